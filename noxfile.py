@@ -53,7 +53,8 @@ def lint(session):
 def tests(session):
     """The tests: each backend in a process, a pretended accelerator, and parity, two processes at a time.
 
-    Arguments behind `--` go to pytest, on the backends alone; `-- --jobs jax parity` runs only these jobs.
+    Arguments behind `--` go to pytest, on the backends alone; `-- --jobs jax parity` runs only these jobs. The job
+    `once` has the tests that PyTorch alone runs, and `torch` the others, unless there are arguments for pytest.
     """
     parser = argparse.ArgumentParser(allow_abbrev=False)
     parser.add_argument("--jobs", nargs="+", choices=list(JOBS), default=None)

@@ -119,7 +119,9 @@ def differences(found, reference=None):
             row: {line["seed"]: line["accuracy"] for line in lines.select(found, set=name, row=row)} for row in ROWS
         }
         mean = {row: np.mean([*of_row[row].values()]) for row in plain_rows if of_row[row]}
-        other = max(mean, key=mean.get) if reference is None else reference
+        other = max(mean, key=mean.get, default=None) if reference is None else reference
+        if not of_row.get(other):  # a run of some rows alone
+            continue
         values = [
             [100 * (value - of_row[other][seed]) for seed, value in of_row[row].items() if seed in of_row[other]]
             for row in table[0][2:]

@@ -7,6 +7,7 @@ from sklearn.datasets import load_digits
 from sklearn.model_selection import cross_val_predict
 
 from keras_het import HeteroscedasticClassifier, NoisyLabelClassifier
+from tests.training.tasks import SHORT_TRAININGS
 
 ONE_PROCESS = {"n_jobs": 1}  # cleanlab forks, which JAX and its threads do not survive
 
@@ -41,6 +42,7 @@ def test_clean_learning_finds_wrong_labels_and_trains_without_them():
     assert learning.predict_proba(x).shape == (600, 10)
 
 
+@SHORT_TRAININGS
 def test_clean_learning_takes_the_estimator_that_chooses_its_method():
     x, given, wrong = digits()
     chooses = NoisyLabelClassifier(hidden=(64,), epochs=15, standardize=False, folds=2, trainings=5, random_state=0)
@@ -59,4 +61,5 @@ def test_label_issues_of_cross_validated_probabilities():
     assert precision > 0.6
     assert recall > 0.8
     ranked = find_label_issues(given, p, return_indices_ranked_by="self_confidence", **ONE_PROCESS)
-    assert wrong[ranked[:50]].mean() > 0.9
+    # .905 +- .010 over eight, four seeds on PyTorch and on TensorFlow, the least .86; by chance .19
+    assert wrong[ranked[:50]].mean() > 0.8

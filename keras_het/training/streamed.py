@@ -106,7 +106,7 @@ class _Store:
         return "No features are kept. With a folder `resume_path` the same call computes those that are missing."
 
     def predict(self, inputs: Any) -> np.ndarray:
-        """The features of a batch that is preprocessed."""
+        """The features of a batch that is preprocessed, `(B, D)`, float32."""
         return keras.ops.convert_to_numpy(self.part.predict_on_batch(inputs)).astype("float32")
 
     def add(self, inputs: Any) -> int:
@@ -115,7 +115,7 @@ class _Store:
         return len(self.parts[-1])
 
     def found(self) -> np.ndarray:
-        """The features of all examples; they end before the store does."""
+        """The features of all examples, `(N, D)`, float32, before the store is closed."""
         return np.concatenate(self.parts)
 
 
@@ -186,7 +186,7 @@ class _FileStore(_Store):
         return len(rows)
 
     def _stored(self, checksum: str) -> np.ndarray | None:
-        """The features of a batch of an earlier call; None if there are none, or damaged ones."""
+        """The features of a batch of an earlier call, `(B, D)`; None if there are none, or damaged ones."""
         if checksum not in self.known:
             return None
         file, start, batch = self.known[checksum]

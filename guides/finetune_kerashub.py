@@ -204,7 +204,7 @@ left out, at times all pairs.
 """
 
 model = runs[-1][0].model
-pairs = keras_het.analysis.confused_pairs(model, images[test], count=5)
+pairs = keras_het.explain.confused_pairs(model, images[test], count=5)
 print(
     "\nlargest covariances beyond chance:",
     [
@@ -217,8 +217,8 @@ print(
 The covariance as a map; classes that are taken for others in the same way stand side by side.
 """
 
-covariance = keras_het.analysis.covariance(model, images[test])
-axes = keras_het.analysis.plots.covariance(covariance)
+covariance = keras_het.explain.covariance(model, images[test])
+axes = keras_het.explain.plots.covariance(covariance)
 
 """
 ## Save it

@@ -26,7 +26,7 @@ from sklearn.datasets import load_digits
 
 import keras_het
 from keras_het import label_noise
-from keras_het.analysis import confusion_matrices
+from keras_het.explain import confusion_matrices
 from keras_het.label_noise import corrupt_labels, look_alike_transitions
 from keras_het.training import noisy_nll, tune
 

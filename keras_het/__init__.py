@@ -9,6 +9,7 @@ from keras_het import (
     callbacks,
     covariances,
     distribution,
+    explain,
     integrators,
     label_noise,
     layers,
@@ -21,10 +22,10 @@ from keras_het import (
 )
 from keras_het.base.missing_name import missing_name as _missing_name
 from keras_het.base.version import __version__ as __version__
-from keras_het.inspection.check import check
 from keras_het.layers import HeteroscedasticDense, NoiseTransition
 from keras_het.layers.estimate_cost import estimate_cost
 from keras_het.models import DeepEnsemble, heteroscedastic, homoscedastic
+from keras_het.reading.check import check
 from keras_het.report import report
 from keras_het.training import choose, clean_labels, tune
 
@@ -40,6 +41,7 @@ __all__ = [
     "covariances",
     "distribution",
     "estimate_cost",
+    "explain",
     "heteroscedastic",
     "homoscedastic",
     "integrators",

@@ -117,7 +117,7 @@ BUGS = (
     ),
     Bug(
         "a variance divided by the temperature and not by its square",
-        "keras_het/inspection/head_noise.py",
+        "keras_het/reading/head_noise.py",
         "matrix.divided(self.head.temperature**2)",
         "matrix.divided(self.head.temperature)",
         ("inspection", "callbacks", "analysis"),

@@ -17,15 +17,15 @@ MOST_LINES, MOST_BYTES = 21, 60_000
 # What prints a text or a table, or has a picture of its own.
 SHOWN = {
     "keras_het.analysis.annotators",
-    "keras_het.analysis.confused_pairs",
+    "keras_het.explain.confused_pairs",
     "keras_het.analysis.diagnose_noise",
-    "keras_het.analysis.explain",
+    "keras_het.explain.explain",
     "keras_het.analysis.find_label_issues",
     "keras_het.analysis.find_multi_label_issues",
-    "keras_het.analysis.find_target_issues",
-    "keras_het.analysis.joint_labels",
-    "keras_het.analysis.regression_scores",
-    "keras_het.analysis.sample_segmentations",
+    "keras_het.explain.find_target_issues",
+    "keras_het.explain.joint_labels",
+    "keras_het.explain.regression_scores",
+    "keras_het.explain.sample_segmentations",
     "keras_het.callbacks.TrainingDynamics",
     "keras_het.check",
     "keras_het.choose",
@@ -33,7 +33,7 @@ SHOWN = {
     "keras_het.estimate_cost",
     "keras_het.report",
     "keras_het.tune",
-    *(f"keras_het.analysis.plots.{name}" for name in keras_het.analysis.plots.__all__),
+    *(f"keras_het.explain.plots.{name}" for name in keras_het.explain.plots.__all__),
 }
 
 
@@ -111,16 +111,16 @@ def test_what_an_entry_prints_and_draws_is_kept(tmp_path):
 CODE = """\
 import keras
 import keras_het
-from keras_het import analysis
+from keras_het import analysis, explain
 
 head = keras_het.HeteroscedasticDense(10)
-analysis.plots.pairs(analysis.confused_pairs(keras.Model())).figure.savefig("a.png")
+explain.plots.pairs(explain.confused_pairs(keras.Model())).figure.savefig("a.png")
 """
 
 
 def test_the_names_of_the_package_that_code_uses():
     assert entries.names_used(CODE) == [
         "keras_het.HeteroscedasticDense",
-        "keras_het.analysis.plots.pairs",
-        "keras_het.analysis.confused_pairs",
+        "keras_het.explain.plots.pairs",
+        "keras_het.explain.confused_pairs",
     ]

@@ -9,7 +9,7 @@ import pytest
 import scipy.sparse
 
 import keras_het
-from keras_het import analysis, callbacks, label_noise, layers, losses, models, training, truth
+from keras_het import analysis, callbacks, explain, label_noise, layers, losses, models, training, truth
 from keras_het.report.findings import collect
 from tests.layers.heads import FEATURES, LABELS, UNITS, X
 
@@ -344,14 +344,14 @@ def frame(rows, values):
 
 
 OTHER_ORDER = {
-    "calibration": lambda p, y: analysis.calibration(p, y),
-    "risk_coverage": lambda p, y: analysis.risk_coverage(p, y),
+    "calibration": lambda p, y: explain.calibration(p, y),
+    "risk_coverage": lambda p, y: explain.risk_coverage(p, y),
     "diagnose_noise": lambda p, y: analysis.diagnose_noise(p, y),
     "find_label_issues": lambda p, y: analysis.find_label_issues(p, y),
     "neighbours": lambda p, y: analysis.find_label_issues(features=p, labels=y),
     "a model's issues": lambda p, y: analysis.find_label_issues(compiled(), y, p),
     "find_multi_label_issues": lambda p, y: analysis.find_multi_label_issues(p, frame(y.index, np.eye(3)[CLASSES])),
-    "find_target_issues": lambda p, y: analysis.find_target_issues(p, y),
+    "find_target_issues": lambda p, y: explain.find_target_issues(p, y),
     "true_performance": lambda p, y: truth.true_performance(p, y, label_noise.symmetric(3, 0.1)),
     "check_transition": lambda p, y: truth.check_transition(p, CLASSES, np.eye(3), y),
     "estimate_by_confident_joint": lambda p, y: label_noise.estimate_by_confident_joint(y, p),

@@ -11,7 +11,7 @@ from scipy.stats import entropy
 
 from benchmarks.arena.trial import BATCH, Method, Plan, Stage, crossentropy, of_loss
 from benchmarks.baselines import EpsilonSoftmaxCrossentropy, LabelWave
-from keras_het import analysis, label_noise
+from keras_het import analysis, explain, label_noise
 from keras_het.callbacks import TrainingDynamics
 from keras_het.losses import ForwardCorrectedCrossentropy
 from keras_het.training import cross_val_probabilities
@@ -108,7 +108,7 @@ def of_neighbours(trial):
 def neighbours_of(trial):
     """The labels of neighbours by the features of a first training; the strength is their number."""
     x, y = trial.task.train
-    return labels_of_neighbours(analysis.features(trial.first(), x), y, trial.strength)
+    return labels_of_neighbours(explain.features(trial.first(), x), y, trial.strength)
 
 
 def labels_of_neighbours(features, labels, k):

@@ -17,7 +17,7 @@ from benchmarks.baselines import (
     adaptive_strengths,
 )
 from benchmarks.lib.tasks import Truth
-from keras_het import analysis
+from keras_het import explain
 from keras_het.losses import (
     GeneralizedCrossentropy,
     SmoothedCrossentropy,
@@ -59,7 +59,7 @@ def mentor_mix(trial):
 def density(trial):
     """Dense examples first; the strength is the weight of the others in later stages."""
     x, y = trial.task.train
-    subsets = baselines.density_subsets(analysis.features(trial.first(), x), y)
+    subsets = baselines.density_subsets(explain.features(trial.first(), x), y)
     weights = [baselines.stage_weights(subsets, stage, (1.0, trial.strength, trial.strength)) for stage in range(3)]
     stages = [Stage((x, y), {"sample_weight": weight}, until) for weight, until in zip(weights, STAGES, strict=True)]
     return Plan(trial.compiled(), stages)
@@ -69,7 +69,7 @@ def reference(trial):
     """Weights by likeness to verified examples, to the power of the strength."""
     (x, y), truth = trial.task.train, trial.task.truth.labels
     verified = np.flatnonzero(truth >= 0)
-    features = analysis.features(trial.first(), x)
+    features = explain.features(trial.first(), x)
     weights = baselines.reference_weights(features, y, features[verified], truth[verified])
     return trial.plan(fit={"sample_weight": weights**trial.strength})
 

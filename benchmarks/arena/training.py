@@ -9,7 +9,7 @@ from scipy.special import log_softmax
 
 from benchmarks.arena.trial import BATCH, Trial
 from benchmarks.lib import noises
-from keras_het.analysis import calibration
+from keras_het.explain import calibration
 
 
 class Record(keras.callbacks.Callback):

@@ -7,9 +7,9 @@ import numpy as np
 from keras import ops
 
 from keras_het.base.validation import check_number
-from keras_het.label_noise.matrices import condition_number
 from keras_het.losses import ForwardCorrectedCrossentropy
 from keras_het.ops.log_space import is_possible
+from keras_het.ops.transition import condition_number
 
 
 @keras.saving.register_keras_serializable("benchmarks")

@@ -6,7 +6,7 @@ import keras
 
 from benchmarks.baselines.selecting import SelectingCrossentropy
 from keras_het.base.validation import check_integer, check_number
-from keras_het.inspection.check import judge, leaves
+from keras_het.reading.check import judge, leaves
 
 
 class KeptShare(keras.callbacks.Callback):

@@ -9,7 +9,7 @@ import numpy as np
 
 from keras_het.base.validation import check_integer
 from keras_het.callbacks.training_dynamics import TrainingDynamics
-from keras_het.inspection.training_record import TrainingRecord
+from keras_het.reading.training_record import TrainingRecord
 
 
 class LabelWave(keras.callbacks.Callback):

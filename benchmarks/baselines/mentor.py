@@ -8,7 +8,7 @@ from keras import ops
 
 from benchmarks.baselines.selecting import SelfPacedCrossentropy
 from keras_het.base.validation import check_integer, check_labels
-from keras_het.inspection.probabilities import predict_probabilities
+from keras_het.reading.probabilities import predict_probabilities
 
 
 def mentor_net(num_classes: int, hidden: int = 20) -> keras.Model:

@@ -7,7 +7,7 @@ import numpy as np
 
 from keras_het.base.seeds import random_generator
 from keras_het.base.validation import check_integer, check_labels, check_number
-from keras_het.inspection.probabilities import exclusive_probabilities
+from keras_het.reading.probabilities import exclusive_probabilities
 
 
 class MentorMix(keras.utils.PyDataset):

@@ -1,4 +1,4 @@
-"""Seconds and memory of `analysis.covariance` and `analysis.confused_pairs` over many examples and very many classes.
+"""Seconds and memory of `explain.covariance` and `explain.confused_pairs` over many examples and very many classes.
 
 python -m benchmarks.cost.covariance [--tasks NAME ...] [--quick]
 
@@ -58,7 +58,7 @@ def examples(count, features, batch_size=500):
 
 def measure(name, settings):
     """Seconds, MiB, and what was found, of a task."""
-    from keras_het.analysis import confused_pairs, covariance
+    from keras_het.explain import confused_pairs, covariance
 
     settings = dict(settings)
     data = examples(settings.pop("examples"), settings["features"])

@@ -4,7 +4,7 @@ import keras
 import numpy as np
 
 from benchmarks.demo.data import CLASSES
-from keras_het.analysis import confused_pairs
+from keras_het.explain import confused_pairs
 from keras_het.integrators import QuasiMonteCarlo
 from keras_het.layers import HeteroscedasticDense
 from keras_het.training import choose, tune

@@ -11,8 +11,8 @@ from keras_het.base.batches import check_same_index, count_examples, select_rows
 from keras_het.base.graph import predictor
 from keras_het.base.refusal import refusal
 from keras_het.base.validation import check_class_names, check_integer, check_labels
-from keras_het.inspection.head_noise import covariance_with, find_noisy_head, standardized
-from keras_het.inspection.probabilities import exclusive_probabilities
+from keras_het.reading.head_noise import covariance_with, find_noisy_head, standardized
+from keras_het.reading.probabilities import exclusive_probabilities
 
 
 @dataclasses.dataclass(frozen=True)

@@ -21,8 +21,8 @@ from benchmarks.lib import harness, tasks
 from benchmarks.lib.lines import with_error
 from benchmarks.lib.results import publish
 from keras_het import tune
-from keras_het.analysis import calibration
 from keras_het.callbacks import ReleaseTransition
+from keras_het.explain import calibration
 from keras_het.layers import HeteroscedasticDense, NoiseTransition
 
 TASKS = ("digits, 20%", "digits, 40%", "digits, 40% symmetric", "images, 20%", "words, 45% of every second")

@@ -26,7 +26,8 @@ ACTIONS = ("drop", "correct", "drop suspects", "correct suspects")
 def figures(noise, seed, folds, epochs):
     """Clean accuracy of a model on all labels as they are, and after each action; the share of wrong labels too."""
     from benchmarks.arena.trial import BATCH, Trial
-    from keras_het.analysis import diagnose_noise, find_label_issues, predict_probabilities
+    from keras_het.analysis import diagnose_noise, find_label_issues
+    from keras_het.explain import predict_probabilities
     from keras_het.training.result import cleaned, issues_by_class
 
     x, true, labels, units, backbone = planted("digits", noise, seed)

@@ -74,7 +74,8 @@ def two_components(values):
 
 def figures(data, noise, seed, epochs=None):
     """A dict for each method."""
-    from keras_het.analysis import features, find_label_issues
+    from keras_het.analysis import find_label_issues
+    from keras_het.explain import features
 
     task = noises.make(data, noise, seed)
     task = task._replace(epochs=epochs or task.epochs)

@@ -20,7 +20,7 @@ from benchmarks.lib import harness, tasks
 from benchmarks.lib.lines import with_error
 from benchmarks.lib.results import publish
 from keras_het import tune
-from keras_het.analysis import calibration
+from keras_het.explain import calibration
 from keras_het.models import DeepEnsemble
 from keras_het.models.temperature_scaler import TemperatureScaler
 

@@ -17,7 +17,7 @@ from benchmarks.lib import harness, tasks
 from benchmarks.lib.lines import distinct, select, with_error
 from benchmarks.lib.results import publish
 from keras_het import covariances
-from keras_het.analysis import calibration
+from keras_het.explain import calibration
 from keras_het.integrators import QuasiMonteCarlo
 from keras_het.layers import HeteroscedasticDense
 from keras_het.training import tune as choose_temperature

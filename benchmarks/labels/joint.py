@@ -58,7 +58,7 @@ class Task:
         """The joint distributions by the planted model."""
         from keras.ops import convert_to_numpy
 
-        from keras_het.analysis.joint_labels import JointLabels
+        from keras_het.explain.joint_labels import JointLabels
         from keras_het.ops.low_rank import low_rank_normal
         from keras_het.ops.packed import pack
 
@@ -128,7 +128,7 @@ def correlations(task, model, p):
     """Rank correlation, NLL and exact match."""
     from scipy.stats import spearmanr
 
-    from keras_het.analysis import covariance, joint_labels
+    from keras_het.explain import covariance, joint_labels
 
     x, y = task.test
     rank = np.nan

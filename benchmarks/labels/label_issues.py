@@ -54,7 +54,7 @@ TASKS = ("look-alikes, 20%", "random, 20%", "weak raters", "pairs and random")
 
 def out_of_sample(x, labels, method, seed, folds, epochs):
     """Probabilities of the true classes by models that did not see the label, and the last of these models."""
-    from keras_het.analysis import predict_probabilities
+    from keras_het.explain import predict_probabilities
     from keras_het.training.folds import stratified_folds
 
     fold_of, p = stratified_folds(labels, folds, seed), np.empty((len(x), 10))
@@ -80,7 +80,7 @@ def pairs_of(model, x, labels):
     """The classes that a model holds for confusable; None if it says nothing of them."""
     from keras import ops
 
-    from keras_het.analysis import confused_pairs
+    from keras_het.explain import confused_pairs
     from keras_het.label_noise.estimation import systematic_flips
     from keras_het.layers import HeteroscedasticDense, NoiseTransition
 

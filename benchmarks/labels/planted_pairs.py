@@ -3,7 +3,7 @@
 python -m benchmarks.labels.planted_pairs [--seeds 5] [--temperatures 1.5 5 15] [--quick]
 
 The temperature is chosen by the likelihood of noisy labels that are held out. A seed is right if the three pairs are
-the first three of `analysis.confused_pairs`; beside it stands what else is beyond chance, and what four models have in
+the first three of `explain.confused_pairs`; beside it stands what else is beyond chance, and what four models have in
 common, which start from other weights at that temperature and stop early.
 """
 
@@ -49,7 +49,7 @@ def found_pairs(seed, temperatures, epochs):
     import keras
 
     from keras_het import tune
-    from keras_het.analysis import confused_pairs
+    from keras_het.explain import confused_pairs
 
     x, y = planted(seed)
     train, held_out = (x[:1400], y[:1400]), (x[1400:], y[1400:])

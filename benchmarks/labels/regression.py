@@ -112,7 +112,7 @@ def trained(model, parts, batch_size, epochs, by="val_loss"):
 
 def likelihood(model, x, y):
     """A function of an epoch and its logs, which adds the likelihood of the validation examples."""
-    from keras_het.analysis import regression_scores
+    from keras_het.explain import regression_scores
 
     def add(epoch, logs):
         logs["val_nll"] = regression_scores(model.predict_distribution(x, batch_size=512, verbose=0), y).nll
@@ -177,7 +177,7 @@ def constant_covariance(mean, x, y):
 
 def figures(outputs, y, covariance):
     """All columns of a row but the difference of the NLL."""
-    from keras_het.analysis import regression_scores
+    from keras_het.explain import regression_scores
 
     scores = regression_scores(outputs, y, LEVELS)
     found = [scores.nll, scores.rmse.mean(), scores.crps.mean(), *scores.coverage.mean(1)]

@@ -131,7 +131,7 @@ def fitted(task, name, seed, epochs):
 
 def sampled(model, x, count, seed=0):
     """Label maps drawn from a model, `(S, N, ...)`."""
-    from keras_het.analysis import sample_segmentations
+    from keras_het.explain import sample_segmentations
 
     if hasattr(model, "head"):
         return sample_segmentations(model, x, count, seed)
@@ -178,7 +178,7 @@ def whole(samples, maps):
 
 def scores(task, samples, loss):
     """All figures of drawn label maps of the test images, `(100, TEST, ...)`, and the NLL."""
-    from keras_het.analysis import segmentation_scores
+    from keras_het.explain import segmentation_scores
 
     maps = task.maps[:, TRAIN:]
     found = [segmentation_scores(samples[:count], maps) for count in SAMPLES]
@@ -189,7 +189,7 @@ def scores(task, samples, loss):
 
 def exact(task):
     """The figures of the planted distribution that have a formula."""
-    from keras_het.analysis import segmentation_scores
+    from keras_het.explain import segmentation_scores
 
     maps, most = task.maps[:, TRAIN:], SAMPLES[-1]
     apart = segmentation_scores(maps, maps).diversity

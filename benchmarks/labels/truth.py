@@ -132,7 +132,7 @@ def transition_of(way, population, rng):
 
 def performance(population, way, seed, redraws, draws):
     """How often the intervals hold the truth, over redraws."""
-    from keras_het.analysis import calibration
+    from keras_het.explain import calibration
     from keras_het.truth import true_performance
 
     p, y = population.p, population.y

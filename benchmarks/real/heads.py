@@ -164,7 +164,7 @@ def pairs(model, parts):
     from scipy.stats import spearmanr
 
     from keras_het import HeteroscedasticDense
-    from keras_het.analysis import covariance
+    from keras_het.explain import covariance
 
     above = np.triu_indices(parts.units, 1)
     p = softmax(model.predict(parts.x_test, batch_size=2048, verbose=0)[:, : parts.units].astype("float64"), axis=1)

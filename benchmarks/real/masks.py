@@ -99,7 +99,7 @@ def measured(options, seed, row):
 
 def fitted(found, train, test, row, seed, steps):
     """Probabilities and drawn masks of the test images."""
-    from keras_het.analysis import sample_segmentations
+    from keras_het.explain import sample_segmentations
 
     trained_on, kind = ROWS[row]
     rng, x = np.random.default_rng([seed, 8]), scaled(found.images[test])[..., None]
@@ -134,7 +134,7 @@ def overlap(found, truth):
 
 def map_scores(p, samples, found, rows):
     """IoU with the true masks and with the majority, NLL of the true ones, and how near samples are to the people's."""
-    from keras_het.analysis import segmentation_scores
+    from keras_het.explain import segmentation_scores
 
     truth, masks = found.truth[rows] > 0, found.masks[rows]
     of_truth = np.where(truth, p[rows], 1.0 - p[rows]).clip(1e-6)

@@ -50,7 +50,7 @@ def texts_as(kind, found):
 
 def measured(options, seed, row):
     """The line of MovieReviews of a seed and row: scores of the true ratings of the test."""
-    from keras_het.analysis import regression_scores
+    from keras_het.explain import regression_scores
 
     target, head = ROWS[row]
     found, start = data.movie_reviews(options.data), time.process_time()

@@ -65,7 +65,7 @@ def transition_of(way, of, noisy, rest, clean):
     """T, the labels and the places that go with it."""
     from keras_het.analysis import diagnose_noise
     from keras_het.label_noise import dawid_skene, estimate_by_confident_joint
-    from keras_het.label_noise.matrices import condition_number
+    from keras_het.ops.transition import condition_number
     from keras_het.truth import CountedTransition
 
     if way in (GOLD, COUNTED):

@@ -7,7 +7,7 @@ import pytest
 from benchmarks.imagenet.disagreement import disagreements, rank_histogram
 from keras_het.base.validation import as_float64
 from keras_het.layers import HeteroscedasticDense
-from tests.analysis.test_explanation import NAMES, X, confusing
+from tests.explain.test_explanation import NAMES, X, confusing
 
 pytestmark = pytest.mark.once
 

@@ -8,7 +8,7 @@ from benchmarks.floors import bounds, limits, tasks, training
 from benchmarks.floors.__main__ import options_of, wanted
 from benchmarks.lib import pages
 from benchmarks.lib.views.rows import BOUNDED
-from keras_het.analysis import calibration
+from keras_het.explain import calibration
 
 pytestmark = pytest.mark.once
 

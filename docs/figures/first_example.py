@@ -16,6 +16,6 @@ exec(compile(program, "quickstart.md", "exec"), variables)
 names, model, x, y = (variables[name] for name in ("names", "model", "x", "y"))
 
 figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4.4), layout="constrained")
-keras_het.analysis.plots.covariance(keras_het.analysis.covariance(model, x[:3000]), names, ax=left)
-keras_het.analysis.plots.pairs(keras_het.analysis.confused_pairs(model, x[:3000], names, count=8), ax=right)
+keras_het.explain.plots.covariance(keras_het.explain.covariance(model, x[:3000]), names, ax=left)
+keras_het.explain.plots.pairs(keras_het.explain.confused_pairs(model, x[:3000], names, count=8), ax=right)
 figure.savefig(HERE / "first_example.png", dpi=110)

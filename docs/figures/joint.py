@@ -42,8 +42,8 @@ for model in (joint, of_each):
 order = np.argsort(np.arctan2(*factor.T))
 panels = {
     "planted": correlation(factor @ factor.T + 0.25 * np.eye(LABELS)),
-    "learned by the joint loss": correlation(keras_het.analysis.covariance(joint, x[:500])),
-    "learned by binary crossentropy": correlation(keras_het.analysis.covariance(of_each, x[:500])),
+    "learned by the joint loss": correlation(keras_het.explain.covariance(joint, x[:500])),
+    "learned by binary crossentropy": correlation(keras_het.explain.covariance(of_each, x[:500])),
 }
 figure, axes = plt.subplots(1, 3, figsize=(11, 3.9), layout="constrained")
 for axis, (title, matrix) in zip(axes, panels.items(), strict=True):

@@ -24,7 +24,7 @@ FOR_USERS = {
         "truth.true_performance",
         "truth.conformal_sets",
     ),
-    "See which classes are confused": ("analysis.confused_pairs",),
+    "See which classes are confused": ("explain.confused_pairs",),
 }
 
 OVERVIEW = """---

@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.datasets import load_digits
 
 import keras_het
-from keras_het import analysis
+from keras_het import explain
 
 x, y = load_digits(return_X_y=True)
 other = np.array(
@@ -25,5 +25,5 @@ loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
 model.compile(keras.optimizers.Adam(0.01), loss)
 model.fit(x / 16, y, batch_size=64, epochs=15, verbose=0)
 
-ax = analysis.plots.covariance(analysis.covariance(model, x / 16))
+ax = explain.plots.covariance(explain.covariance(model, x / 16))
 ax.figure.savefig("covariance.png")

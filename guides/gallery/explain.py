@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.datasets import load_digits
 
 import keras_het
-from keras_het import analysis
+from keras_het import explain
 
 x, y = load_digits(return_X_y=True)
 other = np.array(
@@ -25,4 +25,4 @@ loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
 model.compile(keras.optimizers.Adam(0.01), loss)
 model.fit(x / 16, y, batch_size=64, epochs=15, verbose=0)
 
-print(analysis.explain(model, x[3:4] / 16))  # a three
+print(explain.explain(model, x[3:4] / 16))  # a three

@@ -8,7 +8,7 @@ import keras
 import numpy as np
 
 import keras_het
-from keras_het import analysis
+from keras_het import analysis, explain
 
 rng = np.random.default_rng(0)
 x = rng.normal(size=(2000, 3)).astype("float32")
@@ -24,6 +24,6 @@ loss = keras_het.losses.JointMultiLabelCrossentropy()
 model.compile(keras.optimizers.Adam(0.05), loss)
 model.fit(x[:1000], y[:1000], batch_size=100, epochs=15, verbose=0)
 
-p = analysis.joint_labels(model, x[1000:]).given_others(y[1000:])
+p = explain.joint_labels(model, x[1000:]).given_others(y[1000:])
 names = ["beach", "sea", "snow"]
 print(analysis.find_multi_label_issues(p, y[1000:], class_names=names))

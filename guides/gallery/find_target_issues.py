@@ -24,4 +24,4 @@ model = convert(mean, x[500:1000], y[500:1000])
 model.fit(x[:500], y[:500], epochs=30, verbose=0)
 
 outputs = model.predict_distribution(x[1000:], verbose=0)
-print(keras_het.analysis.find_target_issues(outputs, y[1000:]))
+print(keras_het.explain.find_target_issues(outputs, y[1000:]))

@@ -23,7 +23,7 @@ loss = keras_het.losses.JointMultiLabelCrossentropy()
 model.compile(keras.optimizers.Adam(0.05), loss)
 model.fit(x, y, batch_size=100, epochs=10, verbose=0)
 
-joint = keras_het.analysis.joint_labels(model, np.zeros((1, 3)))
+joint = keras_het.explain.joint_labels(model, np.zeros((1, 3)))
 print("beach, sea, snow by themselves:", joint.probabilities[0].round(2))
 for vector in ([1, 1, 0], [1, 0, 1], [0, 0, 1]):
     print(vector, np.exp(joint.log_prob(vector)).round(2))

@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.datasets import load_digits
 
 import keras_het
-from keras_het import analysis
+from keras_het import explain
 
 x, y = load_digits(return_X_y=True)
 other = np.array(
@@ -25,7 +25,7 @@ loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
 model.compile(keras.optimizers.Adam(0.01), loss)
 model.fit(x / 16, y, batch_size=64, epochs=15, verbose=0)
 
-pairs = analysis.confused_pairs(model, x / 16)
+pairs = explain.confused_pairs(model, x / 16)
 for pair in pairs:
     print(pair.first, pair.second, f"{pair.correlation:.2f}")
-analysis.plots.pairs(pairs).figure.savefig("pairs.png")
+explain.plots.pairs(pairs).figure.savefig("pairs.png")

@@ -32,4 +32,4 @@ ax.set_title("mean, and 90% interval")
 figure.savefig("predict_interval.png")
 
 outputs = model.predict_distribution(x[1::2], verbose=0)
-print(keras_het.analysis.regression_scores(outputs, y[1::2]))
+print(keras_het.explain.regression_scores(outputs, y[1::2]))

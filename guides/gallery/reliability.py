@@ -8,7 +8,7 @@ import keras
 import matplotlib.pyplot as plt
 from sklearn.datasets import load_digits
 
-from keras_het import analysis, label_noise, models
+from keras_het import explain, label_noise, models
 
 x, true = load_digits(return_X_y=True)
 noise = label_noise.symmetric(10, 0.3)
@@ -25,7 +25,7 @@ scaled = models.scale_temperature(model, x[800:1000] / 16, y[800:1000])
 
 figure, axes = plt.subplots(1, 2, figsize=(9, 4.5), layout="constrained")
 for ax, shown in zip(axes, (model, scaled), strict=True):
-    p = analysis.predict_probabilities(shown, x[1000:] / 16)
-    found = analysis.calibration(p, y[1000:])
-    analysis.plots.reliability(found, ax=ax)
+    p = explain.predict_probabilities(shown, x[1000:] / 16)
+    found = explain.calibration(p, y[1000:])
+    explain.plots.reliability(found, ax=ax)
 figure.savefig("reliability.png")

@@ -8,7 +8,7 @@ import keras
 from sklearn.datasets import load_digits
 
 import keras_het
-from keras_het import analysis, label_noise
+from keras_het import explain, label_noise
 
 x, true = load_digits(return_X_y=True)
 noise = label_noise.symmetric(10, 0.3)
@@ -21,7 +21,7 @@ loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
 model.compile(keras.optimizers.Adam(0.02), loss)
 model.fit(x[:900] / 16, y[:900], batch_size=100, epochs=12, verbose=0)
 
-p = analysis.predict_probabilities(model, x[900:] / 16)
-curve = analysis.risk_coverage(p, true[900:])
-ax = analysis.plots.risk_coverage(curve)
+p = explain.predict_probabilities(model, x[900:] / 16)
+curve = explain.risk_coverage(p, true[900:])
+ax = explain.plots.risk_coverage(curve)
 ax.figure.savefig("risk_coverage.png")

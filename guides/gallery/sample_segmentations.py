@@ -25,7 +25,7 @@ loss = keras_het.losses.JointSegmentationCrossentropy(2, num_samples=5)
 model.compile(keras.optimizers.Adam(0.02), loss)
 model.fit(x, y.astype("int32"), batch_size=50, epochs=15, verbose=0)
 
-maps = keras_het.analysis.sample_segmentations(model, x[:1], 7)[:, 0]
+maps = keras_het.explain.sample_segmentations(model, x[:1], 7)[:, 0]
 figure, axes = plt.subplots(2, 4, figsize=(6.4, 3.3))
 for ax, image in zip(axes.flat, [x[0], *maps], strict=True):
     ax.imshow(image, cmap="Blues")

@@ -9,7 +9,7 @@ import matplotlib.pyplot as plt
 from sklearn.datasets import load_digits
 
 import keras_het
-from keras_het import analysis, label_noise
+from keras_het import explain, label_noise
 
 x, true = load_digits(return_X_y=True)
 noise = label_noise.look_alike_transitions(x / 16, true, 0.3)
@@ -23,7 +23,7 @@ loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
 model.compile(keras.optimizers.Adam(0.01), loss)
 model.fit(x[:900] / 16, y[:900], batch_size=100, epochs=12, verbose=0)
 
-found = analysis.uncertainty(model, x[900:] / 16)
+found = explain.uncertainty(model, x[900:] / 16)
 log_p = model.predict(x[900:] / 16, verbose=0)
 figure, axes = plt.subplots(2, 6, figsize=(7.2, 2.9))
 for index, ax in zip((-found.entropy).argsort(), axes.flat, strict=False):

@@ -8,18 +8,18 @@ import keras
 import numpy as np
 import scipy.special
 
-from keras_het.analysis.covariance import ConfusedPair
 from keras_het.analysis.diagnosis import diagnose_noise
 from keras_het.analysis.neighbors import neighbor_fractions
 from keras_het.base.batches import check_same_index, largest_of_rows, row_blocks
 from keras_het.base.refusal import refusal
 from keras_het.base.tables import Tabled
 from keras_het.base.validation import check_labels
-from keras_het.inspection.probabilities import exclusive_probabilities
-from keras_het.inspection.training_record import TrainingRecord
+from keras_het.explain.covariance import ConfusedPair
 from keras_het.label_noise.decoding import decode
 from keras_het.label_noise.discriminant import discriminant, scaling
 from keras_het.label_noise.estimation import check_distributions, confident_counts, systematic_flips
+from keras_het.reading.probabilities import exclusive_probabilities
+from keras_het.reading.training_record import TrainingRecord
 
 SHOWN = 20  # lines of the table that is printed
 CLEAR = 2.0  # paired standard errors by which neighbours must predict more labels
@@ -166,7 +166,7 @@ def find_label_issues(
         labels: integers in [0, K), shape `(N,)`; a class that no label has is never suggested. None takes those of a
             `TrainingDynamics`.
         x: inputs of a model, arrays; None with anything else.
-        features: features of the examples, `(N, D)`, not all zero, as by `analysis.features`, best of a model that was
+        features: features of the examples, `(N, D)`, not all zero, as by `explain.features`, best of a model that was
             trained on other data; or flattened inputs. The neighbours of more than 20,000 examples are found by faiss
             (`pip install "keras-het[neighbors]"`), of 50,000 about 99 in a hundred
             (`benchmarks/results/neighbors.md`); of fewer they are compared all with all.

@@ -6,10 +6,10 @@ import keras
 
 from keras_het.base.batches import examples_and_labels, labelled_batches
 from keras_het.base.validation import check_integer
-from keras_het.inspection.check import judge
-from keras_het.inspection.head_noise import HeadReader
-from keras_het.inspection.probabilities import predict_probabilities
 from keras_het.metrics import ExpectedCalibrationError
+from keras_het.reading.check import judge
+from keras_het.reading.head_noise import HeadReader
+from keras_het.reading.probabilities import predict_probabilities
 
 
 class HeteroscedasticMonitor(keras.callbacks.Callback):

@@ -11,9 +11,9 @@ from keras_het.base.classes import encode
 from keras_het.base.fingerprint import fingerprint
 from keras_het.base.refusal import refuse_if
 from keras_het.base.validation import check_boolean, check_integer, check_labels
-from keras_het.inspection.check import judge
-from keras_het.inspection.clean_and_noisy import CleanPredictor
-from keras_het.inspection.training_record import RecordFile, TrainingRecord
+from keras_het.reading.check import judge
+from keras_het.reading.clean_and_noisy import CleanPredictor
+from keras_het.reading.training_record import RecordFile, TrainingRecord
 
 
 class TrainingDynamics(keras.callbacks.Callback):

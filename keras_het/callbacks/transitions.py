@@ -12,10 +12,10 @@ from keras_het.base.batches import examples_and_labels
 from keras_het.base.internals import layers_of
 from keras_het.base.refusal import refusal
 from keras_het.base.validation import check_choice, check_integer, check_transitions
-from keras_het.inspection.check import judge
-from keras_het.inspection.clean_and_noisy import CleanAndNoisy
-from keras_het.label_noise.matrices import condition_number, total_variation, trace
 from keras_het.layers import NoiseTransition
+from keras_het.ops.transition import condition_number, total_variation, trace
+from keras_het.reading.check import judge
+from keras_het.reading.clean_and_noisy import CleanAndNoisy
 
 COLLAPSED = 0.01  # below this learned fraction of labelled outliers, T says that there are none
 

@@ -12,9 +12,9 @@ from keras_het.base.new_models import models_of
 from keras_het.base.refusal import refusal
 from keras_het.base.validation import check_integer, check_number, check_weights
 from keras_het.estimator.network import NetworkClassifier
-from keras_het.inspection.check import judge
 from keras_het.layers import HeteroscedasticDense
 from keras_het.models.copying import unchanged_seed
+from keras_het.reading.check import judge
 from keras_het.training.labels import is_votes
 from keras_het.training.networks import checked_model, options_of, own_head, with_layers
 from keras_het.training.task import Task

@@ -7,9 +7,10 @@ et al. 2014.
 from keras_het.label_noise.corruption import corrupt_labels, look_alike_transitions
 from keras_het.label_noise.dawid_skene import dawid_skene, majority_vote
 from keras_het.label_noise.estimation import estimate_by_confident_joint
-from keras_het.label_noise.matrices import outlier_class, pair_flip, symmetric, total_variation
+from keras_het.label_noise.matrices import pair_flip, symmetric
 from keras_het.label_noise.rater_consensus import rater_consensus
 from keras_het.label_noise.votes import votes_from_table
+from keras_het.ops.transition import outlier_class, total_variation
 
 __all__ = [
     "corrupt_labels",

@@ -138,7 +138,7 @@ class StochasticSegmentation(JointHeteroscedasticDense):
 
     The head is a `JointHeteroscedasticDense` of the features of each pixel with temperature 1, and may have more
     factors than classes. What makes the noise common is the loss, `losses.JointSegmentationCrossentropy`, and
-    `analysis.sample_segmentations`, which draws label maps. A `models.DistributionModel` that ends in this head trains
+    `explain.sample_segmentations`, which draws label maps. A `models.DistributionModel` that ends in this head trains
     on its output, and predicts probabilities of each pixel by itself.
 
     Args:

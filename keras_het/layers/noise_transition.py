@@ -12,9 +12,8 @@ from keras_het.base.tensor import Tensor
 from keras_het.base.validation import MAX_CLASSES, check_boolean, check_integer, check_last_axis, check_transitions
 from keras_het.base.version import check_format
 from keras_het.constraints import RowStochastic
-from keras_het.label_noise import outlier_class
 from keras_het.layers.log_probabilities import check_log_probabilities, nan_unless_log_probabilities
-from keras_het.ops.transition import apply_transition
+from keras_het.ops.transition import apply_transition, outlier_class
 
 START = 0.01  # how much of every row of a learned T is spread over all classes at the start
 MAX_BYTES = 1 << 30  # of T

@@ -10,13 +10,13 @@ from keras_het.base.graph import find_head, model_inputs
 from keras_het.base.internals import compile_arguments
 from keras_het.base.refusal import refusal, refuse_if
 from keras_het.base.validation import check_boolean
-from keras_het.inspection.outputs import Output, outputs_of
 from keras_het.layers import HeteroscedasticDense, HeteroscedasticNormal, JointHeteroscedasticDense
 from keras_het.losses import JointMultiLabelCrossentropy
 from keras_het.models.copying import body_of, unchanged_seed, weights_of
 from keras_het.models.distribution_model import DistributionModel
 from keras_het.models.output_layers import activated, compile_like, free_name, reshaped
 from keras_het.models.raw_inputs import with_preprocessor
+from keras_het.reading.outputs import Output, outputs_of
 
 # The kind of a model's outputs by the activation of its head.
 RETURNS = {

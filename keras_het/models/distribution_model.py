@@ -7,10 +7,10 @@ import numpy as np
 
 from keras_het.base.internals import producer
 from keras_het.base.refusal import refusal, refuse_if
-from keras_het.inspection.check import check_loss_of_distribution, leaves
-from keras_het.inspection.data import check_label_shape
-from keras_het.inspection.outputs import Output
 from keras_het.ops.packed import unpack
+from keras_het.reading.check import check_loss_of_distribution, leaves
+from keras_het.reading.data import check_label_shape
+from keras_het.reading.outputs import Output
 
 
 class _Predictions(keras.layers.Layer):

@@ -11,8 +11,6 @@ from keras import ops
 from keras_het.base.batches import batches, check_again
 from keras_het.base.refusal import refusal, refuse_if
 from keras_het.base.validation import check_integer
-from keras_het.inspection.check import judge
-from keras_het.inspection.outputs import Output
 from keras_het.links import Link
 from keras_het.models.copying import unchanged_seed
 from keras_het.models.members import (
@@ -26,6 +24,8 @@ from keras_het.models.members import (
     symbolic_inputs,
 )
 from keras_het.ops.transition import SMALLEST
+from keras_het.reading.check import judge
+from keras_het.reading.outputs import Output
 
 
 @keras.saving.register_keras_serializable("keras_het")

@@ -12,12 +12,12 @@ from keras_het.base.internals import layers_of
 from keras_het.base.refusal import refusal, refuse_if
 from keras_het.base.seeds import random_generator
 from keras_het.base.validation import check_boolean
-from keras_het.inspection.check import leaves
-from keras_het.inspection.matching import activation_for
-from keras_het.inspection.outputs import Output, outputs_of
 from keras_het.layers.heteroscedastic_dense import Clock
 from keras_het.links import Link
 from keras_het.models.conversion import RETURNS
+from keras_het.reading.check import leaves
+from keras_het.reading.matching import activation_for
+from keras_het.reading.outputs import Output, outputs_of
 
 
 def member_seed(seed: int, index: int) -> int:

@@ -7,10 +7,10 @@ import keras
 
 from keras_het.base.internals import compile_arguments, not_decayed
 from keras_het.base.refusal import refusal
-from keras_het.inspection.check import ROLES, advice, spelled
-from keras_het.inspection.matching import matching, remade
-from keras_het.inspection.outputs import Output
 from keras_het.losses.state import StatefulCrossentropy
+from keras_het.reading.check import ROLES, advice, spelled
+from keras_het.reading.matching import matching, remade
+from keras_het.reading.outputs import Output
 
 
 def free_name(name: str, body: keras.Model) -> str:

@@ -18,10 +18,10 @@ from keras_het.base.internals import compile_arguments
 from keras_het.base.precision import check_dtype
 from keras_het.base.refusal import refusal, refuse_if
 from keras_het.base.validation import as_float64, check_labels, check_last_axis, check_number
-from keras_het.inspection.outputs import Output
 from keras_het.models.members import known_output, symbolic_inputs
 from keras_het.models.output_layers import compile_like
 from keras_het.models.raw_inputs import with_preprocessor
+from keras_het.reading.outputs import Output
 
 LOWEST, HIGHEST = 0.05, 20.0
 

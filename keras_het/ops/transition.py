@@ -1,4 +1,4 @@
-"""Label transitions applied to log-probabilities, and the projection of their rows.
+"""Label transitions: applied to log-probabilities, projected, measured.
 
 T[i, j] = p(noisy label j | true class i).
 """
@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 from keras import ops
 
+from keras_het.base.refusal import refusal
 from keras_het.base.tensor import Tensor
+from keras_het.base.validation import check_fraction, check_integer, check_square
 
 # The probability of a class that no class of positive probability turns into: the log of 0 would be infinite.
 SMALLEST = float(np.finfo("float32").tiny)
@@ -87,3 +89,81 @@ def project_to_simplex(rows: Any) -> Tensor:
     positive = ops.sum(ops.cast(descending * counts > excess, "int32"), axis=-1, keepdims=True)
     theta = ops.take_along_axis(excess, positive - 1, axis=-1) / ops.cast(positive, rows.dtype)
     return ops.maximum(rows - theta, 0.0)
+
+
+def outlier_class(num_classes: int, alpha: float = 0.0) -> np.ndarray:
+    """T of K classes and a last one, the outliers: examples of no class, whose labels are of all classes equally.
+
+    Classes keep their labels. A share alpha of the outliers is labelled as such.
+
+    Args:
+        num_classes: K >= 1, without the outliers.
+        alpha: number in [0, 1].
+    Returns:
+        shape `(K + 1, K + 1)`.
+    Raises:
+        ValueError: for values outside these ranges.
+    Source: Sukhbaatar et al. 2014, Eq. 8.
+
+    Example:
+        >>> outlier_class(2, 0.5).tolist()
+        [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.25, 0.25, 0.5]]
+    """
+    check_integer("num_classes", num_classes, 1)
+    check_fraction("alpha", alpha)
+    transition = np.eye(num_classes + 1)
+    transition[-1] = [(1.0 - alpha) / num_classes] * num_classes + [alpha]
+    return transition
+
+
+def total_variation(transition: Any, reference: Any) -> float:
+    """Mean over the rows of half the sum of |T[i] - reference[i]|: 0 for equal rows, 1 for rows with nothing in common.
+
+    Args:
+        transition: T, shape `(K, K)`.
+        reference: shape `(K, K)`.
+    Returns:
+        a number in [0, 1].
+    Raises:
+        ValueError: for matrices that are not square, or of different shapes.
+
+    Example:
+        >>> total_variation([[0.75, 0.25], [0.25, 0.75]], [[1, 0], [0, 1]])
+        0.25
+    """
+    transition, reference = check_square("transition", transition), check_square("reference", reference)
+    if transition.shape != reference.shape:
+        raise refusal("reference", f"have the shape of `transition`, {transition.shape}", shape=reference)
+    return float(np.mean(0.5 * np.sum(np.abs(transition - reference), axis=1)))
+
+
+def trace(transition: Any) -> float:
+    """sum_i T_ii: K for the identity; divided by K, the fraction of kept labels if classes are equally frequent.
+
+    Args:
+        transition: T, shape `(K, K)`.
+
+    Example:
+        >>> trace([[0.75, 0.25], [0.25, 0.75]])
+        1.5
+    """
+    return float(np.trace(check_square("transition", transition)))
+
+
+def condition_number(transition: Any) -> float:
+    """Largest over smallest singular value: 1 for a permutation, infinite if labels cannot separate some true classes.
+
+    Errors of the noisy posterior are up to this factor larger in the clean one. The result is nan if T is not finite.
+
+    Args:
+        transition: T, shape `(K, K)`.
+
+    Example:
+        >>> round(condition_number([[0.75, 0.25], [0.25, 0.75]]), 3)
+        2.0
+    """
+    transition = check_square("transition", transition)
+    if not np.isfinite(transition).all():
+        return float("nan")
+    singular = np.linalg.svd(transition, compute_uv=False)
+    return float(singular[0] / singular[-1]) if singular[-1] > np.finfo("float64").eps * singular[0] else float("inf")

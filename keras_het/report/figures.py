@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from keras_het.analysis import plots
-from keras_het.analysis.plots.drawing import EITHER, TOGETHER
 from keras_het.base.extras import import_extra
 from keras_het.base.refusal import refusal
+from keras_het.explain import plots
+from keras_het.explain.plots.drawing import EITHER, TOGETHER
 from keras_het.report.findings import Findings
 
 STYLES = {"light": ["default"], "dark": ["default", "dark_background"]}  # a user's own style would change the figures

@@ -8,8 +8,7 @@ from typing import Any, NamedTuple
 import keras
 import numpy as np
 
-from keras_het import analysis
-from keras_het.analysis.calibration import Calibration, RiskCoverage
+from keras_het import analysis, explain
 from keras_het.analysis.diagnosis import NoiseDiagnosis
 from keras_het.analysis.label_quality import LabelIssues
 from keras_het.analysis.next_labels import NextLabels
@@ -17,9 +16,10 @@ from keras_het.base.batches import check_same_index, count_examples, is_data_set
 from keras_het.base.internals import layers_of
 from keras_het.base.refusal import refusal, refuse_if
 from keras_het.base.validation import check_class_names, check_integer, check_labels
-from keras_het.inspection.check import judge
-from keras_het.inspection.probabilities import exclusive_probabilities
+from keras_het.explain.calibration import Calibration, RiskCoverage
 from keras_het.layers import HeteroscedasticDense
+from keras_het.reading.check import judge
+from keras_het.reading.probabilities import exclusive_probabilities
 from keras_het.report.noise import Noise, find_noise, unless_impossible
 from keras_het.truth.true_performance import TruePerformance, true_performance
 from keras_het.truth.verified_performance import VerifiedPerformance
@@ -167,7 +167,7 @@ def collect(
         raise refusal("probabilities", f"be of the {units} classes of the model's head", p.shape[1])
     names = check_class_names(class_names, p.shape[1])
     missing: list[str] = []
-    bins = analysis.calibration(p, labels)
+    bins = explain.calibration(p, labels)
     noise = find_noise(model, x, len(names), check_integer("batch_size", batch_size, 1), missing)
     _check_dynamics(dynamics, labels, p.shape[1])
     if issues is None:
@@ -186,7 +186,7 @@ def collect(
         float(np.mean(largest_of_rows(p) == labels)),
         *_scores(p, labels),
         bins,
-        analysis.risk_coverage(p, labels),
+        explain.risk_coverage(p, labels),
         issues,
         noise,
         missing,

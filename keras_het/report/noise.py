@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import keras
 import numpy as np
 
-from keras_het import analysis
+from keras_het import explain
 from keras_het.base.batches import count_examples, select_rows
 from keras_het.base.internals import layers_of
 from keras_het.layers import HeteroscedasticDense, NoiseTransition
@@ -81,12 +81,12 @@ def find_noise(model: keras.Model, x: Any, classes: int, batch_size: int, missin
     draws = DRAWS if classes <= MANY_CLASSES else FEWER_DRAWS
     pairs, covariance = (
         None,
-        unless_impossible("The noise", missing, lambda: analysis.covariance(model, part, batch_size=batch_size)),
+        unless_impossible("The noise", missing, lambda: explain.covariance(model, part, batch_size=batch_size)),
     )
     if covariance is not None:
 
         def find_pairs() -> list:
-            return analysis.confused_pairs(model, part, count=classes**2, draws=draws, batch_size=batch_size)
+            return explain.confused_pairs(model, part, count=classes**2, draws=draws, batch_size=batch_size)
 
         pairs = unless_impossible("Confused classes", missing, find_pairs)
     return Noise(_settings(heads[0], covariance), covariance, pairs, draws, count_examples(part))

@@ -15,10 +15,10 @@ import keras
 
 from keras_het.analysis.corrections import COLUMNS, OF_EXAMPLE, read_corrections, read_table, table_of
 from keras_het.analysis.label_quality import LabelIssues
-from keras_het.analysis.plots.drawing import EITHER, TOGETHER
 from keras_het.base.extras import import_extra
 from keras_het.base.refusal import refusal
 from keras_het.base.version import __version__
+from keras_het.explain.plots.drawing import EITHER, TOGETHER
 from keras_het.report.advice import NO_PAIR, next_steps, summary
 from keras_het.report.examples import MOST_COLUMNS, MOST_SHOWN, Cell, Column, check_number, columns_of
 from keras_het.report.figures import is_images, margin_curves, pictures, thumbnails

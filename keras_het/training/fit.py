@@ -17,11 +17,11 @@ from keras_het.base.new_models import models_of
 from keras_het.base.progress import Progress
 from keras_het.base.seeds import unchanged_states
 from keras_het.base.validation import check_choice, check_integer
-from keras_het.inspection.check import judge
-from keras_het.inspection.data import check_finite
 from keras_het.label_noise.discriminant import Discriminant, Features, scaling
 from keras_het.losses.indexed import MAX_EXAMPLES, IndexedCrossentropy
 from keras_het.losses.state import StatefulCrossentropy
+from keras_het.reading.check import judge
+from keras_het.reading.data import check_finite
 from keras_het.training import networks
 from keras_het.training.candidates import Candidate
 from keras_het.training.data import read, read_validation

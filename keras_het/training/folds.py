@@ -12,8 +12,8 @@ from keras_het.base.progress import Progress
 from keras_het.base.result_files import ResultFiles
 from keras_het.base.seeds import random_generator
 from keras_het.base.validation import check_integer
-from keras_het.inspection.probabilities import exclusive_probabilities
 from keras_het.label_noise.discriminant import discriminant
+from keras_het.reading.probabilities import exclusive_probabilities
 from keras_het.training.compare import check_learned, class_means
 from keras_het.training.fit import TAKEN, Trainer, check_fit_arguments
 from keras_het.training.task import Task

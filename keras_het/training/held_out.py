@@ -12,13 +12,13 @@ from scipy.special import softmax
 from keras_het.base.batches import Arrays, count_examples, examples_and_labels, labelled_batches, select_rows
 from keras_het.base.internals import layers_of
 from keras_het.base.validation import check_choice
-from keras_het.inspection.check import leaves
-from keras_het.inspection.clean_and_noisy import CleanAndNoisy
-from keras_het.inspection.matching import activation_for, ignored_by, labels_for, loss_of, remade
-from keras_het.inspection.outputs import found_in, outputs_of
 from keras_het.layers import NoiseTransition
 from keras_het.losses.state import StatefulCrossentropy
 from keras_het.ops.label_vectors import MISSING
+from keras_het.reading.check import leaves
+from keras_het.reading.clean_and_noisy import CleanAndNoisy
+from keras_het.reading.matching import activation_for, ignored_by, labels_for, loss_of, remade
+from keras_het.reading.outputs import found_in, outputs_of
 from keras_het.training.compare import check_learned, class_means_of
 
 

@@ -14,11 +14,11 @@ from keras_het.base.internals import compile_arguments, layers_of, not_decayed
 from keras_het.base.new_models import NewModels
 from keras_het.base.refusal import outside_level
 from keras_het.base.validation import check_maker
-from keras_het.inspection.check import leaves, spelled
-from keras_het.inspection.matching import labels_for, of_annotators, remade
 from keras_het.label_noise.discriminant import Scaling
 from keras_het.layers import HeteroscedasticDense
 from keras_het.models.raw_inputs import with_preprocessor
+from keras_het.reading.check import leaves, spelled
+from keras_het.reading.matching import labels_for, of_annotators, remade
 from keras_het.training.candidates import Candidate, LinearDiscriminant
 from keras_het.training.task import Task
 

@@ -24,9 +24,9 @@ from keras_het.base.progress import Progress
 from keras_het.base.refusal import refusal
 from keras_het.base.seeds import random_generator, unchanged_states
 from keras_het.base.validation import check_boolean, check_choice, check_integer, check_maker
-from keras_het.inspection.check import judge, spelled
-from keras_het.inspection.matching import activation_for, of_annotators
 from keras_het.label_noise.votes import Votes
+from keras_het.reading.check import judge, spelled
+from keras_het.reading.matching import activation_for, of_annotators
 from keras_het.training.data import as_table
 from keras_het.training.fit import TAKEN, check_fit_arguments, lines_of_fit
 from keras_het.training.folds import stratified_folds

@@ -17,12 +17,13 @@ import numpy as np
 from keras_het.base.batches import check_same_index
 from keras_het.base.refusal import refusal, refuse_if
 from keras_het.base.validation import as_float64, check_annotations, check_integer, check_labels, check_transitions
-from keras_het.inspection.clean_and_noisy import CleanAndNoisy
 from keras_het.label_noise.dawid_skene import DawidSkene
 from keras_het.label_noise.estimation import check_distributions
 from keras_het.label_noise.label_shares import label_shares
-from keras_het.label_noise.matrices import condition_number, from_confusion
+from keras_het.label_noise.matrices import from_confusion
 from keras_het.layers import NoiseTransition
+from keras_het.ops.transition import condition_number
+from keras_het.reading.clean_and_noisy import CleanAndNoisy
 
 ALL = slice(None)
 MOST_CONDITION = 100.0  # a fraction of the truth to a hundredth would then take 100 ** 2 times the labels

@@ -14,12 +14,12 @@ from sklearn.metrics import average_precision_score
 from sklearn.model_selection import cross_val_predict
 
 from keras_het.analysis import find_label_issues, neighbors
-from keras_het.analysis.covariance import ConfusedPair
 from keras_het.analysis.label_quality import confident_issues
 from keras_het.analysis.neighbors import neighbor_fractions
 from keras_het.callbacks import TrainingDynamics
-from keras_het.inspection.training_record import TrainingRecord
+from keras_het.explain.covariance import ConfusedPair
 from keras_het.label_noise import corrupt_labels, pair_flip, symmetric
+from keras_het.reading.training_record import TrainingRecord
 
 pytestmark = pytest.mark.once
 

@@ -6,8 +6,8 @@ import keras
 import numpy as np
 import pytest
 
-from keras_het.analysis import calibration, covariance
 from keras_het.callbacks import HeteroscedasticMonitor
+from keras_het.explain import calibration, covariance
 from keras_het.layers import HeteroscedasticDense, NoiseTransition
 
 pytestmark = pytest.mark.once

@@ -6,8 +6,8 @@ import pytest
 from scipy import special
 
 from keras_het.callbacks import TrainingDynamics
-from keras_het.inspection import training_record
 from keras_het.layers import HeteroscedasticDense, NoiseTransition
+from keras_het.reading import training_record
 
 pytestmark = pytest.mark.once
 
@@ -96,7 +96,7 @@ def test_the_record_is_that_by_hand(kind):
 @pytest.mark.parametrize("bug", ["noisy predictions", "the label among the others"])
 def test_a_planted_bug_is_caught(bug, monkeypatch):
     if bug == "noisy predictions":
-        monkeypatch.setattr("keras_het.inspection.clean_and_noisy.layers_of", lambda *_: [])
+        monkeypatch.setattr("keras_het.reading.clean_and_noisy.layers_of", lambda *_: [])
     else:
         right = training_record.margins_and_losses
         monkeypatch.setattr(training_record, "margins_and_losses", lambda *of: (np.minimum(right(*of)[0], 0), of[1]))

@@ -6,8 +6,8 @@ import pytest
 from keras import ops
 
 import keras_het
-from keras_het.analysis import confused_pairs
 from keras_het.covariances import LowRank, Narrow
+from keras_het.explain import confused_pairs
 from keras_het.integrators import QuasiMonteCarlo
 from keras_het.layers import HeteroscedasticDense, HeteroscedasticNormal
 from tests.gradients import layer_gradients

@@ -18,7 +18,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import keras_het
-from keras_het import HeteroscedasticClassifier, analysis, covariances, integrators, layers
+from keras_het import HeteroscedasticClassifier, covariances, explain, integrators, layers
 
 pytestmark = pytest.mark.once
 
@@ -254,7 +254,7 @@ def test_a_grid_search_finds_the_temperature_that_learns():
 def test_the_model_is_one_for_the_analysis():
     x, y = blobs()
     fitted = small(num_factors=1).fit(x * 100 + 1000, y)  # the model takes raw numbers
-    assert analysis.covariance(fitted.model_, x * 100 + 1000).shape == (3, 3)
+    assert explain.covariance(fitted.model_, x * 100 + 1000).shape == (3, 3)
     outputs = fitted.model_.predict(x * 100 + 1000, verbose=0)
     np.testing.assert_allclose(np.exp(outputs), fitted.predict_proba(x * 100 + 1000), rtol=1e-5)
 

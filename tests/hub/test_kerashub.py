@@ -210,10 +210,10 @@ def test_analysis_takes_raw_inputs_as_predict_does(name):
     model = keras_het.heteroscedastic(task, 2, seed=0)
     x = task.preprocessor(raw)
     plain = keras.Model(model.input, model.output)
-    expected = keras_het.analysis.covariance(plain, x)
-    np.testing.assert_allclose(keras_het.analysis.covariance(model, raw, batch_size=5), expected, rtol=1e-4, atol=1e-6)
+    expected = keras_het.explain.covariance(plain, x)
+    np.testing.assert_allclose(keras_het.explain.covariance(model, raw, batch_size=5), expected, rtol=1e-4, atol=1e-6)
     batches = ((raw[i : i + 5], LABELS[i : i + 5]) for i in range(0, len(raw), 5))
-    np.testing.assert_allclose(keras_het.analysis.covariance(model, batches), expected, rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(keras_het.explain.covariance(model, batches), expected, rtol=1e-4, atol=1e-6)
     for acts in (False, True):
         flips = keras_het.layers.NoiseTransition(UNITS, apply_at_inference=acts)
         whole = preprocessing_model()(model.input, flips(model.output), task.preprocessor)
@@ -228,7 +228,7 @@ def test_a_method_is_chosen_on_the_features_of_a_task(name):
     make, raw = TASKS[name]
     task, x = sharpen(make(activation="softmax")), raw()
     before = task.get_weights()
-    features = keras_het.analysis.features(task, x)
+    features = keras_het.explain.features(task, x)
     largest = np.linalg.svd(features - features.mean(axis=0))[0][:, 0]  # what differs most, so that it can be learned
     labels = (largest > np.median(largest)).astype(int)
     arguments = {"candidates": [], "folds": 2, "epochs": 99, "optimizer": keras.optimizers.Adam(0.1), "verbose": 0}

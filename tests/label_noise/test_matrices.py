@@ -6,6 +6,7 @@ import pytest
 from keras_het import label_noise
 from keras_het.base.validation import check_one_transition
 from keras_het.label_noise import matrices
+from keras_het.ops import transition
 from tests.ops.test_transition import MATRICES, UNITS
 
 pytestmark = pytest.mark.once
@@ -20,12 +21,12 @@ def test_matrices_are_row_stochastic():
 
 def test_diagnostics():
     assert label_noise.total_variation(label_noise.symmetric(5, 0.5), np.eye(5)) == pytest.approx(0.5)
-    assert matrices.trace(label_noise.symmetric(5, 0.2)) == pytest.approx(4)
+    assert transition.trace(label_noise.symmetric(5, 0.2)) == pytest.approx(4)
     # The eigenvalues of a pair flip are 1 - q + q w, with w the K-th roots of one.
-    assert matrices.condition_number(label_noise.pair_flip(4, 0.45)) == pytest.approx(1 / 0.1)
-    assert matrices.condition_number(np.roll(np.eye(3), 1, axis=0)) == pytest.approx(1)
+    assert transition.condition_number(label_noise.pair_flip(4, 0.45)) == pytest.approx(1 / 0.1)
+    assert transition.condition_number(np.roll(np.eye(3), 1, axis=0)) == pytest.approx(1)
     for singular in (label_noise.symmetric(4, 0.75), label_noise.outlier_class(3), label_noise.pair_flip(4, 0.5)):
-        assert matrices.condition_number(singular) == np.inf
+        assert transition.condition_number(singular) == np.inf
 
 
 def noisy_sample(matrix, count=20_000):
@@ -88,7 +89,7 @@ def test_the_estimator_finds_the_transition():
             lambda: label_noise.total_variation(np.eye(3), np.eye(2)),
             "`reference` must have the shape of `transition`, (3, 3). Received",
         ),
-        (lambda: matrices.trace([1, 2]), "`transition` must be a square matrix. Received: shape (2,)"),
+        (lambda: transition.trace([1, 2]), "`transition` must be a square matrix. Received: shape (2,)"),
         (lambda: label_noise.outlier_class(0), "`num_classes` must be an integer at least 1. Received: num_classes=0"),
         (
             lambda: label_noise.symmetric(2.5, 0.1),

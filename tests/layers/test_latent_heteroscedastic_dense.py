@@ -129,11 +129,11 @@ def test_conversion_starts_the_noise_beside_the_kernel_that_it_takes_over(size):
 def test_the_mean_covariance_of_a_data_set_is_that_of_its_examples():
     model = make_model(latent_head(UNITS, 2, temperature=2.0, seed=0))
     expected = to_numpy(model.layers[-1].logit_covariance(X)).mean(axis=0) / 4.0
-    np.testing.assert_allclose(keras_het.analysis.covariance(model, X), expected, rtol=1e-3, atol=1e-4)
+    np.testing.assert_allclose(keras_het.explain.covariance(model, X), expected, rtol=1e-3, atol=1e-4)
     with pytest.raises(
         ValueError, match=r"`model` must have a head whose factor is of the logits.*Received: covariance=Latent"
     ):
-        keras_het.analysis.confused_pairs(model, X)
+        keras_het.explain.confused_pairs(model, X)
 
 
 @pytest.mark.refusal

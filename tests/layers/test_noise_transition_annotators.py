@@ -6,13 +6,13 @@ import pytest
 from keras import ops
 
 import keras_het
-from keras_het import analysis, label_noise, training
+from keras_het import explain, label_noise, training
 from keras_het.callbacks import ReleaseTransition, TransitionMonitor
-from keras_het.label_noise.matrices import condition_number, from_confusion, trace
+from keras_het.label_noise.matrices import from_confusion
 from keras_het.layers import HeteroscedasticDense, NoiseTransition
 from keras_het.losses import AnnotatorsLoss, SmoothedCrossentropy
 from keras_het.metrics import AnnotatorsMetric, NegativeLogLikelihood
-from keras_het.ops.transition import apply_transition
+from keras_het.ops.transition import apply_transition, condition_number, trace
 from tests import layer_contract
 from tests.gradients import layer_gradients, value_and_gradients
 from tests.marks import grid
@@ -259,7 +259,7 @@ def test_the_likelihood_of_the_labels_that_are_there():
     with pytest.raises(
         ValueError, match=r"The model must have one T, not one of each annotator.* with num_annotators=3"
     ):
-        analysis.confusion_matrices(model, X, CLEAN)
+        explain.confusion_matrices(model, X, CLEAN)
 
 
 SHOULD = "must take the labels of 3 annotators, with -1 where one is missing: keras_het."

@@ -8,7 +8,7 @@ from scipy.special import expit, log_softmax, softmax
 from sklearn.metrics import brier_score_loss, log_loss
 
 from keras_het import metrics
-from keras_het.analysis import calibration
+from keras_het.explain import calibration
 from tests.marks import grid
 
 EXAMPLES, UNITS = 40, 4

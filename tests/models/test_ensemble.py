@@ -7,10 +7,10 @@ from keras import layers, ops
 from scipy.special import expit, log_softmax, logit
 
 import keras_het
-from keras_het.inspection.outputs import outputs_of
 from keras_het.layers import HeteroscedasticDense
 from keras_het.links import NormalizedSigmoid, Sigmoid
 from keras_het.models import DeepEnsemble
+from keras_het.reading.outputs import outputs_of
 
 pytestmark = pytest.mark.once
 

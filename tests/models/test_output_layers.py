@@ -8,8 +8,8 @@ import pytest
 from keras import layers, losses, metrics
 
 import keras_het
-from keras_het.inspection.check import judge
 from keras_het.layers import HeteroscedasticDense
+from keras_het.reading.check import judge
 from tests.models.checks import UNITS, check_file, probabilities, sharpen
 from tests.models.small_models import X, Y, functional, sequential
 
@@ -69,7 +69,7 @@ def test_a_compiled_model_gives_a_compiled_one_that_trains_as_it_is():
 )
 def test_the_match_of_a_loss(activation, loss, expected):
     new = converted(compiled(functional(activation), "adam", loss))
-    (found,) = keras_het.inspection.check.leaves(new.loss)
+    (found,) = keras_het.reading.check.leaves(new.loss)
     assert found.get_config() == (expected or loss).get_config()
     assert type(found) is type(expected or loss)
 

@@ -7,11 +7,11 @@ from keras import layers, ops
 from scipy.special import expit, log_expit, log_softmax
 
 import keras_het
-from keras_het.inspection.outputs import outputs_of
 from keras_het.layers import HeteroscedasticDense
 from keras_het.links import Sigmoid
 from keras_het.models import DeepEnsemble, scale_temperature
 from keras_het.models.temperature_scaler import HIGHEST, LOWEST, TemperatureScaler
+from keras_het.reading.outputs import outputs_of
 
 pytestmark = pytest.mark.once
 

@@ -5,8 +5,8 @@ import numpy as np
 from scipy import special
 
 from keras_het.callbacks import TrainingDynamics
-from keras_het.inspection.training_record import TrainingRecord
 from keras_het.layers import HeteroscedasticDense, NoiseTransition
+from keras_het.reading.training_record import TrainingRecord
 
 CLASSES, EXAMPLES = 4, 120
 HOSTILE = ["<script>alert(1)</script>", '=HYPERLINK("http://x","y")', "$\\frac{'\"&", "\u202ereversed\x07"]

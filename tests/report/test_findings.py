@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy import special
 
-from keras_het import analysis, covariances, truth
+from keras_het import covariances, explain, truth
 from keras_het.callbacks import TrainingDynamics
 from keras_het.label_noise import pair_flip
 from keras_het.layers import HeteroscedasticDense
@@ -81,8 +81,8 @@ def test_the_scores_are_those_of_the_metrics():
     found, p = collect(plain(), X, Y), plain().predict(X, verbose=0)
     assert found.nll == pytest.approx(float(NegativeLogLikelihood()(Y, p)), rel=1e-5)
     assert found.brier == pytest.approx(float(BrierScore()(Y, p)["brier_score"]), rel=1e-5)
-    assert found.calibration.error == pytest.approx(analysis.calibration(p, Y).error)
-    assert found.curve.area == pytest.approx(analysis.risk_coverage(p, Y).area)
+    assert found.calibration.error == pytest.approx(explain.calibration(p, Y).error)
+    assert found.curve.area == pytest.approx(explain.risk_coverage(p, Y).area)
 
 
 def test_the_settings_of_the_head_and_its_noise_in_temperatures():
@@ -96,7 +96,7 @@ def test_the_settings_of_the_head_and_its_noise_in_temperatures():
         False,
     )
     assert head.covariance == "LowRank, 2 factors"
-    variances = np.diagonal(analysis.covariance(model, X))
+    variances = np.diagonal(explain.covariance(model, X))
     assert head.noise_sd == pytest.approx(np.sqrt(variances.mean()))
     assert head.relative_temperature == pytest.approx(1 / head.noise_sd)
 
@@ -170,7 +170,7 @@ def test_many_examples_are_drawn_from_for_the_covariance(monkeypatch):
     found = collect(model, {"a": X}["a"], Y)
     assert found.noise.examples == 30
     chosen = np.sort(np.random.default_rng(0).choice(EXAMPLES, 30, replace=False))
-    np.testing.assert_allclose(found.noise.covariance, analysis.covariance(model, X[chosen]))
+    np.testing.assert_allclose(found.noise.covariance, explain.covariance(model, X[chosen]))
 
 
 def diverged():

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 import keras_het
-from keras_het.analysis import find_label_issues, predict_probabilities
+from keras_het.analysis import find_label_issues
+from keras_het.explain import predict_probabilities
 from keras_het.report import page
 from keras_het.training.result import cleaned
 

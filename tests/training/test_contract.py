@@ -81,7 +81,7 @@ def test_features_and_a_trained_model_need_no_function(verb):
         "folds": lambda given, x: cross_val_probabilities(given, x, Y, **ONCE, folds=2, **fast),
     }
     assert is_right(calls[verb](trained, X)) > 0.6
-    features = keras_het.analysis.features(trained, X)
+    features = keras_het.explain.features(trained, X)
     assert is_right(calls[verb](None, features), features) > 0.6
 
 

@@ -75,7 +75,7 @@ def test_features_have_a_road_of_their_own():
     trained.fit(X, Y, verbose=0)
     before = trained.get_weights()
     found = choose(trained, X, Y, optimizer=FAST, candidates=[], **SHORT)
-    features = keras_het.analysis.features(trained, X)
+    features = keras_het.explain.features(trained, X)
     alone = choose(None, features, Y, optimizer=FAST, candidates=[], **SHORT)
     np.testing.assert_array_equal(alone.model.predict(features, verbose=0), found.model.predict(X, verbose=0))
     for weight, old in zip(trained.get_weights(), before, strict=True):

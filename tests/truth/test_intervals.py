@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from keras_het.analysis import calibration
+from keras_het.explain import calibration
 from keras_het.label_noise import symmetric
 from keras_het.truth import CountedTransition, true_performance
 from tests.checks import FALSE_ALARM

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from keras_het.analysis import calibration
+from keras_het.explain import calibration
 from keras_het.label_noise import (
     corrupt_labels,
     dawid_skene,

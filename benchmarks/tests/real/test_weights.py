@@ -78,7 +78,7 @@ def test_a_picture_classifier_is_converted_trained_saved_and_loaded(pictures, tm
     x = np.repeat(pictures[:, 48:177, 48:177], 2, axis=0)
     plain, noisy = (np.asarray(each.predict(x, verbose=0)) for each in (task, model))
     assert (plain.argmax(-1) == noisy.argmax(-1)).all()
-    assert keras_het.analysis.features(model, x).shape == (4, 1280)
+    assert keras_het.explain.features(model, x).shape == (4, 1280)
     model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
     assert np.isfinite(model.fit(x, np.array([1, 2, 3, 4]), verbose=0).history["loss"]).all()
     model.save(tmp_path / "model.keras")
@@ -114,7 +114,7 @@ def test_sentence_vectors_are_those_of_the_onnx_twin():
 def test_a_text_classifier_is_converted_trained_saved_and_loaded(tmp_path):
     task = minilm()
     model = keras_het.heteroscedastic(task)
-    assert keras_het.analysis.features(model, TEXTS).shape == (4, 384)
+    assert keras_het.explain.features(model, TEXTS).shape == (4, 384)
     model.compile(keras.optimizers.Adam(1e-4), keras.losses.SparseCategoricalCrossentropy(from_logits=True))
     assert np.isfinite(model.fit(np.array(TEXTS), np.array([0, 1, 2, 0]), verbose=0).history["loss"]).all()
     model.save(tmp_path / "model.keras")

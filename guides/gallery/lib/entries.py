@@ -29,7 +29,7 @@ def read(path):
 
 
 def names_used(code):
-    """The public names of the package that some code uses, such as "keras_het.analysis.explain", in order."""
+    """The public names of the package that some code uses, such as "keras_het.explain.explain", in order."""
     tree = ast.parse(code)
     imported = {}
     for node in ast.walk(tree):

@@ -1,0 +1,31 @@
+"""What a head has learned: covariances, confused classes, uncertainty, calibration. NumPy arrays and dataclasses."""
+
+from keras_het.explain import plots
+from keras_het.explain.calibration import calibration, risk_coverage
+from keras_het.explain.confusion import confusion_matrices
+from keras_het.explain.covariance import confused_pairs, covariance
+from keras_het.explain.explanation import explain
+from keras_het.explain.joint_labels import joint_labels
+from keras_het.explain.regression import find_target_issues, regression_scores
+from keras_het.explain.segmentation import sample_segmentations, segmentation_scores
+from keras_het.explain.uncertainty import uncertainty
+from keras_het.reading.features import features
+from keras_het.reading.probabilities import predict_probabilities
+
+__all__ = [
+    "calibration",
+    "confused_pairs",
+    "confusion_matrices",
+    "covariance",
+    "explain",
+    "features",
+    "find_target_issues",
+    "joint_labels",
+    "plots",
+    "predict_probabilities",
+    "regression_scores",
+    "risk_coverage",
+    "sample_segmentations",
+    "segmentation_scores",
+    "uncertainty",
+]

@@ -1,0 +1,70 @@
+"""Confusion matrices of a model that ends in a `NoiseTransition`."""
+
+import dataclasses
+from typing import Any
+
+import keras
+import numpy as np
+from keras import ops
+
+from keras_het.base.refusal import refusal
+from keras_het.base.validation import check_every_class
+from keras_het.reading.clean_and_noisy import CleanAndNoisy
+
+
+@dataclasses.dataclass(frozen=True)
+class ConfusionMatrices:
+    """Mean predictions for the examples of each true class, `(K, K)`, rows of sum one, and how well both fit together.
+
+    Attributes:
+        clean: C[i, j] = mean p(true j | x) over the examples of class i: the identity if the base model has found the
+            true classes.
+        noisy: C~[i, j] = mean p(noisy j | x) over the same examples: T* if the whole model has found the noise.
+        error: the largest |noisy - clean T|, zero up to rounding.
+    """
+
+    clean: np.ndarray
+    noisy: np.ndarray
+    error: float
+
+
+def confusion_matrices(model: keras.Model, x: Any, labels: Any = None, batch_size: int = 128) -> ConfusionMatrices:
+    """The confusion matrices C and C~ of a model that ends in a `NoiseTransition`.
+
+        C[i, j] = mean over S_i of p(true j | x),    C~[i, j] = mean over S_i of p(noisy j | x) = (C T)[i, j]
+
+    S_i are the examples of true class i (Sukhbaatar et al. 2014, Eqs. 4 and 5, transposed: there C~ = Q C). Training
+    drives C~ to the true T*, whatever C is. T is near T* only if C is near the identity.
+
+    Args:
+        model: a model that ends in the layer.
+        x: inputs of the model: arrays, or a data set of batches (x, y) as for `fit`, whose y are the true classes.
+        labels: true classes, integers `(N,)`; None for a data set.
+        batch_size: size of the batches of the predictions from arrays.
+    Returns:
+        `ConfusionMatrices`.
+    Raises:
+        ValueError: for labels out of range, a class without examples, or a model that does not end in the layer.
+
+    Example:
+        >>> from keras_het.layers import NoiseTransition
+        >>> from keras_het.label_noise import pair_flip
+        >>> flips = NoiseTransition(2, transition=pair_flip(2, 0.25), trainable=False)
+        >>> model = keras.Sequential([keras.Input((2,)), keras.layers.Activation("log_softmax"), flips])
+        >>> confusion_matrices(model, np.array([[9.0, -9.0], [-9.0, 9.0]]), [0, 1]).noisy.round(3).tolist()
+        [[0.75, 0.25], [0.25, 0.75]]
+    """
+    both = CleanAndNoisy(model)
+    if both.layer.num_annotators is not None:
+        rule = "have one T, not one of each annotator, for which there is `analysis.annotators`"
+        raise refusal("The model", rule, f"model={model.name!r} with num_annotators={both.layer.num_annotators}")
+    counts = np.zeros(size := both.layer.size, int)
+    c, c_noisy = np.zeros((size, size)), np.zeros((size, size))
+    for batch in both.batches(x, labels, batch_size, name="labels"):
+        counts += np.bincount(batch.labels, minlength=size)
+        np.add.at(c, batch.labels, np.exp(batch.clean))
+        np.add.at(c_noisy, batch.labels, np.exp(batch.noisy))
+    check_every_class(np.flatnonzero(counts), size)
+    c, c_noisy = c / counts[:, None], c_noisy / counts[:, None]
+    error = np.abs(c_noisy - c @ ops.convert_to_numpy(both.layer.transition)).max()
+    return ConfusionMatrices(c, c_noisy, float(error))

@@ -1,0 +1,257 @@
+"""How good the predicted means and covariances of a regression are, and which of its targets are probably wrong."""
+
+import dataclasses
+import itertools
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.special import ndtr, ndtri
+from scipy.stats import chi2, false_discovery_control
+
+from keras_het.base.batches import as_numpy, check_same_index
+from keras_het.base.extras import import_extra
+from keras_het.base.refusal import refusal, refuse_first
+from keras_het.base.tables import aligned
+from keras_het.base.validation import check_open_fraction
+
+SHOWN_ROWS = 20  # printed rows of the table
+
+
+@dataclasses.dataclass(frozen=True)
+class RegressionScores:
+    """Scores of the predicted distributions of K targets, in the units of the targets. They print as a table.
+
+    Attributes:
+        nll: the mean of -log p(y | x) over the examples, in nats, of all targets of an example together.
+        distance: the mean of (y - mu)' Sigma^-1 (y - mu) / K: 1 if the covariances are as large as the errors, more if
+            they are too small.
+        rmse: the root mean square error of the mean, `(K,)`.
+        mae: the mean absolute error of the mean, `(K,)`.
+        crps: the continuous ranked probability score, `(K,)`; for a standard deviation of 0 it is the absolute error.
+        levels: L probabilities.
+        coverage: the fraction of the targets inside the central intervals of these probabilities, `(L, K)`.
+        width: the mean width of these intervals, `(L, K)`.
+    """
+
+    nll: float
+    distance: float
+    rmse: np.ndarray
+    mae: np.ndarray
+    crps: np.ndarray
+    levels: tuple[float, ...]
+    coverage: np.ndarray
+    width: np.ndarray
+
+    def __str__(self) -> str:
+        names = [f"{part} {level:.0%}" for level in self.levels for part in ("inside", "width")]
+        cells = [["target", "rmse", "mae", "crps", *names]]
+        for place, errors in enumerate(zip(self.rmse, self.mae, self.crps, strict=True)):
+            inside = (f"{part[place]:.3g}" for pair in zip(self.coverage, self.width, strict=True) for part in pair)
+            cells.append([str(place), *(f"{error:.4g}" for error in errors), *inside])
+        return "\n".join([*aligned(cells), f"nll {self.nll:.4g}, mean distance {self.distance:.3g}"])
+
+
+def regression_scores(outputs: Any, targets: Any, levels: Sequence[float] = (0.5, 0.9, 0.95)) -> RegressionScores:
+    """The likelihood, the errors of the mean, and the coverage of intervals, of a model with a `HeteroscedasticNormal`.
+
+        CRPS = integral of (F(t) - 1[y <= t])^2 dt = s (z (2 Phi(z) - 1) + 2 phi(z) - 1 / sqrt(pi)),  z = (y - mu) / s
+
+    Read the error of the mean beside the likelihood: a covariance that is learned may pay for a mean that is not.
+
+    Args:
+        outputs: outputs of `DistributionModel.predict_distribution`, `(N, K (2 + R) + 1)`.
+        targets: `(N, K)`, or `(N,)` for one.
+        levels: probabilities of the intervals, in (0, 1).
+    Returns:
+        `RegressionScores`.
+    Raises:
+        ValueError: for other shapes, numbers that are not finite, or no example.
+    Source: Gneiting and Raftery, JASA 2007 (the score); its closed form for a Gaussian: Gneiting, Raftery, Westveld and
+        Goldman, Monthly Weather Review 2005.
+
+    Example:
+        >>> outputs = [[0.0, 1.0, -1.0]] * 3  # mu = 0 and d = 1 of one target
+        >>> print(regression_scores(outputs, [-1.0, 0.0, 1.0], levels=[0.5]))
+        target    rmse     mae    crps  inside 50%  width 50%
+             0  0.8165  0.6667  0.4795       0.333       1.35
+        nll 1.252, mean distance 0.667
+    """
+    levels = tuple(map(float, levels))
+    if not levels or not all(0.0 < level < 1.0 for level in levels):
+        raise refusal("levels", "be in (0, 1), at least one", levels)
+    found = judged(outputs, targets)
+    units, error = found.error.shape[1], np.abs(found.error)
+    z = error / found.scale
+    crps = found.scale * (z * (2.0 * ndtr(z) - 1.0) + 2.0 * _density(z) - 1.0 / math.sqrt(math.pi))
+    quantiles = ndtri(0.5 + 0.5 * np.array(levels))[:, None]
+    return RegressionScores(
+        nll=float(np.mean(found.distance + found.log_det + units * math.log(2.0 * math.pi))) / 2.0,
+        distance=float(found.distance.mean()) / units,
+        rmse=np.sqrt(np.square(error).mean(0)),
+        mae=error.mean(0),
+        crps=crps.mean(0),
+        levels=levels,
+        coverage=np.mean(z <= quantiles[..., None], axis=1),
+        width=2.0 * quantiles * found.scale.mean(0),
+    )
+
+
+class Judged(NamedTuple):
+    """Targets under their predicted distributions, float64.
+
+    Attributes:
+        target: y, `(N, K)`.
+        error: y - mu, `(N, K)`.
+        scale: the standard deviations of the targets by themselves, `(N, K)`.
+        distance: (y - mu)' Sigma^-1 (y - mu), `(N,)`.
+        log_det: log det Sigma, `(N,)`.
+    """
+
+    target: np.ndarray
+    error: np.ndarray
+    scale: np.ndarray
+    distance: np.ndarray
+    log_det: np.ndarray
+
+
+def judged(outputs: Any, targets: Any) -> Judged:
+    """Targets and the distributions that a model predicts of them, checked, in float64 on every backend.
+
+    Args:
+        outputs: `(N, K (2 + R) + 1)`.
+        targets: `(N, K)` or `(N,)`.
+    """
+    check_same_index(outputs=outputs, targets=targets)
+    outputs, targets = (np.asarray(as_numpy(array), "float64") for array in (outputs, targets))
+    y = targets[:, None] if targets.ndim == 1 else targets
+    if outputs.ndim != 2 or y.ndim != 2 or len(y) != len(outputs) or not len(y):
+        rule = "have shape (N, K), or (N,), with a row for each row of `outputs`, (N, K (2 + R) + 1)"
+        raise refusal("targets", rule, f"{targets.shape} and {outputs.shape}")
+    factors, rest = divmod(outputs.shape[1] - 1 - 2 * y.shape[1], y.shape[1])
+    if rest or not 0 <= factors <= y.shape[1]:
+        rule = f"have {y.shape[1]} (2 + R) + 1 columns, the distribution of {y.shape[1]} targets with R factors at most"
+        raise refusal("outputs", rule, shape=outputs)
+    for name, array in (("outputs", outputs), ("targets", y)):
+        refuse_first(~np.isfinite(array), name, "be finite", array)
+    mean, own, factor = np.split(outputs[:, :-1], [y.shape[1], 2 * y.shape[1]], axis=1)
+    factor, error = factor.reshape(*y.shape, factors), y - mean
+    distance, log_det = _distance_and_log_det(error / own, factor / own[..., None])
+    scale = np.sqrt(np.square(own) + np.square(factor).sum(-1))
+    return Judged(y, error, scale, distance, log_det + 2.0 * np.log(own).sum(-1))
+
+
+def _distance_and_log_det(residual: np.ndarray, w: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """r' (I + w w')^-1 r and log det(I + w w'), `(N,)` each, by a QR factorisation, as `low_rank_normal` has it."""
+    count, _, factors = w.shape
+    above = np.concatenate([w, np.broadcast_to(np.eye(factors), (count, factors, factors))], axis=1)
+    q, triangular = np.linalg.qr(above)
+    padded = np.pad(residual, [(0, 0), (0, factors)])[..., None]
+    left = padded - q @ (q.swapaxes(1, 2) @ padded)
+    diagonal = np.abs(np.diagonal(triangular, axis1=1, axis2=2))
+    return np.square(left).sum((1, 2)), 2.0 * np.log(diagonal).sum(-1)
+
+
+def _density(z: np.ndarray) -> np.ndarray:
+    return np.exp(-0.5 * np.square(z)) / math.sqrt(2.0 * math.pi)
+
+
+@dataclasses.dataclass(frozen=True)
+class TargetIssues:
+    """All examples, the least probable targets first; arrays of shape `(N,)`.
+
+    They print as a table of the first 20; `to_frame` makes a pandas frame of all.
+
+    Attributes:
+        index: index of the example.
+        target: the one that strays most from its mean, in its standard deviations, as a number.
+        given: the value of that target.
+        predicted: its mean.
+        p_value: p-value of all targets of the example together.
+        is_issue: boolean, whether the targets are probably wrong.
+        scale: the factor by which the predicted variances were multiplied; far above 1 the model is too sure.
+    """
+
+    index: np.ndarray
+    target: np.ndarray
+    given: np.ndarray
+    predicted: np.ndarray
+    p_value: np.ndarray
+    is_issue: np.ndarray
+    scale: float
+
+    def to_frame(self) -> Any:
+        """The examples as a `pandas.DataFrame`, a line for each, the worst first.
+
+        Raises:
+            ImportError: without pandas.
+        """
+        pandas = import_extra("pandas", "The frame of target issues")
+        names = [field.name for field in dataclasses.fields(self) if field.name != "scale"]
+        return pandas.DataFrame({name: getattr(self, name) for name in names})
+
+    def __str__(self) -> str:
+        rows = zip(self.index, self.target, self.given, self.predicted, self.p_value, self.is_issue, strict=True)
+        cells = [["index", "target", "given", "predicted", "p", "issue"]]
+        for index, target, given, predicted, p, is_issue in itertools.islice(rows, SHOWN_ROWS):
+            found = "wrong" if is_issue else ""
+            cells.append([str(index), str(target), f"{given:.4g}", f"{predicted:.4g}", f"{p:.1e}", found])
+        counts = f"{int(self.is_issue.sum())} of {len(self.index)} examples have targets that are probably wrong"
+        return "\n".join([*aligned(cells), f"{counts}; variances times {self.scale:.3g}"])
+
+
+def find_target_issues(outputs: Any, targets: Any, *, level: float = 0.05) -> TargetIssues:
+    """Which targets of a regression are probably wrong, by distributions that are predicted out of sample.
+
+    The targets of an example are judged together: (y - mu)' Sigma^-1 (y - mu) has a chi-square distribution of K
+    degrees if the model is right, so a target may be usual by itself, and not beside the others. The distances are
+    divided by a factor that brings their median to that of the chi-square distribution, for wrong targets in the
+    training data make the variances too large, and too long a training too small.
+
+    Of the examples that are named, a fraction of at most `level` is expected to be right, by the method of Benjamini
+    and Hochberg, if the errors are Gaussian. With heavier tails it is more.
+
+    Args:
+        outputs: outputs of `DistributionModel.predict_distribution`, by a model that was not trained on the example,
+            `(N, K (2 + R) + 1)`.
+        targets: `(N, K)`, or `(N,)` for one.
+        level: the fraction of right targets among those that are named, in (0, 1).
+    Returns:
+        `TargetIssues`.
+    Raises:
+        ValueError: for other shapes, numbers that are not finite, or a level outside (0, 1).
+    Source: Benjamini and Hochberg, Journal of the Royal Statistical Society B 1995, as
+        `scipy.stats.false_discovery_control`.
+
+    Example:
+        >>> outputs = np.tile([0.0, 1.0, -1.0], (8, 1))  # mu = 0 and d = 1 of one target
+        >>> print(find_target_issues(outputs, [0.3, -0.6, 0.9, -1.1, 7.0, 0.1, -0.8, 0.5]))
+        index  target  given  predicted        p  issue
+            4       0      7          0  2.4e-11  wrong
+            3       0   -1.1          0  2.9e-01
+            2       0    0.9          0  3.9e-01
+            6       0   -0.8          0  4.5e-01
+            1       0   -0.6          0  5.7e-01
+            7       0    0.5          0  6.3e-01
+            0       0    0.3          0  7.7e-01
+            5       0    0.1          0  9.2e-01
+        1 of 8 examples have targets that are probably wrong; variances times 1.1
+    """
+    level = check_open_fraction("level", level)
+    found = judged(outputs, targets)
+    count, units = found.target.shape
+    scale = float(np.median(found.distance) / chi2.median(units)) or 1.0
+    p_value = chi2.sf(found.distance / scale, units)
+    order, place = np.argsort(p_value, kind="stable"), np.argmax(np.abs(found.error) / found.scale, axis=1)
+    given, error = (array[np.arange(count), place] for array in (found.target, found.error))
+    is_issue = false_discovery_control(p_value) <= level
+    return TargetIssues(
+        index=order,
+        target=place[order],
+        given=given[order],
+        predicted=(given - error)[order],
+        p_value=p_value[order],
+        is_issue=is_issue[order],
+        scale=scale,
+    )

@@ -1,0 +1,268 @@
+"""Confusion matrices, and the choice of a strength by noisy labels."""
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+
+from keras_het.explain import confusion_matrices
+from keras_het.label_noise import corrupt_labels
+from keras_het.layers import HeteroscedasticDense, NoiseTransition
+from keras_het.training import noisy_nll, tune
+
+pytestmark = pytest.mark.once
+
+UNITS, EXAMPLES, FEATURES = 4, 60, 5
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(EXAMPLES, FEATURES)).astype("float32")
+LABELS = np.arange(EXAMPLES) % UNITS
+T = 0.6 * np.eye(UNITS) + 0.4 * np.random.default_rng(1).dirichlet(np.ones(UNITS), size=UNITS)
+TWO = X[:, :2], LABELS % 2  # two features and classes
+ONE_EPOCH = {"epochs": 1, "batch_size": 32, "validation_data": (X, LABELS), "verbose": 0}
+
+
+def make_model(**arguments):
+    layers = [
+        keras.layers.Dense(UNITS, "log_softmax", kernel_initializer="glorot_normal"),
+        NoiseTransition(UNITS, **arguments),
+    ]
+    return keras.Sequential([keras.Input((FEATURES,)), *layers])
+
+
+def by_hand(model, layer_input):
+    """C and C~ from probabilities, by loops."""
+    p = np.exp(layer_input.astype("float64"))
+    q = p @ ops.convert_to_numpy(model.layers[-1].transition).astype("float64")
+    return (
+        np.stack([np.mean([row for row, k in zip(m, LABELS, strict=True) if k == i], axis=0) for i in range(UNITS)])
+        for m in (p, q)
+    )
+
+
+@pytest.mark.smoke
+@pytest.mark.parametrize("apply_at_inference", [False, True])
+@pytest.mark.parametrize("trainable", [False, True])
+def test_both_matrices_and_that_one_is_the_other_times_t(apply_at_inference, trainable):
+    model = make_model(transition=T, trainable=trainable, apply_at_inference=apply_at_inference)
+    found = confusion_matrices(model, X, LABELS, batch_size=16)
+    clean, noisy = by_hand(model, ops.convert_to_numpy(model.layers[0](X)))
+    np.testing.assert_allclose(found.clean, clean, atol=1e-6)
+    np.testing.assert_allclose(found.noisy, noisy, atol=1e-6)
+    assert found.error < 1e-6
+    expected = found.noisy if apply_at_inference else found.clean
+    predicted = np.exp(model.predict(X, verbose=0))
+    np.testing.assert_allclose(predicted[LABELS == 1].mean(axis=0), expected[1], atol=1e-6)
+
+
+@pytest.mark.planted
+def test_a_layer_that_applies_the_transpose_is_caught(monkeypatch):
+    from keras_het.layers import noise_transition
+
+    apply = noise_transition.apply_transition
+    monkeypatch.setattr(noise_transition, "apply_transition", lambda log_p, t: apply(log_p, ops.transpose(t)))
+    assert confusion_matrices(make_model(transition=T, trainable=False), X, LABELS).error > 1e-2
+
+
+def test_a_subclassed_model_and_a_heteroscedastic_head():
+    class Model(keras.Model):
+        def __init__(self):
+            super().__init__()
+            self.head, self.flips = (
+                HeteroscedasticDense(UNITS, seed=0),
+                NoiseTransition(UNITS, transition=T, trainable=False),
+            )
+
+        def call(self, inputs, training=False):
+            return self.flips(self.head(inputs, training=training), training=training)
+
+    assert confusion_matrices(Model(), X, LABELS).error < 1e-6
+
+
+def test_a_model_with_weights_unchanged():
+    model = make_model(transition=T)
+    before = model.get_weights()
+    confusion_matrices(model, X, LABELS)
+    for ours, theirs in zip(model.get_weights(), before, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+
+
+def test_models_of_which_it_cannot_be_said_are_refused():
+    class Model(keras.Model):
+        def __init__(self):
+            super().__init__()
+            self.flips = NoiseTransition(FEATURES, apply_at_inference=True)
+
+        def call(self, inputs):
+            return self.flips(inputs)
+
+    with pytest.raises(ValueError, match=r"if it is a subclass of keras\.Model"):
+        confusion_matrices(Model(), X, LABELS)
+    one = make_model()
+    two = keras.Model(one.inputs, [one.outputs[0], one.outputs[0]])
+    with pytest.raises(ValueError, match="with 2 outputs and 1 such layers"):
+        confusion_matrices(two, X, LABELS)
+
+
+def test_a_likelihood_that_is_not_a_number_is_never_the_best():
+    class Nan(keras.regularizers.Regularizer):
+        def __call__(self, x):
+            return ops.sum(x) * np.nan
+
+    def make(strength):
+        model = make_model(regularizer=Nan() if strength == 0 else None)
+        model.compile(keras.optimizers.Adam(0.1), keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+        return model
+
+    assert tune(make, (0, 1), X, LABELS, **ONE_EPOCH | {"epochs": 20}).value == 1
+    with pytest.raises(ValueError, match="must have one with a finite loss"):
+        tune(make, (0,), X, LABELS, **ONE_EPOCH)
+
+
+@pytest.mark.parametrize("activation", [None, "softmax"])
+def test_what_are_not_log_probabilities_is_refused(activation):
+    own = keras.layers.Lambda(keras.activations.get(activation))  # of which a graph tells nothing
+    layers = [keras.layers.Dense(UNITS), own, NoiseTransition(UNITS)]
+    with pytest.raises(ValueError, match="must be log-probabilities, as of Dense"):
+        confusion_matrices(keras.Sequential([keras.Input((FEATURES,)), *layers]), X, LABELS)
+
+
+def make_candidate(strength):
+    keras.utils.set_random_seed(0)
+    head = keras.layers.Dense(2, "log_softmax", kernel_regularizer=keras.regularizers.L2(1e-3))
+    flips = NoiseTransition(2, regularizer=keras.regularizers.L2(strength))
+    model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(16, "tanh"), head, flips])
+    model.compile(keras.optimizers.Adam(0.02), keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    return model
+
+
+def test_the_strength_of_highest_noisy_likelihood_is_chosen_with_its_model():
+    rng = np.random.default_rng(0)
+    y = rng.integers(2, size=400)
+    x = (rng.normal(size=(400, 2)) + 4 * y[:, None]).astype("float32")
+    noisy = corrupt_labels(y, [[0.7, 0.3], [0.0, 1.0]])
+    held_out, training = (x[300:], noisy[300:]), {"epochs": 30, "batch_size": 75, "verbose": 0}
+    found = tune(make_candidate, (0.0, 0.02, 3.0), x[:300], noisy[:300], validation_data=held_out, **training)
+    assert found.best is min(found.table, key=lambda line: line.score)
+    too_strong = tune(make_candidate, (0.0, 3.0), x[:300], y[:300], validation_data=(x[300:], y[300:]), **training)
+    assert too_strong.value == 0.0  # without noise T is the identity
+    assert too_strong.table[1].score > too_strong.best.score + 0.1
+    flips = found.model.layers[-1]
+    clean = found.model.predict(held_out[0], verbose=0)
+    likelihood = np.log(np.exp(clean.astype("float64")) @ ops.convert_to_numpy(flips.transition))
+    assert found.best.score == pytest.approx(-likelihood[np.arange(100), held_out[1]].mean(), rel=1e-4)
+
+
+class Batches(keras.utils.PyDataset):
+    """Batches in another order at every pass, as a shuffled data set has them."""
+
+    def __init__(self, x, y, size=16):
+        super().__init__()
+        self.x, self.y, self.size, self.passes = x, y, size, 0
+
+    def __len__(self):
+        return -(-len(self.x) // self.size)
+
+    def __getitem__(self, index):
+        if index == 0:
+            self.passes += 1
+        rows = np.random.default_rng(self.passes).permutation(len(self.x))[index * self.size : (index + 1) * self.size]
+        return self.x[rows], self.y[rows]
+
+
+def as_tf_data(x, y):
+    import tensorflow as tf
+
+    return tf.data.Dataset.from_tensor_slices((x, y)).shuffle(60).batch(16)
+
+
+DATA_SETS = {
+    "PyDataset": Batches,
+    "generator": lambda x, y: ((x[i : i + 16], y[i : i + 16]) for i in range(0, len(x), 16)),
+    "with weights": lambda x, y: iter([(x, y, np.ones(len(x)))]),
+    "lists": lambda x, y: iter([[x, y]]),
+}
+if keras.config.backend() == "tensorflow":
+    DATA_SETS["tf.data"] = as_tf_data
+
+
+@pytest.mark.smoke
+@pytest.mark.parametrize("kind", DATA_SETS)
+def test_a_data_set_is_as_good_as_arrays(kind):
+    model, make = make_model(transition=T, trainable=False), DATA_SETS[kind]
+    assert noisy_nll(model, make(X, LABELS)) == pytest.approx(noisy_nll(model, X, LABELS), rel=1e-5)
+    found, expected = confusion_matrices(model, make(X, LABELS)), confusion_matrices(model, X, LABELS)
+    np.testing.assert_allclose(found.noisy, expected.noisy, rtol=1e-5)
+
+
+def test_every_strength_has_a_model_of_its_own_that_is_compiled_right():
+    model = make_candidate(0.01)
+    with pytest.raises(ValueError, match="`make_model` must make new layers and a new optimizer at every call"):
+        tune(lambda strength: model, (0.01, 0.1), *TWO, epochs=1, validation_data=TWO, verbose=0)
+    model = make_candidate(0.01)
+    model.compile("sgd", "sparse_categorical_crossentropy")
+    with pytest.raises(ValueError, match="`loss` must take log-probabilities"):
+        tune(lambda strength: model, (0.01,), *TWO, epochs=1, validation_data=TWO, verbose=0)
+
+
+def test_a_strength_is_chosen_from_data_sets():
+    def make(strength):
+        model = make_model(regularizer=keras.regularizers.L2(strength))
+        model.compile(keras.optimizers.Adam(0.1), keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+        return model
+
+    found = tune(make, (0.01,), Batches(X, LABELS), epochs=20, validation_data=Batches(X, LABELS), verbose=0)
+    assert found.best.score == pytest.approx(noisy_nll(found.model, X, LABELS), rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("call", "text"),
+    [
+        (
+            lambda: noisy_nll(make_model(), X),
+            "`y` must be given for arrays, and None for a data set, which has its own. Received: y=None",
+        ),
+        (lambda: noisy_nll(make_model(), Batches(X, LABELS), LABELS), "Received: y=labels, x a Batches"),
+        (lambda: confusion_matrices(make_model(), X), "`labels` must be given for arrays"),
+        (
+            lambda: noisy_nll(make_model(), iter([X])),
+            "pairs of inputs and labels, in batches. Received: one without labels",
+        ),
+        (lambda: noisy_nll(make_model(), X.tolist(), LABELS), "make lists arrays. Received: a list of float"),
+        (lambda: noisy_nll(make_model(), [], LABELS), "make lists arrays. Received: an empty list"),
+        (lambda: noisy_nll(make_model(), iter([])), "`x` must have at least one example. Received: none"),
+        (
+            lambda: tune(make_candidate, (1.0,), *TWO, epochs=1, validation_data=(X[:0], LABELS[:0])),
+            "`validation_data` must have at least one example. Received: none",
+        ),
+        (lambda: noisy_nll(make_model(), X[:0], LABELS[:0]), "`x` must have at least one example. Received: none"),
+        (
+            lambda: tune(make_candidate, (1.0,), iter([(X, LABELS)]), **ONE_EPOCH),
+            "`x` must be readable more than once. Received: a list_iterator",
+        ),
+        (
+            lambda: tune(make_candidate, (1.0,), Batches(X, LABELS), epochs=1),
+            "`validation_data` must be (x, y) or a data set. Received: valid",
+        ),
+        (
+            lambda: confusion_matrices(make_model(), X, LABELS % 3),
+            "an example of every class. Received: none of class 3",
+        ),
+        (lambda: confusion_matrices(make_model(), X, LABELS + 1), "`labels` must be in [0, 4). Received: 4 at [3]"),
+        (lambda: confusion_matrices(make_model(), X, LABELS[:8]), "an entry for each of the 60 examples. Received: 8"),
+        (
+            lambda: confusion_matrices(
+                keras.Sequential([keras.Input((FEATURES,)), keras.layers.Dense(4)], name="plain"), X, LABELS
+            ),
+            "end in a NoiseTransition layer, the only one. Received: model='plain' with 1 outputs and 0",
+        ),
+        (
+            lambda: noisy_nll(make_model(), X, LABELS[:8]),
+            "`y` must have an entry for each of the 60 examples. Received: 8",
+        ),
+        (lambda: tune(make_candidate, (), X, LABELS, **ONE_EPOCH), "`values` must have at least one. Received: none"),
+    ],
+)
+def test_errors_say_what_is_wrong(call, text):
+    with pytest.raises(ValueError) as error:
+        call()
+    assert text in str(error.value)

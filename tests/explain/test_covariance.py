@@ -1,0 +1,293 @@
+"""The covariance of a head over a data set, and the pairs of classes that are beyond chance."""
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+from scipy.stats import binom
+
+from keras_het.covariances import Latent, Narrow, block_matrix
+from keras_het.covariances.block_matrix import BlockMatrix
+from keras_het.explain import confused_pairs, covariance
+from keras_het.explain.covariance import _beyond, _largest_by_chance
+from keras_het.layers import HeteroscedasticDense, NoiseTransition
+from tests.checks import FALSE_ALARM
+from tests.layers.heads import with_covariance
+
+pytestmark = pytest.mark.once
+
+UNITS, FACTORS, FEATURES, EXAMPLES = 12, 3, 30, 200
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(EXAMPLES, FEATURES)).astype("float32")
+NAMES = list("abcdefghijkl")
+HEADS = {
+    "full": {},
+    "parameter_efficient": {"parameter_efficient": True},
+    "diagonal": {"num_factors": 0},
+    "sigmoid": {"link": "sigmoid"},
+    "latent": {"covariance": Latent},
+    "narrow": {"covariance": lambda: Narrow(FACTORS, width=4)},
+}
+
+
+def make_head(**arguments):
+    short = {} if "covariance" in arguments else {"num_factors": FACTORS}
+    head = HeteroscedasticDense(UNITS, **with_covariance(**{**short, "seed": 0, "name": "head", **arguments}))
+    head.build((None, FEATURES))
+    for weight in head.weights[:-1]:
+        weight.assign(RNG.normal(size=weight.shape) * 0.3)
+    return head
+
+
+def plant(head):
+    """Classes b and f rise and fall together, c and g against each other; the others have a factor of little noise."""
+    kernel = 0.02 * np.random.default_rng(1).normal(size=(FEATURES, UNITS, FACTORS))
+    first, second = (np.kron(signs, np.ones((FEATURES // 2, FACTORS))) for signs in ([[1.0], [1.0]], [[1.0], [-1.0]]))
+    kernel[:, 1], kernel[:, 5], kernel[:, 2], kernel[:, 6] = 1.3 * first, 1.3 * first, second, -second
+    head.covariance.factor_layer.kernel.assign(kernel.reshape(FEATURES, -1))
+    head.covariance.factor_layer.bias.assign(np.zeros(UNITS * FACTORS))
+    return head
+
+
+@pytest.mark.parametrize("kind", HEADS)
+def test_the_mean_is_that_of_the_head_itself(kind):
+    head = make_head(**HEADS[kind])
+    model = keras.Sequential([keras.Input((FEATURES,)), keras.layers.Rescaling(2.0), head])
+    expected = ops.convert_to_numpy(head.logit_covariance(2 * X)).mean(axis=0) / head.temperature**2
+    np.testing.assert_allclose(covariance(model, X, batch_size=16), expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("block_rows", [1, 5, 12])
+def test_blocks_make_the_whole_matrix(weighted, block_rows, monkeypatch):
+    """All that is done to it, in NumPy."""
+    monkeypatch.setattr(block_matrix, "BLOCK_BYTES", 8 * 12 * block_rows)
+    (left, other), diagonal = RNG.normal(size=(2, 12, 4)), RNG.uniform(size=12)
+    right, weights = np.diag([1.0, 2.0, 3.0, 4.0]) @ left.T, (other, other.T) if weighted else None
+    blocks = BlockMatrix(left, right, diagonal, weights=weights)
+    expected = left @ right * (weights[0] @ weights[1] if weighted else 1.0) + np.diag(diagonal)
+    center = np.eye(12) - 1 / 12
+    for matrix, dense in (
+        (blocks, expected),
+        (blocks.divided(2.0).centered(), center @ expected @ center / 2),
+        (blocks.hollow().centered(), center @ (expected - np.diag(np.diagonal(expected))) @ center),
+    ):
+        np.testing.assert_allclose(matrix.whole(), dense, atol=1e-12)
+        np.testing.assert_allclose(matrix.main_diagonal(), np.diagonal(dense), atol=1e-12)
+        rows = [matrix.rows(part, part.start) for part in matrix.blocks()]
+        assert len(rows) == -(-12 // block_rows)
+        for part, found in zip(matrix.blocks(), rows, strict=True):
+            np.testing.assert_allclose(found, dense[part, part.start :], atol=1e-12)
+
+
+def functional(*behind):
+    def make(head):
+        inputs = keras.Input((FEATURES,))
+        outputs = head(keras.layers.Identity()(inputs))
+        for layer in behind:
+            outputs = layer(outputs)
+        return keras.Model(inputs, outputs)
+
+    return make
+
+
+def test_dense_prediction_needs_no_factor_of_every_pixel(monkeypatch):
+    """A map of images has V of (B, H, W, K, R); d and the inputs say all that is needed."""
+    head = make_head()
+    model = keras.Sequential([keras.Input((4, 5, FEATURES)), head])
+    images = X[:40].reshape(2, 4, 5, FEATURES)
+    expected = ops.convert_to_numpy(head.logit_covariance(images)).mean(axis=(0, 1, 2)) / head.temperature**2
+    monkeypatch.setattr(head.covariance.factor_layer, "call", None)  # V is not computed
+    np.testing.assert_allclose(covariance(model, images), expected, rtol=1e-4, atol=1e-5)
+
+
+MODELS = {
+    "functional": functional(),
+    "before flips": functional(NoiseTransition(UNITS)),
+    "before flips at inference": functional(NoiseTransition(UNITS, apply_at_inference=True)),
+    "before a softmax": functional(keras.layers.Softmax()),
+    "inside a model": lambda head: keras.Sequential(
+        [keras.Input((FEATURES,)), functional()(head), keras.layers.Softmax()]
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", MODELS)
+def test_planted_pairs_are_found_in_whole_models(kind):
+    model = MODELS[kind](plant(make_head()))
+    before = [weight.numpy() for weight in model.variables]
+    pairs = confused_pairs(model, X, NAMES)
+    assert [(pair.first, pair.second, pair.covariance > 0) for pair in pairs] == [("b", "f", True), ("c", "g", False)]
+    matrix = covariance(model, X)
+    assert [pair.covariance for pair in pairs] == pytest.approx([matrix[1, 5], matrix[2, 6]])
+    correlations = matrix / np.sqrt(np.outer(np.diagonal(matrix), np.diagonal(matrix)))
+    assert [pair.correlation for pair in pairs] == pytest.approx([correlations[1, 5], correlations[2, 6]])
+    for now, then in zip(model.variables, before, strict=True):
+        np.testing.assert_array_equal(now.numpy(), then)
+
+
+@pytest.mark.smoke
+def test_numbers_count_and_a_data_set():
+    model = functional()(plant(make_head()))
+    (pair,) = confused_pairs(model, X, count=1)
+    assert (pair.first, pair.second) == (1, 5)
+    data = ((X[i : i + 16], np.zeros(len(X[i : i + 16]))) for i in range(0, EXAMPLES, 16))
+    assert confused_pairs(model, data, count=1)[0].covariance == pytest.approx(pair.covariance)
+    assert confused_pairs(functional()(make_head(num_factors=0)), X) == []
+
+
+def test_of_several_models_a_pair_counts_that_all_have_with_one_sign():
+    """Of two heads with the planted pairs, c and g go against each other in the one and together in the other."""
+    one, other = plant(make_head()), plant(make_head())
+    kernel = ops.convert_to_numpy(other.covariance.factor_layer.kernel).reshape(FEATURES, UNITS, FACTORS).copy()
+    kernel[:, 6] = kernel[:, 2]
+    other.covariance.factor_layer.kernel.assign(kernel.reshape(FEATURES, -1))
+    models = [functional()(head) for head in (one, other)]
+    assert {pair.covariance > 0 for pair in confused_pairs(models[1], X)} == {True}
+    (pair,) = confused_pairs(models, X, NAMES)
+    assert (pair.first, pair.second) == ("b", "f")
+    alone = [next(pair for pair in confused_pairs(model, X, NAMES) if pair.first == "b") for model in models]
+    assert pair.covariance == pytest.approx(np.mean([pair.covariance for pair in alone]))
+    assert pair.correlation == pytest.approx(np.mean([pair.correlation for pair in alone]))
+    with pytest.raises(ValueError, match=r"`model` must be a model, or a list with at least one. Received: none"):
+        confused_pairs([], X)
+
+
+def full(x):
+    """The shape of a factor, and what its weights give classes in common, given the inputs."""
+    x = np.concatenate([x[:, :3], np.ones((len(x), 1))], axis=1)
+    return (4, 5, 2), lambda factor: low_rank(x.T @ x / len(x), factor)
+
+
+def low_rank(second, factor):
+    right = np.einsum("mn,nkr->mrk", second, factor).reshape(-1, 5)
+    order = factor.transpose(0, 2, 1).reshape(-1, 5)
+    return BlockMatrix(order.T, right, np.zeros(5)).hollow().centered()
+
+
+def parameter_efficient(x):
+    """The same of a factor that all examples share, its rows scaled by `x`."""
+    weights = x.T, x / len(x)
+    return (
+        1,
+        5,
+        40,
+    ), lambda factor: BlockMatrix(factor[0], factor[0].T, np.zeros(5), weights=weights).hollow().centered()
+
+
+def alarms(draw, form=full, draws=9, trials=400, seed=3):
+    """How often any pair of classes is returned for weights that are drawn anew; the inputs are given."""
+    rng = np.random.default_rng(seed)
+    shape, shared_of = form(rng.normal(size=(30, 5)) + 0.5)
+
+    def is_any():
+        factor = draw(rng, shape)
+        shared = shared_of(factor)
+        return bool(len(_beyond(shared, shared, _largest_by_chance(shared_of, factor, draws, rng))[0]))
+
+    return sum(is_any() for _ in range(trials))
+
+
+def of_unequal_sizes(rng, shape):
+    return rng.normal(size=shape) * rng.lognormal(sigma=1.0, size=(1, shape[1], 1))
+
+
+def two_large_classes(rng, shape):
+    return rng.normal(size=shape) * np.array([5.0, 5.0, 1.0, 1.0, 1.0])[None, :, None]
+
+
+NOISE = [
+    lambda rng, shape: rng.normal(size=shape),
+    lambda rng, shape: rng.uniform(-1, 1, size=shape),
+    of_unequal_sizes,
+    two_large_classes,
+]
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("form", [full, parameter_efficient])
+@pytest.mark.parametrize("noise", NOISE)
+def test_noise_is_returned_as_rarely_as_is_said(noise, form, base_seed):
+    """Once in draws + 1 times: 10% of 400."""
+    found = alarms(noise, form, seed=base_seed + 3)
+    assert binom.ppf(FALSE_ALARM / 2, 400, 0.1) <= found <= binom.isf(FALSE_ALARM / 2, 400, 0.1)
+
+
+@pytest.mark.planted
+@pytest.mark.parametrize("form", [full, parameter_efficient])
+def test_weights_that_two_classes_share_are_caught_by_the_same_check(form):
+    def shared(rng, shape):
+        factor = rng.normal(size=shape)
+        factor[:, 1] = factor[:, 0] = 3 * factor[:, 0]
+        return factor
+
+    assert alarms(shared, form) > binom.isf(FALSE_ALARM / 2, 400, 0.1)
+
+
+@pytest.mark.parametrize("efficient", [False, True])
+def test_a_planted_pair_is_found_beside_classes_of_unequal_sizes(efficient):
+    """Of small weights, lognormal in size, those of b and f are alike and large."""
+    rng, factors = np.random.default_rng(2), 12
+    head = HeteroscedasticDense(UNITS, factors, parameter_efficient=efficient, name="head")
+    head.build((None, FEATURES))
+    weights = (
+        rng.normal(size=(1 if efficient else FEATURES, UNITS, factors))
+        * 0.1
+        * rng.lognormal(sigma=1.0, size=(UNITS, 1))
+    )
+    weights[:, 5] = weights[:, 1] = rng.choice([-1.0, 1.0], weights[:, 1].shape)
+    if efficient:
+        head.covariance.factor_layer.kernel.assign(weights[0])
+        head.covariance.row_scale_layer.bias.assign(np.ones(UNITS))
+    else:
+        head.covariance.factor_layer.kernel.assign(weights.reshape(FEATURES, -1))
+    (pair,) = confused_pairs(functional()(head), X, NAMES)
+    assert (pair.first, pair.second, pair.covariance > 0) == ("b", "f", True)
+
+
+def two_heads():
+    inputs = keras.Input((FEATURES,))
+    heads = [HeteroscedasticDense(UNITS, name=name)(inputs) for name in ("one", "two")]
+    return keras.Model(inputs, keras.layers.Add()(heads))
+
+
+@pytest.mark.parametrize(
+    ("call", "text"),
+    [
+        (
+            lambda: covariance(keras.Sequential([keras.Input((FEATURES,)), keras.layers.Dense(3)]), X),
+            "HeteroscedasticDense",
+        ),
+        (lambda: covariance(two_heads(), X), "`layer` must name one of its HeteroscedasticDense layers: 'one', 'two'"),
+        (lambda: covariance(functional()(make_head()), X[:0]), "`x` must have at least one example. Received: none"),
+        (
+            lambda: confused_pairs(functional()(make_head()), X, ["a"]),
+            "a name for each of the 12 classes. Received: a list of 1",
+        ),
+        (lambda: confused_pairs(functional()(make_head()), X, set(NAMES)), "classes. Received: a set of 12"),
+        (
+            lambda: covariance(functional()(make_head()), np.where(np.arange(len(X))[:, None] == 3, np.nan, X)),
+            "must give finite scales",
+        ),
+        (
+            lambda: confused_pairs(functional()(make_head(parameter_efficient=True, num_factors=5)), X),
+            "so that no pair could be told from chance; use `covariance`. Received: num_factors=5, draws=99",
+        ),
+        (
+            lambda: confused_pairs(functional()(make_head()), X, draws=0),
+            "`draws` must be an integer at least 1. Received: draws=0",
+        ),
+        (
+            lambda: confused_pairs(functional()(make_head()), X, count=-1),
+            "`count` must be an integer at least 0. Received: count=-1",
+        ),
+    ],
+)
+def test_errors_say_what_is_wrong(call, text):
+    with pytest.raises(ValueError) as error:
+        call()
+    assert text in str(error.value)
+
+
+def test_one_of_two_heads_can_be_named():
+    assert covariance(two_heads(), X, layer="two").shape == (UNITS, UNITS)

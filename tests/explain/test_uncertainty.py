@@ -1,0 +1,106 @@
+"""The parts of the uncertainty of an example, against integrals in float64."""
+
+import sys
+
+import keras
+import numpy as np
+import pytest
+from scipy.special import expit, xlogy
+
+from keras_het.base.validation import as_float64
+from keras_het.covariances import Latent
+from keras_het.explain import uncertainty
+from keras_het.layers import HeteroscedasticDense
+from tests.layers.heads import with_covariance
+
+pytestmark = pytest.mark.once
+
+X = np.array([[1.0, 0.5], [-2.0, 0.3], [0.1, -1.5]], "float32")
+
+
+def model_of(units, **arguments):
+    arguments = with_covariance(**{"temperature": 1.5, "initial_scale": 1.5, "seed": 0, **arguments})
+    head = HeteroscedasticDense(units, **arguments)
+    model = keras.Sequential([keras.Input((2,)), head])
+    head.loc_layer.kernel.assign(np.random.default_rng(1).normal(size=(2, units)))
+    return model, head
+
+
+def binary_entropy(p):
+    return -(xlogy(p, p) + xlogy(1 - p, 1 - p))
+
+
+def exact(mean, variance):
+    """H[E p] and E H[p] for the p = sigmoid(u), u normal: 200 Gauss-Hermite points."""
+    points, weights = np.polynomial.hermite_e.hermegauss(200)
+    p = expit(mean[..., None] + np.sqrt(variance)[..., None] * points)
+    weights = weights / weights.sum()
+    return binary_entropy(p @ weights), binary_entropy(p) @ weights
+
+
+@pytest.mark.smoke
+def test_two_exclusive_classes():
+    model, head = model_of(2, num_factors=1)
+    normal = head.logit_distribution(X)
+    covariance, loc = as_float64(normal.covariance()), as_float64(normal.loc)
+    variance = covariance[:, 0, 0] + covariance[:, 1, 1] - 2 * covariance[:, 0, 1]
+    whole, expected = exact((loc[:, 0] - loc[:, 1]) / 1.5, variance / 1.5**2)
+    found = uncertainty(model, X, num_samples=1024)
+    np.testing.assert_allclose(found.entropy, whole, atol=2e-3)
+    np.testing.assert_allclose(found.expected_entropy, expected, atol=2e-3)
+    np.testing.assert_allclose(found.difference, whole - expected, atol=2e-3)
+    assert (found.difference > 0.05).all()
+
+
+def test_labels_that_are_not_exclusive_add_up():
+    model, head = model_of(3, num_factors=1, link="sigmoid")
+    normal = head.logit_distribution(X)
+    whole, expected = exact(as_float64(normal.loc) / 1.5, as_float64(normal.variance()) / 1.5**2)
+    found = uncertainty(model, X, num_samples=1024)
+    np.testing.assert_allclose(found.entropy, whole.sum(axis=1), atol=2e-3)
+    np.testing.assert_allclose(found.expected_entropy, expected.sum(axis=1), atol=2e-3)
+
+
+def test_without_noise_nothing_is_uncertain_by_it():
+    model, _ = model_of(4, num_factors=1, initial_scale=1e-6, min_scale=0.0)
+    found, log_p = uncertainty(model, X), model.predict(X, verbose=0)
+    np.testing.assert_allclose(found.difference, 0.0, atol=1e-6)
+    np.testing.assert_allclose(found.noise_sd, 0.0, atol=1e-5)
+    np.testing.assert_allclose(found.entropy, -np.sum(np.exp(log_p) * log_p, axis=1), rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "arguments", [{"link": "NormalCDF"}, {"covariance": Latent, "initial_scale": 0.15}], ids=["NormalCDF", "latent"]
+)
+def test_other_heads_keep_the_bounds(arguments):
+    found = uncertainty(model_of(4, **arguments)[0], X)
+    assert (found.difference >= 0).all()
+    assert (found.entropy <= np.log(4) + 1e-6).all()
+    assert (found.noise_sd > 0).all()
+
+
+def test_a_class_that_is_left_out_has_no_entropy():
+    """Its logit is -inf, and 0 log 0 is 0, not nan."""
+    model, head = model_of(3, num_factors=1)
+    head.loc_layer.bias.assign([0.0, 0.0, -np.inf])
+    found = uncertainty(model, X)
+    assert np.isfinite(found.entropy).all()
+    assert (found.entropy <= np.log(2) + 1e-6).all()
+
+
+def test_many_classes_are_cut_into_rows(monkeypatch):
+    model, _ = model_of(3, num_factors=1)
+    whole = uncertainty(model, X)
+    monkeypatch.setattr(sys.modules["keras_het.explain.uncertainty"], "BLOCK_NUMBERS", 256 * 3)
+    for name, one in vars(uncertainty(model, X)).items():
+        np.testing.assert_allclose(one, getattr(whole, name), atol=1e-6)
+
+
+def test_errors():
+    model, _ = model_of(3, num_factors=1)
+    with pytest.raises(ValueError, match=r"`x` must have at least one example. Received: none"):
+        uncertainty(model, X[:0])
+    with pytest.raises(ValueError, match=r"`num_samples` must be an integer at least 1"):
+        uncertainty(model, X, num_samples=0)
+    with pytest.raises(ValueError, match="must end in a HeteroscedasticDense layer"):
+        uncertainty(keras.Sequential([keras.Input((2,)), keras.layers.Dense(3)]), X)

@@ -1,0 +1,100 @@
+"""Whatever trains a model, or reports on one, checks it and the data first."""
+
+import keras
+import numpy as np
+import pytest
+from keras import layers, losses
+
+import keras_het
+from keras_het.models import DeepEnsemble
+from keras_het.training import cross_val_probabilities
+from tests.layers.heads import X
+from tests.reading.test_check import LABELS, dense
+
+pytestmark = pytest.mark.once
+
+X, Y = X.astype("float32"), LABELS % 3
+BROKEN = np.where(np.arange(len(X))[:, None] == 3, np.nan, X)
+SPARSE = losses.SparseCategoricalCrossentropy(from_logits=True)
+
+
+def make(loss=SPARSE):
+    model = dense()()
+    model.compile("sgd", loss)
+    return model
+
+
+def tune(x, y, loss=SPARSE):
+    keras_het.tune(lambda value: make(loss), [1.0], x, y, epochs=1, validation_data=(X, Y), extend=False, verbose=0)
+
+
+def cross_validate(x, y, loss=SPARSE):
+    cross_val_probabilities(lambda: make(loss), x, y, epochs=1, folds=2, verbose=0)
+
+
+def fit_ensemble(x, y, loss=SPARSE):
+    DeepEnsemble([make(loss), make(loss)], link="softmax").fit(x, y, verbose=0)
+
+
+ONE_TO_K = r"`y` must be in \[0, 3\), the classes of the model \(y - 1, for labels that begin with 1"
+
+
+@pytest.mark.parametrize("call", [tune, cross_validate, fit_ensemble])
+@pytest.mark.parametrize(
+    ("x", "y", "loss", "text"),
+    [
+        (X, Y, keras_het.losses.GeneralizedCrossentropy(), "`loss` must take logits: keras_het.losses.Generalized"),
+        (X, Y + 1, SPARSE, rf"{ONE_TO_K}|`y` must begin with 0 \(y - 1, for labels that begin with 1"),
+        (
+            X,
+            Y,
+            losses.CategoricalCrossentropy(from_logits=True),
+            "`y` must be label vectors of shape|`make_model` must make models of a loss of integers",
+        ),
+        (BROKEN, Y, SPARSE, "`x` must be finite. Received: nan or infinity in example 3"),
+    ],
+)
+def test_nothing_is_trained_that_cannot_learn(call, x, y, loss, text, monkeypatch):
+    monkeypatch.setattr(keras.Model, "fit", lambda *arguments, **named: pytest.fail("it was trained"))
+    with pytest.raises(ValueError, match=text):
+        call(x, y, loss)
+
+
+def test_an_example_that_is_not_finite_has_its_number_in_the_data_and_not_in_a_fold():
+    with pytest.raises(ValueError, match=r"`x` must be finite\. Received: nan or infinity in example 3"):
+        keras_het.choose(make, BROKEN, Y, epochs=1, folds=2, verbose=0)
+
+
+@pytest.mark.parametrize(
+    ("x", "loss", "text"),
+    [(X, "sparse_categorical_crossentropy", "`loss` must take logits"), (BROKEN, SPARSE, "`x` must be finite")],
+)
+def test_nothing_is_reported_of_what_cannot_be_right(x, loss, text, tmp_path):
+    pytest.importorskip("jinja2")
+    with pytest.raises(ValueError, match=text):
+        keras_het.report(make(loss), x, Y, path=tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_model_is_reported_on_whose_loss_is_not_attached(tmp_path):
+    """As a loaded model's: a report does not train."""
+    pytest.importorskip("jinja2")
+    model = make()
+    model.compile("sgd", keras_het.losses.EarlyLearningRegularizedCrossentropy(len(X), 3, from_logits=True))
+    assert keras_het.report(model, X, Y, path=tmp_path).exists()
+
+
+def test_the_estimator_checks_its_network(monkeypatch):
+    pytest.importorskip("sklearn")
+    monkeypatch.setattr(keras.Model, "fit", lambda *arguments, **named: 1 / 0)
+    old = [layers.Dense(3, "softmax", name="old"), layers.Dense(3)]
+
+    def make_model():
+        model = keras.Sequential([keras.Input(X.shape[1:]), *old])
+        model.compile("sgd", SPARSE)
+        return model
+
+    estimator = keras_het.HeteroscedasticClassifier(make_model=make_model, epochs=1)
+    text = "The layer 'old' before the head .* is a softmax of as many classes"
+    with pytest.raises(ZeroDivisionError), pytest.warns(UserWarning, match=text):
+        estimator.fit(X, Y)

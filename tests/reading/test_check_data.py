@@ -1,0 +1,285 @@
+"""Data that a model cannot learn from are named before it is trained on them; data that are right are not."""
+
+import re
+import warnings
+
+import keras
+import numpy as np
+import pytest
+from keras import layers, losses
+
+import keras_het
+from keras_het.layers import HeteroscedasticDense, NoiseTransition
+from keras_het.losses import AnnotatorsLoss, GeneralizedCrossentropy, SymmetricCrossentropy
+from tests.reading.test_check import PlainSubclassed, called, dense, plain
+
+pytestmark = pytest.mark.once
+
+X = np.random.default_rng(0).normal(size=(8, 6)).astype("float32")
+Y = np.arange(8) % 3
+ONE_HOT = np.eye(3)[Y]
+SPARSE = losses.SparseCategoricalCrossentropy(from_logits=True)
+VECTORS = losses.CategoricalCrossentropy(from_logits=True)
+BINARY = losses.BinaryCrossentropy(from_logits=True)
+MISSING = losses.SparseCategoricalCrossentropy(from_logits=True, ignore_class=-1)
+TO_VECTORS = "must be label vectors of shape (N, 3), as keras.utils.to_categorical(y, 3)"
+TO_INTEGERS = "must be integers of shape (N,), as y.argmax(-1) of label vectors"
+NAMES = "must be numbers, as np.unique(y, return_inverse=True)[1] of names. Received: dtype"
+
+
+def changed(array, place, value):
+    array = np.array(array, "float32")
+    array[place] = value
+    return array
+
+
+def annotated(*end):
+    return lambda: keras.Sequential([keras.Input((6,)), layers.Dense(3, "log_softmax"), *end])
+
+
+def flips():
+    return keras.Sequential([keras.Input((6,)), layers.Dense(3, "log_softmax"), NoiseTransition(3, num_annotators=2)])
+
+
+def two_outputs():
+    inputs = keras.Input((6,))
+    return keras.Model(inputs, [layers.Dense(3, name="a")(inputs), layers.Dense(1, "sigmoid", name="b")(inputs)])
+
+
+def named_inputs():
+    inputs = {name: keras.Input((6,), name=name) for name in "pq"}
+    return keras.Model(inputs, layers.Dense(3)(layers.Add()(list(inputs.values()))))
+
+
+def pixels(*end):
+    return plain(layers.Conv2D(3, 1), *end, shape=(2, 2, 6))
+
+
+def imputing():
+    inputs = keras.Input((6,))
+    return keras.Model(inputs, layers.Dense(3)(keras.ops.nan_to_num(inputs)))
+
+
+class Batches(keras.utils.PyDataset):
+    """A data set that counts the batches that are read; it has no end if `num_batches` is None."""
+
+    def __init__(self, y, number=None):
+        super().__init__()
+        self.y, self.number, self.read = y, number, 0
+
+    @property
+    def num_batches(self):
+        return self.number
+
+    def __getitem__(self, index):
+        self.read += 1
+        return X, self.y
+
+
+WRONG = [
+    (
+        dense(),
+        SPARSE,
+        X,
+        Y + 1,
+        "`y` must be in [0, 3), the classes of the model (y - 1, for labels that begin with 1). Received: 3 at [2]",
+    ),
+    (dense(), SPARSE, X, changed(Y, 4, 7), "`y` must be in [0, 3), the classes of the model. Received: 7 at [4]"),
+    (
+        dense(),
+        SPARSE,
+        X,
+        changed(Y, 4, -1),
+        "(ignore_class=-1 of the loss leaves out missing labels). Received: -1 at [4]",
+    ),
+    (dense(), MISSING, X, changed(Y, 4, -2), "`y` must be in [0, 3)"),
+    (dense(), SPARSE, X, (Y + 1).tolist(), "`y` must be in [0, 3)"),
+    (dense(), SPARSE, X, Y[:, None] + 1, "Received: 3 at [2, 0]"),
+    (dense(), GeneralizedCrossentropy(from_logits=True), X, Y + 1, "`y` must be in [0, 3)"),
+    (lambda: keras.Sequential([HeteroscedasticDense(3)]), SPARSE, X, Y + 1, "`y` must be in [0, 3)"),
+    (lambda: called(PlainSubclassed(), X), SPARSE, X, Y + 1, "`y` must be in [0, 3)"),
+    (dense(), SPARSE, X, ONE_HOT, TO_INTEGERS),
+    (lambda: keras.Sequential([layers.Dense(3)]), SPARSE, X, ONE_HOT, TO_INTEGERS),
+    (dense("softmax"), "sparse_categorical_crossentropy", X, ONE_HOT, TO_INTEGERS),
+    (
+        pixels(),
+        SPARSE,
+        np.ones((8, 2, 2, 6)),
+        np.ones((8, 2, 2, 3)),
+        "must be integers of shape (N, 2, 2), as y.argmax",
+    ),
+    (pixels(), SPARSE, np.ones((8, 2, 2, 6)), Y, "must be integers of shape (N, 2, 2). Received: shape (8,)"),
+    (dense(), VECTORS, X, Y, TO_VECTORS),
+    (dense(), VECTORS, X, Y[:, None], TO_VECTORS),
+    (dense(), VECTORS, X, np.eye(4)[Y], "must be label vectors of shape (N, 3). Received: shape (8, 4)"),
+    (dense(), GeneralizedCrossentropy(from_logits=True), X, np.eye(4)[Y], "must be label vectors of shape (N, 3)."),
+    (dense(), BINARY, X, Y, "must have shape (N, 3), 0 or 1 for each class. Received: shape (8,)"),
+    (
+        dense(),
+        SymmetricCrossentropy(from_logits=True, multi_label=True),
+        X,
+        2 * ONE_HOT,
+        "must be in [0, 1]. Received: 2",
+    ),
+    (dense(None, 1), BINARY, X, Y, "`y` must be in [0, 1]. Received: 2 at [2]"),
+    (dense(None, 1), BINARY, X, 1 - 2 * (Y % 2), "`y` must be in [0, 1]. Received: -1 at [1]"),
+    (dense(), SPARSE, X, np.array(["ant", "bee"] * 4), NAMES + " <U3"),
+    (dense(), SPARSE, X, np.array(["ant", "bee"] * 4, object), NAMES + " object"),
+    (dense(None, 1), "mse", X, np.array(["1"] * 8), NAMES),
+    (dense(), SPARSE, X, changed(Y, 5, np.nan), "`y` must be finite. Received: nan at [5]"),
+    (dense(None, 1), "mse", X, changed(Y, 5, np.inf), "`y` must be finite. Received: inf at [5]"),
+    (dense(), SPARSE, X, changed(Y, 5, 0.5), "`y` must be integers. Received: 0.5 at [5]"),
+    (dense(), SPARSE, changed(X, (6, 1), np.nan), Y, "`x` must be finite. Received: nan or infinity in example 6"),
+    (dense(), SPARSE, changed(X, (6, 1), np.inf), None, "`x` must be finite. Received: nan or infinity in example 6"),
+    (dense(), lambda y, p: keras.ops.mean(p), changed(X, 3, np.nan), Y, "`x` must be finite"),
+    (dense(), SPARSE, X[:, :5], Y, "`x` must have the shape (N, 6). Received: shape (8, 5)"),
+    (named_inputs, SPARSE, {"p": X, "q": X[:, :5]}, Y, "`x` must have the shape (N, 6). Received: shape (8, 5)"),
+    (named_inputs, SPARSE, {"p": X, "q": X[:5]}, Y, "`x` must be arrays of one length. Received: 5 and 8 examples"),
+    (dense(), SPARSE, X, Y[:5], "`y` must have an entry for each of the 8 examples. Received: 5"),
+    (dense(), SPARSE, X, Y.tolist()[:5], "`y` must have an entry for each of the 8 examples. Received: 5"),
+    (two_outputs, [SPARSE, "bce"], X, [Y, Y], "`y` must be in [0, 1]. Received: 2"),
+    (two_outputs, {"a": SPARSE, "b": "bce"}, X, {"b": Y % 2, "a": Y + 1}, "`y` must be in [0, 3)"),
+    (
+        annotated(),
+        AnnotatorsLoss(),
+        X,
+        np.stack([Y, Y + 1], 1),
+        "`y` must be in [0, 3), the classes of the model. Recei",
+    ),
+    (annotated(), AnnotatorsLoss(), X, np.stack([Y, Y - 2], 1), "`y` must be in [0, 3)"),
+    (flips, AnnotatorsLoss(), X, np.stack([Y, Y, Y], 1), "`y` must have shape (N, 2), with -1 for missing. Received"),
+    (dense(), SPARSE, Batches(Y + 1), None, "`y` must be in [0, 3)"),
+    (dense(), SPARSE, Batches(Y[:5]), None, "`y` must have an entry for each of the 8 examples. Received: 5"),
+    (dense(), SPARSE, Batches(Y), Y, "`y` must be None for a data set, which has its own labels. Received: labels"),
+    (dense(), SPARSE, iter([(X, Y)]), None, "`x` must be readable more than once"),
+]
+
+
+@pytest.mark.parametrize(("make", "loss", "x", "y", "text"), WRONG)
+def test_data_that_do_not_fit_are_named(make, loss, x, y, text):
+    model = make()
+    model.compile("sgd", loss)
+    with pytest.raises(ValueError, match=re.escape(text)) as error:
+        keras_het.reading.check.judge(model, x, y)
+    assert re.match(r"^`[xy]` must .*[^.]\. Received: ", str(error.value))
+
+
+RIGHT = [
+    (dense(), SPARSE, X, Y),
+    (dense(), SPARSE, X, Y[:, None]),
+    (dense(), SPARSE, X, Y.tolist()),
+    (dense(), SPARSE, X, [Y]),
+    (dense(), SPARSE, X, Y.astype("float32")),
+    (dense(), SPARSE, X, Y.astype("uint8")),
+    (dense(), SPARSE, keras.ops.convert_to_tensor(X), keras.ops.convert_to_tensor(Y)),
+    (dense(), SPARSE, X, None),
+    (dense(), MISSING, X, changed(Y, 4, -1)),
+    (dense(), losses.SparseCategoricalCrossentropy(from_logits=True, ignore_class=255), X, changed(Y, 4, 255)),
+    (dense(), GeneralizedCrossentropy(from_logits=True, ignore_class=-1), X, changed(Y, 4, -1)),
+    (dense(), GeneralizedCrossentropy(from_logits=True), X, ONE_HOT),
+    (dense("softmax"), "crossentropy", X, ONE_HOT),
+    (dense("softmax"), "crossentropy", X, Y),
+    (dense(), VECTORS, X, 0.7 * ONE_HOT + 0.1),
+    (dense(), BINARY, X, ONE_HOT > 0),
+    (dense(None, 1), BINARY, X, Y % 2),
+    (dense(None, 1), BINARY, X, (Y % 2)[:, None] > 0),
+    (dense(None, 1), "hinge", X, 1 - 2 * (Y % 2)),
+    (dense(None, 1), "mse", X, 0.5 * Y),
+    (lambda: keras.Sequential([layers.Dense(3)]), SPARSE, X, Y),
+    (lambda: called(PlainSubclassed(), X), VECTORS, X, ONE_HOT),
+    (pixels(), SPARSE, np.ones((8, 2, 2, 6)), np.arange(32).reshape(8, 2, 2) % 3),
+    (pixels(layers.Reshape((4, 3))), VECTORS, np.ones((8, 2, 2, 6)), np.tile(np.eye(3)[[0, 1, 2, 0]], (8, 1, 1))),
+    (two_outputs, [SPARSE, "bce"], X, [Y, Y % 2]),
+    (two_outputs, {"a": SPARSE, "b": None}, X, {"a": Y}),
+    (named_inputs, SPARSE, {"p": X, "q": X}, Y),
+    (annotated(), AnnotatorsLoss(), X, np.stack([Y, np.full(8, -1)], 1)),
+    (flips, AnnotatorsLoss(), X, np.stack([Y, np.full(8, -1)], 1)),
+    (flips, AnnotatorsLoss(), X, Y),
+    (imputing, SPARSE, changed(X, (6, 1), np.nan), Y),
+    (plain(layers.Dense(3), shape=(1,)), SPARSE, X[:, 0], Y),
+    (dense(), SPARSE, Batches(np.zeros(8)), None),  # the next batches may be of other classes
+    (dense(), SPARSE, X.astype("float64"), Y),
+    (dense(), SPARSE, np.ones((8, 6), int), Y),
+]
+
+
+@pytest.mark.parametrize(("make", "loss", "x", "y"), RIGHT)
+def test_nothing_is_said_of_data_that_are_right(make, loss, x, y):
+    model = make()
+    model.compile("sgd", loss)
+    assert keras_het.check(model, x, y) is None
+
+
+@keras.saving.register_keras_serializable("keras_het_tests")
+class Imputing(keras.Model):
+    def __init__(self):
+        super().__init__()
+        self.dense = layers.Dense(3)
+
+    def call(self, inputs):
+        return self.dense(keras.ops.where(keras.ops.isnan(inputs), 0.0, inputs))
+
+
+def nested():
+    return keras.Sequential([keras.Input((6,)), imputing(), layers.Dense(3)])
+
+
+@pytest.mark.parametrize("make", [lambda: called(Imputing(), X), nested])
+def test_nan_is_no_error_where_nobody_can_tell_whether_it_is_replaced(make):
+    model = make()
+    model.compile("sgd", SPARSE)
+    text = "`x` has nan or infinity in example 6, and whether the model replaces them was not checked"
+    with pytest.warns(UserWarning, match=text):
+        keras_het.check(model, changed(X, (6, 1), np.nan), Y)
+
+
+def test_classes_on_another_axis_are_left_to_keras():
+    model = keras.Sequential([keras.Input((5, 6)), layers.Dense(4), layers.Permute((2, 1))])
+    model.compile("sgd", keras.losses.CategoricalCrossentropy(from_logits=True, axis=1))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        keras_het.check(model, np.ones((8, 5, 6)), np.ones((8, 4, 5)))
+
+
+def test_complex_labels_are_refused():
+    model = dense()()
+    model.compile("sgd", SPARSE)
+    with pytest.raises(ValueError, match=r"`y` must be real numbers. Received: dtype complex128"):
+        keras_het.check(model, X, Y + 0j)
+
+
+def test_labels_of_a_loss_that_is_not_known_may_be_anything():
+    model = dense()()
+    model.compile("sgd", lambda y, p: keras.ops.mean(p))
+    with pytest.warns(UserWarning, match="Nothing was checked of the model"):
+        keras_het.check(model, X, np.full((8, 2), np.nan))
+
+
+@pytest.mark.parametrize(("loss", "y"), [(SPARSE, np.full(8, 2)), (MISSING, np.array([2, 2, -1, 2, 2, -1, 2, 2]))])
+def test_a_single_class_is_said_and_no_error(loss, y):
+    model = dense()()
+    model.compile("sgd", loss)
+    with pytest.warns(UserWarning, match="`y` has no more than one class, 2: there is nothing to learn from it"):
+        keras_het.check(model, X, y)
+
+
+def test_of_a_data_set_the_first_batches_are_read():
+    for number, read in ((None, 4), (2, 2)):
+        data = Batches(Y, number)
+        model = dense()()
+        model.compile("sgd", SPARSE)
+        keras_het.check(model, data)
+        assert data.read == read
+
+
+@pytest.mark.smoke
+def test_tensors_of_the_backend_are_read_and_left_as_they_are():
+    model = dense()()
+    model.compile("sgd", SPARSE)
+    x, y = keras.ops.convert_to_tensor(X), keras.ops.convert_to_tensor(Y)
+    before = [weight.numpy() for weight in model.weights]
+    keras_het.check(model, x, y)
+    with pytest.raises(ValueError, match=r"`y` must be in \[0, 3\)"):
+        keras_het.check(model, x, y + 1)
+    for weight, old in zip(model.weights, before, strict=True):
+        np.testing.assert_array_equal(weight.numpy(), old)

@@ -1,0 +1,107 @@
+"""Models that are judged by running them: subclassed ones, and what stands behind a layer of flips."""
+
+import keras
+import pytest
+from keras import layers
+
+import keras_het
+from keras_het.layers import NoiseTransition
+from tests.layers.heads import X
+from tests.reading.test_check import SPARSE, called, head
+
+pytestmark = pytest.mark.once
+
+
+class Counted(keras.Model):
+    """Counts the runs of its own `call`."""
+
+    def __init__(self):
+        super().__init__()
+        self.head, self.runs = head("softmax"), 0
+
+    def call(self, inputs):
+        self.runs += 1
+        return self.head(inputs)
+
+
+@pytest.mark.smoke
+def test_the_call_of_a_subclassed_model_is_run_once():
+    model = called(Counted())
+    model.compile("sgd", SPARSE)
+    keras_het.check(model)
+    runs, nodes = model.runs, len(model.head._inbound_nodes)
+    keras_het.check(model)
+    model.compile("sgd", "sparse_categorical_crossentropy")
+    with pytest.raises(ValueError, match="must take log-probabilities"):
+        keras_het.check(model)
+    assert (model.runs, len(model.head._inbound_nodes)) == (runs, nodes)
+
+
+def test_a_subclassed_model_that_is_built_later_is_judged_then():
+    model = Counted()
+    model.compile("sgd", "sparse_categorical_crossentropy")
+    with pytest.warns(UserWarning, match="Nothing was checked"):
+        keras_het.check(model)
+    model(X)
+    with pytest.raises(ValueError, match="must take log-probabilities"):
+        keras_het.check(model)
+
+
+class AfterFlips(keras.Model):
+    """A layer of flips that is not the last, without a graph."""
+
+    def __init__(self):
+        super().__init__()
+        self.features, self.flips, self.head = (
+            layers.Dense(3, "log_softmax"),
+            NoiseTransition(3, name="flips"),
+            head("softmax"),
+        )
+
+    def call(self, inputs):
+        return self.head(self.flips(self.features(inputs)))
+
+
+def before(*behind):
+    return keras.Sequential(
+        [keras.Input((6,)), layers.Dense(3, "log_softmax"), NoiseTransition(3, name="flips"), *behind]
+    )
+
+
+@pytest.mark.parametrize(
+    ("make", "received"),
+    [
+        (lambda: before(head("softmax")), "'head', a HeteroscedasticDense"),
+        (lambda: before(layers.Softmax(), layers.Dense(3, name="last")), "'last', a Dense"),
+        (
+            lambda: before(layers.Softmax(), layers.BatchNormalization(name="scale"), layers.Softmax()),
+            "'scale', a BatchNormalization",
+        ),
+        (
+            lambda: keras.Sequential([before(), keras.Sequential([layers.Reshape((3,)), head("softmax")])]),
+            "'head', a HeteroscedasticDense",
+        ),
+        (lambda: called(AfterFlips()), "'head', a HeteroscedasticDense"),
+    ],
+)
+def test_no_layer_learns_of_what_flips_give(make, received):
+    model = make()
+    model.compile("sgd", SPARSE)
+    with pytest.raises(ValueError) as error:
+        keras_het.check(model)
+    assert str(error.value) == (
+        "The layer 'flips' must be the last, but for activations and layers that reshape: "
+        f"it gives the log-probabilities of the noisy labels, which the loss takes. Received: {received}, behind it"
+    )
+
+
+def test_what_only_changes_form_may_stand_behind_flips():
+    inputs = keras.Input((6,))
+    first, second = before(layers.Reshape((1, 3)), layers.Flatten()), before(NoiseTransition(3))
+    for model in (first, second):
+        model.compile("sgd", SPARSE)
+        keras_het.check(model)
+    model = keras.Model(inputs, layers.Average()([first(inputs), second(inputs)]))
+    model.compile("sgd", SPARSE)
+    with pytest.warns(UserWarning, match=r"the outputs of the layer 'average' \(Average\) are not known"):
+        keras_het.check(model)

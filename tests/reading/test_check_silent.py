@@ -1,0 +1,272 @@
+"""Models that `check` says nothing of, since they are right, and those of which it says that nobody can tell."""
+
+import ast
+import pathlib
+import re
+from functools import partial
+
+import keras
+import numpy as np
+import pytest
+from keras import layers, losses, metrics
+
+import keras_het
+from keras_het.callbacks import ReleaseTransition
+from keras_het.layers import HeteroscedasticDense
+from keras_het.losses import (
+    GeneralizedCrossentropy,
+    SmoothedCrossentropy,
+    SymmetricCrossentropy,
+)
+from tests.layers.heads import HEADS, X, make_head, make_model
+from tests.models.small_models import MODELS
+from tests.reading.test_check import (
+    LABELS,
+    SPARSE,
+    SPARSE_NAME,
+    VECTOR_NAME,
+    Subclassed,
+    called,
+    dense,
+    flips,
+    make,
+    one_head_of_two,
+    plain,
+    refused_symbols,
+    sigmoid,
+    two_heads,
+)
+
+pytestmark = pytest.mark.once
+
+
+def custom(y_true, y_pred):
+    return keras.ops.mean(y_pred)
+
+
+class Own(losses.SparseCategoricalCrossentropy):
+    """A subclass that takes probabilities of log-probabilities."""
+
+    def call(self, y_true, y_pred):
+        return super().call(y_true, keras.ops.exp(y_pred))
+
+
+class Tempered(HeteroscedasticDense):
+    """A head that returns something else."""
+
+    def call(self, inputs, training=False):
+        return keras.ops.exp(super().call(inputs, training))
+
+
+def binary_crossentropy(y_true, y_pred):
+    """Not that of Keras."""
+    return keras.ops.mean(y_pred)
+
+
+RIGHT = [
+    (
+        make,
+        {
+            "loss": SPARSE,
+            "metrics": ["accuracy", "acc", metrics.SparseTopKCategoricalAccuracy(2), metrics.AUC(from_logits=True)],
+        },
+    ),
+    (make, {"loss": "categorical_hinge"}),
+    (make, {"loss": partial(SPARSE)}),
+    (make, {"loss": partial(losses.categorical_crossentropy, from_logits=True)}),
+    (make, {"loss": {"class_name": "CategoricalCrossentropy", "config": {"from_logits": True}}}),
+    (make, {"loss": SmoothedCrossentropy(from_logits=True), "weighted_metrics": ["sparse_categorical_accuracy"]}),
+    (make, {"loss": {"head": SPARSE}, "metrics": [metrics.Precision(top_k=2), metrics.BinaryAccuracy(threshold=-0.7)]}),
+    (
+        sigmoid,
+        {"loss": losses.BinaryCrossentropy(from_logits=True), "metrics": [metrics.BinaryAccuracy(threshold=0.0)]},
+    ),
+    (sigmoid, {"loss": "hinge", "metrics": [metrics.Precision(thresholds=0), "accuracy", metrics.F1Score()]}),
+    (lambda: make("sigmoid", units=1), {"metrics": [metrics.BinaryAccuracy(name="accuracy", threshold=0.0)]}),
+    (lambda: make("softmax", layers.Softmax()), {"loss": SPARSE_NAME, "metrics": [metrics.AUC(), metrics.F1Score()]}),
+    (lambda: make("softmax", layers.Softmax()), {"loss": "binary_crossentropy"}),
+    (lambda: make("softmax", layers.Softmax()), {"loss": "crossentropy", "metrics": ["mse"]}),
+    (lambda: make("softmax", layers.Activation("exponential")), {"loss": "kl_divergence"}),
+    (lambda: make("softmax", layers.Activation("log_softmax")), {"loss": SPARSE}),
+    (
+        lambda: make("sigmoid", layers.Activation("sigmoid")),
+        {"loss": "binary_crossentropy", "metrics": [metrics.Precision()]},
+    ),
+    (lambda: make("sigmoid", layers.Softmax()), {"loss": SPARSE_NAME}),  # whatever it is meant to be
+    (lambda: make("softmax", layers.Dense(2)), {"loss": "mse"}),
+    (two_heads, {"loss": [SPARSE, losses.BinaryCrossentropy(from_logits=True)], "metrics": {"a": ["accuracy"]}}),
+    (two_heads, {"loss": {"a": SPARSE, "b": None}}),
+    (one_head_of_two, {"loss": [SPARSE, VECTOR_NAME], "metrics": [["accuracy"], [metrics.AUC()]]}),
+    (lambda: flips(layers.Dense(3, "log_softmax")), {"loss": SPARSE}),
+    (lambda: called(Subclassed(behind=keras.ops.softmax)), {"loss": SPARSE_NAME}),
+    (dense("softmax"), {"loss": SPARSE_NAME, "metrics": ["accuracy", metrics.AUC(), metrics.Precision(), "mse"]}),
+    (dense("softmax", 2), {"loss": "binary_crossentropy"}),
+    (dense("softmax"), {"loss": GeneralizedCrossentropy()}),
+    (dense(), {"loss": SPARSE, "metrics": ["accuracy", metrics.SparseTopKCategoricalAccuracy(2)]}),
+    (dense(), {"loss": SymmetricCrossentropy(from_logits=True)}),
+    (dense(), {"loss": SymmetricCrossentropy(from_logits=True, multi_label=True), "metrics": [metrics.F1Score()]}),
+    (dense(), {"loss": losses.BinaryCrossentropy(from_logits=True), "metrics": [metrics.AUC(from_logits=True)]}),
+    (dense(), {"loss": "hinge", "metrics": ["accuracy"]}),
+    (dense(None, 1), {"loss": "mse", "metrics": ["mae", metrics.R2Score()]}),
+    *((dense(), {"loss": loss, "metrics": [loss]}) for loss in ("mse", "mae", "msle", "mape", "poisson", "log_cosh")),
+    (dense(), {"loss": losses.Huber(), "metrics": ["cosine_similarity"]}),
+    (dense("sigmoid", 1), {"loss": "crossentropy", "metrics": ["accuracy", metrics.Precision(), metrics.AUC()]}),
+    (dense("sigmoid"), {"loss": "mse", "metrics": ["mae"]}),
+    (dense("log_softmax"), {"loss": SPARSE, "metrics": ["accuracy"]}),
+    (dense(None, 3, layers.Rescaling(2.0), layers.Softmax()), {"loss": VECTOR_NAME}),
+    (dense(None, 12, layers.Reshape((4, 3)), layers.Softmax()), {"loss": SPARSE_NAME, "metrics": ["accuracy"]}),
+    (plain(layers.Conv2D(1, 1, activation="sigmoid"), shape=(2, 2, 6)), {"loss": "bce", "metrics": ["accuracy"]}),
+]
+
+
+def test_the_end_of_a_published_network_is_read():
+    model = keras.applications.MobileNet(
+        (32, 32, 3), alpha=0.25, weights=None, classes=3
+    )  # convolution, shape, softmax
+    model.compile("sgd", SPARSE_NAME, metrics=["accuracy"])
+    assert keras_het.check(model) is None
+    model.compile("sgd", SPARSE)
+    with pytest.raises(
+        ValueError, match=r"`loss` must take probabilities: .* for the layer 'predictions' returns them"
+    ):
+        keras_het.check(model)
+
+
+@pytest.mark.parametrize(("make", "arguments"), RIGHT)
+def test_nothing_is_said_of_what_is_right(make, arguments):
+    model = make()
+    model.compile("sgd", **arguments)
+    assert keras_het.check(model) is None
+
+
+LOSS_UNKNOWN, LAYER_UNKNOWN = "is neither of Keras nor of keras_het", "the outputs of the layer"
+UNKNOWN = [
+    (make, {"loss": None}, "Nothing was checked of the model 'm': it has no loss."),
+    (
+        make,
+        {"loss": custom, "metrics": [custom, metrics.Mean()]},
+        f"Nothing was checked of the model 'm': the loss custom {LOSS_UNKNOWN}.",
+    ),
+    (make, {"loss": custom, "metrics": ["accuracy"]}, "Not all was checked of the model 'm': the loss custom is"),
+    (make, {"loss": lambda y_true, y_pred: keras.ops.mean(y_pred)}, LOSS_UNKNOWN),
+    (make, {"loss": binary_crossentropy}, f"the loss binary_crossentropy {LOSS_UNKNOWN}"),
+    (make, {"loss": Own()}, "the loss Own("),
+    (make, {"loss": partial(custom), "metrics": [metrics.MeanMetricWrapper(custom)]}, LOSS_UNKNOWN),
+    (lambda: make("softmax", layers.Softmax(axis=-2)), {"loss": "mse"}, LAYER_UNKNOWN),
+    (
+        lambda: make("softmax", layers.Rescaling(-1.0, name="scale")),
+        {"loss": "mse"},
+        f"Nothing was checked of the model 'm': {LAYER_UNKNOWN} 'scale' (Rescaling) are not known.",
+    ),
+    (lambda: keras.Sequential([keras.Input((6,)), Tempered(3)]), {"loss": SPARSE_NAME}, "(Tempered) are not known"),
+    (Subclassed, {"loss": SPARSE_NAME}, "its layers cannot be read (call it once, if it was not called yet)"),
+    (lambda: called(Subclassed(behind=refused_symbols)), {"loss": SPARSE_NAME}, "its layers cannot be"),
+    (dense(), {"loss": custom, "metrics": ["accuracy"]}, "Nothing was checked"),
+    (dense(None, 1), {"loss": custom, "metrics": ["accuracy", metrics.AUC()]}, "Nothing was checked"),
+    (dense("relu"), {"loss": SPARSE}, f"{LAYER_UNKNOWN} 'last' (Dense) with the activation relu are not"),
+    (dense(None, 3, layers.Rescaling(2.0)), {"loss": SPARSE_NAME}, "(Rescaling) are not known"),
+    (plain(layers.Conv2D(3, 2), shape=(2, 2, 6)), {"loss": SPARSE_NAME}, "(Conv2D) are not known"),
+    (
+        one_head_of_two,
+        {"loss": [SPARSE, custom]},
+        f"Not all was checked of the model 'm': the loss custom {LOSS_UNKNOWN}",
+    ),
+]
+
+
+@pytest.mark.parametrize(("make", "arguments", "text"), UNKNOWN)
+def test_what_is_not_known_is_left_alone_and_said(make, arguments, text):
+    model = make()
+    model.name = "m"
+    model.compile("sgd", **arguments)
+    with pytest.warns(UserWarning, match=re.escape(text)):
+        keras_het.check(model)
+
+
+def test_what_is_not_known_is_not_said_in_fit():
+    model = flips(layers.Dense(3, "log_softmax"))
+    model.compile("sgd", custom)
+    model.fit(
+        X, LABELS % 3, epochs=2, verbose=0, callbacks=[ReleaseTransition(after=1)]
+    )  # a warning would be an error here
+
+
+def test_no_false_alarm_over_the_heads_and_models_of_this_suite():
+    for kind in HEADS:
+        keras_het.check(make_model(make_head(kind)))
+        keras_het.check(make_model(make_head(kind), layers.Dense(5), metrics=["accuracy"]))
+    for make_plain in MODELS.values():
+        model = make_plain()
+        logits = not np.allclose(model.predict(np.ones((2, *model.input_shape[1:])), verbose=0).sum(axis=1), 1.0)
+        model.compile("sgd", losses.SparseCategoricalCrossentropy(from_logits=logits), metrics=["accuracy"])
+        keras_het.check(model)
+        new = keras_het.heteroscedastic(model, 1)
+        new.compile("sgd", SPARSE, metrics=["accuracy"])
+        keras_het.check(new)
+
+
+def python_blocks(page):
+    """The code of a page that the tests run."""
+    return [part.split("```")[0] for part in page.read_text().split("```python\n")[1:]]
+
+
+ROOT = pathlib.Path(keras_het.__file__).parent.parent
+PAGES = [
+    page
+    for page in sorted((ROOT / "docs").glob("*.md"))
+    if any("model.compile(" in block for block in python_blocks(page))
+    and "DistributionModel(" not in page.read_text()  # whose losses are not for the classifier that is compiled here
+]
+GUIDES = [guide for guide in sorted((ROOT / "guides").glob("*.py")) if ".compile(" in guide.read_text()]
+PROGRAMS = [ROOT / "benchmarks" / "demo" / "training.py", *GUIDES, *PAGES]
+
+
+@pytest.mark.parametrize("path", PROGRAMS, ids=lambda path: path.name)
+def test_no_false_alarm_over_the_compile_calls_of_demo_guides_and_pages(path):
+    blocks = [path.read_text()] if path.suffix == ".py" else python_blocks(path)
+    calls = [(call, block) for block in blocks for call in compile_calls(block)]
+    assert calls
+    for call, block in calls:
+        takes_probabilities = ast.unparse(call).endswith("'sparse_categorical_crossentropy')")
+        # A head that is compiled with this string is the fault that `check` is for.
+        model = dense("softmax")() if takes_probabilities and "Heteroscedastic" not in block else make()
+        names = {
+            "keras": keras,
+            "keras_het": keras_het,
+            "model": model,
+            "adam": "adam",
+            "learning_rate": 1e-3,
+            "optimizer": "adam",
+            "loss": loss_before(call, block, model),
+        }
+        eval(ast.unparse(call), names)
+        keras_het.check(model)
+
+
+def compile_calls(block):
+    """The calls of `model.compile` in some code."""
+    calls = [node for node in ast.walk(ast.parse(block)) if isinstance(node, ast.Call)]
+    return [call for call in calls if ast.unparse(call).startswith("model.compile(")]
+
+
+def loss_before(call, block, model):
+    """The loss of Keras that was last named before a call, or else that of the guide to the index of an example."""
+    lines = [node for node in ast.walk(ast.parse(block)) if isinstance(node, ast.Assign) and node.lineno < call.lineno]
+    named = [ast.unparse(node.value) for node in lines if ast.unparse(node).startswith("loss = keras.losses.")]
+    if named:
+        return eval(named[-1], {"keras": keras})
+    return keras_het.losses.EarlyLearningRegularizedCrossentropy(8, 3, from_logits=True).attach(model)
+
+
+@pytest.mark.planted
+def test_a_head_that_a_page_compiles_with_a_loss_of_probabilities_is_caught():
+    block = """
+head = keras_het.layers.HeteroscedasticDense(3)
+model = keras.Sequential([head])
+model.compile("adam", "sparse_categorical_crossentropy")
+"""
+    (call,) = compile_calls(block)
+    model = make()
+    eval(ast.unparse(call), {"model": model})
+    with pytest.raises(ValueError, match="must"):
+        keras_het.check(model)

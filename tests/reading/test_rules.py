@@ -1,0 +1,76 @@
+"""The match of a loss or metric of probabilities gives their value from what a head returns."""
+
+import keras
+import numpy as np
+import pytest
+from keras import losses, metrics
+
+import keras_het
+from keras_het.losses import (
+    AnnotatorsLoss,
+    ForwardCorrectedCrossentropy,
+    GeneralizedCrossentropy,
+    SymmetricCrossentropy,
+)
+from tests.layers.heads import UNITS, X, make_head, make_model
+from tests.reading.test_check import LABELS, VECTORS
+
+pytestmark = pytest.mark.once
+
+MENDED = [
+    ("full", "loss", "sparse_categorical_crossentropy", LABELS),
+    ("full", "loss", losses.SparseCategoricalCrossentropy(ignore_class=1), LABELS),
+    ("full", "loss", losses.CategoricalCrossentropy(label_smoothing=0.1), VECTORS),
+    ("full", "loss", losses.categorical_focal_crossentropy, VECTORS),
+    ("full", "loss", ForwardCorrectedCrossentropy(0.7 * np.eye(UNITS) + 0.3 / UNITS), LABELS),
+    ("full", "loss", GeneralizedCrossentropy(q=0.4), LABELS),
+    ("full", "loss", SymmetricCrossentropy(beta=0.5), LABELS),
+    ("sigmoid", "loss", SymmetricCrossentropy(beta=0.5, multi_label=True), VECTORS),
+    ("full", "metrics", "categorical_crossentropy", VECTORS),
+    ("full", "metrics", metrics.BinaryAccuracy(threshold=0.3), VECTORS),
+    ("sigmoid", "loss", "bce", VECTORS),
+    ("sigmoid", "loss", losses.BinaryFocalCrossentropy(gamma=3.0, apply_class_balancing=True), VECTORS),
+    ("sigmoid", "metrics", metrics.BinaryAccuracy(threshold=0.3), VECTORS),
+    ("sigmoid", "metrics", metrics.Precision(), VECTORS),
+    ("sigmoid", "metrics", metrics.AUC(), VECTORS),
+    ("full", "metrics", keras_het.metrics.NegativeLogLikelihood(), LABELS),
+    ("full", "metrics", keras_het.metrics.ExpectedCalibrationError(bins=3), LABELS),
+    ("sigmoid", "metrics", keras_het.metrics.NegativeLogLikelihood(multi_label=True), VECTORS),
+]
+
+
+@pytest.mark.parametrize(("kind", "role", "identifier", "labels"), MENDED)
+def test_the_mend_gives_the_value_of_probabilities(kind, role, identifier, labels):
+    """With noise to spare, so that a loss of log-probabilities that forgot a setting would differ."""
+    model = make_model(make_head(kind))
+    module = getattr(keras, {"loss": "losses"}.get(role, role))
+    fitting = keras_het.reading.matching.matching(identifier, keras_het.reading.outputs.outputs_of(model)[0][1], module)
+    assert fitting is not identifier
+    outputs = keras.ops.convert_to_tensor(model.predict(X, verbose=0))
+    p = keras.ops.exp(outputs) if kind == "full" else keras.ops.sigmoid(outputs)
+
+    def value(which, predictions):
+        return float(keras.ops.mean(module.get(which)(labels, predictions)))
+
+    assert value(fitting, outputs) == pytest.approx(value(identifier, p), rel=1e-5)
+
+
+def test_of_every_loss_of_this_package_it_is_known_what_it_takes():
+    kinds = {getattr(keras_het.losses, name) for name in keras_het.losses.__all__}
+    losses = {kind for kind in kinds if isinstance(kind, type) and issubclass(kind, keras.losses.Loss)}
+    assert {kind for kind in losses if keras_het.reading.rules.rule_of(kind) is None} == {
+        AnnotatorsLoss
+    }  # which is judged by the loss that it wraps
+
+
+def test_a_joint_likelihood_behind_a_dense_layer_is_refused():
+    model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(3)])
+    model.compile("adam", keras_het.losses.JointMultiLabelCrossentropy())
+    with pytest.raises(ValueError, match="`loss` must take logits"):
+        keras_het.check(model)
+
+
+@pytest.mark.parametrize(("kind", "multi_label"), [("full", True), ("sigmoid", False)])
+def test_a_symmetric_crossentropy_of_the_other_kind_of_labels_does_not_fit(kind, multi_label):
+    output = keras_het.reading.outputs.outputs_of(make_model(make_head(kind)))[0][1]
+    assert keras_het.reading.matching.matching(SymmetricCrossentropy(multi_label=multi_label), output) is None

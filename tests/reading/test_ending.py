@@ -1,0 +1,239 @@
+"""One reading of a model's end: what it answers for models of every kind, and how often it walks the graph."""
+
+import keras
+import pytest
+from keras import layers
+
+from keras_het.base.graph import find_head
+from keras_het.layers import HeteroscedasticDense, HeteroscedasticNormal, JointHeteroscedasticDense, NoiseTransition
+from keras_het.models import DeepEnsemble, DistributionModel
+from keras_het.reading.features import input_of_head
+from keras_het.reading.head_noise import find_noisy_head
+from keras_het.reading.outputs import found_in
+from tests.models.small_models import MODELS
+from tests.reading.test_check import PlainSubclassed, Subclassed, called
+
+pytestmark = pytest.mark.once
+
+
+def model_of(*end, shape=(6,)):
+    return keras.Sequential([keras.Input(shape), layers.Dense(4, "relu", name="hidden"), *end], name="model")
+
+
+def head(link="softmax"):
+    return HeteroscedasticDense(3, 1, link=link, name="head")
+
+
+def last(activation=None):
+    return layers.Dense(3, activation, name="last")
+
+
+def steps(layer):
+    return model_of(layers.TimeDistributed(layer), shape=(2, 6))
+
+
+def convolution(*end, **arguments):
+    return model_of(layers.Conv2D(3, 1, name="map", **arguments), *end, shape=(2, 2, 6))
+
+
+def two_outputs():
+    inputs = keras.Input((6,))
+    return keras.Model(inputs, [head()(inputs), layers.Dense(2, "softmax", name="b")(inputs)])
+
+
+def merged():
+    inputs = keras.Input((6,))
+    return keras.Model(inputs, layers.Average(name="mean")([head()(inputs), layers.Dense(3, "log_softmax")(inputs)]))
+
+
+def nested():
+    inputs = keras.Input((6,))
+    return keras.Model(inputs, model_of(last("softmax"))(layers.Dense(6, "tanh")(inputs)))
+
+
+def distribution(made):
+    inputs = keras.Input((6,))
+    return DistributionModel(inputs, made(inputs), name="model")
+
+
+class Task(keras.Model):
+    """A functional model of a subclass with a preprocessor, as a KerasHub task."""
+
+    def __init__(self):
+        inputs = keras.Input((6,))
+        super().__init__(inputs, layers.Dense(3, "softmax", name="predictions")(layers.Dense(4, "relu")(inputs)))
+        self.preprocessor = lambda x: x
+
+
+NO_END = "The model must end in a"
+NO_GRAPH = "`model` must be a functional"
+NO_LAYERS = "`model` must be functional"
+ONE_OUTPUT = "`model` must have one output"
+NO_CLASSIFIER = "The activation of the head must be softmax, sigmoid or none"
+NO_NAME = "`layer` must name a HeteroscedasticDense layer of the model: none"
+STARTS = (NO_END, NO_GRAPH, NO_LAYERS, ONE_OUTPUT, NO_CLASSIFIER, NO_NAME)
+# The layer or model that makes each output, its link, what it returns and its classes; then the layer that can be
+# replaced, its activation and the layers behind it that reshape; then the features and the noisy head: the layer's
+# name, or how the refusal begins.
+TABLE = {
+    "Sequential": (
+        lambda: model_of(last()),
+        [("the layer 'last'", "", "numbers", 3)],
+        ("last", None, ()), (None, 4), NO_END,
+    ),
+    "functional": (
+        MODELS["functional with activation"],
+        [("the layer 'predictions'", "softmax", "probabilities", 5)],
+        ("predictions", "softmax", ()), (None, 16), NO_END,
+    ),
+    "subclassed": (
+        lambda: called(PlainSubclassed()),
+        [("the layer 'last'", "", "numbers", 3)],
+        NO_GRAPH, NO_GRAPH, NO_LAYERS,
+    ),
+    "subclassed with a head": (
+        lambda: called(Subclassed("sigmoid")),
+        [("the head 'head'", "sigmoid", "logits", 3)],
+        NO_GRAPH, NO_GRAPH, NO_LAYERS,
+    ),
+    "not built": (
+        lambda: keras.Sequential([layers.Dense(4), last("sigmoid")]),
+        [("the layer 'last'", "sigmoid", "probabilities", 3)],
+        NO_GRAPH, NO_GRAPH, NO_LAYERS,
+    ),
+    "Softmax layer": (
+        lambda: model_of(last(), layers.Softmax(name="p")),
+        [("the layer 'p'", "softmax", "probabilities", 3)],
+        ("last", "softmax", ()), (None, 4), NO_END,
+    ),
+    "Activation layer": (
+        lambda: model_of(last(), layers.Activation("log_softmax", name="p")),
+        [("the layer 'p'", "softmax", "log-probabilities", 3)],
+        ("last", "log_softmax", ()), (None, 4), NO_END,
+    ),
+    "log_sigmoid": (
+        lambda: model_of(last("log_sigmoid")),
+        [("the layer 'last' (Dense) with the activation log_sigmoid", "", "anything", 3)],
+        ("last", "log_sigmoid", ()), (None, 4), NO_END,
+    ),
+    "softmax head": (
+        lambda: model_of(head()),
+        [("the head 'head'", "softmax", "log-probabilities", 3)],
+        NO_END, (None, 4), "head",
+    ),
+    "sigmoid head": (
+        lambda: model_of(head("sigmoid")),
+        [("the head 'head'", "sigmoid", "logits", 3)],
+        NO_END, (None, 4), "head",
+    ),
+    "normalised head": (
+        lambda: model_of(head("normal_cdf")),
+        [("the head 'head'", "softmax", "log-probabilities", 3)],
+        NO_END, (None, 4), "head",
+    ),
+    "head with a kept activation": (
+        lambda: model_of(head(), layers.Softmax()),
+        [("the head 'head'", "softmax", "probabilities", 3)],
+        NO_END, (None, 4), "head",
+    ),
+    "head with flips": (
+        lambda: model_of(head(), NoiseTransition(3, name="flips")),
+        [("the layer 'flips'", "softmax", "log-probabilities", 3)],
+        NO_END, NO_END, "head",
+    ),
+    "joint head": (
+        lambda: model_of(JointHeteroscedasticDense(3, 1, name="head")),
+        [("the head 'head'", "sigmoid", "distributions", 3)],
+        NO_END, NO_END, "head",
+    ),
+    "joint model": (
+        lambda: distribution(JointHeteroscedasticDense(3, 1, name="head")),
+        [("the model 'model'", "sigmoid", "probabilities", 3)],
+        NO_END, NO_END, "head",
+    ),
+    "regression": (
+        lambda: distribution(HeteroscedasticNormal(3, 1, name="head")),
+        [("the model 'model'", "", "numbers", 3)],
+        NO_END, NO_END, NO_END,
+    ),
+    "convolution": (
+        lambda: convolution(activation="softmax"),
+        [("the layer 'map'", "softmax", "probabilities", 3)],
+        ("map", "softmax", ()), (None, 2, 2, 4), NO_END,
+    ),
+    "reshaped convolution": (
+        lambda: convolution(layers.Reshape((4, 3), name="flat"), layers.Softmax(name="p")),
+        [("the layer 'p'", "softmax", "probabilities", 3)],
+        ("map", "softmax", ("flat",)), (None, 2, 2, 4), NO_END,
+    ),
+    "permuted": (
+        lambda: model_of(last("softmax"), layers.Reshape((3, 1)), layers.Permute((2, 1))),
+        [("the layer 'last'", "softmax", "probabilities", 3)],
+        NO_END, NO_END, NO_END,
+    ),
+    "each step": (
+        lambda: steps(head()),
+        [("the head 'head'", "softmax", "log-probabilities", 3)],
+        NO_END, NO_END, NO_NAME,
+    ),
+    "head in a model": (
+        nested,
+        [("the layer 'last'", "softmax", "probabilities", 3)],
+        ("last", "softmax", ()), (None, 4), NO_END,
+    ),
+    "several outputs": (
+        two_outputs,
+        [("the head 'head'", "softmax", "log-probabilities", 3), ("the layer 'b'", "softmax", "probabilities", 2)],
+        ONE_OUTPUT, ONE_OUTPUT, ONE_OUTPUT,
+    ),
+    "task": (
+        Task,
+        [("the layer 'predictions'", "softmax", "probabilities", 3)],
+        ("predictions", "softmax", ()), (None, 4), NO_END,
+    ),
+    "ensemble": (
+        lambda: DeepEnsemble([model_of(last("softmax")) for _ in range(2)], name="model"),
+        [("the ensemble 'model'", "softmax", "log-probabilities", 3)],
+        NO_GRAPH, NO_GRAPH, NO_LAYERS,
+    ),
+    "relu": (
+        lambda: model_of(last("relu")),
+        [("the layer 'last' (Dense) with the activation relu", "", "anything", 3)],
+        NO_CLASSIFIER, NO_CLASSIFIER, NO_END,
+    ),
+    "no head": (
+        lambda: model_of(layers.Rescaling(2.0, name="scale")),
+        [("the layer 'scale' (Rescaling)", "", "anything", 4)],
+        NO_END, NO_END, NO_END,
+    ),
+    "head before a mean": (
+        merged,
+        [("the layer 'mean' (Average)", "", "anything", 3)],
+        NO_END, NO_END, "head",
+    ),
+}  # fmt: skip
+
+
+def answer(read):
+    """What is read, or how the refusal begins."""
+    try:
+        return read()
+    except ValueError as error:
+        return next((start for start in STARTS if str(error).startswith(start)), str(error))
+
+
+def replaced(model):
+    found = find_head(model, layers.Dense)
+    return found.layer.name, found.activation, tuple(layer.name for layer in found.behind)
+
+
+@pytest.mark.parametrize("name", TABLE)
+def test_the_end_of_a_model(name):
+    make, *expected = TABLE[name]
+    model = make()
+    assert [
+        [(each.source, each.activation, each.returns, each.units) for _, each in found_in(model).outputs],
+        answer(lambda: replaced(model)),
+        answer(lambda: tuple(input_of_head(model).shape)),
+        answer(lambda: find_noisy_head(model).layer.name),
+    ] == expected

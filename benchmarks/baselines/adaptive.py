@@ -7,11 +7,11 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_het.base.graph import find_head
 from keras_het.base.validation import as_float64, check_every_class, check_fraction, check_labels, check_not_negative
 from keras_het.losses.indexed import IndexedCrossentropy
 from keras_het.ops.log_space import largest, weighted_logs
 from keras_het.ops.transition import SMALLEST
+from keras_het.reading.ending import ending_of
 
 
 def adaptive_strengths(labels: Any, noise: Any) -> np.ndarray:
@@ -139,7 +139,7 @@ class AdaptivelyRegularizedCrossentropy(IndexedCrossentropy):
 
 def _last_layer(model):
     try:
-        return find_head(model, keras.layers.Dense).layer
+        return ending_of(model).head
     except ValueError as error:
         rule = "end in a Dense layer, whose gradient has a formula, or, without a graph, `layer` must be given"
         raise ValueError(f"`model` must {rule}. {error}") from error

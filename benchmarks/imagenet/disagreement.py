@@ -11,7 +11,7 @@ from keras_het.base.batches import check_same_index, count_examples, select_rows
 from keras_het.base.graph import predictor
 from keras_het.base.refusal import refusal
 from keras_het.base.validation import check_class_names, check_integer, check_labels
-from keras_het.reading.head_noise import covariance_with, find_noisy_head, standardized
+from keras_het.reading.head_noise import covariance_with, noisy_ending, standardized
 from keras_het.reading.probabilities import exclusive_probabilities
 
 
@@ -95,7 +95,7 @@ def disagreements(
         True
     """
     found = _find(model, other, x, labels, layer, batch_size)
-    names = check_class_names(class_names, find_noisy_head(model, layer).units)
+    names = check_class_names(class_names, noisy_ending(model, layer).units)
     largest = np.flatnonzero((found.rank == 1) & (found.covariance != 0))
     order = largest[np.argsort(-np.abs(found.covariance[largest]), kind="stable")][: check_integer("count", count, 0)]
     return [
@@ -132,7 +132,7 @@ def rank_histogram(
         [0, 0]
     """
     found = _find(model, other, x, labels, layer, batch_size)
-    units = find_noisy_head(model, layer).units
+    units = noisy_ending(model, layer).units
     return RankHistogram(found.rank, np.bincount(found.rank - 1, minlength=units - 1))
 
 
@@ -140,18 +140,19 @@ def _find(
     model: keras.Model, other: keras.Model, x: Any, labels: Any, layer: str | None, batch_size: int
 ) -> _Disagreements:
     check_same_index(x=x, labels=labels)
-    head = find_noisy_head(model, layer)
+    ending = noisy_ending(model, layer)
+    head = ending.head
     labels = check_labels(labels, head.units, count_examples(x))
     own, others = (exclusive_probabilities(one, x, batch_size) for one in (model, other))
     if own.shape != others.shape:
         raise refusal("other", f"have the {own.shape[1]} classes of `model`", others.shape[1])
     index = np.flatnonzero((own.argmax(axis=1) == labels) & (others.argmax(axis=1) != labels))
     right, wrong = labels[index], others.argmax(axis=1)[index]
-    features, rows = predictor(model, head.features), [np.empty((0, 2))]
+    features, rows = predictor(model, ending.features), [np.empty((0, 2))]
     for start in range(0, len(index), batch_size):
         part = slice(start, start + batch_size)
-        normal = standardized(head.layer, features(select_rows(x, index[part])))
-        rows.append(_covariance_and_rank(covariance_with(head.layer, normal, right[part]), right[part], wrong[part]))
+        normal = standardized(head, features(select_rows(x, index[part])))
+        rows.append(_covariance_and_rank(covariance_with(head, normal, right[part]), right[part], wrong[part]))
     covariance, rank = np.concatenate(rows).T
     return _Disagreements(index, right, wrong, covariance, rank.astype(int))
 

@@ -66,8 +66,8 @@ class HeteroscedasticMonitor(keras.callbacks.Callback):
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         logs = {} if logs is None else logs
         summary = self.reader.noise(self.validation_data[0], self.batch_size).summary()
-        logs.update({f"{self.reader.head.layer.name}_{name}": value for name, value in summary._asdict().items()})
-        if self.reader.head.layer.link.activation == "softmax" and len(self.model.outputs[0].shape) == 2:
+        logs.update({f"{self.reader.head.name}_{name}": value for name, value in summary._asdict().items()})
+        if self.reader.head.link.activation == "softmax" and len(self.model.outputs[0].shape) == 2:
             logs["val_ece"] = self._calibration_error()
 
     def _calibration_error(self) -> float:

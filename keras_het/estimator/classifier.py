@@ -171,7 +171,7 @@ class HeteroscedasticClassifier(NetworkClassifier):
     def _network(self, x: np.ndarray, labels: np.ndarray, weights: np.ndarray) -> keras.Model:
         task = Task(x, labels, self.classes_)
         made = checked_model(self._maker(x, weights)(), task, models_of(self.make_model))
-        head = self._head(options_of(own_head(made).layer))
+        head = self._head(options_of(own_head(made).head))
         model, _ = with_layers(made, [head], [])
         model.compile(made.optimizer, head.link.loss(), auto_scale_loss=False)
         return model

@@ -14,7 +14,7 @@ from keras_het.base.refusal import refusal
 from keras_het.base.validation import check_class_names, check_integer
 from keras_het.explain.covariance import ConfusedPair
 from keras_het.explain.uncertainty import Uncertainty, uncertainty
-from keras_het.reading.head_noise import covariance_with, find_noisy_head, standardized, variances
+from keras_het.reading.head_noise import covariance_with, noisy_ending, standardized, variances
 
 
 @dataclasses.dataclass(frozen=True)
@@ -98,13 +98,14 @@ def explain(
     """
     if count_examples(x) != 1:
         raise refusal("x", "be one example, with an axis before it, as x[:1]", f"{count_examples(x)} examples")
-    head = find_noisy_head(model, layer)
+    ending = noisy_ending(model, layer)
+    head = ending.head
     names = check_class_names(class_names, head.units)
-    features = ops.convert_to_numpy(predictor(model, head.features)(x))
-    p = ops.convert_to_numpy(head.layer.probabilities(features))[0]
+    features = ops.convert_to_numpy(predictor(model, ending.features)(x))
+    p = ops.convert_to_numpy(head.probabilities(features))[0]
     top = np.argsort(-p, kind="stable")[: check_integer("count", count, 1)]
-    normal = standardized(head.layer, features.repeat(len(top), axis=0))
-    rows, deviations = covariance_with(head.layer, normal, top), np.sqrt(variances(head.layer, normal)[0])
+    normal = standardized(head, features.repeat(len(top), axis=0))
+    rows, deviations = covariance_with(head, normal, top), np.sqrt(variances(head, normal)[0])
     classes = [PredictedClass(names[i], float(p[i]), float(deviations[i])) for i in top]
     pairs = [
         ConfusedPair(names[i], names[j], float(value), float(value / (deviations[i] * deviations[j])))

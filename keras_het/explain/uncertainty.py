@@ -16,7 +16,7 @@ from keras_het.links import Link
 from keras_het.ops.nodes import Nodes, quasi_random
 from keras_het.ops.normal import DiagonalNormal
 from keras_het.ops.streaming import expectation
-from keras_het.reading.head_noise import find_noisy_head, standardized, variances
+from keras_het.reading.head_noise import noisy_ending, standardized, variances
 
 BLOCK_NUMBERS = 1 << 24  # logits that are held at once; more may not fit in memory
 
@@ -77,15 +77,16 @@ def uncertainty(
         >>> bool((found.entropy >= found.expected_entropy).all()), bool((found.entropy <= np.log(3) + 1e-6).all())
         (True, True)
     """
-    head = find_noisy_head(model, layer)
-    features, size = predictor(model, head.features), head.layer.covariance.size
+    ending = noisy_ending(model, layer)
+    head = ending.head
+    features, size = predictor(model, ending.features), head.covariance.size
     nodes = quasi_random((0, 0), check_integer("num_samples", num_samples, 1), size[0], size[1], np)
     rows = max(1, BLOCK_NUMBERS // (num_samples * head.units))
     parts = []
     for inputs, _ in batches(x, check_integer("batch_size", batch_size, 1)):
         batch = ops.convert_to_numpy(features(inputs))
         batch = batch.reshape(-1, batch.shape[-1])
-        parts += [_of_block(head.layer, batch[start : start + rows], nodes) for start in range(0, len(batch), rows)]
+        parts += [_of_block(head, batch[start : start + rows], nodes) for start in range(0, len(batch), rows)]
     refuse_if(not parts, "x", "have at least one example", "none")
     entropy, expected, noise_sd = (np.concatenate(part) for part in zip(*parts, strict=True))
     return Uncertainty(entropy, expected, entropy - expected, noise_sd)

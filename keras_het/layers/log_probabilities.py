@@ -1,7 +1,4 @@
-"""Checks whether the inputs of a layer are log-probabilities.
-
-They are checked by the graph before the layer, where there is one, and by their sum.
-"""
+"""Checks that the inputs of a layer are log-probabilities: by the graph before the layer, and by their sum."""
 
 from typing import Any
 
@@ -33,42 +30,33 @@ def nan_unless_log_probabilities(inputs: Tensor, outputs: Tensor) -> Any:
 
 def check_log_probabilities(tensor: Any, layer: keras.layers.Layer) -> None:
     """Raises ValueError if the tensor comes from a Keras layer that returns, for example, probabilities."""
-    source = _source(tensor)
-    found = _other_than_log_probabilities(source)
-    if found:
+    steps = walk([tensor], past_merges=False) if is_symbolic(tensor) else ()
+    source = next((step for step, *_ in steps if not has_graph(step) and not _is_linear(step)), None)
+    if other := _other_than_log_probabilities(source):
         rule = "be log-probabilities, as of Dense(K, 'log_softmax') or HeteroscedasticDense(K)"
-        raise refusal(f"The input of {type(layer).__name__}", rule, f"the output of {source.name!r}, a {found}")
-
-
-def _source(tensor: Any) -> Any:
-    """The layer or operation that made the values of a symbolic tensor, in the models around it.
-
-    Casts and identities are passed over.
-    """
-    for layer, *_ in walk([tensor], past_merges=False) if is_symbolic(tensor) else ():
-        linear = type(layer).__name__ in ("Cast", "Identity") or (is_activation(layer) and _is_linear(layer))
-        if not linear and not has_graph(layer):
-            return layer
-    return None
+        raise refusal(f"The input of {type(layer).__name__}", rule, f"the output of {source.name!r}, a {other}")
 
 
 def _is_linear(layer: Any) -> bool:
+    """Returns whether a layer or an operation is a cast or an identity."""
+    if type(layer).__name__ in ("Cast", "Identity"):
+        return True
     try:
-        return activation_of(layer) is None
+        return is_activation(layer) and activation_of(layer) is None
     except ValueError:  # an activation over another axis, or not one of Keras
         return False
 
 
 def _other_than_log_probabilities(source: Any) -> str | None:
-    """The kind of a layer, in words, if its outputs are surely no log-probabilities; else None."""
+    """Returns the kind of a layer, in words, if its outputs are surely no log-probabilities; else None."""
     kind = type(source).__name__
     if isinstance(source, HeteroscedasticDense):
         return None if source.link.returns == "log-probabilities" else f"{kind} with link={source.link!r}"
     if not type(source).__module__.startswith("keras."):
-        return None  # a user's own layer: its outputs are not known
+        return None  # a user's own layer: its outputs are unknown
     if kind in ("Softmax", "Sigmoid", "Relu"):  # layers, and operations of `keras.ops`
-        return f"{kind}"
+        return kind
     activation = getattr(source, "activation", None)
     name = getattr(activation, "__name__", None)
-    known = name is not None and getattr(keras.activations, name, None) is activation
-    return f"{kind} with activation={name!r}" if known and name != "log_softmax" else None
+    is_known = name is not None and getattr(keras.activations, name, None) is activation
+    return f"{kind} with activation={name!r}" if is_known and name != "log_softmax" else None

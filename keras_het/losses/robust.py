@@ -154,7 +154,7 @@ class SymmetricCrossentropy(Crossentropy):
     @staticmethod
     def config_for(config: dict[str, Any], output: Any) -> dict[str, Any] | None:
         """See `Crossentropy`; None for outputs of one label where several are expected, and the reverse."""
-        fits = config["multi_label"] == (output.activation == "sigmoid")
+        fits = config["multi_label"] == (output.link == "sigmoid")
         return Crossentropy.config_for(config, output) if fits else None
 
     def call(self, y_true: Any, y_pred: Any) -> Any:

@@ -6,23 +6,18 @@ import keras
 import numpy as np
 
 from keras_het import links
-from keras_het.base.graph import find_head, model_inputs
+from keras_het.base.graph import model_inputs
 from keras_het.base.internals import compile_arguments
 from keras_het.base.refusal import refusal, refuse_if
 from keras_het.base.validation import check_boolean
-from keras_het.layers import HeteroscedasticDense, HeteroscedasticNormal, JointHeteroscedasticDense
+from keras_het.layers import HeteroscedasticDense, JointHeteroscedasticDense
 from keras_het.losses import JointMultiLabelCrossentropy
 from keras_het.models.copying import body_of, unchanged_seed, weights_of
 from keras_het.models.distribution_model import DistributionModel
-from keras_het.models.output_layers import activated, compile_like, free_name, reshaped
+from keras_het.models.output_layers import compile_like, free_name, with_end
 from keras_het.models.raw_inputs import with_preprocessor
-from keras_het.reading.outputs import Output, outputs_of
+from keras_het.reading.ending import DENSE, HEADS, LINKS, Ending, ending_of, units_of
 
-# The kind of a model's outputs by the activation of its head.
-RETURNS = {
-    None: "logits", "softmax": "probabilities", "sigmoid": "probabilities",
-    "log_softmax": "log-probabilities", "log_sigmoid": "",
-}  # fmt: skip
 OF_REGRESSION = (  # losses of Keras, without _
     "mse", "meansquarederror", "mae", "meanabsoluteerror", "mape", "meanabsolutepercentageerror",
     "msle", "meansquaredlogarithmicerror", "huber", "logcosh",
@@ -104,14 +99,14 @@ def heteroscedastic(
         >>> bool(np.abs(p - old.predict(np.ones((1, 8)), verbose=0)).max() < 0.02)
         True
     """
-    check_not_converted(model)
-    head = find_head(model, keras.layers.Dense, layer)
-    _check_classifier(model, head, head_arguments.get("link"))
-    old, units = head.layer, head.units if units is None else units
-    warm = check_boolean("warm_start", warm_start) and units == head.units
+    ending = convertible_ending(model, layer)
+    _check_classifier(model, ending, head_arguments.get("link"))
+    old, old_units = ending.head, units_of(ending.head)
+    units = old_units if units is None else units
+    warm = check_boolean("warm_start", warm_start) and units == old_units
     keep = check_boolean("keep_activation", keep_activation)
     arguments = {
-        "link": _link(head, units, warm, head_arguments.get("link")),
+        "link": _link(ending, units, warm, head_arguments.get("link")),
         "use_bias": old.use_bias,
         "kernel_regularizer": old.kernel_regularizer,
         "bias_regularizer": old.bias_regularizer,
@@ -120,22 +115,23 @@ def heteroscedastic(
     if warm:
         _check_warm(old, arguments)
     if keep:
-        _check_kept(head, units, arguments["link"])
+        _check_kept(ending, units, arguments["link"])
     if check_boolean("joint", joint):
-        _check_joint(model, head, keep, arguments["link"])
+        _check_joint(model, ending, keep, arguments["link"])
     with unchanged_seed(head_arguments.get("seed")):
-        body = body_of(model, head, clone)
+        body = body_of(model, ending, clone)
         kind = JointHeteroscedasticDense if joint else HeteroscedasticDense
         new = kind(units, num_factors, **{"name": free_name(old.name, body), **arguments})
         if joint:
             converted = DistributionModel(model_inputs(body), new(body.outputs[0]), name=body.name)
+            new_ending = converted.head_output
         else:
-            converted = with_preprocessor(_with_head(body, new, head, new.link.activation, keep), model)
+            converted, new_ending = with_end(body, new, ending, new.link.activation, keep)
+            converted = with_preprocessor(converted, model)
     if warm:
         _give_mean(new, weights_of(old))
-    output = Output(new.name, "sigmoid", "probabilities", units) if joint else outputs_of(converted)[0][1]
     loss = JointMultiLabelCrossentropy() if joint else None
-    compile_like(converted, model, output, head.activation, RETURNS[head.activation], loss)
+    compile_like(converted, model, new_ending, ending, loss=loss, hint=_hint(ending))
     return converted
 
 
@@ -173,17 +169,18 @@ def homoscedastic(
         >>> homoscedastic(model).layers[-1].units
         3
     """
-    head = find_head(model, HeteroscedasticDense, layer)
-    old, units = head.layer, head.units if units is None else units
-    if units == old.units and not old.link.activations:
+    ending = ending_of(model, (HeteroscedasticDense,), layer)
+    old, link = ending.head, ending.head.link
+    units = old.units if units is None else units
+    if units == old.units and not link.activations:
         rule = (
             "have a head whose link a Dense layer can have, softmax or sigmoid, or `units` be another number, "
             "to start fresh"
         )
-        raise refusal("model", rule, f"link={old.link!r}")
+        raise refusal("model", rule, f"link={link!r}")
     keep = check_boolean("keep_activation", keep_activation)
     with unchanged_seed(seed):
-        body = body_of(model, head, clone)
+        body = body_of(model, ending, clone)
         new = keras.layers.Dense(
             units,
             use_bias=old.use_bias,
@@ -192,36 +189,33 @@ def homoscedastic(
             name=free_name(old.name, body),
             dtype=old.dtype_policy,
         )
-        converted = with_preprocessor(_with_head(body, new, head, old.link.activation, keep), model)
+        converted, new_ending = with_end(body, new, ending, link.activation, keep)
+        converted = with_preprocessor(converted, model)
     if units == old.units:
         new.set_weights([weight / old.temperature for weight in weights_of(old.loc_layer)])
-    before = outputs_of(model)[0][1]
-    returns = RETURNS[head.activation] if keep and head.activation != "log_softmax" else "logits"
-    output = Output(f"the layer {new.name!r}", old.link.activation, returns, units) if returns else None
-    compile_like(converted, model, output, head.activation, before.returns if before else "")
+    if new_ending.returns == "numbers":
+        new_ending = new_ending._replace(returns="logits", link=link.activation)
+    compile_like(converted, model, new_ending, ending, hint=_hint(ending))
     return converted
 
 
-def _with_head(body, new, head, activation, keep):
-    """The model of a body and a new head, with the layers behind the old head."""
-    outputs = reshaped(new(body.outputs[0]), head, activation, body)
-    outputs = activated(outputs, head, activation, body) if keep else outputs
-    return keras.Model(model_inputs(body), outputs, name=body.name)
+def _hint(ending: Ending) -> str:
+    return "" if ending.head_activation in (None, "log_softmax") else "; keep_activation=True keeps it"
 
 
-def _check_joint(model, head, keep, link):
+def _check_joint(model, ending, keep, link):
     rule = "be False where classes are exclusive: one label has no correlations"
     refuse_if(links.get(link).activation != "sigmoid", "joint", rule, f"joint=True, link={link!r}")
     rule = "be False where an activation is kept or a layer behind the head reshapes: the loss takes its output"
-    refuse_if(keep or head.behind, "joint", rule, "joint=True")
+    refuse_if(keep or ending.reshapes, "joint", rule, "joint=True")
     rule = "be False for a task with a preprocessor: convert keras.Model(task.input, task.output) instead"
     refuse_if(getattr(model, "preprocessor", None) is not None, "joint", rule, f"joint=True, model={model.name!r}")
 
 
-def _check_classifier(model, head, link):
+def _check_classifier(model, ending, link):
     """A Dense layer without activation may be a classifier or a regression: the loss tells, or the link."""
     loss = compile_arguments(model).get("loss")
-    if head.activation is None and link is None and _is_of_regression(loss):
+    if ending.head_activation is None and link is None and _is_of_regression(loss):
         rule = "be a classifier, or `link` be given: heteroscedastic_regression(model, x, y) converts a regression"
         raise refusal("model", rule, f"loss={loss!r} behind a layer without activation")
 
@@ -231,38 +225,38 @@ def _is_of_regression(loss):
     return name.lower().replace("_", "") in OF_REGRESSION
 
 
-def check_not_converted(model: keras.Model) -> None:
-    """Raises a ValueError for a model that ends in a head of this package.
+def convertible_ending(model: keras.Model, layer: str | None) -> Ending:
+    """Returns the ending of a model at the Dense layer, or 1x1 Conv2D, of this name that another head can replace.
 
-    Args:
-        model: model to be converted.
+    Raises:
+        ValueError: for a head of this package, and as `ending_of`.
     """
-    for kind in (HeteroscedasticDense, JointHeteroscedasticDense, HeteroscedasticNormal):
-        try:
-            name = find_head(model, kind).layer.name
-        except ValueError:
-            continue
+    ending = ending_of(model, (*DENSE, *HEADS), layer)
+    if isinstance(ending.head, HEADS):
         raise ValueError(
-            f"The head {name!r} is a {kind.__name__} already; `homoscedastic(model)` makes a HeteroscedasticDense a "
-            f"Dense again. Received: model={model.name!r}"
+            f"The head {ending.head.name!r} is a {type(ending.head).__name__} already; `homoscedastic(model)` makes a "
+            f"HeteroscedasticDense a Dense again. Received: model={model.name!r}"
         )
+    return ending
 
 
-def _link(head, units, warm, given):
-    """The link of the new head: the given link, or the one that fits the old activation.
+def _link(ending, units, warm, given):
+    """Returns the link of the new head: the given link, or the link that fits the old activation.
 
-    A given link may differ from the old activation only if mu starts fresh.
+    A given link can differ from the old activation only if mu starts fresh.
     """
-    found = None if head.units == 1 < units else head.link  # one sigmoid stands for two classes
+    old = (
+        None if units_of(ending.head) == 1 < units else LINKS[ending.head_activation]
+    )  # one sigmoid stands for two classes
     continued = () if given is None else links.get(given).activations
-    if warm and given is not None and (found or "softmax") not in continued and (found is not None or not continued):
+    if warm and given is not None and (old or "softmax") not in continued and (old is not None or not continued):
         rule = (
-            f"{found!r}, as the activation of the old head,"
-            if found
+            f"{old!r}, as the activation of the old head,"
+            if old
             else "one that a Dense layer can have, 'softmax' or 'sigmoid',"
         )
         raise refusal("link", f"be {rule} unless mu starts fresh by `warm_start=False` or other `units`", value=given)
-    return given or found or ("sigmoid" if units == 1 else "softmax")
+    return given or old or ("sigmoid" if units == 1 else "softmax")
 
 
 def _check_warm(old, arguments):
@@ -272,11 +266,11 @@ def _check_warm(old, arguments):
         raise refusal("use_bias", "be True, for the old head has a bias", "use_bias=False")
 
 
-def _check_kept(head, units, link):
+def _check_kept(ending, units, link):
     exclusive = links.get(link).activation == "softmax" and units > 1
-    if exclusive and head.units > 1 and "sigmoid" in (head.activation or ""):
+    if exclusive and units_of(ending.head) > 1 and "sigmoid" in (ending.head_activation or ""):
         rule = "be False where classes are exclusive by the new link, and not by the old activation"
-        raise refusal("keep_activation", rule, f"link={link!r}, the activation {head.activation!r}")
+        raise refusal("keep_activation", rule, f"link={link!r}, the activation {ending.head_activation!r}")
 
 
 def _give_mean(head, weights):

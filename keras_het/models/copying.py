@@ -60,9 +60,9 @@ def copy_model(model):
     return copied
 
 
-def body_of(model, head, clone):
-    """The model up to its head: its own layers, or copies of them."""
-    body = keras.Model(model_inputs(model), head.features, name=model.name)
+def body_of(model, ending, clone):
+    """Returns the model up to its head: its own layers, or copies of them."""
+    body = keras.Model(model_inputs(model), ending.features, name=model.name)
     return copy_model(body) if check_boolean("clone", clone) else body
 
 

@@ -10,7 +10,7 @@ from keras_het.base.refusal import refusal, refuse_if
 from keras_het.ops.packed import unpack
 from keras_het.reading.check import check_loss_of_distribution, leaves
 from keras_het.reading.data import check_label_shape
-from keras_het.reading.outputs import Output
+from keras_het.reading.ending import Ending
 
 
 class _Predictions(keras.layers.Layer):
@@ -62,13 +62,13 @@ class DistributionModel(keras.Model):
         return producer(self.output)[0]
 
     @property
-    def head_output(self) -> Output:
+    def head_output(self) -> Ending:
         """The kind of its predictions, for `keras_het.check`."""
         link = getattr(self.head, "link", None)
         activation, returns = ("", "numbers") if link is None else (link.activation, "probabilities")
         units, source = self.head.units, f"the model {self.name!r}"
         shape = (*self.output.shape[:-1], units)
-        return Output(source, activation, returns, units, is_head=link is not None, shape=shape, of_distribution=True)
+        return Ending(source, activation, returns, units, is_head=link is not None, shape=shape, of_distribution=True)
 
     def predict(self, x: Any, *args: Any, **kwargs: Any) -> Any:
         """What the head predicts, as `keras.Model.predict`; `(N, K)`."""

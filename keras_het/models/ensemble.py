@@ -21,11 +21,12 @@ from keras_het.models.members import (
     find_link,
     find_units,
     member_seed,
+    single_ending,
     symbolic_inputs,
 )
 from keras_het.ops.transition import SMALLEST
 from keras_het.reading.check import judge
-from keras_het.reading.outputs import Output
+from keras_het.reading.ending import Ending
 
 
 @keras.saving.register_keras_serializable("keras_het")
@@ -75,8 +76,9 @@ class DeepEnsemble(keras.Model):
         super().__init__(**{"dtype": "float32", "autocast": False, **kwargs})
         self.members = check_members(members)
         self._units = find_units(self.members)
-        self._link = find_link(self.members, link, self._units)
-        self.from_logits = find_from_logits(self.members, from_logits)
+        endings = [single_ending(member) for member in self.members]
+        self._link = find_link(self.members, endings, link, self._units)
+        self.from_logits = find_from_logits(endings, from_logits)
         self.build(keras.tree.map_structure(lambda x: tuple(x.shape), symbolic_inputs(self)))
         # SGD, which has no variables for each weight of the members.
         self.compile("sgd", loss=self.link.loss(), metrics=self.link.metrics())
@@ -163,9 +165,9 @@ class DeepEnsemble(keras.Model):
         return self._link
 
     @property
-    def head_output(self) -> Output:
+    def head_output(self) -> Ending:
         """The kind of its output, for `keras_het.check`."""
-        return Output(f"the ensemble {self.name!r}", self.link.activation, self.link.returns, self._units)
+        return Ending(f"the ensemble {self.name!r}", self.link.activation, self.link.returns, self._units)
 
     def build(self, input_shape: Any) -> None:
         """Does nothing: the members are built."""

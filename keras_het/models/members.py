@@ -7,17 +7,16 @@ import keras
 import numpy as np
 
 from keras_het import links
-from keras_het.base.graph import find_head, has_graph, model_inputs
+from keras_het.base.graph import has_graph, model_inputs
 from keras_het.base.internals import layers_of
 from keras_het.base.refusal import refusal, refuse_if
 from keras_het.base.seeds import random_generator
 from keras_het.base.validation import check_boolean
 from keras_het.layers.heteroscedastic_dense import Clock
 from keras_het.links import Link
-from keras_het.models.conversion import RETURNS
 from keras_het.reading.check import leaves
+from keras_het.reading.ending import DENSE, Ending, endings
 from keras_het.reading.matching import activation_for
-from keras_het.reading.outputs import Output, outputs_of
 
 
 def member_seed(seed: int, index: int) -> int:
@@ -45,21 +44,20 @@ def symbolic_inputs(model: keras.Model) -> Any:
     return keras.tree.map_shape_structure(lambda shape: keras.Input(batch_shape=shape), shapes)
 
 
-def known_output(model: keras.Model) -> Output | None:
-    """The output of a model that ends in a head of this package or in a Dense layer, else None.
+def single_ending(model: keras.Model) -> Ending:
+    """Returns the `Ending` of a model with one output, as far as it is known; numbers of a Dense layer are logits.
 
-    The `activation` is "" for a Dense layer without one.
+    Raises:
+        ValueError: for a log_sigmoid, which gives neither logits nor probabilities.
     """
-    found = outputs_of(model)
-    if len(found) == 1 and found[0][1] is not None:
-        return found[0][1]
-    try:
-        head = find_head(model, keras.layers.Dense)
-    except ValueError:  # no graph, or another end
-        return None
-    if not RETURNS[head.activation]:
-        raise refusal("model", "return logits or probabilities", f"{model.name!r}, with activation {head.activation!r}")
-    return Output(f"the layer {head.layer.name!r}", head.link or "", RETURNS[head.activation], head.units)
+    outputs = endings(model)
+    if len(outputs) != 1 or outputs[0].returns == "distributions":
+        return Ending("the model", "", "anything", 0, is_head=False)
+    (ending,) = outputs
+    if ending.returns == "anything" and ending.is_classifier(DENSE):  # it has an activation that no loss takes
+        rule = "return logits or probabilities"
+        raise refusal("model", rule, f"{model.name!r}, with activation {ending.head_activation!r}")
+    return ending._replace(returns="logits") if ending.returns == "numbers" else ending
 
 
 def check_members(members: Any) -> list[keras.Model]:
@@ -86,63 +84,60 @@ def find_units(members: list[keras.Model]) -> int:
         outputs = keras.tree.flatten(member.compute_output_spec(symbolic_inputs(member)))
         refuse_if(len(outputs) != 1, "members", "have one output", f"{len(outputs)} outputs of {member.name!r}")
         shapes.append(tuple(outputs[0].shape))
-    units = _agreed("members", "return outputs of one shape", dict(enumerate(shapes)))[-1:]
+    units = _agreed("members", "return outputs of one shape", shapes)[-1:]
     if None in units or len(shapes[0]) < 2:
         raise refusal("members", "return outputs of shape (..., K), with K known", shapes[0])
     return units[0]
 
 
-def find_link(members: list[keras.Model], link: Any, units: int) -> Link:
-    """The link whose outputs the members return: the given link, or the link of their heads or of their losses."""
-    known = {index: own for index, member in enumerate(members) if (own := _activation(member))}
-    activation = _agreed("members", "have heads of one activation", known) if known else None
+def find_link(members: list[keras.Model], endings: list[Ending], link: Any, units: int) -> Link:
+    """Returns the link whose outputs the members return: the given link, or the link of their heads or losses."""
+    activations = [ending.link or _activation_of_loss(model) for model, ending in zip(members, endings, strict=True)]
+    activation = _agreed("members", "have heads of one activation", activations)
     if link is None and activation is None:
         raise ValueError(
             '`link` must be given, such as "softmax", for members that do not end in a head or activation, and are not '
             "compiled with a crossentropy. Received: None"
         )
-    found = links.get(activation if link is None else link)
-    if activation not in (None, found.activation):
-        raise refusal("link", f"be for {activation}, as the heads of the members", value=found)
-    if units < found.min_units:
-        raise refusal("members", f"return at least {found.min_units} classes for {found!r}", units)
-    return found
+    result = links.get(activation if link is None else link)
+    if activation not in (None, result.activation):
+        raise refusal("link", f"be for {activation}, as the heads of the members", value=result)
+    if units < result.min_units:
+        raise refusal("members", f"return at least {result.min_units} classes for {result!r}", units)
+    return result
 
 
-def _activation(member: keras.Model) -> str | None:
-    """The activation, "softmax" or "sigmoid", by the end of a member or else by its loss; None if neither tells."""
-    output, losses = known_output(member), list(leaves(member.loss)) if member.compiled else []
-    if output and output.activation:
-        return output.activation
+def _activation_of_loss(member: keras.Model) -> str | None:
+    """Returns the activation, "softmax" or "sigmoid", that the only loss of a member is for, or None."""
+    losses = list(leaves(member.loss)) if member.compiled else []
     return activation_for(losses[0]) if len(losses) == 1 else None
 
 
-def find_from_logits(members: list[keras.Model], from_logits: Any) -> bool:
-    """Whether the members return logits or log-probabilities instead of probabilities, as known or as given."""
-    known = {
-        index: output.returns != "probabilities"
-        for index, member in enumerate(members)
-        if (output := known_output(member))
-    }
-    if not known and from_logits is None:
+def find_from_logits(endings: list[Ending], from_logits: Any) -> bool:
+    """Returns whether the members return logits or log-probabilities instead of probabilities."""
+    known = [None if ending.returns == "anything" else ending.returns != "probabilities" for ending in endings]
+    result = _agreed("members", "all return probabilities, or all not", known)
+    if result is None and from_logits is None:
         rule = (
             "be True (they return logits or log-probabilities) or False (probabilities) for members that do not "
             "end in a Dense or a head"
         )
         raise refusal("from_logits", rule, "None")
-    found = _agreed("members", "all return probabilities, or all not", known) if known else from_logits
-    if from_logits is not None and check_boolean("from_logits", from_logits) is not found:
-        raise refusal("from_logits", f"be {found} for these members", f"from_logits={from_logits}")
-    return found
+    if result is None:
+        return check_boolean("from_logits", from_logits)
+    if from_logits is not None and check_boolean("from_logits", from_logits) is not result:
+        raise refusal("from_logits", f"be {result} for these members", f"from_logits={from_logits}")
+    return result
 
 
-def _agreed(name: str, rule: str, values: dict[int, Any]) -> Any:
-    """The one value that all members have."""
-    first = next(iter(values))
-    for index, value in values.items():
-        if value != values[first]:
-            raise refusal(name, rule, f"{values[first]} of member {first}, {value} of member {index}")
-    return values[first]
+def _agreed(name: str, rule: str, values: list) -> Any:
+    """Returns the value that all members have; None is unknown."""
+    known = [(index, value) for index, value in enumerate(values) if value is not None] or [(0, None)]
+    first, common = known[0]
+    for index, value in known:
+        if value != common:
+            raise refusal(name, rule, f"{common} of member {first}, {value} of member {index}")
+    return common
 
 
 def check_different_start(members: list[keras.Model]) -> None:

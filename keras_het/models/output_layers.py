@@ -5,12 +5,13 @@ from typing import Any
 
 import keras
 
+from keras_het.base.graph import model_inputs
 from keras_het.base.internals import compile_arguments, not_decayed
 from keras_het.base.refusal import refusal
 from keras_het.losses.state import StatefulCrossentropy
 from keras_het.reading.check import ROLES, advice, spelled
+from keras_het.reading.ending import Ending, ending_of_layers, units_of
 from keras_het.reading.matching import matching, remade
-from keras_het.reading.outputs import Output
 
 
 def free_name(name: str, body: keras.Model) -> str:
@@ -20,72 +21,87 @@ def free_name(name: str, body: keras.Model) -> str:
     return next(free for free in names if free not in taken)
 
 
-def reshaped(tensor: Any, head: Any, activation: str, body: keras.Model) -> Any:
-    """Passes a tensor `(..., K)` through copies of the reshaping layers behind the old head, adapted to a new K.
+def with_end(body: keras.Model, new: Any, ending: Ending, link: str, keep: bool) -> tuple[keras.Model, Ending]:
+    """Returns the model of a body and a new head, with the layers behind the old head made again, and its `Ending`.
 
+    Args:
+        body: the layers before the head.
+        new: the new head.
+        ending: the old ending.
+        link: "softmax" or "sigmoid", the link of the heads.
+        keep: boolean, whether an activation stands behind the new head if one does behind the old head.
     Raises:
         ValueError: if the classes of a softmax do not stay on the last axis.
     """
-    units = tensor.shape[-1]
-    for layer in head.behind:
-        config = layer.get_config()
-        shape = config.get("target_shape", (None,))
-        if shape[-1] == head.units:
-            config["target_shape"] = (*shape[:-1], units)
-        tensor = type(layer).from_config({**config, "name": free_name(layer.name, body)})(tensor)
-        if activation == "softmax" and tensor.shape[-1] != units:
-            rule = f"keep its {units} classes on the last axis"
-            raise refusal(
-                "The layers behind the head", rule, f"{layer.name!r}, whose output has the shape {tuple(tensor.shape)}"
-            )
-    return tensor
+    tensor, behind = new(body.outputs[0]), []
+    for old in ending.reshapes:
+        behind.append(_for_units(old, units_of(ending.head), new.units, body))
+        tensor = behind[-1](tensor)
+        if link == "softmax" and tensor.shape[-1] != new.units:
+            rule = f"keep its {new.units} classes on the last axis"
+            received = f"{old.name!r}, whose output has the shape {tuple(tensor.shape)}"
+            raise refusal("The layers behind the head", rule, received)
+    if keep and ending.head_activation not in (None, "log_softmax"):
+        behind.append(
+            _activation(ending.head_activation, link, name=free_name("probabilities", body), dtype=tensor.dtype)
+        )
+        tensor = behind[-1](tensor)
+    model = keras.Model(model_inputs(body), tensor, name=body.name)
+    return model, ending_of_layers([new, *behind], tuple(tensor.shape))
 
 
-def activated(tensor: Any, head: Any, activation: str, body: keras.Model) -> Any:
-    """Passes a tensor through a new layer with the activation of the old head, or of the new head's link."""
-    if head.activation in (None, "log_softmax"):
-        return tensor
-    name = free_name("probabilities", body)
-    if activation == "softmax":
-        return keras.layers.Softmax(name=name, dtype=tensor.dtype)(tensor)
-    return keras.layers.Activation(head.activation.replace("softmax", "sigmoid"), name=name, dtype=tensor.dtype)(tensor)
+def _for_units(layer: Any, old_units: int, units: int, body: keras.Model) -> Any:
+    """Returns a copy of a Reshape or Flatten for another number of classes."""
+    config = layer.get_config()
+    shape = config.get("target_shape", (None,))
+    if shape[-1] == old_units:
+        config["target_shape"] = (*shape[:-1], units)
+    return type(layer).from_config({**config, "name": free_name(layer.name, body)})
+
+
+def _activation(activation: str, link: str, **arguments: Any) -> keras.layers.Layer:
+    if link == "softmax":
+        return keras.layers.Softmax(**arguments)
+    return keras.layers.Activation(activation.replace("softmax", "sigmoid"), **arguments)
 
 
 def compile_like(
     new: keras.Model,
     old: keras.Model,
-    output: Output | None,
-    activation: str | None,
-    returned: str,
+    ending: Ending | None,
+    old_ending: Ending | None = None,
+    *,
     loss: keras.losses.Loss | None = None,
+    hint: str = "",
 ) -> None:
-    """Compiles a model as another one was, with losses and metrics that take its outputs.
+    """Compiles a model as another model was, with losses and metrics that accept its outputs.
 
-    Its optimizer and metrics are its own. It warns, and does not compile, if nothing that matches one of them is known
-    or it cannot be made again. It does nothing if the other model is not compiled.
+    It makes a new optimizer and new metrics. It warns and leaves the model uncompiled if a loss or metric has no match
+    or cannot be made again. It does nothing if the other model is not compiled.
 
     Args:
         new: the model to compile.
         old: the other model.
-        output: the output of the new model; None if it is unknown.
-        activation: activation of the old head, if `keep_activation` would keep it.
-        returned: the kind of the old model's outputs, as `Output.returns`. If the new model's outputs are of another
-            kind, an unknown loss or metric has none that matches.
-        loss: loss in place of the old one; None for the one that matches it.
+        ending: the ending of the new model; None, or one that returns "anything", keeps all losses and metrics.
+        old_ending: the ending of the old model. If the new model returns outputs of another kind, an unknown loss or
+            metric has no match.
+        loss: loss in place of the old loss; None for the loss that matches it.
+        hint: a remedy that the warning adds if only the outputs are the reason.
     """
     arguments = compile_arguments(old)
     if not old.compiled or not arguments:
         return
     if loss is not None:
         arguments.update(loss=None, loss_weights=None)
-    same = output is None or output.returns in (returned, "log-probabilities" if returned == "logits" else "")
+    ending = None if ending is not None and ending.returns == "anything" else ending
+    same = ending is None or (old_ending is not None and _is_same_kind(ending.returns, old_ending.returns))
     try:
         for argument, module in ROLES.items():
-            arguments[argument] = _mapped(arguments.get(argument), argument, module, output, same)
+            arguments[argument] = _mapped(arguments.get(argument), argument, module, ending, same)
         arguments["optimizer"] = _copy_of_optimizer(old.optimizer, new)
     except _LostError as lost:
-        kept = "; keep_activation=True keeps it" if lost.by_output and activation not in (None, "log_softmax") else ""
-        warnings.warn(f"The new model is not compiled, for {lost.args[0]}{kept}. {lost.args[1]}", stacklevel=3)
+        remedy = hint if lost.by_output else ""
+        warnings.warn(f"The new model is not compiled, for {lost.args[0]}{remedy}. {lost.args[1]}", stacklevel=3)
         return
     # The keys are the name of the old output, which the new model does not know.
     if isinstance(arguments["loss"], dict) and "class_name" not in arguments["loss"]:
@@ -95,6 +111,11 @@ def compile_like(
     # False, for the copied optimizer scales the loss if the old one did: Keras would scale it twice.
     arguments["loss"] = loss or arguments["loss"]
     new.compile(**{**arguments, "jit_compile": old.jit_compile, "auto_scale_loss": False})
+
+
+def _is_same_kind(new: str, old: str) -> bool:
+    """Returns whether a loss of the old outputs accepts the new ones; a softmax makes logits of log-probabilities."""
+    return new == old or (old in ("logits", "numbers") and new in ("logits", "log-probabilities"))
 
 
 class _LostError(Exception):
@@ -110,7 +131,7 @@ class _UnfitError(_LostError):
     by_output = True
 
 
-def _mapped(given: Any, argument: str, module: Any, output: Output | None, same: bool) -> Any:
+def _mapped(given: Any, argument: str, module: Any, output: Ending | None, same: bool) -> Any:
     """The same structure of losses or metrics that fit, without the state of the old ones."""
     if isinstance(given, dict) and "class_name" not in given:
         return {name: _mapped(part, argument, module, output, same) for name, part in given.items()}

@@ -6,15 +6,16 @@ import keras
 import numpy as np
 
 from keras_het.base.batches import labelled_batches
-from keras_het.base.graph import find_head, model_inputs
+from keras_het.base.graph import model_inputs
 from keras_het.base.refusal import refusal, refuse_if
 from keras_het.base.validation import check_boolean, check_number
 from keras_het.layers import HeteroscedasticNormal
 from keras_het.losses import MultivariateNormalNLL
-from keras_het.models.conversion import check_not_converted
+from keras_het.models.conversion import convertible_ending
 from keras_het.models.copying import body_of, unchanged_seed, weights_of
 from keras_het.models.distribution_model import DistributionModel
 from keras_het.models.output_layers import compile_like, free_name
+from keras_het.reading.ending import Ending, units_of
 
 BATCH_SIZE = 128
 
@@ -78,11 +79,10 @@ def heteroscedastic_regression(
         True
         >>> lower, upper = new.predict_interval(x, level=0.95, verbose=0)
     """
-    check_not_converted(model)
-    head = find_head(model, keras.layers.Dense, layer)
-    _check_regression(model, head)
-    old, mean_is_trained = head.layer, check_boolean("train_mean", train_mean)
-    loss, scales = MultivariateNormalNLL(form), _scales(model, head, x, y, initial_scale)
+    ending = convertible_ending(model, layer)
+    _check_regression(model, ending)
+    old, mean_is_trained = ending.head, check_boolean("train_mean", train_mean)
+    loss, scales = MultivariateNormalNLL(form), _scales(model, ending, x, y, initial_scale)
     arguments = {
         "use_bias": old.use_bias,
         "kernel_regularizer": old.kernel_regularizer,
@@ -91,38 +91,43 @@ def heteroscedastic_regression(
         **head_arguments,
     }
     with unchanged_seed(head_arguments.get("seed")):
-        body = body_of(model, head, check_boolean("clone", clone) or not mean_is_trained)
-        new = HeteroscedasticNormal(head.units, num_factors, **{"name": free_name(old.name, body), **arguments})
+        body = body_of(model, ending, check_boolean("clone", clone) or not mean_is_trained)
+        new = HeteroscedasticNormal(units_of(old), num_factors, **{"name": free_name(old.name, body), **arguments})
         converted = DistributionModel(model_inputs(body), new(body.outputs[0]), name=body.name)
     new.loc_layer.set_weights(weights_of(old))
     new.covariance.restart_at(scales)
     if not mean_is_trained:
         body.trainable = new.loc_layer.trainable = False
-    compile_like(converted, model, None, None, "", loss)
+    compile_like(converted, model, None, loss=loss)
     return converted
 
 
-def _check_regression(model: keras.Model, head: Any) -> None:
-    if head.activation is not None or head.behind:
+def _check_regression(model: keras.Model, ending: Ending) -> None:
+    if ending.head_activation is not None or ending.reshapes:
         rule = "end in a Dense layer without activation, and nothing behind it, for its mean is affine"
-        found = f"the activation {head.activation!r}" if head.activation else f"{head.behind[0].name!r} behind it"
+        found = (
+            f"the activation {ending.head_activation!r}"
+            if ending.head_activation
+            else f"{ending.reshapes[0].name!r} behind it"
+        )
         raise refusal("model", rule, found)
     rule = "have no preprocessor: convert keras.Model(task.input, task.output) instead"
     refuse_if(getattr(model, "preprocessor", None) is not None, "model", rule, value=model.name)
 
 
-def _scales(model: keras.Model, head: Any, x: Any, y: Any, initial_scale: float | None) -> np.ndarray:
+def _scales(model: keras.Model, ending: Ending, x: Any, y: Any, initial_scale: float | None) -> np.ndarray:
     """The standard deviation of each target at the start, `(K,)`: as given, or of the residuals."""
     rule = "be given without `x` and `y`, and None with them: their residuals give the scale"
     refuse_if((x is None) == (initial_scale is None), "initial_scale", rule, value=initial_scale)
+    units = units_of(ending.head)
     if initial_scale is not None:
-        return np.full(head.units, check_number("initial_scale", initial_scale, above=0.0))
-    mean = keras.Model(model_inputs(model), head.layer(head.features))
+        return np.full(units, check_number("initial_scale", initial_scale, above=0.0))
+    mean = keras.Model(model_inputs(model), ending.head(ending.features))
     squares = []
     for inputs, targets in labelled_batches(x, y, BATCH_SIZE):
         predicted = keras.ops.convert_to_numpy(mean.predict_on_batch(inputs)).astype("float64")
-        expected = (predicted.shape[:-1], predicted.shape) if head.units == 1 else (predicted.shape,)
+        expected = (predicted.shape[:-1], predicted.shape) if units == 1 else (predicted.shape,)
         if targets.shape not in expected or not np.isfinite(targets).all():
-            raise refusal("y", f"be finite, of shape (N, ..., {head.units})", shape=targets)
-        squares.append(np.square(targets.reshape(predicted.shape) - predicted).reshape(-1, head.units))
+            raise refusal("y", f"be finite, of shape (N, ..., {units})", shape=targets)
+        squares.append(np.square(targets.reshape(predicted.shape) - predicted).reshape(-1, units))
     return np.sqrt(np.concatenate(squares).mean(axis=0))

@@ -19,6 +19,7 @@ from keras_het.base.internals import compile_arguments
 from keras_het.base.refusal import refusal
 from keras_het.losses.state import StatefulCrossentropy
 from keras_het.reading.data import check_data
+from keras_het.reading.ending import Ending, endings
 from keras_het.reading.matching import (
     activation_for,
     is_known,
@@ -28,7 +29,6 @@ from keras_het.reading.matching import (
     of_annotators,
     with_link,
 )
-from keras_het.reading.outputs import Found, Output, found_in
 
 MODULES = ("keras.losses", "keras.metrics", "keras_het.metrics")
 ROLES = {"loss": keras.losses, "metrics": keras.metrics, "weighted_metrics": keras.metrics}
@@ -105,39 +105,27 @@ def judge(model: keras.Model, x: Any = None, y: Any = None, trains: bool = True)
     if not getattr(model, "compiled", False):
         rule = "be compiled: model.compile(...)"
         raise refusal("model", rule, f"model={getattr(model, 'name', model)!r}, which is not")
-    found, arguments = found_in(model), compile_arguments(model)
-    _check_layers(found)
+    outputs, arguments = endings(model), compile_arguments(model)
+    _check_layers(outputs)
     for loss in leaves(arguments.get("loss")):
         if trains and isinstance(loss, StatefulCrossentropy):
             loss.check_owner(model)
-    losses = _of_each(arguments.get("loss"), found.outputs)
-    outputs = [(names, with_link(output, own)) for (names, output), own in zip(found.outputs, losses, strict=True)]
+    losses = _of_each(arguments.get("loss"), outputs)
+    outputs = [with_link(output, own) for output, own in zip(outputs, losses, strict=True)]
     judged = [_judged(argument, *pair) for argument in ROLES for pair in _pairs(arguments.get(argument), outputs)]
     return _not_checked(model, outputs, losses, any(judged)) + check_data(model, x, y, outputs, losses)
 
 
-def _check_layers(found: Found) -> None:
-    """Raises an error for layers that must not stand behind or before others, and warns of a softmax before a head."""
-    if found.followed is not None:
-        raise ValueError(
-            f"The layer {found.followed[0]!r} must be the last, but for activations and layers that reshape: it gives "
-            f"the log-probabilities of the noisy labels, which the loss takes. Received: {found.followed[1]}, behind it"
-        )
-    if found.misfit is not None:
-        output, activation = found.misfit
-        rule = f"be {output.activation_layer}, or none, for it returns {output.returns}"
-        raise refusal(f"The activation behind {output.source}", rule, f"{activation!r}")
-    for _, output in found.outputs:
-        if output.softmax_before:
-            warnings.warn(
-                f"The layer {output.softmax_before!r} before {output.source} is a softmax of as many classes. A head "
-                "stands in the place of that layer: it takes features, and from a softmax it learns little. Remove the "
-                "layer or its softmax.",
-                stacklevel=4,
-            )
+def _check_layers(outputs: list[Ending]) -> None:
+    """Raises an error for layers that must not stand behind others, and warns of a softmax before a head."""
+    if fault := next((output.fault for output in outputs if output.fault), ""):
+        raise ValueError(fault)
+    for output in outputs:
+        if output.doubt:
+            warnings.warn(output.doubt, stacklevel=4)
 
 
-def _judged(argument: str, identifier: Any, output: Output) -> bool:
+def _judged(argument: str, identifier: Any, output: Ending) -> bool:
     """Raises an error for a loss or metric that does not fit; returns whether it could be judged."""
     of_distribution = output.of_distribution or output.returns == "distributions"
     if of_distribution and argument == "loss":
@@ -153,14 +141,14 @@ def _judged(argument: str, identifier: Any, output: Output) -> bool:
     fitting = matching(identifier, output, ROLES[argument])
     if fitting is not identifier:
         if numbers:  # no link is known: that of the classes
-            output = output._replace(returns="logits", activation="sigmoid" if output.units == 1 else "softmax")
+            output = output._replace(returns="logits", link="sigmoid" if output.units == 1 else "softmax")
         raise ValueError(advice(argument, identifier, fitting, output))
     if output.annotators and of_annotators(identifier) is None:
         _check_missing(argument, identifier, output)
     return is_known(identifier, ROLES[argument])
 
 
-def check_loss_of_distribution(identifier: Any, output: Output) -> bool:
+def check_loss_of_distribution(identifier: Any, output: Ending) -> bool:
     """Raises an error for a loss that does not take the distribution of a head; returns whether the loss is known.
 
     Args:
@@ -168,7 +156,7 @@ def check_loss_of_distribution(identifier: Any, output: Output) -> bool:
         output: output of a `DistributionModel`, or of the head itself.
     """
     if matching(identifier, output._replace(returns="distributions")) is None:
-        fitting = OF_DISTRIBUTIONS[output.activation].format(output.units)
+        fitting = OF_DISTRIBUTIONS[output.link].format(output.units)
         rule = f"take distributions: {fitting}, for {output.source} gives its loss the distribution of a head"
         raise refusal("loss", rule, f"loss={spelled(identifier)}")
     if not is_known(identifier):
@@ -182,12 +170,12 @@ def check_loss_of_distribution(identifier: Any, output: Output) -> bool:
 
 def _not_checked(model: keras.Model, outputs: list, losses: list[list], any_judged: bool) -> list[str]:
     """What was not checked, in sentences; none if all was."""
-    reasons = [f"the outputs of {output.source} are not known" for _, output in outputs if output.returns == "anything"]
+    reasons = [f"the outputs of {output.source} are not known" for output in outputs if output.returns == "anything"]
     if not outputs:
         reasons = ["its layers cannot be read (call it once, if it was not called yet)"]
     reasons += [
         f"the loss {spelled(identifier)} is neither of Keras nor of keras_het"
-        for (_, output), own in zip(outputs, losses, strict=True)
+        for output, own in zip(outputs, losses, strict=True)
         for identifier in own
         if output.returns != "anything" and not is_known(identifier)
     ]
@@ -197,9 +185,9 @@ def _not_checked(model: keras.Model, outputs: list, losses: list[list], any_judg
     return [f"{extent} was checked of the model {model.name!r}: {'; '.join(reasons)}."] if reasons else []
 
 
-def _check_missing(argument: str, identifier: Any, output: Output) -> None:
+def _check_missing(argument: str, identifier: Any, output: Ending) -> None:
     """Raises an error for a plain loss or metric of several annotators' labels: it takes missing labels as wrong."""
-    if output.always and leaves_out_missing(identifier):
+    if output.transition.apply_at_inference and leaves_out_missing(identifier):
         return
     kind = "losses.AnnotatorsLoss()" if argument == "loss" else "metrics.AnnotatorsMetric(...)"
     rule = f"take the labels of {output.annotators} annotators, with -1 where one is missing: keras_het.{kind}"
@@ -208,22 +196,22 @@ def _check_missing(argument: str, identifier: Any, output: Output) -> None:
     )
 
 
-def _pairs(given: Any, outputs: list[tuple[set, Output]]) -> Iterator[tuple[Any, Output]]:
+def _pairs(given: Any, outputs: list[Ending]) -> Iterator[tuple[Any, Ending]]:
     """Yields each loss or metric with each output that it is for."""
-    for (_, output), own in zip(outputs, _of_each(given, outputs), strict=True):
+    for output, own in zip(outputs, _of_each(given, outputs), strict=True):
         for identifier in own:
             yield identifier, output
 
 
-def _of_each(given: Any, outputs: list[tuple[set, Output]]) -> list[list]:
+def _of_each(given: Any, outputs: list[Ending]) -> list[list]:
     """The losses or metrics of each output."""
     by_name = isinstance(given, dict) and "class_name" not in given
     in_order = isinstance(given, list | tuple)
     found = []
-    for index, (names, _) in enumerate(outputs):
+    for index, output in enumerate(outputs):
         part = given
         if len(outputs) > 1 and by_name:
-            part = [value for name, value in given.items() if name in names]
+            part = [value for name, value in given.items() if name in output.names]
         elif len(outputs) > 1 and in_order:
             part = given[index] if len(given) == len(outputs) else None
         found.append(list(leaves(part)))
@@ -241,19 +229,21 @@ def leaves(given: Any) -> Iterator[Any]:
         yield given
 
 
-def advice(argument: str, identifier: Any, fitting: Any, output: Output) -> str:
+def advice(argument: str, identifier: Any, fitting: Any, output: Ending) -> str:
     """The error text for a loss or metric that does not fit, with a remedy."""
     received, role = f"Received: {argument}={spelled(identifier)}", "loss" if argument == "loss" else "metric"
     if output.returns == "probabilities" and fitting is None:
         fitting = ROLES[argument].BinaryCrossentropy()
     if fitting is not None:
-        return f"`{argument}` must take {output.returns}: {spelled(fitting)}, {output.reason}. {received}"
-    like = f", as {FITTING[output.activation]}" if argument == "loss" else ""
+        return (
+            f"`{argument}` must take {output.returns}: {spelled(fitting)}, for {output.source} returns them. {received}"
+        )
+    like = f", as {FITTING[output.link]}" if argument == "loss" else ""
     behind = f" put {output.activation_layer} behind it, for a {role} of probabilities"
-    if (output.activation, activation_for(identifier, ROLES[argument])) == ("softmax", "sigmoid"):
+    if (output.link, activation_for(identifier, ROLES[argument])) == ("softmax", "sigmoid"):
         several = 'give the head link="sigmoid"' if output.is_head else "make it a sigmoid"
         behind = f", if an example may have several labels, {several}"
-    return f"`{argument}` must take {output.returns}{like}, {output.reason}; or{behind}. {received}"
+    return f"`{argument}` must take {output.returns}{like}, for {output.source} returns them; or{behind}. {received}"
 
 
 def spelled(identifier: Any) -> str:

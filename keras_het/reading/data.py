@@ -10,8 +10,8 @@ from keras_het.base.batches import as_numpy, check_again, first_batches, is_data
 from keras_het.base.graph import has_graph, learning_inputs, model_inputs, predictor
 from keras_het.base.internals import layers_of
 from keras_het.base.refusal import refusal, refuse_first, refuse_if
+from keras_het.reading.ending import Ending
 from keras_het.reading.matching import ignored_by, labels_for
-from keras_het.reading.outputs import Output
 
 NUM_BATCHES = 4  # of a data set that are looked at
 CHUNK = 1 << 22  # numbers of x that are looked at together
@@ -25,7 +25,7 @@ class LabelTask(NamedTuple):
         form: the form that the loss takes, as by `labels_for`.
         shape: shape of the output, `(..., K)`, None where a size is not known; () if nothing is known.
         classes: K, or 0 if it is not known.
-        annotators: number of annotators, as of the `Output`.
+        annotators: number of annotators, as of the `Ending`.
         ignored: the label that the loss leaves out, or None.
         has_other_losses: boolean, whether another loss may take labels of another form.
     """
@@ -39,7 +39,7 @@ class LabelTask(NamedTuple):
     has_other_losses: bool = True
 
 
-def check_data(model: keras.Model, x: Any, y: Any, outputs: list[tuple[set, Output]], losses: list[list]) -> list[str]:
+def check_data(model: keras.Model, x: Any, y: Any, outputs: list[Ending], losses: list[list]) -> list[str]:
     """Raises an error for data that a model cannot learn from, and returns what else is odd, in sentences.
 
     All labels and examples of arrays are looked at, and the first batches of a data set.
@@ -162,8 +162,8 @@ def _tasks(model: keras.Model, x: Any, y: Any, outputs: list, losses: list[list]
     """Yields the labels of each output with each loss that is known."""
     if y is None:
         return
-    for index, ((names, output), own) in enumerate(zip(outputs, losses, strict=True)):
-        if (labels := _part(y, names, index, len(outputs))) is None:
+    for index, (output, own) in enumerate(zip(outputs, losses, strict=True)):
+        if (labels := _part(y, output.names, index, len(outputs))) is None:
             continue
         output = output._replace(shape=output.shape or _shape_without_graph(model, x))
         for loss in own:
@@ -171,7 +171,7 @@ def _tasks(model: keras.Model, x: Any, y: Any, outputs: list, losses: list[list]
                 yield task
 
 
-def _task(labels: Any, loss: Any, output: Output) -> LabelTask | None:
+def _task(labels: Any, loss: Any, output: Ending) -> LabelTask | None:
     """What an output learns from labels by a loss, or None for a loss that is not known."""
     shape = output.shape
     if output.returns == "distributions" and shape:
@@ -183,7 +183,7 @@ def _task(labels: Any, loss: Any, output: Output) -> LabelTask | None:
     return LabelTask(labels, form, shape, classes, output.annotators, ignored_by(loss), has_others) if form else None
 
 
-def check_label_shape(labels: Any, loss: Any, output: Output) -> None:
+def check_label_shape(labels: Any, loss: Any, output: Ending) -> None:
     """Raises an error for labels of a shape that a loss does not take, as far as both are known.
 
     Args:
@@ -195,7 +195,7 @@ def check_label_shape(labels: Any, loss: Any, output: Output) -> None:
         SHAPES[_form(task)](tuple(labels.shape), task)
 
 
-def _part(y: Any, names: set, index: int, count: int) -> np.ndarray | None:
+def _part(y: Any, names: frozenset, index: int, count: int) -> np.ndarray | None:
     """The labels of one of `count` outputs, or None if they cannot be told from the others."""
     if isinstance(y, dict):
         y = next((labels for name, labels in y.items() if name in names or count == 1), None)

@@ -8,10 +8,10 @@ import numpy as np
 from keras import ops
 
 from keras_het.base.batches import batches
-from keras_het.base.graph import find_head, predictor, single_output
+from keras_het.base.graph import predictor
 from keras_het.base.refusal import refuse_if
 from keras_het.base.validation import check_integer
-from keras_het.layers import HeteroscedasticDense
+from keras_het.reading.ending import CLASSIFIERS, ending_of, single_output
 
 
 def features(model: keras.Model, x: Any, layer: str | None = None, batch_size: int = 128) -> np.ndarray:
@@ -34,7 +34,7 @@ def features(model: keras.Model, x: Any, layer: str | None = None, batch_size: i
         (5, 8)
     """
     single_output(model)
-    tensor = input_of_head(model) if layer is None else _output_of(model, layer)
+    tensor = ending_of(model, CLASSIFIERS).features if layer is None else _output_of(model, layer)
     rows = predicted(model, tensor, x, check_integer("batch_size", batch_size, 1))
     return rows.reshape(len(rows), -1)
 
@@ -49,18 +49,6 @@ def predicted_batch(model: keras.Model, tensor: Any) -> Callable[[Any], np.ndarr
     """A function that gives the values of a symbolic tensor of a model for a batch, float32."""
     predict = predictor(model, tensor)
     return lambda part: ops.convert_to_numpy(predict(part)).astype("float32")
-
-
-def input_of_head(model: keras.Model) -> Any:
-    """The symbolic input of the head of a model.
-
-    Raises:
-        ValueError: if the model has no graph, or does not end in a `Dense` or a head of this package.
-    """
-    try:
-        return find_head(model, HeteroscedasticDense).features
-    except ValueError:  # no such head: then it must be a Dense layer
-        return find_head(model, keras.layers.Dense).features
 
 
 def _output_of(model, name):

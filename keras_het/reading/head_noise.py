@@ -8,12 +8,13 @@ import numpy as np
 from keras import ops
 
 from keras_het.base.batches import batches
-from keras_het.base.graph import Head, find_head, has_graph, predictor
+from keras_het.base.graph import has_graph, predictor
 from keras_het.base.internals import layers_of
 from keras_het.base.refusal import refusal, refuse_if
 from keras_het.base.validation import as_float64, check_integer
 from keras_het.covariances.block_matrix import BlockMatrix
-from keras_het.layers import HeteroscedasticDense, JointHeteroscedasticDense
+from keras_het.layers import HeteroscedasticDense
+from keras_het.reading.ending import NOISY, Ending, ending_of
 
 
 class Summary(NamedTuple):
@@ -66,8 +67,8 @@ class HeadNoise(NamedTuple):
         return matrix.centered() if self.head.link.ignores_shift else matrix
 
 
-def find_noisy_head(model: keras.Model, name: str | None = None) -> Head:
-    """Finds the head of a model, or the head with this name.
+def noisy_ending(model: keras.Model, name: str | None = None) -> Ending:
+    """Returns the `Ending` of a model at its `HeteroscedasticDense`, or at the head with this name.
 
     Raises:
         ValueError: for a model without a graph, with several outputs or without such a head, or with several heads if
@@ -79,10 +80,9 @@ def find_noisy_head(model: keras.Model, name: str | None = None) -> Head:
             "its `members`"
         )
         raise refusal("model", rule, kind=model)
-    kind = JointHeteroscedasticDense if layers_of(model, JointHeteroscedasticDense) else HeteroscedasticDense
     names = {layer.name for layer in layers_of(model, HeteroscedasticDense)}
     only = names.pop() if len(names) == 1 else None
-    return find_head(model, kind, name or only)
+    return ending_of(model, NOISY, name or only)
 
 
 class HeadReader:
@@ -92,12 +92,12 @@ class HeadReader:
         model: functional or Sequential.
         name: name of the head, or None.
     Raises:
-        ValueError: as of `find_noisy_head`.
+        ValueError: as of `noisy_ending`.
     """
 
     def __init__(self, model: keras.Model, name: str | None = None):
-        self.head = find_noisy_head(model, name)
-        self._features = predictor(model, self.head.features)
+        ending = noisy_ending(model, name)
+        self.head, self._features = ending.head, predictor(model, ending.features)
 
     def noise(self, x: Any, batch_size: int = 128) -> HeadNoise:
         """`HeadNoise` over inputs of the model: arrays, or a data set of batches, whose labels do not count.
@@ -107,14 +107,14 @@ class HeadReader:
         """
         total, sums = 0, None
         for inputs, _ in batches(x, check_integer("batch_size", batch_size, 1)):
-            count, parts = _sums(self.head.layer, self._features(inputs))
+            count, parts = _sums(self.head, self._features(inputs))
             total += count
             sums = parts if sums is None else [whole + part for whole, part in zip(sums, parts, strict=True)]
         if sums is None:
             raise refusal("x", "have at least one example", "none")
         rule = "give finite scales of the noise, and so must the weights of the head"
         refuse_if(not all(np.isfinite(part).all() for part in sums), "x", rule, "some that are not")
-        return HeadNoise(self.head.layer, *(whole / total for whole in sums))
+        return HeadNoise(self.head, *(whole / total for whole in sums))
 
 
 def head_noise(model: keras.Model, x: Any, name: str | None = None, batch_size: int = 128) -> HeadNoise:

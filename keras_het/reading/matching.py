@@ -9,7 +9,7 @@ import keras
 from keras_het import losses, metrics
 from keras_het.base.internals import arguments_of, wrapped_function
 from keras_het.losses.crossentropy import Crossentropy
-from keras_het.reading.outputs import Output
+from keras_het.reading.ending import Ending
 from keras_het.reading.rules import RULES, distributions, rule_of
 
 # Strings whose meaning Keras takes from the shapes of the data, and their meaning for one unit.
@@ -23,7 +23,7 @@ BY_SHAPE = {
 METHODS = ("__call__", "call", "update_state", "result")
 
 
-def matching(identifier: Any, output: Output, module: Any = keras.losses, trust_unknown: bool = True) -> Any:
+def matching(identifier: Any, output: Ending, module: Any = keras.losses, trust_unknown: bool = True) -> Any:
     """The loss or metric that takes an output, and otherwise computes the same as the given one.
 
     Args:
@@ -36,7 +36,7 @@ def matching(identifier: Any, output: Output, module: Any = keras.losses, trust_
         `identifier` itself if it fits, an instance that fits, or None if there is none.
 
     Example:
-        >>> output = Output("the head 'head'", "sigmoid", "logits", units=3)
+        >>> output = Ending("the head 'head'", "sigmoid", "logits", units=3)
         >>> matching("binary_accuracy", output, keras.metrics).threshold
         0.0
     """
@@ -53,7 +53,7 @@ def matching(identifier: Any, output: Output, module: Any = keras.losses, trust_
         return identifier if trust_unknown else None
     rule: Any = rule_of(kind)
     of_distributions = rule.fit is distributions or getattr(known, "of_distributions", False)
-    if not _of_link(rule.activation, output) or (output.returns == "distributions" and not of_distributions):
+    if not _accepts_link(rule.activation, output) or (output.returns == "distributions" and not of_distributions):
         return None
     config = kind.get_config(known)
     fitting = rule.fit(config, output)
@@ -62,24 +62,24 @@ def matching(identifier: Any, output: Output, module: Any = keras.losses, trust_
     return identifier if fitting == config else _made(known, fitting, identifier)
 
 
-def _of_link(activation: str | None, output: Output) -> bool:
-    """Whether an output may be of the link that a loss is for: a softmax is of several classes."""
+def _accepts_link(activation: str | None, output: Ending) -> bool:
+    """Returns whether a loss for an activation accepts the link of an output; a softmax needs several classes."""
     if activation == "sigmoid" and output.returns == "probabilities":
         return True
-    return activation is None or (activation == output.activation and (activation, output.units) != ("softmax", 1))
+    return activation is None or (activation == output.link and (activation, output.units) != ("softmax", 1))
 
 
-def with_link(output: Output, losses: list) -> Output:
-    """The output, but where it is numbers the logits of the link that the first of the losses is for, if one says it.
+def with_link(output: Ending, losses: list) -> Ending:
+    """Returns the output; if it is numbers, as the logits of the link that the first loss with a link is for.
 
     Example:
-        >>> output = Output("the layer 'dense'", "", "numbers", units=3, is_head=False)
-        >>> with_link(output, ["mse", "sparse_categorical_crossentropy"]).activation
+        >>> output = Ending("the layer 'dense'", "", "numbers", units=3, is_head=False)
+        >>> with_link(output, ["mse", "sparse_categorical_crossentropy"]).link
         'softmax'
     """
     if output.returns != "numbers" or output.of_distribution:
         return output
-    logits = [output._replace(activation=activation, returns="logits") for activation in ("softmax", "sigmoid")]
+    logits = [output._replace(link=activation, returns="logits") for activation in ("softmax", "sigmoid")]
     for loss in losses:
         told = [each for each in logits if matching(loss, each) is not None]
         if len(told) == 1:

@@ -11,8 +11,8 @@ from keras_het.base.batches import batches
 from keras_het.base.refusal import refusal, refuse_if
 from keras_het.base.validation import check_integer
 from keras_het.reading.check import leaves
+from keras_het.reading.ending import endings
 from keras_het.reading.matching import activation_for, loss_of
-from keras_het.reading.outputs import outputs_of
 
 ROUNDING = 1e-2  # how far the sum over one example may be from 1, as it is in half precision
 # What makes probabilities of the outputs of each kind, and what makes log-probabilities of exclusive classes.
@@ -121,7 +121,7 @@ def _checked_logits(made: np.ndarray) -> np.ndarray:
 
 def _kind(model: keras.Model, outputs: np.ndarray) -> str:
     """The kind of outputs, a key of `PROBABILITIES`."""
-    known = [output for _, output in outputs_of(model) if output is not None]
+    known = [ending for ending in endings(model) if ending.is_head]
     if known:
         return "logits of each label" if known[0].returns == "logits" else known[0].returns
     for identifier in list(leaves(model.loss))[:1] if getattr(model, "compiled", False) else []:

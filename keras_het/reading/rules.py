@@ -8,7 +8,7 @@ import keras
 
 from keras_het import losses, metrics
 from keras_het.losses.crossentropy import Crossentropy
-from keras_het.reading.outputs import Output
+from keras_het.reading.ending import Ending
 
 
 class Rule(NamedTuple):
@@ -17,12 +17,12 @@ class Rule(NamedTuple):
     Attributes:
         activation: "softmax" or "sigmoid", if it takes only outputs of links with this activation; "" if it takes only
             numbers of a regression; else None.
-        fit: function of its config and an `Output`; returns the config with which it takes that output, or None if
+        fit: function of its config and an `Ending`; returns the config with which it takes that output, or None if
             there is none.
     """
 
     activation: str | None
-    fit: Callable[[dict, Output], dict | None]
+    fit: Callable[[dict, Ending], dict | None]
 
 
 def _from_logits(config, output):
@@ -47,10 +47,10 @@ def distributions(config, output):
     return config if output.returns in ("distributions", "anything") else None
 
 
-def _of_each(fit: Callable[[dict, Output], dict | None]) -> Callable[[dict, Output], dict | None]:
+def _of_each(fit: Callable[[dict, Ending], dict | None]) -> Callable[[dict, Ending], dict | None]:
     """`fit` for metrics that judge each class alone: for them a single logit of a softmax means nothing."""
     return lambda config, output: (
-        None if (output.activation, output.returns) == ("softmax", "logits") else fit(config, output)
+        None if (output.link, output.returns) == ("softmax", "logits") else fit(config, output)
     )
 
 
@@ -64,7 +64,7 @@ def _threshold(config, output):
     t = config["threshold"]
     if output.returns == "probabilities" or not 0 < t < 1:
         return config
-    return {**config, "threshold": math.log(t) - (math.log1p(-t) if output.activation == "sigmoid" else 0.0)}
+    return {**config, "threshold": math.log(t) - (math.log1p(-t) if output.link == "sigmoid" else 0.0)}
 
 
 def _thresholds(config, output):
@@ -76,17 +76,17 @@ def _thresholds(config, output):
     if output.returns == "probabilities" or (given is None and config.get("top_k") is not None):
         return config
     values = given if isinstance(given, list | tuple) else [0.5 if given is None else given]
-    if output.activation == "softmax" or not set(values) <= {0.0, 0.5}:
+    if output.link == "softmax" or not set(values) <= {0.0, 0.5}:
         return None
     return config if set(values) == {0.0} else {**config, "thresholds": 0.0}
 
 
 def _of_probabilities(config, output):
-    return {**config, "from_logits": output.returns != "probabilities", "multi_label": output.activation == "sigmoid"}
+    return {**config, "from_logits": output.returns != "probabilities", "multi_label": output.link == "sigmoid"}
 
 
 def _of_predicted_class(config, output):
-    return None if output.activation == "sigmoid" else _of_probabilities(config, output)
+    return None if output.link == "sigmoid" else _of_probabilities(config, output)
 
 
 def _largest(config, output):

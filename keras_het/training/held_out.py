@@ -17,8 +17,8 @@ from keras_het.losses.state import StatefulCrossentropy
 from keras_het.ops.label_vectors import MISSING
 from keras_het.reading.check import leaves
 from keras_het.reading.clean_and_noisy import CleanAndNoisy
+from keras_het.reading.ending import endings
 from keras_het.reading.matching import activation_for, ignored_by, labels_for, loss_of, remade
-from keras_het.reading.outputs import found_in, outputs_of
 from keras_het.training.compare import check_learned, class_means_of
 
 
@@ -143,8 +143,10 @@ class HeldOut:
         loss = loss_of(losses[0])
         if self._criterion == "loss":
             return loss.plain() if isinstance(loss, StatefulCrossentropy) else _mean_of(loss)
-        known = next((output for _, output in outputs_of(model)), None)  # None if no head is known
-        if (known.activation if known else activation_for(losses[0])) == "sigmoid":
+        known = next(
+            (ending if ending.is_head else None for ending in endings(model)), None
+        )  # None if no head is known
+        if (known.link if known else activation_for(losses[0])) == "sigmoid":
             logits = known.returns == "logits" if known else getattr(loss, "from_logits", False)
             return lambda labels, predictions: (predictions > (0.0 if logits else 0.5)) == (labels > 0.5)
         return _is_right
@@ -178,7 +180,7 @@ def _that_count(labels: np.ndarray, predictions: np.ndarray, ignored: int | None
 def _trains_on_distributions(model: keras.Model) -> bool:
     """Whether the loss gets a distribution, and the user what the head makes of it, as in a `DistributionModel`."""
     remembers = any(isinstance(loss, StatefulCrossentropy) for loss in _losses(model))  # then its crossentropy counts
-    return not remembers and any(output.of_distribution for _, output in found_in(model).outputs)
+    return not remembers and any(ending.of_distribution for ending in endings(model))
 
 
 def _examples_that_count(labels: np.ndarray, distributions: Any, loss: Any) -> tuple[np.ndarray, np.ndarray]:

@@ -9,15 +9,15 @@ import keras
 import numpy as np
 
 from keras_het.base.fingerprint import without_names
-from keras_het.base.graph import Head, find_head, model_inputs, part_and_preprocessor, single_output
+from keras_het.base.graph import model_inputs, part_and_preprocessor
 from keras_het.base.internals import compile_arguments, layers_of, not_decayed
 from keras_het.base.new_models import NewModels
 from keras_het.base.refusal import outside_level
 from keras_het.base.validation import check_maker
 from keras_het.label_noise.discriminant import Scaling
-from keras_het.layers import HeteroscedasticDense
 from keras_het.models.raw_inputs import with_preprocessor
 from keras_het.reading.check import leaves, spelled
+from keras_het.reading.ending import CLASSIFIERS, Ending, ending_of, single_output
 from keras_het.reading.matching import labels_for, of_annotators, remade
 from keras_het.training.candidates import Candidate, LinearDiscriminant
 from keras_het.training.task import Task
@@ -131,7 +131,7 @@ def with_head(model: keras.Model, task: Task, candidate: Candidate, strength: An
         ValueError: for a model without a graph or a head, features of another shape than `(N, D)`, or a head of
             probabilities.
     """
-    task = dataclasses.replace(task, head_options=options_of(own_head(model).layer))
+    task = dataclasses.replace(task, head_options=options_of(own_head(model).head))
     layers, tail = candidate.head(task, strength), candidate.tail(task, strength)
     _check_log_probabilities(layers[-1])
     trained, predictor = with_layers(model, layers, tail)
@@ -152,12 +152,9 @@ def with_layers(model: keras.Model, layers: list, tail: list) -> tuple[keras.Mod
     return _like(model, _applied(tail, outputs)), _like(model, outputs)
 
 
-def own_head(model: keras.Model) -> Head:
-    """The last layer of a model, a Dense or a head of this package, and its features."""
-    try:
-        head = find_head(model, HeteroscedasticDense)
-    except ValueError:  # no such head: then it must be a Dense layer
-        head = find_head(model, keras.layers.Dense)
+def own_head(model: keras.Model) -> Ending:
+    """Returns the `Ending` of a model at its last layer, a Dense or a head of this package."""
+    head = ending_of(model, CLASSIFIERS)
     if len(head.features.shape) != 2:
         rule = "make models whose last layer takes features (N, D), such as behind Flatten or GlobalAveragePooling2D"
         raise ValueError(f"`make_model` must {rule}. Received: shape {tuple(head.features.shape)}")

@@ -6,14 +6,14 @@ import keras
 import numpy as np
 
 import keras_het
-from keras_het.base.graph import find_head
+from keras_het.reading.ending import ending_of
 
 UNITS = 5
 
 
 def sharpen(model):
     """Gives the head of an untrained model large weights, so that predictions differ as a trained model's do."""
-    dense, rng = find_head(model, keras.layers.Dense).layer, np.random.default_rng(5)
+    dense, rng = ending_of(model).head, np.random.default_rng(5)
     dense.kernel.assign(rng.normal(size=dense.kernel.shape) * 3 / np.sqrt(dense.kernel.shape[-2]))
     if dense.use_bias:
         dense.bias.assign(rng.normal(size=dense.bias.shape))
@@ -39,7 +39,7 @@ def assert_same_state(before, after, seeds=True):
 def old_probabilities(model, x):
     """Those of the model before conversion, whatever it returns."""
     outputs = keras.ops.convert_to_tensor(model.predict(x, verbose=0).astype("float32"))
-    link = find_head(model, keras.layers.Dense).link
+    link = ending_of(model).link
     return np.asarray(outputs) if link else keras.ops.convert_to_numpy(keras.ops.softmax(outputs))
 
 

@@ -10,6 +10,7 @@ from keras import layers
 import keras_het
 from keras_het.covariances import LowRank
 from keras_het.layers import HeteroscedasticDense
+from keras_het.reading.ending import ending_of
 from tests.models.checks import (
     UNITS,
     assert_same_state,
@@ -30,7 +31,7 @@ pytestmark = pytest.mark.once
 def test_a_converted_model_predicts_as_before_trains_and_is_saved(name, clone, tmp_path):
     model = sharpen(MODELS[name]())
     new = check_conversion(model, X, Y, tmp_path, clone=clone)
-    assert [layer.name for layer in new.layers][-1] == keras_het.base.graph.find_head(model, layers.Dense).layer.name
+    assert [layer.name for layer in new.layers][-1] == ending_of(model).head.name
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import keras_het
 from keras_het.layers import HeteroscedasticDense
 from keras_het.links import NormalizedSigmoid, Sigmoid
 from keras_het.models import DeepEnsemble
-from keras_het.reading.outputs import outputs_of
+from keras_het.reading.ending import endings
 
 pytestmark = pytest.mark.once
 
@@ -197,8 +197,8 @@ def test_evaluate_has_the_loss_and_the_accuracy_of_the_mean():
 
 def test_check_knows_what_it_returns():
     ensemble = ensemble_of("Dense, probabilities")
-    ((_, output),) = outputs_of(ensemble)
-    assert (output.activation, output.returns, output.units) == ("softmax", "log-probabilities", UNITS)
+    (ending,) = endings(ensemble)
+    assert (ending.link, ending.returns, ending.units) == ("softmax", "log-probabilities", UNITS)
     keras_het.check(ensemble)
     ensemble.compile(loss="sparse_categorical_crossentropy")
     with pytest.raises(
@@ -206,7 +206,7 @@ def test_check_knows_what_it_returns():
     ):
         keras_het.check(ensemble)
     behind = keras.Sequential([keras.Input((FEATURES,)), ensemble, layers.Softmax()])
-    assert outputs_of(behind)[0][1].returns == "probabilities"
+    assert endings(behind)[0].returns == "probabilities"
 
 
 @pytest.mark.smoke

@@ -10,8 +10,8 @@ import keras_het
 from keras_het.layers import HeteroscedasticDense
 from keras_het.links import Sigmoid
 from keras_het.models import DeepEnsemble, scale_temperature
-from keras_het.models.temperature_scaler import HIGHEST, LOWEST, TemperatureScaler
-from keras_het.reading.outputs import outputs_of
+from keras_het.models.temperature_scaler import HIGHEST, LOWEST, TemperatureScaler, best_temperature
+from keras_het.reading.ending import endings
 
 pytestmark = pytest.mark.once
 
@@ -41,7 +41,7 @@ def nll(link, outputs, labels, temperature):
 @pytest.mark.parametrize("true", [0.3, 1.0, 4.0])
 def test_the_temperature_is_the_best_of_a_dense_grid(link, true):
     outputs, labels = data(link, true)
-    found = TemperatureScaler(link).fit(outputs, labels).temperature
+    found = best_temperature(outputs, labels, link)
     losses = [nll(link, outputs, labels, temperature) for temperature in GRID]
     assert found == pytest.approx(GRID[np.argmin(losses)], rel=1.3e-3)  # the steps of the grid are of 1.2e-3
     assert nll(link, outputs, labels, found) <= min(losses) + 1e-12
@@ -54,7 +54,7 @@ def test_the_temperature_is_the_best_of_a_dense_grid(link, true):
 )
 def test_a_planted_temperature_is_off_the_grid(planted):
     outputs, labels = data("softmax", 4.0)
-    found = TemperatureScaler().fit(outputs, labels).temperature
+    found = best_temperature(outputs, labels, "softmax")
     losses = [nll("softmax", outputs, labels, temperature) for temperature in GRID]
     assert planted(found) != pytest.approx(GRID[np.argmin(losses)], rel=1.3e-3)
 
@@ -69,59 +69,50 @@ def test_it_divides_logits(link):
 
 def test_labels_and_outputs_of_places_count_as_examples():
     outputs, labels = data("softmax", 2.0)
-    flat = TemperatureScaler().fit(outputs, labels).temperature
+    flat = best_temperature(outputs, labels, "softmax")
     places = outputs.reshape(3, 10, 10, UNITS)
-    assert TemperatureScaler().fit(places, labels.reshape(3, 10, 10)).temperature == flat
-    assert TemperatureScaler().fit(places, labels.reshape(3, 10, 10, 1)).temperature == flat
+    assert best_temperature(places, labels.reshape(3, 10, 10), "softmax") == flat
+    assert best_temperature(places, labels.reshape(3, 10, 10, 1), "softmax") == flat
     outputs, labels = data("sigmoid", 2.0)
-    flat = TemperatureScaler("sigmoid").fit(outputs, labels).temperature
-    again = (
-        TemperatureScaler("sigmoid")
-        .fit(ops.convert_to_tensor(outputs.reshape(3, 100, -1)), labels.reshape(3, 100, -1))
-        .temperature
-    )
+    flat = best_temperature(outputs, labels, "sigmoid")
+    tensor = ops.convert_to_tensor(outputs.reshape(3, 100, -1))
+    again = best_temperature(tensor, labels.reshape(3, 100, -1), "sigmoid")
     assert again == pytest.approx(flat, rel=1e-5)
 
 
 def test_labels_that_are_all_predicted_right_give_the_least_temperature_and_a_warning():
     for scale in (1.0, 1e6):  # at which every probability is 0 or 1
-        logits, scalers = (
-            scale * np.array([[3.0, 1.0, 0.0], [0.0, 2.0, 1.0]]),
-            [TemperatureScaler(), TemperatureScaler("sigmoid")],
-        )
+        logits = scale * np.array([[3.0, 1.0, 0.0], [0.0, 2.0, 1.0]])
         with pytest.warns(
             UserWarning, match=r"The temperature is 0.05, the least, .* no label, or hardly one, is predicted wrong"
         ):
-            scalers[0].fit(logits, [0, 1])
+            assert best_temperature(logits, [0, 1], "softmax") == LOWEST
         with pytest.warns(UserWarning, match="the least"):
-            scalers[1].fit(logits - scale * 1.5, [[1, 0, 0], [0, 1, 0]])
-        assert [scaler.temperature for scaler in scalers] == pytest.approx([LOWEST, LOWEST])
+            assert best_temperature(logits - scale * 1.5, [[1, 0, 0], [0, 1, 0]], "sigmoid") == LOWEST
 
 
 def test_equal_outputs_leave_the_temperature_at_one_with_a_warning():
-    for scaler, outputs, labels in (
-        (TemperatureScaler(), np.full((4, 3), -2.0), [0, 1, 2, 0]),
-        (TemperatureScaler("sigmoid"), np.zeros((2, 3)), np.eye(3)[:2]),
+    for link, outputs, labels in (
+        ("softmax", np.full((4, 3), -2.0), [0, 1, 2, 0]),
+        ("sigmoid", np.zeros((2, 3)), np.eye(3)[:2]),
     ):
         with pytest.warns(UserWarning, match="the outputs of each example are equal"):
-            scaler.fit(outputs, labels)
-        assert scaler.temperature == 1.0
+            assert best_temperature(outputs, labels, link) == 1.0
 
 
 def test_outputs_that_say_nothing_give_the_largest_temperature_and_a_warning():
-    (outputs, labels), scaler = data("softmax", 0.5), TemperatureScaler()
+    outputs, labels = data("softmax", 0.5)
     with pytest.warns(
         UserWarning, match=r"The temperature is 20, the largest, .* the outputs say nothing of these labels"
     ):
-        scaler.fit(outputs, (labels + 1) % UNITS)
-    assert scaler.temperature == HIGHEST
+        assert best_temperature(outputs, (labels + 1) % UNITS, "softmax") == HIGHEST
 
 
 def test_improbable_labels_of_large_logits_do_not_overflow():
     rng = np.random.default_rng(0)
     logits, labels = 1e3 * rng.normal(size=(200, UNITS)), rng.integers(UNITS, size=200)
     with pytest.warns(UserWarning, match="the largest"):
-        TemperatureScaler().fit(logits, labels)
+        best_temperature(logits, labels, "softmax")
     scaled = TemperatureScaler(temperature=0.05)(logits.astype("float32"))
     assert np.isfinite(ops.convert_to_numpy(scaled)).all()
 
@@ -178,9 +169,13 @@ def test_a_scaled_model_is_one_file_with_the_likelihood_of_its_temperature(name,
     np.testing.assert_allclose(loaded.predict(x, verbose=0), expected, rtol=1e-4, atol=1e-5)
 
 
+def scaled_by(temperature, model):
+    return keras.Sequential([*model.layers, TemperatureScaler(temperature=temperature)])
+
+
 def test_training_leaves_the_temperature_alone():
     x, y = own_data()
-    scaled = TemperatureScaler(temperature=3.0).append_to(network(layers.Dense(UNITS)))
+    scaled = scaled_by(3.0, network(layers.Dense(UNITS)))
     scaled.compile(keras.optimizers.SGD(0.5), keras.losses.SparseCategoricalCrossentropy(from_logits=True))
     scaled.fit(x, y, verbose=0)
     assert scaled.layers[-1].temperature == 3.0
@@ -189,7 +184,7 @@ def test_training_leaves_the_temperature_alone():
 
 def test_half_precision_around_it_costs_no_digit_of_the_temperature():
     model = network(layers.Dense(UNITS, dtype="mixed_bfloat16"), dtype="mixed_bfloat16")
-    scaled = TemperatureScaler(temperature=1.2345).append_to(model)
+    scaled = scaled_by(1.2345, model)
     found = scaled.predict(own_data()[0], verbose=0)
     assert found.dtype == "float32"
     assert scaled.layers[-1].temperature == pytest.approx(1.2345, rel=1e-6)  # in bfloat16: 1.234375
@@ -221,14 +216,15 @@ def test_data_sets_and_inputs_by_name():
 
 
 @pytest.mark.smoke
-def test_a_config_has_the_fitted_temperature():
-    outputs, labels = data("sigmoid", 2.0)
-    scaler = TemperatureScaler("sigmoid").fit(outputs, labels)
+def test_a_config_has_the_temperature():
+    x, y = own_data(sigmoid=True)
+    scaled = scale_temperature(network(HeteroscedasticDense(UNITS, link="sigmoid", kernel_initializer=sharp())), x, y)
+    scaler = scaled.layers[-1]
     again = TemperatureScaler.from_config(scaler.get_config())
     assert isinstance(again.link, Sigmoid)
-    assert again.temperature == scaler.temperature
-    ((_, output),) = outputs_of(scaler.append_to(network(HeteroscedasticDense(UNITS, link="sigmoid"))))
-    assert (output.activation, output.returns, output.units) == ("sigmoid", "logits", UNITS)
+    assert again.temperature == scaler.temperature != 1.0
+    (ending,) = endings(scaled)
+    assert (ending.link, ending.returns, ending.units) == ("sigmoid", "logits", UNITS)
 
 
 # --- errors ---
@@ -249,8 +245,8 @@ def test_a_config_has_the_fitted_temperature():
             [0],
             r"`outputs` must be \(..., K\), with at least one example. Received: shape \(3,\)",
         ),
-        ("softmax", [[0.0, 1.0], [np.nan, 0.0]], [0, 1], r"`outputs` must be finite. Received: nan in row 1"),
-        ("softmax", [[0.0, -np.inf]], [0], r"`outputs` must be finite. Received: -inf in row 0"),
+        ("softmax", [[0.0, 1.0], [np.nan, 0.0]], [0, 1], r"`outputs` must be finite. Received: nan at \[1, 0\]"),
+        ("softmax", [[0.0, -np.inf]], [0], r"`outputs` must be finite. Received: -inf at \[0, 1\]"),
         ("softmax", np.zeros((2, 3)), [0], r"`labels` must be integers of shape \(2,\). Received: shape \(1,\)"),
         (
             "softmax",
@@ -267,25 +263,24 @@ def test_a_config_has_the_fitted_temperature():
             r"`labels` must be integers of shape \(N,\). Received: shape \(2,\), dtype float",
         ),
         ("sigmoid", np.zeros((2, 3)), [0, 1], r"`labels` must be vectors, of shape \(2, 3\). Received: shape \(2,\)"),
-        ("sigmoid", np.zeros((1, 2)), [[0, 2]], r"`labels` must be in \[0, 1\]. Received: 2.0 in row 0"),
-        ("sigmoid", np.zeros((1, 2)), [[0, np.nan]], r"`labels` must be in \[0, 1\]. Received: nan in row 0"),
+        ("sigmoid", np.zeros((1, 2)), [[0, 2]], r"`labels` must be in \[0, 1\]. Received: 2.0 at \[0, 1\]"),
+        ("sigmoid", np.zeros((1, 2)), [[0, np.nan]], r"`labels` must be in \[0, 1\]. Received: nan at \[0, 1\]"),
     ],
 )
 def test_what_cannot_be_fitted_is_refused(link, outputs, labels, message):
     with pytest.raises(ValueError, match=message):
-        TemperatureScaler(link).fit(np.asarray(outputs), np.asarray(labels))
+        best_temperature(np.asarray(outputs), np.asarray(labels), link)
 
 
 def test_a_model_that_does_not_fit_is_refused():
     x, y = own_data()
     softmax = network(layers.Dense(UNITS, "softmax"))
     softmax.name = "m"
-    for act in (lambda: TemperatureScaler().append_to(softmax), lambda: scale_temperature(softmax, x, y)):
-        with pytest.raises(
-            ValueError,
-            match=r"`model` must return log-probabilities or logits. Received: 'm', which returns probabilities",
-        ):
-            act()
+    with pytest.raises(
+        ValueError,
+        match=r"`model` must return log-probabilities or logits. Received: 'm', which returns probabilities",
+    ):
+        scale_temperature(softmax, x, y)
     with pytest.raises(ValueError, match=r"`link` must be for softmax, as the head 'head'. Received: link=Sigmoid\(\)"):
         scale_temperature(network(HeteroscedasticDense(UNITS, name="head")), x, y, link="sigmoid")
     with pytest.raises(ValueError, match=r"`link` must be given, .* Received: link=None"):

@@ -233,7 +233,7 @@ WRONG = [
     loss(dense("log_softmax"), SPARSE_NAME, SOFTMAX_MEND, "must take log-probabilities"),
     loss(dense("log_softmax"), "binary_crossentropy", "or, if an example may have several labels, make it a sigmoid"),
     loss(dense(None, 3, layers.Softmax(name="p")), SPARSE, "for the layer 'p' returns them"),
-    loss(dense("log_softmax", 3, layers.Softmax()), SPARSE, "for an activation behind the layer 'last' makes them"),
+    loss(dense("log_softmax", 3, layers.Softmax()), SPARSE, "for an activation behind the layer 'last' returns them"),
     loss(dense(None, 3, layers.Rescaling(2.0), layers.Activation("softmax", name="p")), SPARSE, "the layer 'p'"),
     loss(plain(layers.Conv2D(3, 1, name="map"), shape=(2, 2, 6)), VECTOR_NAME, "for the layer 'map' returns them"),
     loss(plain(layers.Conv2D(3, 1), layers.Flatten(), layers.Softmax(), shape=(1, 1, 6)), SPARSE, "probabilities"),
@@ -284,7 +284,7 @@ def test_a_wrong_compile_is_caught_and_the_mend_named(make, arguments, parts):
             {"loss": SPARSE},
             (
                 "`loss` must take probabilities: keras.losses.SparseCategoricalCrossentropy(), "
-                "for an activation behind the head 'head' makes them. "
+                "for an activation behind the head 'head' returns them. "
                 "Received: loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True)"
             ),
         ),

@@ -4,12 +4,10 @@ import keras
 import pytest
 from keras import layers
 
-from keras_het.base.graph import find_head
 from keras_het.layers import HeteroscedasticDense, HeteroscedasticNormal, JointHeteroscedasticDense, NoiseTransition
 from keras_het.models import DeepEnsemble, DistributionModel
-from keras_het.reading.features import input_of_head
-from keras_het.reading.head_noise import find_noisy_head
-from keras_het.reading.outputs import found_in
+from keras_het.reading.ending import CLASSIFIERS, ending_of, endings
+from keras_het.reading.head_noise import noisy_ending
 from tests.models.small_models import MODELS
 from tests.reading.test_check import PlainSubclassed, Subclassed, called
 
@@ -133,7 +131,7 @@ TABLE = {
     ),
     "head with a kept activation": (
         lambda: model_of(head(), layers.Softmax()),
-        [("the head 'head'", "softmax", "probabilities", 3)],
+        [("an activation behind the head 'head'", "softmax", "probabilities", 3)],
         NO_END, (None, 4), "head",
     ),
     "head with flips": (
@@ -223,8 +221,8 @@ def answer(read):
 
 
 def replaced(model):
-    found = find_head(model, layers.Dense)
-    return found.layer.name, found.activation, tuple(layer.name for layer in found.behind)
+    ending = ending_of(model)
+    return ending.head.name, ending.head_activation, tuple(layer.name for layer in ending.reshapes)
 
 
 @pytest.mark.parametrize("name", TABLE)
@@ -232,8 +230,8 @@ def test_the_end_of_a_model(name):
     make, *expected = TABLE[name]
     model = make()
     assert [
-        [(each.source, each.activation, each.returns, each.units) for _, each in found_in(model).outputs],
+        [(each.source, each.link, each.returns, each.units) for each in endings(model)],
         answer(lambda: replaced(model)),
-        answer(lambda: tuple(input_of_head(model).shape)),
-        answer(lambda: find_noisy_head(model).layer.name),
+        answer(lambda: tuple(ending_of(model, CLASSIFIERS).features.shape)),
+        answer(lambda: noisy_ending(model).head.name),
     ] == expected

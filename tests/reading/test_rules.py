@@ -12,6 +12,7 @@ from keras_het.losses import (
     GeneralizedCrossentropy,
     SymmetricCrossentropy,
 )
+from keras_het.reading.ending import endings
 from tests.layers.heads import UNITS, X, make_head, make_model
 from tests.reading.test_check import LABELS, VECTORS
 
@@ -44,7 +45,7 @@ def test_the_mend_gives_the_value_of_probabilities(kind, role, identifier, label
     """With noise to spare, so that a loss of log-probabilities that forgot a setting would differ."""
     model = make_model(make_head(kind))
     module = getattr(keras, {"loss": "losses"}.get(role, role))
-    fitting = keras_het.reading.matching.matching(identifier, keras_het.reading.outputs.outputs_of(model)[0][1], module)
+    fitting = keras_het.reading.matching.matching(identifier, endings(model)[0], module)
     assert fitting is not identifier
     outputs = keras.ops.convert_to_tensor(model.predict(X, verbose=0))
     p = keras.ops.exp(outputs) if kind == "full" else keras.ops.sigmoid(outputs)
@@ -72,5 +73,5 @@ def test_a_joint_likelihood_behind_a_dense_layer_is_refused():
 
 @pytest.mark.parametrize(("kind", "multi_label"), [("full", True), ("sigmoid", False)])
 def test_a_symmetric_crossentropy_of_the_other_kind_of_labels_does_not_fit(kind, multi_label):
-    output = keras_het.reading.outputs.outputs_of(make_model(make_head(kind)))[0][1]
+    output = endings(make_model(make_head(kind)))[0]
     assert keras_het.reading.matching.matching(SymmetricCrossentropy(multi_label=multi_label), output) is None

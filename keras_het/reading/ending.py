@@ -1,0 +1,458 @@
+"""Reads how a model ends: which layer makes its outputs, what stands behind that layer, and what the outputs are.
+
+The graph is walked once, back from each output. Heads of this package declare what they return. A Dense layer without
+activation returns numbers, which a loss can treat as logits. A softmax or sigmoid makes probabilities of any input.
+Other layers are unknown. A subclassed model is read through its `call` with symbolic inputs.
+"""
+
+import weakref
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+import keras
+
+from keras_het.base.graph import activation_of, has_graph, is_a, is_activation, is_dense, model_inputs, walk
+from keras_het.base.internals import is_symbolic, layers_of, producer
+from keras_het.base.refusal import refusal, refuse_if
+from keras_het.layers import HeteroscedasticDense, HeteroscedasticNormal, JointHeteroscedasticDense, NoiseTransition
+
+DENSE = (keras.layers.Dense,)
+CLASSIFIERS = (*DENSE, HeteroscedasticDense)
+NOISY = (HeteroscedasticDense, JointHeteroscedasticDense)
+HEADS = (*NOISY, HeteroscedasticNormal)
+# Activations that a head can have, with the link whose inverse each of them is.
+LINKS = {None: None, "softmax": "softmax", "log_softmax": "softmax", "sigmoid": "sigmoid", "log_sigmoid": "sigmoid"}
+RESHAPING = (keras.layers.Reshape, keras.layers.Flatten)
+# Layers and operations of `keras.ops` that only move, drop or cast values; a Dropout does nothing at inference.
+MOVING = (*RESHAPING, keras.layers.Permute, keras.layers.Cropping2D, keras.layers.Dropout, keras.layers.InputLayer)
+MOVING_OPERATIONS = {"Reshape", "Cast", "GetItem", "Squeeze", "ExpandDims", "Transpose", "Identity"}
+# What an activation makes of the outputs of a head.
+MAKES = {
+    ("log-probabilities", "log_softmax"): "log-probabilities",
+    ("log-probabilities", "softmax"): "probabilities",
+    ("log-probabilities", "exponential"): "probabilities",
+    ("logits", "sigmoid"): "probabilities",
+}
+# The link of an activation, and what it makes of any input.
+ACTIVATIONS = {
+    "softmax": ("softmax", "probabilities"),
+    "log_softmax": ("softmax", "log-probabilities"),
+    "sigmoid": ("sigmoid", "probabilities"),
+}
+# Activations of the other link: they make no probabilities of the classes of the head.
+MISFITS = {("log-probabilities", "sigmoid"), ("logits", "exponential")}
+# The endings of subclassed models, so that `call` runs once for each.
+_ENDINGS: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
+
+
+class Ending(NamedTuple):
+    """An output of a model: what it is, and how it is made.
+
+    Attributes:
+        source: the layer or model that makes the values, as errors name it, such as "the head 'predictions'".
+        link: "softmax" or "sigmoid"; "" if it is unknown.
+        returns: "log-probabilities", "logits" or "probabilities"; "distributions" in a tensor of a head for regression
+            or joint labels, "numbers" of a Dense layer without activation, and "anything" if it is unknown.
+        units: the number of classes; 0 if it is unknown.
+        shape: shape of the output, None where a size is unknown; () if nothing is known.
+        names: the names of the output, in the model and in the dict that the model returns.
+        is_head: boolean, whether a layer or model of this package makes the values.
+        of_distribution: boolean, whether a loss gets the distribution that the output is made of, as in a
+            `DistributionModel`.
+        head: the layer at which the reading stopped; None if a layer calls it at every step.
+        behind: the layers and operations behind the head, in order.
+        transition: the `NoiseTransition` behind the head, or None.
+        place: the node of the graph where the head was called, and the models around it.
+        fault: the error of layers that must not stand behind others; "" if there is none.
+        doubt: the warning about a softmax before the head; "" if there is none.
+    """
+
+    source: str
+    link: str
+    returns: str
+    units: int
+    shape: tuple = ()
+    names: frozenset = frozenset()
+    is_head: bool = True
+    of_distribution: bool = False
+    head: Any = None
+    behind: tuple = ()
+    transition: Any = None
+    place: tuple[Any, tuple] | None = None
+    fault: str = ""
+    doubt: str = ""
+
+    @property
+    def features(self) -> Any:
+        """The symbolic input of the head, in the graph of the outermost model."""
+        node, around = self.place or (None, ())
+        return _outside(node.input_tensors[0], around) if node else None
+
+    @property
+    def head_activation(self) -> str | None:
+        """The only activation of the head and behind it, or None.
+
+        Raises:
+            ValueError: for several activations, for one that no link has or that Keras has no name for, and for a
+                softmax that is not over the last axis.
+        """
+        layers = [self.head, *filter(is_activation, self.behind)]
+        found = [(name, layer.name) for layer in layers if (name := activation_of(layer)) is not None]
+        names, text = [name for name, _ in found], ", then ".join(f"{name} in {layer!r}" for name, layer in found)
+        refuse_if(not set(names) <= LINKS.keys(), "The activation of the head", "be softmax, sigmoid or none", text)
+        refuse_if(len(names) > 1, "The head", "have one activation", text)
+        return names[0] if names else None
+
+    @property
+    def reshapes(self) -> tuple[Any, ...]:
+        """The layers behind the head that are no activations."""
+        return tuple(layer for layer in self.behind if not is_activation(layer))
+
+    @property
+    def annotators(self) -> int:
+        """The number of annotators of the `NoiseTransition`, whose output has an axis of them in training; else 0."""
+        return self.transition.num_annotators or 0 if self.transition is not None else 0
+
+    @property
+    def activation_layer(self) -> str:
+        """The layer that makes probabilities of the outputs, in Python."""
+        return "keras.layers.Softmax()" if self.link == "softmax" else "keras.layers.Activation('sigmoid')"
+
+    def ends_in(self, kinds: tuple) -> bool:
+        """Returns whether the head is of these classes, with only activations, Reshape and Flatten behind it.
+
+        Raises:
+            ValueError: for a 1x1 convolution whose channels are not the last axis.
+        """
+        reshaping = all(any(is_a(layer, kind) for kind in RESHAPING) for layer in self.reshapes)
+        return reshaping and _is_of(self.head, kinds)
+
+    def is_classifier(self, kinds: tuple) -> bool:
+        """Returns whether `ends_in` is true, and the activation is one of a classifier, or none."""
+        try:
+            return self.ends_in(kinds) and bool(_checked(self))
+        except ValueError:
+            return False
+
+
+def endings(model: keras.Model) -> list[Ending]:
+    """Returns an `Ending` for each output, in order; none for a model that cannot be read.
+
+    The `call` of a subclassed model runs once. Later changes of that model are not seen.
+
+    Example:
+        >>> model = keras.Sequential([keras.Input((8,)), HeteroscedasticDense(3, name="head"), keras.layers.Softmax()])
+        >>> ending = endings(model)[0]
+        >>> ending.head.name, ending.link, ending.returns
+        ('head', 'softmax', 'probabilities')
+    """
+    if (own := _declared(model)) is not None:
+        return [own]
+    if isinstance(model, keras.Sequential) and not getattr(model, "outputs", None):  # it has no graph yet, or gets none
+        return [ending_of_layers(list(_layers(model)))]
+    if has_graph(model):
+        return _read_all(model, getattr(model, "output", model.outputs))  # a Sequential has no `output`
+    if model not in _ENDINGS:
+        if (shapes := _shapes(model)) is None:
+            return []
+        # Without the layers, which may refer to the model and keep it alive.
+        read = _read_all(model, _traced(model, shapes))
+        _ENDINGS[model] = [ending._replace(head=None, behind=(), place=None) for ending in read]
+    return _ENDINGS[model]
+
+
+def ending_of(model: keras.Model, kinds: tuple = DENSE, name: str | None = None) -> Ending:
+    """Returns the ending of a model whose head is of one of some classes, or the ending at the head of this name.
+
+    Args:
+        model: functional or built Sequential, with one output; the head may lie in a model inside it.
+        kinds: the classes; Dense includes 1x1 convolutions, and a subclass counts if it has the same `call`.
+        name: name of the head; None finds the last one. Layers behind a head that is not the last are left out.
+    Raises:
+        ValueError: if the model has no graph, several outputs or no such head, and for an activation of no link.
+    """
+    output = single_output(model)
+    ending = _read(walk([output], past_merges=False), tuple(output.shape))
+    if name is None:
+        if ending.ends_in(kinds):
+            return _checked(ending)
+        raise _no_head(model, kinds, producer(output)[0])
+    if getattr(ending.head, "name", None) == name and ending.is_classifier(kinds):
+        return ending
+    for layer, node, around in walk([output]):
+        if layer.name == name and _is_of(layer, kinds):
+            return _checked(_read(iter([(layer, node, around)])))
+    raise refusal("layer", f"name a {kinds[0].__name__} layer of the model: {_candidates(model, kinds)}", value=name)
+
+
+def ending_of_layers(layers: list, shape: tuple = ()) -> Ending:
+    """Returns the ending that layers make one behind the other, of an output of this shape, without a graph."""
+    return _read(((layer, None, ()) for layer in reversed(layers)), shape)
+
+
+def single_output(model: keras.Model) -> Any:
+    """Returns the symbolic output of a functional or built Sequential model.
+
+    Raises:
+        ValueError: for a model without a graph, or with several outputs.
+    """
+    if not has_graph(model) or not getattr(model, "outputs", None):
+        raise ValueError(
+            "`model` must be a functional model, or a Sequential one that is built (give it a keras.Input): a "
+            "subclassed model has no graph in which a layer could be replaced; there, make the model by hand: "
+            f"HeteroscedasticDense(K)(backbone.output). Received: model={model!r}"
+        )
+    if len(model.outputs) != 1:
+        raise refusal("model", "have one output", f"a model with {len(model.outputs)} outputs, {model.output_names}")
+    return model.outputs[0]
+
+
+def _is_of(layer: Any, kinds: tuple) -> bool:
+    return any(is_dense(layer) if kind is keras.layers.Dense else is_a(layer, kind) for kind in kinds)
+
+
+def _checked(ending: Ending) -> Ending:
+    """Returns the ending; raises the ValueError of its activation."""
+    _ = ending.head_activation
+    return ending
+
+
+def _candidates(model: keras.Model, kinds: tuple) -> str:
+    return ", ".join(repr(layer.name) for layer in _heads(model, kinds[:1])) or "none"
+
+
+def _heads(model: keras.Model, kinds: tuple) -> Iterator[Any]:
+    """Yields the layers of some classes in a model and in the models inside it, in order."""
+    for layer in model.layers:
+        if _is_of(layer, kinds):
+            yield layer
+        elif has_graph(layer):
+            yield from _heads(layer, kinds)
+
+
+def _no_head(model: keras.Model, kinds: tuple, last: Any) -> ValueError:
+    kind, convolution, remedy = kinds[0].__name__, "", ""
+    if kinds[0] is keras.layers.Dense:
+        convolution = " or a 1x1 Conv2D"
+        remedy = " (or make the model by hand: HeteroscedasticDense(K)(backbone.output))"
+    return ValueError(
+        f"The model must end in a {kind} layer{convolution}, with nothing but a softmax or sigmoid and layers that "
+        f"reshape behind it{remedy}, or `layer` must name one of its {kind} layers: {_candidates(model, kinds)}. "
+        f"Received: model={model.name!r}, which ends in {last.name!r}, a {type(last).__name__}"
+    )
+
+
+def _outside(features: Any, around: tuple) -> Any:
+    """Brings a tensor of an inner model to the graph around all models: calls this part as each model was called."""
+    for model, node in reversed(around):
+        if len(model.inputs) == 1 and features is model.inputs[0]:
+            features = node.input_tensors[0]
+        else:
+            part = keras.Model(model_inputs(model), features, name=f"{model.name}_features")
+            features = part(*node.arguments.args, **node.arguments.kwargs)
+    return features
+
+
+def _read_all(model: keras.Model, structure: Any) -> list[Ending]:
+    """Reads each symbolic output of a structure; `structure` is None for outputs that are not symbolic."""
+    if structure is None:
+        return []
+    names, outputs = getattr(model, "output_names", None), keras.tree.flatten_with_path(structure)
+    has_transition = bool(layers_of(model, NoiseTransition))
+    read = []
+    for index, (path, tensor) in enumerate(outputs):
+        own = {names[index]} if names and len(names) == len(outputs) else set()
+        keys = {key for key in path[-1:] if isinstance(key, str)}
+        ending = _read(walk([tensor], past_merges=False), tuple(tensor.shape))
+        fault = (has_transition and _learner_behind_transition(tensor)) or ending.fault
+        read.append(ending._replace(names=frozenset(own | keys), fault=fault))
+    return read
+
+
+def _read(steps: Iterable[tuple[Any, Any, tuple]], shape: tuple = ()) -> Ending:
+    """Reads the ending of an output from the layers and operations that made it, the last first, as `walk` yields them.
+
+    A `shape` of () is unknown.
+    """
+    behind: list[Any] = []
+    units = (shape[-1] if shape else 0) or 0
+    chain = ((layer, (node, around)) for layer, node, around in steps if not has_graph(layer))
+    ending = _unknown("the last layer", units)
+    for layer, place in chain:
+        inner = _unwrapped(layer)
+        if is_a(inner, NoiseTransition) or _is_passive(inner):
+            behind.append(layer)
+            continue
+        ending = _of_head(inner, chain) or _of_dense(inner, units) or _unknown(_named(inner), units)
+        ending = ending if inner is not layer else ending._replace(head=layer, place=place)
+        break
+    for layer in reversed(behind):
+        ending = _with_behind(ending, layer)
+    return ending._replace(shape=shape or ending.shape)
+
+
+def _of_head(layer: Any, before: Iterator[tuple[Any, Any]]) -> Ending | None:
+    """Returns what a layer of this package makes, or None; `before` yields the layers before it."""
+    if not _is_layer(layer):
+        return None
+    source = f"the head {layer.name!r}"
+    if hasattr(layer, "predictions"):
+        return Ending(
+            source, getattr(getattr(layer, "link", None), "activation", ""), "distributions", layer.units, is_head=False
+        )
+    if is_a(layer, HeteroscedasticDense):
+        doubt = _doubt(layer, source, next((_unwrapped(each) for each, _ in before), None))
+        return Ending(source, layer.link.activation, layer.link.returns, layer.units, doubt=doubt)
+    return _declared(layer)
+
+
+def _of_dense(layer: Any, units: int) -> Ending | None:
+    """Returns what a Dense layer or a 1x1 convolution makes, or None."""
+    try:
+        if not is_dense(layer):
+            return None
+        activation = activation_of(layer)
+    except ValueError:  # of other channels, or not one of Keras
+        return None
+    ending = Ending(f"the layer {layer.name!r}", "", "numbers", units or units_of(layer), is_head=False)
+    return ending if activation is None else _activated(ending, layer, activation)
+
+
+def units_of(dense: Any) -> int:
+    """Returns the number of classes of a Dense layer or a 1x1 convolution."""
+    return dense.filters if isinstance(dense, keras.layers.Conv2D) else dense.units
+
+
+def _with_behind(ending: Ending, layer: Any) -> Ending:
+    """Returns the ending with one more layer behind it."""
+    ending, part = ending._replace(behind=(*ending.behind, layer)), _unwrapped(layer)
+    if is_a(part, NoiseTransition):
+        source, returns = f"the layer {part.name!r}", "log-probabilities"
+        return ending._replace(
+            source=source, link="softmax", returns=returns, units=part.size, is_head=True, transition=part, doubt=""
+        )
+    if ending.fault or not is_activation(part):
+        return ending
+    try:
+        activation = activation_of(part)
+    except ValueError:  # over another axis, or not one of Keras
+        return ending._replace(source=_named(part), link="", returns="anything", is_head=False)
+    kind = (ending.returns, activation)
+    if kind in MISFITS:
+        rule = f"be {ending.activation_layer}, or none, for it returns {ending.returns}"
+        fault = refusal(f"The activation behind {ending.source}", rule, repr(activation))
+        return ending._replace(link="", returns="anything", is_head=False, fault=str(fault))
+    if MAKES.get(kind) == "probabilities":
+        return ending._replace(source=f"an activation behind {ending.source}", returns="probabilities")
+    return ending if activation is None or kind in MAKES else _activated(ending, part, activation)
+
+
+def _activated(ending: Ending, layer: Any, activation: str) -> Ending:
+    """Returns the ending of a layer with an activation, for any input."""
+    link, returns = ACTIVATIONS.get(activation, ("", "anything"))
+    source = f"the layer {layer.name!r}" if link else f"{_named(layer)} with the activation {activation}"
+    return ending._replace(source=source, link=link, returns=returns, is_head=False)
+
+
+def _unknown(source: str, units: int) -> Ending:
+    return Ending(source, "", "anything", units, is_head=False)
+
+
+def _named(layer: Any) -> str:
+    return f"the layer {layer.name!r} ({type(layer).__name__})"
+
+
+def _doubt(head: Any, source: str, layer: Any) -> str:
+    """Returns the warning about the layer before a head, if that is a softmax of as many classes, else ""."""
+    if not head.built or head.input_spec.axes[-1] != head.units:
+        return ""
+    try:
+        has_activation = is_a(layer, keras.layers.Dense) or is_activation(layer)
+        activation = activation_of(layer) if has_activation else None
+    except ValueError:  # over another axis, or not one of Keras
+        return ""
+    if activation not in ("softmax", "log_softmax"):
+        return ""
+    return (
+        f"The layer {layer.name!r} before {source} is a softmax of as many classes. A head stands in the place of that "
+        "layer: it takes features, and from a softmax it learns little. Remove the layer or its softmax."
+    )
+
+
+def _learner_behind_transition(tensor: Any) -> str:
+    """Returns the error about a layer that learns behind a `NoiseTransition`, or ""."""
+    learners = [(part, node.input_tensors) for layer, node, _ in walk([tensor]) for part in _learners(layer)[:1]]
+    if not _transitions([each for _, inputs in learners for each in inputs]):  # one walk for all of them
+        return ""
+    part, name = next((part, name) for part, inputs in learners for name in _transitions(inputs))
+    return (
+        f"The layer {name!r} must be the last, but for activations and layers that reshape: it gives the "
+        "log-probabilities of the noisy labels, which the loss takes. "
+        f"Received: {part.name!r}, a {type(part).__name__}, behind it"
+    )
+
+
+def _transitions(tensors: list) -> list[str]:
+    """Returns the names of the `NoiseTransition` layers that symbolic tensors come from."""
+    return [layer.name for layer, *_ in walk(tensors) if isinstance(_unwrapped(layer), NoiseTransition)]
+
+
+def _learners(layer: Any) -> list:
+    """Returns the layer, and the layers inside it, that learn."""
+    return [part for part in layers_of(layer) if _learns(part)] if _is_layer(layer) else []
+
+
+def _learns(layer: Any) -> bool:
+    """Returns whether a layer of Keras or of this package learns from its input; False for a user's own layer."""
+    is_known = type(layer).__module__.startswith(("keras.", "keras_het."))
+    is_container = isinstance(layer, NoiseTransition | keras.Model)
+    return is_known and not is_container and bool(layer.weights) and not _is_passive(layer)
+
+
+def _is_layer(layer: Any) -> bool:
+    return isinstance(layer, keras.layers.Layer)
+
+
+def _is_passive(layer: Any) -> bool:
+    """Returns whether a layer or an operation of Keras is an activation, or only moves values."""
+    of_keras = not _is_layer(layer) and type(layer).__module__.startswith("keras.")
+    moves = of_keras and type(layer).__name__ in MOVING_OPERATIONS
+    return moves or is_activation(layer) or any(is_a(layer, kind) for kind in MOVING)
+
+
+def _declared(layer: Any) -> Ending | None:
+    """Returns the `Ending` that a layer or model declares as its `head_output`, or None."""
+    own = getattr(layer, "head_output", None)
+    return own if isinstance(own, Ending) else None
+
+
+def _unwrapped(layer: Any) -> Any:
+    """Returns the layer that a TimeDistributed calls at every step; any other layer itself."""
+    return layer.layer if is_a(layer, keras.layers.TimeDistributed) else layer
+
+
+def _layers(model: keras.Sequential) -> Iterator[Any]:
+    """Yields the layers of a Sequential model that has no graph yet, in order."""
+    for layer in model.layers:
+        if isinstance(layer, keras.Sequential):
+            yield from _layers(layer)
+        else:
+            yield layer
+
+
+def _shapes(model: keras.Model) -> Any:
+    """Returns the shapes that a subclassed model was built for; None if it is not built, or has no layer to read."""
+    known = (HeteroscedasticDense, NoiseTransition, keras.layers.Dense, keras.layers.Conv2D)
+    if not model.built or not layers_of(model, known):
+        return None
+    return (model.get_build_config() or {}).get("input_shape")
+
+
+def _traced(model: keras.Model, shapes: Any) -> Any:
+    """Returns the outputs of a subclassed model for symbolic inputs of these shapes, or None if it refuses them."""
+    try:
+        outputs = model.call(keras.tree.map_shape_structure(lambda shape: keras.Input(batch_shape=shape), shapes))
+    except Exception:  # its own code may raise anything for symbols
+        return None
+    symbolic = all(is_symbolic(tensor) for tensor in keras.tree.flatten(outputs))
+    return outputs if symbolic else None

@@ -1,4 +1,4 @@
-"""The house in numbers: `python -m tests.house` prints floors, rooms, arrows, sizes, loose modules, names and depth.
+"""The house in numbers: `python -m tests.house` prints rooms, arrows, sizes, loose modules, names, depth and walks.
 
 A room is a folder or a file directly below the package; an arrow is a pair of rooms of which one imports the other,
 also inside a function. The floor of a room is one more than the highest floor that it imports from.
@@ -135,6 +135,49 @@ def depth():
     return training, stack_of(head, x, training=False), forward, len(made)
 
 
+def count_walks(function):
+    """How often the graph of a model is walked while a function runs."""
+    from keras_het.base import graph
+
+    walk, walks = graph.walk, []
+    modules = [module for name, module in sys.modules.items() if name.startswith("keras_het.")]
+    modules = [module for module in modules if getattr(module, "walk", None) is walk]
+
+    def counted(*arguments, **named):
+        walks.append(arguments)
+        return walk(*arguments, **named)
+
+    try:
+        for module in modules:
+            module.walk = counted
+        function()
+    finally:
+        for module in modules:
+            module.walk = walk
+    return len(walks)
+
+
+def walks():
+    """How often each way to read the end of a model walks its graph."""
+    import keras
+
+    import keras_het
+
+    def plain():
+        model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(8), keras.layers.Dense(3, "softmax")])
+        model.compile("sgd", "sparse_categorical_crossentropy")
+        return model
+
+    model, members = plain(), [plain(), plain()]
+    converted = keras_het.heteroscedastic(plain())
+    return {
+        "heteroscedastic": count_walks(lambda: keras_het.heteroscedastic(model)),
+        "homoscedastic": count_walks(lambda: keras_het.homoscedastic(converted)),
+        "check": count_walks(lambda: keras_het.check(model)),
+        "an ensemble of two": count_walks(lambda: keras_het.DeepEnsemble(members)),
+    }
+
+
 def main():
     pairs, rooms = arrows()
     of = floors(pairs, rooms)
@@ -150,6 +193,7 @@ def main():
     for stack, of in ((training, "training"), (prediction, "prediction")):
         print(f"{len(stack)} functions from the call to the first product in {of}: {' > '.join(stack)}")
     print(f"{forward} distributions made forward, {both} with the gradient")
+    print("walks of a graph:", ", ".join(f"{count} for {name}" for name, count in walks().items()))
 
 
 if __name__ == "__main__":

@@ -111,8 +111,8 @@ BUGS = (
     Bug(
         "the link of one sigmoid kept for several classes",
         "keras_het/models/conversion.py",
-        "found = None if head.units == 1 < units else head.link ",
-        "found = head.link ",
+        "old = None if units_of(ending.head) == 1 < units else LINKS[ending.head_activation]",
+        "old = LINKS[ending.head_activation]",
         ("models",),
     ),
     Bug(
@@ -120,7 +120,7 @@ BUGS = (
         "keras_het/reading/head_noise.py",
         "matrix.divided(self.head.temperature**2)",
         "matrix.divided(self.head.temperature)",
-        ("inspection", "callbacks", "analysis"),
+        ("reading", "callbacks", "explain"),
     ),
     Bug(
         "a mean over held-out examples that weighs a small last batch as the others",

@@ -32,7 +32,8 @@ def check_log_probabilities(tensor: Any, layer: keras.layers.Layer) -> None:
     """Raises ValueError if the tensor comes from a Keras layer that returns, for example, probabilities."""
     steps = walk([tensor], past_merges=False) if is_symbolic(tensor) else ()
     source = next((step for step, *_ in steps if not has_graph(step) and not _is_linear(step)), None)
-    if other := _other_than_log_probabilities(source):
+    other = _other_than_log_probabilities(source)
+    if source is not None and other:
         rule = "be log-probabilities, as of Dense(K, 'log_softmax') or HeteroscedasticDense(K)"
         raise refusal(f"The input of {type(layer).__name__}", rule, f"the output of {source.name!r}, a {other}")
 

@@ -245,9 +245,8 @@ def _link(ending, units, warm, given):
 
     A given link can differ from the old activation only if mu starts fresh.
     """
-    old = (
-        None if units_of(ending.head) == 1 < units else LINKS[ending.head_activation]
-    )  # one sigmoid stands for two classes
+    # One sigmoid stands for two classes.
+    old = None if units_of(ending.head) == 1 < units else LINKS[ending.head_activation]
     continued = () if given is None else links.get(given).activations
     if warm and given is not None and (old or "softmax") not in continued and (old is not None or not continued):
         rule = (

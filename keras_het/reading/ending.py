@@ -27,7 +27,7 @@ RESHAPING = (keras.layers.Reshape, keras.layers.Flatten)
 MOVING = (*RESHAPING, keras.layers.Permute, keras.layers.Cropping2D, keras.layers.Dropout, keras.layers.InputLayer)
 MOVING_OPERATIONS = {"Reshape", "Cast", "GetItem", "Squeeze", "ExpandDims", "Transpose", "Identity"}
 # What an activation makes of the outputs of a head.
-MAKES = {
+MAKES: dict[tuple[str, str | None], str] = {
     ("log-probabilities", "log_softmax"): "log-probabilities",
     ("log-probabilities", "softmax"): "probabilities",
     ("log-probabilities", "exponential"): "probabilities",

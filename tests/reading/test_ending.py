@@ -8,6 +8,7 @@ from keras_het.layers import HeteroscedasticDense, HeteroscedasticNormal, JointH
 from keras_het.models import DeepEnsemble, DistributionModel
 from keras_het.reading.ending import CLASSIFIERS, ending_of, endings
 from keras_het.reading.head_noise import noisy_ending
+from tests.house import count_walks, walks
 from tests.models.small_models import MODELS
 from tests.reading.test_check import PlainSubclassed, Subclassed, called
 
@@ -235,3 +236,30 @@ def test_the_end_of_a_model(name):
         answer(lambda: tuple(ending_of(model, CLASSIFIERS).features.shape)),
         answer(lambda: noisy_ending(model).head.name),
     ] == expected
+
+
+def test_a_graph_is_walked_once():
+    assert walks() == {"heteroscedastic": 1, "homoscedastic": 1, "check": 1, "an ensemble of two": 2}
+
+
+@pytest.mark.planted
+def test_a_second_walk_is_counted():
+    model = model_of(last())
+    assert count_walks(lambda: (endings(model), ending_of(model))) == 2
+
+
+def test_a_reading_adds_no_call_to_a_layer():
+    """The features of a head in an inner model are made only if they are asked for."""
+    model = nested()
+    before = [len(layer._inbound_nodes) for layer in model._flatten_layers()]
+    ending = ending_of(model)
+    assert [len(layer._inbound_nodes) for layer in model._flatten_layers()] == before
+    assert keras.Model(model.input, ending.features).output_shape == (None, 4)
+
+
+def test_a_subclassed_model_is_not_kept_alive():
+    """What is stored of it holds none of its layers, one of which may refer to it."""
+    model = called(PlainSubclassed())
+    (ending,) = endings(model)
+    assert endings(model)[0] is ending
+    assert (ending.head, ending.behind, ending.place) == (None, (), None)

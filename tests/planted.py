@@ -111,8 +111,8 @@ BUGS = (
     Bug(
         "the link of one sigmoid kept for several classes",
         "keras_het/models/conversion.py",
-        "old = None if units_of(ending.head) == 1 < units else LINKS[ending.head_activation]",
-        "old = LINKS[ending.head_activation]",
+        "old = None if units_of(ending.head) == 1 < units else ending.link or None",
+        "old = ending.link or None",
         ("models",),
     ),
     Bug(

@@ -22,7 +22,7 @@ from benchmarks.lib.results import publish
 from keras_het import tune
 from keras_het.explain import calibration
 from keras_het.models import DeepEnsemble
-from keras_het.models.temperature_scaler import TemperatureScaler
+from keras_het.models.temperature_scaler import TemperatureScaler, best_temperature
 
 TASK, METHODS, MEMBERS = "digits, 40%", ("Dense", "full"), 4
 FIGURES = ("accuracy", "NLL", "ECE")
@@ -47,7 +47,8 @@ def members(task, method, seed):
 
 def measure(model, task):
     """Figures on clean labels without and with a scaler, `(2, 3)`, and its temperature."""
-    scaler = TemperatureScaler().fit(model.predict(task.validation.x, batch_size=256, verbose=0), task.validation.y)
+    held_out = model.predict(task.validation.x, batch_size=256, verbose=0)
+    scaler = TemperatureScaler(temperature=best_temperature(held_out, task.validation.y, "softmax"))
     outputs = model.predict(task.test.x, batch_size=1024, verbose=0)
     log_ps = [
         np.asarray(keras.ops.convert_to_numpy(layer(outputs)), "float64") for layer in (TemperatureScaler(), scaler)

@@ -16,7 +16,7 @@ from keras_het.models.copying import body_of, unchanged_seed, weights_of
 from keras_het.models.distribution_model import DistributionModel
 from keras_het.models.output_layers import compile_like, free_name, with_end
 from keras_het.models.raw_inputs import with_preprocessor
-from keras_het.reading.ending import DENSE, HEADS, LINKS, Ending, ending_of, units_of
+from keras_het.reading.ending import DENSE, HEADS, Ending, ending_of, units_of
 
 OF_REGRESSION = (  # losses of Keras, without _
     "mse", "meansquarederror", "mae", "meanabsoluteerror", "mape", "meanabsolutepercentageerror",
@@ -246,7 +246,7 @@ def _link(ending, units, warm, given):
     A given link can differ from the old activation only if mu starts fresh.
     """
     # One sigmoid stands for two classes.
-    old = None if units_of(ending.head) == 1 < units else LINKS[ending.head_activation]
+    old = None if units_of(ending.head) == 1 < units else ending.link or None
     continued = () if given is None else links.get(given).activations
     if warm and given is not None and (old or "softmax") not in continued and (old is not None or not continued):
         rule = (

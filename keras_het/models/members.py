@@ -15,7 +15,7 @@ from keras_het.base.validation import check_boolean
 from keras_het.layers.heteroscedastic_dense import Clock
 from keras_het.links import Link
 from keras_het.reading.check import leaves
-from keras_het.reading.ending import DENSE, Ending, endings
+from keras_het.reading.ending import Ending, endings
 from keras_het.reading.matching import activation_for
 
 
@@ -54,9 +54,8 @@ def single_ending(model: keras.Model) -> Ending:
     if len(outputs) != 1 or outputs[0].returns == "distributions":
         return Ending("the model", "", "anything", 0, is_head=False)
     (ending,) = outputs
-    if ending.returns == "anything" and ending.is_classifier(DENSE):  # it has an activation that no loss takes
-        rule = "return logits or probabilities"
-        raise refusal("model", rule, f"{model.name!r}, with activation {ending.head_activation!r}")
+    if ending.returns == "anything" and ending.link:
+        raise refusal("model", "return logits or probabilities", f"{model.name!r}, with activation 'log_sigmoid'")
     return ending._replace(returns="logits") if ending.returns == "numbers" else ending
 
 

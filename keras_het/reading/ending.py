@@ -20,8 +20,6 @@ DENSE = (keras.layers.Dense,)
 CLASSIFIERS = (*DENSE, HeteroscedasticDense)
 NOISY = (HeteroscedasticDense, JointHeteroscedasticDense)
 HEADS = (*NOISY, HeteroscedasticNormal)
-# Activations that a head can have, with the link whose inverse each of them is.
-LINKS = {None: None, "softmax": "softmax", "log_softmax": "softmax", "sigmoid": "sigmoid", "log_sigmoid": "sigmoid"}
 RESHAPING = (keras.layers.Reshape, keras.layers.Flatten)
 # Layers and operations of `keras.ops` that only move, drop or cast values; a Dropout does nothing at inference.
 MOVING = (*RESHAPING, keras.layers.Permute, keras.layers.Cropping2D, keras.layers.Dropout, keras.layers.InputLayer)
@@ -33,11 +31,13 @@ MAKES: dict[tuple[str, str | None], str] = {
     ("log-probabilities", "exponential"): "probabilities",
     ("logits", "sigmoid"): "probabilities",
 }
-# The link of an activation, and what it makes of any input.
+# The link of an activation, and what it makes of any input. No loss accepts the logarithms of a sigmoid.
 ACTIVATIONS = {
+    None: ("", "numbers"),
     "softmax": ("softmax", "probabilities"),
     "log_softmax": ("softmax", "log-probabilities"),
     "sigmoid": ("sigmoid", "probabilities"),
+    "log_sigmoid": ("sigmoid", "anything"),
 }
 # Activations of the other link: they make no probabilities of the classes of the head.
 MISFITS = {("log-probabilities", "sigmoid"), ("logits", "exponential")}
@@ -99,7 +99,8 @@ class Ending(NamedTuple):
         layers = [self.head, *filter(is_activation, self.behind)]
         found = [(name, layer.name) for layer in layers if (name := activation_of(layer)) is not None]
         names, text = [name for name, _ in found], ", then ".join(f"{name} in {layer!r}" for name, layer in found)
-        refuse_if(not set(names) <= LINKS.keys(), "The activation of the head", "be softmax, sigmoid or none", text)
+        is_known = ACTIVATIONS.keys() >= set(names)
+        refuse_if(not is_known, "The activation of the head", "be softmax, sigmoid or none", text)
         refuse_if(len(names) > 1, "The head", "have one activation", text)
         return names[0] if names else None
 
@@ -127,13 +128,6 @@ class Ending(NamedTuple):
         reshaping = all(any(is_a(layer, kind) for kind in RESHAPING) for layer in self.reshapes)
         return reshaping and _is_of(self.head, kinds)
 
-    def is_classifier(self, kinds: tuple) -> bool:
-        """Returns whether `ends_in` is true, and the activation is one of a classifier, or none."""
-        try:
-            return self.ends_in(kinds) and bool(_checked(self))
-        except ValueError:
-            return False
-
 
 def endings(model: keras.Model) -> list[Ending]:
     """Returns an `Ending` for each output, in order; none for a model that cannot be read.
@@ -155,8 +149,8 @@ def endings(model: keras.Model) -> list[Ending]:
     if model not in _ENDINGS:
         if (shapes := _shapes(model)) is None:
             return []
-        # Without the layers, which may refer to the model and keep it alive.
         read = _read_all(model, _traced(model, shapes))
+        # Without the layers, which may refer to the model and keep it alive.
         _ENDINGS[model] = [ending._replace(head=None, behind=(), place=None) for ending in read]
     return _ENDINGS[model]
 
@@ -169,20 +163,28 @@ def ending_of(model: keras.Model, kinds: tuple = DENSE, name: str | None = None)
         kinds: the classes; Dense includes 1x1 convolutions, and a subclass counts if it has the same `call`.
         name: name of the head; None finds the last one. Layers behind a head that is not the last are left out.
     Raises:
-        ValueError: if the model has no graph, several outputs or no such head, and for an activation of no link.
+        ValueError: if the model has no graph, several outputs or no such head, or an activation that no link has
+            stands behind the last head.
     """
     output = single_output(model)
     ending = _read(walk([output], past_merges=False), tuple(output.shape))
-    if name is None:
-        if ending.ends_in(kinds):
-            return _checked(ending)
-        raise _no_head(model, kinds, producer(output)[0])
-    if getattr(ending.head, "name", None) == name and ending.is_classifier(kinds):
+    if ending.ends_in(kinds) and name in (None, ending.head.name):
+        _ = name or ending.head_activation  # raises for an activation that no link has
         return ending
-    for layer, node, around in walk([output]):
-        if layer.name == name and _is_of(layer, kinds):
-            return _checked(_read(iter([(layer, node, around)])))
-    raise refusal("layer", f"name a {kinds[0].__name__} layer of the model: {_candidates(model, kinds)}", value=name)
+    steps = list(walk([output]))
+    if step := next((step for step in steps if step[0].name == name and _is_of(step[0], kinds)), None):
+        return _read([step])
+    kind = kinds[0].__name__
+    names = ", ".join(repr(layer.name) for layer, *_ in reversed(steps) if _is_of(layer, kinds[:1])) or "none"
+    if name is not None:
+        raise refusal("layer", f"name a {kind} layer of the model: {names}", value=name)
+    last, by_hand = producer(output)[0], " (or make the model by hand: HeteroscedasticDense(K)(backbone.output))"
+    remedy = by_hand if kinds[0] is keras.layers.Dense else ""
+    raise ValueError(
+        f"The model must end in a {kind} layer{' or a 1x1 Conv2D' if remedy else ''}, with nothing but a softmax or "
+        f"sigmoid and layers that reshape behind it{remedy}, or `layer` must name one of its {kind} layers: {names}. "
+        f"Received: model={model.name!r}, which ends in {last.name!r}, a {type(last).__name__}"
+    )
 
 
 def ending_of_layers(layers: list, shape: tuple = ()) -> Ending:
@@ -211,37 +213,6 @@ def _is_of(layer: Any, kinds: tuple) -> bool:
     return any(is_dense(layer) if kind is keras.layers.Dense else is_a(layer, kind) for kind in kinds)
 
 
-def _checked(ending: Ending) -> Ending:
-    """Returns the ending; raises the ValueError of its activation."""
-    _ = ending.head_activation
-    return ending
-
-
-def _candidates(model: keras.Model, kinds: tuple) -> str:
-    return ", ".join(repr(layer.name) for layer in _heads(model, kinds[:1])) or "none"
-
-
-def _heads(model: keras.Model, kinds: tuple) -> Iterator[Any]:
-    """Yields the layers of some classes in a model and in the models inside it, in order."""
-    for layer in model.layers:
-        if _is_of(layer, kinds):
-            yield layer
-        elif has_graph(layer):
-            yield from _heads(layer, kinds)
-
-
-def _no_head(model: keras.Model, kinds: tuple, last: Any) -> ValueError:
-    kind, convolution, remedy = kinds[0].__name__, "", ""
-    if kinds[0] is keras.layers.Dense:
-        convolution = " or a 1x1 Conv2D"
-        remedy = " (or make the model by hand: HeteroscedasticDense(K)(backbone.output))"
-    return ValueError(
-        f"The model must end in a {kind} layer{convolution}, with nothing but a softmax or sigmoid and layers that "
-        f"reshape behind it{remedy}, or `layer` must name one of its {kind} layers: {_candidates(model, kinds)}. "
-        f"Received: model={model.name!r}, which ends in {last.name!r}, a {type(last).__name__}"
-    )
-
-
 def _outside(features: Any, around: tuple) -> Any:
     """Brings a tensor of an inner model to the graph around all models: calls this part as each model was called."""
     for model, node in reversed(around):
@@ -254,9 +225,7 @@ def _outside(features: Any, around: tuple) -> Any:
 
 
 def _read_all(model: keras.Model, structure: Any) -> list[Ending]:
-    """Reads each symbolic output of a structure; `structure` is None for outputs that are not symbolic."""
-    if structure is None:
-        return []
+    """Reads each symbolic output of a structure."""
     names, outputs = getattr(model, "output_names", None), keras.tree.flatten_with_path(structure)
     has_transition = bool(layers_of(model, NoiseTransition))
     read = []
@@ -297,9 +266,8 @@ def _of_head(layer: Any, before: Iterator[tuple[Any, Any]]) -> Ending | None:
         return None
     source = f"the head {layer.name!r}"
     if hasattr(layer, "predictions"):
-        return Ending(
-            source, getattr(getattr(layer, "link", None), "activation", ""), "distributions", layer.units, is_head=False
-        )
+        link = getattr(getattr(layer, "link", None), "activation", "")
+        return Ending(source, link, "distributions", layer.units, is_head=False)
     if is_a(layer, HeteroscedasticDense):
         doubt = _doubt(layer, source, next((_unwrapped(each) for each, _ in before), None))
         return Ending(source, layer.link.activation, layer.link.returns, layer.units, doubt=doubt)
@@ -309,13 +277,9 @@ def _of_head(layer: Any, before: Iterator[tuple[Any, Any]]) -> Ending | None:
 def _of_dense(layer: Any, units: int) -> Ending | None:
     """Returns what a Dense layer or a 1x1 convolution makes, or None."""
     try:
-        if not is_dense(layer):
-            return None
-        activation = activation_of(layer)
-    except ValueError:  # of other channels, or not one of Keras
+        return _activated(_unknown("", units or units_of(layer)), layer) if is_dense(layer) else None
+    except ValueError:  # of other channels, or an activation that is not one of Keras
         return None
-    ending = Ending(f"the layer {layer.name!r}", "", "numbers", units or units_of(layer), is_head=False)
-    return ending if activation is None else _activated(ending, layer, activation)
 
 
 def units_of(dense: Any) -> int:
@@ -344,13 +308,15 @@ def _with_behind(ending: Ending, layer: Any) -> Ending:
         return ending._replace(link="", returns="anything", is_head=False, fault=str(fault))
     if MAKES.get(kind) == "probabilities":
         return ending._replace(source=f"an activation behind {ending.source}", returns="probabilities")
-    return ending if activation is None or kind in MAKES else _activated(ending, part, activation)
+    return ending if activation is None or kind in MAKES else _activated(ending, part)
 
 
-def _activated(ending: Ending, layer: Any, activation: str) -> Ending:
-    """Returns the ending of a layer with an activation, for any input."""
+def _activated(ending: Ending, layer: Any) -> Ending:
+    """Returns the ending that a layer with an activation makes of any input."""
+    activation = activation_of(layer)
     link, returns = ACTIVATIONS.get(activation, ("", "anything"))
-    source = f"the layer {layer.name!r}" if link else f"{_named(layer)} with the activation {activation}"
+    is_unknown = returns == "anything"
+    source = f"{_named(layer)} with the activation {activation}" if is_unknown else f"the layer {layer.name!r}"
     return ending._replace(source=source, link=link, returns=returns, is_head=False)
 
 
@@ -381,7 +347,12 @@ def _doubt(head: Any, source: str, layer: Any) -> str:
 
 def _learner_behind_transition(tensor: Any) -> str:
     """Returns the error about a layer that learns behind a `NoiseTransition`, or ""."""
-    learners = [(part, node.input_tensors) for layer, node, _ in walk([tensor]) for part in _learners(layer)[:1]]
+    learners = [
+        (part, node.input_tensors)
+        for layer, node, _ in walk([tensor])
+        for part in (layers_of(layer) if _is_layer(layer) else ())
+        if _learns(part)
+    ]
     if not _transitions([each for _, inputs in learners for each in inputs]):  # one walk for all of them
         return ""
     part, name = next((part, name) for part, inputs in learners for name in _transitions(inputs))
@@ -395,11 +366,6 @@ def _learner_behind_transition(tensor: Any) -> str:
 def _transitions(tensors: list) -> list[str]:
     """Returns the names of the `NoiseTransition` layers that symbolic tensors come from."""
     return [layer.name for layer, *_ in walk(tensors) if isinstance(_unwrapped(layer), NoiseTransition)]
-
-
-def _learners(layer: Any) -> list:
-    """Returns the layer, and the layers inside it, that learn."""
-    return [part for part in layers_of(layer) if _learns(part)] if _is_layer(layer) else []
 
 
 def _learns(layer: Any) -> bool:
@@ -443,16 +409,13 @@ def _layers(model: keras.Sequential) -> Iterator[Any]:
 def _shapes(model: keras.Model) -> Any:
     """Returns the shapes that a subclassed model was built for; None if it is not built, or has no layer to read."""
     known = (HeteroscedasticDense, NoiseTransition, keras.layers.Dense, keras.layers.Conv2D)
-    if not model.built or not layers_of(model, known):
-        return None
-    return (model.get_build_config() or {}).get("input_shape")
+    return (model.get_build_config() or {}).get("input_shape") if model.built and layers_of(model, known) else None
 
 
 def _traced(model: keras.Model, shapes: Any) -> Any:
-    """Returns the outputs of a subclassed model for symbolic inputs of these shapes, or None if it refuses them."""
+    """Returns the outputs of a subclassed model for symbolic inputs of these shapes; none if it refuses them."""
     try:
         outputs = model.call(keras.tree.map_shape_structure(lambda shape: keras.Input(batch_shape=shape), shapes))
     except Exception:  # its own code may raise anything for symbols
-        return None
-    symbolic = all(is_symbolic(tensor) for tensor in keras.tree.flatten(outputs))
-    return outputs if symbolic else None
+        return []
+    return outputs if all(is_symbolic(tensor) for tensor in keras.tree.flatten(outputs)) else []

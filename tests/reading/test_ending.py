@@ -112,7 +112,7 @@ TABLE = {
     ),
     "log_sigmoid": (
         lambda: model_of(last("log_sigmoid")),
-        [("the layer 'last' (Dense) with the activation log_sigmoid", "", "anything", 3)],
+        [("the layer 'last' (Dense) with the activation log_sigmoid", "sigmoid", "anything", 3)],
         ("last", "log_sigmoid", ()), (None, 4), NO_END,
     ),
     "softmax head": (

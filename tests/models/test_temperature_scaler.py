@@ -216,6 +216,7 @@ def test_data_sets_and_inputs_by_name():
 
 
 @pytest.mark.smoke
+@pytest.mark.filterwarnings("ignore:The temperature is 20")  # of an untrained model
 def test_a_config_has_the_temperature():
     x, y = own_data(sigmoid=True)
     scaled = scale_temperature(network(HeteroscedasticDense(UNITS, link="sigmoid", kernel_initializer=sharp())), x, y)

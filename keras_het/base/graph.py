@@ -19,7 +19,7 @@ OPERATIONS = {
 
 
 def model_inputs(model: keras.Model) -> Any:
-    """The symbolic inputs of a model, in the structure that it is called with."""
+    """Returns the symbolic inputs of a model, in the structure that it is called with."""
     return model.inputs[0] if isinstance(model, keras.Sequential) else model.input
 
 
@@ -37,7 +37,7 @@ def predictor(model: keras.Model, tensor: Any) -> Callable[[Any], Any]:
 
 
 def part_and_preprocessor(model: keras.Model, tensor: Any) -> tuple[keras.Model, Callable[[Any], Any]]:
-    """The part of a model up to a symbolic tensor, and the function that makes its inputs of a batch."""
+    """Returns the part of a model up to a symbolic tensor, and the function that makes its inputs of a batch."""
     part, preprocess = keras.Model(model_inputs(model), tensor), getattr(model, "preprocess_samples", None)
     if preprocess is None:
         return part, lambda batch: batch
@@ -83,7 +83,7 @@ def walk(tensors: list[Any], past_merges: bool = True) -> Iterator[tuple[Any, An
 
 
 def has_graph(layer: Any) -> bool:
-    """Whether a layer is a model that computes its graph, and nothing else."""
+    """Returns whether a layer is a model that computes its graph, and nothing else."""
     if not isinstance(layer, keras.Model) or not getattr(layer, "built", False):
         return False
     graphs: list[Any] = [base for base in type(layer).__mro__ if base.__name__ in ("Functional", "Sequential")]
@@ -91,7 +91,7 @@ def has_graph(layer: Any) -> bool:
 
 
 def is_a(layer: Any, kind: Any) -> bool:
-    """Whether a layer is of a class and computes the same: a subclass with a `call` of its own does not."""
+    """Returns whether a layer is of a class and computes the same: a subclass with its own `call` does not."""
     return isinstance(layer, kind) and type(layer).call is kind.call
 
 
@@ -112,14 +112,14 @@ def is_dense(layer: Any) -> bool:
 
 
 def is_activation(layer: Any) -> bool:
-    """Whether a layer, or an operation of `keras.ops`, is nothing but an activation."""
+    """Returns whether a layer, or an operation of `keras.ops`, is nothing but an activation."""
     of_keras = not isinstance(layer, keras.layers.Layer) and type(layer).__module__.startswith("keras.")
     known = (keras.layers.Activation, keras.layers.Softmax, keras.layers.Identity)
     return any(is_a(layer, kind) for kind in known) or (of_keras and type(layer).__name__ in OPERATIONS)
 
 
 def activation_of(layer: Any) -> str | None:
-    """The name of the activation that a layer has, or is; None for none.
+    """Returns the name of the activation that a layer has, or is; None for none.
 
     Raises:
         ValueError: for a softmax that is not over the last axis, and for a function that Keras has no name for.

@@ -67,14 +67,14 @@ def body_of(model, ending, clone):
 
 
 def weights_of(dense):
-    """Kernel, `(D, K)`, and bias as arrays; the kernel with its LoRA update, if there is one."""
+    """Returns the kernel, `(D, K)`, with its LoRA update if there is one, and the bias, as arrays."""
     tensors = (dense.kernel, dense.bias) if dense.use_bias else (dense.kernel,)
     kernel, *bias = (keras.ops.convert_to_numpy(keras.ops.cast(x, "float32")) for x in tensors)
     return [np.reshape(kernel, kernel.shape[-2:]), *bias]
 
 
 def model_to_bytes(model: keras.Model) -> bytes:
-    """The content of the model's `.keras` file."""
+    """Returns the content of the model's `.keras` file."""
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder) / "model.keras"
         model.save(path)
@@ -82,7 +82,7 @@ def model_to_bytes(model: keras.Model) -> bytes:
 
 
 def model_from_bytes(content: bytes) -> keras.Model:
-    """The model of the content of a `.keras` file.
+    """Returns the model of the content of a `.keras` file.
 
     No code in the file runs: layers of your own must be registered, and a `Lambda` is refused.
     """
@@ -93,5 +93,5 @@ def model_from_bytes(content: bytes) -> keras.Model:
 
 
 def _all_layers(model):
-    """A model's layers and the layers inside them, outer before inner, without inputs, which models may share."""
+    """Returns a model's layers and the layers inside them, outer before inner, without inputs."""
     return [layer for layer in layers_of(model, include_self=False) if not isinstance(layer, keras.layers.InputLayer)]

@@ -20,7 +20,7 @@ from keras_het.reading.matching import activation_for
 
 
 def member_seed(seed: int, index: int) -> int:
-    """A seed for a member, far from the seeds of its neighbours.
+    """Returns a seed for a member, far from the seeds of its neighbours.
 
     On PyTorch, neighbouring seeds draw the same numbers one step later.
     """
@@ -28,7 +28,7 @@ def member_seed(seed: int, index: int) -> int:
 
 
 def symbolic_inputs(model: keras.Model) -> Any:
-    """New symbolic inputs like the inputs of a model.
+    """Returns new symbolic inputs like the inputs of a model.
 
     Raises:
         ValueError: for a model that is not built.
@@ -60,7 +60,7 @@ def single_ending(model: keras.Model) -> Ending:
 
 
 def check_members(members: Any) -> list[keras.Model]:
-    """The members as a list, if they are models that share nothing."""
+    """Returns the members as a list, if they are models that share nothing."""
     members = list(members) if isinstance(members, Sequence) else members
     if not isinstance(members, list) or not members or not all(isinstance(member, keras.Model) for member in members):
         kinds = [type(member).__name__ for member in members] if isinstance(members, list) else type(members).__name__
@@ -147,7 +147,7 @@ def check_different_start(members: list[keras.Model]) -> None:
 
 
 def equal_members(members: list[keras.Model]) -> tuple[int, int] | None:
-    """The first two members with equal weights, or None."""
+    """Returns the first two members with equal weights, or None."""
     for index, member in enumerate(members):
         for other in range(index):
             pairs = list(zip(member.trainable_variables, members[other].trainable_variables, strict=False))

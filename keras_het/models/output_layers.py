@@ -15,7 +15,7 @@ from keras_het.reading.matching import matching, remade
 
 
 def free_name(name: str, body: keras.Model) -> str:
-    """The given name, with a number added if a layer of the model has that name."""
+    """Returns the name, with a number added if a layer of the model has that name."""
     taken = {layer.name for layer in body.layers}
     names = [name, *(f"{name}_{number}" for number in range(1, len(taken) + 1))]
     return next(free for free in names if free not in taken)
@@ -132,7 +132,7 @@ class _UnfitError(_LostError):
 
 
 def _mapped(given: Any, argument: str, module: Any, output: Ending | None, same: bool) -> Any:
-    """The same structure of losses or metrics that fit, without the state of the old ones."""
+    """Returns the same structure of losses or metrics that fit, without the state of the old ones."""
     if isinstance(given, dict) and "class_name" not in given:
         return {name: _mapped(part, argument, module, output, same) for name, part in given.items()}
     if isinstance(given, list | tuple):
@@ -152,7 +152,7 @@ def _mapped(given: Any, argument: str, module: Any, output: Ending | None, same:
 
 
 def _again(instance: Any, argument: str) -> Any:
-    """A metric or optimizer of equal configuration, without the state."""
+    """Returns a metric or optimizer of equal configuration, without the state."""
     try:
         return remade(instance)
     except ValueError as error:
@@ -164,7 +164,7 @@ def _again(instance: Any, argument: str) -> Any:
 
 
 def _copy_of_optimizer(optimizer: Any, model: keras.Model) -> Any:
-    """An optimizer of equal configuration, without the state.
+    """Returns an optimizer of equal configuration, without the state.
 
     It keeps the old optimizer's exclusions from weight decay, and its scale of the loss.
     """

@@ -18,7 +18,7 @@ class Loader:
 
     @classmethod
     def from_config(cls, config: dict) -> keras.Model:
-        """The model of a config of `PreprocessingModel`."""
+        """Returns the model of a config of `PreprocessingModel`."""
         return preprocessing_model().from_config(config)
 
 
@@ -74,7 +74,7 @@ def preprocessing_model() -> Any:
 
 
 def with_preprocessor(new: keras.Model, old: keras.Model) -> keras.Model:
-    """The new model, with the preprocessor of the old one if that is a KerasHub task that has one."""
+    """Returns the new model, with the preprocessor of the old one if that is a KerasHub task that has one."""
     hub = sys.modules.get("keras_hub")  # None: `old` is no task
     if hub is None or not isinstance(old, hub.models.Task) or old.preprocessor is None:
         return new

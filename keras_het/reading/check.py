@@ -169,7 +169,7 @@ def check_loss_of_distribution(identifier: Any, output: Ending) -> bool:
 
 
 def _not_checked(model: keras.Model, outputs: list, losses: list[list], any_judged: bool) -> list[str]:
-    """What was not checked, in sentences; none if all was."""
+    """Returns what was not checked, in sentences; nothing if all was."""
     reasons = [f"the outputs of {output.source} are not known" for output in outputs if output.returns == "anything"]
     if not outputs:
         reasons = ["its layers cannot be read (call it once, if it was not called yet)"]
@@ -204,7 +204,7 @@ def _pairs(given: Any, outputs: list[Ending]) -> Iterator[tuple[Any, Ending]]:
 
 
 def _of_each(given: Any, outputs: list[Ending]) -> list[list]:
-    """The losses or metrics of each output."""
+    """Returns the losses or metrics of each output."""
     by_name = isinstance(given, dict) and "class_name" not in given
     in_order = isinstance(given, list | tuple)
     found = []
@@ -230,7 +230,7 @@ def leaves(given: Any) -> Iterator[Any]:
 
 
 def advice(argument: str, identifier: Any, fitting: Any, output: Ending) -> str:
-    """The error text for a loss or metric that does not fit, with a remedy."""
+    """Returns the error text for a loss or metric that does not fit, with a remedy."""
     received, role = f"Received: {argument}={spelled(identifier)}", "loss" if argument == "loss" else "metric"
     if output.returns == "probabilities" and fitting is None:
         fitting = ROLES[argument].BinaryCrossentropy()
@@ -247,7 +247,7 @@ def advice(argument: str, identifier: Any, fitting: Any, output: Ending) -> str:
 
 
 def spelled(identifier: Any) -> str:
-    """A loss or metric as it is written in a program, with the arguments that are not its defaults."""
+    """Returns a loss or metric as it is written in a program, with the arguments that are not its defaults."""
     if isinstance(identifier, str):
         return repr(identifier)
     if isinstance(identifier, functools.partial):
@@ -281,6 +281,6 @@ def spelled(identifier: Any) -> str:
 
 
 def _short(value: Any) -> str:
-    """A value as it is written in a program, or three dots for a long one, such as a matrix."""
+    """Returns a value as it is written in a program, or three dots for a long one, such as a matrix."""
     text = repr(np.asarray(value).tolist() if isinstance(value, np.ndarray | np.generic | list | tuple) else value)
     return text if len(text) <= 60 else "..."

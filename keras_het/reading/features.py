@@ -40,13 +40,13 @@ def features(model: keras.Model, x: Any, layer: str | None = None, batch_size: i
 
 
 def predicted(model: keras.Model, tensor: Any, x: Any, batch_size: int) -> np.ndarray:
-    """The values of a symbolic tensor of a model for each example, float32."""
+    """Returns the values of a symbolic tensor of a model for each example, float32."""
     predict = predicted_batch(model, tensor)
     return np.concatenate([predict(part) for part, _ in batches(x, batch_size)])
 
 
 def predicted_batch(model: keras.Model, tensor: Any) -> Callable[[Any], np.ndarray]:
-    """A function that gives the values of a symbolic tensor of a model for a batch, float32."""
+    """Returns a function that gives the values of a symbolic tensor of a model for a batch, float32."""
     predict = predictor(model, tensor)
     return lambda part: ops.convert_to_numpy(predict(part)).astype("float32")
 

@@ -34,11 +34,11 @@ class HeadNoise(NamedTuple):
     second: np.ndarray
 
     def covariance(self) -> BlockMatrix:
-        """The part of the mean covariance that the link sees, in temperatures: all, or for softmax C Sigma C."""
+        """Returns the part of the mean covariance that the link sees, in temperatures; for softmax C Sigma C."""
         return self._seen(self._mean("float64")(self.head.covariance.factor_weights()))
 
     def shared(self, dtype: str = "float64") -> Callable[[np.ndarray], BlockMatrix]:
-        """A function from the weights of V to the covariances between classes that they give to `covariance`.
+        """Returns a function from the weights of V to the covariances between classes that they give to `covariance`.
 
         Variances are left out, because centring would spread them over the covariances.
         """
@@ -46,7 +46,7 @@ class HeadNoise(NamedTuple):
         return lambda factor: self._seen(mean(factor.astype(dtype))._replace(diagonal=nothing).hollow())
 
     def summary(self) -> "Summary":
-        """The numbers that `HeteroscedasticMonitor` logs."""
+        """Returns the numbers that `HeteroscedasticMonitor` logs."""
         matrix, factor = self.covariance(), self.head.covariance.factor_weights()
         own = self._seen(self._mean("float64")(np.zeros_like(factor))).main_diagonal().sum()
         variances = matrix.main_diagonal()
@@ -100,7 +100,7 @@ class HeadReader:
         self.head, self._features = ending.head, predictor(model, ending.features)
 
     def noise(self, x: Any, batch_size: int = 128) -> HeadNoise:
-        """`HeadNoise` over inputs of the model: arrays, or a data set of batches, whose labels do not count.
+        """Returns the `HeadNoise` over inputs of the model: arrays, or a data set of batches with or without labels.
 
         Raises:
             ValueError: for no example, or for numbers that are not finite.
@@ -123,7 +123,7 @@ def head_noise(model: keras.Model, x: Any, name: str | None = None, batch_size: 
 
 
 def _sums(head: HeteroscedasticDense, features: Any) -> tuple[int, list[np.ndarray]]:
-    """The number of examples of a batch, and the sums whose means `HeadNoise` holds."""
+    """Returns the number of examples of a batch, and the sums whose means `HeadNoise` holds."""
     x = ops.convert_to_numpy(features)
     x = x.reshape(-1, x.shape[-1])
     d = head.covariance.standard_deviations(ops.convert_to_tensor(x, dtype=head.compute_dtype))
@@ -132,12 +132,12 @@ def _sums(head: HeteroscedasticDense, features: Any) -> tuple[int, list[np.ndarr
 
 
 def standardized(head: HeteroscedasticDense, features: Any) -> Any:
-    """The Gaussian of the logits in temperatures for features `(..., D)`, as the head's integrator gets it."""
+    """Returns the Gaussian of the logits in temperatures for features `(..., D)`, as the head's integrator gets it."""
     return head.logit_distribution(features).standardized(head.link.center, head.temperature)
 
 
 def covariance_with(head: HeteroscedasticDense, normal: Any, classes: Any) -> np.ndarray:
-    """The covariances of the logit of one class with the logits of all classes, `(N, K)`, as far as the link sees them.
+    """Returns the covariances of the logit of one class with all logits, `(N, K)`, as far as the link sees them.
 
     Args:
         head: the head.
@@ -153,5 +153,5 @@ def covariance_with(head: HeteroscedasticDense, normal: Any, classes: Any) -> np
 
 
 def variances(head: HeteroscedasticDense, normal: Any) -> np.ndarray:
-    """The variances of the logits, `(..., K)`, as far as the link sees them; `normal` is `standardized`."""
+    """Returns the variances of the logits, `(..., K)`, as far as the link sees them; `normal` is `standardized`."""
     return as_float64(normal.centered_variance() if head.link.ignores_shift else normal.variance())

@@ -24,7 +24,7 @@ METHODS = ("__call__", "call", "update_state", "result")
 
 
 def matching(identifier: Any, output: Ending, module: Any = keras.losses, trust_unknown: bool = True) -> Any:
-    """The loss or metric that takes an output, and otherwise computes the same as the given one.
+    """Returns the loss or metric that accepts an output, and otherwise computes the same as the given one.
 
     Args:
         identifier: loss or metric, as `compile` takes it: string, function, class, instance.
@@ -88,7 +88,7 @@ def with_link(output: Ending, losses: list) -> Ending:
 
 
 def is_known(identifier: Any, module: Any = keras.losses) -> bool:
-    """Whether a loss or metric is of Keras or of this package, or computes the same."""
+    """Returns whether a loss or metric is of Keras or of this package, or computes the same."""
     if (wrapped := of_annotators(identifier)) is not None:
         return is_known(wrapped, module)
     named = isinstance(identifier, str) and identifier.lower() in BY_SHAPE
@@ -96,14 +96,14 @@ def is_known(identifier: Any, module: Any = keras.losses) -> bool:
 
 
 def of_annotators(identifier: Any) -> Any:
-    """The loss or metric inside an `AnnotatorsLoss` or `AnnotatorsMetric`; None for any other identifier."""
+    """Returns the loss or metric inside an `AnnotatorsLoss` or `AnnotatorsMetric`; None for another identifier."""
     if isinstance(identifier, losses.AnnotatorsLoss):
         return identifier.loss
     return identifier.metric if isinstance(identifier, metrics.AnnotatorsMetric) else None
 
 
 def leaves_out_missing(identifier: Any) -> bool:
-    """Whether a loss or metric leaves out labels of -1; True for one that is not known."""
+    """Returns whether a loss or metric leaves out labels of -1; True for one that is not known."""
     arguments = {**arguments_of(identifier), **getattr(identifier, "keywords", {})}
     known = (
         isinstance(identifier, str)
@@ -113,7 +113,7 @@ def leaves_out_missing(identifier: Any) -> bool:
 
 
 def activation_for(identifier: Any, module: Any = keras.losses) -> str | None:
-    """The activation, "softmax" or "sigmoid", that a loss or metric is for, or None if it is for any, or not known."""
+    """Returns the activation, "softmax" or "sigmoid", that a loss or metric is for; None for any, or unknown."""
     rule = rule_of(_kind_of(_instance(identifier, module)))
     return rule and rule.activation
 
@@ -133,7 +133,7 @@ LABELS = {
 
 
 def labels_for(identifier: Any, units: int) -> str:
-    """The form of the labels that a loss takes, for an output of `units` classes; "" for a loss that is not known.
+    """Returns the form of the labels that a loss takes, for an output of `units` classes; "" if it is unknown.
 
     It is "integers", "vectors" or "either" of classes, "each" for a number in [0, 1] for each class, "each or missing"
     for 0, 1, or -1 for each class, "annotations" of several annotators, "targets" of a regression, or "numbers".
@@ -151,25 +151,25 @@ def labels_for(identifier: Any, units: int) -> str:
 
 
 def ignored_by(identifier: Any) -> int | None:
-    """The label that a loss of Keras or of this package leaves out, or None."""
+    """Returns the label that a loss of Keras or of this package leaves out, or None."""
     loss = _instance(identifier, keras.losses)
     return getattr(loss, "ignore_class", arguments_of(loss).get("ignore_class"))
 
 
 def loss_of(identifier: Any) -> Any:
-    """The loss that an identifier stands for: an instance of Keras or of this package, or the user's own function."""
+    """Returns the loss of an identifier: an instance of Keras or of this package, or the user's own function."""
     return _instance(identifier, keras.losses) or keras.losses.get(identifier)
 
 
 def _kind_of(instance: Any) -> Any:
-    """The known class that an instance has, or from which it inherits all that it computes with; else None."""
+    """Returns the known class of an instance, or the class whose computing methods it inherits; else None."""
     kind: Any = next((kind for kind in type(instance).__mro__ if rule_of(kind)), None)
     inherited = all(getattr(type(instance), method, None) is getattr(kind, method, None) for method in METHODS)
     return kind if inherited else None
 
 
 def _instance(identifier: Any, module: Any) -> Any:
-    """The instance of an identifier's loss or metric, or None if it is neither of Keras nor of this package."""
+    """Returns the loss or metric of an identifier, or None if it is neither of Keras nor of this package."""
     arguments = {}
     if isinstance(identifier, functools.partial) and not identifier.args:
         identifier, arguments = identifier.func, identifier.keywords
@@ -187,7 +187,7 @@ def _instance(identifier: Any, module: Any) -> Any:
 
 
 def _class_of(function: Any, module: Any) -> type | None:
-    """The class that computes the same as a function of Keras, if possible a class of the given module."""
+    """Returns the class that computes the same as a function of Keras, if possible of the given module."""
     name = function.__name__
     if not any(
         getattr(keras_module, name, None) is function for keras_module in (keras.losses, keras.metrics, keras.ops)
@@ -198,7 +198,7 @@ def _class_of(function: Any, module: Any) -> type | None:
 
 
 def _made(known: Any, config: dict, identifier: Any) -> Any:
-    """An instance of `known`'s class with another config, named after a string identifier; None if this fails."""
+    """Returns `known`'s class with another config, named after a string identifier; None if this fails."""
     name = {"name": identifier} if isinstance(identifier, str) else {}
     try:
         return remade(known, **{**config, **name})
@@ -231,6 +231,6 @@ def remade(instance: Any, **changed: Any) -> Any:
 
 
 def _inherits_config(kind: type) -> bool:
-    """Whether a class has its own constructor, but a `get_config` of a base class that does not know its arguments."""
+    """Returns whether a class has its own constructor, and a `get_config` of a base class without its arguments."""
     definers = [next(base for base in kind.__mro__ if method in vars(base)) for method in ("__init__", "get_config")]
     return kind.__mro__.index(definers[0]) < kind.__mro__.index(definers[1])

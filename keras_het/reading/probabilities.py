@@ -30,7 +30,7 @@ LOG_PROBABILITIES: dict[str, Any] = {
 
 
 def predict_probabilities(model: keras.Model, x: Any, batch_size: int = 128) -> np.ndarray:
-    """The probabilities that a model predicts: of exclusive classes, or of each label if labels are not exclusive.
+    """Returns the probabilities of exclusive classes, or of each label if labels are not exclusive.
 
     A head of this package says whether it returns logits. For other models the loss says so. If the loss does not say
     so, outputs must be probabilities or log-probabilities, with rows of sum 1.
@@ -56,7 +56,7 @@ def predict_probabilities(model: keras.Model, x: Any, batch_size: int = 128) -> 
 
 
 def exclusive_probabilities(model: keras.Model, x: Any, batch_size: int = 128) -> np.ndarray:
-    """As `predict_probabilities`, for a model of exclusive classes: shape `(N, K)`, rows scaled to sum 1.
+    """Returns `predict_probabilities` of a model of exclusive classes: shape `(N, K)`, rows scaled to sum 1.
 
     Rows in half precision miss that sum by rounding.
 
@@ -71,7 +71,7 @@ def exclusive_probabilities(model: keras.Model, x: Any, batch_size: int = 128) -
 
 
 def exclusive_log_probabilities(model: keras.Model, x: Any, batch_size: int = 128) -> np.ndarray:
-    """The logs of `exclusive_probabilities`, `(N, K)`, float32, without the rounding of probabilities near 0 and 1.
+    """Returns the logs of `exclusive_probabilities`, `(N, K)`, float32, without rounding near 0 and 1.
 
     A model that returns probabilities gives no log below that of the smallest float32.
 
@@ -87,7 +87,7 @@ def exclusive_log_probabilities(model: keras.Model, x: Any, batch_size: int = 12
 
 
 def _predicted(model: keras.Model, x: Any, batch_size: int) -> np.ndarray:
-    """The outputs of a model for all examples, `(N, K)`, float32, none of them nan."""
+    """Returns the outputs of a model for all examples, `(N, K)`, float32, none of them nan."""
     parts = [
         _checked(model.predict_on_batch(inputs), model)
         for inputs, _ in batches(x, check_integer("batch_size", batch_size, 1))
@@ -112,7 +112,7 @@ def _checked(outputs: Any, model: keras.Model) -> np.ndarray:
 
 
 def _checked_logits(made: np.ndarray) -> np.ndarray:
-    """What was made of outputs, if none is nan, as infinite logits make it."""
+    """Returns probabilities; raises ValueError if one is nan, which infinite logits cause."""
     wrong = np.flatnonzero(np.isnan(made).any(axis=1))
     if len(wrong):
         raise refusal("model", "predict finite logits", f"some that are not for example {wrong[0]}")
@@ -120,7 +120,7 @@ def _checked_logits(made: np.ndarray) -> np.ndarray:
 
 
 def _kind(model: keras.Model, outputs: np.ndarray) -> str:
-    """The kind of outputs, a key of `PROBABILITIES`."""
+    """Returns the kind of outputs, a key of `PROBABILITIES`."""
     known = [ending for ending in endings(model) if ending.is_head]
     if known:
         return "logits of each label" if known[0].returns == "logits" else known[0].returns

@@ -60,5 +60,6 @@ BENCHMARKS = {
     "real.judge": Benchmark(*WEIGHTS, "an hour; --quick: a minute"),
     "real.next_labels": Benchmark(*WEIGHTS, "half an hour"),
     "real.truth": Benchmark(*WEIGHTS, "half an hour"),
+    "real.votes": Benchmark(*WEIGHTS),
     "real.verified": Benchmark(groups=("cleanlab",), time="seconds"),
 }

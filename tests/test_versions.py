@@ -119,5 +119,6 @@ def test_the_sessions_that_documents_call_are_there():
 @pytest.mark.planted
 def test_a_session_that_is_not_where_a_text_says_is_found():
     call = "nox -s {}".format
-    text = f"{call('tests demo')}; nox -f other.py -s demo; {call('planted')} and {call(chr(34) + 'planted(jax)')}"
+    other = "nox -f other.py" + " -s demo"
+    text = f"{call('tests demo')}; {other}; {call('planted')} and {call(chr(34) + 'planted(jax)')}"
     assert list(unknown_sessions(text, ["tests", "demo"])) == ["demo", "planted", "planted"]

@@ -154,10 +154,10 @@ def begin_with(of):
 
 def _advised(of):
     """(labels, method and where to read on, figures) of each row; first of labels of people and rules."""
-    arena = {row["your noise looks like"]: row for row in dicts(of("arena_digits", "begin with"))}
+    advised = {row["your noise looks like"]: row for row in dicts(of("arena_digits", "begin with"))}
     made = {noise: points.replace("*", "") for noise, points in _by_choose(of, "digits").items()}
     real = _by_real_choose(of)
-    smoothed = [arena[noise]["points over early stopping, left-out seeds"].replace("*", "") for noise in SMOOTHED]
+    smoothed = [advised[noise]["points over early stopping, left-out seeds"].replace("*", "") for noise in SMOOTHED]
     gained = [float(value(points)) for points in real.values()]
     error = np.std(gained, ddof=1) / np.sqrt(len(gained))
     over = (

@@ -1,7 +1,4 @@
-"""Sessions of nox: `python -m nox` lints, and tests on three backends; `python -m nox -l` lists the others.
-
-Those of the benchmarks, of long runs and of other packages are in `benchmarks/noxfile.py`.
-"""
+"""Sessions of nox: `python -m nox` lints, and tests on three backends; `python -m nox -l` lists the others."""
 
 import argparse
 import concurrent.futures
@@ -12,12 +9,14 @@ import pathlib
 import shutil
 import sys
 import time
+from typing import NamedTuple
 
 import nox
 from nox.command import CommandFailed
 from packaging.requirements import Requirement
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
+from benchmarks import BENCHMARKS
 from tests.environments import (
     BACKENDS,
     COMPILE_FAST,
@@ -215,16 +214,95 @@ def oldest(*groups):
 
 @nox.session
 def fuzz(session):
-    """Random heads, hostile configurations and files, on every backend; `-- --minutes 5`, `-- --backend torch`."""
-    long_run(session, "tests.fuzz")
+    """Random heads, hostile configurations and files, on every backend; `-- --minutes 5`, `-- --backend torch`.
+
+    `-- --soak` trains for 10,000 steps and watches memory, programs, losses and steps; `-- --seeds 0 99` runs the
+    statistical tests for a hundred seeds, on PyTorch.
+    """
+    if "--seeds" in session.posargs:
+        install(session, "-e", ".[torch,demo]", groups=["test"])
+        environment = backend_environment("torch") | {"OMP_NUM_THREADS": "1"}
+        selection = ["-m", "statistical", "--thorough", *TWO_WORKERS]
+        session.run("pytest", *selection, *session.posargs, env=environment)
+    else:
+        long_run(session, "tests.soak" if "--soak" in session.posargs else "tests.fuzz")
+
+
+class Integration(NamedTuple):
+    """Tests with other packages or several devices, which `tests` does not run.
+
+    Attributes:
+        folder: of the tests.
+        extras: of the package, divided by commas.
+        groups: dependency groups besides `test`.
+        backends: those on which the tests run.
+    """
+
+    folder: str
+    extras: str
+    groups: tuple[str, ...] = ()
+    backends: tuple[str, ...] = tuple(BACKENDS)
+
+
+THREE = ",".join(EXTRAS.values())
+INTEGRATIONS = {
+    "hub": Integration("tests/hub", f"{THREE},hub", ("export",)),
+    "weights": Integration("benchmarks/tests/real", f"{THREE},hub,demo", ("export", "real")),
+    "cv": Integration("tests/cv", f"{THREE},cv", ("export",)),
+    "devices": Integration("tests/distribution", f"{THREE},demo"),
+    "cleanlab": Integration("tests/others", "jax,sklearn", ("cleanlab", "ppi"), ("jax",)),
+    "peers": Integration("benchmarks/tests/peers", EXTRAS["tensorflow"], ("peers",), ("tensorflow",)),
+    **{f"export-{b}": Integration("tests/export", EXTRAS[b], (f"export-{b}",), (b,)) for b in BACKENDS},
+}
+
+
+@nox.session
+@nox.parametrize("name", [nox.param(name, id=name) for name in INTEGRATIONS])
+def integrations(session, name):
+    """KerasHub, pretrained weights, KerasCV, several devices, cleanlab, edward2, export formats; weekly."""
+    folder, extras, groups, backends = INTEGRATIONS[name]
+    install(session, "-e", f".[{extras}]", groups=["test", *groups])
+    # A package below litert-torch brings a plugin for pytest that warns when it is imported.
+    words = ["-p", "no:anyio", *(["--thorough"] if name == "devices" else [])]
+    for backend in backends:
+        environment = backend_environment(backend)
+        if name == "devices":
+            environment |= {"OMP_NUM_THREADS": "1"}
+            environment |= compilation_cache(session) | COMPILE_FAST if backend == "jax" else {}
+        session.run("pytest", *words, folder, *session.posargs, env=environment)
+
+
+@nox.session
+def bench(session):
+    """A benchmark, as `-- labels.recipe --seeds 1 --backend torch`; `-- tests`: their tests; without a name a list."""
+    backend, words = split_backend(session)
+    name, *arguments = words or [""]
+    if name == "tests":
+        return bench_tests(session, backend, arguments)
+    if name not in BENCHMARKS:
+        session.log("\n".join(["Benchmarks:", *(f"{known:28}{row.time}" for known, row in BENCHMARKS.items())]))
+        return session.error(f"There is no benchmark {name}") if name else None
+    extras, groups, _ = BENCHMARKS[name]
+    install(session, "-e", f".[{','.join(filter(None, [EXTRAS[backend], extras]))}]", groups=groups)
+    return session.run("python", "-m", f"benchmarks.{name}", *arguments, env=backend_environment(backend))
+
+
+def bench_tests(session, backend, arguments):
+    """Runs the tests of the benchmarks on one backend: weekly, and before a change there."""
+    install(session, "-e", f".[{EXTRAS[backend]},demo]", groups=test_groups(backend))
+    environment = backend_environment(backend) | {"OMP_NUM_THREADS": "1"}  # a core for each worker
+    if backend == "jax":
+        environment |= compilation_cache(session) | COMPILE_FAST
+    selection = ["--thorough", *TWO_WORKERS, "--durations=15", *arguments]
+    session.run("pytest", *selection, "benchmarks/tests", env=environment)
 
 
 @nox.session
 def demo(session):
-    """Digits with three kinds of wrong labels, and what is found out; `-- --backend torch` for another backend."""
+    """Digits with three kinds of noise, and one picture of what is found; `-- --backend torch`, `-- --quick`."""
     backend, arguments = split_backend(session)
     install(session, "-e", f".[{EXTRAS[backend]},demo]")
-    session.run("python", "-m", "benchmarks.demo", "--backend", backend, *arguments, env=backend_environment(backend))
+    session.run("python", "-m", "benchmarks.demo", *arguments, env=backend_environment(backend))
 
 
 @nox.session

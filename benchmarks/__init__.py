@@ -1,1 +1,65 @@
-"""Experiments and measurements of keras_het: the arena, costs, labels, and what they share; README.md lists them."""
+"""Experiments and measurements of keras_het: what needs which packages, and how long it takes; README.md explains them.
+
+`python -m nox -s bench -- NAME` runs one in an environment that has them.
+"""
+
+from typing import NamedTuple
+
+
+class Benchmark(NamedTuple):
+    """What a benchmark needs beside the package and a backend, and how long it takes on two cores.
+
+    Attributes:
+        extras: of the package, divided by commas.
+        groups: dependency groups of pyproject.toml.
+        time: in words.
+    """
+
+    extras: str = "demo"
+    groups: tuple[str, ...] = ()
+    time: str = "not timed"
+
+
+EVERY = "jax,tensorflow-cpu,torch"  # those that compare the backends
+WEIGHTS = ("hub,demo", ("real",))  # those of features by pretrained networks
+
+BENCHMARKS = {
+    "cost.answer": Benchmark("sklearn,neighbors", ("cleanlab",), "at most ten minutes a call; --quick: minutes"),
+    "cost.backbone": Benchmark(""),
+    "cost.covariance": Benchmark("", time="ten minutes"),
+    "cost.devices": Benchmark(""),
+    "cost.estimate": Benchmark(EVERY, time="an hour"),
+    "cost.example_memory": Benchmark(EVERY),
+    "cost.memory_map": Benchmark("", time="half an hour; --examples 100000: some minutes"),
+    "cost.neighbors": Benchmark("neighbors", time="a quarter of an hour"),
+    "cost.nodes": Benchmark("", time="ten minutes"),
+    "cost.peers": Benchmark("", ("peers",), "on TensorFlow: --backend tensorflow; --quick: minutes"),
+    "cost.quadrature": Benchmark(""),
+    "cost.speed": Benchmark(f"{EVERY},plot", time="three quarters of an hour"),
+    "demo": Benchmark(time="three minutes; --quick: half a minute"),
+    "imagenet": Benchmark(time="weeks of accelerators; --dry-run: a minute"),
+    "labels.annotators": Benchmark(groups=("recipe",)),
+    "labels.choice": Benchmark(groups=("recipe",), time="an hour and a half; --seeds 1: twenty minutes"),
+    "labels.cleaning": Benchmark(groups=("recipe",), time="a quarter of an hour"),
+    "labels.diagnosis": Benchmark(groups=("recipe",), time="half an hour"),
+    "labels.dynamics": Benchmark(groups=("recipe", "cleanlab"), time="an hour; --data digits: ten minutes"),
+    "labels.head": Benchmark(time="ten minutes"),
+    "labels.joint": Benchmark(time="ten minutes"),
+    "labels.label_issues": Benchmark(groups=("cleanlab",), time="an hour"),
+    "labels.recipe": Benchmark(groups=("recipe",), time='hours; --seeds 1 --tasks "digits, 40%": a few minutes'),
+    "labels.regression": Benchmark(time="ten minutes"),
+    "labels.segmentation": Benchmark(time="ten minutes"),
+    "labels.truth": Benchmark(time="an hour; --tasks digits: a few minutes"),
+    "real.annotators": Benchmark("hub,demo", ("real", "crowdkit"), "an hour; --quick: some minutes"),
+    "real.choose": Benchmark(*WEIGHTS, "some hours; --quick: a few minutes when the features are there"),
+    "real.features": Benchmark(*WEIGHTS, "an hour and a half on TensorFlow, several times as long on the others"),
+    "real.finetune": Benchmark(*WEIGHTS, "two hours on TensorFlow with --size 4000"),
+    "real.heads": Benchmark(*WEIGHTS, "some hours; --quick: a minute"),
+    "real.issues": Benchmark("hub,demo", ("real", "cleanlab"), "an hour; --quick: a minute"),
+    "real.joint": Benchmark(time="half an hour; --quick: a minute"),
+    "real.judge": Benchmark(*WEIGHTS, "an hour; --quick: a minute"),
+    "real.next_labels": Benchmark(*WEIGHTS, "half an hour"),
+    "real.truth": Benchmark(*WEIGHTS, "half an hour"),
+    "real.votes": Benchmark(*WEIGHTS),
+    "real.verified": Benchmark(groups=("cleanlab",), time="seconds"),
+}

@@ -1,4 +1,4 @@
-"""What the sessions of `noxfile.py` and of `benchmarks/noxfile.py` share: environments, and the choice of a backend."""
+"""What the sessions of `noxfile.py` share: environments, and the choice of a backend."""
 
 import argparse
 import pathlib
@@ -61,7 +61,7 @@ def test_groups(backend):
 
 def long_run(session, module):
     """Runs a module of the tests on each backend, or on the one that is named behind `--`, with the other arguments."""
-    _, arguments = split_backend(session)
+    arguments = [word for word in split_backend(session)[1] if word != "--soak"]
     install(session, "-e", ".[jax,tensorflow-cpu,torch]", groups=["test"])
     for backend in backends_of(session):
         session.run("python", "-m", module, *arguments, env=backend_environment(backend))

@@ -221,7 +221,7 @@ def place_of(path, marks):
     """
     house, folder = path.parts[:2]
     if house == "benchmarks":
-        return "only in the session bench_tests"
+        return "only in `bench -- tests`"
     if f"{house}/{folder}" in NEEDED:
         return f"only in the session {'docs' if folder == 'site' else folder}"
     if folder == ACCELERATOR:

@@ -1,6 +1,6 @@
 """The same heads in edward2 and here, on TensorFlow: seconds and memory of a step, error of log p, time to an error.
 
-python -m benchmarks.cost.peers [--quick] [--output FOLDER]  (needs edward2, tf-keras and tensorflow-probability)
+python -m benchmarks.cost.peers [--quick] [--output FOLDER]  (nox: bench -- cost.peers --backend tensorflow)
 
 edward2 runs in each of its modes: compiled by XLA or not, samples shared by the batch or not. The error is, for
 softmax, the root mean square of the error of log p, weighted by p, against 2^20 samples drawn by NumPy, and for the

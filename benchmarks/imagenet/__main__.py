@@ -15,7 +15,7 @@ import shlex
 
 from benchmarks.imagenet import images
 from benchmarks.imagenet.config import CONFIGS, HEADS, read_override, small
-from benchmarks.imagenet.sweeps import SWEEPS, Run, listed
+from benchmarks.imagenet.paper import SWEEPS, Run, listed
 from benchmarks.imagenet.training import append, read_lines, train
 from benchmarks.lib import harness
 

@@ -1,35 +1,98 @@
-"""What the paper reports: top-1 accuracy in per cent, or global average precision (gAP).
+"""The paper's tables as lists of runs: a row's name, a configuration, what is changed in it, and the paper's figure.
 
-Source: Collier, Mustafa, Kokiopoulou, Jenatton and Berent, CVPR 2021, Tables 1, 3, 8, 9, 10 and 11.
+Source: Collier, Mustafa, Kokiopoulou, Jenatton and Berent, CVPR 2021, Tables 1, 3, 8, 9, 10 and 11. Figures are top-1
+accuracy in per cent, or global average precision (gAP) in Table 3.
 """
 
-TITLES = {
-    "table1": "heads, a short and a long training",
-    "table3": "sigmoids, and their temperature",
-    "table8": "Taylor expansion in place of samples",
-    "table9": "samples",
-    "table10": "equal numbers of parameters",
-    "table11": "softmax or sigmoid",
+from typing import NamedTuple
+
+from benchmarks.imagenet.config import CONFIGS, LONG, changed
+
+
+class Run(NamedTuple):
+    """A run of a sweep; its configuration is `changed(CONFIGS[config], overrides)`."""
+
+    row: str
+    config: str
+    overrides: dict
+    reported: float | None = None
+
+    def made(self):
+        """The configuration."""
+        return changed(CONFIGS[self.config], self.overrides)
+
+
+SHORT = {"epochs": 90, "drops": (30, 60, 80)}
+DENSE, DIAGONAL, FULL, PE = ({"head": head} for head in ("dense", "diagonal", "full", "parameter-efficient"))
+SIGMOID = {"link": "sigmoid"}
+EQUAL = {"hidden": 11_500}  # Appendix E: the parameters of the full head, as one more layer
+
+
+def _ilsvrc12(rows):
+    return [Run(row, "ilsvrc12", overrides, reported) for row, (overrides, reported) in rows.items()]
+
+
+def _table3(config, *reported):
+    rows = {
+        "Dense": DENSE,
+        "diagonal, temperature 1": {**DIAGONAL, "temperature": 1.0},
+        "diagonal, temperature 0.15": {**DIAGONAL, "temperature": 0.15},
+        "parameter-efficient, temperature 0.15": {**PE, "temperature": 0.15},
+    }
+    return [
+        Run(f"{row}, {config}", config, overrides, figure)
+        for (row, overrides), figure in zip(rows.items(), reported, strict=True)
+    ]
+
+
+SWEEPS = {
+    "table1": _ilsvrc12(
+        {
+            "Dense, 90 epochs": (DENSE | SHORT, 76.5),
+            "Dense, 270 epochs": (DENSE | LONG, 76.7),
+            "diagonal, 90 epochs": (DIAGONAL | SHORT, 78.3),
+            "diagonal, 270 epochs": (DIAGONAL | LONG, 78.7),
+            "full, 90 epochs": (FULL | SHORT, 78.5),
+            "full, 270 epochs": (FULL | LONG, 79.3),
+        }
+    ),
+    "table3": [*_table3("imagenet21k", 45.9, 45.9, 46.8, 47.0), *_table3("jft", 63.1, 63.1, 64.1, 64.7)],
+    "table8": _ilsvrc12(
+        {
+            "Dense": (DENSE, 76.7),
+            "diagonal": (DIAGONAL, 78.7),
+            "diagonal by Taylor": ({**DIAGONAL, "sampling": "taylor"}, 78.2),
+        }
+    ),
+    "table9": _ilsvrc12(
+        {
+            f"full, {samples} samples": ({**FULL, "samples": samples}, reported)
+            for samples, reported in {1: 78.5, 10: 78.6, 100: 79.1, 1000: 79.2, 10_000: None}.items()
+        }
+    ),
+    "table10": _ilsvrc12(
+        {
+            "Dense": (DENSE, 76.7),
+            "Dense with equal parameters": ({**DENSE, **EQUAL}, 77.1),
+            "full": (FULL, 79.3),
+        }
+    ),
+    "table11": _ilsvrc12(
+        {
+            "Dense": (DENSE, 76.7),
+            "Dense with sigmoids": ({**DENSE, **SIGMOID}, 78.2),
+            "full": (FULL, 79.3),
+            "full with sigmoids": ({**FULL, **SIGMOID}, 79.35),
+        }
+    ),
 }
 
-REPORTED = {  # by table and row; the rows are those of the sweeps and of the tables in small
-    "table1": {
-        "Dense": "76.5 at 90 epochs, 76.7 at 270; NLL 1.08",
-        "diagonal": "78.3, 78.7; NLL 0.95",
-        "full": "78.5, 79.3; NLL 0.92",
-    },
-    "table3": {
-        "Dense, sigmoid": "gAP 45.9 (ImageNet-21k), 63.1 (JFT)",
-        "diagonal, sigmoid": "45.9, 63.1 at temperature 1; 46.8, 64.1 at 0.15",
-        "parameter-efficient, sigmoid": "47.0, 64.7 at 0.15",
-    },
-    "table8": {"Dense": "76.7", "diagonal": "78.7", "diagonal, Taylor": "78.2"},
-    "table9": {
-        "full, 1 sample": "78.5",
-        "full, 10 samples": "78.6",
-        "full, 100 samples": "79.1",
-        "full, 1000 samples": "79.2",
-    },
-    "table10": {"Dense": "76.7", "Dense, equal parameters": "77.1", "full": "79.3"},
-    "table11": {"Dense": "76.7", "Dense, sigmoid": "78.2", "full": "79.3", "full, sigmoid": "79.35"},
-}
+
+def listed(name):
+    """The lines of a sweep, one for each run, to be read."""
+    return [f"{name} {i}: {run.row}: {run.config}, {_words(run)}" for i, run in enumerate(SWEEPS[name])]
+
+
+def _words(run):
+    words = (f"{name}={list(v) if isinstance(v, tuple) else v}" for name, v in run.overrides.items())
+    return " ".join([*words, *([f"(the paper: {run.reported})"] if run.reported else [])])

@@ -3,11 +3,11 @@
 python -m benchmarks.labels.choice [--data NAME ...] [--noises NAME ...] [--rows NAME ...] [--seeds 5]
                                    [--part I/N] [--output FOLDER] [--render] [--quick]      (on KERAS_BACKEND)
 
-The tasks are those of the arena on digits, by which the rule was chosen on other seeds (10 to 19), and data that had no
-say: MNIST, drawn images, words, a table. Training and validation labels are noisy; the test is clean and only measured.
-Early stopping trains on the training part, and takes the start and the epoch of the largest accuracy on the noisy
-validation labels, as in the arena. `choose` gets both parts together. The control trains early stopping once for each
-training that `choose` may do. Network, optimizer, batches and epochs are those of the arena.
+The tasks are digits with seven kinds of noise, by which the rule was chosen on other seeds (10 to 19), and data that
+did not decide it: MNIST, drawn images, words, a table. Training and validation labels are noisy; the test is clean and
+only measured. Early stopping trains on the training part, and takes the start and the epoch of the largest accuracy on
+the noisy validation labels. `choose` gets both parts together. The control trains early stopping once for each training
+that `choose` may do. Network, optimizer, batches and epochs are the same for all.
 
 Every result is a line of JSON, and is not computed again if its line is there. `--render` makes the tables of the
 lines. A plain choice, with no candidate beside early stopping, says what the data of both parts alone are worth.
@@ -25,12 +25,10 @@ import time
 import keras
 import numpy as np
 
-from benchmarks.arena.methods import BASE, METHODS
-from benchmarks.arena.training import Record, train
-from benchmarks.arena.trial import BATCH, LEARNING_RATE, WEIGHT_DECAY, Stage, Trial
 from benchmarks.lib import harness, noises, tasks
 from benchmarks.lib.lines import distinct, select
 from benchmarks.lib.results import publish
+from benchmarks.lib.trials import BATCH, accuracy, early_stopping, make_model
 from keras_het.training import choose
 
 OTHERS = {
@@ -39,10 +37,10 @@ OTHERS = {
     "words, 45% of every second": lambda seed: tasks.words(0.45, seed),
     "table, 30% of one class": lambda seed: tasks.table(0.3, seed),
 }
-STARTS = 3  # of early stopping, as the arena has them
+STARTS = 3  # of early stopping
 ROWS = {
-    "early stopping, 3 starts": lambda task, seed: early_stopping(task, seed, STARTS),
-    "early stopping, 30 starts": lambda task, seed: early_stopping(task, seed, 30),
+    "early stopping, 3 starts": lambda task, seed: stopped(task, seed, STARTS),
+    "early stopping, 30 starts": lambda task, seed: stopped(task, seed, 30),
     "choose, 30 trainings": lambda task, seed: chosen(task, seed, trainings=30),
     "choose, 9 trainings": lambda task, seed: chosen(task, seed, trainings=9),  # candidates on one fold
     "choose, early stopping alone": lambda task, seed: chosen(task, seed, candidates=()),
@@ -52,22 +50,14 @@ QUICK_EPOCHS = 2
 
 
 def task_of(data, noise, seed):
-    """A task of the arena, or one of the others, whose noise is its own."""
+    """A task with one of seven noises, or one of the others, whose noise is its own."""
     return OTHERS[data](seed) if data in OTHERS else noises.make(data, noise, seed)
 
 
-def early_stopping(task, seed, starts):
-    """The clean accuracy at the start and the epoch of the largest noisy validation accuracy, of equals the first."""
-    method = next(method for method in METHODS if method.name == BASE)
-    epochs = []
-    for start in range(starts):
-        plan = Trial(task, "Dense", start, seed).plan(start=start)
-        record = Record(task, plan.outputs)
-        train(plan._replace(stages=[Stage(task.train)]), task.epochs, record)
-        epochs += record.epochs
-        keras.utils.clear_session(free_memory=False)
-    best = max(epochs, key=lambda epoch: epoch["noisy accuracy"])
-    return {"clean accuracy": best["clean accuracy"], "trainings": starts, "name": method.name}
+def stopped(task, seed, starts):
+    """The clean accuracy of early stopping."""
+    clean = early_stopping(task, seed, starts)
+    return {"clean accuracy": clean, "trainings": starts, "name": "crossentropy, stopped early"}
 
 
 def chosen(task, seed, **arguments):
@@ -83,25 +73,14 @@ def chosen(task, seed, **arguments):
         verbose=0,
         **arguments,
     )
-    right = found.model.predict(task.test.x, batch_size=2048, verbose=0).argmax(-1) == task.test.y
     best = max(found.table, key=lambda score: score.difference)
     return {
-        "clean accuracy": float(right.mean()),
+        "clean accuracy": accuracy(found.model.predict(task.test.x, batch_size=2048, verbose=0), task.test.y),
         "trainings": found.trainings,
         "name": found.name,
         "difference": best.difference,
         "error": best.error,
     }
-
-
-def make_model(task):
-    """The network of the arena, compiled with its optimizer: kernels decay, and nothing else."""
-    layers = task.backbone(task.train.x.shape[1:], lambda: None)
-    model = keras.Sequential([*layers, keras.layers.Dense(task.units)])
-    optimizer = keras.optimizers.AdamW(LEARNING_RATE, weight_decay=WEIGHT_DECAY)
-    optimizer.exclude_from_weight_decay(var_names=["bias"])
-    model.compile(optimizer, keras.losses.SparseCategoricalCrossentropy(from_logits=True))
-    return model
 
 
 def wanted(options):

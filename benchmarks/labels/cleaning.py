@@ -2,8 +2,8 @@
 
 python -m benchmarks.labels.cleaning [--folds 3] [--epochs 12 50] [--output FOLDER] [--quick] [--render]
 
-Digits with the noises of the arena, its network and its optimizer, all trained for the same number of epochs, which is
-not chosen, on training and validation labels together, which are noisy. The test labels are clean. The probabilities
+Digits with seven kinds of noise, all trained for the same number of epochs, which is not chosen, on training and
+validation labels together, which are noisy. The test labels are clean. The probabilities
 out of sample are the same for all. "Suspects" are those of `find_label_issues`; `clean_labels` takes labels that are
 not the class found, but where it finds no noise.
 
@@ -18,6 +18,7 @@ import numpy as np
 from benchmarks.labels.diagnosis import planted, probabilities
 from benchmarks.lib import harness, noises, tasks
 from benchmarks.lib.results import publish
+from benchmarks.lib.trials import BATCH, make_model
 
 CHOSEN_ON, OTHERS = range(5), range(20, 25)  # seeds
 ACTIONS = ("drop", "correct", "drop suspects", "correct suspects")
@@ -25,7 +26,6 @@ ACTIONS = ("drop", "correct", "drop suspects", "correct suspects")
 
 def figures(noise, seed, folds, epochs):
     """Clean accuracy of a model on all labels as they are, and after each action; the share of wrong labels too."""
-    from benchmarks.arena.trial import BATCH, Trial
     from keras_het.analysis import diagnose_noise, find_label_issues
     from keras_het.explain import predict_probabilities
     from keras_het.training.result import cleaned, issues_by_class
@@ -44,7 +44,7 @@ def figures(noise, seed, folds, epochs):
     row = {"issues": float(found[""].is_issue.mean()), "wrong": float(np.mean(labels != true))}
     for name, (y, kept) in trained.items():
         task = tasks.Task(tasks.Split(x[kept], y[kept]), None, None, units, epochs, backbone)
-        model = Trial(task, "Dense", None, seed).compiled()
+        model = make_model(task, seed)
         model.fit(*task.train, batch_size=BATCH, epochs=epochs, verbose=0)
         row[name] = float(np.mean(predict_probabilities(model, test.x).argmax(axis=1) == test.y))
     return row

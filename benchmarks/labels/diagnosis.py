@@ -3,8 +3,8 @@
 python -m benchmarks.labels.diagnosis [--data digits mnist words "12 pixels"] [--seeds 0 1 2] [--folds 3] [--epochs 12]
     [--output FOLDER] [--quick] [--render]
 
-The rule was chosen on digits with seeds 10 to 19 and then left alone; seeds 0 to 4 and other data try it. The network,
-its batches and its optimizer are those of the arena, trained for a few epochs; the epoch is not chosen. No clean label
+The rule was chosen on digits with seeds 10 to 19 and then left alone; seeds 0 to 4 and other data try it. The shared
+network trains for a few epochs; the epoch is not chosen. No clean label
 is used but to score: the class, the share of wrong labels, and T. "12 pixels" is digits of which the model sees 12
 pixels of 64: a weak model, to which hard examples look like wrong labels.
 
@@ -19,6 +19,7 @@ from benchmarks.lib import harness, noises, tasks
 from benchmarks.lib.corruption import random_flip
 from benchmarks.lib.lines import completed
 from benchmarks.lib.results import publish
+from benchmarks.lib.trials import BATCH, make_model
 
 CHOSEN_ON = range(10, 20)  # seeds of digits
 SEEDS = {"digits": [*range(5), *CHOSEN_ON], "mnist": range(3), "words": range(3), "12 pixels": range(5)}
@@ -74,14 +75,12 @@ def planted(data, noise, seed):
 
 
 def probabilities(x, labels, units, backbone, seed, folds, epochs):
-    """Out of sample, by the arena's network."""
-    from benchmarks.arena.trial import BATCH, Trial
+    """Out of sample, by the shared network."""
     from keras_het.training import cross_val_probabilities
 
     task = tasks.Task(tasks.Split(x, labels), None, None, units, epochs, backbone)
-    make_model = Trial(task, "Dense", None, seed).compiled
     arguments = {"epochs": epochs, "folds": folds, "batch_size": BATCH, "verbose": 0, "seed": seed}
-    return cross_val_probabilities(make_model, x, labels, **arguments)
+    return cross_val_probabilities(lambda: make_model(task, seed), x, labels, **arguments)
 
 
 def figures(data, noise, seed, folds, epochs):

@@ -19,16 +19,15 @@ et al. 2020).
 Results are JSON lines, one for each cell, to which a later run adds what is missing.
 """
 
-import json
 import time
 
 import keras
 import numpy as np
 
-from benchmarks.arena.trial import BATCH, Trial
 from benchmarks.labels.label_issues import cleanlab_flags, quality
 from benchmarks.lib import harness, lines, noises
 from benchmarks.lib.results import publish
+from benchmarks.lib.trials import BATCH, make_model
 
 NOISES, FOLDS = ("symmetric", "pair", "look-alike", "none"), 5
 RUN, OWN_CLASS = "one training, mean margin", "its cut: a class of its own"
@@ -40,7 +39,7 @@ def one_training(task, seed):
     from keras_het.callbacks import TrainingDynamics
 
     dynamics = TrainingDynamics(*task.train, batch_size=1024)
-    model = Trial(task, "Dense", None, seed).compiled()
+    model = make_model(task, seed)
     model.fit(*task.train, batch_size=BATCH, epochs=task.epochs, verbose=0, callbacks=[dynamics])
     return dynamics, model
 
@@ -50,7 +49,7 @@ def by_folds(task, seed):
     from keras_het.training import cross_val_probabilities
 
     arguments = {"epochs": max(1, task.epochs // 3), "folds": FOLDS, "batch_size": BATCH, "verbose": 0, "seed": seed}
-    return cross_val_probabilities(Trial(task, "Dense", None, seed).compiled, *task.train, **arguments)
+    return cross_val_probabilities(lambda: make_model(task, seed), *task.train, **arguments)
 
 
 def own_class(task, seed):
@@ -77,6 +76,7 @@ def figures(data, noise, seed, epochs=None):
     from keras_het.analysis import find_label_issues
     from keras_het.explain import features
 
+    keras.utils.clear_session(free_memory=False)
     task = noises.make(data, noise, seed)
     task = task._replace(epochs=epochs or task.epochs)
     x, y = task.train
@@ -167,21 +167,6 @@ def cell(rows, method, measure):
     return f"**{text}**" if abs(differences.mean()) > 2 * error else text
 
 
-def run_missing(file, cells, make, keys):
-    """Appends the rows of the cells that a file lacks, and returns all."""
-    rows = [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
-    done = {tuple(row[key] for key in keys) for row in rows}
-    for found in cells:
-        if found not in done:
-            new = [dict(zip(keys, found, strict=True)) | line for line in make(*found)]
-            with file.open("a") as stream:
-                stream.writelines(json.dumps(line) + "\n" for line in new)
-            rows += new
-            keras.utils.clear_session(free_memory=False)
-            print(*found, flush=True)
-    return rows
-
-
 def main():
     parser = harness.parser_of(__doc__)
     parser.add_argument("--data", nargs="+", choices=list(noises.DATA), default=list(noises.DATA))
@@ -191,13 +176,9 @@ def main():
     options = parser.parse_args()
     options.output.mkdir(parents=True, exist_ok=True)
     data, seeds, epochs = (["digits"], 1, 3) if options.quick else (options.data, options.seeds, None)
-    cells = [(name, noise, seed) for name in data for seed in range(seeds) for noise in NOISES]
-    rows = run_missing(
-        options.output / "dynamics.jsonl",
-        [] if options.render else cells,
-        lambda *found: figures(*found, epochs),
-        ("data", "noise", "seed"),
-    )
+    keys = [{"data": name, "noise": noise, "seed": s} for name in data for s in range(seeds) for noise in NOISES]
+    file = options.output / "dynamics.jsonl"
+    rows = lines.completed(file, [] if options.render else keys, lambda *key: figures(*key, epochs))
     packages = [keras.config.backend(), *(["cleanlab"] if any("cleanlab" in row["method"] for row in rows) else [])]
     publish(options.output, "dynamics", tables(rows), sorted({row["seed"] for row in rows}), packages)
 

@@ -13,19 +13,26 @@ noisy labels, three choices for each method, with the same L2. Which labels are 
   fold.
 
 The rows of `cleanlab` are of the same probabilities as those of Dense; they need cleanlab, which
-`python -m nox -f benchmarks/noxfile.py -s bench -- labels.label_issues` installs. Results are JSON lines, one for each
+`python -m nox -s bench -- labels.label_issues` installs. Results are JSON lines, one for each
 task and seed, to which a later run adds what is missing.
 """
 
+import functools
+
+import keras
 import numpy as np
 
-from benchmarks.labels import clean_probabilities
+from benchmarks.labels import recipe
 from benchmarks.lib import corruption, harness, noises, tasks
 from benchmarks.lib.lines import completed
 from benchmarks.lib.results import publish
+from keras_het import tune
+from keras_het.callbacks import ReleaseTransition
+from keras_het.layers import HeteroscedasticDense, NoiseTransition
 
 METHODS = ("Dense", "full", "Dense and a learned T")
 TEMPERATURES, STRENGTHS = (1.5, 5.0, 15.0), (0.03, 0.07, 0.14)
+DECAY, RELEASE = 2e-3, 10  # L2 of all kernels; the epoch in which T is released
 PAIRS = ((3, 8), (4, 9), (1, 7))
 
 
@@ -62,18 +69,37 @@ def out_of_sample(x, labels, method, seed, folds, epochs):
         inside, outside = np.flatnonzero(fold_of != fold), np.flatnonzero(fold_of == fold)
         parts = (inside[len(inside) // 5 :], inside[: len(inside) // 5], outside)
         task = tasks.Task(*(tasks.Split(x[part], labels[part]) for part in parts), 10, epochs, tasks.dense(128, 128))
-        model = clean_probabilities.chosen(task, method, seed, choices(method))
+        model = chosen(task, method, seed)
         p[outside] = predict_probabilities(model, x[outside])
     return p / p.sum(axis=1, keepdims=True), model
 
 
 def choices(method):
     """Three: of the temperature, or of the strength of T's penalty; L2 is the same for all."""
-    return (
-        STRENGTHS
-        if method.endswith("T")
-        else [(temperature, clean_probabilities.DECAY) for temperature in TEMPERATURES]
-    )
+    return STRENGTHS if method.endswith("T") else TEMPERATURES
+
+
+def make_model(task, method, choice, seed):
+    """The backbone of the task and a head, compiled, with a T that is learned behind it if the method has one."""
+    if not method.endswith("T"):
+        return recipe.make_model(task, recipe.Setting(method, choice, DECAY), seed)
+    keras.utils.set_random_seed(seed)
+    decay = functools.partial(keras.regularizers.L2, DECAY)
+    head = keras.layers.Dense(task.units, "log_softmax", kernel_regularizer=decay())
+    flips = NoiseTransition(task.units, regularizer=keras.regularizers.L2(choice))
+    model = keras.Sequential([*task.backbone(task.train.x.shape[1:], decay), head, flips])
+    optimizer = keras.optimizers.Adam(2 * recipe.LEARNING_RATE)
+    model.compile(optimizer, keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    return model
+
+
+def chosen(task, method, seed):
+    """The model of the best choice and epoch, by the likelihood of noisy validation labels."""
+    arguments = {"batch_size": recipe.BATCH, "epochs": task.epochs, "extend": False, "verbose": 0}
+    if method.endswith("T"):
+        arguments["callbacks"] = [ReleaseTransition(min(RELEASE, task.epochs // 3))]
+    make = functools.partial(make_model, task, method, seed=seed)
+    return tune(make, choices(method), *task.train, validation_data=task.validation, **arguments).model
 
 
 def pairs_of(model, x, labels):
@@ -82,7 +108,6 @@ def pairs_of(model, x, labels):
 
     from keras_het.explain import confused_pairs
     from keras_het.label_noise.estimation import systematic_flips
-    from keras_het.layers import HeteroscedasticDense, NoiseTransition
 
     last = model.layers[-1]
     if isinstance(last, NoiseTransition):
@@ -198,8 +223,6 @@ def main():
     seeds, epochs = (1, 3) if options.quick else (options.seeds, 40)
     keys = [{"task": task, "seed": seed} for seed in range(0 if options.render else seeds) for task in options.tasks]
     rows = completed(options.output / "label_issues.jsonl", keys, lambda *key: figures(*key, options.folds, epochs))
-    import keras
-
     packages = [keras.config.backend(), "cleanlab"] if any(row["method"] == "cleanlab" for row in rows) else None
     publish(
         options.output,

@@ -1,4 +1,4 @@
-"""Kinds of wrong labels, about as many of each, on one set of data: what the arena compares methods on.
+"""Seven kinds of noise, with about as many label errors each, on one set of data.
 
 Every kind gives each example the distribution that its label is drawn from; so its mean over the examples of a class is
 the true T.

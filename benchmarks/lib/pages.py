@@ -57,7 +57,7 @@ def _render(found):
 def table_of(target):
     """The table that a page names."""
     if target.startswith("views."):
-        return getattr(views, target.removeprefix("views."))(lambda name, title: run_of(name).tables[title])
+        return views.by_name(target.removeprefix("views."))(lambda name, title: run_of(name).tables[title])
     name, title = target.split(", ", 1)
     return run_of(name).tables[title]
 

@@ -15,7 +15,8 @@ from typing import NamedTuple
 
 from benchmarks.lib import harness
 
-FOLDER = pathlib.Path(__file__).parents[1] / "results"
+ROOT = pathlib.Path(__file__).parents[2]
+FOLDER = ROOT / "benchmarks" / "results"
 
 
 class Run(NamedTuple):
@@ -40,6 +41,15 @@ class Run(NamedTuple):
     commit: str
     tables: dict
     note: tuple = ()
+
+    def module(self):
+        """The module that the command runs."""
+        return self.command.removeprefix("python -m ").split()[0]
+
+    def can_run(self):
+        """Whether the repository still has that module."""
+        path = ROOT / self.module().replace(".", "/")
+        return path.with_suffix(".py").exists() or (path / "__main__.py").exists()
 
 
 def publish(folder, name, tables, seeds, packages=None, machine=None):

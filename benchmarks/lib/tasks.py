@@ -94,17 +94,6 @@ def digits(rate, seed, symmetric=False):
     return _split(x, y, rate, (1024, 256), 10, 60, dense(128, 128), seed, matrix)._replace(l2=(0.0, 1e-3))
 
 
-def swapped_digits(seed):
-    """scikit-learn's digits; three pairs of look-alikes are swapped, 30% of each class, and 5% are any class."""
-    from sklearn.datasets import load_digits
-
-    data, swaps = load_digits(), np.eye(10)
-    for pair in ((1, 7), (3, 8), (4, 9)):
-        swaps[np.ix_(pair, pair)] = [[0.7, 0.3], [0.3, 0.7]]
-    x, matrix = data.data.astype("float32") / 16.0, 0.95 * swaps + 0.05 / 10
-    return _split(x, data.target, None, (997, 350), 10, 60, dense(64), seed, matrix)
-
-
 def images(rate, seed):
     """Twenty classes of drawn images, in pairs that differ in a detail; for a convolutional network.
 

@@ -70,7 +70,7 @@ ROWS = (*PLAIN, *MODELS)
 
 
 def digits(name, seed):
-    """Digits with one of the noises of the arena, as a `data.Set`; its validation labels are noisy, too."""
+    """Digits with one of seven kinds of noise, as a `data.Set`; its validation labels are noisy, too."""
     task = noises.make("digits", name.removeprefix(DIGITS), seed)
     x, y = (np.concatenate(parts) for parts in zip(task.train, task.validation, strict=True))
     x, x_test = (each.reshape(len(each), -1) for each in (x, task.test[0]))

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from benchmarks.labels import choice
-from benchmarks.lib import tasks, views
+from benchmarks.lib import tasks
+from benchmarks.lib.views import labels
 
 pytestmark = pytest.mark.once
 
@@ -70,6 +71,6 @@ def test_the_view_has_the_row_of_each_data_set():
     def of(name, title):
         return [["noise", FIRST, "other", SECOND, "chosen"], ["its own", title[:5], "", "+1.0", "a"]]
 
-    table = views.choice_elsewhere(of)
+    table = labels.choice_elsewhere(of)
     assert table[0] == ["wrong labels", FIRST, SECOND, "chosen"]
     assert [row[1] for row in table[1:]] == ["image", "MNIST", "words", "table"]

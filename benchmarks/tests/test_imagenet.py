@@ -13,7 +13,7 @@ from PIL import Image
 from sklearn.metrics import average_precision_score
 
 from benchmarks.imagenet import __main__ as command
-from benchmarks.imagenet import batches, config, evaluation, images, model, sweeps, training
+from benchmarks.imagenet import batches, config, evaluation, images, model, paper, training
 
 pytestmark = pytest.mark.once
 
@@ -182,16 +182,17 @@ def test_the_rows_of_a_sweep_with_two_data_sets_are_run_for_one(data, tmp_path, 
 def test_every_run_of_a_sweep_is_listed_and_has_a_configuration(capsys):
     command.main(["--sweep", "table3", "--list"])
     printed = capsys.readouterr().out.splitlines()
-    assert len(printed) == len(sweeps.SWEEPS["table3"]) == 8
-    assert printed[1] == "table3 1: diagonal, temperature 1, imagenet21k: imagenet21k, head=diagonal temperature=1.0"
-    made = {name: [each.made() for each in runs] for name, runs in sweeps.SWEEPS.items()}
+    assert len(printed) == len(paper.SWEEPS["table3"]) == 8
+    words = "imagenet21k, head=diagonal temperature=1.0 (the paper: 45.9)"
+    assert printed[1] == f"table3 1: diagonal, temperature 1, imagenet21k: {words}"
+    made = {name: [each.made() for each in runs] for name, runs in paper.SWEEPS.items()}
     assert [each.epochs for each in made["table1"]] == [90, 270] * 3
     assert [each.samples for each in made["table9"]] == [1, 10, 100, 1000, 10_000]
     assert [each.temperature for each in made["table11"]] == [1.0, 1.0, 0.9, 0.9]
 
 
 def test_the_parameters_of_the_full_head_and_of_the_equal_control_are_those_of_the_paper():
-    dense, equal, full = (weights_of_the_end(each.made()) for each in sweeps.SWEEPS["table10"])
+    dense, equal, full = (weights_of_the_end(each.made()) for each in paper.SWEEPS["table10"])
     assert full - dense == 92_969_128 - 60_185_128
     assert equal - dense == 93_200_628 - 60_185_128
 

@@ -1,23 +1,26 @@
-"""Result files: each says how to run it again, and a run is read back as it was published."""
+"""Result files say how to run them again, or at which commit; the list of benchmarks is whole."""
 
-import pathlib
 import re
+import tomllib
 
 import pytest
 
-import keras_het
+from benchmarks import BENCHMARKS
 from benchmarks.lib import results
+from benchmarks.lib.results import ROOT
+from benchmarks.lib.views import archive
 
 pytestmark = pytest.mark.once
 
-ROOT = pathlib.Path(keras_het.__file__).parent.parent
-
 
 def test_every_result_file_says_what_is_needed_to_run_it_again():
+    """What cannot run today is in the README's table of removed benchmarks, with the commit that can run it."""
     files = [*results.FOLDER.glob("*.json"), *(ROOT / "guides" / "outputs").glob("*.json")]
     assert len(files) >= 30
+    removed = {row[1] for row in archive.removed(None)[1:]}
     for run in map(results.read, files):
-        assert runs(run.command), run.command
+        assert run.command.startswith("python -m ")
+        assert run.can_run() or run.module() == "nox" or f"`{run.module()}`" in removed
         assert re.fullmatch(r"20\d\d-\d\d-\d\d", run.date)
         assert set(run.versions) & {"jax", "tensorflow", "torch"}
         assert "keras" in run.versions
@@ -26,18 +29,33 @@ def test_every_result_file_says_what_is_needed_to_run_it_again():
         assert re.fullmatch(r"[0-9a-f]{7,}", run.commit)  # without +: of code that others can have
 
 
-def runs(command):
-    """Whether `python -m` finds the module of a command."""
-    module = command.removeprefix("python -m ").split()[0].replace(".", "/")
-    found = [ROOT / f"{module}.py", ROOT / module / "__main__.py"]
-    return command.startswith("python -m ") and (module == "nox" or any(path.exists() for path in found))
+def test_the_readme_lists_every_removed_benchmark_and_no_other():
+    readme = (ROOT / "benchmarks" / "README.md").read_text()
+    assert "<!-- table: views.removed -->" in readme  # which a test of the pages renders
+    names = {row[0].split("]")[0].removeprefix("[") for row in archive.removed(None)[1:]}
+    assert "arena_digits" in names
+    assert "recipe" not in names
 
 
 @pytest.mark.planted
 def test_a_command_without_a_module_is_found():
-    assert runs("python -m benchmarks.arena --quick")
-    assert not runs("python -m benchmarks.planted --quick")
-    assert not runs("python benchmarks/arena.py")
+    run = results.read(results.FOLDER / "recipe.json")
+    assert run.can_run()
+    assert run._replace(command="python -m benchmarks.imagenet --list").can_run()
+    assert not run._replace(command="python -m benchmarks.planted --quick").can_run()
+
+
+def test_every_benchmark_with_a_time_is_there_and_every_module_with_a_command_has_a_time():
+    """But for `cost.gpu`, which needs an accelerator's packages, and three that prepare data or draw."""
+    modules = [path for path in (ROOT / "benchmarks").rglob("*.py") if '__main__":' in path.read_text()]
+    names = {".".join(path.relative_to(ROOT / "benchmarks").with_suffix("").parts) for path in modules}
+    names = {name.removesuffix(".__main__") for name in names if not name.startswith(("lib.", "tests."))}
+    assert names - set(BENCHMARKS) == {"cost.gpu", "real.cifar", "real.figure", "real.weights"}
+    assert set(BENCHMARKS) <= names
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    for extras, groups, _ in BENCHMARKS.values():
+        assert set(filter(None, extras.split(","))) <= set(project["project"]["optional-dependencies"])
+        assert set(groups) <= set(project["dependency-groups"])
 
 
 def test_a_run_that_is_published_is_read_back(tmp_path, capsys):

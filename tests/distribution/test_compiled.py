@@ -1,37 +1,49 @@
 """What XLA compiles for four devices: no device gathers all classes, and each holds a quarter."""
 
+import json
 import os
 import re
+import subprocess
+import sys
 
 import keras
 import pytest
 
-from benchmarks.cost import devices
-from benchmarks.lib import harness
+import keras_het
+from tests.distribution import compiled
 
 pytestmark = [
     pytest.mark.thorough,
     pytest.mark.skipif(keras.config.backend() != "jax", reason="keras.distribution splits weights on JAX alone"),
 ]
+SIZES = {"units": 100_000, "features": 64, "batch": 128}
 AS_USERS = {"JAX_DISABLE_MOST_OPTIMIZATIONS": "false", "XLA_FLAGS": "", "PYTHONPATH": os.getcwd()}
 
 
 def measured(covariance, count, **sizes):
-    """The row of the benchmark, in a process of its own, which has the devices."""
-    row = {"covariance": covariance, "devices": count, **devices.SIZES, **sizes}
-    return harness.in_fresh_process(devices.__name__, row, **devices.ENVIRONMENT, **AS_USERS)
+    """A compiled step, in a process of its own, which has the devices."""
+    row = json.dumps({"covariance": covariance, "devices": count, **SIZES, **sizes})
+    environment = {**os.environ, **compiled.ENVIRONMENT, **AS_USERS}
+    command = [sys.executable, "-m", compiled.__name__, row]
+    return json.loads(subprocess.run(command, env=environment, capture_output=True, check=True).stdout)
+
+
+def estimated(covariance, count):
+    """MiB of a step on each of some devices, by `estimate_cost`."""
+    rows = keras_het.estimate_cost(**SIZES, devices=count).rows
+    (found,) = [row for row in rows if (row.covariance, row.integrator) == (covariance, "QuasiMonteCarlo")]
+    return found.train_bytes / 2**20
 
 
 @pytest.mark.parametrize("covariance", ["low_rank", "parameter_efficient"])
 def test_each_of_four_devices_holds_a_quarter_and_gathers_no_classes(covariance):
     """K = 100,000, D = 64, R = 15; and the estimates are within 30%."""
-    one, four = (measured(covariance, count) for count in devices.DEVICES)
+    one, four = (measured(covariance, count) for count in compiled.DEVICES)
     assert one["exchanged"] == {}
     assert four["MiB"] == pytest.approx(one["MiB"] / 4, rel=0.2)
-    assert not large(four["exchanged"], devices.SIZES["units"] // 4)
-    for count, found in zip(devices.DEVICES, (one, four), strict=True):
-        estimate = devices.estimated(count, devices.SIZES)[covariance]["train_bytes"] / 2**20
-        assert estimate == pytest.approx(found["MiB"], rel=0.3)
+    assert not large(four["exchanged"], SIZES["units"] // 4)
+    for count, found in zip(compiled.DEVICES, (one, four), strict=True):
+        assert estimated(covariance, count) == pytest.approx(found["MiB"], rel=0.3)
 
 
 @pytest.mark.parametrize("covariance", ["diagonal", "narrow", "latent"])
@@ -54,6 +66,6 @@ def test_a_gather_of_all_classes_is_found():
         def as_text(self):
             return text
 
-    found = devices.exchanged(Step())
+    found = compiled.exchanged(Step())
     assert found == {"all-gather": {"f32[2,2000,15]": 1}, "all-reduce": {"f32[2,64]": 1}}
     assert large(found, 500) == ["f32[2,2000,15]"]

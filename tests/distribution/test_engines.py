@@ -1,7 +1,7 @@
 """Several devices train as one does: every head and link, layers and losses beside them, on each engine.
 
 `tests.distribution.training` runs them. The default check has a few steps of one head;
-`nox -f benchmarks/noxfile.py -s devices` has all.
+`nox -s "integrations(devices)"` has all.
 """
 
 import json

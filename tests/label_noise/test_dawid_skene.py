@@ -12,7 +12,6 @@ import scipy.special
 import scipy.stats
 from scipy.special import digamma as psi
 
-from benchmarks.labels.annotators import by_maximum_likelihood
 from keras_het.label_noise import corrupt_labels, dawid_skene, majority_vote, pair_flip, symmetric, total_variation
 from keras_het.layers import NoiseTransition
 
@@ -169,6 +168,20 @@ def few_each(seed, units=UNITS, examples=800):
     stack = np.array([[rng.dirichlet(12 * row + 1e-3) for row in common] for _ in SIZES])
     labels = np.stack([corrupt_labels(clean, t, [seed, m]) for m, t in enumerate(stack)], axis=1)
     return clean, stack, np.where(rng.random(labels.shape).argsort(axis=0).argsort(axis=0) < SIZES, labels, -1)
+
+
+def by_maximum_likelihood(labels, units, iterations=100):
+    """T of each annotator by plain EM, from the shares of the votes; .01 labels are added to each row."""
+    said = np.eye(units + 1)[labels][:, :, :units]
+    p = said.sum(axis=1) + 1e-9
+    p /= p.sum(axis=1, keepdims=True)
+    for _ in range(iterations):
+        counts = np.einsum("nmj,ni->mij", said, p, optimize=True) + 0.01 / units
+        transitions = counts / counts.sum(axis=2, keepdims=True)
+        joint = np.log(p.mean(axis=0) + 1e-12) + np.einsum("nmj,mij->ni", said, np.log(transitions), optimize=True)
+        p = np.exp(joint - joint.max(axis=1, keepdims=True))
+        p /= p.sum(axis=1, keepdims=True)
+    return transitions
 
 
 def test_shrinking_is_never_worse_and_halves_the_error_of_ten_labels():

@@ -115,7 +115,7 @@ def export_onnx(model, folder):
 onnx_test = [
     pytest.mark.skipif(
         keras.config.backend() != "torch",
-        reason="other backends need a converter: `nox -f benchmarks/noxfile.py -s export` runs them",
+        reason="other backends need a converter: `nox -s integrations` runs them",
     ),
     pytest.mark.filterwarnings("ignore:The feature will be removed:DeprecationWarning"),
     pytest.mark.filterwarnings("ignore:You are using the legacy TorchScript-based ONNX export:DeprecationWarning"),

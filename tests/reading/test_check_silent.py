@@ -218,7 +218,7 @@ PAGES = [
     and "DistributionModel(" not in page.read_text()  # whose losses are not for the classifier that is compiled here
 ]
 GUIDES = [guide for guide in sorted((ROOT / "guides").glob("*.py")) if ".compile(" in guide.read_text()]
-PROGRAMS = [ROOT / "benchmarks" / "demo" / "training.py", *GUIDES, *PAGES]
+PROGRAMS = [ROOT / "benchmarks" / "lib" / "trials.py", *GUIDES, *PAGES]
 
 
 @pytest.mark.parametrize("path", PROGRAMS, ids=lambda path: path.name)

@@ -32,6 +32,34 @@ def possible(dense, full, bound):
     return bound["clean accuracy"], f"{above:.3f}, {above + float(value(full['noisy NLL'])):.3f}"
 
 
+def narrow(of):
+    """Figures of Dense, and what the narrow and the full head add to them, a row for each task and method."""
+    tables = [dicts(of("harm", f"tasks without a say: {figure}, beside Dense")) for figure in NARROW_FIGURES]
+    lines = [["wrong labels", "head", *NARROW_FIGURES]]
+    for place in [name for name in tables[0][0] if name != "candidate"]:
+        for rows in zip(*tables, strict=True):
+            head = rows[0]["candidate"]
+            if head in NARROW_HEADS:
+                name = in_words(place) if head == NARROW_HEADS[0] else ""
+                lines.append([name, head, *(row[place] for row in rows)])
+    return lines
+
+
+def in_words(place):
+    """A task of `harm.json`, which names the examples of each class behind its name, in plain words."""
+    return ALONE.get(place) or TASKS[place]
+
+
+NARROW_HEADS = ("Dense", "full", "narrow, 16", "three factors, narrow")
+NARROW_FIGURES = ("clean accuracy", "clean NLL", "noisy NLL")
+ALONE = {  # the words of tasks whose neighbours do not stand beside them
+    "groups, 100 classes, 100 each": "40% to any of four look-alikes, 100 classes of 100 examples",
+    "images, 20%": "20% to the class that the image looks most like, twenty drawn classes, a convolutional network",
+    "digits, 20%": "20% to the class that the image looks most like, digits",
+    "MNIST, 40%": "40% to the class that the image looks most like, 3000 of MNIST, a convolutional network",
+}
+
+
 def swapped_classes(of):
     """Errors by method, and how far the learned T is from the true one."""
     chosen = {
@@ -90,18 +118,6 @@ def one_training(of):
     return lines
 
 
-def label_wave(of):
-    """Clean accuracy of early stopping by noisy labels, and what Label Wave adds to it, a row for each noise."""
-    found = by_task(of("dynamics_stopping", "when to stop"))
-    names = {"Label Wave": "Label Wave", "Label Wave, validation examples too": "the same, validation examples too"}
-    lines = [["wrong labels, digits", "early stopping, noisy labels", "epochs", *names.values(), "epochs"]]
-    for noise in dict.fromkeys(noise for noise, _ in found):
-        base, *waves = (found[noise, name] for name in ("early stopping, noisy labels", *names))
-        added = [wave["clean accuracy"] for wave in waves]
-        lines.append([noise, base["clean accuracy"], base["epochs trained"], *added, waves[0]["epochs trained"]])
-    return lines
-
-
 CHOICE_ELSEWHERE = {  # data of the choice that had no say in its rule, in plain words
     "images, 20%": "20% to the class that the image looks most like, twenty drawn classes, a convolutional network",
     "MNIST, 40%": "40%, the same, 3000 real images of MNIST, a convolutional network",
@@ -118,19 +134,6 @@ def choice_elsewhere(of):
         head, row = of("choice", f"{task}: clean accuracy of early stopping, 3 starts, and points over it")[:2]
         lines = lines or [["wrong labels", *(title for title in head[1:] if title in KEPT)]]
         lines.append([name, *(cell for title, cell in zip(head, row, strict=True) if title in KEPT)])
-    return lines
-
-
-def clean_probabilities(of):
-    """Accuracy, and the ECE by the number of clean labels, of three ways to get probabilities of the true classes."""
-    ways = ("Dense", "full", "Dense and a learned T")
-    lines = [["labels", *(f"{way}: {name}" for way in ways for name in ("accuracy", "ECE with 0, 50, 200"))]]
-    for task in ("digits, 40%", "digits, 20%", "digits, 40% symmetric", "words, 45% of every second", "images, 20%"):
-        cells = []
-        for way in ways:
-            own = [row for row in dicts(of("clean_probabilities", task)) if row["model"] == way]
-            cells += [value(own[0]["accuracy"]), ", ".join(value(row["ECE"]) for row in own)]
-        lines.append([TASKS[task].removeprefix("the same, "), *cells])
     return lines
 
 
@@ -151,10 +154,10 @@ def begin_with(of):
 
 def _advised(of):
     """(labels, method and where to read on, figures) of each row; first of labels of people and rules."""
-    arena = {row["your noise looks like"]: row for row in dicts(of("arena_digits", "begin with"))}
+    advised = {row["your noise looks like"]: row for row in dicts(of("arena_digits", "begin with"))}
     made = {noise: points.replace("*", "") for noise, points in _by_choose(of, "digits").items()}
     real = _by_real_choose(of)
-    smoothed = [arena[noise]["points over early stopping, left-out seeds"].replace("*", "") for noise in SMOOTHED]
+    smoothed = [advised[noise]["points over early stopping, left-out seeds"].replace("*", "") for noise in SMOOTHED]
     gained = [float(value(points)) for points in real.values()]
     error = np.std(gained, ddof=1) / np.sqrt(len(gained))
     over = (
@@ -198,7 +201,7 @@ def _by_choose(of, task):
 
 RULES = ("TREC", "youtube", "Hausa")  # sets whose labels are of rules
 CONFUSED = {"CIFAR-10N worst": 50000, "CIFAR-100N": 45000}  # sets of the head, and their labels
-SMOOTHED = ("none", "outliers")  # noises of the arena for which label smoothing is named
+SMOOTHED = ("none", "outliers")  # noises for which label smoothing is named
 READ_ON = (
     "[how](docs/choose.md)",
     "[code](docs/choose.md#each-row-in-code)",

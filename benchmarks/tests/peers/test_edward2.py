@@ -1,17 +1,44 @@
-"""The formulas of `edward2_formulas.py`, and the heads made of the weights, against edward2 itself."""
+"""A head with the weights of each layer of edward2 predicts as the layer does."""
 
+import os
 import sys
 
 import numpy as np
 import pytest
 
-from benchmarks.baselines import from_edward2
-from benchmarks.tests.baselines.edward2_formulas import FACTORS, FEATURES, LAYERS, UNITS
+from keras_het.covariances import Diagonal, LowRank, ParameterEfficient
 from keras_het.integrators import MonteCarlo
+from keras_het.layers import HeteroscedasticDense
 
+os.environ["TF_USE_LEGACY_KERAS"] = "1"  # before edward2 is imported
 SAMPLES, DRAWS, TEMPERATURE = 1 << 14, 8, 0.8
+FEATURES, UNITS, FACTORS = 6, 4, 2
+MIN_SCALE = 1e-3  # edward2's MIN_SCALE_MONTE_CARLO
 pytestmark = pytest.mark.filterwarnings("ignore")  # of edward2 and of the old Keras that it needs
 X = 0.5 * np.random.default_rng(3).normal(size=(3, FEATURES)).astype("float32")
+LAYERS = {  # by layer and covariance: the link, and the names of edward2's maps
+    "MCSoftmaxDense diagonal": ("softmax", {"loc": "loc_layer", "scale_diag": "scale_layer"}),
+    "MCSoftmaxDenseFA full": ("softmax", {"loc": "loc_layer", "scale_diag": "diag_layer", "factor": "scale_layer"}),
+    "MCSoftmaxDenseFA efficient": (
+        "softmax",
+        {
+            "loc": "loc_layer",
+            "scale_diag": "diag_layer",
+            "factor": "scale_layer_homoscedastic",
+            "row_scale": "scale_layer_heteroscedastic",
+        },
+    ),
+}
+LAYERS |= {
+    "MCSigmoidDenseFA diagonal": ("sigmoid", {"loc": "loc_layer", "scale_diag": "diag_layer"}),
+    "MCSigmoidDenseFA full": ("sigmoid", LAYERS["MCSoftmaxDenseFA full"][1]),
+    "MCSigmoidDenseFA efficient": ("sigmoid", LAYERS["MCSoftmaxDenseFA efficient"][1]),
+}
+COVARIANCES = {
+    "diagonal": lambda: Diagonal(min_scale=MIN_SCALE),
+    "full": lambda: LowRank(FACTORS, min_scale=MIN_SCALE),
+    "efficient": lambda: ParameterEfficient(FACTORS, min_scale=MIN_SCALE),
+}
 
 
 def make_layer(name):
@@ -21,7 +48,7 @@ def make_layer(name):
 
     del sys.modules["scipy"]
     options = {"temperature": TEMPERATURE, "test_mc_samples": SAMPLES, "logits_only": True}
-    if name != "MCSoftmaxDense":
+    if not name.startswith("MCSoftmaxDense "):
         options |= {
             "num_factors": 0 if name.endswith("diagonal") else FACTORS,
             "parameter_efficient": name.endswith("efficient"),
@@ -33,13 +60,45 @@ def make_layer(name):
     return layer
 
 
+def make_head(name, weights):
+    """A head with these weights, `{name: array}`.
+
+    The parameter-efficient layer has a bias b on V, u = mu + d * e_K + v * (V e_R + b), which moves the mean by v * b.
+    v is an affine map of the input, so the moved mean is one, too.
+    """
+    link, names = LAYERS[name]
+    maps = {
+        ours: [array_of(weights, f"_{theirs}/{kind}:0") for kind in ("kernel", "bias")]
+        for ours, theirs in names.items()
+    }
+    if "row_scale" in maps:
+        shift = maps["factor"][1]
+        maps["loc"] = [mean + shift * scale for mean, scale in zip(maps["loc"], maps["row_scale"], strict=True)]
+        maps["factor"] = [maps["factor"][0].T]
+    integrator = None if link == "sigmoid" else MonteCarlo(1 << 17)
+    head = HeteroscedasticDense(
+        UNITS,
+        covariance=COVARIANCES[name.split()[1]](),
+        link=link,
+        temperature=TEMPERATURE,
+        integrator=integrator,
+    )
+    head.build((None, FEATURES))
+    for ours, arrays in maps.items():
+        getattr(head if ours == "loc" else head.covariance, f"{ours}_layer").set_weights(arrays)
+    return head
+
+
+def array_of(weights, end):
+    """The array whose name has this end."""
+    return next(array for name, array in weights.items() if name.endswith(end))
+
+
 @pytest.mark.parametrize("name", LAYERS)
 def test_a_head_of_its_weights_predicts_as_the_layer_does(name):
     """Six standard errors of a mean of eight draws of edward2, for each of twelve probabilities."""
-    layer, link = make_layer(name), LAYERS[name][1]
-    weights = {weight.name: weight.numpy() for weight in layer.weights}
-    integrator = None if link == "sigmoid" else MonteCarlo(1 << 17)
-    head = from_edward2(weights, link=link, temperature=TEMPERATURE, integrator=integrator)
+    layer, (link, _) = make_layer(name), LAYERS[name]
+    head = make_head(name, {weight.name: weight.numpy() for weight in layer.weights})
     logits = np.stack([layer(X, training=False).numpy() for _ in range(DRAWS)])
     theirs = np.exp(logits) if link == "softmax" else 1 / (1 + np.exp(-logits))
     error = np.maximum(theirs.std(axis=0) / np.sqrt(DRAWS - 1), 0.3 / np.sqrt(SAMPLES * DRAWS))

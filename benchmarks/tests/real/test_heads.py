@@ -1,4 +1,4 @@
-"""The rivals of the heads on real labels, by hand."""
+"""The baselines of the heads on real labels, by hand."""
 
 import keras
 import numpy as np

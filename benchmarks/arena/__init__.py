@@ -1,1 +1,0 @@
-"""Methods against kinds of wrong labels, side by side: `python -m benchmarks.arena`."""

@@ -8,13 +8,12 @@ from typing import Any
 from keras_het.base.choices import find_choice
 from keras_het.integrators.integrator import Integrator
 from keras_het.integrators.sampled import MonteCarlo, QuasiMonteCarlo
-from keras_het.integrators.without_nodes import ClosedForm, Quadrature, Taylor
+from keras_het.integrators.without_nodes import ClosedForm, Taylor
 
 __all__ = [
     "ClosedForm",
     "Integrator",
     "MonteCarlo",
-    "Quadrature",
     "QuasiMonteCarlo",
     "Taylor",
     "get",
@@ -36,6 +35,4 @@ def get(identifier: Any) -> Integrator:
         >>> get("monte_carlo")
         MonteCarlo(num_samples=1000, inference_samples=None, chunk_size='auto', antithetic=False)
     """
-    return find_choice(
-        "integrator", identifier, Integrator, (MonteCarlo, QuasiMonteCarlo, ClosedForm, Taylor, Quadrature)
-    )
+    return find_choice("integrator", identifier, Integrator, (MonteCarlo, QuasiMonteCarlo, ClosedForm, Taylor))

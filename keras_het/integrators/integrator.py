@@ -11,7 +11,7 @@ class Integrator(Choice):
     """Base class: a rule for the expectation of a link, such as E[softmax(u)], under a Gaussian of logits.
 
     A subclass defines `integrate`. Its `needs` names the attribute that a link must have: "mean" (the function averaged
-    over nodes), "closed_form", "second_order" or "largest". Its `get_config` returns the arguments of its constructor.
+    over nodes), "closed_form" or "second_order". Its `get_config` returns the arguments of its constructor.
     """
 
     needs = ""

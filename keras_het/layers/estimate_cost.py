@@ -139,16 +139,14 @@ class _Costs(NamedTuple):
 _COSTS = {
     "jax": {
         "QuasiMonteCarlo": _Costs(120, 280, 4, 48 << 20),
-        "Quadrature": _Costs(2500, 1900, 42),
         "Taylor": _Costs(500, 500), "ClosedForm": _Costs(1500, 1000),
     },
     "tensorflow": {
         "QuasiMonteCarlo": _Costs(290, 250, 30),
-        "Quadrature": _Costs(5000, 2200, 95),
         "Taylor": _Costs(500, 500), "ClosedForm": _Costs(1500, 1000),
     },
     "torch": {
-        "QuasiMonteCarlo": _Costs(900, 900, 8), "Quadrature": _Costs(1.5e4, 3.3e4, 8),
+        "QuasiMonteCarlo": _Costs(900, 900, 8),
         "Taylor": _Costs(3000, 1000), "ClosedForm": _Costs(2e4, 5e3),
     },
 }  # fmt: skip
@@ -159,7 +157,6 @@ _WEIGHT_BYTES = {
 }  # of a weight in a step by Adam: 16 that stay, and the rest during the step
 _PROGRAM_BYTES = 60 << 20
 _FLOPS_PER_BYTE = 10.0  # of a processor: operations in the time that reading a byte takes
-_NODES = {"Quadrature": 24}  # its default
 _COVARIANCES = {
     "diagonal": covariances.Diagonal,
     "low_rank": covariances.LowRank,
@@ -167,7 +164,6 @@ _COVARIANCES = {
     "parameter_efficient": covariances.ParameterEfficient,
     "latent": covariances.Latent,
 }
-_SERVES = {"Quadrature": ("diagonal",)}  # the only covariances of this integrator; others serve all
 
 
 def estimate_cost(
@@ -218,12 +214,7 @@ def estimate_cost(
         rule = f"be one of {', '.join(_COSTS)}, on which Keras trains"
         raise refusal("The backend", rule, f"the backend {keras.config.backend()!r}")
     costs = _COSTS[keras.config.backend()]
-    heads = [
-        (covariance, integrator)
-        for covariance in _COVARIANCES
-        for integrator in costs
-        if covariance in _SERVES.get(integrator, _COVARIANCES)
-    ]
+    heads = [(covariance, integrator) for covariance in _COVARIANCES for integrator in costs]
     dense = _dense(sizes, memory)
     rows = [
         dense,
@@ -263,7 +254,7 @@ def _head(sizes: Sizes, covariance: str, integrator: str, costs: _Costs, memory:
     layer.num_factors = num_factors
     of_noise = layer.count_weights(sizes.features, sizes.units)
     parameters = (sizes.features + 1) * sizes.units + of_noise
-    nodes = {"QuasiMonteCarlo": sizes.num_samples, **_NODES}.get(integrator, 0)
+    nodes = sizes.num_samples if integrator == "QuasiMonteCarlo" else 0
     if nodes:  # products of every node, and elementwise work
         of_factor = dict.fromkeys(("low_rank", "narrow"), 2.0 * num_factors)
         products = {**of_factor, "latent": 2.0 * sizes.features}.get(covariance, 0.0)

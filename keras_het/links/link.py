@@ -23,7 +23,6 @@ class Link(Choice):
     * `second_order(normal)`: these outputs to second order in the noise.
     * `mean`: the function that is averaged over nodes, a `Mean` of `ops/mean.py`; `from_mean` turns the average into
       the outputs of a head.
-    * `largest`: such a function for the integrator `Quadrature`.
 
     `normal` is the distribution of the logits in temperatures, centred by `center`.
 
@@ -43,7 +42,6 @@ class Link(Choice):
     closed_form: Any = None
     second_order: Any = None
     mean: Any = None
-    largest: Any = None
 
     def from_mean(self, value: Tensor) -> Any:
         """The outputs of a head for the average over the nodes, both `(..., K)`.

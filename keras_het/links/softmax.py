@@ -6,7 +6,6 @@ import keras
 
 from keras_het.base.tensor import Tensor
 from keras_het.links.link import Link
-from keras_het.ops.quadrature import LargestMean
 from keras_het.ops.sigmoid import SigmoidMean, expected_sigmoid_logit
 from keras_het.ops.softmax import SoftmaxMean, second_order_log_softmax, without_shift
 
@@ -25,7 +24,6 @@ class Softmax(Link):
     activations = ("softmax", "log_softmax")
     ignores_shift = True
     mean = SoftmaxMean()
-    largest = LargestMean()
 
     def second_order(self, normal: Any) -> Any:
         """Log-probabilities to second order in the noise, `(..., K)`."""

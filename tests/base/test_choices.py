@@ -72,7 +72,6 @@ def test_an_integrator_that_is_set_later_is_checked():
     assert type(head.integrator).__name__ == head.get_config()["integrator"]["class_name"] == "MonteCarlo"
     for wrong, message in (
         ("closed_form", "integrator ClosedForm"),
-        ("quadrature", "`num_factors=0`"),
         (3, "Received"),
     ):
         with pytest.raises(ValueError, match=message):

@@ -90,8 +90,6 @@ class Case:
 
     def _integrator(self):
         kind = getattr(integrators, self.integrator)
-        if self.integrator == "Quadrature":
-            return kind(max(8, self.num_samples % 40))
         if self.integrator not in SAMPLED:
             return kind()
         pairs = {"antithetic": self.antithetic} if self.integrator == "MonteCarlo" else {}
@@ -121,7 +119,7 @@ def cases(draw):
     most = features if covariance == "Latent" else units
     lowest = 0 if covariance == "short" else 1
     num_factors = 0 if covariance == "Diagonal" else draw(st.none() | st.integers(lowest, min(most, 5)))
-    fitting = INTEGRATORS[link] + (("Quadrature",) * (link == "softmax" and num_factors == 0))
+    fitting = INTEGRATORS[link]
     float64 = keras.config.backend() == "tensorflow"
     return Case(
         units=units,

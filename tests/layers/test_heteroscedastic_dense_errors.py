@@ -71,7 +71,7 @@ WRONG = {
     ),
     "unknown integrator": (
         {"integrator": "simpson"},
-        "'closed_form', 'taylor', 'quadrature', or a serialised dict. Received: integrator='simpson'",
+        "'closed_form', 'taylor', or a serialised dict. Received: integrator='simpson'",
     ),
     "seed negative": ({"seed": -1}, "`seed` must be an integer in [0, 2147483647]. Received: seed=-1"),
     "seed too large": ({"seed": 1 << 31}, "`seed` must be an integer in [0, 2147483647]. Received: seed=2147483648"),

@@ -146,7 +146,6 @@ def test_the_mean_covariance_of_a_data_set_is_that_of_its_examples():
             r"`num_factors` must be None or an integer in \[1, features\]. Received: num_factors=9, 6 features",
         ),
         ({"parameter_efficient": True}, "`covariance` must be None, or `parameter_efficient` its default"),
-        ({"integrator": "quadrature"}, "`integrator` must be another than Quadrature"),
         ({"integrator": QuasiMonteCarlo(1 << 20), "features": 200}, "`num_samples` must keep the table of nodes"),
     ],
 )

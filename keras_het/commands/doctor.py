@@ -111,9 +111,7 @@ def check_training() -> Finding:
         loss, compiled = train_step("auto")
     except Exception as error:
         return Finding("training", "a compiled step failed", f"{said(error)} {without_compilation()}")
-    faster = "; keras_het.layers.compile_blocks(torch.compile) or jit_compile=True makes it faster" * (
-        keras.config.backend() == "torch"
-    )
+    faster = "; jit_compile=True makes it faster" * (keras.config.backend() == "torch")
     how = "compiled" if compiled else f"not compiled, as Keras does on this backend{faster}"
     problem = None if np.isfinite(loss) else f"The loss of a training step must be finite, and is {loss}. {again()}"
     return Finding("training", f"a step, {how}: loss {loss:.3f}, {time.perf_counter() - start:.1f} s", problem)

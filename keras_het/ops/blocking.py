@@ -10,7 +10,7 @@ from typing import Any
 
 import keras
 
-from keras_het.base.compiler import in_force
+from keras_het.base.compiler import active_compiler
 from keras_het.base.tensor import Tensor
 
 BLOCK_ELEMENTS = 1 << 20  # logits of one block: 4 MiB of float32
@@ -53,7 +53,7 @@ def block_sizes(
     whole batch has all rows, None, and fewer nodes instead. A batch is cut evenly. Blocks of an unknown batch are
     small: the last one may be mostly padding.
 
-    A compiler of the user's compiles once more for each size: then the rows do not depend on a batch that needs several
+    PyTorch's compiler compiles once more for each size: then the rows do not depend on a batch that needs several
     blocks, and the nodes are cut evenly where they can be.
     """
     batch, budget = loc.shape[0], _budget(loc)
@@ -70,14 +70,14 @@ def block_sizes(
     rows = max(2, budget // (units * chunk_size))
     if batch is None:
         return min(rows, UNKNOWN_ROWS), chunk_size
-    evenly = batch > rows and in_force() is None
+    evenly = batch > rows and active_compiler() is None
     return math.ceil(batch / math.ceil(batch / rows)) if evenly else rows, chunk_size
 
 
 def _cut(num_samples: int, most: int) -> int:
     """Nodes of a chunk of at most `most`; for a compiler their largest divisor above most / 2, if there is one."""
     most = min(num_samples, most)
-    sizes = range(most, most // 2, -1) if in_force() is not None else ()
+    sizes = range(most, most // 2, -1) if active_compiler() is not None else ()
     return next((size for size in sizes if num_samples % size == 0), most)
 
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import keras
 from keras import ops
 
-from keras_het.base.compiler import Compiler, compiled, compiling_bodies, in_force, outside_graph
+from keras_het.base.compiler import Compiler, active_compiler, compiled, compiling_bodies, outside_graph
 from keras_het.base.tensor import Tensor
 from keras_het.base.validation import check_choice
 from keras_het.ops import blocking
@@ -116,7 +116,7 @@ class _Stream(NamedTuple):
         on_torch = keras.config.backend() == "torch"
         # A closure over the output itself would keep all of this alive on PyTorch.
         kept = ops.stop_gradient(value) if on_torch else value
-        compiler = in_force()  # PyTorch may run the backward pass in another thread, or outside a compiled step
+        compiler = active_compiler()  # PyTorch may run the backward pass in another thread, or outside a compiled step
 
         def gradient(*saved: Any, upstream: Tensor = None) -> tuple:
             if on_torch:

@@ -13,7 +13,6 @@ from keras_het.base.refusal import refusal
 from keras_het.base.replicas import weight_parts
 from keras_het.base.tensor import Tensor
 from keras_het.base.validation import check_boolean, check_integer, check_last_axis
-from keras_het.base.version import check_format
 from keras_het.covariances.covariance import Covariance, Diagonal
 from keras_het.covariances.low_rank import LowRank
 from keras_het.covariances.parameter_efficient import ParameterEfficient
@@ -139,12 +138,6 @@ class NoisyDense(FullPrecision):
         if not self.built:
             self.build(tuple(x.shape))
         return x
-
-    @classmethod
-    def from_config(cls, config: dict[str, Any]) -> Any:
-        """The head of a config; raises ValueError for arguments that this version does not know."""
-        check_format(cls, config)
-        return super().from_config(config)
 
     def get_config(self) -> dict[str, Any]:
         return {

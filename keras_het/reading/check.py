@@ -71,8 +71,8 @@ def check(model: keras.Model, x: Any = None, y: Any = None) -> None:
             `NoiseTransition`, if an activation of the other link stands behind a head, or if a loss that remembers
             something is attached to another model.
     Warns:
-        UserWarning: if something was not checked, and why; if all labels are of one class; and if a softmax of as many
-            classes stands before a head, which learns little from it.
+        UserWarning: if something was not checked, and why; if an example is not finite; if all labels are of one class;
+            and if a softmax of as many classes stands before a head, which learns little from it.
 
     Example:
         >>> model = keras.Sequential([keras.Input((8,)), keras.layers.Dense(3, name="last")])

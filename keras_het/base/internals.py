@@ -43,11 +43,6 @@ def mask_of(tensor: Any) -> Any:
     return getattr(tensor, "_keras_mask", None)
 
 
-def wrapped_function(metric: keras.metrics.MeanMetricWrapper) -> tuple[Any, dict[str, Any]]:
-    """The function whose mean a metric is, and its arguments."""
-    return metric._fn, metric._fn_kwargs
-
-
 def arguments_of(loss: Any) -> dict[str, Any]:
     """The arguments of the function that a loss or metric of Keras wraps; none for one that wraps none."""
     return getattr(loss, "_fn_kwargs", {})

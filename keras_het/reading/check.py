@@ -4,7 +4,6 @@ A Dense layer without activation returns logits, and a head log-probabilities (s
 probabilities unless they are told otherwise. A wrong loss raises no error: on two backends it trains a head backwards.
 """
 
-import functools
 import inspect
 import reprlib
 import sys
@@ -260,9 +259,6 @@ def spelled(identifier: Any) -> str:
     """A loss or metric as it is written in a program, with the arguments that are not its defaults."""
     if isinstance(identifier, str):
         return repr(identifier)
-    if isinstance(identifier, functools.partial):
-        arguments = [spelled(identifier.func), *(f"{name}={value!r}" for name, value in identifier.keywords.items())]
-        return f"functools.partial({', '.join(arguments)})"
     kind = identifier if inspect.isclass(identifier) or inspect.isfunction(identifier) else type(identifier)
     rooms = [room for room in (*MODULES, ".".join(kind.__module__.split(".")[:2])) if room.startswith("keras")]
     public = [room for room in rooms if getattr(sys.modules.get(room), kind.__name__, None) is kind]

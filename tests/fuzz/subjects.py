@@ -56,7 +56,6 @@ def subjects():
         losses.MultivariateNormalNLL(),
         losses.JointMultiLabelCrossentropy(),
         metrics.ExpectedCalibrationError(),
-        metrics.NegativeLogLikelihood(),
         metrics.BrierScore(),
         model(keras.layers.Dense(UNITS), TemperatureScaler()),
         keras_het.models.DeepEnsemble([model(heads["full head"]), model(keras.layers.Dense(UNITS, "log_softmax"))]),

@@ -233,8 +233,8 @@ class HeteroscedasticDense(NoisyDense):
         Args:
             x: inputs, `(..., D)`.
         Returns:
-            a Gaussian, a `Normal` of `keras_het.ops.normal`, with `loc`, `variance()`, `covariance()`,
-                `sample(nodes)` and `log_prob(value)`; noise of the features has no `log_prob`.
+            a Gaussian, a `Normal` of `keras_het.ops.normal`, with `loc`, `variance()`, `covariance()` and
+                `log_prob(value)`; noise of the features has no `log_prob`.
         """
         return self.covariance.normal(self.prepared(x), self.loc_layer)
 

@@ -92,10 +92,6 @@ class Normal:
         """
         return self.maker()(*rows, *self.tensors[self.num_rows :])
 
-    def sample(self, nodes: Nodes) -> Tensor:
-        """Logits u at `nodes` as independent samples, shape `(S, ..., K)`."""
-        return ops.moveaxis(self.logits(nodes), -2, 0)
-
     def variance(self) -> Tensor:
         """Marginal variances of the logits, shape `(..., K)`."""
         raise NotImplementedError(f"{type(self).__name__} must define variance()")

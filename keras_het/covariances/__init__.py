@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from keras_het.base.choices import find_choice
+from keras_het.base.serializable import resolve
 from keras_het.covariances.covariance import Covariance, Diagonal
 from keras_het.covariances.latent import Latent
 from keras_het.covariances.low_rank import LowRank
@@ -26,4 +26,4 @@ def get(identifier: Any) -> Covariance:
         >>> get(LowRank(3)).num_factors
         3
     """
-    return find_choice("covariance", identifier, Covariance, ())
+    return resolve("covariance", identifier, Covariance, ())

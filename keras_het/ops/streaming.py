@@ -16,7 +16,6 @@ from keras import ops
 
 from keras_het.base.compiler import Compiler, active_compiler, compiled, compiling_bodies, outside_graph
 from keras_het.base.tensor import Tensor
-from keras_het.base.validation import check_choice
 from keras_het.ops import blocking
 from keras_het.ops.mean import Mean
 from keras_het.ops.nodes import Nodes
@@ -25,35 +24,33 @@ from keras_het.ops.normal import Normal
 # A smaller mean of probabilities would lose terms that underflow, below 1.2e-38 each: these are less than a rounding
 # error of this one.
 SMALLEST_MEAN = 1e-30
-LOOPS = ("streamed", "unrolled", "plain")
 
 
 @outside_graph
 def expectation(
-    mean: Mean, normal: Normal, nodes: Nodes, chunk_size: int | str = "auto", loop: str = "streamed"
+    mean: Mean, normal: Normal, nodes: Nodes, chunk_size: int | None = None, streamed: bool = True
 ) -> Tensor:
-    """The expectation of a link under a Gaussian of logits, averaged over the nodes.
+    """Averages a link under a Gaussian of logits over the nodes.
 
     It streams over them with a gradient of its own: memory does not grow with their number. Derivatives of higher order
-    are right, too; their memory grows with the nodes. TensorFlow under XLA cannot differentiate the loops a second time
-    and says so ("requires a fixed tensor list size"): use `loop="plain"` there.
+    are right; their memory grows with the nodes. TensorFlow under XLA cannot differentiate the loops a second time and
+    says so ("requires a fixed tensor list size"): use `streamed=False` there.
 
     Args:
         mean: a `Mean`, such as `SoftmaxMean()`.
         normal: a `Normal` of finite logits in temperatures, with any number of leading axes.
         nodes: `Nodes`, S of them.
-        chunk_size: number of nodes per block; "auto" fits a block to a budget.
-        loop: over the chunks of nodes. "streamed" compiles one body and has a gradient of its own; "unrolled" writes
-            plain operations for every chunk, for graphs that are exported (only a batch of known size that is too large
-            for the budget is then cut in blocks of rows); "plain" takes all nodes at once in plain operations.
+        chunk_size: number of nodes per block; None fits a block to a budget.
+        streamed: boolean, whether to compile one body for all chunks, with a gradient of its own. If not, every chunk
+            is written in plain operations, for graphs that are exported (only a batch of known size that is too large
+            for the budget is then cut in blocks of rows).
     Returns:
         shape `(..., K)`.
     """
     if nodes.eps_factor is None:
         nodes = Nodes(nodes.eps_diag, nodes.eps_diag[:, :0])
-    check_choice("loop", loop, LOOPS)
     normal = _sized(normal, nodes)
-    if loop == "streamed":
+    if streamed:
         flat = normal.flat()
         sizes = blocking.block_sizes(flat.loc, nodes.num_samples, flat.num_logits, chunk_size, flat.whole_batch)
         stream = _Stream(mean, flat.maker(), *sizes)
@@ -61,11 +58,9 @@ def expectation(
             *flat.tensors, *(ops.cast(x, flat.loc.dtype) for x in nodes)
         )
     else:
-        sizes = None, nodes.num_samples
-        if loop == "unrolled":
-            sizes = blocking.inference_block_sizes(normal.loc, nodes.num_samples, normal.num_logits, chunk_size)
-        flat = normal if sizes[0] is None else normal.flat()
-        (average,), _ = _in_blocks(functools.partial(_unrolled, mean, nodes, sizes[1]), flat, sizes[0])(flat)
+        rows, chunk_size = blocking.inference_block_sizes(normal.loc, nodes.num_samples, normal.num_logits, chunk_size)
+        flat = normal if rows is None else normal.flat()
+        (average,), _ = _in_blocks(functools.partial(_unrolled, mean, nodes, chunk_size), rows, flat)(flat)
     return average if flat is normal else ops.reshape(average, ops.shape(normal.loc))
 
 
@@ -112,7 +107,7 @@ class _Stream(NamedTuple):
         """The value, `(B, K)`, and its backward pass, as `ops.custom_gradient` takes them."""
         normal, chunks = self.read(arguments)
         log_averages = functools.partial(_log_averages, self.mean, chunks)
-        (value,), _ = _in_blocks(log_averages, normal, self.block_size)(normal)
+        (value,), _ = _in_blocks(log_averages, self.block_size, normal)(normal)
         on_torch = keras.config.backend() == "torch"
         # A closure over the output itself would keep all of this alive on PyTorch.
         kept = ops.stop_gradient(value) if on_torch else value
@@ -127,8 +122,9 @@ class _Stream(NamedTuple):
 
     def read(self, arguments: Any) -> tuple[Normal, "Chunks"]:
         """The distribution, and its nodes in chunks."""
-        normal = self.make(*arguments[:-2])
-        return normal, Chunks(normal.tables(Nodes(*arguments[-2:])), self.chunk_size)
+        *tensors, eps_diag, eps_factor = arguments
+        normal = self.make(*tensors)
+        return normal, Chunks(normal.tables(Nodes(eps_diag, eps_factor)), self.chunk_size)
 
     def known(self, value: Tensor, arguments: Any) -> Tensor:
         """The value, computed before, as a function of the arguments.
@@ -149,21 +145,22 @@ class _Stream(NamedTuple):
         """The upstream gradient, `(B, K)`, pulled back to every argument; the nodes have none."""
         loc, *others = arguments
         normal, chunks = self.read((loc - self.mean.pivot(value), *others))
-        gradients = _in_blocks(functools.partial(_gradients, self.mean, chunks), normal, self.block_size)
+        gradients = _in_blocks(functools.partial(_gradients, self.mean, chunks), self.block_size, normal)
         with compiling_bodies(compiler):
             of_rows, of_shared = gradients(normal, value, upstream)
         return *of_rows, *of_shared, None, None
 
 
-def _in_blocks(function: Callable, normal: Normal, block_size: int | None) -> Callable[..., tuple[tuple, tuple]]:
-    """`function`, applied in blocks of rows; its results for the rows are joined, and its totals added.
+def _in_blocks(function: Callable, block_size: int | None, normal: Normal) -> Callable[..., tuple[tuple, tuple]]:
+    """Makes a function work in blocks of rows; it joins the results for the rows, and adds the totals.
 
     Args:
-        function: function of a distribution and a block of each further tensor; gives results for the rows, and totals.
-        normal: the distribution of all rows, B.
+        function: function of a distribution and a block of each further tensor; returns results for the rows, and
+            totals.
         block_size: rows of a block; None for all.
+        normal: the distribution of all rows, B.
     Returns:
-        a function of `normal` and further tensors of B rows: `function` itself where one block has them all.
+        a function of a distribution and further tensors of B rows; `function` itself if one block has all rows.
     """
     if block_size is None or (normal.loc.shape[0] is not None and normal.loc.shape[0] <= block_size):
         return function
@@ -171,26 +168,26 @@ def _in_blocks(function: Callable, normal: Normal, block_size: int | None) -> Ca
 
 
 def _by_blocks(function: Callable, block_size: int, normal: Normal, *others: Tensor) -> tuple[tuple, tuple]:
-    """`_in_blocks` of more than one block, which takes its rows from all over the batch: devices share every block.
+    """Applies a function to blocks with rows from all over the batch: devices share every block.
 
-    Rows of zeros fill the last one: their logits are finite, and their upstream gradient is zero.
+    Rows of zeros fill the last block: their logits are finite, and their upstream gradient is zero.
     """
     count, rows = normal.num_rows, (*normal.tensors[: normal.num_rows], *others)
 
-    def of_block(block: Any) -> tuple:
+    def block_of(block: Any) -> tuple:
         return function(normal.with_rows(block[:count]), *block[count:])
 
     if keras.config.backend() == "torch":
-        return _by_python(of_block, rows, block_size)
+        return _by_python(block_of, rows, block_size)
     batch = normal.loc.shape[0]
     missing = -batch % block_size if batch is not None else _missing(ops.shape(rows[0])[0], block_size)
-    results, totals = ops.map(of_block, tuple(_to_blocks(x, block_size, missing) for x in rows))
+    results, totals = ops.map(block_of, tuple(_to_blocks(x, block_size, missing) for x in rows))
     joined = (ops.reshape(ops.swapaxes(x, 0, 1), (-1, *ops.shape(x)[2:])) for x in results)
     return tuple(x[: ops.shape(rows[0])[0]] for x in joined), tuple(ops.sum(x, axis=0) for x in totals)
 
 
 def _by_python(function: Callable, rows: Any, block_size: int) -> tuple[tuple, tuple]:
-    """`_by_blocks` for PyTorch, which unrolls every loop; `ops.map` would keep blocks alive in reference cycles."""
+    """As `_by_blocks`, for PyTorch, which unrolls every loop; `ops.map` would keep blocks alive in reference cycles."""
     starts = range(0, rows[0].shape[0], block_size)
     results, totals = zip(*(function([x[start : start + block_size] for x in rows]) for start in starts), strict=True)
     return tuple(ops.concatenate(x) for x in zip(*results, strict=True)), tuple(

@@ -44,7 +44,7 @@ class Case:
     integrator: str
     num_samples: int
     inference_samples: int | None
-    chunk_size: int | str | None
+    chunk_size: int | None
     antithetic: bool
     temperature: Any
     use_bias: bool
@@ -135,7 +135,7 @@ def cases(draw):
         integrator=draw(st.sampled_from(fitting)),
         num_samples=draw(st.integers(1, 200)),
         inference_samples=draw(st.none() | st.integers(1, 200)),
-        chunk_size=draw(st.sampled_from(["auto", None, 1, 7, 1000])),
+        chunk_size=draw(st.sampled_from([None, 1, 7, 1000])),
         antithetic=draw(st.booleans()),
         temperature=draw(st.sampled_from([0.1, 1.0, 5.0, 1000.0, "learned"])),
         use_bias=draw(st.booleans()),

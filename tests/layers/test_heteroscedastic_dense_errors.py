@@ -67,7 +67,7 @@ WRONG = {
     ),
     "closed-form softmax": (
         {"integrator": "closed_form"},
-        "Sigmoid, or have `closed_form` of its own, for the integrator ClosedForm. Received: link=Softmax()",
+        "NormalCDF, or have `closed_form` of its own, for the integrator ClosedForm. Received: link=Softmax()",
     ),
     "unknown integrator": (
         {"integrator": "simpson"},
@@ -233,7 +233,7 @@ def test_autocast_is_refused():
 def test_functional_gradients_on_pytorch_need_plain_operations_and_the_stateless_call():
     import torch
 
-    head = HeteroscedasticDense(3, integrator=integrators.QuasiMonteCarlo(8, chunk_size=None))
+    head = HeteroscedasticDense(3, integrator=integrators.QuasiMonteCarlo(8, chunk_size=8))
     head.build((None, 4))
     weights, state = (
         [v.value.detach() for v in part] for part in (head.trainable_variables, head.non_trainable_variables)

@@ -61,7 +61,6 @@ BENCHMARKS = {
     "cost.memory_map": ("", [], "half an hour; with --examples 100000 some minutes"),
     "cost.neighbors": ("neighbors", [], "a quarter of an hour"),
     "cost.nodes": ("", [], "ten minutes"),
-    "cost.estimate": (EVERY, [], "an hour"),
     "cost.speed": (f"{EVERY},plot", [], "three quarters of an hour"),
     "floors": ("demo", ["recipe"], "an hour or more; with --quick a minute"),
     "floors.harm": ("demo", ["recipe"], "an hour or two"),

@@ -2,7 +2,7 @@
 
 import inspect
 import re
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
 import keras
 
@@ -18,7 +18,7 @@ class Serializable:
 
     def get_config(self) -> dict[str, Any]:
         """Returns the arguments of the constructor."""
-        config = super().get_config() if hasattr(super(), "get_config") else {}
+        config = getattr(super(), "get_config", dict)()
         own = {name: getattr(self, name) for name in _arguments(type(self))}
         return {**config, **{name: keras.saving.serialize_keras_object(value) for name, value in own.items()}}
 
@@ -49,10 +49,7 @@ class Component(Serializable):
         return f"{type(self).__name__}({', '.join(f'{k}={v!r}' for k, v in self.get_config().items())})"
 
 
-Kind = TypeVar("Kind")
-
-
-def resolve(argument: str, identifier: Any, base: type[Kind], known: tuple[type[Kind], ...]) -> Kind:
+def resolve(argument: str, identifier: Any, base: Any, known: tuple[Any, ...]) -> Any:
     """Returns the object of an instance, a name ("QuasiMonteCarlo" or "quasi_monte_carlo"), or a serialised dict.
 
     Args:

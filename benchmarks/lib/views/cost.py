@@ -81,12 +81,6 @@ def backbone(of):
     return lines
 
 
-def estimate(of):
-    """Planned and measured costs of every head, averaged over the default nodes."""
-    head, *rows = of("estimate", '{"units": 1000, "features": 2048, "batch": 128}')
-    return [head, *(row for row in rows if row[1] == "QuasiMonteCarlo")]
-
-
 def gpu_speed(of):
     """Seconds and memory on a card at the base size, of both backends."""
     rows = [{"backend": each, **row} for each in ("jax", "torch") for row in dicts(of(f"gpu_speed_{each}", "speed"))]

@@ -18,7 +18,7 @@ class Serializable:
 
     def get_config(self) -> dict[str, Any]:
         """Returns the arguments of the constructor."""
-        config = getattr(super(), "get_config", dict)()
+        config: dict[str, Any] = getattr(super(), "get_config", dict)()
         own = {name: getattr(self, name) for name in _arguments(type(self))}
         return {**config, **{name: keras.saving.serialize_keras_object(value) for name, value in own.items()}}
 

@@ -1,5 +1,6 @@
 """Results as text and for a notebook: tables of aligned columns, and lists of a title and what it says."""
 
+import abc
 import html
 from collections.abc import Container, Iterable, Sequence
 from typing import Any
@@ -38,22 +39,19 @@ def _cells(cells: Sequence[str], tag: str) -> str:
     return "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in cells)
 
 
-class Tabled:
-    """A result that prints as a table with a sentence above or below it, and has a frame of the same.
-
-    A subclass defines `_cells`, and `_columns`.
-    """
+class Tabled(abc.ABC):
+    """A result that prints as a table with a sentence above or below it, and has a frame of the same."""
 
     _left: Container[int] = (0,)  # numbers of the columns of texts
     _above = _below = ""
 
+    @abc.abstractmethod
     def _cells(self) -> list[list[str]]:
-        """The table as texts, below its titles."""
-        raise NotImplementedError(f"{type(self).__name__} must define _cells()")
+        """Returns the table as texts, below its titles."""
 
+    @abc.abstractmethod
     def _columns(self) -> dict[str, Any]:
-        """The columns of the frame."""
-        raise NotImplementedError(f"{type(self).__name__} must define _columns()")
+        """Returns the columns of the frame."""
 
     def to_frame(self) -> Any:
         """The table as a `pandas.DataFrame`, with its numbers as they are.
@@ -72,12 +70,12 @@ class Tabled:
         return f"{above}{html_table(self._cells())}{below}"
 
 
-class Titled:
-    """A result that prints as lines of a title and what it says; a subclass defines `lines`."""
+class Titled(abc.ABC):
+    """A result that prints as lines of a title and what it says."""
 
+    @abc.abstractmethod
     def lines(self) -> list[tuple[str, str]]:
-        """(title, text) of each line."""
-        raise NotImplementedError(f"{type(self).__name__} must define lines()")
+        """Returns the title and the text of each line."""
 
     def __str__(self) -> str:
         return "\n".join(f"{title}: {text}" for title, text in self.lines())

@@ -13,14 +13,12 @@ __all__ = ["Covariance", "Diagonal", "Latent", "LowRank", "Narrow", "ParameterEf
 
 
 def get(identifier: Any) -> Covariance:
-    """The covariance of an instance or a serialised dict.
+    """Returns the covariance of an instance or a serialised dict.
 
     Args:
         identifier: a `Covariance`, or a serialised dict.
-    Returns:
-        the covariance; an instance as it is.
     Raises:
-        ValueError: if it is neither.
+        ValueError: for any other value.
 
     Example:
         >>> get(LowRank(3)).num_factors

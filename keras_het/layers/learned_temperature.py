@@ -8,11 +8,12 @@ from keras import ops
 
 from keras_het.base.precision import FullPrecision
 from keras_het.base.refusal import refusal
+from keras_het.base.serializable import Serializable
 from keras_het.base.validation import check_number
 
 
 @keras.saving.register_keras_serializable("keras_het")
-class LearnedTemperature(FullPrecision):
+class LearnedTemperature(Serializable, FullPrecision):
     """A learned temperature, tau = lower + (upper - lower) sigmoid(theta), where theta is a weight.
 
     Give it to a head as its `temperature`. It is learned on the training loss, which prefers small temperatures as
@@ -72,6 +73,3 @@ class LearnedTemperature(FullPrecision):
 
     def get_build_config(self) -> None:
         """Returns None: the head builds this layer, also when it is loaded from a file."""
-
-    def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "lower": self.lower, "upper": self.upper, "initial": self.initial}

@@ -9,7 +9,7 @@ from keras_het.base.extras import import_extra
 
 
 def aligned(cells: Sequence[Sequence[str]], left: Container[int] = ()) -> list[str]:
-    """The lines of a table, with columns that end in line.
+    """Returns the lines of a table, with columns that end in line.
 
     Args:
         cells: texts, a list for each line.
@@ -26,7 +26,7 @@ def aligned(cells: Sequence[Sequence[str]], left: Container[int] = ()) -> list[s
 
 
 def html_table(cells: Iterable[Sequence[str]]) -> str:
-    """The same table for a notebook, the first line as its head."""
+    """Returns the same table for a notebook, the first line as its head."""
     head, *lines = (_row(line, "td" if number else "th") for number, line in enumerate(cells))
     return f"<table><thead>{head}</thead><tbody>{''.join(lines)}</tbody></table>"
 
@@ -54,7 +54,7 @@ class Tabled(abc.ABC):
         """Returns the columns of the frame."""
 
     def to_frame(self) -> Any:
-        """The table as a `pandas.DataFrame`, with its numbers as they are.
+        """Returns the table as a `pandas.DataFrame`, with its numbers as they are.
 
         Raises:
             ImportError: without pandas.
@@ -65,7 +65,7 @@ class Tabled(abc.ABC):
         return "\n".join(filter(None, [self._above, *aligned(self._cells(), self._left), self._below]))
 
     def _repr_html_(self) -> str:
-        """The same for a notebook."""
+        """Returns the same for a notebook."""
         above, below = (text and f"<p>{html.escape(text)}</p>" for text in (self._above, self._below))
         return f"{above}{html_table(self._cells())}{below}"
 
@@ -81,6 +81,6 @@ class Titled(abc.ABC):
         return "\n".join(f"{title}: {text}" for title, text in self.lines())
 
     def _repr_html_(self) -> str:
-        """The same as a table for a notebook."""
+        """Returns the same as a table for a notebook."""
         rows = (f"<tr>{_cells([title], 'th')}{_cells([text], 'td')}</tr>" for title, text in self.lines())
         return f"<table><tbody>{''.join(rows)}</tbody></table>"

@@ -2,8 +2,8 @@
 
 Memory does not grow with the number of nodes. Two things vary and are kept apart. The *distribution* maps nodes to
 logits, and pulls a gradient of the logits back to its tensors. The *mean* of a link is the function that is averaged,
-and says how sensitive the result is to the logits of a node. A block is some rows of the batch at a chunk of the nodes;
-`blocking` chooses its size.
+and returns how sensitive the result is to the logits of a node. A block is some rows of the batch at a chunk of the
+nodes; `blocking` chooses its size.
 """
 
 import functools
@@ -65,7 +65,7 @@ def expectation(
 
 
 def _sized(normal: Normal, nodes: Nodes) -> Normal:
-    """The distribution, with the sizes of the nodes where a traced tensor does not know its own."""
+    """Returns the distribution, with the sizes of the nodes where a traced tensor does not know its own."""
     for name, own, table in zip(("units", "factors"), normal.size, nodes, strict=True):
         if isinstance(own, int) and own != table.shape[1]:
             raise ValueError(f"`nodes` must be of the {own} {name} of the distribution. Received: {table.shape[1]}")
@@ -74,7 +74,7 @@ def _sized(normal: Normal, nodes: Nodes) -> Normal:
 
 
 def _unrolled(mean: Mean, nodes: Nodes, chunk_size: int, normal: Normal) -> tuple[tuple, tuple]:
-    """The average in plain operations, by a Python loop over the chunks."""
+    """Returns the average in plain operations, by a Python loop over the chunks."""
     log_sums, zero = [], 0.0
     # Some exporters fail to write an empty table.
     tables = nodes if nodes.eps_factor.shape[1] else (nodes.eps_diag,)
@@ -104,7 +104,7 @@ class _Stream(NamedTuple):
     chunk_size: int
 
     def value_and_gradient(self, *arguments: Any) -> tuple[Tensor, Callable]:
-        """The value, `(B, K)`, and its backward pass, as `ops.custom_gradient` takes them."""
+        """Returns the value, `(B, K)`, and its backward pass, for `ops.custom_gradient`."""
         normal, chunks = self.read(arguments)
         log_averages = functools.partial(_log_averages, self.mean, chunks)
         (value,), _ = _in_blocks(log_averages, self.block_size, normal)(normal)
@@ -121,13 +121,13 @@ class _Stream(NamedTuple):
         return value, gradient
 
     def read(self, arguments: Any) -> tuple[Normal, "Chunks"]:
-        """The distribution, and its nodes in chunks."""
+        """Returns the distribution, and its nodes in chunks."""
         *tensors, eps_diag, eps_factor = arguments
         normal = self.make(*tensors)
         return normal, Chunks(normal.tables(Nodes(eps_diag, eps_factor)), self.chunk_size)
 
     def known(self, value: Tensor, arguments: Any) -> Tensor:
-        """The value, computed before, as a function of the arguments.
+        """Returns the value, computed before, as a function of the arguments.
 
         It costs nothing unless its derivative is asked for.
         """
@@ -142,7 +142,7 @@ class _Stream(NamedTuple):
 
     @outside_graph
     def gradient(self, value: Tensor, arguments: Any, upstream: Tensor, compiler: Compiler | None = None) -> tuple:
-        """The upstream gradient, `(B, K)`, pulled back to every argument; the nodes have none."""
+        """Returns the upstream gradient, `(B, K)`, pulled back to every argument; the nodes have none."""
         loc, *others = arguments
         normal, chunks = self.read((loc - self.mean.pivot(value), *others))
         gradients = _in_blocks(functools.partial(_gradients, self.mean, chunks), self.block_size, normal)
@@ -154,13 +154,8 @@ class _Stream(NamedTuple):
 def _in_blocks(function: Callable, block_size: int | None, normal: Normal) -> Callable[..., tuple[tuple, tuple]]:
     """Makes a function work in blocks of rows; it joins the results for the rows, and adds the totals.
 
-    Args:
-        function: function of a distribution and a block of each further tensor; returns results for the rows, and
-            totals.
-        block_size: rows of a block; None for all.
-        normal: the distribution of all rows, B.
-    Returns:
-        a function of a distribution and further tensors of B rows; `function` itself if one block has all rows.
+    A function of a distribution and a block of each further tensor returns results for the rows, and totals. It stays
+    as it is if one block has all rows, B, of `normal`; a `block_size` of None stands for all rows.
     """
     if block_size is None or (normal.loc.shape[0] is not None and normal.loc.shape[0] <= block_size):
         return function
@@ -196,7 +191,7 @@ def _by_python(function: Callable, rows: Any, block_size: int) -> tuple[tuple, t
 
 
 def _missing(batch: Any, block_size: int | None) -> Tensor:
-    """How many rows fill the last block of an unknown batch; TensorFlow needs at least one block."""
+    """Returns how many rows fill the last block of an unknown batch; TensorFlow needs at least one block."""
     return ops.where(batch > 0, -batch % block_size, block_size)
 
 
@@ -206,7 +201,7 @@ def _to_blocks(x: Tensor, block_size: int | None, missing: Any) -> Tensor:
 
 
 def _log_averages(mean: Mean, chunks: "Chunks", normal: Normal) -> tuple[tuple, tuple]:
-    """The result from averages of probabilities, or, where one is too small for that, from averages in log space.
+    """Returns the result from averages of probabilities, or from averages in log space if one is too small.
 
     The sum of probabilities needs one exponential per element, the sum in log space two.
     """
@@ -226,26 +221,26 @@ def _log_averages(mean: Mean, chunks: "Chunks", normal: Normal) -> tuple[tuple, 
 
 
 def _gradients(mean: Mean, chunks: "Chunks", normal: Normal, value: Tensor, upstream: Tensor) -> tuple[tuple, tuple]:
-    """The gradients of the tensors with a row for each example, and of the tensors that all examples share."""
+    """Returns the gradients of the tensors with a row for each example, and of the tensors that all examples share."""
     sums = chunks.fold(_add_gradients, normal.no_sums(), mean, normal, value, upstream)
     found = normal.gradients(*(s / chunks.num_samples for s in sums))
     return found[: normal.num_rows], found[normal.num_rows :]
 
 
 def _add_terms(mean: Mean, normal: Normal, sums: Any, chunk: Any) -> tuple:
-    """The body of the forward pass: the sums of the terms, each `(B, K)`, with those at a chunk of nodes, `(., C)`."""
+    """Adds the terms at a chunk of nodes to their sums, each `(B, K)`: the body of the forward pass."""
     terms = mean.terms(normal.logits_at(chunk))
     return tuple(s + ops.sum(term, axis=-1) for s, term in zip(sums, terms, strict=True))
 
 
 def _add_log_terms(mean: Mean, normal: Normal, sums: Any, chunk: Any) -> tuple:
-    """The body of the forward pass in log space: the same of the logs."""
+    """Adds the logs of the terms likewise: the body of the forward pass in log space."""
     terms = mean.log_terms(normal.logits_at(chunk), axis=1)
     return tuple(ops.logaddexp(s, ops.logsumexp(term, axis=-1)) for s, term in zip(sums, terms, strict=True))
 
 
 def _add_gradients(mean: Mean, normal: Normal, value: Tensor, upstream: Tensor, sums: Any, chunk: Any) -> tuple:
-    """The body of the backward pass: the sums of the gradients, with those at a chunk of nodes."""
+    """Adds the gradients at a chunk of nodes to their sums: the body of the backward pass."""
     parts = normal.vjp(mean.cotangent(normal.logits_at(chunk), value, upstream), chunk)
     return tuple(s + part for s, part in zip(sums, parts, strict=True))
 
@@ -261,16 +256,10 @@ class Chunks:
         self._rest = tuple(ops.transpose(x[stop:]) for x in tables) if rest else None
 
     def fold(self, body: Callable, sums: tuple[Tensor, ...], mean: Mean, normal: Normal, *others: Tensor) -> tuple:
-        """sums = body(mean, normal, *others, sums, chunk) over all chunks: those of full size, then the smaller last.
+        """Applies sums = body(mean, normal, *others, sums, chunk) to all chunks, the smaller last one at the end.
 
-        A compiler gets the body without the cut of the chunk: it would compile once for each.
-
-        Args:
-            body: function that adds the terms of a chunk to the sums.
-            sums: those at the start.
-            mean: the mean of a link.
-            normal: the distribution.
-            others: further tensors with its rows.
+        A compiler gets the body without the cut of the chunk: it would compile once for each. `others` are further
+        tensors with the rows of `normal`.
         """
         add = functools.partial(compiled(body, normal.tensors), mean, normal, *others)
         if keras.config.backend() == "torch":  # which unrolls every loop
@@ -281,7 +270,7 @@ class Chunks:
 
 
 def _in_columns(table: Tensor, count: int, chunk_size: int) -> Tensor:
-    """A table of rows, `(count * chunk_size, columns)`, as `(count, columns, chunk_size)`, in this order in memory.
+    """Turns a table of rows, `(count * chunk_size, columns)`, into `(count, columns, chunk_size)`, also in memory.
 
     A transposed view would be read across its rows by every pass over a block on PyTorch. The reshape to two axes makes
     it a copy.

@@ -20,7 +20,6 @@ from keras_het import (
     training,
     truth,
 )
-from keras_het.base.missing_name import missing_name as _missing_name
 from keras_het.base.version import __version__ as __version__
 from keras_het.layers import HeteroscedasticDense, NoiseTransition
 from keras_het.layers.estimate_cost import estimate_cost
@@ -68,7 +67,7 @@ def __dir__() -> list[str]:
 def __getattr__(name: str) -> type:
     """Imports the classes that need scikit-learn only when they are used."""
     if name not in ESTIMATORS:
-        raise _missing_name(sys.modules[__name__], name)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name, obj=sys.modules[__name__])
     try:
         module = importlib.import_module(f"keras_het.estimator.{ESTIMATORS[name]}")
     except ModuleNotFoundError as error:

@@ -5,6 +5,7 @@ from typing import Any
 import keras
 
 from keras_het.base.refusal import refusal
+from keras_het.base.serializable import Serializable
 from keras_het.base.validation import check_number
 from keras_het.ops.transition import project_to_simplex
 
@@ -14,10 +15,10 @@ __all__ = [
 
 
 @keras.saving.register_keras_serializable("keras_het")
-class RowStochastic(keras.constraints.Constraint):
+class RowStochastic(Serializable, keras.constraints.Constraint):
     """Projects every row to the nearest probability vector whose entries are at least `lower`, in Euclidean distance.
 
-    A lower bound keeps the gradient of a label that a class never got, 1 / p(noisy label), within 1 / lower.
+    A lower bound caps the gradient 1 / p(noisy label) of labels that were never observed at 1 / lower.
 
     Args:
         lower: number, at least 0, and below one over the length of a row.
@@ -37,7 +38,3 @@ class RowStochastic(keras.constraints.Constraint):
         if free <= 0:
             raise refusal("lower", f"be below 1 / {w.shape[-1]} for rows of that length", f"lower={self.lower}")
         return self.lower + free * project_to_simplex((w - self.lower) / free)
-
-    def get_config(self) -> dict[str, Any]:
-        """Arguments of the constructor."""
-        return {"lower": self.lower}

@@ -31,7 +31,6 @@ LINKS = {  # name of a case: link, integrator
     "softmax": ("softmax", ("QuasiMonteCarlo", {})),
     "softmax MonteCarlo": ("softmax", ("MonteCarlo", {})),
     "softmax antithetic": ("softmax", ("MonteCarlo", {"antithetic": True})),
-    "softmax Quadrature": ("softmax", ("Quadrature", None)),
     "softmax Taylor": ("softmax", ("Taylor", None)),
     "normalized sigmoid": ("normalized_sigmoid", ("ClosedForm", None)),
     "normal cdf": ("normal_cdf", ("ClosedForm", None)),
@@ -356,8 +355,6 @@ def write(file, jit="auto"):
     results = {}
     write_noise(results, jit)
     for kind, link in [*itertools.product(HEADS, LINKS), (NARROW, "softmax")]:
-        if LINKS[link][1][0] == "Quadrature" and kind != "diagonal":
-            continue
         write_outputs_and_gradients(results, kind, link)
     for kind, link in [*itertools.product(HEADS, FITTED), (NARROW, "softmax")]:
         write_fit(results, kind, link, jit)

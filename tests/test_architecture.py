@@ -3,6 +3,7 @@
 import ast
 import doctest
 import importlib
+import inspect
 import os
 import pathlib
 import pkgutil
@@ -14,7 +15,7 @@ import sys
 import pytest
 
 import keras_het
-from keras_het.integrators import sampled
+from keras_het import integrators
 from tests import house
 from tests.house import public_modules
 
@@ -43,7 +44,7 @@ PACKAGES = [
     "keras_het.truth",
 ]
 
-MOST_FLOORS, MOST_LOOSE = 11, 3
+MOST_FLOORS, MOST_LOOSE = 11, 7
 MOST_DEEP, MOST_DEEP_IN_PREDICTION = 10, 7  # house.depth, with the wrappers that PyTorch's compiler needs
 MOST_FORWARD, MOST_DISTRIBUTIONS = 3, 4
 # Within a room: what a module may import of it. The floors of the rooms are a contract of import-linter, in
@@ -138,9 +139,9 @@ def test_a_planted_wrong_import_is_caught(module, line):
 UPWARD = [
     ("keras_het.ops.random", "from keras_het import layers"),
     ("keras_het.base.batches", "from keras_het.ops.random import normal"),
-    ("keras_het.integrators.sampled", "import keras_het.layers"),
+    ("keras_het.integrators", "import keras_het.layers"),
     ("keras_het.covariances.covariance", "from keras_het.layers import HeteroscedasticDense"),
-    ("keras_het.links.softmax", "from keras_het.integrators import ClosedForm"),
+    ("keras_het.links", "from keras_het.integrators import ClosedForm"),
     ("keras_het.layers.heteroscedastic_dense", "from keras_het.commands import doctor"),
     ("keras_het.layers.heteroscedastic_dense", "from keras_het.models import heteroscedastic"),
     ("keras_het.models.conversion", "import keras_het.commands.doctor"),
@@ -223,7 +224,8 @@ def test_the_table_of_contents_is_sorted_and_complete(name):
     package = importlib.import_module(name)
     assert package.__all__ == sorted(package.__all__, key=lambda name: (not name.isupper(), name))  # constants first
     defined = {key for key, value in vars(package).items() if within(getattr(value, "__module__", ""), (name,))}
-    assert {key for key in defined if not key.startswith("_")} <= set(package.__all__)
+    bases = {key for key in defined if inspect.isabstract(vars(package)[key])}
+    assert {key for key in defined - bases if not key.startswith("_")} <= set(package.__all__)
     assert [key for key in package.__all__ if not hasattr(package, key)] == []
 
 
@@ -248,10 +250,10 @@ def test_a_deeper_call_is_seen(monkeypatch):
     def call(*arguments, **options):
         return expectation(*arguments, **options)
 
-    expectation = sampled.expectation
+    expectation = integrators.expectation
     planted = call.__code__.replace(co_filename=str(house.PACKAGE / "planted.py"))
     monkeypatch.setattr(call, "__code__", planted)
-    monkeypatch.setattr(sampled, "expectation", call)
+    monkeypatch.setattr(integrators, "expectation", call)
     assert [len(stack) for stack in house.depth()[:2]] == [len(stack) + 1 for stack in before[:2]]
 
 

@@ -50,7 +50,7 @@ class SigmaPoints(Integrator):
         size = normal.size
         both = math.sqrt(sum(size)) * np.concatenate([np.eye(sum(size)), -np.eye(sum(size))]).astype("float32")
         nodes = Nodes(ops.convert_to_tensor(both[:, : size[0]]), ops.convert_to_tensor(both[:, size[0] :]))
-        return link.from_mean(expectation(link.mean, normal, nodes, loop="unrolled" if key is None else "streamed"))
+        return link.from_mean(expectation(link.mean, normal, nodes, streamed=key is not None))
 
 
 ARGUMENTS = {"link": NormalizedCauchit, "covariance": Isotropic, "integrator": SigmaPoints}

@@ -84,7 +84,7 @@ def test_every_size_is_looked_at():
     rooms = {f"keras_het.{kind.__module__.split('.')[1]}" for kind in KINDS}
     assert {room.__name__ for room in ROOMS} == rooms
     assert {size for _, size in SIZES} == {
-        *("units", "num_classes", "num_annotators", "num_factors", "num_nodes", "num_samples", "inference_samples"),
+        *("units", "num_classes", "num_annotators", "num_factors", "num_samples", "inference_samples"),
         *("chunk_size", "num_examples", "bins", "size", "width"),
     }
 

@@ -1,7 +1,7 @@
 """An accelerator: seconds and memory of heads, sizes of blocks, agreement with the processor, half precision, `choose`.
 
 KERAS_BACKEND=jax python -m benchmarks.cost.gpu [--parts speed blocks agreement policies choose] [--quick]
-    [--heads full] [--nodes 256] [--compilers compile_blocks jit_compile] [--output FOLDER]
+    [--heads full] [--nodes 256] [--compilers jit_compile] [--output FOLDER]
 (or KERAS_BACKEND=tensorflow or torch; --compilers is for PyTorch, once more with each; --heads and --nodes pick rows)
 
 The floor is the roofline of `speed.py`, from the card's own rates in the same process. Agreement: one step of gradient
@@ -120,7 +120,6 @@ def measure_row(what, **row):
         return choose(**row)
     if what == "machine":
         return harness.machine()
-    speed.choose_compiler(row.get("compiler"))
     if what == "step":
         return one_step(**row)
     if what == "losses":

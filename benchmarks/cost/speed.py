@@ -1,7 +1,7 @@
 """Seconds and peak memory of a training step and of a prediction, beside a plain Dense layer and the machine's floor.
 
 python -m benchmarks.cost.speed [--backends jax tensorflow torch] [--heads NAME ...] [--sweeps S K B R] [--quick]
-    [--base] [--nodes 256] [--compilers compile_blocks jit_compile] [--output FOLDER]
+    [--base] [--nodes 256] [--compilers jit_compile] [--output FOLDER]
 
 Every measurement has a fresh process (with --quick they share one, and peak memory only rises). Dense and the machine's
 rates are measured in the same one as the head, in turn with it. The floor is
@@ -36,7 +36,7 @@ HEADS = {
     "sigmoid parameter-efficient": lambda r: {"num_factors": r, "parameter_efficient": True, "link": "sigmoid"},
 }
 MODES = ["train", "predict"]
-COMPILERS = ["compile_blocks", "jit_compile"]  # of PyTorch: the bodies of blocks, or the whole step as Keras does it
+COMPILERS = ["jit_compile"]  # of PyTorch
 WIDTH = 16  # of the narrow head
 LARGEST_KERNEL = 1 << 28  # numbers: the full head at K = 21,843 would need gigabytes for its kernel alone
 
@@ -112,19 +112,8 @@ def make_call(head, mode, compiler=None, **sizes):
     return train if mode == "train" else lambda: model.predict_on_batch(x)
 
 
-def choose_compiler(compiler):
-    """Hands PyTorch's compiler to the blocks, if that is the name of the compiler."""
-    if compiler == "compile_blocks":
-        import torch
-
-        from keras_het.layers import compile_blocks
-
-        compile_blocks(torch.compile)
-
-
 def measure_row(head, what, sizes, repeats, compiler=None):
     """The measurements of one process: seconds of all modes, or the peak memory of one."""
-    choose_compiler(compiler)
     if what != "seconds":
         call = make_call(head, what, compiler=compiler, **sizes)
         call(), call()

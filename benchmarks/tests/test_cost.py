@@ -1,4 +1,4 @@
-"""The benchmarks of costs: the floor, growth along a size, the sizes of a sweep, the table of estimates, answers."""
+"""The benchmarks of costs: the floor, growth along a size, the sizes of a sweep, answers."""
 
 import json
 import pathlib
@@ -10,7 +10,7 @@ import keras
 import numpy as np
 import pytest
 
-from benchmarks.cost import answer, devices, estimate, memory_map, neighbors, speed
+from benchmarks.cost import answer, devices, memory_map, neighbors, speed
 from benchmarks.lib import results
 
 pytestmark = pytest.mark.once
@@ -57,37 +57,6 @@ def test_every_head_is_measured_along_the_sizes_that_it_has():
 def test_the_base_alone_is_one_row_a_head():
     rows = list(speed.grid(speed.BASE, {"B": [speed.BASE["B"]]}, ["full", "narrow"]))
     assert rows == [("full", speed.BASE), ("narrow", speed.BASE)]
-
-
-def test_the_table_of_estimates_has_a_column_for_each_backend():
-    def line(backend, integrator, planned, measured):
-        head = {"covariance": "low_rank", "link": "softmax", "integrator": integrator}
-        costs = {"train_time": planned, "predict_time": 2 * planned, "train_bytes": 3 * 2**20}
-        found = {"train": measured, "predict": 2 * measured, "memory": 4.0}
-        return {"backend": backend, "sizes": {"units": 5}, "estimate": head | costs, "measured": found}
-
-    lines = [line("jax", "Taylor", 2.0, 2.5), line("torch", "Taylor", 3.0, 3.5), line("jax", "OwnNoise", 4.0, 4.5)]
-    (table,) = estimate.report(lines).values()
-    assert table[0][3:5] == ["step: jax", "step: torch"]
-    assert table[1] == [
-        "low_rank",
-        "softmax",
-        "Taylor",
-        "2.0 (2.5)",
-        "3.0 (3.5)",
-        "4.0 (5.0)",
-        "6.0 (7.0)",
-        *["3 (4)"] * 2,
-    ]
-    assert table[2][3:] == ["4.0 (4.5)", "", "8.0 (9.0)", "", "3 (4)", ""]
-
-
-def test_every_estimated_row_is_a_head_that_can_be_made():
-    rows = estimate.estimated({"units": 4, "features": 6, "batch": 2, "num_samples": 8})
-    assert len(rows) > 10
-    for row in rows:
-        model = estimate.make_model(row, 4, 6)
-        assert type(model.layers[-1].integrator).__name__ == row["integrator"]
 
 
 def test_the_estimates_are_within_thirty_percent_of_the_memory_that_was_measured(monkeypatch):

@@ -1,6 +1,6 @@
 """
 Title: What a head costs, before it is made
-Description: Weights, memory and time of every kind of head, as multiples of a Dense layer, and whether the memory is enough.
+Description: Weights and memory of every kind of head beside a Dense layer, and whether the memory is enough.
 Seeds: 0
 """
 

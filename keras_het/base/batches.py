@@ -9,7 +9,6 @@ import numpy as np
 from keras import ops
 
 from keras_het.base.refusal import refusal, refuse_if
-from keras_het.base.seeds import random_generator
 
 WITHOUT_WEIGHTS = "be (x, y), for weights do not count"
 ROWS = 8192  # of a block of rows
@@ -24,7 +23,7 @@ class Arrays(NamedTuple):
 
 
 def is_data_set(x: Any) -> bool:
-    """Whether `x` gives batches by itself: a `PyDataset`, a `tf.data.Dataset`, a `DataLoader`, a generator."""
+    """Returns whether `x` gives batches by itself: a `PyDataset`, a `tf.data.Dataset`, a `DataLoader`, a generator."""
     iterable = hasattr(x, "__iter__") and not hasattr(x, "shape") and not isinstance(x, list | tuple | dict)
     return isinstance(x, keras.utils.PyDataset) or iterable
 
@@ -57,10 +56,10 @@ def examples_and_labels(name: str, data: Any) -> tuple[Any, Any]:
 
 
 def check_same_index(**given: Any) -> None:
-    """Raises a ValueError if the rows of frames or series of pandas among the arguments are not in one order.
+    """Raises ValueError unless all pandas arguments have the same index, in the same order.
 
-    Everything here pairs rows by place, while pandas pairs them by index: a column that was shuffled or sorted by
-    itself would give examples the labels of others.
+    Rows are paired by position, while pandas pairs them by index: a column that was shuffled or sorted by itself would
+    give examples the labels of other examples.
     """
     indices = [(name, part.index) for name, value in given.items() for part in _parts(value) if hasattr(part, "iloc")]
     for name, index in indices[1:]:
@@ -81,7 +80,7 @@ def _parts(value: Any) -> Any:
 
 
 def _as_given(x: Any) -> Any:
-    """A list of texts as an array, for `predict` takes both; anything else as it is."""
+    """Converts a list of strings to an array; returns anything else unchanged."""
     is_texts = isinstance(x, list) and x and all(isinstance(part, str) for part in x)
     return np.array(x, object) if is_texts else x
 
@@ -93,7 +92,7 @@ def check_dense(name: str, part: Any) -> Any:
 
 
 def count_examples(x: Any) -> int:
-    """The number of examples of arrays, which may be in a list, a tuple or a dict.
+    """Returns the number of examples of arrays, which may be in a list, a tuple or a dict.
 
     Raises:
         ValueError: for anything but arrays, such as nested lists of numbers, or sparse matrices.
@@ -107,12 +106,12 @@ def count_examples(x: Any) -> int:
 
 
 def select_rows(x: Any, indices: np.ndarray) -> Any:
-    """The examples with these indices, as NumPy, of arrays, which may be in a list, a tuple or a dict."""
+    """Returns the examples with these indices, as NumPy, of arrays, which may be in a list, a tuple or a dict."""
     return keras.tree.map_structure(lambda part: np.asarray(as_numpy(part))[indices], _as_given(x))
 
 
 def row_blocks(count: int) -> list[slice]:
-    """Slices of `count` rows, block by block: what is computed of all at a time would be as large as all are.
+    """Returns slices that cover `count` rows in blocks, to bound the memory of temporaries.
 
     Example:
         >>> row_blocks(10000)
@@ -122,7 +121,7 @@ def row_blocks(count: int) -> list[slice]:
 
 
 def largest_of_rows(p: np.ndarray) -> np.ndarray:
-    """The number of the largest value of each row, `(N,)`: NumPy's `argmax` copies an array that is read only."""
+    """Returns the argmax of each row, block by block: NumPy copies a read-only array as a whole."""
     return np.concatenate([p[rows].argmax(axis=1) for rows in row_blocks(len(p))] or [np.zeros(0, int)])
 
 
@@ -212,8 +211,7 @@ def labelled_batches(x: Any, y: Any, batch_size: int, name: str = "y") -> Iterat
         raise refusal(name, f"have an entry for each of the {count} examples", len(given))
     for inputs, labels, weights in triples(x, batch_size):
         if weights is not None and np.any(np.asarray(as_numpy(weights)) != 1):
-            where = name if name == "validation_data" else "x"
-            raise refusal(where, WITHOUT_WEIGHTS, "a data set with weights")
+            raise refusal("x" if name == "y" else name, WITHOUT_WEIGHTS, "a data set with weights")
         if labels is None and given is None:
             raise refusal("x", "be a data set of pairs of inputs and labels, in batches", "one without labels")
         part = ops.convert_to_numpy(labels) if given is None else given[start : start + batch_size]
@@ -245,39 +243,3 @@ def as_arrays(x: Any, y: Any, name: str = "y") -> Arrays:
         return Arrays(inputs, labels, None)
     weights = [np.ones(len(y)) if weights is None else np.asarray(as_numpy(weights)) for _, y, weights in parts]
     return Arrays(inputs, labels, np.concatenate(weights))
-
-
-class ShuffledBatches(keras.utils.PyDataset):
-    """Arrays in batches of one size, in a new order every epoch.
-
-    All batches have one size, at most `batch_size`, and an epoch has as few as possible. The few examples that are left
-    over wait for the next epoch, which has another order. With one size only one program is compiled.
-
-    Args:
-        arrays: inputs, labels and weights, each with N rows.
-        batch_size: integer, at least 1.
-        seed: determines all orders.
-
-    Example:
-        >>> data = ShuffledBatches((np.arange(7), np.arange(7)), batch_size=4, seed=0)
-        >>> len(data), [len(rows) for rows in data[1]]
-        (2, [3, 3])
-    """
-
-    def __init__(self, arrays: tuple[np.ndarray, ...], batch_size: int, seed: int):
-        super().__init__()
-        self._arrays, self._generator = arrays, random_generator(seed)
-        self._length = -(-len(arrays[0]) // batch_size)
-        self._size = len(arrays[0]) // self._length
-        self.on_epoch_end()
-
-    def __len__(self) -> int:
-        return self._length
-
-    def __getitem__(self, index: int) -> tuple[Any, ...]:
-        rows = self._order[index * self._size : (index + 1) * self._size]
-        return tuple(array[rows] for array in self._arrays)
-
-    def on_epoch_end(self) -> None:
-        """Draws a new order."""
-        self._order = self._generator.permutation(len(self._arrays[0]))

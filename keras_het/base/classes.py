@@ -127,7 +127,7 @@ def encode_among(y: Any, classes: np.ndarray, name: str, rule: str = "only those
 
 
 def named(classes: np.ndarray, class_names: Any, name: str = "y", more: bool = False) -> tuple[list, np.ndarray]:
-    """The names of the classes in the order that is wanted, and the place of each class in it, `(K,)`.
+    """Returns the names of the classes in the order that is wanted, and the place of each class in it, `(K,)`.
 
     Args:
         classes: classes of labels, as `encode` returned them.
@@ -196,7 +196,7 @@ def _whole(given: np.ndarray, name: str) -> np.ndarray:
 
 
 def is_missing(value: Any) -> bool:
-    """Whether a label is None, nan, or NA of pandas, which cannot be compared."""
+    """Returns whether a label is None, nan, or NA of pandas, which cannot be compared."""
     try:
         return value is None or bool(value != value)
     except TypeError:
@@ -204,6 +204,6 @@ def is_missing(value: Any) -> bool:
 
 
 def _categories(y: Any) -> list | None:
-    """The categories of a pandas Categorical, or of a Series of them."""
+    """Returns the categories of a pandas Categorical, or of a Series of them."""
     found = getattr(getattr(y, "dtype", None), "categories", None)
     return None if found is None else list(found)

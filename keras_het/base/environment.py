@@ -1,6 +1,5 @@
 """Loads Keras and its backend before the rest of the package; if that fails, the error names a remedy."""
 
-import difflib
 import importlib.util
 import os
 import re
@@ -8,53 +7,45 @@ import sys
 from typing import NoReturn
 
 BACKENDS = ("jax", "tensorflow", "torch")
-PREDICT_ONLY = ("numpy", "openvino")  # Keras cannot train on them
 OLDEST = {"keras": "3.15.1", "numpy": "2.0", "scipy": "1.13", "jax": "0.6", "tensorflow": "2.20", "torch": "2.7"}
 
 
 def installed_backends() -> list[str]:
-    """The backends that can be imported, of the three."""
+    """Returns those of the three backends that are installed."""
     return [name for name in BACKENDS if importlib.util.find_spec(name)]
 
 
-def wrong_backend(name: str | None, installed: list[str]) -> str | None:
-    """The fault of a choice of a backend, in words, and a remedy; None if there is no fault.
+def backend_error(name: str | None, installed: list[str], error: Exception) -> str:
+    """The text for a Keras that cannot be imported: the reason and a remedy.
 
     Args:
-        name: the value of KERAS_BACKEND, None or empty if it is not set.
-        installed: the backends that are installed.
-    Returns:
-        a text, or None if this check finds nothing wrong.
+        name: the value of KERAS_BACKEND; None or empty if it is not set.
+        installed: the installed backends.
+        error: the error of the import.
     """
-    if name in PREDICT_ONLY:
-        needed = "jax" if name == "numpy" else name  # by Keras
-        if importlib.util.find_spec(needed):
-            return None
-        return f"KERAS_BACKEND is {name!r}, for which Keras needs {needed}. Install it: pip install {needed}"
-    if name and name not in BACKENDS:
-        near = difflib.get_close_matches(name.lower(), BACKENDS + PREDICT_ONLY, 1) or installed or BACKENDS
-        return (
-            f"KERAS_BACKEND is {name!r}, and must be one of {', '.join(BACKENDS)}, or {' or '.join(PREDICT_ONLY)} for "
-            f"predictions alone. Perhaps you mean: export KERAS_BACKEND={near[0]}"
-        )
     if not installed:
-        wanted = name or "jax"
+        wanted = name if name in BACKENDS else "jax"
         return f"No backend is installed. Install one: {install(wanted)}, then: export KERAS_BACKEND={wanted}"
-    if name and name not in installed:
+    other = f"export KERAS_BACKEND={installed[0]}"
+    if name in BACKENDS and name not in installed:
         return (
             f"KERAS_BACKEND is {name!r}, which is not installed. Install it: {install(name)}. "
-            f"Or take one that is: export KERAS_BACKEND={installed[0]}"
+            f"Or use an installed one: {other}"
         )
-    return None
+    reason = f"Keras could not be loaded: {type(error).__name__}: {error}."
+    if name in installed:
+        return f"{reason} Install its backend again: pip install --force-reinstall {name}"
+    setting = repr(name) if name else "not set"
+    return f"{reason} KERAS_BACKEND is {setting}. These backends are installed: {', '.join(installed)}. Try: {other}"
 
 
 def install(backend: str) -> str:
-    """The command that installs a backend: by its own name, since that works without a release of this package."""
+    """Returns the command that installs a backend, by its own name: that works without a release of this package."""
     return f'pip install "{backend}>={OLDEST[backend]}"'
 
 
 def too_old(name: str, version: str | None) -> str | None:
-    """The fault of a package's version, in words, and a remedy; None if it is new enough, or not known."""
+    """Returns the text for a package that is too old, with a remedy; None if its version is new enough or unknown."""
     oldest = OLDEST[name]
     if version is None or _release(version) >= _release(oldest):
         return None
@@ -74,33 +65,10 @@ def load_keras() -> None:
     try:
         import keras
     except Exception as error:
-        _stop(_plug_in(name, error) or wrong_backend(name, installed) or _failed(name, installed, error), error)
+        _stop(backend_error(name, installed, error), error)
     problem = too_old("keras", getattr(keras, "__version__", None))
     if problem:
         _stop(problem)
-
-
-def _plug_in(name, error):
-    """The fault of a backend that Keras 3.16 looks for in a package of its own; None of any other error.
-
-    Keras calls a package that fails to load not installed.
-    """
-    package = f"keras-{name}"
-    if f"pip install {package}" not in str(error):
-        return None
-    text = f"KERAS_BACKEND is {name!r}, for which Keras needs the package {package}"
-    if importlib.util.find_spec(f"keras_{name}") is None:
-        return f"{text}. Install it: pip install {package}"
-    cause = error.__cause__
-    return f"{text}: it is installed, and failed. {type(cause).__name__}: {cause}. Install what it needs"
-
-
-def _failed(name, installed, error):
-    reason = f"Keras could not be loaded: {type(error).__name__}: {error}."
-    if name:
-        return f"{reason} Install its backend again: pip install --force-reinstall {name}"
-    there = f"these backends are installed: {', '.join(installed)}"
-    return f"{reason} KERAS_BACKEND is not set; {there}. Try: export KERAS_BACKEND={installed[0]}"
 
 
 def _stop(text: str, cause: Exception | None = None) -> NoReturn:
@@ -110,7 +78,7 @@ def _stop(text: str, cause: Exception | None = None) -> NoReturn:
 
 
 def _release(version):
-    """The numbers of a version's release: 2.13.0rc1+cpu is (2, 13, 0)."""
+    """Returns the numbers of a version: 2.13.0rc1+cpu is (2, 13, 0)."""
     return tuple(int(number) for number in re.findall(r"\d+", re.split(r"[a-z+]", version)[0]))
 
 

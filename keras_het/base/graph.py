@@ -44,17 +44,6 @@ def part_and_preprocessor(model: keras.Model, tensor: Any) -> tuple[keras.Model,
     return part, lambda batch: keras.utils.unpack_x_y_sample_weight(preprocess(batch))[0]
 
 
-def learning_inputs(model: keras.Model) -> Iterator[Any]:
-    """Yields the symbolic inputs of the layers with weights in the graph of a model; a user's own are not known."""
-    for layer, node, around in walk(model.outputs):
-        if (
-            not around
-            and type(layer).__module__.startswith(("keras.", "keras_het."))
-            and getattr(layer, "weights", None)
-        ):
-            yield from node.input_tensors
-
-
 def walk(tensors: list[Any], past_merges: bool = True) -> Iterator[tuple[Any, Any, tuple]]:
     """Yields the layers and operations that symbolic tensors come from, the last first, each tensor's once.
 

@@ -12,23 +12,20 @@ import keras
 
 
 def layers_of(model: Any, kind: Any = keras.layers.Layer, include_self: bool = True) -> list[Any]:
-    """All layers of a class in a model, and in the layers inside it, outer before inner.
+    """Returns all layers of a class in a model, and in the layers inside it, outer before inner.
 
-    Args:
-        model: a layer or model.
-        kind: the class, or a tuple of classes.
-        include_self: boolean, whether `model` itself may be among them.
+    `kind` can be a tuple of classes; `include_self` counts `model` itself.
     """
     return [layer for layer in model._flatten_layers(include_self=include_self) if isinstance(layer, kind)]
 
 
 def is_symbolic(tensor: Any) -> bool:
-    """Whether a tensor is a symbol in the graph of a functional model."""
+    """Returns whether a tensor is a symbol in the graph of a functional model."""
     return hasattr(tensor, "_keras_history")
 
 
 def producer(tensor: Any) -> tuple[Any, Any]:
-    """The layer or operation that made a symbolic tensor, and the node of the graph where it did."""
+    """Returns the layer or operation that made a symbolic tensor, and the node of the graph where it did."""
     history = tensor._keras_history
     return history.operation, history.operation._inbound_nodes[history.node_index]
 
@@ -39,32 +36,27 @@ def output_index(tensor: Any) -> int:
 
 
 def mask_of(tensor: Any) -> Any:
-    """The mask that Keras carries with a tensor, or None."""
+    """Returns the mask that Keras carries with a tensor, or None."""
     return getattr(tensor, "_keras_mask", None)
 
 
-def wrapped_function(metric: keras.metrics.MeanMetricWrapper) -> tuple[Any, dict[str, Any]]:
-    """The function whose mean a metric is, and its arguments."""
-    return metric._fn, metric._fn_kwargs
-
-
 def arguments_of(loss: Any) -> dict[str, Any]:
-    """The arguments of the function that a loss or metric of Keras wraps; none for one that wraps none."""
+    """Returns the arguments of the function that a loss or metric of Keras wraps; none for one that wraps none."""
     return getattr(loss, "_fn_kwargs", {})
 
 
 def compute_dtype(loss: keras.losses.Loss) -> str:
-    """The dtype in which a loss computes."""
+    """Returns the dtype in which a loss computes."""
     return loss._dtype_policy.compute_dtype
 
 
 def serialized_policy(loss: keras.losses.Loss) -> Any:
-    """The dtype policy of a loss, as a config holds it."""
+    """Returns the dtype policy of a loss, as a config holds it."""
     return keras.saving.serialize_keras_object(loss._dtype_policy)
 
 
 def compile_arguments(model: Any) -> dict[str, Any]:
-    """The arguments of `compile`, as they were given.
+    """Returns the arguments of `compile`, as they were given.
 
     The public `get_compile_config` serialises them, and fails for arguments that cannot be serialised.
     """
@@ -89,16 +81,14 @@ def unlocked(model: Any) -> Iterator[Any]:
 
 
 def is_exporting(torch: Any) -> bool:
-    """Whether `torch.export` traces. Its public function says so of every trace, up to PyTorch 2.11."""
+    """Returns whether `torch.export` traces. Its public function says so of every trace, up to PyTorch 2.11."""
     return bool(getattr(torch.compiler, "_is_exporting_flag", False))
 
 
 def not_decayed(optimizer: Any, variables: list[Any]) -> tuple[list[Any], int, list[str] | None]:
-    """The variables that an optimizer excludes from weight decay, the number of all that it excludes, and the pattern.
+    """Returns the variables that an optimizer excludes from weight decay, the number of all of them, and the pattern.
 
-    Args:
-        optimizer: the optimizer.
-        variables: the variables that are looked for; each backend makes their keys in its own way.
+    Only `variables` can be looked up: each backend makes their keys in its own way.
     """
     excluded: set = getattr(optimizer, "_exclude_from_weight_decay", set())
     pattern = getattr(optimizer, "_exclude_from_weight_decay_pattern", None)
@@ -108,7 +98,7 @@ def not_decayed(optimizer: Any, variables: list[Any]) -> tuple[list[Any], int, l
 
 @contextlib.contextmanager
 def generator_without_seed() -> Iterator[None]:
-    """Gives Keras the generator back, of draws without a seed, that `keras.utils.set_random_seed` takes from it."""
+    """Restores the generator of draws without a seed that `keras.utils.set_random_seed` removes from Keras."""
     module = sys.modules[keras.random.SeedGenerator.__module__]
     state, name = module.global_state, module.GLOBAL_SEED_GENERATOR
     generator = state.get_global_attribute(name)

@@ -17,8 +17,8 @@ class FullPrecision(keras.layers.Layer):
     def quantize(self, mode=None, **kwargs):
         """Raises NotImplementedError."""
         raise NotImplementedError(
-            "The heteroscedastic head stays in full precision, for it lives on small differences that quantization "
-            f"would lose: the layer {self.name!r} is not quantised. Received: mode={mode!r}"
+            "The heteroscedastic head stays in full precision: quantization would destroy the small differences it "
+            f"depends on: the layer {self.name!r} is not quantised. Received: mode={mode!r}"
         )
 
     def enable_lora(self, rank, **kwargs):

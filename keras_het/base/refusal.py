@@ -13,7 +13,7 @@ _NOTHING = object()  # None may be a value
 def refusal(
     name: str, rule: str, received: Any = "", *, shape: Any = None, kind: Any = _NOTHING, value: Any = _NOTHING
 ) -> ValueError:
-    """The error for what is not as it must be; one of the last four arguments says what was received.
+    """Returns the error for what is not as it must be; one of the last four arguments says what was received.
 
     Args:
         name: the argument, or a text with a space, such as "The model".
@@ -50,7 +50,7 @@ def refuse_first(wrong: np.ndarray, name: str, rule: str, array: np.ndarray, for
 
 
 def outside_level() -> int:
-    """The `stacklevel` by which a warning of the caller names the line that called the package."""
+    """Returns the `stacklevel` by which a warning of the caller names the line that called the package."""
     package = f"{__name__.partition('.')[0]}."
     caller = cast(types.FrameType, inspect.currentframe()).f_back
     names = (frame.f_globals.get("__name__", "") for frame, _ in traceback.walk_stack(caller))

@@ -9,7 +9,7 @@ import keras
 
 
 def num_replicas() -> int:
-    """The number of replicas of the strategy in whose scope, or on whose device, this is called; 1 without a strategy.
+    """Returns the number of replicas of the current strategy of TensorFlow; 1 without a strategy.
 
     JAX trains one program on all devices, and PyTorch one process for each.
     """
@@ -19,10 +19,9 @@ def num_replicas() -> int:
 
 
 def weight_parts(path: str) -> int:
-    """The number of parts into which the layout of a `keras.distribution.ModelParallel` in force splits a weight.
+    """Returns the number of parts into which the layout of the active `ModelParallel` splits a weight.
 
-    Args:
-        path: path of the weight, which need not be made yet.
+    The weight of this path might not be made yet.
     """
     distribution = keras.distribution.distribution()
     split = isinstance(distribution, keras.distribution.ModelParallel) and distribution.get_tensor_layout(path)
@@ -33,11 +32,9 @@ def weight_parts(path: str) -> int:
 
 
 def check_one_process(name: str, reason: str) -> None:
-    """Raises a ValueError where processes of PyTorch train together, as DistributedDataParallel has them.
+    """Raises ValueError if several processes of PyTorch train together, as by DistributedDataParallel.
 
-    Args:
-        name: name of the object that works in one process alone.
-        reason: fault that there is in several.
+    `reason` says what goes wrong in several processes.
     """
     if keras.config.backend() != "torch":
         return
@@ -48,23 +45,13 @@ def check_one_process(name: str, reason: str) -> None:
 
 
 def check_one_replica(name: str, reason: str) -> None:
-    """Raises a ValueError where there are several replicas.
-
-    Args:
-        name: name of the object that works with one replica alone.
-        reason: fault that there is with several.
-    """
+    """Raises ValueError if there are several replicas; `reason` says what goes wrong with them."""
     if num_replicas() > 1:
         raise ValueError(f"{name} must have one replica: {reason}. Received: a strategy of {num_replicas()} replicas")
 
 
 def check_in_scope(name: str, variables: Iterable[Any]) -> None:
-    """Raises a ValueError for variables that replicas share: each would overwrite the changes of another.
-
-    Args:
-        name: name of the object that owns the variables.
-        variables: variables of Keras.
-    """
+    """Raises ValueError for variables that replicas share: each replica would overwrite the changes of the others."""
     if num_replicas() > 1 and not all(hasattr(variable.value, "distribute_strategy") for variable in variables):
         raise ValueError(
             f"{name} must be made inside `strategy.scope()`, as the model is. Received: one that was made outside"

@@ -13,7 +13,7 @@ from keras_het.base.refusal import refusal
 
 
 def random_generator(seed: int | list[int]) -> np.random.Generator:
-    """NumPy's random generator for an integer, at least 0, or for a list of them: the seed fixes its draws.
+    """Returns NumPy's random generator for an integer, at least 0, or a list of them.
 
     Raises:
         ValueError: for anything else, also for None.
@@ -30,9 +30,9 @@ def random_generator(seed: int | list[int]) -> np.random.Generator:
 
 @contextlib.contextmanager
 def unchanged_states() -> Iterator[None]:
-    """Gives the global random states of Python, NumPy, Keras and PyTorch back as they were, for calls that seed them.
+    """Restores the global random states of Python, NumPy, Keras and PyTorch after calls that seed them.
 
-    That of TensorFlow cannot be read: it keeps the last seed.
+    The state of TensorFlow cannot be read: it keeps the last seed.
     """
     of_python, of_numpy, fork = random.getstate(), np.random.get_state(), contextlib.nullcontext()
     if keras.config.backend() == "torch":

@@ -1,5 +1,6 @@
 """Results as text and for a notebook: tables of aligned columns, and lists of a title and what it says."""
 
+import abc
 import html
 from collections.abc import Container, Iterable, Sequence
 from typing import Any
@@ -8,7 +9,7 @@ from keras_het.base.extras import import_extra
 
 
 def aligned(cells: Sequence[Sequence[str]], left: Container[int] = ()) -> list[str]:
-    """The lines of a table, with columns that end in line.
+    """Returns the lines of a table, with columns that end in line.
 
     Args:
         cells: texts, a list for each line.
@@ -25,7 +26,7 @@ def aligned(cells: Sequence[Sequence[str]], left: Container[int] = ()) -> list[s
 
 
 def html_table(cells: Iterable[Sequence[str]]) -> str:
-    """The same table for a notebook, the first line as its head."""
+    """Returns the same table for a notebook, the first line as its head."""
     head, *lines = (_row(line, "td" if number else "th") for number, line in enumerate(cells))
     return f"<table><thead>{head}</thead><tbody>{''.join(lines)}</tbody></table>"
 
@@ -38,25 +39,22 @@ def _cells(cells: Sequence[str], tag: str) -> str:
     return "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in cells)
 
 
-class Tabled:
-    """A result that prints as a table with a sentence above or below it, and has a frame of the same.
-
-    A subclass defines `_cells`, and `_columns`.
-    """
+class Tabled(abc.ABC):
+    """A result that prints as a table with a sentence above or below it, and has a frame of the same."""
 
     _left: Container[int] = (0,)  # numbers of the columns of texts
     _above = _below = ""
 
+    @abc.abstractmethod
     def _cells(self) -> list[list[str]]:
-        """The table as texts, below its titles."""
-        raise NotImplementedError(f"{type(self).__name__} must define _cells()")
+        """Returns the table as texts, below its titles."""
 
+    @abc.abstractmethod
     def _columns(self) -> dict[str, Any]:
-        """The columns of the frame."""
-        raise NotImplementedError(f"{type(self).__name__} must define _columns()")
+        """Returns the columns of the frame."""
 
     def to_frame(self) -> Any:
-        """The table as a `pandas.DataFrame`, with its numbers as they are.
+        """Returns the table as a `pandas.DataFrame`, with its numbers as they are.
 
         Raises:
             ImportError: without pandas.
@@ -67,22 +65,22 @@ class Tabled:
         return "\n".join(filter(None, [self._above, *aligned(self._cells(), self._left), self._below]))
 
     def _repr_html_(self) -> str:
-        """The same for a notebook."""
+        """Returns the same for a notebook."""
         above, below = (text and f"<p>{html.escape(text)}</p>" for text in (self._above, self._below))
         return f"{above}{html_table(self._cells())}{below}"
 
 
-class Titled:
-    """A result that prints as lines of a title and what it says; a subclass defines `lines`."""
+class Titled(abc.ABC):
+    """A result that prints as lines of a title and what it says."""
 
+    @abc.abstractmethod
     def lines(self) -> list[tuple[str, str]]:
-        """(title, text) of each line."""
-        raise NotImplementedError(f"{type(self).__name__} must define lines()")
+        """Returns the title and the text of each line."""
 
     def __str__(self) -> str:
         return "\n".join(f"{title}: {text}" for title, text in self.lines())
 
     def _repr_html_(self) -> str:
-        """The same as a table for a notebook."""
+        """Returns the same as a table for a notebook."""
         rows = (f"<tr>{_cells([title], 'th')}{_cells([text], 'td')}</tr>" for title, text in self.lines())
         return f"<table><tbody>{''.join(rows)}</tbody></table>"

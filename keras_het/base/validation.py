@@ -19,7 +19,7 @@ _LARGEST, _SMALLEST = float(np.finfo("float32").max), float(np.finfo("float32").
 
 
 def check_integer(name: str, value: Any, low: int, high: int | None = None) -> int:
-    """`value` as an int, if it is an integer in [low, high]."""
+    """Returns `value` as an int, if it is an integer in [low, high]."""
     whole = isinstance(value, numbers.Integral) and not isinstance(value, bool)
     if not whole or value < low or (high is not None and value > high):
         rule = f"at least {low}" if high is None else f"in [{low}, {high}]"
@@ -28,7 +28,7 @@ def check_integer(name: str, value: Any, low: int, high: int | None = None) -> i
 
 
 def check_number(name: str, value: Any, above: float = -math.inf, low: float | None = None) -> float:
-    """`value` as a float, if it is greater than `above`, or at least `low`, finite, and not lost in float32."""
+    """Returns `value` as a float, if it is greater than `above`, or at least `low`, finite, and not lost in float32."""
     whole_or_float = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
     value_or_float = float(value) if isinstance(value, np.floating) else value  # a bound is infinite in float16
     number = float(value) if whole_or_float and -_LARGEST < value_or_float < _LARGEST else math.nan
@@ -40,20 +40,20 @@ def check_number(name: str, value: Any, above: float = -math.inf, low: float | N
 
 
 def check_open_fraction(name: str, value: Any) -> float:
-    """`value` as a float, if it is a number in (0, 1)."""
+    """Returns `value` as a float, if it is a number in (0, 1)."""
     number = float(value) if isinstance(value, float | np.floating) else math.nan
     refuse_if(not 0.0 < number < 1.0, name, "be a number in (0, 1)", value=value)
     return number
 
 
 def check_boolean(name: str, value: Any) -> bool:
-    """`value`, if it is True or False."""
+    """Returns `value` if it is True or False."""
     refuse_if(not isinstance(value, bool), name, "be True or False", value=value)
     return value
 
 
 def check_choice(name: str, value: Any, choices: Any) -> Any:
-    """`value`, if it is one of `choices`."""
+    """Returns `value` if it is one of `choices`."""
     refuse_if(value not in choices, name, f"be one of {', '.join(map(repr, choices))}", value=value)
     return value
 
@@ -65,7 +65,7 @@ def check_maker(make_model: Any, others: str = "") -> None:
 
 
 def check_one_transition(transition: Any, name: str = "transition") -> np.ndarray:
-    """`transition`, `(K, K)`, as NumPy float64, if it is square, not negative, and its rows sum to one.
+    """Returns `transition`, `(K, K)` as NumPy float64, if it is square, not negative, and its rows sum to one.
 
     Raises:
         ValueError: if not; it says which row is wrong, and its sum.
@@ -74,7 +74,7 @@ def check_one_transition(transition: Any, name: str = "transition") -> np.ndarra
 
 
 def check_transitions(transitions: Any, name: str = "transition") -> np.ndarray:
-    """`transitions`, `(K, K)` or `(M, K, K)`, as NumPy float64, if each is a transition matrix.
+    """Returns `transitions`, `(K, K)` or `(M, K, K)` as NumPy float64, if each is a transition matrix.
 
     Errors say which one is not.
     """
@@ -91,7 +91,7 @@ def check_annotations(
 ) -> np.ndarray:
     """`labels` of several annotators `(N, M)`, as an array, if they are integers in [0, num_classes), or -1 if missing.
 
-    M is `num_annotators` unless that is None. Labels may be those of `label_noise.Votes`, which has them as `votes`.
+    M is `num_annotators` unless that is None. `labels` can be an object that holds them as `votes`.
 
     Raises:
         ValueError: if not; it says which one is wrong.
@@ -107,7 +107,7 @@ def check_annotations(
 
 
 def check_rows(rows: Any, name: str = "transition") -> np.ndarray:
-    """`rows`, `(N, K)`, as NumPy float64, if they are probability vectors.
+    """Returns `rows`, `(N, K)` as NumPy float64, if they are probability vectors.
 
     Raises:
         ValueError: if not; it says which row is wrong, and its sum or its entry.
@@ -121,7 +121,7 @@ def check_rows(rows: Any, name: str = "transition") -> np.ndarray:
 
 
 def check_labels(labels: Any, num_classes: float, count: int | None = None, name: str = "labels") -> np.ndarray:
-    """`labels` as integers of 64 bits, if they are in [0, num_classes), of shape `(N,)`.
+    """Returns `labels` as integers of 64 bits, if they are in [0, num_classes), of shape `(N,)`.
 
     N is `count` unless that is None. Of fewer bits, i * num_classes + j would overflow.
 
@@ -191,7 +191,7 @@ def check_class_names(class_names: Any, num_classes: int) -> list:
 
 
 def _in_order(class_names: Mapping, num_classes: int) -> list:
-    """The names of a dict, by number, if its keys are the numbers of all classes."""
+    """Returns the names of a dict, by number, if its keys are the numbers of all classes."""
     wrong = set(class_names) ^ set(range(num_classes))
     if wrong:
         key = min(wrong, key=repr)
@@ -202,7 +202,7 @@ def _in_order(class_names: Mapping, num_classes: int) -> list:
 
 
 def check_last_axis(input_shape: Any) -> int | None:
-    """The size of the last axis of a shape, which `build` gets from a file, too; None if it is not known."""
+    """Returns the size of the last axis of a shape, which `build` gets from a file, too; None if it is not known."""
     if not isinstance(input_shape, tuple | list) or not input_shape:
         raise refusal("input_shape", "be a tuple of at least one size", value=input_shape)
     return None if input_shape[-1] is None else check_integer("input_shape[-1]", input_shape[-1], 0, MAX_FEATURES)
@@ -215,7 +215,7 @@ def check_fraction(name: str, value: Any) -> None:
 
 
 def check_square(name: str, matrix: Any) -> np.ndarray:
-    """`matrix`, `(K, K)`, as NumPy float64, if it is square; entries may be nan, as in a T that has diverged."""
+    """Returns `matrix`, `(K, K)` as NumPy float64, if it is square; entries may be nan, as in a T that has diverged."""
     matrix = check_numbers(name, matrix)
     refuse_if(matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1], name, "be a square matrix", shape=matrix)
     return matrix
@@ -228,7 +228,7 @@ def check_not_negative(name: str, matrix: np.ndarray) -> np.ndarray:
 
 
 def check_numbers(name: str, x: Any) -> np.ndarray:
-    """`x` as NumPy float64, if it is an array of numbers, or lists of them of equal lengths."""
+    """Returns `x` as NumPy float64, if it is an array of numbers, or lists of them of equal lengths."""
     try:
         return as_float64(x)
     except (TypeError, ValueError, OverflowError, RuntimeError) as error:  # the latter two of PyTorch's own conversion
@@ -237,5 +237,5 @@ def check_numbers(name: str, x: Any) -> np.ndarray:
 
 
 def as_float64(x: Any) -> np.ndarray:
-    """`x` as NumPy float64; also a PyTorch tensor with a gradient, such as a learned T, which NumPy itself refuses."""
+    """Returns `x` as NumPy float64; also a PyTorch tensor with a gradient, which NumPy itself refuses."""
     return np.asarray(x if isinstance(x, np.ndarray) else ops.convert_to_numpy(x), "float64")

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from keras_het.base.choices import find_choice
+from keras_het.base.serializable import resolve
 from keras_het.covariances.covariance import Covariance, Diagonal
 from keras_het.covariances.latent import Latent
 from keras_het.covariances.low_rank import LowRank
@@ -13,17 +13,15 @@ __all__ = ["Covariance", "Diagonal", "Latent", "LowRank", "Narrow", "ParameterEf
 
 
 def get(identifier: Any) -> Covariance:
-    """The covariance of an instance or a serialised dict.
+    """Returns the covariance of an instance or a serialised dict.
 
     Args:
         identifier: a `Covariance`, or a serialised dict.
-    Returns:
-        the covariance; an instance as it is.
     Raises:
-        ValueError: if it is neither.
+        ValueError: for any other value.
 
     Example:
         >>> get(LowRank(3)).num_factors
         3
     """
-    return find_choice("covariance", identifier, Covariance, ())
+    return resolve("covariance", identifier, Covariance, ())

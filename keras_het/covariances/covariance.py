@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import keras
 import numpy as np
@@ -10,6 +10,7 @@ from keras import ops
 
 from keras_het.base.precision import AffineMap, FullPrecision
 from keras_het.base.refusal import refusal
+from keras_het.base.serializable import Serializable
 from keras_het.base.tensor import Tensor
 from keras_het.base.validation import check_number
 from keras_het.covariances.block_matrix import BlockMatrix
@@ -17,12 +18,12 @@ from keras_het.ops.log_space import softplus_inverse
 from keras_het.ops.normal import DiagonalNormal
 
 
-class Covariance(FullPrecision):
+class Covariance(Serializable, FullPrecision):
     """Base class of covariances: layers that a head owns.
 
     A head binds the covariance to its classes (`bind`), builds it, which makes its maps, and asks for the Gaussian of
     its logits (`normal`). All covariances have the standard deviations d = softplus(affine) + min_scale. A subclass
-    adds maps in `make_maps`, and gives its `distribution`.
+    adds maps in `make_maps`, names the axes of their weights in `axes`, and gives its `distribution`.
 
     Args:
         initializer: initializer of the kernels. The biases already give the starting noise; the kernels' values are
@@ -31,9 +32,14 @@ class Covariance(FullPrecision):
         initial_scale: standard deviation of a logit's noise at the start, in temperatures; greater than 0.
         min_scale: added to d; at least 0.
         kwargs: arguments of any Keras layer.
+
+    Attributes:
+        axes: the axis of the classes of each weight that a subclass adds, `{path below the covariance: axis}`; None for
+            a weight without classes. On an axis of K R entries, those of a class stand side by side.
     """
 
     num_factors: Any = 0
+    axes: ClassVar[dict[str, int | None]] = {}
     noise_of = "logits"  # or "features": a kernel carries their noise to the logits, and no class has noise of its own
 
     def __init__(
@@ -50,7 +56,7 @@ class Covariance(FullPrecision):
         self.regularizer = keras.regularizers.get(regularizer)
         self.initial_scale = check_number("initial_scale", initial_scale, above=0.0)
         self.min_scale = check_number("min_scale", min_scale, low=0.0)
-        self.units = self.classes = 0  # until a head has taken it
+        self.units = self.classes = 0  # until a head binds it
         self.size = (0, 0)  # the numbers of entries of e_K and of e_R
 
     def bind(self, units: int, temperature: float, seed: int, trainable: bool, dtype: Any) -> None:
@@ -73,18 +79,10 @@ class Covariance(FullPrecision):
         self.units, self.size = units, (units, self.num_factors)
 
     def check(self, units: int) -> None:
-        """Raises ValueError if the covariance does not fit this number of classes.
-
-        Args:
-            units: K, the number of classes.
-        """
+        """Raises ValueError if the covariance does not fit so many classes, `units`."""
 
     def fit_features(self, features: int) -> None:
-        """Settles the sizes for so many features; raises ValueError if the covariance does not fit them.
-
-        Args:
-            features: D.
-        """
+        """Sets the sizes for D `features`; raises ValueError if the covariance does not fit them."""
 
     def build(self, input_shape: Any) -> None:
         """Makes the maps: d and V start with half of the variance each; without factors d has all of it."""
@@ -96,30 +94,28 @@ class Covariance(FullPrecision):
         self.make_maps(start, input_shape)
 
     def starting_scale(self) -> float:
-        """Standard deviation of the noise at the start."""
+        """Returns the standard deviation of the noise at the start."""
         return self.initial_scale * self.temperature
 
     def make_maps(self, start: float, input_shape: Any) -> None:
-        """Makes and builds the maps other than d.
+        """Makes and builds the maps other than d, for `input_shape` `(..., D)`.
 
-        Args:
-            start: standard deviation of their noise at the start.
-            input_shape: input shape of the features, `(..., D)`.
+        `start` is the standard deviation of their noise at the start.
         """
 
     def affine_map(
         self, name: str, width: int, bias_initializer: Any, input_shape: Any, kernel_initializer: Any = None
     ) -> AffineMap:
-        """A new map of the features, with the initializer and the regularizer of this covariance.
+        """Returns a new map of the features, with the initializer and the regularizer of this covariance.
 
         Args:
             name: name of the map.
             width: number of its outputs.
             bias_initializer: initializer of its bias; None leaves the bias out.
-            input_shape: input shape of the features, `(..., D)`.
-            kernel_initializer: initializer of its kernel in place of the initializer of this covariance, or None.
+            input_shape: `(..., D)`.
+            kernel_initializer: initializer of its kernel; None is the initializer of this covariance.
         """
-        made = AffineMap(
+        layer = AffineMap(
             width,
             use_bias=bias_initializer is not None,
             kernel_initializer=kernel_initializer or _copy(self.initializer),
@@ -129,69 +125,42 @@ class Covariance(FullPrecision):
             trainable=self.trainable,
             dtype=self.dtype_policy,
         )
-        made.build(input_shape)
-        return made
+        layer.build(input_shape)
+        return layer
 
     def get_build_config(self) -> None:
         """Returns None: the head builds this layer, also when it is loaded from a file."""
 
     def count_weights(self, features: int, units: int) -> int:
-        """The number of entries of all weights, before any is allocated.
-
-        Args:
-            features: D.
-            units: K.
-        """
+        """Returns the number of entries of all weights for D `features` and K `units`, before any is allocated."""
         return (features + 1) * units
 
     def class_axes(self) -> dict[str, int | None]:
-        """The axis of the classes of every weight, `{path below the covariance: axis}`; None for a weight without one.
-
-        Devices share the classes by it (`keras_het.distribution.layout_map`). On an axis of K R entries, those of a
-        class stand side by side. A subclass with further weights adds them.
-        """
-        return {"scale_diag/kernel": 1, "scale_diag/bias": 0}
+        """Returns `axes` of all weights: devices share the classes by it (`keras_het.distribution.layout_map`)."""
+        return {"scale_diag/kernel": 1, "scale_diag/bias": 0, **self.axes}
 
     def normal(self, x: Tensor, mean: Any) -> Any:
-        """The Gaussian of the logits for features `(..., D)`; `mean` is the map from features to mu.
-
-        Args:
-            x: features, `(..., D)`.
-            mean: the map from features to mu.
-        """
+        """Returns the Gaussian of the logits for features `x`, `(..., D)`; `mean` is the map from features to mu."""
         return self.distribution(x, mean(x))
 
     def distribution(self, x: Tensor, loc: Tensor) -> DiagonalNormal:
-        """The Gaussian of the logits for features `(..., D)` and mean logits `(..., K)`.
-
-        Args:
-            x: features, `(..., D)`.
-            loc: mean logits, `(..., K)`.
-        """
+        """Returns the Gaussian of the logits for features `x`, `(..., D)`, and mean logits `loc`, `(..., K)`."""
         return DiagonalNormal(loc, self.standard_deviations(x), size=self.size)
 
     def standard_deviations(self, x: Tensor) -> Any:
-        """d, `(..., K)`.
-
-        Args:
-            x: features, `(..., D)`.
-        """
+        """Returns d for features `x`, `(..., K)`."""
         return ops.softplus(self.scale_diag_layer(x)) + self.min_scale
 
     def basis(self, x: np.ndarray) -> np.ndarray:
-        """z, `(N, M)`, for features `(N, D)`; V is linear in z.
-
-        Args:
-            x: features, `(N, D)`.
-        """
+        """Returns z, `(N, M)`, for features `x`, `(N, D)`; V is linear in z."""
         return np.ones((len(x), 1))
 
     def factor_weights(self) -> np.ndarray:
-        """The weights of V, which give the covariances between classes, `(M, K, R)`; M is 1 if all inputs share V."""
+        """Returns the weights of V, `(M, K, R)`; M is 1 if all inputs share V."""
         return np.zeros((1, self.units, 0))
 
     def mean(self, diagonal: np.ndarray, second: np.ndarray, kernel: np.ndarray) -> Callable[[np.ndarray], BlockMatrix]:
-        """The mean covariance of the logits over a data set, as a function of V's weights (`factor_weights`).
+        """Returns the mean covariance of the logits over a data set, as a function of V's weights (`factor_weights`).
 
         Args:
             diagonal: mean of d^2, `(K,)`.
@@ -204,37 +173,21 @@ class Covariance(FullPrecision):
         """Sets the starting noise again, for a kernel of the mean, `(D, K)`, from another model."""
 
     def restart_at(self, scales: np.ndarray) -> None:
-        """Sets the standard deviation of the starting noise of each class by itself, of a covariance that is built.
+        """Sets the standard deviation of the starting noise of each class, of a covariance that is built.
 
         Args:
-            scales: standard deviations in the units of the mean, `(K,)`; those below 2 min_scale are taken for that.
+            scales: standard deviations in the units of the mean, `(K,)`; 2 min_scale replaces smaller ones.
         """
         shares = np.maximum(scales * (math.sqrt(0.5) if self.num_factors else 1.0), 2.0 * self.min_scale)
         self.scale_diag_layer.bias.assign([softplus_inverse(share - self.min_scale) for share in shares])
         self.restart_factor_at(shares)
 
     def restart_factor_at(self, scales: np.ndarray) -> None:
-        """Sets the standard deviation that the factor alone gives each class at the start.
-
-        Args:
-            scales: `(K,)`.
-        """
-
-    def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            "initializer": keras.initializers.serialize(self.initializer),
-            "regularizer": keras.regularizers.serialize(self.regularizer),
-            "initial_scale": self.initial_scale,
-            "min_scale": self.min_scale,
-        }
+        """Sets the standard deviation that the factor alone gives each class at the start to `scales`, `(K,)`."""
 
 
 def _copy(initializer: Any) -> Any:
-    """A copy of an initializer.
-
-    One unseeded instance would give every kernel of the same shape the same values.
-    """
+    """Returns a copy: one unseeded instance would give every kernel of the same shape the same values."""
     return initializer.clone() if isinstance(initializer, keras.initializers.Initializer) else initializer
 
 

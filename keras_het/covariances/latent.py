@@ -31,14 +31,9 @@ class Latent(LowRank):
 
     Args:
         num_factors: R, from 1 to the number of features; None is the smaller of 15 and that number.
-        initializer: initializer of the kernels. The biases already give the starting noise; the kernels' values are
-            added to it.
-        regularizer: regularizer of the kernels.
-        min_scale: added to d'; at least 0.
-        initial_scale: standard deviation of a logit's noise at the start, in temperatures, if the kernel of the mean
-            has the size that "glorot_uniform" gives; `keras_het.heteroscedastic` scales it by the kernel that it takes
-            over. Greater than 0.
-        kwargs: arguments of any Keras layer.
+        kwargs: arguments of `Covariance`: `initializer`, `regularizer`, `initial_scale` and `min_scale`. The noise has
+            `initial_scale` if the kernel of the mean has the size that "glorot_uniform" gives;
+            `keras_het.heteroscedastic` scales it by the kernel of the converted model.
     Source: Collier, Jenatton, Mustafa, Houlsby, Berent and Kokiopoulou: Massively scaling heteroscedastic classifiers.
         ICLR 2023.
 
@@ -70,7 +65,7 @@ class Latent(LowRank):
         return super().starting_scale() / self._usual_norm()
 
     def _usual_norm(self) -> float:
-        """Root mean square norm of the kernel's columns as "glorot_uniform" draws them."""
+        """Returns the root mean square norm of the kernel's columns as "glorot_uniform" draws them."""
         return math.sqrt(2.0 * self.units / (self.units + self.classes))
 
     def restart(self, kernel: np.ndarray) -> None:
@@ -88,7 +83,7 @@ class Latent(LowRank):
         return (features + 1) * features * (1 + num_factors)
 
     def class_axes(self) -> dict[str, int | None]:
-        """All None: the noise belongs to the features, which every device has."""
+        """Returns None for all weights: the noise belongs to the features, which every device has."""
         return dict.fromkeys(super().class_axes())
 
     def normal(self, x: Tensor, mean: Any) -> LatentNormal:
@@ -98,6 +93,6 @@ class Latent(LowRank):
         return LatentNormal(loc, self.standard_deviations(x), factor, kernel, size=self.size, units=self.classes)
 
     def mean(self, diagonal: np.ndarray, second: np.ndarray, kernel: np.ndarray) -> Callable[[np.ndarray], BlockMatrix]:
-        """The mean covariance of the features, `(D, D)`, carried to the logits; no class has noise of its own."""
-        of_features = super().mean(diagonal, second, kernel)
-        return lambda factor: BlockMatrix(kernel.T @ of_features(factor).whole(), kernel, np.zeros(kernel.shape[1]))
+        """Returns the mean covariance of the features, `(D, D)`, carried to the logits; no class has its own noise."""
+        features = super().mean(diagonal, second, kernel)
+        return lambda factor: BlockMatrix(kernel.T @ features(factor).whole(), kernel, np.zeros(kernel.shape[1]))

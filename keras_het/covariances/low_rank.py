@@ -2,18 +2,20 @@
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import keras
 import numpy as np
 from keras import ops
 
 from keras_het.base.refusal import refusal
+from keras_het.base.serializable import Serializable
 from keras_het.base.tensor import Tensor
 from keras_het.base.validation import MAX_CLASSES, as_float64, check_integer
 from keras_het.covariances.block_matrix import BlockMatrix
 from keras_het.covariances.covariance import Covariance
 from keras_het.ops.low_rank import LowRankNormal
+from keras_het.ops.normal import DiagonalNormal
 
 DEFAULT_NUM_FACTORS = 15
 MOST_FACTORS = 1024  # over pixels
@@ -27,12 +29,7 @@ class LowRank(Covariance):
 
     Args:
         num_factors: R, from 1 to the number of classes; None is the smaller of 15 and that number.
-        initializer: initializer of the kernels. The biases already give the starting noise; the kernels' values are
-            added to it.
-        regularizer: regularizer of the kernels.
-        initial_scale: standard deviation of a logit's noise at the start, in temperatures; greater than 0.
-        min_scale: added to d; at least 0.
-        kwargs: arguments of any Keras layer.
+        kwargs: arguments of `Covariance`: `initializer`, `regularizer`, `initial_scale` and `min_scale`.
     Source: Collier et al. 2021, section 2.
 
     Example:
@@ -40,6 +37,8 @@ class LowRank(Covariance):
         >>> HeteroscedasticDense(10, covariance=LowRank(3)).num_factors
         3
     """
+
+    axes: ClassVar[dict[str, int | None]] = {"factor/kernel": 1, "factor/bias": 0}
 
     def __init__(self, num_factors: int | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -61,32 +60,25 @@ class LowRank(Covariance):
     def count_weights(self, features: int, units: int) -> int:
         return super().count_weights(features, units) * (1 + self.num_factors)
 
-    def class_axes(self) -> dict[str, int | None]:
-        return {**super().class_axes(), "factor/kernel": 1, "factor/bias": 0}
-
-    def distribution(self, x: Tensor, loc: Tensor) -> LowRankNormal:
+    def distribution(self, x: Tensor, loc: Tensor) -> DiagonalNormal:
         scale_diag, shape = self.standard_deviations(x), (*ops.shape(loc)[:-1], self.units, self.num_factors)
         return LowRankNormal(loc, scale_diag, ops.reshape(self.flat_factor(x), shape), size=self.size)
 
     def flat_factor(self, x: Tensor) -> Tensor:
-        """V before it is reshaped, `(..., K R)`.
-
-        Args:
-            x: features, `(..., D)`.
-        """
+        """Returns V for features `x` before it is reshaped, `(..., K R)`."""
         return self.factor_layer(x)
 
     def basis(self, x: np.ndarray) -> np.ndarray:
-        """(x, 1), `(N, D + 1)`, of features `(N, D)`."""
+        """Returns (x, 1), `(N, D + 1)`."""
         return np.concatenate([x, np.ones((len(x), 1))], axis=1)
 
     def factor_weights(self) -> np.ndarray:
-        """Kernel and bias of V, `(D + 1, K, R)`."""
+        """Returns kernel and bias of V, `(D + 1, K, R)`."""
         kernel, bias = as_float64(self.factor_layer.kernel), as_float64(self.factor_layer.bias)
         return np.concatenate([kernel, bias[None]]).reshape(-1, self.units, self.num_factors)
 
     def mean(self, diagonal: np.ndarray, second: np.ndarray, kernel: np.ndarray) -> Callable[[np.ndarray], BlockMatrix]:
-        """A' E[z z'] A, summed over the factors, plus the diagonal; A holds the weights of V."""
+        """Returns A' E[z z'] A, summed over the factors, plus the diagonal; A holds the weights of V."""
         return lambda factor: BlockMatrix(
             _classes_first(factor), _classes_first(np.tensordot(second, factor, 1)).T, diagonal
         )
@@ -96,9 +88,6 @@ class LowRank(Covariance):
         rows *= (scales / np.linalg.norm(rows, axis=1))[:, None]
         self.factor_layer.bias.assign(rows.ravel())
 
-    def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "num_factors": self.num_factors}
-
 
 def _classes_first(factor: np.ndarray) -> np.ndarray:
     """`(M, K, R)` to `(K, M R)`."""
@@ -106,7 +95,7 @@ def _classes_first(factor: np.ndarray) -> np.ndarray:
 
 
 @keras.saving.register_keras_serializable("keras_het")
-class UnitRows(keras.initializers.Initializer):
+class UnitRows(Serializable, keras.initializers.Initializer):
     """Rows of `size` normal numbers, each scaled to the norm `norm`.
 
     NumPy draws them, so that they are the same on every backend.
@@ -124,9 +113,6 @@ class UnitRows(keras.initializers.Initializer):
         rows = np.random.default_rng(self.seed).normal(size=(math.prod(shape) // self.size, self.size))
         rows *= self.norm / np.linalg.norm(rows, axis=1, keepdims=True)
         return ops.convert_to_tensor(rows.reshape(shape), dtype=dtype or keras.config.floatx())
-
-    def get_config(self) -> dict[str, Any]:
-        return {"size": self.size, "seed": self.seed, "norm": self.norm}
 
 
 @keras.saving.register_keras_serializable("keras_het")

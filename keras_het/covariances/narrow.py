@@ -1,7 +1,7 @@
 """Low-rank noise whose directions depend on a few numbers that are computed from the input."""
 
 import math
-from typing import Any
+from typing import Any, ClassVar
 
 import keras
 import numpy as np
@@ -21,22 +21,18 @@ class Narrow(LowRank):
     Dense layer, where `LowRank` adds (D K + K) + (D K R + K R).
 
     W2 starts with zeros and b as in `LowRank`, so both have the same noise at the start. W1 starts with random numbers
-    of the size of "glorot_uniform". It has no gradient in the first step, for W2 is zero then: from the second step on
-    all weights learn.
+    of the size of "glorot_uniform". It has no gradient in the first step, because W2 is zero then. All weights learn
+    from the second step on.
 
     Args:
         num_factors: R, from 1 to the number of classes; None is the smaller of 15 and that number.
-        width: the number of the numbers that V depends on, at least 1. More than D is of no use.
-        initializer: initializer of the kernels but W1. The biases already give the starting noise; the kernels' values
-            are added to it.
-        regularizer: regularizer of the kernels, W1 and W2 among them.
-        initial_scale: standard deviation of a logit's noise at the start, in temperatures; greater than 0.
-        min_scale: added to d; at least 0.
-        kwargs: arguments of any Keras layer.
+        width: the number of inputs of V, at least 1. More than D is of no use.
+        kwargs: arguments of `Covariance`: `initializer` (of the kernels but W1), `regularizer`, `initial_scale` and
+            `min_scale`.
     Raises:
         ValueError: if `width` is not an integer of at least 1.
-    Source: the form of the noise is that of Collier et al. 2021, section 2; the map through few numbers is that of
-        Hu et al., LoRA, ICLR 2022, section 4.1, for V alone and trained from the start.
+    Source: Collier et al. 2021, section 2, for the noise; Hu et al., LoRA, ICLR 2022, section 4.1, for the map through
+        few numbers, here for V alone and trained from the start.
 
     Example:
         >>> from keras_het.layers import HeteroscedasticDense
@@ -46,30 +42,26 @@ class Narrow(LowRank):
         [(512, 8), (8, 1500), (1500,)]
     """
 
+    axes: ClassVar[dict[str, int | None]] = {**LowRank.axes, "factor_features/kernel": None}
+
     def __init__(self, num_factors: int | None = None, width: int = 16, **kwargs: Any) -> None:
         super().__init__(num_factors, **kwargs)
         self.width = check_integer("width", width, 1, MAX_CLASSES)
 
     def make_maps(self, start: float, input_shape: Any) -> None:
-        # A seed of its own: from that of b, the rows of W1 would have the directions of the rows of V.
+        # Another seed: with the seed of b, the rows of W1 would have the directions of the rows of V.
         usual = math.sqrt(2.0 * self.width / (input_shape[-1] + self.width))
         rows = UnitRows(self.width, [self.seed, 1], usual)
         self.factor_features_layer = self.affine_map("factor_features", self.width, None, input_shape, rows)
         super().make_maps(start, (*input_shape[:-1], self.width))
 
     def count_weights(self, features: int, units: int) -> int:
-        of_factor = features * self.width + (self.width + 1) * units * self.num_factors
-        return (features + 1) * units + of_factor
-
-    def class_axes(self) -> dict[str, int | None]:
-        return {**super().class_axes(), "factor_features/kernel": None}
+        factor_weights = features * self.width + (self.width + 1) * units * self.num_factors
+        return (features + 1) * units + factor_weights
 
     def flat_factor(self, x: Tensor) -> Tensor:
         return super().flat_factor(self.factor_features_layer(x))
 
     def basis(self, x: np.ndarray) -> np.ndarray:
-        """(x W1, 1), `(N, width + 1)`, of features `(N, D)`."""
+        """Returns (x W1, 1), `(N, width + 1)`."""
         return super().basis(x @ as_float64(self.factor_features_layer.kernel))
-
-    def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "width": self.width}

@@ -1,7 +1,7 @@
 """Low-rank noise whose directions all inputs share."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import keras
 import numpy as np
@@ -11,7 +11,6 @@ from keras_het.base.precision import FullPrecision
 from keras_het.base.tensor import Tensor
 from keras_het.base.validation import as_float64
 from keras_het.covariances.block_matrix import BlockMatrix
-from keras_het.covariances.covariance import Covariance
 from keras_het.covariances.low_rank import LowRank, UnitRows
 from keras_het.ops.low_rank import ScaledLowRankNormal
 
@@ -25,12 +24,7 @@ class ParameterEfficient(LowRank):
 
     Args:
         num_factors: R, from 1 to the number of classes; None is the smaller of 15 and that number.
-        initializer: initializer of the kernels. The biases already give the starting noise; the kernels' values are
-            added to it.
-        regularizer: regularizer of the kernels, and of V.
-        initial_scale: standard deviation of a logit's noise at the start, in temperatures; greater than 0.
-        min_scale: added to d; at least 0.
-        kwargs: arguments of any Keras layer.
+        kwargs: arguments of `Covariance`: `initializer`, `regularizer`, `initial_scale` and `min_scale`.
     Source: Collier et al. 2021, section 2 (v has K entries, not R as printed).
 
     Example:
@@ -38,6 +32,8 @@ class ParameterEfficient(LowRank):
         >>> HeteroscedasticDense(10, covariance=ParameterEfficient(3)).parameter_efficient
         True
     """
+
+    axes: ClassVar[dict[str, int | None]] = {"row_scale/kernel": 1, "row_scale/bias": 0, "factor/kernel": 0}
 
     def make_maps(self, start: float, input_shape: Any) -> None:
         self.row_scale_layer = self.affine_map("row_scale", self.units, keras.initializers.Constant(start), input_shape)
@@ -55,23 +51,19 @@ class ParameterEfficient(LowRank):
     def count_weights(self, features: int, units: int) -> int:
         return 2 * (features + 1) * units + units * self.num_factors
 
-    def class_axes(self) -> dict[str, int | None]:
-        own = {"row_scale/kernel": 1, "row_scale/bias": 0, "factor/kernel": 0}
-        return {**Covariance.class_axes(self), **own}
-
     def distribution(self, x: Tensor, loc: Tensor) -> ScaledLowRankNormal:
         factor = ops.convert_to_tensor(self.factor_layer.kernel)
         return ScaledLowRankNormal(loc, self.standard_deviations(x), self.row_scale_layer(x), factor, size=self.size)
 
     def factor_weights(self) -> np.ndarray:
-        """V, `(1, K, R)`."""
+        """Returns V, `(1, K, R)`."""
         return as_float64(self.factor_layer.kernel)[None]
 
     def restart_factor_at(self, scales: np.ndarray) -> None:
         self.row_scale_layer.bias.assign(scales)
 
     def mean(self, diagonal: np.ndarray, second: np.ndarray, kernel: np.ndarray) -> Callable[[np.ndarray], BlockMatrix]:
-        """V V' times E[v v'], entry by entry; v is the map A of z, and E[v v'] is A' E[z z'] A."""
+        """Returns V V' times E[v v'], entry by entry; v is the map A of z, and E[v v'] is A' E[z z'] A."""
         affine = np.concatenate(
             [as_float64(self.row_scale_layer.kernel), as_float64(self.row_scale_layer.bias)[None]]
         ).astype(second.dtype)
@@ -83,11 +75,6 @@ class SharedFactor(FullPrecision):
     """A layer that holds one matrix, which does not depend on the input.
 
     It is a layer so that its weight has its place among the weights of the maps.
-
-    Args:
-        shape: shape of the matrix, `(K, R)`.
-        initializer: initializer of its entries.
-        regularizer: regularizer of its entries, or None.
     """
 
     def __init__(self, shape: tuple[int, int], initializer: Any, regularizer: Any, **kwargs: Any) -> None:

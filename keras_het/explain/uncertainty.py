@@ -107,7 +107,7 @@ def _of_block(
 def outputs_of_logits(link: Link, logits: Any) -> Any:
     """The outputs of a head for known logits in temperatures, without noise; both `(..., K)`."""
     nodes = Nodes(ops.zeros((1, logits.shape[-1])))
-    return link.from_mean(expectation(link.mean, DiagonalNormal(logits, ops.zeros_like(logits)), nodes, loop="plain"))
+    return link.from_mean(expectation(link.mean, DiagonalNormal(logits, ops.zeros_like(logits)), nodes, streamed=False))
 
 
 def _entropy(outputs: Any, exclusive: bool) -> Any:

@@ -1,6 +1,5 @@
-"""The layers: heads, a temperature that is learned, and label flips; and a compiler for the heads on PyTorch."""
+"""Layers: heads, a learned temperature, and label flips."""
 
-from keras_het.base.compiler import compile_blocks
 from keras_het.layers.heteroscedastic_dense import HeteroscedasticDense
 from keras_het.layers.heteroscedastic_normal import HeteroscedasticNormal
 from keras_het.layers.joint_heteroscedastic_dense import JointHeteroscedasticDense, StochasticSegmentation
@@ -14,5 +13,4 @@ __all__ = [
     "LearnedTemperature",
     "NoiseTransition",
     "StochasticSegmentation",
-    "compile_blocks",
 ]

@@ -76,18 +76,14 @@ class HeteroscedasticDense(NoisyDense):
         temperature: tau > 0, or a `LearnedTemperature`.
         integrator: an instance or name from `keras_het.integrators`; None is QuasiMonteCarlo for softmax, and
             ClosedForm for the other links.
-        use_bias: boolean, whether mu has a bias, as in `Dense`.
-        kernel_initializer: initializer of mu, as in `Dense`.
-        bias_initializer: initializer of mu, as in `Dense`.
-        kernel_regularizer: regularizer of mu, as in `Dense`.
-        bias_regularizer: regularizer of mu, as in `Dense`.
         covariance: an instance from `keras_het.covariances` in place of num_factors and parameter_efficient, for all
             other choices: how the noise starts, regularisers, V with fewer weights (`Narrow`), and noise of the
             features (HET-XL).
         seed: seed of the training noise, in [0, 2^31). None draws one from Python's `random`, as Keras does. The config
             keeps it.
         dtype: "float32", whatever the global policy, or "float64" on a backend that computes in it.
-        kwargs: arguments of any Keras layer.
+        kwargs: arguments of `keras.layers.Dense` for mu (`use_bias`, `kernel_initializer`, `bias_initializer`,
+            `kernel_regularizer`, `bias_regularizer`), and of any Keras layer.
     Input shape: `(..., D)`, with at least one leading axis.
     Output shape: `(..., units)`.
     Raises:
@@ -112,11 +108,6 @@ class HeteroscedasticDense(NoisyDense):
         link: str | links.Link = "softmax",
         temperature: float | LearnedTemperature = 5.0,
         integrator: str | integrators.Integrator | None = None,
-        use_bias: bool = True,
-        kernel_initializer: Any = "glorot_uniform",
-        bias_initializer: Any = "zeros",
-        kernel_regularizer: Any = None,
-        bias_regularizer: Any = None,
         covariance: covariances.Covariance | None = None,
         seed: int | None = None,
         dtype: Any = "float32",
@@ -143,11 +134,6 @@ class HeteroscedasticDense(NoisyDense):
             num_factors,
             parameter_efficient=parameter_efficient,
             covariance=covariance,
-            use_bias=use_bias,
-            kernel_initializer=kernel_initializer,
-            bias_initializer=bias_initializer,
-            kernel_regularizer=kernel_regularizer,
-            bias_regularizer=bias_regularizer,
             seed=seed,
             dtype=dtype,
             **kwargs,
@@ -199,11 +185,7 @@ class HeteroscedasticDense(NoisyDense):
         return {**super().class_axes(), **of_temperature, "clock/step": None}
 
     def check_build(self, input_shape: Any) -> None:
-        """As that of the base class, with the integrator.
-
-        Args:
-            input_shape: `(..., D)`.
-        """
+        """Raises the errors of the base class for `input_shape`, and those of the integrator."""
         super().check_build(input_shape)
         self.integrator.check(self.link, *self.covariance.size)
 
@@ -213,7 +195,7 @@ class HeteroscedasticDense(NoisyDense):
         return self.integrator.integrate(self.link, normal, self.clock.tick() if training else None)
 
     def _temperature_now(self) -> Tensor:
-        """tau: a number, or a tensor that passes its gradient on to the weight."""
+        """Returns tau: a number, or a tensor that passes its gradient to the weight."""
         return self._fixed_temperature if self.learned_temperature is None else self.learned_temperature.tensor()
 
     def rematerialized_call(self, layer_call: Any, *args: Any, **kwargs: Any) -> Any:
@@ -228,18 +210,18 @@ class HeteroscedasticDense(NoisyDense):
         raise refusal("The head", rule, f"the layer {self.name!r} in such a scope")
 
     def logit_distribution(self, x: Tensor) -> Any:
-        """The Gaussian of the logits u, before division by the temperature, for inputs of shape `(..., D)`.
+        """Returns the Gaussian of the logits u, before division by the temperature, for inputs of shape `(..., D)`.
 
         Args:
             x: inputs, `(..., D)`.
         Returns:
-            a Gaussian, a `Normal` of `keras_het.ops.normal`, with `loc`, `variance()`, `covariance()`,
-                `sample(nodes)` and `log_prob(value)`; noise of the features has no `log_prob`.
+            a Gaussian, a `Normal` of `keras_het.ops.normal`, with `loc`, `variance()`, `covariance()` and
+                `log_prob(value)`; noise of the features has no `log_prob`.
         """
         return self.covariance.normal(self.prepared(x), self.loc_layer)
 
     def logit_covariance(self, x: Tensor, centered: bool | None = None) -> Any:
-        """Covariance of the logits u, shape `(..., K, K)`.
+        """Returns the covariance of the logits u, shape `(..., K, K)`.
 
         `centered=True`, the default for softmax, gives only the part that a softmax identifies, C Sigma C with
         C = I - 1 1'/K. The default for sigmoid is False, because a sigmoid identifies the variances.
@@ -252,7 +234,7 @@ class HeteroscedasticDense(NoisyDense):
         return self.logit_distribution(x).covariance(centered=centered)
 
     def probabilities(self, x: Tensor) -> Any:
-        """Probabilities at inference, shape `(..., K)`.
+        """Returns probabilities at inference, shape `(..., K)`.
 
         They sum to one for softmax; for sigmoid each label has its own.
 

@@ -43,14 +43,10 @@ class HeteroscedasticNormal(NoisyDense):
             before the head learn from the mean alone; for `MultivariateNormalNLL(form="faithful")`.
         covariance: an instance from `keras_het.covariances` in place of num_factors, parameter_efficient and
             initial_scale.
-        use_bias: boolean, whether mu has a bias, as in `Dense`.
-        kernel_initializer: initializer of mu, as in `Dense`.
-        bias_initializer: initializer of mu, as in `Dense`.
-        kernel_regularizer: regularizer of mu, as in `Dense`.
-        bias_regularizer: regularizer of mu, as in `Dense`.
         seed: seed of the initial weights of V, in [0, 2^31). None draws one from Python's `random`.
         dtype: "float32", whatever the global policy, or "float64" on a backend that computes in it.
-        kwargs: arguments of any Keras layer.
+        kwargs: arguments of `keras.layers.Dense` for mu (`use_bias`, `kernel_initializer`, `bias_initializer`,
+            `kernel_regularizer`, `bias_regularizer`), and of any Keras layer.
     Input shape: `(..., D)`, with at least one leading axis.
     Output shape: `(..., K (2 + R) + 1)`.
     Raises:
@@ -79,11 +75,6 @@ class HeteroscedasticNormal(NoisyDense):
         initial_scale: float | None = None,
         stop_features: bool = False,
         covariance: covariances.Covariance | None = None,
-        use_bias: bool = True,
-        kernel_initializer: Any = "glorot_uniform",
-        bias_initializer: Any = "zeros",
-        kernel_regularizer: Any = None,
-        bias_regularizer: Any = None,
         seed: int | None = None,
         dtype: Any = "float32",
         **kwargs: Any,
@@ -97,11 +88,6 @@ class HeteroscedasticNormal(NoisyDense):
             parameter_efficient=parameter_efficient,
             covariance=covariance,
             initial_scale=1.0 if covariance is None and initial_scale is None else initial_scale,
-            use_bias=use_bias,
-            kernel_initializer=kernel_initializer,
-            bias_initializer=bias_initializer,
-            kernel_regularizer=kernel_regularizer,
-            bias_regularizer=bias_regularizer,
             seed=seed,
             dtype=dtype,
             **kwargs,

@@ -8,16 +8,17 @@ from keras import ops
 
 from keras_het.base.precision import FullPrecision
 from keras_het.base.refusal import refusal
+from keras_het.base.serializable import Serializable
 from keras_het.base.validation import check_number
 
 
 @keras.saving.register_keras_serializable("keras_het")
-class LearnedTemperature(FullPrecision):
+class LearnedTemperature(Serializable, FullPrecision):
     """A learned temperature, tau = lower + (upper - lower) sigmoid(theta), where theta is a weight.
 
     Give it to a head as its `temperature`. It is learned on the training loss, which prefers small temperatures as
-    training goes on and labels are learned by heart. So stop early by noisy validation labels, as `keras_het.tune`
-    does, and try fixed temperatures, too.
+    training goes on and the labels are memorised. So stop early by noisy validation labels, and also try fixed
+    temperatures.
 
     Args:
         lower: lower bound of tau; greater than 0.
@@ -45,13 +46,7 @@ class LearnedTemperature(FullPrecision):
         self.owner: Any = None
 
     def start(self, owner: str, trainable: bool, dtype: Any) -> None:
-        """Makes this temperature belong to a head.
-
-        Args:
-            owner: name of the head.
-            trainable: boolean, whether the temperature is trained.
-            dtype: dtype of the head.
-        """
+        """Makes this temperature belong to the head `owner`, with its `trainable` and `dtype`."""
         if self.owner is not None:
             raise refusal("temperature", "be new for every head", f"that of {self.owner!r}")
         self.owner, self.trainable, self.dtype_policy = owner, trainable, dtype
@@ -62,7 +57,7 @@ class LearnedTemperature(FullPrecision):
         self.theta = self.add_weight(name="theta", shape=(), initializer=start, autocast=False)
 
     def tensor(self) -> Any:
-        """tau, a scalar tensor that passes its gradient on to theta."""
+        """Returns tau, a scalar tensor that passes its gradient to theta."""
         return self.lower + (self.upper - self.lower) * ops.sigmoid(self.theta)
 
     @property
@@ -72,6 +67,3 @@ class LearnedTemperature(FullPrecision):
 
     def get_build_config(self) -> None:
         """Returns None: the head builds this layer, also when it is loaded from a file."""
-
-    def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "lower": self.lower, "upper": self.upper, "initial": self.initial}

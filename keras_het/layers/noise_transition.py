@@ -10,7 +10,6 @@ from keras_het.base.precision import check_autocast, check_dtype
 from keras_het.base.refusal import refusal
 from keras_het.base.tensor import Tensor
 from keras_het.base.validation import MAX_CLASSES, check_boolean, check_integer, check_last_axis, check_transitions
-from keras_het.base.version import check_format
 from keras_het.constraints import RowStochastic
 from keras_het.layers.log_probabilities import check_log_probabilities, nan_unless_log_probabilities
 from keras_het.ops.transition import apply_transition, outlier_class
@@ -204,12 +203,6 @@ class NoiseTransition(keras.layers.Layer):
     def _output_shape(self, input_shape: Any, training: Any = False) -> tuple:
         axes = self.axes if training or self.apply_at_inference else ()
         return (*input_shape[:-1], *axes, input_shape[-1])
-
-    @classmethod
-    def from_config(cls, config: dict[str, Any]) -> Any:
-        """The layer of a config; raises ValueError for arguments that this version does not know."""
-        check_format(cls, config)
-        return super().from_config(config)
 
     def get_config(self) -> dict[str, Any]:
         return {

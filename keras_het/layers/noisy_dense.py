@@ -13,12 +13,12 @@ from keras_het.base.refusal import refusal
 from keras_het.base.replicas import weight_parts
 from keras_het.base.tensor import Tensor
 from keras_het.base.validation import check_boolean, check_integer, check_last_axis
-from keras_het.base.version import check_format
 from keras_het.covariances.covariance import Covariance, Diagonal
 from keras_het.covariances.low_rank import LowRank
 from keras_het.covariances.parameter_efficient import ParameterEfficient
 
 MAX_WEIGHT_BYTES = 16 << 30
+OF_DENSE = ("use_bias", "kernel_initializer", "bias_initializer", "kernel_regularizer", "bias_regularizer")
 
 
 class NoisyDense(FullPrecision):
@@ -32,14 +32,10 @@ class NoisyDense(FullPrecision):
         parameter_efficient: argument of `HeteroscedasticDense`.
         covariance: argument of `HeteroscedasticDense`.
         initial_scale: initial scale of a covariance that the other arguments make; None for its default.
-        use_bias: boolean, whether mu has a bias.
-        kernel_initializer: initializer of mu.
-        bias_initializer: initializer of mu.
-        kernel_regularizer: regularizer of mu.
-        bias_regularizer: regularizer of mu.
         seed: integer in [0, 2^31); None draws one from Python's `random`.
         dtype: "float32", or "float64" on a backend that computes in it.
-        kwargs: arguments of any Keras layer.
+        kwargs: arguments of `keras.layers.Dense`: `use_bias`, initializers and regularizers of mu, and those of any
+            layer.
     """
 
     def __init__(
@@ -50,35 +46,21 @@ class NoisyDense(FullPrecision):
         parameter_efficient: bool,
         covariance: Any,
         initial_scale: float | None = None,
-        use_bias: bool,
-        kernel_initializer: Any,
-        bias_initializer: Any,
-        kernel_regularizer: Any,
-        bias_regularizer: Any,
-        seed: int | None,
-        dtype: Any,
+        seed: int | None = None,
+        dtype: Any = "float32",
         **kwargs: Any,
     ) -> None:
+        of_dense = {name: kwargs.pop(name) for name in OF_DENSE if name in kwargs}
         super().__init__(dtype=check_dtype(dtype), **kwargs)
         self.units = units
-        self.use_bias = check_boolean("use_bias", use_bias)
-        self.kernel_initializer = keras.initializers.get(kernel_initializer)
-        self.bias_initializer = keras.initializers.get(bias_initializer)
-        self.kernel_regularizer = keras.regularizers.get(kernel_regularizer)
-        self.bias_regularizer = keras.regularizers.get(bias_regularizer)
+        check_boolean("use_bias", of_dense.get("use_bias", True))
         self.seed = random.randrange(1 << 31) if seed is None else check_integer("seed", seed, 0, (1 << 31) - 1)
         self.supports_masking = True
-        self.loc_layer = AffineMap(
-            self.units,
-            use_bias=self.use_bias,
-            kernel_initializer=self.kernel_initializer,
-            bias_initializer=self.bias_initializer,
-            kernel_regularizer=self.kernel_regularizer,
-            bias_regularizer=self.bias_regularizer,
-            name="loc",
-            trainable=self.trainable,
-            dtype=self.dtype_policy,
+        self.loc_layer: Any = AffineMap(
+            units, **of_dense, name="loc", trainable=self.trainable, dtype=self.dtype_policy
         )
+        for name in OF_DENSE:
+            setattr(self, name, getattr(self.loc_layer, name))
         check_boolean("parameter_efficient", parameter_efficient)
         self._is_short = covariance is None
         self.covariance = chosen_covariance(covariance, num_factors, parameter_efficient, initial_scale)
@@ -100,12 +82,9 @@ class NoisyDense(FullPrecision):
         self.covariance.build(input_shape)
 
     def check_build(self, input_shape: Any) -> None:
-        """Raises ValueError for what may be refused, before anything is made: the head can then be built again.
+        """Raises ValueError for an `input_shape` or sizes that a file could request, before anything is made.
 
-        The sizes are those that a hostile file may ask for.
-
-        Args:
-            input_shape: `(..., D)`.
+        The head can then be built again.
         """
         features = check_last_axis(input_shape)
         if len(input_shape) < 2 or features is None:
@@ -124,37 +103,24 @@ class NoisyDense(FullPrecision):
             )
 
     def class_axes(self) -> dict[str, int | None]:
-        """The axis of the classes of every weight, `{path below the head: axis}`; None for a weight without one."""
+        """Returns the axis of the classes of every weight, `{path below the head: axis}`; None without classes."""
         of_covariance = {f"{self.covariance.name}/{path}": axis for path, axis in self.covariance.class_axes().items()}
         return {"loc/kernel": 1, "loc/bias": 0, **of_covariance}
 
     def prepared(self, x: Tensor) -> Tensor:
-        """The inputs as a tensor; it builds the layer if it is not built.
-
-        Args:
-            x: inputs, `(..., D)`.
-        """
+        """Returns inputs `x`, `(..., D)`, as a tensor; builds the layer if it is not built."""
         check_autocast(self.compute_dtype)
         x = ops.convert_to_tensor(x, dtype=self.compute_dtype)
         if not self.built:
             self.build(tuple(x.shape))
         return x
 
-    @classmethod
-    def from_config(cls, config: dict[str, Any]) -> Any:
-        """The head of a config; raises ValueError for arguments that this version does not know."""
-        check_format(cls, config)
-        return super().from_config(config)
-
     def get_config(self) -> dict[str, Any]:
+        of_loc = self.loc_layer.get_config()
         return {
             **super().get_config(),
             "units": self.units,
-            "use_bias": self.use_bias,
-            "kernel_initializer": keras.initializers.serialize(self.kernel_initializer),
-            "bias_initializer": keras.initializers.serialize(self.bias_initializer),
-            "kernel_regularizer": keras.regularizers.serialize(self.kernel_regularizer),
-            "bias_regularizer": keras.regularizers.serialize(self.bias_regularizer),
+            **{name: of_loc[name] for name in OF_DENSE},
             "num_factors": self.num_factors if self._is_short else None,
             "parameter_efficient": self._is_short and self.parameter_efficient,
             "covariance": None if self._is_short else keras.saving.serialize_keras_object(self.covariance),
@@ -165,7 +131,7 @@ class NoisyDense(FullPrecision):
 def chosen_covariance(
     covariance: Any, num_factors: int | None, parameter_efficient: bool, initial_scale: float | None = None
 ) -> covariances.Covariance:
-    """The given covariance, or, for None, the covariance of the short spelling."""
+    """Returns the covariance, or, for None, the covariance of the short spelling."""
     start = {} if initial_scale is None else {"initial_scale": initial_scale}
     if covariance is None:
         return from_short(num_factors, parameter_efficient, **start)
@@ -180,12 +146,8 @@ def chosen_covariance(
 
 
 def from_short(num_factors: int | None = None, parameter_efficient: bool = False, **arguments: Any) -> Covariance:
-    """The covariance of a head's arguments: `Diagonal`, `LowRank` or `ParameterEfficient`.
+    """Returns the covariance of a head's arguments: `Diagonal` for R = 0, else `LowRank` or `ParameterEfficient`.
 
-    Args:
-        num_factors: R; 0 is a diagonal covariance.
-        parameter_efficient: boolean, whether all inputs share V.
-        arguments: all others of a covariance.
     Raises:
         ValueError: for a shared V without factors.
     """

@@ -25,8 +25,7 @@ def log_joint_labels(
     labels: Tensor,
     nodes: Nodes,
     flips: tuple[Tensor, Tensor] | None = None,
-    chunk_size: int | str = "auto",
-    loop: str = "streamed",
+    chunk_size: int | None = None,
 ) -> Tensor:
     """The log-probability of label vectors under Gaussian logits, averaged over nodes of the factors.
 
@@ -42,8 +41,7 @@ def log_joint_labels(
         labels: 0, 1, or -1 for one that is not known and counts for nothing, `(..., C)`; any other number gives nan.
         nodes: `Nodes` of R factors; their e_K are not used.
         flips: (f, q), each of shape `(C,)` or `(..., C)`; None for right labels.
-        chunk_size: number of nodes held at once, or "auto".
-        loop: over the chunks of nodes: "streamed", "unrolled" or "plain", see `expectation`.
+        chunk_size: number of nodes held at once; None chooses it.
     Returns:
         shape `(...,)`.
     Source: Collier et al. 2021, section 2, which averages the product over samples of u.
@@ -60,7 +58,7 @@ def log_joint_labels(
     if not vectors.size[1]:
         return ops.squeeze(vectors.at_zero(), -1)
     own = Nodes(nodes.eps_diag[:, :0], nodes.eps_factor)
-    return ops.squeeze(expectation(LogMeanExp(), vectors, own, chunk_size, loop), -1)
+    return ops.squeeze(expectation(LogMeanExp(), vectors, own, chunk_size), -1)
 
 
 def label_vectors(normal: Any, labels: Tensor, flips: tuple[Tensor, Tensor] | None = None) -> "LabelVectors":

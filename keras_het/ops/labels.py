@@ -63,7 +63,7 @@ def for_each_label(y_true: Tensor, y_pred: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def is_label(labels: Tensor, num_classes: int) -> Tensor:
-    """Whether each label is a class, or -1 for a missing one; nan is neither. Booleans of any shape."""
+    """Returns whether each label is a class, or -1 for a missing one; nan is neither. Booleans of any shape."""
     return ops.logical_and(ops.logical_and(labels >= -1, labels < num_classes), ops.equal(labels, ops.floor(labels)))
 
 

@@ -14,7 +14,7 @@ from keras_het.ops.normal import Normal
 class LatentNormal(Normal):
     """u = loc + kernel' (scale_diag * e_D + factor e_R): noise of the D features, carried to the K logits.
 
-    The map that makes the mean logits from the features carries the noise, too.
+    The map that makes the mean logits from the features also carries the noise.
 
         covariance = kernel' (diag(scale_diag^2) + factor factor') kernel
 
@@ -65,29 +65,28 @@ class LatentNormal(Normal):
         return max(self.units, self.size[0])
 
     def variance(self) -> Tensor:
+        """Returns the marginal variances of the logits, shape `(..., K)`."""
         low_rank = ops.sum(ops.square(ops.matmul(ops.swapaxes(self.factor, -1, -2), self.kernel)), axis=-2)
         return ops.matmul(ops.square(self.scale_diag), ops.square(self.kernel)) + low_rank
 
     def centered_variance(self) -> Tensor:
-        """The diagonal of C Sigma C, the part of the covariance that a softmax sees, `(..., K)`."""
+        """Returns the diagonal of C Sigma C, the variances that a softmax sees, `(..., K)`."""
         kernel = self.kernel - ops.mean(self.kernel, axis=-1, keepdims=True)
         return self.maker()(self.loc, self.scale_diag, self.factor, kernel).variance()
 
-    def _of_features(self, vector: Tensor) -> Tensor:
-        """The covariance of the features' noise times a vector, `(..., D)`."""
-        shares = ops.einsum("...dr,...d->...r", self.factor, vector)
-        return ops.square(self.scale_diag) * vector + ops.einsum("...dr,...r->...d", self.factor, shares)
-
     def covariance_times(self, vector: Tensor) -> Tensor:
-        """The covariance times a vector, `(..., K)` to `(..., K)`, in O(D (K + R))."""
-        return ops.matmul(self._of_features(ops.matmul(vector, ops.transpose(self.kernel))), self.kernel)
+        """Returns the covariance times a vector, `(..., K)` to `(..., K)`, in O(D (K + R))."""
+        vector = ops.matmul(vector, ops.transpose(self.kernel))
+        projection = ops.einsum("...dr,...d->...r", self.factor, vector)
+        product = ops.square(self.scale_diag) * vector + ops.einsum("...dr,...r->...d", self.factor, projection)
+        return ops.matmul(product, self.kernel)
 
     def covariance(self, centered: bool = False) -> Tensor:
-        """Covariance matrices, shape `(..., K, K)`; `centered` as for `DiagonalNormal`."""
+        """Returns covariance matrices, shape `(..., K, K)`; `centered` as for `DiagonalNormal`."""
         kernel = self.kernel - ops.mean(self.kernel, axis=-1, keepdims=True) if centered else self.kernel
         diagonal = ops.square(self.scale_diag)[..., None] * ops.eye(self.kernel.shape[0], dtype=self.loc.dtype)
-        of_features = diagonal + ops.matmul(self.factor, ops.swapaxes(self.factor, -1, -2))
-        return ops.matmul(ops.matmul(ops.transpose(kernel), of_features), kernel)
+        feature_covariance = diagonal + ops.matmul(self.factor, ops.swapaxes(self.factor, -1, -2))
+        return ops.matmul(ops.matmul(ops.transpose(kernel), feature_covariance), kernel)
 
     def logits(self, nodes: Nodes) -> Tensor:
         noise = self.scale_diag[..., None, :] * nodes.eps_diag + ops.matmul(
@@ -99,31 +98,26 @@ class LatentNormal(Normal):
         return nodes.eps_diag, nodes.eps_factor
 
     def _noise_at(self, chunk: tuple[Tensor, ...]) -> Tensor:
-        """Noise of the features at a chunk of nodes, `(D, B C)`."""
+        """Returns the noise of the features at a chunk of nodes, `(D, B C)`."""
         return _features_first(self.scale_diag[..., None] * chunk[0] + ops.matmul(self.factor, chunk[1]))
 
     def logits_at(self, chunk: tuple[Tensor, ...]) -> Tensor:
-        """Logits at a chunk of nodes, `(B, K, C)`.
+        """Returns logits at a chunk of nodes, `(B, K, C)`.
 
-        One matrix product serves all rows of the batch, as in `vjp`: a product for each row would make B arrays
-        of the size of the kernel W there, one for each row, before they are summed.
+        One matrix product serves all rows of the batch, as in `vjp`, where a product for each row would make B arrays
+        of the size of the kernel W before they are summed.
         """
         noise = ops.matmul(ops.transpose(self.kernel), self._noise_at(chunk))
         return self.loc[..., None] + _rows_first(noise, chunk)
 
     def vjp(self, cotangent: Tensor, chunk: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-        """The gradients by each of `tensors`, summed over the nodes of a chunk.
-
-        Args:
-            cotangent: gradients by the logits, `(B, K, C)`.
-            chunk: columns of the tables.
-        """
-        of_logits = _features_first(cotangent)
-        of_noise = _rows_first(ops.matmul(self.kernel, of_logits), chunk)
-        of_scale_diag = ops.sum(of_noise * chunk[0], axis=-1)
-        of_factor = ops.matmul(of_noise, ops.transpose(chunk[1]))
-        of_kernel = ops.matmul(self._noise_at(chunk), ops.transpose(of_logits))
-        return ops.sum(cotangent, axis=-1), of_scale_diag, of_factor, of_kernel
+        """Returns the gradients by each of `tensors`, summed over the nodes of a chunk."""
+        grad_logits = _features_first(cotangent)
+        grad_noise = _rows_first(ops.matmul(self.kernel, grad_logits), chunk)
+        grad_scale_diag = ops.sum(grad_noise * chunk[0], axis=-1)
+        grad_factor = ops.matmul(grad_noise, ops.transpose(chunk[1]))
+        grad_kernel = ops.matmul(self._noise_at(chunk), ops.transpose(grad_logits))
+        return ops.sum(cotangent, axis=-1), grad_scale_diag, grad_factor, grad_kernel
 
 
 def _features_first(x: Tensor) -> Tensor:

@@ -28,13 +28,9 @@ _LOG_ERFCX = (
 
 
 def log_mean_exp(x: Tensor, axis: int = -1) -> Tensor:
-    """log(mean(exp(x))) over `axis`, without overflow.
+    """Returns log(mean(exp(x))) over `axis`, without overflow.
 
-    Args:
-        x: floats of any shape.
-        axis: the axis to average over; its length must be known.
-    Returns:
-        x's shape without `axis`.
+    The length of the axis must be known.
 
     Example:
         >>> round(float(log_mean_exp(ops.array([1000.0, 1000.0]))), 3)
@@ -44,7 +40,7 @@ def log_mean_exp(x: Tensor, axis: int = -1) -> Tensor:
 
 
 def softplus_inverse(value: Tensor) -> Tensor:
-    """x such that log(1 + exp(x)) = value > 0, without overflow: value + log(1 - exp(-value)).
+    """Returns x such that log(1 + exp(x)) = value > 0, without overflow: value + log(1 - exp(-value)).
 
     Example:
         >>> round(math.log1p(math.exp(softplus_inverse(0.3))), 12)
@@ -54,17 +50,12 @@ def softplus_inverse(value: Tensor) -> Tensor:
 
 
 def log_ndtr(x: Tensor) -> Tensor:
-    """log Phi(x), the log of the standard normal distribution function, for any finite x.
+    """Returns log Phi(x), the log of the standard normal distribution function, for any finite x.
 
     The error is 3e-7 absolute, or float32 rounding.
 
     Phi(-|x|) = erfc(z) / 2 with z = |x| / sqrt(2), and log erfc(z) = log t - z^2 + P(t), t = 1 / (1 + z/2): one smooth
     polynomial from the centre to the far tail, so the gradient phi/Phi holds there too.
-
-    Args:
-        x: floats of any shape.
-    Returns:
-        the same shape.
 
     Example:
         >>> round(float(log_ndtr(ops.array(-40.0))), 2)
@@ -80,7 +71,7 @@ def log_ndtr(x: Tensor) -> Tensor:
 
 
 def erfcx_polynomial(t: Tensor) -> Tensor:
-    """log(erfcx(z) / t) as a polynomial in t = 1 / (1 + z/2), for z >= 0."""
+    """Returns log(erfcx(z) / t) as a polynomial in t = 1 / (1 + z/2), for z >= 0."""
     polynomial = _LOG_ERFCX[-1] * t + _LOG_ERFCX[-2]
     for coefficient in _LOG_ERFCX[-3::-1]:
         polynomial = polynomial * t + coefficient
@@ -88,7 +79,7 @@ def erfcx_polynomial(t: Tensor) -> Tensor:
 
 
 def weighted_logs(weights: Tensor, log_probs: Tensor) -> Tensor:
-    """sum_k w_k log p_k with 0 log 0 = 0, whose gradient is finite: a logit of -inf says that a class is impossible.
+    """Returns sum_k w_k log p_k with 0 log 0 = 0 and a finite gradient: a logit of -inf makes a class impossible.
 
     Args:
         weights: w, of a shape that broadcasts to that of log_probs.
@@ -105,12 +96,12 @@ def weighted_logs(weights: Tensor, log_probs: Tensor) -> Tensor:
 
 
 def is_possible(log_probs: Tensor) -> Tensor:
-    """Whether each class has a probability at all; nan has, so that it stays visible. Booleans of the same shape."""
+    """Returns booleans: whether each class has a probability; nan has, so that it stays visible."""
     return ops.not_equal(log_probs, -np.inf)
 
 
 def largest(x: Tensor, least: float, axis: int) -> Tensor:
-    """The maximum over an axis, which keeps length one; at least `least`, and `least` for no entries.
+    """Returns the maximum over an axis, which keeps length one; at least `least`, and `least` for no entries.
 
     (`max` of Keras has `initial` for that, but on PyTorch its tensor is on the CPU, and it has another shape for an
     empty batch. Its compiler stops at `max`, and not at `amax`.)

@@ -14,7 +14,7 @@ def low_rank_normal(
     factor: Tensor = None,
     row_scale: Tensor = None,
 ) -> "DiagonalNormal":
-    """The normal distribution of logits with a low-rank plus diagonal covariance, from the parts that are given.
+    """Returns the Gaussian of logits with a low-rank plus diagonal covariance.
 
         u = loc + scale_diag * e_K + diag(row_scale) factor e_R,      e_K ~ N(0, I_K), e_R ~ N(0, I_R) independent
         covariance = diag(scale_diag^2) + W W',   W = diag(row_scale) factor          (Collier et al. 2021, section 2)
@@ -64,7 +64,30 @@ def _fits(shape: Tensor, expected: Tensor) -> bool:
     return len(shape) == len(expected) and all(a == b for a, b in known)
 
 
-class LowRankNormal(DiagonalNormal):
+class _WithFactor(DiagonalNormal):
+    """Gaussians whose factor noise has the gradients of one matrix for each example, `(B, K, R)`."""
+
+    num_rows = 3
+
+    def no_sums(self) -> tuple[Tensor, ...]:
+        return ops.zeros_like(self.loc), ops.zeros((*self.loc.shape, self.size[1] + 1), self.loc.dtype)
+
+    def vjp(self, cotangent: Tensor, chunk: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        """Returns sums over the nodes of a chunk: of `cotangent` times e_K, `(B, K)`, and (e_R, 1), `(B, K, R + 1)`.
+
+        The second sum is one matrix product, without a reshape: the devices that share the classes could not share the
+        axis B K, and each would gather all classes.
+        """
+        eps_diag, eps_factor = chunk[:2]
+        with_one = ops.concatenate([eps_factor, ops.ones_like(eps_factor[:1])])
+        grad_factor_and_loc = ops.tensordot(cotangent, ops.transpose(with_one), axes=1)
+        return ops.sum(cotangent * eps_diag, axis=-1), grad_factor_and_loc
+
+    def gradients(self, grad_scale_diag: Tensor, grad_factor_and_loc: Tensor) -> tuple[Tensor, ...]:
+        return grad_factor_and_loc[..., -1], grad_scale_diag, grad_factor_and_loc[..., :-1]
+
+
+class LowRankNormal(_WithFactor):
     """u = loc + scale_diag * e_K + factor e_R.
 
     Args:
@@ -74,18 +97,10 @@ class LowRankNormal(DiagonalNormal):
         size: K and R, integers; None reads them from the shapes.
     """
 
-    num_rows = 3
-    in_logits: tuple[bool, ...] = (True, True, True)
+    in_logits = (True, True, True)
 
-    def __init__(
-        self,
-        loc: Tensor,
-        scale_diag: Tensor,
-        factor: Tensor,
-        size: tuple[int, int] | None = None,
-    ) -> None:
-        size = size or (scale_diag.shape[-1], factor.shape[-1])
-        super().__init__(loc, scale_diag, factor, size=size)
+    def __init__(self, loc: Tensor, scale_diag: Tensor, factor: Tensor, size: tuple[int, int] | None = None) -> None:
+        super().__init__(loc, scale_diag, factor, size=size or (scale_diag.shape[-1], factor.shape[-1]))
         self.factor = factor
 
     @property
@@ -93,15 +108,14 @@ class LowRankNormal(DiagonalNormal):
         return (self.units,), (self.units,), self.size
 
     def scaled_factor(self) -> Tensor:
-        """W, shape `(..., K, R)`."""
         return self.factor
 
     def variance(self) -> Tensor:
         return super().variance() + ops.sum(ops.square(self.factor), axis=-1)
 
     def covariance_times(self, vector: Tensor) -> Tensor:
-        shares = ops.einsum("...kr,...k->...r", self.factor, vector)
-        return super().covariance_times(vector) + ops.einsum("...kr,...r->...k", self.factor, shares)
+        projection = ops.einsum("...kr,...k->...r", self.factor, vector)
+        return super().covariance_times(vector) + ops.einsum("...kr,...r->...k", self.factor, projection)
 
     def logits(self, nodes: Nodes) -> Tensor:
         return super().logits(nodes) + ops.matmul(nodes.eps_factor, ops.swapaxes(self.factor, -1, -2))
@@ -110,37 +124,11 @@ class LowRankNormal(DiagonalNormal):
         return nodes.eps_diag, nodes.eps_factor
 
     def logits_at(self, chunk: tuple[Tensor, ...]) -> Tensor:
-        """The last term of u is one (B K, R) by (R, C) product.
-
-        It is written without a reshape: the devices that share the classes could not share the axis B K, and each
-        would gather all classes.
-        """
+        """Returns logits at a chunk of nodes; the last term of u is one product, without a reshape, as in `vjp`."""
         return ops.tensordot(self.factor, chunk[1], axes=1) + super().logits_at(chunk)
 
-    def no_sums(self) -> tuple[Tensor, ...]:
-        return ops.zeros_like(self.loc), ops.zeros((*self.loc.shape, self.size[1] + 1), self.loc.dtype)
 
-    def vjp(self, cotangent: Tensor, chunk: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-        """Sums over the nodes of a chunk: of `cotangent` times e_K, `(B, K)`, and times (e_R, 1), `(B, K, R + 1)`.
-
-        The second sum is one matrix product, without a reshape, as in `logits_at`.
-        """
-        eps_diag, eps_factor = chunk[:2]
-        with_one = ops.concatenate([eps_factor, ops.ones_like(eps_factor[:1])])
-        of_factor_and_loc = ops.tensordot(cotangent, ops.transpose(with_one), axes=1)
-        return ops.sum(cotangent * eps_diag, axis=-1), of_factor_and_loc
-
-    def gradients(self, of_scale_diag: Tensor, of_factor_and_loc: Tensor) -> tuple[Tensor, ...]:
-        """Gradients of `tensors` from the sums.
-
-        Args:
-            of_scale_diag: the sum times e_K, `(B, K)`.
-            of_factor_and_loc: the sums times e_R, and alone, `(B, K, R + 1)`.
-        """
-        return of_factor_and_loc[..., -1], of_scale_diag, of_factor_and_loc[..., :-1]
-
-
-class ScaledLowRankNormal(LowRankNormal):
+class ScaledLowRankNormal(_WithFactor):
     """u = loc + scale_diag * e_K + row_scale * (factor e_R), the parameter-efficient form.
 
     All examples share the factor.
@@ -156,15 +144,9 @@ class ScaledLowRankNormal(LowRankNormal):
     in_logits = (True, True, False, True)
 
     def __init__(
-        self,
-        loc: Tensor,
-        scale_diag: Tensor,
-        row_scale: Tensor,
-        factor: Tensor,
-        size: tuple[int, int] | None = None,
+        self, loc: Tensor, scale_diag: Tensor, row_scale: Tensor, factor: Tensor, size: tuple[int, int] | None = None
     ) -> None:
-        size = size or (scale_diag.shape[-1], factor.shape[-1])
-        DiagonalNormal.__init__(self, loc, scale_diag, row_scale, factor, size=size)
+        super().__init__(loc, scale_diag, row_scale, factor, size=size or (scale_diag.shape[-1], factor.shape[-1]))
         self.row_scale, self.factor = row_scale, factor
 
     @property
@@ -175,32 +157,25 @@ class ScaledLowRankNormal(LowRankNormal):
         return self.row_scale[..., None] * self.factor
 
     def variance(self) -> Tensor:
-        """Marginal variances, without forming W."""
-        low_rank = ops.square(self.row_scale) * ops.sum(ops.square(self.factor), axis=-1)
-        return DiagonalNormal.variance(self) + low_rank
+        """Returns the marginal variances, without forming W."""
+        return super().variance() + ops.square(self.row_scale) * ops.sum(ops.square(self.factor), axis=-1)
 
     def covariance_times(self, vector: Tensor) -> Tensor:
-        shares = ops.matmul(ops.matmul(self.row_scale * vector, self.factor), ops.transpose(self.factor))
-        return DiagonalNormal.covariance_times(self, vector) + self.row_scale * shares
+        projection = ops.matmul(self.row_scale * vector, self.factor)
+        return super().covariance_times(vector) + self.row_scale * ops.matmul(projection, ops.transpose(self.factor))
 
     def logits(self, nodes: Nodes) -> Tensor:
         noise = ops.matmul(nodes.eps_factor, ops.swapaxes(self.factor, -1, -2))
-        return DiagonalNormal.logits(self, nodes) + self.row_scale[..., None, :] * noise
+        return super().logits(nodes) + self.row_scale[..., None, :] * noise
 
     def tables(self, nodes: Nodes) -> tuple[Tensor, ...]:
-        """Tables of S rows; the last one is factor e_R, computed once for the whole batch."""
+        """Returns tables of S rows; the last one is factor e_R, computed once for the whole batch."""
         return nodes.eps_diag, nodes.eps_factor, ops.matmul(nodes.eps_factor, ops.transpose(self.factor))
 
     def logits_at(self, chunk: tuple[Tensor, ...]) -> Tensor:
-        return DiagonalNormal.logits_at(self, chunk) + self.row_scale[..., None] * chunk[2]
+        return super().logits_at(chunk) + self.row_scale[..., None] * chunk[2]
 
-    def gradients(self, of_scale_diag: Tensor, of_factor_and_loc: Tensor) -> tuple[Tensor, ...]:
-        """Gradients of `tensors` from the sums.
-
-        Args:
-            of_scale_diag: the sum times e_K, `(B, K)`.
-            of_factor_and_loc: the sums times e_R, and alone, `(B, K, R + 1)`.
-        """
-        of_loc, _, of_factor = super().gradients(of_scale_diag, of_factor_and_loc)
-        of_row_scale = ops.sum(of_factor * self.factor, axis=-1)
-        return of_loc, of_scale_diag, of_row_scale, ops.sum(self.row_scale[..., None] * of_factor, axis=0)
+    def gradients(self, grad_scale_diag: Tensor, grad_factor_and_loc: Tensor) -> tuple[Tensor, ...]:
+        grad_loc, _, grad_factor = super().gradients(grad_scale_diag, grad_factor_and_loc)
+        grad_row_scale = ops.sum(grad_factor * self.factor, axis=-1)
+        return grad_loc, grad_scale_diag, grad_row_scale, ops.sum(self.row_scale[..., None] * grad_factor, axis=0)

@@ -1,5 +1,6 @@
 """Means over nodes: the function that an expectation averages, and how sensitive its result is to a node's logits."""
 
+import abc
 import math
 from collections.abc import Callable
 
@@ -13,8 +14,8 @@ from keras_het.ops.log_space import log_ndtr
 LARGEST = 40.0
 
 
-class Mean:
-    """Base class of means over nodes. A subclass defines `terms`, `log_terms` and `cotangent`.
+class Mean(abc.ABC):
+    """Base class of means over nodes.
 
     Logits are `(B, K, C)`, nodes last, or, for `log_terms` with `axis=-1`, `(..., C, K)`; results are `(B, K)`.
 
@@ -26,36 +27,31 @@ class Mean:
     num_terms = 1
     always_in_logs = False
 
+    @abc.abstractmethod
     def terms(self, logits: Tensor) -> tuple[Tensor, ...]:
-        """The values that are averaged, each of the shape of the logits."""
-        raise NotImplementedError(f"{type(self).__name__} must define terms(logits)")
+        """Returns the values that are averaged, each of the shape of the logits."""
 
+    @abc.abstractmethod
     def log_terms(self, logits: Tensor, axis: int) -> tuple[Tensor, ...]:
-        """Their logarithms.
-
-        Args:
-            logits: the logits at every node.
-            axis: the axis of the classes.
-        """
-        raise NotImplementedError(f"{type(self).__name__} must define log_terms(logits, axis)")
+        """Returns the logarithms of the terms; the classes are on `axis`."""
 
     def result(self, log_means: list[Tensor]) -> Tensor:
-        """The result from the logs of the averages, `(B, K)` each; here the first of them."""
+        """Returns the result from the logs of the averages, `(B, K)` each; here the first of them."""
         return log_means[0]
 
     def pivot(self, value: Tensor) -> Tensor:
-        """The numbers to subtract from the mean logits before `cotangent`, `(B, K)`; here 0."""
+        """Returns what to subtract from the mean logits before `cotangent`, `(B, K)`; here 0."""
         return ops.zeros_like(value)
 
+    @abc.abstractmethod
     def cotangent(self, logits: Tensor, value: Tensor, upstream: Tensor) -> Tensor:
-        """Derivatives by the logits of every node, times S, of the shape of the logits.
+        """Returns derivatives by the logits of every node, times S, of the shape of the logits.
 
         Args:
             logits: logits of every node, less `pivot(value)`.
             value: the result, `(B, K)`.
             upstream: gradient of the result, `(B, K)`.
         """
-        raise NotImplementedError(f"{type(self).__name__} must define cotangent(logits, value, upstream)")
 
 
 class LogMean(Mean):

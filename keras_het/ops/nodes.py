@@ -1,7 +1,8 @@
 """Nodes: the standard normal points over which an expectation is averaged, shared by a batch.
 
-Every rule takes a `key`, the pair (seed, training step). The diagonal noise e_K and the factor noise e_R come from
-different streams or different coordinates of it, so they are independent also when K = R.
+Every rule has the arguments `key`, the pair (seed, training step), integers or int32 tensors; S, K and R, Python
+integers; and `xp`, `keras.ops`, or `numpy` to compute the same bits on the host. The diagonal noise e_K and the factor
+noise e_R come from different streams or different coordinates of the key, so they are independent also when K = R.
 """
 
 from typing import Any, NamedTuple
@@ -48,16 +49,7 @@ def _normals(key: Any, stream: int, rows: Any, columns: int, xp: Any) -> Tensor:
 
 @outside_graph
 def pseudo_random(key: Any, num_samples: int, units: int, num_factors: int, xp: Any = ops) -> Nodes:
-    """Independent standard normals (plain Monte Carlo).
-
-    Args:
-        key: (seed, step), integers or int32 tensors.
-        num_samples: S, a Python integer.
-        units: K, a Python integer.
-        num_factors: R, a Python integer.
-        xp: `keras.ops`, or `numpy` to compute on the host; the bits are the same.
-    Returns:
-        `Nodes`, float32.
+    """Returns independent standard normals (plain Monte Carlo).
 
     Example:
         >>> nodes = pseudo_random((0, 0), num_samples=8, units=3, num_factors=2)
@@ -71,16 +63,9 @@ def pseudo_random(key: Any, num_samples: int, units: int, num_factors: int, xp: 
 
 
 def antithetic(key: Any, num_samples: int, units: int, num_factors: int, xp: Any = ops) -> Nodes:
-    """Pseudo-random nodes in pairs e, -e, which integrate every odd function exactly.
+    """Returns pseudo-random nodes in pairs e, -e, which integrate every odd function exactly.
 
-    Args:
-        key: (seed, step), integers or int32 tensors.
-        num_samples: S, a Python integer; one node has no partner if it is odd.
-        units: K, a Python integer.
-        num_factors: R, a Python integer.
-        xp: `keras.ops`, or `numpy` to compute on the host; the bits are the same.
-    Returns:
-        `Nodes`, float32.
+    One node has no partner if `num_samples` is odd.
 
     Example:
         >>> nodes = antithetic((0, 0), num_samples=8, units=3, num_factors=2)
@@ -93,7 +78,7 @@ def antithetic(key: Any, num_samples: int, units: int, num_factors: int, xp: Any
 
 @outside_graph
 def quasi_random(key: Any, num_samples: int, units: int, num_factors: int, xp: Any = ops) -> Nodes:
-    """Scrambled Sobol points in the first dimensions, a Latin hypercube in the others.
+    """Returns scrambled Sobol points in the first dimensions, a Latin hypercube in the others.
 
     They are unbiased, with less error than random points. The factors come first, since they matter most, and the
     classes after them. 32 dimensions are Sobol's from 256 nodes on, 15 from 64 on. Each dimension has one point in each
@@ -104,14 +89,6 @@ def quasi_random(key: Any, num_samples: int, units: int, num_factors: int, xp: A
     dimension in a random order of their own, and a point anywhere in its cell. (Sobol's later dimensions hold pairs
     that share their noise, with correlations of up to .95, whatever the scramble.)
 
-    Args:
-        key: (seed, step), integers or int32 tensors.
-        num_samples: S, a Python integer.
-        units: K, a Python integer.
-        num_factors: R, a Python integer.
-        xp: `keras.ops`, or `numpy` to compute on the host; the bits are the same.
-    Returns:
-        `Nodes`, float32.
     Source: Sobol 1967; direction numbers of Joe and Kuo 2008 (from SciPy); linear scramble of Matousek 1998; McKay,
         Beckman and Conover 1979 for the Latin hypercube.
 
@@ -127,11 +104,11 @@ def quasi_random(key: Any, num_samples: int, units: int, num_factors: int, xp: A
     words, missing = _latin_words(key, others, xp), num_factors - dimensions
     if missing > 0:
         points = xp.concatenate([points, _latin_hypercube(words[:, :missing], num_samples, xp)], axis=1)
-    return Nodes(_of_classes(points[:, num_factors:], words[:, max(0, missing) :], xp), points[:, :num_factors])
+    return Nodes(_diagonal_nodes(points[:, num_factors:], words[:, max(0, missing) :], xp), points[:, :num_factors])
 
 
 def sobol_dimensions(num_samples: int, dimensions: int) -> int:
-    """How many of the dimensions are Sobol's.
+    """Returns how many of the dimensions are Sobol's.
 
     Example:
         >>> sobol_dimensions(64, 10), sobol_dimensions(64, 1000)
@@ -147,8 +124,8 @@ def _sobol(key: Any, num_samples: int, dimensions: int, xp: Any) -> Tensor:
     return random.normal(levels[:num_samples], xp)
 
 
-def _of_classes(points: Tensor, words: Tensor, xp: Any) -> Tensor:
-    """e_K, `(S, K)`: Sobol's `points` for the first classes, and a Latin hypercube of `words` for the others.
+def _diagonal_nodes(points: Tensor, words: Tensor, xp: Any) -> Tensor:
+    """Returns e_K, `(S, K)`: Sobol's `points` for the first classes, and a Latin hypercube of `words` for the others.
 
     A table of all classes is made at once, and not joined from two: devices that share the classes would have to
     exchange the columns of two tables that they share at other places.
@@ -163,13 +140,13 @@ def _of_classes(points: Tensor, words: Tensor, xp: Any) -> Tensor:
 
 
 def _latin_words(key: Any, columns: int, xp: Any) -> Tensor:
-    """The random bits of a Latin hypercube, `(words, columns)`."""
+    """Returns the random bits of a Latin hypercube, `(words, columns)`."""
     count = 2 * (_CELL_ROUNDS + _PLACE_ROUNDS)
     return xp.reshape(random.random_bits(key, LATIN_STREAM, count * columns, xp), (count, columns))
 
 
 def _latin_hypercube(words: Tensor, num_samples: int, xp: Any) -> Tensor:
-    """A Latin hypercube, `(S, columns)`, of the bits of its columns."""
+    """Returns a Latin hypercube, `(S, columns)`, of the bits of its columns."""
     if xp is not np:
         return _latin_columns(words, num_samples, xp)
     points, step = np.empty((num_samples, words.shape[1]), "float32"), max(1, _HOST_ELEMENTS // num_samples)
@@ -179,7 +156,7 @@ def _latin_hypercube(words: Tensor, num_samples: int, xp: Any) -> Tensor:
 
 
 def _latin_columns(words: Tensor, num_samples: int, xp: Any) -> Tensor:
-    """Normals, `(S, columns)`.
+    """Returns normals, `(S, columns)`.
 
     The upper bits of point s are its cell, a permutation of s; the lower bits are its place in the cell.
     """
@@ -192,7 +169,7 @@ def _latin_columns(words: Tensor, num_samples: int, xp: Any) -> Tensor:
 
 
 def directions(dimensions: int, num_samples: int) -> np.ndarray:
-    """Scrambled direction numbers of the Sobol dimensions, `(log2(S), dimensions)`, log2 rounded up, 32 bits each.
+    """Returns scrambled direction numbers of 32 bits for the Sobol dimensions, `(log2(S) rounded up, dimensions)`.
 
     SciPy lists the points in Gray-code order, so point 2^(j+1) - 1 is direction number j itself. The scramble is
     linear: a random lower-triangular binary matrix with unit diagonal per dimension. It is drawn from our own bits, so

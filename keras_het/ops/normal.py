@@ -9,6 +9,7 @@ last, so that the matrix products are plain two-dimensional ones. Gradients are 
 the sums into the gradients of `tensors`.
 """
 
+import abc
 import functools
 import math
 from collections.abc import Callable
@@ -23,14 +24,12 @@ LOWEST = -1e20  # mean logit: a class that is left out by -inf gets p = 0, with 
 
 
 def finite(loc: Tensor) -> Tensor:
-    """Mean logits without -inf, which leaves a class out."""
+    """Returns mean logits without -inf, which leaves a class out."""
     return ops.where(loc < LOWEST, LOWEST, loc)  # not the maximum, which may lose a nan
 
 
-class Normal:
+class Normal(abc.ABC):
     """Base class of Gaussians of logits u: mean logits, and noise that is linear in the nodes.
-
-    A subclass defines `row_shapes`, `variance`, `logits`, `tables`, `logits_at`, `vjp` and `gradients`.
 
     Args:
         tensors: all tensors, first the mean logits `(..., K)`.
@@ -52,25 +51,23 @@ class Normal:
         self.loc = tensors[0]
 
     @property
+    @abc.abstractmethod
     def row_shapes(self) -> tuple[tuple[int, ...], ...]:
         """Shapes of the tensors with a row for each example, without their leading axes."""
-        raise NotImplementedError(f"{type(self).__name__} must define row_shapes")
 
     @property
     def num_logits(self) -> int:
-        """How many numbers a block has for every row and node."""
+        """The number of entries of a block for every row and node."""
         return self.units
 
     def maker(self) -> Callable[..., Self]:
-        """A function that makes a distribution of these sizes from its tensors; it keeps no reference to these."""
+        """Returns a function that makes a distribution of these sizes from its tensors; it keeps none of this one's."""
         return functools.partial(type(self), size=self.size)
 
     def standardized(self, center: Callable[[Tensor], Tensor] = finite, temperature: Tensor = 1.0) -> Self:
-        """The distribution of u / temperature, with the mean logits center(loc).
+        """Returns the distribution of u / temperature, with the mean logits center(loc).
 
-        Args:
-            center: function of the mean logits, such as the `center` of a link.
-            temperature: a number, or a scalar tensor, which gets its gradient by the division.
+        The gradient of a scalar tensor `temperature` comes from the division.
         """
         temperature = ops.convert_to_tensor(temperature, self.loc.dtype)
         tensors = (center(self.loc), *self.tensors[1:])
@@ -78,59 +75,38 @@ class Normal:
         return self.maker()(*(x / temperature if is_divided else x for x, is_divided in pairs))
 
     def flat(self) -> Self:
-        """The same distribution with one leading axis, B."""
+        """Returns the same distribution with one leading axis, B."""
         rows, shapes = self.tensors[: self.num_rows], self.row_shapes
         if all(tuple(x.shape[1:]) == shape for x, shape in zip(rows, shapes, strict=True)):
             return self
         return self.with_rows(ops.reshape(x, (-1, *shape)) for x, shape in zip(rows, shapes, strict=True))
 
     def with_rows(self, rows: Any) -> Self:
-        """The distribution of other examples, with the tensors that all examples share.
-
-        Args:
-            rows: the tensors that have a row for each example.
-        """
+        """Returns the distribution of other examples, from the tensors that have a row for each example."""
         return self.maker()(*rows, *self.tensors[self.num_rows :])
 
-    def sample(self, nodes: Nodes) -> Tensor:
-        """Logits u at `nodes` as independent samples, shape `(S, ..., K)`."""
-        return ops.moveaxis(self.logits(nodes), -2, 0)
-
-    def variance(self) -> Tensor:
-        """Marginal variances of the logits, shape `(..., K)`."""
-        raise NotImplementedError(f"{type(self).__name__} must define variance()")
-
     def logits(self, nodes: Nodes) -> Tensor:
-        """Logits u at `nodes` (S of them, shared by the batch), shape `(..., S, K)`."""
-        raise NotImplementedError(f"{type(self).__name__} must define logits(nodes)")
+        """Returns logits u at `nodes` (S of them, shared by the batch), shape `(..., S, K)`."""
+        return ops.swapaxes(self.logits_at(tuple(ops.transpose(x) for x in self.tables(nodes))), -1, -2)
 
+    @abc.abstractmethod
     def tables(self, nodes: Nodes) -> tuple[Tensor, ...]:
-        """Tables of S rows; a chunk has some of these rows, as columns.
+        """Returns tables of S rows; a chunk has some of these rows, as columns."""
 
-        Args:
-            nodes: S of them.
-        """
-        raise NotImplementedError(f"{type(self).__name__} must define tables(nodes)")
-
+    @abc.abstractmethod
     def logits_at(self, chunk: tuple[Tensor, ...]) -> Tensor:
-        """`(B, K, C)` logits at a chunk of nodes."""
-        raise NotImplementedError(f"{type(self).__name__} must define logits_at(chunk)")
+        """Returns logits at a chunk of nodes, `(B, K, C)`."""
 
     def no_sums(self) -> tuple[Tensor, ...]:
-        """Zeros to which `vjp` adds."""
+        """Returns the initial value of the sums that `vjp` accumulates."""
         return tuple(ops.zeros_like(x) for x in self.tensors)
 
+    @abc.abstractmethod
     def vjp(self, cotangent: Tensor, chunk: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-        """Sums over the nodes of a chunk; `gradients` makes the gradients of `tensors` from the sums of all chunks.
-
-        Args:
-            cotangent: gradients by the logits, `(B, K, C)`.
-            chunk: columns of the tables.
-        """
-        raise NotImplementedError(f"{type(self).__name__} must define vjp(cotangent, chunk)")
+        """Returns sums over the nodes of a chunk, for the gradients by the logits, `cotangent`, `(B, K, C)`."""
 
     def gradients(self, *sums: Tensor) -> tuple[Tensor, ...]:
-        """Gradients of `tensors` from the sums of `vjp` over all chunks."""
+        """Returns the gradients of `tensors` from the sums of `vjp` over all chunks."""
         return sums
 
 
@@ -163,24 +139,25 @@ class DiagonalNormal(Normal):
         return ops.zeros_like(self.loc)[..., None][..., :0]
 
     def variance(self) -> Tensor:
+        """Returns the marginal variances of the logits, shape `(..., K)`."""
         return ops.square(self.scale_diag)
 
     def centered_variance(self) -> Tensor:
-        """The diagonal of C Sigma C, `(..., K)`: the part of the covariance that a softmax sees.
+        """Returns the diagonal of C Sigma C, `(..., K)`, the variances that a softmax sees.
 
-        It is computed without a difference of large numbers.
+        It has no difference of large numbers.
         """
-        own, factor = ops.square(self.scale_diag), self.scaled_factor()
-        of_mean = ops.mean(own, axis=-1, keepdims=True) / own.shape[-1]
+        diagonal, factor = ops.square(self.scale_diag), self.scaled_factor()
+        mean = ops.mean(diagonal, axis=-1, keepdims=True) / diagonal.shape[-1]
         shared = ops.sum(ops.square(factor - ops.mean(factor, axis=-2, keepdims=True)), axis=-1)
-        return own * (1.0 - 2.0 / own.shape[-1]) + of_mean + shared
+        return diagonal * (1.0 - 2.0 / diagonal.shape[-1]) + mean + shared
 
     def covariance_times(self, vector: Tensor) -> Tensor:
-        """The covariance times a vector, `(..., K)` to `(..., K)`, in O(K R)."""
-        return DiagonalNormal.variance(self) * vector
+        """Returns the covariance times a vector, `(..., K)` to `(..., K)`, in O(K R)."""
+        return ops.square(self.scale_diag) * vector
 
     def covariance(self, centered: bool = False) -> Tensor:
-        """Covariance matrices, shape `(..., K, K)`.
+        """Returns covariance matrices, shape `(..., K, K)`.
 
         A softmax sees only differences of logits, so its noise is identified up to Sigma + c 1 1'. `centered=True`
         returns the identified part: C Sigma C with C = I - 1 1'/K, whose rows and columns sum to zero.
@@ -197,20 +174,17 @@ class DiagonalNormal(Normal):
         return self.loc[..., None, :] + self.scale_diag[..., None, :] * nodes.eps_diag
 
     def log_prob(self, value: Tensor) -> Tensor:
-        """Log-density at `value`, shape `(..., K)` to `(...,)`; needs scale_diag > 0."""
+        """Returns the log-density at `value`, shape `(..., K)` to `(...,)`; needs scale_diag > 0."""
         distance, log_det = self.distance_and_log_det(value)
         return -0.5 * (distance + log_det + self.loc.shape[-1] * math.log(2.0 * math.pi))
 
     def distance_and_log_det(self, value: Tensor) -> tuple[Tensor, Tensor]:
-        """(value - loc)' Sigma^-1 (value - loc) and log det Sigma, `(...,)` each; needs scale_diag > 0.
+        """Returns (value - loc)' Sigma^-1 (value - loc) and log det Sigma, `(...,)` each; needs scale_diag > 0.
 
         Let w = W / d and r = (value - loc) / d. The quadratic form is the least of |r - w c|^2 + |c|^2 over c, and the
         determinant equals the determinant of I + w' w. Both come from a QR factorisation of w above I, `(K + R, R)`, in
         O(K R^2) instead of O(K^3). This forms no w' w, beside which the I would be lost, and no difference of large
         squares, so float32 is enough where the factor noise is large.
-
-        Args:
-            value: `(..., K)`.
         """
         residual, factor = (ops.convert_to_tensor(value) - self.loc) / self.scale_diag, self.scaled_factor()
         log_det = 2.0 * ops.sum(ops.log(self.scale_diag), axis=-1)
@@ -229,30 +203,16 @@ class DiagonalNormal(Normal):
         return ops.zeros_like(self.loc), ops.zeros_like(self.loc)
 
     def vjp(self, cotangent: Tensor, chunk: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-        """Two sums over the nodes of a chunk: of `cotangent` times e_K, and of `cotangent`, each `(B, K)`.
-
-        Args:
-            cotangent: gradients by the logits, `(B, K, C)`.
-            chunk: columns of the tables.
-        """
+        """Returns two sums over the nodes of a chunk: of `cotangent` times e_K, and of `cotangent`, each `(B, K)`."""
         return ops.sum(cotangent * chunk[0], axis=-1), ops.sum(cotangent, axis=-1)
 
-    def gradients(self, of_scale_diag: Tensor, of_loc: Tensor) -> tuple[Tensor, ...]:
-        """Gradients of `tensors` from the sums.
-
-        Args:
-            of_scale_diag: the sum times e_K, `(B, K)`.
-            of_loc: the sum alone, `(B, K)`.
-        """
-        return of_loc, of_scale_diag
+    def gradients(self, grad_scale_diag: Tensor, grad_loc: Tensor) -> tuple[Tensor, ...]:
+        return grad_loc, grad_scale_diag
 
 
 def _least_squares(factor: Tensor, residual: Tensor) -> tuple[Tensor, Tensor]:
-    """Fits `residual`, `(..., K)`, above R zeros, by least squares with the matrix of `factor` above I.
+    """Fits `residual`, `(..., K)`, above R zeros, by least squares with the matrix of `factor`, `(..., K, R)`, above I.
 
-    Args:
-        factor: w, `(..., K, R)`.
-        residual: r, `(..., K)`.
     Returns:
         the residual of the fit, `(..., K + R)`, and the triangular factor of that matrix, `(..., R, R)`.
     """

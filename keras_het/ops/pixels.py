@@ -29,8 +29,7 @@ def log_joint_pixels(
     labels: Tensor,
     nodes: Nodes,
     valid: Tensor | None = None,
-    chunk_size: int | str = "auto",
-    loop: str = "streamed",
+    chunk_size: int | None = None,
 ) -> Tensor:
     """The log-probability of the labels of all pixels of an image, averaged over nodes of the factors.
 
@@ -48,8 +47,7 @@ def log_joint_pixels(
         labels: classes, integers `(B, ...)`; a label outside [0, C) gives nan.
         nodes: `Nodes` of R factors; their e_K are not used.
         valid: pixels that count, booleans `(B, ...)`; None for all. The others get no gradient, whatever their logits.
-        chunk_size: number of nodes held at once, or "auto".
-        loop: over the chunks of nodes: "streamed", "unrolled" or "plain", see `expectation`.
+        chunk_size: number of nodes held at once; None chooses it.
     Returns:
         shape `(B,)`; 0 for an image without valid pixels.
     Source: Monteiro et al. 2020, Eq. 5, with another estimate of it.
@@ -68,7 +66,7 @@ def log_joint_pixels(
     if not images.size[1]:
         return ops.squeeze(images.at_zero(), -1)
     own = Nodes(nodes.eps_diag[:, :0], nodes.eps_factor)
-    return ops.squeeze(expectation(LogMeanExp(), images, own, chunk_size, loop), -1)
+    return ops.squeeze(expectation(LogMeanExp(), images, own, chunk_size), -1)
 
 
 def pixel_vectors(normal: Any, labels: Tensor, valid: Tensor | None = None) -> "PixelVectors":

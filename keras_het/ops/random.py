@@ -25,7 +25,7 @@ _HOST_BLOCK = 1 << 20  # words made at once on the host: intermediate results ta
 
 
 def int32(value: Tensor, xp: Any = ops) -> Tensor:
-    """`value` (an integer, or integers) as int32 with at least one axis: NumPy scalars would warn when they wrap."""
+    """Returns `value` as int32 with at least one axis: NumPy scalars would warn when they wrap."""
     if xp is np:
         return np.atleast_1d(np.asarray(value, "int32"))
     value = ops.cast(value, "int32")
@@ -33,14 +33,7 @@ def int32(value: Tensor, xp: Any = ops) -> Tensor:
 
 
 def shift_right(bits: Tensor, places: int, xp: Any = ops) -> Tensor:
-    """Logical shift by 1 to 31 places: int32's own is arithmetic, so the copies of the sign are masked away.
-
-    Args:
-        bits: int32 of any shape.
-        places: 1 to 31.
-        xp: `keras.ops`, or `numpy` on the host.
-    Returns:
-        the same shape.
+    """Shifts int32 by 1 to 31 places, logically: int32's own shift is arithmetic, so copies of the sign are masked.
 
     Example:
         >>> int(shift_right(int32(-1), 16)[0])
@@ -54,7 +47,7 @@ def _rotate_left(bits: Tensor, places: int, xp: Any) -> Tensor:
 
 
 def threefry2x32(key: Any, counter: Tensor, xp: Any = ops) -> tuple[Tensor, Tensor]:
-    """Two words of random bits for every pair of counter words.
+    """Returns two words of random bits for every pair of counter words.
 
     Args:
         key: pair of int32, each of shape `(1,)` or the counter's.
@@ -82,13 +75,9 @@ def threefry2x32(key: Any, counter: Tensor, xp: Any = ops) -> tuple[Tensor, Tens
 
 
 def random_bits(key: Any, stream: int, size: int, xp: Any = ops) -> Tensor:
-    """`size` int32 of random bits, shape `(size,)`.
+    """Returns `size` int32 of random bits, shape `(size,)`.
 
-    Args:
-        key: pair of integers or int32 tensors, here (seed, training step).
-        stream: Python integer. Different streams of one key are independent, whatever their sizes.
-        size: Python integer, from 0 to 2^31 - 1.
-        xp: `keras.ops`, or `numpy` on the host.
+    Different streams of one key, (seed, training step), are independent, whatever their sizes.
 
     Example:
         >>> random_bits((7, 0), stream=1, size=5).shape[0]
@@ -101,7 +90,7 @@ def random_bits(key: Any, stream: int, size: int, xp: Any = ops) -> Tensor:
 
 
 def permute(values: Tensor, bits: int, words: Tensor, xp: Any = ops) -> Tensor:
-    """A random permutation of the integers in [0, 2^bits), one for every column, applied to `values`.
+    """Returns a random permutation of the integers in [0, 2^bits), one for every column, applied to `values`.
 
     Every round is invertible: a word is added bit by bit, an odd word multiplied modulo 2^bits, and the upper half
     added to the lower. Four rounds are as good as permutations made by sorting random numbers, with the same
@@ -130,7 +119,7 @@ def permute(values: Tensor, bits: int, words: Tensor, xp: Any = ops) -> Tensor:
 
 @functools.cache
 def _quantiles() -> np.ndarray:
-    """Normal quantiles at the midpoints of cells, float32, scaled to variance one (short by 2e-5 without scaling).
+    """Returns normal quantiles at the midpoints of cells, float32, scaled to variance one (2e-5 short without).
 
     The lowest and the highest cell of probability 2^-16 are each divided into 2^16 cells of probability 2^-32. The
     table has the cells of the lowest, the other 2^16 - 2 cells of probability 2^-16, and the cells of the highest.
@@ -142,17 +131,11 @@ def _quantiles() -> np.ndarray:
 
 
 def normal(bits: Tensor, xp: Any = ops) -> Tensor:
-    """Standard normals from 32 random bits each, up to 6.3 standard deviations.
+    """Returns float32 standard normals from 32 random bits each, up to 6.3 standard deviations.
 
     A normal grows with its bits, read as a number in [0, 2^32). It is looked up by the upper 16 bits, and in the lowest
     and highest of their cells by the lower 16. No arithmetic on floats is done, so the bits are the same on every
     backend, unlike Box-Muller (3 ulp between backends) or the inverse error function (19 ulp).
-
-    Args:
-        bits: int32 of any shape.
-        xp: `keras.ops`, or `numpy` on the host.
-    Returns:
-        float32 of the same shape.
 
     Example:
         >>> [round(float(x), 2) for x in normal(int32([-1, 0, 1 << 16]))]
@@ -165,9 +148,7 @@ def normal(bits: Tensor, xp: Any = ops) -> Tensor:
 
 
 def random_normals(key: Any, stream: int, size: int, xp: Any = ops) -> Tensor:
-    """`normal(random_bits(key, stream, size))`; on the host it needs little more memory than its result.
-
-    Arguments as `random_bits`.
+    """Returns `normal(random_bits(key, stream, size))`; on the host it needs little more memory than its result.
 
     Example:
         >>> random_normals((7, 0), stream=1, size=5).shape[0]

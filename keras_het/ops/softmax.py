@@ -24,7 +24,7 @@ def without_shift(loc: Tensor) -> Tensor:
 
 
 def second_order_log_softmax(normal: Tensor) -> Tensor:
-    """The mean softmax to second order in the noise, normalised: no nodes, O(K R).
+    """Returns the mean softmax to second order in the noise, normalised: no nodes, O(K R).
 
         log p_k = log s_k + (Sigma_kk - s' diag(Sigma) - 2 (Sigma s)_k + 2 s' Sigma s) / 2,
         s = softmax(loc), then log_softmax
@@ -90,7 +90,7 @@ class SoftmaxMean(Mean):
 
 
 def _max(logits: Tensor) -> Tensor:
-    """The largest logit of every node, `(B, 1, C)`, as a constant: as a shift it cancels in derivatives of any order.
+    """Returns the largest logit of every node, `(B, 1, C)`, as a constant: a shift cancels in all derivatives.
 
     (The derivative of a maximum divides by the number of its places, which is zero where a compiler computes the logits
     twice, with different results.)

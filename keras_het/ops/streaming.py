@@ -2,8 +2,8 @@
 
 Memory does not grow with the number of nodes. Two things vary and are kept apart. The *distribution* maps nodes to
 logits, and pulls a gradient of the logits back to its tensors. The *mean* of a link is the function that is averaged,
-and says how sensitive the result is to the logits of a node. A block is some rows of the batch at a chunk of the nodes;
-`blocking` chooses its size.
+and returns how sensitive the result is to the logits of a node. A block is some rows of the batch at a chunk of the
+nodes; `blocking` chooses its size.
 """
 
 import functools
@@ -14,9 +14,8 @@ from typing import Any, NamedTuple
 import keras
 from keras import ops
 
-from keras_het.base.compiler import Compiler, compiled, compiling_bodies, in_force, outside_graph
+from keras_het.base.compiler import Compiler, active_compiler, compiled, compiling_bodies, outside_graph
 from keras_het.base.tensor import Tensor
-from keras_het.base.validation import check_choice
 from keras_het.ops import blocking
 from keras_het.ops.mean import Mean
 from keras_het.ops.nodes import Nodes
@@ -25,35 +24,33 @@ from keras_het.ops.normal import Normal
 # A smaller mean of probabilities would lose terms that underflow, below 1.2e-38 each: these are less than a rounding
 # error of this one.
 SMALLEST_MEAN = 1e-30
-LOOPS = ("streamed", "unrolled", "plain")
 
 
 @outside_graph
 def expectation(
-    mean: Mean, normal: Normal, nodes: Nodes, chunk_size: int | str = "auto", loop: str = "streamed"
+    mean: Mean, normal: Normal, nodes: Nodes, chunk_size: int | None = None, streamed: bool = True
 ) -> Tensor:
-    """The expectation of a link under a Gaussian of logits, averaged over the nodes.
+    """Averages a link under a Gaussian of logits over the nodes.
 
     It streams over them with a gradient of its own: memory does not grow with their number. Derivatives of higher order
-    are right, too; their memory grows with the nodes. TensorFlow under XLA cannot differentiate the loops a second time
-    and says so ("requires a fixed tensor list size"): use `loop="plain"` there.
+    are right; their memory grows with the nodes. TensorFlow under XLA cannot differentiate the loops a second time and
+    says so ("requires a fixed tensor list size"): use `streamed=False` there.
 
     Args:
         mean: a `Mean`, such as `SoftmaxMean()`.
         normal: a `Normal` of finite logits in temperatures, with any number of leading axes.
         nodes: `Nodes`, S of them.
-        chunk_size: number of nodes per block; "auto" fits a block to a budget.
-        loop: over the chunks of nodes. "streamed" compiles one body and has a gradient of its own; "unrolled" writes
-            plain operations for every chunk, for graphs that are exported (only a batch of known size that is too large
-            for the budget is then cut in blocks of rows); "plain" takes all nodes at once in plain operations.
+        chunk_size: number of nodes per block; None fits a block to a budget.
+        streamed: boolean, whether to compile one body for all chunks, with a gradient of its own. If not, every chunk
+            is written in plain operations, for graphs that are exported (only a batch of known size that is too large
+            for the budget is then cut in blocks of rows).
     Returns:
         shape `(..., K)`.
     """
     if nodes.eps_factor is None:
         nodes = Nodes(nodes.eps_diag, nodes.eps_diag[:, :0])
-    check_choice("loop", loop, LOOPS)
     normal = _sized(normal, nodes)
-    if loop == "streamed":
+    if streamed:
         flat = normal.flat()
         sizes = blocking.block_sizes(flat.loc, nodes.num_samples, flat.num_logits, chunk_size, flat.whole_batch)
         stream = _Stream(mean, flat.maker(), *sizes)
@@ -61,16 +58,14 @@ def expectation(
             *flat.tensors, *(ops.cast(x, flat.loc.dtype) for x in nodes)
         )
     else:
-        sizes = None, nodes.num_samples
-        if loop == "unrolled":
-            sizes = blocking.inference_block_sizes(normal.loc, nodes.num_samples, normal.num_logits, chunk_size)
-        flat = normal if sizes[0] is None else normal.flat()
-        (average,), _ = _in_blocks(functools.partial(_unrolled, mean, nodes, sizes[1]), flat, sizes[0])(flat)
+        rows, chunk_size = blocking.inference_block_sizes(normal.loc, nodes.num_samples, normal.num_logits, chunk_size)
+        flat = normal if rows is None else normal.flat()
+        (average,), _ = _in_blocks(functools.partial(_unrolled, mean, nodes, chunk_size), rows, flat)(flat)
     return average if flat is normal else ops.reshape(average, ops.shape(normal.loc))
 
 
 def _sized(normal: Normal, nodes: Nodes) -> Normal:
-    """The distribution, with the sizes of the nodes where a traced tensor does not know its own."""
+    """Returns the distribution, with the sizes of the nodes where a traced tensor does not know its own."""
     for name, own, table in zip(("units", "factors"), normal.size, nodes, strict=True):
         if isinstance(own, int) and own != table.shape[1]:
             raise ValueError(f"`nodes` must be of the {own} {name} of the distribution. Received: {table.shape[1]}")
@@ -79,7 +74,7 @@ def _sized(normal: Normal, nodes: Nodes) -> Normal:
 
 
 def _unrolled(mean: Mean, nodes: Nodes, chunk_size: int, normal: Normal) -> tuple[tuple, tuple]:
-    """The average in plain operations, by a Python loop over the chunks."""
+    """Returns the average in plain operations, by a Python loop over the chunks."""
     log_sums, zero = [], 0.0
     # Some exporters fail to write an empty table.
     tables = nodes if nodes.eps_factor.shape[1] else (nodes.eps_diag,)
@@ -109,14 +104,14 @@ class _Stream(NamedTuple):
     chunk_size: int
 
     def value_and_gradient(self, *arguments: Any) -> tuple[Tensor, Callable]:
-        """The value, `(B, K)`, and its backward pass, as `ops.custom_gradient` takes them."""
+        """Returns the value, `(B, K)`, and its backward pass, for `ops.custom_gradient`."""
         normal, chunks = self.read(arguments)
         log_averages = functools.partial(_log_averages, self.mean, chunks)
-        (value,), _ = _in_blocks(log_averages, normal, self.block_size)(normal)
+        (value,), _ = _in_blocks(log_averages, self.block_size, normal)(normal)
         on_torch = keras.config.backend() == "torch"
         # A closure over the output itself would keep all of this alive on PyTorch.
         kept = ops.stop_gradient(value) if on_torch else value
-        compiler = in_force()  # PyTorch may run the backward pass in another thread, or outside a compiled step
+        compiler = active_compiler()  # PyTorch may run the backward pass in another thread, or outside a compiled step
 
         def gradient(*saved: Any, upstream: Tensor = None) -> tuple:
             if on_torch:
@@ -126,12 +121,13 @@ class _Stream(NamedTuple):
         return value, gradient
 
     def read(self, arguments: Any) -> tuple[Normal, "Chunks"]:
-        """The distribution, and its nodes in chunks."""
-        normal = self.make(*arguments[:-2])
-        return normal, Chunks(normal.tables(Nodes(*arguments[-2:])), self.chunk_size)
+        """Returns the distribution, and its nodes in chunks."""
+        *tensors, eps_diag, eps_factor = arguments
+        normal = self.make(*tensors)
+        return normal, Chunks(normal.tables(Nodes(eps_diag, eps_factor)), self.chunk_size)
 
     def known(self, value: Tensor, arguments: Any) -> Tensor:
-        """The value, computed before, as a function of the arguments.
+        """Returns the value, computed before, as a function of the arguments.
 
         It costs nothing unless its derivative is asked for.
         """
@@ -146,24 +142,20 @@ class _Stream(NamedTuple):
 
     @outside_graph
     def gradient(self, value: Tensor, arguments: Any, upstream: Tensor, compiler: Compiler | None = None) -> tuple:
-        """The upstream gradient, `(B, K)`, pulled back to every argument; the nodes have none."""
+        """Returns the upstream gradient, `(B, K)`, pulled back to every argument; the nodes have none."""
         loc, *others = arguments
         normal, chunks = self.read((loc - self.mean.pivot(value), *others))
-        gradients = _in_blocks(functools.partial(_gradients, self.mean, chunks), normal, self.block_size)
+        gradients = _in_blocks(functools.partial(_gradients, self.mean, chunks), self.block_size, normal)
         with compiling_bodies(compiler):
             of_rows, of_shared = gradients(normal, value, upstream)
         return *of_rows, *of_shared, None, None
 
 
-def _in_blocks(function: Callable, normal: Normal, block_size: int | None) -> Callable[..., tuple[tuple, tuple]]:
-    """`function`, applied in blocks of rows; its results for the rows are joined, and its totals added.
+def _in_blocks(function: Callable, block_size: int | None, normal: Normal) -> Callable[..., tuple[tuple, tuple]]:
+    """Makes a function work in blocks of rows; it joins the results for the rows, and adds the totals.
 
-    Args:
-        function: function of a distribution and a block of each further tensor; gives results for the rows, and totals.
-        normal: the distribution of all rows, B.
-        block_size: rows of a block; None for all.
-    Returns:
-        a function of `normal` and further tensors of B rows: `function` itself where one block has them all.
+    A function of a distribution and a block of each further tensor returns results for the rows, and totals. It stays
+    as it is if one block has all rows, B, of `normal`; a `block_size` of None stands for all rows.
     """
     if block_size is None or (normal.loc.shape[0] is not None and normal.loc.shape[0] <= block_size):
         return function
@@ -171,26 +163,26 @@ def _in_blocks(function: Callable, normal: Normal, block_size: int | None) -> Ca
 
 
 def _by_blocks(function: Callable, block_size: int, normal: Normal, *others: Tensor) -> tuple[tuple, tuple]:
-    """`_in_blocks` of more than one block, which takes its rows from all over the batch: devices share every block.
+    """Applies a function to blocks with rows from all over the batch: devices share every block.
 
-    Rows of zeros fill the last one: their logits are finite, and their upstream gradient is zero.
+    Rows of zeros fill the last block: their logits are finite, and their upstream gradient is zero.
     """
     count, rows = normal.num_rows, (*normal.tensors[: normal.num_rows], *others)
 
-    def of_block(block: Any) -> tuple:
+    def block_of(block: Any) -> tuple:
         return function(normal.with_rows(block[:count]), *block[count:])
 
     if keras.config.backend() == "torch":
-        return _by_python(of_block, rows, block_size)
+        return _by_python(block_of, rows, block_size)
     batch = normal.loc.shape[0]
     missing = -batch % block_size if batch is not None else _missing(ops.shape(rows[0])[0], block_size)
-    results, totals = ops.map(of_block, tuple(_to_blocks(x, block_size, missing) for x in rows))
+    results, totals = ops.map(block_of, tuple(_to_blocks(x, block_size, missing) for x in rows))
     joined = (ops.reshape(ops.swapaxes(x, 0, 1), (-1, *ops.shape(x)[2:])) for x in results)
     return tuple(x[: ops.shape(rows[0])[0]] for x in joined), tuple(ops.sum(x, axis=0) for x in totals)
 
 
 def _by_python(function: Callable, rows: Any, block_size: int) -> tuple[tuple, tuple]:
-    """`_by_blocks` for PyTorch, which unrolls every loop; `ops.map` would keep blocks alive in reference cycles."""
+    """As `_by_blocks`, for PyTorch, which unrolls every loop; `ops.map` would keep blocks alive in reference cycles."""
     starts = range(0, rows[0].shape[0], block_size)
     results, totals = zip(*(function([x[start : start + block_size] for x in rows]) for start in starts), strict=True)
     return tuple(ops.concatenate(x) for x in zip(*results, strict=True)), tuple(
@@ -199,7 +191,7 @@ def _by_python(function: Callable, rows: Any, block_size: int) -> tuple[tuple, t
 
 
 def _missing(batch: Any, block_size: int | None) -> Tensor:
-    """How many rows fill the last block of an unknown batch; TensorFlow needs at least one block."""
+    """Returns how many rows fill the last block of an unknown batch; TensorFlow needs at least one block."""
     return ops.where(batch > 0, -batch % block_size, block_size)
 
 
@@ -209,7 +201,7 @@ def _to_blocks(x: Tensor, block_size: int | None, missing: Any) -> Tensor:
 
 
 def _log_averages(mean: Mean, chunks: "Chunks", normal: Normal) -> tuple[tuple, tuple]:
-    """The result from averages of probabilities, or, where one is too small for that, from averages in log space.
+    """Returns the result from averages of probabilities, or from averages in log space if one is too small.
 
     The sum of probabilities needs one exponential per element, the sum in log space two.
     """
@@ -229,26 +221,26 @@ def _log_averages(mean: Mean, chunks: "Chunks", normal: Normal) -> tuple[tuple, 
 
 
 def _gradients(mean: Mean, chunks: "Chunks", normal: Normal, value: Tensor, upstream: Tensor) -> tuple[tuple, tuple]:
-    """The gradients of the tensors with a row for each example, and of the tensors that all examples share."""
+    """Returns the gradients of the tensors with a row for each example, and of the tensors that all examples share."""
     sums = chunks.fold(_add_gradients, normal.no_sums(), mean, normal, value, upstream)
     found = normal.gradients(*(s / chunks.num_samples for s in sums))
     return found[: normal.num_rows], found[normal.num_rows :]
 
 
 def _add_terms(mean: Mean, normal: Normal, sums: Any, chunk: Any) -> tuple:
-    """The body of the forward pass: the sums of the terms, each `(B, K)`, with those at a chunk of nodes, `(., C)`."""
+    """Adds the terms at a chunk of nodes to their sums, each `(B, K)`: the body of the forward pass."""
     terms = mean.terms(normal.logits_at(chunk))
     return tuple(s + ops.sum(term, axis=-1) for s, term in zip(sums, terms, strict=True))
 
 
 def _add_log_terms(mean: Mean, normal: Normal, sums: Any, chunk: Any) -> tuple:
-    """The body of the forward pass in log space: the same of the logs."""
+    """Adds the logs of the terms likewise: the body of the forward pass in log space."""
     terms = mean.log_terms(normal.logits_at(chunk), axis=1)
     return tuple(ops.logaddexp(s, ops.logsumexp(term, axis=-1)) for s, term in zip(sums, terms, strict=True))
 
 
 def _add_gradients(mean: Mean, normal: Normal, value: Tensor, upstream: Tensor, sums: Any, chunk: Any) -> tuple:
-    """The body of the backward pass: the sums of the gradients, with those at a chunk of nodes."""
+    """Adds the gradients at a chunk of nodes to their sums: the body of the backward pass."""
     parts = normal.vjp(mean.cotangent(normal.logits_at(chunk), value, upstream), chunk)
     return tuple(s + part for s, part in zip(sums, parts, strict=True))
 
@@ -264,16 +256,10 @@ class Chunks:
         self._rest = tuple(ops.transpose(x[stop:]) for x in tables) if rest else None
 
     def fold(self, body: Callable, sums: tuple[Tensor, ...], mean: Mean, normal: Normal, *others: Tensor) -> tuple:
-        """sums = body(mean, normal, *others, sums, chunk) over all chunks: those of full size, then the smaller last.
+        """Applies sums = body(mean, normal, *others, sums, chunk) to all chunks, the smaller last one at the end.
 
-        A compiler gets the body without the cut of the chunk: it would compile once for each.
-
-        Args:
-            body: function that adds the terms of a chunk to the sums.
-            sums: those at the start.
-            mean: the mean of a link.
-            normal: the distribution.
-            others: further tensors with its rows.
+        A compiler gets the body without the cut of the chunk: it would compile once for each. `others` are further
+        tensors with the rows of `normal`.
         """
         add = functools.partial(compiled(body, normal.tensors), mean, normal, *others)
         if keras.config.backend() == "torch":  # which unrolls every loop
@@ -284,7 +270,7 @@ class Chunks:
 
 
 def _in_columns(table: Tensor, count: int, chunk_size: int) -> Tensor:
-    """A table of rows, `(count * chunk_size, columns)`, as `(count, columns, chunk_size)`, in this order in memory.
+    """Turns a table of rows, `(count * chunk_size, columns)`, into `(count, columns, chunk_size)`, also in memory.
 
     A transposed view would be read across its rows by every pass over a block on PyTorch. The reshape to two axes makes
     it a copy.

@@ -66,7 +66,7 @@ def _safe_log(x: Tensor) -> Tensor:
 
 
 def project_to_simplex(rows: Any) -> Tensor:
-    """The nearest probability vectors, in Euclidean distance, along the last axis.
+    """Returns the nearest probability vectors, in Euclidean distance, along the last axis.
 
     x_k = max(v_k - theta, 0) with theta such that they sum to one, found by sorting (Held, Wolfe and Crowder 1974).
 

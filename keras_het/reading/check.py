@@ -4,7 +4,6 @@ A Dense layer without activation returns logits, and a head log-probabilities (s
 probabilities unless they are told otherwise. A wrong loss raises no error: on two backends it trains a head backwards.
 """
 
-import functools
 import inspect
 import reprlib
 import sys
@@ -71,8 +70,8 @@ def check(model: keras.Model, x: Any = None, y: Any = None) -> None:
             `NoiseTransition`, if an activation of the other link stands behind a head, or if a loss that remembers
             something is attached to another model.
     Warns:
-        UserWarning: if something was not checked, and why; if all labels are of one class; and if a softmax of as many
-            classes stands before a head, which learns little from it.
+        UserWarning: if something was not checked, and why; if an example is not finite; if all labels are of one class;
+            and if a softmax of as many classes stands before a head, which learns little from it.
 
     Example:
         >>> model = keras.Sequential([keras.Input((8,)), keras.layers.Dense(3, name="last")])
@@ -250,9 +249,6 @@ def spelled(identifier: Any) -> str:
     """Returns a loss or metric as it is written in a program, with the arguments that are not its defaults."""
     if isinstance(identifier, str):
         return repr(identifier)
-    if isinstance(identifier, functools.partial):
-        arguments = [spelled(identifier.func), *(f"{name}={value!r}" for name, value in identifier.keywords.items())]
-        return f"functools.partial({', '.join(arguments)})"
     kind = identifier if inspect.isclass(identifier) or inspect.isfunction(identifier) else type(identifier)
     rooms = [room for room in (*MODULES, ".".join(kind.__module__.split(".")[:2])) if room.startswith("keras")]
     public = [room for room in rooms if getattr(sys.modules.get(room), kind.__name__, None) is kind]

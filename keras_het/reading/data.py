@@ -7,8 +7,7 @@ import keras
 import numpy as np
 
 from keras_het.base.batches import as_numpy, check_again, first_batches, is_data_set
-from keras_het.base.graph import has_graph, learning_inputs, model_inputs, predictor
-from keras_het.base.internals import layers_of
+from keras_het.base.graph import has_graph, model_inputs
 from keras_het.base.refusal import refusal, refuse_first, refuse_if
 from keras_het.reading.ending import Ending
 from keras_het.reading.matching import ignored_by, labels_for
@@ -59,7 +58,7 @@ def check_data(model: keras.Model, x: Any, y: Any, outputs: list[Ending], losses
         _check_shapes(model, inputs)
         for task in _tasks(model, inputs, labels, outputs, losses):
             odd += _check_labels(task)
-        odd += check_finite(model, inputs)
+        odd += _warnings_of(inputs)
     return [] if is_data_set(x) else odd
 
 
@@ -116,35 +115,14 @@ def _text(shape: Any) -> str:
     return f"({', '.join(sizes)}{',' if len(sizes) == 1 else ''})"
 
 
-def check_finite(model: keras.Model, x: Any, name: str = "x") -> list[str]:
-    """Raises an error for nan or infinity in examples, unless the model replaces them; says where nobody can tell."""
-    odd = []
-    for part in _arrays(x):
-        if (row := _not_finite(part)) is None:
-            continue
-        if _is_opaque(model):
-            odd.append(
-                f"`{name}` has nan or infinity in example {row}, and whether the model replaces them was not checked."
-            )
-            continue
-        example = keras.tree.map_structure(lambda each, row=row: each[row : row + 1], x)
-        refuse_if(not _replaces(model, example), name, "be finite", f"nan or infinity in example {row}")
-    return odd
+def _warnings_of(x: Any) -> list[str]:
+    """Warnings for nan or infinity in examples; a model might replace them before it learns."""
+    rows = [row for part in _arrays(x) if (row := first_not_finite(part)) is not None]
+    return [f"`x` has nan or infinity in example {min(rows)}."] if rows else []
 
 
-def _is_opaque(model: keras.Model) -> bool:
-    """Whether a model has no graph, or has a model inside that may replace numbers before its layers see them."""
-    return not has_graph(model) or bool(layers_of(model, keras.Model, include_self=False))
-
-
-def _replaces(model: keras.Model, example: Any) -> bool:
-    """Whether all layers that learn get finite numbers; the outputs do not show it, for a relu may make 0 of nan."""
-    found = predictor(model, [*learning_inputs(model), *model.outputs])(example)
-    return all(np.all(np.isfinite(as_numpy(part))) for part in keras.tree.flatten(found))
-
-
-def _not_finite(part: Any) -> int | None:
-    """The first row of an array that is not finite; None if there is none, and for what holds no such numbers."""
+def first_not_finite(part: Any) -> int | None:
+    """Returns the first row of an array with nan or infinity; None if there is none, or if it holds no floats."""
     if not hasattr(part, "__getitem__"):
         return None
     rows = max(1, CHUNK // max(1, int(np.prod([size or 1 for size in part.shape[1:]]))))

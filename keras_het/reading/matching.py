@@ -1,13 +1,12 @@
 """Losses and metrics by any identifier: which class it stands for, and the instance that fits an output."""
 
-import functools
 import inspect
 from typing import Any
 
 import keras
 
 from keras_het import losses, metrics
-from keras_het.base.internals import arguments_of, wrapped_function
+from keras_het.base.internals import arguments_of
 from keras_het.losses.crossentropy import Crossentropy
 from keras_het.reading.ending import Ending
 from keras_het.reading.rules import RULES, distributions, rule_of
@@ -104,7 +103,7 @@ def of_annotators(identifier: Any) -> Any:
 
 def leaves_out_missing(identifier: Any) -> bool:
     """Returns whether a loss or metric leaves out labels of -1; True for one that is not known."""
-    arguments = {**arguments_of(identifier), **getattr(identifier, "keywords", {})}
+    arguments = arguments_of(identifier)
     known = (
         isinstance(identifier, str)
         or _kind_of(_instance(identifier, keras.metrics) or _instance(identifier, keras.losses)) is not None
@@ -170,18 +169,12 @@ def _kind_of(instance: Any) -> Any:
 
 def _instance(identifier: Any, module: Any) -> Any:
     """Returns the loss or metric of an identifier, or None if it is neither of Keras nor of this package."""
-    arguments = {}
-    if isinstance(identifier, functools.partial) and not identifier.args:
-        identifier, arguments = identifier.func, identifier.keywords
-    elif type(identifier) is keras.metrics.MeanMetricWrapper:
-        function, arguments = wrapped_function(identifier)
-        identifier, arguments = function, {**arguments, "name": identifier.name, "dtype": identifier.dtype}
     try:
         found = module.get(identifier)
         if not inspect.isfunction(found):
             return found
         kind = _class_of(found, module)
-        return None if kind is None else kind(**arguments)
+        return None if kind is None else kind()
     except (TypeError, ValueError):  # Keras will refuse it, and say why
         return None
 

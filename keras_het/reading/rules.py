@@ -104,7 +104,7 @@ _RULES: dict[Rule, str] = {
     Rule("softmax", _from_logits): "SparseCategoricalCrossentropy CategoricalCrossentropy CategoricalFocalCrossentropy",
     Rule("sigmoid", _from_logits): "BinaryCrossentropy BinaryFocalCrossentropy",
     Rule(None, _of_each(_from_logits)): "AUC",
-    Rule(None, _of_probabilities): "NegativeLogLikelihood BrierScore",
+    Rule(None, _of_probabilities): "BrierScore",
     Rule(None, _of_predicted_class): "ExpectedCalibrationError",
     Rule(None, _of_each(_threshold)): "BinaryAccuracy BinaryIoU",
     Rule(None, _thresholds): "Precision Recall TruePositives TrueNegatives FalsePositives FalseNegatives",

@@ -15,13 +15,14 @@ import numpy as np
 from keras_het.base.batches import Arrays, as_arrays, is_data_set
 from keras_het.base.new_models import models_of
 from keras_het.base.progress import Progress
+from keras_het.base.refusal import refuse_if
 from keras_het.base.seeds import unchanged_states
 from keras_het.base.validation import check_choice, check_integer
 from keras_het.label_noise.discriminant import Discriminant, Features, scaling
 from keras_het.losses.indexed import MAX_EXAMPLES, IndexedCrossentropy
 from keras_het.losses.state import StatefulCrossentropy
 from keras_het.reading.check import judge
-from keras_het.reading.data import check_finite
+from keras_het.reading.data import first_not_finite
 from keras_het.training import networks
 from keras_het.training.candidates import Candidate
 from keras_het.training.data import read, read_validation
@@ -293,7 +294,9 @@ class Trainer:
     def _judge(self, model: keras.Model, x: Any, labels: Any) -> None:
         """Raises the errors of `check`; of all examples first, so that one that is not finite has the user's number."""
         for name, x_of_all in self._all.items():
-            check_finite(model, x_of_all, name)
+            for part in keras.tree.flatten(x_of_all):
+                row = first_not_finite(part)
+                refuse_if(row is not None, name, "be finite", f"nan or infinity in example {row}")
         judge(model, x, labels)
 
     def _fit(self, model: keras.Model, x: Any, y: Any, weight: Any, epochs: int, callbacks: list) -> None:

@@ -1,4 +1,4 @@
-"""A compiler for the bodies of blocks: what is refused, what it is handed and how often, and that results stay."""
+"""A compiler for the bodies of blocks: what it is handed and how often, and that results stay."""
 
 import concurrent.futures
 import os
@@ -13,7 +13,7 @@ from packaging.version import Version
 
 from keras_het.base import compiler as chosen
 from keras_het.integrators import MonteCarlo, QuasiMonteCarlo
-from keras_het.layers import HeteroscedasticDense, compile_blocks
+from keras_het.layers import HeteroscedasticDense
 from keras_het.ops import blocking, streaming
 
 pytestmark = pytest.mark.once
@@ -26,10 +26,8 @@ HAS_COMPILER = pytest.mark.skipif(not shutil.which("g++"), reason="PyTorch compi
 
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch):
-    """Blocks of 8 rows at 64 nodes, and no compiler afterwards."""
+    """Blocks of 8 rows at 64 nodes."""
     monkeypatch.setattr(blocking, "BLOCK_ELEMENTS", ROWS * UNITS * 64)
-    yield
-    compile_blocks(None)
 
 
 def trained(batches, integrator=None, **options):
@@ -71,41 +69,16 @@ class Recorder:
         return recorded
 
 
-@pytest.mark.refusal
-@pytest.mark.parametrize("compiler", [3, "torch.compile", [abs]])
-def test_what_is_no_function_is_refused(compiler):
-    with pytest.raises(ValueError) as error:
-        compile_blocks(compiler)
-    assert str(error.value) == (
-        "`compiler` of `compile_blocks` must be a function that compiles functions, such as torch.compile, or None. "
-        f"Received: compiler={compiler!r}"
-    )
-
-
-@pytest.mark.refusal
-@pytest.mark.parametrize("backend", ["jax", "tensorflow"])
-def test_another_backend_is_refused(backend, monkeypatch):
-    monkeypatch.setattr(keras.config, "backend", lambda: backend)
-    with pytest.raises(ValueError) as error:
-        compile_blocks(abs)
-    assert str(error.value) == (
-        f"`compiler` of `compile_blocks` must be None on the backend {backend}, which compiles the whole step already: "
-        f"it is for PyTorch. Received: compiler={abs!r}"
-    )
-    compile_blocks(None)
-
-
 @ON_TORCH
 def test_two_functions_are_compiled_once_for_one_shape():
     """Batches of 20 and 13 have two and one blocks of 8 rows, and a rest that goes without, as does a batch of 5."""
     recorder = Recorder()
-    compile_blocks(recorder)
-    found = trained(BATCHES)
+    with chosen.compiling_bodies(recorder):
+        found = trained(BATCHES)
     assert recorder.handed == ["_add_terms", "_add_gradients"]
     assert len(recorder.shapes) == 1
     calls = 2 * 2 * (2 + 2 + 2 + 1)  # both ways, at two chunks of 64 nodes
     assert recorder.calls == calls
-    compile_blocks(None)
     for one, other in zip(found, trained(BATCHES), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-6, atol=1e-6)
     assert recorder.calls == calls
@@ -115,7 +88,6 @@ def test_two_functions_are_compiled_once_for_one_shape():
 @pytest.mark.planted
 def test_a_function_that_is_compiled_for_every_size_is_seen(monkeypatch):
     recorder = Recorder()
-    compile_blocks(recorder)
     monkeypatch.setattr(streaming, "compiled", lambda function, tensors: recorder(function))
     trained(BATCHES)
     assert len(recorder.handed) > 2
@@ -127,8 +99,8 @@ def test_nodes_are_cut_evenly_where_they_can_be():
     """100 nodes are two chunks of 50; of 67, which is prime, the three of the last chunk go without the compiler."""
     for samples, sizes in ((100, {50}), (67, {64})):
         recorder = Recorder()
-        compile_blocks(recorder)
-        trained([8], MonteCarlo(samples))
+        with chosen.compiling_bodies(recorder):
+            trained([8], MonteCarlo(samples))
         assert {shapes[-1][-1] for shapes in recorder.shapes} == sizes
 
 
@@ -140,7 +112,7 @@ def test_the_compiler_of_a_whole_step_leaves_a_function_out_and_its_bodies_are_c
 
     @chosen.outside_graph
     def twice(x):
-        seen.append((torch.compiler.is_dynamo_compiling(), chosen.in_force()))
+        seen.append((torch.compiler.is_dynamo_compiling(), chosen.active_compiler()))
         return 2 * x
 
     step = torch.compile(lambda x: twice(x) + 1, backend="eager")
@@ -160,8 +132,8 @@ def test_the_compiler_of_a_step_is_that_of_its_backward_pass_in_any_thread_and_o
     head = HeteroscedasticDense(UNITS, 2, seed=0, integrator=QuasiMonteCarlo(128))
     with chosen.compiling_bodies(recorder):
         loss = head(np.ones((ROWS, FEATURES)), training=True).sum()
-        assert in_thread(chosen.in_force) is None
-    assert chosen.in_force() is None
+        assert in_thread(chosen.active_compiler) is None
+    assert chosen.active_compiler() is None
     in_thread(loss.backward)
     assert recorder.handed == ["_add_terms", "_add_gradients"]
 
@@ -170,14 +142,14 @@ COMPILED = """
 import functools
 import numpy as np, torch
 from torch._dynamo.utils import counters
-from keras_het.layers import compile_blocks
+from keras_het.base import compiler
 from keras_het.ops import blocking
 from tests.base.test_blocks import ROWS, UNITS, trained
 
 blocking.BLOCK_ELEMENTS = ROWS * UNITS * 64
 expected = trained([20] * 10 + [13, 5])
-compile_blocks(functools.partial(torch.compile, fullgraph=True))
-found = trained([20] * 10 + [13, 5])
+with compiler.compiling_bodies(functools.partial(torch.compile, fullgraph=True)):
+    found = trained([20] * 10 + [13, 5])
 print(counters["stats"]["unique_graphs"], sum(counters["graph_break"].values()))
 for one, other in zip(found, expected, strict=True):
     np.testing.assert_allclose(one, other, rtol=1e-6, atol=1e-6)
@@ -203,12 +175,12 @@ layers = {
 for name, make in layers.items():
     expected = weights_after([20] * 6, make())
     torch._dynamo.reset()
-    compiler.compile_blocks(None)
+    compiler._compiled.clear()
     counters.clear()
     found = weights_after([20] * 6, make(), jit_compile=True)
     for one, other in zip(found, expected, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-5)
-    bodies = sorted(each.__name__ for each in compiler._Chosen.results)
+    bodies = sorted(body.__name__ for _, body in compiler._compiled)
     breaks, graphs = sum(counters["graph_break"].values()), counters["stats"]["unique_graphs"]
     print(name, breaks, graphs, *bodies, sep=",")
 """

@@ -48,7 +48,7 @@ def test_all_is_well_here(tmp_path):
     assert status == 0
     assert printed.endswith("All is well.\n")
     assert f"backend   {BACKEND}" in printed
-    assert ("keras_het.layers.compile_blocks(torch.compile)" in printed) == (BACKEND == "torch")
+    assert ("jit_compile=True makes it faster" in printed) == (BACKEND == "torch")
     assert f"keras {keras.__version__}" in printed
 
 
@@ -74,17 +74,15 @@ def test_no_backend_was_chosen_and_that_of_keras_is_not_installed(tmp_path):
     status, wrong = run_doctor(tmp_path, backend=None)
     assert status == 1
     assert wrong.endswith(
-        f"KERAS_BACKEND is not set; these backends are installed: {BACKEND}. Try: export KERAS_BACKEND={BACKEND}\n"
+        f"KERAS_BACKEND is not set. These backends are installed: {BACKEND}. Try: export KERAS_BACKEND={BACKEND}\n"
     )
 
 
 def test_the_name_of_the_backend_is_misspelt(tmp_path):
     status, wrong = run_doctor(tmp_path, "tensroflow")
     assert status == 1
-    assert wrong.endswith(
-        "KERAS_BACKEND is 'tensroflow', and must be one of jax, tensorflow, torch, or numpy or openvino for "
-        "predictions alone. Perhaps you mean: export KERAS_BACKEND=tensorflow\n"
-    )
+    assert "Keras could not be loaded: ValueError: Unable to import backend : tensroflow" in wrong
+    assert "KERAS_BACKEND is 'tensroflow'. These backends are installed: " in wrong
 
 
 def test_keras_is_too_old(tmp_path):
@@ -102,18 +100,6 @@ def test_keras_is_broken(tmp_path):
     status, wrong = run_doctor(tmp_path)
     assert status == 1
     assert "Keras could not be loaded: RuntimeError: a library is missing." in wrong
-
-
-def test_a_backend_of_a_package_of_its_own(tmp_path):
-    """Keras 3.16 raises this error; with another list of names, a backend that Keras knows looked misspelt."""
-    said = "The mlx backend is not installed. You can install it via `pip install keras-mlx`"
-    (tmp_path / "keras.py").write_text(f'raise ImportError("{said}") from OSError("no libmlx.so")\n')
-    status, wrong = run_doctor(tmp_path, "mlx")
-    assert status == 1
-    assert wrong.endswith("for which Keras needs the package keras-mlx. Install it: pip install keras-mlx\n")
-    (tmp_path / "keras_mlx.py").touch()
-    _, wrong = run_doctor(tmp_path, "mlx")
-    assert wrong.endswith("it is installed, and failed. OSError: no libmlx.so. Install what it needs\n")
 
 
 @pytest.mark.skipif(importlib.util.find_spec("jax") is None, reason="Keras needs JAX for NumPy")

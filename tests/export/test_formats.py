@@ -28,7 +28,6 @@ HEADS = {
     "sigmoid": {"num_factors": 2, "link": "sigmoid"},
     "normalized sigmoid": {"num_factors": 2, "link": "normalized_sigmoid", "warm_start": False},
     "normal cdf": {"num_factors": 2, "link": "normal_cdf", "warm_start": False},
-    "quadrature": {"num_factors": 0, "integrator": "quadrature"},
     "latent": {"covariance": Latent},
     "narrow": {"covariance": Narrow},
     "taylor": {"num_factors": 2, "integrator": "taylor"},

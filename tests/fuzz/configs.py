@@ -25,7 +25,7 @@ from tests.fuzz.subjects import KNOWN
 # is far below what the guard allows.
 BOUNDS = {
     "keras_het.layers.noisy_dense.MAX_WEIGHT_BYTES": 32 << 20,
-    "keras_het.integrators.sampled.MAX_TABLE_BYTES": 4 << 20,
+    "keras_het.integrators.MAX_TABLE_BYTES": 4 << 20,
     "keras_het.layers.noise_transition.MAX_BYTES": 4 << 20,
     "keras_het.losses.early_learning.MAX_BYTES": 4 << 20,
 }

@@ -7,11 +7,11 @@ import pytest
 from keras import ops
 
 from keras_het import integrators
-from keras_het.integrators import ClosedForm, Integrator, MonteCarlo, Quadrature, QuasiMonteCarlo, Taylor
+from keras_het.integrators import ClosedForm, Integrator, MonteCarlo, QuasiMonteCarlo, Taylor
 from keras_het.links import Sigmoid, Softmax
 from keras_het.ops.low_rank import LowRankNormal
 
-ALL = [MonteCarlo, QuasiMonteCarlo, ClosedForm, Taylor, Quadrature]
+ALL = [MonteCarlo, QuasiMonteCarlo, ClosedForm, Taylor]
 SIZE = (4, 2)
 
 
@@ -28,10 +28,9 @@ def integrate(integrator, key=None):
 @pytest.mark.parametrize("cls", ALL)
 def test_every_integrator_keeps_the_protocol(cls):
     assert inspect.signature(cls.integrate) == inspect.signature(Integrator.integrate)
-    arguments = list(inspect.signature(cls).parameters)
     integrator = cls()
-    assert sorted(integrator.get_config()) == sorted(arguments)
-    assert integrator.needs in ("mean", "closed_form", "second_order", "largest")
+    assert cls(**integrator.get_config()).get_config() == integrator.get_config()
+    assert integrator.needs in ("mean", "closed_form", "second_order")
     for name, value in integrator.get_config().items():
         assert getattr(integrator, name) == value
 
@@ -40,7 +39,7 @@ def test_every_integrator_keeps_the_protocol(cls):
     "integrator",
     [
         MonteCarlo(7, antithetic=True, inference_samples=9, chunk_size=3),
-        QuasiMonteCarlo(5, chunk_size=None),
+        QuasiMonteCarlo(5, chunk_size=5),
         ClosedForm(),
     ],
     ids=repr,
@@ -82,9 +81,7 @@ def test_numbers_of_samples_outside_the_range_are_refused(cls, name, value):
 
 @pytest.mark.parametrize("value", [0, -4, 1.5, "all"])
 def test_chunk_sizes_outside_the_range_are_refused(value):
-    with pytest.raises(
-        ValueError, match=r'`chunk_size` must be "auto", None or an integer in \[1, 1048576\]. Received: chunk_size='
-    ):
+    with pytest.raises(ValueError, match=r"`chunk_size` must be an integer in \[1, 1048576\]. Received: chunk_size="):
         QuasiMonteCarlo(chunk_size=value)
 
 
@@ -117,7 +114,7 @@ def test_making_the_table_takes_at_most_twice_its_memory(integrator):
 def test_a_link_that_is_not_served_is_refused():
     with pytest.raises(
         ValueError,
-        match=r"`link` must be one of .*Sigmoid, or have `closed_form` .* ClosedForm. Received: link=Softmax\(\)",
+        match=r"`link` must be one of .*Sigmoid.*, or have `closed_form` .* ClosedForm. Received: link=Softmax\(\)",
     ):
         ClosedForm().check(Softmax(), 3, 0)
 
@@ -154,5 +151,5 @@ def test_all_integrators_agree_where_sampling_is_fine_enough():
 
 
 def test_a_new_integrator_without_integrate_says_what_is_missing():
-    with pytest.raises(NotImplementedError, match=r"Integrator must define integrate"):
-        Integrator().integrate(Softmax(), normal(), SIZE)
+    with pytest.raises(TypeError, match=r"abstract class Integrator with abstract method integrate"):
+        Integrator()

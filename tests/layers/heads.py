@@ -7,7 +7,7 @@ import numpy as np
 
 from keras_het import links
 from keras_het.covariances import Latent, Narrow
-from keras_het.integrators import MonteCarlo, Quadrature, QuasiMonteCarlo, Taylor
+from keras_het.integrators import MonteCarlo, QuasiMonteCarlo, Taylor
 from keras_het.layers import HeteroscedasticDense
 from keras_het.layers.noisy_dense import from_short
 from tests.marks import grid
@@ -20,7 +20,6 @@ HEADS = {
     "diagonal": {"num_factors": 0, "integrator": QuasiMonteCarlo(NODES)},
     "sigmoid": {"num_factors": 2, "link": "sigmoid"},
     "taylor": {"num_factors": 2, "integrator": Taylor(), "initial_scale": 0.1},
-    "quadrature": {"num_factors": 0, "integrator": Quadrature()},
     "narrow": {"covariance": functools.partial(Narrow, 2, width=3), "integrator": QuasiMonteCarlo(NODES)},
     "latent": {"covariance": Latent, "integrator": QuasiMonteCarlo(NODES)},
     "latent sigmoid": {"covariance": Latent, "link": "sigmoid"},

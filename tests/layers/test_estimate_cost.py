@@ -22,10 +22,9 @@ def test_parameters_are_those_of_the_heads(units, features, num_factors):
             "latent": "Latent",
         }
         covariance = getattr(keras_het.covariances, kinds[row.covariance])(**factors)
-        head = HeteroscedasticDense(units, covariance=covariance, link=row.link, integrator=row.integrator)
+        head = HeteroscedasticDense(units, covariance=covariance)
         head.build((None, features))
         assert sum(weight.numpy().size for weight in head.trainable_weights) == row.parameters
-        assert getattr(head.integrator, "num_samples", getattr(head.integrator, "num_nodes", 0)) == row.nodes
 
 
 def test_more_of_anything_costs_more():
@@ -34,9 +33,10 @@ def test_more_of_anything_costs_more():
         less, more = (keras_het.estimate_cost(**{**base, name: factor * base[name]}).rows for factor in (1, 4))
         for small, large in zip(less, more, strict=True):
             assert all(
-                getattr(large, cost) >= getattr(small, cost) for cost in ("parameters", "flops", "train_bytes")
+                getattr(large, cost) >= getattr(small, cost) for cost in ("parameters", "train_bytes", "predict_bytes")
             ), name
-        assert any(large.flops > 1.5 * small.flops for small, large in zip(less, more, strict=True)), name
+            assert large.train_bytes > large.predict_bytes
+        assert any(large.train_bytes > small.train_bytes for small, large in zip(less, more, strict=True)), name
 
 
 def test_the_table_says_what_fits():
@@ -59,12 +59,6 @@ def test_wrong_arguments(name, value):
         keras_het.estimate_cost(**{"units": 10, "features": 10, name: value})
 
 
-def test_a_backend_that_only_predicts(monkeypatch):
-    monkeypatch.setattr(keras.config, "backend", lambda: "numpy")
-    with pytest.raises(ValueError, match=r"The backend must be one of jax, .* Received: the backend 'numpy'"):
-        keras_het.estimate_cost(10, 10)
-
-
 def test_devices_that_cannot_share_the_classes(monkeypatch):
     monkeypatch.setattr(keras.config, "backend", lambda: "torch")
     with pytest.raises(ValueError, match=r"`devices` must be 1 on the backend torch: .* Received: devices=4"):
@@ -73,4 +67,4 @@ def test_devices_that_cannot_share_the_classes(monkeypatch):
     with pytest.raises(ValueError, match=r"`units` must be divisible by the 4 devices, as 12 is. Received: units=10"):
         keras_het.estimate_cost(10, 10, devices=4)
     one, four = (keras_het.estimate_cost(1000, 64, devices=count).rows for count in (1, 4))
-    assert all(b.train_bytes < a.train_bytes and b.flops < a.flops for a, b in zip(one, four, strict=True))
+    assert all(b.train_bytes < a.train_bytes for a, b in zip(one, four, strict=True))

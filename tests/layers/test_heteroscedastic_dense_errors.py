@@ -67,11 +67,11 @@ WRONG = {
     ),
     "closed-form softmax": (
         {"integrator": "closed_form"},
-        "Sigmoid, or have `closed_form` of its own, for the integrator ClosedForm. Received: link=Softmax()",
+        "NormalCDF, or have `closed_form` of its own, for the integrator ClosedForm. Received: link=Softmax()",
     ),
     "unknown integrator": (
         {"integrator": "simpson"},
-        "'closed_form', 'taylor', 'quadrature', or a serialised dict. Received: integrator='simpson'",
+        "'closed_form', 'taylor', or a serialised dict. Received: integrator='simpson'",
     ),
     "seed negative": ({"seed": -1}, "`seed` must be an integer in [0, 2147483647]. Received: seed=-1"),
     "seed too large": ({"seed": 1 << 31}, "`seed` must be an integer in [0, 2147483647]. Received: seed=2147483648"),
@@ -233,7 +233,7 @@ def test_autocast_is_refused():
 def test_functional_gradients_on_pytorch_need_plain_operations_and_the_stateless_call():
     import torch
 
-    head = HeteroscedasticDense(3, integrator=integrators.QuasiMonteCarlo(8, chunk_size=None))
+    head = HeteroscedasticDense(3, integrator=integrators.QuasiMonteCarlo(8, chunk_size=8))
     head.build((None, 4))
     weights, state = (
         [v.value.detach() for v in part] for part in (head.trainable_variables, head.non_trainable_variables)
@@ -271,11 +271,10 @@ def test_an_argument_of_the_covariance_is_sent_there():
 
 
 @pytest.mark.parametrize("argument", ["min_scale", "shape_of_noise"])
-def test_a_file_of_another_format_is_refused_by_its_name(argument):
+def test_a_config_with_an_unknown_argument_is_refused_by_its_name(argument):
     saved = keras.saving.serialize_keras_object(HeteroscedasticDense(3))
     saved["config"][argument] = 0.1
-    rule = r"The config of HeteroscedasticDense must be of the format of keras_het .* Received: the arguments"
-    with pytest.raises(ValueError, match=rf"{rule} {argument}"):
+    with pytest.raises(TypeError, match=argument):
         keras.saving.deserialize_keras_object(saved)
 
 

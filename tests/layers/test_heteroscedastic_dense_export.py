@@ -17,7 +17,6 @@ EXPORTED = {  # all but the last with the integrators that they have by default
     "sigmoid": {"num_factors": 2, "link": "sigmoid"},
     "normalized sigmoid": {"num_factors": 2, "link": "normalized_sigmoid"},
     "normal cdf": {"num_factors": 2, "link": "normal_cdf"},
-    "quadrature": {"num_factors": 0, "integrator": "quadrature"},
     "latent": {"covariance": Latent},
     "narrow": {"covariance": Narrow},
     "taylor": {"num_factors": 2, "integrator": "taylor"},
@@ -153,7 +152,7 @@ def test_onnx_runs_with_axes_of_unknown_length(kind, tmp_path):
 
 @pytest.mark.skipif(keras.config.backend() != "tensorflow", reason="a SavedModel needs TensorFlow")
 @pytest.mark.parametrize(
-    "kind", grid(EXPORTED, span=["full", "latent", "quadrature", "sampled sigmoid"], beyond=pytest.mark.thorough)
+    "kind", grid(EXPORTED, span=["full", "latent", "sampled sigmoid"], beyond=pytest.mark.thorough)
 )
 def test_saved_model_runs_with_any_batch_size(kind, tmp_path):
     import tensorflow as tf

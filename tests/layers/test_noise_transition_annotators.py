@@ -11,7 +11,7 @@ from keras_het.callbacks import ReleaseTransition, TransitionMonitor
 from keras_het.label_noise.matrices import from_confusion
 from keras_het.layers import HeteroscedasticDense, NoiseTransition
 from keras_het.losses import AnnotatorsLoss, SmoothedCrossentropy
-from keras_het.metrics import AnnotatorsMetric, NegativeLogLikelihood
+from keras_het.metrics import AnnotatorsMetric, BrierScore
 from keras_het.ops.transition import apply_transition, condition_number, trace
 from tests import layer_contract
 from tests.gradients import layer_gradients, value_and_gradients
@@ -180,7 +180,11 @@ def test_a_regularizer_sums_over_annotators(regularizer):
 
 def test_fit_validates_on_clean_labels_as_without_the_layer():
     model = make_model(
-        make(), metrics=[AnnotatorsMetric(name="accuracy"), AnnotatorsMetric(NegativeLogLikelihood(from_logits=True))]
+        make(),
+        metrics=[
+            AnnotatorsMetric(name="accuracy"),
+            AnnotatorsMetric(keras.metrics.SparseCategoricalCrossentropy("nll", from_logits=True)),
+        ],
     )
     keras_het.check(model)
     history = model.fit(X, LABELS, validation_data=(X, CLEAN[:, None]), epochs=2, verbose=0).history
@@ -289,9 +293,7 @@ def test_check_names_what_takes_missing_labels_for_wrong_ones(compiled, text):
 
 
 def test_check_at_inference_too():
-    keras_het.check(
-        make_model(make("at inference"), SPARSE, metrics=[NegativeLogLikelihood(from_logits=True, ignore_class=-1)])
-    )
+    keras_het.check(make_model(make("at inference"), SPARSE, metrics=[BrierScore(from_logits=True, ignore_class=-1)]))
     for wrong in ({"loss": keras.losses.SparseCategoricalCrossentropy(from_logits=True)}, {"metrics": ["accuracy"]}):
         with pytest.raises(ValueError, match="must take the labels of 3 annotators"):
             keras_het.check(make_model(make("at inference"), **wrong))

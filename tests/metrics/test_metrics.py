@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from keras import ops
 from scipy.special import expit, log_softmax, softmax
-from sklearn.metrics import brier_score_loss, log_loss
+from sklearn.metrics import brier_score_loss
 
 from keras_het import metrics
 from keras_het.explain import calibration
@@ -13,7 +13,6 @@ from tests.marks import grid
 
 EXAMPLES, UNITS = 40, 4
 KINDS = {
-    "nll": metrics.NegativeLogLikelihood,
     "brier": metrics.BrierScore,
     "ece": metrics.ExpectedCalibrationError,
 }
@@ -36,10 +35,6 @@ def case_with_ties(seed):
     return rng.integers(UNITS, size=EXAMPLES), (p / 1.5).astype("float32")
 
 
-def nll(labels, p):
-    return -np.mean(np.log(p[np.arange(len(p)), labels]))
-
-
 def brier(labels, p):
     return np.mean(np.sum((p - np.eye(p.shape[1])[labels]) ** 2, axis=1))
 
@@ -48,12 +43,11 @@ def ece(labels, p):
     return calibration(p, labels).error
 
 
-ORACLES = {"nll": nll, "brier": brier, "ece": ece}
+ORACLES = {"brier": brier, "ece": ece}
 
 
 def number(result):
-    """The result, or, of a dict, its first entry."""
-    return float(ops.convert_to_numpy(next(iter(result.values())) if isinstance(result, dict) else result))
+    return float(ops.convert_to_numpy(result))
 
 
 def updated(metric, *data, batches=1):
@@ -62,7 +56,7 @@ def updated(metric, *data, batches=1):
     return number(metric.result())
 
 
-@pytest.mark.parametrize("name", grid(KINDS, span=["nll", "ece"]))
+@pytest.mark.parametrize("name", grid(KINDS, span=["brier", "ece"]))
 def test_against_brute_force(name):
     for seed in range(20):
         labels, logits = case(seed)
@@ -76,7 +70,7 @@ def test_against_brute_force(name):
         )
 
 
-@pytest.mark.parametrize("name", grid(KINDS, span=["nll", "ece"]))
+@pytest.mark.parametrize("name", grid(KINDS, span=["brier", "ece"]))
 def test_neither_batches_nor_the_order_of_rows_matter(name):
     labels, logits = case(0)
     metric = KINDS[name](from_logits=True)
@@ -86,7 +80,7 @@ def test_neither_batches_nor_the_order_of_rows_matter(name):
         assert updated(metric, labels[::-1], logits[::-1], batches=batches) == pytest.approx(whole, abs=1e-6)
 
 
-@pytest.mark.parametrize("name", grid(KINDS, span=["nll", "ece"]))
+@pytest.mark.parametrize("name", grid(KINDS, span=["brier", "ece"]))
 def test_weights_vectors_masks_and_what_does_not_count(name):
     labels, logits = case(1)
     chosen = np.random.default_rng(2).random(EXAMPLES) < 0.5
@@ -103,7 +97,7 @@ def test_weights_vectors_masks_and_what_does_not_count(name):
         assert found == pytest.approx(updated(KINDS[name](from_logits=True), labels, logits), abs=1e-6)
 
 
-@pytest.mark.parametrize("name", grid(KINDS, span=["nll", "ece"]))
+@pytest.mark.parametrize("name", grid(KINDS, span=["brier", "ece"]))
 def test_a_weight_is_a_number_of_examples_and_its_unit_does_not_matter(name):
     labels, logits = (x[:13] for x in case(6))
     counts = np.random.default_rng(7).integers(4, size=13)
@@ -115,19 +109,7 @@ def test_a_weight_is_a_number_of_examples_and_its_unit_does_not_matter(name):
     assert weighted == pytest.approx(repeated, abs=1e-6)
 
 
-@pytest.mark.parametrize("name", grid(KINDS, span=["nll", "ece"]))
-def test_merged_states_are_one(name):
-    labels, logits = case(3)
-    parts = [KINDS[name](from_logits=True) for _ in range(3)]
-    for part, y, x in zip(parts, np.array_split(labels, 3), np.array_split(logits, 3), strict=True):
-        part.update_state(y, x)
-    parts[0].merge_state(parts[1:])
-    assert number(parts[0].result()) == pytest.approx(updated(KINDS[name](from_logits=True), labels, logits), abs=1e-6)
-    with pytest.raises(ValueError, match="`metrics` must be of the configuration of this one"):
-        parts[0].merge_state([KINDS[name]()])
-
-
-@pytest.mark.parametrize("name", grid(KINDS, span=["nll", "ece"]))
+@pytest.mark.parametrize("name", grid(KINDS, span=["brier", "ece"]))
 def test_in_fit_and_again_from_its_config(name):
     labels, logits = case(4)
     metric = KINDS[name](from_logits=True)
@@ -139,49 +121,17 @@ def test_in_fit_and_again_from_its_config(name):
     assert found[metric.name] == pytest.approx(updated(again, labels, logits), abs=1e-6)
 
 
-def test_parts_of_the_brier_score():
-    labels, logits = case(5)
-    metric = metrics.BrierScore(bins=10, from_logits=True, name="brier")
-    metric.update_state(labels, logits)
-    found = {name: float(value) for name, value in metric.result().items()}
-    p, y = softmax(np.float64(logits), axis=1), np.eye(UNITS)[labels]
-    reliability = resolution = 0.0
-    for k in range(UNITS):
-        places = np.minimum((p[:, k].astype("float32") * 10).astype(int), 9)
-        for b in np.unique(places):
-            inside = places == b
-            reliability += inside.mean() * (p[inside, k].mean() - y[inside, k].mean()) ** 2
-            resolution += inside.mean() * (y[inside, k].mean() - y[:, k].mean()) ** 2
-    assert found["brier_reliability"] == pytest.approx(reliability, abs=1e-6)
-    assert found["brier_resolution"] == pytest.approx(resolution, abs=1e-6)
-    assert found["brier_uncertainty"] == pytest.approx(np.sum(y.mean(0) * (1 - y.mean(0))), abs=1e-6)
-    parts = found["brier_reliability"] - found["brier_resolution"] + found["brier_uncertainty"] + found["brier_within"]
-    assert parts == pytest.approx(found["brier"], abs=1e-6)
-
-
 def test_against_scikit_learn():
-    labels, logits = case(6)
-    p = softmax(np.float64(logits), axis=1)
-    assert updated(KINDS["nll"](), labels, p) == pytest.approx(log_loss(labels, p, labels=range(UNITS)), abs=1e-6)
+    _, logits = case(6)
     several = (np.random.default_rng(7).random((EXAMPLES, UNITS)) < 0.3).astype("float32")
     q = expit(np.float64(logits))
     one_each = [brier_score_loss(several[:, k], q[:, k]) for k in range(UNITS)]
     assert updated(KINDS["brier"](from_logits=True, multi_label=True), several, logits) == pytest.approx(
         np.sum(one_each), abs=1e-6
     )
-    losses = -(several * np.log(q) + (1 - several) * np.log1p(-q))
-    assert updated(KINDS["nll"](from_logits=True, multi_label=True), several, logits) == pytest.approx(
-        losses.mean(), abs=1e-6
-    )
 
 
-def test_small_probabilities_count():
-    metric = metrics.NegativeLogLikelihood(from_logits=True)
-    log_p = log_softmax(np.array([[0.0, -60.0]]), axis=1).astype("float32")
-    assert updated(metric, np.array([1]), log_p) == pytest.approx(60.0, rel=1e-5)
-
-
-@pytest.mark.parametrize("name", grid(KINDS, span=["nll", "ece"]))
+@pytest.mark.parametrize("name", grid(KINDS, span=["brier", "ece"]))
 def test_what_is_no_probability_is_nan(name):
     """Log-probabilities, of a head, where `from_logits=True` was forgotten.
 
@@ -196,7 +146,7 @@ def test_what_is_no_probability_is_nan(name):
     assert updated(KINDS[name](), labels, p, weights) == pytest.approx(expected, abs=1e-6)
 
 
-@pytest.mark.parametrize("name", grid(KINDS, span=["nll", "ece"]))
+@pytest.mark.parametrize("name", grid(KINDS, span=["brier", "ece"]))
 @pytest.mark.parametrize("label", [np.nan, 1.5, -0.5, np.inf, 2**32, 2**32 + 1, np.uint64(2**63)], ids=str)
 def test_a_label_that_is_no_class_is_nan(name, label):
     labels, logits = case(3)
@@ -208,13 +158,13 @@ def test_a_label_that_is_no_class_is_nan(name, label):
 @pytest.mark.parametrize("dtype", ["bool", "uint8", "int16", "int64", "float16", "float64"])
 def test_labels_of_any_dtype(dtype):
     labels, logits = case(3)
-    expected = updated(KINDS["nll"](from_logits=True), labels % 2, logits)
-    assert updated(KINDS["nll"](from_logits=True), (labels % 2).astype(dtype), logits) == expected
-    ignoring = KINDS["nll"](from_logits=True, ignore_class=-1)
+    expected = updated(KINDS["brier"](from_logits=True), labels % 2, logits)
+    assert updated(KINDS["brier"](from_logits=True), (labels % 2).astype(dtype), logits) == expected
+    ignoring = KINDS["brier"](from_logits=True, ignore_class=-1)
     assert updated(ignoring, (labels % 2).astype(dtype), logits) == expected
 
 
-@pytest.mark.parametrize("name", grid(KINDS, span=["nll", "ece"]))
+@pytest.mark.parametrize("name", grid(KINDS, span=["brier", "ece"]))
 def test_nothing_yet_is_zero(name):
     assert number(KINDS[name]().result()) == 0.0
 

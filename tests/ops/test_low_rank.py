@@ -94,16 +94,17 @@ def test_log_prob_of_equal_columns():
     np.testing.assert_allclose(ops.convert_to_numpy(normal.log_prob(value[None]))[0], expected, atol=0.05)
 
 
-def test_sample(kind):
+def test_logits_at_nodes(kind):
     rng = np.random.default_rng(2)
     nodes = Nodes(rng.normal(size=(7, UNITS)).astype("float32"), rng.normal(size=(7, FACTORS)).astype("float32"))
     loc, scale_diag, factor, row_scale = parameters(kind)
     expected = reference.logits_at(loc, scale_diag, nodes.eps_diag, factor, nodes.eps_factor, row_scale)
     tensors = Nodes(*map(ops.convert_to_tensor, nodes))
-    np.testing.assert_allclose(ops.convert_to_numpy(normal(kind).sample(tensors)), expected, rtol=1e-4, atol=1e-5)
+    found = np.moveaxis(ops.convert_to_numpy(normal(kind).logits(tensors)), -2, 0)
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
 
 
-def test_sample_of_one_example_without_leading_axes():
+def test_logits_of_one_example_without_leading_axes():
     one = low_rank_normal(*(None if x is None else x[0] for x in parameters("full")))
     nodes = Nodes(ops.ones((3, UNITS)), ops.ones((3, FACTORS)))
-    assert tuple(one.sample(nodes).shape) == (3, UNITS)
+    assert tuple(one.logits(nodes).shape) == (3, UNITS)

@@ -17,7 +17,7 @@ from keras_het.ops.low_rank import ScaledLowRankNormal
 from keras_het.ops.nodes import pseudo_random
 from tests import reference
 from tests.checks import check_independent, check_moments
-from tests.ops.expected import log_expected_softmax
+from tests.ops.expected import PLAIN, log_expected_softmax
 from tests.ops.test_softmax import check_hard_example
 
 pytestmark = pytest.mark.once
@@ -49,7 +49,7 @@ def training_logits(monkeypatch, head, x):
 
 def check_head(monkeypatch, options, seed=0, rule=integrators.MonteCarlo):
     """Asserts the mean and covariance of the logits that the link receives, in units of the temperature."""
-    integrator = rule(SAMPLES, chunk_size=None)
+    integrator = rule(SAMPLES, chunk_size=SAMPLES)
     # Both kinds are large enough to be seen beside each other.
     covariance = from_short(**options, initial_scale=1.0, initializer="random_normal")
     head = HeteroscedasticDense(UNITS, covariance=covariance, seed=seed, temperature=0.8, integrator=integrator)
@@ -139,4 +139,4 @@ def test_planted_clip_before_log_is_caught(monkeypatch):
     )
     drawn = pseudo_random((0, 0), 64, 3, 0)
     with pytest.raises(AssertionError):
-        check_hard_example(lambda loc: log_expected_softmax(loc, ops.ones_like(loc), None, drawn, loop="plain"))
+        check_hard_example(lambda loc: log_expected_softmax(loc, ops.ones_like(loc), None, drawn, **PLAIN))

@@ -69,7 +69,7 @@ NOISE = quasi_random((0, 0), NODES, 0, FACTORS)
 def test_the_likelihood_of_nodes_against_float64():
     tensors, labels = problem()
     expected = oracle(*tensors, labels, noise_of(NOISE))
-    for arguments in ({}, {"chunk_size": 20}, {"loop": "plain"}, {"loop": "unrolled"}):
+    for arguments in ({}, {"chunk_size": 20}):
         np.testing.assert_allclose(computed(tensors, labels, NOISE, **arguments), expected, atol=2e-5)
 
 

@@ -6,10 +6,10 @@ from keras import ops
 
 from keras_het.ops import blocking, streaming
 from tests.gradients import hessian, second_derivative
-from tests.ops.expected import log_expected_softmax, sampled_expected_sigmoid_logit
+from tests.ops.expected import PLAIN, log_expected_softmax, sampled_expected_sigmoid_logit
 from tests.ops.test_softmax import EVERY_KIND, UNITS, nodes_of, problem
 
-BY_BLOCKS = streaming._by_blocks
+LOG_AVERAGES = streaming._log_averages
 EXPECTATIONS = {"softmax": log_expected_softmax, "sigmoid": sampled_expected_sigmoid_logit}
 
 
@@ -44,18 +44,18 @@ def test_the_second_derivative_is_that_of_plain_operations(expectation, kind, mo
     A value that is held constant in the backward pass is off by a third or more.
     """
     monkeypatch.setattr(blocking, "BLOCK_ELEMENTS", 2 * UNITS * 8)
-    expected = second_derivative(along_a_line(expectation, kind, loop="plain"), 0.1)
+    expected = second_derivative(along_a_line(expectation, kind, **PLAIN), 0.1)
     found = second_derivative(along_a_line(expectation, kind, chunk_size=8), 0.1)
     np.testing.assert_allclose(found, expected, rtol=1e-3)
 
 
 @pytest.mark.planted
 def test_a_value_held_constant_in_the_backward_pass_is_caught(monkeypatch):
-    def constant(function, block_size, normal, *others):
-        results, totals = BY_BLOCKS(function, block_size, normal, *others)
-        return (results if others else tuple(map(ops.stop_gradient, results))), totals  # of the forward pass alone
+    def constant(*arguments):
+        results, totals = LOG_AVERAGES(*arguments)
+        return tuple(map(ops.stop_gradient, results)), totals
 
-    monkeypatch.setattr(streaming, "_by_blocks", constant)
+    monkeypatch.setattr(streaming, "_log_averages", constant)
     monkeypatch.setattr(streaming._Stream, "known", lambda self, value, arguments: value)
     with pytest.raises(AssertionError):
         test_the_second_derivative_is_that_of_plain_operations("softmax", "full", monkeypatch)
@@ -73,6 +73,6 @@ def test_the_hessian_of_an_example(kind):
 
     found = hessian(lambda loc: function(loc, chunk_size=8), arguments["loc"][0])
     np.testing.assert_allclose(
-        found, hessian(lambda loc: function(loc, loop="plain"), arguments["loc"][0]), rtol=1e-3, atol=1e-5
+        found, hessian(lambda loc: function(loc, **PLAIN), arguments["loc"][0]), rtol=1e-3, atol=1e-5
     )
     np.testing.assert_allclose(found.sum(-1), 0.0, atol=1e-4)  # a common shift changes nothing

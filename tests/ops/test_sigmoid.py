@@ -8,7 +8,7 @@ from keras_het.ops.sigmoid import expected_sigmoid_logit, log_expected_sigmoid
 from tests import reference
 from tests.gradients import value_and_gradients
 from tests.marks import grid
-from tests.ops.expected import sampled_expected_sigmoid_logit
+from tests.ops.expected import PLAIN, sampled_expected_sigmoid_logit
 from tests.ops.test_softmax import EVERY_KIND, EXTREMES, FACTORS, UNITS, check_slope, extreme, nodes_of, problem
 
 MEANS = np.concatenate([np.linspace(-100, 100, 41), np.linspace(-6, 6, 25), [-1e-3, 1e-3]])
@@ -90,9 +90,7 @@ def loss(names, nodes, upstream, options):
 
 @pytest.mark.on_tensorflow
 @pytest.mark.parametrize("kind", EVERY_KIND)
-@pytest.mark.parametrize(
-    "options", [{}, {"chunk_size": 8}, {"loop": "plain"}, {"chunk_size": 8, "loop": "unrolled"}], ids=str
-)
+@pytest.mark.parametrize("options", [{}, {"chunk_size": 8}, PLAIN, {"chunk_size": 8, "streamed": False}], ids=str)
 def test_sampled_value_at_given_nodes(kind, options):
     arguments, nodes = problem(kind), nodes_of(kind)
     computed = sampled_expected_sigmoid_logit(**{"factor": None, **arguments}, nodes=nodes, **options)
@@ -101,7 +99,7 @@ def test_sampled_value_at_given_nodes(kind, options):
 
 @pytest.mark.parametrize("name", EXTREMES)
 @pytest.mark.parametrize("kind", grid(["diagonal", "full", "parameter_efficient"], span=["full"]))
-@pytest.mark.parametrize("options", [{"chunk_size": 16}, {"loop": "plain"}], ids=str)
+@pytest.mark.parametrize("options", [{"chunk_size": 16}, PLAIN], ids=str)
 def test_extremes_are_finite_and_agree_with_float64(name, kind, options):
     arguments, nodes = extreme(name, kind), nodes_of(kind)
     logit = sampled_expected_sigmoid_logit(**{"factor": None, **arguments}, nodes=nodes, **options)
@@ -122,7 +120,7 @@ def test_streamed_gradient_equals_plain_autodiff(kind, loc_scale, rows, monkeypa
     upstream = np.random.default_rng(1).normal(size=arguments["loc"].shape).astype("float32")
     streamed, plain = (
         value_and_gradients(loss(list(arguments), nodes, upstream, options), list(arguments.values()))[1]
-        for options in ({"chunk_size": 8}, {"loop": "plain"})
+        for options in ({"chunk_size": 8}, PLAIN)
     )
     for name, a, b in zip(arguments, streamed, plain, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5 * np.abs(b).max() + 1e-6, err_msg=name)

@@ -9,7 +9,7 @@ from keras_het.ops.nodes import Nodes, pseudo_random, quasi_random
 from tests import reference
 from tests.gradients import second_derivative, value_and_gradients
 from tests.marks import grid
-from tests.ops.expected import log_expected_softmax
+from tests.ops.expected import PLAIN, log_expected_softmax
 
 UNITS, FACTORS, SAMPLES = 6, 3, 50
 KINDS = ["diagonal", "full", "shared", "parameter_efficient"]
@@ -67,7 +67,7 @@ def gradients(arguments, nodes, upstream, **options):
 @pytest.mark.parametrize("kind", EVERY_KIND)
 @pytest.mark.parametrize(
     "options",
-    [{}, {"chunk_size": 8}, {"chunk_size": 1}, {"loop": "plain"}, {"chunk_size": 8, "loop": "unrolled"}],
+    [{}, {"chunk_size": 8}, {"chunk_size": 1}, PLAIN, {"chunk_size": 8, "streamed": False}],
     ids=str,
 )
 def test_value_at_given_nodes(kind, options):
@@ -77,12 +77,12 @@ def test_value_at_given_nodes(kind, options):
 
 @pytest.mark.parametrize("kind", EVERY_KIND)
 @pytest.mark.parametrize("loc_scale", [2.0, 40.0])
-@pytest.mark.parametrize("chunk_size", [8, "auto"])
+@pytest.mark.parametrize("chunk_size", [8, None])
 def test_streamed_gradient_equals_plain_autodiff(kind, loc_scale, chunk_size):
     arguments, nodes = problem(kind, loc_scale=loc_scale), nodes_of(kind)
     upstream = np.random.default_rng(1).normal(size=arguments["loc"].shape).astype("float32")
     streamed = gradients(arguments, nodes, upstream, chunk_size=chunk_size)
-    plain = gradients(arguments, nodes, upstream, loop="plain")
+    plain = gradients(arguments, nodes, upstream, **PLAIN)
     for name, gradient in plain.items():
         largest = np.abs(gradient).max()
         np.testing.assert_allclose(streamed[name], gradient, rtol=1e-5, atol=1e-5 * largest + 1e-6, err_msg=name)
@@ -208,21 +208,21 @@ def extreme(name, kind):
 
 @pytest.mark.parametrize("name", EXTREMES)
 @pytest.mark.parametrize(
-    ("kind", "loop"),
+    ("kind", "options"),
     [
-        pytest.param("diagonal", "streamed", marks=pytest.mark.once),
-        ("full", "streamed"),
-        pytest.param("full", "plain", marks=pytest.mark.once),
-        pytest.param("parameter_efficient", "streamed", marks=pytest.mark.once),
+        pytest.param("diagonal", {"chunk_size": 16}, marks=pytest.mark.once),
+        ("full", {"chunk_size": 16}),
+        pytest.param("full", PLAIN, marks=pytest.mark.once),
+        pytest.param("parameter_efficient", {"chunk_size": 16}, marks=pytest.mark.once),
     ],
 )
-def test_extremes_are_finite_and_agree_with_float64(name, kind, loop):
+def test_extremes_are_finite_and_agree_with_float64(name, kind, options):
     arguments, nodes = extreme(name, kind), nodes_of(kind)
-    log_p = evaluate(arguments, nodes, chunk_size=16, loop=loop)
+    log_p = evaluate(arguments, nodes, **options)
     np.testing.assert_allclose(log_p, oracle(arguments, nodes), rtol=1e-3, atol=1e-3)
     for label in range(0, UNITS, 2):  # the quiet class is one of them
         upstream = -np.eye(UNITS, dtype="float32")[[label]]
-        computed = gradients(arguments, nodes, upstream, chunk_size=16, loop=loop)
+        computed = gradients(arguments, nodes, upstream, **options)
         for parameter, gradient in computed.items():
             assert np.all(np.isfinite(gradient)), (parameter, label)
             check_slope(oracle, arguments, nodes, upstream, parameter, gradient)
@@ -257,7 +257,7 @@ def check_hard_example(function):
 
 def test_a_mislabelled_example_keeps_its_gradient():
     nodes = pseudo_random((0, 0), 64, 3, 0, np)
-    for options in ({"chunk_size": 16}, {"loop": "plain"}):
+    for options in ({"chunk_size": 16}, PLAIN):
         check_hard_example(
             lambda loc, options=options: log_expected_softmax(loc, ops.ones_like(loc), None, nodes, **options)
         )
@@ -269,7 +269,7 @@ def test_plain_operations_have_second_derivatives():
 
     def loss(t):
         moved = ops.convert_to_tensor(arguments["loc"]) + t * ops.convert_to_tensor(direction)
-        return log_expected_softmax(**{**arguments, "loc": moved}, nodes=nodes, loop="plain")[0, 0]
+        return log_expected_softmax(**{**arguments, "loc": moved}, nodes=nodes, **PLAIN)[0, 0]
 
     step = 1e-3
     ends = [

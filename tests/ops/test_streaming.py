@@ -13,7 +13,7 @@ from keras_het.ops.low_rank import low_rank_normal
 from keras_het.ops.nodes import Nodes
 from keras_het.ops.softmax import SoftmaxMean
 from tests.marks import grid
-from tests.ops.expected import log_expected_softmax
+from tests.ops.expected import PLAIN, log_expected_softmax
 from tests.ops.test_softmax import (
     EVERY_KIND,
     SAMPLES,
@@ -36,7 +36,7 @@ def test_blocks_of_rows_give_the_same_values_and_gradients(kind, batch, monkeypa
     arguments, nodes = problem(kind, batch=(batch,)), nodes_of(kind)
     np.testing.assert_allclose(evaluate(arguments, nodes, chunk_size=8), oracle(arguments, nodes), rtol=1e-5, atol=1e-5)
     upstream = np.random.default_rng(1).normal(size=arguments["loc"].shape).astype("float32")
-    plain = gradients(arguments, nodes, upstream, loop="plain")
+    plain = gradients(arguments, nodes, upstream, **PLAIN)
     for name, gradient in gradients(arguments, nodes, upstream, chunk_size=8).items():
         largest = np.abs(plain[name]).max()
         np.testing.assert_allclose(gradient, plain[name], rtol=1e-5, atol=1e-5 * largest + 1e-6, err_msg=name)
@@ -46,7 +46,7 @@ def test_a_row_that_is_not_a_number_leaves_the_others_alone():
     arguments, nodes = problem("full"), nodes_of("full")
     spoiled = {**arguments, "loc": np.where(np.arange(5)[:, None] == 3, np.float32("nan"), arguments["loc"])}
     others = [0, 1, 2, 4]
-    for options in ({"chunk_size": 8}, {"chunk_size": 8, "loop": "unrolled"}):
+    for options in ({"chunk_size": 8}, {"chunk_size": 8, "streamed": False}):
         np.testing.assert_allclose(
             evaluate(spoiled, nodes, **options)[others], evaluate(arguments, nodes, **options)[others], rtol=1e-6
         )
@@ -80,7 +80,7 @@ def test_a_batch_of_unknown_size(kind, jit):
         arguments = problem(kind, batch=(batch,))
         value, slopes = function(*(tf.constant(x) for x in arguments.values()))
         np.testing.assert_allclose(value.numpy(), oracle(arguments, nodes), rtol=1e-5, atol=1e-5)
-        plain = gradients(arguments, nodes, np.ones_like(arguments["loc"]), loop="plain")
+        plain = gradients(arguments, nodes, np.ones_like(arguments["loc"]), **PLAIN)
         for name, slope in zip(names, slopes, strict=True):
             largest = np.abs(plain[name]).max(initial=0)
             np.testing.assert_allclose(slope.numpy(), plain[name], rtol=1e-5, atol=1e-5 * largest + 1e-6, err_msg=name)
@@ -121,7 +121,7 @@ def test_a_step_is_freed_when_it_is_done(monkeypatch):
         gc.enable()
 
 
-@pytest.mark.parametrize("options", [{"chunk_size": 8}, {"loop": "plain"}, {"loop": "unrolled"}], ids=str)
+@pytest.mark.parametrize("options", [{"chunk_size": 8}, PLAIN, {"streamed": False}], ids=str)
 def test_nodes_without_factors(options):
     arguments, nodes = problem("diagonal"), nodes_of("diagonal")
     found = evaluate(arguments, Nodes(nodes.eps_diag), **options)
@@ -131,7 +131,7 @@ def test_nodes_without_factors(options):
 def test_integer_means_are_numbers():
     arguments, nodes = problem("full"), nodes_of("full")
     whole = np.arange(arguments["loc"].size).reshape(arguments["loc"].shape) % 5
-    for options in ({"chunk_size": 8}, {"loop": "plain"}):
+    for options in ({"chunk_size": 8}, PLAIN):
         found = evaluate({**arguments, "loc": whole.astype("int32")}, nodes, **options)
         np.testing.assert_array_equal(found, evaluate({**arguments, "loc": whole.astype("float32")}, nodes, **options))
 
@@ -142,8 +142,8 @@ def test_a_class_that_is_left_out_by_minus_infinity(kind):
     arguments, nodes = problem(kind), nodes_of(kind)
     left_out = np.arange(UNITS) == 2
     masked = {**arguments, "loc": np.where(left_out, np.float32("-inf"), arguments["loc"])}
-    far = evaluate({**arguments, "loc": np.where(left_out, np.float32(-1e6), arguments["loc"])}, nodes, loop="plain")
-    for options in ({"chunk_size": 8}, {"chunk_size": 8, "loop": "unrolled"}, {"loop": "plain"}):
+    far = evaluate({**arguments, "loc": np.where(left_out, np.float32(-1e6), arguments["loc"])}, nodes, **PLAIN)
+    for options in ({"chunk_size": 8}, {"chunk_size": 8, "streamed": False}, PLAIN):
         found = evaluate(masked, nodes, **options)
         np.testing.assert_allclose(found[:, 2], -1e20 / arguments["temperature"], rtol=1e-6)
         np.testing.assert_allclose(found[:, ~left_out], far[:, ~left_out], rtol=1e-5, atol=1e-5)
@@ -175,11 +175,3 @@ def test_classes_of_unknown_number_are_those_of_the_nodes(kind):
 
     expected = log_expected_softmax(**{"factor": None, **arguments}, nodes=nodes, chunk_size=8)
     np.testing.assert_allclose(traced(arguments), expected, rtol=1e-5, atol=1e-5)
-
-
-@pytest.mark.refusal
-def test_an_unknown_loop_is_refused():
-    with pytest.raises(
-        ValueError, match=r"`loop` must be one of 'streamed', 'unrolled', 'plain'. Received: loop='unroled'"
-    ):
-        evaluate(problem("full"), nodes_of("full"), loop="unroled")

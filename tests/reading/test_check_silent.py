@@ -72,8 +72,6 @@ RIGHT = [
         },
     ),
     (make, {"loss": "categorical_hinge"}),
-    (make, {"loss": partial(SPARSE)}),
-    (make, {"loss": partial(losses.categorical_crossentropy, from_logits=True)}),
     (make, {"loss": {"class_name": "CategoricalCrossentropy", "config": {"from_logits": True}}}),
     (make, {"loss": SmoothedCrossentropy(from_logits=True), "weighted_metrics": ["sparse_categorical_accuracy"]}),
     (make, {"loss": {"head": SPARSE}, "metrics": [metrics.Precision(top_k=2), metrics.BinaryAccuracy(threshold=-0.7)]}),

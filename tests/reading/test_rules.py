@@ -34,9 +34,9 @@ MENDED = [
     ("sigmoid", "metrics", metrics.BinaryAccuracy(threshold=0.3), VECTORS),
     ("sigmoid", "metrics", metrics.Precision(), VECTORS),
     ("sigmoid", "metrics", metrics.AUC(), VECTORS),
-    ("full", "metrics", keras_het.metrics.NegativeLogLikelihood(), LABELS),
+    ("full", "metrics", keras_het.metrics.BrierScore(), LABELS),
     ("full", "metrics", keras_het.metrics.ExpectedCalibrationError(bins=3), LABELS),
-    ("sigmoid", "metrics", keras_het.metrics.NegativeLogLikelihood(multi_label=True), VECTORS),
+    ("sigmoid", "metrics", keras_het.metrics.BrierScore(multi_label=True), VECTORS),
 ]
 
 

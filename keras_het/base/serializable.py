@@ -1,0 +1,81 @@
+"""Objects whose config is read from their constructor, and small ones that are arguments of heads."""
+
+import inspect
+import re
+from typing import Any, Self
+
+import keras
+
+from keras_het.base.refusal import refusal
+
+
+class Serializable:
+    """Base class of objects that files hold: the config is the arguments, each kept as an attribute of the same name.
+
+    `**kwargs` of a constructor stands for the arguments of the next base class. Register your own class with Keras, so
+    that files can hold it.
+    """
+
+    def get_config(self) -> dict[str, Any]:
+        """Returns the arguments of the constructor."""
+        config: dict[str, Any] = getattr(super(), "get_config", dict)()
+        own = {name: getattr(self, name) for name in _arguments(type(self))}
+        return {**config, **{name: keras.saving.serialize_keras_object(value) for name, value in own.items()}}
+
+
+def _arguments(kind: type) -> list[str]:
+    """Returns the names of the arguments of a constructor, and of its base classes behind `**kwargs`."""
+    names: list[str] = []
+    for base in kind.__mro__:
+        if not issubclass(base, Serializable):  # of Keras, with a config of its own
+            break
+        if "__init__" in vars(base):
+            parameters = list(inspect.signature(base.__init__).parameters.values())[1:]
+            names += [p.name for p in parameters if p.kind is not p.VAR_KEYWORD and p.name not in names]
+            if not any(p.kind is p.VAR_KEYWORD for p in parameters):
+                break
+    return names
+
+
+class Component(Serializable):
+    """Base class of links and integrators: small objects, like the initializers of `keras.initializers`."""
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> Self:
+        """Makes an object from its config."""
+        return cls(**config)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(f'{k}={v!r}' for k, v in self.get_config().items())})"
+
+
+def resolve(argument: str, identifier: Any, base: Any, known: tuple[Any, ...]) -> Any:
+    """Returns the object of an instance, a name ("QuasiMonteCarlo" or "quasi_monte_carlo"), or a serialised dict.
+
+    Args:
+        argument: name of the argument, for the error.
+        identifier: the argument's value.
+        base: the class of all objects of this argument.
+        known: the classes that have a name.
+    Raises:
+        ValueError: for any other value.
+    """
+    if isinstance(identifier, base):
+        return identifier
+    by_name = {_snake_case(cls.__name__): cls for cls in known}
+    if isinstance(identifier, str) and _snake_case(identifier) in by_name:
+        return by_name[_snake_case(identifier)]()
+    if isinstance(identifier, dict):
+        instance = keras.saving.deserialize_keras_object(identifier)
+        if isinstance(instance, base):
+            return instance
+    if isinstance(identifier, type) and issubclass(identifier, base):
+        raise refusal(argument, f"be an instance: {identifier.__name__}(...)", f"the class {identifier.__name__}")
+    article = "an" if base.__name__[0] in "AEIOU" else "a"
+    names = f"one of the names {', '.join(map(repr, by_name))}, " if by_name else ""
+    raise refusal(argument, f"be {article} {base.__name__}, {names}or a serialised dict", value=identifier)
+
+
+def _snake_case(name: str) -> str:
+    """Returns "quasi_monte_carlo" for "QuasiMonteCarlo", and "normal_cdf" for "NormalCDF"."""
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()

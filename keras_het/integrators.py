@@ -1,0 +1,247 @@
+"""Integrators: the ways in which a head averages its link over the Gaussian logits.
+
+They are small serialisable objects, like the initializers of `keras.initializers`.
+"""
+
+import abc
+from typing import Any
+
+import keras
+import numpy as np
+from keras import ops
+
+from keras_het.base.refusal import refusal
+from keras_het.base.serializable import Component, resolve
+from keras_het.base.validation import check_boolean, check_integer
+from keras_het.links import Link
+from keras_het.ops import nodes
+from keras_het.ops.streaming import expectation
+
+__all__ = ["ClosedForm", "Integrator", "MonteCarlo", "QuasiMonteCarlo", "Taylor", "get"]
+
+MAX_NUM_SAMPLES = 1 << 20
+MAX_TABLE_BYTES = 512 << 20
+
+
+class Integrator(Component, abc.ABC):
+    """Base class: a rule for the expectation of a link, such as E[softmax(u)], under a Gaussian of logits.
+
+    A subclass defines `integrate`. Its `needs` names the attribute that a link must have: "mean" (the function averaged
+    over nodes), "closed_form" or "second_order".
+    """
+
+    needs = ""
+
+    def check(self, link: Link, units: int, num_factors: int) -> None:
+        """Raises ValueError if this rule does not fit the link, or not with so many `units`, K, and `num_factors`, R.
+
+        Args:
+            link: link of the head.
+            units: K, the number of classes.
+            num_factors: R.
+        """
+        if not self.needs:
+            raise NotImplementedError(
+                f"{type(self).__name__} must say in `needs` which attribute a link must have for it"
+            )
+        if getattr(link, self.needs, None) is None:
+            fitting = ", ".join(kind.__name__ for kind in _kinds(Link) if getattr(kind, self.needs, None) is not None)
+            known = f"be one of {fitting}, or " if fitting else ""
+            rule = f"{known}have `{self.needs}` of its own, for the integrator {type(self).__name__}"
+            raise refusal("link", rule, value=link)
+
+    @abc.abstractmethod
+    def integrate(self, link: Link, normal: Any, key: Any = None) -> Any:
+        """Returns the expectation, as the link returns it, `(..., K)`.
+
+        Args:
+            link: the link that is averaged.
+            normal: distribution of the logits, a `Normal` of `keras_het.ops.normal`, in temperatures, centred
+                by the link; its `size` has the numbers of entries of the nodes.
+            key: (seed, step) for fresh noise in training; None at inference, where the result is a fixed function of
+                `normal`.
+        """
+
+    def prepare(self, units: int, num_factors: int) -> None:
+        """Computes constants on the host when a layer of `units` and `num_factors` is built, outside any compiler."""
+
+
+def _kinds(base: type[Any]) -> list[type[Any]]:
+    """Returns all subclasses, also the user's own."""
+    return [kind for child in base.__subclasses__() for kind in (child, *_kinds(child))]
+
+
+class Sampler(Integrator):
+    """Base class of the integrators that average over nodes. A subclass defines `draw`.
+
+    At inference the nodes are a constant that depends on the integrator, K and R alone: predictions are deterministic
+    and equal on every backend, and an exported graph holds no random operation.
+
+    Args:
+        num_samples: S, the number of nodes in training, 1 to 2^20.
+        inference_samples: S at inference; None is `num_samples`.
+        chunk_size: number of nodes held at once; None chooses it. With all nodes at once training consists of plain
+            operations (for second derivatives under XLA on TensorFlow).
+    """
+
+    needs = "mean"
+
+    def __init__(self, num_samples: int, inference_samples: int | None = None, chunk_size: int | None = None) -> None:
+        self.num_samples = check_integer("num_samples", num_samples, 1, MAX_NUM_SAMPLES)
+        self.inference_samples = _check_optional("inference_samples", inference_samples)
+        self.chunk_size = _check_optional("chunk_size", chunk_size)
+        self._constants: dict[tuple[int, int], nodes.Nodes] = {}
+
+    @abc.abstractmethod
+    def draw(self, key: Any, num_samples: int, units: int, num_factors: int, xp: Any = ops) -> nodes.Nodes:
+        """Returns `Nodes` for `key`.
+
+        Args:
+            key: key of the random numbers.
+            num_samples: S.
+            units: K, the number of classes.
+            num_factors: R.
+            xp: `keras.ops`, or `numpy` for nodes on the host.
+        """
+
+    def check(self, link: Link, units: int, num_factors: int) -> None:
+        super().check(link, units, num_factors)
+        for name in ("num_samples", "inference_samples"):
+            size = 4 * (getattr(self, name) or 0) * (units + num_factors)
+            if size > MAX_TABLE_BYTES:
+                rule = f"keep the table of nodes, 4 * {name} * (units + num_factors) bytes, within 512 MiB"
+                raise refusal(name, rule, f"{name}={getattr(self, name)}, units={units}, num_factors={num_factors}")
+
+    def integrate(self, link: Link, normal: Any, key: Any = None) -> Any:
+        if key is None:
+            samples, streamed = self.constant_nodes(*normal.size), False
+        else:
+            samples = self.draw(key, self.num_samples, *normal.size)
+            streamed = self.chunk_size is None or self.chunk_size < self.num_samples
+        return link.from_mean(expectation(link.mean, normal, samples, self.chunk_size, streamed))
+
+    def prepare(self, units: int, num_factors: int) -> None:
+        self.constant_nodes(units, num_factors)
+
+    def constant_nodes(self, units: int, num_factors: int) -> nodes.Nodes:
+        """Returns the nodes of inference for `units` and `num_factors`, NumPy float32; they are kept for every size."""
+        size = (units, num_factors)
+        if size not in self._constants:
+            self._constants[size] = self.draw((0, 0), self.inference_samples or self.num_samples, *size, xp=np)
+        return self._constants[size]
+
+
+def _check_optional(name: str, value: Any) -> int | None:
+    return None if value is None else check_integer(name, value, 1, MAX_NUM_SAMPLES)
+
+
+@keras.saving.register_keras_serializable("keras_het")
+class MonteCarlo(Sampler):
+    """Plain Monte Carlo, as in the papers: independent normals, drawn anew at every training step.
+
+    Args:
+        num_samples: S, the number of nodes in training, 1 to 2^20.
+        antithetic: boolean, whether to draw the nodes in pairs e, -e.
+        kwargs: `inference_samples` and `chunk_size`, see `QuasiMonteCarlo`.
+    Source: Collier et al. 2021, Eq. 3.
+
+    Example:
+        >>> MonteCarlo(antithetic=True)
+        MonteCarlo(num_samples=1000, antithetic=True, inference_samples=None, chunk_size=None)
+    """
+
+    def __init__(self, num_samples: int = 1000, antithetic: bool = False, **kwargs: Any) -> None:
+        super().__init__(num_samples, **kwargs)
+        self.antithetic = check_boolean("antithetic", antithetic)
+
+    def draw(self, key: Any, num_samples: int, units: int, num_factors: int, xp: Any = ops) -> nodes.Nodes:
+        rule = nodes.antithetic if self.antithetic else nodes.pseudo_random
+        return rule(key, num_samples, units, num_factors, xp)
+
+
+@keras.saving.register_keras_serializable("keras_het")
+class QuasiMonteCarlo(Sampler):
+    """Randomised quasi-Monte Carlo: Sobol points in the first dimensions, a Latin hypercube in the others.
+
+    The first dimensions belong to the factors. The nodes are drawn anew at every training step.
+
+    This is the default for the softmax link. It is unbiased, like Monte Carlo. It needs fewer nodes for the same error:
+    about a quarter where the noise is small beside the temperature (0.5), and about 0.7 of them where it is large (2).
+
+    Args:
+        num_samples: S, the number of nodes in training, 1 to 2^20.
+        inference_samples: S at inference; None is `num_samples`.
+        chunk_size: number of nodes held at once; None chooses it. With all nodes at once training consists of plain
+            operations (for second derivatives under XLA on TensorFlow).
+    Source: `keras_het.ops.nodes.quasi_random`.
+
+    Example:
+        >>> QuasiMonteCarlo(num_samples=64)
+        QuasiMonteCarlo(num_samples=64, inference_samples=None, chunk_size=None)
+    """
+
+    def __init__(
+        self, num_samples: int = 256, inference_samples: int | None = None, chunk_size: int | None = None
+    ) -> None:
+        super().__init__(num_samples, inference_samples, chunk_size)
+
+    def draw(self, key: Any, num_samples: int, units: int, num_factors: int, xp: Any = ops) -> nodes.Nodes:
+        return nodes.quasi_random(key, num_samples, units, num_factors, xp)
+
+    def prepare(self, units: int, num_factors: int) -> None:
+        super().prepare(units, num_factors)
+        nodes.directions(nodes.sobol_dimensions(self.num_samples, units + num_factors), self.num_samples)
+
+
+@keras.saving.register_keras_serializable("keras_het")
+class ClosedForm(Integrator):
+    """The closed form of a link that has one, without nodes in training or prediction; the default of such links.
+
+    Source: the link's `closed_form`.
+
+    Example:
+        >>> ClosedForm()
+        ClosedForm()
+    """
+
+    needs = "closed_form"
+
+    def integrate(self, link: Link, normal: Any, key: Any = None) -> Any:
+        return link.closed_form(normal)
+
+
+@keras.saving.register_keras_serializable("keras_het")
+class Taylor(Integrator):
+    """E[softmax] to second order in the noise: no nodes, in O(K R), for small noise.
+
+    The error falls with the fourth power of the noise, and is large from a standard deviation of about one temperature
+    on. Do not train the noise with this integrator: the expansion has no upper bound, so training makes the noise grow
+    to where the expansion is wrong. Use it for the predictions of a head that was trained by nodes and has small noise,
+    or for a covariance that is not trained.
+
+    Source: Collier et al. 2021, Appendix C; `keras_het.ops.softmax.second_order_log_softmax`.
+
+    Example:
+        >>> Taylor()
+        Taylor()
+    """
+
+    needs = "second_order"
+
+    def integrate(self, link: Link, normal: Any, key: Any = None) -> Any:
+        return link.second_order(normal)
+
+
+def get(identifier: Any) -> Integrator:
+    """Returns the integrator of an instance, a name or a serialised dict.
+
+    Args:
+        identifier: an `Integrator`, a name such as "QuasiMonteCarlo" or "quasi_monte_carlo", or a serialised dict.
+    Raises:
+        ValueError: for any other value.
+
+    Example:
+        >>> get("monte_carlo")
+        MonteCarlo(num_samples=1000, antithetic=False, inference_samples=None, chunk_size=None)
+    """
+    return resolve("integrator", identifier, Integrator, (MonteCarlo, QuasiMonteCarlo, ClosedForm, Taylor))

@@ -1,0 +1,245 @@
+"""Links: the maps from the Gaussian of the logits to the outputs of a head.
+
+They are small serialisable objects, like the initializers of `keras.initializers`.
+"""
+
+from typing import Any
+
+import keras
+from keras import ops
+
+from keras_het.base.refusal import refusal, refuse_if
+from keras_het.base.serializable import Component, resolve
+from keras_het.base.tensor import Tensor
+from keras_het.ops.log_space import log_mean_exp, log_ndtr
+from keras_het.ops.mean import LOG_NORMAL_CDF_MEAN, LOG_SIGMOID_MEAN
+from keras_het.ops.normal import finite
+from keras_het.ops.sigmoid import SigmoidMean, expected_sigmoid_logit, log_expected_sigmoid
+from keras_het.ops.softmax import SoftmaxMean, second_order_log_softmax, without_shift
+
+__all__ = ["Link", "NormalCDF", "NormalizedSigmoid", "Sigmoid", "Softmax", "get"]
+
+
+class Link(Component):
+    """Base class of links.
+
+    An integrator names the attribute that it needs of a link; the attribute is None for a link that lacks it.
+
+    A subclass defines one or more of these:
+
+    * `closed_form(normal)`: the outputs of a head, `(..., K)`, without nodes.
+    * `second_order(normal)`: these outputs to second order in the noise.
+    * `mean`: the function that is averaged over nodes, a `Mean` of `ops/mean.py`; `from_mean` turns the average into
+      the outputs of a head.
+
+    `normal` is the distribution of the logits in temperatures, centred by `center`.
+
+    Attributes:
+        activation: "softmax" or "sigmoid", the Keras activation that turns the outputs into probabilities. The outputs
+            are log-probabilities of exclusive classes, or one logit for each label.
+        min_units: the smallest number of classes.
+        activations: the Keras activations of the plain heads that a head with this link can replace, with
+            mu = temperature * (kernel, bias).
+        ignores_shift: boolean, whether a number that is added to all logits changes nothing.
+    """
+
+    activation = "softmax"
+    activations: tuple[str, ...] = ()
+    min_units = 2
+    ignores_shift = False
+    closed_form: Any = None
+    second_order: Any = None
+    mean: Any = None
+
+    def from_mean(self, value: Tensor) -> Any:
+        """Returns the outputs of a head for the average over the nodes, `value`, both `(..., K)`."""
+        return value
+
+    def center(self, loc: Tensor) -> Any:
+        """Returns finite mean logits `(..., K)` for `loc`, without the part that the link ignores."""
+        return finite(loc)
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if cls.activation not in ("softmax", "sigmoid"):
+            rule = "be 'softmax' or 'sigmoid'"
+            raise refusal("`activation` of a link", rule, f"{cls.activation!r} of {cls.__name__}")
+
+    @property
+    def default_integrator(self) -> str:
+        """The name of the default integrator: "ClosedForm" if the link has a closed form, else "QuasiMonteCarlo"."""
+        return "QuasiMonteCarlo" if self.closed_form is None else "ClosedForm"
+
+    @property
+    def returns(self) -> str:
+        """The kind of a head's outputs, in words."""
+        return "log-probabilities" if self.activation == "softmax" else "logits"
+
+    def probabilities(self, outputs: Tensor) -> Any:
+        """Returns the probabilities of `outputs`, `(..., K)`."""
+        return ops.exp(outputs) if self.activation == "softmax" else ops.sigmoid(outputs)
+
+    def average(self, outputs: Tensor, axis: int = 0) -> Any:
+        """Returns outputs with the mean probabilities of several outputs, such as those of the members of an ensemble.
+
+        The mean is over probabilities, computed in log space: a mean over log-probabilities or logits would give other
+        probabilities. Compile a model that ends in this average with `loss()` and `metrics()`: `keras_het.check` does
+        not look behind the average.
+
+        Args:
+            outputs: outputs of heads, not probabilities: a list of M tensors `(..., K)`, or one tensor `(M, ..., K)`.
+            axis: the axis of the M outputs; M must be known. It is not the last axis, which has the classes.
+        Returns:
+            shape `(..., K)`.
+        Raises:
+            ValueError: for no outputs, outputs of different shapes, or without an axis beside the classes'.
+
+        Example:
+            >>> from keras_het.links import Softmax
+            >>> log_p = ops.log(ops.array([[0.9, 0.1], [0.5, 0.5]]))
+            >>> [round(float(p), 4) for p in ops.exp(Softmax().average(log_p))]
+            [0.7, 0.3]
+        """
+        if isinstance(outputs, list | tuple):
+            shapes = {tuple(x.shape) for x in outputs}
+            refuse_if(len(shapes) != 1, "outputs", "be of one shape", f"shapes {sorted(map(str, shapes))}")
+            outputs = ops.stack(outputs, axis)
+        outputs = ops.convert_to_tensor(outputs)
+        if axis % max(1, len(outputs.shape)) >= len(outputs.shape) - 1:
+            rule = "be one before the last, which has the classes"
+            raise refusal("axis", rule, f"axis={axis} of shape {tuple(outputs.shape)}")
+        if self.activation == "softmax":
+            return log_mean_exp(outputs, axis)
+        return log_mean_exp(ops.log_sigmoid(outputs), axis) - log_mean_exp(ops.log_sigmoid(-outputs), axis)
+
+    def loss(self) -> keras.losses.Loss:
+        """Returns the Keras loss for the outputs.
+
+        Labels are integers `(...)`, or, for a sigmoid, vectors `(..., K)` of zeros and ones.
+        """
+        kind = (
+            keras.losses.SparseCategoricalCrossentropy
+            if self.activation == "softmax"
+            else keras.losses.BinaryCrossentropy
+        )
+        return kind(from_logits=True)
+
+    def metrics(self) -> list[keras.metrics.Metric]:
+        """Returns new metrics of Keras for the outputs and the labels of `loss`: the accuracy."""
+        if self.activation == "softmax":
+            return [keras.metrics.SparseCategoricalAccuracy(name="accuracy")]
+        return [keras.metrics.BinaryAccuracy(name="accuracy", threshold=0.0)]  # outputs are logits: 0 is p = 1/2
+
+
+@keras.saving.register_keras_serializable("keras_het")
+class Softmax(Link):
+    """log E[softmax(u / temperature)], for one label per example; the head returns log-probabilities.
+
+    Source: Collier et al. 2021, Eq. 3; `keras_het.ops.softmax.SoftmaxMean`.
+
+    Example:
+        >>> Softmax().returns
+        'log-probabilities'
+    """
+
+    activations = ("softmax", "log_softmax")
+    ignores_shift = True
+    mean = SoftmaxMean()
+
+    def second_order(self, normal: Any) -> Any:
+        """Returns log-probabilities to second order in the noise of `normal`, `(..., K)`."""
+        return second_order_log_softmax(normal)
+
+    def center(self, loc: Tensor) -> Any:
+        return without_shift(loc)
+
+
+@keras.saving.register_keras_serializable("keras_het")
+class Sigmoid(Link):
+    """logit E[sigmoid(u / temperature)], for labels that are not exclusive; the head returns logits.
+
+    Source: Collier et al. 2021, Eq. 5; `keras_het.ops.sigmoid.log_expected_sigmoid`.
+
+    Example:
+        >>> Sigmoid().returns
+        'logits'
+    """
+
+    activation = "sigmoid"
+    activations = ("sigmoid", "log_sigmoid")
+    min_units = 1
+    mean = SigmoidMean()
+
+    def closed_form(self, normal: Any) -> Any:
+        """Returns logits of the mean probabilities of `normal`, `(..., K)`; the error of log p is below 1e-4."""
+        return expected_sigmoid_logit(normal.loc, normal.variance())
+
+
+class _Normalized(Link):
+    """log p_k = log E[a(u_k)] - log sum_j E[a(u_j)]."""
+
+    def from_mean(self, value: Tensor) -> Any:
+        return ops.log_softmax(value, axis=-1)
+
+
+@keras.saving.register_keras_serializable("keras_het")
+class NormalizedSigmoid(_Normalized):
+    """Sigmoids, normalised over the classes: for one label per example, without nodes in training or prediction.
+
+        p_k = E[sigmoid(u_k / temperature)] / sum_j E[sigmoid(u_j / temperature)]
+
+    The expectations are in closed form; the error of their logs is below 1e-4. Only the variance of each logit counts,
+    not the correlations. The head returns log-probabilities.
+
+    Source: Mucsanyi, Da Costa and Hennig 2025 (arXiv 2502.03366); the expectation is
+        `keras_het.ops.sigmoid.log_expected_sigmoid`.
+
+    Example:
+        >>> NormalizedSigmoid().returns
+        'log-probabilities'
+    """
+
+    mean = LOG_SIGMOID_MEAN
+
+    def closed_form(self, normal: Any) -> Any:
+        """Returns log-probabilities of `normal`, `(..., K)`."""
+        return self.from_mean(log_expected_sigmoid(normal.loc, normal.variance())[0])
+
+
+@keras.saving.register_keras_serializable("keras_het")
+class NormalCDF(_Normalized):
+    """Normal distribution functions, normalised over the classes: for one label per example, without nodes.
+
+        p_k = E[Phi(u_k / temperature)] / sum_j E[Phi(u_j / temperature)],    E[Phi(u)] = Phi(mean / sqrt(1 + variance))
+
+    The formula is exact. Only the variance of each logit counts, not the correlations. The head returns
+    log-probabilities. Nodes are only for comparison: log Phi is near -u^2/2, so their gradient loses digits beyond
+    |u| = 100. The closed form keeps them.
+
+    Source: Mucsanyi, Da Costa and Hennig 2025 (arXiv 2502.03366).
+
+    Example:
+        >>> NormalCDF().returns
+        'log-probabilities'
+    """
+
+    mean = LOG_NORMAL_CDF_MEAN
+
+    def closed_form(self, normal: Any) -> Any:
+        """Returns log-probabilities of `normal`, `(..., K)`."""
+        return self.from_mean(log_ndtr(normal.loc / ops.sqrt(1.0 + normal.variance())))
+
+
+def get(identifier: Any) -> Link:
+    """Returns the link of an instance, a name or a serialised dict.
+
+    Args:
+        identifier: a `Link`, a name such as "softmax" or "Softmax", or a serialised dict.
+    Raises:
+        ValueError: for any other value.
+
+    Example:
+        >>> get("softmax")
+        Softmax()
+    """
+    return resolve("link", identifier, Link, (Softmax, Sigmoid, NormalizedSigmoid, NormalCDF))

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.once
 
 FOLDER = pathlib.Path(__file__).parent.parent
 QUICK = {
-    "cost": test_cost.test_every_estimated_row_is_a_head_that_can_be_made,
+    "cost": test_cost.test_the_base_alone_is_one_row_a_head,
     "imagenet": test_imagenet.test_the_parameters_of_the_full_head_and_of_the_equal_control_are_those_of_the_paper,
     "labels": test_head.test_the_methods_are_heads_that_can_be_made,
     "lib": test_results.test_every_result_file_says_what_is_needed_to_run_it_again,

@@ -44,26 +44,26 @@ def examine() -> Iterator[Finding]:
         try:
             yield checks[name]()
         except Exception as error:
-            yield Finding(name, "failed", f"{said(error)} {again()}")
+            yield Finding(name, "failed", f"{describe(error)} {reinstall_hint()}")
 
 
 def can_train() -> bool:
-    """Whether Keras can train on its backend; on the others it predicts, and its models have no training step."""
+    """Returns whether Keras can train on its backend; if not, its models have no training step."""
     return hasattr(keras.Model, "train_step")
 
 
-def said(error: Exception) -> str:
-    """The text of an error, in one line."""
+def describe(error: Exception) -> str:
+    """Returns the text of an error in one line."""
     return f"{type(error).__name__}: {' '.join(str(error).split()).rstrip('.')}."
 
 
-def again() -> str:
-    """The advice for a backend that fails: to install it again."""
+def reinstall_hint() -> str:
+    """Returns the advice to install a failing backend again."""
     return f"Install the backend again: pip install --force-reinstall {keras.config.backend()}"
 
 
 def check_versions() -> Finding:
-    """Whether the packages that keras_het needs are new enough."""
+    """Checks that the packages that keras_het needs are new enough."""
     versions = {name: sys.modules[name].__version__ for name in OLDEST if hasattr(sys.modules.get(name), "__version__")}
     problems = [problem for name, version in versions.items() if (problem := too_old(name, version))]
     ours = {"Python": platform.python_version(), "keras_het": __version__}
@@ -75,7 +75,7 @@ def check_versions() -> Finding:
 
 
 def check_backend() -> Finding:
-    """The backend that Keras runs on, and the others that are installed."""
+    """Names the backend that Keras runs on, and the other installed ones."""
     backend, installed = keras.config.backend(), installed_backends()
     others = ", ".join(name for name in BACKENDS if name in installed and name != backend)
     alone = "" if can_train() else ", which predicts, and on which Keras cannot train"
@@ -97,7 +97,7 @@ def check_devices() -> Finding:
 
 
 def train_step(jit_compile: bool | str) -> tuple[float, bool]:
-    """The loss of one training step of a small model, and whether the step was compiled."""
+    """Returns the loss of one training step of a small model, and whether the step was compiled."""
     model = keras.Sequential([keras.Input((doctor_reference.FEATURES,)), doctor_reference.make_head()])
     model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True), jit_compile=jit_compile)
     loss = model.train_on_batch(np.ones((4, doctor_reference.FEATURES), "float32"), np.arange(4))
@@ -105,32 +105,33 @@ def train_step(jit_compile: bool | str) -> tuple[float, bool]:
 
 
 def check_training() -> Finding:
-    """Whether a training step runs as Keras compiles it."""
+    """Checks that a training step runs as Keras compiles it."""
     start = time.perf_counter()
     try:
         loss, compiled = train_step("auto")
     except Exception as error:
-        return Finding("training", "a compiled step failed", f"{said(error)} {without_compilation()}")
+        return Finding("training", "a compiled step failed", f"{describe(error)} {without_compilation()}")
     faster = "; jit_compile=True makes it faster" * (keras.config.backend() == "torch")
     how = "compiled" if compiled else f"not compiled, as Keras does on this backend{faster}"
-    problem = None if np.isfinite(loss) else f"The loss of a training step must be finite, and is {loss}. {again()}"
+    fault = f"The loss of a training step must be finite, and is {loss}. {reinstall_hint()}"
+    problem = None if np.isfinite(loss) else fault
     return Finding("training", f"a step, {how}: loss {loss:.3f}, {time.perf_counter() - start:.1f} s", problem)
 
 
 def without_compilation() -> str:
-    """The advice for a compiled step that fails, after a try without compilation."""
+    """Returns the advice for a compiled step that fails, after a try without compilation."""
     try:
         train_step(False)
     except Exception:
-        return f"It fails without compilation, too. {again()}"
-    return f"Without compilation it runs: model.compile(..., jit_compile=False). {again()}"
+        return f"It fails without compilation, too. {reinstall_hint()}"
+    return f"Without compilation it runs: model.compile(..., jit_compile=False). {reinstall_hint()}"
 
 
 def check_noise() -> Finding:
     """Compares the bits of the noise of one training step with the stored ones."""
     found, right = doctor_reference.noise(), doctor_reference.stored()["noise"]
     wrong = int(np.sum(found != right))
-    problem = f"The noise must have the same bits everywhere, so that a seed gives what it gives elsewhere. {again()}"
+    problem = f"The noise must have the same bits everywhere, so that seeds mean the same. {reinstall_hint()}"
     return Finding("noise", f"{wrong} of {right.size} stored numbers differ in their bits", problem if wrong else None)
 
 
@@ -139,7 +140,7 @@ def check_outputs() -> Finding:
     modes = (True, False) if can_train() else (False,)
     right = doctor_reference.stored()["outputs"][-len(modes) :]
     difference = float(np.max(np.abs(doctor_reference.outputs(modes) - right)))
-    problem = f"A head must return what it returns elsewhere, within {LIMIT:g}. {again()}"
+    problem = f"A head must return what it returns elsewhere, within {LIMIT:g}. {reinstall_hint()}"
     return Finding(
         "outputs", f"differ from the stored ones by {difference:.1e}", None if difference <= LIMIT else problem
     )

@@ -33,45 +33,45 @@ class BlockMatrix(NamedTuple):
         return len(self.diagonal)
 
     def blocks(self) -> Iterator[slice]:
-        """All rows in order, as slices that are small enough to be computed at once."""
+        """Yields slices of all rows in order, small enough to be computed at once."""
         step = max(1, BLOCK_BYTES // (8 * self.size))
         return (slice(start, min(start + step, self.size)) for start in range(0, self.size, step))
 
     def weight(self, rows: slice, start: int = 0) -> Any:
-        """The weight of some rows, for the columns from `start` on."""
+        """Returns the weight of some rows, for the columns from `start` on."""
         return 1.0 if self.weights is None else self.weights[0][rows] @ self.weights[1][:, start:]
 
     def rows(self, rows: slice, start: int = 0, weight: Any = None) -> np.ndarray:
-        """Some rows from the column `start` on, `(B, K - start)`; `weight` is theirs, if it is known."""
-        found = self.left[rows] @ self.right[:, start:]
-        found *= self.weight(rows, start) if weight is None else weight
-        places = np.arange(self.size)[rows]
-        known = places >= start
-        found[known, places[known] - start] += self.diagonal[places[known]]
+        """Returns some rows from the column `start` on, `(B, K - start)`; `weight` is their weight, if it is known."""
+        block = self.left[rows] @ self.right[:, start:]
+        block *= self.weight(rows, start) if weight is None else weight
+        indices = np.arange(self.size)[rows]
+        inside = indices >= start
+        block[inside, indices[inside] - start] += self.diagonal[indices[inside]]
         shift = np.broadcast_to(self.shift, (self.size,))
-        found -= shift[rows, None]
-        found -= shift[None, start:]
-        return found
+        block -= shift[rows, None]
+        block -= shift[None, start:]
+        return block
 
     def whole(self) -> np.ndarray:
-        """All rows, `(K, K)`."""
+        """Returns all rows, `(K, K)`."""
         return self.rows(slice(None))
 
     def main_diagonal(self) -> np.ndarray:
-        """The diagonal, `(K,)`."""
+        """Returns the diagonal, `(K,)`."""
         weight = 1.0 if self.weights is None else np.einsum("kl,lk->k", *self.weights)
         return np.einsum("km,mk->k", self.left, self.right) * weight + self.diagonal - 2.0 * self.shift
 
     def divided(self, number: float) -> "BlockMatrix":
-        """The matrix divided by a number."""
+        """Returns the matrix divided by a number."""
         return self._replace(left=self.left / number, diagonal=self.diagonal / number, shift=self.shift / number)
 
     def hollow(self) -> "BlockMatrix":
-        """The same matrix with a diagonal of zeros."""
+        """Returns the same matrix with a diagonal of zeros."""
         return self._replace(diagonal=self.diagonal - self.main_diagonal())
 
     def centered(self) -> "BlockMatrix":
-        """C A C with C = I - 1 1'/K, where A is this matrix, which must have no shift."""
+        """Returns C A C with C = I - 1 1'/K, where A is this matrix, which must have no shift."""
         if self.weights is None:
             sums = self.left @ self.right.sum(axis=1)
         else:

@@ -7,11 +7,12 @@ import numpy as np
 from sklearn.model_selection import train_test_split
 from sklearn.utils import check_random_state
 
-from keras_het.base.batches import ShuffledBatches, check_same_index
+from keras_het.base.batches import check_same_index
 from keras_het.base.new_models import models_of
 from keras_het.base.refusal import refusal
 from keras_het.base.validation import check_integer, check_number, check_weights
 from keras_het.estimator.network import NetworkClassifier
+from keras_het.estimator.shuffled import ShuffledBatches
 from keras_het.layers import HeteroscedasticDense
 from keras_het.models.copying import unchanged_seed
 from keras_het.reading.check import judge

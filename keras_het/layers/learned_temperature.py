@@ -17,8 +17,8 @@ class LearnedTemperature(Serializable, FullPrecision):
     """A learned temperature, tau = lower + (upper - lower) sigmoid(theta), where theta is a weight.
 
     Give it to a head as its `temperature`. It is learned on the training loss, which prefers small temperatures as
-    training goes on and labels are learned by heart. So stop early by noisy validation labels, as `keras_het.tune`
-    does, and try fixed temperatures, too.
+    training goes on and the labels are memorised. So stop early by noisy validation labels, and also try fixed
+    temperatures.
 
     Args:
         lower: lower bound of tau; greater than 0.
@@ -46,13 +46,7 @@ class LearnedTemperature(Serializable, FullPrecision):
         self.owner: Any = None
 
     def start(self, owner: str, trainable: bool, dtype: Any) -> None:
-        """Makes this temperature belong to a head.
-
-        Args:
-            owner: name of the head.
-            trainable: boolean, whether the temperature is trained.
-            dtype: dtype of the head.
-        """
+        """Makes this temperature belong to the head `owner`, with its `trainable` and `dtype`."""
         if self.owner is not None:
             raise refusal("temperature", "be new for every head", f"that of {self.owner!r}")
         self.owner, self.trainable, self.dtype_policy = owner, trainable, dtype
@@ -63,7 +57,7 @@ class LearnedTemperature(Serializable, FullPrecision):
         self.theta = self.add_weight(name="theta", shape=(), initializer=start, autocast=False)
 
     def tensor(self) -> Any:
-        """tau, a scalar tensor that passes its gradient on to theta."""
+        """Returns tau, a scalar tensor that passes its gradient to theta."""
         return self.lower + (self.upper - self.lower) * ops.sigmoid(self.theta)
 
     @property

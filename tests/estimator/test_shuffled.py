@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from keras_het.base.batches import ShuffledBatches
+from keras_het.estimator.shuffled import ShuffledBatches
 
 pytestmark = pytest.mark.once
 

@@ -113,9 +113,8 @@ def check_training() -> Finding:
         return Finding("training", "a compiled step failed", f"{describe(error)} {without_compilation()}")
     faster = "; jit_compile=True makes it faster" * (keras.config.backend() == "torch")
     how = "compiled" if compiled else f"not compiled, as Keras does on this backend{faster}"
-    problem = (
-        None if np.isfinite(loss) else f"The loss of a training step is {loss}, and must be finite. {reinstall_hint()}"
-    )
+    fault = f"The loss of a training step must be finite, and is {loss}. {reinstall_hint()}"
+    problem = None if np.isfinite(loss) else fault
     return Finding("training", f"a step, {how}: loss {loss:.3f}, {time.perf_counter() - start:.1f} s", problem)
 
 

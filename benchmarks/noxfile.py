@@ -10,7 +10,7 @@ import sys
 import nox
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent.parent))
-from tests.environments import (
+from nox_tools import (
     BACKENDS,
     COMPILE_FAST,
     EXTRAS,
@@ -160,13 +160,13 @@ def others(session):
     """The real cleanlab and ppi-python beside ours, in an environment of their own; `-- --backend torch` too."""
     backend, arguments = split_backend(session)
     install(session, "-e", f".[{backend},sklearn]", groups=["test", "cleanlab", "ppi"])
-    session.run("pytest", "tests/others", *arguments, env=backend_environment(backend))
+    session.run("pytest", "tests/integrations/others", *arguments, env=backend_environment(backend))
 
 
 @nox.session
 def hub(session):
     """Real KerasHub classes on three backends: presets, preprocessing, conversion, files, LoRA, int8."""
-    on_every_backend(session, "tests/hub", "-e", ".[jax,tensorflow-cpu,torch,hub]")
+    on_every_backend(session, "tests/integrations/hub", "-e", ".[jax,tensorflow-cpu,torch,hub]")
 
 
 @nox.session
@@ -178,7 +178,7 @@ def real(session):
 @nox.session
 def cv(session):
     """KerasCV classifiers on three backends."""
-    on_every_backend(session, "tests/cv", "-e", ".[jax,tensorflow-cpu,torch,cv]")
+    on_every_backend(session, "tests/integrations/cv", "-e", ".[jax,tensorflow-cpu,torch,cv]")
 
 
 def on_every_backend(session, tests, *requirements, groups=()):
@@ -194,4 +194,6 @@ def export(session, backend):
     """Every export format of this backend, run by the format's own runtime."""
     install(session, "-e", f".[{EXTRAS[backend]}]", groups=["test", f"export-{backend}"])
     # A package below litert-torch brings a plugin for pytest that warns when it is imported.
-    session.run("pytest", "-p", "no:anyio", "tests/export", *session.posargs, env=backend_environment(backend))
+    session.run(
+        "pytest", "-p", "no:anyio", "tests/integrations/export", *session.posargs, env=backend_environment(backend)
+    )

@@ -43,9 +43,9 @@ def hide(folder, *names):
     (folder / "sitecustomize.py").write_text(f"import sys\nsys.modules.update(dict.fromkeys({names!r}))\n")
 
 
-def test_all_is_well_here(tmp_path):
-    status, printed = run_doctor(tmp_path)
-    assert status == 0
+def test_all_is_well_here(capsys):
+    assert __main__.main(["doctor"]) == 0
+    printed = capsys.readouterr().out
     assert printed.endswith("All is well.\n")
     assert f"backend   {BACKEND}" in printed
     assert ("keras_het.layers.compile_blocks(torch.compile)" in printed) == (BACKEND == "torch")
@@ -116,6 +116,7 @@ def test_a_backend_of_a_package_of_its_own(tmp_path):
     assert wrong.endswith("it is installed, and failed. OSError: no libmlx.so. Install what it needs\n")
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(importlib.util.find_spec("jax") is None, reason="Keras needs JAX for NumPy")
 def test_a_backend_that_cannot_train_is_asked_for_predictions_alone(tmp_path):
     status, printed = run_doctor(tmp_path, "numpy")

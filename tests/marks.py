@@ -12,7 +12,8 @@
 
 Two further marks move no test. `planted` names those that plant a bug, for `python -m tests.planted list`.
 `statistical` names those that fail by chance, at a stated rate: they take the fixture `base_seed`, which is 0, and
-`pytest -m statistical --seeds 0 99` runs them with a hundred others, as `nox -f benchmarks/noxfile.py -s seeds` does.
+`redraws`, which cuts the number of their draws to a tenth by default. `pytest -m statistical --thorough --seeds 0 99`
+runs them whole, with a hundred seeds, as `nox -f benchmarks/noxfile.py -s seeds` does.
 
 A module or a test takes a mark; `grid` gives `once` to the cases of a table beyond those that span it. Folders of tests
 for a package that is no dependency are collected only where it is installed: each has its own nox session.

@@ -17,6 +17,8 @@ from keras_het.ops.streaming import expectation
 from tests.gradients import value_and_gradients
 from tests.layers.heads import FEATURES, LABELS, UNITS, X, make_model, set_random_weights, to_numpy
 
+pytestmark = pytest.mark.once
+
 FACTORS, SAMPLES = 2, 40
 LINKS = ["softmax", "sigmoid", "normalized_sigmoid", "normal_cdf"]
 
@@ -44,6 +46,7 @@ def dense(loc, scale_diag, factor, kernel):
     return LowRankNormal(loc, ops.zeros_like(loc), ops.matmul(ops.transpose(kernel), of_features))
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize(
     "options", [{"chunk_size": 8}, {"loop": "plain"}, {"chunk_size": 8, "loop": "unrolled"}], ids=str
 )

@@ -220,6 +220,7 @@ def test_data_sets_and_inputs_by_name():
     assert scale_temperature(model, {"a": x, "b": x}, y).predict({"a": x, "b": x}, verbose=0).shape == (60, UNITS)
 
 
+@pytest.mark.on_jax
 @pytest.mark.smoke
 def test_a_config_has_the_fitted_temperature():
     outputs, labels = data("sigmoid", 2.0)

@@ -210,7 +210,10 @@ def expected_outputs(head, x, nodes):
     return oracles[type(head.link).__name__](logits, head.temperature)
 
 
-@pytest.mark.parametrize("kind", [kind for kind in HEADS if make_head(kind).integrator.needs == "mean"])
+OF_MEANS = [kind for kind in HEADS if make_head(kind).integrator.needs == "mean"]
+
+
+@pytest.mark.parametrize("kind", grid(OF_MEANS, span=["full"]))
 def test_outputs_are_the_mean_over_the_nodes_of_the_mode(kind):
     head = built_head(kind, temperature=0.8)
     size = head.covariance.size

@@ -38,6 +38,13 @@ def pytest_generate_tests(metafunc):
         metafunc.parametrize("base_seed", [APART * seed for seed in seeds], ids=[f"seed {seed}" for seed in seeds])
 
 
+@pytest.fixture
+def redraws(pytestconfig):
+    """How often a statistical test draws: a tenth of the number by default, all with `--thorough` and `--seeds`."""
+    whole = pytestconfig.getoption("--thorough") or pytestconfig.getoption("--seeds") != (0, 0)
+    return lambda count: count if whole else max(1, count // 10)
+
+
 def pytest_collection_modifyitems(config, items):
     """Leaves out what the default check does not run on this backend."""
     if config.getoption("--thorough"):

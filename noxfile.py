@@ -1,6 +1,5 @@
-"""Sessions of nox: `python -m nox` lints, and tests on three backends; `python -m nox -l` lists the others."""
+"""Sessions of nox: `python -m nox` lints and checks three backends; `python -m nox -l` lists the other sessions."""
 
-import argparse
 import concurrent.futures
 import hashlib
 import itertools
@@ -17,7 +16,7 @@ from packaging.requirements import Requirement
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 from benchmarks import BENCHMARKS
-from tests.environments import (
+from nox_tools import (
     BACKENDS,
     COMPILE_FAST,
     EXTRAS,
@@ -32,7 +31,7 @@ from tests.environments import (
     test_groups,
 )
 
-nox.options.sessions = ["lint", "tests"]
+nox.options.sessions = ["lint", "check"]
 nox.options.default_venv_backend = "virtualenv"
 nox.options.reuse_venv = "yes"
 nox.options.error_on_missing_interpreters = True  # a session that did not run has shown nothing
@@ -49,68 +48,64 @@ def lint(session):
 
 
 @nox.session
-def tests(session):
-    """The tests: each backend in a process, a pretended accelerator, and parity, two processes at a time.
-
-    Arguments behind `--` go to pytest, on the backends alone; `-- --jobs jax parity` runs only these jobs. The job
-    `once` has the tests that PyTorch alone runs, and `torch` the others, unless there are arguments for pytest.
-    """
-    parser = argparse.ArgumentParser(allow_abbrev=False)
-    parser.add_argument("--jobs", nargs="+", choices=list(JOBS), default=None)
-    known, others = parser.parse_known_args(session.posargs)
-    install(session, "-e", ".[jax,tensorflow-cpu,torch,demo,pandas]", groups=["test", "export", "torchmetrics"])
-    names = known.jobs or (BACKENDS if others else list(JOBS))
+def check(session):
+    """Tests on three backends, on a pretended accelerator, and parity: two processes at a time."""
+    install(session, "-e", ".[jax,tensorflow-cpu,torch,demo]", groups=["test", "export", "torchmetrics"])
     folder = pathlib.Path(session.create_tmp()).resolve()
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
-        runs = {name: pool.submit(timed, session, folder / f"{name}.txt", JOBS[name], others) for name in names}
-    for name in names:  # one after the other, since they ran side by side
+        runs = {name: pool.submit(timed, session, folder / f"{name}.txt", job) for name, job in JOBS.items()}
+    for name in JOBS:  # one after the other, since they ran side by side
         session.log(f"{name}:\n{(folder / f'{name}.txt').read_text()}")
-    failed = [name for name in names if not runs[name].result()[0]]
-    seconds = ", ".join(f"{name} {runs[name].result()[1]:.0f} s" for name in names)
+    failed = [name for name, run in runs.items() if not run.result()[0]]
+    seconds = ", ".join(f"{name} {run.result()[1]:.0f} s" for name, run in runs.items())
     session.log(f"{seconds}; {sum(run.result()[1] for run in runs.values()):.0f} s of two cores")
     if failed:
         session.error(f"Failed: {', '.join(failed)}")
 
 
-def timed(session, path, job, arguments):
-    """Whether a job succeeded, and its seconds; its output goes to a file."""
+def timed(session, path, job):
+    """Writes the output of a job to a file; returns whether it succeeded, and its seconds."""
     start = time.monotonic()
     with path.open("w") as output:
         try:
-            job(session, output, arguments)
+            job(session, output)
             succeeded = True
         except CommandFailed:
             succeeded = False
     return succeeded, time.monotonic() - start
 
 
-def on_backend(backend, *selection):
-    """The job that runs the tests of a backend, see tests/marks.py: those of a selection, or what `--` is given."""
+def on_backend(backend):
+    """Returns the job that runs the tests of a backend, which tests/marks.py selects."""
 
-    def job(session, output, arguments):
-        environment = backend_environment(backend) | {"OMP_NUM_THREADS": "1"}  # two processes share two cores
-        if backend == "jax":
-            environment |= compilation_cache(session) | COMPILE_FAST
-        session.run("pytest", "--durations=40", *(arguments or selection), env=environment, stdout=output)
+    def job(session, output=None, arguments=()):
+        environment = test_environment(session, backend)
+        session.run("pytest", "--durations=40", *arguments, env=environment, stdout=output)
 
     return job
 
 
-def accelerator(session, output, arguments):
-    """Layers and losses on an accelerator that PyTorch only pretends: all tensors must be made there."""
+def test_environment(session, backend):
+    """Returns the environment variables of tests that share two cores with another process."""
+    environment = backend_environment(backend) | {"OMP_NUM_THREADS": "1"}
+    return environment | compilation_cache(session) | COMPILE_FAST if backend == "jax" else environment
+
+
+def on_pretended_accelerator(session, output=None):
+    """Runs the contracts of heads and losses on an accelerator that PyTorch only pretends; it must own each tensor."""
     pretended = (
         "tests/test_pretended_accelerator.py",
-        "tests/layers",
-        "tests/losses",
+        "tests/layers/test_heteroscedastic_dense_contract.py",
+        "tests/losses/test_contract.py",
         "-m",
         "not once and not refusal",
     )
-    environment = backend_environment("torch") | {"OMP_NUM_THREADS": "1"}
+    environment = test_environment(session, "torch")
     session.run("pytest", "-p", "tests.pretended_accelerator", *pretended, env=environment, stdout=output)
 
 
-def parity(session, output, arguments):
-    """The same weights, seeds and data on three backends: noise, outputs, gradients and a training run compared."""
+def compare_backends(session, output=None):
+    """Runs tests.parity on three backends and compares what they wrote."""
     folder, cache = pathlib.Path(session.create_tmp()).resolve(), compilation_cache(session, "parity")
     files = [str(folder / f"{backend}.npz") for backend in BACKENDS]
     for backend, file in zip(BACKENDS, files, strict=True):
@@ -121,95 +116,48 @@ def parity(session, output, arguments):
 
 # The longest first, so that the two processes end together.
 JOBS = {
+    "torch": on_backend("torch"),
     "tensorflow": on_backend("tensorflow"),
     "jax": on_backend("jax"),
-    "once": on_backend("torch", "-m", "once or refusal"),
-    "torch": on_backend("torch", "-m", "not once and not refusal"),
-    "parity": parity,
-    "accelerator": accelerator,
+    "parity": compare_backends,
+    "accelerator": on_pretended_accelerator,
 }
+
+
+@nox.session
+@nox.parametrize("backend", [nox.param(b, id=b) for b in BACKENDS])
+def tests(session, backend):
+    """The tests on one backend, as `check` runs them; `-- -k losses` goes to pytest."""
+    install_backend(session, backend)
+    JOBS[backend](session, arguments=session.posargs)
+
+
+@nox.session
+def quick(session):
+    """Smoke tests on PyTorch, in less than two minutes: before every commit."""
+    install_backend(session, "torch")
+    session.run("pytest", "-m", "smoke", *session.posargs, env=test_environment(session, "torch"))
+
+
+@nox.session
+def parity(session):
+    """The same weights, seeds and data on three backends: noise, outputs, gradients and a training run compared."""
+    install(session, "-e", ".[jax,tensorflow-cpu,torch]")
+    compare_backends(session)
 
 
 @nox.session
 @nox.parametrize("backend", [nox.param(b, id=b, tags=[f"thorough-{b}"]) for b in BACKENDS])
 def thorough(session, backend):
-    """Every test on each backend, in an environment that has no other; weekly and before a release."""
-    install(session, "-e", f".[{EXTRAS[backend]},demo]", groups=test_groups(backend))
-    environment = backend_environment(backend) | {"OMP_NUM_THREADS": "1"}  # a core for each worker
-    if backend == "jax":
-        environment |= compilation_cache(session) | COMPILE_FAST
+    """Every test on each backend, in an environment that has no other backend; weekly and before a release."""
+    install_backend(session, backend)
+    environment = test_environment(session, backend)
     session.run("pytest", "--thorough", *TWO_WORKERS, "--durations=15", *session.posargs, env=environment)
 
 
-@nox.session(python=nox.project.python_versions(PROJECT)[0])
-@nox.parametrize("backend", [nox.param(b, id=b) for b in BACKENDS])
-def min_versions(session, backend):
-    """All tests, or those named behind `--`, on the oldest Python and packages that pyproject.toml allows.
-
-    On PyTorch these are gigabytes.
-    """
-    pins = pathlib.Path(session.create_tmp()) / "oldest.txt"
-    pins.write_text("\n".join(oldest(*test_groups(backend))))
-    requirements = nox.project.dependency_groups(PROJECT, *test_groups(backend))
-    session.install("--no-compile", "-c", str(pins), "-e", f".[{EXTRAS[backend]},demo]", *requirements)
-    environment = backend_environment(backend) | {"OMP_NUM_THREADS": "1"}
-    if backend == "jax":
-        environment |= compilation_cache(session)  # as users compile: JAX 0.6 rounds otherwise if it optimises less
-    # Old packages warn of what newer ones below them will drop, as Matplotlib 3.10 of pyparsing 3.3: no errors here.
-    session.run(
-        "pytest", "--thorough", *TWO_WORKERS, "-W", "default::DeprecationWarning", *session.posargs, env=environment
-    )
-
-
-@nox.session(python=nox.project.python_versions(PROJECT)[1:])
-@nox.parametrize("backend", [nox.param(b, id=b) for b in BACKENDS])
-def newest(session, backend):
-    """The tests with the mark `smoke` on each Python but the oldest, and what pip brings today, KerasHub among it.
-
-    Some minutes each; on PyTorch these are gigabytes.
-    """
-    install_today(session, f".[{backend},hub,demo,pandas]")  # KerasHub brings TensorFlow, on every backend
-    smoke(session, backend)
-
-
-@nox.session(name="next", python=nox.project.python_versions(PROJECT)[-1])
-@nox.parametrize("backend", [nox.param(b, id=b) for b in [*BACKENDS, "mlx"]])
-def next_keras(session, backend):
-    """The same with tonight's Keras and without KerasHub; on MLX, where Keras is tried alone, the doctor."""
-    if backend == "mlx":
-        install_today(session, ".[demo,pandas]", "keras-mlx", "mlx[cpu]")
-    else:
-        install_today(session, f".[{EXTRAS[backend]},demo,pandas]")
-    # Both packages are the folder `keras`: whichever goes later takes files of the other along.
-    session.run("python", "-m", "pip", "uninstall", "--yes", "keras", "keras-nightly")
-    session.install("--no-compile", "keras-nightly")
-    smoke(session, backend)
-
-
-def install_today(session, package, *requirements):
-    """Installs the package and the tests' packages in the newest versions, also where a run before left older ones."""
-    tests = nox.project.dependency_groups(PROJECT, "test")
-    session.install("--no-compile", "--upgrade", "--upgrade-strategy", "eager", "-e", package, *requirements, *tests)
-
-
-def smoke(session, backend):
-    """The doctor, which prints the versions, and on a backend that we support the tests that show whether it works."""
-    environment = backend_environment(backend) | {"OMP_NUM_THREADS": "1"}  # a core for each worker
-    session.run("python", "-m", "keras_het", "doctor", env=environment)
-    if backend in BACKENDS:
-        session.run("pytest", "-m", "smoke", *TWO_WORKERS, *session.posargs, env=environment)
-
-
-def oldest(*groups):
-    """The lowest version of everything that the package, its extras and these dependency groups ask for, as pins."""
-    extras = PROJECT["project"]["optional-dependencies"].values()
-    wanted = [
-        *PROJECT["project"]["dependencies"],
-        *itertools.chain(*extras),
-        *nox.project.dependency_groups(PROJECT, *groups),
-    ]
-    bounds = ((requirement.name, bound) for requirement in map(Requirement, wanted) for bound in requirement.specifier)
-    return sorted({f"{name}=={bound.version}" for name, bound in bounds if bound.operator == ">="})
+def install_backend(session, backend):
+    """Installs the package, one backend and what the tests need there."""
+    install(session, "-e", f".[{EXTRAS[backend]},demo]", groups=test_groups(backend))
 
 
 @nox.session
@@ -246,13 +194,13 @@ class Integration(NamedTuple):
 
 THREE = ",".join(EXTRAS.values())
 INTEGRATIONS = {
-    "hub": Integration("tests/hub", f"{THREE},hub", ("export",)),
+    "hub": Integration("tests/integrations/hub", f"{THREE},hub", ("export",)),
     "weights": Integration("benchmarks/tests/real", f"{THREE},hub,demo", ("export", "real")),
-    "cv": Integration("tests/cv", f"{THREE},cv", ("export",)),
+    "cv": Integration("tests/integrations/cv", f"{THREE},cv", ("export",)),
     "devices": Integration("tests/distribution", f"{THREE},demo"),
-    "cleanlab": Integration("tests/others", "jax,sklearn", ("cleanlab", "ppi"), ("jax",)),
+    "cleanlab": Integration("tests/integrations/others", "jax,sklearn", ("cleanlab", "ppi"), ("jax",)),
     "peers": Integration("benchmarks/tests/peers", EXTRAS["tensorflow"], ("peers",), ("tensorflow",)),
-    **{f"export-{b}": Integration("tests/export", EXTRAS[b], (f"export-{b}",), (b,)) for b in BACKENDS},
+    **{f"export-{b}": Integration("tests/integrations/export", EXTRAS[b], (f"export-{b}",), (b,)) for b in BACKENDS},
 }
 
 
@@ -306,24 +254,13 @@ def demo(session):
 
 
 @nox.session
-def browser(session):
-    """The report in a real Chromium, wide and narrow, light and dark: the machine's, or one that is installed."""
-    install(session, "-e", ".[jax,demo]", groups=["test", "browser"])
-    pictures = pathlib.Path(session.create_tmp()).resolve()
-    environment = backend_environment("jax") | {"CHROMIUM": chromium(session) or "", "SCREENSHOTS": str(pictures)}
-    session.run("pytest", "tests/browser", *session.posargs, env=environment)
-    session.log(f"Screenshots: {pictures}")
-
-
-@nox.session
 def docs(session):
-    """The site in build/site, of docs, guides and docstrings, without a warning; then its pages in a real Chromium."""
-    install(session, groups=["docs", "test", "browser"])
+    """The site in build/site, without a warning; then the examples of its pages, and site and report in Chromium."""
+    install(session, "-e", ".[torch,demo]", groups=["docs", "test", "browser"])
     session.run("python", "-m", "mkdocs", "build", "--strict", env={"NO_MKDOCS_2_WARNING": "1"})
     pictures = pathlib.Path(session.create_tmp()).resolve()
     environment = {"CHROMIUM": chromium(session) or "", "SCREENSHOTS": str(pictures)}
-    # Its tests need neither Keras nor a backend, of which the other tests' conftest is full.
-    session.run("pytest", "--confcutdir=tests/site", "tests/site", *session.posargs, env=environment)
+    session.run("pytest", "docs/tests", *session.posargs, env=backend_environment("torch") | environment)
     session.log(f"Site: {pathlib.Path('build/site/index.html').resolve()}, screenshots: {pictures}")
 
 
@@ -346,40 +283,38 @@ def first_of(*names):
 
 @nox.session
 def guides(session):
-    """The guides, run on every backend; `-- --backend torch` for one."""
+    """The guides, run on every backend, or on one by `-- --backend torch`; `-- --notebooks`: as notebooks, on one.
+
+    Behind `--notebooks`, `--quick` trains epochs of one batch, and `--keep` keeps the outputs for the site, also those
+    of the home page.
+    """
+    if "--notebooks" in session.posargs:
+        return notebooks(session)
     install(session, "-e", ".[jax,tensorflow-cpu,torch,hub,demo,pandas]", groups=["recipe"])
     for backend in backends_of(session):
         for guide in sorted(pathlib.Path("guides").resolve().glob("*.py")):
             session.chdir(session.create_tmp())
             session.run("python", str(guide), env=backend_environment(backend))
+    return None
 
 
-@nox.session
-def gallery(session):
-    """The gallery's entries, run on every backend; `-- --backend torch` for one, `-- --keep`: outputs for the site."""
-    backend, arguments = split_backend(session)
-    keeps = "--keep" in arguments
-    install(session, "-e", ".[jax,tensorflow-cpu,torch,demo,pandas]", groups=["browser"] if keeps else [])
-    browser = {"CHROMIUM": chromium(session) or ""} if keeps else {}  # for the pictures of reports
-    if keeps:
-        session.run("python", "docs/figures/report.py", env=backend_environment(backend) | browser)
-    for each in [backend] if keeps else backends_of(session):
-        session.run("python", "-m", "guides.gallery.lib.run", *arguments, env=backend_environment(each) | browser)
-
-
-@nox.session
 def notebooks(session):
-    """A notebook of every guide, made and run; `-- --quick`: epochs of one batch, `-- --keep`: outputs for the site."""
+    """Makes a notebook of every guide and runs it."""
     backend, arguments = split_backend(session)
     if {"--quick", "--keep"} <= set(arguments):
         session.error("The outputs of a quick run mean nothing: give `--quick` or `--keep`.")
-    install(session, "-e", f".[{backend},hub,demo,pandas]", groups=["notebooks", "recipe"])
-    session.run("python", "-m", "guides.notebooks.make", *(word for word in arguments if word != "--keep"))
+    keeps = "--keep" in arguments
+    groups = ["notebooks", "recipe", *(["browser"] if keeps else [])]
+    install(session, "-e", f".[{backend},hub,demo,pandas]", groups=groups)
+    others = (word for word in arguments if word not in ("--keep", "--notebooks"))
+    session.run("python", "-m", "guides.notebooks.make", *others)
     for guide in sorted(pathlib.Path("guides").glob("*.py")):
         notebook = f"guides/notebooks/{guide.stem}.ipynb"
         session.run("jupyter-execute", "--inplace", notebook, env=backend_environment(backend))
-    if "--keep" in arguments:
+    if keeps:
         session.run("python", "-m", "guides.notebooks.outputs", env=backend_environment(backend))
+        pictures = {"CHROMIUM": chromium(session) or ""}
+        session.run("python", "docs/figures/report.py", env=backend_environment(backend) | pictures)
 
 
 @nox.session
@@ -436,3 +371,84 @@ def bill_of_materials(session, wheel, environment, path, epoch):
         str(path),
     )
     session.run("cyclonedx-py", "environment", str(environment), *options, env={"SOURCE_DATE_EPOCH": epoch})
+
+
+OLDEST, *NEWER = nox.project.python_versions(PROJECT)
+VERSIONS = [
+    *(nox.param(OLDEST, "oldest", b, id=f"oldest-{b}", tags=["oldest"]) for b in BACKENDS),
+    *(nox.param(python, "newest", b, id=f"newest-{b}-{python}", tags=["newest"]) for python in NEWER for b in BACKENDS),
+    *(nox.param(NEWER[-1], "next", b, id=f"next-{b}", tags=["next"]) for b in [*BACKENDS, "mlx"]),
+]
+
+
+@nox.session
+@nox.parametrize("python,which,backend", VERSIONS)
+def versions(session, which, backend):
+    """Other versions of Python and packages: `nox -t oldest`, `-t newest`, `-t next`.
+
+    * oldest: all tests, on the oldest versions that pyproject.toml allows.
+    * newest: the doctor and the smoke tests, on what pip brings today, KerasHub among it.
+    * next: the same with tonight's Keras and without KerasHub; on MLX, where Keras is tried alone, the doctor.
+
+    On PyTorch these are gigabytes.
+    """
+    {"oldest": test_oldest, "newest": test_newest, "next": test_next}[which](session, backend)
+
+
+def test_oldest(session, backend):
+    """Runs all tests on the oldest packages."""
+    pins = pathlib.Path(session.create_tmp()) / "oldest.txt"
+    pins.write_text("\n".join(oldest(*test_groups(backend))))
+    requirements = nox.project.dependency_groups(PROJECT, *test_groups(backend))
+    session.install("--no-compile", "-c", str(pins), "-e", f".[{EXTRAS[backend]},demo]", *requirements)
+    environment = backend_environment(backend) | {"OMP_NUM_THREADS": "1"}
+    if backend == "jax":
+        environment |= compilation_cache(session)  # as users compile: JAX 0.6 rounds otherwise if it optimises less
+    # Old packages warn of what newer ones below them will drop, as Matplotlib 3.10 of pyparsing 3.3: no errors here.
+    session.run(
+        "pytest", "--thorough", *TWO_WORKERS, "-W", "default::DeprecationWarning", *session.posargs, env=environment
+    )
+
+
+def test_newest(session, backend):
+    """Runs the smoke tests on what pip brings today."""
+    install_today(session, f".[{backend},hub,demo]")  # KerasHub brings TensorFlow, on every backend
+    smoke(session, backend)
+
+
+def test_next(session, backend):
+    """Runs the smoke tests with tonight's Keras."""
+    if backend == "mlx":
+        install_today(session, ".[demo]", "keras-mlx", "mlx[cpu]")
+    else:
+        install_today(session, f".[{EXTRAS[backend]},demo]")
+    # Both packages are the folder `keras`: whichever goes later takes files of the other along.
+    session.run("python", "-m", "pip", "uninstall", "--yes", "keras", "keras-nightly")
+    session.install("--no-compile", "keras-nightly")
+    smoke(session, backend)
+
+
+def install_today(session, package, *requirements):
+    """Installs the package and the tests' packages in the newest versions, also where a run before left older ones."""
+    tests = nox.project.dependency_groups(PROJECT, "test")
+    session.install("--no-compile", "--upgrade", "--upgrade-strategy", "eager", "-e", package, *requirements, *tests)
+
+
+def smoke(session, backend):
+    """The doctor, which prints the versions, and on a backend that we support the tests that show whether it works."""
+    environment = backend_environment(backend) | {"OMP_NUM_THREADS": "1"}  # a core for each worker
+    session.run("python", "-m", "keras_het", "doctor", env=environment)
+    if backend in BACKENDS:
+        session.run("pytest", "-m", "smoke", *TWO_WORKERS, *session.posargs, env=environment)
+
+
+def oldest(*groups):
+    """The lowest version of everything that the package, its extras and these dependency groups ask for, as pins."""
+    extras = PROJECT["project"]["optional-dependencies"].values()
+    wanted = [
+        *PROJECT["project"]["dependencies"],
+        *itertools.chain(*extras),
+        *nox.project.dependency_groups(PROJECT, *groups),
+    ]
+    bounds = ((requirement.name, bound) for requirement in map(Requirement, wanted) for bound in requirement.specifier)
+    return sorted({f"{name}=={bound.version}" for name, bound in bounds if bound.operator == ">="})

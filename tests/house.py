@@ -1,19 +1,33 @@
-"""The house in numbers: `python -m tests.house` prints rooms, arrows, sizes, loose modules, names, depth and walks.
+"""The house in numbers: `python -m tests.house [CHECKOUT ...]` prints a table with a column for each checkout.
 
-A room is a folder or a file directly below the package; an arrow is a pair of rooms of which one imports the other,
-also inside a function. The floor of a room is one more than the highest floor that it imports from.
+How it counts:
+
+* lines: all lines of Python files, with comments and blank lines; pages: README.md and docs/*.md; words: those of
+  pages outside code blocks, tables and HTML.
+* A room is a folder or a file directly below the package; an arrow is a pair of rooms of which one imports the other,
+  also inside a function. The floor of a room is one more than the highest floor that it imports from.
+* public names: the distinct names in `__all__` of keras_het and of the public modules that these tables list, also
+  those of modules, each once.
+* containers of x: classes of the label rooms, and of base/batches.py, with a field or an attribute of `self` of a name
+  in `EXAMPLES`; exceptions do not count.
+* walks: calls of `base.graph.walk` while a plain model is converted, and while an ensemble of two is made.
 """
 
 import ast
 import functools
 import importlib
+import json
+import os
 import pathlib
+import re
+import subprocess
 import sys
 import types
 
-PACKAGE = pathlib.Path(__file__).parent.parent / "keras_het"
-README = PACKAGE.parent / "README.md"
-ENGINE = ("training", "estimator")  # what trains
+ROOT = pathlib.Path(__file__).parent.parent
+PACKAGE = ROOT / "keras_het"
+LABEL_ROOMS = ("training", "analysis", "truth", "label_noise", "report", "estimator", "labels", "base/batches.py")
+EXAMPLES = {"x", "_x", "features", "_features", "data", "_data", "examples", "held_out"}
 
 
 def room_of(name):
@@ -28,7 +42,7 @@ def imported_rooms(source, rooms):
         if isinstance(node, ast.ImportFrom) and node.module:
             names = [f"{node.module}.{alias.name}" for alias in node.names]
         for name in names:
-            if name.split(".")[0] == PACKAGE.name:
+            if name.split(".")[0] == "keras_het":
                 yield room_of(name) if room_of(name) in rooms else "__init__"
 
 
@@ -50,12 +64,44 @@ def floors(pairs, rooms):
     return {room: floor(room) for room in rooms}
 
 
-def size_of(*rooms, package=PACKAGE):
-    """Files, lines and classes of rooms; of all without any."""
-    folders = [package / room for room in rooms] or [package]
-    sources = [path.read_text() for folder in folders for path in folder.rglob("*.py")]
-    classes = sum(isinstance(node, ast.ClassDef) for source in sources for node in ast.walk(ast.parse(source)))
-    return len(sources), sum(source.count("\n") for source in sources), classes
+def size_of(folder):
+    """Returns the files and lines of Python in a folder; none where it is missing."""
+    texts = [path.read_text(encoding="utf-8") for path in folder.rglob("*.py")]
+    return len(texts), sum(text.count("\n") for text in texts)
+
+
+def prose(text):
+    """Returns the words of a page outside code blocks, tables and HTML."""
+    text = re.sub(r"^```.*?^```|<!--.*?-->|<[^>]*>", "", text, flags=re.DOTALL | re.MULTILINE)
+    return [word for line in text.splitlines() if not line.lstrip().startswith("|") for word in line.split()]
+
+
+def sessions(root):
+    """Returns the names of the nox sessions of a checkout."""
+    files = [path for path in (root / "noxfile.py", root / "benchmarks" / "noxfile.py") if path.exists()]
+    pattern = r"^@nox\.session.*\n(?:@.*\n)*def (\w+)"
+    return sorted(name for path in files for name in re.findall(pattern, path.read_text(), re.MULTILINE))
+
+
+def containers(package):
+    """Returns the classes of the label rooms that hold examples, as `module.Class`."""
+    places = [package / room for room in LABEL_ROOMS]
+    paths = [path for place in places for path in ([place] if place.is_file() else place.rglob("*.py"))]
+    classes = [(path, node) for path in paths for node in ast.walk(ast.parse(path.read_text())) if is_class(node)]
+    return sorted(f"{path.stem}.{node.name}" for path, node in classes if EXAMPLES & set(kept_names(node)))
+
+
+def is_class(node):
+    """Returns whether a node is a class and not that of an error."""
+    return isinstance(node, ast.ClassDef) and not node.name.endswith(("Error", "Warning"))
+
+
+def kept_names(node):
+    """Yields the names of the fields of a class and of the attributes that its methods give to `self`."""
+    yield from (part.target.id for part in node.body if isinstance(part, ast.AnnAssign))
+    for part in ast.walk(node):
+        if isinstance(part, ast.Attribute) and isinstance(part.ctx, ast.Store) and ast.unparse(part.value) == "self":
+            yield part.attr
 
 
 def loose_modules(package=PACKAGE):
@@ -136,7 +182,7 @@ def depth():
 
 
 def count_walks(function):
-    """How often the graph of a model is walked while a function runs."""
+    """Returns how often the graph of a model is walked while a function runs."""
     from keras_het.base import graph
 
     walk, walks = graph.walk, []
@@ -158,7 +204,7 @@ def count_walks(function):
 
 
 def walks():
-    """How often each way to read the end of a model walks its graph."""
+    """Returns how often a conversion and an ensemble walk graphs."""
     import keras
 
     import keras_het
@@ -169,32 +215,50 @@ def walks():
         return model
 
     model, members = plain(), [plain(), plain()]
-    converted = keras_het.heteroscedastic(plain())
     return {
         "heteroscedastic": count_walks(lambda: keras_het.heteroscedastic(model)),
-        "homoscedastic": count_walks(lambda: keras_het.homoscedastic(converted)),
-        "check": count_walks(lambda: keras_het.check(model)),
         "an ensemble of two": count_walks(lambda: keras_het.DeepEnsemble(members)),
     }
 
 
-def main():
-    pairs, rooms = arrows()
-    of = floors(pairs, rooms)
-    for number in sorted(set(of.values())):
-        print(f"{number:2d}  {' '.join(sorted(room for room in rooms if of[room] == number))}")
-    print(f"{max(of.values())} floors, {len(rooms)} rooms, {len(pairs)} arrows")
-    for title, own in (("the package", ()), ("the engine", ENGINE)):
-        print("{}: {} files, {:,} lines, {} classes".format(title, *size_of(*own)))
-    print(f"README: {len(README.read_text().splitlines())} lines")
-    print(f"{len(loose_modules())} loose modules: {' '.join(loose_modules())}")
-    print(f"{len(public_names())} public names")
-    training, prediction, forward, both = depth()
-    for stack, of in ((training, "training"), (prediction, "prediction")):
-        print(f"{len(stack)} functions from the call to the first product in {of}: {' > '.join(stack)}")
-    print(f"{forward} distributions made forward, {both} with the gradient")
-    print("walks of a graph:", ", ".join(f"{count} for {name}" for name, count in walks().items()))
+def imported_figures():
+    """Returns the figures that need the package of the current folder to be imported."""
+    return {"public names": len(public_names()), **{f"walks of {name}": count for name, count in walks().items()}}
+
+
+def figures(root):
+    """Returns the rows of the table for a checkout."""
+    package, rows = root / "keras_het", {}
+    for folder in ("keras_het", "tests", "benchmarks", "guides", "docs/hooks", "docs/tests"):
+        rows[f"{folder}: files"], rows[f"{folder}: lines"] = size_of(root / folder)
+    pages = [root / "README.md", *sorted((root / "docs").glob("*.md"))]
+    rows["pages"], rows["words"] = len(pages), sum(len(prose(page.read_text())) for page in pages)
+    pairs, rooms = arrows(package)
+    rows |= {"rooms": len(rooms), "floors": max(floors(pairs, rooms).values()), "arrows": len(pairs)}
+    rows |= {"sessions": len(sessions(root)), "containers of x": len(containers(package))}
+    program = [sys.executable, "-P", __file__, "--imported"]  # of the other checkout, not of this one
+    environment = {**os.environ, "PYTHONPATH": str(root)}
+    run = subprocess.run(program, cwd=root, env=environment, capture_output=True, text=True, check=True)
+    return rows | json.loads(run.stdout.splitlines()[-1])
+
+
+def main(arguments):
+    """Prints the table, and for one checkout also its floors, sessions and containers."""
+    if arguments == ["--imported"]:
+        print(json.dumps(imported_figures()))
+        return
+    roots = [pathlib.Path(name).resolve() for name in arguments] or [ROOT]
+    columns = [figures(root) for root in roots]
+    for name in columns[0]:
+        print(f"{name:28}" + "".join(f"{column[name]:>12,}" for column in columns))
+    if len(roots) == 1:
+        pairs, rooms = arrows(roots[0] / "keras_het")
+        floor_of = floors(pairs, rooms)
+        for number in sorted(set(floor_of.values())):
+            print(f"floor {number:2d}  {' '.join(sorted(room for room in rooms if floor_of[room] == number))}")
+        print("sessions ", *sessions(roots[0]))
+        print("containers ", *containers(roots[0] / "keras_het"))
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

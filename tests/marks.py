@@ -7,12 +7,13 @@
 * `on_jax`, `on_tensorflow`: on PyTorch and on the one of the two that compiles it sooner. For trainings of whole models
   that take seconds to compile and reach nothing that is written for one backend.
 * `smoke`: on all three, in a module that is otherwise `once`: a test that shows whether a backend works at all. The
-  sessions `newest` and `next` run these alone, on versions that nobody has tried.
+  sessions `quick` and `versions` run these alone, the latter on versions that nobody has tried.
 * `thorough`: not by default. For what takes long and seldom breaks: memory, compilers.
 
 Two further marks move no test. `planted` names those that plant a bug, for `python -m tests.planted list`.
 `statistical` names those that fail by chance, at a stated rate: they take the fixture `base_seed`, which is 0, and
-`pytest -m statistical --seeds 0 99` runs them with a hundred others, as `nox -s fuzz -- --seeds 0 99` does.
+`redraws`, which cuts the number of their draws to a tenth by default. `pytest -m statistical --thorough --seeds 0 99`
+runs them whole, with a hundred seeds, as `nox -s fuzz -- --seeds 0 99` does.
 
 A module or a test takes a mark; `grid` gives `once` to the cases of a table beyond those that span it. Folders of tests
 for a package that is no dependency are collected only where it is installed: each has its own nox session.
@@ -27,16 +28,14 @@ import pytest
 ONCE = "torch"
 EXPORTER = {"jax": "jax2onnx", "tensorflow": "tf2onnx", "torch": "openvino"}
 NEEDED = {
-    "tests/hub": "keras_hub",
-    "tests/cv": "keras_cv",
+    "tests/integrations/hub": "keras_hub",
+    "tests/integrations/cv": "keras_cv",
     "benchmarks/tests/peers": "edward2",
     "benchmarks/tests/real/test_weights.py": "efficientnet_lite_pytorch",
-    "tests/browser": "playwright",
-    "tests/site": "mkdocs",
-    "tests/others": "cleanlab",
-    "tests/others/test_ppi.py": "ppi_py",
-    "tests/export": EXPORTER.get(keras.config.backend(), "onnx"),
-    "tests/metrics/test_torchmetrics.py": "torchmetrics",  # it comes with the tests on PyTorch
+    "tests/integrations/others": "cleanlab",
+    "tests/integrations/others/test_ppi.py": "ppi_py",
+    "tests/integrations/export": EXPORTER.get(keras.config.backend(), "onnx"),
+    "tests/integrations/test_torchmetrics.py": "torchmetrics",  # it comes with the tests on PyTorch
 }
 
 

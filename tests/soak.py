@@ -1,11 +1,9 @@
-"""A long training, and whether it loses memory, compiled programs, numbers or steps.
+"""A long training, and whether it loses memory, compiled programs, numbers or steps: `python -m tests.soak`.
 
-    python -m tests.soak --steps 10000
-
-A small model with a head is trained by `fit` with the callbacks that a user has. After a tenth of the epochs the
-resident memory, the number of traces and that of compilations must not grow any more. The losses must be finite. The
-counter of the noise must be the number of steps. And a training of a fifth of the steps that is interrupted at a random
-step, and resumed in a new model, must end with the same weights, to the bit.
+A small model with a head is trained by `fit` with the callbacks that a user has. After a tenth of the epochs, neither
+the resident memory nor the numbers of traces and compilations may grow. The losses must be finite, and the counter of
+the noise must be the number of steps. A training of a fifth of the steps that is interrupted at a random step, and
+resumed in a new model, must end with the same weights, to the bit.
 """
 
 import argparse
@@ -13,7 +11,6 @@ import pathlib
 import sys
 import tempfile
 import time
-from typing import NamedTuple
 
 import keras
 import numpy as np
@@ -24,13 +21,13 @@ from keras_het.layers import HeteroscedasticDense
 from keras_het.metrics import ExpectedCalibrationError
 
 UNITS, FEATURES, BATCH = 10, 16, 32
-MEBIBYTES = 32  # by which the memory may grow after the warm-up, whatever the number of steps
+MOST_MEBIBYTES = 32  # by which the memory may grow after the warm-up, whatever the number of steps
 WARM_UP = 0.1  # of the epochs
 STEPS_OF_EPOCH = 200
 
 
 class Traced(keras.layers.Layer):
-    """Hands its inputs on, and counts how often Python runs it: once for each program where it is compiled."""
+    """Returns its inputs, and counts how often Python runs it: once for each program where it is compiled."""
 
     def __init__(self, **kwargs):
         super().__init__(**kwargs)
@@ -41,65 +38,34 @@ class Traced(keras.layers.Layer):
         return inputs
 
 
-class Figures(NamedTuple):
-    """What a training has shown.
-
-    Attributes:
-        steps: that were trained.
-        counter: of the noise, at the end.
-        memory: resident MiB after the warm-up, and the least of the last twentieth of the epochs.
-        programs: traces and compilations after the warm-up and at the end; None where nothing is compiled.
-        seconds: of the training.
-    """
-
-    steps: int
-    counter: int
-    memory: tuple[float, float]
-    programs: tuple[tuple[int, int], tuple[int, int]] | None
-    seconds: float
-
-    def faults(self):
-        """What is wrong, in words."""
-        grown = self.memory[1] - self.memory[0]
-        checks = {
-            f"the memory has grown by {grown:.1f} MiB, above {MEBIBYTES}": grown < MEBIBYTES,
-            f"programs were made again: {self.programs}": self.programs is None or self.programs[0] == self.programs[1],
-            f"the counter is {self.counter} after {self.steps} steps": self.counter == self.steps,
-        }
-        return [words for words, holds in checks.items() if not holds]
-
-    def __str__(self):
-        before, after = self.memory
-        programs = "nothing is compiled"
-        if self.programs is not None:
-            programs = "{} traces and {} compilations after the warm-up, {} and {} at the end".format(
-                *self.programs[0], *self.programs[1]
-            )
-        return (
-            f"{self.steps} steps in {self.seconds:.0f} s, counter {self.counter}; {before:.1f} MiB after the warm-up, "
-            f"{after:.1f} MiB at the end; {programs}"
-        )
-
-
 class Watch(keras.callbacks.Callback):
     """Looks at memory, programs and losses after every epoch, and keeps the weights after one of them."""
 
-    def __init__(self, epochs, kept_epoch, compilations):
+    def __init__(self, kept_epoch):
         super().__init__()
-        self.epochs, self.kept_epoch, self.compilations = epochs, kept_epoch, compilations
+        self.kept_epoch, self.compilations = kept_epoch, compilations()
         self.memory, self.programs, self.weights = [], [], None
 
     def on_epoch_end(self, epoch, logs=None):
         if not np.isfinite([logs["loss"], logs["val_loss"]]).all():
             raise AssertionError(f"a loss of epoch {epoch} is not finite: {logs}")
-        self.memory.append(resident())
+        self.memory.append(resident_mebibytes())
         self.programs.append((self.model.get_layer("traced").count, len(self.compilations)))
         if epoch + 1 == self.kept_epoch:
             self.weights = self.model.get_weights()
 
-    def warm(self, values):
-        """The values after the warm-up."""
-        return values[max(1, round(WARM_UP * self.epochs)) :]
+    def faults(self, steps):
+        """Returns what is wrong after a training, in words."""
+        warm = max(1, round(WARM_UP * len(self.memory)))
+        grown = min(self.memory[-max(1, len(self.memory) // 20) :]) - self.memory[warm]
+        counter = int(keras.ops.convert_to_numpy(self.model.get_layer("head").clock.step))
+        before, after = self.programs[warm], self.programs[-1]
+        holds = {
+            f"the memory has grown by {grown:.1f} MiB, above {MOST_MEBIBYTES}": grown < MOST_MEBIBYTES,
+            f"programs were made again: {before}, then {after}": keras.config.backend() == "torch" or before == after,
+            f"the counter is {counter} after {steps} steps": counter == steps,
+        }
+        return [words for words, right in holds.items() if not right]
 
 
 class KilledError(Exception):
@@ -119,38 +85,31 @@ class KillAt(keras.callbacks.Callback):
             raise KilledError
 
 
-def resident():
-    """The resident memory of this process, in MiB."""
+def resident_mebibytes():
     lines = pathlib.Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS:")) / 1024
 
 
-def count_compilations():
-    """A list that grows by an entry with every program that JAX compiles; it stays empty on the other backends."""
-    found = []
+def compilations():
+    """Returns a list that grows with every program that JAX compiles; it stays empty on the other backends."""
+    events = []
     if keras.config.backend() == "jax":
         import jax
 
         def listen(event, seconds, **others):
             if event.endswith("backend_compile_duration"):
-                found.append(event)
+                events.append(event)
 
         jax.monitoring.register_event_duration_secs_listener(listen)
-    return found
+    return events
 
 
 def make_model():
-    """A compiled model with a head, equal whenever it is made."""
+    """Returns a compiled model with a head, equal whenever it is made."""
     keras.utils.set_random_seed(0)
-    integrator = QuasiMonteCarlo(32)
-    model = keras.Sequential(
-        [
-            keras.Input((FEATURES,)),
-            Traced(name="traced"),
-            keras.layers.Dense(32, "relu"),
-            HeteroscedasticDense(UNITS, 3, integrator=integrator, seed=0, name="head"),
-        ]
-    )
+    head = HeteroscedasticDense(UNITS, 3, integrator=QuasiMonteCarlo(32), seed=0, name="head")
+    layers = [keras.Input((FEATURES,)), Traced(name="traced"), keras.layers.Dense(32, "relu"), head]
+    model = keras.Sequential(layers)
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     metrics = ["accuracy", ExpectedCalibrationError(from_logits=True)]
     model.compile(keras.optimizers.Adam(1e-3), loss, metrics=metrics)
@@ -158,7 +117,7 @@ def make_model():
 
 
 def data(steps_of_epoch):
-    """Examples and noisy labels of an epoch, and of the validation."""
+    """Returns examples and noisy labels of an epoch, and of the validation."""
     rng = np.random.default_rng(0)
     x = rng.normal(size=(BATCH * steps_of_epoch + 64, FEATURES)).astype("float32")
     y = (x @ rng.normal(size=(FEATURES, UNITS))).argmax(-1)
@@ -167,16 +126,7 @@ def data(steps_of_epoch):
 
 
 def fit(model, examples, epochs, folder, first=(), last=()):
-    """Trains a model as a user does.
-
-    Args:
-        model: a compiled model.
-        examples: those of the training and those of the validation, as `data` gives them.
-        epochs: of the training.
-        folder: for the files of the callbacks.
-        first: callbacks that are called before the others.
-        last: callbacks that are called after them.
-    """
+    """Trains a model as a user does."""
     training, validation = examples
     log = keras.callbacks.CSVLogger(folder / "log.csv", append=True)
     callbacks = [
@@ -197,38 +147,15 @@ def fit(model, examples, epochs, folder, first=(), last=()):
 
 
 def watched(epochs, steps_of_epoch, kept_epoch, planted=()):
-    """The figures of a training, and the weights after an epoch of it.
-
-    Args:
-        epochs: of the training.
-        steps_of_epoch: how many steps an epoch has.
-        kept_epoch: after which the weights are kept.
-        planted: further callbacks.
-    """
-    watch, model = Watch(epochs, kept_epoch, count_compilations()), make_model()
-    start = time.monotonic()
+    """Returns the faults of a training, and the weights after an epoch of it."""
+    watch = Watch(kept_epoch)
     with tempfile.TemporaryDirectory() as folder:
-        fit(model, data(steps_of_epoch), epochs, pathlib.Path(folder), first=[watch], last=planted)
-    memory, programs = watch.warm(watch.memory), watch.warm(watch.programs)
-    figures = Figures(
-        steps=epochs * steps_of_epoch,
-        counter=int(keras.ops.convert_to_numpy(model.get_layer("head").clock.step)),
-        memory=(memory[0], min(memory[-max(1, epochs // 20) :])),
-        programs=None if keras.config.backend() == "torch" else (programs[0], programs[-1]),
-        seconds=time.monotonic() - start,
-    )
-    return figures, watch.weights
+        fit(make_model(), data(steps_of_epoch), epochs, pathlib.Path(folder), first=[watch], last=planted)
+    return watch.faults(epochs * steps_of_epoch), watch.weights
 
 
 def resumed(epochs, steps_of_epoch, step, planted=()):
-    """The weights of a training that is ended after a step, and goes on in a new model.
-
-    Args:
-        epochs: of the training.
-        steps_of_epoch: how many steps an epoch has.
-        step: after which it is ended.
-        planted: further callbacks of the training that goes on.
-    """
+    """Returns the weights of a training that is ended after a step, and goes on in a new model."""
     examples = data(steps_of_epoch)
     with tempfile.TemporaryDirectory() as folder:
         try:
@@ -240,13 +167,8 @@ def resumed(epochs, steps_of_epoch, step, planted=()):
     raise ValueError(f"`step` must be one of the training. Received: {step}")
 
 
-def same(weights, others):
-    """Whether two lists of weights are equal to the bit."""
-    return all(map(np.array_equal, weights, others))
-
-
 def main(arguments=None):
-    """The command; returns the exit status."""
+    """Runs the command; returns the exit status."""
     parser = argparse.ArgumentParser(prog="python -m tests.soak", description=__doc__.splitlines()[0])
     parser.add_argument("--steps", type=int, default=10_000, help="of the training (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=0, help="of the interruption (default: %(default)s)")
@@ -255,14 +177,12 @@ def main(arguments=None):
     epochs = options.steps // steps_of_epoch
     kept = max(2, epochs // 5)
     step = int(np.random.default_rng(options.seed).integers(steps_of_epoch, kept * steps_of_epoch))
-    figures, weights = watched(epochs, steps_of_epoch, kept)
-    faults = figures.faults()
-    end = "the same weights"
-    if not same(resumed(kept, steps_of_epoch, step), weights):
-        end = "other weights"
+    start = time.monotonic()
+    faults, weights = watched(epochs, steps_of_epoch, kept)
+    print(f"{keras.config.backend()}: {epochs * steps_of_epoch} steps in {time.monotonic() - start:.0f} s", flush=True)
+    if not all(map(np.array_equal, resumed(kept, steps_of_epoch, step), weights)):
         faults.append(f"the training that was resumed after step {step} ended elsewhere")
-    print(f"{keras.config.backend()}: {figures}; interrupted after step {step} and resumed: {end}", flush=True)
-    print("".join(f"FAILED: {fault}\n" for fault in faults), end="", flush=True)
+    print(*(f"FAILED: {fault}" for fault in faults), sep="\n", flush=True)
     return int(bool(faults))
 
 

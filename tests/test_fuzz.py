@@ -21,11 +21,8 @@ pytestmark = pytest.mark.once
 X = np.random.default_rng(0).normal(size=(5, 3)).astype("float32")
 
 
-@pytest.mark.parametrize(
-    "fuzz",
-    [pytest.param(heads.HEADS, marks=pytest.mark.thorough), configs.CONFIGS, files.FILES],
-    ids=["heads", "configs", "files"],
-)
+@pytest.mark.thorough
+@pytest.mark.parametrize("fuzz", [heads.HEADS, configs.CONFIGS, files.FILES], ids=["heads", "configs", "files"])
 def test_a_few_cases_hold(fuzz, tmp_path):
     figures = rounds.run(fuzz, seconds=0, first_seed=0, folder=tmp_path, examples=3)
     assert figures.failure is None

@@ -5,6 +5,7 @@ What each of them computes is tested beside its own code.
 
 import keras
 import numpy as np
+import pandas
 import pytest
 import scipy.sparse
 
@@ -339,7 +340,6 @@ def test_what_is_no_softmax_of_as_many_classes_may_stand_before_a_head():
 
 def frame(rows, values):
     """A frame or a series with the rows in another order than the index says."""
-    pandas = pytest.importorskip("pandas")
     return (pandas.DataFrame if np.ndim(values) == 2 else pandas.Series)(values, index=rows)
 
 

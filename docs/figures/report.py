@@ -1,6 +1,6 @@
 """Makes the outputs of the home page: what its code prints, and pictures of the report that it writes, in Chromium.
 
-`python -m nox -s gallery -- --keep` runs it. `report.sha256` says of which code they are.
+`python -m nox -s guides -- --notebooks --keep` runs it. `report.sha256` says of which code they are.
 """
 
 import contextlib

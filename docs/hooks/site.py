@@ -7,7 +7,6 @@ import pathlib
 from api import api_pages
 from equations import equations_page
 from formulas import with_mathml
-from gallery import gallery_pages
 from guide import guide_pages
 from links import with_links
 from mkdocs.exceptions import PluginError
@@ -50,8 +49,7 @@ def made_pages(config):
         raise PluginError(f"Public names without a docstring: {', '.join(missing)}")
     template = pathlib.Path(config.docs_dir, "equations.md").read_text()
     equations = {"equations.md": equations_page(package, template)}
-    gallery = gallery_pages(root / "guides" / "gallery")
-    return gallery | guide_pages(root / "guides") | api_pages(package) | table_pages(root / RESULTS) | equations
+    return guide_pages(root / "guides") | api_pages(package) | table_pages(root / RESULTS) | equations
 
 
 @functools.cache

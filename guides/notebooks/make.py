@@ -1,4 +1,4 @@
-"""Makes a Jupyter notebook of every guide, beside this file: `python -m nox -s notebooks`, which also runs them.
+"""Makes a Jupyter notebook of every guide, beside this file; `python -m nox -s guides -- --notebooks` also runs them.
 
 A notebook is never edited: change the guide, and make it again.
 """

@@ -1,4 +1,4 @@
-"""Keeps what the notebooks printed and drew, for the pages of the site: `python -m nox -s notebooks -- --keep` runs it.
+"""Keeps what the notebooks printed and drew, for the site: `python -m nox -s guides -- --notebooks --keep`.
 
 For each guide a result file in `guides/outputs`, with when, where and with what it was run, and how long that took, and
 a picture for each figure.
@@ -42,7 +42,7 @@ def keep(guide, notebook, folder, commit):
             (folder / f"{guide.stem}-{place}.png").write_bytes(figure)
         written |= {str(place): text} if text or figures else {}
     backend = keras.config.backend()
-    command = f"python -m nox -s notebooks -- --keep --backend {backend}"
+    command = f"python -m nox -s guides -- --notebooks --keep --backend {backend}"
     versions = {name: results.version_of(name) for name in ("keras", backend)}
     run = results.this_run(command, written, seeds(source), versions, harness.processor())
     results.write(folder / f"{guide.stem}.json", run._replace(commit=commit, note=[took(code)]))

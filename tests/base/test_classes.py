@@ -1,6 +1,7 @@
 import re
 
 import numpy as np
+import pandas
 import pytest
 from keras import ops
 
@@ -33,7 +34,6 @@ def test_labels_of_every_form(y, labels, classes):
 
 
 def test_tensors_and_columns_of_pandas():
-    pandas = pytest.importorskip("pandas")
     assert encode(ops.convert_to_tensor([1, 0])).labels.tolist() == [1, 0]
     assert encode(pandas.Series(["b", "a"], index=[7, 3])).labels.tolist() == [1, 0]
     assert encode(pandas.Series(["b", "a"], dtype="category")).classes.tolist() == ["a", "b"]
@@ -46,7 +46,6 @@ def test_tensors_and_columns_of_pandas():
 
 def test_integers_in_a_categorical_are_the_classes_of_a_model():
     """Its codes would be 0, 1, 2."""
-    pandas = pytest.importorskip("pandas")
     labels = np.array([0, 1, 3]).repeat(40)
     column = pandas.Categorical(labels)
     assert diagnose_noise(0.85 * np.eye(4)[labels] + 0.0375, column).disagreement == 0.0

@@ -43,9 +43,9 @@ def hide(folder, *names):
     (folder / "sitecustomize.py").write_text(f"import sys\nsys.modules.update(dict.fromkeys({names!r}))\n")
 
 
-def test_all_is_well_here(tmp_path):
-    status, printed = run_doctor(tmp_path)
-    assert status == 0
+def test_all_is_well_here(capsys):
+    assert __main__.main(["doctor"]) == 0
+    printed = capsys.readouterr().out
     assert printed.endswith("All is well.\n")
     assert f"backend   {BACKEND}" in printed
     assert ("jit_compile=True makes it faster" in printed) == (BACKEND == "torch")
@@ -102,6 +102,7 @@ def test_keras_is_broken(tmp_path):
     assert "Keras could not be loaded: RuntimeError: a library is missing." in wrong
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(importlib.util.find_spec("jax") is None, reason="Keras needs JAX for NumPy")
 def test_a_backend_that_cannot_train_is_asked_for_predictions_alone(tmp_path):
     status, printed = run_doctor(tmp_path, "numpy")

@@ -1,7 +1,7 @@
 """Several devices train as one does: every head and link, layers and losses beside them, on each engine.
 
-`tests.distribution.training` runs them. The default check has a few steps of one head;
-`nox -s "integrations(devices)"` has all.
+`tests.distribution.training` runs them, in `nox -s "integrations(devices)"` and with `--thorough`: each starts several
+processes.
 """
 
 import json
@@ -16,6 +16,8 @@ import pytest
 
 from tests.distribution.cases import CASES, STEPS
 from tests.distribution.training import LAYOUTS, OWN_NOISE
+
+pytestmark = pytest.mark.thorough
 
 ROOT, BACKEND = pathlib.Path(__file__).parents[2], keras.config.backend()
 SEVERAL = list(LAYOUTS) if BACKEND == "jax" else ["replicas"]
@@ -60,7 +62,6 @@ def test_a_head_trains_on_several_devices_as_on_one(tmp_path):
         assert result["data"]["split"] == result["one"]["split"] == []
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize("name", CASES)
 def test_every_case_trains_on_several_devices_as_on_one(found, name):
     if BACKEND != "jax" and name in REMEMBERS:
@@ -69,7 +70,6 @@ def test_every_case_trains_on_several_devices_as_on_one(found, name):
         check(found[name], STEPS)
 
 
-@pytest.mark.thorough
 @pytest.mark.planted
 @pytest.mark.skipif(BACKEND == "jax", reason="JAX runs one program on all devices, which draws the nodes once")
 def test_replicas_with_noise_of_their_own_are_caught(found):

@@ -45,6 +45,7 @@ def chosen_checks():
     ]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("check", chosen_checks())
 def test_checks_of_scikit_learn(check):
     check(ESTIMATOR)

@@ -39,6 +39,7 @@ def by_hand(model, layer_input):
     )
 
 
+@pytest.mark.on_jax
 @pytest.mark.smoke
 @pytest.mark.parametrize("apply_at_inference", [False, True])
 @pytest.mark.parametrize("trainable", [False, True])
@@ -135,6 +136,7 @@ def make_candidate(strength):
     return model
 
 
+@pytest.mark.thorough
 def test_the_strength_of_highest_noisy_likelihood_is_chosen_with_its_model():
     rng = np.random.default_rng(0)
     y = rng.integers(2, size=400)
@@ -185,6 +187,7 @@ if keras.config.backend() == "tensorflow":
     DATA_SETS["tf.data"] = as_tf_data
 
 
+@pytest.mark.on_jax
 @pytest.mark.smoke
 @pytest.mark.parametrize("kind", DATA_SETS)
 def test_a_data_set_is_as_good_as_arrays(kind):

@@ -130,7 +130,6 @@ def test_a_target_that_is_usual_alone_is_found_beside_another():
 
 
 def test_the_frame_has_no_scale():
-    pytest.importorskip("pandas")
     columns = ["index", "target", "given", "predicted", "p_value", "is_issue"]
     assert list(find_target_issues(*predicted(5, 2, 1)).to_frame()) == columns
 

@@ -11,6 +11,8 @@ from keras_het.integrators import ClosedForm, Integrator, MonteCarlo, QuasiMonte
 from keras_het.links import Sigmoid, Softmax
 from keras_het.ops.low_rank import LowRankNormal
 
+pytestmark = pytest.mark.once
+
 ALL = [MonteCarlo, QuasiMonteCarlo, ClosedForm, Taylor]
 SIZE = (4, 2)
 
@@ -119,6 +121,7 @@ def test_a_link_that_is_not_served_is_refused():
         ClosedForm().check(Softmax(), 3, 0)
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize("integrator", [MonteCarlo(50), MonteCarlo(50, antithetic=True), QuasiMonteCarlo(50)], ids=repr)
 def test_training_noise_follows_the_key_and_inference_has_none(integrator):
     first, same, next_step, other_seed = (integrate(integrator, key) for key in ((1, 0), (1, 0), (1, 1), (2, 0)))
@@ -144,6 +147,7 @@ def test_constants_follow_the_size_they_are_asked_for():
     ]
 
 
+@pytest.mark.smoke
 def test_all_integrators_agree_where_sampling_is_fine_enough():
     exact = integrate(ClosedForm())
     np.testing.assert_allclose(integrate(QuasiMonteCarlo(1 << 14)), exact, atol=2e-3)

@@ -49,7 +49,7 @@ def test_config_shapes_and_batches(kind):
     layer_contract.check_unknown_batch(make, x)
 
 
-@pytest.mark.on_jax
+@pytest.mark.once
 @pytest.mark.parametrize("kind", HEADS)
 def test_a_step_moves_every_weight(kind):
     make, x, loss, y = parts(kind)
@@ -79,6 +79,7 @@ def exported_model(kind):
     return model, x
 
 
+@pytest.mark.once
 @apply(onnx_test)
 @pytest.mark.parametrize("kind", HEADS)
 def test_onnx_gives_what_the_model_predicts(kind, tmp_path):

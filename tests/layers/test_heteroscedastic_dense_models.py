@@ -72,7 +72,7 @@ def assert_modes_train_alike(modes, kind, **arguments):
 
 
 @pytest.mark.skipif(keras.config.backend() == "torch", reason="PyTorch has a test of its own: it compiles for a minute")
-@pytest.mark.parametrize("kind", ["full", "parameter-efficient"])
+@pytest.mark.parametrize("kind", grid(["full", "parameter-efficient"], span=["full"], beyond=pytest.mark.thorough))
 def test_training_is_the_same_with_jit_compile_on_and_off(kind):
     eager = [{"run_eagerly": True}] if keras.config.backend() == "tensorflow" else []  # on JAX the same as without jit
     assert_modes_train_alike([{"jit_compile": False}, {"jit_compile": True}, *eager], kind)
@@ -158,7 +158,7 @@ def test_dense_prediction_trains_with_axes_of_unknown_length(kind, shape):
     assert all(np.any(a != b) for a, b in zip(before, model.get_weights(), strict=True))
 
 
-@pytest.mark.on_jax
+@pytest.mark.once
 @pytest.mark.parametrize(("units", "link"), [(2, "softmax"), (1, "sigmoid"), (2, "sigmoid")])
 def test_the_fewest_classes_train(units, link):
     kind = "full" if link == "softmax" else "sigmoid"
@@ -188,6 +188,7 @@ def freeze_and_reload(kind, folder):
     return keras.models.load_model(folder / "model.keras")
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("kind", ["full", "parameter-efficient"])
 @pytest.mark.parametrize("frozen", [freeze_later, freeze_when_made, freeze_and_reload])
 def test_a_frozen_head_is_not_trained(kind, frozen, tmp_path):
@@ -195,6 +196,7 @@ def test_a_frozen_head_is_not_trained(kind, frozen, tmp_path):
     assert [weight.path.split("/")[-2] for weight in model.trainable_weights] == [model.layers[0].name] * 2
 
 
+@pytest.mark.once
 def test_a_frozen_head_keeps_its_weights_and_draws_new_noise():
     model = freeze_later("full", None)
     before = model.get_weights()

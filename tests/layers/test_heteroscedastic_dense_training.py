@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from tests.layers.heads import (
-    EVERY_HEAD,
     FEATURES,
     HEADS,
     LABELS,
@@ -20,6 +19,7 @@ from tests.layers.heads import (
     targets,
     to_numpy,
 )
+from tests.marks import grid
 
 
 class KilledError(Exception):
@@ -64,7 +64,7 @@ def test_predict_is_deterministic_also_after_training_and_a_reload(kind, seed, t
     assert_equal(fit(loaded), fit(model))  # the seed, the counter and the optimizer came along
 
 
-@pytest.mark.parametrize("kind", EVERY_HEAD)
+@pytest.mark.parametrize("kind", grid(HEADS, span=["full", "sigmoid"]))
 def test_inference_depends_neither_on_the_seed_nor_on_the_step(kind):
     head, other = built_head(kind, seed=1), built_head(kind, seed=2)
     other.clock.step.assign(100)
@@ -72,7 +72,7 @@ def test_inference_depends_neither_on_the_seed_nor_on_the_step(kind):
     assert (int(head.clock.step.numpy()), int(other.clock.step.numpy())) == (0, 100)
 
 
-@pytest.mark.parametrize("kind", ["full", "sampled sigmoid"])
+@pytest.mark.parametrize("kind", grid(["full", "sampled sigmoid"], span=["full"]))
 def test_training_noise_depends_on_the_seed_and_on_the_step(kind):
     head, same, other = built_head(kind, seed=1), built_head(kind, seed=1), built_head(kind, seed=2)
     first, second = to_numpy(head(X, training=True)), to_numpy(head(X, training=True))
@@ -103,6 +103,7 @@ def test_a_run_killed_and_resumed_equals_the_run_that_was_not_bit_for_bit(tmp_pa
     assert weights[-1] == 8
 
 
+@pytest.mark.once
 def test_resuming_without_the_counter_would_not_be_exact():
     """What the test above sees: the same two epochs with the noise of other steps end elsewhere."""
     model = make_model(make_head("full"))
@@ -130,6 +131,7 @@ def test_the_same_seed_trains_the_same_twice_and_another_seed_does_not():
     assert np.abs(first[0] - other[0]).max() > 1e-4
 
 
+@pytest.mark.once
 def test_a_clone_has_the_config_and_trains_as_the_original():
     model = make_model(make_head("parameter-efficient", seed=None))
     clone = keras.models.clone_model(model)
@@ -157,7 +159,7 @@ def use(head):
     type(head).from_config(head.get_config())
 
 
-@pytest.mark.parametrize("kind", ["full", "sampled sigmoid"])
+@pytest.mark.parametrize("kind", grid(["full", "sampled sigmoid"], span=["full"]))
 def test_our_calls_leave_the_global_generators_alone(kind):
     # Keras' random initializers draw their seeds; tables for seven classes are made here for the first time.
     arguments = {"units": 7, "kernel_initializer": "zeros"}
@@ -167,6 +169,7 @@ def test_our_calls_leave_the_global_generators_alone(kind):
         assert states_after(draw)[part] != untouched[part]  # the test can fail
 
 
+@pytest.mark.once
 def test_a_seed_is_drawn_as_keras_draws_its_own():
     drawn = []
     for _ in range(2):
@@ -176,7 +179,7 @@ def test_a_seed_is_drawn_as_keras_draws_its_own():
     assert drawn[0][0] != drawn[0][1]
 
 
-@pytest.mark.parametrize("kind", EVERY_HEAD)
+@pytest.mark.parametrize("kind", grid(HEADS, span=["full", "sigmoid"]))
 def test_our_calls_leave_the_arrays_and_objects_of_the_caller_alone(kind):
     x, config = X.copy(), make_head(kind).get_config()
     config_before, integrator = copy.deepcopy(config), HEADS[kind].get("integrator")

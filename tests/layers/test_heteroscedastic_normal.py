@@ -10,6 +10,8 @@ from keras_het.covariances import Latent, LowRank
 from keras_het.layers import HeteroscedasticNormal
 from tests.gradients import layer_gradients
 
+pytestmark = pytest.mark.once
+
 FEATURES, UNITS = 4, 3
 X = np.random.default_rng(0).normal(size=(5, FEATURES)).astype("float32")
 
@@ -35,6 +37,7 @@ def expected(head):
     return X @ kernel + bias, covariance
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize("num_factors", [0, 2])
 def test_mean_covariance_and_intervals_are_those_of_the_weights(num_factors):
     head = head_of(num_factors)

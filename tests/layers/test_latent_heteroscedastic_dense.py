@@ -18,6 +18,8 @@ from tests.gradients import value_and_gradients
 from tests.layers.heads import FEATURES, LABELS, UNITS, X, make_model, set_random_weights, to_numpy
 from tests.ops.expected import PLAIN
 
+pytestmark = pytest.mark.once
+
 FACTORS, SAMPLES = 2, 40
 LINKS = ["softmax", "sigmoid", "normalized_sigmoid", "normal_cdf"]
 
@@ -45,6 +47,7 @@ def dense(loc, scale_diag, factor, kernel):
     return LowRankNormal(loc, ops.zeros_like(loc), ops.matmul(ops.transpose(kernel), of_features))
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize("options", [{"chunk_size": 8}, PLAIN, {"chunk_size": 8, "streamed": False}], ids=str)
 def test_values_and_gradients_are_those_of_the_dense_head(options):
     points = nodes()

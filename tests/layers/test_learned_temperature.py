@@ -14,6 +14,8 @@ from tests import layer_contract
 from tests.gradients import layer_gradients
 from tests.layers.heads import FEATURES, LABELS, UNITS, X, set_random_weights, to_numpy
 
+pytestmark = pytest.mark.once
+
 CROSSENTROPY = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
 
 
@@ -34,6 +36,7 @@ def built(link, initial=2.0):
     return head
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize("link", ["softmax", "normalized_sigmoid"])
 def test_outputs_are_those_of_the_number_and_the_gradient_is_that_of_finite_differences(link):
     head = built(link)

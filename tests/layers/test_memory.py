@@ -5,6 +5,8 @@ import pytest
 
 from tests.peak_memory import peak_mebibytes_of
 
+pytestmark = pytest.mark.thorough  # minutes; tests/test_step_memory.py asks the compiler of JAX, in seconds
+
 STEP = """
 import keras, keras_het
 import numpy as np
@@ -37,22 +39,16 @@ def peak_mebibytes(num_samples, chunk_size=None, mode="train"):
     return peak_mebibytes_of(code)
 
 
-# Minutes, and the same code on every backend; JAX is the quickest.
-BY_DEFAULT_ON_JAX = pytest.mark.smoke if keras.config.backend() == "jax" else pytest.mark.thorough
-
-
 @pytest.fixture(scope="module")
 def small():
     return peak_mebibytes(256)
 
 
-@BY_DEFAULT_ON_JAX
 def test_many_nodes_take_no_more_memory_than_few(small):
     large = peak_mebibytes(4096)
     assert large <= 1.15 * small, f"{keras.config.backend()}: {small:.0f} MiB at S=256, {large:.0f} MiB at S=4096"
 
 
-@pytest.mark.thorough
 def test_the_limit_is_exceeded_by_a_head_that_holds_all_nodes_at_once(small):
     large = peak_mebibytes(1024, chunk_size=1024)
     assert large > 1.15 * small, (
@@ -60,7 +56,6 @@ def test_the_limit_is_exceeded_by_a_head_that_holds_all_nodes_at_once(small):
     )
 
 
-@pytest.mark.thorough
 def test_prediction_does_not_hold_the_nodes_at_once_either():
     few, many = (peak_mebibytes(num_samples, mode="predict") for num_samples in (256, 2048))
     all_at_once = 128 * 1000 * (2048 - 256) * 4 / 2**20  # MiB that a block of all the nodes would add

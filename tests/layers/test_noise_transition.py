@@ -103,6 +103,7 @@ def test_rows_stay_stochastic_after_every_step(kind):
     assert np.abs(rows(layer) - before).max() > 1e-4
 
 
+@pytest.mark.once
 def test_a_fixed_transition_that_is_released_stays_stochastic(tmp_path):
     layer = NoiseTransition(UNITS, trainable=False)
     model = make_model(layer)
@@ -116,6 +117,7 @@ def test_a_fixed_transition_that_is_released_stays_stochastic(tmp_path):
         np.testing.assert_allclose(rows(flips).sum(axis=1), 1, rtol=1e-5)
 
 
+@pytest.mark.once
 @pytest.mark.planted
 def test_planted_steps_without_projection_are_caught(monkeypatch):
     monkeypatch.setattr(RowStochastic, "__call__", lambda self, w: w)
@@ -138,6 +140,7 @@ def test_a_closed_gate_keeps_the_transition_where_it_is(kind):
     assert np.abs(rows(layer) - before).max() > 1e-3
 
 
+@pytest.mark.once
 def test_adam_moves_t_although_it_normalises_every_entry():
     """With a plain gradient the projection undoes what Adam makes of the ridge penalty.
 
@@ -163,6 +166,7 @@ def test_the_gradient_of_every_row_is_centred_and_otherwise_that_of_t():
     np.testing.assert_allclose(gradients["transition"], plain - plain.mean(axis=1, keepdims=True), rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.once
 def test_the_start_is_near_the_identity():
     layer = NoiseTransition(UNITS)
     layer.build((None, UNITS))
@@ -191,6 +195,7 @@ def test_it_stands_behind_a_heteroscedastic_head():
     np.testing.assert_allclose(np.exp(model.predict(X, verbose=0)).sum(-1), 1, rtol=1e-5)
 
 
+@pytest.mark.once
 def test_a_bounded_projection_is_the_nearest_point():
     w = np.random.default_rng(1).normal(size=(50, UNITS)).astype("float32")
     x = ops.convert_to_numpy(RowStochastic(0.05)(ops.convert_to_tensor(w)))
@@ -200,6 +205,7 @@ def test_a_bounded_projection_is_the_nearest_point():
     assert np.all(np.sum((x - w) ** 2, axis=1) <= np.sum((others - w) ** 2, axis=2).min(axis=0) + 1e-6)
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "mixed_float16", "mixed_bfloat16"])
 def test_half_precision_is_refused(dtype):
     with pytest.raises(ValueError, match=rf'`dtype` must be "float32" or "float64"; .* Received: dtype=\'{dtype}\''):
@@ -214,6 +220,7 @@ def stored(matrix):
     return layer
 
 
+@pytest.mark.once
 @pytest.mark.parametrize(
     ("matrix", "text"),
     [
@@ -235,11 +242,13 @@ def test_a_stored_t_is_checked(matrix, text):
     assert text in str(error.value)
 
 
+@pytest.mark.once
 def test_a_stored_t_that_is_right_is_loaded():
     np.testing.assert_allclose(rows(stored(T)), T, rtol=1e-6)
 
 
 # What Keras says of the rest of a file that was refused.
+@pytest.mark.once
 @pytest.mark.filterwarnings("ignore:Skipping nested container")
 def test_a_file_with_a_wrong_t_is_refused(tmp_path):
     model = make_model(NoiseTransition(UNITS))
@@ -249,6 +258,7 @@ def test_a_file_with_a_wrong_t_is_refused(tmp_path):
         keras.saving.load_model(tmp_path / "model.keras")
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("apply_at_inference", [False, True])
 def test_inputs_of_another_width_are_refused_at_inference_too(apply_at_inference):
     layer = NoiseTransition(UNITS, apply_at_inference=apply_at_inference)
@@ -257,10 +267,12 @@ def test_inputs_of_another_width_are_refused_at_inference_too(apply_at_inference
         layer(ops.concatenate([LOG_P, LOG_P], axis=-1))
 
 
+@pytest.mark.once
 def test_the_largest_t_can_be_made():
     assert NoiseTransition(16_384).size == 16_384  # nothing is allocated before it is built
 
 
+@pytest.mark.once
 def test_a_learned_t_can_be_given_back():
     layer = NoiseTransition(UNITS, transition=T)
     layer.build((None, UNITS))
@@ -271,6 +283,7 @@ def test_a_learned_t_can_be_given_back():
         assert label_noise.total_variation(given, rows(layer)) < 1e-6
 
 
+@pytest.mark.once
 def test_t_can_be_read_before_the_first_step():
     layer = NoiseTransition(UNITS, transition=T, trainable=False)
     np.testing.assert_allclose(rows(layer), T, rtol=1e-6)

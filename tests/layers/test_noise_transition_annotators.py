@@ -17,6 +17,8 @@ from tests import layer_contract
 from tests.gradients import layer_gradients, value_and_gradients
 from tests.marks import grid
 
+pytestmark = pytest.mark.once
+
 UNITS, EXAMPLES, FEATURES, ANNOTATORS = 4, 64, 6, 3
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(EXAMPLES, FEATURES)).astype("float32")
@@ -49,6 +51,7 @@ def rows(layer):
     return ops.convert_to_numpy(layer.transition)
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize("kind", grid(KINDS, span=["started", "outliers"]))
 def test_contract(kind, tmp_path):
     layer_contract.check_config(lambda: make(kind))

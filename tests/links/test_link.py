@@ -17,6 +17,7 @@ def outputs_of(link, scale=3.0):
     return log_softmax(outputs, axis=-1) if link.activation == "softmax" else outputs
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("axis", [0, 1])
 def test_average_is_that_of_the_probabilities(name, axis):
@@ -32,6 +33,7 @@ def test_average_is_that_of_the_probabilities(name, axis):
         assert np.exp(members.mean(0)).sum(-1).max() < 0.9  # what keras.layers.Average would give
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("name", NAMES)
 def test_average_of_improbable_outputs_is_a_number(name):
     link = links.get(name)

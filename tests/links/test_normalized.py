@@ -157,6 +157,7 @@ def test_extremes_are_finite(name):
     assert all(np.isfinite(slope).all() for slope in slopes)
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("name", ["normalized_sigmoid", "normal_cdf"])
 @pytest.mark.parametrize("size", [1e5, 1e7])
 def test_gradients_by_nodes_are_finite_where_their_logs_lose_their_digits(name, size):
@@ -172,6 +173,7 @@ def test_gradients_by_nodes_are_finite_where_their_logs_lose_their_digits(name, 
     assert all(np.isfinite(slope).all() for slope in slopes)
 
 
+@pytest.mark.once
 def test_the_closed_form_is_the_default_and_nodes_are_the_other_way():
     head = HeteroscedasticDense(3, link="normalized_sigmoid")
     assert type(head.integrator).__name__ == "ClosedForm"
@@ -180,6 +182,7 @@ def test_the_closed_form_is_the_default_and_nodes_are_the_other_way():
         HeteroscedasticDense(3, link="normal_cdf", integrator="taylor")
 
 
+@pytest.mark.once
 def test_a_conversion_starts_fresh_or_is_refused():
     old = keras.Sequential([keras.Input((4,)), keras.layers.Dense(3, "softmax")])
     for model in (old, keras.Sequential([keras.Input((4,)), keras.layers.Dense(3)])):

@@ -11,6 +11,8 @@ from keras_het.losses import AnnotatorsLoss, EarlyLearningRegularizedCrossentrop
 from keras_het.metrics import AnnotatorsMetric, BrierScore, ExpectedCalibrationError
 from tests.gradients import value_and_gradients
 
+pytestmark = pytest.mark.once
+
 EXAMPLES, ANNOTATORS, UNITS = 9, 3, 4
 RNG = np.random.default_rng(0)
 LOGITS = RNG.normal(size=(EXAMPLES, ANNOTATORS, UNITS)).astype("float32")
@@ -66,6 +68,7 @@ def test_a_planted_loss_that_counts_missing_labels_is_caught(monkeypatch):
         test_the_losses_themselves_take_labels_of_the_shape_of_the_predictions("ours")
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize("kind", LOSSES)
 def test_gradients_against_finite_differences(kind):
     loss = AnnotatorsLoss(LOSSES[kind]())

@@ -66,6 +66,7 @@ def test_labels_stay_integers_in_half_precision(dtype, units, way):
         keras.config.set_floatx(before)
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("reduction", ["sum_over_batch_size", "sum", "mean_with_sample_weight", "none"])
 def test_half_precision_reduces_as_keras_does(reduction):
     labels = np.where(np.arange(EXAMPLES) % 3 == 0, -1, LABELS)
@@ -76,6 +77,7 @@ def test_half_precision_reduces_as_keras_does(reduction):
         np.testing.assert_allclose(*values, rtol=0.03, atol=0.02)  # theirs is rounded to 8 bits at every step
 
 
+@pytest.mark.once
 def test_ignoring_makes_no_layer_at_a_call(monkeypatch):
     made, make = [], keras.layers.Layer.__init__
     monkeypatch.setattr(
@@ -89,6 +91,7 @@ def test_ignoring_makes_no_layer_at_a_call(monkeypatch):
     assert made == []
 
 
+@pytest.mark.once
 def test_a_symbolic_loss_ignores_too():
     """In a functional graph, where a layer keeps every call; twice, so that one graph does not see the other's."""
     for _ in range(2):
@@ -99,6 +102,7 @@ def test_a_symbolic_loss_ignores_too():
         assert np.all(ops.convert_to_numpy(each)[LABELS != 2] > 0)
 
 
+@pytest.mark.once
 def test_a_subclass_must_define_it():
     with pytest.raises(NotImplementedError) as error:
         Crossentropy()(LABELS, LOGITS)

@@ -10,6 +10,8 @@ from keras_het.losses import SymmetricCrossentropy
 from tests.gradients import value_and_gradients
 from tests.losses.cases import EXAMPLES, LABELS, LOGITS, UNITS, WEIGHTS
 
+pytestmark = pytest.mark.once
+
 PROBABILITIES = special.softmax(LOGITS.astype("float64"), axis=-1)
 ANSWERS = (np.random.default_rng(1).random((EXAMPLES, UNITS)) < 0.4).astype("float32")
 SOFT = np.random.default_rng(2).random((EXAMPLES, UNITS)).astype("float32")
@@ -63,6 +65,7 @@ def test_several_labels_without_the_reverse_are_binary_crossentropy():
     assert float(ours) == pytest.approx(float(theirs), rel=1e-6)
 
 
+@pytest.mark.smoke
 def test_gradients_of_several_labels_are_finite_differences_of_the_oracle():
     _, (gradient,) = value_and_gradients(lambda tensors: make(from_logits=True)(SOFT, tensors[0]), [LOGITS])
     for index in np.ndindex(LOGITS.shape):

@@ -121,6 +121,7 @@ def test_in_fit_and_again_from_its_config(name):
     assert found[metric.name] == pytest.approx(updated(again, labels, logits), abs=1e-6)
 
 
+@pytest.mark.once
 def test_against_scikit_learn():
     _, logits = case(6)
     several = (np.random.default_rng(7).random((EXAMPLES, UNITS)) < 0.3).astype("float32")
@@ -146,6 +147,7 @@ def test_what_is_no_probability_is_nan(name):
     assert updated(KINDS[name](), labels, p, weights) == pytest.approx(expected, abs=1e-6)
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("name", grid(KINDS, span=["brier", "ece"]))
 @pytest.mark.parametrize("label", [np.nan, 1.5, -0.5, np.inf, 2**32, 2**32 + 1, np.uint64(2**63)], ids=str)
 def test_a_label_that_is_no_class_is_nan(name, label):
@@ -155,6 +157,7 @@ def test_a_label_that_is_no_class_is_nan(name, label):
     assert np.isnan(updated(KINDS[name](from_logits=True), wrong, logits))
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("dtype", ["bool", "uint8", "int16", "int64", "float16", "float64"])
 def test_labels_of_any_dtype(dtype):
     labels, logits = case(3)
@@ -164,11 +167,13 @@ def test_labels_of_any_dtype(dtype):
     assert updated(ignoring, (labels % 2).astype(dtype), logits) == expected
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("name", grid(KINDS, span=["brier", "ece"]))
 def test_nothing_yet_is_zero(name):
     assert number(KINDS[name]().result()) == 0.0
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("name", EXCLUSIVE)
 def test_labels_that_are_not_exclusive_have_no_confidence(name):
     with pytest.raises(

@@ -235,6 +235,7 @@ def test_a_mask_reaches_the_layers_of_a_head_inside(clone, tmp_path):
     check_conversion(model, x, Y, tmp_path, clone=clone)
 
 
+@pytest.mark.on_jax
 @pytest.mark.smoke
 def test_a_copy_brings_statistics_and_flags_along():
     normalization = layers.Normalization()
@@ -284,6 +285,7 @@ def test_a_quantised_model_keeps_its_head_and_reloads(tmp_path):
             call()
 
 
+@pytest.mark.thorough
 def test_keras_applications(tmp_path):
     rng = np.random.default_rng(1)
     for activation in ("softmax", None):

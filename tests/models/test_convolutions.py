@@ -50,6 +50,7 @@ def test_a_pointwise_convolution_is_a_dense_layer_of_every_pixel(make, clone, tm
     check_file(new, IMAGES, tmp_path)
 
 
+@pytest.mark.on_jax
 @pytest.mark.smoke
 @pytest.mark.parametrize("make", [lambda: layers.Flatten(), lambda: layers.Reshape((UNITS,))])
 def test_one_pixel_is_reshaped_as_before_and_other_classes_fit(make):

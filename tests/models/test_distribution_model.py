@@ -66,6 +66,7 @@ def test_the_predictions_are_those_of_the_head_of_each_label():
     np.testing.assert_allclose(keras.ops.convert_to_numpy(model.head.probabilities(X[:9])), expected, rtol=1e-5)
 
 
+@pytest.mark.thorough
 @pytest.mark.once
 def test_the_joint_loss_learns_the_planted_correlations():
     model, below = joint_model(), np.tril_indices(LABELS, -1)
@@ -74,6 +75,7 @@ def test_the_joint_loss_learns_the_planted_correlations():
     assert spearmanr(covariance[below], PLANTED[below])[0] > 0.8
 
 
+@pytest.mark.thorough
 @pytest.mark.once
 @pytest.mark.planted
 def test_the_marginal_loss_does_not_learn_them():
@@ -112,6 +114,7 @@ def test_unknown_rows_leave_the_mean():
     assert found == pytest.approx(expected, rel=1e-6)
 
 
+@pytest.mark.thorough
 @pytest.mark.once
 def test_known_rates_of_missing_positives_give_the_true_probabilities():
     """Half of the positive labels are missing; all of the first label would be right."""
@@ -127,6 +130,7 @@ def test_known_rates_of_missing_positives_give_the_true_probabilities():
     np.testing.assert_allclose(means[1], Y.mean(0), atol=0.06)
 
 
+@pytest.mark.thorough
 @pytest.mark.once
 def test_rates_of_missing_positives_are_learned(tmp_path):
     """However certain the features are, p(label 1) is at most 1 - f: the rate shows there."""

@@ -51,6 +51,7 @@ def growth(pretrained, digits, **arguments):
     return noise(model, x) / before
 
 
+@pytest.mark.on_jax
 @pytest.mark.smoke
 def test_a_pretrained_model_agrees_with_the_converted_one(pretrained, digits):
     new = keras_het.heteroscedastic(pretrained, seed=0)

@@ -269,6 +269,7 @@ def test_an_optimizer_that_cannot_be_made_again_is_warned_of(optimizer):
     assert "`optimizer` must be of a class that `from_config` makes of `get_config`. Received: optimizer=" in text
 
 
+@pytest.mark.on_jax
 @pytest.mark.smoke
 def test_weights_stay_excluded_from_weight_decay():
     old = functional("softmax")

@@ -215,6 +215,7 @@ def test_data_sets_and_inputs_by_name():
     assert scale_temperature(model, {"a": x, "b": x}, y).predict({"a": x, "b": x}, verbose=0).shape == (60, UNITS)
 
 
+@pytest.mark.on_jax
 @pytest.mark.smoke
 @pytest.mark.filterwarnings("ignore:The temperature is 20")  # of an untrained model
 def test_a_config_has_the_temperature():

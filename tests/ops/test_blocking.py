@@ -7,6 +7,8 @@ import pytest
 
 from keras_het.ops import blocking
 
+pytestmark = pytest.mark.once
+
 IS_TORCH = keras.config.backend() == "torch"
 
 

@@ -66,6 +66,7 @@ def test_log_prob(kind):
     np.testing.assert_allclose(ops.convert_to_numpy(normal(kind).log_prob(value)), expected, rtol=1e-4)
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize(("scale", "size"), [(1e-3, 10.0), (1e-2, 10.0), (1e-3, 1.0)])
 def test_log_prob_of_a_factor_ten_thousand_times_the_diagonal(scale, size, seed):
@@ -94,6 +95,7 @@ def test_log_prob_of_equal_columns():
     np.testing.assert_allclose(ops.convert_to_numpy(normal.log_prob(value[None]))[0], expected, atol=0.05)
 
 
+@pytest.mark.once
 def test_logits_at_nodes(kind):
     rng = np.random.default_rng(2)
     nodes = Nodes(rng.normal(size=(7, UNITS)).astype("float32"), rng.normal(size=(7, FACTORS)).astype("float32"))
@@ -104,6 +106,7 @@ def test_logits_at_nodes(kind):
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.once
 def test_logits_of_one_example_without_leading_axes():
     one = low_rank_normal(*(None if x is None else x[0] for x in parameters("full")))
     nodes = Nodes(ops.ones((3, UNITS)), ops.ones((3, FACTORS)))

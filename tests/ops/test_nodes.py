@@ -27,21 +27,23 @@ def test_host_and_backend_give_the_same_nodes(rule, num_samples, units, num_fact
 @pytest.mark.once
 @pytest.mark.parametrize("rule", [nodes.pseudo_random, nodes.quasi_random])
 @pytest.mark.parametrize("seed", range(3))
-def test_nodes_are_uncorrelated_standard_normals_also_when_units_equal_factors(rule, seed, base_seed):
+def test_nodes_are_uncorrelated_standard_normals_also_when_units_equal_factors(rule, seed, base_seed, redraws):
     # One point of each of many steps: independent by construction for every rule, unlike the points of one Sobol set.
-    drawn = [rule((base_seed + seed, step), 1, 6, 6, np) for step in range(4000)]
+    drawn = [rule((base_seed + seed, step), 1, 6, 6, np) for step in range(redraws(4000))]
     eps_diag, eps_factor = (np.concatenate(part) for part in zip(*drawn, strict=True))
     check_moments(eps_diag, 0.0, np.eye(6))
     check_moments(eps_factor, 0.0, np.eye(6))
     check_independent(eps_diag, eps_factor)
 
 
+@pytest.mark.once
 @pytest.mark.statistical
 def test_large_pseudo_random_sets_have_independent_columns(base_seed):
     drawn = nodes.pseudo_random((base_seed + 11, 0), 1 << 16, 8, 8, np)
     check_moments(np.concatenate(drawn, axis=1), 0.0, np.eye(16))
 
 
+@pytest.mark.once
 def test_antithetic_nodes_come_in_pairs():
     drawn = nodes.antithetic((0, 0), 10, 4, 3, np)
     for eps in drawn:
@@ -55,6 +57,7 @@ def cells(eps, count):
     return np.searchsorted(nodes.random.normal(first, np), eps, side="right") - 1
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("power", [0, 1, 5, 10])
 def test_every_coordinate_has_one_point_in_each_cell(power):
     """Of 40 factors and 45 classes."""
@@ -63,6 +66,7 @@ def test_every_coordinate_has_one_point_in_each_cell(power):
     np.testing.assert_array_equal(np.sort(cells(eps, count), axis=0), np.repeat(np.arange(count)[:, None], 85, axis=1))
 
 
+@pytest.mark.once
 def test_sobol_factors_fill_the_plane_evenly():
     """The first two dimensions are a (0, m, 2)-net: each of the 16 x 16 cells holds one of 256 points."""
     eps = nodes.quasi_random((9, 1), 256, 3, 2, np).eps_factor
@@ -82,6 +86,7 @@ def largest_correlation(columns):
     return np.abs(correlations(columns)).max()
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("units", [1000, 3000])
 @pytest.mark.parametrize("num_factors", [0, 15, 50])
 @pytest.mark.parametrize("num_samples", [64, 256])
@@ -94,6 +99,7 @@ def test_no_two_classes_share_their_noise_at_inference(units, num_factors, num_s
     assert largest_correlation(np.concatenate(constant, axis=1)) < 7.5 / np.sqrt(num_samples)
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("num_samples", [16, 32, 64, 128, 256, 1024])
 def test_no_pair_of_dimensions_is_correlated_over_the_steps(num_samples):
     """The mean square of a Latin pair is 1 / S.
@@ -106,6 +112,7 @@ def test_no_pair_of_dimensions_is_correlated_over_the_steps(num_samples):
     )
 
 
+@pytest.mark.once
 @pytest.mark.planted
 def test_more_dimensions_of_sobol_would_be_correlated():
     for num_samples, more in ((16, 15), (32, 15), (64, 32), (128, 32), (256, 40)):
@@ -118,12 +125,14 @@ def mean_square_correlation(draw):
     return np.max(np.mean([np.square(correlations(draw(step))) for step in range(40)], axis=0))
 
 
+@pytest.mark.once
 @pytest.mark.planted
 def test_classes_in_dimensions_of_sobol_would_share_their_noise():
     with pytest.raises(AssertionError):
         assert largest_correlation(nodes._sobol((0, 0), 256, 1000, np)) < 7.5 / np.sqrt(256)
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("step", range(3))
 def test_squares_of_the_noise_of_two_classes_are_uncorrelated_too(step):
     """A pair may share how large its noise is, and not the sign of it."""
@@ -131,6 +140,7 @@ def test_squares_of_the_noise_of_two_classes_are_uncorrelated_too(step):
     assert largest_correlation(eps_diag**2) < 9 / np.sqrt(256)  # squares have longer tails
 
 
+@pytest.mark.once
 def test_two_live_classes_among_a_thousand():
     """p_0 of two classes 2 apart, each with noise of standard deviation 2, the others far below.
 
@@ -144,19 +154,23 @@ def test_two_live_classes_among_a_thousand():
     assert np.abs(np.delete(found, 197) - exact).max() < 6 * expit(-2.0 + difference).std() / 16
 
 
+@pytest.mark.once
 def test_a_count_between_powers_of_two_takes_the_first_points():
     whole, part = (nodes.quasi_random((1, 2), count, 3, 2, np) for count in (64, 50))
     for a, b in zip(whole, part, strict=True):
         np.testing.assert_array_equal(a[:50], b)
 
 
+@pytest.mark.once
 @pytest.mark.statistical
-def test_the_digital_shift_is_unbiased_and_fresh_at_every_step(base_seed):
-    means = np.array([nodes.quasi_random((base_seed, step), 3, 2, 1, np).eps_diag.mean(0) for step in range(4000)])
+def test_the_digital_shift_is_unbiased_and_fresh_at_every_step(base_seed, redraws):
+    steps = range(redraws(4000))
+    means = np.array([nodes.quasi_random((base_seed, step), 3, 2, 1, np).eps_diag.mean(0) for step in steps])
     assert np.all(np.abs(means.mean(0)) < 4.9 * means.std(0) / np.sqrt(len(means)))  # false alarm 1e-6 each
-    assert len(np.unique(means[:, 0])) > 3700  # of 65,536 possible ones: 3,880 are expected
+    assert len(np.unique(means[:, 0])) > 0.925 * len(means)  # of 65,536 possible ones: 0.97 of 4000 are expected
 
 
+@pytest.mark.once
 def test_sobol_beats_random_points_on_a_smooth_integral():
     """E[exp(sum(e) / 4)] in 10 dimensions: the root-mean-square error over 50 steps is at most a third."""
     exact = np.exp(10 / 32)
@@ -170,6 +184,7 @@ def test_sobol_beats_random_points_on_a_smooth_integral():
     assert error(nodes.quasi_random) < error(nodes.pseudo_random) / 3
 
 
+@pytest.mark.once
 def test_blocks_of_columns_on_the_host_do_not_show(monkeypatch):
     whole = nodes.quasi_random((0, 3), 50, 30, 40, np)
     monkeypatch.setattr(nodes, "_HOST_ELEMENTS", 50 * 7)

@@ -38,12 +38,14 @@ def test_host_and_backend_give_the_same_bits_and_normals(size):
     assert normals.dtype == "float32"
 
 
+@pytest.mark.once
 @pytest.mark.statistical
 @pytest.mark.parametrize("seed", range(3))
 def test_normals_are_standard_normal(seed, base_seed):
     check_standard_normal(random.normal(random.random_bits((base_seed + seed, 0), 0, 1 << 20, np), np))
 
 
+@pytest.mark.once
 @pytest.mark.statistical
 @pytest.mark.parametrize("other", [((5, 1), 0), ((6, 0), 0), ((5, 0), 1)], ids=["step", "seed", "stream"])
 def test_seeds_steps_and_streams_are_independent(other, base_seed):
@@ -54,6 +56,7 @@ def test_seeds_steps_and_streams_are_independent(other, base_seed):
     check_independent(*draws)
 
 
+@pytest.mark.once
 @pytest.mark.statistical
 def test_neighbouring_draws_are_independent(base_seed):
     draws = random.normal(random.random_bits((base_seed, 0), 0, 1 << 19, np), np).reshape(-1, 2)
@@ -72,6 +75,7 @@ CELLS = np.concatenate([END, MIDDLE, END + np.uint32(0xFFFF0000)])
 SHARES = np.concatenate([np.full(len(part), 2.0**-power) for part, power in ((END, 32), (MIDDLE, 16), (END, 32))])
 
 
+@pytest.mark.once
 def test_normals_are_monotone_in_the_bits_with_mean_zero_and_variance_one():
     values = np.float64(random.normal(unsigned(CELLS), np))
     assert np.all(np.diff(values) > 0)
@@ -82,6 +86,7 @@ def test_normals_are_monotone_in_the_bits_with_mean_zero_and_variance_one():
     )
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("limit", [1.0, 3.0, 4.3, 4.5, 5.0, 5.5])
 def test_tails_have_the_probability_of_a_normal(limit):
     """One table of 2^16 levels ends at 4.33: a class likely only under such noise would get too small a mean."""
@@ -104,6 +109,7 @@ def test_a_permutation_has_every_value_once_in_every_column(bits):
     np.testing.assert_array_equal(permuted, random.permute(order, bits, ops.convert_to_numpy(words), np))
 
 
+@pytest.mark.once
 @pytest.mark.statistical
 def test_a_value_s_image_is_uniform_over_the_words(base_seed):
     """By a chi-square statistic over 16 cells for every value; false alarm 1e-6 in all."""
@@ -127,6 +133,7 @@ def test_bits_are_the_same_whatever_the_float_type_of_the_session(floatx):
     np.testing.assert_array_equal(ops.convert_to_numpy(found), expected)
 
 
+@pytest.mark.once
 def test_blocks_on_the_host_do_not_show(monkeypatch):
     whole = random.random_normals((1, 2), 3, 1001, np)
     monkeypatch.setattr(random, "_HOST_BLOCK", 64)

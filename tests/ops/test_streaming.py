@@ -121,6 +121,7 @@ def test_a_step_is_freed_when_it_is_done(monkeypatch):
         gc.enable()
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("options", [{"chunk_size": 8}, PLAIN, {"streamed": False}], ids=str)
 def test_nodes_without_factors(options):
     arguments, nodes = problem("diagonal"), nodes_of("diagonal")
@@ -128,6 +129,7 @@ def test_nodes_without_factors(options):
     np.testing.assert_array_equal(found, evaluate(arguments, nodes, **options))
 
 
+@pytest.mark.once
 def test_integer_means_are_numbers():
     arguments, nodes = problem("full"), nodes_of("full")
     whole = np.arange(arguments["loc"].size).reshape(arguments["loc"].shape) % 5

@@ -8,6 +8,7 @@ from scipy import optimize, special
 from keras_het import label_noise
 from keras_het.ops import transition
 from tests.gradients import value_and_gradients
+from tests.marks import grid
 
 UNITS = 4
 MATRICES = {
@@ -121,7 +122,7 @@ def test_gradients_are_finite_where_entries_are_zero(matrix, scale):
         assert np.all(np.isfinite(gradient))
 
 
-@pytest.mark.parametrize("z", [-5.0, -30.0, -44.0, -50.0, -80.0, -87.0, -95.0, -104.0])
+@pytest.mark.parametrize("z", grid([-5.0, -30.0, -44.0, -50.0, -80.0, -87.0, -95.0, -104.0], span=[-5.0, -104.0]))
 @pytest.mark.parametrize("name", ["I", "pair flip", "start", "outlier"])
 def test_gradients_of_small_probabilities(name, z):
     """The slope of log p(noisy 0): one over the prediction times T's column, by float64."""

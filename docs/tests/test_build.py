@@ -1,0 +1,121 @@
+"""The site holds every public name and asks no other host for anything.
+
+What is missing or broken makes its build fail.
+"""
+
+import importlib
+import shutil
+import subprocess
+import sys
+
+import pytest
+from site_files import ROOT, Page, broken, remote
+
+SOURCES = ["mkdocs.yml", "docs", "keras_het", "guides", "README.md", "CHANGELOG.md", "benchmarks"]
+
+
+@pytest.fixture
+def copied(tmp_path):
+    """What the site is made of, in another folder."""
+    for name in SOURCES:
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (shutil.copytree if (ROOT / name).is_dir() else shutil.copy)(ROOT / name, tmp_path / name)
+    return tmp_path
+
+
+def build(folder):
+    return subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build"], cwd=folder, capture_output=True, text=True, check=False
+    )
+
+
+def change(path, old, new):
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new, 1))
+
+
+@pytest.mark.planted
+def test_an_undocumented_public_name_fails(copied):
+    change(
+        copied / "keras_het/metrics/__init__.py", "__all__ = [", 'def planted(): ...\n\n\n__all__ = [\n    "planted",'
+    )
+    result = build(copied)
+    assert result.returncode != 0
+    assert "Public names without a docstring: keras_het.metrics.planted" in result.stderr
+
+
+@pytest.mark.planted
+def test_whatever_leads_nowhere_fails(copied):
+    change(copied / "keras_het/layers/noise_transition.py", '    """', '    """See `keras_het.layers.Planted`.\n\n    ')
+    planted = ["[a](planted.md)", "[b](theory.md#planted)", "`keras_het.planted`", "[c][keras_het.planted_too]"]
+    planted += ['{% include-markdown "../README.md" start="## Planted" %}']
+    change(copied / "docs/index.md", "## Cite\n", "## Cite\n\n" + "\n\n".join(planted))
+    result = build(copied)
+    assert result.returncode != 0
+    for words in (
+        "'keras_het.layers.Planted'",
+        "'planted.md'",
+        "#planted",
+        "'keras_het.planted'",
+        "'keras_het.planted_too'",
+        "## Planted",
+    ):
+        assert [line for line in result.stderr.splitlines() if "WARNING" in line and words in line], words
+
+
+@pytest.mark.planted
+def test_a_formula_that_is_not_understood_fails(copied):
+    change(copied / "docs/theory.md", "## The model\n", "## The model\n\n$\\planted{x}$\n")
+    result = build(copied)
+    assert result.returncode != 0
+    assert "a command that is not known: \\planted{x}" in result.stderr
+
+
+def test_nothing_is_loaded_from_another_host(site):
+    assert len(list(site.rglob("*.html"))) > 20
+    assert remote(site) == []
+
+
+@pytest.mark.planted
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("page.html", '<script src="https://example.com/a.js"></script>'),
+        ("page.html", '<link rel="stylesheet" href="//example.com/a.css">'),
+        ("page.html", '<img src="http://example.com/a.png">'),
+        ("page.html", "<style>@import 'https://example.com/a.css';</style>"),
+        ("page.html", '<p style="background: url(https://example.com/a.png)">'),
+        ("page.css", "@font-face { src: url('https://example.com/a.woff2') }"),
+    ],
+)
+def test_a_planted_remote_file_is_found(name, text, tmp_path):
+    (tmp_path / name).write_text(text)
+    assert [file for file, _ in remote(tmp_path)] == [name]
+
+
+def test_every_link_of_the_site_leads_somewhere(site):
+    assert broken(site) == []
+
+
+@pytest.mark.planted
+def test_a_planted_broken_link_is_found(tmp_path):
+    (tmp_path / "a.html").write_text(
+        '<a href="b.html">1</a><a href="a.html#x">2</a><a href="#y">3</a><a href="a.html#z" id="z">4</a>'
+    )
+    assert [address for _, address in broken(tmp_path)] == ["b.html", "a.html#x", "#y"]
+
+
+def test_every_public_name_has_its_place(site, monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "docs" / "hooks")
+    package = importlib.import_module("package")
+    modules = list(package.public_modules(package.load(ROOT)))
+    names = {path for module in modules for path in [module.path, *package.public_names(module)]}
+    assert len(names) > 100
+    assert names <= set().union(*(Page(path).places for path in (site / "api").glob("*.html")))
+
+
+def test_formulas_are_mathml(site):
+    text = (site / "theory.html").read_text()
+    assert text.count("<math") > 50
+    assert "arithmatex" not in text

@@ -1,0 +1,47 @@
+"""Every numbered equation of the two papers has a function whose docstring cites it, or a reason to have none."""
+
+import re
+
+import pytest
+from site_files import ROOT
+
+WITHOUT = {
+    "Collier 2021": {
+        1: "the generative process, whose argmax has no gradient; Eq. 3 stands for it",
+        2: "why a softmax is the case of Gumbel noise",
+        **dict.fromkeys((6, 7, 8, 9, 10, 11, 12), "a step towards Eq. 13"),
+    },
+    "Sukhbaatar 2014": {6: "a bound, for a proof", 7: "what follows from it"},
+}
+LAST = {"Collier 2021": 13, "Sukhbaatar 2014": 8}
+
+
+@pytest.fixture
+def citations(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "docs" / "hooks")
+    from equations import citations
+    from package import load
+
+    return list(citations(load(ROOT)))
+
+
+def cited(citations, work):
+    """The numbers of the equations of a work that docstrings name."""
+    places = [c.place for c in citations if c.work == work and c.place.startswith("Eq")]
+    return {int(number) for place in places for number in re.findall(r"\d+", place)}
+
+
+@pytest.mark.parametrize("work", LAST)
+def test_an_equation_has_a_function_or_a_reason_to_have_none(citations, work):
+    assert set(range(1, LAST[work] + 1)) - cited(citations, work) == set(WITHOUT[work])
+
+
+@pytest.mark.parametrize("work", LAST)
+def test_no_docstring_cites_an_equation_that_its_paper_has_not(citations, work):
+    assert max(cited(citations, work)) <= LAST[work]
+
+
+@pytest.mark.planted
+def test_an_equation_that_nothing_cites_is_found(citations):
+    without = [c for c in citations if "Eq. 13" not in c.text]
+    assert 13 not in cited(without, "Collier 2021")

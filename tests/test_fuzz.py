@@ -178,7 +178,7 @@ def test_clear_refusals_and_sound_objects_are_told_apart():
     saved = subjects.KNOWN["full head"].config
     for path, value, end in (
         (("config", "units"), 1 << 62, "refused"),
-        (("config", "further"), 1, "refused"),
+        (("config", "further"), 1, "refused by Keras"),
         (("config", "link"), configs.LAMBDA, "refused by Keras"),
         (("config", "units"), 5, "accepted"),
         (("config", "temperature"), configs.REMOVED, "accepted"),

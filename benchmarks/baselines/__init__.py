@@ -6,52 +6,32 @@ means of five seeds. "Better" and "worse" mean by more than two standard errors.
 """
 
 from benchmarks.baselines.active_passive import ActivePassiveCrossentropy
-from benchmarks.baselines.adaptive import AdaptivelyRegularizedCrossentropy, adaptive_strengths
 from benchmarks.baselines.anchors import estimate_by_anchors
 from benchmarks.baselines.backward_corrected import BackwardCorrectedCrossentropy
 from benchmarks.baselines.bootstrapped import BootstrappedCrossentropy
-from benchmarks.baselines.data_parameters import DataParametersCrossentropy
 from benchmarks.baselines.density import density_subsets, stage_weights
 from benchmarks.baselines.edward2 import from_edward2
 from benchmarks.baselines.epsilon_softmax import EpsilonSoftmaxCrossentropy
-from benchmarks.baselines.jocor import JoCoR
-from benchmarks.baselines.kept_share import KeptShare
 from benchmarks.baselines.label_wave import LabelWave
 from benchmarks.baselines.logistic_normal import LogisticNormal
-from benchmarks.baselines.mentor import MentoredCrossentropy, MentorExamples, mentor_net
 from benchmarks.baselines.mentor_mix import MentorMix
-from benchmarks.baselines.peer_networks import PeerNetworks
 from benchmarks.baselines.reference import reference_weights
-from benchmarks.baselines.selecting import CoTeaching, SelfPacedCrossentropy
-from benchmarks.baselines.shifted_gaussian import ShiftedGaussianNLL
 from benchmarks.baselines.trace import Trace
 from benchmarks.baselines.unit_diagonal import UnitDiagonal
 
 __all__ = [
     "ActivePassiveCrossentropy",
-    "AdaptivelyRegularizedCrossentropy",
     "BackwardCorrectedCrossentropy",
     "BootstrappedCrossentropy",
-    "CoTeaching",
-    "DataParametersCrossentropy",
     "EpsilonSoftmaxCrossentropy",
-    "JoCoR",
-    "KeptShare",
     "LabelWave",
     "LogisticNormal",
-    "MentorExamples",
     "MentorMix",
-    "MentoredCrossentropy",
-    "PeerNetworks",
-    "SelfPacedCrossentropy",
-    "ShiftedGaussianNLL",
     "Trace",
     "UnitDiagonal",
-    "adaptive_strengths",
     "density_subsets",
     "estimate_by_anchors",
     "from_edward2",
-    "mentor_net",
     "reference_weights",
     "stage_weights",
 ]

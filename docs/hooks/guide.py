@@ -11,7 +11,7 @@ from guides.notebooks.reader import cells, header_of
 GROUPS = {
     "Your own data, your own model": ("image_folder", "text_strings", "table_sklearn", "finetune_kerashub"),
     "Who or what is confused, and how good is the model": ("llm_labels", "label_flips", "annotators"),
-    "For researchers": ("arena_row", "example_index"),
+    "For researchers": ("example_index",),
 }
 
 INDEX = """\

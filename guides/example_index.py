@@ -1,9 +1,9 @@
 """
-Title: Losses that know which example they see
+Title: A model that knows which example it sees
 Author: The keras_het authors
 Date created: 2026/11/22
 Last modified: 2026/11/22
-Description: How the index of an example reaches a loss, with arrays and data sets, and what goes wrong.
+Description: How the index of an example reaches a model, with arrays and data sets, and what goes wrong.
 Accelerator: None
 Seeds: 0
 """
@@ -11,10 +11,9 @@ Seeds: 0
 """
 ## Introduction
 
-Some methods for wrong labels remember something of each example: earlier predictions, or how far to trust its label.
-Their losses, such as `keras_het.losses.EarlyLearningRegularizedCrossentropy`, need the index of the example, in whatever order
-the examples come. The index travels beside the sample weight, so that labels, metrics and validation data stay as they
-are.
+Early-learning regularisation, `keras_het.models.EarlyLearning`, stores a running mean of the predictions for each
+example, and keeps the model to it. So the model needs the index of the example, in whatever order the examples come.
+The index travels beside the sample weight. Labels, metrics and validation data stay as they are.
 
 Set the backend before Keras is imported, in the shell: `export KERAS_BACKEND=jax` (or `tensorflow`, `torch`). The guide
 takes less than a minute.
@@ -28,10 +27,7 @@ import keras
 import matplotlib.pyplot as plt
 import numpy as np
 
-from keras_het.losses import (
-    EarlyLearningRegularizedCrossentropy,
-    with_index,
-)
+from keras_het.models import EarlyLearning, with_index
 
 """
 ## The data
@@ -53,29 +49,21 @@ x, y, wrong, validation = (
 
 
 def make_model(num_examples=800):
-    """Compiled, the loss attached."""
+    """Compiled, with a memory of so many examples."""
     keras.utils.set_random_seed(0)
-    model = keras.Sequential(
-        [
-            keras.Input((4,)),
-            keras.layers.Dense(32, "relu"),
-            keras.layers.Dense(4),
-        ]
+    inputs = keras.Input((4,))
+    hidden = keras.layers.Dense(32, "relu")(inputs)
+    model = EarlyLearning(
+        inputs, keras.layers.Dense(4)(hidden), num_examples
     )
-    loss = EarlyLearningRegularizedCrossentropy(
-        num_examples, num_classes=4, from_logits=True
-    )
-    model.compile(
-        keras.optimizers.Adam(3e-3),
-        loss.attach(model),
-        metrics=["accuracy"],
-    )
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(keras.optimizers.Adam(3e-3), loss, metrics=["accuracy"])
     return model
 
 
 def remembered(model):
-    """The probability that the loss remembers for the given labels."""
-    memory = keras.ops.convert_to_numpy(model.loss.memory)
+    """The stored probabilities of the observed labels."""
+    memory = keras.ops.convert_to_numpy(model.memory)
     return memory[np.arange(len(y)), y]
 
 
@@ -107,8 +95,7 @@ model.fit(
 print("arrays:", found(model))
 
 """
-The loss remembers what the model predicted of each example, and holds it to that: most of the wrong labels stay
-improbable.
+The term keeps the model to its stored predictions: most of the label errors stay improbable.
 """
 
 p = remembered(model)
@@ -121,8 +108,8 @@ axes.legend(frameon=False)
 plt.show()
 
 """
-Validation data have no index, and need none: for them the loss is the plain crossentropy, and the loss remembers
-nothing. `predict` uses neither index nor memory.
+Validation data need no index: their loss is the plain crossentropy, and nothing is stored for them. `predict` uses
+neither index nor memory.
 
 ## Data sets
 
@@ -175,7 +162,7 @@ if importlib.util.find_spec("tensorflow"):
 """
 ## Stopping and going on
 
-The memory of the loss is saved with the compiled model, and loaded with it. Only `attach` has to be called again.
+The memory is a weight of the model: it is saved and loaded with the other weights.
 """
 
 with tempfile.TemporaryDirectory() as folder:
@@ -186,7 +173,6 @@ with tempfile.TemporaryDirectory() as folder:
     )
     model.save(path)
     resumed = keras.models.load_model(path)
-    resumed.loss.attach(resumed)
     resumed.fit(
         x, y, sample_weight=weights, epochs=5, batch_size=64, verbose=0
     )
@@ -195,9 +181,8 @@ with tempfile.TemporaryDirectory() as folder:
 """
 ## What goes wrong
 
-A loss that is not attached would forget everything on JAX; without an index in the first batch the loss cannot tell the
-examples apart. Both are refused. An index that is too large makes the loss nan, as a label that is no class does: here
-the loss was made for fewer examples than there are.
+Without an index the model cannot tell the examples apart: that is refused. An index that is too large makes the loss nan, as a label that is no class does: here the model was
+made for fewer examples than there are.
 """
 
 
@@ -210,15 +195,6 @@ def message(function):
     return "no error"
 
 
-loss = EarlyLearningRegularizedCrossentropy(
-    800, num_classes=4, from_logits=True
-)
-model = make_model()
-model.compile("adam", loss)
-print(
-    "not attached:",
-    message(lambda: model.fit(x, y, sample_weight=weights, verbose=0)),
-)
 print("no index:", message(lambda: make_model().fit(x, y, verbose=0)))
 print(
     "too few examples:",

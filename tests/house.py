@@ -217,6 +217,7 @@ def walks():
     model, members = plain(), [plain(), plain()]
     return {
         "heteroscedastic": count_walks(lambda: keras_het.heteroscedastic(model)),
+        "check": count_walks(lambda: keras_het.check(model)),
         "an ensemble of two": count_walks(lambda: keras_het.DeepEnsemble(members)),
     }
 

@@ -83,11 +83,11 @@ BUGS = (
         ("torch", "tensorflow"),  # where an assignment changes the tensor
     ),
     Bug(
-        "a loss that forgets, when it is loaded, that it had indices",
-        "keras_het/losses/state.py",
-        "        self.is_in_use = self.is_in_use or bool(found)\n",
-        "",
-        ("losses",),
+        "a memory of earlier predictions that takes a gradient",
+        "keras_het/models/early_learning.py",
+        "ops.stop_gradient(p)",
+        "p",
+        ("models",),
     ),
     Bug(
         "a calibration error divided by the number of examples, not by their weights",

@@ -11,7 +11,7 @@ import sys
 import keras
 import numpy as np
 
-from keras_het import losses, metrics
+from keras_het import losses, metrics, models
 from keras_het.losses.distribution_loss import DistributionLoss
 
 EXAMPLES, UNITS, BATCH = 24, 3, 8
@@ -20,7 +20,6 @@ X, LABELS = RNG.normal(size=(EXAMPLES, 5)).astype("float32"), RNG.integers(UNITS
 OF_EACH = {
     "ForwardCorrectedCrossentropy": {"transition": 0.8 * np.eye(UNITS) + 0.2 / UNITS},
     "SmoothedCrossentropy": {"smoothing": 0.1},
-    "EarlyLearningRegularizedCrossentropy": {"num_examples": EXAMPLES, "num_classes": UNITS},
     "AnnotatorsLoss": {},
 }
 LOSSES = {
@@ -29,6 +28,7 @@ LOSSES = {
     if name in losses.__all__ and isinstance(kind, type) and not issubclass(kind, DistributionLoss)
 }
 METRICS = {name: getattr(metrics, name) for name in metrics.__all__}
+EARLY_LEARNING = "EarlyLearning"
 OUTSIDE = ("BrierScore",)  # this is made outside of the scope, too
 
 
@@ -59,13 +59,21 @@ def of_loss(name, scope, made=None):
     with scope():
         loss = made or make(name, LOSSES)
         model = make_model()
-        given = loss.attach(model) if hasattr(loss, "attach") else loss
-        model.compile(keras.optimizers.SGD(0.1), given, jit_compile=False)
-    indexed = "num_examples" in loss.get_config()
-    weight = losses.with_index(EXAMPLES) if indexed else None
+        model.compile(keras.optimizers.SGD(0.1), loss, jit_compile=False)
     labels = LABELS[:, None] if name == "AnnotatorsLoss" else LABELS
-    model.fit(X, labels, sample_weight=weight, batch_size=BATCH, epochs=2, shuffle=False, verbose=0)
+    model.fit(X, labels, batch_size=BATCH, epochs=2, shuffle=False, verbose=0)
     return np.concatenate([weight.ravel() for weight in model.get_weights()]).tolist()
+
+
+def of_early_learning(name, scope):
+    """The loss of two epochs of a model with a memory."""
+    with scope():
+        plain = make_model()
+        model = models.EarlyLearning(plain.inputs, plain.outputs[0], EXAMPLES)
+        loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+        model.compile(keras.optimizers.SGD(0.1), loss, jit_compile=False)
+    weight = models.with_index(EXAMPLES)
+    return model.fit(X, LABELS, sample_weight=weight, batch_size=BATCH, epochs=2, verbose=0).history["loss"]
 
 
 def attempt(function, *arguments):
@@ -84,7 +92,7 @@ def main(path, *names):
     tf.config.set_logical_device_configuration(processor, [tf.config.LogicalDeviceConfiguration()] * 2)
     scope = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"]).scope
     found = {}
-    for kinds, function in ((METRICS, of_metric), (LOSSES, of_loss)):
+    for kinds, function in ((METRICS, of_metric), (LOSSES, of_loss), ({EARLY_LEARNING: None}, of_early_learning)):
         for name in set(kinds) & set(names) if names else kinds:
             found[name] = [attempt(function, name, where) for where in (contextlib.nullcontext, scope)]
             if name in OUTSIDE:

@@ -117,7 +117,7 @@ def test_imports_name_no_backend_no_optional_package_and_no_benchmark(module):
         ("keras_het.explain.plots.drawing", "import matplotlib.pyplot as plt"),
         ("keras_het.commands.doctor", "import torch.nn"),
         ("keras_het.ops.nodes", "from jax import numpy"),
-        ("keras_het.losses.indexed", "from benchmarks.lib import harness"),
+        ("keras_het.losses.robust", "from benchmarks.lib import harness"),
         ("keras_het.models", "def planted():\n    import benchmarks.lib"),
         ("keras_het.integrators", "from keras.src import ops"),
         ("keras_het.layers", "import keras\nkeras.backend.backend()"),

@@ -11,16 +11,14 @@ import numpy as np
 import pytest
 
 from tests.marks import grid
-from tests.replicas import LOSSES, METRICS, OF_EACH, OUTSIDE
+from tests.replicas import EARLY_LEARNING, LOSSES, METRICS, OUTSIDE
 
 pytestmark = pytest.mark.skipif(keras.config.backend() != "tensorflow", reason="only TensorFlow has such replicas")
-
-OWN_MEMORY = {name for name, arguments in OF_EACH.items() if {"num_examples", "strengths"} & set(arguments)}
 
 # One of each kind by default, and all by `nox -s thorough`.
 SPAN = [
     "BrierScore",
-    "EarlyLearningRegularizedCrossentropy",
+    EARLY_LEARNING,
     "SymmetricCrossentropy",
 ]
 
@@ -51,15 +49,16 @@ def test_a_metric_is_that_of_one_replica(found, name):
     np.testing.assert_allclose(two, one, rtol=1e-5)
 
 
-@pytest.mark.parametrize("name", cases(set(LOSSES) - OWN_MEMORY))
+@pytest.mark.parametrize("name", cases(LOSSES))
 def test_a_loss_without_a_state_trains_as_on_one_replica(found, name):
     one, two = found[name]
     np.testing.assert_allclose(two, one, atol=1e-6)
 
 
-@pytest.mark.parametrize("name", cases(OWN_MEMORY))
-def test_a_loss_that_remembers_examples_refuses(found, name):
-    assert "must have one replica: each would remember its own examples and overwrite the others" in found[name][1]
+def test_a_model_with_a_memory_refuses(found):
+    assert (
+        "must have one replica: replicas would overwrite the memory of the other replicas" in found[EARLY_LEARNING][1]
+    )
 
 
 @pytest.mark.parametrize("name", sorted(OUTSIDE))

@@ -37,6 +37,11 @@ def network():
     return keras.Sequential([keras.Input((2,)), keras.layers.Dense(2, "log_softmax")])
 
 
+def inputs_and_outputs():
+    inputs = keras.Input((2,))
+    return inputs, keras.layers.Dense(2)(inputs)
+
+
 def joint_network():
     inputs = keras.Input((2,))
     return inputs, layers.JointHeteroscedasticDense(2, seed=0)(inputs)
@@ -55,8 +60,8 @@ MADE = {
     "MonteCarlo": lambda: integrators.MonteCarlo(8, inference_samples=8, chunk_size=4),
     "QuasiMonteCarlo": lambda: integrators.QuasiMonteCarlo(8, inference_samples=8, chunk_size=4),
     "ForwardCorrectedCrossentropy": lambda: losses.ForwardCorrectedCrossentropy(np.eye(2)),
-    "EarlyLearningRegularizedCrossentropy": lambda: losses.EarlyLearningRegularizedCrossentropy(4, 2),
     "DeepEnsemble": lambda: models.DeepEnsemble([network()]),
+    "EarlyLearning": lambda: models.EarlyLearning(*inputs_and_outputs(), 4),
     "DistributionModel": lambda: models.DistributionModel(*joint_network()),
     "HeteroscedasticNormal": lambda: layers.HeteroscedasticNormal(4, 2, seed=0),
     "JointHeteroscedasticDense": lambda: layers.JointHeteroscedasticDense(4, seed=0),

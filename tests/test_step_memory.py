@@ -16,7 +16,7 @@ BATCH, FEATURES, UNITS, FACTORS = 128, 64, 1000, 15
 FEW, MANY = 256, 2048
 
 
-def step_bytes(num_samples, chunk_size="auto"):
+def step_bytes(num_samples, chunk_size=None):
     """Returns the bytes beside arguments and results that the loss of a batch and its gradient need."""
     import jax
 

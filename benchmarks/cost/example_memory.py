@@ -1,10 +1,10 @@
-"""Memory and time of a loss that remembers a vector for each example.
+"""Memory and time of a model that stores a vector for each example.
 
 python -m benchmarks.cost.example_memory [--quick] [--backends jax tensorflow torch] [--output FOLDER]
 
-A training step of one dense layer under `EarlyLearningRegularizedCrossentropy` with N = 1,000,000 examples of K = 1000
+A training step of one dense layer as an `EarlyLearning` model with N = 1,000,000 examples of K = 1000
 classes, beside the same step under plain crossentropy, each in a process of its own. In float32 that memory is over the
-2 GiB that the loss accepts; the benchmark raises that limit to measure what it is refused for. JAX is given the memory
+2 GiB that the model accepts; the benchmark raises that limit to measure what it is refused for. JAX is given the memory
 to write in place; TensorFlow and PyTorch copy it.
 """
 
@@ -25,19 +25,21 @@ def peak():
 
 
 def make(dtype, examples, classes):
-    """A compiled model, and whether its loss is refused without the raised limit; plain crossentropy for no dtype."""
+    """A compiled model, and whether it is refused without the raised limit; plain crossentropy for no dtype."""
     import keras
 
-    from keras_het.losses import EarlyLearningRegularizedCrossentropy, early_learning
+    from keras_het.models import early_learning
 
-    model = keras.Sequential([keras.Input((FEATURES,)), keras.layers.Dense(classes)])
-    if dtype is None:
-        model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
-        return model, False
-    refused = examples * classes * np.dtype(dtype).itemsize > early_learning.MAX_BYTES
-    early_learning.MAX_BYTES = 1 << 40
-    loss = EarlyLearningRegularizedCrossentropy(examples, classes, memory_dtype=dtype, from_logits=True)
-    model.compile("sgd", loss.attach(model))
+    inputs = keras.Input((FEATURES,))
+    outputs = keras.layers.Dense(classes)(inputs)
+    refused = dtype is not None and examples * classes * np.dtype(dtype).itemsize > early_learning.MAX_MEMORY_BYTES
+    early_learning.MAX_MEMORY_BYTES = 1 << 40
+    model = (
+        keras.Model(inputs, outputs)
+        if dtype is None
+        else early_learning.EarlyLearning(inputs, outputs, examples, memory_dtype=dtype)
+    )
+    model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
     return model, refused
 
 

@@ -64,22 +64,6 @@ def compile_arguments(model: Any) -> dict[str, Any]:
     return dict(config.config) if config is not None else {}
 
 
-@contextlib.contextmanager
-def unlocked(model: Any) -> Iterator[Any]:
-    """Lets a built model of a user's class take further state.
-
-    Yields:
-        the tracker of its parts, whose `untrack` lets go of one.
-    """
-    tracker = model._tracker
-    locked = tracker.locked
-    tracker.unlock()
-    try:
-        yield tracker
-    finally:
-        tracker.locked = locked
-
-
 def is_exporting(torch: Any) -> bool:
     """Returns whether `torch.export` traces. Its public function says so of every trace, up to PyTorch 2.11."""
     return bool(getattr(torch.compiler, "_is_exporting_flag", False))

@@ -10,8 +10,6 @@ formulas give over the possible classes; a crossentropy is infinite for a label 
 from keras_het.losses.annotators_loss import AnnotatorsLoss
 from keras_het.losses.corrected import ForwardCorrectedCrossentropy
 from keras_het.losses.distribution_loss import MultivariateNormalNLL
-from keras_het.losses.early_learning import EarlyLearningRegularizedCrossentropy
-from keras_het.losses.indexed import with_index
 from keras_het.losses.joint import JointMultiLabelCrossentropy, JointSegmentationCrossentropy
 from keras_het.losses.log_ratio import LogRatioSquaredError
 from keras_het.losses.robust import GeneralizedCrossentropy, SymmetricCrossentropy
@@ -19,7 +17,6 @@ from keras_het.losses.smoothed import SmoothedCrossentropy
 
 __all__ = [
     "AnnotatorsLoss",
-    "EarlyLearningRegularizedCrossentropy",
     "ForwardCorrectedCrossentropy",
     "GeneralizedCrossentropy",
     "JointMultiLabelCrossentropy",
@@ -28,5 +25,4 @@ __all__ = [
     "MultivariateNormalNLL",
     "SmoothedCrossentropy",
     "SymmetricCrossentropy",
-    "with_index",
 ]

@@ -9,7 +9,6 @@ from keras import ops
 from keras_het.base.compiler import outside_graph
 from keras_het.base.internals import arguments_of
 from keras_het.base.refusal import refusal
-from keras_het.losses.state import StatefulCrossentropy
 from keras_het.ops.labels import for_each_label, is_label, weight_each_label
 
 
@@ -32,7 +31,7 @@ class AnnotatorsLoss(keras.losses.Loss):
     own losses refuse that. On TensorFlow, `evaluate` takes labels of one rank only: `(N, 1)` has the rank of `(N, M)`.
 
     Args:
-        loss: a loss of Keras or of this package with `ignore_class=-1`, which needs no index of an example; None is
+        loss: a loss of Keras or of this package with `ignore_class=-1`; None is
             `keras.losses.SparseCategoricalCrossentropy(from_logits=True, ignore_class=-1)`.
         name: the name of the loss.
     Raises:
@@ -50,9 +49,8 @@ class AnnotatorsLoss(keras.losses.Loss):
         default = keras.losses.SparseCategoricalCrossentropy(from_logits=True, ignore_class=-1)
         self.loss = default if loss is None else keras.losses.deserialize(loss) if isinstance(loss, dict) else loss
         missing = getattr(self.loss, "ignore_class", arguments_of(self.loss).get("ignore_class"))
-        if not isinstance(self.loss, keras.losses.Loss) or isinstance(self.loss, StatefulCrossentropy) or missing != -1:
-            rule = "be a loss of Keras or of this package with ignore_class=-1, that needs no index of examples"
-            raise refusal("loss", rule, value=loss)
+        if not isinstance(self.loss, keras.losses.Loss) or missing != -1:
+            raise refusal("loss", "be a loss of Keras or of this package with ignore_class=-1", value=loss)
         super().__init__(name=name, reduction=self.loss.reduction, dtype=self.loss.dtype)
 
     def __call__(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> Any:

@@ -92,7 +92,7 @@ class Crossentropy(keras.losses.Loss):
     def __call__(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> Any:
         """As for any Keras loss; the result has the given dtype. Raises a ValueError for weights with an index."""
         if sample_weight is not None and tuple(np.shape(sample_weight))[1:] == (2,) and len(y_pred.shape) == 2:
-            rule = "have shape (B,): weights with an index are for losses that remember something of each example"
+            rule = "have shape (B,): weights with an index are for models.EarlyLearning"
             raise refusal("sample_weight", rule, f"shape {tuple(np.shape(sample_weight))}, loss={self.name!r}")
         return ops.cast(super().__call__(y_true, y_pred, sample_weight), self._result_dtype)
 

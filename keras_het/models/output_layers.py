@@ -8,7 +8,6 @@ import keras
 from keras_het.base.graph import model_inputs
 from keras_het.base.internals import compile_arguments, not_decayed
 from keras_het.base.refusal import refusal
-from keras_het.losses.state import StatefulCrossentropy
 from keras_het.reading.check import ROLES, advice, spelled
 from keras_het.reading.ending import Ending, ending_of_layers, units_of
 from keras_het.reading.matching import matching, remade
@@ -144,11 +143,7 @@ def _mapped(given: Any, argument: str, module: Any, output: Ending | None, same:
         raise _UnfitError(
             "a loss or metric of the old one has no match that is known", advice(argument, given, None, output)
         )
-    return (
-        _again(given, argument)
-        if fitting is given and isinstance(given, keras.metrics.Metric | StatefulCrossentropy)
-        else fitting
-    )
+    return _again(given, argument) if fitting is given and isinstance(given, keras.metrics.Metric) else fitting
 
 
 def _again(instance: Any, argument: str) -> Any:

@@ -69,88 +69,31 @@ def expected_sigmoid_logit(loc: Tensor, variance: Tensor, temperature: Tensor = 
     return log_p - log_one_minus_p
 
 
-def log_expected_sigmoid_slopes(loc: Tensor, variance: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """log E[sigmoid(u)] and its derivatives by the mean and by the variance of u, without autodiff.
-
-    They are the derivatives of the formula of `log_expected_sigmoid`, of one pass over its terms.
-
-    Args:
-        loc: mean of u, shape `(...)`.
-        variance: variance of u, shape `(...)`.
-    Returns:
-        `(log_p, by_loc, by_variance)`, each of shape `(...)`.
-
-    Example:
-        >>> log_p, by_loc, by_variance = log_expected_sigmoid_slopes(ops.array([0.0]), ops.array([0.0]))
-        >>> round(float(by_loc[0]), 6), round(float(by_variance[0]), 6)
-        (0.5, 0.0)
-    """
-    loc, variance = ops.convert_to_tensor(loc), ops.convert_to_tensor(variance)
-    upper = loc > 0
-    log_small, by_mean, by_variance = _lower_tail_slopes(ops.where(upper, -loc, loc), variance)
-    log_large = ops.log(1.0 - ops.exp(log_small))
-    odds = ops.where(upper, ops.exp(log_small - log_large), -1.0)  # the slope of log(1 - p) is -p / (1 - p) of log p's
-    return ops.where(upper, log_large, log_small), ops.where(upper, odds, 1.0) * by_mean, -odds * by_variance
-
-
 def _log_lower_tail(mean: Tensor, variance: Tensor) -> Tensor:
     """log E for mean <= 0."""
     tilted = mean < -0.5 * variance
     argument = ops.where(tilted, -(mean + variance), mean)
     upper = argument > 0
-    log_lower = _Mixture(ops.where(upper, argument, -argument), variance).log()
+    log_lower = _log_mixture(ops.where(upper, argument, -argument), variance)
     mixture = ops.where(upper, ops.log(1.0 - ops.exp(log_lower)), log_lower)  # to absolute accuracy; ONNX has no log1p
     return mixture + ops.where(tilted, mean + 0.5 * variance, 0.0)
 
 
-def _lower_tail_slopes(mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """log E for mean <= 0, and its derivatives by the mean and by the variance."""
-    tilted = mean < -0.5 * variance
-    argument = ops.where(tilted, -(mean + variance), mean)
-    upper = argument > 0
-    terms = _Mixture(ops.where(upper, argument, -argument), variance)
-    log_lower, (by_distance, by_variance) = terms.log(), terms.slopes()
-    log_upper = ops.log(1.0 - ops.exp(log_lower))
-    share = ops.where(upper, -ops.exp(log_lower - log_upper), 1.0)
-    by_argument, by_variance = ops.where(upper, share, -1.0) * by_distance, share * by_variance
-    mixture = ops.where(upper, log_upper, log_lower)
-    return (
-        mixture + ops.where(tilted, mean + 0.5 * variance, 0.0),
-        ops.where(tilted, 1.0 - by_argument, by_argument),
-        ops.where(tilted, 0.5 - by_argument, 0.0) + by_variance,
-    )
-
-
-class _Mixture:
-    """sum_i w_i Phi(-c_i distance), c_i = b_i / sqrt(1 + b_i^2 variance), for a distance >= 0; one exponential a term.
+def _log_mixture(distance: Tensor, variance: Tensor) -> Tensor:
+    """log sum_i w_i Phi(-c_i distance), c_i = b_i / sqrt(1 + b_i^2 variance), for a distance >= 0.
 
     Phi(-x) = exp(-z^2) t exp(P(t)) / 2 with z = x / sqrt(2), t = 1 / (1 + z / 2), as in `log_ndtr`. The smallest z^2,
-    which belongs to the smallest slope, is factored out of all terms, so that they do not underflow together.
+    which belongs to the smallest slope, is factored out of all terms, so that they do not underflow together. Each term
+    takes one exponential.
     """
-
-    def __init__(self, distance: Tensor, variance: Tensor) -> None:
-        self.distance, self.variance = ops.where(distance > FARTHEST, FARTHEST, distance), variance
-        self._scales = [b * ops.rsqrt(1.0 + b**2 * variance) for b in sorted(_SLOPES)]
-        weights = [w for _, w in sorted(zip(_SLOPES, _WEIGHTS, strict=True))]
-        self._weights = [w / math.fsum(weights) for w in weights]
-        self._distances = [self.distance * math.sqrt(0.5) * scale for scale in self._scales]
-        self._least = ops.square(self._distances[0])
-        self._sum = 0.0
-        for w, z in zip(self._weights, self._distances, strict=True):
-            t = 1.0 / (1.0 + 0.5 * z)
-            self._sum = self._sum + (0.5 * w) * t * ops.exp(erfcx_polynomial(t) + (self._least - z * z))
-
-    def log(self) -> Tensor:
-        """The log of the sum."""
-        return ops.log(self._sum) - self._least
-
-    def slopes(self) -> tuple[Tensor, Tensor]:
-        """The derivatives of the log of the sum by the distance and by the variance."""
-        by_distance, by_variance = 0.0, 0.0
-        for w, scale, z in zip(self._weights, self._scales, self._distances, strict=True):
-            density = (w / math.sqrt(2.0 * math.pi)) * scale * ops.exp(self._least - z * z)
-            by_distance, by_variance = by_distance - density, by_variance + density * ops.square(scale)
-        return by_distance / self._sum, 0.5 * self.distance * by_variance / self._sum
+    scaled = ops.where(distance > FARTHEST, FARTHEST, distance) * math.sqrt(0.5)
+    distances = [scaled * (b * ops.rsqrt(1.0 + b**2 * variance)) for b in sorted(_SLOPES)]
+    weights = [w for _, w in sorted(zip(_SLOPES, _WEIGHTS, strict=True))]
+    least, total = ops.square(distances[0]), 0.0
+    for w, z in zip(weights, distances, strict=True):
+        t = 1.0 / (1.0 + 0.5 * z)
+        total = total + (0.5 * w / math.fsum(weights)) * t * ops.exp(erfcx_polynomial(t) + (least - z * z))
+    return ops.log(total) - least
 
 
 class SigmoidMean(Mean):

@@ -16,7 +16,6 @@ import numpy as np
 
 from keras_het.base.internals import compile_arguments
 from keras_het.base.refusal import refusal
-from keras_het.losses.state import StatefulCrossentropy
 from keras_het.reading.data import check_data
 from keras_het.reading.ending import Ending, endings
 from keras_het.reading.matching import (
@@ -92,23 +91,19 @@ def check(model: keras.Model, x: Any = None, y: Any = None) -> None:
         warnings.warn(" ".join(open_questions), stacklevel=2)
 
 
-def judge(model: keras.Model, x: Any = None, y: Any = None, trains: bool = True) -> list[str]:
+def judge(model: keras.Model, x: Any = None, y: Any = None) -> list[str]:
     """Raises the errors of `check`, and returns what `check` warns of, in sentences; for callers that run it often.
 
     Args:
         model: argument of `check`.
         x: argument of `check`.
         y: argument of `check`.
-        trains: False for a caller that does not train, who needs no loss that is attached.
     """
     if not getattr(model, "compiled", False):
         rule = "be compiled: model.compile(...)"
         raise refusal("model", rule, f"model={getattr(model, 'name', model)!r}, which is not")
     outputs, arguments = endings(model), compile_arguments(model)
     _check_layers(outputs)
-    for loss in leaves(arguments.get("loss")):
-        if trains and isinstance(loss, StatefulCrossentropy):
-            loss.check_owner(model)
     losses = _of_each(arguments.get("loss"), outputs)
     outputs = [with_link(output, own) for output, own in zip(outputs, losses, strict=True)]
     judged = [_judged(argument, *pair) for argument in ROLES for pair in _pairs(arguments.get(argument), outputs)]

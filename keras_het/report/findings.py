@@ -157,7 +157,7 @@ def collect(
     count = count_examples(x)
     refuse_if(not count, "x", "have at least one example", "none")
     if getattr(model, "compiled", False):
-        judge(model, x, trains=False)
+        judge(model, x)
     check_same_index(x=x, y=y, probabilities=probabilities)
     labels = check_labels(y, np.inf, count, "y")
     p = exclusive_probabilities(model, x, batch_size) if probabilities is None else _given(probabilities, count)

@@ -13,10 +13,9 @@ from keras_het.label_noise.discriminant import discriminant, discriminants
 from keras_het.layers import HeteroscedasticDense, NoiseTransition
 from keras_het.losses import (
     AnnotatorsLoss,
-    EarlyLearningRegularizedCrossentropy,
     ForwardCorrectedCrossentropy,
-    with_index,
 )
+from keras_het.models import early_learning
 from keras_het.training.labels import largest
 from keras_het.training.task import Task
 
@@ -98,6 +97,17 @@ class Candidate:
         """
         return []
 
+    def model(self, inputs: Any, outputs: Any, task: Task, strength: Any) -> keras.Model:
+        """Returns the model that is trained, with head and tail; by default a plain one.
+
+        Args:
+            inputs: symbolic inputs.
+            outputs: symbolic outputs.
+            task: argument of `head`.
+            strength: argument of `head`.
+        """
+        return keras.Model(inputs, outputs)
+
     def loss(self, task: Task, strength: Any) -> Any:
         """The loss, new for each training; by default crossentropy, of labels or of distributions.
 
@@ -149,19 +159,22 @@ class EarlyStopping(Candidate):
 class EarlyLearning(Candidate):
     """Early-learning regularisation, for wrong labels that a model learns late: it holds on to earlier predictions.
 
-    The loss is `losses.EarlyLearningRegularizedCrossentropy` (Liu et al. 2020).
+    The model is `models.EarlyLearning` (Liu et al. 2020).
     """
 
     name, strengths = "early-learning regularisation", (3.0,)
 
+    def model(self, inputs: Any, outputs: Any, task: Task, strength: Any) -> keras.Model:
+        return early_learning.EarlyLearning(inputs, outputs, len(task.y), strength)
+
     def loss(self, task: Task, strength: Any) -> Any:
-        return EarlyLearningRegularizedCrossentropy(len(task.y), task.units, strength, from_logits=True)
+        return keras.losses.SparseCategoricalCrossentropy(from_logits=True)
 
     def labels(self, task: Task, strength: Any) -> Any:
         return task.y if task.target.ndim == 1 else largest(task.distribution)
 
     def sample_weight(self, task: Task, strength: Any) -> Any:
-        return with_index(len(task.y))
+        return early_learning.with_index(len(task.y))
 
 
 class ForwardCorrection(Candidate):

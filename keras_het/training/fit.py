@@ -19,8 +19,6 @@ from keras_het.base.refusal import refuse_if
 from keras_het.base.seeds import unchanged_states
 from keras_het.base.validation import check_choice, check_integer
 from keras_het.label_noise.discriminant import Discriminant, Features, scaling
-from keras_het.losses.indexed import MAX_EXAMPLES, IndexedCrossentropy
-from keras_het.losses.state import StatefulCrossentropy
 from keras_het.reading.check import judge
 from keras_het.reading.data import first_not_finite
 from keras_het.training import networks
@@ -208,13 +206,12 @@ class Trainer:
             return self._solved(candidate, strength, task, held_out, epochs)
         start, model = time.perf_counter(), self._make(task)
         trained, predictor = networks.with_head(model, task, candidate, strength)
-        if isinstance(trained.loss, StatefulCrossentropy):
-            trained.loss.attach(trained)
         labels = candidate.labels(task, strength)
-        self._judge(trained, task.x, labels)
+        x = networks.inputs_for(trained, model, task.x)
+        self._judge(trained, x, labels)
         record = Record(predictor, held_out, self.batch_size, self._criterion)
         weight, own = candidate.sample_weight(task, strength), candidate.callbacks(task, strength)
-        self._fit(trained, task.x, labels, weight, epochs, [*own, record])
+        self._fit(trained, x, labels, weight, epochs, [*own, record])
         if held_out is None:
             networks.compiled(predictor, model.optimizer)
         return predictor, {**record.measured(epochs), "seconds": np.array(time.perf_counter() - start)}
@@ -233,10 +230,7 @@ class Trainer:
         fits = size_of(task, count) <= MOST and abs(examples_of(self.batch_size, folds) / self.batch_size - 1) < NEAR
         if not plain or not fits or not is_dense(candidate):
             return False
-        loss = candidate.loss(task, strength)
-        if isinstance(loss, IndexedCrossentropy) and len(task.y) * count > MAX_EXAMPLES:
-            return False
-        return gives_each_its_own(loss) and steps_by_number(self._make(task).optimizer)
+        return gives_each_its_own(candidate.loss(task, strength)) and steps_by_number(self._make(task).optimizer)
 
     @unchanged_states()
     def together(

@@ -13,7 +13,6 @@ from keras_het.base.batches import Arrays, count_examples, examples_and_labels, 
 from keras_het.base.internals import layers_of
 from keras_het.base.validation import check_choice
 from keras_het.layers import NoiseTransition
-from keras_het.losses.state import StatefulCrossentropy
 from keras_het.ops.label_vectors import MISSING
 from keras_het.reading.check import leaves
 from keras_het.reading.clean_and_noisy import CleanAndNoisy
@@ -142,7 +141,7 @@ class HeldOut:
             )
         loss = loss_of(losses[0])
         if self._criterion == "loss":
-            return loss.plain() if isinstance(loss, StatefulCrossentropy) else _mean_of(loss)
+            return _mean_of(loss)
         known = next(
             (ending if ending.is_head else None for ending in endings(model)), None
         )  # None if no head is known
@@ -179,8 +178,7 @@ def _that_count(labels: np.ndarray, predictions: np.ndarray, ignored: int | None
 
 def _trains_on_distributions(model: keras.Model) -> bool:
     """Whether the loss gets a distribution, and the user what the head makes of it, as in a `DistributionModel`."""
-    remembers = any(isinstance(loss, StatefulCrossentropy) for loss in _losses(model))  # then its crossentropy counts
-    return not remembers and any(ending.of_distribution for ending in endings(model))
+    return any(ending.of_distribution for ending in endings(model))
 
 
 def _examples_that_count(labels: np.ndarray, distributions: Any, loss: Any) -> tuple[np.ndarray, np.ndarray]:

@@ -134,10 +134,21 @@ def with_head(model: keras.Model, task: Task, candidate: Candidate, strength: An
     task = dataclasses.replace(task, head_options=options_of(own_head(model).head))
     layers, tail = candidate.head(task, strength), candidate.tail(task, strength)
     _check_log_probabilities(layers[-1])
-    trained, predictor = with_layers(model, layers, tail)
+    _, predictor = with_layers(model, layers, [])
+    outputs = _applied(tail, predictor.output)
+    trained = candidate.model(model_inputs(model), outputs, task, strength)
+    if type(trained) is type(keras.Model(model_inputs(model), outputs)):  # a class of its own takes preprocessed inputs
+        trained = with_preprocessor(trained, model)
     arguments = {key: value for key, value in compile_arguments(model).items() if key in KEPT}
     trained.compile(without_decay(model.optimizer, trained, tail), candidate.loss(task, strength), **arguments)
     return trained, predictor
+
+
+def inputs_for(trained: keras.Model, model: keras.Model, x: Any) -> Any:
+    """Returns the inputs of a trained model: preprocessed if it lacks the preprocessor of the user's model."""
+    if getattr(trained, "preprocessor", None) is not None:
+        return x
+    return part_and_preprocessor(model, own_head(model).features)[1](x)
 
 
 def with_layers(model: keras.Model, layers: list, tail: list) -> tuple[keras.Model, keras.Model]:

@@ -3,7 +3,6 @@
 import dataclasses
 import math
 import time
-import weakref
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -13,13 +12,12 @@ from keras import ops
 
 from keras_het.base.seeds import random_generator
 from keras_het.label_noise.discriminant import Discriminant, Features
-from keras_het.losses.indexed import IndexedCrossentropy
 from keras_het.training.candidates import Candidate
 from keras_het.training.networks import without_decay
 from keras_het.training.record import Average, Measured, of_logits
 from keras_het.training.task import Task
 
-MOST = 1 << 29  # numbers, examples x heads x K, of what is remembered or predicted of each: 2 GiB
+MOST = 1 << 29  # numbers, examples x heads x K, of what is predicted of each: 2 GiB
 NEAR = 0.1  # how far the examples of a batch may be from the batch size, as a share of it
 MIXED = ("LossFunctionWrapper", "Circle", "Dice", "Tversky")  # losses of any function, or of a batch as a whole
 # Optimizers whose step of a number depends on its own gradients alone, so that heads in one kernel stay apart.
@@ -55,7 +53,7 @@ def parts_of(fold_of: np.ndarray) -> list[Part]:
 
 
 def size_of(task: Task, count: int) -> int:
-    """The numbers that heads of this many parts may remember or predict."""
+    """The numbers that heads of this many parts may predict."""
     return len(task.y) * task.units * count
 
 
@@ -73,7 +71,9 @@ def owner(candidate: Candidate, name: str) -> type:
 def is_dense(candidate: Candidate) -> bool:
     """Whether a candidate is a Dense head and a loss, and nothing else."""
     kind = type(candidate)
-    return all(getattr(kind, name) is getattr(Candidate, name) for name in ("head", "tail", "callbacks", "solution"))
+    return all(
+        getattr(kind, name) is getattr(Candidate, name) for name in ("head", "tail", "callbacks", "model", "solution")
+    )
 
 
 def gives_each_its_own(loss: Any) -> bool:
@@ -98,7 +98,6 @@ class Call(NamedTuple):
         folds: numbers of the parts that the heads are trained on.
         labels: labels as the loss takes them, `(N, ...)`, or for each head, `(N, n, ...)`.
         weights: weights of the examples for each head, `(N, n)`, 0 for those that are held out.
-        places: places of the examples in what the loss remembers, `(N, n)`, -1 for none; None without a memory.
         of_heads: boolean, whether the labels differ between the heads.
     """
 
@@ -107,7 +106,6 @@ class Call(NamedTuple):
     folds: list[int]
     labels: np.ndarray
     weights: np.ndarray
-    places: np.ndarray | None
     of_heads: bool
 
     def batch(self, rows: np.ndarray, scale: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -119,11 +117,7 @@ class Call(NamedTuple):
         """
         labels = self.labels[rows]
         labels = labels.reshape(-1, *labels.shape[2:]) if self.of_heads else labels.repeat(len(self.folds), axis=0)
-        weights = (self.weights[rows] * scale[:, self.folds]).astype("float32").ravel()
-        if self.places is None:
-            return labels, weights
-        places = np.where(weights > 0, self.places[rows].ravel(), -1)
-        return labels, np.stack([weights, places], axis=1).astype("float32")
+        return labels, (self.weights[rows] * scale[:, self.folds]).astype("float32").ravel()
 
     def value(self, outputs: Any, rows: tuple[Any, Any]) -> Any:
         """The sum of the losses of the heads, of the outputs of all heads, `(B, M, K)`."""
@@ -163,13 +157,10 @@ def _call(
     common = _common(labels, rows, count)
     given = candidate.sample_weight(joined, strength)
     given = np.ones(len(joined.y), "float32") if given is None else np.asarray(given, "float32")
-    weights, *places = [
-        _columns(np.split(column, np.cumsum([len(own) for own in rows])[:-1]), rows, count)
-        for column in given.reshape(len(given), -1).T
-    ]
+    weights = _columns(np.split(given, np.cumsum([len(own) for own in rows])[:-1]), rows, count)
     own = _columns(labels, rows, count) if common is None else common
     loss = candidate.loss(joined, strength)
-    return Call(loss, first, folds, own, weights, places[0] if places else None, common is None)
+    return Call(loss, first, folds, own, weights, common is None)
 
 
 def _columns(values: list[np.ndarray], rows: list[np.ndarray], count: int) -> np.ndarray:
@@ -206,9 +197,6 @@ class Heads(keras.Model):
     def __init__(self, calls: list[Call], heads: int, units: int):
         super().__init__(dtype="float32")
         self.shape, self.loss_calls = (-1, heads, units), tuple(calls)
-        self.loss_states = [call.loss.state for call in calls if isinstance(call.loss, IndexedCrossentropy)]
-        for state in self.loss_states:
-            state.owner = weakref.ref(self)
 
     def build(self, input_shape):
         """Makes the kernels and biases, which begin at zero."""

@@ -84,8 +84,7 @@ def tune(
             `val_<criterion>` of every epoch and the metrics of the training, but no other `val_`. None holds out a
             fifth of the arrays, with its share of every class.
         criterion: "loss", the model's own loss without penalties, which is the negative log-likelihood for a
-            crossentropy, for losses that remember examples, such as `EarlyLearningRegularizedCrossentropy`, and for
-            those of a `DistributionModel`, which get its distributions;
+            crossentropy, and for those of a `DistributionModel`, which get its distributions;
             "accuracy"; or a function `(labels, predictions)` that returns a number for each example, or
             their mean, as the functions of `keras.losses` do. Behind a `NoiseTransition` the predictions are
             log-probabilities of the noisy labels, which must be integers.

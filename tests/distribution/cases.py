@@ -7,7 +7,7 @@ import keras
 import numpy as np
 
 from keras_het import covariances, integrators, layers, losses
-from keras_het.models import DistributionModel
+from keras_het.models import DistributionModel, EarlyLearning, with_index
 
 UNITS, FEATURES, BATCH, STEPS = 8, 5, 16, 50
 EXAMPLES = BATCH * STEPS
@@ -73,11 +73,12 @@ def of_distribution(head: Any, loss: Any, x: np.ndarray, y: np.ndarray) -> Case:
     return compiled(DistributionModel(inputs, head(inputs)), loss, x, y)
 
 
-def of_loss() -> Case:
-    """A plain network with a loss that has a state."""
-    loss = losses.EarlyLearningRegularizedCrossentropy(EXAMPLES, UNITS, from_logits=True)
-    model = network(keras.layers.Dense(UNITS, name="logits"))
-    return compiled(model, loss.attach(model), X, CLASSES, losses.with_index(EXAMPLES))
+def of_early_learning() -> Case:
+    """A plain network with a memory of its predictions."""
+    plain = network(keras.layers.Dense(UNITS, name="logits"))
+    model = EarlyLearning(plain.inputs, plain.outputs[0], EXAMPLES)
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    return compiled(model, loss, X, CLASSES, with_index(EXAMPLES))
 
 
 CASES = {
@@ -104,5 +105,5 @@ CASES |= {
     "targets": lambda: of_distribution(
         layers.HeteroscedasticNormal(UNITS, 3, seed=0, name="head"), losses.MultivariateNormalNLL(), X, TARGETS
     ),
-    "early learning loss": of_loss,
+    "early learning": of_early_learning,
 }

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.thorough
 
 ROOT, BACKEND = pathlib.Path(__file__).parents[2], keras.config.backend()
 SEVERAL = list(LAYOUTS) if BACKEND == "jax" else ["replicas"]
-REMEMBERS = {"early learning loss"}  # and refuses replicas
+REMEMBERS = {"early learning"}  # and refuses replicas
 
 
 def run(path, *arguments):

@@ -21,6 +21,12 @@ def model(*ending):
     return keras.Sequential([keras.Input((FEATURES,)), *ending])
 
 
+def early_learning():
+    """A model with a memory of its predictions."""
+    plain = model(keras.layers.Dense(UNITS))
+    return keras_het.models.EarlyLearning(plain.inputs, plain.outputs[0], 10)
+
+
 def subjects():
     """The objects by name, each with inputs, or None if it is no layer."""
     head = layers.HeteroscedasticDense
@@ -51,13 +57,13 @@ def subjects():
         losses.GeneralizedCrossentropy(0.6),
         losses.SymmetricCrossentropy(0.3, 0.8),
         losses.LogRatioSquaredError(0.1),
-        losses.EarlyLearningRegularizedCrossentropy(10, UNITS),
         losses.AnnotatorsLoss(),
         losses.MultivariateNormalNLL(),
         losses.JointMultiLabelCrossentropy(),
         metrics.ExpectedCalibrationError(),
         metrics.BrierScore(),
         model(keras.layers.Dense(UNITS), TemperatureScaler()),
+        early_learning(),
         keras_het.models.DeepEnsemble([model(heads["full head"]), model(keras.layers.Dense(UNITS, "log_softmax"))]),
     ]
     return {

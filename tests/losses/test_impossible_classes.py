@@ -1,14 +1,13 @@
 """A logit of -inf says that a class is impossible: losses are what their formulas give over the possible classes."""
 
-import keras
 import numpy as np
 import pytest
 from keras import ops
 from scipy import special
 
-from keras_het.losses import AnnotatorsLoss, EarlyLearningRegularizedCrossentropy
+from keras_het.losses import AnnotatorsLoss
 from tests.gradients import value_and_gradients
-from tests.losses.cases import CASES, EXAMPLES, LOGITS, RNG, UNITS, VECTORS, T
+from tests.losses.cases import CASES, LOGITS, RNG, UNITS, VECTORS, T
 from tests.marks import grid
 
 POSSIBLE = np.array([[1, 1, 1, 1], [1, 0, 1, 1], [0, 1, 1, 0], [1, 1, 0, 1], [0, 0, 1, 1], [1, 1, 1, 0], [1, 0, 0, 1]])
@@ -80,33 +79,8 @@ def test_impossible_answers_of_several_labels():
     np.testing.assert_allclose(gradient, clipped, rtol=1e-6)
 
 
-def attached(loss):
-    start = keras.initializers.GlorotUniform(seed=0)
-    model = keras.Sequential([keras.Input((UNITS,)), keras.layers.Dense(UNITS, kernel_initializer=start)])
-    return loss.attach(model)
-
-
-def with_indices(loss):
-    weights = np.stack([np.ones(EXAMPLES), np.arange(EXAMPLES)], axis=1).astype("float32")
-    return lambda labels, logits: attached(loss)(labels, logits, sample_weight=weights)
-
-
 def by_annotators(labels, logits):
     return AnnotatorsLoss(CASES["smoothed"].make(from_logits=True, ignore_class=-1))(labels[:, None], logits)
-
-
-WITH_STATE = {
-    "early learning": lambda: with_indices(EarlyLearningRegularizedCrossentropy(EXAMPLES, UNITS, from_logits=True)),
-}
-
-
-@pytest.mark.parametrize("name", WITH_STATE)
-def test_losses_with_a_state_are_those_of_a_very_small_logit(name):
-    found, near = WITH_STATE[name]()(LABELS, INFINITE), WITH_STATE[name]()(LABELS, LOWEST)
-    np.testing.assert_allclose(ops.convert_to_numpy(found), ops.convert_to_numpy(near), rtol=1e-6)
-    np.testing.assert_allclose(
-        gradient_of(WITH_STATE[name](), LABELS, INFINITE), gradient_of(WITH_STATE[name](), LABELS, LOWEST), atol=1e-6
-    )
 
 
 @pytest.mark.once

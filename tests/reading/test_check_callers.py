@@ -78,14 +78,6 @@ def test_nothing_is_reported_of_what_cannot_be_right(x, loss, text, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_a_model_is_reported_on_whose_loss_is_not_attached(tmp_path):
-    """As a loaded model's: a report does not train."""
-    pytest.importorskip("jinja2")
-    model = make()
-    model.compile("sgd", keras_het.losses.EarlyLearningRegularizedCrossentropy(len(X), 3, from_logits=True))
-    assert keras_het.report(model, X, Y, path=tmp_path).exists()
-
-
 def test_the_estimator_checks_its_network(monkeypatch):
     pytest.importorskip("sklearn")
     monkeypatch.setattr(keras.Model, "fit", lambda *arguments, **named: 1 / 0)

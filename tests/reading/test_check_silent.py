@@ -248,12 +248,12 @@ def compile_calls(block):
 
 
 def loss_before(call, block, model):
-    """The loss of Keras that was last named before a call, or else that of the guide to the index of an example."""
+    """The loss of Keras that was last named before a call, or else one of logits."""
     lines = [node for node in ast.walk(ast.parse(block)) if isinstance(node, ast.Assign) and node.lineno < call.lineno]
     named = [ast.unparse(node.value) for node in lines if ast.unparse(node).startswith("loss = keras.losses.")]
     if named:
         return eval(named[-1], {"keras": keras})
-    return keras_het.losses.EarlyLearningRegularizedCrossentropy(8, 3, from_logits=True).attach(model)
+    return keras.losses.SparseCategoricalCrossentropy(from_logits=True)
 
 
 @pytest.mark.planted

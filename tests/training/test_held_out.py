@@ -8,7 +8,7 @@ import pytest
 from scipy import special
 
 import keras_het
-from keras_het import losses
+from keras_het import losses, models
 from keras_het.layers import (
     HeteroscedasticDense,
     HeteroscedasticNormal,
@@ -23,7 +23,6 @@ from tests.training.test_tune import LABELS, ONE_HOT, SPARSE, X, model_of
 pytestmark = pytest.mark.once
 
 BINARY = keras.losses.BinaryCrossentropy
-EARLY_LEARNING = functools.partial(losses.EarlyLearningRegularizedCrossentropy, 50, 3)
 MANY = (np.random.default_rng(0).random((50, 3)) < 0.4).astype("float32")
 CASES = {
     "probabilities": (
@@ -55,7 +54,7 @@ def test_scores_are_those_of_keras(case):
         assert HeldOut((X, y), criterion, batch_size=20)(model) == pytest.approx(value, rel=1e-4), criterion
 
 
-@pytest.mark.parametrize("loss", [SPARSE, losses.GeneralizedCrossentropy, EARLY_LEARNING])
+@pytest.mark.parametrize("loss", [SPARSE, losses.GeneralizedCrossentropy])
 def test_labels_that_are_ignored_do_not_count(loss):
     y = np.where(np.arange(50) % 20 < 15, -1, LABELS)  # most of the first batch, and all of the last
     y[40:] = -1
@@ -92,16 +91,16 @@ def test_ignored_labels_behind_a_noise_transition_and_in_a_partial():
 
 
 @pytest.mark.smoke
-def test_a_loss_that_remembers_examples_is_scored_by_its_crossentropy_and_a_score_changes_nothing():
-    model = model_of(keras.layers.Dense(3), loss="mse")
-    loss = EARLY_LEARNING(from_logits=True).attach(model)
-    model.compile("sgd", loss)
-    model.fit(X, LABELS, sample_weight=losses.with_index(50), verbose=0)
-    before = [variable.numpy().tolist() for variable in loss.state.variables]
+def test_early_learning_is_scored_by_its_plain_loss_and_a_score_changes_nothing():
+    inputs = keras.Input((4,))
+    model = models.EarlyLearning(inputs, keras.layers.Dense(3)(inputs), 50)
+    model.compile("sgd", SPARSE(from_logits=True))
+    model.fit(X, LABELS, sample_weight=models.with_index(50), verbose=0)
+    before = model.memory.numpy().tolist()
     p = special.softmax(model.predict(X, verbose=0), axis=-1)
     score = HeldOut((X, LABELS), "loss", batch_size=20)(model)
     assert score == pytest.approx(-np.log(p[np.arange(50), LABELS]).mean(), rel=1e-5)
-    assert [variable.numpy().tolist() for variable in loss.state.variables] == before
+    assert model.memory.numpy().tolist() == before
 
 
 OF_DISTRIBUTIONS = {  # the head, its loss, and labels of which some, and all of the first examples, do not count

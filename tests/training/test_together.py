@@ -49,8 +49,6 @@ def one_by_one(engine, candidate, strength, task, part, batches):
     model = engine._make(task)
     own = part.train(task)
     trained, predictor = with_head(model, own, candidate, strength)
-    if hasattr(trained.loss, "attach"):
-        trained.loss.attach(trained)
     record = Record(predictor, part.measure(task), SIZE, engine._criterion)
     labels, weights = candidate.labels(own, strength), candidate.sample_weight(own, strength)
     place = np.full(len(task.y), -1)
@@ -70,7 +68,6 @@ VOTES = np.stack([np.where(np.random.default_rng(a).random(len(Y)) < 0.6, Y, -1)
 VOTES[np.all(VOTES < 0, axis=1), 0] = 1
 CANDIDATES = {
     "early stopping": (EarlyStopping(), None, Y),
-    "early learning": (EarlyLearning(), 3.0, Y),
     "forward correction": (ForwardCorrection(), None, Y),
     "label smoothing": (LabelSmoothing(), 0.5, Y),
     "fractions of votes": (MajorityVote(), None, VOTES),
@@ -79,7 +76,7 @@ CANDIDATES = {
 }
 
 
-@pytest.mark.parametrize("name", grid(CANDIDATES, ["early learning", "targets that differ from fold to fold"]))
+@pytest.mark.parametrize("name", grid(CANDIDATES, ["forward correction", "targets that differ from fold to fold"]))
 def test_side_by_side_is_as_one_by_one(name):
     (candidate, strength, y), engine = CANDIDATES[name], trainer()
     task = task_of(engine, y[1:], X[1:])  # folds of 80, 80 and 79, so that the last batch is filled up
@@ -92,9 +89,9 @@ def test_fewer_parts_than_folds_and_validation_data_are_side_by_side_too():
     engine = trainer()
     task = task_of(engine, Y[1:], X[1:])
     fold_of = stratified_folds(task.y, FOLDS, 0)
-    are_alike(engine, EarlyLearning(), 3.0, task, fold_of, together.parts_of(fold_of)[:2])
+    are_alike(engine, LabelSmoothing(), 0.5, task, fold_of, together.parts_of(fold_of)[:2])
     others = together.Part(np.arange(len(task.y)), None, task.take(np.arange(50)))
-    are_alike(engine, EarlyLearning(), 3.0, task, np.zeros(len(task.y), int), [others])
+    are_alike(engine, LabelSmoothing(), 0.5, task, np.zeros(len(task.y), int), [others])
 
 
 def are_alike(engine, candidate, strength, task, fold_of, parts):
@@ -151,7 +148,7 @@ class OfBatch(EarlyStopping):
 
 
 @pytest.mark.once
-@pytest.mark.parametrize("candidate", [Own(), Total(), OfBatch(), Dice(), Heteroscedastic()])
+@pytest.mark.parametrize("candidate", [Own(), Total(), OfBatch(), Dice(), Heteroscedastic(), EarlyLearning()])
 def test_what_may_mix_examples_or_has_another_head_is_trained_alone(candidate):
     engine = trainer()
     assert not engine.can_be_together(candidate, None, task_of(engine), FOLDS, FOLDS)
@@ -166,7 +163,6 @@ def test_a_batch_that_cannot_have_as_many_of_each_fold_or_memories_too_large_are
     many = {"y": np.broadcast_to(Y[:1], 4_300_000), "x": np.broadcast_to(X[:1], (4_300_000, 6))}
     large = dataclasses.replace(task, scaling=task.scale, **many)
     assert engine.can_be_together(EarlyStopping(), None, large, 5, 5)
-    assert not engine.can_be_together(EarlyLearning(), 3.0, large, 5, 5)  # float32 has no index of so many
     batches = together.Batches(Features(task.x, task.scale), [], np.arange(240) % 5, np.ones((240, 5), bool), 10**6, 0)
     assert [len(batches), len(batches.rows_of(0)[0])] == [1, 240]
 

@@ -1,0 +1,44 @@
+"""Averages of likelihoods over nodes in chunks, each of which the backward pass computes again."""
+
+import math
+from collections.abc import Callable
+
+import keras
+from keras import ops
+
+from keras_het.base.tensor import Tensor
+from keras_het.ops import blocking
+from keras_het.ops.nodes import Nodes
+
+
+def log_mean_over_nodes(
+    log_likelihoods: Callable[..., Tensor],
+    nodes: Nodes,
+    rows: tuple[Tensor, ...],
+    units: int,
+    chunk_size: int | None = None,
+) -> Tensor:
+    """Returns log mean_s exp(l_s) over the nodes of the factors, with the memory of one chunk of nodes.
+
+    Args:
+        log_likelihoods: function of a chunk of noise, `(R, nodes)`, and of the rows; returns l, `(..., nodes)`.
+        nodes: `Nodes` of R factors; their e_K are not used.
+        rows: tensors with leading axes `(...)`, the first of shape `(..., K)`; they get gradients of any order.
+        units: how many numbers the last axis has for each node.
+        chunk_size: number of nodes of a chunk; None chooses it.
+    Returns:
+        shape `(...)`.
+    """
+    noise, count = ops.cast(nodes.eps_factor, rows[0].dtype), nodes.num_samples
+    units *= math.prod(axis for axis in rows[0].shape[1:-1] if isinstance(axis, int))
+    _, size = blocking.block_sizes(rows[0], count, units, chunk_size, whole_batch=True)
+    # The rows are arguments: TensorFlow gives no gradient to what a recomputed function closes over.
+    recomputed = keras.remat(log_likelihoods)
+    stop = count - count % size
+    chunks = ops.transpose(ops.reshape(noise[:stop], (stop // size, size, noise.shape[1])), (0, 2, 1))
+    # A loop, because XLA would hold all chunks of an unrolled one at once.
+    total = ops.logsumexp(ops.map(lambda chunk: recomputed(chunk, *rows), chunks), axis=(0, -1))
+    if stop < count:
+        rest = recomputed(ops.transpose(noise[stop:]), *rows)
+        total = ops.logaddexp(total, ops.logsumexp(rest, axis=-1))
+    return total - math.log(count)

@@ -2,6 +2,7 @@
 
 import importlib
 import sys
+from typing import Any
 
 import keras_het.base.environment as _environment  # noqa: F401 first: later imports would fail with an unclear error
 from keras_het import (
@@ -17,7 +18,6 @@ from keras_het import (
     losses,
     metrics,
     models,
-    training,
     truth,
 )
 from keras_het.base.missing_name import missing_name as _missing_name
@@ -27,7 +27,6 @@ from keras_het.layers.estimate_cost import estimate_cost
 from keras_het.models import DeepEnsemble, heteroscedastic, homoscedastic
 from keras_het.reading.check import check
 from keras_het.report import report
-from keras_het.training import choose, clean_labels, tune
 
 __all__ = [
     "DeepEnsemble",
@@ -36,8 +35,6 @@ __all__ = [
     "analysis",
     "callbacks",
     "check",
-    "choose",
-    "clean_labels",
     "covariances",
     "distribution",
     "estimate_cost",
@@ -52,9 +49,7 @@ __all__ = [
     "metrics",
     "models",
     "report",
-    "training",
     "truth",
-    "tune",
 ]
 
 
@@ -65,8 +60,10 @@ def __dir__() -> list[str]:
     return sorted([*__all__, *ESTIMATORS, "__version__"])
 
 
-def __getattr__(name: str) -> type:
-    """Imports the classes that need scikit-learn only when they are used."""
+def __getattr__(name: str) -> Any:
+    """Imports the tools for labels, and the classes that need scikit-learn, only when they are used."""
+    if name == "labels":
+        return importlib.import_module("keras_het.labels")
     if name not in ESTIMATORS:
         raise _missing_name(sys.modules[__name__], name)
     try:

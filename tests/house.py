@@ -13,7 +13,7 @@ import types
 
 PACKAGE = pathlib.Path(__file__).parent.parent / "keras_het"
 README = PACKAGE.parent / "README.md"
-ENGINE = ("training", "estimator")  # what trains
+ENGINE = ("labels", "estimator")  # what trains
 
 
 def room_of(name):

@@ -16,8 +16,8 @@ class LearnedTemperature(FullPrecision):
     """A learned temperature, tau = lower + (upper - lower) sigmoid(theta), where theta is a weight.
 
     Give it to a head as its `temperature`. It is learned on the training loss, which prefers small temperatures as
-    training goes on and labels are learned by heart. So stop early by noisy validation labels, as `keras_het.tune`
-    does, and try fixed temperatures, too.
+    training goes on and labels are memorised. So stop early by noisy validation labels, and try fixed temperatures
+    by `labels.choose` with a list of functions.
 
     Args:
         lower: lower bound of tau; greater than 0.

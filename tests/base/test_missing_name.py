@@ -26,7 +26,7 @@ pytestmark = pytest.mark.once
         ("noisylabelclassifier", ". There is keras_het.NoisyLabelClassifier"),
         (
             "HeteroscedasticClassifer",
-            ". There is keras_het.HeteroscedasticClassifier, keras_het.training.Heteroscedastic",
+            ". There is keras_het.HeteroscedasticClassifier, keras_het.heteroscedastic",
         ),
         ("diagnose", ". There is keras_het.analysis.diagnose_noise"),
         ("nothing_of_the_kind", ""),

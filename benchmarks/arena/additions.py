@@ -13,8 +13,8 @@ from benchmarks.arena.trial import BATCH, Method, Plan, Stage, crossentropy, of_
 from benchmarks.baselines import EpsilonSoftmaxCrossentropy, LabelWave
 from keras_het import analysis, explain, label_noise
 from keras_het.callbacks import TrainingDynamics
+from keras_het.labels import clean
 from keras_het.losses import ForwardCorrectedCrossentropy
-from keras_het.training import cross_val_probabilities
 
 FOLDS = 5
 ISSUES = {  # which of the issues, the worst first, are taken out
@@ -72,7 +72,7 @@ def small_features(trial):
 def without_issues(trial):
     """Trains again without labels that confident learning calls issues."""
     (x, y), arguments = trial.task.train, {"epochs": trial.first_epochs(), "batch_size": BATCH}
-    p = cross_val_probabilities(trial.compiled, x, y, folds=FOLDS, seed=trial.seed, verbose=0, **arguments)
+    p = clean(trial.compiled, x, y, folds=FOLDS, seed=trial.seed, verbose=0, **arguments).probabilities
     return without(trial, issues_of(analysis.find_label_issues(p, y), trial.strength))
 
 

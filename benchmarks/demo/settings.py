@@ -2,9 +2,10 @@
 
 from typing import NamedTuple
 
+from keras_het.training import DEFAULTS
+
 from benchmarks.demo.data import KNOWN, NOISES
 from keras_het.base.validation import check_integer
-from keras_het.training import DEFAULTS
 
 FEWEST = 100  # examples, so that every class has some in each part
 

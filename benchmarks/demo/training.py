@@ -2,12 +2,12 @@
 
 import keras
 import numpy as np
+from keras_het.training import choose, tune
 
 from benchmarks.demo.data import CLASSES
 from keras_het.explain import confused_pairs
 from keras_het.integrators import QuasiMonteCarlo
 from keras_het.layers import HeteroscedasticDense
-from keras_het.training import choose, tune
 
 UNITS, LEARNING_RATE, WEIGHT_DECAY, BATCH = 128, 4e-3, 1.0, 128
 HEAD_EPOCHS, MOST_PAIRS = 20, 8

@@ -76,12 +76,12 @@ def planted(data, noise, seed):
 def probabilities(x, labels, units, backbone, seed, folds, epochs):
     """Out of sample, by the arena's network."""
     from benchmarks.arena.trial import BATCH, Trial
-    from keras_het.training import cross_val_probabilities
+    from keras_het.labels import clean
 
     task = tasks.Task(tasks.Split(x, labels), None, None, units, epochs, backbone)
     make_model = Trial(task, "Dense", None, seed).compiled
     arguments = {"epochs": epochs, "folds": folds, "batch_size": BATCH, "verbose": 0, "seed": seed}
-    return cross_val_probabilities(make_model, x, labels, **arguments)
+    return clean(make_model, x, labels, **arguments).probabilities
 
 
 def figures(data, noise, seed, folds, epochs):

@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 import keras
 import numpy as np
+from keras_het.training import noisy_nll, tune
 from scipy.special import log_softmax
 from scipy.stats import mannwhitneyu
 
@@ -30,7 +31,6 @@ from keras_het.integrators import QuasiMonteCarlo
 from keras_het.label_noise import corrupt_labels
 from keras_het.layers import HeteroscedasticDense, NoiseTransition
 from keras_het.losses import ForwardCorrectedCrossentropy
-from keras_het.training import noisy_nll, tune
 
 CLASSES, TRAIN, VALIDATION, BATCH, EPOCHS, RELEASE = 10, 1024, 256, 128, 80, 10
 LEARNING_RATE, WEIGHT_DECAY, DECAYS = 4e-3, 2e-3, (0.0, 1e-3, 2e-3, 5e-3)

@@ -4,11 +4,11 @@ import keras
 import numpy as np
 import pytest
 from keras import layers
+from keras_het.training.held_out import HeldOut
 from scipy import special
 
 from benchmarks.baselines import CoTeaching, KeptShare, PeerNetworks
 from keras_het.layers import HeteroscedasticDense
-from keras_het.training.held_out import HeldOut
 
 pytestmark = pytest.mark.once
 

@@ -171,12 +171,13 @@ def _pairs(make_model: Any, methods: Sequence[Method], options: dict) -> list[tu
             methods is not METHODS, "methods", "be left out beside a list of functions", f"{len(methods)} of them"
         )
         refuse_if(not make_model, "make_model", "be a list of at least one function", "an empty one")
-        names = _names(make_model)
-        return [(Trainer(make, **options), Unchanged(name)) for make, name in zip(make_model, names, strict=True)]
+        functions = [Unchanged(name) for name in _names(make_model)]
+        check_names(functions)
+        return [(Trainer(make, **options), method) for make, method in zip(make_model, functions, strict=True)]
     trainer = Trainer(make_model, **options)
     check_names(methods := list(methods))
+    plain = [] if any(isinstance(method, EarlyStopping) for method in methods) else [PLAIN]
     possible = [method for method in methods if trainer.function is None or not method.is_closed_form]
-    plain = [] if any(isinstance(method, EarlyStopping) for method in possible) else [PLAIN]
     return [(trainer, method) for method in [*plain, *possible]]
 
 

@@ -69,7 +69,7 @@ def clean(
         epochs: number of epochs of each training. None on features alone, for a linear discriminant in closed form.
         probabilities: out of sample, `(N, K)`, each row of sum 1, in the order of the classes; None trains models for
             them.
-        action: what is done with the most confident issues: "drop" trains without their examples, "correct" with the
+        action: remedy for the most confident issues: "drop" trains without their examples, "correct" with the
             estimated classes.
         folds: number of parts, and of models, from 2 to N.
         sample_weight: weights of the examples in training, `(N,)`; None for equal ones, or those of a data set.

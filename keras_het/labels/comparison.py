@@ -27,9 +27,6 @@ class Difference(NamedTuple):
 def one_standard_error(trials: Sequence[Trial], weight: np.ndarray | None = None) -> Trial:
     """Returns the first trial that is not behind the best one by more than a standard error; lists begin with caution.
 
-    Args:
-        trials: trials on the same examples.
-        weight: weights of the examples, `(N,)`; None for equal ones.
     Source: Breiman, Friedman, Olshen and Stone 1984, "Classification and regression trees", section 3.4.3.
     """
     best = best_of(trials, weight)
@@ -46,11 +43,6 @@ def difference(scores: np.ndarray, others: np.ndarray, weight: np.ndarray | None
     """Returns the paired difference of two sets of scores, `(N,)`.
 
         mean = sum_n w_n (s_n - o_n) / sum_n w_n,     error^2 = sum_n w_n^2 (s_n - o_n - mean)^2 / (sum_n w_n)^2
-
-    Args:
-        scores: scores of the first, such as whether it predicts an example's label.
-        others: scores of the other, on the same examples.
-        weight: weights of the examples, `(N,)`; None for equal ones.
 
     Example:
         >>> difference(np.array([1, 1, 0, 1]), np.array([1, 0, 0, 1])).mean
@@ -71,10 +63,6 @@ def check_learned(p: np.ndarray, labels: np.ndarray) -> None:
         mean_n (p_n(y_n) - sum_k q_k p_n(k)) > 2 standard errors,    q_k the fraction of label k
 
     The second does not ask for the right confidence: a model of rare classes, or one that is too sure, may pass.
-
-    Args:
-        p: probabilities out of sample, `(N, K)`.
-        labels: integers in [0, K), `(N,)`.
     """
     counts, rows = np.bincount(labels, minlength=p.shape[1]), np.arange(len(labels))
     is_right, is_largest = p.argmax(axis=1) == labels, labels == counts.argmax()
@@ -86,13 +74,7 @@ def check_learned(p: np.ndarray, labels: np.ndarray) -> None:
 
 
 def warn_if_weak(p: np.ndarray, data: Data, fold_of: np.ndarray) -> None:
-    """Warns if the class means of the features predict more held-out labels, by two standard errors and two points.
-
-    Args:
-        p: probabilities out of sample, `(N, K)`.
-        data: the examples; only numbers `(N, D)` have class means.
-        fold_of: fold of each example, `(N,)`.
-    """
+    """Warns if the class means of the features predict more held-out labels, by two standard errors and two points."""
     if getattr(data.x, "ndim", 0) != 2 or np.asarray(data.x).dtype.kind not in "fiu":
         return
     is_right = p.argmax(axis=1) == data.labels

@@ -189,13 +189,7 @@ def _distributions(
 ) -> Encoded:
     """Returns distributions, `(N, K)`, as labels, if there is one for each example and they name several classes.
 
-    Args:
-        classes: names of the classes, `(K,)`.
-        p: the distributions.
-        blank: mask of the votes that are missing.
-        count: N.
-        name: name of the argument, for errors.
-        has_vote: code that tells which votes are there, for errors.
+    `blank` is the mask of missing votes, and `has_vote` the code that an error shows for the others.
     """
     turned = f" (np.transpose({name}), if rows are annotators)" if blank.shape[1] == count else ""
     refuse_if(len(p) != count, name, f"have a row for each of the {count} examples{turned}", len(p))

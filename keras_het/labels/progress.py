@@ -6,18 +6,7 @@ import keras
 
 
 class Progress:
-    """The bar of Keras over all epochs of a call; leaving it as a context finishes the bar, also after an error.
-
-    Args:
-        count: number of epochs at most.
-        verbose: 0 for no bar.
-
-    Example:
-        >>> with Progress(2, verbose=0) as bar:
-        ...     bar.add(1)
-        >>> bar.done
-        1
-    """
+    """The bar of Keras over all epochs of a call, a context that finishes the bar, also after an error."""
 
     def __init__(self, count: int, verbose: int = 1):
         self.count, self.done = count, 0

@@ -33,7 +33,7 @@ class Result:
             returns those; where a function's models are trained as they are, it is one of them.
         trials: a `Trial` for each method or function, in the order of caution.
         chosen: the trial of `model`.
-        reason: what was decided, in a sentence or two.
+        reason: decision, in a sentence or two.
         diagnosis: kind of wrong labels, and the evidence.
         probabilities: probabilities of each example by a model that was not trained on it, `(N, K)`: those by which the
             labels are judged, of the plain training or of the discriminant.
@@ -98,11 +98,7 @@ class Result:
         return wrong[np.isin(wrong, few.index[few.is_issue])]
 
     def cleaned(self, action: str = "drop") -> Data:
-        """Returns the examples to train on, without the surest issues.
-
-        Args:
-            action: "drop" leaves these examples out, "correct" gives them the suggested classes.
-        """
+        """Returns the examples to train on: `action` "drop" leaves the surest issues out, "correct" corrects them."""
         data = self.data if self.training_data is None else self.training_data
         if check_choice("action", action, ACTIONS) == "drop":
             return data[np.setdiff1d(np.arange(len(data)), self.surest)] if len(self.surest) else data
@@ -113,23 +109,14 @@ class Result:
         return dataclasses.replace(data, y=labels)
 
     def retrain(self, action: str = "drop") -> keras.Model:
-        """Returns a new model, trained like `model` without the surest issues: no fold is trained again.
-
-        Args:
-            action: "drop" trains without their examples, "correct" with the suggested classes.
-        """
+        """Returns a new model, trained like `model` on what `cleaned(action)` returns; no fold is trained again."""
         return self.trainer.final(self.chosen.method, self.cleaned(action), seed=self.seed, epochs=self.chosen.epoch)
 
     def report(self, path: str | os.PathLike = "report", **arguments: Any) -> pathlib.Path:
-        """Writes a page about the labels, and returns its path.
+        """Writes a page about the labels into the folder `path`, and returns its path; it needs Matplotlib and Jinja.
 
-        It shows the suspects if x are images or texts; `images`, `texts` and `frame` show other inputs.
-
-        Args:
-            path: the folder.
-            arguments: arguments of `keras_het.report`, such as `texts`.
-        Raises:
-            ImportError: without Matplotlib or Jinja.
+        It shows the suspects if x are images or texts; else `images`, `texts` or `frame` among the `arguments` of
+        `keras_het.report` show them.
         """
         labels = self.data.labels
         if self.data.index is not None:
@@ -145,11 +132,7 @@ class Result:
         return self.model.layers[-1]
 
     def to_frame(self) -> Any:
-        """Returns the table as a `pandas.DataFrame`, a line for each trial; `issues.to_frame()` has the labels.
-
-        Raises:
-            ImportError: without pandas.
-        """
+        """Returns the table as a `pandas.DataFrame`, a line for each trial; `issues.to_frame()` has the labels."""
         pandas = import_extra("pandas", "The table of methods")
         columns = ["name", "score", "difference", "error", "epoch", "seconds"]
         rows = [
@@ -158,11 +141,7 @@ class Result:
         return pandas.DataFrame(rows, columns=columns).set_index("name")
 
     def plot(self) -> Any:
-        """Returns the distances from the best trial, with standard errors, as a `matplotlib.figure.Figure`.
-
-        Raises:
-            ImportError: without Matplotlib.
-        """
+        """Returns the distances from the best trial, with standard errors, as a `matplotlib.figure.Figure`."""
         import_extra("matplotlib", "The plot of a result")
         from matplotlib.figure import Figure
 
@@ -220,14 +199,7 @@ class Result:
 
 
 def finished(result: Result, report_path: Any, verbose: int, x: Any) -> Result:
-    """Returns a result with its report, if one is wanted, and prints it if that is wanted.
-
-    Args:
-        result: the result.
-        report_path: argument of `choose`.
-        verbose: argument of `choose`.
-        x: examples as they were given, which the report shows if they are a pandas frame.
-    """
+    """Returns a result with its report, which shows a pandas frame x, if one is wanted; prints it if that is wanted."""
     if report_path is not None:
         shown = {"frame": x} if hasattr(x, "columns") else {}
         result = dataclasses.replace(result, page=result.report(report_path, **shown))

@@ -18,11 +18,8 @@ ARRAYS = ("scores", "probabilities", "seconds")
 class Folder:
     """Stores the result of each training as an .npz file, or nothing if `path` is None.
 
-    Args:
-        path: the folder; None for none.
-        settings: what the results depend on, by name: numbers, texts and lists of them, written to settings.json.
-    Raises:
-        ValueError: if the folder is of other settings; the error says which.
+    Settings, by name, are what the results depend on: numbers, texts and lists of them, written to settings.json. A
+    folder of other settings is refused with those that differ.
     """
 
     def __init__(self, path: str | os.PathLike | None, settings: Mapping[str, Any]):
@@ -46,11 +43,7 @@ class Folder:
         refuse_if(differ, "resume_path", "be a folder of the same call, or a new one", f"{file}; {'; '.join(differ)}")
 
     def read(self, name: str, epochs: int, count: int, units: int) -> dict[str, np.ndarray] | None:
-        """Returns the arrays of a training, or None if it is not finished.
-
-        Raises:
-            ValueError: for a file that is damaged, or of another training.
-        """
+        """Returns the arrays of a training, or None if it is not finished; refuses a file of something else."""
         if self.path is None or not (file := self.path / f"{name}.npz").exists():
             return None
         remedy = f"have results as they were written (delete {file}, and it is trained anew)"

@@ -41,13 +41,9 @@ class Unchanged(Method):
 
 
 class Fitted(NamedTuple):
-    """A finished training.
+    """A finished training: the model of the true classes, with averaged weights, and its optimizer.
 
-    Attributes:
-        model: model that predicts the true classes, with weights averaged over the epochs.
-        optimizer: optimizer that it was trained with.
-        scores: scores of the held-out examples after each epoch, `(epochs, n)`; the larger, the better.
-        probabilities: probabilities of the held-out examples at the best epoch, `(n, K)`, float32.
+    It has the scores of held-out examples after each epoch, `(epochs, n)`, and their probabilities at the best epoch.
     """
 
     model: keras.Model

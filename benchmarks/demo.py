@@ -1,4 +1,4 @@
-"""The demo: digits with three kinds of noise, the method that `keras_het.choose` picks, and the label errors it finds.
+"""The demo: digits with three kinds of noise, the method that `keras_het.labels.choose` picks, and the label errors it finds.
 
 python -m benchmarks.demo [--quick] [--seed 0] [--output FOLDER]      (on the backend of KERAS_BACKEND)
 
@@ -17,7 +17,7 @@ from benchmarks.labels.diagnosis import planted
 from benchmarks.lib import harness, noises
 from benchmarks.lib.trials import BATCH, accuracy, early_stopping, make_model
 from keras_het.analysis import find_label_issues
-from keras_het.training import choose
+from keras_het.labels import choose
 
 NAMES = {"pair": "swapped pairs", "symmetric": "random flips", "look-alike": "look-alikes"}
 STARTS, QUICK_EPOCHS = 3, 30
@@ -93,7 +93,7 @@ def draw(findings, path):
 def draw_bars(axes, findings):
     """Draws two bars for each kind of noise, with the name of the chosen method."""
     rows = np.arange(len(findings))
-    for offset, color, name in ((-0.5, GREY, "early stopping"), (0.5, BLUE, "keras_het.choose")):
+    for offset, color, name in ((-0.5, GREY, "early stopping"), (0.5, BLUE, "keras_het.labels.choose")):
         values = [100 * (found.stopped if offset < 0 else found.chosen) for found in findings]
         bars = axes.barh(rows + offset * BAR_HEIGHT, values, BAR_HEIGHT, color=color, label=name)
         axes.bar_label(bars, fmt="%.0f", padding=6)

@@ -80,40 +80,29 @@ print(f"{np.mean(classes == clean[train]):.3f} of Dawid-Skene")
 """
 ## In one call
 
-The images say more than two or three labels do. `keras_het.choose` takes the votes as they are, compares methods by the
-votes that were held out, and trains by the one it chose. `found.vote_issues` says which vote of whom is wrong: here by
-the names in the columns of a pandas frame, if that is at hand, else by numbers.
+The images say more than two or three labels do. `keras_het.labels.choose` takes the votes as they are, compares methods by the
+votes that were held out, and trains by the one it chose.
 """
 
-found = keras_het.choose(
+found = keras_het.labels.choose(
     None,
     x[train],
     labels[train],
     epochs=30,
     folds=2,
-    trainings=11,
     verbose=0,
 )
 print(found)
 predicted = found.model.predict(x[test], verbose=0).argmax(-1)
 print(f"accuracy on clean labels: {np.mean(predicted == clean[test]):.3f}")
-issues = found.vote_issues
-wrong = (
-    labels[train][issues.index, issues.annotator]
-    != clean[train][issues.index]
-)
-print(
-    f"wrong votes: {wrong.mean():.3f}, named: {issues.is_issue.mean():.3f}, "
-    f"right about {np.mean(wrong == issues.is_issue):.3f} of all"
-)
 
 """
 ## A T for each annotator
 
 By hand, with a network of one's own. The loss is `keras_het.losses.AnnotatorsLoss`, and a metric is wrapped
 in `keras_het.metrics.AnnotatorsMetric`: a plain metric takes a missing label for a wrong one, and `keras_het.check`
-says so, and finds answers that are nan or no class. The T may start at the estimate. Choose the strength of the ridge
-by the likelihood of held-out labels: `keras_het.tune`.
+says so, and finds answers that are nan or no class. The T may start at the estimate. The strength of the ridge, and the
+epoch, are those of the largest likelihood of held-out labels.
 """
 
 
@@ -149,19 +138,26 @@ def make_model(strength):
     return model
 
 
-tuned = keras_het.tune(
-    make_model,
-    (0.0001, 0.001, 0.01),
-    x[train],
-    labels[train],
-    validation_data=(x[held_out], labels[held_out]),
-    epochs=40,
-    batch_size=64,
-    extend=False,
-    verbose=0,
-)
-print(tuned)
-best = tuned.model
+losses = {}
+for strength in (0.0001, 0.001, 0.01):
+    model = make_model(strength)
+    monitor = keras_het.callbacks.TransitionMonitor(
+        validation_data=(x[held_out], labels[held_out])
+    )
+    stop = keras.callbacks.EarlyStopping(
+        "val_noisy_nll", mode="min", patience=40, restore_best_weights=True
+    )
+    history = model.fit(
+        x[train],
+        labels[train],
+        epochs=40,
+        batch_size=64,
+        callbacks=[monitor, stop],
+        verbose=0,
+    ).history
+    losses[min(history["val_noisy_nll"])] = strength, model
+    print(strength, round(min(history["val_noisy_nll"]), 4))
+_, best = losses[min(losses)]
 predicted = best.predict(x[test], verbose=0).argmax(-1)
 print(f"accuracy on clean labels: {np.mean(predicted == clean[test]):.3f}")
 

@@ -116,7 +116,7 @@ print(f"largest change of a probability by the conversion: {change:.4f}")
 """
 ## Fine-tune both heads
 
-The same recipe for both, three times: Adam, whose learning rate and number of epochs `keras_het.tune` chooses by the
+The same recipe for both, three times: Adam, whose learning rate and number of epochs are chosen by the
 likelihood of held-out *noisy* labels, because no clean labels are at hand. `keras_het.homoscedastic` is the way back,
 and gives the plain head in the same wrapping. The models come compiled as the task is, with a loss that takes their
 outputs; here they get an optimizer of their own. Like every task of KerasHub they do not shuffle, so each run shuffles
@@ -135,7 +135,7 @@ heads = {
 
 
 def fine_tune(name, seed):
-    """The `Result`, and what its model gives on the clean test set.
+    """The learning rate and epoch, and figures on the clean test set.
 
     These are the accuracy and the negative log-likelihood.
     """
@@ -151,22 +151,29 @@ def fine_tune(name, seed):
 
     shuffled = np.random.default_rng(seed).permutation(train)
     held_out = (images[validation], noisy_labels[validation])
-    found = keras_het.tune(
-        make_model,
-        (1e-3, 3e-3, 1e-2),
-        images[shuffled],
-        noisy_labels[shuffled],
-        validation_data=held_out,
-        epochs=8,
-        shuffle=False,
-        extend=False,
-        verbose=0,
-    )
+    found = []
+    for learning_rate in (1e-3, 3e-3, 1e-2):
+        model = make_model(learning_rate)
+        stop = keras.callbacks.EarlyStopping(
+            "val_loss", patience=8, restore_best_weights=True
+        )
+        history = model.fit(
+            images[shuffled],
+            noisy_labels[shuffled],
+            validation_data=held_out,
+            epochs=8,
+            shuffle=False,
+            callbacks=[stop],
+            verbose=0,
+        ).history["val_loss"]
+        epoch = int(np.argmin(history)) + 1
+        found.append((min(history), f"{learning_rate:g}: {epoch}", model))
+    _, chosen, model = min(found, key=lambda one: one[0])
     log_p = keras.ops.convert_to_numpy(
-        keras.ops.log_softmax(found.model.predict(images[test], verbose=0))
+        keras.ops.log_softmax(model.predict(images[test], verbose=0))
     )
     return (
-        found,
+        chosen,
         np.mean(log_p.argmax(axis=1) == labels[test]),
         -np.mean(log_p[np.arange(len(test)), labels[test]]),
     )
@@ -187,14 +194,11 @@ for name in heads:
     )
     print(
         f"{name:18}{figures}   ",
-        ", ".join(
-            f"{found.value:g}: {found.best.epoch}" for found, _, _ in runs
-        ),
+        ", ".join(chosen for chosen, _, _ in runs),
     )
 
 """
-The temperature of the heteroscedastic head is its default here, 5; `keras_het.tune` chooses it in the same way, by a
-`make_model` of the temperature.
+The temperature of the heteroscedastic head is its default here, 5. Choose it in the same way.
 
 ## Which classes are confused
 

@@ -109,7 +109,7 @@ def make_model():
 
 
 fit = {"epochs": 10, "batch_size": 64, "verbose": 0}
-cleaned = keras_het.clean_labels(
+cleaned = keras_het.labels.clean(
     make_model, x, labels, report_path=folder / "report", **fit
 )
 print(str(cleaned).replace(str(folder), "FOLDER"))

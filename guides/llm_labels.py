@@ -53,10 +53,10 @@ print("labels that are right", np.mean(labels == true).round(3))
 """
 ## Which are wrong?
 
-`clean_labels` trains on folds of the data, and predicts each example by a model that did not see it.
+`labels.clean` trains on folds of the data, and predicts each example by a model that did not see it.
 """
 
-found = keras_het.clean_labels(None, x, labels, epochs=30, verbose=0)
+found = keras_het.labels.clean(None, x, labels, epochs=30, verbose=0)
 print(found)
 p = found.probabilities
 
@@ -67,7 +67,7 @@ A person gets 200 examples, drawn at random, as a table for a spreadsheet (or `t
 column `verified`.
 """
 
-asked = found.next_labels(200, goal="random")
+asked = analysis.next_labels(p, labels, 200, goal="random")
 folder = pathlib.Path(tempfile.mkdtemp())
 asked.to_csv(folder / "to_check.csv")
 
@@ -79,7 +79,7 @@ text = "\n".join(",".join(row) for row in [head, *rows])
 (folder / "checked.csv").write_text(text)
 
 verified = analysis.read_verified_labels(folder / "checked.csv").labels
-judged = found.verified_performance(verified)
+judged = truth.verified_performance(p, labels, verified)
 print(judged)
 accuracy = np.mean(p.argmax(axis=1) == true)
 print("in truth", accuracy.round(3), np.mean(labels == true).round(3))
@@ -125,13 +125,13 @@ axes.legend()
 plt.show()
 
 """
-What was verified goes in with the others: `verified_labels` of `clean_labels`, and of `choose`.
+What was verified goes in with the others.
 """
 
 known = verified | {int(i): int(true[i]) for i in worst.index}
-again = keras_het.clean_labels(
-    None, x, labels, epochs=30, verified_labels=known, verbose=0
-)
+corrected = labels.copy()
+corrected[list(known)] = list(known.values())
+again = keras_het.labels.clean(None, x, corrected, epochs=30, verbose=0)
 unseen = np.setdiff1d(np.arange(len(labels)), np.fromiter(known, int))
 for name, each in [("before", found), ("after", again)]:
     right = each.probabilities.argmax(axis=1) == true

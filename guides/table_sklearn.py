@@ -67,7 +67,7 @@ estimators = {
         (32,), early_stopping=True, max_iter=500, random_state=0
     ),
     "NoisyLabelClassifier": keras_het.NoisyLabelClassifier(
-        (32,), epochs=30, folds=2, trainings=9, random_state=0
+        (32,), epochs=30, folds=2, random_state=0
     ),
 }
 parts = StratifiedKFold(4, shuffle=True, random_state=0)
@@ -123,7 +123,7 @@ plt.show()
 """
 ## A frame of suspects, and a model without them
 
-`keras_het.clean_labels` takes any compiled Keras model, here a logistic regression. It trains one without the suspects,
+`keras_het.labels.clean` takes any compiled Keras model, here a logistic regression. It trains one without the suspects,
 and its frame has the index of yours and the names of the classes: the worst come first, to be looked at. Without
 `probabilities` it does the cross-validation by itself.
 """
@@ -152,7 +152,7 @@ def accuracy(model):
 keras.utils.set_random_seed(0)
 plain = make_model()
 plain.fit(x.to_numpy("float32"), y, epochs=60, verbose=0)
-cleaned = keras_het.clean_labels(
+cleaned = keras_het.labels.clean(
     make_model, x, labels, probabilities=p, epochs=60, verbose=0
 )
 frame = cleaned.issues.to_frame()

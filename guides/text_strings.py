@@ -12,7 +12,7 @@ Seeds: 0
 ## Introduction
 
 You have texts, each with the name of its class, and some names are wrong. Three steps: features of the texts,
-`keras_het.choose`, which trains by the method that suits these labels, and `keras_het.clean_labels`, which lists the
+`keras_het.labels.choose`, which trains by the method that suits these labels, and `keras_het.labels.clean`, which lists the
 suspects.
 
 Set the backend before Keras is imported, in the shell: `export KERAS_BACKEND=jax` (or `tensorflow`, `torch`). The guide
@@ -79,14 +79,13 @@ print(f"{x.shape[1]} features")
 Names go in as they are. Beside it a logistic regression, which takes all labels for the truth.
 """
 
-choice = keras_het.choose(
+choice = keras_het.labels.choose(
     None,
     x,
     labels[train],
     optimizer=keras.optimizers.Adam(1e-2),
     epochs=15,
     folds=3,
-    trainings=13,
     verbose=0,
 )
 print(choice)
@@ -100,7 +99,7 @@ print(f"{plain.score(x_test, true[test]):.3f}")
 """
 ## Which labels are wrong?
 
-The choice has trained models that did not see a text, and keeps their probabilities. `keras_het.clean_labels` finds the
+The choice has trained models that did not see a text, and keeps their probabilities. `keras_het.labels.clean` finds the
 suspects by them, and trains any Keras model without these; here a plain one. The worst suspects come first.
 """
 
@@ -115,7 +114,7 @@ def make_model():
     return model
 
 
-cleaned = keras_het.clean_labels(
+cleaned = keras_het.labels.clean(
     make_model,
     x,
     labels[train],

@@ -2,6 +2,7 @@
 
 import importlib
 import sys
+from typing import Any
 
 import keras_het.base.environment as _environment  # noqa: F401 first: later imports would fail with an unclear error
 from keras_het import (
@@ -17,7 +18,6 @@ from keras_het import (
     losses,
     metrics,
     models,
-    training,
     truth,
 )
 from keras_het.base.version import __version__ as __version__
@@ -26,7 +26,6 @@ from keras_het.layers.estimate_cost import estimate_cost
 from keras_het.models import DeepEnsemble, heteroscedastic, homoscedastic
 from keras_het.reading.check import check
 from keras_het.report import report
-from keras_het.training import choose, clean_labels, tune
 
 __all__ = [
     "DeepEnsemble",
@@ -35,8 +34,6 @@ __all__ = [
     "analysis",
     "callbacks",
     "check",
-    "choose",
-    "clean_labels",
     "covariances",
     "distribution",
     "estimate_cost",
@@ -51,9 +48,7 @@ __all__ = [
     "metrics",
     "models",
     "report",
-    "training",
     "truth",
-    "tune",
 ]
 
 
@@ -64,8 +59,10 @@ def __dir__() -> list[str]:
     return sorted([*__all__, *ESTIMATORS, "__version__"])
 
 
-def __getattr__(name: str) -> type:
-    """Imports the classes that need scikit-learn only when they are used."""
+def __getattr__(name: str) -> Any:
+    """Imports the tools for labels, and the classes that need scikit-learn, only when they are used."""
+    if name == "labels":
+        return importlib.import_module("keras_het.labels")
     if name not in ESTIMATORS:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name, obj=sys.modules[__name__])
     try:

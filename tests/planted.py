@@ -111,14 +111,6 @@ BUGS = (
         ("reading", "callbacks", "explain"),
     ),
     Bug(
-        "a mean over held-out examples that weighs a small last batch as the others",
-        "keras_het/training/held_out.py",
-        "total += len(labels) * float(np.mean(ops.convert_to_numpy(measure(labels, predictions))))\n"
-        "                count += len(labels)",
-        "total += float(np.mean(ops.convert_to_numpy(measure(labels, predictions))))\n                count += 1",
-        ("training",),
-    ),
-    Bug(
         "flips to the class before instead of the next one",
         "keras_het/label_noise/matrices.py",
         "np.roll(np.eye(num_classes), 1, axis=1)",
@@ -126,11 +118,11 @@ BUGS = (
         ("label_noise",),
     ),
     Bug(
-        "a discriminant that has seen the fold that it predicts",
-        "keras_het/label_noise/discriminant.py",
-        "self.without(fold, *left)[number])",
-        "self.without(*left)[number])",
-        ("label_noise",),
+        "a temperature by labels that the discriminant has seen",
+        "keras_het/labels/discriminant.py",
+        "solved(whole.minus(part), SHRINKAGES)",
+        "solved(whole, SHRINKAGES)",
+        ("labels",),
     ),
     Bug(
         "a spread of a rater that forgets the error of the targets",
@@ -159,20 +151,6 @@ BUGS = (
         "return counts / counts.sum()",
         "return (counts > 0) / (counts > 0).sum()",
         ("analysis/test_votes_needed.py",),
-    ),
-    Bug(
-        "a vote that judges itself",
-        "keras_het/training/vote_issues.py",
-        "joint[examples[block]] - log_t[who[block], given[block]]",
-        "joint[examples[block]]",
-        ("training/test_votes.py",),
-    ),
-    Bug(
-        "a candidate that is trained on what held-out votes say",
-        "keras_het/training/task.py",
-        "_with_verified(most_probable(self.votes, self.units), self)",
-        "np.eye(self.units)[self.y]",
-        ("training/test_votes.py",),
     ),
     Bug(
         "texts and names that a page runs as HTML",

@@ -34,13 +34,13 @@ PACKAGES = [
     "keras_het.distribution",
     "keras_het.integrators",
     "keras_het.label_noise",
+    "keras_het.labels",
     "keras_het.layers",
     "keras_het.links",
     "keras_het.losses",
     "keras_het.metrics",
     "keras_het.models",
     "keras_het.report",
-    "keras_het.training",
     "keras_het.truth",
 ]
 
@@ -129,7 +129,7 @@ def test_imports_name_no_backend_no_optional_package_and_no_benchmark(module):
         ("keras_het.estimator.classifier", "import matplotlib"),
         ("keras_het.models", "from keras_het.estimator.classifier import HeteroscedasticClassifier"),
         ("keras_het", "from keras_het.estimator import classifier"),
-        ("keras_het.training.tune", "class Search:\n    from matplotlib.figure import Figure"),
+        ("keras_het.labels.choose", "class Search:\n    from matplotlib.figure import Figure"),
     ],
 )
 def test_a_planted_wrong_import_is_caught(module, line):
@@ -151,9 +151,9 @@ UPWARD = [
     ("keras_het.losses.robust", "from keras_het.callbacks import TrainingDynamics"),
     ("keras_het.reading.check", "from keras_het.models import heteroscedastic"),
     ("keras_het.layers", "from keras_het.callbacks import TransitionMonitor"),
-    ("keras_het.training.tune", "from keras_het.commands import doctor"),
-    ("keras_het.report.page", "from keras_het.training import clean_labels"),
-    ("keras_het.training.choose", "import benchmarks.lib"),
+    ("keras_het.labels.choose", "from keras_het.commands import doctor"),
+    ("keras_het.report.page", "from keras_het.labels import clean"),
+    ("keras_het.labels.clean", "import benchmarks.lib"),
 ]
 
 
@@ -215,7 +215,7 @@ def test_an_optional_package_inside_a_function_is_right():
         "keras_het.label_noise.corruption", "def load():\n    from sklearn import datasets\n    return datasets"
     )
     assert not wrong_imports(
-        "keras_het.training.tune", "class Search:\n    def plot(self):\n        import matplotlib.figure"
+        "keras_het.labels.choose", "class Search:\n    def plot(self):\n        import matplotlib.figure"
     )
 
 

@@ -10,7 +10,7 @@ import pytest
 import scipy.sparse
 
 import keras_het
-from keras_het import analysis, callbacks, explain, label_noise, layers, losses, models, training, truth
+from keras_het import analysis, callbacks, explain, label_noise, labels, layers, losses, models, truth
 from keras_het.report.findings import collect
 from tests.layers.heads import FEATURES, LABELS, UNITS, X
 
@@ -223,14 +223,12 @@ def untrained():
 
 
 def choose(y=CLASSES, x=POINTS, **arguments):
-    given = {"candidates": [], "epochs": 1, "folds": 2, "verbose": 0, **arguments}
-    return training.choose(lambda: compiled(), x, y, **given)
+    given = {"methods": [], "epochs": 1, "folds": 2, "verbose": 0, **arguments}
+    return labels.choose(lambda: compiled(), x, y, **given)
 
 
 def clean(y=CLASSES, x=POINTS, **arguments):
-    return keras_het.clean_labels(
-        lambda: compiled(), x, y, **{"probabilities": P, "epochs": 1, "verbose": 0, **arguments}
-    )
+    return labels.clean(lambda: compiled(), x, y, **{"probabilities": P, "epochs": 1, "verbose": 0, **arguments})
 
 
 def estimator(name, y, x=POINTS, **arguments):
@@ -259,9 +257,7 @@ SILENT |= {
     "a -1 among labels for scikit-learn": (lambda: estimator("NoisyLabelClassifier", changed(-1)), BLANK),
     "a -1 among labels for a head": (lambda: estimator("HeteroscedasticClassifier", changed(-1)), BLANK),
     "a -1 in choose": (lambda: choose(changed(-1)), "`y` must have a label for each example"),
-    "a -1 in clean_labels": (lambda: clean(changed(-1)), BLANK),
-    "a -1 in folds": (lambda: training.cross_val_probabilities(compiled, POINTS, changed(-1), epochs=1), BLANK),
-    "a -1 of validation": (lambda: choose(validation_data=(POINTS, changed(-1))), "Received: -1, no label: leave"),
+    "a -1 in clean": (lambda: clean(changed(-1)), BLANK),
     "labels from 1 on": (lambda: choose(CLASSES + 1), "`y` must begin with 0 (y - 1, for labels that begin with 1;"),
     "an id": (lambda: choose(changed(123456)), "is it an id? Make names texts. Received: 123456 at [1]"),
     "an id beside probabilities": (
@@ -272,7 +268,6 @@ SILENT |= {
         lambda: analysis.find_label_issues(features=POINTS, labels=changed(123456)),
         "`labels` must be in [0, 40), 10 times as many as the classes that occur; is it an id?",
     ),
-    "a fraction as an index": (lambda: choose(verified_labels={3.0: 1}), "in [0, 30), integers. Received: 3.0"),
     "weights of two data sets": (
         lambda: clean(sample_weight=np.ones(60)),
         "`sample_weight` must have shape (30,). Received: shape (60,)",
@@ -283,11 +278,6 @@ SILENT |= {
         "finite and not negative. Received: nan",
     ),
     "weights twice": (lambda: clean(None, Weighted(), sample_weight=np.ones(30)), "must be None for a data set with w"),
-    "weights for candidates": (lambda: choose(None, Weighted()), "`x` must give (x, y) alone: candidates use the weig"),
-    "weights of validation": (
-        lambda: choose(validation_data=(POINTS, CLASSES, -CLASSES)),
-        "`validation_data[2]` must be finite and not negative. Received: -1 at [1]",
-    ),
     "weights where they do not count": (
         lambda: models.scale_temperature(compiled(), Weighted()),
         "`x` must be (x, y), for weights do not count. Received: a data set with weights",
@@ -297,21 +287,15 @@ SILENT |= {
         "`validation_data` must be (x, y), for weights do not count. Received: three parts",
     ),
     "a squared error in choose": (
-        lambda: training.choose(lambda: compiled("mse"), POINTS, CLASSES, epochs=1, verbose=0),
-        'a loss of integers, which all labels become: compile(loss="sparse_categorical_crossentropy"). Received: loss=',
+        lambda: labels.choose(lambda: compiled("mse"), POINTS, CLASSES, epochs=1, verbose=0),
+        'a loss of integers: compile(loss="sparse_categorical_crossentropy"). Received: loss=',
     ),
-    "a network that is meant to be trained": (
-        lambda: training.choose(
-            keras.Sequential([plain(), keras.layers.Dense(3)]), POINTS, CLASSES, epochs=1, verbose=0
-        ),
-        "`make_model` is a model that looks untrained",
-    ),
-    "a model that learned nothing in tune": (
-        lambda: training.tune(lambda _: untrained(), [1], POINTS, CLASSES, epochs=1, verbose=0),
+    "a list of models that learned nothing": (
+        lambda: labels.choose([untrained], POINTS, CLASSES, epochs=1, verbose=0),
         "The model must predict held-out labels better than the largest class does",
     ),
     "a sparse matrix in choose": (lambda: choose(x=SPARSE), "`x` must be dense: x.toarray(). Received: a csr_matrix"),
-    "a sparse matrix in clean_labels": (lambda: clean(x=SPARSE), DENSE),
+    "a sparse matrix in clean": (lambda: clean(x=SPARSE), DENSE),
     "a sparse matrix of features": (lambda: analysis.find_label_issues(features=SPARSE, labels=CLASSES), DENSE),
     "a sparse matrix of labels": (lambda: choose(scipy.sparse.csr_matrix(P)), "`y` must be dense: y.toarray()"),
 }
@@ -360,11 +344,8 @@ OTHER_ORDER = {
     "report": lambda p, y: collect(plain(), p, y),
     "temperature": lambda p, y: models.scale_temperature(compiled(), p, y),
     "TrainingDynamics": lambda p, y: callbacks.TrainingDynamics(p, y),
-    "folds": lambda p, y: training.cross_val_probabilities(compiled, p, y, epochs=1),
-    "tune": lambda p, y: training.tune(lambda rate: compiled(), [0.1], p, y, epochs=1, validation_data=(P, CLASSES)),
     "choose": lambda p, y: choose(y, p),
-    "validation": lambda p, y: choose(validation_data=(p, y)),
-    "clean_labels": lambda p, y: clean(y, p),
+    "clean": lambda p, y: clean(y, p),
     "probabilities": lambda p, y: clean(y, probabilities=p),
     "weights": lambda p, y: clean(x=p, sample_weight=y),
     "NoisyLabelClassifier": lambda p, y: estimator("NoisyLabelClassifier", y, p),

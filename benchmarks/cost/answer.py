@@ -106,14 +106,14 @@ def choose(data):
     """The method that `choose` chooses."""
     import keras_het
 
-    return lambda: of_model(keras_het.choose(None, data.x, data.labels, epochs=EPOCHS, verbose=0).model)
+    return lambda: of_model(keras_het.labels.choose(None, data.x, data.labels, epochs=EPOCHS, verbose=0).model)
 
 
 def clean_labels(data):
     """A model without the labels that `clean_labels` finds wrong."""
     import keras_het
 
-    return lambda: of_model(keras_het.clean_labels(None, data.x, data.labels, verbose=0).model)
+    return lambda: of_model(keras_het.labels.clean(None, data.x, data.labels, verbose=0).model)
 
 
 def of_model(model):

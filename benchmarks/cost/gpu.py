@@ -1,13 +1,12 @@
-"""An accelerator: seconds and memory of heads, sizes of blocks, agreement with the processor, half precision, `choose`.
+"""An accelerator: seconds and memory of heads, sizes of blocks, agreement with the processor, half precision.
 
-KERAS_BACKEND=jax python -m benchmarks.cost.gpu [--parts speed blocks agreement policies choose] [--quick]
+KERAS_BACKEND=jax python -m benchmarks.cost.gpu [--parts speed blocks agreement policies] [--quick]
     [--heads full] [--nodes 256] [--compilers jit_compile] [--output FOLDER]
 (or KERAS_BACKEND=tensorflow or torch; --compilers is for PyTorch, once more with each; --heads and --nodes pick rows)
 
 The floor is the roofline of `speed.py`, from the card's own rates in the same process. Agreement: one step of gradient
 descent from equal weights, on the processor and on the accelerator, with matrix products in float32 and in
-TensorFloat-32. `choose` on features trains its candidates side by side, and, for comparison, one by one. Without an
-accelerator everything runs on the processor, which shows only that it runs.
+TensorFloat-32. Without an accelerator everything runs on the processor, which shows only that it runs.
 """
 
 import itertools
@@ -16,7 +15,7 @@ import os
 import pathlib
 import tempfile
 
-from benchmarks.cost import answer, speed
+from benchmarks.cost import speed
 from benchmarks.lib import harness
 from benchmarks.lib.results import publish
 
@@ -30,9 +29,7 @@ ROWS = [
 ]
 QUICK_ROWS = [("full", speed.QUICK), ("sigmoid parameter-efficient", {**speed.QUICK, "S": 0})]
 SIZES = {"B": 32, "D": 256, "K": 1000, "R": 15, "S": 256}  # of the agreement
-DATA = {"examples": 20_000, "features": 1280, "classes": 10}  # of `choose`
-QUICK_DATA = {"examples": 500, "features": 32, "classes": 10}
-PARTS = ["speed", "blocks", "agreement", "policies", "choose"]
+PARTS = ["speed", "blocks", "agreement", "policies"]
 POLICIES, STEPS = ["float32", "mixed_bfloat16", "bfloat16"], 50
 BLOCKS = (1 << 20, 1 << 22, 1 << 24, 1 << 26)  # logits of a block
 ON_PROCESSOR = {"CUDA_VISIBLE_DEVICES": "", "JAX_PLATFORMS": "cpu"}
@@ -103,21 +100,7 @@ def losses(policy, head):
     return {"first": values[0], "last": values[-1]}
 
 
-def choose(side_by_side, epochs, **sizes):
-    """Seconds of `choose`, with what is compiled, and the fraction of new examples that is predicted right."""
-    from keras_het.training.fit import Trainer
-
-    if not side_by_side:
-        Trainer.can_be_together = lambda *_, **__: False
-    answer.EPOCHS = epochs
-    with tempfile.TemporaryDirectory() as folder:
-        answer.draw(pathlib.Path(folder), *sizes.values())
-        return answer.measure("choose", pathlib.Path(folder))
-
-
 def measure_row(what, **row):
-    if what == "choose":
-        return choose(**row)
     if what == "machine":
         return harness.machine()
     if what == "step":
@@ -210,17 +193,6 @@ def policy_table():
     return lines
 
 
-def choose_table(sizes, epochs):
-    """Seconds of `choose` on features, with all that it compiles."""
-    lines = [["trainings", *sizes, "epochs", "seconds", "processor seconds", "new examples predicted right"]]
-    for name, side_by_side in (("side by side", True), ("one by one", False)):
-        found = fresh("choose", side_by_side=side_by_side, epochs=epochs, **sizes)
-        figures = [f"{found['seconds']:.1f}", f"{found['processor']:.1f}", f"{found['right']:.3f}"]
-        lines.append([name, *(f"{size:,}" for size in sizes.values()), str(epochs), *figures])
-        print(harness.markdown(lines[-2:]), flush=True)
-    return lines
-
-
 def main():
     parser = harness.command_line(__doc__, repeats=9)
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS)
@@ -240,7 +212,6 @@ def main():
         "blocks": lambda: blocks_table([row for row in rows if row[1]["S"]], repeats),
         "agreement": lambda: agreement_table(heads),
         "policies": policy_table,
-        "choose": lambda: choose_table(QUICK_DATA, 2) if options.quick else choose_table(DATA, 4),
     }
     backend = os.environ["KERAS_BACKEND"]
     for name in options.parts:

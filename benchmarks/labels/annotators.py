@@ -27,9 +27,9 @@ from benchmarks.lib import harness
 from benchmarks.lib.corruption import random_flip
 from benchmarks.lib.results import publish
 from keras_het import analysis, label_noise
+from keras_het.explain import noisy_nll
 from keras_het.layers import HeteroscedasticDense, NoiseTransition
 from keras_het.losses import AnnotatorsLoss
-from keras_het.training import noisy_nll
 
 CLASSES, DECAY, RATE, EPOCHS, BATCH = 10, 2e-3, 2e-3, 60, 128
 SWAPS = ((3, 8), (4, 9), (1, 7))

@@ -1,10 +1,10 @@
-"""What `clean_labels` gains over plain training: issues dropped, or corrected.
+"""What `labels.clean` gains over plain training: issues dropped, or corrected.
 
 python -m benchmarks.labels.cleaning [--folds 3] [--epochs 12 50] [--output FOLDER] [--quick] [--render]
 
 Digits with seven kinds of noise, all trained for the same number of epochs, which is not chosen, on training and
-validation labels together, which are noisy. The test labels are clean. The probabilities
-out of sample are the same for all. "Suspects" are those of `find_label_issues`; `clean_labels` takes labels that are
+validation labels together, which are noisy. The test labels are clean. The probabilities out of sample are the same for
+all. "Suspects" are those of `find_label_issues`; `labels.clean` takes labels that are
 not the class found, but where it finds no noise.
 
 The default action, and what counts as an issue, were chosen on seeds 0 to 4; seeds 20 to 24 try that, with the shorter
@@ -27,8 +27,8 @@ ACTIONS = ("drop", "correct", "drop suspects", "correct suspects")
 def figures(noise, seed, folds, epochs):
     """Clean accuracy of a model on all labels as they are, and after each action; the share of wrong labels too."""
     from keras_het.analysis import diagnose_noise, find_label_issues
+    from keras_het.analysis.label_quality import issues_by_class
     from keras_het.explain import predict_probabilities
-    from keras_het.training.result import cleaned, issues_by_class
 
     x, true, labels, units, backbone = planted("digits", noise, seed)
     test = noises.make("digits", noise, seed).test
@@ -37,9 +37,7 @@ def figures(noise, seed, folds, epochs):
     chosen = suspects if diagnose_noise(p, labels).kind == "none" else issues_by_class(p, labels)
     found = {"": chosen, " suspects": suspects}
     trained = {"plain": (labels, np.arange(len(labels)))} | {
-        act + which: cleaned(labels, issues, issues.index[issues.is_issue], act)
-        for which, issues in found.items()
-        for act in ("drop", "correct")
+        act + which: cleaned(labels, issues, act) for which, issues in found.items() for act in ("drop", "correct")
     }
     row = {"issues": float(found[""].is_issue.mean()), "wrong": float(np.mean(labels != true))}
     for name, (y, kept) in trained.items():
@@ -48,6 +46,16 @@ def figures(noise, seed, folds, epochs):
         model.fit(*task.train, batch_size=BATCH, epochs=epochs, verbose=0)
         row[name] = float(np.mean(predict_probabilities(model, test.x).argmax(axis=1) == test.y))
     return row
+
+
+def cleaned(labels, issues, action):
+    """The labels and the indices of the examples to train on, without the issues."""
+    wrong = issues.index[issues.is_issue]
+    if action == "drop":
+        return labels, np.setdiff1d(np.arange(len(labels)), wrong)
+    corrected = labels.copy()
+    corrected[wrong] = issues.suggested[issues.is_issue]
+    return corrected, np.arange(len(labels))
 
 
 def table(rows):

@@ -76,11 +76,11 @@ def planted(data, noise, seed):
 
 def probabilities(x, labels, units, backbone, seed, folds, epochs):
     """Out of sample, by the shared network."""
-    from keras_het.training import cross_val_probabilities
+    from keras_het.labels import clean
 
     task = tasks.Task(tasks.Split(x, labels), None, None, units, epochs, backbone)
     arguments = {"epochs": epochs, "folds": folds, "batch_size": BATCH, "verbose": 0, "seed": seed}
-    return cross_val_probabilities(lambda: make_model(task, seed), x, labels, **arguments)
+    return clean(lambda: make_model(task, seed), x, labels, **arguments).probabilities
 
 
 def figures(data, noise, seed, folds, epochs):

@@ -46,10 +46,10 @@ def one_training(task, seed):
 
 def by_folds(task, seed):
     """Probabilities out of sample."""
-    from keras_het.training import cross_val_probabilities
+    from keras_het.labels import clean
 
     arguments = {"epochs": max(1, task.epochs // 3), "folds": FOLDS, "batch_size": BATCH, "verbose": 0, "seed": seed}
-    return cross_val_probabilities(lambda: make_model(task, seed), *task.train, **arguments)
+    return clean(lambda: make_model(task, seed), *task.train, **arguments).probabilities
 
 
 def own_class(task, seed):

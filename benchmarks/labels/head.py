@@ -7,8 +7,6 @@ and chooses its own, and the epoch to stop at, by the likelihood of noisy valida
 only to report. The weights of equal shapes start equal, drawn by NumPy, on every backend.
 """
 
-import warnings
-
 import keras
 import numpy as np
 from scipy.special import log_softmax
@@ -16,11 +14,11 @@ from scipy.special import log_softmax
 from benchmarks.lib import harness, tasks
 from benchmarks.lib.lines import distinct, select, with_error
 from benchmarks.lib.results import publish
+from benchmarks.lib.tuning import tune
 from keras_het import covariances
 from keras_het.explain import calibration
 from keras_het.integrators import QuasiMonteCarlo
 from keras_het.layers import HeteroscedasticDense
-from keras_het.training import tune as choose_temperature
 
 PLAIN = "Dense"
 METHODS = {  # name: arguments of the head, None for the plain one
@@ -62,7 +60,7 @@ def score(model, split):
     return dict(zip(MEASURES, map(float, values), strict=True))
 
 
-def train(method, seed, temperatures=TEMPERATURES, epochs=EPOCHS, extend=True):
+def train(method, seed, temperatures=TEMPERATURES, epochs=EPOCHS):
     """A line: the temperature and the epoch of the least NLL on noisy validation labels, and their clean scores.
 
     `ROUND` epochs, each in its own order, are one long pass, to save Keras' work between epochs.
@@ -75,16 +73,10 @@ def train(method, seed, temperatures=TEMPERATURES, epochs=EPOCHS, extend=True):
         model.compile(keras.optimizers.Adam(2e-3), keras.losses.SparseCategoricalCrossentropy(from_logits=True))
         return model
 
-    with warnings.catch_warnings():
-        # The criterion is the same for every method, and what `tune` counts as epochs are rounds here.
-        warnings.filterwarnings("ignore", "Epoch .* the best by loss")
-        found = choose_temperature(
-            compiled, temperatures, task.train.x[order], task.train.y[order], validation_data=task.validation,
-            criterion="loss", extend=extend, epochs=epochs // ROUND, batch_size=BATCH, shuffle=False, verbose=0,
-        )  # fmt: skip
-    seconds = float(np.median([line.seconds for line in found.table]))
-    about = {"method": method, "seed": seed, "temperature": found.value, "epoch": ROUND * found.best.epoch}
-    return {**about, **score(found.model, task.test), "seconds": seconds}
+    fit = {"epochs": epochs // ROUND, "batch_size": BATCH, "shuffle": False}
+    best = tune(compiled, temperatures, task.train.x[order], task.train.y[order], task.validation, **fit)
+    about = {"method": method, "seed": seed, "temperature": best.value, "epoch": ROUND * best.epoch}
+    return {**about, **score(best.model, task.test), "seconds": float(np.median(best.seconds))}
 
 
 def table(lines):
@@ -121,7 +113,7 @@ def verdict(lines):
 
 def main():
     options = harness.command_line(__doc__, repeats=3).parse_args()
-    quick = {"temperatures": (5.0,), "epochs": ROUND, "extend": False} if options.quick else {}
+    quick = {"temperatures": (5.0,), "epochs": ROUND} if options.quick else {}
     seeds, lines = range(1 if options.quick else options.repeats), []
     for seed in seeds:
         for method in METHODS:

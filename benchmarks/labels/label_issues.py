@@ -62,7 +62,7 @@ TASKS = ("look-alikes, 20%", "random, 20%", "weak raters", "pairs and random")
 def out_of_sample(x, labels, method, seed, folds, epochs):
     """Probabilities of the true classes by models that did not see the label, and the last of these models."""
     from keras_het.explain import predict_probabilities
-    from keras_het.training.folds import stratified_folds
+    from keras_het.labels.data import stratified_folds
 
     fold_of, p = stratified_folds(labels, folds, seed), np.empty((len(x), 10))
     for fold in range(folds):

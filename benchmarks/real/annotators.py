@@ -7,7 +7,7 @@ Every row gets the same votes; examples without one are left out. A tenth of the
 what is made of them, choose C of logistic regression, the epoch of Dense, the penalty and the epoch of T. The network
 is that of CrowdLayer on LabelMe, 128 hidden units and half of them dropped out (Rodrigues and Pereira 2018); its L2 and
 steps are those of guides/annotators.py; two rows are without dropout. Accuracy is on true test labels, which choose
-nothing; "right in training" is of what is made of the votes, for T of T, votes and network. `choose` and `clean_labels`
+nothing; "right in training" is of what is made of the votes, for T of T, votes and network. `choose` and `clean`
 get features and votes, and hold out by themselves. Where abstaining is a
 label, Dawid-Skene is the EM of `benchmarks.real.votes`, since `dawid_skene` has as many labels as classes.
 """
@@ -24,9 +24,9 @@ from benchmarks.real import features, plain
 from benchmarks.real.votes import ABSTAIN, PLAN, TARGETS, by_dawid_skene, task_of
 from keras_het import analysis
 from keras_het.callbacks import TransitionMonitor
+from keras_het.labels import choose, clean
 from keras_het.layers import NoiseTransition
 from keras_het.losses import AnnotatorsLoss
-from keras_het.training import choose, clean_labels
 
 HIDDEN, DECAY, RATE, BATCH, EPOCHS = 128, 2e-3, 2e-3, 64, 40
 STRENGTHS = (1e-4, 1e-3, 1e-2)  # of the penalty of T
@@ -44,7 +44,7 @@ BOUNDS = tuple(row for row in MODELS if row.startswith("true"))
 CHOSEN, CLEANED = "choose, votes", "clean_labels, votes"
 ENGINE = {  # by row, the model of features and votes
     CHOSEN: lambda x, votes, seed, epochs: choose(None, x, votes, epochs=epochs, folds=3, seed=seed, verbose=0).model,
-    CLEANED: lambda x, votes, seed, epochs: clean_labels(None, x, votes, seed=seed, verbose=0).model,
+    CLEANED: lambda x, votes, seed, epochs: clean(None, x, votes, seed=seed, verbose=0).model,
 }
 ROWS = (*ENGINE, *(row for row in MODELS if row not in BOUNDS), T, STARTED, REFERENCE + BARE, STARTED + BARE, *BOUNDS)
 

@@ -1,4 +1,4 @@
-"""`choose` and `clean_labels` on features with labels of people and rules, beside what a careful person would take.
+"""`choose` and `clean` on features with labels of people and rules, beside what a careful person would take.
 
 python -m benchmarks.real.choose [--sets NAME ...] [--rows NAME ...] [--seeds 3] [--size 8000] [--data FOLDER]
                                  [--cache FOLDER] [--output FOLDER] [--quick] [--render]
@@ -16,15 +16,14 @@ import numpy as np
 from benchmarks.lib import lines, noises
 from benchmarks.lib.results import publish
 from benchmarks.real import data, features, plain
-from keras_het.training import DEFAULTS, Heteroscedastic, choose, clean_labels
+from keras_het.labels import METHODS, choose, clean
+from keras_het.labels.methods import Heteroscedastic
 
 EPOCHS, FOLDS = 50, 3
 DIGITS = "digits, "  # and the name of a noise: pixels as features, with wrong labels that we made
 SETS = (*data.SETS, *(DIGITS + noise for noise in noises.NOISES))
 REFERENCE = "Dense, early stopping"
-BEFORE = [
-    candidate for candidate in DEFAULTS if not candidate.on_features
-]  # the list of 2026-10, with its rate of Adam
+BEFORE = [method for method in METHODS if not method.is_closed_form]  # the list of 2026-10, with its rate of Adam
 DECIDED = ("CIFAR-10N aggregate", "CIFAR-10N worst", "LabelMe", "TREC", "Hausa")  # the rule was found on these
 
 
@@ -35,8 +34,8 @@ def chosen(x, y, seed, epochs, **arguments):
 
 
 def cleaned(x, y, seed, epochs):
-    """The model that `clean_labels` trains."""
-    return clean_labels(None, x, y, seed=seed, verbose=0).model, ""
+    """The model that `labels.clean` trains."""
+    return clean(None, x, y, seed=seed, verbose=0).model, ""
 
 
 def by_regression(x, y, units, queries, seed):
@@ -54,10 +53,10 @@ def by_discriminant(x, y, units, queries, seed):
 
 
 MODELS = {
-    REFERENCE: lambda *task: chosen(*task, candidates=()),
+    REFERENCE: lambda *task: chosen(*task, methods=()),
     "choose": chosen,
-    "choose, with the head": lambda *task: chosen(*task, candidates=[*DEFAULTS, Heteroscedastic()]),
-    "choose, as before": lambda *task: chosen(*task, candidates=BEFORE, optimizer=keras.optimizers.Adam(3e-3)),
+    "choose, with the head": lambda *task: chosen(*task, methods=[*METHODS, Heteroscedastic()]),
+    "choose, as before": lambda *task: chosen(*task, methods=BEFORE, optimizer=keras.optimizers.Adam(3e-3)),
     "clean_labels": cleaned,
 }
 PLAIN = {

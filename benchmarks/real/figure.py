@@ -13,7 +13,7 @@ from benchmarks.real import data
 from benchmarks.real.choose import REFERENCE
 
 FIGURES = pathlib.Path(__file__).parents[2] / "docs" / "figures"
-MODELS = {REFERENCE: "Dense layer, early stopping", "choose": "keras_het.choose"}
+MODELS = {REFERENCE: "Dense layer, early stopping", "choose": "labels.choose"}
 FINDERS = {
     "logistic regression, argmax": "logistic regression, out of sample",
     "find_label_issues(features=)": "keras_het.analysis.find_label_issues",

@@ -84,10 +84,10 @@ class Evidence:
 
     @functools.cached_property
     def cleaned(self):
-        """What `clean_labels` finds."""
-        from keras_het import clean_labels
+        """What `labels.clean` finds."""
+        from keras_het.labels import clean
 
-        return clean_labels(None, self.x, self.y, folds=FOLDS, seed=self.seed, verbose=0)
+        return clean(None, self.x, self.y, folds=FOLDS, seed=self.seed, verbose=0)
 
     @functools.cached_property
     def linear(self):

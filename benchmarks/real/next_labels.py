@@ -86,7 +86,7 @@ def of_issues(given):
 
 
 def of_result(given):
-    """The order of the issues of `choose` and `clean_labels`, where they are not few."""
+    """The order of the issues of `choose` and `clean`, where they are not few."""
     from keras_het.analysis.label_quality import issues_by_class
 
     return issues_first(issues_by_class(given.p, given.y))
@@ -140,9 +140,9 @@ def of_package(given, p):
 
 def by_discriminant(given):
     """Probabilities of a linear discriminant, out of sample."""
-    from keras_het.label_noise.discriminant import discriminant, scaling
+    from keras_het.labels import clean
 
-    p = discriminant(scaling(given.x)(given.x), given.y, given.p.shape[1])[1].astype("float64")
+    p = clean(None, given.x, given.y, verbose=0).probabilities.astype("float64")
     return p / p.sum(axis=1, keepdims=True)
 
 

@@ -60,7 +60,7 @@ def test_choose_is_not_behind_the_best_method_where_it_is_the_advice():
         lambda name, title: results.read(results.FOLDER / f"{name}.json").tables[title], "digits"
     )
     for noise, kind in diagnosis.RIGHT.items():
-        if "keras_het.choose" in advice_of(kind).method:
+        if "labels.choose" in advice_of(kind).method:
             assert points(gained[noise]) >= points(best[noise]), noise
 
 

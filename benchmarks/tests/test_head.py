@@ -1,7 +1,5 @@
 """The benchmark of the head alone: its weights, its choice, and its verdict."""
 
-import warnings
-
 import keras
 import numpy as np
 import pytest
@@ -33,25 +31,11 @@ def test_plain_head_divides_its_logits():
 
 
 def test_what_is_chosen_is_the_same_again_and_one_of_the_temperatures():
-    found = head.train("full", 0, (0.1, 5.0), 10, extend=False)
+    found = head.train("full", 0, (0.1, 5.0), 10)
     assert found["temperature"] in (0.1, 5.0)
     assert found["epoch"] in (5, 10)
-    again = head.train("full", 0, (0.1, 5.0), 10, extend=False)
+    again = head.train("full", 0, (0.1, 5.0), 10)
     assert {**found, "seconds": 0} == {**again, "seconds": 0}
-
-
-def test_the_advice_of_select_is_not_repeated(monkeypatch):
-    """Its criterion is fixed, and its epochs are rounds."""
-    real = head.choose_temperature
-
-    def advising(*arguments, **named):
-        warnings.warn("Epoch 4, the best by loss, has an accuracy of 0.7 on the validation labels", stacklevel=2)
-        return real(*arguments, **named)
-
-    monkeypatch.setattr(head, "choose_temperature", advising)
-    with warnings.catch_warnings():
-        warnings.filterwarnings("error", "Epoch")
-        assert head.train("Dense", 0, (1.5,), 5, extend=False)["temperature"] == 1.5
 
 
 def test_the_verdict_admits_that_the_plain_head_wins_and_when_nothing_is_clear():

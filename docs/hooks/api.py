@@ -5,7 +5,7 @@ from text import as_it_stands
 
 # What most users need, by what they want to do: names below the package.
 FOR_USERS = {
-    "Choose and tune": ("choose", "NoisyLabelClassifier", "tune", "estimate_cost"),
+    "Choose": ("labels.choose", "NoisyLabelClassifier", "estimate_cost"),
     "Find wrong labels": (
         "analysis.find_label_issues",
         "analysis.diagnose_noise",
@@ -13,7 +13,7 @@ FOR_USERS = {
         "analysis.next_labels",
         "truth.label_errors_left",
         "analysis.apply_corrections",
-        "clean_labels",
+        "labels.clean",
     ),
     "Build a model": ("HeteroscedasticDense", "NoiseTransition", "HeteroscedasticClassifier", "DeepEnsemble"),
     "Convert a pretrained model": ("heteroscedastic", "homoscedastic"),

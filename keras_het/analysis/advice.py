@@ -1,10 +1,9 @@
-"""The one advice on methods: `diagnose_noise`, `choose`, the report, the README and the pages read it here.
+"""The one advice on methods: `diagnose_noise`, the report, the README and the pages read it here.
 
 The figures behind each row are in `benchmarks/results`; `benchmarks/lib/views/labels.py` prints them beside it.
 """
 
 import dataclasses
-from collections.abc import Iterable
 
 
 @dataclasses.dataclass(frozen=True)
@@ -22,12 +21,12 @@ class Advice:
     method: str
 
 
-HEAD = "`training.Heteroscedastic()`"
+HEAD = "`labels.methods.Heteroscedastic()`"
 ROWS: tuple[Advice, ...] = (
     Advice(
         "may be wrong, you do not know how; or name any other class, at random (symmetric)",
         ("unknown", "uniform"),
-        "`keras_het.choose`",
+        "`labels.choose`",
     ),
     Advice(
         "are right, or nearly; or are of examples that belong to no class",
@@ -37,16 +36,16 @@ ROWS: tuple[Advice, ...] = (
     Advice(
         "are swapped between whole classes (class-dependent)",
         ("pairs", "pattern"),
-        "`keras_het.choose`; by hand, `losses.ForwardCorrectedCrossentropy` with the `transition` of "
+        "`labels.choose`; by hand, `losses.ForwardCorrectedCrossentropy` with the `transition` of "
         "`analysis.diagnose_noise`",
     ),
     Advice(
         "name a class that the example looks like (instance-dependent)",
         ("by example",),
-        f"`keras_het.choose` with the head, {HEAD}, among its `candidates`",
+        f"`labels.choose` with the head, {HEAD}, among its `methods`",
     ),
 )
-ANNOTATORS = "`keras_het.clean_labels(None, x, votes)`"  # of several labels of each example; no kind can tell
+ANNOTATORS = "`labels.clean(None, x, votes)`"  # of several labels of each example; no kind can tell
 
 
 def advice_of(kind: str) -> Advice:
@@ -65,21 +64,3 @@ def next_step(kind: str) -> str:
         'Begin with label smoothing: losses.SmoothedCrossentropy.'
     """
     return f"Begin with {advice_of(kind).method}.".replace("`", "")
-
-
-def after_choose(kind: str, names: Iterable[str]) -> str:
-    """The step after `choose`, a sentence that begins with a blank; empty if the advice was followed.
-
-    Args:
-        kind: kind of the diagnosis.
-        names: candidates that were compared.
-
-    Example:
-        >>> after_choose("by example", ["early stopping"])
-        ' Labels may name what an example looks like: compare training.Heteroscedastic(), too.'
-        >>> after_choose("pairs", ["early stopping"])
-        ''
-    """
-    if kind != "by example" or any(name.startswith("heteroscedastic") for name in names):
-        return ""
-    return f" Labels may name what an example looks like: compare {HEAD}, too.".replace("`", "")

@@ -127,7 +127,7 @@ def diagnose_noise(probabilities: Any, labels: Any, *, class_names: Sequence | M
     one needs right labels of some examples: `truth.CountedTransition.from_labels` counts T by these.
 
     Args:
-        probabilities: out of sample, by `cross_val_probabilities`, shape `(N, K)`, K >= 2, each row of sum 1.
+        probabilities: out of sample, as in the result of `labels.clean`, shape `(N, K)`, K >= 2, each row of sum 1.
         labels: integers in [0, K), shape `(N,)`, or label vectors, or names: in sorted order, or that of `class_names`,
             they are the classes of the probabilities.
         class_names: a sequence or a dict {class: name}; None takes the names of the labels, or numbers the classes.
@@ -145,7 +145,7 @@ def diagnose_noise(probabilities: Any, labels: Any, *, class_names: Sequence | M
         why: 100% of the wrong labels of clear examples are of one flip for each class.
         disagreement: the model disagrees with 13.3% of the labels
         systematic flips: cat -> lynx 40 (p 9e-13)
-        next step: Begin with keras_het.choose; by hand, losses.ForwardCorrectedCrossentropy with the transition of \
+        next step: Begin with labels.choose; by hand, losses.ForwardCorrectedCrossentropy with the transition of \
 analysis.diagnose_noise.
     """
     check_same_index(probabilities=probabilities, labels=labels)

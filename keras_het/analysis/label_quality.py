@@ -134,7 +134,7 @@ def find_label_issues(
     The result holds all labels, the least scores first; `kind` is blank for labels that are no issue. The evidence is
     one of three:
 
-    * Probabilities of models that were not trained on the examples, as by `cross_val_probabilities`; float32 is not
+    * Probabilities of models that were not trained on the examples, as of `labels.clean`; float32 is not
       copied, so they may be a memory map. The method is
       confident learning. An example counts for class j if p_j is at least the mean p_j of the examples labelled j, and
       j is the most probable class with this property. The counts of each pair (given label i, class j) are scaled to
@@ -142,8 +142,8 @@ def find_label_issues(
       - p_i are the issues.
     * A `callbacks.TrainingDynamics`: one training that has seen the labels. Its mean margin ranks them, and the
       probabilities are its means over the epochs, of which those count little that know the labels by heart.
-    * Features, with no training: the probabilities are those of a linear discriminant (`training.LinearDiscriminant`)
-      of the other folds; or, if they predict more of the labels by two paired standard errors, the fractions of the
+    * Features, with no training: the probabilities are those of a linear discriminant of
+      the other folds; or, if they predict more of the labels by two paired standard errors, the fractions of the
       classes among the nearest other examples.
 
     By a training and by features an issue is a label that is not the class of the example, the k of the largest

@@ -8,7 +8,7 @@ import numpy as np
 
 from keras_het.base.batches import check_same_index, count_examples, is_data_set, select_rows
 from keras_het.base.classes import encode
-from keras_het.base.fingerprint import fingerprint
+from keras_het.base.npz import checksum
 from keras_het.base.refusal import refuse_if
 from keras_het.base.validation import check_boolean, check_integer, check_labels
 from keras_het.reading.check import judge
@@ -88,8 +88,8 @@ class TrainingDynamics(keras.callbacks.Callback):
         refuse_if(units < 2, "The model", "have at least two classes", units)
         check_labels(self.labels, units, name="y")
         self._blank = TrainingRecord(self.labels, units, keeps_history=self.history)
-        settings = {"x": self.x, "y": self.labels, "units": units}
-        self._file = None if self.path is None else RecordFile(self.path, fingerprint(settings))
+        path = self.path
+        self._file = None if path is None else RecordFile(path, checksum(self.x, self.labels, np.array(units)))
         if self._file is not None:
             self._file.check()
         self._has_begun = False

@@ -8,17 +8,14 @@ from sklearn.model_selection import train_test_split
 from sklearn.utils import check_random_state
 
 from keras_het.base.batches import check_same_index
-from keras_het.base.new_models import models_of
 from keras_het.base.refusal import refusal
 from keras_het.base.validation import check_integer, check_number, check_weights
-from keras_het.estimator.network import NetworkClassifier
+from keras_het.estimator.network import NetworkClassifier, is_votes
 from keras_het.estimator.shuffled import ShuffledBatches
+from keras_het.labels import networks
 from keras_het.layers import HeteroscedasticDense
 from keras_het.models.copying import unchanged_seed
 from keras_het.reading.check import judge
-from keras_het.training.labels import is_votes
-from keras_het.training.networks import checked_model, options_of, own_head, with_layers
-from keras_het.training.task import Task
 
 
 class HeteroscedasticClassifier(NetworkClassifier):
@@ -38,7 +35,7 @@ class HeteroscedasticClassifier(NetworkClassifier):
     Args:
         hidden: the widths of Dense layers with relu, which take flat examples.
         make_model: a function without arguments that returns a new compiled model of the K classes, whose last layer
-            the head replaces: see `training.choose`. None makes a small network of `hidden`, `standardize`,
+            the head replaces: see `labels.choose`. None makes a small network of `hidden`, `standardize`,
             `learning_rate` and `l2`, which otherwise do not count.
         num_factors: argument of `HeteroscedasticDense`.
         parameter_efficient: argument of `HeteroscedasticDense`.
@@ -155,6 +152,7 @@ class HeteroscedasticClassifier(NetworkClassifier):
             shuffle=False,
             verbose=self.verbose,
         ).history
+        networks.mark_trained(self.model_)
 
     def _split(self, labels: np.ndarray, seed: int) -> Any:
         """Rows to train on, and rows to hold out, with their share of every class."""
@@ -170,10 +168,9 @@ class HeteroscedasticClassifier(NetworkClassifier):
         return [keras.callbacks.EarlyStopping("val_loss", patience=patience, mode="min", restore_best_weights=True)]
 
     def _network(self, x: np.ndarray, labels: np.ndarray, weights: np.ndarray) -> keras.Model:
-        task = Task(x, labels, self.classes_)
-        made = checked_model(self._maker(x, weights)(), task, models_of(self.make_model))
-        head = self._head(options_of(own_head(made).head))
-        model, _ = with_layers(made, [head], [])
+        made = networks.checked_model(self._maker(x, weights)(), x, len(self.classes_))
+        head = self._head(networks.options_of(networks.own_head(made).head))
+        model, _ = networks.replace_head(made, [head], [])
         model.compile(made.optimizer, head.link.loss(), auto_scale_loss=False)
         return model
 

@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from keras_het.base.batches import check_same_index
 from keras_het.base.classes import refuse_blank
 from keras_het.base.validation import check_boolean, check_integer, check_maker, check_number
+from keras_het.labels.data import label_table
 from keras_het.models.copying import model_from_bytes, model_to_bytes
 
 EPSILON = float(np.finfo("float32").eps)
@@ -95,6 +96,11 @@ class NetworkClassifier(ClassifierMixin, BaseEstimator):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__({**state, "model_": model_from_bytes(state["model_"])} if "model_" in state else state)
+
+
+def is_votes(y: Any) -> bool:
+    """Whether labels are of several annotators, or distributions."""
+    return hasattr(y, "votes") or label_table(y, "y") is not None
 
 
 def _widths(hidden: Any) -> list[int]:

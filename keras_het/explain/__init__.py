@@ -2,7 +2,7 @@
 
 from keras_het.explain import plots
 from keras_het.explain.calibration import calibration, risk_coverage
-from keras_het.explain.confusion import confusion_matrices
+from keras_het.explain.confusion import confusion_matrices, noisy_nll
 from keras_het.explain.covariance import confused_pairs, covariance
 from keras_het.explain.explanation import explain
 from keras_het.explain.joint_labels import joint_labels
@@ -21,6 +21,7 @@ __all__ = [
     "features",
     "find_target_issues",
     "joint_labels",
+    "noisy_nll",
     "plots",
     "predict_probabilities",
     "regression_scores",

@@ -1,4 +1,4 @@
-"""Confusion matrices of a model that ends in a `NoiseTransition`."""
+"""Confusion matrices and likelihood of a model that ends in a `NoiseTransition`."""
 
 import dataclasses
 from typing import Any
@@ -68,3 +68,31 @@ def confusion_matrices(model: keras.Model, x: Any, labels: Any = None, batch_siz
     c, c_noisy = c / counts[:, None], c_noisy / counts[:, None]
     error = np.abs(c_noisy - c @ ops.convert_to_numpy(both.layer.transition)).max()
     return ConfusionMatrices(c, c_noisy, float(error))
+
+
+def noisy_nll(model: Any, x: Any, y: Any = None, batch_size: int = 128) -> float:
+    """Mean of -log p(noisy y | x), the negative log-likelihood, under a model that ends in a `NoiseTransition`.
+
+    If the value is far lower on training labels than on held-out labels, the base model memorises labels: there is too
+    little data for T, or the penalty is too weak.
+
+    Args:
+        model: a model that ends in the layer.
+        x: examples: arrays, or a data set of batches (x, y) as for `fit`.
+        y: their noisy labels, integers in [0, K), `(N,)`, or of several annotators `(N, M)`, -1 where one is missing;
+            None for a data set.
+        batch_size: size of the batches of the predictions from arrays.
+    Returns:
+        a float.
+    Raises:
+        ValueError: for labels out of range, or a model that does not end in the layer.
+    Source: Sukhbaatar et al. 2014, Eq. 3, of held-out labels.
+
+    Example:
+        >>> from keras_het.layers import NoiseTransition
+        >>> flips = NoiseTransition(2, transition=[[0.5, 0.5], [0.0, 1.0]], trainable=False)
+        >>> model = keras.Sequential([keras.Input((2,)), keras.layers.Activation("log_softmax"), flips])
+        >>> round(noisy_nll(model, np.array([[30.0, -30.0]]), [1]), 4)  # -log(0.5)
+        0.6931
+    """
+    return CleanAndNoisy(model).noisy_nll(x, y, batch_size)

@@ -59,7 +59,7 @@ class HeteroscedasticDense(NoisyDense):
     The nodes e_K, e_R are drawn anew at every training step. The examples of a batch share them, which costs no
     accuracy. The draw is a function of `seed` and of a counter that is saved with the weights, the same bits on every
     backend. The nodes are a constant at inference: `predict` is deterministic, and the head can be exported. The
-    temperature matters: choose it by `keras_het.tune`.
+    temperature matters: choose it by `labels.choose` with a list of functions.
 
     The head is nearly a plain `Dense` at the start. Its noise has a standard deviation of .15 temperatures, the same
     for all inputs. Half of its variance is in d and half in V, whose rows point in random directions; without factors

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from keras_het.base.batches import row_blocks
+from keras_het.base.npz import read_arrays
 from keras_het.base.refusal import refusal, refuse_if
-from keras_het.base.result_files import read_arrays
 
 LARGEST = float(np.finfo("float16").max)  # of a margin and of a loss
 LEAST = 1e-6  # added to the weight of each epoch: those of a loss of zero count alike where there is no other

@@ -160,7 +160,7 @@ def _badly_calibrated(found: Findings) -> str | None:
     if error <= ECE:
         return None
     remedy = "scale the probabilities by held-out labels (keras_het.models.scale_temperature)"
-    of_head = "choose the temperature of the head by held-out labels (keras_het.tune), or "
+    of_head = "choose the temperature of the head by held-out labels (labels.choose), or "
     return (
         f"The calibration error is {error:.3f}, above {ECE}: do not read the confidence as a probability. To mend it, "
         f"{of_head if found.noise else ''}{remedy}."
@@ -173,11 +173,11 @@ def _temperature(found: Findings) -> str | None:
         return (
             f"The noise is {sd:.2f} temperatures, below {LITTLE_NOISE}, where it changes hardly any prediction: this "
             "head is nearly a plain one. There may be little noise to learn, or the temperature may be too high: try "
-            "lower ones with keras_het.tune."
+            "lower ones with labels.choose."
         )
     if sd > MUCH_NOISE:
         return (
             f"The noise is {sd:.2f} temperatures, above {MUCH_NOISE}: it may hide what the model knows. Try higher "
-            "temperatures with keras_het.tune."
+            "temperatures with labels.choose."
         )
     return None

@@ -124,7 +124,7 @@ def report(
         probabilities: out of sample, `(N, K)`, each row of sum 1; None takes the model's predictions.
         dynamics: a `callbacks.TrainingDynamics` that has seen the training of these examples: it judges the labels,
             also beside probabilities, and the page has a curve of the margin by epoch for each suspect. None for none.
-        issues: a `LabelIssues`, of `analysis.find_label_issues` or `clean_labels(...).issues`, whose suspects the page
+        issues: a `LabelIssues`, of `analysis.find_label_issues` or `labels.clean(...).issues`, whose suspects the page
             shall have, also beside dynamics; None finds them.
         transition: account of how the labels came about, T as `truth.true_performance` takes it, for a section on how
             good the model is against the true classes; then the examples must be held out. None for no such section.

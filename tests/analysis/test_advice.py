@@ -7,14 +7,13 @@ import pytest
 
 import keras_het
 from keras_het.analysis import advice
-from keras_het.training import DEFAULTS
 
 pytestmark = pytest.mark.once
 
 ROOT = pathlib.Path(keras_het.__file__).parent.parent
 KINDS = ("none", "uniform", "pattern", "pairs", "by example", "outliers", "unknown")
 TEXTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "keras_het").rglob("*.py"))]
-BEGIN = re.compile(r"[Bb]egin with (?:label smoothing: )?`?((?:keras_het|losses|layers|training)\.[\w.]+)")
+BEGIN = re.compile(r"[Bb]egin with (?:label smoothing: )?`?((?:keras_het|losses|layers|labels)\.[\w.]+)")
 NAMES = re.compile(r"`([\w.]+)")
 
 
@@ -56,10 +55,3 @@ def test_no_text_begins_with_something_else():
 def test_a_text_that_begins_with_something_else_is_found():
     for text in ("Begin with losses.SymmetricCrossentropy.", "begin with `keras_het.layers.NoiseTransition`"):
         assert BEGIN.findall(text)
-
-
-def test_after_a_choice_it_names_the_head_alone_and_that_only_once():
-    names = [candidate.name for candidate in DEFAULTS]
-    for kind in KINDS:
-        assert bool(advice.after_choose(kind, names)) == (kind == "by example")
-    assert advice.after_choose("by example", [*names, keras_het.training.Heteroscedastic().name]) == ""

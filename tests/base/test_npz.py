@@ -7,7 +7,7 @@ import zipfile
 import numpy as np
 import pytest
 
-from keras_het.base.result_files import MAX_BYTES, read_arrays
+from keras_het.base.npz import MAX_BYTES, read_arrays
 
 pytestmark = pytest.mark.once
 
@@ -106,7 +106,7 @@ def test_what_is_wrong_is_said_and_nothing_is_allocated(name, tmp_path):
 
 def test_a_small_file_that_unpacks_to_more_than_the_limit(tmp_path, monkeypatch):
     np.savez_compressed(tmp_path / "bomb.npz", x=np.zeros(1 << 17))
-    monkeypatch.setattr("keras_het.base.result_files.MAX_BYTES", 1 << 19)
+    monkeypatch.setattr("keras_het.base.npz.MAX_BYTES", 1 << 19)
     with pytest.raises(ValueError, match=r"`data` must keep within 0 GiB, or be saved without compression. Received: "):
         read_arrays("data", tmp_path / "bomb.npz", ("x",))
     np.savez(tmp_path / "large.npz", x=np.zeros(1 << 17))

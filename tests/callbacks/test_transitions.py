@@ -11,9 +11,9 @@ from keras import ops
 
 from keras_het import label_noise
 from keras_het.callbacks import ReleaseTransition, TransitionMonitor
+from keras_het.explain import noisy_nll
 from keras_het.label_noise import corrupt_labels
 from keras_het.layers import NoiseTransition
-from keras_het.training import noisy_nll
 
 pytestmark = pytest.mark.once
 

@@ -12,25 +12,26 @@ from sklearn.utils.validation import has_fit_parameter
 
 import keras_het
 from keras_het import NoisyLabelClassifier
-from tests.training.tasks import SHORT_TRAININGS, Cheat, Constant, clusters
+from keras_het.labels.methods import EarlyStopping
+from tests.labels.tasks import SHORT_TRAININGS, Cheat, Constant, clusters
 
 pytestmark = [pytest.mark.once, SHORT_TRAININGS]
 
 X, Y, TRUE = clusters(240, seed=1)
-SHORT = {"hidden": (8,), "epochs": 3, "learning_rate": 0.1, "folds": 2, "candidates": (), "random_state": 0}
+SHORT = {"hidden": (8,), "epochs": 3, "learning_rate": 0.1, "folds": 2, "methods": (), "random_state": 0}
 
 
 def test_it_chooses_and_predicts_names():
     names = np.array(["ant", "bee", "cat"])
-    fitted = NoisyLabelClassifier(**{**SHORT, "candidates": (Constant(),), "epochs": 6}).fit(X, names[Y])
+    fitted = NoisyLabelClassifier(**{**SHORT, "methods": (EarlyStopping(), Constant()), "epochs": 6}).fit(X, names[Y])
     assert fitted.choice_.name == "early stopping"
     assert np.mean(fitted.predict(X) == names[TRUE]) > 0.7
     np.testing.assert_allclose(fitted.predict_proba(X).sum(1), 1.0, atol=1e-12)
 
 
-def test_the_candidates_reach_the_choice():
-    scores = NoisyLabelClassifier(**{**SHORT, "candidates": (Cheat(), Constant())}).fit(X, Y).choice_.table
-    assert [score.name for score in scores] == ["early stopping", "cheat", "constant"]
+def test_the_methods_reach_the_choice():
+    trials = NoisyLabelClassifier(**{**SHORT, "methods": (Cheat(), Constant())}).fit(X, Y).choice_.trials
+    assert [trial.name for trial in trials] == ["early stopping", "cheat", "constant"]
 
 
 def test_equal_states_give_equal_probabilities_and_no_state_changes():

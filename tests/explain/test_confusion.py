@@ -1,14 +1,12 @@
-"""Confusion matrices, and the choice of a strength by noisy labels."""
+"""Confusion matrices, and the likelihood of noisy labels."""
 
 import keras
 import numpy as np
 import pytest
 from keras import ops
 
-from keras_het.explain import confusion_matrices
-from keras_het.label_noise import corrupt_labels
+from keras_het.explain import confusion_matrices, noisy_nll
 from keras_het.layers import HeteroscedasticDense, NoiseTransition
-from keras_het.training import noisy_nll, tune
 
 pytestmark = pytest.mark.once
 
@@ -17,8 +15,6 @@ RNG = np.random.default_rng(0)
 X = RNG.normal(size=(EXAMPLES, FEATURES)).astype("float32")
 LABELS = np.arange(EXAMPLES) % UNITS
 T = 0.6 * np.eye(UNITS) + 0.4 * np.random.default_rng(1).dirichlet(np.ones(UNITS), size=UNITS)
-TWO = X[:, :2], LABELS % 2  # two features and classes
-ONE_EPOCH = {"epochs": 1, "batch_size": 32, "validation_data": (X, LABELS), "verbose": 0}
 
 
 def make_model(**arguments):
@@ -104,54 +100,12 @@ def test_models_of_which_it_cannot_be_said_are_refused():
         confusion_matrices(two, X, LABELS)
 
 
-def test_a_likelihood_that_is_not_a_number_is_never_the_best():
-    class Nan(keras.regularizers.Regularizer):
-        def __call__(self, x):
-            return ops.sum(x) * np.nan
-
-    def make(strength):
-        model = make_model(regularizer=Nan() if strength == 0 else None)
-        model.compile(keras.optimizers.Adam(0.1), keras.losses.SparseCategoricalCrossentropy(from_logits=True))
-        return model
-
-    assert tune(make, (0, 1), X, LABELS, **ONE_EPOCH | {"epochs": 20}).value == 1
-    with pytest.raises(ValueError, match="must have one with a finite loss"):
-        tune(make, (0,), X, LABELS, **ONE_EPOCH)
-
-
 @pytest.mark.parametrize("activation", [None, "softmax"])
 def test_what_are_not_log_probabilities_is_refused(activation):
     own = keras.layers.Lambda(keras.activations.get(activation))  # of which a graph tells nothing
     layers = [keras.layers.Dense(UNITS), own, NoiseTransition(UNITS)]
     with pytest.raises(ValueError, match="must be log-probabilities, as of Dense"):
         confusion_matrices(keras.Sequential([keras.Input((FEATURES,)), *layers]), X, LABELS)
-
-
-def make_candidate(strength):
-    keras.utils.set_random_seed(0)
-    head = keras.layers.Dense(2, "log_softmax", kernel_regularizer=keras.regularizers.L2(1e-3))
-    flips = NoiseTransition(2, regularizer=keras.regularizers.L2(strength))
-    model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(16, "tanh"), head, flips])
-    model.compile(keras.optimizers.Adam(0.02), keras.losses.SparseCategoricalCrossentropy(from_logits=True))
-    return model
-
-
-@pytest.mark.thorough
-def test_the_strength_of_highest_noisy_likelihood_is_chosen_with_its_model():
-    rng = np.random.default_rng(0)
-    y = rng.integers(2, size=400)
-    x = (rng.normal(size=(400, 2)) + 4 * y[:, None]).astype("float32")
-    noisy = corrupt_labels(y, [[0.7, 0.3], [0.0, 1.0]])
-    held_out, training = (x[300:], noisy[300:]), {"epochs": 30, "batch_size": 75, "verbose": 0}
-    found = tune(make_candidate, (0.0, 0.02, 3.0), x[:300], noisy[:300], validation_data=held_out, **training)
-    assert found.best is min(found.table, key=lambda line: line.score)
-    too_strong = tune(make_candidate, (0.0, 3.0), x[:300], y[:300], validation_data=(x[300:], y[300:]), **training)
-    assert too_strong.value == 0.0  # without noise T is the identity
-    assert too_strong.table[1].score > too_strong.best.score + 0.1
-    flips = found.model.layers[-1]
-    clean = found.model.predict(held_out[0], verbose=0)
-    likelihood = np.log(np.exp(clean.astype("float64")) @ ops.convert_to_numpy(flips.transition))
-    assert found.best.score == pytest.approx(-likelihood[np.arange(100), held_out[1]].mean(), rel=1e-4)
 
 
 class Batches(keras.utils.PyDataset):
@@ -197,26 +151,6 @@ def test_a_data_set_is_as_good_as_arrays(kind):
     np.testing.assert_allclose(found.noisy, expected.noisy, rtol=1e-5)
 
 
-def test_every_strength_has_a_model_of_its_own_that_is_compiled_right():
-    model = make_candidate(0.01)
-    with pytest.raises(ValueError, match="`make_model` must make new layers and a new optimizer at every call"):
-        tune(lambda strength: model, (0.01, 0.1), *TWO, epochs=1, validation_data=TWO, verbose=0)
-    model = make_candidate(0.01)
-    model.compile("sgd", "sparse_categorical_crossentropy")
-    with pytest.raises(ValueError, match="`loss` must take log-probabilities"):
-        tune(lambda strength: model, (0.01,), *TWO, epochs=1, validation_data=TWO, verbose=0)
-
-
-def test_a_strength_is_chosen_from_data_sets():
-    def make(strength):
-        model = make_model(regularizer=keras.regularizers.L2(strength))
-        model.compile(keras.optimizers.Adam(0.1), keras.losses.SparseCategoricalCrossentropy(from_logits=True))
-        return model
-
-    found = tune(make, (0.01,), Batches(X, LABELS), epochs=20, validation_data=Batches(X, LABELS), verbose=0)
-    assert found.best.score == pytest.approx(noisy_nll(found.model, X, LABELS), rel=1e-5)
-
-
 @pytest.mark.parametrize(
     ("call", "text"),
     [
@@ -233,19 +167,7 @@ def test_a_strength_is_chosen_from_data_sets():
         (lambda: noisy_nll(make_model(), X.tolist(), LABELS), "make lists arrays. Received: a list of float"),
         (lambda: noisy_nll(make_model(), [], LABELS), "make lists arrays. Received: an empty list"),
         (lambda: noisy_nll(make_model(), iter([])), "`x` must have at least one example. Received: none"),
-        (
-            lambda: tune(make_candidate, (1.0,), *TWO, epochs=1, validation_data=(X[:0], LABELS[:0])),
-            "`validation_data` must have at least one example. Received: none",
-        ),
         (lambda: noisy_nll(make_model(), X[:0], LABELS[:0]), "`x` must have at least one example. Received: none"),
-        (
-            lambda: tune(make_candidate, (1.0,), iter([(X, LABELS)]), **ONE_EPOCH),
-            "`x` must be readable more than once. Received: a list_iterator",
-        ),
-        (
-            lambda: tune(make_candidate, (1.0,), Batches(X, LABELS), epochs=1),
-            "`validation_data` must be (x, y) or a data set. Received: valid",
-        ),
         (
             lambda: confusion_matrices(make_model(), X, LABELS % 3),
             "an example of every class. Received: none of class 3",
@@ -262,7 +184,6 @@ def test_a_strength_is_chosen_from_data_sets():
             lambda: noisy_nll(make_model(), X, LABELS[:8]),
             "`y` must have an entry for each of the 60 examples. Received: 8",
         ),
-        (lambda: tune(make_candidate, (), X, LABELS, **ONE_EPOCH), "`values` must have at least one. Received: none"),
     ],
 )
 def test_errors_say_what_is_wrong(call, text):

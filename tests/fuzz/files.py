@@ -3,7 +3,6 @@
 import contextlib
 import pathlib
 import tempfile
-import types
 import warnings
 from typing import Any, NamedTuple
 from unittest import mock
@@ -14,14 +13,11 @@ from hypothesis import strategies as st
 
 from keras_het import layers
 from keras_het.analysis.corrections import apply_corrections
-from keras_het.base.result_files import ResultFiles, read_arrays
+from keras_het.base.npz import read_arrays
 from keras_het.integrators import QuasiMonteCarlo
+from keras_het.labels.stored import Folder
 from keras_het.reading.training_record import RecordFile, TrainingRecord
 from keras_het.report.page import check_folder
-from keras_het.training.candidates import PLAIN
-from keras_het.training.race import Entry, Race
-from keras_het.training.task import Task
-from keras_het.training.together import Part
 from tests.fuzz import damage
 from tests.fuzz.configs import BOUNDS, whole_tracebacks
 from tests.fuzz.guard import guarded
@@ -80,27 +76,22 @@ def read_weights(folder):
     model.load_weights(folder / "a.weights.h5")
 
 
-def parts(folder):
-    """The finished parts of a run, in a folder."""
-    return ResultFiles(folder, lambda: {"data": X}, "part")
+class ReadOnly(Folder):
+    """The finished trainings of a call, whose settings are not in the folder."""
 
-
-def read_fold(folder):
-    p = parts(folder).read("fold_0", {"probabilities": (P.shape, ("float32",))})["probabilities"]
-    assert np.allclose(p.sum(axis=1), 1, atol=1e-3), "rows that are no probabilities"
-
-
-def train(*arguments):
-    raise AssertionError("the file was taken for one that is not there")
+    def _check_settings(self, file):
+        pass
 
 
 def read_training(folder):
-    task = Task(X, LABELS, np.arange(UNITS), trust=np.ones(EXAMPLES))
-    progress = types.SimpleNamespace(add=lambda epochs: None)
-    trainer = types.SimpleNamespace(epochs=EPOCHS, candidate=train, bar=progress)
-    race = Race(trainer, [Part(np.arange(0), np.arange(EXAMPLES))], np.zeros(EXAMPLES, int), 0, parts(folder))
-    for name, array in race._fit(Entry(PLAIN, None), task, 0).items():
+    arrays = ReadOnly(folder, {}).read("early_stopping_0", EPOCHS, EXAMPLES, UNITS)
+    for name, array in arrays.items():
         assert np.isfinite(array).all(), f"{name} that are no numbers"
+    assert np.allclose(arrays["probabilities"].sum(axis=1), 1, atol=1e-3), "rows that are no probabilities"
+
+
+def read_settings(folder):
+    Folder(folder, {"seed": 0})
 
 
 def new_record(epochs=0):
@@ -146,15 +137,15 @@ KINDS = {
     "weights": File(
         "a.weights.h5", lambda f: small_model().save_weights(f / "a.weights.h5"), read_weights, BYTES, False
     ),
-    "fold": File("fold_0.npz", lambda f: parts(f).write("fold_0", probabilities=P), read_fold, BYTES + MEMBERS),
     "training": File(
         "early_stopping_0.npz",
-        lambda f: parts(f).write(
+        lambda f: ReadOnly(f, {}).write(
             "early_stopping_0", scores=np.ones((EPOCHS, EXAMPLES), bool), probabilities=P, seconds=np.float64(1)
         ),
         read_training,
         BYTES + MEMBERS,
     ),
+    "settings": File("settings.json", lambda f: Folder(f, {"seed": 0}), read_settings, (*BYTES, "line", "line")),
     "record": File(
         "record.npz",
         lambda f: RecordFile(f / "record.npz", CHECKSUM).write(new_record(EPOCHS)),
@@ -197,7 +188,7 @@ def check(case, contents):
     """Reads the file of a case; returns how that ended. Nothing may run, and no file may change."""
     content = damage.damaged(contents[case.other or case.kind], case.changes)
     with contextlib.ExitStack() as stack:
-        for name, bound in (BOUNDS | {"keras_het.base.result_files.MAX_BYTES": LARGEST}).items():
+        for name, bound in (BOUNDS | {"keras_het.base.npz.MAX_BYTES": LARGEST}).items():
             stack.enter_context(mock.patch(name, bound))
         root = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory()))
         folder, scratch = root / "folder", root / "scratch"

@@ -6,7 +6,7 @@ import pytest
 from keras import ops
 
 import keras_het
-from keras_het import explain, label_noise, training
+from keras_het import explain, label_noise
 from keras_het.callbacks import ReleaseTransition, TransitionMonitor
 from keras_het.label_noise.matrices import from_confusion
 from keras_het.layers import HeteroscedasticDense, NoiseTransition
@@ -258,11 +258,11 @@ def test_the_likelihood_of_the_labels_that_are_there():
     model = make_model(NoiseTransition(UNITS, num_annotators=ANNOTATORS, transition=T, trainable=False))
     noisy = np.log(np.einsum("nk,mkj->nmj", np.exp(model.predict(X, verbose=0).astype("float64")), T))
     picked = np.take_along_axis(noisy, np.maximum(LABELS, 0)[..., None], -1)[..., 0]
-    assert training.noisy_nll(model, X, LABELS) == pytest.approx(-picked[LABELS >= 0].mean(), rel=1e-5)
+    assert explain.noisy_nll(model, X, LABELS) == pytest.approx(-picked[LABELS >= 0].mean(), rel=1e-5)
     with pytest.raises(
         ValueError, match=r"`y` must be integers of shape \(N, 3\)\. Received: shape \(64, 2\), dtype int64"
     ):
-        training.noisy_nll(model, X, LABELS[:, :2])
+        explain.noisy_nll(model, X, LABELS[:, :2])
     with pytest.raises(
         ValueError, match=r"The model must have one T, not one of each annotator.* with num_annotators=3"
     ):

@@ -6,8 +6,8 @@ import pytest
 from keras import layers, losses
 
 import keras_het
+from keras_het.labels import choose, clean
 from keras_het.models import DeepEnsemble
-from keras_het.training import cross_val_probabilities
 from tests.layers.heads import X
 from tests.reading.test_check import LABELS, dense
 
@@ -24,12 +24,12 @@ def make(loss=SPARSE):
     return model
 
 
-def tune(x, y, loss=SPARSE):
-    keras_het.tune(lambda value: make(loss), [1.0], x, y, epochs=1, validation_data=(X, Y), extend=False, verbose=0)
+def compare(x, y, loss=SPARSE):
+    choose([lambda: make(loss)], x, y, epochs=1, folds=2, verbose=0)
 
 
-def cross_validate(x, y, loss=SPARSE):
-    cross_val_probabilities(lambda: make(loss), x, y, epochs=1, folds=2, verbose=0)
+def find_errors(x, y, loss=SPARSE):
+    clean(lambda: make(loss), x, y, epochs=1, folds=2, verbose=0)
 
 
 def fit_ensemble(x, y, loss=SPARSE):
@@ -39,7 +39,7 @@ def fit_ensemble(x, y, loss=SPARSE):
 ONE_TO_K = r"`y` must be in \[0, 3\), the classes of the model \(y - 1, for labels that begin with 1"
 
 
-@pytest.mark.parametrize("call", [tune, cross_validate, fit_ensemble])
+@pytest.mark.parametrize("call", [compare, find_errors, fit_ensemble])
 @pytest.mark.parametrize(
     ("x", "y", "loss", "text"),
     [
@@ -61,7 +61,7 @@ def test_nothing_is_trained_that_cannot_learn(call, x, y, loss, text, monkeypatc
 
 def test_an_example_that_is_not_finite_has_its_number_in_the_data_and_not_in_a_fold():
     with pytest.raises(ValueError, match=r"`x` must be finite\. Received: nan or infinity in example 3"):
-        keras_het.choose(make, BROKEN, Y, epochs=1, folds=2, verbose=0)
+        choose(make, BROKEN, Y, epochs=1, folds=2, verbose=0)
 
 
 @pytest.mark.parametrize(

@@ -218,11 +218,10 @@ def test_analysis_takes_raw_inputs_as_predict_does(name):
         flips = keras_het.layers.NoiseTransition(UNITS, apply_at_inference=acts)
         whole = preprocessing_model()(model.input, flips(model.output), task.preprocessor)
         bare = keras.Model(whole.input, whole.output)
-        score = keras_het.training.noisy_nll(bare, x, LABELS)
-        assert keras_het.training.noisy_nll(whole, raw, LABELS, batch_size=5) == pytest.approx(score, rel=1e-4)
+        score = keras_het.explain.noisy_nll(bare, x, LABELS)
+        assert keras_het.explain.noisy_nll(whole, raw, LABELS, batch_size=5) == pytest.approx(score, rel=1e-4)
 
 
-@pytest.mark.filterwarnings("ignore:`make_model` is a model that looks untrained:UserWarning")  # these are
 @pytest.mark.parametrize("name", ["ResNet", "BERT"])
 def test_a_method_is_chosen_on_the_features_of_a_task(name):
     make, raw = TASKS[name]
@@ -231,11 +230,11 @@ def test_a_method_is_chosen_on_the_features_of_a_task(name):
     features = keras_het.explain.features(task, x)
     largest = np.linalg.svd(features - features.mean(axis=0))[0][:, 0]  # what differs most, so that it can be learned
     labels = (largest > np.median(largest)).astype(int)
-    arguments = {"candidates": [], "folds": 2, "epochs": 99, "optimizer": keras.optimizers.Adam(0.1), "verbose": 0}
-    found = keras_het.choose(task, x, labels, **arguments)
+    arguments = {"methods": [], "folds": 2, "epochs": 99, "optimizer": keras.optimizers.Adam(0.1), "verbose": 0}
+    found = keras_het.labels.choose(task, x, labels, **arguments)
     assert found.model.preprocessor is not None
     assert found.model.predict(x, verbose=0).shape == (len(x), 2)
-    alone = keras_het.choose(None, features, labels, **arguments)
+    alone = keras_het.labels.choose(None, features, labels, **arguments)
     np.testing.assert_allclose(
         found.model.predict(x, verbose=0), alone.model.predict(features, verbose=0), rtol=1e-4, atol=1e-5
     )

@@ -7,7 +7,7 @@ from sklearn.datasets import load_digits
 from sklearn.model_selection import cross_val_predict
 
 from keras_het import HeteroscedasticClassifier, NoisyLabelClassifier
-from tests.training.tasks import SHORT_TRAININGS
+from tests.labels.tasks import SHORT_TRAININGS
 
 ONE_PROCESS = {"n_jobs": 1}  # cleanlab forks, which JAX and its threads do not survive
 

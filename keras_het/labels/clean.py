@@ -1,0 +1,181 @@
+"""The whole way from labels that may be wrong to a model without them."""
+
+import dataclasses
+import os
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import keras
+import numpy as np
+
+from keras_het.analysis import diagnose_noise
+from keras_het.base.batches import check_same_index
+from keras_het.base.refusal import outside_level, refuse_if
+from keras_het.base.validation import as_float64, check_choice, check_integer
+from keras_het.label_noise.estimation import check_distributions
+from keras_het.labels.choose import MAX_SEED
+from keras_het.labels.comparison import check_learned, warn_if_weak
+from keras_het.labels.data import Data, stratified_folds
+from keras_het.labels.methods import LinearDiscriminant, Method
+from keras_het.labels.progress import Progress
+from keras_het.labels.result import ACTIONS, Result, finished
+from keras_het.labels.training import PLAIN, Trainer, Trial, Unchanged, cross_validate, examples, scores_of
+
+MANY = 1 / 3  # of all labels
+TOO_MANY = (
+    "More than a third of the labels are flagged, so the model is probably too weak. Check input scaling and train "
+    "longer."
+)
+
+
+def clean(
+    make_model: Callable[[], keras.Model] | keras.Model | None,
+    x: Any,
+    y: Any = None,
+    *,
+    epochs: int | None = None,
+    probabilities: Any = None,
+    action: str = "drop",
+    folds: int = 5,
+    sample_weight: Any = None,
+    class_names: Any = None,
+    optimizer: Any = None,
+    batch_size: int = 128,
+    resume_path: str | os.PathLike | None = None,
+    report_path: str | os.PathLike | None = None,
+    seed: int = 0,
+    verbose: int = 1,
+    callbacks: Sequence[keras.callbacks.Callback] | None = None,
+    steps_per_epoch: int | None = None,
+) -> Result:
+    """Finds wrong labels, says which kind of noise they are, and trains a model without them.
+
+    The steps: probabilities by models that have not seen the example; the kind of noise, by `diagnose_noise`; then a
+    new model is trained without the most confident issues, `result.surest`.
+
+    A label is an issue if it differs from the estimated class. `find_label_issues` reports fewer, more certain ones. A
+    model is trained without all issues if the wrong labels depend on the class alone: there it is much better
+    (`benchmarks/results/cleaning.md`). Else it is trained without the most confident ones alone, because the others are
+    correct labels of hard examples (`benchmarks/results/real_choose.md`).
+
+    The model gets integers, or the indices of the names in `result.classes`; `result.issues.to_frame()` has the names.
+
+    Args:
+        make_model: argument of `choose`, but no list; a function's models are trained as they are.
+        x: argument of `choose`.
+        y: argument of `choose`; every class needs as many examples as there are folds.
+        epochs: number of epochs of each training. None on features alone, for a linear discriminant in closed form.
+        probabilities: out of sample, `(N, K)`, each row of sum 1, in the order of the classes; None trains models for
+            them.
+        action: remedy for the most confident issues: "drop" trains without their examples, "correct" with the
+            estimated classes.
+        folds: number of parts, and of models, from 2 to N.
+        sample_weight: weights of the examples in training, `(N,)`; None for equal ones, or those of a data set.
+        class_names: argument of `choose`.
+        optimizer: argument of `choose`.
+        batch_size: argument of `choose`.
+        resume_path: argument of `choose`.
+        report_path: argument of `choose`.
+        seed: argument of `choose`.
+        verbose: argument of `choose`.
+        callbacks: argument of `choose`.
+        steps_per_epoch: argument of `choose`.
+    Returns:
+        `Result`; print it.
+    Raises:
+        ValueError: for labels that `choose` refuses, a class of fewer examples than folds, or models that predict
+            held-out labels no better than the largest class does.
+    Warns: if no example of a class is left to train on; if the model is clearly behind the class means of its features.
+
+    Example:
+        >>> def make_model():
+        ...     model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(2, "softmax")])
+        ...     model.compile(keras.optimizers.Adam(0.1), "sparse_categorical_crossentropy")
+        ...     return model
+        >>> x = np.eye(2).repeat(50, axis=0)
+        >>> y = ["dog"] * 3 + ["cat"] * 47 + ["dog"] * 50
+        >>> result = clean(make_model, x, y, epochs=10, folds=2, verbose=0)
+        >>> sorted(result.issues.index[:3].tolist()), result.classes[result.issues.suggested[:3]].tolist()
+        ([0, 1, 2], ['cat', 'cat', 'cat'])
+    """
+    start = time.perf_counter()
+    check_choice("action", action, ACTIONS)
+    check_integer("seed", seed, 0, MAX_SEED)
+    is_function = make_model is not None and not isinstance(make_model, keras.Model)
+    method: Method = Unchanged() if is_function else PLAIN if epochs is not None else LinearDiscriminant()
+    trainer = Trainer(
+        make_model,
+        1 if method.is_closed_form else epochs,  # type: ignore[arg-type]
+        optimizer,
+        batch_size,
+        callbacks=keras.tree.flatten(callbacks or []),
+        steps_per_epoch=steps_per_epoch,
+        measures_every_epoch=False,
+        verbose=verbose,
+    )
+    check_same_index(x=x, y=y, probabilities=probabilities)
+    read = (x, y, sample_weight, class_names, resume_path)
+    given, data, folder = examples(trainer, *read, seed=seed, folds=folds, methods=[method.name])
+    trainings = 0 if method.is_closed_form else 1 + folds * (probabilities is None)
+    bar = Progress(trainings * trainer.epochs, verbose)
+    trainer = dataclasses.replace(trainer, bar=bar)
+    if probabilities is None:
+        _check_counts(data, folds)
+    trainer.check(data)
+    with bar, folder.interrupted():
+        if probabilities is None:
+            fold_of = stratified_folds(data.labels, folds, seed)
+            trial = cross_validate(trainer, method, data, fold_of, seed, folder)
+        else:
+            p, fold_of = _checked(probabilities, data), None
+            trial = Trial(method, trainer.epochs, scores_of(p, data.y, "accuracy"), p)
+        check_learned(trial.probabilities, data.labels)
+        if fold_of is not None:
+            warn_if_weak(trial.probabilities, data, fold_of)
+        diagnosis = diagnose_noise(trial.probabilities, data.labels, class_names=data.classes.tolist())
+        judged = (diagnosis, trial.probabilities, given, trainer, seed + folds)
+        result = Result(None, [trial], trial, "", *judged, training_data=data)
+        _warn_of_lost(data, result, action)
+        model = result.retrain(action)
+    seconds = time.perf_counter() - start
+    result = dataclasses.replace(result, model=model, reason=_reason(result, action), seconds=seconds)
+    return finished(result, report_path, verbose, x)
+
+
+def _checked(probabilities: Any, data: Data) -> np.ndarray:
+    """Returns probabilities that a user gives, if they are of the classes."""
+    p = as_float64(probabilities)
+    rule = f"be of the {data.units} classes of `y`, shape (N, {data.units}), as what the models return"
+    refuse_if(p.ndim != 2 or p.shape[1] != data.units, "probabilities", rule, shape=p)
+    refuse_if(len(p) != len(data), "probabilities", f"have a row for each of the {len(data)} examples", len(p))
+    return check_distributions(p)
+
+
+def _reason(result: Result, action: str) -> str:
+    """Returns what was done, in a sentence or two."""
+    count, surest, total = int(result.issues.is_issue.sum()), len(result.surest), len(result.data)
+    done = {"drop": "left out", "correct": "replaced by the estimated class"}[action]
+    which = "They were" if surest == count else f"The {surest} most confident ones were"
+    text = f"{count} of {total} labels are issues. {which} {done}."
+    return f"{text}\n{TOO_MANY}" if count > MANY * total else text
+
+
+def _warn_of_lost(data: Data, result: Result, action: str) -> None:
+    """Warns of classes of which no label is left."""
+    lost = [str(data.classes[label]) for label in np.setdiff1d(data.labels, result.cleaned(action).labels)]
+    if lost:
+        warnings.warn(
+            f"All examples labelled {', '.join(lost)} are issues, so none is left to train on; the class may be too "
+            'rare for cross-validation. Look at `issues`; action="correct" keeps the examples.',
+            stacklevel=outside_level(),
+        )
+
+
+def _check_counts(data: Data, folds: int) -> None:
+    """Raises a ValueError for a class of fewer examples than folds."""
+    counts = np.bincount(data.labels)
+    rarest = np.where(counts > 0, counts, len(data)).argmin()
+    rule = f"have an example of each class for each of the {folds} folds"
+    refuse_if(counts[rarest] < folds, "y", rule, f"{counts[rarest]} of {data.classes[rarest]!s}")

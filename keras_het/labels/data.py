@@ -1,0 +1,251 @@
+"""Examples and labels that may be wrong: the one form in which every call reads them."""
+
+import dataclasses
+import functools
+import warnings
+from typing import Any
+
+import keras
+import numpy as np
+
+from keras_het.base.batches import (
+    as_arrays,
+    as_numpy,
+    check_dense,
+    check_same_index,
+    count_examples,
+    is_data_set,
+    select_rows,
+)
+from keras_het.base.classes import Encoded, encode, is_missing, named
+from keras_het.base.refusal import outside_level, refusal, refuse_if
+from keras_het.base.seeds import random_generator
+from keras_het.base.validation import check_integer, check_weights
+from keras_het.label_noise.dawid_skene import dawid_skene, majority_vote
+
+ONE_CLASS = 0.95  # fraction of an annotator's votes for one class: such votes do not say how good the annotator is
+TIE = 1e-9  # difference of two probabilities that is rounding
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Data:
+    """Examples and their labels, which may be wrong.
+
+    Attributes:
+        x: examples: arrays of N rows, alone or in a list or dict.
+        y: labels, integers in [0, K), `(N,)`; or distributions over the classes, `(N, K)`.
+        classes: names of the K classes, or their numbers, `(K,)`.
+        weight: weights of the examples, `(N,)`; None for equal ones.
+        index: pandas index of the rows, for printed tables and frames; None for row numbers.
+    """
+
+    x: Any
+    y: np.ndarray
+    classes: np.ndarray
+    weight: np.ndarray | None = None
+    index: Any = None
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+    def __getitem__(self, rows: Any) -> "Data":
+        """Returns the examples with these row numbers, or of this mask."""
+        weight, index = (None if part is None else part[rows] for part in (self.weight, self.index))
+        return Data(select_rows(self.x, rows), self.y[rows], self.classes, weight, index)
+
+    @property
+    def units(self) -> int:
+        """The number of classes, K."""
+        return len(self.classes)
+
+    @functools.cached_property
+    def labels(self) -> np.ndarray:
+        """The most probable class of each example, `(N,)`; ties are broken at random, by a fixed seed."""
+        if self.y.ndim == 1:
+            return self.y
+        draws = random_generator(0).random(self.y.shape)
+        return np.where(self.y >= self.y.max(axis=1, keepdims=True) - TIE, draws, -1.0).argmax(axis=1)
+
+    @property
+    def distribution(self) -> np.ndarray:
+        """The labels as distributions over the classes, `(N, K)`, float32."""
+        return keras.utils.to_categorical(self.y, self.units) if self.y.ndim == 1 else self.y
+
+
+def read(x: Any, y: Any = None, sample_weight: Any = None, class_names: Any = None) -> Data:
+    """Reads examples and labels of any form.
+
+    Args:
+        x: examples: arrays, memory maps among them, a pandas frame of numbers, or a data set of batches (x, y), which
+            is read once.
+        y: labels, `(N,)`: integers from 0 on, or names; distributions, `(N, K)` floats; or votes of M annotators,
+            `(N, M)`, integers or names, with -1, nan or None where one gave none, which become distributions by Dawid
+            and Skene. None for a data set. A Series or frame must have the index of a frame x.
+        sample_weight: weights of the examples, `(N,)`; None for equal ones, or those of a data set.
+        class_names: names of the K classes, for integer labels; for labels that are names, their order.
+    Raises:
+        ValueError: for rows without a label, labels that begin with 1, an id, one class, other lengths, or another
+            index.
+
+    Example:
+        >>> data = read(np.eye(3), ["dog", "cat", "dog"])
+        >>> data.y.tolist(), data.classes.tolist(), len(data[data.y == 1])
+        ([1, 0, 1], ['cat', 'dog'], 2)
+    """
+    check_same_index(x=x, y=y, sample_weight=sample_weight)
+    refuse_if(
+        hasattr(y, "tasks") and hasattr(x, "iloc") and not np.array_equal(x.index, y.tasks),
+        *(
+            "y",
+            "have the examples of `x` in their order: votes_from_table(..., tasks=x.index)",
+            "votes in another order",
+        ),
+    )
+    index = next((part.index for part in (x, y) if hasattr(part, "iloc")), None)
+    x, y, own_weight = as_arrays(_without_pandas(x), y)
+    refuse_if(
+        sample_weight is not None and own_weight is not None,
+        *("sample_weight", "be None for a data set with weights of its own", "weights"),
+    )
+    classes, labels = read_labels(y, count := count_examples(x))
+    names, places = named(classes, class_names)
+    labels = places[labels] if labels.ndim == 1 else labels[:, np.argsort(places)]
+    classes = classes if class_names is None else np.asarray(names)
+    weight = check_weights(own_weight if sample_weight is None else sample_weight, count)
+    return Data(x, labels, classes, weight, index)
+
+
+def read_labels(y: Any, count: int, name: str = "y") -> Encoded:
+    """Reads labels: integers, names, distributions or votes, as `read` accepts them.
+
+    Returns:
+        the classes, `(K,)`, and the labels, `(N,)`, or distributions, `(N, K)`.
+    """
+    if hasattr(y, "votes"):
+        p = most_probable(y.votes, len(y.classes))
+        return _distributions(np.asarray(y.classes), p, y.votes < 0, count, name, f"({name}.votes >= 0)")
+    table = label_table(y, name)
+    if table is None:
+        return encode(y, count, name, alone=True)
+    blank = _blanks(table)
+    if table.dtype.kind == "f" and not blank.any():
+        totals = table.sum(axis=1, keepdims=True)
+        rule = "be distributions, floats that are not negative and sum to 1 in each row; integers are votes"
+        refuse_if((table < 0).any() or not np.isfinite(totals).all() or (totals <= 0).any(), name, rule, "others")
+        classes = np.asarray(getattr(y, "columns", np.arange(table.shape[1])))
+        return _distributions(classes, table / totals, blank, count, name, "")
+    refuse_if(blank.all(), name, "have at least one label", "none")
+    _check_no_counts(table, name)
+    values = table[~blank]
+    are_numbers = values.dtype.kind in "biuf" or all(isinstance(value, int | float | np.number) for value in values)
+    classes, labels = encode(values.astype("float64") if are_numbers else values, None, name, alone=True)
+    votes = np.full(table.shape, -1, "int32")
+    votes[~blank] = labels
+    has_vote = f"({name} >= 0)" if table.dtype.kind in "if" else f"pandas.DataFrame({name}).notna()"
+    return _distributions(classes, most_probable(votes, len(classes)), blank, count, name, has_vote)
+
+
+def most_probable(votes: np.ndarray, units: int) -> np.ndarray:
+    """Returns the probabilities of the classes by votes, `(N, M)` with -1 for none: `(N, K)`, by Dawid and Skene.
+
+    For one annotator, and if most votes come from annotators who nearly always name one class, as labelling functions
+    do, the probabilities are the fractions of the votes: such votes do not say who is right.
+    """
+    counts = np.array([np.bincount(own[own >= 0], minlength=units) for own in votes.T])
+    totals, largest = counts.sum(axis=1), counts.max(axis=1)
+    is_identifiable = (totals > 0).sum() > 1 and 2 * totals[largest >= ONE_CLASS * totals].sum() <= totals.sum()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        if is_identifiable:
+            return dawid_skene(votes, units).probabilities
+    fractions, has_vote = np.full((len(votes), units), 1.0 / units), (votes >= 0).any(axis=1)
+    fractions[has_vote] = majority_vote(votes[has_vote], units, shares=True)
+    return fractions
+
+
+def stratified_folds(labels: np.ndarray, folds: int, seed: int) -> np.ndarray:
+    """Returns the fold of each label, `(N,)`: sizes of folds, and of each class in them, differ by one at most.
+
+    Warns: if a class has fewer examples than there are folds.
+    """
+    check_integer("folds", folds, 2, len(labels))
+    counts = np.bincount(labels)
+    rare = np.flatnonzero((counts > 0) & (counts < folds))
+    if len(rare):
+        warnings.warn(
+            f"A model may see no example of a class: class {rare[0]} has only {counts[rare[0]]} examples for {folds} "
+            f"folds, and {len(rare) - 1} other classes too few.",
+            stacklevel=outside_level(),
+        )
+    shuffled = random_generator(seed).permutation(len(labels))
+    by_class = shuffled[np.argsort(labels[shuffled], kind="stable")]
+    fold_of = np.empty(len(labels), int)
+    fold_of[by_class] = np.arange(len(labels)) % folds
+    return fold_of
+
+
+def _distributions(
+    classes: np.ndarray, p: np.ndarray, blank: np.ndarray, count: int, name: str, has_vote: str
+) -> Encoded:
+    """Returns distributions, `(N, K)`, as labels, if there is one for each example and they name several classes.
+
+    `blank` is the mask of missing votes, and `has_vote` the code that an error shows for the others.
+    """
+    turned = f" (np.transpose({name}), if rows are annotators)" if blank.shape[1] == count else ""
+    refuse_if(len(p) != count, name, f"have a row for each of the {count} examples{turned}", len(p))
+    unlabelled = np.flatnonzero(blank.all(axis=1))
+    if len(unlabelled):
+        line = f"keep = {has_vote}.any(axis=1); x, {name} = x[keep], {name}[keep]"
+        raise refusal(name, f"have a label for each example; drop the others: {line}", f"none in row {unlabelled[0]}")
+    refuse_if(len(classes) < 2, name, "be of at least two classes", len(classes))
+    number = len(np.unique(p.argmax(axis=1)))
+    refuse_if(number < 2, name, "be of at least two classes", "labels that together name one")
+    return Encoded(np.asarray(classes), p.astype("float32"))
+
+
+def _without_pandas(x: Any) -> Any:
+    """Returns a frame of numbers as float32, a column of texts as an array of objects, and all else as it is."""
+    if is_data_set(x) or not hasattr(x, "iloc"):
+        return x
+    if not hasattr(x, "columns") and np.asarray(x).dtype.kind in "OSUT":
+        return x.to_numpy(object)
+    try:
+        return x.to_numpy("float32")
+    except (TypeError, ValueError) as error:
+        columns = f"columns of {sorted(map(str, getattr(x, 'dtypes', [])))}"
+        raise refusal("x", "be a frame of numbers", columns) from error
+
+
+def label_table(y: Any, name: str) -> np.ndarray | None:
+    """Returns labels with two axes, numbers or objects; None for one label for each example."""
+    if isinstance(y, Encoded):
+        return None
+    table = np.asarray(y.to_numpy() if hasattr(y, "iloc") else as_numpy(check_dense(name, y)))
+    if table.dtype.kind in "SU" and not hasattr(y, "dtype"):  # else nan would be a text
+        table = np.array(y, object)
+    if table.ndim != 2 or table.shape[1] == 1:
+        return None
+    are_numbers = table.dtype.kind in "biuf"
+    if are_numbers and np.all((table == 0) | (table == 1)) and np.all(table.sum(axis=1) == 1):
+        return None  # vectors with a single 1
+    return table
+
+
+def _blanks(table: np.ndarray) -> np.ndarray:
+    """Returns where a table of labels has none: None, nan, NA, -1 or an empty text."""
+    if table.dtype.kind in "biuf":
+        return np.isnan(table) | (table == -1)
+    return np.array([[is_missing(value) or value in (-1, "") for value in row] for row in table])
+
+
+def _check_no_counts(votes: np.ndarray, name: str) -> None:
+    """Raises a ValueError for integers without a gap whose columns agree no more than by chance, as counts do."""
+    if votes.dtype.kind not in "iu" or votes.min() < 0:
+        return
+    size, count = int(votes.max()) + 1, votes.shape[1]
+    agree = sum(float(np.square(own := (votes == k).sum(axis=1)).sum() - own.sum()) for k in range(size))
+    shares = np.stack([(votes == k).mean(axis=0) for k in range(size)])
+    by_chance = len(votes) * float((np.square(shares.sum(axis=1)) - np.square(shares).sum(axis=1)).sum())
+    if agree <= by_chance:
+        rule = f"be votes whose {count} columns agree; for counts of {count} classes give {name}.astype(float)"
+        raise refusal(name, rule, "integers that agree no more than by chance")

@@ -1,0 +1,86 @@
+"""A small task with wrong labels whose true ones are known, and methods that are good or bad by their making."""
+
+import keras
+import numpy as np
+import pytest
+
+from keras_het.labels import Method, choose
+from keras_het.labels.methods import EarlyStopping
+
+# For tests whose trainings are too short to be good, of which the engine warns.
+SHORT_TRAININGS = pytest.mark.filterwarnings("ignore:The model predicts .* of the held-out labels:UserWarning")
+CENTERS = np.random.default_rng(0).normal(size=(3, 6))
+
+
+def clusters(count, seed, flipped=0.3):
+    """Clusters of three classes, with random labels for a fraction of the examples."""
+    rng = np.random.default_rng(seed)
+    true = rng.integers(3, size=count)
+    x = (CENTERS[true] + 0.7 * rng.normal(size=(count, 6))).astype("float32")
+    labels = np.where(rng.random(count) < flipped, rng.integers(3, size=count), true)
+    return x, labels, true
+
+
+def make_model():
+    model = keras.Sequential([keras.Input((6,)), keras.layers.Dense(8, "relu"), keras.layers.Dense(3, "softmax")])
+    model.compile(keras.optimizers.Adam(0.1), "sparse_categorical_crossentropy")
+    return model
+
+
+class Constant(Method):
+    """Learns that all labels are 0."""
+
+    name = "constant"
+
+    def labels(self, data):
+        return np.zeros_like(data.y)
+
+
+class Cheat(Method):
+    """Knows the true label of each example, by the nearest center."""
+
+    name = "cheat"
+
+    def labels(self, data):
+        return np.square(data.x[:, None] - CENTERS).sum(-1).argmin(1)
+
+
+class Named(Method):
+    """A plain training under another name."""
+
+    def __init__(self, name):
+        self.name = name
+
+
+X, Y, TRUE = clusters(240, seed=1)
+SHORT = {"epochs": 3, "folds": 3, "batch_size": 32, "verbose": 0}
+
+
+def short(*methods, x=X, y=Y, make_model=make_model, **arguments):
+    """A choice among the plain training and some methods, of few epochs and folds."""
+    return choose(make_model, x, y, **{"methods": [EarlyStopping(), *methods], **SHORT, **arguments})
+
+
+def maker(*layers, units=3, rate=0.1):
+    """A function that makes a compiled model of the layers that these functions make, and a Dense layer."""
+
+    def make():
+        model = keras.Sequential([*(layer() for layer in layers), keras.layers.Dense(units, "softmax")])
+        model.compile(keras.optimizers.Adam(rate), "sparse_categorical_crossentropy")
+        return model
+
+    return make
+
+
+class Batches(keras.utils.PyDataset):
+    """Arrays of 240 rows in batches of 60."""
+
+    def __init__(self, *arrays):
+        super().__init__()
+        self.arrays = arrays
+
+    def __len__(self):
+        return 4
+
+    def __getitem__(self, index):
+        return tuple(array[60 * index : 60 * index + 60] for array in self.arrays)

@@ -1,0 +1,378 @@
+"""The whole of `choose`: it takes what is better, is cautious in doubt, and says why."""
+
+import functools
+import pickle
+import re
+import sys
+import warnings
+
+import keras
+import numpy as np
+import pytest
+
+from keras_het.explain import noisy_nll
+from keras_het.label_noise import corrupt_labels
+from keras_het.labels import METHODS, Method, choose
+from keras_het.labels.data import read, stratified_folds
+from keras_het.labels.methods import EarlyLearning, EarlyStopping, ForwardCorrection, LabelSmoothing, LinearDiscriminant
+from keras_het.labels.training import Trainer
+from keras_het.layers import NoiseTransition
+from tests.labels.tasks import (
+    SHORT,
+    SHORT_TRAININGS,
+    TRUE,
+    Batches,
+    Cheat,
+    Constant,
+    Named,
+    X,
+    Y,
+    make_model,
+    maker,
+    short,
+)
+
+pytestmark = [pytest.mark.once, SHORT_TRAININGS]
+
+DISCRIMINANT = LinearDiscriminant.name
+
+
+def test_a_better_method_is_chosen():
+    result = short(Cheat(), Constant(), epochs=6)
+    plain, cheat, constant = result.trials
+    assert result.name == "cheat"
+    assert result.position == 1
+    assert np.mean(cheat.score) > np.mean(plain.score) > np.mean(constant.score)
+    log_p = result.model.predict(X, verbose=0)
+    np.testing.assert_allclose(np.exp(log_p).sum(1), 1.0, atol=1e-5)
+    assert np.mean(log_p.argmax(1) == TRUE) > 0.8
+    assert result.model.evaluate(X, Y, verbose=0)[1] == pytest.approx(np.mean(log_p.argmax(1) == Y), abs=1e-6)
+
+
+def test_the_model_is_saved_and_trains_on(tmp_path):
+    result = short()
+    result.model.save(tmp_path / "model.keras")
+    loaded = keras.models.load_model(tmp_path / "model.keras")
+    np.testing.assert_array_equal(loaded.predict(X, verbose=0), result.model.predict(X, verbose=0))
+    loaded.fit(X, Y, verbose=0)
+
+
+def test_a_doubt_is_for_the_first_of_the_list():
+    result = short(Named("same"), Constant())
+    assert result.name == "early stopping"
+    result = choose(make_model, X, Y, methods=[Named("same"), EarlyStopping()], **SHORT)
+    assert result.name == "same"
+    assert result.reason.startswith("same predicts the held-out labels best")  # of equals the first
+    late = choose(make_model, X, Y, methods=[LabelSmoothing(0.1), EarlyStopping()], **SHORT | {"epochs": 8})
+    if late.name.startswith("label"):
+        assert re.match(r"No method is clearly better .* most cautious is used: label|label smoothing", late.reason)
+
+
+@pytest.mark.planted
+def test_a_choice_of_the_first_would_be_caught(monkeypatch):
+    monkeypatch.setattr(sys.modules[choose.__module__], "one_standard_error", lambda trials, weight: trials[0])
+    assert short(Cheat(), Constant(), epochs=6).name == "early stopping"
+
+
+def test_the_probabilities_are_out_of_sample():
+    x = np.concatenate([X, np.arange(len(X), dtype="float32")[:, None] / len(X)], axis=1)
+    seen = []
+
+    class Look(Method):
+        name = "look"
+
+        def given(self, diagnosis):
+            assert diagnosis.transition.shape == (3, 3)
+            return self
+
+        def labels(self, data):
+            seen.append(set(data.x[:, -1]))
+            return data.y
+
+    result = short(Look(), x=x, make_model=maker(lambda: keras.layers.Dense(8, "relu")))
+    assert result.probabilities.shape == (240, 3)
+    np.testing.assert_allclose(result.probabilities.sum(1), 1.0, atol=1e-5)
+    assert [len(part) for part in seen] == [160, 160, 160] + [240] * (result.name == "look")
+    assert not set.intersection(*seen[:3])  # each example is held out once
+
+
+def test_random_labels_are_not_memorised():
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(300, 6)).astype("float32"), rng.integers(3, size=300)
+    with pytest.raises(ValueError, match="The model must predict held-out labels better than the largest class does"):
+        choose(make_model, x, y, **{**SHORT, "epochs": 6})
+
+
+def test_the_last_epochs_are_said_to_be_the_best():
+    slow = maker(lambda: keras.layers.Dense(8, "relu"), rate=0.03)
+    assert "The best epoch is close to the last one" in short(make_model=slow, epochs=5).reason
+
+
+def test_a_method_of_twelve_lines():
+    class Focal(Method):
+        def __init__(self, gamma):
+            self.name, self.gamma = f"focal loss ({gamma})", gamma
+
+        def loss(self, data):
+            return keras.losses.CategoricalFocalCrossentropy(gamma=self.gamma, from_logits=True)
+
+        def labels(self, data):
+            return data.distribution
+
+    result = short(Focal(1.0), Focal(2.0))
+    assert [trial.name for trial in result.trials] == ["early stopping", "focal loss (1.0)", "focal loss (2.0)"]
+
+
+def test_the_default_methods_train_the_cautious_ones_first():
+    result = choose(make_model, X, Y, **{**SHORT, "folds": 2, "epochs": 5})
+    assert [trial.name for trial in result.trials] == [method.name for method in METHODS[1:]]
+    kinds = [LinearDiscriminant, EarlyLearning, EarlyStopping, ForwardCorrection, LabelSmoothing]
+    assert [type(method) for method in METHODS] == kinds
+
+
+def test_on_features_a_discriminant_is_the_first():
+    result = choose(None, X, Y, epochs=2, methods=[LinearDiscriminant(), EarlyStopping()], folds=3, verbose=0)
+    assert [trial.name for trial in result.trials] == [DISCRIMINANT, "early stopping"]
+    assert result.name == DISCRIMINANT
+    np.testing.assert_array_equal(result.probabilities, result.trials[0].probabilities)  # not those of two epochs
+    assert np.mean(result.model.predict(X, verbose=0).argmax(1) == TRUE) > 0.9
+
+
+def test_a_training_that_diverges_is_not_chosen():
+    class Diverging(Method):
+        name = "diverging"
+
+        def sample_weight(self, data):
+            return np.full(len(data), np.nan)
+
+    assert short(Diverging()).name == "early stopping"
+
+
+def with_dropout(rate):
+    model = keras.Sequential([keras.Input((6,)), keras.layers.Dropout(rate, seed=0), keras.layers.Dense(3)])
+    model.compile(keras.optimizers.Adam(0.1), keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    return model
+
+
+def test_a_function_whose_models_diverge_is_not_chosen():
+    def diverging():
+        model = make_model()
+        model.optimizer.learning_rate = float("nan")
+        return model
+
+    result = choose([diverging, make_model], X, Y, criterion="loss", **{**SHORT, "epochs": 6})
+    assert result.name == "make_model"
+    np.testing.assert_allclose(result.trials[0].probabilities, 1 / 3, rtol=1e-6)
+
+
+def test_a_list_of_functions_is_compared_and_each_is_trained_as_it_is():
+    functions = [functools.partial(with_dropout, rate) for rate in (0.95, 0.1)]
+    result = choose(functions, X, Y, criterion="loss", **{**SHORT, "epochs": 10})
+    assert [trial.name for trial in result.trials] == ["with_dropout(0.95)", "with_dropout(0.1)"]
+    assert result.name == "with_dropout(0.1)"
+    assert functions[result.position] is functions[1]
+    assert np.mean(result.model.predict(X, verbose=0).argmax(1) == TRUE) > 0.85
+    assert not np.allclose(np.exp(result.model.predict(X, verbose=0)).sum(1), 1.0)  # its own logits
+    p = result.probabilities[np.arange(240), Y]
+    assert result.trials[1].score.mean() == pytest.approx(np.log(p).mean(), abs=0.05)
+    assert str(result).splitlines()[1].startswith("model")
+    assert result.retrain("correct").output_shape == (None, 3)
+    assert [trial.name for trial in choose([lambda: with_dropout(0.1)] * 2, X, Y, **SHORT).trials] == [
+        "model 0",
+        "model 1",
+    ]
+
+
+def make_candidate(strength):
+    keras.utils.set_random_seed(0)
+    head = keras.layers.Dense(2, "log_softmax", kernel_regularizer=keras.regularizers.L2(1e-3))
+    flips = NoiseTransition(2, regularizer=keras.regularizers.L2(strength))
+    model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(16, "tanh"), head, flips])
+    model.compile(keras.optimizers.Adam(0.02), keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    return model
+
+
+def test_a_penalty_of_a_transition_is_chosen_by_the_likelihood_of_noisy_labels():
+    rng = np.random.default_rng(0)
+    y = rng.integers(2, size=400)
+    x = (rng.normal(size=(400, 2)) + 4 * y[:, None]).astype("float32")
+    noisy = corrupt_labels(y, [[0.7, 0.3], [0.0, 1.0]])
+    few = {"epochs": 30, "batch_size": 75, "folds": 2, "criterion": "loss", "verbose": 0}
+
+    def chosen(labels, *strengths):
+        return choose([functools.partial(make_candidate, strength) for strength in strengths], x, labels, **few)
+
+    result = chosen(y, 3.0, 0.0)
+    assert result.name == "make_candidate(0.0)"  # without noise T is the identity
+    strong, weak = (trial.score.mean() for trial in result.trials)
+    assert weak > strong + 0.1
+    (trial,) = chosen(noisy, 0.02).trials
+    fold = stratified_folds(noisy, 2, 0) == 0  # the same training again, whose likelihood is that of noisy labels
+    trainer = Trainer(functools.partial(make_candidate, 0.02), 30, batch_size=75, criterion="loss")
+    data = read(x, noisy)
+    fitted = trainer(trial.method, data[~fold], data[fold], seed=0, epochs=trial.epoch)
+    likelihood = noisy_nll(fitted.model, x[fold], noisy[fold])
+    assert -trial.score[fold].mean() == pytest.approx(likelihood, rel=1e-4)
+
+
+def test_the_result_prints_the_reason_first():
+    pytest.importorskip("pandas")  # the session `tests` has it
+    result = short(Cheat(), epochs=6)
+    lines = str(result).splitlines()
+    assert lines[0] == result.reason
+    assert lines[1].split("  ")[0] == "method"
+    assert "<- chosen" in lines[3]
+    assert lines[4].startswith("kind of noise: ")
+    assert result._repr_html_().count("<tr>") == 3
+    assert len(result.plot().axes[0].get_yticks()) == 2
+    assert list(result.to_frame().index) == ["early stopping", "cheat"]
+    assert result.to_frame().difference["cheat"] == 0
+
+
+def test_the_likelihood_chooses_what_predicts_labels_with_the_right_confidence():
+    class Sharp(Method):
+        """As accurate, and far too sure."""
+
+        name = "sharp"
+
+        def head(self, units, **options):
+            return [*super().head(units, **options), keras.layers.Rescaling(8.0)]
+
+    result = short(Sharp(), criterion="loss", epochs=6)
+    plain, sharp = result.trials
+    assert result.name == "early stopping"
+    assert sharp.score.mean() < plain.score.mean() - 0.2
+    assert f"{-plain.score.mean():.4f}" in str(result)
+
+
+def test_weights_count_in_training_and_in_the_comparison():
+    weights = np.where(Y == TRUE, 1.0, 0.0)  # wrong labels do not count
+    result = short(sample_weight=weights, epochs=6)
+    assert float(f"{np.average(result.chosen.score, weights=weights):.4f}") > 0.8
+    assert np.mean(result.model.predict(X, verbose=0).argmax(1) == TRUE) > 0.85
+
+
+def test_nothing_of_the_user_changes():
+    x, y, optimizer = X.copy(), Y.copy(), keras.optimizers.Adam(0.1)
+    short(Constant(), x=x, y=y, make_model=None, optimizer=optimizer)
+    np.testing.assert_array_equal(x, X)
+    np.testing.assert_array_equal(y, Y)
+    assert not optimizer.built
+
+
+def test_labels_of_other_forms_give_the_same():
+    plain = short().model.predict(X, verbose=0)
+    names = np.array(["a", "b", "c"])[Y]
+    result = short(y=names)
+    assert result.classes.tolist() == ["a", "b", "c"]
+    for other in (result, short(y=np.eye(3)[Y]), choose(make_model, Batches(X, Y), methods=[EarlyStopping()], **SHORT)):
+        np.testing.assert_array_equal(other.model.predict(X, verbose=0), plain)
+
+
+@pytest.mark.smoke
+def test_the_choice_by_votes_predicts_the_classes():
+    rng = np.random.default_rng(0)
+    right = rng.random((240, 4)) < np.array([0.9, 0.8, 0.8, 0.4])
+    votes = np.where(right, TRUE[:, None], rng.integers(3, size=(240, 4)))
+    votes[rng.random((240, 4)) < 0.3] = -1
+    votes[(votes < 0).all(axis=1), 0] = 0
+    result = choose(None, X, votes, epochs=4, folds=2, verbose=0)
+    assert [trial.name for trial in result.trials] == [method.name for method in METHODS]
+    assert np.mean(result.model.predict(X, verbose=0).argmax(axis=1) == TRUE) > 0.93
+    assert result.retrain("correct").output_shape == (None, 3)
+
+
+def test_a_result_is_pickled():
+    result = short()
+    copy = pickle.loads(pickle.dumps(result))
+    np.testing.assert_array_equal(copy.model.predict(X, verbose=0), result.model.predict(X, verbose=0))
+    np.testing.assert_array_equal(copy.retrain().predict(X, verbose=0), result.retrain().predict(X, verbose=0))
+
+
+def test_a_class_with_few_examples_is_warned_of_and_a_class_without_is_one():
+    y = np.where(np.arange(240) == 0, 3, Y)
+    with warnings.catch_warnings(record=True) as heard:
+        warnings.simplefilter("always")
+        result = short(y=y, make_model=maker(units=4))
+    assert any("class 3 has only 1 examples for 3 folds" in str(one.message) for one in heard)
+    assert result.model.output_shape == (None, 4)
+    assert short(y=np.where(Y == 2, 4, Y), make_model=maker(units=5)).model.output_shape == (None, 5)
+
+
+def uncompiled():
+    return keras.Sequential([keras.Input((6,)), keras.layers.Dense(3)])
+
+
+def of_loss(loss):
+    def make():
+        model = uncompiled()
+        model.compile("adam", loss)
+        return model
+
+    return make
+
+
+REFUSED = {
+    "a number": (
+        {"make_model": 3},
+        "`make_model` must be a function that makes a new compiled model, a list of them, a",
+    ),
+    "no model": ({"make_model": lambda: 3}, "`make_model` must make compiled models. Received: a int"),
+    "not compiled": (
+        {"make_model": uncompiled},
+        "`make_model` must make compiled models. Received: a Sequential, which",
+    ),
+    "another shape": (
+        {"make_model": maker(lambda: keras.layers.Reshape((2, 3)))},
+        "`make_model` must make models whose last layer takes features (N, D), such as behind Flatten or Global",
+    ),
+    "other classes": (
+        {"make_model": maker(units=4)},
+        "`make_model` must make models of the 3 classes of `y`. Received:",
+    ),
+    "a squared error": (
+        {"make_model": of_loss("mse")},
+        'loss of integers: compile(loss="sparse_categorical_crossentropy"). Received: loss=',
+    ),
+    "vectors": (
+        {"make_model": of_loss("categorical_crossentropy")},
+        'loss of integers: compile(loss="sparse_categorical_crossentropy"). Received: loss=',
+    ),
+    "optimizer": (
+        {"optimizer": "adam"},
+        "`optimizer` must be None beside a function `make_model`: remove it; set it in",
+    ),
+    "no features": (
+        {"make_model": None, "x": X[..., None]},
+        "`x` must be features, an array (N, D), where there is no",
+    ),
+    "not finite": ({"x": np.where(np.arange(240)[:, None] == 21, np.nan, X)}, "nan or infinity in example 21"),
+    "features not finite": (
+        {"make_model": None, "x": np.where(np.arange(240)[:, None] == 21, np.nan, X)},
+        "`x` must be finite. Received: nan or infinity in example 21",
+    ),
+    "criterion": ({"criterion": "auc"}, "`criterion` must be one of 'accuracy', 'loss'. Received: criterion='auc'"),
+    "epochs": ({"epochs": 0}, "`epochs` must be an integer at least 1. Received: epochs=0"),
+    "folds": ({"folds": 1}, "`folds` must be an integer at least 2. Received: folds=1"),
+    "more folds": ({"x": X[:2], "y": [0, 1], "folds": 5}, "`folds` must be an integer in [2, 2]. Received: folds=5"),
+    "seed": ({"seed": -1}, "`seed` must be an integer in [0, 2147483647]. Received: seed=-1"),
+    "a class of methods": (
+        {"methods": [Cheat]},
+        "`methods` must be a list of objects of `Method`, each with a name. R",
+    ),
+    "twice": ({"methods": [Cheat(), Cheat()]}, "`methods` must have different names. Received: 'cheat' twice"),
+    "names of files": ({"methods": [Cheat(), Named("CHEAT")]}, "`methods` must have different names. Received"),
+    "methods of a list": (
+        {"make_model": [make_model], "methods": [Cheat()]},
+        "`methods` must be left out beside a list",
+    ),
+    "an empty list": ({"make_model": []}, "`make_model` must be a list of at least one function"),
+    "weights": ({"sample_weight": np.ones(3)}, "`sample_weight` must have shape (240,). Received: shape (3,)"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_cannot_be_chosen_is_refused(case):
+    arguments, text = REFUSED[case]
+    with pytest.raises(ValueError, match=re.escape(text)):
+        choose(**{"make_model": make_model, "x": X, "y": Y, **SHORT, **arguments})

@@ -1,0 +1,325 @@
+"""The whole way in one call: planted wrong labels are found, and the new model does without them."""
+
+import csv
+import dataclasses
+import re
+import sys
+import warnings
+
+import keras
+import numpy as np
+import pytest
+
+from keras_het.analysis import find_label_issues
+from keras_het.analysis.label_quality import issues_by_class
+from keras_het.explain import predict_probabilities
+from keras_het.labels import clean
+from keras_het.labels.data import Data
+from keras_het.labels.result import Result
+from keras_het.report import page
+from tests.labels.tasks import Batches
+
+pytestmark = pytest.mark.once
+
+NAMES = np.array(["cat", "dog", "owl"])
+RNG = np.random.default_rng(0)
+TRUE = RNG.integers(3, size=240)
+X = (np.eye(3)[TRUE] * 6 + RNG.normal(size=(240, 3))).astype("float32")
+LABELS = np.where(np.arange(240) % 5 == 0, (TRUE + 1 + np.arange(240) % 2) % 3, TRUE)  # a fifth is wrong
+
+
+def make_model(units=3):
+    model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(units, "softmax")])
+    model.compile(keras.optimizers.Adam(0.05), "sparse_categorical_crossentropy")
+    return model
+
+
+def out_of_sample():
+    """Probabilities of a model that knows the truth, so that no model has to be trained for them."""
+    return 0.85 * np.eye(3)[TRUE] + 0.05
+
+
+def cleaned(y=LABELS, x=X, **arguments):
+    given = {"probabilities": out_of_sample(), "epochs": 1, "verbose": 0, "folds": 3, **arguments}
+    return clean(make_model, x, y, **given)
+
+
+@pytest.mark.smoke
+def test_planted_wrong_labels_are_found_and_a_model_is_trained_without_them():
+    result = cleaned(NAMES[LABELS], probabilities=None, epochs=20, batch_size=40)
+    wrong = result.issues.index[result.issues.is_issue]
+    assert np.mean((LABELS != TRUE)[wrong]) > 0.8
+    assert np.mean(np.isin(np.flatnonzero(LABELS != TRUE), wrong)) > 0.8
+    assert result.classes.tolist() == NAMES.tolist()
+    assert np.mean(predict_probabilities(result.model, X).argmax(axis=1) == TRUE) > 0.9
+    assert result.probabilities.shape == (240, 3)
+    assert re.match(r"\d+ of 240 labels are issues. .* were left out\.\nmodel", str(result))  # all, or the surest
+    assert "kind of noise: " in str(result)
+
+
+class Memory(keras.Model):
+    """Knows the examples it was fitted to; predicts a wrong class for those, else the class that the input says."""
+
+    seen: list = []  # noqa: RUF012 of all models
+
+    def __init__(self):
+        super().__init__()
+        self.compile(loss="sparse_categorical_crossentropy")
+
+    def fit(self, x, y, sample_weight=None, **arguments):
+        self.arguments, self.sample_weight = arguments, sample_weight
+        np.testing.assert_array_equal(x[:, 0], y)
+        self.known = {float(number) for number in x[:, 1]}
+        Memory.seen.append(self)
+
+    def predict_on_batch(self, x):
+        x = np.asarray(x)
+        return np.stack([np.eye(3)[(int(row[0]) + (row[1] in self.known)) % 3] for row in x])
+
+
+def test_no_example_is_predicted_by_a_model_that_saw_it_and_weights_go_with_their_examples():
+    Memory.seen.clear()
+    y = RNG.permutation(np.arange(30) % 3)
+    x = np.stack([y, np.arange(30)], axis=1).astype("float32")
+    result = clean(Memory, x, y, folds=4, epochs=7, sample_weight=x[:, 1] * 2.0, verbose=0)
+    np.testing.assert_array_equal(result.probabilities.argmax(1), y)  # a model that saw it would be wrong
+    assert len(Memory.seen) == 5
+    for model in Memory.seen:
+        assert model.arguments["epochs"] == 7
+        assert set(model.sample_weight) == {2.0 * number for number in model.known}
+
+
+class Subclassed(keras.Model):
+    """Its variables are made in `fit`."""
+
+    def __init__(self, layer):
+        super().__init__()
+        self.layer, self.head = layer, keras.layers.Dense(3, "softmax")
+        self.compile(keras.optimizers.Adam(0.05), "sparse_categorical_crossentropy")
+
+    def call(self, x):
+        return self.head(self.layer(x))
+
+
+def test_a_subclassed_model_is_trained_as_it_is():
+    result = clean(lambda: Subclassed(keras.layers.Dense(4)), X, LABELS, epochs=20, folds=2, verbose=0)
+    assert isinstance(result.model, Subclassed)
+    assert np.mean(result.model.predict(X, verbose=0).argmax(axis=1) == TRUE) > 0.9
+    shared = keras.layers.Dense(4)
+    with pytest.raises(ValueError, match=r"`make_model` must make new layers .*frozen layers alone.*the variable '"):
+        clean(lambda: Subclassed(shared), X, LABELS, epochs=1, folds=2, verbose=0)
+
+
+def seen_by(action, **arguments):
+    """What `fit` gets."""
+    seen = {}
+
+    class Spy(keras.Sequential):
+        def fit(self, x, y, sample_weight=None, **others):
+            seen.update(x=x, y=y, weight=sample_weight)
+
+    def make():
+        model = Spy([keras.Input((3,)), keras.layers.Dense(3, "softmax")])
+        model.compile("sgd", "sparse_categorical_crossentropy")
+        return model
+
+    arguments = {"probabilities": out_of_sample(), "epochs": 1, "verbose": 0, "action": action, **arguments}
+    return seen, clean(make, X, LABELS, **arguments)
+
+
+def test_dropped_examples_are_not_trained_on_and_weights_go_with_the_others():
+    seen, result = seen_by("drop", sample_weight=np.arange(240.0))
+    kept = np.setdiff1d(np.arange(240), result.issues.index[result.issues.is_issue])
+    np.testing.assert_array_equal(seen["x"], X[kept])
+    np.testing.assert_array_equal(seen["y"], LABELS[kept])
+    np.testing.assert_array_equal(seen["weight"], kept)
+    assert result.issues.is_issue.sum() > 30
+
+
+def test_corrected_labels_are_trained_on():
+    seen, result = seen_by("correct")
+    wrong = result.issues.index[result.issues.is_issue]
+    assert len(seen["y"]) == 240
+    np.testing.assert_array_equal(seen["y"][wrong], TRUE[wrong])
+    others = np.setdiff1d(np.arange(240), wrong)
+    np.testing.assert_array_equal(seen["y"][others], LABELS[others])
+    assert "were replaced by the estimated class" in str(result)
+
+
+@pytest.mark.parametrize("kind", ["pairs", "by class", "by example"])
+def test_all_issues_are_left_out_if_they_go_by_class_and_else_the_surest(kind, monkeypatch):
+    p = 0.1 * np.eye(3)[LABELS] + np.where(np.arange(240)[:, None] % 4 > 0, 0.9, 0.55) * np.eye(3)[TRUE]
+    p += (1.0 - p.sum(axis=1, keepdims=True)) / 3.0
+    own = sys.modules[clean.__module__]
+    real = own.diagnose_noise
+    monkeypatch.setattr(
+        own, "diagnose_noise", lambda *args, **more: dataclasses.replace(real(*args, **more), kind=kind)
+    )
+    seen, result = seen_by("drop", probabilities=p)
+    few = find_label_issues(result.probabilities, LABELS)
+    everything = set(result.issues.index[result.issues.is_issue].tolist())
+    expected = set(few.index[few.is_issue].tolist()) if kind == "by example" else everything
+    assert 0 < few.is_issue.sum() < len(everything)
+    assert set(result.surest.tolist()) == expected
+    assert len(seen["y"]) == 240 - len(expected)
+    assert ("most confident ones" in str(result)) == (kind == "by example")
+
+
+@pytest.mark.parametrize("kind", ["none", "by class"])
+def test_the_issues_of_nearly_right_labels_are_the_few_of_find_label_issues(kind):
+    p, labels = out_of_sample()[:90], LABELS[:90]
+    diagnosis = dataclasses.make_dataclass("Diagnosis", ["kind"])(kind)
+    result = Result(None, [], None, "", diagnosis, p, Data(None, labels, np.arange(3)), None)
+    find = find_label_issues if kind == "none" else issues_by_class
+    np.testing.assert_array_equal(result.issues.is_issue, find(p, labels).is_issue)
+
+
+def test_without_issues_every_example_stays():
+    result = cleaned(probabilities=0.85 * np.eye(3)[LABELS] + 0.05)
+    for action in ("drop", "correct"):
+        np.testing.assert_array_equal(result.cleaned(action).y, LABELS)
+
+
+def test_the_frame_of_issues_has_the_names_and_the_index_of_the_data():
+    pandas = pytest.importorskip("pandas")  # the session `tests` has it
+    x = pandas.DataFrame(X, columns=["a", "b", "c"], index=[f"row {i}" for i in range(240)])
+    result = cleaned(pandas.Categorical.from_codes(LABELS, NAMES), x)
+    frame = result.issues.to_frame().loc[x.index]
+    assert frame.columns.tolist() == ["given", "suggested", "score", "is_issue", "kind"]
+    assert frame.given.tolist() == NAMES[LABELS].tolist()
+    assert frame.suggested[frame.is_issue].tolist() == NAMES[TRUE][frame.is_issue].tolist()
+    np.testing.assert_allclose(frame.score, out_of_sample()[np.arange(240), LABELS], rtol=1e-6)
+    assert set(result.surest.tolist()) <= set(range(240))  # row numbers
+    assert sorted(cleaned(pandas.Series(LABELS, index=x.index)).issues.to_frame().index) == sorted(x.index)
+
+
+def test_the_report_names_the_labels_that_were_left_out(tmp_path):
+    result = cleaned(NAMES[LABELS], report_path=tmp_path)
+    assert result.page == tmp_path / "report.html"
+    assert "owl" in result.page.read_text()
+    assert str(result).endswith(f"report: {result.page}")
+    rows = list(csv.DictReader((tmp_path / "labels.csv").read_text("utf-8-sig").splitlines()))
+    wrong = {int(row["index"]) for row in rows if row["is_issue"] == "1"}
+    assert wrong == set(result.issues.index[result.issues.is_issue].tolist())
+    assert len(wrong) == 48
+
+
+def test_the_report_shows_the_columns_of_a_frame_and_texts(tmp_path, monkeypatch):
+    pandas = pytest.importorskip("pandas")  # the session `tests` has it
+    monkeypatch.setattr(page, "pictures", lambda found: [])
+    x = pandas.DataFrame(X, columns=["height", "<b>", 3], index=[f"row {i}" for i in range(240)])
+    result = cleaned(pandas.Series(NAMES[LABELS], index=x.index), x, report_path=tmp_path)
+    text = result.page.read_text()
+    for title in ("index", "height", "&lt;b&gt;", "3"):
+        assert f"<bdi>{title}</bdi></th>" in text
+    assert "<bdi>row 235</bdi>" in text
+    texts = pandas.Series("text of " + x.index, index=x.index)
+    assert "<bdi>text of row 235</bdi>" in result.report(tmp_path, texts=texts).read_text()
+    with pytest.raises(ValueError, match=r"`texts` must have the index of `y` .*Received: 'row 239' at \[0\]"):
+        result.report(tmp_path, texts=texts[::-1])
+
+
+def test_features_of_a_data_set_have_a_report(tmp_path, monkeypatch):
+    monkeypatch.setattr(page, "pictures", lambda found: [])
+    trained = make_model()
+    trained.fit(X, TRUE, epochs=2, verbose=0)
+    result = clean(trained, Batches(X, LABELS), verbose=0)
+    assert result.model.predict(X, verbose=0).shape == (240, 3)
+    assert result.report(tmp_path).exists()
+
+
+def test_many_issues_are_warned_of_in_words():
+    assert "More than a third" not in str(cleaned())
+    guess = 0.4 * out_of_sample() + 0.6 * np.random.default_rng(1).dirichlet(np.full(3, 0.2), size=240)
+    assert "More than a third of the labels are flagged" in str(cleaned(probabilities=guess))
+
+
+@pytest.mark.parametrize("epochs", [None, 1])
+def test_a_model_that_learned_nothing_stops_the_call(epochs):
+    """As a single epoch of a slow optimizer did, which dropped nine of ten labels without a word."""
+    guess = np.random.default_rng(1).dirichlet(np.ones(3), size=240) if epochs is None else None
+
+    def slow():
+        model = make_model()
+        model.optimizer.learning_rate = 0.0
+        model.set_weights([0.0 * weight for weight in model.get_weights()])
+        return model
+
+    with pytest.raises(ValueError, match="better than the largest class does: train for more epochs"):
+        clean(slow, X, LABELS, epochs=1, probabilities=guess, verbose=0)
+
+
+def test_on_features_nothing_is_trained():
+    result = clean(None, X, LABELS, verbose=0)
+    wrong = result.issues.index[result.issues.is_issue]
+    assert np.mean(LABELS[wrong] != TRUE[wrong]) > 0.9
+    assert np.mean(result.model.predict(X, verbose=0).argmax(1) == TRUE) > 0.95
+    again = clean(None, X, LABELS, sample_weight=np.ones(len(X)), verbose=0)
+    np.testing.assert_array_equal(again.probabilities, result.probabilities)
+    assert result.trials[0].name == "linear discriminant analysis"
+    assert clean(None, X, LABELS, epochs=2, verbose=0).trials[0].name == "early stopping"
+
+
+def test_what_is_measured_is_what_is_returned():
+    """One Normalization scales the features of both."""
+    result = clean(None, 1e3 * X + 1e2, LABELS, probabilities=out_of_sample(), verbose=0)
+    x = 1e3 * X + 1e2
+    fitted = result.trainer(result.chosen.method, result.cleaned("drop"), result.data, seed=0)
+    np.testing.assert_allclose(fitted.probabilities, np.exp(result.model.predict(x, verbose=0)), atol=1e-5)
+
+
+def test_a_data_set_gives_the_same_as_its_arrays():
+    weights = np.arange(240.0)
+    result, expected = cleaned(None, Batches(X, LABELS, weights)), cleaned(sample_weight=weights)
+    np.testing.assert_array_equal(result.issues.index, expected.issues.index)
+    for weight, other in zip(result.model.get_weights(), expected.model.get_weights(), strict=True):
+        np.testing.assert_array_equal(weight, other)
+
+
+def test_a_class_that_is_lost_is_named():
+    names = np.where(np.arange(240) < 4, "elk", NAMES[LABELS])
+    p = np.insert(out_of_sample(), 2, 0.0, axis=1)  # cat, dog, elk, owl
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        clean(lambda: make_model(4), X, names, probabilities=p, epochs=1, verbose=0)
+    assert any(str(warning.message).startswith("All examples labelled elk are issues") for warning in caught)
+
+
+def wrong_loss():
+    model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(3, "softmax")])
+    model.compile("sgd", "categorical_crossentropy")
+    return model
+
+
+REFUSED = {
+    "a list": ({"make_model": [make_model]}, "`make_model` must be a function that makes a new compiled model"),
+    "no epochs": ({"epochs": None}, "`epochs` must be an integer at least 1"),
+    "one class": ({"y": ["a"] * 240}, "`y` must be of at least two classes. Received: 1"),
+    "other lengths": ({"y": LABELS[:9]}, "`y` must have a label for each of the 240 examples. Received: 9"),
+    "too few": (
+        {"y": [9, 9, *LABELS[2:]], "probabilities": None},
+        "`y` must have an example of each class for each of the 3 folds. Received: 2 of 9",
+    ),
+    "an action": ({"action": "delete"}, "`action` must be one of 'drop', 'correct'. Received: action='delete'"),
+    "other classes": (
+        {"probabilities": np.full((240, 4), 0.25)},
+        "`probabilities` must be of the 3 classes of `y`, shape (N, 3), as what the models return. Received: ",
+    ),
+    "other rows": (
+        {"probabilities": np.full((24, 3), 1 / 3)},
+        "`probabilities` must have a row for each of the 240 examples. Received: 24",
+    ),
+    "a loss of label vectors": ({"make_model": wrong_loss}, "`make_model` must make models of a loss of integers"),
+    "not finite": (
+        {"make_model": None, "x": np.where(np.arange(240)[:, None] == 21, np.nan, X), "epochs": None},
+        "`x` must be finite. Received: nan or infinity in example 21",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_cannot_be_cleaned_is_refused(case):
+    arguments, text = REFUSED[case]
+    given = {"make_model": make_model, "x": X, "y": LABELS, "probabilities": out_of_sample(), "epochs": 1, "folds": 3}
+    with pytest.raises(ValueError, match=re.escape(text)):
+        clean(**given | {"verbose": 0} | arguments)

@@ -1,0 +1,149 @@
+"""The rule that chooses among trials, and the guards against a model that has learned nothing."""
+
+import numpy as np
+import pytest
+
+from keras_het.labels import comparison
+from keras_het.labels.comparison import (
+    check_learned,
+    difference,
+    nearest_class_means,
+    one_standard_error,
+    warn_if_weak,
+)
+from keras_het.labels.data import Data
+from keras_het.labels.training import Trial, best_epoch
+from tests.labels.tasks import Named
+
+pytestmark = pytest.mark.once
+
+
+def outcomes(seed, count=400):
+    """Scores of two methods that mostly agree, the first better by a twentieth of the examples."""
+    rng = np.random.default_rng(seed)
+    other = rng.random(count) < 0.5
+    return np.where(rng.random(count) < 0.1, True, other), other
+
+
+def test_the_difference_is_that_of_a_paired_comparison():
+    right, other = outcomes(0)
+    gap = 1.0 * right - other
+    found = difference(right, other)
+    assert found.mean == pytest.approx(gap.mean())
+    assert found.error == pytest.approx(gap.std() / np.sqrt(400))
+    assert found.error < 0.5 * np.sqrt(right.var() / 400 + other.var() / 400)
+
+
+def test_weights_count_as_examples_do():
+    right, other = outcomes(1)
+    weights = np.where(np.arange(400) < 100, 1.0, 0.0)
+    assert difference(right, other, weights) == pytest.approx(difference(right[:100], other[:100]))
+
+
+def chosen(*scores, weight=None):
+    """The number of the trial that is chosen, the first the most cautious one."""
+    trials = [Trial(Named(str(number)), 1, score, np.zeros((len(score), 2))) for number, score in enumerate(scores)]
+    return trials.index(one_standard_error(trials, weight))
+
+
+def test_the_most_cautious_method_is_chosen_unless_another_is_clearly_better():
+    base = np.arange(400) % 2 == 0
+    better, near = base.copy(), base.copy()
+    better[1:41:2] = True  # 20 of 400 more, none fewer: over four standard errors
+    near[1:41:2], near[0:36:2] = True, False  # 20 more and 18 fewer: a third of a standard error
+    assert chosen(base, better) == 1
+    assert chosen(base, near) == 0
+    assert chosen(near, base, better) == 2
+    assert chosen(base, near, base) == 0
+    assert chosen(better, base) == 0
+    assert chosen(base) == 0
+
+
+def test_the_first_that_is_near_the_best_is_chosen_even_between_the_two():
+    rng = np.random.default_rng(0)
+    best = rng.random(1000) < 0.8
+    near = np.where(rng.random(1000) < 0.1, rng.random(1000) < 0.78, best)
+    behind = np.where(rng.random(1000) < 0.3, False, best)
+    assert difference(best, near).mean <= difference(best, near).error
+    assert chosen(behind, near, best) == 1
+
+
+def test_weights_decide():
+    base, other = np.arange(400) % 2 == 0, np.arange(400) % 2 == 1
+    assert chosen(base, other, weight=np.where(np.arange(400) % 2, 2.0, 1.0)) == 1
+    assert chosen(base, other) == 0
+
+
+@pytest.mark.planted
+def test_a_rule_that_ignores_the_error_would_be_caught(monkeypatch):
+    base = np.arange(400) % 2 == 0
+    near = base.copy()
+    near[1:41:2], near[0:36:2] = True, False
+    real = comparison.difference
+    monkeypatch.setattr(comparison, "difference", lambda *scores: real(*scores)._replace(error=0.0))
+    assert chosen(base, near) == 1
+
+
+def test_the_best_epoch_is_that_of_the_best_neighbourhood():
+    scores = np.zeros((14, 1))
+    scores[[2, 7, 8, 9, 10, 11], 0] = [1.0, 0.5, 0.6, 0.7, 0.6, 0.5]  # a lonely peak, and a hill
+    assert best_epoch(scores) == 9
+    assert best_epoch(np.ones((3, 2)), np.ones(2)) == 0
+
+
+def answered(accuracy, classes=3, count=600, seed=0):
+    """Labels, features of which the nearest class mean is nearly always right, and probabilities of this accuracy."""
+    rng = np.random.default_rng(seed)
+    labels = rng.integers(classes, size=count)
+    said = np.where(rng.random(count) < accuracy, labels, (labels + 1) % classes)
+    features = 4.0 * np.eye(classes)[labels] + rng.normal(size=(count, classes))
+    return 0.7 * np.eye(classes)[said] + 0.3 / classes, Data(features, labels, np.arange(3)), np.arange(count) % 5
+
+
+def test_a_model_behind_the_class_means_is_warned_of_with_both_figures():
+    p, data, fold_of = answered(0.8)
+    with pytest.warns(UserWarning, match=r"predicts 80.\d% of the held-out labels, and the nearest class .* 99.\d%"):
+        warn_if_weak(p, data, fold_of)
+    good, data, fold_of = answered(1.0)
+    warn_if_weak(good, data, fold_of)  # no warning, which would be an error
+    answers = good.argmax(1)
+    answers[:6] = (answers[:6] + 1) % 3  # a point behind, which is clear, and no weak model
+    warn_if_weak(0.7 * np.eye(3)[answers] + 0.1, data, fold_of)
+    warn_if_weak(p, Data(data.x[:, :, None], data.y, data.classes), fold_of)  # no features
+
+
+def test_a_model_that_learned_nothing_is_an_error_and_one_of_rare_classes_is_not():
+    p, data, _ = answered(1 / 3)
+    with pytest.raises(ValueError, match=r"and 3\d.\d% are of the largest class"):
+        check_learned(p, data.y)
+    labels = (np.arange(600) % 20 == 0).astype(int)  # 5% of the second class, which is never the most probable one
+    too_sure = np.where(np.random.default_rng(0).random(600) < 0.3 + 0.3 * labels, 1.0, 0.0)
+    check_learned(np.stack([1 - too_sure, too_sure], axis=1), labels)
+    check_learned(np.stack([1 - 0.3 * labels - 0.02, 0.3 * labels + 0.02], axis=1), labels)
+    with pytest.raises(ValueError, match=r"and 95\.0% are of the largest class"):
+        check_learned(np.tile([0.95, 0.05], (600, 1)), labels)
+
+
+@pytest.mark.statistical
+def test_chance_seldom_passes_for_learning(base_seed):
+    """By accuracy a sixth of the draws would, by the probability of the labels one of fifty."""
+    passed = 0
+    for seed in range(base_seed, base_seed + 200):
+        p, data, _ = answered(1 / 3, count=200, seed=seed)
+        try:
+            check_learned(p, data.y)
+        except ValueError:
+            continue
+        passed += 1
+    assert passed < 60  # of 200, where 32 are expected: five standard deviations
+
+
+def test_class_means_are_those_of_the_other_folds():
+    rng = np.random.default_rng(0)
+    x, labels, fold_of = rng.normal(size=(60, 4)), rng.integers(3, size=60), np.arange(60) % 4
+    z = (x - x.mean(0)) / x.std(0)
+    expected = [
+        np.argmin([np.square(z[i] - z[(fold_of != fold_of[i]) & (labels == k)].mean(0)).sum() for k in range(3)])
+        for i in range(60)
+    ]
+    assert nearest_class_means(x, labels, fold_of).tolist() == expected

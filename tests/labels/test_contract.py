@@ -1,0 +1,103 @@
+"""One function that makes a model goes through every call that trains, on every form that data come in."""
+
+import random
+
+import keras
+import numpy as np
+import pytest
+
+import keras_het
+from keras_het.base.seeds import unchanged_states
+from keras_het.labels import choose, clean
+from keras_het.labels.methods import EarlyStopping
+from tests.labels.tasks import SHORT_TRAININGS, TRUE, Batches, X, Y, make_model
+
+pytestmark = [pytest.mark.once, SHORT_TRAININGS]
+
+ONCE = {"epochs": 5, "batch_size": 32, "verbose": 0, "folds": 2}
+VERBS = {
+    "choose": lambda make, x=X, y=Y, **more: choose(make, x, y, methods=[EarlyStopping()], **ONCE | more),
+    "list": lambda make, x=X, y=Y, **more: choose([make], x, y, **ONCE | more),
+    "clean": lambda make, x=X, y=Y, **more: clean(make, x, y, **ONCE | more),
+}
+
+
+def arrays():
+    return X, Y
+
+
+def frames():
+    pandas = pytest.importorskip("pandas")  # the session `tests` has it
+    index = [f"row {i}" for i in range(len(X))]
+    return pandas.DataFrame(X, index=index), pandas.Series(Y, index=index)
+
+
+def data_set():
+    return Batches(X, Y), None
+
+
+def is_right(model, x=X):
+    return np.mean(model.predict(x, verbose=0).argmax(axis=1) == TRUE)
+
+
+@pytest.mark.parametrize("data", [arrays, frames, data_set])
+@pytest.mark.parametrize("verb", VERBS)
+def test_one_function_goes_through_every_call(verb, data):
+    assert is_right(VERBS[verb](make_model, *data()).model) > 0.6
+
+
+@pytest.mark.parametrize("verb", ["choose", "clean"])
+def test_features_and_a_trained_model_need_no_function(verb):
+    trained = make_model()
+    trained.fit(X, TRUE, epochs=5, verbose=0)
+    fast = {"optimizer": keras.optimizers.Adam(0.1)}
+    for x, y in (arrays(), data_set()):
+        assert is_right(VERBS[verb](trained, x, y, **fast).model) > 0.6
+    features = keras_het.explain.features(trained, X)
+    assert is_right(VERBS[verb](None, features, **fast).model, features) > 0.6
+
+
+@pytest.mark.parametrize("name", ["HeteroscedasticClassifier", "NoisyLabelClassifier"])
+def test_the_estimators_take_the_same_function(name):
+    few = {"epochs": 5, "random_state": 0} | ({"folds": 2, "methods": []} if name == "NoisyLabelClassifier" else {})
+    fitted = getattr(keras_het, name)(make_model=make_model, **few).fit(X, Y)
+    assert np.mean(fitted.predict(X) == TRUE) > 0.6
+
+
+def draws_after(call):
+    """What is drawn without a seed."""
+    keras.utils.set_random_seed(3)
+    keras.random.uniform(())  # makes Keras' generator of draws without a seed
+    call()
+    return random.random(), np.random.random(), float(keras.ops.convert_to_numpy(keras.random.uniform(())))
+
+
+@pytest.mark.smoke
+def test_random_states_are_given_back():
+    def seed():
+        keras.utils.set_random_seed(9)
+        keras.random.uniform(())
+
+    kept = draws_after(lambda: None)
+    assert draws_after(unchanged_states()(seed)) == kept
+    assert not set(draws_after(seed)) & set(kept)
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_no_global_random_state_changes(verb):
+    torch = pytest.importorskip("torch")
+    assert draws_after(lambda: VERBS[verb](make_model)) == draws_after(lambda: None)
+    torch.manual_seed(3)
+    before = torch.random.get_rng_state()
+    VERBS[verb](make_model)
+    assert torch.equal(torch.random.get_rng_state(), before)
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_verbose_means_the_same_in_all(verb, capsys):
+    lines = []
+    for verbose in (0, 1, 2):
+        VERBS[verb](make_model, verbose=verbose)
+        shown = capsys.readouterr().out
+        lines.append(("Epoch 1/5" in shown, bool(shown)))
+    assert lines == [(False, False), (False, True), (True, True)]

@@ -1,0 +1,181 @@
+"""Labels of any form as one `Data`, and what is refused."""
+
+import re
+
+import numpy as np
+import pytest
+from scipy.special import softmax
+
+import keras_het
+from keras_het.label_noise import dawid_skene, majority_vote
+from keras_het.labels.data import most_probable, read, stratified_folds
+from tests.labels.tasks import TRUE, Batches, X, Y
+
+pytestmark = pytest.mark.once
+
+RNG = np.random.default_rng(0)
+RATES = np.array([0.9, 0.8, 0.8, 0.4])  # of right labels
+VOTES = np.where(RNG.random((240, 4)) < RATES, TRUE[:, None], RNG.integers(3, size=(240, 4)))
+VOTES[RNG.random((240, 4)) < 0.4] = -1
+VOTES[(VOTES < 0).all(axis=1), 0] = 0
+NAMES = np.array(["cat", "dog", "owl"])
+BLANK = np.where(np.arange(240)[:, None] == 17, -1, VOTES)
+
+
+@pytest.mark.parametrize(
+    "y",
+    [
+        VOTES,
+        np.where(VOTES < 0, np.nan, VOTES),
+        np.where(VOTES < 0, None, VOTES),
+        np.where(VOTES < 0, None, NAMES[VOTES]),
+        np.where(VOTES < 0, np.nan, NAMES[VOTES].astype(object)),
+        np.where(VOTES < 0, "", NAMES[VOTES]),
+        [[None if vote < 0 else NAMES[vote] for vote in row] for row in VOTES],
+    ],
+)
+def test_votes_are_distributions_whatever_stands_for_none(y):
+    data = read(X, y)
+    np.testing.assert_allclose(data.y, dawid_skene(VOTES, 3).probabilities, atol=1e-6)
+    assert data.classes.tolist() in ([0, 1, 2], NAMES.tolist())
+    assert data.y.dtype == "float32"
+    assert np.mean(data.labels == TRUE) > 0.8
+
+
+def test_votes_of_a_long_table_go_with_the_index_of_a_frame():
+    pandas = pytest.importorskip("pandas")  # the session `tests` has it
+    frame = pandas.DataFrame({"item": list("bbaa"), "who": ["x", "y", "x", "y"], "says": [0, 0, 1, 1]})
+    votes = keras_het.label_noise.votes_from_table(frame, "item", "who", "says")
+    with pytest.raises(ValueError, match="have the examples of `x` in their order: votes_from_table"):
+        read(pandas.DataFrame({"f": [0.0, 1.0]}, index=["b", "a"]), votes)
+    assert read(pandas.DataFrame({"f": [0.0, 1.0]}, index=["a", "b"]), votes).labels.tolist() == [1, 0]
+
+
+def test_rules_that_say_one_class_each_are_counted_and_others_weighed():
+    rules = np.where(RNG.random((240, 3)) < 0.5, np.arange(3), -1)
+    rules[:, 0] = np.where((rules < 0).all(axis=1), 0, rules[:, 0])
+    np.testing.assert_allclose(most_probable(rules, 3), majority_vote(rules, 3, shares=True))
+    loose = rules.copy()
+    loose[:12, 1] = 2  # a rule that names another class now and then is still one
+    np.testing.assert_allclose(most_probable(loose, 3), majority_vote(loose, 3, shares=True))
+    tied = np.tile([[0, 1]], (240, 1))  # for 200 of 240 examples
+    tied[200:220, 1], tied[220:, 0] = -1, -1
+    assert 80 < read(X, tied).labels[:200].sum() < 120  # not always the first class
+
+
+def test_distributions_counts_and_label_vectors():
+    counts = np.stack([(k == VOTES).sum(axis=1) for k in range(3)], axis=1).astype(float)
+    np.testing.assert_allclose(read(X, counts).y, majority_vote(VOTES, 3, shares=True), atol=1e-6)
+    np.testing.assert_allclose(read(X, softmax(X[:, :3], axis=1)).y, softmax(X[:, :3], axis=1), atol=1e-6)
+    one = read(X, np.eye(3)[Y])  # vectors with a single 1 are labels
+    np.testing.assert_array_equal(one.y, Y)
+    np.testing.assert_array_equal(one.distribution, np.eye(3)[Y])
+
+
+def test_rows_go_together():
+    data = read({"a": X, "b": X[:, :2]}, Y, sample_weight=np.arange(240.0))
+    for rows in (np.array([3, 1]), np.isin(np.arange(240), [1, 3])):
+        part = data[rows]
+        np.testing.assert_array_equal(part.x["b"], X[rows, :2])
+        np.testing.assert_array_equal(part.y, Y[rows])
+        assert sorted(part.weight) == [1.0, 3.0]
+
+
+def test_a_data_set_is_read_once_with_its_weights():
+    data = read(Batches(X, Y, np.arange(240.0)))
+    np.testing.assert_array_equal(data.x, X)
+    np.testing.assert_array_equal(data.weight, np.arange(240.0))
+    with pytest.raises(ValueError, match="`sample_weight` must be None for a data set with weights of its own"):
+        read(Batches(X, Y, np.ones(240)), sample_weight=np.ones(240))
+
+
+def test_frames_are_numbers_and_keep_their_index():
+    pandas = pytest.importorskip("pandas")  # the session `tests` has it
+    index = [f"row {i}" for i in range(240)]
+    data = read(pandas.DataFrame(X, index=index), pandas.Series(Y, index=index))
+    assert data.x.dtype == "float32"
+    assert data[np.array([2])].index.tolist() == ["row 2"]
+    with pytest.raises(ValueError, match="`y` must have the index of `x`"):
+        read(pandas.DataFrame(X, index=index), pandas.Series(Y, index=index[::-1]))
+    with pytest.raises(ValueError, match="`x` must be a frame of numbers"):
+        read(pandas.DataFrame({"a": ["b"] * 240}), Y)
+
+
+def test_class_names_name_integers_and_order_names():
+    order = ["c", "a", "b"]
+    names = np.array(["a", "b", "c"])
+    assert read(X, Y, class_names=["low", "mid", "high"]).classes.tolist() == ["low", "mid", "high"]
+    data = read(X, names[Y], class_names=order)
+    assert data.classes.tolist() == order
+    assert [order[label] for label in data.y] == names[Y].tolist()
+    votes = read(X, np.where(VOTES < 0, None, names[VOTES]), class_names=order)
+    np.testing.assert_array_equal(votes.y, read(X, VOTES).y[:, [2, 0, 1]])
+    text = "`class_names` must be 'a', 'b', 'c', the names in `y`, in any order (for other names, rename them in `y`). "
+    with pytest.raises(ValueError, match=re.escape(f"{text}Received: 'cat', 'dog', 'owl'")):
+        read(X, names[Y], class_names=NAMES.tolist())
+    with pytest.raises(ValueError, match="`class_names` must be a sequence"):
+        read(X, names[Y], class_names=set(order))
+
+
+REFUSED = {
+    "a row without votes": (
+        BLANK,
+        "drop the others: keep = (y >= 0).any(axis=1); x, y = x[keep], y[keep]. Received: n",
+    ),
+    "a row of names without": (
+        np.where(BLANK < 0, None, NAMES[BLANK]),
+        "keep = pandas.DataFrame(y).notna().any(axis=1); x, y = x[keep], y[keep]. Received: none in row 17",
+    ),
+    "a missing label": (
+        np.where(np.arange(240) == 8, np.nan, Y),
+        "none at [8]: leave such examples out, inputs and la",
+    ),
+    "a -1": (np.where(np.arange(240) == 8, -1, Y), "`y` must have a label for each example"),
+    "labels from 1 on": (Y + 1, "`y` must begin with 0 (y - 1, for labels that begin with 1;"),
+    "an id": (np.where(np.arange(240) == 1, 123456, Y), "is it an id? Make names texts. Received: 123456 at [1]"),
+    "one class": (np.zeros(240, int), "`y` must be of at least two classes. Received: 1"),
+    "votes for one class": (np.where(VOTES < 0, -1, 0), "`y` must be of at least two classes. Received: 1"),
+    "no label": (None, "`y` must be given for arrays. Received: y=None"),
+    "no vote": (np.full((240, 4), -1), "`y` must have at least one label. Received: none"),
+    "other lengths": (Y[:-1], "`y` must have a label for each of the 240 examples. Received: 239"),
+    "fewer votes": (VOTES[:100], "`y` must have a row for each of the 240 examples. Received: 100"),
+    "turned votes": (VOTES.T, "for each of the 240 examples (np.transpose(y), if rows are annotators). Received: 4"),
+    "votes out of range": (np.where(np.arange(4) == 0, -2, VOTES), "`y` must"),
+    "negative shares": (np.full((240, 3), -0.5), "`y` must be distributions, floats that are not negative"),
+    "counts": (
+        np.stack([(k == VOTES).sum(axis=1) for k in range(3)], axis=1),
+        "for counts of 3 classes give y.astype(float)",
+    ),
+}
+
+
+@pytest.mark.refusal
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_is_no_label_is_refused(case):
+    y, text = REFUSED[case]
+    with pytest.raises(ValueError) as error:
+        read(X, y)
+    assert text in str(error.value)
+
+
+@pytest.mark.refusal
+def test_the_line_that_an_error_gives_drops_the_rows_without_a_label():
+    for y in (BLANK, np.where(BLANK < 0, np.nan, BLANK)):
+        x = X
+        with pytest.raises(ValueError) as error:
+            read(x, y)
+        scope = {"x": x, "y": y, "pandas": None}
+        exec(str(error.value).partition("drop the others: ")[2].partition(". Received")[0], scope)
+        assert len(read(scope["x"], scope["y"])) == 239
+
+
+def test_folds_are_stratified():
+    labels = np.repeat([0, 1, 2], [11, 23, 7])
+    for seed in range(5):
+        fold_of = stratified_folds(labels, 4, seed)
+        counts = np.array([np.bincount(labels[fold_of == fold], minlength=3) for fold in range(4)])
+        assert np.ptp(counts, axis=0).max() <= 1
+        assert np.ptp(counts.sum(axis=1)) <= 1
+    assert (stratified_folds(labels, 4, 0) != fold_of).any()
+    with pytest.warns(UserWarning, match=r"class 2 has only 7 examples for 9 folds, and 0 other classes too few"):
+        stratified_folds(labels, 9, 0)

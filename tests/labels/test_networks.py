@@ -1,0 +1,221 @@
+"""The networks of a training: a user's model with the head of a method, frozen features, and what is refused."""
+
+import keras
+import ml_dtypes
+import numpy as np
+import pytest
+
+import keras_het
+from keras_het.labels import Method, choose, networks
+from keras_het.labels.methods import EarlyStopping, Heteroscedastic
+from keras_het.labels.training import Record, Trainer
+from tests.labels.tasks import SHORT, SHORT_TRAININGS, TRUE, X, Y, make_model, maker, short
+
+pytestmark = [pytest.mark.once, SHORT_TRAININGS]
+
+FAST = keras.optimizers.Adam(0.1)
+PLAIN = {"methods": [EarlyStopping()], **SHORT}
+
+
+class Transition(Method):
+    name = "transition"
+
+    def tail(self, units):
+        return [keras_het.layers.NoiseTransition(units)]
+
+
+def test_layers_of_the_tail_act_in_training_alone():
+    class Released(Transition):
+        def callbacks(self):
+            return [keras_het.callbacks.ReleaseTransition(1)]
+
+    result = short(Released(), epochs=6)
+    assert [trial.name for trial in result.trials] == ["early stopping", "transition"]
+    assert not any("transition" in layer.name for layer in result.model.layers)
+
+
+def test_a_transition_does_not_decay():
+    seen = []
+
+    def make_model():
+        model = keras.Sequential([keras.Input((6,)), keras.layers.Dense(3)])
+        optimizer = keras.optimizers.AdamW(0.1, weight_decay=1e-3)
+        model.compile(optimizer, keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+        return model
+
+    class Spy(keras.callbacks.Callback):
+        def on_train_end(self, logs=None):
+            decayed = self.model.optimizer._use_weight_decay
+            seen.append({v.path.split("/")[-1]: decayed(v) for v in self.model.trainable_variables})
+
+    short(Transition(), folds=2, make_model=make_model, callbacks=[Spy()])
+    assert seen[2] == {"kernel": True, "bias": True, "transition": False}
+
+
+def test_weights_are_averaged_over_the_epochs():
+    seen = []
+
+    class Weights(keras.callbacks.Callback):
+        def on_epoch_end(self, epoch, logs=None):
+            seen.append(self.model.get_weights())
+
+    result = short(epochs=4, callbacks=[Weights()])
+    last = seen[-result.chosen.epoch :]
+    shares = 0.8 ** np.arange(len(last))[::-1]
+    for index, weight in enumerate(result.model.get_weights()):
+        average = np.tensordot(shares / shares.sum(), [weights[index] for weights in last], 1)
+        np.testing.assert_allclose(weight, average, rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize("dtype", ["float16", ml_dtypes.bfloat16])
+def test_weights_of_half_precision_are_averaged_in_float32(dtype):
+    def average(dtype):
+        """The average of a weight of this type that is 256 at the first epoch, and then 1 for long; and a counter."""
+
+        class Weights:
+            def get_weights(self):
+                return [np.full(2, 256.0 if epoch == 0 else 1.0, dtype), np.array([7], "uint32")]
+
+            def set_weights(self, weights):
+                averages[:] = weights
+
+        averages, record = [], Record(Weights(), None, None, Trainer(None))
+        for epoch in range(30):
+            record.on_epoch_end(epoch)
+        record.result(30)
+        return averages
+
+    half, counter = average(dtype)
+    np.testing.assert_array_equal(half, average("float32")[0].astype(dtype))
+    assert half.dtype == dtype
+    assert counter.tolist() == [7]
+
+
+def test_a_trained_model_is_its_features_and_stays_as_it_is(tmp_path):
+    trained = keras.Sequential([keras.Input((6,)), keras.layers.Dense(8, "relu"), keras.layers.Dense(5, "softmax")])
+    trained.compile("sgd", "sparse_categorical_crossentropy")
+    trained.fit(X, Y, verbose=0)
+    before = trained.get_weights()
+    result = choose(trained, X, Y, optimizer=FAST, **PLAIN)
+    features = keras_het.explain.features(trained, X)
+    alone = choose(None, features, Y, optimizer=FAST, **PLAIN)
+    np.testing.assert_array_equal(alone.model.predict(features, verbose=0), result.model.predict(X, verbose=0))
+    mapped = choose(trained, X, Y, optimizer=FAST, resume_path=tmp_path, **PLAIN)
+    np.testing.assert_array_equal(mapped.probabilities, result.probabilities)
+    np.testing.assert_array_equal(np.load(tmp_path / "features.npy"), features)
+    for weight, old in zip(trained.get_weights(), before, strict=True):
+        np.testing.assert_array_equal(weight, old)
+
+
+def test_features_are_computed_once_and_those_of_another_model_are_refused(tmp_path):
+    def backbone(seed):
+        keras.utils.set_random_seed(seed)
+        return keras.Sequential([keras.Input((6,)), keras.layers.Dense(8, "relu"), keras.layers.Dense(3)])
+
+    first = networks.frozen_features(backbone(0), X, 32, tmp_path)
+    time = (tmp_path / "features.npy").stat().st_mtime_ns
+    np.testing.assert_array_equal(networks.frozen_features(backbone(0), X, 32, tmp_path), first)
+    assert (tmp_path / "features.npy").stat().st_mtime_ns == time
+    for model, x in ((backbone(1), X), (backbone(0), X[::-1]), (backbone(0), X[:100])):
+        with pytest.raises(ValueError, match="`resume_path` must be a folder of the same examples and model"):
+            networks.frozen_features(model, x, 32, tmp_path)
+
+
+def test_a_model_without_a_head_gives_its_outputs():
+    backbone = keras.Sequential([keras.Input((6,)), keras.layers.Dense(8, "relu"), keras.layers.LayerNormalization()])
+    features = backbone.predict(X, verbose=0)
+    result = choose(backbone, X, Y, optimizer=FAST, **PLAIN)
+    alone = choose(None, features, Y, optimizer=FAST, **PLAIN)
+    np.testing.assert_allclose(alone.model.predict(features, verbose=0), result.model.predict(X, verbose=0), atol=1e-5)
+
+
+def test_features_of_few_examples_are_learned_by_default_whatever_their_units():
+    """A Dense layer as Keras makes it, by Adam as it is, was far behind logistic regression."""
+    given = {**PLAIN, "epochs": 10, "batch_size": 128}
+    result = choose(None, X, Y, **given)
+    assert np.mean(result.model.predict(X, verbose=0).argmax(1) == TRUE) > 0.85
+    other = choose(None, 1e4 * X + 1e3, Y, **given)
+    np.testing.assert_allclose(
+        other.model.predict(1e4 * X + 1e3, verbose=0), result.model.predict(X, verbose=0), atol=0.02
+    )
+
+
+def test_a_functional_model_takes_inputs_of_several_parts():
+    def body():
+        one, two = keras.Input((3,), name="one"), keras.Input((3,), name="two")
+        joined = keras.layers.Concatenate()([one, two])
+        model = keras.Model({"one": one, "two": two}, keras.layers.Dense(3, "softmax")(joined))
+        model.compile(keras.optimizers.Adam(0.1), "sparse_categorical_crossentropy")
+        return model
+
+    x = {"one": X[:, :3], "two": X[:, 3:]}
+    assert choose(body, x, Y, **PLAIN).model.predict(x, verbose=0).shape == (240, 3)
+
+
+def test_layers_that_were_trained_before_are_refused():
+    """They know labels that the next training holds out."""
+    layer = keras.layers.Dense(8, "relu")
+    with pytest.raises(ValueError, match=r"`make_model` must make new layers .*Received: the variable '.*' twice"):
+        short(make_model=maker(lambda: layer))
+    layer.trainable = False
+    assert len(short(make_model=maker(lambda: layer), epochs=6).trials) == 1
+    shared = make_model()
+    with pytest.raises(ValueError, match="`make_model` must make new layers and a new optimizer at every call"):
+        short(make_model=lambda: shared)
+
+
+def test_a_head_of_probabilities_is_refused():
+    class Probabilities(Method):
+        name = "probabilities"
+
+        def head(self, units, **options):
+            return [keras.layers.Dense(units, "softmax")]
+
+    with pytest.raises(ValueError, match="must make logits or log-probabilities of exclusive classes"):
+        short(Probabilities())
+
+
+@pytest.mark.smoke
+def test_images_of_bytes_reach_a_convolution_as_numbers():
+    rng = np.random.default_rng(0)
+    x, y = rng.integers(256, size=(40, 6, 6, 1)).astype("uint8"), np.arange(40) % 2
+    x[y == 1, :3] //= 8
+    body = [lambda: keras.layers.Rescaling(1 / 255), lambda: keras.layers.Conv2D(2, 3), keras.layers.Flatten]
+    model = choose(maker(*body, units=2), x, y, **PLAIN | {"folds": 2, "epochs": 4}).model
+    p = model.predict(x, verbose=0)
+    np.testing.assert_array_equal(model.predict(x.astype("float32"), verbose=0), p)
+    assert np.mean(p.argmax(1) == y) > 0.9
+
+
+def test_an_embedding_gets_large_numbers_as_they_are():
+    x, seen = np.full((40, 2), 2**24 + 1) + np.arange(40)[:, None] % 2, []
+
+    class Last(keras.layers.Embedding):
+        def call(self, inputs):
+            seen.append(str(inputs.dtype))
+            return super().call(inputs % 3)
+
+    def make_model():
+        layers = [Last(3, 2), keras.layers.Flatten(), keras.layers.Dense(2, "softmax")]
+        model = keras.Sequential([keras.Input((2,), dtype="int64"), *layers])
+        model.compile(keras.optimizers.Adam(0.1), "sparse_categorical_crossentropy")
+        return model
+
+    choose(make_model, x, np.arange(40) % 2, **PLAIN)
+    assert all("int64" in dtype for dtype in seen)  # float32 would round them to 2**24
+
+
+def test_the_head_keeps_the_regularizer_of_the_models_own():
+    def make_model():
+        dense = keras.layers.Dense(3, kernel_regularizer=keras.regularizers.L2(0.5))
+        model = keras.Sequential([keras.Input((6,)), dense])
+        model.compile(keras.optimizers.Adam(0.1), keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+        return model
+
+    kernel = short(make_model=make_model).model.layers[-1].get_weights()[0]
+    assert np.abs(kernel).max() < 0.5 * np.abs(short(make_model=maker()).model.layers[-1].get_weights()[0]).max()
+
+
+def test_a_heteroscedastic_head_is_a_method():
+    result = short(Heteroscedastic(num_factors=1, temperature=1.5), Heteroscedastic(num_factors=1))
+    assert [trial.name for trial in result.trials[1:]] == ["heteroscedastic head (1.5)", "heteroscedastic head (5)"]

@@ -1,0 +1,181 @@
+"""A call goes on where it was interrupted, to the bit, and refuses a folder of something else."""
+
+import json
+import re
+
+import keras
+import numpy as np
+import pytest
+
+from keras_het.labels import choose, clean
+from keras_het.labels.stored import Folder
+from tests.labels.tasks import SHORT, SHORT_TRAININGS, Cheat, Constant, Named, X, Y, make_model, short
+
+pytestmark = [pytest.mark.once, SHORT_TRAININGS]
+
+PLAIN = "early_stopping_0"
+
+
+class StopError(Exception):
+    """An interruption."""
+
+
+def stop_after(count):
+    """Arguments of a call that stops before a training, or goes on for None, and the list of its trainings."""
+    calls = []
+
+    class Interrupting(keras.callbacks.Callback):
+        def on_train_begin(self, logs=None):
+            calls.append(1)
+            if count is not None and len(calls) > count:
+                raise StopError
+
+    return {"callbacks": [Interrupting()], "folds": 2}, calls
+
+
+def assert_equal_results(one, other):
+    for weight, same in zip(one.model.get_weights(), other.model.get_weights(), strict=True):
+        np.testing.assert_array_equal(weight, same)
+    np.testing.assert_array_equal(one.probabilities, other.probabilities)
+    for trial, same in zip(one.trials, other.trials, strict=True):
+        assert (trial.name, trial.epoch) == (same.name, same.epoch)
+        np.testing.assert_array_equal(trial.score, same.score)
+
+
+@pytest.mark.smoke
+def test_an_interrupted_run_goes_on_to_the_bit(tmp_path):
+    arguments, _ = stop_after(3)
+    with pytest.raises(StopError):
+        short(Cheat(), Constant(), resume_path=tmp_path / "run", **arguments)
+    kept = {path: path.stat().st_mtime_ns for path in sorted((tmp_path / "run").glob("*.npz"))}
+    assert len(kept) == 3
+    arguments, calls = stop_after(None)
+    resumed = short(Cheat(), Constant(), resume_path=tmp_path / "run", **arguments)
+    assert {path: path.stat().st_mtime_ns for path in kept} == kept
+    assert len(calls) == 3 * 2 + 1 - 3
+    assert_equal_results(resumed, short(Cheat(), Constant(), **stop_after(None)[0]))
+    assert_equal_results(resumed, short(Cheat(), Constant(), **stop_after(None)[0]))  # and so is a run repeated
+
+
+def test_cleaning_goes_on_too(tmp_path):
+    arguments = {"epochs": 3, "batch_size": 32, "verbose": 0}
+    with pytest.raises(StopError):
+        clean(make_model, X, Y, resume_path=tmp_path, **arguments, **stop_after(1)[0])
+    more, calls = stop_after(None)
+    resumed = clean(make_model, X, Y, resume_path=tmp_path, **arguments, **more)
+    assert len(calls) == 2
+    assert_equal_results(resumed, clean(make_model, X, Y, **arguments, **stop_after(None)[0]))
+
+
+def test_a_callback_may_stop_a_training(tmp_path):
+    class Stop(keras.callbacks.Callback):
+        def on_epoch_end(self, epoch, logs=None):
+            self.model.stop_training = epoch == 1
+
+    one = short(Constant(), epochs=4, callbacks=[Stop()], resume_path=tmp_path)
+    assert_equal_results(short(Constant(), epochs=4, callbacks=[Stop()], resume_path=tmp_path), one)
+    scores = np.load(tmp_path / f"{PLAIN}.npz")["scores"]
+    np.testing.assert_array_equal(scores[1:], scores[[1, 1, 1]])  # nothing changes after the second epoch
+
+
+@pytest.mark.parametrize(
+    ("argument", "other", "text"),
+    [
+        ("y", np.roll(Y, 1), "labels '"),
+        ("sample_weight", np.full(240, 2.0), "labels '"),
+        ("methods", [Named("other")], "methods ['early stopping'] in the folder, ['early stopping', 'other'] now"),
+        ("epochs", 4, "epochs 3 in the folder, 4 now"),
+        ("folds", 4, "folds 3 in the folder, 4 now"),
+        ("seed", 1, "seed 0 in the folder, 1 now"),
+        ("criterion", "loss", "criterion 'accuracy' in the folder, 'loss' now"),
+        ("batch_size", 16, "batch_size 32 in the folder, 16 now"),
+    ],
+)
+def test_a_folder_of_another_call_is_refused_in_plain_words(argument, other, text, tmp_path):
+    given = {"make_model": make_model, "x": X, "y": Y, "methods": [], **SHORT, "resume_path": tmp_path}
+    choose(**given)
+    kept = (tmp_path / f"{PLAIN}.npz").stat().st_mtime_ns
+    with pytest.raises(ValueError, match="`resume_path` must be a folder of the same call, or a new one") as error:
+        choose(**{**given, argument: other})
+    assert text in str(error.value)
+    choose(**given)
+    assert (tmp_path / f"{PLAIN}.npz").stat().st_mtime_ns == kept
+    (tmp_path / "settings.json").write_text("[")
+    with pytest.raises(ValueError, match=r"`resume_path` must be a folder whose settings.json is whole"):
+        choose(**given)
+
+
+def damaged(change):
+    """A function that changes the arrays of a file."""
+
+    def apply(file):
+        with np.load(file) as stored:
+            arrays = change(dict(stored))
+        np.savez(file, **arrays)
+
+    return apply
+
+
+def with_probabilities(change):
+    return damaged(lambda stored: stored | {"probabilities": change(stored["probabilities"])})
+
+
+DAMAGES = {
+    "truncated": (lambda file: file.write_bytes(file.read_bytes()[:-50]), "must be a .npz file that is whole"),
+    "of another training": (
+        lambda file: file.write_bytes(file.with_name("constant_0.npz").read_bytes()),
+        "Received: the file of another training",
+    ),
+    "other names": (damaged(lambda stored: {"p": stored["scores"]}), "must have scores and probabilities and seconds"),
+    "objects": (with_probabilities(lambda p: p.astype(object)), "hold numbers and texts, and no Python objects"),
+    "other rows": (with_probabilities(lambda p: p[1:]), "Received: probabilities of shape (79, 3), float32"),
+    "texts": (with_probabilities(lambda p: p.astype(str)), "Received: probabilities of shape (80, 3), <U"),
+    "nan": (with_probabilities(lambda p: p * np.float32(np.nan)), "Received: probabilities of shape (80, 3), float32"),
+    "sums": (with_probabilities(lambda p: 2 * p), "Received: probabilities that do not sum to 1"),
+}
+
+
+@pytest.mark.parametrize("case", DAMAGES)
+def test_damaged_files_are_named(case, tmp_path):
+    damage, text = DAMAGES[case]
+    short(Constant(), resume_path=tmp_path)
+    file = tmp_path / f"{PLAIN}.npz"
+    damage(file)
+    with pytest.raises(ValueError, match=re.escape(f"(delete {file}, and it is trained anew)")) as error:
+        short(Constant(), resume_path=tmp_path)
+    assert text in str(error.value)
+    file.unlink()
+    short(Constant(), resume_path=tmp_path)
+
+
+def test_a_file_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
+    written, savez = [], np.savez
+
+    def save(file, **arrays):
+        written.append(file.name)
+        savez(file, **arrays)
+
+    monkeypatch.setattr("keras_het.labels.stored.np.savez", save)
+    folder = Folder(tmp_path, {"seed": 0})
+    folder.write(PLAIN, seconds=1.0)
+    assert written == [f"{PLAIN}.unfinished.npz"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [f"{PLAIN}.npz", "settings.json"]
+    assert json.loads((tmp_path / "settings.json").read_text()) == {"seed": 0}
+
+
+def test_ctrl_c_says_what_is_kept(tmp_path):
+    def interrupting():
+        if len(made) == 3:  # one is made to check the examples
+            raise KeyboardInterrupt
+        made.append(1)
+        return make_model()
+
+    notes = [
+        (tmp_path / "new", f"2 finished trainings are kept in {tmp_path / 'new'}: the same call goes on from there."),
+        (None, "Nothing is kept. With a folder `resume_path` the same call goes on from finished trainings."),
+    ]
+    for folder, note in notes:
+        made = []
+        with pytest.raises(KeyboardInterrupt) as caught:
+            short(make_model=interrupting, resume_path=folder)
+        assert caught.value.__notes__ == [note]

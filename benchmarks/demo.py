@@ -1,4 +1,4 @@
-"""The demo: digits with three kinds of noise, the method that `keras_het.labels.choose` picks, and the label errors it finds.
+"""The demo: digits with three kinds of noise, the method that `labels.choose` picks, and the label errors it finds.
 
 python -m benchmarks.demo [--quick] [--seed 0] [--output FOLDER]      (on the backend of KERAS_BACKEND)
 

@@ -6,11 +6,12 @@ from typing import Any, Self
 import keras
 import numpy as np
 
+from keras_het import models
 from keras_het.base.validation import check_number
 from keras_het.labels.data import Data
 from keras_het.labels.discriminant import discriminant
 from keras_het.layers import HeteroscedasticDense
-from keras_het.losses import EarlyLearningRegularizedCrossentropy, ForwardCorrectedCrossentropy, with_index
+from keras_het.losses import ForwardCorrectedCrossentropy
 
 SMOOTHING = 0.3  # of labels in forward correction: without it the loss asks for certainty where T is an estimate
 
@@ -107,16 +108,12 @@ class EarlyLearning(Method):
         self.strength = check_number("strength", strength, above=0.0)
         self.name = f"early-learning regularisation ({strength:g})"
 
-    def labels(self, data: Data) -> Any:
-        return data.labels
-
     def sample_weight(self, data: Data) -> Any:
-        return with_index(len(data), data.weight)
+        return models.with_index(len(data), data.weight)
 
     def compile(self, model: keras.Model, optimizer: Any, data: Data, **arguments: Any) -> keras.Model:
-        loss = EarlyLearningRegularizedCrossentropy(len(data), data.units, self.strength, from_logits=True)
-        model.compile(optimizer, loss.attach(model), **arguments)
-        return model
+        trained = models.EarlyLearning(model.inputs, model.output, len(data), self.strength)
+        return super().compile(trained, optimizer, data, **arguments)
 
 
 class ForwardCorrection(Method):

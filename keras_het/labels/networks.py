@@ -8,7 +8,7 @@ import keras
 import numpy as np
 
 from keras_het.base.batches import batches, count_examples, triples
-from keras_het.base.graph import Head, find_head, model_inputs, part_and_preprocessor, single_output
+from keras_het.base.graph import model_inputs, part_and_preprocessor
 from keras_het.base.internals import compile_arguments, not_decayed
 from keras_het.base.refusal import refusal, refuse_if
 from keras_het.base.validation import check_maker
@@ -18,12 +18,14 @@ from keras_het.labels.methods import Method
 from keras_het.layers import HeteroscedasticDense
 from keras_het.models.raw_inputs import with_preprocessor
 from keras_het.reading.check import leaves, spelled
+from keras_het.reading.ending import Ending, ending_of, single_output
 from keras_het.reading.matching import labels_for, of_annotators, remade
 
 PROBABILITIES = ("softmax", "sigmoid", "log_sigmoid")  # activations of a head that makes no log-probabilities
 INTEGER_LOSSES = ("integers", "either", "")  # labels that a loss takes; "" of a user's own
 STEP = 0.5  # about the change of a logit of D features by a step of Adam with a learning rate of STEP / D
 MAX_LEARNING_RATE = 0.05
+PREPROCESSED_ROWS = 256
 COMPILE_ARGUMENTS = ("jit_compile", "run_eagerly", "steps_per_execution", "auto_scale_loss")  # kept of the user's
 TRAINED = "_keras_het_trained"  # attribute of a variable that a training has changed
 
@@ -95,7 +97,7 @@ def mark_trained(model: keras.Model) -> None:
 
 def with_method(model: keras.Model, method: Method, data: Data) -> tuple[keras.Model, keras.Model]:
     """Returns a new model with the head of a method in the place of its own: one to train, and one to predict."""
-    layers, tail = method.head(data.units, **options_of(own_head(model).layer)), method.tail(data.units)
+    layers, tail = method.head(data.units, **options_of(own_head(model).head)), method.tail(data.units)
     _check_log_probabilities(layers[-1])
     trained, predictor = replace_head(model, layers, tail)
     arguments = {key: value for key, value in compile_arguments(model).items() if key in COMPILE_ARGUMENTS}
@@ -108,12 +110,12 @@ def replace_head(model: keras.Model, layers: list, tail: list) -> tuple[keras.Mo
     return _like(model, _applied(tail, outputs)), _like(model, outputs)
 
 
-def own_head(model: keras.Model) -> Head:
+def own_head(model: keras.Model) -> Ending:
     """Returns the last layer of a model, a Dense or a head of this package, and its features."""
     try:
-        head = find_head(model, HeteroscedasticDense)
+        head = ending_of(model, (HeteroscedasticDense,))
     except ValueError:  # no such head: then it must be a Dense layer
-        head = find_head(model, keras.layers.Dense)
+        head = ending_of(model, (keras.layers.Dense,))
     rule = "make models whose last layer takes features (N, D), such as behind Flatten or GlobalAveragePooling2D"
     refuse_if(len(head.features.shape) != 2, "make_model", rule, shape=head.features)
     return head
@@ -143,6 +145,16 @@ def compiled(model: keras.Model, optimizer: Any) -> keras.Model:
     optimizer.build(model.trainable_variables)  # else a saved model could not be loaded without a warning
     model.compile(optimizer, _crossentropy(), metrics=["accuracy"])
     return model
+
+
+def training_inputs(trained: keras.Model, predictor: keras.Model, x: Any) -> Any:
+    """Returns x as `trained` accepts it: preprocessed if the predictor is a KerasHub task and `trained` is none."""
+    preprocess = getattr(predictor, "preprocess_samples", None)
+    if preprocess is None or hasattr(trained, "preprocess_samples"):
+        return x
+    parts = [keras.utils.unpack_x_y_sample_weight(preprocess(part))[0] for part, _ in batches(x, PREPROCESSED_ROWS)]
+    arrays = [keras.tree.map_structure(keras.ops.convert_to_numpy, part) for part in parts]
+    return keras.tree.map_structure(lambda *rows: np.concatenate(rows), *arrays)
 
 
 def feature_batches(model: keras.Model, x: Any) -> Iterator[tuple[Any, Any, Any]]:

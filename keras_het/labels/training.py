@@ -2,6 +2,7 @@
 
 import dataclasses
 import time
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -11,7 +12,7 @@ from scipy.special import softmax
 
 from keras_het.base.batches import batches, count_examples, is_data_set
 from keras_het.base.internals import layers_of
-from keras_het.base.refusal import refuse_if
+from keras_het.base.refusal import outside_level, refuse_if
 from keras_het.base.seeds import unchanged_states
 from keras_het.base.validation import check_choice, check_integer
 from keras_het.labels import networks
@@ -21,7 +22,7 @@ from keras_het.labels.progress import Progress
 from keras_het.labels.stored import Folder, settings_of
 from keras_het.layers import NoiseTransition
 from keras_het.reading.check import judge
-from keras_het.reading.data import check_finite
+from keras_het.reading.data import first_not_finite
 from keras_het.reading.probabilities import exclusive_probabilities
 
 CRITERIA = ("accuracy", "loss")
@@ -114,11 +115,13 @@ class Trainer:
         check_choice("criterion", self.criterion, CRITERIA)
         check_choice("verbose", self.verbose, (0, 1, 2))
 
-    @unchanged_states()
     def check(self, data: Data) -> None:
-        """Raises a ValueError for examples that are not finite, with their row numbers; trains nothing."""
-        keras.utils.set_random_seed(0)
-        check_finite(networks.make(self.function, data, self.optimizer), data.x)
+        """Raises a ValueError for features that are not finite; warns of inputs, which a network may replace."""
+        rows = [first_not_finite(part) for part in keras.tree.flatten(data.x)]
+        row = min((row for row in rows if row is not None), default=None)
+        refuse_if(row is not None and self.function is None, "x", "be finite", f"nan or infinity in example {row}")
+        if row is not None:
+            warnings.warn(f"`x` has nan or infinity in example {row}.", stacklevel=outside_level())
 
     @unchanged_states()
     def __call__(
@@ -134,10 +137,11 @@ class Trainer:
         is_own = isinstance(method, Unchanged)
         trained, predictor = (model, model) if is_own else networks.with_method(model, method, data)
         labels, predict = method.labels(data), _own_probabilities if is_own else _log_outputs
-        judge(trained, data.x, labels)
+        x = networks.training_inputs(trained, predictor, data.x)
+        judge(trained, x, labels)
         record = Record(predictor, predict, held_out, self)
         trained.fit(
-            data.x,
+            x,
             labels,
             sample_weight=method.sample_weight(data),
             batch_size=self.batch_size,

@@ -346,7 +346,6 @@ REFUSED = {
         {"make_model": None, "x": X[..., None]},
         "`x` must be features, an array (N, D), where there is no",
     ),
-    "not finite": ({"x": np.where(np.arange(240)[:, None] == 21, np.nan, X)}, "nan or infinity in example 21"),
     "features not finite": (
         {"make_model": None, "x": np.where(np.arange(240)[:, None] == 21, np.nan, X)},
         "`x` must be finite. Received: nan or infinity in example 21",
@@ -369,6 +368,21 @@ REFUSED = {
     "an empty list": ({"make_model": []}, "`make_model` must be a list of at least one function"),
     "weights": ({"sample_weight": np.ones(3)}, "`sample_weight` must have shape (240,). Received: shape (3,)"),
 }
+
+
+def test_inputs_that_are_not_finite_are_warned_of():
+    """A network may replace them, features have no network."""
+
+    def replacing():
+        model = keras.Sequential(
+            [keras.Input((X.shape[1],)), keras.layers.Lambda(keras.ops.nan_to_num), keras.layers.Dense(3)]
+        )
+        model.compile(keras.optimizers.Adam(0.1), keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+        return model
+
+    x = np.where(np.arange(240)[:, None] == 21, np.nan, X)
+    with pytest.warns(UserWarning, match="`x` has nan or infinity in example 21."):
+        choose(replacing, x, Y, methods=[EarlyStopping()], **{**SHORT, "epochs": 6})
 
 
 @pytest.mark.parametrize("case", REFUSED)

@@ -92,7 +92,6 @@ BENCHMARKS = {
     "labels.segmentation": ("demo", [], "ten minutes"),
     "labels.serving": ("demo", [], "not timed"),
     "labels.transfer": ("demo", [], "not timed"),
-    "labels.truth": ("demo", [], "an hour; with --tasks digits a few minutes"),
     "real.annotators": ("hub,demo", ["real", "crowdkit"], "an hour; with --quick some minutes"),
     "real.choose": ("hub,demo", ["real"], "some hours; with --quick a few minutes when the features are there"),
     "real.features": ("hub,demo", ["real"], "an hour and a half on TensorFlow, several times as long on the others"),
@@ -102,7 +101,6 @@ BENCHMARKS = {
     "real.joint": ("demo", [], "half an hour; with --quick a minute"),
     "real.judge": ("hub,demo", ["real"], "an hour; with --quick a minute"),
     "real.next_labels": ("hub,demo", ["real"], "half an hour"),
-    "real.truth": ("hub,demo", ["real"], "half an hour"),
     "real.verified": ("demo", ["cleanlab"], "seconds"),
 }
 

@@ -229,8 +229,7 @@ for name, selection, part in (
 **No anchors.** If no example is surely of one class, a doubtful image and a flipped label look the same. Here every
 image is the mean of a digit and of a digit of the next class, and the label is one of the two: no label is wrong. *What
 shows it:* strengths that are about as likely have very different T. Then a T has to be given
-(`transition=..., trainable=False`), or measured on examples with clean labels
-(`keras_het.truth.CountedTransition.from_labels`).
+(`transition=..., trainable=False`), or counted on examples with clean labels.
 """
 
 rng = np.random.default_rng(0)

@@ -85,24 +85,21 @@ accuracy = np.mean(p.argmax(axis=1) == true)
 print("in truth", accuracy.round(3), np.mean(labels == true).round(3))
 
 """
-The interval holds whatever the labels do. Other answers to the same question are the agreement with the labels, and T, here
-even counted on all true classes, which takes it for chance where a label is wrong:
+The interval holds whatever the labels do. The agreement with the labels is another answer to the same question. It is wrong
+where the model and the labels err together:
 """
 
-counted = truth.CountedTransition.from_labels(true, labels, 10)
-by_t = truth.true_performance(p, labels, counted).accuracy
 answers = {
     "200 verified and all labels": judged.accuracy,
     "200 verified alone": judged.alone,
-    "T of all true classes": by_t,
 }
 figure, axes = plt.subplots(figsize=(7, 2.6), layout="constrained")
 for place, answer in enumerate(answers.values()):
     ends = [[answer.value - answer.low], [answer.high - answer.value]]
     axes.errorbar(answer.value, place, xerr=np.maximum(ends, 0), fmt="o")
-axes.plot(judged.noisy_accuracy, 3, "o")
+axes.plot(judged.noisy_accuracy, 2, "o")
 axes.axvline(accuracy, color="black", linestyle=":")
-axes.set_yticks(range(4), [*answers, "agrees with the labels"])
+axes.set_yticks(range(3), [*answers, "agrees with the labels"])
 axes.set_xlabel("accuracy; dotted: in truth")
 plt.show()
 

@@ -9,7 +9,7 @@ import pytest
 import scipy.sparse
 
 import keras_het
-from keras_het import analysis, callbacks, explain, label_noise, layers, losses, models, training, truth
+from keras_het import analysis, callbacks, explain, label_noise, layers, losses, models, training
 from keras_het.report.findings import collect
 from tests.layers.heads import FEATURES, LABELS, UNITS, X
 
@@ -352,11 +352,8 @@ OTHER_ORDER = {
     "a model's issues": lambda p, y: analysis.find_label_issues(compiled(), y, p),
     "find_multi_label_issues": lambda p, y: analysis.find_multi_label_issues(p, frame(y.index, np.eye(3)[CLASSES])),
     "find_target_issues": lambda p, y: explain.find_target_issues(p, y),
-    "true_performance": lambda p, y: truth.true_performance(p, y, label_noise.symmetric(3, 0.1)),
-    "check_transition": lambda p, y: truth.check_transition(p, CLASSES, np.eye(3), y),
     "estimate_by_confident_joint": lambda p, y: label_noise.estimate_by_confident_joint(y, p),
     "look_alike_transitions": lambda p, y: label_noise.look_alike_transitions(p, y, 0.1),
-    "CountedTransition": lambda p, y: truth.CountedTransition.from_labels(frame(range(30), CLASSES), y, 3),
     "report": lambda p, y: collect(plain(), p, y),
     "temperature": lambda p, y: models.scale_temperature(compiled(), p, y),
     "TrainingDynamics": lambda p, y: callbacks.TrainingDynamics(p, y),

@@ -40,13 +40,6 @@ def next_labels(p, labels):
     next_labels(p, labels, 100)
 
 
-def performance(p, labels):
-    from keras_het.label_noise import symmetric
-    from keras_het.truth import true_performance
-
-    true_performance(p, labels, symmetric(p.shape[1], WRONG))
-
-
 def page(p, labels):
     """A report of a model that does not matter: the probabilities are given."""
     import keras_het
@@ -61,7 +54,6 @@ FUNCTIONS = {
     "find_label_issues": issues,
     "diagnose_noise": diagnosis,
     "next_labels": next_labels,
-    "true_performance": performance,
     "report": page,
 }
 
@@ -84,7 +76,7 @@ def write(folder, examples, classes):
 
 def measure_row(row):
     """Processor seconds, seconds, and the peak GiB before the call and at its end."""
-    import keras_het.truth  # noqa: F401  the package is no part of the call
+    import keras_het.analysis  # noqa: F401  the package is no part of the call
 
     folder = pathlib.Path(row["folder"])
     p, labels = np.load(folder / "p.npy", mmap_mode="r"), np.load(folder / "labels.npy")

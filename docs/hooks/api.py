@@ -18,11 +18,9 @@ FOR_USERS = {
     "Build a model": ("HeteroscedasticDense", "NoiseTransition", "HeteroscedasticClassifier", "DeepEnsemble"),
     "Convert a pretrained model": ("heteroscedastic", "homoscedastic"),
     "Check a model and its data before training": ("check",),
-    "Know how good a model is, from verified or noisy labels": (
+    "Know how good a model is, from verified labels": (
         "truth.verified_performance",
         "truth.verified_mean",
-        "truth.true_performance",
-        "truth.conformal_sets",
     ),
     "See which classes are confused": ("explain.confused_pairs",),
 }

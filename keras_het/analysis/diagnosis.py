@@ -124,7 +124,7 @@ def diagnose_noise(probabilities: Any, labels: Any, *, class_names: Sequence | M
     largest class no kind is told. How often each kind is right is on the page "Choose a method".
 
     So the fraction of the labels that the model disagrees with is not that of the wrong ones, and has no interval. That
-    one needs right labels of some examples: `truth.CountedTransition.from_labels` counts T by these.
+    one needs right labels of some examples.
 
     Args:
         probabilities: out of sample, by `cross_val_probabilities`, shape `(N, K)`, K >= 2, each row of sum 1.

@@ -21,7 +21,6 @@ from keras_het.layers import HeteroscedasticDense
 from keras_het.reading.check import judge
 from keras_het.reading.probabilities import exclusive_probabilities
 from keras_het.report.noise import Noise, find_noise, unless_impossible
-from keras_het.truth.true_performance import TruePerformance, true_performance
 from keras_het.truth.verified_performance import VerifiedPerformance
 
 MOST_NEXT = 20  # labels to check next
@@ -47,8 +46,7 @@ class Findings(NamedTuple):
         missing: findings that could not be made, and why, in sentences.
         epochs: number of epochs of the training by which the labels are judged; 0 if they are judged by probabilities.
         margins: margins of each epoch of that training, `(epochs, N)`; None without a history.
-        truth: quality of the predictions against the true classes; None without a T.
-        verified: the same by verified labels; None without any.
+        verified: quality by verified labels; None without any.
         next_labels: labels to check next; None without verified ones.
         diagnosis: kind of label noise; None without probabilities out of sample.
         annotators: name, number of labels, wrong ones, accuracy, its interval and confusions of each annotator, as
@@ -69,7 +67,6 @@ class Findings(NamedTuple):
     missing: list[str]
     epochs: int = 0
     margins: np.ndarray | None = None
-    truth: TruePerformance | None = None
     diagnosis: NoiseDiagnosis | None = None
     verified: VerifiedPerformance | None = None
     next_labels: NextLabels | None = None
@@ -124,7 +121,6 @@ def collect(
     probabilities: Any = None,
     dynamics: Any = None,
     issues: LabelIssues | None = None,
-    transition: Any = None,
     verified: VerifiedPerformance | None = None,
     batch_size: int = 128,
 ) -> Findings:
@@ -138,7 +134,6 @@ def collect(
         probabilities: out of sample, `(N, K)`, each row of sum 1; None takes the model's predictions.
         dynamics: a `callbacks.TrainingDynamics` of the same examples, by which the labels are judged; or None.
         issues: issues of the same labels, if somebody has found them; None finds them.
-        transition: T, for the section on the true classes; None for none.
         verified: quality by verified labels of some of these examples, for a section on it; None for none.
         batch_size: size of the batches of the predictions.
     Returns:
@@ -177,7 +172,6 @@ def collect(
     elif not np.array_equal(np.sort(issues.index), np.arange(count)) or np.any(labels[issues.index] != issues.given):
         raise refusal("issues", f"be of the same {count} labels", "those of others")
     margins = unless_impossible("Margins by epoch", missing, lambda: None if dynamics is None else dynamics.margins)
-    truth = unless_impossible("The true classes", missing, lambda: _truth(p, labels, transition))
     return Findings(
         model.name,
         names,
@@ -192,7 +186,6 @@ def collect(
         missing,
         0 if dynamics is None else dynamics.epochs,
         margins,
-        truth,
         None if probabilities is None else _diagnosis(p, labels),
         verified,
         None if verified is None else _next_labels(p, y, names, verified),
@@ -227,10 +220,6 @@ def _issues(p: np.ndarray, labels: np.ndarray, dynamics: Any) -> LabelIssues:
 
 def _diagnosis(p: np.ndarray, labels: np.ndarray) -> NoiseDiagnosis | None:
     return analysis.diagnose_noise(_sum_to_one(p), labels) if len(np.unique(labels)) > 1 else None
-
-
-def _truth(p: np.ndarray, labels: np.ndarray, transition: Any) -> TruePerformance | None:
-    return None if transition is None else true_performance(_sum_to_one(p), labels, transition)
 
 
 def _next_labels(p: np.ndarray, y: Any, names: list, verified: VerifiedPerformance) -> NextLabels | None:

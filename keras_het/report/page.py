@@ -95,7 +95,6 @@ def report(
     probabilities: Any = None,
     dynamics: Any = None,
     issues: LabelIssues | None = None,
-    transition: Any = None,
     verified: VerifiedPerformance | None = None,
     images: Any = None,
     texts: Any = None,
@@ -126,8 +125,6 @@ def report(
             also beside probabilities, and the page has a curve of the margin by epoch for each suspect. None for none.
         issues: a `LabelIssues`, of `analysis.find_label_issues` or `clean_labels(...).issues`, whose suspects the page
             shall have, also beside dynamics; None finds them.
-        transition: account of how the labels came about, T as `truth.true_performance` takes it, for a section on how
-            good the model is against the true classes; then the examples must be held out. None for no such section.
         verified: result of `truth.verified_performance` on these examples, by labels that somebody has verified, for a
             section on it and on what to check next. None for no such section.
         images: pictures of the examples, to show the suspects, `(N, H, W)` or `(N, H, W, C)` with 1, 3 or 4 channels;
@@ -153,8 +150,7 @@ def report(
         >>> page.name, "cat" in page.read_text(), "purrs" in page.read_text()
         ('report.html', True, True)
     """
-    given = {"probabilities": probabilities, "dynamics": dynamics, "issues": issues}
-    given |= {"transition": transition, "verified": verified}
+    given = {"probabilities": probabilities, "dynamics": dynamics, "issues": issues, "verified": verified}
     shown = {"images": images, "texts": texts, "frame": frame, "title": title}
     return written(None, model, x, y, class_names, path, **shown, **given, batch_size=batch_size)
 

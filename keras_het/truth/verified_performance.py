@@ -11,16 +11,12 @@ from keras_het.base.validation import check_integer
 from keras_het.truth.cells import Part, cells_of, counted, fraction, part, worth
 from keras_het.truth.class_tables import ClassTables
 from keras_het.truth.intervals import Estimate, estimate
-from keras_het.truth.true_performance import SMALL
 from keras_het.truth.verified_data import VerifiedData
 from keras_het.truth.verified_mean import mean_estimate
 from keras_het.truth.verified_sample import Sample
 
 MOST_CLASSES = 1000  # of a joint table
-OTHER_ROAD = (
-    "`true_performance`, by T, needs no verified labels, but noise that depends on the true class alone. This needs no "
-    "T and holds under any noise."
-)
+SMALL = float(np.finfo("float32").tiny)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -157,7 +153,7 @@ def verified_performance(
     label_right = (data.true == data.label[sample.rows]).astype(float)
     of_label = [data.agrees, data.rate_of(data.label)] if data.of_label is None else [data.of_label, data.agrees]
     tables = ClassTables(len(data.classes), (data.predicted, data.label), data.true, data.sample)
-    notes = [("rests on", f"{_drawn(sample)}; verified labels are right"), ("the other road", OTHER_ROAD)]
+    notes = [("rests on", f"{_drawn(sample)}; verified labels are right")]
     notes += [("warning", each) for each in (data.check_random(), *data.mistakes()) if each]
     return VerifiedPerformance(
         accuracy=accuracy,

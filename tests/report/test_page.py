@@ -212,15 +212,6 @@ def test_a_curve_is_above_the_line_where_the_margin_is_positive():
 
 
 @pytest.mark.usefixtures("without_figures")
-def test_the_page_says_how_good_the_model_really_is_if_a_transition_is_given(tmp_path):
-    text = report(plain(), X, Y, path=tmp_path, transition=np.eye(CLASSES)).read_text("utf-8")
-    assert "How good is it really?" in text
-    assert f"<td>{110 / EXAMPLES:.3f} (" in text  # labels are taken for the truth
-    assert "must not have been trained on these examples" in text
-    assert "How good is it really?" not in report(plain(), X, Y, path=tmp_path).read_text("utf-8")
-
-
-@pytest.mark.usefixtures("without_figures")
 def test_the_page_says_what_was_verified_and_what_to_check_next(tmp_path):
     names = ["<b>"] + [f"class {k}" for k in range(1, CLASSES)]
     some = {index: int(Y[index]) for index in np.random.default_rng(0).permutation(len(Y))[:10].tolist()}

@@ -36,9 +36,6 @@ from benchmarks.lib.views.labels import (
     one_training,
     planted_covariance,
     swapped_classes,
-    transition_checks,
-    true_accuracy,
-    true_sets,
     when_it_pays,
     wrong_labels,
 )
@@ -71,9 +68,6 @@ __all__ = [
     "speed",
     "speed_narrow",
     "swapped_classes",
-    "transition_checks",
-    "true_accuracy",
-    "true_sets",
     "when_it_pays",
     "wrong_labels",
 ]

@@ -50,7 +50,7 @@ BENCHMARKS = {
     "arena": ("demo", ["recipe"], "half an hour or more"),
     "arena.decay": ("demo", ["recipe"], "not timed"),
     "cost.answer": (
-        "sklearn,neighbors",
+        "sklearn",
         ["cleanlab"],
         "not timed, at most ten minutes a call; with --quick minutes",
     ),
@@ -59,7 +59,6 @@ BENCHMARKS = {
     "cost.devices": ("", [], "not timed"),
     "cost.example_memory": (EVERY, [], "not timed"),
     "cost.memory_map": ("", [], "half an hour; with --examples 100000 some minutes"),
-    "cost.neighbors": ("neighbors", [], "a quarter of an hour"),
     "cost.nodes": ("", [], "ten minutes"),
     "cost.quadrature": ("", [], "not timed"),
     "cost.estimate": (EVERY, [], "an hour"),

@@ -145,32 +145,11 @@ BUGS = (
         ("label_noise",),
     ),
     Bug(
-        "a spread of a rater that forgets the error of the targets",
-        "keras_het/label_noise/rater_consensus.py",
-        " + squared_error[given.rows])",
-        ")",
-        ("label_noise",),
-    ),
-    Bug(
         "votes that are written where the table has none",
         "keras_het/label_noise/votes.py",
         "labels[given]\n    return",
         "labels[: given.sum()]\n    return",
         ("label_noise",),
-    ),
-    Bug(
-        "an agreement by chance of labels that the other annotator did not see",
-        "keras_het/analysis/agreement.py",
-        "by = (said.T @ given).toarray()",
-        "by = np.tile(said.sum(axis=0)[:, None], (1, given.shape[1]))",
-        ("analysis/test_agreement.py",),
-    ),
-    Bug(
-        "annotators who are drawn in equal proportions",
-        "keras_het/analysis/votes_needed.py",
-        "return counts / counts.sum()",
-        "return (counts > 0) / (counts > 0).sum()",
-        ("analysis/test_votes_needed.py",),
     ),
     Bug(
         "a vote that judges itself",

@@ -21,7 +21,6 @@ SHOWN = {
     "keras_het.analysis.diagnose_noise",
     "keras_het.explain.explain",
     "keras_het.analysis.find_label_issues",
-    "keras_het.analysis.find_multi_label_issues",
     "keras_het.explain.find_target_issues",
     "keras_het.explain.joint_labels",
     "keras_het.explain.regression_scores",

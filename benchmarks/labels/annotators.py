@@ -13,8 +13,8 @@ kept: no method sees a true class, but for the bound.
 With `--few`, without a network: 56 annotators with 2 to 200 labels each, eight of each number, of 800 examples of two
 or four classes (1,500 of eight). Either only their accuracy differs, from .5 to .95, and all wrong classes are alike;
 or each row of each T is drawn from a Dirichlet distribution of strength 8 around a common T. How far is T from the true
-one, by `dawid_skene` and by maximum likelihood? How often do the intervals of `analysis.annotators` hold the truth? Ten
-more seeds have ten spammers among the 56: how many are named, and how many of the others?
+one, by `dawid_skene` and by maximum likelihood? Ten more seeds have ten spammers among the 56: how many are named, and
+how many of the others?
 """
 
 import itertools
@@ -40,8 +40,6 @@ SIZES = (2, 5, 10, 20, 50, 100, 200)
 FEW = (
     "error of T, maximum likelihood",
     "error of T, dawid_skene",
-    "interval holds the accuracy",
-    "interval holds the separation",
     "spammers named",
     "others named",
 )
@@ -221,7 +219,7 @@ def few_labels(seed, units, alike, spammers=0):
     stack[places] = 1.0 / units
     labels = np.stack([label_noise.corrupt_labels(true, t, [seed, m]) for m, t in enumerate(stack)], axis=1)
     order = rng.random(labels.shape).argsort(axis=0).argsort(axis=0)
-    return prior, stack, np.where(order < sizes, labels, -1), np.isin(np.arange(len(sizes)), places)
+    return stack, np.where(order < sizes, labels, -1), np.isin(np.arange(len(sizes)), places)
 
 
 def by_maximum_likelihood(labels, units, iterations=100):
@@ -240,22 +238,17 @@ def by_maximum_likelihood(labels, units, iterations=100):
 
 def of_few(seed, units, alike):
     """By title, a figure for each of the 56 annotators; nan where it does not count."""
-    prior, stack, labels, _ = few_labels(seed, units, alike)
+    stack, labels, _ = few_labels(seed, units, alike)
     found = label_noise.dawid_skene(labels, units)
     plain = by_maximum_likelihood(labels, units)
-    each = analysis.annotators(found.transitions, labels, prior=prior).each
-    true = analysis.annotators(stack, prior=prior).each
-    _, _, spoilt, spammers = few_labels(seed + 1000, units, alike, spammers=10)
+    _, spoilt, spammers = few_labels(seed + 1000, units, alike, spammers=10)
     spoilt_t = label_noise.dawid_skene(spoilt, units).transitions
     named = np.array([a.is_spammer for a in analysis.annotators(spoilt_t, spoilt).each], float)
-    pairs = list(zip(each, true, strict=True))
     return {
         FEW[0]: [label_noise.total_variation(t, own) for t, own in zip(plain, stack, strict=True)],
         FEW[1]: [label_noise.total_variation(t, own) for t, own in zip(found.transitions, stack, strict=True)],
-        FEW[2]: [a.interval[0] <= b.accuracy <= a.interval[1] for a, b in pairs],
-        FEW[3]: [a.separation_interval[0] <= b.separation <= a.separation_interval[1] for a, b in pairs],
-        FEW[4]: np.where(spammers, named, np.nan),
-        FEW[5]: np.where(spammers, np.nan, named),
+        FEW[2]: np.where(spammers, named, np.nan),
+        FEW[3]: np.where(spammers, np.nan, named),
     }
 
 

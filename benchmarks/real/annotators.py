@@ -120,15 +120,11 @@ def with_votes(model, task):
 
 
 def named(model, task):
-    """Shares of the planted spammers, and of the others, who are named: by `is_spammer`, and by their interval.
-
-    The interval of the accuracy of a spammer holds 1 / K.
-    """
+    """Shares of the planted spammers, and of the others, who are named by `is_spammer`."""
     if not task.spammers.any():
         return None
-    each = analysis.annotators(model, task.votes).each
-    flags = np.array([(one.is_spammer, one.interval[0] <= 1.0 / task.units <= one.interval[1]) for one in each])
-    return [float(flag[who].mean()) for flag in flags.T for who in (task.spammers, ~task.spammers)]
+    flags = np.array([one.is_spammer for one in analysis.annotators(model, task.votes).each])
+    return [float(flags[who].mean()) for who in (task.spammers, ~task.spammers)]
 
 
 def by_regression(task, y, train, held):
@@ -232,7 +228,7 @@ def of_changes(found, changes):
 
 def of_names(found):
     """Which share of the planted spammers, and of the others, is named."""
-    table = [["set", "votes", "trained on", *(f"{who}, {how}" for how in ("is_spammer", "interval") for who in WHO)]]
+    table = [["set", "votes", "trained on", *WHO]]
     found = [line for line in lines.select(found, epoch="chosen") if line.get("named")]
     for name, change, row in dict.fromkeys((line["set"], line["change"], line["row"]) for line in found):
         own = lines.select(found, set=name, change=change, row=row)

@@ -141,7 +141,6 @@ def of_cleanlab(y, p):
 
 FINDERS = {  # flags and scores by row, of an `Evidence`
     "vote of ten neighbours": lambda given: first_choice(given.y, given.votes),
-    "find_label_issues(features=)": lambda given: issues(labels=given.y, features=given.x),
     "logistic regression, argmax": lambda given: first_choice(given.y, given.regression),
     "logistic regression, find_label_issues": lambda given: issues(given.regression, given.y),
     "logistic regression, cleanlab": lambda given: of_cleanlab(given.y, given.regression),

@@ -3,8 +3,8 @@
 python -m benchmarks.real.judge [--sets NAME ...] [--splits 1] [--redraws 2000] [--size 4000] [--judged 2000]
                                 [--data FOLDER] [--cache FOLDER] [--output FOLDER] [--quick] [--render]
 
-A logistic regression learns the labels of some examples; the population are all others. A redraw takes `judged` examples
-of the population, with replacement, of which the first are verified: 100, or 20 for each class. Ways are
+A logistic regression learns the labels of some examples; the population are all others. A redraw takes `judged`
+examples of the population, with replacement, of which the first are verified: 100, or 20 for each class. Ways are
 
 * the fraction of labels that agree with the model;
 * the verified examples alone (Jeffreys' interval), and `verified_performance`.

@@ -146,13 +146,6 @@ def by_discriminant(given):
     return p / p.sum(axis=1, keepdims=True)
 
 
-def of_features(given):
-    """The order of `find_label_issues(features=)`."""
-    from keras_het.analysis import find_label_issues
-
-    return issues_first(find_label_issues(labels=given.y, features=given.x))
-
-
 def of_neighbours(given):
     """The fraction of ten neighbours that have the label."""
     votes = plain.neighbour_votes(given.x, given.y, given.p.shape[1], given.x, leave_out=True)
@@ -174,7 +167,6 @@ RULES = {  # scores by rule, of a `Labels`: the lower, the sooner a label is loo
     "cross-entropy - entropy": lambda given: cleaning(given, given.p),
     "the same by T of diagnose_noise": lambda given: cleaning(given, classes(given, diagnosed(given))[0]),
     "entropy": lambda given: -given.entropy,
-    "features: find_label_issues": of_features,
     "features: ten neighbours": of_neighbours,
     "features: next_labels": lambda given: of_package(given, by_discriminant(given)),
 }

@@ -5,7 +5,8 @@ python -m benchmarks.real.votes [--seeds 5] [--data FOLDER] [--output FOLDER]
 `task_of(options, "LabelMe", "10 spammers", seed)` is a set of `benchmarks.real.data` whose votes were changed. The
 command needs no network: which share of the classes is right by the majority (a tie is drawn), by `dawid_skene`, and
 where abstaining is a label; by `analysis.annotators` with Dawid-Skene's T, how many of the spammers and of the others
-are named, and of how many annotators the interval holds the accuracy by gold labels.
+are named, and of how many annotators the interval of the agreement holds the accuracy by gold
+labels.
 """
 
 import pathlib
@@ -154,7 +155,7 @@ def measured(found, change, seed):
     each = analysis.annotators(fitted.transitions, votes, prior=fitted.prior).each
     named = np.array([one.is_spammer for one in each])
     gold = gold_accuracies(votes, truth, fitted.prior)
-    inside = [a.interval[0] <= g <= a.interval[1] for a, g in zip(each, gold, strict=True) if a.interval]
+    inside = [a.interval[0] <= g <= a.interval[1] for a, g in zip(each, gold, strict=True) if not np.isnan(a.agreement)]
     right = [data.majority(votes, units, rng), fitted.probabilities.argmax(axis=1)]
     of_spammers = named[spammers].mean() if spammers.any() else np.nan
     inside = np.nan if spammers.any() else np.mean(inside)

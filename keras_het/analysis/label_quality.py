@@ -1,4 +1,4 @@
-"""Which labels are probably wrong: by predictions out of sample, by one training, or by neighbours."""
+"""Which labels are probably wrong: by predictions out of sample or by one training."""
 
 import dataclasses
 from collections.abc import Iterable, Iterator
@@ -8,21 +8,17 @@ import keras
 import numpy as np
 import scipy.special
 
-from keras_het.analysis.diagnosis import diagnose_noise
-from keras_het.analysis.neighbors import neighbor_fractions
 from keras_het.base.batches import check_same_index, largest_of_rows, row_blocks
 from keras_het.base.refusal import refusal
 from keras_het.base.tables import Tabled
 from keras_het.base.validation import check_labels
 from keras_het.explain.covariance import ConfusedPair
 from keras_het.label_noise.decoding import decode
-from keras_het.label_noise.discriminant import discriminant, scaling
 from keras_het.label_noise.estimation import check_distributions, confident_counts, systematic_flips
 from keras_het.reading.probabilities import exclusive_probabilities
 from keras_het.reading.training_record import TrainingRecord
 
 SHOWN = 20  # lines of the table that is printed
-CLEAR = 2.0  # paired standard errors by which neighbours must predict more labels
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,7 +31,7 @@ class LabelIssues(Tabled):
         index: index of the example.
         given: the label that it has.
         suggested: the class of the largest probability, among the classes that occur in the labels; the class that the
-            example has, if by a training or by features.
+            example has, if by a training.
         score: the probability of the given label, in [0, 1]; the lower, the worse. By a training it is
             1 / (1 + exp(-mean margin)), so 0.5 is a mean margin of 0.
         is_issue: boolean, whether the label is probably wrong. For each pair of classes these are the worst labels, as
@@ -119,20 +115,17 @@ class Evidence(NamedTuple):
 
 
 def find_label_issues(
-    probabilities: Any = None,
+    probabilities: Any,
     labels: Any = None,
     x: Any = None,
     *,
-    features: Any = None,
-    num_neighbors: int = 10,
     pairs: Iterable | None = None,
     batch_size: int = 128,
-    verbose: int = 1,
 ) -> LabelIssues:
-    """Which labels are probably wrong, by predictions out of sample, by one training, or by neighbours.
+    """Which labels are probably wrong, by predictions out of sample or by one training.
 
     The result holds all labels, the least scores first; `kind` is blank for labels that are no issue. The evidence is
-    one of three:
+    one of two:
 
     * Probabilities of models that were not trained on the examples, as by `cross_val_probabilities`; float32 is not
       copied, so they may be a memory map. The method is
@@ -142,50 +135,36 @@ def find_label_issues(
       - p_i are the issues.
     * A `callbacks.TrainingDynamics`: one training that has seen the labels. Its mean margin ranks them, and the
       probabilities are its means over the epochs, of which those count little that know the labels by heart.
-    * Features, with no training: the probabilities are those of a linear discriminant (`training.LinearDiscriminant`)
-      of the other folds; or, if they predict more of the labels by two paired standard errors, the fractions of the
-      classes among the nearest other examples.
+    By a training an issue is a label that is not the class of the example, the k of the largest sum_j p_j log T_kj,
+    where T is estimated as in `diagnose_noise`. A training contradicts few right labels, for it has seen them.
 
-    By a training and by features an issue is a label that is not the class of the example, the k of the largest
-    sum_j p_j log T_kj, where T is estimated as in `diagnose_noise`. Of labels of people and rules it names more of the
-    wrong ones than confident learning, and is right about as often (`benchmarks/results/real_issues.md`). Where the
-    labels are nearly right, most that features contradict are right labels of hard examples: there it is confident
-    learning again. A training contradicts few right labels, for it has seen them.
+    Features need no network: give the probabilities of any classifier of scikit-learn out of sample, such as
+    `cross_val_predict(KNeighborsClassifier(10), x, y, method="predict_proba")`.
 
     The counts also say which classes are confusable: pairs with more flips than chance gives. With only two classes
     this cannot be told. On digits with planted pairs and random flips, they give the right kind to every issue whose
     suggestion is right; so does a learned T. The covariance of a head gives the right kind to 7 of 10, because it has
     more pairs than the swapped ones (`benchmarks/results/label_issues.md`). A model predicts its own training labels
-    too well: give no predictions of a model for the examples that it was trained on. `benchmarks/results/dynamics.md`
-    compares the three.
+    too well: give no predictions of a model for the examples that it was trained on.
 
     Args:
         probabilities: probabilities of examples that were not trained on, shape `(N, K)`, each row of sum 1, which
             cleanlab calls `pred_probs`, and takes behind the labels; or a model of exclusive classes; or a
-            `TrainingDynamics` that has seen an epoch. None with features.
+            `TrainingDynamics` that has seen an epoch.
         labels: integers in [0, K), shape `(N,)`; a class that no label has is never suggested. None takes those of a
             `TrainingDynamics`.
         x: inputs of a model, arrays; None with anything else.
-        features: features of the examples, `(N, D)`, not all zero, as by `explain.features`, best of a model that was
-            trained on other data; or flattened inputs. The neighbours of more than 20,000 examples are found by faiss
-            (`pip install "keras-het[neighbors]"`), of 50,000 about 99 in a hundred
-            (`benchmarks/results/neighbors.md`); of fewer they are compared all with all.
-        num_neighbors: number of the nearest other examples that count, by the cosine of features.
         pairs: classes that are confusable, each (i, j), or a `ConfusedPair` of numbers, which does not count if its
             covariance is positive; None uses the counts.
         batch_size: size of the batches of the predictions of a model.
-        verbose: 1 for a bar of the search of neighbours where it takes more than ten seconds; 0 for nothing.
     Returns:
         `LabelIssues`.
     Raises:
         ValueError: for other shapes or values, a model without `x`, or not one kind of evidence.
-        ImportError: for features of more than 20,000 examples without faiss.
-    Warns: if fewer than nine of ten of the nearest neighbours were found.
     Source: Northcutt, Jiang and Chuang 2021, "Confident learning", sections 3.1 and 3.2 (prune by noise rate); the
         scores are cleanlab's `self_confidence`. The mean margin: Pleiss et al. 2020, "Identifying mislabeled data using
-        the area under the margin ranking", with equal weights, and a threshold by a class of its own. Neighbours: Zhu,
-        Dong and Liu 2022, "Detecting corrupted labels without training a model to predict". Classes by T: Banerjee et
-        al. 2005, "Clustering with Bregman divergences".
+        the area under the margin ranking", with equal weights, and a threshold by a class of its own. Classes by T:
+        Banerjee et al. 2005, "Clustering with Bregman divergences".
 
     Example:
         >>> p = [[0.9, 0.1], [0.8, 0.2], [0.95, 0.05], [0.2, 0.8], [0.1, 0.9], [0.05, 0.95]]
@@ -199,18 +178,12 @@ def find_label_issues(
             5      1          1  0.9500
         1 of 6 labels are probably wrong, 0 of them of confusable classes
     """
-    if (probabilities is None) == (features is None):
-        rule = "be given without `features`, and one of the two must be given"
-        raise refusal("probabilities", rule, "none" if features is None else "both")
     _check_given(probabilities, labels, x)
-    check_same_index(x=x, features=features, probabilities=probabilities, labels=labels)
-    if features is None:
-        p, labels, margins = _evidence(probabilities, labels, x, batch_size)
-    else:
-        p, labels, margins = _of_features(features, labels, num_neighbors, verbose)
+    check_same_index(x=x, probabilities=probabilities, labels=labels)
+    p, labels, margins = _evidence(probabilities, labels, x, batch_size)
     counts = confident_counts(labels, p)
     suggested = most_probable(p, np.bincount(labels, minlength=p.shape[1]) > 0)
-    if margins is not None or (features is not None and not nearly_right(labels, p)):
+    if margins is not None:
         suggested = decode(labels, p).classes
         is_issue = suggested != labels
     else:
@@ -219,30 +192,12 @@ def find_label_issues(
     return _table(labels, p, suggested, is_issue, confusable, margins)
 
 
-def _of_features(features: Any, labels: Any, num_neighbors: int, verbose: int) -> Evidence:
-    """Probabilities by the discriminant of the other folds, or by neighbours where these predict clearly more labels.
-
-    Neighbours know classes of any shape; but of wrong labels that follow the features they know most.
-    """
-    shares, labels = neighbor_fractions(features, labels, num_neighbors, verbose)
-    x = np.asarray(features, "float32").reshape(len(labels), -1)
-    p = discriminant(x, labels, shares.shape[1], scale=scaling(x))[1]
-    gain = 1.0 * (shares.argmax(axis=1) == labels) - (largest_of_rows(p) == labels)
-    clear = gain.mean() > CLEAR * gain.std() / np.sqrt(len(gain))
-    return Evidence(shares if clear else p / p.sum(axis=1, keepdims=True), labels)
-
-
 def most_probable(p: np.ndarray, occurs: np.ndarray) -> np.ndarray:
     """The most probable class of each example, `(N,)`, of those that occur, `(K,)`, without a second array like p."""
     if occurs.all():
         return largest_of_rows(p)
     classes = np.flatnonzero(occurs)
     return np.concatenate([classes[p[rows, classes].argmax(axis=1)] for rows in row_blocks(len(p))])
-
-
-def nearly_right(labels: np.ndarray, p: np.ndarray) -> bool:
-    """Whether most labels that the model contradicts are right ones of hard examples, so that few are issues."""
-    return len(np.unique(labels)) < 2 or diagnose_noise(p, labels).kind == "none"
 
 
 def issues_by_class(p: np.ndarray, labels: np.ndarray) -> LabelIssues:
@@ -280,11 +235,8 @@ def _check_given(probabilities: Any, labels: Any, x: Any) -> None:
         raise refusal("labels", "be given, except for a TrainingDynamics", "labels=None")
     is_model = isinstance(probabilities, keras.Model)
     if is_model == (x is None):
-        rule, other = (
-            "be given for a model, and only for a model",
-            "features" if probabilities is None else "probabilities",
-        )
-        raise refusal("x", rule, "a model without x" if is_model else f"x beside {other}")
+        received = "a model without x" if is_model else "x beside probabilities"
+        raise refusal("x", "be given for a model, and only for a model", received)
 
 
 def _evidence(given: Any, labels: Any, x: Any, batch_size: int) -> Evidence:
@@ -303,14 +255,6 @@ def _of_training(dynamics: Any, labels: Any) -> Evidence:
         wrong = np.flatnonzero(np.asarray(labels) != record.labels)
         raise refusal("labels", "be None, or those of the training", f"{len(wrong)} others, the first at [{wrong[0]}]")
     return Evidence(record.mean_probabilities.astype("float64"), record.labels, margins)
-
-
-def confident_issues(labels: np.ndarray, p: np.ndarray) -> np.ndarray:
-    """Whether each label is probably wrong by confident learning, `(N,)`, of labels `(N,)` and probabilities `(N, K)`.
-
-    A label that is the most probable class is none.
-    """
-    return _issues(labels, p, _joint(labels, confident_counts(labels, p))) & (largest_of_rows(p) != labels)
 
 
 def _issues(labels: np.ndarray, p: np.ndarray, joint: np.ndarray) -> np.ndarray:

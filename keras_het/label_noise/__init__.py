@@ -8,7 +8,6 @@ from keras_het.label_noise.corruption import corrupt_labels, look_alike_transiti
 from keras_het.label_noise.dawid_skene import dawid_skene, majority_vote
 from keras_het.label_noise.estimation import estimate_by_confident_joint
 from keras_het.label_noise.matrices import pair_flip, symmetric
-from keras_het.label_noise.rater_consensus import rater_consensus
 from keras_het.label_noise.votes import votes_from_table
 from keras_het.ops.transition import outlier_class, total_variation
 
@@ -20,7 +19,6 @@ __all__ = [
     "majority_vote",
     "outlier_class",
     "pair_flip",
-    "rater_consensus",
     "symmetric",
     "total_variation",
     "votes_from_table",

@@ -23,7 +23,6 @@ from keras_het.report.advice import NO_PAIR, next_steps, summary
 from keras_het.report.examples import MOST_COLUMNS, MOST_SHOWN, Cell, Column, check_number, columns_of
 from keras_het.report.figures import is_images, margin_curves, pictures, thumbnails
 from keras_het.report.findings import Findings, collect
-from keras_het.truth.verified_performance import VerifiedPerformance
 
 MOST_SUSPECTS, MOST_PAIRS = 200, 20
 PAGE, TABLE = "report.html", "labels.csv"
@@ -95,7 +94,6 @@ def report(
     probabilities: Any = None,
     dynamics: Any = None,
     issues: LabelIssues | None = None,
-    verified: VerifiedPerformance | None = None,
     images: Any = None,
     texts: Any = None,
     frame: Any = None,
@@ -125,8 +123,6 @@ def report(
             also beside probabilities, and the page has a curve of the margin by epoch for each suspect. None for none.
         issues: a `LabelIssues`, of `analysis.find_label_issues` or `clean_labels(...).issues`, whose suspects the page
             shall have, also beside dynamics; None finds them.
-        verified: result of `truth.verified_performance` on these examples, by labels that somebody has verified, for a
-            section on it and on what to check next. None for no such section.
         images: pictures of the examples, to show the suspects, `(N, H, W)` or `(N, H, W, C)` with 1, 3 or 4 channels;
             None takes x if it has that last form.
         texts: texts of the examples, N of them, for the same, each str, bytes or None; None takes x if it is texts.
@@ -150,7 +146,7 @@ def report(
         >>> page.name, "cat" in page.read_text(), "purrs" in page.read_text()
         ('report.html', True, True)
     """
-    given = {"probabilities": probabilities, "dynamics": dynamics, "issues": issues, "verified": verified}
+    given = {"probabilities": probabilities, "dynamics": dynamics, "issues": issues}
     shown = {"images": images, "texts": texts, "frame": frame, "title": title}
     return written(None, model, x, y, class_names, path, **shown, **given, batch_size=batch_size)
 

@@ -5,16 +5,15 @@ import functools
 import html
 import os
 import pathlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import keras
 import numpy as np
 
-from keras_het.analysis import find_label_issues, next_labels
+from keras_het.analysis import find_label_issues
 from keras_het.analysis.diagnosis import NoiseDiagnosis
 from keras_het.analysis.label_quality import LabelIssues, issues_by_class
-from keras_het.analysis.next_labels import NextLabels
 from keras_het.base.extras import import_extra
 from keras_het.base.tables import aligned, html_table
 from keras_het.base.validation import check_choice
@@ -23,7 +22,6 @@ from keras_het.training.networks import part_on_features
 from keras_het.training.table import Score, cells_of, compares, drawn
 from keras_het.training.task import Task
 from keras_het.training.vote_issues import VoteIssues, vote_issues, who_labels_how
-from keras_het.truth.verified_performance import VerifiedPerformance, verified_performance
 
 ACTIONS = ("drop", "correct")
 MANY = 1 / 3  # of all labels
@@ -168,58 +166,9 @@ class Result:
         """The labels and the indices to train on, of `data`."""
         return cleaned(self._judged()[0].y, self._own_issues, self._own_surest, action)
 
-    def next_labels(
-        self, count: int, goal: str = "errors", verified_labels: Mapping | None = None, seed: int = 0
-    ) -> NextLabels:
-        """Which labels a person should check next, by `probabilities`: see `analysis.next_labels`.
-
-        Verified ones are not proposed. What is verified is for `verified_labels` of the next call.
-
-        Args:
-            count: number of labels that are wanted.
-            goal: "errors", "model" or "random".
-            verified_labels: labels that were verified since, a dict as that of `choose`; None for none.
-            seed: determines the draws.
-        Raises:
-            ValueError: for a result of `tune`, or more labels than are left.
-        """
-        task, p, _ = self._judged()
-        before = [] if task.verified is None else np.flatnonzero(task.verified).tolist()
-        known = dict.fromkeys([*before, *task.own_keys({} if verified_labels is None else verified_labels)])
-        found = next_labels(p, task.y, count, goal=goal, verified_labels=known, seed=seed)
-        return task.as_given(dataclasses.replace(found, class_names=task.classes, example_names=task.index))
-
-    def verified_performance(self, verified_labels: Mapping, inclusion: Any = None) -> VerifiedPerformance:
-        """How good the model of `probabilities` is, by labels that somebody has verified: `truth.verified_performance`.
-
-        Labels are those that were given, also where `verified_labels` of the call that trained has put others in their
-        place.
-
-        Args:
-            verified_labels: verified labels of examples that were drawn at random, a dict as that of `choose`.
-            inclusion: probabilities of being drawn, a dict from the same indices or an array `(N,)`; None for equal
-                ones.
-        Raises:
-            ValueError: for a result of `tune`, or as `truth.verified_performance`.
-        """
-        task, p, _ = self._judged()
-        labels, there = task.as_it_was
-        places = np.cumsum(there) - 1
-        verified = {int(places[key]): label for key, label in task.own_keys(verified_labels).items() if there[key]}
-        if isinstance(inclusion, Mapping):
-            inclusion = {int(places[key]): value for key, value in task.own_keys(inclusion).items() if there[key]}
-        elif inclusion is not None:
-            inclusion = np.asarray(task.of_labelled(np.asarray(inclusion)))[there]
-        names = task.classes.tolist()
-        found = verified_performance(p[there], labels[there], verified, inclusion=inclusion, class_names=names)
-        return dataclasses.replace(found, index=np.flatnonzero(there)[found.index])
-
     def report(
         self,
         path: str | os.PathLike = "report",
-        *,
-        verified_labels: Mapping | None = None,
-        inclusion: Any = None,
         **arguments: Any,
     ) -> pathlib.Path:
         """Writes a page about the labels, see `keras_het.report`, and returns its path.
@@ -229,18 +178,14 @@ class Result:
 
         Args:
             path: the folder.
-            verified_labels: argument of `verified_performance`, for a section on it; None for none.
-            inclusion: argument of `verified_performance`.
             arguments: arguments of `keras_het.report`, such as `texts`; a Series or a frame must have the index of x.
         Raises:
             ImportError: without Matplotlib or Jinja.
-            ValueError: for a result of `tune`, or as `verified_performance`.
+            ValueError: for a result of `tune`.
         """
         task, p, _ = self._judged()
         y, frame = task.with_index()
         given = {"probabilities": p, "issues": self._own_issues, "title": "Labels and probabilities", "frame": frame}
-        if verified_labels:
-            given["verified"] = self.verified_performance(verified_labels, inclusion)
         if task.labelled is not None and frame is None and not SHOWN & arguments.keys():
             given["texts"] = [f"row {place} of x" for place in np.flatnonzero(task.labelled)]
         shown = {name: task.of_labelled(value) if name in SHOWN else value for name, value in arguments.items()}

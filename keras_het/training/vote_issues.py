@@ -77,7 +77,8 @@ def judged(p: np.ndarray, votes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def who_labels_how(task: Task, issues: VoteIssues) -> list[list[str]]:
     """Name, labels, wrong ones, accuracy, its interval and confusions of each annotator, the least accurate first.
 
-    The last three are those of `analysis.annotators`, and empty where the votes do not say who is right.
+    The last three are those of `analysis.annotators`, the interval that of the agreement with the others; they are
+    empty where the votes do not say who is right.
 
     Args:
         task: the votes.
@@ -97,7 +98,7 @@ def who_labels_how(task: Task, issues: VoteIssues) -> list[list[str]]:
     fitted = dawid_skene(votes[rows], task.units)
     found = annotators(fitted, votes[rows], fitted.prior, class_names=task.classes.tolist()).each
     for line, annotator in zip(lines, found, strict=True):
-        _, _, accuracy, interval, *_, says = cells_of(annotator)
+        _, _, accuracy, _, interval, _, says = cells_of(annotator)
         line[3:] = accuracy, interval, says
     return [lines[m] for m in np.argsort([annotator.accuracy for annotator in found], kind="stable")]
 

@@ -106,9 +106,8 @@ def label_errors_left(
         labels: labels as they were before anybody verified any, integers or names, `(N,)`.
         verified_labels: all labels that were ever checked, as a dict from the index of an example to its class; one
             that no label has is an error, too; indices are those of `labels`, if it is a pandas Series.
-        drawn: uniform sample of what was unchecked then, in the order of looking: what
-            `analysis.next_labels(goal="random")` returned, or a list of indices as in `verified_labels`, such as the
-            `asked` of `analysis.read_verified_labels`. Those of it that are verified by now must be its first ones.
+        drawn: uniform sample of what was unchecked then, in the order of looking, a list of indices as in
+            `verified_labels`. Those of it that are verified by now must be its first ones.
         confidence: probability that the bound holds, in (0, 1).
         sequential: boolean, whether it may be looked at any time; False for a sample whose size was fixed before.
         class_names: names of the classes, where `labels` are integers and `verified_labels` names; None for none.
@@ -147,12 +146,7 @@ drawn at random were wrong, 1 of 200 checked in all
 
 
 def _places(drawn: Any, count: int, index: Any) -> np.ndarray:
-    """Places of what was drawn: of a `NextLabels`, or of keys as `verified_labels` has them, `(n,)`."""
-    goal = getattr(drawn, "goal", "random")
-    rule = "be a uniform sample, of the goal 'random': other labels say nothing about the rest"
-    refuse_if(goal != "random", "drawn", rule, f"one of the goal {goal!r}")
-    if hasattr(drawn, "goal"):
-        return drawn.index
+    """Row numbers of what was drawn, `(n,)`."""
     keys = np.asarray(as_numpy(drawn)).tolist()
     refuse_if(not isinstance(keys, list), "drawn", "be a list of indices of examples", value=drawn)
     for key, number in Counter(keys).most_common(1):

@@ -12,13 +12,12 @@ from sklearn.datasets import load_digits
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import average_precision_score
 from sklearn.model_selection import cross_val_predict
+from sklearn.neighbors import KNeighborsClassifier
 
-from keras_het.analysis import find_label_issues, neighbors
-from keras_het.analysis.label_quality import confident_issues
-from keras_het.analysis.neighbors import neighbor_fractions
+from keras_het.analysis import find_label_issues
 from keras_het.callbacks import TrainingDynamics
 from keras_het.explain.covariance import ConfusedPair
-from keras_het.label_noise import corrupt_labels, pair_flip, symmetric
+from keras_het.label_noise import corrupt_labels, symmetric
 from keras_het.reading.training_record import TrainingRecord
 
 pytestmark = pytest.mark.once
@@ -236,86 +235,22 @@ def test_issues_of_a_training_on_planted_pairs_have_their_kind():
     assert np.mean(np.isin(np.flatnonzero(clean != labels), found.index[found.is_issue])) > 0.95
 
 
-def test_one_training_and_neighbours_find_planted_issues(digits):
+def test_one_training_and_a_vote_of_neighbours_find_planted_issues(digits):
     labels, wrong, _, x, _ = digits
     keras.utils.set_random_seed(0)
     model = keras.Sequential([keras.Input((64,)), keras.layers.Dense(64, "relu"), keras.layers.Dense(10)])
     model.compile(keras.optimizers.Adam(0.003), keras.losses.SparseCategoricalCrossentropy(from_logits=True))
     model.fit(x, labels, batch_size=64, epochs=15, verbose=0, callbacks=[dynamics := TrainingDynamics(x, labels)])
-    for found in (find_label_issues(dynamics), find_label_issues(features=x, labels=labels)):
+    votes = cross_val_predict(KNeighborsClassifier(10), x, labels, method="predict_proba")
+    for found in (find_label_issues(dynamics), find_label_issues(votes, labels)):
         assert average_precision_score(wrong[found.index], -found.score) > 0.9
         assert np.mean(wrong[found.index[found.is_issue]]) > 0.8
         assert np.mean(found.is_issue[wrong[found.index]]) > 0.8
 
 
-def test_neighbours_know_the_class_of_swapped_labels_and_name_few_where_labels_are_nearly_right(digits):
-    *_, x, clean = digits
-    labels = corrupt_labels(clean, pair_flip(10, 0.4), seed=0)
-    found, wrong = find_label_issues(features=x, labels=labels), labels != clean
-    assert np.mean(found.is_issue == wrong[found.index]) > 0.98
-    assert np.mean((neighbor_fractions(x, labels, 10)[0].argmax(1) != labels) == wrong) < 0.85
-    labels = corrupt_labels(clean, symmetric(10, 0.01), seed=0)
-    found = find_label_issues(features=x, labels=labels)
-    few = confident_issues(labels, neighbor_fractions(x, labels, 10)[0])
-    np.testing.assert_array_equal(np.sort(found.index[found.is_issue]), np.flatnonzero(few))
-
-
-def test_neighbours_by_hand_leave_the_example_itself_out():
-    """Also where all are equal; and the length of a feature does not count."""
-    rng = np.random.default_rng(0)
-    x, labels = rng.normal(size=(60, 4)), rng.integers(3, size=60)
-    cosines = x @ x.T / np.linalg.norm(x, axis=1) / np.linalg.norm(x, axis=1)[:, None]
-    np.fill_diagonal(cosines, -np.inf)
-    near = np.argsort(-cosines, axis=1)[:, :7]
-    expected = np.stack([(labels[near] == label).mean(axis=1) for label in range(3)], axis=1)
-    np.testing.assert_allclose(neighbor_fractions(x * rng.uniform(1, 9, size=(60, 1)), labels, 7)[0], expected)
-    np.testing.assert_array_equal(
-        neighbor_fractions(np.ones((3, 2)), [0, 0, 1], 2)[0], [[0.5, 0.5], [0.5, 0.5], [1, 0]]
-    )
-
-
-def test_a_row_of_zeros_is_as_near_to_all_others():
-    x, labels = np.array([[0.0, 0.0], [1.0, 0.0], [1.0, 0.1], [0.0, 1.0]]), [1, 0, 0, 2]
-    expected = [[2 / 3, 0, 1 / 3], [1, 0, 0], [1, 0, 0], [1, 0, 0]]
-    np.testing.assert_allclose(neighbor_fractions(x, labels, 1)[0], expected)
-
-
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        ({}, "`probabilities` must be given without `features`, and one of the two must be given. Received: none"),
-        (
-            {"probabilities": [[1.0]], "labels": [0], "features": [[1.0]]},
-            "`probabilities` must be given without `features`, and one of the two must be given. Received: both",
-        ),
-        (
-            {"features": [[1.0], [1.0]], "labels": [0, 1]},
-            "`num_neighbors` must be an integer in [1, 1]. Received: num_neighbors=10",
-        ),
-        (
-            {"features": [1.0, 1.0], "labels": [0, 1]},
-            "`features` must have shape (N, D), N at least 2. Received: shape (2,)",
-        ),
-        (
-            {"features": [[1.0], [0.0]], "labels": [0, 1]},
-            "`features` must have two rows that are not all 0. Received: 1",
-        ),
-        (
-            {"features": [[1.0], [np.inf]], "labels": [0, 1]},
-            "`features` must be finite numbers. Received: row 1 of length inf",
-        ),
-        (
-            {"features": [[1.0], [1.0]], "labels": [0, 1], "x": [[1.0], [1.0]]},
-            "`x` must be given for a model, and only for a model. Received: x beside features",
-        ),
-        (
-            {"features": [[1.0], [1.0]]},
-            "`labels` must be given, except for a TrainingDynamics. Received: labels=None",
-        ),
-        (
-            {"features": [[1.0], [1.0]], "labels": [0]},
-            "`labels` must have an entry for each of the 2 examples. Received: 1",
-        ),
         (
             {"probabilities": TrainingDynamics(np.ones((2, 1)), [0, 1])},
             "TrainingDynamics must have seen an epoch: give it to `fit` first. Received: no epoch",
@@ -338,57 +273,6 @@ def test_errors_say_which_evidence_is_wrong(arguments, text):
     with pytest.raises(ValueError) as error:
         find_label_issues(**arguments)
     assert str(error.value) == text
-
-
-def of_clusters(count, seed=0):
-    """Rows of length 1 in small clusters, as embeddings are."""
-    rng = np.random.default_rng(seed)
-    centers = rng.normal(size=(count // 20, 12))
-    x = centers[rng.integers(len(centers), size=count)] + 0.5 * rng.normal(size=(count, 12))
-    return (x / np.linalg.norm(x, axis=1, keepdims=True)).astype("float32")
-
-
-def test_a_graph_finds_most_of_the_nearest_the_same_each_time(monkeypatch):
-    x = of_clusters(2000)
-    right = neighbors.exact(x, np.arange(len(x)), 10)
-    monkeypatch.setattr(neighbors, "MOST", 500)
-    found = neighbors.nearest(x, 10)
-    assert not np.any(found == np.arange(len(x))[:, None])  # none is its own neighbour
-    assert np.mean([np.isin(row, other).mean() for row, other in zip(right, found, strict=True)]) > 0.95
-    np.testing.assert_array_equal(neighbors.nearest(x, 10), found)
-    equal = np.repeat(x[:30], 30, axis=0)
-    found = neighbors.nearest(equal, 5)  # any five of the same, which is no reason for a warning
-    assert np.mean(found // 30 == np.arange(len(equal))[:, None] // 30) > 0.95
-
-
-def test_a_graph_that_finds_few_is_warned_of(monkeypatch):
-    monkeypatch.setattr(neighbors, "MOST", 500)
-    monkeypatch.setattr(neighbors, "_by_graph", lambda x, count, verbose: np.zeros((len(x), count), int))
-    with pytest.warns(UserWarning, match="Of the nearest neighbours [01]% were found, by 200 examples"):
-        neighbors.nearest(of_clusters(1000), 5)
-
-
-def test_a_row_with_too_few_neighbours_gets_the_exact_ones():
-    x = of_clusters(60)
-    given = np.array([[3, 0, 5], [-1, 4, 1]])  # of rows 0 and 1: the second one has found itself and one other
-    found = neighbors._others(given, np.array([0, 1]), x)
-    assert found[0].tolist() == [3, 5]
-    np.testing.assert_array_equal(np.sort(found[1]), np.sort(neighbors.exact(x, np.array([1]), 2)[0]))
-
-
-@pytest.mark.refusal
-def test_labels_that_begin_with_1_are_refused_beside_features():
-    with pytest.raises(ValueError, match=r"`labels` must begin with 0 \(labels - 1, .* Received: integers from 1 to 2"):
-        find_label_issues(features=of_clusters(60), labels=1 + np.arange(60) % 2)
-
-
-def test_without_faiss_many_examples_are_refused_and_few_are_not(monkeypatch):
-    monkeypatch.setitem(sys.modules, "faiss", None)
-    x, labels = of_clusters(100), np.arange(100) % 2
-    neighbor_fractions(x, labels, 3)
-    monkeypatch.setattr(neighbors, "MOST", 50)
-    with pytest.raises(ImportError, match="The check by neighbours of more than 50 examples needs faiss-cpu, which is"):
-        neighbor_fractions(x, labels, 3)
 
 
 def test_probabilities_in_float32_are_not_copied():

@@ -1,4 +1,4 @@
-"""Which labels to check next: the worst, or a uniform sample, and never what somebody has verified."""
+"""Which labels to check next: the worst, and never what somebody has verified."""
 
 import re
 
@@ -8,7 +8,7 @@ import pytest
 import scipy.stats
 
 from keras_het.analysis import next_labels
-from keras_het.analysis.next_labels import MORE_LABELS, ROUNDS
+from keras_het.analysis.next_labels import ADDED_LABELS, ROUNDS
 
 pytestmark = pytest.mark.once
 
@@ -37,7 +37,7 @@ def test_the_updates_and_the_added_labels_by_hand():
     """With loops: T of labels of which none is contradicted has, beside them, the added ones."""
     p = np.array([[0.7, 0.2, 0.1], [0.1, 0.8, 0.1], [0.2, 0.1, 0.7]])
     rate, counts = 1 / 5, np.eye(3)
-    counts = counts + MORE_LABELS * np.where(np.eye(3), 1 - rate, rate / 2)
+    counts = counts + ADDED_LABELS * np.where(np.eye(3), 1 - rate, rate / 2)
     t = counts / counts.sum(axis=1, keepdims=True)
     scores = []
     for label, row in enumerate(p):
@@ -74,25 +74,9 @@ def test_verified_labels_are_not_proposed_again():
     assert sorted([*first.index, *rest.index]) == list(range(100))
     assert rest.score.min() >= first.score.max()
     names = pd.Series(labels, index=np.arange(100) + 500)
-    again = next_labels(p, names, 70, verified_labels={int(index) + 500: 0 for index in first.index})
+    again = next_labels(p, names, 70, verified_labels=dict.fromkeys(first.index.tolist(), 0))
     assert again.index.tolist() == rest.index.tolist()
     assert again.to_frame().index.tolist() == (rest.index + 500).tolist()
-
-
-@pytest.mark.statistical
-def test_a_random_sample_is_uniform_and_knows_its_probability(base_seed):
-    """Fails by chance once in 2,000: 60 counts, of which one is 4.5 or 6 standard deviations off."""
-    _, labels, p = flipped(64)
-    verified, counts, first = dict.fromkeys(range(4), 0), np.zeros(64), np.zeros(64)
-    for seed in range(400):
-        found = next_labels(p, labels, 15, goal="random", verified_labels=verified, seed=[base_seed, seed])
-        assert len(set(found.index.tolist())) == 15
-        np.testing.assert_array_equal(found.inclusion, 0.25)
-        counts[found.index] += 1
-        first[found.index[0]] += 1
-    assert counts[:4].sum() == first[:4].sum() == 0
-    assert abs(counts[4:] - 100).max() < 4.5 * (400 * 0.25 * 0.75) ** 0.5
-    assert first[4:].max() < 400 / 60 + 6 * (400 / 60) ** 0.5
 
 
 @pytest.mark.parametrize("count", [1, 2])
@@ -107,18 +91,17 @@ def test_probabilities_of_zero_and_a_class_that_no_label_has():
     assert np.isfinite(found.score).all()
 
 
-def test_the_table_has_twenty_lines_and_the_inclusion_of_a_sample():
+def test_the_table_has_twenty_lines():
     _, labels, p = flipped(100)
-    lines = str(next_labels(p, labels, 30)).splitlines()
+    found = next_labels(p, labels, 30)
+    lines = str(found).splitlines()
     assert lines[0].split() == ["index", "given", "suggested", "score"]
     assert len(lines) == 22
-    assert lines[-1] == "30 labels to check, for the goal 'errors'"
-    drawn = next_labels(p, labels, 30, goal="random")
-    assert str(drawn).splitlines()[0].split()[-1] == "inclusion"
-    assert drawn._repr_html_().count("<tr>") == 21
-    frame = drawn.to_frame()
-    assert frame.shape == (30, 4)
-    assert frame.index.tolist() == drawn.index.tolist()
+    assert lines[-1] == "30 labels to check"
+    assert found._repr_html_().count("<tr>") == 21
+    frame = found.to_frame()
+    assert frame.shape == (30, 3)
+    assert frame.index.tolist() == found.index.tolist()
 
 
 def test_blocks_of_rows_and_float32_give_the_same_order(monkeypatch):
@@ -141,14 +124,12 @@ P = [[0.5, 0.5], [0.9, 0.1]]
         ((P, [0, 2], 1), "`labels` must be in [0, 2). Received: 2 at [1]"),
         (([[1.0], [1.0]], [0, 0], 1), "`probabilities` must be of at least two classes. Received: shape (2, 1)"),
         (([[0.5, 0.4], [1, 0]], [0, 0], 1), "`probabilities` must have rows of sum 1. Received: row 0 sums to 0.9"),
-        ((P, [0, 1], 1, "worst"), "`goal` must be one of 'errors', 'model', 'random'. Received: goal='worst'"),
-        ((P, [0, 1], 1, "errors", {0: 0, 1: 1}), "`verified_labels` must leave a label that nobody has verified."),
-        ((P, [0, 1], 1, "errors", {2: 0}), "`verified_labels` must have indices in [0, 2), integers. Received: 2"),
-        ((P, [0, 1], 1, "random", None, -1), "`seed` must be an integer at least 0"),
+        ((P, [0, 1], 1, {0: 0, 1: 1}), "`verified_labels` must leave a label that nobody has verified."),
+        ((P, [0, 1], 1, {2: 0}), "`verified_labels` must have indices in [0, 2), integers. Received: 2"),
     ],
 )
 @pytest.mark.refusal
 def test_refusals(arguments, text):
-    named = dict(zip(("goal", "verified_labels", "seed"), arguments[3:], strict=False))
+    named = dict(zip(("verified_labels",), arguments[3:], strict=False))
     with pytest.raises(ValueError, match=re.escape(text)):
         next_labels(*arguments[:3], **named)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy import special
 
-from keras_het import covariances, explain, truth
+from keras_het import covariances, explain
 from keras_het.callbacks import TrainingDynamics
 from keras_het.layers import HeteroscedasticDense
 from keras_het.metrics import BrierScore, NegativeLogLikelihood
@@ -326,16 +326,3 @@ def test_a_training_without_history_has_no_curves_and_one_of_other_labels_is_ref
         collect(plain(), X, (Y + 1) % CLASSES, dynamics=seen(X, Y))
     with pytest.raises(ValueError, match="TrainingDynamics must have seen an epoch"):
         collect(plain(), X, Y, dynamics=TrainingDynamics(X, Y))
-
-
-def test_verified_labels_say_how_good_the_model_is_and_what_to_check_next():
-    p = plain().predict(X, verbose=0).astype("float64")
-    some = {index: int(Y[index]) for index in np.random.default_rng(0).permutation(len(Y))[:10].tolist()}
-    verified = truth.verified_performance(p / p.sum(axis=1, keepdims=True), Y, some)
-    found = collect(plain(), X, Y, list("abcdefgh")[:CLASSES], verified=verified)
-    assert found.verified is verified
-    assert not set(some) & set(found.next_labels.names)
-    assert set(found.next_labels.to_frame()["given"]) <= set("abcdefgh")
-    assert collect(plain(), X, Y).next_labels is None
-    with pytest.raises(ValueError, match="`verified` must be of these examples"):
-        collect(plain(), X, Y, verified=some)

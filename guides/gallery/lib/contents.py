@@ -32,7 +32,6 @@ CONTENTS = {
         "Several labels, maps, numbers",
         [
             "joint_labels",
-            "find_multi_label_issues",
             "sample_segmentations",
             "predict_interval",
             "find_target_issues",

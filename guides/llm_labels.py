@@ -28,7 +28,8 @@ from sklearn.datasets import load_digits
 from sklearn.linear_model import LogisticRegression
 
 import keras_het
-from keras_het import analysis, truth
+from keras_het import analysis
+from keras_het.labels import errors_left, verify_accuracy
 
 """
 ## The labels
@@ -66,7 +67,7 @@ A person verifies 200 examples, drawn at random. Here the true classes play the 
 
 drawn = np.random.default_rng(1).permutation(len(labels))[:200]
 verified = {int(i): int(true[i]) for i in drawn}
-judged = truth.verified_performance(p, labels, verified)
+judged = verify_accuracy(p, labels, verified)
 print(judged)
 accuracy = np.mean(p.argmax(axis=1) == true)
 print("in truth", accuracy.round(3), np.mean(labels == true).round(3))
@@ -135,7 +136,7 @@ what is left does. `sequential=True` allows a look after every label.
 rest = np.setdiff1d(np.arange(len(labels)), np.fromiter(known, int))
 last = np.random.default_rng(2).permutation(rest)[:200]
 seen = known | {int(i): int(true[i]) for i in last}
-left = truth.label_errors_left(labels, seen, last, sequential=True)
+left = errors_left(labels, seen, last, sequential=True)
 print(left)
 in_truth = np.setdiff1d(np.arange(len(labels)), np.fromiter(seen, int))
 print("in truth", np.sum(labels[in_truth] != true[in_truth]))

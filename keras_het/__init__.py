@@ -12,13 +12,13 @@ from keras_het import (
     explain,
     integrators,
     label_noise,
+    labels,
     layers,
     links,
     losses,
     metrics,
     models,
     training,
-    truth,
 )
 from keras_het.base.missing_name import missing_name as _missing_name
 from keras_het.base.version import __version__ as __version__
@@ -46,6 +46,7 @@ __all__ = [
     "homoscedastic",
     "integrators",
     "label_noise",
+    "labels",
     "layers",
     "links",
     "losses",
@@ -53,7 +54,6 @@ __all__ = [
     "models",
     "report",
     "training",
-    "truth",
     "tune",
 ]
 

@@ -33,6 +33,7 @@ PACKAGES = [
     "keras_het.distribution",
     "keras_het.integrators",
     "keras_het.label_noise",
+    "keras_het.labels",
     "keras_het.layers",
     "keras_het.links",
     "keras_het.losses",
@@ -40,7 +41,6 @@ PACKAGES = [
     "keras_het.models",
     "keras_het.report",
     "keras_het.training",
-    "keras_het.truth",
 ]
 
 MOST_FLOORS, MOST_LOOSE = 11, 3

@@ -7,7 +7,7 @@ A logistic regression learns the labels of some examples; the population are all
 examples of the population, with replacement, of which the first are verified: 100, or 20 for each class. Ways are
 
 * the fraction of labels that agree with the model;
-* the verified examples alone (Jeffreys' interval), and `verified_performance`.
+* the verified examples alone (Jeffreys' interval), and `verify_accuracy`.
 
 Three further sets have labels that are made from the true classes of CIFAR-10: flips to the next class in 30% of the
 cases ("by class"), to the model's second choice, the more often the less sure it is ("by example"), and to the model's
@@ -30,7 +30,7 @@ from benchmarks.real import data, features, plain
 BASE = "CIFAR-10N aggregate"
 PLANTED = ("planted by class", "planted by example", "planted shared")
 SETS, A_CLASS, FEW = (*data.SETS, *PLANTED), 20, 100
-AGREE, ALONE, POWERED = "labels agree", "verified alone", "verified_performance"
+AGREE, ALONE, POWERED = "labels agree", "verified alone", "verify_accuracy"
 WAYS = (AGREE, ALONE, POWERED)
 ALIKE, UNSURE, DRAWN = "drawn alike", "drawn where unsure", 200
 OTHERS = ("labels that are right", "recall of classes", "precision of classes")
@@ -91,7 +91,7 @@ def inside(found, value):
 
 def measured(of, number, options):
     """Lines of a population: a way each, with cover, half width and error of all redraws."""
-    from keras_het.truth import verified_performance
+    from keras_het.labels import verify_accuracy
 
     predicted, accuracy = of.p.argmax(axis=1), of.right.mean()
     recall, precision = (
@@ -103,7 +103,7 @@ def measured(of, number, options):
     for redraw in range(options.redraws):
         rows = np.random.default_rng([redraw, 9]).integers(len(of.y), size=options.judged)
         p, y, true = of.p[rows], of.y[rows], of.true[rows]
-        own = verified_performance(p, y, dict(enumerate(true[:number].tolist())))
+        own = verify_accuracy(p, y, dict(enumerate(true[:number].tolist())))
         found.setdefault(AGREE, []).append(wilson(predicted[rows] == y))
         for way, each in ((ALONE, own.alone), (POWERED, own.accuracy)):
             found.setdefault(way, []).append((each.value, each.low, each.high))
@@ -140,7 +140,7 @@ def systematic(chances, rng):
 
 def drawn(of, options):
     """Lines of a population: cover and half width where examples are drawn alike, and where they are not."""
-    from keras_het.truth import verified_performance
+    from keras_het.labels import verify_accuracy
 
     accuracy, found = of.right.mean(), {ALIKE: [], UNSURE: []}
     for redraw in range(options.redraws // 4):
@@ -149,7 +149,7 @@ def drawn(of, options):
         p, y, true = of.p[rows], of.y[rows], of.true[rows]
         for way, chances in ((ALIKE, np.full(len(p), DRAWN / len(p))), (UNSURE, unsure(p, y, DRAWN))):
             places = systematic(chances, rng).tolist()
-            own = verified_performance(p, y, {place: int(true[place]) for place in places}, inclusion=chances).accuracy
+            own = verify_accuracy(p, y, {place: int(true[place]) for place in places}, inclusion=chances).accuracy
             found[way].append((own.low <= accuracy <= own.high, own.high - own.low, (own.value - accuracy) ** 2))
     for way, values in found.items():
         cover, width, square = np.mean(values, axis=0)
@@ -186,7 +186,7 @@ def mean_of(own, name, scale=1.0):
 
 
 def others(found):
-    """Cover of what else `verified_performance` says, and what its verified examples are worth."""
+    """Cover of what else `verify_accuracy` says, and what its verified examples are worth."""
     rows = [["set", "verified", "worth, alone", *OTHERS]]
     for line in table(found, lambda own: "|".join(map(str, own_others(own))), (POWERED,))[1:]:
         rows.append([*line[:2], *line[3].split("|")])

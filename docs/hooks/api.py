@@ -11,7 +11,7 @@ FOR_USERS = {
         "analysis.diagnose_noise",
         "report",
         "analysis.next_labels",
-        "truth.label_errors_left",
+        "labels.errors_left",
         "analysis.apply_corrections",
         "clean_labels",
     ),
@@ -19,8 +19,8 @@ FOR_USERS = {
     "Convert a pretrained model": ("heteroscedastic", "homoscedastic"),
     "Check a model and its data before training": ("check",),
     "Know how good a model is, from verified labels": (
-        "truth.verified_performance",
-        "truth.verified_mean",
+        "labels.verify_accuracy",
+        "labels.verified_mean",
     ),
     "See which classes are confused": ("explain.confused_pairs",),
 }

@@ -85,8 +85,8 @@ def next_labels(probabilities: Any, labels: Any, count: int, *, verified_labels:
     about as many errors as self-confidence, and for labels of rules far more: on TREC 232 instead of 165 among 300
     (`benchmarks/real/next_labels.py`).
 
-    These labels say nothing about all others. For an interval of the accuracy (`verified_performance`), or a bound of
-    the errors left (`label_errors_left`), draw a sample at random: `numpy.random.default_rng(0).permutation(N)[:200]`.
+    These labels say nothing about all others. For an interval of the accuracy (`verify_accuracy`), or a bound of
+    the errors left (`errors_left`), draw a sample at random: `numpy.random.default_rng(0).permutation(N)[:200]`.
 
     Args:
         probabilities: probabilities out of sample, `(N, K)`, K >= 2, each row of sum 1.

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 from scipy.stats import hypergeom
 
-from keras_het.truth import label_errors_left
-from keras_het.truth.errors_left import _most
+from keras_het.labels.errors_left import _most, errors_left
 
 pytestmark = pytest.mark.once
 
@@ -99,44 +98,25 @@ def test_the_bound_holds_in_redraws(sequential, looks, base_seed):
 def test_the_sample_and_the_others_are_told_apart():
     """Labels that were checked before the draw are counted, and no part of the sample or of what is left."""
     labels, verified, drawn = made(drawn=(3, 7, 1, 12), wrong=(7, 0), others=(0, 2))
-    found = label_errors_left(labels, verified, [*drawn, 5, 9], confidence=0.9)
+    found = errors_left(labels, verified, [*drawn, 5, 9], confidence=0.9)
     assert (found.checked, found.found, found.sample, found.sample_found, found.unchecked) == (6, 2, 4, 1, 14)
     assert found.most == _most(18, 4, 1, 0.9, False) == 10
     assert found.rate == 10 / 20
-    assert label_errors_left(labels, verified, drawn, confidence=0.9, sequential=True).most > found.most
+    assert errors_left(labels, verified, drawn, confidence=0.9, sequential=True).most > found.most
 
 
-def test_names_and_the_index_of_a_series():
-    import pandas
-
+def test_names_of_classes():
     labels, verified, drawn = made()
-    expected = label_errors_left(labels, verified, drawn)
-    names, index = np.array(["cat", "dog"]), np.arange(20) + 100
-    named = {int(index[key]): str(names[label]) for key, label in verified.items()}
-    assert label_errors_left(pandas.Series(names[labels], index), named, index[list(drawn)]) == expected
-    assert (
-        label_errors_left(
-            labels, by_place := dict(zip(verified, named.values(), strict=True)), drawn, class_names=names
-        )
-        == expected
-    )
-    assert label_errors_left(names[labels].tolist(), by_place, drawn) == expected
+    expected, names = errors_left(labels, verified, drawn), np.array(["cat", "dog"])
+    named = {row: str(names[label]) for row, label in verified.items()}
+    assert errors_left(labels, named, np.array(drawn), class_names=names) == expected
+    assert errors_left(names[labels].tolist(), named, drawn) == expected
 
 
 def test_nothing_is_left_where_all_are_checked():
     labels, verified, drawn = made(4, (2, 0, 1, 3), (1,))
-    found = label_errors_left(labels, verified, drawn)
-    assert (found.unchecked, found.most, found.rate, found.looks_needed(0.01)) == (0, 0, 0.0, 0)
-
-
-@pytest.mark.parametrize("sequential", [False, True])
-def test_the_looks_that_are_needed_are_enough_and_one_less_is_not(sequential):
-    labels, verified, drawn = made(500, tuple(range(50)), (3,))
-    found = label_errors_left(labels, verified, drawn, sequential=sequential)
-    looks = found.looks_needed(0.04)
-    rate = [_most(500, 50 + more, 1 + -(-more // 50), 0.95, sequential) / 500 for more in (looks - 1, looks)]
-    assert 0 < looks < 450
-    assert rate[1] <= 0.04 < rate[0]
+    found = errors_left(labels, verified, drawn)
+    assert (found.unchecked, found.most, found.rate) == (0, 0, 0.0)
 
 
 def test_a_million_labels_take_well_under_a_second():
@@ -144,7 +124,7 @@ def test_a_million_labels_take_well_under_a_second():
     drawn = np.random.default_rng(0).permutation(len(labels))[:2000]
     verified = dict(zip(drawn.tolist(), ((labels[drawn] + (drawn < 50_000)) % 10).tolist(), strict=True))
     start = time.process_time()
-    found = label_errors_left(labels, verified, drawn, sequential=True)
+    found = errors_left(labels, verified, drawn, sequential=True)
     assert time.process_time() - start < 1.0
     assert 50_000 < found.most + found.found < 70_000
 
@@ -175,4 +155,4 @@ def test_a_million_labels_take_well_under_a_second():
 def test_refusals(change, text):
     arguments = dict(zip(("labels", "verified_labels", "drawn"), made(), strict=True)) | change
     with pytest.raises(ValueError, match=re.escape(text)):
-        label_errors_left(**arguments)
+        errors_left(**arguments)

@@ -12,7 +12,7 @@ FOR_USERS = {
         "report",
         "analysis.next_labels",
         "labels.errors_left",
-        "analysis.apply_corrections",
+        "labels.apply_corrections",
         "clean_labels",
     ),
     "Build a model": ("HeteroscedasticDense", "NoiseTransition", "HeteroscedasticClassifier", "DeepEnsemble"),

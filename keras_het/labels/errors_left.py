@@ -157,7 +157,7 @@ def _most(population: int, sample: int, errors: int, confidence: float, sequenti
 
 
 def _first(condition: Callable[[int], bool], low: int, high: int) -> int:
-    """Returns the first integer from `low` on that meets a condition that all further ones meet; `high` if none below does."""
+    """Returns the first integer from `low` on that meets a condition that all further ones meet, or `high`."""
     while low < high:
         middle = (low + high) // 2
         low, high = (low, middle) if condition(middle) else (middle + 1, high)

@@ -13,12 +13,12 @@ from typing import Any, NamedTuple
 
 import keras
 
-from keras_het.analysis.corrections import COLUMNS, OF_EXAMPLE, read_corrections, read_table, table_of
 from keras_het.analysis.label_quality import LabelIssues
 from keras_het.base.extras import import_extra
 from keras_het.base.refusal import refusal
 from keras_het.base.version import __version__
 from keras_het.explain.plots.drawing import EITHER, TOGETHER
+from keras_het.labels.corrections import COLUMNS, EXAMPLE_PREFIX, read_corrections, read_table, table_of
 from keras_het.report.advice import NO_PAIR, next_steps, summary
 from keras_het.report.examples import MOST_COLUMNS, MOST_SHOWN, Cell, Column, check_number, columns_of
 from keras_het.report.figures import is_images, margin_curves, pictures, thumbnails
@@ -47,7 +47,9 @@ def _is_page(path: pathlib.Path) -> bool:
 def _is_table(path: pathlib.Path) -> bool:
     """Whether the file is a table of a report, without columns that a person has added or taken away."""
     try:
-        return sorted(name for name in read_table(path).columns if not name.startswith(OF_EXAMPLE)) == sorted(COLUMNS)
+        return sorted(name for name in read_table(path).columns if not name.startswith(EXAMPLE_PREFIX)) == sorted(
+            COLUMNS
+        )
     except ValueError:
         return False
 
@@ -104,7 +106,7 @@ def report(
 
     The page, `report.html`, is one file that needs nothing from elsewhere; beside it is `labels.csv`, with a line for
     each label. Both have the texts and columns of the examples, as plain text. Write the right class of a wrong label
-    into the column `corrected` of the table: `analysis.apply_corrections` applies these corrections to labels, and the
+    into the column `corrected` of the table: `labels.apply_corrections` applies these corrections to labels, and the
     next report into the folder keeps them. No table is written where labels cannot be judged.
 
     A model that was trained on these examples knows their labels, wrong ones too, and looks better than it is. So give

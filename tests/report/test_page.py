@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import keras_het
-from keras_het.analysis.corrections import safe_cell
+from keras_het.labels.corrections import safe_cell
 from keras_het.report import page as page_module
 from keras_het.report import report
 from keras_het.report.figures import margin_curves

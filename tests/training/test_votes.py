@@ -211,29 +211,6 @@ def test_labels_are_cleaned_by_votes():
     assert np.mean(corrected.predict(X, verbose=0).argmax(axis=1) == TRUE) > 0.93
 
 
-def test_corrections_in_the_table_of_a_report_come_back_as_verified_labels(tmp_path):
-    pandas = pytest.importorskip("pandas")
-    votes = np.where(VOTES < 0, None, NAMES[VOTES])
-    votes[NOBODY] = None
-    rows = pandas.Index([f"r{n}" for n in range(240)])
-    for x, y, key in ((X, votes, 5), (pandas.DataFrame(X, rows), pandas.DataFrame(votes, rows), "r5")):
-        found = keras_het.clean_labels(None, x, y, verified_labels={key: "dog"}, verbose=0)
-        path = tmp_path / str(key) / "labels.csv"
-        page = found.report(path.parent).read_text()
-        assert page.count('data-value="', page.index("Who labels how"), page.index("Which labels should")) == 12
-        table = pandas.read_csv(path)
-        table["corrected"] = table.corrected.astype(object)
-        table.loc[[0, 3], "corrected"] = ["owl", "cat"]
-        table.to_csv(path, index=False)
-        first, second = (found.issues.index[place] for place in (0, 3))
-        expected = {first: "owl", second: "cat"} if x is X else {f"r{first}": "owl", f"r{second}": "cat"}
-        verified = keras_het.analysis.apply_corrections(found, path.parent)
-        assert verified == expected
-        assert read(x, y, verified_labels=verified).verified.sum() == 2
-    with pytest.raises(ValueError, match="for several annotators, the result of `choose` or `clean_labels` itself"):
-        keras_het.analysis.apply_corrections(VOTES, path)
-
-
 def test_a_report_has_a_line_for_each_annotator_the_worst_first():
     task, p = read(X, np.where(VOTES < 0, None, NAMES[VOTES])), softmax(X, axis=1)
     issues = vote_issues(p, task)

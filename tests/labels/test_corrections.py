@@ -6,8 +6,9 @@ import io
 import numpy as np
 import pytest
 
-from keras_het.analysis import apply_corrections, find_label_issues
-from keras_het.analysis.corrections import COLUMNS, read_corrections, table_of
+from keras_het.analysis import find_label_issues
+from keras_het.labels import apply_corrections
+from keras_het.labels.corrections import COLUMNS, read_corrections, table_of
 from tests.report.models import HOSTILE
 
 pytestmark = pytest.mark.refusal
@@ -76,7 +77,7 @@ def test_labels_that_are_corrected_already_stay_so(tmp_path):
 def test_without_names_classes_are_numbers_that_the_labels_have(tmp_path):
     path = write(tmp_path / "labels.csv", "1,1,3")
     assert apply_corrections(LABELS, path).tolist() == [0, 3, 2, 3, 0, 1]
-    with pytest.raises(ValueError, match=r"of '0', '1', '2', '3'\. Received: '4' in line 2 of"):
+    with pytest.raises(ValueError, match=r"of '0', '1', '2', '3'\. Received: '4' in row 2 of"):
         apply_corrections(LABELS, write(path, "1,1,4"))
     assert apply_corrections(LABELS, path, range(5))[1] == 4
 
@@ -91,15 +92,15 @@ def test_names_may_have_any_order_and_further_classes(tmp_path):
 @pytest.mark.parametrize(
     ("lines", "text"),
     [
-        (["0,cat,", "1,dog,wolf"], "name of one class as `corrected`, of 'cat', 'dog', .*. Received: 'wolf' in line 3"),
-        (["1,dog,cat", "6,cat,"], r"an index in \[0, 6\) in each line. Received: '6' in line 3"),
-        (["1,dog,cat", "-1,cat,"], "Received: '-1' in line 3"),
-        (["x,dog,cat"], "Received: 'x' in line 2"),
-        (["1,dog,cat", "", "1,dog,cat"], "each index once. Received: '1' again in line 4"),
+        (["0,cat,", "1,dog,wolf"], "name of one class as `corrected`, of 'cat', 'dog', .*. Received: 'wolf' in row 3"),
+        (["1,dog,cat", "6,cat,"], r"an index in \[0, 6\) in each line. Received: '6' in row 3"),
+        (["1,dog,cat", "-1,cat,"], "Received: '-1' in row 3"),
+        (["x,dog,cat"], "Received: 'x' in row 2"),
+        (["1,dog,cat", "", "1,dog,cat"], "each index once. Received: '1' again in row 4"),
         (["0,dog,cat", "1,dog,cat"], None),
-        (["1,dog,cat", "0,dog,"], "a table of these labels, of which this is class 0. Received: 'dog' in line 3"),
-        (["2,cat,dog"], "of which this is class 2. Received: 'cat' in line 2"),
-        (["2,wolf,dog"], "of which this is class 2. Received: 'wolf' in line 2"),
+        (["1,dog,cat", "0,dog,"], "a table of these labels, of which this is class 0. Received: 'dog' in row 3"),
+        (["2,cat,dog"], "of which this is class 2. Received: 'cat' in row 2"),
+        (["2,wolf,dog"], "of which this is class 2. Received: 'wolf' in row 2"),
     ],
 )
 def test_an_error_names_the_line(lines, text, tmp_path):
@@ -114,9 +115,7 @@ def test_an_error_names_the_line(lines, text, tmp_path):
 def test_two_classes_of_one_name_cannot_be_corrections(tmp_path):
     path = write(tmp_path / "labels.csv", "1,a,b", "0,a,")
     assert apply_corrections([0, 1], path, ["a", "a", "b"]).tolist() == [0, 2]
-    with pytest.raises(
-        ValueError, match=r"the name of one class as `corrected`, of 'a', 'b'\. Received: 'a' in line 2"
-    ):
+    with pytest.raises(ValueError, match=r"the name of one class as `corrected`, of 'a', 'b'\. Received: 'a' in row 2"):
         apply_corrections([0, 2], write(path, "1,b,a"), ["a", "a", "b"])
 
 

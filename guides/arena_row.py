@@ -23,7 +23,8 @@ import keras
 import numpy as np
 from sklearn.datasets import load_digits
 
-from keras_het import label_noise, tune
+from keras_het import tune
+from keras_het.labels import corrupt, symmetric
 from keras_het.losses import (
     EarlyLearningRegularizedCrossentropy,
     with_index,
@@ -39,9 +40,7 @@ x, true = load_digits(return_X_y=True)
 order = np.random.default_rng([0, 1]).permutation(len(true))
 x, true = (x[order] / 16).astype("float32"), true[order]
 train, validation, test = slice(1024), slice(1024, 1280), slice(1280, None)
-labels = label_noise.corrupt_labels(
-    true[:1280], label_noise.symmetric(10, 0.45), seed=[0, 2]
-)
+labels = corrupt(true[:1280], symmetric(10, 0.45), seed=[0, 2])
 
 """
 ## The method

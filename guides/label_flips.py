@@ -25,9 +25,9 @@ import numpy as np
 from sklearn.datasets import load_digits
 
 import keras_het
-from keras_het import label_noise
 from keras_het.explain import confusion_matrices
-from keras_het.label_noise import corrupt_labels, look_alike_transitions
+from keras_het.labels import corrupt, look_alike_transitions, pair_flip
+from keras_het.ops.transition import total_variation
 from keras_het.training import noisy_nll, tune
 
 """
@@ -39,8 +39,8 @@ Digits. 35% of the labels, in training and validation alike, name the next digit
 digits = load_digits()
 order = np.random.default_rng(0).permutation(len(digits.target))
 x, clean = (digits.data[order] / 16).astype("float32"), digits.target[order]
-true_t = label_noise.pair_flip(10, 0.35)
-noisy = corrupt_labels(clean, true_t, seed=0)
+true_t = pair_flip(10, 0.35)
+noisy = corrupt(clean, true_t, seed=0)
 train, validation, test = slice(1024), slice(1024, 1280), slice(1280, None)
 
 """
@@ -115,7 +115,7 @@ def moved(model):
 
     It is the share of labels that T holds for wrong.
     """
-    return label_noise.total_variation(
+    return total_variation(
         keras.ops.convert_to_numpy(model.get_layer("flips").transition),
         np.eye(10),
     )
@@ -146,7 +146,7 @@ print(
     f"error on clean labels: {error(plain.model):.3f} without T, ", end=""
 )
 print(f"{error(found.model):.3f} with the T that was chosen")
-distance = label_noise.total_variation(learned_t, true_t)
+distance = total_variation(learned_t, true_t)
 print(f"total variation to the true T: {distance:.2f}; ", end="")
 print("the identity has 0.35")
 found.plot()
@@ -170,9 +170,7 @@ class that the image resembles most. *What shows it:* no strength explains the h
 `keras_het.layers.HeteroscedasticDense` is the layer for such noise.
 """
 
-look_alike = corrupt_labels(
-    clean, look_alike_transitions(x, clean, 0.4), seed=0
-)
+look_alike = corrupt(clean, look_alike_transitions(x, clean, 0.4), seed=0)
 failed = learn(x, look_alike)
 print("negative log-likelihood by strength:", rounded(failed.table))
 

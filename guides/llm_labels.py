@@ -28,8 +28,7 @@ from sklearn.datasets import load_digits
 from sklearn.linear_model import LogisticRegression
 
 import keras_het
-from keras_het import analysis
-from keras_het.labels import errors_left, verify_accuracy
+from keras_het.labels import errors_left, next_labels, verify_accuracy
 
 """
 ## The labels
@@ -97,7 +96,7 @@ plt.show()
 Those that are most probably wrong. The person sees 300 more, the worst first.
 """
 
-worst = analysis.next_labels(p, labels, 300, verified_labels=verified)
+worst = next_labels(p, labels, 300, verified_labels=verified)
 print(worst)
 is_wrong = labels[worst.index] != true[worst.index]
 rest = np.setdiff1d(np.arange(len(labels)), np.fromiter(verified, int))

@@ -120,7 +120,7 @@ BUGS = (
         "keras_het/reading/head_noise.py",
         "matrix.divided(self.head.temperature**2)",
         "matrix.divided(self.head.temperature)",
-        ("inspection", "callbacks", "analysis"),
+        ("reading", "callbacks", "explain"),
     ),
     Bug(
         "a mean over held-out examples that weighs a small last batch as the others",
@@ -132,10 +132,10 @@ BUGS = (
     ),
     Bug(
         "flips to the class before instead of the next one",
-        "keras_het/label_noise/matrices.py",
+        "keras_het/labels/synthetic.py",
         "np.roll(np.eye(num_classes), 1, axis=1)",
         "np.roll(np.eye(num_classes), 1, axis=0)",
-        ("label_noise",),
+        ("labels/test_matrices.py",),
     ),
     Bug(
         "a discriminant that has seen the fold that it predicts",
@@ -146,10 +146,10 @@ BUGS = (
     ),
     Bug(
         "votes that are written where the table has none",
-        "keras_het/label_noise/votes.py",
-        "labels[given]\n    return",
-        "labels[: given.sum()]\n    return",
-        ("label_noise",),
+        "keras_het/labels/votes.py",
+        "place[is_given] for place in places)] = labels[is_given]",
+        "place[is_given] for place in places)] = labels[: is_given.sum()]",
+        ("labels/test_votes.py",),
     ),
     Bug(
         "a vote that judges itself",
@@ -175,7 +175,7 @@ BUGS = (
     ),
     Bug(
         "a text of an example that a spreadsheet computes",
-        "keras_het/analysis/corrections.py",
+        "keras_het/labels/corrections.py",
         "*(safe_cell(value(index)) for value in values)",
         "*(value(index) for value in values)",
         ("report",),

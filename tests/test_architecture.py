@@ -123,7 +123,7 @@ def test_imports_name_no_backend_no_optional_package_and_no_benchmark(module):
         ("keras_het.layers", "import keras as k\nk.backend.backend()"),
         ("keras_het.layers", "import importlib\nimportlib.import_module('jax')"),
         ("keras_het.report.page", "import matplotlib.figure"),
-        ("keras_het.label_noise.corruption", "from sklearn import datasets"),
+        ("keras_het.labels.synthetic", "from sklearn import datasets"),
         ("keras_het.models.raw_inputs", "import keras_hub"),
         ("keras_het.estimator.classifier", "import matplotlib"),
         ("keras_het.models", "from keras_het.estimator.classifier import HeteroscedasticClassifier"),
@@ -211,7 +211,7 @@ def test_private_attributes_of_keras_are_read_in_one_file():
 
 def test_an_optional_package_inside_a_function_is_right():
     assert not wrong_imports(
-        "keras_het.label_noise.corruption", "def load():\n    from sklearn import datasets\n    return datasets"
+        "keras_het.labels.synthetic", "def load():\n    from sklearn import datasets\n    return datasets"
     )
     assert not wrong_imports(
         "keras_het.training.tune", "class Search:\n    def plot(self):\n        import matplotlib.figure"

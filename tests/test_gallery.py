@@ -16,11 +16,11 @@ MOST_LINES, MOST_BYTES = 21, 60_000
 
 # What prints a text or a table, or has a picture of its own.
 SHOWN = {
-    "keras_het.analysis.annotators",
+    "keras_het.labels.annotators",
     "keras_het.explain.confused_pairs",
     "keras_het.analysis.diagnose_noise",
     "keras_het.explain.explain",
-    "keras_het.analysis.find_label_issues",
+    "keras_het.labels.find_issues",
     "keras_het.explain.find_target_issues",
     "keras_het.explain.joint_labels",
     "keras_het.explain.regression_scores",
@@ -110,7 +110,7 @@ def test_what_an_entry_prints_and_draws_is_kept(tmp_path):
 CODE = """\
 import keras
 import keras_het
-from keras_het import analysis, explain
+from keras_het import explain
 
 head = keras_het.HeteroscedasticDense(10)
 explain.plots.pairs(explain.confused_pairs(keras.Model())).figure.savefig("a.png")

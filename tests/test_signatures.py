@@ -188,7 +188,7 @@ def test_most_of_the_package_is_seen():
     assert any(path.startswith("keras_het.explain.plots.") for path in NAMES)
     assert len(NAMES) > 80
     assert sum(documented(imported(path).__doc__) is not None for path in NAMES) > 75
-    assert {"keras_het.analysis.annotators.Confusion", "keras_het.training.table.Score"} <= set(RECORDS)
+    assert {"keras_het.labels.annotators.Confusion", "keras_het.training.table.Score"} <= set(RECORDS)
     assert len(METHODS) > 130
 
 

@@ -11,8 +11,10 @@ from scipy.stats import entropy
 
 from benchmarks.arena.trial import BATCH, Method, Plan, Stage, crossentropy, of_loss
 from benchmarks.baselines import EpsilonSoftmaxCrossentropy, LabelWave
-from keras_het import analysis, explain, label_noise
+from keras_het import explain
 from keras_het.callbacks import TrainingDynamics
+from keras_het.labels import find_issues
+from keras_het.labels.estimation import estimate_by_confident_joint
 from keras_het.losses import ForwardCorrectedCrossentropy
 from keras_het.training import cross_val_probabilities
 
@@ -35,7 +37,7 @@ def averaged(trial):
 def flooded(trial):
     """Forward correction with an estimated T whose loss is kept at a multiple of the entropy of the noise."""
     labels, p = trial.first_probabilities()
-    transition = label_noise.estimate_by_confident_joint(labels, p)
+    transition = estimate_by_confident_joint(labels, p)
     floor = trial.strength * mean_entropy(transition, labels)
     return trial.plan(with_floor(ForwardCorrectedCrossentropy(transition, from_logits=True), floor))
 
@@ -73,14 +75,14 @@ def without_issues(trial):
     """Trains again without labels that confident learning calls issues."""
     (x, y), arguments = trial.task.train, {"epochs": trial.first_epochs(), "batch_size": BATCH}
     p = cross_val_probabilities(trial.compiled, x, y, folds=FOLDS, seed=trial.seed, verbose=0, **arguments)
-    return without(trial, issues_of(analysis.find_label_issues(p, y), trial.strength))
+    return without(trial, issues_of(find_issues(p, y), trial.strength))
 
 
 def without_small_margins(trial):
     """Trains again without labels whose mean margin in a first training makes them issues."""
     dynamics = TrainingDynamics(*trial.task.train, history=False)
     trial.first([dynamics])
-    return without(trial, issues_of(analysis.find_label_issues(dynamics), trial.strength))
+    return without(trial, issues_of(find_issues(dynamics), trial.strength))
 
 
 def issues_of(issues, which):

@@ -9,14 +9,14 @@ import numpy as np
 from benchmarks.arena import additions, regression, rivals
 from benchmarks.arena.trial import BATCH, Method, Plan, Stage, of_indexed_loss, of_loss, of_transition
 from benchmarks.baselines import BootstrappedCrossentropy, Trace, estimate_by_anchors
-from keras_het import label_noise
+from keras_het.labels.estimation import estimate_by_confident_joint
 from keras_het.losses import (
     EarlyLearningRegularizedCrossentropy,
     ForwardCorrectedCrossentropy,
 )
 
 ESTIMATES = {
-    "confident joint": label_noise.estimate_by_confident_joint,
+    "confident joint": estimate_by_confident_joint,
     "anchors": lambda labels, p: estimate_by_anchors(p),
     "anchors, 97%": lambda labels, p: estimate_by_anchors(p, 0.97),
 }

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from keras_het.base.validation import check_fraction
-from keras_het.label_noise.estimation import check_probabilities
+from keras_het.labels.estimation import check_probabilities
 
 
 def estimate_by_anchors(probabilities: Any, quantile: float = 1.0) -> np.ndarray:

@@ -14,7 +14,7 @@ Features, in a memory map in the temporary folder, are of classes that lie in 32
 Gaussian, with equal covariances, which is what a linear discriminant assumes: that favours `choose` and `clean_labels`,
 so the fractions show that an answer is no worse, not that it is better. A fifth of the labels is wrong: half of those
 name the other class whose centre is nearest to the example, half any other class.
-`find_label_issues` and cleanlab's have the probabilities of the true classes. `LogisticRegressionCV` has ten strengths
+`find_issues` and cleanlab's have the probabilities of the true classes. `LogisticRegressionCV` has ten strengths
 and five folds, `CleanLearning` a `LogisticRegression`; both have scaled features, as their user would give. The floor
 is one product of the features with K columns for each epoch.
 """
@@ -169,10 +169,10 @@ def floor(data):
 
 def issues(data):
     """Issues by probabilities."""
-    from keras_het.analysis import find_label_issues
+    from keras_het.labels import find_issues
 
     def answer():
-        find_label_issues(data.p, data.labels)
+        find_issues(data.p, data.labels)
         return nothing
 
     return answer

@@ -23,9 +23,9 @@ EXAMPLES, CLASSES, ROWS, WRONG = (100_000, 1_000_000), 1000, 8192, 0.2
 
 
 def issues(p, labels):
-    from keras_het.analysis import find_label_issues
+    from keras_het.labels import find_issues
 
-    find_label_issues(p, labels)
+    find_issues(p, labels)
 
 
 def diagnosis(p, labels):
@@ -35,7 +35,7 @@ def diagnosis(p, labels):
 
 
 def next_labels(p, labels):
-    from keras_het.analysis import next_labels
+    from keras_het.labels import next_labels
 
     next_labels(p, labels, 100)
 
@@ -51,7 +51,7 @@ def page(p, labels):
 
 
 FUNCTIONS = {
-    "find_label_issues": issues,
+    "find_issues": issues,
     "diagnose_noise": diagnosis,
     "next_labels": next_labels,
     "report": page,

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from keras_het.base import extras
-from keras_het.label_noise import corrupt_labels, look_alike_transitions, pair_flip, symmetric
+from keras_het.labels import corrupt, look_alike_transitions, pair_flip, symmetric
 
 CLASSES, KNOWN = 10, 1280  # examples with noisy labels, at most; the other 517 are the test
 NOISES = {  # each gives every example the distribution of its label, `(N, K)`
@@ -49,7 +49,7 @@ def load_data(noise, seed, examples=KNOWN):
     order = np.random.default_rng([seed, 1]).permutation(len(digits.target))
     x, y = (digits.data[order] / 16.0).astype("float32"), digits.target[order]
     known = x[:examples], y[:examples]
-    labels = corrupt_labels(known[1], NOISES[noise](*known), [seed, 2])
+    labels = corrupt(known[1], NOISES[noise](*known), [seed, 2])
     return Data(known[0], labels, known[1], x[KNOWN:], y[KNOWN:])
 
 

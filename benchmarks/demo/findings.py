@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from keras import ops
 
-from keras_het.label_noise.estimation import systematic_flips
+from keras_het.labels.estimation import systematic_flips
 
 
 class Flip(NamedTuple):

@@ -13,7 +13,7 @@ from benchmarks.demo.figure import draw
 from benchmarks.demo.findings import Diagnosis, Quality, planted, planted_pairs, quality, said
 from benchmarks.demo.settings import Settings, check_settings
 from benchmarks.demo.texts import describe
-from keras_het.analysis import find_label_issues
+from keras_het.labels import find_issues
 from keras_het.report import report
 
 OF_A_HEAD = "look-alikes"  # the noise whose pairs the covariance of a head is asked for
@@ -107,7 +107,7 @@ def _trial(noise, seed, settings, progress):
     stopped = training.early_stopping(data, settings, seed, progress)
     choice = training.chosen(data, settings, seed, progress)
     pairs = training.confused(data, settings, seed, progress) if noise == OF_A_HEAD else None
-    issues = find_label_issues(choice.probabilities, data.labels)
+    issues = find_issues(choice.probabilities, data.labels)
     finding = Finding(
         noise,
         seed,

@@ -16,8 +16,7 @@ import numpy as np
 from benchmarks.labels.label_flip import CLASSES, TRAIN, VALIDATION, shuffled_digits
 from benchmarks.lib import harness
 from benchmarks.lib.results import publish
-from keras_het import label_noise
-from keras_het.label_noise import corrupt_labels
+from keras_het.labels import corrupt, symmetric
 from keras_het.losses import EarlyLearningRegularizedCrossentropy, with_index
 
 FLIPPED, EPOCHS, BATCH, LEARNING_RATE = 0.4, 200, 128, 1e-3
@@ -48,7 +47,7 @@ class Shares(keras.callbacks.Callback):
 def train(seed, strength, epochs):
     """A row for each epoch of one run."""
     x, y = shuffled_digits(seed)
-    noisy = corrupt_labels(y, label_noise.symmetric(CLASSES, FLIPPED), [seed, 5])[:TRAIN]
+    noisy = corrupt(y, symmetric(CLASSES, FLIPPED), [seed, 5])[:TRAIN]
     keras.utils.set_random_seed(seed)
     layers = [keras.layers.Dense(128, "relu") for _ in range(2)]
     model = keras.Sequential([keras.Input((64,)), *layers, keras.layers.Dense(CLASSES)])

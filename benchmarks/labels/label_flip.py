@@ -24,12 +24,12 @@ from benchmarks.labels import label_flip_report
 from benchmarks.lib import harness
 from benchmarks.lib.corruption import random_flip
 from benchmarks.lib.results import publish
-from keras_het import label_noise
 from keras_het.callbacks import ReleaseTransition
 from keras_het.integrators import QuasiMonteCarlo
-from keras_het.label_noise import corrupt_labels
+from keras_het.labels import corrupt, pair_flip, symmetric
 from keras_het.layers import HeteroscedasticDense, NoiseTransition
 from keras_het.losses import ForwardCorrectedCrossentropy
+from keras_het.ops.transition import outlier_class, total_variation
 from keras_het.training import noisy_nll, tune
 
 CLASSES, TRAIN, VALIDATION, BATCH, EPOCHS, RELEASE = 10, 1024, 256, 128, 80, 10
@@ -81,10 +81,10 @@ def flipped_digits(noise, level, size, seed):
     x, y = shuffled_digits(seed)
     make = {
         "random": lambda: random_flip(CLASSES, level, [seed, 4]),
-        "symmetric": lambda: label_noise.symmetric(CLASSES, level),
+        "symmetric": lambda: symmetric(CLASSES, level),
     }
-    matrix = make.get(noise, lambda: label_noise.pair_flip(CLASSES, level))()
-    noisy, known = corrupt_labels(y, matrix, [seed, 5]), TRAIN + VALIDATION
+    matrix = make.get(noise, lambda: pair_flip(CLASSES, level))()
+    noisy, known = corrupt(y, matrix, [seed, 5]), TRAIN + VALIDATION
     return Data((x[:size], noisy[:size]), (x[TRAIN:known], noisy[TRAIN:known]), (x[known:], y[known:]), matrix)
 
 
@@ -175,7 +175,7 @@ def of_transition(selection, data):
     matrix = keras.ops.convert_to_numpy(selection.model.layers[-1].transition).tolist()
     return {
         "strength": selection.value,
-        "distance": label_noise.total_variation(matrix, data.transition),
+        "distance": total_variation(matrix, data.transition),
         "transition": matrix,
     }
 
@@ -190,7 +190,7 @@ def compare_methods(task):
     if task.part == "noise":
         results["none, stopped early"] = stopped = stopped_early(task, data)
         guess = estimated(stopped, data)
-        details["forward, estimated T"] = {"distance": label_noise.total_variation(guess, data.transition)}
+        details["forward, estimated T"] = {"distance": total_variation(guess, data.transition)}
         results["forward, estimated T"] = plain(task, data, ForwardCorrectedCrossentropy(guess, from_logits=True))
         results["bootstrapping, hard"] = plain(task, data, BootstrappedCrossentropy(hard=True, from_logits=True))
         results["HeteroscedasticDense"] = heteroscedastic(task, data)
@@ -240,8 +240,8 @@ def outlier_digits(share, seed):
     inside, outside = (np.flatnonzero(kind)[:NUM_INLIERS] for kind in (y[:known] < INLIERS, y[:known] >= INLIERS))
     outside = outside[: round(NUM_INLIERS * share / (1.0 - share))]
     order = np.random.default_rng([seed, 6]).permutation(np.concatenate([inside, outside]))
-    matrix = label_noise.outlier_class(INLIERS, LABELLED)
-    noisy = corrupt_labels(np.minimum(y, INLIERS), matrix, [seed, 5])
+    matrix = outlier_class(INLIERS, LABELLED)
+    noisy = corrupt(np.minimum(y, INLIERS), matrix, [seed, 5])
     test = x[known:], y[known:]
     return Data((x[order], noisy[order]), test, test, matrix)
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from benchmarks.lib import harness
 from benchmarks.lib.results import publish
+from keras_het.labels import corrupt
 
 PAIRS = ((3, 8), (4, 9), (1, 7))
 RATE, MEMBERS = 0.3, 4
@@ -20,14 +21,12 @@ def planted(seed):
     """Digits, and labels of which those of the pairs are swapped at the rate."""
     from sklearn.datasets import load_digits
 
-    from keras_het.label_noise import corrupt_labels
-
     x, y = load_digits(return_X_y=True)
     rows = np.eye(10)
     for i, j in PAIRS:
         rows[[i, j], [i, j]], rows[[i, j], [j, i]] = 1.0 - RATE, RATE
     order = np.random.default_rng([seed, 1]).permutation(len(y))
-    return (x[order] / 16.0).astype("float32"), corrupt_labels(y[order], rows, [seed, 2])
+    return (x[order] / 16.0).astype("float32"), corrupt(y[order], rows, [seed, 2])
 
 
 def make_model(temperature, seed):

@@ -23,7 +23,7 @@ from benchmarks.lib.lines import completed, distinct, select, with_error
 from benchmarks.lib.results import publish
 from keras_het import covariances, homoscedastic
 from keras_het.integrators import QuasiMonteCarlo
-from keras_het.label_noise import corrupt_labels, look_alike_transitions
+from keras_het.labels import corrupt, look_alike_transitions
 from keras_het.layers import HeteroscedasticDense
 
 NONE, DENSE = "no pretraining", "Dense"
@@ -75,7 +75,7 @@ def parts(data, seed):
     order = np.random.default_rng([seed, 7]).permutation(above.sum())
     up = _renumbered(x[above][order], y[above][order])
     rows = look_alike_transitions(up.x.reshape(len(up.y), -1), up.y, RATE)
-    noisy, known = corrupt_labels(up.y, rows, [seed, 8]), int(0.75 * len(up.y))
+    noisy, known = corrupt(up.y, rows, [seed, 8]), int(0.75 * len(up.y))
     train, validation = tasks.Split(up.x[:known], noisy[:known]), tasks.Split(up.x[known:], noisy[known:])
     return train, validation, _renumbered(x[~above], y[~above])
 

@@ -9,7 +9,7 @@ is that of CrowdLayer on LabelMe, 128 hidden units and half of them dropped out 
 steps are those of guides/annotators.py; two rows are without dropout. Accuracy is on true test labels, which choose
 nothing; "right in training" is of what is made of the votes, for T of T, votes and network. `choose` and `clean_labels`
 get features and votes, and hold out by themselves. Where abstaining is a
-label, Dawid-Skene is the EM of `benchmarks.real.votes`, since `dawid_skene` has as many labels as classes.
+label, Dawid-Skene is the EM of `benchmarks.real.votes`, since `aggregate` has as many labels as classes.
 """
 
 import functools
@@ -22,8 +22,8 @@ from benchmarks.lib import lines
 from benchmarks.lib.results import publish
 from benchmarks.real import features, plain
 from benchmarks.real.votes import ABSTAIN, PLAN, TARGETS, by_dawid_skene, task_of
-from keras_het import analysis
 from keras_het.callbacks import TransitionMonitor
+from keras_het.labels import annotators
 from keras_het.layers import NoiseTransition
 from keras_het.losses import AnnotatorsLoss
 from keras_het.training import choose, clean_labels
@@ -123,7 +123,7 @@ def named(model, task):
     """Shares of the planted spammers, and of the others, who are named by `is_spammer`."""
     if not task.spammers.any():
         return None
-    flags = np.array([one.is_spammer for one in analysis.annotators(model, task.votes).each])
+    flags = np.array([one.is_spammer for one in annotators(model, task.votes).each])
     return [float(flags[who].mean()) for who in (task.spammers, ~task.spammers)]
 
 

@@ -120,9 +120,9 @@ class Evidence:
 
 def issues(*arguments, **named):
     """What the finder of the package names, and its scores."""
-    from keras_het.analysis import find_label_issues
+    from keras_het.labels import find_issues
 
-    return sorted_back(find_label_issues(*arguments, **named))
+    return sorted_back(find_issues(*arguments, **named))
 
 
 def alike(dynamics):

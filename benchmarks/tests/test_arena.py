@@ -15,7 +15,7 @@ from benchmarks.arena import advice, expectations, figure, gains, report, traini
 from benchmarks.arena.methods import METHODS, Mixtures
 from benchmarks.arena.trial import Plan, Stage, Trial, crossentropy
 from benchmarks.lib import noises, results
-from keras_het import label_noise
+from keras_het.labels import pair_flip
 
 pytest.importorskip("sklearn")
 
@@ -44,7 +44,7 @@ def test_labels_have_the_distribution_that_the_truth_says_and_the_test_is_clean(
 
 def test_the_true_transition_is_the_matrix_and_the_flips_are_its():
     task = noises.make("digits", "pair", 0)
-    np.testing.assert_allclose(task.truth.transition, label_noise.pair_flip(10, 0.4))
+    np.testing.assert_allclose(task.truth.transition, pair_flip(10, 0.4))
     flipped = task.train.y != task.truth.labels
     np.testing.assert_array_equal(task.train.y[flipped], (task.truth.labels[flipped] + 1) % 10)
 

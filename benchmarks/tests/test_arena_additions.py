@@ -132,7 +132,7 @@ def test_the_floor_keeps_the_forward_loss_at_itself():
     """After many epochs the plain loss has fallen below the floor; this one is near it."""
     trial = small_trial(1.0, epochs=40)
     labels, p = trial.first_probabilities()
-    transition = additions.label_noise.estimate_by_confident_joint(labels, p)
+    transition = additions.labels.estimation.estimate_by_confident_joint(labels, p)
     loss, found = ForwardCorrectedCrossentropy(transition, from_logits=True), []
     for plan in (trial.plan(loss), additions.flooded(trial)):
         training.train(plan, trial.task.epochs, keras.callbacks.Callback())
@@ -165,7 +165,7 @@ def planted_issues():
 
 
 def test_all_issues_are_taken_out_or_the_worst_half():
-    issues = additions.analysis.find_label_issues(*planted_issues())
+    issues = additions.labels.find_issues(*planted_issues())
     assert sorted(additions.issues_of(issues, "all")) == list(range(6))
     assert sorted(additions.issues_of(issues, "worst half")) == [3, 4, 5]
     assert sorted(additions.issues_of(issues, "wrong")) == sorted(issues.index[issues.kind == "wrong"])

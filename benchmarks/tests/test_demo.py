@@ -11,7 +11,8 @@ import pytest
 
 from benchmarks import demo
 from benchmarks.demo import __main__, data, findings, story, texts, training
-from keras_het.analysis import diagnose_noise, find_label_issues
+from keras_het.analysis import diagnose_noise
+from keras_het.labels import find_issues
 
 pytestmark = pytest.mark.once
 
@@ -83,10 +84,10 @@ class TestFindings:
 
     def test_precision_and_recall(self):
         wrong = self.true != self.labels
-        assert findings.quality(find_label_issues(self.p, self.labels), wrong) == (40, 1.0, 1.0)
+        assert findings.quality(find_issues(self.p, self.labels), wrong) == (40, 1.0, 1.0)
         others = np.roll(wrong, 10)  # 30 of the 40 are named
-        assert findings.quality(find_label_issues(self.p, self.labels), others) == (40, 0.75, 0.75)
-        none = findings.quality(find_label_issues(self.p, self.true), wrong)
+        assert findings.quality(find_issues(self.p, self.labels), others) == (40, 0.75, 0.75)
+        none = findings.quality(find_issues(self.p, self.true), wrong)
         assert (none.named, none.recall) == (0, 0.0)
         assert np.isnan(none.precision)
 
@@ -301,14 +302,14 @@ def test_the_picture_has_the_accuracies_the_methods_and_as_many_images_as_there_
     assert drawn.axes[0].texts[-1].get_text() == "b (2 of 4)\na (1 of 4), ..."
     digits_of = demo_data("swapped pairs", 200)
     p = 0.9 * np.eye(10)[digits_of.true] + 0.01
-    trial = story.Trial(make_finding(), digits_of, None, find_label_issues(p, digits_of.labels))
+    trial = story.Trial(make_finding(), digits_of, None, find_issues(p, digits_of.labels))
     drawn = Figure()
     figure.draw_images(drawn, [trial])
     titles = [axes.get_title() for axes in drawn.axes]
     assert len(titles) == figure.PICTURES
     worst = trial.issues.index[0]
     assert titles[0] == f"{digits_of.labels[worst]} \N{RIGHTWARDS ARROW} {digits_of.true[worst]}"
-    clean = trial._replace(issues=find_label_issues(p, digits_of.true))
+    clean = trial._replace(issues=find_issues(p, digits_of.true))
     drawn = Figure()
     figure.draw_images(drawn, [clean])
     assert not any(axes.get_title() for axes in drawn.axes)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from benchmarks.labels import label_flip, label_flip_report
-from keras_het.label_noise import total_variation
+from keras_het.ops.transition import total_variation
 
 pytestmark = pytest.mark.once
 

@@ -20,7 +20,7 @@ from benchmarks.labels import (
 )
 from benchmarks.lib import tasks, views
 from benchmarks.lib.views.labels import DEMO
-from keras_het.analysis import find_label_issues
+from keras_het.labels import find_issues
 
 pytestmark = pytest.mark.once
 
@@ -77,7 +77,7 @@ def test_quality_and_kinds_of_issues_by_hand():
     clean = np.array([3, 0, 3, 0] + [0, 1, 2, 3] * 2)
     p[np.arange(12), clean] = 0.94
     labels = np.array([2, 1, 3, 0] + [0, 1, 2, 3] * 2)  # the first two are wrong: 3 as 2, and 0 as 1
-    with_pair = find_label_issues(p, labels, pairs=[(2, 3)])
+    with_pair = find_issues(p, labels, pairs=[(2, 3)])
     assert label_issues.kinds("pairs and random", clean, with_pair) == 0.5  # neither is of a planted pair
     assert label_issues.kinds("random, 20%", clean, with_pair) is None
 

@@ -7,10 +7,10 @@ from text import as_it_stands
 FOR_USERS = {
     "Choose and tune": ("choose", "NoisyLabelClassifier", "tune", "estimate_cost"),
     "Find wrong labels": (
-        "analysis.find_label_issues",
+        "labels.find_issues",
         "analysis.diagnose_noise",
         "report",
-        "analysis.next_labels",
+        "labels.next_labels",
         "labels.errors_left",
         "labels.apply_corrections",
         "clean_labels",

@@ -13,8 +13,8 @@ import keras_het
 names = ["zero", "one", "two", "three", "four"]
 names += ["five", "six", "seven", "eight", "nine"]
 x, true = load_digits(return_X_y=True)
-noise = keras_het.label_noise.symmetric(10, 0.1)
-labels = keras_het.label_noise.corrupt_labels(true, noise, seed=0)
+noise = keras_het.labels.symmetric(10, 0.1)
+labels = keras_het.labels.corrupt(true, noise, seed=0)
 y = np.array(names)[labels]
 
 

@@ -8,11 +8,12 @@ import keras
 import matplotlib.pyplot as plt
 from sklearn.datasets import load_digits
 
-from keras_het import analysis, label_noise, training
+from keras_het import training
+from keras_het.labels import corrupt, find_issues, symmetric
 
 x, true = load_digits(return_X_y=True)
-noise = label_noise.symmetric(10, 0.1)
-y = label_noise.corrupt_labels(true, noise, seed=0)
+noise = symmetric(10, 0.1)
+y = corrupt(true, noise, seed=0)
 
 
 def make_model():
@@ -26,7 +27,7 @@ def make_model():
 
 settings = {"folds": 3, "epochs": 15, "verbose": 0}
 p = training.cross_val_probabilities(make_model, x / 16, y, **settings)
-issues = analysis.find_label_issues(p, y)
+issues = find_issues(p, y)
 print(issues)
 
 figure, axes = plt.subplots(2, 6, figsize=(7.2, 2.9))

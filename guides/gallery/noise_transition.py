@@ -9,11 +9,11 @@ import matplotlib.pyplot as plt
 from sklearn.datasets import load_digits
 
 import keras_het
-from keras_het import label_noise
+from keras_het.labels import corrupt, pair_flip
 
 x, true = load_digits(return_X_y=True)
-planted = label_noise.pair_flip(10, 0.35)
-y = label_noise.corrupt_labels(true, planted, seed=0)
+planted = pair_flip(10, 0.35)
+y = corrupt(true, planted, seed=0)
 
 keras.utils.set_random_seed(0)
 dense, l2 = keras.layers.Dense, keras.regularizers.L2

@@ -8,11 +8,12 @@ import keras
 import matplotlib.pyplot as plt
 from sklearn.datasets import load_digits
 
-from keras_het import explain, label_noise, models
+from keras_het import explain, models
+from keras_het.labels import corrupt, symmetric
 
 x, true = load_digits(return_X_y=True)
-noise = label_noise.symmetric(10, 0.3)
-y = label_noise.corrupt_labels(true, noise, seed=0)
+noise = symmetric(10, 0.3)
+y = corrupt(true, noise, seed=0)
 
 keras.utils.set_random_seed(0)
 dense = keras.layers.Dense

@@ -8,11 +8,11 @@ import keras
 from sklearn.datasets import load_digits
 
 import keras_het
-from keras_het import label_noise
+from keras_het.labels import corrupt, symmetric
 
 x, true = load_digits(return_X_y=True)
-noise = label_noise.symmetric(10, 0.1)
-y = label_noise.corrupt_labels(true, noise, seed=0)
+noise = symmetric(10, 0.1)
+y = corrupt(true, noise, seed=0)
 
 keras.utils.set_random_seed(0)
 head = keras_het.HeteroscedasticDense(10, name="head")

@@ -9,11 +9,11 @@ import matplotlib.pyplot as plt
 from sklearn.datasets import load_digits
 
 import keras_het
-from keras_het import label_noise
+from keras_het.labels import corrupt, symmetric
 
 x, true = load_digits(return_X_y=True)
-noise = label_noise.symmetric(10, 0.1)
-y = label_noise.corrupt_labels(true, noise, seed=0)
+noise = symmetric(10, 0.1)
+y = corrupt(true, noise, seed=0)
 
 keras.utils.set_random_seed(0)
 dense = keras.layers.Dense
@@ -32,5 +32,5 @@ ax.axhline(0, color="black", linewidth=0.8)
 ax.set(xlabel="epoch", ylabel="margin", title="right labels are blue")
 figure.savefig("training_dynamics.png")
 
-issues = keras_het.analysis.find_label_issues(dynamics)
+issues = keras_het.labels.find_issues(dynamics)
 print(*str(issues).splitlines()[:6], sep="\n")

@@ -9,11 +9,12 @@ import matplotlib.pyplot as plt
 from sklearn.datasets import load_digits
 
 import keras_het
-from keras_het import explain, label_noise
+from keras_het import explain
+from keras_het.labels import corrupt, look_alike_transitions
 
 x, true = load_digits(return_X_y=True)
-noise = label_noise.look_alike_transitions(x / 16, true, 0.3)
-y = label_noise.corrupt_labels(true, noise, seed=0)
+noise = look_alike_transitions(x / 16, true, 0.3)
+y = corrupt(true, noise, seed=0)
 
 keras.utils.set_random_seed(0)
 head = keras_het.HeteroscedasticDense(10)

@@ -14,8 +14,8 @@ from keras_het.base.classes import encode
 from keras_het.base.refusal import refusal
 from keras_het.base.tables import Titled
 from keras_het.base.validation import check_class_names, check_labels
-from keras_het.label_noise.decoding import Decoded, decode
-from keras_het.label_noise.estimation import SYSTEMATIC, check_distributions, flip_p_values
+from keras_het.labels.decoding import Decoded, decode
+from keras_het.labels.estimation import SYSTEMATIC, check_distributions, flip_p_values
 
 # The rule, chosen on digits with seeds 10 to 19; benchmarks/labels/diagnosis.py tries it on other seeds and data.
 CLEAR, CLEAREST = 0.7, 0.5  # fractions of each class, its clearest examples: the model seldom has their class wrong

@@ -8,7 +8,7 @@ def missing_name(package: ModuleType, name: str) -> AttributeError:
     """The error for a name that is not in a package.
 
     It names the public places of the name in the modules of the package, or else of the names most like it. Names are
-    compared without their case, and also by what they begin or end with: "issues" is like "find_label_issues".
+    compared without their case, and also by what they begin or end with: "issues" is like "find_issues".
 
     Args:
         package: package with a table of contents `__all__` of names and of modules that have one, or a `__dir__` that

@@ -91,7 +91,7 @@ def check_annotations(
 ) -> np.ndarray:
     """`labels` of several annotators `(N, M)`, as an array, if they are integers in [0, num_classes), or -1 if missing.
 
-    M is `num_annotators` unless that is None. Labels may be those of `label_noise.Votes`, which has them as `votes`.
+    M is `num_annotators` unless that is None. Labels may be those of `labels.votes.Votes`, which has them as `votes`.
 
     Raises:
         ValueError: if not; it says which one is wrong.

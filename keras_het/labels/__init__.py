@@ -1,7 +1,27 @@
 """Label tools: errors, annotators, verified labels and synthetic noise. NumPy in, arrays and frozen dataclasses out."""
 
+from keras_het.labels.aggregation import aggregate
+from keras_het.labels.annotators import annotators
 from keras_het.labels.corrections import apply_corrections
 from keras_het.labels.errors_left import errors_left
+from keras_het.labels.issues import find_issues
+from keras_het.labels.next_labels import next_labels
+from keras_het.labels.synthetic import corrupt, look_alike_transitions, pair_flip, symmetric
 from keras_het.labels.verified import verified_mean, verify_accuracy
+from keras_het.labels.votes import votes_from_table
 
-__all__ = ["apply_corrections", "errors_left", "verified_mean", "verify_accuracy"]
+__all__ = [
+    "aggregate",
+    "annotators",
+    "apply_corrections",
+    "corrupt",
+    "errors_left",
+    "find_issues",
+    "look_alike_transitions",
+    "next_labels",
+    "pair_flip",
+    "symmetric",
+    "verified_mean",
+    "verify_accuracy",
+    "votes_from_table",
+]

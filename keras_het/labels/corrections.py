@@ -152,7 +152,8 @@ def read_corrections(path: str | os.PathLike, labels: np.ndarray, class_names: l
     Raises:
         ValueError: as `apply_corrections`.
     """
-    table, classes, corrections, seen = read_table(path), _classes_of_cells(class_names), {}, set()
+    table, classes, corrections = read_table(path), _classes_of_cells(class_names), {}
+    seen: set[int] = set()
     lines = table[list(READ_COLUMNS)].itertuples() if table["corrected"].ne("").any() else []
     for line, row, given, cell in lines:
         try:

@@ -26,7 +26,7 @@ from keras_het.base.refusal import refuse_first, refuse_if
 from keras_het.base.tables import Titled
 from keras_het.base.validation import check_class_names, check_labels, check_numbers
 from keras_het.base.verified import encode_verified, verified_places
-from keras_het.label_noise.estimation import check_distributions
+from keras_het.labels.estimation import check_distributions
 
 NORMAL = 1.959964  # 95% of a normal distribution lie within this number of standard deviations
 TAIL = 0.025  # on each side of an interval

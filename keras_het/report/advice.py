@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from keras_het.analysis.label_quality import LabelIssues
 from keras_het.explain.plots.drawing import shortened
+from keras_het.labels.issues import LabelIssues
 from keras_het.report.findings import Findings
 
 ECE = 0.05  # above this calibration error, confidence should not be read as a probability

@@ -8,14 +8,16 @@ from typing import Any, NamedTuple
 import keras
 import numpy as np
 
-from keras_het import analysis, explain
+from keras_het import explain
+from keras_het.analysis import diagnose_noise
 from keras_het.analysis.diagnosis import NoiseDiagnosis
-from keras_het.analysis.label_quality import LabelIssues
 from keras_het.base.batches import check_same_index, count_examples, is_data_set, largest_of_rows
 from keras_het.base.internals import layers_of
 from keras_het.base.refusal import refusal, refuse_if
 from keras_het.base.validation import check_class_names, check_integer, check_labels
 from keras_het.explain.calibration import Calibration, RiskCoverage
+from keras_het.labels import find_issues
+from keras_het.labels.issues import LabelIssues
 from keras_het.layers import HeteroscedasticDense
 from keras_het.reading.check import judge
 from keras_het.reading.probabilities import exclusive_probabilities
@@ -160,7 +162,7 @@ def collect(
     if issues is None:
         issues = unless_impossible("Wrong labels", missing, lambda: _issues(p, labels, dynamics))
     elif not isinstance(issues, LabelIssues):
-        raise refusal("issues", "be of `find_label_issues`, or None", kind=issues)
+        raise refusal("issues", "be of `find_issues`, or None", kind=issues)
     elif not np.array_equal(np.sort(issues.index), np.arange(count)) or np.any(labels[issues.index] != issues.given):
         raise refusal("issues", f"be of the same {count} labels", "those of others")
     margins = unless_impossible("Margins by epoch", missing, lambda: None if dynamics is None else dynamics.margins)
@@ -204,12 +206,12 @@ def _issues(p: np.ndarray, labels: np.ndarray, dynamics: Any) -> LabelIssues:
     if len(np.unique(labels)) < 2:
         raise ValueError(f"All labels are of one class, {labels[0]}: there is nothing to hold them against.")
     if dynamics is not None:
-        return analysis.find_label_issues(dynamics)
-    return analysis.find_label_issues(_sum_to_one(p), labels)
+        return find_issues(dynamics)
+    return find_issues(_sum_to_one(p), labels)
 
 
 def _diagnosis(p: np.ndarray, labels: np.ndarray) -> NoiseDiagnosis | None:
-    return analysis.diagnose_noise(_sum_to_one(p), labels) if len(np.unique(labels)) > 1 else None
+    return diagnose_noise(_sum_to_one(p), labels) if len(np.unique(labels)) > 1 else None
 
 
 def _sum_to_one(p: np.ndarray) -> np.ndarray:

@@ -13,12 +13,12 @@ from typing import Any, NamedTuple
 
 import keras
 
-from keras_het.analysis.label_quality import LabelIssues
 from keras_het.base.extras import import_extra
 from keras_het.base.refusal import refusal
 from keras_het.base.version import __version__
 from keras_het.explain.plots.drawing import EITHER, TOGETHER
 from keras_het.labels.corrections import COLUMNS, EXAMPLE_PREFIX, read_corrections, read_table, table_of
+from keras_het.labels.issues import LabelIssues
 from keras_het.report.advice import NO_PAIR, next_steps, summary
 from keras_het.report.examples import MOST_COLUMNS, MOST_SHOWN, Cell, Column, check_number, columns_of
 from keras_het.report.figures import is_images, margin_curves, pictures, thumbnails
@@ -123,7 +123,7 @@ def report(
         probabilities: out of sample, `(N, K)`, each row of sum 1; None takes the model's predictions.
         dynamics: a `callbacks.TrainingDynamics` that has seen the training of these examples: it judges the labels,
             also beside probabilities, and the page has a curve of the margin by epoch for each suspect. None for none.
-        issues: a `LabelIssues`, of `analysis.find_label_issues` or `clean_labels(...).issues`, whose suspects the page
+        issues: a `LabelIssues`, of `labels.find_issues` or `clean_labels(...).issues`, whose suspects the page
             shall have, also beside dynamics; None finds them.
         images: pictures of the examples, to show the suspects, `(N, H, W)` or `(N, H, W, C)` with 1, 3 or 4 channels;
             None takes x if it has that last form.

@@ -8,8 +8,8 @@ from typing import Any
 import keras
 import numpy as np
 
-from keras_het.label_noise.dawid_skene import dawid_skene
 from keras_het.label_noise.discriminant import discriminant, discriminants
+from keras_het.labels.aggregation import aggregate
 from keras_het.layers import HeteroscedasticDense, NoiseTransition
 from keras_het.losses import (
     AnnotatorsLoss,
@@ -278,7 +278,7 @@ class AnnotatorTransitions(Candidate):
             raise ValueError(f"`y` must {rule}. Received: one label for each example")
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # `choose` compares; who is named there is not left with one class
-            start = dawid_skene(task.votes, task.units).transitions
+            start = aggregate(task.votes, task.units).transitions
         start = np.concatenate([start, np.eye(task.units)[None]])  # the last one has verified the labels
         penalty, count = keras.regularizers.L2(PENALTY), len(start)
         return [NoiseTransition(task.units, num_annotators=count, transition=start, regularizer=penalty)]

@@ -89,7 +89,7 @@ def choose(
             are in a file there, of which blocks are read by closed forms and by what trains side by side.
         y: their labels, `(N,)`: integers from 0 on, or names; None for a data set. A Series of pandas must have the
             index of a frame x. Or votes of several annotators, `(N, M)`, integers or names, with -1, nan or None where
-            one gave none, or what `label_noise.votes_from_table` returns; or distributions or counts, `(N, K)` floats.
+            one gave none, or what `labels.votes_from_table` returns; or distributions or counts, `(N, K)` floats.
             Votes are compared by how many held-out ones are predicted. Examples without a vote are left out.
         epochs: the number of epochs of each training; the best epoch decides.
         candidates: objects of `training.Candidate`, beside the plain training; None for `training.DEFAULTS`, and

@@ -14,7 +14,7 @@ from keras_het.analysis import diagnose_noise
 from keras_het.base.batches import check_same_index
 from keras_het.base.progress import Progress
 from keras_het.base.validation import as_float64, check_choice
-from keras_het.label_noise.estimation import check_distributions
+from keras_het.labels.estimation import check_distributions
 from keras_het.training.compare import check_learned
 from keras_het.training.fit import TAKEN, Trainer, check_fit_arguments
 from keras_het.training.folds import held_out_probabilities
@@ -48,7 +48,7 @@ def clean_labels(
     The steps: `training.cross_val_probabilities`; the class of each example, by `analysis.diagnose_noise`; then a new
     model is trained. cleanlab calls the whole `CleanLearning`.
 
-    A label is an issue if it is not the class found. `analysis.find_label_issues` finds fewer, which are surer. A model
+    A label is an issue if it is not the class found. `labels.find_issues` finds fewer, which are surer. A model
     is trained without all issues where whole classes are swapped, or any class is named at random: there it is much
     better (`benchmarks/results/cleaning.md`). Else it is trained without the surer ones alone (`found.surest`), for the
     others are right labels of hard examples (`benchmarks/results/real_choose.md`). If the kind of noise is "none", the

@@ -17,7 +17,7 @@ from keras_het.base.batches import (
 from keras_het.base.classes import encode_among, named
 from keras_het.base.validation import check_weights
 from keras_het.base.verified import read_verified
-from keras_het.label_noise.votes import Votes
+from keras_het.labels.votes import Votes
 from keras_het.training.labels import Labels, is_votes, read_labels
 from keras_het.training.task import Task
 

@@ -36,7 +36,7 @@ def cross_val_probabilities(
     verbose: int = 1,
     **fit_arguments: Any,
 ) -> np.ndarray:
-    """Each example's probabilities by a model trained on the other folds, for `find_label_issues` and for cleanlab.
+    """Each example's probabilities by a model trained on the other folds, for `find_issues` and for cleanlab.
 
     A model predicts the labels that it was trained on, also wrong ones, with too much confidence. Only predictions out
     of sample can show that a label is wrong. The folds are stratified: each has its share of every label.

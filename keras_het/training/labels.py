@@ -10,9 +10,9 @@ from keras_het.base.batches import as_numpy, check_dense
 from keras_het.base.classes import Encoded, encode
 from keras_het.base.refusal import refusal, refuse_if
 from keras_het.base.seeds import random_generator
-from keras_het.label_noise.dawid_skene import dawid_skene, majority_vote
 from keras_het.label_noise.label_shares import are_vectors, blanks, check_no_counts
-from keras_het.label_noise.votes import Votes
+from keras_het.labels.aggregation import aggregate
+from keras_het.labels.votes import Votes
 
 ONE_CLASS = 0.95  # fraction of an annotator's votes that one class has, from which on it says little which
 EQUAL = 1e-9  # difference of probabilities of one example
@@ -102,7 +102,7 @@ def most_probable(votes: np.ndarray, units: int) -> np.ndarray:
         return fractions(votes, units)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return dawid_skene(votes, units).probabilities
+        return aggregate(votes, units).probabilities
 
 
 def say_who_is_right(votes: np.ndarray, units: int) -> bool:
@@ -116,7 +116,7 @@ def say_who_is_right(votes: np.ndarray, units: int) -> bool:
 def fractions(votes: np.ndarray, units: int) -> np.ndarray:
     """The fraction of each class among the votes of each example, `(N, K)`; even for an example without one."""
     found, given = np.full((len(votes), units), 1.0 / units), (votes >= 0).any(axis=1)
-    found[given] = majority_vote(votes[given], units, shares=True)
+    found[given] = aggregate(votes[given], units, "majority").probabilities
     return found
 
 

@@ -11,12 +11,12 @@ from typing import Any
 import keras
 import numpy as np
 
-from keras_het.analysis import find_label_issues
 from keras_het.analysis.diagnosis import NoiseDiagnosis
-from keras_het.analysis.label_quality import LabelIssues, issues_by_class
 from keras_het.base.extras import import_extra
 from keras_het.base.tables import aligned, html_table
 from keras_het.base.validation import check_choice
+from keras_het.labels import find_issues
+from keras_het.labels.issues import LabelIssues, issues_by_class
 from keras_het.report.page import written
 from keras_het.training.networks import part_on_features
 from keras_het.training.table import Score, cells_of, compares, drawn
@@ -86,7 +86,7 @@ class Result:
         """All labels, issues or not, the least score first, with the names of the classes; by `probabilities`.
 
         An issue is a label that is not the class that the probabilities and labels together say. Where the kind of
-        noise is "none", the issues are the few of `analysis.find_label_issues`: there most others are right labels of
+        noise is "none", the issues are the few of `labels.find_issues`: there most others are right labels of
         hard examples, which a model needs.
 
         Of several annotators, the label of an example is its most probable class by their votes, of equals one at
@@ -101,7 +101,7 @@ class Result:
     def _own_issues(self) -> LabelIssues:
         """The same with the indices of `data`, which has no examples without a label."""
         task, p, diagnosis = self._judged()
-        found = (find_label_issues if diagnosis.kind == "none" else issues_by_class)(p, task.y)
+        found = (find_issues if diagnosis.kind == "none" else issues_by_class)(p, task.y)
         if task.verified is not None:
             is_issue = found.is_issue & ~task.verified[found.index]
             found = dataclasses.replace(found, is_issue=is_issue, kind=np.where(is_issue, found.kind, ""))
@@ -128,7 +128,7 @@ class Result:
         """Indices of the examples whose issues a model is trained without, `(n,)`, the least score first.
 
         They are all issues where the wrong labels depend on the class alone: any class, or whole classes swapped. Else
-        they are those that `analysis.find_label_issues` finds, too: the others are hard examples that a model needs, as
+        they are those that `labels.find_issues` finds, too: the others are hard examples that a model needs, as
         on labels of people (`benchmarks/real/choose.py`).
 
         Raises:
@@ -143,7 +143,7 @@ class Result:
         wrong = issues.index[issues.is_issue]
         if diagnosis.kind in BY_CLASS:
             return wrong
-        few = find_label_issues(p, task.y)
+        few = find_issues(p, task.y)
         return wrong[np.isin(wrong, few.index[few.is_issue])]
 
     def retrain(self, action: str = "drop") -> keras.Model:

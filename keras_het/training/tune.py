@@ -24,7 +24,7 @@ from keras_het.base.progress import Progress
 from keras_het.base.refusal import refusal
 from keras_het.base.seeds import random_generator, unchanged_states
 from keras_het.base.validation import check_boolean, check_choice, check_integer, check_maker
-from keras_het.label_noise.votes import Votes
+from keras_het.labels.votes import Votes
 from keras_het.reading.check import judge, spelled
 from keras_het.reading.matching import activation_for, of_annotators
 from keras_het.training.data import as_table
@@ -274,7 +274,7 @@ def _check_loss_of_votes(model: keras.Model, y: Any) -> None:
     may_be_vectors = y.shape[1:] == shape[1:] and y.dtype.kind in "iu" and y.min() >= 0
     if len(shape) == 2 and not may_be_vectors and of_annotators(loss) is None and activation_for(loss) == "softmax":
         rule = "compile models of labels of several annotators with `losses.AnnotatorsLoss`, behind a "
-        rule += f"`NoiseTransition` with num_annotators={y.shape[1]} (or tune on `label_noise.majority_vote(y)`)"
+        rule += f"`NoiseTransition` with num_annotators={y.shape[1]} (or tune on `labels.aggregate(y).labels`)"
         raise refusal("make_model", rule, f"loss={spelled(loss)}")
 
 

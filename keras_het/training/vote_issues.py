@@ -7,10 +7,10 @@ import numpy as np
 import scipy.sparse
 from scipy.special import log_softmax
 
-from keras_het.analysis.annotators import annotators, cells_of
-from keras_het.analysis.label_quality import LabelIssues
 from keras_het.base.seeds import random_generator
-from keras_het.label_noise.dawid_skene import dawid_skene
+from keras_het.labels.aggregation import aggregate
+from keras_het.labels.annotators import annotators, cells_of
+from keras_het.labels.issues import LabelIssues
 from keras_het.training.labels import say_who_is_right
 from keras_het.training.task import Task
 
@@ -77,7 +77,7 @@ def judged(p: np.ndarray, votes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def who_labels_how(task: Task, issues: VoteIssues) -> list[list[str]]:
     """Name, labels, wrong ones, accuracy, its interval and confusions of each annotator, the least accurate first.
 
-    The last three are those of `analysis.annotators`, the interval that of the agreement with the others; they are
+    The last three are those of `labels.annotators`, the interval that of the agreement with the others; they are
     empty where the votes do not say who is right.
 
     Args:
@@ -95,7 +95,7 @@ def who_labels_how(task: Task, issues: VoteIssues) -> list[list[str]]:
     if not say_who_is_right(votes, task.units):
         return lines
     rows = random_generator(0).permutation(len(votes))[:MOST_EXAMPLES]
-    fitted = dawid_skene(votes[rows], task.units)
+    fitted = aggregate(votes[rows], task.units)
     found = annotators(fitted, votes[rows], fitted.prior, class_names=task.classes.tolist()).each
     for line, annotator in zip(lines, found, strict=True):
         _, _, accuracy, _, interval, _, says = cells_of(annotator)

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.once
 @pytest.mark.parametrize(
     ("name", "hint"),
     [
-        ("find_label_issues", ". There is keras_het.analysis.find_label_issues"),
+        ("find_issues", ". There is keras_het.labels.find_issues"),
         ("MonteCarlo", ". There is keras_het.integrators.MonteCarlo"),
         ("get", ". There is keras_het.covariances.get, keras_het.integrators.get, keras_het.links.get"),
         (

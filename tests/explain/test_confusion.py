@@ -6,7 +6,7 @@ import pytest
 from keras import ops
 
 from keras_het.explain import confusion_matrices
-from keras_het.label_noise import corrupt_labels
+from keras_het.labels import corrupt
 from keras_het.layers import HeteroscedasticDense, NoiseTransition
 from keras_het.training import noisy_nll, tune
 
@@ -139,7 +139,7 @@ def test_the_strength_of_highest_noisy_likelihood_is_chosen_with_its_model():
     rng = np.random.default_rng(0)
     y = rng.integers(2, size=400)
     x = (rng.normal(size=(400, 2)) + 4 * y[:, None]).astype("float32")
-    noisy = corrupt_labels(y, [[0.7, 0.3], [0.0, 1.0]])
+    noisy = corrupt(y, [[0.7, 0.3], [0.0, 1.0]])
     held_out, training = (x[300:], noisy[300:]), {"epochs": 30, "batch_size": 75, "verbose": 0}
     found = tune(make_candidate, (0.0, 0.02, 3.0), x[:300], noisy[:300], validation_data=held_out, **training)
     assert found.best is min(found.table, key=lambda line: line.score)

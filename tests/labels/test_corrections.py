@@ -6,8 +6,7 @@ import io
 import numpy as np
 import pytest
 
-from keras_het.analysis import find_label_issues
-from keras_het.labels import apply_corrections
+from keras_het.labels import apply_corrections, find_issues
 from keras_het.labels.corrections import COLUMNS, read_corrections, table_of
 from tests.report.models import HOSTILE
 
@@ -19,7 +18,7 @@ SCORES = np.full((6, 4), 0.25)
 
 
 def table(corrections=None, labels=LABELS, names=NAMES):
-    return table_of(find_label_issues(SCORES, labels), list(names), corrections or {})
+    return table_of(find_issues(SCORES, labels), list(names), corrections or {})
 
 
 def saved(content, separator=",", mark=True, ending="\r\n", quoting=csv.QUOTE_MINIMAL):

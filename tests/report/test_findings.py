@@ -200,7 +200,7 @@ def diverged():
         ),
         (
             lambda: collect(plain(), X, Y, issues=[3, 4]),
-            "`issues` must be of `find_label_issues`, or None. Received: a list",
+            "`issues` must be of `find_issues`, or None. Received: a list",
         ),
         (
             lambda: collect(plain(), X, Y, issues=collect(plain(), X[:60], Y[:60]).issues),

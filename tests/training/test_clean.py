@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import keras_het
-from keras_het.analysis import find_label_issues
 from keras_het.explain import predict_probabilities
+from keras_het.labels import find_issues
 from keras_het.report import page
 from keras_het.training.result import cleaned
 
@@ -109,7 +109,7 @@ def test_all_issues_are_left_out_where_they_go_by_class_and_else_the_surest(kind
     )
     seen, found = seen_by("drop", probabilities=p)
     few, all_of_them = (
-        find_label_issues(found.probabilities, LABELS),
+        find_issues(found.probabilities, LABELS),
         set(found.issues.index[found.issues.is_issue].tolist()),
     )
     expected = all_of_them if kind == "pairs" else set(few.index[few.is_issue].tolist())

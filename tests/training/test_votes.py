@@ -6,7 +6,7 @@ import pytest
 from scipy.special import softmax
 
 import keras_het
-from keras_het.label_noise import dawid_skene, majority_vote
+from keras_het.labels import aggregate
 from keras_het.training import DEFAULTS, AnnotatorTransitions, LinearDiscriminant, MajorityVote
 from keras_het.training.candidates import OF_VOTES
 from keras_het.training.data import read
@@ -53,7 +53,7 @@ def test_a_frame_of_votes_brings_the_names_of_the_annotators():
     frame = pandas.DataFrame(np.where(VOTES < 0, None, NAMES[VOTES]), columns=list("abcd"))
     assert read_labels(frame).annotators.tolist() == list("abcd")
     long = frame.melt(ignore_index=False, var_name="who", value_name="says").reset_index(names="item")
-    found = keras_het.label_noise.votes_from_table(long, "item", "who", "says", tasks=range(240))
+    found = keras_het.labels.votes_from_table(long, "item", "who", "says", tasks=range(240))
     np.testing.assert_array_equal(read_labels(found, 240).votes, VOTES)
 
 
@@ -93,7 +93,7 @@ def test_a_verified_example_without_a_vote_counts_and_all_votes_are_held_to_it()
 def test_votes_go_with_the_index_of_a_frame():
     pandas = pytest.importorskip("pandas")  # the session `tests` has it
     frame = pandas.DataFrame({"item": list("bbaa"), "who": ["x", "y", "x", "y"], "says": [0, 0, 1, 1]})
-    found = keras_het.label_noise.votes_from_table(frame, "item", "who", "says")
+    found = keras_het.labels.votes_from_table(frame, "item", "who", "says")
     with pytest.raises(ValueError, match="have the examples of `x` in their order: votes_from_table"):
         read(pandas.DataFrame({"f": [0.0, 1.0]}, index=["b", "a"]), found)
     assert read(pandas.DataFrame({"f": [0.0, 1.0]}, index=["a", "b"]), found).y.tolist() == [1, 0]
@@ -138,7 +138,7 @@ def test_complete_votes_of_integers_are_votes():
 def test_distributions_and_counts_are_soft_labels():
     counts = np.stack([(k == VOTES).sum(axis=1) for k in range(3)], axis=1).astype(float)
     found = read(X, counts)
-    np.testing.assert_allclose(found.target, majority_vote(VOTES, 3, shares=True), atol=1e-6)
+    np.testing.assert_allclose(found.target, aggregate(VOTES, 3, "majority").probabilities, atol=1e-6)
     assert found.votes is None
     one = read(X, np.eye(3)[TRUE])  # vectors with a single 1 are labels
     np.testing.assert_array_equal(one.target, TRUE)
@@ -168,11 +168,11 @@ def test_what_is_no_vote_is_refused(y, said):
 def test_rules_that_say_one_class_each_are_counted_and_others_weighed():
     rules = np.where(RNG.random((240, 3)) < 0.5, np.arange(3), -1)
     rules[:, 0] = np.where((rules < 0).all(axis=1), 0, rules[:, 0])
-    np.testing.assert_allclose(most_probable(rules, 3), majority_vote(rules, 3, shares=True))
-    np.testing.assert_allclose(most_probable(VOTES, 3), dawid_skene(VOTES, 3).probabilities)
+    np.testing.assert_allclose(most_probable(rules, 3), aggregate(rules, 3, "majority").probabilities)
+    np.testing.assert_allclose(most_probable(VOTES, 3), aggregate(VOTES, 3).probabilities)
     loose = rules.copy()
     loose[:12, 1] = 2  # a rule that names another class now and then is still one
-    np.testing.assert_allclose(most_probable(loose, 3), majority_vote(loose, 3, shares=True))
+    np.testing.assert_allclose(most_probable(loose, 3), aggregate(loose, 3, "majority").probabilities)
     ties = read_labels(np.tile([[0, 1, -1]], (240, 1))).y
     assert 80 < ties.sum() < 160  # of equal votes not always the first
 
@@ -181,7 +181,7 @@ def test_held_out_votes_measure_and_what_is_trained_on_has_not_seen_them():
     task = read(X, VOTES)
     part = task.take(np.arange(100))
     np.testing.assert_allclose(part.distribution, most_probable(VOTES[:100], 3), atol=1e-6)
-    np.testing.assert_allclose(part.evidence, majority_vote(VOTES[:100], 3, shares=True), atol=1e-6)
+    np.testing.assert_allclose(part.evidence, aggregate(VOTES[:100], 3, "majority").probabilities, atol=1e-6)
     assert part.trust.tolist() == (VOTES[:100] >= 0).sum(axis=1).tolist()
 
 
@@ -260,7 +260,7 @@ def test_votes_beside_what_takes_one_label_are_refused_with_the_way():
         return model
 
     arguments = {"epochs": 1, "verbose": 0}
-    text = r"with `losses\.AnnotatorsLoss`, behind a `NoiseTransition` with num_annotators=%d .*majority_vote"
+    text = r"with `losses\.AnnotatorsLoss`, behind a `NoiseTransition` with num_annotators=%d .*aggregate"
     for loss, y in (
         ("sparse_categorical_crossentropy", VOTES),
         ("categorical_crossentropy", VOTES[:, :3]),

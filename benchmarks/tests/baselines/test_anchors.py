@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from benchmarks.baselines import estimate_by_anchors
-from keras_het.label_noise import pair_flip, total_variation
+from keras_het.labels import pair_flip
+from keras_het.ops.transition import total_variation
 
 pytestmark = pytest.mark.once
 

@@ -6,7 +6,7 @@ from keras import ops
 from scipy import special
 
 from benchmarks.baselines import BackwardCorrectedCrossentropy
-from keras_het import label_noise
+from keras_het.labels import pair_flip
 from tests.losses import test_corrected as corrected
 from tests.losses.cases import EXAMPLES, LOGITS, UNITS, T
 
@@ -34,7 +34,7 @@ def test_the_backward_correction_is_unbiased_and_its_transpose_would_not_be():
     ("transition", "text"),
     [
         ([[0.5, 0.5]] * 2, "condition number of at most 100 to be inverted. Received: inf"),
-        (label_noise.pair_flip(4, 0.499), "Received: 500"),
+        (pair_flip(4, 0.499), "Received: 500"),
     ],
 )
 def test_a_t_that_can_hardly_be_inverted_is_refused(transition, text):
@@ -44,4 +44,4 @@ def test_a_t_that_can_hardly_be_inverted_is_refused(transition, text):
 
 
 def test_a_larger_condition_number_can_be_allowed():
-    assert BackwardCorrectedCrossentropy(label_noise.pair_flip(4, 0.499), max_condition=1e3).max_condition == 1e3
+    assert BackwardCorrectedCrossentropy(pair_flip(4, 0.499), max_condition=1e3).max_condition == 1e3

@@ -88,7 +88,7 @@ def main():
         "names",
         nargs="*",
         metavar="NAME",
-        help="of an entry, such as find_label_issues",
+        help="of an entry, such as find_issues",
     )
     parser.add_argument(
         "--keep",

@@ -7,8 +7,8 @@ import pandas as pd
 import pytest
 import scipy.stats
 
-from keras_het.analysis import next_labels
-from keras_het.analysis.next_labels import ADDED_LABELS, ROUNDS
+from keras_het.labels import next_labels
+from keras_het.labels.next_labels import ADDED_LABELS, ROUNDS
 
 pytestmark = pytest.mark.once
 

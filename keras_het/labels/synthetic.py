@@ -1,4 +1,8 @@
-"""Corruption of clean labels, for demonstrations and benchmarks."""
+"""Synthetic label noise for demonstrations and benchmarks: transition matrices, and labels drawn from them.
+
+A transition matrix T is row-stochastic, T[i, j] = p(noisy label j | true class i): the transpose of the Q of Sukhbaatar
+et al. 2014.
+"""
 
 from typing import Any
 
@@ -10,20 +14,63 @@ from keras_het.base.seeds import random_generator
 from keras_het.base.validation import (
     check_every_class,
     check_fraction,
+    check_integer,
     check_labels,
     check_one_transition,
     check_rows,
 )
 
 
-def corrupt_labels(labels: Any, transition: Any, seed: int | list[int] = 0) -> np.ndarray:
+def symmetric(num_classes: int, noise: float) -> np.ndarray:
+    """Returns T of flips to all other classes alike: 1 - noise on the diagonal, noise / (K - 1) elsewhere.
+
+    Args:
+        num_classes: K >= 2.
+        noise: fraction of flipped labels, in [0, 1].
+    Returns:
+        shape `(K, K)`.
+    Raises:
+        ValueError: for values outside these ranges.
+
+    Example:
+        >>> symmetric(3, 0.5).tolist()
+        [[0.5, 0.25, 0.25], [0.25, 0.5, 0.25], [0.25, 0.25, 0.5]]
+    """
+    _check_flips(num_classes, noise)
+    return (1.0 - noise) * np.eye(num_classes) + noise / (num_classes - 1) * (1.0 - np.eye(num_classes))
+
+
+def pair_flip(num_classes: int, noise: float) -> np.ndarray:
+    """Returns T of flips to the next class: 1 - noise on the diagonal, noise from i to i + 1 and from last to first.
+
+    Args:
+        num_classes: K >= 2.
+        noise: fraction of flipped labels, in [0, 1].
+    Returns:
+        shape `(K, K)`.
+    Raises:
+        ValueError: for values outside these ranges.
+
+    Example:
+        >>> pair_flip(3, 0.25).tolist()
+        [[0.75, 0.25, 0.0], [0.0, 0.75, 0.25], [0.25, 0.0, 0.75]]
+    """
+    _check_flips(num_classes, noise)
+    return (1.0 - noise) * np.eye(num_classes) + noise * np.roll(np.eye(num_classes), 1, axis=1)
+
+
+def _check_flips(num_classes: int, noise: float) -> None:
+    check_integer("num_classes", num_classes, 2)
+    check_fraction("noise", noise)
+
+
+def corrupt(labels: Any, transition: Any, seed: int | list[int] = 0) -> np.ndarray:
     """Draws noisy labels, each from the distribution of its class, or of its example.
 
     Args:
         labels: the true classes, integers in [0, K), shape `(N,)`.
         transition: T, `(K, K)`, T[i, j] = p(noisy label j | true class i), or, for noise that depends on the instance,
-            one such row for every example, `(N, K)` (such as `look_alike_transitions` makes); a square matrix is taken
-            for a T.
+            such a row for every example, `(N, K)`, as `look_alike_transitions` makes them; a square matrix counts as T.
         seed: seed of the draw; an integer, at least 0, or a list of them as for `numpy.random.default_rng`.
     Returns:
         integers, shape `(N,)`; a function of the arguments alone.
@@ -32,7 +79,7 @@ def corrupt_labels(labels: Any, transition: Any, seed: int | list[int] = 0) -> n
     Source: Sukhbaatar et al. 2014, Eq. 1, whose matrix Q is the transpose of T.
 
     Example:
-        >>> corrupt_labels([0, 1, 2, 2], [[0, 1, 0], [0, 0, 1], [1, 0, 0]]).tolist()
+        >>> corrupt([0, 1, 2, 2], [[0, 1, 0], [0, 0, 1], [1, 0, 0]]).tolist()
         [1, 2, 0, 0]
     """
     rng, shape = random_generator(seed), np.shape(transition)
@@ -49,13 +96,13 @@ def corrupt_labels(labels: Any, transition: Any, seed: int | list[int] = 0) -> n
 
 
 def _bounds(rows):
-    """The ends of the labels' intervals in [0, 1]; the last ends are exactly 1, above every uniform number."""
+    """Returns ends of the labels' intervals in [0, 1]; the last ends are exactly 1, above every uniform number."""
     sums = rows.cumsum(axis=1)
     return sums / sums[:, -1:]
 
 
 def look_alike_transitions(features: Any, labels: Any, noise: float) -> np.ndarray:
-    """Rows of instance-dependent noise for `corrupt_labels`: labels flip to the other class that is most alike.
+    """Returns rows of instance-dependent noise for `corrupt`: labels flip to the most similar other class.
 
         margin_n = |x_n - mean of the nearest other class|^2 - |x_n - mean of its own class|^2
         p(flip of n) = min(c exp(-margin_n / sd(margin)), 1), with c such that their mean is `noise`
@@ -99,7 +146,7 @@ def look_alike_transitions(features: Any, labels: Any, noise: float) -> np.ndarr
 
 
 def _scale_for_mean(weights, mean):
-    """c such that min(c * weights, 1) has this mean: the largest m weights are cut, and c follows from the others."""
+    """Returns c such that min(c * weights, 1) has this mean: m weights are cut, and c follows from the others."""
     ordered = np.sort(weights)[::-1]
     total = mean * len(ordered)
     rest = ordered.sum() - np.concatenate([[0.0], ordered.cumsum()[:-1]])  # of all but the m largest

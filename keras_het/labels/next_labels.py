@@ -12,8 +12,8 @@ from keras_het.base.refusal import refuse_if
 from keras_het.base.tables import Tabled
 from keras_het.base.validation import check_integer, check_labels
 from keras_het.base.verified import verified_places
-from keras_het.label_noise.decoding import decode
-from keras_het.label_noise.estimation import check_distributions
+from keras_het.labels.decoding import decode
+from keras_het.labels.estimation import check_distributions
 
 SHOWN_LINES = 20
 # Chosen by benchmarks/real/next_labels.py: with fewer of either, T of labels that people gave is believed too much.

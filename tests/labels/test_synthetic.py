@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from keras_het import label_noise
-from keras_het.label_noise import corrupt_labels, look_alike_transitions
+from keras_het.labels import corrupt, look_alike_transitions, pair_flip
 from tests.checks import z_limit
 
 pytestmark = pytest.mark.once
@@ -36,25 +35,25 @@ def check_counts(labels, noisy, matrix):
 
 
 @pytest.mark.statistical
-@pytest.mark.parametrize("matrix", [T, label_noise.pair_flip(4, 0.45), np.eye(4)], ids=["random", "pair", "I"])
+@pytest.mark.parametrize("matrix", [T, pair_flip(4, 0.45), np.eye(4)], ids=["random", "pair", "I"])
 @pytest.mark.parametrize("seed", [0, 1, [2, 3]])
 def test_each_class_gets_the_labels_of_its_row(matrix, seed, base_seed):
     seeds = np.atleast_1d(seed) + base_seed
-    check_counts(LABELS, corrupt_labels(LABELS, matrix, seeds.tolist()), matrix)
+    check_counts(LABELS, corrupt(LABELS, matrix, seeds.tolist()), matrix)
 
 
 @pytest.mark.planted
 def test_the_transposed_matrix_is_caught():
     with pytest.raises(AssertionError):
-        check_counts(LABELS, corrupt_labels(LABELS, label_noise.pair_flip(4, 0.45).T), label_noise.pair_flip(4, 0.45))
+        check_counts(LABELS, corrupt(LABELS, pair_flip(4, 0.45).T), pair_flip(4, 0.45))
 
 
 @pytest.mark.statistical
 def test_each_example_gets_the_labels_of_its_own_row(base_seed):
     rows = np.eye(4)[(LABELS + np.arange(COUNT)) % 4]
-    np.testing.assert_array_equal(corrupt_labels(LABELS, rows), rows.argmax(1))
+    np.testing.assert_array_equal(corrupt(LABELS, rows), rows.argmax(1))
     rows = np.random.default_rng(base_seed + 1).dirichlet(np.ones(4), size=COUNT)
-    noisy = corrupt_labels(LABELS, rows, base_seed)
+    noisy = corrupt(LABELS, rows, base_seed)
     z = np.sum(rows[np.arange(COUNT), noisy] - (rows**2).sum(1)) / np.sqrt(
         np.sum((rows**3).sum(1) - (rows**2).sum(1) ** 2)
     )
@@ -63,14 +62,14 @@ def test_each_example_gets_the_labels_of_its_own_row(base_seed):
 
 def test_a_function_of_its_seed_that_leaves_its_arguments_alone():
     labels = LABELS[:1000].copy()
-    first, again, other = (corrupt_labels(labels, T, seed) for seed in (1, 1, 2))
+    first, again, other = (corrupt(labels, T, seed) for seed in (1, 1, 2))
     np.testing.assert_array_equal(first, again)
     assert np.any(first != other)
     np.testing.assert_array_equal(labels, LABELS[:1000])
 
 
 def test_rows_that_nearly_sum_to_one_stay_in_range():
-    assert corrupt_labels(np.zeros(100_000, int), [[1 / 3 - 1e-5, 1 / 3, 1 / 3], [0, 1, 0], [0, 0, 1]]).max() == 2
+    assert corrupt(np.zeros(100_000, int), [[1 / 3 - 1e-5, 1 / 3, 1 / 3], [0, 1, 0], [0, 0, 1]]).max() == 2
 
 
 @pytest.mark.parametrize("noise", [0.0, 0.2, 0.4, 0.99, 1.0])
@@ -89,33 +88,33 @@ def test_look_alikes_flip_to_the_class_that_looks_alike_and_near_the_boundary():
     flips = 1 - rows[np.arange(len(labels)), labels]
     near = np.argsort(-features[labels == 0, 0])  # the rightmost of class 0 look most like class 1
     assert np.all(np.diff(flips[labels == 0][near]) <= 1e-12)
-    assert norm.isf(1e-6) * np.sqrt(600 * 0.24) > abs(np.sum(corrupt_labels(labels, rows) != labels) - 240)
+    assert norm.isf(1e-6) * np.sqrt(600 * 0.24) > abs(np.sum(corrupt(labels, rows) != labels) - 240)
 
 
 @pytest.mark.parametrize(
     ("call", "text"),
     [
-        (lambda: corrupt_labels([0, 3], np.eye(3)), "`labels` must be in [0, 3). Received: 3 at [1]"),
-        (lambda: corrupt_labels([-1, 0], np.eye(3)), "`labels` must be in [0, 3). Received: -1 at [0]"),
+        (lambda: corrupt([0, 3], np.eye(3)), "`labels` must be in [0, 3). Received: 3 at [1]"),
+        (lambda: corrupt([-1, 0], np.eye(3)), "`labels` must be in [0, 3). Received: -1 at [0]"),
         (
-            lambda: corrupt_labels([0.0, 1.0], np.eye(3)),
+            lambda: corrupt([0.0, 1.0], np.eye(3)),
             "`labels` must be integers of shape (N,). Received: shape (2,), dtype float64",
         ),
-        (lambda: corrupt_labels([[0]], np.eye(3)), "`labels` must be integers of shape (N,). Received: shape (1, 1)"),
-        (lambda: corrupt_labels([0, 1], [[1, 0], [0.5, 0.1]]), "row 1 sums to 0.6"),
+        (lambda: corrupt([[0]], np.eye(3)), "`labels` must be integers of shape (N,). Received: shape (1, 1)"),
+        (lambda: corrupt([0, 1], [[1, 0], [0.5, 0.1]]), "row 1 sums to 0.6"),
         (
-            lambda: corrupt_labels([0, 1], np.ones((3, 2)) / 2),
+            lambda: corrupt([0, 1], np.ones((3, 2)) / 2),
             "`labels` must have an entry for each of the 3 examples. Received: 2",
         ),
-        (lambda: corrupt_labels([0], [[0.5, 0.6]]), "rows that sum to one. Received: row 0 sums to 1.1"),
+        (lambda: corrupt([0], [[0.5, 0.6]]), "rows that sum to one. Received: row 0 sums to 1.1"),
         (
-            lambda: corrupt_labels([0], np.eye(2), -1),
+            lambda: corrupt([0], np.eye(2), -1),
             "`seed` must be an integer at least 0, or a list of them. Received: seed=-1",
         ),
-        (lambda: corrupt_labels([0], np.eye(2), [1, -1]), "Received: seed=[1, -1]"),
-        (lambda: corrupt_labels([0], np.eye(2), 1.5), "Received: seed=1.5"),
-        (lambda: corrupt_labels([0], np.eye(2), None), "Received: seed=None"),
-        (lambda: corrupt_labels([0], np.eye(2), "a"), "Received: seed='a'"),
+        (lambda: corrupt([0], np.eye(2), [1, -1]), "Received: seed=[1, -1]"),
+        (lambda: corrupt([0], np.eye(2), 1.5), "Received: seed=1.5"),
+        (lambda: corrupt([0], np.eye(2), None), "Received: seed=None"),
+        (lambda: corrupt([0], np.eye(2), "a"), "Received: seed='a'"),
         (
             lambda: look_alike_transitions([[np.nan], [1.0]], [0, 1], 0.5),
             "`features` must be finite. Received: 1 numbers that are not",

@@ -14,14 +14,13 @@ from keras_het.base.validation import (
     check_not_negative,
     check_square,
 )
-from keras_het.label_noise.matrices import from_confusion
 
-ROUNDING = 1e-6  # else rounding may put the mean of equal probabilities above them, so that none counts
-SYSTEMATIC = 0.01  # how often a table of uniform flips may have one that is called systematic
+ROUNDING = 1e-6  # else rounding can put the mean of equal probabilities above them, so that none counts
+SYSTEMATIC = 0.01  # rate of tables of uniform flips with a flip that is called systematic
 
 
 def estimate_by_confident_joint(labels: Any, probabilities: Any) -> np.ndarray:
-    """T from counts of labels against the classes that a model is confident of.
+    """Returns T from counts of labels against the classes that a model is confident of.
 
     The threshold of a class is its mean probability over the examples with that label. An example counts for its most
     probable class among the classes that reach their threshold. Rows of the counts are scaled to sum to one. Use
@@ -49,8 +48,29 @@ def estimate_by_confident_joint(labels: Any, probabilities: Any) -> np.ndarray:
     return from_confusion(confident_counts(labels, p))
 
 
+def from_confusion(counts: Any) -> np.ndarray:
+    """Returns T from counts[i, j], how many examples of true class i carry the label j.
+
+    Args:
+        counts: shape `(K, K)`, at least 0, with an example of every class.
+    Returns:
+        shape `(K, K)`.
+    Raises:
+        ValueError: for another shape, a negative count, or a class without examples.
+
+    Example:
+        >>> from_confusion([[3, 1], [0, 2]]).tolist()
+        [[0.75, 0.25], [0.0, 1.0]]
+    """
+    counts = check_not_negative("counts", check_square("counts", counts))
+    empty = np.flatnonzero(counts.sum(axis=1) == 0)
+    if len(empty):
+        raise refusal("counts", "have an example of every class", f"none of class {empty[0]}")
+    return counts / counts.sum(axis=1, keepdims=True)
+
+
 def systematic_flips(counts: Any) -> np.ndarray:
-    """Which classes are taken for which others more often than uniform flips would be.
+    """Returns which classes are labelled as which others more often than uniform flips explain.
 
     Class i has n_i flips. If all K - 1 others were equally likely, class j would get Binomial(n_i, 1 / (K - 1)) of
     them. A count is systematic if P(count or more) < .01 / (K (K - 1)): less than one of a hundred such tables would
@@ -74,7 +94,7 @@ def systematic_flips(counts: Any) -> np.ndarray:
 
 
 def flip_p_values(counts: np.ndarray) -> np.ndarray:
-    """P(count or more) of each flip, if all other classes were equally likely, `(K, K)`; 1 where there is no flip.
+    """Returns P(count or more) of each flip, if all other classes were equally likely, `(K, K)`; 1 if there is none.
 
     Args:
         counts: examples of class i with the label j, shape `(K, K)`, not negative.
@@ -86,7 +106,7 @@ def flip_p_values(counts: np.ndarray) -> np.ndarray:
 
 
 def confident_counts(labels: np.ndarray, p: np.ndarray) -> np.ndarray:
-    """How many examples that a model is confident are of class i have the label j, `(K, K)`.
+    """Counts examples of class i, by a confident model, with the label j, `(K, K)`.
 
     A class without labels has no examples.
     """
@@ -104,7 +124,7 @@ def confident_counts(labels: np.ndarray, p: np.ndarray) -> np.ndarray:
 
 
 def check_probabilities(probabilities: Any, name: str = "probabilities", as_given: bool = False) -> np.ndarray:
-    """`probabilities` as NumPy, if they are in [0, 1], `(N, K)`, with N >= 1, and no row is zero.
+    """Returns `probabilities` as NumPy, if they are in [0, 1], `(N, K)`, with N >= 1, and no row is zero.
 
     Args:
         probabilities: argument of a public function.
@@ -124,7 +144,7 @@ def check_probabilities(probabilities: Any, name: str = "probabilities", as_give
 
 
 def check_distributions(probabilities: Any, name: str = "probabilities", as_given: bool = False) -> np.ndarray:
-    """Probabilities as NumPy, if every row sums to 1; arguments are those of `check_probabilities`."""
+    """Returns probabilities as NumPy, if every row sums to 1; arguments are those of `check_probabilities`."""
     p = check_probabilities(probabilities, name, as_given)
     wrong = np.flatnonzero(np.abs(p.sum(axis=1) - 1.0) > 1e-3)
     if len(wrong):

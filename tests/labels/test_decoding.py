@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from keras_het.label_noise import corrupt_labels, pair_flip, symmetric
-from keras_het.label_noise.decoding import decode
+from keras_het.labels import corrupt, pair_flip, symmetric
+from keras_het.labels.decoding import decode
 
 pytestmark = pytest.mark.once
 
@@ -14,7 +14,7 @@ def predictions(transition, count=2000, seed=0):
     rng = np.random.default_rng(seed)
     true = rng.integers(len(transition), size=count)
     p = transition[true] * rng.gamma(20.0, size=(count, len(transition))) + 0.01
-    return true, corrupt_labels(true, transition[true], seed + 1), p / p.sum(axis=1, keepdims=True)
+    return true, corrupt(true, transition[true], seed + 1), p / p.sum(axis=1, keepdims=True)
 
 
 def test_swapped_classes_are_found_where_the_most_probable_label_is_not_the_class():

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from keras_het.label_noise.estimation import flip_p_values, systematic_flips
+from keras_het.labels.estimation import flip_p_values, systematic_flips
 from tests.checks import FALSE_ALARM
 
 pytestmark = pytest.mark.once

@@ -13,8 +13,8 @@ from keras_het.base.refusal import refusal
 from keras_het.base.tables import Tabled
 from keras_het.base.validation import check_labels
 from keras_het.explain.covariance import ConfusedPair
-from keras_het.label_noise.decoding import decode
-from keras_het.label_noise.estimation import check_distributions, confident_counts, systematic_flips
+from keras_het.labels.decoding import decode
+from keras_het.labels.estimation import check_distributions, confident_counts, systematic_flips
 from keras_het.reading.probabilities import exclusive_probabilities
 from keras_het.reading.training_record import TrainingRecord
 
@@ -114,7 +114,7 @@ class Evidence(NamedTuple):
     margins: np.ndarray | None = None
 
 
-def find_label_issues(
+def find_issues(
     probabilities: Any,
     labels: Any = None,
     x: Any = None,
@@ -168,7 +168,7 @@ def find_label_issues(
 
     Example:
         >>> p = [[0.9, 0.1], [0.8, 0.2], [0.95, 0.05], [0.2, 0.8], [0.1, 0.9], [0.05, 0.95]]
-        >>> print(find_label_issues(p, [0, 0, 1, 1, 1, 1]))
+        >>> print(find_issues(p, [0, 0, 1, 1, 1, 1]))
         index  given  suggested   score   kind
             2      1          0  0.0500  wrong
             1      0          0  0.8000

@@ -133,7 +133,7 @@ def annotators(
     `statsmodels.stats.inter_rater.fleiss_kappa` for more.
 
     Args:
-        source: transition matrices `(M, K, K)`, or what `dawid_skene` returned, or a model that ends in a
+        source: transition matrices `(M, K, K)`, or what `aggregate` returned, or a model that ends in a
             `NoiseTransition` with `num_annotators`.
         labels: integers `(N, M)`, -1 where the annotator gave none, or what `votes_from_table` returned; None leaves
             out the number of labels and the agreement.

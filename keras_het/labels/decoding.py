@@ -1,4 +1,4 @@
-"""The class of each example, where labels are flipped by a transition matrix that is not known."""
+"""Classes of examples whose labels are flipped by an unknown transition matrix."""
 
 from typing import NamedTuple
 
@@ -6,7 +6,7 @@ import numpy as np
 import scipy.sparse
 
 from keras_het.base.batches import row_blocks
-from keras_het.label_noise.estimation import confident_counts
+from keras_het.labels.estimation import confident_counts
 
 FLOOR = 1e-3  # of each row of T, spread over all classes: else one label that is impossible by T would decide
 MOST_ROUNDS = 20
@@ -26,7 +26,7 @@ class Decoded(NamedTuple):
 
 
 def decode(labels: np.ndarray, p: np.ndarray) -> Decoded:
-    """The classes of examples by p(noisy label | x), and how clear each is.
+    """Returns the classes of examples by p(noisy label | x), and how clear each is.
 
     The class of an example is the k of the largest sum_j p_j log T_kj, the row of T that is nearest to p by the
     Kullback-Leibler divergence. T begins with the counts of confident examples; then row k is the mean p of the
@@ -57,7 +57,7 @@ def decode(labels: np.ndarray, p: np.ndarray) -> Decoded:
 
 
 def means(values: np.ndarray, classes: np.ndarray, totals: np.ndarray) -> np.ndarray:
-    """The mean row of `values`, `(N, J)`, of each class, `(K, J)`; zeros for a class without examples."""
+    """Returns the mean row of `values`, `(N, J)`, of each class, `(K, J)`; zeros for a class without examples."""
     count = len(classes)
     member = scipy.sparse.csc_array((np.ones(count), (classes, np.arange(count))), shape=(len(totals), count))
     sums = sum(member[:, rows] @ values[rows] for rows in row_blocks(count))  # a product makes values float64
@@ -69,7 +69,7 @@ def _bounded(transition: np.ndarray) -> np.ndarray:
 
 
 def _nearest(p: np.ndarray, transition: np.ndarray) -> Decoded:
-    """The nearest row of T for each example."""
+    """Returns the nearest row of T for each example."""
     log_rows = np.log(transition).T
     parts = [_nearest_of(p[rows], log_rows) for rows in row_blocks(len(p))]
     return Decoded(*(np.concatenate(part) for part in zip(*parts, strict=True)))

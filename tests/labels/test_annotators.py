@@ -5,9 +5,8 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest
 
-from keras_het.analysis import annotators
-from keras_het.analysis.annotators import Confusion
-from keras_het.label_noise import corrupt_labels, dawid_skene, pair_flip, symmetric
+from keras_het.labels import aggregate, annotators, corrupt, pair_flip, symmetric
+from keras_het.labels.annotators import Confusion
 from keras_het.layers import NoiseTransition
 
 pytestmark = pytest.mark.once
@@ -89,16 +88,16 @@ def test_the_frame_has_the_lines_of_the_print():
 
 @pytest.mark.statistical
 def test_spammers_with_many_labels_are_named_and_others_are_not(base_seed):
-    """Eight of 24 with 5, 20 and 150 labels, by T of `dawid_skene`; a swapper is as consistent as a good one."""
+    """Eight of 24 with 5, 20 and 150 labels, by T of `aggregate`; a swapper is as consistent as a good one."""
     hits, others = [], []
     for seed in range(base_seed, base_seed + 4):
         rng = np.random.default_rng([seed, 4])
         true, stack = rng.integers(3, size=400), [symmetric(3, rate) for rate in rng.uniform(0.05, 0.5, 24)]
         stack[:8], stack[-1] = [np.full((3, 3), 1 / 3)] * 8, np.eye(3)[[1, 2, 0]]
-        labels = np.stack([corrupt_labels(true, t, [seed, m]) for m, t in enumerate(stack)], axis=1)
+        labels = np.stack([corrupt(true, t, [seed, m]) for m, t in enumerate(stack)], axis=1)
         sizes = np.array([5, 20, 150] * 8)
         labels = np.where(np.argsort(np.argsort(rng.random((400, 24)), axis=0), axis=0) < sizes, labels, -1)
-        found = annotators(dawid_skene(labels, 3), labels).each
+        found = annotators(aggregate(labels, 3), labels).each
         hits.append([a.is_spammer for a in found[2:8:3]])
         others.append([a.is_spammer for a in found[8:]])
     assert np.mean(hits) >= 0.75

@@ -176,8 +176,8 @@ BUGS = (
     Bug(
         "a text of an example that a spreadsheet computes",
         "keras_het/labels/corrections.py",
-        "*(safe_cell(value(index)) for value in values)",
-        "*(value(index) for value in values)",
+        "[safe_cell(value(row)) for row in issues.index]",
+        "[value(row) for row in issues.index]",
         ("report",),
         ("torch",),  # the same
     ),

@@ -32,7 +32,6 @@ PACKAGES = [
     "keras_het.covariances",
     "keras_het.distribution",
     "keras_het.integrators",
-    "keras_het.label_noise",
     "keras_het.labels",
     "keras_het.layers",
     "keras_het.links",

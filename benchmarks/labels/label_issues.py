@@ -90,7 +90,9 @@ def pairs_of(model, x, labels):
         return np.argwhere(
             systematic_flips(ops.convert_to_numpy(last.transition) * np.bincount(labels, minlength=10)[:, None])
         )
-    return confused_pairs(model, x, count=45) if isinstance(last, HeteroscedasticDense) else None
+    if not isinstance(last, HeteroscedasticDense):
+        return None
+    return [(pair.first, pair.second) for pair in confused_pairs(model, x, count=45) if pair.covariance < 0]
 
 
 def figures(name, seed, folds, epochs):

@@ -12,7 +12,6 @@ from keras_het.base.batches import check_same_index, largest_of_rows, row_blocks
 from keras_het.base.refusal import refusal
 from keras_het.base.tables import Tabled
 from keras_het.base.validation import check_labels
-from keras_het.explain.covariance import ConfusedPair
 from keras_het.labels.decoding import decode
 from keras_het.labels.estimation import check_distributions, confident_counts, systematic_flips
 from keras_het.reading.probabilities import exclusive_probabilities
@@ -154,8 +153,8 @@ def find_issues(
         labels: integers in [0, K), shape `(N,)`; a class that no label has is never suggested. None takes those of a
             `TrainingDynamics`.
         x: inputs of a model, arrays; None with anything else.
-        pairs: classes that are confusable, each (i, j), or a `ConfusedPair` of numbers, which does not count if its
-            covariance is positive; None uses the counts.
+        pairs: pairs (i, j) of classes that are confusable, such as the `explain.confused_pairs` of negative covariance;
+            None uses the counts.
         batch_size: size of the batches of the predictions of a model.
     Returns:
         `LabelIssues`.
@@ -285,10 +284,6 @@ def _joint(labels: np.ndarray, counts: np.ndarray) -> np.ndarray:
 def _both_ways(pairs: Iterable, size: int) -> np.ndarray:
     found = np.zeros((size, size), bool)
     for pair in pairs:
-        classes = (pair.first, pair.second) if isinstance(pair, ConfusedPair) else pair[:2]
-        first, second = check_labels(classes, size, name="pairs")
-        if (
-            not isinstance(pair, ConfusedPair) or pair.covariance < 0
-        ):  # if positive, both are taken for others together, not for each other
-            found[first, second] = found[second, first] = True
+        first, second = check_labels(list(pair), size, 2, name="pairs")
+        found[first, second] = found[second, first] = True
     return found

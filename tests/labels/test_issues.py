@@ -15,7 +15,6 @@ from sklearn.model_selection import cross_val_predict
 from sklearn.neighbors import KNeighborsClassifier
 
 from keras_het.callbacks import TrainingDynamics
-from keras_het.explain.covariance import ConfusedPair
 from keras_het.labels import corrupt, find_issues, symmetric
 from keras_het.reading.training_record import TrainingRecord
 
@@ -134,8 +133,7 @@ def test_pairs_may_be_given():
     labels = [0, 0, 2, 1, 2, 2]
     kinds = {tuple(row[:3]): row[5] for row in find_issues(p, labels, pairs=[(0, 1)]).rows() if row[4]}
     assert kinds == {(1, 0, 1): "confusable", (2, 2, 1): "wrong"}
-    for none in ([], [ConfusedPair(0, 1, 2.0, 0.5)]):  # classes that rise together are not taken for each other
-        assert set(find_issues(p, labels, pairs=none).kind) == {"", "wrong"}
+    assert set(find_issues(p, labels, pairs=[]).kind) == {"", "wrong"}
     with pytest.raises(ValueError, match=r"`pairs` must be in \[0, 3\). Received: 3 at \[1\]"):
         find_issues(p, labels, pairs=[(0, 3)])
 

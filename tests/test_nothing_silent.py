@@ -270,10 +270,6 @@ SILENT |= {
         lambda: clean(changed(123456)),
         "is it an id? Make names texts. Received: 123456 at [1]",
     ),
-    "an id beside features": (
-        lambda: find_issues(features=POINTS, labels=changed(123456)),
-        "`labels` must be in [0, 40), 10 times as many as the classes that occur; is it an id?",
-    ),
     "a fraction as an index": (lambda: choose(verified_labels={3.0: 1}), "in [0, 30), integers. Received: 3.0"),
     "weights of two data sets": (
         lambda: clean(sample_weight=np.ones(60)),
@@ -314,7 +310,6 @@ SILENT |= {
     ),
     "a sparse matrix in choose": (lambda: choose(x=SPARSE), "`x` must be dense: x.toarray(). Received: a csr_matrix"),
     "a sparse matrix in clean_labels": (lambda: clean(x=SPARSE), DENSE),
-    "a sparse matrix of features": (lambda: find_issues(features=SPARSE, labels=CLASSES), DENSE),
     "a sparse matrix of labels": (lambda: choose(scipy.sparse.csr_matrix(P)), "`y` must be dense: y.toarray()"),
 }
 

@@ -47,7 +47,9 @@ def table_of(
     for title, value in examples:
         cells = [safe_cell(value(row)) for row in issues.index]
         frame.insert(frame.shape[1], safe_cell(f"{EXAMPLE_PREFIX} {title}"), cells, allow_duplicates=True)
-    return frame.to_csv(index=False, lineterminator="\r\n").encode("utf-8-sig", "replace")  # with the mark by which spreadsheets know UTF-8
+    return frame.to_csv(index=False, lineterminator="\r\n").encode(
+        "utf-8-sig", "replace"
+    )  # with the mark by which spreadsheets know UTF-8
 
 
 def safe_cell(name: Any) -> Any:

@@ -119,7 +119,7 @@ def test_the_figures_of_one_training_are_made_and_have_tables():
     ]
     named = [row["method"] for row in rows if row["method"] != "five folds, cleanlab"]  # it may not be installed
     assert named[0] == dynamics.RUN
-    assert len(named) == 8
+    assert len(named) == 6
     table = dynamics.tables(rows)["wrong labels that are found, digits"]
     assert table[1][0].startswith("symmetric (4")
     assert table[1][2] == f"{rows[0]['average precision']:.3f}"

@@ -1,4 +1,4 @@
-"""Which labels are probably wrong: by predictions out of sample or by one training."""
+"""Label errors, by predictions out of sample or by one training."""
 
 import dataclasses
 from collections.abc import Iterable, Iterator
@@ -17,30 +17,29 @@ from keras_het.labels.estimation import check_distributions, confident_counts, s
 from keras_het.reading.probabilities import exclusive_probabilities
 from keras_het.reading.training_record import TrainingRecord
 
-SHOWN = 20  # lines of the table that is printed
+SHOWN_LINES = 20
 
 
 @dataclasses.dataclass(frozen=True)
 class LabelIssues(Tabled):
-    """All labels, issues or not, the least score first; arrays of shape `(N,)`.
+    """All labels, issues or not, the lowest score first; arrays of shape `(N,)`.
 
-    They print as a table of the first 20, also in a notebook; `to_frame` makes a pandas frame of all.
+    They print as a table of the first 20, also in a notebook; `to_frame` returns all as a pandas frame.
 
     Attributes:
-        index: index of the example.
-        given: the label that it has.
-        suggested: the class of the largest probability, among the classes that occur in the labels; the class that the
-            example has, if by a training.
-        score: the probability of the given label, in [0, 1]; the lower, the worse. By a training it is
+        index: row number of the example.
+        given: observed label.
+        suggested: class of the largest probability, of the classes that occur in the labels; by a training, the class
+            that T makes most likely.
+        score: probability of the observed label, in [0, 1]; the lower, the worse. By a training it is
             1 / (1 + exp(-mean margin)), so 0.5 is a mean margin of 0.
-        is_issue: boolean, whether the label is probably wrong. For each pair of classes these are the worst labels, as
-            many as are estimated to be wrong; by a training or by features they are those that are not the suggested
-            class.
-        kind: kind of an issue, "confusable" if its two classes are taken for each other more often than others, so that
-            a person may err, too, and should look twice; "wrong" if they are not, so that the label is plainly wrong.
-            Else "".
+        is_issue: boolean, whether the label is probably wrong. By probabilities these are the worst labels of each pair
+            of classes, as many as are estimated to be wrong. By a training they are the labels that are not the
+            suggested class.
+        kind: "confusable" for an issue whose two classes are confused more often than others, so that a person can err,
+            too; "wrong" for any other issue, and "" for no issue.
         class_names: names of the K classes, for texts and frames; None for numbers.
-        example_names: index of a pandas frame, for the same; None for numbers.
+        example_names: index of a pandas frame, for texts and frames; None for numbers.
     """
 
     index: np.ndarray
@@ -55,11 +54,11 @@ class LabelIssues(Tabled):
     _left = ()
 
     def rows(self) -> Iterator[tuple[Any, ...]]:
-        """The labels one by one: index, given, suggested, score, is_issue, kind; the first three as numbers."""
+        """Yields index, given, suggested, score, is_issue and kind of each label; the first three are numbers."""
         return zip(self.index, self.given, self.suggested, self.score, self.is_issue, self.kind, strict=True)
 
     def _columns(self) -> dict[str, Any]:
-        """The columns of the table, with the names of examples and classes."""
+        """Columns of the table, with the names of examples and classes."""
         index = self.index if self.example_names is None else self.example_names[self.index]
         given, suggested = (
             labels if self.class_names is None else np.asarray(self.class_names)[labels]
@@ -69,7 +68,7 @@ class LabelIssues(Tabled):
         return {"index": index, "given": given, "suggested": suggested, **judged}
 
     def to_frame(self) -> Any:
-        """The labels as a `pandas.DataFrame`, a line for each, the worst first; `sort_index()` gives the data's order.
+        """Returns a `pandas.DataFrame`, a line for each label, the worst first; `sort_index()` gives the data's order.
 
         Its index, named "index", is that of the examples; the columns are given, suggested, score, is_issue and kind.
 
@@ -79,8 +78,8 @@ class LabelIssues(Tabled):
         return super().to_frame().set_index("index")
 
     def _cells(self) -> list[list[str]]:
-        """The first lines of the table as texts, below their titles."""
-        columns = {name: values[:SHOWN] for name, values in self._columns().items() if name != "is_issue"}
+        """Texts of the first lines, below their titles."""
+        columns = {name: values[:SHOWN_LINES] for name, values in self._columns().items() if name != "is_issue"}
         lines = zip(*columns.values(), strict=True)
         return [
             [*columns],
@@ -92,7 +91,7 @@ class LabelIssues(Tabled):
 
     @property
     def _below(self) -> str:  # type: ignore[override]
-        """How many labels are issues, in a sentence."""
+        """A sentence with the number of issues."""
         kinds = (("confusable", "of confusable classes"), ("ambiguous", "of ambiguous examples"))
         counts = {text: int((self.kind == kind).sum()) for kind, text in kinds}
         more = [f"{count} of them {text}" for text, count in counts.items() if count] or [f"0 of them {kinds[0][1]}"]
@@ -100,7 +99,7 @@ class LabelIssues(Tabled):
 
 
 class Evidence(NamedTuple):
-    """What labels are judged by.
+    """Evidence on labels.
 
     Attributes:
         p: probabilities of the classes, `(N, K)`, float32 as given or float64, rows of sum 1.
@@ -121,36 +120,33 @@ def find_issues(
     pairs: Iterable | None = None,
     batch_size: int = 128,
 ) -> LabelIssues:
-    """Which labels are probably wrong, by predictions out of sample or by one training.
+    """Returns labels that are probably wrong, by predictions out of sample or by one training.
 
-    The result holds all labels, the least scores first; `kind` is blank for labels that are no issue. The evidence is
-    one of two:
+    The result holds all labels, the lowest score first. The evidence is one of two:
 
-    * Probabilities of models that were not trained on the examples, as by `cross_val_probabilities`; float32 is not
-      copied, so they may be a memory map. The method is
-      confident learning. An example counts for class j if p_j is at least the mean p_j of the examples labelled j, and
-      j is the most probable class with this property. The counts of each pair (given label i, class j) are scaled to
-      the number of examples with label i. They then say how many labels i should be j: the labels with the largest p_j
-      - p_i are the issues.
+    * Probabilities of models that were not trained on the examples, such as `found.probabilities` of `clean`; a memory
+      map of float32 is not copied. The method is confident learning. An example counts for class j if p_j is at least
+      the mean p_j of the examples labelled j, and j is the most probable class with this property. The counts of each
+      pair (label i, class j) are scaled to the number of examples with label i. They then estimate how many labels i
+      should be j: the labels with the largest p_j - p_i are the issues.
     * A `callbacks.TrainingDynamics`: one training that has seen the labels. Its mean margin ranks them, and the
-      probabilities are its means over the epochs, of which those count little that know the labels by heart.
-    By a training an issue is a label that is not the class of the example, the k of the largest sum_j p_j log T_kj,
-    where T is estimated as in `diagnose_noise`. A training contradicts few right labels, for it has seen them.
+      probabilities are means over the epochs, where epochs that have memorised the labels weigh little. An issue is a
+      label that is not the class of the example, the k of the largest sum_j p_j log T_kj, where T is estimated as in
+      the diagnosis of the noise. A training contradicts few correct labels, because it has seen them.
 
-    Features need no network: give the probabilities of any classifier of scikit-learn out of sample, such as
-    `cross_val_predict(KNeighborsClassifier(10), x, y, method="predict_proba")`.
+    Features need no network: give the probabilities of any scikit-learn classifier out of sample, such as
+    `cross_val_predict(KNeighborsClassifier(10), x, y, method="predict_proba")`. For several labels of an example, use
+    `cleanlab.multilabel_classification`.
 
-    The counts also say which classes are confusable: pairs with more flips than chance gives. With only two classes
-    this cannot be told. On digits with planted pairs and random flips, they give the right kind to every issue whose
-    suggestion is right; so does a learned T. The covariance of a head gives the right kind to 7 of 10, because it has
-    more pairs than the swapped ones (`benchmarks/results/label_issues.md`). A model predicts its own training labels
-    too well: give no predictions of a model for the examples that it was trained on.
+    The counts also show which classes are confusable: pairs with more flips than chance gives. With only two classes
+    this cannot be told. On digits with planted pairs and random flips, they give the correct kind to every issue whose
+    suggestion is correct; the covariance of a head to 7 of 10 (`benchmarks/results/label_issues.md`). A model memorises
+    its own training labels, so never give predictions for examples that the model was trained on.
 
     Args:
-        probabilities: probabilities of examples that were not trained on, shape `(N, K)`, each row of sum 1, which
-            cleanlab calls `pred_probs`, and takes behind the labels; or a model of exclusive classes; or a
-            `TrainingDynamics` that has seen an epoch.
-        labels: integers in [0, K), shape `(N,)`; a class that no label has is never suggested. None takes those of a
+        probabilities: probabilities out of sample, `(N, K)`, each row of sum 1, which cleanlab calls `pred_probs` and
+            expects after the labels; or a model of exclusive classes; or a `TrainingDynamics` that has seen an epoch.
+        labels: integers in [0, K), `(N,)`; a class that no label has is never suggested. None for the labels of a
             `TrainingDynamics`.
         x: inputs of a model, arrays; None with anything else.
         pairs: pairs (i, j) of classes that are confusable, such as the `explain.confused_pairs` of negative covariance;
@@ -159,7 +155,7 @@ def find_issues(
     Returns:
         `LabelIssues`.
     Raises:
-        ValueError: for other shapes or values, a model without `x`, or not one kind of evidence.
+        ValueError: for other shapes or values, or a model without `x`.
     Source: Northcutt, Jiang and Chuang 2021, "Confident learning", sections 3.1 and 3.2 (prune by noise rate); the
         scores are cleanlab's `self_confidence`. The mean margin: Pleiss et al. 2020, "Identifying mislabeled data using
         the area under the margin ranking", with equal weights, and a threshold by a class of its own. Classes by T:
@@ -192,7 +188,7 @@ def find_issues(
 
 
 def most_probable(p: np.ndarray, occurs: np.ndarray) -> np.ndarray:
-    """The most probable class of each example, `(N,)`, of those that occur, `(K,)`, without a second array like p."""
+    """Returns the most probable class of each example, `(N,)`, of the classes that occur, `(K,)`, by blocks of rows."""
     if occurs.all():
         return largest_of_rows(p)
     classes = np.flatnonzero(occurs)
@@ -200,10 +196,9 @@ def most_probable(p: np.ndarray, occurs: np.ndarray) -> np.ndarray:
 
 
 def issues_by_class(p: np.ndarray, labels: np.ndarray) -> LabelIssues:
-    """All labels, the least score first; an issue is a label that is not the class that `decode` finds.
+    """Returns all labels, the lowest score first; an issue is a label that is not the class by `decode`.
 
-    Confident learning suggests the most probable label, which is often wrong where 40% of a class have the label of one
-    other class.
+    Confident learning suggests the most probable label, which is often wrong if 40% of a class have another label.
 
     Args:
         p: probabilities out of sample, `(N, K)`, K >= 2.
@@ -221,7 +216,7 @@ def issues_by_class(p: np.ndarray, labels: np.ndarray) -> LabelIssues:
 
 
 def _table(labels: Any, p: Any, suggested: Any, is_issue: Any, confusable: Any, margins: Any = None) -> LabelIssues:
-    """The labels in the order of their scores, which are by the margins of a training if there are any."""
+    """Returns the labels in the order of their scores, which follow the margins of a training if there are any."""
     score = p[np.arange(len(p)), labels] if margins is None else scipy.special.expit(margins)
     kind = np.where(is_issue, np.where(confusable[suggested, labels], "confusable", "wrong"), "")
     order = np.argsort(score if margins is None else margins, kind="stable")
@@ -229,7 +224,7 @@ def _table(labels: Any, p: Any, suggested: Any, is_issue: Any, confusable: Any, 
 
 
 def _check_given(probabilities: Any, labels: Any, x: Any) -> None:
-    """Raises a ValueError if labels or x are missing, or x is given where nothing would look at it."""
+    """Raises a ValueError if labels or x are missing, or x is not used."""
     if labels is None and not hasattr(probabilities, "record"):
         raise refusal("labels", "be given, except for a TrainingDynamics", "labels=None")
     is_model = isinstance(probabilities, keras.Model)
@@ -239,7 +234,7 @@ def _check_given(probabilities: Any, labels: Any, x: Any) -> None:
 
 
 def _evidence(given: Any, labels: Any, x: Any, batch_size: int) -> Evidence:
-    """The evidence of probabilities, of a model and its inputs, or of a training."""
+    """Returns the evidence of probabilities, of a model and its inputs, or of a training."""
     if hasattr(given, "record"):
         return _of_training(given, labels)
     p = check_distributions(exclusive_probabilities(given, x, batch_size) if x is not None else given, as_given=True)
@@ -247,7 +242,7 @@ def _evidence(given: Any, labels: Any, x: Any, batch_size: int) -> Evidence:
 
 
 def _of_training(dynamics: Any, labels: Any) -> Evidence:
-    """The evidence of a callback with a `TrainingRecord`."""
+    """Returns the evidence of a callback with a `TrainingRecord`."""
     margins, record = dynamics.mean_margin, dynamics.record  # the first raises a ValueError if there is no epoch
     assert isinstance(record, TrainingRecord)
     if labels is not None and not np.array_equal(check_labels(labels, record.units, len(margins)), record.labels):
@@ -257,7 +252,7 @@ def _of_training(dynamics: Any, labels: Any) -> Evidence:
 
 
 def _issues(labels: np.ndarray, p: np.ndarray, joint: np.ndarray) -> np.ndarray:
-    """Whether each label is an issue: for each pair (label i, class j) the `joint[i, j]` of the largest p_j - p_i."""
+    """Returns whether each label is an issue: of pair (i, j) the `joint[i, j]` labels with the largest p_j - p_i."""
     is_issue = np.zeros(len(p), bool)
     for i in np.unique(labels):
         of_label = np.flatnonzero(labels == i)
@@ -269,7 +264,7 @@ def _issues(labels: np.ndarray, p: np.ndarray, joint: np.ndarray) -> np.ndarray:
 
 
 def _joint(labels: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """How many examples have label i and are of class j, `(K, K)`: the confident ones, scaled to all of label i."""
+    """Returns numbers of examples with label i and class j, `(K, K)`: the confident ones, scaled to all of label i."""
     counts = counts.T.copy()
     empty = counts.sum(axis=1) == 0
     counts[empty, empty] = 1.0  # else 0 / 0: no example is confident, so these labels stand

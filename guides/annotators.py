@@ -26,7 +26,13 @@ import numpy as np
 from sklearn.datasets import load_digits
 
 import keras_het
-from keras_het import analysis, label_noise
+from keras_het.labels import (
+    aggregate,
+    annotators,
+    corrupt,
+    symmetric,
+)
+from keras_het.ops.transition import total_variation
 
 """
 ## The labels
@@ -41,20 +47,17 @@ x, clean = (digits.data[order] / 16).astype("float32"), digits.target[order]
 swapper = np.eye(10)
 swapper[[3, 8], [3, 8]], swapper[[3, 8], [8, 3]] = 0.2, 0.8
 true_t = [
-    label_noise.symmetric(10, 0.05),
-    label_noise.symmetric(10, 0.1),
+    symmetric(10, 0.05),
+    symmetric(10, 0.1),
     swapper,
-    label_noise.symmetric(10, 0.4),
+    symmetric(10, 0.4),
     np.full((10, 10), 0.1),
 ]
 names = ["Ada", "Ben", "Cyd", "Dan", "Eve"]
 
 rng = np.random.default_rng(1)
 labels = np.stack(
-    [
-        label_noise.corrupt_labels(clean, t, seed=10 + m)
-        for m, t in enumerate(true_t)
-    ],
+    [corrupt(clean, t, seed=10 + m) for m, t in enumerate(true_t)],
     axis=1,
 )
 places = rng.permuted(np.tile(np.arange(5), (len(clean), 1)), axis=1)
@@ -68,8 +71,8 @@ The majority of the votes, and the method of Dawid and Skene (1979), which finds
 labels alone.
 """
 
-votes = label_noise.majority_vote(labels[train])
-estimate = label_noise.dawid_skene(labels[train], num_classes=10)
+votes = aggregate(labels[train], method="majority").labels
+estimate = aggregate(labels[train], num_classes=10)
 print(
     f"right labels: {np.mean(votes == clean[train]):.3f} of the majority, ",
     end="",
@@ -168,10 +171,10 @@ T says how good an annotator is, by the true classes that the model predicts; th
 does not. The table names an annotator whose labels do not depend on the class.
 """
 
-print(analysis.annotators(best, labels, names=names))
+print(annotators(best, labels, names=names))
 learned = keras.ops.convert_to_numpy(best.layers[-1].transition)
 distances = [
-    label_noise.total_variation(t, true)
+    total_variation(t, true)
     for t, true in zip(learned, true_t, strict=True)
 ]
 print(f"mean total variation to the true T: {np.mean(distances):.3f}")

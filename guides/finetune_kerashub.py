@@ -52,9 +52,7 @@ looks_like = np.array(
 transition = (
     0.6 * np.eye(10) + 0.4 * np.eye(10)[looks_like]
 )  # of true classes into labels
-noisy_labels = keras_het.label_noise.corrupt_labels(
-    labels, transition, seed=0
-)
+noisy_labels = keras_het.labels.corrupt(labels, transition, seed=0)
 
 """
 ## A pretrained classifier

@@ -136,7 +136,7 @@ plt.show()
 
 A person opens `report/labels.csv`, which has the worst labels first, and writes the right class into the column
 `corrected` wherever a label is wrong; an empty cell leaves it. Here the names of the files say what the person would
-write, and the person looks at nothing but the suspects. `keras_het.analysis.apply_corrections` reads the table; then
+write, and the person looks at nothing but the suspects. `keras_het.labels.apply_corrections` reads the table; then
 each file moves into its folder.
 """
 
@@ -150,7 +150,7 @@ table.to_csv(folder / "report" / "labels.csv", index=False)
 
 classes = cleaned.classes.tolist()
 y = np.array([classes.index(name) for name in labels])
-corrected = keras_het.analysis.apply_corrections(
+corrected = keras_het.labels.apply_corrections(
     y, folder / "report", classes
 )
 for place in np.flatnonzero(corrected != y):

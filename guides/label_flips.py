@@ -27,9 +27,9 @@ import numpy as np
 from sklearn.datasets import load_digits
 
 import keras_het
-from keras_het import label_noise
 from keras_het.explain import confusion_matrices, noisy_nll
-from keras_het.label_noise import corrupt_labels, look_alike_transitions
+from keras_het.labels import corrupt, look_alike_transitions, pair_flip
+from keras_het.ops.transition import total_variation
 
 """
 ## The data
@@ -40,8 +40,8 @@ Digits. 35% of the labels, in training and validation alike, name the next digit
 digits = load_digits()
 order = np.random.default_rng(0).permutation(len(digits.target))
 x, clean = (digits.data[order] / 16).astype("float32"), digits.target[order]
-true_t = label_noise.pair_flip(10, 0.35)
-noisy = corrupt_labels(clean, true_t, seed=0)
+true_t = pair_flip(10, 0.35)
+noisy = corrupt(clean, true_t, seed=0)
 train, validation, test = slice(1024), slice(1024, 1280), slice(1280, None)
 
 """
@@ -118,7 +118,7 @@ def moved(model):
 
     It is the share of labels that T holds for wrong.
     """
-    return label_noise.total_variation(
+    return total_variation(
         keras.ops.convert_to_numpy(model.get_layer("flips").transition),
         np.eye(10),
     )
@@ -147,7 +147,7 @@ print(
     f"error on clean labels: {error(plain.model):.3f} without T, ", end=""
 )
 print(f"{error(found.model):.3f} with the T that was chosen")
-distance = label_noise.total_variation(learned_t, true_t)
+distance = total_variation(learned_t, true_t)
 print(f"total variation to the true T: {distance:.2f}; ", end="")
 print("the identity has 0.35")
 found.plot()
@@ -171,9 +171,7 @@ class that the image resembles most. *What shows it:* no strength explains the h
 `keras_het.layers.HeteroscedasticDense` is the layer for such noise.
 """
 
-look_alike = corrupt_labels(
-    clean, look_alike_transitions(x, clean, 0.4), seed=0
-)
+look_alike = corrupt(clean, look_alike_transitions(x, clean, 0.4), seed=0)
 print("negative log-likelihood by strength:", learn(x, look_alike)[1])
 
 """
@@ -229,8 +227,7 @@ for name, selection, part in (
 **No anchors.** If no example is surely of one class, a doubtful image and a flipped label look the same. Here every
 image is the mean of a digit and of a digit of the next class, and the label is one of the two: no label is wrong. *What
 shows it:* strengths that are about as likely have very different T. Then a T has to be given
-(`transition=..., trainable=False`), or measured on examples with clean labels
-(`keras_het.truth.CountedTransition.from_labels`).
+(`transition=..., trainable=False`), or counted on examples with clean labels.
 """
 
 rng = np.random.default_rng(0)

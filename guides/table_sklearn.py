@@ -56,7 +56,7 @@ print(x.iloc[:3, :4].assign(label=labels[:3]))
 ## Which labels are wrong?
 
 A model that was trained on a label believes it. So `cross_val_predict` gives each row to a model that has not seen it,
-and `keras_het.analysis.find_label_issues` compares the probabilities with the labels. Precision is the share of the
+and `keras_het.labels.find_issues` compares the probabilities with the labels. Precision is the share of the
 suspects that are wrong, recall the share of the wrong labels that are suspects. Accuracy is that of each estimator,
 trained on all the noisy labels, on the right labels of the other rows.
 """
@@ -81,7 +81,7 @@ for name, estimator in estimators.items():
     p = cross_val_predict(
         pipeline, x, labels, cv=parts, method="predict_proba"
     )
-    issues = keras_het.analysis.find_label_issues(p, y)
+    issues = keras_het.labels.find_issues(p, y)
     suspects = issues.index[issues.is_issue]
     accuracy = pipeline.fit(x, labels).score(x_test, y_test)
     print(

@@ -12,13 +12,12 @@ from keras_het import (
     distribution,
     explain,
     integrators,
-    label_noise,
+    labels,
     layers,
     links,
     losses,
     metrics,
     models,
-    truth,
 )
 from keras_het.base.version import __version__ as __version__
 from keras_het.layers import HeteroscedasticDense, NoiseTransition
@@ -41,14 +40,13 @@ __all__ = [
     "heteroscedastic",
     "homoscedastic",
     "integrators",
-    "label_noise",
+    "labels",
     "layers",
     "links",
     "losses",
     "metrics",
     "models",
     "report",
-    "truth",
 ]
 
 

@@ -112,10 +112,10 @@ BUGS = (
     ),
     Bug(
         "flips to the class before instead of the next one",
-        "keras_het/label_noise/matrices.py",
+        "keras_het/labels/synthetic.py",
         "np.roll(np.eye(num_classes), 1, axis=1)",
         "np.roll(np.eye(num_classes), 1, axis=0)",
-        ("label_noise",),
+        ("labels/test_matrices.py",),
     ),
     Bug(
         "a temperature by labels that the discriminant has seen",
@@ -125,32 +125,11 @@ BUGS = (
         ("labels",),
     ),
     Bug(
-        "a spread of a rater that forgets the error of the targets",
-        "keras_het/label_noise/rater_consensus.py",
-        " + squared_error[given.rows])",
-        ")",
-        ("label_noise",),
-    ),
-    Bug(
         "votes that are written where the table has none",
-        "keras_het/label_noise/votes.py",
-        "labels[given]\n    return",
-        "labels[: given.sum()]\n    return",
-        ("label_noise",),
-    ),
-    Bug(
-        "an agreement by chance of labels that the other annotator did not see",
-        "keras_het/analysis/agreement.py",
-        "by = (said.T @ given).toarray()",
-        "by = np.tile(said.sum(axis=0)[:, None], (1, given.shape[1]))",
-        ("analysis/test_agreement.py",),
-    ),
-    Bug(
-        "annotators who are drawn in equal proportions",
-        "keras_het/analysis/votes_needed.py",
-        "return counts / counts.sum()",
-        "return (counts > 0) / (counts > 0).sum()",
-        ("analysis/test_votes_needed.py",),
+        "keras_het/labels/votes.py",
+        "place[is_given] for place in places)] = labels[is_given]",
+        "place[is_given] for place in places)] = labels[: is_given.sum()]",
+        ("labels/test_votes.py",),
     ),
     Bug(
         "texts and names that a page runs as HTML",
@@ -162,9 +141,9 @@ BUGS = (
     ),
     Bug(
         "a text of an example that a spreadsheet computes",
-        "keras_het/analysis/corrections.py",
-        "*(safe_cell(value(index)) for value in values)",
-        "*(value(index) for value in values)",
+        "keras_het/labels/corrections.py",
+        "[safe_cell(value(row)) for row in issues.index]",
+        "[value(row) for row in issues.index]",
         ("report",),
         ("torch",),  # the same
     ),

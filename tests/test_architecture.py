@@ -33,7 +33,6 @@ PACKAGES = [
     "keras_het.covariances",
     "keras_het.distribution",
     "keras_het.integrators",
-    "keras_het.label_noise",
     "keras_het.labels",
     "keras_het.layers",
     "keras_het.links",
@@ -41,7 +40,6 @@ PACKAGES = [
     "keras_het.metrics",
     "keras_het.models",
     "keras_het.report",
-    "keras_het.truth",
 ]
 
 MOST_FLOORS, MOST_LOOSE = 11, 7
@@ -124,7 +122,7 @@ def test_imports_name_no_backend_no_optional_package_and_no_benchmark(module):
         ("keras_het.layers", "import keras as k\nk.backend.backend()"),
         ("keras_het.layers", "import importlib\nimportlib.import_module('jax')"),
         ("keras_het.report.page", "import matplotlib.figure"),
-        ("keras_het.label_noise.corruption", "from sklearn import datasets"),
+        ("keras_het.labels.synthetic", "from sklearn import datasets"),
         ("keras_het.models.raw_inputs", "import keras_hub"),
         ("keras_het.estimator.classifier", "import matplotlib"),
         ("keras_het.models", "from keras_het.estimator.classifier import HeteroscedasticClassifier"),
@@ -212,7 +210,7 @@ def test_private_attributes_of_keras_are_read_in_one_file():
 
 def test_an_optional_package_inside_a_function_is_right():
     assert not wrong_imports(
-        "keras_het.label_noise.corruption", "def load():\n    from sklearn import datasets\n    return datasets"
+        "keras_het.labels.synthetic", "def load():\n    from sklearn import datasets\n    return datasets"
     )
     assert not wrong_imports(
         "keras_het.labels.choose", "class Search:\n    def plot(self):\n        import matplotlib.figure"

@@ -10,7 +10,10 @@ import pytest
 import scipy.sparse
 
 import keras_het
-from keras_het import analysis, callbacks, explain, label_noise, labels, layers, losses, models, truth
+from keras_het import callbacks, explain, labels, layers, losses, models
+from keras_het.analysis import diagnose_noise
+from keras_het.labels import find_issues, look_alike_transitions, symmetric
+from keras_het.labels.estimation import estimate_by_confident_joint
 from keras_het.report.findings import collect
 from tests.layers.heads import FEATURES, LABELS, UNITS, X
 
@@ -92,7 +95,7 @@ def early_stop_by_val_loss():
     monitor = callbacks.TransitionMonitor()
     monitor.set_model(model)
     monitor.on_train_begin()
-    model.layers[-1].kernel.assign(label_noise.symmetric(UNITS, 0.3))
+    model.layers[-1].kernel.assign(symmetric(UNITS, 0.3))
     monitor.on_epoch_end(0, {"loss": 1.0, "val_loss": 1.0})
     monitor.on_epoch_end(1, {"loss": 0.9, "val_loss": 1.1})
 
@@ -264,10 +267,6 @@ SILENT |= {
         lambda: clean(changed(123456)),
         "is it an id? Make names texts. Received: 123456 at [1]",
     ),
-    "an id beside features": (
-        lambda: analysis.find_label_issues(features=POINTS, labels=changed(123456)),
-        "`labels` must be in [0, 40), 10 times as many as the classes that occur; is it an id?",
-    ),
     "weights of two data sets": (
         lambda: clean(sample_weight=np.ones(60)),
         "`sample_weight` must have shape (30,). Received: shape (60,)",
@@ -296,7 +295,6 @@ SILENT |= {
     ),
     "a sparse matrix in choose": (lambda: choose(x=SPARSE), "`x` must be dense: x.toarray(). Received: a csr_matrix"),
     "a sparse matrix in clean": (lambda: clean(x=SPARSE), DENSE),
-    "a sparse matrix of features": (lambda: analysis.find_label_issues(features=SPARSE, labels=CLASSES), DENSE),
     "a sparse matrix of labels": (lambda: choose(scipy.sparse.csr_matrix(P)), "`y` must be dense: y.toarray()"),
 }
 
@@ -330,17 +328,12 @@ def frame(rows, values):
 OTHER_ORDER = {
     "calibration": lambda p, y: explain.calibration(p, y),
     "risk_coverage": lambda p, y: explain.risk_coverage(p, y),
-    "diagnose_noise": lambda p, y: analysis.diagnose_noise(p, y),
-    "find_label_issues": lambda p, y: analysis.find_label_issues(p, y),
-    "neighbours": lambda p, y: analysis.find_label_issues(features=p, labels=y),
-    "a model's issues": lambda p, y: analysis.find_label_issues(compiled(), y, p),
-    "find_multi_label_issues": lambda p, y: analysis.find_multi_label_issues(p, frame(y.index, np.eye(3)[CLASSES])),
+    "diagnose_noise": lambda p, y: diagnose_noise(p, y),
+    "find_issues": lambda p, y: find_issues(p, y),
+    "a model's issues": lambda p, y: find_issues(compiled(), y, p),
     "find_target_issues": lambda p, y: explain.find_target_issues(p, y),
-    "true_performance": lambda p, y: truth.true_performance(p, y, label_noise.symmetric(3, 0.1)),
-    "check_transition": lambda p, y: truth.check_transition(p, CLASSES, np.eye(3), y),
-    "estimate_by_confident_joint": lambda p, y: label_noise.estimate_by_confident_joint(y, p),
-    "look_alike_transitions": lambda p, y: label_noise.look_alike_transitions(p, y, 0.1),
-    "CountedTransition": lambda p, y: truth.CountedTransition.from_labels(frame(range(30), CLASSES), y, 3),
+    "estimate_by_confident_joint": lambda p, y: estimate_by_confident_joint(y, p),
+    "look_alike_transitions": lambda p, y: look_alike_transitions(p, y, 0.1),
     "report": lambda p, y: collect(plain(), p, y),
     "temperature": lambda p, y: models.scale_temperature(compiled(), p, y),
     "TrainingDynamics": lambda p, y: callbacks.TrainingDynamics(p, y),

@@ -14,10 +14,9 @@ Features, in a memory map in the temporary folder, are of classes that lie in 32
 Gaussian, with equal covariances, which is what a linear discriminant assumes: that favours `choose` and `clean_labels`,
 so the fractions show that an answer is no worse, not that it is better. A fifth of the labels is wrong: half of those
 name the other class whose centre is nearest to the example, half any other class.
-`find_label_issues` and cleanlab's have the probabilities of the true classes. `LogisticRegressionCV` has ten strengths
+`find_issues` and cleanlab's have the probabilities of the true classes. `LogisticRegressionCV` has ten strengths
 and five folds, `CleanLearning` a `LogisticRegression`; both have scaled features, as their user would give. The floor
-is one product of the features with K columns for each epoch. `neighbors` is the search of ten neighbours alone; the
-fraction is that of the nearest that it finds.
+is one product of the features with K columns for each epoch.
 """
 
 import argparse
@@ -41,7 +40,7 @@ from benchmarks.lib.results import publish
 
 EXAMPLES, FEATURES, CLASSES = (1_000, 10_000, 100_000, 1_000_000), (384, 1280), (10, 100, 1000)
 QUICK = {"examples": (500,), "features": (32,), "classes": (10,)}
-EPOCHS, NEW, LATENT, WRONG, ASKED, BLOCK = 20, 4000, 32, 0.2, 2000, 8192
+EPOCHS, NEW, LATENT, WRONG, BLOCK = 20, 4000, 32, 0.2, 8192
 SPREAD = 0.35  # of the centres, times sqrt(log K): who knows them is right for nearly nine of ten, whatever K is
 ITERATIONS = 1000  # at most, of a logistic regression
 
@@ -130,37 +129,6 @@ def nothing(new, true):
     """No fraction, of calls that predict no new examples."""
 
 
-def issues_by_features(data):
-    """Issues by features."""
-    from keras_het.analysis import find_label_issues
-
-    def answer():
-        find_label_issues(features=data.x, labels=data.labels, verbose=0)
-        return nothing
-
-    return answer
-
-
-def neighbors(data):
-    """The search of neighbours."""
-    from keras_het.analysis.neighbors import exact, nearest
-
-    unit = data.x / np.linalg.norm(data.x, axis=1, keepdims=True)
-
-    def answer():
-        found = nearest(unit, 10)
-        return lambda new, true: recall(found, unit, exact)
-
-    return answer
-
-
-def recall(found, unit, exact):
-    """The fraction of the nearest of some examples that was found."""
-    asked = np.random.default_rng(1).permutation(len(unit))[:ASKED]
-    pairs = zip(exact(unit, asked, found.shape[1]), found[asked], strict=True)
-    return float(np.mean([np.isin(row, other).mean() for row, other in pairs]))
-
-
 def regression(data):
     """Logistic regression, its strength by cross-validation."""
     from sklearn.linear_model import LogisticRegressionCV
@@ -201,10 +169,10 @@ def floor(data):
 
 def issues(data):
     """Issues by probabilities."""
-    from keras_het.analysis import find_label_issues
+    from keras_het.labels import find_issues
 
     def answer():
-        find_label_issues(data.p, data.labels, verbose=0)
+        find_issues(data.p, data.labels)
         return nothing
 
     return answer
@@ -227,8 +195,6 @@ OF_FEATURES = {
     "CleanLearning": by_cleanlab,
     "LogisticRegressionCV": regression,
     "floor": floor,
-    "find_label_issues(features)": issues_by_features,
-    "neighbors": neighbors,
 }
 OF_PROBABILITIES = {"find_label_issues": issues, "cleanlab find_label_issues": issues_by_cleanlab}
 METHODS = OF_FEATURES | OF_PROBABILITIES
@@ -241,7 +207,7 @@ MEASURES = {
     "processor": ("processor seconds", ".3f"),
     "seconds": ("seconds", ".3f"),
     "memory": ("GiB beside the data", ".2f"),
-    "right": ("new examples predicted right; of neighbors, the nearest that are found", ".3f"),
+    "right": ("new examples predicted right", ".3f"),
 }
 
 

@@ -23,9 +23,9 @@ EXAMPLES, CLASSES, ROWS, WRONG = (100_000, 1_000_000), 1000, 8192, 0.2
 
 
 def issues(p, labels):
-    from keras_het.analysis import find_label_issues
+    from keras_het.labels import find_issues
 
-    find_label_issues(p, labels)
+    find_issues(p, labels)
 
 
 def diagnosis(p, labels):
@@ -35,16 +35,9 @@ def diagnosis(p, labels):
 
 
 def next_labels(p, labels):
-    from keras_het.analysis import next_labels
+    from keras_het.labels import next_labels
 
     next_labels(p, labels, 100)
-
-
-def performance(p, labels):
-    from keras_het.label_noise import symmetric
-    from keras_het.truth import true_performance
-
-    true_performance(p, labels, symmetric(p.shape[1], WRONG))
 
 
 def page(p, labels):
@@ -58,10 +51,9 @@ def page(p, labels):
 
 
 FUNCTIONS = {
-    "find_label_issues": issues,
+    "find_issues": issues,
     "diagnose_noise": diagnosis,
     "next_labels": next_labels,
-    "true_performance": performance,
     "report": page,
 }
 
@@ -84,7 +76,7 @@ def write(folder, examples, classes):
 
 def measure_row(row):
     """Processor seconds, seconds, and the peak GiB before the call and at its end."""
-    import keras_het.truth  # noqa: F401  the package is no part of the call
+    import keras_het.analysis  # noqa: F401  the package is no part of the call
 
     folder = pathlib.Path(row["folder"])
     p, labels = np.load(folder / "p.npy", mmap_mode="r"), np.load(folder / "labels.npy")

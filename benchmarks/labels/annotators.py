@@ -13,8 +13,8 @@ kept: no method sees a true class, but for the bound.
 With `--few`, without a network: 56 annotators with 2 to 200 labels each, eight of each number, of 800 examples of two
 or four classes (1,500 of eight). Either only their accuracy differs, from .5 to .95, and all wrong classes are alike;
 or each row of each T is drawn from a Dirichlet distribution of strength 8 around a common T. How far is T from the true
-one, by `dawid_skene` and by maximum likelihood? How often do the intervals of `analysis.annotators` hold the truth? Ten
-more seeds have ten spammers among the 56: how many are named, and how many of the others?
+one, by `aggregate` and by maximum likelihood? Ten more seeds have ten spammers among the 56: how many are named, and
+how many of the others?
 """
 
 import itertools
@@ -26,10 +26,11 @@ import numpy as np
 from benchmarks.lib import harness
 from benchmarks.lib.corruption import random_flip
 from benchmarks.lib.results import publish
-from keras_het import analysis, label_noise
 from keras_het.explain import noisy_nll
+from keras_het.labels import aggregate, annotators, corrupt, pair_flip, symmetric
 from keras_het.layers import HeteroscedasticDense, NoiseTransition
 from keras_het.losses import AnnotatorsLoss
+from keras_het.ops.transition import total_variation
 
 CLASSES, DECAY, RATE, EPOCHS, BATCH = 10, 2e-3, 2e-3, 60, 128
 SWAPS = ((3, 8), (4, 9), (1, 7))
@@ -40,8 +41,6 @@ SIZES = (2, 5, 10, 20, 50, 100, 200)
 FEW = (
     "error of T, maximum likelihood",
     "error of T, dawid_skene",
-    "interval holds the accuracy",
-    "interval holds the separation",
     "spammers named",
     "others named",
 )
@@ -54,11 +53,11 @@ def planted_transitions():
     for i, j in SWAPS:
         swaps[[i, j], [i, j]], swaps[[i, j], [j, i]] = 0.2, 0.8
     return {
-        "good": label_noise.symmetric(CLASSES, 0.05),
-        "good too": label_noise.symmetric(CLASSES, 0.15),
-        "mediocre": label_noise.symmetric(CLASSES, 0.4),
+        "good": symmetric(CLASSES, 0.05),
+        "good too": symmetric(CLASSES, 0.15),
+        "mediocre": symmetric(CLASSES, 0.4),
         "partial": random_flip(CLASSES, 0.4, seed=1),
-        "next class": label_noise.pair_flip(CLASSES, 0.45),
+        "next class": pair_flip(CLASSES, 0.45),
         "swapper": 0.95 * swaps + 0.05 / CLASSES,
         "spammer": np.full((CLASSES, CLASSES), 1.0 / CLASSES),
     }
@@ -78,7 +77,7 @@ def planted(seed, quick=False):
     order = np.random.default_rng([seed, 1]).permutation(len(y))
     x, y = x[order].astype("float32"), y[order].astype(int)
     transitions = planted_transitions().values()
-    labels = np.stack([label_noise.corrupt_labels(y, t, [seed, 2, m]) for m, t in enumerate(transitions)], axis=1)
+    labels = np.stack([corrupt(y, t, [seed, 2, m]) for m, t in enumerate(transitions)], axis=1)
     rng = np.random.default_rng([seed, 3])
     places = rng.permuted(np.tile(np.arange(labels.shape[1]), (len(y), 1)), axis=1)
     return x, np.where(places < rng.integers(2, 4, (len(y), 1)), labels, -1), y
@@ -110,7 +109,7 @@ def choices(method):
 def with_transitions(method, train, held_out, seed, epochs, candidates):
     """The model with a T of each annotator that explains held-out labels best, and what was chosen."""
     found = []
-    start = {"transition": label_noise.dawid_skene(train[1], CLASSES).transitions} if method == STARTED else {}
+    start = {"transition": aggregate(train[1], CLASSES).transitions} if method == STARTED else {}
     for choice in candidates:
         keras.utils.set_random_seed(seed)
         flips = NoiseTransition(
@@ -128,11 +127,11 @@ def with_targets(method, train, true, seed, epochs):
     """A Dense network trained on label vectors, and the T of the annotators, if the method finds them."""
     x, labels = train
     keras.utils.set_random_seed(seed)
-    found = label_noise.dawid_skene(labels, CLASSES) if method == ESTIMATE else None
+    found = aggregate(labels, CLASSES) if method == ESTIMATE else None
     targets = {
         ESTIMATE: lambda: found.probabilities,
-        SHARES: lambda: label_noise.majority_vote(labels, CLASSES, shares=True),
-        MAJORITY: lambda: np.eye(CLASSES)[label_noise.majority_vote(labels, CLASSES)],
+        SHARES: lambda: aggregate(labels, CLASSES, "majority").probabilities,
+        MAJORITY: lambda: np.eye(CLASSES)[aggregate(labels, CLASSES, "majority").labels],
         BOUND: lambda: np.eye(CLASSES)[true],
     }[method]()
     model = make_model(
@@ -172,9 +171,7 @@ def run(method, seed, quick, chosen=None):
     accuracy = float(np.mean(model.predict(x[test], verbose=0).argmax(-1) == y[test]))
     true = planted_transitions()
     distances = (
-        {}
-        if transitions is None
-        else {n: label_noise.total_variation(t, true[n]) for n, t in zip(true, transitions, strict=True)}
+        {} if transitions is None else {n: total_variation(t, true[n]) for n, t in zip(true, transitions, strict=True)}
     )
     return {"method": method, "seed": seed, "accuracy": accuracy, "chosen": chosen, "distances": distances}
 
@@ -213,15 +210,15 @@ def few_labels(seed, units, alike, spammers=0):
     sizes, prior = np.tile(SIZES, 8), rng.dirichlet(np.full(units, 20.0))
     true = rng.choice(units, size=examples, p=prior)
     if alike:
-        stack = np.stack([label_noise.symmetric(units, rate) for rate in rng.uniform(0.05, 0.5, len(sizes))])
+        stack = np.stack([symmetric(units, rate) for rate in rng.uniform(0.05, 0.5, len(sizes))])
     else:
         common = 0.7 * np.eye(units) + 0.3 * rng.dirichlet(np.full(units, 0.7), size=units)
         stack = np.stack([[rng.dirichlet(8 * row + 1e-3) for row in common] for _ in sizes])
     places = rng.permutation(len(sizes))[:spammers]
     stack[places] = 1.0 / units
-    labels = np.stack([label_noise.corrupt_labels(true, t, [seed, m]) for m, t in enumerate(stack)], axis=1)
+    labels = np.stack([corrupt(true, t, [seed, m]) for m, t in enumerate(stack)], axis=1)
     order = rng.random(labels.shape).argsort(axis=0).argsort(axis=0)
-    return prior, stack, np.where(order < sizes, labels, -1), np.isin(np.arange(len(sizes)), places)
+    return stack, np.where(order < sizes, labels, -1), np.isin(np.arange(len(sizes)), places)
 
 
 def by_maximum_likelihood(labels, units, iterations=100):
@@ -240,22 +237,17 @@ def by_maximum_likelihood(labels, units, iterations=100):
 
 def of_few(seed, units, alike):
     """By title, a figure for each of the 56 annotators; nan where it does not count."""
-    prior, stack, labels, _ = few_labels(seed, units, alike)
-    found = label_noise.dawid_skene(labels, units)
+    stack, labels, _ = few_labels(seed, units, alike)
+    found = aggregate(labels, units)
     plain = by_maximum_likelihood(labels, units)
-    each = analysis.annotators(found.transitions, labels, prior=prior).each
-    true = analysis.annotators(stack, prior=prior).each
-    _, _, spoilt, spammers = few_labels(seed + 1000, units, alike, spammers=10)
-    spoilt_t = label_noise.dawid_skene(spoilt, units).transitions
-    named = np.array([a.is_spammer for a in analysis.annotators(spoilt_t, spoilt).each], float)
-    pairs = list(zip(each, true, strict=True))
+    _, spoilt, spammers = few_labels(seed + 1000, units, alike, spammers=10)
+    spoilt_t = aggregate(spoilt, units).transitions
+    named = np.array([a.is_spammer for a in annotators(spoilt_t, spoilt).each], float)
     return {
-        FEW[0]: [label_noise.total_variation(t, own) for t, own in zip(plain, stack, strict=True)],
-        FEW[1]: [label_noise.total_variation(t, own) for t, own in zip(found.transitions, stack, strict=True)],
-        FEW[2]: [a.interval[0] <= b.accuracy <= a.interval[1] for a, b in pairs],
-        FEW[3]: [a.separation_interval[0] <= b.separation <= a.separation_interval[1] for a, b in pairs],
-        FEW[4]: np.where(spammers, named, np.nan),
-        FEW[5]: np.where(spammers, np.nan, named),
+        FEW[0]: [total_variation(t, own) for t, own in zip(plain, stack, strict=True)],
+        FEW[1]: [total_variation(t, own) for t, own in zip(found.transitions, stack, strict=True)],
+        FEW[2]: np.where(spammers, named, np.nan),
+        FEW[3]: np.where(spammers, np.nan, named),
     }
 
 

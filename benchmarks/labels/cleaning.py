@@ -4,7 +4,7 @@ python -m benchmarks.labels.cleaning [--folds 3] [--epochs 12 50] [--output FOLD
 
 Digits with seven kinds of noise, all trained for the same number of epochs, which is not chosen, on training and
 validation labels together, which are noisy. The test labels are clean. The probabilities out of sample are the same for
-all. "Suspects" are those of `find_label_issues`; `labels.clean` takes labels that are
+all. "Suspects" are those of `find_issues`; `labels.clean` takes labels that are
 not the class found, but where it finds no noise.
 
 The default action, and what counts as an issue, were chosen on seeds 0 to 4; seeds 20 to 24 try that, with the shorter
@@ -26,14 +26,15 @@ ACTIONS = ("drop", "correct", "drop suspects", "correct suspects")
 
 def figures(noise, seed, folds, epochs):
     """Clean accuracy of a model on all labels as they are, and after each action; the share of wrong labels too."""
-    from keras_het.analysis import diagnose_noise, find_label_issues
-    from keras_het.analysis.label_quality import issues_by_class
+    from keras_het.analysis import diagnose_noise
     from keras_het.explain import predict_probabilities
+    from keras_het.labels import find_issues
+    from keras_het.labels.issues import issues_by_class
 
     x, true, labels, units, backbone = planted("digits", noise, seed)
     test = noises.make("digits", noise, seed).test
     p = probabilities(x, labels, units, backbone, seed, folds, epochs).astype("float64")
-    suspects = find_label_issues(p, labels)
+    suspects = find_issues(p, labels)
     chosen = suspects if diagnose_noise(p, labels).kind == "none" else issues_by_class(p, labels)
     found = {"": chosen, " suspects": suspects}
     trained = {"plain": (labels, np.arange(len(labels)))} | {

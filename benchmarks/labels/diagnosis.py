@@ -56,18 +56,18 @@ def noises_of(data):
 
 def planted(data, noise, seed):
     """Examples, true labels (-1 for outliers), noisy labels, number of classes, and network."""
-    from keras_het import label_noise
+    from keras_het.labels import corrupt, pair_flip, symmetric
 
     x, y, units, backbone = clean(data, seed)
     matrices = {
         "none": lambda: np.eye(units),
-        "symmetric": lambda: label_noise.symmetric(units, noises.SYMMETRIC),
-        "pair": lambda: label_noise.pair_flip(units, noises.RATE),
+        "symmetric": lambda: symmetric(units, noises.SYMMETRIC),
+        "pair": lambda: pair_flip(units, noises.RATE),
         "random": lambda: random_flip(units, noises.SYMMETRIC, [seed, 3]),
     }
     make = noises.of_matrix(lambda _, __: matrices[noise]()) if noise in matrices else noises.NOISES[noise]
     made = make(x, y, [seed, 3])
-    labels = label_noise.corrupt_labels(y, made.rows, [seed, 2])
+    labels = corrupt(y, made.rows, [seed, 2])
     x = made.x
     if data == "12 pixels":
         x = x[:, np.random.default_rng(0).permutation(x.shape[1])[:PIXELS]]
@@ -86,8 +86,9 @@ def probabilities(x, labels, units, backbone, seed, folds, epochs):
 def figures(data, noise, seed, folds, epochs):
     """What is said, and how far the estimates are from the truth."""
     from keras_het.analysis import diagnose_noise
-    from keras_het.label_noise import estimate_by_confident_joint, total_variation
-    from keras_het.label_noise.decoding import decode
+    from keras_het.labels.decoding import decode
+    from keras_het.labels.estimation import estimate_by_confident_joint
+    from keras_het.ops.transition import total_variation
 
     x, true, labels, units, backbone = planted(data, noise, seed)
     p = probabilities(x, labels, units, backbone, seed, folds, epochs).astype("float64")

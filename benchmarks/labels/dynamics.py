@@ -1,4 +1,4 @@
-"""Wrong labels by the one training that is done anyway, beside folds, cleanlab and inputs alone.
+"""Wrong labels by the one training that is done anyway, beside folds and cleanlab.
 
 python -m benchmarks.labels.dynamics [--data digits ...] [--seeds 5] [--output FOLDER] [--quick] [--render]
 
@@ -7,14 +7,13 @@ The labels of a training set are ranked and cut. Which are wrong is known here, 
 * average precision of the ranking, of which chance has the share of wrong labels;
 * missed: of the wrong labels, the share that is not among the worst labels, as many as are wrong;
 * precision and recall of the labels that are called issues;
-* seconds, with the training. For inputs alone there is none.
+* seconds, with the training.
 
-Methods: `find_label_issues` by one training, of all the epochs of the task; by five folds of a third of the epochs,
-which stops them before they learn the labels by heart; cleanlab by the same probabilities; by the inputs, and by the
-features of the training that is done. The same ranking as by one training has other cuts: below 0, two components (the
-threshold that leaves the least variance within two groups), confident learning of its mean probabilities, and a
-training with a class of its own for a share 1 / (K + 1) of the examples, whose 99th percentile is the threshold (Pleiss
-et al. 2020).
+Methods: `find_issues` by one training, of all the epochs of the task; by five folds of a third of the epochs,
+which stops them before they learn the labels by heart; cleanlab by the same probabilities. The same ranking as by one
+training has other cuts: below 0, two components (the threshold that leaves the least variance within two groups),
+confident learning of its mean probabilities, and a training with a class of its own for a share 1 / (K + 1) of the
+examples, whose 99th percentile is the threshold (Pleiss et al. 2020).
 
 Results are JSON lines, one for each cell, to which a later run adds what is missing.
 """
@@ -73,32 +72,26 @@ def two_components(values):
 
 def figures(data, noise, seed, epochs=None):
     """A dict for each method."""
-    from keras_het.analysis import find_label_issues
-    from keras_het.explain import features
+    from keras_het.labels import find_issues
 
     keras.utils.clear_session(free_memory=False)
     task = noises.make(data, noise, seed)
     task = task._replace(epochs=epochs or task.epochs)
-    x, y = task.train
+    _, y = task.train
     wrong = y != task.truth.labels
-    (dynamics, model), seconds = timed(one_training, task, seed)
-    yield row(RUN, wrong, find_label_issues(dynamics), seconds)
+    (dynamics, _), seconds = timed(one_training, task, seed)
+    yield row(RUN, wrong, find_issues(dynamics), seconds)
     margins = dynamics.mean_margin
     yield cut("its cut: a mean margin of 0", wrong, margins, margins < 0, seconds)
     yield cut("its cut: two components", wrong, margins, margins < two_components(margins), seconds)
-    found = find_label_issues(dynamics.mean_probabilities.astype("float64"), y)
+    found = find_issues(dynamics.mean_probabilities.astype("float64"), y)
     yield cut("its cut: confident learning", wrong, margins, found.is_issue[np.argsort(found.index)], seconds)
     (margins, kept, threshold), more = timed(own_class, task, seed)
     yield cut(OWN_CLASS, wrong[kept], margins, margins < threshold, more)
     p, seconds_of_folds = timed(by_folds, task, seed)
-    yield row("five folds, confident learning", wrong, find_label_issues(p, y), seconds_of_folds)
+    yield row("five folds, confident learning", wrong, find_issues(p, y), seconds_of_folds)
     if (flags := cleanlab_flags(y, p)) is not None:
         yield cut("five folds, cleanlab", wrong, p[np.arange(len(p)), y], flags, seconds_of_folds)
-    inputs = x.reshape(len(x), -1)
-    found, seconds_alone = timed(lambda: find_label_issues(features=inputs, labels=y))
-    yield row("inputs alone", wrong, found, seconds_alone)
-    found, more = timed(lambda: find_label_issues(features=features(model, x) + 1e-9, labels=y))
-    yield row("features of the training", wrong, found, seconds + more)
 
 
 def timed(function, *arguments):

@@ -1,4 +1,4 @@
-"""Wrong labels that `analysis.find_label_issues` finds by several models, beside those that cleanlab finds.
+"""Wrong labels that `labels.find_issues` finds by several models, beside those that cleanlab finds.
 
 python -m benchmarks.labels.label_issues [--seeds 5] [--tasks NAME ...] [--folds 3] [--output FILE] [--quick] [--render]
 
@@ -26,8 +26,9 @@ from benchmarks.labels import recipe
 from benchmarks.lib import corruption, harness, noises, tasks
 from benchmarks.lib.lines import completed
 from benchmarks.lib.results import publish
-from keras_het import tune
+from benchmarks.lib.tuning import tune
 from keras_het.callbacks import ReleaseTransition
+from keras_het.labels import find_issues
 from keras_het.layers import HeteroscedasticDense, NoiseTransition
 
 METHODS = ("Dense", "full", "Dense and a learned T")
@@ -40,20 +41,20 @@ def noisy_digits(name, seed):
     """Digits in random order: examples, true classes, and noisy labels."""
     from sklearn.datasets import load_digits
 
-    from keras_het import label_noise
+    from keras_het.labels import corrupt, look_alike_transitions, symmetric
 
     x, y = load_digits(return_X_y=True)
     order = np.random.default_rng([seed, 1]).permutation(len(y))
     x, y = (x[order] / 16.0).astype("float32"), y[order]
     if name == "weak raters":
         return x, y, noises.one_of(corruption.weak_raters(x, y, seed=[seed, 2]), [seed, 3])
-    rows = label_noise.symmetric(10, 0.08 if name == "pairs and random" else 0.2)
+    rows = symmetric(10, 0.08 if name == "pairs and random" else 0.2)
     if name == "look-alikes, 20%":
-        rows = label_noise.look_alike_transitions(x, y, 0.2)
+        rows = look_alike_transitions(x, y, 0.2)
     if name == "pairs and random":  # 20% more of three pairs
         for i, j in [*PAIRS, *(pair[::-1] for pair in PAIRS)]:
             rows[i] = 0.8 * rows[i] + 0.2 * np.eye(10)[j]
-    return x, y, label_noise.corrupt_labels(y, rows, [seed, 2])
+    return x, y, corrupt(y, rows, [seed, 2])
 
 
 TASKS = ("look-alikes, 20%", "random, 20%", "weak raters", "pairs and random")
@@ -107,25 +108,26 @@ def pairs_of(model, x, labels):
     from keras import ops
 
     from keras_het.explain import confused_pairs
-    from keras_het.label_noise.estimation import systematic_flips
+    from keras_het.labels.estimation import systematic_flips
 
     last = model.layers[-1]
     if isinstance(last, NoiseTransition):
         return np.argwhere(
             systematic_flips(ops.convert_to_numpy(last.transition) * np.bincount(labels, minlength=10)[:, None])
         )
-    return confused_pairs(model, x, count=45) if isinstance(last, HeteroscedasticDense) else None
+    if not isinstance(last, HeteroscedasticDense):
+        return None
+    return [(pair.first, pair.second) for pair in confused_pairs(model, x, count=45) if pair.covariance < 0]
 
 
 def figures(name, seed, folds, epochs):
     """A dict for each method."""
-    from keras_het.analysis import find_label_issues
 
     x, clean, labels = noisy_digits(name, seed)
     wrong = labels != clean
     for method in METHODS:
         p, model = out_of_sample(x, labels, method, seed, folds, epochs)
-        found = find_label_issues(p, labels)
+        found = find_issues(p, labels)
         row = {
             "method": method,
             **quality(wrong, found.index, found.score, found.is_issue),
@@ -133,7 +135,7 @@ def figures(name, seed, folds, epochs):
         }
         pairs = pairs_of(model, x, labels)
         yield row | {
-            "kind by model": kinds(name, clean, None if pairs is None else find_label_issues(p, labels, pairs=pairs))
+            "kind by model": kinds(name, clean, None if pairs is None else find_issues(p, labels, pairs=pairs))
         }
         if method == "Dense" and (flags := cleanlab_flags(labels, p)) is not None:
             scores = p[np.arange(len(p)), labels]

@@ -9,8 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from benchmarks.lib import corruption, tasks
-from keras_het import label_noise
-from keras_het.label_noise import corrupt_labels
+from keras_het.labels import corrupt, look_alike_transitions, pair_flip, symmetric
 
 RATE, SYMMETRIC, SEEN = 0.4, 0.45, 2  # shares of wrong labels; examples of each class that a weak rater sees
 
@@ -30,7 +29,7 @@ def of_matrix(make):
 
 def look_alikes(x, y, seed):
     """Flips to the class that an example looks most like."""
-    return Noisy(x, y, label_noise.look_alike_transitions(_flat(x), y, RATE))
+    return Noisy(x, y, look_alike_transitions(_flat(x), y, RATE))
 
 
 def weak_raters(x, y, seed):
@@ -57,7 +56,7 @@ def shares(answers):
 
 def one_of(answers, seed):
     """The label of a rater that is drawn for each example, `(N, M)` to `(N,)`."""
-    return corrupt_labels(answers[:, 0], shares(answers), seed)
+    return corrupt(answers[:, 0], shares(answers), seed)
 
 
 def _flat(x):
@@ -88,8 +87,8 @@ def words():
 DATA = {"digits": digits, "mnist": mnist, "words": words}
 NOISES = {
     "none": of_matrix(lambda size, seed: np.eye(size)),
-    "symmetric": of_matrix(lambda size, seed: label_noise.symmetric(size, SYMMETRIC)),
-    "pair": of_matrix(lambda size, seed: label_noise.pair_flip(size, RATE)),
+    "symmetric": of_matrix(lambda size, seed: symmetric(size, SYMMETRIC)),
+    "pair": of_matrix(lambda size, seed: pair_flip(size, RATE)),
     "random": of_matrix(lambda size, seed: corruption.random_flip(size, SYMMETRIC, seed)),
     "look-alike": look_alikes,
     "weak raters": weak_raters,
@@ -103,7 +102,7 @@ def make(data, noise, seed):
     order, known = np.random.default_rng([seed, 1]).permutation(len(y)), sum(sizes)
     x, y = x[order], y[order]
     noisy = NOISES[noise](x[:known], y[:known], [seed, 3])
-    labels = corrupt_labels(y[:known], noisy.rows, [seed, 2])
+    labels = corrupt(y[:known], noisy.rows, [seed, 2])
     train, validation = slice(sizes[0]), slice(sizes[0], known)
     truth = tasks.Truth(noisy.y[train], _mean_transition(noisy))
     splits = (tasks.Split(noisy.x[part], labels[part]) for part in (train, validation))

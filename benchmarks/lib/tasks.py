@@ -13,8 +13,7 @@ from typing import NamedTuple
 import keras
 import numpy as np
 
-from keras_het import label_noise
-from keras_het.label_noise import corrupt_labels, look_alike_transitions
+from keras_het.labels import corrupt, look_alike_transitions
 
 GROUP = 5  # classes that look alike
 FEATURES, SPREAD = 64, 0.7  # of the clusters of `grouped`
@@ -90,7 +89,7 @@ def digits(rate, seed, symmetric=False):
 
     data = load_digits()
     x, y = data.data.astype("float32") / 16.0, data.target
-    matrix = label_noise.symmetric(10, rate) if symmetric else None
+    matrix = symmetric(10, rate) if symmetric else None
     return _split(x, y, rate, (1024, 256), 10, 60, dense(128, 128), seed, matrix)._replace(l2=(0.0, 1e-3))
 
 
@@ -174,7 +173,7 @@ def _split(x, y, rate, sizes, units, epochs, backbone, seed, matrix=None):
     order = np.random.default_rng([seed, 1]).permutation(len(y))
     x, y, known = x[order], y[order], sum(sizes)
     rows = look_alike_transitions(x[:known].reshape(known, -1), y[:known], rate) if matrix is None else matrix
-    noisy = corrupt_labels(y[:known], rows, [seed, 2])
+    noisy = corrupt(y[:known], rows, [seed, 2])
     parts = (slice(sizes[0]), slice(sizes[0], known))
     return Task(*(Split(x[part], noisy[part]) for part in parts), Split(x[known:], y[known:]), units, epochs, backbone)
 

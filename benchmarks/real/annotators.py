@@ -9,7 +9,7 @@ is that of CrowdLayer on LabelMe, 128 hidden units and half of them dropped out 
 steps are those of guides/annotators.py; two rows are without dropout. Accuracy is on true test labels, which choose
 nothing; "right in training" is of what is made of the votes, for T of T, votes and network. `choose` and `clean`
 get features and votes, and hold out by themselves. Where abstaining is a
-label, Dawid-Skene is the EM of `benchmarks.real.votes`, since `dawid_skene` has as many labels as classes.
+label, Dawid-Skene is the EM of `benchmarks.real.votes`, since `aggregate` has as many labels as classes.
 """
 
 import functools
@@ -22,9 +22,8 @@ from benchmarks.lib import lines
 from benchmarks.lib.results import publish
 from benchmarks.real import features, plain
 from benchmarks.real.votes import ABSTAIN, PLAN, TARGETS, by_dawid_skene, task_of
-from keras_het import analysis
 from keras_het.callbacks import TransitionMonitor
-from keras_het.labels import choose, clean
+from keras_het.labels import annotators, choose, clean
 from keras_het.layers import NoiseTransition
 from keras_het.losses import AnnotatorsLoss
 
@@ -120,15 +119,11 @@ def with_votes(model, task):
 
 
 def named(model, task):
-    """Shares of the planted spammers, and of the others, who are named: by `is_spammer`, and by their interval.
-
-    The interval of the accuracy of a spammer holds 1 / K.
-    """
+    """Shares of the planted spammers, and of the others, who are named by `is_spammer`."""
     if not task.spammers.any():
         return None
-    each = analysis.annotators(model, task.votes).each
-    flags = np.array([(one.is_spammer, one.interval[0] <= 1.0 / task.units <= one.interval[1]) for one in each])
-    return [float(flag[who].mean()) for flag in flags.T for who in (task.spammers, ~task.spammers)]
+    flags = np.array([one.is_spammer for one in annotators(model, task.votes).each])
+    return [float(flags[who].mean()) for who in (task.spammers, ~task.spammers)]
 
 
 def by_regression(task, y, train, held):
@@ -232,7 +227,7 @@ def of_changes(found, changes):
 
 def of_names(found):
     """Which share of the planted spammers, and of the others, is named."""
-    table = [["set", "votes", "trained on", *(f"{who}, {how}" for how in ("is_spammer", "interval") for who in WHO)]]
+    table = [["set", "votes", "trained on", *WHO]]
     found = [line for line in lines.select(found, epoch="chosen") if line.get("named")]
     for name, change, row in dict.fromkeys((line["set"], line["change"], line["row"]) for line in found):
         own = lines.select(found, set=name, change=change, row=row)

@@ -1,4 +1,4 @@
-"""The picture of the README: `choose` and `find_label_issues` on labels of people and rules, beside plain ones.
+"""The picture of the README: `choose` and `clean_labels` on labels of people and rules, beside plain ones.
 
 python -m benchmarks.real.figure [--output FOLDER]      (docs/figures in a clone)
 
@@ -16,7 +16,7 @@ FIGURES = pathlib.Path(__file__).parents[2] / "docs" / "figures"
 MODELS = {REFERENCE: "Dense layer, early stopping", "choose": "labels.choose"}
 FINDERS = {
     "logistic regression, argmax": "logistic regression, out of sample",
-    "find_label_issues(features=)": "keras_het.analysis.find_label_issues",
+    "clean_labels": "keras_het.clean_labels",
 }
 COLORS = ("#9aa3ad", "#c2410c")
 

@@ -120,9 +120,9 @@ class Evidence:
 
 def issues(*arguments, **named):
     """What the finder of the package names, and its scores."""
-    from keras_het.analysis import find_label_issues
+    from keras_het.labels import find_issues
 
-    return sorted_back(find_label_issues(*arguments, **named))
+    return sorted_back(find_issues(*arguments, **named))
 
 
 def alike(dynamics):
@@ -141,7 +141,6 @@ def of_cleanlab(y, p):
 
 FINDERS = {  # flags and scores by row, of an `Evidence`
     "vote of ten neighbours": lambda given: first_choice(given.y, given.votes),
-    "find_label_issues(features=)": lambda given: issues(labels=given.y, features=given.x),
     "logistic regression, argmax": lambda given: first_choice(given.y, given.regression),
     "logistic regression, find_label_issues": lambda given: issues(given.regression, given.y),
     "logistic regression, cleanlab": lambda given: of_cleanlab(given.y, given.regression),

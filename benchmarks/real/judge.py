@@ -1,15 +1,13 @@
-"""How good is a model, by labels of all and verified ones of a few? Prediction-powered inference, beside T and alone.
+"""How good is a model, by labels of all and verified ones of a few? Prediction-powered inference, beside them alone.
 
 python -m benchmarks.real.judge [--sets NAME ...] [--splits 1] [--redraws 2000] [--size 4000] [--judged 2000]
                                 [--data FOLDER] [--cache FOLDER] [--output FOLDER] [--quick] [--render]
 
-Models, labels and populations are those of `benchmarks.real.truth`. A redraw takes `judged` examples of the population,
-with replacement, of which the first are verified: 100, or 20 for each class. Ways are
+A logistic regression learns the labels of some examples; the population are all others. A redraw takes `judged`
+examples of the population, with replacement, of which the first are verified: 100, or 20 for each class. Ways are
 
 * the fraction of labels that agree with the model;
-* the verified examples alone (Jeffreys' interval), and `verified_performance`;
-* T, counted on the same verified examples (`CountedTransition`), or on all true classes of the population ("gold
-  labels"), with `true_performance`, in a tenth of the redraws.
+* the verified examples alone (Jeffreys' interval), and `verify_accuracy`.
 
 Three further sets have labels that are made from the true classes of CIFAR-10: flips to the next class in 30% of the
 cases ("by class"), to the model's second choice, the more often the less sure it is ("by example"), and to the model's
@@ -27,16 +25,41 @@ import numpy as np
 
 from benchmarks.lib import lines
 from benchmarks.lib.results import publish
-from benchmarks.real import truth
+from benchmarks.real import data, features, plain
 
 BASE = "CIFAR-10N aggregate"
 PLANTED = ("planted by class", "planted by example", "planted shared")
-SETS, DRAWS, A_CLASS, FEW, PART = (*truth.SETS, *PLANTED), 100, 20, 100, 10
-AGREE, ALONE, POWERED = "labels agree", "verified alone", "verified_performance"
-BY_COUNTS, BY_GOLD = "T, counted on them", "T, gold labels"
-WAYS = (AGREE, ALONE, POWERED, BY_COUNTS, BY_GOLD)
+SETS, A_CLASS, FEW = (*data.SETS, *PLANTED), 20, 100
+AGREE, ALONE, POWERED = "labels agree", "verified alone", "verify_accuracy"
+WAYS = (AGREE, ALONE, POWERED)
 ALIKE, UNSURE, DRAWN = "drawn alike", "drawn where unsure", 200
 OTHERS = ("labels that are right", "recall of classes", "precision of classes")
+
+
+class Population:
+    """Examples that the model was not trained on: probabilities, labels, true classes, votes."""
+
+    def __init__(self, name, split, options):
+        found = features.of(name, options.data, options.cache, split)
+        there = np.flatnonzero((found.votes >= 0).any(axis=1)) if found.votes is not None else np.arange(len(found.x))
+        order = np.random.default_rng([split, 7]).permutation(there)
+        trained, held_out = np.split(order, [min(options.size, len(order) * 2 // 5)])
+        x, x_held_out = plain.standardized(found.x[trained], found.x[held_out])
+        self.units, self.y, self.true = found.units, found.labels[held_out].astype(int), found.truth[held_out]
+        self.votes = found.votes[held_out] if found.votes is not None else None
+        y, (train, validation) = found.labels[trained], plain.split(trained, split)
+        (log_p,), _ = plain.logistic_regression(x[train], y[train], x[validation], y[validation], x_held_out)
+        p = np.full((len(held_out), self.units), 1e-6)
+        p[:, np.unique(y[train])] = np.maximum(np.exp(log_p), 1e-6)
+        self.p = p / p.sum(axis=1, keepdims=True)
+        self.right = self.p.argmax(axis=1) == self.true
+
+
+def wilson(hits):
+    """The fraction of hits, and the ends of its plain 95% interval."""
+    n, z, fraction = len(hits), 1.959964, hits.mean()
+    centre, half = fraction + z**2 / (2 * n), z * np.sqrt(fraction * (1 - fraction) / n + z**2 / (4 * n**2))
+    return fraction, (centre - half) / (1 + z**2 / n), (centre + half) / (1 + z**2 / n)
 
 
 def planted(of, kind, seed):
@@ -55,10 +78,10 @@ def planted(of, kind, seed):
 
 
 def population(name, split, options):
-    """The population of a set, as `benchmarks.real.truth` has it."""
+    """The population of a set."""
     if name in PLANTED:
-        return planted(truth.Population(BASE, split, options), name, split)
-    return truth.Population(name, split, options)
+        return planted(Population(BASE, split, options), name, split)
+    return Population(name, split, options)
 
 
 def inside(found, value):
@@ -66,19 +89,9 @@ def inside(found, value):
     return np.mean(((found.low <= value) & (value <= found.high))[~np.isnan(value + found.low)])
 
 
-def by_transition(p, y, make_transition, seed):
-    """The accuracy by T; None if T is refused."""
-    from keras_het.truth import true_performance
-
-    try:
-        return true_performance(p, y, make_transition(), draws=DRAWS, seed=seed).accuracy
-    except ValueError:
-        return None
-
-
 def measured(of, number, options):
     """Lines of a population: a way each, with cover, half width and error of all redraws."""
-    from keras_het.truth import CountedTransition, verified_performance
+    from keras_het.labels import verify_accuracy
 
     predicted, accuracy = of.p.argmax(axis=1), of.right.mean()
     recall, precision = (
@@ -86,31 +99,22 @@ def measured(of, number, options):
         for classes in (of.true, predicted)
     )
     wanted = dict(zip(OTHERS, (np.mean(of.y == of.true), recall, precision), strict=True))
-    gold, found, others, worth = CountedTransition.from_labels(of.true, of.y, of.units).transition, {}, [], []
+    found, others, worth = {}, [], []
     for redraw in range(options.redraws):
         rows = np.random.default_rng([redraw, 9]).integers(len(of.y), size=options.judged)
         p, y, true = of.p[rows], of.y[rows], of.true[rows]
-        own = verified_performance(p, y, dict(enumerate(true[:number].tolist())))
-        plain = truth.wilson(predicted[rows] == y)
-        found.setdefault(AGREE, []).append((plain["estimate"], plain["low"], plain["high"]))
+        own = verify_accuracy(p, y, dict(enumerate(true[:number].tolist())))
+        found.setdefault(AGREE, []).append(wilson(predicted[rows] == y))
         for way, each in ((ALONE, own.alone), (POWERED, own.accuracy)):
             found.setdefault(way, []).append((each.value, each.low, each.high))
         of_others = zip((own.label_accuracy, own.recall, own.precision), wanted.values(), strict=True)
         others.append([inside(each, np.asarray(value)) for each, value in of_others])
         worth.append(own.worth)
-        if redraw % PART == 0:
-            counted = functools.partial(CountedTransition.from_labels, true[:number], y[:number], of.units)
-            for way, make in ((BY_COUNTS, counted), (BY_GOLD, lambda: gold)):
-                each = by_transition(p, y, make, redraw)
-                found.setdefault(way, []).append((np.nan,) * 3 if each is None else (each.value, each.low, each.high))
     for way, values in found.items():
         value, low, high = np.array(values).T
-        seen = ~np.isnan(value)
-        line = {"way": way, "true": float(accuracy), "verified": number, "answered": float(seen.mean())}
-        if seen.any():
-            value, low, high = value[seen], low[seen], high[seen]
-            line["cover"] = float(np.mean((low <= accuracy) & (accuracy <= high)))
-            line["half"], line["error"] = float(np.mean(high - low) / 2), float(value.mean() - accuracy)
+        line = {"way": way, "true": float(accuracy), "verified": number}
+        line["cover"] = float(np.mean((low <= accuracy) & (accuracy <= high)))
+        line["half"], line["error"] = float(np.mean(high - low) / 2), float(value.mean() - accuracy)
         if way == POWERED:
             line |= dict(zip(OTHERS, np.nanmean(others, axis=0).tolist(), strict=True))
             line["worth"] = float(np.median(worth))
@@ -136,7 +140,7 @@ def systematic(chances, rng):
 
 def drawn(of, options):
     """Lines of a population: cover and half width where examples are drawn alike, and where they are not."""
-    from keras_het.truth import verified_performance
+    from keras_het.labels import verify_accuracy
 
     accuracy, found = of.right.mean(), {ALIKE: [], UNSURE: []}
     for redraw in range(options.redraws // 4):
@@ -145,7 +149,7 @@ def drawn(of, options):
         p, y, true = of.p[rows], of.y[rows], of.true[rows]
         for way, chances in ((ALIKE, np.full(len(p), DRAWN / len(p))), (UNSURE, unsure(p, y, DRAWN))):
             places = systematic(chances, rng).tolist()
-            own = verified_performance(p, y, {place: int(true[place]) for place in places}, inclusion=chances).accuracy
+            own = verify_accuracy(p, y, {place: int(true[place]) for place in places}, inclusion=chances).accuracy
             found[way].append((own.low <= accuracy <= own.high, own.high - own.low, (own.value - accuracy) ** 2))
     for way, values in found.items():
         cover, width, square = np.mean(values, axis=0)
@@ -172,17 +176,8 @@ def table(found, text, ways=WAYS):
         for number in lines.distinct(lines.select(found, set=name), "verified"):
             own = lines.select(found, set=name, verified=number)
             head = [name, str(number), f"{np.mean([line['true'] for line in own]):.3f}"]
-            rows.append([*head, *(cell(lines.select(own, way=way), text) for way in ways)])
+            rows.append([*head, *(text(lines.select(own, way=way)) for way in ways)])
     return rows
-
-
-def cell(own, text):
-    """The text of the mean of lines; "refused" where T always was."""
-    kept = [line for line in own if "cover" in line]
-    if not kept:
-        return "refused" if own else ""
-    answered = np.mean([line["answered"] for line in own])
-    return text(kept) + (f", {1 - answered:.0%} refused" if answered < 1 else "")
 
 
 def mean_of(own, name, scale=1.0):
@@ -191,7 +186,7 @@ def mean_of(own, name, scale=1.0):
 
 
 def others(found):
-    """Cover of what else `verified_performance` says, and what its verified examples are worth."""
+    """Cover of what else `verify_accuracy` says, and what its verified examples are worth."""
     rows = [["set", "verified", "worth, alone", *OTHERS]]
     for line in table(found, lambda own: "|".join(map(str, own_others(own))), (POWERED,))[1:]:
         rows.append([*line[:2], *line[3].split("|")])
@@ -217,7 +212,7 @@ def tables(found, others_drawn):
 
 def main():
     """Runs what is missing, and makes the tables."""
-    parser = truth.features.experiment(__doc__, SETS, splits=1, redraws=2000, size=4000, judged=2000)
+    parser = features.experiment(__doc__, SETS, splits=1, redraws=2000, size=4000, judged=2000)
     options = parser.parse_args()
     if options.quick:
         options.size, options.judged, options.splits, options.redraws = 500, 300, 1, 20

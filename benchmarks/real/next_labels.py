@@ -79,15 +79,15 @@ def issues_first(found):
 
 
 def of_issues(given):
-    """The order of `find_label_issues`."""
-    from keras_het.analysis import find_label_issues
+    """The order of `find_issues`."""
+    from keras_het.labels import find_issues
 
-    return issues_first(find_label_issues(given.p, given.y))
+    return issues_first(find_issues(given.p, given.y))
 
 
 def of_result(given):
     """The order of the issues of `choose` and `clean`, where they are not few."""
-    from keras_het.analysis.label_quality import issues_by_class
+    from keras_het.labels.issues import issues_by_class
 
     return issues_first(issues_by_class(given.p, given.y))
 
@@ -117,7 +117,7 @@ def diagnosed(given):
 
 def counted(given):
     """T of the confident joint."""
-    from keras_het.label_noise import estimate_by_confident_joint
+    from keras_het.labels.estimation import estimate_by_confident_joint
 
     return estimate_by_confident_joint(given.y, given.p)
 
@@ -129,8 +129,8 @@ def cleaning(given, q):
 
 
 def of_package(given, p):
-    """The score of `analysis.next_labels`."""
-    from keras_het.analysis import next_labels
+    """The score of `labels.next_labels`."""
+    from keras_het.labels import next_labels
 
     found = next_labels(p, given.y, len(given.y))
     score = np.empty(len(given.y))
@@ -146,13 +146,6 @@ def by_discriminant(given):
     return p / p.sum(axis=1, keepdims=True)
 
 
-def of_features(given):
-    """The order of `find_label_issues(features=)`."""
-    from keras_het.analysis import find_label_issues
-
-    return issues_first(find_label_issues(labels=given.y, features=given.x))
-
-
 def of_neighbours(given):
     """The fraction of ten neighbours that have the label."""
     votes = plain.neighbour_votes(given.x, given.y, given.p.shape[1], given.x, leave_out=True)
@@ -166,7 +159,7 @@ RULES = {  # scores by rule, of a `Labels`: the lower, the sooner a label is loo
     "log margin": lambda given: np.log(given.given) - np.log(given.other),
     "self-confidence, less its class": lambda given: given.given - of_class(given),
     "self-confidence, over its class": lambda given: given.given / of_class(given),
-    "find_label_issues": of_issues,
+    "find_issues": of_issues,
     "issues of choose": of_result,
     "posterior, T of diagnose_noise": lambda given: by_transition(given, diagnosed(given)),
     "posterior, T of the confident joint": lambda given: by_transition(given, counted(given)),
@@ -174,7 +167,6 @@ RULES = {  # scores by rule, of a `Labels`: the lower, the sooner a label is loo
     "cross-entropy - entropy": lambda given: cleaning(given, given.p),
     "the same by T of diagnose_noise": lambda given: cleaning(given, classes(given, diagnosed(given))[0]),
     "entropy": lambda given: -given.entropy,
-    "features: find_label_issues": of_features,
     "features: ten neighbours": of_neighbours,
     "features: next_labels": lambda given: of_package(given, by_discriminant(given)),
 }

@@ -12,7 +12,6 @@ import keras
 import numpy as np
 
 from benchmarks.real import data, plain
-from keras_het.label_noise import rater_consensus
 
 HIDDEN, DECAY, RATE, BATCH, EPOCHS, PARTS = 64, 1e-2, 1e-3, 64, 40, 200
 PENALTIES = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0)  # of ridge regression
@@ -20,6 +19,28 @@ TARGETS = ("mean of the ratings", "without each rater's bias", "and weighted by 
 HEADS = ("ridge", "network, constant variance", "head")
 ROWS = {f"{target}, {head}": (target, head) for target in TARGETS for head in HEADS}
 COLUMNS = ("error of the target", "RMSE", "NLL", "inside 50%", "inside 90%")
+
+
+def consensus(ratings, equal_spread, smoothing=5.0, steps=200):
+    """The mean of the ratings `(N, M)` without each rater's bias, weighted by each rater's spread, by EM; nan is none.
+
+    Source: Raykar, Yu, Zhao et al. 2010, "Learning from crowds", JMLR 11, the part on regression, with a bias.
+    """
+    given = ~np.isnan(ratings)
+    count, values = given.sum(axis=0), np.where(given, ratings, 0.0)
+    bias, spread = np.zeros(len(count)), np.full(len(count), ratings[given].std())
+    for _ in range(steps):
+        weights = given / np.square(spread)
+        target = (weights * (values - bias)).sum(axis=1) / weights.sum(axis=1)
+        residuals = np.where(given, values - target[:, None], 0.0)
+        bias = residuals.sum(axis=0) / (count + smoothing)
+        bias -= bias @ count / count.sum()
+        errors = 1.0 / weights.sum(axis=1, keepdims=True)
+        squares = (given * (np.square(residuals - bias) + errors)).sum(axis=0)
+        mean = squares.sum() / count.sum()
+        variance = np.full(len(count), mean) if equal_spread else (squares + smoothing * mean) / (count + smoothing)
+        spread = np.sqrt(variance)
+    return target
 
 
 def targets_of(name, found):
@@ -32,7 +53,7 @@ def targets_of(name, found):
         return everyone, found.truth
     if name == "mean of the ratings":
         return everyone, np.nanmean(found.ratings, axis=1)
-    return everyone, rater_consensus(found.ratings, equal_spread=name == "without each rater's bias").target
+    return everyone, consensus(found.ratings, equal_spread=name == "without each rater's bias")
 
 
 def texts_as(kind, found):

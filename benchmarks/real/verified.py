@@ -5,7 +5,7 @@ python -m benchmarks.real.verified [--data FOLDER] [--output FOLDER] [--render]
 The probabilities are out of sample, of the authors of the audit (Northcutt, Athalye and Mueller 2021, "Pervasive label
 errors in test sets"); nothing is trained. People looked at labels that confident learning had named; a label is wrong
 if fewer than three of five keep it. So precision is of labels that are named and were checked, and nobody knows how
-many wrong labels nobody looked at. "Worst scores" are as many as `find_label_issues` names, by the probability of the
+many wrong labels nobody looked at. "Worst scores" are as many as `find_issues` names, by the probability of the
 label.
 """
 

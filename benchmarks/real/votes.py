@@ -3,9 +3,10 @@
 python -m benchmarks.real.votes [--seeds 5] [--data FOLDER] [--output FOLDER]
 
 `task_of(options, "LabelMe", "10 spammers", seed)` is a set of `benchmarks.real.data` whose votes were changed. The
-command needs no network: which share of the classes is right by the majority (a tie is drawn), by `dawid_skene`, and
-where abstaining is a label; by `analysis.annotators` with Dawid-Skene's T, how many of the spammers and of the others
-are named, and of how many annotators the interval holds the accuracy by gold labels.
+command needs no network: which share of the classes is right by the majority (a tie is drawn), by `aggregate`, and
+where abstaining is a label; by `labels.annotators` with Dawid-Skene's T, how many of the spammers and of the others
+are named, and of how many annotators the interval of the agreement holds the accuracy by gold
+labels.
 """
 
 import pathlib
@@ -16,7 +17,7 @@ import numpy as np
 from benchmarks.lib import harness, lines
 from benchmarks.lib.results import publish
 from benchmarks.real import data, features, plain
-from keras_het import analysis, label_noise
+from keras_het.labels import aggregate, annotators
 
 ABSTAIN = "abstaining is a label"
 PLAN = {  # by set, what is done to the votes
@@ -99,13 +100,13 @@ def of_snorkel(votes, units):
 def by_dawid_skene(task):
     """Probabilities of the true classes, `(N, K)`, and T of each annotator, `(M, K, K)` or with those who abstain."""
     if task.votes.max() < task.units:
-        found = label_noise.dawid_skene(task.votes, task.units)
+        found = aggregate(task.votes, task.units)
         return found.probabilities, found.transitions
     return with_abstaining(task.votes, task.units)
 
 
 def with_abstaining(votes, units, iterations=30):
-    """The same EM where abstaining is a label, K, but no class; `dawid_skene` has as many labels as classes."""
+    """The same EM where abstaining is a label, K, but no class; `aggregate` has as many labels as classes."""
     said = np.eye(units + 1)[votes]
     p = said[:, :, :units].sum(axis=1)
     p /= p.sum(axis=1, keepdims=True)
@@ -121,7 +122,7 @@ def with_abstaining(votes, units, iterations=30):
 
 TARGETS = {  # what is made of the votes: functions of the task and a generator, `(N, K)`
     "majority": lambda task, rng: np.eye(task.units)[data.majority(task.votes, task.units, rng)],
-    "shares of the votes": lambda task, rng: label_noise.majority_vote(task.votes, task.units, shares=True),
+    "shares of the votes": lambda task, rng: aggregate(task.votes, task.units, "majority").probabilities,
     "Dawid-Skene": lambda task, rng: by_dawid_skene(task)[0],
     "crowd-kit's Dawid-Skene": lambda task, rng: of_crowdkit(task.votes, task.units),
     "crowd-kit's GLAD": lambda task, rng: of_crowdkit(task.votes, task.units, "GLAD"),
@@ -150,11 +151,11 @@ def measured(found, change, seed):
     if change == ABSTAIN:
         majority, (p, _) = data.majority(np.where(votes == units, -1, votes), units, rng), with_abstaining(votes, units)
         return [np.mean(majority == truth), np.mean(p.argmax(axis=1) == truth), *[np.nan] * 3]
-    fitted = label_noise.dawid_skene(votes, units)
-    each = analysis.annotators(fitted.transitions, votes, prior=fitted.prior).each
+    fitted = aggregate(votes, units)
+    each = annotators(fitted.transitions, votes, prior=fitted.prior).each
     named = np.array([one.is_spammer for one in each])
     gold = gold_accuracies(votes, truth, fitted.prior)
-    inside = [a.interval[0] <= g <= a.interval[1] for a, g in zip(each, gold, strict=True) if a.interval]
+    inside = [a.interval[0] <= g <= a.interval[1] for a, g in zip(each, gold, strict=True) if not np.isnan(a.agreement)]
     right = [data.majority(votes, units, rng), fitted.probabilities.argmax(axis=1)]
     of_spammers = named[spammers].mean() if spammers.any() else np.nan
     inside = np.nan if spammers.any() else np.mean(inside)

@@ -10,7 +10,7 @@ import keras
 import numpy as np
 import pytest
 
-from benchmarks.cost import answer, devices, memory_map, neighbors, speed
+from benchmarks.cost import answer, devices, memory_map, speed
 from benchmarks.lib import results
 
 pytestmark = pytest.mark.once
@@ -71,14 +71,6 @@ def test_the_estimates_are_within_thirty_percent_of_the_memory_that_was_measured
             assert found == pytest.approx(float(cell.split()[0]), rel=0.3)
 
 
-def test_growth_of_the_search_is_the_power_of_the_number_of_examples():
-    rows = [
-        {"examples": n, "features": 4, "processor": 1e-4 * n**1.2, "seconds": 1.0, "memory": 0.0, "recall": 0.96}
-        for n in (1000, 50_000)
-    ]
-    assert [line[-1] for line in neighbors.table(rows)] == ["growth", "", "1.20"]
-
-
 def test_probabilities_of_the_memory_map_are_those_of_labels_that_are_mostly_right(tmp_path):
     memory_map.write(tmp_path, 9000, 5)
     p, labels = np.load(tmp_path / "p.npy"), np.load(tmp_path / "labels.npy")
@@ -119,7 +111,7 @@ def test_every_method_answers(method, folder):
     found = answer.measure(method, folder)
     assert found["seconds"] > 0.0
     assert found["memory"] >= 0.0
-    predicts = method in {"clean_labels", "LogisticRegressionCV", "CleanLearning", "neighbors"}
+    predicts = method in {"clean_labels", "LogisticRegressionCV", "CleanLearning"}
     assert found["right"] > 0.5 if predicts else found["right"] is None
 
 

@@ -7,22 +7,20 @@ from text import as_it_stands
 FOR_USERS = {
     "Choose": ("labels.choose", "NoisyLabelClassifier", "estimate_cost"),
     "Find wrong labels": (
-        "analysis.find_label_issues",
+        "labels.find_issues",
         "analysis.diagnose_noise",
         "report",
-        "analysis.next_labels",
-        "truth.label_errors_left",
-        "analysis.apply_corrections",
+        "labels.next_labels",
+        "labels.errors_left",
+        "labels.apply_corrections",
         "labels.clean",
     ),
     "Build a model": ("HeteroscedasticDense", "NoiseTransition", "HeteroscedasticClassifier", "DeepEnsemble"),
     "Convert a pretrained model": ("heteroscedastic", "homoscedastic"),
     "Check a model and its data before training": ("check",),
-    "Know how good a model is, from verified or noisy labels": (
-        "truth.verified_performance",
-        "truth.verified_mean",
-        "truth.true_performance",
-        "truth.conformal_sets",
+    "Know how good a model is, from verified labels": (
+        "labels.verify_accuracy",
+        "labels.verified_mean",
     ),
     "See which classes are confused": ("explain.confused_pairs",),
 }

@@ -14,8 +14,8 @@ from keras_het.base.classes import encode
 from keras_het.base.refusal import refusal
 from keras_het.base.tables import Titled
 from keras_het.base.validation import check_class_names, check_labels
-from keras_het.label_noise.decoding import Decoded, decode
-from keras_het.label_noise.estimation import SYSTEMATIC, check_distributions, flip_p_values
+from keras_het.labels.decoding import Decoded, decode
+from keras_het.labels.estimation import SYSTEMATIC, check_distributions, flip_p_values
 
 # The rule, chosen on digits with seeds 10 to 19; benchmarks/labels/diagnosis.py tries it on other seeds and data.
 CLEAR, CLEAREST = 0.7, 0.5  # fractions of each class, its clearest examples: the model seldom has their class wrong
@@ -124,7 +124,7 @@ def diagnose_noise(probabilities: Any, labels: Any, *, class_names: Sequence | M
     largest class no kind is told. How often each kind is right is on the page "Choose a method".
 
     So the fraction of the labels that the model disagrees with is not that of the wrong ones, and has no interval. That
-    one needs right labels of some examples: `truth.CountedTransition.from_labels` counts T by these.
+    one needs right labels of some examples.
 
     Args:
         probabilities: out of sample, as in the result of `labels.clean`, shape `(N, K)`, K >= 2, each row of sum 1.

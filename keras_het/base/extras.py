@@ -4,7 +4,7 @@ import importlib
 from typing import Any
 
 # Packages whose modules have another name.
-PACKAGES = {"sklearn": "scikit-learn", "faiss": "faiss-cpu", "PIL": "pillow"}
+PACKAGES = {"sklearn": "scikit-learn", "PIL": "pillow"}
 
 
 def import_extra(name: str, user: str) -> Any:

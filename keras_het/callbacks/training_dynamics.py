@@ -21,7 +21,7 @@ class TrainingDynamics(keras.callbacks.Callback):
 
     An example with a wrong label is learned late: its margin is small or negative for long, and its mean over the
     epochs ranks the labels. So one training, the one that you do anyway, finds wrong labels, with no held-out data and
-    no folds: give the callback to `analysis.find_label_issues` when `fit` is done, and to `report`.
+    no folds: give the callback to `labels.find_issues` when `fit` is done, and to `report`.
 
         margin = z_y - max_{j != y} z_j                                             (Pleiss et al. 2020, Eq. 1)
         mean margin = sum_t w_t margin_t / sum_t w_t,    w_t = L_t + 1e-6

@@ -62,7 +62,7 @@ class HeteroscedasticClassifier(NetworkClassifier):
     Attributes:
         classes_: `(K,)`, sorted.
         n_features_in_: the size of the second axis of X.
-        model_: the fitted Keras model, which takes raw X and returns log-probabilities; `keras_het.analysis` takes it.
+        model_: the fitted Keras model, which takes raw X and returns log-probabilities; `keras_het.explain` takes it.
         history_: dict of lists, the loss of each epoch, and `val_loss` where examples are held out.
 
     Example:

@@ -48,7 +48,7 @@ def confusion_matrices(model: keras.Model, x: Any, labels: Any = None, batch_siz
 
     Example:
         >>> from keras_het.layers import NoiseTransition
-        >>> from keras_het.label_noise import pair_flip
+        >>> from keras_het.labels import pair_flip
         >>> flips = NoiseTransition(2, transition=pair_flip(2, 0.25), trainable=False)
         >>> model = keras.Sequential([keras.Input((2,)), keras.layers.Activation("log_softmax"), flips])
         >>> confusion_matrices(model, np.array([[9.0, -9.0], [-9.0, 9.0]]), [0, 1]).noisy.round(3).tolist()
@@ -56,7 +56,7 @@ def confusion_matrices(model: keras.Model, x: Any, labels: Any = None, batch_siz
     """
     both = CleanAndNoisy(model)
     if both.layer.num_annotators is not None:
-        rule = "have one T, not one of each annotator, for which there is `analysis.annotators`"
+        rule = "have one T, not one of each annotator, for which there is `labels.annotators`"
         raise refusal("The model", rule, f"model={model.name!r} with num_annotators={both.layer.num_annotators}")
     counts = np.zeros(size := both.layer.size, int)
     c, c_noisy = np.zeros((size, size)), np.zeros((size, size))

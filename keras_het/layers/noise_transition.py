@@ -47,7 +47,7 @@ class NoiseTransition(keras.layers.Layer):
             T + 0.01 / K, with K + 1 for K if there are outliers. None is the identity, but see `outlier_class`. All
             annotators share it, unless it has the shape `(M, K, K)`.
         outlier_class: boolean, whether a further, last class holds examples that belong to no class. T is then
-            `(K + 1, K + 1)`, and by default starts near `label_noise.outlier_class(K, alpha=0.5)` (Eq. 8). The share
+            `(K + 1, K + 1)`, and by default starts near `ops.transition.outlier_class(K, alpha=0.5)` (Eq. 8). The share
             alpha of outliers that are labelled as such is learned with the rest of T, or given:
             `transition=outlier_class(K, alpha), trainable=False`. A learned share goes to zero if no example is
             labelled as an outlier, and T becomes singular; the callbacks warn of it. (A ridge hides it, and spreads the

@@ -1,4 +1,4 @@
 """The outputs of a finished model, and whether its loss and metrics take them: nothing here changes a model.
 
-Users need only `keras_het.check`, and the functions that `keras_het.analysis` lists.
+Users need only `keras_het.check`, and the functions of `keras_het.explain` and `keras_het.labels`.
 """

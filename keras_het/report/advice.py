@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from keras_het.analysis.label_quality import LabelIssues
 from keras_het.explain.plots.drawing import shortened
+from keras_het.labels.issues import LabelIssues
 from keras_het.report.findings import Findings
 
 ECE = 0.05  # above this calibration error, confidence should not be read as a probability
@@ -111,7 +111,7 @@ def _look_at_labels(found: Findings) -> str | None:
     return (
         f"Look at the {found.number_of_issues:,} suspects, the worst first, in the table below and in labels.csv. They "
         "are suspects: the model may be wrong, too. Where a label is wrong, write the right class into the column "
-        "corrected of labels.csv; apply that by keras_het.analysis.apply_corrections, and train again."
+        "corrected of labels.csv; apply that by keras_het.labels.apply_corrections, and train again."
     )
 
 

@@ -8,21 +8,20 @@ from typing import Any, NamedTuple
 import keras
 import numpy as np
 
-from keras_het import analysis, explain
+from keras_het import explain
+from keras_het.analysis import diagnose_noise
 from keras_het.analysis.diagnosis import NoiseDiagnosis
-from keras_het.analysis.label_quality import LabelIssues
-from keras_het.analysis.next_labels import NextLabels
 from keras_het.base.batches import check_same_index, count_examples, is_data_set, largest_of_rows
 from keras_het.base.internals import layers_of
 from keras_het.base.refusal import refusal, refuse_if
 from keras_het.base.validation import check_class_names, check_integer, check_labels
 from keras_het.explain.calibration import Calibration, RiskCoverage
+from keras_het.labels import find_issues
+from keras_het.labels.issues import LabelIssues
 from keras_het.layers import HeteroscedasticDense
 from keras_het.reading.check import judge
 from keras_het.reading.probabilities import exclusive_probabilities
 from keras_het.report.noise import Noise, find_noise, unless_impossible
-from keras_het.truth.true_performance import TruePerformance, true_performance
-from keras_het.truth.verified_performance import VerifiedPerformance
 
 MOST_NEXT = 20  # labels to check next
 EXACT = 1e-5  # of a sum of probabilities: what rounding of float32 leaves
@@ -47,9 +46,6 @@ class Findings(NamedTuple):
         missing: findings that could not be made, and why, in sentences.
         epochs: number of epochs of the training by which the labels are judged; 0 if they are judged by probabilities.
         margins: margins of each epoch of that training, `(epochs, N)`; None without a history.
-        truth: quality of the predictions against the true classes; None without a T.
-        verified: the same by verified labels; None without any.
-        next_labels: labels to check next; None without verified ones.
         diagnosis: kind of label noise; None without probabilities out of sample.
         annotators: name, number of labels, wrong ones, accuracy, its interval and confusions of each annotator, as
             texts; None for one label for each example.
@@ -69,10 +65,7 @@ class Findings(NamedTuple):
     missing: list[str]
     epochs: int = 0
     margins: np.ndarray | None = None
-    truth: TruePerformance | None = None
     diagnosis: NoiseDiagnosis | None = None
-    verified: VerifiedPerformance | None = None
-    next_labels: NextLabels | None = None
     annotators: list[list[str]] | None = None
 
     @property
@@ -124,8 +117,6 @@ def collect(
     probabilities: Any = None,
     dynamics: Any = None,
     issues: LabelIssues | None = None,
-    transition: Any = None,
-    verified: VerifiedPerformance | None = None,
     batch_size: int = 128,
 ) -> Findings:
     """Collects the findings of a report, without a page.
@@ -138,8 +129,6 @@ def collect(
         probabilities: out of sample, `(N, K)`, each row of sum 1; None takes the model's predictions.
         dynamics: a `callbacks.TrainingDynamics` of the same examples, by which the labels are judged; or None.
         issues: issues of the same labels, if somebody has found them; None finds them.
-        transition: T, for the section on the true classes; None for none.
-        verified: quality by verified labels of some of these examples, for a section on it; None for none.
         batch_size: size of the batches of the predictions.
     Returns:
         `Findings`.
@@ -173,11 +162,10 @@ def collect(
     if issues is None:
         issues = unless_impossible("Wrong labels", missing, lambda: _issues(p, labels, dynamics))
     elif not isinstance(issues, LabelIssues):
-        raise refusal("issues", "be of `find_label_issues`, or None", kind=issues)
+        raise refusal("issues", "be of `find_issues`, or None", kind=issues)
     elif not np.array_equal(np.sort(issues.index), np.arange(count)) or np.any(labels[issues.index] != issues.given):
         raise refusal("issues", f"be of the same {count} labels", "those of others")
     margins = unless_impossible("Margins by epoch", missing, lambda: None if dynamics is None else dynamics.margins)
-    truth = unless_impossible("The true classes", missing, lambda: _truth(p, labels, transition))
     return Findings(
         model.name,
         names,
@@ -192,10 +180,7 @@ def collect(
         missing,
         0 if dynamics is None else dynamics.epochs,
         margins,
-        truth,
         None if probabilities is None else _diagnosis(p, labels),
-        verified,
-        None if verified is None else _next_labels(p, y, names, verified),
     )
 
 
@@ -221,28 +206,12 @@ def _issues(p: np.ndarray, labels: np.ndarray, dynamics: Any) -> LabelIssues:
     if len(np.unique(labels)) < 2:
         raise ValueError(f"All labels are of one class, {labels[0]}: there is nothing to hold them against.")
     if dynamics is not None:
-        return analysis.find_label_issues(dynamics)
-    return analysis.find_label_issues(_sum_to_one(p), labels)
+        return find_issues(dynamics)
+    return find_issues(_sum_to_one(p), labels)
 
 
 def _diagnosis(p: np.ndarray, labels: np.ndarray) -> NoiseDiagnosis | None:
-    return analysis.diagnose_noise(_sum_to_one(p), labels) if len(np.unique(labels)) > 1 else None
-
-
-def _truth(p: np.ndarray, labels: np.ndarray, transition: Any) -> TruePerformance | None:
-    return None if transition is None else true_performance(_sum_to_one(p), labels, transition)
-
-
-def _next_labels(p: np.ndarray, y: Any, names: list, verified: VerifiedPerformance) -> NextLabels | None:
-    """The labels to check next; None if all are verified."""
-    rule = "be of these examples, as `truth.verified_performance` returned it"
-    is_right = isinstance(verified, VerifiedPerformance) and verified.index.max() < len(p)
-    refuse_if(not is_right, "verified", rule, kind=verified)
-    index = y.index if hasattr(y, "iloc") else np.arange(len(p))
-    known = dict.fromkeys(index[verified.index].tolist())
-    if not (left := min(MOST_NEXT, len(p) - len(known))):
-        return None
-    return dataclasses.replace(analysis.next_labels(_sum_to_one(p), y, left, verified_labels=known), class_names=names)
+    return diagnose_noise(_sum_to_one(p), labels) if len(np.unique(labels)) > 1 else None
 
 
 def _sum_to_one(p: np.ndarray) -> np.ndarray:

@@ -13,17 +13,16 @@ from typing import Any, NamedTuple
 
 import keras
 
-from keras_het.analysis.corrections import COLUMNS, OF_EXAMPLE, read_corrections, read_table, table_of
-from keras_het.analysis.label_quality import LabelIssues
 from keras_het.base.extras import import_extra
 from keras_het.base.refusal import refusal
 from keras_het.base.version import __version__
 from keras_het.explain.plots.drawing import EITHER, TOGETHER
+from keras_het.labels.corrections import COLUMNS, EXAMPLE_PREFIX, read_corrections, read_table, table_of
+from keras_het.labels.issues import LabelIssues
 from keras_het.report.advice import NO_PAIR, next_steps, summary
 from keras_het.report.examples import MOST_COLUMNS, MOST_SHOWN, Cell, Column, check_number, columns_of
 from keras_het.report.figures import is_images, margin_curves, pictures, thumbnails
 from keras_het.report.findings import Findings, collect
-from keras_het.truth.verified_performance import VerifiedPerformance
 
 MOST_SUSPECTS, MOST_PAIRS = 200, 20
 PAGE, TABLE = "report.html", "labels.csv"
@@ -48,7 +47,9 @@ def _is_page(path: pathlib.Path) -> bool:
 def _is_table(path: pathlib.Path) -> bool:
     """Whether the file is a table of a report, without columns that a person has added or taken away."""
     try:
-        return sorted(name for name in read_table(path).columns if not name.startswith(OF_EXAMPLE)) == sorted(COLUMNS)
+        return sorted(name for name in read_table(path).columns if not name.startswith(EXAMPLE_PREFIX)) == sorted(
+            COLUMNS
+        )
     except ValueError:
         return False
 
@@ -95,8 +96,6 @@ def report(
     probabilities: Any = None,
     dynamics: Any = None,
     issues: LabelIssues | None = None,
-    transition: Any = None,
-    verified: VerifiedPerformance | None = None,
     images: Any = None,
     texts: Any = None,
     frame: Any = None,
@@ -107,7 +106,7 @@ def report(
 
     The page, `report.html`, is one file that needs nothing from elsewhere; beside it is `labels.csv`, with a line for
     each label. Both have the texts and columns of the examples, as plain text. Write the right class of a wrong label
-    into the column `corrected` of the table: `analysis.apply_corrections` applies these corrections to labels, and the
+    into the column `corrected` of the table: `labels.apply_corrections` applies these corrections to labels, and the
     next report into the folder keeps them. No table is written where labels cannot be judged.
 
     A model that was trained on these examples knows their labels, wrong ones too, and looks better than it is. So give
@@ -124,12 +123,8 @@ def report(
         probabilities: out of sample, `(N, K)`, each row of sum 1; None takes the model's predictions.
         dynamics: a `callbacks.TrainingDynamics` that has seen the training of these examples: it judges the labels,
             also beside probabilities, and the page has a curve of the margin by epoch for each suspect. None for none.
-        issues: a `LabelIssues`, of `analysis.find_label_issues` or `labels.clean(...).issues`, whose suspects the page
+        issues: a `LabelIssues`, of `labels.find_issues` or `labels.clean(...).issues`, whose suspects the page
             shall have, also beside dynamics; None finds them.
-        transition: account of how the labels came about, T as `truth.true_performance` takes it, for a section on how
-            good the model is against the true classes; then the examples must be held out. None for no such section.
-        verified: result of `truth.verified_performance` on these examples, by labels that somebody has verified, for a
-            section on it and on what to check next. None for no such section.
         images: pictures of the examples, to show the suspects, `(N, H, W)` or `(N, H, W, C)` with 1, 3 or 4 channels;
             None takes x if it has that last form.
         texts: texts of the examples, N of them, for the same, each str, bytes or None; None takes x if it is texts.
@@ -154,7 +149,6 @@ def report(
         ('report.html', True, True)
     """
     given = {"probabilities": probabilities, "dynamics": dynamics, "issues": issues}
-    given |= {"transition": transition, "verified": verified}
     shown = {"images": images, "texts": texts, "frame": frame, "title": title}
     return written(None, model, x, y, class_names, path, **shown, **given, batch_size=batch_size)
 

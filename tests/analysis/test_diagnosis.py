@@ -8,7 +8,7 @@ from scipy.special import softmax
 from scipy.stats import binom
 
 from keras_het.analysis import diagnose_noise
-from keras_het.label_noise import corrupt_labels, pair_flip, symmetric
+from keras_het.labels import corrupt, pair_flip, symmetric
 from tests.checks import FALSE_ALARM
 
 pytestmark = pytest.mark.once
@@ -37,7 +37,7 @@ def make(kind, seed=0, count=1500, size=8, wrong_class=0.0):
         "by example": 0.65 * np.eye(size)[true] + 0.35 * np.eye(size)[looks],
         "outliers": np.where((rng.random(count) < 0.35)[:, None], 1 / size, np.eye(size)[true]),
     }[kind]
-    labels = corrupt_labels(true, rows, [seed, 1])
+    labels = corrupt(true, rows, [seed, 1])
     seen = np.where((rng.random(count) < wrong_class)[:, None], np.roll(rows, 1, axis=1), rows)
     p = (0.9 * seen + 0.1 / size) * rng.gamma(15.0, size=(count, size))
     return p / p.sum(axis=1, keepdims=True), labels
@@ -72,7 +72,7 @@ def looking(accuracy, seed, size=10, count=1500):
     centers, true = rng.normal(size=(size, 16)), rng.integers(size, size=count)
     x = centers[true] + spread * rng.normal(size=(count, 16))
     logits = -np.square(x[:, None] - centers).sum(-1) / (2 * spread**2) + 0.5 * rng.normal(size=(count, size))
-    return softmax(logits, axis=1) @ symmetric(size, 0.4), corrupt_labels(true, symmetric(size, 0.4), [seed, 1])
+    return softmax(logits, axis=1) @ symmetric(size, 0.4), corrupt(true, symmetric(size, 0.4), [seed, 1])
 
 
 @pytest.mark.statistical

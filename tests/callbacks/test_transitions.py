@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_het import label_noise
 from keras_het.callbacks import ReleaseTransition, TransitionMonitor
 from keras_het.explain import noisy_nll
-from keras_het.label_noise import corrupt_labels
+from keras_het.labels import corrupt, pair_flip, symmetric
 from keras_het.layers import NoiseTransition
+from keras_het.ops.transition import outlier_class
 
 pytestmark = pytest.mark.once
 
@@ -164,7 +164,7 @@ def test_a_resumed_run_equals_the_run_that_was_not_interrupted(after, epoch, tmp
 
 @pytest.mark.smoke
 def test_the_monitor_logs_what_t_is_after_each_epoch(tmp_path):
-    layer, reference = flips(), label_noise.symmetric(UNITS, 0.3)
+    layer, reference = flips(), symmetric(UNITS, 0.3)
     record = Record(layer)
     file = tmp_path / "log.csv"
     history = fit(
@@ -242,7 +242,7 @@ def test_a_loss_that_is_nan_from_the_start_is_warned_of(callback):
 
 
 def test_without_a_reference_the_distance_is_that_to_the_identity():
-    layer = flips(transition=label_noise.symmetric(UNITS, 0.5), trainable=False)
+    layer = flips(transition=symmetric(UNITS, 0.5), trainable=False)
     history = fit(make_model(layer), TransitionMonitor(), epochs=1).history
     assert history["flips_distance"] == pytest.approx([0.5])
 
@@ -252,11 +252,11 @@ def swapped(count, seed):
     rng = np.random.default_rng(seed)
     clean = rng.integers(UNITS, size=count)
     x = (4 * np.eye(5)[clean] + rng.normal(size=(count, 5))).astype("float32")
-    return x, corrupt_labels(clean, label_noise.pair_flip(UNITS, 0.4), seed=seed)
+    return x, corrupt(clean, pair_flip(UNITS, 0.4), seed=seed)
 
 
 def learner():
-    layer = NoiseTransition(UNITS, transition=label_noise.pair_flip(UNITS, 0.4), regularizer="l2", name="flips")
+    layer = NoiseTransition(UNITS, transition=pair_flip(UNITS, 0.4), regularizer="l2", name="flips")
     return layer, make_model(layer, keras.optimizers.Adam(0.05))
 
 
@@ -332,7 +332,7 @@ def test_a_share_with_labelled_outliers_or_one_that_is_given_is_not_warned_of():
     labels = np.where(X[:, 0] > 0.5, UNITS, LABELS)
     for layer in (
         NoiseTransition(UNITS, outlier_class=True),
-        NoiseTransition(UNITS, outlier_class=True, transition=label_noise.outlier_class(UNITS, 0.0), trainable=False),
+        NoiseTransition(UNITS, outlier_class=True, transition=outlier_class(UNITS, 0.0), trainable=False),
     ):
         model = make_model(layer, keras.optimizers.SGD(0.1))
         with warnings.catch_warnings():

@@ -12,9 +12,9 @@ import numpy as np
 from hypothesis import strategies as st
 
 from keras_het import layers
-from keras_het.analysis.corrections import apply_corrections
 from keras_het.base.npz import read_arrays
 from keras_het.integrators import QuasiMonteCarlo
+from keras_het.labels import apply_corrections
 from keras_het.labels.stored import Folder
 from keras_het.reading.training_record import RecordFile, TrainingRecord
 from keras_het.report.page import check_folder

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from keras_het.label_noise import corrupt_labels, discriminant, symmetric
+from keras_het.label_noise import discriminant
+from keras_het.labels import corrupt, symmetric
 
 pytestmark = pytest.mark.once
 
@@ -47,14 +48,14 @@ def test_wrong_labels_hardly_lead_it():
     x, true = clusters(900)
     x_test, true_test = clusters(900, seed=1)
     right = discriminant.discriminant(x, true, 3)[0].logits(x_test).argmax(axis=1)
-    labels = corrupt_labels(true, symmetric(3, 0.4), 0)
+    labels = corrupt(true, symmetric(3, 0.4), 0)
     found = discriminant.discriminant(x, labels, 3)[0].logits(x_test).argmax(axis=1)
     assert np.mean(found == true_test) > np.mean(right == true_test) - 0.03
 
 
 def test_the_temperature_is_that_of_the_labels():
     x, true = clusters(900)
-    labels = corrupt_labels(true, symmetric(3, 0.3), 0)
+    labels = corrupt(true, symmetric(3, 0.3), 0)
     p = discriminant.discriminant(x, labels, 3)[1]
     powers = [p**power / np.sum(p**power, axis=1, keepdims=True) for power in (0.8, 1.0, 1.25)]
     low, own, high = (-np.log(each[np.arange(900), labels]).mean() for each in powers)

@@ -5,10 +5,10 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_het import label_noise
 from keras_het.constraints import RowStochastic
 from keras_het.layers import HeteroscedasticDense, NoiseTransition
 from keras_het.ops import transition
+from keras_het.ops.transition import outlier_class, total_variation
 from tests import layer_contract
 from tests.gradients import layer_gradients, value_and_gradients
 from tests.marks import grid
@@ -24,7 +24,7 @@ KINDS = {
     "projected": {},
     "regularized": {"regularizer": keras.regularizers.L2(0.1)},
     "started": {"transition": T},
-    "outliers": {"transition": label_noise.outlier_class(UNITS - 1, 0.4), "outlier_class": True},
+    "outliers": {"transition": outlier_class(UNITS - 1, 0.4), "outlier_class": True},
 }
 
 
@@ -174,9 +174,7 @@ def test_the_start_is_near_the_identity():
 
 
 def test_outliers():
-    layer = NoiseTransition(
-        UNITS, outlier_class=True, transition=label_noise.outlier_class(UNITS, 0.3), trainable=False
-    )
+    layer = NoiseTransition(UNITS, outlier_class=True, transition=outlier_class(UNITS, 0.3), trainable=False)
     model = make_model(layer)
     assert model.output_shape == (None, UNITS + 1)
     model.compile("adam", LOSS)
@@ -184,7 +182,7 @@ def test_outliers():
     learned = NoiseTransition(UNITS, outlier_class=True)
     learned.build((None, UNITS + 1))
     np.testing.assert_allclose(
-        rows(learned), 0.99 * label_noise.outlier_class(UNITS, 0.5) + 0.01 / (UNITS + 1), rtol=1e-5, atol=1e-7
+        rows(learned), 0.99 * outlier_class(UNITS, 0.5) + 0.01 / (UNITS + 1), rtol=1e-5, atol=1e-7
     )
 
 
@@ -280,7 +278,7 @@ def test_a_learned_t_can_be_given_back():
         np.testing.assert_allclose(
             rows(NoiseTransition(UNITS, transition=given, trainable=False)), rows(layer), rtol=1e-5
         )
-        assert label_noise.total_variation(given, rows(layer)) < 1e-6
+        assert total_variation(given, rows(layer)) < 1e-6
 
 
 @pytest.mark.once

@@ -6,13 +6,14 @@ import pytest
 from keras import ops
 
 import keras_het
-from keras_het import explain, label_noise
+from keras_het import explain
 from keras_het.callbacks import ReleaseTransition, TransitionMonitor
-from keras_het.label_noise.matrices import from_confusion
+from keras_het.labels import corrupt, pair_flip, symmetric
+from keras_het.labels.synthetic import from_confusion
 from keras_het.layers import HeteroscedasticDense, NoiseTransition
 from keras_het.losses import AnnotatorsLoss, SmoothedCrossentropy
 from keras_het.metrics import AnnotatorsMetric, BrierScore
-from keras_het.ops.transition import apply_transition, condition_number, trace
+from keras_het.ops.transition import apply_transition, condition_number, total_variation, trace
 from tests import layer_contract
 from tests.gradients import layer_gradients, value_and_gradients
 from tests.marks import grid
@@ -119,7 +120,7 @@ def learn(transitions, **arguments):
     """T of annotators with these, learned from their labels of examples whose class is all but certain."""
     clean = np.repeat(np.arange(UNITS), 200)
     log_p = np.log(0.999 * np.eye(UNITS) + 0.001 / UNITS)[clean].astype("float32")
-    labels = np.stack([label_noise.corrupt_labels(clean, t, seed=m) for m, t in enumerate(transitions)], axis=1)
+    labels = np.stack([corrupt(clean, t, seed=m) for m, t in enumerate(transitions)], axis=1)
     labels[::2, 0] = -1
     # The likeliest T, without the chance of the draw.
     transitions = [np.eye(UNITS), *(counted(clean, column) for column in labels.T[1:])]
@@ -129,20 +130,20 @@ def learn(transitions, **arguments):
     # likeliest T.
     model.compile(keras.optimizers.SGD(0.2), AnnotatorsLoss())
     model.fit(log_p, labels, epochs=150, batch_size=len(clean), verbose=0)
-    return np.array([label_noise.total_variation(t, true) for t, true in zip(rows(layer), transitions, strict=True)])
+    return np.array([total_variation(t, true) for t, true in zip(rows(layer), transitions, strict=True)])
 
 
 PLANTED = [
     np.eye(UNITS),
-    label_noise.symmetric(UNITS, 0.3),
-    label_noise.pair_flip(UNITS, 0.8),
+    symmetric(UNITS, 0.3),
+    pair_flip(UNITS, 0.8),
     np.full((UNITS, UNITS), 0.25),
 ]
 
 
 @pytest.mark.on_jax
 def test_planted_transitions_are_recovered_and_a_perfect_annotator_has_the_identity():
-    distances = learn(PLANTED, transition=label_noise.symmetric(UNITS, 0.5))
+    distances = learn(PLANTED, transition=symmetric(UNITS, 0.5))
     assert distances.max() < 0.05
     assert distances[0] < 0.02
 
@@ -249,7 +250,7 @@ def test_a_gate_keeps_all_and_the_monitor_logs_means():
     for name, measure in measures.items():
         assert history[f"flips_{name}"][0] == pytest.approx(np.mean([measure(t) for t in start]), rel=1e-5)
         assert history[f"flips_{name}"][1] == pytest.approx(np.mean([measure(t) for t in rows(layer)]), rel=1e-4)
-    distance = np.mean([label_noise.total_variation(t, true) for t, true in zip(rows(layer), T, strict=True)])
+    distance = np.mean([total_variation(t, true) for t, true in zip(rows(layer), T, strict=True)])
     assert history["flips_distance"][1] == pytest.approx(distance, rel=1e-5)
     assert history["flips_trace"][1] != pytest.approx(history["flips_trace"][0], rel=1e-4)
 

@@ -6,7 +6,7 @@ import pytest
 from keras import ops
 from scipy import special
 
-from keras_het import label_noise
+from keras_het.labels import symmetric
 from keras_het.losses import SmoothedCrossentropy
 from tests.gradients import value_and_gradients
 from tests.losses.cases import LABELS, LOGITS, UNITS, VECTORS
@@ -24,7 +24,7 @@ def test_it_agrees_with_keras(smoothing):
 def test_a_negative_number_is_the_backward_correction_of_symmetric_flips(share):
     smoothing = 1.0 - 1.0 / (1.0 - share * UNITS / (UNITS - 1))
     assert smoothing < 0
-    inverse = np.linalg.inv(label_noise.symmetric(UNITS, share))
+    inverse = np.linalg.inv(symmetric(UNITS, share))
     corrected = -(inverse[LABELS] * special.log_softmax(LOGITS.astype("float64"), axis=-1)).sum(-1)
     ours = SmoothedCrossentropy(smoothing, from_logits=True, reduction="none")(LABELS, LOGITS)
     np.testing.assert_allclose(ops.convert_to_numpy(ours), corrected, rtol=2e-6, atol=2e-6)

@@ -5,17 +5,18 @@ import pytest
 from keras import ops
 from scipy import optimize, special
 
-from keras_het import label_noise
+from keras_het.labels import pair_flip, symmetric
 from keras_het.ops import transition
+from keras_het.ops.transition import outlier_class
 from tests.gradients import value_and_gradients
 from tests.marks import grid
 
 UNITS = 4
 MATRICES = {
     "random": np.random.default_rng(2).dirichlet(np.ones(UNITS), size=UNITS),
-    "pair flip": label_noise.pair_flip(UNITS, 0.45),
-    "symmetric": label_noise.symmetric(UNITS, 0.7),
-    "outlier": label_noise.outlier_class(UNITS - 1, 0.3),
+    "pair flip": pair_flip(UNITS, 0.45),
+    "symmetric": symmetric(UNITS, 0.7),
+    "outlier": outlier_class(UNITS - 1, 0.3),
 }
 
 
@@ -60,7 +61,7 @@ def test_logits_of_thousands(name):
 
 def test_sources_that_underflow_count_for_their_own_label_only():
     log_probs = np.array([[-200.0, -500.0, 0.0], [0.0, -500.0, -200.0]], "float32")
-    outputs = apply(log_probs, label_noise.pair_flip(3, 0.45))
+    outputs = apply(log_probs, pair_flip(3, 0.45))
     assert outputs[0, 1] == pytest.approx(-500 + np.log(0.55), rel=1e-6)
     assert outputs[1, 1] == pytest.approx(np.log(0.45), rel=1e-5)
     swap = np.roll(np.eye(3), 1, axis=1)  # from 0 to 1
@@ -108,7 +109,7 @@ def test_gradients_against_finite_differences_in_float64(name):
 
 @pytest.mark.parametrize(
     "matrix",
-    [np.eye(UNITS), label_noise.outlier_class(UNITS - 1), np.roll(np.eye(UNITS), 1, axis=0)],
+    [np.eye(UNITS), outlier_class(UNITS - 1), np.roll(np.eye(UNITS), 1, axis=0)],
     ids=["I", "outlier", "swap"],
 )
 @pytest.mark.parametrize("scale", [1.0, 1e3])

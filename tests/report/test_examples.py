@@ -8,7 +8,7 @@ import types
 import numpy as np
 import pytest
 
-from keras_het.analysis import apply_corrections
+from keras_het.labels import apply_corrections
 from keras_het.report import page, report
 from keras_het.report.examples import LONGEST, Column, columns_of
 from tests.report.models import EXAMPLES, make_data, plain

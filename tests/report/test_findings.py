@@ -7,9 +7,8 @@ import numpy as np
 import pytest
 from scipy import special
 
-from keras_het import covariances, explain, truth
+from keras_het import covariances, explain
 from keras_het.callbacks import TrainingDynamics
-from keras_het.label_noise import pair_flip
 from keras_het.layers import HeteroscedasticDense
 from keras_het.metrics import BrierScore
 from keras_het.report import noise
@@ -201,7 +200,7 @@ def diverged():
         ),
         (
             lambda: collect(plain(), X, Y, issues=[3, 4]),
-            "`issues` must be of `find_label_issues`, or None. Received: a list",
+            "`issues` must be of `find_issues`, or None. Received: a list",
         ),
         (
             lambda: collect(plain(), X, Y, issues=collect(plain(), X[:60], Y[:60]).issues),
@@ -327,29 +326,3 @@ def test_a_training_without_history_has_no_curves_and_one_of_other_labels_is_ref
         collect(plain(), X, (Y + 1) % CLASSES, dynamics=seen(X, Y))
     with pytest.raises(ValueError, match="TrainingDynamics must have seen an epoch"):
         collect(plain(), X, Y, dynamics=TrainingDynamics(X, Y))
-
-
-def test_a_transition_adds_what_the_labels_say_of_the_true_classes():
-    flips = pair_flip(CLASSES, 0.1)
-    found = collect(plain(), X, Y, transition=flips)
-    p = plain().predict(X, verbose=0).astype("float64")
-    expected = truth.true_performance(p / p.sum(axis=1, keepdims=True), Y, flips)
-    assert found.truth.accuracy == expected.accuracy
-    assert found.truth.accuracy.value > found.accuracy
-    assert collect(plain(), X, Y).truth is None
-    impossible = collect(plain(), X, Y, transition=np.full((CLASSES, CLASSES), 1 / CLASSES))
-    assert impossible.truth is None
-    assert "The true classes: not known. `transition` must have a condition number" in impossible.missing[-1]
-
-
-def test_verified_labels_say_how_good_the_model_is_and_what_to_check_next():
-    p = plain().predict(X, verbose=0).astype("float64")
-    some = {index: int(Y[index]) for index in np.random.default_rng(0).permutation(len(Y))[:10].tolist()}
-    verified = truth.verified_performance(p / p.sum(axis=1, keepdims=True), Y, some)
-    found = collect(plain(), X, Y, list("abcdefgh")[:CLASSES], verified=verified)
-    assert found.verified is verified
-    assert not set(some) & set(found.next_labels.names)
-    assert set(found.next_labels.to_frame()["given"]) <= set("abcdefgh")
-    assert collect(plain(), X, Y).next_labels is None
-    with pytest.raises(ValueError, match="`verified` must be of these examples"):
-        collect(plain(), X, Y, verified=some)

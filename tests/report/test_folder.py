@@ -5,7 +5,7 @@ import os
 import numpy as np
 import pytest
 
-from keras_het.analysis import apply_corrections
+from keras_het.labels import apply_corrections
 from keras_het.report import page, report
 from keras_het.report.page import check_folder, replace_files
 from tests.report.models import EXAMPLES, make_data, plain
@@ -91,7 +91,7 @@ def test_corrections_of_other_labels_are_refused_and_stay(empty_page, tmp_path):
     correct(tmp_path / "labels.csv", {"3": "dog"})
     before = contents(tmp_path)
     for labels in (Y, np.zeros_like(Y), Y[:60]):
-        with pytest.raises(ValueError, match=r"`path` must .* in line \d+ of .*labels.csv"):
+        with pytest.raises(ValueError, match=r"`path` must .* in row \d+ of .*labels.csv"):
             report(plain(), X[: len(labels)], labels, NAMES, tmp_path)
         assert contents(tmp_path) == before
 

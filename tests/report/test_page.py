@@ -12,12 +12,11 @@ import numpy as np
 import pytest
 
 import keras_het
-from keras_het import truth
-from keras_het.analysis.corrections import safe_cell
+from keras_het.labels.corrections import safe_cell
 from keras_het.report import page as page_module
 from keras_het.report import report
 from keras_het.report.figures import margin_curves
-from tests.report.models import CLASSES, EXAMPLES, HOSTILE, confuse, make_data, plain, seen, with_head
+from tests.report.models import EXAMPLES, HOSTILE, confuse, make_data, plain, seen, with_head
 
 pytestmark = pytest.mark.once
 
@@ -209,23 +208,3 @@ def test_a_curve_is_above_the_line_where_the_margin_is_positive():
     assert len(margin_curves(np.ones((1, 3), "float16"))) == 3
     assert margin_curves(np.ones((500, 1)))[0].count(",") == 1
     assert margin_curves(np.ones((5, 0))) == []
-
-
-@pytest.mark.usefixtures("without_figures")
-def test_the_page_says_how_good_the_model_really_is_if_a_transition_is_given(tmp_path):
-    text = report(plain(), X, Y, path=tmp_path, transition=np.eye(CLASSES)).read_text("utf-8")
-    assert "How good is it really?" in text
-    assert f"<td>{110 / EXAMPLES:.3f} (" in text  # labels are taken for the truth
-    assert "must not have been trained on these examples" in text
-    assert "How good is it really?" not in report(plain(), X, Y, path=tmp_path).read_text("utf-8")
-
-
-@pytest.mark.usefixtures("without_figures")
-def test_the_page_says_what_was_verified_and_what_to_check_next(tmp_path):
-    names = ["<b>"] + [f"class {k}" for k in range(1, CLASSES)]
-    some = {index: int(Y[index]) for index in np.random.default_rng(0).permutation(len(Y))[:10].tolist()}
-    verified = truth.verified_performance(plain().predict(X, verbose=0), Y, some)
-    text = report(plain(), X, Y, names, tmp_path, verified=verified).read_text("utf-8")
-    assert "What was verified" in text
-    assert "10 verified examples" in text
-    assert "<b>" not in text.split("Check next")[1].split("Figures")[0]

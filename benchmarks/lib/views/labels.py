@@ -228,23 +228,3 @@ def planted_covariance(of):
 def regressions(table, *more):
     """Chosen columns of a table of `labels.regression`."""
     return picked(table, "model", "NLL", "NLL beside constant variance", "RMSE", "inside 90%", *more)
-
-
-TRUTH = "accuracy against the true classes, by 1,000 noisy labels"
-
-
-def true_accuracy(of):
-    """How often intervals of the clean accuracy hold it, without the figures that a page does not discuss."""
-    names = ("task", "T", "95% interval holds it", "true accuracy", "mean estimate", "half width")
-    return picked(of("truth", TRUTH), *names, "part of the error of T")
-
-
-def true_sets(of):
-    """The cover and the size of sets for the true class."""
-    table = of("truth", "sets that shall hold the true class in 90%")
-    return picked(table, "task", "sets", "mean cover", "its deviation", "mean size")
-
-
-def transition_checks(of):
-    """What the check says, and the clean labels that it promises."""
-    return of("truth", "check_transition by clean labels")

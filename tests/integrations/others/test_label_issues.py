@@ -9,8 +9,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import precision_score, recall_score
 from sklearn.model_selection import cross_val_predict
 
-from keras_het.analysis import find_label_issues
-from keras_het.label_noise import corrupt_labels, look_alike_transitions, pair_flip, symmetric
+from keras_het.labels import corrupt, find_issues, look_alike_transitions, pair_flip, symmetric
 
 X, CLEAN = load_digits(return_X_y=True)
 X = X / 16.0
@@ -23,9 +22,9 @@ NOISE = {
 
 @pytest.mark.parametrize("noise", NOISE)
 def test_flags_scores_precision_and_recall(noise):
-    labels = corrupt_labels(CLEAN, NOISE[noise], seed=0)
+    labels = corrupt(CLEAN, NOISE[noise], seed=0)
     p = cross_val_predict(LogisticRegression(tol=0.01), X, labels, cv=3, method="predict_proba")
-    found, flags = find_label_issues(p, labels), np.zeros(len(labels), bool)
+    found, flags = find_issues(p, labels), np.zeros(len(labels), bool)
     flags[found.index] = found.is_issue
     expected, wrong = by_cleanlab(labels, p, n_jobs=1), labels != CLEAN
     np.testing.assert_allclose(found.score, get_label_quality_scores(labels, p)[found.index])
@@ -35,9 +34,9 @@ def test_flags_scores_precision_and_recall(noise):
 
 
 def test_the_frame_has_the_examples_as_its_index():
-    labels = corrupt_labels(CLEAN, NOISE["random"], seed=0)
+    labels = corrupt(CLEAN, NOISE["random"], seed=0)
     p = cross_val_predict(LogisticRegression(tol=0.01), X, labels, cv=3, method="predict_proba")
-    found = find_label_issues(p, labels)
+    found = find_issues(p, labels)
     frame = found.to_frame()
     assert list(frame.columns) == ["given", "suggested", "score", "is_issue", "kind"]
     assert (frame.index.name, frame.index.tolist()) == ("index", found.index.tolist())
@@ -46,11 +45,11 @@ def test_the_frame_has_the_examples_as_its_index():
 
 
 def test_a_class_without_labels_changes_no_flag():
-    labels = corrupt_labels(CLEAN, NOISE["random"], seed=0)
+    labels = corrupt(CLEAN, NOISE["random"], seed=0)
     some = labels != 4
     p = cross_val_predict(LogisticRegression(tol=0.01), X[some], labels[some], cv=3, method="predict_proba")
     with_empty = np.insert(p, 4, 0.0, axis=1)
-    found = find_label_issues(with_empty, labels[some])
-    without = find_label_issues(p, labels[some] - (labels[some] > 4))
+    found = find_issues(with_empty, labels[some])
+    without = find_issues(p, labels[some] - (labels[some] > 4))
     np.testing.assert_array_equal(found.index, without.index)
     np.testing.assert_array_equal(found.is_issue, without.is_issue)

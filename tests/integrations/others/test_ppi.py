@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from ppi_py import ppi_mean_ci, ppi_mean_pointestimate
 
-from keras_het.truth import verified_mean, verified_performance
+from keras_het.labels import verified_mean, verify_accuracy
 
 pytestmark = pytest.mark.once
 
@@ -19,11 +19,11 @@ def of_ppi(known, verdicts, number, estimate):
 
 @pytest.mark.parametrize("seed", range(3))
 def test_accuracy_and_interval_are_those_of_ppi(seed):
-    """Theirs has two cells, agree and do not, and ours four: by a twentieth of the width, and each end by a tenth."""
+    """Both divide the examples by agreement: the width is equal by a twentieth, and each end by a tenth of it."""
     rng = np.random.default_rng(seed)
     true = rng.integers(2, size=20_000)
     predicted, labels = (np.where(rng.random(20_000) < rate, true, 1 - true) for rate in (0.75, 0.9))
-    found = verified_performance(predicted, labels, dict(enumerate(true[:2000].tolist())))
+    found = verify_accuracy(predicted, labels, dict(enumerate(true[:2000].tolist())))
     right, agrees = predicted == true, predicted == labels
     value = of_ppi(right, agrees, 2000, ppi_mean_pointestimate)
     low, high = of_ppi(right, agrees, 2000, lambda *given: ppi_mean_ci(*given, alpha=0.05))

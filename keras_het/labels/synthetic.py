@@ -1,0 +1,155 @@
+"""Synthetic label noise for demonstrations and benchmarks: transition matrices, and labels drawn from them.
+
+A transition matrix T is row-stochastic, T[i, j] = p(noisy label j | true class i): the transpose of the Q of Sukhbaatar
+et al. 2014.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from keras_het.base.batches import check_same_index
+from keras_het.base.refusal import refusal
+from keras_het.base.seeds import random_generator
+from keras_het.base.validation import (
+    check_every_class,
+    check_fraction,
+    check_integer,
+    check_labels,
+    check_one_transition,
+    check_rows,
+)
+
+
+def symmetric(num_classes: int, noise: float) -> np.ndarray:
+    """Returns T of flips to all other classes alike: 1 - noise on the diagonal, noise / (K - 1) elsewhere.
+
+    Args:
+        num_classes: K >= 2.
+        noise: fraction of flipped labels, in [0, 1].
+    Returns:
+        shape `(K, K)`.
+    Raises:
+        ValueError: for values outside these ranges.
+
+    Example:
+        >>> symmetric(3, 0.5).tolist()
+        [[0.5, 0.25, 0.25], [0.25, 0.5, 0.25], [0.25, 0.25, 0.5]]
+    """
+    _check_flips(num_classes, noise)
+    return (1.0 - noise) * np.eye(num_classes) + noise / (num_classes - 1) * (1.0 - np.eye(num_classes))
+
+
+def pair_flip(num_classes: int, noise: float) -> np.ndarray:
+    """Returns T of flips to the next class: 1 - noise on the diagonal, noise from i to i + 1 and from last to first.
+
+    Args:
+        num_classes: K >= 2.
+        noise: fraction of flipped labels, in [0, 1].
+    Returns:
+        shape `(K, K)`.
+    Raises:
+        ValueError: for values outside these ranges.
+
+    Example:
+        >>> pair_flip(3, 0.25).tolist()
+        [[0.75, 0.25, 0.0], [0.0, 0.75, 0.25], [0.25, 0.0, 0.75]]
+    """
+    _check_flips(num_classes, noise)
+    return (1.0 - noise) * np.eye(num_classes) + noise * np.roll(np.eye(num_classes), 1, axis=1)
+
+
+def _check_flips(num_classes: int, noise: float) -> None:
+    check_integer("num_classes", num_classes, 2)
+    check_fraction("noise", noise)
+
+
+def corrupt(labels: Any, transition: Any, seed: int | list[int] = 0) -> np.ndarray:
+    """Draws noisy labels, each from the distribution of its class, or of its example.
+
+    Args:
+        labels: the true classes, integers in [0, K), shape `(N,)`.
+        transition: T, `(K, K)`, T[i, j] = p(noisy label j | true class i), or, for noise that depends on the instance,
+            such a row for every example, `(N, K)`, as `look_alike_transitions` makes them; a square matrix counts as T.
+        seed: seed of the draw; an integer, at least 0, or a list of them as for `numpy.random.default_rng`.
+    Returns:
+        integers, shape `(N,)`; a function of the arguments alone.
+    Raises:
+        ValueError: for another shape, rows that do not sum to one, labels out of range, or a seed that is no integer.
+    Source: Sukhbaatar et al. 2014, Eq. 1, whose matrix Q is the transpose of T.
+
+    Example:
+        >>> corrupt([0, 1, 2, 2], [[0, 1, 0], [0, 0, 1], [1, 0, 0]]).tolist()
+        [1, 2, 0, 0]
+    """
+    rng, shape = random_generator(seed), np.shape(transition)
+    if len(shape) == 2 and shape[0] != shape[1]:
+        bounds = _bounds(check_rows(transition))
+        check_labels(labels, shape[1], shape[0])
+        return np.sum(bounds <= rng.random((shape[0], 1)), axis=1)
+    bounds = _bounds(check_one_transition(transition))
+    labels = check_labels(labels, len(bounds))
+    uniform, noisy = rng.random(len(labels)), np.zeros(len(labels), int)
+    for i in np.unique(labels):
+        noisy[labels == i] = np.searchsorted(bounds[i], uniform[labels == i], side="right")
+    return noisy
+
+
+def _bounds(rows):
+    """Returns ends of the labels' intervals in [0, 1]; the last ends are exactly 1, above every uniform number."""
+    sums = rows.cumsum(axis=1)
+    return sums / sums[:, -1:]
+
+
+def look_alike_transitions(features: Any, labels: Any, noise: float) -> np.ndarray:
+    """Returns rows of instance-dependent noise for `corrupt`: labels flip to the most similar other class.
+
+        margin_n = |x_n - mean of the nearest other class|^2 - |x_n - mean of its own class|^2
+        p(flip of n) = min(c exp(-margin_n / sd(margin)), 1), with c such that their mean is `noise`
+
+    Args:
+        features: shape `(N, D)`.
+        labels: the true classes, integers in [0, K), K >= 2, all of which occur, shape `(N,)`.
+        noise: fraction of flipped labels, in [0, 1].
+    Returns:
+        shape `(N, K)`.
+    Raises:
+        ValueError: for noise outside its range, a class without examples, features that are not finite, or shapes that
+            do not fit.
+
+    Example:
+        >>> features = [[0.0], [0.2], [1.0], [1.2], [5.0], [5.2]]
+        >>> look_alike_transitions(features, [0, 0, 1, 1, 2, 2], noise=0.3)[:2].round(2).tolist()
+        [[0.59, 0.41, 0.0], [0.56, 0.44, 0.0]]
+    """
+    check_same_index(features=features, labels=labels)
+    features = np.asarray(features, "float64")
+    labels = check_labels(labels, np.inf)
+    check_fraction("noise", noise)
+    if features.ndim != 2 or features.shape[:1] != labels.shape:
+        raise refusal("features", "have shape (N, D) and `labels` (N,)", f"shapes {features.shape} and {labels.shape}")
+    if not np.isfinite(features).all():
+        raise refusal("features", "be finite", f"{np.sum(~np.isfinite(features))} numbers that are not")
+    classes = np.arange(max(labels.max(initial=0) + 1, 2))
+    check_every_class(labels, len(classes))
+    means = np.stack([features[labels == k].mean(0) for k in classes])
+    distances = np.square(features[:, None] - means).sum(-1)
+    others = np.where(labels[:, None] == classes, np.inf, distances)
+    rows = np.arange(len(labels))
+    margin = others.min(-1) - distances[rows, labels]
+    weights = np.exp((margin.min() - margin) / max(margin.std(), np.finfo("float64").tiny))
+    flips = np.minimum(_scale_for_mean(weights, noise) * weights, 1.0)
+    transitions = np.zeros(distances.shape)
+    transitions[rows, labels] = 1.0 - flips
+    transitions[rows, others.argmin(-1)] = flips
+    return transitions
+
+
+def _scale_for_mean(weights, mean):
+    """Returns c such that min(c * weights, 1) has this mean: m weights are cut, and c follows from the others."""
+    ordered = np.sort(weights)[::-1]
+    total = mean * len(ordered)
+    rest = ordered.sum() - np.concatenate([[0.0], ordered.cumsum()[:-1]])  # of all but the m largest
+    scales = np.maximum(total - np.arange(len(ordered)), 0.0) / rest
+    right = np.flatnonzero(scales * ordered <= 1.0)
+    return scales[right[0]] if len(right) else np.inf

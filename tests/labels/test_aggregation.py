@@ -1,0 +1,316 @@
+"""Dawid-Skene and the majority, against loops in plain Python that share nothing with them."""
+
+import itertools
+import math
+import sys
+import time
+
+import keras
+import numpy as np
+import pytest
+import scipy.special
+import scipy.stats
+from scipy.special import digamma as psi
+
+from keras_het.labels import aggregate, corrupt, pair_flip, symmetric
+from keras_het.layers import NoiseTransition
+from keras_het.ops.transition import total_variation
+
+pytestmark = pytest.mark.once
+
+MODULE = sys.modules[aggregate.__module__]  # in the package the function has its name
+
+UNITS, EXAMPLES, ANNOTATORS = 4, 1500, 5
+NAMES = ("probabilities", "transitions", "prior", "log_likelihood", "iterations", "pooled", "strength")
+PLANTED = [
+    symmetric(UNITS, 0.1),
+    symmetric(UNITS, 0.3),
+    pair_flip(UNITS, 0.4),
+    np.eye(UNITS),
+    np.full((UNITS, UNITS), 0.25),
+]
+
+
+def planted(examples=EXAMPLES, seed=0, share=0.7):
+    """True classes of unequal share, and labels of which some are missing, of some examples all."""
+    rng = np.random.default_rng([seed, 99])  # NumPy takes [0, 0] for 0, and labels would follow the draw of the classes
+    clean = rng.choice(UNITS, size=examples, p=[0.4, 0.3, 0.2, 0.1])
+    labels = np.stack([corrupt(clean, t, [seed, m]) for m, t in enumerate(PLANTED)], axis=1)
+    return clean, np.where(rng.random(labels.shape) < share, labels, -1)
+
+
+def slow(labels, iterations, strength):
+    """The same steps one label at a time: p, T, prior, log-likelihood, pooled T, strength, and what grows."""
+    examples, classes, size = [], range(UNITS), len(labels)
+    for row in labels.tolist():
+        votes = [sum(label == k for label in row) + 1 / UNITS for k in classes]
+        examples.append([v / sum(votes) for v in votes])
+    c = counted(labels, examples)
+    pooled = [[sum(t[i][j] for t in c) + 1 / UNITS for j in classes] for i in classes]
+    s, pooled = strength or UNITS, [[x / sum(row) for x in row] for row in pooled]
+    targets = []
+    for step in range(iterations):
+        prior, c = [sum(p[k] for p in examples) / size for k in classes], counted(labels, examples)
+        a = [[s * x for x in row] for row in pooled]
+        g = [[a[i][j] * sum(psi(t[i][j] + a[i][j]) - psi(a[i][j]) for t in c) for j in classes] for i in classes]
+        h = sum(psi(sum(t[i]) + s) - psi(s) for t in c for i in classes)
+        s = strength or sum(map(sum, g)) / h
+        pooled = [[(x + 1 / UNITS) / (sum(row) + 1) for x in row] for row in g]
+        a = [[s * x for x in row] for row in pooled]
+        target = sum(math.log(x) for row in pooled for x in row) / UNITS
+        target += sum(q * (math.log(prior[k]) - math.log(q)) for p in examples for k, q in enumerate(p) if q)
+        target += sum(evidence(t[i], a[i]) for t in c for i in classes)
+        targets.append(target)
+        log_t = [[[psi(t[i][j] + a[i][j]) - psi(sum(t[i]) + s) for j in classes] for i in classes] for t in c]
+        if step < iterations - 1:
+            examples, _ = posterior(labels, prior, log_t)
+    t = [[[(one[i][j] + a[i][j]) / (sum(one[i]) + s) for j in classes] for i in classes] for one in c]
+    examples, likelihood = posterior(labels, prior, [[[math.log(x) for x in row] for row in one] for one in t])
+    return *map(np.array, (examples, t, prior)), likelihood, iterations, np.array(pooled), s, targets
+
+
+def counted(labels, examples):
+    c = [[[0.0] * UNITS for _ in range(UNITS)] for _ in range(labels.shape[1])]
+    for row, p in zip(labels.tolist(), examples, strict=True):
+        for m, label in enumerate(row):
+            for k in range(UNITS):
+                if label >= 0:
+                    c[m][k][label] += p[k]
+    return c
+
+
+def posterior(labels, prior, log_t):
+    examples, likelihood = [], 0.0
+    for row in labels.tolist():
+        joint = [
+            math.log(prior[k]) + sum(log_t[m][k][label] for m, label in enumerate(row) if label >= 0)
+            for k in range(len(prior))
+        ]
+        total = scipy.special.logsumexp(joint)
+        likelihood += total
+        examples.append([math.exp(x - total) for x in joint])
+    return examples, likelihood
+
+
+def evidence(counts, a):
+    """Log-likelihood of labels in order under a Dirichlet-multinomial distribution, by scipy for whole counts."""
+    n = round(sum(counts))
+    if np.allclose(counts, np.round(counts)):
+        orders = math.lgamma(n + 1) - sum(math.lgamma(x + 1) for x in counts)
+        return scipy.stats.dirichlet_multinomial.logpmf(np.round(counts).astype(int), a, n) - orders
+    own = sum(math.lgamma(x + y) - math.lgamma(y) for x, y in zip(counts, a, strict=True))
+    return own + math.lgamma(sum(a)) - math.lgamma(sum(counts) + sum(a))
+
+
+@pytest.mark.parametrize("strength", [None, 0.5, 20.0])
+@pytest.mark.parametrize("iterations", [1, 5])
+def test_against_the_slow_way(iterations, strength):
+    _, labels = planted(60)
+    labels[3] = -1
+    found = aggregate(labels, UNITS, max_iterations=iterations, tolerance=0.0, strength=strength)
+    expected = slow(labels, iterations, strength)[:-1]
+    for ours, theirs in zip((getattr(found, name) for name in NAMES), expected, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-8, atol=1e-12)
+
+
+@pytest.mark.planted
+def test_a_planted_t_that_is_transposed_is_caught(monkeypatch):
+    plain = MODULE._counts
+    monkeypatch.setattr(MODULE, "_counts", lambda *arguments: plain(*arguments).swapaxes(1, 2))
+    with pytest.raises(AssertionError):
+        test_against_the_slow_way(5, None)
+
+
+def targets_of(labels, strength, count=15):
+    steps = MODULE._steps(MODULE._indicators(labels, UNITS), UNITS, strength)
+    return [next(steps)[0] for _ in range(count)]
+
+
+@pytest.mark.parametrize("strength", [None, 0.5, 20.0])
+def test_the_bound_grows_at_every_step(strength):
+    _, labels = planted(300)
+    targets = targets_of(labels, strength)
+    assert np.diff(targets).min() > -1e-8
+    assert targets[-1] - targets[0] > 1
+    np.testing.assert_allclose(targets[:3], slow(labels, 3, strength)[-1], rtol=1e-9)
+
+
+@pytest.mark.planted
+def test_a_planted_step_of_the_strength_that_is_no_better_is_caught(monkeypatch):
+    plain = MODULE._renewed
+    monkeypatch.setattr(MODULE, "_renewed", lambda a, counts, strength: 1.4 * plain(a, counts, strength))
+    with pytest.raises(AssertionError):
+        test_the_bound_grows_at_every_step(None)
+
+
+def test_bound_and_posterior_beside_all_ways_to_assign_classes():
+    """Seven examples of two classes: 128 ways, T integrated out of each; the bound is below their sum, and near."""
+    labels, size = np.array([[0, 0, 0], [1, 1, 1], [0, 0, 1], [1, -1, 1], [0, 1, 0], [1, 1, 0], [0, 0, -1]]), 2
+    given = MODULE._indicators(labels, size)
+    target, prior, _, a = list(itertools.islice(MODULE._steps(given, size, 3.0), 30))[-1]
+    ways, logs = np.array(list(itertools.product(range(size), repeat=len(labels)))), []
+    for way in ways:
+        c = [[[sum((way == i) & (own == j)) for j in range(size)] for i in range(size)] for own in labels.T]
+        value = sum(evidence(t[i], a[i]) for t in c for i in range(size)) + np.log(prior)[way].sum()
+        logs.append(value + np.log(a / 3.0).sum() / size)
+    exact = scipy.special.logsumexp(logs)
+    assert exact - 0.7 < target < exact
+    p = np.exp(np.array(logs) - exact) @ ways
+    found = aggregate(labels, size, max_iterations=30, tolerance=0.0, strength=3.0)
+    np.testing.assert_allclose(found.probabilities[:, 1], p, atol=0.15)
+
+
+SIZES = np.array([2, 5, 10, 20, 50, 100, 200] * 8)
+
+
+def few_each(seed, units=UNITS, examples=800):
+    """Annotators of 2 to 200 labels, whose T are drawn around a common one: true classes, T, labels."""
+    rng = np.random.default_rng([seed, 7])
+    clean = rng.integers(units, size=examples)
+    common = 0.7 * np.eye(units) + 0.3 * rng.dirichlet(np.full(units, 0.7), size=units)
+    stack = np.array([[rng.dirichlet(12 * row + 1e-3) for row in common] for _ in SIZES])
+    labels = np.stack([corrupt(clean, t, [seed, m]) for m, t in enumerate(stack)], axis=1)
+    return clean, stack, np.where(rng.random(labels.shape).argsort(axis=0).argsort(axis=0) < SIZES, labels, -1)
+
+
+def by_maximum_likelihood(labels, units, iterations=100):
+    """T of each annotator by plain EM, from the shares of the votes; .01 labels are added to each row."""
+    said = np.eye(units + 1)[labels][:, :, :units]
+    p = said.sum(axis=1) + 1e-9
+    p /= p.sum(axis=1, keepdims=True)
+    for _ in range(iterations):
+        counts = np.einsum("nmj,ni->mij", said, p, optimize=True) + 0.01 / units
+        transitions = counts / counts.sum(axis=2, keepdims=True)
+        joint = np.log(p.mean(axis=0) + 1e-12) + np.einsum("nmj,mij->ni", said, np.log(transitions), optimize=True)
+        p = np.exp(joint - joint.max(axis=1, keepdims=True))
+        p /= p.sum(axis=1, keepdims=True)
+    return transitions
+
+
+def test_shrinking_is_never_worse_and_halves_the_error_of_ten_labels():
+    errors = []
+    for seed in range(4):
+        _, stack, labels = few_each(seed)
+        both = aggregate(labels, UNITS).transitions, by_maximum_likelihood(labels, UNITS)
+        errors.append([[total_variation(t, true) for t, true in zip(found, stack, strict=True)] for found in both])
+    ours, theirs = np.mean(errors, axis=0).reshape(2, 8, 7).mean(axis=1)
+    assert (ours <= theirs).all()
+    assert (ours[:3] < theirs[:3] / 2).all()
+
+
+def test_somebody_with_three_labels_has_nearly_the_pooled_t_and_with_a_thousand_one_of_their_own():
+    rng = np.random.default_rng(0)
+    clean = rng.integers(UNITS, size=2000)
+    labels = np.stack([corrupt(clean, symmetric(UNITS, 0.2), m) for m in range(6)], axis=1)
+    labels[:, 0] = np.where(np.arange(2000) < 1000, corrupt(clean, pair_flip(UNITS, 0.9), 9), -1)
+    labels[3:, 1], labels[:, 2] = -1, -1
+    found = aggregate(labels, UNITS)
+    assert total_variation(found.transitions[0], pair_flip(UNITS, 0.9)) < 0.06
+    assert total_variation(found.transitions[1], found.pooled) < 0.25
+    np.testing.assert_allclose(found.transitions[2], found.pooled)
+    assert np.linalg.cond(found.transitions[1]) < 10
+
+
+def test_one_label_each_leaves_t_at_the_start_and_no_row_empty():
+    """Nothing says who is right: the majority stays, and a layer that starts at T has no zeros."""
+    _, labels = planted(400)
+    labels = np.where(np.arange(len(PLANTED)) == (np.arange(400) % len(PLANTED))[:, None], labels, -1)
+    found, voted = aggregate(labels, UNITS), (labels >= 0).any(axis=1)
+    assert (found.probabilities.argmax(axis=1) == labels.max(axis=1))[voted].all()
+    layer = NoiseTransition(UNITS, num_annotators=len(PLANTED), transition=found.transitions)
+    layer.build((None, UNITS))
+    np.testing.assert_allclose(keras.ops.convert_to_numpy(layer.transition), found.transitions, atol=0.01)
+    assert found.transitions.min() > 1e-4
+
+
+def test_it_prints_as_a_few_lines():
+    found = aggregate([[0, 0, 1], [1, 1, 1], [0, 0, -1], [1, 1, 1], [0, 0, 1]], num_classes=2)
+    lines = str(found).splitlines()
+    assert [line.split(":")[0] for line in lines] == ["examples", "prior", "annotators", "strength", "log-likelihood"]
+    accuracy = (found.prior * found.transitions.diagonal(axis1=1, axis2=2)).sum(axis=1)
+    assert f"3, correct {accuracy.min():.2f} to {accuracy.max():.2f} by T" in lines[2]
+
+
+def test_planted_transitions_classes_and_prior_are_recovered():
+    clean, labels = planted(6000)
+    found = aggregate(labels, UNITS)
+    assert max(total_variation(t, true) for t, true in zip(found.transitions, PLANTED, strict=True)) < 0.05
+    np.testing.assert_allclose(found.prior, [0.4, 0.3, 0.2, 0.1], atol=0.02)
+    voted = (labels >= 0).any(axis=1)
+    assert np.mean(found.probabilities.argmax(axis=1)[voted] == clean[voted]) > np.mean(
+        aggregate(labels[voted], UNITS, "majority").labels == clean[voted]
+    )
+    np.testing.assert_allclose(
+        found.probabilities[~voted], np.broadcast_to(found.prior, ((~voted).sum(), UNITS)), atol=1e-3
+    )
+
+
+def test_many_labels_of_one_example_do_not_underflow():
+    labels = np.zeros((3, 3000), int)
+    labels[1] = 1
+    found = aggregate(labels, 2)
+    assert np.isfinite(found.log_likelihood)
+    assert found.probabilities.argmax(axis=1).tolist() == [0, 1, 0]
+
+
+def test_a_hundred_thousand_labels_take_a_second():
+    _, labels = planted(29_000)
+    start = time.process_time()
+    aggregate(labels, UNITS, tolerance=0.0)
+    assert (labels >= 0).sum() > 100_000
+    assert time.process_time() - start < 6
+
+
+def test_majority():
+    labels = np.array([[2, 1, 1], [3, -1, 3], [-1, -1, 0], [1, 2, -1]])
+    assert aggregate(labels, method="majority").labels.tolist() == [1, 3, 0, 1]
+    shares = aggregate(labels, 5, "majority").probabilities
+    np.testing.assert_allclose(shares, [[0, 2 / 3, 1 / 3, 0, 0], [0, 0, 0, 1, 0], [1, 0, 0, 0, 0], [0, 0.5, 0.5, 0, 0]])
+
+
+@pytest.mark.parametrize(
+    ("call", "text"),
+    [
+        (lambda: aggregate([[0, 3]], 3), "`votes` must be in [0, 3), or -1 where missing. Received: 3 at [0, 1]"),
+        (lambda: aggregate([[0, -2]], 3), "`votes` must be in [0, 3), or -1 where missing. Received: -2 at [0, 1]"),
+        (
+            lambda: aggregate([0, 1], 3),
+            "`votes` must be integers of shape (N, M). Received: shape (2,), dtype int64",
+        ),
+        (
+            lambda: aggregate([[0.0]], 3),
+            "`votes` must be integers of shape (N, M). Received: shape (1, 1), dtype float64",
+        ),
+        (lambda: aggregate([[-1]], 3), "`votes` must have at least one label. Received: none"),
+        (lambda: aggregate([[0]], 1), "`num_classes` must be an integer at least 2. Received: num_classes=1"),
+        (
+            lambda: aggregate([[0]], 2, max_iterations=0),
+            "`max_iterations` must be an integer at least 1. Received: max_iterations=0",
+        ),
+        (
+            lambda: aggregate([[0]], 2, strength=0),
+            "`strength` must be a finite float32 number greater than 0. Received: strength=0",
+        ),
+        (
+            lambda: aggregate([[0, 1], [-1, -1]], method="majority"),
+            "`votes` must have at least one label of every example. Received: none of example [1]: leave it out",
+        ),
+    ],
+)
+def test_errors_say_what_is_wrong(call, text):
+    with pytest.raises(ValueError) as error:
+        call()
+    assert str(error.value) == text
+
+
+def test_rules_that_say_one_class_each_are_warned_of():
+    """A rule for each class: all examples become those of one class, though nearly all rules are right."""
+    rng = np.random.default_rng(0)
+    clean = rng.integers(UNITS, size=600)
+    said = np.where(rng.random(clean.shape) < 0.9, clean, rng.integers(UNITS, size=600))
+    speaks = rng.random((600, UNITS)) < 0.05
+    labels = np.where((said[:, None] == np.arange(UNITS)) | speaks, np.arange(UNITS), -1)
+    with pytest.warns(UserWarning, match="one class only, as rules do"):
+        found = aggregate(labels, UNITS)
+    majority = aggregate(labels, method="majority").labels
+    assert np.mean(found.labels == clean) < np.mean(majority == clean) - 0.2

@@ -1,0 +1,158 @@
+"""The bound of wrong labels that are left: exact by enumeration, and right as often as it says, also at any time."""
+
+import functools
+import re
+import time
+
+import numpy as np
+import pytest
+from scipy.stats import hypergeom
+
+from keras_het.labels.errors_left import _most, errors_left
+
+pytestmark = pytest.mark.once
+
+SIZE, ALPHA = 40, 0.103  # no tie: 0.1 is the probability of 4 in 40
+
+
+def made(count=20, drawn=(3, 7, 1, 12), wrong=(7,), others=()):
+    """Labels 0 and 1 in turn; those that are drawn or `others` are verified, some of them as wrong."""
+    labels = np.arange(count) % 2
+    verified = {index: int(labels[index] ^ (index in wrong)) for index in (*drawn, *others)}
+    return labels, verified, list(drawn)
+
+
+@pytest.mark.parametrize("sample", [1, 7, 20, 39, 40])
+def test_the_bound_is_the_largest_number_that_scipy_finds_possible(sample):
+    every = np.arange(SIZE + 1)
+    for errors in range(sample + 1):
+        possible = hypergeom.cdf(errors, SIZE, every, sample) > ALPHA
+        possible &= (every >= errors) & (every <= SIZE - sample + errors)
+        expected = every[possible].max() - errors
+        assert _most(SIZE, sample, errors, 1.0 - ALPHA, False) == expected
+
+
+@pytest.mark.parametrize("sample", [1, 7, 20, 39, 40])
+def test_the_sequential_bound_is_that_of_prior_and_posterior(sample):
+    """Bayes' rule by sums: the prior of the number of wrong ones over its posterior, by a beta-binomial prior."""
+    from scipy.stats import betabinom
+
+    every = np.arange(SIZE + 1)
+    prior = betabinom.pmf(every, SIZE, 0.5, 0.5)
+    for errors in range(sample + 1):
+        joint = prior * hypergeom.pmf(errors, SIZE, every, sample)
+        possible = (joint > 0) & (prior * joint.sum() < joint / ALPHA)
+        assert _most(SIZE, sample, errors, 1.0 - ALPHA, True) == every[possible].max() - errors
+
+
+@functools.cache
+def bounds(sequential):
+    """The bound of all wrong labels, by the size of the sample and the errors in it."""
+    table = np.full((SIZE + 1, SIZE + 1), SIZE)
+    for sample in range(1, SIZE + 1):
+        for errors in range(sample + 1):
+            table[sample, errors] = errors + _most(SIZE, sample, errors, 1.0 - ALPHA, sequential)
+    return table
+
+
+def miss_at_any_look(wrong, looks, sequential):
+    """The probability that the bound is too small at one of the looks, or more: a sum over all samples."""
+    p = np.zeros(SIZE + 1)
+    p[0], missed, errors = 1.0, 0.0, np.arange(SIZE + 1)
+    for sample in range(1, SIZE + 1):
+        chance = np.clip((wrong - errors) / (SIZE - sample + 1), 0.0, 1.0)
+        p = p * (1.0 - chance) + np.concatenate([[0.0], (p * chance)[:-1]])
+        if sample in looks:
+            fails = bounds(sequential)[sample] < wrong
+            missed, p = missed + p[fails].sum(), np.where(fails, 0.0, p)
+    return missed
+
+
+@pytest.mark.parametrize("wrong", range(SIZE + 1))
+def test_the_bound_holds_as_often_as_it_says(wrong):
+    assert max(miss_at_any_look(wrong, {look}, False) for look in (1, 10, 25, 40)) <= ALPHA
+    assert miss_at_any_look(wrong, range(1, SIZE + 1), True) <= ALPHA
+
+
+@pytest.mark.planted
+def test_a_bound_of_a_fixed_size_fails_more_often_for_who_looks_again():
+    assert max(miss_at_any_look(wrong, range(5, SIZE + 1, 5), False) for wrong in range(SIZE + 1)) > 1.5 * ALPHA
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize(("sequential", "looks"), [(False, [100]), (True, range(10, 301, 10))])
+def test_the_bound_holds_in_redraws(sequential, looks, base_seed):
+    """Fails by chance once in 30,000: 2,000 redraws that miss with a probability of 5%, four standard errors."""
+    population, wrong, redraws = 1000, 60, 2000
+    rng = np.random.default_rng([base_seed, 48])
+    errors = (rng.permuted(np.tile(np.arange(population) < wrong, (redraws, 1)), axis=1)).cumsum(axis=1)
+    bound = functools.cache(lambda sample, found: found + _most(population, sample, found, 0.95, sequential))
+    missed = np.zeros(redraws, bool)
+    for look in looks:
+        found = errors[:, look - 1]
+        of_count = {each: bound(look, int(each)) for each in np.unique(found)}
+        missed |= np.array([of_count[each] for each in found]) < wrong
+    assert missed.mean() <= 0.05 + 4 * (0.05 * 0.95 / redraws) ** 0.5
+
+
+def test_the_sample_and_the_others_are_told_apart():
+    """Labels that were checked before the draw are counted, and no part of the sample or of what is left."""
+    labels, verified, drawn = made(drawn=(3, 7, 1, 12), wrong=(7, 0), others=(0, 2))
+    found = errors_left(labels, verified, [*drawn, 5, 9], confidence=0.9)
+    assert (found.checked, found.found, found.sample, found.sample_found, found.unchecked) == (6, 2, 4, 1, 14)
+    assert found.most == _most(18, 4, 1, 0.9, False) == 10
+    assert found.rate == 10 / 20
+    assert errors_left(labels, verified, drawn, confidence=0.9, sequential=True).most > found.most
+
+
+def test_names_of_classes():
+    labels, verified, drawn = made()
+    expected, names = errors_left(labels, verified, drawn), np.array(["cat", "dog"])
+    named = {row: str(names[label]) for row, label in verified.items()}
+    assert errors_left(labels, named, np.array(drawn), class_names=names) == expected
+    assert errors_left(names[labels].tolist(), named, drawn) == expected
+
+
+def test_nothing_is_left_where_all_are_checked():
+    labels, verified, drawn = made(4, (2, 0, 1, 3), (1,))
+    found = errors_left(labels, verified, drawn)
+    assert (found.unchecked, found.most, found.rate) == (0, 0, 0.0)
+
+
+def test_a_million_labels_take_well_under_a_second():
+    labels = np.arange(1_000_000) % 10
+    drawn = np.random.default_rng(0).permutation(len(labels))[:2000]
+    verified = dict(zip(drawn.tolist(), ((labels[drawn] + (drawn < 50_000)) % 10).tolist(), strict=True))
+    start = time.process_time()
+    found = errors_left(labels, verified, drawn, sequential=True)
+    assert time.process_time() - start < 1.0
+    assert 50_000 < found.most + found.found < 70_000
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        ({"drawn": [3, 7, 3]}, "`drawn` must have each index once, of a sample without replacement. Received: 3 again"),
+        ({"drawn": [5, 3]}, "`drawn` must have a first index whose label is in `verified_labels`. Received: a"),
+        ({"drawn": []}, "`drawn` must have a first index"),
+        ({"drawn": np.array([], int)}, "`drawn` must have a first index"),
+        (
+            {"drawn": [3, 5, 7]},
+            "`drawn` must be verified from its start on: what was left out may be hard. Verify it, or count",
+        ),
+        ({"drawn": [20]}, "`drawn` must have indices in [0, 20), integers. Received: 20"),
+        (
+            {"verified_labels": {3: "cat"}},
+            "`verified_labels` must have only the classes 0, 1. Received: 'cat' of example 3",
+        ),
+        ({"verified_labels": {20: 0}}, "`verified_labels` must have indices in [0, 20), integers. Received: 20"),
+        ({"verified_labels": [3]}, "`verified_labels` must be a dict from the indices of examples to their labels"),
+        ({"confidence": 95}, "`confidence` must be a number in (0, 1). Received: confidence=95"),
+        ({"sequential": 1}, "`sequential` must be True or False. Received: sequential=1"),
+    ],
+)
+@pytest.mark.refusal
+def test_refusals(change, text):
+    arguments = dict(zip(("labels", "verified_labels", "drawn"), made(), strict=True)) | change
+    with pytest.raises(ValueError, match=re.escape(text)):
+        errors_left(**arguments)

@@ -1,0 +1,286 @@
+"""Labels that are probably wrong: planted ones are found, and those of no doubt are not."""
+
+import dataclasses
+import sys
+import tracemalloc
+
+import keras
+import numpy as np
+import pytest
+from scipy import special
+from sklearn.datasets import load_digits
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import average_precision_score
+from sklearn.model_selection import cross_val_predict
+from sklearn.neighbors import KNeighborsClassifier
+
+from keras_het.callbacks import TrainingDynamics
+from keras_het.labels import corrupt, find_issues, symmetric
+from keras_het.reading.training_record import TrainingRecord
+
+pytestmark = pytest.mark.once
+
+
+@pytest.fixture(scope="module")
+def digits():
+    """Labels of which a fifth is wrong, which ones, and probabilities out of sample."""
+    x, clean = load_digits(return_X_y=True)
+    x, noisy = x / 16.0, corrupt(clean, symmetric(10, 0.2), seed=0)
+    model = LogisticRegression(tol=0.01)
+    p = cross_val_predict(model, x, noisy, cv=3, method="predict_proba")
+    return noisy, noisy != clean, p, x, clean
+
+
+def test_planted_issues_are_found(digits):
+    labels, wrong, p, *_ = digits
+    found = find_issues(p, labels)
+    assert average_precision_score(wrong[found.index], -found.score) > 0.9
+    flagged = found.index[found.is_issue]
+    assert np.mean(wrong[flagged]) > 0.8
+    assert np.mean(np.isin(np.flatnonzero(wrong), flagged)) > 0.8
+    assert np.mean(wrong) < 0.25  # what chance would give of both
+
+
+def test_the_table_is_in_order_and_about_every_label_once(digits):
+    labels, _, p, *_ = digits
+    found = find_issues(p, labels)
+    np.testing.assert_array_equal(np.sort(found.index), np.arange(len(labels)))
+    assert (np.diff(found.score) >= 0).all()
+    np.testing.assert_array_equal(found.given, labels[found.index])
+    np.testing.assert_array_equal(found.suggested, p.argmax(1)[found.index])
+    np.testing.assert_array_equal(found.score, p[found.index, found.given])
+    assert not np.any(found.is_issue & (found.given == found.suggested))
+
+
+def test_by_hand():
+    """Of four confident labels 0 two are of class 1, for which .793 is enough; of the labels 1 none is of class 0."""
+    p = np.array([[0.9, 0.1], [0.1, 0.9], [0.15, 0.85], [0.9, 0.1], [0.1, 0.9], [0.3, 0.7], [0.22, 0.78]])
+    found = find_issues(p, [0, 0, 0, 0, 1, 1, 1])
+    assert sorted(found.index[found.is_issue]) == [1, 2]
+    assert str(found).splitlines()[0].split() == ["index", "given", "suggested", "score", "kind"]
+    assert str(found).splitlines()[-1] == "2 of 7 labels are probably wrong, 0 of them of confusable classes"
+
+
+def test_a_notebook_shows_the_worst_as_text(digits):
+    labels, _, p, *_ = digits
+    found = find_issues(p, labels)
+    kind = np.full(len(labels), "<b>&")
+    table = dataclasses.replace(found, kind=kind)._repr_html_()
+    assert table.count("<tr>") == 21
+    assert f"<tr><td>{found.index[0]}</td><td>{found.given[0]}</td>" in table
+    assert "&lt;b&gt;&amp;" in table
+    assert "<b>" not in table
+    assert found._repr_html_().endswith(f"<p>{str(found).splitlines()[-1]}</p>")
+
+
+def test_without_pandas_an_error_says_how_to_install_it(monkeypatch):
+    """With pandas: tests/others/test_label_issues.py."""
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(ImportError, match="needs pandas, which is not installed: pip install pandas"):
+        find_issues([[0.5, 0.5]], [0]).to_frame()
+
+
+def test_arguments_in_the_order_of_cleanlab_are_refused():
+    with pytest.raises(ValueError, match=r"`probabilities` must .* of shape \(N, K\). Received: shape \(2,\)"):
+        find_issues([0, 1], [[0.9, 0.1], [0.2, 0.8]])
+
+
+def test_without_wrong_labels_there_is_no_issue():
+    labels = np.repeat(np.arange(3), 20)
+    p = np.full((60, 3), 0.05)
+    p[np.arange(60), labels] = 0.9
+    assert not find_issues(p, labels).is_issue.any()
+
+
+def test_classes_that_nobody_has_are_never_suggested_to_be_wrong():
+    p = np.array([[0.8, 0.1, 0.1], [0.7, 0.2, 0.1], [0.1, 0.1, 0.8]])
+    found = find_issues(p, [0, 0, 0])
+    assert not found.is_issue.any()
+    assert found.suggested.tolist() == [0, 0, 0]
+    assert find_issues(np.ones((4, 1)), [0] * 4).kind.tolist() == [""] * 4
+
+
+def test_an_issue_of_planted_pairs_is_confusable_and_another_is_wrong(digits):
+    """Of 8% random flips, and 30% of 3 and 8 for each other; the counts themselves say which pair is confused."""
+    _, _, _, x, clean = digits
+    rows = symmetric(10, 0.08)
+    rows[3], rows[8] = np.eye(10)[3] * 0.7 + np.eye(10)[8] * 0.3, np.eye(10)[8] * 0.7 + np.eye(10)[3] * 0.3
+    noisy = corrupt(clean, rows, seed=1)
+    p = cross_val_predict(LogisticRegression(tol=0.01), x, noisy, cv=2, method="predict_proba")
+    found = find_issues(p, noisy)
+    right = found.is_issue & (clean[found.index] == found.suggested)
+    pair = np.isin(found.given, [3, 8]) & np.isin(found.suggested, [3, 8])
+    np.testing.assert_array_equal(found.kind[right] == "confusable", pair[right])
+    assert pair[right].sum() > 50
+    assert (~pair[right]).sum() > 50
+
+
+def test_equal_probabilities_count():
+    """The mean of six equal .7 is above .7 by rounding, and the class would have no confident example."""
+    p = [[0.7, 0.3]] * 6 + [[0.2, 0.8]] * 6 + [[0.7, 0.3]]
+    found = find_issues(p, [0] * 6 + [1] * 7)
+    assert found.index[found.is_issue].tolist() == [12]
+
+
+def test_half_precision_of_a_model_is_made_to_sum_to_one():
+    model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(3, "softmax", dtype="mixed_bfloat16")])
+    x = 3.0 * np.random.default_rng(0).normal(size=(60, 3))
+    assert np.isfinite(find_issues(model, np.arange(60) % 3, x).score).all()
+
+
+def test_pairs_may_be_given():
+    p = np.array([[0.9, 0.1, 0.0], [0.1, 0.9, 0.0], [0.0, 0.9, 0.1], [0.1, 0.9, 0.0], [0.1, 0.0, 0.9], [0.0, 0.1, 0.9]])
+    labels = [0, 0, 2, 1, 2, 2]
+    kinds = {tuple(row[:3]): row[5] for row in find_issues(p, labels, pairs=[(0, 1)]).rows() if row[4]}
+    assert kinds == {(1, 0, 1): "confusable", (2, 2, 1): "wrong"}
+    assert set(find_issues(p, labels, pairs=[]).kind) == {"", "wrong"}
+    with pytest.raises(ValueError, match=r"`pairs` must be in \[0, 3\). Received: 3 at \[1\]"):
+        find_issues(p, labels, pairs=[(0, 3)])
+
+
+def test_a_model_may_be_given_with_its_examples():
+    model = keras.Sequential([keras.Input((2,)), keras.layers.Activation("softmax")])
+    x, labels = np.array([[3.0, -3.0]] * 4 + [[-3.0, 3.0]] * 4), np.array([0, 0, 0, 1, 1, 1, 1, 1])
+    found = find_issues(model, labels, x)
+    assert found.index[found.is_issue].tolist() == [3]
+    assert found.kind[0] == "wrong"
+    with pytest.raises(
+        ValueError, match=r"`x` must be given for a model, and only for a model. Received: a model without x"
+    ):
+        find_issues(model, labels)
+    with pytest.raises(ValueError, match="Received: x beside probabilities"):
+        find_issues(np.ones((1, 1)), [0], x)
+
+
+@pytest.mark.parametrize(
+    ("p", "labels", "message"),
+    [
+        ([[0.5, 0.4]], [0], "`probabilities` must have rows of sum 1. Received: row 0 sums to 0.9"),
+        (
+            [[-0.7, -0.7]],
+            [0],
+            "such as the exp of log-probabilities, and of shape (N, K). Received: shape (1, 2), from -0.7 to -0.7",
+        ),
+        ([[0.5, 0.5], [0.5, 0.5]], [0, 2], "`labels` must be in [0, 2). Received: 2 at [1]"),
+        (np.zeros((0, 2)), [], "`probabilities` must be in [0, 1]"),
+        ([[np.nan, 1.0]], [0], "`probabilities` must be in [0, 1]"),
+    ],
+)
+def test_wrong_arguments(p, labels, message):
+    with pytest.raises(ValueError) as error:
+        find_issues(p, labels)
+    assert message in str(error.value)
+
+
+def trained(labels, logits):
+    """A callback that has seen an epoch for each of `(epochs, N, K)` logits."""
+    dynamics = TrainingDynamics(np.zeros((len(labels), 2)), labels)
+    dynamics.record = TrainingRecord(np.asarray(labels), logits.shape[-1])
+    for epoch in logits:
+        dynamics.record.update(special.log_softmax(epoch, axis=-1).astype("float32"))
+    return dynamics
+
+
+def test_a_training_is_judged_by_what_it_said_before_it_knew_the_labels():
+    """Example 2 is contradicted once, agreed with twice: it counts for more that the loss was larger the first time."""
+    labels = [0, 0, 1, 1]
+    logits = np.array(
+        [[[4, 0], [0, 3], [3, 0], [0, 1]], [[4, 0], [0, 5], [0, 1], [1, 0]], [[4, 0], [0, 4], [0, 1], [0, 3]]], float
+    )
+    margins = np.array([[4, -3, -3, 1], [4, -5, 1, -1], [4, -4, 1, 3]], float)
+    mean = np.average(margins, axis=0, weights=np.logaddexp(0, -margins).mean(axis=1))  # the loss of two classes
+    assert mean[2] < margins.mean(axis=0)[2] - 0.1
+    found = find_issues(trained(labels, logits))
+    assert found.index.tolist() == [1, 2, 3, 0]
+    assert found.given.tolist() == [0, 1, 1, 0]
+    assert found.suggested.tolist() == [1, 0, 1, 0]
+    np.testing.assert_allclose(found.score, special.expit(mean[[1, 2, 3, 0]]), rtol=1e-4)
+    assert found.is_issue.tolist() == [True, True, False, False]
+
+
+def test_epochs_after_all_labels_are_known_change_nothing():
+    """With equal weights ten epochs of a margin of 9 would outvote two of -2."""
+    labels = np.array([0] * 4 + [1] * 4)
+    margins = np.where(np.arange(8) == 3, -2.0, 2.0)
+    early = np.where(np.eye(2, dtype=bool)[labels], margins[:, None] / 2, -margins[:, None] / 2)
+    late = np.where(np.eye(2, dtype=bool)[labels], 9.0, 0.0)
+    found = find_issues(trained(labels, np.stack([early, early, *[late] * 10])))
+    assert found.index[found.is_issue].tolist() == [3]
+    assert np.stack([margins, margins, *[np.full(8, 9.0)] * 10]).mean(axis=0)[3] > 7
+
+
+@pytest.mark.planted
+def test_the_last_epoch_alone_would_miss_what_is_learned_by_heart():
+    labels = np.array([0, 0, 0, 1, 1, 1])
+    first = np.array([[4, 0], [4, 0], [0, 4], [0, 4], [0, 4], [0, 4]], float)
+    last = np.where(np.eye(2, dtype=bool)[labels], 2.0, 0.0)
+    assert find_issues(trained(labels, np.stack([first, last]))).is_issue.tolist() == [True] + [False] * 5
+    assert not find_issues(trained(labels, last[None])).is_issue.any()
+
+
+def test_issues_of_a_training_on_planted_pairs_have_their_kind():
+    rng = np.random.default_rng(0)
+    clean = rng.integers(4, size=2000)
+    wrong = rng.random(2000) < 0.1
+    labels = np.where(wrong, (clean + rng.integers(1, 4, size=2000)) % 4, clean)
+    labels = np.where((rng.random(2000) < 0.3) & (clean < 2) & ~wrong, 1 - clean, labels)
+    logits = np.stack([4.0 * np.eye(4)[clean] + rng.normal(size=(2000, 4)) for _ in range(3)])
+    found = find_issues(trained(labels, logits))
+    right = found.is_issue & (clean[found.index] == found.suggested)
+    np.testing.assert_array_equal(found.kind[right] == "confusable", ((found.given < 2) & (found.suggested < 2))[right])
+    assert np.mean((clean != labels)[found.index[found.is_issue]]) > 0.95
+    assert np.mean(np.isin(np.flatnonzero(clean != labels), found.index[found.is_issue])) > 0.95
+
+
+def test_one_training_and_a_vote_of_neighbours_find_planted_issues(digits):
+    labels, wrong, _, x, _ = digits
+    keras.utils.set_random_seed(0)
+    model = keras.Sequential([keras.Input((64,)), keras.layers.Dense(64, "relu"), keras.layers.Dense(10)])
+    model.compile(keras.optimizers.Adam(0.003), keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    model.fit(x, labels, batch_size=64, epochs=15, verbose=0, callbacks=[dynamics := TrainingDynamics(x, labels)])
+    votes = cross_val_predict(KNeighborsClassifier(10), x, labels, method="predict_proba")
+    for found in (find_issues(dynamics), find_issues(votes, labels)):
+        assert average_precision_score(wrong[found.index], -found.score) > 0.9
+        assert np.mean(wrong[found.index[found.is_issue]]) > 0.8
+        assert np.mean(found.is_issue[wrong[found.index]]) > 0.8
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (
+            {"probabilities": TrainingDynamics(np.ones((2, 1)), [0, 1])},
+            "TrainingDynamics must have seen an epoch: give it to `fit` first. Received: no epoch",
+        ),
+        (
+            {"probabilities": trained([0, 1], np.zeros((1, 2, 2))), "labels": [1, 1]},
+            "`labels` must be None, or those of the training. Received: 1 others, the first at [0]",
+        ),
+        (
+            {"probabilities": trained([0, 1], np.zeros((1, 2, 2))), "x": np.ones((2, 1))},
+            "`x` must be given for a model, and only for a model. Received: x beside probabilities",
+        ),
+        (
+            {"probabilities": [[0.5, 0.5]]},
+            "`labels` must be given, except for a TrainingDynamics. Received: labels=None",
+        ),
+    ],
+)
+def test_errors_say_which_evidence_is_wrong(arguments, text):
+    with pytest.raises(ValueError) as error:
+        find_issues(**arguments)
+    assert str(error.value) == text
+
+
+def test_probabilities_in_float32_are_not_copied():
+    rng = np.random.default_rng(0)
+    p = rng.dirichlet(np.ones(50), size=40000).astype("float32")
+    p.flags.writeable = False  # as of a memory map that is read only, which NumPy copies in `argmax`
+    labels = np.array([rng.choice(50, p=row / row.sum()) for row in p.astype("float64")[:100]] * 400)
+    tracemalloc.start()
+    found = find_issues(p, labels)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < p.nbytes  # one copy in float64 would be twice that
+    exact = find_issues(p.astype("float64"), labels)
+    np.testing.assert_array_equal(np.sort(found.index[found.is_issue]), np.sort(exact.index[exact.is_issue]))

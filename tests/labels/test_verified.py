@@ -1,0 +1,449 @@
+"""Accuracy by a few verified labels: by all of them, by simulation under any noise; and what is refused."""
+
+import functools
+
+import numpy as np
+import pytest
+from scipy.stats import beta, hypergeom, mannwhitneyu
+from scipy.stats import t as student
+
+from keras_het.labels.verified import (
+    Part,
+    _class_p_values,
+    _rank_p_value,
+    _ratio,
+    jeffreys,
+    stratified,
+    verified_mean,
+    verify_accuracy,
+)
+from tests.checks import z_limit
+
+pytestmark = pytest.mark.once
+
+CLASSES = 4
+
+
+@functools.cache
+def population(noise, count=20_000):
+    """Probabilities, labels, true classes; noise by "class", by "example", or "shared" with the model."""
+    rng = np.random.default_rng(0)
+    true, hard = rng.integers(CLASSES, size=count), rng.random(count)
+    logits = (3.5 - 3.0 * hard)[:, None] * np.eye(CLASSES)[true] + rng.normal(size=(count, CLASSES))
+    p = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+    predicted, other = p.argmax(axis=1), (true + 1) % CLASSES
+    if noise == "class":
+        labels = np.where(rng.random(count) < 0.3, other, true)
+    elif noise == "example":
+        labels = np.where(rng.random(count) < 0.6 * hard, np.where(predicted == true, other, predicted), true)
+    else:
+        labels = np.where((predicted != true) & (rng.random(count) < 0.8), predicted, true)
+    return p, labels, true
+
+
+def redrawn(noise, seed, count=600):
+    p, labels, true = population(noise)
+    rows = np.random.default_rng([seed, 3]).integers(len(p), size=count)
+    return p[rows], labels[rows], true[rows]
+
+
+def verified(true, number):
+    return {index: int(true[index]) for index in range(number)}
+
+
+def test_with_all_verified_it_is_the_plain_accuracy_and_all_else():
+    p, labels, true = redrawn("example", 0)
+    found = verify_accuracy(p, labels, verified(true, 600))
+    predicted = p.argmax(axis=1)
+    right = predicted == true
+    assert found.accuracy.value == pytest.approx(right.mean())
+    assert found.label_accuracy.value == pytest.approx(np.mean(labels == true))
+    assert found.noisy_accuracy == pytest.approx(np.mean(labels == predicted))
+    assert found.recall.value == pytest.approx([right[true == k].mean() for k in range(CLASSES)])
+    assert found.precision.value == pytest.approx([right[predicted == k].mean() for k in range(CLASSES)])
+
+
+# Half widths in points of the tree of medians at commit 0627b70, which had up to eight cells, in 300 redraws of 2,000.
+TREE = {
+    ("class", 100): (6.87, 6.70),
+    ("class", 200): (4.67, 4.69),
+    ("example", 100): (7.47, 7.35),
+    ("example", 200): (5.15, 5.15),
+    ("shared", 100): (7.05, 6.91),
+    ("shared", 200): (4.99, 4.94),
+}
+
+
+def held(found, value):
+    return np.mean((found.low <= value) & (value <= found.high))
+
+
+def simulated(noise, number, seeds, count=2000):
+    """Mean half widths in points, and covers, of accuracy and label accuracy, and covers of recall and precision."""
+    p, labels, true = population(noise)
+    predicted = p.argmax(axis=1)
+    right, rows = predicted == true, []
+    recall, precision = (np.array([right[x == k].mean() for k in range(CLASSES)]) for x in (true, predicted))
+    for seed in seeds:
+        own_p, own_labels, own_true = redrawn(noise, seed, count)
+        found = verify_accuracy(own_p, own_labels, verified(own_true, number))
+        widths = [50.0 * (each.high - each.low) for each in (found.accuracy, found.label_accuracy)]
+        covers = [held(found.accuracy, right.mean()), held(found.label_accuracy, np.mean(labels == true))]
+        rows.append([*widths, *covers, held(found.recall, recall), held(found.precision, precision)])
+    return np.mean(rows, axis=0)
+
+
+def least_cover(redraws):
+    return 0.93 - z_limit(24) * np.sqrt(0.93 * 0.07 / redraws)
+
+
+@pytest.mark.statistical
+def test_two_strata_hold_under_any_noise_and_are_about_as_short_as_a_tree(base_seed):
+    """They hold in at least 93% of all redraws, within chance; half widths are some 6% above those of the tree."""
+    seeds = [[base_seed, seed] for seed in range(60)]
+    found = {setting: simulated(*setting, seeds) for setting in TREE}
+    ratios = [means[:2] / TREE[setting] for setting, means in found.items()]
+    assert np.max(ratios) < 1.2
+    assert np.mean(ratios) < 1.1
+    assert np.mean([*found.values()], axis=0)[2:].min() > least_cover(360)
+
+
+@pytest.mark.thorough
+@pytest.mark.statistical
+@pytest.mark.parametrize(("noise", "number"), TREE)
+def test_two_strata_hold_in_each_setting(noise, number, base_seed):
+    seeds = [[base_seed, seed] for seed in range(400)]
+    assert simulated(noise, number, seeds)[2:].min() > least_cover(400)
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("number", [25, 50])
+def test_intervals_hold_with_few_verified(number, base_seed):
+    seeds = [[base_seed, seed] for seed in range(40)]
+    covers = [simulated(noise, number, seeds, 600)[2:4] for noise in ("class", "example", "shared")]
+    assert np.mean(covers, axis=0).min() > least_cover(120)
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("number", [3, 30])
+def test_intervals_of_classes_hold_where_most_were_never_verified(number, base_seed):
+    """Twenty classes, right in 90%: fractions of strata that nobody saw are bounds, not errors among others."""
+    rng = np.random.default_rng([base_seed, 1])
+    true = rng.integers(20, size=20_000)
+    predicted = np.where(rng.random(20_000) < 0.9, true, rng.integers(20, size=20_000))
+    labels = np.where(rng.random(20_000) < 0.8, true, rng.integers(20, size=20_000))
+    right = predicted == true
+    precision, recall = (np.array([right[each == k].mean() for k in range(20)]) for each in (predicted, true))
+    covers = []
+    for _ in range(60):
+        rows = rng.integers(20_000, size=1000)
+        found = verify_accuracy(predicted[rows], labels[rows], verified(true[rows], number))
+        covers.append([held(found.precision, precision), held(found.recall, recall)])
+    assert np.mean(covers, axis=0).min() > 0.93
+
+
+@pytest.mark.statistical
+def test_intervals_hold_where_some_were_drawn_fifty_times_as_often(base_seed):
+    """Strata are divided by the probability, too: else rarely drawn examples would be hidden among the others."""
+    p, labels, true = population("example")
+    accuracy, covers = np.mean(p.argmax(axis=1) == true), []
+    for seed in range(200):
+        rows = np.random.default_rng([base_seed, seed, 5]).integers(len(p), size=4000)
+        sure = p[rows].max(axis=1)
+        inclusion = np.where(sure < np.median(sure), 0.1, 0.002)
+        drawn = np.flatnonzero(np.random.default_rng([base_seed, seed, 6]).random(4000) < inclusion)
+        own = {int(place): int(true[rows[place]]) for place in drawn}
+        found = verify_accuracy(p[rows], labels[rows], own, inclusion=inclusion).accuracy
+        covers.append(held(found, accuracy))
+    assert np.mean(covers) > 0.93 - z_limit(1) * np.sqrt(0.93 * 0.07 / 200)
+
+
+def test_interval_of_jeffreys_is_of_the_beta_distribution():
+    a, n = np.array([0.0, 0.3, 1.0, 0.5]), np.array([10.0, 20.0, 7.0, 0.0])
+    low, high = jeffreys(a, n)
+    own = beta(n * a + 0.5, n * (1 - a) + 0.5)
+    assert low == pytest.approx([0.0, own.ppf(0.025)[1], own.ppf(0.025)[2], 0.0])
+    assert high == pytest.approx([own.ppf(0.975)[0], own.ppf(0.975)[1], 1.0, 1.0])
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_two_strata_are_prediction_powered_inference_of_the_best_power(seed):
+    """Mean of y and l times the difference of the means of f, with l = cov(y, f) / var(f)."""
+    rng = np.random.default_rng(seed)
+    agrees = (rng.random(1000) < 0.6).astype(float)
+    rows = rng.choice(1000, 100, replace=False)
+    y = (rng.random(100) < 0.2 + 0.7 * agrees[rows]).astype(float)
+    f = agrees[rows]
+    power = np.cov(y, f)[0, 1] / f.var(ddof=1)
+    found = verified_mean(agrees, dict(zip(rows.tolist(), y, strict=True))).mean
+    assert found.value == pytest.approx(y.mean() + power * (agrees.mean() - f.mean()))
+
+
+def test_weights_are_those_of_horvitz_and_thompson_within_a_stratum():
+    found = stratified([1.0], ([4.0], [6.0], [14.0]), 30).estimate()  # weights 1, 2, 3, of which 2 does not count
+    assert found.value == pytest.approx(4 / 6)
+    low, high = jeffreys(np.array([4 / 6]), np.array([36 / 14]))
+    assert (found.low, found.high) == pytest.approx((low[0], high[0]))
+
+
+def test_a_stratum_of_which_nothing_was_verified_can_be_anything():
+    found = stratified([0.5, 0.5], ([4.0, 0.0], [4.0, 0.0], [4.0, 0.0]), 100).estimate()
+    assert found.value == 1.0
+    assert found.low < 0.5
+
+
+@pytest.mark.parametrize(("a", "b"), [(0.3, 0.1), (0.0, 0.2), (0.2, 0.0), (0.01, 0.3)])
+def test_a_ratio_holds_what_the_sum_of_squared_distances_does_not_speak_against(a, b):
+    """By trying ratios, as in Donner and Zou."""
+    over, under = (stratified([1.0], ([each * 200], [200.0], [200.0]), 10**9) for each in (a, b))
+    found = _ratio(over, under)
+    a_below, a_above, b_below, b_above = np.square([*over[1:], *under[1:]])
+    q = np.linspace(1e-6, 1 - 1e-6, 200_001)
+    distance = a * (1 - q) - b * q
+    room = np.where(distance > 0, a_below * (1 - q) ** 2 + b_above * q**2, a_above * (1 - q) ** 2 + b_below * q**2)
+    inside = q[distance**2 <= room]
+    assert found.value == pytest.approx(a / (a + b))
+    assert (found.low, found.high) == pytest.approx((inside.min(), inside.max()), abs=2e-5)
+
+
+def test_there_is_no_ratio_of_nothing():
+    nothing = Part(np.float64(0.0), 0.0, 0.1)
+    found = _ratio(nothing, nothing)
+    assert np.isnan(found.value)
+    assert (found.low, found.high) == (0.0, 1.0)
+
+
+def test_p_values_of_a_random_sample_are_those_of_scipy():
+    rng = np.random.default_rng(0)
+    values, rows = rng.integers(4, size=300), rng.choice(300, 60, replace=False)
+    counts, own = np.bincount(values), np.bincount(values[rows], minlength=4)
+    for k, chance in enumerate(_class_p_values(values, rows)):
+        of = hypergeom(300, counts[k], 60)
+        assert chance == pytest.approx(min(1.0, 2 * min(of.cdf(own[k]), of.sf(own[k] - 1))))
+    inside = np.isin(np.arange(300), rows)
+    of = mannwhitneyu(values[inside], values[~inside], use_continuity=False, method="asymptotic")
+    assert _rank_p_value(values, rows) == pytest.approx(of.pvalue)
+
+
+def test_the_regression_is_that_of_ppi_plus_plus_and_leaves_examples_out():
+    """The value is that of least squares; the variance is by refits without each example."""
+    rng = np.random.default_rng(3)
+    judge = rng.normal(size=400)
+    rows = rng.choice(400, 30, replace=False)
+    y = 2.0 * judge[rows] + 1.0 + rng.normal(size=30)
+    found = verified_mean(judge, dict(zip(rows.tolist(), y, strict=True))).mean
+    slope, constant = np.polyfit(judge[rows], y, 1)
+    assert found.value == pytest.approx(slope * judge.mean() + constant)
+    residuals = []
+    for place in range(30):
+        rest = np.arange(30) != place
+        residuals.append(y[place] - np.polyval(np.polyfit(judge[rows[rest]], y[rest], 1), judge[rows[place]]))
+    variance = np.square(residuals).sum() / 30**2 + slope**2 * judge.var() / 400
+    assert found.high - found.value == pytest.approx(student.ppf(0.975, 29) * np.sqrt(variance))
+
+
+def test_mistakes_are_asked_about():
+    p, labels, true = redrawn("class", 9)
+    own = verified(true, 40)
+    warnings = {
+        "in another order of classes": (p[:, [1, 2, 3, 0]], labels, own),
+        "do the rows belong to these labels?": (p, labels, verified((labels + 1) % CLASSES, 40)),
+        "give those as they were before": (p, np.where(np.arange(600) < 40, true, labels), own),
+    }
+    for text, arguments in warnings.items():
+        assert any(text in said for title, said in verify_accuracy(*arguments).notes if title == "warning"), text
+    assert "warning" not in dict(verify_accuracy(p, labels, own).notes)
+
+
+@pytest.mark.planted
+def test_it_is_right_where_judge_and_model_share_their_errors():
+    """There labels flatter the model, and the estimate does not follow them."""
+    p, labels, true = redrawn("shared", 0, 4000)
+    accuracy = np.mean(p.argmax(axis=1) == true)
+    found = verify_accuracy(p, labels, verified(true, 400))
+    assert found.noisy_accuracy > accuracy + 0.1
+    assert found.accuracy.low < accuracy < found.accuracy.high
+    assert found.worth > 400
+
+
+@pytest.mark.planted
+def test_what_was_drawn_more_often_counts_less():
+    """Half of all is drawn nine times as often; without `inclusion` that is refused, and would be wrong."""
+    p, labels, true = redrawn("example", 1, 20_000)
+    sure = p.max(axis=1)
+    inclusion = np.where(sure < np.median(sure), 0.09, 0.01)
+    drawn = np.flatnonzero(np.random.default_rng(0).random(len(p)) < inclusion)
+    own = {int(index): int(true[index]) for index in drawn}
+    right = p.argmax(axis=1) == true
+    found = verify_accuracy(p, labels, own, inclusion=inclusion)
+    again = verify_accuracy(p, labels, own, inclusion=7 * inclusion)
+    assert found.accuracy == again.accuracy  # up to a factor
+    of_dict = verify_accuracy(p, labels, own, inclusion={index: inclusion[index] for index in own}).accuracy
+    assert of_dict.low < right.mean() < of_dict.high
+    assert found.accuracy.low < right.mean() < found.accuracy.high
+    assert found.alone.low < right.mean() < found.alone.high
+    assert right[drawn].mean() < found.alone.low  # what equal weights would say
+    with pytest.raises(ValueError, match="drawn at random: give `inclusion`"):
+        verify_accuracy(p, labels, own)
+
+
+@pytest.mark.parametrize("picked", ["worst", "class", "first"])
+def test_examples_that_were_picked_are_refused(picked):
+    p, labels, true = redrawn("example", 2)
+    order = {
+        "worst": np.argsort(p[np.arange(600), labels]),
+        "class": np.flatnonzero(labels == 1),
+        "first": np.argsort(-p.max(axis=1)),
+    }[picked]
+    with pytest.raises(ValueError, match=r"`verified_labels` must be of examples that were drawn at random: give"):
+        verify_accuracy(p, labels, {int(index): int(true[index]) for index in order[:60]})
+
+
+def test_a_doubtful_sample_gets_a_warning():
+    p, labels, true = redrawn("example", 2)
+    order = np.argsort(p[np.arange(600), labels])[:300]
+    rows = np.concatenate([np.random.default_rng(0).choice(order, 26, replace=False), np.arange(12)])
+    found = verify_accuracy(p, labels, {int(index): int(true[index]) for index in rows})
+    assert dict(found.notes)["warning"].startswith("the verified examples differ from the rest by")
+
+
+def test_names_are_labels_too():
+    p, labels, true = redrawn("class", 3)
+    names = np.array(["ant", "bee", "cat", "dog"])
+    own = verified(true, 60)
+    plain = verify_accuracy(p.argmax(axis=1), labels, own)
+    by_name = {row: names[label] for row, label in own.items()}
+    named = verify_accuracy(names[p.argmax(axis=1)], names[labels].tolist(), by_name)
+    assert (named.accuracy, named.label_accuracy) == (plain.accuracy, plain.label_accuracy)
+    assert named.classes.tolist() == names.tolist()
+    for given in (names[labels], labels):
+        of_p = verify_accuracy(p, given, by_name, class_names=names)
+        assert of_p.accuracy == plain.accuracy
+
+
+@pytest.mark.parametrize("count", [1, 3])
+@pytest.mark.parametrize("is_right", [True, False])
+def test_few_that_are_all_right_or_all_wrong_leave_room(is_right, count):
+    p, labels, true = redrawn("class", 5)
+    right = p.argmax(axis=1) == true
+    rows = np.flatnonzero(right == is_right)[:count]
+    found = verify_accuracy(p, labels, {int(row): int(true[row]) for row in rows})
+    assert found.accuracy.high - found.accuracy.low > 0.2
+    assert found.index.tolist() == rows.tolist()
+
+
+def test_a_class_of_which_none_was_verified_has_no_recall():
+    p, labels, true = redrawn("class", 6)
+    rows = np.flatnonzero(true != 3)[:8]
+    found = verify_accuracy(p, labels, {int(row): int(true[row]) for row in rows})
+    assert np.isnan(found.recall.value[3])
+    assert (found.recall.low[3], found.recall.high[3]) == (0.0, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("changed", "text"),
+    [
+        ({"verified_labels": {}}, "`verified_labels` must have at least one example"),
+        ({"verified_labels": [0, 1]}, "`verified_labels` must be a dict"),
+        ({"verified_labels": {600: 1}}, r"`verified_labels` must have indices in \[0, 600\)"),
+        (
+            {"verified_labels": {0: 9}},
+            "`verified_labels` must have only the classes 0, 1, 2, 3. Received: 9 of example 0",
+        ),
+        ({"inclusion": np.zeros(600)}, r"`inclusion` must be in \(0, 1\]: nothing"),
+        ({"inclusion": {1: 0.5}}, "`inclusion` must have a probability for each of `verified_labels`"),
+        ({"inclusion": np.ones(3)}, r"`inclusion` must be a dict, or have shape \(600,\)"),
+        ({"labels": np.zeros(5, int)}, "`labels` must have a label for each of the 600 predictions"),
+        ({"labels": np.full((600, 3), 1 / 3)}, "`labels` must have a label for each of the 600 predictions"),
+        ({"predictions": np.full((600, 4), 0.3)}, "`predictions` must have rows of sum 1"),
+        ({"predictions": np.linspace(0.1, 0.9, 600)}, r"`predictions` must be classes \(N,\), or probabilities"),
+        ({"labels": np.array(["a", "b"] * 300)}, "`labels` must have at least one label, and only the classes 0, 1"),
+        ({"labels": np.tile([30_000, 0], 300), "predictions": np.zeros(600, int)}, "is it an id?"),
+        (
+            {"predictions": np.array(["a", "b"] * 300)},
+            "`predictions` must have at least one label, and only",
+        ),
+        ({"inclusion": np.where(np.arange(600) == 5, 0.0, 0.5)}, r"`inclusion` must be in \(0, 1\]: nothing"),
+    ],
+)
+def test_wrong_arguments_are_refused(changed, text):
+    p, labels, true = redrawn("class", 7)
+    arguments = {"predictions": p, "labels": labels, "verified_labels": {0: int(true[0])}} | changed
+    with pytest.raises(ValueError, match=text):
+        verify_accuracy(**arguments)
+
+
+def test_prints_what_it_rests_on():
+    p, labels, true = redrawn("example", 8)
+    text = str(verify_accuracy(p, labels, verified(true, 200)))
+    assert text.startswith("accuracy, true classes: 0.")
+    assert "200 verified examples that were drawn at random; verified labels are correct" in text
+
+
+def judged(seed, count=3000, graded=False):
+    """People's verdicts, and those of a judge that is too friendly."""
+    rng = np.random.default_rng(seed)
+    if graded:
+        people = rng.normal(3.0, 1.0, count)
+        return people, 0.7 * people + 1.5 + rng.normal(0.0, 0.5, count)
+    people = rng.random(count) < 0.7
+    return people, people ^ (rng.random(count) < np.where(people, 0.05, 0.3))
+
+
+@pytest.mark.parametrize("graded", [False, True])
+def test_mean_of_verdicts_is_unbiased_and_holds(graded):
+    held, errors, alone, worth = [], [], [], []
+    for seed in range(200):
+        people, judge = judged(seed, graded=graded)
+        found = verified_mean(judge, dict(enumerate(people[:60])))
+        truth = 3.0 if graded else 0.7
+        held.append(found.mean.low <= truth <= found.mean.high)
+        errors.append(found.mean.value - truth)
+        alone.append(found.alone.value - truth)
+        worth.append(found.worth)
+    assert np.mean(held) > 0.93 - 4 * np.sqrt(0.93 * 0.07 / 200)
+    assert abs(np.mean(errors)) < 4 * np.std(errors) / np.sqrt(200)
+    assert np.std(errors) < np.std(alone)
+    assert np.median(worth) > 80
+
+
+def test_a_judge_that_knows_nothing_costs_nothing():
+    people, _ = judged(0, graded=True)
+    noise = np.random.default_rng(1).normal(size=(3000, 3))
+    found = verified_mean(noise, dict(enumerate(people[:40])))
+    assert found.worth > 35
+
+
+def test_several_judges_and_one_verdict():
+    people, judge = judged(1)
+    other = judged(2)[1]
+    both = verified_mean(np.column_stack([judge, other]), dict(enumerate(people[:200].tolist())))
+    assert both.judged == pytest.approx([judge.mean(), other.mean()])
+    assert verified_mean(judge, {0: True}).mean.high == 1.0
+    assert "means of the judges" in str(both)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (([0.0, np.nan], {0: 1}), "`verdicts` must be finite"),
+        (([0.0, 1.0], {0: np.inf}), "`verified` must be finite"),
+        (([0.0, 1.0], {0: 2.5}), "`verified` must have at least two examples"),
+        ((["right", "wrong"], {0: 1}), "`verdicts` must be numbers or booleans; of texts, compare them first"),
+        (([0.0, 1.0], {}), "`verified` must have at least one example"),
+        (
+            (np.arange(1000) > 500, dict.fromkeys(range(60), 1)),
+            "`verified` must be of examples that were drawn at random",
+        ),
+    ],
+)
+def test_wrong_verdicts_are_refused(arguments, text):
+    with pytest.raises(ValueError, match=text):
+        verified_mean(*arguments)
+
+
+def test_a_class_that_is_never_predicted_may_be_so_elsewhere():
+    predicted, true = np.zeros(50, int), np.arange(50) % 2
+    recall = verify_accuracy(predicted, true, verified(true, 20)).recall
+    assert recall.value.tolist() == [1.0, 0.0]
+    assert 0.0 < recall.high[1] < 0.5

@@ -10,6 +10,7 @@ import scipy.sparse
 
 import keras_het
 from keras_het import analysis, callbacks, explain, label_noise, layers, losses, models, training, truth
+from keras_het.labels.diagnosis import diagnose
 from keras_het.report.findings import collect
 from tests.layers.heads import FEATURES, LABELS, UNITS, X
 
@@ -346,7 +347,7 @@ def frame(rows, values):
 OTHER_ORDER = {
     "calibration": lambda p, y: explain.calibration(p, y),
     "risk_coverage": lambda p, y: explain.risk_coverage(p, y),
-    "diagnose_noise": lambda p, y: analysis.diagnose_noise(p, y),
+    "diagnose": diagnose,
     "find_label_issues": lambda p, y: analysis.find_label_issues(p, y),
     "neighbours": lambda p, y: analysis.find_label_issues(features=p, labels=y),
     "a model's issues": lambda p, y: analysis.find_label_issues(compiled(), y, p),

@@ -29,9 +29,9 @@ def issues(p, labels):
 
 
 def diagnosis(p, labels):
-    from keras_het.analysis import diagnose_noise
+    from keras_het.labels.diagnosis import diagnose
 
-    diagnose_noise(p, labels)
+    diagnose(p, labels)
 
 
 def next_labels(p, labels):

@@ -36,7 +36,7 @@ class Diagnosis(NamedTuple):
 
 def said(diagnosis):
     """The share and the flips of a `NoiseDiagnosis`; the share is that of the labels that its model disagrees with."""
-    return Diagnosis(diagnosis.disagreement, [Flip(flip.true, flip.label, flip.count) for flip in diagnosis.flips])
+    return Diagnosis(diagnosis.disputed, [Flip(flip.true, flip.label, flip.count) for flip in diagnosis.flips])
 
 
 def planted(data):

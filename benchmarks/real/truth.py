@@ -8,7 +8,7 @@ are the population of which the true accuracy is known. A redraw takes examples 
 model is judged (at most `judged`, and half of them), and of the rest 20 K at random, whose true classes are given. T is
 
 * of all true classes of the rest ("gold labels"), or of those 20 K (`CountedTransition`);
-* of the noisy labels alone: the confident joint, or the T of `diagnose_noise`;
+* of the noisy labels alone: the confident joint, or the T of `diagnose`;
 * of the votes: Dawid and Skene's for each annotator, those left out whose T is refused; or, for the majority label,
   of their most probable classes.
 
@@ -63,8 +63,8 @@ class Population:
 
 def transition_of(way, of, noisy, rest, clean):
     """T, the labels and the places that go with it."""
-    from keras_het.analysis import diagnose_noise
     from keras_het.label_noise import dawid_skene, estimate_by_confident_joint
+    from keras_het.labels.diagnosis import diagnose
     from keras_het.ops.transition import condition_number
     from keras_het.truth import CountedTransition
 
@@ -75,7 +75,7 @@ def transition_of(way, of, noisy, rest, clean):
     if way == JOINT:
         return lambda p, y: estimate_by_confident_joint(y, p), of.y, noisy
     if way == DIAGNOSED:
-        return diagnose_noise(of.p[noisy], of.y[noisy]).transition, of.y, noisy
+        return diagnose(of.p[noisy], of.y[noisy]).transition, of.y, noisy
     found = dawid_skene(of.votes[noisy], of.units)
     if way == MAJORITY:
         joint = found.probabilities.T @ np.eye(of.units)[of.y[noisy]] + 1e-9

@@ -11,7 +11,8 @@ import pytest
 
 from benchmarks import demo
 from benchmarks.demo import __main__, data, findings, story, texts, training
-from keras_het.analysis import diagnose_noise, find_label_issues
+from keras_het.analysis import find_label_issues
+from keras_het.labels.diagnosis import diagnose
 
 pytestmark = pytest.mark.once
 
@@ -76,10 +77,10 @@ class TestFindings:
     p = np.eye(3)[true].astype("float32")
 
     def test_the_share_and_the_flips(self):
-        found = findings.said(diagnose_noise(self.p, self.labels))
+        found = findings.said(diagnose(self.p, self.labels))
         assert found.share == pytest.approx(40 / 300)
         assert found.flips == [(0, 1, 40)]
-        assert findings.said(diagnose_noise(self.p, self.true)) == (0.0, [])
+        assert findings.said(diagnose(self.p, self.true)) == (0.0, [])
 
     def test_precision_and_recall(self):
         wrong = self.true != self.labels

@@ -8,7 +8,7 @@ FOR_USERS = {
     "Choose and tune": ("choose", "NoisyLabelClassifier", "tune", "estimate_cost"),
     "Find wrong labels": (
         "analysis.find_label_issues",
-        "analysis.diagnose_noise",
+        "labels.diagnose",
         "report",
         "analysis.next_labels",
         "truth.label_errors_left",

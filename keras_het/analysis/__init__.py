@@ -3,7 +3,6 @@
 from keras_het.analysis.agreement import agreement
 from keras_het.analysis.annotators import annotators
 from keras_het.analysis.corrections import apply_corrections
-from keras_het.analysis.diagnosis import diagnose_noise
 from keras_het.analysis.distribution_scores import distribution_scores
 from keras_het.analysis.label_quality import find_label_issues
 from keras_het.analysis.multi_label_issues import find_multi_label_issues
@@ -15,7 +14,6 @@ __all__ = [
     "agreement",
     "annotators",
     "apply_corrections",
-    "diagnose_noise",
     "distribution_scores",
     "find_label_issues",
     "find_multi_label_issues",

@@ -8,7 +8,6 @@ import keras
 import numpy as np
 import scipy.special
 
-from keras_het.analysis.diagnosis import diagnose_noise
 from keras_het.analysis.neighbors import neighbor_fractions
 from keras_het.base.batches import check_same_index, largest_of_rows, row_blocks
 from keras_het.base.refusal import refusal
@@ -18,6 +17,7 @@ from keras_het.explain.covariance import ConfusedPair
 from keras_het.label_noise.decoding import decode
 from keras_het.label_noise.discriminant import discriminant, scaling
 from keras_het.label_noise.estimation import check_distributions, confident_counts, systematic_flips
+from keras_het.labels.diagnosis import diagnose
 from keras_het.reading.probabilities import exclusive_probabilities
 from keras_het.reading.training_record import TrainingRecord
 
@@ -147,7 +147,7 @@ def find_label_issues(
       classes among the nearest other examples.
 
     By a training and by features an issue is a label that is not the class of the example, the k of the largest
-    sum_j p_j log T_kj, where T is estimated as in `diagnose_noise`. Of labels of people and rules it names more of the
+    sum_j p_j log T_kj, where T is estimated as in `diagnose`. Of labels of people and rules it names more of the
     wrong ones than confident learning, and is right about as often (`benchmarks/results/real_issues.md`). Where the
     labels are nearly right, most that features contradict are right labels of hard examples: there it is confident
     learning again. A training contradicts few right labels, for it has seen them.
@@ -242,7 +242,7 @@ def most_probable(p: np.ndarray, occurs: np.ndarray) -> np.ndarray:
 
 def nearly_right(labels: np.ndarray, p: np.ndarray) -> bool:
     """Whether most labels that the model contradicts are right ones of hard examples, so that few are issues."""
-    return len(np.unique(labels)) < 2 or diagnose_noise(p, labels).kind == "none"
+    return len(np.unique(labels)) < 2 or diagnose(p, labels).kind == "none"
 
 
 def issues_by_class(p: np.ndarray, labels: np.ndarray) -> LabelIssues:

@@ -142,7 +142,7 @@ def next_labels(
 
         score = q_j T_jj / sum_k q_k T_kj,      q T = p
 
-    T is that of `diagnose_noise`, whose rows get 200 more labels each, wrong ones any class alike; q is found by three
+    T is that of `diagnose`, whose rows get 200 more labels each, wrong ones any class alike; q is found by three
     rounds of the multiplicative updates of Richardson and Lucy from p on, which is as far as it can be believed. Where
     no flip of T is more frequent than others, the order is nearly that of p_j (self-confidence).
 

@@ -4,6 +4,7 @@ import numpy as np
 
 from keras_het.analysis.label_quality import LabelIssues
 from keras_het.explain.plots.drawing import shortened
+from keras_het.labels.diagnosis import ANSWERS, NEXT_STEPS
 from keras_het.report.findings import Findings
 
 ECE = 0.05  # above this calibration error, confidence should not be read as a probability
@@ -117,12 +118,9 @@ def _look_at_labels(found: Findings) -> str | None:
 
 def _method(found: Findings) -> str | None:
     """The advice of the diagnosis, where it tells a kind of noise."""
-    if found.diagnosis is None or found.diagnosis.kind == "unknown":
+    if found.diagnosis is None:
         return None
-    return (
-        f"To train on these labels as they are: {found.diagnosis.advice} The kind of noise is "
-        f"{found.diagnosis.kind}: {found.diagnosis.reason}"
-    )
+    return f"Label noise: {ANSWERS[found.diagnosis.kind]} {found.diagnosis.reason} {NEXT_STEPS[found.diagnosis.kind]}"
 
 
 def _rare_classes(found: Findings) -> str | None:

@@ -9,7 +9,6 @@ import keras
 import numpy as np
 
 from keras_het import analysis, explain
-from keras_het.analysis.diagnosis import NoiseDiagnosis
 from keras_het.analysis.label_quality import LabelIssues
 from keras_het.analysis.next_labels import NextLabels
 from keras_het.base.batches import check_same_index, count_examples, is_data_set, largest_of_rows
@@ -17,6 +16,7 @@ from keras_het.base.internals import layers_of
 from keras_het.base.refusal import refusal, refuse_if
 from keras_het.base.validation import check_class_names, check_integer, check_labels
 from keras_het.explain.calibration import Calibration, RiskCoverage
+from keras_het.labels.diagnosis import Diagnosis, diagnose
 from keras_het.layers import HeteroscedasticDense
 from keras_het.reading.check import judge
 from keras_het.reading.probabilities import exclusive_probabilities
@@ -70,7 +70,7 @@ class Findings(NamedTuple):
     epochs: int = 0
     margins: np.ndarray | None = None
     truth: TruePerformance | None = None
-    diagnosis: NoiseDiagnosis | None = None
+    diagnosis: Diagnosis | None = None
     verified: VerifiedPerformance | None = None
     next_labels: NextLabels | None = None
     annotators: list[list[str]] | None = None
@@ -225,8 +225,8 @@ def _issues(p: np.ndarray, labels: np.ndarray, dynamics: Any) -> LabelIssues:
     return analysis.find_label_issues(_sum_to_one(p), labels)
 
 
-def _diagnosis(p: np.ndarray, labels: np.ndarray) -> NoiseDiagnosis | None:
-    return analysis.diagnose_noise(_sum_to_one(p), labels) if len(np.unique(labels)) > 1 else None
+def _diagnosis(p: np.ndarray, labels: np.ndarray) -> Diagnosis | None:
+    return diagnose(_sum_to_one(p), labels) if len(np.unique(labels)) > 1 else None
 
 
 def _truth(p: np.ndarray, labels: np.ndarray, transition: Any) -> TruePerformance | None:

@@ -169,7 +169,7 @@ class ForwardCorrection(Candidate):
 
     -sum_j ((1 - s) y_j + s / K) log sum_i p_i T_ij,    s = .3                                 (Patrini et al. 2017)
 
-    T is the one of `diagnose_noise`, by the plain training; the loss is `losses.ForwardCorrectedCrossentropy`.
+    T is the one of `diagnose`, by the plain training; the loss is `losses.ForwardCorrectedCrossentropy`.
     """
 
     name, models_noise = "forward correction", True

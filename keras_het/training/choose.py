@@ -10,11 +10,10 @@ from typing import Any
 import keras
 import numpy as np
 
-from keras_het.analysis import diagnose_noise
-from keras_het.analysis.advice import after_choose
 from keras_het.base.progress import Progress
 from keras_het.base.result_files import ResultFiles
 from keras_het.base.validation import check_integer
+from keras_het.labels.diagnosis import diagnose
 from keras_het.training.candidates import DEFAULTS, OF_VOTES, PLAIN, SAFEST, Candidate, file_name
 from keras_het.training.compare import CLEAR, WIDTH, check_learned, choose_one, class_means, class_means_of
 from keras_het.training.fit import TAKEN, Trainer, check_fit_arguments
@@ -194,7 +193,7 @@ def choose(
         p = _probabilities(fold_of, choose_one([base, *solved], race.difference, safest, clear))
         means = class_means(task.x, task.y, fold_of) if held_out is None else class_means_of(task, held_out)
         check_learned(p, shown.y, means)
-        diagnosis = diagnose_noise(p, shown.y, class_names=task.classes.tolist())
+        diagnosis = diagnose(p, shown.y, class_names=task.classes.tolist())
         task = dataclasses.replace(task, transition=diagnosis.transition)
         race.run(others, task, count, base)
         possible = [entry for entry in entries if not entry.is_dropped]
@@ -207,7 +206,6 @@ def choose(
         race, chosen, trainer.epochs
     )
     reason += OF_RULES if solved and chosen not in solved else ""
-    reason += after_choose(diagnosis.kind, [score.name for score in table])
     found = Result(
         model,
         best,

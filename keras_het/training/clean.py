@@ -10,11 +10,11 @@ from typing import Any
 import keras
 import numpy as np
 
-from keras_het.analysis import diagnose_noise
 from keras_het.base.batches import check_same_index
 from keras_het.base.progress import Progress
 from keras_het.base.validation import as_float64, check_choice
 from keras_het.label_noise.estimation import check_distributions
+from keras_het.labels.diagnosis import diagnose
 from keras_het.training.compare import check_learned
 from keras_het.training.fit import TAKEN, Trainer, check_fit_arguments
 from keras_het.training.folds import held_out_probabilities
@@ -45,7 +45,7 @@ def clean_labels(
 ) -> Result:
     """Finds wrong labels, says which kind of noise they are, and trains a model without them.
 
-    The steps: `training.cross_val_probabilities`; the class of each example, by `analysis.diagnose_noise`; then a new
+    The steps: `training.cross_val_probabilities`; the class of each example, by `labels.diagnose`; then a new
     model is trained. cleanlab calls the whole `CleanLearning`.
 
     A label is an issue if it is not the class found. `analysis.find_label_issues` finds fewer, which are surer. A model
@@ -110,7 +110,7 @@ def clean_labels(
     else:
         p = _given(probabilities, task)
         check_learned(p, task.y)
-    diagnosis = diagnose_noise(p, task.y, class_names=task.classes.tolist())
+    diagnosis = diagnose(p, task.y, class_names=task.classes.tolist())
 
     def train(labels: np.ndarray, rows: np.ndarray) -> keras.Model:
         """A new model on some of the examples."""

@@ -12,12 +12,12 @@ import keras
 import numpy as np
 
 from keras_het.analysis import find_label_issues, next_labels
-from keras_het.analysis.diagnosis import NoiseDiagnosis
 from keras_het.analysis.label_quality import LabelIssues, issues_by_class
 from keras_het.analysis.next_labels import NextLabels
 from keras_het.base.extras import import_extra
 from keras_het.base.tables import aligned, html_table
 from keras_het.base.validation import check_choice
+from keras_het.labels.diagnosis import Diagnosis
 from keras_het.report.page import written
 from keras_het.training.networks import part_on_features
 from keras_het.training.table import Score, cells_of, compares, drawn
@@ -28,7 +28,7 @@ from keras_het.truth.verified_performance import VerifiedPerformance, verified_p
 ACTIONS = ("drop", "correct")
 MANY = 1 / 3  # of all labels
 SHOWN = {"images", "texts", "frame"}  # arguments of `report` with an entry for each example
-BY_CLASS = ("uniform", "pairs", "pattern")  # kinds of noise that do not depend on the example
+BY_CLASS = ("by class",)  # kinds of noise that do not depend on the example
 TOO_MANY = (
     "careful: these are many. A weak model takes right labels for wrong ones: are the inputs scaled, and do more "
     "epochs make it better?"
@@ -46,7 +46,7 @@ class Result:
         table: a `Score` for each candidate or value, the plain training first, or values in order.
         criterion: name of what the scores measure.
         reason: reason of the choice, in a sentence or two.
-        diagnosis: `NoiseDiagnosis`: which kind of wrong labels there are, and the evidence; None by `tune`.
+        diagnosis: `Diagnosis`: which kind of wrong labels there are, and the evidence; None by `tune`.
         probabilities: probabilities of the held-out examples by the plain training, each by a model that did not see
             it, `(N, K)` in the order of the data, or of the validation data. None by `tune`. Those of `choose` are by
             the averaged weights, as its model and scores are, at the best epoch of each fold, while `epoch` and `score`
@@ -64,7 +64,7 @@ class Result:
     table: list[Score]
     criterion: str
     reason: str
-    diagnosis: NoiseDiagnosis | None = None
+    diagnosis: Diagnosis | None = None
     probabilities: np.ndarray | None = None
     classes: np.ndarray | None = None
     trainings: int = 1
@@ -280,7 +280,7 @@ class Result:
         """Without what only this process can do: the trainer of further models."""
         return {**self.__dict__, "train": None}
 
-    def _judged(self) -> tuple[Task, np.ndarray, NoiseDiagnosis]:
+    def _judged(self) -> tuple[Task, np.ndarray, Diagnosis]:
         """The task, its probabilities and diagnosis."""
         if self.probabilities is None or self.data is None or self.diagnosis is None:
             rule = "be of a result of `choose` or `clean_labels`, which judge labels"

@@ -36,7 +36,7 @@ class Task:
         given: labels as they were given, before any was verified, `(N,)`, -1 for none; None where nobody asks.
         labelled: mask of the examples that were given, boolean, of which those without a label are none of the N; None
             if all have one.
-        transition: T by `diagnose_noise`, `(K, K)`; None in the plain training. It is estimated from that and from all
+        transition: T by `diagnose`, `(K, K)`; None in the plain training. It is estimated from that and from all
             held-out labels: its K^2 numbers know a little of the labels that measure the candidate. Predictions of
             the examples would know too much, for a candidate could learn those labels by heart.
         has_features: boolean, whether x are features of a data set, which a trained model made as it was read.

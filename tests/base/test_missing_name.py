@@ -28,7 +28,6 @@ pytestmark = pytest.mark.once
             "HeteroscedasticClassifer",
             ". There is keras_het.HeteroscedasticClassifier, keras_het.training.Heteroscedastic",
         ),
-        ("diagnose", ". There is keras_het.analysis.diagnose_noise"),
         ("nothing_of_the_kind", ""),
         ("__wrapped__", ""),
     ],

@@ -167,8 +167,8 @@ def test_the_table_prints():
     assert lines[0].split("  ")[0] == "candidate"
     assert "<- chosen" in lines[2]
     assert lines[5] == found.reason
-    assert lines[6].startswith("kind of noise: ")
-    assert 0 <= found.diagnosis.disagreement <= 1
+    assert lines[6].startswith("label noise: ")
+    assert 0 <= found.diagnosis.disputed <= 1
     assert found._repr_html_().count("<tr>") == 5
     assert len(found.plot().axes[0].get_yticks()) == 4
 

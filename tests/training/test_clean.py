@@ -51,8 +51,8 @@ def test_planted_wrong_labels_are_found_and_a_model_is_trained_without_them():
     assert np.mean(predict_probabilities(found.model, X).argmax(axis=1) == TRUE) > 0.9
     assert found.probabilities.shape == (240, 3)
     assert re.search(r"\d+ of 240 labels are issues, .*were left out\n", str(found))  # all, or the surest
-    assert "kind of noise: " in str(found)
-    assert "next step: Begin with " in str(found)
+    assert "label noise: " in str(found)
+    assert "next step: " in str(found)
 
 
 def test_features_need_no_function():
@@ -98,21 +98,19 @@ def test_corrected_labels_are_trained_on():
     assert "were replaced by the suggested class" in str(found)
 
 
-@pytest.mark.parametrize("kind", ["pairs", "by example"])
+@pytest.mark.parametrize("kind", ["by class", "by example"])
 def test_all_issues_are_left_out_where_they_go_by_class_and_else_the_surest(kind, monkeypatch):
     p = 0.1 * np.eye(3)[LABELS] + np.where(np.arange(240)[:, None] % 4 > 0, 0.9, 0.55) * np.eye(3)[TRUE]
     p += (1.0 - p.sum(axis=1, keepdims=True)) / 3.0
     own = sys.modules[keras_het.clean_labels.__module__]
-    real = own.diagnose_noise
-    monkeypatch.setattr(
-        own, "diagnose_noise", lambda *args, **more: dataclasses.replace(real(*args, **more), kind=kind)
-    )
+    real = own.diagnose
+    monkeypatch.setattr(own, "diagnose", lambda *args, **more: dataclasses.replace(real(*args, **more), kind=kind))
     seen, found = seen_by("drop", probabilities=p)
     few, all_of_them = (
         find_label_issues(found.probabilities, LABELS),
         set(found.issues.index[found.issues.is_issue].tolist()),
     )
-    expected = all_of_them if kind == "pairs" else set(few.index[few.is_issue].tolist())
+    expected = all_of_them if kind == "by class" else set(few.index[few.is_issue].tolist())
     assert 0 < few.is_issue.sum() < len(all_of_them)
     assert set(found.surest.tolist()) == expected
     assert len(seen["y"]) == 240 - len(expected)

@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 
-from keras_het.analysis import diagnose_noise, find_label_issues
+from keras_het.analysis import find_label_issues
 from keras_het.analysis.label_quality import issues_by_class
 from keras_het.label_noise import corrupt_labels, pair_flip
+from keras_het.labels.diagnosis import diagnose
 from keras_het.training.result import Result
 from keras_het.training.task import Task
 
@@ -46,9 +47,9 @@ def test_of_swapped_classes_it_knows_which_labels_are_wrong():
 def test_where_labels_are_nearly_right_the_issues_are_those_of_find_label_issues():
     _, labels, p = swapped(0.0)
     p[::50] = np.roll(p[::50], 1, axis=1)  # hard examples
-    found = diagnose_noise(p, labels)
+    found = diagnose(p, labels)
     assert found.kind == "none"
     np.testing.assert_array_equal(issues_of(p, labels, found).is_issue, find_label_issues(p, labels).is_issue)
     _, labels, p = swapped(0.3)
-    found = diagnose_noise(p, labels)
+    found = diagnose(p, labels)
     np.testing.assert_array_equal(issues_of(p, labels, found).is_issue, issues_by_class(p, labels).is_issue)

@@ -4,7 +4,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from keras_het.analysis import diagnose_noise, next_labels, read_verified_labels
+from keras_het.analysis import next_labels, read_verified_labels
+from keras_het.labels.diagnosis import diagnose
 from keras_het.training.data import read
 from keras_het.training.result import Result, Score
 
@@ -19,7 +20,7 @@ def result(x, y, verified=None, rows=slice(None)):
     """A result without its trainings."""
     task = read(x, y, None, verified)
     best = Score("plain", None, 0.5)
-    return Result(None, best, [best], "accuracy", "", diagnose_noise(P[rows], task.y), P[rows], data=task)
+    return Result(None, best, [best], "accuracy", "", diagnose(P[rows], task.y), P[rows], data=task)
 
 
 def test_verified_labels_are_left_out_and_names_are_those_of_the_labels(tmp_path):
@@ -70,7 +71,7 @@ def test_votes_of_examples_that_have_none_are_left_out():
     task = read(np.zeros((40, 2)), votes)
     best = Score("plain", None, 0.5)
     p = P[4:]
-    found = Result(None, best, [best], "accuracy", "", diagnose_noise(p, task.y), p, data=task)
+    found = Result(None, best, [best], "accuracy", "", diagnose(p, task.y), p, data=task)
     judged = found.verified_performance(some)
     assert judged.index.tolist() == [1, 5, 27, 32]  # of the 36 with votes
     inclusion = np.linspace(0.1, 0.9, 40)

@@ -7,7 +7,7 @@ CONTENTS = {
         [
             "find_label_issues",
             "training_dynamics",
-            "diagnose_noise",
+            "diagnose",
             "clean_labels",
             "report",
         ],

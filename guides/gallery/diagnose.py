@@ -8,7 +8,8 @@ import keras
 import numpy as np
 from sklearn.datasets import load_digits
 
-from keras_het import analysis, training
+from keras_het import training
+from keras_het.labels.diagnosis import diagnose
 
 x, y = load_digits(return_X_y=True)
 swapped = np.random.default_rng(0).random(len(y)) < 0.3
@@ -27,4 +28,4 @@ def make_model():
 
 settings = {"folds": 3, "epochs": 15, "verbose": 0}
 p = training.cross_val_probabilities(make_model, x / 16, y, **settings)
-print(analysis.diagnose_noise(p, y))
+print(diagnose(p, y))

@@ -1,0 +1,1 @@
+"""Label errors, annotators and verified labels."""

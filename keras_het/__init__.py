@@ -22,11 +22,11 @@ from keras_het import (
 )
 from keras_het.base.missing_name import missing_name as _missing_name
 from keras_het.base.version import __version__ as __version__
+from keras_het.labels.report import report
 from keras_het.layers import HeteroscedasticDense, NoiseTransition
 from keras_het.layers.estimate_cost import estimate_cost
 from keras_het.models import DeepEnsemble, heteroscedastic, homoscedastic
 from keras_het.reading.check import check
-from keras_het.report import report
 from keras_het.training import choose, clean_labels, tune
 
 __all__ = [

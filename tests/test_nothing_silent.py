@@ -11,7 +11,7 @@ import scipy.sparse
 import keras_het
 from keras_het import analysis, callbacks, explain, label_noise, layers, losses, models, training, truth
 from keras_het.labels.diagnosis import diagnose
-from keras_het.report.findings import collect
+from keras_het.labels.report.findings import collect
 from tests.layers.heads import FEATURES, LABELS, UNITS, X
 
 pytestmark = pytest.mark.once

@@ -14,7 +14,7 @@ from benchmarks.demo.findings import Diagnosis, Quality, planted, planted_pairs,
 from benchmarks.demo.settings import Settings, check_settings
 from benchmarks.demo.texts import describe
 from keras_het.analysis import find_label_issues
-from keras_het.report import report
+from keras_het.labels.report import report
 
 OF_A_HEAD = "look-alikes"  # the noise whose pairs the covariance of a head is asked for
 

@@ -77,9 +77,11 @@ class TestFindings:
     p = np.eye(3)[true].astype("float32")
 
     def test_the_share_and_the_flips(self):
-        found = findings.said(diagnose(self.p, self.labels))
+        noisy = (self.p + 0.1) * np.random.default_rng(0).gamma(50.0, size=self.p.shape)  # some are clearer than others
+        found = findings.said(diagnose(noisy / noisy.sum(axis=1, keepdims=True), self.labels))
         assert found.share == pytest.approx(40 / 300)
-        assert found.flips == [(0, 1, 40)]
+        assert [flip[:2] for flip in found.flips] == [(0, 1)]
+        assert 10 < found.flips[0].count <= 40
         assert findings.said(diagnose(self.p, self.true)) == (0.0, [])
 
     def test_precision_and_recall(self):

@@ -25,5 +25,6 @@ training = {"batch_size": 128, "epochs": 12, "verbose": 0}
 model.fit(x / 16, y, callbacks=[dynamics], **training)
 
 images = x.reshape(-1, 8, 8) / 16
-page = keras_het.report(model, x / 16, y, images=images, dynamics=dynamics)
+issues = keras_het.analysis.find_label_issues(dynamics)
+page = keras_het.report(model, x / 16, y, images=images, issues=issues)
 print(page)

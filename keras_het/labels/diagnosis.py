@@ -31,8 +31,8 @@ ANSWERS = {
 }
 NEXT_STEPS = {
     "none": "Train as usual, or with losses.SmoothedCrossentropy. Check the labels that labels.find_issues flags.",
-    "by class": "Compare methods with labels.choose. By hand, train with losses.ForwardCorrectedCrossentropy and "
-    "`transition`.",
+    "by class": "Compare methods with labels.choose. By hand, train with losses.ForwardCorrectedCrossentropy and its "
+    "transition.",
     "by example": "Compare a layers.HeteroscedasticDense head in labels.choose. Drop only the surest errors.",
 }
 NOTHING_LEARNED = (
@@ -90,19 +90,29 @@ class Diagnosis(Titled):
     symmetry_p_value: float
     class_p_value: float
 
+    @property
+    def answer(self) -> str:
+        """Answer in a sentence."""
+        return ANSWERS[self.kind]
+
+    @property
+    def next_step(self) -> str:
+        """Advice on training, in a sentence or two."""
+        return NEXT_STEPS[self.kind]
+
     def evidence(self) -> str:
         """Returns the printed text without the next step."""
         return "\n".join(f"{title}: {text}" for title, text in self.lines()[:-1])
 
     def lines(self) -> list[tuple[str, str]]:
         """Returns (title, text) of the answer, the evidence, the flips and the next step."""
-        flips = [f"{flip.true} -> {flip.label} {flip.count}" for flip in self.flips[:MAX_SHOWN_FLIPS]]
+        flips = [f"{flip.true} -> {flip.label} ({flip.count})" for flip in self.flips[:MAX_SHOWN_FLIPS]]
         more = [f"and {len(self.flips) - MAX_SHOWN_FLIPS} more"] * (len(self.flips) > MAX_SHOWN_FLIPS)
         return [
-            ("label noise", ANSWERS[self.kind]),
+            ("label noise", self.answer),
             ("evidence", self.reason),
             ("frequent flips", ", ".join([*flips, *more]) or "none"),
-            ("next step", NEXT_STEPS[self.kind]),
+            ("next step", self.next_step),
         ]
 
 
@@ -142,12 +152,13 @@ def diagnose(probabilities: Any, labels: Any, class_names: Sequence | Mapping | 
     Source: Finney 1971, "Probit Analysis", ch. 7, for the floor ("natural mortality"); Pearson 1900 for the chi-square.
 
     Example:
-        >>> labels = np.arange(3).repeat(100)
-        >>> labels[:30] = 1  # of class 0; so a model gives .3 to class 1 for all of them
-        >>> p = np.array([[0.7, 0.3, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]).repeat(100, axis=0)
-        >>> result = diagnose(p, labels, class_names=["cat", "lynx", "dog"])
-        >>> result.kind, [(flip.true, flip.label, flip.count) for flip in result.flips]
-        ('by class', [('cat', 'lynx', 15)])
+        >>> rng, true = np.random.default_rng(0), np.arange(3).repeat(100)
+        >>> labels = np.where((true == 0) & (np.arange(300) % 3 == 0), 1, true)  # a third of class 0
+        >>> t = np.array([[0.67, 0.33, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]])
+        >>> p = (t[true] + 0.02) * rng.gamma(50.0, size=(300, 3))
+        >>> result = diagnose(p / p.sum(axis=1, keepdims=True), labels, class_names=["cat", "lynx", "dog"])
+        >>> result.kind, [(flip.true, flip.label) for flip in result.flips]
+        ('by class', [('cat', 'lynx')])
     """
     check_same_index(probabilities=probabilities, labels=labels)
     p = check_distributions(probabilities, as_given=True)
@@ -200,12 +211,17 @@ def _transition(counts: np.ndarray) -> np.ndarray:
 
 
 def _ranks(margin: np.ndarray, classes: np.ndarray) -> np.ndarray:
-    """Returns the rank of each example in its class, the clearest first, as a fraction in (0, 1), `(N,)`."""
+    """Returns the rank of each example in its class, the clearest first, as a fraction in (0, 1), `(N,)`.
+
+    Equal margins share their mean rank: probabilities that are all alike do not tell which examples are clear.
+    """
     order = np.lexsort((-margin, classes))
-    totals = np.bincount(classes)
-    starts = np.cumsum(totals) - totals
-    ranks = np.empty(len(margin))
-    ranks[order] = (np.arange(len(margin)) - starts[classes[order]] + 0.5) / totals[classes[order]]
+    ordered, totals = classes[order], np.bincount(classes)
+    positions = np.arange(len(order)) - (np.cumsum(totals) - totals)[ordered] + 0.5
+    is_new = (np.diff(ordered, prepend=-1) != 0) | (np.diff(margin[order], prepend=np.inf) != 0)
+    groups = np.cumsum(is_new) - 1
+    ranks = np.empty(len(order))
+    ranks[order] = (np.bincount(groups, positions) / np.bincount(groups))[groups] / totals[ordered]
     return ranks
 
 
@@ -259,7 +275,7 @@ def _minimum(disputed: np.ndarray, totals: np.ndarray, low: float, high: float) 
         return value, np.array([p_gradient @ (1 - error), logit_gradient.sum(), logit_gradient @ LOGITS])
 
     bounds = [(low, high), (-20.0, 20.0), (MIN_SLOPE, 5.0)]
-    starts = {low, (low + min(high, 2 * disputed.sum() / totals.sum())) / 2} if low < high else {low}
+    starts = (low, (low + min(high, 2 * disputed.sum() / totals.sum())) / 2) if low < high else (low,)
     fits = [minimize(loss, [rate, -2.0, 1.0], jac=True, method="L-BFGS-B", bounds=bounds) for rate in starts]
     best = min(fits, key=lambda fit: fit.fun)
     return best.x, float(best.fun)

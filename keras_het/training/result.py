@@ -18,11 +18,11 @@ from keras_het.base.extras import import_extra
 from keras_het.base.tables import aligned, html_table
 from keras_het.base.validation import check_choice
 from keras_het.labels.diagnosis import Diagnosis
-from keras_het.report.page import written
+from keras_het.labels.report import report
 from keras_het.training.networks import part_on_features
 from keras_het.training.table import Score, cells_of, compares, drawn
 from keras_het.training.task import Task
-from keras_het.training.vote_issues import VoteIssues, vote_issues, who_labels_how
+from keras_het.training.vote_issues import VoteIssues, vote_issues
 from keras_het.truth.verified_performance import VerifiedPerformance, verified_performance
 
 ACTIONS = ("drop", "correct")
@@ -214,39 +214,27 @@ class Result:
         found = verified_performance(p[there], labels[there], verified, inclusion=inclusion, class_names=names)
         return dataclasses.replace(found, index=np.flatnonzero(there)[found.index])
 
-    def report(
-        self,
-        path: str | os.PathLike = "report",
-        *,
-        verified_labels: Mapping | None = None,
-        inclusion: Any = None,
-        **arguments: Any,
-    ) -> pathlib.Path:
+    def report(self, path: str | os.PathLike = "report", **arguments: Any) -> pathlib.Path:
         """Writes a page about the labels, see `keras_het.report`, and returns its path.
 
-        It shows the suspects where x are images, texts or a frame; `images`, `texts` and `frame` show other inputs,
-        such as embeddings. Of labels of several annotators it says who labels how.
+        It shows the flagged labels with x if these are images, texts or a frame; `images`, `texts` and `frame` show
+        other inputs.
 
         Args:
             path: the folder.
-            verified_labels: argument of `verified_performance`, for a section on it; None for none.
-            inclusion: argument of `verified_performance`.
             arguments: arguments of `keras_het.report`, such as `texts`; a Series or a frame must have the index of x.
         Raises:
             ImportError: without Matplotlib or Jinja.
-            ValueError: for a result of `tune`, or as `verified_performance`.
+            ValueError: for a result of `tune`.
         """
         task, p, _ = self._judged()
         y, frame = task.with_index()
-        given = {"probabilities": p, "issues": self._own_issues, "title": "Labels and probabilities", "frame": frame}
-        if verified_labels:
-            given["verified"] = self.verified_performance(verified_labels, inclusion)
+        given = {"probabilities": p, "issues": self._own_issues, "frame": frame}
         if task.labelled is not None and frame is None and not SHOWN & arguments.keys():
             given["texts"] = [f"row {place} of x" for place in np.flatnonzero(task.labelled)]
         shown = {name: task.of_labelled(value) if name in SHOWN else value for name, value in arguments.items()}
-        who = None if task.votes is None else who_labels_how(task, self.vote_issues)
         model = part_on_features(self.model) if task.has_features else self.model
-        return written(who, model, task.x, y, task.classes.tolist(), path, **{**given, **shown})
+        return report(model, task.x, y, task.classes.tolist(), path, **{**given, **shown})
 
     def to_frame(self) -> Any:
         """The table as a `pandas.DataFrame`, a line for each `Score`; `issues.to_frame()` has the labels.

@@ -13,7 +13,7 @@ import pytest
 
 from keras_het.analysis import next_labels, read_verified_labels
 from keras_het.analysis.corrections import name_of_cell, safe_cell
-from tests.report.models import HOSTILE
+from tests.labels.report.models import HOSTILE
 
 pytestmark = pytest.mark.once
 

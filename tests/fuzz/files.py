@@ -16,8 +16,8 @@ from keras_het import layers
 from keras_het.analysis.corrections import apply_corrections
 from keras_het.base.result_files import ResultFiles, read_arrays
 from keras_het.integrators import QuasiMonteCarlo
+from keras_het.labels.report.page import check_folder
 from keras_het.reading.training_record import RecordFile, TrainingRecord
-from keras_het.report.page import check_folder
 from keras_het.training.candidates import PLAIN
 from keras_het.training.race import Entry, Race
 from keras_het.training.task import Task

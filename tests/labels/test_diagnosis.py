@@ -203,7 +203,16 @@ def test_mean_and_variance_are_those_of_all_permutations():
     np.testing.assert_allclose(diagnosis._moments(second, labels), (np.mean(hits), np.var(hits)), rtol=1e-12)
 
 
-def test_ranks_are_within_the_class():
+def test_equal_probabilities_do_not_tell_noise_from_errors():
+    """Whatever the order of the examples is."""
+    labels = np.arange(3).repeat(100)
+    labels[:30] = 1
+    assert diagnose(np.eye(3).repeat(100, axis=0), labels).kind == "none"
+
+
+def test_ranks_are_within_the_class_and_equal_margins_share_theirs():
+    ranks = diagnosis._ranks(np.array([0.5, 0.5, 0.5, 0.2, 0.9]), np.array([1, 1, 0, 1, 1]))
+    np.testing.assert_allclose(ranks, [0.5, 0.5, 0.5, 0.875, 0.125])
     ranks = diagnosis._ranks(np.array([0.1, 0.9, 0.5, 0.2]), np.array([2, 2, 0, 2]))
     np.testing.assert_allclose(ranks, [5 / 6, 1 / 6, 1 / 2, 1 / 2])
 

@@ -13,7 +13,7 @@ import pytest
 import keras_het
 from keras_het.analysis import find_label_issues
 from keras_het.explain import predict_probabilities
-from keras_het.report import page
+from keras_het.labels.report import page
 from keras_het.training.result import cleaned
 
 pytestmark = pytest.mark.once

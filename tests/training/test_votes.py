@@ -219,8 +219,7 @@ def test_corrections_in_the_table_of_a_report_come_back_as_verified_labels(tmp_p
     for x, y, key in ((X, votes, 5), (pandas.DataFrame(X, rows), pandas.DataFrame(votes, rows), "r5")):
         found = keras_het.clean_labels(None, x, y, verified_labels={key: "dog"}, verbose=0)
         path = tmp_path / str(key) / "labels.csv"
-        page = found.report(path.parent).read_text()
-        assert page.count('data-value="', page.index("Who labels how"), page.index("Which labels should")) == 12
+        found.report(path.parent)
         table = pandas.read_csv(path)
         table["corrected"] = table.corrected.astype(object)
         table.loc[[0, 3], "corrected"] = ["owl", "cat"]

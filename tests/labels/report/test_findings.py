@@ -1,0 +1,261 @@
+"""The numbers of a report are those of the package's own functions, and what cannot be told is said."""
+
+import dataclasses
+
+import keras
+import numpy as np
+import pytest
+
+from keras_het import covariances, explain
+from keras_het.explain import noise
+from keras_het.labels.report.findings import collect, next_steps, summary
+from keras_het.layers import HeteroscedasticDense
+from keras_het.metrics import BrierScore, NegativeLogLikelihood
+from tests.labels.report.models import CLASSES, EXAMPLES, confuse, make_data, plain, with_head
+
+pytestmark = pytest.mark.once
+
+X, Y = make_data()
+NAMES = ["ant", "bee", "cat", "dog"]
+
+
+def test_planted_errors_are_the_flagged_labels_and_the_planted_pair_the_first():
+    found = collect(confuse(with_head(), 1, 3), X, Y, NAMES)
+    assert set(found.issues.index[found.issues.is_issue]) == set(range(10))
+    assert found.flagged == 10
+    (pair,) = found.pairs
+    assert (pair.first, pair.second, pair.covariance < 0) == ("bee", "dog", True)
+    assert found.missing == []
+    assert found.accuracy == pytest.approx(110 / EXAMPLES)
+
+
+def test_errors_that_are_many_of_one_kind_are_confusable():
+    """Of 27 examples of the second class with their own label 13 get that of the last.
+
+    The ten planted errors are of all classes.
+    """
+    swapped = np.flatnonzero((Y == 1) & (np.arange(EXAMPLES) >= 10))[:13]
+    y = Y.copy()
+    y[swapped] = 3
+    issues = collect(with_head(), X, y).issues
+    kinds = dict(zip(issues.index.tolist(), issues.kind.tolist(), strict=True))
+    assert {kinds.pop(index) for index in swapped.tolist()} == {"confusable"}
+    assert {kinds.pop(index) for index in range(10)} == {"wrong"}
+    assert set(kinds.values()) == {""}
+
+
+def test_advice_names_the_classes_between_which_most_suspects_are_whatever_the_covariance_says():
+    """The head has noise between the classes bee and dog; the labels are swapped between cat and dog."""
+    swapped = np.flatnonzero(np.isin(Y, (2, 3)) & (np.arange(EXAMPLES) >= 10))[:16]
+    y = Y.copy()
+    y[swapped] = 5 - Y[swapped]
+    found = collect(confuse(with_head(), 1, 3), X, y, NAMES)
+    assert {*found.confusable[0][:2]} == {"cat", "dog"}
+    assert found.confusable[0][2] >= 16
+    assert len(found.confusable) == 1  # of the ten errors of all classes no pair has more than by chance
+    assert found.flagged == 26
+    (step,) = (step for step in next_steps(found) if "labelling guide" in step)
+    assert "“cat” and “dog” are confused more often than by chance (18 flagged labels)" in step
+    assert "bee" not in step
+
+
+def test_the_worst_is_one_of_the_flagged_labels():
+    """The label of example 50 is the least probable of all, but no suspect: the model is sure of nothing there."""
+    p = np.full((EXAMPLES, CLASSES), 0.02)
+    p[np.arange(EXAMPLES), np.arange(EXAMPLES) % CLASSES] = 0.94
+    p[50] = [0.34, 0.325, 0.01, 0.325]
+    found = collect(plain(), X, Y, NAMES, probabilities=p)
+    assert found.issues.index[0] == 50
+    assert not found.issues.is_issue[0]
+    assert f"The worst is example {found.issues.index[1]}:" in " ".join(summary(found))
+    assert sum(count for *_, count in found.flips) == found.flagged == 10
+    assert found.flips[0] == ("bee", "ant", 3)
+
+
+def test_the_scores_are_those_of_the_metrics():
+    found, p = collect(plain(), X, Y), plain().predict(X, verbose=0)
+    assert found.nll == pytest.approx(float(NegativeLogLikelihood()(Y, p)), rel=1e-5)
+    assert found.brier == pytest.approx(float(BrierScore()(Y, p)["brier_score"]), rel=1e-5)
+    assert found.calibration.error == pytest.approx(explain.calibration(p, Y).error)
+    assert found.curve.area == pytest.approx(explain.risk_coverage(p, Y).area)
+
+
+def test_out_of_sample_probabilities_replace_the_predictions():
+    p = np.roll(plain().predict(X, verbose=0), 1, axis=1)
+    found = collect(with_head(), X, Y, probabilities=p)
+    assert found.out_of_sample
+    assert found.accuracy == pytest.approx(np.mean(p.argmax(axis=1) == Y))
+    assert found.noise is not None
+    assert not any("memorised" in step for step in next_steps(found))
+    assert any("memorised" in step for step in next_steps(collect(with_head(), X, Y)))
+
+
+def test_issues_that_somebody_found_are_the_flagged_labels():
+    all_of_them = dataclasses.replace(collect(plain(), X, Y).issues, is_issue=np.ones(len(Y), bool))
+    found = collect(plain(), X, Y, issues=all_of_them)
+    assert found.flagged == len(Y)
+    assert f"{len(Y)} labels" in " ".join(summary(found))
+
+
+@pytest.mark.parametrize(
+    ("make", "text"),
+    [
+        (
+            lambda: with_head(num_factors=None, covariance=covariances.Latent(2)),
+            "Confused classes: not known. `model` must have a head whose factor is of the logits",
+        ),
+    ],
+)
+def test_what_a_model_does_not_tell_is_said_and_the_rest_is_there(make, text):
+    found = collect(make(), X, Y)
+    assert len(found.missing) == 1
+    assert found.missing[0].startswith(text)
+    assert found.pairs == []
+    assert found.flagged == 10
+    assert summary(found)
+
+
+def test_a_subclassed_model_has_no_graph_to_find_the_noise_in():
+    class Subclassed(keras.Model):
+        def __init__(self):
+            super().__init__()
+            self.head = HeteroscedasticDense(CLASSES, num_factors=1)
+
+        def call(self, inputs):
+            return self.head(inputs)
+
+    found = collect(Subclassed(), X, Y)
+    assert found.missing[0].startswith(
+        "Noise of the head: not known. `model` must be functional or Sequential, and built"
+    )
+    assert found.noise is None
+
+
+def test_labels_of_one_class_are_no_suspects_but_have_metrics():
+    found = collect(plain(), X, np.zeros(EXAMPLES, int))
+    assert found.issues is None
+    assert found.missing == ["Label errors: not known. All labels are of one class, 0."]
+    assert found.accuracy == pytest.approx(0.25)
+    assert not any("Do not rely" in step for step in next_steps(found))
+
+
+def test_many_examples_are_drawn_from_for_the_covariance(monkeypatch):
+    monkeypatch.setattr(noise, "MAX_EXAMPLES", 30)
+    model = with_head()
+    found = collect(model, {"a": X}["a"], Y)
+    chosen = np.sort(np.random.default_rng(0).choice(EXAMPLES, 30, replace=False))
+    np.testing.assert_allclose(found.noise.covariance, explain.covariance(model, X[chosen]))
+
+
+def diverged():
+    model = plain()
+    model.layers[-1].kernel.assign(np.full((CLASSES, CLASSES), np.nan))
+    return model
+
+
+@pytest.mark.parametrize(
+    ("call", "text"),
+    [
+        (lambda: collect(plain(), X[:0], Y[:0]), "`x` must have at least one example. Received: none"),
+        (lambda: collect(plain(), X, Y + 1), "`y` must be in [0, 4). Received: 4 at [2]"),
+        (lambda: collect(plain(), X, Y - 1), "`y` must be in [0, inf). Received: -1 at [3]"),
+        (lambda: collect(plain(), X, Y[:-1]), "`y` must have an entry for each of the 120 examples. Received: 119"),
+        (
+            lambda: collect(plain(), X, np.eye(CLASSES)[Y]),
+            "`y` must be integers of shape (N,), as y.argmax(-1) of label vectors. Received: shape (120, 4)",
+        ),
+        (
+            lambda: collect(plain(), X, Y, ["a"]),
+            "be a sequence with a name for each of the 4 classes. Received: a list of 1",
+        ),
+        (lambda: collect(plain(), X, Y, set(NAMES)), "a name for each of the 4 classes. Received: a set of 4"),
+        (
+            lambda: collect(plain(), X, Y, issues=collect(plain(), X, np.roll(Y, 1)).issues),
+            "`issues` must be of the same 120 labels. Received: issues of other labels",
+        ),
+        (
+            lambda: collect(plain(), X, Y, issues=[3, 4]),
+            "`issues` must be of `find_label_issues`, or None. Received: a list",
+        ),
+        (
+            lambda: collect(plain(), X, Y, issues=collect(plain(), X[:60], Y[:60]).issues),
+            "`issues` must be of the same 120 labels. Received: issues of other labels",
+        ),
+        (
+            lambda: collect(plain(), X, Y, batch_size=0),
+            "`batch_size` must be an integer at least 1. Received: batch_size=0",
+        ),
+        (
+            lambda: collect(diverged(), X, Y),
+            "has its training diverged, or is there nan in `x`? Received: nan for example 0",
+        ),
+        (lambda: collect(plain(None), X, Y), "or be compiled with a loss that has from_logits=True"),
+        (
+            lambda: collect(with_head(link="sigmoid"), X, Y),
+            "`model` must predict exclusive classes, whose probabilities sum to 1",
+        ),
+        (
+            lambda: collect(plain(), ((X, Y) for _ in range(1)), None),
+            "`x` must be arrays, so that examples have a number.",
+        ),
+        (lambda: collect(None, X, Y), "`probabilities` must be given if `model` is None. Received: None"),
+        (
+            lambda: collect(plain(), X, Y, probabilities=np.ones((3, 4))),
+            "a row for each of the 120 examples. Received: shape (3, 4)",
+        ),
+        (
+            lambda: collect(plain(), X, Y, probabilities=np.ones((120, 4))),
+            "`probabilities` must be in [0, 1] and sum to 1",
+        ),
+    ],
+)
+def test_errors_say_what_is_wrong(call, text):
+    with pytest.raises(ValueError) as error:
+        call()
+    assert text in str(error.value)
+
+
+def steps_of(found):
+    return " ".join(next_steps(found))
+
+
+def test_advice_follows_the_numbers():
+    found = collect(confuse(with_head(), 1, 3), X, Y, NAMES)
+    steps = steps_of(found)
+    assert "Check the 10 flagged labels" in steps
+    assert "confused more often" not in steps
+    assert "confident (calibration error" in steps
+    calibrated = dataclasses.replace(found.calibration, error=0.01)
+    calm = found._replace(calibration=calibrated, issues=None, out_of_sample=True)
+    assert steps_of(calm) == "Nothing here asks for a change."
+    assert "not above that of always predicting the majority class (25.8%)" in steps_of(calm._replace(accuracy=0.1))
+
+
+def test_the_kind_of_noise_is_told_of_out_of_sample_probabilities_alone():
+    found = collect(None, None, Y, NAMES, probabilities=plain().predict(X, verbose=0))
+    assert found.diagnosis.next_step in next_steps(found)
+    assert f"Label noise: {found.diagnosis.answer}" in summary(found)
+    assert collect(plain(), X, Y).diagnosis is None
+
+
+def test_flagged_labels_of_any_two_classes_make_no_pair():
+    """A quarter of the labels is any other class: every two classes have suspects between them, by chance."""
+    rng = np.random.default_rng(0)
+    classes = np.arange(1200) % CLASSES
+    y = np.where(rng.random(1200) < 0.25, (classes + rng.integers(1, CLASSES, 1200)) % CLASSES, classes)
+    p = np.full((1200, CLASSES), 0.02)
+    p[np.arange(1200), classes] = 0.94
+    found = collect(plain(), p, y, NAMES, probabilities=p)
+    assert len(found.flips) == CLASSES * (CLASSES - 1)
+    assert min(count for *_, count in found.flips) >= 10
+    assert found.confusable == []
+    assert "“" not in " ".join([*next_steps(found), *summary(found)]).split("The worst is")[0]
+    assert "confused more often" not in steps_of(found)
+
+
+def test_the_summary_says_it_in_words():
+    text = " ".join(summary(collect(confuse(with_head(), 1, 3), X, Y, NAMES)))
+    assert text.startswith("10 of 120 labels (8.3%) are probably errors. The worst is example ")
+    assert "The model predicts 91.7% of the labels and is " in text
+    x, y = make_data(wrong=0)
+    assert summary(collect(plain(), x, y))[0] == "No label of 120 is probably an error."

@@ -18,7 +18,7 @@ MOST_LINES, MOST_BYTES = 21, 60_000
 SHOWN = {
     "keras_het.analysis.annotators",
     "keras_het.explain.confused_pairs",
-    "keras_het.labels.diagnose",
+    "keras_het.labels.diagnosis.diagnose",
     "keras_het.explain.explain",
     "keras_het.analysis.find_label_issues",
     "keras_het.analysis.find_multi_label_issues",

@@ -17,11 +17,11 @@ from keras_het.explain.covariance import ConfusedPair
 from keras_het.label_noise.decoding import decode
 from keras_het.label_noise.discriminant import discriminant, scaling
 from keras_het.label_noise.estimation import check_distributions, confident_counts, systematic_flips
-from keras_het.labels.diagnosis import diagnose
 from keras_het.reading.probabilities import exclusive_probabilities
 from keras_het.reading.training_record import TrainingRecord
 
 SHOWN = 20  # lines of the table that is printed
+NEARLY_NONE = 0.03  # fraction of clear labels that differ from the class
 CLEAR = 2.0  # paired standard errors by which neighbours must predict more labels
 
 
@@ -242,7 +242,11 @@ def most_probable(p: np.ndarray, occurs: np.ndarray) -> np.ndarray:
 
 def nearly_right(labels: np.ndarray, p: np.ndarray) -> bool:
     """Whether most labels that the model contradicts are right ones of hard examples, so that few are issues."""
-    return len(np.unique(labels)) < 2 or diagnose(p, labels).kind == "none"
+    if len(np.unique(labels)) < 2:
+        return True
+    found = decode(labels, p)
+    is_clear = found.margin >= np.median(found.margin)
+    return float(np.mean(found.classes[is_clear] != labels[is_clear])) < NEARLY_NONE
 
 
 def issues_by_class(p: np.ndarray, labels: np.ndarray) -> LabelIssues:

@@ -255,7 +255,7 @@ def _look_at_labels(findings: Findings) -> str | None:
         return None
     return (
         f"Check the {findings.flagged:,} flagged labels, the worst first; the model can be wrong. Write the correct "
-        "class into the column “corrected” of labels.csv, and read it with labels.apply_corrections."
+        "class into the corrected column of labels.csv, and read it with labels.apply_corrections."
     )
 
 

@@ -192,21 +192,10 @@ def flagged_rows(findings: Findings, images: Any = None, columns: Sequence[Colum
     likely = (row for row in findings.issues.rows() if row[4] or not findings.flagged)
     judged = list(itertools.islice(likely, MAX_ROWS))
     pictures_of = [None] * len(judged) if images is None else thumbnails(images, [row[0] for row in judged])
-    return [
-        _row(*row, findings.class_names, columns, picture) for row, picture in zip(judged, pictures_of, strict=True)
-    ]
+    return [_row(row, findings.class_names, columns, picture) for row, picture in zip(judged, pictures_of, strict=True)]
 
 
-def _row(
-    row: int,
-    label: int,
-    suggested: int,
-    score: float,
-    _: bool,
-    kind: str,
-    names: list,
-    columns: Sequence[Column],
-    picture: str | None,
-) -> Row:
+def _row(judged: tuple[Any, ...], names: list, columns: Sequence[Column], picture: str | None) -> Row:
+    row, label, suggested, score, _, kind = judged
     cells = [(column, column.shown(row), column.order(row) if column.is_numeric else "") for column in columns]
     return Row(row, names[label], names[suggested], score, kind, picture, cells)

@@ -133,9 +133,9 @@ def diagnose(probabilities: Any, labels: Any, class_names: Sequence | Mapping | 
 
     Noise is "by class" only if the second choices agree with that, the model's errors are fewer than half of the
     disputed labels, and fewer than half of the labels are wrong (each at 5%). Otherwise it is "by example", for which
-    only sure errors are dropped. Two classes, noise near 50%, or a model that is right for half of the examples
-    therefore give "by example" or "none". A model that does not predict the labels better than the majority class gives
-    "none".
+    only sure errors are dropped. Two classes, noise near 50%, fewer label errors than errors of the model, or a model
+    that is right for half of the examples therefore give "by example" or "none". A model that does not predict the
+    labels better than the majority class gives "none".
 
     Nobody can tell a hard example from a label that is wrong because its example is hard. Labels of examples that
     belong to no class give "none", because these examples are unclear.

@@ -16,7 +16,6 @@ import numpy as np
 from benchmarks.labels.diagnosis import planted
 from benchmarks.lib import harness, noises
 from benchmarks.lib.trials import BATCH, accuracy, early_stopping, make_model
-from keras_het.analysis import find_label_issues
 from keras_het.labels import choose
 
 NAMES = {"pair": "swapped pairs", "symmetric": "random flips", "look-alike": "look-alikes"}
@@ -62,7 +61,7 @@ def find(noise, seed, quick=False):
     arguments = {"epochs": task.epochs, "batch_size": BATCH, "folds": 2 if quick else 5, "verbose": 0}
     choice = choose(lambda: make_model(task), x, labels, seed=1000 * seed, **arguments)
     chosen = accuracy(choice.model.predict(task.test.x, batch_size=1000, verbose=0), task.test.y)
-    issues, is_wrong = find_label_issues(choice.probabilities, labels), labels != true
+    issues, is_wrong = find_issues(choice.probabilities, labels), labels != true
     hits = is_wrong[issues.index[issues.is_issue]]
     precision, recall = (float(hits.sum() / max(total, 1)) for total in (len(hits), is_wrong.sum()))
     images = 1.0 - x.reshape(-1, 8, 8)

@@ -6,13 +6,11 @@ from typing import Any
 
 import keras_het.base.environment as _environment  # noqa: F401 first: later imports would fail with an unclear error
 from keras_het import (
-    analysis,
     callbacks,
     covariances,
     distribution,
     explain,
     integrators,
-    labels,
     layers,
     links,
     losses,
@@ -24,13 +22,11 @@ from keras_het.layers import HeteroscedasticDense, NoiseTransition
 from keras_het.layers.estimate_cost import estimate_cost
 from keras_het.models import DeepEnsemble, heteroscedastic, homoscedastic
 from keras_het.reading.check import check
-from keras_het.report import report
 
 __all__ = [
     "DeepEnsemble",
     "HeteroscedasticDense",
     "NoiseTransition",
-    "analysis",
     "callbacks",
     "check",
     "covariances",
@@ -46,7 +42,6 @@ __all__ = [
     "losses",
     "metrics",
     "models",
-    "report",
 ]
 
 

@@ -39,7 +39,7 @@ PACKAGES = [
     "keras_het.losses",
     "keras_het.metrics",
     "keras_het.models",
-    "keras_het.report",
+    "keras_het.labels.report",
 ]
 
 MOST_FLOORS, MOST_LOOSE = 11, 7
@@ -121,7 +121,7 @@ def test_imports_name_no_backend_no_optional_package_and_no_benchmark(module):
         ("keras_het.layers", "import keras\nkeras.backend.backend()"),
         ("keras_het.layers", "import keras as k\nk.backend.backend()"),
         ("keras_het.layers", "import importlib\nimportlib.import_module('jax')"),
-        ("keras_het.report.page", "import matplotlib.figure"),
+        ("keras_het.labels.report.page", "import matplotlib.figure"),
         ("keras_het.labels.synthetic", "from sklearn import datasets"),
         ("keras_het.models.raw_inputs", "import keras_hub"),
         ("keras_het.estimator.classifier", "import matplotlib"),
@@ -150,7 +150,6 @@ UPWARD = [
     ("keras_het.reading.check", "from keras_het.models import heteroscedastic"),
     ("keras_het.layers", "from keras_het.callbacks import TransitionMonitor"),
     ("keras_het.labels.choose", "from keras_het.commands import doctor"),
-    ("keras_het.report.page", "from keras_het.labels import clean"),
     ("keras_het.labels.clean", "import benchmarks.lib"),
 ]
 

@@ -11,10 +11,9 @@ import scipy.sparse
 
 import keras_het
 from keras_het import callbacks, explain, labels, layers, losses, models
-from keras_het.analysis import diagnose_noise
-from keras_het.labels import find_issues, look_alike_transitions, symmetric
+from keras_het.labels import diagnose, find_issues, look_alike_transitions, symmetric
 from keras_het.labels.estimation import estimate_by_confident_joint
-from keras_het.report.findings import collect
+from keras_het.labels.report.findings import collect
 from tests.layers.heads import FEATURES, LABELS, UNITS, X
 
 pytestmark = pytest.mark.once
@@ -328,7 +327,7 @@ def frame(rows, values):
 OTHER_ORDER = {
     "calibration": lambda p, y: explain.calibration(p, y),
     "risk_coverage": lambda p, y: explain.risk_coverage(p, y),
-    "diagnose_noise": lambda p, y: diagnose_noise(p, y),
+    "diagnose": diagnose,
     "find_issues": lambda p, y: find_issues(p, y),
     "a model's issues": lambda p, y: find_issues(compiled(), y, p),
     "find_target_issues": lambda p, y: explain.find_target_issues(p, y),

@@ -29,9 +29,9 @@ def issues(p, labels):
 
 
 def diagnosis(p, labels):
-    from keras_het.analysis import diagnose_noise
+    from keras_het.labels.diagnosis import diagnose
 
-    diagnose_noise(p, labels)
+    diagnose(p, labels)
 
 
 def next_labels(p, labels):
@@ -47,7 +47,7 @@ def page(p, labels):
     inputs = keras.Input((2,))
     model = keras.Model(inputs, keras.layers.Dense(p.shape[1], "softmax")(inputs))
     with tempfile.TemporaryDirectory() as folder:
-        keras_het.report(model, np.zeros((len(p), 2), "float32"), labels, path=folder, probabilities=p)
+        keras_het.labels.report(model, np.zeros((len(p), 2), "float32"), labels, path=folder, probabilities=p)
 
 
 FUNCTIONS = {

@@ -26,16 +26,16 @@ ACTIONS = ("drop", "correct", "drop suspects", "correct suspects")
 
 def figures(noise, seed, folds, epochs):
     """Clean accuracy of a model on all labels as they are, and after each action; the share of wrong labels too."""
-    from keras_het.analysis import diagnose_noise
     from keras_het.explain import predict_probabilities
     from keras_het.labels import find_issues
+    from keras_het.labels.diagnosis import diagnose
     from keras_het.labels.issues import issues_by_class
 
     x, true, labels, units, backbone = planted("digits", noise, seed)
     test = noises.make("digits", noise, seed).test
     p = probabilities(x, labels, units, backbone, seed, folds, epochs).astype("float64")
     suspects = find_issues(p, labels)
-    chosen = suspects if diagnose_noise(p, labels).kind == "none" else issues_by_class(p, labels)
+    chosen = suspects if diagnose(p, labels).kind == "none" else issues_by_class(p, labels)
     found = {"": chosen, " suspects": suspects}
     trained = {"plain": (labels, np.arange(len(labels)))} | {
         act + which: cleaned(labels, issues, act) for which, issues in found.items() for act in ("drop", "correct")

@@ -1,10 +1,11 @@
-"""Which kind of noise `analysis.diagnose_noise` says there is, beside the kind that was planted.
+"""Which kind of noise `labels.diagnose` says there is, beside the kind that was planted.
 
 python -m benchmarks.labels.diagnosis [--data digits mnist words "12 pixels"] [--seeds 0 1 2] [--folds 3] [--epochs 12]
     [--output FOLDER] [--quick] [--render]
 
-The rule was chosen on digits with seeds 10 to 19 and then left alone; seeds 0 to 4 and other data try it. The shared
-network trains for a few epochs; the epoch is not chosen. No clean label
+The two tests have no constant that was fitted to these data; an earlier rule of seven kinds was chosen on digits with
+seeds 10 to 19, which stand apart. Labels of examples of no class (outliers) show no noise by class. The shared network
+trains for a few epochs; the epoch is not chosen. No clean label
 is used but to score: the class, the share of wrong labels, and T. "12 pixels" is digits of which the model sees 12
 pixels of 64: a weak model, to which hard examples look like wrong labels.
 
@@ -24,15 +25,15 @@ from benchmarks.lib.trials import BATCH, make_model
 CHOSEN_ON = range(10, 20)  # seeds of digits
 SEEDS = {"digits": [*range(5), *CHOSEN_ON], "mnist": range(3), "words": range(3), "12 pixels": range(5)}
 DATA = tuple(SEEDS)
-KINDS = ("none", "uniform", "pattern", "pairs", "by example", "outliers", "unknown")
+KINDS = ("none", "by class", "by example")
 RIGHT = {
     "none": "none",
-    "symmetric": "uniform",
-    "pair": "pairs",
-    "random": "pattern",
+    "symmetric": "by class",
+    "pair": "by class",
+    "random": "by class",
     "look-alike": "by example",
     "weak raters": "by example",
-    "outliers": "outliers",
+    "outliers": "none",
 }
 OF_CLASSES = ("symmetric", "pair", "random")
 PIXELS = 12
@@ -85,23 +86,23 @@ def probabilities(x, labels, units, backbone, seed, folds, epochs):
 
 def figures(data, noise, seed, folds, epochs):
     """What is said, and how far the estimates are from the truth."""
-    from keras_het.analysis import diagnose_noise
     from keras_het.labels.decoding import decode
+    from keras_het.labels.diagnosis import diagnose
     from keras_het.labels.estimation import estimate_by_confident_joint
     from keras_het.ops.transition import total_variation
 
     x, true, labels, units, backbone = planted(data, noise, seed)
     p = probabilities(x, labels, units, backbone, seed, folds, epochs).astype("float64")
-    found, known = diagnose_noise(p, labels), true >= 0
+    found, known = diagnose(p, labels), true >= 0
     of_class = [labels[true == k] for k in range(units)]
     transition = np.stack([np.bincount(own, minlength=units) / len(own) for own in of_class])
     joint = estimate_by_confident_joint(labels, p)
     return {
         "kind": found.kind,
-        "p_value": found.p_value,
-        "unclear": found.unclear,
+        "p_value": found.class_p_value,
+        "rate": found.rate,
         "flips": len(found.flips),
-        "share": found.disagreement,
+        "share": found.disputed,
         "wrong": float(np.mean(labels != true)),
         "class": float(np.mean(decode(labels, p).classes[known] == true[known])),
         "most probable label": float(np.mean(p.argmax(axis=1)[known] == true[known])),
@@ -112,12 +113,12 @@ def figures(data, noise, seed, folds, epochs):
 
 def confusion(rows):
     """How often each kind is said of each noise; the right one is bold."""
-    lines = [["planted", *KINDS, "p < .01"]]
+    lines = [["planted", *KINDS, "p < .05"]]
     for noise in dict.fromkeys(row["noise"] for row in rows):
         of_noise = [row for row in rows if row["noise"] == noise]
         said = collections.Counter(row["kind"] for row in of_noise)
         cells = [f"**{said[kind]}**" if kind == RIGHT[noise] else str(said[kind] or "") for kind in KINDS]
-        lines.append([noise, *cells, f"{sum(row['p_value'] < 0.01 for row in of_noise)} of {len(of_noise)}"])
+        lines.append([noise, *cells, f"{sum(row['p_value'] < 0.05 for row in of_noise)} of {len(of_noise)}"])
     return lines
 
 

@@ -15,7 +15,7 @@ own choice in eight of ten examples where it errs ("shared").
 
 A further table is of 200 verified examples that were drawn alike, or the more often, the less sure it is that the
 prediction is right, by model and label together: with probabilities as sqrt(q (1 - q) + .05), q by the T of
-`diagnose_noise`. The interval is by `inclusion`.
+`diagnose`. The interval is by `inclusion`.
 """
 
 import functools
@@ -123,9 +123,9 @@ def measured(of, number, options):
 
 def unsure(p, y, number):
     """Probabilities of examples to be among so many that are drawn, the larger the less sure a prediction is right."""
-    from keras_het.analysis import diagnose_noise
+    from keras_het.labels.diagnosis import diagnose
 
-    joint = p * (diagnose_noise(p, y).transition[:, y].T + 1e-3)
+    joint = p * (diagnose(p, y).transition[:, y].T + 1e-3)
     q = joint[np.arange(len(p)), p.argmax(axis=1)] / joint.sum(axis=1)
     size = np.sqrt(q * (1.0 - q) + 0.05)
     return np.minimum(number * size / size.sum(), 1.0)

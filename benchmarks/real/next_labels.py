@@ -109,10 +109,10 @@ def by_transition(given, transition):
 
 
 def diagnosed(given):
-    """T of `diagnose_noise`."""
-    from keras_het.analysis import diagnose_noise
+    """T of `diagnose`."""
+    from keras_het.labels.diagnosis import diagnose
 
-    return diagnose_noise(given.p, given.y).transition
+    return diagnose(given.p, given.y).transition
 
 
 def counted(given):

@@ -6,7 +6,7 @@ import pytest
 
 from benchmarks import demo
 from benchmarks.labels.diagnosis import planted
-from keras_het.analysis import find_label_issues
+from keras_het.labels import find_issues
 
 pytestmark = pytest.mark.once
 
@@ -50,7 +50,7 @@ def test_the_trainings_see_the_noisy_labels_alone(trained, tmp_path, capsys):
 def test_precision_and_recall_are_those_of_the_flagged_labels(trained):
     found = demo.find("pair", 0)
     _, true, labels, *_ = planted("digits", "pair", 0)
-    issues = find_label_issues(0.9 * np.eye(10)[np.roll(labels, 1)] + 0.01, labels)
+    issues = find_issues(0.9 * np.eye(10)[np.roll(labels, 1)] + 0.01, labels)
     flagged = issues.index[issues.is_issue]
     assert found.precision == pytest.approx(np.mean((labels != true)[flagged]))
     assert found.recall == pytest.approx(np.sum((labels != true)[flagged]) / np.sum(labels != true))

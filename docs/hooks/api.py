@@ -8,7 +8,7 @@ FOR_USERS = {
     "Choose": ("labels.choose", "NoisyLabelClassifier", "estimate_cost"),
     "Find wrong labels": (
         "labels.find_issues",
-        "analysis.diagnose_noise",
+        "labels.diagnose",
         "report",
         "labels.next_labels",
         "labels.errors_left",

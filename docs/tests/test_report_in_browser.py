@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from chromium import SIZES, context
 
-from keras_het.report import report
-from tests.report.models import EXAMPLES, HOSTILE, confuse, make_data, with_head
+from keras_het.labels.report import report
+from tests.labels.report.models import EXAMPLES, HOSTILE, confuse, make_data, with_head
 
 
 @pytest.fixture(scope="module")
@@ -41,14 +41,14 @@ def opened(browser, path):
 
 
 def column(page, number):
-    return page.locator(f"#suspects tbody tr td:nth-child({number})").all_inner_texts()
+    return page.locator(f"#flagged tbody tr td:nth-child({number})").all_inner_texts()
 
 
 def test_the_page_can_be_read(opened):
     page = opened()
-    assert page.title() == "Labels and probabilities of small"
-    assert "Of 120 examples of 4 classes" in page.inner_text("#summary")
-    assert HOSTILE[1] in page.inner_text("#pairs")
+    assert page.title() == "Labels and probabilities"
+    assert "10 of 120 labels (8.3%) are probably errors" in page.inner_text("#summary")
+    assert HOSTILE[1] in page.inner_text("#flips")
     assert page.locator("script").count() == 1
     assert len(column(page, 2)) == 10
     loaded = page.evaluate("[...document.images].map((image) => image.complete && image.naturalWidth > 0)")
@@ -56,16 +56,16 @@ def test_the_page_can_be_read(opened):
 
 
 @pytest.mark.parametrize(
-    ("title", "number", "kind"), [("Example", 2, int), ("Score", 5, float), ("Given", 3, str.lower)]
+    ("title", "number", "kind"), [("Example", 2, int), ("Score", 5, float), ("Label", 3, str.lower)]
 )
 def test_a_click_on_a_header_sorts_the_table(title, number, kind, opened):
     page = opened()
     before = column(page, number)
-    head = page.get_by_role("button", name=title, exact=False).last
+    head = page.locator("#flagged").get_by_role("button", name=title, exact=False)
     head.click()
     up = column(page, number)
     assert sorted(up) == sorted(before)
-    assert page.locator("#suspects th[aria-sort=ascending]").inner_text().startswith(title)
+    assert page.locator("#flagged th[aria-sort=ascending]").inner_text().startswith(title)
     head.press("Enter")
     down = column(page, number)
     if kind is str.lower:
@@ -83,7 +83,7 @@ def page_order(page, texts):
 def test_the_page_can_be_read_without_scripts(opened):
     page = opened(java_script_enabled=False)
     assert len(column(page, 2)) == 10
-    assert page.locator("#suspects th button").count() == 0
+    assert page.locator("#flagged th button").count() == 0
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

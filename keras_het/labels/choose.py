@@ -10,11 +10,11 @@ from typing import Any
 import keras
 import numpy as np
 
-from keras_het.analysis import diagnose_noise
 from keras_het.base.refusal import refuse_if
 from keras_het.base.validation import check_integer
 from keras_het.labels.comparison import best_of, check_learned, difference, one_standard_error, warn_if_weak
 from keras_het.labels.data import stratified_folds
+from keras_het.labels.diagnosis import diagnose
 from keras_het.labels.methods import METHODS, EarlyStopping, Method
 from keras_het.labels.progress import Progress
 from keras_het.labels.result import Result, finished
@@ -141,7 +141,7 @@ def choose(
         first = [measure(*pair) for pair in pairs if isinstance(make_model, list | tuple) or _is_basis(pair[1])]
         basis = one_standard_error(first, data.weight)
         check_learned(basis.probabilities, data.labels)
-        diagnosis = diagnose_noise(basis.probabilities, data.labels, class_names=data.classes.tolist())
+        diagnosis = diagnose(basis.probabilities, data.labels, class_names=data.classes.tolist())
         known = {trial.name: trial for trial in first}
         trials = [known.get(method.name) or measure(trainer, method.given(diagnosis)) for trainer, method in pairs]
         chosen = one_standard_error(trials, data.weight)

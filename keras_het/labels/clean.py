@@ -10,14 +10,14 @@ from typing import Any
 import keras
 import numpy as np
 
-from keras_het.analysis import diagnose_noise
 from keras_het.base.batches import check_same_index
 from keras_het.base.refusal import outside_level, refuse_if
 from keras_het.base.validation import as_float64, check_choice, check_integer
-from keras_het.label_noise.estimation import check_distributions
 from keras_het.labels.choose import MAX_SEED
 from keras_het.labels.comparison import check_learned, warn_if_weak
 from keras_het.labels.data import Data, stratified_folds
+from keras_het.labels.diagnosis import diagnose
+from keras_het.labels.estimation import check_distributions
 from keras_het.labels.methods import LinearDiscriminant, Method
 from keras_het.labels.progress import Progress
 from keras_het.labels.result import ACTIONS, Result, finished
@@ -52,10 +52,10 @@ def clean(
 ) -> Result:
     """Finds wrong labels, says which kind of noise they are, and trains a model without them.
 
-    The steps: probabilities by models that have not seen the example; the kind of noise, by `diagnose_noise`; then a
+    The steps: probabilities by models that have not seen the example; the kind of noise, by `diagnose`; then a
     new model is trained without the most confident issues, `result.surest`.
 
-    A label is an issue if it differs from the estimated class. `find_label_issues` reports fewer, more certain ones. A
+    A label is an issue if it differs from the estimated class. `find_issues` reports fewer, more certain ones. A
     model is trained without all issues if the wrong labels depend on the class alone: there it is much better
     (`benchmarks/results/cleaning.md`). Else it is trained without the most confident ones alone, because the others are
     correct labels of hard examples (`benchmarks/results/real_choose.md`).
@@ -134,7 +134,7 @@ def clean(
         check_learned(trial.probabilities, data.labels)
         if fold_of is not None:
             warn_if_weak(trial.probabilities, data, fold_of)
-        diagnosis = diagnose_noise(trial.probabilities, data.labels, class_names=data.classes.tolist())
+        diagnosis = diagnose(trial.probabilities, data.labels, class_names=data.classes.tolist())
         judged = (diagnosis, trial.probabilities, given, trainer, seed + folds)
         result = Result(None, [trial], trial, "", *judged, training_data=data)
         _warn_of_lost(data, result, action)

@@ -21,7 +21,7 @@ from keras_het.base.classes import Encoded, encode, is_missing, named
 from keras_het.base.refusal import outside_level, refusal, refuse_if
 from keras_het.base.seeds import random_generator
 from keras_het.base.validation import check_integer, check_weights
-from keras_het.label_noise.dawid_skene import dawid_skene, majority_vote
+from keras_het.labels.aggregation import aggregate
 
 ONE_CLASS = 0.95  # fraction of an annotator's votes for one class: such votes do not say how good the annotator is
 TIE = 1e-9  # difference of two probabilities that is rounding
@@ -157,9 +157,9 @@ def most_probable(votes: np.ndarray, units: int) -> np.ndarray:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         if is_identifiable:
-            return dawid_skene(votes, units).probabilities
+            return aggregate(votes, units).probabilities
     fractions, has_vote = np.full((len(votes), units), 1.0 / units), (votes >= 0).any(axis=1)
-    fractions[has_vote] = majority_vote(votes[has_vote], units, shares=True)
+    fractions[has_vote] = aggregate(votes[has_vote], units, "majority").probabilities
     return fractions
 
 

@@ -79,7 +79,7 @@ def next_labels(probabilities: Any, labels: Any, count: int, *, verified_labels:
 
         score = q_j T_jj / sum_k q_k T_kj,      q T = p
 
-    T is that of `diagnose_noise`, whose rows get 200 more labels each, wrong ones spread evenly; q is found by three
+    T is that of `diagnose`, whose rows get 200 more labels each, wrong ones spread evenly; q is found by three
     rounds of the multiplicative updates of Richardson and Lucy from p on; more rounds overfit T. If no flip of T is
     more frequent than others, the order is nearly that of p_j (self-confidence). For labels of people, the score finds
     about as many errors as self-confidence, and for labels of rules far more: on TREC 232 instead of 165 among 300

@@ -10,18 +10,16 @@ from typing import Any
 import keras
 import numpy as np
 
-from keras_het.analysis import find_label_issues
-from keras_het.analysis.label_quality import LabelIssues, issues_by_class
 from keras_het.base.extras import import_extra
 from keras_het.base.tables import aligned, html_table
 from keras_het.base.validation import check_choice
 from keras_het.labels.comparison import Difference, best_of, difference
 from keras_het.labels.data import Data
+from keras_het.labels.issues import LabelIssues, find_issues, issues_by_class
+from keras_het.labels.report import report
 from keras_het.labels.training import Trainer, Trial, Unchanged
-from keras_het.report import report
 
 ACTIONS = ("drop", "correct")
-BY_CLASS = ("by class", "uniform", "pairs", "pattern")  # kinds of noise that do not depend on the example
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -78,9 +76,9 @@ class Result:
         """All labels, issues or not, the least score first, by `probabilities`; `index` has row numbers.
 
         An issue is a label that is not the class that probabilities and labels together say. If the kind of noise is
-        "none", the issues are the few of `find_label_issues`: most others are correct labels of hard examples.
+        "none", the issues are the few of `find_issues`: most others are correct labels of hard examples.
         """
-        find = find_label_issues if self.diagnosis.kind == "none" else issues_by_class
+        find = find_issues if self.diagnosis.kind == "none" else issues_by_class
         issues = find(self.probabilities, self.data.labels)
         return dataclasses.replace(issues, class_names=self.classes, example_names=self.data.index)
 
@@ -89,12 +87,12 @@ class Result:
         """Row numbers of the issues that a model is trained without, `(n,)`, the least score first.
 
         They are all issues if the wrong labels depend on the class alone. Else they are the issues that
-        `find_label_issues` reports, too: the others are hard examples that a model needs.
+        `find_issues` reports, too: the others are hard examples that a model needs.
         """
         wrong = self.issues.index[self.issues.is_issue]
-        if self.diagnosis.kind in BY_CLASS:
+        if self.diagnosis.kind == "by class":
             return wrong
-        few = find_label_issues(self.probabilities, self.data.labels)
+        few = find_issues(self.probabilities, self.data.labels)
         return wrong[np.isin(wrong, few.index[few.is_issue])]
 
     def cleaned(self, action: str = "drop") -> Data:
@@ -116,7 +114,7 @@ class Result:
         """Writes a page about the labels into the folder `path`, and returns its path; it needs Matplotlib and Jinja.
 
         It shows the suspects if x are images or texts; else `images`, `texts` or `frame` among the `arguments` of
-        `keras_het.report` show them.
+        `keras_het.labels.report` show them.
         """
         labels = self.data.labels
         if self.data.index is not None:

@@ -5,9 +5,9 @@ import pandas
 import pytest
 from keras import ops
 
-from keras_het.analysis import diagnose_noise
 from keras_het.base.classes import check_counted_from_zero, check_no_id, encode
 from keras_het.callbacks import TrainingDynamics
+from keras_het.labels.diagnosis import diagnose
 
 pytestmark = pytest.mark.once
 
@@ -48,7 +48,7 @@ def test_integers_in_a_categorical_are_the_classes_of_a_model():
     """Its codes would be 0, 1, 2."""
     labels = np.array([0, 1, 3]).repeat(40)
     column = pandas.Categorical(labels)
-    assert diagnose_noise(0.85 * np.eye(4)[labels] + 0.0375, column).disagreement == 0.0
+    assert diagnose(0.85 * np.eye(4)[labels] + 0.0375, column).disputed == 0.0
     np.testing.assert_array_equal(TrainingDynamics(np.ones((120, 1)), column).labels, labels)
 
 

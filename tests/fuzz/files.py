@@ -15,9 +15,9 @@ from keras_het import layers
 from keras_het.base.npz import read_arrays
 from keras_het.integrators import QuasiMonteCarlo
 from keras_het.labels import apply_corrections
+from keras_het.labels.report.page import check_folder
 from keras_het.labels.stored import Folder
 from keras_het.reading.training_record import RecordFile, TrainingRecord
-from keras_het.report.page import check_folder
 from tests.fuzz import damage
 from tests.fuzz.configs import BOUNDS, whole_tracebacks
 from tests.fuzz.guard import guarded

@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 
 from keras_het.explain import noisy_nll
-from keras_het.label_noise import corrupt_labels
-from keras_het.labels import METHODS, Method, choose
+from keras_het.labels import METHODS, Method, choose, corrupt
 from keras_het.labels.data import read, stratified_folds
 from keras_het.labels.methods import EarlyLearning, EarlyStopping, ForwardCorrection, LabelSmoothing, LinearDiscriminant
 from keras_het.labels.training import Trainer
@@ -196,7 +195,7 @@ def test_a_penalty_of_a_transition_is_chosen_by_the_likelihood_of_noisy_labels()
     rng = np.random.default_rng(0)
     y = rng.integers(2, size=400)
     x = (rng.normal(size=(400, 2)) + 4 * y[:, None]).astype("float32")
-    noisy = corrupt_labels(y, [[0.7, 0.3], [0.0, 1.0]])
+    noisy = corrupt(y, [[0.7, 0.3], [0.0, 1.0]])
     few = {"epochs": 30, "batch_size": 75, "folds": 2, "criterion": "loss", "verbose": 0}
 
     def chosen(labels, *strengths):

@@ -10,13 +10,12 @@ import keras
 import numpy as np
 import pytest
 
-from keras_het.analysis import find_label_issues
-from keras_het.analysis.label_quality import issues_by_class
 from keras_het.explain import predict_probabilities
 from keras_het.labels import clean
 from keras_het.labels.data import Data
+from keras_het.labels.issues import find_issues, issues_by_class
+from keras_het.labels.report import page
 from keras_het.labels.result import Result
-from keras_het.report import page
 from tests.labels.tasks import Batches
 
 pytestmark = pytest.mark.once
@@ -146,17 +145,15 @@ def test_corrected_labels_are_trained_on():
     assert "were replaced by the estimated class" in str(result)
 
 
-@pytest.mark.parametrize("kind", ["pairs", "by class", "by example"])
+@pytest.mark.parametrize("kind", ["by class", "by example"])
 def test_all_issues_are_left_out_if_they_go_by_class_and_else_the_surest(kind, monkeypatch):
     p = 0.1 * np.eye(3)[LABELS] + np.where(np.arange(240)[:, None] % 4 > 0, 0.9, 0.55) * np.eye(3)[TRUE]
     p += (1.0 - p.sum(axis=1, keepdims=True)) / 3.0
     own = sys.modules[clean.__module__]
-    real = own.diagnose_noise
-    monkeypatch.setattr(
-        own, "diagnose_noise", lambda *args, **more: dataclasses.replace(real(*args, **more), kind=kind)
-    )
+    real = own.diagnose
+    monkeypatch.setattr(own, "diagnose", lambda *args, **more: dataclasses.replace(real(*args, **more), kind=kind))
     seen, result = seen_by("drop", probabilities=p)
-    few = find_label_issues(result.probabilities, LABELS)
+    few = find_issues(result.probabilities, LABELS)
     everything = set(result.issues.index[result.issues.is_issue].tolist())
     expected = set(few.index[few.is_issue].tolist()) if kind == "by example" else everything
     assert 0 < few.is_issue.sum() < len(everything)
@@ -166,11 +163,11 @@ def test_all_issues_are_left_out_if_they_go_by_class_and_else_the_surest(kind, m
 
 
 @pytest.mark.parametrize("kind", ["none", "by class"])
-def test_the_issues_of_nearly_right_labels_are_the_few_of_find_label_issues(kind):
+def test_the_issues_of_nearly_right_labels_are_the_few_of_find_issues(kind):
     p, labels = out_of_sample()[:90], LABELS[:90]
     diagnosis = dataclasses.make_dataclass("Diagnosis", ["kind"])(kind)
     result = Result(None, [], None, "", diagnosis, p, Data(None, labels, np.arange(3)), None)
-    find = find_label_issues if kind == "none" else issues_by_class
+    find = find_issues if kind == "none" else issues_by_class
     np.testing.assert_array_equal(result.issues.is_issue, find(p, labels).is_issue)
 
 

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from scipy.special import softmax
 
-import keras_het
-from keras_het.label_noise import dawid_skene, majority_vote
+from keras_het.labels import aggregate
 from keras_het.labels.data import most_probable, read, stratified_folds
 from tests.labels.tasks import TRUE, Batches, X, Y
 
@@ -36,7 +35,7 @@ BLANK = np.where(np.arange(240)[:, None] == 17, -1, VOTES)
 )
 def test_votes_are_distributions_whatever_stands_for_none(y):
     data = read(X, y)
-    np.testing.assert_allclose(data.y, dawid_skene(VOTES, 3).probabilities, atol=1e-6)
+    np.testing.assert_allclose(data.y, aggregate(VOTES, 3).probabilities, atol=1e-6)
     assert data.classes.tolist() in ([0, 1, 2], NAMES.tolist())
     assert data.y.dtype == "float32"
     assert np.mean(data.labels == TRUE) > 0.8
@@ -45,7 +44,7 @@ def test_votes_are_distributions_whatever_stands_for_none(y):
 def test_votes_of_a_long_table_go_with_the_index_of_a_frame():
     pandas = pytest.importorskip("pandas")  # the session `tests` has it
     frame = pandas.DataFrame({"item": list("bbaa"), "who": ["x", "y", "x", "y"], "says": [0, 0, 1, 1]})
-    votes = keras_het.label_noise.votes_from_table(frame, "item", "who", "says")
+    votes = labels.votes_from_table(frame, "item", "who", "says")
     with pytest.raises(ValueError, match="have the examples of `x` in their order: votes_from_table"):
         read(pandas.DataFrame({"f": [0.0, 1.0]}, index=["b", "a"]), votes)
     assert read(pandas.DataFrame({"f": [0.0, 1.0]}, index=["a", "b"]), votes).labels.tolist() == [1, 0]
@@ -54,10 +53,10 @@ def test_votes_of_a_long_table_go_with_the_index_of_a_frame():
 def test_rules_that_say_one_class_each_are_counted_and_others_weighed():
     rules = np.where(RNG.random((240, 3)) < 0.5, np.arange(3), -1)
     rules[:, 0] = np.where((rules < 0).all(axis=1), 0, rules[:, 0])
-    np.testing.assert_allclose(most_probable(rules, 3), majority_vote(rules, 3, shares=True))
+    np.testing.assert_allclose(most_probable(rules, 3), aggregate(rules, 3, "majority").probabilities)
     loose = rules.copy()
     loose[:12, 1] = 2  # a rule that names another class now and then is still one
-    np.testing.assert_allclose(most_probable(loose, 3), majority_vote(loose, 3, shares=True))
+    np.testing.assert_allclose(most_probable(loose, 3), aggregate(loose, 3, "majority").probabilities)
     tied = np.tile([[0, 1]], (240, 1))  # for 200 of 240 examples
     tied[200:220, 1], tied[220:, 0] = -1, -1
     assert 80 < read(X, tied).labels[:200].sum() < 120  # not always the first class
@@ -65,7 +64,7 @@ def test_rules_that_say_one_class_each_are_counted_and_others_weighed():
 
 def test_distributions_counts_and_label_vectors():
     counts = np.stack([(k == VOTES).sum(axis=1) for k in range(3)], axis=1).astype(float)
-    np.testing.assert_allclose(read(X, counts).y, majority_vote(VOTES, 3, shares=True), atol=1e-6)
+    np.testing.assert_allclose(read(X, counts).y, aggregate(VOTES, 3, "majority").probabilities, atol=1e-6)
     np.testing.assert_allclose(read(X, softmax(X[:, :3], axis=1)).y, softmax(X[:, :3], axis=1), atol=1e-6)
     one = read(X, np.eye(3)[Y])  # vectors with a single 1 are labels
     np.testing.assert_array_equal(one.y, Y)

@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import pytest
 
-from keras_het.label_noise import corrupt_labels, symmetric
+from keras_het.labels import corrupt, symmetric
 from keras_het.labels import discriminant as module
 from keras_het.labels.discriminant import discriminant, normalization
 
@@ -39,14 +39,14 @@ def test_wrong_labels_hardly_lead_it():
     x, true = clusters(900)
     x_test, true_test = clusters(900, seed=1)
     right = discriminant(x, true, 3).logits(x_test).argmax(axis=1)
-    labels = corrupt_labels(true, symmetric(3, 0.4), 0)
+    labels = corrupt(true, symmetric(3, 0.4), 0)
     noisy = discriminant(x, labels, 3).logits(x_test).argmax(axis=1)
     assert np.mean(noisy == true_test) > np.mean(right == true_test) - 0.03
 
 
 def test_the_temperature_is_that_of_the_labels():
     x, true = clusters(1800)
-    labels = corrupt_labels(true, symmetric(3, 0.3), 0)
+    labels = corrupt(true, symmetric(3, 0.3), 0)
     logits = discriminant(x[:900], labels[:900], 3).logits(x[900:])
     losses = []
     for power in (0.8, 1.0, 1.25):

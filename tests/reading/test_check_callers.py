@@ -74,7 +74,7 @@ def test_an_example_that_is_not_finite_has_its_number_in_the_data_and_not_in_a_f
 def test_nothing_is_reported_of_what_cannot_be_right(x, loss, text, tmp_path):
     pytest.importorskip("jinja2")
     with pytest.raises(ValueError, match=text):
-        keras_het.report(make(loss), x, Y, path=tmp_path)
+        keras_het.labels.report(make(loss), x, Y, path=tmp_path)
     assert not list(tmp_path.iterdir())
 
 

@@ -3,7 +3,6 @@
 import numpy as np
 
 from benchmarks.lib.views.rows import BOUNDED, TASKS, bold, bounds_of, by_task, columns_of, dicts, picked, short, value
-from keras_het.analysis.advice import ROWS
 
 ISSUES = {
     "look-alikes, 20%": "20% are those of a look-alike",
@@ -148,7 +147,7 @@ def demo(of):
 
 
 def begin_with(of):
-    """The advice of `keras_het.analysis.advice`, with the figures that speak for each row."""
+    """The advice on methods, with the figures that speak for each row."""
     return [["your labels", "begin with", "points of accuracy gained"], *([*line] for line in _advised(of))]
 
 
@@ -170,8 +169,8 @@ def _advised(of):
         f"{rules}; {made['pair']} swapped in pairs (made)",
         f"the head over a Dense layer: {', '.join(f'{_by_head(of, name)} ({name})' for name in CONFUSED)}",
     )
-    for row, pages, points in zip(ROWS, READ_ON, figures, strict=True):
-        yield row.labels, f"{row.method} ({pages})", points
+    for (text, method), pages, points in zip(ADVICE.items(), READ_ON, figures, strict=True):
+        yield text, f"{method} ({pages})", points
 
 
 def _range(points):
@@ -199,6 +198,16 @@ def _by_choose(of, task):
     return {row["noise"]: row["choose, 30 trainings"] for row in rows if row["noise"] != "mean"}
 
 
+# What "your labels ..." are, and the method to begin with.
+ADVICE = {
+    "may be wrong, you do not know how; or name any other class, at random (symmetric)": "`keras_het.choose`",
+    "are right, or nearly; or are of examples that belong to no class": "label smoothing: "
+    "`losses.SmoothedCrossentropy`",
+    "are swapped between whole classes (class-dependent)": "`keras_het.choose`; by hand, "
+    "`losses.ForwardCorrectedCrossentropy` with the `transition` of `labels.diagnose`",
+    "name a class that the example looks like (instance-dependent)": "`keras_het.choose` with the head, "
+    "`training.Heteroscedastic()`, among its `candidates`",
+}
 RULES = ("TREC", "youtube", "Hausa")  # sets whose labels are of rules
 CONFUSED = {"CIFAR-10N worst": 50000, "CIFAR-100N": 45000}  # sets of the head, and their labels
 SMOOTHED = ("none", "outliers")  # noises for which label smoothing is named

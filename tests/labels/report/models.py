@@ -2,11 +2,8 @@
 
 import keras
 import numpy as np
-from scipy import special
 
-from keras_het.callbacks import TrainingDynamics
-from keras_het.layers import HeteroscedasticDense, NoiseTransition
-from keras_het.reading.training_record import TrainingRecord
+from keras_het.layers import HeteroscedasticDense
 
 CLASSES, EXAMPLES = 4, 120
 HOSTILE = ["<script>alert(1)</script>", '=HYPERLINK("http://x","y")', "$\\frac{'\"&", "\u202ereversed\x07"]
@@ -38,12 +35,6 @@ def plain(activation="softmax"):
     return with_kernel(keras.layers.Dense(CLASSES, activation))
 
 
-def with_flips():
-    model = plain("log_softmax")
-    model.add(NoiseTransition(CLASSES, name="flips"))
-    return model
-
-
 def confuse(model, first, second):
     """Gives two classes noise against each other, and the others hardly any."""
     factor = model.layers[-1].covariance.factor_layer
@@ -52,13 +43,3 @@ def confuse(model, first, second):
     factor.kernel.assign(kernel.reshape(CLASSES, -1))
     factor.bias.assign(np.zeros(CLASSES * 2))
     return model
-
-
-def seen(x, labels, history=True, epochs=3):
-    """A callback that has seen a model learn the classes of the inputs, and in the last epoch the labels."""
-    dynamics = TrainingDynamics(x, labels, history=history)
-    dynamics.record = TrainingRecord(labels, CLASSES, keeps_history=history)
-    for epoch in range(epochs):
-        logits = 3.0 * np.eye(CLASSES)[labels if epoch == 2 else np.arange(EXAMPLES) % CLASSES]
-        dynamics.record.update(special.log_softmax(logits, axis=-1).astype("float32"))
-    return dynamics

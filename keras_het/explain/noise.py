@@ -1,0 +1,59 @@
+"""Noise of a model's head over many examples: mean covariance, and pairs of classes that it confuses."""
+
+from typing import Any, NamedTuple
+
+import keras
+import numpy as np
+
+from keras_het.base.batches import count_examples, select_rows
+from keras_het.base.internals import layers_of
+from keras_het.explain.covariance import confused_pairs, covariance
+from keras_het.layers import HeteroscedasticDense
+
+MAX_EXAMPLES = 10_000  # enough for a mean; the prediction of more is slow
+DRAWS, MANY_CLASSES, FEWER_DRAWS = 99, 200, 19  # draws of signs for the pairs: one takes a second with many classes
+
+
+class HeadNoise(NamedTuple):
+    """Noise that the head of a model has learned.
+
+    Attributes:
+        covariance: `(K, K)`, in temperatures, the mean over examples.
+        pairs: all `ConfusedPair`s, by number, the largest covariance first; None if the head does not have any.
+        reason: reason for pairs=None, in a sentence.
+    """
+
+    covariance: np.ndarray
+    pairs: list | None
+    reason: str = ""
+
+
+def head_noise(model: keras.Model, x: Any, classes: int, batch_size: int = 128) -> HeadNoise | None:
+    """Returns the noise of a model's head on at most 10,000 of the examples; None without a head.
+
+    Args:
+        model: model with one output.
+        x: its inputs, arrays of N examples.
+        classes: number of classes.
+        batch_size: size of the batches of the predictions.
+    Raises:
+        ValueError: if the covariance cannot be told, for example of a subclassed model.
+    """
+    if not layers_of(model, HeteroscedasticDense):
+        return None
+    part = _sample(x)
+    mean = covariance(model, part, batch_size=batch_size)
+    draws = DRAWS if classes <= MANY_CLASSES else FEWER_DRAWS
+    try:
+        pairs = confused_pairs(model, part, count=classes**2, draws=draws, batch_size=batch_size)
+    except ValueError as error:
+        return HeadNoise(mean, None, str(error))
+    return HeadNoise(mean, pairs)
+
+
+def _sample(x: Any) -> Any:
+    """Returns at most `MAX_EXAMPLES` examples, random but equal in every call."""
+    count = count_examples(x)
+    if count <= MAX_EXAMPLES:
+        return x
+    return select_rows(x, np.sort(np.random.default_rng(0).choice(count, MAX_EXAMPLES, replace=False)))

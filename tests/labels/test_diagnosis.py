@@ -1,0 +1,265 @@
+"""Planted label noise is told, and each test keeps its stated rate of false alarms.
+
+Probabilities are exact posteriors of a Gaussian mixture, so no model is trained.
+"""
+
+import itertools
+import time
+
+import numpy as np
+import pytest
+from scipy.special import softmax
+from scipy.stats import binom
+
+from keras_het.labels import corrupt, diagnosis, pair_flip, symmetric
+from keras_het.labels.diagnosis import diagnose
+from tests.checks import FALSE_ALARM
+
+pytestmark = pytest.mark.once
+
+KINDS = ("none", "by class", "by example")
+LEVEL = 0.05  # stated for each test
+DRAWS = 60
+LIMIT = binom.isf(FALSE_ALARM, DRAWS, LEVEL)
+SPREADS = {0.96: 1.0, 0.80: 1.5, 0.58: 2.2}  # by accuracy of the model
+
+
+def unequal_flips(size, rate):
+    """Returns T whose rows are random beside the diagonal."""
+    t, others = (1 - rate) * np.eye(size), ~np.eye(size, dtype=bool)
+    t[others] = rate * np.random.default_rng(3).dirichlet(np.ones(size - 1), size=size).ravel()
+    return t
+
+
+def posteriors(accuracy, seed, size=10, count=1500):
+    """Returns true classes of Gaussian clusters, and their posterior probabilities."""
+    rng = np.random.default_rng([seed, 5])
+    spread, centers, true = SPREADS[accuracy], rng.normal(size=(size, 16)), rng.integers(size, size=count)
+    x = centers[true] + spread * rng.normal(size=(count, 16))
+    return true, softmax(-np.square(x[:, None] - centers).sum(-1) / (2 * spread**2), axis=1)
+
+
+def planted(noise, seed, accuracy=0.96, **sizes):
+    """Returns probabilities of the labels that a model of the clusters predicts, and the labels."""
+    true, q = posteriors(accuracy, seed, **sizes)
+    size = q.shape[1]
+    if noise == "by example":
+        rng = np.random.default_rng([seed, 7])
+        look = np.eye(size)[(true + rng.integers(1, 4, size=len(true))) % size]
+        return 0.65 * q + 0.35 * look, corrupt(true, 0.65 * np.eye(size)[true] + 0.35 * look, [seed, 1])
+    name, rate = noise.split()
+    make = {"symmetric": symmetric, "pairs": pair_flip, "unequal": unequal_flips}[name]
+    t = make(size, float(rate) / 100)
+    return q @ t, corrupt(true, t[true], [seed, 1])
+
+
+def draws(base_seed, *arguments, **sizes):
+    return [diagnose(*planted(*arguments, seed=base_seed + k, **sizes)) for k in range(DRAWS)]
+
+
+def alarms(results, name):
+    return sum(getattr(result, name) < LEVEL for result in results)
+
+
+@pytest.mark.parametrize(
+    ("noise", "kind"),
+    [
+        ("symmetric 0", "none"),
+        ("symmetric 20", "by class"),
+        ("symmetric 40", "by class"),
+        ("pairs 40", "by class"),
+        ("unequal 40", "by class"),
+        ("by example", "by example"),
+    ],
+)
+def test_planted_noise_is_told(noise, kind):
+    kinds = [diagnose(*planted(noise, seed)).kind for seed in range(10)]
+    assert kinds.count(kind) >= 9, kinds
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("accuracy", SPREADS)
+def test_correct_labels_show_no_noise_whatever_the_accuracy_of_the_model(accuracy, base_seed):
+    """The floor has at most 5% false alarms, and no weak model shows noise by class."""
+    results = draws(base_seed, "symmetric 0", accuracy=accuracy)
+    assert alarms(results, "noise_p_value") <= LIMIT
+    assert sum(result.kind == "by class" for result in results) <= binom.isf(FALSE_ALARM, DRAWS, 0.01)
+
+
+@pytest.mark.statistical
+@pytest.mark.planted
+def test_symmetric_noise_is_called_class_dependent_as_rarely_as_stated(base_seed):
+    """The check catches unequal flips."""
+    assert alarms(draws(base_seed, "symmetric 40"), "symmetry_p_value") <= LIMIT
+    assert alarms(draws(base_seed, "unequal 40"), "symmetry_p_value") == DRAWS
+
+
+@pytest.mark.statistical
+@pytest.mark.planted
+@pytest.mark.parametrize("accuracy", [0.96, 0.80])
+def test_noise_by_class_is_said_to_follow_examples_as_rarely_as_stated(accuracy, base_seed):
+    """Also of a model that is wrong for one of five; the check catches labels that follow examples."""
+    for noise in ("symmetric 40", "pairs 20", "pairs 40"):
+        assert alarms(draws(base_seed, noise, accuracy=accuracy), "class_p_value") <= LIMIT, noise
+    assert alarms(draws(base_seed, "by example", accuracy=accuracy), "class_p_value") >= 0.9 * DRAWS
+
+
+@pytest.mark.statistical
+def test_few_flips_of_many_classes_keep_the_rate_of_false_alarms(base_seed):
+    """Three flips a class of 20, where the statistic is far from a chi-square."""
+    rng, found = np.random.default_rng(base_seed), 0
+    for _ in range(1000):
+        counts = np.zeros((20, 20), int)
+        np.add.at(
+            counts, (np.repeat(np.arange(20), 3), (np.repeat(np.arange(20), 3) + rng.integers(1, 20, 60)) % 20), 1
+        )
+        found += diagnosis._test_symmetry(counts) < LEVEL
+    assert found <= binom.isf(FALSE_ALARM, 1000, 0.06)  # the gamma distribution is 1% off
+    assert found >= binom.ppf(FALSE_ALARM, 1000, 0.03)
+
+
+def test_the_floor_is_the_noise_rate():
+    for noise, rate in {"symmetric 20": 0.18, "symmetric 40": 0.36, "pairs 40": 0.4}.items():
+        p, labels = planted(noise, 0, count=4000)
+        true = posteriors(0.96, 0, count=4000)[0]
+        assert abs(diagnose(p, labels).rate - np.mean(true != labels)) < 0.03, (noise, rate)
+
+
+def test_counts_that_follow_the_formula_give_back_their_rate():
+    ranks = (np.arange(diagnosis.BINS) + 0.5) / diagnosis.BINS
+    odds = 0.3 * ranks / (1 - ranks)
+    totals = np.full(diagnosis.BINS, 1e4)
+    floor = diagnosis._fit_floor(totals * (0.2 + 0.8 * odds / (1 + odds)), totals)
+    assert floor.rate == pytest.approx(0.2, abs=1e-3)
+    errors = (0.8 * odds / (1 + odds))[: diagnosis.CLEAR].sum()
+    assert floor.error_fraction == pytest.approx(errors / (errors + 0.2 * diagnosis.CLEAR), abs=3e-3)
+    assert floor.p_value < 1e-10
+
+
+def test_a_model_that_learned_nothing_shows_nothing():
+    rng = np.random.default_rng(0)
+    labels = rng.integers(10, size=1000)
+    guesses, constant = rng.dirichlet(np.full(10, 0.5), size=1000), np.tile(np.linspace(0.05, 0.15, 10), (1000, 1))
+    for p in (guesses, constant / constant.sum(axis=1, keepdims=True)):
+        result = diagnose(p, labels)
+        assert result.kind == "none"
+        assert "the majority class alone predicts" in result.reason
+    mostly = np.where(rng.random(1000) < 0.03, labels, 0)
+    assert diagnose(np.eye(10)[np.zeros(1000, int)], mostly).kind == "none"
+
+
+def test_two_classes_cannot_tell_class_from_example():
+    assert diagnose(*planted("symmetric 0", 0, size=2)).kind == "none"
+    result = diagnose(*planted("symmetric 40", 0, size=2))
+    assert result.kind == "by example"
+    assert "With two classes" in result.reason
+    assert np.isnan(result.class_p_value)
+    assert np.isnan(result.symmetry_p_value)
+
+
+def test_noise_of_more_than_half_of_the_labels_is_not_said_to_be_by_class():
+    result = diagnose(*planted("symmetric 70", 0))
+    assert result.kind == "by example"
+    assert "too near to half of the labels" in result.reason
+
+
+def test_the_flips_and_the_transition_are_the_planted_ones():
+    p, labels = planted("pairs 40", 0, size=8)
+    result = diagnose(p, labels, class_names=list("abcdefgh"))
+    assert {(flip.true, flip.label) for flip in result.flips} == set(zip("abcdefgh", "bcdefgha", strict=True))
+    assert all(flip.p_value < 1e-10 for flip in result.flips)
+    np.testing.assert_allclose(result.transition, pair_flip(8, 0.4), atol=0.12)
+    np.testing.assert_allclose(result.transition.sum(axis=1), 1.0)
+    assert diagnose(*planted("symmetric 40", 0)).flips == ()
+
+
+def test_a_class_without_labels_keeps_its_row():
+    p, labels = planted("symmetric 40", 0, size=5)
+    result = diagnose(np.hstack([p, np.zeros((len(p), 1))]), labels)
+    assert result.transition[5].tolist() == [0, 0, 0, 0, 0, 1]
+
+
+def test_it_prints_the_answer_then_the_evidence_then_the_step_and_names_are_plain_text():
+    result = diagnose(*planted("pairs 40", 0, size=8), class_names=[f"<b>{k}" for k in range(8)])
+    titles = [line.split(":")[0] for line in str(result).splitlines()]
+    assert titles == ["label noise", "evidence", "frequent flips", "next step"]
+    assert str(result).startswith("label noise: by class. A wrong label depends on the class")
+    assert f"The model disputes {result.disputed:.1%} of the labels, and about {result.rate:.1%}" in str(result)
+    assert "and 3 more" in str(result)
+    assert result.evidence() == "\n".join(str(result).splitlines()[:-1])
+    assert "<b>" in str(result)
+    assert "<b>" not in result._repr_html_()
+    assert "&lt;b&gt;" in result._repr_html_()
+
+
+def test_every_kind_has_an_answer_and_a_step():
+    assert set(diagnosis.ANSWERS) == set(diagnosis.NEXT_STEPS) == set(KINDS)
+
+
+def test_mean_and_variance_are_those_of_all_permutations():
+    second, labels = np.array([0, 0, 1, 2, 2]), np.array([0, 1, 1, 2, 0])
+    hits = [np.sum(second == np.array(order)) for order in itertools.permutations(labels)]
+    np.testing.assert_allclose(diagnosis._moments(second, labels), (np.mean(hits), np.var(hits)), rtol=1e-12)
+
+
+def test_equal_probabilities_do_not_tell_noise_from_errors():
+    """Whatever the order of the examples is."""
+    labels = np.arange(3).repeat(100)
+    labels[:30] = 1
+    assert diagnose(np.eye(3).repeat(100, axis=0), labels).kind == "none"
+
+
+def test_ranks_are_within_the_class_and_equal_margins_share_theirs():
+    ranks = diagnosis._ranks(np.array([0.5, 0.5, 0.5, 0.2, 0.9]), np.array([1, 1, 0, 1, 1]))
+    np.testing.assert_allclose(ranks, [0.5, 0.5, 0.5, 0.875, 0.125])
+    ranks = diagnosis._ranks(np.array([0.1, 0.9, 0.5, 0.2]), np.array([2, 2, 0, 2]))
+    np.testing.assert_allclose(ranks, [5 / 6, 1 / 6, 1 / 2, 1 / 2])
+
+
+def test_a_thousand_classes_take_seconds():
+    rng, start = np.random.default_rng(0), time.process_time()
+    labels = rng.integers(1000, size=3000)
+    p = 0.5 * np.eye(1000)[np.where(rng.random(3000) < 0.7, labels, rng.integers(1000, size=3000))] + 0.5 / 1000
+    assert diagnose(p, labels).kind in KINDS
+    assert time.process_time() - start < 20
+
+
+def test_one_example_a_class_is_enough_to_answer():
+    assert diagnose(np.eye(3), [0, 1, 2]).kind == "none"
+
+
+def test_labels_of_one_class_are_refused():
+    with pytest.raises(ValueError, match=r"`labels` must be of at least two classes\. Received: 1"):
+        diagnose([[0.5, 0.5]] * 3, [1, 1, 1])
+
+
+def test_arguments_in_the_order_of_cleanlab_are_refused():
+    with pytest.raises(ValueError, match=r"`probabilities` must .* of shape \(N, K\). Received: shape \(2,\)"):
+        diagnose([0, 1], [[0.9, 0.1], [0.2, 0.8]])
+
+
+def test_names_of_labels_appear_in_the_flips():
+    p, labels = planted("pairs 40", 0, size=8)
+    names = np.array([f"class {letter}" for letter in "hgfedcba"])
+    order = np.argsort(names)
+    expected = diagnose(p, labels, class_names=names.tolist())
+    for result in (
+        diagnose(p, names[labels], class_names=names.tolist()),
+        diagnose(p[:, order], names[labels]),
+        diagnose(p, np.eye(8)[labels], class_names=names.tolist()),
+    ):
+        assert {(flip.true, flip.label) for flip in result.flips} == {
+            (flip.true, flip.label) for flip in expected.flips
+        }
+        assert result.disputed == expected.disputed
+    assert expected.flips[0].true.startswith("class ")
+
+
+def test_names_of_other_classes_are_refused():
+    with pytest.raises(ValueError) as error:
+        diagnose(np.full((3, 3), 1 / 3), ["b", "a", "b"])
+    assert str(error.value) == (
+        "`labels` must be names of the 3 classes of `probabilities`, with `class_names` if some do not occur. "
+        "Received: 'a', 'b'"
+    )
+    assert diagnose(np.full((3, 3), 1 / 3), ["b", "a", "b"], class_names=["a", "c", "b"]).kind == "none"

@@ -16,7 +16,7 @@ import numpy as np
 from benchmarks.labels.diagnosis import planted
 from benchmarks.lib import harness, noises
 from benchmarks.lib.trials import BATCH, accuracy, early_stopping, make_model
-from keras_het.labels import choose
+from keras_het.labels import choose, find_issues
 
 NAMES = {"pair": "swapped pairs", "symmetric": "random flips", "look-alike": "look-alikes"}
 STARTS, QUICK_EPOCHS = 3, 30

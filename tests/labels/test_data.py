@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.special import softmax
 
-from keras_het.labels import aggregate
+from keras_het.labels import aggregate, votes_from_table
 from keras_het.labels.data import most_probable, read, stratified_folds
 from tests.labels.tasks import TRUE, Batches, X, Y
 
@@ -44,7 +44,7 @@ def test_votes_are_distributions_whatever_stands_for_none(y):
 def test_votes_of_a_long_table_go_with_the_index_of_a_frame():
     pandas = pytest.importorskip("pandas")  # the session `tests` has it
     frame = pandas.DataFrame({"item": list("bbaa"), "who": ["x", "y", "x", "y"], "says": [0, 0, 1, 1]})
-    votes = labels.votes_from_table(frame, "item", "who", "says")
+    votes = votes_from_table(frame, "item", "who", "says")
     with pytest.raises(ValueError, match="have the examples of `x` in their order: votes_from_table"):
         read(pandas.DataFrame({"f": [0.0, 1.0]}, index=["b", "a"]), votes)
     assert read(pandas.DataFrame({"f": [0.0, 1.0]}, index=["a", "b"]), votes).labels.tolist() == [1, 0]

@@ -127,9 +127,8 @@ def _is_page(path: pathlib.Path) -> bool:
 def _is_table(path: pathlib.Path) -> bool:
     """Returns whether the file is a table of a report, without columns that a person has added or removed."""
     try:
-        return sorted(name for name in read_table(path).columns if not name.startswith(EXAMPLE_PREFIX)) == sorted(
-            COLUMNS
-        )
+        names = [name for name in read_table(path).columns if not name.startswith(EXAMPLE_PREFIX)]
+        return sorted(names) == sorted(COLUMNS)
     except ValueError:
         return False
 

@@ -9,7 +9,7 @@ from keras import ops
 from keras_het.base.internals import mask_of
 from keras_het.base.refusal import refusal
 from keras_het.base.replicas import check_in_scope
-from keras_het.base.validation import check_boolean, check_integer
+from keras_het.base.validation import check_boolean, check_ignore_class
 from keras_het.ops.labels import integer_labels
 
 SMALLEST = float(np.finfo("float32").tiny)
@@ -64,9 +64,7 @@ class ProbabilityMetric(keras.metrics.Metric):
         super().__init__(name=name, dtype=dtype)
         self.from_logits = check_boolean("from_logits", from_logits)
         self.multi_label = check_boolean("multi_label", multi_label)
-        self.ignore_class = (
-            None if ignore_class is None else check_integer("ignore_class", ignore_class, -(2**24), 2**24)
-        )
+        self.ignore_class = check_ignore_class(ignore_class)
 
     def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
         """Adds a batch."""

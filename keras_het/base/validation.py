@@ -58,6 +58,11 @@ def check_choice(name: str, value: Any, choices: Any) -> Any:
     return value
 
 
+def check_ignore_class(ignore_class: Any) -> int | None:
+    """`ignore_class`, if it is None or an integer that float32 holds."""
+    return None if ignore_class is None else check_integer("ignore_class", ignore_class, -(2**24), 2**24)
+
+
 def check_maker(make_model: Any, others: str = "") -> None:
     """Raises a ValueError if `make_model` is not a function; `others` says what else it may be, but for a function."""
     if not callable(make_model) or isinstance(make_model, keras.layers.Layer):

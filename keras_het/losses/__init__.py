@@ -8,12 +8,15 @@ formulas give over the possible classes; a crossentropy is infinite for a label 
 """
 
 from keras_het.losses.annotators_loss import AnnotatorsLoss
-from keras_het.losses.corrected import ForwardCorrectedCrossentropy
 from keras_het.losses.distribution_loss import MultivariateNormalNLL
 from keras_het.losses.joint import JointMultiLabelCrossentropy, JointSegmentationCrossentropy
-from keras_het.losses.log_ratio import LogRatioSquaredError
-from keras_het.losses.robust import GeneralizedCrossentropy, SymmetricCrossentropy
-from keras_het.losses.smoothed import SmoothedCrossentropy
+from keras_het.losses.robust import (
+    ForwardCorrectedCrossentropy,
+    GeneralizedCrossentropy,
+    LogRatioSquaredError,
+    SmoothedCrossentropy,
+    SymmetricCrossentropy,
+)
 
 __all__ = [
     "AnnotatorsLoss",

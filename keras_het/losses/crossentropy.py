@@ -1,5 +1,7 @@
-"""The base class of the losses for noisy labels: labels of any form, log-probabilities, ignored labels, masks."""
+"""Base classes of losses: their config and precision; labels of any form, log-probabilities, ignored labels, masks."""
 
+import inspect
+import re
 from typing import Any
 
 import keras
@@ -8,7 +10,7 @@ from keras import ops
 
 from keras_het.base.internals import compute_dtype, serialized_policy
 from keras_het.base.refusal import refusal
-from keras_het.base.validation import check_boolean, check_integer
+from keras_het.base.validation import check_boolean, check_ignore_class
 from keras_het.ops.transition import SMALLEST
 
 
@@ -37,15 +39,48 @@ def _with_mask(values, mask):
     return (_WithMask() if keras.utils.is_keras_tensor(values) else _WITH_MASK)((values, mask))
 
 
-class Crossentropy(keras.losses.Loss):
+class ConfiguredLoss(keras.losses.Loss):
+    """Base class of losses whose config is the arguments of the constructors, each kept as an attribute of its name.
+
+    Args:
+        reduction: argument of any Keras loss.
+        name: argument of any Keras loss; None is the name of the class in snake case.
+        dtype: argument of any Keras loss.
+    """
+
+    def __init__(
+        self, reduction: str | None = "sum_over_batch_size", name: str | None = None, dtype: Any = None
+    ) -> None:
+        name = name or re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", type(self).__name__).lower()
+        super().__init__(name=name, reduction=reduction, dtype=dtype)
+
+    @property
+    def dtype(self) -> str:
+        """The dtype of the computation: float32 for half precision, which would round labels to other classes."""
+        return "float32" if compute_dtype(self) in ("float16", "bfloat16") else compute_dtype(self)
+
+    def get_config(self) -> dict[str, Any]:
+        """Arguments of the constructor."""
+        arguments = {name: getattr(self, name) for name in _own_arguments(type(self))}
+        values = {name: x.tolist() if isinstance(x, np.ndarray) else x for name, x in arguments.items()}
+        return {**super().get_config(), "dtype": serialized_policy(self), **values}
+
+
+def _own_arguments(kind: type) -> list[str]:
+    """Returns the names of the arguments of a loss and its base classes, without those of any Keras loss."""
+    kinds = kind.__mro__[: kind.__mro__.index(ConfiguredLoss)]
+    parameters = [parameter for each in reversed(kinds) for parameter in inspect.signature(each).parameters.values()]
+    names = [parameter.name for parameter in parameters if parameter.kind is not parameter.VAR_KEYWORD]
+    return [name for name in names if name not in ("reduction", "name", "dtype")]
+
+
+class Crossentropy(ConfiguredLoss):
     """Base class of losses; a subclass computes its loss from targets and log-probabilities in `crossentropy`.
 
     Args:
         from_logits: boolean, whether y_pred are logits or log-probabilities instead of probabilities.
         ignore_class: integer label to leave out of the loss and of its mean; None leaves out none.
-        reduction: argument of any Keras loss.
-        name: argument of any Keras loss.
-        dtype: argument of any Keras loss.
+        kwargs: `reduction`, `name` and `dtype`, as for any Keras loss.
 
     Attributes:
         activation: "softmax" or "sigmoid" for a loss that takes only outputs of links with this `activation`; None for
@@ -60,15 +95,11 @@ class Crossentropy(keras.losses.Loss):
         self,
         from_logits: bool = False,
         ignore_class: int | None = None,
-        reduction: str | None = "sum_over_batch_size",
-        name: str | None = None,
-        dtype: Any = None,
-    ):
-        super().__init__(name=name, reduction=reduction, dtype=dtype)
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
         self.from_logits = check_boolean("from_logits", from_logits)
-        self.ignore_class = (
-            None if ignore_class is None else check_integer("ignore_class", ignore_class, -(2**24), 2**24)
-        )
+        self.ignore_class = check_ignore_class(ignore_class)
 
     @staticmethod
     def config_for(config: dict[str, Any], output: Any) -> dict[str, Any] | None:
@@ -80,21 +111,12 @@ class Crossentropy(keras.losses.Loss):
         """
         return {**config, "from_logits": output.returns != "probabilities"}
 
-    @property
-    def dtype(self) -> str:
-        """The dtype of the computation: float32 for half precision, which would round labels to other classes."""
-        return "float32" if self._result_dtype in ("float16", "bfloat16") else self._result_dtype
-
-    @property
-    def _result_dtype(self):
-        return compute_dtype(self)
-
     def __call__(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> Any:
         """As for any Keras loss; the result has the given dtype. Raises a ValueError for weights with an index."""
         if sample_weight is not None and tuple(np.shape(sample_weight))[1:] == (2,) and len(y_pred.shape) == 2:
             rule = "have shape (B,): weights with an index are for models.EarlyLearning"
             raise refusal("sample_weight", rule, f"shape {tuple(np.shape(sample_weight))}, loss={self.name!r}")
-        return ops.cast(super().__call__(y_true, y_pred, sample_weight), self._result_dtype)
+        return ops.cast(super().__call__(y_true, y_pred, sample_weight), compute_dtype(self))
 
     def call(self, y_true: Any, y_pred: Any) -> Any:
         """The loss of every example, `(...)`, with a mask that leaves the ignored ones out of its mean."""
@@ -134,15 +156,6 @@ class Crossentropy(keras.losses.Loss):
     def crossentropy(self, targets: Any, log_probs: Any) -> Any:
         """The loss of every example, `(...)`, from label vectors and log-probabilities, `(..., K)`."""
         raise NotImplementedError(f"{type(self).__name__} must define crossentropy(targets, log_probs)")
-
-    def get_config(self) -> dict[str, Any]:
-        """Arguments of the constructor."""
-        return {
-            **super().get_config(),
-            "from_logits": self.from_logits,
-            "ignore_class": self.ignore_class,
-            "dtype": serialized_policy(self),
-        }
 
 
 def _integers(y_true, y_pred):

@@ -6,28 +6,17 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_het.base.internals import compute_dtype, serialized_policy
 from keras_het.base.refusal import refusal
 from keras_het.base.validation import check_choice, check_integer, check_number
+from keras_het.losses.crossentropy import ConfiguredLoss
 from keras_het.ops.nodes import Nodes, quasi_random
 from keras_het.ops.packed import Unpacked, sizes_of, unpack_sized
 
 FORMS = ("nll", "beta", "faithful")  # of the loss of a regression
 
 
-class DistributionLoss(keras.losses.Loss):
-    """Base class of losses of the distribution that a head returns; they compute in float32 or more.
-
-    Args:
-        name: argument of any Keras loss.
-        reduction: argument of any Keras loss.
-        dtype: argument of any Keras loss.
-    """
-
-    @property
-    def dtype(self) -> str:
-        """The dtype of the computation: float32 for half precision."""
-        return "float32" if compute_dtype(self) in ("float16", "bfloat16") else compute_dtype(self)
+class DistributionLoss(ConfiguredLoss):
+    """Base class of losses of the distribution that a head returns; they compute in float32 or more."""
 
     def read(self, y_true: Any, y_pred: Any, takes_flips: bool = False) -> tuple[Any, Unpacked]:
         """The labels in the rank of the predictions, `(..., K)`, and the distribution of these K labels.
@@ -51,10 +40,6 @@ class DistributionLoss(keras.losses.Loss):
             rule = f"{rule}{flips} of R factors, K at most"
             raise refusal("y_true", rule, f"shape {tuple(y_true.shape)}, with `y_pred` of shape {tuple(y_pred.shape)}")
         return labels, unpack_sized(y_pred, units, *sizes)
-
-    def get_config(self) -> dict[str, Any]:
-        """Arguments of the constructor."""
-        return {**super().get_config(), "dtype": serialized_policy(self)}
 
 
 def in_last_axis(labels: Any, outputs: Any) -> Any:
@@ -89,10 +74,6 @@ class JointLoss(DistributionLoss):
         factors = found.normal.size[1]
         return quasi_random((self.seed, found.step), self.num_samples if factors else 1, 0, factors)
 
-    def get_config(self) -> dict[str, Any]:
-        """Arguments of the constructor."""
-        return {**super().get_config(), "num_samples": self.num_samples, "seed": self.seed}
-
 
 @keras.saving.register_keras_serializable("keras_het")
 class MultivariateNormalNLL(DistributionLoss):
@@ -117,9 +98,7 @@ class MultivariateNormalNLL(DistributionLoss):
     Args:
         form: "nll", "beta" or "faithful".
         beta: the power of "beta", at least 0; 0 is "nll".
-        name: argument of any Keras loss.
-        reduction: argument of any Keras loss.
-        dtype: argument of any Keras loss.
+        kwargs: arguments of any Keras loss.
     Input shape: targets `(..., K)`, or `(...)` for one. A target that is nan makes the loss nan: leave such examples
         out. Predictions `(..., K (2 + R) + 1)`.
     Raises:
@@ -137,11 +116,9 @@ class MultivariateNormalNLL(DistributionLoss):
         self,
         form: str = "nll",
         beta: float = 0.5,
-        name: str = "multivariate_normal_nll",
-        reduction: str | None = "sum_over_batch_size",
-        dtype: Any = None,
+        **kwargs: Any,
     ) -> None:
-        super().__init__(name=name, reduction=reduction, dtype=dtype)
+        super().__init__(**kwargs)
         self.form = check_choice("form", form, FORMS)
         self.beta = check_number("beta", beta, low=0.0)
 
@@ -156,7 +133,3 @@ class MultivariateNormalNLL(DistributionLoss):
         distance, log_det = normal.distance_and_log_det(y_true)
         losses = 0.5 * (distance + log_det + units * math.log(2.0 * math.pi))
         return losses * ops.stop_gradient(ops.exp(self.beta / units * log_det)) if self.form == "beta" else losses
-
-    def get_config(self) -> dict[str, Any]:
-        """Arguments of the constructor."""
-        return {**super().get_config(), "form": self.form, "beta": self.beta}

@@ -7,7 +7,7 @@ import numpy as np
 from keras import ops
 
 from keras_het.base.refusal import refusal
-from keras_het.base.validation import MAX_CLASSES, check_integer, check_numbers
+from keras_het.base.validation import MAX_CLASSES, check_ignore_class, check_integer, check_numbers
 from keras_het.losses.crossentropy import Crossentropy
 from keras_het.losses.distribution_loss import JointLoss, in_last_axis, shapes_fit
 from keras_het.ops.label_vectors import MISSING, log_joint_labels
@@ -35,9 +35,7 @@ class JointMultiLabelCrossentropy(JointLoss):
         false_negative_rate: f, of each label, or one number; in [0, 1).
         false_positive_rate: q, of each label, or one number; in [0, 1), with f + q < 1.
         seed: seed of the nodes, in [0, 2^31).
-        name: argument of any Keras loss.
-        reduction: argument of any Keras loss.
-        dtype: argument of any Keras loss.
+        kwargs: arguments of any Keras loss.
     Input shape: labels `(..., C)`, or `(...)` for one: 0 or 1, or -1 for a label that is not known; any other number
         makes the loss nan. A row of unknown labels alone counts neither in the sum nor in the mean. Predictions
         `(..., C (2 + R) + 1)`, or 2 C + 1 more numbers, with the rates that a head learns.
@@ -64,11 +62,9 @@ class JointMultiLabelCrossentropy(JointLoss):
         false_negative_rate: Any = 0.0,
         false_positive_rate: Any = 0.0,
         seed: int = 0,
-        name: str = "joint_multi_label_crossentropy",
-        reduction: str | None = "sum_over_batch_size",
-        dtype: Any = None,
+        **kwargs: Any,
     ) -> None:
-        super().__init__(num_samples, seed, name=name, reduction=reduction, dtype=dtype)
+        super().__init__(num_samples, seed, **kwargs)
         self.false_negative_rate = _check_rates("false_negative_rate", false_negative_rate)
         self.false_positive_rate = _check_rates("false_positive_rate", false_positive_rate)
         if np.any(self.false_negative_rate + self.false_positive_rate >= 1.0):
@@ -88,14 +84,6 @@ class JointMultiLabelCrossentropy(JointLoss):
             rule = "be 0 behind a head that learns the rates of wrong labels (learn_flips=True)"
             raise refusal("`false_negative_rate` and `false_positive_rate`", rule, rates)
         return rates if given else found.flips
-
-    def get_config(self) -> dict[str, Any]:
-        """Arguments of the constructor."""
-        return {
-            **super().get_config(),
-            "false_negative_rate": self.false_negative_rate.tolist(),
-            "false_positive_rate": self.false_positive_rate.tolist(),
-        }
 
 
 def _check_rates(name: str, rates: Any) -> np.ndarray:
@@ -126,9 +114,7 @@ class JointSegmentationCrossentropy(JointLoss):
         ignore_class: integer label of pixels that count for nothing: their means, standard deviations and factors get
             no gradient; None counts all.
         seed: seed of the nodes, in [0, 2^31).
-        name: argument of any Keras loss.
-        reduction: argument of any Keras loss.
-        dtype: argument of any Keras loss.
+        kwargs: arguments of any Keras loss.
     Input shape: labels `(B, ...)` or `(B, ..., 1)`, integers; a label that is neither a class nor `ignore_class` makes
         the loss nan. Predictions `(B, ..., C (2 + R) + 1)`, such as `(B, H, W, C (2 + R) + 1)`.
     Output shape: a loss for each image. One of ignored pixels alone counts neither in the sum nor in the mean.
@@ -155,15 +141,11 @@ class JointSegmentationCrossentropy(JointLoss):
         num_samples: int = 20,
         ignore_class: int | None = None,
         seed: int = 0,
-        name: str = "joint_segmentation_crossentropy",
-        reduction: str | None = "sum_over_batch_size",
-        dtype: Any = None,
+        **kwargs: Any,
     ) -> None:
-        super().__init__(num_samples, seed, name=name, reduction=reduction, dtype=dtype)
+        super().__init__(num_samples, seed, **kwargs)
         self.num_classes = check_integer("num_classes", num_classes, 2, MAX_CLASSES)
-        self.ignore_class = (
-            None if ignore_class is None else check_integer("ignore_class", ignore_class, -(2**24), 2**24)
-        )
+        self.ignore_class = check_ignore_class(ignore_class)
 
     def call(self, y_true: Any, y_pred: Any) -> Any:
         """The loss of every image, `(B,)`."""
@@ -178,7 +160,3 @@ class JointSegmentationCrossentropy(JointLoss):
         valid = ops.not_equal(labels, self.ignore_class)
         any_valid = ops.any(valid, axis=tuple(range(1, len(valid.shape))))
         return Crossentropy.without_ignored(-log_joint_pixels(found.normal, labels, nodes, valid), any_valid)
-
-    def get_config(self) -> dict[str, Any]:
-        """Arguments of the constructor."""
-        return {**super().get_config(), "num_classes": self.num_classes, "ignore_class": self.ignore_class}

@@ -1,4 +1,4 @@
-"""Robust losses: those that are bounded, or have a bounded part, so that no wrong label weighs too much."""
+"""Losses for noisy labels: bounded losses, smoothed labels, forward correction by T, squared log-ratios."""
 
 from typing import Any
 
@@ -7,17 +7,10 @@ import numpy as np
 from keras import ops
 
 from keras_het.base.refusal import refusal, refuse_if
-from keras_het.base.validation import check_boolean, check_number
+from keras_het.base.validation import check_boolean, check_number, check_one_transition
 from keras_het.losses.crossentropy import Crossentropy
-from keras_het.ops.log_space import weighted_logs
-from keras_het.ops.transition import SMALLEST
-
-
-def check_log_of_zero(log_of_zero: Any) -> float:
-    """`log_of_zero` as a float, if it is a finite number below zero."""
-    number = check_number("log_of_zero", log_of_zero)
-    refuse_if(number >= 0.0, "log_of_zero", "be less than 0", f"log_of_zero={log_of_zero}")
-    return number
+from keras_het.ops.log_space import is_possible, weighted_logs
+from keras_het.ops.transition import SMALLEST, apply_transition
 
 
 def reverse_crossentropy(targets: Any, log_probs: Any, log_of_zero: float) -> Any:
@@ -59,11 +52,7 @@ class GeneralizedCrossentropy(Crossentropy):
 
     Args:
         q: number in (0, 1]; the paper takes 0.7.
-        from_logits: boolean, whether y_pred are logits or log-probabilities instead of probabilities.
-        ignore_class: integer label to leave out of the loss and of its mean.
-        name: the name of the loss in logs.
-        reduction: argument of any Keras loss.
-        dtype: argument of any Keras loss.
+        kwargs: `from_logits`, `ignore_class` and the arguments of any Keras loss, see `Crossentropy`.
     Raises:
         ValueError: for arguments outside these ranges.
 
@@ -76,22 +65,15 @@ class GeneralizedCrossentropy(Crossentropy):
     def __init__(
         self,
         q: float = 0.7,
-        from_logits: bool = False,
-        ignore_class: int | None = None,
-        name: str = "generalized_crossentropy",
         **kwargs: Any,
-    ):
-        super().__init__(from_logits=from_logits, ignore_class=ignore_class, name=name, **kwargs)
+    ) -> None:
+        super().__init__(**kwargs)
         self.q = check_number("q", q, above=0.0)
         refuse_if(self.q > 1.0, "q", "be in (0, 1]", f"q={q}")
 
     def crossentropy(self, targets: Any, log_probs: Any) -> Any:
         """The loss above: `(..., K)`, `(..., K)` to `(...)`."""
         return -ops.sum(targets * ops.expm1(self.q * log_probs), axis=-1) / self.q
-
-    def get_config(self) -> dict[str, Any]:
-        """Arguments of the constructor."""
-        return {**super().get_config(), "q": self.q}
 
 
 @keras.saving.register_keras_serializable("keras_het")
@@ -112,12 +94,8 @@ class SymmetricCrossentropy(Crossentropy):
         beta: weight of the reverse crossentropy, at least 0; the paper takes 1 for ten classes, 0.1 for a hundred.
         log_of_zero: A < 0, which replaces log 0; the paper takes -4.
         multi_label: boolean, whether an example may have several labels, or none.
-        from_logits: boolean, whether y_pred are logits, or log-probabilities unless `multi_label`, instead of
-            probabilities.
-        ignore_class: integer label to leave out of the loss and of its mean; None with `multi_label`.
-        name: the name of the loss in logs.
-        reduction: argument of any Keras loss.
-        dtype: argument of any Keras loss.
+        kwargs: `from_logits`, `ignore_class` (None with `multi_label`) and the arguments of any Keras loss, see
+            `Crossentropy`.
     Raises:
         ValueError: for arguments outside these ranges, and with `multi_label` for labels of another shape than y_pred.
 
@@ -138,18 +116,16 @@ class SymmetricCrossentropy(Crossentropy):
         beta: float = 1.0,
         log_of_zero: float = -4.0,
         multi_label: bool = False,
-        from_logits: bool = False,
-        ignore_class: int | None = None,
-        name: str = "symmetric_crossentropy",
         **kwargs: Any,
-    ):
-        super().__init__(from_logits=from_logits, ignore_class=ignore_class, name=name, **kwargs)
+    ) -> None:
+        super().__init__(**kwargs)
         self.alpha = check_number("alpha", alpha, low=0.0)
         self.beta = check_number("beta", beta, low=0.0)
-        self.log_of_zero = check_log_of_zero(log_of_zero)
+        self.log_of_zero = check_number("log_of_zero", log_of_zero)
+        refuse_if(self.log_of_zero >= 0.0, "log_of_zero", "be less than 0", value=log_of_zero)
         self.multi_label = check_boolean("multi_label", multi_label)
-        if multi_label and ignore_class is not None:
-            raise refusal("ignore_class", "be None with multi_label=True", f"ignore_class={ignore_class}")
+        if multi_label and self.ignore_class is not None:
+            raise refusal("ignore_class", "be None with multi_label=True", value=self.ignore_class)
 
     @staticmethod
     def config_for(config: dict[str, Any], output: Any) -> dict[str, Any] | None:
@@ -181,7 +157,133 @@ class SymmetricCrossentropy(Crossentropy):
         reverse = reverse_crossentropy(targets, log_probs, self.log_of_zero)
         return self.beta * reverse - self.alpha * weighted_logs(targets, log_probs)
 
-    def get_config(self) -> dict[str, Any]:
-        """Arguments of the constructor."""
-        own = {"alpha": self.alpha, "beta": self.beta, "log_of_zero": self.log_of_zero, "multi_label": self.multi_label}
-        return {**super().get_config(), **own}
+
+@keras.saving.register_keras_serializable("keras_het")
+class SmoothedCrossentropy(Crossentropy):
+    """Crossentropy with smoothed labels; a negative number sharpens them, which corrects for symmetric noise.
+
+        -sum_k ((1 - s) t_k + s / K) log p_k        (Wei et al. 2022, Section 2)
+
+    s > 0 is Keras' `label_smoothing`, which makes predictions less certain. s < 0 does the opposite, and corrects for
+    wrong labels. K counts only the classes that are possible: Keras also smooths over those of a logit of -inf, and is
+    infinite or nan there. If a share e of the labels is flipped evenly to the other classes,
+    s = 1 - 1 / (1 - e K / (K - 1)) gives the backward correction by that T: its mean over the flips is the
+    crossentropy of the true labels.
+
+    With a negative s the loss has no lower bound: it falls without end as the model becomes sure of its labels, wrong
+    labels too. Its gradient for the logits stays bounded. Limit the training (few epochs, weight decay); the paper
+    begins it with plain crossentropy. On digits, a negative s was worse than early stopping for five of seven noises,
+    by 2.7 to 11.1 points of accuracy (`benchmarks/results/arena_digits.md`).
+
+    Args:
+        smoothing: s < 1, of either sign; labels would say nothing at 1, and would be learned as wrong above 1.
+        kwargs: `from_logits`, `ignore_class` and the arguments of any Keras loss, see `Crossentropy`.
+    Raises:
+        ValueError: for arguments outside these ranges.
+
+    Example:
+        >>> loss = SmoothedCrossentropy(smoothing=-0.5)
+        >>> round(float(loss([0], [[0.25, 0.75]])), 4)  # -1.25 log(0.25) + 0.25 log(0.75)
+        1.6609
+    """
+
+    def __init__(
+        self,
+        smoothing: float = 0.1,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.smoothing = check_number("smoothing", smoothing)
+        refuse_if(self.smoothing >= 1.0, "smoothing", "be less than 1", f"smoothing={smoothing}")
+
+    def crossentropy(self, targets: Any, log_probs: Any) -> Any:
+        """The loss above: `(..., K)`, `(..., K)` to `(...)`."""
+        possible = ops.cast(is_possible(log_probs), log_probs.dtype)
+        spread = possible / ops.sum(possible, axis=-1, keepdims=True)
+        return -weighted_logs((1.0 - self.smoothing) * targets + self.smoothing * spread, log_probs)
+
+
+@keras.saving.register_keras_serializable("keras_het")
+class ForwardCorrectedCrossentropy(Crossentropy):
+    """Crossentropy of the noisy labels under the noisy prediction; the best model is the same as for clean labels.
+
+        -log sum_i p(true i) T[i, y]        (Patrini et al. 2017, Theorem 2)
+
+    It equals crossentropy behind a `NoiseTransition` with a fixed T, but leaves the model unchanged.
+
+    Args:
+        transition: T, `(K, K)`, T[i, j] = p(noisy label j | true class i).
+        kwargs: `from_logits`, `ignore_class` and the arguments of any Keras loss, see `Crossentropy`.
+    Raises:
+        ValueError: if T is not square and row-stochastic, or of another size than y_pred.
+
+    Example:
+        >>> loss = ForwardCorrectedCrossentropy([[0.75, 0.25], [0.0, 1.0]])
+        >>> round(float(loss([1], [[0.5, 0.5]])), 4)  # -log(0.5 * 0.25 + 0.5)
+        0.47
+    """
+
+    def __init__(
+        self,
+        transition: Any,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.transition = check_one_transition(transition)
+
+    def log_probs(self, y_pred: Any) -> Any:
+        """See `Crossentropy`. Raises a ValueError if T has another size."""
+        if y_pred.shape[-1] != len(self.transition):
+            raise refusal("transition", f"have shape {(y_pred.shape[-1],) * 2}", shape=self.transition)
+        return super().log_probs(y_pred)
+
+    def crossentropy(self, targets: Any, log_probs: Any) -> Any:
+        """The loss above: `(..., K)`, `(..., K)` to `(...)`."""
+        return -weighted_logs(targets, apply_transition(log_probs, self.transition))
+
+
+@keras.saving.register_keras_serializable("keras_het")
+class LogRatioSquaredError(Crossentropy):
+    """Half the squared error of logits, without their mean, as a regression on the logits of a smoothed label.
+
+        |C (log p - log s)|^2 / 2,   s = (1 - eps) t + eps / K,   C x = x - mean(x)
+
+    It is half the squared distance of Aitchison between p and s, and, up to a constant, -log N(ilr(s); ilr(p), I) of
+    the isometric log-ratios in K - 1 dimensions: the likelihood of SGN (Englesson and Azizpour) without its covariance
+    and its shift. A wrong label pulls the logits to a finite place instead of ever further, and the
+    best prediction for labels of several classes is the mean of their targets, so that the most frequent label wins.
+
+    The probabilities are not those of the labels: where an input has the label k with probability q_k, the best logits
+    are q_k log(1 + K (1 - eps) / eps). Values are some tens of times those of crossentropy: lower the learning rate of
+    an optimizer that does not rescale gradients, such as SGD.
+
+    Args:
+        smoothing: eps, in (0, 1); the smaller it is, the farther apart the logits of classes.
+        kwargs: `from_logits`, `ignore_class` and the arguments of any Keras loss, see `Crossentropy`.
+    Raises:
+        ValueError: for arguments outside these ranges.
+    Source: Englesson and Azizpour, ICLR 2024, whose targets these are.
+
+    Example:
+        >>> loss = LogRatioSquaredError(smoothing=0.2, from_logits=True)
+        >>> round(float(loss([0], [[0.0, 0.0]])), 4)  # s = (0.9, 0.1), and C log s = (1, -1) log(9) / 2
+        1.2069
+    """
+
+    def __init__(
+        self,
+        smoothing: float = 0.001,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.smoothing = check_number("smoothing", smoothing, above=0.0)  # at 0 the log-ratios are infinite
+        refuse_if(self.smoothing >= 1.0, "smoothing", "be in (0, 1)", value=smoothing)
+
+    def crossentropy(self, targets: Any, log_probs: Any) -> Any:
+        """The loss above, over the possible classes: `(..., K)`, `(..., K)` to `(...)`."""
+        possible = is_possible(log_probs)
+        count = ops.sum(ops.cast(possible, log_probs.dtype), axis=-1, keepdims=True)
+        label = ops.log((1.0 - self.smoothing) * targets + self.smoothing / count)
+        error = ops.where(possible, ops.where(possible, log_probs, 0.0) - label, 0.0)
+        centred = error - ops.sum(error, axis=-1, keepdims=True) / count
+        return 0.5 * ops.sum(ops.where(possible, ops.square(centred), 0.0), axis=-1)

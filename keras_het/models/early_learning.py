@@ -194,7 +194,8 @@ class _Term(Crossentropy):
         if not isinstance(from_logits, bool) or not is_exclusive:
             example = "keras.losses.SparseCategoricalCrossentropy(from_logits=True)"
             raise refusal("loss", f"be one of classes that has `from_logits`, such as {example}", value=identifier)
-        super().__init__(from_logits, getattr(loss, "ignore_class", None), loss.reduction, "early_learning", loss.dtype)
+        ignored, kwargs = getattr(loss, "ignore_class", None), {"reduction": loss.reduction, "dtype": loss.dtype}
+        super().__init__(from_logits, ignored, name="early_learning", **kwargs)
         self.model = model
 
     def call(self, y_true: Any, y_pred: Any) -> Any:

@@ -21,11 +21,9 @@ class Mean(abc.ABC):
 
     Attributes:
         num_terms: the number of values for each logit that are averaged.
-        always_in_logs: boolean, whether the values themselves may overflow, so that only their logarithms are used.
     """
 
     num_terms = 1
-    always_in_logs = False
 
     @abc.abstractmethod
     def terms(self, logits: Tensor) -> tuple[Tensor, ...]:
@@ -77,26 +75,6 @@ class LogMean(Mean):
 
     def cotangent(self, logits: Tensor, value: Tensor, upstream: Tensor) -> Tensor:
         return upstream[..., None] * ops.exp(ops.minimum(self.log_slope(logits) - value[..., None], LARGEST))
-
-
-class LogMeanExp(Mean):
-    """log mean_s exp(u_s), for logits that are log-likelihoods already.
-
-    d / d u_s = exp(u_s - log mean exp) / S
-    """
-
-    always_in_logs = True
-
-    def terms(self, logits: Tensor) -> tuple[Tensor, ...]:
-        """exp(u), which may overflow."""
-        return (ops.exp(logits),)
-
-    def log_terms(self, logits: Tensor, axis: int) -> tuple[Tensor, ...]:
-        """u."""
-        return (logits,)
-
-    def cotangent(self, logits: Tensor, value: Tensor, upstream: Tensor) -> Tensor:
-        return upstream[..., None] * ops.exp(logits - value[..., None])
 
 
 def log_sigmoid_slope(logits: Tensor) -> Tensor:

@@ -24,7 +24,7 @@ def log_mean_over_nodes(
         log_likelihoods: function of a chunk of noise, `(R, nodes)`, and of the rows; returns l, `(..., nodes)`.
         nodes: `Nodes` of R factors; their e_K are not used.
         rows: tensors with leading axes `(...)`, the first of shape `(..., K)`; they get gradients of any order.
-        units: how many numbers the last axis has for each node.
+        units: count of the numbers that the last axis has for each node.
         chunk_size: number of nodes of a chunk; None chooses it.
     Returns:
         shape `(...)`.

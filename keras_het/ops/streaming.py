@@ -207,16 +207,13 @@ def _log_averages(mean: Mean, chunks: "Chunks", normal: Normal) -> tuple[tuple, 
     """
     # Not from -inf: the difference of two infinities in logaddexp is NaN.
     lowest = (ops.full_like(normal.loc, -1e30),) * mean.num_terms
-    if mean.always_in_logs:
-        log_sums = chunks.fold(_add_log_terms, lowest, mean, normal)
-    else:
-        sums = chunks.fold(_add_terms, (ops.zeros_like(normal.loc),) * mean.num_terms, mean, normal)
-        safe = ops.all(ops.stack(sums) > SMALLEST_MEAN * chunks.num_samples)
-        log_sums = ops.cond(
-            safe,
-            lambda: tuple(ops.log(s) for s in sums),
-            lambda: chunks.fold(_add_log_terms, lowest, mean, normal),
-        )
+    sums = chunks.fold(_add_terms, (ops.zeros_like(normal.loc),) * mean.num_terms, mean, normal)
+    safe = ops.all(ops.stack(sums) > SMALLEST_MEAN * chunks.num_samples)
+    log_sums = ops.cond(
+        safe,
+        lambda: tuple(ops.log(s) for s in sums),
+        lambda: chunks.fold(_add_log_terms, lowest, mean, normal),
+    )
     return (mean.result([s - math.log(chunks.num_samples) for s in log_sums]),), ()
 
 

@@ -252,7 +252,9 @@ def spelled(identifier: Any) -> str:
         return name
     if isinstance(identifier, dict):
         return reprlib.repr(identifier)
-    parameters = inspect.signature(kind.__init__).parameters
+    # A loss of the package passes `from_logits` on to its base class.
+    constructors = [vars(base)["__init__"] for base in reversed(type(identifier).__mro__) if "__init__" in vars(base)]
+    parameters = {name: p for each in constructors for name, p in inspect.signature(each).parameters.items()}
     try:
         config = {
             name: value

@@ -8,11 +8,11 @@ from keras import ops
 from scipy.special import log_softmax, logsumexp, softmax
 from scipy.stats import norm, qmc
 
+from keras_het.ops import pixels
 from keras_het.ops.low_rank import low_rank_normal
-from keras_het.ops.mean import LogMeanExp
-from keras_het.ops.nodes import Nodes, quasi_random
-from keras_het.ops.pixels import log_joint_pixels, pixel_vectors
-from keras_het.ops.streaming import expectation
+from keras_het.ops.nodes import quasi_random
+from keras_het.ops.pixels import log_joint_pixels
+from keras_het.ops.recomputed import log_mean_over_nodes
 from tests.gradients import value_and_gradients
 
 BATCH, SIDES, CLASSES, FACTORS = 3, (2, 3), 3, 2
@@ -69,7 +69,7 @@ NOISE = quasi_random((0, 0), NODES, 0, FACTORS)
 def test_the_likelihood_of_nodes_against_float64():
     tensors, labels = problem()
     expected = oracle(*tensors, labels, noise_of(NOISE))
-    for arguments in ({}, {"chunk_size": 20}):
+    for arguments in ({}, {"chunk_size": 20}, {"chunk_size": 16}, {"chunk_size": 1}):
         np.testing.assert_allclose(computed(tensors, labels, NOISE, **arguments), expected, atol=2e-5)
 
 
@@ -161,10 +161,9 @@ def weighted(normal, labels, nodes, valid):
 
 def labels_alone(normal, labels, nodes, valid):
     """The labels of ignored pixels leave the sum, and their logits stay in it."""
-    images = pixel_vectors(normal, np.where(labels < CLASSES, labels, 0))
+    *rows, targets = pixels._rows(normal, np.where(labels < CLASSES, labels, 0), None)
     counts = ops.reshape(ops.cast(valid, "float32"), (BATCH, -1, 1))
-    images = images.with_rows((*images.tensors[:4], images.targets * counts))
-    return ops.squeeze(expectation(LogMeanExp(), images, Nodes(nodes.eps_diag[:, :0], nodes.eps_factor)), -1)
+    return log_mean_over_nodes(pixels._log_likelihoods, nodes, (*rows, targets * counts), CLASSES)
 
 
 @pytest.mark.once

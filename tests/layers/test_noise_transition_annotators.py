@@ -9,7 +9,7 @@ import keras_het
 from keras_het import explain, training
 from keras_het.callbacks import ReleaseTransition, TransitionMonitor
 from keras_het.labels import corrupt, pair_flip, symmetric
-from keras_het.labels.synthetic import from_confusion
+from keras_het.labels.estimation import from_confusion
 from keras_het.layers import HeteroscedasticDense, NoiseTransition
 from keras_het.losses import AnnotatorsLoss, SmoothedCrossentropy
 from keras_het.metrics import AnnotatorsMetric, NegativeLogLikelihood

@@ -37,6 +37,7 @@ __all__ = [
     "homoscedastic",
     "integrators",
     "labels",
+    "labels",
     "layers",
     "links",
     "losses",

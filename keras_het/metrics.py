@@ -11,7 +11,7 @@ from keras_het.base.internals import mask_of
 from keras_het.base.refusal import refusal
 from keras_het.base.replicas import check_in_scope
 from keras_het.base.tensor import Tensor
-from keras_het.base.validation import check_boolean, check_integer
+from keras_het.base.validation import check_boolean, check_ignore_class, check_integer
 from keras_het.ops.labels import for_each_label, integer_labels, weight_each_label
 
 __all__ = ["AnnotatorsMetric", "BrierScore", "ExpectedCalibrationError"]
@@ -48,9 +48,7 @@ class ProbabilityMetric(keras.metrics.Metric, abc.ABC):
         super().__init__(name=name, dtype=dtype)
         self.from_logits = check_boolean("from_logits", from_logits)
         self.multi_label = check_boolean("multi_label", multi_label)
-        self.ignore_class = (
-            None if ignore_class is None else check_integer("ignore_class", ignore_class, -(2**24), 2**24)
-        )
+        self.ignore_class = check_ignore_class(ignore_class)
         self._weight = self._new_sum("weight")
 
     def _new_sum(self, name: str, shape: tuple[int, ...] = ()) -> Any:

@@ -26,7 +26,6 @@ ROOT = PACKAGE.parent
 MODULES = sorted(module.name for module in pkgutil.walk_packages(keras_het.__path__, "keras_het."))
 PACKAGES = [
     "keras_het",
-    "keras_het.analysis",
     "keras_het.explain",
     "keras_het.explain.plots",
     "keras_het.callbacks",
@@ -34,12 +33,12 @@ PACKAGES = [
     "keras_het.distribution",
     "keras_het.integrators",
     "keras_het.labels",
+    "keras_het.labels.methods",
     "keras_het.layers",
     "keras_het.links",
     "keras_het.losses",
     "keras_het.metrics",
     "keras_het.models",
-    "keras_het.labels.report",
 ]
 
 MOST_FLOORS, MOST_LOOSE = 11, 7
@@ -144,7 +143,7 @@ UPWARD = [
     ("keras_het.layers.heteroscedastic_dense", "from keras_het.models import heteroscedastic"),
     ("keras_het.models.conversion", "import keras_het.commands.doctor"),
     ("keras_het.losses", "from keras_het.layers import NoiseTransition"),
-    ("keras_het.callbacks", "import keras_het.analysis"),
+    ("keras_het.callbacks", "import keras_het.labels"),
     ("keras_het.base.graph", "from keras_het.layers import HeteroscedasticDense"),
     ("keras_het.losses.robust", "from keras_het.callbacks import TrainingDynamics"),
     ("keras_het.reading.check", "from keras_het.models import heteroscedastic"),

@@ -9,7 +9,7 @@ FOR_USERS = {
     "Find wrong labels": (
         "labels.find_issues",
         "labels.diagnose",
-        "report",
+        "labels.report",
         "labels.next_labels",
         "labels.errors_left",
         "labels.apply_corrections",

@@ -221,7 +221,7 @@ def test_the_result_prints_the_reason_first():
     assert lines[0] == result.reason
     assert lines[1].split("  ")[0] == "method"
     assert "<- chosen" in lines[3]
-    assert lines[4].startswith("kind of noise: ")
+    assert lines[4].startswith("label noise: ")
     assert result._repr_html_().count("<tr>") == 3
     assert len(result.plot().axes[0].get_yticks()) == 2
     assert list(result.to_frame().index) == ["early stopping", "cheat"]

@@ -53,7 +53,7 @@ def test_planted_wrong_labels_are_found_and_a_model_is_trained_without_them():
     assert np.mean(predict_probabilities(result.model, X).argmax(axis=1) == TRUE) > 0.9
     assert result.probabilities.shape == (240, 3)
     assert re.match(r"\d+ of 240 labels are issues. .* were left out\.\nmodel", str(result))  # all, or the surest
-    assert "kind of noise: " in str(result)
+    assert "label noise: " in str(result)
 
 
 class Memory(keras.Model):

@@ -37,7 +37,6 @@ __all__ = [
     "homoscedastic",
     "integrators",
     "labels",
-    "labels",
     "layers",
     "links",
     "losses",

@@ -13,6 +13,17 @@ from keras_het.labels.discriminant import discriminant
 from keras_het.layers import HeteroscedasticDense
 from keras_het.losses import ForwardCorrectedCrossentropy
 
+__all__ = [
+    "METHODS",
+    "EarlyLearning",
+    "EarlyStopping",
+    "ForwardCorrection",
+    "Heteroscedastic",
+    "LabelSmoothing",
+    "LinearDiscriminant",
+    "Method",
+]
+
 SMOOTHING = 0.3  # of labels in forward correction: without it the loss asks for certainty where T is an estimate
 
 

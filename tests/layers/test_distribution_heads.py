@@ -5,6 +5,7 @@ import functools
 import keras
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose
 
 from keras_het import layers, losses
 from keras_het.models import DistributionModel
@@ -110,4 +111,4 @@ def check_predictions(run, model, x):
     for part in (x[:1], x):
         found, expected = np.asarray(run(part)), model.predict(part, verbose=0)
         assert found.shape == (*part.shape[:-1], UNITS)
-        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
+        assert_allclose(found, expected, rtol=1e-5, atol=1e-5)

@@ -9,6 +9,7 @@ from scipy import special
 from keras_het.layers import NoiseTransition
 from keras_het.losses import AnnotatorsLoss, SmoothedCrossentropy
 from keras_het.metrics import AnnotatorsMetric, BrierScore, ExpectedCalibrationError
+from tests.common import refuses, sparse_crossentropy, to_numpy
 from tests.gradients import value_and_gradients
 
 pytestmark = pytest.mark.once
@@ -22,7 +23,7 @@ LABELS[2] = -1  # an example without any
 GIVEN = LABELS >= 0
 WEIGHTS = RNG.random(EXAMPLES).astype("float32")
 LOSSES = {
-    "Keras": lambda **kwargs: keras.losses.SparseCategoricalCrossentropy(from_logits=True, ignore_class=-1, **kwargs),
+    "Keras": lambda **kwargs: sparse_crossentropy(ignore_class=-1, **kwargs),
     "ours": lambda **kwargs: SmoothedCrossentropy(0.3, from_logits=True, ignore_class=-1, **kwargs),
 }
 
@@ -36,7 +37,7 @@ def oracle(kind, logits, labels):
 
 
 def number(tensor):
-    return float(ops.convert_to_numpy(tensor))
+    return float(to_numpy(tensor))
 
 
 @pytest.mark.parametrize("logits", [LOGITS, LOGITS[:, :1]], ids=["of each annotator", "of the true classes"])
@@ -179,7 +180,7 @@ def test_a_label_that_is_no_class_is_refused_by_name_and_annotator(inner, wrong)
     labels = LABELS.astype("float32")
     assert np.isfinite(number(AnnotatorsLoss(inner)(labels, LOGITS)))
     labels[0, 2] = wrong
-    with pytest.raises(ValueError, match=rf"keras_het.check\(model, x, y\) says .* Received: {wrong:g} of annotator 2"):
+    with refuses(rf"keras_het.check\(model, x, y\) says .* Received: {wrong:g} of annotator 2"):
         AnnotatorsLoss(inner)(labels, LOGITS)
 
 
@@ -190,7 +191,7 @@ def test_in_fit_it_is_refused_or_makes_the_loss_nan_where_the_step_is_compiled()
     model = keras.Sequential([keras.Input((2,)), *layers])
     model.compile("sgd", AnnotatorsLoss(), run_eagerly=keras.backend.backend() == "torch")
     if keras.backend.backend() == "torch":
-        with pytest.raises(ValueError, match="Received: nan of annotator 2"):
+        with refuses("Received: nan of annotator 2"):
             model.fit(np.ones((EXAMPLES, 2)), labels, verbose=0)
     else:
         assert np.isnan(model.fit(np.ones((EXAMPLES, 2)), labels, verbose=0).history["loss"][0])

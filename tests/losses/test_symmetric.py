@@ -3,10 +3,11 @@
 import keras
 import numpy as np
 import pytest
-from keras import ops
+from numpy.testing import assert_allclose, assert_array_equal
 from scipy import special
 
 from keras_het.losses import SymmetricCrossentropy
+from tests.common import sparse_crossentropy, to_numpy
 from tests.gradients import value_and_gradients
 from tests.losses.cases import EXAMPLES, LABELS, LOGITS, UNITS, WEIGHTS
 
@@ -32,7 +33,7 @@ def make(**kwargs):
 
 def test_without_the_reverse_it_is_crossentropy_and_without_crossentropy_the_absolute_error():
     plain = SymmetricCrossentropy(1.0, 0.0, from_logits=True)(LABELS, LOGITS)
-    keras_own = keras.losses.SparseCategoricalCrossentropy(from_logits=True)(LABELS, LOGITS)
+    keras_own = sparse_crossentropy()(LABELS, LOGITS)
     assert float(plain) == pytest.approx(float(keras_own), rel=1e-6)
     reverse = SymmetricCrossentropy(0.0, 0.5, from_logits=True)(LABELS, LOGITS)
     error = np.abs(np.eye(UNITS)[LABELS] - PROBABILITIES).sum(-1).mean()
@@ -46,17 +47,17 @@ def test_values_of_several_labels(answers):
     of_logits = make(from_logits=True, reduction="none")(answers, LOGITS)
     of_probabilities = make(reduction="none")(answers, special.expit(LOGITS))
     for each in (of_logits, of_probabilities):
-        np.testing.assert_allclose(ops.convert_to_numpy(each), exact, rtol=1e-6, atol=1e-6)
+        assert_allclose(to_numpy(each), exact, rtol=1e-6, atol=1e-6)
     assert float(make(from_logits=True)(answers, LOGITS, WEIGHTS)) == pytest.approx(np.mean(WEIGHTS * exact), rel=1e-6)
     with pytest.raises(AssertionError):  # a sum over the classes in place of the mean
-        np.testing.assert_allclose(ops.convert_to_numpy(of_logits), UNITS * exact, rtol=1e-6, atol=1e-6)
+        assert_allclose(to_numpy(of_logits), UNITS * exact, rtol=1e-6, atol=1e-6)
 
 
 def test_several_labels_with_leading_axes_and_with_one_class():
     images = make(from_logits=True, reduction="none")(np.stack([ANSWERS, SOFT]), np.stack([LOGITS, LOGITS]))
-    np.testing.assert_allclose(ops.convert_to_numpy(images), [oracle(ANSWERS, LOGITS), oracle(SOFT, LOGITS)], rtol=1e-6)
+    assert_allclose(to_numpy(images), [oracle(ANSWERS, LOGITS), oracle(SOFT, LOGITS)], rtol=1e-6)
     one = make(from_logits=True, reduction="none")(ANSWERS[:, :1], LOGITS[:, :1])
-    np.testing.assert_allclose(ops.convert_to_numpy(one), oracle(ANSWERS[:, :1], LOGITS[:, :1]), rtol=1e-6)
+    assert_allclose(to_numpy(one), oracle(ANSWERS[:, :1], LOGITS[:, :1]), rtol=1e-6)
 
 
 def test_several_labels_without_the_reverse_are_binary_crossentropy():
@@ -89,8 +90,8 @@ def test_several_labels_with_certain_predictions_are_finite(from_logits):
 def test_an_answer_that_is_none_is_not_taken_for_one(wrong):
     answers = ANSWERS.copy()
     answers[2, 1] = wrong
-    each = ops.convert_to_numpy(make(from_logits=True, reduction="none")(answers, LOGITS))
-    np.testing.assert_array_equal(np.isnan(each), np.arange(EXAMPLES) == 2)
+    each = to_numpy(make(from_logits=True, reduction="none")(answers, LOGITS))
+    assert_array_equal(np.isnan(each), np.arange(EXAMPLES) == 2)
 
 
 @pytest.mark.refusal

@@ -6,7 +6,8 @@ import keras
 import pytest
 from keras import layers
 
-import keras_het
+from keras_het import heteroscedastic, homoscedastic
+from tests.common import refuses
 from tests.models.checks import UNITS
 from tests.models.small_models import FEATURES, functional
 
@@ -98,26 +99,18 @@ def two_outputs():
         (lambda: Tempered(*graph()), {}, "`model` must be a functional model"),
         (lambda: functional("softmax", layers.Softmax()), {}, "The head must have one activation"),
         (lambda: functional(None, layers.Softmax(axis=0)), {}, "must be over the last axis. Received: axis=0"),
-        (
-            lambda: keras_het.heteroscedastic(functional()),
-            {},
-            "is a HeteroscedasticDense already; `homoscedastic(model)`",
-        ),
+        (lambda: heteroscedastic(functional()), {}, "is a HeteroscedasticDense already; `homoscedastic(model)`"),
         (functional, {"warm_start": 1}, "`warm_start` must be True or False"),
         (functional, {"clone": "yes"}, "`clone` must be True or False"),
-        (
-            functional,
-            {"num_factors": 12},
-            "`num_factors` must be None or an integer in [1, units]; a diagonal",
-        ),
+        (functional, {"num_factors": 12}, "`num_factors` must be None or an integer in [1, units]; a diagonal"),
     ],
 )
 def test_errors_say_what_is_wrong(make, arguments, text):
     with pytest.raises(ValueError) as error:
-        keras_het.heteroscedastic(make(), **arguments)
+        heteroscedastic(make(), **arguments)
     assert text in str(error.value)
 
 
 def test_the_way_back_needs_a_heteroscedastic_head():
-    with pytest.raises(ValueError, match="must end in a HeteroscedasticDense layer"):
-        keras_het.homoscedastic(functional())
+    with refuses("must end in a HeteroscedasticDense layer"):
+        homoscedastic(functional())

@@ -147,31 +147,6 @@ def test_metrics_of_clean_labels_and_their_config():
         assert number(again(labels, LOGITS[:, 0])) == pytest.approx(expected)
 
 
-@pytest.mark.refusal
-@pytest.mark.parametrize(
-    ("call", "text"),
-    [
-        (lambda: AnnotatorsLoss("mse"), "`loss` must be a loss of Keras or of this package with ignore_class=-1"),
-        (
-            lambda: AnnotatorsLoss(keras.losses.SparseCategoricalCrossentropy()),
-            "with ignore_class=-1. Received: loss=<",
-        ),
-        (
-            lambda: AnnotatorsMetric("accuracy"),
-            "`metric` must be a metric, such as keras.metrics.SparseCategoricalAccuracy(). Received: metric=",
-        ),
-        (
-            lambda: AnnotatorsLoss()(LABELS[:, :2], LOGITS),
-            "`y_true` must have shape (N, 3), a label of each annotator, or -1. Received: shape (9, 2)",
-        ),
-    ],
-)
-def test_errors_say_what_is_wrong(call, text):
-    with pytest.raises(ValueError) as error:
-        call()
-    assert text in str(error.value)
-
-
 @pytest.mark.parametrize("wrong", [-2, UNITS, np.nan, 0.5])
 @pytest.mark.parametrize(
     "inner", [None, SmoothedCrossentropy(0.0, from_logits=True, ignore_class=-1)], ids=["of Keras", "of ours"]

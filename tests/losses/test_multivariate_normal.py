@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.stats import multivariate_normal
 
 from keras_het.losses import MultivariateNormalNLL
-from tests.common import refuses, to_numpy
+from tests.common import to_numpy
 from tests.gradients import value_and_gradients
 from tests.marks import grid
 
@@ -125,20 +125,3 @@ def test_the_loss_comes_back_from_its_config_and_computes_in_full_precision():
     again = keras.losses.deserialize(keras.losses.serialize(loss))
     assert again.get_config() == loss.get_config()
     assert again.dtype == "float32"
-
-
-@pytest.mark.parametrize(
-    ("make", "text"),
-    [
-        (lambda: MultivariateNormalNLL("mse"), "`form` must be one of 'nll', 'beta', 'faithful'"),
-        (lambda: MultivariateNormalNLL("beta", -1.0), "`beta` must be a finite float32 number at least 0"),
-        (lambda: losses(np.zeros((2, 3)), np.ones((2, 8))), "`y_true` must have shape"),
-        (lambda: losses(np.zeros((2, 1)), np.ones((2, 7))), "numbers of R factors, K at most. Received: shape"),
-        (lambda: losses(np.zeros(2), np.ones((2, 7))), r"K at most. Received: shape \(2,\), with `y_pred` of"),
-        (lambda: losses(np.zeros((2, 3)), np.ones((3, 7))), r"K at most. Received: shape \(2, 3\)"),
-    ],
-)
-@pytest.mark.refusal
-def test_refusals(make, text):
-    with refuses(text):
-        make()

@@ -69,33 +69,6 @@ def test_a_sigmoid_of_every_pixel_may_be_flattened():
     assert np.abs(new.predict(IMAGES, verbose=0) - model.predict(IMAGES, verbose=0)).max() < 0.02
 
 
-@pytest.mark.parametrize(
-    ("make", "text"),
-    [
-        (lambda: convolution(layers.Flatten(name="f")), "must keep its 5 classes on the last axis. Received: 'f'"),
-        (lambda: convolution(strides=2), "The model must end in a Dense layer or a 1x1 Conv2D"),
-        (
-            lambda: convolution(layers.UpSampling2D()),
-            (
-                "by hand: HeteroscedasticDense(K)(backbone.output)), "
-                "or `layer` must name one of its Dense layers: 'predictions'"
-            ),
-        ),
-        (
-            lambda: convolution(data_format="channels_first"),
-            (
-                "`data_format` of a head must be 'channels_last', for a Dense layer is of the last axis. "
-                "Received: data_format="
-            ),
-        ),
-    ],
-)
-def test_other_convolutions_are_refused(make, text):
-    with pytest.raises(ValueError) as error:
-        heteroscedastic(make())
-    assert text in str(error.value)
-
-
 @pytest.mark.parametrize("application", [keras.applications.MobileNet, keras.applications.MobileNetV3Small])
 def test_keras_applications_that_end_in_a_convolution(application):
     size = 32 if application is keras.applications.MobileNet else 64

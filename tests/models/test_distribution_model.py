@@ -267,38 +267,3 @@ def test_the_loss_comes_back_from_its_config():
     loss = JointMultiLabelCrossentropy(16, [0.1, 0.2], 0.05, seed=3, reduction="sum")
     again = keras.losses.deserialize(keras.losses.serialize(loss))
     assert again.get_config() == loss.get_config()
-
-
-@pytest.mark.parametrize(
-    ("make", "text"),
-    [
-        (lambda: JointMultiLabelCrossentropy(0), "`num_samples` must be an integer in"),
-        (lambda: JointMultiLabelCrossentropy(false_negative_rate=1.0), "`false_negative_rate` must be a number in"),
-        (
-            lambda: JointMultiLabelCrossentropy(false_negative_rate={}),
-            "`false_negative_rate` must be an array of numbers. Received: a dict; ",
-        ),
-        (lambda: JointMultiLabelCrossentropy(4, 0.5, 0.5), "`false_negative_rate` must be less than 1 with"),
-        (lambda: JointMultiLabelCrossentropy()(Y[:2], np.zeros((2, 10))), "`y_true` must have shape"),
-        (
-            lambda: JointMultiLabelCrossentropy()(Y[:2, :1], np.zeros((2, 21))),
-            r"units of the head.*, of R factors, K at most. Received: shape \(2, 1\), with `y_pred` of shape \(2, 21\)",
-        ),
-        (lambda: JointHeteroscedasticDense(4, link="softmax", learn_flips=True), "`learn_flips` must be False for cl"),
-        (
-            lambda: JointMultiLabelCrossentropy(4, 0.1)(
-                Y[:2], JointHeteroscedasticDense(6, 1, learn_flips=True)(X[:2])
-            ),
-            "`false_negative_rate` and `false_positive_rate` must be 0 behind a head that learns",
-        ),
-        (lambda: DistributionModel(*[keras.Input((2,))] * 2), "`outputs` must be those of a layer that returns a"),
-        (
-            lambda: JointHeteroscedasticDense(4, covariance=keras.saving.get_registered_object("keras_het>Latent")(2)),
-            "`covariance` must have noise of the logits",
-        ),
-    ],
-)
-@pytest.mark.refusal
-def test_refusals(make, text):
-    with refuses(text):
-        make()

@@ -403,65 +403,6 @@ def test_it_shares_its_layers_with_a_plain_model():
     assert_array_equal(plain_model.predict(X, verbose=0), model.predict(X, verbose=0))
 
 
-def call_with(model, weights, logits=LOGITS, training=True):
-    return lambda: loss_of(model(), LABELS, logits, weights, training)
-
-
-@pytest.mark.refusal
-@pytest.mark.parametrize(
-    ("call", "text"),
-    [
-        (
-            lambda: make_model(examples=0),
-            "`num_examples` must be an integer in [1, 16777216]. Received: num_examples=0",
-        ),
-        (lambda: make_model(units=1), "`outputs` must have shape (B, K) with K >= 2. Received: shape (None, 1)"),
-        (
-            lambda: EarlyLearning(keras.Input((3, UNITS)), keras.Input((3, UNITS)), 4),
-            "`outputs` must have shape (B, K) with K >= 2. Received: shape (None, 3, 4)",
-        ),
-        (
-            lambda: EarlyLearning(keras.Input((UNITS,)), [], 4),
-            "`outputs` must be one symbolic tensor. Received: a list",
-        ),
-        (
-            lambda: make_model(strength=-1.0),
-            "`strength` must be a finite float32 number at least 0. Received: strength=-1.0",
-        ),
-        (lambda: make_model(momentum=1.0), "`momentum` must be in [0, 1). Received: momentum=1.0"),
-        (
-            lambda: make_model(memory_dtype="int8"),
-            "`memory_dtype` must be one of 'float32', 'float16'. Received: memory_dtype='int8'",
-        ),
-        (
-            lambda: make_model(examples=10**7, units=100),
-            (
-                "`num_examples` must be at most 5368708 for 100 classes, or the memory exceeds 2 GiB; "
-                'memory_dtype="float16" halves it. Received: num_examples=10000000'
-            ),
-        ),
-        (
-            call_with(identity, None),
-            (
-                "`sample_weight` must have the index of every example in training: "
-                "`fit(x, y, sample_weight=keras_het.models.with_index(len(y)))`. Received: no index"
-            ),
-        ),
-        (
-            call_with(lambda: identity("mse"), INDEX),
-            (
-                "`loss` must be one of classes that has `from_logits`, such as "
-                "keras.losses.SparseCategoricalCrossentropy(from_logits=True). Received: loss='mse'"
-            ),
-        ),
-    ],
-)
-def test_errors_say_what_is_wrong(call, text):
-    with pytest.raises(ValueError) as error:
-        call()
-    assert str(error.value) == text
-
-
 @pytest.mark.refusal
 @pytest.mark.parametrize(
     "loss", ["binary_crossentropy", SymmetricCrossentropy(multi_label=True), lambda y_true, y_pred: y_pred[:, 0]]

@@ -299,118 +299,12 @@ def test_probabilities_of_zero_and_one_stay_finite():
         assert found[:, 0].min() > found[:, 1].max() + 80
 
 
-# --- errors ---
-
-
-def shared():
-    hidden = layers.Dense(8)
-    return [model_of(hidden, HeteroscedasticDense(UNITS)) for _ in range(2)]
-
-
-ERRORS = {
-    "none": (list, {}, r"`members` must be a list of models, at least one. Received: \[\]"),
-    "one model": (
-        lambda: model_of(layers.Dense(2)),
-        {},
-        r"`members` must be a list of models, at least one. Received: Sequential",
-    ),
-    "no model": (
-        lambda: [layers.Dense(2)],
-        {},
-        r"`members` must be a list of models, at least one. Received: \['Dense'\]",
-    ),
-    "twice": (
-        lambda: [model_of(HeteroscedasticDense(UNITS), name="m")] * 2,
-        {},
-        r"models, each of them once. Received: 'm' as members 0 and 1",
-    ),
-    "shared": (
-        shared,
-        {},
-        r"`members` must be models that share no layer, .* Received: the variable '.*kernel' in members 0 and 1",
-    ),
-    "units": (
-        lambda: [model_of(HeteroscedasticDense(units)) for units in (3, 4)],
-        {},
-        r"`members` must return outputs of one shape. Received: \(None, 3\) of member 0, \(None, 4\) of member 1",
-    ),
-    "links": (
-        lambda: [model_of(HeteroscedasticDense(UNITS, link=link)) for link in ("softmax", "sigmoid")],
-        {},
-        r"`members` must have heads of one activation. Received: softmax of member 0, sigmoid of member 1",
-    ),
-    "probabilities": (
-        lambda: [model_of(layers.Dense(UNITS, activation)) for activation in (None, "softmax")],
-        {"link": "softmax"},
-        r"`members` must all return probabilities, or all not. Received: True of member 0, False of member 1",
-    ),
-    "no link": (
-        lambda: [model_of(layers.Dense(UNITS))],
-        {},
-        r"`link` must be given, such as \"softmax\", .* Received: None",
-    ),
-    "other link": (
-        lambda: [model_of(layers.Dense(UNITS, "softmax"))],
-        {"link": "sigmoid"},
-        r"`link` must be for softmax, as the heads of the members. Received: link=Sigmoid\(\)",
-    ),
-    "one class": (
-        lambda: [model_of(layers.Dense(1))],
-        {"link": "softmax"},
-        r"must return at least 2 classes for Softmax\(\). Received: 1",
-    ),
-    "unknown": (
-        lambda: [model_of(layers.Dense(UNITS), layers.Rescaling(2.0))],
-        {"link": "softmax"},
-        r"`from_logits` must be True .* or False .* Received: None",
-    ),
-    "told wrongly": (
-        lambda: [model_of(layers.Dense(UNITS, "softmax"))],
-        {"from_logits": True},
-        r"`from_logits` must be False for these members. Received: from_logits=True",
-    ),
-    "told oddly": (
-        lambda: [model_of(layers.Dense(UNITS), layers.Rescaling(2.0))],
-        {"link": "softmax", "from_logits": "yes"},
-        r"`from_logits` must be True or False. Received: from_logits='yes'",
-    ),
-    "log_sigmoid": (
-        lambda: [model_of(layers.Dense(UNITS, "log_sigmoid"), name="m")],
-        {},
-        r"`model` must return logits or probabilities. Received: 'm', with activation 'log_sigmoid'",
-    ),
-    "two outputs": (
-        lambda: [keras.Model(x := keras.Input((3,)), [layers.Dense(2)(x), layers.Dense(2)(x)], name="m")],
-        {},
-        r"`members` must have one output. Received: 2 outputs of 'm'",
-    ),
-    "not built": (
-        lambda: [keras.Sequential([layers.Dense(2)], name="m")],
-        {},
-        r"`model` must be built: .* Received: 'm', which is not",
-    ),
-}
-
-
-@pytest.mark.parametrize("name", ERRORS)
-def test_what_is_no_ensemble_is_refused(name):
-    make, arguments, message = ERRORS[name]
-    with refuses(message):
-        DeepEnsemble(make(), **arguments)
-
-
 def test_different_heads_of_exclusive_classes_may_be_members():
     ensemble = DeepEnsemble(
         [model_of(HeteroscedasticDense(UNITS, link=NormalizedSigmoid())), model_of(layers.Dense(UNITS, "log_softmax"))]
     )
     assert_allclose(ensemble.predict(X, verbose=0), expected(ensemble, "softmax head", X), rtol=1e-4, atol=1e-5)
     assert DeepEnsemble([model_of(HeteroscedasticDense(1, link=Sigmoid()))]).link.activation == "sigmoid"
-
-
-@pytest.mark.parametrize("config", [{}, {"members": "two"}, {"members": {"first": 1}}], ids=["none", "text", "dict"])
-def test_a_config_without_a_list_of_members_is_refused_in_words(config):
-    with refuses(r"`members` must be a list of serialised models\. Received: a (NoneType|str|dict)$"):
-        DeepEnsemble.from_config(config)
 
 
 def test_training_that_would_go_wrong_is_refused():
@@ -442,5 +336,3 @@ def test_members_that_start_alike_are_refused():
 
     with refuses(r"`make_model` must set no seed of its own, .* Received: equal weights of members 0 and 1"):
         DeepEnsemble.make(make_model, 2, seed=1)
-    with refuses(r"`num_members` must be an integer at least 1. Received: num_members=0"):
-        DeepEnsemble.make(compiled, 0)

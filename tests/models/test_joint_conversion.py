@@ -52,19 +52,6 @@ def test_logits_need_the_link():
     assert new.metrics_names == old.metrics_names
 
 
-@pytest.mark.parametrize(
-    ("change", "text"),
-    [
-        ({"link": "softmax", "warm_start": False}, "`joint` must be False where classes are exclusive"),
-        ({"keep_activation": True}, "`joint` must be False where an activation is kept"),
-        ({"joint": 1}, "`joint` must be"),
-    ],
-)
-def test_refusals(change, text):
-    with refuses(text):
-        heteroscedastic(multi_label(), **{"joint": True, **change})
-
-
 def test_a_joint_model_is_not_converted_again():
     with refuses("is a JointHeteroscedasticDense already"):
         heteroscedastic(heteroscedastic(multi_label(), joint=True))

@@ -6,11 +6,9 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.stats import norm
 
-from keras_het import heteroscedastic
 from keras_het.covariances import LowRank
-from keras_het.layers import HeteroscedasticNormal
 from keras_het.models import DistributionModel, heteroscedastic_regression
-from tests.common import refuses, reloaded, to_numpy
+from tests.common import reloaded, to_numpy
 
 pytestmark = pytest.mark.once
 
@@ -105,38 +103,3 @@ def test_a_map_of_a_regression_for_every_pixel():
     assert not new.compiled
     assert_allclose(new.predict(x, verbose=0), old.predict(x, verbose=0), rtol=1e-5, atol=1e-6)
     assert new.predict_interval(x, verbose=0)[0].shape == (6, 4, 4, 1)
-
-
-def reshaped():
-    return keras.Sequential([keras.Input((3,)), keras.layers.Dense(4), keras.layers.Reshape((2, 2))])
-
-
-@pytest.mark.parametrize(
-    ("make", "text"),
-    [
-        (lambda: heteroscedastic_regression(trained()), "`initial_scale` must be given without `x` and `y`"),
-        (lambda: heteroscedastic_regression(trained(), X, Y, initial_scale=1.0), "`initial_scale` must be given"),
-        (lambda: heteroscedastic_regression(trained(), X), "`y` must be given for arrays"),
-        (lambda: heteroscedastic_regression(trained(), X, Y[:, :1]), r"`y` must be finite, of shape \(N, ..., 2\)"),
-        (lambda: heteroscedastic_regression(trained(), X, Y * np.nan), "`y` must be finite"),
-        (lambda: heteroscedastic_regression(trained(), initial_scale=0.0), "`initial_scale` must be a finite"),
-        (lambda: heteroscedastic_regression(trained(), initial_scale=1.0, form="mse"), "`form` must be one of"),
-        (lambda: heteroscedastic_regression(trained(), initial_scale=1.0, num_factors=3), "`num_factors` must be"),
-        (lambda: heteroscedastic_regression(trained(2, "sigmoid"), X, Y), "without activation, and nothing behind it"),
-        (lambda: heteroscedastic_regression(reshaped(), X, Y), "'reshape.*' behind it"),
-        (
-            lambda: heteroscedastic_regression(heteroscedastic_regression(trained(), X, Y), X, Y),
-            "is a HeteroscedasticNormal already",
-        ),
-        (lambda: heteroscedastic(trained()), "`model` must be a classifier, or `link` be given"),
-    ],
-)
-def test_refusals(make, text):
-    with refuses(text):
-        make()
-
-
-def test_a_subclass_of_the_head_is_none_of_dense():
-    model = keras.Sequential([keras.Input((3,)), HeteroscedasticNormal(2)])
-    with refuses("already"):
-        heteroscedastic_regression(model, X, Y)

@@ -5,12 +5,11 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from keras_het.covariances import LowRank
 from keras_het.layers import StochasticSegmentation
 from keras_het.losses import JointSegmentationCrossentropy
 from keras_het.models import DistributionModel
 from tests import layer_contract
-from tests.common import refuses, reloaded, to_numpy
+from tests.common import reloaded, to_numpy
 
 CLASSES, IGNORED = 3, 255
 RNG = np.random.default_rng(0)
@@ -141,21 +140,3 @@ def test_the_loss_comes_back_from_its_config():
     loss = JointSegmentationCrossentropy(CLASSES, 16, IGNORED, seed=3, reduction="sum")
     again = keras.losses.deserialize(keras.losses.serialize(loss))
     assert again.get_config() == loss.get_config()
-
-
-@pytest.mark.parametrize(
-    ("make", "text"),
-    [
-        (lambda: JointSegmentationCrossentropy(1), "`num_classes` must be an integer in"),
-        (lambda: JointSegmentationCrossentropy(3, ignore_class=0.5), "`ignore_class` must be an integer in"),
-        (lambda: JointSegmentationCrossentropy(3)(Y, np.zeros((8, 4, 4, 11))), "`y_pred` must have shape"),
-        (lambda: JointSegmentationCrossentropy(3)(Y[:, :2], np.zeros((8, 4, 4, 10))), "`y_true` must have the shape"),
-        (lambda: StochasticSegmentation(3, link="sigmoid"), "`link` must be a softmax"),
-        (lambda: StochasticSegmentation(3, 4, covariance=LowRank(2)), "`covariance` must be None"),
-        (lambda: StochasticSegmentation(3, 2000), "`num_factors` must be an integer in"),
-    ],
-)
-@pytest.mark.refusal
-def test_refusals(make, text):
-    with refuses(text):
-        make()

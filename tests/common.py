@@ -1,6 +1,7 @@
 """What the tests of several rooms share: arrays of tensors, files, sessions of another precision, refusals."""
 
 import contextlib
+import functools
 import re
 
 import keras
@@ -58,27 +59,25 @@ def refuses(pattern):
 
 
 def refused_arguments(function, rules, **others):
-    """Refusals, `{name: (call, text)}`, of single arguments: `{"argument": [(rule, *values)]}`.
+    """Refusals, `{text: call}`, of single arguments: `{"argument": [(rule, *values)]}`.
 
     The text of each is "`argument` must <rule>", with "Received: argument=<value>" behind it.
     """
     return {
-        f"{getattr(function, '__name__', function)} {name}={value!r:.30}": (
-            lambda name=name, value=value: function(**{**others, name: value}),
-            f"`{name}` must {rule}...Received: {name}={value!r}",
-        )
+        f"`{name}` must {rule}...Received: {name}={value!r}": functools.partial(function, **{**others, name: value})
         for name, cases in rules.items()
         for rule, *values in cases
         for value in values
     }
 
 
-def each_refusal(table):
-    """Parametrizes a test by `{name: (call, text)}`."""
-    return pytest.mark.parametrize(("call", "text"), table.values(), ids=table)
+def each_refusal(*tables):
+    """Parametrizes a test by tables of refusals, `{text: call}`."""
+    rows = [row for table in tables for row in table.items()]
+    return pytest.mark.parametrize(("text", "call"), rows, ids=[text[:80] for text, _ in rows])
 
 
-def check_refusal(call, text):
+def check_refusal(text, call):
     """The call raises an error with this text; "..." stands for any characters."""
     with pytest.raises((ValueError, TypeError)) as error:
         call()

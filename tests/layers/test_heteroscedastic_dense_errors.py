@@ -13,7 +13,7 @@ from keras_het.covariances import Latent
 from keras_het.integrators import QuasiMonteCarlo
 from keras_het.layers import HeteroscedasticDense, NoiseTransition
 from keras_het.models.temperature_scaler import TemperatureScaler
-from tests.common import refuses, sparse_crossentropy, to_numpy
+from tests.common import refuses, session, sparse_crossentropy, to_numpy
 from tests.gradients import layer_gradients
 
 pytestmark = pytest.mark.refusal
@@ -148,14 +148,10 @@ def test_functional_gradients_on_pytorch_need_plain_operations_and_the_stateless
 @pytest.mark.smoke
 @pytest.mark.parametrize("floatx", ["bfloat16", "float16"])
 def test_a_training_step_in_a_session_of_half_precision(floatx):
-    before = keras.config.floatx()
-    try:
-        keras.config.set_floatx(floatx)
+    with session(floatx):
         head = HeteroscedasticDense(3, num_factors=2, seed=0)
         head.build((None, 4))
         value, gradients = layer_gradients(head, lambda log_p: ops.sum(log_p[:, 0]), np.ones((2, 4), "float32"))
-    finally:
-        keras.config.set_floatx(before)
     assert np.isfinite(value)
     for name, gradient in gradients.items():
         assert gradient.dtype == "float32", name

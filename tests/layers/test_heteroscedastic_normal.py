@@ -9,7 +9,7 @@ from scipy.stats import norm
 
 from keras_het.covariances import LowRank
 from keras_het.layers import HeteroscedasticNormal
-from tests.common import reloaded, to_numpy
+from tests.common import reloaded, session, to_numpy
 from tests.gradients import layer_gradients
 
 pytestmark = pytest.mark.once
@@ -115,10 +115,6 @@ def test_a_head_comes_back_from_a_file(make, tmp_path):
 
 @pytest.mark.once
 def test_it_computes_in_float32_under_half_precision():
-    policy = keras.config.dtype_policy()
-    try:
-        keras.config.set_dtype_policy("mixed_float16")
+    with session(policy="mixed_float16"):
         head = HeteroscedasticNormal(UNITS, 1)
         assert "float32" in str(head(X.astype("float16")).dtype)
-    finally:
-        keras.config.set_dtype_policy(policy)

@@ -10,7 +10,7 @@ from keras import ops
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import special
 
-from tests.common import to_numpy
+from tests.common import assert_finite, finite_differences, to_numpy
 from tests.gradients import value_and_gradients
 from tests.losses.cases import CASES, EXAMPLES, LABELS, LOGITS, UNITS, VECTORS, WEIGHTS, expected
 from tests.marks import grid
@@ -33,12 +33,7 @@ def check(value, exact):
 def check_gradient(function, oracle, point):
     """The gradient of a scalar function at `point` is the central difference of its oracle."""
     _, (gradient,) = value_and_gradients(lambda tensors: function(tensors[0]), [point])
-    differences = np.zeros(point.shape)
-    for index in np.ndindex(point.shape):
-        step = np.zeros(point.shape)
-        step[index] = 1e-5
-        differences[index] = (oracle(point + step) - oracle(point - step)) / 2e-5
-    assert_allclose(gradient, differences, rtol=1e-5, atol=1e-6)
+    assert_allclose(gradient, finite_differences(oracle, point), rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -138,8 +133,7 @@ def test_extremes_are_finite(case, from_logits):
         value, (gradient,) = value_and_gradients(
             lambda tensors, labels=labels: case.make(from_logits=from_logits)(labels, tensors[0]), [outputs]
         )
-        assert np.isfinite(value)
-        assert np.isfinite(gradient).all()
+        assert_finite(value, [gradient])
 
 
 @every_loss

@@ -7,7 +7,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy import special
 
 from keras_het.losses import AnnotatorsLoss
-from tests.common import to_numpy
+from tests.common import assert_finite, to_numpy
 from tests.gradients import value_and_gradients
 from tests.losses.cases import CASES, LOGITS, RNG, UNITS, VECTORS, T
 from tests.marks import grid
@@ -37,8 +37,7 @@ def of_possible(name, targets):
 
 def gradient_of(loss, labels, logits):
     value, (gradient,) = value_and_gradients(lambda tensors: loss(labels, tensors[0]), [logits])
-    assert np.isfinite(value)
-    assert np.isfinite(gradient).all()
+    assert_finite(value, [gradient])
     return gradient
 
 

@@ -13,7 +13,7 @@ from keras_het import heteroscedastic, homoscedastic
 from keras_het.covariances import LowRank
 from keras_het.layers import HeteroscedasticDense
 from keras_het.reading.ending import ending_of
-from tests.common import refuses, to_numpy
+from tests.common import refuses, session, to_numpy
 from tests.models.checks import (
     UNITS,
     assert_same_state,
@@ -146,13 +146,9 @@ def test_two_calls_after_one_seed_give_equal_models():
 
 @pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])
 def test_the_head_of_a_model_in_half_precision_computes_in_float32(policy, tmp_path):
-    before = keras.config.dtype_policy()
-    try:
-        keras.config.set_dtype_policy(policy)
+    with session(policy=policy):
         model = sharpen(sequential("softmax"))
         new = check_conversion(model, X, Y, tmp_path)
-    finally:
-        keras.config.set_dtype_policy(before)
     assert new.layers[1].compute_dtype == policy.removeprefix("mixed_")
     assert new.layers[-1].compute_dtype == "float32"
     assert new.predict(X, verbose=0).dtype == "float32"

@@ -12,7 +12,7 @@ import keras_het
 from keras_het import heteroscedastic, homoscedastic
 from keras_het.layers import HeteroscedasticDense
 from keras_het.reading.check import judge
-from tests.common import refuses
+from tests.common import refuses, session
 from tests.models.checks import UNITS, check_file, probabilities, sharpen
 from tests.models.small_models import X, Y, functional, sequential
 
@@ -301,13 +301,9 @@ def test_the_loss_is_scaled_as_it_was():
     assert new.optimizer.inner_optimizer is not scaled.inner_optimizer
     new.fit(X, Y, verbose=0)
     assert not new.optimizer.inner_optimizer._use_weight_decay(new.layers[1].bias)
-    policy = keras.config.dtype_policy()
-    keras.config.set_dtype_policy("mixed_float16")
-    try:
+    with session(policy="mixed_float16"):
         plain = converted(compiled(old, "sgd", "sparse_categorical_crossentropy"))
         mixed = compiled(functional("softmax"), "sgd", "sparse_categorical_crossentropy")
-    finally:
-        keras.config.set_dtype_policy(policy)
     assert not isinstance(plain.optimizer, keras.optimizers.LossScaleOptimizer)
     assert type(mixed.optimizer) is type(converted(mixed).optimizer) is keras.optimizers.LossScaleOptimizer
 

@@ -237,8 +237,8 @@ EARLY = {
         keras.Input((3, 4)), keras.Input((3, 4)), 4
     ),
     "`outputs` must be one symbolic tensor. Received: a list": lambda: EarlyLearning(keras.Input((4,)), [], 4),
-    'at most 5368708 for 100 classes...2 GiB; memory_dtype="float16" halves it...=10000000': lambda: (
-        early.make_model(examples=10**7, units=100)
+    'at most 5368708 for 100 classes...2 GiB; memory_dtype="float16" halves it...=10000000': lambda: early.make_model(
+        examples=10**7, units=100
     ),
     f"{WEIGHTS}with_index(len(y)))`. Received: no index": learning(weights=None),
     "`loss` must be one of classes that has `from_logits`, such as keras.lo...True). Received: loss='mse'": learning(

@@ -8,7 +8,6 @@ from numpy.testing import assert_allclose, assert_array_equal
 from keras_het.layers import StochasticSegmentation
 from keras_het.losses import JointSegmentationCrossentropy
 from keras_het.models import DistributionModel
-from tests import layer_contract
 from tests.common import reloaded, to_numpy
 
 CLASSES, IGNORED = 3, 255
@@ -64,16 +63,6 @@ class TestEdward2:
 
 
 @pytest.mark.once
-def test_the_head_keeps_the_contract_of_layers(tmp_path):
-    def make():
-        return StochasticSegmentation(CLASSES, 5, seed=0)
-
-    layer_contract.check_config(make)
-    layer_contract.check_shapes(make, X)
-    layer_contract.check_saved_weights(make, X, tmp_path)
-
-
-@pytest.mark.once
 def test_signals_have_one_axis_of_places():
     model = segmentation(shape=(16, 2))
     x, y = X.reshape(8, 16, 2), Y.reshape(8, 16)
@@ -119,24 +108,3 @@ def test_images_of_unknown_size_train_as_those_of_a_known_one():
             model = segmentation(0, shape=shape)
             assert np.isfinite(model.train_on_batch(X, Y)[0])
     assert_allclose(losses[0], losses[1], rtol=1e-5)
-
-
-@pytest.mark.once
-def test_the_noise_is_new_at_every_step_and_the_same_in_evaluation():
-    model = segmentation()
-
-    def loss(training):
-        return float(to_numpy(model.loss(Y, model(X, training=training))))
-
-    values = [loss(True), loss(True)]
-    assert values[0] != values[1]
-    model.head.clock.step.assign(0)
-    assert loss(True) == values[0]
-    assert loss(False) == loss(False)
-
-
-@pytest.mark.once
-def test_the_loss_comes_back_from_its_config():
-    loss = JointSegmentationCrossentropy(CLASSES, 16, IGNORED, seed=3, reduction="sum")
-    again = keras.losses.deserialize(keras.losses.serialize(loss))
-    assert again.get_config() == loss.get_config()

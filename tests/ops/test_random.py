@@ -1,4 +1,3 @@
-import keras
 import numpy as np
 import pytest
 from keras import ops
@@ -7,7 +6,7 @@ from scipy.stats import chi2, norm
 
 from keras_het.ops import random
 from tests.checks import check_independent, check_standard_normal
-from tests.common import to_numpy
+from tests.common import session, to_numpy
 
 # Published with Random123 1.14, file kat_vectors, "threefry2x32 20": counter, key, answer.
 KNOWN_ANSWERS = [
@@ -126,12 +125,8 @@ def test_a_value_s_image_is_uniform_over_the_words(base_seed):
 @pytest.mark.parametrize("floatx", ["bfloat16", "float16"])
 def test_bits_are_the_same_whatever_the_float_type_of_the_session(floatx):
     expected = random.random_normals((123, 45), 2, 7, np)
-    before = keras.config.floatx()
-    try:
-        keras.config.set_floatx(floatx)
+    with session(floatx):
         found = random.random_normals((123, 45), 2, 7)
-    finally:
-        keras.config.set_floatx(before)
     assert_array_equal(to_numpy(found), expected)
 
 

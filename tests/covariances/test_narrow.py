@@ -10,8 +10,9 @@ from keras_het.covariances import LowRank, Narrow
 from keras_het.explain import confused_pairs
 from keras_het.integrators import QuasiMonteCarlo
 from keras_het.layers import HeteroscedasticDense, HeteroscedasticNormal
+from tests.common import to_numpy
 from tests.gradients import layer_gradients
-from tests.layers.heads import FEATURES, LABELS, UNITS, X, make_loss, set_random_weights, to_numpy
+from tests.layers.heads import FEATURES, LABELS, UNITS, X, make_loss, set_random_weights
 
 pytestmark = pytest.mark.once
 

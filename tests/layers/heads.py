@@ -84,9 +84,3 @@ def make_loss(link):
 def targets(link, labels=LABELS, units=UNITS):
     """The labels as the link's loss takes them."""
     return labels if links.get(link).activation == "softmax" else np.eye(units, dtype="float32")[labels]
-
-
-def to_numpy(*tensors):
-    """Tensors as NumPy arrays, None as None; one alone as one."""
-    arrays = [None if x is None else keras.ops.convert_to_numpy(x) for x in tensors]
-    return arrays if len(arrays) > 1 else arrays[0]

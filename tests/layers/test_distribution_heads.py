@@ -5,10 +5,12 @@ import functools
 import keras
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose
 
 from keras_het import layers, losses
 from keras_het.models import DistributionModel
 from tests import layer_contract
+from tests.common import to_numpy
 from tests.layers.heads import set_random_weights
 from tests.layers.test_heteroscedastic_dense_export import apply, assert_plain, onnx_test
 
@@ -110,4 +112,36 @@ def check_predictions(run, model, x):
     for part in (x[:1], x):
         found, expected = np.asarray(run(part)), model.predict(part, verbose=0)
         assert found.shape == (*part.shape[:-1], UNITS)
-        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
+        assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.once
+@pytest.mark.parametrize(
+    "loss",
+    [
+        losses.JointMultiLabelCrossentropy(16, [0.1, 0.2], 0.05, seed=3, reduction="sum"),
+        losses.JointSegmentationCrossentropy(3, 16, 255, seed=3, reduction="sum"),
+        losses.MultivariateNormalNLL("beta", 0.25, reduction="sum", dtype="mixed_float16"),
+    ],
+    ids=LOSSES,
+)
+def test_a_loss_comes_back_from_its_config_and_computes_in_full_precision(loss):
+    again = keras.losses.deserialize(keras.losses.serialize(loss))
+    assert again.get_config() == loss.get_config()
+    assert again.dtype == "float32"
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("kind", ["labels", "pixels"])
+def test_the_noise_of_a_loss_is_new_at_every_step_and_the_same_in_evaluation(kind):
+    make, x, loss, y = parts(kind)
+    head = make()
+
+    def value(training):
+        return float(to_numpy(loss(y, head(x, training=training))))
+
+    values = [value(True), value(True)]
+    assert values[0] != values[1]
+    head.clock.step.assign(0)
+    assert value(True) == values[0]
+    assert value(False) == value(False)

@@ -6,13 +6,15 @@ import keras
 import numpy as np
 import pytest
 from keras import ops
+from numpy.testing import assert_allclose, assert_array_equal
 from scipy.special import expit, log_ndtr, log_softmax
 
 from keras_het import integrators, layers
 from keras_het.covariances import Latent, Narrow
 from keras_het.links import Softmax
 from tests import reference
-from tests.layers.heads import EVERY_HEAD, EXAMPLES, FEATURES, HEADS, UNITS, X, built_head, make_head, to_numpy
+from tests.common import to_numpy
+from tests.layers.heads import EVERY_HEAD, EXAMPLES, FEATURES, HEADS, UNITS, X, built_head, make_head
 from tests.marks import grid
 
 
@@ -97,7 +99,7 @@ def test_initializers_and_regularizers_govern_the_weights_they_name():
         assert all(np.all(weight == expected) for weight in weights)
     size = FEATURES * UNITS
     expected = [size, 10 * 2 * UNITS, 100 * 3 * size, 100 * 3 * size, 100 * np.abs(factor).sum()]
-    np.testing.assert_allclose(np.sort([to_numpy(loss) for loss in head.losses]), sorted(expected), rtol=1e-6)
+    assert_allclose(np.sort([to_numpy(loss) for loss in head.losses]), sorted(expected), rtol=1e-6)
 
 
 @pytest.mark.once
@@ -118,22 +120,22 @@ def test_the_noise_starts_at_initial_scale_temperatures_half_of_it_in_the_factor
     head = make_head(kind, initial_scale=initial_scale, temperature=temperature)
     normal = head.logit_distribution(X)
     variance, expected = to_numpy(normal.variance()), np.full((len(X), UNITS), (initial_scale * temperature) ** 2)
-    np.testing.assert_allclose(variance, expected, rtol=1e-4)
+    assert_allclose(variance, expected, rtol=1e-4)
     share = 1.0 if kind == "diagonal" else 0.5
-    np.testing.assert_allclose(np.square(to_numpy(normal.scale_diag)), share * expected, rtol=1e-4)
+    assert_allclose(np.square(to_numpy(normal.scale_diag)), share * expected, rtol=1e-4)
 
 
 @pytest.mark.once
 def test_the_factors_start_in_directions_of_the_seed():
     first, again, other = (to_numpy(make_head("full", seed=seed).logit_covariance(X[:1]))[0] for seed in (0, 0, 1))
-    np.testing.assert_array_equal(first, again)
+    assert_array_equal(first, again)
     assert np.abs(first - other).max() > 0.1 * np.diag(first).max()
 
 
 @pytest.mark.once
 def test_a_scale_below_min_scale_starts_above_it():
     head = make_head("full", initial_scale=1e-6, temperature=1.0, min_scale=1e-3)
-    np.testing.assert_allclose(to_numpy(head.logit_distribution(X).scale_diag), 2e-3, rtol=1e-4)
+    assert_allclose(to_numpy(head.logit_distribution(X).scale_diag), 2e-3, rtol=1e-4)
 
 
 def numpy_distribution(head, x):
@@ -172,7 +174,7 @@ def test_logit_distribution_is_the_affine_maps_of_the_weights(kind):
     assert len(normal.tensors) - kernel == sum(expected is not None for expected in parts.values())
     for name, expected in parts.items():
         if expected is not None:
-            np.testing.assert_allclose(to_numpy(getattr(normal, name)), expected, rtol=1e-5, atol=1e-6)
+            assert_allclose(to_numpy(getattr(normal, name)), expected, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.once
@@ -183,14 +185,14 @@ def test_covariance_is_that_of_numpy_and_its_centered_rows_sum_to_zero(kind):
     centering = np.eye(UNITS) - 1 / UNITS
     raw, centered = to_numpy(head.logit_covariance(X, centered=False), head.logit_covariance(X, centered=True))
     expected = centered if isinstance(head.link, Softmax) else raw
-    np.testing.assert_array_equal(to_numpy(head.logit_covariance(X)), expected)
+    assert_array_equal(to_numpy(head.logit_covariance(X)), expected)
     for i in range(EXAMPLES):
         own = None if factor is None else (factor if factor.ndim == 2 else factor[i])
         expected = reference.noise_covariance(scale_diag[i], own, None if row_scale is None else row_scale[i])
-        np.testing.assert_allclose(raw[i], expected, rtol=1e-4, atol=1e-5)
-        np.testing.assert_allclose(centered[i], centering @ expected @ centering, rtol=1e-4, atol=1e-5)
-    np.testing.assert_allclose(centered.sum(-1), 0, atol=1e-5)
-    np.testing.assert_allclose(centered.sum(-2), 0, atol=1e-5)
+        assert_allclose(raw[i], expected, rtol=1e-4, atol=1e-5)
+        assert_allclose(centered[i], centering @ expected @ centering, rtol=1e-4, atol=1e-5)
+    assert_allclose(centered.sum(-1), 0, atol=1e-5)
+    assert_allclose(centered.sum(-2), 0, atol=1e-5)
 
 
 def expected_outputs(head, x, nodes):
@@ -218,11 +220,11 @@ def test_outputs_are_the_mean_over_the_nodes_of_the_mode(kind):
     head = built_head(kind, temperature=0.8)
     size = head.covariance.size
     inference = integrators.get(head.integrator).constant_nodes(*size)
-    np.testing.assert_allclose(to_numpy(head(X)), expected_outputs(head, X, inference), rtol=1e-5, atol=1e-5)
+    assert_allclose(to_numpy(head(X)), expected_outputs(head, X, inference), rtol=1e-5, atol=1e-5)
     for step in range(3):  # the key of training is (seed, step)
         training = head.integrator.draw((head.seed, step), head.integrator.num_samples, *size, np)
         outputs = to_numpy(head(X, training=True))
-        np.testing.assert_allclose(outputs, expected_outputs(head, X, training), rtol=1e-5, atol=1e-5)
+        assert_allclose(outputs, expected_outputs(head, X, training), rtol=1e-5, atol=1e-5)
         assert int(head.clock.step.numpy()) == step + 1
 
 
@@ -232,8 +234,8 @@ def test_closed_form_sigmoid_is_the_integral_in_training_and_at_inference():
     scale = np.sqrt(scale_diag**2 + (factor**2).sum(-1)) / head.temperature
     cases = zip((loc / head.temperature).ravel(), scale.ravel(), strict=True)
     log_p = np.reshape([reference.expected_sigmoid(mean, s)[0] for mean, s in cases], loc.shape)
-    np.testing.assert_allclose(to_numpy(head(X)), log_p - np.log(-np.expm1(log_p)), atol=1e-3)
-    np.testing.assert_array_equal(to_numpy(head(X, training=True)), to_numpy(head(X)))
+    assert_allclose(to_numpy(head(X)), log_p - np.log(-np.expm1(log_p)), atol=1e-3)
+    assert_array_equal(to_numpy(head(X, training=True)), to_numpy(head(X)))
 
 
 @pytest.mark.once
@@ -244,7 +246,7 @@ def test_vanishing_noise_gives_log_softmax_of_the_mean(kind, training):
     kernel, bias, scale_kernel, scale_bias, *others, step = head.get_weights()
     head.set_weights([kernel, bias, 0 * scale_kernel, scale_bias * 0 - 60, *(0 * w for w in others), step])
     expected = log_softmax((X @ kernel.astype("float64") + bias) / 0.8, axis=-1)
-    np.testing.assert_allclose(to_numpy(head(X, training=training)), expected, rtol=1e-5, atol=1e-5)
+    assert_allclose(to_numpy(head(X, training=training)), expected, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.once
@@ -253,11 +255,11 @@ def test_probabilities_are_those_of_the_outputs(kind):
     head = built_head(kind)
     outputs, p = to_numpy(head(X), head.probabilities(X))
     if head.link.activation == "softmax":
-        np.testing.assert_allclose(p, np.exp(outputs), rtol=1e-6)
-        np.testing.assert_allclose(p.sum(-1), 1, rtol=1e-5)
-        np.testing.assert_allclose(np.exp(to_numpy(head(X, training=True))).sum(-1), 1, rtol=1e-5)
+        assert_allclose(p, np.exp(outputs), rtol=1e-6)
+        assert_allclose(p.sum(-1), 1, rtol=1e-5)
+        assert_allclose(np.exp(to_numpy(head(X, training=True))).sum(-1), 1, rtol=1e-5)
     else:
-        np.testing.assert_allclose(p, expit(outputs), rtol=1e-5)
+        assert_allclose(p, expit(outputs), rtol=1e-5)
         assert np.all((p > 0) & (p < 1))
 
 
@@ -284,7 +286,7 @@ def test_any_leading_axes_are_a_batch(kind, training):
     x = X.reshape(*leading, FEATURES)
     outputs = to_numpy(head(x, training=training))
     assert outputs.shape == (*leading, UNITS)
-    np.testing.assert_allclose(outputs.reshape(flat.shape), flat, rtol=1e-5, atol=1e-5)
+    assert_allclose(outputs.reshape(flat.shape), flat, rtol=1e-5, atol=1e-5)
     assert tuple(head.logit_covariance(x).shape) == (*leading, UNITS, UNITS)
 
 
@@ -305,7 +307,7 @@ def test_inputs_of_any_dtype_are_computed_in_float32(kind, dtype):
     x = np.round(4 * X)  # small integers are exact in every dtype
     outputs = to_numpy(head(ops.cast(x, dtype) if dtype == "bfloat16" else x.astype(dtype)))
     assert outputs.dtype == "float32"
-    np.testing.assert_array_equal(outputs, to_numpy(head(x)))
+    assert_array_equal(outputs, to_numpy(head(x)))
 
 
 @pytest.mark.once
@@ -323,4 +325,4 @@ def test_methods_keep_float32_inside_a_layer_of_lower_precision(kind):
             return self.head.logit_covariance(keras.ops.cast(x, "bfloat16"))
 
     rounded = to_numpy(keras.ops.cast(keras.ops.cast(X, "bfloat16"), "float32"))
-    np.testing.assert_allclose(to_numpy(Outer()(X)), to_numpy(head.logit_covariance(rounded)), rtol=1e-5, atol=1e-6)
+    assert_allclose(to_numpy(Outer()(X)), to_numpy(head.logit_covariance(rounded)), rtol=1e-5, atol=1e-6)

@@ -4,6 +4,7 @@ import keras
 import numpy as np
 import pytest
 from keras import ops
+from numpy.testing import assert_allclose
 
 from keras_het.covariances import Latent, Narrow
 from keras_het.layers import HeteroscedasticDense
@@ -94,7 +95,7 @@ def check_export(run, model, shape=()):
         expected = model.predict(x, verbose=0)
         outputs = np.asarray(run(x))
         assert outputs.shape == expected.shape
-        np.testing.assert_allclose(outputs, expected, rtol=1e-5, atol=1e-5)
+        assert_allclose(outputs, expected, rtol=1e-5, atol=1e-5)
 
 
 def export_onnx(model, folder):
@@ -113,8 +114,7 @@ def export_onnx(model, folder):
 # Keras calls an exporter of PyTorch that is on its way out, which traces Keras' own checks of shapes.
 onnx_test = [
     pytest.mark.skipif(
-        keras.config.backend() != "torch",
-        reason="other backends need a converter: `nox -s integrations` runs them",
+        keras.config.backend() != "torch", reason="other backends need a converter: `nox -s integrations` runs them"
     ),
     pytest.mark.filterwarnings("ignore:The feature will be removed:DeprecationWarning"),
     pytest.mark.filterwarnings("ignore:You are using the legacy TorchScript-based ONNX export:DeprecationWarning"),

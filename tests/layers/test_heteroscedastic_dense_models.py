@@ -5,8 +5,10 @@ import shutil
 import keras
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose, assert_array_equal
 
 from keras_het.integrators import QuasiMonteCarlo
+from tests.common import to_numpy
 from tests.layers.heads import (
     EXAMPLES,
     FEATURES,
@@ -18,7 +20,6 @@ from tests.layers.heads import (
     make_model,
     set_random_weights,
     targets,
-    to_numpy,
 )
 from tests.marks import grid
 
@@ -102,12 +103,12 @@ def test_prediction_is_the_same_compiled_by_pytorch():
     model.compile("sgd", "mse", jit_compile=True)
     compiled = model.predict(X, verbose=0)  # first: nothing that an eager call has computed is there
     model.compile("sgd", "mse", jit_compile=False)
-    np.testing.assert_allclose(compiled, model.predict(X, verbose=0), rtol=1e-5, atol=1e-6)
+    assert_allclose(compiled, model.predict(X, verbose=0), rtol=1e-5, atol=1e-6)
 
 
 def assert_all_close(first, second):
     for a, b in zip(first, second, strict=True):
-        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
+        assert_allclose(a, b, rtol=1e-5, atol=1e-6)
 
 
 def test_sample_and_class_weights_weigh_the_examples():
@@ -140,7 +141,7 @@ def test_masks_pass_through_to_the_loss():
     log_p = model.predict(x, verbose=0)
     assert log_p.shape == (*x.shape[:2], UNITS)
     own = -np.take_along_axis(log_p, y[..., None], axis=-1)[..., 0]
-    np.testing.assert_allclose(model.evaluate(x, y, verbose=0), own[:, :3].mean(), rtol=1e-5)
+    assert_allclose(model.evaluate(x, y, verbose=0), own[:, :3].mean(), rtol=1e-5)
     assert not np.isclose(own[:, :3].mean(), own.mean(), rtol=1e-3)
 
 
@@ -204,13 +205,13 @@ def test_a_frozen_head_keeps_its_weights_and_draws_new_noise():
     after = model.get_weights()
     assert np.any(before[0] != after[0])
     for a, b in zip(before[2:-1], after[2:-1], strict=True):
-        np.testing.assert_array_equal(a, b)
+        assert_array_equal(a, b)
     assert (before[-1], after[-1]) == (0, 1)
 
 
 def test_inference_is_the_same_compiled_and_eager():
     model = make_model(make_head("full"))
-    np.testing.assert_allclose(model.predict(X, verbose=0), to_numpy(model.layers[-1](X)), rtol=1e-5, atol=1e-6)
+    assert_allclose(model.predict(X, verbose=0), to_numpy(model.layers[-1](X)), rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.skipif(keras.config.backend() == "torch", reason="PyTorch runs eagerly: it traces nothing")

@@ -6,7 +6,9 @@ import random
 import keras
 import numpy as np
 import pytest
+from numpy.testing import assert_array_equal
 
+from tests.common import reloaded, sparse_crossentropy, to_numpy
 from tests.layers.heads import (
     FEATURES,
     HEADS,
@@ -17,7 +19,6 @@ from tests.layers.heads import (
     make_model,
     set_random_weights,
     targets,
-    to_numpy,
 )
 from tests.marks import grid
 
@@ -46,7 +47,7 @@ def fit(model, epochs=2, **arguments):
 
 def assert_equal(first, second):
     for a, b in zip(first, second, strict=True):
-        np.testing.assert_array_equal(a, b)
+        assert_array_equal(a, b)
 
 
 @pytest.mark.on_jax
@@ -56,11 +57,10 @@ def test_predict_is_deterministic_also_after_training_and_a_reload(kind, seed, t
     before = model.predict(X, verbose=0)
     fit(model)
     first, second = (model.predict(X, verbose=0) for _ in range(2))
-    np.testing.assert_array_equal(first, second)
+    assert_array_equal(first, second)
     assert not np.allclose(before, first)
-    model.save(tmp_path / "model.keras")
-    loaded = keras.models.load_model(tmp_path / "model.keras")
-    np.testing.assert_array_equal(loaded.predict(X, verbose=0), first)
+    loaded = reloaded(model, tmp_path)
+    assert_array_equal(loaded.predict(X, verbose=0), first)
     assert_equal(fit(loaded), fit(model))  # the seed, the counter and the optimizer came along
 
 
@@ -68,7 +68,7 @@ def test_predict_is_deterministic_also_after_training_and_a_reload(kind, seed, t
 def test_inference_depends_neither_on_the_seed_nor_on_the_step(kind):
     head, other = built_head(kind, seed=1), built_head(kind, seed=2)
     other.clock.step.assign(100)
-    np.testing.assert_array_equal(to_numpy(head(X)), to_numpy(other(X)))
+    assert_array_equal(to_numpy(head(X)), to_numpy(other(X)))
     assert (int(head.clock.step.numpy()), int(other.clock.step.numpy())) == (0, 100)
 
 
@@ -76,7 +76,7 @@ def test_inference_depends_neither_on_the_seed_nor_on_the_step(kind):
 def test_training_noise_depends_on_the_seed_and_on_the_step(kind):
     head, same, other = built_head(kind, seed=1), built_head(kind, seed=1), built_head(kind, seed=2)
     first, second = to_numpy(head(X, training=True)), to_numpy(head(X, training=True))
-    np.testing.assert_array_equal(first, to_numpy(same(X, training=True)))
+    assert_array_equal(first, to_numpy(same(X, training=True)))
     for changed in (second, to_numpy(other(X, training=True)), to_numpy(head(X))):
         assert np.abs(changed - first).max() > 1e-3
 
@@ -138,7 +138,7 @@ def test_a_clone_has_the_config_and_trains_as_the_original():
     assert clone.layers[-1].get_config() == model.layers[-1].get_config()
     assert not {id(weight) for weight in clone.weights} & {id(weight) for weight in model.weights}
     clone.set_weights(model.get_weights())
-    clone.compile(keras.optimizers.SGD(0.2), keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    clone.compile(keras.optimizers.SGD(0.2), sparse_crossentropy())
     assert_equal(fit(clone), fit(model))
 
 
@@ -188,6 +188,6 @@ def test_our_calls_leave_the_arrays_and_objects_of_the_caller_alone(kind):
     head(x)
     set_random_weights(head)
     use(head)
-    np.testing.assert_array_equal(x, X)
+    assert_array_equal(x, X)
     assert config == config_before
     assert (integrator and integrator.get_config()) == integrator_before

@@ -4,12 +4,14 @@ import keras
 import numpy as np
 import pytest
 from keras import ops
+from numpy.testing import assert_allclose, assert_array_equal
 
 from keras_het.constraints import RowStochastic
 from keras_het.layers import HeteroscedasticDense, NoiseTransition
 from keras_het.ops import transition
 from keras_het.ops.transition import outlier_class, total_variation
 from tests import layer_contract
+from tests.common import refuses, sparse_crossentropy, to_numpy
 from tests.gradients import layer_gradients, value_and_gradients
 from tests.marks import grid
 
@@ -17,9 +19,9 @@ UNITS, EXAMPLES, FEATURES = 4, 64, 6
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(EXAMPLES, FEATURES)).astype("float32")
 LABELS = RNG.integers(UNITS, size=EXAMPLES)
-LOG_P = ops.convert_to_numpy(ops.log_softmax(RNG.normal(size=(EXAMPLES, UNITS)).astype("float32")))
+LOG_P = to_numpy(ops.log_softmax(RNG.normal(size=(EXAMPLES, UNITS)).astype("float32")))
 T = RNG.dirichlet(np.ones(UNITS), size=UNITS)
-LOSS = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+LOSS = sparse_crossentropy()
 KINDS = {
     "projected": {},
     "regularized": {"regularizer": keras.regularizers.L2(0.1)},
@@ -36,7 +38,7 @@ def make_model(layer):
 
 
 def rows(layer):
-    return ops.convert_to_numpy(layer.transition)
+    return to_numpy(layer.transition)
 
 
 @pytest.mark.parametrize("kind", grid(KINDS, span=["projected", "outliers"]))
@@ -73,21 +75,21 @@ def test_no_weight_before_a_transition_that_stays_is_without_a_gradient(closed):
 
 def test_a_fixed_transition_multiplies():
     layer = NoiseTransition(UNITS, transition=T, trainable=False)
-    outputs = ops.convert_to_numpy(layer(LOG_P, training=True))
-    np.testing.assert_allclose(outputs, np.log(np.exp(LOG_P.astype("float64")) @ T), rtol=1e-6, atol=1e-6)
+    outputs = to_numpy(layer(LOG_P, training=True))
+    assert_allclose(outputs, np.log(np.exp(LOG_P.astype("float64")) @ T), rtol=1e-6, atol=1e-6)
     assert layer.trainable_weights == []
 
 
 def test_the_identity_changes_nothing_exactly():
     layer = NoiseTransition(UNITS, transition=np.eye(UNITS), trainable=False)
-    np.testing.assert_array_equal(ops.convert_to_numpy(layer(LOG_P, training=True)), LOG_P)
+    assert_array_equal(to_numpy(layer(LOG_P, training=True)), LOG_P)
 
 
 def test_inference_gives_the_true_classes():
     layer = NoiseTransition(UNITS, transition=T, trainable=False)
-    np.testing.assert_array_equal(ops.convert_to_numpy(layer(LOG_P)), LOG_P)
+    assert_array_equal(to_numpy(layer(LOG_P)), LOG_P)
     noisy = NoiseTransition(UNITS, transition=T, trainable=False, apply_at_inference=True)
-    np.testing.assert_array_equal(ops.convert_to_numpy(noisy(LOG_P)), ops.convert_to_numpy(layer(LOG_P, training=True)))
+    assert_array_equal(to_numpy(noisy(LOG_P)), to_numpy(layer(LOG_P, training=True)))
 
 
 @pytest.mark.parametrize("kind", grid(KINDS, span=["projected", "outliers"]))
@@ -99,7 +101,7 @@ def test_rows_stay_stochastic_after_every_step(kind):
     for _ in range(20):
         model.train_on_batch(X, LABELS)
         assert rows(layer).min() > 0
-        np.testing.assert_allclose(rows(layer).sum(axis=1), 1, rtol=1e-5)
+        assert_allclose(rows(layer).sum(axis=1), 1, rtol=1e-5)
     assert np.abs(rows(layer) - before).max() > 1e-4
 
 
@@ -114,7 +116,7 @@ def test_a_fixed_transition_that_is_released_stays_stochastic(tmp_path):
         fitted.compile(keras.optimizers.SGD(1.0), LOSS)
         fitted.fit(X, LABELS, epochs=2, verbose=0)
         assert rows(flips).min() > 0
-        np.testing.assert_allclose(rows(flips).sum(axis=1), 1, rtol=1e-5)
+        assert_allclose(rows(flips).sum(axis=1), 1, rtol=1e-5)
 
 
 @pytest.mark.once
@@ -133,7 +135,7 @@ def test_a_closed_gate_keeps_the_transition_where_it_is(kind):
     model.compile(keras.optimizers.Adam(0.1), LOSS)
     before, base = rows(layer), model.layers[1].kernel.numpy()
     model.fit(X, LABELS, epochs=2, verbose=0)
-    np.testing.assert_allclose(rows(layer), before, atol=1e-6)
+    assert_allclose(rows(layer), before, atol=1e-6)
     assert np.abs(model.layers[1].kernel.numpy() - base).max() > 0
     layer.gate.assign(1.0)
     model.fit(X, LABELS, epochs=2, verbose=0)
@@ -163,14 +165,14 @@ def test_the_gradient_of_every_row_is_centred_and_otherwise_that_of_t():
 
     _, (plain,) = value_and_gradients(lambda t: of_labels(transition.apply_transition(LOG_P, t[0])), [rows(layer)])
     _, gradients = layer_gradients(layer, of_labels, LOG_P)
-    np.testing.assert_allclose(gradients["transition"], plain - plain.mean(axis=1, keepdims=True), rtol=1e-4, atol=1e-6)
+    assert_allclose(gradients["transition"], plain - plain.mean(axis=1, keepdims=True), rtol=1e-4, atol=1e-6)
 
 
 @pytest.mark.once
 def test_the_start_is_near_the_identity():
     layer = NoiseTransition(UNITS)
     layer.build((None, UNITS))
-    np.testing.assert_allclose(rows(layer), 0.99 * np.eye(UNITS) + 0.01 / UNITS, rtol=1e-5, atol=1e-7)
+    assert_allclose(rows(layer), 0.99 * np.eye(UNITS) + 0.01 / UNITS, rtol=1e-5, atol=1e-7)
 
 
 def test_outliers():
@@ -181,33 +183,24 @@ def test_outliers():
     assert np.isfinite(model.fit(X, LABELS, verbose=0).history["loss"][0])
     learned = NoiseTransition(UNITS, outlier_class=True)
     learned.build((None, UNITS + 1))
-    np.testing.assert_allclose(
-        rows(learned), 0.99 * outlier_class(UNITS, 0.5) + 0.01 / (UNITS + 1), rtol=1e-5, atol=1e-7
-    )
+    assert_allclose(rows(learned), 0.99 * outlier_class(UNITS, 0.5) + 0.01 / (UNITS + 1), rtol=1e-5, atol=1e-7)
 
 
 def test_it_stands_behind_a_heteroscedastic_head():
     model = keras.Sequential([keras.Input((FEATURES,)), HeteroscedasticDense(UNITS, seed=0), NoiseTransition(UNITS)])
     model.compile("adam", LOSS)
     assert np.isfinite(model.fit(X, LABELS, verbose=0).history["loss"][0])
-    np.testing.assert_allclose(np.exp(model.predict(X, verbose=0)).sum(-1), 1, rtol=1e-5)
+    assert_allclose(np.exp(model.predict(X, verbose=0)).sum(-1), 1, rtol=1e-5)
 
 
 @pytest.mark.once
 def test_a_bounded_projection_is_the_nearest_point():
     w = np.random.default_rng(1).normal(size=(50, UNITS)).astype("float32")
-    x = ops.convert_to_numpy(RowStochastic(0.05)(ops.convert_to_tensor(w)))
+    x = to_numpy(RowStochastic(0.05)(ops.convert_to_tensor(w)))
     assert x.min() >= 0.05 - 1e-7
-    np.testing.assert_allclose(x.sum(axis=1), 1, rtol=1e-5)
+    assert_allclose(x.sum(axis=1), 1, rtol=1e-5)
     others = 0.05 + 0.8 * np.random.default_rng(2).dirichlet(np.ones(UNITS), size=(2000, 1))
     assert np.all(np.sum((x - w) ** 2, axis=1) <= np.sum((others - w) ** 2, axis=2).min(axis=0) + 1e-6)
-
-
-@pytest.mark.once
-@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "mixed_float16", "mixed_bfloat16"])
-def test_half_precision_is_refused(dtype):
-    with pytest.raises(ValueError, match=rf'`dtype` must be "float32" or "float64"; .* Received: dtype=\'{dtype}\''):
-        NoiseTransition(UNITS, dtype=dtype)
 
 
 def stored(matrix):
@@ -219,30 +212,8 @@ def stored(matrix):
 
 
 @pytest.mark.once
-@pytest.mark.parametrize(
-    ("matrix", "text"),
-    [
-        (np.eye(UNITS) * np.nan, "The stored weight `transition` of 'flips' must be finite and of shape (4, 4)."),
-        (
-            np.eye(5),
-            "The stored weight `transition` of 'flips' must be finite and of shape (4, 4). Received: shape (5, 5)",
-        ),
-        (2 * np.eye(UNITS), "`transition` must have rows that sum to one. Received: row 0 sums to 2"),
-        (
-            np.eye(UNITS) - 0.1 + 0.4 * np.roll(np.eye(UNITS), 1, 1),
-            "`transition` must not be negative. Received: -0.1 at [0, 2]",
-        ),
-    ],
-)
-def test_a_stored_t_is_checked(matrix, text):
-    with pytest.raises(ValueError) as error:
-        stored(matrix)
-    assert text in str(error.value)
-
-
-@pytest.mark.once
 def test_a_stored_t_that_is_right_is_loaded():
-    np.testing.assert_allclose(rows(stored(T)), T, rtol=1e-6)
+    assert_allclose(rows(stored(T)), T, rtol=1e-6)
 
 
 # What Keras says of the rest of a file that was refused.
@@ -252,7 +223,7 @@ def test_a_file_with_a_wrong_t_is_refused(tmp_path):
     model = make_model(NoiseTransition(UNITS))
     model.layers[-1].kernel.assign(np.full((UNITS, UNITS), np.nan))
     model.save(tmp_path / "model.keras")
-    with pytest.raises(ValueError, match="must be finite and of shape"):
+    with refuses("must be finite and of shape"):
         keras.saving.load_model(tmp_path / "model.keras")
 
 
@@ -261,7 +232,7 @@ def test_a_file_with_a_wrong_t_is_refused(tmp_path):
 def test_inputs_of_another_width_are_refused_at_inference_too(apply_at_inference):
     layer = NoiseTransition(UNITS, apply_at_inference=apply_at_inference)
     layer(LOG_P)
-    with pytest.raises(ValueError, match=f"expected axis -1 of input shape to have value {UNITS}"):
+    with refuses(f"expected axis -1 of input shape to have value {UNITS}"):
         layer(ops.concatenate([LOG_P, LOG_P], axis=-1))
 
 
@@ -275,54 +246,12 @@ def test_a_learned_t_can_be_given_back():
     layer = NoiseTransition(UNITS, transition=T)
     layer.build((None, UNITS))
     for given in (layer.transition, layer.transition * 1):  # on PyTorch with a gradient
-        np.testing.assert_allclose(
-            rows(NoiseTransition(UNITS, transition=given, trainable=False)), rows(layer), rtol=1e-5
-        )
+        assert_allclose(rows(NoiseTransition(UNITS, transition=given, trainable=False)), rows(layer), rtol=1e-5)
         assert total_variation(given, rows(layer)) < 1e-6
 
 
 @pytest.mark.once
 def test_t_can_be_read_before_the_first_step():
     layer = NoiseTransition(UNITS, transition=T, trainable=False)
-    np.testing.assert_allclose(rows(layer), T, rtol=1e-6)
+    assert_allclose(rows(layer), T, rtol=1e-6)
     assert not NoiseTransition(UNITS).has_moved
-
-
-@pytest.mark.refusal
-@pytest.mark.parametrize(
-    ("call", "text"),
-    [
-        (lambda: NoiseTransition(1), "`num_classes` must be an integer in [2, 16777216]. Received: num_classes=1"),
-        (
-            lambda: NoiseTransition(60_000),
-            "T must keep within 1 GiB, and has 13.411. Received: num_classes=60000, outlier_class=False",
-        ),
-        (
-            lambda: NoiseTransition(16_384, outlier_class=True),
-            "T must keep within 1 GiB, and has 1.0001. Received: num_classes=16384, outlier_class=True",
-        ),
-        (
-            lambda: NoiseTransition(3, transition=np.eye(4)),
-            "`transition` must have shape (3, 3). Received: shape (4, 4)",
-        ),
-        (lambda: NoiseTransition(3, outlier_class=True, transition=np.eye(3)), "`transition` must have shape (4, 4)"),
-        (
-            lambda: NoiseTransition(2, transition=[["a", 0], [0, 1]]),
-            "`transition` must be an array of numbers. Received: a list; could not convert",
-        ),
-        (
-            lambda: NoiseTransition(2, transition=[[{}, 0], [0, 1]]),
-            "`transition` must be an array of numbers. Received: a list; ",
-        ),
-        (lambda: NoiseTransition(2, transition=[[1, 0], [0.2, 0.3]]), "row 1 sums to 0.5"),
-        (
-            lambda: NoiseTransition(3)(LOG_P),
-            "size of T, 3 (num_classes, and one more with outlier_class=True). Received: input_shape=(64, 4)",
-        ),
-        (lambda: RowStochastic(0.5)(ops.ones((3, 3))), "`lower` must be below 1 / 3"),
-    ],
-)
-def test_errors_say_what_is_wrong(call, text):
-    with pytest.raises(ValueError) as error:
-        call()
-    assert text in str(error.value)

@@ -4,6 +4,7 @@ import keras
 import numpy as np
 import pytest
 from keras import ops
+from numpy.testing import assert_allclose, assert_array_equal
 
 import keras_het
 from keras_het import explain
@@ -15,6 +16,7 @@ from keras_het.losses import AnnotatorsLoss, SmoothedCrossentropy
 from keras_het.metrics import AnnotatorsMetric, BrierScore
 from keras_het.ops.transition import apply_transition, condition_number, total_variation, trace
 from tests import layer_contract
+from tests.common import refuses, reloaded, sparse_crossentropy, to_numpy
 from tests.gradients import layer_gradients, value_and_gradients
 from tests.marks import grid
 
@@ -25,9 +27,9 @@ RNG = np.random.default_rng(0)
 X = RNG.normal(size=(EXAMPLES, FEATURES)).astype("float32")
 CLEAN = RNG.integers(UNITS, size=EXAMPLES)
 LABELS = np.where(RNG.random((EXAMPLES, ANNOTATORS)) < 0.4, -1, RNG.integers(UNITS, size=(EXAMPLES, ANNOTATORS)))
-LOG_P = ops.convert_to_numpy(ops.log_softmax(RNG.normal(size=(EXAMPLES, UNITS)).astype("float32")))
+LOG_P = to_numpy(ops.log_softmax(RNG.normal(size=(EXAMPLES, UNITS)).astype("float32")))
 T = RNG.dirichlet(np.ones(UNITS), size=(ANNOTATORS, UNITS))
-SPARSE = keras.losses.SparseCategoricalCrossentropy(from_logits=True, ignore_class=-1)
+SPARSE = sparse_crossentropy(ignore_class=-1)
 KINDS = {
     "projected": {},
     "started": {"transition": T, "regularizer": keras.regularizers.L2(0.1)},
@@ -49,7 +51,7 @@ def make_model(layer, loss=None, optimizer=None, **options):
 
 
 def rows(layer):
-    return ops.convert_to_numpy(layer.transition)
+    return to_numpy(layer.transition)
 
 
 @pytest.mark.smoke
@@ -65,10 +67,10 @@ def test_contract(kind, tmp_path):
 @pytest.mark.parametrize("inputs", [LOG_P, LOG_P[0], LOG_P.reshape(8, 8, UNITS)], ids=["(N, K)", "(K,)", "(N, P, K)"])
 def test_each_annotator_multiplies_by_its_own_t(inputs):
     layer = NoiseTransition(UNITS, num_annotators=ANNOTATORS, transition=T, trainable=False)
-    outputs = ops.convert_to_numpy(layer(inputs, training=True))
+    outputs = to_numpy(layer(inputs, training=True))
     expected = np.stack([np.log(np.exp(inputs.astype("float64")) @ t) for t in T], axis=-2)
-    np.testing.assert_allclose(outputs, expected, rtol=1e-6, atol=1e-6)
-    np.testing.assert_array_equal(ops.convert_to_numpy(layer(inputs)), inputs)
+    assert_allclose(outputs, expected, rtol=1e-6, atol=1e-6)
+    assert_array_equal(to_numpy(layer(inputs)), inputs)
     assert layer(keras.Input(inputs.shape), training=True).shape == (None, *expected.shape)
 
 
@@ -81,7 +83,7 @@ def test_gradients_are_those_of_each_t_alone():
         alone = NoiseTransition(UNITS, transition=T[m])
         alone.build(LOG_P.shape)
         _, expected = layer_gradients(alone, lambda outputs, m=m: ops.sum(ops.multiply(outputs, weights[:, m])), LOG_P)
-        np.testing.assert_allclose(found["transition"][m], expected["transition"], rtol=1e-4, atol=1e-4)
+        assert_allclose(found["transition"][m], expected["transition"], rtol=1e-4, atol=1e-4)
 
 
 def test_inputs_get_the_sum_of_the_gradients():
@@ -90,7 +92,7 @@ def test_inputs_get_the_sum_of_the_gradients():
         value_and_gradients(lambda t, one=one: ops.sum(ops.square(apply_transition(t[0], one))), [LOG_P])[1][0]
         for one in T
     ]
-    np.testing.assert_allclose(together, np.sum(each, axis=0), rtol=1e-4, atol=1e-4)
+    assert_allclose(together, np.sum(each, axis=0), rtol=1e-4, atol=1e-4)
 
 
 def test_one_annotator_is_the_plain_layer():
@@ -107,7 +109,7 @@ def test_one_annotator_is_the_plain_layer():
         )
     assert len(found[0]) == 3  # the losses, the kernel, and T
     for plain, one in zip(*found, strict=True):
-        np.testing.assert_allclose(plain, one, rtol=1e-5, atol=1e-6)
+        assert_allclose(plain, one, rtol=1e-5, atol=1e-6)
 
 
 def counted(clean, labels):
@@ -133,12 +135,7 @@ def learn(transitions, **arguments):
     return np.array([total_variation(t, true) for t, true in zip(rows(layer), transitions, strict=True)])
 
 
-PLANTED = [
-    np.eye(UNITS),
-    symmetric(UNITS, 0.3),
-    pair_flip(UNITS, 0.8),
-    np.full((UNITS, UNITS), 0.25),
-]
+PLANTED = [np.eye(UNITS), symmetric(UNITS, 0.3), pair_flip(UNITS, 0.8), np.full((UNITS, UNITS), 0.25)]
 
 
 @pytest.mark.on_jax
@@ -166,7 +163,7 @@ def test_rows_stay_stochastic(kind):
     for _ in range(5):
         model.train_on_batch(X, LABELS)
         assert rows(layer).min() > 0
-        np.testing.assert_allclose(rows(layer).sum(axis=-1), 1, rtol=1e-5)
+        assert_allclose(rows(layer).sum(axis=-1), 1, rtol=1e-5)
     assert np.abs(rows(layer) - before).max(axis=(1, 2)).min() > 5e-5
 
 
@@ -177,7 +174,7 @@ def test_a_regularizer_sums_over_annotators(regularizer):
     assert float(regularizer(ops.convert_to_tensor(stack))) == pytest.approx(each, rel=1e-5)
     layer = NoiseTransition(UNITS, num_annotators=ANNOTATORS, transition=T, regularizer=regularizer)
     layer.build(LOG_P.shape)
-    assert float(ops.convert_to_numpy(layer.losses[0])) == pytest.approx(
+    assert float(to_numpy(layer.losses[0])) == pytest.approx(
         float(regularizer(ops.convert_to_tensor(rows(layer)))), rel=1e-5
     )
 
@@ -233,9 +230,8 @@ def test_a_saved_model_goes_on(tmp_path):
     model = keras.Sequential([keras.Input((FEATURES,)), head, make()])
     model.compile("adam", AnnotatorsLoss(), metrics=[AnnotatorsMetric(name="accuracy")])
     model.fit(X, LABELS, verbose=0)
-    model.save(tmp_path / "model.keras")
-    loaded = keras.saving.load_model(tmp_path / "model.keras")
-    np.testing.assert_array_equal(loaded.predict(X, verbose=0), model.predict(X, verbose=0))
+    loaded = reloaded(model, tmp_path)
+    assert_array_equal(loaded.predict(X, verbose=0), model.predict(X, verbose=0))
     one, two = (m.fit(X, LABELS, shuffle=False, verbose=0).history for m in (model, loaded))
     assert one["loss"] == pytest.approx(two["loss"], rel=1e-5)
     assert one["accuracy"] == two["accuracy"]
@@ -260,13 +256,9 @@ def test_the_likelihood_of_the_labels_that_are_there():
     noisy = np.log(np.einsum("nk,mkj->nmj", np.exp(model.predict(X, verbose=0).astype("float64")), T))
     picked = np.take_along_axis(noisy, np.maximum(LABELS, 0)[..., None], -1)[..., 0]
     assert explain.noisy_nll(model, X, LABELS) == pytest.approx(-picked[LABELS >= 0].mean(), rel=1e-5)
-    with pytest.raises(
-        ValueError, match=r"`y` must be integers of shape \(N, 3\)\. Received: shape \(64, 2\), dtype int64"
-    ):
+    with refuses(r"`y` must be integers of shape \(N, 3\)\. Received: shape \(64, 2\), dtype int64"):
         explain.noisy_nll(model, X, LABELS[:, :2])
-    with pytest.raises(
-        ValueError, match=r"The model must have one T, not one of each annotator.* with num_annotators=3"
-    ):
+    with refuses(r"The model must have one T, not one of each annotator.* with num_annotators=3"):
         explain.confusion_matrices(model, X, CLEAN)
 
 
@@ -298,42 +290,6 @@ def test_check_names_what_takes_missing_labels_for_wrong_ones(compiled, text):
 
 def test_check_at_inference_too():
     keras_het.check(make_model(make("at inference"), SPARSE, metrics=[BrierScore(from_logits=True, ignore_class=-1)]))
-    for wrong in ({"loss": keras.losses.SparseCategoricalCrossentropy(from_logits=True)}, {"metrics": ["accuracy"]}):
-        with pytest.raises(ValueError, match="must take the labels of 3 annotators"):
+    for wrong in ({"loss": sparse_crossentropy()}, {"metrics": ["accuracy"]}):
+        with refuses("must take the labels of 3 annotators"):
             keras_het.check(make_model(make("at inference"), **wrong))
-
-
-@pytest.mark.refusal
-@pytest.mark.parametrize(
-    ("call", "text"),
-    [
-        (
-            lambda: NoiseTransition(3, num_annotators=0),
-            "`num_annotators` must be an integer in [1, 16777216]. Received: num_annotators=0",
-        ),
-        (
-            lambda: NoiseTransition(1000, num_annotators=300),
-            "and has 1.1176. Received: num_classes=1000, outlier_class=False, num_annotators=300",
-        ),
-        (
-            lambda: NoiseTransition(3, num_annotators=2, transition=[np.eye(3)] * 3),
-            "`transition` must have shape (3, 3) or (2, 3, 3). Received: shape (3, 3, 3)",
-        ),
-        (
-            lambda: NoiseTransition(3, transition=[np.eye(3)] * 3),
-            "`transition` must have shape (3, 3). Received: shape (3, 3, 3)",
-        ),
-        (
-            lambda: NoiseTransition(2, num_annotators=2, transition=[np.eye(2), 2 * np.eye(2)]),
-            "`transition[1]` must have rows that sum to one. Received: row 0 sums to 2",
-        ),
-        (
-            lambda: make_model(make()).fit(X, CLEAN[:, None], verbose=0),
-            "`y_true` must have shape (N, 3), a label of each annotator, or -1. Received: shape",
-        ),
-    ],
-)
-def test_errors_say_what_is_wrong(call, text):
-    with pytest.raises(ValueError) as error:
-        call()
-    assert text in str(error.value)

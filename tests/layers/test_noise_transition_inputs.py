@@ -4,9 +4,11 @@ import keras
 import numpy as np
 import pytest
 from keras import ops
+from numpy.testing import assert_array_equal
 
 from keras_het.layers import HeteroscedasticDense, NoiseTransition
 from keras_het.layers.log_probabilities import nan_unless_log_probabilities
+from tests.common import to_numpy
 from tests.layers.test_noise_transition import EXAMPLES, FEATURES, LABELS, LOG_P, LOSS, UNITS, T, X
 
 pytestmark = pytest.mark.once
@@ -87,10 +89,10 @@ def test_training_on_what_are_no_log_probabilities_is_not_silent(inputs):
         "one row": np.where(np.arange(EXAMPLES)[:, None] == 3, 1, LOG_P),
     }[inputs]
     layer = NoiseTransition(UNITS, transition=T, trainable=False)
-    outputs = ops.convert_to_numpy(layer(wrong.astype("float32"), training=True))
+    outputs = to_numpy(layer(wrong.astype("float32"), training=True))
     spoiled = np.isnan(outputs).all(axis=1)
     assert spoiled.sum() == (1 if inputs == "one row" else EXAMPLES)
-    np.testing.assert_array_equal(outputs[~spoiled], ops.convert_to_numpy(layer(LOG_P, training=True))[~spoiled])
+    assert_array_equal(outputs[~spoiled], to_numpy(layer(LOG_P, training=True))[~spoiled])
 
 
 @pytest.mark.parametrize("units", [2, 1000, 20_000])
@@ -98,4 +100,4 @@ def test_log_probabilities_of_half_precision_are_right(units):
     logits = np.random.default_rng(0).normal(size=(8, units)).astype("float32")
     for row in (logits, 0 * logits, 20 * logits):
         rounded = ops.cast(ops.cast(ops.log_softmax(row), "bfloat16"), "float32")
-        assert np.isfinite(ops.convert_to_numpy(nan_unless_log_probabilities(rounded, rounded))).all()
+        assert np.isfinite(to_numpy(nan_unless_log_probabilities(rounded, rounded))).all()

@@ -7,8 +7,10 @@ import keras
 import numpy as np
 import pytest
 from keras import ops
+from numpy.testing import assert_allclose, assert_array_equal
 from scipy import special
 
+from tests.common import assert_finite, finite_differences, to_numpy
 from tests.gradients import value_and_gradients
 from tests.losses.cases import CASES, EXAMPLES, LABELS, LOGITS, UNITS, VECTORS, WEIGHTS, expected
 from tests.marks import grid
@@ -25,18 +27,13 @@ def case(request):
 
 
 def check(value, exact):
-    np.testing.assert_allclose(ops.convert_to_numpy(ops.cast(value, "float32")), exact, rtol=1e-6, atol=1e-6)
+    assert_allclose(to_numpy(ops.cast(value, "float32")), exact, rtol=1e-6, atol=1e-6)
 
 
 def check_gradient(function, oracle, point):
     """The gradient of a scalar function at `point` is the central difference of its oracle."""
     _, (gradient,) = value_and_gradients(lambda tensors: function(tensors[0]), [point])
-    differences = np.zeros(point.shape)
-    for index in np.ndindex(point.shape):
-        step = np.zeros(point.shape)
-        step[index] = 1e-5
-        differences[index] = (oracle(point + step) - oracle(point - step)) / 2e-5
-    np.testing.assert_allclose(gradient, differences, rtol=1e-5, atol=1e-6)
+    assert_allclose(gradient, finite_differences(oracle, point), rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -85,7 +82,7 @@ def test_an_ignored_class_has_no_gradient(case):
     labels = np.where(np.arange(EXAMPLES) % 3 == 0, -1, LABELS)
     loss = case.make(from_logits=True, ignore_class=-1)
     _, (gradient,) = value_and_gradients(lambda tensors: loss(labels, tensors[0]), [LOGITS])
-    np.testing.assert_array_equal(gradient[labels == -1], 0.0)
+    assert_array_equal(gradient[labels == -1], 0.0)
     assert (np.abs(gradient[labels != -1]).sum(-1) > 0).all()
 
 
@@ -136,8 +133,7 @@ def test_extremes_are_finite(case, from_logits):
         value, (gradient,) = value_and_gradients(
             lambda tensors, labels=labels: case.make(from_logits=from_logits)(labels, tensors[0]), [outputs]
         )
-        assert np.isfinite(value)
-        assert np.isfinite(gradient).all()
+        assert_finite(value, [gradient])
 
 
 @every_loss
@@ -148,9 +144,7 @@ def test_an_empty_batch(case):
 @pytest.mark.parametrize("label", [-1, UNITS])
 @every_loss
 def test_labels_out_of_range_are_not_taken_for_zero_loss(case, label):
-    each = ops.convert_to_numpy(
-        case.make(from_logits=True, reduction="none")(np.array([0] * (EXAMPLES - 1) + [label]), LOGITS)
-    )
+    each = to_numpy(case.make(from_logits=True, reduction="none")(np.array([0] * (EXAMPLES - 1) + [label]), LOGITS))
     assert np.isfinite(each[:-1]).all()
     assert np.isnan(each[-1])
 

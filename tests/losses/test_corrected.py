@@ -1,6 +1,5 @@
 """The loss that is given T."""
 
-import keras
 import numpy as np
 import pytest
 from keras import ops
@@ -8,11 +7,12 @@ from scipy import special
 
 from keras_het.layers import NoiseTransition
 from keras_het.losses import ForwardCorrectedCrossentropy
+from tests.common import sparse_crossentropy, to_numpy
 from tests.losses.cases import EXAMPLES, LABELS, LOGITS, UNITS, T
 
 
 def number(tensor):
-    return float(ops.convert_to_numpy(tensor))
+    return float(to_numpy(tensor))
 
 
 @pytest.mark.parametrize("loss", [ForwardCorrectedCrossentropy])
@@ -24,32 +24,7 @@ def test_the_identity_is_the_plain_crossentropy(loss):
 def test_the_forward_correction_is_the_layer_with_a_fixed_t():
     layer = NoiseTransition(UNITS, transition=T, trainable=False)
     noisy = layer(ops.log_softmax(LOGITS), training=True)
-    theirs = keras.losses.SparseCategoricalCrossentropy(from_logits=True)(LABELS, noisy)
+    theirs = sparse_crossentropy()(LABELS, noisy)
     assert number(ForwardCorrectedCrossentropy(T, from_logits=True)(LABELS, LOGITS)) == pytest.approx(
         number(theirs), rel=1e-5
     )
-
-
-@pytest.mark.refusal
-@pytest.mark.parametrize(
-    ("call", "text"),
-    [
-        (
-            lambda: ForwardCorrectedCrossentropy(np.ones((2, 3))),
-            "`transition` must be a square matrix. Received: shape (2, 3)",
-        ),
-        (
-            lambda: ForwardCorrectedCrossentropy([[1.1, -0.1], [0, 1]]),
-            "must not be negative. Received: -0.1 at [0, 1]",
-        ),
-        (lambda: ForwardCorrectedCrossentropy([[1, 0], [0.5, 0.4]]), "Received: row 1 sums to 0.9"),
-        (
-            lambda: ForwardCorrectedCrossentropy(np.eye(3))(LABELS, LOGITS),
-            "`transition` must have shape (4, 4). Received: shape (3, 3)",
-        ),
-    ],
-)
-def test_errors_say_what_is_wrong(call, text):
-    with pytest.raises(ValueError) as error:
-        call()
-    assert text in str(error.value)

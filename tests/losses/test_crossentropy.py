@@ -6,21 +6,23 @@ import keras
 import numpy as np
 import pytest
 from keras import ops
+from numpy.testing import assert_allclose, assert_array_equal
 
 from keras_het.losses import SmoothedCrossentropy
 from keras_het.losses.crossentropy import Crossentropy
+from tests.common import sparse_crossentropy, to_numpy
 from tests.losses.cases import EXAMPLES, LABELS, LOGITS, UNITS, WEIGHTS
 
 
 def number(tensor):
-    return float(ops.convert_to_numpy(tensor))
+    return float(to_numpy(tensor))
 
 
 def test_ignoring_agrees_with_keras():
     labels = np.where(np.arange(EXAMPLES) % 3 == 0, -1, LABELS)
     for reduction in ("sum_over_batch_size", "sum", "mean_with_sample_weight"):
         ours = SmoothedCrossentropy(0.0, from_logits=True, ignore_class=-1, reduction=reduction)
-        theirs = keras.losses.SparseCategoricalCrossentropy(from_logits=True, ignore_class=-1, reduction=reduction)
+        theirs = sparse_crossentropy(ignore_class=-1, reduction=reduction)
         for weights in (None, WEIGHTS, WEIGHTS[:, None]):
             assert number(ours(labels, LOGITS, weights)) == pytest.approx(
                 number(theirs(labels, LOGITS, weights)), rel=1e-5
@@ -35,7 +37,7 @@ def test_masks_agree_with_keras(policy, ignored):
     layers = [keras.layers.Embedding(4, 8, mask_zero=True, dtype=policy), keras.layers.Dense(UNITS, dtype=policy)]
     model = keras.Sequential([keras.Input((4,)), *layers])
     ours = SmoothedCrossentropy(0.0, from_logits=True, ignore_class=ignored)
-    theirs = keras.losses.SparseCategoricalCrossentropy(from_logits=True, ignore_class=ignored)
+    theirs = sparse_crossentropy(ignore_class=ignored)
     values = []
     for loss in (ours, theirs):
         model.compile("sgd", loss)
@@ -73,8 +75,8 @@ def test_half_precision_reduces_as_keras_does(reduction):
     arguments = {"from_logits": True, "ignore_class": -1, "reduction": reduction, "dtype": "bfloat16"}
     ours, theirs = SmoothedCrossentropy(0.0, **arguments), keras.losses.SparseCategoricalCrossentropy(**arguments)
     for weights in (None, WEIGHTS):
-        values = [ops.convert_to_numpy(ops.cast(loss(labels, LOGITS, weights), "float32")) for loss in (ours, theirs)]
-        np.testing.assert_allclose(*values, rtol=0.03, atol=0.02)  # theirs is rounded to 8 bits at every step
+        values = [to_numpy(ops.cast(loss(labels, LOGITS, weights), "float32")) for loss in (ours, theirs)]
+        assert_allclose(*values, rtol=0.03, atol=0.02)  # theirs is rounded to 8 bits at every step
 
 
 @pytest.mark.once
@@ -98,8 +100,8 @@ def test_a_symbolic_loss_ignores_too():
         y, logits = keras.Input((), dtype="int32"), keras.Input((UNITS,))
         outputs = SmoothedCrossentropy(0.0, from_logits=True, ignore_class=2, reduction="none")(y, logits)
         each = keras.Model([y, logits], outputs)([LABELS, LOGITS])
-        np.testing.assert_array_equal(ops.convert_to_numpy(each)[LABELS == 2], 0.0)
-        assert np.all(ops.convert_to_numpy(each)[LABELS != 2] > 0)
+        assert_array_equal(to_numpy(each)[LABELS == 2], 0.0)
+        assert np.all(to_numpy(each)[LABELS != 2] > 0)
 
 
 @pytest.mark.once

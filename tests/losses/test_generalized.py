@@ -3,10 +3,11 @@
 import keras
 import numpy as np
 import pytest
-from keras import ops
+from numpy.testing import assert_allclose
 from scipy import special
 
 from keras_het.losses import GeneralizedCrossentropy
+from tests.common import to_numpy
 from tests.gradients import value_and_gradients
 from tests.losses.cases import EXAMPLES, LABELS, LOGITS, UNITS, VECTORS
 
@@ -15,26 +16,26 @@ OF_LABEL = PROBABILITIES[np.arange(EXAMPLES), LABELS]
 
 
 def each(q, labels=LABELS, logits=LOGITS):
-    return ops.convert_to_numpy(GeneralizedCrossentropy(q, from_logits=True, reduction="none")(labels, logits))
+    return to_numpy(GeneralizedCrossentropy(q, from_logits=True, reduction="none")(labels, logits))
 
 
 @pytest.mark.parametrize("q", [1e-8, 1e-30])
 def test_a_vanishing_q_is_crossentropy(q):
-    np.testing.assert_allclose(each(q), -np.log(OF_LABEL), rtol=1e-6)
+    assert_allclose(each(q), -np.log(OF_LABEL), rtol=1e-6)
 
 
 def test_q_of_one_is_half_the_absolute_error():
-    np.testing.assert_allclose(each(1.0), np.abs(np.eye(UNITS)[LABELS] - PROBABILITIES).sum(-1) / 2, rtol=1e-6)
+    assert_allclose(each(1.0), np.abs(np.eye(UNITS)[LABELS] - PROBABILITIES).sum(-1) / 2, rtol=1e-6)
 
 
 def test_a_label_vector_is_the_mean_over_its_labels():
     of_classes = np.stack([each(0.7, np.full(EXAMPLES, k)) for k in range(UNITS)], axis=-1)
-    np.testing.assert_allclose(each(0.7, VECTORS), (VECTORS * of_classes).sum(-1), rtol=1e-6)
+    assert_allclose(each(0.7, VECTORS), (VECTORS * of_classes).sum(-1), rtol=1e-6)
 
 
 def test_it_agrees_with_keras_where_no_probability_is_zero():
     theirs = keras.losses.CategoricalGeneralizedCrossEntropy(0.6)(LABELS, PROBABILITIES)
-    np.testing.assert_allclose(each(0.6).mean(), float(theirs), rtol=1e-6)
+    assert_allclose(each(0.6).mean(), float(theirs), rtol=1e-6)
 
 
 def test_the_gradient_is_finite_at_zero_where_that_of_keras_is_not():
@@ -45,11 +46,3 @@ def test_the_gradient_is_finite_at_zero_where_that_of_keras_is_not():
     ):
         _, (gradient,) = value_and_gradients(lambda tensors, loss=loss: loss(labels, tensors[0]), [p])
         assert np.isfinite(gradient).all() == finite
-
-
-@pytest.mark.refusal
-@pytest.mark.parametrize(("q", "rule"), [(0.0, "be a finite float32 number greater than 0"), (1.5, "be in (0, 1]")])
-def test_errors_say_what_is_wrong(q, rule):
-    with pytest.raises(ValueError) as error:
-        GeneralizedCrossentropy(q)
-    assert str(error.value) == f"`q` must {rule}. Received: q={q}"

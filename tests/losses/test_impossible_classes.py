@@ -3,9 +3,11 @@
 import numpy as np
 import pytest
 from keras import ops
+from numpy.testing import assert_allclose, assert_array_equal
 from scipy import special
 
 from keras_het.losses import AnnotatorsLoss
+from tests.common import assert_finite, to_numpy
 from tests.gradients import value_and_gradients
 from tests.losses.cases import CASES, LOGITS, RNG, UNITS, VECTORS, T
 from tests.marks import grid
@@ -18,9 +20,7 @@ LABELS = np.array([RNG.choice(np.flatnonzero(row)) for row in POSSIBLE])
 SHARES = VECTORS * POSSIBLE / (VECTORS * POSSIBLE).sum(-1, keepdims=True)
 
 # Noisy labels are of all classes, whatever true class is impossible.
-OF_NOISY_LABELS = {
-    "forward": lambda t, log_p, kept: -(t * np.log(np.exp(log_p) @ T[kept])).sum(-1),
-}
+OF_NOISY_LABELS = {"forward": lambda t, log_p, kept: -(t * np.log(np.exp(log_p) @ T[kept])).sum(-1)}
 
 
 def of_possible(name, targets):
@@ -37,8 +37,7 @@ def of_possible(name, targets):
 
 def gradient_of(loss, labels, logits):
     value, (gradient,) = value_and_gradients(lambda tensors: loss(labels, tensors[0]), [logits])
-    assert np.isfinite(value)
-    assert np.isfinite(gradient).all()
+    assert_finite(value, [gradient])
     return gradient
 
 
@@ -49,11 +48,9 @@ every_loss = pytest.mark.parametrize("name", grid(CASES, span=["forward", "symme
 def test_values_over_the_possible_classes_and_finite_gradients(name):
     for labels, targets in ((LABELS, np.eye(UNITS)[LABELS]), (SHARES, SHARES)):
         loss = CASES[name].make(from_logits=True, reduction="none")
-        np.testing.assert_allclose(
-            ops.convert_to_numpy(loss(labels, INFINITE)), of_possible(name, targets), rtol=2e-6, atol=1e-6
-        )
+        assert_allclose(to_numpy(loss(labels, INFINITE)), of_possible(name, targets), rtol=2e-6, atol=1e-6)
         gradient = gradient_of(CASES[name].make(from_logits=True), labels, INFINITE)
-        np.testing.assert_array_equal(gradient[~POSSIBLE], 0.0)
+        assert_array_equal(gradient[~POSSIBLE], 0.0)
 
 
 @pytest.mark.once
@@ -67,7 +64,7 @@ def test_one_possible_class_is_certain(name):
 @pytest.mark.parametrize("name", ["symmetric", "smoothed"])
 def test_a_label_that_is_impossible_has_an_infinite_loss(name):
     loss = CASES[name].make(from_logits=True, reduction="none")(POSSIBLE.argmin(-1)[1:], INFINITE[1:])
-    np.testing.assert_array_equal(ops.convert_to_numpy(loss), np.inf)
+    assert_array_equal(to_numpy(loss), np.inf)
 
 
 @pytest.mark.once
@@ -76,7 +73,7 @@ def test_impossible_answers_of_several_labels():
     sure = np.where(POSSIBLE, np.where(LOGITS > 0, np.inf, LOGITS), -np.inf).astype("float32")
     gradient = gradient_of(case.make(from_logits=True, multi_label=True), labels, sure)
     clipped = gradient_of(case.make(from_logits=True, multi_label=True), labels, sure.clip(-1e4, 1e4))
-    np.testing.assert_allclose(gradient, clipped, rtol=1e-6)
+    assert_allclose(gradient, clipped, rtol=1e-6)
 
 
 def by_annotators(labels, logits):
@@ -87,4 +84,4 @@ def by_annotators(labels, logits):
 def test_labels_of_annotators():
     value = by_annotators(LABELS, ops.convert_to_tensor(INFINITE))
     exact = np.mean(of_possible("smoothed", np.eye(UNITS)[LABELS]))
-    assert float(ops.convert_to_numpy(value)) == pytest.approx(exact, rel=1e-6)
+    assert float(to_numpy(value)) == pytest.approx(exact, rel=1e-6)

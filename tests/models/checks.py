@@ -4,9 +4,11 @@ import random
 
 import keras
 import numpy as np
+from numpy.testing import assert_allclose, assert_array_equal
 
-import keras_het
+from keras_het import heteroscedastic
 from keras_het.reading.ending import ending_of
+from tests.common import reloaded, sparse_crossentropy, to_numpy
 
 UNITS = 5
 
@@ -31,7 +33,7 @@ def state_of(model):
 
 def assert_same_state(before, after, seeds=True):
     for a, b in zip(before[0], after[0], strict=True):
-        np.testing.assert_array_equal(a, b)
+        assert_array_equal(a, b)
     assert before[1] == after[1]
     assert not seeds or before[2:] == after[2:]
 
@@ -40,14 +42,14 @@ def old_probabilities(model, x):
     """Those of the model before conversion, whatever it returns."""
     outputs = keras.ops.convert_to_tensor(model.predict(x, verbose=0).astype("float32"))
     link = ending_of(model).link
-    return np.asarray(outputs) if link else keras.ops.convert_to_numpy(keras.ops.softmax(outputs))
+    return np.asarray(outputs) if link else to_numpy(keras.ops.softmax(outputs))
 
 
 def probabilities(model, x):
     """Those of a converted model."""
     outputs = keras.ops.convert_to_tensor(model.predict(x, verbose=0))
     function = keras.ops.exp if model.layers[-1].link.activation == "softmax" else keras.ops.sigmoid
-    return keras.ops.convert_to_numpy(function(outputs))
+    return to_numpy(function(outputs))
 
 
 def check_conversion(model, x, y, folder, **arguments):
@@ -56,9 +58,9 @@ def check_conversion(model, x, y, folder, **arguments):
     Returns the new model.
     """
     old, before = old_probabilities(model, x), state_of(model)
-    new = keras_het.heteroscedastic(model, 2, **arguments)
+    new = heteroscedastic(model, 2, **arguments)
     assert_same_state(before, state_of(model))
-    np.testing.assert_array_equal(old_probabilities(model, x), old)
+    assert_array_equal(old_probabilities(model, x), old)
     p = probabilities(new, x)
     assert np.abs(p - old).max() < 0.02
     assert np.mean(p.argmax(-1) == old.argmax(-1)) >= 0.99
@@ -72,11 +74,7 @@ def check_fit(model, x, y, run_eagerly=False):
     """An epoch of `fit` has a finite loss and moves the head."""
     head = model.layers[-1]
     before = [weight.numpy() for weight in head.trainable_weights]
-    model.compile(
-        keras.optimizers.Adam(1e-3),
-        keras.losses.SparseCategoricalCrossentropy(from_logits=True),
-        run_eagerly=run_eagerly,
-    )
+    model.compile(keras.optimizers.Adam(1e-3), sparse_crossentropy(), run_eagerly=run_eagerly)
     history = model.fit(x, y, batch_size=16, verbose=0)
     assert np.isfinite(history.history["loss"][0])
     for weight, start in zip(head.trainable_weights, before, strict=True):
@@ -85,9 +83,8 @@ def check_fit(model, x, y, run_eagerly=False):
 
 def check_file(model, x, folder):
     """A `.keras` file gives the same predictions."""
-    model.save(folder / "model.keras")
-    loaded = keras.models.load_model(folder / "model.keras")
-    np.testing.assert_allclose(outputs(loaded, x), outputs(model, x), rtol=1e-5, atol=1e-5)
+    loaded = reloaded(model, folder)
+    assert_allclose(outputs(loaded, x), outputs(model, x), rtol=1e-5, atol=1e-5)
 
 
 def outputs(model, x):
@@ -97,4 +94,4 @@ def outputs(model, x):
     """
     if keras.config.backend() == "jax":
         return model.predict(x, verbose=0)
-    return keras.ops.convert_to_numpy(model(x, training=False))
+    return to_numpy(model(x, training=False))

@@ -10,6 +10,7 @@ import keras_het
 from keras_het.layers import HeteroscedasticNormal, JointHeteroscedasticDense, StochasticSegmentation
 from keras_het.losses import JointMultiLabelCrossentropy, JointSegmentationCrossentropy, MultivariateNormalNLL
 from keras_het.models import DistributionModel
+from tests.common import refuses
 
 FEATURES = 3
 HEADS = {  # and the loss of each
@@ -53,15 +54,15 @@ def untrained(name, loss=None):
 @pytest.mark.parametrize(("name", "loss", "shape", "text"), MISFITS)
 def test_labels_and_losses_of_another_head_are_refused(name, loss, shape, text):
     model, x = untrained(name, loss)
-    with pytest.raises(ValueError, match=re.escape(text)):
+    with refuses(re.escape(text)):
         model.train_on_batch(x, np.zeros(shape))
-    with pytest.raises(ValueError, match=re.escape(text)):
+    with refuses(re.escape(text)):
         keras_het.check(model, x, np.zeros(shape))
 
 
 def test_a_compiled_step_refuses_them():
     model, x = untrained("labels")
-    with pytest.raises(ValueError, match=re.escape(OF_FIVE)):  # TensorFlow does not know the 8
+    with refuses(re.escape(OF_FIVE)):  # TensorFlow does not know the 8
         model.fit(x, np.zeros((8, 1)), verbose=0)
 
 

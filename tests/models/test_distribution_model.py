@@ -3,11 +3,13 @@
 import keras
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose, assert_array_equal
 from scipy.stats import spearmanr
 
 from keras_het.layers import HeteroscedasticDense, HeteroscedasticNormal, JointHeteroscedasticDense
 from keras_het.losses import JointMultiLabelCrossentropy, MultivariateNormalNLL
 from keras_het.models import DistributionModel
+from tests.common import assert_finite, refuses, reloaded, to_numpy
 from tests.gradients import layer_gradients
 
 FEATURES, LABELS, FACTORS = 3, 6, 2
@@ -47,11 +49,10 @@ def test_it_trains_predicts_evaluates_and_comes_back_from_a_file(tmp_path):
     found = np.mean((model.predict(X[:256], verbose=0) > 0.5) == Y[:256])
     assert accuracy == pytest.approx(found, abs=1e-6)
     assert int(model.head.clock.step) == 4 * 8
-    model.save(tmp_path / "model.keras")
-    loaded = keras.models.load_model(tmp_path / "model.keras")
+    loaded = reloaded(model, tmp_path)
     assert type(loaded) is DistributionModel
-    np.testing.assert_array_equal(loaded.predict(X[:20], verbose=0), p)
-    np.testing.assert_array_equal(loaded.predict_on_batch(X[:20]), model.predict_on_batch(X[:20]))
+    assert_array_equal(loaded.predict(X[:20], verbose=0), p)
+    assert_array_equal(loaded.predict_on_batch(X[:20]), model.predict_on_batch(X[:20]))
     assert loaded.evaluate(X[:256], Y[:256], verbose=0)[0] == pytest.approx(loss, rel=1e-6)
 
 
@@ -62,8 +63,8 @@ def test_the_predictions_are_those_of_the_head_of_each_label():
     marginal = keras.Model(inputs, head(inputs))
     head.set_weights(model.head.get_weights())
     expected = 1.0 / (1.0 + np.exp(-marginal.predict(X[:9], verbose=0)))
-    np.testing.assert_allclose(model.predict(X[:9], verbose=0), expected, rtol=1e-5)
-    np.testing.assert_allclose(keras.ops.convert_to_numpy(model.head.probabilities(X[:9])), expected, rtol=1e-5)
+    assert_allclose(model.predict(X[:9], verbose=0), expected, rtol=1e-5)
+    assert_allclose(to_numpy(model.head.probabilities(X[:9])), expected, rtol=1e-5)
 
 
 @pytest.mark.thorough
@@ -71,7 +72,7 @@ def test_the_predictions_are_those_of_the_head_of_each_label():
 def test_the_joint_loss_learns_the_planted_correlations():
     model, below = joint_model(), np.tril_indices(LABELS, -1)
     model.fit(X, Y, batch_size=128, epochs=10, verbose=0)
-    covariance = keras.ops.convert_to_numpy(model.head.logit_covariance(X[:200], centered=False)).mean(0)
+    covariance = to_numpy(model.head.logit_covariance(X[:200], centered=False)).mean(0)
     assert spearmanr(covariance[below], PLANTED[below])[0] > 0.8
 
 
@@ -86,23 +87,9 @@ def test_the_marginal_loss_does_not_learn_them():
     model = keras.Model(inputs, head(inputs))
     model.compile(keras.optimizers.Adam(0.05), keras.losses.BinaryCrossentropy(from_logits=True))
     model.fit(X, Y, batch_size=128, epochs=10, verbose=0)
-    end = keras.ops.convert_to_numpy(head.logit_covariance(X[:200])).mean(0)
+    end = to_numpy(head.logit_covariance(X[:200])).mean(0)
     below = np.tril_indices(LABELS, -1)
     assert spearmanr(end[below], PLANTED[below])[0] < 0.8
-
-
-@pytest.mark.once
-def test_the_noise_is_new_at_every_step_and_the_same_in_evaluation():
-    model = joint_model()
-
-    def loss(training):
-        return float(keras.ops.convert_to_numpy(model.loss(Y[:8], model(X[:8], training=training))))
-
-    values = [loss(True), loss(True)]
-    assert values[0] != values[1]
-    model.head.clock.step.assign(0)
-    assert loss(True) == values[0]
-    assert loss(False) == loss(False)
 
 
 @pytest.mark.once
@@ -110,7 +97,7 @@ def test_unknown_rows_leave_the_mean():
     model, y = joint_model(), Y[:4].copy()
     outputs = model(X[:4])
     y[1:] = -1
-    found, expected = (keras.ops.convert_to_numpy(model.loss(*pair)) for pair in ((y, outputs), (y[:1], outputs[:1])))
+    found, expected = (to_numpy(model.loss(*pair)) for pair in ((y, outputs), (y[:1], outputs[:1])))
     assert found == pytest.approx(expected, rel=1e-6)
 
 
@@ -127,7 +114,7 @@ def test_known_rates_of_missing_positives_give_the_true_probabilities():
         model.fit(X, y, batch_size=256, epochs=6, verbose=0)
         means.append(model.predict(X, verbose=0).mean(0))
     assert np.abs(means[0][1:] - Y.mean(0)[1:]).min() > 0.1
-    np.testing.assert_allclose(means[1], Y.mean(0), atol=0.06)
+    assert_allclose(means[1], Y.mean(0), atol=0.06)
 
 
 @pytest.mark.thorough
@@ -143,14 +130,13 @@ def test_rates_of_missing_positives_are_learned(tmp_path):
     model.compile(keras.optimizers.Adam(0.1), JointMultiLabelCrossentropy(1))
     model.fit(X, y * (rng.random(Y.shape) >= hidden), batch_size=500, epochs=50, verbose=0)
     missing, false = model.head.flip_rates
-    np.testing.assert_allclose(missing, hidden, atol=0.08)
+    assert_allclose(missing, hidden, atol=0.08)
     assert false.max() < 0.05
     p = model.predict(X, verbose=0)
-    np.testing.assert_allclose(p.mean(0), y.mean(0), atol=0.06)
-    model.save(tmp_path / "model.keras")
-    loaded = keras.models.load_model(tmp_path / "model.keras")
-    np.testing.assert_array_equal(loaded.predict(X, verbose=0), p)
-    np.testing.assert_array_equal(loaded.head.flip_rates, model.head.flip_rates)
+    assert_allclose(p.mean(0), y.mean(0), atol=0.06)
+    loaded = reloaded(model, tmp_path)
+    assert_array_equal(loaded.predict(X, verbose=0), p)
+    assert_array_equal(loaded.head.flip_rates, model.head.flip_rates)
 
 
 @pytest.mark.once
@@ -165,7 +151,7 @@ def test_learned_rates_are_those_that_the_loss_would_be_given(factors):
             inputs, JointHeteroscedasticDense(LABELS, factors, seed=0, learn_flips=learns)(inputs)
         )
         loss = JointMultiLabelCrossentropy(8, rate, rate)(Y[:9], model(X[:9]))
-        values.append(float(keras.ops.convert_to_numpy(loss)))
+        values.append(float(to_numpy(loss)))
     assert values[0] == pytest.approx(values[1], rel=1e-6)
 
 
@@ -180,14 +166,14 @@ def test_a_regression_predicts_means_and_intervals(tmp_path):
     mean, (low, high) = model.predict(X, verbose=0), model.predict_interval(X, 0.9, verbose=0)
     assert mean.shape == low.shape == (len(X), 2)
     inside = (low < y) & (y < high)
-    np.testing.assert_allclose(inside.mean(0), 0.9, atol=0.04)
-    np.testing.assert_allclose((high - low).mean(0) / (2 * 1.645), [0.5, 1.0], rtol=0.1)
+    assert_allclose(inside.mean(0), 0.9, atol=0.04)
+    assert_allclose((high - low).mean(0) / (2 * 1.645), [0.5, 1.0], rtol=0.1)
     covariance = model.predict_covariance(X, verbose=0)
-    np.testing.assert_allclose(np.diagonal(covariance, axis1=1, axis2=2), ((high - low) / (2 * 1.6449)) ** 2, rtol=1e-3)
-    np.testing.assert_allclose(covariance.mean(0), np.cov((y - mean).T), atol=0.06)
+    assert_allclose(np.diagonal(covariance, axis1=1, axis2=2), ((high - low) / (2 * 1.6449)) ** 2, rtol=1e-3)
+    assert_allclose(covariance.mean(0), np.cov((y - mean).T), atol=0.06)
     assert model.evaluate(X, y, verbose=0)[1] == pytest.approx(np.abs(mean - y).mean(), rel=1e-4)
     model.save(tmp_path / "model.keras")
-    np.testing.assert_array_equal(keras.models.load_model(tmp_path / "model.keras").predict(X, verbose=0), mean)
+    assert_array_equal(keras.models.load_model(tmp_path / "model.keras").predict(X, verbose=0), mean)
 
 
 def regression(units=2, factors=1, **arguments):
@@ -221,8 +207,7 @@ def test_extreme_inputs_have_finite_losses_and_gradients_through_the_head(form):
     for target in (Y[:64, :2], 1e4 * Y[:64, :2]):
         loss = MultivariateNormalNLL(form)
         value, gradients = layer_gradients(model, lambda out, y=target, loss=loss: loss(y, out), x)
-        assert np.isfinite(value)
-        assert all(np.isfinite(gradient).all() for gradient in gradients.values())
+        assert_finite(value, gradients)
     assert np.isfinite(model.predict_distribution(x, verbose=0)).all()
 
 
@@ -256,49 +241,7 @@ def test_a_training_step_predicts_only_for_metrics_and_keeps_no_gradient_of_that
 
 @pytest.mark.once
 def test_a_model_of_labels_has_no_intervals():
-    with pytest.raises(ValueError, match="The model must be a regression"):
+    with refuses("The model must be a regression"):
         joint_model().predict_interval(X[:8])
-    with pytest.raises(ValueError, match="to predict covariances of targets"):
+    with refuses("to predict covariances of targets"):
         joint_model().predict_covariance(X[:8])
-
-
-@pytest.mark.once
-def test_the_loss_comes_back_from_its_config():
-    loss = JointMultiLabelCrossentropy(16, [0.1, 0.2], 0.05, seed=3, reduction="sum")
-    again = keras.losses.deserialize(keras.losses.serialize(loss))
-    assert again.get_config() == loss.get_config()
-
-
-@pytest.mark.parametrize(
-    ("make", "text"),
-    [
-        (lambda: JointMultiLabelCrossentropy(0), "`num_samples` must be an integer in"),
-        (lambda: JointMultiLabelCrossentropy(false_negative_rate=1.0), "`false_negative_rate` must be a number in"),
-        (
-            lambda: JointMultiLabelCrossentropy(false_negative_rate={}),
-            "`false_negative_rate` must be an array of numbers. Received: a dict; ",
-        ),
-        (lambda: JointMultiLabelCrossentropy(4, 0.5, 0.5), "`false_negative_rate` must be less than 1 with"),
-        (lambda: JointMultiLabelCrossentropy()(Y[:2], np.zeros((2, 10))), "`y_true` must have shape"),
-        (
-            lambda: JointMultiLabelCrossentropy()(Y[:2, :1], np.zeros((2, 21))),
-            r"units of the head.*, of R factors, K at most. Received: shape \(2, 1\), with `y_pred` of shape \(2, 21\)",
-        ),
-        (lambda: JointHeteroscedasticDense(4, link="softmax", learn_flips=True), "`learn_flips` must be False for cl"),
-        (
-            lambda: JointMultiLabelCrossentropy(4, 0.1)(
-                Y[:2], JointHeteroscedasticDense(6, 1, learn_flips=True)(X[:2])
-            ),
-            "`false_negative_rate` and `false_positive_rate` must be 0 behind a head that learns",
-        ),
-        (lambda: DistributionModel(*[keras.Input((2,))] * 2), "`outputs` must be those of a layer that returns a"),
-        (
-            lambda: JointHeteroscedasticDense(4, covariance=keras.saving.get_registered_object("keras_het>Latent")(2)),
-            "`covariance` must have noise of the logits",
-        ),
-    ],
-)
-@pytest.mark.refusal
-def test_refusals(make, text):
-    with pytest.raises(ValueError, match=text):
-        make()

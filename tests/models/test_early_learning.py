@@ -6,11 +6,13 @@ import keras
 import numpy as np
 import pytest
 from keras import ops
+from numpy.testing import assert_allclose, assert_array_equal
 from scipy import special
 
 import keras_het
 from keras_het.losses import GeneralizedCrossentropy, SymmetricCrossentropy
 from keras_het.models import EarlyLearning, with_index
+from tests.common import assert_finite, finite_differences, refuses, reloaded, session, sparse_crossentropy, to_numpy
 from tests.gradients import value_and_gradients
 
 EXAMPLES, UNITS, FEATURES = 12, 4, 5
@@ -23,10 +25,6 @@ INDEX = with_index(EXAMPLES)
 KERNEL, BIAS = RNG.normal(size=(FEATURES, UNITS)).astype("float32"), RNG.normal(size=UNITS).astype("float32")
 
 
-def crossentropy(**kwargs):
-    return keras.losses.SparseCategoricalCrossentropy(**{"from_logits": True, **kwargs})
-
-
 def make_model(loss=None, rate=0.5, activation=None, examples=EXAMPLES, units=UNITS, compile_arguments=None, **kwargs):
     """A model of one Dense layer with known weights."""
     inputs = keras.Input((FEATURES,))
@@ -34,7 +32,7 @@ def make_model(loss=None, rate=0.5, activation=None, examples=EXAMPLES, units=UN
     model = EarlyLearning(inputs, outputs, examples, **kwargs)
     if units == UNITS:
         model.layers[-1].set_weights([KERNEL, BIAS])
-    loss = crossentropy(from_logits=activation is None) if loss is None else loss
+    loss = sparse_crossentropy(from_logits=activation is None) if loss is None else loss
     model.compile(keras.optimizers.SGD(rate), loss, **(compile_arguments or {}))
     return model
 
@@ -43,16 +41,12 @@ def identity(loss=None, **kwargs):
     """A model that returns its inputs, whose losses a test computes by itself."""
     inputs = keras.Input((UNITS,))
     model = EarlyLearning(inputs, keras.layers.Identity()(inputs), EXAMPLES, **kwargs)
-    model.compile("sgd", crossentropy(reduction="none") if loss is None else loss)
+    model.compile("sgd", sparse_crossentropy(reduction="none") if loss is None else loss)
     return model
 
 
-def numpy(tensor):
-    return ops.convert_to_numpy(tensor)
-
-
 def memory_of(model):
-    return numpy(model.memory)[:-1]
+    return to_numpy(model.memory)[:-1]
 
 
 def probabilities(logits):
@@ -95,10 +89,10 @@ def test_twenty_compiled_steps_equal_numpy(weights):
         losses.append(float(model.train_on_batch(X[rows], LABELS[rows], index[rows])))
         model.reset_metrics()  # or the next loss would be a mean over the batches
     expected, memory, kernel, bias = trained(batches, weights)
-    np.testing.assert_allclose(losses, expected, rtol=1e-6, atol=1e-6)
-    np.testing.assert_allclose(memory_of(model), memory, rtol=1e-6, atol=1e-6)
+    assert_allclose(losses, expected, rtol=1e-6, atol=1e-6)
+    assert_allclose(memory_of(model), memory, rtol=1e-6, atol=1e-6)
     for ours, exact in zip(model.layers[-1].get_weights(), (kernel, bias), strict=True):
-        np.testing.assert_allclose(ours, exact, rtol=1e-6, atol=2e-6)
+        assert_allclose(ours, exact, rtol=1e-6, atol=2e-6)
 
 
 @pytest.mark.planted
@@ -114,7 +108,7 @@ def test_fit_shuffles_the_index_with_the_examples():
     model = make_model(rate=0.0, compile_arguments={"metrics": ["accuracy"], "weighted_metrics": ["accuracy"]})
     data = X, LABELS
     history = model.fit(*data, sample_weight=INDEX, batch_size=5, epochs=3, verbose=0, validation_data=data).history
-    np.testing.assert_allclose(memory_of(model), (1 - 0.7**3) * probabilities(model.predict(X, verbose=0)), rtol=1e-5)
+    assert_allclose(memory_of(model), (1 - 0.7**3) * probabilities(model.predict(X, verbose=0)), rtol=1e-5)
     assert history["val_loss"][-1] == pytest.approx(plain(model.predict(X, verbose=0), LABELS).mean(), rel=1e-5)
     assert history["accuracy"] == history["val_accuracy"]
 
@@ -126,11 +120,11 @@ def test_other_ways_to_train(way):
         way = {}  # Keras on PyTorch has no such steps
     model = make_model(rate=0.0, compile_arguments=way)
     model.fit(X, LABELS, sample_weight=INDEX, batch_size=5, epochs=2, verbose=0)
-    np.testing.assert_allclose(memory_of(model), (1 - 0.7**2) * probabilities(model.predict(X, verbose=0)), rtol=1e-5)
+    assert_allclose(memory_of(model), (1 - 0.7**2) * probabilities(model.predict(X, verbose=0)), rtol=1e-5)
 
 
 def loss_of(model, labels, logits, weights, training=True):
-    return numpy(model.compute_loss(None, labels, ops.convert_to_tensor(logits), weights, training))
+    return to_numpy(model.compute_loss(None, labels, ops.convert_to_tensor(logits), weights, training))
 
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [("float32", 1e-6), ("float16", 1e-3)])
@@ -142,8 +136,8 @@ def test_values_and_memory_of_many_steps(dtype, tolerance):
         memory[index] = 0.7 * memory[index] + 0.3 * probabilities(logits)
         exact = oracle(memory[index], logits, np.eye(UNITS)[LABELS[index]])
         found = loss_of(model, LABELS[index], logits, INDEX[index])
-        np.testing.assert_allclose(found, exact, rtol=tolerance, atol=tolerance)
-    np.testing.assert_allclose(memory_of(model), memory, atol=tolerance)
+        assert_allclose(found, exact, rtol=tolerance, atol=tolerance)
+    assert_allclose(memory_of(model), memory, atol=tolerance)
     assert model.memory.dtype == dtype
 
 
@@ -152,15 +146,15 @@ def test_labels_of_every_form_and_probabilities():
     soft = RNG.dirichlet(np.ones(UNITS), size=EXAMPLES)
     exact = oracle(memory, LOGITS, vectors)
     cases = {
-        "integers": (crossentropy, LABELS, exact),
-        "column": (crossentropy, LABELS[:, None], exact),
+        "integers": (sparse_crossentropy, LABELS, exact),
+        "column": (sparse_crossentropy, LABELS[:, None], exact),
         "one-hot": (keras.losses.CategoricalCrossentropy, vectors, exact),
         "soft": (keras.losses.CategoricalCrossentropy, soft, oracle(memory, LOGITS, soft)),
     }
     for loss, labels, expected in cases.values():
         for from_logits, outputs in ((True, LOGITS), (False, probabilities(LOGITS))):
             model = identity(loss(from_logits=from_logits, reduction="none"))
-            np.testing.assert_allclose(loss_of(model, labels, outputs, INDEX), expected, rtol=2e-6, atol=2e-6)
+            assert_allclose(loss_of(model, labels, outputs, INDEX), expected, rtol=2e-6, atol=2e-6)
 
 
 @pytest.mark.parametrize("name", ["sparse_categorical_crossentropy", "robust"])
@@ -177,33 +171,33 @@ def test_other_losses_get_the_same_term(name):
 def test_weights_and_ignored_labels_count_as_in_the_loss(reduction):
     labels = np.where(np.arange(EXAMPLES) % 3 == 0, -1, LABELS)
     kept = labels != -1
-    model = identity(crossentropy(ignore_class=-1, reduction=reduction))
+    model = identity(sparse_crossentropy(ignore_class=-1, reduction=reduction))
     exact = WEIGHTS[kept] * oracle(0.3 * probabilities(LOGITS), LOGITS, np.eye(UNITS)[LABELS])[kept]
     divisor = {"sum_over_batch_size": kept.sum(), "sum": 1.0, "mean_with_sample_weight": WEIGHTS[kept].sum()}[reduction]
     found = loss_of(model, labels, LOGITS, with_index(EXAMPLES, WEIGHTS))
     assert float(found) == pytest.approx(exact.sum() / divisor, rel=1e-6)
-    np.testing.assert_array_equal(np.any(memory_of(model), axis=1), kept)
+    assert_array_equal(np.any(memory_of(model), axis=1), kept)
 
 
 def test_without_index_it_is_the_plain_loss_and_nothing_is_stored():
     model, some = identity(), np.where(np.arange(EXAMPLES)[:, None] % 2 == 0, INDEX, [1.0, -1.0])
     loss_of(model, LABELS, LOGITS, some)
     each, before = loss_of(model, LABELS, LOGITS, some), memory_of(model)
-    np.testing.assert_allclose(each[1::2], plain(LOGITS, LABELS)[1::2], rtol=1e-6, atol=1e-6)
-    np.testing.assert_array_equal(before[1::2], 0.0)
+    assert_allclose(each[1::2], plain(LOGITS, LABELS)[1::2], rtol=1e-6, atol=1e-6)
+    assert_array_equal(before[1::2], 0.0)
     assert (np.abs(each - plain(LOGITS, LABELS))[::2] > 0.1).all()
     for weights in (None, WEIGHTS, WEIGHTS[:, None], with_index(EXAMPLES, WEIGHTS)):
         exact = plain(LOGITS, LABELS) * (1.0 if weights is None else WEIGHTS)
         found = loss_of(model, LABELS, LOGITS, weights, training=False)
-        np.testing.assert_allclose(found.reshape(-1), exact, rtol=1e-6, atol=1e-6)
-    np.testing.assert_array_equal(memory_of(model), before)
+        assert_allclose(found.reshape(-1), exact, rtol=1e-6, atol=1e-6)
+    assert_array_equal(memory_of(model), before)
 
 
 def test_a_strength_of_zero_is_the_plain_loss():
     model = identity(strength=0.0)
     for _ in range(3):
         found = loss_of(model, LABELS, LOGITS, INDEX)
-        np.testing.assert_allclose(found, plain(LOGITS, LABELS), rtol=1e-6, atol=1e-6)
+        assert_allclose(found, plain(LOGITS, LABELS), rtol=1e-6, atol=1e-6)
 
 
 def gradient_of(model, logits, weights=INDEX):
@@ -222,11 +216,8 @@ def test_gradients_are_finite_differences_with_the_memory_held():
     model.memory.assign(np.concatenate([before, np.zeros((1, UNITS))]))
     _, gradient = gradient_of(model, LOGITS)
     memory, targets = 0.7 * before.astype("float64") + 0.3 * probabilities(LOGITS), np.eye(UNITS)[LABELS]
-    for index in np.ndindex(LOGITS.shape):
-        step = np.zeros(LOGITS.shape)
-        step[index] = 1e-5
-        slope = (oracle(memory, LOGITS + step, targets).sum() - oracle(memory, LOGITS - step, targets).sum()) / 2e-5
-        assert gradient[index] == pytest.approx(slope, rel=1e-5, abs=1e-6)
+    slopes = finite_differences(lambda logits: oracle(memory, logits, targets).sum(), LOGITS)
+    assert_allclose(gradient, slopes, rtol=1e-5, atol=1e-6)
 
 
 def test_nan_of_one_example_without_an_index_stays_with_it():
@@ -235,14 +226,14 @@ def test_nan_of_one_example_without_an_index_stays_with_it():
     loss_of(model, LABELS, LOGITS, INDEX)
     loss_of(model, LABELS, np.full_like(LOGITS, np.nan), none)
     value, gradient = gradient_of(model, LOGITS, none)
-    np.testing.assert_allclose(value, plain(LOGITS, LABELS).sum(), rtol=1e-6)
+    assert_allclose(value, plain(LOGITS, LABELS).sum(), rtol=1e-6)
     assert np.isfinite(gradient).all()
 
 
 def test_an_index_out_of_range_is_nan():
     weights = np.array([[1.0, 0.0], [1.0, EXAMPLES], [1.0, 1.0]])
     found = loss_of(identity(), LABELS[:3], LOGITS[:3], weights)
-    np.testing.assert_array_equal(np.isnan(found), [False, True, False])
+    assert_array_equal(np.isnan(found), [False, True, False])
 
 
 def test_of_an_index_twice_in_a_batch_one_prediction_is_stored():
@@ -256,14 +247,13 @@ def test_of_an_index_twice_in_a_batch_one_prediction_is_stored():
 @pytest.mark.parametrize("from_logits", [True, False])
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
 def test_certain_predictions_are_finite_for_many_epochs(from_logits, dtype):
-    model = identity(crossentropy(from_logits=from_logits, reduction="none"), memory_dtype=dtype)
+    model = identity(sparse_crossentropy(from_logits=from_logits, reduction="none"), memory_dtype=dtype)
     outputs = 1e4 * LOGITS if from_logits else np.eye(UNITS, dtype="float32")[(LABELS + 1) % UNITS]
     for _ in range(60):
         each = loss_of(model, LABELS, outputs, INDEX)
     value, gradient = gradient_of(model, outputs)
     assert np.isfinite(each).all()
-    assert np.isfinite(value)
-    assert np.isfinite(gradient).all()
+    assert_finite(value, [gradient])
 
 
 def test_an_impossible_class_is_one_of_a_very_small_logit():
@@ -271,9 +261,9 @@ def test_an_impossible_class_is_one_of_a_very_small_logit():
     infinite, lowest = (np.where(possible, LOGITS, low).astype("float32") for low in (-np.inf, -1e4))
     loss = keras_het.losses.SmoothedCrossentropy(0.0, from_logits=True, reduction="none")
     found, near = (loss_of(identity(loss), LABELS, logits, INDEX) for logits in (infinite, lowest))
-    np.testing.assert_allclose(found, near, rtol=1e-6)
+    assert_allclose(found, near, rtol=1e-6)
     gradients = [gradient_of(identity(loss), logits)[1] for logits in (infinite, lowest)]
-    np.testing.assert_allclose(*gradients, atol=1e-6)
+    assert_allclose(*gradients, atol=1e-6)
 
 
 @pytest.mark.parametrize(("dtype", "rounding"), [("float32", 2.0**-24), ("float16", 2.0**-11)])
@@ -306,10 +296,8 @@ def test_an_empty_batch():
 
 @pytest.fixture
 def policy(request):
-    before = keras.config.dtype_policy()
-    keras.config.set_dtype_policy(request.param)
-    yield request.param
-    keras.config.set_dtype_policy(before)
+    with session(policy=request.param):
+        yield request.param
 
 
 @pytest.mark.parametrize("policy", ["mixed_float16", "mixed_bfloat16"], indirect=True)
@@ -319,12 +307,12 @@ def test_under_mixed_precision_loss_and_memory_are_float32(policy):
     assert keras.backend.standardize_dtype(outputs.dtype) == policy.removeprefix("mixed_")
     loss = model.compute_loss(None, LABELS, outputs, INDEX)
     assert keras.backend.standardize_dtype(loss.dtype) == model.memory.dtype == "float32"
-    logits = numpy(ops.cast(outputs, "float32"))
+    logits = to_numpy(ops.cast(outputs, "float32"))
     memory = 0.3 * probabilities(logits)
-    assert float(numpy(loss)) == pytest.approx(oracle(memory, logits, np.eye(UNITS)[LABELS]).mean(), rel=1e-6)
-    np.testing.assert_allclose(memory_of(model), memory, rtol=1e-5)
+    assert float(to_numpy(loss)) == pytest.approx(oracle(memory, logits, np.eye(UNITS)[LABELS]).mean(), rel=1e-6)
+    assert_allclose(memory_of(model), memory, rtol=1e-5)
     model.fit(X, LABELS, sample_weight=INDEX, verbose=0)
-    np.testing.assert_allclose(memory_of(model), (1 - 0.7**2) * probabilities(logits), rtol=2e-2)
+    assert_allclose(memory_of(model), (1 - 0.7**2) * probabilities(logits), rtol=2e-2)
 
 
 def fit(model, epochs=2, **kwargs):
@@ -333,18 +321,17 @@ def fit(model, epochs=2, **kwargs):
 
 def same(one, other):
     for ours, theirs in zip(one.get_weights(), other.get_weights(), strict=True):
-        np.testing.assert_array_equal(ours, theirs)
+        assert_array_equal(ours, theirs)
 
 
 def test_a_saved_model_comes_back_and_goes_on_as_if_it_had_not_stopped(tmp_path):
     model, whole = (make_model(activation="softmax", strength=2.0, momentum=0.9, name="early") for _ in range(2))
     fit(whole, 4)
     fit(model)
-    model.save(tmp_path / "model.keras")
-    again = keras.saving.load_model(tmp_path / "model.keras")
+    again = reloaded(model, tmp_path)
     assert (type(again), again.name, again.strength, again.momentum) == (EarlyLearning, "early", 2.0, 0.9)
     same(again, model)
-    np.testing.assert_array_equal(again.predict(X, verbose=0), model.predict(X, verbose=0))
+    assert_array_equal(again.predict(X, verbose=0), model.predict(X, verbose=0))
     fit(again)
     same(again, whole)
     assert np.all(memory_of(again).sum(axis=1) > 0)
@@ -396,7 +383,7 @@ def test_a_round_trip_of_the_config():
     model.trainable = False
     assert not EarlyLearning.from_config(model.get_config()).trainable_weights
     data = {"a": X[:7, :2], "b": X[:7, 2:]}
-    again.compile("sgd", crossentropy())
+    again.compile("sgd", sparse_crossentropy())
     keras_het.check(again, data, LABELS[:7])
     again.fit(data, LABELS[:7], sample_weight=with_index(7), verbose=0)
     assert np.all(memory_of(again).sum(axis=1) > 0)
@@ -407,66 +394,7 @@ def test_it_shares_its_layers_with_a_plain_model():
     model = make_model()
     plain_model = keras.Model(model.inputs, model.outputs)
     fit(model)
-    np.testing.assert_array_equal(plain_model.predict(X, verbose=0), model.predict(X, verbose=0))
-
-
-def call_with(model, weights, logits=LOGITS, training=True):
-    return lambda: loss_of(model(), LABELS, logits, weights, training)
-
-
-@pytest.mark.refusal
-@pytest.mark.parametrize(
-    ("call", "text"),
-    [
-        (
-            lambda: make_model(examples=0),
-            "`num_examples` must be an integer in [1, 16777216]. Received: num_examples=0",
-        ),
-        (lambda: make_model(units=1), "`outputs` must have shape (B, K) with K >= 2. Received: shape (None, 1)"),
-        (
-            lambda: EarlyLearning(keras.Input((3, UNITS)), keras.Input((3, UNITS)), 4),
-            "`outputs` must have shape (B, K) with K >= 2. Received: shape (None, 3, 4)",
-        ),
-        (
-            lambda: EarlyLearning(keras.Input((UNITS,)), [], 4),
-            "`outputs` must be one symbolic tensor. Received: a list",
-        ),
-        (
-            lambda: make_model(strength=-1.0),
-            "`strength` must be a finite float32 number at least 0. Received: strength=-1.0",
-        ),
-        (lambda: make_model(momentum=1.0), "`momentum` must be in [0, 1). Received: momentum=1.0"),
-        (
-            lambda: make_model(memory_dtype="int8"),
-            "`memory_dtype` must be one of 'float32', 'float16'. Received: memory_dtype='int8'",
-        ),
-        (
-            lambda: make_model(examples=10**7, units=100),
-            (
-                "`num_examples` must be at most 5368708 for 100 classes, or the memory exceeds 2 GiB; "
-                'memory_dtype="float16" halves it. Received: num_examples=10000000'
-            ),
-        ),
-        (
-            call_with(identity, None),
-            (
-                "`sample_weight` must have the index of every example in training: "
-                "`fit(x, y, sample_weight=keras_het.models.with_index(len(y)))`. Received: no index"
-            ),
-        ),
-        (
-            call_with(lambda: identity("mse"), INDEX),
-            (
-                "`loss` must be one of classes that has `from_logits`, such as "
-                "keras.losses.SparseCategoricalCrossentropy(from_logits=True). Received: loss='mse'"
-            ),
-        ),
-    ],
-)
-def test_errors_say_what_is_wrong(call, text):
-    with pytest.raises(ValueError) as error:
-        call()
-    assert str(error.value) == text
+    assert_array_equal(plain_model.predict(X, verbose=0), model.predict(X, verbose=0))
 
 
 @pytest.mark.refusal
@@ -474,7 +402,7 @@ def test_errors_say_what_is_wrong(call, text):
     "loss", ["binary_crossentropy", SymmetricCrossentropy(multi_label=True), lambda y_true, y_pred: y_pred[:, 0]]
 )
 def test_losses_that_are_not_of_exclusive_classes_are_refused(loss):
-    with pytest.raises(ValueError, match="`loss` must be one of classes that has `from_logits`"):
+    with refuses("`loss` must be one of classes that has `from_logits`"):
         loss_of(identity(loss), LABELS, LOGITS, INDEX)
 
 
@@ -482,6 +410,6 @@ def test_losses_that_are_not_of_exclusive_classes_are_refused(loss):
 def test_indices_that_half_precision_would_round_are_refused():
     inputs = keras.Input((UNITS,))
     model = EarlyLearning(inputs, keras.layers.Identity()(inputs), 3000)
-    model.compile("sgd", crossentropy())
-    with pytest.raises(ValueError, match="`sample_weight` must be float32 for more than 2048 examples"):
+    model.compile("sgd", sparse_crossentropy())
+    with refuses("`sample_weight` must be float32 for more than 2048 examples"):
         loss_of(model, LABELS, LOGITS, ops.cast(INDEX, "float16"))

@@ -4,6 +4,7 @@ import keras
 import numpy as np
 import pytest
 from keras import layers, ops
+from numpy.testing import assert_allclose
 from scipy.special import expit, log_softmax, logit
 
 import keras_het
@@ -11,6 +12,7 @@ from keras_het.layers import HeteroscedasticDense
 from keras_het.links import NormalizedSigmoid, Sigmoid
 from keras_het.models import DeepEnsemble
 from keras_het.reading.ending import endings
+from tests.common import refuses, reloaded, sparse_crossentropy, to_numpy
 
 pytestmark = pytest.mark.once
 
@@ -61,17 +63,17 @@ def test_it_predicts_the_mean_of_the_probabilities(end):
     ensemble = ensemble_of(end)
     found = ensemble.predict(X, verbose=0)
     assert found.dtype == "float32"
-    np.testing.assert_allclose(found, expected(ensemble, end, X), rtol=1e-4, atol=1e-5)
+    assert_allclose(found, expected(ensemble, end, X), rtol=1e-4, atol=1e-5)
     assert ensemble.link.activation == ("sigmoid" if "sigmoid" in end else "softmax")
     of_members = ensemble.predict_members(X)
     assert of_members.shape == (2, 40, UNITS)
-    np.testing.assert_allclose(ensemble.link.average(of_members), found, rtol=1e-4, atol=1e-5)
+    assert_allclose(ensemble.link.average(of_members), found, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize(
     ("loss", "activation"),
     [
-        (keras.losses.SparseCategoricalCrossentropy(from_logits=True), "softmax"),
+        (sparse_crossentropy(), "softmax"),
         (keras.losses.BinaryCrossentropy(from_logits=True), "sigmoid"),
         (keras_het.losses.GeneralizedCrossentropy(from_logits=True), "softmax"),
     ],
@@ -90,9 +92,9 @@ def test_the_loss_of_its_members_tells_the_link(loss, activation):
 def test_the_average_layer_of_keras_loses_probability_without_a_word():
     ensemble = ensemble_of("softmax head")
     planted = layers.Average()(list(ensemble.predict_members(X)))
-    assert np.exp(ops.convert_to_numpy(planted)).sum(-1).mean() < 0.95
+    assert np.exp(to_numpy(planted)).sum(-1).mean() < 0.95
     right = ensemble.link.average(ensemble.predict_members(X))
-    np.testing.assert_allclose(np.exp(ops.convert_to_numpy(right)).sum(-1), 1.0, rtol=1e-5)
+    assert_allclose(np.exp(to_numpy(right)).sum(-1), 1.0, rtol=1e-5)
 
 
 @pytest.mark.planted
@@ -100,21 +102,19 @@ def test_members_of_half_precision_are_averaged_in_float32():
     policy = keras.dtype_policies.DTypePolicy("mixed_bfloat16")
     members = [keras.Sequential([keras.Input((FEATURES,)), layers.Dense(UNITS, dtype=policy)]) for _ in range(3)]
     ensemble = DeepEnsemble(members, "softmax")
-    outputs = [ops.convert_to_numpy(ops.cast(member(X), "float32")).astype("float64") for member in members]
+    outputs = [to_numpy(ops.cast(member(X), "float32")).astype("float64") for member in members]
     mean = np.log(np.exp(log_softmax(np.stack(outputs), axis=-1)).mean(0))
     found = ensemble.predict(X, verbose=0)
     assert found.dtype == "float32"
-    np.testing.assert_allclose(found, mean, atol=0.05)  # a compiler may round the members' outputs elsewhere
-    np.testing.assert_allclose(np.exp(found).sum(-1), 1.0, rtol=1e-5)
-    planted = np.exp(ops.convert_to_numpy(ops.cast(ops.cast(found, "bfloat16"), "float32"))).sum(-1)
+    assert_allclose(found, mean, atol=0.05)  # a compiler may round the members' outputs elsewhere
+    assert_allclose(np.exp(found).sum(-1), 1.0, rtol=1e-5)
+    planted = np.exp(to_numpy(ops.cast(ops.cast(found, "bfloat16"), "float32"))).sum(-1)
     assert np.abs(planted - 1.0).max() > 1e-4
 
 
 def compiled(end="softmax head", **arguments):
     model = model_of(*ENDS[end]())
-    model.compile(
-        keras.optimizers.Adam(1e-2), keras.losses.SparseCategoricalCrossentropy(from_logits=True), **arguments
-    )
+    model.compile(keras.optimizers.Adam(1e-2), sparse_crossentropy(), **arguments)
     return model
 
 
@@ -137,7 +137,7 @@ def test_fit_trains_every_member_by_its_own_seeds_and_again_the_same():
         assert all(history.history["loss"][-1] < history.history["loss"][0] for history in histories)
         ends.append(weights_of(ensemble))
         assert all(np.abs(end - start).max() > 1e-2 for end, start in zip(ends[-1], starts, strict=True))
-    np.testing.assert_allclose(ends[0], ends[1], atol=1e-5)
+    assert_allclose(ends[0], ends[1], atol=1e-5)
     assert (
         np.abs(
             DeepEnsemble.make(compiled, 2, seed=6).members[0].layers[0].kernel.numpy()
@@ -164,7 +164,7 @@ def test_every_member_sees_the_examples_in_another_order(seed):
 
     def make():
         model = keras.Sequential([keras.Input((FEATURES,)), layers.Dense(UNITS, kernel_initializer="ones")])
-        model.compile(keras.optimizers.SGD(0.1), keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+        model.compile(keras.optimizers.SGD(0.1), sparse_crossentropy())
         return model
 
     ensemble = DeepEnsemble([make(), make()], "softmax")
@@ -201,9 +201,7 @@ def test_check_knows_what_it_returns():
     assert (ending.link, ending.returns, ending.units) == ("softmax", "log-probabilities", UNITS)
     keras_het.check(ensemble)
     ensemble.compile(loss="sparse_categorical_crossentropy")
-    with pytest.raises(
-        ValueError, match=r"`loss` must take log-probabilities: .* for the ensemble 'deep_ensemble.*' returns them"
-    ):
+    with refuses(r"`loss` must take log-probabilities: .* for the ensemble 'deep_ensemble.*' returns them"):
         keras_het.check(ensemble)
     behind = keras.Sequential([keras.Input((FEATURES,)), ensemble, layers.Softmax()])
     assert endings(behind)[0].returns == "probabilities"
@@ -214,10 +212,9 @@ def test_check_knows_what_it_returns():
 @pytest.mark.parametrize("end", ["softmax head", "sigmoid head", "Dense, scaled logits"])
 def test_a_file_holds_the_whole(end, tmp_path):
     ensemble = ensemble_of(end)
-    ensemble.save(tmp_path / "ensemble.keras")
-    loaded = keras.models.load_model(tmp_path / "ensemble.keras")
+    loaded = reloaded(ensemble, tmp_path)
     assert isinstance(loaded, DeepEnsemble)
-    np.testing.assert_allclose(loaded.predict(X, verbose=0), ensemble.predict(X, verbose=0), rtol=1e-5, atol=1e-5)
+    assert_allclose(loaded.predict(X, verbose=0), ensemble.predict(X, verbose=0), rtol=1e-5, atol=1e-5)
     assert loaded.link.activation == ensemble.link.activation
 
 
@@ -227,20 +224,18 @@ def test_members_of_a_file_go_on_training_where_they_were(tmp_path):
         [compiled(end, run_eagerly=eagerly) for end in ("softmax head", "Dense, log-probabilities")]
     )
     ensemble.fit(X, Y, epochs=2, shuffle=False, verbose=0)
-    ensemble.save(tmp_path / "ensemble.keras")
-    loaded = keras.models.load_model(tmp_path / "ensemble.keras")
+    loaded = reloaded(ensemble, tmp_path)
     for each in (ensemble, loaded):
         each.fit(X, Y, shuffle=False, verbose=0)
     for mine, other in zip(weights_of(loaded), weights_of(ensemble), strict=True):
-        np.testing.assert_allclose(mine, other, atol=1e-5)
+        assert_allclose(mine, other, atol=1e-5)
     assert "accuracy" in loaded.evaluate(X, Y, verbose=0, return_dict=True)
 
 
 def test_names_of_members_may_be_the_same(tmp_path):
     ensemble = DeepEnsemble([model_of(HeteroscedasticDense(UNITS, name="head"), name="model") for _ in range(2)])
-    ensemble.save(tmp_path / "ensemble.keras")
-    loaded = keras.models.load_model(tmp_path / "ensemble.keras")
-    np.testing.assert_allclose(loaded.predict_members(X), ensemble.predict_members(X), rtol=1e-5, atol=1e-5)
+    loaded = reloaded(ensemble, tmp_path)
+    assert_allclose(loaded.predict_members(X), ensemble.predict_members(X), rtol=1e-5, atol=1e-5)
 
 
 def two_inputs():
@@ -250,12 +245,9 @@ def two_inputs():
 
 def test_several_inputs_by_name(tmp_path):
     ensemble, x = DeepEnsemble([two_inputs() for _ in range(2)]), {"a": X, "b": X[::-1].copy()}
-    np.testing.assert_allclose(
-        ensemble.predict(x, verbose=0), expected(ensemble, "Dense, log", x), rtol=1e-4, atol=1e-5
-    )
-    ensemble.save(tmp_path / "ensemble.keras")
-    loaded = keras.models.load_model(tmp_path / "ensemble.keras")
-    np.testing.assert_allclose(loaded.predict(x, verbose=0), ensemble.predict(x, verbose=0), rtol=1e-5, atol=1e-5)
+    assert_allclose(ensemble.predict(x, verbose=0), expected(ensemble, "Dense, log", x), rtol=1e-4, atol=1e-5)
+    loaded = reloaded(ensemble, tmp_path)
+    assert_allclose(loaded.predict(x, verbose=0), ensemble.predict(x, verbose=0), rtol=1e-5, atol=1e-5)
 
 
 class Batches(keras.utils.PyDataset):
@@ -270,10 +262,8 @@ class Batches(keras.utils.PyDataset):
 def test_data_sets_train_and_predict():
     ensemble = DeepEnsemble([compiled("Dense, log-probabilities") for _ in range(2)])
     assert len(ensemble.fit(Batches(), verbose=0)) == 2
-    np.testing.assert_allclose(
-        ensemble.predict(Batches(), verbose=0), ensemble.predict(X, verbose=0), rtol=1e-5, atol=1e-5
-    )
-    np.testing.assert_allclose(ensemble.predict_members(Batches()), ensemble.predict_members(X), rtol=1e-4, atol=1e-5)
+    assert_allclose(ensemble.predict(Batches(), verbose=0), ensemble.predict(X, verbose=0), rtol=1e-5, atol=1e-5)
+    assert_allclose(ensemble.predict_members(Batches()), ensemble.predict_members(X), rtol=1e-4, atol=1e-5)
 
 
 class OwnModel(keras.Model):
@@ -292,9 +282,7 @@ def test_subclassed_models_can_be_members():
     for member in members:
         member(X)
     ensemble = DeepEnsemble(members)
-    np.testing.assert_allclose(
-        ensemble.predict(X, verbose=0), expected(ensemble, "softmax head", X), rtol=1e-4, atol=1e-5
-    )
+    assert_allclose(ensemble.predict(X, verbose=0), expected(ensemble, "softmax head", X), rtol=1e-4, atol=1e-5)
 
 
 def test_probabilities_of_zero_and_one_stay_finite():
@@ -311,147 +299,33 @@ def test_probabilities_of_zero_and_one_stay_finite():
         assert found[:, 0].min() > found[:, 1].max() + 80
 
 
-# --- errors ---
-
-
-def shared():
-    hidden = layers.Dense(8)
-    return [model_of(hidden, HeteroscedasticDense(UNITS)) for _ in range(2)]
-
-
-ERRORS = {
-    "none": (list, {}, r"`members` must be a list of models, at least one. Received: \[\]"),
-    "one model": (
-        lambda: model_of(layers.Dense(2)),
-        {},
-        r"`members` must be a list of models, at least one. Received: Sequential",
-    ),
-    "no model": (
-        lambda: [layers.Dense(2)],
-        {},
-        r"`members` must be a list of models, at least one. Received: \['Dense'\]",
-    ),
-    "twice": (
-        lambda: [model_of(HeteroscedasticDense(UNITS), name="m")] * 2,
-        {},
-        r"models, each of them once. Received: 'm' as members 0 and 1",
-    ),
-    "shared": (
-        shared,
-        {},
-        r"`members` must be models that share no layer, .* Received: the variable '.*kernel' in members 0 and 1",
-    ),
-    "units": (
-        lambda: [model_of(HeteroscedasticDense(units)) for units in (3, 4)],
-        {},
-        r"`members` must return outputs of one shape. Received: \(None, 3\) of member 0, \(None, 4\) of member 1",
-    ),
-    "links": (
-        lambda: [model_of(HeteroscedasticDense(UNITS, link=link)) for link in ("softmax", "sigmoid")],
-        {},
-        r"`members` must have heads of one activation. Received: softmax of member 0, sigmoid of member 1",
-    ),
-    "probabilities": (
-        lambda: [model_of(layers.Dense(UNITS, activation)) for activation in (None, "softmax")],
-        {"link": "softmax"},
-        r"`members` must all return probabilities, or all not. Received: True of member 0, False of member 1",
-    ),
-    "no link": (
-        lambda: [model_of(layers.Dense(UNITS))],
-        {},
-        r"`link` must be given, such as \"softmax\", .* Received: None",
-    ),
-    "other link": (
-        lambda: [model_of(layers.Dense(UNITS, "softmax"))],
-        {"link": "sigmoid"},
-        r"`link` must be for softmax, as the heads of the members. Received: link=Sigmoid\(\)",
-    ),
-    "one class": (
-        lambda: [model_of(layers.Dense(1))],
-        {"link": "softmax"},
-        r"must return at least 2 classes for Softmax\(\). Received: 1",
-    ),
-    "unknown": (
-        lambda: [model_of(layers.Dense(UNITS), layers.Rescaling(2.0))],
-        {"link": "softmax"},
-        r"`from_logits` must be True .* or False .* Received: None",
-    ),
-    "told wrongly": (
-        lambda: [model_of(layers.Dense(UNITS, "softmax"))],
-        {"from_logits": True},
-        r"`from_logits` must be False for these members. Received: from_logits=True",
-    ),
-    "told oddly": (
-        lambda: [model_of(layers.Dense(UNITS), layers.Rescaling(2.0))],
-        {"link": "softmax", "from_logits": "yes"},
-        r"`from_logits` must be True or False. Received: from_logits='yes'",
-    ),
-    "log_sigmoid": (
-        lambda: [model_of(layers.Dense(UNITS, "log_sigmoid"), name="m")],
-        {},
-        r"`model` must return logits or probabilities. Received: 'm', with activation 'log_sigmoid'",
-    ),
-    "two outputs": (
-        lambda: [keras.Model(x := keras.Input((3,)), [layers.Dense(2)(x), layers.Dense(2)(x)], name="m")],
-        {},
-        r"`members` must have one output. Received: 2 outputs of 'm'",
-    ),
-    "not built": (
-        lambda: [keras.Sequential([layers.Dense(2)], name="m")],
-        {},
-        r"`model` must be built: .* Received: 'm', which is not",
-    ),
-}
-
-
-@pytest.mark.parametrize("name", ERRORS)
-def test_what_is_no_ensemble_is_refused(name):
-    make, arguments, message = ERRORS[name]
-    with pytest.raises(ValueError, match=message):
-        DeepEnsemble(make(), **arguments)
-
-
 def test_different_heads_of_exclusive_classes_may_be_members():
     ensemble = DeepEnsemble(
         [model_of(HeteroscedasticDense(UNITS, link=NormalizedSigmoid())), model_of(layers.Dense(UNITS, "log_softmax"))]
     )
-    np.testing.assert_allclose(
-        ensemble.predict(X, verbose=0), expected(ensemble, "softmax head", X), rtol=1e-4, atol=1e-5
-    )
+    assert_allclose(ensemble.predict(X, verbose=0), expected(ensemble, "softmax head", X), rtol=1e-4, atol=1e-5)
     assert DeepEnsemble([model_of(HeteroscedasticDense(1, link=Sigmoid()))]).link.activation == "sigmoid"
-
-
-@pytest.mark.parametrize("config", [{}, {"members": "two"}, {"members": {"first": 1}}], ids=["none", "text", "dict"])
-def test_a_config_without_a_list_of_members_is_refused_in_words(config):
-    with pytest.raises(
-        ValueError, match=r"`members` must be a list of serialised models\. Received: a (NoneType|str|dict)$"
-    ):
-        DeepEnsemble.from_config(config)
 
 
 def test_training_that_would_go_wrong_is_refused():
     ensemble = ensemble_of("softmax head")
-    with pytest.raises(
-        ValueError, match=r"`members` must be compiled, each of them, to be trained. Received: member 0, which is not"
-    ):
+    with refuses(r"`members` must be compiled, each of them, to be trained. Received: member 0, which is not"):
         ensemble.fit(X, Y)
     wrong = [compiled(), model_of(HeteroscedasticDense(UNITS))]
     wrong[1].compile("sgd", "sparse_categorical_crossentropy")
-    with pytest.raises(ValueError, match="`loss` must take log-probabilities"):
+    with refuses("`loss` must take log-probabilities"):
         DeepEnsemble(wrong).fit(X, Y)
     same = [model_of(HeteroscedasticDense(UNITS, seed=3)) for _ in range(2)]
     for member in same:
-        member.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
-    with pytest.raises(
-        ValueError, match=r"`members` must have heads of different seeds .* Received: seed=3 in members 0 and 1"
-    ):
+        member.compile("sgd", sparse_crossentropy())
+    with refuses(r"`members` must have heads of different seeds .* Received: seed=3 in members 0 and 1"):
         DeepEnsemble(same).fit(X, Y)
     good = DeepEnsemble([compiled()])
-    with pytest.raises(ValueError, match=r"`x` must be readable more than once. Received: a generator"):
+    with refuses(r"`x` must be readable more than once. Received: a generator"):
         good.fit(batch for batch in [(X, Y)])
-    with pytest.raises(ValueError, match="`validation_data` must be readable more than once"):
+    with refuses("`validation_data` must be readable more than once"):
         good.fit(X, Y, validation_data=(batch for batch in [(X, Y)]))
-    with pytest.raises(ValueError, match=r"`x` must have at least one example. Received: none"):
+    with refuses(r"`x` must have at least one example. Received: none"):
         good.predict_members(X[:0])
 
 
@@ -460,9 +334,5 @@ def test_members_that_start_alike_are_refused():
         keras.utils.set_random_seed(0)
         return compiled()
 
-    with pytest.raises(
-        ValueError, match=r"`make_model` must set no seed of its own, .* Received: equal weights of members 0 and 1"
-    ):
+    with refuses(r"`make_model` must set no seed of its own, .* Received: equal weights of members 0 and 1"):
         DeepEnsemble.make(make_model, 2, seed=1)
-    with pytest.raises(ValueError, match=r"`num_members` must be an integer at least 1. Received: num_members=0"):
-        DeepEnsemble.make(compiled, 0)

@@ -4,8 +4,9 @@ import keras
 import numpy as np
 import pytest
 
-import keras_het
+from keras_het import heteroscedastic
 from keras_het.covariances import Diagonal
+from tests.common import sparse_crossentropy, to_numpy
 
 pytestmark = pytest.mark.once
 
@@ -36,17 +37,17 @@ def pretrained(digits):
 def noise(model, x):
     """Root mean square standard deviation of the logits."""
     features = keras.Model(model.inputs[0], model.layers[-2].output).predict(x, verbose=0)
-    variance = keras.ops.convert_to_numpy(model.layers[-1].logit_distribution(features).variance())
+    variance = to_numpy(model.layers[-1].logit_distribution(features).variance())
     return float(np.sqrt(np.mean(variance)))
 
 
 def growth(pretrained, digits, **arguments):
     """The noise after fine-tuning on noisy labels over the noise before."""
     x, _, noisy = digits
-    model = keras_het.heteroscedastic(pretrained, clone=True, seed=0, **arguments)
+    model = heteroscedastic(pretrained, clone=True, seed=0, **arguments)
     before = noise(model, x)
     keras.utils.set_random_seed(1)
-    model.compile(keras.optimizers.Adam(1e-3), keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    model.compile(keras.optimizers.Adam(1e-3), sparse_crossentropy())
     model.fit(x[CLEAN:][:NOISY], noisy[CLEAN:][:NOISY], epochs=EPOCHS, verbose=0)
     return noise(model, x) / before
 
@@ -54,7 +55,7 @@ def growth(pretrained, digits, **arguments):
 @pytest.mark.on_jax
 @pytest.mark.smoke
 def test_a_pretrained_model_agrees_with_the_converted_one(pretrained, digits):
-    new = keras_het.heteroscedastic(pretrained, seed=0)
+    new = heteroscedastic(pretrained, seed=0)
     p, old = np.exp(new.predict(digits[0], verbose=0)), pretrained.predict(digits[0], verbose=0)
     assert np.abs(p - old).max() < 0.02
     assert np.mean(p.argmax(1) == old.argmax(1)) >= 0.99

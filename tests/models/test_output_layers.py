@@ -6,10 +6,13 @@ import keras
 import numpy as np
 import pytest
 from keras import layers, losses, metrics
+from numpy.testing import assert_allclose
 
 import keras_het
+from keras_het import heteroscedastic, homoscedastic
 from keras_het.layers import HeteroscedasticDense
 from keras_het.reading.check import judge
+from tests.common import refuses, session
 from tests.models.checks import UNITS, check_file, probabilities, sharpen
 from tests.models.small_models import X, Y, functional, sequential
 
@@ -25,7 +28,7 @@ def compiled(model, *arguments, **named):
 
 def converted(model, **arguments):
     """Compiled, with nothing warned of, for that is an error here, and checked."""
-    new = keras_het.heteroscedastic(model, 1, **arguments)
+    new = heteroscedastic(model, 1, **arguments)
     assert new.compiled
     judge(new)
     return new
@@ -160,9 +163,9 @@ def test_a_subclass_that_only_inherits_is_what_it_inherits_from():
     assert type(new.loss) is Inheriting
     assert new.loss.get_config() == {**old.loss.get_config(), "from_logits": True}
     old.compile("sgd", Inheriting())
-    wrong = keras_het.heteroscedastic(functional("softmax"), 1)
+    wrong = heteroscedastic(functional("softmax"), 1)
     wrong.compile("sgd", Inheriting())
-    with pytest.raises(ValueError, match=r"`loss` must take log-probabilities: Inheriting\(from_logits=True\)"):
+    with refuses(r"`loss` must take log-probabilities: Inheriting\(from_logits=True\)"):
         keras_het.check(wrong)
 
 
@@ -176,9 +179,9 @@ def test_where_no_activation_can_be_kept_the_warning_does_not_say_so(activation)
     "metric", [metrics.AUC(from_logits=True), metrics.BinaryAccuracy(threshold=-0.7), "binary_accuracy", custom]
 )
 def test_the_logits_of_a_plain_softmax_head_are_not_normalised(metric):
-    het = keras_het.heteroscedastic(functional("softmax"), 1)
+    het = heteroscedastic(functional("softmax"), 1)
     het.compile("sgd", losses.SparseCategoricalCrossentropy(from_logits=True), metrics=["accuracy"])
-    assert keras_het.homoscedastic(het).compiled
+    assert homoscedastic(het).compiled
     het.compile("sgd", losses.SparseCategoricalCrossentropy(from_logits=True), metrics=[metric])
     assert "`metrics` must take logits" in warned(keras_het.homoscedastic, het)
 
@@ -189,19 +192,19 @@ def test_of_a_softmax_that_is_not_kept_neither(metric):
         compiled(functional("softmax"), "sgd", "categorical_crossentropy", metrics=[metric]), keep_activation=True
     )
     assert "keep_activation=True keeps it. `metrics` must take logits" in warned(keras_het.homoscedastic, het)
-    assert keras_het.homoscedastic(het, keep_activation=True).compiled
+    assert homoscedastic(het, keep_activation=True).compiled
 
 
 def test_a_kept_log_sigmoid_keeps_everything():
     old = compiled(functional("log_sigmoid"), "sgd", custom, metrics=["mse", custom])
     new = converted(old, keep_activation=True)
     assert (new.loss, keras_het.base.internals.compile_arguments(new)["metrics"]) == (custom, ["mse", custom])
-    assert keras_het.homoscedastic(new, keep_activation=True).loss is custom
+    assert homoscedastic(new, keep_activation=True).loss is custom
     assert "keep_activation=True keeps it" in warned(keras_het.heteroscedastic, old, 1)
 
 
 def test_a_model_that_is_not_compiled_gives_one_that_is_not():
-    assert not keras_het.heteroscedastic(functional("softmax")).compiled
+    assert not heteroscedastic(functional("softmax")).compiled
 
 
 def test_what_is_custom_is_kept_by_a_model_that_returned_logits():
@@ -298,27 +301,23 @@ def test_the_loss_is_scaled_as_it_was():
     assert new.optimizer.inner_optimizer is not scaled.inner_optimizer
     new.fit(X, Y, verbose=0)
     assert not new.optimizer.inner_optimizer._use_weight_decay(new.layers[1].bias)
-    policy = keras.config.dtype_policy()
-    keras.config.set_dtype_policy("mixed_float16")
-    try:
+    with session(policy="mixed_float16"):
         plain = converted(compiled(old, "sgd", "sparse_categorical_crossentropy"))
         mixed = compiled(functional("softmax"), "sgd", "sparse_categorical_crossentropy")
-    finally:
-        keras.config.set_dtype_policy(policy)
     assert not isinstance(plain.optimizer, keras.optimizers.LossScaleOptimizer)
     assert type(mixed.optimizer) is type(converted(mixed).optimizer) is keras.optimizers.LossScaleOptimizer
 
 
 def test_the_way_back_is_compiled_too():
     old = compiled(functional("softmax"), "sgd", "sparse_categorical_crossentropy", metrics=["accuracy"])
-    back = keras_het.homoscedastic(converted(old))
+    back = homoscedastic(converted(old))
     assert (
         back.loss.from_logits is True
         if hasattr(back.loss, "from_logits")
         else back.loss.get_config()["from_logits"] is True
     )
-    kept = keras_het.homoscedastic(converted(old, keep_activation=True), keep_activation=True)
-    np.testing.assert_allclose(kept.predict(X, verbose=0), old.predict(X, verbose=0), rtol=1e-4, atol=1e-6)
+    kept = homoscedastic(converted(old, keep_activation=True), keep_activation=True)
+    assert_allclose(kept.predict(X, verbose=0), old.predict(X, verbose=0), rtol=1e-4, atol=1e-6)
     assert kept.loss == "sparse_categorical_crossentropy"
 
 
@@ -333,27 +332,23 @@ def test_a_kept_activation_returns_probabilities(activation, loss, labels, clone
     assert new.loss == loss
     assert isinstance(new.layers[-2], HeteroscedasticDense)
     p, head = new.predict(X, verbose=0), keras.Model(new.input, new.layers[-2].output)
-    np.testing.assert_allclose(p, probabilities(head, X), rtol=1e-5, atol=1e-6)
+    assert_allclose(p, probabilities(head, X), rtol=1e-5, atol=1e-6)
     assert np.abs(p - old.predict(X, verbose=0)).max() < 0.02
     new.fit(X, labels, verbose=0)
     check_file(new, X, tmp_path)
     keras_het.check(keras.models.load_model(tmp_path / "model.keras"))
-    with pytest.raises(ValueError, match="is a HeteroscedasticDense already"):
-        keras_het.heteroscedastic(new)
-    plain = keras_het.homoscedastic(new)
+    with refuses("is a HeteroscedasticDense already"):
+        heteroscedastic(new)
+    plain = homoscedastic(new)
     assert type(plain.layers[-1]) is layers.Dense
 
 
 def test_nothing_is_kept_of_a_model_that_returns_logits():
-    assert isinstance(keras_het.heteroscedastic(functional(), keep_activation=True).layers[-1], HeteroscedasticDense)
-    assert isinstance(
-        keras_het.heteroscedastic(functional("log_softmax"), keep_activation=True).layers[-1], HeteroscedasticDense
-    )
-    softmax = keras_het.heteroscedastic(sequential("sigmoid", units=1), units=3, keep_activation=True).layers[-1]
+    assert isinstance(heteroscedastic(functional(), keep_activation=True).layers[-1], HeteroscedasticDense)
+    assert isinstance(heteroscedastic(functional("log_softmax"), keep_activation=True).layers[-1], HeteroscedasticDense)
+    softmax = heteroscedastic(sequential("sigmoid", units=1), units=3, keep_activation=True).layers[-1]
     assert isinstance(softmax, layers.Softmax)
-    with pytest.raises(ValueError, match="`keep_activation` must be True or False"):
-        keras_het.heteroscedastic(functional(), keep_activation="yes")
-    with pytest.raises(
-        ValueError, match=r"`keep_activation` must be False where classes are exclusive by the new link.*'sigmoid'"
-    ):
-        keras_het.heteroscedastic(functional("sigmoid"), link="normal_cdf", warm_start=False, keep_activation=True)
+    with refuses("`keep_activation` must be True or False"):
+        heteroscedastic(functional(), keep_activation="yes")
+    with refuses(r"`keep_activation` must be False where classes are exclusive by the new link.*'sigmoid'"):
+        heteroscedastic(functional("sigmoid"), link="normal_cdf", warm_start=False, keep_activation=True)

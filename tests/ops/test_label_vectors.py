@@ -5,6 +5,7 @@ import itertools
 import numpy as np
 import pytest
 from keras import ops
+from numpy.testing import assert_allclose
 from scipy.special import expit, log_expit, logsumexp
 from scipy.stats import norm, qmc
 
@@ -12,6 +13,7 @@ from keras_het.ops.label_vectors import log_joint_labels
 from keras_het.ops.low_rank import low_rank_normal
 from keras_het.ops.nodes import Nodes, quasi_random
 from keras_het.ops.sigmoid import log_expected_sigmoid
+from tests.common import assert_finite, to_numpy
 from tests.gradients import value_and_gradients
 
 LABELS, FACTORS, BATCH = 4, 2, 3
@@ -45,17 +47,17 @@ def exact(loc, scale, factor, labels, flips=(0.0, 0.0)):
 
 def computed(tensors, labels, nodes, **arguments):
     normal = low_rank_normal(*(ops.convert_to_tensor(x, "float32") for x in tensors))
-    return ops.convert_to_numpy(log_joint_labels(normal, labels, nodes, **arguments))
+    return to_numpy(log_joint_labels(normal, labels, nodes, **arguments))
 
 
 @pytest.mark.on_tensorflow
 def test_the_likelihood_of_nodes_against_float64():
     tensors, labels = problem()
     nodes = quasi_random((0, 0), 96, 0, FACTORS)
-    noise = ops.convert_to_numpy(nodes.eps_factor).astype("float64")
+    noise = to_numpy(nodes.eps_factor).astype("float64")
     expected = oracle(*tensors, labels, noise, -np.log(96))
     for arguments in ({}, {"chunk_size": 40}, {"chunk_size": 32}, {"chunk_size": 1}):
-        np.testing.assert_allclose(computed(tensors, labels, nodes, **arguments), expected, atol=2e-5)
+        assert_allclose(computed(tensors, labels, nodes, **arguments), expected, atol=2e-5)
 
 
 @pytest.mark.once
@@ -63,7 +65,7 @@ def test_quasi_random_nodes_against_the_integral():
     """The error of 2^20 pseudo-random nodes would be about 1e-3; here 1024 quasi-random ones are compared."""
     tensors, labels = problem(seed=1)
     nodes = quasi_random((0, 0), 1024, 0, FACTORS)
-    np.testing.assert_allclose(computed(tensors, labels, nodes), exact(*tensors, labels), atol=2e-3)
+    assert_allclose(computed(tensors, labels, nodes), exact(*tensors, labels), atol=2e-3)
 
 
 @pytest.mark.thorough
@@ -78,7 +80,7 @@ def test_a_million_nodes_of_all_noise_against_few_of_the_factors():
         expected.append(logsumexp(log_expit(np.where(y == 1, u, -u)).sum(1)) - np.log(len(u)))
     for nodes, error in ((1 << 16, 1e-4), (1 << 13, 1e-3), (1024, 1e-2), (128, 0.05)):
         found = computed(tensors, labels, quasi_random((0, 0), nodes, 0, 3))
-        np.testing.assert_allclose(found, expected, atol=error)
+        assert_allclose(found, expected, atol=error)
 
 
 @pytest.mark.once
@@ -88,17 +90,17 @@ def test_the_probabilities_of_all_vectors_sum_to_one(flips):
     nodes = quasi_random((0, 0), 64, 0, FACTORS)
     vectors = np.array(list(itertools.product((0, 1), repeat=LABELS)))
     of_each = [computed(tensors, np.tile(vector, (BATCH, 1)), nodes, flips=flips) for vector in vectors]
-    np.testing.assert_allclose(np.exp(of_each).sum(0), 1.0, atol=1e-4)
+    assert_allclose(np.exp(of_each).sum(0), 1.0, atol=1e-4)
 
 
 def test_flips_and_missing_labels():
     tensors, labels = problem()
     labels[0, 1], labels[1] = -1, -1
     nodes = quasi_random((0, 0), 64, 0, FACTORS)
-    noise = ops.convert_to_numpy(nodes.eps_factor).astype("float64")
+    noise = to_numpy(nodes.eps_factor).astype("float64")
     flips = FALSE_NEGATIVE, FALSE_POSITIVE
     found = computed(tensors, labels, nodes, flips=flips)
-    np.testing.assert_allclose(found, oracle(*tensors, labels, noise, -np.log(64), flips), atol=2e-5)
+    assert_allclose(found, oracle(*tensors, labels, noise, -np.log(64), flips), atol=2e-5)
     assert found[1] == 0.0
     both = [computed(tensors, np.where([[0, 1, 0, 0]], y, labels), nodes, flips=flips)[0] for y in (0, 1)]
     assert logsumexp(both) == pytest.approx(found[0], abs=1e-5)
@@ -108,7 +110,7 @@ def test_gradients_against_finite_differences():
     tensors, labels = problem()
     labels[0, 1] = -1
     nodes = quasi_random((0, 0), 96, 0, FACTORS)
-    noise, log_weight = ops.convert_to_numpy(nodes.eps_factor).astype("float64"), -np.log(96)
+    noise, log_weight = to_numpy(nodes.eps_factor).astype("float64"), -np.log(96)
     flips = FALSE_NEGATIVE, FALSE_POSITIVE
 
     def total(values):
@@ -146,8 +148,8 @@ def test_no_factors_need_no_nodes():
     (loc, scale, _), labels = problem()
     normal = low_rank_normal(*(ops.convert_to_tensor(x, "float32") for x in (loc, scale)))
     nodes = Nodes(np.zeros((1, 0), "float32"), np.zeros((1, 0), "float32"))
-    found = ops.convert_to_numpy(log_joint_labels(normal, labels, nodes))
-    np.testing.assert_allclose(found, oracle(loc, scale, np.zeros((BATCH, LABELS, 1)), labels, [[0.0]], 0.0), atol=2e-5)
+    found = to_numpy(log_joint_labels(normal, labels, nodes))
+    assert_allclose(found, oracle(loc, scale, np.zeros((BATCH, LABELS, 1)), labels, [[0.0]], 0.0), atol=2e-5)
 
 
 def test_extreme_logits_stay_finite():
@@ -157,8 +159,7 @@ def test_extreme_logits_stay_finite():
     value, gradients = value_and_gradients(
         lambda x: ops.sum(log_joint_labels(low_rank_normal(*x), np.array([[0, 1, 1, 0]]), nodes)), list(tensors)
     )
-    assert np.isfinite(value)
-    assert all(np.isfinite(gradient).all() for gradient in gradients)
+    assert_finite(value, gradients)
 
 
 def test_other_labels_are_nan():

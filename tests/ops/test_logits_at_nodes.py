@@ -1,12 +1,13 @@
 """The logits of the streamed path equal those of the plain one; `tests/test_noise_distribution.py` does not see it."""
 
-import numpy as np
 import pytest
 from keras import ops
+from numpy.testing import assert_allclose
 
 from keras_het.ops import streaming
 from keras_het.ops.low_rank import LowRankNormal, low_rank_normal
 from keras_het.ops.nodes import Nodes
+from tests.common import to_numpy
 from tests.ops.test_softmax import EVERY_KIND, SAMPLES, UNITS, nodes_of, problem
 
 
@@ -17,9 +18,7 @@ def check_logits(kind):
     chunks = streaming.Chunks(flat.tables(nodes), SAMPLES + 1)  # all of them are its rest
     streamed = flat.logits_at(chunks._rest)
     plain = ops.reshape(normal.logits(nodes), (-1, SAMPLES, UNITS))
-    np.testing.assert_allclose(
-        *(ops.convert_to_numpy(x) for x in (ops.swapaxes(streamed, 1, 2), plain)), rtol=1e-5, atol=1e-5
-    )
+    assert_allclose(*(to_numpy(x) for x in (ops.swapaxes(streamed, 1, 2), plain)), rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("kind", EVERY_KIND)

@@ -1,11 +1,13 @@
 import numpy as np
 import pytest
 from keras import ops
+from numpy.testing import assert_allclose
 from scipy.stats import multivariate_normal
 
 from keras_het.ops.low_rank import low_rank_normal
 from keras_het.ops.nodes import Nodes
 from tests import reference
+from tests.common import to_numpy
 
 BATCH, UNITS, FACTORS = 4, 5, 2
 
@@ -46,24 +48,24 @@ def kind(request):
 
 
 def test_covariance_and_variance(kind):
-    covariance = ops.convert_to_numpy(ops.broadcast_to(normal(kind).covariance(), (BATCH, UNITS, UNITS)))
-    np.testing.assert_allclose(covariance, dense(kind), rtol=1e-5, atol=1e-5)
-    variance = ops.convert_to_numpy(normal(kind).variance())
-    np.testing.assert_allclose(variance, np.diagonal(dense(kind), axis1=1, axis2=2), rtol=1e-5)
+    covariance = to_numpy(ops.broadcast_to(normal(kind).covariance(), (BATCH, UNITS, UNITS)))
+    assert_allclose(covariance, dense(kind), rtol=1e-5, atol=1e-5)
+    variance = to_numpy(normal(kind).variance())
+    assert_allclose(variance, np.diagonal(dense(kind), axis1=1, axis2=2), rtol=1e-5)
 
 
 def test_centered_covariance(kind):
     centering = np.eye(UNITS) - 1 / UNITS
-    covariance = ops.convert_to_numpy(normal(kind).covariance(centered=True))
-    np.testing.assert_allclose(covariance, centering @ dense(kind) @ centering, rtol=1e-4, atol=1e-5)
-    np.testing.assert_allclose(covariance.sum(-1), 0.0, atol=1e-5)
+    covariance = to_numpy(normal(kind).covariance(centered=True))
+    assert_allclose(covariance, centering @ dense(kind) @ centering, rtol=1e-4, atol=1e-5)
+    assert_allclose(covariance.sum(-1), 0.0, atol=1e-5)
 
 
 def test_log_prob(kind):
     value = np.random.default_rng(1).normal(size=(BATCH, UNITS)).astype("float32") * 3
     loc = parameters(kind)[0]
     expected = [multivariate_normal(loc[i], dense(kind)[i]).logpdf(value[i]) for i in range(BATCH)]
-    np.testing.assert_allclose(ops.convert_to_numpy(normal(kind).log_prob(value)), expected, rtol=1e-4)
+    assert_allclose(to_numpy(normal(kind).log_prob(value)), expected, rtol=1e-4)
 
 
 @pytest.mark.once
@@ -81,7 +83,7 @@ def test_log_prob_of_a_factor_ten_thousand_times_the_diagonal(scale, size, seed)
     covariance = np.float64(factor) @ np.float64(factor).T + np.eye(10) * np.float64(np.float32(scale)) ** 2
     whitened = np.linalg.solve(np.linalg.cholesky(covariance), np.float64(value))
     expected = -0.5 * (np.sum(whitened**2) + np.linalg.slogdet(covariance)[1] + 10 * np.log(2 * np.pi))
-    np.testing.assert_allclose(ops.convert_to_numpy(normal.log_prob(value[None]))[0], expected, atol=0.05)
+    assert_allclose(to_numpy(normal.log_prob(value[None]))[0], expected, atol=0.05)
 
 
 def test_log_prob_of_equal_columns():
@@ -92,7 +94,7 @@ def test_log_prob_of_equal_columns():
     covariance = np.float64(factor) @ np.float64(factor).T + np.eye(10) * np.float64(np.float32(1e-3)) ** 2
     whitened = np.linalg.solve(np.linalg.cholesky(covariance), np.float64(value))
     expected = -0.5 * (np.sum(whitened**2) + np.linalg.slogdet(covariance)[1] + 10 * np.log(2 * np.pi))
-    np.testing.assert_allclose(ops.convert_to_numpy(normal.log_prob(value[None]))[0], expected, atol=0.05)
+    assert_allclose(to_numpy(normal.log_prob(value[None]))[0], expected, atol=0.05)
 
 
 @pytest.mark.once
@@ -102,8 +104,8 @@ def test_logits_at_nodes(kind):
     loc, scale_diag, factor, row_scale = parameters(kind)
     expected = reference.logits_at(loc, scale_diag, nodes.eps_diag, factor, nodes.eps_factor, row_scale)
     tensors = Nodes(*map(ops.convert_to_tensor, nodes))
-    found = np.moveaxis(ops.convert_to_numpy(normal(kind).logits(tensors)), -2, 0)
-    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+    found = np.moveaxis(to_numpy(normal(kind).logits(tensors)), -2, 0)
+    assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.once

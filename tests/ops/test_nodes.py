@@ -2,12 +2,13 @@ import zlib
 
 import numpy as np
 import pytest
-from keras import ops
+from numpy.testing import assert_array_equal
 from scipy.special import expit
 
 from keras_het.integrators import QuasiMonteCarlo
 from keras_het.ops import nodes
 from tests.checks import check_independent, check_moments
+from tests.common import to_numpy
 
 RULES = [nodes.pseudo_random, nodes.antithetic, nodes.quasi_random]
 
@@ -18,7 +19,7 @@ def test_host_and_backend_give_the_same_nodes(rule, num_samples, units, num_fact
     drawn = rule((3, 4), num_samples, units, num_factors)
     host = rule((3, 4), num_samples, units, num_factors, np)
     for tensor, array, width in zip(drawn, host, (units, num_factors), strict=True):
-        np.testing.assert_array_equal(ops.convert_to_numpy(tensor), array)
+        assert_array_equal(to_numpy(tensor), array)
         assert array.shape == (num_samples, width)
         assert array.dtype == "float32"
 
@@ -47,7 +48,7 @@ def test_large_pseudo_random_sets_have_independent_columns(base_seed):
 def test_antithetic_nodes_come_in_pairs():
     drawn = nodes.antithetic((0, 0), 10, 4, 3, np)
     for eps in drawn:
-        np.testing.assert_array_equal(eps[5:], -eps[:5])
+        assert_array_equal(eps[5:], -eps[:5])
     assert nodes.antithetic((0, 0), 9, 4, 3, np).num_samples == 9
 
 
@@ -63,7 +64,7 @@ def test_every_coordinate_has_one_point_in_each_cell(power):
     """Of 40 factors and 45 classes."""
     count = 1 << power
     eps = np.concatenate(nodes.quasi_random((9, 1), count, 45, 40, np), axis=1)
-    np.testing.assert_array_equal(np.sort(cells(eps, count), axis=0), np.repeat(np.arange(count)[:, None], 85, axis=1))
+    assert_array_equal(np.sort(cells(eps, count), axis=0), np.repeat(np.arange(count)[:, None], 85, axis=1))
 
 
 @pytest.mark.once
@@ -158,7 +159,7 @@ def test_two_live_classes_among_a_thousand():
 def test_a_count_between_powers_of_two_takes_the_first_points():
     whole, part = (nodes.quasi_random((1, 2), count, 3, 2, np) for count in (64, 50))
     for a, b in zip(whole, part, strict=True):
-        np.testing.assert_array_equal(a[:50], b)
+        assert_array_equal(a[:50], b)
 
 
 @pytest.mark.once
@@ -189,7 +190,7 @@ def test_blocks_of_columns_on_the_host_do_not_show(monkeypatch):
     whole = nodes.quasi_random((0, 3), 50, 30, 40, np)
     monkeypatch.setattr(nodes, "_HOST_ELEMENTS", 50 * 7)
     for a, b in zip(nodes.quasi_random((0, 3), 50, 30, 40, np), whole, strict=True):
-        np.testing.assert_array_equal(a, b)
+        assert_array_equal(a, b)
 
 
 def test_the_noise_of_a_seed_never_changes():

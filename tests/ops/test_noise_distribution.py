@@ -17,6 +17,7 @@ from keras_het.ops.low_rank import ScaledLowRankNormal
 from keras_het.ops.nodes import pseudo_random
 from tests import reference
 from tests.checks import check_independent, check_moments
+from tests.common import to_numpy
 from tests.ops.expected import PLAIN, log_expected_softmax
 from tests.ops.test_softmax import check_hard_example
 
@@ -37,7 +38,7 @@ def training_logits(monkeypatch, head, x):
     log_terms = expected_softmax.SoftmaxMean.log_terms
 
     def record(self, logits, axis):
-        seen.append(ops.convert_to_numpy(logits))
+        seen.append(to_numpy(logits))
         return log_terms(self, logits, axis)
 
     with monkeypatch.context() as patch:
@@ -56,9 +57,7 @@ def check_head(monkeypatch, options, seed=0, rule=integrators.MonteCarlo):
     x = np.random.default_rng(seed).normal(size=(1, 40)).astype("float32") * 4
     logits = training_logits(monkeypatch, head, x) * 0.8
     normal = head.logit_distribution(x)
-    loc, scale_diag, factor = (
-        ops.convert_to_numpy(part)[0] for part in (normal.loc, normal.scale_diag, normal.scaled_factor())
-    )
+    loc, scale_diag, factor = (to_numpy(part)[0] for part in (normal.loc, normal.scale_diag, normal.scaled_factor()))
     check_moments(logits, softmax_center(loc), reference.noise_covariance(scale_diag, factor))
 
 
@@ -69,7 +68,7 @@ def softmax_center(loc):
 
 def check_nodes(seed=0):
     """Asserts that e_K and e_R are independent with K = R and a seed given."""
-    check_independent(*map(ops.convert_to_numpy, integrators.MonteCarlo().draw((seed, 0), SAMPLES, UNITS, UNITS)))
+    check_independent(*map(to_numpy, integrators.MonteCarlo().draw((seed, 0), SAMPLES, UNITS, UNITS)))
 
 
 @pytest.mark.statistical

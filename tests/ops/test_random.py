@@ -1,11 +1,12 @@
-import keras
 import numpy as np
 import pytest
 from keras import ops
+from numpy.testing import assert_allclose, assert_array_equal
 from scipy.stats import chi2, norm
 
 from keras_het.ops import random
 from tests.checks import check_independent, check_standard_normal
+from tests.common import session, to_numpy
 
 # Published with Random123 1.14, file kat_vectors, "threefry2x32 20": counter, key, answer.
 KNOWN_ANSWERS = [
@@ -24,16 +25,16 @@ def signed(word):
 def test_threefry_gives_the_published_answers(counter, key, answer, xp):
     convert = (lambda word: signed(word)) if xp is np else (lambda word: ops.convert_to_tensor(signed(word)))
     words = random.threefry2x32(tuple(map(convert, key)), tuple(map(convert, counter)), xp)
-    assert [int(ops.convert_to_numpy(word)[0]) for word in words] == [int(signed(word)[0]) for word in answer]
+    assert [int(to_numpy(word)[0]) for word in words] == [int(signed(word)[0]) for word in answer]
 
 
 @pytest.mark.parametrize("size", [0, 1, 7, 4096])
 def test_host_and_backend_give_the_same_bits_and_normals(size):
     bits = random.random_bits((123, 45), stream=2, size=size)
     host = random.random_bits((123, 45), stream=2, size=size, xp=np)
-    np.testing.assert_array_equal(ops.convert_to_numpy(bits), host)
-    normals = ops.convert_to_numpy(random.normal(bits))
-    np.testing.assert_array_equal(normals, random.normal(host, np))
+    assert_array_equal(to_numpy(bits), host)
+    normals = to_numpy(random.normal(bits))
+    assert_array_equal(normals, random.normal(host, np))
     assert normals.shape == (size,)
     assert normals.dtype == "float32"
 
@@ -81,7 +82,7 @@ def test_normals_are_monotone_in_the_bits_with_mean_zero_and_variance_one():
     assert np.all(np.diff(values) > 0)
     assert abs(SHARES @ values) < 1e-8
     assert abs(SHARES @ values**2 - 1) < 1e-7
-    np.testing.assert_array_equal(
+    assert_array_equal(
         random.normal(unsigned(CELLS[70000:70100] + np.uint32(0xFFFF)), np), np.float32(values[70000:70100])
     )
 
@@ -92,8 +93,8 @@ def test_tails_have_the_probability_of_a_normal(limit):
     """One table of 2^16 levels ends at 4.33: a class likely only under such noise would get too small a mean."""
     values = np.float64(random.normal(unsigned(CELLS), np))
     for found in (SHARES @ (values > limit), SHARES @ (values < -limit)):
-        np.testing.assert_allclose(found, norm.sf(limit), rtol=2e-2)
-    np.testing.assert_allclose(np.log(SHARES @ np.exp(limit * values)), limit**2 / 2, atol=0.03 if limit < 5 else 0.5)
+        assert_allclose(found, norm.sf(limit), rtol=2e-2)
+    assert_allclose(np.log(SHARES @ np.exp(limit * values)), limit**2 / 2, atol=0.03 if limit < 5 else 0.5)
 
 
 def test_logical_shift_of_a_negative_number():
@@ -104,9 +105,9 @@ def test_logical_shift_of_a_negative_number():
 def test_a_permutation_has_every_value_once_in_every_column(bits):
     words = ops.reshape(random.random_bits((0, bits), 0, 8 * 50), (8, 50))
     order = np.arange(1 << bits, dtype="int32")[:, None]
-    permuted = ops.convert_to_numpy(random.permute(ops.convert_to_tensor(order), bits, words))
-    np.testing.assert_array_equal(np.sort(permuted, axis=0), np.repeat(order, 50, axis=1))
-    np.testing.assert_array_equal(permuted, random.permute(order, bits, ops.convert_to_numpy(words), np))
+    permuted = to_numpy(random.permute(ops.convert_to_tensor(order), bits, words))
+    assert_array_equal(np.sort(permuted, axis=0), np.repeat(order, 50, axis=1))
+    assert_array_equal(permuted, random.permute(order, bits, to_numpy(words), np))
 
 
 @pytest.mark.once
@@ -124,18 +125,14 @@ def test_a_value_s_image_is_uniform_over_the_words(base_seed):
 @pytest.mark.parametrize("floatx", ["bfloat16", "float16"])
 def test_bits_are_the_same_whatever_the_float_type_of_the_session(floatx):
     expected = random.random_normals((123, 45), 2, 7, np)
-    before = keras.config.floatx()
-    try:
-        keras.config.set_floatx(floatx)
+    with session(floatx):
         found = random.random_normals((123, 45), 2, 7)
-    finally:
-        keras.config.set_floatx(before)
-    np.testing.assert_array_equal(ops.convert_to_numpy(found), expected)
+    assert_array_equal(to_numpy(found), expected)
 
 
 @pytest.mark.once
 def test_blocks_on_the_host_do_not_show(monkeypatch):
     whole = random.random_normals((1, 2), 3, 1001, np)
     monkeypatch.setattr(random, "_HOST_BLOCK", 64)
-    np.testing.assert_array_equal(random.random_normals((1, 2), 3, 1001, np), whole)
-    np.testing.assert_array_equal(random.normal(random.random_bits((1, 2), 3, 1001, np), np), whole)
+    assert_array_equal(random.random_normals((1, 2), 3, 1001, np), whole)
+    assert_array_equal(random.normal(random.random_bits((1, 2), 3, 1001, np), np), whole)

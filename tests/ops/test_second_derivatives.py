@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from keras import ops
+from numpy.testing import assert_allclose
 
 from keras_het.ops import blocking, streaming
 from tests.gradients import hessian, second_derivative
@@ -46,7 +47,7 @@ def test_the_second_derivative_is_that_of_plain_operations(expectation, kind, mo
     monkeypatch.setattr(blocking, "BLOCK_ELEMENTS", 2 * UNITS * 8)
     expected = second_derivative(along_a_line(expectation, kind, **PLAIN), 0.1)
     found = second_derivative(along_a_line(expectation, kind, chunk_size=8), 0.1)
-    np.testing.assert_allclose(found, expected, rtol=1e-3)
+    assert_allclose(found, expected, rtol=1e-3)
 
 
 @pytest.mark.planted
@@ -72,7 +73,5 @@ def test_the_hessian_of_an_example(kind):
         return ops.sum(log_expected_softmax(**moved, nodes=nodes, **options)[:, 2])
 
     found = hessian(lambda loc: function(loc, chunk_size=8), arguments["loc"][0])
-    np.testing.assert_allclose(
-        found, hessian(lambda loc: function(loc, **PLAIN), arguments["loc"][0]), rtol=1e-3, atol=1e-5
-    )
-    np.testing.assert_allclose(found.sum(-1), 0.0, atol=1e-4)  # a common shift changes nothing
+    assert_allclose(found, hessian(lambda loc: function(loc, **PLAIN), arguments["loc"][0]), rtol=1e-3, atol=1e-5)
+    assert_allclose(found.sum(-1), 0.0, atol=1e-4)  # a common shift changes nothing

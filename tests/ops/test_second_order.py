@@ -3,11 +3,13 @@
 import numpy as np
 import pytest
 from keras import ops
+from numpy.testing import assert_allclose
 from scipy.special import log_softmax, softmax
 
 from keras_het.ops.low_rank import low_rank_normal
 from keras_het.ops.softmax import second_order_log_softmax
 from tests import reference
+from tests.common import to_numpy
 from tests.ops.test_softmax import EVERY_KIND, UNITS, problem
 
 
@@ -40,8 +42,8 @@ def expansion(arguments):
 @pytest.mark.parametrize("kind", EVERY_KIND)
 def test_it_is_the_expansion_to_second_order(kind):
     arguments = distribution(kind, 0.5)
-    found = ops.convert_to_numpy(second_order_log_softmax(low_rank_normal(**arguments)))[0]
-    np.testing.assert_allclose(found, expansion(arguments), atol=5e-6)
+    found = to_numpy(second_order_log_softmax(low_rank_normal(**arguments)))[0]
+    assert_allclose(found, expansion(arguments), atol=5e-6)
 
 
 @pytest.mark.planted
@@ -52,7 +54,7 @@ def test_the_factor_that_the_paper_prints_is_caught():
     s = ops.softmax(normal.loc)
     product, variance = normal.covariance_times(s), normal.variance()
     halved = ops.log_softmax(ops.log(s) + 0.5 * (variance - product))
-    assert np.abs(ops.convert_to_numpy(halved)[0] - expansion(arguments)).max() > 1e-2
+    assert np.abs(to_numpy(halved)[0] - expansion(arguments)).max() > 1e-2
 
 
 def test_its_error_falls_with_the_fourth_power_of_the_noise():
@@ -65,6 +67,6 @@ def test_its_error_falls_with_the_fourth_power_of_the_noise():
         noise = rng.standard_normal((1 << 20, UNITS)) @ root.T
         loc = np.float64(arguments["loc"][0])
         mean = (softmax(loc + noise, axis=-1).mean(0) + softmax(loc - noise, axis=-1).mean(0)) / 2
-        found = ops.convert_to_numpy(second_order_log_softmax(low_rank_normal(**arguments)))[0]
+        found = to_numpy(second_order_log_softmax(low_rank_normal(**arguments)))[0]
         errors.append(np.abs(found - np.log(mean)).max())
     assert errors[1] > 8 * errors[0]

@@ -1,11 +1,13 @@
 import numpy as np
 import pytest
 from keras import ops
+from numpy.testing import assert_allclose
 
 from keras_het.ops import blocking
 from keras_het.ops.nodes import pseudo_random
 from keras_het.ops.sigmoid import expected_sigmoid_logit, log_expected_sigmoid
 from tests import reference
+from tests.common import to_numpy
 from tests.gradients import value_and_gradients
 from tests.marks import grid
 from tests.ops.expected import PLAIN, sampled_expected_sigmoid_logit
@@ -30,7 +32,7 @@ def integrals():
 def test_closed_form_against_integration(integrals):
     mean, scale = GRID
     for computed, expected in zip(log_expected_sigmoid(mean, scale**2), integrals, strict=True):
-        np.testing.assert_allclose(ops.convert_to_numpy(computed), expected[:, 0], rtol=0, atol=1e-4)
+        assert_allclose(to_numpy(computed), expected[:, 0], rtol=0, atol=1e-4)
 
 
 @pytest.mark.on_tensorflow
@@ -42,15 +44,13 @@ def test_gradients_of_the_closed_form_against_integration(integrals, tail):
     sign = 1 - 2 * tail
     expected = integrals[tail][:, 1:] * [sign, 1]
     for i in range(2):
-        np.testing.assert_allclose(computed[i], expected[:, i], rtol=1e-3, atol=1e-6)
+        assert_allclose(computed[i], expected[:, i], rtol=1e-3, atol=1e-6)
 
 
 def test_temperature_divides_mean_and_deviation():
     mean, variance = np.array([-3.0, 0.5], "float32"), np.array([4.0, 0.3], "float32")
     scaled = expected_sigmoid_logit(mean / 2, variance / 4)
-    np.testing.assert_allclose(
-        ops.convert_to_numpy(expected_sigmoid_logit(mean, variance, 2.0)), ops.convert_to_numpy(scaled), rtol=1e-6
-    )
+    assert_allclose(to_numpy(expected_sigmoid_logit(mean, variance, 2.0)), to_numpy(scaled), rtol=1e-6)
 
 
 def test_logit_is_odd_has_a_slope_at_zero_and_survives_extremes():
@@ -59,21 +59,21 @@ def test_logit_is_odd_has_a_slope_at_zero_and_survives_extremes():
     value, (by_mean, by_variance) = value_and_gradients(
         lambda tensors: ops.sum(expected_sigmoid_logit(*tensors)), [mean, variance]
     )
-    logit = ops.convert_to_numpy(expected_sigmoid_logit(mean, variance))
+    logit = to_numpy(expected_sigmoid_logit(mean, variance))
     assert np.isfinite(value)
-    np.testing.assert_allclose(logit[[1, 3]], -logit[[2, 4]], rtol=1e-6)
-    np.testing.assert_allclose(logit[3], 50.0, rtol=1e-4)
+    assert_allclose(logit[[1, 3]], -logit[[2, 4]], rtol=1e-6)
+    assert_allclose(logit[3], 50.0, rtol=1e-4)
     assert np.all(np.isfinite(by_mean))
     assert np.all(np.isfinite(by_variance))
     assert by_mean[0] > 0.5
     # logit p = logit E[sigmoid] of N(1e4, 1e6): log q = log Phi(-10) to the accuracy of the smoothing, which is 1e-3
     # standard deviations
-    np.testing.assert_allclose(logit[1], 53.2, rtol=1e-2)
+    assert_allclose(logit[1], 53.2, rtol=1e-2)
 
 
 def oracle(arguments, nodes):
     given = {name: value for name, value in arguments.items() if name != "temperature"}
-    eps_diag, eps_factor = (ops.convert_to_numpy(x) for x in nodes)
+    eps_diag, eps_factor = (to_numpy(x) for x in nodes)
     logits = reference.logits_at(**given, eps_diag=eps_diag, eps_factor=eps_factor)
     return reference.logit_mean_sigmoid(logits, np.float64(arguments["temperature"]))
 
@@ -94,7 +94,7 @@ def loss(names, nodes, upstream, options):
 def test_sampled_value_at_given_nodes(kind, options):
     arguments, nodes = problem(kind), nodes_of(kind)
     computed = sampled_expected_sigmoid_logit(**{"factor": None, **arguments}, nodes=nodes, **options)
-    np.testing.assert_allclose(ops.convert_to_numpy(computed), oracle(arguments, nodes), rtol=1e-5, atol=1e-5)
+    assert_allclose(to_numpy(computed), oracle(arguments, nodes), rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("name", EXTREMES)
@@ -103,7 +103,7 @@ def test_sampled_value_at_given_nodes(kind, options):
 def test_extremes_are_finite_and_agree_with_float64(name, kind, options):
     arguments, nodes = extreme(name, kind), nodes_of(kind)
     logit = sampled_expected_sigmoid_logit(**{"factor": None, **arguments}, nodes=nodes, **options)
-    np.testing.assert_allclose(ops.convert_to_numpy(logit), oracle(arguments, nodes), rtol=1e-3, atol=1e-3)
+    assert_allclose(to_numpy(logit), oracle(arguments, nodes), rtol=1e-3, atol=1e-3)
     upstream = np.eye(UNITS, dtype="float32")[[2]]  # the quiet class, where there is one
     function = loss(list(arguments), nodes, upstream, options)
     for parameter, gradient in zip(arguments, value_and_gradients(function, list(arguments.values()))[1], strict=True):
@@ -123,18 +123,16 @@ def test_streamed_gradient_equals_plain_autodiff(kind, loc_scale, rows, monkeypa
         for options in ({"chunk_size": 8}, PLAIN)
     )
     for name, a, b in zip(arguments, streamed, plain, strict=True):
-        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5 * np.abs(b).max() + 1e-6, err_msg=name)
+        assert_allclose(a, b, rtol=1e-5, atol=1e-5 * np.abs(b).max() + 1e-6, err_msg=name)
 
 
 def test_sampling_converges_to_the_closed_form():
     arguments = problem("full", batch=(1,))
     variance = np.diagonal(reference.noise_covariance(arguments["scale_diag"][0], arguments["factor"][0]))
-    exact = ops.convert_to_numpy(
-        expected_sigmoid_logit(arguments["loc"][0], variance.astype("float32"), arguments["temperature"])
-    )
+    exact = to_numpy(expected_sigmoid_logit(arguments["loc"][0], variance.astype("float32"), arguments["temperature"]))
     sampled = np.array(
         [
-            ops.convert_to_numpy(
+            to_numpy(
                 sampled_expected_sigmoid_logit(**arguments, nodes=pseudo_random((0, step), 8192, UNITS, FACTORS, np))
             )[0]
             for step in range(16)

@@ -3,11 +3,13 @@
 import numpy as np
 import pytest
 from keras import ops
+from numpy.testing import assert_allclose, assert_array_equal
 from scipy import optimize, special
 
 from keras_het.labels import pair_flip, symmetric
 from keras_het.ops import transition
 from keras_het.ops.transition import outlier_class
+from tests.common import assert_finite, to_numpy
 from tests.gradients import value_and_gradients
 from tests.marks import grid
 
@@ -32,31 +34,27 @@ def oracle(log_probs, matrix):
 
 
 def apply(log_probs, matrix):
-    return ops.convert_to_numpy(transition.apply_transition(log_probs, matrix))
+    return to_numpy(transition.apply_transition(log_probs, matrix))
 
 
 @pytest.mark.parametrize("scale", [1.0, 30.0, 1e4])
 def test_the_identity_changes_nothing_exactly(scale):
     log_probs = log_probabilities(scale)
-    np.testing.assert_array_equal(apply(log_probs, np.eye(UNITS)), log_probs)
+    assert_array_equal(apply(log_probs, np.eye(UNITS)), log_probs)
 
 
 @pytest.mark.parametrize("scale", [1.0, 20.0])
 @pytest.mark.parametrize("name", MATRICES)
 def test_values_against_float64(name, scale):
     log_probs = log_probabilities(scale)
-    np.testing.assert_allclose(
-        apply(log_probs, MATRICES[name]), oracle(log_probs, MATRICES[name]), rtol=1e-6, atol=1e-6
-    )
-    np.testing.assert_allclose(np.sum(np.exp(apply(log_probs, MATRICES[name])), axis=-1), 1, rtol=1e-5)
+    assert_allclose(apply(log_probs, MATRICES[name]), oracle(log_probs, MATRICES[name]), rtol=1e-6, atol=1e-6)
+    assert_allclose(np.sum(np.exp(apply(log_probs, MATRICES[name])), axis=-1), 1, rtol=1e-5)
 
 
 @pytest.mark.parametrize("name", ["random", "symmetric"])
 def test_logits_of_thousands(name):
     log_probs = log_probabilities(1e4)
-    np.testing.assert_allclose(
-        apply(log_probs, MATRICES[name]), oracle(log_probs, MATRICES[name]), rtol=1e-6, atol=1e-6
-    )
+    assert_allclose(apply(log_probs, MATRICES[name]), oracle(log_probs, MATRICES[name]), rtol=1e-6, atol=1e-6)
 
 
 def test_sources_that_underflow_count_for_their_own_label_only():
@@ -69,7 +67,7 @@ def test_sources_that_underflow_count_for_their_own_label_only():
         lambda t: transition.apply_transition(*t)[0, 1], [log_probs, swap.astype("float32")]
     )
     assert value == pytest.approx(np.log(transition.SMALLEST), rel=1e-5)
-    np.testing.assert_array_equal(gradient, 0)
+    assert_array_equal(gradient, 0)
 
 
 def test_an_empty_batch():
@@ -78,9 +76,7 @@ def test_an_empty_batch():
 
 def test_leading_axes():
     log_probs = log_probabilities(shape=(2, 3, 5, UNITS))
-    np.testing.assert_allclose(
-        apply(log_probs, MATRICES["random"]), oracle(log_probs, MATRICES["random"]), rtol=1e-6, atol=1e-6
-    )
+    assert_allclose(apply(log_probs, MATRICES["random"]), oracle(log_probs, MATRICES["random"]), rtol=1e-6, atol=1e-6)
 
 
 @pytest.mark.parametrize("name", ["random", "pair flip"])
@@ -104,13 +100,11 @@ def test_gradients_against_finite_differences_in_float64(name):
                 point = [log_probs.astype("float64"), matrix.copy()]
                 point[position][index] += sign * 1e-6
                 ends.append(np.sum(weights * oracle(*point)))
-            np.testing.assert_allclose(gradient[index], (ends[1] - ends[0]) / 2e-6, rtol=1e-3, atol=1e-3)
+            assert_allclose(gradient[index], (ends[1] - ends[0]) / 2e-6, rtol=1e-3, atol=1e-3)
 
 
 @pytest.mark.parametrize(
-    "matrix",
-    [np.eye(UNITS), outlier_class(UNITS - 1), np.roll(np.eye(UNITS), 1, axis=0)],
-    ids=["I", "outlier", "swap"],
+    "matrix", [np.eye(UNITS), outlier_class(UNITS - 1), np.roll(np.eye(UNITS), 1, axis=0)], ids=["I", "outlier", "swap"]
 )
 @pytest.mark.parametrize("scale", [1.0, 1e3])
 def test_gradients_are_finite_where_entries_are_zero(matrix, scale):
@@ -118,9 +112,7 @@ def test_gradients_are_finite_where_entries_are_zero(matrix, scale):
         return ops.sum(transition.apply_transition(*tensors))
 
     value, gradients = value_and_gradients(loss, [log_probabilities(scale), matrix.astype("float32")])
-    assert np.isfinite(value)
-    for gradient in gradients:
-        assert np.all(np.isfinite(gradient))
+    assert_finite(value, gradients)
 
 
 @pytest.mark.parametrize("z", grid([-5.0, -30.0, -44.0, -50.0, -80.0, -87.0, -95.0, -104.0], span=[-5.0, -104.0]))
@@ -132,17 +124,16 @@ def test_gradients_of_small_probabilities(name, z):
     value, (gradient, of_matrix) = value_and_gradients(
         lambda t: transition.apply_transition(*t)[0, 0], [log_probs, matrix.astype("float32")]
     )
-    assert np.isfinite(value)
-    assert np.isfinite(of_matrix).all()
+    assert_finite(value, [of_matrix])
     parts = np.exp(log_probs[0].astype("float64")) * matrix[:, 0]
-    np.testing.assert_allclose(gradient[0], parts / parts.sum(), rtol=1e-3, atol=1e-5)
+    assert_allclose(gradient[0], parts / parts.sum(), rtol=1e-3, atol=1e-5)
 
 
 def test_projection_agrees_with_quadratic_programming():
     rows = np.random.default_rng(3).normal(size=(1000, 5)) * np.random.default_rng(4).choice(
         [0.1, 1, 10], size=(1000, 1)
     )
-    projected = ops.convert_to_numpy(transition.project_to_simplex(rows.astype("float32")))
+    projected = to_numpy(transition.project_to_simplex(rows.astype("float32")))
     for row, x in zip(rows, projected, strict=True):
         answer = optimize.minimize(
             lambda p, row=row: 0.5 * np.sum((p - row) ** 2),
@@ -153,15 +144,13 @@ def test_projection_agrees_with_quadratic_programming():
             method="SLSQP",
             options={"ftol": 1e-14},
         )
-        np.testing.assert_allclose(x, answer.x, atol=2e-5)
+        assert_allclose(x, answer.x, atol=2e-5)
 
 
 def test_projection_keeps_what_is_stochastic_and_leading_axes():
     for matrix in MATRICES.values():
-        np.testing.assert_allclose(
-            ops.convert_to_numpy(transition.project_to_simplex(matrix.astype("float32"))), matrix, atol=1e-6
-        )
+        assert_allclose(to_numpy(transition.project_to_simplex(matrix.astype("float32"))), matrix, atol=1e-6)
     many = np.random.default_rng(5).normal(size=(2, 3, 200)).astype("float32")
-    projected = ops.convert_to_numpy(transition.project_to_simplex(many))
+    projected = to_numpy(transition.project_to_simplex(many))
     assert projected.min() >= 0
-    np.testing.assert_allclose(projected.sum(-1), 1, rtol=1e-5)
+    assert_allclose(projected.sum(-1), 1, rtol=1e-5)

@@ -8,6 +8,7 @@ import re
 import keras
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose
 
 import keras_het
 from keras_het.covariances import Latent, Narrow
@@ -145,7 +146,7 @@ def test_a_converted_model_runs_outside_keras(name, form, tmp_path):
     # litert-torch freezes the batch at one example.
     batches = (1,) if (BACKEND, form) == ("torch", "litert") else (1, 3, 7)
     for batch in batches:
-        np.testing.assert_allclose(run(X[:batch]), expected[:batch], rtol=tolerance, atol=tolerance)
+        assert_allclose(run(X[:batch]), expected[:batch], rtol=tolerance, atol=tolerance)
 
 
 @pytest.mark.planted

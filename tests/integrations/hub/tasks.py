@@ -6,22 +6,8 @@ import numpy as np
 from tests.models.checks import UNITS
 
 EXAMPLES = 16
-VOCABULARY = [
-    "[UNK]",
-    "[CLS]",
-    "[SEP]",
-    "[PAD]",
-    "[MASK]",
-    "a",
-    "the",
-    "quick",
-    "brown",
-    "lazy",
-    "fox",
-    "dog",
-    "jumped",
-    "slept",
-]
+WORDS = ["a", "the", "quick", "brown", "lazy", "fox", "dog", "jumped", "slept"]
+VOCABULARY = ["[UNK]", "[CLS]", "[SEP]", "[PAD]", "[MASK]", *WORDS]
 LABELS = np.random.default_rng(1).integers(UNITS, size=EXAMPLES)
 
 
@@ -31,7 +17,7 @@ def raw_images():
 
 def raw_texts():
     rng = np.random.default_rng(0)
-    return np.array([" ".join(rng.choice(VOCABULARY[5:], size=6)) for _ in range(EXAMPLES)])
+    return np.array([" ".join(rng.choice(WORDS, size=6)) for _ in range(EXAMPLES)])
 
 
 def resnet(**head):
@@ -69,7 +55,9 @@ def vgg(**head):
 
 def mobilenet_v5():
     """Its head is called `classifier`, takes no activation, and comes without preprocessing here."""
+    zeros = ("dw_start_kernel_sizes", "dw_end_kernel_sizes", "num_heads", "key_dims", "value_dims")
     arguments = {
+        **{name: [[0], [0]] for name in (*zeros, "kv_strides")},
         "block_types": [["er"], ["uir"]],
         "num_filters": [[16], [24]],
         "strides": [[2], [2]],
@@ -77,14 +65,8 @@ def mobilenet_v5():
         "exp_ratios": [[4.0], [4.0]],
         "se_ratios": [[0.0], [0.0]],
         "dw_kernel_sizes": [[0], [5]],
-        "dw_start_kernel_sizes": [[0], [0]],
-        "dw_end_kernel_sizes": [[0], [0]],
         "exp_kernel_sizes": [[3], [0]],
         "pw_kernel_sizes": [[1], [0]],
-        "num_heads": [[0], [0]],
-        "key_dims": [[0], [0]],
-        "value_dims": [[0], [0]],
-        "kv_strides": [[0], [0]],
         "use_cpe": [[False], [False]],
     }
     stacks = {f"stackwise_{name}": value for name, value in arguments.items()}

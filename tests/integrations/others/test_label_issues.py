@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from cleanlab.filter import find_label_issues as by_cleanlab
 from cleanlab.rank import get_label_quality_scores
+from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.datasets import load_digits
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import precision_score, recall_score
@@ -27,7 +28,7 @@ def test_flags_scores_precision_and_recall(noise):
     found, flags = find_issues(p, labels), np.zeros(len(labels), bool)
     flags[found.index] = found.is_issue
     expected, wrong = by_cleanlab(labels, p, n_jobs=1), labels != CLEAN
-    np.testing.assert_allclose(found.score, get_label_quality_scores(labels, p)[found.index])
+    assert_allclose(found.score, get_label_quality_scores(labels, p)[found.index])
     assert np.mean(flags == expected) > 0.995
     for score in (precision_score, recall_score):
         assert score(wrong, flags) == pytest.approx(score(wrong, expected), abs=0.01)
@@ -41,7 +42,7 @@ def test_the_frame_has_the_examples_as_its_index():
     assert list(frame.columns) == ["given", "suggested", "score", "is_issue", "kind"]
     assert (frame.index.name, frame.index.tolist()) == ("index", found.index.tolist())
     assert frame[frame.is_issue].index.tolist() == found.index[found.is_issue].tolist()
-    np.testing.assert_array_equal(frame.sort_index().given, labels)
+    assert_array_equal(frame.sort_index().given, labels)
 
 
 def test_a_class_without_labels_changes_no_flag():
@@ -51,5 +52,5 @@ def test_a_class_without_labels_changes_no_flag():
     with_empty = np.insert(p, 4, 0.0, axis=1)
     found = find_issues(with_empty, labels[some])
     without = find_issues(p, labels[some] - (labels[some] > 4))
-    np.testing.assert_array_equal(found.index, without.index)
-    np.testing.assert_array_equal(found.is_issue, without.is_issue)
+    assert_array_equal(found.index, without.index)
+    assert_array_equal(found.is_issue, without.is_issue)

@@ -1,0 +1,85 @@
+"""What the tests of several rooms share: arrays of tensors, files, sessions of another precision, refusals."""
+
+import contextlib
+import functools
+import re
+
+import keras
+import numpy as np
+import pytest
+
+
+def to_numpy(*tensors):
+    """Tensors as NumPy arrays, None as None; one alone as one."""
+    arrays = [None if x is None else keras.ops.convert_to_numpy(x) for x in tensors]
+    return arrays if len(arrays) > 1 else arrays[0]
+
+
+def sparse_crossentropy(**arguments):
+    """Keras' crossentropy of integer labels and logits."""
+    return keras.losses.SparseCategoricalCrossentropy(**{"from_logits": True, **arguments})
+
+
+def reloaded(model, folder):
+    """The model as its `.keras` file in the folder gives it back."""
+    model.save(folder / "model.keras")
+    return keras.saving.load_model(folder / "model.keras")
+
+
+@contextlib.contextmanager
+def session(floatx=None, policy=None):
+    """A session with another float type or dtype policy, for the time of a `with`."""
+    before = keras.config.floatx(), keras.config.dtype_policy()
+    try:
+        keras.config.set_floatx(floatx or before[0])
+        keras.config.set_dtype_policy(policy or before[1])
+        yield
+    finally:
+        keras.config.set_floatx(before[0])
+        keras.config.set_dtype_policy(before[1])
+
+
+def assert_finite(value, gradients=()):
+    """The value and every entry of the gradients, a list or a dict, are finite."""
+    gradients = gradients if isinstance(gradients, dict) else dict(enumerate(gradients))
+    for name, array in {"value": value, **gradients}.items():
+        assert np.isfinite(array).all(), name
+
+
+def finite_differences(function, point, step=1e-5):
+    """The central differences of a scalar function of a float64 array, for each of its entries."""
+    point = np.asarray(point, "float64")
+    moves = step * np.eye(point.size).reshape(point.size, *point.shape)
+    return np.reshape([(function(point + move) - function(point - move)) / (2 * step) for move in moves], point.shape)
+
+
+def refuses(pattern):
+    """For a `with`: a ValueError whose text has a match of the pattern."""
+    return pytest.raises(ValueError, match=pattern)
+
+
+def refused_arguments(function, rules, **others):
+    """Refusals, `{text: call}`, of single arguments: `{"argument": [(rule, *values)]}`.
+
+    The text of each is "`argument` must <rule>", with "Received: argument=<value>" behind it.
+    """
+    return {
+        f"`{name}` must {rule}...Received: {name}={value!r}": functools.partial(function, **{**others, name: value})
+        for name, cases in rules.items()
+        for rule, *values in cases
+        for value in values
+    }
+
+
+def each_refusal(*tables):
+    """Parametrizes a test by tables of refusals, `{text: call}`."""
+    rows = [row for table in tables for row in table.items()]
+    return pytest.mark.parametrize(("text", "call"), rows, ids=[text[:80] for text, _ in rows])
+
+
+def check_refusal(text, call):
+    """The call raises an error with this text; "..." stands for any characters."""
+    with pytest.raises((ValueError, TypeError)) as error:
+        call()
+    pattern = ".*".join(re.escape(part) for part in text.split("..."))
+    assert re.search(pattern, str(error.value), re.DOTALL), str(error.value)

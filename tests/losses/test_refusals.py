@@ -1,0 +1,77 @@
+"""Every refusal of a loss names the argument, the rule and the value received."""
+
+import numpy as np
+import pytest
+
+from keras_het.losses import (
+    AnnotatorsLoss,
+    ForwardCorrectedCrossentropy,
+    GeneralizedCrossentropy,
+    MultivariateNormalNLL,
+    SmoothedCrossentropy,
+    SymmetricCrossentropy,
+)
+from keras_het.metrics import AnnotatorsMetric
+from tests.common import check_refusal, each_refusal, refused_arguments, sparse_crossentropy
+from tests.losses import test_annotators_loss as annotators
+from tests.losses.cases import LABELS, LOGITS
+
+pytestmark = pytest.mark.refusal
+
+WEIGHT = "be a finite float32 number at least 0"
+SYMMETRIC = {
+    "alpha": [(WEIGHT, -1.0)],
+    "beta": [(WEIGHT, -1.0)],
+    "log_of_zero": [("be less than 0", 0.0)],
+    "multi_label": [("be True or False", 1)],
+}
+SMOOTHED = {"smoothing": [("be less than 1", 1.0), ("be a finite float32 number greater than -inf", np.inf)]}
+GENERALIZED = {"q": [("be a finite float32 number greater than 0", 0.0), ("be in (0, 1]", 1.5)]}
+AS_PREDICTED = "`y_true` must have the shape of `y_pred`, (7, 4), with multi_label=True. Received: shape "
+
+
+def symmetric(labels):
+    return lambda: SymmetricCrossentropy(0.3, 0.8, multi_label=True)(labels, LOGITS)
+
+
+def forward(transition):
+    return lambda: ForwardCorrectedCrossentropy(transition)(LABELS, LOGITS)
+
+
+def normal(y_true, y_pred):
+    return lambda: MultivariateNormalNLL()(np.zeros(y_true, "float32"), np.ones(y_pred, "float32"))
+
+
+REFUSED = {
+    **refused_arguments(SymmetricCrossentropy, SYMMETRIC),
+    **refused_arguments(SmoothedCrossentropy, SMOOTHED),
+    **refused_arguments(GeneralizedCrossentropy, GENERALIZED),
+    **refused_arguments(
+        SymmetricCrossentropy, {"ignore_class": [("be None with multi_label=True", 0)]}, multi_label=True
+    ),
+    **refused_arguments(MultivariateNormalNLL, {"form": [("be one of 'nll', 'beta', 'faithful'", "mse")]}),
+    **refused_arguments(MultivariateNormalNLL, {"beta": [("be a finite", -1.0)]}, form="beta"),
+    f"{AS_PREDICTED}(7,)": symmetric(LABELS),
+    f"{AS_PREDICTED}(7, 1)": symmetric(LABELS[:, None]),
+    "`transition` must be a square matrix. Received: shape (2, 3)": forward(np.ones((2, 3))),
+    "must not be negative. Received: -0.1 at [0, 1]": forward([[1.1, -0.1], [0, 1]]),
+    "Received: row 1 sums to 0.9": forward([[1, 0], [0.5, 0.4]]),
+    "`transition` must have shape (4, 4). Received: shape (3, 3)": forward(np.eye(3)),
+    "`loss` must be a loss of Keras or of this package with ignore_class=-1": lambda: AnnotatorsLoss("mse"),
+    "with ignore_class=-1. Received: loss=<": lambda: AnnotatorsLoss(sparse_crossentropy(from_logits=False)),
+    "`metric` must be a metric, such as keras.metrics.SparseCategoricalAccuracy(). Received: metric=": lambda: (
+        AnnotatorsMetric("accuracy")
+    ),
+    "`y_true` must have shape (N, 3), a label of each annotator, or -1. Received: shape (9, 2)": lambda: (
+        AnnotatorsLoss()(annotators.LABELS[:, :2], annotators.LOGITS)
+    ),
+    "`y_true` must have shape": normal((2, 3), (2, 8)),
+    "numbers of R factors, K at most. Received: shape": normal((2, 1), (2, 7)),
+    "K at most. Received: shape (2,), with `y_pred` of": normal(2, (2, 7)),
+    "K at most. Received: shape (2, 3)": normal((2, 3), (3, 7)),
+}
+
+
+@each_refusal(REFUSED)
+def test_refusals(text, call):
+    check_refusal(text, call)

@@ -1,0 +1,325 @@
+"""Models that cannot be made or converted, and arguments that do not fit, are refused with a reason."""
+
+import warnings
+from functools import partial
+
+import keras
+import numpy as np
+import pytest
+from keras import layers
+
+from keras_het import heteroscedastic, homoscedastic, losses
+from keras_het.covariances import Latent, LowRank
+from keras_het.layers import (
+    HeteroscedasticDense,
+    HeteroscedasticNormal,
+    JointHeteroscedasticDense,
+    StochasticSegmentation,
+)
+from keras_het.models import (
+    DeepEnsemble,
+    DistributionModel,
+    EarlyLearning,
+    heteroscedastic_regression,
+    scale_temperature,
+)
+from keras_het.models.temperature_scaler import TemperatureScaler, best_temperature
+from tests.common import check_refusal, each_refusal, refused_arguments
+from tests.models import test_early_learning as early
+from tests.models import test_regression as regression
+from tests.models.checks import UNITS
+from tests.models.small_models import FEATURES, functional
+from tests.models.test_convolutions import convolution
+from tests.models.test_ensemble import compiled, model_of
+from tests.models.test_joint_conversion import multi_label
+
+pytestmark = pytest.mark.once
+
+COUNT = "be an integer in [1, 16777216]"
+POSITIVE = "be a finite float32 number greater than 0"
+WEIGHTS = "`sample_weight` must have the index of every example in training: `fit(x, y, sample_weight=keras_het.models."
+FLAG = "be True or False"
+MEMBERS = "`members` must be a list of models, at least one. Received: "
+BY_HAND = (
+    "by hand: HeteroscedasticDense(K)(backbone.output)), or `layer` must name one of its Dense layers: 'predictions'"
+)
+OUTPUTS = "`outputs` must be (..., K), with at least one example. Received: "
+LABELS = "`labels` must be integers of shape "
+VECTORS = np.zeros((2, 6), "float32")
+MAPS = np.zeros((8, 4, 4), int)
+
+
+class Subclassed(keras.Model):
+    def __init__(self):
+        super().__init__()
+        self.dense = layers.Dense(UNITS)
+
+    def call(self, x):
+        return self.dense(x)
+
+
+class Cosine(layers.Dense):
+    """Not an affine map."""
+
+    def call(self, inputs):
+        return super().call(inputs / keras.ops.norm(inputs, axis=-1, keepdims=True))
+
+
+class Softmax(layers.Layer):
+    """Not Keras' softmax."""
+
+    def call(self, inputs):
+        return keras.ops.softmax(inputs / 5)
+
+
+class Tempered(keras.Model):
+    """Functional, but for what it does with the graph's output."""
+
+    def call(self, inputs):
+        return super().call(inputs) ** 0.5
+
+
+def tempered():
+    model = functional("softmax")
+    return Tempered(model.input, model.output)
+
+
+def quantised():
+    model = functional()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model.quantize("int8")
+    return model
+
+
+def two_outputs():
+    inputs = keras.Input((FEATURES,))
+    return keras.Model(inputs, [layers.Dense(UNITS, name=name)(inputs) for name in ("first", "second")], name="m")
+
+
+def chain(*behind):
+    return keras.Sequential([keras.Input((FEATURES,)), *behind])
+
+
+def converting(make, **arguments):
+    return lambda: heteroscedastic(make(), **arguments)
+
+
+def ensemble(*members, **arguments):
+    return lambda: DeepEnsemble([make() for make in members], **arguments)
+
+
+def member(*end, name=None):
+    return lambda: model_of(*end, name=name)
+
+
+def fitting(link, outputs, labels):
+    return lambda: best_temperature(np.asarray(outputs), np.asarray(labels), link)
+
+
+def scaling(end, count=60, **named):
+    x, y = np.zeros((count, 6), "float32"), np.zeros(count, int)
+    return lambda: scale_temperature(model_of(end, name="m"), x, y, **named)
+
+
+def regressing(*data, model=None, **arguments):
+    return lambda: heteroscedastic_regression((model or regression.trained)(), *data, **arguments)
+
+
+def joint(**change):
+    return lambda: heteroscedastic(multi_label(), **{"joint": True, **change})
+
+
+def multi(*arguments, **named):
+    return lambda: losses.JointMultiLabelCrossentropy(*arguments, **named)
+
+
+def learning(make=early.identity, weights=early.INDEX, **arguments):
+    return lambda: early.loss_of(make(**arguments), early.LABELS, early.LOGITS, weights)
+
+
+def shared():
+    hidden = layers.Dense(8)
+    return [model_of(hidden, HeteroscedasticDense(UNITS)) for _ in range(2)]
+
+
+def reshaped():
+    return chain(layers.Dense(4), layers.Reshape((2, 2)))
+
+
+CONVERSION = {
+    "'a'. Received: ": converting(lambda: chain(layers.Dense(5, name="a"), layers.Rescaling(2.0, name="r"))),
+    "layers: none. Received: ...ends in 'r', a Rescaling": converting(lambda: chain(layers.Rescaling(2.0, name="r"))),
+    "`model` must have one output. Received: a model with 2 outputs": converting(two_outputs),
+    "`model` must be a functional model": converting(Subclassed),
+    "give it a keras.Input": converting(lambda: keras.Sequential([layers.Dense(5)])),
+    "`model` must be a functional model...": converting(lambda: layers.Dense(5)),
+    "`layer` must name a Dense layer of the model: 'hidden', 'predictions'. Received: layer='nope'": converting(
+        functional, layer="nope"
+    ),
+    "The activation of the head must be softmax, sigmoid or none. Received: tanh in 'hidden'": converting(
+        functional, layer="hidden"
+    ),
+    "`warm_start` must be False, for the old head is quantised (int8)": converting(quantised),
+    "layers: none. Received: ": converting(lambda: chain(Cosine(5, name="c"))),
+    "which ends in 's', a Softmax": converting(lambda: functional(None, Softmax(name="s"))),
+    "...`model` must be a functional model": converting(tempered),
+    "The head must have one activation": converting(lambda: functional("softmax", layers.Softmax())),
+    "must be over the last axis. Received: axis=0": converting(lambda: functional(None, layers.Softmax(axis=0))),
+    "is a HeteroscedasticDense already; `homoscedastic(model)`": converting(lambda: heteroscedastic(functional())),
+    f"`warm_start` must {FLAG}": converting(functional, warm_start=1),
+    f"`clone` must {FLAG}": converting(functional, clone="yes"),
+    "`num_factors` must be None or an integer in [1, units]; a diagonal": converting(functional, num_factors=12),
+    "must end in a HeteroscedasticDense layer": lambda: homoscedastic(functional()),
+    "must keep its 5 classes on the last axis. Received: 'f'": converting(
+        lambda: convolution(layers.Flatten(name="f"))
+    ),
+    "The model must end in a Dense layer or a 1x1 Conv2D": converting(lambda: convolution(strides=2)),
+    BY_HAND: converting(lambda: convolution(layers.UpSampling2D())),
+    "`data_format` of a head must be 'channels_last', for a Dense layer is of the last axis...data_format=": converting(
+        lambda: convolution(data_format="channels_first")
+    ),
+    "`joint` must be False where classes are exclusive": joint(link="softmax", warm_start=False),
+    "`joint` must be False where an activation is kept": joint(keep_activation=True),
+    "`joint` must be": joint(joint=1),
+    "`model` must be a classifier, or `link` be given": converting(regression.trained),
+}
+REGRESSION = {
+    "`initial_scale` must be given without `x` and `y`": regressing(),
+    "`initial_scale` must be given": regressing(regression.X, regression.Y, initial_scale=1.0),
+    "`y` must be given for arrays": regressing(regression.X),
+    "`y` must be finite, of shape (N, ..., 2)": regressing(regression.X, regression.Y[:, :1]),
+    "`y` must be finite": regressing(regression.X, regression.Y * np.nan),
+    "`initial_scale` must be a finite": regressing(initial_scale=0.0),
+    "`form` must be one of": regressing(initial_scale=1.0, form="mse"),
+    "`num_factors` must be": regressing(initial_scale=1.0, num_factors=3),
+    "without activation, and nothing behind it": regressing(
+        regression.X, regression.Y, model=lambda: regression.trained(2, "sigmoid")
+    ),
+    "'reshape...' behind it": regressing(regression.X, regression.Y, model=reshaped),
+    "is a HeteroscedasticNormal already": regressing(
+        regression.X, regression.Y, model=regressing(regression.X, regression.Y)
+    ),
+}
+DISTRIBUTIONS = {
+    "`num_samples` must be an integer in": multi(0),
+    "`false_negative_rate` must be a number in": multi(false_negative_rate=1.0),
+    "`false_negative_rate` must be an array of numbers. Received: a dict; ": multi(false_negative_rate={}),
+    "`false_negative_rate` must be less than 1 with": multi(4, 0.5, 0.5),
+    "`y_true` must have shape": lambda: multi()()(VECTORS, np.zeros((2, 10))),
+    "units of the head..., of R factors, K at most. Received: shape (2, 1), with `y_pred` of shape (2, 21)": lambda: (
+        multi()()(VECTORS[:, :1], np.zeros((2, 21)))
+    ),
+    "`learn_flips` must be False for cl": lambda: JointHeteroscedasticDense(4, link="softmax", learn_flips=True),
+    "`false_negative_rate` and `false_positive_rate` must be 0 behind a head that learns": lambda: multi(4, 0.1)()(
+        VECTORS, JointHeteroscedasticDense(6, 1, learn_flips=True)(VECTORS)
+    ),
+    "`outputs` must be those of a layer that returns a": lambda: DistributionModel(*[keras.Input((2,))] * 2),
+    "`covariance` must have noise of the logits": lambda: JointHeteroscedasticDense(4, covariance=Latent(2)),
+    "`num_classes` must be an integer in": lambda: losses.JointSegmentationCrossentropy(1),
+    "`ignore_class` must be an integer in": lambda: losses.JointSegmentationCrossentropy(3, ignore_class=0.5),
+    "`y_pred` must have shape": lambda: losses.JointSegmentationCrossentropy(3)(MAPS, np.zeros((8, 4, 4, 11))),
+    "`y_true` must have the shape": lambda: losses.JointSegmentationCrossentropy(3)(
+        MAPS[:, :2], np.zeros((8, 4, 4, 10))
+    ),
+    "`link` must be a softmax": lambda: StochasticSegmentation(3, link="sigmoid"),
+    "`covariance` must be None": lambda: StochasticSegmentation(3, 4, covariance=LowRank(2)),
+    "`num_factors` must be an integer in": lambda: StochasticSegmentation(3, 2000),
+    "already": lambda: heteroscedastic_regression(chain(HeteroscedasticNormal(2)), regression.X, regression.Y),
+}
+EARLY = {
+    **refused_arguments(early.make_model, {"strength": [("be a finite float32 number at least 0", -1.0)]}),
+    **refused_arguments(early.make_model, {"momentum": [("be in [0, 1)", 1.0)]}),
+    **refused_arguments(early.make_model, {"memory_dtype": [("be one of 'float32', 'float16'", "int8")]}),
+    f"`num_examples` must {COUNT}. Received: num_examples=0": lambda: early.make_model(examples=0),
+    "`outputs` must have shape (B, K) with K >= 2. Received: shape (None, 1)": lambda: early.make_model(units=1),
+    "`outputs` must have shape (B, K) with K >= 2. Received: shape (None, 3, 4)": lambda: EarlyLearning(
+        keras.Input((3, 4)), keras.Input((3, 4)), 4
+    ),
+    "`outputs` must be one symbolic tensor. Received: a list": lambda: EarlyLearning(keras.Input((4,)), [], 4),
+    'at most 5368708 for 100 classes...2 GiB; memory_dtype="float16" halves it...=10000000': lambda: early.make_model(
+        examples=10**7, units=100
+    ),
+    f"{WEIGHTS}with_index(len(y)))`. Received: no index": learning(weights=None),
+    "`loss` must be one of classes that has `from_logits`, such as keras.lo...True). Received: loss='mse'": learning(
+        loss="mse"
+    ),
+}
+ENSEMBLES = {
+    f"{MEMBERS}[]": ensemble(),
+    f"{MEMBERS}Sequential": lambda: DeepEnsemble(model_of(layers.Dense(2))),
+    f"{MEMBERS}['Dense']": ensemble(lambda: layers.Dense(2)),
+    "models, each of them once. Received: 'm' as members 0 and 1": lambda: DeepEnsemble(
+        [model_of(HeteroscedasticDense(UNITS), name="m")] * 2
+    ),
+    "`members` must be models that share no layer, ... Received: the variable '...kernel' in members 0 and 1": lambda: (
+        DeepEnsemble(shared())
+    ),
+    "`members` must return outputs of one shape. Received: (None, 3) of member 0, (None, 4) of member 1": ensemble(
+        member(HeteroscedasticDense(3)), member(HeteroscedasticDense(4))
+    ),
+    "`members` must have heads of one activation. Received: softmax of member 0, sigmoid of member 1": ensemble(
+        *(member(HeteroscedasticDense(UNITS, link=link)) for link in ("softmax", "sigmoid"))
+    ),
+    "`members` must all return probabilities, or all not. Received: True of member 0, False of member 1": ensemble(
+        member(layers.Dense(UNITS, name="end")), member(layers.Dense(UNITS, "softmax", name="p")), link="softmax"
+    ),
+    '`link` must be given, such as "softmax", ... Received: None': ensemble(member(layers.Dense(UNITS, name="end"))),
+    "`link` must be for softmax, as the heads of the members. Received: link=Sigmoid()": ensemble(
+        member(layers.Dense(UNITS, "softmax", name="end")), link="sigmoid"
+    ),
+    "must return at least 2 classes for Softmax(). Received: 1": ensemble(
+        member(layers.Dense(1, name="end")), link="softmax"
+    ),
+    "`from_logits` must be True ... or False ... Received: None": ensemble(
+        member(layers.Dense(UNITS, name="end"), layers.Rescaling(2.0)), link="softmax"
+    ),
+    "`from_logits` must be False for these members. Received: from_logits=True": ensemble(
+        member(layers.Dense(UNITS, "softmax", name="end")), from_logits=True
+    ),
+    f"`from_logits` must {FLAG}. Received: from_logits='yes'": ensemble(
+        member(layers.Dense(UNITS, name="end"), layers.Rescaling(2.0)), link="softmax", from_logits="yes"
+    ),
+    "`model` must return logits or probabilities. Received: 'm', with activation 'log_sigmoid'": ensemble(
+        member(layers.Dense(UNITS, "log_sigmoid", name="end"), name="m")
+    ),
+    "`members` must have one output. Received: 2 outputs of 'm'": ensemble(two_outputs),
+    "`model` must be built: ... Received: 'm', which is not": ensemble(
+        lambda: keras.Sequential([layers.Dense(2)], name="m")
+    ),
+    "`num_members` must be an integer at least 1. Received: ": lambda: DeepEnsemble.make(compiled, 0),
+    **{
+        f"`members` must be a list of serialised models. Received: a {kind}": partial(DeepEnsemble.from_config, config)
+        for kind, config in (("NoneType", {}), ("str", {"members": "two"}), ("dict", {"members": {"first": 1}}))
+    },
+}
+ZEROS = np.zeros((2, 3))
+TEMPERATURES = {
+    **refused_arguments(TemperatureScaler, {"temperature": [(POSITIVE, 0)]}),
+    **refused_arguments(TemperatureScaler, {"dtype": [('be "float32" or "float64"', "bfloat16")]}),
+    f"{OUTPUTS}shape (0, 3)": fitting("softmax", ZEROS[:0], []),
+    f"{OUTPUTS}shape (3,)": fitting("softmax", np.zeros(3), [0]),
+    "`outputs` must be finite. Received: nan at [1, 0]": fitting("softmax", [[0, 1], [np.nan, 0]], [0, 1]),
+    "`outputs` must be finite. Received: -inf at [0, 1]": fitting("softmax", [[0.0, -np.inf]], [0]),
+    f"{LABELS}(2,). Received: shape (1,)": fitting("softmax", ZEROS, [0]),
+    f"{LABELS}(2,). Received: shape (2, 3)": fitting("softmax", ZEROS, np.eye(3)[:2]),
+    "`labels` must be in [0, 3). Received: 3 at [1]": fitting("softmax", ZEROS, [0, 3]),
+    "`labels` must be in [0, 3). Received: -1 at [0]": fitting("softmax", ZEROS, [-1, 0]),
+    f"{LABELS}(N,). Received: shape (2,), dtype float": fitting("softmax", ZEROS, [0.0, np.nan]),
+    "`labels` must be vectors, of shape (2, 3). Received: shape (2,)": fitting("sigmoid", ZEROS, [0, 1]),
+    "`labels` must be in [0, 1]. Received: 2.0 at [0, 1]": fitting("sigmoid", [[0, 0]], [[0, 2]]),
+    "`labels` must be in [0, 1]. Received: nan at [0, 1]": fitting("sigmoid", [[0, 0]], [[0, np.nan]]),
+    "`model` must return log-probabilities or logits. Received: 'm', which returns probabilities": scaling(
+        layers.Dense(4, "softmax", name="end")
+    ),
+    "`link` must be for softmax, as the head 'head'. Received: link=Sigmoid()": scaling(
+        HeteroscedasticDense(4, name="head"), link="sigmoid"
+    ),
+    "`link` must be given, ... Received: link=None": scaling(layers.Dense(4, name="end")),
+    "`x` must have at least one example. Received: none": scaling(HeteroscedasticDense(4), 0),
+}
+
+
+@each_refusal(CONVERSION, REGRESSION, DISTRIBUTIONS, EARLY, ENSEMBLES, TEMPERATURES)
+def test_refusals(text, call):
+    check_refusal(text, call)

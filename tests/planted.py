@@ -43,13 +43,9 @@ class Bug(NamedTuple):
 
 
 BUGS = (
-    Bug(
-        "a sign of the gradient of the mean softmax",
-        "keras_het/ops/softmax.py",
+    Bug("a sign of the gradient of the mean softmax", "keras_het/ops/softmax.py",
         "(upstream[..., None] - p[..., None] * (of_upstream / total))",
-        "(upstream[..., None] + p[..., None] * (of_upstream / total))",
-        ("ops",),
-    ),
+        "(upstream[..., None] + p[..., None] * (of_upstream / total))", ("ops",)),
     Bug(
         "rows of a batch that blocks bring into another order",
         "keras_het/ops/streaming.py",
@@ -82,55 +78,25 @@ BUGS = (
         ("layers",),
         ("torch", "tensorflow"),  # where an assignment changes the tensor
     ),
-    Bug(
-        "a memory of earlier predictions that takes a gradient",
-        "keras_het/models/early_learning.py",
-        "ops.stop_gradient(p)",
-        "p",
-        ("models",),
-    ),
-    Bug(
-        "a calibration error divided by the number of examples, not by their weights",
-        "keras_het/metrics/scores.py",
+    Bug("a memory of earlier predictions that takes a gradient", "keras_het/models/early_learning.py",
+        "ops.stop_gradient(p)", "p", ("models",)),
+    Bug("a calibration error divided by the number of examples, not by their weights", "keras_het/metrics/scores.py",
         "self._weight.add(ops.sum(examples.weights))",
-        'self._weight.add(ops.sum(ops.cast(examples.weights != 0, "float32")))',
-        ("metrics",),
-    ),
-    Bug(
-        "the link of one sigmoid kept for several classes",
-        "keras_het/models/conversion.py",
-        "old = None if units_of(ending.head) == 1 < units else ending.link or None",
-        "old = ending.link or None",
-        ("models",),
-    ),
-    Bug(
-        "a variance divided by the temperature and not by its square",
-        "keras_het/reading/head_noise.py",
-        "matrix.divided(self.head.temperature**2)",
-        "matrix.divided(self.head.temperature)",
-        ("reading", "callbacks", "explain"),
-    ),
-    Bug(
-        "flips to the class before instead of the next one",
-        "keras_het/labels/synthetic.py",
-        "np.roll(np.eye(num_classes), 1, axis=1)",
-        "np.roll(np.eye(num_classes), 1, axis=0)",
-        ("labels/test_matrices.py",),
-    ),
-    Bug(
-        "a temperature by labels that the discriminant has seen",
-        "keras_het/labels/discriminant.py",
-        "solved(whole.minus(part), SHRINKAGES)",
-        "solved(whole, SHRINKAGES)",
-        ("labels",),
-    ),
-    Bug(
-        "votes that are written where the table has none",
-        "keras_het/labels/votes.py",
+        'self._weight.add(ops.sum(ops.cast(examples.weights != 0, "float32")))', ("metrics",)),
+    Bug("the link of one sigmoid kept for several classes", "keras_het/models/conversion.py",
+        "old = None if units_of(ending.head) == 1 < units else ending.link or None", "old = ending.link or None",
+        ("models",)),
+    Bug("a variance divided by the temperature and not by its square", "keras_het/reading/head_noise.py",
+        "matrix.divided(self.head.temperature**2)", "matrix.divided(self.head.temperature)",
+        ("reading", "callbacks", "explain")),
+    Bug("flips to the class before instead of the next one", "keras_het/labels/synthetic.py",
+        "np.roll(np.eye(num_classes), 1, axis=1)", "np.roll(np.eye(num_classes), 1, axis=0)",
+        ("labels/test_matrices.py",)),
+    Bug("a temperature by labels that the discriminant has seen", "keras_het/labels/discriminant.py",
+        "solved(whole.minus(part), SHRINKAGES)", "solved(whole, SHRINKAGES)", ("labels",)),
+    Bug("votes that are written where the table has none", "keras_het/labels/votes.py",
         "place[is_given] for place in places)] = labels[is_given]",
-        "place[is_given] for place in places)] = labels[: is_given.sum()]",
-        ("labels/test_votes.py",),
-    ),
+        "place[is_given] for place in places)] = labels[: is_given.sum()]", ("labels/test_votes.py",)),
     Bug(
         "texts and names that a page runs as HTML",
         "keras_het/labels/report/page.py",
@@ -147,7 +113,7 @@ BUGS = (
         ("labels/report",),
         ("torch",),  # the same
     ),
-)
+)  # fmt: skip
 
 
 def marked(source):

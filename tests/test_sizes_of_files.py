@@ -7,16 +7,7 @@ import keras
 import numpy as np
 import pytest
 
-from keras_het import (
-    constraints,
-    covariances,
-    integrators,
-    layers,
-    links,
-    losses,
-    metrics,
-    models,
-)
+from keras_het import constraints, covariances, integrators, layers, links, losses, metrics, models
 from keras_het.covariances.low_rank import OverPixels, UnitRows
 
 pytestmark = pytest.mark.refusal

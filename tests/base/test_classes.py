@@ -58,10 +58,7 @@ def test_integers_in_a_categorical_are_the_classes_of_a_model():
         ([0, 0], "`y` must be of at least two classes. Received: 1"),
         ([-2, 0], "`y` must be in [0, 16777216). Received: -2 at [0]"),
         ([0, 1 << 24], "`y` must be in [0, 16777216). Received: 16777216 at [1]"),
-        (
-            [1.0, -1.0],
-            "`y` must have a label for each example (or number the classes from 0, if -1 is one). Received",
-        ),
+        ([1.0, -1.0], "`y` must have a label for each example (or number the classes from 0, if -1 is one). Received"),
         (np.array([-1, 0], object), "Received: -1 at [0], no label: leave such examples out (keep those of y != -1)"),
         ([0.5, 1.0], "`y` must be integers of shape (N,). Received: shape (2,), dtype float64"),
         ([[0.5, 0.5], [1, 0]], "`y` must name one class for each example. Received: vectors of other numbers"),

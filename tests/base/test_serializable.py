@@ -81,10 +81,7 @@ def test_an_integrator_that_is_set_later_is_checked():
     head.build((None, 4))
     head.integrator = "monte_carlo"
     assert type(head.integrator).__name__ == head.get_config()["integrator"]["class_name"] == "MonteCarlo"
-    for wrong, message in (
-        ("closed_form", "integrator ClosedForm"),
-        (3, "Received"),
-    ):
+    for wrong, message in (("closed_form", "integrator ClosedForm"), (3, "Received")):
         with pytest.raises(ValueError, match=message):
             head.integrator = wrong
     assert type(head.integrator).__name__ == "MonteCarlo"

@@ -7,6 +7,7 @@ from keras import ops
 
 from keras_het.explain import confusion_matrices, noisy_nll
 from keras_het.layers import HeteroscedasticDense, NoiseTransition
+from tests.checks import refusals
 
 pytestmark = pytest.mark.once
 
@@ -151,42 +152,26 @@ def test_a_data_set_is_as_good_as_arrays(kind):
     np.testing.assert_allclose(found.noisy, expected.noisy, rtol=1e-5)
 
 
-@pytest.mark.parametrize(
-    ("call", "text"),
-    [
-        (
-            lambda: noisy_nll(make_model(), X),
-            "`y` must be given for arrays, and None for a data set, which has its own. Received: y=None",
+ERRORS = [
+    (lambda: noisy_nll(make_model(), X),
+     "`y` must be given for arrays, and None for a data set, which has its own. Received: y=None"),
+    (lambda: noisy_nll(make_model(), Batches(X, LABELS), LABELS), "Received: y=labels, x a Batches"),
+    (lambda: confusion_matrices(make_model(), X), "`labels` must be given for arrays"),
+    (lambda: noisy_nll(make_model(), iter([X])),
+     "pairs of inputs and labels, in batches. Received: one without labels"),
+    (lambda: noisy_nll(make_model(), X.tolist(), LABELS), "make lists arrays. Received: a list of float"),
+    (lambda: noisy_nll(make_model(), [], LABELS), "make lists arrays. Received: an empty list"),
+    (lambda: noisy_nll(make_model(), iter([])), "`x` must have at least one example. Received: none"),
+    (lambda: noisy_nll(make_model(), X[:0], LABELS[:0]), "`x` must have at least one example. Received: none"),
+    (lambda: confusion_matrices(make_model(), X, LABELS % 3), "an example of every class. Received: none of class 3"),
+    (lambda: confusion_matrices(make_model(), X, LABELS + 1), "`labels` must be in [0, 4). Received: 4 at [3]"),
+    (lambda: confusion_matrices(make_model(), X, LABELS[:8]), "an entry for each of the 60 examples. Received: 8"),
+    (
+        lambda: confusion_matrices(
+            keras.Sequential([keras.Input((FEATURES,)), keras.layers.Dense(4)], name="plain"), X, LABELS
         ),
-        (lambda: noisy_nll(make_model(), Batches(X, LABELS), LABELS), "Received: y=labels, x a Batches"),
-        (lambda: confusion_matrices(make_model(), X), "`labels` must be given for arrays"),
-        (
-            lambda: noisy_nll(make_model(), iter([X])),
-            "pairs of inputs and labels, in batches. Received: one without labels",
-        ),
-        (lambda: noisy_nll(make_model(), X.tolist(), LABELS), "make lists arrays. Received: a list of float"),
-        (lambda: noisy_nll(make_model(), [], LABELS), "make lists arrays. Received: an empty list"),
-        (lambda: noisy_nll(make_model(), iter([])), "`x` must have at least one example. Received: none"),
-        (lambda: noisy_nll(make_model(), X[:0], LABELS[:0]), "`x` must have at least one example. Received: none"),
-        (
-            lambda: confusion_matrices(make_model(), X, LABELS % 3),
-            "an example of every class. Received: none of class 3",
-        ),
-        (lambda: confusion_matrices(make_model(), X, LABELS + 1), "`labels` must be in [0, 4). Received: 4 at [3]"),
-        (lambda: confusion_matrices(make_model(), X, LABELS[:8]), "an entry for each of the 60 examples. Received: 8"),
-        (
-            lambda: confusion_matrices(
-                keras.Sequential([keras.Input((FEATURES,)), keras.layers.Dense(4)], name="plain"), X, LABELS
-            ),
-            "end in a NoiseTransition layer, the only one. Received: model='plain' with 1 outputs and 0",
-        ),
-        (
-            lambda: noisy_nll(make_model(), X, LABELS[:8]),
-            "`y` must have an entry for each of the 60 examples. Received: 8",
-        ),
-    ],
-)
-def test_errors_say_what_is_wrong(call, text):
-    with pytest.raises(ValueError) as error:
-        call()
-    assert text in str(error.value)
+        "end in a NoiseTransition layer, the only one. Received: model='plain' with 1 outputs and 0",
+    ),
+    (lambda: noisy_nll(make_model(), X, LABELS[:8]), "`y` must have an entry for each of the 60 examples. Received: 8"),
+]  # fmt: skip
+test_errors_say_what_is_wrong = refusals(ERRORS)

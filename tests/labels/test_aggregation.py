@@ -15,6 +15,7 @@ from scipy.special import digamma as psi
 from keras_het.labels import aggregate, corrupt, pair_flip, symmetric
 from keras_het.layers import NoiseTransition
 from keras_het.ops.transition import total_variation
+from tests.checks import refusals
 
 pytestmark = pytest.mark.once
 
@@ -268,39 +269,21 @@ def test_majority():
     np.testing.assert_allclose(shares, [[0, 2 / 3, 1 / 3, 0, 0], [0, 0, 0, 1, 0], [1, 0, 0, 0, 0], [0, 0.5, 0.5, 0, 0]])
 
 
-@pytest.mark.parametrize(
-    ("call", "text"),
-    [
-        (lambda: aggregate([[0, 3]], 3), "`votes` must be in [0, 3), or -1 where missing. Received: 3 at [0, 1]"),
-        (lambda: aggregate([[0, -2]], 3), "`votes` must be in [0, 3), or -1 where missing. Received: -2 at [0, 1]"),
-        (
-            lambda: aggregate([0, 1], 3),
-            "`votes` must be integers of shape (N, M). Received: shape (2,), dtype int64",
-        ),
-        (
-            lambda: aggregate([[0.0]], 3),
-            "`votes` must be integers of shape (N, M). Received: shape (1, 1), dtype float64",
-        ),
-        (lambda: aggregate([[-1]], 3), "`votes` must have at least one label. Received: none"),
-        (lambda: aggregate([[0]], 1), "`num_classes` must be an integer at least 2. Received: num_classes=1"),
-        (
-            lambda: aggregate([[0]], 2, max_iterations=0),
-            "`max_iterations` must be an integer at least 1. Received: max_iterations=0",
-        ),
-        (
-            lambda: aggregate([[0]], 2, strength=0),
-            "`strength` must be a finite float32 number greater than 0. Received: strength=0",
-        ),
-        (
-            lambda: aggregate([[0, 1], [-1, -1]], method="majority"),
-            "`votes` must have at least one label of every example. Received: none of example [1]: leave it out",
-        ),
-    ],
-)
-def test_errors_say_what_is_wrong(call, text):
-    with pytest.raises(ValueError) as error:
-        call()
-    assert str(error.value) == text
+ERRORS = [
+    (lambda: aggregate([[0, 3]], 3), "`votes` must be in [0, 3), or -1 where missing. Received: 3 at [0, 1]"),
+    (lambda: aggregate([[0, -2]], 3), "`votes` must be in [0, 3), or -1 where missing. Received: -2 at [0, 1]"),
+    (lambda: aggregate([0, 1], 3), "`votes` must be integers of shape (N, M). Received: shape (2,), dtype int64"),
+    (lambda: aggregate([[0.0]], 3), "`votes` must be integers of shape (N, M). Received: shape (1, 1), dtype float64"),
+    (lambda: aggregate([[-1]], 3), "`votes` must have at least one label. Received: none"),
+    (lambda: aggregate([[0]], 1), "`num_classes` must be an integer at least 2. Received: num_classes=1"),
+    (lambda: aggregate([[0]], 2, max_iterations=0),
+     "`max_iterations` must be an integer at least 1. Received: max_iterations=0"),
+    (lambda: aggregate([[0]], 2, strength=0),
+     "`strength` must be a finite float32 number greater than 0. Received: strength=0"),
+    (lambda: aggregate([[0, 1], [-1, -1]], method="majority"),
+     "`votes` must have at least one label of every example. Received: none of example [1]: leave it out"),
+]  # fmt: skip
+test_errors_say_what_is_wrong = refusals(ERRORS, whole=True)
 
 
 def test_rules_that_say_one_class_each_are_warned_of():

@@ -312,61 +312,39 @@ def of_loss(loss):
 
 
 REFUSED = {
-    "a number": (
-        {"make_model": 3},
-        "`make_model` must be a function that makes a new compiled model, a list of them, a",
-    ),
+    "a number": ({"make_model": 3},
+        "`make_model` must be a function that makes a new compiled model, a list of them, a"),
     "no model": ({"make_model": lambda: 3}, "`make_model` must make compiled models. Received: a int"),
-    "not compiled": (
-        {"make_model": uncompiled},
-        "`make_model` must make compiled models. Received: a Sequential, which",
-    ),
-    "another shape": (
-        {"make_model": maker(lambda: keras.layers.Reshape((2, 3)))},
-        "`make_model` must make models whose last layer takes features (N, D), such as behind Flatten or Global",
-    ),
-    "other classes": (
-        {"make_model": maker(units=4)},
-        "`make_model` must make models of the 3 classes of `y`. Received:",
-    ),
-    "a squared error": (
-        {"make_model": of_loss("mse")},
-        'loss of integers: compile(loss="sparse_categorical_crossentropy"). Received: loss=',
-    ),
-    "vectors": (
-        {"make_model": of_loss("categorical_crossentropy")},
-        'loss of integers: compile(loss="sparse_categorical_crossentropy"). Received: loss=',
-    ),
-    "optimizer": (
-        {"optimizer": "adam"},
-        "`optimizer` must be None beside a function `make_model`: remove it; set it in",
-    ),
-    "no features": (
-        {"make_model": None, "x": X[..., None]},
-        "`x` must be features, an array (N, D), where there is no",
-    ),
-    "features not finite": (
-        {"make_model": None, "x": np.where(np.arange(240)[:, None] == 21, np.nan, X)},
-        "`x` must be finite. Received: nan or infinity in example 21",
-    ),
+    "not compiled": ({"make_model": uncompiled},
+        "`make_model` must make compiled models. Received: a Sequential, which"),
+    "another shape": ({"make_model": maker(lambda: keras.layers.Reshape((2, 3)))},
+        "`make_model` must make models whose last layer takes features (N, D), such as behind Flatten or Global"),
+    "other classes": ({"make_model": maker(units=4)},
+        "`make_model` must make models of the 3 classes of `y`. Received:"),
+    "a squared error": ({"make_model": of_loss("mse")},
+        'loss of integers: compile(loss="sparse_categorical_crossentropy"). Received: loss='),
+    "vectors": ({"make_model": of_loss("categorical_crossentropy")},
+        'loss of integers: compile(loss="sparse_categorical_crossentropy"). Received: loss='),
+    "optimizer": ({"optimizer": "adam"},
+        "`optimizer` must be None beside a function `make_model`: remove it; set it in"),
+    "no features": ({"make_model": None, "x": X[..., None]},
+        "`x` must be features, an array (N, D), where there is no"),
+    "features not finite": ({"make_model": None, "x": np.where(np.arange(240)[:, None] == 21, np.nan, X)},
+        "`x` must be finite. Received: nan or infinity in example 21"),
     "criterion": ({"criterion": "auc"}, "`criterion` must be one of 'accuracy', 'loss'. Received: criterion='auc'"),
     "epochs": ({"epochs": 0}, "`epochs` must be an integer at least 1. Received: epochs=0"),
     "folds": ({"folds": 1}, "`folds` must be an integer at least 2. Received: folds=1"),
     "more folds": ({"x": X[:2], "y": [0, 1], "folds": 5}, "`folds` must be an integer in [2, 2]. Received: folds=5"),
     "seed": ({"seed": -1}, "`seed` must be an integer in [0, 2147483647]. Received: seed=-1"),
-    "a class of methods": (
-        {"methods": [Cheat]},
-        "`methods` must be a list of objects of `Method`, each with a name. R",
-    ),
+    "a class of methods": ({"methods": [Cheat]},
+        "`methods` must be a list of objects of `Method`, each with a name. R"),
     "twice": ({"methods": [Cheat(), Cheat()]}, "`methods` must have different names. Received: 'cheat' twice"),
     "names of files": ({"methods": [Cheat(), Named("CHEAT")]}, "`methods` must have different names. Received"),
-    "methods of a list": (
-        {"make_model": [make_model], "methods": [Cheat()]},
-        "`methods` must be left out beside a list",
-    ),
+    "methods of a list": ({"make_model": [make_model], "methods": [Cheat()]},
+        "`methods` must be left out beside a list"),
     "an empty list": ({"make_model": []}, "`make_model` must be a list of at least one function"),
     "weights": ({"sample_weight": np.ones(3)}, "`sample_weight` must have shape (240,). Received: shape (3,)"),
-}
+}  # fmt: skip
 
 
 def test_inputs_that_are_not_finite_are_warned_of():

@@ -293,25 +293,17 @@ REFUSED = {
     "no epochs": ({"epochs": None}, "`epochs` must be an integer at least 1"),
     "one class": ({"y": ["a"] * 240}, "`y` must be of at least two classes. Received: 1"),
     "other lengths": ({"y": LABELS[:9]}, "`y` must have a label for each of the 240 examples. Received: 9"),
-    "too few": (
-        {"y": [9, 9, *LABELS[2:]], "probabilities": None},
-        "`y` must have an example of each class for each of the 3 folds. Received: 2 of 9",
-    ),
+    "too few": ({"y": [9, 9, *LABELS[2:]], "probabilities": None},
+        "`y` must have an example of each class for each of the 3 folds. Received: 2 of 9"),
     "an action": ({"action": "delete"}, "`action` must be one of 'drop', 'correct'. Received: action='delete'"),
-    "other classes": (
-        {"probabilities": np.full((240, 4), 0.25)},
-        "`probabilities` must be of the 3 classes of `y`, shape (N, 3), as what the models return. Received: ",
-    ),
-    "other rows": (
-        {"probabilities": np.full((24, 3), 1 / 3)},
-        "`probabilities` must have a row for each of the 240 examples. Received: 24",
-    ),
+    "other classes": ({"probabilities": np.full((240, 4), 0.25)},
+        "`probabilities` must be of the 3 classes of `y`, shape (N, 3), as what the models return. Received: "),
+    "other rows": ({"probabilities": np.full((24, 3), 1 / 3)},
+        "`probabilities` must have a row for each of the 240 examples. Received: 24"),
     "a loss of label vectors": ({"make_model": wrong_loss}, "`make_model` must make models of a loss of integers"),
-    "not finite": (
-        {"make_model": None, "x": np.where(np.arange(240)[:, None] == 21, np.nan, X), "epochs": None},
-        "`x` must be finite. Received: nan or infinity in example 21",
-    ),
-}
+    "not finite": ({"make_model": None, "x": np.where(np.arange(240)[:, None] == 21, np.nan, X), "epochs": None},
+        "`x` must be finite. Received: nan or infinity in example 21"),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("case", REFUSED)

@@ -4,13 +4,7 @@ import numpy as np
 import pytest
 
 from keras_het.labels import comparison
-from keras_het.labels.comparison import (
-    check_learned,
-    difference,
-    nearest_class_means,
-    one_standard_error,
-    warn_if_weak,
-)
+from keras_het.labels.comparison import check_learned, difference, nearest_class_means, one_standard_error, warn_if_weak
 from keras_het.labels.data import Data
 from keras_het.labels.training import Trial, best_epoch
 from tests.labels.tasks import Named

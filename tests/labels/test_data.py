@@ -117,18 +117,12 @@ def test_class_names_name_integers_and_order_names():
 
 
 REFUSED = {
-    "a row without votes": (
-        BLANK,
-        "drop the others: keep = (y >= 0).any(axis=1); x, y = x[keep], y[keep]. Received: n",
-    ),
-    "a row of names without": (
-        np.where(BLANK < 0, None, NAMES[BLANK]),
-        "keep = pandas.DataFrame(y).notna().any(axis=1); x, y = x[keep], y[keep]. Received: none in row 17",
-    ),
-    "a missing label": (
-        np.where(np.arange(240) == 8, np.nan, Y),
-        "none at [8]: leave such examples out, inputs and la",
-    ),
+    "a row without votes": (BLANK,
+        "drop the others: keep = (y >= 0).any(axis=1); x, y = x[keep], y[keep]. Received: n"),
+    "a row of names without": (np.where(BLANK < 0, None, NAMES[BLANK]),
+        "keep = pandas.DataFrame(y).notna().any(axis=1); x, y = x[keep], y[keep]. Received: none in row 17"),
+    "a missing label": (np.where(np.arange(240) == 8, np.nan, Y),
+        "none at [8]: leave such examples out, inputs and la"),
     "a -1": (np.where(np.arange(240) == 8, -1, Y), "`y` must have a label for each example"),
     "labels from 1 on": (Y + 1, "`y` must begin with 0 (y - 1, for labels that begin with 1;"),
     "an id": (np.where(np.arange(240) == 1, 123456, Y), "is it an id? Make names texts. Received: 123456 at [1]"),
@@ -141,11 +135,9 @@ REFUSED = {
     "turned votes": (VOTES.T, "for each of the 240 examples (np.transpose(y), if rows are annotators). Received: 4"),
     "votes out of range": (np.where(np.arange(4) == 0, -2, VOTES), "`y` must"),
     "negative shares": (np.full((240, 3), -0.5), "`y` must be distributions, floats that are not negative"),
-    "counts": (
-        np.stack([(k == VOTES).sum(axis=1) for k in range(3)], axis=1),
-        "for counts of 3 classes give y.astype(float)",
-    ),
-}
+    "counts": (np.stack([(k == VOTES).sum(axis=1) for k in range(3)], axis=1),
+        "for counts of 3 classes give y.astype(float)"),
+}  # fmt: skip
 
 
 @pytest.mark.refusal

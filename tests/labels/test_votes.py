@@ -5,6 +5,7 @@ import pandas as pd
 import pytest
 
 from keras_het.labels import votes_from_table
+from tests.checks import refusals
 
 pytestmark = pytest.mark.once
 
@@ -125,83 +126,37 @@ def changed(**columns):
     return {**TABLE, **columns}
 
 
-@pytest.mark.parametrize(
-    ("call", "text"),
-    [
-        (lambda: read(TABLE, item="task"), "`task` must be one of 'item', 'who', 'says'. Received: task='task'"),
-        (
-            lambda: read(TABLE, who="whom"),
-            "`annotator` must be one of 'item', 'who', 'says'. Received: annotator='whom'",
-        ),
-        (lambda: read(np.eye(3)), "`frame` must be a pandas frame or a dict of columns. Received: a ndarray"),
-        (
-            lambda: read(changed(says=[None] * 5)),
-            "`frame` must have a label in column 'says'. Received: none in 5 rows",
-        ),
-        (
-            lambda: read(pd.DataFrame(columns=["item", "who", "says"])),
-            "`frame` must have a label in column 'says'. Received: none in 0 rows",
-        ),
-        (
-            lambda: read(changed(says=["cat", "ant", "cat", "ant", "cat"])),
-            "`annotator` must be a column with an entry for each label. Received: none in row 4",
-        ),
-        (
-            lambda: read(changed(says=["a", None, "a", "a", None])),
-            "`label` must be of at least two classes. Received: 1",
-        ),
-        (
-            lambda: read(changed(says=[0.5, 1, 0, 0, 0])),
-            "`label` must be integers of shape (N,). Received: shape (5,), dtype float64",
-        ),
-        (
-            lambda: read(changed(says=[1, 2, 1, 2, None])),
-            (
-                "`label` must begin with 0 (label - 1, for labels that begin with 1; texts, for names that are "
-                "numbers). Received: integers from 1 to 2"
-            ),
-        ),
-        (lambda: read(changed(says=[0, None, 0, -7, 1])), "`label` must be in [0, 16777216). Received: -7 at [3]"),
-        (
-            lambda: read(changed(says=[1, -1, 1, -1, None])),
-            "`label` must be 0 or 1, or names, for two classes: -1 is no label. Received: only -1 and 1",
-        ),
-        (
-            lambda: read(changed(item=[7, None, 9, 9, 8])),
-            "`task` must be a column with an entry for each label. Received: none in row 1",
-        ),
-        (
-            lambda: read(changed(item=[7, "x", 9, 9, 8])),
-            (
-                "`task` must be a column with entries of one type. "
-                "Received: '<' not supported between instances of 'str' and 'int'"
-            ),
-        ),
-        (
-            lambda: read(changed(who=["Bob", "Bob", "Ann", "Ann", None], says=["cat", "ant", "cat", "cat", None])),
-            (
-                "`frame` must have one label of an annotator for an example (frame.drop_duplicates(['item', "
-                "'who']) keeps the first). Received: 'cat' and 'ant' of 'Bob' for 7, in rows [0, 1]"
-            ),
-        ),
-        (
-            lambda: read(TABLE, tasks=[7, 8]),
-            (
-                "`tasks` must name every example with a label (or leave the others out: frame[frame['item']."
-                "isin(tasks)]). Received: 2 names without 9, one of 1 that are not there"
-            ),
-        ),
-        (
-            lambda: read(TABLE, tasks=[7, 8, 9, 7]),
-            "`tasks` must name each example once. Received: 3 of 4 are distinct",
-        ),
-        (
-            lambda: read(TABLE, tasks=np.eye(3)),
-            "`tasks` must be the names of the examples, such as x.index. Received: shape (3, 3)",
-        ),
-    ],
-)
-def test_errors_say_what_is_wrong(call, text):
-    with pytest.raises(ValueError) as error:
-        call()
-    assert str(error.value) == text
+ERRORS = [
+    (lambda: read(TABLE, item="task"), "`task` must be one of 'item', 'who', 'says'. Received: task='task'"),
+    (lambda: read(TABLE, who="whom"), "`annotator` must be one of 'item', 'who', 'says'. Received: annotator='whom'"),
+    (lambda: read(np.eye(3)), "`frame` must be a pandas frame or a dict of columns. Received: a ndarray"),
+    (lambda: read(changed(says=[None] * 5)), "`frame` must have a label in column 'says'. Received: none in 5 rows"),
+    (lambda: read(pd.DataFrame(columns=["item", "who", "says"])),
+     "`frame` must have a label in column 'says'. Received: none in 0 rows"),
+    (lambda: read(changed(says=["cat", "ant", "cat", "ant", "cat"])),
+     "`annotator` must be a column with an entry for each label. Received: none in row 4"),
+    (lambda: read(changed(says=["a", None, "a", "a", None])), "`label` must be of at least two classes. Received: 1"),
+    (lambda: read(changed(says=[0.5, 1, 0, 0, 0])),
+     "`label` must be integers of shape (N,). Received: shape (5,), dtype float64"),
+    (lambda: read(changed(says=[1, 2, 1, 2, None])),
+     ("`label` must begin with 0 (label - 1, for labels that begin with 1; texts, for names that are numbers). "
+      "Received: integers from 1 to 2")),
+    (lambda: read(changed(says=[0, None, 0, -7, 1])), "`label` must be in [0, 16777216). Received: -7 at [3]"),
+    (lambda: read(changed(says=[1, -1, 1, -1, None])),
+     "`label` must be 0 or 1, or names, for two classes: -1 is no label. Received: only -1 and 1"),
+    (lambda: read(changed(item=[7, None, 9, 9, 8])),
+     "`task` must be a column with an entry for each label. Received: none in row 1"),
+    (lambda: read(changed(item=[7, "x", 9, 9, 8])),
+     ("`task` must be a column with entries of one type. Received: '<' not supported between instances of 'str' and "
+      "'int'")),
+    (lambda: read(changed(who=["Bob", "Bob", "Ann", "Ann", None], says=["cat", "ant", "cat", "cat", None])),
+     ("`frame` must have one label of an annotator for an example (frame.drop_duplicates(['item', 'who']) keeps the "
+      "first). Received: 'cat' and 'ant' of 'Bob' for 7, in rows [0, 1]")),
+    (lambda: read(TABLE, tasks=[7, 8]),
+     ("`tasks` must name every example with a label (or leave the others out: frame[frame['item'].isin(tasks)]). "
+      "Received: 2 names without 9, one of 1 that are not there")),
+    (lambda: read(TABLE, tasks=[7, 8, 9, 7]), "`tasks` must name each example once. Received: 3 of 4 are distinct"),
+    (lambda: read(TABLE, tasks=np.eye(3)),
+     "`tasks` must be the names of the examples, such as x.index. Received: shape (3, 3)"),
+]  # fmt: skip
+test_errors_say_what_is_wrong = refusals(ERRORS, whole=True)

@@ -39,20 +39,16 @@ def fit_ensemble(x, y, loss=SPARSE):
 ONE_TO_K = r"`y` must be in \[0, 3\), the classes of the model \(y - 1, for labels that begin with 1"
 
 
+ERRORS = [
+    (X, Y, keras_het.losses.GeneralizedCrossentropy(), "`loss` must take logits: keras_het.losses.Generalized"),
+    (X, Y + 1, SPARSE, rf"{ONE_TO_K}|`y` must begin with 0 \(y - 1, for labels that begin with 1"),
+    (X, Y, losses.CategoricalCrossentropy(from_logits=True),
+     "`y` must be label vectors of shape|`make_model` must make models of a loss of integers"),
+]  # fmt: skip
+
+
 @pytest.mark.parametrize("call", [compare, find_errors, fit_ensemble])
-@pytest.mark.parametrize(
-    ("x", "y", "loss", "text"),
-    [
-        (X, Y, keras_het.losses.GeneralizedCrossentropy(), "`loss` must take logits: keras_het.losses.Generalized"),
-        (X, Y + 1, SPARSE, rf"{ONE_TO_K}|`y` must begin with 0 \(y - 1, for labels that begin with 1"),
-        (
-            X,
-            Y,
-            losses.CategoricalCrossentropy(from_logits=True),
-            "`y` must be label vectors of shape|`make_model` must make models of a loss of integers",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("x", "y", "loss", "text"), ERRORS)
 def test_nothing_is_trained_that_cannot_learn(call, x, y, loss, text, monkeypatch):
     monkeypatch.setattr(keras.Model, "fit", lambda *arguments, **named: pytest.fail("it was trained"))
     with pytest.raises(ValueError, match=text):

@@ -72,21 +72,11 @@ class Batches(keras.utils.PyDataset):
 
 
 WRONG = [
-    (
-        dense(),
-        SPARSE,
-        X,
-        Y + 1,
-        "`y` must be in [0, 3), the classes of the model (y - 1, for labels that begin with 1). Received: 3 at [2]",
-    ),
+    (dense(), SPARSE, X, Y + 1,
+     "`y` must be in [0, 3), the classes of the model (y - 1, for labels that begin with 1). Received: 3 at [2]"),
     (dense(), SPARSE, X, changed(Y, 4, 7), "`y` must be in [0, 3), the classes of the model. Received: 7 at [4]"),
-    (
-        dense(),
-        SPARSE,
-        X,
-        changed(Y, 4, -1),
-        "(ignore_class=-1 of the loss leaves out missing labels). Received: -1 at [4]",
-    ),
+    (dense(), SPARSE, X, changed(Y, 4, -1),
+     "(ignore_class=-1 of the loss leaves out missing labels). Received: -1 at [4]"),
     (dense(), MISSING, X, changed(Y, 4, -2), "`y` must be in [0, 3)"),
     (dense(), SPARSE, X, (Y + 1).tolist(), "`y` must be in [0, 3)"),
     (dense(), SPARSE, X, Y[:, None] + 1, "Received: 3 at [2, 0]"),
@@ -96,26 +86,16 @@ WRONG = [
     (dense(), SPARSE, X, ONE_HOT, TO_INTEGERS),
     (lambda: keras.Sequential([layers.Dense(3)]), SPARSE, X, ONE_HOT, TO_INTEGERS),
     (dense("softmax"), "sparse_categorical_crossentropy", X, ONE_HOT, TO_INTEGERS),
-    (
-        pixels(),
-        SPARSE,
-        np.ones((8, 2, 2, 6)),
-        np.ones((8, 2, 2, 3)),
-        "must be integers of shape (N, 2, 2), as y.argmax",
-    ),
+    (pixels(), SPARSE, np.ones((8, 2, 2, 6)), np.ones((8, 2, 2, 3)),
+     "must be integers of shape (N, 2, 2), as y.argmax"),
     (pixels(), SPARSE, np.ones((8, 2, 2, 6)), Y, "must be integers of shape (N, 2, 2). Received: shape (8,)"),
     (dense(), VECTORS, X, Y, TO_VECTORS),
     (dense(), VECTORS, X, Y[:, None], TO_VECTORS),
     (dense(), VECTORS, X, np.eye(4)[Y], "must be label vectors of shape (N, 3). Received: shape (8, 4)"),
     (dense(), GeneralizedCrossentropy(from_logits=True), X, np.eye(4)[Y], "must be label vectors of shape (N, 3)."),
     (dense(), BINARY, X, Y, "must have shape (N, 3), 0 or 1 for each class. Received: shape (8,)"),
-    (
-        dense(),
-        SymmetricCrossentropy(from_logits=True, multi_label=True),
-        X,
-        2 * ONE_HOT,
-        "must be in [0, 1]. Received: 2",
-    ),
+    (dense(), SymmetricCrossentropy(from_logits=True, multi_label=True), X, 2 * ONE_HOT,
+     "must be in [0, 1]. Received: 2"),
     (dense(None, 1), BINARY, X, Y, "`y` must be in [0, 1]. Received: 2 at [2]"),
     (dense(None, 1), BINARY, X, 1 - 2 * (Y % 2), "`y` must be in [0, 1]. Received: -1 at [1]"),
     (dense(), SPARSE, X, np.array(["ant", "bee"] * 4), NAMES + " <U3"),
@@ -131,20 +111,15 @@ WRONG = [
     (dense(), SPARSE, X, Y.tolist()[:5], "`y` must have an entry for each of the 8 examples. Received: 5"),
     (two_outputs, [SPARSE, "bce"], X, [Y, Y], "`y` must be in [0, 1]. Received: 2"),
     (two_outputs, {"a": SPARSE, "b": "bce"}, X, {"b": Y % 2, "a": Y + 1}, "`y` must be in [0, 3)"),
-    (
-        annotated(),
-        AnnotatorsLoss(),
-        X,
-        np.stack([Y, Y + 1], 1),
-        "`y` must be in [0, 3), the classes of the model. Recei",
-    ),
+    (annotated(), AnnotatorsLoss(), X, np.stack([Y, Y + 1], 1),
+     "`y` must be in [0, 3), the classes of the model. Recei"),
     (annotated(), AnnotatorsLoss(), X, np.stack([Y, Y - 2], 1), "`y` must be in [0, 3)"),
     (flips, AnnotatorsLoss(), X, np.stack([Y, Y, Y], 1), "`y` must have shape (N, 2), with -1 for missing. Received"),
     (dense(), SPARSE, Batches(Y + 1), None, "`y` must be in [0, 3)"),
     (dense(), SPARSE, Batches(Y[:5]), None, "`y` must have an entry for each of the 8 examples. Received: 5"),
     (dense(), SPARSE, Batches(Y), Y, "`y` must be None for a data set, which has its own labels. Received: labels"),
     (dense(), SPARSE, iter([(X, Y)]), None, "`x` must be readable more than once"),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("make", "loss", "x", "y", "text"), WRONG)

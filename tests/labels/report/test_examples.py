@@ -194,21 +194,19 @@ def test_a_frame_is_shown_unasked_with_an_index_that_is_no_count():
     assert named[0].shown(0) == "1"
 
 
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ({"texts": ["a"] * 3}, "`texts` must have one for each of the 2 examples. Received: 3"),
-        ({"frame": Frame({"a": [1, 2, 3]})}, "`frame` must have one for each of the 2 examples. Received: 3"),
-        ({"frame": {"a": [1, 2]}}, "`frame` must be a pandas frame: pandas.DataFrame(frame). Received: a dict"),
-        ({"texts": ["a", 5]}, f"{NO_TEXTS} a int at [1]"),
-        ({"texts": [["a"], "b"]}, f"{NO_TEXTS} a list at [0]"),
-        ({"texts": "ab"}, "`texts` must be a list, an array or a column of texts, one an example. Received: a str"),
-        (
-            {"texts": np.array([["a", "b"]] * 2)},
-            "`texts` must be a list, an array or a column of texts, one an example. Received: a ndarray",
-        ),
-    ],
-)
+ERRORS = [
+    ({"texts": ["a"] * 3}, "`texts` must have one for each of the 2 examples. Received: 3"),
+    ({"frame": Frame({"a": [1, 2, 3]})}, "`frame` must have one for each of the 2 examples. Received: 3"),
+    ({"frame": {"a": [1, 2]}}, "`frame` must be a pandas frame: pandas.DataFrame(frame). Received: a dict"),
+    ({"texts": ["a", 5]}, f"{NO_TEXTS} a int at [1]"),
+    ({"texts": [["a"], "b"]}, f"{NO_TEXTS} a list at [0]"),
+    ({"texts": "ab"}, "`texts` must be a list, an array or a column of texts, one an example. Received: a str"),
+    ({"texts": np.array([["a", "b"]] * 2)},
+     "`texts` must be a list, an array or a column of texts, one an example. Received: a ndarray"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("given", "message"), ERRORS)
 def test_what_is_not_of_the_examples_is_refused(given, message):
     with pytest.raises(ValueError) as error:
         columns_of(X[:2], [0, 1], **given)

@@ -315,6 +315,7 @@ def test_a_validation_loss_that_grows_is_warned_of_once():
         found = [str(warning.message) for warning in caught if "`val_loss` grew to 1.2 while" in str(warning.message)]
         assert len(found) == expected
         assert not [warning for warning in caught if "grew to 1.4" in str(warning.message)]
+        assert all('EarlyStopping("val_noisy_nll", mode="min")' in text for text in found)
 
 
 def test_a_share_without_labelled_outliers_collapses_and_is_warned_of():
@@ -359,6 +360,8 @@ ERRORS = [
      "`validation_data` must be readable more than once. Received: a list_iterator"),
     (lambda: fit(make_model(flips()), TransitionMonitor(validation_data=(X[:0], LABELS[:0])), epochs=1),
      "`validation_data` must have at least one example. Received: none"),
+    (lambda: TransitionMonitor(validation_data=(X, LABELS, LABELS)),
+     "`validation_data` must be (x, y), for weights do not count. Received: three parts"),
     (lambda: TransitionMonitor(validation_data=(X,)),
      "`validation_data` must be (x, y) or a data set. Received: validation_data=a tuple of 1"),
     (lambda: TransitionMonitor(validation_data=X), "must be (x, y) or a data set. Received: validation_data=a ndarray"),

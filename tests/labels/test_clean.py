@@ -289,6 +289,10 @@ def wrong_loss():
 
 
 REFUSED = {
+    "a -1": ({"y": np.where(np.arange(240) == 1, -1, LABELS)},
+        "at [1], no label: leave such examples out (keep those of y != -1)"),
+    "an id": ({"y": np.where(np.arange(240) == 1, 123456, LABELS)},
+        "is it an id? Make names texts. Received: 123456 at [1]"),
     "a list": ({"make_model": [make_model]}, "`make_model` must be a function that makes a new compiled model"),
     "no epochs": ({"epochs": None}, "`epochs` must be an integer at least 1"),
     "one class": ({"y": ["a"] * 240}, "`y` must be of at least two classes. Received: 1"),

@@ -4,11 +4,13 @@ import re
 
 import numpy as np
 import pytest
+import scipy.sparse
 from scipy.special import softmax
 
-from keras_het.labels import aggregate, votes_from_table
+from keras_het.labels import aggregate, choose, clean, votes_from_table
 from keras_het.labels.data import most_probable, read, stratified_folds
-from tests.labels.tasks import TRUE, Batches, X, Y
+from tests.checks import refusals
+from tests.labels.tasks import TRUE, Batches, X, Y, make_model
 
 pytestmark = pytest.mark.once
 
@@ -147,6 +149,17 @@ def test_what_is_no_label_is_refused(case):
     with pytest.raises(ValueError) as error:
         read(X, y)
     assert text in str(error.value)
+
+
+SPARSE = scipy.sparse.csr_matrix(X)
+test_weights_and_sparse_matrices_are_refused = refusals([
+    (lambda: read(X, Y, sample_weight=np.ones(60)), "`sample_weight` must have shape (240,). Received: shape (60,)"),
+    (lambda: read(X, Y, sample_weight=-np.ones(240)), "must be finite and not negative. Received: -1.0"),
+    (lambda: read(X, Y, sample_weight=np.full(240, np.nan)), "finite and not negative. Received: nan"),
+    (lambda: choose(make_model, SPARSE, Y, epochs=1), "`x` must be dense: x.toarray(). Received: a csr_matrix"),
+    (lambda: clean(make_model, SPARSE, Y, epochs=1), "must be dense: "),
+    (lambda: choose(make_model, X, SPARSE, epochs=1), "`y` must be dense: y.toarray()"),
+])  # fmt: skip
 
 
 @pytest.mark.refusal

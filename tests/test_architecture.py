@@ -25,21 +25,10 @@ PACKAGE = pathlib.Path(keras_het.__file__).parent
 ROOT = PACKAGE.parent
 MODULES = sorted(module.name for module in pkgutil.walk_packages(keras_het.__path__, "keras_het."))
 PACKAGES = [
-    "keras_het",
-    "keras_het.explain",
-    "keras_het.explain.plots",
-    "keras_het.callbacks",
-    "keras_het.covariances",
-    "keras_het.distribution",
-    "keras_het.integrators",
-    "keras_het.labels",
-    "keras_het.labels.methods",
-    "keras_het.layers",
-    "keras_het.links",
-    "keras_het.losses",
-    "keras_het.metrics",
-    "keras_het.models",
-]
+    "keras_het", "keras_het.explain", "keras_het.explain.plots", "keras_het.callbacks", "keras_het.covariances",
+    "keras_het.distribution", "keras_het.integrators", "keras_het.labels", "keras_het.labels.methods",
+    "keras_het.layers", "keras_het.links", "keras_het.losses", "keras_het.metrics", "keras_het.models",
+]  # fmt: skip
 
 MOST_FLOORS, MOST_LOOSE = 11, 7
 MOST_DEEP, MOST_DEEP_IN_PREDICTION = 10, 7  # house.depth, with the wrappers that PyTorch's compiler needs

@@ -11,6 +11,7 @@ from keras_het.base.validation import as_float64
 from keras_het.covariances import Latent
 from keras_het.explain import uncertainty
 from keras_het.layers import HeteroscedasticDense
+from tests.checks import refusals
 from tests.layers.heads import with_covariance
 
 pytestmark = pytest.mark.once
@@ -96,11 +97,9 @@ def test_many_classes_are_cut_into_rows(monkeypatch):
         np.testing.assert_allclose(one, getattr(whole, name), atol=1e-6)
 
 
-def test_errors():
-    model, _ = model_of(3, num_factors=1)
-    with pytest.raises(ValueError, match=r"`x` must have at least one example. Received: none"):
-        uncertainty(model, X[:0])
-    with pytest.raises(ValueError, match=r"`num_samples` must be an integer at least 1"):
-        uncertainty(model, X, num_samples=0)
-    with pytest.raises(ValueError, match="must end in a HeteroscedasticDense layer"):
-        uncertainty(keras.Sequential([keras.Input((2,)), keras.layers.Dense(3)]), X)
+test_errors_say_what_is_wrong = refusals([
+    (lambda: uncertainty(model_of(3)[0], X[:0]), "`x` must have at least one example. Received: none"),
+    (lambda: uncertainty(model_of(3)[0], X, num_samples=0), "`num_samples` must be an integer at least 1"),
+    (lambda: uncertainty(keras.Sequential([keras.Input((2,)), keras.layers.Dense(3)]), X),
+     "must end in a HeteroscedasticDense layer"),
+])  # fmt: skip

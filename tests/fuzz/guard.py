@@ -7,16 +7,9 @@ import sys
 import time
 
 RUNS_CODE = (
-    "os.exec",
-    "os.posix_spawn",
-    "os.spawn",
-    "os.system",
-    "pickle.find_class",
-    "marshal.loads",
-    "subprocess.Popen",
-    "socket.connect",
-    "socket.getaddrinfo",
-)
+    "os.exec", "os.posix_spawn", "os.spawn", "os.system", "pickle.find_class", "marshal.loads", "subprocess.Popen",
+    "socket.connect", "socket.getaddrinfo",
+)  # fmt: skip
 MOVES_FILES = ("os.remove", "os.rename", "os.rmdir", "os.mkdir", "os.link", "os.symlink", "os.truncate", "os.chmod")
 WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 

@@ -18,17 +18,11 @@ pytestmark = pytest.mark.once
 
 X, Y = make_data()
 TEXTS = [
-    '<script>alert(1)</script><img src=x onerror="alert(2)">',
-    "\"'--></bdi></td></table><h1>out</h1>",
-    "\u202ereversed\x00",
-    "\u05e9\u05dc\u05d5\u05dd \u05e2\u05d5\u05dc\u05dd",
-    "\U0001f469\u200d\U0001f680 e\u0301\u0301\u0301",
-    "=1+1; -2",
-    "<b>" + "x" * 1_000_000,
-    "",
-    None,
+    '<script>alert(1)</script><img src=x onerror="alert(2)">', "\"'--></bdi></td></table><h1>out</h1>",
+    "\u202ereversed\x00", "\u05e9\u05dc\u05d5\u05dd \u05e2\u05d5\u05dc\u05dd",
+    "\U0001f469\u200d\U0001f680 e\u0301\u0301\u0301", "=1+1; -2", "<b>" + "x" * 1_000_000, "", None,
     b"of TensorFlow \xff",
-]
+]  # fmt: skip
 NO_TEXTS = "`texts` must be texts, and None where there is none (map(str, texts), for anything else). Received:"
 
 

@@ -35,16 +35,13 @@ def test_equal_files_pass():
 
 
 @pytest.mark.planted
-@pytest.mark.parametrize(
-    ("kind", "entry", "allowed"),
-    [
-        ("outputs", (0, 0), 1e-5),  # the absolute part, at an entry of 1e-3
-        ("outputs", (-1, -1), 1e-5 * 101),  # the relative part, at an entry of 100
-        ("gradients", (0, 0), 1e-4 * 100),  # relative to the largest entry
-        ("gradients", (-1, 0), 1e-4 * 100),
-        ("fit", (0, 0), 1e-4),
-    ],
-)
+@pytest.mark.parametrize(("kind", "entry", "allowed"), [
+    ("outputs", (0, 0), 1e-5),  # the absolute part, at an entry of 1e-3
+    ("outputs", (-1, -1), 1e-5 * 101),  # the relative part, at an entry of 100
+    ("gradients", (0, 0), 1e-4 * 100),  # relative to the largest entry
+    ("gradients", (-1, 0), 1e-4 * 100),
+    ("fit", (0, 0), 1e-4),
+])  # fmt: skip
 @pytest.mark.parametrize("sign", [-1, 1])
 def test_a_difference_above_the_limit_is_caught_and_one_below_is_not(kind, entry, allowed, sign):
     assert planted(kind, entry, sign * 0.9 * allowed) == []
@@ -70,17 +67,13 @@ def test_noise_of_another_sign_of_zero_is_caught():
 
 @pytest.mark.planted
 @pytest.mark.parametrize("kind", parity.LIMITS)
-@pytest.mark.parametrize(
-    "spoil",
-    [
-        lambda x: np.where(np.arange(7) == 3, np.nan, x).astype("float32"),
-        lambda x: np.where(np.arange(7) == 3, np.inf, x).astype("float32"),
-        lambda x: x[:-1],
-        lambda x: x[None],
-        lambda x: x.astype("float64"),
-    ],
-    ids=["nan", "infinity", "fewer", "axis", "dtype"],
-)
+@pytest.mark.parametrize("spoil", [
+    lambda x: np.where(np.arange(7) == 3, np.nan, x).astype("float32"),
+    lambda x: np.where(np.arange(7) == 3, np.inf, x).astype("float32"),
+    lambda x: x[:-1],
+    lambda x: x[None],
+    lambda x: x.astype("float64"),
+], ids=["nan", "infinity", "fewer", "axis", "dtype"])  # fmt: skip
 def test_values_that_are_not_finite_and_other_shapes_and_dtypes_are_caught(kind, spoil):
     first, second = quantities(), quantities()
     name = f"{kind}/full softmax/detail"

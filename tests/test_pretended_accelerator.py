@@ -15,14 +15,11 @@ def test_tensors_and_weights_are_on_it():
 
 
 @pytest.mark.planted
-@pytest.mark.parametrize(
-    "meet",
-    [
-        lambda x: x + torch.ones(3),
-        lambda x: torch.maximum(x, torch.full((3,), 0.5)),
-        lambda x: keras.ops.max(x, initial=0.5, axis=-1) * x,
-    ],
-)
+@pytest.mark.parametrize("meet", [
+    lambda x: x + torch.ones(3),
+    lambda x: torch.maximum(x, torch.full((3,), 0.5)),
+    lambda x: keras.ops.max(x, initial=0.5, axis=-1) * x,
+])  # fmt: skip
 def test_tensors_of_two_devices_do_not_meet(meet):
     with pytest.raises(RuntimeError, match="one device"):
         meet(ops.ones((2, 3)))

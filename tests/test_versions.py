@@ -63,16 +63,13 @@ def test_the_changelog_and_the_citation_agree_with_the_version():
 
 
 @pytest.mark.planted
-@pytest.mark.parametrize(
-    ("heads", "cited", "problem"),
-    [
-        ("[0.2.0] - 2026-12-01", "0.2.0", "the first head is not [Unreleased]"),
-        ("[Unreleased]\n## [0.2.0]", "0.2.0", "a head is not a version and a date"),
-        ("[Unreleased]\n## [0.1.0] - 2026-12-01", "0.2.0", "the newest release is another version"),
-        ("[Unreleased]\n## [0.2.0] - 2026-12-01\n## [0.10.0] - 2026-12-01", "0.2.0", "the releases are not in order"),
-        ("[Unreleased]", "0.1.0", "the citation has another version"),
-    ],
-)
+@pytest.mark.parametrize(("heads", "cited", "problem"), [
+    ("[0.2.0] - 2026-12-01", "0.2.0", "the first head is not [Unreleased]"),
+    ("[Unreleased]\n## [0.2.0]", "0.2.0", "a head is not a version and a date"),
+    ("[Unreleased]\n## [0.1.0] - 2026-12-01", "0.2.0", "the newest release is another version"),
+    ("[Unreleased]\n## [0.2.0] - 2026-12-01\n## [0.10.0] - 2026-12-01", "0.2.0", "the releases are not in order"),
+    ("[Unreleased]", "0.1.0", "the citation has another version"),
+])  # fmt: skip
 def test_versions_that_disagree_are_seen(heads, cited, problem):
     assert disagreements(f"## {heads}\n", f"version: {cited}\n", "0.2.0") == [problem]
 

@@ -16,21 +16,18 @@ from tests.checks import refusals
 pytestmark = pytest.mark.once
 
 
-@pytest.mark.parametrize(
-    ("y", "labels", "classes"),
-    [
-        ([0, 2, 1], [0, 2, 1], [0, 1, 2]),
-        (np.array([0, 3], "uint8"), [0, 3], [0, 1, 2, 3]),
-        (np.array([[1], [0]]), [1, 0], [0, 1]),
-        (["b", "a", "b"], [1, 0, 1], ["a", "b"]),
-        (np.array(["b", "a"], object), [1, 0], ["a", "b"]),
-        (np.array([2, 0], object), [2, 0], [0, 1, 2]),
-        ([True, False], [1, 0], [False, True]),
-        ([2.0, 0.0], [2, 0], [0, 1, 2]),
-        (np.eye(3)[[2, 0]], [2, 0], [0, 1, 2]),
-        (np.eye(3, dtype="int32")[[2, 0]], [2, 0], [0, 1, 2]),
-    ],
-)
+@pytest.mark.parametrize(("y", "labels", "classes"), [
+    ([0, 2, 1], [0, 2, 1], [0, 1, 2]),
+    (np.array([0, 3], "uint8"), [0, 3], [0, 1, 2, 3]),
+    (np.array([[1], [0]]), [1, 0], [0, 1]),
+    (["b", "a", "b"], [1, 0, 1], ["a", "b"]),
+    (np.array(["b", "a"], object), [1, 0], ["a", "b"]),
+    (np.array([2, 0], object), [2, 0], [0, 1, 2]),
+    ([True, False], [1, 0], [False, True]),
+    ([2.0, 0.0], [2, 0], [0, 1, 2]),
+    (np.eye(3)[[2, 0]], [2, 0], [0, 1, 2]),
+    (np.eye(3, dtype="int32")[[2, 0]], [2, 0], [0, 1, 2]),
+])  # fmt: skip
 def test_labels_of_every_form(y, labels, classes):
     found = encode(y)
     assert found.labels.tolist() == labels
@@ -56,7 +53,7 @@ def test_integers_in_a_categorical_are_the_classes_of_a_model():
     np.testing.assert_array_equal(TrainingDynamics(np.ones((120, 1)), column).labels, labels)
 
 
-REFUSED = [
+@pytest.mark.parametrize(("y", "text"), [
     ([0, 0], "`y` must be of at least two classes. Received: 1"),
     ([-2, 0], "`y` must be in [0, 16777216). Received: -2 at [0]"),
     ([0, 1 << 24], "`y` must be in [0, 16777216). Received: 16777216 at [1]"),
@@ -69,10 +66,7 @@ REFUSED = [
     (np.array(["a", None], object), "`y` must have a label for each example. Received: none at [1]"),
     (np.array(["a", np.nan], object), "`y` must have a label for each example. Received: none at [1]"),
     (np.array(["a", 1], object), "`y` must have labels of one type. Received: int and str"),
-]
-
-
-@pytest.mark.parametrize(("y", "text"), REFUSED)
+])  # fmt: skip
 def test_refusals(y, text):
     with pytest.raises(ValueError, match=re.escape(text)):
         encode(y)

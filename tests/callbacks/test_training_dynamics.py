@@ -218,7 +218,7 @@ def test_without_history_the_sums_are_the_same_and_the_rest_is_refused(tmp_path)
     assert going_on.epochs == 6
 
 
-ERRORS = [
+test_errors_say_what_is_wrong = refusals([
     (lambda: TrainingDynamics(iter([]), LABELS),
      "`x` must be arrays, so that examples have a number. Received: a list_iterator"),
     (lambda: TrainingDynamics(X[:0], LABELS[:0]), "`x` must have at least one example. Received: none"),
@@ -234,8 +234,7 @@ ERRORS = [
     (lambda: TrainingDynamics(X, LABELS).mean_margin,
      "TrainingDynamics must have seen an epoch: give it to `fit` first. Received: no epoch"),
     (lambda: fit(model_of(), TrainingDynamics(X, LABELS + 1)), "`y` must be in [0, 3). Received: 3 at [4]"),
-]  # fmt: skip
-test_errors_say_what_is_wrong = refusals(ERRORS, whole=True)
+], whole=True)  # fmt: skip
 
 
 def test_a_model_of_labels_that_are_not_exclusive_is_refused():

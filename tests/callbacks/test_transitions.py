@@ -345,7 +345,7 @@ def test_a_share_with_labelled_outliers_or_one_that_is_given_is_not_warned_of():
         assert layer.trainable_weights == [] or rows(layer)[-1, -1] > 0.5
 
 
-ERRORS = [
+test_errors_say_what_is_wrong = refusals([
     (lambda: ReleaseTransition(-1), "`after` must be an integer at least 0. Received: after=-1"),
     (lambda: ReleaseTransition(2.5), "`after` must be an integer at least 0. Received: after=2.5"),
     (lambda: ReleaseTransition("loss", patience=0), "`patience` must be an integer at least 1"),
@@ -367,8 +367,7 @@ ERRORS = [
     (lambda: TransitionMonitor(validation_data=X), "must be (x, y) or a data set. Received: validation_data=a ndarray"),
     (lambda: fit(make_model(flips()), TransitionMonitor(np.eye(2))),
      "`reference` must have shape (3, 3). Received: shape (2, 2)"),
-]  # fmt: skip
-test_errors_say_what_is_wrong = refusals(ERRORS)
+])  # fmt: skip
 
 
 @pytest.mark.parametrize("callback", [ReleaseTransition(1), TransitionMonitor()])

@@ -152,7 +152,7 @@ def test_a_data_set_is_as_good_as_arrays(kind):
     np.testing.assert_allclose(found.noisy, expected.noisy, rtol=1e-5)
 
 
-ERRORS = [
+test_errors_say_what_is_wrong = refusals([
     (lambda: noisy_nll(make_model(), X),
      "`y` must be given for arrays, and None for a data set, which has its own. Received: y=None"),
     (lambda: noisy_nll(make_model(), Batches(X, LABELS), LABELS), "Received: y=labels, x a Batches"),
@@ -173,5 +173,4 @@ ERRORS = [
         "end in a NoiseTransition layer, the only one. Received: model='plain' with 1 outputs and 0",
     ),
     (lambda: noisy_nll(make_model(), X, LABELS[:8]), "`y` must have an entry for each of the 60 examples. Received: 8"),
-]  # fmt: skip
-test_errors_say_what_is_wrong = refusals(ERRORS)
+])  # fmt: skip

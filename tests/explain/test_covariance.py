@@ -196,17 +196,14 @@ def two_large_classes(rng, shape):
     return rng.normal(size=shape) * np.array([5.0, 5.0, 1.0, 1.0, 1.0])[None, :, None]
 
 
-NOISE = [
+@pytest.mark.statistical
+@pytest.mark.parametrize("form", [full, parameter_efficient])
+@pytest.mark.parametrize("noise", [
     lambda rng, shape: rng.normal(size=shape),
     lambda rng, shape: rng.uniform(-1, 1, size=shape),
     of_unequal_sizes,
     two_large_classes,
-]
-
-
-@pytest.mark.statistical
-@pytest.mark.parametrize("form", [full, parameter_efficient])
-@pytest.mark.parametrize("noise", NOISE)
+])  # fmt: skip
 def test_noise_is_returned_as_rarely_as_is_said(noise, form, base_seed, redraws):
     """Once in draws + 1 times: 10% of them."""
     trials = redraws(400)
@@ -252,7 +249,7 @@ def two_heads():
     return keras.Model(inputs, keras.layers.Add()(heads))
 
 
-ERRORS = [
+test_errors_say_what_is_wrong = refusals([
     (lambda: covariance(keras.Sequential([keras.Input((FEATURES,)), keras.layers.Dense(3)]), X),
      "HeteroscedasticDense"),
     (lambda: covariance(two_heads(), X), "`layer` must name one of its HeteroscedasticDense layers: 'one', 'two'"),
@@ -268,8 +265,7 @@ ERRORS = [
      "`draws` must be an integer at least 1. Received: draws=0"),
     (lambda: confused_pairs(functional()(make_head()), X, count=-1),
      "`count` must be an integer at least 0. Received: count=-1"),
-]  # fmt: skip
-test_errors_say_what_is_wrong = refusals(ERRORS)
+])  # fmt: skip
 
 
 def test_one_of_two_heads_can_be_named():

@@ -126,14 +126,13 @@ def test_pairs_have_their_numbers_names_and_meaning():
     assert many.get_title().endswith("20 of 100")
 
 
-ERRORS = [
+test_errors_say_what_is_wrong = refusals([
     (lambda: plots.covariance(np.ones((2, 3))), "`matrix` must be a square matrix. Received: shape (2, 3)"),
     (lambda: plots.covariance(np.full((2, 2), np.nan)), "`matrix` must have at least one class, and finite entries"),
     (lambda: plots.covariance(np.eye(2), ["a"]), "a name for each of the 2 classes. Received: a list of 1"),
     (lambda: plots.covariance(np.eye(2), "ab"),
      "`class_names` must be a sequence with a name for each of the 2 classes. Received: a str"),
-]  # fmt: skip
-test_errors_say_what_is_wrong = refusals(ERRORS)
+])  # fmt: skip
 
 
 def test_without_matplotlib_the_error_says_what_to_install(monkeypatch):

@@ -137,20 +137,17 @@ def test_the_frame_has_no_scale():
 OUTPUTS, Y = predicted(4, 2, 1)
 
 
-@pytest.mark.parametrize(
-    ("call", "text"),
-    [
-        (lambda: regression_scores(OUTPUTS, np.where(Y > 0, Y, np.nan)), "`targets` must be finite. Received: nan at"),
-        (lambda: regression_scores(OUTPUTS * np.inf, Y), "`outputs` must be finite"),
-        (lambda: regression_scores(OUTPUTS, Y[:3]), "`targets` must have shape"),
-        (lambda: regression_scores(OUTPUTS[:0], Y[:0]), "`targets` must have shape"),
-        (lambda: regression_scores(OUTPUTS, Y[:, :1]), "`outputs` must have 1"),
-        (lambda: regression_scores(OUTPUTS[:, :-1], Y), "`outputs` must have 2"),
-        (lambda: regression_scores(OUTPUTS, Y, levels=[0.9, 1.0]), "`levels` must be in"),
-        (lambda: find_target_issues(OUTPUTS, Y * np.nan), "`targets` must be finite"),
-        (lambda: find_target_issues(OUTPUTS, Y, level=0), r"`level` must be a number in \(0, 1\)"),
-    ],
-)
+@pytest.mark.parametrize(("call", "text"), [
+    (lambda: regression_scores(OUTPUTS, np.where(Y > 0, Y, np.nan)), "`targets` must be finite. Received: nan at"),
+    (lambda: regression_scores(OUTPUTS * np.inf, Y), "`outputs` must be finite"),
+    (lambda: regression_scores(OUTPUTS, Y[:3]), "`targets` must have shape"),
+    (lambda: regression_scores(OUTPUTS[:0], Y[:0]), "`targets` must have shape"),
+    (lambda: regression_scores(OUTPUTS, Y[:, :1]), "`outputs` must have 1"),
+    (lambda: regression_scores(OUTPUTS[:, :-1], Y), "`outputs` must have 2"),
+    (lambda: regression_scores(OUTPUTS, Y, levels=[0.9, 1.0]), "`levels` must be in"),
+    (lambda: find_target_issues(OUTPUTS, Y * np.nan), "`targets` must be finite"),
+    (lambda: find_target_issues(OUTPUTS, Y, level=0), r"`level` must be a number in \(0, 1\)"),
+])  # fmt: skip
 def test_refusals(call, text):
     with pytest.raises(ValueError, match=text):
         call()

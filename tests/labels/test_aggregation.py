@@ -269,7 +269,7 @@ def test_majority():
     np.testing.assert_allclose(shares, [[0, 2 / 3, 1 / 3, 0, 0], [0, 0, 0, 1, 0], [1, 0, 0, 0, 0], [0, 0.5, 0.5, 0, 0]])
 
 
-ERRORS = [
+test_errors_say_what_is_wrong = refusals([
     (lambda: aggregate([[0, 3]], 3), "`votes` must be in [0, 3), or -1 where missing. Received: 3 at [0, 1]"),
     (lambda: aggregate([[0, -2]], 3), "`votes` must be in [0, 3), or -1 where missing. Received: -2 at [0, 1]"),
     (lambda: aggregate([0, 1], 3), "`votes` must be integers of shape (N, M). Received: shape (2,), dtype int64"),
@@ -282,8 +282,7 @@ ERRORS = [
      "`strength` must be a finite float32 number greater than 0. Received: strength=0"),
     (lambda: aggregate([[0, 1], [-1, -1]], method="majority"),
      "`votes` must have at least one label of every example. Received: none of example [1]: leave it out"),
-]  # fmt: skip
-test_errors_say_what_is_wrong = refusals(ERRORS, whole=True)
+], whole=True)  # fmt: skip
 
 
 def test_rules_that_say_one_class_each_are_warned_of():

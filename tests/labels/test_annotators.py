@@ -105,7 +105,7 @@ def test_spammers_with_many_labels_are_named_and_others_are_not(base_seed):
     assert np.mean(others) <= 0.15
 
 
-ERRORS = [
+test_errors_say_what_is_wrong = refusals([
     (lambda: annotators(np.eye(3)),
      "`source` must be transition matrices of shape (M, K, K), or end in a NoiseTransition with num_annotators."),
     (lambda: annotators(STACK * 2), "`source[0]` must have rows that sum to one. Received: row 0 sums to 2"),
@@ -114,5 +114,4 @@ ERRORS = [
     (lambda: annotators(STACK, LABELS[:, :2]),
      "`labels` must be integers of shape (N, 3). Received: shape (5, 2), dtype int64"),
     (lambda: annotators(STACK, count=-1), "`count` must be an integer at least 0. Received: count=-1"),
-]  # fmt: skip
-test_errors_say_what_is_wrong = refusals(ERRORS)
+])  # fmt: skip

@@ -23,18 +23,15 @@ NAMES = np.array(["cat", "dog", "owl"])
 BLANK = np.where(np.arange(240)[:, None] == 17, -1, VOTES)
 
 
-@pytest.mark.parametrize(
-    "y",
-    [
-        VOTES,
-        np.where(VOTES < 0, np.nan, VOTES),
-        np.where(VOTES < 0, None, VOTES),
-        np.where(VOTES < 0, None, NAMES[VOTES]),
-        np.where(VOTES < 0, np.nan, NAMES[VOTES].astype(object)),
-        np.where(VOTES < 0, "", NAMES[VOTES]),
-        [[None if vote < 0 else NAMES[vote] for vote in row] for row in VOTES],
-    ],
-)
+@pytest.mark.parametrize("y", [
+    VOTES,
+    np.where(VOTES < 0, np.nan, VOTES),
+    np.where(VOTES < 0, None, VOTES),
+    np.where(VOTES < 0, None, NAMES[VOTES]),
+    np.where(VOTES < 0, np.nan, NAMES[VOTES].astype(object)),
+    np.where(VOTES < 0, "", NAMES[VOTES]),
+    [[None if vote < 0 else NAMES[vote] for vote in row] for row in VOTES],
+])  # fmt: skip
 def test_votes_are_distributions_whatever_stands_for_none(y):
     data = read(X, y)
     np.testing.assert_allclose(data.y, aggregate(VOTES, 3).probabilities, atol=1e-6)

@@ -67,17 +67,14 @@ def limit(results, level=LEVEL):
     return binom.isf(FALSE_ALARM, len(results), level)
 
 
-@pytest.mark.parametrize(
-    ("noise", "kind"),
-    [
-        ("symmetric 0", "none"),
-        ("symmetric 20", "by class"),
-        ("symmetric 40", "by class"),
-        ("pairs 40", "by class"),
-        ("unequal 40", "by class"),
-        ("by example", "by example"),
-    ],
-)
+@pytest.mark.parametrize(("noise", "kind"), [
+    ("symmetric 0", "none"),
+    ("symmetric 20", "by class"),
+    ("symmetric 40", "by class"),
+    ("pairs 40", "by class"),
+    ("unequal 40", "by class"),
+    ("by example", "by example"),
+])  # fmt: skip
 def test_planted_noise_is_told(noise, kind):
     kinds = [diagnose(*planted(noise, seed)).kind for seed in range(10)]
     assert kinds.count(kind) >= 9, kinds

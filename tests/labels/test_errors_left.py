@@ -129,7 +129,7 @@ def test_a_million_labels_take_well_under_a_second():
     assert 50_000 < found.most + found.found < 70_000
 
 
-ERRORS = [
+@pytest.mark.parametrize(("change", "text"), [
     ({"drawn": [3, 7, 3]}, "`drawn` must have each index once, of a sample without replacement. Received: 3 again"),
     ({"drawn": [5, 3]}, "`drawn` must have a first index whose label is in `verified_labels`. Received: a"),
     ({"drawn": []}, "`drawn` must have a first index"),
@@ -143,10 +143,7 @@ ERRORS = [
     ({"verified_labels": [3]}, "`verified_labels` must be a dict from the indices of examples to their labels"),
     ({"confidence": 95}, "`confidence` must be a number in (0, 1). Received: confidence=95"),
     ({"sequential": 1}, "`sequential` must be True or False. Received: sequential=1"),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("change", "text"), ERRORS)
+])  # fmt: skip
 @pytest.mark.refusal
 def test_refusals(change, text):
     arguments = dict(zip(("labels", "verified_labels", "drawn"), made(), strict=True)) | change

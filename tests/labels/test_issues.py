@@ -152,17 +152,14 @@ def test_a_model_may_be_given_with_its_examples():
         find_issues(np.ones((1, 1)), [0], x)
 
 
-ERRORS = [
+@pytest.mark.parametrize(("p", "labels", "message"), [
     ([[0.5, 0.4]], [0], "`probabilities` must have rows of sum 1. Received: row 0 sums to 0.9"),
     ([[-0.7, -0.7]], [0],
      "such as the exp of log-probabilities, and of shape (N, K). Received: shape (1, 2), from -0.7 to -0.7"),
     ([[0.5, 0.5], [0.5, 0.5]], [0, 2], "`labels` must be in [0, 2). Received: 2 at [1]"),
     (np.zeros((0, 2)), [], "`probabilities` must be in [0, 1]"),
     ([[np.nan, 1.0]], [0], "`probabilities` must be in [0, 1]"),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("p", "labels", "message"), ERRORS)
+])  # fmt: skip
 def test_wrong_arguments(p, labels, message):
     with pytest.raises(ValueError) as error:
         find_issues(p, labels)
@@ -242,7 +239,7 @@ def test_one_training_and_a_vote_of_neighbours_find_planted_issues(digits):
         assert np.mean(found.is_issue[wrong[found.index]]) > 0.8
 
 
-REFUSED = [
+@pytest.mark.parametrize(("arguments", "text"), [
     ({"probabilities": TrainingDynamics(np.ones((2, 1)), [0, 1])},
      "TrainingDynamics must have seen an epoch: give it to `fit` first. Received: no epoch"),
     ({"probabilities": trained([0, 1], np.zeros((1, 2, 2))), "labels": [1, 1]},
@@ -250,10 +247,7 @@ REFUSED = [
     ({"probabilities": trained([0, 1], np.zeros((1, 2, 2))), "x": np.ones((2, 1))},
      "`x` must be given for a model, and only for a model. Received: x beside probabilities"),
     ({"probabilities": [[0.5, 0.5]]}, "`labels` must be given, except for a TrainingDynamics. Received: labels=None"),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("arguments", "text"), REFUSED)
+])  # fmt: skip
 def test_errors_say_which_evidence_is_wrong(arguments, text):
     with pytest.raises(ValueError) as error:
         find_issues(**arguments)

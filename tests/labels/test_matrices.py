@@ -46,7 +46,7 @@ def test_the_estimator_finds_the_transition():
     assert total_variation(np.eye(UNITS), matrix) > 0.25  # what the bound has to beat
 
 
-ERRORS = [
+test_errors_say_what_is_wrong = refusals([
     (lambda: check_one_transition(np.ones((2, 3))), "`transition` must be a square matrix. Received: shape (2, 3)"),
     (lambda: check_one_transition([[1.2, -0.2], [0, 1]]), "must not be negative. Received: -0.2 at [0, 1]"),
     (lambda: check_one_transition([[1, 0], [0.5, 0.6]]), "must have rows that sum to one. Received: row 1 sums to 1.1"),
@@ -70,5 +70,4 @@ ERRORS = [
     (lambda: outlier_class(0), "`num_classes` must be an integer at least 1. Received: num_classes=0"),
     (lambda: symmetric(2.5, 0.1), "`num_classes` must be an integer at least 2. Received: num_classes=2.5"),
     (lambda: from_confusion([[1, 0], [0, 0]]), "an example of every class. Received: none of class 1"),
-]  # fmt: skip
-test_errors_say_what_is_wrong = refusals(ERRORS)
+])  # fmt: skip

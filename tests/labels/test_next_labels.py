@@ -116,18 +116,15 @@ def test_blocks_of_rows_and_float32_give_the_same_order(monkeypatch):
 P = [[0.5, 0.5], [0.9, 0.1]]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "text"),
-    [
-        ((P, [0, 1], 3), "`count` must be an integer in [1, 2]. Received: count=3"),
-        ((P, [0, 1], 0), "`count` must be an integer in [1, 2]. Received: count=0"),
-        ((P, [0, 2], 1), "`labels` must be in [0, 2). Received: 2 at [1]"),
-        (([[1.0], [1.0]], [0, 0], 1), "`probabilities` must be of at least two classes. Received: shape (2, 1)"),
-        (([[0.5, 0.4], [1, 0]], [0, 0], 1), "`probabilities` must have rows of sum 1. Received: row 0 sums to 0.9"),
-        ((P, [0, 1], 1, {0: 0, 1: 1}), "`verified_labels` must leave a label that nobody has verified."),
-        ((P, [0, 1], 1, {2: 0}), "`verified_labels` must have indices in [0, 2), integers. Received: 2"),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "text"), [
+    ((P, [0, 1], 3), "`count` must be an integer in [1, 2]. Received: count=3"),
+    ((P, [0, 1], 0), "`count` must be an integer in [1, 2]. Received: count=0"),
+    ((P, [0, 2], 1), "`labels` must be in [0, 2). Received: 2 at [1]"),
+    (([[1.0], [1.0]], [0, 0], 1), "`probabilities` must be of at least two classes. Received: shape (2, 1)"),
+    (([[0.5, 0.4], [1, 0]], [0, 0], 1), "`probabilities` must have rows of sum 1. Received: row 0 sums to 0.9"),
+    ((P, [0, 1], 1, {0: 0, 1: 1}), "`verified_labels` must leave a label that nobody has verified."),
+    ((P, [0, 1], 1, {2: 0}), "`verified_labels` must have indices in [0, 2), integers. Received: 2"),
+])  # fmt: skip
 @pytest.mark.refusal
 def test_refusals(arguments, text):
     named = dict(zip(("verified_labels",), arguments[3:], strict=False))

@@ -91,7 +91,7 @@ def test_look_alikes_flip_to_the_class_that_looks_alike_and_near_the_boundary():
     assert norm.isf(1e-6) * np.sqrt(600 * 0.24) > abs(np.sum(corrupt(labels, rows) != labels) - 240)
 
 
-ERRORS = [
+test_errors_say_what_is_wrong = refusals([
     (lambda: corrupt([0, 3], np.eye(3)), "`labels` must be in [0, 3). Received: 3 at [1]"),
     (lambda: corrupt([-1, 0], np.eye(3)), "`labels` must be in [0, 3). Received: -1 at [0]"),
     (lambda: corrupt([0.0, 1.0], np.eye(3)),
@@ -120,5 +120,4 @@ ERRORS = [
     (lambda: look_alike_transitions([[0.0], [1.0]], [0, 2], 0.5),
      "an example of every class. Received: none of class 1"),
     (lambda: look_alike_transitions([[0.0]], [0, 1], 0.5), "`features` must have shape (N, D) and `labels` (N,)"),
-]  # fmt: skip
-test_errors_say_what_is_wrong = refusals(ERRORS)
+])  # fmt: skip

@@ -335,7 +335,7 @@ def test_a_class_of_which_none_was_verified_has_no_recall():
     assert (found.recall.low[3], found.recall.high[3]) == (0.0, 1.0)
 
 
-ERRORS = [
+@pytest.mark.parametrize(("changed", "text"), [
     ({"verified_labels": {}}, "`verified_labels` must have at least one example"),
     ({"verified_labels": [0, 1]}, "`verified_labels` must be a dict"),
     ({"verified_labels": {600: 1}}, r"`verified_labels` must have indices in \[0, 600\)"),
@@ -351,10 +351,7 @@ ERRORS = [
     ({"labels": np.tile([30_000, 0], 300), "predictions": np.zeros(600, int)}, "is it an id?"),
     ({"predictions": np.array(["a", "b"] * 300)}, "`predictions` must have at least one label, and only"),
     ({"inclusion": np.where(np.arange(600) == 5, 0.0, 0.5)}, r"`inclusion` must be in \(0, 1\]: nothing"),
-]
-
-
-@pytest.mark.parametrize(("changed", "text"), ERRORS)
+])  # fmt: skip
 def test_wrong_arguments_are_refused(changed, text):
     p, labels, true = redrawn("class", 7)
     arguments = {"predictions": p, "labels": labels, "verified_labels": {0: int(true[0])}} | changed
@@ -412,17 +409,14 @@ def test_several_judges_and_one_verdict():
     assert "means of the judges" in str(both)
 
 
-REFUSED = [
+@pytest.mark.parametrize(("arguments", "text"), [
     (([0.0, np.nan], {0: 1}), "`verdicts` must be finite"),
     (([0.0, 1.0], {0: np.inf}), "`verified` must be finite"),
     (([0.0, 1.0], {0: 2.5}), "`verified` must have at least two examples"),
     ((["right", "wrong"], {0: 1}), "`verdicts` must be numbers or booleans; of texts, compare them first"),
     (([0.0, 1.0], {}), "`verified` must have at least one example"),
     ((np.arange(1000) > 500, dict.fromkeys(range(60), 1)), "`verified` must be of examples that were drawn at random"),
-]
-
-
-@pytest.mark.parametrize(("arguments", "text"), REFUSED)
+])  # fmt: skip
 def test_wrong_verdicts_are_refused(arguments, text):
     with pytest.raises(ValueError, match=text):
         verified_mean(*arguments)

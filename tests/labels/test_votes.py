@@ -60,19 +60,16 @@ def test_random_tables(seed):
     np.testing.assert_array_equal(ordered.votes, np.concatenate([found.votes[::-1], np.full_like(found.votes[:1], -1)]))
 
 
-@pytest.mark.parametrize(
-    ("says", "classes", "labels"),
-    [
-        ([2, 0, None], [0, 1, 2], [2, 0, -1]),
-        ([2.0, 0.0, np.nan], [0, 1, 2], [2, 0, -1]),
-        (pd.array([2, 0, None], dtype="Int64"), [0, 1, 2], [2, 0, -1]),
-        (np.array([2, 0, -1], "int8"), [0, 1, 2], [2, 0, -1]),
-        (pd.array(["b", "a", None], dtype="string"), ["a", "b"], [1, 0, -1]),
-        (pd.Categorical(["lo", "hi", None], categories=["lo", "mid", "hi"]), ["lo", "hi"], [0, 1, -1]),
-        (["b", "a", float("nan")], ["a", "b"], [1, 0, -1]),
-        ([True, False, None], [False, True], [1, 0, -1]),
-    ],
-)
+@pytest.mark.parametrize(("says", "classes", "labels"), [
+    ([2, 0, None], [0, 1, 2], [2, 0, -1]),
+    ([2.0, 0.0, np.nan], [0, 1, 2], [2, 0, -1]),
+    (pd.array([2, 0, None], dtype="Int64"), [0, 1, 2], [2, 0, -1]),
+    (np.array([2, 0, -1], "int8"), [0, 1, 2], [2, 0, -1]),
+    (pd.array(["b", "a", None], dtype="string"), ["a", "b"], [1, 0, -1]),
+    (pd.Categorical(["lo", "hi", None], categories=["lo", "mid", "hi"]), ["lo", "hi"], [0, 1, -1]),
+    (["b", "a", float("nan")], ["a", "b"], [1, 0, -1]),
+    ([True, False, None], [False, True], [1, 0, -1]),
+])  # fmt: skip
 @pytest.mark.parametrize("form", [pd.DataFrame, dict])
 def test_labels_of_every_type(says, classes, labels, form):
     if form is dict and isinstance(says, pd.Categorical):
@@ -81,16 +78,13 @@ def test_labels_of_every_type(says, classes, labels, form):
     assert (found.classes.tolist(), found.votes[:, 0].tolist(), found.missing) == (classes, labels, 1)
 
 
-@pytest.mark.parametrize(
-    "items",
-    [
-        pd.to_datetime(["2020-02-01", "2020-01-01", "2020-03-01"]),
-        pd.Categorical(["b", "a", "c"]),
-        [("text", 2), ("text", 1), ("text", 3)],
-        [1.0, 0.0, 2.0],
-        ["1", "0", "2"],
-    ],
-)
+@pytest.mark.parametrize("items", [
+    pd.to_datetime(["2020-02-01", "2020-01-01", "2020-03-01"]),
+    pd.Categorical(["b", "a", "c"]),
+    [("text", 2), ("text", 1), ("text", 3)],
+    [1.0, 0.0, 2.0],
+    ["1", "0", "2"],
+])  # fmt: skip
 def test_names_of_examples_of_every_type(items):
     table = pd.DataFrame({"item": items, "who": [0, 0, 0], "says": [0, 1, 0]})
     found = read(table)
@@ -126,7 +120,7 @@ def changed(**columns):
     return {**TABLE, **columns}
 
 
-ERRORS = [
+test_errors_say_what_is_wrong = refusals([
     (lambda: read(TABLE, item="task"), "`task` must be one of 'item', 'who', 'says'. Received: task='task'"),
     (lambda: read(TABLE, who="whom"), "`annotator` must be one of 'item', 'who', 'says'. Received: annotator='whom'"),
     (lambda: read(np.eye(3)), "`frame` must be a pandas frame or a dict of columns. Received: a ndarray"),
@@ -158,5 +152,4 @@ ERRORS = [
     (lambda: read(TABLE, tasks=[7, 8, 9, 7]), "`tasks` must name each example once. Received: 3 of 4 are distinct"),
     (lambda: read(TABLE, tasks=np.eye(3)),
      "`tasks` must be the names of the examples, such as x.index. Received: shape (3, 3)"),
-]  # fmt: skip
-test_errors_say_what_is_wrong = refusals(ERRORS, whole=True)
+], whole=True)  # fmt: skip

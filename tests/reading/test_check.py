@@ -127,7 +127,7 @@ def both(make, fitting, value, *parts):
     return make, {"loss": fitting, "metrics": [value]}, ("`metrics` must", *parts)
 
 
-WRONG = [
+@pytest.mark.parametrize(("make", "arguments", "parts"), [
     loss(make, SPARSE_NAME, SOFTMAX_MEND, "Received: loss='sparse_categorical_crossentropy'"),
     loss(make, VECTOR_NAME, VECTOR_MEND),
     loss(make, losses.SparseCategoricalCrossentropy, SOFTMAX_MEND, "loss=keras.losses.SparseCategoricalCrossentropy"),
@@ -224,10 +224,7 @@ WRONG = [
     both(dense(None, 1), "hinge", "accuracy", "keras.metrics.BinaryAccuracy(threshold=0.0)"),
     metric(dense("softmax"), [metrics.AUC(from_logits=True)], "keras.metrics.AUC()"),
     metric(dense("sigmoid"), [SPARSE_NAME], "keras.metrics.BinaryCrossentropy()"),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("make", "arguments", "parts"), WRONG)
+])  # fmt: skip
 def test_a_wrong_compile_is_caught_and_the_mend_named(make, arguments, parts):
     model = make()
     model.compile("sgd", **arguments)
@@ -236,7 +233,7 @@ def test_a_wrong_compile_is_caught_and_the_mend_named(make, arguments, parts):
     assert [part for part in parts if part not in str(error.value)] == []
 
 
-ERRORS = [
+@pytest.mark.parametrize(("model", "arguments", "text"), [
     (make, {"loss": SPARSE_NAME},
      ("`loss` must take log-probabilities: keras.losses.SparseCategoricalCrossentropy(from_logits=True), for the "
       "head 'head' returns them. Received: loss='sparse_categorical_crossentropy'")),
@@ -269,10 +266,7 @@ ERRORS = [
      ("`loss` must take log-probabilities, as keras.losses.SparseCategoricalCrossentropy(from_logits=True) (or "
       "CategoricalCrossentropy, for label vectors), for the head 'head' returns them; or put keras.layers.Softmax() "
       "behind it, for a loss of probabilities. Received: loss=keras.losses.Poisson")),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("model", "arguments", "text"), ERRORS)
+])  # fmt: skip
 def test_errors_word_for_word(model, arguments, text):
     model = model()
     model.compile(**arguments)

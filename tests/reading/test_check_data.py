@@ -71,7 +71,7 @@ class Batches(keras.utils.PyDataset):
         return X, self.y
 
 
-WRONG = [
+@pytest.mark.parametrize(("make", "loss", "x", "y", "text"), [
     (dense(), SPARSE, X, Y + 1,
      "`y` must be in [0, 3), the classes of the model (y - 1, for labels that begin with 1). Received: 3 at [2]"),
     (dense(), SPARSE, X, changed(Y, 4, 7), "`y` must be in [0, 3), the classes of the model. Received: 7 at [4]"),
@@ -119,10 +119,7 @@ WRONG = [
     (dense(), SPARSE, Batches(Y[:5]), None, "`y` must have an entry for each of the 8 examples. Received: 5"),
     (dense(), SPARSE, Batches(Y), Y, "`y` must be None for a data set, which has its own labels. Received: labels"),
     (dense(), SPARSE, iter([(X, Y)]), None, "`x` must be readable more than once"),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("make", "loss", "x", "y", "text"), WRONG)
+])  # fmt: skip
 def test_data_that_do_not_fit_are_named(make, loss, x, y, text):
     model = make()
     model.compile("sgd", loss)
@@ -131,7 +128,7 @@ def test_data_that_do_not_fit_are_named(make, loss, x, y, text):
     assert re.match(r"^`[xy]` must .*[^.]\. Received: ", str(error.value))
 
 
-RIGHT = [
+@pytest.mark.parametrize(("make", "loss", "x", "y"), [
     (dense(), SPARSE, X, Y),
     (dense(), SPARSE, X, Y[:, None]),
     (dense(), SPARSE, X, Y.tolist()),
@@ -166,10 +163,7 @@ RIGHT = [
     (dense(), SPARSE, Batches(np.zeros(8)), None),  # the next batches may be of other classes
     (dense(), SPARSE, X.astype("float64"), Y),
     (dense(), SPARSE, np.ones((8, 6), int), Y),
-]
-
-
-@pytest.mark.parametrize(("make", "loss", "x", "y"), RIGHT)
+])  # fmt: skip
 def test_nothing_is_said_of_data_that_are_right(make, loss, x, y):
     model = make()
     model.compile("sgd", loss)

@@ -62,14 +62,11 @@ def test_metrics_get_probabilities(name, metric):
         keras_het.check(model_of(name, metrics=[metric]))
 
 
-ERRORS = [
+@pytest.mark.parametrize(("name", "labels", "text"), [
     ("labels", 2.0 * Y["labels"], r"`y` must be 0 or 1, or -1 for a label that is not known. Received: 2 at \[1, 0\]"),
     ("pixels", Y["pixels"] + 1, r"`y` must be in \[0, 3\), the classes of the model"),
     ("targets", np.full((5, 3), np.nan), "`y` must be finite. Received"),
-]
-
-
-@pytest.mark.parametrize(("name", "labels", "text"), ERRORS)
+])  # fmt: skip
 def test_labels_that_do_not_fit_are_refused(name, labels, text):
     with pytest.raises(ValueError, match=text):
         keras_het.check(model_of(name), X[name], labels)

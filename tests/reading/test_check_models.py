@@ -68,7 +68,7 @@ def before(*behind):
     )
 
 
-CASES = [
+@pytest.mark.parametrize(("make", "received"), [
     (lambda: before(head("softmax")), "'head', a HeteroscedasticDense"),
     (lambda: before(layers.Softmax(), layers.Dense(3, name="last")), "'last', a Dense"),
     (lambda: before(layers.Softmax(), layers.BatchNormalization(name="scale"), layers.Softmax()),
@@ -76,10 +76,7 @@ CASES = [
     (lambda: keras.Sequential([before(), keras.Sequential([layers.Reshape((3,)), head("softmax")])]),
      "'head', a HeteroscedasticDense"),
     (lambda: called(AfterFlips()), "'head', a HeteroscedasticDense"),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("make", "received"), CASES)
+])  # fmt: skip
 def test_no_layer_learns_of_what_flips_give(make, received):
     model = make()
     model.compile("sgd", SPARSE)

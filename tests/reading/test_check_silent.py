@@ -130,7 +130,9 @@ def test_nothing_is_said_of_what_is_right(make, arguments):
 
 
 LOSS_UNKNOWN, LAYER_UNKNOWN = "is neither of Keras nor of keras_het", "the outputs of the layer"
-UNKNOWN = [
+
+
+@pytest.mark.parametrize(("make", "arguments", "text"), [
     (make, {"loss": None}, "Nothing was checked of the model 'm': it has no loss."),
     (make, {"loss": custom, "metrics": [custom, metrics.Mean()]},
      f"Nothing was checked of the model 'm': the loss custom {LOSS_UNKNOWN}."),
@@ -152,10 +154,7 @@ UNKNOWN = [
     (plain(layers.Conv2D(3, 2), shape=(2, 2, 6)), {"loss": SPARSE_NAME}, "(Conv2D) are not known"),
     (one_head_of_two, {"loss": [SPARSE, custom]},
      f"Not all was checked of the model 'm': the loss custom {LOSS_UNKNOWN}"),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("make", "arguments", "text"), UNKNOWN)
+])  # fmt: skip
 def test_what_is_not_known_is_left_alone_and_said(make, arguments, text):
     model = make()
     model.name = "m"

@@ -127,34 +127,28 @@ def test_the_next_report_knows_its_own_columns_and_keeps_the_corrections(tmp_pat
         report(plain(), X, Y, path=tmp_path, texts=["a"] * EXAMPLES)
 
 
-@pytest.mark.parametrize(
-    ("value", "shown", "order", "written"),
-    [
-        (123456.789, "123457", "123456.789", 123456.789),
-        (np.float32(0.1), "0.1", "0.10000000149011612", np.float32(0.1)),
-        (np.int64(-1234567), "-1234567", "-1234567.0", -1234567),
-        (float("-inf"), "-inf", "-Infinity", float("-inf")),
-        (float("nan"), None, "Infinity", ""),
-        (None, None, "Infinity", ""),
-        (True, "True", "1.0", True),
-    ],
-)
+@pytest.mark.parametrize(("value", "shown", "order", "written"), [
+    (123456.789, "123457", "123456.789", 123456.789),
+    (np.float32(0.1), "0.1", "0.10000000149011612", np.float32(0.1)),
+    (np.int64(-1234567), "-1234567", "-1234567.0", -1234567),
+    (float("-inf"), "-inf", "-Infinity", float("-inf")),
+    (float("nan"), None, "Infinity", ""),
+    (None, None, "Infinity", ""),
+    (True, "True", "1.0", True),
+])  # fmt: skip
 def test_numbers_are_short_in_the_page_and_whole_in_the_table(value, shown, order, written):
     column = Column("a", [value], is_numeric=True)
     assert (column.shown(0), column.order(0), column.written(0)) == (shown, order, written)
 
 
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [
-        (np.arange(3), "[0 1 2]"),
-        ([None], "[None]"),
-        (np.datetime64("nat", "s"), None),
-        (("a", 1), "('a', 1)"),
-        (2.0, "2"),
-        (" ", " "),
-    ],
-)
+@pytest.mark.parametrize(("value", "text"), [
+    (np.arange(3), "[0 1 2]"),
+    ([None], "[None]"),
+    (np.datetime64("nat", "s"), None),
+    (("a", 1), "('a', 1)"),
+    (2.0, "2"),
+    (" ", " "),
+])  # fmt: skip
 def test_other_values_are_shown_as_python_writes_them(value, text):
     assert Column("a", [value]).shown(0) == text
 
@@ -188,7 +182,7 @@ def test_a_frame_is_shown_unasked_with_an_index_that_is_no_count():
     assert named[0].shown(0) == "1"
 
 
-ERRORS = [
+@pytest.mark.parametrize(("given", "message"), [
     ({"texts": ["a"] * 3}, "`texts` must have one for each of the 2 examples. Received: 3"),
     ({"frame": Frame({"a": [1, 2, 3]})}, "`frame` must have one for each of the 2 examples. Received: 3"),
     ({"frame": {"a": [1, 2]}}, "`frame` must be a pandas frame: pandas.DataFrame(frame). Received: a dict"),
@@ -197,10 +191,7 @@ ERRORS = [
     ({"texts": "ab"}, "`texts` must be a list, an array or a column of texts, one an example. Received: a str"),
     ({"texts": np.array([["a", "b"]] * 2)},
      "`texts` must be a list, an array or a column of texts, one an example. Received: a ndarray"),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("given", "message"), ERRORS)
+])  # fmt: skip
 def test_what_is_not_of_the_examples_is_refused(given, message):
     with pytest.raises(ValueError) as error:
         columns_of(X[:2], [0, 1], **given)

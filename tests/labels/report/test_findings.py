@@ -98,13 +98,10 @@ def test_issues_that_somebody_found_are_the_flagged_labels():
     assert f"{len(Y)} labels" in " ".join(summary(found))
 
 
-ERRORS = [
+@pytest.mark.parametrize(("make", "text"), [
     (lambda: with_head(num_factors=None, covariance=covariances.Latent(2)),
      "Confused classes: not known. `model` must have a head whose factor is of the logits"),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("make", "text"), ERRORS)
+])  # fmt: skip
 def test_what_a_model_does_not_tell_is_said_and_the_rest_is_there(make, text):
     found = collect(make(), X, Y)
     assert len(found.missing) == 1
@@ -152,7 +149,7 @@ def diverged():
     return model
 
 
-REFUSED = [
+test_errors_say_what_is_wrong = refusals([
     (lambda: collect(plain(), X[:0], Y[:0]), "`x` must have at least one example. Received: none"),
     (lambda: collect(plain(), X, Y + 1), "`y` must be in [0, 4). Received: 4 at [2]"),
     (lambda: collect(plain(), X, Y - 1), "`y` must be in [0, inf). Received: -1 at [3]"),
@@ -179,8 +176,7 @@ REFUSED = [
     (lambda: collect(plain(), X, Y, probabilities=np.ones((3, 4))),
      "a row for each of the 120 examples. Received: shape (3, 4)"),
     (lambda: collect(plain(), X, Y, probabilities=np.ones((120, 4))), "`probabilities` must be in [0, 1] and sum to 1"),
-]  # fmt: skip
-test_errors_say_what_is_wrong = refusals(REFUSED)
+])  # fmt: skip
 
 
 def steps_of(found):

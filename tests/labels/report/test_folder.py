@@ -27,18 +27,15 @@ def contents(folder):
 
 
 @pytest.mark.parametrize("labels", [Y, np.zeros_like(Y)])
-@pytest.mark.parametrize(
-    ("name", "content"),
-    [
-        ("labels.csv", "file,label\na.png,cat\n"),
-        ("labels.csv", ""),
-        ("labels.csv", "index,given,corrected,my notes\n0,ant,,blurred\n"),
-        ("labels.csv", "index,given,corrected\n0,ant,,blurred\n"),
-        ("labels.csv", "index,given,corrected,kind\n0,ant,,blurred\n"),
-        ("report.html", "<title>The year</title>"),
-        ("report.html", None),
-    ],
-)
+@pytest.mark.parametrize(("name", "content"), [
+    ("labels.csv", "file,label\na.png,cat\n"),
+    ("labels.csv", ""),
+    ("labels.csv", "index,given,corrected,my notes\n0,ant,,blurred\n"),
+    ("labels.csv", "index,given,corrected\n0,ant,,blurred\n"),
+    ("labels.csv", "index,given,corrected,kind\n0,ant,,blurred\n"),
+    ("report.html", "<title>The year</title>"),
+    ("report.html", None),
+])  # fmt: skip
 def test_files_of_the_user_are_refused_and_stay(name, content, labels, tmp_path):
     if content is None:
         (tmp_path / name).mkdir()

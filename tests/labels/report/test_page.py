@@ -107,16 +107,13 @@ def test_what_starts_a_formula_is_quoted(start):
     assert safe_cell(f"{start}1+1") == f"'{start}1+1"
 
 
-@pytest.mark.parametrize(
-    ("name", "cell"),
-    [
-        ("a;=1+1", "a;'=1+1"),
-        (" =1", " '=1"),
-        ("\uff1d1", "'\uff1d1"),
-        ("a\t@x|+2", "a\t'@x|'+2"),
-        ("a - b; c-d", "a - b; c-d"),
-    ],
-)
+@pytest.mark.parametrize(("name", "cell"), [
+    ("a;=1+1", "a;'=1+1"),
+    (" =1", " '=1"),
+    ("\uff1d1", "'\uff1d1"),
+    ("a\t@x|+2", "a\t'@x|'+2"),
+    ("a - b; c-d", "a - b; c-d"),
+])  # fmt: skip
 def test_where_another_separator_starts_a_cell_a_formula_is_quoted_too(name, cell):
     assert safe_cell(name) == cell
 

@@ -23,16 +23,7 @@ NOT_COPIED = (".git", ".nox", ".*_cache", "__pycache__", "build", "dist")
 
 
 class Bug(NamedTuple):
-    """A change of one file of the package that its tests must find.
-
-    Attributes:
-        name: what is wrong.
-        file: where, below the root of the repository.
-        old: the right text, once in the file.
-        new: the wrong one.
-        tests: folders or files below `tests` that are about this file.
-        backends: those that can show it.
-    """
+    """A change of one file of the package, `old` by `new`, that its tests must find on one of the backends."""
 
     name: str
     file: str
@@ -62,22 +53,11 @@ BUGS = (
         ("ops", "layers"),
         ("tensorflow",),  # where the size of a batch may be unknown
     ),
-    Bug(
-        "factors that devices share instead of classes",
-        "keras_het/covariances/parameter_efficient.py",
-        '"factor/kernel": 0}',
-        '"factor/kernel": 1}',
-        ("distribution",),
-        ("jax",),  # which alone splits weights
-    ),
-    Bug(
-        "a key of the noise that is read after the clock has moved",
-        "keras_het/layers/heteroscedastic_dense.py",
-        "step = ops.convert_to_tensor(self.step) * 1 ",
-        "step = ops.convert_to_tensor(self.step) ",
-        ("layers",),
-        ("torch", "tensorflow"),  # where an assignment changes the tensor
-    ),
+    Bug("factors that devices share instead of classes", "keras_het/covariances/parameter_efficient.py",
+        '"factor/kernel": 0}', '"factor/kernel": 1}', ("distribution",), ("jax",)),  # which alone splits weights
+    Bug("a key of the noise that is read after the clock has moved", "keras_het/layers/heteroscedastic_dense.py",
+        "step = ops.convert_to_tensor(self.step) * 1 ", "step = ops.convert_to_tensor(self.step) ", ("layers",),
+        ("torch", "tensorflow")),  # where an assignment changes the tensor
     Bug("a memory of earlier predictions that takes a gradient", "keras_het/models/early_learning.py",
         "ops.stop_gradient(p)", "p", ("models",)),
     Bug("a calibration error divided by the number of examples, not by their weights", "keras_het/metrics/scores.py",
@@ -97,22 +77,11 @@ BUGS = (
     Bug("votes that are written where the table has none", "keras_het/labels/votes.py",
         "place[is_given] for place in places)] = labels[is_given]",
         "place[is_given] for place in places)] = labels[: is_given.sum()]", ("labels/test_votes.py",)),
-    Bug(
-        "texts and names that a page runs as HTML",
-        "keras_het/labels/report/page.py",
-        "autoescape=True",
-        "autoescape=False",
-        ("labels/report",),
-        ("torch",),  # the page is made there alone
-    ),
-    Bug(
-        "a text of an example that a spreadsheet computes",
-        "keras_het/labels/corrections.py",
-        "[safe_cell(value(row)) for row in issues.index]",
-        "[value(row) for row in issues.index]",
-        ("labels/report",),
-        ("torch",),  # the same
-    ),
+    Bug("texts and names that a page runs as HTML", "keras_het/labels/report/page.py", "autoescape=True",
+        "autoescape=False", ("labels/report",), ("torch",)),  # the page is made there alone
+    Bug("a text of an example that a spreadsheet computes", "keras_het/labels/corrections.py",
+        "[safe_cell(value(row)) for row in issues.index]", "[value(row) for row in issues.index]", ("labels/report",),
+        ("torch",)),  # the same
 )  # fmt: skip
 
 

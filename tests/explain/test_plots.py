@@ -99,15 +99,12 @@ def test_covariance_has_all_entries_in_the_order_of_its_names(classes):
     assert low == -high < 0
 
 
-def test_alike_classes_are_neighbours_in_the_map():
+def test_alike_classes_are_neighbours_in_the_map_and_one_without_noise_has_a_place():
     matrix = np.eye(6)
     for i, j in ((0, 3), (1, 4), (2, 5)):
         matrix[i, j] = matrix[j, i] = 0.9
     order = [int(label.get_text()) for label in plots.covariance(matrix).get_xticklabels()]
     assert {frozenset(order[k : k + 2]) for k in (0, 2, 4)} == {frozenset(pair) for pair in ((0, 3), (1, 4), (2, 5))}
-
-
-def test_a_class_without_noise_has_a_place():
     matrix = np.diag([0.0, 1.0, 2.0, 0.0])
     assert plots.covariance(matrix).images[0].get_array().shape == (4, 4)
 

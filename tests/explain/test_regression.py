@@ -100,10 +100,12 @@ def test_planted_wrong_targets_are_found_whether_the_variances_are_right_or_not(
     assert str(found).splitlines()[-1].startswith(f"{named.sum()} of 1000 examples")
 
 
-def test_a_level_may_be_a_number_of_numpy():
+def test_a_level_may_be_a_number_of_numpy_and_the_frame_has_no_scale():
     outputs, y = predicted(20, 2, 1)
     of_numpy, of_python = (find_target_issues(outputs, y, level=kind(0.25)) for kind in (np.float32, float))
     np.testing.assert_array_equal(of_numpy.is_issue, of_python.is_issue)
+    columns = ["index", "target", "given", "predicted", "p_value", "is_issue"]
+    assert list(of_numpy.to_frame()) == columns
 
 
 def test_right_targets_are_seldom_named():
@@ -127,11 +129,6 @@ def test_a_target_that_is_usual_alone_is_found_beside_another():
     independent = outputs.copy()
     independent[:, 2:-1] = [1.01**0.5, 1.01**0.5, 0.0, 0.0]  # the same variances, without the correlation
     assert find_target_issues(independent, y).index[0] != 7
-
-
-def test_the_frame_has_no_scale():
-    columns = ["index", "target", "given", "predicted", "p_value", "is_issue"]
-    assert list(find_target_issues(*predicted(5, 2, 1)).to_frame()) == columns
 
 
 OUTPUTS, Y = predicted(4, 2, 1)

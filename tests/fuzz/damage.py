@@ -72,13 +72,7 @@ def zipped(members, method=zipfile.ZIP_DEFLATED):
 
 
 class Change(NamedTuple):
-    """One damage.
-
-    Attributes:
-        kind: a name of `DAMAGES`.
-        place: where, as a share of the file or of its members, in [0, 1).
-        value: what else the damage needs.
-    """
+    """One damage: a name of `DAMAGES`, a share of the file or of its members in [0, 1), and what else it needs."""
 
     kind: str
     place: float

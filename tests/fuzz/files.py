@@ -33,15 +33,7 @@ LARGEST = 16 << 20  # the bound of unpacked arrays is lowered to this
 
 
 class File(NamedTuple):
-    """A file that the package reads.
-
-    Attributes:
-        name: of the file.
-        write: makes it, in a folder.
-        read: reads it, from a folder, and checks that what it returns may be used.
-        kinds: of damages.
-        own: whether the reader is of the package, so that its errors name the file.
-    """
+    """A file that the package reads: functions that write it and read it, damages, and whether errors must name it."""
 
     name: str
     write: Any

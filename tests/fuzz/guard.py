@@ -65,12 +65,9 @@ def _writes(arguments):
 
 @contextlib.contextmanager
 def guarded(allowed, megabytes=512, seconds=20):
-    """Raises an AssertionError if the code below it runs or writes anything, or takes too much.
+    """Raises an AssertionError if the code below it runs anything, writes outside a folder, or takes too much.
 
-    Args:
-        allowed: the only folder in which it may write.
-        megabytes: by which its memory may grow.
-        seconds: of a processor that it may take; `rounds.HANGS` ends one that waits.
+    `rounds.HANGS` ends code that waits, which takes no seconds of a processor.
     """
     WATCH.install()
     before, start = _reset_peak(), time.process_time()

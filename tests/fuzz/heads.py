@@ -1,10 +1,9 @@
 """Random heads of every covariance, link, integrator, shape and dtype, and what each must do."""
 
-import dataclasses
+import collections
 import json
 import pathlib
 import tempfile
-from typing import Any
 
 import keras
 import numpy as np
@@ -27,35 +26,15 @@ COVARIANCES = ("short", "Diagonal", "LowRank", "ParameterEfficient", "Narrow", "
 SUM = 1e-4  # by which probabilities may miss one: the rounding of float32 over 40 classes and their logs
 
 
-@dataclasses.dataclass(frozen=True)
-class Case:
-    """A head and its inputs, as plain values."""
+FIELDS = (
+    "units features batch link covariance num_factors width starts_random initial_scale min_scale "
+    "integrator num_samples inference_samples chunk_size antithetic temperature use_bias regularizer "
+    "policy dtype input_dtype input_scale weight_scale seed saves"
+)
 
-    units: int
-    features: int
-    batch: tuple[int, ...]
-    link: str
-    covariance: str
-    num_factors: int | None
-    width: int
-    starts_random: bool
-    initial_scale: float
-    min_scale: float
-    integrator: str
-    num_samples: int
-    inference_samples: int | None
-    chunk_size: int | None
-    antithetic: bool
-    temperature: Any
-    use_bias: bool
-    regularizer: str | None
-    policy: str
-    dtype: str
-    input_dtype: str
-    input_scale: float
-    weight_scale: float
-    seed: int
-    saves: bool
+
+class Case(collections.namedtuple("Case", FIELDS)):
+    """A head and its inputs, as plain values."""
 
     def make(self):
         """The head, new and unbuilt."""

@@ -55,6 +55,12 @@ def pixels(*end):
     return plain(layers.Conv2D(3, 1), *end, shape=(2, 2, 6))
 
 
+def compiled(loss=SPARSE, make=None):
+    model = (make or dense())()
+    model.compile("sgd", loss)
+    return model
+
+
 class Batches(keras.utils.PyDataset):
     """A data set that counts the batches that are read; it has no end if `num_batches` is None."""
 
@@ -121,10 +127,8 @@ class Batches(keras.utils.PyDataset):
     (dense(), SPARSE, iter([(X, Y)]), None, "`x` must be readable more than once"),
 ])  # fmt: skip
 def test_data_that_do_not_fit_are_named(make, loss, x, y, text):
-    model = make()
-    model.compile("sgd", loss)
     with pytest.raises(ValueError, match=re.escape(text)) as error:
-        keras_het.reading.check.judge(model, x, y)
+        keras_het.reading.check.judge(compiled(loss, make), x, y)
     assert re.match(r"^`[xy]` must .*[^.]\. Received: ", str(error.value))
 
 
@@ -165,18 +169,14 @@ def test_data_that_do_not_fit_are_named(make, loss, x, y, text):
     (dense(), SPARSE, np.ones((8, 6), int), Y),
 ])  # fmt: skip
 def test_nothing_is_said_of_data_that_are_right(make, loss, x, y):
-    model = make()
-    model.compile("sgd", loss)
-    assert keras_het.check(model, x, y) is None
+    assert keras_het.check(compiled(loss, make), x, y) is None
 
 
 @pytest.mark.parametrize("number", [np.nan, np.inf])
 @pytest.mark.parametrize("y", [Y, None])
 def test_an_example_that_is_not_finite_is_named(number, y):
-    model = dense()()
-    model.compile("sgd", SPARSE)
     with pytest.warns(UserWarning, match=r"`x` has nan or infinity in example 6\."):
-        keras_het.check(model, changed(X, (6, 1), number), y)
+        keras_het.check(compiled(), changed(X, (6, 1), number), y)
 
 
 def test_classes_on_another_axis_are_left_to_keras():
@@ -188,40 +188,31 @@ def test_classes_on_another_axis_are_left_to_keras():
 
 
 def test_complex_labels_are_refused():
-    model = dense()()
-    model.compile("sgd", SPARSE)
     with pytest.raises(ValueError, match=r"`y` must be real numbers. Received: dtype complex128"):
-        keras_het.check(model, X, Y + 0j)
+        keras_het.check(compiled(), X, Y + 0j)
 
 
 def test_labels_of_a_loss_that_is_not_known_may_be_anything():
-    model = dense()()
-    model.compile("sgd", lambda y, p: keras.ops.mean(p))
     with pytest.warns(UserWarning, match="Nothing was checked of the model"):
-        keras_het.check(model, X, np.full((8, 2), np.nan))
+        keras_het.check(compiled(lambda y, p: keras.ops.mean(p)), X, np.full((8, 2), np.nan))
 
 
 @pytest.mark.parametrize(("loss", "y"), [(SPARSE, np.full(8, 2)), (MISSING, np.array([2, 2, -1, 2, 2, -1, 2, 2]))])
 def test_a_single_class_is_said_and_no_error(loss, y):
-    model = dense()()
-    model.compile("sgd", loss)
     with pytest.warns(UserWarning, match="`y` has no more than one class, 2: there is nothing to learn from it"):
-        keras_het.check(model, X, y)
+        keras_het.check(compiled(loss), X, y)
 
 
 def test_of_a_data_set_the_first_batches_are_read():
     for number, read in ((None, 4), (2, 2)):
         data = Batches(Y, number)
-        model = dense()()
-        model.compile("sgd", SPARSE)
-        keras_het.check(model, data)
+        keras_het.check(compiled(), data)
         assert data.read == read
 
 
 @pytest.mark.smoke
 def test_tensors_of_the_backend_are_read_and_left_as_they_are():
-    model = dense()()
-    model.compile("sgd", SPARSE)
+    model = compiled()
     x, y = keras.ops.convert_to_tensor(X), keras.ops.convert_to_tensor(Y)
     before = [weight.numpy() for weight in model.weights]
     keras_het.check(model, x, y)

@@ -84,13 +84,11 @@ def test_hostile_texts_and_columns_are_text(hostile):
     assert len(hostile[0]) < 200_000  # of twice a million letters
 
 
-def test_texts_that_turn_text_around_end_in_their_cell(hostile):
+def test_texts_that_turn_text_around_or_are_long_end_in_their_cell(hostile):
     places = [found.start() for found in re.finditer("\u202e", hostile[0])]
     assert len(places) == 2
     assert all(hostile[0][place - 5 : place] == "<bdi>" for place in places)
-
-
-def test_a_long_text_ends_with_an_ellipsis(hostile):
+    # A long text ends with an ellipsis.
     assert f"<bdi>{html.escape(TEXTS[6][:MAX_LETTERS])}…</bdi>" in hostile[0]
 
 

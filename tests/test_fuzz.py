@@ -212,12 +212,8 @@ def test_a_planted_fault_of_a_reader_is_found(read, text, monkeypatch):
 
 
 @pytest.mark.parametrize("kind", files.KINDS)
-def test_whole_files_are_read(kind):
+def test_whole_files_are_read_and_an_empty_file_is_refused(kind):
     assert files.check(files.Case(kind, None, ()), files.CONTENTS) == "whole"
-
-
-@pytest.mark.parametrize("kind", files.KINDS)
-def test_an_empty_file_is_refused(kind):
     end = "refused" if files.KINDS[kind].own else "refused by Keras"
     assert files.check(files.Case(kind, None, (damage.Change("cut", 0.0, None),)), files.CONTENTS) == end
 

@@ -15,13 +15,8 @@ pytestmark = pytest.mark.refusal
 ROOMS = (constraints, covariances, integrators, layers, links, losses, metrics, models)
 HUGE = (1 << 29, 10**12, 10**400)
 NO_SIZES = {"seed", "ignore_class"}
-OF_A_HEAD = (
-    "Latent",
-    "LowRank",
-    "Narrow",
-    "OverPixels",
-    "ParameterEfficient",
-)  # the head that takes them checks their sizes
+# The head that takes them checks their sizes.
+OF_A_HEAD = ("Latent", "LowRank", "Narrow", "OverPixels", "ParameterEfficient")
 
 
 def network():

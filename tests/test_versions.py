@@ -16,13 +16,10 @@ PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 PROJECT = PYPROJECT["project"]
 
 
-def test_the_hooks_have_the_ruff_of_the_session_lint():
+def test_pins_are_those_of_the_hooks_and_no_older_than_the_bounds():
     pinned = re.findall(r"ruff==([\d.]+)", (ROOT / ".pre-commit-config.yaml").read_text())
     assert pinned
     assert set(pinned) == {PINS["ruff"]}
-
-
-def test_pins_are_no_older_than_the_bounds():
     requirements = [
         *PROJECT["dependencies"],
         *(r for extra in PROJECT["optional-dependencies"].values() for r in extra),

@@ -64,7 +64,7 @@ def test_every_public_figure_is_tested():
     assert set(plots.__all__) == {name for name in FIGURES if name != "no pairs"}
 
 
-def test_reliability_has_the_accuracies_the_gaps_and_the_shares():
+def test_reliability_and_risk_coverage_have_the_numbers_that_they_draw():
     ax = plots.reliability(CALIBRATION)
     filled = CALIBRATION.count > 0
     right, gaps = ax.containers
@@ -74,9 +74,6 @@ def test_reliability_has_the_accuracies_the_gaps_and_the_shares():
     assert ax.get_title() == f"Expected calibration error {CALIBRATION.error:.3f}"
     (density,) = ax.child_axes
     np.testing.assert_allclose([bar.get_height() for bar in density.patches], CALIBRATION.count / 200)
-
-
-def test_risk_coverage_has_the_curve_and_the_error_of_all():
     ax = plots.risk_coverage(CURVE)
     random, curve = ax.lines
     np.testing.assert_allclose(curve.get_xydata(), np.stack([CURVE.coverage, CURVE.risk], axis=1))

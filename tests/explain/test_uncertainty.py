@@ -62,12 +62,18 @@ def test_labels_that_are_not_exclusive_add_up():
     np.testing.assert_allclose(found.expected_entropy, expected.sum(axis=1), atol=2e-3)
 
 
-def test_without_noise_nothing_is_uncertain_by_it():
+def test_without_noise_nothing_is_uncertain_by_it_and_a_class_left_out_has_no_entropy():
     model, _ = model_of(4, num_factors=1, initial_scale=1e-6, min_scale=0.0)
     found, log_p = uncertainty(model, X), model.predict(X, verbose=0)
     np.testing.assert_allclose(found.difference, 0.0, atol=1e-6)
     np.testing.assert_allclose(found.noise_sd, 0.0, atol=1e-5)
     np.testing.assert_allclose(found.entropy, -np.sum(np.exp(log_p) * log_p, axis=1), rtol=1e-5)
+    # Its logit is -inf, and 0 log 0 is 0, not nan.
+    model, head = model_of(3, num_factors=1)
+    head.loc_layer.bias.assign([0.0, 0.0, -np.inf])
+    found = uncertainty(model, X)
+    assert np.isfinite(found.entropy).all()
+    assert (found.entropy <= np.log(2) + 1e-6).all()
 
 
 @pytest.mark.parametrize(
@@ -78,15 +84,6 @@ def test_other_heads_keep_the_bounds(arguments):
     assert (found.difference >= 0).all()
     assert (found.entropy <= np.log(4) + 1e-6).all()
     assert (found.noise_sd > 0).all()
-
-
-def test_a_class_that_is_left_out_has_no_entropy():
-    """Its logit is -inf, and 0 log 0 is 0, not nan."""
-    model, head = model_of(3, num_factors=1)
-    head.loc_layer.bias.assign([0.0, 0.0, -np.inf])
-    found = uncertainty(model, X)
-    assert np.isfinite(found.entropy).all()
-    assert (found.entropy <= np.log(2) + 1e-6).all()
 
 
 def test_many_classes_are_cut_into_rows(monkeypatch):

@@ -54,7 +54,7 @@ def test_of_a_model_and_of_one_annotator():
     assert str(annotators(stack[:1])).splitlines()[1].split()[:3] == ["0", "0.70", "0.44"]
 
 
-def test_of_an_annotator_without_a_label_nothing_is_said():
+def test_of_an_annotator_without_a_label_nothing_is_said_in_print_or_frame():
     """Though T has the numbers of the best of all: it is what it began as."""
     labels = np.where(np.arange(3) == 0, -1, LABELS)
     found = annotators(STACK, labels, names=["Ann", "Bob", "Cyn"])
@@ -62,6 +62,10 @@ def test_of_an_annotator_without_a_label_nothing_is_said():
     assert np.isnan([ann.accuracy, ann.separation, ann.agreement, *ann.interval]).all()
     assert (ann.num_labels, ann.confusions, ann.is_spammer) == (0, (), False)
     assert str(found).splitlines()[-1].split() == ["Ann", "0", "-", "-"]
+    frame = found.to_frame()
+    assert frame.annotator.tolist() == ["Bob", "Cyn", "Ann"]
+    assert frame.num_labels.tolist() == [3, 2, 0]
+    assert found._repr_html_().count("<tr>") == 4
 
 
 VOTES = np.array(
@@ -77,14 +81,6 @@ def test_agreement_is_by_the_consensus_of_the_others_without_ties():
     for annotator, hits, count in zip(found, (3, 4, 3, 2), (4, 4, 4, 3), strict=True):
         expected = binomtest(hits, count).proportion_ci(method="wilson")
         assert annotator.interval == pytest.approx((expected.low, expected.high))
-
-
-def test_the_frame_has_the_lines_of_the_print():
-    table = annotators(STACK, np.where(np.arange(3) == 0, -1, LABELS), names=["Ann", "Bob", "Cyn"])
-    frame = table.to_frame()
-    assert frame.annotator.tolist() == ["Bob", "Cyn", "Ann"]
-    assert frame.num_labels.tolist() == [3, 2, 0]
-    assert table._repr_html_().count("<tr>") == 4
 
 
 @pytest.mark.statistical

@@ -48,14 +48,6 @@ def test_a_better_method_is_chosen():
     assert result.model.evaluate(X, Y, verbose=0)[1] == pytest.approx(np.mean(log_p.argmax(1) == Y), abs=1e-6)
 
 
-def test_the_model_is_saved_and_trains_on(tmp_path):
-    result = short()
-    result.model.save(tmp_path / "model.keras")
-    loaded = keras.models.load_model(tmp_path / "model.keras")
-    np.testing.assert_array_equal(loaded.predict(X, verbose=0), result.model.predict(X, verbose=0))
-    loaded.fit(X, Y, verbose=0)
-
-
 def test_a_doubt_is_for_the_first_of_the_list():
     result = short(Named("same"), Constant())
     assert result.name == "early stopping"
@@ -95,15 +87,12 @@ def test_the_probabilities_are_out_of_sample():
     assert not set.intersection(*seen[:3])  # each example is held out once
 
 
-def test_random_labels_are_not_memorised():
+def test_random_labels_are_not_memorised_and_the_last_epochs_are_said_to_be_the_best():
     rng = np.random.default_rng(0)
     x, y = rng.normal(size=(300, 6)).astype("float32"), rng.integers(3, size=300)
     for function in (make_model, [make_model]):
         with pytest.raises(ValueError, match="must predict held-out labels better than the largest class does"):
             choose(function, x, y, **{**SHORT, "epochs": 6})
-
-
-def test_the_last_epochs_are_said_to_be_the_best():
     slow = maker(lambda: keras.layers.Dense(8, "relu"), rate=0.03)
     assert "The best epoch is close to the last one" in short(make_model=slow, epochs=5).reason
 
@@ -245,14 +234,11 @@ def test_the_likelihood_chooses_what_predicts_labels_with_the_right_confidence()
     assert f"{-plain.score.mean():.4f}" in str(result)
 
 
-def test_weights_count_in_training_and_in_the_comparison():
+def test_weights_count_in_training_and_comparison_and_nothing_of_the_user_changes():
     weights = np.where(Y == TRUE, 1.0, 0.0)  # wrong labels do not count
     result = short(sample_weight=weights, epochs=6)
     assert float(f"{np.average(result.chosen.score, weights=weights):.4f}") > 0.8
     assert np.mean(result.model.predict(X, verbose=0).argmax(1) == TRUE) > 0.85
-
-
-def test_nothing_of_the_user_changes():
     x, y, optimizer = X.copy(), Y.copy(), keras.optimizers.Adam(0.1)
     short(Constant(), x=x, y=y, make_model=None, optimizer=optimizer)
     np.testing.assert_array_equal(x, X)
@@ -282,11 +268,15 @@ def test_the_choice_by_votes_predicts_the_classes():
     assert result.retrain("correct").output_shape == (None, 3)
 
 
-def test_a_result_is_pickled():
+def test_a_result_is_pickled_and_its_model_is_saved_and_trains_on(tmp_path):
     result = short()
     copy = pickle.loads(pickle.dumps(result))
     np.testing.assert_array_equal(copy.model.predict(X, verbose=0), result.model.predict(X, verbose=0))
     np.testing.assert_array_equal(copy.retrain().predict(X, verbose=0), result.retrain().predict(X, verbose=0))
+    result.model.save(tmp_path / "model.keras")
+    loaded = keras.models.load_model(tmp_path / "model.keras")
+    np.testing.assert_array_equal(loaded.predict(X, verbose=0), result.model.predict(X, verbose=0))
+    loaded.fit(X, Y, verbose=0)
 
 
 def test_a_class_with_few_examples_is_warned_of_and_a_class_without_is_one():

@@ -126,16 +126,13 @@ def seen_by(action, **arguments):
     return seen, clean(make, X, LABELS, **arguments)
 
 
-def test_dropped_examples_are_not_trained_on_and_weights_go_with_the_others():
+def test_dropped_examples_are_not_trained_on_and_corrected_labels_are():
     seen, result = seen_by("drop", sample_weight=np.arange(240.0))
     kept = np.setdiff1d(np.arange(240), result.issues.index[result.issues.is_issue])
     np.testing.assert_array_equal(seen["x"], X[kept])
     np.testing.assert_array_equal(seen["y"], LABELS[kept])
     np.testing.assert_array_equal(seen["weight"], kept)
     assert result.issues.is_issue.sum() > 30
-
-
-def test_corrected_labels_are_trained_on():
     seen, result = seen_by("correct")
     wrong = result.issues.index[result.issues.is_issue]
     assert len(seen["y"]) == 240
@@ -171,10 +168,13 @@ def test_the_issues_of_nearly_right_labels_are_the_few_of_find_issues(kind):
     np.testing.assert_array_equal(result.issues.is_issue, find(p, labels).is_issue)
 
 
-def test_without_issues_every_example_stays():
+def test_without_issues_every_example_stays_and_many_are_warned_of():
     result = cleaned(probabilities=0.85 * np.eye(3)[LABELS] + 0.05)
     for action in ("drop", "correct"):
         np.testing.assert_array_equal(result.cleaned(action).y, LABELS)
+    assert "More than a third" not in str(cleaned())
+    guess = 0.4 * out_of_sample() + 0.6 * np.random.default_rng(1).dirichlet(np.full(3, 0.2), size=240)
+    assert "More than a third of the labels are flagged" in str(cleaned(probabilities=guess))
 
 
 def test_the_frame_of_issues_has_the_names_and_the_index_of_the_data():
@@ -223,12 +223,6 @@ def test_features_of_a_data_set_have_a_report(tmp_path, monkeypatch):
     result = clean(trained, Batches(X, LABELS), verbose=0)
     assert result.model.predict(X, verbose=0).shape == (240, 3)
     assert result.report(tmp_path).exists()
-
-
-def test_many_issues_are_warned_of_in_words():
-    assert "More than a third" not in str(cleaned())
-    guess = 0.4 * out_of_sample() + 0.6 * np.random.default_rng(1).dirichlet(np.full(3, 0.2), size=240)
-    assert "More than a third of the labels are flagged" in str(cleaned(probabilities=guess))
 
 
 @pytest.mark.parametrize("epochs", [None, 1])

@@ -55,16 +55,13 @@ def test_the_most_cautious_method_is_chosen_unless_another_is_clearly_better():
     assert chosen(base) == 0
 
 
-def test_the_first_that_is_near_the_best_is_chosen_even_between_the_two():
+def test_the_first_that_is_near_the_best_is_chosen_by_weights_too():
     rng = np.random.default_rng(0)
     best = rng.random(1000) < 0.8
     near = np.where(rng.random(1000) < 0.1, rng.random(1000) < 0.78, best)
     behind = np.where(rng.random(1000) < 0.3, False, best)
     assert difference(best, near).mean <= difference(best, near).error
     assert chosen(behind, near, best) == 1
-
-
-def test_weights_decide():
     base, other = np.arange(400) % 2 == 0, np.arange(400) % 2 == 1
     assert chosen(base, other, weight=np.where(np.arange(400) % 2, 2.0, 1.0)) == 1
     assert chosen(base, other) == 0

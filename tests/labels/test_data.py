@@ -70,16 +70,13 @@ def test_distributions_counts_and_label_vectors():
     np.testing.assert_array_equal(one.distribution, np.eye(3)[Y])
 
 
-def test_rows_go_together():
+def test_rows_go_together_and_a_data_set_is_read_once_with_its_weights():
     data = read({"a": X, "b": X[:, :2]}, Y, sample_weight=np.arange(240.0))
     for rows in (np.array([3, 1]), np.isin(np.arange(240), [1, 3])):
         part = data[rows]
         np.testing.assert_array_equal(part.x["b"], X[rows, :2])
         np.testing.assert_array_equal(part.y, Y[rows])
         assert sorted(part.weight) == [1.0, 3.0]
-
-
-def test_a_data_set_is_read_once_with_its_weights():
     data = read(Batches(X, Y, np.arange(240.0)))
     np.testing.assert_array_equal(data.x, X)
     np.testing.assert_array_equal(data.weight, np.arange(240.0))

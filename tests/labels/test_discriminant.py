@@ -55,7 +55,7 @@ def test_the_temperature_is_that_of_the_labels():
     assert losses[1] < min(losses[::2])
 
 
-def test_weights_count_as_examples_do():
+def test_weights_count_as_examples_do_and_distributions_as_labels():
     x, labels = clusters(60)
     weights = np.random.default_rng(0).integers(0, 4, size=60).astype(float)
     rows = np.repeat(np.arange(60), weights.astype(int))
@@ -64,10 +64,6 @@ def test_weights_count_as_examples_do():
     )
     np.testing.assert_allclose(one.kernel, other.kernel, rtol=1e-3, atol=1e-5)
     np.testing.assert_allclose(one.bias, other.bias, rtol=1e-3, atol=1e-4)
-
-
-def test_distributions_count_as_labels_do():
-    x, labels = clusters(60)
     one, other = discriminant(x, labels, 3), discriminant(x, np.eye(3, dtype="float32")[labels], 3)
     np.testing.assert_allclose(one.kernel, other.kernel, rtol=1e-4, atol=1e-6)
 

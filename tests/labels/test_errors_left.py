@@ -105,15 +105,12 @@ def test_the_sample_and_the_others_are_told_apart():
     assert errors_left(labels, verified, drawn, confidence=0.9, sequential=True).most > found.most
 
 
-def test_names_of_classes():
+def test_names_of_classes_and_nothing_left_where_all_are_checked():
     labels, verified, drawn = made()
     expected, names = errors_left(labels, verified, drawn), np.array(["cat", "dog"])
     named = {row: str(names[label]) for row, label in verified.items()}
     assert errors_left(labels, named, np.array(drawn), class_names=names) == expected
     assert errors_left(names[labels].tolist(), named, drawn) == expected
-
-
-def test_nothing_is_left_where_all_are_checked():
     labels, verified, drawn = made(4, (2, 0, 1, 3), (1,))
     found = errors_left(labels, verified, drawn)
     assert (found.unchecked, found.most, found.rate) == (0, 0, 0.0)

@@ -35,9 +35,15 @@ def test_flips_to_any_class_are_rarely_called_systematic_and_others_are(base_see
     assert alarms(tables, [0.34, 0.22, 0.22, 0.22], base_seed) > limit
 
 
-def test_of_two_classes_and_of_none_nobody_can_tell():
+def test_p_values_are_those_of_the_binomial_distribution_and_two_classes_tell_nothing():
     assert not systematic_flips([[50, 50], [90, 10]]).any()
     assert systematic_flips([[7.0]]).tolist() == [[False]]
+    counts = np.array([[90, 30, 3, 2], [2, 95, 0, 1], [4, 2, 90, 3], [0, 0, 0, 96]])
+    found = flip_p_values(counts)
+    assert found[0, 1] == pytest.approx(binom.sf(29, 35, 1 / 3), rel=1e-9)
+    assert found[1, 0] == pytest.approx(binom.sf(1, 3, 1 / 3), rel=1e-9)
+    assert found[3].tolist() == [1.0] * 4
+    assert found[1, 2] == found[0, 0] == 1.0
 
 
 @pytest.mark.parametrize(
@@ -46,12 +52,3 @@ def test_of_two_classes_and_of_none_nobody_can_tell():
 def test_wrong_counts(counts, text):
     with pytest.raises(ValueError, match=text):
         systematic_flips(counts)
-
-
-def test_p_values_are_those_of_the_binomial_distribution():
-    counts = np.array([[90, 30, 3, 2], [2, 95, 0, 1], [4, 2, 90, 3], [0, 0, 0, 96]])
-    found = flip_p_values(counts)
-    assert found[0, 1] == pytest.approx(binom.sf(29, 35, 1 / 3), rel=1e-9)
-    assert found[1, 0] == pytest.approx(binom.sf(1, 3, 1 / 3), rel=1e-9)
-    assert found[3].tolist() == [1.0] * 4
-    assert found[1, 2] == found[0, 0] == 1.0

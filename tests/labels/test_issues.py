@@ -32,7 +32,7 @@ def digits():
     return noisy, noisy != clean, p, x, clean
 
 
-def test_planted_issues_are_found(digits):
+def test_planted_issues_are_found_and_the_table_is_in_order_with_every_label_once(digits):
     labels, wrong, p, *_ = digits
     found = find_issues(p, labels)
     assert average_precision_score(wrong[found.index], -found.score) > 0.9
@@ -40,11 +40,6 @@ def test_planted_issues_are_found(digits):
     assert np.mean(wrong[flagged]) > 0.8
     assert np.mean(np.isin(np.flatnonzero(wrong), flagged)) > 0.8
     assert np.mean(wrong) < 0.25  # what chance would give of both
-
-
-def test_the_table_is_in_order_and_about_every_label_once(digits):
-    labels, _, p, *_ = digits
-    found = find_issues(p, labels)
     np.testing.assert_array_equal(np.sort(found.index), np.arange(len(labels)))
     assert (np.diff(found.score) >= 0).all()
     np.testing.assert_array_equal(found.given, labels[found.index])
@@ -81,14 +76,11 @@ def test_without_pandas_an_error_says_how_to_install_it(monkeypatch):
         find_issues([[0.5, 0.5]], [0]).to_frame()
 
 
-def test_without_wrong_labels_there_is_no_issue():
+def test_without_wrong_labels_there_is_no_issue_nor_of_classes_that_nobody_has():
     labels = np.repeat(np.arange(3), 20)
     p = np.full((60, 3), 0.05)
     p[np.arange(60), labels] = 0.9
     assert not find_issues(p, labels).is_issue.any()
-
-
-def test_classes_that_nobody_has_are_never_suggested_to_be_wrong():
     p = np.array([[0.8, 0.1, 0.1], [0.7, 0.2, 0.1], [0.1, 0.1, 0.8]])
     found = find_issues(p, [0, 0, 0])
     assert not found.is_issue.any()
@@ -111,14 +103,11 @@ def test_an_issue_of_planted_pairs_is_confusable_and_another_is_wrong(digits):
     assert (~pair[right]).sum() > 50
 
 
-def test_equal_probabilities_count():
+def test_equal_probabilities_count_and_half_precision_sums_to_one():
     """The mean of six equal .7 is above .7 by rounding, and the class would have no confident example."""
     p = [[0.7, 0.3]] * 6 + [[0.2, 0.8]] * 6 + [[0.7, 0.3]]
     found = find_issues(p, [0] * 6 + [1] * 7)
     assert found.index[found.is_issue].tolist() == [12]
-
-
-def test_half_precision_of_a_model_is_made_to_sum_to_one():
     model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(3, "softmax", dtype="mixed_bfloat16")])
     x = 3.0 * np.random.default_rng(0).normal(size=(60, 3))
     assert np.isfinite(find_issues(model, np.arange(60) % 3, x).score).all()

@@ -14,14 +14,11 @@ from tests.ops.test_transition import MATRICES, UNITS
 pytestmark = pytest.mark.once
 
 
-def test_matrices_are_row_stochastic():
+def test_matrices_are_row_stochastic_and_have_their_diagnostics():
     for matrix in MATRICES.values():
         np.testing.assert_array_equal(check_one_transition(matrix), matrix)
     assert pair_flip(3, 0.2)[2].tolist() == [0.2, 0.0, 0.8]
     assert outlier_class(3, 0.4)[3].tolist() == pytest.approx([0.2, 0.2, 0.2, 0.4])
-
-
-def test_diagnostics():
     assert total_variation(symmetric(5, 0.5), np.eye(5)) == pytest.approx(0.5)
     assert transition.trace(symmetric(5, 0.2)) == pytest.approx(4)
     # The eigenvalues of a pair flip are 1 - q + q w, with w the K-th roots of one.

@@ -174,17 +174,18 @@ def test_two_strata_are_prediction_powered_inference_of_the_best_power(seed):
     assert found.value == pytest.approx(y.mean() + power * (agrees.mean() - f.mean()))
 
 
-def test_weights_are_those_of_horvitz_and_thompson_within_a_stratum():
+def test_strata_are_weighed_as_by_horvitz_and_thompson_and_without_examples_can_be_anything():
     found = stratified([1.0], ([4.0], [6.0], [14.0]), 30).estimate()  # weights 1, 2, 3, of which 2 does not count
     assert found.value == pytest.approx(4 / 6)
     low, high = jeffreys(np.array([4 / 6]), np.array([36 / 14]))
     assert (found.low, found.high) == pytest.approx((low[0], high[0]))
-
-
-def test_a_stratum_of_which_nothing_was_verified_can_be_anything():
     found = stratified([0.5, 0.5], ([4.0, 0.0], [4.0, 0.0], [4.0, 0.0]), 100).estimate()
     assert found.value == 1.0
     assert found.low < 0.5
+    nothing = Part(np.float64(0.0), 0.0, 0.1)
+    found = _ratio(nothing, nothing)
+    assert np.isnan(found.value)
+    assert (found.low, found.high) == (0.0, 1.0)
 
 
 @pytest.mark.parametrize(("a", "b"), [(0.3, 0.1), (0.0, 0.2), (0.2, 0.0), (0.01, 0.3)])
@@ -199,13 +200,6 @@ def test_a_ratio_holds_what_the_sum_of_squared_distances_does_not_speak_against(
     inside = q[distance**2 <= room]
     assert found.value == pytest.approx(a / (a + b))
     assert (found.low, found.high) == pytest.approx((inside.min(), inside.max()), abs=2e-5)
-
-
-def test_there_is_no_ratio_of_nothing():
-    nothing = Part(np.float64(0.0), 0.0, 0.1)
-    found = _ratio(nothing, nothing)
-    assert np.isnan(found.value)
-    assert (found.low, found.high) == (0.0, 1.0)
 
 
 def test_p_values_of_a_random_sample_are_those_of_scipy():
@@ -327,12 +321,16 @@ def test_few_that_are_all_right_or_all_wrong_leave_room(is_right, count):
     assert found.index.tolist() == rows.tolist()
 
 
-def test_a_class_of_which_none_was_verified_has_no_recall():
+def test_a_class_never_verified_has_no_recall_and_one_never_predicted_may_be_elsewhere():
     p, labels, true = redrawn("class", 6)
     rows = np.flatnonzero(true != 3)[:8]
     found = verify_accuracy(p, labels, {int(row): int(true[row]) for row in rows})
     assert np.isnan(found.recall.value[3])
     assert (found.recall.low[3], found.recall.high[3]) == (0.0, 1.0)
+    predicted, true = np.zeros(50, int), np.arange(50) % 2
+    recall = verify_accuracy(predicted, true, verified(true, 20)).recall
+    assert recall.value.tolist() == [1.0, 0.0]
+    assert 0.0 < recall.high[1] < 0.5
 
 
 @pytest.mark.parametrize(("changed", "text"), [
@@ -393,14 +391,11 @@ def test_mean_of_verdicts_is_unbiased_and_holds(graded):
     assert np.median(worth) > 80
 
 
-def test_a_judge_that_knows_nothing_costs_nothing():
+def test_a_judge_that_knows_nothing_costs_nothing_and_several_judges_have_their_means():
     people, _ = judged(0, graded=True)
     noise = np.random.default_rng(1).normal(size=(3000, 3))
     found = verified_mean(noise, dict(enumerate(people[:40])))
     assert found.worth > 35
-
-
-def test_several_judges_and_one_verdict():
     people, judge = judged(1)
     other = judged(2)[1]
     both = verified_mean(np.column_stack([judge, other]), dict(enumerate(people[:200].tolist())))
@@ -420,10 +415,3 @@ def test_several_judges_and_one_verdict():
 def test_wrong_verdicts_are_refused(arguments, text):
     with pytest.raises(ValueError, match=text):
         verified_mean(*arguments)
-
-
-def test_a_class_that_is_never_predicted_may_be_so_elsewhere():
-    predicted, true = np.zeros(50, int), np.arange(50) % 2
-    recall = verify_accuracy(predicted, true, verified(true, 20)).recall
-    assert recall.value.tolist() == [1.0, 0.0]
-    assert 0.0 < recall.high[1] < 0.5

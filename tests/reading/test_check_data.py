@@ -179,22 +179,19 @@ def test_an_example_that_is_not_finite_is_named(number, y):
         keras_het.check(compiled(), changed(X, (6, 1), number), y)
 
 
-def test_classes_on_another_axis_are_left_to_keras():
+def test_classes_on_another_axis_and_labels_of_an_unknown_loss_are_left_to_keras():
     model = keras.Sequential([keras.Input((5, 6)), layers.Dense(4), layers.Permute((2, 1))])
     model.compile("sgd", keras.losses.CategoricalCrossentropy(from_logits=True, axis=1))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         keras_het.check(model, np.ones((8, 5, 6)), np.ones((8, 4, 5)))
+    with pytest.warns(UserWarning, match="Nothing was checked of the model"):
+        keras_het.check(compiled(lambda y, p: keras.ops.mean(p)), X, np.full((8, 2), np.nan))
 
 
 def test_complex_labels_are_refused():
     with pytest.raises(ValueError, match=r"`y` must be real numbers. Received: dtype complex128"):
         keras_het.check(compiled(), X, Y + 0j)
-
-
-def test_labels_of_a_loss_that_is_not_known_may_be_anything():
-    with pytest.warns(UserWarning, match="Nothing was checked of the model"):
-        keras_het.check(compiled(lambda y, p: keras.ops.mean(p)), X, np.full((8, 2), np.nan))
 
 
 @pytest.mark.parametrize(("loss", "y"), [(SPARSE, np.full(8, 2)), (MISSING, np.array([2, 2, -1, 2, 2, -1, 2, 2]))])

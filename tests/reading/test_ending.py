@@ -169,17 +169,14 @@ def test_a_second_walk_is_counted():
     assert count_walks(lambda: (endings(model), ending_of(model))) == 2
 
 
-def test_a_reading_adds_no_call_to_a_layer():
+def test_a_reading_adds_no_call_to_a_layer_and_keeps_no_subclassed_model_alive():
     """The features of a head in an inner model are made only if they are asked for."""
     model = nested()
     before = [len(layer._inbound_nodes) for layer in model._flatten_layers()]
     ending = ending_of(model)
     assert [len(layer._inbound_nodes) for layer in model._flatten_layers()] == before
     assert keras.Model(model.input, ending.features).output_shape == (None, 4)
-
-
-def test_a_subclassed_model_is_not_kept_alive():
-    """What is stored of it holds none of its layers, one of which may refer to it."""
+    # What is stored of it holds none of its layers, one of which may refer to it.
     model = called(PlainSubclassed())
     (ending,) = endings(model)
     assert endings(model)[0] is ending

@@ -73,15 +73,12 @@ def test_the_worst_is_one_of_the_flagged_labels():
     assert found.flips[0] == ("bee", "ant", 3)
 
 
-def test_the_scores_are_those_of_the_metrics():
+def test_the_scores_are_those_of_the_metrics_also_of_probabilities_out_of_sample():
     found, p = collect(plain(), X, Y), plain().predict(X, verbose=0)
     assert found.nll == pytest.approx(float(keras.metrics.SparseCategoricalCrossentropy()(Y, p)), rel=1e-5)
     assert found.brier == pytest.approx(float(BrierScore()(Y, p)), rel=1e-5)
     assert found.calibration.error == pytest.approx(explain.calibration(p, Y).error)
     assert found.curve.area == pytest.approx(explain.risk_coverage(p, Y).area)
-
-
-def test_out_of_sample_probabilities_replace_the_predictions():
     p = np.roll(plain().predict(X, verbose=0), 1, axis=1)
     found = collect(with_head(), X, Y, probabilities=p)
     assert found.out_of_sample
@@ -98,32 +95,26 @@ def test_issues_that_somebody_found_are_the_flagged_labels():
     assert f"{len(Y)} labels" in " ".join(summary(found))
 
 
-@pytest.mark.parametrize(("make", "text"), [
-    (lambda: with_head(num_factors=None, covariance=covariances.Latent(2)),
-     "Confused classes: not known. `model` must have a head whose factor is of the logits"),
-])  # fmt: skip
-def test_what_a_model_does_not_tell_is_said_and_the_rest_is_there(make, text):
-    found = collect(make(), X, Y)
-    assert len(found.missing) == 1
-    assert found.missing[0].startswith(text)
-    assert found.pairs == []
-    assert found.flagged == 10
+class Subclassed(keras.Model):
+    """A model without a graph to find the noise in."""
+
+    def __init__(self):
+        super().__init__()
+        self.head = HeteroscedasticDense(CLASSES, num_factors=1)
+
+    def call(self, inputs):
+        return self.head(inputs)
+
+
+def test_what_a_model_does_not_tell_is_said_and_the_rest_is_there():
+    found = collect(with_head(num_factors=None, covariance=covariances.Latent(2)), X, Y)
+    (missing,) = found.missing
+    assert missing.startswith("Confused classes: not known. `model` must have a head whose factor is of the logits")
+    assert (found.pairs, found.flagged) == ([], 10)
     assert summary(found)
-
-
-def test_a_subclassed_model_has_no_graph_to_find_the_noise_in():
-    class Subclassed(keras.Model):
-        def __init__(self):
-            super().__init__()
-            self.head = HeteroscedasticDense(CLASSES, num_factors=1)
-
-        def call(self, inputs):
-            return self.head(inputs)
-
     found = collect(Subclassed(), X, Y)
-    assert found.missing[0].startswith(
-        "Noise of the head: not known. `model` must be functional or Sequential, and built"
-    )
+    text = "Noise of the head: not known. `model` must be functional or Sequential, and built"
+    assert found.missing[0].startswith(text)
     assert found.noise is None
 
 

@@ -40,17 +40,10 @@ class Case(collections.namedtuple("Case", FIELDS)):
         """The head, new and unbuilt."""
         temperature = self.temperature
         return layers.HeteroscedasticDense(
-            self.units,
-            **self._covariance(),
-            link=self.link,
-            integrator=self._integrator(),
+            self.units, **self._covariance(), link=self.link, integrator=self._integrator(),
             temperature=layers.LearnedTemperature(0.5, 50.0) if temperature == "learned" else temperature,
-            use_bias=self.use_bias,
-            kernel_regularizer=self.regularizer,
-            seed=self.seed,
-            dtype=self.dtype,
-            name="head",
-        )
+            use_bias=self.use_bias, kernel_regularizer=self.regularizer, seed=self.seed, dtype=self.dtype, name="head",
+        )  # fmt: skip
 
     def _covariance(self):
         if self.covariance == "short":
@@ -101,32 +94,20 @@ def cases(draw):
     fitting = INTEGRATORS[link]
     float64 = keras.config.backend() == "tensorflow"
     return Case(
-        units=units,
-        features=features,
-        batch=tuple(draw(st.lists(st.integers(0, 4), min_size=1, max_size=3))),
-        link=link,
-        covariance=covariance,
-        num_factors=num_factors,
-        width=draw(st.integers(1, 4)),
-        starts_random=draw(st.booleans()),
-        initial_scale=draw(st.sampled_from([1e-3, 0.15, 3.0])),
-        min_scale=draw(st.sampled_from([0.0, 1e-3, 1.0])),
-        integrator=draw(st.sampled_from(fitting)),
-        num_samples=draw(st.integers(1, 200)),
-        inference_samples=draw(st.none() | st.integers(1, 200)),
-        chunk_size=draw(st.sampled_from([None, 1, 7, 1000])),
-        antithetic=draw(st.booleans()),
-        temperature=draw(st.sampled_from([0.1, 1.0, 5.0, 1000.0, "learned"])),
-        use_bias=draw(st.booleans()),
+        units=units, features=features, batch=tuple(draw(st.lists(st.integers(0, 4), min_size=1, max_size=3))),
+        link=link, covariance=covariance, num_factors=num_factors, width=draw(st.integers(1, 4)),
+        starts_random=draw(st.booleans()), initial_scale=draw(st.sampled_from([1e-3, 0.15, 3.0])),
+        min_scale=draw(st.sampled_from([0.0, 1e-3, 1.0])), integrator=draw(st.sampled_from(fitting)),
+        num_samples=draw(st.integers(1, 200)), inference_samples=draw(st.none() | st.integers(1, 200)),
+        chunk_size=draw(st.sampled_from([None, 1, 7, 1000])), antithetic=draw(st.booleans()),
+        temperature=draw(st.sampled_from([0.1, 1.0, 5.0, 1000.0, "learned"])), use_bias=draw(st.booleans()),
         regularizer=draw(st.sampled_from([None, "l2"])),
         policy=draw(st.sampled_from(["float32", "mixed_bfloat16", "mixed_float16", "float16"])),
         dtype=draw(st.sampled_from(["float32", "float64"] if float64 else ["float32"])),
         input_dtype=draw(st.sampled_from(["float32", "float64", "float16", "int32", "uint8", "bool"])),
-        input_scale=draw(st.sampled_from([0.0, 1.0, 100.0, 1e4])),
-        weight_scale=draw(st.sampled_from([0.0, 0.5, 3.0])),  # 0: as they start
-        seed=draw(st.integers(0, 2**31 - 1)),
-        saves=draw(st.integers(0, 7)) == 7,
-    )
+        input_scale=draw(st.sampled_from([0.0, 1.0, 100.0, 1e4])), weight_scale=draw(st.sampled_from([0.0, 0.5, 3.0])),
+        seed=draw(st.integers(0, 2**31 - 1)), saves=draw(st.integers(0, 7)) == 7,
+    )  # fmt: skip
 
 
 def check(case):

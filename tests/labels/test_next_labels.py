@@ -1,7 +1,5 @@
 """Which labels to check next: the worst, and never what somebody has verified."""
 
-import re
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -9,6 +7,7 @@ import scipy.stats
 
 from keras_het.labels import next_labels
 from keras_het.labels.next_labels import ADDED_LABELS, ROUNDS
+from tests.checks import refusals
 
 pytestmark = pytest.mark.once
 
@@ -111,19 +110,14 @@ def test_blocks_of_rows_and_float32_give_the_same_order(monkeypatch):
 
 
 P = [[0.5, 0.5], [0.9, 0.1]]
-
-
-@pytest.mark.parametrize(("arguments", "text"), [
-    ((P, [0, 1], 3), "`count` must be an integer in [1, 2]. Received: count=3"),
-    ((P, [0, 1], 0), "`count` must be an integer in [1, 2]. Received: count=0"),
-    ((P, [0, 2], 1), "`labels` must be in [0, 2). Received: 2 at [1]"),
-    (([[1.0], [1.0]], [0, 0], 1), "`probabilities` must be of at least two classes. Received: shape (2, 1)"),
-    (([[0.5, 0.4], [1, 0]], [0, 0], 1), "`probabilities` must have rows of sum 1. Received: row 0 sums to 0.9"),
-    ((P, [0, 1], 1, {0: 0, 1: 1}), "`verified_labels` must leave a label that nobody has verified."),
-    ((P, [0, 1], 1, {2: 0}), "`verified_labels` must have indices in [0, 2), integers. Received: 2"),
-])  # fmt: skip
-@pytest.mark.refusal
-def test_refusals(arguments, text):
-    named = dict(zip(("verified_labels",), arguments[3:], strict=False))
-    with pytest.raises(ValueError, match=re.escape(text)):
-        next_labels(*arguments[:3], **named)
+test_refusals = pytest.mark.refusal(refusals([
+    (lambda: next_labels(P, [0, 1], 3), "`count` must be an integer in [1, 2]. Received: count=3"),
+    (lambda: next_labels(P, [0, 1], 0), "`count` must be an integer in [1, 2]. Received: count=0"),
+    (lambda: next_labels(P, [0, 2], 1), "`labels` must be in [0, 2). Received: 2 at [1]"),
+    (lambda: next_labels([[1.0]] * 2, [0, 0], 1), "must be of at least two classes. Received: shape (2, 1)"),
+    (lambda: next_labels([[0.5, 0.4], [1, 0]], [0, 0], 1), "must have rows of sum 1. Received: row 0 sums to 0.9"),
+    (lambda: next_labels(P, [0, 1], 1, verified_labels={0: 0, 1: 1}),
+     "`verified_labels` must leave a label that nobody has verified."),
+    (lambda: next_labels(P, [0, 1], 1, verified_labels={2: 0}),
+     "`verified_labels` must have indices in [0, 2), integers. Received: 2"),
+]))  # fmt: skip

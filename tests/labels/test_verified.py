@@ -65,13 +65,9 @@ def test_with_all_verified_it_is_the_plain_accuracy_and_all_else():
 
 # Half widths in points of the tree of medians at commit 0627b70, which had up to eight cells, in 300 redraws of 2,000.
 TREE = {
-    ("class", 100): (6.87, 6.70),
-    ("class", 200): (4.67, 4.69),
-    ("example", 100): (7.47, 7.35),
-    ("example", 200): (5.15, 5.15),
-    ("shared", 100): (7.05, 6.91),
-    ("shared", 200): (4.99, 4.94),
-}
+    ("class", 100): (6.87, 6.70), ("example", 100): (7.47, 7.35), ("shared", 100): (7.05, 6.91),
+    ("class", 200): (4.67, 4.69), ("example", 200): (5.15, 5.15), ("shared", 200): (4.99, 4.94),
+}  # fmt: skip
 
 
 def held(found, value):

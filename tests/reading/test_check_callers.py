@@ -52,11 +52,6 @@ def test_nothing_is_trained_that_cannot_learn(call, x, y, loss, text, monkeypatc
         call(x, y, loss)
 
 
-def test_an_example_that_is_not_finite_has_its_number_in_the_data_and_not_in_a_fold():
-    with pytest.raises(ValueError, match=r"`x` must be finite\. Received: nan or infinity in example 3"):
-        choose(make, BROKEN, Y, epochs=1, folds=2, verbose=0)
-
-
 @pytest.mark.parametrize(("x", "loss", "text"), [
     (X, "sparse_categorical_crossentropy", "`loss` must take logits"),
     (BROKEN, SPARSE, "is there nan in `x`\\? Received: nan for example 3"),

@@ -210,15 +210,8 @@ def test_no_false_alarm_over_the_compile_calls_of_demo_guides_and_pages(path):
         takes_probabilities = ast.unparse(call).endswith("'sparse_categorical_crossentropy')")
         # A head that is compiled with this string is the fault that `check` is for.
         model = dense("softmax")() if takes_probabilities and "Heteroscedastic" not in block else make()
-        names = {
-            "keras": keras,
-            "keras_het": keras_het,
-            "model": model,
-            "adam": "adam",
-            "learning_rate": 1e-3,
-            "optimizer": "adam",
-            "loss": loss_before(call, block, model),
-        }
+        names = {"keras": keras, "keras_het": keras_het, "model": model, "learning_rate": 1e-3}
+        names |= {"adam": "adam", "optimizer": "adam", "loss": loss_before(call, block, model)}
         eval(ast.unparse(call), names)
         keras_het.check(model)
 

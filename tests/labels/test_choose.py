@@ -112,14 +112,11 @@ def test_a_method_of_twelve_lines():
     assert [trial.name for trial in result.trials] == ["early stopping", "focal loss (1.0)", "focal loss (2.0)"]
 
 
-def test_the_default_methods_train_the_cautious_ones_first():
+def test_the_default_methods_train_the_cautious_ones_first_and_a_discriminant_on_features():
     result = choose(make_model, X, Y, **{**SHORT, "folds": 2, "epochs": 5})
     assert [trial.name for trial in result.trials] == [method.name for method in METHODS[1:]]
     kinds = [LinearDiscriminant, EarlyLearning, EarlyStopping, ForwardCorrection, LabelSmoothing]
     assert [type(method) for method in METHODS] == kinds
-
-
-def test_on_features_a_discriminant_is_the_first():
     result = choose(None, X, Y, epochs=2, methods=[LinearDiscriminant(), EarlyStopping()], folds=3, verbose=0)
     assert [trial.name for trial in result.trials] == [DISCRIMINANT, "early stopping"]
     assert result.name == DISCRIMINANT
@@ -127,7 +124,7 @@ def test_on_features_a_discriminant_is_the_first():
     assert np.mean(result.model.predict(X, verbose=0).argmax(1) == TRUE) > 0.9
 
 
-def test_a_training_that_diverges_is_not_chosen():
+def test_a_training_or_a_function_whose_models_diverge_is_not_chosen():
     class Diverging(Method):
         name = "diverging"
 
@@ -136,14 +133,6 @@ def test_a_training_that_diverges_is_not_chosen():
 
     assert short(Diverging()).name == "early stopping"
 
-
-def with_dropout(rate):
-    model = keras.Sequential([keras.Input((6,)), keras.layers.Dropout(rate, seed=0), keras.layers.Dense(3)])
-    model.compile(keras.optimizers.Adam(0.1), keras.losses.SparseCategoricalCrossentropy(from_logits=True))
-    return model
-
-
-def test_a_function_whose_models_diverge_is_not_chosen():
     def diverging():
         model = make_model()
         model.optimizer.learning_rate = float("nan")
@@ -152,6 +141,12 @@ def test_a_function_whose_models_diverge_is_not_chosen():
     result = choose([diverging, make_model], X, Y, criterion="loss", **{**SHORT, "epochs": 6})
     assert result.name == "make_model"
     np.testing.assert_allclose(result.trials[0].probabilities, 1 / 3, rtol=1e-6)
+
+
+def with_dropout(rate):
+    model = keras.Sequential([keras.Input((6,)), keras.layers.Dropout(rate, seed=0), keras.layers.Dense(3)])
+    model.compile(keras.optimizers.Adam(0.1), keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    return model
 
 
 def test_a_list_of_functions_is_compared_and_each_is_trained_as_it_is():

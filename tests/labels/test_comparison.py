@@ -21,16 +21,13 @@ def outcomes(seed, count=400):
     return np.where(rng.random(count) < 0.1, True, other), other
 
 
-def test_the_difference_is_that_of_a_paired_comparison():
+def test_the_difference_is_that_of_a_paired_comparison_and_weights_count_as_examples():
     right, other = outcomes(0)
     gap = 1.0 * right - other
     found = difference(right, other)
     assert found.mean == pytest.approx(gap.mean())
     assert found.error == pytest.approx(gap.std() / np.sqrt(400))
     assert found.error < 0.5 * np.sqrt(right.var() / 400 + other.var() / 400)
-
-
-def test_weights_count_as_examples_do():
     right, other = outcomes(1)
     weights = np.where(np.arange(400) < 100, 1.0, 0.0)
     assert difference(right, other, weights) == pytest.approx(difference(right[:100], other[:100]))

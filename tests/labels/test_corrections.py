@@ -78,11 +78,15 @@ def test_without_names_classes_are_numbers_that_the_labels_have(tmp_path):
     assert apply_corrections(LABELS, path, range(5))[1] == 4
 
 
-def test_names_may_have_any_order_and_further_classes(tmp_path):
+def test_names_may_have_any_order_and_further_classes_and_two_classes_of_one_name_cannot(tmp_path):
     path = write(tmp_path / "labels.csv", "1,dog,owl")
     assert apply_corrections(["cat", "dog", "cat"], path, ["owl", "dog", "cat"]).tolist() == ["cat", "owl", "cat"]
     with pytest.raises(ValueError, match="`class_names` must be 'cat', 'dog', the names in `labels`"):
         apply_corrections(["cat", "dog", "cat"], path, ["owl", "dog"])
+    path = write(tmp_path / "labels.csv", "1,a,b", "0,a,")
+    assert apply_corrections([0, 1], path, ["a", "a", "b"]).tolist() == [0, 2]
+    with pytest.raises(ValueError, match=r"the name of one class as `corrected`, of 'a', 'b'\. Received: 'a' in row 2"):
+        apply_corrections([0, 2], write(path, "1,b,a"), ["a", "a", "b"])
 
 
 @pytest.mark.parametrize(("lines", "text"), [
@@ -103,13 +107,6 @@ def test_an_error_names_the_line(lines, text, tmp_path):
         return
     with pytest.raises(ValueError, match=f"`path` must .*{text} of .*labels.csv$"):
         apply_corrections(LABELS, path, NAMES)
-
-
-def test_two_classes_of_one_name_cannot_be_corrections(tmp_path):
-    path = write(tmp_path / "labels.csv", "1,a,b", "0,a,")
-    assert apply_corrections([0, 1], path, ["a", "a", "b"]).tolist() == [0, 2]
-    with pytest.raises(ValueError, match=r"the name of one class as `corrected`, of 'a', 'b'\. Received: 'a' in row 2"):
-        apply_corrections([0, 2], write(path, "1,b,a"), ["a", "a", "b"])
 
 
 @pytest.mark.parametrize("content", [

@@ -292,20 +292,6 @@ def test_a_doubtful_sample_gets_a_warning():
     assert dict(found.notes)["warning"].startswith("the verified examples differ from the rest by")
 
 
-def test_names_are_labels_too():
-    p, labels, true = redrawn("class", 3)
-    names = np.array(["ant", "bee", "cat", "dog"])
-    own = verified(true, 60)
-    plain = verify_accuracy(p.argmax(axis=1), labels, own)
-    by_name = {row: names[label] for row, label in own.items()}
-    named = verify_accuracy(names[p.argmax(axis=1)], names[labels].tolist(), by_name)
-    assert (named.accuracy, named.label_accuracy) == (plain.accuracy, plain.label_accuracy)
-    assert named.classes.tolist() == names.tolist()
-    for given in (names[labels], labels):
-        of_p = verify_accuracy(p, given, by_name, class_names=names)
-        assert of_p.accuracy == plain.accuracy
-
-
 @pytest.mark.parametrize("count", [1, 3])
 @pytest.mark.parametrize("is_right", [True, False])
 def test_few_that_are_all_right_or_all_wrong_leave_room(is_right, count):
@@ -353,11 +339,22 @@ def test_wrong_arguments_are_refused(changed, text):
         verify_accuracy(**arguments)
 
 
-def test_prints_what_it_rests_on():
+def test_names_are_labels_too_and_the_print_says_what_it_rests_on():
     p, labels, true = redrawn("example", 8)
     text = str(verify_accuracy(p, labels, verified(true, 200)))
     assert text.startswith("accuracy, true classes: 0.")
     assert "200 verified examples that were drawn at random; verified labels are correct" in text
+    p, labels, true = redrawn("class", 3)
+    names = np.array(["ant", "bee", "cat", "dog"])
+    own = verified(true, 60)
+    plain = verify_accuracy(p.argmax(axis=1), labels, own)
+    by_name = {row: names[label] for row, label in own.items()}
+    named = verify_accuracy(names[p.argmax(axis=1)], names[labels].tolist(), by_name)
+    assert (named.accuracy, named.label_accuracy) == (plain.accuracy, plain.label_accuracy)
+    assert named.classes.tolist() == names.tolist()
+    for given in (names[labels], labels):
+        of_p = verify_accuracy(p, given, by_name, class_names=names)
+        assert of_p.accuracy == plain.accuracy
 
 
 def judged(seed, count=3000, graded=False):

@@ -115,24 +115,16 @@ def test_the_same_findings_make_the_same_page(tmp_path):
 
 
 @pytest.mark.usefixtures("without_figures")
-def test_probabilities_alone_make_a_page_with_the_kind_of_noise(tmp_path):
+def test_one_class_probabilities_alone_and_labels_without_flags_have_their_pages(tmp_path):
+    page = report(plain(), X, np.zeros(EXAMPLES, int), path=tmp_path).read_text()
+    assert "All labels are of one class" in page
+    assert 'id="flagged"' not in page
+    assert not (tmp_path / "labels.csv").exists()
     page = report(None, None, Y, path=tmp_path, probabilities=plain().predict(X, verbose=0)).read_text()
     assert 'id="flagged"' in page
     assert 'id="noise"' in page
     assert 'class="note"' not in page
     assert 'id="noise"' not in report(plain(), X, Y, path=tmp_path).read_text()
-
-
-@pytest.mark.usefixtures("without_figures")
-def test_one_class_has_a_page_without_a_table_of_labels(tmp_path):
-    page = report(plain(), X, np.zeros(EXAMPLES, int), path=tmp_path).read_text()
-    assert "All labels are of one class" in page
-    assert 'id="flagged"' not in page
-    assert not (tmp_path / "labels.csv").exists()
-
-
-@pytest.mark.usefixtures("without_figures")
-def test_without_flagged_labels_the_least_probable_labels_are_shown(tmp_path):
     x, y = make_data(wrong=0)
     page = report(plain(), x, y, path=tmp_path).read_text()
     assert "The least probable labels" in page

@@ -34,7 +34,7 @@ def test_labels_of_every_form(y, labels, classes):
     assert found.classes.tolist() == classes
 
 
-def test_tensors_and_columns_of_pandas():
+def test_tensors_and_columns_of_pandas_and_classes_without_a_label():
     assert encode(ops.convert_to_tensor([1, 0])).labels.tolist() == [1, 0]
     assert encode(pandas.Series(["b", "a"], index=[7, 3])).labels.tolist() == [1, 0]
     assert encode(pandas.Series(["b", "a"], dtype="category")).classes.tolist() == ["a", "b"]
@@ -43,6 +43,8 @@ def test_tensors_and_columns_of_pandas():
     numbers = encode(pandas.Categorical([20, 10, 20]))
     assert (numbers.classes.tolist(), numbers.labels.tolist()) == ([10, 20], [1, 0, 1])
     assert encode(pandas.DataFrame({"label": [1, 0]})).labels.tolist() == [1, 0]
+    check_counted_from_zero(np.array([0, 19]))
+    check_no_id(np.array([3, 19]))
 
 
 def test_integers_in_a_categorical_are_the_classes_of_a_model():
@@ -70,11 +72,6 @@ def test_integers_in_a_categorical_are_the_classes_of_a_model():
 def test_refusals(y, text):
     with pytest.raises(ValueError, match=re.escape(text)):
         encode(y)
-
-
-def test_a_few_classes_may_have_no_label_and_an_id_may_not():
-    check_counted_from_zero(np.array([0, 19]))
-    check_no_id(np.array([3, 19]))
 
 
 @pytest.mark.parametrize(

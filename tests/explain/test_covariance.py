@@ -91,7 +91,7 @@ def functional(*behind):
     return make
 
 
-def test_dense_prediction_needs_no_factor_of_every_pixel(monkeypatch):
+def test_dense_prediction_needs_no_factor_of_every_pixel_and_one_of_two_heads_can_be_named(monkeypatch):
     """A map of images has V of (B, H, W, K, R); d and the inputs say all that is needed."""
     head = make_head()
     model = keras.Sequential([keras.Input((4, 5, FEATURES)), head])
@@ -99,6 +99,7 @@ def test_dense_prediction_needs_no_factor_of_every_pixel(monkeypatch):
     expected = ops.convert_to_numpy(head.logit_covariance(images)).mean(axis=(0, 1, 2)) / head.temperature**2
     monkeypatch.setattr(head.covariance.factor_layer, "call", None)  # V is not computed
     np.testing.assert_allclose(covariance(model, images), expected, rtol=1e-4, atol=1e-5)
+    assert covariance(two_heads(), X, layer="two").shape == (UNITS, UNITS)
 
 
 MODELS = {
@@ -266,7 +267,3 @@ test_errors_say_what_is_wrong = refusals([
     (lambda: confused_pairs(functional()(make_head()), X, count=-1),
      "`count` must be an integer at least 0. Received: count=-1"),
 ])  # fmt: skip
-
-
-def test_one_of_two_heads_can_be_named():
-    assert covariance(two_heads(), X, layer="two").shape == (UNITS, UNITS)

@@ -224,14 +224,6 @@ def test_one_label_each_leaves_t_at_the_start_and_no_row_empty():
     assert found.transitions.min() > 1e-4
 
 
-def test_it_prints_as_a_few_lines():
-    found = aggregate([[0, 0, 1], [1, 1, 1], [0, 0, -1], [1, 1, 1], [0, 0, 1]], num_classes=2)
-    lines = str(found).splitlines()
-    assert [line.split(":")[0] for line in lines] == ["examples", "prior", "annotators", "strength", "log-likelihood"]
-    accuracy = (found.prior * found.transitions.diagonal(axis1=1, axis2=2)).sum(axis=1)
-    assert f"3, correct {accuracy.min():.2f} to {accuracy.max():.2f} by T" in lines[2]
-
-
 def test_planted_transitions_classes_and_prior_are_recovered():
     clean, labels = planted(6000)
     found = aggregate(labels, UNITS)
@@ -246,15 +238,12 @@ def test_planted_transitions_classes_and_prior_are_recovered():
     )
 
 
-def test_many_labels_of_one_example_do_not_underflow():
+def test_many_labels_of_one_example_do_not_underflow_and_a_hundred_thousand_take_a_second():
     labels = np.zeros((3, 3000), int)
     labels[1] = 1
     found = aggregate(labels, 2)
     assert np.isfinite(found.log_likelihood)
     assert found.probabilities.argmax(axis=1).tolist() == [0, 1, 0]
-
-
-def test_a_hundred_thousand_labels_take_a_second():
     _, labels = planted(29_000)
     start = time.process_time()
     aggregate(labels, UNITS, tolerance=0.0)
@@ -262,11 +251,16 @@ def test_a_hundred_thousand_labels_take_a_second():
     assert time.process_time() - start < 6
 
 
-def test_majority():
+def test_majority_and_the_few_lines_of_the_print():
     labels = np.array([[2, 1, 1], [3, -1, 3], [-1, -1, 0], [1, 2, -1]])
     assert aggregate(labels, method="majority").labels.tolist() == [1, 3, 0, 1]
     shares = aggregate(labels, 5, "majority").probabilities
     np.testing.assert_allclose(shares, [[0, 2 / 3, 1 / 3, 0, 0], [0, 0, 0, 1, 0], [1, 0, 0, 0, 0], [0, 0.5, 0.5, 0, 0]])
+    found = aggregate([[0, 0, 1], [1, 1, 1], [0, 0, -1], [1, 1, 1], [0, 0, 1]], num_classes=2)
+    lines = str(found).splitlines()
+    assert [line.split(":")[0] for line in lines] == ["examples", "prior", "annotators", "strength", "log-likelihood"]
+    accuracy = (found.prior * found.transitions.diagonal(axis1=1, axis2=2)).sum(axis=1)
+    assert f"3, correct {accuracy.min():.2f} to {accuracy.max():.2f} by T" in lines[2]
 
 
 test_errors_say_what_is_wrong = refusals([

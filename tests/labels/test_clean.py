@@ -251,15 +251,12 @@ def test_on_features_nothing_is_trained():
     assert clean(None, X, LABELS, epochs=2, verbose=0).trials[0].name == "early stopping"
 
 
-def test_what_is_measured_is_what_is_returned():
+def test_what_is_measured_is_what_is_returned_and_a_data_set_gives_the_same_as_its_arrays():
     """One Normalization scales the features of both."""
     result = clean(None, 1e3 * X + 1e2, LABELS, probabilities=out_of_sample(), verbose=0)
     x = 1e3 * X + 1e2
     fitted = result.trainer(result.chosen.method, result.cleaned("drop"), result.data, seed=0)
     np.testing.assert_allclose(fitted.probabilities, np.exp(result.model.predict(x, verbose=0)), atol=1e-5)
-
-
-def test_a_data_set_gives_the_same_as_its_arrays():
     weights = np.arange(240.0)
     result, expected = cleaned(None, Batches(X, LABELS, weights)), cleaned(sample_weight=weights)
     np.testing.assert_array_equal(result.issues.index, expected.issues.index)

@@ -94,16 +94,13 @@ def test_names_of_examples_of_every_type(items):
         assert read(table, tasks=pd.Series(items)).votes[:, 0].tolist() == [0, 1, 0]
 
 
-def test_an_order_of_examples_of_the_index_of_a_frame():
+def test_an_order_of_examples_of_the_index_of_a_frame_and_what_it_says_of_the_table():
     """Those without a label become rows of -1, also those that the table has."""
     x = pd.DataFrame({"size": [1.0, 2.0, 3.0, 4.0]}, index=[8, 9, 3, 7])
     found = read(TABLE, tasks=x.index)
     assert found.tasks.tolist() == [8, 9, 3, 7]
     assert found.votes.tolist() == [[-1, -1, -1], [1, -1, -1], [-1, -1, -1], [0, 1, -1]]
     assert found.annotators.tolist() == ["Ann", "Bob", "Cyn"]
-
-
-def test_it_says_what_it_made_of_the_table():
     assert str(read(TABLE)).splitlines() == [
         "labels: 3, of 3 examples by 3 annotators",
         "classes: ant 1, cat 2",

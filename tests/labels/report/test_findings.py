@@ -118,12 +118,16 @@ def test_what_a_model_does_not_tell_is_said_and_the_rest_is_there():
     assert found.noise is None
 
 
-def test_labels_of_one_class_are_no_suspects_but_have_metrics():
+def test_labels_of_one_class_are_no_suspects_and_noise_is_told_of_probabilities_out_of_sample():
     found = collect(plain(), X, np.zeros(EXAMPLES, int))
     assert found.issues is None
     assert found.missing == ["Label errors: not known. All labels are of one class, 0."]
     assert found.accuracy == pytest.approx(0.25)
     assert not any("Do not rely" in step for step in next_steps(found))
+    found = collect(None, None, Y, NAMES, probabilities=plain().predict(X, verbose=0))
+    assert found.diagnosis.next_step in next_steps(found)
+    assert f"Label noise: {found.diagnosis.answer}" in summary(found)
+    assert collect(plain(), X, Y).diagnosis is None
 
 
 def test_many_examples_are_drawn_from_for_the_covariance(monkeypatch):
@@ -184,13 +188,6 @@ def test_advice_follows_the_numbers():
     calm = found._replace(calibration=calibrated, issues=None, out_of_sample=True)
     assert steps_of(calm) == "Nothing here asks for a change."
     assert "not above that of always predicting the majority class (25.8%)" in steps_of(calm._replace(accuracy=0.1))
-
-
-def test_the_kind_of_noise_is_told_of_out_of_sample_probabilities_alone():
-    found = collect(None, None, Y, NAMES, probabilities=plain().predict(X, verbose=0))
-    assert found.diagnosis.next_step in next_steps(found)
-    assert f"Label noise: {found.diagnosis.answer}" in summary(found)
-    assert collect(plain(), X, Y).diagnosis is None
 
 
 def test_flagged_labels_of_any_two_classes_make_no_pair():

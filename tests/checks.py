@@ -1,6 +1,7 @@
-"""Checks of a sample against a distribution, each with a stated probability of a false alarm."""
+"""Checks of a sample against a distribution, each with a stated probability of a false alarm; and of refusals."""
 
 import numpy as np
+import pytest
 from scipy.stats import norm
 
 FALSE_ALARM = 1e-6
@@ -50,3 +51,20 @@ def check_standard_normal(samples):
     distance = max(np.max(steps[1:] - ordered), np.max(ordered - steps[:-1]))
     limit = np.sqrt(np.log(2 / FALSE_ALARM) / (2 * len(ordered)))  # Dvoretzky-Kiefer-Wolfowitz-Massart
     assert distance < limit, f"distribution function off by {distance:.2e} (limit {limit:.2e})"
+
+
+def refusals(table, whole=False):
+    """Returns a test that each call of a table, pairs of a call and a text, raises a ValueError with this text.
+
+    Args:
+        table: pairs of a function without arguments and a text.
+        whole: whether the text is the whole error; else a part of it.
+    """
+
+    @pytest.mark.parametrize(("call", "text"), table)
+    def test(call, text):
+        with pytest.raises(ValueError) as error:
+            call()
+        assert str(error.value) == text if whole else text in str(error.value)
+
+    return test

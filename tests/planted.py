@@ -23,16 +23,7 @@ NOT_COPIED = (".git", ".nox", ".*_cache", "__pycache__", "build", "dist")
 
 
 class Bug(NamedTuple):
-    """A change of one file of the package that its tests must find.
-
-    Attributes:
-        name: what is wrong.
-        file: where, below the root of the repository.
-        old: the right text, once in the file.
-        new: the wrong one.
-        tests: folders or files below `tests` that are about this file.
-        backends: those that can show it.
-    """
+    """A change of one file of the package, `old` by `new`, that its tests must find on one of the backends."""
 
     name: str
     file: str
@@ -43,13 +34,9 @@ class Bug(NamedTuple):
 
 
 BUGS = (
-    Bug(
-        "a sign of the gradient of the mean softmax",
-        "keras_het/ops/softmax.py",
+    Bug("a sign of the gradient of the mean softmax", "keras_het/ops/softmax.py",
         "(upstream[..., None] - p[..., None] * (of_upstream / total))",
-        "(upstream[..., None] + p[..., None] * (of_upstream / total))",
-        ("ops",),
-    ),
+        "(upstream[..., None] + p[..., None] * (of_upstream / total))", ("ops",)),
     Bug(
         "rows of a batch that blocks bring into another order",
         "keras_het/ops/streaming.py",
@@ -66,88 +53,36 @@ BUGS = (
         ("ops", "layers"),
         ("tensorflow",),  # where the size of a batch may be unknown
     ),
-    Bug(
-        "factors that devices share instead of classes",
-        "keras_het/covariances/parameter_efficient.py",
-        '"factor/kernel": 0}',
-        '"factor/kernel": 1}',
-        ("distribution",),
-        ("jax",),  # which alone splits weights
-    ),
-    Bug(
-        "a key of the noise that is read after the clock has moved",
-        "keras_het/layers/heteroscedastic_dense.py",
-        "step = ops.convert_to_tensor(self.step) * 1 ",
-        "step = ops.convert_to_tensor(self.step) ",
-        ("layers",),
-        ("torch", "tensorflow"),  # where an assignment changes the tensor
-    ),
-    Bug(
-        "a memory of earlier predictions that takes a gradient",
-        "keras_het/models/early_learning.py",
-        "ops.stop_gradient(p)",
-        "p",
-        ("models",),
-    ),
-    Bug(
-        "a calibration error divided by the number of examples, not by their weights",
-        "keras_het/metrics/scores.py",
+    Bug("factors that devices share instead of classes", "keras_het/covariances/parameter_efficient.py",
+        '"factor/kernel": 0}', '"factor/kernel": 1}', ("distribution",), ("jax",)),  # which alone splits weights
+    Bug("a key of the noise that is read after the clock has moved", "keras_het/layers/heteroscedastic_dense.py",
+        "step = ops.convert_to_tensor(self.step) * 1 ", "step = ops.convert_to_tensor(self.step) ", ("layers",),
+        ("torch", "tensorflow")),  # where an assignment changes the tensor
+    Bug("a memory of earlier predictions that takes a gradient", "keras_het/models/early_learning.py",
+        "ops.stop_gradient(p)", "p", ("models",)),
+    Bug("a calibration error divided by the number of examples, not by their weights", "keras_het/metrics/scores.py",
         "self._weight.add(ops.sum(examples.weights))",
-        'self._weight.add(ops.sum(ops.cast(examples.weights != 0, "float32")))',
-        ("metrics",),
-    ),
-    Bug(
-        "the link of one sigmoid kept for several classes",
-        "keras_het/models/conversion.py",
-        "old = None if units_of(ending.head) == 1 < units else ending.link or None",
-        "old = ending.link or None",
-        ("models",),
-    ),
-    Bug(
-        "a variance divided by the temperature and not by its square",
-        "keras_het/reading/head_noise.py",
-        "matrix.divided(self.head.temperature**2)",
-        "matrix.divided(self.head.temperature)",
-        ("reading", "callbacks", "explain"),
-    ),
-    Bug(
-        "flips to the class before instead of the next one",
-        "keras_het/labels/synthetic.py",
-        "np.roll(np.eye(num_classes), 1, axis=1)",
-        "np.roll(np.eye(num_classes), 1, axis=0)",
-        ("labels/test_matrices.py",),
-    ),
-    Bug(
-        "a temperature by labels that the discriminant has seen",
-        "keras_het/labels/discriminant.py",
-        "solved(whole.minus(part), SHRINKAGES)",
-        "solved(whole, SHRINKAGES)",
-        ("labels",),
-    ),
-    Bug(
-        "votes that are written where the table has none",
-        "keras_het/labels/votes.py",
+        'self._weight.add(ops.sum(ops.cast(examples.weights != 0, "float32")))', ("metrics",)),
+    Bug("the link of one sigmoid kept for several classes", "keras_het/models/conversion.py",
+        "old = None if units_of(ending.head) == 1 < units else ending.link or None", "old = ending.link or None",
+        ("models",)),
+    Bug("a variance divided by the temperature and not by its square", "keras_het/reading/head_noise.py",
+        "matrix.divided(self.head.temperature**2)", "matrix.divided(self.head.temperature)",
+        ("reading", "callbacks", "explain")),
+    Bug("flips to the class before instead of the next one", "keras_het/labels/synthetic.py",
+        "np.roll(np.eye(num_classes), 1, axis=1)", "np.roll(np.eye(num_classes), 1, axis=0)",
+        ("labels/test_matrices.py",)),
+    Bug("a temperature by labels that the discriminant has seen", "keras_het/labels/discriminant.py",
+        "solved(whole.minus(part), SHRINKAGES)", "solved(whole, SHRINKAGES)", ("labels",)),
+    Bug("votes that are written where the table has none", "keras_het/labels/votes.py",
         "place[is_given] for place in places)] = labels[is_given]",
-        "place[is_given] for place in places)] = labels[: is_given.sum()]",
-        ("labels/test_votes.py",),
-    ),
-    Bug(
-        "texts and names that a page runs as HTML",
-        "keras_het/labels/report/page.py",
-        "autoescape=True",
-        "autoescape=False",
-        ("labels/report",),
-        ("torch",),  # the page is made there alone
-    ),
-    Bug(
-        "a text of an example that a spreadsheet computes",
-        "keras_het/labels/corrections.py",
-        "[safe_cell(value(row)) for row in issues.index]",
-        "[value(row) for row in issues.index]",
-        ("labels/report",),
-        ("torch",),  # the same
-    ),
-)
+        "place[is_given] for place in places)] = labels[: is_given.sum()]", ("labels/test_votes.py",)),
+    Bug("texts and names that a page runs as HTML", "keras_het/labels/report/page.py", "autoescape=True",
+        "autoescape=False", ("labels/report",), ("torch",)),  # the page is made there alone
+    Bug("a text of an example that a spreadsheet computes", "keras_het/labels/corrections.py",
+        "[safe_cell(value(row)) for row in issues.index]", "[value(row) for row in issues.index]", ("labels/report",),
+        ("torch",)),  # the same
+)  # fmt: skip
 
 
 def marked(source):

@@ -129,16 +129,10 @@ def fit(model, examples, epochs, folder, first=(), last=()):
     """Trains a model as a user does."""
     training, validation = examples
     log = keras.callbacks.CSVLogger(folder / "log.csv", append=True)
-    callbacks = [
-        *first,
-        HeteroscedasticMonitor(validation),
-        TrainingDynamics(*training, history=False, path=folder / "dynamics.npz"),
-        log,
-        keras.callbacks.ModelCheckpoint(folder / "best.keras", save_best_only=True),
-        keras.callbacks.ReduceLROnPlateau(patience=50),
-        keras.callbacks.BackupAndRestore(folder / "backup"),
-        *last,
-    ]
+    watching = [HeteroscedasticMonitor(validation), keras.callbacks.ReduceLROnPlateau(patience=50), log]
+    record = TrainingDynamics(*training, history=False, path=folder / "dynamics.npz")
+    best = keras.callbacks.ModelCheckpoint(folder / "best.keras", save_best_only=True)
+    callbacks = [*first, *watching, record, best, keras.callbacks.BackupAndRestore(folder / "backup"), *last]
     options = {"batch_size": BATCH, "shuffle": False, "verbose": 0}  # an order that the resumed training has, too
     try:
         model.fit(*training, epochs=epochs, validation_data=validation, callbacks=callbacks, **options)

@@ -25,21 +25,10 @@ PACKAGE = pathlib.Path(keras_het.__file__).parent
 ROOT = PACKAGE.parent
 MODULES = sorted(module.name for module in pkgutil.walk_packages(keras_het.__path__, "keras_het."))
 PACKAGES = [
-    "keras_het",
-    "keras_het.explain",
-    "keras_het.explain.plots",
-    "keras_het.callbacks",
-    "keras_het.covariances",
-    "keras_het.distribution",
-    "keras_het.integrators",
-    "keras_het.labels",
-    "keras_het.labels.methods",
-    "keras_het.layers",
-    "keras_het.links",
-    "keras_het.losses",
-    "keras_het.metrics",
-    "keras_het.models",
-]
+    "keras_het", "keras_het.explain", "keras_het.explain.plots", "keras_het.callbacks", "keras_het.covariances",
+    "keras_het.distribution", "keras_het.integrators", "keras_het.labels", "keras_het.labels.methods",
+    "keras_het.layers", "keras_het.links", "keras_het.losses", "keras_het.metrics", "keras_het.models",
+]  # fmt: skip
 
 MOST_FLOORS, MOST_LOOSE = 11, 7
 MOST_DEEP, MOST_DEEP_IN_PREDICTION = 10, 7  # house.depth, with the wrappers that PyTorch's compiler needs
@@ -107,28 +96,25 @@ def test_imports_name_no_backend_no_optional_package_and_no_benchmark(module):
 
 
 @pytest.mark.planted
-@pytest.mark.parametrize(
-    ("module", "line"),
-    [
-        ("keras_het.explain.plots.drawing", "from keras_het.explain import covariance"),
-        ("keras_het.explain.plots.drawing", "import matplotlib.pyplot as plt"),
-        ("keras_het.commands.doctor", "import torch.nn"),
-        ("keras_het.ops.nodes", "from jax import numpy"),
-        ("keras_het.losses.robust", "from benchmarks.lib import harness"),
-        ("keras_het.models", "def planted():\n    import benchmarks.lib"),
-        ("keras_het.integrators", "from keras.src import ops"),
-        ("keras_het.layers", "import keras\nkeras.backend.backend()"),
-        ("keras_het.layers", "import keras as k\nk.backend.backend()"),
-        ("keras_het.layers", "import importlib\nimportlib.import_module('jax')"),
-        ("keras_het.labels.report.page", "import matplotlib.figure"),
-        ("keras_het.labels.synthetic", "from sklearn import datasets"),
-        ("keras_het.models.raw_inputs", "import keras_hub"),
-        ("keras_het.estimator.classifier", "import matplotlib"),
-        ("keras_het.models", "from keras_het.estimator.classifier import HeteroscedasticClassifier"),
-        ("keras_het", "from keras_het.estimator import classifier"),
-        ("keras_het.labels.choose", "class Search:\n    from matplotlib.figure import Figure"),
-    ],
-)
+@pytest.mark.parametrize(("module", "line"), [
+    ("keras_het.explain.plots.drawing", "from keras_het.explain import covariance"),
+    ("keras_het.explain.plots.drawing", "import matplotlib.pyplot as plt"),
+    ("keras_het.commands.doctor", "import torch.nn"),
+    ("keras_het.ops.nodes", "from jax import numpy"),
+    ("keras_het.losses.robust", "from benchmarks.lib import harness"),
+    ("keras_het.models", "def planted():\n    import benchmarks.lib"),
+    ("keras_het.integrators", "from keras.src import ops"),
+    ("keras_het.layers", "import keras\nkeras.backend.backend()"),
+    ("keras_het.layers", "import keras as k\nk.backend.backend()"),
+    ("keras_het.layers", "import importlib\nimportlib.import_module('jax')"),
+    ("keras_het.labels.report.page", "import matplotlib.figure"),
+    ("keras_het.labels.synthetic", "from sklearn import datasets"),
+    ("keras_het.models.raw_inputs", "import keras_hub"),
+    ("keras_het.estimator.classifier", "import matplotlib"),
+    ("keras_het.models", "from keras_het.estimator.classifier import HeteroscedasticClassifier"),
+    ("keras_het", "from keras_het.estimator import classifier"),
+    ("keras_het.labels.choose", "class Search:\n    from matplotlib.figure import Figure"),
+])  # fmt: skip
 def test_a_planted_wrong_import_is_caught(module, line):
     assert wrong_imports(module, line)
 

@@ -125,32 +125,22 @@ def test_the_new_link_is_what_it_says():
     np.testing.assert_allclose(np.exp(model.predict(X, verbose=0)), mean / mean.sum(-1, keepdims=True), atol=2e-3)
 
 
-def test_a_link_that_lacks_what_an_integrator_needs_is_refused_with_those_that_fit():
-    with pytest.raises(
-        ValueError,
-        match=(
-            r"`link` must be one of .*NormalizedSigmoid.* or have `closed_form` of its own, "
-            r"for the integrator ClosedForm. Received"
-        ),
-    ):
-        make_model(link=NormalizedCauchit(), integrator=ClosedForm())
-
-
-def test_a_covariance_has_one_head_and_no_second_spelling():
+def twice():
     covariance = Isotropic()
-    make_model(covariance=covariance)
-    with pytest.raises(ValueError, match=r"`covariance` must be new for every head. Received: one of 3 units"):
-        make_model(covariance=covariance)
-    with pytest.raises(
-        ValueError,
-        match=(
-            r"`covariance` must be None, or `num_factors` its default: "
-            r"give it to the covariance.*Received: num_factors=2"
-        ),
-    ):
-        make_model(covariance=Isotropic(), num_factors=2)
-    with pytest.raises(ValueError, match=r"`covariance` must be a Covariance, or a serialised dict. Received"):
-        make_model(covariance="banded")
+    return [make_model(covariance=covariance) for _ in range(2)]
+
+
+@pytest.mark.parametrize(("call", "text"), [
+    (lambda: make_model(link=NormalizedCauchit(), integrator=ClosedForm()),
+     r"`link` must be one of .*NormalizedSigmoid.* or have `closed_form` of its own, for the integrator ClosedForm."),
+    (twice, "`covariance` must be new for every head. Received: one of 3 units"),
+    (lambda: make_model(covariance=Isotropic(), num_factors=2),
+     "`covariance` must be None, or `num_factors` its default: give it to the covariance.*Received: num_factors=2"),
+    (lambda: make_model(covariance="banded"), "`covariance` must be a Covariance, or a serialised dict. Received"),
+])  # fmt: skip
+def test_what_does_not_fit_is_refused_with_what_does(call, text):
+    with pytest.raises(ValueError, match=text):
+        call()
 
 
 @pytest.mark.parametrize("kind", [Diagonal, LowRank, ParameterEfficient])

@@ -93,18 +93,15 @@ class NotSaved(HeteroscedasticDense):
 
 
 @pytest.mark.planted
-@pytest.mark.parametrize(
-    ("check", "kind", "text"),
-    [
-        (heads.check_outputs, NotFinite, "outputs are not finite, training=True"),
-        (heads.check_outputs, OtherShape, "shape"),
-        (heads.check_sums, NotNormalised, "the sum of probabilities is off by 0.001"),
-        (heads.check_repeats, Drifts, "a prediction after a step"),
-        (heads.check_gradients, NoGradient, "the gradient of loc/kernel is not finite"),
-        (heads.check_config, Forgets, "outputs of the config"),
-        (heads.check_file, NotSaved, "predictions"),
-    ],
-)
+@pytest.mark.parametrize(("check", "kind", "text"), [
+    (heads.check_outputs, NotFinite, "outputs are not finite, training=True"),
+    (heads.check_outputs, OtherShape, "shape"),
+    (heads.check_sums, NotNormalised, "the sum of probabilities is off by 0.001"),
+    (heads.check_repeats, Drifts, "a prediction after a step"),
+    (heads.check_gradients, NoGradient, "the gradient of loc/kernel is not finite"),
+    (heads.check_config, Forgets, "outputs of the config"),
+    (heads.check_file, NotSaved, "predictions"),
+])  # fmt: skip
 def test_a_planted_fault_of_a_head_is_found(check, kind, text):
     sound, faulty = (
         each(4, 2, integrator="monte_carlo", temperature=2.0, seed=0) for each in (HeteroscedasticDense, kind)
@@ -126,19 +123,15 @@ def compute():
 
 
 @pytest.mark.planted
-@pytest.mark.parametrize(
-    ("harm", "text"),
-    [
-        (lambda folder: os.system("true"), "os.system"),
-        (lambda folder: unpickle(), "pickle.find_class"),
-        (lambda folder: (folder / "new.txt").write_text(""), "open"),
-        (lambda folder: (folder / "old.txt").unlink(), "os.remove"),
-        (lambda folder: (folder / "old.txt").rename(folder / "new.txt"), "os.rename"),
-        (lambda folder: np.ones(8 << 20), "MiB"),
-        (lambda folder: compute(), "the code took .* s"),
-    ],
-    ids=["command", "pickle", "new file", "lost file", "moved file", "memory", "time"],
-)
+@pytest.mark.parametrize(("harm", "text"), [
+    (lambda folder: os.system("true"), "os.system"),
+    (lambda folder: unpickle(), "pickle.find_class"),
+    (lambda folder: (folder / "new.txt").write_text(""), "open"),
+    (lambda folder: (folder / "old.txt").unlink(), "os.remove"),
+    (lambda folder: (folder / "old.txt").rename(folder / "new.txt"), "os.rename"),
+    (lambda folder: np.ones(8 << 20), "MiB"),
+    (lambda folder: compute(), "the code took .* s"),
+], ids=["command", "pickle", "new file", "lost file", "moved file", "memory", "time"])  # fmt: skip
 def test_the_guard_finds_what_a_hostile_file_may_do(harm, text, tmp_path):
     scratch = tmp_path / "scratch"
     scratch.mkdir()
@@ -204,15 +197,12 @@ def other_kind(folder):
 
 
 @pytest.mark.planted
-@pytest.mark.parametrize(
-    ("read", "text"),
-    [
-        (with_pickles, "pickle.find_class"),
-        (overwrites, "the code ran or changed something"),
-        (unnamed, "no file and rule"),
-        (other_kind, "KeyError instead of a ValueError"),
-    ],
-)
+@pytest.mark.parametrize(("read", "text"), [
+    (with_pickles, "pickle.find_class"),
+    (overwrites, "the code ran or changed something"),
+    (unnamed, "no file and rule"),
+    (other_kind, "KeyError instead of a ValueError"),
+])  # fmt: skip
 def test_a_planted_fault_of_a_reader_is_found(read, text, monkeypatch):
     case = files.Case("data", None, (damage.Change("replace member", 0.0, "pickle"),))
     assert files.check(case, files.CONTENTS) == "refused"
@@ -222,12 +212,8 @@ def test_a_planted_fault_of_a_reader_is_found(read, text, monkeypatch):
 
 
 @pytest.mark.parametrize("kind", files.KINDS)
-def test_whole_files_are_read(kind):
+def test_whole_files_are_read_and_an_empty_file_is_refused(kind):
     assert files.check(files.Case(kind, None, ()), files.CONTENTS) == "whole"
-
-
-@pytest.mark.parametrize("kind", files.KINDS)
-def test_an_empty_file_is_refused(kind):
     end = "refused" if files.KINDS[kind].own else "refused by Keras"
     assert files.check(files.Case(kind, None, (damage.Change("cut", 0.0, None),)), files.CONTENTS) == end
 

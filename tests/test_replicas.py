@@ -16,11 +16,7 @@ from tests.replicas import EARLY_LEARNING, LOSSES, METRICS, OUTSIDE
 pytestmark = pytest.mark.skipif(keras.config.backend() != "tensorflow", reason="only TensorFlow has such replicas")
 
 # One of each kind by default, and all by `nox -s thorough`.
-SPAN = [
-    "BrierScore",
-    EARLY_LEARNING,
-    "SymmetricCrossentropy",
-]
+SPAN = ["BrierScore", EARLY_LEARNING, "SymmetricCrossentropy"]
 
 
 def cases(names):
@@ -32,13 +28,8 @@ def found(tmp_path_factory, pytestconfig):
     """What losses and metrics did on one replica, and on two."""
     names = [] if pytestconfig.getoption("--thorough") else SPAN
     path, root = tmp_path_factory.mktemp("replicas") / "found.json", pathlib.Path(__file__).parent.parent
-    run = subprocess.run(
-        [sys.executable, "-m", "tests.replicas", str(path), *names],
-        cwd=root,
-        env=os.environ,
-        capture_output=True,
-        text=True,
-    )
+    command = [sys.executable, "-m", "tests.replicas", str(path), *names]
+    run = subprocess.run(command, cwd=root, env=os.environ, capture_output=True, text=True)
     assert run.returncode == 0, run.stderr[-2000:]
     return json.loads(path.read_text())
 

@@ -7,16 +7,7 @@ import keras
 import numpy as np
 import pytest
 
-from keras_het import (
-    constraints,
-    covariances,
-    integrators,
-    layers,
-    links,
-    losses,
-    metrics,
-    models,
-)
+from keras_het import constraints, covariances, integrators, layers, links, losses, metrics, models
 from keras_het.covariances.low_rank import OverPixels, UnitRows
 
 pytestmark = pytest.mark.refusal
@@ -24,13 +15,8 @@ pytestmark = pytest.mark.refusal
 ROOMS = (constraints, covariances, integrators, layers, links, losses, metrics, models)
 HUGE = (1 << 29, 10**12, 10**400)
 NO_SIZES = {"seed", "ignore_class"}
-OF_A_HEAD = (
-    "Latent",
-    "LowRank",
-    "Narrow",
-    "OverPixels",
-    "ParameterEfficient",
-)  # the head that takes them checks their sizes
+# The head that takes them checks their sizes.
+OF_A_HEAD = ("Latent", "LowRank", "Narrow", "OverPixels", "ParameterEfficient")
 
 
 def network():

@@ -1,3 +1,5 @@
+"""Labels of every form as integers, and the names of their classes."""
+
 import re
 
 import numpy as np
@@ -6,34 +8,33 @@ import pytest
 from keras import ops
 
 from keras_het.base.classes import check_counted_from_zero, check_no_id, encode
+from keras_het.base.validation import check_class_names
 from keras_het.callbacks import TrainingDynamics
 from keras_het.labels.diagnosis import diagnose
+from tests.checks import refusals
 
 pytestmark = pytest.mark.once
 
 
-@pytest.mark.parametrize(
-    ("y", "labels", "classes"),
-    [
-        ([0, 2, 1], [0, 2, 1], [0, 1, 2]),
-        (np.array([0, 3], "uint8"), [0, 3], [0, 1, 2, 3]),
-        (np.array([[1], [0]]), [1, 0], [0, 1]),
-        (["b", "a", "b"], [1, 0, 1], ["a", "b"]),
-        (np.array(["b", "a"], object), [1, 0], ["a", "b"]),
-        (np.array([2, 0], object), [2, 0], [0, 1, 2]),
-        ([True, False], [1, 0], [False, True]),
-        ([2.0, 0.0], [2, 0], [0, 1, 2]),
-        (np.eye(3)[[2, 0]], [2, 0], [0, 1, 2]),
-        (np.eye(3, dtype="int32")[[2, 0]], [2, 0], [0, 1, 2]),
-    ],
-)
+@pytest.mark.parametrize(("y", "labels", "classes"), [
+    ([0, 2, 1], [0, 2, 1], [0, 1, 2]),
+    (np.array([0, 3], "uint8"), [0, 3], [0, 1, 2, 3]),
+    (np.array([[1], [0]]), [1, 0], [0, 1]),
+    (["b", "a", "b"], [1, 0, 1], ["a", "b"]),
+    (np.array(["b", "a"], object), [1, 0], ["a", "b"]),
+    (np.array([2, 0], object), [2, 0], [0, 1, 2]),
+    ([True, False], [1, 0], [False, True]),
+    ([2.0, 0.0], [2, 0], [0, 1, 2]),
+    (np.eye(3)[[2, 0]], [2, 0], [0, 1, 2]),
+    (np.eye(3, dtype="int32")[[2, 0]], [2, 0], [0, 1, 2]),
+])  # fmt: skip
 def test_labels_of_every_form(y, labels, classes):
     found = encode(y)
     assert found.labels.tolist() == labels
     assert found.classes.tolist() == classes
 
 
-def test_tensors_and_columns_of_pandas():
+def test_tensors_and_columns_of_pandas_and_classes_without_a_label():
     assert encode(ops.convert_to_tensor([1, 0])).labels.tolist() == [1, 0]
     assert encode(pandas.Series(["b", "a"], index=[7, 3])).labels.tolist() == [1, 0]
     assert encode(pandas.Series(["b", "a"], dtype="category")).classes.tolist() == ["a", "b"]
@@ -42,6 +43,8 @@ def test_tensors_and_columns_of_pandas():
     numbers = encode(pandas.Categorical([20, 10, 20]))
     assert (numbers.classes.tolist(), numbers.labels.tolist()) == ([10, 20], [1, 0, 1])
     assert encode(pandas.DataFrame({"label": [1, 0]})).labels.tolist() == [1, 0]
+    check_counted_from_zero(np.array([0, 19]))
+    check_no_id(np.array([3, 19]))
 
 
 def test_integers_in_a_categorical_are_the_classes_of_a_model():
@@ -52,38 +55,40 @@ def test_integers_in_a_categorical_are_the_classes_of_a_model():
     np.testing.assert_array_equal(TrainingDynamics(np.ones((120, 1)), column).labels, labels)
 
 
-@pytest.mark.parametrize(
-    ("y", "text"),
-    [
-        ([0, 0], "`y` must be of at least two classes. Received: 1"),
-        ([-2, 0], "`y` must be in [0, 16777216). Received: -2 at [0]"),
-        ([0, 1 << 24], "`y` must be in [0, 16777216). Received: 16777216 at [1]"),
-        (
-            [1.0, -1.0],
-            "`y` must have a label for each example (or number the classes from 0, if -1 is one). Received",
-        ),
-        (np.array([-1, 0], object), "Received: -1 at [0], no label: leave such examples out (keep those of y != -1)"),
-        ([0.5, 1.0], "`y` must be integers of shape (N,). Received: shape (2,), dtype float64"),
-        ([[0.5, 0.5], [1, 0]], "`y` must name one class for each example. Received: vectors of other numbers"),
-        ([[1, 1], [1, 0]], "`y` must name one class for each example. Received: vectors of other numbers"),
-        ([1.0, np.nan], "`y` must have a label for each example. Received: none at [1]"),
-        (np.array(["a", None], object), "`y` must have a label for each example. Received: none at [1]"),
-        (np.array(["a", np.nan], object), "`y` must have a label for each example. Received: none at [1]"),
-        (np.array(["a", 1], object), "`y` must have labels of one type. Received: int and str"),
-    ],
-)
+@pytest.mark.parametrize(("y", "text"), [
+    ([0, 0], "`y` must be of at least two classes. Received: 1"),
+    ([-2, 0], "`y` must be in [0, 16777216). Received: -2 at [0]"),
+    ([0, 1 << 24], "`y` must be in [0, 16777216). Received: 16777216 at [1]"),
+    ([1.0, -1.0], "`y` must have a label for each example (or number the classes from 0, if -1 is one). Received"),
+    (np.array([-1, 0], object), "Received: -1 at [0], no label: leave such examples out (keep those of y != -1)"),
+    ([0.5, 1.0], "`y` must be integers of shape (N,). Received: shape (2,), dtype float64"),
+    ([[0.5, 0.5], [1, 0]], "`y` must name one class for each example. Received: vectors of other numbers"),
+    ([[1, 1], [1, 0]], "`y` must name one class for each example. Received: vectors of other numbers"),
+    ([1.0, np.nan], "`y` must have a label for each example. Received: none at [1]"),
+    (np.array(["a", None], object), "`y` must have a label for each example. Received: none at [1]"),
+    (np.array(["a", np.nan], object), "`y` must have a label for each example. Received: none at [1]"),
+    (np.array(["a", 1], object), "`y` must have labels of one type. Received: int and str"),
+])  # fmt: skip
 def test_refusals(y, text):
     with pytest.raises(ValueError, match=re.escape(text)):
         encode(y)
 
 
-def test_a_few_classes_may_have_no_label_and_an_id_may_not():
-    check_counted_from_zero(np.array([0, 19]))
-    check_no_id(np.array([3, 19]))
-    with pytest.raises(ValueError, match=re.escape("`y` must be in [0, 20), 10 times as many")):
-        check_counted_from_zero(np.array([0, 20]))
+@pytest.mark.parametrize(
+    "names",
+    [["cat", "dog"], ("cat", "dog"), np.array(["cat", "dog"]), {1: "dog", 0: "cat"}, {np.int64(1): "dog", 0: "cat"}],
+)
+def test_names_are_in_the_order_of_the_classes(names):
+    assert check_class_names(names, 2) == ["cat", "dog"]
 
 
-def test_another_number_of_labels_is_refused():
-    with pytest.raises(ValueError, match=re.escape("`y` must have a label for each of the 3 examples. Received: 2")):
-        encode([0, 1], 3)
+KEYS = "`class_names` must be a dict with the keys 0 to 1, the numbers of the classes. Received: a dict of"
+test_errors_say_what_is_wrong = refusals([
+    (lambda: check_counted_from_zero(np.array([0, 20])), "`y` must be in [0, 20), 10 times as many"),
+    (lambda: encode([0, 1], 3), "`y` must have a label for each of the 3 examples. Received: 2"),
+    (lambda: check_class_names({0: "cat"}, 2), f"{KEYS} 1, without 1"),
+    (lambda: check_class_names({1: "cat", 2: "dog"}, 2), f"{KEYS} 2, without 0"),
+    (lambda: check_class_names({0: "cat", 1: "dog", 2: "cow"}, 2), f"{KEYS} 3, with 2"),
+    (lambda: check_class_names({"0": "cat", "1": "dog"}, 2), f"{KEYS} 2, with '0'"),
+    (lambda: check_class_names({"cat": 0, "dog": 1}, 2), f"{KEYS} 2, with 'cat'"),
+])  # fmt: skip

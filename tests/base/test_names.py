@@ -16,11 +16,8 @@ def test_a_misspelt_name_is_given_to_python_which_suggests_one_like_it():
     assert "HeteroscedasticDense" in dir(error.value.obj)
 
 
-def test_the_flagship_layers_are_at_the_top_and_are_the_same_classes():
+def test_the_flagship_layers_are_at_the_top_and_what_is_shown_is_public():
     assert keras_het.HeteroscedasticDense is keras_het.layers.HeteroscedasticDense
     assert keras_het.NoiseTransition is keras_het.layers.NoiseTransition
     assert pickle.loads(pickle.dumps(keras_het.HeteroscedasticDense)) is keras_het.HeteroscedasticDense
-
-
-def test_what_is_shown_is_public():
     assert {*keras_het.__all__, *keras_het.ESTIMATORS, "__version__"} == set(dir(keras_het))

@@ -9,6 +9,7 @@ import pytest
 from keras_het.callbacks import HeteroscedasticMonitor
 from keras_het.explain import calibration, covariance
 from keras_het.layers import HeteroscedasticDense, NoiseTransition
+from tests.checks import refusals
 
 pytestmark = pytest.mark.once
 
@@ -77,20 +78,17 @@ def test_before_flips_and_of_labels_that_are_not_exclusive():
     assert "val_ece" not in history
 
 
-def test_errors():
-    with pytest.raises(
-        ValueError, match=r"`validation_data` must be \(x, y\) or a data set. Received: validation_data=None"
-    ):
-        HeteroscedasticMonitor(None)
-    model = keras.Sequential([keras.Input((6,)), keras.layers.Dense(5, "softmax")])
-    model.compile(loss="sparse_categorical_crossentropy")
-    wrong, _ = make_model()
-    wrong.compile("sgd", "sparse_categorical_crossentropy")
-    with pytest.raises(ValueError, match="`loss` must take log-probabilities"):
-        monitored(wrong, callbacks=[HeteroscedasticMonitor((X, Y))])
-    with pytest.raises(
-        ValueError, match=r"`validation_data` must be \(x, y\), for weights do not count. Received: three parts"
-    ):
-        HeteroscedasticMonitor((X, Y, Y))
-    with pytest.raises(ValueError, match="must end in a HeteroscedasticDense layer"):
-        monitored(model, callbacks=[HeteroscedasticMonitor((X, Y))])
+def fitted(model):
+    model.compile("sgd", "sparse_categorical_crossentropy")
+    monitored(model, callbacks=[HeteroscedasticMonitor((X, Y))])
+
+
+test_errors_say_what_is_wrong = refusals([
+    (lambda: HeteroscedasticMonitor(None),
+     "`validation_data` must be (x, y) or a data set. Received: validation_data=None"),
+    (lambda: HeteroscedasticMonitor((X, Y, Y)),
+     "`validation_data` must be (x, y), for weights do not count. Received: three parts"),
+    (lambda: fitted(make_model()[0]), "`loss` must take log-probabilities"),
+    (lambda: fitted(keras.Sequential([keras.Input((6,)), keras.layers.Dense(5, "softmax")])),
+     "must end in a HeteroscedasticDense layer"),
+])  # fmt: skip

@@ -8,6 +8,7 @@ from scipy import special
 from keras_het.callbacks import TrainingDynamics
 from keras_het.layers import HeteroscedasticDense, NoiseTransition
 from keras_het.reading import training_record
+from tests.checks import refusals
 
 pytestmark = pytest.mark.once
 
@@ -217,45 +218,23 @@ def test_without_history_the_sums_are_the_same_and_the_rest_is_refused(tmp_path)
     assert going_on.epochs == 6
 
 
-@pytest.mark.parametrize(
-    ("call", "text"),
-    [
-        (
-            lambda: TrainingDynamics(iter([]), LABELS),
-            "`x` must be arrays, so that examples have a number. Received: a list_iterator",
-        ),
-        (lambda: TrainingDynamics(X[:0], LABELS[:0]), "`x` must have at least one example. Received: none"),
-        (lambda: TrainingDynamics(X, LABELS[:3]), "`y` must have a label for each of the 40 examples. Received: 3"),
-        (
-            lambda: TrainingDynamics(X[:3], ["b", "a", "b"]),
-            (
-                "`y` must be integers of shape (N,), as np.unique(y, return_inverse=True)[1] of names. "
-                "Received: shape (3,), dtype <U1"
-            ),
-        ),
-        (
-            lambda: TrainingDynamics(X, np.full((EXAMPLES, 3), 0.3)),
-            "`y` must name one class for each example. Received: vectors of other numbers",
-        ),
-        (lambda: TrainingDynamics(X, LABELS, history=1), "`history` must be True or False. Received: history=1"),
-        (
-            lambda: TrainingDynamics(X, LABELS, batch_size=0),
-            "`batch_size` must be an integer at least 1. Received: batch_size=0",
-        ),
-        (
-            lambda: TrainingDynamics(X, LABELS).mean_margin,
-            "TrainingDynamics must have seen an epoch: give it to `fit` first. Received: no epoch",
-        ),
-        (
-            lambda: fit(model_of(), TrainingDynamics(X, LABELS + 1)),
-            "`y` must be in [0, 3). Received: 3 at [4]",
-        ),
-    ],
-)
-def test_errors_say_what_is_wrong(call, text):
-    with pytest.raises(ValueError) as error:
-        call()
-    assert str(error.value) == text
+test_errors_say_what_is_wrong = refusals([
+    (lambda: TrainingDynamics(iter([]), LABELS),
+     "`x` must be arrays, so that examples have a number. Received: a list_iterator"),
+    (lambda: TrainingDynamics(X[:0], LABELS[:0]), "`x` must have at least one example. Received: none"),
+    (lambda: TrainingDynamics(X, LABELS[:3]), "`y` must have a label for each of the 40 examples. Received: 3"),
+    (lambda: TrainingDynamics(X[:3], ["b", "a", "b"]),
+     ("`y` must be integers of shape (N,), as np.unique(y, return_inverse=True)[1] of names. Received: shape (3,), "
+      "dtype <U1")),
+    (lambda: TrainingDynamics(X, np.full((EXAMPLES, 3), 0.3)),
+     "`y` must name one class for each example. Received: vectors of other numbers"),
+    (lambda: TrainingDynamics(X, LABELS, history=1), "`history` must be True or False. Received: history=1"),
+    (lambda: TrainingDynamics(X, LABELS, batch_size=0),
+     "`batch_size` must be an integer at least 1. Received: batch_size=0"),
+    (lambda: TrainingDynamics(X, LABELS).mean_margin,
+     "TrainingDynamics must have seen an epoch: give it to `fit` first. Received: no epoch"),
+    (lambda: fit(model_of(), TrainingDynamics(X, LABELS + 1)), "`y` must be in [0, 3). Received: 3 at [4]"),
+], whole=True)  # fmt: skip
 
 
 def test_a_model_of_labels_that_are_not_exclusive_is_refused():

@@ -7,6 +7,7 @@ import pytest
 from keras_het.base.validation import as_float64
 from keras_het.explain import explain
 from keras_het.layers import HeteroscedasticDense
+from tests.checks import refusals
 
 pytestmark = pytest.mark.once
 
@@ -45,14 +46,11 @@ def test_an_explanation_by_the_dense_matrix():
     assert "if the noise were known" in text
 
 
-def test_an_explanation_needs_one_example():
-    model, _ = confusing()
-    with pytest.raises(
-        ValueError, match=r"`x` must be one example, with an axis before it, as x\[:1\]. Received: 4 examples"
-    ):
-        explain(model, X)
-    with pytest.raises(ValueError, match=r"a name for each of the 4 classes. Received: a list of 1"):
-        explain(model, X[:1], ["cat"])
+test_errors_say_what_is_wrong = refusals([
+    (lambda: explain(confusing()[0], X),
+     "`x` must be one example, with an axis before it, as x[:1]. Received: 4 examples"),
+    (lambda: explain(confusing()[0], X[:1], ["cat"]), "a name for each of the 4 classes. Received: a list of 1"),
+])  # fmt: skip
 
 
 def test_every_pair_is_listed_once():

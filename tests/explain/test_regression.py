@@ -6,6 +6,7 @@ from scipy.integrate import quad
 from scipy.stats import multivariate_normal, norm
 
 from keras_het.explain import find_target_issues, regression_scores
+from tests.checks import refusals
 
 pytestmark = pytest.mark.once
 
@@ -100,10 +101,12 @@ def test_planted_wrong_targets_are_found_whether_the_variances_are_right_or_not(
     assert str(found).splitlines()[-1].startswith(f"{named.sum()} of 1000 examples")
 
 
-def test_a_level_may_be_a_number_of_numpy():
+def test_a_level_may_be_a_number_of_numpy_and_the_frame_has_no_scale():
     outputs, y = predicted(20, 2, 1)
     of_numpy, of_python = (find_target_issues(outputs, y, level=kind(0.25)) for kind in (np.float32, float))
     np.testing.assert_array_equal(of_numpy.is_issue, of_python.is_issue)
+    columns = ["index", "target", "given", "predicted", "p_value", "is_issue"]
+    assert list(of_numpy.to_frame()) == columns
 
 
 def test_right_targets_are_seldom_named():
@@ -129,28 +132,17 @@ def test_a_target_that_is_usual_alone_is_found_beside_another():
     assert find_target_issues(independent, y).index[0] != 7
 
 
-def test_the_frame_has_no_scale():
-    columns = ["index", "target", "given", "predicted", "p_value", "is_issue"]
-    assert list(find_target_issues(*predicted(5, 2, 1)).to_frame()) == columns
-
-
 OUTPUTS, Y = predicted(4, 2, 1)
 
 
-@pytest.mark.parametrize(
-    ("call", "text"),
-    [
-        (lambda: regression_scores(OUTPUTS, np.where(Y > 0, Y, np.nan)), "`targets` must be finite. Received: nan at"),
-        (lambda: regression_scores(OUTPUTS * np.inf, Y), "`outputs` must be finite"),
-        (lambda: regression_scores(OUTPUTS, Y[:3]), "`targets` must have shape"),
-        (lambda: regression_scores(OUTPUTS[:0], Y[:0]), "`targets` must have shape"),
-        (lambda: regression_scores(OUTPUTS, Y[:, :1]), "`outputs` must have 1"),
-        (lambda: regression_scores(OUTPUTS[:, :-1], Y), "`outputs` must have 2"),
-        (lambda: regression_scores(OUTPUTS, Y, levels=[0.9, 1.0]), "`levels` must be in"),
-        (lambda: find_target_issues(OUTPUTS, Y * np.nan), "`targets` must be finite"),
-        (lambda: find_target_issues(OUTPUTS, Y, level=0), r"`level` must be a number in \(0, 1\)"),
-    ],
-)
-def test_refusals(call, text):
-    with pytest.raises(ValueError, match=text):
-        call()
+test_refusals = refusals([
+    (lambda: regression_scores(OUTPUTS, np.where(Y > 0, Y, np.nan)), "`targets` must be finite. Received: nan at"),
+    (lambda: regression_scores(OUTPUTS * np.inf, Y), "`outputs` must be finite"),
+    (lambda: regression_scores(OUTPUTS, Y[:3]), "`targets` must have shape"),
+    (lambda: regression_scores(OUTPUTS[:0], Y[:0]), "`targets` must have shape"),
+    (lambda: regression_scores(OUTPUTS, Y[:, :1]), "`outputs` must have 1"),
+    (lambda: regression_scores(OUTPUTS[:, :-1], Y), "`outputs` must have 2"),
+    (lambda: regression_scores(OUTPUTS, Y, levels=[0.9, 1.0]), "`levels` must be in"),
+    (lambda: find_target_issues(OUTPUTS, Y * np.nan), "`targets` must be finite"),
+    (lambda: find_target_issues(OUTPUTS, Y, level=0), "`level` must be a number in (0, 1)"),
+])  # fmt: skip

@@ -5,6 +5,7 @@ import pytest
 
 from keras_het.explain import calibration, risk_coverage
 from keras_het.metrics import ExpectedCalibrationError
+from tests.checks import refusals
 
 pytestmark = pytest.mark.once
 
@@ -23,14 +24,10 @@ def area_by_hand(labels, p):
     return np.mean(np.cumsum(mean) / np.arange(1, len(p) + 1))
 
 
-def test_the_area_is_that_by_hand_with_ties():
+def test_the_area_is_that_by_hand_with_ties_in_any_order():
     p, y = predictions()
     assert len(np.unique(p.max(axis=1))) < 30
     assert risk_coverage(p, y).area == pytest.approx(area_by_hand(y, p), abs=1e-6)
-
-
-def test_the_mean_over_orders_of_ties_does_not_depend_on_the_order():
-    p, y = predictions()
     order = np.random.default_rng(1).permutation(len(y))
     found, again = risk_coverage(p, y), risk_coverage(p[order], y[order])
     np.testing.assert_allclose(found.risk, again.risk)
@@ -64,8 +61,31 @@ def test_the_bins_of_calibration_hold_what_is_in_them():
     assert found.error == pytest.approx(float(ExpectedCalibrationError(bins=10)(y, p)), abs=1e-6)
 
 
-def test_errors_are_those_of_calibration():
-    with pytest.raises(ValueError, match=r"`labels` must be in \[0, 2\). Received: 2 at \[0\]"):
-        risk_coverage([[0.5, 0.5]], [2])
-    with pytest.raises(ValueError, match=r"with N > 0. Received: \(0, 2\) and \(0,\)"):
-        risk_coverage(np.ones((0, 2)), [])
+def test_one_bin_is_the_difference_of_accuracy_and_mean_confidence():
+    p, y = predictions()
+    assert calibration(p, y, bins=1).error == pytest.approx(abs(np.mean(p.argmax(1) == y) - p.max(1).mean()), abs=1e-6)
+
+
+def test_gaps_of_bins_do_not_cancel_and_confidence_one_has_a_bin():
+    p = np.array([[0.5, 0.5], [0.5, 0.5], [1.0, 0.0], [1.0, 0.0]])
+    # 2 right of 4 at a mean confidence of .75, in one bin.
+    assert calibration(p, [0, 0, 1, 1], bins=2).error == 0.25
+    assert calibration(p, [0, 0, 1, 1], bins=4).error == 0.75
+    assert calibration(p, [0, 1, 0, 0], bins=4).error == 0.0
+
+
+SHAPES, LABELS = "`probabilities` must be (N, K)", "`labels` must be in [0, 2). Received: 2 at [0]"
+NO_P = "must be in [0, 1] and sum to 1, such as the exp of what a head predicts"
+test_errors_say_what_is_wrong = refusals([
+    (lambda: calibration(np.ones(3), [0] * 3), SHAPES),
+    (lambda: calibration(np.ones((3, 2)), [0]), SHAPES),
+    (lambda: calibration(np.ones((0, 2)), []), SHAPES),
+    (lambda: calibration([[0.5, 0.5]], [0], 0), "`bins` must be an integer at least 1"),
+    (lambda: calibration([[0.5, 0.5]], [2]), LABELS),
+    (lambda: calibration(np.log([[0.5, 0.5]]), [0]), NO_P),
+    (lambda: calibration([[4.0, -1.0]], [0]), NO_P),
+    (lambda: calibration([[np.nan, 1.0]], [0]), NO_P),
+    (lambda: calibration([[0.2, 0.2]], [0]), NO_P),
+    (lambda: risk_coverage([[0.5, 0.5]], [2]), LABELS),
+    (lambda: risk_coverage(np.ones((0, 2)), []), "with N > 0. Received: (0, 2) and (0,)"),
+])  # fmt: skip

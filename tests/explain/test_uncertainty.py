@@ -11,6 +11,7 @@ from keras_het.base.validation import as_float64
 from keras_het.covariances import Latent
 from keras_het.explain import uncertainty
 from keras_het.layers import HeteroscedasticDense
+from tests.checks import refusals
 from tests.layers.heads import with_covariance
 
 pytestmark = pytest.mark.once
@@ -61,12 +62,18 @@ def test_labels_that_are_not_exclusive_add_up():
     np.testing.assert_allclose(found.expected_entropy, expected.sum(axis=1), atol=2e-3)
 
 
-def test_without_noise_nothing_is_uncertain_by_it():
+def test_without_noise_nothing_is_uncertain_by_it_and_a_class_left_out_has_no_entropy():
     model, _ = model_of(4, num_factors=1, initial_scale=1e-6, min_scale=0.0)
     found, log_p = uncertainty(model, X), model.predict(X, verbose=0)
     np.testing.assert_allclose(found.difference, 0.0, atol=1e-6)
     np.testing.assert_allclose(found.noise_sd, 0.0, atol=1e-5)
     np.testing.assert_allclose(found.entropy, -np.sum(np.exp(log_p) * log_p, axis=1), rtol=1e-5)
+    # Its logit is -inf, and 0 log 0 is 0, not nan.
+    model, head = model_of(3, num_factors=1)
+    head.loc_layer.bias.assign([0.0, 0.0, -np.inf])
+    found = uncertainty(model, X)
+    assert np.isfinite(found.entropy).all()
+    assert (found.entropy <= np.log(2) + 1e-6).all()
 
 
 @pytest.mark.parametrize(
@@ -79,15 +86,6 @@ def test_other_heads_keep_the_bounds(arguments):
     assert (found.noise_sd > 0).all()
 
 
-def test_a_class_that_is_left_out_has_no_entropy():
-    """Its logit is -inf, and 0 log 0 is 0, not nan."""
-    model, head = model_of(3, num_factors=1)
-    head.loc_layer.bias.assign([0.0, 0.0, -np.inf])
-    found = uncertainty(model, X)
-    assert np.isfinite(found.entropy).all()
-    assert (found.entropy <= np.log(2) + 1e-6).all()
-
-
 def test_many_classes_are_cut_into_rows(monkeypatch):
     model, _ = model_of(3, num_factors=1)
     whole = uncertainty(model, X)
@@ -96,11 +94,9 @@ def test_many_classes_are_cut_into_rows(monkeypatch):
         np.testing.assert_allclose(one, getattr(whole, name), atol=1e-6)
 
 
-def test_errors():
-    model, _ = model_of(3, num_factors=1)
-    with pytest.raises(ValueError, match=r"`x` must have at least one example. Received: none"):
-        uncertainty(model, X[:0])
-    with pytest.raises(ValueError, match=r"`num_samples` must be an integer at least 1"):
-        uncertainty(model, X, num_samples=0)
-    with pytest.raises(ValueError, match="must end in a HeteroscedasticDense layer"):
-        uncertainty(keras.Sequential([keras.Input((2,)), keras.layers.Dense(3)]), X)
+test_errors_say_what_is_wrong = refusals([
+    (lambda: uncertainty(model_of(3)[0], X[:0]), "`x` must have at least one example. Received: none"),
+    (lambda: uncertainty(model_of(3)[0], X, num_samples=0), "`num_samples` must be an integer at least 1"),
+    (lambda: uncertainty(keras.Sequential([keras.Input((2,)), keras.layers.Dense(3)]), X),
+     "must end in a HeteroscedasticDense layer"),
+])  # fmt: skip

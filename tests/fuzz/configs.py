@@ -62,25 +62,8 @@ PAYLOADS = [
     LAMBDA,
 ]
 NUMBERS = [
-    -1,
-    0,
-    1,
-    2,
-    3,
-    5,
-    97,
-    1 << 20,
-    (1 << 24) + 1,
-    1 << 31,
-    1 << 62,
-    10**400,
-    -(10**400),
-    0.0,
-    0.5,
-    -0.1,
-    1e-60,
-    1e308,
-]
+    -1, 0, 1, 2, 3, 5, 97, 1 << 20, (1 << 24) + 1, 1 << 31, 1 << 62, 10**400, -(10**400), 0.0, 0.5, -0.1, 1e-60, 1e308,
+]  # fmt: skip
 VALUES = st.one_of(
     st.sampled_from(NUMBERS),
     st.sampled_from([float("nan"), float("inf"), float("-inf"), None, True, False]),

@@ -56,16 +56,8 @@ CONTENTS = {  # of a member
     "deep json": lambda: b"[" * 100_000,
 }
 NAMES = [
-    "../../evil.npy",
-    "/evil",
-    "x.npy",
-    "config.json",
-    "model.weights.h5",
-    "a" * 300,
-    "assets/../../evil",
-    "",
-    "\x00",
-]
+    "../../evil.npy", "/evil", "x.npy", "config.json", "model.weights.h5", "a" * 300, "assets/../../evil", "", "\x00",
+]  # fmt: skip
 
 
 def zipped(members, method=zipfile.ZIP_DEFLATED):
@@ -80,13 +72,7 @@ def zipped(members, method=zipfile.ZIP_DEFLATED):
 
 
 class Change(NamedTuple):
-    """One damage.
-
-    Attributes:
-        kind: a name of `DAMAGES`.
-        place: where, as a share of the file or of its members, in [0, 1).
-        value: what else the damage needs.
-    """
+    """One damage: a name of `DAMAGES`, a share of the file or of its members in [0, 1), and what else it needs."""
 
     kind: str
     place: float
@@ -190,22 +176,11 @@ def line(content, place, value):
 
 
 LINES = [
-    "=1+1,cat,dog,1,0,,dog",
-    "-1,cat,,,,,dog",
-    "1,cat,,,,,dog",
-    "0,cat,dog,0.1,1,,mouse",
-    "9" * 4000 + ",cat,,,,,dog",
-    "\u0661,cat,,,,,dog",
-    '0,"cat',
-    "0,cat,dog,0.1,1,," + "x" * 200_000,
-    "index,given,suggested,score,is_issue,kind,corrected",
-    "index,index,given,corrected",
-    ",,,,,,",
-    "\x00,\x00",
-    "0,cat,dog,nan,1,kind,dog,more,and more",
-    "0;cat;dog",
-    "\ud800,cat,,,,,dog",
-]
+    "=1+1,cat,dog,1,0,,dog", "-1,cat,,,,,dog", "1,cat,,,,,dog", "0,cat,dog,0.1,1,,mouse", "9" * 4000 + ",cat,,,,,dog",
+    "\u0661,cat,,,,,dog", '0,"cat', "0,cat,dog,0.1,1,," + "x" * 200_000,
+    "index,given,suggested,score,is_issue,kind,corrected", "index,index,given,corrected", ",,,,,,", "\x00,\x00",
+    "0,cat,dog,nan,1,kind,dog,more,and more", "0;cat;dog", "\ud800,cat,,,,,dog",
+]  # fmt: skip
 DAMAGES = {
     "cut": (cut, st.none()),
     "flip": (flip, st.integers(1, 255)),

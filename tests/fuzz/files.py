@@ -33,15 +33,7 @@ LARGEST = 16 << 20  # the bound of unpacked arrays is lowered to this
 
 
 class File(NamedTuple):
-    """A file that the package reads.
-
-    Attributes:
-        name: of the file.
-        write: makes it, in a folder.
-        read: reads it, from a folder, and checks that what it returns may be used.
-        kinds: of damages.
-        own: whether the reader is of the package, so that its errors name the file.
-    """
+    """A file that the package reads: functions that write it and read it, damages, and whether errors must name it."""
 
     name: str
     write: Any
@@ -124,19 +116,12 @@ def read_table(folder):
 
 
 KINDS = {
-    "data": File(
-        "data.npz", lambda f: np.savez(f / "data.npz", x=X, y=LABELS, class_names=NAMES), read_data, BYTES + MEMBERS
-    ),
-    "model": File(
-        "model.keras",
-        lambda f: small_model().save(f / "model.keras"),
-        read_model,
-        (*BYTES, *MEMBERS, "change config"),
-        False,
-    ),
-    "weights": File(
-        "a.weights.h5", lambda f: small_model().save_weights(f / "a.weights.h5"), read_weights, BYTES, False
-    ),
+    "data": File("data.npz", lambda f: np.savez(f / "data.npz", x=X, y=LABELS, class_names=NAMES), read_data,
+        BYTES + MEMBERS),
+    "model": File("model.keras", lambda f: small_model().save(f / "model.keras"), read_model,
+        (*BYTES, *MEMBERS, "change config"), False),
+    "weights": File("a.weights.h5", lambda f: small_model().save_weights(f / "a.weights.h5"), read_weights, BYTES,
+        False),
     "training": File(
         "early_stopping_0.npz",
         lambda f: ReadOnly(f, {}).write(
@@ -146,15 +131,11 @@ KINDS = {
         BYTES + MEMBERS,
     ),
     "settings": File("settings.json", lambda f: Folder(f, {"seed": 0}), read_settings, (*BYTES, "line", "line")),
-    "record": File(
-        "record.npz",
-        lambda f: RecordFile(f / "record.npz", CHECKSUM).write(new_record(EPOCHS)),
-        read_record,
-        BYTES + MEMBERS,
-    ),
+    "record": File("record.npz", lambda f: RecordFile(f / "record.npz", CHECKSUM).write(new_record(EPOCHS)),
+        read_record, BYTES + MEMBERS),
     "table": File("labels.csv", write_table, read_table, (*BYTES, "line", "line")),
     "folder": File("labels.csv", write_table, check_folder, (*BYTES, "line", "line")),
-}
+}  # fmt: skip
 
 
 def originals():

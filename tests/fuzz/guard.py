@@ -7,16 +7,9 @@ import sys
 import time
 
 RUNS_CODE = (
-    "os.exec",
-    "os.posix_spawn",
-    "os.spawn",
-    "os.system",
-    "pickle.find_class",
-    "marshal.loads",
-    "subprocess.Popen",
-    "socket.connect",
-    "socket.getaddrinfo",
-)
+    "os.exec", "os.posix_spawn", "os.spawn", "os.system", "pickle.find_class", "marshal.loads", "subprocess.Popen",
+    "socket.connect", "socket.getaddrinfo",
+)  # fmt: skip
 MOVES_FILES = ("os.remove", "os.rename", "os.rmdir", "os.mkdir", "os.link", "os.symlink", "os.truncate", "os.chmod")
 WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 
@@ -72,12 +65,9 @@ def _writes(arguments):
 
 @contextlib.contextmanager
 def guarded(allowed, megabytes=512, seconds=20):
-    """Raises an AssertionError if the code below it runs or writes anything, or takes too much.
+    """Raises an AssertionError if the code below it runs anything, writes outside a folder, or takes too much.
 
-    Args:
-        allowed: the only folder in which it may write.
-        megabytes: by which its memory may grow.
-        seconds: of a processor that it may take; `rounds.HANGS` ends one that waits.
+    `rounds.HANGS` ends code that waits, which takes no seconds of a processor.
     """
     WATCH.install()
     before, start = _reset_peak(), time.process_time()

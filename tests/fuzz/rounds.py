@@ -18,26 +18,14 @@ HANGS = 300  # seconds of a case, then the process ends with a traceback
 
 
 class Fuzz(NamedTuple):
-    """Cases and what is done with each.
-
-    Attributes:
-        cases: a strategy of hypothesis.
-        run: checks a case, and returns in a word how it ended; any exception is a failure.
-    """
+    """Cases of a strategy, and a check of each that returns in a word how it ended; any exception is a failure."""
 
     cases: Any
     run: Callable[[Any], str]
 
 
 class Figures(NamedTuple):
-    """What came of a fuzz.
-
-    Attributes:
-        ends: how many cases ended how.
-        seeds: the first seed, and the one after the last.
-        seconds: that it took.
-        failure: the smallest failing case with its error, or None.
-    """
+    """How many cases ended how, the first seed and the one after the last, seconds, and the smallest failing case."""
 
     ends: collections.Counter
     seeds: tuple[int, int]
@@ -53,15 +41,7 @@ class Figures(NamedTuple):
 
 
 def run(fuzz, seconds, first_seed, folder, examples=EXAMPLES):
-    """Runs rounds until the time is over, or a case fails; that case is tried first the next time.
-
-    Args:
-        fuzz: the cases.
-        seconds: after which no round begins; there is at least one.
-        first_seed: of the first round; each of the others has the next one.
-        folder: where failing cases are kept, and the case that runs now.
-        examples: the number of cases of a round.
-    """
+    """Runs rounds, at least one, until the time is over, or a case fails; that case is tried first the next time."""
     ends, start, folder = collections.Counter(), time.monotonic(), pathlib.Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
 

@@ -126,16 +126,13 @@ def seen_by(action, **arguments):
     return seen, clean(make, X, LABELS, **arguments)
 
 
-def test_dropped_examples_are_not_trained_on_and_weights_go_with_the_others():
+def test_dropped_examples_are_not_trained_on_and_corrected_labels_are():
     seen, result = seen_by("drop", sample_weight=np.arange(240.0))
     kept = np.setdiff1d(np.arange(240), result.issues.index[result.issues.is_issue])
     np.testing.assert_array_equal(seen["x"], X[kept])
     np.testing.assert_array_equal(seen["y"], LABELS[kept])
     np.testing.assert_array_equal(seen["weight"], kept)
     assert result.issues.is_issue.sum() > 30
-
-
-def test_corrected_labels_are_trained_on():
     seen, result = seen_by("correct")
     wrong = result.issues.index[result.issues.is_issue]
     assert len(seen["y"]) == 240
@@ -171,10 +168,13 @@ def test_the_issues_of_nearly_right_labels_are_the_few_of_find_issues(kind):
     np.testing.assert_array_equal(result.issues.is_issue, find(p, labels).is_issue)
 
 
-def test_without_issues_every_example_stays():
+def test_without_issues_every_example_stays_and_many_are_warned_of():
     result = cleaned(probabilities=0.85 * np.eye(3)[LABELS] + 0.05)
     for action in ("drop", "correct"):
         np.testing.assert_array_equal(result.cleaned(action).y, LABELS)
+    assert "More than a third" not in str(cleaned())
+    guess = 0.4 * out_of_sample() + 0.6 * np.random.default_rng(1).dirichlet(np.full(3, 0.2), size=240)
+    assert "More than a third of the labels are flagged" in str(cleaned(probabilities=guess))
 
 
 def test_the_frame_of_issues_has_the_names_and_the_index_of_the_data():
@@ -225,12 +225,6 @@ def test_features_of_a_data_set_have_a_report(tmp_path, monkeypatch):
     assert result.report(tmp_path).exists()
 
 
-def test_many_issues_are_warned_of_in_words():
-    assert "More than a third" not in str(cleaned())
-    guess = 0.4 * out_of_sample() + 0.6 * np.random.default_rng(1).dirichlet(np.full(3, 0.2), size=240)
-    assert "More than a third of the labels are flagged" in str(cleaned(probabilities=guess))
-
-
 @pytest.mark.parametrize("epochs", [None, 1])
 def test_a_model_that_learned_nothing_stops_the_call(epochs):
     """As a single epoch of a slow optimizer did, which dropped nine of ten labels without a word."""
@@ -257,15 +251,12 @@ def test_on_features_nothing_is_trained():
     assert clean(None, X, LABELS, epochs=2, verbose=0).trials[0].name == "early stopping"
 
 
-def test_what_is_measured_is_what_is_returned():
+def test_what_is_measured_is_what_is_returned_and_a_data_set_gives_the_same_as_its_arrays():
     """One Normalization scales the features of both."""
     result = clean(None, 1e3 * X + 1e2, LABELS, probabilities=out_of_sample(), verbose=0)
     x = 1e3 * X + 1e2
     fitted = result.trainer(result.chosen.method, result.cleaned("drop"), result.data, seed=0)
     np.testing.assert_allclose(fitted.probabilities, np.exp(result.model.predict(x, verbose=0)), atol=1e-5)
-
-
-def test_a_data_set_gives_the_same_as_its_arrays():
     weights = np.arange(240.0)
     result, expected = cleaned(None, Batches(X, LABELS, weights)), cleaned(sample_weight=weights)
     np.testing.assert_array_equal(result.issues.index, expected.issues.index)
@@ -289,29 +280,25 @@ def wrong_loss():
 
 
 REFUSED = {
+    "a -1": ({"y": np.where(np.arange(240) == 1, -1, LABELS)},
+        "at [1], no label: leave such examples out (keep those of y != -1)"),
+    "an id": ({"y": np.where(np.arange(240) == 1, 123456, LABELS)},
+        "is it an id? Make names texts. Received: 123456 at [1]"),
     "a list": ({"make_model": [make_model]}, "`make_model` must be a function that makes a new compiled model"),
     "no epochs": ({"epochs": None}, "`epochs` must be an integer at least 1"),
     "one class": ({"y": ["a"] * 240}, "`y` must be of at least two classes. Received: 1"),
     "other lengths": ({"y": LABELS[:9]}, "`y` must have a label for each of the 240 examples. Received: 9"),
-    "too few": (
-        {"y": [9, 9, *LABELS[2:]], "probabilities": None},
-        "`y` must have an example of each class for each of the 3 folds. Received: 2 of 9",
-    ),
+    "too few": ({"y": [9, 9, *LABELS[2:]], "probabilities": None},
+        "`y` must have an example of each class for each of the 3 folds. Received: 2 of 9"),
     "an action": ({"action": "delete"}, "`action` must be one of 'drop', 'correct'. Received: action='delete'"),
-    "other classes": (
-        {"probabilities": np.full((240, 4), 0.25)},
-        "`probabilities` must be of the 3 classes of `y`, shape (N, 3), as what the models return. Received: ",
-    ),
-    "other rows": (
-        {"probabilities": np.full((24, 3), 1 / 3)},
-        "`probabilities` must have a row for each of the 240 examples. Received: 24",
-    ),
+    "other classes": ({"probabilities": np.full((240, 4), 0.25)},
+        "`probabilities` must be of the 3 classes of `y`, shape (N, 3), as what the models return. Received: "),
+    "other rows": ({"probabilities": np.full((24, 3), 1 / 3)},
+        "`probabilities` must have a row for each of the 240 examples. Received: 24"),
     "a loss of label vectors": ({"make_model": wrong_loss}, "`make_model` must make models of a loss of integers"),
-    "not finite": (
-        {"make_model": None, "x": np.where(np.arange(240)[:, None] == 21, np.nan, X), "epochs": None},
-        "`x` must be finite. Received: nan or infinity in example 21",
-    ),
-}
+    "not finite": ({"make_model": None, "x": np.where(np.arange(240)[:, None] == 21, np.nan, X), "epochs": None},
+        "`x` must be finite. Received: nan or infinity in example 21"),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("case", REFUSED)

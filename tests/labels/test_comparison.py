@@ -2,17 +2,13 @@
 
 import numpy as np
 import pytest
+from scipy.stats import binom
 
 from keras_het.labels import comparison
-from keras_het.labels.comparison import (
-    check_learned,
-    difference,
-    nearest_class_means,
-    one_standard_error,
-    warn_if_weak,
-)
+from keras_het.labels.comparison import check_learned, difference, nearest_class_means, one_standard_error, warn_if_weak
 from keras_het.labels.data import Data
 from keras_het.labels.training import Trial, best_epoch
+from tests.checks import FALSE_ALARM
 from tests.labels.tasks import Named
 
 pytestmark = pytest.mark.once
@@ -25,16 +21,13 @@ def outcomes(seed, count=400):
     return np.where(rng.random(count) < 0.1, True, other), other
 
 
-def test_the_difference_is_that_of_a_paired_comparison():
+def test_the_difference_is_that_of_a_paired_comparison_and_weights_count_as_examples():
     right, other = outcomes(0)
     gap = 1.0 * right - other
     found = difference(right, other)
     assert found.mean == pytest.approx(gap.mean())
     assert found.error == pytest.approx(gap.std() / np.sqrt(400))
     assert found.error < 0.5 * np.sqrt(right.var() / 400 + other.var() / 400)
-
-
-def test_weights_count_as_examples_do():
     right, other = outcomes(1)
     weights = np.where(np.arange(400) < 100, 1.0, 0.0)
     assert difference(right, other, weights) == pytest.approx(difference(right[:100], other[:100]))
@@ -59,16 +52,13 @@ def test_the_most_cautious_method_is_chosen_unless_another_is_clearly_better():
     assert chosen(base) == 0
 
 
-def test_the_first_that_is_near_the_best_is_chosen_even_between_the_two():
+def test_the_first_that_is_near_the_best_is_chosen_by_weights_too():
     rng = np.random.default_rng(0)
     best = rng.random(1000) < 0.8
     near = np.where(rng.random(1000) < 0.1, rng.random(1000) < 0.78, best)
     behind = np.where(rng.random(1000) < 0.3, False, best)
     assert difference(best, near).mean <= difference(best, near).error
     assert chosen(behind, near, best) == 1
-
-
-def test_weights_decide():
     base, other = np.arange(400) % 2 == 0, np.arange(400) % 2 == 1
     assert chosen(base, other, weight=np.where(np.arange(400) % 2, 2.0, 1.0)) == 1
     assert chosen(base, other) == 0
@@ -125,17 +115,17 @@ def test_a_model_that_learned_nothing_is_an_error_and_one_of_rare_classes_is_not
 
 
 @pytest.mark.statistical
-def test_chance_seldom_passes_for_learning(base_seed):
+def test_chance_seldom_passes_for_learning(base_seed, redraws):
     """By accuracy a sixth of the draws would, by the probability of the labels one of fifty."""
-    passed = 0
-    for seed in range(base_seed, base_seed + 200):
+    passed, count = 0, redraws(1000)
+    for seed in range(base_seed, base_seed + count):
         p, data, _ = answered(1 / 3, count=200, seed=seed)
         try:
             check_learned(p, data.y)
         except ValueError:
             continue
         passed += 1
-    assert passed < 60  # of 200, where 32 are expected: five standard deviations
+    assert passed <= binom.isf(FALSE_ALARM, count, 1 / 6)
 
 
 def test_class_means_are_those_of_the_other_folds():

@@ -28,17 +28,14 @@ def saved(content, separator=",", mark=True, ending="\r\n", quoting=csv.QUOTE_MI
     return file.getvalue().encode("utf-8-sig" if mark else "utf-8")
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        {},
-        {"separator": ";", "ending": "\n"},
-        {"separator": ";", "quoting": csv.QUOTE_ALL},
-        {"separator": "\t", "mark": False},
-        {"mark": False, "ending": "\r", "quoting": csv.QUOTE_ALL},
-        {"mark": False, "ending": "\n\n", "quoting": csv.QUOTE_ALL},
-    ],
-)
+@pytest.mark.parametrize("arguments", [
+    {},
+    {"separator": ";", "ending": "\n"},
+    {"separator": ";", "quoting": csv.QUOTE_ALL},
+    {"separator": "\t", "mark": False},
+    {"mark": False, "ending": "\r", "quoting": csv.QUOTE_ALL},
+    {"mark": False, "ending": "\n\n", "quoting": csv.QUOTE_ALL},
+])  # fmt: skip
 @pytest.mark.parametrize("names", [NAMES, HOSTILE, ["Bär", "\ud800", "=1", "a\nb"], range(4)])
 def test_corrections_come_back_as_they_were_written(names, arguments, tmp_path):
     (tmp_path / "labels.csv").write_bytes(saved(table({3: 0, 0: 2}, names=names), **arguments))
@@ -81,27 +78,28 @@ def test_without_names_classes_are_numbers_that_the_labels_have(tmp_path):
     assert apply_corrections(LABELS, path, range(5))[1] == 4
 
 
-def test_names_may_have_any_order_and_further_classes(tmp_path):
+def test_names_may_have_any_order_and_further_classes_and_two_classes_of_one_name_cannot(tmp_path):
     path = write(tmp_path / "labels.csv", "1,dog,owl")
     assert apply_corrections(["cat", "dog", "cat"], path, ["owl", "dog", "cat"]).tolist() == ["cat", "owl", "cat"]
     with pytest.raises(ValueError, match="`class_names` must be 'cat', 'dog', the names in `labels`"):
         apply_corrections(["cat", "dog", "cat"], path, ["owl", "dog"])
+    path = write(tmp_path / "labels.csv", "1,a,b", "0,a,")
+    assert apply_corrections([0, 1], path, ["a", "a", "b"]).tolist() == [0, 2]
+    with pytest.raises(ValueError, match=r"the name of one class as `corrected`, of 'a', 'b'\. Received: 'a' in row 2"):
+        apply_corrections([0, 2], write(path, "1,b,a"), ["a", "a", "b"])
 
 
-@pytest.mark.parametrize(
-    ("lines", "text"),
-    [
-        (["0,cat,", "1,dog,wolf"], "name of one class as `corrected`, of 'cat', 'dog', .*. Received: 'wolf' in row 3"),
-        (["1,dog,cat", "6,cat,"], r"an index in \[0, 6\) in each line. Received: '6' in row 3"),
-        (["1,dog,cat", "-1,cat,"], "Received: '-1' in row 3"),
-        (["x,dog,cat"], "Received: 'x' in row 2"),
-        (["1,dog,cat", "", "1,dog,cat"], "each index once. Received: '1' again in row 4"),
-        (["0,dog,cat", "1,dog,cat"], None),
-        (["1,dog,cat", "0,dog,"], "a table of these labels, of which this is class 0. Received: 'dog' in row 3"),
-        (["2,cat,dog"], "of which this is class 2. Received: 'cat' in row 2"),
-        (["2,wolf,dog"], "of which this is class 2. Received: 'wolf' in row 2"),
-    ],
-)
+@pytest.mark.parametrize(("lines", "text"), [
+    (["0,cat,", "1,dog,wolf"], "name of one class as `corrected`, of 'cat', 'dog', .*. Received: 'wolf' in row 3"),
+    (["1,dog,cat", "6,cat,"], r"an index in \[0, 6\) in each line. Received: '6' in row 3"),
+    (["1,dog,cat", "-1,cat,"], "Received: '-1' in row 3"),
+    (["x,dog,cat"], "Received: 'x' in row 2"),
+    (["1,dog,cat", "", "1,dog,cat"], "each index once. Received: '1' again in row 4"),
+    (["0,dog,cat", "1,dog,cat"], None),
+    (["1,dog,cat", "0,dog,"], "a table of these labels, of which this is class 0. Received: 'dog' in row 3"),
+    (["2,cat,dog"], "of which this is class 2. Received: 'cat' in row 2"),
+    (["2,wolf,dog"], "of which this is class 2. Received: 'wolf' in row 2"),
+])  # fmt: skip
 def test_an_error_names_the_line(lines, text, tmp_path):
     path = write(tmp_path / "labels.csv", *lines)
     if text is None:  # the label is the correction
@@ -111,26 +109,16 @@ def test_an_error_names_the_line(lines, text, tmp_path):
         apply_corrections(LABELS, path, NAMES)
 
 
-def test_two_classes_of_one_name_cannot_be_corrections(tmp_path):
-    path = write(tmp_path / "labels.csv", "1,a,b", "0,a,")
-    assert apply_corrections([0, 1], path, ["a", "a", "b"]).tolist() == [0, 2]
-    with pytest.raises(ValueError, match=r"the name of one class as `corrected`, of 'a', 'b'\. Received: 'a' in row 2"):
-        apply_corrections([0, 2], write(path, "1,b,a"), ["a", "a", "b"])
-
-
-@pytest.mark.parametrize(
-    "content",
-    [
-        None,
-        b"",
-        b"name,age\nAnn,3\n",
-        b"\xff\xfei\x00n\x00",
-        b'"' + b"x" * 200_000,
-        b"index;given,corrected\n",
-        b"index,given,corrected,corrected\n1,b,a,\n",
-        b"index,given,corrected\n1,b,a,c\n",
-    ],
-)
+@pytest.mark.parametrize("content", [
+    None,
+    b"",
+    b"name,age\nAnn,3\n",
+    b"\xff\xfei\x00n\x00",
+    b'"' + b"x" * 200_000,
+    b"index;given,corrected\n",
+    b"index,given,corrected,corrected\n1,b,a,\n",
+    b"index,given,corrected\n1,b,a,c\n",
+])  # fmt: skip
 def test_another_file_is_no_table(content, tmp_path):
     path = tmp_path / "labels.csv"
     if content is not None:

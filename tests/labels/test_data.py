@@ -4,11 +4,13 @@ import re
 
 import numpy as np
 import pytest
+import scipy.sparse
 from scipy.special import softmax
 
-from keras_het.labels import aggregate, votes_from_table
+from keras_het.labels import aggregate, choose, clean, votes_from_table
 from keras_het.labels.data import most_probable, read, stratified_folds
-from tests.labels.tasks import TRUE, Batches, X, Y
+from tests.checks import refusals
+from tests.labels.tasks import TRUE, Batches, X, Y, make_model
 
 pytestmark = pytest.mark.once
 
@@ -21,18 +23,15 @@ NAMES = np.array(["cat", "dog", "owl"])
 BLANK = np.where(np.arange(240)[:, None] == 17, -1, VOTES)
 
 
-@pytest.mark.parametrize(
-    "y",
-    [
-        VOTES,
-        np.where(VOTES < 0, np.nan, VOTES),
-        np.where(VOTES < 0, None, VOTES),
-        np.where(VOTES < 0, None, NAMES[VOTES]),
-        np.where(VOTES < 0, np.nan, NAMES[VOTES].astype(object)),
-        np.where(VOTES < 0, "", NAMES[VOTES]),
-        [[None if vote < 0 else NAMES[vote] for vote in row] for row in VOTES],
-    ],
-)
+@pytest.mark.parametrize("y", [
+    VOTES,
+    np.where(VOTES < 0, np.nan, VOTES),
+    np.where(VOTES < 0, None, VOTES),
+    np.where(VOTES < 0, None, NAMES[VOTES]),
+    np.where(VOTES < 0, np.nan, NAMES[VOTES].astype(object)),
+    np.where(VOTES < 0, "", NAMES[VOTES]),
+    [[None if vote < 0 else NAMES[vote] for vote in row] for row in VOTES],
+])  # fmt: skip
 def test_votes_are_distributions_whatever_stands_for_none(y):
     data = read(X, y)
     np.testing.assert_allclose(data.y, aggregate(VOTES, 3).probabilities, atol=1e-6)
@@ -71,16 +70,13 @@ def test_distributions_counts_and_label_vectors():
     np.testing.assert_array_equal(one.distribution, np.eye(3)[Y])
 
 
-def test_rows_go_together():
+def test_rows_go_together_and_a_data_set_is_read_once_with_its_weights():
     data = read({"a": X, "b": X[:, :2]}, Y, sample_weight=np.arange(240.0))
     for rows in (np.array([3, 1]), np.isin(np.arange(240), [1, 3])):
         part = data[rows]
         np.testing.assert_array_equal(part.x["b"], X[rows, :2])
         np.testing.assert_array_equal(part.y, Y[rows])
         assert sorted(part.weight) == [1.0, 3.0]
-
-
-def test_a_data_set_is_read_once_with_its_weights():
     data = read(Batches(X, Y, np.arange(240.0)))
     np.testing.assert_array_equal(data.x, X)
     np.testing.assert_array_equal(data.weight, np.arange(240.0))
@@ -117,18 +113,12 @@ def test_class_names_name_integers_and_order_names():
 
 
 REFUSED = {
-    "a row without votes": (
-        BLANK,
-        "drop the others: keep = (y >= 0).any(axis=1); x, y = x[keep], y[keep]. Received: n",
-    ),
-    "a row of names without": (
-        np.where(BLANK < 0, None, NAMES[BLANK]),
-        "keep = pandas.DataFrame(y).notna().any(axis=1); x, y = x[keep], y[keep]. Received: none in row 17",
-    ),
-    "a missing label": (
-        np.where(np.arange(240) == 8, np.nan, Y),
-        "none at [8]: leave such examples out, inputs and la",
-    ),
+    "a row without votes": (BLANK,
+        "drop the others: keep = (y >= 0).any(axis=1); x, y = x[keep], y[keep]. Received: n"),
+    "a row of names without": (np.where(BLANK < 0, None, NAMES[BLANK]),
+        "keep = pandas.DataFrame(y).notna().any(axis=1); x, y = x[keep], y[keep]. Received: none in row 17"),
+    "a missing label": (np.where(np.arange(240) == 8, np.nan, Y),
+        "none at [8]: leave such examples out, inputs and la"),
     "a -1": (np.where(np.arange(240) == 8, -1, Y), "`y` must have a label for each example"),
     "labels from 1 on": (Y + 1, "`y` must begin with 0 (y - 1, for labels that begin with 1;"),
     "an id": (np.where(np.arange(240) == 1, 123456, Y), "is it an id? Make names texts. Received: 123456 at [1]"),
@@ -141,11 +131,9 @@ REFUSED = {
     "turned votes": (VOTES.T, "for each of the 240 examples (np.transpose(y), if rows are annotators). Received: 4"),
     "votes out of range": (np.where(np.arange(4) == 0, -2, VOTES), "`y` must"),
     "negative shares": (np.full((240, 3), -0.5), "`y` must be distributions, floats that are not negative"),
-    "counts": (
-        np.stack([(k == VOTES).sum(axis=1) for k in range(3)], axis=1),
-        "for counts of 3 classes give y.astype(float)",
-    ),
-}
+    "counts": (np.stack([(k == VOTES).sum(axis=1) for k in range(3)], axis=1),
+        "for counts of 3 classes give y.astype(float)"),
+}  # fmt: skip
 
 
 @pytest.mark.refusal
@@ -155,6 +143,17 @@ def test_what_is_no_label_is_refused(case):
     with pytest.raises(ValueError) as error:
         read(X, y)
     assert text in str(error.value)
+
+
+SPARSE = scipy.sparse.csr_matrix(X)
+test_weights_and_sparse_matrices_are_refused = refusals([
+    (lambda: read(X, Y, sample_weight=np.ones(60)), "`sample_weight` must have shape (240,). Received: shape (60,)"),
+    (lambda: read(X, Y, sample_weight=-np.ones(240)), "must be finite and not negative. Received: -1.0"),
+    (lambda: read(X, Y, sample_weight=np.full(240, np.nan)), "finite and not negative. Received: nan"),
+    (lambda: choose(make_model, SPARSE, Y, epochs=1), "`x` must be dense: x.toarray(). Received: a csr_matrix"),
+    (lambda: clean(make_model, SPARSE, Y, epochs=1), "must be dense: "),
+    (lambda: choose(make_model, X, SPARSE, epochs=1), "`y` must be dense: y.toarray()"),
+])  # fmt: skip
 
 
 @pytest.mark.refusal

@@ -17,13 +17,10 @@ def predictions(transition, count=2000, seed=0):
     return true, corrupt(true, transition[true], seed + 1), p / p.sum(axis=1, keepdims=True)
 
 
-def test_swapped_classes_are_found_where_the_most_probable_label_is_not_the_class():
+def test_swapped_classes_are_found_and_of_uniform_flips_the_class_is_the_most_probable_label():
     true, labels, p = predictions(pair_flip(6, 0.45))
     assert np.mean(decode(labels, p).classes == true) > 0.97
     assert np.mean(p.argmax(axis=1) == true) < 0.8
-
-
-def test_of_uniform_flips_the_class_is_the_most_probable_label():
     _, labels, p = predictions(symmetric(5, 0.4))
     found = decode(labels, p)
     assert np.mean(found.classes == p.argmax(axis=1)) > 0.99

@@ -55,7 +55,7 @@ def test_the_temperature_is_that_of_the_labels():
     assert losses[1] < min(losses[::2])
 
 
-def test_weights_count_as_examples_do():
+def test_weights_count_as_examples_do_and_distributions_as_labels():
     x, labels = clusters(60)
     weights = np.random.default_rng(0).integers(0, 4, size=60).astype(float)
     rows = np.repeat(np.arange(60), weights.astype(int))
@@ -64,20 +64,13 @@ def test_weights_count_as_examples_do():
     )
     np.testing.assert_allclose(one.kernel, other.kernel, rtol=1e-3, atol=1e-5)
     np.testing.assert_allclose(one.bias, other.bias, rtol=1e-3, atol=1e-4)
-
-
-def test_distributions_count_as_labels_do():
-    x, labels = clusters(60)
     one, other = discriminant(x, labels, 3), discriminant(x, np.eye(3, dtype="float32")[labels], 3)
     np.testing.assert_allclose(one.kernel, other.kernel, rtol=1e-4, atol=1e-6)
 
 
-def test_a_class_without_labels_is_never_predicted():
+def test_a_class_without_labels_is_never_predicted_and_of_many_features_the_nearest_mean_is(monkeypatch):
     x, labels = clusters()
     assert set(discriminant(x, labels + (labels > 0), 4).logits(x).argmax(axis=1)) == {0, 2, 3}
-
-
-def test_of_very_many_features_the_nearest_mean_decides(monkeypatch):
     x, labels = clusters()
     monkeypatch.setattr(module, "MAX_FEATURES", 5)
     (fitted,) = module.solved(sums(x, labels), (0.5,))
@@ -86,13 +79,10 @@ def test_of_very_many_features_the_nearest_mean_decides(monkeypatch):
     np.testing.assert_array_equal(fitted.logits(x).argmax(axis=1), nearest)
 
 
-def test_constant_features_are_no_evidence():
+def test_constant_features_are_no_evidence_and_a_rare_one_is_not_made_large():
     x, labels = np.ones((30, 4), "float32"), np.arange(30) % 3
     logits = discriminant(x, labels, 3, scale=normalization(x)).logits(0.0 * x)
     np.testing.assert_allclose(logits - logits.mean(axis=1, keepdims=True), 0.0, atol=1e-6)
-
-
-def test_a_rare_feature_is_not_made_large():
     x = np.random.default_rng(0).normal(size=(240, 6))
     x = np.concatenate([x, np.eye(240, 2), np.ones((240, 1))], axis=1).astype("float32")  # two rare words, a constant
     scaled = keras.ops.convert_to_numpy(normalization(x)(x))

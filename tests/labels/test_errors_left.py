@@ -105,15 +105,12 @@ def test_the_sample_and_the_others_are_told_apart():
     assert errors_left(labels, verified, drawn, confidence=0.9, sequential=True).most > found.most
 
 
-def test_names_of_classes():
+def test_names_of_classes_and_nothing_left_where_all_are_checked():
     labels, verified, drawn = made()
     expected, names = errors_left(labels, verified, drawn), np.array(["cat", "dog"])
     named = {row: str(names[label]) for row, label in verified.items()}
     assert errors_left(labels, named, np.array(drawn), class_names=names) == expected
     assert errors_left(names[labels].tolist(), named, drawn) == expected
-
-
-def test_nothing_is_left_where_all_are_checked():
     labels, verified, drawn = made(4, (2, 0, 1, 3), (1,))
     found = errors_left(labels, verified, drawn)
     assert (found.unchecked, found.most, found.rate) == (0, 0, 0.0)
@@ -129,28 +126,21 @@ def test_a_million_labels_take_well_under_a_second():
     assert 50_000 < found.most + found.found < 70_000
 
 
-@pytest.mark.parametrize(
-    ("change", "text"),
-    [
-        ({"drawn": [3, 7, 3]}, "`drawn` must have each index once, of a sample without replacement. Received: 3 again"),
-        ({"drawn": [5, 3]}, "`drawn` must have a first index whose label is in `verified_labels`. Received: a"),
-        ({"drawn": []}, "`drawn` must have a first index"),
-        ({"drawn": np.array([], int)}, "`drawn` must have a first index"),
-        (
-            {"drawn": [3, 5, 7]},
-            "`drawn` must be verified from its start on: what was left out may be hard. Verify it, or count",
-        ),
-        ({"drawn": [20]}, "`drawn` must have indices in [0, 20), integers. Received: 20"),
-        (
-            {"verified_labels": {3: "cat"}},
-            "`verified_labels` must have only the classes 0, 1. Received: 'cat' of example 3",
-        ),
-        ({"verified_labels": {20: 0}}, "`verified_labels` must have indices in [0, 20), integers. Received: 20"),
-        ({"verified_labels": [3]}, "`verified_labels` must be a dict from the indices of examples to their labels"),
-        ({"confidence": 95}, "`confidence` must be a number in (0, 1). Received: confidence=95"),
-        ({"sequential": 1}, "`sequential` must be True or False. Received: sequential=1"),
-    ],
-)
+@pytest.mark.parametrize(("change", "text"), [
+    ({"drawn": [3, 7, 3]}, "`drawn` must have each index once, of a sample without replacement. Received: 3 again"),
+    ({"drawn": [5, 3]}, "`drawn` must have a first index whose label is in `verified_labels`. Received: a"),
+    ({"drawn": []}, "`drawn` must have a first index"),
+    ({"drawn": np.array([], int)}, "`drawn` must have a first index"),
+    ({"drawn": [3, 5, 7]},
+     "`drawn` must be verified from its start on: what was left out may be hard. Verify it, or count"),
+    ({"drawn": [20]}, "`drawn` must have indices in [0, 20), integers. Received: 20"),
+    ({"verified_labels": {3: "cat"}},
+     "`verified_labels` must have only the classes 0, 1. Received: 'cat' of example 3"),
+    ({"verified_labels": {20: 0}}, "`verified_labels` must have indices in [0, 20), integers. Received: 20"),
+    ({"verified_labels": [3]}, "`verified_labels` must be a dict from the indices of examples to their labels"),
+    ({"confidence": 95}, "`confidence` must be a number in (0, 1). Received: confidence=95"),
+    ({"sequential": 1}, "`sequential` must be True or False. Received: sequential=1"),
+])  # fmt: skip
 @pytest.mark.refusal
 def test_refusals(change, text):
     arguments = dict(zip(("labels", "verified_labels", "drawn"), made(), strict=True)) | change

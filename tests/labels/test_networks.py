@@ -205,7 +205,7 @@ def test_an_embedding_gets_large_numbers_as_they_are():
     assert all("int64" in dtype for dtype in seen)  # float32 would round them to 2**24
 
 
-def test_the_head_keeps_the_regularizer_of_the_models_own():
+def test_a_head_keeps_the_regularizer_of_the_models_own_and_may_be_heteroscedastic():
     def make_model():
         dense = keras.layers.Dense(3, kernel_regularizer=keras.regularizers.L2(0.5))
         model = keras.Sequential([keras.Input((6,)), dense])
@@ -214,8 +214,5 @@ def test_the_head_keeps_the_regularizer_of_the_models_own():
 
     kernel = short(make_model=make_model).model.layers[-1].get_weights()[0]
     assert np.abs(kernel).max() < 0.5 * np.abs(short(make_model=maker()).model.layers[-1].get_weights()[0]).max()
-
-
-def test_a_heteroscedastic_head_is_a_method():
     result = short(Heteroscedastic(num_factors=1, temperature=1.5), Heteroscedastic(num_factors=1))
     assert [trial.name for trial in result.trials[1:]] == ["heteroscedastic head (1.5)", "heteroscedastic head (5)"]

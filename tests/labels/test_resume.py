@@ -78,19 +78,16 @@ def test_a_callback_may_stop_a_training(tmp_path):
     np.testing.assert_array_equal(scores[1:], scores[[1, 1, 1]])  # nothing changes after the second epoch
 
 
-@pytest.mark.parametrize(
-    ("argument", "other", "text"),
-    [
-        ("y", np.roll(Y, 1), "labels '"),
-        ("sample_weight", np.full(240, 2.0), "labels '"),
-        ("methods", [Named("other")], "methods ['early stopping'] in the folder, ['early stopping', 'other'] now"),
-        ("epochs", 4, "epochs 3 in the folder, 4 now"),
-        ("folds", 4, "folds 3 in the folder, 4 now"),
-        ("seed", 1, "seed 0 in the folder, 1 now"),
-        ("criterion", "loss", "criterion 'accuracy' in the folder, 'loss' now"),
-        ("batch_size", 16, "batch_size 32 in the folder, 16 now"),
-    ],
-)
+@pytest.mark.parametrize(("argument", "other", "text"), [
+    ("y", np.roll(Y, 1), "labels '"),
+    ("sample_weight", np.full(240, 2.0), "labels '"),
+    ("methods", [Named("other")], "methods ['early stopping'] in the folder, ['early stopping', 'other'] now"),
+    ("epochs", 4, "epochs 3 in the folder, 4 now"),
+    ("folds", 4, "folds 3 in the folder, 4 now"),
+    ("seed", 1, "seed 0 in the folder, 1 now"),
+    ("criterion", "loss", "criterion 'accuracy' in the folder, 'loss' now"),
+    ("batch_size", 16, "batch_size 32 in the folder, 16 now"),
+])  # fmt: skip
 def test_a_folder_of_another_call_is_refused_in_plain_words(argument, other, text, tmp_path):
     given = {"make_model": make_model, "x": X, "y": Y, "methods": [], **SHORT, "resume_path": tmp_path}
     choose(**given)

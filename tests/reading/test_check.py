@@ -127,7 +127,7 @@ def both(make, fitting, value, *parts):
     return make, {"loss": fitting, "metrics": [value]}, ("`metrics` must", *parts)
 
 
-WRONG = [
+@pytest.mark.parametrize(("make", "arguments", "parts"), [
     loss(make, SPARSE_NAME, SOFTMAX_MEND, "Received: loss='sparse_categorical_crossentropy'"),
     loss(make, VECTOR_NAME, VECTOR_MEND),
     loss(make, losses.SparseCategoricalCrossentropy, SOFTMAX_MEND, "loss=keras.losses.SparseCategoricalCrossentropy"),
@@ -159,13 +159,8 @@ WRONG = [
     metric(make, [metrics.Precision()], "or put keras.layers.Softmax() behind it, for a metric of probabilities"),
     metric(make, {"head": [metrics.F1Score()]}, "`metrics` must take log-probabilities"),
     metric(make, [metrics.BinaryAccuracy()], "keras.metrics.BinaryAccuracy(threshold=-0.693"),
-    wrong(
-        make,
-        "weighted_metrics",
-        [metrics.PrecisionAtRecall(0.9)],
-        "`weighted_metrics` must",
-        "PrecisionAtRecall(recall=0.9)",
-    ),
+    wrong(make, "weighted_metrics", [metrics.PrecisionAtRecall(0.9)], "`weighted_metrics` must",
+        "PrecisionAtRecall(recall=0.9)"),
     metric(sigmoid, ["binary_accuracy"], "keras.metrics.BinaryAccuracy(threshold=0.0)"),
     metric(sigmoid, [metrics.binary_accuracy], "Received: metrics=keras.metrics.binary_accuracy"),
     metric(sigmoid, [metrics.Recall()], "keras.metrics.Recall(thresholds=0.0)"),
@@ -195,24 +190,17 @@ WRONG = [
     loss(lambda: keras.Sequential([keras.Sequential([layers.Dense(4), head("softmax")])]), VECTOR_NAME, "'head'"),
     loss(lambda: called(Subclassed()), SPARSE_NAME, SOFTMAX_MEND),
     loss(lambda: called(Subclassed(inputs="x"), {"x": X}), SPARSE_NAME, SOFTMAX_MEND),
-    loss(
-        lambda: called(Subclassed("sigmoid", layers.Activation("sigmoid"))), SPARSE, "keras.losses.BinaryCrossentropy()"
-    ),
-    loss(
-        dense(),
-        GeneralizedCrossentropy(),
-        "must take logits: keras_het.losses.GeneralizedCrossentropy(from_logits=True), for the layer 'last' returns",
-    ),
+    loss(lambda: called(Subclassed("sigmoid", layers.Activation("sigmoid"))), SPARSE,
+        "keras.losses.BinaryCrossentropy()"),
+    loss(dense(), GeneralizedCrossentropy(),
+        "must take logits: keras_het.losses.GeneralizedCrossentropy(from_logits=True), for the layer 'last' returns"),
     loss(dense(), SPARSE_NAME, SOFTMAX_MEND),
     loss(dense(), "crossentropy", SOFTMAX_MEND),
     loss(dense(), "binary_crossentropy", SIGMOID_MEND),
     loss(dense(), SymmetricCrossentropy(multi_label=True), "(from_logits=True, multi_label=True)"),
     loss(dense(), "kl_divergence", SOFTMAX_MEND, "or put keras.layers.Softmax() behind it"),
-    loss(
-        dense(),
-        AnnotatorsLoss(losses.SparseCategoricalCrossentropy(ignore_class=-1)),
-        "keras_het.losses.AnnotatorsLoss",
-    ),
+    loss(dense(), AnnotatorsLoss(losses.SparseCategoricalCrossentropy(ignore_class=-1)),
+        "keras_het.losses.AnnotatorsLoss"),
     loss(dense(None, 1), "crossentropy", SIGMOID_MEND),
     loss(dense(None, 1), SPARSE, SIGMOID_MEND),
     loss(dense("softmax"), SPARSE, "must take probabilities: keras.losses.SparseCategoricalCrossentropy(), for the la"),
@@ -236,10 +224,7 @@ WRONG = [
     both(dense(None, 1), "hinge", "accuracy", "keras.metrics.BinaryAccuracy(threshold=0.0)"),
     metric(dense("softmax"), [metrics.AUC(from_logits=True)], "keras.metrics.AUC()"),
     metric(dense("sigmoid"), [SPARSE_NAME], "keras.metrics.BinaryCrossentropy()"),
-]
-
-
-@pytest.mark.parametrize(("make", "arguments", "parts"), WRONG)
+])  # fmt: skip
 def test_a_wrong_compile_is_caught_and_the_mend_named(make, arguments, parts):
     model = make()
     model.compile("sgd", **arguments)
@@ -248,91 +233,40 @@ def test_a_wrong_compile_is_caught_and_the_mend_named(make, arguments, parts):
     assert [part for part in parts if part not in str(error.value)] == []
 
 
-@pytest.mark.parametrize(
-    ("model", "arguments", "text"),
-    [
-        (
-            make,
-            {"loss": SPARSE_NAME},
-            (
-                "`loss` must take log-probabilities: keras.losses.SparseCategoricalCrossentropy(from_logits=True), "
-                "for the head 'head' returns them. Received: loss='sparse_categorical_crossentropy'"
-            ),
-        ),
-        (
-            sigmoid,
-            {"metrics": [metrics.F1Score(threshold=0.5)]},
-            (
-                "`metrics` must take logits, for the head 'head' returns them; "
-                "or put keras.layers.Activation('sigmoid') behind it, for a metric of probabilities. "
-                "Received: metrics=keras.metrics.F1Score(threshold=0.5)"
-            ),
-        ),
-        (
-            lambda: make("softmax", layers.Softmax()),
-            {"loss": SPARSE},
-            (
-                "`loss` must take probabilities: keras.losses.SparseCategoricalCrossentropy(), "
-                "for an activation behind the head 'head' returns them. "
-                "Received: loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True)"
-            ),
-        ),
-        (
-            make,
-            {"loss": losses.BinaryCrossentropy(from_logits=True)},
-            (
-                "`loss` must take log-probabilities, as keras.losses.SparseCategoricalCrossentropy(from_logits=True) "
-                "(or CategoricalCrossentropy, for label vectors), for the head 'head' returns them; "
-                'or, if an example may have several labels, give the head link="sigmoid". '
-                "Received: loss=keras.losses.BinaryCrossentropy(from_logits=True)"
-            ),
-        ),
-        (
-            make,
-            {"metrics": [metrics.AUC(thresholds=np.array([0.25, 0.5]))]},
-            (
-                "`metrics` must take log-probabilities: keras.metrics.AUC(from_logits=True, thresholds=[0.25, 0.5]), "
-                "for the head 'head' returns them. Received: metrics=keras.metrics.AUC(thresholds=[0.25, 0.5])"
-            ),
-        ),
-        (
-            make,
-            {"loss": ForwardCorrectedCrossentropy(np.eye(10))},
-            (
-                "`loss` must take log-probabilities: "
-                "keras_het.losses.ForwardCorrectedCrossentropy(from_logits=True, transition=...), "
-                "for the head 'head' returns them. "
-                "Received: loss=keras_het.losses.ForwardCorrectedCrossentropy(transition=...)"
-            ),
-        ),
-        (
-            lambda: make("softmax", layers.Activation("sigmoid")),
-            {"loss": "binary_crossentropy"},
-            (
-                "The activation behind the head 'head' must be keras.layers.Softmax(), or none, "
-                "for it returns log-probabilities. Received: 'sigmoid'"
-            ),
-        ),
-        (
-            lambda: keras.Sequential([keras.Input((6,)), head("sigmoid"), layers.Activation("exponential")]),
-            {"loss": "binary_crossentropy"},
-            (
-                "The activation behind the head 'head' must be keras.layers.Activation('sigmoid'), or none, "
-                "for it returns logits. Received: 'exponential'"
-            ),
-        ),
-        (
-            make,
-            {"loss": losses.Poisson},
-            (
-                "`loss` must take log-probabilities, as keras.losses.SparseCategoricalCrossentropy(from_logits=True) "
-                "(or CategoricalCrossentropy, for label vectors), for the head 'head' returns them; "
-                "or put keras.layers.Softmax() behind it, for a loss of probabilities. "
-                "Received: loss=keras.losses.Poisson"
-            ),
-        ),
-    ],
-)
+@pytest.mark.parametrize(("model", "arguments", "text"), [
+    (make, {"loss": SPARSE_NAME},
+     ("`loss` must take log-probabilities: keras.losses.SparseCategoricalCrossentropy(from_logits=True), for the "
+      "head 'head' returns them. Received: loss='sparse_categorical_crossentropy'")),
+    (sigmoid, {"metrics": [metrics.F1Score(threshold=0.5)]},
+     ("`metrics` must take logits, for the head 'head' returns them; or put keras.layers.Activation('sigmoid') "
+      "behind it, for a metric of probabilities. Received: metrics=keras.metrics.F1Score(threshold=0.5)")),
+    (lambda: make("softmax", layers.Softmax()), {"loss": SPARSE},
+     ("`loss` must take probabilities: keras.losses.SparseCategoricalCrossentropy(), for an activation behind the "
+      "head 'head' returns them. Received: loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True)")),
+    (make, {"loss": losses.BinaryCrossentropy(from_logits=True)},
+     ("`loss` must take log-probabilities, as keras.losses.SparseCategoricalCrossentropy(from_logits=True) (or "
+      "CategoricalCrossentropy, for label vectors), for the head 'head' returns them; or, if an example may have "
+      "several labels, give the head link=\"sigmoid\". Received: "
+      "loss=keras.losses.BinaryCrossentropy(from_logits=True)")),
+    (make, {"metrics": [metrics.AUC(thresholds=np.array([0.25, 0.5]))]},
+     ("`metrics` must take log-probabilities: keras.metrics.AUC(from_logits=True, thresholds=[0.25, 0.5]), for the "
+      "head 'head' returns them. Received: metrics=keras.metrics.AUC(thresholds=[0.25, 0.5])")),
+    (make, {"loss": ForwardCorrectedCrossentropy(np.eye(10))},
+     ("`loss` must take log-probabilities: keras_het.losses.ForwardCorrectedCrossentropy(from_logits=True, "
+      "transition=...), for the head 'head' returns them. Received: "
+      "loss=keras_het.losses.ForwardCorrectedCrossentropy(transition=...)")),
+    (lambda: make("softmax", layers.Activation("sigmoid")), {"loss": "binary_crossentropy"},
+     ("The activation behind the head 'head' must be keras.layers.Softmax(), or none, for it returns "
+      "log-probabilities. Received: 'sigmoid'")),
+    (lambda: keras.Sequential([keras.Input((6,)), head("sigmoid"), layers.Activation("exponential")]),
+     {"loss": "binary_crossentropy"},
+     ("The activation behind the head 'head' must be keras.layers.Activation('sigmoid'), or none, for it returns "
+      "logits. Received: 'exponential'")),
+    (make, {"loss": losses.Poisson},
+     ("`loss` must take log-probabilities, as keras.losses.SparseCategoricalCrossentropy(from_logits=True) (or "
+      "CategoricalCrossentropy, for label vectors), for the head 'head' returns them; or put keras.layers.Softmax() "
+      "behind it, for a loss of probabilities. Received: loss=keras.losses.Poisson")),
+])  # fmt: skip
 def test_errors_word_for_word(model, arguments, text):
     model = model()
     model.compile(**arguments)

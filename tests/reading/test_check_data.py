@@ -55,6 +55,12 @@ def pixels(*end):
     return plain(layers.Conv2D(3, 1), *end, shape=(2, 2, 6))
 
 
+def compiled(loss=SPARSE, make=None):
+    model = (make or dense())()
+    model.compile("sgd", loss)
+    return model
+
+
 class Batches(keras.utils.PyDataset):
     """A data set that counts the batches that are read; it has no end if `num_batches` is None."""
 
@@ -71,22 +77,12 @@ class Batches(keras.utils.PyDataset):
         return X, self.y
 
 
-WRONG = [
-    (
-        dense(),
-        SPARSE,
-        X,
-        Y + 1,
-        "`y` must be in [0, 3), the classes of the model (y - 1, for labels that begin with 1). Received: 3 at [2]",
-    ),
+@pytest.mark.parametrize(("make", "loss", "x", "y", "text"), [
+    (dense(), SPARSE, X, Y + 1,
+     "`y` must be in [0, 3), the classes of the model (y - 1, for labels that begin with 1). Received: 3 at [2]"),
     (dense(), SPARSE, X, changed(Y, 4, 7), "`y` must be in [0, 3), the classes of the model. Received: 7 at [4]"),
-    (
-        dense(),
-        SPARSE,
-        X,
-        changed(Y, 4, -1),
-        "(ignore_class=-1 of the loss leaves out missing labels). Received: -1 at [4]",
-    ),
+    (dense(), SPARSE, X, changed(Y, 4, -1),
+     "(ignore_class=-1 of the loss leaves out missing labels). Received: -1 at [4]"),
     (dense(), MISSING, X, changed(Y, 4, -2), "`y` must be in [0, 3)"),
     (dense(), SPARSE, X, (Y + 1).tolist(), "`y` must be in [0, 3)"),
     (dense(), SPARSE, X, Y[:, None] + 1, "Received: 3 at [2, 0]"),
@@ -96,26 +92,16 @@ WRONG = [
     (dense(), SPARSE, X, ONE_HOT, TO_INTEGERS),
     (lambda: keras.Sequential([layers.Dense(3)]), SPARSE, X, ONE_HOT, TO_INTEGERS),
     (dense("softmax"), "sparse_categorical_crossentropy", X, ONE_HOT, TO_INTEGERS),
-    (
-        pixels(),
-        SPARSE,
-        np.ones((8, 2, 2, 6)),
-        np.ones((8, 2, 2, 3)),
-        "must be integers of shape (N, 2, 2), as y.argmax",
-    ),
+    (pixels(), SPARSE, np.ones((8, 2, 2, 6)), np.ones((8, 2, 2, 3)),
+     "must be integers of shape (N, 2, 2), as y.argmax"),
     (pixels(), SPARSE, np.ones((8, 2, 2, 6)), Y, "must be integers of shape (N, 2, 2). Received: shape (8,)"),
     (dense(), VECTORS, X, Y, TO_VECTORS),
     (dense(), VECTORS, X, Y[:, None], TO_VECTORS),
     (dense(), VECTORS, X, np.eye(4)[Y], "must be label vectors of shape (N, 3). Received: shape (8, 4)"),
     (dense(), GeneralizedCrossentropy(from_logits=True), X, np.eye(4)[Y], "must be label vectors of shape (N, 3)."),
     (dense(), BINARY, X, Y, "must have shape (N, 3), 0 or 1 for each class. Received: shape (8,)"),
-    (
-        dense(),
-        SymmetricCrossentropy(from_logits=True, multi_label=True),
-        X,
-        2 * ONE_HOT,
-        "must be in [0, 1]. Received: 2",
-    ),
+    (dense(), SymmetricCrossentropy(from_logits=True, multi_label=True), X, 2 * ONE_HOT,
+     "must be in [0, 1]. Received: 2"),
     (dense(None, 1), BINARY, X, Y, "`y` must be in [0, 1]. Received: 2 at [2]"),
     (dense(None, 1), BINARY, X, 1 - 2 * (Y % 2), "`y` must be in [0, 1]. Received: -1 at [1]"),
     (dense(), SPARSE, X, np.array(["ant", "bee"] * 4), NAMES + " <U3"),
@@ -131,32 +117,22 @@ WRONG = [
     (dense(), SPARSE, X, Y.tolist()[:5], "`y` must have an entry for each of the 8 examples. Received: 5"),
     (two_outputs, [SPARSE, "bce"], X, [Y, Y], "`y` must be in [0, 1]. Received: 2"),
     (two_outputs, {"a": SPARSE, "b": "bce"}, X, {"b": Y % 2, "a": Y + 1}, "`y` must be in [0, 3)"),
-    (
-        annotated(),
-        AnnotatorsLoss(),
-        X,
-        np.stack([Y, Y + 1], 1),
-        "`y` must be in [0, 3), the classes of the model. Recei",
-    ),
+    (annotated(), AnnotatorsLoss(), X, np.stack([Y, Y + 1], 1),
+     "`y` must be in [0, 3), the classes of the model. Recei"),
     (annotated(), AnnotatorsLoss(), X, np.stack([Y, Y - 2], 1), "`y` must be in [0, 3)"),
     (flips, AnnotatorsLoss(), X, np.stack([Y, Y, Y], 1), "`y` must have shape (N, 2), with -1 for missing. Received"),
     (dense(), SPARSE, Batches(Y + 1), None, "`y` must be in [0, 3)"),
     (dense(), SPARSE, Batches(Y[:5]), None, "`y` must have an entry for each of the 8 examples. Received: 5"),
     (dense(), SPARSE, Batches(Y), Y, "`y` must be None for a data set, which has its own labels. Received: labels"),
     (dense(), SPARSE, iter([(X, Y)]), None, "`x` must be readable more than once"),
-]
-
-
-@pytest.mark.parametrize(("make", "loss", "x", "y", "text"), WRONG)
+])  # fmt: skip
 def test_data_that_do_not_fit_are_named(make, loss, x, y, text):
-    model = make()
-    model.compile("sgd", loss)
     with pytest.raises(ValueError, match=re.escape(text)) as error:
-        keras_het.reading.check.judge(model, x, y)
+        keras_het.reading.check.judge(compiled(loss, make), x, y)
     assert re.match(r"^`[xy]` must .*[^.]\. Received: ", str(error.value))
 
 
-RIGHT = [
+@pytest.mark.parametrize(("make", "loss", "x", "y"), [
     (dense(), SPARSE, X, Y),
     (dense(), SPARSE, X, Y[:, None]),
     (dense(), SPARSE, X, Y.tolist()),
@@ -191,68 +167,49 @@ RIGHT = [
     (dense(), SPARSE, Batches(np.zeros(8)), None),  # the next batches may be of other classes
     (dense(), SPARSE, X.astype("float64"), Y),
     (dense(), SPARSE, np.ones((8, 6), int), Y),
-]
-
-
-@pytest.mark.parametrize(("make", "loss", "x", "y"), RIGHT)
+])  # fmt: skip
 def test_nothing_is_said_of_data_that_are_right(make, loss, x, y):
-    model = make()
-    model.compile("sgd", loss)
-    assert keras_het.check(model, x, y) is None
+    assert keras_het.check(compiled(loss, make), x, y) is None
 
 
 @pytest.mark.parametrize("number", [np.nan, np.inf])
 @pytest.mark.parametrize("y", [Y, None])
 def test_an_example_that_is_not_finite_is_named(number, y):
-    model = dense()()
-    model.compile("sgd", SPARSE)
     with pytest.warns(UserWarning, match=r"`x` has nan or infinity in example 6\."):
-        keras_het.check(model, changed(X, (6, 1), number), y)
+        keras_het.check(compiled(), changed(X, (6, 1), number), y)
 
 
-def test_classes_on_another_axis_are_left_to_keras():
+def test_classes_on_another_axis_and_labels_of_an_unknown_loss_are_left_to_keras():
     model = keras.Sequential([keras.Input((5, 6)), layers.Dense(4), layers.Permute((2, 1))])
     model.compile("sgd", keras.losses.CategoricalCrossentropy(from_logits=True, axis=1))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         keras_het.check(model, np.ones((8, 5, 6)), np.ones((8, 4, 5)))
+    with pytest.warns(UserWarning, match="Nothing was checked of the model"):
+        keras_het.check(compiled(lambda y, p: keras.ops.mean(p)), X, np.full((8, 2), np.nan))
 
 
 def test_complex_labels_are_refused():
-    model = dense()()
-    model.compile("sgd", SPARSE)
     with pytest.raises(ValueError, match=r"`y` must be real numbers. Received: dtype complex128"):
-        keras_het.check(model, X, Y + 0j)
-
-
-def test_labels_of_a_loss_that_is_not_known_may_be_anything():
-    model = dense()()
-    model.compile("sgd", lambda y, p: keras.ops.mean(p))
-    with pytest.warns(UserWarning, match="Nothing was checked of the model"):
-        keras_het.check(model, X, np.full((8, 2), np.nan))
+        keras_het.check(compiled(), X, Y + 0j)
 
 
 @pytest.mark.parametrize(("loss", "y"), [(SPARSE, np.full(8, 2)), (MISSING, np.array([2, 2, -1, 2, 2, -1, 2, 2]))])
 def test_a_single_class_is_said_and_no_error(loss, y):
-    model = dense()()
-    model.compile("sgd", loss)
     with pytest.warns(UserWarning, match="`y` has no more than one class, 2: there is nothing to learn from it"):
-        keras_het.check(model, X, y)
+        keras_het.check(compiled(loss), X, y)
 
 
 def test_of_a_data_set_the_first_batches_are_read():
     for number, read in ((None, 4), (2, 2)):
         data = Batches(Y, number)
-        model = dense()()
-        model.compile("sgd", SPARSE)
-        keras_het.check(model, data)
+        keras_het.check(compiled(), data)
         assert data.read == read
 
 
 @pytest.mark.smoke
 def test_tensors_of_the_backend_are_read_and_left_as_they_are():
-    model = dense()()
-    model.compile("sgd", SPARSE)
+    model = compiled()
     x, y = keras.ops.convert_to_tensor(X), keras.ops.convert_to_tensor(Y)
     before = [weight.numpy() for weight in model.weights]
     keras_het.check(model, x, y)

@@ -5,7 +5,7 @@ import pytest
 from keras import layers
 
 import keras_het
-from keras_het.layers import NoiseTransition
+from keras_het.layers import HeteroscedasticDense, NoiseTransition
 from tests.layers.heads import X
 from tests.reading.test_check import SPARSE, called, head
 
@@ -68,22 +68,15 @@ def before(*behind):
     )
 
 
-@pytest.mark.parametrize(
-    ("make", "received"),
-    [
-        (lambda: before(head("softmax")), "'head', a HeteroscedasticDense"),
-        (lambda: before(layers.Softmax(), layers.Dense(3, name="last")), "'last', a Dense"),
-        (
-            lambda: before(layers.Softmax(), layers.BatchNormalization(name="scale"), layers.Softmax()),
-            "'scale', a BatchNormalization",
-        ),
-        (
-            lambda: keras.Sequential([before(), keras.Sequential([layers.Reshape((3,)), head("softmax")])]),
-            "'head', a HeteroscedasticDense",
-        ),
-        (lambda: called(AfterFlips()), "'head', a HeteroscedasticDense"),
-    ],
-)
+@pytest.mark.parametrize(("make", "received"), [
+    (lambda: before(head("softmax")), "'head', a HeteroscedasticDense"),
+    (lambda: before(layers.Softmax(), layers.Dense(3, name="last")), "'last', a Dense"),
+    (lambda: before(layers.Softmax(), layers.BatchNormalization(name="scale"), layers.Softmax()),
+     "'scale', a BatchNormalization"),
+    (lambda: keras.Sequential([before(), keras.Sequential([layers.Reshape((3,)), head("softmax")])]),
+     "'head', a HeteroscedasticDense"),
+    (lambda: called(AfterFlips()), "'head', a HeteroscedasticDense"),
+])  # fmt: skip
 def test_no_layer_learns_of_what_flips_give(make, received):
     model = make()
     model.compile("sgd", SPARSE)
@@ -105,3 +98,23 @@ def test_what_only_changes_form_may_stand_behind_flips():
     model.compile("sgd", SPARSE)
     with pytest.warns(UserWarning, match=r"the outputs of the layer 'average' \(Average\) are not known"):
         keras_het.check(model)
+
+
+def fitting(*ending):
+    """A model with a loss that fits, of layers behind a Dense layer of as many units as there are classes."""
+    model = keras.Sequential([keras.Input((6,)), layers.Dense(3), *ending])
+    model.compile("sgd", SPARSE)
+    return model
+
+
+@pytest.mark.parametrize("old", [layers.Dense(3, "softmax", name="old"), layers.Softmax(name="old")])
+def test_a_softmax_of_as_many_classes_before_a_head_is_warned_of_and_no_other_layer(old):
+    with pytest.warns(UserWarning, match="The layer 'old' before the head 'head' is a softmax of as many classes"):
+        keras_het.check(fitting(old, head("softmax")))
+    for before in ([], [layers.ReLU()], [layers.Dense(4, "softmax")], [layers.Dense(3)]):
+        keras_het.check(fitting(*before, head("softmax")))
+
+
+def test_an_activation_as_the_second_argument_of_a_head_is_refused():
+    with pytest.raises(ValueError, match="a head has no activation"):
+        HeteroscedasticDense(3, "softmax")

@@ -13,11 +13,7 @@ from keras import layers, losses, metrics
 import keras_het
 from keras_het.callbacks import ReleaseTransition
 from keras_het.layers import HeteroscedasticDense
-from keras_het.losses import (
-    GeneralizedCrossentropy,
-    SmoothedCrossentropy,
-    SymmetricCrossentropy,
-)
+from keras_het.losses import GeneralizedCrossentropy, SmoothedCrossentropy, SymmetricCrossentropy
 from tests.layers.heads import HEADS, X, make_head, make_model
 from tests.models.small_models import MODELS
 from tests.reading.test_check import (
@@ -75,10 +71,8 @@ RIGHT = [
     (make, {"loss": {"class_name": "CategoricalCrossentropy", "config": {"from_logits": True}}}),
     (make, {"loss": SmoothedCrossentropy(from_logits=True), "weighted_metrics": ["sparse_categorical_accuracy"]}),
     (make, {"loss": {"head": SPARSE}, "metrics": [metrics.Precision(top_k=2), metrics.BinaryAccuracy(threshold=-0.7)]}),
-    (
-        sigmoid,
-        {"loss": losses.BinaryCrossentropy(from_logits=True), "metrics": [metrics.BinaryAccuracy(threshold=0.0)]},
-    ),
+    (sigmoid,
+     {"loss": losses.BinaryCrossentropy(from_logits=True), "metrics": [metrics.BinaryAccuracy(threshold=0.0)]}),
     (sigmoid, {"loss": "hinge", "metrics": [metrics.Precision(thresholds=0), "accuracy", metrics.F1Score()]}),
     (lambda: make("sigmoid", units=1), {"metrics": [metrics.BinaryAccuracy(name="accuracy", threshold=0.0)]}),
     (lambda: make("softmax", layers.Softmax()), {"loss": SPARSE_NAME, "metrics": [metrics.AUC(), metrics.F1Score()]}),
@@ -86,10 +80,8 @@ RIGHT = [
     (lambda: make("softmax", layers.Softmax()), {"loss": "crossentropy", "metrics": ["mse"]}),
     (lambda: make("softmax", layers.Activation("exponential")), {"loss": "kl_divergence"}),
     (lambda: make("softmax", layers.Activation("log_softmax")), {"loss": SPARSE}),
-    (
-        lambda: make("sigmoid", layers.Activation("sigmoid")),
-        {"loss": "binary_crossentropy", "metrics": [metrics.Precision()]},
-    ),
+    (lambda: make("sigmoid", layers.Activation("sigmoid")),
+     {"loss": "binary_crossentropy", "metrics": [metrics.Precision()]}),
     (lambda: make("sigmoid", layers.Softmax()), {"loss": SPARSE_NAME}),  # whatever it is meant to be
     (lambda: make("softmax", layers.Dense(2)), {"loss": "mse"}),
     (two_heads, {"loss": [SPARSE, losses.BinaryCrossentropy(from_logits=True)], "metrics": {"a": ["accuracy"]}}),
@@ -114,7 +106,7 @@ RIGHT = [
     (dense(None, 3, layers.Rescaling(2.0), layers.Softmax()), {"loss": VECTOR_NAME}),
     (dense(None, 12, layers.Reshape((4, 3)), layers.Softmax()), {"loss": SPARSE_NAME, "metrics": ["accuracy"]}),
     (plain(layers.Conv2D(1, 1, activation="sigmoid"), shape=(2, 2, 6)), {"loss": "bce", "metrics": ["accuracy"]}),
-]
+]  # fmt: skip
 
 
 def test_the_end_of_a_published_network_is_read():
@@ -138,24 +130,20 @@ def test_nothing_is_said_of_what_is_right(make, arguments):
 
 
 LOSS_UNKNOWN, LAYER_UNKNOWN = "is neither of Keras nor of keras_het", "the outputs of the layer"
-UNKNOWN = [
+
+
+@pytest.mark.parametrize(("make", "arguments", "text"), [
     (make, {"loss": None}, "Nothing was checked of the model 'm': it has no loss."),
-    (
-        make,
-        {"loss": custom, "metrics": [custom, metrics.Mean()]},
-        f"Nothing was checked of the model 'm': the loss custom {LOSS_UNKNOWN}.",
-    ),
+    (make, {"loss": custom, "metrics": [custom, metrics.Mean()]},
+     f"Nothing was checked of the model 'm': the loss custom {LOSS_UNKNOWN}."),
     (make, {"loss": custom, "metrics": ["accuracy"]}, "Not all was checked of the model 'm': the loss custom is"),
     (make, {"loss": lambda y_true, y_pred: keras.ops.mean(y_pred)}, LOSS_UNKNOWN),
     (make, {"loss": binary_crossentropy}, f"the loss binary_crossentropy {LOSS_UNKNOWN}"),
     (make, {"loss": Own()}, "the loss Own("),
     (make, {"loss": partial(custom), "metrics": [metrics.MeanMetricWrapper(custom)]}, LOSS_UNKNOWN),
     (lambda: make("softmax", layers.Softmax(axis=-2)), {"loss": "mse"}, LAYER_UNKNOWN),
-    (
-        lambda: make("softmax", layers.Rescaling(-1.0, name="scale")),
-        {"loss": "mse"},
-        f"Nothing was checked of the model 'm': {LAYER_UNKNOWN} 'scale' (Rescaling) are not known.",
-    ),
+    (lambda: make("softmax", layers.Rescaling(-1.0, name="scale")), {"loss": "mse"},
+     f"Nothing was checked of the model 'm': {LAYER_UNKNOWN} 'scale' (Rescaling) are not known."),
     (lambda: keras.Sequential([keras.Input((6,)), Tempered(3)]), {"loss": SPARSE_NAME}, "(Tempered) are not known"),
     (Subclassed, {"loss": SPARSE_NAME}, "its layers cannot be read (call it once, if it was not called yet)"),
     (lambda: called(Subclassed(behind=refused_symbols)), {"loss": SPARSE_NAME}, "its layers cannot be"),
@@ -164,15 +152,9 @@ UNKNOWN = [
     (dense("relu"), {"loss": SPARSE}, f"{LAYER_UNKNOWN} 'last' (Dense) with the activation relu are not"),
     (dense(None, 3, layers.Rescaling(2.0)), {"loss": SPARSE_NAME}, "(Rescaling) are not known"),
     (plain(layers.Conv2D(3, 2), shape=(2, 2, 6)), {"loss": SPARSE_NAME}, "(Conv2D) are not known"),
-    (
-        one_head_of_two,
-        {"loss": [SPARSE, custom]},
-        f"Not all was checked of the model 'm': the loss custom {LOSS_UNKNOWN}",
-    ),
-]
-
-
-@pytest.mark.parametrize(("make", "arguments", "text"), UNKNOWN)
+    (one_head_of_two, {"loss": [SPARSE, custom]},
+     f"Not all was checked of the model 'm': the loss custom {LOSS_UNKNOWN}"),
+])  # fmt: skip
 def test_what_is_not_known_is_left_alone_and_said(make, arguments, text):
     model = make()
     model.name = "m"
@@ -228,15 +210,8 @@ def test_no_false_alarm_over_the_compile_calls_of_demo_guides_and_pages(path):
         takes_probabilities = ast.unparse(call).endswith("'sparse_categorical_crossentropy')")
         # A head that is compiled with this string is the fault that `check` is for.
         model = dense("softmax")() if takes_probabilities and "Heteroscedastic" not in block else make()
-        names = {
-            "keras": keras,
-            "keras_het": keras_het,
-            "model": model,
-            "adam": "adam",
-            "learning_rate": 1e-3,
-            "optimizer": "adam",
-            "loss": loss_before(call, block, model),
-        }
+        names = {"keras": keras, "keras_het": keras_het, "model": model, "learning_rate": 1e-3}
+        names |= {"adam": "adam", "optimizer": "adam", "loss": loss_before(call, block, model)}
         eval(ast.unparse(call), names)
         keras_het.check(model)
 

@@ -75,141 +75,61 @@ STARTS = (NO_END, NO_GRAPH, NO_LAYERS, ONE_OUTPUT, NO_CLASSIFIER, NO_NAME)
 # replaced, its activation and the layers behind it that reshape; then the features and the noisy head: the layer's
 # name, or how the refusal begins.
 TABLE = {
-    "Sequential": (
-        lambda: model_of(last()),
-        [("the layer 'last'", "", "numbers", 3)],
-        ("last", None, ()), (None, 4), NO_END,
-    ),
-    "functional": (
-        MODELS["functional with activation"],
-        [("the layer 'predictions'", "softmax", "probabilities", 5)],
-        ("predictions", "softmax", ()), (None, 16), NO_END,
-    ),
-    "subclassed": (
-        lambda: called(PlainSubclassed()),
-        [("the layer 'last'", "", "numbers", 3)],
-        NO_GRAPH, NO_GRAPH, NO_LAYERS,
-    ),
-    "subclassed with a head": (
-        lambda: called(Subclassed("sigmoid")),
-        [("the head 'head'", "sigmoid", "logits", 3)],
-        NO_GRAPH, NO_GRAPH, NO_LAYERS,
-    ),
-    "not built": (
-        lambda: keras.Sequential([layers.Dense(4), last("sigmoid")]),
-        [("the layer 'last'", "sigmoid", "probabilities", 3)],
-        NO_GRAPH, NO_GRAPH, NO_LAYERS,
-    ),
-    "Softmax layer": (
-        lambda: model_of(last(), layers.Softmax(name="p")),
-        [("the layer 'p'", "softmax", "probabilities", 3)],
-        ("last", "softmax", ()), (None, 4), NO_END,
-    ),
-    "Activation layer": (
-        lambda: model_of(last(), layers.Activation("log_softmax", name="p")),
-        [("the layer 'p'", "softmax", "log-probabilities", 3)],
-        ("last", "log_softmax", ()), (None, 4), NO_END,
-    ),
-    "log_sigmoid": (
-        lambda: model_of(last("log_sigmoid")),
+    "Sequential": (lambda: model_of(last()), [("the layer 'last'", "", "numbers", 3)], ("last", None, ()), (None, 4),
+        NO_END),
+    "functional": (MODELS["functional with activation"], [("the layer 'predictions'", "softmax", "probabilities", 5)],
+        ("predictions", "softmax", ()), (None, 16), NO_END),
+    "subclassed": (lambda: called(PlainSubclassed()), [("the layer 'last'", "", "numbers", 3)], NO_GRAPH, NO_GRAPH,
+        NO_LAYERS),
+    "subclassed with a head": (lambda: called(Subclassed("sigmoid")), [("the head 'head'", "sigmoid", "logits", 3)],
+        NO_GRAPH, NO_GRAPH, NO_LAYERS),
+    "not built": (lambda: keras.Sequential([layers.Dense(4), last("sigmoid")]),
+        [("the layer 'last'", "sigmoid", "probabilities", 3)], NO_GRAPH, NO_GRAPH, NO_LAYERS),
+    "Softmax layer": (lambda: model_of(last(), layers.Softmax(name="p")),
+        [("the layer 'p'", "softmax", "probabilities", 3)], ("last", "softmax", ()), (None, 4), NO_END),
+    "Activation layer": (lambda: model_of(last(), layers.Activation("log_softmax", name="p")),
+        [("the layer 'p'", "softmax", "log-probabilities", 3)], ("last", "log_softmax", ()), (None, 4), NO_END),
+    "log_sigmoid": (lambda: model_of(last("log_sigmoid")),
         [("the layer 'last' (Dense) with the activation log_sigmoid", "sigmoid", "anything", 3)],
-        ("last", "log_sigmoid", ()), (None, 4), NO_END,
-    ),
-    "softmax head": (
-        lambda: model_of(head()),
-        [("the head 'head'", "softmax", "log-probabilities", 3)],
-        NO_END, (None, 4), "head",
-    ),
-    "sigmoid head": (
-        lambda: model_of(head("sigmoid")),
-        [("the head 'head'", "sigmoid", "logits", 3)],
-        NO_END, (None, 4), "head",
-    ),
-    "normalised head": (
-        lambda: model_of(head("normal_cdf")),
-        [("the head 'head'", "softmax", "log-probabilities", 3)],
-        NO_END, (None, 4), "head",
-    ),
-    "head with a kept activation": (
-        lambda: model_of(head(), layers.Softmax()),
-        [("an activation behind the head 'head'", "softmax", "probabilities", 3)],
-        NO_END, (None, 4), "head",
-    ),
-    "head with flips": (
-        lambda: model_of(head(), NoiseTransition(3, name="flips")),
-        [("the layer 'flips'", "softmax", "log-probabilities", 3)],
-        NO_END, NO_END, "head",
-    ),
-    "joint head": (
-        lambda: model_of(JointHeteroscedasticDense(3, 1, name="head")),
-        [("the head 'head'", "sigmoid", "distributions", 3)],
-        NO_END, NO_END, "head",
-    ),
-    "joint model": (
-        lambda: distribution(JointHeteroscedasticDense(3, 1, name="head")),
-        [("the model 'model'", "sigmoid", "probabilities", 3)],
-        NO_END, NO_END, "head",
-    ),
-    "regression": (
-        lambda: distribution(HeteroscedasticNormal(3, 1, name="head")),
-        [("the model 'model'", "", "numbers", 3)],
-        NO_END, NO_END, NO_END,
-    ),
-    "convolution": (
-        lambda: convolution(activation="softmax"),
-        [("the layer 'map'", "softmax", "probabilities", 3)],
-        ("map", "softmax", ()), (None, 2, 2, 4), NO_END,
-    ),
-    "reshaped convolution": (
-        lambda: convolution(layers.Reshape((4, 3), name="flat"), layers.Softmax(name="p")),
-        [("the layer 'p'", "softmax", "probabilities", 3)],
-        ("map", "softmax", ("flat",)), (None, 2, 2, 4), NO_END,
-    ),
-    "permuted": (
-        lambda: model_of(last("softmax"), layers.Reshape((3, 1)), layers.Permute((2, 1))),
-        [("the layer 'last'", "softmax", "probabilities", 3)],
-        NO_END, NO_END, NO_END,
-    ),
-    "each step": (
-        lambda: steps(head()),
-        [("the head 'head'", "softmax", "log-probabilities", 3)],
-        NO_END, NO_END, NO_NAME,
-    ),
-    "head in a model": (
-        nested,
-        [("the layer 'last'", "softmax", "probabilities", 3)],
-        ("last", "softmax", ()), (None, 4), NO_END,
-    ),
-    "several outputs": (
-        two_outputs,
+        ("last", "log_sigmoid", ()), (None, 4), NO_END),
+    "softmax head": (lambda: model_of(head()), [("the head 'head'", "softmax", "log-probabilities", 3)], NO_END,
+        (None, 4), "head"),
+    "sigmoid head": (lambda: model_of(head("sigmoid")), [("the head 'head'", "sigmoid", "logits", 3)], NO_END,
+        (None, 4), "head"),
+    "normalised head": (lambda: model_of(head("normal_cdf")), [("the head 'head'", "softmax", "log-probabilities", 3)],
+        NO_END, (None, 4), "head"),
+    "head with a kept activation": (lambda: model_of(head(), layers.Softmax()),
+        [("an activation behind the head 'head'", "softmax", "probabilities", 3)], NO_END, (None, 4), "head"),
+    "head with flips": (lambda: model_of(head(), NoiseTransition(3, name="flips")),
+        [("the layer 'flips'", "softmax", "log-probabilities", 3)], NO_END, NO_END, "head"),
+    "joint head": (lambda: model_of(JointHeteroscedasticDense(3, 1, name="head")),
+        [("the head 'head'", "sigmoid", "distributions", 3)], NO_END, NO_END, "head"),
+    "joint model": (lambda: distribution(JointHeteroscedasticDense(3, 1, name="head")),
+        [("the model 'model'", "sigmoid", "probabilities", 3)], NO_END, NO_END, "head"),
+    "regression": (lambda: distribution(HeteroscedasticNormal(3, 1, name="head")),
+        [("the model 'model'", "", "numbers", 3)], NO_END, NO_END, NO_END),
+    "convolution": (lambda: convolution(activation="softmax"), [("the layer 'map'", "softmax", "probabilities", 3)],
+        ("map", "softmax", ()), (None, 2, 2, 4), NO_END),
+    "reshaped convolution": (lambda: convolution(layers.Reshape((4, 3), name="flat"), layers.Softmax(name="p")),
+        [("the layer 'p'", "softmax", "probabilities", 3)], ("map", "softmax", ("flat",)), (None, 2, 2, 4), NO_END),
+    "permuted": (lambda: model_of(last("softmax"), layers.Reshape((3, 1)), layers.Permute((2, 1))),
+        [("the layer 'last'", "softmax", "probabilities", 3)], NO_END, NO_END, NO_END),
+    "each step": (lambda: steps(head()), [("the head 'head'", "softmax", "log-probabilities", 3)], NO_END, NO_END,
+        NO_NAME),
+    "head in a model": (nested, [("the layer 'last'", "softmax", "probabilities", 3)], ("last", "softmax", ()),
+        (None, 4), NO_END),
+    "several outputs": (two_outputs,
         [("the head 'head'", "softmax", "log-probabilities", 3), ("the layer 'b'", "softmax", "probabilities", 2)],
-        ONE_OUTPUT, ONE_OUTPUT, ONE_OUTPUT,
-    ),
-    "task": (
-        Task,
-        [("the layer 'predictions'", "softmax", "probabilities", 3)],
-        ("predictions", "softmax", ()), (None, 4), NO_END,
-    ),
-    "ensemble": (
-        lambda: DeepEnsemble([model_of(last("softmax")) for _ in range(2)], name="model"),
-        [("the ensemble 'model'", "softmax", "log-probabilities", 3)],
-        NO_GRAPH, NO_GRAPH, NO_LAYERS,
-    ),
-    "relu": (
-        lambda: model_of(last("relu")),
-        [("the layer 'last' (Dense) with the activation relu", "", "anything", 3)],
-        NO_CLASSIFIER, NO_CLASSIFIER, NO_END,
-    ),
-    "no head": (
-        lambda: model_of(layers.Rescaling(2.0, name="scale")),
-        [("the layer 'scale' (Rescaling)", "", "anything", 4)],
-        NO_END, NO_END, NO_END,
-    ),
-    "head before a mean": (
-        merged,
-        [("the layer 'mean' (Average)", "", "anything", 3)],
-        NO_END, NO_END, "head",
-    ),
+        ONE_OUTPUT, ONE_OUTPUT, ONE_OUTPUT),
+    "task": (Task, [("the layer 'predictions'", "softmax", "probabilities", 3)], ("predictions", "softmax", ()),
+        (None, 4), NO_END),
+    "ensemble": (lambda: DeepEnsemble([model_of(last("softmax")) for _ in range(2)], name="model"),
+        [("the ensemble 'model'", "softmax", "log-probabilities", 3)], NO_GRAPH, NO_GRAPH, NO_LAYERS),
+    "relu": (lambda: model_of(last("relu")), [("the layer 'last' (Dense) with the activation relu", "", "anything", 3)],
+        NO_CLASSIFIER, NO_CLASSIFIER, NO_END),
+    "no head": (lambda: model_of(layers.Rescaling(2.0, name="scale")),
+        [("the layer 'scale' (Rescaling)", "", "anything", 4)], NO_END, NO_END, NO_END),
+    "head before a mean": (merged, [("the layer 'mean' (Average)", "", "anything", 3)], NO_END, NO_END, "head"),
 }  # fmt: skip
 
 
@@ -249,17 +169,14 @@ def test_a_second_walk_is_counted():
     assert count_walks(lambda: (endings(model), ending_of(model))) == 2
 
 
-def test_a_reading_adds_no_call_to_a_layer():
+def test_a_reading_adds_no_call_to_a_layer_and_keeps_no_subclassed_model_alive():
     """The features of a head in an inner model are made only if they are asked for."""
     model = nested()
     before = [len(layer._inbound_nodes) for layer in model._flatten_layers()]
     ending = ending_of(model)
     assert [len(layer._inbound_nodes) for layer in model._flatten_layers()] == before
     assert keras.Model(model.input, ending.features).output_shape == (None, 4)
-
-
-def test_a_subclassed_model_is_not_kept_alive():
-    """What is stored of it holds none of its layers, one of which may refer to it."""
+    # What is stored of it holds none of its layers, one of which may refer to it.
     model = called(PlainSubclassed())
     (ending,) = endings(model)
     assert endings(model)[0] is ending

@@ -67,28 +67,19 @@ def two_outputs():
     return keras.Model(inputs, [inputs, keras.layers.Softmax()(inputs)], name="two")
 
 
+ERRORS = [
+    (model_of("linear"), X, "be compiled with a loss that has from_logits=True. Received: model="),
+    (model_of("linear"), X, "which returns numbers from -1 to 3, whose rows do not sum to 1"),
+    (model_of("sigmoid"), X, "whose rows do not sum to 1"),
+    (model_of("softmax"), X * np.nan, "has its training diverged, or is there nan in `x`? Received: nan for example 0"),
+    (model_of("softmax"), X[:0], "`x` must have at least one example. Received: none"),
+    (two_outputs(), X,
+     "`model` must have one output of shape (N, K). Received: model='two' with outputs of shapes [(3, 3), (3, 3)]"),
+]  # fmt: skip
+
+
 @pytest.mark.parametrize(
-    ("model", "x", "message"),
-    [
-        (model_of("linear"), X, "be compiled with a loss that has from_logits=True. Received: model="),
-        (model_of("linear"), X, "which returns numbers from -1 to 3, whose rows do not sum to 1"),
-        (model_of("sigmoid"), X, "whose rows do not sum to 1"),
-        (
-            model_of("softmax"),
-            X * np.nan,
-            "has its training diverged, or is there nan in `x`? Received: nan for example 0",
-        ),
-        (model_of("softmax"), X[:0], "`x` must have at least one example. Received: none"),
-        (
-            two_outputs(),
-            X,
-            (
-                "`model` must have one output of shape (N, K). "
-                "Received: model='two' with outputs of shapes [(3, 3), (3, 3)]"
-            ),
-        ),
-    ],
-    ids=["logits", "range", "sigmoid", "nan", "empty", "two outputs"],
+    ("model", "x", "message"), ERRORS, ids=["logits", "range", "sigmoid", "nan", "empty", "two outputs"]
 )
 def test_what_cannot_be_told_is_an_error(model, x, message):
     with pytest.raises(ValueError) as error:

@@ -18,7 +18,8 @@ from tests.reading.test_check import LABELS, VECTORS
 
 pytestmark = pytest.mark.once
 
-MENDED = [
+
+@pytest.mark.parametrize(("kind", "role", "identifier", "labels"), [
     ("full", "loss", "sparse_categorical_crossentropy", LABELS),
     ("full", "loss", losses.SparseCategoricalCrossentropy(ignore_class=1), LABELS),
     ("full", "loss", losses.CategoricalCrossentropy(label_smoothing=0.1), VECTORS),
@@ -37,10 +38,7 @@ MENDED = [
     ("full", "metrics", keras_het.metrics.BrierScore(), LABELS),
     ("full", "metrics", keras_het.metrics.ExpectedCalibrationError(bins=3), LABELS),
     ("sigmoid", "metrics", keras_het.metrics.BrierScore(multi_label=True), VECTORS),
-]
-
-
-@pytest.mark.parametrize(("kind", "role", "identifier", "labels"), MENDED)
+])  # fmt: skip
 def test_the_mend_gives_the_value_of_probabilities(kind, role, identifier, labels):
     """With noise to spare, so that a loss of log-probabilities that forgot a setting would differ."""
     model = make_model(make_head(kind))

@@ -18,17 +18,11 @@ pytestmark = pytest.mark.once
 
 X, Y = make_data()
 TEXTS = [
-    '<script>alert(1)</script><img src=x onerror="alert(2)">',
-    "\"'--></bdi></td></table><h1>out</h1>",
-    "\u202ereversed\x00",
-    "\u05e9\u05dc\u05d5\u05dd \u05e2\u05d5\u05dc\u05dd",
-    "\U0001f469\u200d\U0001f680 e\u0301\u0301\u0301",
-    "=1+1; -2",
-    "<b>" + "x" * 1_000_000,
-    "",
-    None,
+    '<script>alert(1)</script><img src=x onerror="alert(2)">', "\"'--></bdi></td></table><h1>out</h1>",
+    "\u202ereversed\x00", "\u05e9\u05dc\u05d5\u05dd \u05e2\u05d5\u05dc\u05dd",
+    "\U0001f469\u200d\U0001f680 e\u0301\u0301\u0301", "=1+1; -2", "<b>" + "x" * 1_000_000, "", None,
     b"of TensorFlow \xff",
-]
+]  # fmt: skip
 NO_TEXTS = "`texts` must be texts, and None where there is none (map(str, texts), for anything else). Received:"
 
 
@@ -90,13 +84,11 @@ def test_hostile_texts_and_columns_are_text(hostile):
     assert len(hostile[0]) < 200_000  # of twice a million letters
 
 
-def test_texts_that_turn_text_around_end_in_their_cell(hostile):
+def test_texts_that_turn_text_around_or_are_long_end_in_their_cell(hostile):
     places = [found.start() for found in re.finditer("\u202e", hostile[0])]
     assert len(places) == 2
     assert all(hostile[0][place - 5 : place] == "<bdi>" for place in places)
-
-
-def test_a_long_text_ends_with_an_ellipsis(hostile):
+    # A long text ends with an ellipsis.
     assert f"<bdi>{html.escape(TEXTS[6][:MAX_LETTERS])}…</bdi>" in hostile[0]
 
 
@@ -133,34 +125,28 @@ def test_the_next_report_knows_its_own_columns_and_keeps_the_corrections(tmp_pat
         report(plain(), X, Y, path=tmp_path, texts=["a"] * EXAMPLES)
 
 
-@pytest.mark.parametrize(
-    ("value", "shown", "order", "written"),
-    [
-        (123456.789, "123457", "123456.789", 123456.789),
-        (np.float32(0.1), "0.1", "0.10000000149011612", np.float32(0.1)),
-        (np.int64(-1234567), "-1234567", "-1234567.0", -1234567),
-        (float("-inf"), "-inf", "-Infinity", float("-inf")),
-        (float("nan"), None, "Infinity", ""),
-        (None, None, "Infinity", ""),
-        (True, "True", "1.0", True),
-    ],
-)
+@pytest.mark.parametrize(("value", "shown", "order", "written"), [
+    (123456.789, "123457", "123456.789", 123456.789),
+    (np.float32(0.1), "0.1", "0.10000000149011612", np.float32(0.1)),
+    (np.int64(-1234567), "-1234567", "-1234567.0", -1234567),
+    (float("-inf"), "-inf", "-Infinity", float("-inf")),
+    (float("nan"), None, "Infinity", ""),
+    (None, None, "Infinity", ""),
+    (True, "True", "1.0", True),
+])  # fmt: skip
 def test_numbers_are_short_in_the_page_and_whole_in_the_table(value, shown, order, written):
     column = Column("a", [value], is_numeric=True)
     assert (column.shown(0), column.order(0), column.written(0)) == (shown, order, written)
 
 
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [
-        (np.arange(3), "[0 1 2]"),
-        ([None], "[None]"),
-        (np.datetime64("nat", "s"), None),
-        (("a", 1), "('a', 1)"),
-        (2.0, "2"),
-        (" ", " "),
-    ],
-)
+@pytest.mark.parametrize(("value", "text"), [
+    (np.arange(3), "[0 1 2]"),
+    ([None], "[None]"),
+    (np.datetime64("nat", "s"), None),
+    (("a", 1), "('a', 1)"),
+    (2.0, "2"),
+    (" ", " "),
+])  # fmt: skip
 def test_other_values_are_shown_as_python_writes_them(value, text):
     assert Column("a", [value]).shown(0) == text
 
@@ -194,21 +180,16 @@ def test_a_frame_is_shown_unasked_with_an_index_that_is_no_count():
     assert named[0].shown(0) == "1"
 
 
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ({"texts": ["a"] * 3}, "`texts` must have one for each of the 2 examples. Received: 3"),
-        ({"frame": Frame({"a": [1, 2, 3]})}, "`frame` must have one for each of the 2 examples. Received: 3"),
-        ({"frame": {"a": [1, 2]}}, "`frame` must be a pandas frame: pandas.DataFrame(frame). Received: a dict"),
-        ({"texts": ["a", 5]}, f"{NO_TEXTS} a int at [1]"),
-        ({"texts": [["a"], "b"]}, f"{NO_TEXTS} a list at [0]"),
-        ({"texts": "ab"}, "`texts` must be a list, an array or a column of texts, one an example. Received: a str"),
-        (
-            {"texts": np.array([["a", "b"]] * 2)},
-            "`texts` must be a list, an array or a column of texts, one an example. Received: a ndarray",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("given", "message"), [
+    ({"texts": ["a"] * 3}, "`texts` must have one for each of the 2 examples. Received: 3"),
+    ({"frame": Frame({"a": [1, 2, 3]})}, "`frame` must have one for each of the 2 examples. Received: 3"),
+    ({"frame": {"a": [1, 2]}}, "`frame` must be a pandas frame: pandas.DataFrame(frame). Received: a dict"),
+    ({"texts": ["a", 5]}, f"{NO_TEXTS} a int at [1]"),
+    ({"texts": [["a"], "b"]}, f"{NO_TEXTS} a list at [0]"),
+    ({"texts": "ab"}, "`texts` must be a list, an array or a column of texts, one an example. Received: a str"),
+    ({"texts": np.array([["a", "b"]] * 2)},
+     "`texts` must be a list, an array or a column of texts, one an example. Received: a ndarray"),
+])  # fmt: skip
 def test_what_is_not_of_the_examples_is_refused(given, message):
     with pytest.raises(ValueError) as error:
         columns_of(X[:2], [0, 1], **given)

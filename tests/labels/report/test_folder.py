@@ -27,18 +27,15 @@ def contents(folder):
 
 
 @pytest.mark.parametrize("labels", [Y, np.zeros_like(Y)])
-@pytest.mark.parametrize(
-    ("name", "content"),
-    [
-        ("labels.csv", "file,label\na.png,cat\n"),
-        ("labels.csv", ""),
-        ("labels.csv", "index,given,corrected,my notes\n0,ant,,blurred\n"),
-        ("labels.csv", "index,given,corrected\n0,ant,,blurred\n"),
-        ("labels.csv", "index,given,corrected,kind\n0,ant,,blurred\n"),
-        ("report.html", "<title>The year</title>"),
-        ("report.html", None),
-    ],
-)
+@pytest.mark.parametrize(("name", "content"), [
+    ("labels.csv", "file,label\na.png,cat\n"),
+    ("labels.csv", ""),
+    ("labels.csv", "index,given,corrected,my notes\n0,ant,,blurred\n"),
+    ("labels.csv", "index,given,corrected\n0,ant,,blurred\n"),
+    ("labels.csv", "index,given,corrected,kind\n0,ant,,blurred\n"),
+    ("report.html", "<title>The year</title>"),
+    ("report.html", None),
+])  # fmt: skip
 def test_files_of_the_user_are_refused_and_stay(name, content, labels, tmp_path):
     if content is None:
         (tmp_path / name).mkdir()
@@ -52,13 +49,10 @@ def test_files_of_the_user_are_refused_and_stay(name, content, labels, tmp_path)
     assert content is None or (tmp_path / name).read_text() == content
 
 
-def test_a_file_is_no_folder(tmp_path):
+def test_a_file_is_no_folder_and_a_page_that_a_report_wrote_may_be_replaced(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(ValueError, match=r"`path` must be a folder\. Received: .*, which is a file"):
         report(plain(), X, Y, path=tmp_path / "file")
-
-
-def test_a_page_that_a_report_wrote_may_be_replaced(tmp_path):
     report(plain(), X, Y, NAMES, tmp_path, title="first")
     check_folder(tmp_path)
     assert sorted(contents(tmp_path)) == ["labels.csv", "report.html"]

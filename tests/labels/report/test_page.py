@@ -57,16 +57,14 @@ def hostile(tmp_path_factory):
     return path, path.read_text(encoding="utf-8")
 
 
-def test_a_hostile_name_is_text(hostile):
+def test_a_hostile_name_is_text_apart_from_the_sentences(hostile):
     page = Page(hostile[1])
     assert [tag for tag, _ in page.tags].count("script") == 1
     assert "<script>alert" not in hostile[1]
     assert HOSTILE[0] in page.cells
     assert HOSTILE[1] in page.cells
     assert not any(name.startswith("on") for _, attributes in page.tags for name in attributes)
-
-
-def test_names_that_turn_text_around_are_apart_from_the_sentences(hostile):
+    # Names that turn text around are apart from the sentences.
     assert all(hostile[1][found.start() - 5 : found.start()] == "<bdi>" for found in re.finditer("\u202e", hostile[1]))
     assert "\u202e" in hostile[1]
 
@@ -102,27 +100,12 @@ def test_the_table_of_labels_has_every_label_and_no_formula(hostile):
     assert scores == sorted(scores)
 
 
-@pytest.mark.parametrize("start", ["=", "+", "-", "@", "\t", "\r", "\n"])
-def test_what_starts_a_formula_is_quoted(start):
-    assert safe_cell(f"{start}1+1") == f"'{start}1+1"
-
-
-@pytest.mark.parametrize(
-    ("name", "cell"),
-    [
-        ("a;=1+1", "a;'=1+1"),
-        (" =1", " '=1"),
-        ("\uff1d1", "'\uff1d1"),
-        ("a\t@x|+2", "a\t'@x|'+2"),
-        ("a - b; c-d", "a - b; c-d"),
-    ],
-)
-def test_where_another_separator_starts_a_cell_a_formula_is_quoted_too(name, cell):
-    assert safe_cell(name) == cell
-
-
-@pytest.mark.parametrize(("name", "cell"), [(-1, -1), (np.int64(-3), -3), ("a=b", "a=b"), (2.5, 2.5), (None, "None")])
-def test_numbers_and_other_texts_stay(name, cell):
+@pytest.mark.parametrize(("name", "cell"), [
+    *((f"{start}1+1", f"'{start}1+1") for start in "=+-@\t\r\n"),
+    *(("a;=1+1", "a;'=1+1"), (" =1", " '=1"), ("\uff1d1", "'\uff1d1"), ("a\t@x|+2", "a\t'@x|'+2")),
+    *(("a - b; c-d", "a - b; c-d"), (-1, -1), (np.int64(-3), -3), ("a=b", "a=b"), (2.5, 2.5), (None, "None")),
+])  # fmt: skip
+def test_what_starts_a_formula_in_a_cell_is_quoted_and_nothing_else(name, cell):
     assert safe_cell(name) == cell
 
 
@@ -132,24 +115,16 @@ def test_the_same_findings_make_the_same_page(tmp_path):
 
 
 @pytest.mark.usefixtures("without_figures")
-def test_probabilities_alone_make_a_page_with_the_kind_of_noise(tmp_path):
+def test_one_class_probabilities_alone_and_labels_without_flags_have_their_pages(tmp_path):
+    page = report(plain(), X, np.zeros(EXAMPLES, int), path=tmp_path).read_text()
+    assert "All labels are of one class" in page
+    assert 'id="flagged"' not in page
+    assert not (tmp_path / "labels.csv").exists()
     page = report(None, None, Y, path=tmp_path, probabilities=plain().predict(X, verbose=0)).read_text()
     assert 'id="flagged"' in page
     assert 'id="noise"' in page
     assert 'class="note"' not in page
     assert 'id="noise"' not in report(plain(), X, Y, path=tmp_path).read_text()
-
-
-@pytest.mark.usefixtures("without_figures")
-def test_one_class_has_a_page_without_a_table_of_labels(tmp_path):
-    page = report(plain(), X, np.zeros(EXAMPLES, int), path=tmp_path).read_text()
-    assert "All labels are of one class" in page
-    assert 'id="flagged"' not in page
-    assert not (tmp_path / "labels.csv").exists()
-
-
-@pytest.mark.usefixtures("without_figures")
-def test_without_flagged_labels_the_least_probable_labels_are_shown(tmp_path):
     x, y = make_data(wrong=0)
     page = report(plain(), x, y, path=tmp_path).read_text()
     assert "The least probable labels" in page

@@ -1,0 +1,82 @@
+"""Columns of pandas that belong together are paired by their index, in every call, and never by their place."""
+
+import keras
+import numpy as np
+import pandas
+import pytest
+
+import keras_het
+from keras_het import callbacks, explain, models
+from keras_het.labels import choose, clean, find_issues, look_alike_transitions
+from keras_het.labels.diagnosis import diagnose
+from keras_het.labels.estimation import estimate_by_confident_joint
+from keras_het.labels.report.findings import collect
+from tests.checks import refusals
+
+pytestmark = pytest.mark.once
+
+LABELS = np.arange(30) % 3
+P = 0.85 * np.eye(3)[LABELS] + 0.05
+FEW = {"epochs": 1, "verbose": 0}
+
+
+def model(last=None):
+    made = keras.Sequential([keras.Input((3,)), last or keras.layers.Dense(3, "softmax")])
+    made.compile("sgd", "sparse_categorical_crossentropy")
+    return made
+
+
+def scale(*data):
+    models.scale_temperature(model(keras_het.HeteroscedasticDense(3)), *data)
+
+
+def estimator(name, y, x=P, **arguments):
+    return getattr(keras_het, name)(epochs=1).fit(x, y, **arguments)
+
+
+CALLS = {
+    "calibration": explain.calibration,
+    "risk_coverage": explain.risk_coverage,
+    "diagnose": diagnose,
+    "find_issues": find_issues,
+    "a model's issues": lambda p, y: find_issues(model(), y, p),
+    "find_target_issues": explain.find_target_issues,
+    "estimate_by_confident_joint": lambda p, y: estimate_by_confident_joint(y, p),
+    "look_alike_transitions": lambda p, y: look_alike_transitions(p, y, 0.1),
+    "report": lambda p, y: collect(model(), p, y),
+    "temperature": scale,
+    "TrainingDynamics": callbacks.TrainingDynamics,
+    "choose": lambda p, y: choose(model, p, y, methods=[], folds=2, **FEW),
+    "clean": lambda p, y: clean(model, p, y, probabilities=P, **FEW),
+    "probabilities": lambda p, y: clean(model, P, y, probabilities=p, **FEW),
+    "weights": lambda p, y: clean(model, p, LABELS, probabilities=P, sample_weight=y, **FEW),
+    "NoisyLabelClassifier": lambda p, y: estimator("NoisyLabelClassifier", y, p),
+    "HeteroscedasticClassifier": lambda p, y: estimator("HeteroscedasticClassifier", LABELS, p, sample_weight=y),
+}
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_rows_in_another_order_are_refused(call):
+    p, y = pandas.DataFrame(P), pandas.Series(LABELS)[::-1]
+    with pytest.raises(ValueError, match=r"`[\w\[\]]+` must have the index of `[\w\[\]]+`.*\. Received: \d+ at"):
+        CALLS[call](p, y)
+
+
+class Weighted(keras.utils.PyDataset):
+    """A batch with weights."""
+
+    def __len__(self):
+        return 1
+
+    def __getitem__(self, index):
+        return P, LABELS, np.full(30, 2.0)
+
+
+NO_LABEL = np.where(np.arange(30) == 1, -1, LABELS)
+BLANK = "at [1], no label: leave such examples out (keep those of y != -1)"
+test_weights_and_missing_labels_that_do_not_count_are_refused = refusals([
+    (lambda: estimator("NoisyLabelClassifier", NO_LABEL), BLANK),
+    (lambda: estimator("HeteroscedasticClassifier", NO_LABEL), BLANK),
+    (lambda: scale(Weighted()),
+     "`x` must be (x, y), for weights do not count. Received: a data set with weights"),
+])  # fmt: skip

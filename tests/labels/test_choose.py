@@ -334,17 +334,12 @@ REFUSED = {
 
 
 def test_inputs_that_are_not_finite_are_warned_of():
-    """A network may replace them, features have no network."""
-
-    def replacing():
-        finite = keras.layers.Lambda(lambda v: keras.ops.where(keras.ops.isnan(v), 0.0, v))
-        model = keras.Sequential([keras.Input((X.shape[1],)), finite, keras.layers.Dense(3)])
-        model.compile(keras.optimizers.Adam(0.1), keras.losses.SparseCategoricalCrossentropy(from_logits=True))
-        return model
-
-    x = np.where(np.arange(240)[:, None] == 21, np.nan, X)
+    """A network may replace them, and features have no network."""
+    broken = read(np.where(np.arange(240)[:, None] == 21, np.nan, X), Y)
     with pytest.warns(UserWarning, match="`x` has nan or infinity in example 21."):
-        choose(replacing, x, Y, methods=[EarlyStopping()], **{**SHORT, "epochs": 6})
+        Trainer(make_model).check(broken)
+    with pytest.raises(ValueError, match="`x` must be finite. Received: nan or infinity in example 21"):
+        Trainer(None).check(broken)
 
 
 @pytest.mark.parametrize("case", REFUSED)

@@ -24,13 +24,12 @@ EVERY = "jax,tensorflow-cpu,torch"  # those that compare the backends
 WEIGHTS = ("hub,demo", ("real",))  # those of features by pretrained networks
 
 BENCHMARKS = {
-    "cost.answer": Benchmark("sklearn,neighbors", ("cleanlab",), "at most ten minutes a call; --quick: minutes"),
+    "cost.answer": Benchmark("sklearn", ("cleanlab",), "at most ten minutes a call; --quick: minutes"),
     "cost.backbone": Benchmark(""),
     "cost.covariance": Benchmark("", time="ten minutes"),
     "cost.devices": Benchmark(""),
     "cost.example_memory": Benchmark(EVERY),
     "cost.memory_map": Benchmark("", time="half an hour; --examples 100000: some minutes"),
-    "cost.neighbors": Benchmark("neighbors", time="a quarter of an hour"),
     "cost.nodes": Benchmark("", time="ten minutes"),
     "cost.peers": Benchmark("", ("peers",), "on TensorFlow: --backend tensorflow; --quick: minutes"),
     "cost.speed": Benchmark(f"{EVERY},plot", time="three quarters of an hour"),
@@ -47,7 +46,6 @@ BENCHMARKS = {
     "labels.recipe": Benchmark(groups=("recipe",), time='hours; --seeds 1 --tasks "digits, 40%": a few minutes'),
     "labels.regression": Benchmark(time="ten minutes"),
     "labels.segmentation": Benchmark(time="ten minutes"),
-    "labels.truth": Benchmark(time="an hour; --tasks digits: a few minutes"),
     "real.annotators": Benchmark("hub,demo", ("real", "crowdkit"), "an hour; --quick: some minutes"),
     "real.choose": Benchmark(*WEIGHTS, "some hours; --quick: a few minutes when the features are there"),
     "real.features": Benchmark(*WEIGHTS, "an hour and a half on TensorFlow, several times as long on the others"),
@@ -57,7 +55,6 @@ BENCHMARKS = {
     "real.joint": Benchmark(time="half an hour; --quick: a minute"),
     "real.judge": Benchmark(*WEIGHTS, "an hour; --quick: a minute"),
     "real.next_labels": Benchmark(*WEIGHTS, "half an hour"),
-    "real.truth": Benchmark(*WEIGHTS, "half an hour"),
     "real.votes": Benchmark(*WEIGHTS),
     "real.verified": Benchmark(groups=("cleanlab",), time="seconds"),
 }

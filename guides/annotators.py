@@ -83,8 +83,8 @@ print(f"{np.mean(classes == clean[train]):.3f} of Dawid-Skene")
 """
 ## In one call
 
-The images say more than two or three labels do. `keras_het.labels.choose` takes the votes as they are, compares methods by the
-votes that were held out, and trains by the one it chose.
+The images say more than two or three labels do. `keras_het.labels.choose` accepts the votes as they are, compares
+methods by the votes that were held out, and trains by the one it chose.
 """
 
 found = keras_het.labels.choose(

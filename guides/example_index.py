@@ -181,8 +181,8 @@ with tempfile.TemporaryDirectory() as folder:
 """
 ## What goes wrong
 
-Without an index the model cannot tell the examples apart: that is refused. An index that is too large makes the loss nan, as a label that is no class does: here the model was
-made for fewer examples than there are.
+Without an index the model cannot tell the examples apart: that is refused. An index that is too large makes the loss
+nan, as a label that is no class does. Here the model was made for fewer examples than there are.
 """
 
 

@@ -114,9 +114,9 @@ print(f"largest change of a probability by the conversion: {change:.4f}")
 """
 ## Fine-tune both heads
 
-The same recipe for both, three times: Adam, whose learning rate and number of epochs are chosen by the
-likelihood of held-out *noisy* labels, because no clean labels are at hand. `keras_het.homoscedastic` is the way back,
-and gives the plain head in the same wrapping. The models come compiled as the task is, with a loss that takes their
+The same recipe for both, three times: Adam, whose learning rate and number of epochs are chosen by the likelihood of
+held-out *noisy* labels, because no clean labels are at hand. `keras_het.homoscedastic` is the way back, and gives the
+plain head in the same wrapping. The models come compiled as the task is, with a loss that takes their
 outputs; here they get an optimizer of their own. Like every task of KerasHub they do not shuffle, so each run shuffles
 the data once.
 """

@@ -72,8 +72,8 @@ accuracy = np.mean(p.argmax(axis=1) == true)
 print("in truth", accuracy.round(3), np.mean(labels == true).round(3))
 
 """
-The interval holds whatever the labels do. The agreement with the labels is another answer to the same question. It is wrong
-where the model and the labels err together:
+The interval holds whatever the labels do. The agreement with the labels is another answer to the same question. It is
+wrong where the model and the labels err together:
 """
 
 answers = {

@@ -12,8 +12,8 @@ Seeds: 0
 ## Introduction
 
 You have texts, each with the name of its class, and some names are wrong. Three steps: features of the texts,
-`keras_het.labels.choose`, which trains by the method that suits these labels, and `keras_het.labels.clean`, which lists the
-suspects.
+`keras_het.labels.choose`, which trains by the method that suits these labels, and `keras_het.labels.clean`, which lists
+the suspects.
 
 Set the backend before Keras is imported, in the shell: `export KERAS_BACKEND=jax` (or `tensorflow`, `torch`). The guide
 needs `pip install ".[jax,demo,pandas]" wordfreq` in a clone; of `wordfreq` it takes the texts.

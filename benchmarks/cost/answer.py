@@ -11,7 +11,7 @@ measured is kept in a file of lines: the same command goes on from there, and `-
 At least ten examples a class are asked for, else no folds can be made.
 
 Features, in a memory map in the temporary folder, are of classes that lie in 32 dimensions, and overlap. They are
-Gaussian, with equal covariances, which is what a linear discriminant assumes: that favours `choose` and `clean_labels`,
+Gaussian, with equal covariances, which is what a linear discriminant assumes: that favours `choose` and `clean`,
 so the fractions show that an answer is no worse, not that it is better. A fifth of the labels is wrong: half of those
 name the other class whose centre is nearest to the example, half any other class.
 `find_issues` and cleanlab's have the probabilities of the true classes. `LogisticRegressionCV` has ten strengths
@@ -109,7 +109,7 @@ def choose(data):
 
 
 def clean_labels(data):
-    """A model without the labels that `clean_labels` finds wrong."""
+    """A model without the labels that `clean` finds wrong."""
     import keras_het
 
     return lambda: of_model(keras_het.labels.clean(None, data.x, data.labels, verbose=0).model)

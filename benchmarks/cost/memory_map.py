@@ -29,7 +29,7 @@ def issues(p, labels):
 
 
 def diagnosis(p, labels):
-    from keras_het.labels.diagnosis import diagnose
+    from keras_het.labels import diagnose
 
     diagnose(p, labels)
 
@@ -52,7 +52,7 @@ def page(p, labels):
 
 FUNCTIONS = {
     "find_issues": issues,
-    "diagnose_noise": diagnosis,
+    "diagnose": diagnosis,
     "next_labels": next_labels,
     "report": page,
 }
@@ -76,7 +76,7 @@ def write(folder, examples, classes):
 
 def measure_row(row):
     """Processor seconds, seconds, and the peak GiB before the call and at its end."""
-    import keras_het.analysis  # noqa: F401  the package is no part of the call
+    import keras_het.labels  # noqa: F401  the package is no part of the call
 
     folder = pathlib.Path(row["folder"])
     p, labels = np.load(folder / "p.npy", mmap_mode="r"), np.load(folder / "labels.npy")

@@ -1,4 +1,4 @@
-"""The picture of the README: `choose` and `clean_labels` on labels of people and rules, beside plain ones.
+"""The picture of the README: `choose` and `clean` on labels of people and rules, beside plain ones.
 
 python -m benchmarks.real.figure [--output FOLDER]      (docs/figures in a clone)
 
@@ -16,7 +16,7 @@ FIGURES = pathlib.Path(__file__).parents[2] / "docs" / "figures"
 MODELS = {REFERENCE: "Dense layer, early stopping", "choose": "labels.choose"}
 FINDERS = {
     "logistic regression, argmax": "logistic regression, out of sample",
-    "clean_labels": "keras_het.clean_labels",
+    "clean_labels": "labels.clean",
 }
 COLORS = ("#9aa3ad", "#c2410c")
 

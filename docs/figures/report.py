@@ -26,7 +26,7 @@ with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
     page = chromium.new_page(viewport=SIZE)
     page.goto(pathlib.Path("report/report.html").resolve().as_uri())
     page.screenshot(path=HERE / "report.png")
-    page.locator("h2", has_text="Labels that are probably wrong").evaluate("heading => heading.scrollIntoView()")
+    page.locator("h2", has_text="Flagged labels").evaluate("heading => heading.scrollIntoView()")
     page.screenshot(path=HERE / "report_suspects.png")
     chromium.close()
 (HERE / "report.txt").write_text(printed.getvalue())

@@ -18,7 +18,7 @@ def public_modules(package):
     yield package
     for name in package.exports or ():
         module = package.modules.get(name)
-        if module is not None and (module.is_subpackage or not _is_shadowed(package, name)):
+        if module is not None and not _is_shadowed(package, name):
             yield from public_modules(module)
 
 
@@ -36,9 +36,8 @@ def public_names(module):
 
 
 def _is_shadowed(module, name):
-    """Whether a function of the same name hides a module from its users."""
-    inner = module.modules[name].members.get(name)
-    return inner is not None and not inner.is_module
+    """Whether a module imports a function of the same name from one of its modules, which hides that from users."""
+    return module.imports.get(name) == f"{module.path}.{name}.{name}"
 
 
 def find(package, path):

@@ -200,13 +200,13 @@ def _by_choose(of, task):
 
 # What "your labels ..." are, and the method to begin with.
 ADVICE = {
-    "may be wrong, you do not know how; or name any other class, at random (symmetric)": "`keras_het.choose`",
+    "may be wrong, you do not know how; or name any other class, at random (symmetric)": "`labels.choose`",
     "are right, or nearly; or are of examples that belong to no class": "label smoothing: "
     "`losses.SmoothedCrossentropy`",
-    "are swapped between whole classes (class-dependent)": "`keras_het.choose`; by hand, "
+    "are swapped between whole classes (class-dependent)": "`labels.choose`; by hand, "
     "`losses.ForwardCorrectedCrossentropy` with the `transition` of `labels.diagnose`",
-    "name a class that the example looks like (instance-dependent)": "`keras_het.choose` with the head, "
-    "`training.Heteroscedastic()`, among its `candidates`",
+    "name a class that the example looks like (instance-dependent)": "`labels.choose` with the head, "
+    "`labels.methods.Heteroscedastic()`, among its `methods`",
 }
 RULES = ("TREC", "youtube", "Hausa")  # sets whose labels are of rules
 CONFUSED = {"CIFAR-10N worst": 50000, "CIFAR-100N": 45000}  # sets of the head, and their labels

@@ -336,9 +336,9 @@ REFUSED = {
 def test_inputs_that_are_not_finite_are_warned_of():
     """A network may replace them, and features have no network."""
     broken = read(np.where(np.arange(240)[:, None] == 21, np.nan, X), Y)
-    with pytest.warns(UserWarning, match="`x` has nan or infinity in example 21."):
+    with pytest.warns(UserWarning, match="`x` has nan or infinity in example 21"):
         Trainer(make_model).check(broken)
-    with pytest.raises(ValueError, match="`x` must be finite. Received: nan or infinity in example 21"):
+    with pytest.raises(ValueError, match=r"`x` must be finite\. Received: nan or infinity in example 21"):
         Trainer(None).check(broken)
 
 

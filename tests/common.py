@@ -15,9 +15,20 @@ def to_numpy(*tensors):
     return arrays if len(arrays) > 1 else arrays[0]
 
 
+def number(tensor):
+    """A scalar tensor as a float."""
+    return float(to_numpy(tensor))
+
+
 def sparse_crossentropy(**arguments):
     """Keras' crossentropy of integer labels and logits."""
     return keras.losses.SparseCategoricalCrossentropy(**{"from_logits": True, **arguments})
+
+
+def built(layer, shape):
+    """The layer, built for inputs of this shape."""
+    layer.build(shape)
+    return layer
 
 
 def reloaded(model, folder):

@@ -97,7 +97,6 @@ def test_stopped_features_get_no_gradient_from_the_noise():
     assert np.abs(gradient(lambda out: ops.sum(out[:, UNITS:]))[body]).max() > 0
 
 
-@pytest.mark.once
 @pytest.mark.parametrize(
     "make",
     [
@@ -113,7 +112,6 @@ def test_a_head_comes_back_from_a_file(make, tmp_path):
     assert_array_equal(loaded.predict(X, verbose=0), model.predict(X, verbose=0))
 
 
-@pytest.mark.once
 def test_it_computes_in_float32_under_half_precision():
     with session(policy="mixed_float16"):
         head = HeteroscedasticNormal(UNITS, 1)

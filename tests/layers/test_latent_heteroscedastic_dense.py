@@ -14,7 +14,7 @@ from keras_het.ops.low_rank import LowRankNormal
 from keras_het.ops.nodes import Nodes
 from keras_het.ops.softmax import SoftmaxMean
 from keras_het.ops.streaming import expectation
-from tests.common import refuses, reloaded, to_numpy
+from tests.common import built, refuses, reloaded, to_numpy
 from tests.gradients import value_and_gradients
 from tests.layers.heads import FEATURES, LABELS, UNITS, X, make_model, set_random_weights
 from tests.ops.expected import PLAIN
@@ -84,8 +84,7 @@ def test_closed_forms_are_those_of_the_dense_head(link):
 
 @pytest.mark.parametrize("units", [10, 1000])
 def test_the_weights_that_it_adds_do_not_depend_on_the_classes(units):
-    head = latent_head(units, 3)
-    head.build((None, 16))
+    head = built(latent_head(units, 3), (None, 16))
     assert head.count_params() - (16 * units + units) == 16 * 16 + 16 + 3 * (16 * 16 + 16) + 1
 
 
@@ -141,8 +140,7 @@ def test_a_covariance_has_one_head_before_it_is_built():
 
 def test_without_a_number_it_has_fifteen_factors_or_as_many_as_features():
     for features, expected in ((6, 6), (40, 15)):
-        head = latent_head(3)
-        head.build((None, features))
+        head = built(latent_head(3), (None, features))
         set_random_weights(head)
         assert head.num_factors == expected
 

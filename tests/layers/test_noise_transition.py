@@ -11,7 +11,7 @@ from keras_het.layers import HeteroscedasticDense, NoiseTransition
 from keras_het.ops import transition
 from keras_het.ops.transition import outlier_class, total_variation
 from tests import layer_contract
-from tests.common import refuses, sparse_crossentropy, to_numpy
+from tests.common import built, refuses, sparse_crossentropy, to_numpy
 from tests.gradients import layer_gradients, value_and_gradients
 from tests.marks import grid
 
@@ -157,8 +157,7 @@ def test_adam_moves_t_although_it_normalises_every_entry():
 
 
 def test_the_gradient_of_every_row_is_centred_and_otherwise_that_of_t():
-    layer = NoiseTransition(UNITS, transition=T)
-    layer.build((None, UNITS))
+    layer = built(NoiseTransition(UNITS, transition=T), (None, UNITS))
 
     def of_labels(log_p):
         return ops.mean(ops.take_along_axis(log_p, LABELS[:, None], axis=-1))
@@ -170,8 +169,7 @@ def test_the_gradient_of_every_row_is_centred_and_otherwise_that_of_t():
 
 @pytest.mark.once
 def test_the_start_is_near_the_identity():
-    layer = NoiseTransition(UNITS)
-    layer.build((None, UNITS))
+    layer = built(NoiseTransition(UNITS), (None, UNITS))
     assert_allclose(rows(layer), 0.99 * np.eye(UNITS) + 0.01 / UNITS, rtol=1e-5, atol=1e-7)
 
 
@@ -181,8 +179,7 @@ def test_outliers():
     assert model.output_shape == (None, UNITS + 1)
     model.compile("adam", LOSS)
     assert np.isfinite(model.fit(X, LABELS, verbose=0).history["loss"][0])
-    learned = NoiseTransition(UNITS, outlier_class=True)
-    learned.build((None, UNITS + 1))
+    learned = built(NoiseTransition(UNITS, outlier_class=True), (None, UNITS + 1))
     assert_allclose(rows(learned), 0.99 * outlier_class(UNITS, 0.5) + 0.01 / (UNITS + 1), rtol=1e-5, atol=1e-7)
 
 
@@ -205,8 +202,7 @@ def test_a_bounded_projection_is_the_nearest_point():
 
 def stored(matrix):
     """Loads a weight as from a file."""
-    layer = NoiseTransition(UNITS, name="flips")
-    layer.build((None, UNITS))
+    layer = built(NoiseTransition(UNITS, name="flips"), (None, UNITS))
     layer.load_own_variables({"transition": np.asarray(matrix, "float32")})
     return layer
 
@@ -243,8 +239,7 @@ def test_the_largest_t_can_be_made():
 
 @pytest.mark.once
 def test_a_learned_t_can_be_given_back():
-    layer = NoiseTransition(UNITS, transition=T)
-    layer.build((None, UNITS))
+    layer = built(NoiseTransition(UNITS, transition=T), (None, UNITS))
     for given in (layer.transition, layer.transition * 1):  # on PyTorch with a gradient
         assert_allclose(rows(NoiseTransition(UNITS, transition=given, trainable=False)), rows(layer), rtol=1e-5)
         assert total_variation(given, rows(layer)) < 1e-6

@@ -16,7 +16,7 @@ from keras_het.losses import AnnotatorsLoss, SmoothedCrossentropy
 from keras_het.metrics import AnnotatorsMetric, BrierScore
 from keras_het.ops.transition import apply_transition, condition_number, total_variation, trace
 from tests import layer_contract
-from tests.common import refuses, reloaded, sparse_crossentropy, to_numpy
+from tests.common import built, refuses, reloaded, sparse_crossentropy, to_numpy
 from tests.gradients import layer_gradients, value_and_gradients
 from tests.marks import grid
 
@@ -76,12 +76,10 @@ def test_each_annotator_multiplies_by_its_own_t(inputs):
 
 def test_gradients_are_those_of_each_t_alone():
     weights = RNG.normal(size=(EXAMPLES, ANNOTATORS, UNITS)).astype("float32")
-    layer = NoiseTransition(UNITS, num_annotators=ANNOTATORS, transition=T)
-    layer.build(LOG_P.shape)
+    layer = built(NoiseTransition(UNITS, num_annotators=ANNOTATORS, transition=T), LOG_P.shape)
     _, found = layer_gradients(layer, lambda outputs: ops.sum(ops.multiply(outputs, weights)), LOG_P)
     for m in range(ANNOTATORS):
-        alone = NoiseTransition(UNITS, transition=T[m])
-        alone.build(LOG_P.shape)
+        alone = built(NoiseTransition(UNITS, transition=T[m]), LOG_P.shape)
         _, expected = layer_gradients(alone, lambda outputs, m=m: ops.sum(ops.multiply(outputs, weights[:, m])), LOG_P)
         assert_allclose(found["transition"][m], expected["transition"], rtol=1e-4, atol=1e-4)
 
@@ -145,7 +143,6 @@ def test_planted_transitions_are_recovered_and_a_perfect_annotator_has_the_ident
     assert distances[0] < 0.02
 
 
-@pytest.mark.once
 @pytest.mark.planted
 def test_planted_annotators_that_change_places_are_caught(monkeypatch):
     plain = apply_transition
@@ -172,8 +169,7 @@ def test_a_regularizer_sums_over_annotators(regularizer):
     stack = T.astype("float32")
     each = sum(float(regularizer(ops.convert_to_tensor(t))) for t in stack)
     assert float(regularizer(ops.convert_to_tensor(stack))) == pytest.approx(each, rel=1e-5)
-    layer = NoiseTransition(UNITS, num_annotators=ANNOTATORS, transition=T, regularizer=regularizer)
-    layer.build(LOG_P.shape)
+    layer = built(NoiseTransition(UNITS, num_annotators=ANNOTATORS, transition=T, regularizer=regularizer), LOG_P.shape)
     assert float(to_numpy(layer.losses[0])) == pytest.approx(
         float(regularizer(ops.convert_to_tensor(rows(layer)))), rel=1e-5
     )

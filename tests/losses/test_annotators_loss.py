@@ -10,7 +10,7 @@ from scipy import special
 from keras_het.layers import NoiseTransition
 from keras_het.losses import AnnotatorsLoss, SmoothedCrossentropy
 from keras_het.metrics import AnnotatorsMetric, BrierScore, ExpectedCalibrationError
-from tests.common import finite_differences, refuses, sparse_crossentropy, to_numpy
+from tests.common import finite_differences, number, refuses, sparse_crossentropy
 from tests.gradients import value_and_gradients
 
 pytestmark = pytest.mark.once
@@ -35,10 +35,6 @@ def oracle(kind, logits, labels):
     targets = np.eye(UNITS)[labels[labels >= 0]]
     smoothing = 0.0 if kind == "Keras" else 0.3
     return -np.sum(((1 - smoothing) * targets + smoothing / UNITS) * log_p, axis=-1)
-
-
-def number(tensor):
-    return float(to_numpy(tensor))
 
 
 @pytest.mark.parametrize("logits", [LOGITS, LOGITS[:, :1]], ids=["of each annotator", "of the true classes"])

@@ -1,7 +1,4 @@
-"""What every loss for noisy labels without a memory must keep.
-
-What only one of them promises is tested in its own file.
-"""
+"""What every loss for noisy labels without a memory must keep."""
 
 import keras
 import numpy as np

@@ -10,12 +10,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from keras_het.losses import SmoothedCrossentropy
 from keras_het.losses.crossentropy import Crossentropy
-from tests.common import sparse_crossentropy, to_numpy
+from tests.common import number, sparse_crossentropy, to_numpy
 from tests.losses.cases import EXAMPLES, LABELS, LOGITS, UNITS, WEIGHTS
-
-
-def number(tensor):
-    return float(to_numpy(tensor))
 
 
 def test_ignoring_agrees_with_keras():

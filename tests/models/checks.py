@@ -53,10 +53,7 @@ def probabilities(model, x):
 
 
 def check_conversion(model, x, y, folder, **arguments):
-    """Predictions before training as before; an epoch of `fit`; a `.keras` file that predicts the same.
-
-    Returns the new model.
-    """
+    """The new model: it predicts as the old one, trains for an epoch, and comes back from a `.keras` file."""
     old, before = old_probabilities(model, x), state_of(model)
     new = heteroscedastic(model, 2, **arguments)
     assert_same_state(before, state_of(model))
@@ -88,10 +85,7 @@ def check_file(model, x, folder):
 
 
 def outputs(model, x):
-    """What a model predicts, compiled only where that is cheaper.
-
-    JAX compiles each operation of a call alone, TensorFlow none.
-    """
+    """What a model predicts, compiled only on JAX, which compiles each operation of a call alone."""
     if keras.config.backend() == "jax":
         return model.predict(x, verbose=0)
     return to_numpy(model(x, training=False))

@@ -67,16 +67,15 @@ def test_planted_mean_without_the_temperature_is_caught(tmp_path, monkeypatch):
         check_conversion(sharpen(sequential()), X, Y, tmp_path)
 
 
-def test_the_link_follows_the_activation():
-    def link(model, **arguments):
-        return heteroscedastic(model, **arguments).layers[-1].link.activation
+def link(model, **arguments):
+    """The activation of the link of the converted model."""
+    return heteroscedastic(model, **arguments).layers[-1].link.activation
 
-    assert (
-        link(functional("sigmoid"))
-        == link(functional(None, keras.ops.sigmoid))
-        == link(functional(), link="sigmoid")
-        == "sigmoid"
-    )
+
+def test_the_link_follows_the_activation():
+    for model in (functional("sigmoid"), functional(None, keras.ops.sigmoid)):
+        assert link(model) == "sigmoid"
+    assert link(functional(), link="sigmoid") == "sigmoid"
     assert link(functional("softmax")) == link(functional()) == "softmax"
     assert link(sequential(units=1)) == link(functional("softmax"), units=3, link="sigmoid") == "sigmoid"
     with refuses("`link` must be 'softmax', as the activation of the old head, unless mu starts fresh"):
@@ -170,17 +169,12 @@ def test_a_layer_that_is_named_becomes_the_last():
 
 
 def test_a_layer_that_is_named_keeps_the_activation_behind_it():
-    assert (
-        heteroscedastic(functional(None, layers.Activation("sigmoid")), layer="predictions").layers[-1].link.activation
-        == "sigmoid"
-    )
+    assert link(functional(None, layers.Activation("sigmoid")), layer="predictions") == "sigmoid"
 
 
 def test_one_sigmoid_becomes_a_softmax_of_more_classes():
-    assert heteroscedastic(sequential("sigmoid", units=1), units=3).layers[-1].link.activation == "softmax"
-    assert (
-        heteroscedastic(functional("softmax"), link="sigmoid", warm_start=False).layers[-1].link.activation == "sigmoid"
-    )
+    assert link(sequential("sigmoid", units=1), units=3) == "softmax"
+    assert link(functional("softmax"), link="sigmoid", warm_start=False) == "sigmoid"
 
 
 def test_fresh_kernels_follow_the_seed():

@@ -311,11 +311,7 @@ def test_the_loss_is_scaled_as_it_was():
 def test_the_way_back_is_compiled_too():
     old = compiled(functional("softmax"), "sgd", "sparse_categorical_crossentropy", metrics=["accuracy"])
     back = homoscedastic(converted(old))
-    assert (
-        back.loss.from_logits is True
-        if hasattr(back.loss, "from_logits")
-        else back.loss.get_config()["from_logits"] is True
-    )
+    assert back.loss.get_config()["from_logits"] is True
     kept = homoscedastic(converted(old, keep_activation=True), keep_activation=True)
     assert_allclose(kept.predict(X, verbose=0), old.predict(X, verbose=0), rtol=1e-4, atol=1e-6)
     assert kept.loss == "sparse_categorical_crossentropy"

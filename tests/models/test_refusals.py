@@ -33,7 +33,7 @@ from tests.models.test_convolutions import convolution
 from tests.models.test_ensemble import compiled, model_of
 from tests.models.test_joint_conversion import multi_label
 
-pytestmark = pytest.mark.once
+pytestmark = pytest.mark.refusal
 
 COUNT = "be an integer in [1, 16777216]"
 POSITIVE = "be a finite float32 number greater than 0"

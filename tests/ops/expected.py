@@ -1,5 +1,8 @@
 """What a head with nodes computes, from its parts."""
 
+import numpy as np
+from numpy.testing import assert_allclose
+
 from keras_het.ops.low_rank import low_rank_normal
 from keras_het.ops.sigmoid import SigmoidMean
 from keras_het.ops.softmax import SoftmaxMean, without_shift
@@ -22,3 +25,11 @@ def sampled_expected_sigmoid_logit(
     """The logit of E[sigmoid(u / temperature)], of the same u."""
     normal = low_rank_normal(loc, scale_diag, factor, row_scale).standardized(temperature=temperature)
     return expectation(SigmoidMean(), normal, nodes, chunk_size, streamed)
+
+
+def assert_same_gradients(found, expected):
+    """Gradients, dicts by name, agree to 1e-5 of the largest entry of each."""
+    assert list(found) == list(expected)
+    for name, gradient in expected.items():
+        largest = np.abs(gradient).max(initial=0)
+        assert_allclose(found[name], gradient, rtol=1e-5, atol=1e-5 * largest + 1e-6, err_msg=name)

@@ -92,10 +92,7 @@ def largest_correlation(columns):
 @pytest.mark.parametrize("num_factors", [0, 15, 50])
 @pytest.mark.parametrize("num_samples", [64, 256])
 def test_no_two_classes_share_their_noise_at_inference(units, num_factors, num_samples):
-    """Columns in random order have correlations of standard deviation 1 / sqrt(S).
-
-    7.5 of them are one in 10^13, by 4.5 million pairs.
-    """
+    """Columns in random order have correlations of deviation 1 / sqrt(S): 7.5 of them are one in 10^13, of 4.5e6."""
     constant = QuasiMonteCarlo(num_samples).constant_nodes(units, num_factors)
     assert largest_correlation(np.concatenate(constant, axis=1)) < 7.5 / np.sqrt(num_samples)
 
@@ -103,10 +100,7 @@ def test_no_two_classes_share_their_noise_at_inference(units, num_factors, num_s
 @pytest.mark.once
 @pytest.mark.parametrize("num_samples", [16, 32, 64, 128, 256, 1024])
 def test_no_pair_of_dimensions_is_correlated_over_the_steps(num_samples):
-    """The mean square of a Latin pair is 1 / S.
-
-    That of Sobol's first dimensions is at most 1 / 16, and that of more of them above the limit here.
-    """
+    """Mean squares: 1 / S of a Latin pair, 1 / 16 at most of Sobol's first dimensions, above the limit of more."""
     assert (
         mean_square_correlation(lambda step: nodes.quasi_random((3, step), num_samples, 40, 0, np).eps_diag)
         < 1 / 16 + 4 / num_samples
@@ -143,10 +137,7 @@ def test_squares_of_the_noise_of_two_classes_are_uncorrelated_too(step):
 
 @pytest.mark.once
 def test_two_live_classes_among_a_thousand():
-    """p_0 of two classes 2 apart, each with noise of standard deviation 2, the others far below.
-
-    Every pair is within .03 of the integral.
-    """
+    """p_0 of two classes 2 apart, of noise 2 each, the others far below: every pair is near the integral."""
     eps_diag = nodes.quasi_random((0, 0), 256, 1000, 0, np).eps_diag.astype("float64")
     points, weights = np.polynomial.hermite_e.hermegauss(64)
     exact = np.sum(weights * expit(-2.0 + np.sqrt(8.0) * points)) / np.sqrt(2 * np.pi)

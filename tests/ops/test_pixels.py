@@ -117,11 +117,7 @@ def test_gradients_against_finite_differences():
 
 
 def check_that_ignored_pixels_leave(likelihood):
-    """Means, standard deviations and factors of ignored pixels get gradients of exactly 0, even if they are infinite.
-
-    Args:
-        likelihood: as `log_joint_pixels`.
-    """
+    """Ignored pixels get gradients of exactly 0 in means, deviations and factors, even if these are infinite."""
     tensors, labels = problem()
     valid = np.random.default_rng(1).random(labels.shape) < 0.6
     valid[2] = False

@@ -15,10 +15,7 @@ EXPECTATIONS = {"softmax": log_expected_softmax, "sigmoid": sampled_expected_sig
 
 
 def along_a_line(expectation, kind, **options):
-    """A function of a number that moves every argument, the temperature too, along a random line.
-
-    It is weighted, and not linear in log p.
-    """
+    """A function of a number that moves every argument along a random line, weighted, and not linear in log p."""
     arguments, nodes, rng = problem(kind), nodes_of(kind), np.random.default_rng(1)
     directions = {name: 0.3 * rng.normal(size=x.shape).astype("float32") for name, x in arguments.items()}
     weights = rng.normal(size=arguments["loc"].shape).astype("float32")
@@ -40,10 +37,7 @@ def along_a_line(expectation, kind, **options):
 @pytest.mark.parametrize("kind", EVERY_KIND)
 @pytest.mark.parametrize("expectation", EXPECTATIONS)
 def test_the_second_derivative_is_that_of_plain_operations(expectation, kind, monkeypatch):
-    """In blocks of two rows and chunks of eight nodes.
-
-    A value that is held constant in the backward pass is off by a third or more.
-    """
+    """A value that is held constant in the backward pass is off by a third or more."""
     monkeypatch.setattr(blocking, "BLOCK_ELEMENTS", 2 * UNITS * 8)
     expected = second_derivative(along_a_line(expectation, kind, **PLAIN), 0.1)
     found = second_derivative(along_a_line(expectation, kind, chunk_size=8), 0.1)

@@ -10,7 +10,7 @@ from tests import reference
 from tests.common import to_numpy
 from tests.gradients import value_and_gradients
 from tests.marks import grid
-from tests.ops.expected import PLAIN, sampled_expected_sigmoid_logit
+from tests.ops.expected import PLAIN, assert_same_gradients, sampled_expected_sigmoid_logit
 from tests.ops.test_softmax import EVERY_KIND, EXTREMES, FACTORS, UNITS, check_slope, extreme, nodes_of, problem
 
 MEANS = np.concatenate([np.linspace(-100, 100, 41), np.linspace(-6, 6, 25), [-1e-3, 1e-3]])
@@ -122,8 +122,7 @@ def test_streamed_gradient_equals_plain_autodiff(kind, loc_scale, rows, monkeypa
         value_and_gradients(loss(list(arguments), nodes, upstream, options), list(arguments.values()))[1]
         for options in ({"chunk_size": 8}, PLAIN)
     )
-    for name, a, b in zip(arguments, streamed, plain, strict=True):
-        assert_allclose(a, b, rtol=1e-5, atol=1e-5 * np.abs(b).max() + 1e-6, err_msg=name)
+    assert_same_gradients(*(dict(zip(arguments, slopes, strict=True)) for slopes in (streamed, plain)))
 
 
 def test_sampling_converges_to_the_closed_form():

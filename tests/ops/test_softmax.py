@@ -11,7 +11,7 @@ from tests import reference
 from tests.common import refuses, to_numpy
 from tests.gradients import second_derivative, value_and_gradients
 from tests.marks import grid
-from tests.ops.expected import PLAIN, log_expected_softmax
+from tests.ops.expected import PLAIN, assert_same_gradients, log_expected_softmax
 
 UNITS, FACTORS, SAMPLES = 6, 3, 50
 KINDS = ["diagonal", "full", "shared", "parameter_efficient"]
@@ -82,10 +82,7 @@ def test_streamed_gradient_equals_plain_autodiff(kind, loc_scale, chunk_size):
     arguments, nodes = problem(kind, loc_scale=loc_scale), nodes_of(kind)
     upstream = np.random.default_rng(1).normal(size=arguments["loc"].shape).astype("float32")
     streamed = gradients(arguments, nodes, upstream, chunk_size=chunk_size)
-    plain = gradients(arguments, nodes, upstream, **PLAIN)
-    for name, gradient in plain.items():
-        largest = np.abs(gradient).max()
-        assert_allclose(streamed[name], gradient, rtol=1e-5, atol=1e-5 * largest + 1e-6, err_msg=name)
+    assert_same_gradients(streamed, gradients(arguments, nodes, upstream, **PLAIN))
 
 
 @pytest.mark.parametrize("kind", EVERY_KIND)

@@ -10,12 +10,12 @@ from keras import ops
 from numpy.testing import assert_allclose, assert_array_equal
 
 from keras_het.ops import blocking, streaming
-from keras_het.ops.low_rank import low_rank_normal
+from keras_het.ops.low_rank import LowRankNormal, low_rank_normal
 from keras_het.ops.nodes import Nodes
 from keras_het.ops.softmax import SoftmaxMean
 from tests.common import assert_finite
 from tests.marks import grid
-from tests.ops.expected import PLAIN, log_expected_softmax
+from tests.ops.expected import PLAIN, assert_same_gradients, log_expected_softmax
 from tests.ops.test_softmax import (
     EVERY_KIND,
     SAMPLES,
@@ -39,9 +39,7 @@ def test_blocks_of_rows_give_the_same_values_and_gradients(kind, batch, monkeypa
     assert_allclose(evaluate(arguments, nodes, chunk_size=8), oracle(arguments, nodes), rtol=1e-5, atol=1e-5)
     upstream = np.random.default_rng(1).normal(size=arguments["loc"].shape).astype("float32")
     plain = gradients(arguments, nodes, upstream, **PLAIN)
-    for name, gradient in gradients(arguments, nodes, upstream, chunk_size=8).items():
-        largest = np.abs(plain[name]).max()
-        assert_allclose(gradient, plain[name], rtol=1e-5, atol=1e-5 * largest + 1e-6, err_msg=name)
+    assert_same_gradients(gradients(arguments, nodes, upstream, chunk_size=8), plain)
 
 
 def test_a_row_that_is_not_a_number_leaves_the_others_alone():
@@ -83,9 +81,7 @@ def test_a_batch_of_unknown_size(kind, jit):
         value, slopes = function(*(tf.constant(x) for x in arguments.values()))
         assert_allclose(value.numpy(), oracle(arguments, nodes), rtol=1e-5, atol=1e-5)
         plain = gradients(arguments, nodes, np.ones_like(arguments["loc"]), **PLAIN)
-        for name, slope in zip(names, slopes, strict=True):
-            largest = np.abs(plain[name]).max(initial=0)
-            assert_allclose(slope.numpy(), plain[name], rtol=1e-5, atol=1e-5 * largest + 1e-6, err_msg=name)
+        assert_same_gradients({name: slope.numpy() for name, slope in zip(names, slopes, strict=True)}, plain)
 
 
 @pytest.mark.parametrize("kind", grid(["diagonal", "full", "parameter_efficient"], span=["full"]))
@@ -177,3 +173,15 @@ def test_classes_of_unknown_number_are_those_of_the_nodes(kind):
 
     expected = log_expected_softmax(**{"factor": None, **arguments}, nodes=nodes, chunk_size=8)
     assert_allclose(traced(arguments), expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.planted
+def test_planted_nodes_in_another_order_is_caught(monkeypatch):
+    logits_at = LowRankNormal.logits_at
+
+    def rolled(self, chunk):
+        return logits_at(self, (chunk[0], ops.roll(chunk[1], 1, axis=1)))
+
+    monkeypatch.setattr(LowRankNormal, "logits_at", rolled)
+    with pytest.raises(AssertionError):
+        test_blocks_of_rows_give_the_same_values_and_gradients("full", 5, monkeypatch)

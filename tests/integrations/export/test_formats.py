@@ -1,7 +1,4 @@
-"""Every export format that Keras has, run by the format's own runtime.
-
-Each gives the numbers of `predict`, takes any batch size, and has no random operation.
-"""
+"""Every export format of Keras, in its own runtime: the numbers of `predict`, any batch size, no random operation."""
 
 import re
 

@@ -46,6 +46,12 @@ def from_preset(name, folder, **arguments):
     return ANY_TASK[name].from_preset(str(folder / "preset"), **arguments)
 
 
+def converted_preset(name, folder):
+    """The task, raw inputs for it, and the task with another head."""
+    task = from_preset(name, folder)
+    return task, TASKS[name][1](), heteroscedastic(task, 2, seed=0)
+
+
 @pytest.mark.parametrize("activation", [None, "softmax"])
 @pytest.mark.parametrize("name", TASKS)
 def test_conversion(name, activation, tmp_path):
@@ -65,8 +71,7 @@ def test_a_head_called_classifier(tmp_path):
 @pytest.mark.smoke
 @pytest.mark.parametrize("name", ANY_TASK)
 def test_raw_inputs_of_a_preset_give_probabilities(name, tmp_path):
-    task, raw = from_preset(name, tmp_path), TASKS[name][1]()
-    model = heteroscedastic(task, 2, seed=0)
+    task, raw, model = converted_preset(name, tmp_path)
     p = np.exp(model.predict(raw, verbose=0))
     assert_allclose(p, task.predict(raw, verbose=0), atol=0.02)
     assert_allclose(np.exp(to_numpy(model(task.preprocessor(raw)))), p, rtol=1e-5, atol=1e-5)
@@ -74,8 +79,7 @@ def test_raw_inputs_of_a_preset_give_probabilities(name, tmp_path):
 
 @pytest.mark.parametrize("name", ANY_TASK)
 def test_a_task_comes_compiled_and_trains_evaluates_and_reloads_with_raw_inputs(name, tmp_path):
-    task, raw = from_preset(name, tmp_path), TASKS[name][1]()
-    model = heteroscedastic(task, 2, seed=0)
+    task, raw, model = converted_preset(name, tmp_path)
     keras_het.check(model)
     assert model.preprocessor is task.preprocessor
     assert model.backbone is task.backbone
@@ -100,8 +104,7 @@ def test_a_task_comes_compiled_and_trains_evaluates_and_reloads_with_raw_inputs(
 def test_an_exported_model_takes_what_the_preprocessor_makes(tmp_path):
     import tensorflow as tf
 
-    task, raw = from_preset("ViT", tmp_path), TASKS["ViT"][1]()
-    model = heteroscedastic(task, 2, seed=0)
+    task, raw, model = converted_preset("ViT", tmp_path)
     model.export(str(tmp_path / "exported"), verbose=False)
     exported = tf.saved_model.load(str(tmp_path / "exported"))
     assert_allclose(exported.serve(task.preprocessor(raw)).numpy(), model.predict(raw, verbose=0), rtol=1e-5, atol=1e-5)

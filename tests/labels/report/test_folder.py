@@ -53,6 +53,7 @@ def test_a_file_is_no_folder_and_a_page_that_a_report_wrote_may_be_replaced(tmp_
     (tmp_path / "file").write_text("")
     with pytest.raises(ValueError, match=r"`path` must be a folder\. Received: .*, which is a file"):
         report(plain(), X, Y, path=tmp_path / "file")
+    (tmp_path / "file").unlink()
     report(plain(), X, Y, NAMES, tmp_path, title="first")
     check_folder(tmp_path)
     assert sorted(contents(tmp_path)) == ["labels.csv", "report.html"]

@@ -102,7 +102,9 @@ def learn(x, labels, part=train, strengths=(None, 0.14, 0.07, 0.03)):
     found = keras_het.labels.choose(
         functions, x[part], labels[part], criterion="loss", **arguments
     )
-    losses = [round(-trial.score.mean(), 2) for trial in found.trials]
+    losses = [
+        round(float(-trial.score.mean()), 2) for trial in found.trials
+    ]
     return found, dict(zip(strengths, losses, strict=True))
 
 

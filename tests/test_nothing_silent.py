@@ -11,9 +11,10 @@ import scipy.sparse
 
 import keras_het
 from keras_het import callbacks, explain, labels, layers, losses, models
-from keras_het.labels import diagnose, find_issues, look_alike_transitions, symmetric
+from keras_het.labels import diagnose, find_issues, symmetric
 from keras_het.labels.estimation import estimate_by_confident_joint
 from keras_het.labels.report.findings import collect
+from keras_het.labels.synthetic import look_alike_transitions
 from tests.layers.heads import FEATURES, LABELS, UNITS, X
 
 pytestmark = pytest.mark.once
@@ -233,8 +234,8 @@ def clean(y=CLASSES, x=POINTS, **arguments):
     return labels.clean(lambda: compiled(), x, y, **{"probabilities": P, "epochs": 1, "verbose": 0, **arguments})
 
 
-def estimator(name, y, x=POINTS, **arguments):
-    return getattr(keras_het, name)(epochs=1).fit(x, y, **arguments)
+def classifier(y, x=POINTS, **arguments):
+    return labels.Classifier(epochs=1).fit(x, y, **arguments)
 
 
 def changed(value, place=1):
@@ -256,8 +257,7 @@ class Weighted(keras.utils.PyDataset):
 SPARSE = scipy.sparse.csr_matrix(POINTS)
 DENSE = "must be dense: "
 SILENT |= {
-    "a -1 among labels for scikit-learn": (lambda: estimator("NoisyLabelClassifier", changed(-1)), BLANK),
-    "a -1 among labels for a head": (lambda: estimator("HeteroscedasticClassifier", changed(-1)), BLANK),
+    "a -1 among labels for scikit-learn": (lambda: classifier(changed(-1)), BLANK),
     "a -1 in choose": (lambda: choose(changed(-1)), "`y` must have a label for each example"),
     "a -1 in clean": (lambda: clean(changed(-1)), BLANK),
     "labels from 1 on": (lambda: choose(CLASSES + 1), "`y` must begin with 0 (y - 1, for labels that begin with 1;"),
@@ -340,8 +340,8 @@ OTHER_ORDER = {
     "clean": lambda p, y: clean(y, p),
     "probabilities": lambda p, y: clean(y, probabilities=p),
     "weights": lambda p, y: clean(x=p, sample_weight=y),
-    "NoisyLabelClassifier": lambda p, y: estimator("NoisyLabelClassifier", y, p),
-    "HeteroscedasticClassifier": lambda p, y: estimator("HeteroscedasticClassifier", CLASSES, p, sample_weight=y),
+    "Classifier": lambda p, y: classifier(y, p),
+    "weights of a Classifier": lambda p, y: classifier(CLASSES, p, sample_weight=y),
 }
 
 

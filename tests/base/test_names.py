@@ -23,4 +23,4 @@ def test_the_flagship_layers_are_at_the_top_and_are_the_same_classes():
 
 
 def test_what_is_shown_is_public():
-    assert {*keras_het.__all__, *keras_het.ESTIMATORS, "__version__"} == set(dir(keras_het))
+    assert {*keras_het.__all__, "__version__"} == set(dir(keras_het))

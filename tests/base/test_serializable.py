@@ -3,7 +3,8 @@
 import keras
 import pytest
 
-from keras_het import covariances, integrators, links
+from keras_het import covariances
+from keras_het.base.serializable import resolve
 from keras_het.integrators import Integrator, QuasiMonteCarlo
 from keras_het.layers import HeteroscedasticDense, LearnedTemperature
 from keras_het.links import Link, Softmax
@@ -51,15 +52,15 @@ def test_an_integrator_that_does_not_say_what_it_needs_is_told():
 
 
 @pytest.mark.parametrize(
-    ("get", "given"),
-    [(links.get, Softmax), (integrators.get, QuasiMonteCarlo), (covariances.get, covariances.LowRank)],
+    ("base", "given"),
+    [(Link, Softmax), (Integrator, QuasiMonteCarlo), (covariances.Covariance, covariances.LowRank)],
     ids=["link", "integrator", "covariance"],
 )
-def test_a_class_is_told_from_an_instance(get, given):
+def test_a_class_is_told_from_an_instance(base, given):
     with pytest.raises(
         ValueError, match=rf"must be an instance: {given.__name__}\(...\). Received: the class {given.__name__}"
     ):
-        get(given)
+        resolve(base, given)
 
 
 def test_an_integrator_that_needs_what_no_link_has_is_told():

@@ -6,6 +6,7 @@ import pytest
 from keras import ops
 
 import keras_het
+from keras_het.base.serializable import resolve
 from keras_het.covariances import Latent
 from keras_het.integrators import QuasiMonteCarlo
 from keras_het.layers import HeteroscedasticDense
@@ -69,7 +70,7 @@ def test_values_and_gradients_are_those_of_the_dense_head(options):
 @pytest.mark.parametrize("link", LINKS)
 def test_closed_forms_are_those_of_the_dense_head(link):
     tensors = [ops.convert_to_tensor(x) for x in problem()]
-    link = keras_het.links.get(link)
+    link = resolve(keras_het.links.Link, link)
     latent, other = LatentNormal(*tensors), dense(*tensors)
     np.testing.assert_allclose(to_numpy(latent.variance()), to_numpy(other.variance()), rtol=1e-5)
     if link.closed_form is not None:

@@ -326,7 +326,6 @@ def frame(rows, values):
 
 OTHER_ORDER = {
     "calibration": lambda p, y: explain.calibration(p, y),
-    "risk_coverage": lambda p, y: explain.risk_coverage(p, y),
     "diagnose": diagnose,
     "find_issues": lambda p, y: find_issues(p, y),
     "a model's issues": lambda p, y: find_issues(compiled(), y, p),

@@ -6,7 +6,7 @@ import sys
 import numpy as np
 import pytest
 
-from keras_het.explain import calibration, plots, risk_coverage
+from keras_het.explain import calibration, plots
 from keras_het.explain.covariance import ConfusedPair
 from keras_het.explain.plots.drawing import ON_DARK, ON_LIGHT
 
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.once
 plt = importlib.import_module("matplotlib.pyplot")
 RNG = np.random.default_rng(0)
 P, Y = RNG.dirichlet(np.ones(4), 200), RNG.integers(4, size=200)
-CALIBRATION, CURVE = calibration(P, Y), risk_coverage(P, Y)
+CALIBRATION = calibration(P, Y)
 PAIRS = [
     ConfusedPair("cat", "dog", 0.5, 0.9),
     ConfusedPair("$x", "$\\frac", -0.3, -0.8),
@@ -31,7 +31,6 @@ def matrix_of(classes):
 
 FIGURES = {
     "reliability": lambda ax=None: plots.reliability(CALIBRATION, ax),
-    "risk_coverage": lambda ax=None: plots.risk_coverage(CURVE, ax),
     "covariance": lambda ax=None: plots.covariance(matrix_of(4), NAMES, ax),
     "pairs": lambda ax=None: plots.pairs(PAIRS, ax),
     "no pairs": lambda ax=None: plots.pairs([], ax),
@@ -73,14 +72,6 @@ def test_reliability_has_the_accuracies_the_gaps_and_the_shares():
     assert ax.get_title() == f"Expected calibration error {CALIBRATION.error:.3f}"
     (density,) = ax.child_axes
     np.testing.assert_allclose([bar.get_height() for bar in density.patches], CALIBRATION.count / 200)
-
-
-def test_risk_coverage_has_the_curve_and_the_error_of_all():
-    ax = plots.risk_coverage(CURVE)
-    random, curve = ax.lines
-    np.testing.assert_allclose(curve.get_xydata(), np.stack([CURVE.coverage, CURVE.risk], axis=1))
-    assert set(random.get_ydata()) == {CURVE.risk[-1]}
-    assert f"{CURVE.area:.3g}" in ax.get_title()
 
 
 @pytest.mark.parametrize("classes", [1, 2, 10, 100])

@@ -77,7 +77,6 @@ def test_the_scores_are_those_of_the_metrics():
     assert found.nll == pytest.approx(float(keras.metrics.SparseCategoricalCrossentropy()(Y, p)), rel=1e-5)
     assert found.brier == pytest.approx(float(BrierScore()(Y, p)), rel=1e-5)
     assert found.calibration.error == pytest.approx(explain.calibration(p, Y).error)
-    assert found.curve.area == pytest.approx(explain.risk_coverage(p, Y).area)
 
 
 def test_out_of_sample_probabilities_replace_the_predictions():

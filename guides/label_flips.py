@@ -28,7 +28,8 @@ from sklearn.datasets import load_digits
 
 import keras_het
 from keras_het.explain import confusion_matrices, noisy_nll
-from keras_het.labels import corrupt, look_alike_transitions, pair_flip
+from keras_het.labels import corrupt, pair_flip
+from keras_het.labels.synthetic import look_alike_transitions
 from keras_het.ops.transition import total_variation
 
 """

@@ -11,8 +11,8 @@ Seeds: 0
 """
 ## Introduction
 
-You have a table and labels that are names, some of them wrong. `keras_het.NoisyLabelClassifier` is a small network that
-chooses its method for noisy labels by itself. It stands in pipelines and in `cross_val_predict`, as every estimator of
+You have a table and labels that are names, some of them wrong. `keras_het.labels.Classifier` is a small network
+that trains by a method for noisy labels. It works in pipelines and in `cross_val_predict`, as every estimator of
 scikit-learn does. Here it is beside two that know nothing of wrong labels.
 
 Set the backend before Keras is imported, in the shell: `export KERAS_BACKEND=jax` (or `tensorflow`, `torch`). The guide
@@ -34,6 +34,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import keras_het
+from keras_het.labels import Classifier
 
 """
 ## The table
@@ -66,9 +67,7 @@ estimators = {
     "network, early stopping": MLPClassifier(
         (32,), early_stopping=True, max_iter=500, random_state=0
     ),
-    "NoisyLabelClassifier": keras_het.NoisyLabelClassifier(
-        (32,), epochs=30, folds=2, random_state=0
-    ),
+    "early-learning network": Classifier(epochs=30, random_state=0),
 }
 parts = StratifiedKFold(4, shuffle=True, random_state=0)
 classes, y = np.unique(labels, return_inverse=True)
@@ -89,12 +88,6 @@ for name, estimator in estimators.items():
         f"{wrong[suspects].sum() / wrong.sum():8.2f}{accuracy:10.3f}"
     )
     probabilities[name] = p
-
-"""
-Which method was it? The pipeline's last step tells.
-"""
-
-print(pipeline[-1].choice_)
 
 """
 ## How far apart they are
@@ -163,6 +156,5 @@ print(f"{accuracy(cleaned.model):.3f}")
 
 """
 **What to expect.** This is one draw of wrong labels on a small table. Another draw gives other figures. So does another
-backend, which takes the rows in another order: the method that is chosen may be another one, and its accuracy near that
-of the two others. Where few labels are wrong, a logistic regression may do as well in a moment: compare, as above.
+backend, which shuffles the rows in another order. Where few labels are wrong, a logistic regression may do as well in a moment: compare, as above.
 """

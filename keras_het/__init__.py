@@ -45,21 +45,12 @@ __all__ = [
 ]
 
 
-ESTIMATORS = {"HeteroscedasticClassifier": "classifier", "NoisyLabelClassifier": "noisy_label_classifier"}
-
-
 def __dir__() -> list[str]:
-    return sorted([*__all__, *ESTIMATORS, "__version__"])
+    return sorted([*__all__, "__version__"])
 
 
 def __getattr__(name: str) -> Any:
-    """Imports the tools for labels, and the classes that need scikit-learn, only when they are used."""
+    """Imports the tools for labels only when they are used."""
     if name == "labels":
         return importlib.import_module("keras_het.labels")
-    if name not in ESTIMATORS:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name, obj=sys.modules[__name__])
-    try:
-        module = importlib.import_module(f"keras_het.estimator.{ESTIMATORS[name]}")
-    except ModuleNotFoundError as error:
-        raise ImportError(f"{name} needs scikit-learn: pip install scikit-learn. {error}") from error
-    return getattr(module, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name, obj=sys.modules[__name__])

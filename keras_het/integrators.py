@@ -11,13 +11,13 @@ import numpy as np
 from keras import ops
 
 from keras_het.base.refusal import refusal
-from keras_het.base.serializable import Component, resolve
+from keras_het.base.serializable import Component
 from keras_het.base.validation import check_boolean, check_integer
 from keras_het.links import Link
 from keras_het.ops import nodes
 from keras_het.ops.streaming import expectation
 
-__all__ = ["ClosedForm", "Integrator", "MonteCarlo", "QuasiMonteCarlo", "Taylor", "get"]
+__all__ = ["ClosedForm", "Integrator", "MonteCarlo", "QuasiMonteCarlo", "Taylor"]
 
 MAX_NUM_SAMPLES = 1 << 20
 MAX_TABLE_BYTES = 512 << 20
@@ -232,16 +232,4 @@ class Taylor(Integrator):
         return link.second_order(normal)
 
 
-def get(identifier: Any) -> Integrator:
-    """Returns the integrator of an instance, a name or a serialised dict.
-
-    Args:
-        identifier: an `Integrator`, a name such as "QuasiMonteCarlo" or "quasi_monte_carlo", or a serialised dict.
-    Raises:
-        ValueError: for any other value.
-
-    Example:
-        >>> get("monte_carlo")
-        MonteCarlo(num_samples=1000, antithetic=False, inference_samples=None, chunk_size=None)
-    """
-    return resolve("integrator", identifier, Integrator, (MonteCarlo, QuasiMonteCarlo, ClosedForm, Taylor))
+Integrator.named = (MonteCarlo, QuasiMonteCarlo, ClosedForm, Taylor)

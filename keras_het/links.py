@@ -9,7 +9,7 @@ import keras
 from keras import ops
 
 from keras_het.base.refusal import refusal, refuse_if
-from keras_het.base.serializable import Component, resolve
+from keras_het.base.serializable import Component
 from keras_het.base.tensor import Tensor
 from keras_het.ops.log_space import log_mean_exp, log_ndtr
 from keras_het.ops.mean import LOG_NORMAL_CDF_MEAN, LOG_SIGMOID_MEAN
@@ -17,7 +17,7 @@ from keras_het.ops.normal import finite
 from keras_het.ops.sigmoid import SigmoidMean, expected_sigmoid_logit, log_expected_sigmoid
 from keras_het.ops.softmax import SoftmaxMean, second_order_log_softmax, without_shift
 
-__all__ = ["Link", "NormalCDF", "NormalizedSigmoid", "Sigmoid", "Softmax", "get"]
+__all__ = ["Link", "NormalCDF", "NormalizedSigmoid", "Sigmoid", "Softmax"]
 
 
 class Link(Component):
@@ -230,16 +230,4 @@ class NormalCDF(_Normalized):
         return self.from_mean(log_ndtr(normal.loc / ops.sqrt(1.0 + normal.variance())))
 
 
-def get(identifier: Any) -> Link:
-    """Returns the link of an instance, a name or a serialised dict.
-
-    Args:
-        identifier: a `Link`, a name such as "softmax" or "Softmax", or a serialised dict.
-    Raises:
-        ValueError: for any other value.
-
-    Example:
-        >>> get("softmax")
-        Softmax()
-    """
-    return resolve("link", identifier, Link, (Softmax, Sigmoid, NormalizedSigmoid, NormalCDF))
+Link.named = (Softmax, Sigmoid, NormalizedSigmoid, NormalCDF)

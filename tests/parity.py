@@ -16,6 +16,8 @@ import sys
 
 import numpy as np
 
+from keras_het.base.serializable import resolve
+
 UNITS, NUM_FACTORS, FEATURES, BATCH, NUM_SAMPLES, SEED = 20, 4, 12, 16, 100, 2021
 FIT_STEPS, FIT_EPOCHS = 50, 5
 LEARNING_RATES = {"sigmoid": 0.5 * UNITS, "normalized": 2.0}  # the first is a mean over the units; 0.5 for the others
@@ -190,7 +192,7 @@ def data(link, examples):
 def make_loss(link):
     from keras_het import links
 
-    return links.get(LINKS[link][0]).loss()
+    return resolve(links.Link, LINKS[link][0]).loss()
 
 
 def write_noise(results, jit):

@@ -40,10 +40,7 @@ FORBIDDEN = ("jax", "torch", "tensorflow", "keras.src", "keras.backend")
 LABORATORY = ("benchmarks", "tests", "guides")  # which import the package
 OPTIONAL = ("matplotlib", "sklearn", "pandas", "keras_hub", "jinja2", "PIL")
 # Modules that no other imports at once, and the optional packages that they need.
-LATE = {
-    f"keras_het.estimator.{name}": ("sklearn", "keras_het.estimator.network")
-    for name in ("classifier", "network", "noisy_label_classifier")
-}
+LATE = {"keras_het.labels.classifier": ("sklearn",)}
 
 
 def within(name, prefixes):
@@ -110,9 +107,9 @@ def test_imports_name_no_backend_no_optional_package_and_no_benchmark(module):
     ("keras_het.labels.report.page", "import matplotlib.figure"),
     ("keras_het.labels.synthetic", "from sklearn import datasets"),
     ("keras_het.models.raw_inputs", "import keras_hub"),
-    ("keras_het.estimator.classifier", "import matplotlib"),
-    ("keras_het.models", "from keras_het.estimator.classifier import HeteroscedasticClassifier"),
-    ("keras_het", "from keras_het.estimator import classifier"),
+    ("keras_het.labels.classifier", "import matplotlib"),
+    ("keras_het.labels", "from keras_het.labels.classifier import Classifier"),
+    ("keras_het.labels.choose", "from keras_het.labels import classifier"),
     ("keras_het.labels.choose", "class Search:\n    from matplotlib.figure import Figure"),
 ])  # fmt: skip
 def test_a_planted_wrong_import_is_caught(module, line):

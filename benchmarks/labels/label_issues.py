@@ -41,7 +41,8 @@ def noisy_digits(name, seed):
     """Digits in random order: examples, true classes, and noisy labels."""
     from sklearn.datasets import load_digits
 
-    from keras_het.labels import corrupt, look_alike_transitions, symmetric
+    from keras_het.labels import corrupt, symmetric
+    from keras_het.labels.synthetic import look_alike_transitions
 
     x, y = load_digits(return_X_y=True)
     order = np.random.default_rng([seed, 1]).permutation(len(y))

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import keras
 import numpy as np
 
-from keras_het.labels import corrupt, look_alike_transitions
+from keras_het.labels.synthetic import corrupt, look_alike_transitions
 
 GROUP = 5  # classes that look alike
 FEATURES, SPREAD = 64, 0.7  # of the clusters of `grouped`

@@ -5,7 +5,7 @@ from text import as_it_stands
 
 # What most users need, by what they want to do: names below the package.
 FOR_USERS = {
-    "Choose": ("labels.choose", "NoisyLabelClassifier", "estimate_cost"),
+    "Choose": ("labels.choose", "labels.Classifier", "estimate_cost"),
     "Find wrong labels": (
         "labels.find_issues",
         "labels.diagnose",
@@ -15,7 +15,7 @@ FOR_USERS = {
         "labels.apply_corrections",
         "labels.clean",
     ),
-    "Build a model": ("HeteroscedasticDense", "NoiseTransition", "HeteroscedasticClassifier", "DeepEnsemble"),
+    "Build a model": ("HeteroscedasticDense", "NoiseTransition", "DeepEnsemble"),
     "Convert a pretrained model": ("heteroscedastic", "homoscedastic"),
     "Check a model and its data before training": ("check",),
     "Know how good a model is, from verified labels": (

@@ -3,9 +3,8 @@
 import griffe
 
 NAME = "keras_het"
-# They are imported when asked for.
-ESTIMATORS = {"HeteroscedasticClassifier": "classifier", "NoisyLabelClassifier": "noisy_label_classifier"}
-LATE = {NAME: {f"{NAME}.{name}": f"{NAME}.estimator.{file}.{name}" for name, file in ESTIMATORS.items()}}
+# Imported only when used, because it needs scikit-learn.
+LATE = {f"{NAME}.labels": {f"{NAME}.labels.Classifier": f"{NAME}.labels.classifier.Classifier"}}
 
 
 def load(root, name=NAME):

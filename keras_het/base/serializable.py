@@ -2,7 +2,7 @@
 
 import inspect
 import re
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import keras
 
@@ -40,6 +40,8 @@ def _arguments(kind: type) -> list[str]:
 class Component(Serializable):
     """Base class of links and integrators: small objects, like the initializers of `keras.initializers`."""
 
+    named: ClassVar[tuple[type, ...]] = ()  # of Link and Integrator: the classes that a string can name
+
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Self:
         """Makes an object from its config."""
@@ -49,20 +51,19 @@ class Component(Serializable):
         return f"{type(self).__name__}({', '.join(f'{k}={v!r}' for k, v in self.get_config().items())})"
 
 
-def resolve(argument: str, identifier: Any, base: Any, known: tuple[Any, ...]) -> Any:
+def resolve(base: Any, identifier: Any) -> Any:
     """Returns the object of an instance, a name ("QuasiMonteCarlo" or "quasi_monte_carlo"), or a serialised dict.
 
     Args:
-        argument: name of the argument, for the error.
+        base: the class of all objects of an argument, such as `Link`; the error names the argument `link`.
         identifier: the argument's value.
-        base: the class of all objects of this argument.
-        known: the classes that have a name.
     Raises:
         ValueError: for any other value.
     """
     if isinstance(identifier, base):
         return identifier
-    by_name = {_snake_case(cls.__name__): cls for cls in known}
+    argument = _snake_case(base.__name__)
+    by_name = {_snake_case(cls.__name__): cls for cls in getattr(base, "named", ())}
     if isinstance(identifier, str) and _snake_case(identifier) in by_name:
         return by_name[_snake_case(identifier)]()
     if isinstance(identifier, dict):

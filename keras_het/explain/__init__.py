@@ -1,7 +1,7 @@
 """What a head has learned: covariances, confused classes, uncertainty, calibration. NumPy arrays and dataclasses."""
 
 from keras_het.explain import plots
-from keras_het.explain.calibration import calibration, risk_coverage
+from keras_het.explain.calibration import calibration
 from keras_het.explain.confusion import confusion_matrices, noisy_nll
 from keras_het.explain.covariance import confused_pairs, covariance
 from keras_het.explain.explanation import explain
@@ -25,7 +25,6 @@ __all__ = [
     "plots",
     "predict_probabilities",
     "regression_scores",
-    "risk_coverage",
     "sample_segmentations",
     "segmentation_scores",
     "uncertainty",

@@ -1,4 +1,4 @@
-"""How far probabilities can be trusted: calibration, and the errors among the most confident predictions."""
+"""Calibration: how far probabilities can be trusted."""
 
 import dataclasses
 from typing import Any
@@ -58,7 +58,7 @@ def calibration(probabilities: Any, labels: Any, bins: int = 15) -> Calibration:
         0.1667
     """
     bins = check_integer("bins", bins, 1)
-    confidence, success = confidence_and_success(probabilities, labels)
+    confidence, success = _confidence_and_success(probabilities, labels)
     places = np.minimum((confidence * bins).astype(int), bins - 1)
     count = np.bincount(places, minlength=bins)
     filled = np.where(count, count, np.nan)
@@ -69,7 +69,7 @@ def calibration(probabilities: Any, labels: Any, bins: int = 15) -> Calibration:
     )
 
 
-def confidence_and_success(probabilities: Any, labels: Any) -> tuple[np.ndarray, np.ndarray]:
+def _confidence_and_success(probabilities: Any, labels: Any) -> tuple[np.ndarray, np.ndarray]:
     """The largest probability of each example, and whether its class is the label, 1 or 0, both `(N,)`.
 
     Raises:
@@ -85,46 +85,3 @@ def confidence_and_success(probabilities: Any, labels: Any) -> tuple[np.ndarray,
         raise refusal("probabilities", rule, f"numbers from {low:.4g} to {high:.4g}")
     check_labels(y, p.shape[1])
     return p.max(axis=1).astype("float64"), (largest_of_rows(p) == y).astype("float64")
-
-
-@dataclasses.dataclass(frozen=True)
-class RiskCoverage:
-    """Errors among the predictions that are kept, the most confident first.
-
-    Attributes:
-        coverage: the fraction of examples that is kept, `(N,)`, from 1/N to 1.
-        risk: the fraction of errors among them, `(N,)`; its last entry is the error rate of all.
-        area: the mean of the risk; 0 is best.
-    """
-
-    coverage: np.ndarray
-    risk: np.ndarray
-    area: float
-
-
-def risk_coverage(probabilities: Any, labels: Any) -> RiskCoverage:
-    """The fraction of errors among the most confident predictions, for every fraction of examples that is kept.
-
-    The mean over all orders is taken for predictions of equal confidence, so that the order of the examples does not
-    matter.
-
-    Args:
-        probabilities: `(N, K)`.
-        labels: integers, `(N,)`.
-    Returns:
-        `RiskCoverage`.
-    Raises:
-        ValueError: for other shapes, labels of no class, or no example.
-    Source: Geifman, Uziel and El-Yaniv 2019, "Bias-reduced uncertainty estimation for deep neural classifiers".
-
-    Example:
-        >>> curve = risk_coverage([[0.9, 0.1], [0.6, 0.4]], [0, 1])
-        >>> curve.coverage.tolist(), curve.risk.tolist(), curve.area
-        ([0.5, 1.0], [0.0, 0.5], 0.25)
-    """
-    confidence, success = confidence_and_success(probabilities, labels)
-    values, group, size = np.unique(-confidence, return_inverse=True, return_counts=True)
-    errors_of_group = np.bincount(group, 1 - success, len(values)) / size
-    errors = np.cumsum(np.repeat(errors_of_group, size))  # each example has the fraction of errors in its group
-    kept = np.arange(1, len(success) + 1)
-    return RiskCoverage(kept / len(kept), errors / kept, float(np.mean(errors / kept)))

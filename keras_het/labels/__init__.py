@@ -1,5 +1,9 @@
 """Label tools: errors, methods for noisy labels, annotators, verified labels and synthetic noise."""
 
+import importlib
+import sys
+from typing import Any
+
 from keras_het.labels import methods
 from keras_het.labels.aggregation import aggregate
 from keras_het.labels.annotators import annotators
@@ -12,7 +16,7 @@ from keras_het.labels.issues import find_issues
 from keras_het.labels.methods import METHODS, Method
 from keras_het.labels.next_labels import next_labels
 from keras_het.labels.report import report
-from keras_het.labels.synthetic import corrupt, look_alike_transitions, pair_flip, symmetric
+from keras_het.labels.synthetic import corrupt, pair_flip, symmetric
 from keras_het.labels.verified import verified_mean, verify_accuracy
 from keras_het.labels.votes import votes_from_table
 
@@ -28,7 +32,6 @@ __all__ = [
     "diagnose",
     "errors_left",
     "find_issues",
-    "look_alike_transitions",
     "methods",
     "next_labels",
     "pair_flip",
@@ -38,3 +41,17 @@ __all__ = [
     "verify_accuracy",
     "votes_from_table",
 ]
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, "Classifier"])
+
+
+def __getattr__(name: str) -> Any:
+    """Imports the class that needs scikit-learn only when it is used."""
+    if name != "Classifier":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name, obj=sys.modules[__name__])
+    try:
+        return importlib.import_module("keras_het.labels.classifier").Classifier
+    except ModuleNotFoundError as error:
+        raise ImportError(f"Classifier needs scikit-learn: pip install scikit-learn. {error}") from error

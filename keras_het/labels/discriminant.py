@@ -43,7 +43,7 @@ class Sums(NamedTuple):
         return Sums(*(own - part for own, part in zip(self, other, strict=True)))
 
 
-def normalization(x: Any) -> keras.layers.Normalization:
+def normalization(x: Any, weights: np.ndarray | None = None) -> keras.layers.Normalization:
     """Returns a layer that scales features, `(N, D)`, and makes none large that hardly varies.
 
         (x_d - mean_d) / sqrt(variance_d + v),    v the median of the variances above zero
@@ -51,9 +51,10 @@ def normalization(x: Any) -> keras.layers.Normalization:
     Without v a word in one of a thousand texts would be thirty standard deviations.
     """
     with np.errstate(all="ignore"):  # of features that are not finite, which are refused elsewhere
-        mean = np.asarray(x.mean(axis=0, dtype="float64"))
-        squares = (np.square(x[rows] - mean).sum(axis=0) for rows in _blocks(np.arange(len(x))))
-        variance: np.ndarray = np.sum(list(squares), axis=0) / max(1, len(x))
+        w = np.ones(len(x)) if weights is None else weights.astype("float64")
+        mean = np.asarray(x.mean(axis=0, dtype="float64") if weights is None else w @ x / w.sum())
+        squares = (w[rows] @ np.square(x[rows] - mean) for rows in _blocks(np.arange(len(x))))
+        variance: np.ndarray = np.sum(list(squares), axis=0) / max(1.0, w.sum())
     varies = variance > ROUNDING * variance.max(initial=0.0)
     variance = variance + (np.median(variance[varies]) if varies.any() else 1.0)
     return keras.layers.Normalization(mean=mean.tolist(), variance=variance.tolist(), dtype="float32")

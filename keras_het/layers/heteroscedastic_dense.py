@@ -8,6 +8,7 @@ from keras import ops
 from keras_het import covariances, integrators, links
 from keras_het.base.compiler import outside_graph
 from keras_het.base.refusal import refusal, refuse_if
+from keras_het.base.serializable import resolve
 from keras_het.base.tensor import Tensor
 from keras_het.base.validation import MAX_CLASSES, check_boolean, check_integer, check_number
 from keras_het.layers.learned_temperature import LearnedTemperature
@@ -126,11 +127,11 @@ class HeteroscedasticDense(NoisyDense):
             raise refusal(given[0], f"{rule}{name}=...)", value=kwargs[given[0]])
         rule = "be None or an integer, the second argument: a head has no activation"
         refuse_if(isinstance(num_factors, str), "num_factors", rule, value=num_factors)
-        link = links.get(link)
+        chosen: links.Link = resolve(links.Link, link)
         rule = 'be an integer at least 2; one unit, for two classes, needs link="sigmoid"'
-        refuse_if(units == 1 < link.min_units, "units", rule, "units=1")
+        refuse_if(units == 1 < chosen.min_units, "units", rule, "units=1")
         super().__init__(
-            check_integer("units", units, link.min_units, MAX_CLASSES),
+            check_integer("units", units, chosen.min_units, MAX_CLASSES),
             num_factors,
             parameter_efficient=parameter_efficient,
             covariance=covariance,
@@ -138,7 +139,7 @@ class HeteroscedasticDense(NoisyDense):
             dtype=dtype,
             **kwargs,
         )
-        self._link = link
+        self._link = chosen
         self._fixed_temperature, learned = _temperature(temperature)
         self.learned_temperature = learned
         if learned is not None:
@@ -162,7 +163,8 @@ class HeteroscedasticDense(NoisyDense):
 
     @integrator.setter
     def integrator(self, integrator: Any) -> None:
-        found = integrators.get(self.link.default_integrator if integrator is None else integrator)
+        given = self.link.default_integrator if integrator is None else integrator
+        found = resolve(integrators.Integrator, given)
         found.check(self.link, *self.covariance.size)
         if self.built:
             found.prepare(*self.covariance.size)

@@ -11,6 +11,7 @@ from keras_het import covariances
 from keras_het.base.precision import AffineMap, FullPrecision, check_autocast, check_dtype
 from keras_het.base.refusal import refusal
 from keras_het.base.replicas import weight_parts
+from keras_het.base.serializable import resolve
 from keras_het.base.tensor import Tensor
 from keras_het.base.validation import check_boolean, check_integer, check_last_axis
 from keras_het.covariances.covariance import Covariance, Diagonal
@@ -137,7 +138,7 @@ def chosen_covariance(
         return from_short(num_factors, parameter_efficient, **start)
     short = {"num_factors": num_factors, "parameter_efficient": parameter_efficient or None, **start}
     given = [f"{name}={value!r}" for name, value in short.items() if value is not None]
-    covariance = covariances.get(covariance)
+    covariance = resolve(Covariance, covariance)
     if given:
         name, kind = given[0].split("=")[0], type(covariance).__name__
         rule = f"be None, or `{name}` its default: give it to the covariance, as covariance={kind}(...)"

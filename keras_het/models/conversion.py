@@ -5,12 +5,13 @@ from typing import Any
 import keras
 import numpy as np
 
-from keras_het import links
 from keras_het.base.graph import model_inputs
 from keras_het.base.internals import compile_arguments
 from keras_het.base.refusal import refusal, refuse_if
+from keras_het.base.serializable import resolve
 from keras_het.base.validation import check_boolean
 from keras_het.layers import HeteroscedasticDense, JointHeteroscedasticDense
+from keras_het.links import Link
 from keras_het.losses import JointMultiLabelCrossentropy
 from keras_het.models.copying import body_of, unchanged_seed, weights_of
 from keras_het.models.distribution_model import DistributionModel
@@ -205,7 +206,7 @@ def _hint(ending: Ending) -> str:
 
 def _check_joint(model, ending, keep, link):
     rule = "be False where classes are exclusive: one label has no correlations"
-    refuse_if(links.get(link).activation != "sigmoid", "joint", rule, f"joint=True, link={link!r}")
+    refuse_if(resolve(Link, link).activation != "sigmoid", "joint", rule, f"joint=True, link={link!r}")
     rule = "be False where an activation is kept or a layer behind the head reshapes: the loss takes its output"
     refuse_if(keep or ending.reshapes, "joint", rule, "joint=True")
     rule = "be False for a task with a preprocessor: convert keras.Model(task.input, task.output) instead"
@@ -247,7 +248,7 @@ def _link(ending, units, warm, given):
     """
     # One sigmoid stands for two classes.
     old = None if units_of(ending.head) == 1 < units else ending.link or None
-    continued = () if given is None else links.get(given).activations
+    continued = () if given is None else resolve(Link, given).activations
     if warm and given is not None and (old or "softmax") not in continued and (old is not None or not continued):
         rule = (
             f"{old!r}, as the activation of the old head,"
@@ -266,7 +267,7 @@ def _check_warm(old, arguments):
 
 
 def _check_kept(ending, units, link):
-    exclusive = links.get(link).activation == "softmax" and units > 1
+    exclusive = resolve(Link, link).activation == "softmax" and units > 1
     if exclusive and units_of(ending.head) > 1 and "sigmoid" in (ending.head_activation or ""):
         rule = "be False where classes are exclusive by the new link, and not by the old activation"
         raise refusal("keep_activation", rule, f"link={link!r}, the activation {ending.head_activation!r}")

@@ -6,11 +6,11 @@ from typing import Any
 import keras
 import numpy as np
 
-from keras_het import links
 from keras_het.base.graph import has_graph, model_inputs
 from keras_het.base.internals import layers_of
 from keras_het.base.refusal import refusal, refuse_if
 from keras_het.base.seeds import random_generator
+from keras_het.base.serializable import resolve
 from keras_het.base.validation import check_boolean
 from keras_het.layers.heteroscedastic_dense import Clock
 from keras_het.links import Link
@@ -98,7 +98,7 @@ def find_link(members: list[keras.Model], endings: list[Ending], link: Any, unit
             '`link` must be given, such as "softmax", for members that do not end in a head or activation, and are not '
             "compiled with a crossentropy. Received: None"
         )
-    result = links.get(activation if link is None else link)
+    result = resolve(Link, activation if link is None else link)
     if activation not in (None, result.activation):
         raise refusal("link", f"be for {activation}, as the heads of the members", value=result)
     if units < result.min_units:

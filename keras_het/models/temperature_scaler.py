@@ -17,6 +17,7 @@ from keras_het.base.graph import has_graph, model_inputs
 from keras_het.base.internals import compile_arguments
 from keras_het.base.precision import check_dtype
 from keras_het.base.refusal import outside_level, refuse_first, refuse_if
+from keras_het.base.serializable import resolve
 from keras_het.base.validation import as_float64, check_labels, check_last_axis, check_number
 from keras_het.models.members import single_ending, symbolic_inputs
 from keras_het.models.output_layers import compile_like
@@ -49,7 +50,7 @@ class TemperatureScaler(keras.layers.Layer):
 
     def __init__(self, link: Any = "softmax", temperature: float = 1.0, dtype: Any = "float32", **kwargs: Any):
         super().__init__(dtype=check_dtype(dtype), **kwargs)
-        self._link = links.get(link)
+        self._link = resolve(links.Link, link)
         self._start = check_number("temperature", temperature, above=0.0)
         self._units = 0
         self.supports_masking = True
@@ -127,7 +128,7 @@ def scale_temperature(
     refuse_if(ending.returns == "probabilities", "model", rule, received)
     rule = 'be given, "softmax" or "sigmoid", for a model that does not end in a head'
     refuse_if(link is None and not ending.link, "link", rule, "link=None")
-    link = links.get(link or ending.link)
+    link = resolve(links.Link, link or ending.link)
     refuse_if(ending.link not in ("", link.activation), "link", f"be for {ending.link}, as {ending.source}", value=link)
     parts = [
         (ops.convert_to_numpy(model.predict_on_batch(inputs)), labels)

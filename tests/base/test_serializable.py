@@ -5,7 +5,8 @@ import re
 import keras
 import pytest
 
-from keras_het import covariances, integrators, links
+from keras_het import covariances
+from keras_het.base.serializable import resolve
 from keras_het.integrators import Integrator, QuasiMonteCarlo
 from keras_het.layers import HeteroscedasticDense, LearnedTemperature
 from keras_het.links import Link, Softmax
@@ -54,9 +55,9 @@ TEMPERATURE = "`temperature` must be a number, or a LearnedTemperature(...). Rec
 test_errors_say_what_is_wrong = refusals([
     (lambda: type("Wrong", (Link,), {"activation": "relu"}),
      "`activation` of a link must be 'softmax' or 'sigmoid'. Received: 'relu' of Wrong"),
-    (lambda: links.get(Softmax), CLASS.format("Softmax")),
-    (lambda: integrators.get(QuasiMonteCarlo), CLASS.format("QuasiMonteCarlo")),
-    (lambda: covariances.get(covariances.LowRank), CLASS.format("LowRank")),
+    (lambda: resolve(Link, Softmax), CLASS.format("Softmax")),
+    (lambda: resolve(Integrator, QuasiMonteCarlo), CLASS.format("QuasiMonteCarlo")),
+    (lambda: resolve(covariances.Covariance, covariances.LowRank), CLASS.format("LowRank")),
     (lambda: Demanding().check(Softmax(), 3, 0),
      "`link` must have `magic` of its own, for the integrator Demanding. Received: link=Softmax()"),
     (lambda: HeteroscedasticDense(3, 2, temperature=LearnedTemperature), TEMPERATURE),

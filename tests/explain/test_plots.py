@@ -6,7 +6,7 @@ import sys
 import numpy as np
 import pytest
 
-from keras_het.explain import calibration, plots, risk_coverage
+from keras_het.explain import calibration, plots
 from keras_het.explain.covariance import ConfusedPair
 from keras_het.explain.plots.drawing import ON_DARK, ON_LIGHT
 from tests.checks import refusals
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.once
 plt = importlib.import_module("matplotlib.pyplot")
 RNG = np.random.default_rng(0)
 P, Y = RNG.dirichlet(np.ones(4), 200), RNG.integers(4, size=200)
-CALIBRATION, CURVE = calibration(P, Y), risk_coverage(P, Y)
+CALIBRATION = calibration(P, Y)
 PAIRS = [
     ConfusedPair("cat", "dog", 0.5, 0.9),
     ConfusedPair("$x", "$\\frac", -0.3, -0.8),
@@ -32,7 +32,6 @@ def matrix_of(classes):
 
 FIGURES = {
     "reliability": lambda ax=None: plots.reliability(CALIBRATION, ax),
-    "risk_coverage": lambda ax=None: plots.risk_coverage(CURVE, ax),
     "covariance": lambda ax=None: plots.covariance(matrix_of(4), NAMES, ax),
     "pairs": lambda ax=None: plots.pairs(PAIRS, ax),
     "no pairs": lambda ax=None: plots.pairs([], ax),
@@ -64,7 +63,7 @@ def test_every_public_figure_is_tested():
     assert set(plots.__all__) == {name for name in FIGURES if name != "no pairs"}
 
 
-def test_reliability_and_risk_coverage_have_the_numbers_that_they_draw():
+def test_reliability_has_the_numbers_that_it_draws():
     ax = plots.reliability(CALIBRATION)
     filled = CALIBRATION.count > 0
     right, gaps = ax.containers
@@ -74,11 +73,6 @@ def test_reliability_and_risk_coverage_have_the_numbers_that_they_draw():
     assert ax.get_title() == f"Expected calibration error {CALIBRATION.error:.3f}"
     (density,) = ax.child_axes
     np.testing.assert_allclose([bar.get_height() for bar in density.patches], CALIBRATION.count / 200)
-    ax = plots.risk_coverage(CURVE)
-    random, curve = ax.lines
-    np.testing.assert_allclose(curve.get_xydata(), np.stack([CURVE.coverage, CURVE.risk], axis=1))
-    assert set(random.get_ydata()) == {CURVE.risk[-1]}
-    assert f"{CURVE.area:.3g}" in ax.get_title()
 
 
 @pytest.mark.parametrize("classes", [1, 2, 10, 100])

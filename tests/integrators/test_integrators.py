@@ -7,6 +7,7 @@ import pytest
 from keras import ops
 
 from keras_het import integrators
+from keras_het.base.serializable import resolve
 from keras_het.integrators import ClosedForm, Integrator, MonteCarlo, QuasiMonteCarlo, Taylor
 from keras_het.links import Sigmoid, Softmax
 from keras_het.ops.low_rank import LowRankNormal
@@ -48,7 +49,7 @@ def test_every_integrator_keeps_the_protocol(cls):
 )
 def test_a_config_makes_an_equal_integrator(integrator):
     serialised = keras.saving.serialize_keras_object(integrator)
-    again = integrators.get(serialised)
+    again = resolve(integrators.Integrator, serialised)
     assert type(again) is type(integrator)
     assert repr(again) == repr(integrator) == repr(type(integrator)(**integrator.get_config()))
     np.testing.assert_array_equal(integrate(again), integrate(integrator))
@@ -56,12 +57,12 @@ def test_a_config_makes_an_equal_integrator(integrator):
 
 @pytest.mark.parametrize("name", ["QuasiMonteCarlo", "quasi_monte_carlo"])
 def test_get_by_name(name):
-    assert repr(integrators.get(name)) == repr(QuasiMonteCarlo())
+    assert repr(resolve(integrators.Integrator, name)) == repr(QuasiMonteCarlo())
 
 
 def test_get_passes_an_instance_through():
     integrator = MonteCarlo(3)
-    assert integrators.get(integrator) is integrator
+    assert resolve(integrators.Integrator, integrator) is integrator
 
 
 @pytest.mark.parametrize(
@@ -69,7 +70,7 @@ def test_get_passes_an_instance_through():
 )
 def test_get_refuses_what_is_no_integrator(identifier):
     with pytest.raises(ValueError, match=r"`integrator` must be .*Received: integrator="):
-        integrators.get(identifier)
+        resolve(integrators.Integrator, identifier)
 
 
 @pytest.mark.parametrize("cls", [MonteCarlo, QuasiMonteCarlo])

@@ -7,10 +7,11 @@ import pytest
 
 import keras_het
 from keras_het import callbacks, explain, models
-from keras_het.labels import choose, clean, find_issues, look_alike_transitions
+from keras_het.labels import choose, clean, find_issues
 from keras_het.labels.diagnosis import diagnose
 from keras_het.labels.estimation import estimate_by_confident_joint
 from keras_het.labels.report.findings import collect
+from keras_het.labels.synthetic import look_alike_transitions
 from tests.checks import refusals
 
 pytestmark = pytest.mark.once
@@ -30,13 +31,12 @@ def scale(*data):
     models.scale_temperature(model(keras_het.HeteroscedasticDense(3)), *data)
 
 
-def estimator(name, y, x=P, **arguments):
-    return getattr(keras_het, name)(epochs=1).fit(x, y, **arguments)
+def classifier(y, x=P, **arguments):
+    return keras_het.labels.Classifier(epochs=1).fit(x, y, **arguments)
 
 
 CALLS = {
     "calibration": explain.calibration,
-    "risk_coverage": explain.risk_coverage,
     "diagnose": diagnose,
     "find_issues": find_issues,
     "a model's issues": lambda p, y: find_issues(model(), y, p),
@@ -50,8 +50,8 @@ CALLS = {
     "clean": lambda p, y: clean(model, p, y, probabilities=P, **FEW),
     "probabilities": lambda p, y: clean(model, P, y, probabilities=p, **FEW),
     "weights": lambda p, y: clean(model, p, LABELS, probabilities=P, sample_weight=y, **FEW),
-    "NoisyLabelClassifier": lambda p, y: estimator("NoisyLabelClassifier", y, p),
-    "HeteroscedasticClassifier": lambda p, y: estimator("HeteroscedasticClassifier", LABELS, p, sample_weight=y),
+    "Classifier": lambda p, y: classifier(y, p),
+    "weights of a Classifier": lambda p, y: classifier(LABELS, p, sample_weight=y),
 }
 
 
@@ -75,8 +75,7 @@ class Weighted(keras.utils.PyDataset):
 NO_LABEL = np.where(np.arange(30) == 1, -1, LABELS)
 BLANK = "at [1], no label: leave such examples out (keep those of y != -1)"
 test_weights_and_missing_labels_that_do_not_count_are_refused = refusals([
-    (lambda: estimator("NoisyLabelClassifier", NO_LABEL), BLANK),
-    (lambda: estimator("HeteroscedasticClassifier", NO_LABEL), BLANK),
+    (lambda: classifier(NO_LABEL), BLANK),
     (lambda: scale(Weighted()),
      "`x` must be (x, y), for weights do not count. Received: a data set with weights"),
 ])  # fmt: skip

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from keras_het.labels import corrupt, look_alike_transitions, pair_flip
+from keras_het.labels.synthetic import corrupt, look_alike_transitions, pair_flip
 from tests.checks import refusals, z_limit
 
 pytestmark = pytest.mark.once

@@ -6,6 +6,7 @@ import keras
 import numpy as np
 
 from keras_het import links
+from keras_het.base.serializable import resolve
 from keras_het.covariances import Latent, Narrow
 from keras_het.integrators import MonteCarlo, QuasiMonteCarlo, Taylor
 from keras_het.layers import HeteroscedasticDense
@@ -78,9 +79,9 @@ def make_model(head, *before, weight_seed=0, **compile_arguments):
 
 
 def make_loss(link):
-    return links.get(link).loss()
+    return resolve(links.Link, link).loss()
 
 
 def targets(link, labels=LABELS, units=UNITS):
     """The labels as the link's loss takes them."""
-    return labels if links.get(link).activation == "softmax" else np.eye(units, dtype="float32")[labels]
+    return labels if resolve(links.Link, link).activation == "softmax" else np.eye(units, dtype="float32")[labels]

@@ -10,6 +10,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.special import expit, log_ndtr, log_softmax
 
 from keras_het import integrators, layers
+from keras_het.base.serializable import resolve
 from keras_het.covariances import Latent, Narrow
 from keras_het.links import Softmax
 from tests import reference
@@ -219,7 +220,7 @@ OF_MEANS = [kind for kind in HEADS if make_head(kind).integrator.needs == "mean"
 def test_outputs_are_the_mean_over_the_nodes_of_the_mode(kind):
     head = built_head(kind, temperature=0.8)
     size = head.covariance.size
-    inference = integrators.get(head.integrator).constant_nodes(*size)
+    inference = resolve(integrators.Integrator, head.integrator).constant_nodes(*size)
     assert_allclose(to_numpy(head(X)), expected_outputs(head, X, inference), rtol=1e-5, atol=1e-5)
     for step in range(3):  # the key of training is (seed, step)
         training = head.integrator.draw((head.seed, step), head.integrator.num_samples, *size, np)

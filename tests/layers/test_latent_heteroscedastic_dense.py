@@ -7,6 +7,7 @@ from keras import ops
 from numpy.testing import assert_allclose, assert_array_equal
 
 import keras_het
+from keras_het.base.serializable import resolve
 from keras_het.covariances import Latent
 from keras_het.layers import HeteroscedasticDense
 from keras_het.ops.latent import LatentNormal
@@ -70,7 +71,7 @@ def test_values_and_gradients_are_those_of_the_dense_head(options):
 @pytest.mark.parametrize("link", LINKS)
 def test_closed_forms_are_those_of_the_dense_head(link):
     tensors = [ops.convert_to_tensor(x) for x in problem()]
-    link = keras_het.links.get(link)
+    link = resolve(keras_het.links.Link, link)
     latent, other = LatentNormal(*tensors), dense(*tensors)
     assert_allclose(to_numpy(latent.variance()), to_numpy(other.variance()), rtol=1e-5)
     if link.closed_form is not None:

@@ -7,6 +7,7 @@ from keras import ops
 from scipy.special import expit, log_softmax, logit
 
 from keras_het import links
+from keras_het.base.serializable import resolve
 
 NAMES = ["softmax", "sigmoid", "normalized_sigmoid", "normal_cdf"]
 
@@ -21,7 +22,7 @@ def outputs_of(link, scale=3.0):
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("axis", [0, 1])
 def test_average_is_that_of_the_probabilities(name, axis):
-    link = links.get(name)
+    link = resolve(links.Link, name)
     members = outputs_of(link)
     found = ops.convert_to_numpy(
         link.average(ops.convert_to_tensor(np.moveaxis(members, 0, axis).astype("float32")), axis)
@@ -36,7 +37,7 @@ def test_average_is_that_of_the_probabilities(name, axis):
 @pytest.mark.once
 @pytest.mark.parametrize("name", NAMES)
 def test_average_of_improbable_outputs_is_a_number(name):
-    link = links.get(name)
+    link = resolve(links.Link, name)
     members = ops.convert_to_tensor(outputs_of(link, 1e3).astype("float32"))
     assert np.isfinite(ops.convert_to_numpy(link.average(members))).all()
     np.testing.assert_allclose(link.average([members[0], members[1]]), link.average(members[:2]))
@@ -44,7 +45,7 @@ def test_average_of_improbable_outputs_is_a_number(name):
 
 
 def test_average_of_what_is_no_ensemble_is_refused():
-    link = links.get("softmax")
+    link = resolve(links.Link, "softmax")
     with pytest.raises(ValueError, match=r"`outputs` must be of one shape. Received: shapes "):
         link.average([np.zeros((2, 3)), np.zeros((1, 3))])
     with pytest.raises(ValueError, match=r"`outputs` must be of one shape. Received: shapes "):
@@ -58,7 +59,7 @@ def test_average_of_what_is_no_ensemble_is_refused():
 
 @pytest.mark.parametrize("name", NAMES)
 def test_loss_and_metrics_are_those_of_the_probabilities(name):
-    link = links.get(name)
+    link = resolve(links.Link, name)
     outputs = outputs_of(link)[0].astype("float32")
     softmax = link.activation == "softmax"
     labels = np.array([3, 0]) if softmax else np.array([[0, 1, 1, 0], [1, 0, 0, 0]])

@@ -11,6 +11,7 @@ from scipy.special import expit, log_expit, log_ndtr, log_softmax, logsumexp
 
 import keras_het
 from keras_het import integrators, links
+from keras_het.base.serializable import resolve
 from keras_het.integrators import MonteCarlo
 from keras_het.layers import HeteroscedasticDense
 from keras_het.ops import nodes
@@ -39,7 +40,7 @@ def exact(name, mean, scale):
 @pytest.mark.parametrize("name", ["normalized_sigmoid", "normal_cdf"])
 def test_closed_form_against_integration(name):
     mean, scale = GRID.reshape(2, 5, 29)  # 29 classes an example, of one scale each
-    found = links.get(name).closed_form(low_rank_normal(mean, scale))
+    found = resolve(links.Link, name).closed_form(low_rank_normal(mean, scale))
     np.testing.assert_allclose(
         ops.convert_to_numpy(found), log_softmax(exact(name, mean, scale), axis=-1), rtol=1e-6, atol=2e-4
     )
@@ -52,7 +53,7 @@ def test_nodes_and_their_gradient_converge_to_the_closed_form(name):
         x.astype("float32")
         for x in (rng.normal(size=(3, 4)), rng.uniform(0.3, 1, size=(3, 4)), rng.normal(size=(3, 4, 2)))
     ]
-    link, points = links.get(name), nodes.quasi_random((0, 0), 1 << 13, 4, 2, np)
+    link, points = resolve(links.Link, name), nodes.quasi_random((0, 0), 1 << 13, 4, 2, np)
 
     def closed(tensors):
         return ops.sum(ops.square(link.closed_form(low_rank_normal(*tensors))))
@@ -83,7 +84,7 @@ def slopes_at_nodes(name, mean):
 
     def streamed(tensors):
         value = expectation(mean, low_rank_normal(*tensors), points, 8)
-        return ops.sum(links.get(name).from_mean(value) * ops.convert_to_tensor(upstream))
+        return ops.sum(resolve(links.Link, name).from_mean(value) * ops.convert_to_tensor(upstream))
 
     def oracle(key, move):
         moved = {**arguments, key: np.float64(arguments[key]) + move}
@@ -98,7 +99,7 @@ def slopes_at_nodes(name, mean):
 
 @pytest.mark.parametrize("name", ["normalized_sigmoid", "normal_cdf"])
 def test_the_gradient_at_given_nodes(name):
-    found, expected = slopes_at_nodes(name, links.get(name).mean)
+    found, expected = slopes_at_nodes(name, resolve(links.Link, name).mean)
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
 
 
@@ -128,8 +129,8 @@ def test_the_error_of_the_mean_sigmoid_beside_that_of_the_formula_of_the_paper()
 @pytest.mark.parametrize("name", ["normalized_sigmoid", "normal_cdf"])
 @pytest.mark.parametrize("integrator", [None, MonteCarlo(50, chunk_size=8), MonteCarlo(50, chunk_size=50)], ids=repr)
 def test_a_class_that_is_left_out_by_minus_infinity(name, integrator):
-    link = links.get(name)
-    integrator = integrators.get(integrator or link.default_integrator)
+    link = resolve(links.Link, name)
+    integrator = resolve(integrators.Integrator, integrator or link.default_integrator)
     arrays = [
         np.array([[0.3, -np.inf, -1.0]], "float32"),
         np.full((1, 3), 0.5, "float32"),
@@ -151,7 +152,7 @@ def test_extremes_are_finite(name):
     loc = np.array([[1e4, -1e4, 0.0], [-1e4, -1e4, -1e4], [0.0, 1.0, 2.0]], "float32")
     scale = np.array([[1.0, 1.0, 1.0], [1e3, 1.0, 1e-3], [1e3, 1e3, 1e3]], "float32")
     value, slopes = value_and_gradients(
-        lambda tensors: ops.sum(links.get(name).closed_form(low_rank_normal(*tensors))), [loc, scale]
+        lambda tensors: ops.sum(resolve(links.Link, name).closed_form(low_rank_normal(*tensors))), [loc, scale]
     )
     assert np.isfinite(value)
     assert all(np.isfinite(slope).all() for slope in slopes)
@@ -166,7 +167,7 @@ def test_gradients_by_nodes_are_finite_where_their_logs_lose_their_digits(name, 
     arrays = [size * rng.normal(size=(20, 3)).astype("float32"), np.ones((20, 3), "float32")]
 
     def total(tensors):
-        return ops.sum(nodes.integrate(links.get(name), low_rank_normal(*tensors), (0, 0))[:, 0])
+        return ops.sum(nodes.integrate(resolve(links.Link, name), low_rank_normal(*tensors), (0, 0))[:, 0])
 
     value, slopes = value_and_gradients(total, arrays)
     assert np.isfinite(value)

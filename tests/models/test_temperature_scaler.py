@@ -8,6 +8,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.special import expit, log_expit, log_softmax
 
 import keras_het
+from keras_het.base.serializable import resolve
 from keras_het.layers import HeteroscedasticDense
 from keras_het.links import Sigmoid
 from keras_het.models import DeepEnsemble, scale_temperature
@@ -151,7 +152,7 @@ def test_a_scaled_model_is_one_file_with_the_likelihood_of_its_temperature(name,
     if name != "ensemble":  # which is compiled
         model.compile(
             "adam",
-            keras_het.links.get(link).loss(),
+            resolve(keras_het.links.Link, link).loss(),
             metrics=[keras_het.metrics.BrierScore(from_logits=True, multi_label=link == "sigmoid")],
         )
     before = model.predict(x, verbose=0).astype("float64")

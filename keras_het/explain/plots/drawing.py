@@ -16,8 +16,6 @@ LONGEST = 16  # letters of a class name; longer ones leave no room for the figur
 MOST_LABELS, MOST_PAIRS = 30, 20
 TOGETHER, EITHER = "rise and fall together", "one or the other"
 OUTLIERS = 1e-3  # this fraction of the pairs may go beyond the colours, so that one pair does not make all others white
-FEWEST = 0.02  # one error among a smaller share would make the rest of the curve look flat
-MOST_POINTS = 1000  # of a curve; more points make a file of megabytes and look the same
 
 
 def matplotlib(module: str = "") -> Any:
@@ -233,37 +231,3 @@ def _density(ax, centers, share, width):
     ax.set_yticklabels([f"{100 * top:g}% of all"], fontsize="small")
     ax.tick_params(labelbottom=False, bottom=False)
     ax.spines[["left", "right", "top"]].set_visible(False)
-
-
-def risk_coverage(curve: Any, ax: Any = None) -> Any:
-    """The share of errors among the most confident predictions, by the share of predictions that is kept.
-
-    A model that knows when it is wrong has a curve far below the dashed line, the curve of predictions kept at random.
-
-    Args:
-        curve: result of `explain.risk_coverage`.
-        ax: Matplotlib axes; None makes a figure.
-    Returns:
-        the axes.
-    Raises:
-        ImportError: without Matplotlib.
-
-    Example:
-        >>> from keras_het.explain import risk_coverage as risk_of
-        >>> risk_coverage(risk_of([[0.9, 0.1], [0.6, 0.4]], [0, 1])).get_title()
-        'Area under the curve 0.25'
-    """
-    ax, (blue, *_) = axes_or_new(ax), palette()
-    coverage, risk, area = curve.coverage, curve.risk, curve.area
-    ax.axhline(
-        risk[-1], linestyle="--", color=muted_color(), linewidth=1, label=f"kept at random: {risk[-1]:.1%} errors"
-    )
-    shown = np.unique(np.linspace(0, len(risk) - 1, MOST_POINTS).astype(int))
-    ax.plot(coverage[shown], risk[shown], color=blue, linewidth=2, label="kept by confidence")
-    ax.fill_between(coverage[shown], risk[shown], color=blue, alpha=0.15, linewidth=0)
-    top = max(float(np.max(risk[coverage >= FEWEST])), 1e-3)
-    ax.set(xlim=(0, 1), ylim=(0, 1.25 * top), title=f"Area under the curve {area:.3g}")
-    ax.set(xlabel="share of predictions that is kept, the most confident first", ylabel="share of errors among them")
-    ax.legend(loc="upper left", frameon=False)
-    without_frame(ax)
-    return ax

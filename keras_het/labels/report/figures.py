@@ -15,10 +15,6 @@ RELIABILITY = (
     "Bars: of the predictions with this confidence, the fraction that agrees with the labels. Orange: the gap to the "
     "confidence. Top: number of predictions."
 )
-COVERAGE = (
-    "Fraction of errors if only the most confident predictions are kept. The further below the dashed line, the better "
-    "confidence separates correct predictions from errors."
-)
 COVARIANCE = "Logits that vary together (red) or against each other (blue). Similar classes are next to each other."
 
 
@@ -40,10 +36,7 @@ class Picture(NamedTuple):
 
 def pictures(findings: Findings) -> list[Picture]:
     """Returns the figures of the findings."""
-    drawn = [
-        _picture("Is the confidence right?", RELIABILITY, lambda ax: plots.reliability(findings.calibration, ax)),
-        _picture("How many errors are confident?", COVERAGE, lambda ax: plots.risk_coverage(findings.curve, ax)),
-    ]
+    drawn = [_picture("Is the confidence right?", RELIABILITY, lambda ax: plots.reliability(findings.calibration, ax))]
     if pairs := findings.pairs:
         text = f"Positive: {TOGETHER}. Negative: {EITHER}, so a label names one of the two."
         drawn.append(_picture("Which classes share noise in the head?", text, lambda ax: plots.pairs(pairs, ax)))

@@ -12,7 +12,7 @@ from keras_het import explain
 from keras_het.base.batches import check_same_index, count_examples, is_data_set, largest_of_rows
 from keras_het.base.refusal import refusal, refuse_if
 from keras_het.base.validation import check_class_names, check_integer, check_labels
-from keras_het.explain.calibration import Calibration, RiskCoverage
+from keras_het.explain.calibration import Calibration
 from keras_het.explain.noise import HeadNoise, head_noise
 from keras_het.explain.plots.drawing import shortened
 from keras_het.labels.diagnosis import Diagnosis, diagnose
@@ -35,7 +35,6 @@ class Findings(NamedTuple):
         nll: negative log-likelihood of the labels.
         brier: Brier score against the labels.
         calibration: calibration of the confidence.
-        curve: risk and coverage by confidence.
         issues: all labels, the least score first; None for labels of one class.
         diagnosis: kind of label noise; None for labels of one class, or without out-of-sample probabilities.
         noise: noise of the head; None without a head.
@@ -49,7 +48,6 @@ class Findings(NamedTuple):
     nll: float
     brier: float
     calibration: Calibration
-    curve: RiskCoverage
     issues: LabelIssues | None
     diagnosis: Diagnosis | None
     noise: HeadNoise | None
@@ -110,7 +108,7 @@ def collect(
     p = exclusive_probabilities(model, x, batch_size) if probabilities is None else _check_rows(probabilities, count)
     labels = check_labels(labels, p.shape[1], name="y")
     names, missing = check_class_names(class_names, p.shape[1]), []
-    calibration, curve = explain.calibration(p, labels), explain.risk_coverage(p, labels)
+    calibration = explain.calibration(p, labels)
     accuracy = float(np.mean(largest_of_rows(p) == labels))
     if issues is not None:
         _check_issues(issues, labels)
@@ -123,9 +121,7 @@ def collect(
         diagnosis = None if probabilities is None else diagnose(rows, labels, names)
     noise = None if model is None else _noise(model, x, len(names), batch_size, missing)
     out_of_sample, scores = probabilities is not None, _scores(p, labels)
-    return Findings(
-        names, labels, out_of_sample, accuracy, *scores, calibration, curve, issues, diagnosis, noise, missing
-    )
+    return Findings(names, labels, out_of_sample, accuracy, *scores, calibration, issues, diagnosis, noise, missing)
 
 
 def _check_inputs(model: Any, x: Any, y: Any, probabilities: Any) -> int:

@@ -10,7 +10,8 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import precision_score, recall_score
 from sklearn.model_selection import cross_val_predict
 
-from keras_het.labels import corrupt, find_issues, look_alike_transitions, pair_flip, symmetric
+from keras_het.labels import corrupt, find_issues, pair_flip, symmetric
+from keras_het.labels.synthetic import look_alike_transitions
 
 X, CLEAN = load_digits(return_X_y=True)
 X = X / 16.0

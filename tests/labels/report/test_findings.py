@@ -78,7 +78,6 @@ def test_the_scores_are_those_of_the_metrics_also_of_probabilities_out_of_sample
     assert found.nll == pytest.approx(float(keras.metrics.SparseCategoricalCrossentropy()(Y, p)), rel=1e-5)
     assert found.brier == pytest.approx(float(BrierScore()(Y, p)), rel=1e-5)
     assert found.calibration.error == pytest.approx(explain.calibration(p, Y).error)
-    assert found.curve.area == pytest.approx(explain.risk_coverage(p, Y).area)
     p = np.roll(plain().predict(X, verbose=0), 1, axis=1)
     found = collect(with_head(), X, Y, probabilities=p)
     assert found.out_of_sample

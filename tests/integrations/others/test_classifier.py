@@ -6,8 +6,7 @@ from cleanlab.filter import find_label_issues
 from sklearn.datasets import load_digits
 from sklearn.model_selection import cross_val_predict
 
-from keras_het import HeteroscedasticClassifier, NoisyLabelClassifier
-from tests.labels.tasks import SHORT_TRAININGS
+from keras_het.labels import Classifier
 
 ONE_PROCESS = {"n_jobs": 1}  # cleanlab forks, which JAX and its threads do not survive
 
@@ -22,9 +21,7 @@ def digits():
 
 
 def classifier():
-    # A pixel that is dark but in one image of the training would be some twenty standard deviations: that image goes
-    # where its label says.
-    return HeteroscedasticClassifier(hidden=(64,), epochs=20, standardize=False, random_state=0)
+    return Classifier(epochs=20, random_state=0)
 
 
 def precision_and_recall(issues, wrong):
@@ -40,18 +37,6 @@ def test_clean_learning_finds_wrong_labels_and_trains_without_them():
     assert recall > 0.7
     assert learning.clf.score(x[wrong], given[wrong]) < 0.2  # it has not learned what is wrong
     assert learning.predict_proba(x).shape == (600, 10)
-
-
-@SHORT_TRAININGS
-def test_clean_learning_takes_the_estimator_that_chooses_its_method():
-    x, given, wrong = digits()
-    chooses = NoisyLabelClassifier(hidden=(64,), epochs=15, standardize=False, folds=2, trainings=5, random_state=0)
-    learning = CleanLearning(chooses, cv_n_folds=2, seed=0, find_label_issues_kwargs=ONE_PROCESS)
-    learning.fit(x, given)
-    precision, recall = precision_and_recall(learning.get_label_issues()["is_label_issue"].to_numpy(), wrong)
-    assert precision > 0.6
-    assert recall > 0.6
-    assert learning.clf.choice_.trainings <= 5
 
 
 def test_label_issues_of_cross_validated_probabilities():

@@ -1,0 +1,226 @@
+"""`Classifier` as scikit-learn uses it, and what it promises beyond."""
+
+import pickle
+import random
+import sys
+
+import keras
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.datasets import load_digits, make_blobs
+from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import log_loss
+from sklearn.model_selection import GridSearchCV, cross_val_predict
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import estimator_checks_generator
+
+from keras_het import explain, labels
+from keras_het.labels import Classifier
+from keras_het.labels.methods import EarlyStopping, Heteroscedastic, LinearDiscriminant
+
+pytestmark = pytest.mark.once
+
+NAMES = np.array(["wasp", "ant", "bee"])
+WEIGHTS = "check_sample_weight_equivalence_on_dense_data"
+# Every fit compiles its program, some 150 times in all checks: only PyTorch runs all of them.
+OF_BACKENDS = {"check_estimators_pickle", "check_fit_idempotent", WEIGHTS}
+# They ask for 1e-7, which float32 does not always give; two tests below ask for its tolerance.
+ROUNDED = {"check_methods_sample_order_invariance", "check_methods_subset_invariance"}
+FAILED = {WEIGHTS: "equal to rounding in float32"}
+
+
+def blobs(examples=90):
+    """Three groups of points that overlap, and their names."""
+    x, y = make_blobs(examples, centers=[[0, 0], [4, 0], [0, 4]], cluster_std=1.0, random_state=0)
+    return x.astype("float32"), NAMES[y]
+
+
+def small(**changed):
+    return Classifier(**{"epochs": 8, "batch_size": 32, "random_state": 0, **changed})
+
+
+def images():
+    """A bright pixel in the upper or the lower half."""
+    rng, y = np.random.default_rng(0), np.arange(64) % 2
+    x = rng.normal(size=(64, 6, 6, 1)).astype("float32")
+    x[np.arange(64), rng.integers(0, 3, 64) + 3 * y, rng.integers(0, 6, 64)] += 8
+    return x, y
+
+
+def compiled(*layers, units=2):
+    model = keras.Sequential([*layers, keras.layers.Dense(units)])
+    model.compile(keras.optimizers.Adam(0.05), keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    return model
+
+
+def convolution():
+    convolved = keras.layers.Conv2D(4, 3, padding="same", activation="relu")
+    return compiled(keras.Input((6, 6, 1)), convolved, keras.layers.Dropout(0.1), keras.layers.Flatten())
+
+
+def scikit_learn_checks():
+    """The checks of scikit-learn, as cases, and their names."""
+    for given in estimator_checks_generator(small(), expected_failed_checks=FAILED, mark="xfail"):
+        check = getattr(given, "values", given)[1]
+        name = getattr(check, "func", check).__name__
+        case = f"{name}-{len(getattr(check, 'keywords', {}))}"
+        yield pytest.param(check, marks=getattr(given, "marks", ()), id=case), name
+
+
+CHECKS = {"torch": {name for _, name in scikit_learn_checks()} - ROUNDED}.get(keras.config.backend(), OF_BACKENDS)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("check", [case for case, name in scikit_learn_checks() if name in CHECKS])
+def test_checks_of_scikit_learn(check):
+    check(small(epochs=20, batch_size=128))
+
+
+def test_the_named_checks_exist():
+    names = {name for _, name in scikit_learn_checks()}
+    assert names >= OF_BACKENDS | ROUNDED
+    assert len(names) > 40
+
+
+def test_the_order_of_examples_matters_by_rounding_alone():
+    x, y = blobs(60)
+    fitted, order = small().fit(x, y), np.random.default_rng(0).permutation(60)
+    p = fitted.predict_proba(x)
+    np.testing.assert_allclose(fitted.predict_proba(x[order]), p[order], rtol=2e-6)
+    np.testing.assert_allclose(np.concatenate([fitted.predict_proba(part) for part in np.split(x, 10)]), p, rtol=2e-6)
+
+
+def test_the_defaults_learn_digits_of_noisy_labels():
+    """40% of the labels name another class, and logistic regression memorises a part of them."""
+    (x, y), rng = load_digits(return_X_y=True), np.random.default_rng(0)
+    train, test = np.split(rng.permutation(len(x)), [1000])
+    noisy = np.where(rng.random(len(y)) < 0.4, (y + rng.integers(1, 10, len(y))) % 10, y)[train]
+    plain = make_pipeline(StandardScaler(), LogisticRegression(max_iter=2000)).fit(x[train], noisy)
+    fitted = Classifier(random_state=0).fit(x[train], noisy)
+    assert fitted.score(x[test], y[test]) > max(0.9, plain.score(x[test], y[test]) + 0.05)
+
+
+@pytest.mark.parametrize("method", [EarlyStopping(), LinearDiscriminant()], ids=lambda method: method.name)
+def test_names_probabilities_and_their_order(method):
+    x, y = blobs()
+    fitted = small(method=method, epochs=20).fit(100 * x + 1000, y)  # the model accepts raw numbers
+    p, log_p = fitted.predict_proba(100 * x + 1000), fitted.predict_log_proba(100 * x + 1000)
+    assert fitted.classes_.tolist() == ["ant", "bee", "wasp"]
+    assert fitted.score(100 * x + 1000, y) > 0.9
+    assert fitted.n_features_in_ == 2
+    np.testing.assert_allclose(p.sum(axis=1), 1.0, rtol=1e-12)
+    np.testing.assert_allclose(np.exp(log_p), p, rtol=1e-12)
+    np.testing.assert_array_equal(fitted.classes_[p.argmax(axis=1)], fitted.predict(100 * x + 1000))
+
+
+def test_equal_random_states_give_equal_bits_and_no_global_state_changes():
+    x, y = images()
+
+    def draws(seed, fit=lambda: None):
+        keras.utils.set_random_seed(seed)
+        keras.random.uniform(())  # makes Keras' global generator
+        return fit(), (random.random(), np.random.random(), float(keras.random.uniform(())))
+
+    fits = [draws(seed, lambda: small(make_model=convolution).fit(x, y).predict_proba(x)) for seed in (1, 2)]
+    np.testing.assert_array_equal(fits[0][0], fits[1][0])
+    assert [state for _, state in fits] == [draws(seed)[1] for seed in (1, 2)]
+    for other in (1, None):
+        fitted = small(make_model=convolution, random_state=other).fit(x, y)
+        assert not np.array_equal(fits[0][0], fitted.predict_proba(x))
+
+
+@pytest.mark.parametrize("make_model", [pytest.param(None, marks=[pytest.mark.smoke, pytest.mark.on_jax]), convolution])
+def test_a_pickle_a_clone_and_a_second_fit_predict_the_same_bits(make_model):
+    x, y = images()
+    fitted = small(make_model=make_model, method=Heteroscedastic(1)).fit(x, y)
+    p, loaded = fitted.predict_proba(x), pickle.loads(pickle.dumps(fitted))
+    assert fitted.score(x, y) > 0.8
+    np.testing.assert_array_equal(loaded.predict_proba(x), p)
+    assert loaded.get_params().keys() == fitted.get_params().keys()
+    assert loaded.model_ is not fitted.model_
+    np.testing.assert_array_equal(clone(fitted).fit(x, y).predict_proba(x), p)
+    np.testing.assert_array_equal(fitted.fit(x, y).predict_proba(x), p)
+    assert pickle.loads(pickle.dumps(small())).get_params() == small().get_params()
+    assert explain.covariance(fitted.model_, x).shape == (2, 2)
+
+
+def test_weights_are_repetitions_and_their_scale_does_not_matter():
+    x, y = blobs(40)
+    weights = np.random.default_rng(0).integers(0, 4, 40)
+    whole_batch = small(batch_size=256)
+    repeated = whole_batch.fit(x.repeat(weights, axis=0), y.repeat(weights)).predict_proba(x)
+    weighted = clone(whole_batch).fit(x, y, 8 * weights).predict_proba(x)
+    np.testing.assert_allclose(weighted, repeated, rtol=1e-4, atol=1e-6)
+    assert np.abs(weighted - clone(whole_batch).fit(x, y).predict_proba(x)).max() > 0.005
+
+
+def test_a_pipeline_in_cross_validation_and_a_search():
+    x, y = blobs()
+    p = cross_val_predict(make_pipeline(StandardScaler(), small(epochs=20)), x, y, cv=3, method="predict_proba")
+    assert np.mean(np.sort(NAMES)[p.argmax(axis=1)] == y) > 0.8
+    assert log_loss(y, p) < 0.6
+    methods = [Heteroscedastic(1, temperature=1e4), Heteroscedastic(1, temperature=1.5)]
+    search = GridSearchCV(small(), {"method": methods}, scoring="neg_log_loss", cv=2, error_score="raise").fit(x, y)
+    assert search.best_estimator_.method.temperature == 1.5
+    assert search.best_estimator_.model_.layers[-1].temperature == 1.5
+
+
+X = np.arange(60, dtype="float32").reshape(30, 2)
+Y = NAMES[np.arange(30) % 3]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "x", "y", "weight", "text"),
+    [
+        ({"epochs": 0}, X, Y, None, "`epochs` must be an integer at least 1. Received: epochs=0"),
+        ({"batch_size": 2.5}, X, Y, None, "`batch_size` must be an integer at least 1. Received: batch_size=2.5"),
+        ({"make_model": "no"}, X, Y, None, "`make_model` must be a function that makes a new compiled model, or None"),
+        ({"make_model": convolution}, X, Y, None, "`make_model` must make models of the 3 classes of `y`"),
+        ({"method": "plain"}, X, Y, None, "`method` must be a Method, such as labels.methods.EarlyStopping(), or None"),
+        ({"method": LinearDiscriminant(), "make_model": convolution}, X, Y, None, "`method` must train a network if"),
+        ({"method": LinearDiscriminant()}, X.reshape(30, 2, 1), Y, None, "`x` must be features, an array (N, D)"),
+        ({}, X * np.nan, Y, None, "Input X contains NaN"),
+        ({}, X, ["a"] * 30, None, "`y` must have at least two classes. Received: 1 class"),
+        ({}, X, np.linspace(0, 1, 30), None, "Unknown label type: continuous"),
+        ({}, X, Y[1:], None, "Found input variables with inconsistent numbers of samples"),
+        ({}, X, Y, np.zeros(30), "`sample_weight` must"),
+        ({}, X, Y, np.float32([-1.0] + [1.0] * 29), "`sample_weight` must be finite and not negative. Received: -1.0"),
+    ],
+)
+def test_arguments_and_data_out_of_range_are_refused_by_fit(arguments, x, y, weight, text):
+    with pytest.raises(ValueError) as error:
+        small(**arguments).fit(x, y, weight)
+    assert text in str(error.value)
+
+
+def test_prediction_needs_a_fit_and_the_same_shape():
+    with pytest.raises(NotFittedError):
+        small().predict(X)
+    with pytest.raises(ValueError, match="X has 1 features, but Classifier is expecting 2"):
+        small(epochs=1).fit(X, Y).predict(X[:, :1])
+    x, y = images()
+    with pytest.raises(ValueError, match=r"`X` must have examples of shape \(6, 6, 1\). Received: \(6, 5, 1\)"):
+        small(epochs=1).fit(x, y).predict(x[:, :, :5])
+
+
+def test_scikit_learn_is_needed_for_the_class_alone(monkeypatch):
+    """tests/test_architecture.py checks that nothing else imports it."""
+    assert "Classifier" in dir(labels)
+    for name in [name for name in sys.modules if name.startswith(("sklearn", "keras_het.labels.classifier"))]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "sklearn", None)
+    with pytest.raises(ImportError, match=r"Classifier needs scikit-learn: pip install scikit-learn\."):
+        labels.__getattr__("Classifier")
+    with pytest.raises(AttributeError, match=r"module 'keras_het.labels' has no attribute 'Clasifier'"):
+        _ = labels.Clasifier
+
+
+def test_layers_that_another_fit_has_trained_are_refused():
+    """Else the folds of scikit-learn would leak, and labels of chance would be predicted."""
+    shared = keras.layers.Dense(4)
+    classifier = small(make_model=lambda: compiled(keras.Input((2,)), shared, units=3), epochs=1).fit(X, Y)
+    with pytest.raises(ValueError, match="`make_model` must make new layers and a new optimizer at every call"):
+        classifier.fit(X, Y)

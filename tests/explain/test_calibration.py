@@ -1,9 +1,10 @@
-"""The expected calibration error, by hand."""
+"""The expected calibration error, by hand and beside the metric."""
 
 import numpy as np
 import pytest
 
 from keras_het.explain import calibration
+from keras_het.metrics import ExpectedCalibrationError
 
 pytestmark = pytest.mark.once
 
@@ -41,3 +42,29 @@ def test_labels_of_no_class_are_refused():
 def test_what_are_no_probabilities_is_refused(p):
     with pytest.raises(ValueError, match="must be in \\[0, 1\\] and sum to 1, such as the exp of what a head predicts"):
         calibration(p, [0])
+
+
+def predictions(parts=20, count=500, classes=4):
+    """Probabilities that are multiples of 1 / parts, so with many ties, and labels."""
+    rng = np.random.default_rng(0)
+    p = [rng.multinomial(parts, shares) / parts for shares in rng.dirichlet(np.ones(classes), count)]
+    return np.array(p, "float32"), rng.integers(classes, size=count)
+
+
+def test_the_bins_of_calibration_hold_what_is_in_them():
+    p, y = predictions(parts=997)
+    found = calibration(p, y, bins=10)
+    confidence, right = p.max(axis=1), p.argmax(axis=1) == y
+    for b in range(10):
+        inside = (confidence >= found.edges[b]) & (confidence < found.edges[b + 1] + (b == 9))
+        assert found.count[b] == inside.sum()
+        if inside.any():
+            assert found.confidence[b] == pytest.approx(confidence[inside].mean())
+            assert found.accuracy[b] == pytest.approx(right[inside].mean())
+        else:
+            assert np.isnan(found.accuracy[b])
+            assert np.isnan(found.confidence[b])
+    filled = found.count > 0
+    gaps = np.abs(found.accuracy - found.confidence)[filled] * found.count[filled]
+    assert found.error == pytest.approx(gaps.sum() / 500) == calibration(p, y, bins=10).error
+    assert found.error == pytest.approx(float(ExpectedCalibrationError(bins=10)(y, p)), abs=1e-6)

@@ -1,0 +1,70 @@
+"""The expected calibration error, by hand and beside the metric."""
+
+import numpy as np
+import pytest
+
+from keras_het.explain import calibration
+from keras_het.metrics import ExpectedCalibrationError
+
+pytestmark = pytest.mark.once
+
+
+def test_one_bin_is_the_difference_of_accuracy_and_mean_confidence():
+    rng = np.random.default_rng(0)
+    p = rng.dirichlet(np.ones(3), size=100)
+    y = rng.integers(3, size=100)
+    assert calibration(p, y, bins=1).error == pytest.approx(abs(np.mean(p.argmax(1) == y) - p.max(1).mean()))
+
+
+def test_gaps_of_bins_do_not_cancel_and_confidence_one_has_a_bin():
+    p = np.array([[0.5, 0.5], [0.5, 0.5], [1.0, 0.0], [1.0, 0.0]])
+    # 2 right of 4 at a mean confidence of .75, in one bin.
+    assert calibration(p, [0, 0, 1, 1], bins=2).error == 0.25
+    assert calibration(p, [0, 0, 1, 1], bins=4).error == 0.75
+    assert calibration(p, [0, 1, 0, 0], bins=4).error == 0.0
+
+
+@pytest.mark.parametrize(
+    ("p", "y", "bins"),
+    [(np.ones(3), [0] * 3, 5), (np.ones((3, 2)), [0], 5), (np.ones((0, 2)), [], 5), (np.ones((1, 2)), [0], 0)],
+)
+def test_errors_say_what_is_wrong(p, y, bins):
+    with pytest.raises(ValueError, match=r"`probabilities` must be \(N, K\)|`bins` must be an integer at least 1"):
+        calibration(p, y, bins)
+
+
+def test_labels_of_no_class_are_refused():
+    with pytest.raises(ValueError, match=r"`labels` must be in \[0, 2\). Received: 2 at \[0\]"):
+        calibration([[0.5, 0.5]], [2])
+
+
+@pytest.mark.parametrize("p", [np.log([[0.5, 0.5]]), [[4.0, -1.0]], [[np.nan, 1.0]], [[0.2, 0.2]]])
+def test_what_are_no_probabilities_is_refused(p):
+    with pytest.raises(ValueError, match="must be in \\[0, 1\\] and sum to 1, such as the exp of what a head predicts"):
+        calibration(p, [0])
+
+
+def predictions(parts=20, count=500, classes=4):
+    """Probabilities that are multiples of 1 / parts, so with many ties, and labels."""
+    rng = np.random.default_rng(0)
+    p = [rng.multinomial(parts, shares) / parts for shares in rng.dirichlet(np.ones(classes), count)]
+    return np.array(p, "float32"), rng.integers(classes, size=count)
+
+
+def test_the_bins_of_calibration_hold_what_is_in_them():
+    p, y = predictions(parts=997)
+    found = calibration(p, y, bins=10)
+    confidence, right = p.max(axis=1), p.argmax(axis=1) == y
+    for b in range(10):
+        inside = (confidence >= found.edges[b]) & (confidence < found.edges[b + 1] + (b == 9))
+        assert found.count[b] == inside.sum()
+        if inside.any():
+            assert found.confidence[b] == pytest.approx(confidence[inside].mean())
+            assert found.accuracy[b] == pytest.approx(right[inside].mean())
+        else:
+            assert np.isnan(found.accuracy[b])
+            assert np.isnan(found.confidence[b])
+    filled = found.count > 0
+    gaps = np.abs(found.accuracy - found.confidence)[filled] * found.count[filled]
+    assert found.error == pytest.approx(gaps.sum() / 500) == calibration(p, y, bins=10).error
+    assert found.error == pytest.approx(float(ExpectedCalibrationError(bins=10)(y, p)), abs=1e-6)

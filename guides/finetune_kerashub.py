@@ -116,9 +116,8 @@ print(f"largest change of a probability by the conversion: {change:.4f}")
 
 The same recipe for both, three times: Adam, whose learning rate and number of epochs are chosen by the likelihood of
 held-out *noisy* labels, because no clean labels are at hand. `keras_het.homoscedastic` is the way back, and gives the
-plain head in the same wrapping. The models come compiled as the task is, with a loss that takes their
-outputs; here they get an optimizer of their own. Like every task of KerasHub they do not shuffle, so each run shuffles
-the data once.
+plain head in the same wrapping. The models come compiled as the task is, with a loss that takes their outputs; here
+they get an optimizer of their own. Like every task of KerasHub they do not shuffle, so each run shuffles the data once.
 """
 
 train, validation = noisy[:700], noisy[700:]
@@ -133,9 +132,9 @@ heads = {
 
 
 def fine_tune(name, seed):
-    """The learning rate and epoch, and figures on the clean test set.
+    """The learning rate and epoch, two figures, and the model.
 
-    These are the accuracy and the negative log-likelihood.
+    On the clean test set: the accuracy and the negative log-likelihood.
     """
 
     def make_model(learning_rate):
@@ -174,6 +173,7 @@ def fine_tune(name, seed):
         chosen,
         np.mean(log_p.argmax(axis=1) == labels[test]),
         -np.mean(log_p[np.arange(len(test)), labels[test]]),
+        model,
     )
 
 
@@ -192,7 +192,7 @@ for name in heads:
     )
     print(
         f"{name:18}{figures}   ",
-        ", ".join(chosen for chosen, _, _ in runs),
+        ", ".join(chosen for chosen, *_ in runs),
     )
 
 """
@@ -205,7 +205,7 @@ of one class rises where the logit of the other falls, so that either label may 
 left out, at times all pairs.
 """
 
-model = runs[-1][0].model
+*_, model = runs[-1]
 pairs = keras_het.explain.confused_pairs(model, images[test], count=5)
 print(
     "\nlargest covariances beyond chance:",

@@ -217,7 +217,7 @@ def test_gradients_are_finite_differences_with_the_memory_held():
     _, gradient = gradient_of(model, LOGITS)
     memory, targets = 0.7 * before.astype("float64") + 0.3 * probabilities(LOGITS), np.eye(UNITS)[LABELS]
     slopes = finite_differences(lambda logits: oracle(memory, logits, targets).sum(), LOGITS)
-    assert_allclose(gradient, slopes, rtol=1e-5, atol=1e-6)
+    assert gradient == pytest.approx(slopes, rel=1e-5, abs=1e-6)
 
 
 def test_nan_of_one_example_without_an_index_stays_with_it():

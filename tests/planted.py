@@ -60,9 +60,9 @@ BUGS = (
         ("torch", "tensorflow")),  # where an assignment changes the tensor
     Bug("a memory of earlier predictions that takes a gradient", "keras_het/models/early_learning.py",
         "ops.stop_gradient(p)", "p", ("models",)),
-    Bug("a calibration error divided by the number of examples, not by their weights", "keras_het/metrics/scores.py",
-        "self._weight.add(ops.sum(examples.weights))",
-        'self._weight.add(ops.sum(ops.cast(examples.weights != 0, "float32")))', ("metrics",)),
+    Bug("a calibration error divided by the number of examples, not by their weights", "keras_het/metrics.py",
+        "self._weight.assign_add(ops.sum(weights))",
+        'self._weight.assign_add(ops.sum(ops.cast(weights != 0, "float32")))', ("metrics",)),
     Bug("the link of one sigmoid kept for several classes", "keras_het/models/conversion.py",
         "old = None if units_of(ending.head) == 1 < units else ending.link or None", "old = ending.link or None",
         ("models",)),

@@ -16,7 +16,7 @@ import pytest
 
 import keras_het
 from keras_het import integrators
-from tests import house
+from tests import house, planted
 from tests.house import public_modules
 
 pytestmark = pytest.mark.once
@@ -277,3 +277,8 @@ def test_enough_docstrings_have_examples():
         if test.examples
     ]
     assert len(examples) >= 15
+
+
+@pytest.mark.parametrize("bug", planted.BUGS, ids=[bug.name for bug in planted.BUGS])
+def test_a_bug_to_plant_is_of_todays_code(bug):
+    assert planted.changed((ROOT / bug.file).read_text(), bug)

@@ -45,4 +45,4 @@ def test_more_samples_add_their_nodes_alone():
 
 @pytest.mark.planted
 def test_a_step_that_holds_all_logits_at_once_is_caught():
-    assert step_bytes(MANY, chunk_size=None) - step_bytes(FEW) > 3 * NODES
+    assert step_bytes(MANY, chunk_size=MANY) - step_bytes(FEW) > 3 * NODES

@@ -8,6 +8,7 @@ import pytest
 from keras import ops
 
 import keras_het
+from keras_het import explain
 from keras_het.covariances import Covariance, Diagonal, LowRank, ParameterEfficient
 from keras_het.integrators import ClosedForm, Integrator, QuasiMonteCarlo
 from keras_het.layers import HeteroscedasticDense
@@ -154,3 +155,17 @@ def test_objects_make_what_the_short_spelling_makes(kind):
     assert [weight.shape for weight in heads[0].weights] == [weight.shape for weight in heads[1].weights]
     again = HeteroscedasticDense.from_config(heads[0].get_config())
     assert again.get_config() == heads[0].get_config()
+
+
+@keras.saving.register_keras_serializable("tests")
+class Unexplained(LowRank):
+    """A covariance with factors that does not say how to explain them."""
+
+    factor_weights = Covariance.factor_weights
+
+
+def test_factors_that_nothing_explains_are_refused():
+    """The explanation would have the diagonal alone, with wrong signs between classes."""
+    text = "The covariance must define `basis`, `factor_weights` and `mean`.* Received: Unexplained with num_factors=1"
+    with pytest.raises(ValueError, match=text):
+        explain.covariance(make_model(covariance=Unexplained(1)), X)

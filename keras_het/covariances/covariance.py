@@ -23,7 +23,9 @@ class Covariance(Serializable, FullPrecision):
 
     A head binds the covariance to its classes (`bind`), builds it, which makes its maps, and asks for the Gaussian of
     its logits (`normal`). All covariances have the standard deviations d = softplus(affine) + min_scale. A subclass
-    adds maps in `make_maps`, names the axes of their weights in `axes`, and gives its `distribution`.
+    adds maps in `make_maps`, names the axes of their weights in `axes`, and gives its `distribution`. If that has
+    factors, the subclass sets `num_factors`, R, and also defines `basis`, `factor_weights` and `mean`, which
+    `keras_het.explain` reads. The Gaussians are in `keras_het.ops.normal` and `low_rank`; they get `size=self.size`.
 
     Args:
         initializer: initializer of the kernels. The biases already give the starting noise; the kernels' values are
@@ -34,6 +36,7 @@ class Covariance(Serializable, FullPrecision):
         kwargs: arguments of any Keras layer.
 
     Attributes:
+        num_factors: R, the number of columns of V; 0 without factors.
         axes: the axis of the classes of each weight that a subclass adds, `{path below the covariance: axis}`; None for
             a weight without classes. On an axis of K R entries, those of a class stand side by side.
     """

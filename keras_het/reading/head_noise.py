@@ -105,6 +105,7 @@ class HeadReader:
         Raises:
             ValueError: for no example, or for numbers that are not finite.
         """
+        _check_explained(self.head.covariance)
         total, sums = 0, None
         for inputs, _ in batches(x, check_integer("batch_size", batch_size, 1)):
             count, parts = _sums(self.head, self._features(inputs))
@@ -120,6 +121,14 @@ class HeadReader:
 def head_noise(model: keras.Model, x: Any, name: str | None = None, batch_size: int = 128) -> HeadNoise:
     """Reads the `HeadNoise` of a model once. Arguments and errors: see `HeadReader` and its `noise`."""
     return HeadReader(model, name).noise(x, batch_size)
+
+
+def _check_explained(covariance: Any) -> None:
+    """Raises a ValueError for a covariance with factors of its own and without V: only its diagonal would be read."""
+    rule = "define `basis`, `factor_weights` and `mean`, by which the noise of factors is explained"
+    is_silent = covariance.num_factors and not covariance.factor_weights().shape[-1]
+    if is_silent:
+        raise refusal("The covariance", rule, f"{type(covariance).__name__} with num_factors={covariance.num_factors}")
 
 
 def _sums(head: HeteroscedasticDense, features: Any) -> tuple[int, list[np.ndarray]]:

@@ -76,28 +76,6 @@ def _plain(label: Any) -> Any:
     return label if isinstance(label, Hashable) else None
 
 
-def read_verified(
-    given: Any, count: int, classes: np.ndarray, index: Any = None, names: np.ndarray | None = None
-) -> np.ndarray:
-    """Verified labels as integers, -1 where there is none, `(N,)`; for arguments as in `verified_places`.
-
-    Args:
-        given: dict from the indices of examples to labels; None or an empty one for none.
-        count: N.
-        classes: labels of the K classes, as given, `(K,)`.
-        index: index of a pandas frame; None for numbers.
-        names: further names of the classes, `(K,)`, or None.
-
-    Example:
-        >>> read_verified({3: "cat"}, 4, np.array(["cat", "dog"])).tolist()
-        [-1, -1, -1, 0]
-    """
-    places, found = verified_places(given, count, index), np.full(count, -1)
-    if len(places):
-        found[places] = encode_verified(given, classes, *([] if names is None else [names]))
-    return found
-
-
 def _is_index(index: Any, count: int) -> bool:
     """Whether a key is the number of an example: 3.0 is none, for NumPy takes no fractions as indices."""
     return isinstance(index, numbers.Integral) and not isinstance(index, bool) and 0 <= int(index) < count

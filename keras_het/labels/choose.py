@@ -29,6 +29,7 @@ from keras_het.labels.training import (
     examples,
 )
 
+MAX_NAME = 60  # letters of the name of a function, which is also the name of a file
 MAX_SEED = 2**31 - 1  # each fold has the next one, and Keras takes none above 2**32 - 1
 
 
@@ -83,7 +84,7 @@ def choose(
             example needs a label.
         epochs: number of epochs of each training; the best epoch decides.
         methods: methods to compare, the most cautious first. The plain training, `EarlyStopping`, is always among
-            them. A `LinearDiscriminant` is left out where there is a function.
+            them, as the first if you leave it out. A `LinearDiscriminant` is left out where there is a function.
         criterion: "accuracy" or "loss", -log p(label). The likelihood compares models of the labels as they are, and
             no methods that correct them.
         folds: number of folds, at least 2.
@@ -127,7 +128,7 @@ def choose(
     options |= {"callbacks": keras.tree.flatten(callbacks or []), "steps_per_epoch": steps_per_epoch}
     pairs = _pairs(make_model, methods, options | {"criterion": criterion, "verbose": verbose})
     names, read = [method.name for _, method in pairs], (x, y, sample_weight, class_names, resume_path)
-    given, data, folder = examples(pairs[0][0], *read, seed=seed, folds=folds, methods=names)
+    given, data, folder = examples(pairs[0][0], *read, seed=seed, folds=folds, methods=[method for _, method in pairs])
     fold_of = stratified_folds(data.labels, folds, seed)
     trainings = 1 + folds * sum(not method.is_closed_form for _, method in pairs)
     if verbose:
@@ -171,6 +172,9 @@ def _pairs(make_model: Any, methods: Sequence[Method], options: dict) -> list[tu
             methods is not METHODS, "methods", "be left out beside a list of functions", f"{len(methods)} of them"
         )
         refuse_if(not make_model, "make_model", "be a list of at least one function", "an empty one")
+        for make in make_model:
+            rule = "be a list of functions without arguments, each of which returns a new compiled model"
+            refuse_if(isinstance(make, keras.Model) or not callable(make), "make_model", rule, kind=make)
         functions = [Unchanged(name) for name in _names(make_model)]
         check_names(functions)
         return [(Trainer(make, **options), method) for make, method in zip(make_model, functions, strict=True)]
@@ -188,7 +192,8 @@ def _names(functions: Sequence[Any]) -> list[str]:
         more = [*getattr(function, "args", ()), *getattr(function, "keywords", {}).values()]
         own = getattr(getattr(function, "func", function), "__name__", "model")
         names.append(own + (f"({', '.join(map(str, more))})" if more else ""))
-    is_clear = len(set(names)) == len(names) and not any("<lambda>" in name for name in names)
+    is_short = max(map(len, names)) <= MAX_NAME and not any("<lambda>" in name for name in names)
+    is_clear = is_short and len({name.casefold() for name in names}) == len(names)
     return names if is_clear else [f"model {number}" for number in range(len(names))]
 
 

@@ -117,7 +117,7 @@ def clean(
     )
     check_same_index(x=x, y=y, probabilities=probabilities)
     read = (x, y, sample_weight, class_names, resume_path)
-    given, data, folder = examples(trainer, *read, seed=seed, folds=folds, methods=[method.name])
+    given, data, folder = examples(trainer, *read, seed=seed, folds=folds, methods=[method])
     trainings = 0 if method.is_closed_form else 1 + folds * (probabilities is None)
     bar = Progress(trainings * trainer.epochs, verbose)
     trainer = dataclasses.replace(trainer, bar=bar)

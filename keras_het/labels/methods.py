@@ -7,6 +7,7 @@ import keras
 import numpy as np
 
 from keras_het import models
+from keras_het.base.graph import model_inputs
 from keras_het.base.validation import check_number
 from keras_het.labels.data import Data
 from keras_het.labels.discriminant import discriminant
@@ -53,6 +54,10 @@ class Method:
 
     name: str = ""
     is_closed_form: bool = False
+
+    def __repr__(self) -> str:
+        values = [f"{name}={value!r}" for name, value in vars(self).items() if name != "name"]
+        return f"{type(self).__name__}({', '.join(values)})"
 
     def head(self, units: int, **options: Any) -> list[keras.layers.Layer]:
         """Returns new layers from features, `(N, D)`, to logits or log-probabilities, `(N, K)`, K the `units`.
@@ -123,7 +128,7 @@ class EarlyLearning(Method):
         return models.with_index(len(data), data.weight)
 
     def compile(self, model: keras.Model, optimizer: Any, data: Data, **arguments: Any) -> keras.Model:
-        trained = models.EarlyLearning(model.inputs, model.output, len(data), self.strength)
+        trained = models.EarlyLearning(model_inputs(model), model.output, len(data), self.strength)
         return super().compile(trained, optimizer, data, **arguments)
 
 

@@ -7,6 +7,7 @@ import pathlib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import keras
 import numpy as np
 
 from keras_het.base.npz import checksum, read_arrays
@@ -65,7 +66,7 @@ class Folder:
         """Writes the arrays of a training, all of them or nothing."""
         if self.path is not None:
             half = self.path / f"{name}.unfinished.npz"
-            np.savez(half, allow_pickle=False, name=name, **arrays)
+            np.savez(half, name=name, **arrays)
             half.replace(self.path / f"{name}.npz")
 
     @contextlib.contextmanager
@@ -86,6 +87,22 @@ def settings_of(data: Any, **others: Any) -> dict[str, Any]:
     """Returns the settings of a call: the size and labels of a `Data`, and what else its results depend on."""
     labels = checksum(data.y, np.zeros(0) if data.weight is None else data.weight)
     return {"examples": len(data), "classes": len(data.classes), "labels": labels, **others}
+
+
+def described(value: Any) -> Any:
+    """Returns what JSON can hold of a setting: arrays as checksums, objects as their class and their attributes."""
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, np.ndarray):
+        return checksum(value)
+    if isinstance(value, Mapping):
+        return {str(name): described(part) for name, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [described(part) for part in value]
+    if isinstance(value, keras.optimizers.Optimizer):
+        return described(keras.optimizers.serialize(value))
+    own = {} if callable(value) else getattr(value, "__dict__", {})
+    return {"class": type(value).__qualname__, **described(own)}
 
 
 def _replace(file: pathlib.Path, content: bytes) -> None:

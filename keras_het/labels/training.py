@@ -19,13 +19,14 @@ from keras_het.labels import networks
 from keras_het.labels.data import Data, read
 from keras_het.labels.methods import EarlyStopping, Method
 from keras_het.labels.progress import Progress
-from keras_het.labels.stored import Folder, settings_of
+from keras_het.labels.stored import Folder, described, settings_of
 from keras_het.layers import NoiseTransition
 from keras_het.reading.check import judge
 from keras_het.reading.data import first_not_finite
 from keras_het.reading.probabilities import exclusive_probabilities
 
 CRITERIA = ("accuracy", "loss")
+RESULT_SETTINGS = ("epochs", "criterion", "batch_size", "optimizer", "steps_per_epoch", "measures_every_epoch")
 MOMENTUM = 0.8  # per epoch, of the average of the weights
 WINDOW = 5  # epochs, of the moving mean by which the best epoch is found
 SMALLEST = float(np.finfo("float32").tiny)
@@ -176,7 +177,7 @@ class Record(keras.callbacks.Callback):
         self.scores: list[np.ndarray] = []
         self.probabilities = np.zeros((0, 0), "float32")
         self._sums: list[Any] = []
-        self._count = 0.0
+        self._count, self._best_mean = 0.0, -np.inf
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         """Keras calls it."""
@@ -195,8 +196,9 @@ class Record(keras.callbacks.Callback):
         p = self.predict(self.predictor, self.held_out.x, self.trainer.batch_size)
         known = p if self.trainer.criterion == "accuracy" else _label_probabilities(self.predictor, p)
         scores = scores_of(known, self.held_out.y, self.trainer.criterion)
-        if not self.scores or scores.sum() > max(map(np.sum, self.scores)):
-            self.probabilities = p
+        mean = float(np.average(scores, weights=self.held_out.weight))
+        if mean > self._best_mean:
+            self.probabilities, self._best_mean = p, mean
         self.scores.append(scores)
 
     def _use_averages(self) -> None:
@@ -252,8 +254,8 @@ def examples(
     frozen = trainer.frozen
     is_streamed = frozen is not None and is_data_set(x)
     given = read(networks.feature_batches(frozen, x) if is_streamed else x, y, sample_weight, class_names)
-    settings |= {name: getattr(trainer, name) for name in ("epochs", "criterion", "batch_size")}
-    folder = Folder(path, {} if path is None else settings_of(given, **settings))
+    settings |= {name: getattr(trainer, name) for name in RESULT_SETTINGS}
+    folder = Folder(path, {} if path is None else settings_of(given, **described(settings)))
     if frozen is None or is_streamed:
         return given, given, folder
     features = networks.frozen_features(frozen, given.x, trainer.batch_size, folder.path)

@@ -65,10 +65,10 @@ class EarlyLearning(keras.Model):
     `ignore_class` of the loss, also gets the plain loss; an index of N or more makes the loss nan. If a batch has an
     index twice, one of the two predictions is stored.
 
-    The memory is a weight of the model: every file of weights, `.keras` file and checkpoint holds it, and training
-    goes on after loading as if it had not stopped. `keras.Model(model.inputs, model.outputs)` is the plain model, with
-    the same layers and without the memory. Convert with `keras_het.heteroscedastic` first, and then make an
-    `EarlyLearning` of the converted model's inputs and outputs.
+    The memory is a weight of the model: every file of weights, `.keras` file and checkpoint holds it, and training goes
+    on after loading as if it had not stopped. `keras.Model(model.inputs, model.outputs)` is the plain model, with the
+    same layers and without the memory, and so is what `keras.models.clone_model` makes. Convert with
+    `keras_het.heteroscedastic` first, and then make an `EarlyLearning` of the converted model's inputs and outputs.
 
     t takes N K numbers; more than 2 GiB is refused. A million examples of a thousand classes fit in half precision,
     where t stops moving once it is within 0.0005 / (1 - beta) of p. On TensorFlow and PyTorch every step copies all of

@@ -347,3 +347,23 @@ def test_what_cannot_be_chosen_is_refused(case):
     arguments, text = REFUSED[case]
     with pytest.raises(ValueError, match=re.escape(text)):
         choose(**{"make_model": make_model, "x": X, "y": Y, **SHORT, **arguments})
+
+
+def test_a_list_of_functions_has_nothing_but_functions():
+    for member in (make_model(), None):
+        with pytest.raises(ValueError, match="`make_model` must be a list of functions without arguments"):
+            choose([make_model, member], X, Y, **SHORT)
+
+
+@pytest.mark.filterwarnings("ignore:When providing `inputs` as a dict")
+def test_inputs_by_name_reach_early_learning():
+    def of_two():
+        inputs = {"b": keras.Input((1,), name="p"), "a": keras.Input((1,), name="q")}
+        joined = keras.layers.Concatenate()([inputs["b"], inputs["a"]])
+        model = keras.Model(inputs, keras.layers.Dense(3)(joined))
+        model.compile(keras.optimizers.Adam(0.1), keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+        return model
+
+    x = {"b": np.float32(Y == 0)[:, None], "a": np.float32(Y == 1)[:, None]}
+    result = choose(of_two, x, Y, methods=[EarlyLearning(), EarlyStopping()], **{**SHORT, "epochs": 6})
+    assert len(result.trials) == 2

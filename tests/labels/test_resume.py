@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from keras_het.labels import choose, clean
+from keras_het.labels.methods import ForwardCorrection, Heteroscedastic
 from keras_het.labels.stored import Folder
 from tests.labels.tasks import SHORT, SHORT_TRAININGS, Cheat, Constant, Named, X, Y, make_model, short
 
@@ -81,7 +82,10 @@ def test_a_callback_may_stop_a_training(tmp_path):
 @pytest.mark.parametrize(("argument", "other", "text"), [
     ("y", np.roll(Y, 1), "labels '"),
     ("sample_weight", np.full(240, 2.0), "labels '"),
-    ("methods", [Named("other")], "methods ['early stopping'] in the folder, ['early stopping', 'other'] now"),
+    ("methods", [Named("other")], "methods [{'class': 'EarlyStopping'}] in the folder, "),
+        ("methods", [Heteroscedastic(3)], "'num_factors': 3"),
+        ("methods", [ForwardCorrection(np.eye(3))], "'transition': '"),
+        ("steps_per_epoch", 2, "steps_per_epoch None in the folder, 2 now"),
     ("epochs", 4, "epochs 3 in the folder, 4 now"),
     ("folds", 4, "folds 3 in the folder, 4 now"),
     ("seed", 1, "seed 0 in the folder, 1 now"),

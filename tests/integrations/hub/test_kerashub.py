@@ -13,6 +13,9 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import keras_het
 from keras_het import heteroscedastic, homoscedastic
+from keras_het.labels.data import read
+from keras_het.labels.methods import EarlyLearning
+from keras_het.labels.training import Trainer
 from keras_het.models.raw_inputs import preprocessing_model
 from tests.common import refuses, reloaded, to_numpy
 from tests.integrations.hub.tasks import LABELS, TASKS, mobilenet_v5
@@ -239,3 +242,19 @@ def test_a_method_is_chosen_on_the_features_of_a_task(name):
     assert_allclose(found.model.predict(x, verbose=0), alone.model.predict(features, verbose=0), rtol=1e-4, atol=1e-5)
     for weight, old in zip(task.get_weights(), before, strict=True):
         assert_array_equal(weight, old)
+
+
+@pytest.mark.parametrize("name", ["BERT", "ResNet"])
+def test_early_learning_gets_preprocessed_inputs(name):
+    make, raw = TASKS[name]
+    x = raw()
+
+    def make_model():
+        task = make()
+        task.compile(keras.optimizers.Adam(1e-3), keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+        return task
+
+    data = read(x, np.arange(len(x)) % make().output_shape[-1])
+    fitted = Trainer(make_model, batch_size=8, verbose=0)(EarlyLearning(), data, data, seed=0, epochs=2)
+    assert fitted.scores.shape == (2, len(x))
+    assert_allclose(fitted.probabilities.sum(axis=1), 1.0, rtol=1e-5)

@@ -62,8 +62,8 @@ class EarlyLearning(keras.Model):
 
     `with_index` passes the index of each example beside its weight. Metrics get the weight alone. `evaluate` and
     validation need no index: they compute the plain loss and store nothing. An example of index -1, or with the
-    `ignore_class` of the loss, also gets the plain loss; an index of N or more makes the loss nan. If a batch has an
-    index twice, one of the two predictions is stored.
+    `ignore_class` of the loss, also gets the plain loss. An index of N or more in an array of weights is refused; if a
+    data set yields it, the loss is nan. If a batch has an index twice, one of the two predictions is stored.
 
     The memory is a weight of the model: every file of weights, `.keras` file and checkpoint holds it, and training goes
     on after loading as if it had not stopped. `keras.Model(model.inputs, model.outputs)` is the plain model, with the
@@ -88,7 +88,7 @@ class EarlyLearning(keras.Model):
         memory: t, a weight of shape `(N + 1, K)`; the last row belongs to examples without an index.
     Raises:
         ValueError: for arguments outside these ranges, or a t of more than 2 GiB. In training, for weights without an
-            index. In training and evaluation, for a loss that is not of exclusive classes.
+            index, or an index of N or more. In training and evaluation, for a loss that is not of exclusive classes.
     Source: Liu, Niles-Weed, Razavian and Fernandez-Granda, NeurIPS 2020, "Early-learning regularization prevents
         memorization of noisy labels".
 
@@ -136,6 +136,16 @@ class EarlyLearning(keras.Model):
         half = '; memory_dtype="float16" halves it' if self.memory_dtype == "float32" else ""
         rule = f"be at most {most} for {units} classes, or the memory exceeds {MAX_MEMORY_BYTES >> 30} GiB{half}"
         refuse_if(self.num_examples > most, "num_examples", rule, value=self.num_examples)
+
+    def fit(self, *args: Any, **kwargs: Any) -> Any:
+        """Trains like `keras.Model.fit`, with weights by `with_index`."""
+        _check_range(kwargs.get("sample_weight"), self.num_examples)
+        return super().fit(*args, **kwargs)
+
+    def train_on_batch(self, x: Any, y: Any = None, sample_weight: Any = None, *args: Any, **kwargs: Any) -> Any:
+        """Trains like `keras.Model.train_on_batch`, with rows of `with_index`."""
+        _check_range(sample_weight, self.num_examples)
+        return super().train_on_batch(x, y, sample_weight, *args, **kwargs)
 
     def compute_loss(
         self, x: Any = None, y: Any = None, y_pred: Any = None, sample_weight: Any = None, training: bool = True
@@ -224,6 +234,14 @@ def _split(sample_weight: Any) -> tuple[Any, Any]:
     if sample_weight is None or len(sample_weight.shape) != 2 or sample_weight.shape[-1] != 2:
         return sample_weight, None
     return sample_weight[:, 0], sample_weight[:, 1]
+
+
+def _check_range(sample_weight: Any, num_examples: int) -> None:
+    """Raises a ValueError for the index of an example that the memory does not have, which would make the loss nan."""
+    index = _split(sample_weight)[1] if hasattr(sample_weight, "shape") else None
+    highest = -1.0 if index is None or not len(index) else float(ops.convert_to_numpy(index).max())
+    rule = f"have indices below `num_examples`, {num_examples}: make the model for all training examples"
+    refuse_if(highest >= num_examples, "sample_weight", rule, f"index {highest:.0f}")
 
 
 def _check_precision(sample_weight: Any, num_examples: int) -> None:

@@ -413,3 +413,11 @@ def test_indices_that_half_precision_would_round_are_refused():
     model.compile("sgd", sparse_crossentropy())
     with refuses("`sample_weight` must be float32 for more than 2048 examples"):
         loss_of(model, LABELS, LOGITS, ops.cast(INDEX, "float16"))
+
+
+@pytest.mark.refusal
+@pytest.mark.parametrize("way", ["fit", "train_on_batch"])
+def test_an_index_beyond_the_memory_is_refused_before_the_loss_is_nan(way):
+    model = identity()
+    with refuses(f"`sample_weight` must have indices below `num_examples`, {EXAMPLES}"):
+        getattr(model, way)(np.repeat(LOGITS, 2, 0), np.repeat(LABELS, 2), sample_weight=with_index(2 * EXAMPLES))

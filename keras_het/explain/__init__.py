@@ -1,12 +1,11 @@
 """What a head has learned: covariances, confused classes, uncertainty, calibration. NumPy arrays and dataclasses."""
 
-from keras_het.explain import plots
 from keras_het.explain.calibration import calibration
 from keras_het.explain.confusion import confusion_matrices, noisy_nll
 from keras_het.explain.covariance import confused_pairs, covariance
 from keras_het.explain.explanation import explain
 from keras_het.explain.joint_labels import joint_labels
-from keras_het.explain.regression import find_target_issues, regression_scores
+from keras_het.explain.regression import regression_scores
 from keras_het.explain.segmentation import sample_segmentations, segmentation_scores
 from keras_het.explain.uncertainty import uncertainty
 from keras_het.reading.features import features
@@ -19,10 +18,8 @@ __all__ = [
     "covariance",
     "explain",
     "features",
-    "find_target_issues",
     "joint_labels",
     "noisy_nll",
-    "plots",
     "predict_probabilities",
     "regression_scores",
     "sample_segmentations",

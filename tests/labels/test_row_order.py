@@ -40,7 +40,7 @@ CALLS = {
     "diagnose": diagnose,
     "find_issues": find_issues,
     "a model's issues": lambda p, y: find_issues(model(), y, p),
-    "find_target_issues": explain.find_target_issues,
+    "regression_scores": explain.regression_scores,
     "estimate_by_confident_joint": lambda p, y: estimate_by_confident_joint(y, p),
     "look_alike_transitions": lambda p, y: look_alike_transitions(p, y, 0.1),
     "report": lambda p, y: collect(model(), p, y),

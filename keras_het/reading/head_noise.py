@@ -8,8 +8,9 @@ import numpy as np
 from keras import ops
 
 from keras_het.base.batches import batches
-from keras_het.base.graph import has_graph, predictor
+from keras_het.base.graph import has_graph
 from keras_het.base.internals import layers_of
+from keras_het.base.masks import masked_predictor, unmasked
 from keras_het.base.refusal import refusal, refuse_if
 from keras_het.base.validation import as_float64, check_integer
 from keras_het.covariances.block_matrix import BlockMatrix
@@ -97,7 +98,7 @@ class HeadReader:
 
     def __init__(self, model: keras.Model, name: str | None = None):
         ending = noisy_ending(model, name)
-        self.head, self._features = ending.head, predictor(model, ending.features)
+        self.head, self._features = ending.head, masked_predictor(model, ending.features)
 
     def noise(self, x: Any, batch_size: int = 128) -> HeadNoise:
         """Returns the `HeadNoise` over inputs of the model: arrays, or a data set of batches with or without labels.
@@ -108,10 +109,11 @@ class HeadReader:
         _check_explained(self.head.covariance)
         total, sums = 0, None
         for inputs, _ in batches(x, check_integer("batch_size", batch_size, 1)):
-            count, parts = _sums(self.head, self._features(inputs))
+            features, mask = self._features(inputs)
+            count, parts = _sums(self.head, *unmasked(mask, features))
             total += count
             sums = parts if sums is None else [whole + part for whole, part in zip(sums, parts, strict=True)]
-        if sums is None:
+        if sums is None or not total:
             raise refusal("x", "have at least one example", "none")
         rule = "give finite scales of the noise, and so must the weights of the head"
         refuse_if(not all(np.isfinite(part).all() for part in sums), "x", rule, "some that are not")

@@ -24,7 +24,8 @@ class ProbabilityMetric(keras.metrics.Metric, abc.ABC):
     """Base class of the metrics of probabilities: a sum over the examples, divided by the sum of their weights.
 
     `update_state` accepts integer labels `(...)` or `(..., 1)`, or label vectors `(..., K)`. Predictions are
-    probabilities or logits `(..., K)`; sample weights and Keras masks are `(...)`. A label that is no integer in [0, K)
+    probabilities or logits `(..., K)`. Keras masks are `(...)`. Sample weights are `(...)`, or have fewer or shorter
+    axes, such as `(N,)` or `(N, 1)` beside labels `(N, T)`. A label that is no integer in [0, K)
     makes the result nan, on every backend, and so does a prediction that is no probability. A head returns
     log-probabilities or logits, so its metrics need `from_logits=True`.
 
@@ -61,7 +62,7 @@ class ProbabilityMetric(keras.metrics.Metric, abc.ABC):
         weights = ops.ones_like(y_pred[..., 0])
         for factor in (sample_weight, mask):
             if factor is not None:
-                weights = weights * ops.reshape(ops.cast(factor, "float32"), ops.shape(weights))
+                weights = weights * weight_each_label(ops.cast(factor, "float32"), weights)
         targets, weights = self._targets(y_true if ops.is_tensor(y_true) else np.asarray(y_true), y_pred, weights)
         p = self._probabilities(y_pred)
         is_probability = ops.all(ops.logical_and(p >= -ROUNDING, p <= 1.0 + ROUNDING), axis=-1)

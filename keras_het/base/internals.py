@@ -36,8 +36,11 @@ def output_index(tensor: Any) -> int:
 
 
 def mask_of(tensor: Any) -> Any:
-    """Returns the mask that Keras carries with a tensor, or None."""
-    return getattr(tensor, "_keras_mask", None)
+    """Returns the mask that Keras carries with a tensor, or None.
+
+    A tensor of JAX cannot have an attribute: Keras stores its mask in a table.
+    """
+    return sys.modules[keras.losses.Loss.__module__].backend.get_keras_mask(tensor)
 
 
 def arguments_of(loss: Any) -> dict[str, Any]:

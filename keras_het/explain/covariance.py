@@ -84,8 +84,8 @@ def covariance(model: keras.Model, x: Any, *, layer: str | None = None, batch_si
     Args:
         model: functional or Sequential, with a `HeteroscedasticDense` somewhere, such as before a `NoiseTransition`; it
             does not change.
-        x: inputs of the model: arrays, or a data set of batches. Its labels and masks do not count: a padded place is
-            an example.
+        x: inputs of the model: arrays, or a data set of batches. Its labels do not count, and neither do the steps of
+            a sequence that a Keras mask marks as padding.
         layer: name of the head, if there are several.
         batch_size: size of the batches of the predictions from arrays.
     Returns:

@@ -10,7 +10,7 @@ from keras import ops
 
 from keras_het.base.batches import count_examples
 from keras_het.base.graph import predictor
-from keras_het.base.refusal import refusal
+from keras_het.base.refusal import refusal, refuse_if
 from keras_het.base.validation import check_class_names, check_integer
 from keras_het.explain.covariance import ConfusedPair
 from keras_het.explain.uncertainty import Uncertainty, uncertainty
@@ -102,6 +102,8 @@ def explain(
     head = ending.head
     names = check_class_names(class_names, head.units)
     features = ops.convert_to_numpy(predictor(model, ending.features)(x))
+    rule = "end in a head on features (N, D), one prediction for each example, to be explained"
+    refuse_if(features.ndim != 2, "The model", rule, f"features of shape {features.shape}")
     p = ops.convert_to_numpy(head.probabilities(features))[0]
     top = np.argsort(-p, kind="stable")[: check_integer("count", count, 1)]
     normal = standardized(head, features.repeat(len(top), axis=0))

@@ -23,7 +23,7 @@ BLOCK_NUMBERS = 1 << 24  # logits that are held at once; more may not fit in mem
 
 @dataclasses.dataclass(frozen=True)
 class Uncertainty:
-    """The uncertainty of each example, `(N,)`.
+    """The uncertainty of each example, `(N,)`; for sequences and images of each place, padding among them.
 
     Entropies are in nats, at most log K, or K log 2 for labels that are not exclusive.
 

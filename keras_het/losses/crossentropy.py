@@ -9,34 +9,10 @@ import numpy as np
 from keras import ops
 
 from keras_het.base.internals import compute_dtype, serialized_policy
+from keras_het.base.masks import with_mask
 from keras_het.base.refusal import refusal
 from keras_het.base.validation import check_boolean, check_ignore_class
 from keras_het.ops.transition import SMALLEST
-
-
-class _WithMask(keras.layers.Layer):
-    """Returns the first of two tensors `(...)` with the second as its Keras mask, which only a layer can set."""
-
-    def __init__(self):
-        super().__init__(dtype="float32", autocast=False)
-        self.supports_masking = self.built = True
-
-    def call(self, inputs):
-        return inputs[0]
-
-    def compute_mask(self, inputs, previous_mask):
-        return inputs[1]
-
-
-_WITH_MASK = _WithMask()  # without state, so that every loss can share it
-
-
-def _with_mask(values, mask):
-    """Returns `values` with a Keras mask.
-
-    A layer keeps all its symbolic calls, so each symbolic call gets a new layer.
-    """
-    return (_WithMask() if keras.utils.is_keras_tensor(values) else _WITH_MASK)((values, mask))
 
 
 class ConfiguredLoss(keras.losses.Loss):
@@ -151,7 +127,7 @@ class Crossentropy(ConfiguredLoss):
     @staticmethod
     def without_ignored(losses: Any, valid: Any) -> Any:
         """Losses `(...)` with a mask of the losses that count; `valid` is the mask that `targets` returns."""
-        return losses if valid is None else _with_mask(ops.where(valid, losses, 0.0), valid)
+        return losses if valid is None else with_mask(ops.where(valid, losses, 0.0), valid)
 
     def crossentropy(self, targets: Any, log_probs: Any) -> Any:
         """The loss of every example, `(...)`, from label vectors and log-probabilities, `(..., K)`."""

@@ -6,7 +6,8 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_het.base.refusal import refusal
+from keras_het.base.internals import mask_of
+from keras_het.base.refusal import refusal, refuse_if
 from keras_het.base.validation import MAX_CLASSES, check_ignore_class, check_integer, check_numbers
 from keras_het.losses.crossentropy import Crossentropy
 from keras_het.losses.distribution_loss import JointLoss, in_last_axis, shapes_fit
@@ -146,6 +147,12 @@ class JointSegmentationCrossentropy(JointLoss):
         super().__init__(num_samples, seed, **kwargs)
         self.num_classes = check_integer("num_classes", num_classes, 2, MAX_CLASSES)
         self.ignore_class = check_ignore_class(ignore_class)
+
+    def __call__(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> Any:
+        """Computes the loss as any Keras loss. Raises a ValueError for predictions with a Keras mask."""
+        rule = "have no Keras mask, because an image has one loss: label masked pixels with `ignore_class`"
+        refuse_if(mask_of(y_pred) is not None, "y_pred", rule, "a mask")
+        return super().__call__(y_true, y_pred, sample_weight)
 
     def call(self, y_true: Any, y_pred: Any) -> Any:
         """The loss of every image, `(B,)`."""

@@ -5,7 +5,8 @@ from typing import Any
 import keras
 import numpy as np
 
-from keras_het.base.internals import producer
+from keras_het.base.internals import mask_of, producer
+from keras_het.base.masks import with_mask
 from keras_het.base.refusal import refusal, refuse_if
 from keras_het.ops.packed import unpack
 from keras_het.reading.check import check_loss_of_distribution, leaves
@@ -18,7 +19,7 @@ class _Predictions(keras.layers.Layer):
 
     def __init__(self, head: Any, **kwargs: Any) -> None:
         super().__init__(name="predictions", **kwargs)
-        self.head = head
+        self.head, self.supports_masking = head, True
 
     def call(self, outputs: Any) -> Any:
         return self.head.predictions(outputs)
@@ -144,4 +145,5 @@ class DistributionModel(keras.Model):
         """Keras calls it; the metrics get what the head predicts, which costs nothing if there are none."""
         if all(metric.name == "loss" for metric in self.metrics):
             return self.get_metrics_result()
-        return super().compute_metrics(x, y, self.head.predictions(keras.ops.stop_gradient(y_pred)), sample_weight)
+        predictions = self.head.predictions(keras.ops.stop_gradient(y_pred))
+        return super().compute_metrics(x, y, with_mask(predictions, mask_of(y_pred)), sample_weight)

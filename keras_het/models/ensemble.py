@@ -1,5 +1,6 @@
 """Several models as one: the mean of their probabilities."""
 
+import functools
 import random
 from collections.abc import Callable, Sequence
 from typing import Any, Self
@@ -9,6 +10,8 @@ import numpy as np
 from keras import ops
 
 from keras_het.base.batches import batches, check_again
+from keras_het.base.internals import mask_of
+from keras_het.base.masks import with_mask
 from keras_het.base.refusal import refusal, refuse_if
 from keras_het.base.validation import check_integer
 from keras_het.links import Link
@@ -41,7 +44,8 @@ class DeepEnsemble(keras.Model):
     It is a `keras.Model` with the usual `predict`, `evaluate` and `save`. Only `fit` differs: it trains one member
     after the other by the member's own `fit`, with the settings of the member's own `compile`. Members that are trained
     together, on the loss of their mean, would learn to compensate for each other. The ensemble itself is compiled with
-    the loss and the accuracy of its link, for `evaluate`. A batch goes through one member after the other.
+    the loss and the accuracy of its link, for `evaluate`. A batch goes through one member after the other. A step of a
+    sequence that any member masks as padding counts in no loss or metric.
 
     Args:
         members: built models with one output of one shape, `(..., K)`, that share no layer. They may have different
@@ -173,8 +177,11 @@ class DeepEnsemble(keras.Model):
         """Does nothing: the members are built."""
 
     def call(self, inputs: Any, training: bool = False) -> Any:
-        """The mean of the members, `(..., K)`."""
-        return self.link.average([self._as_head(member(inputs)) for member in self.members])
+        """Returns the mean of the members, `(..., K)`, with a mask of the steps that no member masks."""
+        outputs = [member(inputs) for member in self.members]
+        masks = [mask for part in outputs if (mask := mask_of(part)) is not None]
+        mean = self.link.average([self._as_head(part) for part in outputs])
+        return with_mask(mean, functools.reduce(ops.logical_and, masks) if masks else None)
 
     def predict_members(self, x: Any, batch_size: int = 128) -> np.ndarray:
         """The predictions of each member.

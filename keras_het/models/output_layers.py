@@ -59,9 +59,8 @@ def _for_units(layer: Any, old_units: int, units: int, body: keras.Model) -> Any
 
 
 def _activation(activation: str, link: str, **arguments: Any) -> keras.layers.Layer:
-    if link == "softmax":
-        return keras.layers.Softmax(**arguments)
-    return keras.layers.Activation(activation.replace("softmax", "sigmoid"), **arguments)
+    # No Softmax layer: it would apply the mask of a sequence to the classes.
+    return keras.layers.Activation(link if link == "softmax" else activation.replace("softmax", link), **arguments)
 
 
 def compile_like(

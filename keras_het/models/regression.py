@@ -7,6 +7,7 @@ import numpy as np
 
 from keras_het.base.batches import labelled_batches
 from keras_het.base.graph import model_inputs
+from keras_het.base.masks import masked_predictor, unmasked
 from keras_het.base.refusal import refusal, refuse_if
 from keras_het.base.validation import check_boolean, check_number
 from keras_het.layers import HeteroscedasticNormal
@@ -122,12 +123,12 @@ def _scales(model: keras.Model, ending: Ending, x: Any, y: Any, initial_scale: f
     units = units_of(ending.head)
     if initial_scale is not None:
         return np.full(units, check_number("initial_scale", initial_scale, above=0.0))
-    mean = keras.Model(model_inputs(model), ending.head(ending.features))
-    squares = []
+    predict, squares = masked_predictor(model, ending.head(ending.features)), []
     for inputs, targets in labelled_batches(x, y, BATCH_SIZE):
-        predicted = keras.ops.convert_to_numpy(mean.predict_on_batch(inputs)).astype("float64")
+        predicted, mask = predict(inputs)
         expected = (predicted.shape[:-1], predicted.shape) if units == 1 else (predicted.shape,)
         if targets.shape not in expected or not np.isfinite(targets).all():
             raise refusal("y", f"be finite, of shape (N, ..., {units})", shape=targets)
-        squares.append(np.square(targets.reshape(predicted.shape) - predicted).reshape(-1, units))
+        (errors,) = unmasked(mask, targets.reshape(predicted.shape) - predicted.astype("float64"))
+        squares.append(np.square(errors).reshape(-1, units))
     return np.sqrt(np.concatenate(squares).mean(axis=0))

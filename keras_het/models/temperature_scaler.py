@@ -15,6 +15,7 @@ from keras_het import links
 from keras_het.base.batches import labelled_batches
 from keras_het.base.graph import has_graph, model_inputs
 from keras_het.base.internals import compile_arguments
+from keras_het.base.masks import masked_predictor, unmasked
 from keras_het.base.precision import check_dtype
 from keras_het.base.refusal import outside_level, refuse_first, refuse_if
 from keras_het.base.serializable import resolve
@@ -92,9 +93,10 @@ def scale_temperature(
 ) -> keras.Model:
     """Returns a new model that divides the logits by one temperature T, fitted to held-out examples.
 
-    T maximises the likelihood of the labels. T > 1 makes a model less sure, T < 1 more sure. The order of the classes
-    stays, and so does the accuracy. T is not the temperature of a heteroscedastic head: that is inside the expectation
-    over the noise and chosen before training, while T is behind the expectation and fitted after training.
+    T maximises the likelihood of the labels. Steps that a Keras mask marks as padding do not count. T > 1 makes a model
+    less sure, T < 1 more sure. The order of the classes stays, and so does the accuracy. T is not the temperature of a
+    heteroscedastic head: that is inside the expectation over the noise and chosen before training, while T is behind
+    the expectation and fitted after training.
 
     Noisy labels calibrate the model for noisy labels: its confidence matches the fraction of noisy labels that agree
     with it. It could be more confident of the true classes.
@@ -130,23 +132,20 @@ def scale_temperature(
     refuse_if(link is None and not ending.link, "link", rule, "link=None")
     link = resolve(links.Link, link or ending.link)
     refuse_if(ending.link not in ("", link.activation), "link", f"be for {ending.link}, as {ending.source}", value=link)
-    parts = [
-        (ops.convert_to_numpy(model.predict_on_batch(inputs)), labels)
-        for inputs, labels in labelled_batches(x, y, batch_size)
-    ]
+    whole = model if has_graph(model) else keras.Model(inputs := symbolic_inputs(model), model(inputs))
+    predict = masked_predictor(whole, single_output(whole))
+    parts = [(*predict(inputs), labels) for inputs, labels in labelled_batches(x, y, batch_size)]
     refuse_if(not parts, "x", "have at least one example", "none")
-    outputs, labels = (np.concatenate(part) for part in zip(*parts, strict=True))
-    return _scaled(model, TemperatureScaler(link, best_temperature(outputs, labels, link.activation)), ending)
+    outputs, mask, labels = (np.concatenate(part) for part in zip(*parts, strict=True))
+    if labels.shape[: mask.ndim] == mask.shape:  # else best_temperature refuses the labels
+        outputs, labels = unmasked(mask, outputs, labels)
+    scaler = TemperatureScaler(link, best_temperature(outputs, labels, link.activation))
+    scaled = keras.Model(model_inputs(whole), scaler(single_output(whole)), name=model.name)
+    return _compiled(with_preprocessor(scaled, model), model, scaler, ending)
 
 
-def _scaled(model: keras.Model, scaler: TemperatureScaler, ending: Ending) -> keras.Model:
-    """Returns a compiled model with the layers of a model and the scaler at the end."""
-    if has_graph(model):
-        inputs, outputs = model_inputs(model), single_output(model)
-    else:
-        inputs = symbolic_inputs(model)
-        outputs = model(inputs)
-    scaled = with_preprocessor(keras.Model(inputs, scaler(outputs), name=model.name), model)
+def _compiled(scaled: keras.Model, model: keras.Model, scaler: TemperatureScaler, ending: Ending) -> keras.Model:
+    """Returns the scaled model, compiled as the model."""
     compile_like(scaled, model, scaler.head_output, ending)
     if scaled.compiled:
         scaled.compile(**{**compile_arguments(scaled), "optimizer": "sgd"})

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 from keras import ops
 
+from keras_het.base.internals import mask_of
+from keras_het.base.masks import with_mask
 from keras_het.base.refusal import refusal
 from keras_het.base.tensor import Tensor
 
@@ -55,7 +57,10 @@ def for_each_label(y_true: Tensor, y_pred: Tensor) -> tuple[Tensor, Tensor]:
         ((5, 3), (5, 3, 2))
     """
     if len(y_true.shape) == len(y_pred.shape):
-        return y_true, ops.broadcast_to(ops.expand_dims(y_pred, -2), (*ops.shape(y_true), y_pred.shape[-1]))
+        mask = mask_of(y_pred)
+        mask = None if mask is None else ops.broadcast_to(ops.expand_dims(mask, -1), ops.shape(y_true))
+        predictions = ops.broadcast_to(ops.expand_dims(y_pred, -2), (*ops.shape(y_true), y_pred.shape[-1]))
+        return y_true, with_mask(predictions, mask)
     found, expected = y_true.shape[-1], y_pred.shape[-2]
     if len(y_pred.shape) > 2 and None not in (found, expected) and found != expected:
         raise refusal("y_true", f"have shape (N, {expected}), a label of each annotator, or -1", shape=y_true)
@@ -68,14 +73,15 @@ def is_label(labels: Tensor, num_classes: int) -> Tensor:
 
 
 def weight_each_label(sample_weight: Tensor, labels: Tensor) -> Tensor:
-    """Weights of the shape of `labels`, `(N, M)` or `(N,)`.
+    """Returns weights of the shape of `labels`, `(N, ...)`.
 
     A weight of each example, `(N,)` or `(N, 1)`, counts for each of its labels.
     """
     weights = ops.convert_to_tensor(sample_weight)
-    if len(weights.shape) < len(labels.shape):
-        weights = ops.expand_dims(weights, -1)
-    elif len(weights.shape) > len(labels.shape):
+    missing = len(labels.shape) - len(weights.shape)
+    if missing > 0:
+        weights = ops.expand_dims(weights, tuple(range(-missing, 0)))
+    elif missing < 0:
         weights = ops.squeeze(weights, -1)
     # A product of full shape, because PyTorch multiplies the weights by a mask in place.
     return weights * ops.ones_like(labels, dtype=weights.dtype)

@@ -17,6 +17,7 @@ from typing import Any, Self
 
 from keras import ops
 
+from keras_het.base.refusal import refuse_if
 from keras_het.base.tensor import Tensor
 from keras_het.ops.nodes import Nodes
 
@@ -174,7 +175,17 @@ class DiagonalNormal(Normal):
         return self.loc[..., None, :] + self.scale_diag[..., None, :] * nodes.eps_diag
 
     def log_prob(self, value: Tensor) -> Tensor:
-        """Returns the log-density at `value`, shape `(..., K)` to `(...,)`; needs scale_diag > 0."""
+        """Returns the log-density at `value`, shape `(..., K)` to `(...,)`; needs scale_diag > 0.
+
+        Several values of each example stand in front, `(S, ..., K)`: `ops.moveaxis(normal.logits(nodes), -2, 0)`.
+
+        Raises:
+            ValueError: for another shape.
+        """
+        value = ops.convert_to_tensor(value)
+        sizes = [set(pair) for pair in zip(value.shape[-2::-1], self.loc.shape[-2::-1], strict=False)]
+        is_wrong = value.shape[-1:] != self.loc.shape[-1:] or any(len(pair - {1, None}) > 1 for pair in sizes)
+        refuse_if(is_wrong, "value", f"have shape (..., {', '.join(map(str, self.loc.shape))})", shape=value)
         distance, log_det = self.distance_and_log_det(value)
         return -0.5 * (distance + log_det + self.loc.shape[-1] * math.log(2.0 * math.pi))
 
@@ -186,7 +197,7 @@ class DiagonalNormal(Normal):
         O(K R^2) instead of O(K^3). This forms no w' w, beside which the I would be lost, and no difference of large
         squares, so float32 is enough where the factor noise is large.
         """
-        residual, factor = (ops.convert_to_tensor(value) - self.loc) / self.scale_diag, self.scaled_factor()
+        residual, factor = (value - self.loc) / self.scale_diag, self.scaled_factor()
         log_det = 2.0 * ops.sum(ops.log(self.scale_diag), axis=-1)
         if factor.shape[-1]:
             residual, triangular = _least_squares(factor / self.scale_diag[..., None], residual)
@@ -221,6 +232,6 @@ def _least_squares(factor: Tensor, residual: Tensor) -> tuple[Tensor, Tensor]:
         ops.eye(num_factors, dtype=residual.dtype), (*ops.shape(factor)[:-2], num_factors, num_factors)
     )
     orthogonal, triangular = ops.qr(ops.concatenate([factor, identity], axis=-2))
-    whole = ops.concatenate([residual, ops.zeros_like(identity[..., 0])], axis=-1)[..., None]
+    whole = ops.pad(residual, [(0, 0)] * (len(residual.shape) - 1) + [(0, num_factors)])[..., None]
     fitted = ops.matmul(orthogonal, ops.matmul(ops.swapaxes(orthogonal, -1, -2), whole))
     return ops.squeeze(whole - fitted, -1), triangular

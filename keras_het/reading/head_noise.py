@@ -8,8 +8,9 @@ import numpy as np
 from keras import ops
 
 from keras_het.base.batches import batches
-from keras_het.base.graph import has_graph, predictor
+from keras_het.base.graph import has_graph
 from keras_het.base.internals import layers_of
+from keras_het.base.masks import masked_predictor, unmasked
 from keras_het.base.refusal import refusal, refuse_if
 from keras_het.base.validation import as_float64, check_integer
 from keras_het.covariances.block_matrix import BlockMatrix
@@ -70,14 +71,15 @@ def head_noise(model: keras.Model, x: Any, name: str | None = None, batch_size: 
         ValueError: as of `noisy_ending`; for no example, or for numbers that are not finite.
     """
     ending = noisy_ending(model, name)
-    features = predictor(model, ending.features)
+    predict = masked_predictor(model, ending.features)
     _check_explained(ending.head.covariance)
     total, sums = 0, None
     for inputs, _ in batches(x, check_integer("batch_size", batch_size, 1)):
-        count, parts = _sums(ending.head, features(inputs))
+        features, mask = predict(inputs)
+        count, parts = _sums(ending.head, *unmasked(mask, features))
         total += count
         sums = parts if sums is None else [whole + part for whole, part in zip(sums, parts, strict=True)]
-    if sums is None:
+    if sums is None or not total:
         raise refusal("x", "have at least one example", "none")
     rule = "give finite scales of the noise, and so must the weights of the head"
     refuse_if(not all(np.isfinite(part).all() for part in sums), "x", rule, "some that are not")

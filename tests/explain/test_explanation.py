@@ -49,6 +49,8 @@ def test_an_explanation_by_the_dense_matrix():
 test_errors_say_what_is_wrong = refusals([
     (lambda: explain(confusing()[0], X),
      "`x` must be one example, with an axis before it, as x[:1]. Received: 4 examples"),
+    (lambda: explain(keras.Sequential([keras.Input((5, 4)), HeteroscedasticDense(3)]), np.zeros((1, 5, 4))),
+     "must end in a head on features (N, D), one prediction for each example, to be explained. Received: features of"),
     (lambda: explain(confusing()[0], X[:1], ["cat"]), "a name for each of the 4 classes. Received: a list of 1"),
 ])  # fmt: skip
 

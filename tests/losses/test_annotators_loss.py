@@ -161,3 +161,17 @@ def test_in_fit_it_is_refused_or_makes_the_loss_nan_where_the_step_is_compiled()
             model.fit(np.ones((EXAMPLES, 2)), labels, verbose=0)
     else:
         assert np.isnan(model.fit(np.ones((EXAMPLES, 2)), labels, verbose=0).history["loss"][0])
+
+
+@pytest.mark.parametrize("axes", [1, 2], ids=["(N, K)", "(N, M, K)"])
+def test_masked_predictions_do_not_count(axes):
+    logits = keras.layers.Masking()(np.where(np.arange(EXAMPLES)[:, None] < 4, LOGITS[:, 0], 0.0))
+    labels = LABELS if axes == 1 else LABELS[None, :, 0]
+    predictions = logits if axes == 1 else keras.layers.Masking()(ops.convert_to_numpy(logits)[None])
+    counted = LABELS[:4] if axes == 1 else LABELS[:4, :1]
+    expected = oracle("Keras", LOGITS[:4, :1], counted).mean()
+    assert number(AnnotatorsLoss()(labels, predictions)) == pytest.approx(expected, rel=1e-5)
+    metric = AnnotatorsMetric()
+    metric.update_state(labels, predictions)
+    hits = (LOGITS[:4, 0].argmax(1)[:, None] == counted)[counted >= 0]
+    assert number(metric.result()) == pytest.approx(hits.mean())

@@ -1,5 +1,6 @@
 """Every refusal of a loss names the argument, the rule and the value received."""
 
+import keras
 import numpy as np
 import pytest
 
@@ -7,6 +8,7 @@ from keras_het.losses import (
     AnnotatorsLoss,
     ForwardCorrectedCrossentropy,
     GeneralizedCrossentropy,
+    JointSegmentationCrossentropy,
     MultivariateNormalNLL,
     SmoothedCrossentropy,
     SymmetricCrossentropy,
@@ -64,6 +66,9 @@ REFUSED = {
     ),
     "`y_true` must have shape (N, 3), a label of each annotator, or -1. Received: shape (9, 2)": lambda: (
         AnnotatorsLoss()(annotators.LABELS[:, :2], annotators.LOGITS)
+    ),
+    "`y_pred` must have no Keras mask, because an image has one loss: label masked pixels with": lambda: (
+        JointSegmentationCrossentropy(3)(np.zeros((1, 2), int), keras.layers.Masking()(np.zeros((1, 2, 7))))
     ),
     "`y_true` must have shape": normal((2, 3), (2, 8)),
     "numbers of R factors, K at most. Received: shape": normal((2, 1), (2, 7)),

@@ -180,3 +180,37 @@ def test_labels_that_are_not_exclusive_have_no_confidence(name):
         ValueError, match=r"`multi_label` must be False for .* which needs one predicted class. Received: True"
     ):
         KINDS[name](multi_label=True)
+
+
+TOKENS = np.array([[3, 1, 2, 0], [4, 0, 0, 0], [2, 2, 0, 0]])  # 0 is padding
+STEPS = TOKENS > 0
+STEP_LABELS = np.arange(12).reshape(TOKENS.shape) % UNITS
+WEIGHTS = np.array([[1.0], [2.0], [5.0]])
+
+
+@pytest.mark.parametrize("name", grid(["none", "(N, T)"], span=["(N, T)"]))
+def test_masked_steps_do_not_count_in_a_compiled_step(name):
+    keras.utils.set_random_seed(0)
+    layers = [keras.layers.Embedding(5, 3, "normal", mask_zero=True), keras.layers.Dense(UNITS, "softmax")]
+    model = keras.Sequential([keras.Input((4,), dtype="int32"), *layers])
+    own = [metrics.BrierScore(), metrics.ExpectedCalibrationError(1), metrics.AnnotatorsMetric(name="accuracy")]
+    model.compile("sgd", "sparse_categorical_crossentropy", weighted_metrics=own)
+    rows = None if name == "none" else WEIGHTS + np.arange(4.0)
+    found = model.evaluate(TOKENS, STEP_LABELS, sample_weight=rows, verbose=0, return_dict=True)
+    p, labels = model.predict(TOKENS, verbose=0)[STEPS].astype("float64"), STEP_LABELS[STEPS]
+    weights = np.ones(len(p)) if rows is None else rows[STEPS]
+    is_correct = p.argmax(1) == labels
+    expected = {
+        "brier_score": np.average(np.square(p - np.eye(UNITS)[labels]).sum(1), weights=weights),
+        "ece": abs(np.average(is_correct - p.max(1), weights=weights)),
+        "accuracy": np.average(is_correct, weights=weights),
+    }
+    assert {name: found[name] for name in expected} == pytest.approx(expected, abs=1e-6)
+
+
+@pytest.mark.once
+def test_a_weight_of_each_example_counts_for_all_its_steps():
+    p = np.eye(UNITS, dtype="float32")[STEP_LABELS]
+    p[0] = 0.25  # (3/4)^2 + 3 (1/4)^2 = 3/4 with weight 1 of 1 + 2 + 5, in 4 steps each
+    for weights in (WEIGHTS, WEIGHTS[:, 0]):
+        assert updated(metrics.BrierScore(), STEP_LABELS, p, weights) == pytest.approx(0.75 / 8)

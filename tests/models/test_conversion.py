@@ -280,3 +280,16 @@ def test_keras_applications(tmp_path):
             layer.trainable = False
         images = rng.normal(size=(32, 32, 32, 3)).astype("float32")
         check_conversion(sharpen(model), images, Y[:32], tmp_path)
+
+
+def test_a_kept_activation_takes_a_mask():
+    tokens = np.array([[1, 2, 0, 0], [3, 1, 2, 0]])
+    inputs = keras.Input((4,), dtype="int32")
+    model = keras.Model(inputs, layers.Dense(3, "softmax")(layers.Embedding(4, 5, mask_zero=True)(inputs)))
+    model.compile("sgd", "sparse_categorical_crossentropy")
+    new = heteroscedastic(model, 2, keep_activation=True)
+    labels = np.array([[0, 1, 2, 2], [2, 0, 1, 1]])
+    p = new.predict(tokens, verbose=0)
+    assert_allclose(p.sum(-1), 1.0, rtol=1e-5)
+    expected = -np.log(np.take_along_axis(p, labels[..., None], axis=-1)[tokens > 0]).mean()
+    assert new.evaluate(tokens, labels, verbose=0) == pytest.approx(expected, rel=1e-5)

@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
-from scipy.stats import spearmanr
+from scipy.stats import norm, spearmanr
 
 from keras_het.layers import HeteroscedasticDense, HeteroscedasticNormal, JointHeteroscedasticDense
 from keras_het.losses import JointMultiLabelCrossentropy, MultivariateNormalNLL
@@ -245,3 +245,16 @@ def test_a_model_of_labels_has_no_intervals():
         joint_model().predict_interval(X[:8])
     with refuses("to predict covariances of targets"):
         joint_model().predict_covariance(X[:8])
+
+
+@pytest.mark.on_jax
+def test_a_masked_step_counts_neither_in_the_loss_nor_in_a_metric():
+    x = np.random.default_rng(0).normal(size=(2, 4, FEATURES)).astype("float32")
+    x[:, 3:] = 0.0
+    inputs = keras.Input((4, FEATURES))
+    model = DistributionModel(inputs, HeteroscedasticNormal(1, 0)(keras.layers.Masking()(inputs)))
+    model.compile("sgd", MultivariateNormalNLL(), metrics=["mse"])
+    y = np.ones((2, 4, 1), "float32")
+    found, mean = model.predict_distribution(x, verbose=0)[:, :3], model.predict(x, verbose=0)[:, :3]
+    expected = [-norm(found[..., 0], found[..., 1]).logpdf(1.0).mean(), np.square(1.0 - mean).mean()]
+    assert_allclose(model.evaluate(x, y, verbose=0), expected, rtol=1e-5)

@@ -331,3 +331,23 @@ def test_members_that_start_alike_are_refused():
 
     with refuses(r"`make_model` must set no seed of its own, .* Received: equal weights of members 0 and 1"):
         DeepEnsemble.make(make_model, 2, seed=1)
+
+
+@pytest.mark.parametrize(
+    "masked", [(0.0, 0.0), pytest.param((0.0, 7.0), marks=pytest.mark.smoke), (0.0, None)], ids=str
+)
+def test_steps_that_a_member_masks_count_in_no_loss_or_metric(masked):
+    x = RNG.normal(size=(4, 5, FEATURES)).astype("float32")
+    x[:, 3:], x[:, 0] = 0.0, 7.0
+    y = RNG.integers(UNITS, size=(4, 5))
+
+    def member(value):
+        mask = [] if value is None else [layers.Masking(value)]
+        return keras.Sequential([keras.Input((5, FEATURES)), *mask, *ENDS["Dense, log-probabilities"]()])
+
+    ensemble = DeepEnsemble([member(value) for value in masked])
+    p = np.mean([np.exp(each.predict_on_batch(x).astype("float64")) for each in ensemble.members], axis=0)
+    steps = slice(1 if 7.0 in masked else 0, 3)
+    nll = -np.log(np.take_along_axis(p, y[..., None], axis=-1))[:, steps].mean()
+    accuracy = np.mean((p.argmax(-1) == y)[:, steps])
+    assert_allclose(ensemble.evaluate(x, y, verbose=0), [nll, accuracy], rtol=1e-5)

@@ -103,3 +103,13 @@ def test_a_map_of_a_regression_for_every_pixel():
     assert not new.compiled
     assert_allclose(new.predict(x, verbose=0), old.predict(x, verbose=0), rtol=1e-5, atol=1e-6)
     assert new.predict_interval(x, verbose=0)[0].shape == (6, 4, 4, 1)
+
+
+def test_masked_steps_have_no_residuals():
+    x = np.ones((3, 4, 2), "float32")
+    x[:, 2:] = 0.0
+    y = np.where(x[..., :1] > 0, 5.0, 1e6)
+    inputs = keras.Input((4, 2))
+    old = keras.Model(inputs, keras.layers.Dense(1, kernel_initializer="ones")(keras.layers.Masking()(inputs)))
+    low, high = heteroscedastic_regression(old, x, y).predict_interval(x, 0.5, verbose=0)
+    assert_allclose((high - low)[:, :2] / (2 * norm.ppf(0.75)), 3.0, rtol=1e-3)  # 5 - (1 + 1)

@@ -227,3 +227,25 @@ def test_a_config_has_the_temperature():
     assert again.temperature == scaler.temperature != 1.0
     (ending,) = endings(scaled)
     assert (ending.link, ending.returns, ending.units) == ("sigmoid", "logits", UNITS)
+
+
+@pytest.mark.parametrize("kind", ["model", pytest.param("ensemble", marks=pytest.mark.smoke)])
+def test_masked_steps_and_their_labels_have_no_part(kind):
+    tokens = np.array([[1, 2, 0, 0], [2, 3, 1, 0], [3, 1, 0, 0]] * 20)
+    tokens[:4] = 1  # a first batch without padding
+
+    def model():
+        embedding = layers.Embedding(4, 3, mask_zero=True)
+        built = keras.Sequential([keras.Input((4,), dtype="int32"), embedding, layers.Activation("log_softmax")])
+        embedding.set_weights([2.0 * np.eye(4, 3, -1)])  # token 1 has class 0 by odds of e^2 : 1 : 1
+        return built
+
+    labels = np.where(tokens, tokens - 1, -1)
+    labels[tokens > 0] = np.where(np.arange((tokens > 0).sum()) % 4, labels[tokens > 0], labels[tokens > 0] - 1) % 3
+    scaled = scale_temperature(
+        model() if kind == "model" else DeepEnsemble([model(), model()], link="softmax", from_logits=True),
+        tokens, labels, link="softmax", batch_size=4,
+    )  # fmt: skip
+    # A fraction c of labels is the most probable class, so that e^(2 / T) : 1 : 1 are its best odds.
+    c = np.mean(labels[tokens > 0] == tokens[tokens > 0] - 1)
+    assert scaled.layers[-1].temperature == pytest.approx(2.0 / np.log(2.0 * c / (1.0 - c)), rel=1e-5)

@@ -68,6 +68,18 @@ def test_log_prob(kind):
     assert_allclose(to_numpy(normal(kind).log_prob(value)), expected, rtol=1e-4)
 
 
+@pytest.mark.once
+def test_log_prob_of_several_values_of_each_example(kind):
+    rng, one = np.random.default_rng(2), normal(kind)
+    nodes = Nodes(*(ops.convert_to_tensor(rng.normal(size=(3, size)), "float32") for size in one.size))
+    values = to_numpy(ops.moveaxis(one.logits(nodes), -2, 0))
+    loc = parameters(kind)[0]
+    expected = np.stack([multivariate_normal(loc[i], dense(kind)[i]).logpdf(values[:, i]) for i in range(BATCH)], 1)
+    assert_allclose(to_numpy(one.log_prob(values)), expected, rtol=1e-4)
+    with pytest.raises(ValueError, match=r"`value` must have shape \(..., 4, 5\). Received: shape \(4, 3, 5\)"):
+        one.log_prob(np.swapaxes(values, 0, 1))
+
+
 def check_log_prob(factor, scale, value):
     """The log density of ten classes against float64."""
     normal = low_rank_normal(np.zeros((1, 10), "float32"), np.full((1, 10), scale, "float32"), factor[None])

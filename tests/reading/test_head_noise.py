@@ -1,5 +1,6 @@
 """The noise of a head at examples, as far as its link sees it, against dense matrices."""
 
+import keras
 import numpy as np
 import pytest
 from keras import ops
@@ -7,7 +8,7 @@ from keras import ops
 from keras_het.base.validation import as_float64
 from keras_het.covariances import Latent, LowRank
 from keras_het.layers import HeteroscedasticDense
-from keras_het.reading.head_noise import covariance_with, standardized, variances
+from keras_het.reading.head_noise import covariance_with, head_noise, standardized, variances
 from tests.layers.heads import with_covariance
 
 pytestmark = pytest.mark.once
@@ -63,3 +64,12 @@ def test_a_shift_of_all_logits_is_no_noise_for_softmax():
         head.covariance.factor_layer.bias.assign(np.ones(4))
         found = variances(head, standardized(head, X))
         np.testing.assert_allclose(found, np.full((5, 4), expected), atol=1e-6)
+
+
+def test_masked_steps_have_no_part_in_the_mean():
+    x = np.concatenate([X, np.zeros_like(X)])[None]
+    head, inputs = make_head(num_factors=3), keras.Input((10, 6))
+    masked = keras.Model(inputs, head(keras.layers.Masking()(inputs)))
+    plain = keras.Model(inputs := keras.Input((6,)), head(inputs))
+    for found, expected in zip(head_noise(masked, x)[1:], head_noise(plain, X)[1:], strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-5)

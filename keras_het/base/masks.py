@@ -1,0 +1,65 @@
+"""Keras masks: booleans `(...)` beside a tensor `(..., K)`, False for a step that is padding."""
+
+from collections.abc import Callable
+from typing import Any
+
+import keras
+import numpy as np
+from keras import ops
+
+from keras_het.base.graph import predictor
+
+
+class MaskSetter(keras.layers.Layer):
+    """Returns the first of two tensors with the second as its Keras mask, which only a layer can set."""
+
+    def __init__(self):
+        super().__init__(dtype="float32", autocast=False)
+        self.supports_masking = self.built = True
+
+    def call(self, inputs):
+        return inputs[0]
+
+    def compute_mask(self, inputs, previous_mask):
+        return inputs[1]
+
+
+class MaskReader(keras.layers.Layer):
+    """Returns the Keras mask of a tensor `(..., K)`; True for a tensor without a mask, or with one of another rank."""
+
+    def __init__(self):
+        super().__init__(dtype="float32", autocast=False)
+        self.supports_masking = self.built = True
+
+    def call(self, inputs, mask=None):
+        everything = ops.ones_like(inputs[..., 0], dtype="bool")
+        return everything if mask is None or len(mask.shape) != len(everything.shape) else mask
+
+    def compute_mask(self, inputs, previous_mask):
+        return None
+
+
+MASK_SETTER = MaskSetter()  # without state, so that all callers can share it
+
+
+def with_mask(values: Any, mask: Any) -> Any:
+    """Returns `values` with a Keras mask; as they are for None.
+
+    A layer keeps all its symbolic calls, so each symbolic call gets a new layer.
+    """
+    if mask is None:
+        return values
+    return (MaskSetter() if keras.utils.is_keras_tensor(values) else MASK_SETTER)((values, mask))
+
+
+def masked_predictor(model: keras.Model, tensor: Any) -> Callable[[Any], Any]:
+    """Returns a function from a batch to the values of a symbolic tensor, `(..., K)`, and their mask, `(...)`.
+
+    The arguments are as for `predictor`. The mask is True everywhere if the tensor has none.
+    """
+    return predictor(model, [tensor, MaskReader()(tensor)])
+
+
+def unmasked(mask: np.ndarray, *arrays: np.ndarray) -> tuple[np.ndarray, ...]:
+    """Returns arrays `(..., K)` or `(...)` without their masked examples; unchanged if no example is masked."""
+    return arrays if mask.all() else tuple(array[mask] for array in arrays)

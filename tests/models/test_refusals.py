@@ -131,6 +131,11 @@ def joint(**change):
     return lambda: heteroscedastic(multi_label(), **{"joint": True, **change})
 
 
+def joint_end():
+    inputs = keras.Input((3,))
+    return inputs, JointHeteroscedasticDense(3)(inputs)
+
+
 def multi(*arguments, **named):
     return lambda: losses.JointMultiLabelCrossentropy(*arguments, **named)
 
@@ -315,7 +320,7 @@ TEMPERATURES = {
     "`labels` must be in [0, 1]. Received: 2.0 at [0, 1]": fitting("sigmoid", [[0, 0]], [[0, 2]]),
     "`labels` must be in [0, 1]. Received: nan at [0, 1]": fitting("sigmoid", [[0, 0]], [[0, np.nan]]),
     "`model` must return logits or probabilities when it is called. Received: 'm', which returns a": lambda: (
-        scale_temperature(joint(name="m")(), ZEROS, ZEROS)
+        scale_temperature(DistributionModel(*joint_end(), name="m"), ZEROS, ZEROS)
     ),
     "`link` must be for softmax, as the head 'head'. Received: link=Sigmoid()": scaling(
         HeteroscedasticDense(4, name="head"), link="sigmoid"

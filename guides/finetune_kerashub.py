@@ -99,8 +99,8 @@ task = keras_hub.models.ImageClassifier.from_preset(str(preset))
 ## Convert it
 
 One call. The new model shares the backbone with the task; `clone=True` gives it a copy, so that both heads below start
-from the same weights. It keeps the task's preprocessor, so it takes raw images, and returns log-probabilities: `exp`
-gives probabilities. Before any training they are nearly the old model's.
+from the same weights. It keeps the task's preprocessor, so it takes raw images. The task returns logits, so the new
+model returns log-probabilities, and `exp` gives probabilities. Before any training they are nearly the old model's.
 """
 
 converted = keras_het.heteroscedastic(task, num_factors=5, clone=True)

@@ -1,5 +1,6 @@
 """The head: a Dense layer whose logits carry input-dependent, correlated Gaussian noise, and the clock of its steps."""
 
+import math
 from typing import Any
 
 import keras
@@ -7,12 +8,13 @@ from keras import ops
 
 from keras_het import covariances, integrators, links
 from keras_het.base.compiler import outside_graph
+from keras_het.base.graph import activation_of
 from keras_het.base.refusal import refusal, refuse_if
 from keras_het.base.serializable import resolve
 from keras_het.base.tensor import Tensor
 from keras_het.base.validation import MAX_CLASSES, check_boolean, check_integer, check_number
 from keras_het.layers.learned_temperature import LearnedTemperature
-from keras_het.layers.noisy_dense import NoisyDense, chosen_covariance
+from keras_het.layers.noisy_dense import RANK, NoisyDense, chosen_covariance
 
 
 @keras.saving.register_keras_serializable("keras_het")
@@ -42,7 +44,15 @@ class Clock(keras.layers.Layer):
         return {**super().get_config(), "seed": self.seed}
 
 
-OF_COVARIANCE = ("min_scale", "initial_scale", "covariance_initializer", "covariance_regularizer")
+# Arguments of the covariance and of the integrator, and names of other packages, with the rule that mends them.
+OF_COVARIANCE = "be an argument of the covariance: covariance=keras_het.covariances.{kind}(..., {name}={value!r})"
+OF_INTEGRATOR = "be an argument of the integrator: integrator=keras_het.integrators.QuasiMonteCarlo({value!r})"
+ELSEWHERE = {
+    **dict.fromkeys(("min_scale", "initial_scale", "covariance_initializer", "covariance_regularizer"), OF_COVARIANCE),
+    **dict.fromkeys(("num_samples", "num_mc_samples", "train_mc_samples"), OF_INTEGRATOR),
+    "test_mc_samples": OF_INTEGRATOR.replace("({value", "(..., inference_samples={value"),
+    "rank": RANK,
+}
 
 
 @keras.saving.register_keras_serializable("keras_het")
@@ -55,7 +65,12 @@ class HeteroscedasticDense(NoisyDense):
     mu is an affine map of the input, and d = softplus(affine) + min_scale a standard deviation. V is an affine map
     reshaped to `(K, R)`, or, with `parameter_efficient`, diag(v(x)) V, where v is affine and V does not depend on the
     input. Both outputs are used as logits, with the usual losses under `from_logits=True`; softmax outputs are
-    log-probabilities already.
+    log-probabilities already. With `activation` the layer returns probabilities, for losses and metrics without
+    `from_logits`, such as the strings "sparse_categorical_crossentropy" and "accuracy".
+
+    The form without `activation` is exact. Keras' losses of probabilities clip them to [1e-7, 1 - 1e-7], where a clip
+    has no gradient. So in training a probability outside [2e-7, 1 - 2e-7] has the nearer end as its value, and still
+    its gradient. Each logit then has the gradient of the exact form within 2e-7, and a crossentropy stays below 15.5.
 
     The nodes e_K, e_R are drawn anew at every training step. The examples of a batch share them, which costs no
     accuracy. The draw is a function of `seed` and of a counter that is saved with the weights, the same bits on every
@@ -74,6 +89,8 @@ class HeteroscedasticDense(NoisyDense):
             D K + K + D K R + K R.
         link: "softmax" for one label per example, "sigmoid" for independent ones, "normal_cdf" for one label without
             nodes, or an instance from `keras_het.links`.
+        activation: the `activation` of the `Dense` layer that the head replaces: None returns log-probabilities
+            (softmax) or logits (sigmoid), and "softmax" or "sigmoid", as the link is, returns probabilities.
         temperature: tau > 0, or a `LearnedTemperature`.
         integrator: an instance or name from `keras_het.integrators`; None is QuasiMonteCarlo for softmax, and
             ClosedForm for the other links.
@@ -107,6 +124,7 @@ class HeteroscedasticDense(NoisyDense):
         *,
         parameter_efficient: bool = False,
         link: str | links.Link = "softmax",
+        activation: Any = None,
         temperature: float | LearnedTemperature = 5.0,
         integrator: str | integrators.Integrator | None = None,
         covariance: covariances.Covariance | None = None,
@@ -114,20 +132,14 @@ class HeteroscedasticDense(NoisyDense):
         dtype: Any = "float32",
         **kwargs: Any,
     ) -> None:
-        if "activation" in kwargs:
-            raise ValueError(
-                "`activation` is not an argument: the layer returns log-probabilities (softmax) or logits (sigmoid). "
-                "Use a loss with from_logits=True, or `probabilities(x)`. Received: "
-                f"activation={kwargs['activation']!r}"
-            )
-        if given := [name for name in OF_COVARIANCE if name in kwargs]:
+        if given := [name for name in ELSEWHERE if name in kwargs]:
             kind = type(chosen_covariance(covariance, num_factors, parameter_efficient)).__name__
-            rule = f"be an argument of the covariance: covariance=keras_het.covariances.{kind}(..., "
-            name = given[0].removeprefix("covariance_")
-            raise refusal(given[0], f"{rule}{name}=...)", value=kwargs[given[0]])
-        rule = "be None or an integer, the second argument: a head has no activation"
+            name, value = given[0].removeprefix("covariance_"), kwargs[given[0]]
+            raise refusal(given[0], ELSEWHERE[given[0]].format(kind=kind, name=name, value=value), value=value)
+        rule = f"be None or an integer, the second argument; give an activation by name, activation={num_factors!r}"
         refuse_if(isinstance(num_factors, str), "num_factors", rule, value=num_factors)
         chosen: links.Link = resolve(links.Link, link)
+        self.activation = _activation(activation, chosen)
         rule = 'be an integer at least 2; one unit, for two classes, needs link="sigmoid"'
         refuse_if(units == 1 < chosen.min_units, "units", rule, "units=1")
         super().__init__(
@@ -172,8 +184,13 @@ class HeteroscedasticDense(NoisyDense):
 
     @property
     def temperature(self) -> float:
-        """tau as it is now, a number."""
+        """tau as it is now, a number; it cannot be set."""
         return self._fixed_temperature if self.learned_temperature is None else self.learned_temperature.number
+
+    @temperature.setter
+    def temperature(self, temperature: Any) -> None:
+        how = f"be given when the head is made, because its noise starts in proportion: temperature={temperature!r}"
+        raise refusal("temperature", f"{how}. A trained model is scaled by models.scale_temperature", value=temperature)
 
     def build(self, input_shape: Any) -> None:
         super().build(input_shape)
@@ -194,7 +211,8 @@ class HeteroscedasticDense(NoisyDense):
     @outside_graph
     def call(self, inputs: Tensor, training: bool = False) -> Any:
         normal = self.logit_distribution(inputs).standardized(self.link.center, self._temperature_now())
-        return self.integrator.integrate(self.link, normal, self.clock.tick() if training else None)
+        outputs = self.integrator.integrate(self.link, normal, self.clock.tick() if training else None)
+        return self.activation(_within_clip(outputs) if training and activation_of(self) else outputs)
 
     def _temperature_now(self) -> Tensor:
         """Returns tau: a number, or a tensor that passes its gradient to the weight."""
@@ -243,7 +261,8 @@ class HeteroscedasticDense(NoisyDense):
         Args:
             x: inputs, `(..., D)`.
         """
-        return self.link.probabilities(self.call(x))
+        outputs = self.call(x)
+        return outputs if activation_of(self) else self.link.probabilities(outputs)
 
     def compute_output_shape(self, input_shape: Any) -> tuple:
         return (*input_shape[:-1], self.units)
@@ -252,9 +271,30 @@ class HeteroscedasticDense(NoisyDense):
         return {
             **super().get_config(),
             "link": keras.saving.serialize_keras_object(self.link),
+            "activation": keras.activations.serialize(self.activation),
             "temperature": self._fixed_temperature or keras.saving.serialize_keras_object(self.learned_temperature),
             "integrator": keras.saving.serialize_keras_object(self.integrator),
         }
+
+
+def _activation(activation: Any, link: links.Link) -> Any:
+    """Returns the function of Keras for an activation: the linear one for None, or that of the link."""
+    try:
+        function = keras.activations.get(activation)
+    except (TypeError, ValueError):
+        function = None
+    other = {"softmax": "sigmoid", "sigmoid": "softmax"}[link.activation]
+    if function not in (keras.activations.linear, getattr(keras.activations, link.activation)):
+        rule = f'be None, for {link.returns}, or "{link.activation}", for probabilities; "{other}" needs link="{other}"'
+        raise refusal("activation", rule, value=activation)
+    return function
+
+
+def _within_clip(outputs: Tensor) -> Any:
+    """Returns the outputs within the bounds of Keras' losses, where a clip gives no gradient, with the gradient."""
+    largest = -math.log(2.0 * keras.config.epsilon())
+    zero = outputs - ops.stop_gradient(outputs)  # has the gradient
+    return ops.stop_gradient(ops.clip(outputs, -largest, largest)) + zero
 
 
 def _temperature(temperature: Any) -> tuple[Any, Any]:

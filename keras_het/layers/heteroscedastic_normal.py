@@ -11,7 +11,7 @@ from keras_het import covariances
 from keras_het.base.refusal import refusal, refuse_if
 from keras_het.base.tensor import Tensor
 from keras_het.base.validation import MAX_CLASSES, check_boolean, check_integer, check_number
-from keras_het.layers.noisy_dense import NoisyDense
+from keras_het.layers.noisy_dense import RANK, NoisyDense
 from keras_het.ops.packed import pack, packed_width, unpack
 from keras_het.ops.random import random_normals
 
@@ -82,6 +82,7 @@ class HeteroscedasticNormal(NoisyDense):
         if isinstance(num_factors, str) or "activation" in kwargs:
             rule = "be None: mu is an affine map, and a head has no activation"
             raise refusal("activation", rule, f"{kwargs.get('activation', num_factors)!r}")
+        refuse_if("rank" in kwargs, "rank", RANK.format(value=kwargs.get("rank")), value=kwargs.get("rank"))
         super().__init__(
             check_integer("units", units, 1, MAX_CLASSES),
             num_factors if covariance is None else num_factors or None,

@@ -75,6 +75,8 @@ class JointHeteroscedasticDense(HeteroscedasticDense):
         learn_flips: bool = False,
         **kwargs: Any,
     ) -> None:
+        rule = "be None: the layer returns a distribution. A models.DistributionModel of it predicts probabilities"
+        refuse_if(kwargs.get("activation") not in (None, "linear"), "activation", rule, f"{kwargs.get('activation')!r}")
         super().__init__(units, num_factors, link=link, temperature=temperature, **kwargs)
         if self.covariance.noise_of != "logits":
             rule = "have noise of the logits: noise of the features has no standard deviations of its own"

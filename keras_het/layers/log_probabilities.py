@@ -51,13 +51,15 @@ def _is_linear(layer: Any) -> bool:
 def _other_than_log_probabilities(source: Any) -> str | None:
     """Returns the kind of a layer, in words, if its outputs are surely no log-probabilities; else None."""
     kind = type(source).__name__
-    if isinstance(source, HeteroscedasticDense):
-        return None if source.link.returns == "log-probabilities" else f"{kind} with link={source.link!r}"
-    if not type(source).__module__.startswith("keras."):
+    is_head = isinstance(source, HeteroscedasticDense)
+    if is_head and source.link.returns != "log-probabilities":
+        return f"{kind} with link={source.link!r}"
+    if not is_head and not type(source).__module__.startswith("keras."):
         return None  # a user's own layer: its outputs are unknown
     if kind in ("Softmax", "Sigmoid", "Relu"):  # layers, and operations of `keras.ops`
         return kind
     activation = getattr(source, "activation", None)
     name = getattr(activation, "__name__", None)
+    right = "linear" if is_head else "log_softmax"
     is_known = name is not None and getattr(keras.activations, name, None) is activation
-    return f"{kind} with activation={name!r}" if is_known and name != "log_softmax" else None
+    return f"{kind} with activation={name!r}" if is_known and name != right else None

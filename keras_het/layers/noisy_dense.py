@@ -19,6 +19,7 @@ from keras_het.covariances.low_rank import LowRank
 from keras_het.covariances.parameter_efficient import ParameterEfficient
 
 MAX_WEIGHT_BYTES = 16 << 30
+RANK = "be given as num_factors={value!r}"
 OF_DENSE = ("use_bias", "kernel_initializer", "bias_initializer", "kernel_regularizer", "bias_regularizer")
 
 

@@ -33,23 +33,25 @@ def heteroscedastic(
     layer: str | None = None,
     warm_start: bool = True,
     clone: bool = False,
-    keep_activation: bool = False,
+    keep_activation: bool = True,
     joint: bool = False,
     **head_arguments: Any,
 ) -> keras.Model:
     """Returns a new model with the last Dense layer, or 1x1 Conv2D, replaced by a `HeteroscedasticDense`.
 
-    The new model returns log-probabilities (softmax) or logits (sigmoid), whatever the old model returned: use losses
-    with `from_logits=True`. The activation of the old head, also in layers behind it, is left out, and the link follows
-    it. Without an activation the link is softmax, or sigmoid for a single unit: give `link="sigmoid"` for labels that
-    are not exclusive. The link "normal_cdf" cannot give the old predictions for all inputs, whatever mu is: it starts
-    fresh, with `warm_start=False`. Layers behind the head that only reshape (Reshape, Flatten) are made again.
+    The new model returns what the old one returned. A softmax or sigmoid, also in a layer behind the old head, becomes
+    the `activation` of the new head: compile with the losses and metrics of probabilities, as before. Without one, and
+    for a log_softmax, the new model returns log-probabilities (softmax) or logits (sigmoid): use losses with
+    `from_logits=True`. The link follows the activation. Without an activation it is softmax, or sigmoid for a single
+    unit: give `link="sigmoid"` for labels that are not exclusive. The link "normal_cdf" cannot give the old predictions
+    for all inputs: it starts fresh, with `warm_start=False`. Layers behind the head that only reshape (Reshape,
+    Flatten) are made again.
 
     The new model is compiled if the old one is. Its losses and metrics are the same, in the form that takes its
-    outputs. Its optimizer has an equal configuration and a fresh state. The other settings of `compile` are kept. With
-    `keep_activation=True` the losses and metrics of probabilities stay as they are. The new model is not compiled, and
-    a warning says so, if a loss or metric has no such form, such as `kl_divergence`, or is your own and may take
-    probabilities. The same holds if a metric or the optimizer cannot be made again from its configuration.
+    outputs. Its optimizer has an equal configuration and a fresh state. The other settings of `compile` are kept. The
+    new model is not compiled, and a warning says so, if a metric or the optimizer cannot be made again from its
+    configuration. The same holds with `keep_activation=False` if a loss or metric has no form that takes
+    log-probabilities or logits, such as `kl_divergence`, or is your own and may take probabilities.
 
     With `joint=True` the head is a `JointHeteroscedasticDense` and the new model a `DistributionModel`, for labels that
     are not exclusive. It is compiled with `losses.JointMultiLabelCrossentropy`, whatever the old loss was, and the old
@@ -75,16 +77,15 @@ def heteroscedastic(
             one, the layers after it are left out.
         warm_start: False starts mu as a new `HeteroscedasticDense` does.
         clone: boolean, whether to copy the layers before the head, by way of a `.keras` file, instead of sharing them.
-        keep_activation: boolean, whether to put the activation of the old head behind the new one, in a layer of its
-            own. A model that returned probabilities then still does, and takes ordinary losses and metrics, without
-            `from_logits`.
+        keep_activation: boolean, whether a model that returns probabilities still does. False leaves the activation
+            out: the new model returns log-probabilities or logits.
         joint: boolean, whether the new model learns which labels go together, for a sigmoid link.
         head_arguments: other arguments of the head, a `HeteroscedasticDense`, or with `joint` a
             `JointHeteroscedasticDense`. `use_bias`, `name`, `kernel_regularizer` and
             `bias_regularizer` are taken from the old layer unless given; its constraints, activity regularizer and
             `trainable` are not kept.
     Returns:
-        a functional `keras.Model` whose last layer is the head, except for layers that reshape and a kept activation.
+        a functional `keras.Model` whose last layer is the head, except for layers that reshape and a log_sigmoid.
     Raises:
         ValueError: if there is no graph, no such layer, or more than one output, if the old head has another
             activation, or if it is a convolution of "channels_first"; for `joint`, if the link is not the sigmoid, or
@@ -96,8 +97,8 @@ def heteroscedastic(
     Example:
         >>> old = keras.Sequential([keras.Input((8,)), keras.layers.Dense(4, "relu"), keras.layers.Dense(3, "softmax")])
         >>> new = heteroscedastic(old, num_factors=2)
-        >>> p = np.exp(new.predict(np.ones((1, 8)), verbose=0))
-        >>> bool(np.abs(p - old.predict(np.ones((1, 8)), verbose=0)).max() < 0.02)
+        >>> x = np.ones((1, 8))
+        >>> bool(np.abs(new.predict(x, verbose=0) - old.predict(x, verbose=0)).max() < 0.02)
         True
     """
     ending = convertible_ending(model, layer)
@@ -107,7 +108,8 @@ def heteroscedastic(
     warm = check_boolean("warm_start", warm_start) and units == old_units
     keep = check_boolean("keep_activation", keep_activation)
     arguments = {
-        "link": _link(ending, units, warm, head_arguments.get("link")),
+        "link": (link := _link(ending, units, warm, head_arguments.get("link"))),
+        "activation": None if joint else _kept_activation(ending, resolve(Link, link), keep),
         "use_bias": old.use_bias,
         "kernel_regularizer": old.kernel_regularizer,
         "bias_regularizer": old.bias_regularizer,
@@ -115,10 +117,8 @@ def heteroscedastic(
     }
     if warm:
         _check_warm(old, arguments)
-    if keep:
-        _check_kept(ending, units, arguments["link"])
     if check_boolean("joint", joint):
-        _check_joint(model, ending, keep, arguments["link"])
+        _check_joint(model, ending, arguments["link"])
     with unchanged_seed(head_arguments.get("seed")):
         body = body_of(model, ending, clone)
         kind = JointHeteroscedasticDense if joint else HeteroscedasticDense
@@ -132,7 +132,7 @@ def heteroscedastic(
     if warm:
         _give_mean(new, weights_of(old))
     loss = JointMultiLabelCrossentropy() if joint else None
-    compile_like(converted, model, new_ending, ending, loss=loss, hint=_hint(ending))
+    compile_like(converted, model, new_ending, ending, loss=loss, hint=_hint(ending, keep))
     return converted
 
 
@@ -142,25 +142,26 @@ def homoscedastic(
     units: int | None = None,
     layer: str | None = None,
     clone: bool = False,
-    keep_activation: bool = False,
+    keep_activation: bool = True,
     seed: int | None = None,
 ) -> keras.Model:
-    """Returns a new model with the `HeteroscedasticDense` layer replaced by a Dense layer, which returns logits.
+    """Returns a new model with the `HeteroscedasticDense` layer replaced by a Dense layer.
 
     It undoes `heteroscedastic`. The Dense layer is mu / temperature: the logits without their noise. With `units` it
     starts fresh, to transfer features that were learned under noise to another task (Collier et al. 2021, section 4.2).
-    The new model is compiled as the old one is.
+    A model that returned probabilities still does, and any other returns logits. The new model is compiled as the old
+    one is.
 
     Args:
         model: a model that ends in a `HeteroscedasticDense`, as `heteroscedastic` returns it.
         units: the number of classes, if it is not the old one.
         layer: the name of the layer to replace; layers after it are left out. None finds the last one.
         clone: boolean, whether to copy the layers before the head instead of sharing them.
-        keep_activation: boolean, whether to put a softmax or sigmoid behind the old head also behind the Dense layer.
+        keep_activation: boolean, whether the Dense layer gets the softmax or sigmoid of the head; False leaves it out.
         seed: the seed of a fresh layer's kernel; None draws it from Python's `random`, without advancing that.
     Returns:
-        a functional `keras.Model` whose last layer is the Dense layer, except for layers that reshape and a kept
-            activation.
+        a functional `keras.Model` whose last layer is the Dense layer, except for layers that reshape and a
+            log_sigmoid.
     Raises:
         ValueError: if there is no graph, no such layer, or more than one output, or if the link is "normal_cdf", whose
             predictions no Dense layer can give.
@@ -184,6 +185,7 @@ def homoscedastic(
         body = body_of(model, ending, clone)
         new = keras.layers.Dense(
             units,
+            _kept_activation(ending, link, keep),
             use_bias=old.use_bias,
             kernel_regularizer=old.kernel_regularizer,
             bias_regularizer=old.bias_regularizer,
@@ -196,19 +198,24 @@ def homoscedastic(
         new.set_weights([weight / old.temperature for weight in weights_of(old.loc_layer)])
     if new_ending.returns == "numbers":
         new_ending = new_ending._replace(returns="logits", link=link.activation)
-    compile_like(converted, model, new_ending, ending, hint=_hint(ending))
+    compile_like(converted, model, new_ending, ending, hint=_hint(ending, keep))
     return converted
 
 
-def _hint(ending: Ending) -> str:
-    return "" if ending.head_activation in (None, "log_softmax") else "; keep_activation=True keeps it"
+def _kept_activation(ending: Ending, link: Link, keep: bool) -> str | None:
+    """Returns the activation of the new head: that of its link if the old head has one and it is kept, or None."""
+    return link.activation if keep and ending.head_activation in ("softmax", "sigmoid") else None
 
 
-def _check_joint(model, ending, keep, link):
+def _hint(ending: Ending, keep: bool) -> str:
+    return "" if keep or ending.head_activation in (None, "log_softmax") else "; keep_activation=True keeps it"
+
+
+def _check_joint(model, ending, link):
     rule = "be False where classes are exclusive: one label has no correlations"
     refuse_if(resolve(Link, link).activation != "sigmoid", "joint", rule, f"joint=True, link={link!r}")
-    rule = "be False where an activation is kept or a layer behind the head reshapes: the loss takes its output"
-    refuse_if(keep or ending.reshapes, "joint", rule, "joint=True")
+    rule = "be False where a layer behind the head reshapes: the loss takes its output"
+    refuse_if(ending.reshapes, "joint", rule, "joint=True")
     rule = "be False for a task with a preprocessor: convert keras.Model(task.input, task.output) instead"
     refuse_if(getattr(model, "preprocessor", None) is not None, "joint", rule, f"joint=True, model={model.name!r}")
 
@@ -264,13 +271,6 @@ def _check_warm(old, arguments):
     refuse_if(mode is not None, "warm_start", f"be False, for the old head is quantised ({mode})", "warm_start=True")
     if old.use_bias and not arguments["use_bias"]:
         raise refusal("use_bias", "be True, for the old head has a bias", "use_bias=False")
-
-
-def _check_kept(ending, units, link):
-    exclusive = resolve(Link, link).activation == "softmax" and units > 1
-    if exclusive and units_of(ending.head) > 1 and "sigmoid" in (ending.head_activation or ""):
-        rule = "be False where classes are exclusive by the new link, and not by the old activation"
-        raise refusal("keep_activation", rule, f"link={link!r}, the activation {ending.head_activation!r}")
 
 
 def _give_mean(head, weights):

@@ -24,10 +24,10 @@ from keras_het.models.members import (
     find_link,
     find_units,
     member_seed,
+    outputs_of_probabilities,
     single_ending,
     symbolic_inputs,
 )
-from keras_het.ops.transition import SMALLEST
 from keras_het.reading.check import judge
 from keras_het.reading.ending import Ending
 
@@ -206,7 +206,7 @@ class DeepEnsemble(keras.Model):
         outputs = outputs if "float64" in str(outputs.dtype) else ops.cast(outputs, "float32")
         exclusive = self.link.activation == "softmax"
         if not self.from_logits:
-            outputs = _log(outputs) if exclusive else _log(outputs) - _log(1.0 - outputs)
+            outputs = outputs_of_probabilities(outputs, self.link.activation)
         return ops.log_softmax(outputs, axis=-1) if exclusive else outputs
 
     def get_config(self) -> dict[str, Any]:
@@ -228,7 +228,3 @@ class DeepEnsemble(keras.Model):
             raise refusal("members", "be a list of serialised models", kind=found)
         members = [keras.saving.deserialize_keras_object(member, custom_objects) for member in found]
         return cls(**{**config, "members": members})
-
-
-def _log(p: Any) -> Any:
-    return ops.log(ops.maximum(p, SMALLEST))

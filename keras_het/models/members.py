@@ -5,6 +5,7 @@ from typing import Any
 
 import keras
 import numpy as np
+from keras import ops
 
 from keras_het.base.graph import has_graph, model_inputs
 from keras_het.base.internals import layers_of
@@ -14,6 +15,7 @@ from keras_het.base.serializable import resolve
 from keras_het.base.validation import check_boolean
 from keras_het.layers.heteroscedastic_dense import Clock
 from keras_het.links import Link
+from keras_het.ops.transition import SMALLEST
 from keras_het.reading.check import leaves
 from keras_het.reading.ending import Ending, endings
 from keras_het.reading.matching import activation_for
@@ -48,12 +50,14 @@ def single_ending(model: keras.Model) -> Ending:
     """Returns the `Ending` of a model with one output, as far as it is known; numbers of a Dense layer are logits.
 
     Raises:
-        ValueError: for a log_sigmoid, which gives neither logits nor probabilities.
+        ValueError: for a log_sigmoid or a `DistributionModel`, whose calls give neither logits nor probabilities.
     """
     outputs = endings(model)
     if len(outputs) != 1 or outputs[0].returns == "distributions":
         return Ending("the model", "", "anything", 0, is_head=False)
     (ending,) = outputs
+    rule = "return logits or probabilities when it is called"
+    refuse_if(ending.of_distribution, "model", rule, f"{model.name!r}, which returns a distribution")
     if ending.returns == "anything" and ending.link:
         raise refusal("model", "return logits or probabilities", f"{model.name!r}, with activation 'log_sigmoid'")
     return ending._replace(returns="logits") if ending.returns == "numbers" else ending
@@ -137,6 +141,12 @@ def _agreed(name: str, rule: str, values: list) -> Any:
         if value != common:
             raise refusal(name, rule, f"{common} of member {first}, {value} of member {index}")
     return common
+
+
+def outputs_of_probabilities(p: Any, activation: str) -> Any:
+    """Returns log-probabilities (softmax) or logits (sigmoid) of probabilities, `(..., K)`."""
+    log_p = ops.log(ops.maximum(p, SMALLEST))
+    return log_p if activation == "softmax" else log_p - ops.log(ops.maximum(1.0 - p, SMALLEST))
 
 
 def check_different_start(members: list[keras.Model]) -> None:

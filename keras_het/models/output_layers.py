@@ -28,7 +28,7 @@ def with_end(body: keras.Model, new: Any, ending: Ending, link: str, keep: bool)
         new: the new head.
         ending: the old ending.
         link: "softmax" or "sigmoid", the link of the heads.
-        keep: boolean, whether an activation stands behind the new head if one does behind the old head.
+        keep: boolean, whether a log_sigmoid stands behind the new head if one does behind the old head.
     Raises:
         ValueError: if the classes of a softmax do not stay on the last axis.
     """
@@ -40,10 +40,8 @@ def with_end(body: keras.Model, new: Any, ending: Ending, link: str, keep: bool)
             rule = f"keep its {new.units} classes on the last axis"
             received = f"{old.name!r}, whose output has the shape {tuple(tensor.shape)}"
             raise refusal("The layers behind the head", rule, received)
-    if keep and ending.head_activation not in (None, "log_softmax"):
-        behind.append(
-            _activation(ending.head_activation, link, name=free_name("probabilities", body), dtype=tensor.dtype)
-        )
+    if keep and ending.head_activation == "log_sigmoid" and link == "sigmoid":
+        behind.append(keras.layers.Activation("log_sigmoid", dtype=tensor.dtype))
         tensor = behind[-1](tensor)
     model = keras.Model(model_inputs(body), tensor, name=body.name)
     return model, ending_of_layers([new, *behind], tuple(tensor.shape))
@@ -56,11 +54,6 @@ def _for_units(layer: Any, old_units: int, units: int, body: keras.Model) -> Any
     if shape[-1] == old_units:
         config["target_shape"] = (*shape[:-1], units)
     return type(layer).from_config({**config, "name": free_name(layer.name, body)})
-
-
-def _activation(activation: str, link: str, **arguments: Any) -> keras.layers.Layer:
-    # No Softmax layer: it would apply the mask of a sequence to the classes.
-    return keras.layers.Activation(link if link == "softmax" else activation.replace("softmax", link), **arguments)
 
 
 def compile_like(

@@ -19,8 +19,8 @@ from keras_het.base.masks import masked_predictor, unmasked
 from keras_het.base.precision import check_dtype
 from keras_het.base.refusal import outside_level, refuse_first, refuse_if
 from keras_het.base.serializable import resolve
-from keras_het.base.validation import as_float64, check_labels, check_last_axis, check_number
-from keras_het.models.members import single_ending, symbolic_inputs
+from keras_het.base.validation import as_float64, check_boolean, check_labels, check_last_axis, check_number
+from keras_het.models.members import outputs_of_probabilities, single_ending, symbolic_inputs
 from keras_het.models.output_layers import compile_like
 from keras_het.models.raw_inputs import with_preprocessor
 from keras_het.reading.ending import Ending, single_output
@@ -37,6 +37,7 @@ class TemperatureScaler(keras.layers.Layer):
     Args:
         link: the link of its inputs: "softmax" (log-probabilities or logits), "sigmoid" (logits), or another link.
         temperature: T.
+        from_logits: False for inputs that are probabilities.
         dtype: "float32", whatever the policy of the model around it, or "float64" on a backend that computes in it.
         kwargs: arguments of `keras.layers.Layer`.
     Input and output shape: `(..., K)`.
@@ -49,8 +50,16 @@ class TemperatureScaler(keras.layers.Layer):
         [0.6667, 0.3333]
     """
 
-    def __init__(self, link: Any = "softmax", temperature: float = 1.0, dtype: Any = "float32", **kwargs: Any):
+    def __init__(
+        self,
+        link: Any = "softmax",
+        temperature: float = 1.0,
+        from_logits: bool = True,
+        dtype: Any = "float32",
+        **kwargs: Any,
+    ):
         super().__init__(dtype=check_dtype(dtype), **kwargs)
+        self.from_logits = check_boolean("from_logits", from_logits)
         self._link = resolve(links.Link, link)
         self._start = check_number("temperature", temperature, above=0.0)
         self._units = 0
@@ -80,12 +89,13 @@ class TemperatureScaler(keras.layers.Layer):
 
     def call(self, inputs: Any) -> Any:
         """See the class."""
-        scaled = inputs / ops.convert_to_tensor(self._temperature)
+        logits = inputs if self.from_logits else outputs_of_probabilities(inputs, self.link.activation)
+        scaled = logits / ops.convert_to_tensor(self._temperature)
         return ops.log_softmax(scaled, axis=-1) if self.link.activation == "softmax" else scaled
 
     def get_config(self) -> dict[str, Any]:
         link = keras.saving.serialize_keras_object(self.link)
-        return {**super().get_config(), "link": link, "temperature": self.temperature}
+        return {**super().get_config(), "link": link, "temperature": self.temperature, "from_logits": self.from_logits}
 
 
 def scale_temperature(
@@ -105,17 +115,18 @@ def scale_temperature(
     the model is for `evaluate` and files, after the training.
 
     Args:
-        model: a model that returns log-probabilities or logits: any head, a plain Dense layer, a `DeepEnsemble`.
+        model: a model of any head, of a Dense layer, with an activation or without, or a `DeepEnsemble`.
         x: examples that it was not trained on: arrays, or a data set of batches (x, y).
         y: their labels, which may be noisy: integers `(...)`, or for a sigmoid vectors `(..., K)` in [0, 1]; None for a
             data set.
         link: "softmax" or "sigmoid", for a model whose last layer does not tell.
         batch_size: size of the batches for predictions from arrays.
     Returns:
-        a model, with the layers of the old model and a `TemperatureScaler` at the end.
+        a model, with the layers of the old model and a `TemperatureScaler` at the end, which returns log-probabilities
+            or logits, also if the old model returned probabilities.
     Raises:
-        ValueError: for a model that returns probabilities, that has no graph and is not built, or whose link is
-            unknown; for no example, outputs that are not finite, labels of another shape or out of range.
+        ValueError: for a model that has no graph and is not built, whose link is unknown, or whose call returns a
+            distribution; for no example, outputs that are not finite, labels of another shape or out of range.
     Warns: if the best T is outside [0.05, 20], and T is the nearer end; if all T are equally good.
     Source: Guo, Pleiss, Sun and Weinberger, ICML 2017, "On calibration of modern neural networks".
 
@@ -126,8 +137,6 @@ def scale_temperature(
         2.8854
     """
     ending = single_ending(model)
-    rule, received = "return log-probabilities or logits", f"{model.name!r}, which returns probabilities"
-    refuse_if(ending.returns == "probabilities", "model", rule, received)
     rule = 'be given, "softmax" or "sigmoid", for a model that does not end in a head'
     refuse_if(link is None and not ending.link, "link", rule, "link=None")
     link = resolve(links.Link, link or ending.link)
@@ -139,7 +148,9 @@ def scale_temperature(
     outputs, mask, labels = (np.concatenate(part) for part in zip(*parts, strict=True))
     if labels.shape[: mask.ndim] == mask.shape:  # else best_temperature refuses the labels
         outputs, labels = unmasked(mask, outputs, labels)
-    scaler = TemperatureScaler(link, best_temperature(outputs, labels, link.activation))
+    if not (from_logits := ending.returns != "probabilities"):
+        outputs = outputs_of_probabilities(ops.convert_to_tensor(outputs, "float32"), link.activation)
+    scaler = TemperatureScaler(link, best_temperature(outputs, labels, link.activation), from_logits)
     scaled = keras.Model(model_inputs(whole), scaler(single_output(whole)), name=model.name)
     return _compiled(with_preprocessor(scaled, model), model, scaler, ending)
 

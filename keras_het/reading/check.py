@@ -1,7 +1,8 @@
 """Checks that a model was compiled with a loss and metrics that take its outputs, and names ones that do.
 
-A Dense layer without activation returns logits, and a head log-probabilities (softmax) or logits (sigmoid). Losses take
-probabilities unless they are told otherwise. A wrong loss raises no error: on two backends it trains a head backwards.
+A Dense layer without activation returns logits, and a head log-probabilities (softmax) or logits (sigmoid). With an
+activation both return probabilities. Losses take probabilities unless they are told otherwise. A wrong loss raises no
+error: on two backends it trains a head backwards.
 """
 
 import inspect
@@ -229,15 +230,21 @@ def advice(argument: str, identifier: Any, fitting: Any, output: Ending) -> str:
     if output.returns == "probabilities" and fitting is None:
         fitting = ROLES[argument].BinaryCrossentropy()
     if fitting is not None:
-        return (
-            f"`{argument}` must take {output.returns}: {spelled(fitting)}, for {output.source} returns them. {received}"
-        )
+        remedy = f"; or {output.activation_remedy}" if _takes_probabilities(argument, identifier, output) else ""
+        rule = f"take {output.returns}: {spelled(fitting)}, for {output.source} returns them"
+        return f"`{argument}` must {rule}{remedy}. {received}"
     like = f", as {FITTING[output.link]}" if argument == "loss" else ""
-    behind = f" put {output.activation_layer} behind it, for a {role} of probabilities"
+    behind = f" {output.activation_remedy}, for a {role} of probabilities"
     if (output.link, activation_for(identifier, ROLES[argument])) == ("softmax", "sigmoid"):
         several = 'give the head link="sigmoid"' if output.is_head else "make it a sigmoid"
         behind = f", if an example may have several labels, {several}"
     return f"`{argument}` must take {output.returns}{like}, for {output.source} returns them; or{behind}. {received}"
+
+
+def _takes_probabilities(argument: str, identifier: Any, output: Ending) -> bool:
+    """Returns whether a loss or metric would fit a head if the head had its activation."""
+    is_log = output.is_head and output.returns in ("log-probabilities", "logits") and output.transition is None
+    return is_log and matching(identifier, output._replace(returns="probabilities"), ROLES[argument]) is identifier
 
 
 def spelled(identifier: Any) -> str:

@@ -16,6 +16,7 @@ from keras_het.base.internals import is_symbolic, layers_of, producer
 from keras_het.base.refusal import refusal, refuse_if
 from keras_het.layers import HeteroscedasticDense, HeteroscedasticNormal, JointHeteroscedasticDense, NoiseTransition
 
+MAX_NAMES = 5  # of layers, the last ones, in an error
 DENSE = (keras.layers.Dense,)
 CLASSIFIERS = (*DENSE, HeteroscedasticDense)
 NOISY = (HeteroscedasticDense, JointHeteroscedasticDense)
@@ -119,6 +120,12 @@ class Ending(NamedTuple):
         """The layer that makes probabilities of the outputs, in Python."""
         return "keras.layers.Softmax()" if self.link == "softmax" else "keras.layers.Activation('sigmoid')"
 
+    @property
+    def activation_remedy(self) -> str:
+        """The change of the model that makes probabilities of the outputs, in words."""
+        is_layer = self.source.startswith("the head ")  # an ensemble or a transition takes no activation
+        return f'give the head activation="{self.link}"' if is_layer else f"put {self.activation_layer} behind it"
+
     def ends_in(self, kinds: tuple) -> bool:
         """Returns whether the head is of these classes, with only activations, Reshape and Flatten behind it.
 
@@ -174,17 +181,24 @@ def ending_of(model: keras.Model, kinds: tuple = DENSE, name: str | None = None)
     steps = list(walk([output]))
     if step := next((step for step in steps if step[0].name == name and _is_of(step[0], kinds)), None):
         return _read([step])
-    kind = kinds[0].__name__
-    names = ", ".join(repr(layer.name) for layer, *_ in reversed(steps) if _is_of(layer, kinds[:1])) or "none"
+    kind, last = kinds[0].__name__, producer(output)[0]
+    known = [repr(layer.name) for layer, *_ in reversed(steps) if _is_of(layer, kinds[:1])]
+    names = ", ".join(known[-MAX_NAMES:]) or "none"
     if name is not None:
         raise refusal("layer", f"name a {kind} layer of the model: {names}", value=name)
-    last, by_hand = producer(output)[0], " (or make the model by hand: HeteroscedasticDense(K)(backbone.output))"
-    remedy = by_hand if kinds[0] is keras.layers.Dense else ""
+    is_dense_wanted = kinds[0] is keras.layers.Dense
     raise ValueError(
-        f"The model must end in a {kind} layer{' or a 1x1 Conv2D' if remedy else ''}, with nothing but a softmax or "
-        f"sigmoid and layers that reshape behind it{remedy}, or `layer` must name one of its {kind} layers: {names}. "
+        f"The model must end in a {kind} layer{' or a 1x1 Conv2D' * is_dense_wanted}, with nothing but a softmax or "
+        f"sigmoid and layers that reshape behind it, or `layer` must name one of its {kind} layers: {names}. "
+        f"{_top(output) * is_dense_wanted}"
         f"Received: model={model.name!r}, which ends in {last.name!r}, a {type(last).__name__}"
     )
+
+
+def _top(output: Any) -> str:
+    """Returns the line to write for a model without a top, such as an application with include_top=False."""
+    pooled = "keras.layers.GlobalAveragePooling2D()(model.outputs[0])" if len(output.shape) == 4 else "model.outputs[0]"
+    return f"For a model without a top, write keras.Model(model.inputs, HeteroscedasticDense(K)({pooled})). "
 
 
 def ending_of_layers(layers: list, shape: tuple = ()) -> Ending:
@@ -270,7 +284,8 @@ def _of_head(layer: Any, before: Iterator[tuple[Any, Any]]) -> Ending | None:
         return Ending(source, link, "distributions", layer.units, is_head=False)
     if is_a(layer, HeteroscedasticDense):
         doubt = _doubt(layer, source, next((_unwrapped(each) for each, _ in before), None))
-        return Ending(source, layer.link.activation, layer.link.returns, layer.units, doubt=doubt)
+        returns = "probabilities" if activation_of(layer) else layer.link.returns
+        return Ending(source, layer.link.activation, returns, layer.units, doubt=doubt)
     return _declared(layer)
 
 
@@ -302,8 +317,10 @@ def _with_behind(ending: Ending, layer: Any) -> Ending:
     except ValueError:  # over another axis, or not one of Keras
         return ending._replace(source=_named(part), link="", returns="anything", is_head=False)
     kind = (ending.returns, activation)
-    if kind in MISFITS:
-        rule = f"be {ending.activation_layer}, or none, for it returns {ending.returns}"
+    is_second = ending.is_head and ending.returns == "probabilities" and activation is not None
+    if kind in MISFITS or is_second:
+        fitting = "none" if is_second else f"{ending.activation_layer}, or none"
+        rule = f"be {fitting}, for it returns {ending.returns}"
         fault = refusal(f"The activation behind {ending.source}", rule, repr(activation))
         return ending._replace(link="", returns="anything", is_head=False, fault=str(fault))
     if MAKES.get(kind) == "probabilities":

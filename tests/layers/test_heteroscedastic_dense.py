@@ -12,11 +12,74 @@ from scipy.special import expit, log_ndtr, log_softmax
 from keras_het import integrators, layers
 from keras_het.base.serializable import resolve
 from keras_het.covariances import Latent, Narrow
+from keras_het.explain import explain
 from keras_het.links import Softmax
+from keras_het.reading.ending import endings
+from keras_het.reading.probabilities import predict_probabilities
 from tests import reference
-from tests.common import to_numpy
+from tests.common import reloaded, to_numpy
+from tests.gradients import layer_gradients
 from tests.layers.heads import EVERY_HEAD, EXAMPLES, FEATURES, HEADS, UNITS, X, built_head, make_head
 from tests.marks import grid
+
+
+class WithoutNoise(integrators.Integrator):
+    """The outputs of the mean logits, which NumPy can have, too."""
+
+    needs = "mean"
+
+    def integrate(self, link, normal, key=None):
+        return ops.log_softmax(normal.loc, axis=-1) if link.activation == "softmax" else normal.loc
+
+
+@pytest.mark.parametrize(
+    ("loss", "has_activation"),
+    [
+        ("sparse_categorical_crossentropy", True),
+        (keras.losses.CategoricalCrossentropy(), True),
+        ("binary_crossentropy", True),
+        (keras.losses.SparseCategoricalCrossentropy(from_logits=True), False),
+        (keras.losses.BinaryCrossentropy(from_logits=True), False),
+    ],
+    ids=lambda value: getattr(value, "name", str(value)),
+)
+def test_the_usual_losses_have_the_value_and_the_gradient_of_numpy(loss, has_activation):
+    """Half of the examples have probabilities that Keras' losses clip, below 1e-7, where a clip has no gradient."""
+    name, loss = getattr(loss, "name", loss), keras.losses.get(loss)
+    link = "sigmoid" if name == "binary_crossentropy" else "softmax"
+    x = X * np.repeat([1.0, 60.0], EXAMPLES // 2)[:, None].astype("float32")
+    given = {"link": link, "activation": link if has_activation else None, "temperature": 1.0}
+    head = built_head("full", **{**given, "integrator": WithoutNoise()})
+    vectors = np.eye(UNITS, dtype="float32")[np.arange(EXAMPLES) % UNITS]
+    y = vectors.argmax(-1) if name.startswith("sparse") else vectors
+    z = x.astype("float64") @ head.loc_layer.kernel.numpy() + head.loc_layer.bias.numpy()
+    p, divisor = (expit(z), z.size) if link == "sigmoid" else (np.exp(log_softmax(z, axis=-1)), EXAMPLES)
+    log_p = -np.logaddexp(0, -z * (2 * vectors - 1)) if link == "sigmoid" else log_softmax(z, axis=-1)[vectors > 0]
+    assert log_p[EXAMPLES // 2 :].min() < np.log(1e-7)
+
+    def total(outputs):
+        return ops.mean(loss(y, outputs))
+
+    value, gradients = layer_gradients(head, total, x)
+    assert_allclose(gradients["loc/kernel"], x.T @ (p - vectors) / divisor, rtol=1e-5, atol=1e-5)
+    assert value <= 15.5 or not has_activation
+    half, outputs = slice(0, EXAMPLES // 2), head(x[: EXAMPLES // 2])
+    assert_allclose(to_numpy(ops.mean(loss(y[half], outputs))), -log_p[half].mean(), rtol=1e-5)
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("activation", ["softmax", keras.activations.softmax, None, "linear"])
+def test_an_activation_survives_a_file_and_is_read_by_all(activation, tmp_path):
+    model = keras.Sequential([keras.Input((FEATURES,)), make_head("full", activation=activation)])
+    model.compile("sgd", None if activation in (None, "linear") else "categorical_crossentropy", metrics=["accuracy"])
+    loaded, head = reloaded(model, tmp_path), model.layers[-1]
+    assert_array_equal(loaded.predict(X, verbose=0), model.predict(X, verbose=0))
+    returns = endings(loaded)[0].returns
+    assert returns == ("log-probabilities" if activation in (None, "linear") else "probabilities")
+    p = to_numpy(head.probabilities(X))
+    assert_allclose(p.sum(-1), 1.0, rtol=1e-5)
+    assert_allclose(predict_probabilities(loaded, X), p, rtol=1e-5)
+    assert explain(model, X[:1], count=1).classes[0].probability == pytest.approx(p[0].max(), rel=1e-5)
 
 
 def count(variables):

@@ -40,6 +40,10 @@ WRONG = {
         [HeteroscedasticDense(UNITS, link="sigmoid", name="made")],
         "HeteroscedasticDense with link=Sigmoid()",
     ),
+    "probabilities of a head": (
+        [HeteroscedasticDense(UNITS, activation="softmax", name="made")],
+        "HeteroscedasticDense with activation='softmax'",
+    ),
 }
 
 

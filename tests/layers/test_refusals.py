@@ -8,7 +8,13 @@ import keras_het
 from keras_het.constraints import RowStochastic
 from keras_het.covariances import Latent, LowRank
 from keras_het.integrators import QuasiMonteCarlo
-from keras_het.layers import HeteroscedasticDense, HeteroscedasticNormal, LearnedTemperature, NoiseTransition
+from keras_het.layers import (
+    HeteroscedasticDense,
+    HeteroscedasticNormal,
+    JointHeteroscedasticDense,
+    LearnedTemperature,
+    NoiseTransition,
+)
 from tests.common import check_refusal, each_refusal, refused_arguments
 from tests.layers.test_noise_transition import LABELS, LOG_P, X
 from tests.layers.test_noise_transition_annotators import make, make_model
@@ -22,6 +28,7 @@ FACTORS = "`num_factors` must be None or an integer in "
 SHAPE = "`transition` must have shape "
 GIB = "T must keep within 1 GiB, and has "
 FLOAT32 = 'be "float32" or "float64"; '
+OTHERS = ("relu", "sigmoid", "log_softmax", "nothing", len, 3)
 HEAD = {
     "num_factors": [("be None or an integer in [1, units]; a diagonal covariance has 0", -1, 2.5, 12)],
     "temperature": [
@@ -33,6 +40,16 @@ HEAD = {
     "seed": [(SEED, -1, 1 << 31, 1.5)],
     "use_bias": [("be True or False", "no")],
     "dtype": [("", "float16", "int8_from_float32", "mixed_bfloat16")],
+}
+ACTIVATION = {
+    "activation": [
+        ('be None, for log-probabilities, or "softmax", for probabilities; "sigmoid" needs link="sigmoid"', *OTHERS)
+    ],
+    "initial_scale": [("be an argument of the covariance: covariance=keras_het.covariances.LowRank(...", 0.5)],
+    "num_samples": [("be an argument of the integrator: integrator=keras_het.integrators.QuasiMonteCarlo(9)", 9)],
+    "num_mc_samples": [("be an argument of the integrator: integrator=keras_het.integrators.QuasiMonteCarlo(9)", 9)],
+    "test_mc_samples": [("...QuasiMonteCarlo(..., inference_samples=9)", 9)],
+    "rank": [("be given as num_factors=2", 2)],
 }
 COST = {
     "units": [("be ", 0)],
@@ -84,13 +101,21 @@ REFUSED = {
     "`parameter_efficient` must be False without factors. Received: parameter_efficient=True, num_factors=0": lambda: (
         HeteroscedasticDense(10, 0, parameter_efficient=True)
     ),
-    "`activation` is not an argument...from_logits=True...Received: activation='softmax'": lambda: HeteroscedasticDense(
-        3, activation="softmax"
+    **refused_arguments(HeteroscedasticDense, ACTIVATION, units=3),
+    "give an activation by name, activation='softmax'. Received: num_factors='softmax'": lambda: HeteroscedasticDense(
+        3, "softmax"
+    ),
+    '"sigmoid", for probabilities; "softmax" needs link="softmax"': lambda: HeteroscedasticDense(
+        3, link="sigmoid", activation="softmax"
+    ),
+    "`activation` must be None: the layer returns a distribution": lambda: JointHeteroscedasticDense(
+        3, activation="sigmoid"
+    ),
+    "`rank` must be given as num_factors=2. Received: rank=2...": normal(2, rank=2),
+    "`temperature` must be given when the head is made...temperature=2.0. ...scale_temperature": lambda: setattr(
+        HeteroscedasticDense(3), "temperature", 2.0
     ),
     "512 MiB": lambda: HeteroscedasticDense(10**7, 0, integrator=QuasiMonteCarlo(256)),
-    "`initial_scale` must be an argument of the covariance: covariance=...Received: initial_scale=0.5": lambda: (
-        HeteroscedasticDense(3, initial_scale=0.5)
-    ),
     f"`num_factors` must {CLASSES}. Received: num_factors=0": lambda: latent(num_factors=0),
     f"{FACTORS}[1, features]. Received: num_factors=9, 6 features": lambda: latent(num_factors=9),
     "`covariance` must be None, or `parameter_efficient` its default": lambda: latent(parameter_efficient=True),

@@ -45,11 +45,18 @@ def old_probabilities(model, x):
     return np.asarray(outputs) if link else to_numpy(keras.ops.softmax(outputs))
 
 
+def head_of(model):
+    """The head of a converted model, which layers that reshape may follow."""
+    return next(layer for layer in reversed(model.layers) if hasattr(layer, "link"))
+
+
 def probabilities(model, x):
     """Those of a converted model."""
-    outputs = keras.ops.convert_to_tensor(model.predict(x, verbose=0))
-    function = keras.ops.exp if model.layers[-1].link.activation == "softmax" else keras.ops.sigmoid
-    return to_numpy(function(outputs))
+    outputs, head = model.predict(x, verbose=0), head_of(model)
+    if head.activation is not keras.activations.linear:
+        return outputs
+    function = keras.ops.exp if head.link.activation == "softmax" else keras.ops.sigmoid
+    return to_numpy(function(keras.ops.convert_to_tensor(outputs)))
 
 
 def check_conversion(model, x, y, folder, **arguments):
@@ -71,7 +78,9 @@ def check_fit(model, x, y, run_eagerly=False):
     """An epoch of `fit` has a finite loss and moves the head."""
     head = model.layers[-1]
     before = [weight.numpy() for weight in head.trainable_weights]
-    model.compile(keras.optimizers.Adam(1e-3), sparse_crossentropy(), run_eagerly=run_eagerly)
+    is_log = head.activation is keras.activations.linear
+    loss = sparse_crossentropy() if is_log else "sparse_categorical_crossentropy"
+    model.compile(keras.optimizers.Adam(1e-3), loss, run_eagerly=run_eagerly)
     history = model.fit(x, y, batch_size=16, verbose=0)
     assert np.isfinite(history.history["loss"][0])
     for weight, start in zip(head.trainable_weights, before, strict=True):

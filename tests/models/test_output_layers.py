@@ -10,10 +10,10 @@ from numpy.testing import assert_allclose
 
 import keras_het
 from keras_het import heteroscedastic, homoscedastic
-from keras_het.layers import HeteroscedasticDense
 from keras_het.reading.check import judge
-from tests.common import refuses, session
-from tests.models.checks import UNITS, check_file, probabilities, sharpen
+from keras_het.reading.head_noise import standardized
+from tests.common import refuses, session, to_numpy
+from tests.models.checks import UNITS, check_file, sharpen
 from tests.models.small_models import X, Y, functional, sequential
 
 pytestmark = pytest.mark.once
@@ -26,9 +26,9 @@ def compiled(model, *arguments, **named):
     return model
 
 
-def converted(model, **arguments):
+def converted(model, keep_activation=False, **arguments):
     """Compiled, with nothing warned of, for that is an error here, and checked."""
-    new = heteroscedastic(model, 1, **arguments)
+    new = heteroscedastic(model, 1, keep_activation=keep_activation, **arguments)
     assert new.compiled
     judge(new)
     return new
@@ -89,11 +89,11 @@ def test_a_loss_by_the_name_of_an_output_gets_the_new_name():
     new.fit(X, Y, verbose=0)
 
 
-def warned(convert, *arguments, **named):
+def warned(convert, *arguments, keep_activation=False, **named):
     """The text of the warning of a conversion whose result is not compiled."""
     with warnings.catch_warnings(record=True) as caught:  # pytest.warns would raise others, of the backends
         warnings.simplefilter("always")
-        new = convert(*arguments, **named)
+        new = convert(*arguments, keep_activation=keep_activation, **named)
     assert not new.compiled
     (found,) = [warning for warning in caught if "The new model is not compiled, for " in str(warning.message)]
     assert found.filename == __file__
@@ -163,7 +163,7 @@ def test_a_subclass_that_only_inherits_is_what_it_inherits_from():
     assert type(new.loss) is Inheriting
     assert new.loss.get_config() == {**old.loss.get_config(), "from_logits": True}
     old.compile("sgd", Inheriting())
-    wrong = heteroscedastic(functional("softmax"), 1)
+    wrong = heteroscedastic(functional("softmax"), 1, keep_activation=False)
     wrong.compile("sgd", Inheriting())
     with refuses(r"`loss` must take log-probabilities: Inheriting\(from_logits=True\)"):
         keras_het.check(wrong)
@@ -179,7 +179,7 @@ def test_where_no_activation_can_be_kept_the_warning_does_not_say_so(activation)
     "metric", [metrics.AUC(from_logits=True), metrics.BinaryAccuracy(threshold=-0.7), "binary_accuracy", custom]
 )
 def test_the_logits_of_a_plain_softmax_head_are_not_normalised(metric):
-    het = heteroscedastic(functional("softmax"), 1)
+    het = heteroscedastic(functional("softmax"), 1, keep_activation=False)
     het.compile("sgd", losses.SparseCategoricalCrossentropy(from_logits=True), metrics=["accuracy"])
     assert homoscedastic(het).compiled
     het.compile("sgd", losses.SparseCategoricalCrossentropy(from_logits=True), metrics=[metric])
@@ -192,14 +192,14 @@ def test_of_a_softmax_that_is_not_kept_neither(metric):
         compiled(functional("softmax"), "sgd", "categorical_crossentropy", metrics=[metric]), keep_activation=True
     )
     assert "keep_activation=True keeps it. `metrics` must take logits" in warned(keras_het.homoscedastic, het)
-    assert homoscedastic(het, keep_activation=True).compiled
+    assert homoscedastic(het).compiled
 
 
 def test_a_kept_log_sigmoid_keeps_everything():
     old = compiled(functional("log_sigmoid"), "sgd", custom, metrics=["mse", custom])
     new = converted(old, keep_activation=True)
     assert (new.loss, keras_het.base.internals.compile_arguments(new)["metrics"]) == (custom, ["mse", custom])
-    assert homoscedastic(new, keep_activation=True).loss is custom
+    assert homoscedastic(new).loss is custom
     assert "keep_activation=True keeps it" in warned(keras_het.heteroscedastic, old, 1)
 
 
@@ -312,7 +312,8 @@ def test_the_way_back_is_compiled_too():
     old = compiled(functional("softmax"), "sgd", "sparse_categorical_crossentropy", metrics=["accuracy"])
     back = homoscedastic(converted(old))
     assert back.loss.get_config()["from_logits"] is True
-    kept = homoscedastic(converted(old, keep_activation=True), keep_activation=True)
+    kept = homoscedastic(converted(old, keep_activation=True))
+    assert kept.layers[-1].activation is keras.activations.softmax
     assert_allclose(kept.predict(X, verbose=0), old.predict(X, verbose=0), rtol=1e-4, atol=1e-6)
     assert kept.loss == "sparse_categorical_crossentropy"
 
@@ -326,25 +327,31 @@ def test_a_kept_activation_returns_probabilities(activation, loss, labels, clone
     old.compile("sgd", loss, metrics=[metrics.AUC()] if activation == "sigmoid" else ["accuracy"])
     new = converted(old, keep_activation=True, clone=clone, seed=0)
     assert new.loss == loss
-    assert isinstance(new.layers[-2], HeteroscedasticDense)
-    p, head = new.predict(X, verbose=0), keras.Model(new.input, new.layers[-2].output)
-    assert_allclose(p, probabilities(head, X), rtol=1e-5, atol=1e-6)
+    head, p = new.layers[-1], new.predict(X, verbose=0)
+    features = keras.Model(new.input, head.input).predict(X, verbose=0)
+    log_p = head.integrator.integrate(head.link, standardized(head, features))
+    assert_allclose(p, to_numpy(head.link.probabilities(log_p)), rtol=1e-5, atol=1e-6)
     assert np.abs(p - old.predict(X, verbose=0)).max() < 0.02
     new.fit(X, labels, verbose=0)
     check_file(new, X, tmp_path)
     keras_het.check(keras.models.load_model(tmp_path / "model.keras"))
     with refuses("is a HeteroscedasticDense already"):
         heteroscedastic(new)
-    plain = homoscedastic(new)
+    plain = homoscedastic(new, keep_activation=False)
     assert type(plain.layers[-1]) is layers.Dense
+    assert plain.layers[-1].activation is keras.activations.linear
 
 
 def test_nothing_is_kept_of_a_model_that_returns_logits():
-    assert isinstance(heteroscedastic(functional(), keep_activation=True).layers[-1], HeteroscedasticDense)
-    assert isinstance(heteroscedastic(functional("log_softmax"), keep_activation=True).layers[-1], HeteroscedasticDense)
-    softmax = heteroscedastic(sequential("sigmoid", units=1), units=3, keep_activation=True).layers[-1]
-    assert isinstance(softmax, layers.Softmax)
+    linear = keras.activations.linear
+    assert heteroscedastic(functional()).layers[-1].activation is linear
+    assert heteroscedastic(functional("log_softmax")).layers[-1].activation is linear
+
+
+def test_the_activation_that_is_kept_is_that_of_the_new_link():
+    softmax = heteroscedastic(sequential("sigmoid", units=1), units=3).layers[-1]
+    assert softmax.activation is keras.activations.softmax
+    new = heteroscedastic(functional("sigmoid"), link="normal_cdf", warm_start=False)
+    assert new.layers[-1].activation is keras.activations.softmax
     with refuses("`keep_activation` must be True or False"):
         heteroscedastic(functional(), keep_activation="yes")
-    with refuses(r"`keep_activation` must be False where classes are exclusive by the new link.*'sigmoid'"):
-        heteroscedastic(functional("sigmoid"), link="normal_cdf", warm_start=False, keep_activation=True)

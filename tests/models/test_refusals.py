@@ -41,7 +41,8 @@ WEIGHTS = "`sample_weight` must have the index of every example in training: `fi
 FLAG = "be True or False"
 MEMBERS = "`members` must be a list of models, at least one. Received: "
 BY_HAND = (
-    "by hand: HeteroscedasticDense(K)(backbone.output)), or `layer` must name one of its Dense layers: 'predictions'"
+    "`layer` must name one of its Dense layers: 'predictions'. For a model without a top, write keras.Model("
+    "model.inputs, HeteroscedasticDense(K)(keras.layers.GlobalAveragePooling2D()(model.outputs[0]))). Received: "
 )
 OUTPUTS = "`outputs` must be (..., K), with at least one example. Received: "
 LABELS = "`labels` must be integers of shape "
@@ -130,6 +131,11 @@ def joint(**change):
     return lambda: heteroscedastic(multi_label(), **{"joint": True, **change})
 
 
+def joint_end():
+    inputs = keras.Input((3,))
+    return inputs, JointHeteroscedasticDense(3)(inputs)
+
+
 def multi(*arguments, **named):
     return lambda: losses.JointMultiLabelCrossentropy(*arguments, **named)
 
@@ -148,8 +154,10 @@ def reshaped():
 
 
 CONVERSION = {
-    "'a'. Received: ": converting(lambda: chain(layers.Dense(5, name="a"), layers.Rescaling(2.0, name="r"))),
-    "layers: none. Received: ...ends in 'r', a Rescaling": converting(lambda: chain(layers.Rescaling(2.0, name="r"))),
+    "'a'. For a model without a top, ...HeteroscedasticDense(K)(model.outputs[0])). Received: ": converting(
+        lambda: chain(layers.Dense(5, name="a"), layers.Rescaling(2.0, name="r"))
+    ),
+    "layers: none. ...ends in 'r', a Rescaling": converting(lambda: chain(layers.Rescaling(2.0, name="r"))),
     "`model` must have one output. Received: a model with 2 outputs": converting(two_outputs),
     "`model` must be a functional model": converting(Subclassed),
     "give it a keras.Input": converting(lambda: keras.Sequential([layers.Dense(5)])),
@@ -161,7 +169,7 @@ CONVERSION = {
         functional, layer="hidden"
     ),
     "`warm_start` must be False, for the old head is quantised (int8)": converting(quantised),
-    "layers: none. Received: ": converting(lambda: chain(Cosine(5, name="c"))),
+    "layers: none. For a model": converting(lambda: chain(Cosine(5, name="c"))),
     "which ends in 's', a Softmax": converting(lambda: functional(None, Softmax(name="s"))),
     "...`model` must be a functional model": converting(tempered),
     "The head must have one activation": converting(lambda: functional("softmax", layers.Softmax())),
@@ -180,7 +188,9 @@ CONVERSION = {
         lambda: convolution(data_format="channels_first")
     ),
     "`joint` must be False where classes are exclusive": joint(link="softmax", warm_start=False),
-    "`joint` must be False where an activation is kept": joint(keep_activation=True),
+    "`joint` must be False where a layer behind the head reshapes": lambda: heteroscedastic(
+        functional("sigmoid", layers.Reshape((UNITS, 1))), joint=True
+    ),
     "`joint` must be": joint(joint=1),
     "`model` must be a classifier, or `link` be given": converting(regression.trained),
 }
@@ -309,8 +319,8 @@ TEMPERATURES = {
     "`labels` must be vectors, of shape (2, 3). Received: shape (2,)": fitting("sigmoid", ZEROS, [0, 1]),
     "`labels` must be in [0, 1]. Received: 2.0 at [0, 1]": fitting("sigmoid", [[0, 0]], [[0, 2]]),
     "`labels` must be in [0, 1]. Received: nan at [0, 1]": fitting("sigmoid", [[0, 0]], [[0, np.nan]]),
-    "`model` must return log-probabilities or logits. Received: 'm', which returns probabilities": scaling(
-        layers.Dense(4, "softmax", name="end")
+    "`model` must return logits or probabilities when it is called. Received: 'm', which returns a": lambda: (
+        scale_temperature(DistributionModel(*joint_end(), name="m"), ZEROS, ZEROS)
     ),
     "`link` must be for softmax, as the head 'head'. Received: link=Sigmoid()": scaling(
         HeteroscedasticDense(4, name="head"), link="sigmoid"

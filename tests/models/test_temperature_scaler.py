@@ -140,28 +140,38 @@ MODELS = {
     "log-probabilities": lambda: network(layers.Dense(UNITS, "log_softmax", kernel_initializer=sharp())),
     "logits": lambda: network(layers.Dense(UNITS, kernel_initializer=sharp())),
     "ensemble": lambda: DeepEnsemble([MODELS["log-probabilities"]() for _ in range(2)]),
+    "probabilities": lambda: network(layers.Dense(UNITS, "softmax", kernel_initializer=sharp())),
+    "sigmoid of a head": lambda: network(
+        HeteroscedasticDense(
+            UNITS, 2, link="sigmoid", activation="sigmoid", kernel_initializer=sharp(), temperature=2.0
+        )
+    ),
 }
 
 
 @pytest.mark.filterwarnings("ignore:The temperature is 20")  # of untrained models
 @pytest.mark.parametrize("name", MODELS)
 def test_a_scaled_model_is_one_file_with_the_likelihood_of_its_temperature(name, tmp_path):
-    link = "sigmoid" if name == "sigmoid" else "softmax"
+    link = "sigmoid" if "sigmoid" in name else "softmax"
+    is_log = name not in ("probabilities", "sigmoid of a head")
     x, y = own_data(link == "sigmoid")
     model = MODELS[name]()
     if name != "ensemble":  # which is compiled
+        loss = resolve(keras_het.links.Link, link).loss()
         model.compile(
             "adam",
-            resolve(keras_het.links.Link, link).loss(),
-            metrics=[keras_het.metrics.BrierScore(from_logits=True, multi_label=link == "sigmoid")],
+            loss if is_log else loss.name,
+            metrics=[keras_het.metrics.BrierScore(from_logits=is_log, multi_label=link == "sigmoid")],
         )
-    before = model.predict(x, verbose=0).astype("float64")
+    predictions = model.predict(x, verbose=0)
+    p = predictions.astype("float64")
+    before = p if is_log else np.log(p) if link == "softmax" else np.log(p) - np.log1p(-p)
     scaled = scale_temperature(model, x, y, link=link if name in ("logits", "sigmoid") else None)
     temperature = scaled.layers[-1].temperature
     assert temperature > 1.2
     expected = before / temperature if link == "sigmoid" else log_softmax(before / temperature, axis=-1)
     assert_allclose(scaled.predict(x, verbose=0), expected, rtol=1e-4, atol=1e-5)
-    assert_array_equal(model.predict(x, verbose=0), before.astype("float32"))
+    assert_array_equal(model.predict(x, verbose=0), predictions)
     measured = scaled.evaluate(x, y, verbose=0, return_dict=True)
     assert measured["loss"] == pytest.approx(nll(link, before, y, temperature), rel=1e-4)
     assert len(measured) > 1  # the metrics of the old one

@@ -36,6 +36,13 @@ def make(link="softmax", *behind, units=3):
     return keras.Sequential([keras.Input((6,)), head(link, units), *behind])
 
 
+def probable(link, *behind):
+    """A model whose head returns probabilities."""
+    return keras.Sequential(
+        [keras.Input((6,)), HeteroscedasticDense(3, 1, link=link, activation=link, name="head"), *behind]
+    )
+
+
 def sigmoid():
     return make("sigmoid")
 
@@ -139,7 +146,7 @@ def both(make, fitting, value, *parts):
     loss(make, [losses.SparseCategoricalCrossentropy()], SOFTMAX_MEND),
     loss(make, {"head": SPARSE_NAME}, SOFTMAX_MEND),
     loss(make, "crossentropy", SOFTMAX_MEND),
-    loss(make, "kl_divergence", SOFTMAX_MEND, "or put keras.layers.Softmax() behind it"),
+    loss(make, "kl_divergence", SOFTMAX_MEND, "or give the head activation=\"softmax\""),
     loss(make, losses.KLDivergence(), SOFTMAX_MEND, "Received: loss=keras.losses.KLDivergence()"),
     loss(make, "poisson", SOFTMAX_MEND),
     loss(make, "mse", SOFTMAX_MEND),
@@ -156,7 +163,7 @@ def both(make, fitting, value, *parts):
     loss(lambda: make("sigmoid", units=1), "crossentropy", SIGMOID_MEND),
     metric(make, [metrics.AUC()], "keras.metrics.AUC(from_logits=True)"),
     metric(make, ["accuracy", SPARSE_NAME], "metrics.SparseCategoricalCrossentropy(from_logits=True)"),
-    metric(make, [metrics.Precision()], "or put keras.layers.Softmax() behind it, for a metric of probabilities"),
+    metric(make, [metrics.Precision()], "or give the head activation=\"softmax\", for a metric of probabilities"),
     metric(make, {"head": [metrics.F1Score()]}, "`metrics` must take log-probabilities"),
     metric(make, [metrics.BinaryAccuracy()], "keras.metrics.BinaryAccuracy(threshold=-0.693"),
     wrong(make, "weighted_metrics", [metrics.PrecisionAtRecall(0.9)], "`weighted_metrics` must",
@@ -164,10 +171,14 @@ def both(make, fitting, value, *parts):
     metric(sigmoid, ["binary_accuracy"], "keras.metrics.BinaryAccuracy(threshold=0.0)"),
     metric(sigmoid, [metrics.binary_accuracy], "Received: metrics=keras.metrics.binary_accuracy"),
     metric(sigmoid, [metrics.Recall()], "keras.metrics.Recall(thresholds=0.0)"),
-    metric(sigmoid, [metrics.Recall(thresholds=0.3)], "put keras.layers.Activation('sigmoid') behind it"),
+    metric(sigmoid, [metrics.Recall(thresholds=0.3)], "give the head activation=\"sigmoid\""),
     metric(sigmoid, [metrics.F1Score(threshold=0.5)], "Received: metrics=keras.metrics.F1Score(threshold=0.5)"),
     metric(sigmoid, ["mse"], "Received: metrics='mse'"),
     metric(lambda: make("sigmoid", units=1), ["accuracy"], "keras.metrics.BinaryAccuracy(threshold=0.0)"),
+    loss(lambda: probable("softmax"), SPARSE, "must take probabilities: keras.losses.SparseCategoricalCrossentropy(),"),
+    loss(lambda: probable("sigmoid"), losses.BinaryCrossentropy(from_logits=True), "keras.losses.BinaryCrossentropy()"),
+    loss(lambda: probable("sigmoid"), SPARSE_NAME, "keras.losses.BinaryCrossentropy()"),
+    metric(lambda: probable("softmax"), [metrics.AUC(from_logits=True)], "keras.metrics.AUC(),"),
     loss(lambda: make("softmax", layers.Softmax()), SPARSE, "keras.losses.SparseCategoricalCrossentropy(),"),
     loss(lambda: make("sigmoid", layers.Activation("sigmoid")), VECTOR_NAME, "keras.losses.BinaryCrossentropy()"),
     loss(lambda: make("softmax", layers.Reshape((3, 1, 1)), layers.Flatten()), SPARSE_NAME, SOFTMAX_MEND),
@@ -236,10 +247,11 @@ def test_a_wrong_compile_is_caught_and_the_mend_named(make, arguments, parts):
 @pytest.mark.parametrize(("model", "arguments", "text"), [
     (make, {"loss": SPARSE_NAME},
      ("`loss` must take log-probabilities: keras.losses.SparseCategoricalCrossentropy(from_logits=True), for the "
-      "head 'head' returns them. Received: loss='sparse_categorical_crossentropy'")),
+      "head 'head' returns them; or give the head activation=\"softmax\". Received: "
+      "loss='sparse_categorical_crossentropy'")),
     (sigmoid, {"metrics": [metrics.F1Score(threshold=0.5)]},
-     ("`metrics` must take logits, for the head 'head' returns them; or put keras.layers.Activation('sigmoid') "
-      "behind it, for a metric of probabilities. Received: metrics=keras.metrics.F1Score(threshold=0.5)")),
+     ("`metrics` must take logits, for the head 'head' returns them; or give the head activation=\"sigmoid\", "
+      "for a metric of probabilities. Received: metrics=keras.metrics.F1Score(threshold=0.5)")),
     (lambda: make("softmax", layers.Softmax()), {"loss": SPARSE},
      ("`loss` must take probabilities: keras.losses.SparseCategoricalCrossentropy(), for an activation behind the "
       "head 'head' returns them. Received: loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True)")),
@@ -250,10 +262,11 @@ def test_a_wrong_compile_is_caught_and_the_mend_named(make, arguments, parts):
       "loss=keras.losses.BinaryCrossentropy(from_logits=True)")),
     (make, {"metrics": [metrics.AUC(thresholds=np.array([0.25, 0.5]))]},
      ("`metrics` must take log-probabilities: keras.metrics.AUC(from_logits=True, thresholds=[0.25, 0.5]), for the "
-      "head 'head' returns them. Received: metrics=keras.metrics.AUC(thresholds=[0.25, 0.5])")),
+      "head 'head' returns them; or give the head activation=\"softmax\". Received: "
+      "metrics=keras.metrics.AUC(thresholds=[0.25, 0.5])")),
     (make, {"loss": ForwardCorrectedCrossentropy(np.eye(10))},
      ("`loss` must take log-probabilities: keras_het.losses.ForwardCorrectedCrossentropy(from_logits=True, "
-      "transition=...), for the head 'head' returns them. Received: "
+      "transition=...), for the head 'head' returns them; or give the head activation=\"softmax\". Received: "
       "loss=keras_het.losses.ForwardCorrectedCrossentropy(transition=...)")),
     (lambda: make("softmax", layers.Activation("sigmoid")), {"loss": "binary_crossentropy"},
      ("The activation behind the head 'head' must be keras.layers.Softmax(), or none, for it returns "
@@ -262,10 +275,12 @@ def test_a_wrong_compile_is_caught_and_the_mend_named(make, arguments, parts):
      {"loss": "binary_crossentropy"},
      ("The activation behind the head 'head' must be keras.layers.Activation('sigmoid'), or none, for it returns "
       "logits. Received: 'exponential'")),
+    (lambda: probable("softmax", layers.Softmax()), {"loss": SPARSE_NAME},
+     "The activation behind the head 'head' must be none, for it returns probabilities. Received: 'softmax'"),
     (make, {"loss": losses.Poisson},
      ("`loss` must take log-probabilities, as keras.losses.SparseCategoricalCrossentropy(from_logits=True) (or "
-      "CategoricalCrossentropy, for label vectors), for the head 'head' returns them; or put keras.layers.Softmax() "
-      "behind it, for a loss of probabilities. Received: loss=keras.losses.Poisson")),
+      "CategoricalCrossentropy, for label vectors), for the head 'head' returns them; or give the head "
+      "activation=\"softmax\", for a loss of probabilities. Received: loss=keras.losses.Poisson")),
 ])  # fmt: skip
 def test_errors_word_for_word(model, arguments, text):
     model = model()

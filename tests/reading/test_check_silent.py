@@ -28,6 +28,7 @@ from tests.reading.test_check import (
     make,
     one_head_of_two,
     plain,
+    probable,
     refused_symbols,
     sigmoid,
     two_heads,
@@ -75,6 +76,8 @@ RIGHT = [
      {"loss": losses.BinaryCrossentropy(from_logits=True), "metrics": [metrics.BinaryAccuracy(threshold=0.0)]}),
     (sigmoid, {"loss": "hinge", "metrics": [metrics.Precision(thresholds=0), "accuracy", metrics.F1Score()]}),
     (lambda: make("sigmoid", units=1), {"metrics": [metrics.BinaryAccuracy(name="accuracy", threshold=0.0)]}),
+    (lambda: probable("softmax"), {"loss": SPARSE_NAME, "metrics": ["accuracy", metrics.AUC(), metrics.Precision()]}),
+    (lambda: probable("sigmoid"), {"loss": "binary_crossentropy", "metrics": ["binary_accuracy", metrics.F1Score()]}),
     (lambda: make("softmax", layers.Softmax()), {"loss": SPARSE_NAME, "metrics": [metrics.AUC(), metrics.F1Score()]}),
     (lambda: make("softmax", layers.Softmax()), {"loss": "binary_crossentropy"}),
     (lambda: make("softmax", layers.Softmax()), {"loss": "crossentropy", "metrics": ["mse"]}),
@@ -181,7 +184,7 @@ def test_no_false_alarm_over_the_heads_and_models_of_this_suite():
         model.compile("sgd", losses.SparseCategoricalCrossentropy(from_logits=logits), metrics=["accuracy"])
         keras_het.check(model)
         new = keras_het.heteroscedastic(model, 1)
-        new.compile("sgd", SPARSE, metrics=["accuracy"])
+        new.compile("sgd", losses.SparseCategoricalCrossentropy(from_logits=logits), metrics=["accuracy"])
         keras_het.check(new)
 
 

@@ -120,12 +120,13 @@ class NoiseTransition(keras.layers.Layer):
             raise refusal("The last axis of the input", rule, f"input_shape={input_shape}")
         self.input_spec = keras.layers.InputSpec(min_ndim=1, axes={-1: self.size})
         self.start = start = self._start()
+        self._project = RowStochastic(LOWER / self.size)
         self.kernel = self.add_weight(
             name="transition",
             shape=start.shape,
             initializer=lambda shape, dtype: ops.cast(start, dtype),
             regularizer=self.regularizer and self._penalty,
-            constraint=RowStochastic(LOWER / self.size),
+            constraint=self._project,
             autocast=False,
         )
 
@@ -150,6 +151,9 @@ class NoiseTransition(keras.layers.Layer):
     def _transition(self, kernel: Tensor) -> Tensor:
         """T from the weight, with the gradient that the optimizer needs.
 
+        A learned weight is also projected here. With `use_ema=True` Keras averages weights before it applies their
+        constraint, so the rows of an average are no probability vectors.
+
         The gradient is scaled by the gate, and centred in every row.
 
         The projection undoes a step that moves all entries of a row alike. An optimizer that normalises each entry, as
@@ -158,6 +162,8 @@ class NoiseTransition(keras.layers.Layer):
         kernel = ops.convert_to_tensor(kernel)
         stopped = ops.stop_gradient(kernel)
         step = kernel - stopped  # zero; only its gradient counts
+        if self.trainable or self.start.min() > 0:  # not a fixed T with zeros
+            stopped = self._project(stopped)
         return stopped + self.gate * (step - ops.mean(step, axis=-1, keepdims=True))
 
     @property
@@ -183,7 +189,7 @@ class NoiseTransition(keras.layers.Layer):
 
     def save_own_variables(self, store: Any) -> None:
         """Saves T alone: a model saved with a closed gate has an open one when it is loaded, and learns T."""
-        store["transition"] = self.kernel.numpy()
+        store["transition"] = ops.convert_to_numpy(self.transition)
 
     def load_own_variables(self, store: Any) -> None:
         """Loads T, see `save_own_variables`. Raises ValueError if the stored weight is no T of this size."""

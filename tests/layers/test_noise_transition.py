@@ -8,10 +8,11 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from keras_het.constraints import RowStochastic
 from keras_het.layers import HeteroscedasticDense, NoiseTransition
+from keras_het.losses import AnnotatorsLoss
 from keras_het.ops import transition
 from keras_het.ops.transition import outlier_class, total_variation
 from tests import layer_contract
-from tests.common import built, refuses, sparse_crossentropy, to_numpy
+from tests.common import built, refuses, reloaded, sparse_crossentropy, to_numpy
 from tests.gradients import layer_gradients, value_and_gradients
 from tests.marks import grid
 
@@ -103,6 +104,55 @@ def test_rows_stay_stochastic_after_every_step(kind):
         assert rows(layer).min() > 0
         assert_allclose(rows(layer).sum(axis=1), 1, rtol=1e-5)
     assert np.abs(rows(layer) - before).max() > 1e-4
+
+
+def nearest_row(row, lower):
+    """The nearest vector of sum one with entries of at least `lower`: by bisection, without a sort."""
+    low, high = row.min() - 1.0, row.max()
+    for _ in range(200):
+        middle = (low + high) / 2
+        low, high = (middle, high) if np.maximum(row - middle, lower).sum() > 1 else (low, middle)
+    return np.maximum(row - low, lower)
+
+
+AVERAGED = {
+    "adam": (lambda: keras.optimizers.Adam(0.05, use_ema=True), {}),
+    "sgd": (lambda: keras.optimizers.SGD(2.0, use_ema=True), {}),
+    "annotators": (lambda: keras.optimizers.Adam(0.05, use_ema=True), {"num_annotators": 2}),
+}
+
+
+@pytest.mark.parametrize("kind", grid(AVERAGED, span=["annotators"]))
+def test_averaged_weights_are_a_transition_where_t_is_read_evaluated_and_saved(kind, tmp_path):
+    optimizer, arguments = AVERAGED[kind]
+    layer = NoiseTransition(UNITS, apply_at_inference=True, **arguments)
+    model = make_model(layer)
+    model.compile(optimizer(), AnnotatorsLoss() if arguments else LOSS)
+    labels = np.stack([LABELS, LABELS[::-1]], axis=1) if arguments else LABELS
+    model.fit(X, labels, batch_size=16, epochs=3, verbose=0)
+    average = layer.kernel.numpy().astype("float64").reshape(-1, UNITS)
+    expected = np.array([nearest_row(row, 1e-4 / UNITS) for row in average]).reshape(layer.kernel.shape)
+    assert average.min() < 0  # Keras averages the weights before it projects them
+    assert_allclose(rows(layer), expected, atol=2e-6 * max(1, np.abs(average).max()))
+    p = np.exp(to_numpy(model.layers[2](model.layers[1](X))))
+    evaluated = np.exp(model.predict(X, verbose=0))
+    assert_allclose(evaluated, np.einsum("nk,...kj->n...j", p, rows(layer)), rtol=1e-4, atol=1e-6)
+    loaded = reloaded(model, tmp_path).layers[-1]
+    loaded.trainable = False
+    for matrix in (rows(layer), loaded.kernel.numpy(), rows(loaded)):
+        assert_allclose(matrix.sum(axis=-1), 1, rtol=1e-5)
+        assert matrix.min() > 0.999e-4 / UNITS
+
+
+@pytest.mark.once
+def test_weights_that_are_swapped_for_their_average_are_a_transition():
+    layer, seen = NoiseTransition(UNITS), []
+    model = make_model(layer)
+    model.compile(keras.optimizers.Adam(0.05, use_ema=True), LOSS)
+    read = keras.callbacks.LambdaCallback(on_epoch_end=lambda epoch, logs: seen.append(rows(layer).copy()))
+    model.fit(X, LABELS, epochs=2, verbose=0, callbacks=[keras.callbacks.SwapEMAWeights(swap_on_epoch=True), read])
+    assert_allclose(np.sum(seen, axis=-1), 1, rtol=1e-5)
+    assert np.min(seen) > 0.999e-4 / UNITS
 
 
 @pytest.mark.once

@@ -8,7 +8,6 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from keras_het.constraints import RowStochastic
 from keras_het.layers import HeteroscedasticDense, NoiseTransition
-from keras_het.losses import AnnotatorsLoss
 from keras_het.ops import transition
 from keras_het.ops.transition import outlier_class, total_variation
 from tests import layer_contract
@@ -115,33 +114,39 @@ def nearest_row(row, lower):
     return np.maximum(row - low, lower)
 
 
-AVERAGED = {
-    "adam": (lambda: keras.optimizers.Adam(0.05, use_ema=True), {}),
-    "sgd": (lambda: keras.optimizers.SGD(2.0, use_ema=True), {}),
-    "annotators": (lambda: keras.optimizers.Adam(0.05, use_ema=True), {"num_annotators": 2}),
-}
+def check_is_transition(matrix):
+    assert_allclose(matrix.sum(axis=-1), 1, rtol=1e-5)
+    assert matrix.min() > 0.999e-4 / UNITS
 
 
-@pytest.mark.parametrize("kind", grid(AVERAGED, span=["annotators"]))
-def test_averaged_weights_are_a_transition_where_t_is_read_evaluated_and_saved(kind, tmp_path):
-    optimizer, arguments = AVERAGED[kind]
-    layer = NoiseTransition(UNITS, apply_at_inference=True, **arguments)
+@pytest.mark.parametrize("annotators", [None, 2])
+def test_a_weight_that_is_no_transition_is_projected_where_it_is_read_evaluated_and_saved(annotators):
+    layer = built(NoiseTransition(UNITS, num_annotators=annotators, apply_at_inference=True), (None, UNITS))
+    weight = np.random.default_rng(3).normal(size=layer.kernel.shape, scale=2.0)
+    weight[..., 0, :] = (1.0, 0.001, -0.0005, -0.04)  # as an average of weights
+    layer.kernel.assign(weight)
+    expected = np.array([nearest_row(row, 1e-4 / UNITS) for row in weight.reshape(-1, UNITS)]).reshape(weight.shape)
+    store = {}
+    layer.save_own_variables(store)
+    assert_allclose(rows(layer), expected, atol=1e-6)
+    assert_array_equal(store["transition"], rows(layer))
+    noisy = np.einsum("nk,...kj->n...j", np.exp(LOG_P.astype("float64")), expected)
+    assert_allclose(np.exp(to_numpy(layer(LOG_P))), noisy, rtol=1e-4, atol=1e-6)
+    check_is_transition(rows(layer))
+    layer.trainable = False
+    assert_array_equal(store["transition"], rows(layer))
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("kind", ["Adam", "SGD"])
+def test_averaged_weights_are_a_transition(kind, tmp_path):
+    layer = NoiseTransition(UNITS)
     model = make_model(layer)
-    model.compile(optimizer(), AnnotatorsLoss() if arguments else LOSS)
-    labels = np.stack([LABELS, LABELS[::-1]], axis=1) if arguments else LABELS
-    model.fit(X, labels, batch_size=16, epochs=3, verbose=0)
-    average = layer.kernel.numpy().astype("float64").reshape(-1, UNITS)
-    expected = np.array([nearest_row(row, 1e-4 / UNITS) for row in average]).reshape(layer.kernel.shape)
-    assert average.min() < 0  # Keras averages the weights before it projects them
-    assert_allclose(rows(layer), expected, atol=2e-6 * max(1, np.abs(average).max()))
-    p = np.exp(to_numpy(model.layers[2](model.layers[1](X))))
-    evaluated = np.exp(model.predict(X, verbose=0))
-    assert_allclose(evaluated, np.einsum("nk,...kj->n...j", p, rows(layer)), rtol=1e-4, atol=1e-6)
-    loaded = reloaded(model, tmp_path).layers[-1]
-    loaded.trainable = False
-    for matrix in (rows(layer), loaded.kernel.numpy(), rows(loaded)):
-        assert_allclose(matrix.sum(axis=-1), 1, rtol=1e-5)
-        assert matrix.min() > 0.999e-4 / UNITS
+    model.compile(getattr(keras.optimizers, kind)({"Adam": 0.05, "SGD": 2.0}[kind], use_ema=True), LOSS)
+    model.fit(X, LABELS, batch_size=16, epochs=3, verbose=0)
+    assert layer.kernel.numpy().min() < 0  # Keras averages the weights before it projects them
+    for matrix in (rows(layer), reloaded(model, tmp_path).layers[-1].kernel.numpy()):
+        check_is_transition(matrix)
 
 
 @pytest.mark.once
@@ -151,8 +156,7 @@ def test_weights_that_are_swapped_for_their_average_are_a_transition():
     model.compile(keras.optimizers.Adam(0.05, use_ema=True), LOSS)
     read = keras.callbacks.LambdaCallback(on_epoch_end=lambda epoch, logs: seen.append(rows(layer).copy()))
     model.fit(X, LABELS, epochs=2, verbose=0, callbacks=[keras.callbacks.SwapEMAWeights(swap_on_epoch=True), read])
-    assert_allclose(np.sum(seen, axis=-1), 1, rtol=1e-5)
-    assert np.min(seen) > 0.999e-4 / UNITS
+    check_is_transition(np.array(seen))
 
 
 @pytest.mark.once

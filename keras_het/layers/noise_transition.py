@@ -35,12 +35,13 @@ class NoiseTransition(keras.layers.Layer):
     gives the true classes, and `evaluate` on clean labels measures these. `val_loss` on noisy validation labels grows
     once T has learned the noise: stop early by the `val_noisy_nll` of `callbacks.TransitionMonitor`.
 
-    A learned T starts at (I + 1 / K) / 2, and sharpens as it explains the labels. From the identity it would not move:
-    the network explains every label first. With a `regularizer`, such as `keras.regularizers.L2`, T starts near the
-    identity, the paper's way, and the penalty spreads its rows. `guides/label_flips.py` says how to choose the strength,
-    and how to see that T has failed. After every step the rows are projected back onto the probability vectors with
-    entries of at least 1e-4 / K, because an entry of zero would get a gradient without bound. T is such a matrix
-    wherever it is read or saved, also if the optimizer averages weights (`use_ema=True`); the weight itself may not be.
+    A learned T starts at (I + 1 / K) / 2, and moves at an eighth of the learning rate. From the identity it would not
+    move, because the network explains every label first. With a `regularizer`, such as `keras.regularizers.L2`, T
+    starts near the identity, the paper's way, and the penalty spreads its rows. `guides/label_flips.py` says how to
+    choose the strength, and how to see that T has failed. After every step the rows are projected back onto the
+    probability vectors with entries of at least 1e-4 / K, because an entry of zero would get a gradient without bound.
+    T is such a matrix wherever it is read or saved, also if the optimizer averages weights (`use_ema=True`). Read it
+    from `transition`: the weight is scaled, and is not projected after an average.
 
     Each annotator m has a T of their own if `num_annotators` is given (Rodrigues and Pereira 2018; Tanno et al. 2019).
     The output in training is then log p(label of m | x), `(..., M, K)`, for integer labels `(..., M)`, -1 where m gave
@@ -139,7 +140,7 @@ class NoiseTransition(keras.layers.Layer):
 
     @property
     def has_moved(self) -> bool:
-        """Whether T, or that of any annotator, is more than 0.01 from its start, in total variation (mean over rows)."""
+        """Whether T, of any annotator, is more than 0.01 from its start in total variation, the mean over its rows."""
         difference = np.abs(ops.convert_to_numpy(self.transition) - self.start)
         return bool(np.max(difference.sum(axis=-1).mean(axis=-1)) > 2.0 * MOVED)
 

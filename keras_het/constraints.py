@@ -3,6 +3,7 @@
 from typing import Any
 
 import keras
+from keras import ops
 
 from keras_het.base.refusal import refusal
 from keras_het.base.serializable import Serializable
@@ -13,10 +14,14 @@ __all__ = [
     "RowStochastic",
 ]
 
+ROUNDING = 1e-6  # of the sum of a row
+
 
 @keras.saving.register_keras_serializable("keras_het")
 class RowStochastic(Serializable, keras.constraints.Constraint):
     """Projects every row to the nearest probability vector whose entries are at least `lower`, in Euclidean distance.
+
+    A row that is such a vector, within 1e-6 of its sum, stays as it is to the bit.
 
     A lower bound caps the gradient 1 / p(noisy label) of labels that were never observed at 1 / lower.
 
@@ -37,4 +42,9 @@ class RowStochastic(Serializable, keras.constraints.Constraint):
         free = 1.0 - self.lower * w.shape[-1]
         if free <= 0:
             raise refusal("lower", f"be below 1 / {w.shape[-1]} for rows of that length", f"lower={self.lower}")
-        return self.lower + free * project_to_simplex((w - self.lower) / free)
+        w = ops.convert_to_tensor(w)
+        fits = ops.logical_and(
+            ops.min(w, axis=-1, keepdims=True) >= self.lower,
+            ops.abs(ops.sum(w, axis=-1, keepdims=True) - 1.0) <= ROUNDING,
+        )
+        return ops.where(fits, w, self.lower + free * project_to_simplex((w - self.lower) / free))

@@ -88,8 +88,8 @@ class ReleaseTransition(TransitionCallback):
         >>> model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
         >>> release = ReleaseTransition(after=2)
         >>> history = model.fit(np.ones((8, 2)), np.arange(8) % 3, epochs=3, verbose=0, callbacks=[release])
-        >>> model.layers[-1].has_moved
-        True
+        >>> bool(np.allclose(model.layers[-1].transition, model.layers[-1].start))
+        False
     """
 
     def __init__(self, after: int | str, *, patience: int = 3, mode: str = "auto"):
@@ -111,7 +111,9 @@ class ReleaseTransition(TransitionCallback):
         if not isinstance(self.after, str):
             self.released = epoch >= self.after
         elif self.released is None:  # the first epoch; T has moved if a resumed run had released it
-            self.released = epoch > 0 and any(layer.has_moved for layer in self.layers)
+            self.released = epoch > 0 and any(
+                not np.allclose(ops.convert_to_numpy(layer.transition), layer.start, atol=1e-6) for layer in self.layers
+            )
         self._set_gates(bool(self.released))
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:

@@ -14,7 +14,10 @@ from keras_het.constraints import RowStochastic
 from keras_het.layers.log_probabilities import check_log_probabilities, nan_unless_log_probabilities
 from keras_het.ops.transition import apply_transition, outlier_class
 
-START = 0.01  # how much of every row of a learned T is spread over all classes at the start
+SPREAD = 0.01  # fraction of each row of a learned T that is spread over all classes at the start
+OPEN_SPREAD = 0.5  # the same without a penalty: the network would explain all labels before a T near the identity moves
+OPEN_SCALE = 8.0  # weight over T without a penalty: T moves slower than the network, or classes change places
+MOVED = 0.01  # total variation
 MAX_BYTES = 1 << 30  # of T
 MAX_ANNOTATORS = 1 << 24  # before the size of T is computed: a file may have a number of any length
 LOWER = 1e-4  # smallest entry of a learned T, times K: the gradient of an entry is the inverse of a probability
@@ -32,10 +35,13 @@ class NoiseTransition(keras.layers.Layer):
     gives the true classes, and `evaluate` on clean labels measures these. `val_loss` on noisy validation labels grows
     once T has learned the noise: stop early by the `val_noisy_nll` of `callbacks.TransitionMonitor`.
 
-    A learned T starts near the identity. A hundredth of each row is spread evenly, because an entry of exactly zero
-    would get a gradient without bound. After every step its rows are projected back onto the probability vectors with
-    entries of at least 1e-4 / K, the paper's way. A learned T may stay at its start without a `regularizer`, such as
-    `keras.regularizers.L2`. `guides/label_flips.py` says how to choose its strength, and how to see that T has failed.
+    A learned T starts at (I + 1 / K) / 2, and moves at an eighth of the learning rate. From the identity it would not
+    move, because the network explains every label first. With a `regularizer`, such as `keras.regularizers.L2`, T
+    starts near the identity, the paper's way, and the penalty spreads its rows. `guides/label_flips.py` says how to
+    choose the strength, and how to see that T has failed. After every step the rows are projected back onto the
+    probability vectors with entries of at least 1e-4 / K, because an entry of zero would get a gradient without bound.
+    T is such a matrix wherever it is read or saved, also if the optimizer averages weights (`use_ema=True`). Read it
+    from `transition`: the weight is scaled, and is not projected after an average.
 
     Each annotator m has a T of their own if `num_annotators` is given (Rodrigues and Pereira 2018; Tanno et al. 2019).
     The output in training is then log p(label of m | x), `(..., M, K)`, for integer labels `(..., M)`, -1 where m gave
@@ -44,8 +50,9 @@ class NoiseTransition(keras.layers.Layer):
     Args:
         num_classes: K >= 2, without the outliers; at most 16384 in float32, where T has 1 GiB.
         transition: T, `(K, K)`. It is fixed ("true Q*") with `trainable=False`. A learned T starts at 0.99
-            T + 0.01 / K, with K + 1 for K if there are outliers. None is the identity, but see `outlier_class`. All
-            annotators share it, unless it has the shape `(M, K, K)`.
+            T + 0.01 / K, with K + 1 for K if there are outliers. None is the identity if T is fixed or has a
+            `regularizer`, and else a learned T starts at (I + 1 / K) / 2; but see `outlier_class`. All annotators share
+            it, unless it has the shape `(M, K, K)`.
         outlier_class: boolean, whether a further, last class holds examples that belong to no class. T is then
             `(K + 1, K + 1)`, and by default starts near `ops.transition.outlier_class(K, alpha=0.5)` (Eq. 8). The share
             alpha of outliers that are labelled as such is learned with the rest of T, or given:
@@ -119,22 +126,25 @@ class NoiseTransition(keras.layers.Layer):
             rule = f"have the size of T, {self.size} (num_classes, and one more with outlier_class=True)"
             raise refusal("The last axis of the input", rule, f"input_shape={input_shape}")
         self.input_spec = keras.layers.InputSpec(min_ndim=1, axes={-1: self.size})
-        self.start = start = self._start()
+        is_open = self.trainable and not (self.regularizer or self.outlier_class) and self.initial_transition is None
+        self._scale = OPEN_SCALE if is_open else 1.0
+        self.start = start = self._start(OPEN_SPREAD if is_open else SPREAD)
         self.kernel = self.add_weight(
             name="transition",
             shape=start.shape,
-            initializer=lambda shape, dtype: ops.cast(start, dtype),
+            initializer=lambda shape, dtype: ops.cast(start * self._scale, dtype),
             regularizer=self.regularizer and self._penalty,
-            constraint=RowStochastic(LOWER / self.size),
+            constraint=lambda kernel: self._scale * self._project(kernel),
             autocast=False,
         )
 
     @property
     def has_moved(self) -> bool:
-        """Whether T differs from where it starts."""
-        return not np.allclose(ops.convert_to_numpy(self.transition), self.start, atol=1e-6)
+        """Whether T, of any annotator, is more than 0.01 from its start in total variation, the mean over its rows."""
+        difference = np.abs(ops.convert_to_numpy(self.transition) - self.start)
+        return bool(np.max(difference.sum(axis=-1).mean(axis=-1)) > 2.0 * MOVED)
 
-    def _start(self) -> np.ndarray:
+    def _start(self, spread: float) -> np.ndarray:
         """T at the start; every entry of one that is learned is positive."""
         start = self.initial_transition
         if start is None and self.outlier_class:
@@ -142,7 +152,11 @@ class NoiseTransition(keras.layers.Layer):
         elif start is None:
             start = np.eye(self.size)
         start = np.broadcast_to(start, (*self.axes, self.size, self.size))
-        return (1.0 - START) * start + START / self.size if self.trainable else start
+        return (1.0 - spread) * start + spread / self.size if self.trainable else start
+
+    def _project(self, kernel: Tensor) -> Tensor:
+        """T of the weight, projected."""
+        return RowStochastic(LOWER / self.size)(ops.convert_to_tensor(kernel) / self._scale)
 
     def _penalty(self, kernel: Tensor) -> Tensor:
         return self.regularizer(self._transition(kernel))
@@ -150,7 +164,10 @@ class NoiseTransition(keras.layers.Layer):
     def _transition(self, kernel: Tensor) -> Tensor:
         """T from the weight, with the gradient that the optimizer needs.
 
-        The gradient is scaled by the gate, and centred in every row.
+        A learned weight is also projected here. With `use_ema=True` Keras averages weights before it applies their
+        constraint, so the rows of an average are no probability vectors.
+
+        The gradient is scaled by the gate, and centred in every row. It is not divided by the scale of the weight.
 
         The projection undoes a step that moves all entries of a row alike. An optimizer that normalises each entry, as
         Adam does, would let that part of the gradient hide the rest, and T would not move.
@@ -158,7 +175,9 @@ class NoiseTransition(keras.layers.Layer):
         kernel = ops.convert_to_tensor(kernel)
         stopped = ops.stop_gradient(kernel)
         step = kernel - stopped  # zero; only its gradient counts
-        return stopped + self.gate * (step - ops.mean(step, axis=-1, keepdims=True))
+        # A fixed T keeps its zeros.
+        fixed = self._project(stopped) if self.trainable or self.start.min() > 0 else stopped
+        return fixed + self.gate * (step - ops.mean(step, axis=-1, keepdims=True))
 
     @property
     def transition(self) -> Any:
@@ -183,7 +202,7 @@ class NoiseTransition(keras.layers.Layer):
 
     def save_own_variables(self, store: Any) -> None:
         """Saves T alone: a model saved with a closed gate has an open one when it is loaded, and learns T."""
-        store["transition"] = self.kernel.numpy()
+        store["transition"] = ops.convert_to_numpy(self.transition)
 
     def load_own_variables(self, store: Any) -> None:
         """Loads T, see `save_own_variables`. Raises ValueError if the stored weight is no T of this size."""
@@ -195,7 +214,7 @@ class NoiseTransition(keras.layers.Layer):
             )
             raise refusal(f"The stored weight `transition` of {self.name!r}", rule, found)
         check_transitions(stored)
-        self.kernel.assign(stored)
+        self.kernel.assign(stored * self._scale)
 
     def compute_output_shape(self, input_shape: Any) -> tuple:
         return self._output_shape(input_shape)

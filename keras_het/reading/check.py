@@ -20,6 +20,7 @@ from keras_het.base.refusal import refusal
 from keras_het.reading.data import check_data
 from keras_het.reading.ending import Ending, endings
 from keras_het.reading.matching import (
+    BY_SHAPE,
     activation_for,
     is_known,
     leaves_out_missing,
@@ -70,8 +71,9 @@ def check(model: keras.Model, x: Any = None, y: Any = None) -> None:
             `NoiseTransition`, if an activation of the other link stands behind a head, or if a loss that remembers
             something is attached to another model.
     Warns:
-        UserWarning: if something was not checked, and why; if an example is not finite; if all labels are of one class;
-            and if a softmax of as many classes stands before a head, which learns little from it.
+        UserWarning: if something was not checked, and why; if an example is not finite; if a class has no label; if
+            Keras takes a string such as "accuracy" for one label and a sigmoid can give several; and if a softmax of as
+            many classes stands before a head, which learns little from it.
 
     Example:
         >>> model = keras.Sequential([keras.Input((8,)), keras.layers.Dense(3, name="last")])
@@ -107,8 +109,10 @@ def judge(model: keras.Model, x: Any = None, y: Any = None) -> list[str]:
     _check_layers(outputs)
     losses = _of_each(arguments.get("loss"), outputs)
     outputs = [with_link(output, own) for output, own in zip(outputs, losses, strict=True)]
-    judged = [_judged(argument, *pair) for argument in ROLES for pair in _pairs(arguments.get(argument), outputs)]
-    return _not_checked(model, outputs, losses, any(judged)) + check_data(model, x, y, outputs, losses)
+    pairs = [(argument, *pair) for argument in ROLES for pair in _pairs(arguments.get(argument), outputs)]
+    judged = [_judged(*pair) for pair in pairs]
+    doubts = [doubt for pair in pairs for doubt in _of_one_label(*pair)]
+    return _not_checked(model, outputs, losses, any(judged)) + doubts + check_data(model, x, y, outputs, losses)
 
 
 def _check_layers(outputs: list[Ending]) -> None:
@@ -141,6 +145,16 @@ def _judged(argument: str, identifier: Any, output: Ending) -> bool:
     if output.annotators and of_annotators(identifier) is None:
         _check_missing(argument, identifier, output)
     return is_known(identifier, ROLES[argument])
+
+
+def _of_one_label(argument: str, identifier: Any, output: Ending) -> list[str]:
+    """Returns the warning about a string that Keras reads as that of one label, behind a sigmoid of several classes."""
+    name = identifier.lower() if isinstance(identifier, str) else ""
+    if name not in BY_SHAPE or output.link != "sigmoid" or output.units == 1:
+        return []
+    each, one = matching(BY_SHAPE[name], output, ROLES[argument]), BY_SHAPE[name].replace("binary", "categorical")
+    text = f"Keras takes {argument}={identifier!r} for one label of each example, but {output.source} can give several."
+    return [f"{text} Use {spelled(each)}, or {one!r} if each example has one label."]
 
 
 def check_loss_of_distribution(identifier: Any, output: Ending) -> bool:

@@ -13,6 +13,7 @@ from keras_het.reading.ending import Ending
 from keras_het.reading.matching import ignored_by, labels_for
 
 NUM_BATCHES = 4  # of a data set that are looked at
+MAX_NAMES = 5  # classes that a warning names
 CHUNK = 1 << 22  # numbers of x that are looked at together
 
 
@@ -265,7 +266,7 @@ def _check_classes(task: LabelTask) -> list[str]:
             hint = " (ignore_class=-1 of the loss leaves out missing labels)"
         wrong = ((labels < 0) | (labels >= classes)) & (labels != task.ignored)
         refuse_first(wrong, "y", f"be in [0, {classes}), the classes of the model{hint}", labels, "g")
-    return _check_several(counted)
+    return _check_several(counted) or _check_present(np.isin(np.arange(classes), counted))
 
 
 def _check_several(labels: np.ndarray) -> list[str]:
@@ -275,10 +276,23 @@ def _check_several(labels: np.ndarray) -> list[str]:
     return [f"`y` has no more than one class{f', {found[0]:g}' if found else ''}: there is nothing to learn from it."]
 
 
+def _check_present(present: np.ndarray) -> list[str]:
+    """Returns the warning about classes without a label."""
+    missing = np.flatnonzero(~present)
+    if not missing.size:
+        return []
+    names = ", ".join(map(str, missing[:MAX_NAMES])) + (", ..." if missing.size > MAX_NAMES else "")
+    return [f"`y` has no label of {missing.size} of the {present.size} classes of the model: {names}."]
+
+
+def _check_vectors(task: LabelTask) -> list[str]:
+    return _check_present(np.any(task.labels.reshape(-1, task.labels.shape[-1]) > 0, axis=0))
+
+
 def _check_each(task: LabelTask) -> list[str]:
     labels = task.labels
     refuse_first((labels < 0) | (labels > 1), "y", "be in [0, 1]", labels, "g")
-    return _check_several(labels) if task.classes == 1 else []
+    return _check_several(labels) if task.classes == 1 else _check_vectors(task)
 
 
 def _check_each_or_missing(task: LabelTask) -> list[str]:
@@ -308,7 +322,7 @@ SHAPES: dict[str, Callable[[tuple, LabelTask], None]] = {
 }
 VALUES: dict[str, Callable[[LabelTask], list[str]]] = {
     "integers": _check_classes,
-    "vectors": lambda task: [],
+    "vectors": _check_vectors,
     "each": _check_each,
     "each or missing": _check_each_or_missing,
     "annotations": lambda task: _check_classes(task._replace(ignored=-1)),

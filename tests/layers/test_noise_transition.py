@@ -7,11 +7,12 @@ from keras import ops
 from numpy.testing import assert_allclose, assert_array_equal
 
 from keras_het.constraints import RowStochastic
+from keras_het.labels import corrupt, pair_flip
 from keras_het.layers import HeteroscedasticDense, NoiseTransition
 from keras_het.ops import transition
 from keras_het.ops.transition import outlier_class, total_variation
 from tests import layer_contract
-from tests.common import built, refuses, sparse_crossentropy, to_numpy
+from tests.common import built, refuses, reloaded, sparse_crossentropy, to_numpy
 from tests.gradients import layer_gradients, value_and_gradients
 from tests.marks import grid
 
@@ -105,6 +106,61 @@ def test_rows_stay_stochastic_after_every_step(kind):
     assert np.abs(rows(layer) - before).max() > 1e-4
 
 
+def nearest_row(row, lower):
+    """The nearest vector of sum one with entries of at least `lower`: by bisection, without a sort."""
+    low, high = row.min() - 1.0, row.max()
+    for _ in range(200):
+        middle = (low + high) / 2
+        low, high = (middle, high) if np.maximum(row - middle, lower).sum() > 1 else (low, middle)
+    return np.maximum(row - low, lower)
+
+
+def check_is_transition(matrix):
+    assert_allclose(matrix.sum(axis=-1), 1, rtol=1e-5)
+    assert matrix.min() > 0.999e-4 / UNITS
+
+
+@pytest.mark.parametrize("annotators", [None, 2])
+def test_a_weight_that_is_no_transition_is_projected_where_it_is_read_evaluated_and_saved(annotators):
+    arguments = {"num_annotators": annotators, "apply_at_inference": True, "transition": np.eye(UNITS)}
+    layer = built(NoiseTransition(UNITS, **arguments), (None, UNITS))
+    weight = np.random.default_rng(3).normal(size=layer.kernel.shape, scale=2.0)
+    weight[..., 0, :] = (1.0, 0.001, -0.0005, -0.04)  # as an average of weights
+    layer.kernel.assign(weight)
+    expected = np.array([nearest_row(row, 1e-4 / UNITS) for row in weight.reshape(-1, UNITS)]).reshape(weight.shape)
+    store = {}
+    layer.save_own_variables(store)
+    assert_allclose(rows(layer), expected, atol=1e-6)
+    assert_array_equal(store["transition"], rows(layer))
+    noisy = np.einsum("nk,...kj->n...j", np.exp(LOG_P.astype("float64")), expected)
+    assert_allclose(np.exp(to_numpy(layer(LOG_P))), noisy, rtol=1e-4, atol=1e-6)
+    check_is_transition(rows(layer))
+    layer.trainable = False
+    assert_array_equal(store["transition"], rows(layer))
+
+
+@pytest.mark.once
+@pytest.mark.parametrize(("optimizer", "rate"), [("Adam", 0.05), ("SGD", 2.0)])
+def test_averaged_weights_are_a_transition(optimizer, rate, tmp_path):
+    layer = NoiseTransition(UNITS, transition=np.eye(UNITS))
+    model = make_model(layer)
+    model.compile(getattr(keras.optimizers, optimizer)(rate, use_ema=True), LOSS)
+    model.fit(X, LABELS, batch_size=16, epochs=3, verbose=0)
+    assert layer.kernel.numpy().min() < 0  # Keras averages the weights before it projects them
+    for matrix in (rows(layer), rows(reloaded(model, tmp_path).layers[-1])):
+        check_is_transition(matrix)
+
+
+@pytest.mark.once
+def test_weights_that_are_swapped_for_their_average_are_a_transition():
+    layer, seen = NoiseTransition(UNITS), []
+    model = make_model(layer)
+    model.compile(keras.optimizers.Adam(0.5, use_ema=True), LOSS)
+    read = keras.callbacks.LambdaCallback(on_epoch_end=lambda epoch, logs: seen.append(rows(layer).copy()))
+    model.fit(X, LABELS, epochs=2, verbose=0, callbacks=[keras.callbacks.SwapEMAWeights(swap_on_epoch=True), read])
+    check_is_transition(np.array(seen))
+
+
 @pytest.mark.once
 def test_a_fixed_transition_that_is_released_stays_stochastic(tmp_path):
     layer = NoiseTransition(UNITS, trainable=False)
@@ -168,9 +224,40 @@ def test_the_gradient_of_every_row_is_centred_and_otherwise_that_of_t():
 
 
 @pytest.mark.once
-def test_the_start_is_near_the_identity():
-    layer = built(NoiseTransition(UNITS), (None, UNITS))
-    assert_allclose(rows(layer), 0.99 * np.eye(UNITS) + 0.01 / UNITS, rtol=1e-5, atol=1e-7)
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ({}, 0.5 * np.eye(UNITS) + 0.125),
+        ({"num_annotators": 2}, np.stack([0.5 * np.eye(UNITS) + 0.125] * 2)),
+        ({"regularizer": "l2"}, 0.99 * np.eye(UNITS) + 0.0025),
+        ({"transition": T}, 0.99 * T + 0.0025),
+        ({"trainable": False}, np.eye(UNITS)),
+    ],
+)
+def test_where_t_starts(arguments, expected):
+    layer = built(NoiseTransition(UNITS, **arguments), (None, UNITS))
+    assert_allclose(rows(layer), expected, rtol=1e-5, atol=1e-7)
+    assert not layer.has_moved
+
+
+@pytest.mark.once
+def test_without_a_penalty_t_learns_swapped_classes_and_a_penalty_of_zero_does_not_move_it():
+    rng = np.random.default_rng(0)
+    clean = rng.integers(3, size=600)
+    x = (4 * np.eye(5)[clean] + rng.normal(size=(600, 5))).astype("float32")
+    labels = corrupt(clean, pair_flip(3, 0.4), seed=0)
+    distances = []
+    for regularizer in (None, keras.regularizers.L2(0.0)):
+        keras.utils.set_random_seed(0)
+        layer = NoiseTransition(3, regularizer=regularizer)
+        hidden = keras.layers.Dense(64, "relu")
+        model = keras.Sequential([keras.Input((5,)), hidden, keras.layers.Dense(3, "log_softmax"), layer])
+        model.compile(keras.optimizers.Adam(0.03), LOSS)
+        model.fit(x, labels, batch_size=64, epochs=15, verbose=0)
+        distances.append(total_variation(rows(layer), pair_flip(3, 0.4)))
+        assert layer.has_moved == (regularizer is None)
+    assert distances[0] < 0.15
+    assert distances[1] > 0.38
 
 
 def test_outliers():
@@ -249,4 +336,14 @@ def test_a_learned_t_can_be_given_back():
 def test_t_can_be_read_before_the_first_step():
     layer = NoiseTransition(UNITS, transition=T, trainable=False)
     assert_allclose(rows(layer), T, rtol=1e-6)
-    assert not NoiseTransition(UNITS).has_moved
+    assert not layer.has_moved
+
+
+@pytest.mark.once
+@pytest.mark.parametrize(("shift", "has_moved"), [(0.009, False), (0.011, True)])
+def test_a_transition_has_moved_if_its_rows_did_by_a_hundredth(shift, has_moved):
+    layer = built(NoiseTransition(UNITS, regularizer="l2", num_annotators=2), (None, UNITS))
+    weight = rows(layer).copy()
+    weight[1] += shift * (1.0 - UNITS * np.eye(UNITS)) / (UNITS - 1)  # of one annotator
+    layer.kernel.assign(weight)
+    assert layer.has_moved == has_moved

@@ -200,6 +200,19 @@ def test_a_single_class_is_said_and_no_error(loss, y):
         keras_het.check(compiled(loss), X, y)
 
 
+@pytest.mark.parametrize(("make", "loss", "y", "text"), [
+    (dense(), SPARSE, Y % 2, "`y` has no label of 1 of the 3 classes of the model: 2."),
+    (dense(None, 9), SPARSE, 8 * (Y > 0), "`y` has no label of 7 of the 9 classes of the model: 1, 2, 3, 4, 5, ..."),
+    (dense(), MISSING, np.where(Y == 1, -1, Y), "1 of the 3 classes of the model: 1."),
+    (dense(), VECTORS, np.eye(3)[2 * (Y % 2)], "1 of the 3 classes of the model: 1."),
+    (dense(), BINARY, np.eye(3)[Y] * [1, 0, 1], "1 of the 3 classes of the model: 1."),
+    (flips, AnnotatorsLoss(), np.stack([Y % 2, np.full(8, -1)], 1), "1 of the 3 classes of the model: 2."),
+])  # fmt: skip
+def test_classes_without_a_label_are_named(make, loss, y, text):
+    with pytest.warns(UserWarning, match=re.escape(text)):
+        keras_het.check(compiled(loss, make), X, y)
+
+
 def test_of_a_data_set_the_first_batches_are_read():
     for number, read in ((None, 4), (2, 2)):
         data = Batches(Y, number)

@@ -55,6 +55,9 @@ class Tempered(HeteroscedasticDense):
         return keras.ops.exp(super().call(inputs, training))
 
 
+BINARY = losses.BinaryCrossentropy(from_logits=True)
+
+
 def binary_crossentropy(y_true, y_pred):
     """Not that of Keras."""
     return keras.ops.mean(y_pred)
@@ -74,7 +77,7 @@ RIGHT = [
     (make, {"loss": {"head": SPARSE}, "metrics": [metrics.Precision(top_k=2), metrics.BinaryAccuracy(threshold=-0.7)]}),
     (sigmoid,
      {"loss": losses.BinaryCrossentropy(from_logits=True), "metrics": [metrics.BinaryAccuracy(threshold=0.0)]}),
-    (sigmoid, {"loss": "hinge", "metrics": [metrics.Precision(thresholds=0), "accuracy", metrics.F1Score()]}),
+    (sigmoid, {"loss": "hinge", "metrics": [metrics.Precision(thresholds=0), metrics.F1Score()]}),
     (lambda: make("sigmoid", units=1), {"metrics": [metrics.BinaryAccuracy(name="accuracy", threshold=0.0)]}),
     (lambda: probable("softmax"), {"loss": SPARSE_NAME, "metrics": ["accuracy", metrics.AUC(), metrics.Precision()]}),
     (lambda: probable("sigmoid"), {"loss": "binary_crossentropy", "metrics": ["binary_accuracy", metrics.F1Score()]}),
@@ -99,7 +102,7 @@ RIGHT = [
     (dense(), {"loss": SymmetricCrossentropy(from_logits=True)}),
     (dense(), {"loss": SymmetricCrossentropy(from_logits=True, multi_label=True), "metrics": [metrics.F1Score()]}),
     (dense(), {"loss": losses.BinaryCrossentropy(from_logits=True), "metrics": [metrics.AUC(from_logits=True)]}),
-    (dense(), {"loss": "hinge", "metrics": ["accuracy"]}),
+    (dense(), {"loss": "hinge", "metrics": ["categorical_accuracy"]}),
     (dense(None, 1), {"loss": "mse", "metrics": ["mae", metrics.R2Score()]}),
     *((dense(), {"loss": loss, "metrics": [loss]}) for loss in ("mse", "mae", "msle", "mape", "poisson", "log_cosh")),
     (dense(), {"loss": losses.Huber(), "metrics": ["cosine_similarity"]}),
@@ -130,6 +133,22 @@ def test_nothing_is_said_of_what_is_right(make, arguments):
     model = make()
     model.compile("sgd", **arguments)
     assert keras_het.check(model) is None
+
+
+@pytest.mark.parametrize(("make", "arguments", "text"), [
+    (sigmoid, {"loss": BINARY, "metrics": [metrics.AUC(from_logits=True), "accuracy"]},
+     "Use keras.metrics.BinaryAccuracy(threshold=0.0), or 'categorical_accuracy' if each example has one label."),
+    (sigmoid, {"loss": "hinge", "weighted_metrics": ["ACC"]}, "Keras takes weighted_metrics='ACC' for one label"),
+    (dense(), {"loss": BINARY, "metrics": ["accuracy"]}, "the layer 'last' can give several. Use keras.metrics.Binary"),
+    (dense("sigmoid"), {"loss": "bce", "metrics": ["accuracy"]}, "Use 'binary_accuracy', or 'categorical_accuracy' if"),
+    (dense("sigmoid"), {"loss": "ce"}, "Use 'binary_crossentropy', or 'categorical_crossentropy' if each"),
+    (two_heads, {"loss": [SPARSE, BINARY], "metrics": ["accuracy", "accuracy"]}, "the head 'b' can give several"),
+])  # fmt: skip
+def test_a_string_for_one_label_is_named_where_an_example_can_have_several(make, arguments, text):
+    model = make()
+    model.compile("sgd", **arguments)
+    with pytest.warns(UserWarning, match=re.escape(text)):
+        keras_het.check(model)
 
 
 LOSS_UNKNOWN, LAYER_UNKNOWN = "is neither of Keras nor of keras_het", "the outputs of the layer"
@@ -177,7 +196,10 @@ def test_what_is_not_known_is_not_said_in_fit():
 def test_no_false_alarm_over_the_heads_and_models_of_this_suite():
     for kind in HEADS:
         keras_het.check(make_model(make_head(kind)))
-        keras_het.check(make_model(make_head(kind), layers.Dense(5), metrics=["accuracy"]))
+        head = make_head(kind)
+        is_sigmoid = getattr(getattr(head, "link", None), "activation", "") == "sigmoid"
+        accuracy = metrics.BinaryAccuracy(threshold=0.0) if is_sigmoid else "accuracy"
+        keras_het.check(make_model(head, layers.Dense(5), metrics=[accuracy]))
     for make_plain in MODELS.values():
         model = make_plain()
         logits = not np.allclose(model.predict(np.ones((2, *model.input_shape[1:])), verbose=0).sum(axis=1), 1.0)

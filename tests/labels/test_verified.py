@@ -7,16 +7,9 @@ import pytest
 from scipy.stats import beta, hypergeom, mannwhitneyu
 from scipy.stats import t as student
 
-from keras_het.labels.verified import (
-    Part,
-    _class_p_values,
-    _rank_p_value,
-    _ratio,
-    jeffreys,
-    stratified,
-    verified_mean,
-    verify_accuracy,
-)
+from keras_het.labels import verified_mean, verify_accuracy
+from keras_het.labels.draws import _class_p_values, _rank_p_value
+from keras_het.labels.intervals import Part, jeffreys, ratio_of, stratified
 from tests.checks import z_limit
 
 pytestmark = pytest.mark.once
@@ -179,7 +172,7 @@ def test_strata_are_weighed_as_by_horvitz_and_thompson_and_without_examples_can_
     assert found.value == 1.0
     assert found.low < 0.5
     nothing = Part(np.float64(0.0), 0.0, 0.1)
-    found = _ratio(nothing, nothing)
+    found = ratio_of(nothing, nothing)
     assert np.isnan(found.value)
     assert (found.low, found.high) == (0.0, 1.0)
 
@@ -188,7 +181,7 @@ def test_strata_are_weighed_as_by_horvitz_and_thompson_and_without_examples_can_
 def test_a_ratio_holds_what_the_sum_of_squared_distances_does_not_speak_against(a, b):
     """By trying ratios, as in Donner and Zou."""
     over, under = (stratified([1.0], ([each * 200], [200.0], [200.0]), 10**9) for each in (a, b))
-    found = _ratio(over, under)
+    found = ratio_of(over, under)
     a_below, a_above, b_below, b_above = np.square([*over[1:], *under[1:]])
     q = np.linspace(1e-6, 1 - 1e-6, 200_001)
     distance = a * (1 - q) - b * q

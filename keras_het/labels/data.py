@@ -227,7 +227,7 @@ def label_table(y: Any, name: str) -> np.ndarray | None:
     """Returns labels with two axes, numbers or objects; None for one label for each example."""
     if isinstance(y, Encoded):
         return None
-    table = y.to_numpy() if hasattr(y, "iloc") else as_array(name, y)
+    table = as_array(name, y)
     if table.dtype.kind in "SU" and not hasattr(y, "dtype"):  # else nan would be a text
         table = np.array(y, object)
     if table.ndim != 2 or table.shape[1] == 1:

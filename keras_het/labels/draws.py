@@ -150,7 +150,8 @@ def _rank_p_value(values: np.ndarray, rows: np.ndarray) -> float:
     If nearly all values are equal, the normal approximation is far off: then the number of the others is tested.
     """
     unique, place, number = np.unique(values, return_inverse=True, return_counts=True)
-    if len(unique) == 2 or len(rows) * (1.0 - number.max() / len(values)) < MIN_NORMAL_COUNT:
+    least = MIN_NORMAL_COUNT if 2 * number.max() > len(values) else 0
+    if len(unique) == 2 or len(rows) * (1.0 - number.max() / len(values)) < least:
         return float(_class_p_values((place == number.argmax()).astype(int), rows).min())
     count, n, ranks = len(values), len(rows), rankdata(values)
     variance = ranks.var() * (count - n) / max(count - 1, 1) / n

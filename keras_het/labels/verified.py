@@ -184,7 +184,7 @@ def verify_accuracy(
 
 
 def _by_class(predicted: np.ndarray, given: np.ndarray, true: np.ndarray, sample: Sample, size: int) -> list[Estimate]:
-    """Returns recall and precision of each class, by strata: whether the label is the class, and what `_strata` adds."""
+    """Returns recall and precision of each class, by strata: whether the label is the class, times `_strata`."""
     classes, count, weights = np.arange(size), len(predicted), sample.weights[:, None]
     halves = _strata(np.zeros(count), sample)
     shape = int(halves.max()) + 1, size, size
@@ -222,7 +222,9 @@ def _read(predictions: Any, labels: Any, class_names: Any) -> tuple[Any, np.ndar
     if given.ndim == 2:
         names = getattr(predictions, "columns", None) if class_names is None else class_names
         classes = np.asarray(check_class_names(names, given.shape[1]))
-        p = check_distributions(in_order_of(classes, predictions, "predictions"), "predictions")
+        p = check_distributions(
+            as_array("predictions", in_order_of(classes, predictions, "predictions")), "predictions"
+        )
         return p, largest_of_rows(p), _numbers_of(observed, classes, "labels"), classes
     rule = "be classes (N,), or probabilities (N, K): np.stack([1 - p, p], axis=1) for p of the second of two classes"
     is_fraction = given.dtype.kind == "f" and np.any(given != np.floor(given))

@@ -166,28 +166,16 @@ def numbers_are_places(classes: Any) -> bool:
         >>> numbers_are_places(["cat", "dog"]), numbers_are_places(["0", "1"]), numbers_are_places(["1", "10", "2"])
         (True, True, False)
     """
-    return all(_number(name) in (None, place) for place, name in enumerate(classes))
-
-
-def _number(name: Any) -> float | None:
-    """Returns the number that a name is, also as a text; None for no number."""
-    try:
-        return None if isinstance(name, bool | np.bool_) else float(name)
-    except (TypeError, ValueError):
-        return None
+    texts = [str(name) for name in classes]
+    numbers = [text.lstrip("-").replace(".", "", 1).isdigit() for text in texts]
+    return all(text == str(place) or not numbers[place] for place, text in enumerate(texts))
 
 
 def in_order_of(classes: Any, probabilities: Any, name: str = "probabilities") -> Any:
     """Returns probabilities with their columns in the order of the classes, if the columns of a frame name these.
 
-    The columns 0, 1, 2, ... of a frame are places, and so are all columns where the classes are integers without names.
-
-    Args:
-        classes: names of the classes, or numbers; None for the numbers 0, 1, 2, ...
-        probabilities: array, or frame with a column for each class.
-        name: name of the argument, for errors.
-    Raises:
-        ValueError: for columns that are not the names of the classes.
+    None means the classes 0, 1, 2, ... A frame with these columns stays as it is, and so do any other columns if the
+    classes have no names. Columns that are not the names raise a ValueError.
     """
     columns = getattr(probabilities, "columns", None)
     if columns is None or columns.tolist() == list(range(len(columns))):
@@ -251,8 +239,7 @@ def is_missing(value: Any) -> bool:
 def categories_of(y: Any, name: str = "y") -> list | None:
     """Returns the categories of a pandas Categorical, a Series or a frame of them; None if there are none in one order.
 
-    Raises:
-        ValueError: for ordered categories whose order differs among the columns of a frame.
+    Ordered categories whose order differs among the columns of a frame raise a ValueError.
     """
     dtypes = list(y.dtypes) if hasattr(y, "columns") else [getattr(y, "dtype", None)]
     found = [list(getattr(dtype, "categories", ())) for dtype in dtypes]

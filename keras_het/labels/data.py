@@ -3,7 +3,6 @@
 import dataclasses
 import functools
 import itertools
-import numbers
 import warnings
 from typing import Any
 
@@ -143,7 +142,9 @@ def read_labels(y: Any, count: int, name: str = "y") -> Encoded:
     refuse_if(blank.all(), name, "have at least one label", "none")
     _check_no_counts(table, name)
     values, categories = table[~blank], categories_of(y, name)
-    are_numbers = all(isinstance(value, numbers.Real) and not isinstance(value, bool) for value in values)
+    are_numbers = values.dtype.kind in "iuf" or all(
+        isinstance(value, int | float | np.number) and not isinstance(value, bool) for value in values
+    )
     values = values.astype("float64") if are_numbers and categories is None else values
     classes, labels = encode(values, None, name, alone=True, categories=categories)
     votes = np.full(table.shape, -1, "int32")
@@ -258,9 +259,13 @@ def _check_no_counts(votes: np.ndarray, name: str) -> None:
     agree = sum(float(np.square(own := (votes == k).sum(axis=1)).sum() - own.sum()) for k in range(size))
     shares = np.stack([(votes == k).mean(axis=0) for k in range(size)])
     by_chance = len(votes) * float((np.square(shares.sum(axis=1)) - np.square(shares).sum(axis=1)).sum())
-    if agree <= by_chance or np.ptp(votes.sum(axis=1)) == 0:
-        rule = f"be votes whose {count} columns agree; for counts of {count} classes give {name}.astype(float)"
-        raise refusal(name, rule, "integers that agree no more than by chance")
+    has_totals = np.ptp(votes.sum(axis=1)) == 0
+    rule = (
+        f"be votes whose {count} columns agree, or names if they need not: {name}.astype(str); "
+        f"for counts of {count} classes give {name}.astype(float)"
+    )
+    received = "rows of one sum" if has_totals else "columns that agree no more than by chance"
+    refuse_if(has_totals or agree <= by_chance, name, rule, f"integers with {received}")
 
 
 def _check_no_votes(table: np.ndarray, y: Any, name: str) -> None:
@@ -268,8 +273,8 @@ def _check_no_votes(table: np.ndarray, y: Any, name: str) -> None:
 
     If independent annotators gave n_j votes for class j and n_k for class k, n_j = n_k has a probability of at most
     C(t, t / 2) / 2^t for an even t = n_j + n_k, and 0 for an odd one, whatever the probabilities of the classes are.
-    By Hoeffding's inequality, and Bonferroni's for all pairs of columns, counts are refused in less than
-    `REFUSED_COUNTS` of draws; counts of equal totals never are.
+    By Hoeffding's inequality, and Bonferroni's for all pairs of columns, counts of examples with a vote are refused in
+    less than `REFUSED_COUNTS` of draws. Counts of equal totals never are.
 
     Source: Hoeffding 1963, "Probability inequalities for sums of bounded random variables", Theorem 1.
     """
@@ -283,7 +288,7 @@ def _check_no_votes(table: np.ndarray, y: Any, name: str) -> None:
     division = ".div({}.sum(axis=1), axis=0)" if hasattr(y, "columns") else " / {}.sum(axis=1, keepdims=True)"
     rule = (
         f"be integers if it has votes, a column for each annotator: {name}.astype(int); or fractions if it has counts, "
-        f"a column for each class: {name}{division.format(name)}"
+        f"a column for each class and no row of zeros: {name}{division.format(name)}"
     )
     received = "columns that agree as annotators do" if totals.all() else f"only zeros in row {totals.argmin()}"
     raise refusal(name, rule, f"whole floats with {received}")

@@ -1,7 +1,8 @@
 """How many label errors are left, by a uniform sample of the labels that nobody had checked."""
 
+import bisect
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -134,15 +135,7 @@ def _most(population: int, sample: int, errors: int, confidence: float, sequenti
     def is_too_large(wrong: int) -> bool:
         return not bound(population, wrong, sample, errors, 1.0 - confidence)
 
-    return _first(is_too_large, low, high + 1) - 1 - errors
-
-
-def _first(condition: Callable[[int], bool], low: int, high: int) -> int:
-    """Returns the first integer from `low` on that meets a condition that all further ones meet, or `high`."""
-    while low < high:
-        middle = (low + high) // 2
-        low, high = (low, middle) if condition(middle) else (middle + 1, high)
-    return low
+    return low + bisect.bisect_left(range(low, high + 1), True, key=is_too_large) - 1 - errors
 
 
 def _is_possible(population: int, wrong: int, sample: int, errors: int, alpha: float) -> bool:

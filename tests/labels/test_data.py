@@ -53,7 +53,7 @@ def test_whole_floats_that_are_votes_are_refused_with_both_forms(add, has_column
     votes, _, counts = str(error.value).partition("; or fractions")
     as_votes = eval(votes.rpartition("annotator: ")[2], {"y": y})
     np.testing.assert_array_equal(read(X, as_votes - int(add)).y, read(X, FULL).y)
-    fractions = eval(counts.rpartition(". Received")[0].rpartition("class: ")[2], {"y": y + 1e-9})
+    fractions = eval(counts.rpartition(". Received")[0].rpartition("zeros: ")[2], {"y": y + 1e-9})
     np.testing.assert_allclose(np.asarray(fractions).sum(axis=1), 1.0)
 
 

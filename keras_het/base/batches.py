@@ -73,6 +73,20 @@ def check_same_index(**given: Any) -> None:
             raise refusal(name, rule, f"{found!r} at [{place}], where `{first}` has {other!r}")
 
 
+def index_of(**given: Any) -> Any:
+    """Returns the pandas index that names the rows, of the first argument that has one; None for row numbers.
+
+    Raises:
+        ValueError: as `check_same_index`, and for an index that names several rows alike.
+    """
+    check_same_index(**given)
+    name, index = next(((name, part.index) for name, part in given.items() if hasattr(part, "iloc")), ("", None))
+    if index is not None and not index.is_unique:
+        rule = f"have an index that names each row once ({name}.reset_index(drop=True) numbers the rows)"
+        raise refusal(name, rule, f"{index[index.duplicated()].tolist()[0]!r} again")
+    return index
+
+
 def _parts(value: Any) -> Any:
     if isinstance(value, dict):
         return value.values()
@@ -89,6 +103,24 @@ def check_dense(name: str, part: Any) -> Any:
     """`part`, if it is not a sparse matrix of SciPy, which NumPy takes for a single object."""
     refuse_if(hasattr(part, "toarray"), name, f"be dense: {name}.toarray()", kind=part)
     return part
+
+
+def as_array(name: str, part: Any) -> np.ndarray:
+    """Returns an array, a tensor, a column of pandas or lists as NumPy, if lists have equal lengths.
+
+    Example:
+        >>> as_array("y", [[0], [0, 1]])
+        Traceback (most recent call last):
+        ...
+        ValueError: `y` must have rows of equal length. Received: 1 in row 0, 2 in row 1
+    """
+    try:
+        return np.asarray(as_numpy(check_dense(name, part)))
+    except ValueError as error:
+        sizes = [np.size(np.array(row, object)) for row in part]
+        row = next((row for row, size in enumerate(sizes) if size != sizes[0]), 0)
+        received = f"{sizes[0]} in row 0, {sizes[row]} in row {row}" if row else str(error)
+        raise refusal(name, "have rows of equal length", received) from error
 
 
 def count_examples(x: Any) -> int:

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
-from keras_het.base.batches import as_numpy, check_dense
+from keras_het.base.batches import as_array
 from keras_het.base.refusal import refusal, refuse_if
 from keras_het.base.validation import MAX_CLASSES, check_class_names, check_labels, no_label
 
@@ -26,7 +26,9 @@ class Encoded(NamedTuple):
     labels: np.ndarray
 
 
-def encode(y: Any, count: int | None = None, name: str = "y", *, alone: bool = False) -> Encoded:
+def encode(
+    y: Any, count: int | None = None, name: str = "y", *, alone: bool = False, categories: list | None = None
+) -> Encoded:
     """Reads labels of exclusive classes.
 
     Args:
@@ -36,6 +38,7 @@ def encode(y: Any, count: int | None = None, name: str = "y", *, alone: bool = F
         count: N, or None.
         name: name of the argument, for errors.
         alone: boolean, whether nothing but the labels says how many classes there are: see `check_counted_from_zero`.
+        categories: order of the classes; None for that of a Categorical, or sorted.
     Raises:
         ValueError: for missing labels, -1 among them, fractions, several ones in a vector, another number of labels, or
             one class.
@@ -45,7 +48,7 @@ def encode(y: Any, count: int | None = None, name: str = "y", *, alone: bool = F
         >>> found.classes.tolist(), found.labels.tolist()
         (['cat', 'dog'], [1, 0, 1])
     """
-    found = y if isinstance(y, Encoded) else _encoded(y, name, alone)
+    found = y if isinstance(y, Encoded) else _encoded(y, name, alone, categories)
     if count is not None and len(found.labels) != count:
         raise refusal(name, f"have a label for each of the {count} examples", len(found.labels))
     refuse_if((number := len(np.unique(found.labels))) < 2, name, "be of at least two classes", number)
@@ -81,13 +84,13 @@ def check_no_id(labels: np.ndarray, name: str = "y") -> None:
         raise refusal(name, rule, f"{labels[place]} at [{place}]")
 
 
-def _encoded(y: Any, name: str, alone: bool) -> Encoded:
-    given = np.asarray(as_numpy(check_dense(name, y)))
+def _encoded(y: Any, name: str, alone: bool, categories: list | None = None) -> Encoded:
+    given, categories = as_array(name, y), categories_of(y, name) if categories is None else categories
     given = given[:, 0] if given.ndim == 2 and given.shape[1] == 1 else given
     if given.ndim == 2 and given.dtype.kind in "biuf":
         return _of_vectors(given, name)
-    if given.ndim == 1 and (given.dtype.kind in "OSUb" or _categories(y) is not None):
-        return _of_names(given, _categories(y), name, alone)
+    if given.ndim == 1 and (given.dtype.kind in "OSUb" or categories is not None):
+        return _of_names(given, categories, name, alone)
     given = _whole(given, name)
     if given.dtype.kind == "i" and (given == -1).any():
         refuse_blank(int((given == -1).argmax()), name)
@@ -113,7 +116,7 @@ def encode_among(y: Any, classes: np.ndarray, name: str, rule: str = "only those
         >>> encode_among(["dog", "dog"], encode(["dog", "cat"]).classes, "y").tolist()
         [1, 1]
     """
-    given = np.asarray(as_numpy(check_dense(name, y)))
+    given = as_array(name, y)
     if given.ndim == 2 and given.shape[1] > 1:
         given = _of_vectors(given, name).labels
     values = given.reshape(len(given)).tolist()
@@ -154,6 +157,36 @@ def named(classes: np.ndarray, class_names: Any, name: str = "y", more: bool = F
         raise refusal("class_names", rule, some(names))
     names = check_class_names(given, len(names))
     return names, np.array([names.index(label) for label in own])
+
+
+def numbers_are_places(classes: Any) -> bool:
+    """Returns whether an integer can stand for the class at this place: no class has another number as its name.
+
+    Example:
+        >>> numbers_are_places(["cat", "dog"]), numbers_are_places(["0", "1"]), numbers_are_places(["1", "10", "2"])
+        (True, True, False)
+    """
+    texts = [str(name) for name in classes]
+    numbers = [text.lstrip("-").replace(".", "", 1).isdigit() for text in texts]
+    return all(text == str(place) or not numbers[place] for place, text in enumerate(texts))
+
+
+def in_order_of(classes: Any, probabilities: Any, name: str = "probabilities") -> Any:
+    """Returns probabilities with their columns in the order of the classes, if the columns of a frame name these.
+
+    None means the classes 0, 1, 2, ... A frame with these columns stays as it is, and so do any other columns if the
+    classes have no names. Columns that are not the names raise a ValueError.
+    """
+    columns = getattr(probabilities, "columns", None)
+    if columns is None or columns.tolist() == list(range(len(columns))):
+        return probabilities
+    classes = range(len(columns)) if classes is None else classes
+    own, order = [str(column) for column in columns], [str(label) for label in classes]
+    if set(own) == set(order) and len(own) == len(order):
+        return probabilities.iloc[:, [own.index(label) for label in order]]
+    rule = f"have the classes as columns, {some(order)} (to_numpy() gives them by place)"
+    refuse_if(np.asarray(classes).dtype.kind in "OSU", name, rule, some(own))
+    return probabilities
 
 
 def some(names: list) -> str:
@@ -203,7 +236,16 @@ def is_missing(value: Any) -> bool:
         return True
 
 
-def _categories(y: Any) -> list | None:
-    """Returns the categories of a pandas Categorical, or of a Series of them."""
-    found = getattr(getattr(y, "dtype", None), "categories", None)
-    return None if found is None else list(found)
+def categories_of(y: Any, name: str = "y") -> list | None:
+    """Returns the categories of a pandas Categorical, a Series or a frame of them; None if there are none in one order.
+
+    Ordered categories whose order differs among the columns of a frame raise a ValueError.
+    """
+    dtypes = list(y.dtypes) if hasattr(y, "columns") else [getattr(y, "dtype", None)]
+    found = [list(getattr(dtype, "categories", ())) for dtype in dtypes]
+    most = max(found, key=len, default=[])
+    if all(own and own == [label for label in most if label in own] for own in found):
+        return most
+    rule = "have one order of categories in all columns (pandas.CategoricalDtype([...], ordered=True))"
+    refuse_if(any(getattr(dtype, "ordered", False) for dtype in dtypes), name, rule, some(most))
+    return None

@@ -9,7 +9,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_het.base.batches import as_numpy, check_dense
+from keras_het.base.batches import as_array, as_numpy
 from keras_het.base.refusal import refusal, refuse_first, refuse_if
 
 MAX_FEATURES = 1 << 32  # more, of a single class, exceed any bound of weights
@@ -101,7 +101,8 @@ def check_annotations(
     Raises:
         ValueError: if not; it says which one is wrong.
     """
-    labels, width = np.asarray(getattr(labels, "votes", labels)), "M" if num_annotators is None else num_annotators
+    labels = as_array(name, getattr(labels, "votes", labels))
+    width = "M" if num_annotators is None else num_annotators
     right = (
         labels.ndim == 2 and labels.size and width in ("M", labels.shape[1]) and np.issubdtype(labels.dtype, np.integer)
     )
@@ -133,7 +134,7 @@ def check_labels(labels: Any, num_classes: float, count: int | None = None, name
     Raises:
         ValueError: if not; it says which one is wrong.
     """
-    labels = np.asarray(check_dense(name, labels))
+    labels = as_array(name, labels)
     if labels.ndim != 1 or not np.issubdtype(labels.dtype, np.integer):
         made = f", as {name}.argmax(-1) of label vectors" if labels.ndim == 2 and labels.shape[1] > 1 else ""
         if labels.dtype.kind in "OSU":
@@ -171,7 +172,7 @@ def check_weights(weights: Any, count: int, name: str = "sample_weight") -> np.n
 
 def check_label_vectors(labels: Any, shapes: Sequence[tuple[int, ...]]) -> np.ndarray:
     """Label vectors as an array of one of some shapes, if they are 0, 1, or -1 for a label that is not known."""
-    y = np.asarray(as_numpy(labels))
+    y = as_array("labels", labels)
     refuse_if(y.shape not in shapes, "labels", f"have shape {' or '.join(map(str, shapes))}", shape=y)
     refuse_first(~np.isin(y, (-1, 0, 1)), "labels", "be 0, 1, or -1 if not known", y)
     return y
@@ -237,6 +238,8 @@ def check_numbers(name: str, x: Any) -> np.ndarray:
     try:
         return as_float64(x)
     except (TypeError, ValueError, OverflowError, RuntimeError) as error:  # the latter two of PyTorch's own conversion
+        if isinstance(x, list | tuple):
+            as_array(name, x)
         text = f"`{name}` must be an array of numbers. Received: a {type(x).__name__}; {str(error)[:MOST_LETTERS]}"
         raise ValueError(text) from error
 

@@ -1,13 +1,13 @@
 """Verified labels: a dict from the indices of examples to what somebody has found to be true."""
 
 import numbers
-from collections.abc import Hashable, Mapping
+from collections.abc import Collection, Hashable, Mapping
 from typing import Any
 
 import numpy as np
 
-from keras_het.base.classes import some
-from keras_het.base.refusal import refusal
+from keras_het.base.classes import is_missing, some
+from keras_het.base.refusal import refusal, refuse_if
 
 
 def verified_places(given: Any, count: int, index: Any = None, name: str = "verified_labels") -> np.ndarray:
@@ -19,7 +19,7 @@ def verified_places(given: Any, count: int, index: Any = None, name: str = "veri
         index: index of a pandas frame, whose entries are the keys then; None for numbers.
         name: name of the argument, for errors.
     Raises:
-        ValueError: for no dict, or a key that is no index.
+        ValueError: for no dict, a key that is no index, or one without a label.
 
     Example:
         >>> verified_places({3: "cat", 0: "dog"}, 4).tolist()
@@ -29,18 +29,25 @@ def verified_places(given: Any, count: int, index: Any = None, name: str = "veri
         return np.zeros(0, "int64")
     if not isinstance(given, Mapping):
         raise refusal(name, "be a dict from the indices of examples to their labels", kind=given)
-    if index is not None and given and not np.array_equal(index, np.arange(count)):
-        rows = index.get_indexer(list(given)) if index.is_unique else np.full(len(given), -1)
+    blank = [key for key, label in given.items() if isinstance(label, Hashable) and (is_missing(label) or label == "")]
+    rule = "have a label for each key; leave the other keys out, and give all of them as `drawn`"
+    refuse_if(blank, name, rule, f"none for {blank[:1]}")
+    return row_numbers(given, count, index, name)
+
+
+def row_numbers(keys: Collection, count: int, index: Any, name: str) -> np.ndarray:
+    """Returns the row numbers of the indices of examples, `(n,)`; arguments as of `verified_places`."""
+    if index is not None and len(keys) and not np.array_equal(index, np.arange(count)):
+        rows = index.get_indexer(list(keys))
         if (rows < 0).any():
-            rule = "have keys of the index of `x` or `y`, which must be unique"
-            key = list(given)[int(rows.argmin())]
+            key = list(keys)[int(rows.argmin())]
             meant = f"; the name of example number {key} is {_plain(index[key])!r}" if _is_index(key, count) else ""
-            raise refusal(name, rule, f"{key!r}{meant}")
+            raise refusal(name, "have names of the pandas index, no other keys", f"{key!r}{meant}")
         return rows
-    wrong = [key for key in given if not _is_index(key, count)]
+    wrong = [key for key in keys if not _is_index(key, count)]
     if wrong:
         raise refusal(name, f"have indices in [0, {count}), integers", repr(wrong[0]))
-    return np.array([int(key) for key in given], "int64")
+    return np.array([int(key) for key in keys], "int64")
 
 
 def encode_verified(given: Mapping, *classes: np.ndarray, others: bool = False) -> np.ndarray:
@@ -64,9 +71,9 @@ def encode_verified(given: Mapping, *classes: np.ndarray, others: bool = False) 
     are_names = {isinstance(label, str) for label in places}
     for key, label in given.items():
         if _plain(label) not in places and not (others and isinstance(label, str) in are_names):
-            raise refusal(
-                "verified_labels", f"have only the classes {some(classes[0].tolist())}", f"{label!r} of example {key!r}"
-            )
+            text = f", no text {str(label)!r}" if str(label) in places else ""
+            rule = f"have only the classes {some(classes[0].tolist())}"
+            raise refusal("verified_labels", rule, f"{label!r} of example {key!r}{text}")
     return np.array([places.get(_plain(label), -1) for label in given.values()], "int64")
 
 

@@ -6,6 +6,7 @@ from typing import Any
 import keras
 import numpy as np
 from keras import ops
+from scipy.stats import binomtest
 
 from keras_het.base.refusal import refusal, refuse_if
 from keras_het.base.tables import Tabled
@@ -20,7 +21,6 @@ from keras_het.reading.clean_and_noisy import CleanAndNoisy
 
 HEAD = ["annotator", "labels", "accuracy", "agreement", "95% interval", "separation", "takes"]
 MAX_SPAMMER_SEPARATION = 0.05
-NORMAL = 1.959964  # 95% of a normal distribution lie within this number of standard deviations
 
 
 @dataclasses.dataclass(frozen=True)
@@ -179,7 +179,7 @@ def _with_labels(annotator: Annotator, num_labels: int, hits: np.ndarray) -> Ann
         return Annotator(annotator.name, np.nan, np.nan, (), 0)
     if not len(hits):
         return dataclasses.replace(annotator, num_labels=num_labels)
-    low, high = _wilson(hits.mean(), len(hits))
+    low, high = binomtest(int(hits.sum()), len(hits)).proportion_ci(method="wilson")
     return dataclasses.replace(annotator, num_labels=num_labels, agreement=float(hits.mean()), interval=(low, high))
 
 
@@ -194,13 +194,6 @@ def _consensus(votes: np.ndarray, size: int) -> list[tuple[int, np.ndarray]]:
         is_clear = (most > 0) & ((others == most[:, None]).sum(axis=1) == 1)
         found.append((len(rows), (others.argmax(axis=1) == own[rows])[is_clear]))
     return found
-
-
-def _wilson(fraction: float, count: int) -> tuple[float, float]:
-    """Returns the ends of Wilson's 95% interval."""
-    unit = NORMAL**2 / count
-    center, half = fraction + unit / 2.0, np.sqrt(unit * (fraction * (1.0 - fraction) + unit / 4.0))
-    return float((center - half) / (1.0 + unit)), float((center + half) / (1.0 + unit))
 
 
 def _transitions(source: Any) -> np.ndarray:

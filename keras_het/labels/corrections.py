@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from keras_het.base.batches import as_numpy
+from keras_het.base.batches import as_array
 from keras_het.base.classes import encode, named, some
 from keras_het.base.extras import import_extra
 from keras_het.base.refusal import refusal, refuse_if
@@ -116,10 +116,8 @@ def apply_corrections(
     """
     path = pathlib.Path(path)
     path = path / "labels.csv" if path.is_dir() else path
-    given, class_names = (
-        np.asarray(as_numpy(labels)),
-        class_names if hasattr(class_names, "keys") else _listed(class_names),
-    )
+    given = as_array("labels", labels)
+    class_names = class_names if class_names is None or hasattr(class_names, "keys") else list(class_names)
     refuse_if(given.ndim != 1, "labels", "be one label for each example, (N,)", shape=given)
     if given.dtype.kind in "OSU":
         found = encode(labels, name="labels")
@@ -128,10 +126,6 @@ def apply_corrections(
     numbers_of = check_labels(labels, np.inf)
     names = check_class_names(class_names, numbers_of.max(initial=0) + 1 if class_names is None else len(class_names))
     return _corrected(check_labels(numbers_of, len(names)), path, names)
-
-
-def _listed(names: Any) -> Any:
-    return None if names is None else list(names)
 
 
 def _corrected(labels: np.ndarray, path: pathlib.Path, names: list) -> np.ndarray:

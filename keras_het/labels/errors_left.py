@@ -1,18 +1,18 @@
 """How many label errors are left, by a uniform sample of the labels that nobody had checked."""
 
+import bisect
 import dataclasses
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from scipy.special import betaln, gammaln, logsumexp
 
-from keras_het.base.batches import as_numpy
-from keras_het.base.classes import encode
-from keras_het.base.refusal import refusal, refuse_if
+from keras_het.base.batches import index_of
+from keras_het.base.classes import encode, numbers_are_places
 from keras_het.base.validation import check_boolean, check_class_names, check_open_fraction
 from keras_het.base.verified import encode_verified, verified_places
+from keras_het.labels.draws import first_of_draw
 
 PRIOR = 0.5  # both parameters of the beta distribution of the fraction of errors: most sets have few
 
@@ -83,17 +83,19 @@ def errors_left(
 
     Args:
         labels: labels as they were before anybody verified any, integers or names, `(N,)`.
-        verified_labels: all labels that were ever checked, a dict from row numbers to classes; a class that no label
-            has is an error.
-        drawn: uniform sample of the labels that were unchecked then, a list of row numbers in the order of looking.
-            The rows of it that are verified by now must come first.
+        verified_labels: all labels that were ever checked, a dict from row numbers, or names of a pandas index, to
+            classes; a class that no label has is an error.
+        drawn: uniform sample of the labels that were unchecked then: a list of the same keys in the order of the draw,
+            or a dict from the keys to their places in the draw, 0, 1, 2, ..., as a column of a file keeps them. Those
+            that are verified by now must come first: a place that is missing counts as left out.
         confidence: probability that the bound holds, in (0, 1).
         sequential: boolean, whether the bound is checked at several looks; False for a sample of a fixed size.
         class_names: names of the classes, if `labels` are integers and `verified_labels` names; None for none.
     Returns:
         `ErrorsLeft`; print it.
     Raises:
-        ValueError: for rows that do not exist or are drawn twice, an empty sample, or a sample with a gap.
+        ValueError: for rows that do not exist or are drawn twice, an empty sample, a sample with a gap, or the first of
+            a sorted sample.
     Source: Waudby-Smith and Ramdas 2020, "Confidence sequences for sampling without replacement", section 2
         (the ratio of prior and posterior, with a beta-binomial prior); Clopper and Pearson 1934, "The use of confidence
         or fiducial limits", for the inversion.
@@ -109,38 +111,18 @@ drawn at random were wrong, 1 of 200 checked in all
     """
     classes, given = encode(labels, name="labels")
     confidence, sequential = check_open_fraction("confidence", confidence), check_boolean("sequential", sequential)
-    places = verified_places(verified_labels, len(given))
-    wrong = np.zeros(len(given), bool)
-    names = [] if class_names is None else [np.asarray(check_class_names(class_names, len(classes)))]
-    wrong[places] = given[places] != encode_verified(verified_labels, classes, *names, others=True)
-    is_checked = np.zeros(len(given), bool)
+    index = index_of(labels=labels)
+    places = verified_places(verified_labels, len(given), index)
+    wrong, is_checked = np.zeros((2, len(given)), bool)
+    names = classes if class_names is None else np.asarray(check_class_names(class_names, len(classes)))
+    known = [classes, names] if numbers_are_places(names) else [names]
+    wrong[places] = given[places] != encode_verified(verified_labels, *known, others=True)
     is_checked[places] = True
-    sample = _sample(_places(drawn, len(given)), is_checked)
+    sample = first_of_draw(drawn, is_checked, index)
     errors, unchecked = int(wrong[sample].sum()), int(len(given) - len(places))
     most = _most(len(sample) + unchecked, len(sample), errors, confidence, sequential)
     found = len(places), int(wrong.sum()), len(sample), errors, unchecked, most, most / len(given)
     return ErrorsLeft(*found, confidence, sequential)
-
-
-def _places(drawn: Any, count: int) -> np.ndarray:
-    """Returns the row numbers of what was drawn, `(n,)`."""
-    keys = np.asarray(as_numpy(drawn)).tolist()
-    refuse_if(not isinstance(keys, list), "drawn", "be a list of indices of examples", value=drawn)
-    for key, number in Counter(keys).most_common(1):
-        refuse_if(number > 1, "drawn", "have each index once, of a sample without replacement", f"{key!r} again")
-    return verified_places(dict.fromkeys(keys), count, None, "drawn")
-
-
-def _sample(places: np.ndarray, is_checked: np.ndarray) -> np.ndarray:
-    """Returns the rows of the sample that are checked, the first ones, `(n,)`."""
-    there = is_checked[places]
-    count = int(there.argmin()) if len(there) and not there.all() else len(there)
-    if not count:
-        raise refusal("drawn", "have a first index whose label is in `verified_labels`", "a sample of none")
-    if there[count:].any():
-        rule = "be verified from its start on: what was left out may be hard. Verify it, or count it as wrong"
-        raise refusal("drawn", rule, f"example number {places[count]}, at [{count}] not verified; others behind it are")
-    return places[:count]
 
 
 def _most(population: int, sample: int, errors: int, confidence: float, sequential: bool) -> int:
@@ -153,15 +135,7 @@ def _most(population: int, sample: int, errors: int, confidence: float, sequenti
     def is_too_large(wrong: int) -> bool:
         return not bound(population, wrong, sample, errors, 1.0 - confidence)
 
-    return _first(is_too_large, low, high + 1) - 1 - errors
-
-
-def _first(condition: Callable[[int], bool], low: int, high: int) -> int:
-    """Returns the first integer from `low` on that meets a condition that all further ones meet, or `high`."""
-    while low < high:
-        middle = (low + high) // 2
-        low, high = (low, middle) if condition(middle) else (middle + 1, high)
-    return low
+    return low + bisect.bisect_left(range(low, high + 1), True, key=is_too_large) - 1 - errors
 
 
 def _is_possible(population: int, wrong: int, sample: int, errors: int, alpha: float) -> bool:

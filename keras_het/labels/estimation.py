@@ -6,12 +6,13 @@ import numpy as np
 import scipy.special
 
 from keras_het.base.batches import check_same_index, row_blocks
-from keras_het.base.refusal import refusal
+from keras_het.base.classes import in_order_of
+from keras_het.base.refusal import refusal, refuse_if
 from keras_het.base.validation import (
-    as_float64,
     check_every_class,
     check_labels,
     check_not_negative,
+    check_numbers,
     check_square,
 )
 
@@ -45,7 +46,11 @@ def estimate_by_confident_joint(labels: Any, probabilities: Any) -> np.ndarray:
     p = check_probabilities(probabilities, as_given=True)
     labels = check_labels(labels, p.shape[1], len(p))
     check_every_class(labels, p.shape[1])
-    return from_confusion(confident_counts(labels, p))
+    counts = confident_counts(labels, p)
+    rule = "be confident of an example of every class, as often as it is of the examples with that label"
+    unseen = np.flatnonzero(counts.sum(axis=1) == 0)[:1]
+    refuse_if(len(unseen), "probabilities", rule, f"none of class {unseen} of `labels`")
+    return from_confusion(counts)
 
 
 def from_confusion(counts: Any) -> np.ndarray:
@@ -132,7 +137,7 @@ def check_probabilities(probabilities: Any, name: str = "probabilities", as_give
         as_given: boolean, whether float32, in memory or on disk, stays as it is, without a copy; else all is float64.
     """
     stays = as_given and isinstance(probabilities, np.ndarray) and probabilities.dtype == "float32"
-    p = probabilities if stays else as_float64(probabilities)
+    p = probabilities if stays else check_numbers(name, in_order_of(None, probabilities, name))
     if p.ndim != 2 or not len(p) or not all(np.all((p[rows] >= 0) & (p[rows] <= 1)) for rows in row_blocks(len(p))):
         values = f", from {p.min():.4g} to {p.max():.4g}" if p.size else ""
         rule = "be in [0, 1], such as the exp of log-probabilities, and of shape (N, K)"

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from keras_het.base.batches import check_same_index, row_blocks
+from keras_het.base.batches import index_of, row_blocks
 from keras_het.base.refusal import refuse_if
 from keras_het.base.tables import Tabled
 from keras_het.base.validation import check_integer, check_labels
@@ -92,8 +92,8 @@ def next_labels(probabilities: Any, labels: Any, count: int, *, verified_labels:
         probabilities: probabilities out of sample, `(N, K)`, K >= 2, each row of sum 1.
         labels: integers in [0, K), `(N,)`.
         count: number of labels that are wanted, at most the number of labels that nobody has verified.
-        verified_labels: labels that somebody has verified, a dict from row numbers to classes; these are not proposed
-            again.
+        verified_labels: labels that somebody has verified, a dict from row numbers, or names of a pandas index, to
+            classes; these are not proposed again.
     Returns:
         `NextLabels`; print it.
     Raises:
@@ -109,12 +109,11 @@ def next_labels(probabilities: Any, labels: Any, count: int, *, verified_labels:
             3      1          1  0.9687
         2 labels to check
     """
-    check_same_index(probabilities=probabilities, labels=labels)
-    names = labels.index if hasattr(labels, "iloc") else None
+    names = index_of(labels=labels, probabilities=probabilities)
     p = check_distributions(probabilities, as_given=True)
     refuse_if(p.shape[1] < 2, "probabilities", "be of at least two classes", shape=p)
     labels = check_labels(labels, p.shape[1], len(p))
-    unverified = np.setdiff1d(np.arange(len(p)), verified_places(verified_labels, len(p)))
+    unverified = np.setdiff1d(np.arange(len(p)), verified_places(verified_labels, len(p), names))
     refuse_if(not len(unverified), "verified_labels", "leave a label that nobody has verified", "all of them")
     count, classes = check_integer("count", count, 1, len(unverified)), decode(labels, p).classes
     score = _score(labels, p, _transition(labels, classes, p.shape[1]))

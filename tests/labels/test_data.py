@@ -8,7 +8,7 @@ import scipy.sparse
 from scipy.special import softmax
 
 from keras_het.labels import aggregate, choose, clean, votes_from_table
-from keras_het.labels.data import most_probable, read, stratified_folds
+from keras_het.labels.data import REFUSED_COUNTS, _check_no_votes, _surprise, most_probable, read, stratified_folds
 from tests.checks import refusals
 from tests.labels.tasks import TRUE, Batches, X, Y, make_model
 
@@ -38,6 +38,82 @@ def test_votes_are_distributions_whatever_stands_for_none(y):
     assert data.classes.tolist() in ([0, 1, 2], NAMES.tolist())
     assert data.y.dtype == "float32"
     assert np.mean(data.labels == TRUE) > 0.8
+
+
+FULL = np.where(np.random.default_rng(1).random((240, 3)) < 0.7, TRUE[:, None], np.roll(TRUE, 1)[:, None])
+
+
+@pytest.mark.parametrize("add", [0.0, 1.0])
+@pytest.mark.parametrize("has_columns", [False, True])
+def test_whole_floats_that_are_votes_are_refused_with_both_forms(add, has_columns):
+    pandas = pytest.importorskip("pandas")  # the session `tests` has it
+    y = (FULL + add) if not has_columns else pandas.DataFrame(FULL + add)
+    with pytest.raises(ValueError, match="`y` must be integers if it has votes, a column for each annotator") as error:
+        read(X, y)
+    votes, _, counts = str(error.value).partition("; or fractions")
+    as_votes = eval(votes.rpartition("annotator: ")[2], {"y": y})
+    np.testing.assert_array_equal(read(X, as_votes - int(add)).y, read(X, FULL).y)
+    fractions = eval(counts.rpartition(". Received")[0].rpartition("zeros: ")[2], {"y": y + 1e-9})
+    np.testing.assert_allclose(np.asarray(fractions).sum(axis=1), 1.0)
+
+
+def test_surprise_is_minus_the_log_of_the_largest_probability_of_a_tie():
+    """By hand: of two votes 1/2 are one each, of four 6/16 two each; an odd number has no tie, and 0 says nothing."""
+    for half, probability in ((1, 1 / 2), (2, 6 / 16), (3, 20 / 64)):
+        assert _surprise(np.full(7, half), np.full(7, half)) == pytest.approx(-7 * np.log(probability))
+    assert _surprise(np.array([0, 1, 0]), np.array([0, 2, 1])) == 0.0
+    assert _surprise(np.array([2, 1]), np.array([0, 1])) == pytest.approx(0.0)  # one tie of two, as expected
+
+
+@pytest.mark.parametrize("units", [2, 3, 10])
+@pytest.mark.parametrize("annotators", [(1, 3), (2, 4), (1, 20), (40, 61)])
+def test_counts_are_refused_in_less_than_one_of_a_thousand_draws(units, annotators):
+    """Also where annotators agree by chance alone; the test fails by chance once in a million."""
+    rng = np.random.default_rng([units, *annotators])
+    for _ in range(100):
+        p = rng.dirichlet(np.full(units, rng.choice([0.5, 5.0, 1e6])), 40)
+        counts = rng.multinomial(rng.integers(*annotators, 40), p).astype(float)
+        _check_no_votes(counts, counts, "y")
+    assert REFUSED_COUNTS == 0.001
+
+
+def test_votes_of_booleans_and_categoricals_keep_their_classes_and_order():
+    pandas = pytest.importorskip("pandas")  # the session `tests` has it
+    votes = (FULL > 0).astype(int)
+    assert read(X, votes.astype(bool)).classes.tolist() == [False, True]
+    gap = np.where(np.arange(240)[:, None] == [5, 5, 6], None, votes.astype(bool))
+    assert read(X, gap).classes.tolist() == [False, True]
+    for names in (["small", "large"], [3, 1]):
+        kind = pandas.CategoricalDtype(names, ordered=True)
+        frame = pandas.DataFrame({k: pandas.Categorical.from_codes(votes[:, k], dtype=kind) for k in range(3)})
+        data = read(X, frame)
+        assert data.classes.tolist() == names
+        np.testing.assert_array_equal(data.y, read(X, votes).y)
+        assert read(X, frame.where(gap != None)).classes.tolist() == names  # noqa: E711  by elements
+    frame[2] = frame[2].cat.reorder_categories([1, 3])
+    with pytest.raises(ValueError, match="`y` must have one order of categories in all columns"):
+        read(X, frame)
+
+
+def test_an_annotator_without_a_vote_changes_nothing():
+    empty = np.full((240, 1), -1)
+    np.testing.assert_allclose(read(X, np.hstack([VOTES, empty])).y, read(X, VOTES).y, atol=1e-6)
+    with pytest.raises(ValueError, match="`y` must have at least one label"):
+        read(X, np.zeros((240, 0), int))
+
+
+def test_columns_of_probabilities_are_matched_by_name_and_an_index_names_each_row_once():
+    pandas = pytest.importorskip("pandas")  # the session `tests` has it
+    names, p = np.array(["1", "10", "2"]), 0.1 + 0.7 * np.eye(3)[TRUE]
+    columns = pandas.DataFrame(p, columns=names)
+    found = [clean(None, X, names[Y], probabilities=given, verbose=0) for given in (p, columns[["2", "1", "10"]])]
+    np.testing.assert_array_equal(found[0].probabilities, found[1].probabilities)
+    with pytest.raises(ValueError, match="`probabilities` must have the classes as columns, '1', '10', '2'"):
+        clean(None, X, names[Y], probabilities=columns.rename(columns={"1": "a"}), verbose=0)
+    twice = np.arange(240) % 120
+    for given in ((pandas.DataFrame(X, index=twice), Y), (X, pandas.Series(Y, index=twice))):
+        with pytest.raises(ValueError, match="must have an index that names each row once"):
+            clean(None, *given, verbose=0)
 
 
 def test_votes_of_a_long_table_go_with_the_index_of_a_frame():
@@ -133,6 +209,8 @@ REFUSED = {
     "negative shares": (np.full((240, 3), -0.5), "`y` must be distributions, floats that are not negative"),
     "counts": (np.stack([(k == VOTES).sum(axis=1) for k in range(3)], axis=1),
         "for counts of 3 classes give y.astype(float)"),
+    "counts of equal totals": (np.stack([np.arange(240) % 3, 2 - np.arange(240) % 3], axis=1), "for counts of 2 cl"),
+    "lists of unequal lengths": ([[0]] + [[0, 1]] * 239, "have rows of equal length. Received: 1 in row 0, 2 in row 1"),
 }  # fmt: skip
 
 

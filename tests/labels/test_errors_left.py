@@ -5,9 +5,11 @@ import re
 import time
 
 import numpy as np
+import pandas
 import pytest
 from scipy.stats import hypergeom
 
+from keras_het.labels import verify_accuracy
 from keras_het.labels.errors_left import _most, errors_left
 
 pytestmark = pytest.mark.once
@@ -105,6 +107,46 @@ def test_the_sample_and_the_others_are_told_apart():
     assert errors_left(labels, verified, drawn, confidence=0.9, sequential=True).most > found.most
 
 
+def test_a_sorted_file_is_read_by_its_places_and_a_line_left_out_counts():
+    """Of 60 that were drawn, the first 20 are verified; the file is sorted, and comes back with names of an index."""
+    labels = pandas.Series(np.arange(200) % 2, index=np.arange(200) + 1000)
+    drawn = np.random.default_rng(0).permutation(labels.index)[:60]
+    verified = {row: int(labels[row]) for row in drawn[:20].tolist()} | {int(drawn[3]): 1 - int(labels[drawn[3]])}
+    places = pandas.DataFrame({"draw": np.arange(60)}, index=drawn).sort_index()["draw"].to_dict()
+    assert errors_left(labels, verified, places) == errors_left(labels, verified, drawn)
+    p = np.eye(2)[labels]
+    found = verify_accuracy(p, labels, verified, drawn=places)
+    assert found.accuracy == verify_accuracy(p, labels, verified).accuracy
+    more = verified | {int(row): int(labels[row]) for row in labels.index if row not in drawn}  # chosen, not drawn
+    assert verify_accuracy(p, labels, more, drawn=places).accuracy == found.accuracy
+    assert verify_accuracy(p, labels, more, drawn=places).index.tolist() == found.index.tolist()
+    for lost in (drawn[0], drawn[7]):  # the line is not in the file, or has no label
+        fewer = {row: label for row, label in verified.items() if row != lost}
+        for given in (places, {row: place for row, place in places.items() if row != lost}):
+            with pytest.raises(ValueError, match="`drawn` must "):
+                errors_left(labels, fewer, given)
+    with pytest.raises(ValueError, match="`drawn` must be verified from its start on"):
+        verify_accuracy(p, labels, fewer, drawn=places)
+
+
+@pytest.mark.statistical
+def test_the_bound_holds_by_places_and_not_by_the_lines_of_a_sorted_file():
+    """In each of 30 files of 90 the wrong labels come late; a person verifies 30, by the lines or by the places."""
+    by_lines, by_places = [], []
+    for seed in range(30):
+        rng = np.random.default_rng([seed, 60])
+        labels, is_wrong, drawn = np.arange(400) % 2, rng.permutation(400) < 60, rng.permutation(400)[:90]
+        places = dict(zip(drawn.tolist(), range(90), strict=True))
+        lines = drawn[np.argsort(is_wrong[drawn] + rng.random(90))]
+        for rows, order, held in ((lines, lines, by_lines), (drawn, places, by_places)):
+            verified = {int(row): int(labels[row] ^ is_wrong[row]) for row in rows[:30]}
+            held.append(errors_left(labels, verified, order).most >= 60 - is_wrong[rows[:30]].sum())
+        with pytest.raises(ValueError, match="`drawn` must "):
+            errors_left(labels, {int(row): 0 for row in lines[:30]}, places)
+    assert np.mean(by_lines) < 0.5
+    assert np.mean(by_places) > 0.95 - 4 * (0.05 * 0.95 / 30) ** 0.5
+
+
 def test_names_of_classes_and_nothing_left_where_all_are_checked():
     labels, verified, drawn = made()
     expected, names = errors_left(labels, verified, drawn), np.array(["cat", "dog"])
@@ -138,6 +180,13 @@ def test_a_million_labels_take_well_under_a_second():
      "`verified_labels` must have only the classes 0, 1. Received: 'cat' of example 3"),
     ({"verified_labels": {20: 0}}, "`verified_labels` must have indices in [0, 20), integers. Received: 20"),
     ({"verified_labels": [3]}, "`verified_labels` must be a dict from the indices of examples to their labels"),
+    ({"drawn": {3: 0, 7: 2, 12: 3}}, "Received: no example at place 1, so not verified; others behind it are"),
+    ({"drawn": {3: 0, 7: 0}}, "(`to_dict()` of a column). Received: other places, or one twice"),
+    ({"drawn": pandas.Series([3, 7])}, "(`to_dict()` of a column). Received: a Series"),
+    ({"drawn": list(range(60)), "verified_labels": dict.fromkeys(range(20), 0), "labels": np.arange(80) % 2},
+     "`drawn` must be in the order of the draw, not sorted: a file keeps it in a column, as {index: place}"),
+    ({"labels": ["1", "10", "2"] * 7, "verified_labels": {3: 2}}, "'2'. Received: 2 of example 3, no text '2'"),
+    ({"verified_labels": {3: ""}}, "`verified_labels` must have a label for each key"),
     ({"confidence": 95}, "`confidence` must be a number in (0, 1). Received: confidence=95"),
     ({"sequential": 1}, "`sequential` must be True or False. Received: sequential=1"),
 ])  # fmt: skip

@@ -70,9 +70,15 @@ def test_verified_labels_are_not_proposed_again():
     assert sorted([*first.index, *rest.index]) == list(range(100))
     assert rest.score.min() >= first.score.max()
     names = pd.Series(labels, index=np.arange(100) + 500)
-    again = next_labels(p, names, 70, verified_labels=dict.fromkeys(first.index.tolist(), 0))
+    again = next_labels(p, names, 70, verified_labels=dict.fromkeys((first.index + 500).tolist(), 0))
     assert again.index.tolist() == rest.index.tolist()
     assert again.to_frame().index.tolist() == (rest.index + 500).tolist()
+    columns = pd.DataFrame(
+        p, columns=["b", "a", "c", "d"]
+    )  # of integer labels they are no names, unless they are 0 to 3
+    assert next_labels(columns, labels, 70).index.tolist() == next_labels(p, labels, 70).index.tolist()
+    turned = pd.DataFrame(p[:, ::-1], columns=[3, 2, 1, 0])
+    assert next_labels(turned, labels, 70).index.tolist() == next_labels(p, labels, 70).index.tolist()
 
 
 @pytest.mark.parametrize("count", [1, 2])
@@ -120,4 +126,10 @@ test_refusals = pytest.mark.refusal(refusals([
      "`verified_labels` must leave a label that nobody has verified."),
     (lambda: next_labels(P, [0, 1], 1, verified_labels={2: 0}),
      "`verified_labels` must have indices in [0, 2), integers. Received: 2"),
+    (lambda: next_labels(P, pd.Series([0, 1], index=[7, 9]), 1, verified_labels={7: 0, 1: 0}),
+     "`verified_labels` must have names of the pandas index, no other keys. Received: 1; the name of example number 1"),
+    (lambda: next_labels(P, pd.Series([0, 1], index=[7, 7]), 1), "must have an index that names each row once"),
+    (lambda: next_labels(P, [0, 1], 1, verified_labels={0: np.nan}),
+     "`verified_labels` must have a label for each key; leave the other keys out, and give all of them as `drawn`"),
+    (lambda: next_labels([[0.5, 0.5], [1.0]], [0, 1], 1), "`probabilities` must have rows of equal length."),
 ]))  # fmt: skip

@@ -4,19 +4,12 @@ import functools
 
 import numpy as np
 import pytest
-from scipy.stats import beta, hypergeom, mannwhitneyu
+from scipy.stats import beta, binom, hypergeom, mannwhitneyu
 from scipy.stats import t as student
 
-from keras_het.labels.verified import (
-    Part,
-    _class_p_values,
-    _rank_p_value,
-    _ratio,
-    jeffreys,
-    stratified,
-    verified_mean,
-    verify_accuracy,
-)
+from keras_het.labels import verified_mean, verify_accuracy
+from keras_het.labels.draws import _class_p_values, _rank_p_value
+from keras_het.labels.intervals import Part, jeffreys, ratio_of, stratified
 from tests.checks import z_limit
 
 pytestmark = pytest.mark.once
@@ -137,16 +130,69 @@ def test_intervals_of_classes_hold_where_most_were_never_verified(number, base_s
 def test_intervals_hold_where_some_were_drawn_fifty_times_as_often(base_seed, redraws):
     """Strata are divided by the probability, too: else rarely drawn examples would be hidden among the others."""
     p, labels, true = population("example")
-    accuracy, covers = np.mean(p.argmax(axis=1) == true), []
+    predicted, covers = p.argmax(axis=1), []
+    right = predicted == true
+    recall, precision = (np.array([right[x == k].mean() for k in range(CLASSES)]) for x in (true, predicted))
     for seed in range(redraws(500)):
         rows = np.random.default_rng([base_seed, seed, 5]).integers(len(p), size=4000)
         sure = p[rows].max(axis=1)
         inclusion = np.where(sure < np.median(sure), 0.1, 0.002)
         drawn = np.flatnonzero(np.random.default_rng([base_seed, seed, 6]).random(4000) < inclusion)
         own = {int(place): int(true[rows[place]]) for place in drawn}
-        found = verify_accuracy(p[rows], labels[rows], own, inclusion=inclusion).accuracy
-        covers.append(held(found, accuracy))
-    assert np.mean(covers) > 0.93 - z_limit(1) * np.sqrt(0.93 * 0.07 / len(covers))
+        found = verify_accuracy(p[rows], labels[rows], own, inclusion=inclusion)
+        grades = (true[rows] + np.random.default_rng([base_seed, seed, 7]).normal(size=4000)).round(2)
+        mean = verified_mean(labels[rows], {row: grades[row] for row in own}, inclusion=inclusion)
+        covers.append(
+            [
+                *(held(each, right.mean()) for each in (found.accuracy, found.alone)),
+                held(found.label_accuracy, np.mean(labels == true)),
+                *(held(each, true.mean()) for each in (mean.mean, mean.alone)),
+                *(held(*each) for each in ((found.recall, recall), (found.precision, precision))),
+            ]
+        )
+    assert np.mean(covers, axis=0).min() > 0.93 - z_limit(7) * np.sqrt(0.93 * 0.07 / len(covers))
+
+
+def test_a_mean_of_numbers_knows_nothing_of_a_stratum_without_any_and_warns_of_skewed_ones():
+    """Degrees of freedom by hand: weights 1, 1, 1 and 3 have (1 + 1 + 1 + 9)^2 / (1 + 1 + 1 + 81) * 3 / 4 = 9 / 7."""
+    judge, inclusion = np.zeros(100), np.where(np.arange(100) < 50, 0.9, 0.3)
+    verified = {0: 1.0, 1: 2.0, 2: 4.0, 60: 3.5}
+    found = verified_mean(judge, verified, inclusion=inclusion).mean
+    y, weights = np.array([*verified.values()]), np.array([1, 1, 1, 3]) / 6
+    mean = weights @ y
+    variance = np.square(weights * (y - mean) / (1 - weights)).sum()
+    assert found.high == pytest.approx(mean + student.ppf(0.975, 9 / 7) * np.sqrt(variance))
+    assert verified_mean(judge, {0: 1.0, 1: 2.0, 2: 4.0}, inclusion=inclusion).mean.high == np.inf
+    grades = dict(enumerate(np.where(np.arange(40) < 38, 5.0, 1.0)))  # skewness of .05: .9 / (.05 * .95)^.5 = 4.13
+    assert "hold in far less than 95%; verify 427." in str(verified_mean(judge, grades))
+    assert "warning" not in dict(verified_mean(judge, dict(enumerate(np.arange(40.0)))).notes)
+
+
+HONEST = [
+    (2, 2000, 20, 0.6, 0.8),
+    (2, 2000, 50, 0.98, 0.9),
+    (3, 300, 20, 0.45, 0.5),
+    (10, 60, 20, 0.4, 0.3),
+    (3, 30, 20, 0.6, 0.4),
+]
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize(("units", "count", "number", "of_labels", "of_model"), HONEST)
+def test_warnings_come_in_at_most_one_of_a_hundred_random_samples(units, count, number, of_labels, of_model, base_seed):
+    """By accuracies of labels and model; once in a million the test fails by chance."""
+    said = 0
+    for seed in range(40):
+        rng = np.random.default_rng([base_seed, seed, units, count])
+        true = np.arange(count) % units
+        labels, predicted = (
+            np.where(rng.random(count) < x, true, (true + rng.integers(1, units, count)) % units)
+            for x in (of_labels, of_model)
+        )
+        own = {row: int(true[row]) for row in rng.choice(count, number, replace=False).tolist()}
+        notes = verify_accuracy(predicted, labels, own, class_names=range(units)).notes
+        said += any(title == "warning" for title, _ in notes)
+    assert said <= binom.ppf(1 - 1e-6 / len(HONEST), 40, 0.02)  # two can warn: of the sample, and of the arguments
 
 
 def test_interval_of_jeffreys_is_of_the_beta_distribution():
@@ -179,7 +225,7 @@ def test_strata_are_weighed_as_by_horvitz_and_thompson_and_without_examples_can_
     assert found.value == 1.0
     assert found.low < 0.5
     nothing = Part(np.float64(0.0), 0.0, 0.1)
-    found = _ratio(nothing, nothing)
+    found = ratio_of(nothing, nothing)
     assert np.isnan(found.value)
     assert (found.low, found.high) == (0.0, 1.0)
 
@@ -188,7 +234,7 @@ def test_strata_are_weighed_as_by_horvitz_and_thompson_and_without_examples_can_
 def test_a_ratio_holds_what_the_sum_of_squared_distances_does_not_speak_against(a, b):
     """By trying ratios, as in Donner and Zou."""
     over, under = (stratified([1.0], ([each * 200], [200.0], [200.0]), 10**9) for each in (a, b))
-    found = _ratio(over, under)
+    found = ratio_of(over, under)
     a_below, a_above, b_below, b_above = np.square([*over[1:], *under[1:]])
     q = np.linspace(1e-6, 1 - 1e-6, 200_001)
     distance = a * (1 - q) - b * q
@@ -229,11 +275,11 @@ def test_the_regression_is_that_of_ppi_plus_plus_and_leaves_examples_out():
 
 def test_mistakes_are_asked_about():
     p, labels, true = redrawn("class", 9)
-    own = verified(true, 40)
+    own = verified(true, 80)
     warnings = {
         "in another order of classes": (p[:, [1, 2, 3, 0]], labels, own),
-        "do the rows belong to these labels?": (p, labels, verified((labels + 1) % CLASSES, 40)),
-        "give those as they were before": (p, np.where(np.arange(600) < 40, true, labels), own),
+        "do the rows belong to these labels?": (p, labels, verified(np.roll(true, 1), 200)),
+        "give those as they were before": (p, np.where(np.arange(600) < 80, true, labels), own),
     }
     for text, arguments in warnings.items():
         assert any(text in said for title, said in verify_accuracy(*arguments).notes if title == "warning"), text
@@ -263,8 +309,6 @@ def test_what_was_drawn_more_often_counts_less():
     found = verify_accuracy(p, labels, own, inclusion=inclusion)
     again = verify_accuracy(p, labels, own, inclusion=7 * inclusion)
     assert found.accuracy == again.accuracy  # up to a factor
-    of_dict = verify_accuracy(p, labels, own, inclusion={index: inclusion[index] for index in own}).accuracy
-    assert of_dict.low < right.mean() < of_dict.high
     assert found.accuracy.low < right.mean() < found.accuracy.high
     assert found.alone.low < right.mean() < found.alone.high
     assert right[drawn].mean() < found.alone.low  # what equal weights would say
@@ -321,8 +365,12 @@ def test_a_class_never_verified_has_no_recall_and_one_never_predicted_may_be_els
     ({"verified_labels": {600: 1}}, r"`verified_labels` must have indices in \[0, 600\)"),
     ({"verified_labels": {0: 9}}, "`verified_labels` must have only the classes 0, 1, 2, 3. Received: 9 of example 0"),
     ({"inclusion": np.zeros(600)}, r"`inclusion` must be in \(0, 1\]: nothing"),
-    ({"inclusion": {1: 0.5}}, "`inclusion` must have a probability for each of `verified_labels`"),
-    ({"inclusion": np.ones(3)}, r"`inclusion` must be a dict, or have shape \(600,\)"),
+    ({"inclusion": {0: 0.5}}, r"`inclusion` must have shape \(600,\), with a probability also of the examples that"),
+    ({"inclusion": np.ones(3)}, r"`inclusion` must have shape \(600,\), .* Received: shape \(3,\)"),
+    ({"labels": [[0]] + [[0, 1]] * 599}, "`labels` must have rows of equal length. Received: 1 in row 0, 2 in row 1"),
+    ({"verified_labels": {0: None}}, "`verified_labels` must have a label for each key"),
+    ({"class_names": ["1", "10", "2", "3"]}, "`labels` must have at least one label, and only the classes '1', '10'"),
+    ({"drawn": [1, 0]}, "`drawn` must have a first index whose label is in `verified_labels`"),
     ({"labels": np.zeros(5, int)}, "`labels` must have a label for each of the 600 predictions"),
     ({"labels": np.full((600, 3), 1 / 3)}, "`labels` must have a label for each of the 600 predictions"),
     ({"predictions": np.full((600, 4), 0.3)}, "`predictions` must have rows of sum 1"),
@@ -343,7 +391,9 @@ def test_names_are_labels_too_and_the_print_says_what_it_rests_on():
     p, labels, true = redrawn("example", 8)
     text = str(verify_accuracy(p, labels, verified(true, 200)))
     assert text.startswith("accuracy, true classes: 0.")
-    assert "200 verified examples that were drawn at random; verified labels are correct" in text
+    rests = "200 verified examples that were drawn at random; verified labels are correct"
+    assert f"{rests}; none of the draw is left out (`drawn` checks that)" in text
+    assert str(verify_accuracy(p, labels, verified(true, 200), drawn=range(200))).endswith(rests)
     p, labels, true = redrawn("class", 3)
     names = np.array(["ant", "bee", "cat", "dog"])
     own = verified(true, 60)
@@ -355,6 +405,41 @@ def test_names_are_labels_too_and_the_print_says_what_it_rests_on():
     for given in (names[labels], labels):
         of_p = verify_accuracy(p, given, by_name, class_names=names)
         assert of_p.accuracy == plain.accuracy
+
+
+def test_numbers_as_names_columns_and_an_index_are_matched_by_name():
+    """Of ten digits as texts and an eleventh, the place of "2" is 3: an integer is refused, not taken for a place."""
+    pandas = pytest.importorskip("pandas")  # the session `tests` has it
+    rng = np.random.default_rng(0)
+    names = np.array(sorted(map(str, range(11))))
+    true = rng.integers(11, size=300)
+    p = 0.02 + 0.78 * np.eye(11)[np.where(rng.random(300) < 0.8, true, rng.integers(11, size=300))]
+    columns = pandas.DataFrame(p / p.sum(axis=1, keepdims=True), columns=names)
+    own = {row: names[true[row]] for row in range(60)}
+    expected = verify_accuracy(columns.to_numpy(), names[true], own, class_names=names)
+    assert expected.noisy_accuracy == np.mean(p.argmax(axis=1) == true)
+    for given in (columns, columns[rng.permutation(names)]):
+        found = verify_accuracy(given, names[true], own, class_names=names)
+        assert (found.accuracy, found.noisy_accuracy) == (expected.accuracy, expected.noisy_accuracy)
+    assert verify_accuracy(columns[names[::-1]], names[true], own).accuracy == expected.accuracy
+    integers = {row: int(label) for row, label in own.items()}
+    for arguments in ((columns, names[true], integers), (columns, names[true].astype(int), own)):
+        with pytest.raises(ValueError, match="only the classes '0', '1', '10', '2', '3' and 6 more"):
+            verify_accuracy(*arguments)
+    with pytest.raises(ValueError, match="`predictions` must have the classes as columns"):
+        verify_accuracy(columns.rename(columns={"0": "zero"}), names[true], own, class_names=names)
+    ten, digits = p[:, :10] / p[:, :10].sum(axis=1, keepdims=True), [str(digit) for digit in range(10)]
+    assert verify_accuracy(ten, true % 10, {0: 3}, class_names=digits).classes.tolist() == digits  # their own numbers
+    labels = pandas.Series(true, index=rng.permutation(1000)[:300])
+    by_name = {int(labels.index[row]): int(true[row]) for row in range(60)}
+    assert verify_accuracy(p.argmax(axis=1), labels, by_name).accuracy == expected.accuracy
+    lost = by_name | {int(np.setdiff1d(np.arange(1000), labels.index)[0]): 0}
+    for call in (lambda: verify_accuracy(true, labels, lost), lambda: verified_mean(labels, lost)):
+        with pytest.raises(ValueError, match="must have names of the pandas index, no other keys"):
+            call()
+    twice = labels.set_axis(np.arange(300) // 2)
+    with pytest.raises(ValueError, match="`labels` must have an index that names each row once"):
+        verify_accuracy(true, twice, {0: 1})
 
 
 def judged(seed, count=3000, graded=False):

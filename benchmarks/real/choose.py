@@ -23,7 +23,7 @@ EPOCHS, FOLDS = 50, 3
 DIGITS = "digits, "  # and the name of a noise: pixels as features, with wrong labels that we made
 SETS = (*data.SETS, *(DIGITS + noise for noise in noises.NOISES))
 REFERENCE = "Dense, early stopping"
-BEFORE = [method for method in METHODS if not method.is_closed_form]  # the list of 2026-10, with its rate of Adam
+BEFORE = [method for method in METHODS if not method.is_closed_form]  # the list of 2026-10, less label smoothing
 DECIDED = ("CIFAR-10N aggregate", "CIFAR-10N worst", "LabelMe", "TREC", "Hausa")  # the rule was found on these
 
 

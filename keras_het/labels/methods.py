@@ -20,7 +20,6 @@ __all__ = [
     "EarlyStopping",
     "ForwardCorrection",
     "Heteroscedastic",
-    "LabelSmoothing",
     "LinearDiscriminant",
     "Method",
 ]
@@ -158,25 +157,6 @@ class ForwardCorrection(Method):
         return (1.0 - SMOOTHING) * data.distribution + SMOOTHING / data.units
 
 
-class LabelSmoothing(Method):
-    """Crossentropy of labels that are mixed with the uniform distribution, for outliers and few wrong labels.
-
-        -sum_k ((1 - s) y_k + s / K) log p_k                                                   (Szegedy et al. 2016)
-
-    Args:
-        smoothing: s, in [0, 1].
-    """
-
-    def __init__(self, smoothing: float = 0.5):
-        self.smoothing, self.name = check_number("smoothing", smoothing, low=0.0), f"label smoothing ({smoothing:g})"
-
-    def loss(self, data: Data) -> keras.losses.Loss:
-        return keras.losses.CategoricalCrossentropy(from_logits=True, label_smoothing=self.smoothing)
-
-    def labels(self, data: Data) -> Any:
-        return data.distribution
-
-
 class LinearDiscriminant(Method):
     """Linear discriminant analysis of frozen features, in closed form: it hardly follows wrong labels.
 
@@ -219,6 +199,5 @@ METHODS: tuple[Method, ...] = (
     EarlyLearning(3.0),
     EarlyStopping(),
     ForwardCorrection(),
-    LabelSmoothing(0.5),
 )
 """The methods that `choose` compares unless it is given others, the most cautious first."""

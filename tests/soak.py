@@ -15,7 +15,7 @@ import time
 import keras
 import numpy as np
 
-from keras_het.callbacks import HeteroscedasticMonitor, TrainingDynamics
+from keras_het.callbacks import TrainingDynamics
 from keras_het.integrators import QuasiMonteCarlo
 from keras_het.layers import HeteroscedasticDense
 from keras_het.metrics import ExpectedCalibrationError
@@ -129,7 +129,7 @@ def fit(model, examples, epochs, folder, first=(), last=()):
     """Trains a model as a user does."""
     training, validation = examples
     log = keras.callbacks.CSVLogger(folder / "log.csv", append=True)
-    watching = [HeteroscedasticMonitor(validation), keras.callbacks.ReduceLROnPlateau(patience=50), log]
+    watching = [keras.callbacks.ReduceLROnPlateau(patience=50), log]
     record = TrainingDynamics(*training, history=False, path=folder / "dynamics.npz")
     best = keras.callbacks.ModelCheckpoint(folder / "best.keras", save_best_only=True)
     callbacks = [*first, *watching, record, best, keras.callbacks.BackupAndRestore(folder / "backup"), *last]

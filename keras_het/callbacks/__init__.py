@@ -1,14 +1,9 @@
-"""Callbacks that log the noise of a head or of a `NoiseTransition`, or steer training.
+"""Callbacks that release or log a `NoiseTransition`, and one that records the training examples by epoch."""
 
-They release T when the base model has learned, and remember what a model says of its training examples by epoch.
-"""
-
-from keras_het.callbacks.heteroscedastic_monitor import HeteroscedasticMonitor
 from keras_het.callbacks.training_dynamics import TrainingDynamics
 from keras_het.callbacks.transitions import ReleaseTransition, TransitionMonitor
 
 __all__ = [
-    "HeteroscedasticMonitor",
     "ReleaseTransition",
     "TrainingDynamics",
     "TransitionMonitor",

@@ -17,15 +17,6 @@ from keras_het.layers import HeteroscedasticDense
 from keras_het.reading.ending import NOISY, Ending, ending_of
 
 
-class Summary(NamedTuple):
-    """Numbers of a mean covariance in temperatures; see `keras_het.callbacks.HeteroscedasticMonitor`."""
-
-    noise_sd: float
-    diagonal_fraction: float
-    off_diagonal_fraction: float
-    effective_rank: float
-
-
 class HeadNoise(NamedTuple):
     """A head, and means over a data set: of d^2, `(K,)`, and of z z', `(M, M)`, where z is the covariance's `basis`."""
 
@@ -44,19 +35,6 @@ class HeadNoise(NamedTuple):
         """
         mean, nothing = self._mean(dtype), np.zeros(self.head.units, dtype)
         return lambda factor: self._seen(mean(factor.astype(dtype))._replace(diagonal=nothing).hollow())
-
-    def summary(self) -> "Summary":
-        """Returns the numbers that `HeteroscedasticMonitor` logs."""
-        matrix, factor = self.covariance(), self.head.covariance.factor_weights()
-        own = self._seen(self._mean("float64")(np.zeros_like(factor))).main_diagonal().sum()
-        variances = matrix.main_diagonal()
-        squares = sum(float(np.square(matrix.rows(rows)).sum()) for rows in matrix.blocks())
-        return Summary(
-            noise_sd=float(np.sqrt(variances.mean())),
-            diagonal_fraction=float(own / variances.sum()),
-            off_diagonal_fraction=1.0 - float(np.square(variances).sum()) / squares,
-            effective_rank=float(np.square(variances.sum()) / squares),
-        )
 
     def _mean(self, dtype: str) -> Callable[[np.ndarray], BlockMatrix]:
         parts = self.diagonal, self.second, as_float64(self.head.loc_layer.kernel)
@@ -85,42 +63,25 @@ def noisy_ending(model: keras.Model, name: str | None = None) -> Ending:
     return ending_of(model, NOISY, name or only)
 
 
-class HeadReader:
-    """Reads the mean noise of a model's head over data.
-
-    Args:
-        model: functional or Sequential.
-        name: name of the head, or None.
-    Raises:
-        ValueError: as of `noisy_ending`.
-    """
-
-    def __init__(self, model: keras.Model, name: str | None = None):
-        ending = noisy_ending(model, name)
-        self.head, self._features = ending.head, predictor(model, ending.features)
-
-    def noise(self, x: Any, batch_size: int = 128) -> HeadNoise:
-        """Returns the `HeadNoise` over inputs of the model: arrays, or a data set of batches with or without labels.
-
-        Raises:
-            ValueError: for no example, or for numbers that are not finite.
-        """
-        _check_explained(self.head.covariance)
-        total, sums = 0, None
-        for inputs, _ in batches(x, check_integer("batch_size", batch_size, 1)):
-            count, parts = _sums(self.head, self._features(inputs))
-            total += count
-            sums = parts if sums is None else [whole + part for whole, part in zip(sums, parts, strict=True)]
-        if sums is None:
-            raise refusal("x", "have at least one example", "none")
-        rule = "give finite scales of the noise, and so must the weights of the head"
-        refuse_if(not all(np.isfinite(part).all() for part in sums), "x", rule, "some that are not")
-        return HeadNoise(self.head, *(whole / total for whole in sums))
-
-
 def head_noise(model: keras.Model, x: Any, name: str | None = None, batch_size: int = 128) -> HeadNoise:
-    """Reads the `HeadNoise` of a model once. Arguments and errors: see `HeadReader` and its `noise`."""
-    return HeadReader(model, name).noise(x, batch_size)
+    """Reads the `HeadNoise` of a model over its inputs `x`: arrays, or a data set of batches with or without labels.
+
+    Raises:
+        ValueError: as of `noisy_ending`; for no example, or for numbers that are not finite.
+    """
+    ending = noisy_ending(model, name)
+    features = predictor(model, ending.features)
+    _check_explained(ending.head.covariance)
+    total, sums = 0, None
+    for inputs, _ in batches(x, check_integer("batch_size", batch_size, 1)):
+        count, parts = _sums(ending.head, features(inputs))
+        total += count
+        sums = parts if sums is None else [whole + part for whole, part in zip(sums, parts, strict=True)]
+    if sums is None:
+        raise refusal("x", "have at least one example", "none")
+    rule = "give finite scales of the noise, and so must the weights of the head"
+    refuse_if(not all(np.isfinite(part).all() for part in sums), "x", rule, "some that are not")
+    return HeadNoise(ending.head, *(whole / total for whole in sums))
 
 
 def _check_explained(covariance: Any) -> None:

@@ -12,12 +12,12 @@ from keras_het.base.refusal import refusal, refuse_if
 from keras_het.base.serializable import Component
 from keras_het.base.tensor import Tensor
 from keras_het.ops.log_space import log_mean_exp, log_ndtr
-from keras_het.ops.mean import LOG_NORMAL_CDF_MEAN, LOG_SIGMOID_MEAN
+from keras_het.ops.mean import LOG_NORMAL_CDF_MEAN
 from keras_het.ops.normal import finite
-from keras_het.ops.sigmoid import SigmoidMean, expected_sigmoid_logit, log_expected_sigmoid
+from keras_het.ops.sigmoid import SigmoidMean, expected_sigmoid_logit
 from keras_het.ops.softmax import SoftmaxMean, second_order_log_softmax, without_shift
 
-__all__ = ["Link", "NormalCDF", "NormalizedSigmoid", "Sigmoid", "Softmax"]
+__all__ = ["Link", "NormalCDF", "Sigmoid", "Softmax"]
 
 
 class Link(Component):
@@ -175,39 +175,8 @@ class Sigmoid(Link):
         return expected_sigmoid_logit(normal.loc, normal.variance())
 
 
-class _Normalized(Link):
-    """log p_k = log E[a(u_k)] - log sum_j E[a(u_j)]."""
-
-    def from_mean(self, value: Tensor) -> Any:
-        return ops.log_softmax(value, axis=-1)
-
-
 @keras.saving.register_keras_serializable("keras_het")
-class NormalizedSigmoid(_Normalized):
-    """Sigmoids, normalised over the classes: for one label per example, without nodes in training or prediction.
-
-        p_k = E[sigmoid(u_k / temperature)] / sum_j E[sigmoid(u_j / temperature)]
-
-    The expectations are in closed form; the error of their logs is below 1e-4. Only the variance of each logit counts,
-    not the correlations. The head returns log-probabilities.
-
-    Source: Mucsanyi, Da Costa and Hennig 2025 (arXiv 2502.03366); the expectation is
-        `keras_het.ops.sigmoid.log_expected_sigmoid`.
-
-    Example:
-        >>> NormalizedSigmoid().returns
-        'log-probabilities'
-    """
-
-    mean = LOG_SIGMOID_MEAN
-
-    def closed_form(self, normal: Any) -> Any:
-        """Returns log-probabilities of `normal`, `(..., K)`."""
-        return self.from_mean(log_expected_sigmoid(normal.loc, normal.variance())[0])
-
-
-@keras.saving.register_keras_serializable("keras_het")
-class NormalCDF(_Normalized):
+class NormalCDF(Link):
     """Normal distribution functions, normalised over the classes: for one label per example, without nodes.
 
         p_k = E[Phi(u_k / temperature)] / sum_j E[Phi(u_j / temperature)],    E[Phi(u)] = Phi(mean / sqrt(1 + variance))
@@ -225,9 +194,12 @@ class NormalCDF(_Normalized):
 
     mean = LOG_NORMAL_CDF_MEAN
 
+    def from_mean(self, value: Tensor) -> Any:
+        return ops.log_softmax(value, axis=-1)
+
     def closed_form(self, normal: Any) -> Any:
         """Returns log-probabilities of `normal`, `(..., K)`."""
         return self.from_mean(log_ndtr(normal.loc / ops.sqrt(1.0 + normal.variance())))
 
 
-Link.named = (Softmax, Sigmoid, NormalizedSigmoid, NormalCDF)
+Link.named = (Softmax, Sigmoid, NormalCDF)

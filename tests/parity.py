@@ -20,7 +20,7 @@ from keras_het.base.serializable import resolve
 
 UNITS, NUM_FACTORS, FEATURES, BATCH, NUM_SAMPLES, SEED = 20, 4, 12, 16, 100, 2021
 FIT_STEPS, FIT_EPOCHS = 50, 5
-LEARNING_RATES = {"sigmoid": 0.5 * UNITS, "normalized": 2.0}  # the first is a mean over the units; 0.5 for the others
+LEARNING_RATES = {"sigmoid": 0.5 * UNITS, "normal": 2.0}  # the first is a mean over the units; 0.5 for the others
 MAX_LOGIT = 100.0
 HEADS = {
     "full": {"num_factors": NUM_FACTORS},
@@ -34,7 +34,6 @@ LINKS = {  # name of a case: link, integrator
     "softmax MonteCarlo": ("softmax", ("MonteCarlo", {})),
     "softmax antithetic": ("softmax", ("MonteCarlo", {"antithetic": True})),
     "softmax Taylor": ("softmax", ("Taylor", None)),
-    "normalized sigmoid": ("normalized_sigmoid", ("ClosedForm", None)),
     "normal cdf": ("normal_cdf", ("ClosedForm", None)),
     "sigmoid": ("sigmoid", ("ClosedForm", None)),
     "sigmoid MonteCarlo": ("sigmoid", ("MonteCarlo", {})),
@@ -45,7 +44,7 @@ JOINT = {  # heads that return a distribution: learning rates
     "joint pixels": 0.05,
     "joint targets": 0.01,
 }
-FITTED = ("softmax", "normalized sigmoid", "sigmoid", "sigmoid MonteCarlo")
+FITTED = ("softmax", "normal cdf", "sigmoid", "sigmoid MonteCarlo")
 
 
 # Comparing: NumPy only.

@@ -133,7 +133,7 @@ def twice():
 
 @pytest.mark.parametrize(("call", "text"), [
     (lambda: make_model(link=NormalizedCauchit(), integrator=ClosedForm()),
-     r"`link` must be one of .*NormalizedSigmoid.* or have `closed_form` of its own, for the integrator ClosedForm."),
+     r"`link` must be one of .*NormalCDF.* or have `closed_form` of its own, for the integrator ClosedForm."),
     (twice, "`covariance` must be new for every head. Received: one of 3 units"),
     (lambda: make_model(covariance=Isotropic(), num_factors=2),
      "`covariance` must be None, or `num_factors` its default: give it to the covariance.*Received: num_factors=2"),

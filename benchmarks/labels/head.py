@@ -26,7 +26,6 @@ METHODS = {  # name: arguments of the head, None for the plain one
     "diagonal": {"num_factors": 0},
     "full": {"num_factors": 5},
     "latent": {"covariance": covariances.Latent},
-    "normalized sigmoid": {"num_factors": 0, "link": "normalized_sigmoid"},
     "normal cdf": {"num_factors": 0, "link": "normal_cdf"},
 }
 NOISE, BATCH, EPOCHS, TEMPERATURES = 0.4, 128, 60, (1.5, 5.0, 15.0)

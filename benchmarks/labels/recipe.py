@@ -44,8 +44,6 @@ HEADS = {  # covariance and link of the head by the name of the method
     "full": (covariances.LowRank, "softmax"),
     "parameter-efficient": (covariances.ParameterEfficient, "softmax"),
     "full, learned temperature": (covariances.LowRank, "softmax"),  # from each of the temperatures
-    "normalized sigmoid, diagonal": (covariances.Diagonal, "normalized_sigmoid"),
-    "normalized sigmoid, full": (covariances.LowRank, "normalized_sigmoid"),
     "normal cdf, full": (covariances.LowRank, "normal_cdf"),
     "latent": (covariances.Latent, "softmax"),
     "narrow, 16": (covariances.Narrow, "softmax"),

@@ -27,8 +27,6 @@ METHODS = (
     "full",
     "parameter-efficient",
     "full, learned temperature",
-    "normalized sigmoid, diagonal",
-    "normalized sigmoid, full",
     "normal cdf, full",
     "latent",
     "narrow, 16",

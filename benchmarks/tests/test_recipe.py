@@ -43,7 +43,7 @@ def test_scores_by_hand():
     )
 
 
-@pytest.mark.parametrize("method", ["Dense", "parameter-efficient", "normalized sigmoid, full"])
+@pytest.mark.parametrize("method", ["Dense", "parameter-efficient", "normal cdf, full"])
 def test_a_run_has_a_line_for_every_epoch_and_is_known_by_its_setting(method, monkeypatch):
     monkeypatch.setitem(tasks.TASKS, "small", lambda seed: tasks.digits(0.4, seed)._replace(epochs=3))
     line = recipe.run("small", recipe.Setting(method, 3.0, l2=1e-3, num_samples=8), 1)

@@ -48,8 +48,8 @@ def uncertainty(
 
         H[E p] = E H[p] + I,      p = softmax(u / temperature), u ~ N(mu(x), Sigma(x))
 
-    For a normalised link, p is the link's output for logits without noise, and E p is near the head's prediction, but
-    not equal to it.
+    For the link "normal_cdf", p is the link's output for logits without noise, and E p is near the head's prediction,
+    but not equal to it.
 
     No part is "aleatoric" or "epistemic" alone: studies measured that the variance of logits grows with both, and so do
     the parts of the entropy. The noise of a head says that examples like this one have labels that differ; a class that

@@ -72,8 +72,8 @@ class HeteroscedasticDense(NoisyDense):
         num_factors: R, from 0 (diagonal covariance) to units; None is min(15, units).
         parameter_efficient: V(x) = diag(v(x)) V, which adds 2 (D K + K) + K R weights to a Dense layer instead of
             D K + K + D K R + K R.
-        link: "softmax" for one label per example, "sigmoid" for independent ones, "normalized_sigmoid" or "normal_cdf"
-            for one label without nodes, or an instance from `keras_het.links`.
+        link: "softmax" for one label per example, "sigmoid" for independent ones, "normal_cdf" for one label without
+            nodes, or an instance from `keras_het.links`.
         temperature: tau > 0, or a `LearnedTemperature`.
         integrator: an instance or name from `keras_het.integrators`; None is QuasiMonteCarlo for softmax, and
             ClosedForm for the other links.

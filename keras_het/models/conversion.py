@@ -42,7 +42,7 @@ def heteroscedastic(
     The new model returns log-probabilities (softmax) or logits (sigmoid), whatever the old model returned: use losses
     with `from_logits=True`. The activation of the old head, also in layers behind it, is left out, and the link follows
     it. Without an activation the link is softmax, or sigmoid for a single unit: give `link="sigmoid"` for labels that
-    are not exclusive. The normalised links cannot give the old predictions for all inputs, whatever mu is: they start
+    are not exclusive. The link "normal_cdf" cannot give the old predictions for all inputs, whatever mu is: it starts
     fresh, with `warm_start=False`. Layers behind the head that only reshape (Reshape, Flatten) are made again.
 
     The new model is compiled if the old one is. Its losses and metrics are the same, in the form that takes its
@@ -162,8 +162,8 @@ def homoscedastic(
         a functional `keras.Model` whose last layer is the Dense layer, except for layers that reshape and a kept
             activation.
     Raises:
-        ValueError: if there is no graph, no such layer, or more than one output, or if the link is a normalised one,
-            whose predictions no Dense layer can give.
+        ValueError: if there is no graph, no such layer, or more than one output, or if the link is "normal_cdf", whose
+            predictions no Dense layer can give.
 
     Example:
         >>> model = keras.Sequential([keras.Input((8,)), HeteroscedasticDense(3)])

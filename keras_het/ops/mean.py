@@ -77,15 +77,9 @@ class LogMean(Mean):
         return upstream[..., None] * ops.exp(ops.minimum(self.log_slope(logits) - value[..., None], LARGEST))
 
 
-def log_sigmoid_slope(logits: Tensor) -> Tensor:
-    """log of the derivative of the sigmoid."""
-    return ops.log_sigmoid(logits) + ops.log_sigmoid(-logits)
-
-
 def log_normal_density(logits: Tensor) -> Tensor:
     """log of the derivative of the standard normal distribution function."""
     return -0.5 * ops.square(logits) - 0.5 * math.log(2.0 * math.pi)
 
 
-LOG_SIGMOID_MEAN = LogMean(ops.log_sigmoid, log_sigmoid_slope)
 LOG_NORMAL_CDF_MEAN = LogMean(log_ndtr, log_normal_density)

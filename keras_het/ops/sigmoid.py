@@ -6,7 +6,7 @@ from keras import ops
 
 from keras_het.base.tensor import Tensor
 from keras_het.ops.log_space import erfcx_polynomial
-from keras_het.ops.mean import Mean, log_sigmoid_slope
+from keras_het.ops.mean import Mean
 
 # sigmoid(x) = sum_i w_i Phi(b_i x) to 2.2e-8: the least-squares fit of method section 4 (Monahan and Stefanski 1992).
 _WEIGHTS = (0.00318794, 0.03056366, 0.02009870, 0.19814896, 0.34008537, 0.29254038, 0.10616125, 0.00921376)
@@ -96,6 +96,11 @@ def _log_mixture(distance: Tensor, variance: Tensor) -> Tensor:
     return ops.log(total) - least
 
 
+def _log_slope(logits: Tensor) -> Tensor:
+    """log of the derivative of the sigmoid."""
+    return ops.log_sigmoid(logits) + ops.log_sigmoid(-logits)
+
+
 class SigmoidMean(Mean):
     """logit p = log p - log q, from the log means of sigmoid(u) and sigmoid(-u) (Collier et al. 2021, Eq. 5).
 
@@ -120,4 +125,4 @@ class SigmoidMean(Mean):
 
     def cotangent(self, logits: Tensor, logit: Tensor, upstream: Tensor) -> Tensor:
         """Derivative by the logits of every node, times S."""
-        return upstream[..., None] * ops.exp(log_sigmoid_slope(logits) - log_sigmoid_slope(logit)[..., None])
+        return upstream[..., None] * ops.exp(_log_slope(logits) - _log_slope(logit)[..., None])

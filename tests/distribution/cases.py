@@ -27,7 +27,7 @@ COVARIANCES = {
     "parameter-efficient": functools.partial(covariances.ParameterEfficient, 3),
     "latent": functools.partial(covariances.Latent, 3),
 }
-LINKS = ("softmax", "sigmoid", "normalized_sigmoid", "normal_cdf")
+LINKS = ("softmax", "sigmoid", "normal_cdf")
 
 
 class Case(NamedTuple):

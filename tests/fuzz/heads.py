@@ -19,7 +19,6 @@ SAMPLED = ("MonteCarlo", "QuasiMonteCarlo")
 INTEGRATORS = {  # those that fit a link, with factors
     "softmax": (*SAMPLED, "Taylor"),
     "sigmoid": (*SAMPLED, "ClosedForm"),
-    "normalized_sigmoid": (*SAMPLED, "ClosedForm"),
     "normal_cdf": (*SAMPLED, "ClosedForm"),
 }
 COVARIANCES = ("short", "Diagonal", "LowRank", "ParameterEfficient", "Narrow", "Latent")

@@ -24,7 +24,6 @@ HEADS = {
     "narrow": {"covariance": functools.partial(Narrow, 2, width=3), "integrator": QuasiMonteCarlo(NODES)},
     "latent": {"covariance": Latent, "integrator": QuasiMonteCarlo(NODES)},
     "latent sigmoid": {"covariance": Latent, "link": "sigmoid"},
-    "normalized sigmoid": {"num_factors": 2, "link": "normalized_sigmoid"},
     "normal cdf": {"num_factors": 2, "parameter_efficient": True, "link": "normal_cdf"},
     "sampled normal cdf": {"num_factors": 0, "link": "normal_cdf", "integrator": MonteCarlo(NODES)},
     "sampled sigmoid": {"num_factors": 2, "link": "sigmoid", "integrator": MonteCarlo(NODES)},

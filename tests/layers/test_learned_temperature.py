@@ -37,7 +37,7 @@ def built(link, initial=2.0):
 
 
 @pytest.mark.smoke
-@pytest.mark.parametrize("link", ["softmax", "normalized_sigmoid"])
+@pytest.mark.parametrize("link", ["softmax", "normal_cdf"])
 def test_outputs_are_those_of_the_number_and_the_gradient_is_that_of_finite_differences(link):
     head = built(link)
     fixed = HeteroscedasticDense(UNITS, 2, link=link, temperature=2.0, integrator=head.integrator, seed=0)

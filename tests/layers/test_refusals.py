@@ -75,8 +75,8 @@ REFUSED = {
         NoiseTransition, {"dtype": [(FLOAT32, "float16", "bfloat16", "mixed_float16", "mixed_bfloat16")]}, num_classes=4
     ),
     f"`units` must {CLASSES}. Received: units=0": lambda: HeteroscedasticDense(0, link="sigmoid"),
-    "`link` must be a Link, one of the names 'softmax', 'sigmoid', 'normalized_sigmoid', 'normal_cdf', or": lambda: (
-        HeteroscedasticDense(10, link="probit")
+    "`link` must be a Link, one of the names 'softmax', 'sigmoid', 'normal_cdf', or": lambda: HeteroscedasticDense(
+        10, link="probit"
     ),
     "NormalCDF, or have `closed_form` of its own, for the integrator ClosedForm. Received: link=Softmax()": lambda: (
         HeteroscedasticDense(10, integrator="closed_form")

@@ -9,7 +9,7 @@ from scipy.special import expit, log_softmax, logit
 from keras_het import links
 from keras_het.base.serializable import resolve
 
-NAMES = ["softmax", "sigmoid", "normalized_sigmoid", "normal_cdf"]
+NAMES = ["softmax", "sigmoid", "normal_cdf"]
 
 
 def outputs_of(link, scale=3.0):

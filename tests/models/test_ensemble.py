@@ -9,7 +9,7 @@ from scipy.special import expit, log_softmax, logit
 
 import keras_het
 from keras_het.layers import HeteroscedasticDense
-from keras_het.links import NormalizedSigmoid, Sigmoid
+from keras_het.links import NormalCDF, Sigmoid
 from keras_het.models import DeepEnsemble
 from keras_het.reading.ending import endings
 from tests.common import refuses, reloaded, sparse_crossentropy, to_numpy
@@ -33,7 +33,7 @@ def sharp():
 
 ENDS = {
     "softmax head": lambda: [HeteroscedasticDense(UNITS, 2, kernel_initializer=sharp())],
-    "normalised head": lambda: [HeteroscedasticDense(UNITS, 2, link="normalized_sigmoid", kernel_initializer=sharp())],
+    "normalised head": lambda: [HeteroscedasticDense(UNITS, 2, link="normal_cdf", kernel_initializer=sharp())],
     "sigmoid head": lambda: [HeteroscedasticDense(UNITS, 2, link="sigmoid", kernel_initializer=sharp())],
     "head with probabilities": lambda: [HeteroscedasticDense(UNITS, 2, kernel_initializer=sharp()), layers.Softmax()],
     "Dense, logits": lambda: [layers.Dense(UNITS, kernel_initializer=sharp())],
@@ -296,7 +296,7 @@ def test_probabilities_of_zero_and_one_stay_finite():
 
 def test_different_heads_of_exclusive_classes_may_be_members():
     ensemble = DeepEnsemble(
-        [model_of(HeteroscedasticDense(UNITS, link=NormalizedSigmoid())), model_of(layers.Dense(UNITS, "log_softmax"))]
+        [model_of(HeteroscedasticDense(UNITS, link=NormalCDF())), model_of(layers.Dense(UNITS, "log_softmax"))]
     )
     assert_allclose(ensemble.predict(X, verbose=0), expected(ensemble, "softmax head", X), rtol=1e-4, atol=1e-5)
     assert DeepEnsemble([model_of(HeteroscedasticDense(1, link=Sigmoid()))]).link.activation == "sigmoid"

@@ -35,6 +35,17 @@ def test_closed_form_against_integration(integrals):
         assert_allclose(to_numpy(computed), expected[:, 0], rtol=0, atol=1e-4)
 
 
+@pytest.mark.once
+def test_the_error_of_the_mean_sigmoid_beside_that_of_the_formula_of_the_paper():
+    """E[sigmoid] by sigmoid(mean / sqrt(1 + pi variance / 8)), means from -10 to 10, standard deviations to 5."""
+    grid = np.array(np.meshgrid(np.linspace(-10, 10, 81), np.linspace(0, 5, 21))).reshape(2, -1)
+    mean, scale = grid.astype("float32")
+    expected = np.exp([reference.expected_sigmoid(*point)[0] for point in zip(mean, scale, strict=True)])
+    assert np.abs(np.exp(to_numpy(log_expected_sigmoid(mean, scale**2)[0])) - expected).max() < 1e-6
+    theirs = 1.0 / (1.0 + np.exp(-grid[0] / np.sqrt(1 + np.pi * grid[1] ** 2 / 8)))
+    assert 0.015 < np.abs(theirs - expected).max() < 0.02
+
+
 @pytest.mark.on_tensorflow
 @pytest.mark.parametrize("tail", [0, 1], ids=["p", "1 - p"])
 def test_gradients_of_the_closed_form_against_integration(integrals, tail):

@@ -24,7 +24,6 @@ HEADS = {
     "parameter-efficient": {"num_factors": 2, "parameter_efficient": True},
     "diagonal": {"num_factors": 0},
     "sigmoid": {"num_factors": 2, "link": "sigmoid"},
-    "normalized sigmoid": {"num_factors": 2, "link": "normalized_sigmoid", "warm_start": False},
     "normal cdf": {"num_factors": 2, "link": "normal_cdf", "warm_start": False},
     "latent": {"covariance": Latent},
     "narrow": {"covariance": Narrow},

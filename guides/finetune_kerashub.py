@@ -2,7 +2,7 @@
 Title: Fine-tune a KerasHub classifier on noisy labels
 Author: The keras_het authors
 Date created: 2026/11/21
-Last modified: 2026/11/22
+Last modified: 2026/11/26
 Description: Convert a pretrained classifier with one call, fine-tune it, and compare it with its plain head.
 Accelerator: None
 Seeds: 0, 1, 2
@@ -216,11 +216,10 @@ print(
 )
 
 """
-The covariance as a map; classes that are taken for others in the same way stand side by side.
+The same as a picture:
 """
 
-covariance = keras_het.explain.covariance(model, images[test])
-axes = keras_het.explain.plots.covariance(covariance)
+axes = pairs.plot()
 
 """
 ## Save it

@@ -25,7 +25,7 @@ PACKAGE = pathlib.Path(keras_het.__file__).parent
 ROOT = PACKAGE.parent
 MODULES = sorted(module.name for module in pkgutil.walk_packages(keras_het.__path__, "keras_het."))
 PACKAGES = [
-    "keras_het", "keras_het.explain", "keras_het.explain.plots", "keras_het.callbacks", "keras_het.covariances",
+    "keras_het", "keras_het.explain", "keras_het.callbacks", "keras_het.covariances",
     "keras_het.distribution", "keras_het.integrators", "keras_het.labels", "keras_het.labels.methods",
     "keras_het.layers", "keras_het.links", "keras_het.losses", "keras_het.metrics", "keras_het.models",
 ]  # fmt: skip
@@ -33,9 +33,7 @@ PACKAGES = [
 MOST_FLOORS, MOST_LOOSE = 8, 7
 MOST_DEEP, MOST_DEEP_IN_PREDICTION = 10, 7  # house.depth, with the wrappers that PyTorch's compiler needs
 MOST_FORWARD, MOST_DISTRIBUTIONS = 3, 4
-# Within a room: what a module may import of it. The floors of the rooms are a contract of import-linter, in
-# pyproject.toml, which the session `lint` checks.
-SEPARATE = {"keras_het.explain.plots": ("keras_het.base", "keras_het.explain.plots")}
+# The floors of the rooms are a contract of import-linter, in pyproject.toml, which the session `lint` checks.
 FORBIDDEN = ("jax", "torch", "tensorflow", "keras.src", "keras.backend")
 LABORATORY = ("benchmarks", "tests", "guides")  # which import the package
 OPTIONAL = ("matplotlib", "sklearn", "pandas", "keras_hub", "jinja2", "PIL")
@@ -72,14 +70,9 @@ def imported_at_once(tree):
 def wrong_imports(module, source):
     """Imports of a module's source that no room allows, and optional packages that it needs at once."""
     tree = ast.parse(source)
-    names = list(imported(tree))
-    wrong = [name for name in names if within(name, (*FORBIDDEN, *LABORATORY))]
+    wrong = [name for name in imported(tree) if within(name, (*FORBIDDEN, *LABORATORY))]
     needed = LATE.get(module, ())
     wrong += [name for name in imported_at_once(tree) if within(name, (*OPTIONAL, *LATE)) and not within(name, needed)]
-    separate = next((prefix for prefix in SEPARATE if within(module, (prefix,))), None)
-    if separate is not None:
-        inside = [name for name in names if within(name, ("keras_het",))]
-        wrong += [name for name in inside if not within(name, SEPARATE[separate])]
     return wrong
 
 
@@ -94,8 +87,7 @@ def test_imports_name_no_backend_no_optional_package_and_no_benchmark(module):
 
 @pytest.mark.planted
 @pytest.mark.parametrize(("module", "line"), [
-    ("keras_het.explain.plots.drawing", "from keras_het.explain import covariance"),
-    ("keras_het.explain.plots.drawing", "import matplotlib.pyplot as plt"),
+    ("keras_het.explain.drawing", "import matplotlib.pyplot as plt"),
     ("keras_het.commands.doctor", "import torch.nn"),
     ("keras_het.ops.nodes", "from jax import numpy"),
     ("keras_het.losses.robust", "from benchmarks.lib import harness"),

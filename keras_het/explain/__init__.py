@@ -1,6 +1,5 @@
 """What a head has learned: covariances, confused classes, uncertainty, calibration. NumPy arrays and dataclasses."""
 
-from keras_het.explain import plots
 from keras_het.explain.calibration import calibration
 from keras_het.explain.confusion import confusion_matrices, noisy_nll
 from keras_het.explain.covariance import confused_pairs, covariance
@@ -21,7 +20,6 @@ __all__ = [
     "features",
     "joint_labels",
     "noisy_nll",
-    "plots",
     "predict_probabilities",
     "regression_scores",
     "sample_segmentations",

@@ -8,6 +8,7 @@ import numpy as np
 from keras_het.base.batches import check_same_index, largest_of_rows
 from keras_het.base.refusal import refusal
 from keras_het.base.validation import check_integer, check_labels
+from keras_het.explain.drawing import axes_or_new, muted_color, palette, text_color, without_frame
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,6 +28,51 @@ class Calibration:
     confidence: np.ndarray
     accuracy: np.ndarray
     error: float
+
+    def plot(self, ax: Any = None) -> Any:
+        """Draws a reliability diagram: the accuracy for each level of confidence, and the gap between the two.
+
+        The bars of a calibrated model end at the dashed line. If a gap is below the line, the confidence is too high.
+        The panel above shows the fraction of the predictions in each bin.
+
+        Args:
+            ax: Matplotlib axes; None makes a figure.
+        Returns:
+            the axes; the panel is their only child, `ax.child_axes[0]`.
+        Raises:
+            ImportError: without Matplotlib.
+
+        Example:
+            >>> calibration([[0.9, 0.1], [0.2, 0.8]], [0, 1]).plot().get_title()
+            'Expected calibration error 0.150'
+        """
+        ax, (blue, orange) = axes_or_new(ax), palette()
+        filled, centers, width = self.count > 0, (self.edges[:-1] + self.edges[1:]) / 2, self.edges[1] - self.edges[0]
+        right, gap = self.accuracy[filled], (self.confidence - self.accuracy)[filled]
+        bars = {"width": width, "linewidth": 0.8}
+        ax.bar(centers[filled], right, color=blue, edgecolor=muted_color(), label="share that is right", **bars)
+        bars |= {"bottom": right, "edgecolor": orange, "label": "gap to the confidence"}
+        ax.bar(centers[filled], gap, color=(orange, 0.45), **bars)
+        ax.plot([0, 1], [0, 1], "--", color=text_color(), linewidth=1)
+        ax.set(xlim=(0, 1), ylim=(0, 1.3), yticks=np.linspace(0, 1, 6))
+        ax.set(xlabel="confidence", ylabel="share of right predictions")
+        ax.set_title(f"Expected calibration error {self.error:.3f}")
+        ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.13), ncols=2, frameon=False)
+        without_frame(ax)
+        ax.spines["left"].set_bounds(0, 1)
+        panel = ax.inset_axes((0, 0.82, 1, 0.18), sharex=ax)
+        _draw_fractions(panel, centers, self.count / max(1, self.count.sum()), width)
+        return ax
+
+
+def _draw_fractions(ax: Any, centers: np.ndarray, fractions: np.ndarray, width: float) -> None:
+    """Draws the fraction of the predictions in each bin."""
+    ax.bar(centers, fractions, width=width, color=muted_color(), edgecolor="none")
+    top = float(f"{max(fractions.max(), 1e-3):.1g}")
+    ax.set(yticks=[top], ylim=(0, max(top, fractions.max())), facecolor="none")
+    ax.set_yticklabels([f"{100 * top:g}% of all"], fontsize="small")
+    ax.tick_params(labelbottom=False, bottom=False)
+    ax.spines[["left", "right", "top"]].set_visible(False)
 
 
 def calibration(probabilities: Any, labels: Any, bins: int = 15) -> Calibration:

@@ -11,9 +11,12 @@ from keras_het.base.refusal import refusal, refuse_if
 from keras_het.base.seeds import random_generator
 from keras_het.base.validation import check_class_names, check_integer
 from keras_het.covariances.block_matrix import BlockMatrix
+from keras_het.explain.drawing import axes_or_new, palette, shortened, text_color, without_frame
 from keras_het.reading.head_noise import HeadNoise, head_noise
 
 DRAW_BYTES = 512 << 20  # of the weights of draws that are compared at once
+MAX_BARS = 20
+TOGETHER, EITHER = "rise and fall together", "one or the other"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,6 +35,44 @@ class ConfusedPair:
     second: Any
     covariance: float
     correlation: float
+
+
+class ConfusedPairs(list[ConfusedPair]):
+    """A list of `ConfusedPair`, the largest covariance first."""
+
+    def plot(self, ax: Any = None) -> Any:
+        """Draws the covariances of the first 20 pairs as bars; the colour shows the meaning of the sign.
+
+        Args:
+            ax: Matplotlib axes; None makes a figure.
+        Returns:
+            the axes.
+        Raises:
+            ImportError: without Matplotlib.
+
+        Example:
+            >>> len(ConfusedPairs([ConfusedPair("cat", "dog", -0.5, -0.9)]).plot().patches)
+            1
+        """
+        ax, drawn = axes_or_new(ax), self[:MAX_BARS]
+        some = f", {len(drawn)} of {len(self)}" if len(self) > len(drawn) else ""
+        ax.set_title(f"Pairs of classes that share noise{some}")
+        if not drawn:
+            ax.set_axis_off()
+            ax.text(0.5, 0.5, "no pair of classes is beyond chance", ha="center", transform=ax.transAxes)
+            return ax
+        blue, orange = palette()
+        for sign, color, meaning in ((1, orange, TOGETHER), (-1, blue, EITHER)):  # the colours of the report's heat map
+            places = [place for place, pair in enumerate(drawn) if np.sign(pair.covariance) == sign]
+            widths = [drawn[place].covariance for place in places]
+            ax.barh(places, widths, color=color, label=meaning if places else None)
+        names = [f"{shortened(pair.first)} - {shortened(pair.second)}" for pair in drawn]
+        ax.set_yticks(range(len(drawn)), names, parse_math=False)
+        ax.set(ylim=(max(4, len(drawn)) - 0.4, -0.6), xlabel="covariance, in temperatures, squared")
+        ax.axvline(0, color=text_color(), linewidth=0.8)
+        ax.legend(loc="upper right", bbox_to_anchor=(1, -0.14), ncols=2, frameon=False)
+        without_frame(ax)
+        return ax
 
 
 def covariance(model: keras.Model, x: Any, *, layer: str | None = None, batch_size: int = 128) -> np.ndarray:
@@ -73,7 +114,7 @@ def confused_pairs(
     draws: int = 99,
     seed: int = 0,
     batch_size: int = 128,
-) -> list[ConfusedPair]:
+) -> ConfusedPairs:
     """The pairs of classes whose logits have the largest covariance in a model, without pairs that may be chance.
 
     The test of chance gives every entry of the factor's weights a random sign, `draws` times. The sizes of the entries
@@ -102,7 +143,7 @@ def confused_pairs(
         draws: integer, at least 1; each takes the time of a product of the factor's weights.
         seed: seed of the draws.
     Returns:
-        list of `ConfusedPair`, the largest first; empty for a head without factors.
+        list of `ConfusedPair`, the largest first, which `plot()` draws; empty for a head without factors.
     Raises:
         ValueError: as for `covariance`, for arguments outside these ranges, for a head whose noise is in the features,
             and for a parameter-efficient head of so few factors that random signs often change nothing: draws
@@ -132,7 +173,8 @@ def confused_pairs(
         (names[i], names[j], *np.mean([one[i, j, sign] for one in found], axis=0).tolist())
         for i, j, sign in sorted(common)
     ]
-    return sorted((ConfusedPair(*pair) for pair in pairs), key=lambda pair: -abs(pair.covariance))[:count]
+    ordered = sorted((ConfusedPair(*pair) for pair in pairs), key=lambda pair: -abs(pair.covariance))
+    return ConfusedPairs(ordered[:count])
 
 
 def _signed_pairs(

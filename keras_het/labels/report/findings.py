@@ -13,8 +13,9 @@ from keras_het.base.batches import check_same_index, count_examples, is_data_set
 from keras_het.base.refusal import refusal, refuse_if
 from keras_het.base.validation import check_class_names, check_integer, check_labels
 from keras_het.explain.calibration import Calibration
+from keras_het.explain.covariance import ConfusedPairs
+from keras_het.explain.drawing import shortened
 from keras_het.explain.noise import HeadNoise, head_noise
-from keras_het.explain.plots.drawing import shortened
 from keras_het.labels.diagnosis import Diagnosis, diagnose
 from keras_het.labels.issues import LabelIssues, find_issues
 from keras_het.reading.check import judge
@@ -71,10 +72,11 @@ class Findings(NamedTuple):
         return self._by_name(collections.Counter(pair for *both, _ in pairs if (pair := tuple(both)) in known))
 
     @property
-    def pairs(self) -> list:
+    def pairs(self) -> ConfusedPairs:
         """Pairs of classes that share noise in the head, by name, the largest covariance first."""
         pairs, names = (self.noise.pairs or [] if self.noise else []), self.class_names
-        return [dataclasses.replace(pair, first=names[pair.first], second=names[pair.second]) for pair in pairs]
+        named = (dataclasses.replace(pair, first=names[pair.first], second=names[pair.second]) for pair in pairs)
+        return ConfusedPairs(named)
 
     def _flags(self) -> list[tuple[int, int, str]]:
         rows = () if self.issues is None else self.issues.rows()

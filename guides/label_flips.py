@@ -130,7 +130,7 @@ def moved(model):
 """
 ## Learning T
 
-Without a penalty T stays at the identity, and the network learns the wrong labels by heart. With too strong a penalty T
+With too weak a penalty T stays at the identity, and the network learns the wrong labels by heart. With too strong a penalty T
 claims noise that is not there. The likelihood of held-out noisy labels under p(true | x) T shows the right strength.
 None of this uses a clean label.
 """

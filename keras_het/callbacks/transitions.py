@@ -88,8 +88,8 @@ class ReleaseTransition(TransitionCallback):
         >>> model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
         >>> release = ReleaseTransition(after=2)
         >>> history = model.fit(np.ones((8, 2)), np.arange(8) % 3, epochs=3, verbose=0, callbacks=[release])
-        >>> bool(np.allclose(model.layers[-1].transition, model.layers[-1].start))
-        False
+        >>> float(ops.convert_to_numpy(model.layers[-1].gate))
+        1.0
     """
 
     def __init__(self, after: int | str, *, patience: int = 3, mode: str = "auto"):

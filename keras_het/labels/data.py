@@ -27,7 +27,7 @@ from keras_het.labels.aggregation import aggregate
 
 ONE_CLASS = 0.95  # fraction of an annotator's votes for one class: such votes do not say how good the annotator is
 REFUSED_COUNTS = 0.001  # largest rate of tables of counts that are refused as votes
-MAX_PAIRS = 300  # of columns that are compared
+MAX_PAIRS, MAX_ROWS = 300, 10_000  # of columns that are compared, and their rows
 MIN_STANDARD_ERRORS = 2.33  # of an agreement above chance that leaves no doubt
 TIE = 1e-9  # difference of two probabilities that is rounding
 
@@ -298,7 +298,7 @@ def _check_no_votes(table: np.ndarray, y: Any, name: str) -> None:
 
 def _surprise(table: np.ndarray) -> tuple[float, int]:
     """Returns the largest `_surprise_of` pairs of columns, and the number of pairs."""
-    pairs = list(itertools.islice(itertools.combinations(table.T.astype("float64"), 2), MAX_PAIRS))
+    pairs = list(itertools.islice(itertools.combinations(table[:MAX_ROWS].T.astype("float64"), 2), MAX_PAIRS))
     return max(_surprise_of(*pair) for pair in pairs), len(pairs)
 
 

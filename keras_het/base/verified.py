@@ -71,7 +71,7 @@ def encode_verified(given: Mapping, *classes: np.ndarray, others: bool = False) 
     are_names = {isinstance(label, str) for label in places}
     for key, label in given.items():
         if _plain(label) not in places and not (others and isinstance(label, str) in are_names):
-            text = f", no text {str(label)!r}" if str(label) in places else ""
+            text = f", not the text {str(label)!r}" if str(label) in places else ""
             rule = f"have only the classes {some(classes[0].tolist())}"
             raise refusal("verified_labels", rule, f"{label!r} of example {key!r}{text}")
     return np.array([places.get(_plain(label), -1) for label in given.values()], "int64")

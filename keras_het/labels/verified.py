@@ -388,7 +388,7 @@ def _regression_mean(y: np.ndarray, judges: np.ndarray, sample: Sample) -> Estim
         found.append(_regressed(y, judges, sample))
     value, variance = min(found, key=lambda pair: pair[1])
     squares, strata = np.square(sample.weights), _strata(np.zeros(len(judges)), sample)
-    if variance == 0 or len(np.unique(strata[sample.rows])) <= strata.max():
+    if not np.ptp(y) or variance == 0 or len(np.unique(strata[sample.rows])) <= strata.max():
         return estimate_of(value, -np.inf, np.inf)  # equal numbers, or none of a stratum, say nothing of the others
     degrees = (len(y) - 1) / len(y) * squares.sum() ** 2 / np.square(squares).sum()
     half = stdtrit(degrees, 1.0 - TAIL) * np.sqrt(variance)

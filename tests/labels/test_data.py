@@ -8,7 +8,15 @@ import scipy.sparse
 from scipy.special import softmax
 
 from keras_het.labels import aggregate, choose, clean, votes_from_table
-from keras_het.labels.data import REFUSED_COUNTS, _check_no_votes, _surprise, most_probable, read, stratified_folds
+from keras_het.labels.data import (
+    REFUSED_COUNTS,
+    _check_no_counts,
+    _check_no_votes,
+    _surprise_of,
+    most_probable,
+    read,
+    stratified_folds,
+)
 from tests.checks import refusals
 from tests.labels.tasks import TRUE, Batches, X, Y, make_model
 
@@ -60,9 +68,9 @@ def test_whole_floats_that_are_votes_are_refused_with_both_forms(add, has_column
 def test_surprise_is_minus_the_log_of_the_largest_probability_of_a_tie():
     """By hand: of two votes 1/2 are one each, of four 6/16 two each; an odd number has no tie, and 0 says nothing."""
     for half, probability in ((1, 1 / 2), (2, 6 / 16), (3, 20 / 64)):
-        assert _surprise(np.full(7, half), np.full(7, half)) == pytest.approx(-7 * np.log(probability))
-    assert _surprise(np.array([0, 1, 0]), np.array([0, 2, 1])) == 0.0
-    assert _surprise(np.array([2, 1]), np.array([0, 1])) == pytest.approx(0.0)  # one tie of two, as expected
+        assert _surprise_of(np.full(7, half), np.full(7, half)) == pytest.approx(-7 * np.log(probability))
+    assert _surprise_of(np.array([0, 1, 0]), np.array([0, 2, 1])) == 0.0
+    assert _surprise_of(np.array([2, 1]), np.array([0, 1])) == pytest.approx(0.0)  # one tie of two, as expected
 
 
 @pytest.mark.parametrize("units", [2, 3, 10])
@@ -70,11 +78,27 @@ def test_surprise_is_minus_the_log_of_the_largest_probability_of_a_tie():
 def test_counts_are_refused_in_less_than_one_of_a_thousand_draws(units, annotators):
     """Also where annotators agree by chance alone; the test fails by chance once in a million."""
     rng = np.random.default_rng([units, *annotators])
-    for _ in range(100):
+    for _ in range(60):
         p = rng.dirichlet(np.full(units, rng.choice([0.5, 5.0, 1e6])), 40)
         counts = rng.multinomial(rng.integers(*annotators, 40), p).astype(float)
         _check_no_votes(counts, counts, "y")
     assert REFUSED_COUNTS == 0.001
+
+
+def test_integers_that_are_counts_are_refused_and_votes_seldom():
+    """Totals differ, and so classes seem to agree: many have few of all. Nine of ten tables are right at least."""
+    rng, refused = np.random.default_rng(0), np.zeros(2, int)
+    for _ in range(50):
+        right = rng.random((60, 3)) < 0.7
+        votes = np.where(right, rng.integers(4, size=(60, 1)), rng.integers(4, size=(60, 3)))
+        counts = rng.multinomial(rng.integers(40, 80, 60), rng.dirichlet(np.full(4, 0.5), 60))
+        for place, table in enumerate((counts, votes)):
+            try:
+                _check_no_counts(table, "y")
+            except ValueError:
+                refused[place] += 1
+    assert refused[0] >= 45
+    assert refused[1] == 0
 
 
 def test_votes_of_booleans_and_categoricals_keep_their_classes_and_order():

@@ -185,7 +185,7 @@ def test_a_million_labels_take_well_under_a_second():
     ({"drawn": pandas.Series([3, 7])}, "(`to_dict()` of a column). Received: a Series"),
     ({"drawn": list(range(60)), "verified_labels": dict.fromkeys(range(20), 0), "labels": np.arange(80) % 2},
      "`drawn` must be in the order of the draw, not sorted: a file keeps it in a column, as {index: place}"),
-    ({"labels": ["1", "10", "2"] * 7, "verified_labels": {3: 2}}, "'2'. Received: 2 of example 3, no text '2'"),
+    ({"labels": ["1", "10", "2"] * 7, "verified_labels": {3: 2}}, "'2'. Received: 2 of example 3, not the text '2'"),
     ({"verified_labels": {3: ""}}, "`verified_labels` must have a label for each key"),
     ({"confidence": 95}, "`confidence` must be a number in (0, 1). Received: confidence=95"),
     ({"sequential": 1}, "`sequential` must be True or False. Received: sequential=1"),

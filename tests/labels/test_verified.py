@@ -163,6 +163,8 @@ def test_a_mean_of_numbers_knows_nothing_of_a_stratum_without_any_and_warns_of_s
     variance = np.square(weights * (y - mean) / (1 - weights)).sum()
     assert found.high == pytest.approx(mean + student.ppf(0.975, 9 / 7) * np.sqrt(variance))
     assert verified_mean(judge, {0: 1.0, 1: 2.0, 2: 4.0}, inclusion=inclusion).mean.high == np.inf
+    by_judge = verified_mean(np.random.default_rng(0).normal(size=100), dict.fromkeys(range(30), 4.1)).mean
+    assert (by_judge.low, by_judge.high) == (-np.inf, np.inf)  # rounding is no spread
     grades = dict(enumerate(np.where(np.arange(40) < 38, 5.0, 1.0)))  # skewness of .05: .9 / (.05 * .95)^.5 = 4.13
     assert "hold in far less than 95%; verify 427." in str(verified_mean(judge, grades))
     assert "warning" not in dict(verified_mean(judge, dict(enumerate(np.arange(40.0)))).notes)

@@ -59,8 +59,9 @@ def _for_units(layer: Any, old_units: int, units: int, body: keras.Model) -> Any
 
 
 def _activation(activation: str, link: str, **arguments: Any) -> keras.layers.Layer:
-    # No Softmax layer: it would apply the mask of a sequence to the classes.
-    return keras.layers.Activation(link if link == "softmax" else activation.replace("softmax", link), **arguments)
+    if link == "softmax":  # no Softmax layer, which would apply the mask of a sequence to the classes
+        return keras.layers.Activation("softmax", **arguments)
+    return keras.layers.Activation(activation.replace("softmax", "sigmoid"), **arguments)
 
 
 def compile_like(

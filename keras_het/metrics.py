@@ -24,10 +24,11 @@ class ProbabilityMetric(keras.metrics.Metric, abc.ABC):
     """Base class of the metrics of probabilities: a sum over the examples, divided by the sum of their weights.
 
     `update_state` accepts integer labels `(...)` or `(..., 1)`, or label vectors `(..., K)`. Predictions are
-    probabilities or logits `(..., K)`. Keras masks are `(...)`. Sample weights are `(...)`, or have fewer or shorter
-    axes, such as `(N,)` or `(N, 1)` beside labels `(N, T)`. A label that is no integer in [0, K)
+    probabilities or logits `(..., K)`; sample weights and Keras masks are `(...)`. A label that is no integer in [0, K)
     makes the result nan, on every backend, and so does a prediction that is no probability. A head returns
     log-probabilities or logits, so its metrics need `from_logits=True`.
+
+    A weight of each example, `(N,)` or `(N, 1)`, counts for all its labels, `(N, T)`.
 
     Args:
         from_logits: boolean, whether predictions are logits or log-probabilities, as a head returns them, rather than

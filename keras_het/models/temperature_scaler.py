@@ -141,8 +141,8 @@ def scale_temperature(
     refuse_if(link is None and not ending.link, "link", rule, "link=None")
     link = resolve(links.Link, link or ending.link)
     refuse_if(ending.link not in ("", link.activation), "link", f"be for {ending.link}, as {ending.source}", value=link)
-    whole = model if has_graph(model) else keras.Model(inputs := symbolic_inputs(model), model(inputs))
-    predict = masked_predictor(whole, single_output(whole))
+    whole = with_preprocessor(keras.Model(*_graph(model)), model)
+    predict = masked_predictor(whole, whole.output)
     parts = [(*predict(inputs), labels) for inputs, labels in labelled_batches(x, y, batch_size)]
     refuse_if(not parts, "x", "have at least one example", "none")
     outputs, mask, labels = (np.concatenate(part) for part in zip(*parts, strict=True))
@@ -150,13 +150,22 @@ def scale_temperature(
         outputs, labels = unmasked(mask, outputs, labels)
     if not (from_logits := ending.returns != "probabilities"):
         outputs = outputs_of_probabilities(ops.convert_to_tensor(outputs, "float32"), link.activation)
-    scaler = TemperatureScaler(link, best_temperature(outputs, labels, link.activation), from_logits)
-    scaled = keras.Model(model_inputs(whole), scaler(single_output(whole)), name=model.name)
-    return _compiled(with_preprocessor(scaled, model), model, scaler, ending)
+    temperature = best_temperature(outputs, labels, link.activation)
+    return _scaled(model, TemperatureScaler(link, temperature, from_logits), ending)
 
 
-def _compiled(scaled: keras.Model, model: keras.Model, scaler: TemperatureScaler, ending: Ending) -> keras.Model:
-    """Returns the scaled model, compiled as the model."""
+def _graph(model: keras.Model) -> tuple[Any, Any]:
+    """Returns the symbolic inputs and output of a model; new ones for a model without a graph."""
+    if has_graph(model):
+        return model_inputs(model), single_output(model)
+    inputs = symbolic_inputs(model)
+    return inputs, model(inputs)
+
+
+def _scaled(model: keras.Model, scaler: TemperatureScaler, ending: Ending) -> keras.Model:
+    """Returns a compiled model with the layers of a model and the scaler at the end."""
+    inputs, outputs = _graph(model)
+    scaled = with_preprocessor(keras.Model(inputs, scaler(outputs), name=model.name), model)
     compile_like(scaled, model, scaler.head_output, ending)
     if scaled.compiled:
         scaled.compile(**{**compile_arguments(scaled), "optimizer": "sgd"})

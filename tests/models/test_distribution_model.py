@@ -247,7 +247,7 @@ def test_a_model_of_labels_has_no_intervals():
         joint_model().predict_covariance(X[:8])
 
 
-@pytest.mark.on_jax
+@pytest.mark.once
 def test_a_masked_step_counts_neither_in_the_loss_nor_in_a_metric():
     x = np.random.default_rng(0).normal(size=(2, 4, FEATURES)).astype("float32")
     x[:, 3:] = 0.0

@@ -239,7 +239,7 @@ def test_a_config_has_the_temperature():
     assert (ending.link, ending.returns, ending.units) == ("sigmoid", "logits", UNITS)
 
 
-@pytest.mark.parametrize("kind", ["model", pytest.param("ensemble", marks=pytest.mark.smoke)])
+@pytest.mark.parametrize("kind", ["model", "ensemble"])
 def test_masked_steps_and_their_labels_have_no_part(kind):
     tokens = np.array([[1, 2, 0, 0], [2, 3, 1, 0], [3, 1, 0, 0]] * 20)
     tokens[:4] = 1  # a first batch without padding

@@ -122,7 +122,7 @@ class Ending(NamedTuple):
 
     @property
     def activation_remedy(self) -> str:
-        """The change of the model that makes probabilities of the outputs, in words."""
+        """Change of the model that makes probabilities of the outputs, in words."""
         is_layer = self.source.startswith("the head ")  # an ensemble or a transition takes no activation
         return f'give the head activation="{self.link}"' if is_layer else f"put {self.activation_layer} behind it"
 

@@ -25,14 +25,13 @@ class ProbabilityMetric(keras.metrics.Metric, abc.ABC):
 
     `update_state` accepts integer labels `(...)` or `(..., 1)`, or label vectors `(..., K)`. Predictions are
     probabilities or logits `(..., K)`; sample weights and Keras masks are `(...)`. A label that is no integer in [0, K)
-    makes the result nan, on every backend, and so does a prediction that is no probability. A head returns
-    log-probabilities or logits, so its metrics need `from_logits=True`.
+    makes the result nan, on every backend, and so does a prediction that is no probability. A head without
+    an activation returns log-probabilities or logits, so its metrics need `from_logits=True`.
 
     A weight of each example, `(N,)` or `(N, 1)`, counts for all its labels, `(N, T)`.
 
     Args:
-        from_logits: boolean, whether predictions are logits or log-probabilities, as a head returns them, rather than
-            probabilities.
+        from_logits: boolean, whether predictions are logits or log-probabilities rather than probabilities.
         multi_label: boolean, whether labels are not exclusive: vectors of zeros and ones, with logits of sigmoids.
         ignore_class: a label that does not count, or None.
         name: the name of the metric.

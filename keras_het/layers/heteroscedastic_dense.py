@@ -47,7 +47,7 @@ class Clock(keras.layers.Layer):
 # Arguments of the covariance and of the integrator, and names of other packages, with the rule that mends them.
 OF_COVARIANCE = "be an argument of the covariance: covariance=keras_het.covariances.{kind}(..., {name}={value!r})"
 OF_INTEGRATOR = "be an argument of the integrator: integrator=keras_het.integrators.QuasiMonteCarlo({value!r})"
-ELSEWHERE = {
+OTHER_ARGUMENTS = {
     **dict.fromkeys(("min_scale", "initial_scale", "covariance_initializer", "covariance_regularizer"), OF_COVARIANCE),
     **dict.fromkeys(("num_samples", "num_mc_samples", "train_mc_samples"), OF_INTEGRATOR),
     "test_mc_samples": OF_INTEGRATOR.replace("({value", "(..., inference_samples={value"),
@@ -132,14 +132,14 @@ class HeteroscedasticDense(NoisyDense):
         dtype: Any = "float32",
         **kwargs: Any,
     ) -> None:
-        if given := [name for name in ELSEWHERE if name in kwargs]:
+        if given := [name for name in OTHER_ARGUMENTS if name in kwargs]:
             kind = type(chosen_covariance(covariance, num_factors, parameter_efficient)).__name__
             name, value = given[0].removeprefix("covariance_"), kwargs[given[0]]
-            raise refusal(given[0], ELSEWHERE[given[0]].format(kind=kind, name=name, value=value), value=value)
+            raise refusal(given[0], OTHER_ARGUMENTS[given[0]].format(kind=kind, name=name, value=value), value=value)
         rule = f"be None or an integer, the second argument; give an activation by name, activation={num_factors!r}"
         refuse_if(isinstance(num_factors, str), "num_factors", rule, value=num_factors)
         chosen: links.Link = resolve(links.Link, link)
-        self.activation = _activation(activation, chosen)
+        function = _activation(activation, chosen)
         rule = 'be an integer at least 2; one unit, for two classes, needs link="sigmoid"'
         refuse_if(units == 1 < chosen.min_units, "units", rule, "units=1")
         super().__init__(
@@ -151,7 +151,7 @@ class HeteroscedasticDense(NoisyDense):
             dtype=dtype,
             **kwargs,
         )
-        self._link = chosen
+        self._link, self.activation = chosen, function
         self._fixed_temperature, learned = _temperature(temperature)
         self.learned_temperature = learned
         if learned is not None:

@@ -76,7 +76,8 @@ class JointHeteroscedasticDense(HeteroscedasticDense):
         **kwargs: Any,
     ) -> None:
         rule = "be None: the layer returns a distribution. A models.DistributionModel of it predicts probabilities"
-        refuse_if(kwargs.get("activation") not in (None, "linear"), "activation", rule, f"{kwargs.get('activation')!r}")
+        activation = kwargs.get("activation")
+        refuse_if(activation not in (None, "linear"), "activation", rule, value=activation)
         super().__init__(units, num_factors, link=link, temperature=temperature, **kwargs)
         if self.covariance.noise_of != "logits":
             rule = "have noise of the logits: noise of the features has no standard deviations of its own"

@@ -49,8 +49,8 @@ class DeepEnsemble(keras.Model):
 
     Args:
         members: built models with one output of one shape, `(..., K)`, that share no layer. They may have different
-            heads and links, as long as all return log-probabilities of exclusive classes, or all return logits of
-            labels that are not exclusive.
+            heads and links, as long as all return probabilities, or all log-probabilities of exclusive classes, or
+            all logits of labels that are not exclusive.
         link: the link of members that do not end in a head of this package or in an activation, and were not compiled
             with a crossentropy, which tells it: "softmax", "sigmoid", or any other link.
         from_logits: form of members whose last layer is unknown: True if they return logits or log-probabilities, False

@@ -37,8 +37,8 @@ class TemperatureScaler(keras.layers.Layer):
     Args:
         link: the link of its inputs: "softmax" (log-probabilities or logits), "sigmoid" (logits), or another link.
         temperature: T.
-        from_logits: False for inputs that are probabilities.
         dtype: "float32", whatever the policy of the model around it, or "float64" on a backend that computes in it.
+        from_logits: boolean, False for inputs that are probabilities.
         kwargs: arguments of `keras.layers.Layer`.
     Input and output shape: `(..., K)`.
     Raises:
@@ -54,8 +54,8 @@ class TemperatureScaler(keras.layers.Layer):
         self,
         link: Any = "softmax",
         temperature: float = 1.0,
-        from_logits: bool = True,
         dtype: Any = "float32",
+        from_logits: bool = True,
         **kwargs: Any,
     ):
         super().__init__(dtype=check_dtype(dtype), **kwargs)
@@ -151,7 +151,7 @@ def scale_temperature(
     if not (from_logits := ending.returns != "probabilities"):
         outputs = outputs_of_probabilities(ops.convert_to_tensor(outputs, "float32"), link.activation)
     temperature = best_temperature(outputs, labels, link.activation)
-    return _scaled(model, TemperatureScaler(link, temperature, from_logits), ending)
+    return _scaled(model, TemperatureScaler(link, temperature, from_logits=from_logits), ending)
 
 
 def _graph(model: keras.Model) -> tuple[Any, Any]:

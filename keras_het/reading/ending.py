@@ -122,7 +122,7 @@ class Ending(NamedTuple):
 
     @property
     def activation_remedy(self) -> str:
-        """The change of the model that makes probabilities of the outputs, in words."""
+        """Change of the model that makes probabilities of the outputs, in words."""
         is_layer = self.source.startswith("the head ")  # an ensemble or a transition takes no activation
         return f'give the head activation="{self.link}"' if is_layer else f"put {self.activation_layer} behind it"
 
@@ -183,22 +183,24 @@ def ending_of(model: keras.Model, kinds: tuple = DENSE, name: str | None = None)
         return _read([step])
     kind, last = kinds[0].__name__, producer(output)[0]
     known = [repr(layer.name) for layer, *_ in reversed(steps) if _is_of(layer, kinds[:1])]
-    names = ", ".join(known[-MAX_NAMES:]) or "none"
+    names = ", ".join(["..."] * (len(known) > MAX_NAMES) + known[-MAX_NAMES:]) or "none"
     if name is not None:
         raise refusal("layer", f"name a {kind} layer of the model: {names}", value=name)
     is_dense_wanted = kinds[0] is keras.layers.Dense
     raise ValueError(
         f"The model must end in a {kind} layer{' or a 1x1 Conv2D' * is_dense_wanted}, with nothing but a softmax or "
         f"sigmoid and layers that reshape behind it, or `layer` must name one of its {kind} layers: {names}. "
-        f"{_top(output) * is_dense_wanted}"
+        f"{_line_of_top(model) * is_dense_wanted}"
         f"Received: model={model.name!r}, which ends in {last.name!r}, a {type(last).__name__}"
     )
 
 
-def _top(output: Any) -> str:
+def _line_of_top(model: keras.Model) -> str:
     """Returns the line to write for a model without a top, such as an application with include_top=False."""
-    pooled = "keras.layers.GlobalAveragePooling2D()(model.outputs[0])" if len(output.shape) == 4 else "model.outputs[0]"
-    return f"For a model without a top, write keras.Model(model.inputs, HeteroscedasticDense(K)({pooled})). "
+    inputs = "model.inputs" if isinstance(model, keras.Sequential) else "model.input"
+    is_map = len(model.outputs[0].shape) == 4
+    features = "keras.layers.GlobalAveragePooling2D()(model.outputs[0])" if is_map else "model.outputs[0]"
+    return f"For a model without a top, write keras.Model({inputs}, keras_het.HeteroscedasticDense(K)({features})). "
 
 
 def ending_of_layers(layers: list, shape: tuple = ()) -> Ending:

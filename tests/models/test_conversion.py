@@ -168,6 +168,18 @@ def test_a_layer_that_is_named_becomes_the_last():
     assert heteroscedastic(inside, layer="inner").layers[-1].name == "inner"
 
 
+def test_the_line_for_a_model_without_a_top_is_one_that_runs():
+    images = keras.Input((8, 8, 3))
+    maps = keras.Model(images, layers.ReLU()(layers.Conv2D(4, 3)(images)))
+    pooled = keras.Sequential([images, layers.Conv2D(4, 3), layers.GlobalAveragePooling2D()])
+    for model in (maps, pooled):
+        with refuses(r"must name one of its Dense layers: none\. For a model without a top, write ") as error:
+            heteroscedastic(model)
+        line = str(error.value).split("write ")[1].split(". Received")[0]
+        made = eval(line, {"keras": keras, "keras_het": keras_het, "model": model, "K": 3})
+        assert (made.output_shape, type(made.layers[-1])) == ((None, 3), HeteroscedasticDense)
+
+
 def test_a_layer_that_is_named_keeps_the_activation_behind_it():
     assert link(functional(None, layers.Activation("sigmoid")), layer="predictions") == "sigmoid"
 

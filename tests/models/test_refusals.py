@@ -42,7 +42,7 @@ FLAG = "be True or False"
 MEMBERS = "`members` must be a list of models, at least one. Received: "
 BY_HAND = (
     "`layer` must name one of its Dense layers: 'predictions'. For a model without a top, write keras.Model("
-    "model.inputs, HeteroscedasticDense(K)(keras.layers.GlobalAveragePooling2D()(model.outputs[0]))). Received: "
+    "model.input, keras_het.HeteroscedasticDense(K)(keras.layers.GlobalAveragePooling2D()(model.outputs[0]))). Re"
 )
 OUTPUTS = "`outputs` must be (..., K), with at least one example. Received: "
 LABELS = "`labels` must be integers of shape "
@@ -154,7 +154,7 @@ def reshaped():
 
 
 CONVERSION = {
-    "'a'. For a model without a top, ...HeteroscedasticDense(K)(model.outputs[0])). Received: ": converting(
+    "'a'. For a model without a top, ...inputs, ...Dense(K)(model.outputs[0])). Received: ": converting(
         lambda: chain(layers.Dense(5, name="a"), layers.Rescaling(2.0, name="r"))
     ),
     "layers: none. ...ends in 'r', a Rescaling": converting(lambda: chain(layers.Rescaling(2.0, name="r"))),

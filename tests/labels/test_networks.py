@@ -82,7 +82,7 @@ def test_weights_of_half_precision_are_averaged_in_float32(dtype):
         averages, record = [], Record(Weights(), None, None, Trainer(None))
         for epoch in range(30):
             record.on_epoch_end(epoch)
-        record.result(30)
+        record.result()
         return averages
 
     half, counter = average(dtype)

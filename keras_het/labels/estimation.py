@@ -6,7 +6,7 @@ import numpy as np
 import scipy.special
 
 from keras_het.base.batches import check_same_index, row_blocks
-from keras_het.base.refusal import refusal
+from keras_het.base.refusal import refusal, refuse_if
 from keras_het.base.validation import (
     as_float64,
     check_every_class,
@@ -45,7 +45,11 @@ def estimate_by_confident_joint(labels: Any, probabilities: Any) -> np.ndarray:
     p = check_probabilities(probabilities, as_given=True)
     labels = check_labels(labels, p.shape[1], len(p))
     check_every_class(labels, p.shape[1])
-    return from_confusion(confident_counts(labels, p))
+    counts = confident_counts(labels, p)
+    empty = np.flatnonzero(counts.sum(axis=1) == 0)
+    rule = "be confident of each class for an example: at least the mean over the examples with its label"
+    refuse_if(len(empty), "probabilities", rule, f"none of class {empty[:1]}")
+    return from_confusion(counts)
 
 
 def from_confusion(counts: Any) -> np.ndarray:

@@ -163,7 +163,7 @@ def _attributes(value: Any) -> dict[str, Any]:
         return {name: getattr(value, name) for name in WRAPPED if hasattr(value, name)}
     with contextlib.suppress(Exception):  # many classes of Keras raise
         if hasattr(value, "get_config"):
-            return dict(value.get_config())
+            return {name: part for name, part in value.get_config().items() if name != "name"}  # Keras counts names
     return getattr(value, "__dict__", {"text": re.sub(" at 0x[0-9A-Fa-f]+", "", repr(value))})
 
 

@@ -7,8 +7,8 @@ import pytest
 
 import keras_het
 from keras_het.labels import Method, choose, networks
-from keras_het.labels.methods import EarlyStopping, Heteroscedastic
 from keras_het.labels.data import Data
+from keras_het.labels.methods import EarlyStopping, Heteroscedastic
 from keras_het.labels.training import Record, Trainer
 from tests.labels.tasks import SHORT, SHORT_TRAININGS, TRUE, X, Y, make_model, maker, short
 

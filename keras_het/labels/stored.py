@@ -8,7 +8,6 @@ import json
 import os
 import pathlib
 import re
-import sqlite3
 import types
 import warnings
 from collections.abc import Iterator, Mapping
@@ -93,12 +92,14 @@ class Folder:
         if self.path is None:
             yield
             return
-        connection = sqlite3.connect(self.path / "lock.sqlite", 0.0, isolation_level=None, check_same_thread=False)
-        with contextlib.closing(connection):
+        import sqlite3  # some builds of Python lack it
+
+        with contextlib.ExitStack() as stack:
             try:
-                connection.execute("BEGIN EXCLUSIVE")
-            except sqlite3.OperationalError as error:
-                is_used, rule = error.sqlite_errorcode == sqlite3.SQLITE_BUSY, "be used by one call at a time"
+                lock = sqlite3.connect(self.path / "lock.sqlite", 0.0, isolation_level=None, check_same_thread=False)
+                stack.enter_context(contextlib.closing(lock)).execute("BEGIN EXCLUSIVE")
+            except sqlite3.Error as error:
+                is_used, rule = error.sqlite_errorcode & 255 == sqlite3.SQLITE_BUSY, "be used by one call at a time"
                 refuse_if(is_used, "resume_path", rule, f"{self.path}, which another call uses")
                 text = f"The folder {self.path} cannot be locked ({error}). Use it in one call at a time."
                 warnings.warn(text, stacklevel=outside_level())

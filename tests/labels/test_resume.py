@@ -217,6 +217,15 @@ def test_a_folder_that_another_process_uses_is_refused_until_that_process_ends(t
         pass
 
 
+@pytest.mark.parametrize("make", [lambda file: file.mkdir(), lambda file: file.write_bytes(b"no database" * 99)])
+def test_a_folder_that_cannot_be_locked_is_warned_of(make, tmp_path):
+    make(tmp_path / "lock.sqlite")
+    with pytest.warns(UserWarning, match="cannot be locked"), Folder(tmp_path, {"seed": 0}).locked():
+        pass
+    with Folder(None, {}).locked():
+        pass
+
+
 def test_long_names_have_short_files_of_their_own(tmp_path):
     methods = [Named("é" * 300 + end) for end in ("a", "b")]
     result = short(*methods, resume_path=tmp_path, epochs=1, folds=2)

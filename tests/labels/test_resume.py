@@ -13,6 +13,7 @@ import pytest
 from keras_het.labels import choose, clean
 from keras_het.labels.methods import ForwardCorrection, Heteroscedastic
 from keras_het.labels.stored import Folder, described
+from keras_het.labels.training import _file_name, check_names
 from tests.labels.tasks import SHORT, SHORT_TRAININGS, Cheat, Constant, Named, X, Y, make_model, short
 
 pytestmark = [pytest.mark.once, SHORT_TRAININGS]
@@ -111,7 +112,8 @@ def test_a_folder_of_another_call_is_refused_in_plain_words(argument, other, tex
 
 
 def test_features_with_another_optimizer_are_refused(tmp_path):
-    given = {"make_model": None, "x": X, "y": Y, "methods": [], **SHORT, "resume_path": tmp_path}
+    given = {"make_model": None, "x": X, "y": Y, "methods": [], "resume_path": tmp_path}
+    given |= {"epochs": 2, "folds": 2, "verbose": 0}
     for _ in range(2):  # of another name, which Keras counts
         choose(**given, optimizer=keras.optimizers.SGD(0.1))
     with pytest.raises(ValueError, match=r"'SGD'.* in the folder, .*'Adam'"):
@@ -176,13 +178,14 @@ def test_attributes_that_differ_are_told_apart(one, other):
 
 
 def test_a_method_whose_class_changed_is_refused(tmp_path):
-    def own(strength):
-        return type("Own", (Constant,), {"strength": strength, "name": "own"})()
+    def folder(strength):
+        own = type("Own", (Constant,), {"strength": strength, "name": "own"})()
+        return Folder(tmp_path, {"methods": described([own])})
 
-    short(own(1.0), resume_path=tmp_path, epochs=1, folds=2)
-    short(own(1.0), resume_path=tmp_path, epochs=1, folds=2)
+    folder(1.0)
+    folder(1.0)
     with pytest.raises(ValueError, match=r"'class': 'Own', 'class code': '\w{12}'.* in the folder, .*'class code'"):
-        short(own(2.0), resume_path=tmp_path, epochs=1, folds=2)
+        folder(2.0)
 
 
 def test_a_call_says_what_it_continues_and_compares(tmp_path, capsys):
@@ -227,12 +230,13 @@ def test_a_folder_that_cannot_be_locked_is_warned_of(make, tmp_path):
 
 
 def test_long_names_have_short_files_of_their_own(tmp_path):
-    methods = [Named("é" * 300 + end) for end in ("a", "b")]
-    result = short(*methods, resume_path=tmp_path, epochs=1, folds=2)
-    files = [path.name for path in tmp_path.glob("*.npz")]
-    assert len(files) == 6
-    assert max(len(name.encode()) for name in files) < 120
-    assert [trial.name for trial in result.trials[1:]] == [method.name for method in methods]
+    names = ["é" * 300 + end for end in ("a", "b")]
+    check_names([Named(name) for name in names])
+    folder, files = Folder(tmp_path, {}), [_file_name(name) for name in names]
+    for number, file in enumerate(files):
+        folder.write(file, scores=np.ones((1, 2), bool), probabilities=np.eye(2), seconds=float(number))
+    assert [float(folder.read(file, 1, 2, 2)["seconds"]) for file in files] == [0.0, 1.0]
+    assert max(len(path.name.encode()) for path in tmp_path.iterdir()) < 100
 
 
 def damaged(change):

@@ -152,6 +152,8 @@ def measured(found, change, seed):
         majority, (p, _) = data.majority(np.where(votes == units, -1, votes), units, rng), with_abstaining(votes, units)
         return [np.mean(majority == truth), np.mean(p.argmax(axis=1) == truth), *[np.nan] * 3]
     fitted = aggregate(votes, units)
+    if fitted.transitions is None:  # the majority, of rules that name one class each
+        return [np.mean(data.majority(votes, units, rng) == truth), np.mean(fitted.labels == truth), *[np.nan] * 3]
     each = annotators(fitted.transitions, votes, prior=fitted.prior).each
     named = np.array([one.is_spammer for one in each])
     gold = gold_accuracies(votes, truth, fitted.prior)

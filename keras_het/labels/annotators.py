@@ -155,7 +155,9 @@ def annotators(
         Bob             4      0.50       0.50  0.15 to 0.85        0.00  any for any: the labels hardly depend on the \
 class
     """
-    transitions = _transitions(getattr(source, "transitions", source))
+    source = getattr(source, "transitions", source)
+    refuse_if(source is None, "source", "have a T of each annotator", "a majority, which has none")
+    transitions = _transitions(source)
     num_annotators, size = transitions.shape[:2]
     names = getattr(labels, "annotators", None) if names is None else names
     class_names = getattr(labels, "classes", None) if class_names is None else class_names

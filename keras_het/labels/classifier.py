@@ -1,5 +1,6 @@
 """A network and a method for noisy labels as a scikit-learn estimator; only this module imports scikit-learn."""
 
+import warnings
 from typing import Any, Self
 
 import keras
@@ -12,8 +13,9 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from keras_het.base.batches import check_same_index
 from keras_het.base.classes import refuse_blank
-from keras_het.base.refusal import refuse_if
+from keras_het.base.refusal import outside_level, refuse_if
 from keras_het.base.validation import check_maker, check_weights
+from keras_het.labels.comparison import REMEDY, guess_of
 from keras_het.labels.data import Data
 from keras_het.labels.discriminant import normalization
 from keras_het.labels.methods import EarlyLearning, Method
@@ -91,6 +93,7 @@ class Classifier(ClassifierMixin, BaseEstimator):
             the estimator itself.
         Raises:
             ValueError: for data that it does not accept, or arguments out of range.
+        Warns: if the model predicts its training labels no better than the largest class does.
         """
         check_same_index(X=X, y=y, sample_weight=sample_weight)
         X, y = validate_data(self, X, y, dtype="float32", allow_nd=True)
@@ -101,6 +104,9 @@ class Classifier(ClassifierMixin, BaseEstimator):
         trainer = Trainer(self._maker(method, data), self.epochs, batch_size=self.batch_size, verbose=0)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         self.model_ = trainer.final(method, data, seed=seed, epochs=1 if method.is_closed_form else self.epochs)
+        if guess := guess_of(np.exp(self._log_probabilities(data.x)), data.y):
+            text = f"The model learned nothing from its training data: {guess}. Remedy: {REMEDY}."
+            warnings.warn(text, stacklevel=outside_level())
         return self
 
     def predict_log_proba(self, X: Any) -> np.ndarray:
@@ -109,7 +115,12 @@ class Classifier(ClassifierMixin, BaseEstimator):
         X = validate_data(self, X, dtype="float32", allow_nd=True, reset=False)
         shape = self.model_.input_shape[1:]
         refuse_if(X.shape[1:] != shape, "X", f"have examples of shape {shape}", X.shape[1:])
+        return self._log_probabilities(X)
+
+    def _log_probabilities(self, X: np.ndarray) -> np.ndarray:
+        """Returns log-probabilities of the classes, `(N, K)`; equal ones if the training diverged."""
         outputs = self.model_.predict(X, batch_size=self.batch_size, verbose=0)
+        outputs = np.where(np.isfinite(outputs).all(axis=1, keepdims=True), outputs, 0.0)
         # Again in float64: scikit-learn's `log_loss` warns of sums that are one only in float32.
         return log_softmax(outputs.astype("float64"), axis=1)
 

@@ -55,7 +55,13 @@ def difference(scores: np.ndarray, others: np.ndarray, weight: np.ndarray | None
 
 
 def check_learned(p: np.ndarray, labels: np.ndarray) -> None:
-    """Raises a ValueError for a model that predicts held-out labels no better than the largest class does.
+    """Raises a ValueError for a model that predicts held-out labels no better than the largest class does."""
+    guess, rule = guess_of(p, labels), "predict held-out labels clearly better than the largest class does"
+    refuse_if(guess, "The model", f"{rule}: {REMEDY}", guess)
+
+
+def guess_of(p: np.ndarray, labels: np.ndarray) -> str:
+    """Returns how many labels a model predicts, if it is no better than the largest class; else an empty text.
 
     Such a model neither predicts more labels than the majority class does, by one standard error, nor gives the labels
     more probability than shuffled labels:
@@ -68,9 +74,12 @@ def check_learned(p: np.ndarray, labels: np.ndarray) -> None:
     is_right, is_largest = p.argmax(axis=1) == labels, labels == counts.argmax()
     follows = difference(p[rows, labels], p @ (counts / len(labels)))
     gain = difference(is_right, is_largest)
-    shares = f"{is_right.mean():.1%} of the labels predicted, and {is_largest.mean():.1%} are of the largest class"
-    is_guess = follows.mean <= 2.0 * follows.error and gain.mean <= gain.error
-    refuse_if(is_guess, "The model", f"predict held-out labels better than the largest class does: {REMEDY}", shares)
+    if follows.mean > 2.0 * follows.error or gain.mean > gain.error:
+        return ""
+    return (
+        f"{is_right.mean():.1%} of the labels predicted, and {is_largest.mean():.1%} are of the largest class "
+        f"({100 * gain.mean:+.1f} +- {100 * gain.error:.1f} points)"
+    )
 
 
 def warn_if_weak(p: np.ndarray, data: Data, fold_of: np.ndarray) -> None:

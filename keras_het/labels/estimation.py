@@ -47,9 +47,9 @@ def estimate_by_confident_joint(labels: Any, probabilities: Any) -> np.ndarray:
     labels = check_labels(labels, p.shape[1], len(p))
     check_every_class(labels, p.shape[1])
     counts = confident_counts(labels, p)
-    rule = "be confident of an example of every class, as often as it is of the examples with that label"
-    unseen = np.flatnonzero(counts.sum(axis=1) == 0)[:1]
-    refuse_if(len(unseen), "probabilities", rule, f"none of class {unseen} of `labels`")
+    empty = np.flatnonzero(counts.sum(axis=1) == 0)
+    rule = "be confident of each class for an example: at least the mean over the examples with its label"
+    refuse_if(len(empty), "probabilities", rule, f"none of class {empty[:1]}")
     return from_confusion(counts)
 
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from keras_het import models
 from keras_het.base.graph import model_inputs
+from keras_het.base.refusal import refuse_if
 from keras_het.base.validation import check_number
 from keras_het.labels.data import Data
 from keras_het.labels.discriminant import discriminant
@@ -137,7 +138,7 @@ class ForwardCorrection(Method):
         -sum_j ((1 - s) y_j + s / K) log sum_i p_i T_ij,    s = 0.3                             (Patrini et al. 2017)
 
     Args:
-        transition: T, `(K, K)`; None for that of the diagnosis.
+        transition: T, `(K, K)`; None for the estimate of `choose`.
     """
 
     name = "forward correction"
@@ -151,6 +152,8 @@ class ForwardCorrection(Method):
         return made
 
     def loss(self, data: Data) -> keras.losses.Loss:
+        rule = "be a matrix (K, K); only `choose` estimates it"
+        refuse_if(self.transition is None, "transition", rule, f"{self!r}")
         return ForwardCorrectedCrossentropy(self.transition, from_logits=True)
 
     def labels(self, data: Data) -> Any:

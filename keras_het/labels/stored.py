@@ -1,26 +1,36 @@
 """The folder of a long call: the settings that it was made with, and the results of its finished trainings."""
 
 import contextlib
+import functools
+import hashlib
+import inspect
 import json
 import os
 import pathlib
+import re
+import types
+import warnings
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-import keras
 import numpy as np
 
+from keras_het.base.batches import select_rows
 from keras_het.base.npz import checksum, read_arrays
-from keras_het.base.refusal import refusal, refuse_if
+from keras_het.base.refusal import outside_level, refusal, refuse_if
 
 ARRAYS = ("scores", "probabilities", "seconds")
+MAX_ROWS = 1000  # of the examples that are compared
+LIBRARIES = ("builtins", "keras", "keras_het", "numpy")  # whose code is not compared
+WRAPPERS = (functools.partial, property, staticmethod, classmethod, types.MethodType)
+WRAPPED = ("func", "args", "keywords", "fget", "__func__", "__self__")
 
 
 class Folder:
     """Stores the result of each training as an .npz file, or nothing if `path` is None.
 
     Settings, by name, are what the results depend on: numbers, texts and lists of them, written to settings.json. A
-    folder of other settings is refused with those that differ.
+    folder of other settings is refused with those that differ, and a folder that another call uses is refused.
     """
 
     def __init__(self, path: str | os.PathLike | None, settings: Mapping[str, Any]):
@@ -52,7 +62,8 @@ class Folder:
             stored = read_arrays("resume_path", file, (*ARRAYS, "name"))
         except ValueError as error:
             raise refusal("resume_path", remedy, str(error)) from error
-        shapes = {"scores": (epochs, count), "probabilities": (count, units), "seconds": ()}
+        measured = max(1, min(len(np.atleast_1d(stored["scores"])), epochs))  # a callback may have stopped the training
+        shapes = {"scores": (measured, count), "probabilities": (count, units), "seconds": ()}
         refuse_if(str(stored.pop("name")) != name, "resume_path", remedy, "the file of another training")
         for key, shape in shapes.items():
             is_number = stored[key].dtype.kind in "bf" and np.isfinite(stored[key]).all()
@@ -69,16 +80,42 @@ class Folder:
             np.savez(half, name=name, **arrays)
             half.replace(self.path / f"{name}.npz")
 
+    @property
+    def finished(self) -> int:
+        """The number of finished trainings."""
+        files = [] if self.path is None else self.path.glob("*.npz")
+        return sum(not file.stem.endswith(".unfinished") for file in files)
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """Refuses a folder that another call uses. The lock is SQLite's: it ends with its process, on every system."""
+        if self.path is None:
+            yield
+            return
+        import sqlite3  # some builds of Python lack it
+
+        with contextlib.ExitStack() as stack:
+            try:
+                lock = sqlite3.connect(self.path / "lock.sqlite", 0.0, isolation_level=None, check_same_thread=False)
+                stack.enter_context(contextlib.closing(lock)).execute("BEGIN EXCLUSIVE")
+            except sqlite3.Error as error:
+                is_used, rule = error.sqlite_errorcode & 255 == sqlite3.SQLITE_BUSY, "be used by one call at a time"
+                refuse_if(is_used, "resume_path", rule, f"{self.path}, which another call uses")
+                text = f"The folder {self.path} cannot be locked ({error}). Use it in one call at a time."
+                warnings.warn(text, stacklevel=outside_level())
+            self._check_settings(self.path / "settings.json")
+            yield
+
     @contextlib.contextmanager
     def interrupted(self) -> Iterator[None]:
-        """Adds to a Ctrl-C what is kept."""
+        """Locks the folder, and adds to a Ctrl-C what is kept."""
         try:
-            yield
+            with self.locked():
+                yield
         except KeyboardInterrupt as error:
             note = "Nothing is kept. With a folder `resume_path` the same call goes on from finished trainings."
             if self.path is not None:
-                count = sum(not file.stem.endswith(".unfinished") for file in self.path.glob("*.npz"))
-                note = f"{count} finished trainings are kept in {self.path}: the same call goes on from there."
+                note = f"{self.finished} finished trainings are kept in {self.path}: the same call goes on from there."
             error.add_note(note)
             raise
 
@@ -89,20 +126,64 @@ def settings_of(data: Any, **others: Any) -> dict[str, Any]:
     return {"examples": len(data), "classes": len(data.classes), "labels": labels, **others}
 
 
-def described(value: Any) -> Any:
-    """Returns what JSON can hold of a setting: arrays as checksums, objects as their class and their attributes."""
+def rows_of(data: Any) -> str:
+    """Returns a checksum of 1,000 examples, evenly spaced, of a `Data`."""
+    return checksum(select_rows(data.x, np.linspace(0, len(data) - 1, min(len(data), MAX_ROWS)).astype(int)))
+
+
+def described(value: Any, outer: tuple[int, ...] = ()) -> Any:
+    """Returns what JSON can hold of a setting: arrays as checksums, objects as their class and their attributes.
+
+    Functions, and classes that are not of Keras or this package, have a checksum of their code. It covers constants,
+    defaults, variables of enclosing functions, global numbers, texts and arrays, class attributes, and base classes.
+    """
     if value is None or isinstance(value, bool | int | float | str):
         return value
-    if isinstance(value, np.ndarray):
+    if id(value) in outer:  # an object that refers to itself
+        return type(value).__qualname__
+    describe = functools.partial(described, outer=(*outer, id(value)))
+    if hasattr(value, "__array__") and not isinstance(value, type):
         return checksum(value)
     if isinstance(value, Mapping):
-        return {str(name): described(part) for name, part in value.items()}
-    if isinstance(value, list | tuple):
-        return [described(part) for part in value]
-    if isinstance(value, keras.optimizers.Optimizer):
-        return described(keras.optimizers.serialize(value))
-    own = {} if callable(value) else getattr(value, "__dict__", {})
-    return {"class": type(value).__qualname__, **described(own)}
+        return {str(name): describe(part) for name, part in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [describe(part) for part in (value if isinstance(value, list | tuple) else sorted(value, key=repr))]
+    if isinstance(value, types.CodeType):
+        return [value.co_code.hex(), value.co_names, describe(value.co_consts)]
+    if isinstance(value, types.FunctionType):
+        return {"function": value.__qualname__, "code": _digest(describe(_parts(value)))}
+    if isinstance(value, type):
+        own = {} if value.__module__.partition(".")[0] in LIBRARIES else _members(value)
+        return {"class": value.__qualname__} | ({"class code": _digest(describe(own))} if own else {})
+    return describe(type(value)) | describe(_attributes(value))
+
+
+def _attributes(value: Any) -> dict[str, Any]:
+    """Returns what an object is made of; its text, without an address, if it has no attributes."""
+    if isinstance(value, WRAPPERS):
+        return {name: getattr(value, name) for name in WRAPPED if hasattr(value, name)}
+    with contextlib.suppress(Exception):  # many classes of Keras raise
+        if hasattr(value, "get_config"):
+            return {name: part for name, part in value.get_config().items() if name != "name"}  # Keras counts names
+    return getattr(value, "__dict__", {"text": re.sub(" at 0x[0-9A-Fa-f]+", "", repr(value))})
+
+
+def _parts(function: types.FunctionType) -> list[Any]:
+    """Returns what the results of a function depend on: code, defaults, and the variables that it reads."""
+    variables = inspect.getclosurevars(function)
+    plain = (bool, int, float, str, np.ndarray)
+    names = {name: part for name, part in variables.globals.items() if isinstance(part, plain)}
+    return [function.__code__, function.__defaults__, function.__kwdefaults__, variables.nonlocals, names]
+
+
+def _members(kind: type) -> dict[str, Any]:
+    """Returns the base classes of a class, its methods and its attributes."""
+    members = {name: part for name, part in vars(kind).items() if not name.startswith("__") or callable(part)}
+    return {**members, "bases": kind.__bases__}
+
+
+def _digest(description: Any) -> str:
+    return hashlib.sha256(json.dumps(description, sort_keys=True).encode()).hexdigest()[:12]
 
 
 def _replace(file: pathlib.Path, content: bytes) -> None:

@@ -1,6 +1,7 @@
 """The one training of the room: a method on some data, measured on held-out examples."""
 
 import dataclasses
+import hashlib
 import time
 import warnings
 from collections.abc import Callable, Sequence
@@ -19,7 +20,7 @@ from keras_het.labels import networks
 from keras_het.labels.data import Data, read
 from keras_het.labels.methods import EarlyStopping, Method
 from keras_het.labels.progress import Progress
-from keras_het.labels.stored import Folder, described, settings_of
+from keras_het.labels.stored import Folder, described, rows_of, settings_of
 from keras_het.layers import NoiseTransition
 from keras_het.reading.check import judge
 from keras_het.reading.data import first_not_finite
@@ -28,6 +29,7 @@ from keras_het.reading.probabilities import exclusive_probabilities
 CRITERIA = ("accuracy", "loss")
 RESULT_SETTINGS = ("epochs", "criterion", "batch_size", "optimizer", "steps_per_epoch", "measures_every_epoch")
 MOMENTUM = 0.8  # per epoch, of the average of the weights
+MAX_NAME = 100  # bytes of a name in the name of a file: file systems take 255
 WINDOW = 5  # epochs, of the moving mean by which the best epoch is found
 SMALLEST = float(np.finfo("float32").tiny)
 
@@ -134,7 +136,7 @@ class Trainer:
         if method.is_closed_form:
             model.layers[-1].set_weights(method.solve(data, model.layers[-2]))
             record = Record(model, _log_outputs, held_out, self)
-            return Fitted(model, model.optimizer, *record.result(1))
+            return Fitted(model, model.optimizer, *record.result())
         is_own = isinstance(method, Unchanged)
         trained, predictor = (model, model) if is_own else networks.with_method(model, method, data)
         labels, predict = method.labels(data), _own_probabilities if is_own else _log_outputs
@@ -153,7 +155,7 @@ class Trainer:
         )
         networks.mark_trained(trained)
         self.bar.add(epochs)
-        return Fitted(predictor, trained.optimizer, *record.result(epochs if self.measures_every_epoch else 1))
+        return Fitted(predictor, trained.optimizer, *record.result())
 
     def final(self, method: Method, data: Data, *, seed: int, epochs: int) -> keras.Model:
         """Returns the model that a user gets, trained on all of the data, and compiled."""
@@ -207,14 +209,13 @@ class Record(keras.callbacks.Callback):
         averages = [(total / self._count).astype(own.dtype) if _is_float(own) else own for total, own in pairs]
         self.predictor.set_weights(averages)
 
-    def result(self, epochs: int) -> tuple[np.ndarray, np.ndarray]:
-        """Gives the predictor the averages; returns scores of this many epochs, and probabilities."""
+    def result(self) -> tuple[np.ndarray, np.ndarray]:
+        """Gives the predictor the averages; returns scores of the measured epochs, and probabilities."""
         if self._sums:
             self._use_averages()
         if not self.scores:
             self._measure()
-        rows = self.scores + self.scores[-1:] * (epochs - len(self.scores))  # a callback may have stopped it
-        return (np.stack(rows) if rows else np.zeros((0, 0))), self.probabilities
+        return (np.stack(self.scores) if self.scores else np.zeros((0, 0))), self.probabilities
 
 
 def cross_validate(
@@ -224,7 +225,7 @@ def cross_validate(
     epochs = 1 if method.is_closed_form else trainer.epochs
     measured = epochs if trainer.measures_every_epoch else 1
     kind = "bool" if trainer.criterion == "accuracy" and data.y.ndim == 1 else "float32"
-    scores = np.zeros((measured, len(data)), kind)
+    scores, trained = np.zeros((measured, len(data)), kind), 0
     probabilities, seconds = np.empty((len(data), data.units), "float32"), 0.0
     for fold in np.unique(fold_of).tolist():
         rows, name = fold_of == fold, f"{_file_name(method.name)}_{fold}"
@@ -237,9 +238,11 @@ def cross_validate(
             folder.write(name, **arrays)
         else:
             trainer.bar.add(0 if method.is_closed_form else epochs)
-        scores[:, rows], probabilities[rows] = arrays["scores"], arrays["probabilities"]
-        seconds += float(arrays["seconds"])
-    best = best_epoch(scores, data.weight)
+        count = len(arrays["scores"])  # a callback may stop the training of a fold, whose model then stays as it is
+        scores[:count, rows], scores[count:, rows] = arrays["scores"], arrays["scores"][-1]
+        probabilities[rows] = arrays["probabilities"]
+        trained, seconds = max(trained, count), seconds + float(arrays["seconds"])
+    best = best_epoch(scores[:trained], data.weight)
     epoch = best + 1 if trainer.measures_every_epoch else epochs
     return Trial(method, epoch, scores[best], probabilities, seconds, int(fold_of.max()) + 1)
 
@@ -254,11 +257,20 @@ def examples(
     frozen = trainer.frozen
     is_streamed = frozen is not None and is_data_set(x)
     given = read(networks.feature_batches(frozen, x) if is_streamed else x, y, sample_weight, class_names)
+    total = settings["folds"] * len(settings["methods"])
     settings |= {name: getattr(trainer, name) for name in RESULT_SETTINGS}
+    if path is not None and not is_streamed:  # features of a data set can differ by rounding
+        settings["x"] = rows_of(given)
     folder = Folder(path, {} if path is None else settings_of(given, **described(settings)))
+    if trainer.verbose and (done := folder.finished):
+        print(
+            f"Continues {done} of {total} trainings of folds in {folder.path}. Compared: {', '.join(folder.settings)}. "
+            "Not compared: the code of the model, its layers and callbacks."
+        )
     if frozen is None or is_streamed:
         return given, given, folder
-    features = networks.frozen_features(frozen, given.x, trainer.batch_size, folder.path)
+    with folder.locked():
+        features = networks.frozen_features(frozen, given.x, trainer.batch_size, folder.path)
     return given, dataclasses.replace(given, x=features), folder
 
 
@@ -306,8 +318,9 @@ def _label_probabilities(model: keras.Model, p: np.ndarray) -> np.ndarray:
 
 
 def _file_name(name: str) -> str:
-    """Returns a name with nothing but letters, digits and signs that file systems take."""
-    return "".join(sign if sign.isalnum() or sign == "." else "_" for sign in name)
+    """Returns a name with nothing but letters, digits and signs that file systems take; a long one ends in a hash."""
+    safe = "".join(sign if sign.isalnum() or sign == "." else "_" for sign in name)
+    return safe if len(safe.encode()) <= MAX_NAME else f"{safe[:32]}_{hashlib.sha256(name.encode()).hexdigest()[:16]}"
 
 
 def check_names(methods: Sequence[Method]) -> None:

@@ -19,7 +19,7 @@ from sklearn.utils.estimator_checks import estimator_checks_generator
 
 from keras_het import explain, labels
 from keras_het.labels import Classifier
-from keras_het.labels.methods import EarlyStopping, Heteroscedastic, LinearDiscriminant
+from keras_het.labels.methods import EarlyStopping, ForwardCorrection, Heteroscedastic, LinearDiscriminant
 
 pytestmark = pytest.mark.once
 
@@ -30,6 +30,9 @@ OF_BACKENDS = {"check_estimators_pickle", "check_fit_idempotent", WEIGHTS}
 # They ask for 1e-7, which float32 does not always give; two tests below ask for its tolerance.
 ROUNDED = {"check_methods_sample_order_invariance", "check_methods_subset_invariance"}
 FAILED = {WEIGHTS: "equal to rounding in float32"}
+
+
+SHORT = pytest.mark.filterwarnings("ignore:The model learned nothing:UserWarning")  # a test of few epochs
 
 
 def blobs(examples=90):
@@ -155,6 +158,7 @@ def test_weights_are_repetitions_and_their_scale_does_not_matter():
     assert np.abs(weighted - clone(whole_batch).fit(x, y).predict_proba(x)).max() > 0.005
 
 
+@SHORT
 def test_a_pipeline_in_cross_validation_and_a_search():
     x, y = blobs()
     p = cross_val_predict(make_pipeline(StandardScaler(), small(epochs=20)), x, y, cv=3, method="predict_proba")
@@ -164,6 +168,32 @@ def test_a_pipeline_in_cross_validation_and_a_search():
     search = GridSearchCV(small(), {"method": methods}, scoring="neg_log_loss", cv=2, error_score="raise").fit(x, y)
     assert search.best_estimator_.method.temperature == 1.5
     assert search.best_estimator_.model_.layers[-1].temperature == 1.5
+
+
+def diverging():
+    model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(3)])
+    model.compile(keras.optimizers.SGD(1e38), keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    return model
+
+
+@pytest.mark.filterwarnings(
+    "ignore:overflow|invalid:RuntimeWarning", "ignore:__array__ implementation:DeprecationWarning"
+)
+def test_a_fit_that_cannot_learn_warns_and_does_not_fail_a_search():
+    x, y = blobs(60)
+    options = {"method": EarlyStopping()}
+    with pytest.warns(UserWarning, match="The model learned nothing from its training data: 33.3% of the labels"):
+        fitted = small(make_model=diverging, **options).fit(x, y)
+    np.testing.assert_allclose(fitted.predict_proba(x), 1 / 3)
+    search = GridSearchCV(
+        small(**options), {"make_model": [diverging, None]}, scoring="neg_log_loss", cv=2, error_score="raise"
+    )
+    with pytest.warns(UserWarning, match="The model learned nothing"):
+        search.fit(x, y)
+    assert search.best_params_ == {"make_model": None}
+    np.testing.assert_allclose(search.cv_results_["mean_test_score"][0], -np.log(3))
+    with pytest.warns(UserWarning, match="The model learned nothing"):
+        small(epochs=1).fit(0 * x, y)
 
 
 X = np.arange(60, dtype="float32").reshape(30, 2)
@@ -178,6 +208,13 @@ Y = NAMES[np.arange(30) % 3]
         ({"make_model": convolution}, X, Y, None, "`make_model` must make models of the 3 classes of `y`"),
         ({"method": "plain"}, X, Y, None, "`method` must be a Method, such as labels.methods.EarlyStopping(), or None"),
         ({"method": LinearDiscriminant(), "make_model": convolution}, X, Y, None, "`method` must train a network if"),
+        (
+            {"method": ForwardCorrection()},
+            X,
+            Y,
+            None,
+            "`transition` must be a matrix (K, K); only `choose` estimates it",
+        ),
         ({"method": LinearDiscriminant()}, X.reshape(30, 2, 1), Y, None, "`x` must be features, an array (N, D)"),
         ({}, X * np.nan, Y, None, "Input X contains NaN"),
         ({}, X, ["a"] * 30, None, "`y` must have at least two classes. Received: 1 class"),
@@ -192,6 +229,7 @@ def test_arguments_and_data_out_of_range_are_refused_by_fit(arguments, x, y, wei
     assert text in str(error.value)
 
 
+@SHORT
 def test_prediction_needs_a_fit_and_the_same_shape():
     with pytest.raises(NotFittedError):
         small().predict(X)
@@ -213,6 +251,7 @@ def test_scikit_learn_is_needed_for_the_class_alone(monkeypatch):
         _ = labels.Clasifier
 
 
+@SHORT
 def test_layers_that_another_fit_has_trained_are_refused():
     """Else the folds of scikit-learn would leak, and labels of chance would be predicted."""
     shared = keras.layers.Dense(4)

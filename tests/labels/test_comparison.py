@@ -114,6 +114,14 @@ def test_a_model_that_learned_nothing_is_an_error_and_one_of_rare_classes_is_not
         check_learned(np.tile([0.95, 0.05], (600, 1)), labels)
 
 
+def test_more_labels_than_the_largest_class_by_less_than_an_error_are_refused_without_a_contradiction():
+    labels = np.repeat([0, 1, 2], [7, 7, 6])
+    said = np.where(np.arange(20) % 5 < 2, labels, (labels + 1) % 3)  # 8 of 20 are right, and 7 are of a class
+    text = r"clearly better than .* 40\.0% of the labels predicted, and 35\.0% are of the largest class \(\+5\.0 \+- "
+    with pytest.raises(ValueError, match=text):
+        check_learned(0.7 * np.eye(3)[said] + 0.1, labels)
+
+
 @pytest.mark.statistical
 def test_chance_seldom_passes_for_learning(base_seed, redraws):
     """By accuracy a sixth of the draws would, by the probability of the labels one of fifty."""

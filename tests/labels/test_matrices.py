@@ -66,5 +66,8 @@ test_errors_say_what_is_wrong = refusals([
     (lambda: transition.trace([1, 2]), "`transition` must be a square matrix. Received: shape (2,)"),
     (lambda: outlier_class(0), "`num_classes` must be an integer at least 1. Received: num_classes=0"),
     (lambda: symmetric(2.5, 0.1), "`num_classes` must be an integer at least 2. Received: num_classes=2.5"),
+    (lambda: estimate_by_confident_joint([0, 0, 1, 1, 2, 2], np.array([[8, 1, 1], [8, 1, 1], [8, 1, 1], [1, 1, 8],
+                                                                       [1, 1, 8], [1, 1, 8]]) / 10),
+     "`probabilities` must be confident of each class for an example"),
     (lambda: from_confusion([[1, 0], [0, 0]]), "an example of every class. Received: none of class 1"),
 ])  # fmt: skip

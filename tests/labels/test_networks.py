@@ -7,6 +7,7 @@ import pytest
 
 import keras_het
 from keras_het.labels import Method, choose, networks
+from keras_het.labels.data import Data
 from keras_het.labels.methods import EarlyStopping, Heteroscedastic
 from keras_het.labels.training import Record, Trainer
 from tests.labels.tasks import SHORT, SHORT_TRAININGS, TRUE, X, Y, make_model, maker, short
@@ -82,7 +83,7 @@ def test_weights_of_half_precision_are_averaged_in_float32(dtype):
         averages, record = [], Record(Weights(), None, None, Trainer(None))
         for epoch in range(30):
             record.on_epoch_end(epoch)
-        record.result(30)
+        record.result()
         return averages
 
     half, counter = average(dtype)
@@ -105,6 +106,23 @@ def test_a_trained_model_is_its_features_and_stays_as_it_is(tmp_path):
     np.testing.assert_array_equal(np.load(tmp_path / "features.npy"), features)
     for weight, old in zip(trained.get_weights(), before, strict=True):
         np.testing.assert_array_equal(weight, old)
+
+
+@pytest.mark.parametrize(("weight", "best"), [(None, [1, 0, 0]), (np.array([5.0, 1.0, 1.0]), [0, 1, 1])])
+def test_the_probabilities_of_a_fold_are_those_of_the_best_weighted_epoch(weight, best):
+    """The first epoch has the heavy example right, the second both of the others."""
+
+    class Weights:
+        get_weights, set_weights = lambda self: [np.zeros(1, "float32")], lambda self, weights: None
+
+    answers = iter(([0, 1, 1], [1, 0, 0]))
+    held_out = Data(np.zeros((3, 1)), np.zeros(3, int), np.arange(2), weight)
+    record = Record(Weights(), lambda *_: np.eye(2)[next(answers)], held_out, Trainer(None))
+    for epoch in range(2):
+        record.on_epoch_end(epoch)
+    scores, p = record.result()
+    assert scores.tolist() == [[True, False, False], [False, True, True]]
+    assert p.argmax(1).tolist() == best
 
 
 def test_features_are_computed_once_and_those_of_another_model_are_refused(tmp_path):

@@ -1,7 +1,10 @@
 """A call goes on where it was interrupted, to the bit, and refuses a folder of something else."""
 
+import functools
 import json
 import re
+import subprocess
+import sys
 
 import keras
 import numpy as np
@@ -9,7 +12,8 @@ import pytest
 
 from keras_het.labels import choose, clean
 from keras_het.labels.methods import ForwardCorrection, Heteroscedastic
-from keras_het.labels.stored import Folder
+from keras_het.labels.stored import Folder, described
+from keras_het.labels.training import _file_name, check_names
 from tests.labels.tasks import SHORT, SHORT_TRAININGS, Cheat, Constant, Named, X, Y, make_model, short
 
 pytestmark = [pytest.mark.once, SHORT_TRAININGS]
@@ -75,8 +79,8 @@ def test_a_callback_may_stop_a_training(tmp_path):
 
     one = short(Constant(), epochs=4, callbacks=[Stop()], resume_path=tmp_path)
     assert_equal_results(short(Constant(), epochs=4, callbacks=[Stop()], resume_path=tmp_path), one)
-    scores = np.load(tmp_path / f"{PLAIN}.npz")["scores"]
-    np.testing.assert_array_equal(scores[1:], scores[[1, 1, 1]])  # nothing changes after the second epoch
+    assert np.load(tmp_path / f"{PLAIN}.npz")["scores"].shape == (2, 80)
+    assert all(trial.epoch <= 2 for trial in one.trials)  # until now 4: epochs that were never trained counted
 
 
 @pytest.mark.parametrize(("argument", "other", "text"), [
@@ -88,6 +92,7 @@ def test_a_callback_may_stop_a_training(tmp_path):
         ("steps_per_epoch", 2, "steps_per_epoch None in the folder, 2 now"),
     ("epochs", 4, "epochs 3 in the folder, 4 now"),
     ("folds", 4, "folds 3 in the folder, 4 now"),
+    ("x", X + np.eye(240, 6, dtype="float32"), "x '"),
     ("seed", 1, "seed 0 in the folder, 1 now"),
     ("criterion", "loss", "criterion 'accuracy' in the folder, 'loss' now"),
     ("batch_size", 16, "batch_size 32 in the folder, 16 now"),
@@ -104,6 +109,134 @@ def test_a_folder_of_another_call_is_refused_in_plain_words(argument, other, tex
     (tmp_path / "settings.json").write_text("[")
     with pytest.raises(ValueError, match=r"`resume_path` must be a folder whose settings.json is whole"):
         choose(**given)
+
+
+def test_features_with_another_optimizer_are_refused(tmp_path):
+    given = {"make_model": None, "x": X, "y": Y, "methods": [], "resume_path": tmp_path}
+    given |= {"epochs": 2, "folds": 2, "verbose": 0}
+    for _ in range(2):  # of another name, which Keras counts
+        choose(**given, optimizer=keras.optimizers.SGD(0.1))
+    with pytest.raises(ValueError, match=r"'SGD'.* in the folder, .*'Adam'"):
+        choose(**given, optimizer=keras.optimizers.Adam(0.1))
+    with pytest.raises(ValueError, match=r"'learning_rate': 0\.1.* in the folder, .*'learning_rate': 0\.2"):
+        choose(**given, optimizer=keras.optimizers.SGD(0.2))
+
+
+def method_class(base=Named, scale=1.0, power=2, **attributes):
+    """A class of methods whose loss depends on a variable of this function, a default and class attributes."""
+
+    class Own(base):
+        def loss(self, data, power=power):
+            return scale**power, super().loss(data)
+
+    for name, value in attributes.items():
+        setattr(Own, name, value)
+    return Own
+
+
+class Shared:
+    """An attribute of a method: an object that refers to itself, with a function."""
+
+    def __init__(self, function):
+        self.function, self.own = function, self
+
+
+OTHERS = {
+    "class attribute": method_class(strength=2.0),
+    "another class attribute": method_class(strength=3.0),
+    "array": method_class(strength=np.arange(3)),
+    "base class": method_class(Constant),
+    "variable of a closure": method_class(scale=1.5),
+    "default": method_class(power=3),
+    "property": method_class(weight=property(lambda self: 1.0)),
+    "another property": method_class(weight=property(lambda self: 2.0)),
+}
+
+
+def test_methods_that_differ_in_code_are_told_apart():
+    descriptions = [
+        json.dumps(described(kind("own"))) for kind in (method_class(), *OTHERS.values()) if kind.__base__ is Named
+    ]
+    descriptions.append(json.dumps(described(OTHERS["base class"]())))
+    assert len(set(descriptions)) == len(OTHERS) + 1
+    assert json.dumps(described(method_class()("own"))) == descriptions[0]
+
+
+@pytest.mark.parametrize(("one", "other"), [
+    (lambda x: x + 1, lambda x: x + 2),
+    (functools.partial(np.add, 1), functools.partial(np.add, 2)),
+    (keras.losses.CategoricalFocalCrossentropy(gamma=1.0), keras.losses.CategoricalFocalCrossentropy(gamma=2.0)),
+    (keras.ops.ones(3), keras.ops.zeros(3)),
+    (np.float32(1), np.float32(2)),
+    ({1, 2}, {1, 3}),
+    (b"one", b"two"),
+    (Named("a").head, Named("b").head),
+])  # fmt: skip
+def test_attributes_that_differ_are_told_apart(one, other):
+    descriptions = [json.dumps(described(Shared(value))) for value in (one, other, one)]
+    assert descriptions[0] == descriptions[2] != descriptions[1]
+
+
+def test_a_method_whose_class_changed_is_refused(tmp_path):
+    def folder(strength):
+        own = type("Own", (Constant,), {"strength": strength, "name": "own"})()
+        return Folder(tmp_path, {"methods": described([own])})
+
+    folder(1.0)
+    folder(1.0)
+    with pytest.raises(ValueError, match=r"'class': 'Own', 'class code': '\w{12}'.* in the folder, .*'class code'"):
+        folder(2.0)
+
+
+def test_a_call_says_what_it_continues_and_compares(tmp_path, capsys):
+    arguments = {"resume_path": tmp_path, "epochs": 1, "folds": 2, "verbose": 1}
+    short(Constant(), **arguments)
+    assert "Continues" not in capsys.readouterr().out
+    (tmp_path / "constant_1.npz").unlink()
+    short(Constant(), **arguments)
+    line = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("Continues"))
+    assert line.startswith(f"Continues 3 of 4 trainings of folds in {tmp_path}. Compared: examples, classes, labels, ")
+    assert all(f" {name}," in line for name in ("seed", "folds", "methods", "epochs", "optimizer"))
+    assert line.endswith("Not compared: the code of the model, its layers and callbacks.")
+
+
+def test_a_folder_that_another_process_uses_is_refused_until_that_process_ends(tmp_path):
+    Folder(tmp_path, {"seed": 0})
+    code = (
+        "import sqlite3, sys, time; c = sqlite3.connect(sys.argv[1], isolation_level=None); "
+        "c.execute('BEGIN EXCLUSIVE'); print('locked', flush=True); time.sleep(60)"
+    )
+    command = [sys.executable, "-c", code, tmp_path / "lock.sqlite"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+        assert process.stdout.readline() == b"locked\n"
+        text = "`resume_path` must be used by one call at a time"
+        with pytest.raises(ValueError, match=text), Folder(tmp_path, {"seed": 0}).interrupted():
+            pass
+        process.kill()
+    folder = Folder(tmp_path, {"seed": 0})
+    with folder.interrupted(), pytest.raises(ValueError, match="which another call uses"), folder.locked():
+        pass
+    with folder.locked():
+        pass
+
+
+@pytest.mark.parametrize("make", [lambda file: file.mkdir(), lambda file: file.write_bytes(b"no database" * 99)])
+def test_a_folder_that_cannot_be_locked_is_warned_of(make, tmp_path):
+    make(tmp_path / "lock.sqlite")
+    with pytest.warns(UserWarning, match="cannot be locked"), Folder(tmp_path, {"seed": 0}).locked():
+        pass
+    with Folder(None, {}).locked():
+        pass
+
+
+def test_long_names_have_short_files_of_their_own(tmp_path):
+    names = ["é" * 300 + end for end in ("a", "b")]
+    check_names([Named(name) for name in names])
+    folder, files = Folder(tmp_path, {}), [_file_name(name) for name in names]
+    for number, file in enumerate(files):
+        folder.write(file, scores=np.ones((1, 2), bool), probabilities=np.eye(2), seconds=float(number))
+    assert [float(folder.read(file, 1, 2, 2)["seconds"]) for file in files] == [0.0, 1.0]
+    assert max(len(path.name.encode()) for path in tmp_path.iterdir()) < 100
 
 
 def damaged(change):
@@ -154,6 +287,7 @@ def test_a_file_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
 
     def save(file, **arrays):
         written.append(file.name)
+        assert sorted(arrays) == ["name", "seconds"]  # NumPy 2.0 stores every other argument as an array
         savez(file, **arrays)
 
     monkeypatch.setattr("keras_het.labels.stored.np.savez", save)

@@ -12,6 +12,7 @@ from scipy.special import softmax
 from scipy.stats import binom
 
 from keras_het.labels import corrupt, diagnosis, pair_flip, symmetric
+from keras_het.labels.decoding import decode
 from keras_het.labels.diagnosis import diagnose
 from tests.checks import FALSE_ALARM, refusals
 
@@ -178,12 +179,22 @@ def test_the_flips_and_the_transition_are_the_planted_ones():
     assert result.transition[5].tolist() == [0, 0, 0, 0, 0, 1]
 
 
+def test_a_flip_counts_the_examples_alone_whose_most_probable_class_flips():
+    """T takes an example of p (0.5, 0.45, 0.05) for class 1 of (0.55, 0.45, 0), so its labels 0 are no flips of 1."""
+    p, labels = planted("pairs 40", 0, size=8)
+    result, argmax = diagnose(p, labels), p.argmax(axis=1)
+    assert decode(labels, p).is_proven
+    assert np.any(decode(labels, p).classes != argmax)
+    for flip in result.flips:
+        assert flip.count <= np.sum((argmax == flip.true) & (labels == flip.label))
+
+
 def test_it_prints_the_answer_then_the_evidence_then_the_step_and_names_are_plain_text():
     result = diagnose(*planted("pairs 40", 0, size=8), class_names=[f"<b>{k}" for k in range(8)])
     titles = [line.split(":")[0] for line in str(result).splitlines()]
     assert titles == ["label noise", "evidence", "frequent flips", "next step"]
     assert str(result).startswith("label noise: by class. A wrong label depends on the class")
-    assert f"The model disputes {result.disputed:.1%} of the labels, and about {result.rate:.1%}" in str(result)
+    assert f"The model disagrees with {result.disputed:.1%} of the labels, and about {result.rate:.1%}" in str(result)
     assert "and 3 more" in str(result)
     assert result.evidence() == "\n".join(str(result).splitlines()[:-1])
     assert "<b>" in str(result)

@@ -12,7 +12,7 @@ from scipy.special import softmax
 from scipy.stats import binom
 
 from keras_het.labels import corrupt, diagnosis, pair_flip, symmetric
-from keras_het.labels.decoding import decode
+from keras_het.labels.decoding import Decoded
 from keras_het.labels.diagnosis import diagnose
 from tests.checks import FALSE_ALARM, refusals
 
@@ -179,14 +179,18 @@ def test_the_flips_and_the_transition_are_the_planted_ones():
     assert result.transition[5].tolist() == [0, 0, 0, 0, 0, 1]
 
 
-def test_a_flip_counts_the_examples_alone_whose_most_probable_class_flips():
-    """T takes an example of p (0.5, 0.45, 0.05) for class 1 of (0.55, 0.45, 0), so its labels 0 are no flips of 1."""
-    p, labels = planted("pairs 40", 0, size=8)
-    result, argmax = diagnose(p, labels), p.argmax(axis=1)
-    assert decode(labels, p).is_proven
-    assert np.any(decode(labels, p).classes != argmax)
-    for flip in result.flips:
-        assert flip.count <= np.sum((argmax == flip.true) & (labels == flip.label))
+def test_a_flip_is_printed_only_where_the_most_probable_class_agrees(monkeypatch):
+    """T that says of 40% of the examples that their most probable label is a flip; or of which p says so, too."""
+    rng = np.random.default_rng(0)
+    labels, is_flipped = rng.integers(4, size=1000), rng.random(1000) < 0.4
+    classes = np.where(is_flipped, (labels + 1) % 4, labels)
+    decoded = Decoded(classes, rng.random(1000), (classes + 2) % 4, True)
+    monkeypatch.setattr(diagnosis, "decode", lambda *data: decoded)
+    p = 0.8 * np.eye(4)[np.where(rng.random(1000) < 0.02, (labels + 2) % 4, labels)] + 0.05
+    assert diagnose(p, labels).kind != "none"
+    assert diagnose(p, labels).flips == ()
+    agreed = diagnose(0.4 * np.eye(4)[classes] + 0.3 * np.eye(4)[labels] + 0.075, labels).flips
+    assert {(flip.true, flip.label) for flip in agreed} == {(1, 0), (2, 1), (3, 2), (0, 3)}
 
 
 def test_it_prints_the_answer_then_the_evidence_then_the_step_and_names_are_plain_text():

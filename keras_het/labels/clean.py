@@ -133,7 +133,8 @@ def clean(
         diagnosis = diagnose(trial.probabilities, data.labels, class_names=data.classes.tolist())
         judged = (diagnosis, trial.probabilities, given, trainer, seed + folds)
         result = Result(None, [trial], trial, "", *judged, training_data=data)
-        is_swapped = decode(data.labels, trial.probabilities).is_proven
+        is_proven = decode(data.labels, trial.probabilities).is_proven
+        is_swapped = is_proven and len(result.surest) == _count_disagreements(result)
         if action is None and (is_swapped or not method.is_closed_form):
             action = "drop"
         kept = data if action is None else result.cleaned(action)
@@ -155,7 +156,7 @@ def _checked(probabilities: Any, data: Data) -> np.ndarray:
 
 def _reason(result: Result, action: str | None, is_swapped: bool) -> str:
     """Returns the number of disagreements and what was done, in sentences."""
-    differs, surest = int(np.sum(result.issues.suggested != result.issues.given)), len(result.surest)
+    differs, surest = _count_disagreements(result), len(result.surest)
     text = f"The model disagrees with {differs} of {len(result.data)} labels."
     if action is None:
         return f"{text} A linear discriminant hardly follows wrong labels, so it is trained on all of them."
@@ -163,6 +164,10 @@ def _reason(result: Result, action: str | None, is_swapped: bool) -> str:
     done = {"drop": "left out", "correct": "replaced by the suggested class"}[action]
     which = "These labels were" if surest == differs else f"The {surest} surest ones were"
     return f"{text} {why}{which} {done}."
+
+
+def _count_disagreements(result: Result) -> int:
+    return int(np.sum(result.issues.suggested != result.issues.given))
 
 
 def _warn_of_lost(data: Data, kept: Data) -> None:

@@ -12,7 +12,10 @@ from keras_het.labels.estimation import ROUNDING, confident_counts
 FLOOR = 1e-3  # of each row of T, spread over all classes: else one label that is impossible by T would decide
 MOST_ROUNDS = 20
 MAX_PROOF_ROWS = 20_000
-MIN_GAIN = 0.005  # of the labels: on correct labels, T and the most probable class differ by a few examples
+MIN_GAIN, MIN_GAINED = (
+    0.005,
+    10,
+)  # of the labels, and labels: on correct ones, T and the most probable class hardly differ
 
 
 class Decoded(NamedTuple):
@@ -38,8 +41,8 @@ def decode(labels: np.ndarray, p: np.ndarray) -> Decoded:
     chance. On labels of people and rules, classes by T are wrong more often than the most probable ones.
 
     T proves itself on held-out labels: T of each half of the examples gives the classes of the other half. These must
-    be the label more often than the most probable class is, by more than a standard error and 0.5% of the labels. With
-    two classes T only moves the threshold, so it proves nothing. A class without labels is nobody's.
+    be the label more often than the most probable class is, by more than a standard error, five labels and 0.5% of them.
+    With two classes T only moves the threshold, so it proves nothing. A class without labels is nobody's.
 
     Args:
         labels: integers in [0, K), shape `(N,)`.
@@ -56,7 +59,8 @@ def decode(labels: np.ndarray, p: np.ndarray) -> Decoded:
     log_rows = np.log(_transition(labels, p).T).astype(p.dtype) if is_proven else None
     occurs = np.bincount(labels, minlength=p.shape[1]) > 0
     parts = [_scored(labels[rows], p[rows], log_rows, occurs) for rows in row_blocks(len(p))]
-    return Decoded(*(np.concatenate(part) for part in zip(*parts, strict=True)), is_proven)
+    classes, margin, second = (np.concatenate(part) for part in zip(*parts, strict=True))
+    return Decoded(classes, margin, second, is_proven)
 
 
 def by_transition(labels: np.ndarray, p: np.ndarray) -> np.ndarray:
@@ -85,7 +89,7 @@ def _is_proven(labels: np.ndarray, p: np.ndarray) -> bool:
         return False
     halves = np.array_split(random_generator(0).permutation(len(p))[:MAX_PROOF_ROWS], 2)
     gains = np.concatenate([_gains(labels, p, *pair) for pair in (halves, halves[::-1])])
-    return bool(gains.mean() > max(MIN_GAIN, np.sqrt(np.square(gains).sum()) / len(gains)))
+    return bool(gains.sum() > max(MIN_GAINED, MIN_GAIN * len(gains), np.sqrt(np.square(gains).sum())))
 
 
 def _gains(labels: np.ndarray, p: np.ndarray, rows: np.ndarray, others: np.ndarray) -> np.ndarray:

@@ -51,9 +51,9 @@ def clean(
     model is trained without the most confident issues, `result.surest`. The other issues are mostly correct labels of
     hard examples.
 
-    A linear discriminant hardly follows wrong labels, and correct labels that it disagrees with make it better. So it
-    is trained on all labels, unless held-out labels prove that whole classes are swapped: there it is much better
-    without the issues.
+    A linear discriminant does not memorise labels, and without the issues it lost up to 2.7 points on labels of people.
+    So it is trained on all labels, unless held-out labels prove that whole classes are swapped: there it gains 14 to 18
+    points without the issues.
 
     The model gets integers, or the indices of the names in `result.classes`; `result.issues.to_frame()` has the names.
 
@@ -159,7 +159,7 @@ def _reason(result: Result, action: str | None, is_swapped: bool) -> str:
     differs, surest = _count_disagreements(result), len(result.surest)
     text = f"The model disagrees with {differs} of {len(result.data)} labels."
     if action is None:
-        return f"{text} A linear discriminant hardly follows wrong labels, so it is trained on all of them."
+        return f"{text} The linear discriminant is trained on all: held-out labels show no swapped classes."
     why = "By held-out labels, classes are swapped. " * is_swapped
     done = {"drop": "left out", "correct": "replaced by the suggested class"}[action]
     which = "These labels were" if surest == differs else f"The {surest} surest ones were"

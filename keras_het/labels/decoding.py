@@ -41,7 +41,7 @@ def decode(labels: np.ndarray, p: np.ndarray) -> Decoded:
     chance. On labels of people and rules, classes by T are wrong more often than the most probable ones.
 
     T proves itself on held-out labels: T of each half of the examples gives the classes of the other half. These must
-    be the label more often than the most probable class is, by more than a standard error, five labels and 0.5% of them.
+    be the label more often than the most probable class is, by more than a standard error, by five labels and by 0.5%.
     With two classes T only moves the threshold, so it proves nothing. A class without labels is nobody's.
 
     Args:
@@ -49,10 +49,10 @@ def decode(labels: np.ndarray, p: np.ndarray) -> Decoded:
         p: out of sample, shape `(N, K)`.
 
     Example:
-        >>> p = np.array([[0.6, 0.4, 0.0], [0.45, 0.55, 0.0], [0.0, 0.6, 0.4], [0.0, 0.0, 1.0]]).repeat(50, axis=0)
-        >>> labels = np.tile([0, 0, 0, 1, 1, 0, 0, 0, 1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 2, 2], 10).reshape(10, 4, 5)
-        >>> decoded = decode(labels.swapaxes(0, 1).ravel(), p)
-        >>> decoded.is_proven, decoded.classes[::50].tolist()
+        >>> p = np.array([[0.6, 0.4, 0.0], [0.45, 0.55, 0.0], [0.0, 0.6, 0.4], [0.0, 0.0, 1.0]]).repeat(200, axis=0)
+        >>> labels = np.repeat([0, 1, 0, 1, 1, 2, 2], [120, 80, 120, 80, 120, 80, 200])
+        >>> decoded = decode(labels, p)
+        >>> decoded.is_proven, decoded.classes[::200].tolist()
         (True, [0, 0, 1, 2])
     """
     is_proven = _is_proven(labels, p)

@@ -4,11 +4,10 @@ python -m benchmarks.labels.cleaning [--folds 3] [--epochs 12 50] [--output FOLD
 
 Digits with seven kinds of noise, all trained for the same number of epochs, which is not chosen, on training and
 validation labels together, which are noisy. The test labels are clean. The probabilities out of sample are the same for
-all. "Suspects" are those of `find_issues`; `labels.clean` takes labels that are
-not the class found, but where it finds no noise.
+all. "Suspects" are those of `find_issues`, which `labels.clean` drops; the others are all that `result.issues` flags.
 
-The default action, and what counts as an issue, were chosen on seeds 0 to 4; seeds 20 to 24 try that, with the shorter
-training. Results are JSON lines, to which a later run adds what is missing.
+The default action was chosen on seeds 0 to 4; seeds 20 to 24 try that, with the shorter training. Results are JSON
+lines, to which a later run adds what is missing.
 """
 
 import json
@@ -28,15 +27,12 @@ def figures(noise, seed, folds, epochs):
     """Clean accuracy of a model on all labels as they are, and after each action; the share of wrong labels too."""
     from keras_het.explain import predict_probabilities
     from keras_het.labels import find_issues
-    from keras_het.labels.diagnosis import diagnose
-    from keras_het.labels.issues import issues_by_class
+    from keras_het.labels.issues import all_issues
 
     x, true, labels, units, backbone = planted("digits", noise, seed)
     test = noises.make("digits", noise, seed).test
     p = probabilities(x, labels, units, backbone, seed, folds, epochs).astype("float64")
-    suspects = find_issues(p, labels)
-    chosen = suspects if diagnose(p, labels).kind == "none" else issues_by_class(p, labels)
-    found = {"": chosen, " suspects": suspects}
+    found = {"": all_issues(p, labels), " suspects": find_issues(p, labels)}
     trained = {"plain": (labels, np.arange(len(labels)))} | {
         act + which: cleaned(labels, issues, act) for which, issues in found.items() for act in ("drop", "correct")
     }

@@ -33,9 +33,9 @@ def chosen(x, y, seed, epochs, **arguments):
     return found.model, found.name
 
 
-def cleaned(x, y, seed, epochs):
+def cleaned(x, y, seed, epochs, action=None):
     """The model that `labels.clean` trains."""
-    return clean(None, x, y, seed=seed, verbose=0).model, ""
+    return clean(None, x, y, action=action, seed=seed, verbose=0).model, ""
 
 
 def by_regression(x, y, units, queries, seed):
@@ -58,6 +58,7 @@ MODELS = {
     "choose, with the head": lambda *task: chosen(*task, methods=[*METHODS, Heteroscedastic()]),
     "choose, as before": lambda *task: chosen(*task, methods=BEFORE, optimizer=keras.optimizers.Adam(3e-3)),
     "clean_labels": cleaned,
+    "clean_labels, drop": functools.partial(cleaned, action="drop"),
 }
 PLAIN = {
     "logistic regression": by_regression,

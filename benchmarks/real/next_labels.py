@@ -87,9 +87,9 @@ def of_issues(given):
 
 def of_result(given):
     """The order of the issues of `choose` and `clean`, where they are not few."""
-    from keras_het.labels.issues import issues_by_class
+    from keras_het.labels.issues import all_issues
 
-    return issues_first(issues_by_class(given.p, given.y))
+    return issues_first(all_issues(given.p, given.y))
 
 
 def classes(given, transition):

@@ -17,6 +17,7 @@ from keras_het.base.validation import (
     check_rows,
     check_transitions,
 )
+from keras_het.labels.data import are_of_rules
 from keras_het.reading.clean_and_noisy import CleanAndNoisy
 
 HEAD = ["annotator", "labels", "accuracy", "agreement", "95% interval", "separation", "takes"]
@@ -42,7 +43,8 @@ class Confusion:
 class Annotator:
     """An annotator's quality and confusions.
 
-    For an annotator without a label all numbers are nan, and there are no confusions.
+    For an annotator without a label all numbers are nan, and there are no confusions. If most labels are of annotators
+    who nearly always name one class, as rules do, T does not say how good they are: then its numbers are nan for all.
 
     Attributes:
         name: name of the annotator.
@@ -85,7 +87,7 @@ class Annotators(Tabled):
         return 0, len(self._cells()[0]) - 1
 
     def _in_order(self) -> list[Annotator]:
-        return sorted(self.each, key=lambda annotator: (annotator.num_labels == 0, -annotator.accuracy))
+        return sorted(self.each, key=lambda annotator: (annotator.num_labels == 0, -np.nan_to_num(annotator.accuracy)))
 
     def _cells(self) -> list[list[str]]:
         rows = [HEAD, *map(cells_of, self._in_order())]
@@ -171,6 +173,8 @@ class
         found.append(Annotator(name, float(prior @ t.diagonal()), float(_separation(t)), pairs))
     if labels is not None:
         votes = check_annotations(getattr(labels, "votes", labels), size, num_annotators)
+        if are_of_rules(votes, size):
+            found = [Annotator(name, np.nan, np.nan, ()) for name in names]
         found = [_with_labels(annotator, *each) for annotator, each in zip(found, _consensus(votes, size), strict=True)]
     return Annotators(tuple(found))
 

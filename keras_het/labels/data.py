@@ -160,16 +160,20 @@ def most_probable(votes: np.ndarray, units: int) -> np.ndarray:
     For one annotator, and if most votes come from annotators who nearly always name one class, as labelling functions
     do, the probabilities are the fractions of the votes: such votes do not say who is right.
     """
-    counts = np.array([np.bincount(own[own >= 0], minlength=units) for own in votes.T])
-    totals, largest = counts.sum(axis=1), counts.max(axis=1)
-    is_identifiable = (totals > 0).sum() > 1 and 2 * totals[largest >= ONE_CLASS * totals].sum() <= totals.sum()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        if is_identifiable:
+        if (votes >= 0).any(axis=0).sum() > 1 and not are_of_rules(votes, units):
             return aggregate(votes, units).probabilities
     fractions, has_vote = np.full((len(votes), units), 1.0 / units), (votes >= 0).any(axis=1)
     fractions[has_vote] = aggregate(votes[has_vote], units, "majority").probabilities
     return fractions
+
+
+def are_of_rules(votes: np.ndarray, units: int) -> bool:
+    """Returns whether most votes, `(N, M)`, are of annotators who nearly always name one class, as rules do."""
+    counts = np.array([np.bincount(own[own >= 0], minlength=units) for own in votes.T])
+    totals, largest = counts.sum(axis=1), counts.max(axis=1)
+    return bool(2 * totals[largest >= ONE_CLASS * totals].sum() > totals.sum())
 
 
 def stratified_folds(labels: np.ndarray, folds: int, seed: int) -> np.ndarray:

@@ -25,7 +25,7 @@ CLEAR = BINS // 2
 LOGITS = logit((np.arange(BINS) + 0.5) / BINS)
 MAX_SHOWN_FLIPS = 5
 ANSWERS = {
-    "none": "none shown. The model's own errors explain the labels that it disputes.",
+    "none": "none shown. The model's own errors explain the labels that it disagrees with.",
     "by class": "by class. A wrong label depends on the class of the example, not on the example itself.",
     "by example": "by example. Wrong labels depend on the example, or the model is too weak to tell.",
 }
@@ -33,7 +33,7 @@ NEXT_STEPS = {
     "none": "Train as usual, or with losses.SmoothedCrossentropy. Check the labels that labels.find_issues flags.",
     "by class": "Compare methods with labels.choose. By hand, train with losses.ForwardCorrectedCrossentropy and its "
     "transition.",
-    "by example": "Compare a layers.HeteroscedasticDense head in labels.choose. Drop only the surest errors.",
+    "by example": "Compare a layers.HeteroscedasticDense head in labels.choose. Drop only the surest issues.",
 }
 NOTHING_LEARNED = (
     "The model predicts {right:.1%} of the labels, and the majority class alone predicts {majority:.1%}. Train longer, "
@@ -64,16 +64,17 @@ class Diagnosis(Titled):
     """Kind of label noise with its evidence. It prints the answer, how sure it is, and what to do next.
 
     Attributes:
-        kind: "none" (the model's own errors explain the labels that it disputes), "by class" (a wrong label depends on
-            the class of its example alone, symmetric noise included), or "by example" (it depends on the example, or
-            the model is too weak to exclude that).
+        kind: "none" (the model's own errors explain the labels that it disagrees with), "by class" (a wrong label
+            depends on the class of its example alone, symmetric noise included), or "by example" (it depends on the
+            example, or the model is too weak to exclude that).
         reason: reason for the kind, in a sentence or two.
         transition: T[i, j] = p(label j | class i), `(K, K)`, over all examples.
         rate: fraction of disputed labels that stays however clear the example is, an estimate of the noise rate. It is
             too low for noise that prefers unclear examples.
-        disputed: fraction of the labels that are not the class that the model finds. Hard examples count, so it is no
-            estimate of the noise rate.
+        disputed: fraction of the labels that the model disagrees with. Hard examples count, so it is no estimate of the
+            noise rate.
         flips: flips that are too frequent for symmetric noise, the most frequent first; empty if the kind is "none".
+            The class is the most probable one, and can be the model's error.
         noise_p_value: p-value of a noise rate of at most 3%, by a likelihood-ratio test.
         symmetry_p_value: p-value of symmetric noise, by a chi-square test; nan without flips or with two classes.
         class_p_value: p-value of labels that depend on the class alone, by a permutation test of second choices; nan
@@ -119,8 +120,8 @@ class Diagnosis(Titled):
 def diagnose(probabilities: Any, labels: Any, class_names: Sequence | Mapping | None = None) -> Diagnosis:
     """Tells which kind of label noise there is: none, by class, or by example.
 
-    A method that gains on one kind of noise loses on another. The class of an example is the row of T that its
-    probabilities are nearest to, and a label is disputed if it is another class. Then:
+    A method that gains on one kind of noise loses on another. The class of an example is the suggested class of
+    `find_issues`, and the model disagrees with a label that is another class. Then:
 
     1. A model's errors get rare on clear examples, and noise that depends on the class alone does not. With r in (0, 1)
        the rank of an example in its class, the clearest first, p(disputed) = rate + (1 - rate) s(a + b logit r), where
@@ -169,7 +170,8 @@ def diagnose(probabilities: Any, labels: Any, class_names: Sequence | Mapping | 
     bins = (BINS * _ranks(decoded.margin, decoded.classes)).astype(int)
     floor = _fit_floor(np.bincount(bins, disputed, BINS), np.bincount(bins, minlength=BINS))
     is_clear = bins < CLEAR
-    counts = _counts(decoded.classes[is_clear], labels[is_clear], size)
+    is_most_probable = is_clear & (decoded.classes == largest_of_rows(p))
+    counts = _counts(decoded.classes[is_most_probable], labels[is_most_probable], size)
     symmetry = _test_symmetry(counts)
     second = _test_second_choices(decoded, labels, is_clear & disputed, floor.error_fraction)
     class_p_value = second if size > 2 else float("nan")
@@ -348,7 +350,7 @@ def _nothing_learned(p: np.ndarray, labels: np.ndarray) -> tuple[str, str] | Non
 
 def _judge(floor: _Floor, class_p_value: float, disputed: float) -> tuple[str, str]:
     """Returns the kind and the reason."""
-    said = f"The model disputes {disputed:.1%} of the labels"
+    said = f"The model disagrees with {disputed:.1%} of the labels"
     if floor.p_value >= LEVEL:
         return "none", f"{said}. Like model errors, they get rare on clear examples (p {floor.p_value:.2g} for noise)."
     said = f"{said}, and about {floor.rate:.1%} however clear the example is (p {floor.p_value:.1g})."

@@ -18,14 +18,16 @@ from keras_het.base.validation import (
 
 ROUNDING = 1e-6  # else rounding can put the mean of equal probabilities above them, so that none counts
 SYSTEMATIC = 0.01  # rate of tables of uniform flips with a flip that is called systematic
+MIN_EXAMPLES = 3  # of a threshold: the mean of one or two is chance, and a class that a fold has not seen has 0
 
 
 def estimate_by_confident_joint(labels: Any, probabilities: Any) -> np.ndarray:
     """Returns T from counts of labels against the classes that a model is confident of.
 
-    The threshold of a class is its mean probability over the examples with that label. An example counts for its most
-    probable class among the classes that reach their threshold. Rows of the counts are scaled to sum to one. Use
-    out-of-sample probabilities, by cross-validation.
+    The threshold of a class is its mean probability over the examples with that label, but at least 1 / K. An example
+    counts for its most probable class among the classes that reach their threshold. A class with fewer than three
+    labels has no threshold, so no example counts for it. Rows of the counts are scaled to sum to one. Use out-of-sample
+    probabilities, by cross-validation.
 
     Args:
         labels: noisy labels, integers, shape `(N,)`.
@@ -38,9 +40,9 @@ def estimate_by_confident_joint(labels: Any, probabilities: Any) -> np.ndarray:
     Source: Northcutt, Jiang and Chuang 2021, "Confident learning", Eqs. 1 to 3.
 
     Example:
-        >>> p = [[0.9, 0.1], [0.8, 0.2], [0.95, 0.05], [0.2, 0.8], [0.1, 0.9]]
-        >>> estimate_by_confident_joint([0, 0, 1, 1, 1], p).round(2).tolist()
-        [[0.5, 0.5], [0.0, 1.0]]
+        >>> p = [[0.9, 0.1], [0.8, 0.2], [0.9, 0.1], [0.95, 0.05], [0.2, 0.8], [0.1, 0.9]]
+        >>> estimate_by_confident_joint([0, 0, 0, 1, 1, 1], p).round(2).tolist()
+        [[0.67, 0.33], [0.0, 1.0]]
     """
     check_same_index(labels=labels, probabilities=probabilities)
     p = check_probabilities(probabilities, as_given=True)
@@ -113,12 +115,12 @@ def flip_p_values(counts: np.ndarray) -> np.ndarray:
 def confident_counts(labels: np.ndarray, p: np.ndarray) -> np.ndarray:
     """Counts examples of class i, by a confident model, with the label j, `(K, K)`.
 
-    A class without labels has no examples.
+    A class with fewer than three labels has no examples.
     """
     size = p.shape[1]
     totals = np.bincount(labels, minlength=size)
     own = np.bincount(labels, p[np.arange(len(p)), labels], size)
-    thresholds = np.where(totals > 0, own / np.maximum(totals, 1), np.inf)
+    thresholds = np.where(totals >= MIN_EXAMPLES, np.maximum(own / np.maximum(totals, 1), 1 / size), np.inf)
     counts = np.zeros((size, size))
     for rows in row_blocks(len(p)):
         part = p[rows]

@@ -8,7 +8,7 @@ import keras
 import numpy as np
 import scipy.special
 
-from keras_het.base.batches import check_same_index, largest_of_rows, row_blocks
+from keras_het.base.batches import check_same_index
 from keras_het.base.refusal import refusal
 from keras_het.base.tables import Tabled
 from keras_het.base.validation import check_labels
@@ -29,13 +29,13 @@ class LabelIssues(Tabled):
     Attributes:
         index: row number of the example.
         given: observed label.
-        suggested: class of the largest probability, of the classes that occur in the labels; by a training, the class
-            that T makes most likely.
+        suggested: class of the largest probability, of the classes that occur in the labels. It is the label if the
+            label has the largest probability, too. If classes by T are clearly better on held-out labels, as for
+            swapped classes, it is the class by T.
         score: probability of the observed label, in [0, 1]; the lower, the worse. By a training it is
             1 / (1 + exp(-mean margin)), so 0.5 is a mean margin of 0.
-        is_issue: boolean, whether the label is probably wrong. By probabilities these are the worst labels of each pair
-            of classes, as many as are estimated to be wrong. By a training they are the labels that are not the
-            suggested class.
+        is_issue: boolean, whether the label is flagged: it is not the suggested class. Probabilities flag the worst
+            labels of each pair of classes alone, as many as are estimated to be wrong.
         kind: "confusable" for an issue whose two classes are confused more often than others, so that a person can err,
             too; "wrong" for any other issue, and "" for no issue.
         class_names: names of the K classes, for texts and frames; None for numbers.
@@ -91,11 +91,11 @@ class LabelIssues(Tabled):
 
     @property
     def _below(self) -> str:  # type: ignore[override]
-        """A sentence with the number of issues."""
-        kinds = (("confusable", "of confusable classes"), ("ambiguous", "of ambiguous examples"))
-        counts = {text: int((self.kind == kind).sum()) for kind, text in kinds}
-        more = [f"{count} of them {text}" for text, count in counts.items() if count] or [f"0 of them {kinds[0][1]}"]
-        return f"{self.is_issue.sum()} of {len(self.index)} labels are probably wrong, {', '.join(more)}"
+        """Numbers of disagreements and issues, in a sentence."""
+        confusable = int((self.kind == "confusable").sum())
+        flagged = f"{self.is_issue.sum()} are flagged, {confusable} of them of confusable classes"
+        differs = np.sum(self.suggested != self.given)
+        return f"the model disagrees with {differs} of {len(self.index)} labels: {flagged}"
 
 
 class Evidence(NamedTuple):
@@ -120,19 +120,21 @@ def find_issues(
     pairs: Iterable | None = None,
     batch_size: int = 128,
 ) -> LabelIssues:
-    """Returns labels that are probably wrong, by predictions out of sample or by one training.
+    """Returns labels that a model disagrees with, by predictions out of sample or by one training.
 
-    The result holds all labels, the lowest score first. The evidence is one of two:
+    The result holds all labels, the lowest score first. Go by this order: of the labels that are flagged, from a fifth
+    to nearly all are wrong (docs/real-labels.md). The evidence is one of two:
 
     * Probabilities of models that were not trained on the examples, such as `found.probabilities` of `clean`; a memory
       map of float32 is not copied. The method is confident learning. An example counts for class j if p_j is at least
-      the mean p_j of the examples labelled j, and j is the most probable class with this property. The counts of each
-      pair (label i, class j) are scaled to the number of examples with label i. They then estimate how many labels i
-      should be j: the labels with the largest p_j - p_i are the issues.
+      the mean p_j of the examples labelled j and 1 / K, and j is the most probable class with this property. A class of
+      fewer than three labels is never counted. The counts of each pair (label i, class j) are scaled to the number of
+      examples with label i. They then estimate how many labels i should be j: the labels with the largest p_j - p_i are
+      the issues, if they are not the suggested class. If this class is by T, and most labels that are not it are such
+      issues, all of them are.
     * A `callbacks.TrainingDynamics`: one training that has seen the labels. Its mean margin ranks them, and the
       probabilities are means over the epochs, where epochs that have memorised the labels weigh little. An issue is a
-      label that is not the class of the example, the k of the largest sum_j p_j log T_kj, where T is estimated as in
-      the diagnosis of the noise. A training contradicts few correct labels, because it has seen them.
+      label that is not the suggested class. A training contradicts few correct labels, because it has seen them.
 
     Features need no network: give the probabilities of any scikit-learn classifier out of sample, such as
     `cross_val_predict(KNeighborsClassifier(10), x, y, method="predict_proba")`. For several labels of an example, use
@@ -162,61 +164,45 @@ def find_issues(
         Banerjee et al. 2005, "Clustering with Bregman divergences".
 
     Example:
-        >>> p = [[0.9, 0.1], [0.8, 0.2], [0.95, 0.05], [0.2, 0.8], [0.1, 0.9], [0.05, 0.95]]
-        >>> print(find_issues(p, [0, 0, 1, 1, 1, 1]))
+        >>> p = [[0.9, 0.1], [0.8, 0.2], [0.7, 0.3], [0.95, 0.05], [0.1, 0.9], [0.2, 0.8], [0.05, 0.95]]
+        >>> print(find_issues(p, [0, 0, 0, 1, 1, 1, 1]))
         index  given  suggested   score   kind
-            2      1          0  0.0500  wrong
+            3      1          0  0.0500  wrong
+            2      0          0  0.7000
             1      0          0  0.8000
-            3      1          1  0.8000
+            5      1          1  0.8000
             0      0          0  0.9000
             4      1          1  0.9000
-            5      1          1  0.9500
-        1 of 6 labels are probably wrong, 0 of them of confusable classes
+            6      1          1  0.9500
+        the model disagrees with 1 of 7 labels: 1 are flagged, 0 of them of confusable classes
     """
     _check_given(probabilities, labels, x)
     check_same_index(x=x, probabilities=probabilities, labels=labels)
-    p, labels, margins = _evidence(probabilities, labels, x, batch_size)
-    counts = confident_counts(labels, p)
-    suggested = most_probable(p, np.bincount(labels, minlength=p.shape[1]) > 0)
-    if margins is not None:
-        suggested = decode(labels, p).classes
-        is_issue = suggested != labels
-    else:
-        is_issue = _issues(labels, p, _joint(labels, counts)) & (suggested != labels)
-    confusable = systematic_flips(counts) if pairs is None else _both_ways(pairs, p.shape[1])
-    return _table(labels, p, suggested, is_issue, confusable, margins)
+    return _table(_evidence(probabilities, labels, x, batch_size), pairs)
 
 
-def most_probable(p: np.ndarray, occurs: np.ndarray) -> np.ndarray:
-    """Returns the most probable class of each example, `(N,)`, of the classes that occur, `(K,)`, by blocks of rows."""
-    if occurs.all():
-        return largest_of_rows(p)
-    classes = np.flatnonzero(occurs)
-    return np.concatenate([classes[p[rows, classes].argmax(axis=1)] for rows in row_blocks(len(p))])
+def all_issues(p: np.ndarray, labels: np.ndarray) -> LabelIssues:
+    """Returns the labels with more issues: all that are not the suggested class, if `find_issues` flags most of them.
 
-
-def issues_by_class(p: np.ndarray, labels: np.ndarray) -> LabelIssues:
-    """Returns all labels, the lowest score first; an issue is a label that is not the class by `decode`.
-
-    Confident learning suggests the most probable label, which is often wrong if 40% of a class have another label.
-
-    Args:
-        p: probabilities out of sample, `(N, K)`, K >= 2.
-        labels: integers in [0, K), `(N,)`.
-
-    Example:
-        >>> p = np.array([[0.6, 0.4, 0.0], [0.45, 0.55, 0.0], [0.0, 0.6, 0.4], [0.0, 0.0, 1.0]]).repeat(5, axis=0)
-        >>> labels = np.array([0, 0, 0, 1, 1, 0, 0, 1, 1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 2, 2])
-        >>> found = issues_by_class(p, labels)
-        >>> np.sort(found.index[found.is_issue]).tolist()
-        [3, 4, 7, 8, 9, 13, 14]
+    On a good data set it flags few, because the others are correct labels of hard examples. On labels with many errors
+    it flags too few.
     """
-    suggested = decode(labels, p).classes
-    return _table(labels, p, suggested, suggested != labels, systematic_flips(confident_counts(labels, p)))
+    return _table(Evidence(p, labels), takes_all=True)
 
 
-def _table(labels: Any, p: Any, suggested: Any, is_issue: Any, confusable: Any, margins: Any = None) -> LabelIssues:
-    """Returns the labels in the order of their scores, which follow the margins of a training if there are any."""
+def _table(evidence: Evidence, pairs: Iterable | None = None, takes_all: bool = False) -> LabelIssues:
+    """Returns the labels in the order of their scores, which follow the margins of a training if there are any.
+
+    With `takes_all`, or by T, all labels that are not the suggested class are issues if most of them are confident.
+    """
+    p, labels, margins = evidence
+    decoded, counts = decode(labels, p), confident_counts(labels, p)
+    suggested, is_issue = decoded.classes, decoded.classes != labels
+    if margins is None:
+        confident = is_issue & _issues(labels, p, _joint(labels, counts))
+        are_most = 2 * confident.sum() > is_issue.sum()
+        is_issue = is_issue if are_most and (takes_all or decoded.is_proven) else confident
+    confusable = systematic_flips(counts) if pairs is None else _both_ways(pairs, p.shape[1])
     score = p[np.arange(len(p)), labels] if margins is None else scipy.special.expit(margins)
     kind = np.where(is_issue, np.where(confusable[suggested, labels], "confusable", "wrong"), "")
     order = np.argsort(score if margins is None else margins, kind="stable")

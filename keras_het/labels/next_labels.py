@@ -12,7 +12,7 @@ from keras_het.base.refusal import refuse_if
 from keras_het.base.tables import Tabled
 from keras_het.base.validation import check_integer, check_labels
 from keras_het.base.verified import verified_places
-from keras_het.labels.decoding import decode
+from keras_het.labels.decoding import by_transition
 from keras_het.labels.estimation import check_distributions
 
 SHOWN_LINES = 20
@@ -115,7 +115,7 @@ def next_labels(probabilities: Any, labels: Any, count: int, *, verified_labels:
     labels = check_labels(labels, p.shape[1], len(p))
     unverified = np.setdiff1d(np.arange(len(p)), verified_places(verified_labels, len(p), names))
     refuse_if(not len(unverified), "verified_labels", "leave a label that nobody has verified", "all of them")
-    count, classes = check_integer("count", count, 1, len(unverified)), decode(labels, p).classes
+    count, classes = check_integer("count", count, 1, len(unverified)), by_transition(labels, p)
     score = _score(labels, p, _transition(labels, classes, p.shape[1]))
     rows = unverified[score[unverified].argsort(kind="stable")[:count]]
     return NextLabels(rows, labels[rows], classes[rows], score[rows], np.arange(p.shape[1]), names)

@@ -1,4 +1,4 @@
-"""The result of `choose` and `clean`: the model, what was compared, and which labels are probably wrong."""
+"""The result of `choose` and `clean`: the model, what was compared, and the labels that the model disagrees with."""
 
 import dataclasses
 import functools
@@ -15,7 +15,7 @@ from keras_het.base.tables import aligned, html_table
 from keras_het.base.validation import check_choice
 from keras_het.labels.comparison import Difference, best_of, difference
 from keras_het.labels.data import Data
-from keras_het.labels.issues import LabelIssues, find_issues, issues_by_class
+from keras_het.labels.issues import LabelIssues, all_issues, find_issues
 from keras_het.labels.report import report
 from keras_het.labels.training import Trainer, Trial, Unchanged
 
@@ -75,25 +75,20 @@ class Result:
     def issues(self) -> LabelIssues:
         """All labels, issues or not, the least score first, by `probabilities`; `index` has row numbers.
 
-        An issue is a label that is not the class that probabilities and labels together say. If the kind of noise is
-        "none", the issues are the few of `find_issues`: most others are correct labels of hard examples.
+        If `find_issues` flags most of the labels that are not the suggested class, all of these are issues. Else the
+        issues are those that it flags: most others are correct labels of hard examples.
         """
-        find = find_issues if self.diagnosis.kind == "none" else issues_by_class
-        issues = find(self.probabilities, self.data.labels)
+        issues = all_issues(self.probabilities, self.data.labels)
         return dataclasses.replace(issues, class_names=self.classes, example_names=self.data.index)
 
     @functools.cached_property
     def surest(self) -> np.ndarray:
-        """Row numbers of the issues that a model is trained without, `(n,)`, the least score first.
+        """Row numbers of the issues that "drop" and "correct" act on, `(n,)`, the least score first.
 
-        They are all issues if the wrong labels depend on the class alone. Else they are the issues that
-        `find_issues` reports, too: the others are hard examples that a model needs.
+        They are the issues of `find_issues`. The others are mostly correct labels of hard examples that a model needs.
         """
-        wrong = self.issues.index[self.issues.is_issue]
-        if self.diagnosis.kind == "by class":
-            return wrong
         few = find_issues(self.probabilities, self.data.labels)
-        return wrong[np.isin(wrong, few.index[few.is_issue])]
+        return few.index[few.is_issue]
 
     def cleaned(self, action: str = "drop") -> Data:
         """Returns the examples to train on: `action` "drop" leaves the surest issues out, "correct" corrects them."""

@@ -54,6 +54,17 @@ def test_of_a_model_and_of_one_annotator():
     assert str(annotators(stack[:1])).splitlines()[1].split()[:3] == ["0", "0.70", "0.44"]
 
 
+def test_of_rules_that_name_one_class_or_abstain_t_says_nothing():
+    """Rules 0 and 1 name their class and are right in 9 of 10, where T has an accuracy of a third; Cyn names all."""
+    true = np.arange(300) % 3
+    noisy = np.where(np.arange(300) % 10 == 0, (true + 1) % 3, true)
+    votes = np.stack([np.where(noisy == 0, 0, -1), np.where(noisy == 1, 1, -1), np.where(true < 2, -1, noisy)], axis=1)
+    found = annotators(np.stack([np.eye(3)[[k] * 3] for k in (0, 1, 2)]), votes, names=["a", "b", "Cyn"])
+    assert all(np.isnan([each.accuracy, each.separation]).all() and each.confusions == () for each in found.each)
+    assert [each.num_labels for each in found.each] == [np.sum(noisy == 0), np.sum(noisy == 1), 100]
+    assert str(found).splitlines()[1].split()[:3] == ["a", str(np.sum(noisy == 0)), "-"]
+
+
 def test_of_an_annotator_without_a_label_nothing_is_said_in_print_or_frame():
     """Though T has the numbers of the best of all: it is what it began as."""
     labels = np.where(np.arange(3) == 0, -1, LABELS)

@@ -12,6 +12,7 @@ from scipy.special import softmax
 from scipy.stats import binom
 
 from keras_het.labels import corrupt, diagnosis, pair_flip, symmetric
+from keras_het.labels.decoding import Decoded
 from keras_het.labels.diagnosis import diagnose
 from tests.checks import FALSE_ALARM, refusals
 
@@ -178,12 +179,26 @@ def test_the_flips_and_the_transition_are_the_planted_ones():
     assert result.transition[5].tolist() == [0, 0, 0, 0, 0, 1]
 
 
+def test_a_flip_is_printed_only_where_the_most_probable_class_agrees(monkeypatch):
+    """T that says of 40% of the examples that their most probable label is a flip; or of which p says so, too."""
+    rng = np.random.default_rng(0)
+    labels, is_flipped = rng.integers(4, size=1000), rng.random(1000) < 0.4
+    classes = np.where(is_flipped, (labels + 1) % 4, labels)
+    decoded = Decoded(classes, rng.random(1000), (classes + 2) % 4, True)
+    monkeypatch.setattr(diagnosis, "decode", lambda *data: decoded)
+    p = 0.8 * np.eye(4)[np.where(rng.random(1000) < 0.02, (labels + 2) % 4, labels)] + 0.05
+    assert diagnose(p, labels).kind != "none"
+    assert diagnose(p, labels).flips == ()
+    agreed = diagnose(0.4 * np.eye(4)[classes] + 0.3 * np.eye(4)[labels] + 0.075, labels).flips
+    assert {(flip.true, flip.label) for flip in agreed} == {(1, 0), (2, 1), (3, 2), (0, 3)}
+
+
 def test_it_prints_the_answer_then_the_evidence_then_the_step_and_names_are_plain_text():
     result = diagnose(*planted("pairs 40", 0, size=8), class_names=[f"<b>{k}" for k in range(8)])
     titles = [line.split(":")[0] for line in str(result).splitlines()]
     assert titles == ["label noise", "evidence", "frequent flips", "next step"]
     assert str(result).startswith("label noise: by class. A wrong label depends on the class")
-    assert f"The model disputes {result.disputed:.1%} of the labels, and about {result.rate:.1%}" in str(result)
+    assert f"The model disagrees with {result.disputed:.1%} of the labels, and about {result.rate:.1%}" in str(result)
     assert "and 3 more" in str(result)
     assert result.evidence() == "\n".join(str(result).splitlines()[:-1])
     assert "<b>" in str(result)

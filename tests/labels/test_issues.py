@@ -15,7 +15,9 @@ from sklearn.model_selection import cross_val_predict
 from sklearn.neighbors import KNeighborsClassifier
 
 from keras_het.callbacks import TrainingDynamics
-from keras_het.labels import corrupt, find_issues, symmetric
+from keras_het.labels import corrupt, diagnose, find_issues, symmetric
+from keras_het.labels.estimation import confident_counts
+from keras_het.labels.issues import all_issues
 from keras_het.reading.training_record import TrainingRecord
 from tests.checks import refusals
 
@@ -54,7 +56,9 @@ def test_by_hand():
     found = find_issues(p, [0, 0, 0, 0, 1, 1, 1])
     assert sorted(found.index[found.is_issue]) == [1, 2]
     assert str(found).splitlines()[0].split() == ["index", "given", "suggested", "score", "kind"]
-    assert str(found).splitlines()[-1] == "2 of 7 labels are probably wrong, 0 of them of confusable classes"
+    assert str(found).splitlines()[-1] == (
+        "the model disagrees with 2 of 7 labels: 2 are flagged, 0 of them of confusable classes"
+    )
 
 
 def test_a_notebook_shows_the_worst_as_text(digits):
@@ -74,6 +78,19 @@ def test_without_pandas_an_error_says_how_to_install_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(ImportError, match="needs pandas, which is not installed: pip install pandas"):
         find_issues([[0.5, 0.5]], [0]).to_frame()
+
+
+def test_swapped_classes_are_found_where_the_most_probable_label_is_the_wrong_one():
+    """Of 0, 45% are labelled 1, so p is 0.5 and 0.5 with an error; these two classes alone need T."""
+    rng = np.random.default_rng(0)
+    true = rng.integers(3, size=1500)
+    t = np.array([[0.55, 0.45, 0.0], [0.0, 0.9, 0.1], [0.1, 0.0, 0.9]])
+    labels = (t[true].cumsum(axis=1) < rng.random((1500, 1))).sum(axis=1)
+    p = t[true] * rng.gamma(10.0, size=(1500, 3)) + 0.01
+    p /= p.sum(axis=1, keepdims=True)
+    found = find_issues(p, labels)
+    assert np.mean(found.suggested == true[found.index]) > 0.95 > 0.9 > np.mean(p.argmax(axis=1) == true)
+    np.testing.assert_array_equal(found.is_issue, found.suggested != found.given)
 
 
 def test_without_wrong_labels_there_is_no_issue_nor_of_classes_that_nobody_has():
@@ -113,9 +130,41 @@ def test_equal_probabilities_count_and_half_precision_sums_to_one():
     assert np.isfinite(find_issues(model, np.arange(60) % 3, x).score).all()
 
 
+def test_a_tie_of_the_label_with_another_class_is_no_issue():
+    """cleanlab flags none either; 8 of these 12 would be, and 5 that a vote of ten neighbours leaves open."""
+    assert not find_issues(np.full((12, 3), 1 / 3), np.arange(12) % 3).is_issue.any()
+    p, labels = np.array([[0.5, 0.5, 0.0]] * 10 + [[0.9, 0.1, 0.0], [0.1, 0.9, 0.0]] * 10), [1, 0] * 5 + [0, 1] * 10
+    for found in (find_issues(p, labels), all_issues(p, np.array(labels)), find_issues(p.astype("float32"), labels)):
+        assert not found.is_issue.any()
+        np.testing.assert_array_equal(found.suggested, found.given)
+    assert diagnose(p, labels).disputed == 0.0
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_class_of_one_or_two_labels_takes_no_other_label(digits, count):
+    """Models that saw no label of the class give it no probability, so others counted for it: 82 issues for 10."""
+    *_, x, clean = digits
+    votes = cross_val_predict(KNeighborsClassifier(10), x, clean, cv=2, method="predict_proba")
+    labels, votes = np.where(np.arange(len(clean)) < count, 10, clean), np.insert(votes, 10, 0.0, axis=1)
+    found = find_issues(votes, labels)
+    assert set(np.flatnonzero(labels == 10)) <= set(found.index[found.is_issue])
+    assert not np.any(found.suggested == 10)
+    assert found.is_issue.sum() <= find_issues(votes[:, :10], clean).is_issue.sum() + count
+
+
+def test_a_threshold_is_at_least_that_of_chance_and_the_mean_of_three_labels():
+    """The mean of class 1 is 0.2, so 0.3 would do for the sixth example, which reaches no other mean."""
+    p = np.array([[0.8, 0.15, 0.05]] * 5 + [[0.5, 0.3, 0.2]] + [[0.75, 0.2, 0.05]] * 3 + [[0.1, 0.1, 0.8]] * 4)
+    labels = np.array([0] * 6 + [1] * 3 + [2] * 4)
+    assert confident_counts(labels, p).tolist() == [[5, 3, 0], [0, 0, 0], [0, 0, 4]]
+    p[6:9] = [0.3, 0.4, 0.3]
+    assert confident_counts(labels, p).tolist() == [[5, 0, 0], [0, 3, 0], [0, 0, 4]]
+    assert confident_counts(labels[1:8], p[1:8]).tolist() == [[4, 0, 0], [0, 0, 0], [0, 0, 0]]
+
+
 def test_pairs_may_be_given():
     p = np.array([[0.9, 0.1, 0.0], [0.1, 0.9, 0.0], [0.0, 0.9, 0.1], [0.1, 0.9, 0.0], [0.1, 0.0, 0.9], [0.0, 0.1, 0.9]])
-    labels = [0, 0, 2, 1, 2, 2]
+    p, labels = np.concatenate([p, 0.7 * np.eye(3).repeat(2, axis=0) + 0.1]), [0, 0, 2, 1, 2, 2, 0, 0, 1, 1, 2, 2]
     kinds = {tuple(row[:3]): row[5] for row in find_issues(p, labels, pairs=[(0, 1)]).rows() if row[4]}
     assert kinds == {(1, 0, 1): "confusable", (2, 2, 1): "wrong"}
     assert set(find_issues(p, labels, pairs=[]).kind) == {"", "wrong"}
@@ -229,7 +278,7 @@ def test_probabilities_in_float32_are_not_copied():
     rng = np.random.default_rng(0)
     p = rng.dirichlet(np.ones(50), size=40000).astype("float32")
     p.flags.writeable = False  # as of a memory map that is read only, which NumPy copies in `argmax`
-    labels = np.array([rng.choice(50, p=row / row.sum()) for row in p.astype("float64")[:100]] * 400)
+    labels = (p.cumsum(axis=1) < rng.random((40000, 1))).sum(axis=1).clip(max=49)
     tracemalloc.start()
     found = find_issues(p, labels)
     _, peak = tracemalloc.get_traced_memory()

@@ -56,7 +56,7 @@ class Findings(NamedTuple):
 
     @property
     def flagged(self) -> int:
-        """Number of labels that are probably errors."""
+        """Number of labels that are flagged."""
         return 0 if self.issues is None else int(self.issues.is_issue.sum())
 
     @property
@@ -99,10 +99,10 @@ def collect(
     """Collects the findings of a report, whose arguments these are.
 
     Example:
-        >>> p = np.array([[0.99, 0.01], [0.01, 0.99], [0.99, 0.01]])
-        >>> findings = collect(None, None, [0, 1, 1], probabilities=p)
+        >>> p = np.array([[0.99, 0.01], [0.98, 0.02], [0.97, 0.03], [0.99, 0.01], [0.02, 0.98], [0.03, 0.97]])
+        >>> findings = collect(None, None, [0, 0, 0, 1, 1, 1], probabilities=p)
         >>> round(findings.accuracy, 3), findings.flagged, findings.issues.index.tolist()
-        (0.667, 1, [2, 0, 1])
+        (0.833, 1, [3, 2, 5, 1, 4, 0])
     """
     check_integer("batch_size", batch_size, 1)
     count = _check_inputs(model, x, y, probabilities)
@@ -193,12 +193,12 @@ def _flagged(findings: Findings) -> list[str]:
     if issues is None:
         return []
     if not findings.flagged:
-        return [f"No label of {count:,} is probably an error."]
+        return [f"No label of {count:,} is flagged."]
     worst = issues.is_issue.argmax()
     label, suggested = (_quoted(findings.class_names[classes[worst]]) for classes in (issues.given, issues.suggested))
     return [
-        f"{findings.flagged:,} of {count:,} labels ({findings.flagged / count:.1%}) are probably errors.",
-        f"The worst is example {issues.index[worst]}: its label is {label}, and {suggested} is more probable.",
+        f"{findings.flagged:,} of {count:,} labels ({findings.flagged / count:.1%}) are flagged: the model disagrees.",
+        f"The worst is example {issues.index[worst]}: its label is {label}, and the model suggests {suggested}.",
     ]
 
 

@@ -206,7 +206,7 @@ def test_flagged_labels_of_any_two_classes_make_no_pair():
 
 def test_the_summary_says_it_in_words():
     text = " ".join(summary(collect(confuse(with_head(), 1, 3), X, Y, NAMES)))
-    assert text.startswith("10 of 120 labels (8.3%) are probably errors. The worst is example ")
+    assert text.startswith("10 of 120 labels (8.3%) are flagged: the model disagrees. The worst is example ")
     assert "The model predicts 91.7% of the labels and is " in text
     x, y = make_data(wrong=0)
-    assert summary(collect(plain(), x, y))[0] == "No label of 120 is probably an error."
+    assert summary(collect(plain(), x, y))[0] == "No label of 120 is flagged."

@@ -1,4 +1,4 @@
-"""Issues by the conventions of the real cleanlab: the same scores, and but for ties and swapped classes the same flags."""
+"""Issues by the conventions of the real cleanlab: equal scores, and but for ties and swapped classes equal flags."""
 
 import numpy as np
 import pytest

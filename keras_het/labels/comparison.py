@@ -62,15 +62,24 @@ def check_learned(p: np.ndarray, labels: np.ndarray) -> None:
 
         mean_n (p_n(y_n) - sum_k q_k p_n(k)) > 2 standard errors,    q_k the fraction of label k
 
-    The second does not ask for the right confidence: a model of rare classes, or one that is too sure, may pass.
+    The standard error is that of p less its mean. The second does not ask for the right confidence: a model of rare
+    classes, or one that is too sure, may pass by it alone, with a warning.
     """
     counts, rows = np.bincount(labels, minlength=p.shape[1]), np.arange(len(labels))
     is_right, is_largest = p.argmax(axis=1) == labels, labels == counts.argmax()
-    follows = difference(p[rows, labels], p @ (counts / len(labels)))
+    centered = p - p.mean(axis=0, dtype="float64")  # else the confidence in the largest class would hide a rare one
+    follows = difference(centered[rows, labels], centered @ (counts / len(labels)))
     gain = difference(is_right, is_largest)
     shares = f"{is_right.mean():.1%} of the labels predicted, and {is_largest.mean():.1%} are of the largest class"
-    is_guess = follows.mean <= 2.0 * follows.error and gain.mean <= gain.error
+    is_ahead = gain.mean > gain.error
+    is_guess = follows.mean <= 2.0 * follows.error and not is_ahead
     refuse_if(is_guess, "The model", f"predict held-out labels better than the largest class does: {REMEDY}", shares)
+    if not is_ahead:
+        warnings.warn(
+            f"The model predicts {is_right.mean():.1%} of the held-out labels, and the largest class alone "
+            f"{is_largest.mean():.1%}, so its most probable classes say little. Remedy: {REMEDY}.",
+            stacklevel=outside_level(),
+        )
 
 
 def warn_if_weak(p: np.ndarray, data: Data, fold_of: np.ndarray) -> None:

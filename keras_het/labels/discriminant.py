@@ -173,8 +173,8 @@ def discriminant(
         _logits(x, rows, scale, solved(whole.minus(part), SHRINKAGES)) for rows, part in zip(some, parts, strict=True)
     ]
     enough = whole.counts >= MIN_EXAMPLES * weights.mean()
-    known = [np.tile(enough & (whole.counts > part.counts), (len(rows), 1)) for rows, part in zip(some, parts)]
-    counted = _counted(labels[rows := np.concatenate(some)], weights[rows], np.concatenate(known))
+    known = np.repeat([enough & (whole.counts > part.counts) for part in parts], [len(rows) for rows in some], axis=0)
+    counted = _counted(labels[rows := np.concatenate(some)], weights[rows], known)
     candidates, held_out = _candidates(whole.counts, enough, priors), np.concatenate(logits, axis=1)
     losses = [best_scale(each + candidates[0].inner, *counted, candidates[0].outer)[1] for each in held_out]
     number = int(np.argmin(losses))

@@ -181,4 +181,4 @@ def test_a_value_that_stands_for_a_missing_one_is_named_with_its_row_and_feature
         warn_of_values(x)
     x[70, 2] = 0.0
     with pytest.warns(UserWarning, match=r"Feature 0 is about 1000000000, .* Subtract 1000000000 from it"):
-        warn_of_values(np.round(x) + [1e9, 0.0, 1e4])
+        warn_of_values(np.round(x) + np.array([1e9, 0.0, 1e4]))

@@ -14,9 +14,9 @@ import numpy as np
 from benchmarks.lib import lines
 from benchmarks.lib.results import publish
 from benchmarks.real import data, features
-from keras_het.labels.discriminant import PRIORS, discriminant, scaling
+from keras_het.labels.discriminant import discriminant, scaling
 
-PRIOR = {"equal": ((0.0, 0.0),), "square roots": ((0.0, 0.5),), "frequencies": ((0.0, 1.0),), "chosen": PRIORS}
+POWERS = {"equal": 0.0, "square roots": 0.5, "frequencies": 1.0, "chosen": None}
 PLANTED = {
     f"{rate:.0%} rare, {flips:.0%} flips, distance {distance}": (rate, flips, distance)
     for distance in (1.5, 2.5, 4.0)
@@ -53,15 +53,15 @@ def measured(options, name, seed):
     x, (classes, labels) = found.x[picked], np.unique(found.labels[picked], return_inverse=True)
     scale = scaling(x)
     queries, line = scale(found.x_test), {"largest": float(np.bincount(found.truth_test).max() / len(found.truth_test))}
-    for row, priors in PRIOR.items():
-        fitted = discriminant(x, labels, len(classes), None, scale, priors)
+    for row, power in POWERS.items():
+        fitted = discriminant(x, labels, len(classes), None, scale, power)
         line[row] = float(np.mean(classes[fitted.logits(queries).argmax(axis=1)] == found.truth_test))
     yield line | ({OTHER: of_scikit_learn(x, labels, found.x_test, found.truth_test)} if is_planted else {})
 
 
 def table(found):
     """A row for each set."""
-    columns = [name for name in ("largest", *PRIOR, OTHER) if any(name in line for line in found)]
+    columns = [name for name in ("largest", *POWERS, OTHER) if any(name in line for line in found)]
     rows = [[name, *(lines.with_error([line[row] for line in lines.select(found, set=name)]) for row in columns)]
             for name in lines.distinct(found, "set")]  # fmt: skip
     return [["set", *(name.replace("largest", "largest class") for name in columns)], *rows]

@@ -24,7 +24,8 @@ RARE = 0.1  # of N / K: with an equal prior, the mean of a few examples would ta
 MIN_GAIN = 1 / 3  # of the labels that frequencies change: on labels of rules, 63% become right, and accuracy falls
 MIN_VARIANCE = 1e-4  # within the classes, as a part of the whole: equal features of a class have no inverse
 MIN_STEPS = 100 * float(np.finfo("float32").eps)  # of a scale, as a part of the mean: below it float32 is coarse
-PRIORS = ((0.0, 0.0), (1.0, 0.0), (0.0, 1.0))  # powers of the frequencies, before and after the temperature
+FLIPS = (0.0, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6)  # rates of labels drawn from all classes alike
+MIN_SHARE = 0.01  # of a class without flips, as a part of N / K
 MAX_WIDTHS = 30  # of the range of 90% of a feature: a value farther away is seldom a measurement
 LAYER_SCALES = (1e-6, 1e18)  # else a Normalization layer underflows: it squares in float32, and has an epsilon of 1e-7
 
@@ -70,13 +71,6 @@ class Scaling(NamedTuple):
         first = [] if is_held else [keras.layers.Rescaling(float(1.0 / unit), dtype="float32")]
         mean, variance = (self.mean / unit).tolist(), np.square(self.scale / unit).tolist()
         return [*first, keras.layers.Normalization(mean=mean, variance=variance, dtype="float32")]
-
-
-class Prior(NamedTuple):
-    """Logarithms of the priors of the classes, less a constant, `(K,)`, added before and after the temperature."""
-
-    inner: np.ndarray
-    outer: np.ndarray
 
 
 def scaling(x: Any, weights: np.ndarray | None = None) -> Scaling:
@@ -128,12 +122,11 @@ def discriminant(
     units: int,
     weights: np.ndarray | None = None,
     scale: Callable[[np.ndarray], Any] = np.asarray,
-    priors: tuple[tuple[float, float], ...] = PRIORS,
+    power: float | None = None,
 ) -> Discriminant:
     """Returns the discriminant of examples whose labels may be wrong.
 
-        z_k(x) = (m_k' C^-1 x - m_k' C^-1 m_k / 2 + b log q_k) / temperature + c log q_k
-        C = (1 - a) S + a (tr S / D) I
+        z_k(x) = (m_k' C^-1 x - m_k' C^-1 m_k / 2) / temperature + b log q_k,    C = (1 - a) S + a (tr S / D) I
 
     m_k is the mean of class k, q_k the fraction of its labels, and S the covariance of features less the mean of their
     class. With over 4,096 features S is left out. The shrinkage a (0.9, 0.7 or 0.5) and the temperature make the labels
@@ -141,11 +134,14 @@ def discriminant(
     Wrong labels leave the directions between the class means as they are, and only shorten them, as long as they do not
     depend on the features. The mean of many examples hardly moves for a few.
 
-    Classes have equal priors, b = c = 0, unless their frequencies are clearly better on held-out labels. Labels of
-    rules and of people often have other frequencies than the true classes: there c = 1 predicts more labels and fewer
-    classes. So two thirds of the labels that c = 1 changes must become right, and the gain must exceed a standard
-    error. Then b = 1 as in scikit-learn, or c = 1 if that is better by a standard error. A class of fewer than N / 10 K
-    labels never has an equal prior.
+    Classes have equal priors, b = 0, unless their frequencies are clearly better on held-out labels. Labels of people
+    and rules often have other frequencies than the true classes: there b = 1 predicts more labels and fewer classes.
+    So two thirds of the labels that b = 1 changes must become right, and the gain must exceed a standard error. Then
+    the priors are the frequencies without the uniform flips e that make the labels most likely,
+
+        p(label j) = (1 - e) softmax(z)_j + e / K,    prior_k = (q_k - e / K) / (1 - e)
+
+    and the temperature divides all of z. A class of fewer than N / 10 K labels never has an equal prior.
 
     Args:
         x: features, `(N, D)`, in memory or on disk; blocks of rows are read.
@@ -153,7 +149,7 @@ def discriminant(
         units: K.
         weights: weights of the examples, `(N,)`; None for equal ones.
         scale: function that scales a block of features, such as a `scaling`.
-        priors: pairs (b, c) to choose from; a single one is used as it is.
+        power: b, a power of the class frequencies as priors; None for the rule above.
     Source: Fisher 1936; shrinkage toward a multiple of the identity: Friedman 1989, "Regularized discriminant
         analysis", Eq. 18; for wrong labels on features of a trained network: Lee et al. 2019, "Robust inference via
         generative classifiers for handling noisy labels", section 3.1.
@@ -169,21 +165,23 @@ def discriminant(
     parts = [sums_of(x, labels, units, weights, scale, rows) for rows in folds]
     whole = Sums(*(np.sum(values, axis=0) for values in zip(*parts, strict=True)))
     some = [rows if len(rows) <= tuned else np.sort(order[start::FOLDS][:tuned]) for start, rows in enumerate(folds)]
-    logits = [
+    blocks = [
         _logits(x, rows, scale, solved(whole.minus(part), SHRINKAGES)) for rows, part in zip(some, parts, strict=True)
     ]
     enough = whole.counts >= MIN_EXAMPLES * weights.mean()
     known = np.repeat([enough & (whole.counts > part.counts) for part in parts], [len(rows) for rows in some], axis=0)
     counted = _counted(labels[rows := np.concatenate(some)], weights[rows], known)
-    candidates, held_out = _candidates(whole.counts, enough, priors), np.concatenate(logits, axis=1)
-    losses = [best_scale(each + candidates[0].inner, *counted, candidates[0].outer)[1] for each in held_out]
-    number = int(np.argmin(losses))
-    factors = [best_scale(held_out[number] + each.inner, *counted, each.outer)[0] for each in candidates]
-    pairs = list(zip(factors, candidates, strict=True))
-    scores = [_scores(factor * (held_out[number] + each.inner) + each.outer, counted[0]) for factor, each in pairs]
-    factor, prior = pairs[_clearly_best(scores, counted[1]) if len(scores) > 1 else 0]
+    log_q, is_rare, held_out = *_frequencies(whole.counts, enough), np.concatenate(blocks, axis=1)
+    priors = [np.where(is_rare, 1.0, each) * log_q for each in ((0.0, 1.0) if power is None else (power,))]
+    number = int(np.argmin([best_scale(each, *counted, priors[0])[1] for each in held_out]))
+    logits = held_out[number]
+    factors = [best_scale(logits, *counted, each)[0] for each in priors]
+    scores = [_scores(each * logits + prior, counted[0]) for each, prior in zip(factors, priors, strict=True)]
+    prior, factor = priors[0], factors[0]
+    if _is_clearly_better(scores[-1], scores[0], counted[1]):
+        prior, factor = _corrected(logits, log_q, is_rare, *counted)
     (best,) = solved(whole, SHRINKAGES[number : number + 1])
-    bias = np.where(whole.counts > 0, factor * (best.bias + prior.inner) + prior.outer, EMPTY_LOGIT)
+    bias = np.where(whole.counts > 0, factor * best.bias + prior, EMPTY_LOGIT)
     return Discriminant(np.float32(factor) * best.kernel, bias.astype("float32"))
 
 
@@ -222,26 +220,46 @@ def solved(sums: Sums, shrinkages: tuple[float, ...]) -> list[Discriminant]:
 
 
 def best_scale(
-    logits: np.ndarray, labels: np.ndarray, weights: np.ndarray, offset: np.ndarray | float = 0.0
+    logits: np.ndarray, labels: np.ndarray, weights: np.ndarray, prior: np.ndarray | float = 0.0, flips: float = 0.0
 ) -> tuple[float, float]:
-    """Returns the factor of the logits, 1 / temperature, that makes labels most likely, and their mean -log p."""
+    """Returns the factor of the logits, 1 / temperature, that makes labels most likely, and their mean -log p.
+
+    p = (1 - flips) softmax(factor logits + prior) + flips / K
+    """
     rows, share = np.arange(len(labels)), weights / max(weights.sum(), np.finfo("float32").tiny)
     size = float(np.ptp(np.partition(logits, -2, axis=1)[:, -2:], axis=1).mean()) or 1.0  # of the gap to the next class
+    added = np.asarray(prior, "float32")
 
     def loss(log_scale: float) -> float:
-        log_p = log_softmax(np.float32(np.exp(log_scale) / size) * logits + offset, axis=1)
-        return float(-share @ (log_p[rows, labels] if labels.ndim == 1 else np.einsum("nk,nk->n", labels, log_p)))
+        log_p = log_softmax(np.float32(np.exp(log_scale) / size) * logits + added, axis=1)
+        known = log_p[rows, labels] if labels.ndim == 1 else log_p
+        if flips:
+            known = np.log((1.0 - flips) * np.exp(known) + flips / logits.shape[1])
+        return float(-share @ (known if labels.ndim == 1 else np.einsum("nk,nk->n", labels, known)))
 
     result = scipy.optimize.minimize_scalar(loss, bounds=(-6.0, 6.0), method="bounded", options={"xatol": 0.01})
     return float(np.exp(result.x)) / size, float(result.fun)
 
 
-def _candidates(counts: np.ndarray, enough: np.ndarray, priors: tuple[tuple[float, float], ...]) -> list[Prior]:
-    """Returns the priors by the weights of the classes; a rare class never has an equal one."""
-    share = np.where(counts > 0, counts, counts.sum()) * (counts > 0).sum() / counts.sum()
-    is_rare, log_q = ~enough | (share < RARE), np.log(share)
-    pairs = [(inner * log_q, np.where(is_rare, 1.0 - inner, outer) * log_q) for inner, outer in priors]
-    return [Prior(inner.astype("float32"), outer.astype("float32")) for inner, outer in pairs]
+def _frequencies(counts: np.ndarray, enough: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Returns log K q of the classes, 0 for one without labels, and which are too rare for an equal prior."""
+    share = np.where(counts > 0, counts * (counts > 0).sum() / counts.sum(), 1.0)
+    return np.log(share), ~enough | (share < RARE)
+
+
+def _corrected(
+    logits: np.ndarray, log_q: np.ndarray, is_rare: np.ndarray, labels: np.ndarray, weights: np.ndarray
+) -> tuple[np.ndarray, float]:
+    """Returns log priors, the class frequencies without the uniform flips that fit best, and the factor of logits."""
+    fits = []
+    for flips in FLIPS:
+        share = np.where(is_rare, np.exp(log_q), (np.exp(log_q) - flips) / (1.0 - flips))
+        if flips == 0.0 or share[~is_rare].min(initial=1.0) > MIN_SHARE:
+            factor, loss = best_scale(logits, labels, weights, np.log(share), flips)
+            fits.append((loss, np.log(share), factor))
+    _, prior, factor = min(fits, key=lambda fit: fit[0])
+    scale, _ = best_scale(np.float32(factor) * logits + np.float32(prior), labels, weights)  # of p of noisy labels
+    return scale * prior, scale * factor
 
 
 def _scores(logits: np.ndarray, labels: np.ndarray) -> np.ndarray:
@@ -250,20 +268,17 @@ def _scores(logits: np.ndarray, labels: np.ndarray) -> np.ndarray:
     return 1.0 * (predicted == labels) if labels.ndim == 1 else labels[np.arange(len(labels)), predicted]
 
 
+def _is_clearly_better(scores: np.ndarray, others: np.ndarray, weights: np.ndarray) -> bool:
+    """Returns whether scores are better by a standard error, and two of three changes are for the better."""
+    gaps = weights * (scores - others)
+    return bool(gaps.sum() > max(np.linalg.norm(gaps), MIN_GAIN * np.abs(gaps).sum()))
+
+
 def _counted(labels: np.ndarray, weights: np.ndarray, known: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Returns labels and weights without the labels of classes that are not known to the other folds, `(n, K)`."""
     if labels.ndim == 2:
         return labels * known, weights
     return labels, weights * known[np.arange(len(labels)), labels]
-
-
-def _clearly_best(scores: list[np.ndarray], weights: np.ndarray) -> int:
-    """Returns the number of one of three `PRIORS` by the scores of held-out labels: the rule of `discriminant`."""
-    equal, inner, outer = scores
-    gaps, refined = weights * (outer - equal), weights * (outer - inner)
-    if gaps.sum() <= max(np.linalg.norm(gaps), MIN_GAIN * np.abs(gaps).sum()):
-        return 0
-    return 2 if refined.sum() > np.linalg.norm(refined) else 1
 
 
 def _kernel(covariance: np.ndarray, added: float, means: np.ndarray) -> np.ndarray:

@@ -118,7 +118,7 @@ class Trainer:
         check_choice("verbose", self.verbose, (0, 1, 2))
 
     def check(self, data: Data) -> None:
-        """Raises a ValueError for features that are not finite; warns of other inputs, and of values far from others."""
+        """Raises a ValueError for features that are not finite; warns of inputs, and of values far from others."""
         rows = [first_not_finite(part) for part in keras.tree.flatten(data.x)]
         row = min((row for row in rows if row is not None), default=None)
         refuse_if(row is not None and self.function is None, "x", "be finite", f"nan or infinity in example {row}")

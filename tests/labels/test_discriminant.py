@@ -134,7 +134,7 @@ def test_rare_classes_are_as_rare_as_for_scikit_learn(rate, flips, seed):
     x, labels, x_test, true = rare(rate, flips, seed)
     expected = other.LinearDiscriminantAnalysis(solver="lsqr", shrinkage=0.5).fit(x, labels).score(x_test, true)
     assert np.mean(discriminant(x, labels, 2).logits(x_test).argmax(axis=1) == true) > expected - 0.01
-    equal = discriminant(x, labels, 2, priors=((0.0, 0.0),)).logits(x_test).argmax(axis=1)
+    equal = discriminant(x, labels, 2, power=0.0).logits(x_test).argmax(axis=1)
     assert np.mean(equal == true) < expected - 0.1 or rate == 0.03
 
 
@@ -143,8 +143,7 @@ def test_frequencies_by_labels_that_depend_on_the_class_are_not_used():
     x, true = clusters(2000, units=4)
     labels = np.where(np.random.default_rng(0).random(2000) < 0.5, 0, true)
     equal, chosen, full = (
-        np.mean(discriminant(x, labels, 4, priors=priors).logits(x).argmax(axis=1) == true)
-        for priors in (module.PRIORS[:1], module.PRIORS, module.PRIORS[2:])
+        np.mean(discriminant(x, labels, 4, power=power).logits(x).argmax(axis=1) == true) for power in (0.0, None, 1.0)
     )
     assert chosen == equal > full + 0.1
 

@@ -26,7 +26,7 @@ MIN_VARIANCE = 1e-4  # within the classes, as a part of the whole: equal feature
 MIN_STEPS = 100 * float(np.finfo("float32").eps)  # of a scale, as a part of the mean: below it float32 is coarse
 FLIPS = (0.0, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6)  # rates of labels drawn from all classes alike
 MIN_SHARE = 0.01  # of a class without flips, as a part of N / K
-MAX_WIDTHS = 30  # of the range of 90% of a feature: a value farther away is seldom a measurement
+MAX_RATIO = 30.0  # of the distances of a feature's farthest and next value from its median
 LAYER_SCALES = (1e-6, 1e18)  # else a Normalization layer underflows: it squares in float32, and has an epsilon of 1e-7
 
 
@@ -91,26 +91,27 @@ def scaling(x: Any, weights: np.ndarray | None = None) -> Scaling:
 
 
 def warn_of_values(x: Any) -> None:
-    """Warns of a value far from the others of its feature, such as -9999, and of a feature that float32 rounds."""
-    sample = np.asarray(x[:: 1 + len(x) // BLOCK_ROWS], "float64")
-    low, middle, high = np.quantile(sample, (0.05, 0.5, 0.95), axis=0)
-    width = np.where(high > low, high - low, np.inf)
-    for rows in _blocks(np.arange(len(x))):
-        distance = np.abs(x[rows] - middle) / width
-        place, feature = np.unravel_index(distance.argmax(), distance.shape)
-        if distance[place, feature] > MAX_WIDTHS:
-            warnings.warn(
-                f"Feature {feature} of example {rows[place]} is {x[rows[place]][feature]:g}, and 90% of its values are "
-                f"from {low[feature]:g} to {high[feature]:g}. This value hides the others: replace it if it stands for "
-                "a missing one, or leave the example out.",
-                stacklevel=outside_level(),
-            )
-            break
-    is_coarse = width < MIN_STEPS * np.abs(middle)
+    """Warns of a value far from all others of its feature, such as -9999, and of a feature that float32 rounds."""
+    middle = np.median(np.asarray(x[:: 1 + len(x) // BLOCK_ROWS], "float64"), axis=0)
+    low, high = x.min(axis=0), x.max(axis=0)
+    farthest = np.where(high - middle > middle - low, high, low)
+    blocks = (x[rows] for rows in _blocks(np.arange(len(x))))
+    others = np.max([np.where(each == farthest, 0.0, np.abs(each - middle)).max(axis=0) for each in blocks], axis=0)
+    distance = np.abs(farthest - middle)
+    ratio = distance / np.where(others > 0, others, np.inf)  # a word in one text has no other value
+    feature = int(ratio.argmax())
+    if ratio[feature] > MAX_RATIO:
+        warnings.warn(
+            f"Feature {feature} of example {int((x[:, feature] == farthest[feature]).argmax())} is "
+            f"{farthest[feature]:g}, which is {ratio[feature]:.0f} times as far from the median as all other values, "
+            "and hides them. Replace it if it stands for a missing value, or leave the example out.",
+            stacklevel=outside_level(),
+        )
+    is_coarse = (distance > 0) & (distance < MIN_STEPS * np.abs(middle))
     if is_coarse.any():
         feature = int(is_coarse.argmax())
         warnings.warn(
-            f"Feature {feature} is about {middle[feature]:.10g}, and 90% of its values differ by {width[feature]:.3g}, "
+            f"Feature {feature} is about {middle[feature]:.10g}, and its values differ by {distance[feature]:.3g}, "
             f"which float32 rounds. Subtract {middle[feature]:.10g} from it.",
             stacklevel=outside_level(),
         )

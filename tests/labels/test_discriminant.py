@@ -174,10 +174,13 @@ def test_features_that_are_equal_within_a_class_are_separated():
 def test_a_value_that_stands_for_a_missing_one_is_named_with_its_row_and_feature():
     x = np.random.default_rng(0).normal(size=(100, 3))
     warn_of_values(x)  # no warning, which would be an error
-    warn_of_values(np.concatenate([x, np.eye(100, 2)], axis=1))  # a rare word is no such value
-    x[70, 2] = -9999
-    with pytest.warns(UserWarning, match="Feature 2 of example 70 is -9999, and 90% of its values are from -1"):
+    sparse = np.maximum(np.random.default_rng(1).normal(size=(100, 2)) - 1.6, 0.0)
+    warn_of_values(np.concatenate([x, sparse, np.eye(100, 2)], axis=1))  # a rare word is no such value
+    x[[70, 80], 2] = -9999
+    with pytest.warns(
+        UserWarning, match=r"Feature 2 of example 70 is -9999, which is \d+ times as far from the median"
+    ):
         warn_of_values(x)
-    x[70, 2] = 0.0
+    x[[70, 80], 2] = 0.0
     with pytest.warns(UserWarning, match=r"Feature 0 is about 1000000000, .* Subtract 1000000000 from it"):
         warn_of_values(np.round(x) + np.array([1e9, 0.0, 1e4]))

@@ -55,6 +55,7 @@ BENCHMARKS = {
     "real.joint": Benchmark(time="half an hour; --quick: a minute"),
     "real.judge": Benchmark(*WEIGHTS, "an hour; --quick: a minute"),
     "real.next_labels": Benchmark(*WEIGHTS, "half an hour"),
+    "real.priors": Benchmark(*WEIGHTS, "five minutes; --quick: a minute"),
     "real.votes": Benchmark(*WEIGHTS),
     "real.verified": Benchmark(groups=("cleanlab",), time="seconds"),
 }

@@ -17,7 +17,7 @@ from keras_het.base.refusal import outside_level, refuse_if
 from keras_het.base.validation import check_maker, check_weights
 from keras_het.labels.comparison import REMEDY, guess_of
 from keras_het.labels.data import Data
-from keras_het.labels.discriminant import normalization
+from keras_het.labels.discriminant import scaling
 from keras_het.labels.methods import EarlyLearning, Method
 from keras_het.labels.training import Trainer
 from keras_het.models.copying import model_from_bytes, model_to_bytes
@@ -176,7 +176,7 @@ def _small_network(data: Data) -> keras.Model:
         [
             keras.Input(data.x.shape[1:]),
             *([keras.layers.Flatten()] if data.x.ndim > 2 else []),
-            normalization(data.x.reshape(len(data), -1), data.weight),
+            *scaling(data.x.reshape(len(data), -1), data.weight).layers(),
             keras.layers.Dense(WIDTH, "relu", kernel_regularizer=penalty),
             keras.layers.Dense(data.units, kernel_regularizer=penalty),
         ]

@@ -61,7 +61,7 @@ def clean(
     Args:
         make_model: argument of `choose`, but no list; a function's models are trained as they are.
         x: argument of `choose`.
-        y: argument of `choose`; every class needs as many examples as there are folds.
+        y: argument of `choose`.
         epochs: number of epochs of each training. None on features alone, for a linear discriminant in closed form.
         probabilities: out of sample, `(N, K)`, each row of sum 1, in the order of the classes; None trains models for
             them.
@@ -81,9 +81,10 @@ def clean(
     Returns:
         `Result`; print it.
     Raises:
-        ValueError: for labels that `choose` refuses, a class of fewer examples than folds, or models that predict
-            held-out labels no better than the largest class does.
-    Warns: if no example of a class is left to train on; if the model is clearly behind the class means of its features.
+        ValueError: for labels that `choose` refuses, or models that predict held-out labels no better than the largest
+            class does.
+    Warns: if a class has fewer examples than there are folds, or none that is left to train on; if the model is clearly
+        behind the class means of its features.
 
     Example:
         >>> def make_model():
@@ -118,8 +119,6 @@ def clean(
     trainings = 0 if method.is_closed_form else 1 + folds * (probabilities is None)
     bar = Progress(trainings * trainer.epochs, verbose)
     trainer = dataclasses.replace(trainer, bar=bar)
-    if probabilities is None:
-        _check_counts(data, folds)
     trainer.check(data)
     with bar, folder.interrupted():
         if probabilities is None:
@@ -180,11 +179,3 @@ def _warn_of_lost(data: Data, kept: Data) -> None:
             'rare for cross-validation. Look at `issues`; action="correct" keeps the examples.',
             stacklevel=outside_level(),
         )
-
-
-def _check_counts(data: Data, folds: int) -> None:
-    """Raises a ValueError for a class of fewer examples than folds."""
-    counts = np.bincount(data.labels)
-    rarest = np.where(counts > 0, counts, len(data)).argmin()
-    rule = f"have an example of each class for each of the {folds} folds"
-    refuse_if(counts[rarest] < folds, "y", rule, f"{counts[rarest]} of {data.classes[rarest]!s}")

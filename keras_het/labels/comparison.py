@@ -55,9 +55,13 @@ def difference(scores: np.ndarray, others: np.ndarray, weight: np.ndarray | None
 
 
 def check_learned(p: np.ndarray, labels: np.ndarray) -> None:
-    """Raises a ValueError for a model that predicts held-out labels no better than the largest class does."""
+    """Raises a ValueError for a model that learned nothing; warns if its classes are no better than the largest."""
     guess, rule = guess_of(p, labels), "predict held-out labels clearly better than the largest class does"
     refuse_if(guess, "The model", f"{rule}: {REMEDY}", guess)
+    gain, shares = _over_largest(p, labels)
+    if gain.mean <= gain.error:
+        said = "The model is not clearly better than the largest class, so its most probable classes say little"
+        warnings.warn(f"{said}: {shares}. Remedy: {REMEDY}.", stacklevel=outside_level())
 
 
 def guess_of(p: np.ndarray, labels: np.ndarray) -> str:
@@ -68,15 +72,21 @@ def guess_of(p: np.ndarray, labels: np.ndarray) -> str:
 
         mean_n (p_n(y_n) - sum_k q_k p_n(k)) > 2 standard errors,    q_k the fraction of label k
 
-    The second does not ask for the right confidence: a model of rare classes, or one that is too sure, may pass.
+    The standard error is that of p less its mean. The second does not ask for the right confidence: a model of rare
+    classes, or one that is too sure, may pass by it alone, with a warning.
     """
     counts, rows = np.bincount(labels, minlength=p.shape[1]), np.arange(len(labels))
-    is_right, is_largest = p.argmax(axis=1) == labels, labels == counts.argmax()
-    follows = difference(p[rows, labels], p @ (counts / len(labels)))
+    gain, shares = _over_largest(p, labels)
+    centered = p - p.mean(axis=0, dtype="float64")  # else the confidence in the largest class would hide a rare one
+    follows = difference(centered[rows, labels], centered @ (counts / len(labels)))
+    return "" if follows.mean > 2.0 * follows.error or gain.mean > gain.error else shares
+
+
+def _over_largest(p: np.ndarray, labels: np.ndarray) -> tuple[Difference, str]:
+    """Returns how many more labels a model predicts than the largest class does, and this in words."""
+    is_right, is_largest = p.argmax(axis=1) == labels, labels == np.bincount(labels).argmax()
     gain = difference(is_right, is_largest)
-    if follows.mean > 2.0 * follows.error or gain.mean > gain.error:
-        return ""
-    return (
+    return gain, (
         f"{is_right.mean():.1%} of the labels predicted, and {is_largest.mean():.1%} are of the largest class "
         f"({100 * gain.mean:+.1f} +- {100 * gain.error:.1f} points)"
     )

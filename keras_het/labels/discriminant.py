@@ -1,5 +1,6 @@
 """Linear discriminant analysis of features whose labels may be wrong: a linear classifier in closed form."""
 
+import warnings
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -9,15 +10,24 @@ import scipy.linalg
 import scipy.optimize
 from scipy.special import log_softmax
 
+from keras_het.base.refusal import outside_level
 from keras_het.base.seeds import random_generator
 
 SHRINKAGES = (0.9, 0.7, 0.5)  # with less, the classifier follows wrong labels that can be predicted
 MAX_FEATURES = 4096  # with more, the covariance is left out, and the nearest mean decides
 BLOCK_ROWS = 2048
-ROUNDING = 1e-10  # variances below this part of the largest one are rounding
 EMPTY_LOGIT = -1e4  # of a class without labels
 FOLDS = 5
 MAX_TUNING_ROWS = 20_000  # by which shrinkage and temperature are chosen
+MIN_EXAMPLES = 3  # of a class: held-out labels of a rarer one would only flatten all probabilities
+RARE = 0.1  # of N / K: with an equal prior, the mean of a few examples would take those of other classes
+MIN_GAIN = 1 / 3  # of the labels that frequencies change: on labels of rules, 63% become right, and accuracy falls
+MIN_VARIANCE = 1e-4  # within the classes, as a part of the whole: equal features of a class have no inverse
+MIN_STEPS = 100 * float(np.finfo("float32").eps)  # of a scale, as a part of the mean: below it float32 is coarse
+FLIPS = (0.0, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6)  # rates of labels drawn from all classes alike
+MIN_SHARE = 0.01  # of a class without flips, as a part of N / K
+MAX_RATIO = 30.0  # of the distances of a feature's farthest and next value from its median
+LAYER_SCALES = (1e-6, 1e18)  # else a Normalization layer underflows: it squares in float32, and has an epsilon of 1e-7
 
 
 class Discriminant(NamedTuple):
@@ -43,21 +53,68 @@ class Sums(NamedTuple):
         return Sums(*(own - part for own, part in zip(self, other, strict=True)))
 
 
-def normalization(x: Any, weights: np.ndarray | None = None) -> keras.layers.Normalization:
-    """Returns a layer that scales features, `(N, D)`, and makes none large that hardly varies.
+class Scaling(NamedTuple):
+    """A scaling of features, z = (x - mean) / scale: mean and scale, `(D,)`, float64."""
 
-        (x_d - mean_d) / sqrt(variance_d + v),    v the median of the variances above zero
+    mean: np.ndarray
+    scale: np.ndarray
 
-    Without v a word in one of a thousand texts would be thirty standard deviations.
+    def __call__(self, x: Any) -> np.ndarray:
+        """Returns scaled features, `(N, D)`, float32."""
+        return ((x - self.mean) / self.scale).astype("float32")
+
+    def layers(self) -> list[keras.layers.Layer]:
+        """Returns new layers of the same scaling, the first one in other units if float32 cannot hold the squares."""
+        low, high = float(self.scale.min()), float(self.scale.max())
+        is_held = LAYER_SCALES[0] <= low and high <= LAYER_SCALES[1]
+        unit = 1.0 if is_held else 2.0 ** np.round(np.log2(low * min(np.sqrt(high / low), 1.0 / LAYER_SCALES[0])))
+        first = [] if is_held else [keras.layers.Rescaling(float(1.0 / unit), dtype="float32")]
+        mean, variance = (self.mean / unit).tolist(), np.square(self.scale / unit).tolist()
+        return [*first, keras.layers.Normalization(mean=mean, variance=variance, dtype="float32")]
+
+
+def scaling(x: Any, weights: np.ndarray | None = None) -> Scaling:
+    """Returns the scaling of features, `(N, D)`, in any units, which makes none large that hardly varies.
+
+        z_d = (x_d - mean_d) / s_d,    s_d^4 = 4/3 mean (x_d - mean_d)^4
+
+    For a normal feature, s_d is sqrt(2) standard deviations. A word in one of a thousand texts would be thirty standard
+    deviations, and is 5 s_d.
     """
     with np.errstate(all="ignore"):  # of features that are not finite, which are refused elsewhere
         w = np.ones(len(x)) if weights is None else weights.astype("float64")
         mean = np.asarray(x.mean(axis=0, dtype="float64") if weights is None else w @ x / w.sum())
-        squares = (w[rows] @ np.square(x[rows] - mean) for rows in _blocks(np.arange(len(x))))
-        variance: np.ndarray = np.sum(list(squares), axis=0) / max(1.0, w.sum())
-    varies = variance > ROUNDING * variance.max(initial=0.0)
-    variance = variance + (np.median(variance[varies]) if varies.any() else 1.0)
-    return keras.layers.Normalization(mean=mean.tolist(), variance=variance.tolist(), dtype="float32")
+        powers = (w[rows] @ np.square(np.square(x[rows] - mean)) for rows in _blocks(np.arange(len(x))))
+        scale = np.power(np.sum(list(powers), axis=0) * (4.0 / 3.0) / w.sum(), 0.25)
+    scale = np.maximum(scale, MIN_STEPS * np.abs(mean))
+    return Scaling(mean, np.where(scale > 0, scale, scale.max(initial=0.0) or 1.0))
+
+
+def warn_of_values(x: Any) -> None:
+    """Warns of a value far from all others of its feature, such as -9999, and of a feature that float32 rounds."""
+    middle = np.median(np.asarray(x[:: 1 + len(x) // BLOCK_ROWS], "float64"), axis=0)
+    low, high = x.min(axis=0), x.max(axis=0)
+    farthest = np.where(high - middle > middle - low, high, low)
+    blocks = (x[rows] for rows in _blocks(np.arange(len(x))))
+    others = np.max([np.where(each == farthest, 0.0, np.abs(each - middle)).max(axis=0) for each in blocks], axis=0)
+    distance = np.abs(farthest - middle)
+    ratio = distance / np.where(others > 0, others, np.inf)  # a word in one text has no other value
+    feature = int(ratio.argmax())
+    if ratio[feature] > MAX_RATIO:
+        warnings.warn(
+            f"Feature {feature} of example {int((x[:, feature] == farthest[feature]).argmax())} is "
+            f"{farthest[feature]:g}, which is {ratio[feature]:.0f} times as far from the median as all other values, "
+            "and hides them. Replace it if it stands for a missing value, or leave the example out.",
+            stacklevel=outside_level(),
+        )
+    is_coarse = (distance > 0) & (distance < MIN_STEPS * np.abs(middle))
+    if is_coarse.any():
+        feature = int(is_coarse.argmax())
+        warnings.warn(
+            f"Feature {feature} is about {middle[feature]:.10g}, and its values differ by {distance[feature]:.3g}, "
+            f"which float32 rounds. Subtract {middle[feature]:.10g} from it.",
+            stacklevel=outside_level(),
+        )
 
 
 def discriminant(
@@ -66,22 +123,34 @@ def discriminant(
     units: int,
     weights: np.ndarray | None = None,
     scale: Callable[[np.ndarray], Any] = np.asarray,
+    power: float | None = None,
 ) -> Discriminant:
-    """Returns the discriminant of examples whose labels may be wrong, with equal priors of the classes.
+    """Returns the discriminant of examples whose labels may be wrong.
 
-        z_k(x) = (m_k' C^-1 x - m_k' C^-1 m_k / 2) / temperature,    C = (1 - a) S + a (tr S / D) I
+        z_k(x) = (m_k' C^-1 x - m_k' C^-1 m_k / 2) / temperature + b log q_k,    C = (1 - a) S + a (tr S / D) I
 
-    m_k is the mean of class k, and S the covariance of features less the mean of their class. With over 4,096 features
-    S is left out. The shrinkage a (0.9, 0.7 or 0.5) and the temperature make the labels of held-out folds most likely,
-    on 20,000 of them at most. Wrong labels leave the directions between the class means as they are, and only shorten
-    them, as long as they do not depend on the features. The mean of many examples hardly moves for a few.
+    m_k is the mean of class k, q_k the fraction of its labels, and S the covariance of features less the mean of their
+    class. With over 4,096 features S is left out. The shrinkage a (0.9, 0.7 or 0.5) and the temperature make the labels
+    of held-out folds most likely, on 20,000 of them at most. A class of fewer than three examples has no part in this.
+    Wrong labels leave the directions between the class means as they are, and only shorten them, as long as they do not
+    depend on the features. The mean of many examples hardly moves for a few.
+
+    Classes have equal priors, b = 0, unless their frequencies are clearly better on held-out labels. Labels of people
+    and rules often have other frequencies than the true classes: there b = 1 predicts more labels and fewer classes.
+    So two thirds of the labels that b = 1 changes must become right, and the gain must exceed a standard error. Then
+    the priors are the frequencies without the uniform flips e that make the labels most likely,
+
+        p(label j) = (1 - e) softmax(z)_j + e / K,    prior_k = (q_k - e / K) / (1 - e)
+
+    and the temperature divides all of z. A class of fewer than N / 10 K labels never has an equal prior.
 
     Args:
         x: features, `(N, D)`, in memory or on disk; blocks of rows are read.
         labels: integers in [0, K), `(N,)`, or a distribution for each example, `(N, K)`.
         units: K.
         weights: weights of the examples, `(N,)`; None for equal ones.
-        scale: function that scales a block of features, such as a `normalization`.
+        scale: function that scales a block of features, such as a `scaling`.
+        power: b, a power of the class frequencies as priors; None for the rule above.
     Source: Fisher 1936; shrinkage toward a multiple of the identity: Friedman 1989, "Regularized discriminant
         analysis", Eq. 18; for wrong labels on features of a trained network: Lee et al. 2019, "Robust inference via
         generative classifiers for handling noisy labels", section 3.1.
@@ -97,14 +166,24 @@ def discriminant(
     parts = [sums_of(x, labels, units, weights, scale, rows) for rows in folds]
     whole = Sums(*(np.sum(values, axis=0) for values in zip(*parts, strict=True)))
     some = [rows if len(rows) <= tuned else np.sort(order[start::FOLDS][:tuned]) for start, rows in enumerate(folds)]
-    logits = [
+    blocks = [
         _logits(x, rows, scale, solved(whole.minus(part), SHRINKAGES)) for rows, part in zip(some, parts, strict=True)
     ]
-    rows = np.concatenate(some)
-    scales = [best_scale(each, labels[rows], weights[rows]) for each in np.concatenate(logits, axis=1)]
-    number = int(np.argmin([loss for _, loss in scales]))
-    (best,), factor = solved(whole, SHRINKAGES[number : number + 1]), np.float32(scales[number][0])
-    return Discriminant(factor * best.kernel, factor * best.bias)
+    enough = whole.counts >= MIN_EXAMPLES * weights.mean()
+    known = np.repeat([enough & (whole.counts > part.counts) for part in parts], [len(rows) for rows in some], axis=0)
+    counted = _counted(labels[rows := np.concatenate(some)], weights[rows], known)
+    log_q, is_rare, held_out = *_frequencies(whole.counts, enough), np.concatenate(blocks, axis=1)
+    priors = [np.where(is_rare, 1.0, each) * log_q for each in ((0.0, 1.0) if power is None else (power,))]
+    number = int(np.argmin([best_scale(each, *counted, priors[0])[1] for each in held_out]))
+    logits = held_out[number]
+    factors = [best_scale(logits, *counted, each)[0] for each in priors]
+    scores = [_scores(each * logits + prior, counted[0]) for each, prior in zip(factors, priors, strict=True)]
+    prior, factor = priors[0], factors[0]
+    if _is_clearly_better(scores[-1], scores[0], counted[1]):
+        prior, factor = _corrected(logits, log_q, is_rare, *counted)
+    (best,) = solved(whole, SHRINKAGES[number : number + 1])
+    bias = np.where(whole.counts > 0, factor * best.bias + prior, EMPTY_LOGIT)
+    return Discriminant(np.float32(factor) * best.kernel, bias.astype("float32"))
 
 
 def sums_of(
@@ -133,23 +212,74 @@ def solved(sums: Sums, shrinkages: tuple[float, ...]) -> list[Discriminant]:
         kernels = [means.T / means.shape[1] for _ in shrinkages]
     else:
         within = (sums.products - means.T @ sums.features) / sums.counts.sum()
-        variance = max(float(np.trace(within)) / len(within), float(np.finfo("float32").tiny))
+        least = MIN_VARIANCE * np.trace(sums.products) / sums.counts.sum()
+        variance = max(np.trace(within), least, float(np.finfo("float32").tiny)) / len(within)
         kernels = [_kernel((1.0 - a) * within, a * variance, means) for a in shrinkages]
     biases = [np.where(has_labels, -0.5 * np.einsum("kd,dk->k", means, kernel), EMPTY_LOGIT) for kernel in kernels]
     pairs = zip(kernels, biases, strict=True)
     return [Discriminant(kernel.astype("float32"), bias.astype("float32")) for kernel, bias in pairs]
 
 
-def best_scale(logits: np.ndarray, labels: np.ndarray, weights: np.ndarray) -> tuple[float, float]:
-    """Returns the factor of the logits, 1 / temperature, that makes labels most likely, and their mean -log p."""
-    rows, share = np.arange(len(labels)), weights / weights.sum()
+def best_scale(
+    logits: np.ndarray, labels: np.ndarray, weights: np.ndarray, prior: np.ndarray | float = 0.0, flips: float = 0.0
+) -> tuple[float, float]:
+    """Returns the factor of the logits, 1 / temperature, that makes labels most likely, and their mean -log p.
+
+    p = (1 - flips) softmax(factor logits + prior) + flips / K
+    """
+    rows, share = np.arange(len(labels)), weights / max(weights.sum(), np.finfo("float32").tiny)
+    size = float(np.ptp(np.partition(logits, -2, axis=1)[:, -2:], axis=1).mean()) or 1.0  # of the gap to the next class
+    added = np.asarray(prior, "float32")
 
     def loss(log_scale: float) -> float:
-        log_p = log_softmax(np.float32(np.exp(log_scale)) * logits, axis=1)
-        return float(-share @ (log_p[rows, labels] if labels.ndim == 1 else np.einsum("nk,nk->n", labels, log_p)))
+        log_p = log_softmax(np.float32(np.exp(log_scale) / size) * logits + added, axis=1)
+        known = log_p[rows, labels] if labels.ndim == 1 else log_p
+        if flips:
+            known = np.log((1.0 - flips) * np.exp(known) + flips / logits.shape[1])
+        return float(-share @ (known if labels.ndim == 1 else np.einsum("nk,nk->n", labels, known)))
 
-    result = scipy.optimize.minimize_scalar(loss, bounds=(-8.0, 3.0), method="bounded", options={"xatol": 0.01})
-    return float(np.exp(result.x)), float(result.fun)
+    result = scipy.optimize.minimize_scalar(loss, bounds=(-6.0, 6.0), method="bounded", options={"xatol": 0.01})
+    return float(np.exp(result.x)) / size, float(result.fun)
+
+
+def _frequencies(counts: np.ndarray, enough: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Returns log K q of the classes, 0 for one without labels, and which are too rare for an equal prior."""
+    share = np.where(counts > 0, counts * (counts > 0).sum() / counts.sum(), 1.0)
+    return np.log(share), ~enough | (share < RARE)
+
+
+def _corrected(
+    logits: np.ndarray, log_q: np.ndarray, is_rare: np.ndarray, labels: np.ndarray, weights: np.ndarray
+) -> tuple[np.ndarray, float]:
+    """Returns log priors, the class frequencies without the uniform flips that fit best, and the factor of logits."""
+    fits = []
+    for flips in FLIPS:
+        share = np.where(is_rare, np.exp(log_q), (np.exp(log_q) - flips) / (1.0 - flips))
+        if flips == 0.0 or share[~is_rare].min(initial=1.0) > MIN_SHARE:
+            factor, loss = best_scale(logits, labels, weights, np.log(share), flips)
+            fits.append((loss, np.log(share), factor))
+    _, prior, factor = min(fits, key=lambda fit: fit[0])
+    scale, _ = best_scale(np.float32(factor) * logits + np.float32(prior), labels, weights)  # of p of noisy labels
+    return scale * prior, scale * factor
+
+
+def _scores(logits: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """Returns whether each label is predicted, or the probability of the predicted class, `(n,)`."""
+    predicted = logits.argmax(axis=1)
+    return 1.0 * (predicted == labels) if labels.ndim == 1 else labels[np.arange(len(labels)), predicted]
+
+
+def _is_clearly_better(scores: np.ndarray, others: np.ndarray, weights: np.ndarray) -> bool:
+    """Returns whether scores are better by a standard error, and two of three changes are for the better."""
+    gaps = weights * (scores - others)
+    return bool(gaps.sum() > max(np.linalg.norm(gaps), MIN_GAIN * np.abs(gaps).sum()))
+
+
+def _counted(labels: np.ndarray, weights: np.ndarray, known: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Returns labels and weights without the labels of classes that are not known to the other folds, `(n, K)`."""
+    if labels.ndim == 2:
+        return labels * known, weights
+    return labels, weights * known[np.arange(len(labels)), labels]
 
 
 def _kernel(covariance: np.ndarray, added: float, means: np.ndarray) -> np.ndarray:
@@ -169,4 +299,4 @@ def _blocks(rows: np.ndarray) -> list[np.ndarray]:
 
 
 def _scaled(scale: Callable[[np.ndarray], Any], block: np.ndarray) -> np.ndarray:
-    return keras.ops.convert_to_numpy(scale(np.asarray(block, "float32")))
+    return np.asarray(keras.ops.convert_to_numpy(scale(np.asarray(block))), "float32")

@@ -163,10 +163,11 @@ class ForwardCorrection(Method):
 class LinearDiscriminant(Method):
     """Linear discriminant analysis of frozen features, in closed form: it hardly follows wrong labels.
 
-        argmax_k m_k' C^-1 x - m_k' C^-1 m_k / 2,    C = (1 - a) S + a (tr S / D) I
+        argmax_k m_k' C^-1 x - m_k' C^-1 m_k / 2 + log prior_k,    C = (1 - a) S + a (tr S / D) I
 
     m_k is the mean of the features with label k, S their covariance within the classes, and a the shrinkage. Classes
-    have equal priors. It is left out where a function makes the models, whose features change.
+    have equal priors, unless held-out labels clearly say that their frequencies are better. It is left out where a
+    function makes the models, whose features change.
     Source: Friedman 1989, "Regularized discriminant analysis", Eq. 18; Lee et al. 2019, "Robust inference via
         generative classifiers for handling noisy labels", section 3.1.
     """

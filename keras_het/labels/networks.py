@@ -13,7 +13,7 @@ from keras_het.base.internals import compile_arguments, not_decayed
 from keras_het.base.refusal import refusal, refuse_if
 from keras_het.base.validation import check_maker
 from keras_het.labels.data import Data
-from keras_het.labels.discriminant import normalization
+from keras_het.labels.discriminant import scaling
 from keras_het.labels.methods import Method
 from keras_het.layers import HeteroscedasticDense
 from keras_het.models.raw_inputs import with_preprocessor
@@ -50,7 +50,7 @@ def linear_model(data: Data, optimizer: Any) -> keras.Model:
         received = f"a {type(data.x).__name__}" if shape is None else f"shape {tuple(shape)}"
         raise refusal("x", "be features, an array (N, D), where there is no function `make_model`", received)
     dense = keras.layers.Dense(data.units, "log_softmax", kernel_initializer="zeros", dtype="float32")
-    model = keras.Sequential([keras.Input(shape[1:]), normalization(data.x), dense])
+    model = keras.Sequential([keras.Input(shape[1:]), *scaling(data.x, data.weight).layers(), dense])
     new = remade(optimizer) if isinstance(optimizer, keras.optimizers.Optimizer) else optimizer
     default = keras.optimizers.Adam(min(MAX_LEARNING_RATE, STEP / shape[1]))
     model.compile(default if new is None else keras.optimizers.get(new), _crossentropy())

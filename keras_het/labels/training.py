@@ -18,6 +18,7 @@ from keras_het.base.seeds import unchanged_states
 from keras_het.base.validation import check_choice, check_integer
 from keras_het.labels import networks
 from keras_het.labels.data import Data, read
+from keras_het.labels.discriminant import scaling, warn_of_values
 from keras_het.labels.methods import EarlyStopping, Method
 from keras_het.labels.progress import Progress
 from keras_het.labels.stored import Folder, described, rows_of, settings_of
@@ -119,12 +120,14 @@ class Trainer:
         check_choice("verbose", self.verbose, (0, 1, 2))
 
     def check(self, data: Data) -> None:
-        """Raises a ValueError for features that are not finite; warns of inputs, which a network may replace."""
+        """Raises a ValueError for features that are not finite; warns of inputs, and of values far from others."""
         rows = [first_not_finite(part) for part in keras.tree.flatten(data.x)]
         row = min((row for row in rows if row is not None), default=None)
         refuse_if(row is not None and self.function is None, "x", "be finite", f"nan or infinity in example {row}")
         if row is not None:
             warnings.warn(f"`x` has nan or infinity in example {row}.", stacklevel=outside_level())
+        if self.function is None and getattr(data.x, "ndim", 0) == 2:
+            warn_of_values(data.x)
 
     @unchanged_states()
     def __call__(
@@ -134,7 +137,7 @@ class Trainer:
         keras.utils.set_random_seed(seed)
         epochs, model = self.epochs if epochs is None else epochs, networks.make(self.function, data, self.optimizer)
         if method.is_closed_form:
-            model.layers[-1].set_weights(method.solve(data, model.layers[-2]))
+            model.layers[-1].set_weights(method.solve(data, scaling(data.x, data.weight)))
             record = Record(model, _log_outputs, held_out, self)
             return Fitted(model, model.optimizer, *record.result())
         is_own = isinstance(method, Unchanged)

@@ -3,10 +3,11 @@
 import keras
 import numpy as np
 import pytest
+import scipy.special
 
 from keras_het.labels import corrupt, symmetric
 from keras_het.labels import discriminant as module
-from keras_het.labels.discriminant import discriminant, normalization
+from keras_het.labels.discriminant import discriminant, scaling, warn_of_values
 
 pytestmark = pytest.mark.once
 
@@ -81,13 +82,105 @@ def test_a_class_without_labels_is_never_predicted_and_of_many_features_the_near
 
 def test_constant_features_are_no_evidence_and_a_rare_one_is_not_made_large():
     x, labels = np.ones((30, 4), "float32"), np.arange(30) % 3
-    logits = discriminant(x, labels, 3, scale=normalization(x)).logits(0.0 * x)
+    logits = discriminant(x, labels, 3, scale=scaling(x)).logits(0.0 * x)
     np.testing.assert_allclose(logits - logits.mean(axis=1, keepdims=True), 0.0, atol=1e-6)
-    x = np.random.default_rng(0).normal(size=(240, 6))
-    x = np.concatenate([x, np.eye(240, 2), np.ones((240, 1))], axis=1).astype("float32")  # two rare words, a constant
-    scaled = keras.ops.convert_to_numpy(normalization(x)(x))
-    variance = x.var(0)
-    expected = (x - x.mean(0)) / np.sqrt(variance + np.median(variance[:8]))
-    np.testing.assert_allclose(scaled[:, :6], expected[:, :6], atol=1e-4)
-    assert np.abs(scaled[:, 6:]).max() < 2  # and 15 standard deviations
-    assert np.isfinite(keras.ops.convert_to_numpy(normalization(np.ones((5, 2)))(np.ones((5, 2))))).all()
+    x = np.random.default_rng(0).normal(size=(2400, 6))
+    x = np.concatenate([x, np.eye(2400, 2), np.ones((2400, 1))], axis=1).astype("float32")  # two rare words, a constant
+    scaled = scaling(x)(x)
+    np.testing.assert_allclose(scaled[:, :6].std(0), np.sqrt(0.5), rtol=0.05)
+    # A word in one of N texts: mean (x - mean)^4 is about 1 / N, so its value is (3 N / 4)^(1/4).
+    np.testing.assert_allclose(scaled[:, 6:8].max(0), 1800**0.25, rtol=1e-3)  # and 49 standard deviations
+    np.testing.assert_array_equal(scaled[:, 8], 0.0)
+
+
+def by_layers(scale, x):
+    for layer in scale.layers():
+        x = layer(x)
+    return keras.ops.convert_to_numpy(x)
+
+
+@pytest.mark.parametrize("unit", [1e-30, 1e-9, 1.0, 1e30])
+def test_layers_scale_as_the_discriminant_does_in_any_units(unit):
+    x = np.random.default_rng(0).normal(3.0, size=(200, 3)) * [1e-3, 1.0, 1e3]
+    expected = (x - x.mean(0)) / (4 / 3 * ((x - x.mean(0)) ** 4).mean(0)) ** 0.25
+    scale = scaling(x * unit)
+    np.testing.assert_allclose(scale(x * unit), expected, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(by_layers(scale, (x * unit).astype("float32")), expected, rtol=1e-5, atol=1e-5)
+    weights = np.arange(200) % 2.0
+    np.testing.assert_allclose(scaling(x, weights)(x), scaling(x[1::2])(x), rtol=1e-5, atol=1e-5)
+    wide = np.array([1e-9, 1.0, 1e9]) * x
+    np.testing.assert_allclose(by_layers(scaling(wide), wide.astype("float32")), expected, rtol=1e-4, atol=1e-4)
+
+
+def test_the_mean_is_subtracted_before_float32_rounds():
+    x = np.random.default_rng(0).normal(size=(200, 2))
+    np.testing.assert_allclose(scaling(x + 1e4)(x + 1e4), scaling(x)(x), atol=1e-4)
+
+
+def rare(rate, flips, seed, size=1000, distance=1.5):
+    """Features and labels of two normal classes, one of them rare, and further ones with the true class."""
+    rng = np.random.default_rng([seed, 60])
+    true = (rng.random(3 * size) < rate).astype(int)
+    x = rng.normal(size=(3 * size, 10))
+    x[:, 0] += distance * true
+    labels = np.where(rng.random(size) < flips, 1 - true[:size], true[:size])
+    return x[:size], labels, x[size:], true[size:]
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize(("rate", "flips"), [(0.1, 0.0), (0.1, 0.1), (0.03, 0.0), (0.03, 0.1)])
+def test_rare_classes_are_as_rare_as_for_scikit_learn(rate, flips, seed):
+    other = pytest.importorskip("sklearn.discriminant_analysis", reason="scikit-learn is not installed")
+    x, labels, x_test, true = rare(rate, flips, seed)
+    expected = other.LinearDiscriminantAnalysis(solver="lsqr", shrinkage=0.5).fit(x, labels).score(x_test, true)
+    assert np.mean(discriminant(x, labels, 2).logits(x_test).argmax(axis=1) == true) > expected - 0.01
+    equal = discriminant(x, labels, 2, power=0.0).logits(x_test).argmax(axis=1)
+    assert np.mean(equal == true) < expected - 0.1 or rate == 0.03
+
+
+def test_frequencies_by_labels_that_depend_on_the_class_are_not_used():
+    """Half of every class but the first is labelled as the first: its frequency says nothing of the true one."""
+    x, true = clusters(2000, units=4)
+    labels = np.where(np.random.default_rng(0).random(2000) < 0.5, 0, true)
+    equal, chosen, full = (
+        np.mean(discriminant(x, labels, 4, power=power).logits(x).argmax(axis=1) == true) for power in (0.0, None, 1.0)
+    )
+    assert chosen == equal > full + 0.1
+
+
+@pytest.mark.parametrize("examples", [1, 2])
+@pytest.mark.parametrize("is_soft", [False, True])
+def test_a_class_of_one_or_two_examples_does_not_flatten_the_others(examples, is_soft):
+    x, labels = clusters(300)
+    expected = discriminant(x, labels, 3).logits(x)
+    typo = np.where(np.arange(300) < examples, 3, labels)
+    given = np.eye(4, dtype="float32")[typo] if is_soft else typo
+    logits = discriminant(x, given, 4).logits(x)
+    confidence, before = (np.exp(z - scipy.special.logsumexp(z, axis=1, keepdims=True)).max(axis=1).mean()
+                          for z in (logits, expected))  # fmt: skip
+    assert abs(confidence - before) < 0.03
+    assert np.mean(logits.argmax(axis=1) == expected.argmax(axis=1)) > 0.98
+
+
+def test_features_that_are_equal_within_a_class_are_separated():
+    x, true = np.tile([[0.0], [1.0], [2.0]], (40, 1)), np.arange(120) % 3
+    labels = corrupt(true, symmetric(3, 0.05), seed=0)
+    logits = discriminant(x, labels, 3, scale=scaling(x)).logits(scaling(x)(x))
+    np.testing.assert_array_equal(logits.argmax(axis=1), true)
+    logits = discriminant(x, true, 3, scale=scaling(x)).logits(scaling(x)(x))
+    np.testing.assert_array_equal(logits.argmax(axis=1), true)
+
+
+def test_a_value_that_stands_for_a_missing_one_is_named_with_its_row_and_feature():
+    x = np.random.default_rng(0).normal(size=(100, 3))
+    warn_of_values(x)  # no warning, which would be an error
+    sparse = np.maximum(np.random.default_rng(1).normal(size=(100, 2)) - 1.6, 0.0)
+    warn_of_values(np.concatenate([x, sparse, np.eye(100, 2)], axis=1))  # a rare word is no such value
+    x[[70, 80], 2] = -9999
+    with pytest.warns(
+        UserWarning, match=r"Feature 2 of example 70 is -9999, which is \d+ times as far from the median"
+    ):
+        warn_of_values(x)
+    x[[70, 80], 2] = 0.0
+    with pytest.warns(UserWarning, match=r"Feature 0 is about 1000000000, .* Subtract 1000000000 from it"):
+        warn_of_values(np.round(x) + np.array([1e9, 0.0, 1e4]))

@@ -1,0 +1,86 @@
+"""Class frequencies in the linear discriminant: none, their square roots, all, and what held-out labels choose.
+
+python -m benchmarks.real.priors [--sets NAME ...] [--seeds 3] [--size 4000] [--data FOLDER] [--cache FOLDER]
+                                 [--output FOLDER] [--quick] [--render]
+
+Accuracy on true test labels: of the sets with labels of people and rules, and of two normal classes in ten dimensions
+with one of them rare, and flips.
+"""
+
+import functools
+
+import numpy as np
+
+from benchmarks.lib import lines
+from benchmarks.lib.results import publish
+from benchmarks.real import data, features
+from keras_het.labels.discriminant import discriminant, scaling
+
+POWERS = {"equal": 0.0, "square roots": 0.5, "frequencies": 1.0, "chosen": None}
+PLANTED = {
+    f"{rate:.0%} rare, {flips:.0%} flips, distance {distance}": (rate, flips, distance)
+    for distance in (1.5, 2.5, 4.0)
+    for rate in (0.03, 0.1, 0.2)
+    for flips in (0.0, 0.1)
+}
+SETS = (*data.SETS, *PLANTED)
+OTHER = "scikit-learn"
+SHRINKAGES = (0.9, 0.5, 0.1)
+
+
+def planted(rate, flips, distance, seed, size=1000, test=20_000):
+    """Two classes with means at a distance, in standard deviations."""
+    rng = np.random.default_rng([seed, 60])
+    truth = (rng.random(size + test) < rate).astype(int)
+    x = rng.normal(size=(size + test, 10)).astype("float32")
+    x[:, 0] += distance * truth
+    labels = np.where(rng.random(size) < flips, 1 - truth[:size], truth[:size])
+    return data.Set(x[:size], labels, truth[:size], x[size:], truth[size:], None, None, 2)
+
+
+def of_scikit_learn(x, labels, queries, truth):
+    """The accuracy of the best shrinkage by the test, with the frequencies as priors."""
+    from sklearn.discriminant_analysis import LinearDiscriminantAnalysis as Other
+
+    return max(Other(solver="lsqr", shrinkage=a).fit(x, labels).score(queries, truth) for a in SHRINKAGES)
+
+
+def measured(options, name, seed):
+    """The line of a set and seed."""
+    is_planted = name in PLANTED
+    found = planted(*PLANTED[name], seed) if is_planted else features.of(name, options.data, options.cache, seed)
+    picked = np.random.default_rng([seed, 4]).permutation(len(found.labels))[: options.size]
+    x, (classes, labels) = found.x[picked], np.unique(found.labels[picked], return_inverse=True)
+    scale = scaling(x)
+    queries, line = scale(found.x_test), {"largest": float(np.bincount(found.truth_test).max() / len(found.truth_test))}
+    for row, power in POWERS.items():
+        fitted = discriminant(x, labels, len(classes), None, scale, power)
+        line[row] = float(np.mean(classes[fitted.logits(queries).argmax(axis=1)] == found.truth_test))
+    yield line | ({OTHER: of_scikit_learn(x, labels, found.x_test, found.truth_test)} if is_planted else {})
+
+
+def table(found):
+    """A row for each set."""
+    columns = [name for name in ("largest", *POWERS, OTHER) if any(name in line for line in found)]
+    rows = [[name, *(lines.with_error([line[row] for line in lines.select(found, set=name)]) for row in columns)]
+            for name in lines.distinct(found, "set")]  # fmt: skip
+    return [["set", *(name.replace("largest", "largest class") for name in columns)], *rows]
+
+
+def main():
+    """Runs what is missing, and makes the tables."""
+    options = features.experiment(__doc__, SETS, seeds=3, size=4000).parse_args()
+    if options.quick:
+        options.size, options.seeds = 500, 1
+    options.output.mkdir(parents=True, exist_ok=True)
+    found = lines.read(options.output, "real_priors.jsonl")
+    if not options.render:
+        keys = [{"set": name, "seed": seed} for name in options.sets for seed in range(options.seeds)]
+        found = lines.completed(options.output / "real_priors.jsonl", keys, functools.partial(measured, options))
+    parts = {"labels of people and rules": data.SETS, "planted": PLANTED}
+    tables = {title: table([line for line in found if line["set"] in names]) for title, names in parts.items()}
+    publish(options.output, "real_priors", tables, sorted(lines.distinct(found, "seed")))
+
+
+if __name__ == "__main__":
+    main()

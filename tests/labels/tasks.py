@@ -8,7 +8,8 @@ from keras_het.labels import Method, choose
 from keras_het.labels.methods import EarlyStopping
 
 # For tests whose trainings are too short to be good, of which the engine warns.
-SHORT_TRAININGS = pytest.mark.filterwarnings("ignore:The model (predicts .* of the held-out labels|is not clearly better):UserWarning")
+WEAK = "predicts .* of the held-out labels|is not clearly better"
+SHORT_TRAININGS = pytest.mark.filterwarnings(f"ignore:The model ({WEAK}):UserWarning")
 CENTERS = np.random.default_rng(0).normal(size=(3, 6))
 
 

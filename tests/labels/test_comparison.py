@@ -116,6 +116,7 @@ def test_a_model_that_learned_nothing_is_an_error_and_one_of_rare_classes_is_not
 
 
 @pytest.mark.statistical
+@pytest.mark.filterwarnings("ignore:The model predicts")
 def test_chance_seldom_passes_for_learning(base_seed, redraws):
     """By accuracy a sixth of the draws would, by the probability of the labels one of fifty."""
     passed, count = 0, redraws(1000)

@@ -269,7 +269,7 @@ def test_a_discriminant_is_trained_on_all_labels_unless_classes_are_swapped(is_s
         assert right > expected + 0.2
         assert "By held-out labels, classes are swapped." in result.reason
         return
-    assert right == expected > 0.95
+    assert right == expected > 0.92  # 0.943 by scikit-learn, on features of variance 1
     assert "is trained on all: held-out labels show no swapped classes." in result.reason
     assert "surest ones were left out" in clean(None, x[:1000], labels, action="drop", verbose=0).reason
 
@@ -377,4 +377,4 @@ def test_a_model_behind_the_largest_class_is_warned_of(monkeypatch):
     monkeypatch.setattr(discriminant, "_is_clearly_better", lambda *scores: False)  # equal priors
     labels = (np.random.default_rng(0).random(400) < 0.2).astype(int)
     x = np.random.default_rng(1).normal(size=(400, 3)) + 0.5 * labels[:, None]
-    assert "and the largest class alone" in texts_of_warnings(x, labels)[1]
+    assert "not clearly better than the largest class" in texts_of_warnings(x, labels)[1]

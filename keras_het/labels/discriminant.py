@@ -79,7 +79,7 @@ def scaling(x: Any, weights: np.ndarray | None = None) -> Scaling:
         z_d = (x_d - mean_d) / s_d,    s_d^4 = 4/3 mean (x_d - mean_d)^4
 
     For a normal feature, s_d is sqrt(2) standard deviations. A word in one of a thousand texts would be thirty standard
-    deviations, and is 5 s_d.
+    deviations, and is 5 s_d. A feature of less than 1e-24 of the largest s_d hardly counts.
     """
     with np.errstate(all="ignore"):  # of features that are not finite, which are refused elsewhere
         w = np.ones(len(x)) if weights is None else weights.astype("float64")
@@ -87,6 +87,7 @@ def scaling(x: Any, weights: np.ndarray | None = None) -> Scaling:
         powers = (w[rows] @ np.square(np.square(x[rows] - mean)) for rows in _blocks(np.arange(len(x))))
         scale = np.power(np.sum(list(powers), axis=0) * (4.0 / 3.0) / w.sum(), 0.25)
     scale = np.maximum(scale, MIN_STEPS * np.abs(mean))
+    scale = np.maximum(scale, scale.max(initial=0.0) * LAYER_SCALES[0] / LAYER_SCALES[1])  # no layer holds both
     return Scaling(mean, np.where(scale > 0, scale, scale.max(initial=0.0) or 1.0))
 
 

@@ -112,6 +112,15 @@ def test_layers_scale_as_the_discriminant_does_in_any_units(unit):
     np.testing.assert_allclose(by_layers(scaling(wide), wide.astype("float32")), expected, rtol=1e-4, atol=1e-4)
 
 
+def test_a_feature_that_is_nearly_nothing_leaves_the_layers_finite():
+    """A network can have a unit that is 1e-33 for all examples but a few."""
+    x = np.random.default_rng(0).normal(size=(200, 3)) * [1e-33, 1.0, 20.0]
+    scale = scaling(x)
+    np.testing.assert_allclose(by_layers(scale, x.astype("float32")), scale(x), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(scale(x)[:, 1:], scaling(x[:, 1:])(x[:, 1:]), rtol=1e-5)
+    assert np.abs(scale(x)[:, 0]).max() < 1e-5
+
+
 def test_the_mean_is_subtracted_before_float32_rounds():
     x = np.random.default_rng(0).normal(size=(200, 2))
     np.testing.assert_allclose(scaling(x + 1e4)(x + 1e4), scaling(x)(x), atol=1e-4)

@@ -18,7 +18,6 @@ from keras_het.labels.next_labels import next_labels
 from keras_het.labels.report import report
 from keras_het.labels.synthetic import corrupt, pair_flip, symmetric
 from keras_het.labels.verified import verified_mean, verify_accuracy
-from keras_het.labels.votes import votes_from_table
 
 __all__ = [
     "METHODS",
@@ -39,7 +38,6 @@ __all__ = [
     "symmetric",
     "verified_mean",
     "verify_accuracy",
-    "votes_from_table",
 ]
 
 

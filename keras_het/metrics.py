@@ -73,7 +73,7 @@ class ExpectedCalibrationError(keras.metrics.Metric):
             if factor is not None:
                 weights = weights * weight_each_label(ops.cast(factor, "float32"), weights)
         p = ops.softmax(y_pred, axis=-1) if self.from_logits else y_pred
-        correct, weights = self._correct(y_true if ops.is_tensor(y_true) else np.asarray(y_true), p, weights)
+        correct, weights = self._compare(y_true if ops.is_tensor(y_true) else np.asarray(y_true), p, weights)
         is_probability = ops.all(ops.logical_and(p >= -ROUNDING, p <= 1.0 + ROUNDING), axis=-1)
         weights = ops.where(ops.logical_or(is_probability, weights == 0), weights, np.nan)
         confidence = ops.max(p, axis=-1)
@@ -83,7 +83,7 @@ class ExpectedCalibrationError(keras.metrics.Metric):
         self._weight.assign_add(ops.sum(weights))
         self._gaps.assign_add(ops.segment_sum(gaps, bins, num_segments=self.bins))
 
-    def _correct(self, y_true: Tensor, p: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
+    def _compare(self, y_true: Tensor, p: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
         """Returns ones for correct predictions, and weights: 0 for an ignored label and nan for one that is no class.
 
         Both have the shape of the weights. A label vector gives the entry of the predicted class.

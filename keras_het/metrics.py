@@ -1,6 +1,5 @@
-"""Metrics of probabilities and of their calibration, as `keras.metrics`."""
+"""Metrics of calibration, and of the labels of several annotators, as `keras.metrics`."""
 
-import abc
 from typing import Any
 
 import keras
@@ -8,52 +7,62 @@ import numpy as np
 from keras import ops
 
 from keras_het.base.internals import mask_of
-from keras_het.base.refusal import refusal
+from keras_het.base.refusal import refusal, refuse_if
 from keras_het.base.replicas import check_in_scope
 from keras_het.base.tensor import Tensor
 from keras_het.base.validation import check_boolean, check_ignore_class, check_integer
 from keras_het.ops.labels import for_each_label, integer_labels, weight_each_label
 
-__all__ = ["AnnotatorsMetric", "BrierScore", "ExpectedCalibrationError"]
+__all__ = ["AnnotatorsMetric", "ExpectedCalibrationError"]
 
 ROUNDING = 1e-2  # how far outside [0, 1] a probability in half precision might be
 MAX_BINS = 1 << 16  # a file could request any number
 
 
-class ProbabilityMetric(keras.metrics.Metric, abc.ABC):
-    """Base class of the metrics of probabilities: a sum over the examples, divided by the sum of their weights.
+@keras.saving.register_keras_serializable("keras_het")
+class ExpectedCalibrationError(keras.metrics.Metric):
+    """The mean distance of the confidence from the fraction of correct predictions, over bins of equal width.
+
+    Confidence is the probability of the predicted class.
+
+        sum over bins b of |sum over i in b of 1[y_i = argmax p_i] - max p_i| / N
 
     `update_state` accepts integer labels `(...)` or `(..., 1)`, or label vectors `(..., K)`. Predictions are
     probabilities or logits `(..., K)`; sample weights and Keras masks are `(...)`. A label that is no integer in [0, K)
     makes the result nan, on every backend, and so does a prediction that is no probability. A head without
     an activation returns log-probabilities or logits, so its metrics need `from_logits=True`.
 
-    A weight of each example, `(N,)` or `(N, 1)`, counts for all its labels, `(N, T)`.
+    A weight of each example, `(N,)` or `(N, 1)`, counts for all its labels, `(N, T)`. N is the sum of the weights.
 
     Args:
-        from_logits: boolean, whether predictions are logits or log-probabilities rather than probabilities.
-        multi_label: boolean, whether labels are not exclusive: vectors of zeros and ones, with logits of sigmoids.
-        ignore_class: a label that does not count, or None.
+        bins: the number of bins, 1 to 2^16.
         name: the name of the metric.
+        from_logits: boolean, whether predictions are logits or log-probabilities rather than probabilities.
+        ignore_class: a label that does not count, or None.
         dtype: dtype of the result; None for Keras' default.
+    Source: Naeini, Cooper and Hauskrecht 2015; Guo, Pleiss, Sun and Weinberger 2017, Eq. 3.
+
+    Example:
+        >>> metric = ExpectedCalibrationError()
+        >>> round(float(metric([0, 1, 1], [[0.9, 0.1], [0.2, 0.8], [0.8, 0.2]])), 4)  # (.1 + |.2 - .8|) / 3
+        0.2333
     """
 
     def __init__(
         self,
+        bins: int = 15,
+        name: str | None = "ece",
+        *,
         from_logits: bool = False,
-        multi_label: bool = False,
         ignore_class: int | None = None,
-        name: str | None = None,
         dtype: Any = None,
     ) -> None:
         super().__init__(name=name, dtype=dtype)
+        self.bins = check_integer("bins", bins, 1, MAX_BINS)
         self.from_logits = check_boolean("from_logits", from_logits)
-        self.multi_label = check_boolean("multi_label", multi_label)
         self.ignore_class = check_ignore_class(ignore_class)
-        self._weight = self._new_sum("weight")
-
-    def _new_sum(self, name: str, shape: tuple[int, ...] = ()) -> Any:
-        return self.add_weight(shape=shape, initializer="zeros", dtype="float32", name=name)
+        self._weight = self.add_weight(shape=(), initializer="zeros", dtype="float32", name="weight")
+        self._gaps = self.add_weight(shape=(self.bins,), initializer="zeros", dtype="float32", name="gaps")
 
     def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
         """Adds a batch."""
@@ -63,82 +72,34 @@ class ProbabilityMetric(keras.metrics.Metric, abc.ABC):
         for factor in (sample_weight, mask):
             if factor is not None:
                 weights = weights * weight_each_label(ops.cast(factor, "float32"), weights)
-        targets, weights = self._targets(y_true if ops.is_tensor(y_true) else np.asarray(y_true), y_pred, weights)
-        p = self._probabilities(y_pred)
+        p = ops.softmax(y_pred, axis=-1) if self.from_logits else y_pred
+        correct, weights = self._compare(y_true if ops.is_tensor(y_true) else np.asarray(y_true), p, weights)
         is_probability = ops.all(ops.logical_and(p >= -ROUNDING, p <= 1.0 + ROUNDING), axis=-1)
         weights = ops.where(ops.logical_or(is_probability, weights == 0), weights, np.nan)
-        p, targets = (ops.reshape(x, (-1, y_pred.shape[-1])) for x in (p, targets))
-        weights = ops.reshape(weights, (-1,))
-        self._weight.assign_add(ops.sum(weights))
-        self.add(p, targets, weights)
-
-    @abc.abstractmethod
-    def add(self, p: Tensor, targets: Tensor, weights: Tensor) -> None:
-        """Adds a batch: probabilities and label vectors, `(N, K)`, and weights, `(N,)`, 0 where a label is ignored."""
-
-    def _targets(self, y_true: Tensor, y_pred: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
-        """Returns label vectors, and weights that are 0 for an ignored label and nan for one that is no class."""
-        same_shape = len(y_true.shape) == len(y_pred.shape) and y_true.shape[-1] == y_pred.shape[-1]
-        if self.multi_label and not same_shape:
-            rule = "have the shape of `y_pred` for `multi_label=True`"
-            raise refusal("y_true", rule, f"{tuple(y_true.shape)} and {tuple(y_pred.shape)}")
-        if self.multi_label or (len(y_true.shape) == len(y_pred.shape) and y_true.shape[-1] != 1):
-            return ops.cast(y_true, "float32"), weights
-        labels, units = integer_labels(y_true), y_pred.shape[-1]
-        labels = ops.squeeze(labels, -1) if len(labels.shape) == len(y_pred.shape) else labels
-        is_class = ops.logical_and(labels >= 0, labels < units)
-        weights = ops.where(is_class, weights, np.nan)
-        if self.ignore_class is not None:
-            weights = ops.where(ops.equal(labels, self.ignore_class), 0.0, weights)
-        return ops.one_hot(ops.where(is_class, labels, 0), units, dtype="float32"), weights
-
-    def _probabilities(self, y_pred: Tensor) -> Tensor:
-        if not self.from_logits:
-            return y_pred
-        return ops.sigmoid(y_pred) if self.multi_label else ops.softmax(y_pred, axis=-1)
-
-    def get_config(self) -> dict[str, Any]:
-        """Arguments of the constructor."""
-        own = {"from_logits": self.from_logits, "multi_label": self.multi_label, "ignore_class": self.ignore_class}
-        return {**super().get_config(), **own}
-
-
-@keras.saving.register_keras_serializable("keras_het")
-class ExpectedCalibrationError(ProbabilityMetric):
-    """The mean distance of the confidence from the fraction of correct predictions, over bins of equal width.
-
-    Confidence is the probability of the predicted class.
-
-        sum over bins b of |sum over i in b of 1[y_i = argmax p_i] - max p_i| / N
-
-    Args:
-        bins: the number of bins, 1 to 2^16.
-        name: the name of the metric.
-        kwargs: arguments of `ProbabilityMetric` but `multi_label`, such as `from_logits=True` for the outputs of a
-            head.
-    Source: Naeini, Cooper and Hauskrecht 2015; Guo, Pleiss, Sun and Weinberger 2017, Eq. 3.
-
-    Example:
-        >>> metric = ExpectedCalibrationError()
-        >>> round(float(metric([0, 1, 1], [[0.9, 0.1], [0.2, 0.8], [0.8, 0.2]])), 4)  # (.1 + |.2 - .8|) / 3
-        0.2333
-    """
-
-    def __init__(self, bins: int = 15, name: str | None = "ece", **kwargs: Any) -> None:
-        super().__init__(name=name, **kwargs)
-        if self.multi_label:
-            rule = "be False for ExpectedCalibrationError, which needs one predicted class"
-            raise refusal("multi_label", rule, "True")
-        self.bins = check_integer("bins", bins, 1, MAX_BINS)
-        self._gaps = self._new_sum("gaps", (self.bins,))
-
-    def add(self, p: Tensor, targets: Tensor, weights: Tensor) -> None:
-        """Adds the distance in each bin."""
-        confidence, predicted = ops.max(p, axis=-1), ops.argmax(p, axis=-1)
-        correct = ops.take_along_axis(targets, predicted[:, None], axis=-1)[:, 0]
+        confidence = ops.max(p, axis=-1)
         gaps = ops.where(weights == 0, 0.0, weights * (correct - confidence))
         bins = ops.minimum(ops.cast(confidence * self.bins, "int32"), self.bins - 1)  # p = 1 is in the last bin
+        gaps, bins = ops.reshape(gaps, (-1,)), ops.reshape(bins, (-1,))
+        self._weight.assign_add(ops.sum(weights))
         self._gaps.assign_add(ops.segment_sum(gaps, bins, num_segments=self.bins))
+
+    def _compare(self, y_true: Tensor, p: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
+        """Returns ones for correct predictions, and weights: 0 for an ignored label and nan for one that is no class.
+
+        Both have the shape of the weights. A label vector gives the entry of the predicted class.
+        """
+        predicted, units, has_axis = ops.argmax(p, axis=-1), p.shape[-1], len(y_true.shape) == len(p.shape)
+        if has_axis and y_true.shape[-1] != 1:
+            has_units = y_true.shape[-1] in (None, units)  # a step that TensorFlow traces has None
+            refuse_if(not has_units, "y_true", f"have an entry for each of the {units} classes", shape=y_true)
+            vectors = ops.cast(y_true, "float32")
+            return ops.take_along_axis(vectors, predicted[..., None], axis=-1)[..., 0], weights
+        labels = integer_labels(y_true)
+        labels = ops.squeeze(labels, -1) if has_axis else labels
+        weights = ops.where(ops.logical_and(labels >= 0, labels < units), weights, np.nan)
+        if self.ignore_class is not None:
+            weights = ops.where(ops.equal(labels, self.ignore_class), 0.0, weights)
+        return ops.cast(ops.equal(labels, ops.cast(predicted, labels.dtype)), "float32"), weights
 
     def result(self) -> Any:
         """The error, in [0, 1]."""
@@ -146,39 +107,8 @@ class ExpectedCalibrationError(ProbabilityMetric):
 
     def get_config(self) -> dict[str, Any]:
         """Arguments of the constructor."""
-        return {**super().get_config(), "bins": self.bins}
-
-
-@keras.saving.register_keras_serializable("keras_het")
-class BrierScore(ProbabilityMetric):
-    """The mean squared distance of the probabilities from the labels.
-
-        mean over n of sum over k of (p_nk - y_nk)^2
-
-    It is from 0 (best) to 2 if classes are exclusive, else to K.
-
-    Args:
-        name: the name of the metric.
-        kwargs: arguments of `ProbabilityMetric`, such as `from_logits=True` for the outputs of a head.
-    Source: Brier 1950.
-
-    Example:
-        >>> round(float(BrierScore()([0, 1], [[0.9, 0.1], [0.4, 0.6]])), 4)  # (.01 + .01 + .16 + .16) / 2
-        0.17
-    """
-
-    def __init__(self, name: str | None = "brier_score", **kwargs: Any) -> None:
-        super().__init__(name=name, **kwargs)
-        self._distance = self._new_sum("distance")
-
-    def add(self, p: Tensor, targets: Tensor, weights: Tensor) -> None:
-        """Adds the squared distances."""
-        distances = ops.sum(ops.square(p - targets), axis=-1)
-        self._distance.assign_add(ops.sum(ops.where(weights == 0, 0.0, weights * distances)))
-
-    def result(self) -> Any:
-        """The mean."""
-        return ops.divide_no_nan(self._distance, self._weight)
+        own = {"bins": self.bins, "from_logits": self.from_logits, "ignore_class": self.ignore_class}
+        return {**super().get_config(), **own}
 
 
 @keras.saving.register_keras_serializable("keras_het")

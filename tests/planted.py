@@ -74,9 +74,8 @@ BUGS = (
         ("labels/test_matrices.py",)),
     Bug("a temperature by labels that the discriminant has seen", "keras_het/labels/discriminant.py",
         "solved(whole.minus(part), SHRINKAGES)", "solved(whole, SHRINKAGES)", ("labels",)),
-    Bug("votes that are written where the table has none", "keras_het/labels/votes.py",
-        "place[is_given] for place in places)] = labels[is_given]",
-        "place[is_given] for place in places)] = labels[: is_given.sum()]", ("labels/test_votes.py",)),
+    Bug("votes that are written where the table has none", "keras_het/base/classes.py",
+        "values = table[~blank]", "values = table.ravel()[: (~blank).sum()]", ("labels/test_data.py",)),
     Bug("texts and names that a page runs as HTML", "keras_het/labels/report/page.py", "autoescape=True",
         "autoescape=False", ("labels/report",), ("torch",)),  # the page is made there alone
     Bug("a text of an example that a spreadsheet computes", "keras_het/labels/corrections.py",

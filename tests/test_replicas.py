@@ -16,7 +16,7 @@ from tests.replicas import EARLY_LEARNING, LOSSES, METRICS, OUTSIDE
 pytestmark = pytest.mark.skipif(keras.config.backend() != "tensorflow", reason="only TensorFlow has such replicas")
 
 # One of each kind by default, and all by `nox -s thorough`.
-SPAN = ["BrierScore", EARLY_LEARNING, "SymmetricCrossentropy"]
+SPAN = ["ExpectedCalibrationError", EARLY_LEARNING, "SymmetricCrossentropy"]
 
 
 def cases(names):

@@ -18,10 +18,7 @@ FOR_USERS = {
     "Build a model": ("HeteroscedasticDense", "NoiseTransition", "DeepEnsemble"),
     "Convert a pretrained model": ("heteroscedastic", "homoscedastic"),
     "Check a model and its data before training": ("check",),
-    "Know how good a model is, from verified labels": (
-        "labels.verify_accuracy",
-        "labels.verified_mean",
-    ),
+    "Know how good a model is, from verified labels": ("labels.verify_accuracy",),
     "See which classes are confused": ("explain.confused_pairs",),
 }
 

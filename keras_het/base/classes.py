@@ -99,6 +99,38 @@ def _encoded(y: Any, name: str, alone: bool, categories: list | None = None) -> 
     return Encoded(np.arange(int(labels.max(initial=-1)) + 1), labels)
 
 
+def encode_votes(votes: Any, name: str, alone: bool = True) -> Encoded:
+    """Reads votes of M annotators for exclusive classes.
+
+    Args:
+        votes: integers from 0 on, or names, `(N, M)`, with -1, nan, None, NA or "" for none; a frame of pandas or an
+            array.
+        name: name of the argument, for errors.
+        alone: argument of `encode`; if it is false, all votes may be of one class.
+    Returns:
+        the classes, `(K,)`, and the votes, integers `(N, M)`, -1 for none.
+    Raises:
+        ValueError: for no vote, or the errors of `encode`.
+
+    Example:
+        >>> found = encode_votes([["dog", None], ["cat", "dog"]], "y")
+        >>> found.classes.tolist(), found.labels.tolist()
+        (['cat', 'dog'], [[1, -1], [0, 1]])
+    """
+    table, categories = as_array(name, votes), categories_of(votes, name)
+    blank = blanks(table)
+    refuse_if(blank.all(), name, "have at least one label", "none")
+    values = table[~blank]
+    are_numbers = values.dtype.kind in "iuf" or all(
+        isinstance(value, int | float | np.number) and not isinstance(value, bool) for value in values
+    )
+    values = values.astype("float64") if are_numbers and categories is None else values
+    labels = np.full(table.shape, -1, "int32")
+    encoded = _encoded(values, name, alone, categories)
+    classes, labels[~blank] = encode(encoded, None, name) if alone else encoded
+    return Encoded(classes, labels)
+
+
 def encode_among(y: Any, classes: np.ndarray, name: str, rule: str = "only those of `y`") -> np.ndarray:
     """Reads labels of classes that are known from other labels, as `encode` returned them.
 
@@ -234,6 +266,13 @@ def is_missing(value: Any) -> bool:
         return value is None or bool(value != value)
     except TypeError:
         return True
+
+
+def blanks(table: np.ndarray) -> np.ndarray:
+    """Returns where a table of labels has none: None, nan, NA, -1 or an empty text."""
+    if table.dtype.kind in "biuf":
+        return np.isnan(table) | (table == -1)
+    return np.array([[is_missing(value) or value in (-1, "") for value in row] for row in table])
 
 
 def categories_of(y: Any, name: str = "y") -> list | None:

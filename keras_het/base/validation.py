@@ -96,12 +96,12 @@ def check_annotations(
 ) -> np.ndarray:
     """`labels` of several annotators `(N, M)`, as an array, if they are integers in [0, num_classes), or -1 if missing.
 
-    M is `num_annotators` unless that is None. `labels` can be an object that holds them as `votes`.
+    M is `num_annotators` unless that is None.
 
     Raises:
         ValueError: if not; it says which one is wrong.
     """
-    labels = as_array(name, getattr(labels, "votes", labels))
+    labels = as_array(name, labels)
     width = "M" if num_annotators is None else num_annotators
     right = (
         labels.ndim == 2 and labels.size and width in ("M", labels.shape[1]) and np.issubdtype(labels.dtype, np.integer)

@@ -10,14 +10,13 @@ from keras_het.base.classes import is_missing, some
 from keras_het.base.refusal import refusal, refuse_if
 
 
-def verified_places(given: Any, count: int, index: Any = None, name: str = "verified_labels") -> np.ndarray:
+def verified_places(given: Any, count: int, index: Any = None) -> np.ndarray:
     """Places of the keys of a dict among N examples, in their order, `(n,)`.
 
     Args:
         given: dict from the indices of examples to anything; None for none.
         count: N.
         index: index of a pandas frame, whose entries are the keys then; None for numbers.
-        name: name of the argument, for errors.
     Raises:
         ValueError: for no dict, a key that is no index, or one without a label.
 
@@ -28,15 +27,15 @@ def verified_places(given: Any, count: int, index: Any = None, name: str = "veri
     if given is None:
         return np.zeros(0, "int64")
     if not isinstance(given, Mapping):
-        raise refusal(name, "be a dict from the indices of examples to their labels", kind=given)
+        raise refusal("verified_labels", "be a dict from the indices of examples to their labels", kind=given)
     blank = [key for key, label in given.items() if isinstance(label, Hashable) and (is_missing(label) or label == "")]
     rule = "have a label for each key; leave the other keys out, and give all of them as `drawn`"
-    refuse_if(blank, name, rule, f"none for {blank[:1]}")
-    return row_numbers(given, count, index, name)
+    refuse_if(blank, "verified_labels", rule, f"none for {blank[:1]}")
+    return row_numbers(given, count, index, "verified_labels")
 
 
 def row_numbers(keys: Collection, count: int, index: Any, name: str) -> np.ndarray:
-    """Returns the row numbers of the indices of examples, `(n,)`; arguments as of `verified_places`."""
+    """Returns the row numbers of the indices of examples, `(n,)`; `count` and `index` as of `verified_places`."""
     if index is not None and len(keys) and not np.array_equal(index, np.arange(count)):
         rows = index.get_indexer(list(keys))
         if (rows < 0).any():

@@ -17,8 +17,7 @@ from keras_het.labels.methods import METHODS, Method
 from keras_het.labels.next_labels import next_labels
 from keras_het.labels.report import report
 from keras_het.labels.synthetic import corrupt, pair_flip, symmetric
-from keras_het.labels.verified import verified_mean, verify_accuracy
-from keras_het.labels.votes import votes_from_table
+from keras_het.labels.verified import verify_accuracy
 
 __all__ = [
     "METHODS",
@@ -37,9 +36,7 @@ __all__ = [
     "pair_flip",
     "report",
     "symmetric",
-    "verified_mean",
     "verify_accuracy",
-    "votes_from_table",
 ]
 
 

@@ -9,6 +9,7 @@ import scipy.sparse
 import scipy.special
 from scipy.special import digamma, gammaln
 
+from keras_het.base.classes import encode_votes
 from keras_het.base.refusal import outside_level, refuse_if
 from keras_het.base.tables import Titled
 from keras_het.base.validation import check_annotations, check_choice, check_integer, check_number
@@ -106,8 +107,10 @@ def aggregate(
     has further methods, and Snorkel a label model for rules.
 
     Args:
-        votes: integers in [0, K), `(N, M)`, -1 where the annotator gave none, or what `votes_from_table` returned.
-        num_classes: K; None takes the classes of the table, or one more than the largest label.
+        votes: integers in [0, K), `(N, M)`, -1 where the annotator gave none; or a pandas frame with a column for each
+            annotator, of integers or names, with nan for none: its names are numbered in sorted order, or in the order
+            of its Categoricals.
+        num_classes: K; None uses the classes of the frame, or one more than the largest label.
         method: "dawid_skene" or "majority".
         max_iterations: integer, at least 1.
         tolerance: number, at least 0.
@@ -130,8 +133,7 @@ def aggregate(
         [0.67, 0.33]
     """
     check_choice("method", method, METHODS)
-    classes = getattr(votes, "classes", None)
-    num_classes = len(classes) if num_classes is None and classes is not None else num_classes
+    votes = encode_votes(votes, "votes", num_classes is None).labels if hasattr(votes, "columns") else votes
     num_classes = None if num_classes is None else check_integer("num_classes", num_classes, 2)
     labels = check_annotations(votes, np.inf if num_classes is None else num_classes, name="votes")
     num_classes = max(2, int(labels.max()) + 1) if num_classes is None else num_classes

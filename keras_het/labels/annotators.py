@@ -8,6 +8,7 @@ import numpy as np
 from keras import ops
 from scipy.stats import binomtest
 
+from keras_het.base.classes import encode_votes, named
 from keras_het.base.refusal import refusal, refuse_if
 from keras_het.base.tables import Tabled
 from keras_het.base.validation import (
@@ -137,11 +138,11 @@ def annotators(
     Args:
         source: transition matrices `(M, K, K)`, or what `aggregate` returned, or a model that ends in a
             `NoiseTransition` with `num_annotators`.
-        labels: integers `(N, M)`, -1 where the annotator gave none, or what `votes_from_table` returned; None leaves
-            out the number of labels and the agreement.
+        labels: integers `(N, M)`, -1 where the annotator gave none, or a pandas frame, as `aggregate` accepts them;
+            None leaves out the number of labels and the agreement.
         prior: fraction of each class, `(K,)`; None for equal fractions.
-        names: names of the annotators, a sequence; None takes the names of `labels`, or numbers.
-        class_names: a sequence or a dict {class: name}; None takes the names of `labels`, or numbers.
+        names: names of the annotators, a sequence; None uses the columns of a frame, or numbers.
+        class_names: a sequence or a dict {class: name}; None uses the names in `labels`, or numbers.
         count: number of confused pairs of each annotator, at least 0.
     Returns:
         `Annotators`; print it.
@@ -161,8 +162,12 @@ class
     refuse_if(source is None, "source", "have a T of each annotator", "a majority, which has none")
     transitions = _transitions(source)
     num_annotators, size = transitions.shape[:2]
-    names = getattr(labels, "annotators", None) if names is None else names
-    class_names = getattr(labels, "classes", None) if class_names is None else class_names
+    if hasattr(labels, "columns"):
+        names = labels.columns if names is None else names
+        classes, labels = encode_votes(labels, "labels", False)
+        if classes.dtype.kind in "OSUb":
+            class_names, places = named(classes, class_names, "labels", more=True)
+            labels = np.where(labels < 0, -1, places[labels])
     count, class_names = check_integer("count", count, 0), check_class_names(class_names, size)
     names = list(range(num_annotators) if names is None else names)
     if len(names) != num_annotators:
@@ -172,7 +177,7 @@ class
         pairs = tuple(Confusion(class_names[i], class_names[j], p) for i, j, p in _largest(t, count))
         found.append(Annotator(name, float(prior @ t.diagonal()), float(_separation(t)), pairs))
     if labels is not None:
-        votes = check_annotations(getattr(labels, "votes", labels), size, num_annotators)
+        votes = check_annotations(labels, size, num_annotators)
         if are_of_rules(votes, size):
             found = [Annotator(name, np.nan, np.nan, ()) for name in names]
         found = [_with_labels(annotator, *each) for annotator, each in zip(found, _consensus(votes, size), strict=True)]

@@ -19,7 +19,7 @@ from keras_het.base.batches import (
     is_data_set,
     select_rows,
 )
-from keras_het.base.classes import Encoded, categories_of, encode, is_missing, named
+from keras_het.base.classes import Encoded, blanks, encode, encode_votes, named
 from keras_het.base.refusal import outside_level, refusal, refuse_if
 from keras_het.base.seeds import random_generator
 from keras_het.base.validation import check_integer, check_weights
@@ -98,14 +98,8 @@ def read(x: Any, y: Any = None, sample_weight: Any = None, class_names: Any = No
         ([1, 0, 1], ['cat', 'dog'], 2)
     """
     check_same_index(x=x, y=y, sample_weight=sample_weight)
-    refuse_if(
-        hasattr(y, "tasks") and hasattr(x, "iloc") and not np.array_equal(x.index, y.tasks),
-        *(
-            "y",
-            "have the examples of `x` in their order: votes_from_table(..., tasks=x.index)",
-            "votes in another order",
-        ),
-    )
+    if hasattr(x, "iloc") and hasattr(y, "iloc") and len(x) != len(y):
+        raise refusal("y", f"have a row for each of the {len(x)} rows of `x`: y.reindex(x.index)", len(y))
     index = index_of(x=x, y=y)
     x, y, own_weight = as_arrays(_without_pandas(x), y)
     refuse_if(
@@ -126,13 +120,10 @@ def read_labels(y: Any, count: int, name: str = "y") -> Encoded:
     Returns:
         the classes, `(K,)`, and the labels, `(N,)`, or distributions, `(N, K)`.
     """
-    if hasattr(y, "votes"):
-        p = most_probable(y.votes, len(y.classes))
-        return _distributions(np.asarray(y.classes), p, y.votes < 0, count, name, f"({name}.votes >= 0)")
     table = label_table(y, name)
     if table is None:
         return encode(y, count, name, alone=True)
-    blank = _blanks(table)
+    blank = blanks(table)
     if table.dtype.kind == "f" and not blank.any():
         totals = table.sum(axis=1, keepdims=True)
         _check_no_votes(table, y, name)
@@ -140,16 +131,8 @@ def read_labels(y: Any, count: int, name: str = "y") -> Encoded:
         refuse_if((table < 0).any() or not np.isfinite(totals).all() or (totals <= 0).any(), name, rule, "others")
         classes = np.asarray(getattr(y, "columns", np.arange(table.shape[1])))
         return _distributions(classes, table / totals, blank, count, name, "")
-    refuse_if(blank.all(), name, "have at least one label", "none")
     _check_no_counts(table, name)
-    values, categories = table[~blank], categories_of(y, name)
-    are_numbers = values.dtype.kind in "iuf" or all(
-        isinstance(value, int | float | np.number) and not isinstance(value, bool) for value in values
-    )
-    values = values.astype("float64") if are_numbers and categories is None else values
-    classes, labels = encode(values, None, name, alone=True, categories=categories)
-    votes = np.full(table.shape, -1, "int32")
-    votes[~blank] = labels
+    classes, votes = encode_votes(y if hasattr(y, "columns") else table, name)
     has_vote = f"({name} >= 0)" if table.dtype.kind in "if" else f"pandas.DataFrame({name}).notna()"
     return _distributions(classes, most_probable(votes, len(classes)), blank, count, name, has_vote)
 
@@ -244,13 +227,6 @@ def label_table(y: Any, name: str) -> np.ndarray | None:
     return table
 
 
-def _blanks(table: np.ndarray) -> np.ndarray:
-    """Returns where a table of labels has none: None, nan, NA, -1 or an empty text."""
-    if table.dtype.kind in "biuf":
-        return np.isnan(table) | (table == -1)
-    return np.array([[is_missing(value) or value in (-1, "") for value in row] for row in table])
-
-
 def _check_no_counts(votes: np.ndarray, name: str) -> None:
     """Raises a ValueError for integers without a gap that are like counts.
 
@@ -258,7 +234,7 @@ def _check_no_counts(votes: np.ndarray, name: str) -> None:
     `MIN_STANDARD_ERRORS` is settled by equal entries as in `_check_no_votes`. Votes for two, three or ten classes that
     are right in 70% and at random else are refused in at most 13% of draws of 20 examples, and in less than 1% of 60.
     """
-    if votes.dtype.kind not in "iu" or votes.min() < 0:
+    if votes.dtype.kind not in "iu" or votes.min(initial=0) < 0 or not votes.size:
         return
     size, count = int(votes.max()) + 1, votes.shape[1]
     agree = sum(np.square(own := (votes == k).sum(axis=1)) - own for k in range(size))

@@ -89,20 +89,20 @@ def _rows_of_draw(drawn: Any, count: int, index: Any) -> np.ndarray:
     return rows
 
 
-def sample_of(verified: Any, drawn: Any, count: int, index: Any, name: str) -> Any:
+def sample_of(verified: Any, drawn: Any, count: int, index: Any) -> Any:
     """Returns the verified examples of a draw, a dict in its order; all of them if `drawn` is None."""
     if drawn is None:
         return verified
-    rows = verified_places(verified, count, index, name)
+    rows = verified_places(verified, count, index)
     keys = dict(zip(rows.tolist(), verified, strict=True))
     first = first_of_draw(drawn, np.isin(np.arange(count), rows), index).tolist()
     return {keys[row]: verified[keys[row]] for row in first}
 
 
-def read_sample(verified: Any, count: int, inclusion: Any, name: str = "verified_labels", index: Any = None) -> Sample:
-    """Returns the verified examples, with weights by `inclusion`; `name` is the argument, for errors."""
-    rows = verified_places(verified, count, index, name)
-    refuse_if(not len(rows), name, "have at least one example", "none")
+def read_sample(verified: Any, count: int, inclusion: Any, index: Any = None) -> Sample:
+    """Returns the verified examples, with weights by `inclusion`."""
+    rows = verified_places(verified, count, index)
+    refuse_if(not len(rows), "verified_labels", "have at least one example", "none")
     if inclusion is None:
         return Sample(rows, np.ones(len(rows)))
     rule = f"have shape ({count},), with a probability also of the examples that were not drawn"
@@ -115,7 +115,7 @@ def read_sample(verified: Any, count: int, inclusion: Any, name: str = "verified
     return Sample(rows, given[rows].mean() / given[rows], is_uniform, None if is_uniform else given)
 
 
-def check_random(sample: Sample, scores: dict[str, np.ndarray], classes: dict[str, np.ndarray], name: str) -> str:
+def check_random(sample: Sample, scores: dict[str, np.ndarray], classes: dict[str, np.ndarray]) -> str:
     """Returns the doubt about a sample drawn with equal probabilities, in words; empty for none.
 
     Ranks of scores are compared by Wilcoxon's test, and the frequency of each class by the hypergeometric distribution.
@@ -125,7 +125,6 @@ def check_random(sample: Sample, scores: dict[str, np.ndarray], classes: dict[st
         sample: verified examples.
         scores: numbers of each example, `(N,)`, by their meaning.
         classes: classes of each example, `(N,)`, by their meaning.
-        name: name of the argument, for errors.
     Raises:
         ValueError: if a random sample would look so in less than one of 100,000 cases.
     """
@@ -138,7 +137,7 @@ def check_random(sample: Sample, scores: dict[str, np.ndarray], classes: dict[st
     what, least = min(chances.items(), key=lambda pair: pair[1], default=("", 1.0))
     least *= len(chances)
     rule = f"be of examples that were drawn at random: {REMEDY}"
-    refuse_if(least < REFUSED_P, name, rule, f"others than the rest, {what}")
+    refuse_if(least < REFUSED_P, "verified_labels", rule, f"others than the rest, {what}")
     if least >= WARNING_P:
         return ""
     return f"the verified examples differ from the rest {what} (p = {least:.1g}); if not drawn at random, {REMEDY}."

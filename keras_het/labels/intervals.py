@@ -41,12 +41,8 @@ class Part(NamedTuple):
     def estimate(self) -> Estimate:
         """Returns the value with its interval within [0, 1]."""
         ends = self.value - self.below, self.value + self.above
-        return estimate_of(self.value, *(np.clip(end, 0.0, 1.0) for end in ends))
-
-
-def estimate_of(value: Any, low: Any, high: Any) -> Estimate:
-    """Returns an `Estimate` of arrays, or of Python's numbers instead of arrays without an axis."""
-    return Estimate(*(float(x) if np.ndim(x) == 0 else x for x in (value, low, high)))
+        numbers = self.value, *(np.clip(end, 0.0, 1.0) for end in ends)
+        return Estimate(*(float(x) if np.ndim(x) == 0 else x for x in numbers))
 
 
 def jeffreys(fraction: np.ndarray, count: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

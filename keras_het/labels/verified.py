@@ -1,8 +1,7 @@
-"""Accuracy against the true classes, and means of verdicts, by a few verified examples: under any label noise.
+"""Accuracy against the true classes by a few verified examples, under any label noise.
 
-All N examples are divided into two strata by what is known of all of them: does the label agree with the prediction, or
-the judge's verdict? With W_h the fraction of all examples in stratum h, and a_h the fraction of its verified examples
-that count,
+All N examples are divided into two strata by what is known of all of them: does the label agree with the prediction?
+With W_h the fraction of all examples in stratum h, and a_h the fraction of its verified examples that count,
 
     a = sum_h W_h a_h
 
@@ -17,25 +16,21 @@ from typing import Any
 
 import numpy as np
 from scipy.optimize import linear_sum_assignment
-from scipy.special import bdtr, gammaln, stdtrit
-from scipy.stats import hypergeom, skew
+from scipy.special import bdtr, gammaln
+from scipy.stats import hypergeom
 
 from keras_het.base.batches import as_array, index_of, largest_of_rows
 from keras_het.base.classes import encode, encode_among, in_order_of, numbers_are_places, some
-from keras_het.base.refusal import refuse_first, refuse_if
+from keras_het.base.refusal import refuse_if
 from keras_het.base.tables import Titled
-from keras_het.base.validation import check_class_names, check_labels, check_numbers
+from keras_het.base.validation import check_class_names, check_labels
 from keras_het.base.verified import encode_verified
 from keras_het.labels.draws import Sample, check_random, read_sample, sample_of
 from keras_het.labels.estimation import check_distributions
-from keras_het.labels.intervals import TAIL, Estimate, Part, estimate_of, jeffreys, ratio_of, stratified
+from keras_het.labels.intervals import Estimate, Part, jeffreys, ratio_of, stratified
 
-MIN_NUMBERS = 30  # verified numbers without a warning
-NUMBERS_PER_SKEWNESS = 25  # verified numbers, by the square of their skewness: Cochran 1977, section 2.15
-MIN_PER_COEFFICIENT = 5  # verified numbers
 MIN_CHECKED, MISMATCH = 20, 0.2  # verified examples, and further agreement in another order, for a warning
 FALSE_ALARMS = 0.01  # largest rate of each warning in random samples
-WITHOUT_DRAW = "none of the draw is left out (`drawn` checks that)"
 
 
 def _fraction(counts: np.ndarray, strata: np.ndarray, sample: Sample) -> Estimate:
@@ -91,7 +86,8 @@ class VerifiedAccuracy(Titled):
     @property
     def worth(self) -> float:
         """Number of verified labels that alone would give so short an interval: n (width alone / width)^2."""
-        return _worth(self.accuracy, self.alone, len(self.index))
+        width, width_alone = (each.high - each.low for each in (self.accuracy, self.alone))
+        return float(len(self.index) * (width_alone / width) ** 2)
 
     def lines(self) -> list[tuple[str, str]]:
         """(title, text) of the estimates, and of the assumptions."""
@@ -122,6 +118,9 @@ def verify_accuracy(
     errors. Then the labels only help less. It rests on two assumptions: verified labels are correct, and their examples
     were drawn at random from all, each with the probability `inclusion`. Examples that were selected (the worst, the
     first, one class) make it wrong by any amount. Selections by confidence or by class are refused.
+
+    To learn which fraction of outputs is right by a judge's verdicts, predict "right" for every output: the labels are
+    the verdicts, "right" or "wrong", and the verified labels are people's.
 
     The intervals hold in about 95% from twenty verified examples on. Use predictions of a model that was neither
     trained on these labels nor chosen by the verified ones.
@@ -156,8 +155,8 @@ def verify_accuracy(
     """
     index = index_of(predictions=predictions, labels=labels)
     p, predicted, given, classes = _read(predictions, labels, class_names)
-    verified_labels = sample_of(verified_labels, drawn, len(predicted), index, "verified_labels")
-    sample = read_sample(verified_labels, len(predicted), inclusion, index=index)
+    verified_labels = sample_of(verified_labels, drawn, len(predicted), index)
+    sample = read_sample(verified_labels, len(predicted), inclusion, index)
     numbers = [np.arange(len(classes))] if numbers_are_places(classes) else []
     true = encode_verified(verified_labels, classes, *numbers)
     agrees = given == predicted
@@ -165,9 +164,10 @@ def verify_accuracy(
     if p is not None:
         own = p[np.arange(len(p)), given]
         scores |= {"their confidence": p.max(axis=1), "the probability of their labels": own}
-    doubt = check_random(sample, scores, {"the label": given, "the prediction": predicted}, "verified_labels")
+    doubt = check_random(sample, scores, {"the label": given, "the prediction": predicted})
     warnings = [doubt, *_mistakes(predicted, given, sample.rows, true, len(classes))]
-    assumptions = [str(sample), "verified labels are correct", *([WITHOUT_DRAW] if drawn is None else [])]
+    assumptions = [str(sample), "verified labels are correct"]
+    assumptions += ["none of the draw is left out (`drawn` checks that)"] if drawn is None else []
     right, strata = true == predicted[sample.rows], _strata(agrees, sample)
     recall, precision = _by_class(predicted, given, true, sample, len(classes))
     return VerifiedAccuracy(
@@ -253,7 +253,8 @@ def _mistakes(predicted: np.ndarray, given: np.ndarray, rows: np.ndarray, true: 
     order = linear_sum_assignment(-table)[1]
     agrees, other = predicted == given, order[predicted] == given
     gain, differ = other.sum() - agrees.sum(), np.sum(other != agrees)
-    if gain > MISMATCH * count and gain**2 > 2 * differ * (gammaln(size + 1) - np.log(FALSE_ALARMS)):  # Hoeffding
+    is_far = gain > MISMATCH * count and np.ptp(predicted) > 0  # predictions of one class show no order
+    if is_far and gain**2 > 2 * differ * (gammaln(size + 1) - np.log(FALSE_ALARMS)):  # Hoeffding
         now = f"predictions agree with {agrees.mean():.0%} of the labels"
         yield f"{now}, in another order of classes with {other.mean():.0%}: are they in the order of `class_names`?"
     if len(true) < MIN_CHECKED:
@@ -269,138 +270,3 @@ def _p_of_chance(own: np.ndarray, true: np.ndarray, size: int) -> float:
     """Returns P(so few agree) if a fifth of what chance leaves wrong is right."""
     chance = np.bincount(own, minlength=size) @ np.bincount(true, minlength=size) / len(own) ** 2
     return float(bdtr(np.sum(own == true), len(own), chance + MISMATCH * (1.0 - chance)))
-
-
-@dataclasses.dataclass(frozen=True)
-class VerifiedMean(Titled):
-    """The mean of people's verdicts on all examples; it prints in plain words.
-
-    Attributes:
-        mean: `Estimate` of it: value, low and high, of 95%.
-        judged: mean of each judge, `(J,)`.
-        alone: the mean by the verified examples alone.
-        index: row numbers of the verified examples, `(n,)`.
-        notes: (title, text) of the assumptions, and of warnings.
-    """
-
-    mean: Estimate
-    judged: np.ndarray
-    alone: Estimate
-    index: np.ndarray
-    notes: tuple[tuple[str, str], ...]
-
-    @property
-    def worth(self) -> float:
-        """Number of verified examples that alone would give so short an interval: n (width alone / width)^2."""
-        return _worth(self.mean, self.alone, len(self.index))
-
-    def lines(self) -> list[tuple[str, str]]:
-        """(title, text) of the mean, and of the assumptions."""
-        judged, worth = ", ".join(f"{mean:.3f}" for mean in self.judged), f"{self.worth:.0f} verified examples"
-        return [
-            ("mean, as people judge", f"{self.mean}; by the {len(self.index)} verified alone {self.alone}"),
-            *([("as exact as", f"{worth} without the other verdicts")] if np.isfinite(self.worth) else []),
-            ("mean of the judge" if len(self.judged) == 1 else "means of the judges", judged),
-            *self.notes,
-        ]
-
-
-def _worth(found: Estimate, alone: Estimate, count: int) -> float:
-    width = found.high - found.low
-    return float(count * ((alone.high - alone.low) / width) ** 2) if 0 < width < np.inf else float("nan")
-
-
-def verified_mean(verdicts: Any, verified: Mapping, *, inclusion: Any = None, drawn: Any = None) -> VerifiedMean:
-    """Returns the mean of what people would say of all outputs, by a judge's verdicts on all and people's on a few.
-
-    * If people say 0 or 1 (wrong or correct): sum_h W_h a_h as in `verify_accuracy`, with two strata: verdicts above
-      the median, or not.
-    * If people give numbers (grades): the mean over all examples of the linear regression of people's numbers on the
-      verdicts, or the plain mean if that varies less. The interval is Student's, by residuals that leave the example
-      out, and degrees of freedom by Satterthwaite. It holds in less than 95% if a few rare numbers make the mean: a
-      warning asks for 25 times the squared skewness, and 30.
-
-    **It holds whatever the judge does**: a judge that is partial, or errs where the model errs, only helps less. It
-    rests on two assumptions: people are right, and the verified examples were drawn at random, each with the
-    probability `inclusion`.
-
-    Args:
-        verdicts: numbers or booleans of each example, `(N,)`, or of J judges, `(N, J)`.
-        verified: people's verdicts, a dict from row numbers, or names of a pandas index, to numbers or booleans.
-        inclusion: argument of `verify_accuracy`.
-        drawn: argument of `verify_accuracy`.
-    Returns:
-        `VerifiedMean`; print it.
-    Raises:
-        ValueError: for other shapes or values, missing verdicts, no verified example, or less than two for numbers; a
-            probability of 0; or examples that cannot have been drawn at random (p below 0.00001).
-    Source: Angelopoulos, Duchi and Zrnic 2023, "PPI++" (arXiv 2311.01453), eq. 7; Cochran 1977, "Sampling techniques",
-        section 7.3, for the regression, and 2.15, for the skewness; Satterthwaite 1946, "An approximate distribution
-        of estimates of variance components".
-
-    Example:
-        >>> rng = np.random.default_rng(0)
-        >>> right = rng.random(5000) < 0.7
-        >>> judge = right ^ (rng.random(5000) < np.where(right, 0.05, 0.3))  # too friendly
-        >>> rows = rng.choice(5000, 200, replace=False)
-        >>> print(verified_mean(judge, dict(zip(rows, right[rows]))).mean)
-        0.693 (0.643 to 0.740)
-    """
-    index, given = index_of(verdicts=verdicts), _numbers("verdicts", as_array("verdicts", verdicts))
-    refuse_if(given.ndim not in (1, 2) or not given.size, "verdicts", "have shape (N,) or (N, J)", shape=given)
-    judges = given.reshape(len(given), -1)
-    verified = sample_of(verified, drawn, len(judges), index, "verified")
-    sample = read_sample(verified, len(judges), inclusion, "verified", index)
-    y, mean = _numbers("verified", list(verified.values())), judges.mean(axis=1)
-    scores = {"their verdicts": mean} | {f"verdicts of judge {j}": own for j, own in enumerate(judges.T)}
-    doubt = check_random(sample, scores, {}, "verified")
-    is_fraction = np.isin(y, (0.0, 1.0)).all() and judges.min() >= 0 and judges.max() <= 1
-    refuse_if(len(y) < 2 and not is_fraction, "verified", "have at least two examples, for a mean of numbers", len(y))
-    kind = "fraction of the ones" if is_fraction else "mean of numbers, by Student's t"
-    assumptions = [str(sample), *([WITHOUT_DRAW] if drawn is None else []), f"it is the {kind}"]
-    notes = [("rests on", "; ".join(assumptions))]
-    if is_fraction:
-        found, alone = _fraction(y, _strata(mean, sample), sample), _alone(y, sample, len(mean))
-    else:
-        found, alone = _regression_mean(y, judges, sample), _regression_mean(y, judges[:, :0], sample)
-        needed = max(MIN_NUMBERS, int(np.ceil(NUMBERS_PER_SKEWNESS * float(skew(y)) ** 2)) if np.ptp(y) else 0)
-        if len(y) < needed:
-            text = f"intervals of {len(y)} numbers as skewed as these can hold in far less than 95%; verify {needed}."
-            notes.append(("warning", text))
-    notes += [("warning", doubt)] if doubt else []
-    return VerifiedMean(found, judges.mean(axis=0), alone, sample.rows, tuple(notes))
-
-
-def _numbers(name: str, given: Any) -> np.ndarray:
-    """Returns numbers or booleans as finite numbers."""
-    array = np.asarray(given)
-    rule = "be numbers or booleans; of texts, compare them first, as verdicts == 'right'"
-    refuse_if(array.dtype.kind in "SU" or any(isinstance(x, str) for x in array.ravel()[:1]), name, rule, "texts")
-    array = check_numbers(name, array.astype("float64"))
-    refuse_first(~np.isfinite(array), name, "be finite", array)
-    return array
-
-
-def _regression_mean(y: np.ndarray, judges: np.ndarray, sample: Sample) -> Estimate:
-    """Returns the mean of verified numbers `(n,)`, by their weighted regression on numbers of all examples `(N, J)`."""
-    found = [_regressed(y, judges[:, :0], sample)]
-    if len(y) >= MIN_PER_COEFFICIENT * (judges.shape[1] + 1):
-        found.append(_regressed(y, judges, sample))
-    value, variance = min(found, key=lambda pair: pair[1])
-    squares, strata = np.square(sample.weights), _strata(np.zeros(len(judges)), sample)
-    if not np.ptp(y) or variance == 0 or len(np.unique(strata[sample.rows])) <= strata.max():
-        return estimate_of(value, -np.inf, np.inf)  # equal numbers, or none of a stratum, say nothing of the others
-    degrees = (len(y) - 1) / len(y) * squares.sum() ** 2 / np.square(squares).sum()
-    half = stdtrit(degrees, 1.0 - TAIL) * np.sqrt(variance)
-    return estimate_of(value, value - half, value + half)
-
-
-def _regressed(y: np.ndarray, columns: np.ndarray, sample: Sample) -> tuple[float, float]:
-    """Returns the mean of the regression over all examples, and its variance by residuals that leave examples out."""
-    x = np.column_stack([np.ones(len(columns)), columns - columns.mean(axis=0)])
-    own, weights = x[sample.rows], sample.weights / sample.weights.sum()
-    inverse = np.linalg.pinv(own.T @ (weights[:, None] * own))
-    beta = inverse @ own.T @ (weights * y)
-    leverage = weights * np.einsum("ni,ij,nj->n", own, inverse, own)
-    residuals = (y - own @ beta) / np.maximum(1.0 - leverage, 1e-9)
-    return float(beta[0]), float(np.square(weights * residuals).sum() + (x @ beta).var() / len(x))

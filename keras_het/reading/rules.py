@@ -81,12 +81,8 @@ def _thresholds(config, output):
     return config if set(values) == {0.0} else {**config, "thresholds": 0.0}
 
 
-def _of_probabilities(config, output):
-    return {**config, "from_logits": output.returns != "probabilities", "multi_label": output.link == "sigmoid"}
-
-
 def _of_predicted_class(config, output):
-    return None if output.link == "sigmoid" else _of_probabilities(config, output)
+    return None if output.link == "sigmoid" else _from_logits(config, output)
 
 
 def _largest(config, output):
@@ -104,7 +100,6 @@ _RULES: dict[Rule, str] = {
     Rule("softmax", _from_logits): "SparseCategoricalCrossentropy CategoricalCrossentropy CategoricalFocalCrossentropy",
     Rule("sigmoid", _from_logits): "BinaryCrossentropy BinaryFocalCrossentropy",
     Rule(None, _of_each(_from_logits)): "AUC",
-    Rule(None, _of_probabilities): "BrierScore",
     Rule(None, _of_predicted_class): "ExpectedCalibrationError",
     Rule(None, _of_each(_threshold)): "BinaryAccuracy BinaryIoU",
     Rule(None, _thresholds): "Precision Recall TruePositives TrueNegatives FalsePositives FalseNegatives",

@@ -61,7 +61,6 @@ def subjects():
         losses.MultivariateNormalNLL(),
         losses.JointMultiLabelCrossentropy(),
         metrics.ExpectedCalibrationError(),
-        metrics.BrierScore(),
         model(keras.layers.Dense(UNITS), TemperatureScaler()),
         early_learning(),
         keras_het.models.DeepEnsemble([model(heads["full head"]), model(keras.layers.Dense(UNITS, "log_softmax"))]),

@@ -7,7 +7,7 @@ import pytest
 import scipy.sparse
 from scipy.special import softmax
 
-from keras_het.labels import aggregate, choose, clean, votes_from_table
+from keras_het.labels import aggregate, annotators, choose, clean
 from keras_het.labels.data import (
     REFUSED_COUNTS,
     _check_no_counts,
@@ -140,13 +140,55 @@ def test_columns_of_probabilities_are_matched_by_name_and_an_index_names_each_ro
             clean(None, *given, verbose=0)
 
 
-def test_votes_of_a_long_table_go_with_the_index_of_a_frame():
+def test_a_long_table_that_pandas_pivots_gives_the_votes_row_by_row():
+    """A loop over the rows of the table, in any order, is the oracle; -1 is no vote."""
     pandas = pytest.importorskip("pandas")  # the session `tests` has it
-    frame = pandas.DataFrame({"item": list("bbaa"), "who": ["x", "y", "x", "y"], "says": [0, 0, 1, 1]})
-    votes = votes_from_table(frame, "item", "who", "says")
-    with pytest.raises(ValueError, match="have the examples of `x` in their order: votes_from_table"):
-        read(pandas.DataFrame({"f": [0.0, 1.0]}, index=["b", "a"]), votes)
-    assert read(pandas.DataFrame({"f": [0.0, 1.0]}, index=["a", "b"]), votes).labels.tolist() == [1, 0]
+    items, who = RNG.permutation(1000)[:240], ["Dee", "Ann", "Cyn", "Bob"]
+    x = pandas.DataFrame(X, index=items)
+    numbers = np.full((240, 4), -1)
+    for form in (NAMES, np.arange(3), pandas.Categorical(NAMES, NAMES[::-1], ordered=True)):
+        rows = [(items[n], who[m], form[VOTES[n, m]]) for n, m in np.argwhere(VOTES >= 0)]
+        table = pandas.DataFrame([rows[k] for k in RNG.permutation(len(rows))], columns=["item", "who", "says"])
+        if hasattr(form, "categories"):
+            table["says"] = table["says"].astype(form.dtype)
+        votes = table.pivot(index="item", columns="who", values="says").reindex(x.index)
+        classes = [*getattr(form, "categories", form)]
+        for item, name, says in rows:
+            numbers[items.tolist().index(item), sorted(who).index(name)] = classes.index(says)
+        data, expected = read(x, votes), aggregate(numbers, 3)
+        np.testing.assert_allclose(data.y, expected.probabilities, atol=1e-6)
+        assert data.classes.tolist() == classes
+        found = aggregate(votes)
+        np.testing.assert_array_equal(found.probabilities, expected.probabilities)
+        own = None if form is NAMES else [str(label) for label in classes]
+        by_number = annotators(expected, numbers, names=sorted(who), class_names=own or NAMES)
+        assert str(annotators(found, votes, class_names=own)) == str(by_number)
+    with pytest.raises(ValueError, match="`y` must have the index of `x`"):
+        read(x, votes.sort_index())
+    with pytest.raises(ValueError, match=r"`y` must have a row for each of the 240 rows of `x`: y.reindex\(x.index\)"):
+        read(x, votes[5:])
+    votes.iloc[:2] = None
+    with pytest.raises(ValueError, match="none in row 0") as error:
+        read(x, votes)
+    data = {"x": x, "y": votes, "pandas": pandas}
+    exec(str(error.value).rpartition("others: ")[2].rpartition(". Received")[0], data)
+    assert len(read(data["x"], data["y"])) == 238
+
+
+def test_a_frame_of_votes_may_lack_classes_that_are_known():
+    pandas = pytest.importorskip("pandas")  # the session `tests` has it
+    votes = pandas.DataFrame({"Ann": [1, 2, 1], "Bob": [1, np.nan, 2]})
+    assert aggregate(votes, 3, "majority").probabilities.tolist() == [[0, 1, 0], [0, 0, 1], [0, 0.5, 0.5]]
+    with pytest.raises(ValueError, match="`votes` must begin with 0"):
+        aggregate(votes)
+    stack = np.stack([np.eye(3)] * 2)
+    assert [(each.name, each.num_labels) for each in annotators(stack, votes).each] == [("Ann", 3), ("Bob", 2)]
+    names = votes.map({1: "dog", 2: "ant"}.get)
+    found = annotators(stack - 0.1 * np.eye(3) + 0.1 * np.eye(3)[[0, 2, 1]], names, class_names=["cat", "dog", "ant"])
+    assert [pair.true for pair in found.each[0].confusions] == ["dog", "ant"]
+    assert [each.agreement for each in found.each] == [0.5, 0.5]
+    with pytest.raises(ValueError, match="`class_names` must"):
+        annotators(stack, names)
 
 
 def test_rules_that_say_one_class_each_are_counted_and_others_weighed():

@@ -5,9 +5,8 @@ import functools
 import numpy as np
 import pytest
 from scipy.stats import beta, binom, hypergeom, mannwhitneyu
-from scipy.stats import t as student
 
-from keras_het.labels import verified_mean, verify_accuracy
+from keras_het.labels import verify_accuracy
 from keras_het.labels.draws import _class_p_values, _rank_p_value
 from keras_het.labels.intervals import Part, jeffreys, ratio_of, stratified
 from tests.checks import z_limit
@@ -140,34 +139,14 @@ def test_intervals_hold_where_some_were_drawn_fifty_times_as_often(base_seed, re
         drawn = np.flatnonzero(np.random.default_rng([base_seed, seed, 6]).random(4000) < inclusion)
         own = {int(place): int(true[rows[place]]) for place in drawn}
         found = verify_accuracy(p[rows], labels[rows], own, inclusion=inclusion)
-        grades = (true[rows] + np.random.default_rng([base_seed, seed, 7]).normal(size=4000)).round(2)
-        mean = verified_mean(labels[rows], {row: grades[row] for row in own}, inclusion=inclusion)
         covers.append(
             [
                 *(held(each, right.mean()) for each in (found.accuracy, found.alone)),
                 held(found.label_accuracy, np.mean(labels == true)),
-                *(held(each, true.mean()) for each in (mean.mean, mean.alone)),
                 *(held(*each) for each in ((found.recall, recall), (found.precision, precision))),
             ]
         )
-    assert np.mean(covers, axis=0).min() > 0.93 - z_limit(7) * np.sqrt(0.93 * 0.07 / len(covers))
-
-
-def test_a_mean_of_numbers_knows_nothing_of_a_stratum_without_any_and_warns_of_skewed_ones():
-    """Degrees of freedom by hand: weights 1, 1, 1 and 3 have (1 + 1 + 1 + 9)^2 / (1 + 1 + 1 + 81) * 3 / 4 = 9 / 7."""
-    judge, inclusion = np.zeros(100), np.where(np.arange(100) < 50, 0.9, 0.3)
-    verified = {0: 1.0, 1: 2.0, 2: 4.0, 60: 3.5}
-    found = verified_mean(judge, verified, inclusion=inclusion).mean
-    y, weights = np.array([*verified.values()]), np.array([1, 1, 1, 3]) / 6
-    mean = weights @ y
-    variance = np.square(weights * (y - mean) / (1 - weights)).sum()
-    assert found.high == pytest.approx(mean + student.ppf(0.975, 9 / 7) * np.sqrt(variance))
-    assert verified_mean(judge, {0: 1.0, 1: 2.0, 2: 4.0}, inclusion=inclusion).mean.high == np.inf
-    by_judge = verified_mean(np.random.default_rng(0).normal(size=100), dict.fromkeys(range(30), 4.1)).mean
-    assert (by_judge.low, by_judge.high) == (-np.inf, np.inf)  # rounding is no spread
-    grades = dict(enumerate(np.where(np.arange(40) < 38, 5.0, 1.0)))  # skewness of .05: .9 / (.05 * .95)^.5 = 4.13
-    assert "hold in far less than 95%; verify 427." in str(verified_mean(judge, grades))
-    assert "warning" not in dict(verified_mean(judge, dict(enumerate(np.arange(40.0)))).notes)
+    assert np.mean(covers, axis=0).min() > 0.93 - z_limit(5) * np.sqrt(0.93 * 0.07 / len(covers))
 
 
 HONEST = [
@@ -211,10 +190,10 @@ def test_two_strata_are_prediction_powered_inference_of_the_best_power(seed):
     rng = np.random.default_rng(seed)
     agrees = (rng.random(1000) < 0.6).astype(float)
     rows = rng.choice(1000, 100, replace=False)
-    y = (rng.random(100) < 0.2 + 0.7 * agrees[rows]).astype(float)
-    f = agrees[rows]
+    known = (rng.random(1000) < 0.2 + 0.7 * agrees).astype(float)
+    y, f = known[rows], agrees[rows]
     power = np.cov(y, f)[0, 1] / f.var(ddof=1)
-    found = verified_mean(agrees, dict(zip(rows.tolist(), y, strict=True))).mean
+    found = of_verdicts(agrees == 1.0, known == 1.0, rows).accuracy
     assert found.value == pytest.approx(y.mean() + power * (agrees.mean() - f.mean()))
 
 
@@ -256,23 +235,6 @@ def test_p_values_of_a_random_sample_are_those_of_scipy():
     inside = np.isin(np.arange(300), rows)
     of = mannwhitneyu(values[inside], values[~inside], use_continuity=False, method="asymptotic")
     assert _rank_p_value(values, rows) == pytest.approx(of.pvalue)
-
-
-def test_the_regression_is_that_of_ppi_plus_plus_and_leaves_examples_out():
-    """The value is that of least squares; the variance is by refits without each example."""
-    rng = np.random.default_rng(3)
-    judge = rng.normal(size=400)
-    rows = rng.choice(400, 30, replace=False)
-    y = 2.0 * judge[rows] + 1.0 + rng.normal(size=30)
-    found = verified_mean(judge, dict(zip(rows.tolist(), y, strict=True))).mean
-    slope, constant = np.polyfit(judge[rows], y, 1)
-    assert found.value == pytest.approx(slope * judge.mean() + constant)
-    residuals = []
-    for place in range(30):
-        rest = np.arange(30) != place
-        residuals.append(y[place] - np.polyval(np.polyfit(judge[rows[rest]], y[rest], 1), judge[rows[place]]))
-    variance = np.square(residuals).sum() / 30**2 + slope**2 * judge.var() / 400
-    assert found.high - found.value == pytest.approx(student.ppf(0.975, 29) * np.sqrt(variance))
 
 
 def test_mistakes_are_asked_about():
@@ -436,62 +398,45 @@ def test_numbers_as_names_columns_and_an_index_are_matched_by_name():
     by_name = {int(labels.index[row]): int(true[row]) for row in range(60)}
     assert verify_accuracy(p.argmax(axis=1), labels, by_name).accuracy == expected.accuracy
     lost = by_name | {int(np.setdiff1d(np.arange(1000), labels.index)[0]): 0}
-    for call in (lambda: verify_accuracy(true, labels, lost), lambda: verified_mean(labels, lost)):
-        with pytest.raises(ValueError, match="must have names of the pandas index, no other keys"):
-            call()
+    with pytest.raises(ValueError, match="must have names of the pandas index, no other keys"):
+        verify_accuracy(true, labels, lost)
     twice = labels.set_axis(np.arange(300) // 2)
     with pytest.raises(ValueError, match="`labels` must have an index that names each row once"):
         verify_accuracy(true, twice, {0: 1})
 
 
-def judged(seed, count=3000, graded=False):
-    """People's verdicts, and those of a judge that is too friendly."""
-    rng = np.random.default_rng(seed)
-    if graded:
-        people = rng.normal(3.0, 1.0, count)
-        return people, 0.7 * people + 1.5 + rng.normal(0.0, 0.5, count)
-    people = rng.random(count) < 0.7
-    return people, people ^ (rng.random(count) < np.where(people, 0.05, 0.3))
+def of_verdicts(judge, people, rows, **options):
+    """The fraction of outputs that people call right, of which a judge has called all right or wrong."""
+    predicted, judge, people = (np.where(is_right, "right", "wrong") for is_right in (judge == judge, judge, people))
+    own = dict(zip(rows.tolist(), people[rows].tolist(), strict=True))
+    return verify_accuracy(predicted, judge, own, class_names=["wrong", "right"], **options)
 
 
-@pytest.mark.parametrize("graded", [False, True])
-def test_mean_of_verdicts_is_unbiased_and_holds(graded):
-    held, errors, alone, worth = [], [], [], []
+@pytest.mark.parametrize("rate", [0.7, 0.2])
+def test_the_fraction_of_right_outputs_by_verdicts_is_unbiased_and_holds(rate):
+    """Also if most outputs are wrong: predictions of one class are in no order of the classes."""
+    found, rows = [], np.arange(60)
     for seed in range(200):
-        people, judge = judged(seed, graded=graded)
-        found = verified_mean(judge, dict(enumerate(people[:60])))
-        truth = 3.0 if graded else 0.7
-        held.append(found.mean.low <= truth <= found.mean.high)
-        errors.append(found.mean.value - truth)
-        alone.append(found.alone.value - truth)
-        worth.append(found.worth)
-    assert np.mean(held) > 0.93 - 4 * np.sqrt(0.93 * 0.07 / 200)
-    assert abs(np.mean(errors)) < 4 * np.std(errors) / np.sqrt(200)
-    assert np.std(errors) < np.std(alone)
-    assert np.median(worth) > 80
+        rng = np.random.default_rng(seed)
+        people = rng.random(3000) < rate
+        judge = people ^ (rng.random(3000) < np.where(people, 0.05, 0.3))  # too friendly
+        found.append(of_verdicts(judge, people, rows))
+    values, alone = np.transpose([[x.accuracy.value, x.alone.value] for x in found])
+    holds = [x.accuracy.low <= rate <= x.accuracy.high for x in found]
+    assert np.mean(holds) > 0.93 - 4 * np.sqrt(0.93 * 0.07 / 200)
+    assert abs(np.mean(values) - rate) < 4 * np.std(values) / np.sqrt(200)
+    assert np.std(values) < np.std(alone)
+    assert np.median([x.worth for x in found]) > 80
+    assert not any("another order" in text for x in found for _, text in x.notes)
 
 
-def test_a_judge_that_knows_nothing_costs_nothing_and_several_judges_have_their_means():
-    people, _ = judged(0, graded=True)
-    noise = np.random.default_rng(1).normal(size=(3000, 3))
-    found = verified_mean(noise, dict(enumerate(people[:40])))
-    assert found.worth > 35
-    people, judge = judged(1)
-    other = judged(2)[1]
-    both = verified_mean(np.column_stack([judge, other]), dict(enumerate(people[:200].tolist())))
-    assert both.judged == pytest.approx([judge.mean(), other.mean()])
-    assert verified_mean(judge, {0: True}).mean.high == 1.0
-    assert "means of the judges" in str(both)
-
-
-@pytest.mark.parametrize(("arguments", "text"), [
-    (([0.0, np.nan], {0: 1}), "`verdicts` must be finite"),
-    (([0.0, 1.0], {0: np.inf}), "`verified` must be finite"),
-    (([0.0, 1.0], {0: 2.5}), "`verified` must have at least two examples"),
-    ((["right", "wrong"], {0: 1}), "`verdicts` must be numbers or booleans; of texts, compare them first"),
-    (([0.0, 1.0], {}), "`verified` must have at least one example"),
-    ((np.arange(1000) > 500, dict.fromkeys(range(60), 1)), "`verified` must be of examples that were drawn at random"),
-])  # fmt: skip
-def test_wrong_verdicts_are_refused(arguments, text):
-    with pytest.raises(ValueError, match=text):
-        verified_mean(*arguments)
+def test_verdicts_of_a_judge_that_says_one_thing_or_nothing_of_use_leave_the_verified_ones():
+    rng = np.random.default_rng(0)
+    people, rows = rng.random(3000) < 0.7, np.arange(60)
+    for judge in (np.ones(3000, bool), rng.random(3000) < 0.5):
+        found = of_verdicts(judge, people, rows)
+        assert found.worth > 50
+        assert found.accuracy.value == pytest.approx(people[:60].mean(), abs=0.02)
+    assert of_verdicts(people, people, np.arange(1)).accuracy.high == 1.0
+    with pytest.raises(ValueError, match="`verified_labels` must be of examples that were drawn at random"):
+        of_verdicts(np.arange(1000) > 500, np.arange(1000) > 500, rows)

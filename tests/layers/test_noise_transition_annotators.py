@@ -13,7 +13,7 @@ from keras_het.labels import corrupt, pair_flip, symmetric
 from keras_het.labels.estimation import from_confusion
 from keras_het.layers import HeteroscedasticDense, NoiseTransition
 from keras_het.losses import AnnotatorsLoss, SmoothedCrossentropy
-from keras_het.metrics import AnnotatorsMetric, BrierScore
+from keras_het.metrics import AnnotatorsMetric, ExpectedCalibrationError
 from keras_het.ops.transition import apply_transition, condition_number, total_variation, trace
 from tests import layer_contract
 from tests.common import built, refuses, reloaded, sparse_crossentropy, to_numpy
@@ -285,7 +285,8 @@ def test_check_names_what_takes_missing_labels_for_wrong_ones(compiled, text):
 
 
 def test_check_at_inference_too():
-    keras_het.check(make_model(make("at inference"), SPARSE, metrics=[BrierScore(from_logits=True, ignore_class=-1)]))
+    metric = ExpectedCalibrationError(from_logits=True, ignore_class=-1)
+    keras_het.check(make_model(make("at inference"), SPARSE, metrics=[metric]))
     for wrong in ({"loss": sparse_crossentropy()}, {"metrics": ["accuracy"]}):
         with refuses("must take the labels of 3 annotators"):
             keras_het.check(make_model(make("at inference"), **wrong))

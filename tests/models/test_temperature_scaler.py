@@ -158,11 +158,8 @@ def test_a_scaled_model_is_one_file_with_the_likelihood_of_its_temperature(name,
     model = MODELS[name]()
     if name != "ensemble":  # which is compiled
         loss = resolve(keras_het.links.Link, link).loss()
-        model.compile(
-            "adam",
-            loss if is_log else loss.name,
-            metrics=[keras_het.metrics.BrierScore(from_logits=is_log, multi_label=link == "sigmoid")],
-        )
+        metric = keras.metrics.AUC if link == "sigmoid" else keras_het.metrics.ExpectedCalibrationError
+        model.compile("adam", loss if is_log else loss.name, metrics=[metric(from_logits=is_log)])
     predictions = model.predict(x, verbose=0)
     p = predictions.astype("float64")
     before = p if is_log else np.log(p) if link == "softmax" else np.log(p) - np.log1p(-p)

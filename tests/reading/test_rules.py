@@ -35,9 +35,7 @@ pytestmark = pytest.mark.once
     ("sigmoid", "metrics", metrics.BinaryAccuracy(threshold=0.3), VECTORS),
     ("sigmoid", "metrics", metrics.Precision(), VECTORS),
     ("sigmoid", "metrics", metrics.AUC(), VECTORS),
-    ("full", "metrics", keras_het.metrics.BrierScore(), LABELS),
     ("full", "metrics", keras_het.metrics.ExpectedCalibrationError(bins=3), LABELS),
-    ("sigmoid", "metrics", keras_het.metrics.BrierScore(multi_label=True), VECTORS),
 ])  # fmt: skip
 def test_the_mend_gives_the_value_of_probabilities(kind, role, identifier, labels):
     """With noise to spare, so that a loss of log-probabilities that forgot a setting would differ."""
@@ -52,6 +50,11 @@ def test_the_mend_gives_the_value_of_probabilities(kind, role, identifier, label
         return float(keras.ops.mean(module.get(which)(labels, predictions)))
 
     assert value(fitting, outputs) == pytest.approx(value(identifier, p), rel=1e-5)
+
+
+def test_a_calibration_error_has_no_predicted_class_of_labels_that_are_not_exclusive():
+    output = endings(make_model(make_head("sigmoid")))[0]
+    assert keras_het.reading.matching.matching(keras_het.metrics.ExpectedCalibrationError(), output, metrics) is None
 
 
 def test_of_every_loss_of_this_package_it_is_known_what_it_takes():

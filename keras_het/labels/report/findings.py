@@ -165,7 +165,7 @@ def _normalized(p: np.ndarray) -> np.ndarray:
 
 
 def _scores(p: np.ndarray, labels: np.ndarray) -> tuple[float, float]:
-    """Returns the negative log-likelihood and the Brier score, as the metrics of these names compute them."""
+    """Returns the negative log-likelihood, as Keras' metric computes it, and the Brier score."""
     own = p[np.arange(len(p)), labels].astype("float64")
     squares = np.einsum("nk,nk->n", p, p).astype("float64")
     return float(-np.log(np.maximum(own, np.finfo("float32").tiny)).mean()), float((squares - 2 * own + 1).mean())

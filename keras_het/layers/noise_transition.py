@@ -41,7 +41,8 @@ class NoiseTransition(keras.layers.Layer):
     choose the strength, and how to see that T has failed. After every step the rows are projected back onto the
     probability vectors with entries of at least 1e-4 / K, because an entry of zero would get a gradient without bound.
     T is such a matrix wherever it is read or saved, also if the optimizer averages weights (`use_ema=True`). Read it
-    from `transition`: the weight is scaled, and is not projected after an average.
+    from `transition`: the weight is scaled, and is not projected after an average. `set_weights` refuses the weights of
+    a layer with a penalty for one without, and the other way; `load_weights` converts them.
 
     Each annotator m has a T of their own if `num_annotators` is given (Rodrigues and Pereira 2018; Tanno et al. 2019).
     The output in training is then log p(label of m | x), `(..., M, K)`, for integer labels `(..., M)`, -1 where m gave
@@ -126,15 +127,18 @@ class NoiseTransition(keras.layers.Layer):
             rule = f"have the size of T, {self.size} (num_classes, and one more with outlier_class=True)"
             raise refusal("The last axis of the input", rule, f"input_shape={input_shape}")
         self.input_spec = keras.layers.InputSpec(min_ndim=1, axes={-1: self.size})
-        is_open = self.trainable and not (self.regularizer or self.outlier_class) and self.initial_transition is None
+        is_open = not (self.regularizer or self.outlier_class) and self.initial_transition is None
         self._scale = OPEN_SCALE if is_open else 1.0
         self.start = start = self._start(OPEN_SPREAD if is_open else SPREAD)
+        # The last axis lets Keras refuse weights of another scale. Sums of rows do not tell it: one step of Adam at
+        # 0.01 with 1,000 classes takes them from 8 to -1.
+        shape = (*start.shape, 1) if is_open else start.shape
         self.kernel = self.add_weight(
             name="transition",
-            shape=start.shape,
-            initializer=lambda shape, dtype: ops.cast(start * self._scale, dtype),
+            shape=shape,
+            initializer=lambda shape, dtype: ops.reshape(ops.cast(start * self._scale, dtype), shape),
             regularizer=self.regularizer and self._penalty,
-            constraint=lambda kernel: self._scale * self._project(kernel),
+            constraint=lambda kernel: ops.reshape(self._scale * self._project(kernel), shape),
             autocast=False,
         )
 
@@ -155,8 +159,11 @@ class NoiseTransition(keras.layers.Layer):
         return (1.0 - spread) * start + spread / self.size if self.trainable else start
 
     def _project(self, kernel: Tensor) -> Tensor:
-        """T of the weight, projected."""
-        return RowStochastic(LOWER / self.size)(ops.convert_to_tensor(kernel) / self._scale)
+        """T of the weight, projected; a fixed T keeps its zeros."""
+        matrix = ops.reshape(kernel, self.start.shape) / self._scale
+        if self.trainable or self.start.min() > 0:
+            return RowStochastic(LOWER / self.size)(matrix)
+        return ops.relu(matrix) / ops.sum(ops.relu(matrix), axis=-1, keepdims=True)
 
     def _penalty(self, kernel: Tensor) -> Tensor:
         return self.regularizer(self._transition(kernel))
@@ -172,12 +179,10 @@ class NoiseTransition(keras.layers.Layer):
         The projection undoes a step that moves all entries of a row alike. An optimizer that normalises each entry, as
         Adam does, would let that part of the gradient hide the rest, and T would not move.
         """
-        kernel = ops.convert_to_tensor(kernel)
+        kernel = ops.reshape(kernel, self.start.shape)
         stopped = ops.stop_gradient(kernel)
         step = kernel - stopped  # zero; only its gradient counts
-        # A fixed T keeps its zeros.
-        fixed = self._project(stopped) if self.trainable or self.start.min() > 0 else stopped
-        return fixed + self.gate * (step - ops.mean(step, axis=-1, keepdims=True))
+        return self._project(stopped) + self.gate * (step - ops.mean(step, axis=-1, keepdims=True))
 
     @property
     def transition(self) -> Any:
@@ -207,14 +212,14 @@ class NoiseTransition(keras.layers.Layer):
     def load_own_variables(self, store: Any) -> None:
         """Loads T, see `save_own_variables`. Raises ValueError if the stored weight is no T of this size."""
         stored = np.asarray(store["transition"])
-        if stored.shape != self.kernel.shape or not np.isfinite(stored).all():
+        if stored.shape != self.start.shape or not np.isfinite(stored).all():
             rule, found = (
-                f"be finite and of shape {self.kernel.shape}",
+                f"be finite and of shape {self.start.shape}",
                 f"shape {stored.shape}, with {np.sum(~np.isfinite(stored))} not finite",
             )
             raise refusal(f"The stored weight `transition` of {self.name!r}", rule, found)
         check_transitions(stored)
-        self.kernel.assign(stored * self._scale)
+        self.kernel.assign(np.reshape(stored * self._scale, self.kernel.shape))
 
     def compute_output_shape(self, input_shape: Any) -> tuple:
         return self._output_shape(input_shape)

@@ -287,6 +287,49 @@ def test_a_bounded_projection_is_the_nearest_point():
     assert np.all(np.sum((x - w) ** 2, axis=1) <= np.sum((others - w) ** 2, axis=2).min(axis=0) + 1e-6)
 
 
+OPEN_T = T + 0.25 * (np.roll(T, 1, axis=1) - T)  # positive
+
+
+def learned():
+    """A T without a penalty that is elsewhere than at its start."""
+    layer = built(NoiseTransition(UNITS), (None, UNITS))
+    layer.load_own_variables({"transition": OPEN_T})
+    return layer
+
+
+def test_a_copy_of_learned_weights_that_is_fixed_has_the_same_t():
+    fixed = built(NoiseTransition(UNITS, trainable=False), (None, UNITS))
+    fixed.set_weights(learned().get_weights())
+    assert_allclose(rows(fixed), OPEN_T, rtol=1e-6)
+    fixed.kernel.assign(fixed.kernel - 0.5)  # as an average of weights
+    assert rows(fixed).min() >= 0
+    assert_allclose(rows(fixed).sum(axis=1), 1, rtol=1e-6)
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("arguments", [{"regularizer": "l2"}, {"transition": np.eye(UNITS)}])
+def test_weights_of_another_scale_are_refused_and_files_of_it_converted(arguments, tmp_path):
+    source, other = learned(), built(NoiseTransition(UNITS, **arguments), (None, UNITS))
+    for of, into in ((source, other), (other, source)):
+        with refuses("shape"):
+            into.set_weights(of.get_weights())
+    models = [keras.Sequential([keras.Input((UNITS,)), layer]) for layer in (source, other)]
+    models[0].save_weights(tmp_path / "m.weights.h5")
+    models[1].load_weights(tmp_path / "m.weights.h5")
+    assert_allclose(rows(other), OPEN_T, rtol=1e-6)
+
+
+@pytest.mark.once
+def test_a_step_of_many_classes_leaves_the_scale_of_t():
+    """The step takes the sums of rows from 8 to -1, as if the scale were another."""
+    classes = 1000
+    layer = NoiseTransition(classes)
+    model = keras.Sequential([keras.Input((FEATURES,)), keras.layers.Dense(classes, "log_softmax"), layer])
+    model.compile(keras.optimizers.Adam(0.01), LOSS)
+    model.train_on_batch(X, np.arange(EXAMPLES))
+    assert_allclose(rows(layer).diagonal(), 0.5, atol=0.005)
+
+
 def stored(matrix):
     """Loads a weight as from a file."""
     layer = built(NoiseTransition(UNITS, name="flips"), (None, UNITS))
@@ -304,7 +347,7 @@ def test_a_stored_t_that_is_right_is_loaded():
 @pytest.mark.filterwarnings("ignore:Skipping nested container")
 def test_a_file_with_a_wrong_t_is_refused(tmp_path):
     model = make_model(NoiseTransition(UNITS))
-    model.layers[-1].kernel.assign(np.full((UNITS, UNITS), np.nan))
+    model.layers[-1].kernel.assign(np.full((UNITS, UNITS, 1), np.nan))
     model.save(tmp_path / "model.keras")
     with refuses("must be finite and of shape"):
         keras.saving.load_model(tmp_path / "model.keras")

@@ -60,6 +60,6 @@ def masked_predictor(model: keras.Model, tensor: Any) -> Callable[[Any], Any]:
     return predictor(model, [tensor, MaskReader()(tensor)])
 
 
-def unmasked(mask: np.ndarray, *arrays: np.ndarray) -> tuple[np.ndarray, ...]:
+def drop_masked(mask: np.ndarray, *arrays: np.ndarray) -> tuple[np.ndarray, ...]:
     """Returns arrays `(..., K)` or `(...)` without their masked examples; unchanged if no example is masked."""
     return arrays if mask.all() else tuple(array[mask] for array in arrays)

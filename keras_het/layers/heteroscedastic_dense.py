@@ -45,12 +45,14 @@ class Clock(keras.layers.Layer):
 
 
 # Arguments of the covariance and of the integrator, and names of other packages, with the rule that mends them.
-OF_COVARIANCE = "be an argument of the covariance: covariance=keras_het.covariances.{kind}(..., {name}={value!r})"
-OF_INTEGRATOR = "be an argument of the integrator: integrator=keras_het.integrators.QuasiMonteCarlo({value!r})"
+COVARIANCE_RULE = "be an argument of the covariance: covariance=keras_het.covariances.{kind}(..., {name}={value!r})"
+INTEGRATOR_RULE = "be an argument of the integrator: integrator=keras_het.integrators.QuasiMonteCarlo({value!r})"
 OTHER_ARGUMENTS = {
-    **dict.fromkeys(("min_scale", "initial_scale", "covariance_initializer", "covariance_regularizer"), OF_COVARIANCE),
-    **dict.fromkeys(("num_samples", "num_mc_samples", "train_mc_samples"), OF_INTEGRATOR),
-    "test_mc_samples": OF_INTEGRATOR.replace("({value", "(..., inference_samples={value"),
+    **dict.fromkeys(
+        ("min_scale", "initial_scale", "covariance_initializer", "covariance_regularizer"), COVARIANCE_RULE
+    ),
+    **dict.fromkeys(("num_samples", "num_mc_samples", "train_mc_samples"), INTEGRATOR_RULE),
+    "test_mc_samples": INTEGRATOR_RULE.replace("({value", "(..., inference_samples={value"),
     "rank": RANK,
 }
 
@@ -70,7 +72,7 @@ class HeteroscedasticDense(NoisyDense):
 
     The form without `activation` is exact. Keras' losses of probabilities clip them to [1e-7, 1 - 1e-7], where a clip
     has no gradient. So in training a probability outside [2e-7, 1 - 2e-7] has the nearer end as its value, and still
-    its gradient. Each logit then has the gradient of the exact form within 2e-7, and a crossentropy stays below 15.5.
+    its gradient. Each logit then has the gradient of the exact form within 2e-7 K, and a crossentropy stays below 15.5.
 
     The nodes e_K, e_R are drawn anew at every training step. The examples of a batch share them, which costs no
     accuracy. The draw is a function of `seed` and of a counter that is saved with the weights, the same bits on every

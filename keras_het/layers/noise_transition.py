@@ -59,7 +59,8 @@ class NoiseTransition(keras.layers.Layer):
             alpha of outliers that are labelled as such is learned with the rest of T, or given:
             `transition=outlier_class(K, alpha), trainable=False`. A learned share goes to zero if no example is
             labelled as an outlier, and T becomes singular; the callbacks warn of it. (A ridge hides it, and spreads the
-            classes: use none here.)
+            classes: use none here.) Without a `regularizer` only the row of the outliers moves far: T does not learn
+            which classes are swapped.
         trainable: boolean, whether T is learned.
         regularizer: regularizer of T, such as `keras.regularizers.L2`.
         apply_at_inference: boolean, whether to act at inference too, to evaluate on noisy labels.

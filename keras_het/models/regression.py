@@ -7,7 +7,7 @@ import numpy as np
 
 from keras_het.base.batches import labelled_batches
 from keras_het.base.graph import model_inputs
-from keras_het.base.masks import masked_predictor, unmasked
+from keras_het.base.masks import drop_masked, masked_predictor
 from keras_het.base.refusal import refusal, refuse_if
 from keras_het.base.validation import check_boolean, check_number
 from keras_het.layers import HeteroscedasticNormal
@@ -127,8 +127,9 @@ def _scales(model: keras.Model, ending: Ending, x: Any, y: Any, initial_scale: f
     for inputs, targets in labelled_batches(x, y, BATCH_SIZE):
         predicted, mask = predict(inputs)
         expected = (predicted.shape[:-1], predicted.shape) if units == 1 else (predicted.shape,)
-        if targets.shape not in expected or not np.isfinite(targets).all():
-            raise refusal("y", f"be finite, of shape (N, ..., {units})", shape=targets)
-        (errors,) = unmasked(mask, targets.reshape(predicted.shape) - predicted.astype("float64"))
-        squares.append(np.square(errors).reshape(-1, units))
+        rule = f"be finite, of shape (N, ..., {units})"
+        refuse_if(targets.shape not in expected, "y", rule, shape=targets)
+        kept, of_mean = drop_masked(mask, targets.reshape(predicted.shape), predicted)
+        refuse_if(not np.isfinite(kept).all(), "y", rule, shape=targets)
+        squares.append(np.square(kept - of_mean.astype("float64")).reshape(-1, units))
     return np.sqrt(np.concatenate(squares).mean(axis=0))

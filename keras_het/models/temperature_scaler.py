@@ -15,7 +15,7 @@ from keras_het import links
 from keras_het.base.batches import labelled_batches
 from keras_het.base.graph import has_graph, model_inputs
 from keras_het.base.internals import compile_arguments
-from keras_het.base.masks import masked_predictor, unmasked
+from keras_het.base.masks import drop_masked, masked_predictor
 from keras_het.base.precision import check_dtype
 from keras_het.base.refusal import outside_level, refuse_first, refuse_if
 from keras_het.base.serializable import resolve
@@ -147,7 +147,7 @@ def scale_temperature(
     refuse_if(not parts, "x", "have at least one example", "none")
     outputs, mask, labels = (np.concatenate(part) for part in zip(*parts, strict=True))
     if labels.shape[: mask.ndim] == mask.shape:  # else best_temperature refuses the labels
-        outputs, labels = unmasked(mask, outputs, labels)
+        outputs, labels = drop_masked(mask, outputs, labels)
     if not (from_logits := ending.returns != "probabilities"):
         outputs = outputs_of_probabilities(ops.convert_to_tensor(outputs, "float32"), link.activation)
     temperature = best_temperature(outputs, labels, link.activation)

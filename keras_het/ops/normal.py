@@ -177,17 +177,22 @@ class DiagonalNormal(Normal):
     def log_prob(self, value: Tensor) -> Tensor:
         """Returns the log-density at `value`, shape `(..., K)` to `(...,)`; needs scale_diag > 0.
 
-        Several values of each example stand in front, `(S, ..., K)`: `ops.moveaxis(normal.logits(nodes), -2, 0)`.
+        S values of each example, `(..., S, K)` as `logits` returns them, give `(..., S)`.
 
         Raises:
             ValueError: for another shape.
         """
         value = ops.convert_to_tensor(value)
-        sizes = [set(pair) for pair in zip(value.shape[-2::-1], self.loc.shape[-2::-1], strict=False)]
-        is_wrong = value.shape[-1:] != self.loc.shape[-1:] or any(len(pair - {1, None}) > 1 for pair in sizes)
-        refuse_if(is_wrong, "value", f"have shape (..., {', '.join(map(str, self.loc.shape))})", shape=value)
-        distance, log_det = self.distance_and_log_det(value)
-        return -0.5 * (distance + log_det + self.loc.shape[-1] * math.log(2.0 * math.pi))
+        *leading, units = self.loc.shape
+        has_several = len(value.shape) == len(leading) + 2
+        axes = value.shape[: -1 - has_several]
+        pairs = [set(pair) for pair in zip(reversed(axes), reversed(leading), strict=False)]
+        fits = all(len(pair - {1, None}) < 2 for pair in pairs) and len(axes) <= len(leading)
+        rule = f"have shape ({', '.join(map(str, [*leading, units]))}), or (..., S, {units}) for several values of each"
+        refuse_if(not fits or value.shape[-1:] != (units,), "value", rule, shape=value)
+        distance, log_det = self.distance_and_log_det(ops.moveaxis(value, -2, 0) if has_several else value)
+        log_p = -0.5 * (distance + log_det + units * math.log(2.0 * math.pi))
+        return ops.moveaxis(log_p, 0, -1) if has_several else log_p
 
     def distance_and_log_det(self, value: Tensor) -> tuple[Tensor, Tensor]:
         """Returns (value - loc)' Sigma^-1 (value - loc) and log det Sigma, `(...,)` each; needs scale_diag > 0.

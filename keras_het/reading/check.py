@@ -111,7 +111,7 @@ def judge(model: keras.Model, x: Any = None, y: Any = None) -> list[str]:
     outputs = [with_link(output, own) for output, own in zip(outputs, losses, strict=True)]
     pairs = [(argument, *pair) for argument in ROLES for pair in _pairs(arguments.get(argument), outputs)]
     judged = [_judged(*pair) for pair in pairs]
-    doubts = [doubt for pair in pairs for doubt in _of_one_label(*pair)]
+    doubts = [doubt for pair in pairs for doubt in _warn_single_label(*pair)]
     return _not_checked(model, outputs, losses, any(judged)) + doubts + check_data(model, x, y, outputs, losses)
 
 
@@ -147,7 +147,7 @@ def _judged(argument: str, identifier: Any, output: Ending) -> bool:
     return is_known(identifier, ROLES[argument])
 
 
-def _of_one_label(argument: str, identifier: Any, output: Ending) -> list[str]:
+def _warn_single_label(argument: str, identifier: Any, output: Ending) -> list[str]:
     """Returns the warning about a string that Keras reads as that of one label, behind a sigmoid of several classes."""
     name = identifier.lower() if isinstance(identifier, str) else ""
     if name not in BY_SHAPE or output.link != "sigmoid" or output.units == 1:

@@ -58,6 +58,7 @@ class Ending(NamedTuple):
         shape: shape of the output, None where a size is unknown; () if nothing is known.
         names: the names of the output, in the model and in the dict that the model returns.
         is_head: boolean, whether a layer or model of this package makes the values.
+        takes_activation: boolean, whether that is a layer with an argument `activation`.
         of_distribution: boolean, whether a loss gets the distribution that the output is made of, as in a
             `DistributionModel`.
         head: the layer at which the reading stopped; None if a layer calls it at every step.
@@ -75,6 +76,7 @@ class Ending(NamedTuple):
     shape: tuple = ()
     names: frozenset = frozenset()
     is_head: bool = True
+    takes_activation: bool = False
     of_distribution: bool = False
     head: Any = None
     behind: tuple = ()
@@ -123,8 +125,8 @@ class Ending(NamedTuple):
     @property
     def activation_remedy(self) -> str:
         """Change of the model that makes probabilities of the outputs, in words."""
-        is_layer = self.source.startswith("the head ")  # an ensemble or a transition takes no activation
-        return f'give the head activation="{self.link}"' if is_layer else f"put {self.activation_layer} behind it"
+        by_argument = f'give the head activation="{self.link}"'
+        return by_argument if self.takes_activation else f"put {self.activation_layer} behind it"
 
     def ends_in(self, kinds: tuple) -> bool:
         """Returns whether the head is of these classes, with only activations, Reshape and Flatten behind it.
@@ -287,7 +289,7 @@ def _of_head(layer: Any, before: Iterator[tuple[Any, Any]]) -> Ending | None:
     if is_a(layer, HeteroscedasticDense):
         doubt = _doubt(layer, source, next((_unwrapped(each) for each, _ in before), None))
         returns = "probabilities" if activation_of(layer) else layer.link.returns
-        return Ending(source, layer.link.activation, returns, layer.units, doubt=doubt)
+        return Ending(source, layer.link.activation, returns, layer.units, takes_activation=True, doubt=doubt)
     return _declared(layer)
 
 
@@ -309,15 +311,14 @@ def _with_behind(ending: Ending, layer: Any) -> Ending:
     ending, part = ending._replace(behind=(*ending.behind, layer)), _unwrapped(layer)
     if is_a(part, NoiseTransition):
         source, returns = f"the layer {part.name!r}", "log-probabilities"
-        return ending._replace(
-            source=source, link="softmax", returns=returns, units=part.size, is_head=True, transition=part, doubt=""
-        )
+        ending = ending._replace(source=source, link="softmax", returns=returns, units=part.size, is_head=True)
+        return ending._replace(takes_activation=False, transition=part, doubt="")
     if ending.fault or not is_activation(part):
         return ending
     try:
         activation = activation_of(part)
     except ValueError:  # over another axis, or not one of Keras
-        return ending._replace(source=_named(part), link="", returns="anything", is_head=False)
+        return ending._replace(source=_named(part), link="", returns="anything", is_head=False, takes_activation=False)
     kind = (ending.returns, activation)
     is_second = ending.is_head and ending.returns == "probabilities" and activation is not None
     if kind in MISFITS or is_second:
@@ -326,7 +327,8 @@ def _with_behind(ending: Ending, layer: Any) -> Ending:
         fault = refusal(f"The activation behind {ending.source}", rule, repr(activation))
         return ending._replace(link="", returns="anything", is_head=False, fault=str(fault))
     if MAKES.get(kind) == "probabilities":
-        return ending._replace(source=f"an activation behind {ending.source}", returns="probabilities")
+        source = f"an activation behind {ending.source}"
+        return ending._replace(source=source, returns="probabilities", takes_activation=False)
     return ending if activation is None or kind in MAKES else _activated(ending, part)
 
 
@@ -336,7 +338,7 @@ def _activated(ending: Ending, layer: Any) -> Ending:
     link, returns = ACTIVATIONS.get(activation, ("", "anything"))
     is_unknown = returns == "anything"
     source = f"{_named(layer)} with the activation {activation}" if is_unknown else f"the layer {layer.name!r}"
-    return ending._replace(source=source, link=link, returns=returns, is_head=False)
+    return ending._replace(source=source, link=link, returns=returns, is_head=False, takes_activation=False)
 
 
 def _unknown(source: str, units: int) -> Ending:

@@ -10,7 +10,7 @@ from keras import ops
 from keras_het.base.batches import batches
 from keras_het.base.graph import has_graph
 from keras_het.base.internals import layers_of
-from keras_het.base.masks import masked_predictor, unmasked
+from keras_het.base.masks import drop_masked, masked_predictor
 from keras_het.base.refusal import refusal, refuse_if
 from keras_het.base.validation import as_float64, check_integer
 from keras_het.covariances.block_matrix import BlockMatrix
@@ -76,7 +76,7 @@ def head_noise(model: keras.Model, x: Any, name: str | None = None, batch_size: 
     total, sums = 0, None
     for inputs, _ in batches(x, check_integer("batch_size", batch_size, 1)):
         features, mask = predict(inputs)
-        count, parts = _sums(ending.head, *unmasked(mask, features))
+        count, parts = _sums(ending.head, *drop_masked(mask, features))
         total += count
         sums = parts if sums is None else [whole + part for whole, part in zip(sums, parts, strict=True)]
     if sums is None or not total:

@@ -8,7 +8,7 @@ from scipy.stats import norm
 
 from keras_het.covariances import LowRank
 from keras_het.models import DistributionModel, heteroscedastic_regression
-from tests.common import reloaded, to_numpy
+from tests.common import refuses, reloaded, to_numpy
 
 pytestmark = pytest.mark.once
 
@@ -105,11 +105,15 @@ def test_a_map_of_a_regression_for_every_pixel():
     assert new.predict_interval(x, verbose=0)[0].shape == (6, 4, 4, 1)
 
 
-def test_masked_steps_have_no_residuals():
+@pytest.mark.parametrize("padding", [1e6, np.nan])
+def test_masked_steps_have_no_residuals(padding):
     x = np.ones((3, 4, 2), "float32")
     x[:, 2:] = 0.0
-    y = np.where(x[..., :1] > 0, 5.0, 1e6)
+    y = np.where(x[..., :1] > 0, 5.0, padding)
     inputs = keras.Input((4, 2))
     old = keras.Model(inputs, keras.layers.Dense(1, kernel_initializer="ones")(keras.layers.Masking()(inputs)))
     low, high = heteroscedastic_regression(old, x, y).predict_interval(x, 0.5, verbose=0)
     assert_allclose((high - low)[:, :2] / (2 * norm.ppf(0.75)), 3.0, rtol=1e-3)  # 5 - (1 + 1)
+    y[0, 0] = np.nan
+    with refuses("`y` must be finite"):
+        heteroscedastic_regression(old, x, y)

@@ -69,15 +69,18 @@ def test_log_prob(kind):
 
 
 @pytest.mark.once
-def test_log_prob_of_several_values_of_each_example(kind):
+@pytest.mark.parametrize("num_values", [3, BATCH])
+def test_log_prob_of_several_values_of_each_example(kind, num_values):
     rng, one = np.random.default_rng(2), normal(kind)
-    nodes = Nodes(*(ops.convert_to_tensor(rng.normal(size=(3, size)), "float32") for size in one.size))
-    values = to_numpy(ops.moveaxis(one.logits(nodes), -2, 0))
+    nodes = Nodes(*(ops.convert_to_tensor(rng.normal(size=(num_values, size)), "float32") for size in one.size))
+    values = to_numpy(one.logits(nodes))
     loc = parameters(kind)[0]
-    expected = np.stack([multivariate_normal(loc[i], dense(kind)[i]).logpdf(values[:, i]) for i in range(BATCH)], 1)
+    expected = np.stack([multivariate_normal(loc[i], dense(kind)[i]).logpdf(values[i]) for i in range(BATCH)])
     assert_allclose(to_numpy(one.log_prob(values)), expected, rtol=1e-4)
-    with pytest.raises(ValueError, match=r"`value` must have shape \(..., 4, 5\). Received: shape \(4, 3, 5\)"):
-        one.log_prob(np.swapaxes(values, 0, 1))
+    rule = r"`value` must have shape \(4, 5\), or \(..., S, 5\) for several values of each. Received: shape "
+    for wrong in (values[None], values[:3]):
+        with pytest.raises(ValueError, match=rule):
+            one.log_prob(wrong)
 
 
 def check_log_prob(factor, scale, value):

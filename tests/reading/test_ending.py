@@ -6,7 +6,7 @@ from keras import layers
 
 from keras_het.layers import HeteroscedasticDense, HeteroscedasticNormal, JointHeteroscedasticDense, NoiseTransition
 from keras_het.models import DeepEnsemble, DistributionModel
-from keras_het.reading.ending import CLASSIFIERS, ending_of, endings
+from keras_het.reading.ending import CLASSIFIERS, Ending, ending_of, endings
 from keras_het.reading.head_noise import noisy_ending
 from tests.house import count_walks, walks
 from tests.models.small_models import MODELS
@@ -181,3 +181,12 @@ def test_a_reading_adds_no_call_to_a_layer_and_keeps_no_subclassed_model_alive()
     (ending,) = endings(model)
     assert endings(model)[0] is ending
     assert (ending.head, ending.behind, ending.place) == (None, (), None)
+
+
+@pytest.mark.once
+def test_only_a_head_with_an_argument_for_it_is_given_an_activation():
+    stack = [keras.Input((6,)), HeteroscedasticDense(3), NoiseTransition(3)]
+    remedies = [endings(keras.Sequential(stack[:size]))[0].activation_remedy for size in (2, 3)]
+    declared = Ending("the head of somebody", "softmax", "log-probabilities", 3).activation_remedy
+    behind = "put keras.layers.Softmax() behind it"
+    assert [*remedies, declared] == ['give the head activation="softmax"', behind, behind]

@@ -214,10 +214,8 @@ class NoiseTransition(keras.layers.Layer):
         """Loads T, see `save_own_variables`. Raises ValueError if the stored weight is no T of this size."""
         stored = np.asarray(store["transition"])
         if stored.shape != self.start.shape or not np.isfinite(stored).all():
-            rule, found = (
-                f"be finite and of shape {self.start.shape}",
-                f"shape {stored.shape}, with {np.sum(~np.isfinite(stored))} not finite",
-            )
+            rule = f"be finite and of shape {self.start.shape}"
+            found = f"shape {stored.shape}, with {np.sum(~np.isfinite(stored))} not finite"
             raise refusal(f"The stored weight `transition` of {self.name!r}", rule, found)
         check_transitions(stored)
         self.kernel.assign(np.reshape(stored * self._scale, self.kernel.shape))

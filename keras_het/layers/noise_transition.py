@@ -156,7 +156,13 @@ class NoiseTransition(keras.layers.Layer):
 
     def _project(self, kernel: Tensor) -> Tensor:
         """T of the weight, projected."""
-        return RowStochastic(LOWER / self.size)(ops.convert_to_tensor(kernel) / self._scale)
+        return RowStochastic(LOWER / self.size)(self._unscaled(kernel))
+
+    def _unscaled(self, kernel: Tensor) -> Tensor:
+        """T of the weight. The rows tell their scale: `set_weights` may copy them from a layer of another scale."""
+        kernel = ops.convert_to_tensor(kernel)
+        is_scaled = ops.mean(kernel) * self.size > OPEN_SCALE**0.5
+        return kernel / (1.0 + (OPEN_SCALE - 1.0) * ops.cast(is_scaled, kernel.dtype))
 
     def _penalty(self, kernel: Tensor) -> Tensor:
         return self.regularizer(self._transition(kernel))
@@ -176,7 +182,7 @@ class NoiseTransition(keras.layers.Layer):
         stopped = ops.stop_gradient(kernel)
         step = kernel - stopped  # zero; only its gradient counts
         # A fixed T keeps its zeros.
-        fixed = self._project(stopped) if self.trainable or self.start.min() > 0 else stopped
+        fixed = self._project(stopped) if self.trainable or self.start.min() > 0 else self._unscaled(stopped)
         return fixed + self.gate * (step - ops.mean(step, axis=-1, keepdims=True))
 
     @property

@@ -287,6 +287,17 @@ def test_a_bounded_projection_is_the_nearest_point():
     assert np.all(np.sum((x - w) ** 2, axis=1) <= np.sum((others - w) ** 2, axis=2).min(axis=0) + 1e-6)
 
 
+@pytest.mark.parametrize("arguments", [{}, {"trainable": False}, {"regularizer": "l2"}, {"transition": np.eye(UNITS)}])
+def test_copied_weights_keep_t_whatever_the_scale_of_the_layer(arguments):
+    source, target = (built(NoiseTransition(UNITS, **each), (None, UNITS)) for each in ({}, arguments))
+    source.load_own_variables({"transition": T + 0.25 * (np.roll(T, 1, axis=1) - T)})
+    for layer in (source, target):  # a copy, and T itself as a weight
+        layer.set_weights(source.get_weights())
+        assert_allclose(rows(layer), rows(source), rtol=1e-6, atol=1e-7)
+        layer.kernel.assign(rows(source))
+        assert_allclose(rows(layer), rows(source), rtol=1e-6, atol=1e-7)
+
+
 def stored(matrix):
     """Loads a weight as from a file."""
     layer = built(NoiseTransition(UNITS, name="flips"), (None, UNITS))

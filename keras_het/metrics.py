@@ -25,8 +25,9 @@ class ProbabilityMetric(keras.metrics.Metric, abc.ABC):
 
     `update_state` accepts integer labels `(...)` or `(..., 1)`, or label vectors `(..., K)`. Predictions are
     probabilities or logits `(..., K)`; sample weights and Keras masks are `(...)`. A label that is no integer in [0, K)
-    makes the result nan, on every backend, and so does a prediction that is no probability. A head without
-    an activation returns log-probabilities or logits, so its metrics need `from_logits=True`.
+    makes the result nan, on every backend, and so does a prediction that is no probability. Neither counts if its
+    weight is zero or a mask leaves it out. A head without an activation returns log-probabilities or logits, so its
+    metrics need `from_logits=True`.
 
     A weight of each example, `(N,)` or `(N, 1)`, counts for all its labels, `(N, T)`.
 
@@ -87,7 +88,7 @@ class ProbabilityMetric(keras.metrics.Metric, abc.ABC):
         labels, units = integer_labels(y_true), y_pred.shape[-1]
         labels = ops.squeeze(labels, -1) if len(labels.shape) == len(y_pred.shape) else labels
         is_class = ops.logical_and(labels >= 0, labels < units)
-        weights = ops.where(is_class, weights, np.nan)
+        weights = ops.where(ops.logical_or(is_class, weights == 0), weights, np.nan)  # padding may have any label
         if self.ignore_class is not None:
             weights = ops.where(ops.equal(labels, self.ignore_class), 0.0, weights)
         return ops.one_hot(ops.where(is_class, labels, 0), units, dtype="float32"), weights

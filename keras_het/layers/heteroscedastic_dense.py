@@ -70,7 +70,7 @@ class HeteroscedasticDense(NoisyDense):
 
     The form without `activation` is exact. Keras' losses of probabilities clip them to [1e-7, 1 - 1e-7], where a clip
     has no gradient. So in training a probability outside [2e-7, 1 - 2e-7] has the nearer end as its value, and still
-    its gradient. Each logit then has the gradient of the exact form within 2e-7, and a crossentropy stays below 15.5.
+    its gradient. Each logit then has the gradient of the exact form within 2e-7 K, and a crossentropy stays below 15.5.
 
     The nodes e_K, e_R are drawn anew at every training step. The examples of a batch share them, which costs no
     accuracy. The draw is a function of `seed` and of a counter that is saved with the weights, the same bits on every

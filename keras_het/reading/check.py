@@ -153,14 +153,16 @@ def _judged(argument: str, identifier: Any, output: Ending) -> bool:
 
 
 def _check_labels_of_metrics(argument: str, given: list, losses: list, output: Ending) -> None:
-    """Raises an error for a metric of label vectors beside a loss of integers, which Keras broadcasts, or the reverse."""
+    """Raises an error for a metric of vectors beside a loss of integers, which Keras broadcasts, or the reverse."""
     forms = {labels_for(loss, output.units) for loss in losses}
     if output.units < 2 or forms not in ({"integers"}, {"vectors"}):
         return
     for identifier in given:
         if labels_of_metric(identifier) not in ("", *forms):
-            form = "integers" if forms == {"integers"} else "label vectors"
-            rule = f"take {form}, the labels of loss={spelled(losses[0])} ('accuracy' takes both forms)"
+            form, remedy = "label vectors", "'accuracy' takes both forms"
+            if forms == {"integers"}:
+                form, remedy = "integers", f"{remedy}; others need to_categorical(y) and a loss of vectors"
+            rule = f"take {form}, the labels of loss={spelled(losses[0])} ({remedy})"
             raise refusal(argument, rule, f"{argument}={spelled(identifier)}")
 
 

@@ -164,7 +164,7 @@ def both(make, fitting, value, *parts):
     metric(make, [metrics.Accuracy()], "`metrics` must take log-probabilities: 'accuracy', for the head"),
     metric(sigmoid, [metrics.Accuracy()], "`metrics` must take logits: keras.metrics.BinaryAccuracy(threshold=0.0)"),
     both(make, SPARSE, "categorical_accuracy", "take integers, the labels of loss=keras.losses.SparseCategorical"),
-    both(dense("softmax"), SPARSE_NAME, "mse", "('accuracy' takes both forms). Received: metrics='mse'"),
+    both(dense("softmax"), SPARSE_NAME, "mse", "and a loss of vectors). Received: metrics='mse'"),
     both(dense("softmax"), VECTOR_NAME, metrics.SparseTopKCategoricalAccuracy(2), "take label vectors, the labels of"),
     metric(make, [metrics.AUC()], "keras.metrics.AUC(from_logits=True)"),
     metric(make, ["accuracy", SPARSE_NAME], "metrics.SparseCategoricalCrossentropy(from_logits=True)"),

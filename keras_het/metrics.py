@@ -29,8 +29,9 @@ class ExpectedCalibrationError(keras.metrics.Metric):
 
     `update_state` accepts integer labels `(...)` or `(..., 1)`, or label vectors `(..., K)`. Predictions are
     probabilities or logits `(..., K)`; sample weights and Keras masks are `(...)`. A label that is no integer in [0, K)
-    makes the result nan, on every backend, and so does a prediction that is no probability. A head without
-    an activation returns log-probabilities or logits, so its metrics need `from_logits=True`.
+    makes the result nan, on every backend, and so does a prediction that is no probability. Neither counts if its
+    weight is zero or a mask leaves it out. A head without an activation returns log-probabilities or logits, so its
+    metrics need `from_logits=True`.
 
     A weight of each example, `(N,)` or `(N, 1)`, counts for all its labels, `(N, T)`. N is the sum of the weights.
 
@@ -96,7 +97,8 @@ class ExpectedCalibrationError(keras.metrics.Metric):
             return ops.take_along_axis(vectors, predicted[..., None], axis=-1)[..., 0], weights
         labels = integer_labels(y_true)
         labels = ops.squeeze(labels, -1) if has_axis else labels
-        weights = ops.where(ops.logical_and(labels >= 0, labels < units), weights, np.nan)
+        is_class = ops.logical_and(labels >= 0, labels < units)
+        weights = ops.where(ops.logical_or(is_class, weights == 0), weights, np.nan)  # padding may have any label
         if self.ignore_class is not None:
             weights = ops.where(ops.equal(labels, self.ignore_class), 0.0, weights)
         return ops.cast(ops.equal(labels, ops.cast(predicted, labels.dtype)), "float32"), weights

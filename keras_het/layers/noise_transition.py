@@ -36,7 +36,8 @@ class NoiseTransition(keras.layers.Layer):
     once T has learned the noise: stop early by the `val_noisy_nll` of `callbacks.TransitionMonitor`.
 
     A learned T starts at (I + 1 / K) / 2, and moves at an eighth of the learning rate. From the identity it would not
-    move, because the network explains every label first. With a `regularizer`, such as `keras.regularizers.L2`, T
+    move, because the network explains every label first. With rare classes, train until T stands still: before that it
+    can explain their labels as flips of frequent classes. With a `regularizer`, such as `keras.regularizers.L2`, T
     starts near the identity, the paper's way, and the penalty spreads its rows. `guides/label_flips.py` says how to
     choose the strength, and how to see that T has failed. After every step the rows are projected back onto the
     probability vectors with entries of at least 1e-4 / K, because an entry of zero would get a gradient without bound.

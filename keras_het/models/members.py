@@ -144,9 +144,13 @@ def _agreed(name: str, rule: str, values: list) -> Any:
 
 
 def outputs_of_probabilities(p: Any, activation: str) -> Any:
-    """Returns log-probabilities (softmax) or logits (sigmoid) of probabilities, `(..., K)`."""
+    """Returns log-probabilities (softmax) or logits (sigmoid) of probabilities, `(..., K)`.
+
+    A sigmoid that rounds to one has the smallest logit that does, not one of infinity.
+    """
     log_p = ops.log(ops.maximum(p, SMALLEST))
-    return log_p if activation == "softmax" else log_p - ops.log(ops.maximum(1.0 - p, SMALLEST))
+    rounding = 2.0**-54 if "float64" in str(p.dtype) else 2.0**-25
+    return log_p if activation == "softmax" else log_p - ops.log(ops.maximum(1.0 - p, rounding))
 
 
 def check_different_start(members: list[keras.Model]) -> None:

@@ -23,6 +23,8 @@ from keras_het.reading.matching import (
     BY_SHAPE,
     activation_for,
     is_known,
+    labels_for,
+    labels_of_metric,
     leaves_out_missing,
     loss_of,
     matching,
@@ -66,10 +68,10 @@ def check(model: keras.Model, x: Any = None, y: Any = None) -> None:
             check of examples.
         y: labels as for `fit`; None for a data set, or for no check of labels.
     Raises:
-        ValueError: if the model is not compiled, if a loss or metric is wrong (the error names a remedy), or if the
-            model cannot learn from the data. Also if a layer that learns, such as a head, stands behind a
-            `NoiseTransition`, if an activation of the other link stands behind a head, or if a loss that remembers
-            something is attached to another model.
+        ValueError: if the model is not compiled, if a loss or metric is wrong (the error names a remedy), if a metric
+            takes labels of another form than the loss, or if the model cannot learn from the data. Also if a layer that
+            learns, such as a head, stands behind a `NoiseTransition`, if an activation of the other link stands behind
+            a head, or if a loss that remembers something is attached to another model.
     Warns:
         UserWarning: if something was not checked, and why; if an example is not finite; if a class has no label; if
             Keras takes a string such as "accuracy" for one label and a sigmoid can give several; and if a softmax of as
@@ -111,6 +113,9 @@ def judge(model: keras.Model, x: Any = None, y: Any = None) -> list[str]:
     outputs = [with_link(output, own) for output, own in zip(outputs, losses, strict=True)]
     pairs = [(argument, *pair) for argument in ROLES for pair in _pairs(arguments.get(argument), outputs)]
     judged = [_judged(*pair) for pair in pairs]
+    for argument in ("metrics", "weighted_metrics"):
+        for own, output, given in zip(losses, outputs, _of_each(arguments.get(argument), outputs), strict=True):
+            _check_labels_of_metrics(argument, given, own, output)
     doubts = [doubt for pair in pairs for doubt in _warn_single_label(*pair)]
     return _not_checked(model, outputs, losses, any(judged)) + doubts + check_data(model, x, y, outputs, losses)
 
@@ -145,6 +150,20 @@ def _judged(argument: str, identifier: Any, output: Ending) -> bool:
     if output.annotators and of_annotators(identifier) is None:
         _check_missing(argument, identifier, output)
     return is_known(identifier, ROLES[argument])
+
+
+def _check_labels_of_metrics(argument: str, given: list, losses: list, output: Ending) -> None:
+    """Raises an error for a metric of vectors beside a loss of integers, which Keras broadcasts, or the reverse."""
+    forms = {labels_for(loss, output.units) for loss in losses}
+    if output.units < 2 or forms not in ({"integers"}, {"vectors"}):
+        return
+    for identifier in given:
+        if labels_of_metric(identifier) not in ("", *forms):
+            form, remedy = "label vectors", "'accuracy' takes both forms"
+            if forms == {"integers"}:
+                form, remedy = "integers", f"{remedy}; others need to_categorical(y) and a loss of vectors"
+            rule = f"take {form}, the labels of loss={spelled(losses[0])} ({remedy})"
+            raise refusal(argument, rule, f"{argument}={spelled(identifier)}")
 
 
 def _warn_single_label(argument: str, identifier: Any, output: Ending) -> list[str]:

@@ -50,6 +50,8 @@ def matching(identifier: Any, output: Ending, module: Any = keras.losses, trust_
     kind = _kind_of(known)
     if kind is None:
         return identifier if trust_unknown else None
+    if kind is keras.metrics.Accuracy:  # compares numbers, and probabilities equal no label
+        return matching("binary_accuracy" if output.link == "sigmoid" else "accuracy", output, module, trust_unknown)
     rule: Any = rule_of(kind)
     of_distributions = rule.fit is distributions or getattr(known, "of_distributions", False)
     if not _accepts_link(rule.activation, output) or (output.returns == "distributions" and not of_distributions):
@@ -147,6 +149,15 @@ def labels_for(identifier: Any, units: int) -> str:
     if kind is not None and issubclass(kind, Crossentropy):
         return "each" if getattr(instance, "multi_label", False) else "either"
     return LABELS.get(kind, "numbers" if kind else "")
+
+
+def labels_of_metric(identifier: Any) -> str:
+    """Returns the labels of exclusive classes that a metric of Keras takes, "integers" or "vectors"; "" if unknown."""
+    is_by_shape = isinstance(identifier, str) and identifier.lower() in BY_SHAPE
+    kind = None if is_by_shape else _kind_of(_instance(identifier, keras.metrics))
+    if kind is None or not kind.__module__.startswith("keras.") or "IoU" in kind.__name__:
+        return ""
+    return "integers" if kind.__name__.startswith("Sparse") else "vectors"
 
 
 def ignored_by(identifier: Any) -> int | None:

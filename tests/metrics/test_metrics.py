@@ -74,6 +74,8 @@ def test_weights_vectors_masks_and_what_does_not_count():
     hidden = np.where(chosen, labels, -1)
     assert updated(make(from_logits=True, ignore_class=-1), hidden, logits) == pytest.approx(expected, abs=1e-6)
     assert np.isnan(updated(make(from_logits=True), hidden, logits))
+    weights = chosen.astype("float32")
+    assert updated(make(from_logits=True), hidden, logits, weights) == pytest.approx(expected, abs=1e-6)
     vectors = np.eye(UNITS, dtype="float32")[labels]
     for form in (vectors, labels[:, None]):
         found = updated(make(from_logits=True), form, logits)

@@ -157,7 +157,10 @@ def test_what_has_no_match_is_warned_of_and_the_model_is_not_compiled(arguments)
 
 def test_a_subclass_that_only_inherits_is_what_it_inherits_from():
     old = compiled(
-        functional("softmax"), "sgd", Inheriting(ignore_class=1), metrics=[Counting(), metrics.AUC(from_logits=False)]
+        functional("softmax"),
+        "sgd",
+        Inheriting(ignore_class=1),
+        metrics=[Counting(), metrics.SparseCategoricalCrossentropy()],
     )
     new = converted(old)
     assert type(new.loss) is Inheriting

@@ -124,6 +124,19 @@ def network(*end, dtype=None):
     return keras.Sequential([keras.Input((FEATURES,)), layers.Dense(8, "tanh", dtype=dtype), *end])
 
 
+def test_a_sigmoid_that_rounds_to_one_is_not_infinitely_sure():
+    """A logit of 18 would count as 87."""
+    rng = np.random.default_rng(0)
+    z = rng.normal(size=(400, 1)).astype("float32") * 9.0
+    y = (rng.random(z.shape) < expit(z / 5.0)).astype("float32")
+    model = keras.Sequential([keras.Input((1,)), layers.Activation("sigmoid")])
+    scaled = scale_temperature(model, z, y, link="sigmoid")
+    assert scaled.layers[-1].temperature == pytest.approx(best_temperature(z, y, "sigmoid"), rel=0.02)
+    assert scaled.predict(np.array([[30.0]]), verbose=0)[0, 0] * scaled.layers[-1].temperature == pytest.approx(
+        25 * np.log(2.0), rel=1e-5
+    )
+
+
 def own_data(sigmoid=False):
     rng = np.random.default_rng(1)
     x = rng.normal(size=(60, FEATURES)).astype("float32")

@@ -54,7 +54,7 @@ def test_metrics_get_probabilities():
     """A metric of logits does not fit."""
     with pytest.raises(ValueError, match="`metrics` must take probabilities"):
         keras_het.check(model_of("labels", metrics=[keras.metrics.BinaryCrossentropy(from_logits=True)]))
-    keras_het.check(model_of("pixels", metrics=["binary_accuracy"]))
+    keras_het.check(model_of("pixels", metrics=["sparse_categorical_accuracy"]))
 
 
 @pytest.mark.parametrize(("name", "labels", "text"), [

@@ -56,6 +56,7 @@ class Tempered(HeteroscedasticDense):
 
 
 BINARY = losses.BinaryCrossentropy(from_logits=True)
+VECTORS_LOSS = losses.CategoricalCrossentropy(from_logits=True)
 
 
 def binary_crossentropy(y_true, y_pred):
@@ -68,20 +69,22 @@ RIGHT = [
         make,
         {
             "loss": SPARSE,
-            "metrics": ["accuracy", "acc", metrics.SparseTopKCategoricalAccuracy(2), metrics.AUC(from_logits=True)],
+            "metrics": ["accuracy", "acc", metrics.SparseTopKCategoricalAccuracy(2), metrics.MeanIoU(3)],
         },
     ),
+    (make, {"loss": VECTORS_LOSS, "metrics": [metrics.AUC(from_logits=True)]}),
     (make, {"loss": "categorical_hinge"}),
     (make, {"loss": {"class_name": "CategoricalCrossentropy", "config": {"from_logits": True}}}),
     (make, {"loss": SmoothedCrossentropy(from_logits=True), "weighted_metrics": ["sparse_categorical_accuracy"]}),
-    (make, {"loss": {"head": SPARSE}, "metrics": [metrics.Precision(top_k=2), metrics.BinaryAccuracy(threshold=-0.7)]}),
+    (make,
+     {"loss": {"head": VECTORS_LOSS}, "metrics": [metrics.Precision(top_k=2), metrics.BinaryAccuracy(threshold=-0.7)]}),
     (sigmoid,
      {"loss": losses.BinaryCrossentropy(from_logits=True), "metrics": [metrics.BinaryAccuracy(threshold=0.0)]}),
     (sigmoid, {"loss": "hinge", "metrics": [metrics.Precision(thresholds=0), metrics.F1Score()]}),
     (lambda: make("sigmoid", units=1), {"metrics": [metrics.BinaryAccuracy(name="accuracy", threshold=0.0)]}),
-    (lambda: probable("softmax"), {"loss": SPARSE_NAME, "metrics": ["accuracy", metrics.AUC(), metrics.Precision()]}),
+    (lambda: probable("softmax"), {"loss": VECTOR_NAME, "metrics": ["accuracy", metrics.AUC(), metrics.Precision()]}),
     (lambda: probable("sigmoid"), {"loss": "binary_crossentropy", "metrics": ["binary_accuracy", metrics.F1Score()]}),
-    (lambda: make("softmax", layers.Softmax()), {"loss": SPARSE_NAME, "metrics": [metrics.AUC(), metrics.F1Score()]}),
+    (lambda: make("softmax", layers.Softmax()), {"loss": VECTOR_NAME, "metrics": [metrics.AUC(), metrics.F1Score()]}),
     (lambda: make("softmax", layers.Softmax()), {"loss": "binary_crossentropy"}),
     (lambda: make("softmax", layers.Softmax()), {"loss": "crossentropy", "metrics": ["mse"]}),
     (lambda: make("softmax", layers.Activation("exponential")), {"loss": "kl_divergence"}),
@@ -95,7 +98,7 @@ RIGHT = [
     (one_head_of_two, {"loss": [SPARSE, VECTOR_NAME], "metrics": [["accuracy"], [metrics.AUC()]]}),
     (lambda: flips(layers.Dense(3, "log_softmax")), {"loss": SPARSE}),
     (lambda: called(Subclassed(behind=keras.ops.softmax)), {"loss": SPARSE_NAME}),
-    (dense("softmax"), {"loss": SPARSE_NAME, "metrics": ["accuracy", metrics.AUC(), metrics.Precision(), "mse"]}),
+    (dense("softmax"), {"loss": VECTOR_NAME, "metrics": ["accuracy", metrics.AUC(), metrics.Precision(), "mse"]}),
     (dense("softmax", 2), {"loss": "binary_crossentropy"}),
     (dense("softmax"), {"loss": GeneralizedCrossentropy()}),
     (dense(), {"loss": SPARSE, "metrics": ["accuracy", metrics.SparseTopKCategoricalAccuracy(2)]}),

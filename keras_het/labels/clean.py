@@ -17,7 +17,6 @@ from keras_het.base.validation import as_float64, check_choice, check_integer
 from keras_het.labels.choose import MAX_SEED
 from keras_het.labels.comparison import check_learned, warn_if_weak
 from keras_het.labels.data import Data, stratified_folds
-from keras_het.labels.decoding import decode
 from keras_het.labels.diagnosis import diagnose
 from keras_het.labels.estimation import check_distributions
 from keras_het.labels.methods import LinearDiscriminant, Method
@@ -133,8 +132,7 @@ def clean(
         diagnosis = diagnose(trial.probabilities, data.labels, class_names=data.classes.tolist())
         judged = (diagnosis, trial.probabilities, given, trainer, seed + folds)
         result = Result(None, [trial], trial, "", *judged, training_data=data)
-        is_proven = decode(data.labels, trial.probabilities).is_proven
-        is_swapped = is_proven and len(result.surest) == _count_disagreements(result)
+        is_swapped = result._decoded.is_proven and len(result.surest) == _count_disagreements(result)
         if action is None and (is_swapped or not method.is_closed_form):
             action = "drop"
         kept = data if action is None else result.cleaned(action)

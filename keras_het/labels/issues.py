@@ -12,7 +12,7 @@ from keras_het.base.batches import check_same_index
 from keras_het.base.refusal import refusal
 from keras_het.base.tables import Tabled
 from keras_het.base.validation import check_labels
-from keras_het.labels.decoding import Decoded, decode
+from keras_het.labels.decoding import decode
 from keras_het.labels.estimation import check_distributions, confident_counts, systematic_flips
 from keras_het.reading.probabilities import exclusive_probabilities
 from keras_het.reading.training_record import TrainingRecord
@@ -181,9 +181,7 @@ def find_issues(
     return _table(_evidence(probabilities, labels, x, batch_size), pairs)
 
 
-def all_issues(
-    p: np.ndarray, labels: np.ndarray, decoded: Decoded | None = None, takes_all: bool = True
-) -> LabelIssues:
+def all_issues(p: np.ndarray, labels: np.ndarray, decoded: Any = None, takes_all: bool = True) -> LabelIssues:
     """Returns the labels with more issues: all that are not the suggested class, if `find_issues` flags most of them.
 
     On a good data set it flags few, because the others are correct labels of hard examples. On labels with many errors
@@ -192,9 +190,7 @@ def all_issues(
     return _table(Evidence(p, labels), None, takes_all, decoded)
 
 
-def _table(
-    evidence: Evidence, pairs: Iterable | None = None, takes_all: bool = False, decoded: Decoded | None = None
-) -> LabelIssues:
+def _table(evidence: Evidence, pairs: Any = None, takes_all: bool = False, decoded: Any = None) -> LabelIssues:
     """Returns the labels in the order of their scores, which follow the margins of a training if there are any.
 
     With `takes_all`, or by T, all labels that are not the suggested class are issues if most of them are confident.

@@ -134,9 +134,8 @@ def rows_of(data: Any) -> str:
 def described(value: Any, outer: tuple[int, ...] = ()) -> Any:
     """Returns what JSON can hold of a setting: arrays as checksums, objects as their class and their attributes.
 
-    Functions and classes that are not of Keras or this package have a checksum of their attributes, defaults, variables
-    of enclosing functions, base classes, and files. Without a file, as in a notebook, it covers the code, and what this
-    names: functions, classes, numbers, texts and arrays.
+    Functions and classes of others have a checksum of attributes, defaults, variables of enclosing functions, base
+    classes, and files; without a file, as in a notebook, of their code and the functions and values that it names.
     """
     if value is None or isinstance(value, bool | int | float | str):
         return value
@@ -170,14 +169,11 @@ def _attributes(value: Any) -> dict[str, Any]:
 
 def _parts(function: Any) -> list[Any]:
     """Returns what the results of a function depend on: code, defaults, variables, and the file or what it names."""
-    code, cells, file = function.__code__, [], None
-    for cell in function.__closure__ or ():
-        with contextlib.suppress(ValueError):  # a variable that has no value yet
-            cells.append(cell.cell_contents)
+    code, names, file = function.__code__, function.__globals__, None
+    cells = [cell.cell_contents for cell in function.__closure__ or () if cell != types.CellType()]  # an empty cell
     with contextlib.suppress(OSError):
         file = hashlib.sha256(pathlib.Path(code.co_filename).read_bytes()).hexdigest()
-    values = {name: function.__globals__.get(name) for name in sorted(_names(code))}
-    named = {name: value for name, value in values.items() if isinstance(value, NAMED)}
+    named = {name: names[name] for name in _names(code) if isinstance(names.get(name), NAMED)}
     return [code, function.__defaults__, function.__kwdefaults__, cells, file or named]
 
 

@@ -151,7 +151,10 @@ cleaned = keras_het.labels.clean(
 frame = cleaned.issues.to_frame()
 print(frame[["given", "suggested", "kind"]].head(5))
 print(f"accuracy with all labels:    {accuracy(plain):.3f}")
-print(f"without {len(cleaned.surest):3} of {frame.is_issue.sum():3} suspects: ", end="")
+print(
+    f"without {len(cleaned.surest):3} of {frame.is_issue.sum():3} suspects: ",
+    end="",
+)
 print(f"{accuracy(cleaned.model):.3f}")
 
 """

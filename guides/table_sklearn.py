@@ -114,11 +114,11 @@ panels[2].legend(frameon=False, loc="upper center")
 plt.show()
 
 """
-## A frame of suspects, and a model without them
+## A frame of suspects, and a model without the surest
 
-`keras_het.labels.clean` takes any compiled Keras model, here a logistic regression. It trains one without the suspects,
-and its frame has the index of yours and the names of the classes: the worst come first, to be looked at. Without
-`probabilities` it does the cross-validation by itself.
+`keras_het.labels.clean` takes any compiled Keras model, here a logistic regression. It trains one without the surest
+suspects, `cleaned.surest`. Its frame has the index of yours and the names of the classes: the worst come first, to be
+looked at. Without `probabilities` it does the cross-validation by itself.
 """
 
 
@@ -150,8 +150,11 @@ cleaned = keras_het.labels.clean(
 )
 frame = cleaned.issues.to_frame()
 print(frame[["given", "suggested", "kind"]].head(5))
-print(f"accuracy with all labels:         {accuracy(plain):.3f}")
-print(f"accuracy without the {frame.is_issue.sum():3} suspects: ", end="")
+print(f"accuracy with all labels:    {accuracy(plain):.3f}")
+print(
+    f"without {len(cleaned.surest):3} of {frame.is_issue.sum():3} suspects: ",
+    end="",
+)
 print(f"{accuracy(cleaned.model):.3f}")
 
 """

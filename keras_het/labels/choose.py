@@ -95,8 +95,8 @@ def choose(
         batch_size: size of the batches of training and prediction.
         resume_path: a folder that keeps each finished training, and the features of a trained model. A later call goes
             on from there, and ends as an uninterrupted one, to the bit. It refuses other examples (it compares 1,000),
-            labels, settings and methods, with their code. It does not compare the code of the model, its layers and
-            callbacks: use a new folder if they change. A folder that another call uses is refused.
+            labels, settings and methods, and any change of the files that define methods. It compares no other code,
+            as of model, layers and callbacks: use a new folder if they change. A folder in use is refused.
         report_path: folder for a page and a table of the labels; None for none.
         seed: seed of the split and of the trainings.
         verbose: 1 for the plan, a progress bar and the result; 2 also for the lines of `fit`; 0 for nothing.

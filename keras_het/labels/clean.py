@@ -17,7 +17,6 @@ from keras_het.base.validation import as_float64, check_choice, check_integer
 from keras_het.labels.choose import MAX_SEED
 from keras_het.labels.comparison import check_learned, warn_if_weak
 from keras_het.labels.data import Data, stratified_folds
-from keras_het.labels.decoding import decode
 from keras_het.labels.diagnosis import diagnose
 from keras_het.labels.estimation import check_distributions
 from keras_het.labels.methods import LinearDiscriminant, Method
@@ -53,8 +52,7 @@ def clean(
     hard examples.
 
     A linear discriminant does not memorise labels, and without the issues it lost up to 2.7 points on labels of people.
-    So it is trained on all labels, unless held-out labels prove that whole classes are swapped: there it gains 14 to 18
-    points without the issues.
+    So it is trained on all labels, unless held-out labels prove that whole classes are swapped.
 
     The model gets integers, or the indices of the names in `result.classes`; `result.issues.to_frame()` has the names.
 
@@ -133,14 +131,14 @@ def clean(
         diagnosis = diagnose(trial.probabilities, data.labels, class_names=data.classes.tolist())
         judged = (diagnosis, trial.probabilities, given, trainer, seed + folds)
         result = Result(None, [trial], trial, "", *judged, training_data=data)
-        is_proven = decode(data.labels, trial.probabilities).is_proven
+        is_proven = result._decoded.is_proven
         is_swapped = is_proven and len(result.surest) == _count_disagreements(result)
         if action is None and (is_swapped or not method.is_closed_form):
             action = "drop"
         kept = data if action is None else result.cleaned(action)
         _warn_of_lost(data, kept)
         model = trainer.final(method, kept, seed=result.seed, epochs=trial.epoch)
-    seconds, reason = time.perf_counter() - start, _reason(result, action, is_swapped)
+    seconds, reason = time.perf_counter() - start, _reason(result, action, is_proven, is_swapped)
     result = dataclasses.replace(result, model=model, reason=reason, seconds=seconds)
     return finished(result, report_path, verbose, x)
 
@@ -154,12 +152,14 @@ def _checked(probabilities: Any, data: Data) -> np.ndarray:
     return check_distributions(p)
 
 
-def _reason(result: Result, action: str | None, is_swapped: bool) -> str:
+def _reason(result: Result, action: str | None, is_proven: bool, is_swapped: bool) -> str:
     """Returns the number of disagreements and what was done, in sentences."""
     differs, surest = _count_disagreements(result), len(result.surest)
     text = f"The model disagrees with {differs} of {len(result.data)} labels."
     if action is None:
-        return f"{text} The linear discriminant is trained on all: held-out labels show no swapped classes."
+        show = "too few labels are flagged to prove" if is_proven else "held-out labels show no"
+        text += f" The linear discriminant is trained on all: {show} swapped classes."
+        return text + ' If classes may be swapped, compare action="drop".'
     why = "By held-out labels, classes are swapped. " * is_swapped
     done = {"drop": "left out", "correct": "replaced by the suggested class"}[action]
     which = "These labels were" if surest == differs else f"The {surest} surest ones were"

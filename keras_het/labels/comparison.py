@@ -60,7 +60,7 @@ def check_learned(p: np.ndarray, labels: np.ndarray) -> None:
     refuse_if(guess, "The model", f"{rule}: {REMEDY}", guess)
     gain, shares = _over_largest(p, labels)
     if gain.mean <= gain.error:
-        said = "The model is not clearly better than the largest class, so its most probable classes say little"
+        said = "The model is not clearly better than the largest class, so do not rely on its predictions"
         warnings.warn(f"{said}: {shares}. Remedy: {REMEDY}.", stacklevel=outside_level())
 
 

@@ -12,10 +12,7 @@ from keras_het.labels.estimation import ROUNDING, confident_counts
 FLOOR = 1e-3  # of each row of T, spread over all classes: else one label that is impossible by T would decide
 MOST_ROUNDS = 20
 MAX_PROOF_ROWS = 20_000
-MIN_GAIN, MIN_GAINED = (
-    0.005,
-    10,
-)  # of the labels, and labels: on correct ones, T and the most probable class hardly differ
+MIN_TOLD = 0.02  # of log p(label): on correct labels, classes by T hardly differ from the most probable ones
 
 
 class Decoded(NamedTuple):
@@ -40,9 +37,10 @@ def decode(labels: np.ndarray, p: np.ndarray) -> Decoded:
     `by_transition`. If 45% of the labels of a class name one other class, the most probable label is often the other by
     chance. On labels of people and rules, classes by T are wrong more often than the most probable ones.
 
-    T proves itself on held-out labels: T of each half of the examples gives the classes of the other half. These must
-    be the label more often than the most probable class is, by more than a standard error, by five labels and by 0.5%.
-    With two classes T only moves the threshold, so it proves nothing. A class without labels is nobody's.
+    T proves itself on held-out labels: T of each half of the examples gives the classes of the other half. Their mean
+    log p(label | class) must be above that of the most probable classes in each half, and in all by 0.02 and by two
+    standard errors. And they must be the label as often. With two classes T only moves the threshold, so it proves
+    nothing. A class without labels is nobody's.
 
     Args:
         labels: integers in [0, K), shape `(N,)`.
@@ -84,20 +82,25 @@ def means(values: np.ndarray, classes: np.ndarray, totals: np.ndarray) -> np.nda
 
 
 def _is_proven(labels: np.ndarray, p: np.ndarray) -> bool:
-    """Returns whether classes by T of the other half are held-out labels more often than the most probable classes."""
+    """Returns whether classes by T of the other half tell more of held-out labels than the most probable classes."""
     if p.shape[1] < 3 or len(p) < 2:
         return False
     halves = np.array_split(random_generator(0).permutation(len(p))[:MAX_PROOF_ROWS], 2)
-    gains = np.concatenate([_gains(labels, p, *pair) for pair in (halves, halves[::-1])])
-    return bool(gains.sum() > max(MIN_GAINED, MIN_GAIN * len(gains), np.sqrt(np.square(gains).sum())))
+    gains = [_gains(labels, p, *pair) for pair in (halves, halves[::-1])]
+    told, named = np.concatenate(gains, axis=1)
+    is_clear = told.sum() > max(MIN_TOLD * len(told), 2.0 * np.sqrt(np.square(told).sum()))
+    return bool(is_clear and min(part[0].sum() for part in gains) > 0.0 and named.sum() >= 0.0)
 
 
 def _gains(labels: np.ndarray, p: np.ndarray, rows: np.ndarray, others: np.ndarray) -> np.ndarray:
-    """Returns 1 where T of the other rows alone names the label, -1 where the largest probability alone does."""
-    transition = _transition(labels[others], p[others])
-    held_out, own = p[rows], labels[rows]
-    classes = _nearest(held_out, transition)
-    return (classes == own).astype(int) - (held_out.argmax(axis=1) == own)
+    """Returns what classes by T of the others gain in log p(label | class) and in labels that they name, `(2, n)`."""
+    size, own, transition = p.shape[1], labels[rows], _transition(labels[others], p[others])
+    gains = np.zeros((2, len(rows)))
+    for sign, classes_of in ((1, lambda part: _nearest(part, transition)), (-1, lambda part: part.argmax(axis=1))):
+        classes, known = classes_of(p[rows]), classes_of(p[others])
+        counts = 1.0 / size + np.bincount(known * size + labels[others], minlength=size**2).reshape(size, size)
+        gains += sign * np.stack([np.log(counts / counts.sum(axis=1, keepdims=True))[classes, own], classes == own])
+    return gains
 
 
 def _transition(labels: np.ndarray, p: np.ndarray) -> np.ndarray:

@@ -181,22 +181,22 @@ def find_issues(
     return _table(_evidence(probabilities, labels, x, batch_size), pairs)
 
 
-def all_issues(p: np.ndarray, labels: np.ndarray) -> LabelIssues:
+def all_issues(p: np.ndarray, labels: np.ndarray, decoded: Any = None, takes_all: bool = True) -> LabelIssues:
     """Returns the labels with more issues: all that are not the suggested class, if `find_issues` flags most of them.
 
     On a good data set it flags few, because the others are correct labels of hard examples. On labels with many errors
-    it flags too few.
+    it flags too few. Without `takes_all` the issues are those of `find_issues`.
     """
-    return _table(Evidence(p, labels), takes_all=True)
+    return _table(Evidence(p, labels), None, takes_all, decoded)
 
 
-def _table(evidence: Evidence, pairs: Iterable | None = None, takes_all: bool = False) -> LabelIssues:
+def _table(evidence: Evidence, pairs: Any = None, takes_all: bool = False, decoded: Any = None) -> LabelIssues:
     """Returns the labels in the order of their scores, which follow the margins of a training if there are any.
 
     With `takes_all`, or by T, all labels that are not the suggested class are issues if most of them are confident.
     """
     p, labels, margins = evidence
-    decoded, counts = decode(labels, p), confident_counts(labels, p)
+    decoded, counts = decoded or decode(labels, p), confident_counts(labels, p)
     suggested, is_issue = decoded.classes, decoded.classes != labels
     if margins is None:
         confident = is_issue & _issues(labels, p, _joint(labels, counts))

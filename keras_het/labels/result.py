@@ -15,7 +15,8 @@ from keras_het.base.tables import aligned, html_table
 from keras_het.base.validation import check_choice
 from keras_het.labels.comparison import Difference, best_of, difference
 from keras_het.labels.data import Data
-from keras_het.labels.issues import LabelIssues, all_issues, find_issues
+from keras_het.labels.decoding import Decoded, decode
+from keras_het.labels.issues import LabelIssues, all_issues
 from keras_het.labels.report import report
 from keras_het.labels.training import Trainer, Trial, Unchanged
 
@@ -78,7 +79,7 @@ class Result:
         If `find_issues` flags most of the labels that are not the suggested class, all of these are issues. Else the
         issues are those that it flags: most others are correct labels of hard examples.
         """
-        issues = all_issues(self.probabilities, self.data.labels)
+        issues = all_issues(self.probabilities, self.data.labels, self._decoded)
         return dataclasses.replace(issues, class_names=self.classes, example_names=self.data.index)
 
     @functools.cached_property
@@ -87,7 +88,7 @@ class Result:
 
         They are the issues of `find_issues`. The others are mostly correct labels of hard examples that a model needs.
         """
-        few = find_issues(self.probabilities, self.data.labels)
+        few = all_issues(self.probabilities, self.data.labels, self._decoded, takes_all=False)
         return few.index[few.is_issue]
 
     def cleaned(self, action: str = "drop") -> Data:
@@ -163,6 +164,11 @@ class Result:
     @property
     def _best(self) -> Trial:
         return best_of(self.trials, self.data.weight)
+
+    @functools.cached_property
+    def _decoded(self) -> Decoded:
+        """The classes of the examples by `probabilities`."""
+        return decode(self.data.labels, self.probabilities)
 
     def _gap(self, trial: Trial) -> Difference:
         """The difference of a trial from the best one."""

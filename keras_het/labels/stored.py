@@ -3,7 +3,6 @@
 import contextlib
 import functools
 import hashlib
-import inspect
 import json
 import os
 import pathlib
@@ -22,6 +21,7 @@ from keras_het.base.refusal import outside_level, refusal, refuse_if
 ARRAYS = ("scores", "probabilities", "seconds")
 MAX_ROWS = 1000  # of the examples that are compared
 LIBRARIES = ("builtins", "keras", "keras_het", "numpy")  # whose code is not compared
+NAMED = (bool, int, float, str, np.ndarray, type, types.FunctionType)  # variables that are compared in a notebook
 WRAPPERS = (functools.partial, property, staticmethod, classmethod, types.MethodType)
 WRAPPED = ("func", "args", "keywords", "fget", "__func__", "__self__")
 
@@ -134,8 +134,8 @@ def rows_of(data: Any) -> str:
 def described(value: Any, outer: tuple[int, ...] = ()) -> Any:
     """Returns what JSON can hold of a setting: arrays as checksums, objects as their class and their attributes.
 
-    Functions, and classes that are not of Keras or this package, have a checksum of their code. It covers constants,
-    defaults, variables of enclosing functions, global numbers, texts and arrays, class attributes, and base classes.
+    Functions and classes of others have a checksum of attributes, defaults, variables of enclosing functions, base
+    classes, and files; without a file, as in a notebook, of their code and the functions and values that it names.
     """
     if value is None or isinstance(value, bool | int | float | str):
         return value
@@ -150,11 +150,10 @@ def described(value: Any, outer: tuple[int, ...] = ()) -> Any:
         return [describe(part) for part in (value if isinstance(value, list | tuple) else sorted(value, key=repr))]
     if isinstance(value, types.CodeType):
         return [value.co_code.hex(), value.co_names, describe(value.co_consts)]
-    if isinstance(value, types.FunctionType):
-        return {"function": value.__qualname__, "code": _digest(describe(_parts(value)))}
-    if isinstance(value, type):
-        own = {} if value.__module__.partition(".")[0] in LIBRARIES else _members(value)
-        return {"class": value.__qualname__} | ({"class code": _digest(describe(own))} if own else {})
+    if isinstance(value, types.FunctionType | type):
+        kind, parts = ("class", _members) if isinstance(value, type) else ("function", _parts)
+        is_own = str(value.__module__).partition(".")[0] not in LIBRARIES
+        return {kind: value.__qualname__} | ({f"{kind} code": _digest(describe(parts(value)))} if is_own else {})
     return describe(type(value)) | describe(_attributes(value))
 
 
@@ -168,15 +167,22 @@ def _attributes(value: Any) -> dict[str, Any]:
     return getattr(value, "__dict__", {"text": re.sub(" at 0x[0-9A-Fa-f]+", "", repr(value))})
 
 
-def _parts(function: types.FunctionType) -> list[Any]:
-    """Returns what the results of a function depend on: code, defaults, and the variables that it reads."""
-    variables = inspect.getclosurevars(function)
-    plain = (bool, int, float, str, np.ndarray)
-    names = {name: part for name, part in variables.globals.items() if isinstance(part, plain)}
-    return [function.__code__, function.__defaults__, function.__kwdefaults__, variables.nonlocals, names]
+def _parts(function: Any) -> list[Any]:
+    """Returns what the results of a function depend on: code, defaults, variables, and the file or what it names."""
+    code, names, file = function.__code__, function.__globals__, None
+    cells = [cell.cell_contents for cell in function.__closure__ or () if cell != types.CellType()]  # an empty cell
+    with contextlib.suppress(OSError):
+        file = hashlib.sha256(pathlib.Path(code.co_filename).read_bytes()).hexdigest()
+    named = {name: names[name] for name in _names(code) if isinstance(names.get(name), NAMED)}
+    return [code, function.__defaults__, function.__kwdefaults__, cells, file or named]
 
 
-def _members(kind: type) -> dict[str, Any]:
+def _names(code: types.CodeType) -> set[str]:
+    """Returns the names in a code, and in the functions that it makes."""
+    return {*code.co_names}.union(*(_names(part) for part in code.co_consts if isinstance(part, types.CodeType)))
+
+
+def _members(kind: Any) -> dict[str, Any]:
     """Returns the base classes of a class, its methods and its attributes."""
     members = {name: part for name, part in vars(kind).items() if not name.startswith("__") or callable(part)}
     return {**members, "bases": kind.__bases__}

@@ -13,6 +13,7 @@ import pytest
 from keras_het.explain import predict_probabilities
 from keras_het.labels import clean, discriminant
 from keras_het.labels.data import Data
+from keras_het.labels.decoding import decode
 from keras_het.labels.issues import find_issues
 from keras_het.labels.report import page
 from keras_het.labels.result import Result
@@ -272,6 +273,30 @@ def test_a_discriminant_is_trained_on_all_labels_unless_classes_are_swapped(is_s
     assert right == expected > 0.92  # 0.943 by scikit-learn, on features of variance 1
     assert "is trained on all: held-out labels show no swapped classes." in result.reason
     assert "surest ones were left out" in clean(None, x[:1000], labels, action="drop", verbose=0).reason
+
+
+@pytest.mark.parametrize(("rate", "seed", "gain"), [(0.3, 2, 0.04), (0.4, 3, 0.2)])
+def test_swapped_digits_are_proven(rate, seed, gain):
+    """Classes by T name hardly more held-out labels, yet say more about them."""
+    datasets = pytest.importorskip("sklearn.datasets", reason="scikit-learn is not installed")
+    x, true = datasets.load_digits(return_X_y=True)
+    rng = np.random.default_rng(seed)
+    rows, others = np.split(rng.permutation(len(x)), [1300])
+    labels = np.where(rng.random(1300) < rate, true[rows] + 1, true[rows]) % 10
+    result = clean(None, x[rows], labels, verbose=0)
+    everything = result.trainer.final(result.chosen.method, result.data, seed=0, epochs=1)
+    right = [np.mean(m.predict(x[others], verbose=0).argmax(1) == true[others]) for m in (result.model, everything)]
+    assert right[0] > right[1] + gain
+
+
+def test_swapped_classes_that_are_hardly_flagged_are_called_so(monkeypatch):
+    monkeypatch.setattr(Result, "_decoded", decode(LABELS, out_of_sample())._replace(is_proven=True))
+    monkeypatch.setattr(Result, "surest", np.arange(3))
+    result = clean(None, X, LABELS, probabilities=out_of_sample(), verbose=0)
+    assert result.reason.endswith(
+        "is trained on all: too few labels are flagged to prove swapped classes. If classes may be swapped, compare "
+        'action="drop".'
+    )
 
 
 def test_what_is_measured_is_what_is_returned_and_a_data_set_gives_the_same_as_its_arrays():

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from keras_het.labels import corrupt, pair_flip, symmetric
+from keras_het.labels import corrupt, decoding, pair_flip, symmetric
 from keras_het.labels.decoding import by_transition, decode
 
 pytestmark = pytest.mark.once
@@ -39,6 +39,28 @@ def test_labels_that_follow_the_examples_or_only_two_classes_prove_no_transition
     assert not found.is_proven
     np.testing.assert_array_equal(found.classes, p.argmax(axis=1))
     assert np.mean(by_transition(labels, p) == likes.argmax(axis=1)) <= np.mean(found.classes == likes.argmax(axis=1))
+
+
+@pytest.mark.parametrize(("told", "named", "expected"), [
+    ((0.5, 0.5), 0.0, True), ((0.5, -0.01), 0.0, False), ((0.01, 0.01), 0.0, False), ((0.5, 0.5), -0.01, False),
+])  # fmt: skip
+def test_both_halves_must_agree_that_classes_by_t_tell_more_and_name_no_fewer_labels(
+    told, named, expected, monkeypatch
+):
+    halves = iter([np.full((2, 1000), [[part], [named]]) for part in told])
+    monkeypatch.setattr(decoding, "_gains", lambda *data: next(halves))
+    _, labels, p = predictions(symmetric(4, 0.2))
+    assert decode(labels, p).is_proven == expected
+
+
+def test_gains_of_a_table_by_hand():
+    """Two rows of p are of class 0 by T; the most probable class puts the second to the third row, of class 1."""
+    p = np.array([[0.6, 0.4, 0.0], [0.45, 0.55, 0.0], [0.0, 0.6, 0.4], [0.0, 0.0, 1.0]]).repeat(2000, axis=0)
+    counts, labels = [1200, 800, 1200, 800, 1200, 800, 2000], [0, 1, 0, 1, 1, 2, 2]
+    told, named = decoding._gains(np.repeat(labels, counts), p, np.arange(8000), np.arange(8000))
+    expected = np.log([1, 1, 0.6 / 0.3, 0.4 / 0.5, 0.6 / 0.5, 0.4 / 0.2, 1])
+    np.testing.assert_allclose(told, np.repeat(expected, counts), atol=2e-3)
+    np.testing.assert_array_equal(named, np.repeat([0, 0, 1, -1, 0, 0, 0], counts))
 
 
 def test_a_label_that_ties_is_the_class():

@@ -162,6 +162,40 @@ def test_methods_that_differ_in_code_are_told_apart():
     assert json.dumps(described(method_class()("own"))) == descriptions[0]
 
 
+CODE = """
+from keras_het.labels import Method
+def smoothed(labels):
+    return labels + {}
+class Own(Method):
+    def labels(self, data):
+        return [smoothed(label) for label in data.y]
+"""
+
+
+@pytest.mark.parametrize("is_notebook", [False, True])
+def test_methods_whose_helper_functions_differ_are_told_apart(is_notebook, tmp_path):
+    def description(number, folder):
+        code = CODE.format(number)
+        folder.mkdir()
+        (folder / "own.py").write_text(code)
+        names = {"__name__": "__main__"}
+        exec(compile(code, "<cell>" if is_notebook else folder / "own.py", "exec"), names)
+        return described(names["Own"]())
+
+    one, other, same = (description(n, tmp_path / str(i)) for i, n in enumerate((0.1, 0.4, 0.1)))
+    assert one == same != other
+
+
+def test_a_variable_that_has_no_value_yet_is_described():
+    class Own(Named):
+        def loss(self, data):
+            return later
+
+    before = described(Own("own"))
+    later = 1
+    assert before != described(Own("own"))
+
+
 @pytest.mark.parametrize(("one", "other"), [
     (lambda x: x + 1, lambda x: x + 2),
     (functools.partial(np.add, 1), functools.partial(np.add, 2)),

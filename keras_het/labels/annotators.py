@@ -18,10 +18,11 @@ from keras_het.base.validation import (
     check_rows,
     check_transitions,
 )
-from keras_het.labels.data import are_of_rules
+from keras_het.labels.aggregation import are_of_rules
 from keras_het.reading.clean_and_noisy import CleanAndNoisy
 
 HEAD = ["annotator", "labels", "accuracy", "agreement", "95% interval", "separation", "takes"]
+RULES_LINE = "-: most labels are of annotators who nearly always name one class, as rules do, so T says nothing of them"
 MAX_SPAMMER_SEPARATION = 0.05
 
 
@@ -45,7 +46,8 @@ class Annotator:
     """An annotator's quality and confusions.
 
     For an annotator without a label all numbers are nan, and there are no confusions. If most labels are of annotators
-    who nearly always name one class, as rules do, T does not say how good they are: then its numbers are nan for all.
+    who nearly always name one class, as rules do, and these name several, T does not say how good they are: then its
+    numbers are nan for all.
 
     Attributes:
         name: name of the annotator.
@@ -95,6 +97,10 @@ class Annotators(Tabled):
         if all(np.isnan(annotator.agreement) for annotator in self.each):
             rows = [[*row[:3], *row[5:]] for row in rows]
         return rows
+
+    @property
+    def _below(self) -> str:  # type: ignore[override]
+        return RULES_LINE if any(each.num_labels and np.isnan(each.accuracy) for each in self.each) else ""
 
     def _columns(self) -> dict[str, Any]:
         lines = self._in_order()

@@ -25,7 +25,6 @@ from keras_het.base.seeds import random_generator
 from keras_het.base.validation import check_integer, check_weights
 from keras_het.labels.aggregation import aggregate
 
-ONE_CLASS = 0.95  # fraction of an annotator's votes for one class: such votes do not say how good the annotator is
 REFUSED_COUNTS = 0.001  # largest rate of tables of counts that are refused as votes
 MAX_PAIRS, MAX_ROWS = 300, 10_000  # of columns that are compared, and their rows
 MIN_STANDARD_ERRORS = 2.33  # of an agreement above chance that leaves no doubt
@@ -140,23 +139,15 @@ def read_labels(y: Any, count: int, name: str = "y") -> Encoded:
 def most_probable(votes: np.ndarray, units: int) -> np.ndarray:
     """Returns the probabilities of the classes by votes, `(N, M)` with -1 for none: `(N, K)`, by Dawid and Skene.
 
-    For one annotator, and if most votes come from annotators who nearly always name one class, as labelling functions
-    do, the probabilities are the fractions of the votes: such votes do not say who is right.
+    For one annotator, and for rules as `aggregate` finds them, the probabilities are the fractions of the votes.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        if (votes >= 0).any(axis=0).sum() > 1 and not are_of_rules(votes, units):
+        if (votes >= 0).any(axis=0).sum() > 1:
             return aggregate(votes, units).probabilities
     fractions, has_vote = np.full((len(votes), units), 1.0 / units), (votes >= 0).any(axis=1)
     fractions[has_vote] = aggregate(votes[has_vote], units, "majority").probabilities
     return fractions
-
-
-def are_of_rules(votes: np.ndarray, units: int) -> bool:
-    """Returns whether most votes, `(N, M)`, are of annotators who nearly always name one class, as rules do."""
-    counts = np.array([np.bincount(own[own >= 0], minlength=units) for own in votes.T])
-    totals, largest = counts.sum(axis=1), counts.max(axis=1)
-    return bool(2 * totals[largest >= ONE_CLASS * totals].sum() > totals.sum())
 
 
 def stratified_folds(labels: np.ndarray, folds: int, seed: int) -> np.ndarray:

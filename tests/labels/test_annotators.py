@@ -63,6 +63,16 @@ def test_of_rules_that_name_one_class_or_abstain_t_says_nothing():
     assert all(np.isnan([each.accuracy, each.separation]).all() and each.confusions == () for each in found.each)
     assert [each.num_labels for each in found.each] == [np.sum(noisy == 0), np.sum(noisy == 1), 100]
     assert str(found).splitlines()[1].split()[:3] == ["a", str(np.sum(noisy == 0)), "-"]
+    assert str(found).splitlines()[-1].startswith("-: most labels are of annotators who nearly always name one class")
+
+
+def test_of_people_who_mostly_see_one_class_t_says_something():
+    """Of 200 examples six are of class 1: each annotator names class 0 in at least 95%, as a rule would."""
+    true = np.repeat([0, 1], [194, 6])
+    votes = np.stack([true, np.roll(true, 1), true], axis=1)
+    found = annotators(aggregate(votes, 2), votes)
+    assert all(each.accuracy > 0.9 for each in found.each)
+    assert len(str(found).splitlines()) == 4
 
 
 def test_of_an_annotator_without_a_label_nothing_is_said_in_print_or_frame():

@@ -15,8 +15,8 @@ from keras_het.base.batches import (
     as_arrays,
     check_same_index,
     count_examples,
-    index_of,
     is_data_set,
+    read_index,
     select_rows,
 )
 from keras_het.base.classes import Encoded, blanks, encode, encode_votes, named
@@ -99,7 +99,7 @@ def read(x: Any, y: Any = None, sample_weight: Any = None, class_names: Any = No
     check_same_index(x=x, y=y, sample_weight=sample_weight)
     if hasattr(x, "iloc") and hasattr(y, "iloc") and len(x) != len(y):
         raise refusal("y", f"have a row for each of the {len(x)} rows of `x`: y.reindex(x.index)", len(y))
-    index = index_of(x=x, y=y)
+    index = read_index(x=x, y=y)
     x, y, own_weight = as_arrays(_without_pandas(x), y)
     refuse_if(
         sample_weight is not None and own_weight is not None,

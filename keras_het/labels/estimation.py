@@ -6,7 +6,7 @@ import numpy as np
 import scipy.special
 
 from keras_het.base.batches import check_same_index, row_blocks
-from keras_het.base.classes import in_order_of
+from keras_het.base.classes import order_columns
 from keras_het.base.refusal import refusal, refuse_if
 from keras_het.base.validation import (
     check_every_class,
@@ -139,7 +139,7 @@ def check_probabilities(probabilities: Any, name: str = "probabilities", as_give
         as_given: boolean, whether float32, in memory or on disk, stays as it is, without a copy; else all is float64.
     """
     stays = as_given and isinstance(probabilities, np.ndarray) and probabilities.dtype == "float32"
-    p = probabilities if stays else check_numbers(name, in_order_of(None, probabilities, name))
+    p = probabilities if stays else check_numbers(name, order_columns(None, probabilities, name))
     if p.ndim != 2 or not len(p) or not all(np.all((p[rows] >= 0) & (p[rows] <= 1)) for rows in row_blocks(len(p))):
         values = f", from {p.min():.4g} to {p.max():.4g}" if p.size else ""
         rule = "be in [0, 1], such as the exp of log-probabilities, and of shape (N, K)"

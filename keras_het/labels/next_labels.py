@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from keras_het.base.batches import index_of, row_blocks
+from keras_het.base.batches import read_index, row_blocks
 from keras_het.base.refusal import refuse_if
 from keras_het.base.tables import Tabled
 from keras_het.base.validation import check_integer, check_labels
@@ -109,7 +109,7 @@ def next_labels(probabilities: Any, labels: Any, count: int, *, verified_labels:
             3      1          1  0.9687
         2 labels to check
     """
-    names = index_of(labels=labels, probabilities=probabilities)
+    names = read_index(labels=labels, probabilities=probabilities)
     p = check_distributions(probabilities, as_given=True)
     refuse_if(p.shape[1] < 2, "probabilities", "be of at least two classes", shape=p)
     labels = check_labels(labels, p.shape[1], len(p))

@@ -7,6 +7,7 @@ import pytest
 import scipy.sparse
 from scipy.special import softmax
 
+from keras_het.base.classes import order_columns
 from keras_het.labels import aggregate, annotators, choose, clean
 from keras_het.labels.data import (
     REFUSED_COUNTS,
@@ -134,6 +135,11 @@ def test_columns_of_probabilities_are_matched_by_name_and_an_index_names_each_ro
     np.testing.assert_array_equal(found[0].probabilities, found[1].probabilities)
     with pytest.raises(ValueError, match="`probabilities` must have the classes as columns, '1', '10', '2'"):
         clean(None, X, names[Y], probabilities=columns.rename(columns={"1": "a"}), verbose=0)
+    names = np.array(["0", "1", "10", "2"])  # of the integer columns 0 to 3 nobody knows whether they are names
+    with pytest.raises(ValueError, match=r"'0', '1', '10', '2' \(to_numpy\(\).* Received: 0, 1, 2, 3$"):
+        order_columns(names, pandas.DataFrame(np.eye(4)))
+    columns = order_columns(names, pandas.DataFrame(np.eye(4), columns=["0", "1", "2", "10"]))
+    np.testing.assert_array_equal(columns, np.eye(4)[:, [0, 1, 3, 2]])
     twice = np.arange(240) % 120
     for given in ((pandas.DataFrame(X, index=twice), Y), (X, pandas.Series(Y, index=twice))):
         with pytest.raises(ValueError, match="must have an index that names each row once"):
@@ -296,8 +302,10 @@ test_weights_and_sparse_matrices_are_refused = refusals([
     (lambda: read(X, Y, sample_weight=np.full(240, np.nan)), "finite and not negative. Received: nan"),
     (lambda: choose(make_model, SPARSE, Y, epochs=1), "`x` must be dense: x.toarray(). Received: a csr_matrix"),
     (lambda: clean(make_model, SPARSE, Y, epochs=1), "must be dense: "),
-    (lambda: choose(make_model, X, SPARSE, epochs=1), "`y` must be dense: y.toarray()"),
 ])  # fmt: skip
+test_sparse_labels_are_refused = refusals([
+    (lambda: choose(make_model, X, SPARSE, epochs=1), "`y` must be dense: y.toarray(). Received: a csr_matrix"),
+], whole=True)  # fmt: skip
 
 
 @pytest.mark.refusal

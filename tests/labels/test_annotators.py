@@ -89,6 +89,17 @@ def test_of_an_annotator_without_a_label_nothing_is_said_in_print_or_frame():
     assert found._repr_html_().count("<tr>") == 4
 
 
+def test_a_spammer_of_many_classes_is_named_by_the_agreement_where_t_says_little():
+    """By T all are alike. The swapper agrees in 0 of 64, so the interval, up to .06, does not hold 1 / 8."""
+    true = np.arange(64) % 8
+    votes = np.stack([*[true] * 4, np.repeat(np.arange(8), 8), (true + 1) % 8], axis=1)
+    votes[::4, 0] = 0  # wrong in 8 of 64
+    found = annotators(np.stack([symmetric(8, 0.3)] * 6), votes).each
+    assert [each.is_spammer for each in found] == [False] * 4 + [True, False]
+    assert found[4].agreement == 1 / 8
+    assert not annotators(np.stack([symmetric(8, 0.3)] * 6), votes[:4]).each[4].is_spammer  # of 4 labels nobody knows
+
+
 VOTES = np.array(
     [[0, 0, 0, 1], [1, 1, 1, -1], [2, 0, 0, 0], [1, -1, -1, -1], [0, 1, 2, -1], [2, 2, -1, 2], [-1, 1, 0, 1]]
 )

@@ -28,8 +28,8 @@ class NextLabels(Tabled):
     Attributes:
         index: row number of the example, `(n,)`.
         given: observed label.
-        suggested: class whose row of T is nearest to the probabilities; of labels that are proposed, this is right
-            at least as often as the most probable class, unlike of all labels.
+        suggested: class whose row of T is nearest to the probabilities; for labels that are proposed, unlike for all
+            labels, it is about as often right as the most probable class, or more often.
         score: probability that the label is the class of the example, in [0, 1]; the lower, the worse.
         class_names: names of the K classes, or their numbers.
         example_names: index of a pandas frame, for the printed table and the frame; None for numbers.

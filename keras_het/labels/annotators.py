@@ -59,8 +59,7 @@ class Annotator:
         num_labels: number of labels; None if it is not known.
         agreement: fraction of the labels that are the consensus of the other annotators; nan without one.
         interval: 95% interval of the agreement, (low, high).
-        is_at_chance: whether the interval holds 1 / K, and so many labels are the consensus 20 times as likely for
-            labels at random as for the mean annotator, which happens to such a one in less than one of 20 cases.
+        _is_at_chance: boolean, whether the agreement is chance, see `is_spammer`.
     """
 
     name: Any
@@ -70,15 +69,17 @@ class Annotator:
     num_labels: int | None = None
     agreement: float = float("nan")
     interval: tuple[float, float] = (float("nan"), float("nan"))
-    is_at_chance: bool = False
+    _is_at_chance: bool = False
 
     @property
     def is_spammer(self) -> bool:
         """Whether the labels hardly depend on the class: a separation below 0.05, or an agreement that is chance.
 
-        T of few labels of many classes stays near that of all, so its separation is seldom so small.
+        T of few labels of many classes stays near that of all, so its separation is seldom so small. The agreement is
+        chance if its interval holds 1 / K, and it is 20 times as likely for labels at random as for the mean annotator:
+        of such annotators less than one of 20 is named.
         """
-        return self.separation < MAX_SPAMMER_SEPARATION or self.is_at_chance
+        return self.separation < MAX_SPAMMER_SEPARATION or self._is_at_chance
 
 
 @dataclasses.dataclass(frozen=True)
@@ -195,7 +196,8 @@ class
             found, chance = [Annotator(name, np.nan, np.nan, ()) for name in names], np.nan
         all_hits = np.concatenate([hits for _, hits in consensus])
         mean = all_hits.mean() if len(all_hits) else np.nan
-        found = [_with_labels(*each, chance, mean) for each in zip(found, *zip(*consensus, strict=True), strict=True)]
+        both = zip(found, consensus, strict=True)
+        found = [_with_labels(annotator, *each, chance, mean) for annotator, each in both]
     return Annotators(tuple(found))
 
 
@@ -210,9 +212,11 @@ def _with_labels(annotator: Annotator, num_labels: int, hits: np.ndarray, chance
         return dataclasses.replace(annotator, num_labels=num_labels)
     low, high = binomtest(int(hits.sum()), len(hits)).proportion_ci(method="wilson")
     odds = binom.pmf(hits.sum(), len(hits), chance) > LEAST_ODDS * binom.pmf(hits.sum(), len(hits), mean)
-    figures = {"agreement": float(hits.mean()), "interval": (low, high)}
     at_chance = bool(odds and chance < mean and low <= chance <= high)
-    return dataclasses.replace(annotator, num_labels=num_labels, is_at_chance=at_chance, **figures)
+    figures = dataclasses.replace(
+        annotator, agreement=float(hits.mean()), interval=(low, high), _is_at_chance=at_chance
+    )
+    return dataclasses.replace(figures, num_labels=num_labels)
 
 
 def _consensus(votes: np.ndarray, size: int) -> list[tuple[int, np.ndarray]]:

@@ -88,7 +88,7 @@ def figures(data, noise, seed, folds, epochs):
     """What is said, and how far the estimates are from the truth."""
     from keras_het.labels.decoding import decode
     from keras_het.labels.diagnosis import diagnose
-    from keras_het.labels.estimation import estimate_by_confident_joint
+    from keras_het.labels.estimation import confident_counts
     from keras_het.ops.transition import total_variation
 
     x, true, labels, units, backbone = planted(data, noise, seed)
@@ -96,7 +96,7 @@ def figures(data, noise, seed, folds, epochs):
     found, known = diagnose(p, labels), true >= 0
     of_class = [labels[true == k] for k in range(units)]
     transition = np.stack([np.bincount(own, minlength=units) / len(own) for own in of_class])
-    joint = estimate_by_confident_joint(labels, p)
+    counts = confident_counts(labels, p)
     return {
         "kind": found.kind,
         "p_value": found.class_p_value,
@@ -107,7 +107,7 @@ def figures(data, noise, seed, folds, epochs):
         "class": float(np.mean(decode(labels, p).classes[known] == true[known])),
         "most probable label": float(np.mean(p.argmax(axis=1)[known] == true[known])),
         "T": total_variation(found.transition, transition),
-        "T, confident joint": total_variation(joint, transition),
+        "T, confident joint": total_variation(counts / counts.sum(axis=1, keepdims=True), transition),
     }
 
 

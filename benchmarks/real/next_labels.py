@@ -117,9 +117,10 @@ def diagnosed(given):
 
 def counted(given):
     """T of the confident joint."""
-    from keras_het.labels.estimation import estimate_by_confident_joint
+    from keras_het.labels.estimation import confident_counts
 
-    return estimate_by_confident_joint(given.y, given.p)
+    counts = confident_counts(given.y, given.p)
+    return counts / counts.sum(axis=1, keepdims=True)
 
 
 def cleaning(given, q):

@@ -73,7 +73,7 @@ def check_same_index(**given: Any) -> None:
             raise refusal(name, rule, f"{found!r} at [{place}], where `{first}` has {other!r}")
 
 
-def index_of(**given: Any) -> Any:
+def read_index(**given: Any) -> Any:
     """Returns the pandas index that names the rows, of the first argument that has one; None for row numbers.
 
     Raises:
@@ -114,8 +114,9 @@ def as_array(name: str, part: Any) -> np.ndarray:
         ...
         ValueError: `y` must have rows of equal length. Received: 1 in row 0, 2 in row 1
     """
+    check_dense(name, part)
     try:
-        return np.asarray(as_numpy(check_dense(name, part)))
+        return np.asarray(as_numpy(part))
     except ValueError as error:
         sizes = [np.size(np.array(row, object)) for row in part]
         row = next((row for row, size in enumerate(sizes) if size != sizes[0]), 0)

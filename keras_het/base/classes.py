@@ -198,26 +198,32 @@ def numbers_are_places(classes: Any) -> bool:
         >>> numbers_are_places(["cat", "dog"]), numbers_are_places(["0", "1"]), numbers_are_places(["1", "10", "2"])
         (True, True, False)
     """
-    texts = [str(name) for name in classes]
-    numbers = [text.lstrip("-").replace(".", "", 1).isdigit() for text in texts]
-    return all(text == str(place) or not numbers[place] for place, text in enumerate(texts))
+    return not any(_is_number(text) and text != str(place) for place, text in enumerate(map(str, classes)))
 
 
-def in_order_of(classes: Any, probabilities: Any, name: str = "probabilities") -> Any:
+def _is_number(text: str) -> bool:
+    return text.lstrip("-").replace(".", "", 1).isdigit()
+
+
+def order_columns(classes: Any, probabilities: Any, name: str = "probabilities") -> Any:
     """Returns probabilities with their columns in the order of the classes, if the columns of a frame name these.
 
     None means the classes 0, 1, 2, ... A frame with these columns stays as it is, and so do any other columns if the
-    classes have no names. Columns that are not the names raise a ValueError.
+    classes have no names. Columns that are not the names raise a ValueError, and so do 0, 1, 2, ... if the names are
+    other numbers.
     """
     columns = getattr(probabilities, "columns", None)
-    if columns is None or columns.tolist() == list(range(len(columns))):
+    if columns is None:
         return probabilities
     classes = range(len(columns)) if classes is None else classes
     own, order = [str(column) for column in columns], [str(label) for label in classes]
-    if set(own) == set(order) and len(own) == len(order):
+    are_places = columns.tolist() == list(range(len(columns)))
+    if are_places and numbers_are_places(order):
+        return probabilities
+    if set(own) == set(order) and len(own) == len(order) and not are_places:
         return probabilities.iloc[:, [own.index(label) for label in order]]
     rule = f"have the classes as columns, {some(order)} (to_numpy() gives them by place)"
-    refuse_if(np.asarray(classes).dtype.kind in "OSU", name, rule, some(own))
+    refuse_if(np.asarray(classes).dtype.kind in "OSU", name, rule, some(columns.tolist()))
     return probabilities
 
 
@@ -281,9 +287,9 @@ def categories_of(y: Any, name: str = "y") -> list | None:
     Ordered categories whose order differs among the columns of a frame raise a ValueError.
     """
     dtypes = list(y.dtypes) if hasattr(y, "columns") else [getattr(y, "dtype", None)]
-    found = [list(getattr(dtype, "categories", ())) for dtype in dtypes]
-    most = max(found, key=len, default=[])
-    if all(own and own == [label for label in most if label in own] for own in found):
+    orders = [list(getattr(dtype, "categories", ())) for dtype in dtypes]
+    most = max(orders, key=len, default=[])
+    if all(own and own == [label for label in most if label in own] for own in orders):
         return most
     rule = "have one order of categories in all columns (pandas.CategoricalDtype([...], ordered=True))"
     refuse_if(any(getattr(dtype, "ordered", False) for dtype in dtypes), name, rule, some(most))

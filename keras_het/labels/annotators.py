@@ -6,7 +6,7 @@ from typing import Any
 import keras
 import numpy as np
 from keras import ops
-from scipy.stats import binomtest
+from scipy.stats import binom, binomtest
 
 from keras_het.base.classes import encode_votes, named
 from keras_het.base.refusal import refusal, refuse_if
@@ -18,11 +18,12 @@ from keras_het.base.validation import (
     check_rows,
     check_transitions,
 )
-from keras_het.labels.data import are_of_rules
+from keras_het.labels.aggregation import are_of_rules
 from keras_het.reading.clean_and_noisy import CleanAndNoisy
 
 HEAD = ["annotator", "labels", "accuracy", "agreement", "95% interval", "separation", "takes"]
-MAX_SPAMMER_SEPARATION = 0.05
+RULES_LINE = "-: most labels are of annotators who nearly always name one class, as rules do, so T says nothing of them"
+MAX_SPAMMER_SEPARATION, LEAST_ODDS = 0.05, 20.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,7 +46,8 @@ class Annotator:
     """An annotator's quality and confusions.
 
     For an annotator without a label all numbers are nan, and there are no confusions. If most labels are of annotators
-    who nearly always name one class, as rules do, T does not say how good they are: then its numbers are nan for all.
+    who nearly always name one class, as rules do, and these name several, T does not say how good they are: then its
+    numbers are nan for all.
 
     Attributes:
         name: name of the annotator.
@@ -57,6 +59,7 @@ class Annotator:
         num_labels: number of labels; None if it is not known.
         agreement: fraction of the labels that are the consensus of the other annotators; nan without one.
         interval: 95% interval of the agreement, (low, high).
+        _is_at_chance: boolean, whether the agreement is chance, see `is_spammer`.
     """
 
     name: Any
@@ -66,11 +69,17 @@ class Annotator:
     num_labels: int | None = None
     agreement: float = float("nan")
     interval: tuple[float, float] = (float("nan"), float("nan"))
+    _is_at_chance: bool = False
 
     @property
     def is_spammer(self) -> bool:
-        """Whether the labels hardly depend on the class: a separation below 0.05."""
-        return self.separation < MAX_SPAMMER_SEPARATION
+        """Whether the labels hardly depend on the class: a separation below 0.05, or an agreement that is chance.
+
+        T of few labels of many classes stays near that of all, so its separation is seldom so small. The agreement is
+        chance if its interval holds 1 / K, and it is 20 times as likely for labels at random as for the mean annotator:
+        of such annotators less than one of 20 is named.
+        """
+        return self.separation < MAX_SPAMMER_SEPARATION or self._is_at_chance
 
 
 @dataclasses.dataclass(frozen=True)
@@ -95,6 +104,10 @@ class Annotators(Tabled):
         if all(np.isnan(annotator.agreement) for annotator in self.each):
             rows = [[*row[:3], *row[5:]] for row in rows]
         return rows
+
+    @property
+    def _below(self) -> str:  # type: ignore[override]
+        return RULES_LINE if any(each.num_labels and np.isnan(each.accuracy) for each in self.each) else ""
 
     def _columns(self) -> dict[str, Any]:
         lines = self._in_order()
@@ -178,20 +191,32 @@ class
         found.append(Annotator(name, float(prior @ t.diagonal()), float(_separation(t)), pairs))
     if labels is not None:
         votes = check_annotations(labels, size, num_annotators)
+        consensus, chance = _consensus(votes, size), 1.0 / size
         if are_of_rules(votes, size):
-            found = [Annotator(name, np.nan, np.nan, ()) for name in names]
-        found = [_with_labels(annotator, *each) for annotator, each in zip(found, _consensus(votes, size), strict=True)]
+            found, chance = [Annotator(name, np.nan, np.nan, ()) for name in names], np.nan
+        all_hits = np.concatenate([hits for _, hits in consensus])
+        mean = all_hits.mean() if len(all_hits) else np.nan
+        both = zip(found, consensus, strict=True)
+        found = [_with_labels(annotator, *each, chance, mean) for annotator, each in both]
     return Annotators(tuple(found))
 
 
-def _with_labels(annotator: Annotator, num_labels: int, hits: np.ndarray) -> Annotator:
-    """Returns the annotator with the number of labels, and the agreement by labels that are a consensus or not."""
+def _with_labels(annotator: Annotator, num_labels: int, hits: np.ndarray, chance: float, mean: float) -> Annotator:
+    """Returns the annotator with the number of labels, and the agreement by labels that are a consensus or not.
+
+    `chance` and `mean` are the agreements of labels at random, and of all annotators; `chance` is nan for rules.
+    """
     if not num_labels:
         return Annotator(annotator.name, np.nan, np.nan, (), 0)
     if not len(hits):
         return dataclasses.replace(annotator, num_labels=num_labels)
     low, high = binomtest(int(hits.sum()), len(hits)).proportion_ci(method="wilson")
-    return dataclasses.replace(annotator, num_labels=num_labels, agreement=float(hits.mean()), interval=(low, high))
+    odds = binom.pmf(hits.sum(), len(hits), chance) > LEAST_ODDS * binom.pmf(hits.sum(), len(hits), mean)
+    at_chance = bool(odds and chance < mean and low <= chance <= high)
+    figures = dataclasses.replace(
+        annotator, agreement=float(hits.mean()), interval=(low, high), _is_at_chance=at_chance
+    )
+    return dataclasses.replace(figures, num_labels=num_labels)
 
 
 def _consensus(votes: np.ndarray, size: int) -> list[tuple[int, np.ndarray]]:

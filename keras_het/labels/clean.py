@@ -11,7 +11,7 @@ import keras
 import numpy as np
 
 from keras_het.base.batches import check_same_index
-from keras_het.base.classes import in_order_of
+from keras_het.base.classes import order_columns
 from keras_het.base.refusal import outside_level, refuse_if
 from keras_het.base.validation import as_float64, check_choice, check_integer
 from keras_het.labels.choose import MAX_SEED
@@ -145,7 +145,7 @@ def clean(
 
 def _checked(probabilities: Any, data: Data) -> np.ndarray:
     """Returns probabilities that a user gives, if they are of the classes."""
-    p = as_float64(in_order_of(data.classes, probabilities))
+    p = as_float64(order_columns(data.classes, probabilities))
     rule = f"be of the {data.units} classes of `y`, shape (N, {data.units}), as what the models return"
     refuse_if(p.ndim != 2 or p.shape[1] != data.units, "probabilities", rule, shape=p)
     refuse_if(len(p) != len(data), "probabilities", f"have a row for each of the {len(data)} examples", len(p))

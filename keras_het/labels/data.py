@@ -15,8 +15,8 @@ from keras_het.base.batches import (
     as_arrays,
     check_same_index,
     count_examples,
-    index_of,
     is_data_set,
+    read_index,
     select_rows,
 )
 from keras_het.base.classes import Encoded, blanks, encode, encode_votes, named
@@ -25,10 +25,9 @@ from keras_het.base.seeds import random_generator
 from keras_het.base.validation import check_integer, check_weights
 from keras_het.labels.aggregation import aggregate
 
-ONE_CLASS = 0.95  # fraction of an annotator's votes for one class: such votes do not say how good the annotator is
 REFUSED_COUNTS = 0.001  # largest rate of tables of counts that are refused as votes
 MAX_PAIRS, MAX_ROWS = 300, 10_000  # of columns that are compared, and their rows
-MIN_STANDARD_ERRORS = 2.33  # of an agreement above chance that leaves no doubt
+STANDARD_ERRORS, LEAST_KAPPA = 2.33, 0.1  # of an agreement that may be chance, and is less than that of annotators
 TIE = 1e-9  # difference of two probabilities that is rounding
 
 
@@ -100,7 +99,7 @@ def read(x: Any, y: Any = None, sample_weight: Any = None, class_names: Any = No
     check_same_index(x=x, y=y, sample_weight=sample_weight)
     if hasattr(x, "iloc") and hasattr(y, "iloc") and len(x) != len(y):
         raise refusal("y", f"have a row for each of the {len(x)} rows of `x`: y.reindex(x.index)", len(y))
-    index = index_of(x=x, y=y)
+    index = read_index(x=x, y=y)
     x, y, own_weight = as_arrays(_without_pandas(x), y)
     refuse_if(
         sample_weight is not None and own_weight is not None,
@@ -140,23 +139,15 @@ def read_labels(y: Any, count: int, name: str = "y") -> Encoded:
 def most_probable(votes: np.ndarray, units: int) -> np.ndarray:
     """Returns the probabilities of the classes by votes, `(N, M)` with -1 for none: `(N, K)`, by Dawid and Skene.
 
-    For one annotator, and if most votes come from annotators who nearly always name one class, as labelling functions
-    do, the probabilities are the fractions of the votes: such votes do not say who is right.
+    For one annotator, and for rules as `aggregate` finds them, the probabilities are the fractions of the votes.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        if (votes >= 0).any(axis=0).sum() > 1 and not are_of_rules(votes, units):
+        if (votes >= 0).any(axis=0).sum() > 1:
             return aggregate(votes, units).probabilities
     fractions, has_vote = np.full((len(votes), units), 1.0 / units), (votes >= 0).any(axis=1)
     fractions[has_vote] = aggregate(votes[has_vote], units, "majority").probabilities
     return fractions
-
-
-def are_of_rules(votes: np.ndarray, units: int) -> bool:
-    """Returns whether most votes, `(N, M)`, are of annotators who nearly always name one class, as rules do."""
-    counts = np.array([np.bincount(own[own >= 0], minlength=units) for own in votes.T])
-    totals, largest = counts.sum(axis=1), counts.max(axis=1)
-    return bool(2 * totals[largest >= ONE_CLASS * totals].sum() > totals.sum())
 
 
 def stratified_folds(labels: np.ndarray, folds: int, seed: int) -> np.ndarray:
@@ -230,25 +221,29 @@ def label_table(y: Any, name: str) -> np.ndarray | None:
 def _check_no_counts(votes: np.ndarray, name: str) -> None:
     """Raises a ValueError for integers without a gap that are like counts.
 
-    All rows have one sum, that of the annotators; or columns agree no more than by chance, where a doubt within
-    `MIN_STANDARD_ERRORS` is settled by equal entries as in `_check_no_votes`. Votes for two, three or ten classes that
-    are right in 70% and at random else are refused in at most 13% of draws of 20 examples, and in less than 1% of 60.
+    All rows have one sum, that of the annotators; or columns agree no more than by chance: Conger's kappa is not above
+    0 by `STANDARD_ERRORS`, but below `LEAST_KAPPA` by as many. The standard error has four more rows, of chance, so
+    that few rows prove nothing. Votes that are right in half at least are refused in at most 3% of draws of ten or
+    more examples, also if 97% are of one class; counts in 48% of draws of 20 examples, 85% of 60 and 96% of 200.
+
+    Source: Conger 1980, "Integration and generalization of kappas for multiple raters".
     """
     if votes.dtype.kind not in "iu" or votes.min(initial=0) < 0 or not votes.size:
         return
-    size, count = int(votes.max()) + 1, votes.shape[1]
-    agree = sum(np.square(own := (votes == k).sum(axis=1)) - own for k in range(size))
+    size, (rows, count) = int(votes.max()) + 1, votes.shape
+    agree = sum(np.square(own := (votes == k).sum(axis=1)) - own for k in range(size)) / (count * (count - 1))
     shares = np.stack([(votes == k).mean(axis=0) for k in range(size)])
-    by_chance = float((np.square(shares.sum(axis=1)) - np.square(shares).sum(axis=1)).sum())
-    errors = (agree.mean() - by_chance) / max(agree.std() / len(votes) ** 0.5, 1e-9)
-    is_doubtful = errors < MIN_STANDARD_ERRORS and _surprise(votes)[0] < 1
+    by_chance = float(np.square(shares.sum(axis=1)).sum() - np.square(shares).sum()) / (count * (count - 1))
+    above = agree.mean() - by_chance
+    doubt = STANDARD_ERRORS * ((rows * agree.var() + 4 * by_chance * (1 - by_chance)) / (rows + 4) / rows) ** 0.5
     has_totals = np.ptp(votes.sum(axis=1)) == 0
-    rule = (
-        f"be votes whose {count} columns agree, or names if they need not: {name}.astype(str); "
-        f"for counts of {count} classes give {name}.astype(float)"
+    found = "rows of one sum" if has_totals else "columns that agree no more than by chance"
+    refuse_if(
+        has_totals or above < min(doubt, LEAST_KAPPA * (1 - by_chance) - doubt),
+        name,
+        f"be votes that are not like counts. For votes write {name}.astype(str), for counts {name}.astype(float)",
+        f"{found}, as counts have",
     )
-    received = "rows of one sum" if has_totals else "columns that agree no more than by chance"
-    refuse_if(has_totals or errors <= 0 or is_doubtful, name, rule, f"integers with {received}")
 
 
 def _check_no_votes(table: np.ndarray, y: Any, name: str) -> None:

@@ -57,15 +57,15 @@ def first_of_draw(drawn: Any, is_verified: np.ndarray, index: Any = None) -> np.
         Traceback (most recent call last):
         ...
         ValueError: `drawn` must be verified from its start on: what was left out may be hard. Verify it, or count it \
-as wrong. Received: no example at place 2, so not verified; others behind it are
+as wrong. Received: entry 2 of the draw has no verified label, but later entries have one
     """
     rows = _rows_of_draw(drawn, len(is_verified), index)
     there = is_verified[rows] & (rows >= 0)
     count = len(there) if there.all() else int(there.argmin())
     refuse_if(not count, "drawn", "have a first index whose label is in `verified_labels`", "a sample of none")
     if count < len(rows):
-        gap = f"example number {rows[count]}, at [{count}]" if rows[count] >= 0 else f"no example at place {count}, so"
-        refuse_if(there[count:].any(), "drawn", LEFT_OUT, f"{gap} not verified; others behind it are")
+        gap = f"entry {count} of the draw" + (f", example number {rows[count]}," if rows[count] >= 0 else "")
+        refuse_if(there[count:].any(), "drawn", LEFT_OUT, f"{gap} has no verified label, but later entries have one")
         rule = "be in the order of the draw, not sorted: a file keeps it in a column, as {index: place}"
         by_row = _rank_p_value(rows, np.arange(count))
         refuse_if(by_row < REFUSED_P, "drawn", rule, "a part of which the row numbers are not as of a random order")

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from scipy.special import betaln, gammaln, logsumexp
 
-from keras_het.base.batches import index_of
+from keras_het.base.batches import read_index
 from keras_het.base.classes import encode, numbers_are_places
 from keras_het.base.validation import check_boolean, check_class_names, check_open_fraction
 from keras_het.base.verified import encode_verified, verified_places
@@ -111,7 +111,7 @@ drawn at random were wrong, 1 of 200 checked in all
     """
     classes, given = encode(labels, name="labels")
     confidence, sequential = check_open_fraction("confidence", confidence), check_boolean("sequential", sequential)
-    index = index_of(labels=labels)
+    index = read_index(labels=labels)
     places = verified_places(verified_labels, len(given), index)
     wrong, is_checked = np.zeros((2, len(given)), bool)
     names = classes if class_names is None else np.asarray(check_class_names(class_names, len(classes)))

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from keras_het.base.batches import index_of, row_blocks
+from keras_het.base.batches import read_index, row_blocks
 from keras_het.base.refusal import refuse_if
 from keras_het.base.tables import Tabled
 from keras_het.base.validation import check_integer, check_labels
@@ -28,7 +28,8 @@ class NextLabels(Tabled):
     Attributes:
         index: row number of the example, `(n,)`.
         given: observed label.
-        suggested: class that probabilities and labels together make most likely.
+        suggested: class whose row of T is nearest to the probabilities; for labels that are proposed, unlike for all
+            labels, it is about as often right as the most probable class, or more often.
         score: probability that the label is the class of the example, in [0, 1]; the lower, the worse.
         class_names: names of the K classes, or their numbers.
         example_names: index of a pandas frame, for the printed table and the frame; None for numbers.
@@ -109,7 +110,7 @@ def next_labels(probabilities: Any, labels: Any, count: int, *, verified_labels:
             3      1          1  0.9687
         2 labels to check
     """
-    names = index_of(labels=labels, probabilities=probabilities)
+    names = read_index(labels=labels, probabilities=probabilities)
     p = check_distributions(probabilities, as_given=True)
     refuse_if(p.shape[1] < 2, "probabilities", "be of at least two classes", shape=p)
     labels = check_labels(labels, p.shape[1], len(p))

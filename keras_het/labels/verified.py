@@ -19,8 +19,8 @@ from scipy.optimize import linear_sum_assignment
 from scipy.special import bdtr, gammaln
 from scipy.stats import hypergeom
 
-from keras_het.base.batches import as_array, index_of, largest_of_rows
-from keras_het.base.classes import encode, encode_among, in_order_of, numbers_are_places, some
+from keras_het.base.batches import as_array, largest_of_rows, read_index
+from keras_het.base.classes import encode, encode_among, numbers_are_places, order_columns, some
 from keras_het.base.refusal import refuse_if
 from keras_het.base.tables import Titled
 from keras_het.base.validation import check_class_names, check_labels
@@ -153,7 +153,7 @@ def verify_accuracy(
         >>> print(found.accuracy, found.noisy_accuracy, np.mean(predicted == true).round(3))
         0.859 (0.830 to 0.890) 0.8208 0.865
     """
-    index = index_of(predictions=predictions, labels=labels)
+    index = read_index(predictions=predictions, labels=labels)
     p, predicted, given, classes = _read(predictions, labels, class_names)
     verified_labels = sample_of(verified_labels, drawn, len(predicted), index)
     sample = read_sample(verified_labels, len(predicted), inclusion, index)
@@ -223,7 +223,7 @@ def _read(predictions: Any, labels: Any, class_names: Any) -> tuple[Any, np.ndar
         names = getattr(predictions, "columns", None) if class_names is None else class_names
         classes = np.asarray(check_class_names(names, given.shape[1]))
         p = check_distributions(
-            as_array("predictions", in_order_of(classes, predictions, "predictions")), "predictions"
+            as_array("predictions", order_columns(classes, predictions, "predictions")), "predictions"
         )
         return p, largest_of_rows(p), _numbers_of(observed, classes, "labels"), classes
     rule = "be classes (N,), or probabilities (N, K): np.stack([1 - p, p], axis=1) for p of the second of two classes"

@@ -63,6 +63,16 @@ def test_of_rules_that_name_one_class_or_abstain_t_says_nothing():
     assert all(np.isnan([each.accuracy, each.separation]).all() and each.confusions == () for each in found.each)
     assert [each.num_labels for each in found.each] == [np.sum(noisy == 0), np.sum(noisy == 1), 100]
     assert str(found).splitlines()[1].split()[:3] == ["a", str(np.sum(noisy == 0)), "-"]
+    assert str(found).splitlines()[-1].startswith("-: most labels are of annotators who nearly always name one class")
+
+
+def test_of_people_who_mostly_see_one_class_t_says_something():
+    """Of 200 examples six are of class 1: each annotator names class 0 in at least 95%, as a rule would."""
+    true = np.repeat([0, 1], [194, 6])
+    votes = np.stack([true, np.roll(true, 1), true], axis=1)
+    found = annotators(aggregate(votes, 2), votes)
+    assert all(each.accuracy > 0.9 for each in found.each)
+    assert len(str(found).splitlines()) == 4
 
 
 def test_of_an_annotator_without_a_label_nothing_is_said_in_print_or_frame():
@@ -77,6 +87,17 @@ def test_of_an_annotator_without_a_label_nothing_is_said_in_print_or_frame():
     assert frame.annotator.tolist() == ["Bob", "Cyn", "Ann"]
     assert frame.num_labels.tolist() == [3, 2, 0]
     assert found._repr_html_().count("<tr>") == 4
+
+
+def test_a_spammer_of_many_classes_is_named_by_the_agreement_where_t_says_little():
+    """By T all are alike. The swapper agrees in 0 of 64, so the interval, up to .06, does not hold 1 / 8."""
+    true = np.arange(64) % 8
+    votes = np.stack([*[true] * 4, np.repeat(np.arange(8), 8), (true + 1) % 8], axis=1)
+    votes[::4, 0] = 0  # wrong in 8 of 64
+    found = annotators(np.stack([symmetric(8, 0.3)] * 6), votes).each
+    assert [each.is_spammer for each in found] == [False] * 4 + [True, False]
+    assert found[4].agreement == 1 / 8
+    assert not annotators(np.stack([symmetric(8, 0.3)] * 6), votes[:4]).each[4].is_spammer  # of 4 labels nobody knows
 
 
 VOTES = np.array(

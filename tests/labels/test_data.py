@@ -7,6 +7,7 @@ import pytest
 import scipy.sparse
 from scipy.special import softmax
 
+from keras_het.base.classes import order_columns
 from keras_het.labels import aggregate, annotators, choose, clean
 from keras_het.labels.data import (
     REFUSED_COUNTS,
@@ -86,7 +87,10 @@ def test_counts_are_refused_in_less_than_one_of_a_thousand_draws(units, annotato
 
 
 def test_integers_that_are_counts_are_refused_and_votes_seldom():
-    """Totals differ, and so classes seem to agree: many have few of all. Nine of ten tables are right at least."""
+    """Totals differ, and so classes seem to agree: many have few of all. Nine of ten tables are right at least.
+
+    Then votes of two annotators who are right in 70%, ten examples, and of three, 60 examples with 3% of a class.
+    """
     rng, refused = np.random.default_rng(0), np.zeros(2, int)
     for _ in range(50):
         right = rng.random((60, 3)) < 0.7
@@ -99,6 +103,17 @@ def test_integers_that_are_counts_are_refused_and_votes_seldom():
                 refused[place] += 1
     assert refused[0] >= 45
     assert refused[1] == 0
+    refused = 0
+    for _ in range(200):
+        true = np.repeat(np.arange(2), 5)[:, None]
+        rare = (np.arange(60) < 2).astype(int)[:, None]
+        for truth, right, count in ((true, 0.7, 2), (rare, 0.95, 3)):
+            votes = np.where(rng.random((len(truth), count)) < right, truth, 1 - truth)
+            try:
+                _check_no_counts(votes, "y")
+            except ValueError as error:
+                refused += "of one sum" not in str(error)
+    assert refused <= 8  # 2%
 
 
 def test_votes_of_booleans_and_categoricals_keep_their_classes_and_order():
@@ -134,6 +149,11 @@ def test_columns_of_probabilities_are_matched_by_name_and_an_index_names_each_ro
     np.testing.assert_array_equal(found[0].probabilities, found[1].probabilities)
     with pytest.raises(ValueError, match="`probabilities` must have the classes as columns, '1', '10', '2'"):
         clean(None, X, names[Y], probabilities=columns.rename(columns={"1": "a"}), verbose=0)
+    names = np.array(["0", "1", "10", "2"])  # of the integer columns 0 to 3 nobody knows whether they are names
+    with pytest.raises(ValueError, match=r"'0', '1', '10', '2' \(to_numpy\(\).* Received: 0, 1, 2, 3$"):
+        order_columns(names, pandas.DataFrame(np.eye(4)))
+    columns = order_columns(names, pandas.DataFrame(np.eye(4), columns=["0", "1", "2", "10"]))
+    np.testing.assert_array_equal(columns, np.eye(4)[:, [0, 1, 3, 2]])
     twice = np.arange(240) % 120
     for given in ((pandas.DataFrame(X, index=twice), Y), (X, pandas.Series(Y, index=twice))):
         with pytest.raises(ValueError, match="must have an index that names each row once"):
@@ -274,8 +294,8 @@ REFUSED = {
     "votes out of range": (np.where(np.arange(4) == 0, -2, VOTES), "`y` must"),
     "negative shares": (np.full((240, 3), -0.5), "`y` must be distributions, floats that are not negative"),
     "counts": (np.stack([(k == VOTES).sum(axis=1) for k in range(3)], axis=1),
-        "for counts of 3 classes give y.astype(float)"),
-    "counts of equal totals": (np.stack([np.arange(240) % 3, 2 - np.arange(240) % 3], axis=1), "for counts of 2 cl"),
+        "For votes write y.astype(str), for counts y.astype(float). Received: columns that agree no more"),
+    "counts of equal totals": (np.stack([np.arange(240) % 3, 2 - np.arange(240) % 3], axis=1), "rows of one sum"),
     "lists of unequal lengths": ([[0]] + [[0, 1]] * 239, "have rows of equal length. Received: 1 in row 0, 2 in row 1"),
 }  # fmt: skip
 
@@ -296,8 +316,10 @@ test_weights_and_sparse_matrices_are_refused = refusals([
     (lambda: read(X, Y, sample_weight=np.full(240, np.nan)), "finite and not negative. Received: nan"),
     (lambda: choose(make_model, SPARSE, Y, epochs=1), "`x` must be dense: x.toarray(). Received: a csr_matrix"),
     (lambda: clean(make_model, SPARSE, Y, epochs=1), "must be dense: "),
-    (lambda: choose(make_model, X, SPARSE, epochs=1), "`y` must be dense: y.toarray()"),
 ])  # fmt: skip
+test_sparse_labels_are_refused = refusals([
+    (lambda: choose(make_model, X, SPARSE, epochs=1), "`y` must be dense: y.toarray(). Received: a csr_matrix"),
+], whole=True)  # fmt: skip
 
 
 @pytest.mark.refusal

@@ -180,7 +180,7 @@ def test_a_million_labels_take_well_under_a_second():
      "`verified_labels` must have only the classes 0, 1. Received: 'cat' of example 3"),
     ({"verified_labels": {20: 0}}, "`verified_labels` must have indices in [0, 20), integers. Received: 20"),
     ({"verified_labels": [3]}, "`verified_labels` must be a dict from the indices of examples to their labels"),
-    ({"drawn": {3: 0, 7: 2, 12: 3}}, "Received: no example at place 1, so not verified; others behind it are"),
+    ({"drawn": {3: 0, 7: 2, 12: 3}}, "Received: entry 1 of the draw has no verified label, but later entries have one"),
     ({"drawn": {3: 0, 7: 0}}, "(`to_dict()` of a column). Received: other places, or one twice"),
     ({"drawn": pandas.Series([3, 7])}, "(`to_dict()` of a column). Received: a Series"),
     ({"drawn": list(range(60)), "verified_labels": dict.fromkeys(range(20), 0), "labels": np.arange(80) % 2},

@@ -9,7 +9,6 @@ import keras_het
 from keras_het import callbacks, explain, models
 from keras_het.labels import choose, clean, find_issues
 from keras_het.labels.diagnosis import diagnose
-from keras_het.labels.estimation import estimate_by_confident_joint
 from keras_het.labels.report.findings import collect
 from keras_het.labels.synthetic import look_alike_transitions
 from tests.checks import refusals
@@ -41,7 +40,6 @@ CALLS = {
     "find_issues": find_issues,
     "a model's issues": lambda p, y: find_issues(model(), y, p),
     "regression_scores": explain.regression_scores,
-    "estimate_by_confident_joint": lambda p, y: estimate_by_confident_joint(y, p),
     "look_alike_transitions": lambda p, y: look_alike_transitions(p, y, 0.1),
     "report": lambda p, y: collect(model(), p, y),
     "temperature": scale,

@@ -10,7 +10,6 @@ import keras_het
 from keras_het import explain
 from keras_het.callbacks import ReleaseTransition, TransitionMonitor
 from keras_het.labels import corrupt, pair_flip, symmetric
-from keras_het.labels.estimation import from_confusion
 from keras_het.layers import HeteroscedasticDense, NoiseTransition
 from keras_het.losses import AnnotatorsLoss, SmoothedCrossentropy
 from keras_het.metrics import AnnotatorsMetric, ExpectedCalibrationError
@@ -113,7 +112,7 @@ def test_one_annotator_is_the_plain_layer():
 def counted(clean, labels):
     counts = np.zeros((UNITS, UNITS))
     np.add.at(counts, (clean, labels), 1)
-    return from_confusion(counts)
+    return counts / counts.sum(axis=1, keepdims=True)
 
 
 def learn(transitions, **arguments):

@@ -115,7 +115,11 @@ def as_array(name: str, part: Any) -> np.ndarray:
         ValueError: `y` must have rows of equal length. Received: 1 in row 0, 2 in row 1
     """
     try:
-        return np.asarray(as_numpy(check_dense(name, part)))
+        array = np.asarray(as_numpy(check_dense(name, part)))
+        if array.dtype.kind not in "SU" or not isinstance(part, list | tuple):
+            return array
+        values = np.array(part, object)  # else nan and numbers beside texts would be texts
+        return array if all(isinstance(value, str) for value in values.ravel()) else values
     except ValueError as error:
         sizes = [np.size(np.array(row, object)) for row in part]
         row = next((row for row, size in enumerate(sizes) if size != sizes[0]), 0)

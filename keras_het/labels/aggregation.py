@@ -14,6 +14,8 @@ from keras_het.base.tables import Titled
 from keras_het.base.validation import check_annotations, check_choice, check_integer, check_number
 
 METHODS = ("dawid_skene", "majority")
+ONE_CLASS = 0.95  # fraction of an annotator's votes for one class: such votes do not say how good the annotator is
+MIN_VOTES = 10  # of an annotator for one class alone: fewer say little of the others
 SHOWN_CLASSES, CLEAR_PROBABILITY = 10, 0.9
 START_VOTES = 1.0  # of each example, spread evenly, beside its labels: a single label would be certain
 PRIOR_LABELS = 16.0  # correct ones of each row of the pooled T, and as many spread evenly: else few labels mislead EM
@@ -145,14 +147,27 @@ def aggregate(
     max_iterations = check_integer("max_iterations", max_iterations, 1)
     tolerance = check_number("tolerance", tolerance, low=0.0)
     strength = None if strength is None else check_number("strength", strength, above=0.0)
-    if _is_one_class_each(given, num_classes):
+    if are_of_rules(labels, num_classes):
         warnings.warn(
-            "Each annotator gives labels of one class only, as rules do that name their class or abstain. Dawid and "
-            "Skene's model cannot tell how often they are right, so the majority is returned.",
+            "Most labels are of annotators who give one class only, as rules do that name their class or abstain. "
+            "Dawid and Skene's model cannot tell how often they are right, so the majority is returned.",
             stacklevel=outside_level(),
         )
         return _majority(given, num_classes)
     return _dawid_skene(given, num_classes, max_iterations, tolerance, strength)
+
+
+def are_of_rules(votes: np.ndarray, units: int) -> bool:
+    """Returns whether most votes, `(N, M)`, are of annotators who nearly always name one class, as rules do.
+
+    An annotator of a few votes for one class counts only if all annotators name one class each, and together several.
+    """
+    counts = np.array([np.bincount(own[own >= 0], minlength=units) for own in votes.T])
+    totals, largest = counts.sum(axis=1), counts.max(axis=1)
+    has_one_class = largest >= ONE_CLASS * totals
+    if (largest == totals).all() and np.count_nonzero(counts.any(axis=0)) > 1:
+        return True
+    return bool(2 * totals[has_one_class & (totals >= MIN_VOTES)].sum() > totals.sum())
 
 
 def _dawid_skene(
@@ -206,12 +221,6 @@ def _log_evidence(counts, a):
     """Returns the log-likelihood of the counts of labels in their order, each row of T integrated out, `(M, K)`."""
     own = gammaln(counts + a).sum(axis=-1) - gammaln((counts + a).sum(axis=-1))
     return own - gammaln(a).sum(axis=-1) + gammaln(a.sum(axis=-1))
-
-
-def _is_one_class_each(given, num_classes):
-    """Whether every annotator gives a single class, and together they give several."""
-    used = (given.sum(axis=0) > 0).reshape(-1, num_classes)
-    return (used.sum(axis=1) <= 1).all() and used.any(axis=0).sum() > 1
 
 
 def _majority(given, num_classes):

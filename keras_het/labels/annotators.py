@@ -17,7 +17,7 @@ from keras_het.base.validation import (
     check_rows,
     check_transitions,
 )
-from keras_het.labels.data import are_of_rules
+from keras_het.labels.aggregation import are_of_rules
 from keras_het.reading.clean_and_noisy import CleanAndNoisy
 
 HEAD = ["annotator", "labels", "accuracy", "agreement", "95% interval", "separation", "takes"]

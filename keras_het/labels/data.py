@@ -23,9 +23,8 @@ from keras_het.base.classes import Encoded, categories_of, encode, is_missing, n
 from keras_het.base.refusal import outside_level, refusal, refuse_if
 from keras_het.base.seeds import random_generator
 from keras_het.base.validation import check_integer, check_weights
-from keras_het.labels.aggregation import aggregate
+from keras_het.labels.aggregation import aggregate, are_of_rules
 
-ONE_CLASS = 0.95  # fraction of an annotator's votes for one class: such votes do not say how good the annotator is
 REFUSED_COUNTS = 0.001  # largest rate of tables of counts that are refused as votes
 MAX_PAIRS, MAX_ROWS = 300, 10_000  # of columns that are compared, and their rows
 MIN_STANDARD_ERRORS = 2.33  # of an agreement above chance that leaves no doubt
@@ -169,13 +168,6 @@ def most_probable(votes: np.ndarray, units: int) -> np.ndarray:
     return fractions
 
 
-def are_of_rules(votes: np.ndarray, units: int) -> bool:
-    """Returns whether most votes, `(N, M)`, are of annotators who nearly always name one class, as rules do."""
-    counts = np.array([np.bincount(own[own >= 0], minlength=units) for own in votes.T])
-    totals, largest = counts.sum(axis=1), counts.max(axis=1)
-    return bool(2 * totals[largest >= ONE_CLASS * totals].sum() > totals.sum())
-
-
 def stratified_folds(labels: np.ndarray, folds: int, seed: int) -> np.ndarray:
     """Returns the fold of each label, `(N,)`: sizes of folds, and of each class in them, differ by one at most.
 
@@ -217,13 +209,14 @@ def _distributions(
 
 
 def _without_pandas(x: Any) -> Any:
-    """Returns a frame of numbers as float32, a column of texts as an array of objects, and all else as it is."""
+    """Returns a frame of numbers as floats, a column of texts as an array of objects, and all else as it is."""
     if is_data_set(x) or not hasattr(x, "iloc"):
         return x
     if not hasattr(x, "columns") and np.asarray(x).dtype.kind in "OSUT":
         return x.to_numpy(object)
     try:
-        return x.to_numpy("float32")
+        values = x.to_numpy()  # float32 would round times in seconds before anybody is warned
+        return values if values.dtype.kind == "f" else x.to_numpy("float64")
     except (TypeError, ValueError) as error:
         columns = f"columns of {sorted(map(str, getattr(x, 'dtypes', [])))}"
         raise refusal("x", "be a frame of numbers", columns) from error
@@ -234,8 +227,6 @@ def label_table(y: Any, name: str) -> np.ndarray | None:
     if isinstance(y, Encoded):
         return None
     table = as_array(name, y)
-    if table.dtype.kind in "SU" and not hasattr(y, "dtype"):  # else nan would be a text
-        table = np.array(y, object)
     if table.ndim != 2 or table.shape[1] == 1:
         return None
     are_numbers = table.dtype.kind in "biuf"

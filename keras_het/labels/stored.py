@@ -8,6 +8,7 @@ import json
 import os
 import pathlib
 import re
+import sys
 import types
 import warnings
 from collections.abc import Iterator, Mapping
@@ -135,7 +136,8 @@ def described(value: Any, outer: tuple[int, ...] = ()) -> Any:
     """Returns what JSON can hold of a setting: arrays as checksums, objects as their class and their attributes.
 
     Functions, and classes that are not of Keras or this package, have a checksum of their code. It covers constants,
-    defaults, variables of enclosing functions, global numbers, texts and arrays, class attributes, and base classes.
+    defaults, variables of enclosing functions, class attributes, and base classes. Of global variables it covers
+    numbers, texts, arrays, lists and dicts of them, and the functions and classes that are not installed.
     """
     if value is None or isinstance(value, bool | int | float | str):
         return value
@@ -170,10 +172,32 @@ def _attributes(value: Any) -> dict[str, Any]:
 
 def _parts(function: types.FunctionType) -> list[Any]:
     """Returns what the results of a function depend on: code, defaults, and the variables that it reads."""
-    variables = inspect.getclosurevars(function)
-    plain = (bool, int, float, str, np.ndarray)
-    names = {name: part for name, part in variables.globals.items() if isinstance(part, plain)}
-    return [function.__code__, function.__defaults__, function.__kwdefaults__, variables.nonlocals, names]
+    nonlocals, known = inspect.getclosurevars(function).nonlocals, function.__globals__
+    names = {name: known[name] for name in sorted(_names_in(function.__code__)) if name in known}
+    names = {name: part for name, part in names.items() if _is_plain(part) or _is_own(part)}
+    return [function.__code__, function.__defaults__, function.__kwdefaults__, nonlocals, names]
+
+
+def _names_in(code: types.CodeType) -> set[str]:
+    """Returns the names of global variables and attributes in a function, and in the functions inside it."""
+    inner = [_names_in(part) for part in code.co_consts if isinstance(part, types.CodeType)]
+    return set(code.co_names).union(*inner)
+
+
+def _is_plain(value: Any) -> bool:
+    """Returns whether a value is a number, a text, an array, or a list or dict of them."""
+    if isinstance(value, list | tuple | set | frozenset | dict):
+        return all(map(_is_plain, value.values() if isinstance(value, dict) else value))
+    return value is None or isinstance(value, bool | int | float | str | np.ndarray)
+
+
+def _is_own(value: Any) -> bool:
+    """Returns whether a value is a function or class of the user: not of Python, and not of an installed package."""
+    if not isinstance(value, types.FunctionType | type):
+        return False
+    file = getattr(sys.modules.get(value.__module__), "__file__", None) or ""
+    package = value.__module__.partition(".")[0]
+    return package not in {*LIBRARIES, *sys.stdlib_module_names} and "-packages" not in file
 
 
 def _members(kind: type) -> dict[str, Any]:

@@ -299,6 +299,27 @@ def test_rules_that_say_one_class_each_get_the_majority_and_a_warning():
         annotators(found, labels)
 
 
+def test_one_annotator_among_rules_does_not_mislead():
+    """Five rules and an annotator of 10% of the examples: EM alone is right in less than half of them."""
+    rng = np.random.default_rng(0)
+    clean = rng.integers(2, size=500)
+    rules = [np.where(rng.random(500) < np.where(clean == j % 2, 0.5, 0.08), j % 2, -1) for j in range(5)]
+    votes = np.stack([*rules, np.where(rng.random(500) < 0.1, rng.integers(2, size=500), -1)], axis=1)
+    is_known = (votes >= 0).any(axis=1)
+    with pytest.warns(UserWarning, match="Most labels are of annotators who give one class only"):
+        found = aggregate(votes[is_known], 2)
+    right = np.mean([np.bincount(own[own >= 0], minlength=2).argmax() for own in votes[is_known]] == clean[is_known])
+    assert np.mean(found.labels == clean[is_known]) == right > 0.85
+
+
+def test_few_labels_of_one_class_are_no_rules():
+    votes = np.full((90, 60), -1)
+    for annotator in range(60):
+        votes[(annotator + 30 * np.arange(3)) % 90, annotator] = [annotator % 2, annotator % 2, annotator % 2]
+    votes[0, 0] = 1 - votes[0, 0]
+    assert aggregate(votes, 2).transitions is not None
+
+
 def test_rules_that_often_abstain_meet_the_bound_of_the_convergence_test_of_snorkel():
     """Fifteen rules that are never wrong and often abstain: fewer than 6% errors over all examples."""
     rng = np.random.default_rng(0)

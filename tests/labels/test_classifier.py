@@ -165,6 +165,7 @@ def test_values_that_float32_rounds_or_that_hide_others_are_warned_of():
     coarse, hidden = 1.7e9 + 20.0 * y + np.arange(60) % 5, np.where(np.arange(60) == 3, -9999.0, np.arange(60) % 5)
     for feature, text in ((coarse, "which float32 rounds"), (hidden, "Feature 0 of example 3 is -9999")):
         with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
             small(method=EarlyStopping(), epochs=1).fit(feature[:, None], y)
         assert any(text in str(warning.message) for warning in caught)
     with pytest.raises(ValueError, match="contains NaN"):

@@ -98,10 +98,11 @@ def aggregate(
     evenly, and 5 examples of each class. The prior keeps small tables near the majority. It stops if the bound grows by
     less than `tolerance` per label. The results are the mean T, (c + a) / (c_mi + strength), and p(true class) by it.
 
-    EM needs examples with labels of several annotators each: one label each leaves the T at their start. More than half
-    of the labels should be correct, or classes can change places. If most labels are of annotators who nearly always
-    give one class, as rules do that name their class or abstain, a single class for all examples is often most likely.
-    You then get the majority and a warning; an example without a label has the mean fractions.
+    EM needs examples with labels of several annotators each: one label each leaves the T at their start, with a
+    warning. More than half of the labels should be correct, or classes can change places. If most labels are of
+    annotators who nearly always give one class, as rules do that name their class or abstain, a single class for all
+    examples is often most likely. You then get the majority and a warning; an example without a label has the mean
+    fractions.
 
     With 3,360 planted annotators, of two to eight classes, the total variation of T to the true one was 0.13 with 10
     labels and 0.07 with 200, and by maximum likelihood 0.35 and 0.09 (benchmarks/results/annotators_few.md). crowd-kit
@@ -154,6 +155,9 @@ def aggregate(
             stacklevel=outside_level(),
         )
         return _majority(given, num_classes)
+    if given.sum(axis=1).max() < 2:
+        text = "No example has labels of several annotators, so T says nothing of how good they are."
+        warnings.warn(text, stacklevel=outside_level())
     return _dawid_skene(given, num_classes, max_iterations, tolerance, strength)
 
 

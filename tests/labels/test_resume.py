@@ -162,27 +162,32 @@ def test_methods_that_differ_in_code_are_told_apart():
     assert json.dumps(described(method_class()("own"))) == descriptions[0]
 
 
-GLOBALS = {"scale": "1.0", "table": "[1.0, {'a': 2.0}]", "power": "1"}
+GLOBALS = {"kind": "1", "scale": "1.0", "table": "[1.0, {'a': 2.0}]", "power": "1"}
 
 
 def method_of_module(**values):
-    """A method of a module with functions, a class and a list that the method uses, one of them in a lambda."""
+    """A method of a module with a function, classes and a list that the method uses, some of them in a lambda."""
     source = """
+import enum
+class Kind(enum.Enum):
+    FIRST = {kind}
 class Loss:
     power = {power}
-table, log = {table}, print
+table = {table}
 def helper():
     return {scale} * table[0]
 class Own(Named):
     def loss(self, data):
-        return (lambda: helper() ** Loss.power)() or log
+        return (lambda: helper() ** Loss.power)() or Kind.FIRST
 """
     module = {"Named": Named, "__name__": "user_methods"}
     exec(source.format(**GLOBALS | values), module)
     return module["Own"]("own")
 
 
-@pytest.mark.parametrize(("name", "value"), [("scale", "2.0"), ("table", "[1.0, {'a': 3.0}]"), ("power", "2")])
+@pytest.mark.parametrize(
+    ("name", "value"), [("kind", "2"), ("scale", "2.0"), ("table", "[1.0, {'a': 3.0}]"), ("power", "2")]
+)
 def test_functions_classes_and_lists_that_a_method_uses_are_compared(name, value):
     descriptions = [json.dumps(described(method_of_module(**given))) for given in ({}, {}, {name: value})]
     assert descriptions[0] == descriptions[1] != descriptions[2]

@@ -116,7 +116,11 @@ def as_array(name: str, part: Any) -> np.ndarray:
     """
     check_dense(name, part)
     try:
-        return np.asarray(as_numpy(part))
+        array = np.asarray(as_numpy(part))
+        if array.dtype.kind not in "SU" or not isinstance(part, list | tuple):
+            return array
+        values = np.array(part, object)  # else nan and numbers beside texts would be texts
+        return array if all(isinstance(value, str) for value in values.ravel()) else values
     except ValueError as error:
         sizes = [np.size(np.array(row, object)) for row in part]
         row = next((row for row, size in enumerate(sizes) if size != sizes[0]), 0)

@@ -241,7 +241,7 @@ def _of_vectors(given: np.ndarray, name: str) -> Encoded:
 
 def _of_names(given: np.ndarray, categories: list | None, name: str, alone: bool) -> Encoded:
     values = given.tolist()
-    missing = [index for index, value in enumerate(values) if is_missing(value)]
+    missing = [index for index, value in enumerate(values) if is_missing(value) or value == ""]
     if missing:
         raise refusal(name, "have a label for each example", f"none at [{missing[0]}]{LEFT_OUT}")
     if -1 in values:

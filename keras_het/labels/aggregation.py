@@ -16,6 +16,7 @@ from keras_het.base.validation import check_annotations, check_choice, check_int
 
 METHODS = ("dawid_skene", "majority")
 ONE_CLASS = 0.95  # fraction of an annotator's votes for one class: such votes do not say how good the annotator is
+MIN_VOTES = 10  # of an annotator for one class alone: fewer say little of the others
 SHOWN_CLASSES, CLEAR_PROBABILITY = 10, 0.9
 START_VOTES = 1.0  # of each example, spread evenly, beside its labels: a single label would be certain
 PRIOR_LABELS = 16.0  # correct ones of each row of the pooled T, and as many spread evenly: else few labels mislead EM
@@ -98,11 +99,11 @@ def aggregate(
     evenly, and 5 examples of each class. The prior keeps small tables near the majority. It stops if the bound grows by
     less than `tolerance` per label. The results are the mean T, (c + a) / (c_mi + strength), and p(true class) by it.
 
-    EM needs examples with labels of several annotators each: one label each leaves the T at their start. More than half
-    of the labels should be correct, or classes can change places. If most labels are of annotators who nearly always
-    name one class, as rules do that name their class or abstain, and the rules name several classes, a single class for
-    all examples would be most likely. You then get the majority and a warning; an example without a label has the mean
-    fractions.
+    EM needs examples with labels of several annotators each: one label each leaves the T at their start, with a
+    warning. More than half of the labels should be correct, or classes can change places. If most labels are of
+    annotators who nearly always name one class, as rules do that name their class or abstain, and the rules name
+    several classes, a single class for all examples would be most likely. You then get the majority and a warning; an
+    example without a label has the mean fractions.
 
     With 3,360 planted annotators, of two to eight classes, the total variation of T to the true one was 0.13 with 10
     labels and 0.07 with 200, and by maximum likelihood 0.35 and 0.09 (benchmarks/results/annotators_few.md). crowd-kit
@@ -156,17 +157,22 @@ def aggregate(
             stacklevel=outside_level(),
         )
         return _majority(given, num_classes)
+    if given.sum(axis=1).max() < 2:
+        text = "No example has labels of several annotators, so T says nothing of how good they are."
+        warnings.warn(text, stacklevel=outside_level())
     return _dawid_skene(given, num_classes, max_iterations, tolerance, strength)
 
 
 def are_of_rules(votes: np.ndarray, units: int) -> bool:
     """Returns whether most votes, `(N, M)`, are of annotators who nearly always name one class, as rules do.
 
-    Together these must name several: if all name the same, one class may just be frequent.
+    Together these must name several: if all name the same, one class may just be frequent. An annotator of a few votes
+    for one class counts only if all annotators name one class each.
     """
     counts = np.array([np.bincount(own[own >= 0], minlength=units) for own in votes.T])
     totals, largest = counts.sum(axis=1), counts.max(axis=1)
-    is_rule = (largest >= ONE_CLASS * totals) & (totals > 0)
+    least = 1 if (largest == totals).all() else MIN_VOTES
+    is_rule = (largest >= ONE_CLASS * totals) & (totals >= least)
     return bool(2 * totals[is_rule].sum() > totals.sum() and np.ptp(counts[is_rule].argmax(axis=1)) > 0)
 
 

@@ -11,13 +11,13 @@ from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from keras_het.base.batches import check_same_index
+from keras_het.base.batches import as_array, check_same_index
 from keras_het.base.classes import refuse_blank
 from keras_het.base.refusal import outside_level, refuse_if
 from keras_het.base.validation import check_maker, check_weights
 from keras_het.labels.comparison import REMEDY, guess_of
 from keras_het.labels.data import Data
-from keras_het.labels.discriminant import scaling
+from keras_het.labels.discriminant import scaling, warn_of_values
 from keras_het.labels.methods import EarlyLearning, Method
 from keras_het.labels.training import Trainer
 from keras_het.models.copying import model_from_bytes, model_to_bytes
@@ -96,7 +96,10 @@ class Classifier(ClassifierMixin, BaseEstimator):
         Warns: if the model predicts its training labels no better than the largest class does.
         """
         check_same_index(X=X, y=y, sample_weight=sample_weight)
-        X, y = validate_data(self, X, y, dtype="float32", allow_nd=True)
+        given = X
+        X, y = validate_data(self, X, y if hasattr(y, "dtype") else as_array("y", y), dtype="float32", allow_nd=True)
+        if X.ndim == 2:
+            warn_of_values(np.asarray(given, "float64"))
         data = self._weighted(Data(X, self._encode(y), self.classes_), sample_weight)
         method = EarlyLearning() if self.method is None else self.method
         rule = "be a Method, such as labels.methods.EarlyStopping(), or None"

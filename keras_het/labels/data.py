@@ -191,13 +191,14 @@ def _distributions(
 
 
 def _without_pandas(x: Any) -> Any:
-    """Returns a frame of numbers as float32, a column of texts as an array of objects, and all else as it is."""
+    """Returns a frame of numbers as floats, a column of texts as an array of objects, and all else as it is."""
     if is_data_set(x) or not hasattr(x, "iloc"):
         return x
     if not hasattr(x, "columns") and np.asarray(x).dtype.kind in "OSUT":
         return x.to_numpy(object)
     try:
-        return x.to_numpy("float32")
+        values = x.to_numpy()  # float32 would round times in seconds before anybody is warned
+        return values if values.dtype.kind == "f" else x.to_numpy("float64")
     except (TypeError, ValueError) as error:
         columns = f"columns of {sorted(map(str, getattr(x, 'dtypes', [])))}"
         raise refusal("x", "be a frame of numbers", columns) from error
@@ -208,8 +209,6 @@ def label_table(y: Any, name: str) -> np.ndarray | None:
     if isinstance(y, Encoded):
         return None
     table = as_array(name, y)
-    if table.dtype.kind in "SU" and not hasattr(y, "dtype"):  # else nan would be a text
-        table = np.array(y, object)
     if table.ndim != 2 or table.shape[1] == 1:
         return None
     are_numbers = table.dtype.kind in "biuf"

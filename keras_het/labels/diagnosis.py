@@ -10,7 +10,7 @@ from scipy.special import expit, gammaincc, logit, ndtr
 from scipy.stats import binomtest
 
 from keras_het.base.batches import check_same_index, largest_of_rows
-from keras_het.base.classes import encode
+from keras_het.base.classes import encode, order_columns
 from keras_het.base.refusal import refusal
 from keras_het.base.tables import Titled
 from keras_het.base.validation import check_class_names, check_labels
@@ -142,7 +142,8 @@ def diagnose(probabilities: Any, labels: Any, class_names: Sequence | Mapping | 
     belong to no class give "none", because these examples are unclear.
 
     Args:
-        probabilities: out of sample, by cross-validation, shape `(N, K)`, K >= 2, rows of sum 1.
+        probabilities: out of sample, by cross-validation, shape `(N, K)`, K >= 2, rows of sum 1. Columns of a frame are
+            matched by name.
         labels: integers in [0, K), shape `(N,)`, or label vectors, or names. Names are sorted, or in the order of
             `class_names`.
         class_names: names of the K classes, a sequence or a dict {class: name}; None for the names of the labels.
@@ -165,6 +166,8 @@ def diagnose(probabilities: Any, labels: Any, class_names: Sequence | Mapping | 
     p = check_distributions(probabilities, as_given=True)
     size = p.shape[1]
     labels, names = _read(labels, class_names, len(p), size)
+    if hasattr(probabilities, "columns"):
+        p = check_distributions(order_columns(names, order_columns(None, probabilities)))
     decoded = decode(labels, p)
     disputed = decoded.classes != labels
     bins = (BINS * _ranks(decoded.margin, decoded.classes)).astype(int)

@@ -26,7 +26,9 @@ MIN_VARIANCE = 1e-4  # within the classes, as a part of the whole: equal feature
 MIN_STEPS = 100 * float(np.finfo("float32").eps)  # of a scale, as a part of the mean: below it float32 is coarse
 FLIPS = (0.0, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6)  # rates of labels drawn from all classes alike
 MIN_SHARE = 0.01  # of a class without flips, as a part of N / K
-MAX_RATIO = 30.0  # of the distances of a feature's farthest and next value from its median
+MAX_RATIO = 30.0  # of the distances of a feature's farthest values and the next one from its median
+STEPS, MAX_STEPS = 4, 64  # of distances, by ratios of MAX_RATIO^(1/4) to the largest
+MAX_FAR = 0.05  # of the examples: of more, values of two sizes are what the feature is
 LAYER_SCALES = (1e-6, 1e18)  # else a Normalization layer underflows: it squares in float32, and has an epsilon of 1e-7
 
 
@@ -92,20 +94,27 @@ def scaling(x: Any, weights: np.ndarray | None = None) -> Scaling:
 
 
 def warn_of_values(x: Any) -> None:
-    """Warns of a value far from all others of its feature, such as -9999, and of a feature that float32 rounds."""
+    """Warns of a few values far from all others of their feature, such as -9999, and of a feature that float32 rounds.
+
+    All values that are equal count as one. Distances from the median are counted in steps of MAX_RATIO^(1/4).
+    """
     middle = np.median(np.asarray(x[:: 1 + len(x) // BLOCK_ROWS], "float64"), axis=0)
     low, high = x.min(axis=0), x.max(axis=0)
     farthest = np.where(high - middle > middle - low, high, low)
-    blocks = (x[rows] for rows in _blocks(np.arange(len(x))))
-    others = np.max([np.where(each == farthest, 0.0, np.abs(each - middle)).max(axis=0) for each in blocks], axis=0)
     distance = np.abs(farthest - middle)
-    ratio = distance / np.where(others > 0, others, np.inf)  # a word in one text has no other value
-    feature = int(ratio.argmax())
-    if ratio[feature] > MAX_RATIO:
+    before = np.pad(np.cumsum(_counts_of_steps(x, middle, farthest), axis=1), ((0, 0), (1, 0)))  # of larger distances
+    near, far = before[:, STEPS:], before[:, :-STEPS]
+    is_gap = (near == far) & (far <= MAX_FAR * len(x)) & (far < before[:, -1:])  # a word in one text has no other value
+    if is_gap.any():
+        feature, step = np.argwhere(is_gap)[0]
+        gaps = np.abs(np.asarray(x[:, feature], "float64") - middle[feature])
+        is_far = gaps > distance[feature] * MAX_RATIO ** (-step / STEPS - 0.5)
+        row, more = int(is_far.argmax()), int(is_far.sum()) - 1
         warnings.warn(
-            f"Feature {feature} of example {int((x[:, feature] == farthest[feature]).argmax())} is "
-            f"{farthest[feature]:g}, which is {ratio[feature]:.0f} times as far from the median as all other values, "
-            "and hides them. Replace it if it stands for a missing value, or leave the example out.",
+            f"Feature {feature} of example {row} is {x[row, feature]:g}, which is "
+            f"{gaps[is_far].min() / gaps[~is_far].max():.0f} times as far from the median as all other values, and "
+            f"hides them{f', as {more} more do' * (more > 0)}. Replace it if it stands for a missing value or has "
+            "another unit, or leave the example out.",
             stacklevel=outside_level(),
         )
     is_coarse = (distance > 0) & (distance < MIN_STEPS * np.abs(middle))
@@ -170,7 +179,7 @@ def discriminant(
     blocks = [
         _logits(x, rows, scale, solved(whole.minus(part), SHRINKAGES)) for rows, part in zip(some, parts, strict=True)
     ]
-    enough = whole.counts >= MIN_EXAMPLES * weights.mean()
+    enough = _examples(labels[weights > 0], units) >= MIN_EXAMPLES
     known = np.repeat([enough & (whole.counts > part.counts) for part in parts], [len(rows) for rows in some], axis=0)
     counted = _counted(labels[rows := np.concatenate(some)], weights[rows], known)
     log_q, is_rare, held_out = *_frequencies(whole.counts, enough), np.concatenate(blocks, axis=1)
@@ -212,8 +221,9 @@ def solved(sums: Sums, shrinkages: tuple[float, ...]) -> list[Discriminant]:
     if not len(sums.products):
         kernels = [means.T / means.shape[1] for _ in shrinkages]
     else:
-        within = (sums.products - means.T @ sums.features) / sums.counts.sum()
-        least = MIN_VARIANCE * np.trace(sums.products) / sums.counts.sum()
+        total = max(sums.counts.sum(), float(np.finfo("float32").tiny))  # of a single example, a fold leaves none
+        within = (sums.products - means.T @ sums.features) / total
+        least = MIN_VARIANCE * np.trace(sums.products) / total
         variance = max(np.trace(within), least, float(np.finfo("float32").tiny)) / len(within)
         kernels = [_kernel((1.0 - a) * within, a * variance, means) for a in shrinkages]
     biases = [np.where(has_labels, -0.5 * np.einsum("kd,dk->k", means, kernel), EMPTY_LOGIT) for kernel in kernels]
@@ -276,6 +286,11 @@ def _is_clearly_better(scores: np.ndarray, others: np.ndarray, weights: np.ndarr
     return bool(gaps.sum() > max(np.linalg.norm(gaps), MIN_GAIN * np.abs(gaps).sum()))
 
 
+def _examples(labels: np.ndarray, units: int) -> np.ndarray:
+    """Returns the number of examples of each class, `(K,)`: a large weight makes no further ones."""
+    return labels.sum(axis=0) if labels.ndim == 2 else np.bincount(labels, minlength=units)
+
+
 def _counted(labels: np.ndarray, weights: np.ndarray, known: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Returns labels and weights without the labels of classes that are not known to the other folds, `(n, K)`."""
     if labels.ndim == 2:
@@ -297,6 +312,19 @@ def _logits(x: Any, rows: np.ndarray, scale: Callable, classifiers: list[Discrim
 
 def _blocks(rows: np.ndarray) -> list[np.ndarray]:
     return [rows[start : start + BLOCK_ROWS] for start in range(0, len(rows), BLOCK_ROWS)]
+
+
+def _counts_of_steps(x: Any, middle: np.ndarray, farthest: np.ndarray) -> np.ndarray:
+    """Returns numbers of values by their distance, the largest first, without the median and farthest: `(D, steps)`."""
+    counts = np.zeros(len(middle) * MAX_STEPS, int)
+    for rows in _blocks(np.arange(len(x))):
+        block = np.asarray(x[rows])
+        with np.errstate(divide="ignore", invalid="ignore"):
+            step = np.log(np.abs(farthest - middle) / np.abs(block - middle)) * (STEPS / np.log(MAX_RATIO))
+        features = np.nonzero(np.isfinite(step) & (block != farthest))
+        place = features[1] * MAX_STEPS + np.clip(step[features], 0, MAX_STEPS - 1).astype(int)
+        counts += np.bincount(place, minlength=len(counts))
+    return counts.reshape(-1, MAX_STEPS)
 
 
 def _scaled(scale: Callable[[np.ndarray], Any], block: np.ndarray) -> np.ndarray:

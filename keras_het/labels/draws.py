@@ -76,7 +76,7 @@ def _rows_of_draw(drawn: Any, count: int, index: Any) -> np.ndarray:
     """Returns the row numbers in the order of a draw, `(n,)`; -1 where a place is missing."""
     rule = "be a list of indices of examples, or a dict {index: place in the draw} (`to_dict()` of a column)"
     if not isinstance(drawn, Mapping):
-        keys = as_array("drawn", drawn).tolist()
+        keys = list(drawn) if isinstance(drawn, list | tuple) else as_array("drawn", drawn).tolist()
         refuse_if(not isinstance(keys, list) or hasattr(drawn, "iloc"), "drawn", rule, kind=drawn)
         for key, number in Counter(keys).most_common(1):
             refuse_if(number > 1, "drawn", "have each index once, of a sample without replacement", f"{key!r} again")

@@ -140,7 +140,7 @@ def described(value: Any, outer: tuple[int, ...] = ()) -> Any:
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if id(value) in outer:  # an object that refers to itself
-        return type(value).__qualname__
+        return {"class": type(value).__qualname__}
     describe = functools.partial(described, outer=(*outer, id(value)))
     if hasattr(value, "__array__") and not isinstance(value, type):
         return checksum(value)

@@ -121,6 +121,9 @@ class Trainer:
 
     def check(self, data: Data) -> None:
         """Raises a ValueError for features that are not finite; warns of inputs, and of values far from others."""
+        dtype = getattr(data.x, "dtype", None) if self.function is None else None
+        rule = "be an array of real numbers: x.astype('float32')"
+        refuse_if(getattr(dtype, "kind", "f") in "OSUc", "x", rule, f"dtype {dtype}")
         rows = [first_not_finite(part) for part in keras.tree.flatten(data.x)]
         row = min((row for row in rows if row is not None), default=None)
         refuse_if(row is not None and self.function is None, "x", "be finite", f"nan or infinity in example {row}")

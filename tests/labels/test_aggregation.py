@@ -220,7 +220,8 @@ def test_one_label_each_leaves_t_at_the_start_and_no_row_empty():
     """Nothing says who is right: the majority stays, and a layer that starts at T has no zeros."""
     _, labels = planted(400)
     labels = np.where(np.arange(len(PLANTED)) == (np.arange(400) % len(PLANTED))[:, None], labels, -1)
-    found, voted = aggregate(labels, UNITS), (labels >= 0).any(axis=1)
+    with pytest.warns(UserWarning, match="No example has labels of several annotators"):
+        found, voted = aggregate(labels, UNITS), (labels >= 0).any(axis=1)
     assert (found.probabilities.argmax(axis=1) == labels.max(axis=1))[voted].all()
     layer = NoiseTransition(UNITS, num_annotators=len(PLANTED), transition=found.transitions)
     layer.build((None, UNITS))
@@ -300,6 +301,27 @@ def test_rules_that_say_one_class_each_get_the_majority_and_a_warning():
     labels[np.flatnonzero(labels[:, 0] >= 0)[0], 0] = 1  # one stray vote
     with pytest.warns(UserWarning, match="nearly always name one class, as rules do"):
         assert np.mean(aggregate(labels, UNITS).labels == clean) > 0.85
+
+
+def test_one_annotator_among_rules_does_not_mislead():
+    """Five rules and an annotator of 10% of the examples: EM alone is right in less than half of them."""
+    rng = np.random.default_rng(0)
+    clean = rng.integers(2, size=500)
+    rules = [np.where(rng.random(500) < np.where(clean == j % 2, 0.5, 0.08), j % 2, -1) for j in range(5)]
+    votes = np.stack([*rules, np.where(rng.random(500) < 0.1, rng.integers(2, size=500), -1)], axis=1)
+    is_known = (votes >= 0).any(axis=1)
+    with pytest.warns(UserWarning, match="Most labels are of annotators who give one class only"):
+        found = aggregate(votes[is_known], 2)
+    right = np.mean([np.bincount(own[own >= 0], minlength=2).argmax() for own in votes[is_known]] == clean[is_known])
+    assert np.mean(found.labels == clean[is_known]) == right > 0.85
+
+
+def test_few_labels_of_one_class_are_no_rules():
+    votes = np.full((90, 60), -1)
+    for annotator in range(60):
+        votes[(annotator + 30 * np.arange(3)) % 90, annotator] = [annotator % 2, annotator % 2, annotator % 2]
+    votes[0, 0] = 1 - votes[0, 0]
+    assert aggregate(votes, 2).transitions is not None
 
 
 def test_rules_that_often_abstain_meet_the_bound_of_the_convergence_test_of_snorkel():

@@ -3,6 +3,7 @@
 import pickle
 import random
 import sys
+import warnings
 
 import keras
 import numpy as np
@@ -156,6 +157,19 @@ def test_weights_are_repetitions_and_their_scale_does_not_matter():
     weighted = clone(whole_batch).fit(x, y, 8 * weights).predict_proba(x)
     np.testing.assert_allclose(weighted, repeated, rtol=1e-4, atol=1e-6)
     assert np.abs(weighted - clone(whole_batch).fit(x, y).predict_proba(x)).max() > 0.005
+
+
+@SHORT
+def test_values_that_float32_rounds_or_that_hide_others_are_warned_of():
+    y = np.arange(60) % 2
+    coarse, hidden = 1.7e9 + 20.0 * y + np.arange(60) % 5, np.where(np.arange(60) == 3, -9999.0, np.arange(60) % 5)
+    for feature, text in ((coarse, "which float32 rounds"), (hidden, "Feature 0 of example 3 is -9999")):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            small(method=EarlyStopping(), epochs=1).fit(feature[:, None], y)
+        assert any(text in str(warning.message) for warning in caught)
+    with pytest.raises(ValueError, match="contains NaN"):
+        small(method=EarlyStopping(), epochs=1).fit(np.eye(2)[y], [*"ab" * 29, "a", np.nan])
 
 
 @SHORT

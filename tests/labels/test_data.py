@@ -252,6 +252,10 @@ def test_frames_are_numbers_and_keep_their_index():
     data = read(pandas.DataFrame(X, index=index), pandas.Series(Y, index=index))
     assert data.x.dtype == "float32"
     assert data[np.array([2])].index.tolist() == ["row 2"]
+    seconds = 1.7e9 + np.arange(240) % 7  # float32 rounds them to 128
+    np.testing.assert_array_equal(
+        read(pandas.DataFrame({"time": seconds, "even": seconds % 2 == 0}), Y).x[:, 0], seconds
+    )
     with pytest.raises(ValueError, match="`y` must have the index of `x`"):
         read(pandas.DataFrame(X, index=index), pandas.Series(Y, index=index[::-1]))
     with pytest.raises(ValueError, match="`x` must be a frame of numbers"):
@@ -281,6 +285,10 @@ REFUSED = {
         "keep = pandas.DataFrame(y).notna().any(axis=1); x, y = x[keep], y[keep]. Received: none in row 17"),
     "a missing label": (np.where(np.arange(240) == 8, np.nan, Y),
         "none at [8]: leave such examples out, inputs and la"),
+    "a list with nan": ([*NAMES[Y[:239]].tolist(), float("nan")],
+        "have a label for each example. Received: none at [239]"),
+    "an empty name": (np.where(np.arange(240) == 8, "", NAMES[Y]), "none at [8]: leave such examples out"),
+    "a list of names and numbers": ([*NAMES[Y[:239]].tolist(), 1], "have labels of one type. Received: int and str"),
     "a -1": (np.where(np.arange(240) == 8, -1, Y), "`y` must have a label for each example"),
     "labels from 1 on": (Y + 1, "`y` must begin with 0 (y - 1, for labels that begin with 1;"),
     "an id": (np.where(np.arange(240) == 1, 123456, Y), "is it an id? Make names texts. Received: 123456 at [1]"),
@@ -316,6 +324,8 @@ test_weights_and_sparse_matrices_are_refused = refusals([
     (lambda: read(X, Y, sample_weight=np.full(240, np.nan)), "finite and not negative. Received: nan"),
     (lambda: choose(make_model, SPARSE, Y, epochs=1), "`x` must be dense: x.toarray(). Received: a csr_matrix"),
     (lambda: clean(make_model, SPARSE, Y, epochs=1), "must be dense: "),
+    (lambda: clean(None, X.astype(object), Y), "array of real numbers: x.astype('float32'). Received: dtype object"),
+    (lambda: choose(None, X.astype(str), Y, epochs=1, verbose=0), "`x` must be an array of real numbers: "),
 ])  # fmt: skip
 test_sparse_labels_are_refused = refusals([
     (lambda: choose(make_model, X, SPARSE, epochs=1), "`y` must be dense: y.toarray(). Received: a csr_matrix"),

@@ -245,6 +245,20 @@ test_errors_say_what_is_wrong = refusals([
 ])  # fmt: skip
 
 
+def test_columns_of_a_frame_are_matched_by_name():
+    pandas = pytest.importorskip("pandas")  # the session `tests` has it
+    names, true = np.array(["cat", "cow", "dog"]), np.arange(300) % 3
+    labels = corrupt(true, symmetric(3, 0.2), seed=0)
+    p = np.eye(3)[true] + np.random.default_rng(0).random((300, 3)) / 4
+    frame = pandas.DataFrame(p := p / p.sum(axis=1, keepdims=True), columns=names)[["dog", "cat", "cow"]]
+    expected = diagnose(p, names[labels])
+    assert expected.disputed == np.mean(labels != true)
+    for given in (diagnose(frame, names[labels]), diagnose(frame, labels, names)):
+        assert str(given) == str(expected)
+    numbers = pandas.DataFrame(p, columns=range(3))[[2, 0, 1]]
+    assert diagnose(numbers, labels, names).disputed == expected.disputed
+
+
 def test_names_of_labels_appear_in_the_flips():
     p, labels = planted("pairs 40", 0, size=8)
     names = np.array([f"class {letter}" for letter in "hgfedcba"])

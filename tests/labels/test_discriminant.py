@@ -171,6 +171,17 @@ def test_a_class_of_one_or_two_examples_does_not_flatten_the_others(examples, is
     assert np.mean(logits.argmax(axis=1) == expected.argmax(axis=1)) > 0.98
 
 
+def test_a_large_weight_makes_no_further_examples_and_a_single_example_is_no_error():
+    x, labels = clusters(600, 12)
+    typo, weights = np.where(np.arange(600) < 2, 3, labels), np.where(np.arange(600) < 2, 20.0, 1.0)
+    confidence = [
+        scipy.special.softmax(each.logits(x[2:]), axis=1).max(axis=1).mean()
+        for each in (discriminant(x, labels, 4), discriminant(x, typo, 4, weights))
+    ]
+    assert abs(np.diff(confidence)[0]) < 0.04
+    assert np.isfinite(discriminant(x[:1], labels[:1], 2).kernel).all()
+
+
 def test_features_that_are_equal_within_a_class_are_separated():
     x, true = np.tile([[0.0], [1.0], [2.0]], (40, 1)), np.arange(120) % 3
     labels = corrupt(true, symmetric(3, 0.05), seed=0)
@@ -190,6 +201,13 @@ def test_a_value_that_stands_for_a_missing_one_is_named_with_its_row_and_feature
         UserWarning, match=r"Feature 2 of example 70 is -9999, which is \d+ times as far from the median"
     ):
         warn_of_values(x)
+    x[[70, 80], 2] = -9999, -8888  # another code beside it
+    with pytest.warns(UserWarning, match=r"Feature 2 of example 70 is -9999, .* and hides them, as 1 more do"):
+        warn_of_values(x)
     x[[70, 80], 2] = 0.0
+    units = np.where(np.arange(100)[:, None] < 5, 1000.0, 1.0) * (5.0 + x)
+    with pytest.warns(UserWarning, match=r"Feature 0 of example 0 is \d+\.?\d*, .* as 4 more do"):
+        warn_of_values(units)
+    warn_of_values(np.where(np.arange(100) < 7, 1000.0, 1.0)[:, None] * (5.0 + x))  # no warning: of more than 5%
     with pytest.warns(UserWarning, match=r"Feature 0 is about 1000000000, .* Subtract 1000000000 from it"):
         warn_of_values(np.round(x) + np.array([1e9, 0.0, 1e4]))

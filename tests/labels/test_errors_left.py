@@ -147,6 +147,12 @@ def test_the_bound_holds_by_places_and_not_by_the_lines_of_a_sorted_file():
     assert np.mean(by_places) > 0.95 - 4 * (0.05 * 0.95 / 30) ** 0.5
 
 
+def test_names_of_an_index_of_two_levels_are_tuples():
+    labels = pandas.Series([0, 1] * 6, index=pandas.MultiIndex.from_product([range(3), range(4)]))
+    found = errors_left(labels, {(0, 2): 1, (2, 3): 1}, [(0, 2), (2, 3)])
+    assert (found.sample, found.sample_found) == (2, 1)
+
+
 def test_names_of_classes_and_nothing_left_where_all_are_checked():
     labels, verified, drawn = made()
     expected, names = errors_left(labels, verified, drawn), np.array(["cat", "dog"])

@@ -196,6 +196,37 @@ def test_a_variable_that_has_no_value_yet_is_described():
     assert before != described(Own("own"))
 
 
+GLOBALS = {"kind": "1", "scale": "1.0", "table": "[1.0, {'a': 2.0}]", "power": "1"}
+
+
+def method_of_module(**values):
+    """A method of a module with a function, classes and a list that the method uses, some of them in a lambda."""
+    source = """
+import enum
+class Kind(enum.Enum):
+    FIRST = {kind}
+class Loss:
+    power = {power}
+table = {table}
+def helper():
+    return {scale} * table[0]
+class Own(Named):
+    def loss(self, data):
+        return (lambda: helper() ** Loss.power)() or Kind.FIRST
+"""
+    module = {"Named": Named, "__name__": "user_methods"}
+    exec(source.format(**GLOBALS | values), module)
+    return module["Own"]("own")
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("kind", "2"), ("scale", "2.0"), ("table", "[1.0, {'a': 3.0}]"), ("power", "2")]
+)
+def test_functions_classes_and_lists_that_a_method_uses_are_compared(name, value):
+    descriptions = [json.dumps(described(method_of_module(**given))) for given in ({}, {}, {name: value})]
+    assert descriptions[0] == descriptions[1] != descriptions[2]
+
+
 @pytest.mark.parametrize(("one", "other"), [
     (lambda x: x + 1, lambda x: x + 2),
     (functools.partial(np.add, 1), functools.partial(np.add, 2)),

@@ -10,6 +10,7 @@ import numpy as np
 
 from keras_het import explain
 from keras_het.base.batches import check_same_index, count_examples, is_data_set, largest_of_rows
+from keras_het.base.classes import order_columns
 from keras_het.base.refusal import refusal, refuse_if
 from keras_het.base.validation import check_class_names, check_integer, check_labels
 from keras_het.explain.calibration import Calibration
@@ -107,7 +108,11 @@ def collect(
     check_integer("batch_size", batch_size, 1)
     count = _check_inputs(model, x, y, probabilities)
     labels = check_labels(y, np.inf, count, "y")
-    p = exclusive_probabilities(model, x, batch_size) if probabilities is None else _check_rows(probabilities, count)
+    p = (
+        exclusive_probabilities(model, x, batch_size)
+        if probabilities is None
+        else _check_rows(probabilities, count, class_names)
+    )
     labels = check_labels(labels, p.shape[1], name="y")
     names, missing = check_class_names(class_names, p.shape[1]), []
     calibration = explain.calibration(p, labels)
@@ -141,12 +146,13 @@ def _check_inputs(model: Any, x: Any, y: Any, probabilities: Any) -> int:
     return count
 
 
-def _check_rows(probabilities: Any, count: int) -> np.ndarray:
+def _check_rows(probabilities: Any, count: int, class_names: Any) -> np.ndarray:
+    """Returns probabilities with their columns in the order of the classes."""
     p = np.asarray(probabilities)
     if p.ndim != 2 or len(p) != count or not np.issubdtype(p.dtype, np.floating):
         rule = f"be numbers of shape (N, K), a row for each of the {count} examples"
         raise refusal("probabilities", rule, f"shape {p.shape}, dtype {p.dtype}")
-    return p
+    return np.asarray(order_columns(check_class_names(class_names, p.shape[1]), order_columns(None, probabilities)))
 
 
 def _check_issues(issues: Any, labels: np.ndarray) -> None:

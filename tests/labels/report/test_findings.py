@@ -72,6 +72,14 @@ def test_the_worst_is_one_of_the_flagged_labels():
     assert found.flips[0] == ("bee", "ant", 3)
 
 
+def test_columns_of_a_frame_are_matched_by_name():
+    pandas = pytest.importorskip("pandas")  # the session `tests` has it
+    p = np.full((EXAMPLES, CLASSES), 0.02)
+    p[np.arange(EXAMPLES), np.arange(EXAMPLES) % CLASSES] = 0.94
+    frame = pandas.DataFrame(p, columns=NAMES)[NAMES[::-1]]
+    assert collect(None, None, Y, NAMES, probabilities=frame).accuracy == np.mean(np.arange(EXAMPLES) % CLASSES == Y)
+
+
 def test_the_scores_are_those_of_the_metrics_also_of_probabilities_out_of_sample():
     found, p = collect(plain(), X, Y), plain().predict(X, verbose=0)
     assert found.nll == pytest.approx(float(keras.metrics.SparseCategoricalCrossentropy()(Y, p)), rel=1e-5)

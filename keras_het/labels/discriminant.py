@@ -30,6 +30,7 @@ MAX_RATIO = 10.0  # of the scale of a feature to that without a few far values
 MIN_OTHERS = 10  # examples off the median of a feature: a word of few texts has no usual distance
 MAX_ROUNDING = 5e-4  # by float32, as a part of the farthest distance from the median
 LAYER_SCALES = (1e-6, 1e18)  # else a Normalization layer underflows: it squares in float32, and has an epsilon of 1e-7
+HeldOut = tuple[np.ndarray, np.ndarray, np.ndarray]  # logits, labels and weights
 
 
 class Discriminant(NamedTuple):
@@ -190,8 +191,9 @@ def discriminant(
     own = labels[weights > 0]
     examples = np.bincount(own, minlength=units) if labels.ndim == 1 else own.sum(axis=0)  # few, whatever they weigh
     log_q, is_rare = _frequencies(whole.counts, examples)
-    enough = examples >= MIN_EXAMPLES
-    known = np.repeat([enough & (whole.counts > part.counts) for part in parts], [len(rows) for rows in some], axis=0)
+    few = examples * (weights.sum() / examples.sum()) / np.where(whole.counts > 0, whole.counts, np.inf)
+    part_of = (examples >= MIN_EXAMPLES) * np.where(is_rare, np.minimum(few, 1.0), 1.0)
+    known = np.repeat([part_of * (whole.counts > part.counts) for part in parts], [len(rows) for rows in some], axis=0)
     counted = _counted(labels[rows := np.concatenate(some)], weights[rows], known)
     logits = np.concatenate(blocks, axis=1)
     number = int(np.argmin([best_scale(each, *counted, is_rare * log_q)[1] for each in logits]))
@@ -278,7 +280,7 @@ def _frequencies(counts: np.ndarray, examples: np.ndarray) -> tuple[np.ndarray, 
     return np.log(np.where(is_rare, np.minimum(share, own), share)), is_rare
 
 
-def _has_frequencies(held_out: tuple, log_q: np.ndarray, is_rare: np.ndarray) -> bool:
+def _has_frequencies(held_out: HeldOut, log_q: np.ndarray, is_rare: np.ndarray) -> bool:
     """Returns whether frequencies are clearly better priors on held-out labels: see `discriminant`."""
     (logits, labels, weights), prior = held_out, is_rare * log_q
     equal, own = (_scores(best_scale(*held_out, each)[0] * logits + each, labels) for each in (prior, log_q))
@@ -290,7 +292,7 @@ def _has_frequencies(held_out: tuple, log_q: np.ndarray, is_rare: np.ndarray) ->
     return _corrected(held_out, log_q, is_rare)[2] < least
 
 
-def _corrected(held_out: tuple, log_q: np.ndarray, is_rare: np.ndarray) -> tuple[np.ndarray, float, float]:
+def _corrected(held_out: HeldOut, log_q: np.ndarray, is_rare: np.ndarray) -> tuple[np.ndarray, float, float]:
     """Returns log priors without the uniform flips that fit best, the factor of logits, and the mean -log p."""
     fits = []
     for flips in FLIPS:

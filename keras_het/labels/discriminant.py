@@ -169,7 +169,7 @@ def discriminant(
         units: K.
         weights: weights of the examples, `(N,)`; None for equal ones.
         scale: function that scales a block of features, such as a `scaling`.
-        frequencies: whether b = 1; None for the rule above.
+        frequencies: boolean, whether b = 1; None for the rule above.
     Source: Fisher 1936; shrinkage toward a multiple of the identity: Friedman 1989, "Regularized discriminant
         analysis", Eq. 18; for wrong labels on features of a trained network: Lee et al. 2019, "Robust inference via
         generative classifiers for handling noisy labels", section 3.1.

@@ -1,4 +1,4 @@
-"""Class frequencies in the linear discriminant: none, their square roots, all, and what held-out labels choose.
+"""Class frequencies in the linear discriminant: none, all, and what held-out labels choose.
 
 python -m benchmarks.real.priors [--sets NAME ...] [--seeds 3] [--size 4000] [--data FOLDER] [--cache FOLDER]
                                  [--output FOLDER] [--quick] [--render]
@@ -16,7 +16,7 @@ from benchmarks.lib.results import publish
 from benchmarks.real import data, features
 from keras_het.labels.discriminant import discriminant, scaling
 
-POWERS = {"equal": 0.0, "square roots": 0.5, "frequencies": 1.0, "chosen": None}
+PRIORS = {"equal": False, "frequencies": True, "chosen": None}
 PLANTED = {
     f"{rate:.0%} rare, {flips:.0%} flips, distance {distance}": (rate, flips, distance)
     for distance in (1.5, 2.5, 4.0)
@@ -53,15 +53,15 @@ def measured(options, name, seed):
     x, (classes, labels) = found.x[picked], np.unique(found.labels[picked], return_inverse=True)
     scale = scaling(x)
     queries, line = scale(found.x_test), {"largest": float(np.bincount(found.truth_test).max() / len(found.truth_test))}
-    for row, power in POWERS.items():
-        fitted = discriminant(x, labels, len(classes), None, scale, power)
+    for row, frequencies in PRIORS.items():
+        fitted = discriminant(x, labels, len(classes), None, scale, frequencies)
         line[row] = float(np.mean(classes[fitted.logits(queries).argmax(axis=1)] == found.truth_test))
     yield line | ({OTHER: of_scikit_learn(x, labels, found.x_test, found.truth_test)} if is_planted else {})
 
 
 def table(found):
     """A row for each set."""
-    columns = [name for name in ("largest", *POWERS, OTHER) if any(name in line for line in found)]
+    columns = [name for name in ("largest", *PRIORS, OTHER) if any(name in line for line in found)]
     rows = [[name, *(lines.with_error([line[row] for line in lines.select(found, set=name)]) for row in columns)]
             for name in lines.distinct(found, "set")]  # fmt: skip
     return [["set", *(name.replace("largest", "largest class") for name in columns)], *rows]

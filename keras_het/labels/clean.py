@@ -137,7 +137,7 @@ def clean(
             action = "drop"
         kept = data if action is None else result.cleaned(action)
         _warn_of_lost(data, kept)
-        model = trainer.final(method, kept, seed=result.seed, epochs=trial.epoch)
+        model = trainer.final(trial.method, kept, seed=result.seed, epochs=trial.epoch)
     seconds, reason = time.perf_counter() - start, _reason(result, action, is_proven, is_swapped)
     result = dataclasses.replace(result, model=model, reason=reason, seconds=seconds)
     return finished(result, report_path, verbose, x)

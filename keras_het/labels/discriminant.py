@@ -26,17 +26,19 @@ MIN_VARIANCE = 1e-4  # within the classes, as a part of the whole: equal feature
 MIN_STEPS = 100 * float(np.finfo("float32").eps)  # of a scale, as a part of the mean: below it float32 is coarse
 FLIPS = (0.0, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6)  # rates of labels drawn from all classes alike
 MIN_SHARE = 0.01  # of a class without flips, as a part of N / K
-MAX_RATIO = 30.0  # of the distances of a feature's farthest values and the next one from its median
-STEPS, MAX_STEPS = 4, 64  # of distances, by ratios of MAX_RATIO^(1/4) to the largest
-MAX_FAR = 0.05  # of the examples: of more, values of two sizes are what the feature is
+MAX_RATIO = 10.0  # of the scale of a feature to that without a few far values
+MIN_OTHERS = 10  # examples off the median of a feature: a word of few texts has no usual distance
+MAX_ROUNDING = 5e-4  # by float32, as a part of the farthest distance from the median
 LAYER_SCALES = (1e-6, 1e18)  # else a Normalization layer underflows: it squares in float32, and has an epsilon of 1e-7
+HeldOut = tuple[np.ndarray, np.ndarray, np.ndarray]  # logits, labels and weights
 
 
 class Discriminant(NamedTuple):
-    """A linear classifier of scaled features: kernel, `(D, K)`, and bias, `(K,)`, float32."""
+    """A linear classifier of scaled features: kernel, `(D, K)`, and bias, `(K,)`, float32; the kind of its priors."""
 
     kernel: np.ndarray
     bias: np.ndarray
+    frequencies: bool = False
 
     def logits(self, x: np.ndarray) -> np.ndarray:
         """Returns the logits of scaled features, `(N, K)`."""
@@ -84,40 +86,37 @@ def scaling(x: Any, weights: np.ndarray | None = None) -> Scaling:
     deviations, and is 5 s_d. A feature of less than 1e-24 of the largest s_d hardly counts.
     """
     with np.errstate(all="ignore"):  # of features that are not finite, which are refused elsewhere
-        w = np.ones(len(x)) if weights is None else weights.astype("float64")
-        mean = np.asarray(x.mean(axis=0, dtype="float64") if weights is None else w @ x / w.sum())
-        powers = (w[rows] @ np.square(np.square(x[rows] - mean)) for rows in _blocks(np.arange(len(x))))
-        scale = np.power(np.sum(list(powers), axis=0) * (4.0 / 3.0) / w.sum(), 0.25)
+        w, blocks = np.ones(len(x)) if weights is None else weights.astype("float64"), _blocks(np.arange(len(x)))
+        mean = np.sum([w[rows] @ x[rows] for rows in blocks], axis=0) / w.sum()
+        powers = [w[rows] @ np.square(np.square(x[rows] - mean)) for rows in blocks]
+        scale = np.power(np.sum(powers, axis=0) * (4.0 / 3.0) / w.sum(), 0.25)
     scale = np.maximum(scale, MIN_STEPS * np.abs(mean))
     scale = np.maximum(scale, scale.max(initial=0.0) * LAYER_SCALES[0] / LAYER_SCALES[1])  # no layer holds both
     return Scaling(mean, np.where(scale > 0, scale, scale.max(initial=0.0) or 1.0))
 
 
 def warn_of_values(x: Any) -> None:
-    """Warns of a few values far from all others of their feature, such as -9999, and of a feature that float32 rounds.
-
-    All values that are equal count as one. Distances from the median are counted in steps of MAX_RATIO^(1/4).
-    """
-    middle = np.median(np.asarray(x[:: 1 + len(x) // BLOCK_ROWS], "float64"), axis=0)
-    low, high = x.min(axis=0), x.max(axis=0)
+    """Warns of a few values that make a scale ten times as large, as -9999 does, and of what float32 rounds."""
+    sample = np.asarray(x[:: 1 + len(x) // BLOCK_ROWS], "float64")
+    middle, low, high = np.median(sample, axis=0), x.min(axis=0), x.max(axis=0)
     farthest = np.where(high - middle > middle - low, high, low)
-    distance = np.abs(farthest - middle)
-    before = np.pad(np.cumsum(_counts_of_steps(x, middle, farthest), axis=1), ((0, 0), (1, 0)))  # of larger distances
-    near, far = before[:, STEPS:], before[:, :-STEPS]
-    is_gap = (near == far) & (far <= MAX_FAR * len(x)) & (far < before[:, -1:])  # a word in one text has no other value
-    if is_gap.any():
-        feature, step = np.argwhere(is_gap)[0]
-        gaps = np.abs(np.asarray(x[:, feature], "float64") - middle[feature])
-        is_far = gaps > distance[feature] * MAX_RATIO ** (-step / STEPS - 0.5)
-        row, more = int(is_far.argmax()), int(is_far.sum()) - 1
+    distance, usual = np.abs(farthest - middle), _usual(np.abs(sample - middle))
+    gaps = (np.abs(x[rows] - middle) for rows in _blocks(np.arange(len(x))))
+    powers = ((np.square(np.square(gap)), gap > usual) for gap in gaps)
+    far, near = np.sum([[(part * is_far).sum(axis=0), (part * ~is_far).sum(axis=0)] for part, is_far in powers], axis=0)
+    ratio = np.power(far / np.where(near > 0, near, np.inf), 0.25)
+    feature, count = int(ratio.argmax()), int((ratio > MAX_RATIO).sum())
+    if count:
         warnings.warn(
-            f"Feature {feature} of example {row} is {x[row, feature]:g}, which is "
-            f"{gaps[is_far].min() / gaps[~is_far].max():.0f} times as far from the median as all other values, and "
-            f"hides them{f', as {more} more do' * (more > 0)}. Replace it if it stands for a missing value or has "
-            "another unit, or leave the example out.",
+            f"Feature {feature} of example {int((x[:, feature] == farthest[feature]).argmax())} is "
+            f"{farthest[feature]:g}, which is {distance[feature] / usual[feature]:.0f} times as far from the median as "
+            f"nearly all other values, and hides them{f' (so in {count} features)' * (count > 1)}. "
+            "Replace it if it stands for a missing value, or leave the example out.",
             stacklevel=outside_level(),
         )
-    is_coarse = (distance > 0) & (distance < MIN_STEPS * np.abs(middle))
+    rounding = np.abs(sample.astype("float32") - sample).max(axis=0)
+    is_coarse = (distance < MIN_STEPS * np.abs(middle)) | (rounding > MAX_ROUNDING * distance)
+    is_coarse &= (distance > 0) & (distance < np.abs(middle))
     if is_coarse.any():
         feature = int(is_coarse.argmax())
         warnings.warn(
@@ -127,13 +126,22 @@ def warn_of_values(x: Any) -> None:
         )
 
 
+def _usual(distances: np.ndarray) -> np.ndarray:
+    """Returns the largest distance of each feature but for two, or 1%, of the different ones; inf if few are not 0."""
+    ordered = np.sort(distances, axis=0)
+    number = np.cumsum(np.diff(ordered, axis=0, prepend=0.0) > 0, axis=0)  # of different distances, from the least on
+    few = np.minimum(np.maximum(2, number[-1] // 100), number[-1] - 1)
+    is_common = ordered[-min(MIN_OTHERS, len(ordered))] > 0
+    return np.where(is_common, np.where(number <= number[-1] - few, ordered, 0.0).max(axis=0), np.inf)
+
+
 def discriminant(
     x: Any,
     labels: np.ndarray,
     units: int,
     weights: np.ndarray | None = None,
     scale: Callable[[np.ndarray], Any] = np.asarray,
-    power: float | None = None,
+    frequencies: bool | None = None,
 ) -> Discriminant:
     """Returns the discriminant of examples whose labels may be wrong.
 
@@ -147,12 +155,13 @@ def discriminant(
 
     Classes have equal priors, b = 0, unless their frequencies are clearly better on held-out labels. Labels of people
     and rules often have other frequencies than the true classes: there b = 1 predicts more labels and fewer classes.
-    So two thirds of the labels that b = 1 changes must become right, and the gain must exceed a standard error. Then
-    the priors are the frequencies without the uniform flips e that make the labels most likely,
+    So the gain must exceed a standard error, and two thirds of the labels that b = 1 changes become right, or equal
+    priors predict fewer labels than the largest class does; and labels must be more likely than by equal priors and
+    flips to some classes. Then the priors are the frequencies without the uniform flips e that fit best,
 
         p(label j) = (1 - e) softmax(z)_j + e / K,    prior_k = (q_k - e / K) / (1 - e)
 
-    and the temperature divides all of z. A class of fewer than N / 10 K labels never has an equal prior.
+    and the temperature divides all of z. A class of fewer than N / 10 K examples never has an equal prior.
 
     Args:
         x: features, `(N, D)`, in memory or on disk; blocks of rows are read.
@@ -160,7 +169,7 @@ def discriminant(
         units: K.
         weights: weights of the examples, `(N,)`; None for equal ones.
         scale: function that scales a block of features, such as a `scaling`.
-        power: b, a power of the class frequencies as priors; None for the rule above.
+        frequencies: boolean, whether b = 1; None for the rule above.
     Source: Fisher 1936; shrinkage toward a multiple of the identity: Friedman 1989, "Regularized discriminant
         analysis", Eq. 18; for wrong labels on features of a trained network: Lee et al. 2019, "Robust inference via
         generative classifiers for handling noisy labels", section 3.1.
@@ -179,21 +188,22 @@ def discriminant(
     blocks = [
         _logits(x, rows, scale, solved(whole.minus(part), SHRINKAGES)) for rows, part in zip(some, parts, strict=True)
     ]
-    enough = _examples(labels[weights > 0], units) >= MIN_EXAMPLES
-    known = np.repeat([enough & (whole.counts > part.counts) for part in parts], [len(rows) for rows in some], axis=0)
+    own = labels[weights > 0]
+    examples = np.bincount(own, minlength=units) if labels.ndim == 1 else own.sum(axis=0)  # few, whatever they weigh
+    log_q, is_rare = _frequencies(whole.counts, examples)
+    few = examples * (weights.sum() / examples.sum()) / np.where(whole.counts > 0, whole.counts, np.inf)
+    part_of = (examples >= MIN_EXAMPLES) * np.where(is_rare, np.minimum(few, 1.0), 1.0)
+    known = np.repeat([part_of * (whole.counts > part.counts) for part in parts], [len(rows) for rows in some], axis=0)
     counted = _counted(labels[rows := np.concatenate(some)], weights[rows], known)
-    log_q, is_rare, held_out = *_frequencies(whole.counts, enough), np.concatenate(blocks, axis=1)
-    priors = [np.where(is_rare, 1.0, each) * log_q for each in ((0.0, 1.0) if power is None else (power,))]
-    number = int(np.argmin([best_scale(each, *counted, priors[0])[1] for each in held_out]))
-    logits = held_out[number]
-    factors = [best_scale(logits, *counted, each)[0] for each in priors]
-    scores = [_scores(each * logits + prior, counted[0]) for each, prior in zip(factors, priors, strict=True)]
-    prior, factor = priors[0], factors[0]
-    if _is_clearly_better(scores[-1], scores[0], counted[1]):
-        prior, factor = _corrected(logits, log_q, is_rare, *counted)
-    (best,) = solved(whole, SHRINKAGES[number : number + 1])
+    logits = np.concatenate(blocks, axis=1)
+    number = int(np.argmin([best_scale(each, *counted, is_rare * log_q)[1] for each in logits]))
+    (best,), held_out = solved(whole, SHRINKAGES[number : number + 1]), (logits[number], *counted)
+    frequencies = _has_frequencies(held_out, log_q, is_rare) if frequencies is None else frequencies
+    prior, factor = is_rare * log_q, best_scale(*held_out, is_rare * log_q)[0]
+    if frequencies:
+        prior, factor, _ = _corrected(held_out, log_q, is_rare)
     bias = np.where(whole.counts > 0, factor * best.bias + prior, EMPTY_LOGIT)
-    return Discriminant(np.float32(factor) * best.kernel, bias.astype("float32"))
+    return Discriminant(np.float32(factor) * best.kernel, bias.astype("float32"), frequencies)
 
 
 def sums_of(
@@ -232,63 +242,71 @@ def solved(sums: Sums, shrinkages: tuple[float, ...]) -> list[Discriminant]:
 
 
 def best_scale(
-    logits: np.ndarray, labels: np.ndarray, weights: np.ndarray, prior: np.ndarray | float = 0.0, flips: float = 0.0
+    logits: np.ndarray,
+    labels: np.ndarray,
+    weights: np.ndarray,
+    prior: Any = 0.0,
+    flips: float = 0.0,
+    some: bool = False,
 ) -> tuple[float, float]:
     """Returns the factor of the logits, 1 / temperature, that makes labels most likely, and their mean -log p.
 
-    p = (1 - flips) softmax(factor logits + prior) + flips / K
+    p = (1 - flips) softmax(factor logits + prior) + flips g,    g = 1 / K, or the classes whose labels p lacks
     """
-    rows, share = np.arange(len(labels)), weights / max(weights.sum(), np.finfo("float32").tiny)
+    tiny = np.finfo("float32").tiny
+    rows, share = np.arange(len(labels)), weights / max(weights.sum(), tiny)
+    q = np.bincount(labels, share, logits.shape[1]) if labels.ndim == 1 else share @ labels
     size = float(np.ptp(np.partition(logits, -2, axis=1)[:, -2:], axis=1).mean()) or 1.0  # of the gap to the next class
     added = np.asarray(prior, "float32")
 
     def loss(log_scale: float) -> float:
         log_p = log_softmax(np.float32(np.exp(log_scale) / size) * logits + added, axis=1)
-        known = log_p[rows, labels] if labels.ndim == 1 else log_p
         if flips:
-            known = np.log((1.0 - flips) * np.exp(known) + flips / logits.shape[1])
-        return float(-share @ (known if labels.ndim == 1 else np.einsum("nk,nk->n", labels, known)))
+            p = (1.0 - flips) * np.exp(log_p)
+            lacking = np.maximum(q - share @ p, tiny) if some else np.ones_like(q)
+            log_p = np.log(p + flips * lacking / lacking.sum())
+        return float(-share @ (log_p[rows, labels] if labels.ndim == 1 else np.einsum("nk,nk->n", labels, log_p)))
 
     result = scipy.optimize.minimize_scalar(loss, bounds=(-6.0, 6.0), method="bounded", options={"xatol": 0.01})
     return float(np.exp(result.x)) / size, float(result.fun)
 
 
-def _frequencies(counts: np.ndarray, enough: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _frequencies(counts: np.ndarray, examples: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Returns log K q of the classes, 0 for one without labels, and which are too rare for an equal prior."""
-    share = np.where(counts > 0, counts * (counts > 0).sum() / counts.sum(), 1.0)
-    return np.log(share), ~enough | (share < RARE)
+    share, own = (np.where(n > 0, n * (n > 0).sum() / n.sum(), 1.0) for n in (counts, examples))
+    is_rare = (examples < MIN_EXAMPLES) | (own < RARE)
+    return np.log(np.where(is_rare, np.minimum(share, own), share)), is_rare
 
 
-def _corrected(
-    logits: np.ndarray, log_q: np.ndarray, is_rare: np.ndarray, labels: np.ndarray, weights: np.ndarray
-) -> tuple[np.ndarray, float]:
-    """Returns log priors, the class frequencies without the uniform flips that fit best, and the factor of logits."""
+def _has_frequencies(held_out: HeldOut, log_q: np.ndarray, is_rare: np.ndarray) -> bool:
+    """Returns whether frequencies are clearly better priors on held-out labels: see `discriminant`."""
+    (logits, labels, weights), prior = held_out, is_rare * log_q
+    equal, own = (_scores(best_scale(*held_out, each)[0] * logits + each, labels) for each in (prior, log_q))
+    gaps, largest = weights * (own - equal), _scores(np.broadcast_to(log_q, logits.shape), labels)
+    is_behind = weights @ equal < weights @ largest
+    if gaps.sum() <= max(np.linalg.norm(gaps), (not is_behind) * MIN_GAIN * np.abs(gaps).sum()):
+        return False
+    least = min(best_scale(*held_out, prior, flips, some=True)[1] for flips in FLIPS)
+    return _corrected(held_out, log_q, is_rare)[2] < least
+
+
+def _corrected(held_out: HeldOut, log_q: np.ndarray, is_rare: np.ndarray) -> tuple[np.ndarray, float, float]:
+    """Returns log priors without the uniform flips that fit best, the factor of logits, and the mean -log p."""
     fits = []
     for flips in FLIPS:
         share = np.where(is_rare, np.exp(log_q), (np.exp(log_q) - flips) / (1.0 - flips))
         if flips == 0.0 or share[~is_rare].min(initial=1.0) > MIN_SHARE:
-            factor, loss = best_scale(logits, labels, weights, np.log(share), flips)
+            factor, loss = best_scale(*held_out, np.log(share), flips)
             fits.append((loss, np.log(share), factor))
-    _, prior, factor = min(fits, key=lambda fit: fit[0])
-    scale, _ = best_scale(np.float32(factor) * logits + np.float32(prior), labels, weights)  # of p of noisy labels
-    return scale * prior, scale * factor
+    loss, prior, factor = min(fits, key=lambda fit: fit[0])
+    scale, _ = best_scale(np.float32(factor) * held_out[0] + np.float32(prior), *held_out[1:])  # of p of noisy labels
+    return scale * prior, scale * factor, loss
 
 
 def _scores(logits: np.ndarray, labels: np.ndarray) -> np.ndarray:
     """Returns whether each label is predicted, or the probability of the predicted class, `(n,)`."""
     predicted = logits.argmax(axis=1)
     return 1.0 * (predicted == labels) if labels.ndim == 1 else labels[np.arange(len(labels)), predicted]
-
-
-def _is_clearly_better(scores: np.ndarray, others: np.ndarray, weights: np.ndarray) -> bool:
-    """Returns whether scores are better by a standard error, and two of three changes are for the better."""
-    gaps = weights * (scores - others)
-    return bool(gaps.sum() > max(np.linalg.norm(gaps), MIN_GAIN * np.abs(gaps).sum()))
-
-
-def _examples(labels: np.ndarray, units: int) -> np.ndarray:
-    """Returns the number of examples of each class, `(K,)`: a large weight makes no further ones."""
-    return labels.sum(axis=0) if labels.ndim == 2 else np.bincount(labels, minlength=units)
 
 
 def _counted(labels: np.ndarray, weights: np.ndarray, known: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -312,19 +330,6 @@ def _logits(x: Any, rows: np.ndarray, scale: Callable, classifiers: list[Discrim
 
 def _blocks(rows: np.ndarray) -> list[np.ndarray]:
     return [rows[start : start + BLOCK_ROWS] for start in range(0, len(rows), BLOCK_ROWS)]
-
-
-def _counts_of_steps(x: Any, middle: np.ndarray, farthest: np.ndarray) -> np.ndarray:
-    """Returns numbers of values by their distance, the largest first, without the median and farthest: `(D, steps)`."""
-    counts = np.zeros(len(middle) * MAX_STEPS, int)
-    for rows in _blocks(np.arange(len(x))):
-        block = np.asarray(x[rows])
-        with np.errstate(divide="ignore", invalid="ignore"):
-            step = np.log(np.abs(farthest - middle) / np.abs(block - middle)) * (STEPS / np.log(MAX_RATIO))
-        features = np.nonzero(np.isfinite(step) & (block != farthest))
-        place = features[1] * MAX_STEPS + np.clip(step[features], 0, MAX_STEPS - 1).astype(int)
-        counts += np.bincount(place, minlength=len(counts))
-    return counts.reshape(-1, MAX_STEPS)
 
 
 def _scaled(scale: Callable[[np.ndarray], Any], block: np.ndarray) -> np.ndarray:

@@ -173,9 +173,16 @@ class LinearDiscriminant(Method):
     """
 
     name, is_closed_form = "linear discriminant analysis", True
+    _frequencies: bool | None = None
+
+    def _decided(self, data: Data, scale: Any) -> Self:
+        """Returns the method with the kind of priors of all data: probabilities of two kinds have no common order."""
+        decided = copy.copy(self)
+        decided._frequencies = discriminant(data.x, data.y, data.units, data.weight, scale).frequencies
+        return decided
 
     def solve(self, data: Data, scale: Any) -> tuple[np.ndarray, np.ndarray]:
-        return discriminant(data.x, data.y, data.units, data.weight, scale)
+        return discriminant(data.x, data.y, data.units, data.weight, scale, self._frequencies)[:2]
 
 
 class Heteroscedastic(Method):

@@ -19,7 +19,7 @@ from keras_het.base.validation import check_choice, check_integer
 from keras_het.labels import networks
 from keras_het.labels.data import Data, read
 from keras_het.labels.discriminant import scaling, warn_of_values
-from keras_het.labels.methods import EarlyStopping, Method
+from keras_het.labels.methods import EarlyStopping, LinearDiscriminant, Method
 from keras_het.labels.progress import Progress
 from keras_het.labels.stored import Folder, described, rows_of, settings_of
 from keras_het.layers import NoiseTransition
@@ -229,6 +229,8 @@ def cross_validate(
 ) -> Trial:
     """Predicts every example by a model that was not trained on it; every method has the same seeds in each fold."""
     epochs = 1 if method.is_closed_form else trainer.epochs
+    if isinstance(method, LinearDiscriminant) and getattr(data.x, "ndim", 0) == 2:  # else it is refused below
+        method = method._decided(data, scaling(data.x, data.weight))
     measured = epochs if trainer.measures_every_epoch else 1
     kind = "bool" if trainer.criterion == "accuracy" and data.y.ndim == 1 else "float32"
     scores, trained = np.zeros((measured, len(data)), kind), 0

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from keras_het.explain import predict_probabilities
-from keras_het.labels import clean, discriminant
+from keras_het.labels import clean, discriminant, methods
 from keras_het.labels.data import Data
 from keras_het.labels.decoding import decode
 from keras_het.labels.issues import find_issues
@@ -399,7 +399,22 @@ def test_a_discriminant_behind_the_class_means_is_warned_of(monkeypatch):
 
 
 def test_a_model_behind_the_largest_class_is_warned_of(monkeypatch):
-    monkeypatch.setattr(discriminant, "_is_clearly_better", lambda *scores: False)  # equal priors
+    monkeypatch.setattr(discriminant, "_has_frequencies", lambda *scores: False)  # equal priors
     labels = (np.random.default_rng(0).random(400) < 0.2).astype(int)
     x = np.random.default_rng(1).normal(size=(400, 3)) + 0.5 * labels[:, None]
     assert "not clearly better than the largest class" in texts_of_warnings(x, labels)[1]
+
+
+def test_folds_and_the_final_discriminant_have_priors_of_one_kind(monkeypatch):
+    """A fold of these that decides for itself takes equal priors or frequencies, as its examples happen to be."""
+    found = []
+    monkeypatch.setattr(
+        methods, "discriminant", lambda *given: found.append(discriminant.discriminant(*given)) or found[-1]
+    )
+    rng = np.random.default_rng([0, 60])
+    true = (rng.random(1000) < 0.2).astype(int)
+    x = rng.normal(size=(1000, 10))
+    x[:, 0] += 1.5 * true
+    result, _ = texts_of_warnings(x, true)
+    result.retrain("drop")
+    assert [each.frequencies for each in found] == 8 * [True]

@@ -127,10 +127,10 @@ def warn_of_values(x: Any) -> None:
 
 
 def _usual(distances: np.ndarray) -> np.ndarray:
-    """Returns the largest distance of each feature but for two, or 1%, of the different ones; inf if few are not 0."""
+    """Returns the largest distance of each feature but for two, or 2.5%, of the different ones; inf if few are not 0."""
     ordered = np.sort(distances, axis=0)
     number = np.cumsum(np.diff(ordered, axis=0, prepend=0.0) > 0, axis=0)  # of different distances, from the least on
-    few = np.minimum(np.maximum(2, number[-1] // 100), number[-1] - 1)
+    few = np.minimum(np.maximum(2, number[-1] // 40), number[-1] - 1)
     is_common = ordered[-min(MIN_OTHERS, len(ordered))] > 0
     return np.where(is_common, np.where(number <= number[-1] - few, ordered, 0.0).max(axis=0), np.inf)
 

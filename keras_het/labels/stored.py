@@ -21,7 +21,18 @@ from keras_het.base.refusal import outside_level, refusal, refuse_if
 ARRAYS = ("scores", "probabilities", "seconds")
 MAX_ROWS = 1000  # of the examples that are compared
 LIBRARIES = ("builtins", "keras", "keras_het", "numpy")  # whose code is not compared
-NAMED = (bool, int, float, str, np.ndarray, type, types.FunctionType)  # variables that are compared in a notebook
+NAMED = (
+    bool,
+    int,
+    float,
+    str,
+    list,
+    tuple,
+    dict,
+    np.ndarray,
+    type,
+    types.FunctionType,
+)  # variables that are compared in a notebook
 WRAPPERS = (functools.partial, property, staticmethod, classmethod, types.MethodType)
 WRAPPED = ("func", "args", "keywords", "fget", "__func__", "__self__")
 

@@ -310,7 +310,7 @@ def test_one_annotator_among_rules_does_not_mislead():
     rules = [np.where(rng.random(500) < np.where(clean == j % 2, 0.5, 0.08), j % 2, -1) for j in range(5)]
     votes = np.stack([*rules, np.where(rng.random(500) < 0.1, rng.integers(2, size=500), -1)], axis=1)
     is_known = (votes >= 0).any(axis=1)
-    with pytest.warns(UserWarning, match="Most labels are of annotators who give one class only"):
+    with pytest.warns(UserWarning, match="Most labels are of annotators who nearly always name one class"):
         found = aggregate(votes[is_known], 2)
     right = np.mean([np.bincount(own[own >= 0], minlength=2).argmax() for own in votes[is_known]] == clean[is_known])
     assert np.mean(found.labels == clean[is_known]) == right > 0.85

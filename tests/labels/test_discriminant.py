@@ -224,14 +224,10 @@ def test_a_value_that_stands_for_a_missing_one_is_named_with_its_row_and_feature
         UserWarning, match=r"Feature 2 of example 70 is -9999, which is \d+ times as far from the median"
     ):
         warn_of_values(x)
-    x[[70, 80], 2] = -9999, -8888  # another code beside it
-    with pytest.warns(UserWarning, match=r"Feature 2 of example 70 is -9999, .* and hides them, as 1 more do"):
-        warn_of_values(x)
-    x[[70, 80], 2] = 0.0
-    units = np.where(np.arange(100)[:, None] < 5, 1000.0, 1.0) * (5.0 + x)
-    with pytest.warns(UserWarning, match=r"Feature 0 of example 0 is \d+\.?\d*, .* as 4 more do"):
+    x = np.random.default_rng(0).normal(size=(300, 3))
+    units = np.where(np.arange(300)[:, None] < 5, 1000.0, 1.0) * (5.0 + x)
+    with pytest.warns(UserWarning, match=r"Feature \d of example [0-4] is \d+\.?\d*, .* \(so in 3 features\)"):
         warn_of_values(units)
-    warn_of_values(np.where(np.arange(100) < 7, 1000.0, 1.0)[:, None] * (5.0 + x))  # no warning: of more than 5%
     with pytest.warns(UserWarning, match=r"Feature 0 is about 1000000000, .* Subtract 1000000000 from it"):
         warn_of_values(np.round(x) + np.array([1e9, 0.0, 1e4]))
     x = np.random.default_rng(0).normal(size=(100, 1))

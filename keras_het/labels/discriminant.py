@@ -127,7 +127,7 @@ def warn_of_values(x: Any) -> None:
 
 
 def _usual(distances: np.ndarray) -> np.ndarray:
-    """Returns the largest distance of each feature but for two, or 2.5%, of the different ones; inf if few are not 0."""
+    """Returns the largest distance of each feature but for two, or 2.5%, of the distinct ones; inf if most are 0."""
     ordered = np.sort(distances, axis=0)
     number = np.cumsum(np.diff(ordered, axis=0, prepend=0.0) > 0, axis=0)  # of different distances, from the least on
     few = np.minimum(np.maximum(2, number[-1] // 40), number[-1] - 1)

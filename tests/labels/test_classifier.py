@@ -79,6 +79,7 @@ CHECKS = {"torch": {name for _, name in scikit_learn_checks()} - ROUNDED}.get(ke
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("check", [case for case, name in scikit_learn_checks() if name in CHECKS])
+@pytest.mark.filterwarnings("ignore:The model learned nothing")
 def test_checks_of_scikit_learn(check):
     check(small(epochs=20, batch_size=128))
 

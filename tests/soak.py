@@ -56,7 +56,8 @@ class Watch(keras.callbacks.Callback):
 
     def faults(self, steps):
         """Returns what is wrong after a training, in words."""
-        warm = max(1, round(WARM_UP * len(self.memory)))
+        # Callbacks of Keras compile their comparisons as late as in the third epoch.
+        warm = min(len(self.memory) - 1, max(2, round(WARM_UP * len(self.memory))))
         grown = min(self.memory[-max(1, len(self.memory) // 20) :]) - self.memory[warm]
         counter = int(keras.ops.convert_to_numpy(self.model.get_layer("head").clock.step))
         before, after = self.programs[warm], self.programs[-1]

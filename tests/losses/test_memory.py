@@ -55,7 +55,8 @@ def of_labels(num_samples):
     )
 
 
-@pytest.mark.parametrize(("measure", "few", "many"), [(of_pixels, 20, 80), (of_labels, 250, 1000)])
+# Few nodes of pixels are ten chunks: TensorFlow has some chunks of a loop in flight, and with two or three not yet all.
+@pytest.mark.parametrize(("measure", "few", "many"), [(of_pixels, 80, 320), (of_labels, 250, 1000)])
 def test_it_stays_within_the_limit_and_is_flat_in_the_nodes(measure, few, many):
     small, large = measure(few), measure(many)
     text = f"{keras.config.backend()}: {small:.0f} MiB at S={few}, {large:.0f} MiB at S={many}"

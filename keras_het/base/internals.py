@@ -72,6 +72,14 @@ def is_exporting(torch: Any) -> bool:
     return bool(getattr(torch.compiler, "_is_exporting_flag", False))
 
 
+def is_plain(tensor: Any) -> bool:
+    """Returns whether a tensor of PyTorch holds numbers: a part of a trace or a transform must not outlive it."""
+    torch = sys.modules.get("torch")
+    if torch is None or type(tensor) is not torch.Tensor or torch.compiler.is_compiling():
+        return False
+    return not torch._C._functorch.is_functorch_wrapped_tensor(tensor)
+
+
 def not_decayed(optimizer: Any, variables: list[Any]) -> tuple[list[Any], int, list[str] | None]:
     """Returns the variables that an optimizer excludes from weight decay, the number of all of them, and the pattern.
 

@@ -1,0 +1,60 @@
+"""Constants of a computation. PyTorch keeps them; elsewhere the compiler of a graph folds them."""
+
+from collections.abc import Callable
+from typing import Any
+
+from keras import ops
+
+from keras_het.base.internals import is_plain
+from keras_het.base.tensor import Tensor
+
+_MAX_KEPT = 1 << 20  # elements of a constant; a larger one is made at every use
+_kept: dict[tuple, Any] = {}
+
+
+def constant(make: Callable, *arguments: Any, beside: Tensor, xp: Any = ops) -> Tensor:
+    """Returns make(*arguments, xp), a tensor; on PyTorch it is made once for each device.
+
+    PyTorch would otherwise make it at every step, and copy an array of NumPy to the device.
+
+    Args:
+        make: a function of the module, not a lambda.
+        arguments: its arguments, which can be keys of a dictionary.
+        beside: a tensor on the device of the computation.
+        xp: `keras.ops`, or `numpy` on the host.
+    """
+    if not is_plain(beside):
+        return make(*arguments, xp)
+    key = (make, arguments, beside.device)
+    if key in _kept:
+        return _kept[key]
+    made = make(*arguments, xp)
+    if is_plain(made) and made.device == beside.device and made.numel() <= _MAX_KEPT:
+        _kept[key] = made
+    return made
+
+
+def integers(*values: int, beside: Tensor) -> Any:
+    """Returns integers for arithmetic with int32 tensors; on PyTorch they are tensors.
+
+    There a Python integer costs four operations more, a copy to the tensor's type among them.
+    """
+    if not is_plain(beside):
+        return values
+    key = (values, beside.device)
+    if key not in _kept:
+        made = ops.unstack(ops.convert_to_tensor(values, dtype="int32"))
+        if not (is_plain(made[0]) and made[0].device == beside.device):
+            return values
+        _kept[key] = made
+    return _kept[key]
+
+
+def lookup(table: Tensor, index: Tensor, xp: Any = ops) -> Tensor:
+    """Returns the entries of a table, `(N,)`, at `index`, of any shape, in [0, N).
+
+    (Keras on PyTorch first checks for negative entries, in three passes over them.)
+    """
+    if is_plain(table):
+        return table.index_select(0, index.ravel()).reshape(index.shape)
+    return xp.take(table, index, axis=0)

@@ -73,9 +73,9 @@ def is_exporting(torch: Any) -> bool:
 
 
 def is_plain(tensor: Any) -> bool:
-    """Returns whether a tensor of PyTorch holds numbers: a part of a trace or a transform must not outlive it."""
+    """Returns whether a tensor is one of PyTorch that holds numbers, and no part of a trace or a transform."""
     torch = sys.modules.get("torch")
-    if torch is None or type(tensor) is not torch.Tensor or torch.compiler.is_compiling():
+    if torch is None or type(tensor) is not torch.Tensor or tensor.is_meta or torch.compiler.is_compiling():
         return False
     return not torch._C._functorch.is_functorch_wrapped_tensor(tensor)
 

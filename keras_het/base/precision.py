@@ -5,6 +5,7 @@ import warnings
 import keras
 from keras import ops
 
+from keras_het.base.eager import constant
 from keras_het.base.refusal import refusal, refuse_if
 
 
@@ -57,11 +58,11 @@ def check_dtype(dtype):
     return policy
 
 
-def check_autocast(dtype):
+def check_autocast(dtype, beside):
     """Refuses `torch.autocast`, whose matrix products are in half precision whatever the dtype of the weights."""
     if keras.config.backend() != "torch":
         return
-    probe = ops.zeros((1, 1), dtype=dtype)
+    probe = constant(_zero, dtype, beside=beside)
     found = str((probe @ probe).dtype)  # `ops.matmul` would hide the rounding: it casts the product back
     if dtype not in found:
         rule = (
@@ -69,6 +70,10 @@ def check_autocast(dtype):
             'the layers before it the dtype policy "mixed_bfloat16"'
         )
         raise refusal(f"The layer computes in {dtype} and", rule, f"matrix products in {found}")
+
+
+def _zero(dtype, xp):
+    return xp.zeros((1, 1), dtype=dtype)
 
 
 def _computes_in_float64():

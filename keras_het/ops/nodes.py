@@ -12,7 +12,7 @@ from keras import ops
 from scipy.stats import qmc
 
 from keras_het.base.compiler import outside_graph
-from keras_het.base.constants import constant
+from keras_het.base.eager import constant
 from keras_het.base.tensor import Tensor, reshape
 from keras_het.ops import random
 

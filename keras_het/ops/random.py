@@ -16,7 +16,7 @@ import numpy as np
 from keras import ops
 from scipy.special import ndtri
 
-from keras_het.base.constants import constant, integers, lookup
+from keras_het.base.eager import constant, integers, lookup
 from keras_het.base.tensor import Tensor
 
 _ROTATIONS = (13, 15, 26, 6, 17, 29, 16, 24)

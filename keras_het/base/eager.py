@@ -1,4 +1,8 @@
-"""Constants of a computation. PyTorch keeps them; elsewhere the compiler of a graph folds them."""
+"""PyTorch's eager mode: what to do once there, instead of at every step.
+
+It runs one operation after the other, so a small step costs what its operations cost, whatever their sizes. On another
+backend, and where PyTorch traces, these functions are plain `keras.ops`.
+"""
 
 from collections.abc import Callable
 from typing import Any

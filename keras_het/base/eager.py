@@ -1,4 +1,4 @@
-"""PyTorch's eager mode: what to do once there, instead of at every step.
+"""PyTorch's eager mode: what is done once there, instead of at every step.
 
 It runs one operation after the other, so a small step costs what its operations cost, whatever their sizes. On another
 backend, and where PyTorch traces, these functions are plain `keras.ops`.
@@ -22,7 +22,7 @@ def constant(make: Callable, *arguments: Any, beside: Tensor, xp: Any = ops) -> 
     PyTorch would otherwise make it at every step, and copy an array of NumPy to the device.
 
     Args:
-        make: a function of the module, not a lambda.
+        make: a function of a module, not a lambda.
         arguments: its arguments, which can be keys of a dictionary.
         beside: a tensor on the device of the computation.
         xp: `keras.ops`, or `numpy` on the host.
@@ -33,25 +33,30 @@ def constant(make: Callable, *arguments: Any, beside: Tensor, xp: Any = ops) -> 
     if key in _kept:
         return _kept[key]
     made = make(*arguments, xp)
-    if is_plain(made) and made.device == beside.device and made.numel() <= _MAX_KEPT:
+    if _can_stay(made) and made.device == beside.device and made.numel() <= _MAX_KEPT:
         _kept[key] = made
     return made
 
 
-def integers(*values: int, beside: Tensor) -> Any:
-    """Returns integers for arithmetic with int32 tensors; on PyTorch they are tensors.
+def numbers(*values: float, beside: Tensor) -> Any:
+    """Returns numbers for arithmetic with `beside`; on PyTorch they are tensors of its dtype.
 
-    There a Python integer costs four operations more, a copy to the tensor's type among them.
+    There a Python number costs four operations more, a copy to the tensor's dtype among them.
     """
     if not is_plain(beside):
         return values
-    key = (values, beside.device)
-    if key not in _kept:
-        made = ops.unstack(ops.convert_to_tensor(values, dtype="int32"))
-        if not (is_plain(made[0]) and made[0].device == beside.device):
-            return values
+    key = (values, beside.dtype, beside.device)
+    if key in _kept:
+        return _kept[key]
+    made = beside.new_tensor(values).unbind()
+    if _can_stay(made[0]):
         _kept[key] = made
-    return _kept[key]
+    return made
+
+
+def _can_stay(tensor: Tensor) -> bool:
+    """Returns whether a tensor can be used again outside the transform or the mode in which it was made."""
+    return is_plain(tensor) and not tensor.is_inference()
 
 
 def lookup(table: Tensor, index: Tensor, xp: Any = ops) -> Tensor:

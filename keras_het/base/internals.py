@@ -75,9 +75,16 @@ def is_exporting(torch: Any) -> bool:
 def is_plain(tensor: Any) -> bool:
     """Returns whether a tensor is one of PyTorch that holds numbers, and no part of a trace or a transform."""
     torch = sys.modules.get("torch")
-    if torch is None or type(tensor) is not torch.Tensor or tensor.is_meta or torch.compiler.is_compiling():
+    if torch is None or type(tensor) not in (torch.Tensor, torch.nn.Parameter):
+        return False
+    if tensor.is_meta or torch.compiler.is_compiling():
         return False
     return not torch._C._functorch.is_functorch_wrapped_tensor(tensor)
+
+
+def has_hooks(layer: Any) -> bool:
+    """Returns whether something listens to the calls of a layer on PyTorch."""
+    return bool(layer._forward_hooks or layer._forward_pre_hooks or layer._backward_hooks or layer._backward_pre_hooks)
 
 
 def not_decayed(optimizer: Any, variables: list[Any]) -> tuple[list[Any], int, list[str] | None]:

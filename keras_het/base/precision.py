@@ -6,6 +6,7 @@ import keras
 from keras import ops
 
 from keras_het.base.eager import constant
+from keras_het.base.internals import has_hooks, is_plain
 from keras_het.base.refusal import refusal, refuse_if
 
 
@@ -36,6 +37,15 @@ class AffineMap(FullPrecision, keras.layers.Dense):
     The kernel comes from the call: outside the call, a layer around the head may make Keras round it to that layer's
     precision.
     """
+
+    def __call__(self, inputs, **options):
+        # Keras prepares a call for longer than the product of a small step takes. The head has prepared its own; in a
+        # layer of another precision, where someone reads the distribution of the head, the kernel has another dtype.
+        if not options and is_plain(inputs) and self.built and not has_hooks(self):
+            kernel = self.kernel.value
+            if kernel.dtype == inputs.dtype:
+                return inputs @ kernel if self.bias is None else inputs @ kernel + self.bias.value
+        return super().__call__(inputs, **options)
 
     def call(self, inputs, training=None, with_kernel=False):
         outputs = super().call(inputs, training=training)

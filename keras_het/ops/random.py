@@ -16,8 +16,8 @@ import numpy as np
 from keras import ops
 from scipy.special import ndtri
 
-from keras_het.base.eager import constant, integers, lookup
-from keras_het.base.tensor import Tensor
+from keras_het.base.eager import constant, lookup, numbers
+from keras_het.base.tensor import Tensor, reshape
 
 _ROTATIONS = (13, 15, 26, 6, 17, 29, 16, 24)
 _LEFT, _RIGHT = tuple(1 << places for places in _ROTATIONS), tuple(32 - places for places in _ROTATIONS)
@@ -42,13 +42,13 @@ def shift_right(bits: Tensor, places: int) -> Tensor:
         >>> int(shift_right(int32(-1), 16)[0])
         65535
     """
-    right, mask = integers(places, (1 << (32 - places)) - 1, beside=bits)
+    right, mask = numbers(places, (1 << (32 - places)) - 1, beside=bits)
     return _shift(bits, right) & mask
 
 
 def shift_left(bits: Tensor, places: int) -> Tensor:
     """Shifts int32 to the left by 1 to 31 places."""
-    (left,) = integers(places, beside=bits)
+    (left,) = numbers(places, beside=bits)
     return bits << left if hasattr(bits, "__lshift__") else ops.left_shift(bits, left)
 
 
@@ -75,8 +75,8 @@ def threefry2x32(key: Any, counter: Any, xp: Any = ops) -> tuple[Tensor, Tensor]
         ['0x6b200159', '0x99ba4efe']
     """
     x, y = counter[0], counter[1]
-    parity, *blocks = integers(_PARITY, 1, 2, 3, 4, 5, beside=x)
-    rotations = list(zip(*(integers(*values, beside=x) for values in (_LEFT, _RIGHT, _MASKS)), strict=True))
+    parity, *blocks = numbers(_PARITY, 1, 2, 3, 4, 5, beside=x)
+    rotations = list(zip(*(numbers(*values, beside=x) for values in (_LEFT, _RIGHT, _MASKS)), strict=True))
     keys = (*key, key[0] ^ key[1] ^ parity)
     x, y = x + keys[0], y + keys[1]
     for block in range(5):
@@ -112,10 +112,10 @@ def random_streams(key: Any, sizes: dict[int, int], xp: Any = ops) -> list[Tenso
     """
     key = tuple(int32(word, xp) for word in key)
     counter = constant(_counter, tuple(sizes.items()), beside=key[1], xp=xp)
-    words, streams, start = threefry2x32(key, counter, xp), [], 0
+    words, streams, start = xp.stack(threefry2x32(key, counter, xp)), [], 0
     for size in sizes.values():
         stop = start + (size + 1) // 2
-        streams.append(xp.concatenate([word[start:stop] for word in words])[:size])
+        streams.append(reshape(words[:, start:stop], (-1,))[:size])
         start = stop
     return streams
 
@@ -147,13 +147,16 @@ def permute(values: Tensor, bits: int, words: Tensor, xp: Any = ops) -> Tensor:
         >>> sorted(int(x[0]) for x in permuted)
         [0, 1, 2, 3]
     """
-    one, mask = integers(1, (1 << min(bits, 31)) - 1, beside=words)
-    for first in range(0, words.shape[0], 2):
-        values = values ^ words[first]
-        values *= words[first + 1] | one
+    half = (bits + 1) // 2
+    one, mask, places, upper_mask = numbers(1, (1 << min(bits, 31)) - 1, half, (1 << 32 - half) - 1, beside=words)
+    multipliers = words[1::2] | one
+    for place in range(multipliers.shape[0]):
+        values = values ^ words[2 * place]
+        values *= multipliers[place]
         if bits < 32:
             values &= mask
-        values ^= shift_right(values, (bits + 1) // 2)
+        upper = _shift(values, places)
+        values ^= upper if bits < 32 else upper & upper_mask  # below 2^31 there is no sign to mask
     return values
 
 
@@ -189,7 +192,7 @@ def normal(bits: Tensor, xp: Any = ops) -> Tensor:
         [6.34, -6.34, -4.08]
     """
     # As signed numbers, both tails are next to 0: their bits b are not clipped. The upper bits are 0 or -1 there.
-    low, high, places, first = integers(-_HALF, _HALF - 1, 16, _HALF + _HALF // 2, beside=bits)
+    low, high, places, first = numbers(-_HALF, _HALF - 1, 16, _HALF + _HALF // 2, beside=bits)
     index = xp.clip(bits, low, high) + _shift(bits, places) + first
     return lookup(constant(_quantile_table, beside=bits, xp=xp), index, xp)
 

@@ -84,7 +84,9 @@ def _unrolled(mean: Mean, nodes: Nodes, chunk_size: int, normal: Normal) -> tupl
             zero = _zero_after(log_sums[-1][0])
             chunk = [x + zero for x in chunk]
         # Classes last: without the loops of `_streamed` that is the faster order.
-        log_sums.append([ops.logsumexp(term, axis=-2) for term in mean.log_terms(normal.logits(Nodes(*chunk)), axis=-1)])
+        log_sums.append(
+            [ops.logsumexp(term, axis=-2) for term in mean.log_terms(normal.logits(Nodes(*chunk)), axis=-1)]
+        )
     totals = [ops.logsumexp(ops.stack(x), axis=0) if len(x) > 1 else x[0] for x in zip(*log_sums, strict=True)]
     return (mean.result([total - math.log(nodes.num_samples) for total in totals]),), ()
 

@@ -149,10 +149,9 @@ def permute(values: Tensor, bits: int, words: Tensor, xp: Any = ops) -> Tensor:
     """
     half = (bits + 1) // 2
     one, mask, places, upper_mask = numbers(1, (1 << min(bits, 31)) - 1, half, (1 << 32 - half) - 1, beside=words)
-    multipliers = words[1::2] | one
-    for place in range(multipliers.shape[0]):
-        values = values ^ words[2 * place]
-        values *= multipliers[place]
+    for first in range(0, words.shape[0], 2):
+        values = values ^ words[first]
+        values *= words[first + 1] | one
         if bits < 32:
             values &= mask
         upper = _shift(values, places)

@@ -56,7 +56,7 @@ BUGS = (
     Bug("factors that devices share instead of classes", "keras_het/covariances/parameter_efficient.py",
         '"factor/kernel": 0}', '"factor/kernel": 1}', ("distribution",), ("jax",)),  # which alone splits weights
     Bug("a key of the noise that is read after the clock has moved", "keras_het/layers/heteroscedastic_dense.py",
-        "step = ops.convert_to_tensor(self.step) * 1 ", "step = ops.convert_to_tensor(self.step) ", ("layers",),
+        "step = step * one ", "step = step ", ("layers",),
         ("torch", "tensorflow")),  # where an assignment changes the tensor
     Bug("a memory of earlier predictions that takes a gradient", "keras_het/models/early_learning.py",
         "ops.stop_gradient(p)", "p", ("models",)),

@@ -72,6 +72,21 @@ def is_exporting(torch: Any) -> bool:
     return bool(getattr(torch.compiler, "_is_exporting_flag", False))
 
 
+def is_plain(tensor: Any) -> bool:
+    """Returns whether a tensor is one of PyTorch that holds numbers, and no part of a trace or a transform."""
+    torch = sys.modules.get("torch")
+    if torch is None or type(tensor) not in (torch.Tensor, torch.nn.Parameter):
+        return False
+    if tensor.is_meta or torch.compiler.is_compiling():
+        return False
+    return not torch._C._functorch.is_functorch_wrapped_tensor(tensor)
+
+
+def has_hooks(layer: Any) -> bool:
+    """Returns whether something listens to the calls of a layer on PyTorch."""
+    return bool(layer._forward_hooks or layer._forward_pre_hooks or layer._backward_hooks or layer._backward_pre_hooks)
+
+
 def not_decayed(optimizer: Any, variables: list[Any]) -> tuple[list[Any], int, list[str] | None]:
     """Returns the variables that an optimizer excludes from weight decay, the number of all of them, and the pattern.
 

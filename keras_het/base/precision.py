@@ -5,6 +5,8 @@ import warnings
 import keras
 from keras import ops
 
+from keras_het.base.eager import constant
+from keras_het.base.internals import has_hooks, is_plain
 from keras_het.base.refusal import refusal, refuse_if
 
 
@@ -36,6 +38,15 @@ class AffineMap(FullPrecision, keras.layers.Dense):
     precision.
     """
 
+    def __call__(self, inputs, **options):
+        # Keras prepares a call for longer than the product of a small step takes. The head has prepared its own; in a
+        # layer of another precision, where someone reads the distribution of the head, the kernel has another dtype.
+        if not options and is_plain(inputs) and self.built and not has_hooks(self):
+            kernel = self.kernel.value
+            if kernel.dtype == inputs.dtype:
+                return inputs @ kernel if self.bias is None else inputs @ kernel + self.bias.value
+        return super().__call__(inputs, **options)
+
     def call(self, inputs, training=None, with_kernel=False):
         outputs = super().call(inputs, training=training)
         # Without the reshape TensorFlow gives the variable itself, which a custom gradient refuses.
@@ -57,11 +68,11 @@ def check_dtype(dtype):
     return policy
 
 
-def check_autocast(dtype):
+def check_autocast(dtype, beside):
     """Refuses `torch.autocast`, whose matrix products are in half precision whatever the dtype of the weights."""
     if keras.config.backend() != "torch":
         return
-    probe = ops.zeros((1, 1), dtype=dtype)
+    probe = constant(_zero, dtype, beside=beside)
     found = str((probe @ probe).dtype)  # `ops.matmul` would hide the rounding: it casts the product back
     if dtype not in found:
         rule = (
@@ -69,6 +80,10 @@ def check_autocast(dtype):
             'the layers before it the dtype policy "mixed_bfloat16"'
         )
         raise refusal(f"The layer computes in {dtype} and", rule, f"matrix products in {found}")
+
+
+def _zero(dtype, xp):
+    return xp.zeros((1, 1), dtype=dtype)
 
 
 def _computes_in_float64():

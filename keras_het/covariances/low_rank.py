@@ -10,7 +10,7 @@ from keras import ops
 
 from keras_het.base.refusal import refusal
 from keras_het.base.serializable import Serializable
-from keras_het.base.tensor import Tensor
+from keras_het.base.tensor import Tensor, reshape
 from keras_het.base.validation import MAX_CLASSES, as_float64, check_integer
 from keras_het.covariances.block_matrix import BlockMatrix
 from keras_het.covariances.covariance import Covariance
@@ -62,7 +62,7 @@ class LowRank(Covariance):
 
     def distribution(self, x: Tensor, loc: Tensor) -> DiagonalNormal:
         scale_diag, shape = self.standard_deviations(x), (*ops.shape(loc)[:-1], self.units, self.num_factors)
-        return LowRankNormal(loc, scale_diag, ops.reshape(self.flat_factor(x), shape), size=self.size)
+        return LowRankNormal(loc, scale_diag, reshape(self.flat_factor(x), shape), size=self.size)
 
     def flat_factor(self, x: Tensor) -> Tensor:
         """Returns V for features `x` before it is reshaped, `(..., K R)`."""

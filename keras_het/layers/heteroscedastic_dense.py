@@ -8,6 +8,7 @@ from keras import ops
 
 from keras_het import covariances, integrators, links
 from keras_het.base.compiler import outside_graph
+from keras_het.base.eager import numbers
 from keras_het.base.graph import activation_of
 from keras_het.base.refusal import refusal, refuse_if
 from keras_het.base.serializable import resolve
@@ -34,11 +35,13 @@ class Clock(keras.layers.Layer):
             name="step", shape=(), dtype="int32", initializer="zeros", trainable=False, aggregation="only_first_replica"
         )
 
-    def tick(self) -> tuple[int, Any]:
+    def tick(self) -> tuple[Any, Any]:
         """Returns the key of this step, (seed, step), and advances the counter."""
-        step = ops.convert_to_tensor(self.step) * 1  # a copy: on two backends the assignment would change the tensor
-        self.step.assign(step + 1)
-        return self.seed, step
+        step = ops.convert_to_tensor(self.step)
+        seed, one = numbers(self.seed, 1, beside=step)
+        step = step * one  # a copy: on two backends the assignment would change the tensor
+        self.step.assign(step + one)
+        return seed, step
 
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "seed": self.seed}

@@ -196,7 +196,7 @@ class NoiseTransition(keras.layers.Layer):
     def call(self, inputs: Tensor, training: bool = False) -> Any:
         if not (training or self.apply_at_inference):
             return inputs
-        check_autocast(self.compute_dtype)
+        check_autocast(self.compute_dtype, beside=inputs)
         return nan_unless_log_probabilities(inputs, apply_transition(inputs, self.transition))
 
     def compute_output_spec(self, inputs: Tensor, training: bool | None = None) -> Any:

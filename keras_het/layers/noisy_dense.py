@@ -111,8 +111,8 @@ class NoisyDense(FullPrecision):
 
     def prepared(self, x: Tensor) -> Tensor:
         """Returns inputs `x`, `(..., D)`, as a tensor; builds the layer if it is not built."""
-        check_autocast(self.compute_dtype)
         x = ops.convert_to_tensor(x, dtype=self.compute_dtype)
+        check_autocast(self.compute_dtype, beside=x)
         if not self.built:
             self.build(tuple(x.shape))
         return x

@@ -12,7 +12,8 @@ from keras import ops
 from scipy.stats import qmc
 
 from keras_het.base.compiler import outside_graph
-from keras_het.base.tensor import Tensor
+from keras_het.base.eager import constant
+from keras_het.base.tensor import Tensor, reshape
 from keras_het.ops import random
 
 DIAGONAL_STREAM, FACTOR_STREAM, SHIFT_STREAM, SCRAMBLE_STREAM, LATIN_STREAM = range(5)
@@ -21,6 +22,7 @@ DIAGONAL_STREAM, FACTOR_STREAM, SHIFT_STREAM, SCRAMBLE_STREAM, LATIN_STREAM = ra
 SOBOL_DIMENSIONS = ((256, 32), (64, 15), (32, 6), (1, 2))
 _BITS = 32
 _CELL_ROUNDS, _PLACE_ROUNDS = 4, 1
+_LATIN_WORDS = 2 * (_CELL_ROUNDS + _PLACE_ROUNDS)
 _HOST_ELEMENTS = 1 << 20  # of a table, computed at once on the host
 # Not a cache of functools: PyTorch's compiler would look through it into SciPy.
 _DIRECTIONS: dict[tuple, np.ndarray] = {}
@@ -43,8 +45,11 @@ class Nodes(NamedTuple):
         return self.eps_diag.shape[0]
 
 
-def _normals(key: Any, stream: int, rows: Any, columns: int, xp: Any) -> Tensor:
-    return xp.reshape(random.random_normals(key, stream, rows * columns, xp), (rows, columns))
+def _normals(key: Any, sizes: dict[int, int], xp: Any) -> list[Tensor]:
+    """Returns the normals of several streams, `{stream: size}`; on the host one stream after the other."""
+    if xp is np:
+        return [random.random_normals(key, stream, size, np) for stream, size in sizes.items()]
+    return [random.normal(bits) for bits in random.random_streams(key, sizes)]
 
 
 @outside_graph
@@ -56,10 +61,9 @@ def pseudo_random(key: Any, num_samples: int, units: int, num_factors: int, xp: 
         >>> tuple(nodes.eps_diag.shape), tuple(nodes.eps_factor.shape)
         ((8, 3), (8, 2))
     """
-    return Nodes(
-        _normals(key, DIAGONAL_STREAM, num_samples, units, xp),
-        _normals(key, FACTOR_STREAM, num_samples, num_factors, xp),
-    )
+    sizes = {DIAGONAL_STREAM: num_samples * units, FACTOR_STREAM: num_samples * num_factors}
+    diagonal, factor = _normals(key, sizes, xp)
+    return Nodes(reshape(diagonal, (num_samples, units)), reshape(factor, (num_samples, num_factors)))
 
 
 def antithetic(key: Any, num_samples: int, units: int, num_factors: int, xp: Any = ops) -> Nodes:
@@ -98,13 +102,16 @@ def quasi_random(key: Any, num_samples: int, units: int, num_factors: int, xp: A
         2
     """
     dimensions = sobol_dimensions(num_samples, units + num_factors)
-    points, others = _sobol(key, num_samples, dimensions, xp), units + num_factors - dimensions
+    others, missing = units + num_factors - dimensions, num_factors - dimensions
+    shift, words = random.random_streams(key, {SHIFT_STREAM: dimensions, LATIN_STREAM: _LATIN_WORDS * others}, xp)
+    points = _sobol(shift, num_samples, xp)
     if not others:
         return Nodes(points[:, num_factors:], points[:, :num_factors])
-    words, missing = _latin_words(key, others, xp), num_factors - dimensions
-    if missing > 0:
-        points = xp.concatenate([points, _latin_hypercube(words[:, :missing], num_samples, xp)], axis=1)
-    return Nodes(_diagonal_nodes(points[:, num_factors:], words[:, max(0, missing) :], xp), points[:, :num_factors])
+    words = reshape(words, (_LATIN_WORDS, others))
+    if missing <= 0:
+        return Nodes(_diagonal_nodes(points[:, num_factors:], words, xp), points[:, :num_factors])
+    table = _latin_hypercube(words, num_samples, xp)
+    return Nodes(table[:, missing:], xp.concatenate([points, table[:, :missing]], axis=1))
 
 
 def sobol_dimensions(num_samples: int, dimensions: int) -> int:
@@ -117,11 +124,17 @@ def sobol_dimensions(num_samples: int, dimensions: int) -> int:
     return min(dimensions, next(most for fewest, most in SOBOL_DIMENSIONS if num_samples >= fewest))
 
 
-def _sobol(key: Any, num_samples: int, dimensions: int, xp: Any) -> Tensor:
-    levels = random.random_bits(key, SHIFT_STREAM, dimensions, xp)[None]
+def _sobol(shift: Tensor, num_samples: int, xp: Any) -> Tensor:
+    """Returns Sobol points as normals, `(S, dimensions)`, for the random bits of their shift, `(dimensions,)`."""
+    return random.normal(shift ^ constant(_sobol_levels, num_samples, shift.shape[0], beside=shift, xp=xp), xp)
+
+
+def _sobol_levels(num_samples: int, dimensions: int, xp: Any) -> Tensor:
+    """Returns the levels of the Sobol points without their shift, int32 of shape `(S, dimensions)`."""
+    levels = xp.zeros((1, dimensions), dtype="int32")
     for direction in directions(dimensions, num_samples):
         levels = xp.concatenate([levels, levels ^ xp.array(direction[None], dtype="int32")])
-    return random.normal(levels[:num_samples], xp)
+    return levels[:num_samples]
 
 
 def _diagonal_nodes(points: Tensor, words: Tensor, xp: Any) -> Tensor:
@@ -131,18 +144,14 @@ def _diagonal_nodes(points: Tensor, words: Tensor, xp: Any) -> Tensor:
     exchange the columns of two tables that they share at other places.
     """
     num_samples, first = points.shape
+    if not first:
+        return _latin_hypercube(words, num_samples, xp)
     table = _latin_hypercube(xp.pad(words, ((0, 0), (first, 0))), num_samples, xp)
     if xp is np:
         table[:, :first] = points
         return table
     column = xp.arange(table.shape[1], dtype="int32")
-    return xp.where(column < first, xp.take(points, xp.minimum(column, first - 1), axis=1), table) if first else table
-
-
-def _latin_words(key: Any, columns: int, xp: Any) -> Tensor:
-    """Returns the random bits of a Latin hypercube, `(words, columns)`."""
-    count = 2 * (_CELL_ROUNDS + _PLACE_ROUNDS)
-    return xp.reshape(random.random_bits(key, LATIN_STREAM, count * columns, xp), (count, columns))
+    return xp.where(column < first, xp.take(points, xp.minimum(column, first - 1), axis=1), table)
 
 
 def _latin_hypercube(words: Tensor, num_samples: int, xp: Any) -> Tensor:
@@ -161,11 +170,14 @@ def _latin_columns(words: Tensor, num_samples: int, xp: Any) -> Tensor:
     The upper bits of point s are its cell, a permutation of s; the lower bits are its place in the cell.
     """
     bits = max(1, (num_samples - 1).bit_length())
-    order = xp.reshape(xp.arange(num_samples, dtype="int32"), (num_samples, 1))
+    order = constant(_order, num_samples, beside=words, xp=xp)
     cell = random.permute(order, bits, words[: 2 * _CELL_ROUNDS], xp)
     place = random.permute(cell, 32, words[2 * _CELL_ROUNDS :], xp)
-    levels = xp.left_shift(cell, 32 - bits) | random.shift_right(place, bits, xp)
-    return random.normal(levels, xp)
+    return random.normal(random.shift_left(cell, 32 - bits) | random.shift_right(place, bits), xp)
+
+
+def _order(num_samples: int, xp: Any) -> Tensor:
+    return xp.arange(num_samples, dtype="int32")[:, None]
 
 
 def directions(dimensions: int, num_samples: int) -> np.ndarray:

@@ -17,6 +17,7 @@ from typing import Any, Self
 
 from keras import ops
 
+from keras_het.base.eager import numbers
 from keras_het.base.refusal import refuse_if
 from keras_het.base.tensor import Tensor
 from keras_het.ops.nodes import Nodes
@@ -26,7 +27,8 @@ LOWEST = -1e20  # mean logit: a class that is left out by -inf gets p = 0, with 
 
 def finite(loc: Tensor) -> Tensor:
     """Returns mean logits without -inf, which leaves a class out."""
-    return ops.where(loc < LOWEST, LOWEST, loc)  # not the maximum, which may lose a nan
+    (lowest,) = numbers(LOWEST, beside=loc)
+    return ops.where(loc < lowest, lowest, loc)  # not the maximum, which may lose a nan
 
 
 class Normal(abc.ABC):
@@ -70,8 +72,10 @@ class Normal(abc.ABC):
 
         The gradient of a scalar tensor `temperature` comes from the division.
         """
-        temperature = ops.convert_to_tensor(temperature, self.loc.dtype)
         tensors = (center(self.loc), *self.tensors[1:])
+        if isinstance(temperature, float) and temperature == 1.0:
+            return self.maker()(*tensors)
+        temperature = ops.convert_to_tensor(temperature, self.loc.dtype)
         pairs = zip(tensors, self.in_logits, strict=True)
         return self.maker()(*(x / temperature if is_divided else x for x, is_divided in pairs))
 

@@ -3,7 +3,7 @@
 Threefry-2x32 with 20 rounds (Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC 2011),
 written in int32, the one integer type whose addition wraps on JAX, TensorFlow, PyTorch and NumPy alike, eager and
 compiled. The operators of Python do the arithmetic: `keras.ops` on JAX would give a bare integer the float type of the
-session.
+session, and on PyTorch it costs several times the operation.
 
 The argument `xp` is the module that does the arithmetic, `keras.ops` by default. The same lines compute the constants
 of a graph with `xp=numpy`.
@@ -16,9 +16,12 @@ import numpy as np
 from keras import ops
 from scipy.special import ndtri
 
-from keras_het.base.tensor import Tensor
+from keras_het.base.eager import constant, lookup, numbers
+from keras_het.base.tensor import Tensor, reshape
 
-_ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
+_ROTATIONS = (13, 15, 26, 6, 17, 29, 16, 24)
+_LEFT, _RIGHT = tuple(1 << places for places in _ROTATIONS), tuple(32 - places for places in _ROTATIONS)
+_MASKS = tuple((1 << places) - 1 for places in _ROTATIONS)
 _PARITY = 0x1BD11BDA
 _HALF = 1 << 16
 _HOST_BLOCK = 1 << 20  # words made at once on the host: intermediate results take several times their memory
@@ -29,24 +32,32 @@ def int32(value: Tensor, xp: Any = ops) -> Tensor:
     if xp is np:
         return np.atleast_1d(np.asarray(value, "int32"))
     value = ops.cast(value, "int32")
-    return ops.reshape(value, (1,)) if len(value.shape) == 0 else value
+    return value[None] if len(value.shape) == 0 else value
 
 
-def shift_right(bits: Tensor, places: int, xp: Any = ops) -> Tensor:
+def shift_right(bits: Tensor, places: int) -> Tensor:
     """Shifts int32 by 1 to 31 places, logically: int32's own shift is arithmetic, so copies of the sign are masked.
 
     Example:
         >>> int(shift_right(int32(-1), 16)[0])
         65535
     """
-    return xp.right_shift(bits, places) & ((1 << (32 - places)) - 1)
+    right, mask = numbers(places, (1 << (32 - places)) - 1, beside=bits)
+    return _shift(bits, right) & mask
 
 
-def _rotate_left(bits: Tensor, places: int, xp: Any) -> Tensor:
-    return xp.left_shift(bits, places) | shift_right(bits, 32 - places, xp)
+def shift_left(bits: Tensor, places: int) -> Tensor:
+    """Shifts int32 to the left by 1 to 31 places."""
+    (left,) = numbers(places, beside=bits)
+    return bits << left if hasattr(bits, "__lshift__") else ops.left_shift(bits, left)
 
 
-def threefry2x32(key: Any, counter: Tensor, xp: Any = ops) -> tuple[Tensor, Tensor]:
+def _shift(bits: Tensor, places: Any) -> Tensor:
+    """Shifts to the right with copies of the sign, by an operator where tensors have one: TensorFlow's have none."""
+    return bits >> places if hasattr(bits, "__rshift__") else ops.right_shift(bits, places)
+
+
+def threefry2x32(key: Any, counter: Any, xp: Any = ops) -> tuple[Tensor, Tensor]:
     """Returns two words of random bits for every pair of counter words.
 
     Args:
@@ -63,14 +74,20 @@ def threefry2x32(key: Any, counter: Tensor, xp: Any = ops) -> tuple[Tensor, Tens
         >>> [hex(int(word[0]) & 0xFFFFFFFF) for word in words]
         ['0x6b200159', '0x99ba4efe']
     """
-    keys = (*key, key[0] ^ key[1] ^ _PARITY)
-    x, y = counter[0] + keys[0], counter[1] + keys[1]
+    x, y = counter[0], counter[1]
+    parity, *blocks = numbers(_PARITY, 1, 2, 3, 4, 5, beside=x)
+    rotations = list(zip(*(numbers(*values, beside=x) for values in (_LEFT, _RIGHT, _MASKS)), strict=True))
+    keys = (*key, key[0] ^ key[1] ^ parity)
+    x, y = x + keys[0], y + keys[1]
     for block in range(5):
-        for places in _ROTATIONS[block % 2]:
-            x = x + y
-            y = _rotate_left(y, places, xp) ^ x
-        x = x + keys[(block + 1) % 3]
-        y = y + keys[(block + 2) % 3] + (block + 1)
+        for left, right, mask in rotations[block % 2 * 4 :][:4]:
+            x += y
+            lower = _shift(y, right) & mask
+            y *= left
+            y += lower  # y, rotated to the left
+            y ^= x
+        x += keys[(block + 1) % 3]
+        y += keys[(block + 2) % 3] + blocks[block]
     return x, y
 
 
@@ -83,10 +100,31 @@ def random_bits(key: Any, stream: int, size: int, xp: Any = ops) -> Tensor:
         >>> random_bits((7, 0), stream=1, size=5).shape[0]
         5
     """
-    index = xp.arange((size + 1) // 2, dtype="int32")
+    return random_streams(key, {stream: size}, xp)[0]
+
+
+def random_streams(key: Any, sizes: dict[int, int], xp: Any = ops) -> list[Tensor]:
+    """Returns the `random_bits` of several streams, `{stream: size}`, from one pass.
+
+    Example:
+        >>> [len(bits) for bits in random_streams((7, 0), {0: 3, 1: 5})]
+        [3, 5]
+    """
     key = tuple(int32(word, xp) for word in key)
-    words = threefry2x32(key, (index, xp.full_like(index, stream)), xp)
-    return xp.concatenate(words)[:size]
+    counter = constant(_counter, tuple(sizes.items()), beside=key[1], xp=xp)
+    words, streams, start = xp.stack(threefry2x32(key, counter, xp)), [], 0
+    for size in sizes.values():
+        stop = start + (size + 1) // 2
+        streams.append(reshape(words[:, start:stop], (-1,))[:size])
+        start = stop
+    return streams
+
+
+def _counter(sizes: tuple[tuple[int, int], ...], xp: Any) -> Tensor:
+    """Returns the counter words of streams, `(2, words)`: places in a stream, and the streams."""
+    places = [xp.arange((size + 1) // 2, dtype="int32") for _, size in sizes]
+    streams = [xp.full_like(place, stream) for place, (stream, _) in zip(places, sizes, strict=True)]
+    return xp.stack([xp.concatenate(places), xp.concatenate(streams)])
 
 
 def permute(values: Tensor, bits: int, words: Tensor, xp: Any = ops) -> Tensor:
@@ -109,12 +147,20 @@ def permute(values: Tensor, bits: int, words: Tensor, xp: Any = ops) -> Tensor:
         >>> sorted(int(x[0]) for x in permuted)
         [0, 1, 2, 3]
     """
+    half = (bits + 1) // 2
+    one, mask, places, upper_mask = numbers(1, (1 << min(bits, 31)) - 1, half, (1 << 32 - half) - 1, beside=words)
     for first in range(0, words.shape[0], 2):
-        values = (values ^ words[first]) * (words[first + 1] | 1)
+        values = values ^ words[first]
+        values *= words[first + 1] | one
         if bits < 32:
-            values = values & ((1 << bits) - 1)
-        values = values ^ shift_right(values, (bits + 1) // 2, xp)
+            values &= mask
+        upper = _shift(values, places)
+        values ^= upper if bits < 32 else upper & upper_mask  # below 2^31 there is no sign to mask
     return values
+
+
+def _quantile_table(xp: Any) -> Tensor:
+    return xp.array(_quantiles())
 
 
 @functools.cache
@@ -122,11 +168,14 @@ def _quantiles() -> np.ndarray:
     """Returns normal quantiles at the midpoints of cells, float32, scaled to variance one (2e-5 short without).
 
     The lowest and the highest cell of probability 2^-16 are each divided into 2^16 cells of probability 2^-32. The
-    table has the cells of the lowest, the other 2^16 - 2 cells of probability 2^-16, and the cells of the highest.
+    table has the 2^15 - 1 cells of probability 2^-16 above the median, the cells of the highest, those of the lowest,
+    and the 2^15 - 1 cells below the median. One cell that is never read stands between both tails.
     """
     tail = ndtri((np.arange(_HALF) + 0.5) / _HALF**2)
-    table = np.concatenate([tail, ndtri((np.arange(1, _HALF - 1) + 0.5) / _HALF), -tail[::-1]])
-    variance = (2.0 * np.mean(tail**2) + np.sum(table[_HALF:-_HALF] ** 2)) / _HALF
+    cells = ndtri((np.arange(1, _HALF - 1) + 0.5) / _HALF)
+    variance = (2.0 * np.mean(tail**2) + np.sum(cells**2)) / _HALF
+    middle = _HALF // 2 - 1
+    table = np.concatenate([cells[middle:], -tail[::-1], [0.0], tail, cells[:middle]])
     return (table / np.sqrt(variance)).astype("float32")
 
 
@@ -141,10 +190,10 @@ def normal(bits: Tensor, xp: Any = ops) -> Tensor:
         >>> [round(float(x), 2) for x in normal(int32([-1, 0, 1 << 16]))]
         [6.34, -6.34, -4.08]
     """
-    upper, lower = shift_right(bits, 16, xp), bits & (_HALF - 1)
-    level = xp.where(upper == 0, lower, upper + (_HALF - 1))
-    level = xp.where(upper == _HALF - 1, lower + (2 * _HALF - 2), level)
-    return xp.take(xp.array(_quantiles()), level, axis=0)
+    # As signed numbers, both tails are next to 0: their bits b are not clipped. The upper bits are 0 or -1 there.
+    low, high, places, first = numbers(-_HALF, _HALF - 1, 16, _HALF + _HALF // 2, beside=bits)
+    index = xp.clip(bits, low, high) + _shift(bits, places) + first
+    return lookup(constant(_quantile_table, beside=bits, xp=xp), index, xp)
 
 
 def random_normals(key: Any, stream: int, size: int, xp: Any = ops) -> Tensor:

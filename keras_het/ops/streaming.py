@@ -75,18 +75,28 @@ def _sized(normal: Normal, nodes: Nodes) -> Normal:
 
 def _unrolled(mean: Mean, nodes: Nodes, chunk_size: int, normal: Normal) -> tuple[tuple, tuple]:
     """Returns the average in plain operations, by a Python loop over the chunks."""
-    log_sums, zero = [], 0.0
+    log_sums: list[list] = []
     # Some exporters fail to write an empty table.
     tables = nodes if nodes.eps_factor.shape[1] else (nodes.eps_diag,)
     for start in range(0, nodes.num_samples, chunk_size):
-        chunk = Nodes(*(ops.cast(x[start : start + chunk_size], normal.loc.dtype) + zero for x in tables))
+        chunk = [ops.cast(x[start : start + chunk_size], normal.loc.dtype) for x in tables]
+        if log_sums:
+            zero = _zero_after(log_sums[-1][0])
+            chunk = [x + zero for x in chunk]
         # Classes last: without the loops of `_streamed` that is the faster order.
-        log_sums.append([ops.logsumexp(term, axis=-2) for term in mean.log_terms(normal.logits(chunk), axis=-1)])
-        # A compiler that sees no dependence between the chunks holds all of them in memory at once. Adding this zero
-        # makes one. It is zero: sums of logs of averages are never so large, and NaN, of one row, is not above 1e30.
-        zero = ops.cast(ops.sum(log_sums[-1][0]) > 1e30, normal.loc.dtype)
-    totals = [ops.logsumexp(ops.stack(parts), axis=0) for parts in zip(*log_sums, strict=True)]
+        log_sums.append(
+            [ops.logsumexp(term, axis=-2) for term in mean.log_terms(normal.logits(Nodes(*chunk)), axis=-1)]
+        )
+    totals = [ops.logsumexp(ops.stack(x), axis=0) if len(x) > 1 else x[0] for x in zip(*log_sums, strict=True)]
     return (mean.result([total - math.log(nodes.num_samples) for total in totals]),), ()
+
+
+def _zero_after(log_sum: Tensor) -> Tensor:
+    """Returns a zero that depends on the chunk before: without it a compiler would hold all chunks in memory at once.
+
+    Sums of logs of averages are never so large, and NaN, of one row, is not above 1e30.
+    """
+    return ops.cast(ops.sum(log_sum) > 1e30, log_sum.dtype)
 
 
 class _Stream(NamedTuple):

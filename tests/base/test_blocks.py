@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from packaging.version import Version
 
+from keras_het import integrators
 from keras_het.base import compiler as chosen
 from keras_het.integrators import MonteCarlo, QuasiMonteCarlo
 from keras_het.layers import HeteroscedasticDense
@@ -26,8 +27,9 @@ HAS_COMPILER = pytest.mark.skipif(not shutil.which("g++"), reason="PyTorch compi
 
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch):
-    """Blocks of 8 rows at 64 nodes."""
+    """Blocks of 8 rows at 64 nodes, however few logits there are."""
     monkeypatch.setattr(blocking, "BLOCK_ELEMENTS", ROWS * UNITS * 64)
+    monkeypatch.setattr(integrators, "SMALL_BLOCK", 0)
 
 
 def trained(batches, integrator=None, **options):

@@ -1,7 +1,7 @@
 """Sessions of nox: `python -m nox` lints and checks three backends; `python -m nox -l` lists all sessions.
 
-A session that runs on one backend takes it as `-- --backend torch`; the default is JAX, or every backend. Each session
-has an environment of its own at the pinned versions. `python -m nox --no-venv --no-install -s NAME` uses yours instead.
+A session that can run on any backend takes it as `-- --backend torch`; without it, it runs on every backend or on JAX.
+Each session has an environment of its own at the pinned versions; with `--no-venv --no-install` it uses yours.
 """
 
 import argparse
@@ -248,7 +248,7 @@ def integrations(session, name):
 @nox.session
 def bench(session):
     """Runs a benchmark, as `-- labels.recipe --backend torch`; without a name, lists them; `-- tests`: their tests."""
-    (backend,), words = split_backends(session, ["jax"])
+    backend, words = split_backend(session)
     name, *arguments = words or [""]
     if name == "tests":
         return bench_tests(session, backend, arguments)
@@ -270,7 +270,7 @@ def bench_tests(session, backend, arguments):
 @nox.session
 def demo(session):
     """Finds label errors in digits and draws one picture; `-- --backend torch`, `-- --quick`."""
-    (backend,), arguments = split_backends(session, ["jax"])
+    backend, arguments = split_backend(session)
     install(session, "-e", f".[{EXTRAS[backend]},demo]")
     session.run("python", "-m", "benchmarks.demo", *arguments, env=backend_environment(backend))
 
@@ -322,7 +322,7 @@ def guides(session):
 
 def notebooks(session):
     """Makes a notebook of every guide and runs it."""
-    (backend,), arguments = split_backends(session, ["jax"])
+    backend, arguments = split_backend(session)
     if {"--quick", "--keep"} <= set(arguments):
         session.error("The outputs of a quick run mean nothing: give `--quick` or `--keep`.")
     keeps = "--keep" in arguments
@@ -503,11 +503,19 @@ def compilation_cache(session, name="jax"):
 
 
 def split_backends(session, default=BACKENDS):
-    """Returns the backend named behind `--` as `--backend NAME`, or the default ones, and the other arguments."""
-    parser = argparse.ArgumentParser(allow_abbrev=False)
-    parser.add_argument("--backend", choices=BACKENDS)
+    """Returns the backends named behind `--`, as `--backend torch` or `--backends jax torch`, and the other words."""
+    parser = argparse.ArgumentParser(add_help=False)
+    parser.add_argument("--backends", nargs="+", choices=BACKENDS, default=default)
     known, others = parser.parse_known_args(session.posargs)
-    return [known.backend] if known.backend else default, others
+    return known.backends, others
+
+
+def split_backend(session):
+    """Returns the one backend named behind `--`, or JAX, and the other words."""
+    backends, others = split_backends(session, ["jax"])
+    if len(backends) > 1:
+        session.error(f"This session takes one backend. Received: {', '.join(backends)}")
+    return backends[0], others
 
 
 def test_groups(backend):

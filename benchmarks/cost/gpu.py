@@ -125,7 +125,7 @@ def fresh(backend, what, environment=(), **row):
 
 
 def speed_table(backend, rows, repeats, compilers=()):
-    """Seconds beside Dense and the floor, and memory, with no compiler of PyTorch and with each that is named."""
+    """Returns seconds beside Dense and the floor, and memory, without a compiler of PyTorch and with each."""
     columns = ["head", "compiler", "mode", *"BKRS", "ms (quartiles)", "times Dense", "times floor", "peak MiB"]
     lines = [columns]
     for compiler in (None, *compilers):
@@ -147,7 +147,7 @@ def blocks_table(backend, rows, repeats):
 
 
 def agreement_table(backend, heads):
-    """Distances of a step from the processor's: noise, outputs, and gradients by the largest of each weight."""
+    """Returns the distances of a step from the processor's: of gradients, relative to the largest of each weight."""
     lines = [
         [
             "head",
@@ -169,18 +169,18 @@ def agreement_table(backend, heads):
 
 
 def distances(path, expected_path):
-    """How many numbers of the noise differ between two files, and how far outputs and gradients do."""
+    """Returns how many numbers of the noise differ in their bits, and how far outputs and gradients do."""
     import numpy as np
 
     with np.load(path) as ours, np.load(expected_path) as expected:
         far = {name: np.max(np.abs(ours[name] - expected[name])) for name in expected}
-        noise = sum(np.sum(ours[name] != expected[name]) for name in expected if name.startswith("noise"))
+        noise = [ours[name].view("u4") != expected[name].view("u4") for name in expected if name.startswith("noise")]
         gradients = [far[name] / np.max(np.abs(expected[name])) for name in expected if name.startswith("gradient")]
-    return noise, far["outputs"], max(gradients)
+    return sum(map(np.sum, noise)), far["outputs"], np.max(gradients)  # nan, if a gradient is
 
 
 def above_limits(table):
-    """The rows of float32 in a table of agreement that are above one of LIMITS, as lines of text; nan is above all."""
+    """Returns, as lines of text, what a table of agreement has above LIMITS in float32; nan is above all."""
     return [
         f"{head}: {name} differ by {figure} between accelerator and processor (limit {limit:g})"
         for head, tf32, *figures in table[1:]

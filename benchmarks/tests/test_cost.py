@@ -87,10 +87,10 @@ def test_an_accelerator_that_differs_from_the_processor_is_named(place, figure, 
 
 def test_distances_of_two_steps(tmp_path):
     files = [tmp_path / "accelerator.npz", tmp_path / "processor.npz"]
-    step = {"outputs": np.zeros(3), "noise 0": np.ones(4), "gradient 0": np.full(2, 10.0), "gradient 1": np.ones(2)}
-    other = {"outputs": [0, 0.5, 0], "noise 0": [1, 1, 2, 3], "gradient 0": [10.0, 11.0], "gradient 1": [1.0, 1.25]}
-    np.savez(files[0], **other)
-    np.savez(files[1], **step)
+    step = {"outputs": [0, 1, 0], "noise 0": [0, 1, 2, 3], "gradient 0": [10, 10], "gradient 1": [1, 1]}
+    other = {"outputs": [0, 0.5, 0], "noise 0": [-0.0, 1, 2, 4], "gradient 0": [10, 11], "gradient 1": [1, 1.25]}
+    for file, arrays in zip(files, (other, step), strict=True):
+        np.savez(file, **{name: np.array(values, "float32") for name, values in arrays.items()})
     assert gpu.distances(*files) == (2, 0.5, 0.25)
 
 

@@ -1,5 +1,10 @@
-"""Sessions of nox: `python -m nox` lints and checks three backends; `python -m nox -l` lists the other sessions."""
+"""Sessions of nox: `python -m nox` lints and checks three backends; `python -m nox -l` lists all sessions.
 
+A session that can run on any backend takes it as `-- --backend torch`; without it, it runs on every backend or on JAX.
+Each session has an environment of its own at the pinned versions; with `--no-venv --no-install` it uses yours.
+"""
+
+import argparse
 import concurrent.futures
 import hashlib
 import itertools
@@ -16,30 +21,77 @@ from packaging.requirements import Requirement
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 from benchmarks import BENCHMARKS
-from nox_tools import (
-    BACKENDS,
-    COMPILE_FAST,
-    EXTRAS,
-    PROJECT,
-    TWO_WORKERS,
-    backend_environment,
-    backends_of,
-    compilation_cache,
-    install,
-    long_run,
-    split_backend,
-    test_groups,
-)
 
 nox.options.sessions = ["lint", "check"]
 nox.options.default_venv_backend = "virtualenv"
 nox.options.reuse_venv = "yes"
 nox.options.error_on_missing_interpreters = True  # a session that did not run has shown nothing
 
+PROJECT = nox.project.load_toml("pyproject.toml")
+BACKENDS = ["jax", "tensorflow", "torch"]
+# The extras that install a backend for processors, and the packages: their names are the same.
+EXTRAS = {"jax": "jax", "tensorflow": "tensorflow-cpu", "torch": "torch"}
+THREE = ",".join(EXTRAS.values())
+CUDA_PACKAGES = {"jax": "jax[cuda12]", "tensorflow": "tensorflow[and-cuda]", "torch": "torch"}
+TWO_WORKERS = ("-n", "2", "--dist", "worksteal")
+# The tests make thousands of small programs, which run once: XLA compiles them in half of the time if it optimises
+# less. `parity`, the tests of memory, and the sessions of benchmarks and of other packages compile as users do.
+COMPILE_FAST = {"JAX_DISABLE_MOST_OPTIMIZATIONS": "1", "XLA_FLAGS": "--xla_cpu_use_fusion_emitters=false"}
+
+
+@nox.session
+def parity(session):
+    """Compares the same weights, seeds and data on JAX, TensorFlow and PyTorch; `-- --jit` compiles the models."""
+    install(session, "-e", f".[{THREE}]")
+    compare_backends(session, arguments=session.posargs)
+
+
+@nox.session
+def gpu(session):
+    """Compares this machine's accelerator with its processor, then times each head; `-- --backend torch --quick`.
+
+    If `nvidia-smi` is there, the session installs the backend with CUDA 12. For any other accelerator, install the
+    backend yourself and call `python -m nox --no-venv --no-install -s gpu`. Without an accelerator, the session makes a
+    quick pass on the processor.
+    """
+    backends, arguments = split_backends(session, ["jax"])
+    packages = CUDA_PACKAGES if shutil.which("nvidia-smi") else EXTRAS
+    install(session, "-e", ".", *(packages[backend] for backend in backends))
+    measure_speed(session, "gpu", backends, arguments)
+
+
+@nox.session
+def speed(session):
+    """Times each head on the processor beside Dense, on every backend; `-- --quick`: a minute; `-- --backend torch`."""
+    backends, arguments = split_backends(session)
+    install(session, "-e", ".", *(EXTRAS[backend] for backend in backends))
+    measure_speed(session, "speed", backends, arguments)
+
+
+def measure_speed(session, module, backends, arguments):
+    """Runs a benchmark of seconds and memory on some backends."""
+    command = ["python", "-m", f"benchmarks.cost.{module}", "--backends", *backends, *arguments]
+    session.run(*command, env=backend_environment(backends[0]))
+
+
+@nox.session
+@nox.parametrize("backend", [nox.param(b, id=b) for b in BACKENDS])
+def tests(session, backend):
+    """Tests one backend, as `check` does; `-- -k losses` goes to pytest."""
+    install_backend(session, backend)
+    JOBS[backend](session, arguments=session.posargs)
+
+
+@nox.session
+def quick(session):
+    """Runs the smoke tests on PyTorch, in less than two minutes: before every commit."""
+    install_backend(session, "torch")
+    session.run("pytest", "-m", "smoke", *session.posargs, env=test_environment(session, "torch"))
+
 
 @nox.session
 def lint(session):
-    """Style, types, and what the imports may be."""
+    """Checks style, types and imports."""
     install(session, "keras", "numpy", groups=["lint"])
     session.run("ruff", "check", ".")
     session.run("ruff", "format", "--check", ".")
@@ -49,8 +101,8 @@ def lint(session):
 
 @nox.session
 def check(session):
-    """Tests on three backends, on a pretended accelerator, and parity: two processes at a time."""
-    install(session, "-e", ".[jax,tensorflow-cpu,torch,demo]", groups=["test", "export", "torchmetrics"])
+    """Tests three backends, a pretended accelerator and parity, two processes at a time."""
+    install(session, "-e", f".[{THREE},demo]", groups=["test", "export", "torchmetrics"])
     folder = pathlib.Path(session.create_tmp()).resolve()
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
         runs = {name: pool.submit(timed, session, folder / f"{name}.txt", job) for name, job in JOBS.items()}
@@ -104,13 +156,13 @@ def on_pretended_accelerator(session, output=None):
     session.run("pytest", "-p", "tests.pretended_accelerator", *pretended, env=environment, stdout=output)
 
 
-def compare_backends(session, output=None):
+def compare_backends(session, output=None, arguments=()):
     """Runs tests.parity on three backends and compares what they wrote."""
     folder, cache = pathlib.Path(session.create_tmp()).resolve(), compilation_cache(session, "parity")
     files = [str(folder / f"{backend}.npz") for backend in BACKENDS]
     for backend, file in zip(BACKENDS, files, strict=True):
         environment = backend_environment(backend) | {"OMP_NUM_THREADS": "1"} | cache
-        session.run("python", "-m", "tests.parity", "write", file, env=environment, stdout=output)
+        session.run("python", "-m", "tests.parity", "write", *arguments, file, env=environment, stdout=output)
     session.run("python", "-m", "tests.parity", "compare", *files, stdout=output)
 
 
@@ -125,31 +177,9 @@ JOBS = {
 
 
 @nox.session
-@nox.parametrize("backend", [nox.param(b, id=b) for b in BACKENDS])
-def tests(session, backend):
-    """The tests on one backend, as `check` runs them; `-- -k losses` goes to pytest."""
-    install_backend(session, backend)
-    JOBS[backend](session, arguments=session.posargs)
-
-
-@nox.session
-def quick(session):
-    """Smoke tests on PyTorch, in less than two minutes: before every commit."""
-    install_backend(session, "torch")
-    session.run("pytest", "-m", "smoke", *session.posargs, env=test_environment(session, "torch"))
-
-
-@nox.session
-def parity(session):
-    """The same weights, seeds and data on three backends: noise, outputs, gradients and a training run compared."""
-    install(session, "-e", ".[jax,tensorflow-cpu,torch]")
-    compare_backends(session)
-
-
-@nox.session
 @nox.parametrize("backend", [nox.param(b, id=b, tags=[f"thorough-{b}"]) for b in BACKENDS])
 def thorough(session, backend):
-    """Every test on each backend, in an environment that has no other backend; weekly and before a release."""
+    """Runs every test on one backend, in an environment without the others: weekly and before a release."""
     install_backend(session, backend)
     environment = test_environment(session, backend)
     session.run("pytest", "--thorough", *TWO_WORKERS, "--durations=15", *session.posargs, env=environment)
@@ -162,16 +192,15 @@ def install_backend(session, backend):
 
 @nox.session
 def fuzz(session):
-    """Random heads, hostile configurations and files, on every backend; `-- --minutes 5`, `-- --backend torch`.
+    """Tries random heads and hostile files on every backend; `-- --minutes 5`, `-- --soak`, `-- --seeds 0 99`.
 
-    `-- --soak` trains for 10,000 steps and watches memory, programs, losses and steps; `-- --seeds 0 99` runs the
-    statistical tests for a hundred seeds, on PyTorch.
+    `--soak` trains for 10,000 steps and watches memory, programs, losses and steps. `--seeds 0 99` runs the statistical
+    tests for a hundred seeds, on PyTorch.
     """
     if "--seeds" in session.posargs:
-        install(session, "-e", ".[torch,demo]", groups=["test"])
-        environment = backend_environment("torch") | {"OMP_NUM_THREADS": "1"}
+        install_backend(session, "torch")
         selection = ["-m", "statistical", "--thorough", *TWO_WORKERS]
-        session.run("pytest", *selection, *session.posargs, env=environment)
+        session.run("pytest", *selection, *session.posargs, env=test_environment(session, "torch"))
     else:
         long_run(session, "tests.soak" if "--soak" in session.posargs else "tests.fuzz")
 
@@ -192,7 +221,6 @@ class Integration(NamedTuple):
     backends: tuple[str, ...] = tuple(BACKENDS)
 
 
-THREE = ",".join(EXTRAS.values())
 INTEGRATIONS = {
     "hub": Integration("tests/integrations/hub", f"{THREE},hub", ("export",)),
     "weights": Integration("benchmarks/tests/real", f"{THREE},hub,demo", ("export", "real")),
@@ -207,22 +235,19 @@ INTEGRATIONS = {
 @nox.session
 @nox.parametrize("name", [nox.param(name, id=name) for name in INTEGRATIONS])
 def integrations(session, name):
-    """KerasHub, pretrained weights, KerasCV, several devices, cleanlab, edward2, export formats; weekly."""
+    """Tests KerasHub, KerasCV, pretrained weights, several devices, export formats and other packages: weekly."""
     folder, extras, groups, backends = INTEGRATIONS[name]
     install(session, "-e", f".[{extras}]", groups=["test", *groups])
     # A package below litert-torch brings a plugin for pytest that warns when it is imported.
     words = ["-p", "no:anyio", *(["--thorough"] if name == "devices" else [])]
     for backend in backends:
-        environment = backend_environment(backend)
-        if name == "devices":
-            environment |= {"OMP_NUM_THREADS": "1"}
-            environment |= compilation_cache(session) | COMPILE_FAST if backend == "jax" else {}
+        environment = test_environment(session, backend) if name == "devices" else backend_environment(backend)
         session.run("pytest", *words, folder, *session.posargs, env=environment)
 
 
 @nox.session
 def bench(session):
-    """A benchmark, as `-- labels.recipe --seeds 1 --backend torch`; `-- tests`: their tests; without a name a list."""
+    """Runs a benchmark, as `-- labels.recipe --backend torch`; without a name, lists them; `-- tests`: their tests."""
     backend, words = split_backend(session)
     name, *arguments = words or [""]
     if name == "tests":
@@ -237,17 +262,14 @@ def bench(session):
 
 def bench_tests(session, backend, arguments):
     """Runs the tests of the benchmarks on one backend: weekly, and before a change there."""
-    install(session, "-e", f".[{EXTRAS[backend]},demo]", groups=test_groups(backend))
-    environment = backend_environment(backend) | {"OMP_NUM_THREADS": "1"}  # a core for each worker
-    if backend == "jax":
-        environment |= compilation_cache(session) | COMPILE_FAST
+    install_backend(session, backend)
     selection = ["--thorough", *TWO_WORKERS, "--durations=15", *arguments]
-    session.run("pytest", *selection, "benchmarks/tests", env=environment)
+    session.run("pytest", *selection, "benchmarks/tests", env=test_environment(session, backend))
 
 
 @nox.session
 def demo(session):
-    """Digits with three kinds of noise, and one picture of what is found; `-- --backend torch`, `-- --quick`."""
+    """Finds label errors in digits and draws one picture; `-- --backend torch`, `-- --quick`."""
     backend, arguments = split_backend(session)
     install(session, "-e", f".[{EXTRAS[backend]},demo]")
     session.run("python", "-m", "benchmarks.demo", *arguments, env=backend_environment(backend))
@@ -255,7 +277,7 @@ def demo(session):
 
 @nox.session
 def docs(session):
-    """The site in build/site, without a warning; then the examples of its pages, and site and report in Chromium."""
+    """Builds the site in build/site, runs the examples of its pages, and opens it in Chromium."""
     install(session, "-e", ".[torch,demo]", groups=["docs", "test", "browser"])
     session.run("python", "-m", "mkdocs", "build", "--strict", env={"NO_MKDOCS_2_WARNING": "1"})
     pictures = pathlib.Path(session.create_tmp()).resolve()
@@ -265,7 +287,7 @@ def docs(session):
 
 
 def chromium(session):
-    """The path of the machine's Chromium, installed by apt where root can, or None for one that playwright brings."""
+    """Returns the path of the machine's Chromium, which root installs by apt, or None for playwright's."""
     found = first_of("chromium", "chromium-browser", "google-chrome")
     if found is None and shutil.which("apt-get") and os.geteuid() == 0:
         session.run("apt-get", "update", external=True)
@@ -277,21 +299,21 @@ def chromium(session):
 
 
 def first_of(*names):
-    """The path of the first of these programs that is installed, or None."""
+    """Returns the path of the first of these programs that is installed, or None."""
     return next(filter(None, map(shutil.which, names)), None)
 
 
 @nox.session
 def guides(session):
-    """The guides, run on every backend, or on one by `-- --backend torch`; `-- --notebooks`: as notebooks, on one.
+    """Runs the guides on every backend, or on one by `-- --backend torch`; `-- --notebooks`: as notebooks, on one.
 
     Behind `--notebooks`, `--quick` trains epochs of one batch, and `--keep` keeps the outputs for the site, also those
     of the home page.
     """
     if "--notebooks" in session.posargs:
         return notebooks(session)
-    install(session, "-e", ".[jax,tensorflow-cpu,torch,hub,demo,pandas]", groups=["recipe"])
-    for backend in backends_of(session):
+    install(session, "-e", f".[{THREE},hub,demo,pandas]", groups=["recipe"])
+    for backend in split_backends(session)[0]:
         for guide in sorted(pathlib.Path("guides").resolve().glob("*.py")):
             session.chdir(session.create_tmp())
             session.run("python", str(guide), env=backend_environment(backend))
@@ -319,7 +341,7 @@ def notebooks(session):
 
 @nox.session
 def package(session):
-    """Builds the wheel, installs it outside the repository, and runs the README's first example with it."""
+    """Builds the wheel and runs the README's first example with it, outside the repository."""
     install(session, "build", "jax", "scikit-learn")
     folder = pathlib.Path(session.create_tmp()).resolve()
     shutil.rmtree(folder / "dist", ignore_errors=True)
@@ -336,7 +358,7 @@ def package(session):
 
 @nox.session
 def release(session):
-    """The files of a release, in `dist`: built twice and found equal, checked, with a bill of materials (SBOM)."""
+    """Builds the files of a release in `dist`, twice, and checks them; adds a bill of materials (SBOM)."""
     install(session, "build", "hatchling", "twine", "cyclonedx-bom")
     epoch = session.run("git", "log", "-1", "--format=%ct", external=True, silent=True).strip()
     folder, dist = pathlib.Path(session.create_tmp()).resolve(), pathlib.Path("dist").resolve()
@@ -353,12 +375,12 @@ def release(session):
 
 
 def digests(folder):
-    """SHA-256 of every file of a folder, by name."""
+    """Returns SHA-256 of every file of a folder, by name."""
     return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(folder.iterdir())}
 
 
 def bill_of_materials(session, wheel, environment, path, epoch):
-    """Writes what comes with the wheel, installed alone at the pinned versions, in the form of CycloneDX."""
+    """Writes, in the form of CycloneDX, what comes with the wheel, installed alone at the pinned versions."""
     session.run("python", "-m", "venv", "--clear", "--without-pip", str(environment))
     session.run("python", "-m", "pip", "--python", str(environment), "install", "-c", "constraints.txt", str(wheel))
     options = (
@@ -384,7 +406,7 @@ VERSIONS = [
 @nox.session
 @nox.parametrize("python,which,backend", VERSIONS)
 def versions(session, which, backend):
-    """Other versions of Python and packages: `nox -t oldest`, `-t newest`, `-t next`.
+    """Tests other versions of Python and packages: `nox -t oldest`, `-t newest`, `-t next`.
 
     * oldest: all tests, on the oldest versions that pyproject.toml allows.
     * newest: the doctor and the smoke tests, on what pip brings today, KerasHub among it.
@@ -435,7 +457,7 @@ def install_today(session, package, *requirements):
 
 
 def smoke(session, backend):
-    """The doctor, which prints the versions, and on a backend that we support the tests that show whether it works."""
+    """Runs the doctor, which prints the versions, and on a supported backend the smoke tests."""
     environment = backend_environment(backend) | {"OMP_NUM_THREADS": "1"}  # a core for each worker
     session.run("python", "-m", "keras_het", "doctor", env=environment)
     if backend in BACKENDS:
@@ -443,7 +465,7 @@ def smoke(session, backend):
 
 
 def oldest(*groups):
-    """The lowest version of everything that the package, its extras and these dependency groups ask for, as pins."""
+    """Returns the lowest version of all that the package, its extras and these dependency groups ask for, as pins."""
     extras = PROJECT["project"]["optional-dependencies"].values()
     wanted = [
         *PROJECT["project"]["dependencies"],
@@ -452,3 +474,59 @@ def oldest(*groups):
     ]
     bounds = ((requirement.name, bound) for requirement in map(Requirement, wanted) for bound in requirement.specifier)
     return sorted({f"{name}=={bound.version}" for name, bound in bounds if bound.operator == ">="})
+
+
+# What the sessions share.
+
+
+def install(session, *requirements, groups=()):
+    """Installs the package with extras (such as ".[jax]") and dependency groups at the pinned versions."""
+    # Without compiling the backends' ten thousand files of Python, most of which are never imported.
+    session.install(
+        "--no-compile", "-c", "constraints.txt", *requirements, *nox.project.dependency_groups(PROJECT, *groups)
+    )
+
+
+def backend_environment(backend):
+    return {"KERAS_BACKEND": backend, "TF_CPP_MIN_LOG_LEVEL": "2", "MPLBACKEND": "agg"}
+
+
+def compilation_cache(session, name="jax"):
+    """Lets JAX keep what it compiles: most programs of a test are those of another test, or of another worker."""
+    folder = session.cache_dir / name
+    shutil.rmtree(folder, ignore_errors=True)  # every run starts without, so that none depends on an earlier one
+    return {
+        "JAX_COMPILATION_CACHE_DIR": str(folder.resolve()),
+        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+        "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
+    }
+
+
+def split_backends(session, default=BACKENDS):
+    """Returns the backends named behind `--`, as `--backend torch` or `--backends jax torch`, and the other words."""
+    parser = argparse.ArgumentParser(add_help=False)
+    parser.add_argument("--backends", nargs="+", choices=BACKENDS, default=default)
+    known, others = parser.parse_known_args(session.posargs)
+    return known.backends, others
+
+
+def split_backend(session):
+    """Returns the one backend named behind `--`, or JAX, and the other words."""
+    backends, others = split_backends(session, ["jax"])
+    if len(backends) > 1:
+        session.error(f"This session takes one backend. Received: {', '.join(backends)}")
+    return backends[0], others
+
+
+def test_groups(backend):
+    """Returns the dependency groups of the tests on a backend: those of other packages run where they cost least."""
+    return ["test", "export", "torchmetrics"] if backend == "torch" else ["test"]
+
+
+def long_run(session, module):
+    """Runs a module of the tests on each backend, or on the one that is named behind `--`."""
+    backends, arguments = split_backends(session)
+    install(session, "-e", f".[{THREE}]", groups=["test"])
+    for backend in backends:
+        words = [word for word in arguments if word != "--soak"]
+        session.run("python", "-m", module, *words, env=backend_environment(backend))

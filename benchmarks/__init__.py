@@ -32,7 +32,6 @@ BENCHMARKS = {
     "cost.memory_map": Benchmark("", time="half an hour; --examples 100000: some minutes"),
     "cost.nodes": Benchmark("", time="ten minutes"),
     "cost.peers": Benchmark("", ("peers",), "on TensorFlow: --backend tensorflow; --quick: minutes"),
-    "cost.speed": Benchmark(f"{EVERY},plot", time="three quarters of an hour"),
     "demo": Benchmark(time="three minutes; --quick: half a minute"),
     "imagenet": Benchmark(time="weeks of accelerators; --dry-run: a minute"),
     "labels.annotators": Benchmark(groups=("recipe",)),

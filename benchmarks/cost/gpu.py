@@ -1,25 +1,25 @@
-"""An accelerator: seconds and memory of heads, sizes of blocks, agreement with the processor, half precision.
+"""An accelerator: agreement with the processor, seconds and memory of heads, half precision, sizes of blocks.
 
-KERAS_BACKEND=jax python -m benchmarks.cost.gpu [--parts speed blocks agreement policies] [--quick]
+python -m benchmarks.cost.gpu [--backends jax] [--parts agreement speed policies blocks] [--quick]
     [--heads full] [--nodes 256] [--compilers jit_compile] [--output FOLDER]
-(or KERAS_BACKEND=tensorflow or torch; --compilers is for PyTorch, once more with each; --heads and --nodes pick rows)
+(--backends: the one in KERAS_BACKEND, or JAX; --compilers: PyTorch once more with each; --heads and --nodes pick rows)
 
-The floor is the roofline of `speed.py`, from the card's own rates in the same process. Agreement: one step of gradient
-descent from equal weights, on the processor and on the accelerator, with matrix products in float32 and in
-TensorFloat-32. Without an accelerator everything runs on the processor, which shows only that it runs.
+Agreement is that of one step of gradient descent from equal weights, on the processor and on the accelerator, with
+matrix products in float32 and in TensorFloat-32. The exit code is 1 if float32 differs by more than LIMITS. The floor
+is the roofline of `speed.py`, from the card's own rates in the same process. `--quick` has the first two parts, small.
+Without an accelerator, a quick pass runs on the processor, which shows only that it runs, and no file is written.
 """
 
-import itertools
 import json
 import os
 import pathlib
+import sys
 import tempfile
 
 from benchmarks.cost import speed
-from benchmarks.lib import harness
-from benchmarks.lib.results import publish
+from benchmarks.lib import harness, results
 
-BASE = {"B": 128, "D": 2048, "K": 1000, "R": 15}
+BASE = speed.BASE
 ROWS = [
     *(("diagonal", {**BASE, "R": 0, "S": s}) for s in (256, 1024)),
     *(("full", {**BASE, "S": s}) for s in (256, 1024)),
@@ -27,12 +27,14 @@ ROWS = [
     ("parameter-efficient", {**BASE, "K": 21_843, "R": 50, "S": 256}),
     ("sigmoid parameter-efficient", {**BASE, "K": 21_843, "R": 50, "S": 0}),
 ]
-QUICK_ROWS = [("full", speed.QUICK), ("sigmoid parameter-efficient", {**speed.QUICK, "S": 0})]
+QUICK_SIZES = {"B": 16, "D": 64, "K": 100, "R": 5, "S": 64}
+QUICK_ROWS = [("full", QUICK_SIZES), ("sigmoid parameter-efficient", {**QUICK_SIZES, "S": 0})]
 SIZES = {"B": 32, "D": 256, "K": 1000, "R": 15, "S": 256}  # of the agreement
-PARTS = ["speed", "blocks", "agreement", "policies"]
+AGREEMENT_HEADS = ["diagonal", "full", "parameter-efficient"]
+LIMITS = {"noise": 0, "outputs": 1e-5, "gradients": 1e-4}  # those of tests/parity.py, with TensorFloat-32 off
+PARTS = ["agreement", "speed", "policies", "blocks"]
 POLICIES, STEPS = ["float32", "mixed_bfloat16", "bfloat16"], 50
 BLOCKS = (1 << 20, 1 << 22, 1 << 24, 1 << 26)  # logits of a block
-ON_PROCESSOR = {"CUDA_VISIBLE_DEVICES": "", "JAX_PLATFORMS": "cpu"}
 
 
 def set_tf32(on):
@@ -101,60 +103,51 @@ def losses(policy, head):
 
 
 def measure_row(what, **row):
-    if what == "machine":
-        return harness.machine()
+    if what == "accelerator":
+        return harness.accelerator()
     if what == "step":
         return one_step(**row)
     if what == "losses":
         return losses(**row)
-    if what == "memory":
-        call = speed.make_call(row["head"], "train", row["compiler"], **row["sizes"])
-        call(), call()
-        return {"peak_mib": harness.peak_device_memory()}
-    if "elements" in row:
-        from keras_het.ops import blocking
+    from keras_het.ops import blocking
 
-        blocking.ACCELERATOR_ELEMENTS = row.pop("elements")
-    return speed.measure_seconds(**row, probe_sizes=harness.ACCELERATOR if harness.accelerator() else harness.PROCESSOR)
+    blocking.ACCELERATOR_ELEMENTS = row.pop("elements")
+    return speed.measure_seconds(**row)
 
 
-def fresh(what, environment=(), **row):
-    return harness.in_fresh_process(
-        __spec__.name, {"what": what, **row}, XLA_PYTHON_CLIENT_PREALLOCATE="false", **dict(environment)
-    )
+SETTINGS = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}  # so that several processes share the card
 
 
-def speed_table(rows, repeats, compilers=()):
-    """Seconds beside Dense and the floor, and memory, with no compiler of PyTorch and with each that is named."""
-    lines = [
-        ["head", "compiler", "mode", *"BKRS", "ms (quartiles)", "times Dense", "times floor", "peak MiB of a step"]
-    ]
-    for (head, sizes), compiler in itertools.product(rows, (None, *compilers)):
-        timed = fresh("seconds", head=head, sizes=sizes, repeats=repeats, compiler=compiler)
-        memory = fresh("memory", head=head, sizes=sizes, compiler=compiler)["peak_mib"]
-        for mode in speed.MODES:
-            found = timed[mode]
-            ratios = [f"{found['times dense']:.1f}", f"{found['times floor']:.1f}", f"{memory:.0f}"]
-            own = [str(sizes[name] or "") for name in "BKRS"]
-            lines.append([head, compiler or "", mode, *own, harness.spread(found), *ratios])
-        print(harness.markdown(lines[-2:]), flush=True)
+def fresh(backend, what, environment=(), **row):
+    """Returns what a process of its own measures on the accelerator of a backend."""
+    settings = {"KERAS_BACKEND": backend, **SETTINGS, **dict(environment)}
+    return harness.in_fresh_process(__spec__.name, {"what": what, **row}, **settings)
+
+
+def speed_table(backend, rows, repeats, compilers=()):
+    """Returns seconds beside Dense and the floor, and memory, without a compiler of PyTorch and with each."""
+    columns = ["head", "compiler", "mode", *"BKRS", "ms (quartiles)", "times Dense", "times floor", "peak MiB"]
+    lines = [columns]
+    for compiler in (None, *compilers):
+        for row in speed.measure(backend, rows, repeats, compiler, **SETTINGS):
+            sizes = [str(row[name] or "") for name in "BKRS"]
+            ratios = [f"{row['times dense']:.1f}", f"{row['times floor']:.1f}", f"{row['peak_mib']:.0f}"]
+            lines.append([row["head"], compiler or "", row["mode"], *sizes, harness.spread(row), *ratios])
     return lines
 
 
-def blocks_table(rows, repeats):
+def blocks_table(backend, rows, repeats):
     """Milliseconds of a training step and of a prediction, and times the floor, by the logits of a block."""
     lines = [["head", "S", *(f"{mode}, 2^{size.bit_length() - 1}" for mode in speed.MODES for size in BLOCKS)]]
     for head, sizes in rows:
-        found = [fresh("seconds", head=head, sizes=sizes, repeats=repeats, elements=size) for size in BLOCKS]
+        found = [fresh(backend, "seconds", head=head, sizes=sizes, repeats=repeats, elements=size) for size in BLOCKS]
         cells = [(timed[mode]["seconds"], timed[mode]["times floor"]) for mode in speed.MODES for timed in found]
         lines.append([head, str(sizes["S"]), *(f"{harness.milliseconds(s)} ({floors:.1f})" for s, floors in cells)])
     return lines
 
 
-def agreement_table(heads):
-    """Distances of a step from the processor's: noise, outputs, and gradients by the largest of each weight."""
-    import numpy as np
-
+def agreement_table(backend, heads):
+    """Returns the distances of a step from the processor's: of gradients, relative to the largest of each weight."""
     lines = [
         [
             "head",
@@ -165,57 +158,84 @@ def agreement_table(heads):
         ]
     ]
     with tempfile.TemporaryDirectory() as folder:
-        path = pathlib.Path(folder)
+        ours, processors = (str(pathlib.Path(folder) / f"{name}.npz") for name in ("accelerator", "processor"))
         for head in heads:
-            fresh("step", ON_PROCESSOR, head=head, tf32=False, path=str(path / "processor.npz"))
-            expected = np.load(path / "processor.npz")
+            fresh(backend, "step", speed.ON_PROCESSOR, head=head, tf32=False, path=processors)
             for tf32 in (False, True):
-                fresh("step", head=head, tf32=tf32, path=str(path / "accelerator.npz"))
-                found = np.load(path / "accelerator.npz")
-                noise = sum(np.sum(found[name] != expected[name]) for name in found if name.startswith("noise"))
-                outputs = np.max(np.abs(found["outputs"] - expected["outputs"]))
-                worst = max(
-                    np.max(np.abs(found[name] - expected[name])) / np.max(np.abs(expected[name]))
-                    for name in found
-                    if name.startswith("gradient")
-                )
-                lines.append([head, "on" if tf32 else "off", str(noise), f"{outputs:.1e}", f"{worst:.1e}"])
+                fresh(backend, "step", head=head, tf32=tf32, path=ours)
+                noise, outputs, gradients = distances(ours, processors)
+                lines.append([head, "on" if tf32 else "off", f"{noise:.0f}", f"{outputs:.1e}", f"{gradients:.1e}"])
     return lines
 
 
-def policy_table():
+def distances(path, expected_path):
+    """Returns how many numbers of the noise differ in their bits, and how far outputs and gradients do."""
+    import numpy as np
+
+    with np.load(path) as ours, np.load(expected_path) as expected:
+        far = {name: np.max(np.abs(ours[name] - expected[name])) for name in expected}
+        noise = [ours[name].view("u4") != expected[name].view("u4") for name in expected if name.startswith("noise")]
+        gradients = [far[name] / np.max(np.abs(expected[name])) for name in expected if name.startswith("gradient")]
+    return sum(map(np.sum, noise)), far["outputs"], np.max(gradients)  # nan, if a gradient is
+
+
+def above_limits(table):
+    """Returns, as lines of text, what a table of agreement has above LIMITS in float32; nan is above all."""
+    return [
+        f"{head}: {name} differ by {figure} between accelerator and processor (limit {limit:g})"
+        for head, tf32, *figures in table[1:]
+        for (name, limit), figure in zip(LIMITS.items(), figures, strict=True)
+        if tf32 == "off" and not float(figure) <= limit
+    ]
+
+
+def policy_table(backend):
     """The loss under each dtype policy, beside a plain Dense head that computes in float32 as ours does."""
     lines = [["dtype policy of the network", "head", f"loss, step 1 to {STEPS}"]]
     for policy in POLICIES:
         for head in ("Dense", "full"):
-            found = fresh("losses", policy=policy, head=head)
+            found = fresh(backend, "losses", policy=policy, head=head)
             lines.append([policy, head, f"{found['first']:.3f} to {found['last']:.3f}"])
     return lines
 
 
+def measure(backend, options, is_quick):
+    """Returns the tables of one backend by part."""
+    rows, repeats = (QUICK_ROWS, speed.QUICK_REPEATS) if is_quick else (ROWS, options.repeats)
+    rows = [row for row in rows if options.heads is None or row[0] in options.heads]
+    rows = [row for row in rows if options.nodes is None or row[1]["S"] in options.nodes]
+    parts = {
+        "agreement": lambda: agreement_table(backend, ["full"] if is_quick else AGREEMENT_HEADS),
+        "speed": lambda: speed_table(backend, rows, repeats, options.compilers),
+        "policies": lambda: policy_table(backend),
+        "blocks": lambda: blocks_table(backend, [row for row in rows if row[1]["S"]], repeats),
+    }
+    return {name: parts[name]() for name in options.parts or PARTS[: 2 if is_quick else 3]}
+
+
 def main():
     parser = harness.command_line(__doc__, repeats=9)
-    parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS)
+    default = [os.environ.get("KERAS_BACKEND", "jax")]
+    parser.add_argument("--backends", nargs="+", choices=speed.BACKENDS, default=default)
+    parser.add_argument("--parts", nargs="+", choices=PARTS, help="all but blocks; with --quick agreement and speed")
     parser.add_argument("--heads", nargs="+", choices=sorted({name for name, _ in ROWS}))
     parser.add_argument("--nodes", nargs="+", type=int)
     parser.add_argument("--compilers", nargs="+", choices=speed.COMPILERS, default=[])
     options = parser.parse_args()
     if options.row:
-        print(json.dumps(measure_row(**options.row)))
-        return
-    rows, repeats = (QUICK_ROWS, 3) if options.quick else (ROWS, options.repeats)
-    rows = [row for row in rows if options.heads is None or row[0] in options.heads]
-    rows = [row for row in rows if options.nodes is None or row[1]["S"] in options.nodes]
-    heads = ["full"] if options.quick else ["diagonal", "full", "parameter-efficient"]
-    parts = {
-        "speed": lambda: speed_table(rows, repeats, options.compilers),
-        "blocks": lambda: blocks_table([row for row in rows if row[1]["S"]], repeats),
-        "agreement": lambda: agreement_table(heads),
-        "policies": policy_table,
-    }
-    backend = os.environ["KERAS_BACKEND"]
-    for name in options.parts:
-        publish(options.output, f"gpu_{name}_{backend}", {name: parts[name]()}, [0], [backend], fresh("machine"))
+        return print(json.dumps(measure_row(**options.row)))
+    failures = []
+    for backend in options.backends:
+        accelerator = fresh(backend, "accelerator")
+        if accelerator is None:
+            print(f"{backend} has no accelerator here. A quick pass on the processor shows that the benchmark runs.")
+        tables = measure(backend, options, options.quick or accelerator is None)
+        failures += above_limits(tables.get("agreement", [[]]))
+        if accelerator is None:
+            print(f"\n{results.text_of(tables)}\n\nNo file was written: these are numbers of the processor.")
+        else:
+            results.publish(options.output, f"gpu_{backend}", tables, [0], [backend], accelerator)
+    return sys.exit("\n".join(failures)) if failures else None
 
 
 if __name__ == "__main__":

@@ -3,8 +3,9 @@
 python -m benchmarks.cost.speed [--backends jax tensorflow torch] [--heads NAME ...] [--sweeps S K B R] [--quick]
     [--base] [--nodes 256] [--compilers jit_compile] [--output FOLDER]
 
-Every measurement has a fresh process (with --quick they share one, and peak memory only rises). Dense and the machine's
-rates are measured in the same one as the head, in turn with it. The floor is
+Everything runs on the processor; `gpu.py` measures an accelerator. Every measurement has a fresh process. Dense and the
+machine's rates are measured in the same one as the head, in turn with it. `--quick` measures the full head at the base
+sizes three times. The floor is
 
     max(exp / exp rate + flops / matmul rate, bytes / read rate)
     m:           1 (Dense), 2 (diagonal), 3 (parameter-efficient), 2 + R (full), 2 + r / K + r R / D (narrow, r = 16)
@@ -25,9 +26,8 @@ from benchmarks.lib.results import publish
 
 BACKENDS = ["jax", "tensorflow", "torch"]
 BASE = {"B": 128, "D": 2048, "K": 1000, "R": 15, "S": 256}
-QUICK = {"B": 16, "D": 64, "K": 100, "R": 5, "S": 64}
 SWEEPS = {"S": [16, 64, 256, 1024], "K": [10, 100, 1000, 21_843], "B": [16, 128, 512], "R": [5, 15, 50]}
-QUICK_SWEEPS = {"S": [16, 256], "B": [16]}
+QUICK_HEADS, QUICK_REPEATS = ["full"], 3
 HEADS = {
     "diagonal": lambda r: {"num_factors": 0},
     "full": lambda r: {"num_factors": r},
@@ -38,6 +38,7 @@ HEADS = {
 MODES = ["train", "predict"]
 COMPILERS = ["jit_compile"]  # of PyTorch
 WIDTH = 16  # of the narrow head
+ON_PROCESSOR = {"CUDA_VISIBLE_DEVICES": "", "JAX_PLATFORMS": "cpu"}
 LARGEST_KERNEL = 1 << 28  # numbers: the full head at K = 21,843 would need gigabytes for its kernel alone
 
 
@@ -101,31 +102,39 @@ def make_model(head, B, D, K, R, S, learning_rate=0.01, compiler=None):
     return model, x, y
 
 
-def make_call(head, mode, compiler=None, **sizes):
-    """A function that takes one step, or predicts, by the public API, and waits for its end."""
+def make_calls(head, compiler=None, **sizes):
+    """Returns by mode functions that take one step, or predict, by the public API, and wait for its end."""
     model, x, y = make_model(head, compiler=compiler, **sizes)
 
     def train():
         model.train_on_batch(x, y)
         return harness.wait(model.optimizer.iterations)  # written last
 
-    return train if mode == "train" else lambda: model.predict_on_batch(x)
+    return {"train": train, "predict": lambda: model.predict_on_batch(x)}
 
 
 def measure_row(head, what, sizes, repeats, compiler=None):
-    """The measurements of one process: seconds of all modes, or the peak memory of one."""
-    if what != "seconds":
-        call = make_call(head, what, compiler=compiler, **sizes)
-        call(), call()
-        return {"peak_mib": harness.peak_memory()}
-    return measure_seconds(head, sizes, repeats, harness.PROCESSOR, compiler)
+    """Returns the measurements of one process by mode: seconds, or peak memory."""
+    if what == "memory":
+        return measure_memory(make_calls(head, compiler, **sizes))
+    return measure_seconds(head, sizes, repeats, compiler)
 
 
-def measure_seconds(head, sizes, repeats, probe_sizes, compiler=None):
-    """For each mode its seconds, those of Dense, and their ratios to the floor."""
+def measure_memory(calls):
+    """Returns the peak of each mode; the prediction comes first, since a peak only rises."""
+    peaks = {}
+    for mode in ("predict", "train"):
+        calls[mode](), calls[mode]()
+        peaks[mode] = {"peak_mib": harness.peak_device_memory()}
+    return peaks
+
+
+def measure_seconds(head, sizes, repeats, compiler=None):
+    """Returns for each mode its seconds, those of Dense, and their ratios to the floor."""
+    probe_sizes = harness.ACCELERATOR if harness.accelerator() else harness.PROCESSOR
     functions = harness.probes(probe_sizes)
     for name, mode in itertools.product((head, "Dense"), MODES):
-        functions[name, mode] = make_call(name, mode, compiler=compiler, **sizes)
+        functions[name, mode] = make_calls(name, compiler, **sizes)[mode]
     timings = harness.measure(functions, repeats)
     rates = harness.rates(timings, probe_sizes)
     result = {}
@@ -149,25 +158,24 @@ def measure_seconds(head, sizes, repeats, probe_sizes, compiler=None):
     return result
 
 
-def run(backend, grid, repeats, together, compiler=None):
-    """All rows of a backend. Each measurement has a fresh process, or, to be quick, all share one."""
+def measure(backend, grid, repeats, compiler=None, **environment):
+    """Returns the measurements of a backend, a dict for each head, sizes and mode, each from fresh processes."""
     rows = list(dict.fromkeys((head, tuple(sizes.items())) for head, sizes in grid))
-    jobs = [
-        {"head": head, "sizes": dict(sizes), "repeats": repeats, "what": what, "compiler": compiler}
-        for head, sizes in rows
-        for what in ("seconds", *MODES)
+    return [
+        row for head, sizes in rows for row in measure_head(backend, head, dict(sizes), repeats, compiler, environment)
     ]
-    found = []
-    for batch in [jobs] if together else [[job] for job in jobs]:
-        print(f"\r{backend}: {len(found)} of {len(jobs)}: {batch[0]}".ljust(160)[:160], end="", flush=True)
-        steady = {} if batch[0]["what"] == "seconds" else harness.STEADY_MEMORY
-        found += harness.in_fresh_process(__spec__.name, batch, KERAS_BACKEND=backend, **steady)
-    print("\r".ljust(161) + "\r", end="")
-    seen, name = [], f"{backend}, {compiler}" if compiler else backend
-    for (head, sizes), timed, *peaks in zip(rows, found[::3], found[1::3], found[2::3], strict=True):
-        for mode, peak in zip(MODES, peaks, strict=True):
-            seen.append({"backend": name, "head": head, "mode": mode, **dict(sizes), **timed[mode], **peak})
-    return seen
+
+
+def measure_head(backend, head, sizes, repeats, compiler, environment):
+    """Returns the measurements of a head, a dict for each mode."""
+    job = {"head": head, "sizes": sizes, "repeats": repeats, "compiler": compiler}
+    timed, peaks = {}, {}
+    for what, result, steady in (("seconds", timed, {}), ("memory", peaks, harness.STEADY_MEMORY)):
+        print(f"{backend}: {head}, {sizes}, {what}", flush=True)
+        settings = {"KERAS_BACKEND": backend, **environment, **steady}
+        result |= harness.in_fresh_process(__spec__.name, {"what": what, **job}, **settings)
+    name = f"{backend}, {compiler}" if compiler else backend
+    return [{"backend": name, "head": head, "mode": mode, **sizes, **timed[mode], **peaks[mode]} for mode in MODES]
 
 
 def report(rows, sweeps, base):
@@ -226,70 +234,29 @@ def exponent(rows, mode, name, base, quantity):
     return f"{np.polyfit(*np.log([[row[name] for row in rows], [row[quantity] for row in rows]]), 1)[0]:.2f}"
 
 
-def plot(rows, base, folder):
-    """Two figures: seconds against S, and peak memory against S, a panel for each backend."""
-    from matplotlib.figure import Figure
-
-    for quantity, label in (
-        ("seconds", "seconds of a training step"),
-        ("peak_mib", "peak memory of a training step, MiB"),
-    ):
-        backends = list(dict.fromkeys(row["backend"] for row in rows))
-        figure = Figure(figsize=(3.6 * len(backends), 3.6), layout="constrained")
-        for axis, backend in zip(
-            figure.subplots(1, len(backends), sharey=True, squeeze=False)[0], backends, strict=True
-        ):
-            for head in HEADS:
-                own = sweep(
-                    [row for row in rows if (row["backend"], row["head"]) == (backend, head)], "train", "S", base
-                )
-                if own and own[0]["S"]:
-                    axis.plot([row["S"] for row in own], [row[quantity] for row in own], marker="o", label=head)
-                    if quantity == "seconds":
-                        axis.plot(
-                            [row["S"] for row in own],
-                            [row["floor"] for row in own],
-                            color="0.7",
-                            linestyle="--",
-                            zorder=0,
-                            label="floor of each" if head == "full" else None,
-                        )
-            axis.set(title=backend, xlabel="nodes S", xscale="log", yscale="log" if quantity == "seconds" else "linear")
-            if quantity == "peak_mib":
-                axis.set_ylim(bottom=0)
-        figure.axes[0].set_ylabel(label)
-        figure.axes[0].legend(fontsize="small")
-        figure.savefig(folder / f"{quantity}_against_samples.png", dpi=120)
-
-
 def main():
     parser = harness.command_line(__doc__, repeats=9)
     parser.add_argument("--backends", nargs="+", choices=BACKENDS, default=BACKENDS)
     parser.add_argument(
         "--sweeps", nargs="+", choices=SWEEPS, default=list(SWEEPS), help="which sizes to vary, one at a time"
     )
-    parser.add_argument("--heads", nargs="+", choices=HEADS, default=list(HEADS))
+    parser.add_argument("--heads", nargs="+", choices=HEADS)
     parser.add_argument("--base", action="store_true", help="only the sizes from which the others vary")
     parser.add_argument("--nodes", type=int, default=BASE["S"], help="S of the sizes from which the others vary")
     parser.add_argument("--compilers", nargs="+", choices=COMPILERS, default=[], help="PyTorch once more with each")
     options = parser.parse_args()
     if options.row:
-        print(json.dumps([measure_row(**row) for row in options.row]))
+        print(json.dumps(measure_row(**options.row)))
         return
-    base, sweeps = (QUICK, QUICK_SWEEPS) if options.quick else (BASE, {name: SWEEPS[name] for name in options.sweeps})
-    sweeps = {"B": [base["B"]]} if options.base else sweeps
-    base = base if options.quick else {**base, "S": options.nodes}
-    rows, ways = [], [(backend, None) for backend in options.backends]
-    for backend, compiler in [*ways, *(("torch", compiler) for compiler in options.compilers)]:
-        rows += run(
-            backend,
-            grid(base, sweeps, options.heads),
-            3 if options.quick else options.repeats,
-            together=options.quick,
-            compiler=compiler,
-        )
-        harness.write_csv(options.output / "speed.csv", rows)
-    plot(rows, base, options.output)
+    base = {**BASE, "S": options.nodes}
+    is_base = options.base or options.quick
+    sweeps = {"B": [base["B"]]} if is_base else {name: SWEEPS[name] for name in options.sweeps}
+    heads = options.heads or (QUICK_HEADS if options.quick else HEADS)
+    repeats = QUICK_REPEATS if options.quick else options.repeats
+    ways = [*((backend, None) for backend in options.backends), *(("torch", each) for each in options.compilers)]
+    rows = []
+    for backend, compiler in ways:
+        rows += measure(backend, grid(base, sweeps, heads), repeats, compiler, **ON_PROCESSOR)
     publish(options.output, "speed", report(rows, sweeps, base), [0], options.backends, harness.processor())
 
 

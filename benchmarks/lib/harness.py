@@ -189,15 +189,6 @@ def peak_device_memory():
     return torch.cuda.max_memory_allocated() / (1 << 20)
 
 
-def describe():
-    """The date, versions and machine, for the line below a table."""
-    import keras
-
-    backend = keras.config.backend()
-    version = __import__(backend).__version__
-    return f"{time.strftime('%Y-%m-%d')}, {backend} {version}, keras {keras.__version__}, {machine()}"
-
-
 def machine():
     """The accelerator that the backend would use, or the processor."""
     return accelerator() or processor()

@@ -10,7 +10,7 @@ import keras
 import numpy as np
 import pytest
 
-from benchmarks.cost import answer, devices, memory_map, speed
+from benchmarks.cost import answer, devices, gpu, memory_map, speed
 from benchmarks.lib import results
 
 pytestmark = pytest.mark.once
@@ -46,6 +46,13 @@ def test_growth_is_fitted_along_one_size_alone():
     assert speed.exponent(rows[:1], "train", "S", base, "seconds") == ""
 
 
+def test_the_memory_of_a_prediction_is_read_before_a_step(monkeypatch):
+    used = []
+    monkeypatch.setattr(speed.harness, "peak_device_memory", lambda: len(used))
+    calls = {mode: lambda mode=mode: used.append(mode) for mode in speed.MODES}
+    assert speed.measure_memory(calls) == {"predict": {"peak_mib": 2}, "train": {"peak_mib": 4}}
+
+
 def test_every_head_is_measured_along_the_sizes_that_it_has():
     rows = list(speed.grid(speed.BASE, speed.SWEEPS))
     assert {head for head, _ in rows} == set(speed.HEADS)
@@ -57,6 +64,48 @@ def test_every_head_is_measured_along_the_sizes_that_it_has():
 def test_the_base_alone_is_one_row_a_head():
     rows = list(speed.grid(speed.BASE, {"B": [speed.BASE["B"]]}, ["full", "narrow"]))
     assert rows == [("full", speed.BASE), ("narrow", speed.BASE)]
+
+
+AGREES = [
+    ["head", "TF32", *gpu.LIMITS],
+    ["full", "off", "0", "9.5e-07", "3.6e-06"],
+    ["full", "on", "0", "2e-04", "6e-04"],
+]
+
+
+@pytest.mark.parametrize(
+    ("place", "figure", "name"),
+    [(2, "1", "noise"), (3, "2.0e-05", "outputs"), (4, "1.1e-04", "gradients"), (4, "nan", "gradients")],
+)
+def test_an_accelerator_that_differs_from_the_processor_is_named(place, figure, name):
+    assert gpu.above_limits(AGREES) == []
+    head, float32, tf32 = AGREES
+    differs = [*float32[:place], figure, *float32[place + 1 :]]
+    (line,) = gpu.above_limits([head, differs, tf32])
+    assert line.startswith(f"full: {name} differ by {figure} ")
+
+
+def test_distances_of_two_steps(tmp_path):
+    files = [tmp_path / "accelerator.npz", tmp_path / "processor.npz"]
+    step = {"outputs": [0, 1, 0], "noise 0": [0, 1, 2, 3], "gradient 0": [10, 10], "gradient 1": [1, 1]}
+    other = {"outputs": [0, 0.5, 0], "noise 0": [-0.0, 1, 2, 4], "gradient 0": [10, 11], "gradient 1": [1, 1.25]}
+    for file, arrays in zip(files, (other, step), strict=True):
+        np.savez(file, **{name: np.array(values, "float32") for name, values in arrays.items()})
+    assert gpu.distances(*files) == (2, 0.5, 0.25)
+
+
+@pytest.mark.parametrize("accelerator", [None, "a card"])
+def test_only_an_accelerator_has_a_result_file(accelerator, tmp_path, monkeypatch, capsys):
+    asked = []
+    monkeypatch.setattr(gpu, "fresh", lambda backend, what: accelerator)
+    monkeypatch.setattr(gpu, "measure", lambda *arguments: asked.append(arguments) or {"agreement": AGREES})
+    monkeypatch.setattr(sys, "argv", ["gpu", "--backends", "torch", "--output", str(tmp_path)])
+    gpu.main()
+    ((backend, _, is_quick),) = asked
+    assert (backend, is_quick) == ("torch", accelerator is None)
+    assert ("torch has no accelerator here" in capsys.readouterr().out) == (accelerator is None)
+    found = [results.read(path).machine for path in tmp_path.glob("*.json")]
+    assert found == ([accelerator] if accelerator else [])
 
 
 def test_the_estimates_are_within_thirty_percent_of_the_memory_that_was_measured(monkeypatch):

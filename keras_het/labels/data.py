@@ -258,8 +258,8 @@ def _check_no_votes(table: np.ndarray, y: Any, name: str) -> None:
     totals = table.sum(axis=1)
     if not np.isfinite(totals).all() or np.any((table != np.floor(table)) | (table < 0)) or not np.ptp(totals):
         return
-    surprise, pairs = _surprise(table)
-    if totals.all() and surprise < np.log(pairs / REFUSED_COUNTS):
+    pairs = list(itertools.islice(itertools.combinations(table[:MAX_ROWS].T.astype("float64"), 2), MAX_PAIRS))
+    if totals.all() and max(_surprise_of(*pair) for pair in pairs) < np.log(len(pairs) / REFUSED_COUNTS):
         return
     division = ".div({}.sum(axis=1), axis=0)" if hasattr(y, "columns") else " / {}.sum(axis=1, keepdims=True)"
     rule = (
@@ -268,12 +268,6 @@ def _check_no_votes(table: np.ndarray, y: Any, name: str) -> None:
     )
     received = "columns that agree as annotators do" if totals.all() else f"only zeros in row {totals.argmin()}"
     raise refusal(name, rule, f"whole floats with {received}")
-
-
-def _surprise(table: np.ndarray) -> tuple[float, int]:
-    """Returns the largest `_surprise_of` pairs of columns, and the number of pairs."""
-    pairs = list(itertools.islice(itertools.combinations(table[:MAX_ROWS].T.astype("float64"), 2), MAX_PAIRS))
-    return max(_surprise_of(*pair) for pair in pairs), len(pairs)
 
 
 def _surprise_of(first: np.ndarray, second: np.ndarray) -> float:

@@ -7,7 +7,7 @@ import scipy.sparse
 
 from keras_het.base.batches import row_blocks
 from keras_het.base.seeds import random_generator
-from keras_het.labels.estimation import ROUNDING, confident_counts
+from keras_het.labels.estimation import ROUNDING, confident_counts, count_pairs
 
 FLOOR = 1e-3  # of each row of T, spread over all classes: else one label that is impossible by T would decide
 MOST_ROUNDS = 20
@@ -98,7 +98,7 @@ def _gains(labels: np.ndarray, p: np.ndarray, rows: np.ndarray, others: np.ndarr
     gains = np.zeros((2, len(rows)))
     for sign, classes_of in ((1, lambda part: _nearest(part, transition)), (-1, lambda part: part.argmax(axis=1))):
         classes, known = classes_of(p[rows]), classes_of(p[others])
-        counts = 1.0 / size + np.bincount(known * size + labels[others], minlength=size**2).reshape(size, size)
+        counts = 1.0 / size + count_pairs(known, labels[others], size)
         gains += sign * np.stack([np.log(counts / counts.sum(axis=1, keepdims=True))[classes, own], classes == own])
     return gains
 

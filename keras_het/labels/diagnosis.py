@@ -15,7 +15,7 @@ from keras_het.base.refusal import refusal
 from keras_het.base.tables import Titled
 from keras_het.base.validation import check_class_names, check_labels
 from keras_het.labels.decoding import Decoded, decode
-from keras_het.labels.estimation import check_distributions, flip_p_values
+from keras_het.labels.estimation import check_distributions, count_pairs, flip_p_values
 
 LEVEL = 0.05  # of every test
 NEARLY_NONE = 0.03  # noise rate that counts as none
@@ -39,6 +39,8 @@ NOTHING_LEARNED = (
     "The model predicts {right:.1%} of the labels, and the majority class alone predicts {majority:.1%}. Train longer, "
     "scale the inputs, and check that rows and labels have the same order."
 )
+
+SECOND_CHOICES = "Wrong labels name the model's second choice for the very example {} often than their class explains"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -174,7 +176,7 @@ def diagnose(probabilities: Any, labels: Any, class_names: Sequence | Mapping | 
     floor = _fit_floor(np.bincount(bins, disputed, BINS), np.bincount(bins, minlength=BINS))
     is_clear = bins < CLEAR
     is_most_probable = is_clear & (decoded.classes == largest_of_rows(p))
-    counts = _counts(decoded.classes[is_most_probable], labels[is_most_probable], size)
+    counts = count_pairs(decoded.classes[is_most_probable], labels[is_most_probable], size)
     symmetry = _test_symmetry(counts)
     second = _test_second_choices(decoded, labels, is_clear & disputed, floor.error_fraction)
     class_p_value = second if size > 2 else float("nan")
@@ -183,7 +185,7 @@ def diagnose(probabilities: Any, labels: Any, class_names: Sequence | Mapping | 
     return Diagnosis(
         kind,
         reason,
-        _transition(_counts(decoded.classes, labels, size)),
+        _transition(count_pairs(decoded.classes, labels, size)),
         floor.rate,
         float(disputed.mean()),
         flips,
@@ -203,10 +205,6 @@ def _read(labels: Any, class_names: Any, count: int, size: int) -> tuple[np.ndar
         rule = f"be names of the {size} classes of `probabilities`, with `class_names` if some do not occur"
         raise refusal("labels", rule, ", ".join(map(repr, own.tolist())))
     return np.array([names.index(name) for name in own.tolist()])[places], names
-
-
-def _counts(classes: np.ndarray, labels: np.ndarray, size: int) -> np.ndarray:
-    return np.bincount(classes * size + labels, minlength=size * size).reshape(size, size)
 
 
 def _transition(counts: np.ndarray) -> np.ndarray:
@@ -308,13 +306,8 @@ def _test_second_choices(decoded: Decoded, labels: np.ndarray, chosen: np.ndarra
     """Returns the p-value of labels that name the second choice no more often than the class and the model's errors do.
 
     Mean and variance of the number of agreements over all permutations of the labels within each class are exact, and
-    the number is normal. Of the labels that would not agree by their class, a fraction `slack` may.
-
-    Args:
-        decoded: classes and second choices of all examples.
-        labels: labels, `(N,)`.
-        chosen: boolean, `(N,)`, disputed labels of clear examples.
-        slack: fraction of these that the model's errors explain.
+    the number is normal. The test is of the labels that are `chosen`, `(N,)`, the disputed ones of clear examples. Of
+    those that would not agree by their class, a fraction `slack` may, because the model's errors explain it.
     """
     second, labels, classes = decoded.second[chosen], labels[chosen], decoded.classes[chosen]
     if not len(labels):
@@ -357,17 +350,13 @@ def _judge(floor: _Floor, class_p_value: float, disputed: float) -> tuple[str, s
     if floor.p_value >= LEVEL:
         return "none", f"{said}. Like model errors, they get rare on clear examples (p {floor.p_value:.2g} for noise)."
     said = f"{said}, and about {floor.rate:.1%} however clear the example is (p {floor.p_value:.1g})."
-    if np.isnan(class_p_value):
-        return "by example", f"{said} With two classes, or no clear example, more cannot be told."
-    if class_p_value < LEVEL:
-        why = "Wrong labels name the model's second choice for the very example more often than their class explains"
-        return "by example", f"{said} {why} (p {class_p_value:.1g})."
-    if floor.majority_p_value >= LEVEL:
-        return (
-            "by example",
-            f"{said} Too many of the others are of unclear examples to exclude that noise follows them.",
-        )
-    if floor.half_p_value >= LEVEL:
-        return "by example", f"{said} This is too near to half of the labels: a weak model looks the same."
-    why = "Wrong labels name the model's second choice for the very example no more often than their class explains"
-    return "by class", f"{said} {why} (p {class_p_value:.2g})."
+    rest = "Too many of the others are of unclear examples to exclude that noise follows them."
+    reasons = [
+        (np.isnan(class_p_value), "With two classes, or no clear example, more cannot be told."),
+        (class_p_value < LEVEL, f"{SECOND_CHOICES.format('more')} (p {class_p_value:.1g})."),
+        (floor.majority_p_value >= LEVEL, rest),
+        (floor.half_p_value >= LEVEL, "This is too near to half of the labels: a weak model looks the same."),
+    ]
+    if doubt := next((reason for is_so, reason in reasons if is_so), ""):
+        return "by example", f"{said} {doubt}"
+    return "by class", f"{said} {SECOND_CHOICES.format('no more')} (p {class_p_value:.2g})."

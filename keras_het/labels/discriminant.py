@@ -180,30 +180,40 @@ def discriminant(
         [0, 0, 1, 1, 0, 1]
     """
     weights = np.ones(len(x)) if weights is None else weights
-    order, tuned = random_generator(0).permutation(len(x)), max(1, MAX_TUNING_ROWS // FOLDS)
+    order = random_generator(0).permutation(len(x))
     folds = [np.sort(order[start::FOLDS]) for start in range(min(FOLDS, len(x)))]
     parts = [sums_of(x, labels, units, weights, scale, rows) for rows in folds]
     whole = Sums(*(np.sum(values, axis=0) for values in zip(*parts, strict=True)))
-    some = [rows if len(rows) <= tuned else np.sort(order[start::FOLDS][:tuned]) for start, rows in enumerate(folds)]
-    blocks = [
-        _logits(x, rows, scale, solved(whole.minus(part), SHRINKAGES)) for rows, part in zip(some, parts, strict=True)
-    ]
     own = labels[weights > 0]
     examples = np.bincount(own, minlength=units) if labels.ndim == 1 else own.sum(axis=0)  # few, whatever they weigh
     log_q, is_rare = _frequencies(whole.counts, examples)
+
     few = examples * (weights.sum() / examples.sum()) / np.where(whole.counts > 0, whole.counts, np.inf)
     part_of = (examples >= MIN_EXAMPLES) * np.where(is_rare, np.minimum(few, 1.0), 1.0)
-    known = np.repeat([part_of * (whole.counts > part.counts) for part in parts], [len(rows) for rows in some], axis=0)
-    counted = _counted(labels[rows := np.concatenate(some)], weights[rows], known)
-    logits = np.concatenate(blocks, axis=1)
-    number = int(np.argmin([best_scale(each, *counted, is_rare * log_q)[1] for each in logits]))
-    (best,), held_out = solved(whole, SHRINKAGES[number : number + 1]), (logits[number], *counted)
+    tuning, known, blocks = [], [], []
+    for start, part in enumerate(parts):
+        tuning.append(np.sort(order[start::FOLDS][: MAX_TUNING_ROWS // FOLDS]))
+        known.append(np.tile(part_of * (whole.counts > part.counts), (len(tuning[-1]), 1)))
+        blocks.append(_logits(x, tuning[-1], scale, solved(whole.minus(part), SHRINKAGES)))
+    rows = np.concatenate(tuning)
+    counted = _counted(labels[rows], weights[rows], np.concatenate(known))
+
+    shrinkage, held_out = _best_shrinkage(np.concatenate(blocks, axis=1), counted, is_rare * log_q)
+    (best,) = solved(whole, (shrinkage,))
     frequencies = _has_frequencies(held_out, log_q, is_rare) if frequencies is None else frequencies
     prior, factor = is_rare * log_q, best_scale(*held_out, is_rare * log_q)[0]
     if frequencies:
         prior, factor, _ = _corrected(held_out, log_q, is_rare)
     bias = np.where(whole.counts > 0, factor * best.bias + prior, EMPTY_LOGIT)
     return Discriminant(np.float32(factor) * best.kernel, bias.astype("float32"), frequencies)
+
+
+def _best_shrinkage(
+    logits: np.ndarray, counted: tuple[np.ndarray, np.ndarray], prior: np.ndarray
+) -> tuple[float, HeldOut]:
+    """Returns the shrinkage that makes held-out labels most likely, and its logits with labels and weights."""
+    number = int(np.argmin([best_scale(each, *counted, prior)[1] for each in logits]))
+    return SHRINKAGES[number], (logits[number], *counted)
 
 
 def sums_of(

@@ -39,6 +39,11 @@ def systematic_flips(counts: Any) -> np.ndarray:
     return flip_p_values(counts) < SYSTEMATIC / max(1, len(counts) * (len(counts) - 1))
 
 
+def count_pairs(classes: np.ndarray, labels: np.ndarray, size: int) -> np.ndarray:
+    """Counts examples of class i with the label j, `(K, K)`."""
+    return np.bincount(classes * size + labels, minlength=size**2).reshape(size, size)
+
+
 def flip_p_values(counts: np.ndarray) -> np.ndarray:
     """Returns P(count or more) of each flip, if all other classes were equally likely, `(K, K)`; 1 if there is none.
 
@@ -73,13 +78,10 @@ def confident_counts(labels: np.ndarray, p: np.ndarray) -> np.ndarray:
     return counts
 
 
-def check_probabilities(probabilities: Any, name: str = "probabilities", as_given: bool = False) -> np.ndarray:
-    """Returns `probabilities` as NumPy, if they are in [0, 1], `(N, K)`, with N >= 1, and no row is zero.
+def check_distributions(probabilities: Any, name: str = "probabilities", as_given: bool = False) -> np.ndarray:
+    """Returns `probabilities` as NumPy, if they are in [0, 1], `(N, K)`, with N >= 1, and every row sums to 1.
 
-    Args:
-        probabilities: argument of a public function.
-        name: name of that argument.
-        as_given: boolean, whether float32, in memory or on disk, stays as it is, without a copy; else all is float64.
+    With `as_given`, float32, in memory or on disk, stays as it is, without a copy; else all is float64.
     """
     stays = as_given and isinstance(probabilities, np.ndarray) and probabilities.dtype == "float32"
     p = probabilities if stays else check_numbers(name, order_columns(None, probabilities, name))
@@ -87,15 +89,6 @@ def check_probabilities(probabilities: Any, name: str = "probabilities", as_give
         values = f", from {p.min():.4g} to {p.max():.4g}" if p.size else ""
         rule = "be in [0, 1], such as the exp of log-probabilities, and of shape (N, K)"
         raise refusal(name, rule, f"shape {p.shape}{values}")
-    empty = np.flatnonzero(p.sum(axis=1) == 0)
-    if len(empty):
-        raise refusal(name, "have rows of a positive sum", f"row {empty[0]} sums to 0")
-    return p
-
-
-def check_distributions(probabilities: Any, name: str = "probabilities", as_given: bool = False) -> np.ndarray:
-    """Returns probabilities as NumPy, if every row sums to 1; arguments are those of `check_probabilities`."""
-    p = check_probabilities(probabilities, name, as_given)
     wrong = np.flatnonzero(np.abs(p.sum(axis=1) - 1.0) > 1e-3)
     if len(wrong):
         raise refusal(name, "have rows of sum 1", f"row {wrong[0]} sums to {p[wrong[0]].sum():.6g}")

@@ -20,11 +20,48 @@ from keras_het.reading.training_record import TrainingRecord
 SHOWN_LINES = 20
 
 
+class LabelTable(Tabled):
+    """Labels with suggested classes and scores, which print as a table of the first 20, also in a notebook."""
+
+    index: np.ndarray
+    given: np.ndarray
+    suggested: np.ndarray
+    score: np.ndarray
+    class_names: Any
+    example_names: Any
+
+    _left = ()
+
+    def _columns(self) -> dict[str, Any]:
+        """Columns of the table, with the names of examples and classes."""
+        index = self.index if self.example_names is None else self.example_names[self.index]
+        given, suggested = (
+            labels if self.class_names is None else np.asarray(self.class_names)[labels]
+            for labels in (self.given, self.suggested)
+        )
+        return {"index": index, "given": given, "suggested": suggested, "score": self.score}
+
+    def to_frame(self) -> Any:
+        """Returns a `pandas.DataFrame`, a line for each label; its index, "index", is that of the examples.
+
+        Raises:
+            ImportError: without pandas.
+        """
+        return super().to_frame().set_index("index")
+
+    def _cells(self) -> list[list[str]]:
+        """Texts of the first lines, below their titles; `is_issue` is left out, for `kind` tells it."""
+        columns = {name: values[:SHOWN_LINES] for name, values in self._columns().items() if name != "is_issue"}
+        columns["score"] = [f"{score:.4f}" for score in columns["score"]]
+        return [[*columns], *([*map(str, line)] for line in zip(*columns.values(), strict=True))]
+
+
 @dataclasses.dataclass(frozen=True)
-class LabelIssues(Tabled):
+class LabelIssues(LabelTable):
     """All labels, issues or not, the lowest score first; arrays of shape `(N,)`.
 
-    They print as a table of the first 20, also in a notebook; `to_frame` returns all as a pandas frame.
+    They print as a table of the first 20, also in a notebook; `to_frame` returns all as a pandas frame, and its
+    `sort_index()` the data's order.
 
     Attributes:
         index: row number of the example.
@@ -51,43 +88,12 @@ class LabelIssues(Tabled):
     class_names: Any = None
     example_names: Any = None
 
-    _left = ()
-
     def rows(self) -> Iterator[tuple[Any, ...]]:
         """Yields index, given, suggested, score, is_issue and kind of each label; the first three are numbers."""
         return zip(self.index, self.given, self.suggested, self.score, self.is_issue, self.kind, strict=True)
 
     def _columns(self) -> dict[str, Any]:
-        """Columns of the table, with the names of examples and classes."""
-        index = self.index if self.example_names is None else self.example_names[self.index]
-        given, suggested = (
-            labels if self.class_names is None else np.asarray(self.class_names)[labels]
-            for labels in (self.given, self.suggested)
-        )
-        judged = {"score": self.score, "is_issue": self.is_issue, "kind": self.kind}
-        return {"index": index, "given": given, "suggested": suggested, **judged}
-
-    def to_frame(self) -> Any:
-        """Returns a `pandas.DataFrame`, a line for each label, the worst first; `sort_index()` gives the data's order.
-
-        Its index, named "index", is that of the examples; the columns are given, suggested, score, is_issue and kind.
-
-        Raises:
-            ImportError: without pandas.
-        """
-        return super().to_frame().set_index("index")
-
-    def _cells(self) -> list[list[str]]:
-        """Texts of the first lines, below their titles."""
-        columns = {name: values[:SHOWN_LINES] for name, values in self._columns().items() if name != "is_issue"}
-        lines = zip(*columns.values(), strict=True)
-        return [
-            [*columns],
-            *(
-                [f"{cell:.4f}" if name == "score" else str(cell) for name, cell in zip(columns, line, strict=True)]
-                for line in lines
-            ),
-        ]
+        return super()._columns() | {"is_issue": self.is_issue, "kind": self.kind}
 
     @property
     def _below(self) -> str:  # type: ignore[override]

@@ -1,7 +1,6 @@
 """Which labels a person should check next."""
 
 import dataclasses
-import itertools
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -9,20 +8,19 @@ import numpy as np
 
 from keras_het.base.batches import read_index, row_blocks
 from keras_het.base.refusal import refuse_if
-from keras_het.base.tables import Tabled
 from keras_het.base.validation import check_integer, check_labels
 from keras_het.base.verified import verified_places
 from keras_het.labels.decoding import by_transition
-from keras_het.labels.estimation import check_distributions
+from keras_het.labels.estimation import check_distributions, count_pairs
+from keras_het.labels.issues import LabelTable
 
-SHOWN_LINES = 20
 # Chosen by benchmarks/real/next_labels.py: with fewer of either, T of labels that people gave is believed too much.
 ADDED_LABELS = 200  # in each row of T, wrong labels spread evenly
 ROUNDS = 3
 
 
 @dataclasses.dataclass(frozen=True)
-class NextLabels(Tabled):
+class NextLabels(LabelTable):
     """Labels to check next, in the order of looking. They print as a table of the first 20, also in a notebook.
 
     Attributes:
@@ -42,30 +40,10 @@ class NextLabels(Tabled):
     class_names: Any
     example_names: Any = None
 
-    _left = ()
-
-    def _columns(self) -> dict[str, Any]:
-        """Columns of the table, with the names of examples and classes."""
-        classes = np.asarray(self.class_names)
-        names = (self.index if self.example_names is None else self.example_names[self.index]).tolist()
-        return {"index": names, "given": classes[self.given], "suggested": classes[self.suggested], "score": self.score}
-
     def rows(self) -> Iterator[tuple[Any, ...]]:
         """Yields names of example, observed and suggested class, and score of each label."""
-        return zip(*self._columns().values(), strict=True)
-
-    def to_frame(self) -> Any:
-        """Returns a `pandas.DataFrame` with a line for each label; its index, "index", has the names of the examples.
-
-        Raises:
-            ImportError: without pandas.
-        """
-        return super().to_frame().set_index("index")
-
-    def _cells(self) -> list[list[str]]:
-        """Texts of the first lines, below their titles."""
-        lines = itertools.islice(self.rows(), SHOWN_LINES)
-        return [list(self._columns()), *([*map(str, names), f"{score:.4f}"] for *names, score in lines)]
+        names, *columns = self._columns().values()
+        return zip(names.tolist(), *columns, strict=True)
 
     @property
     def _below(self) -> str:  # type: ignore[override]
@@ -137,8 +115,7 @@ def _score_of(labels: np.ndarray, p: np.ndarray, transition: np.ndarray) -> np.n
 
 def _transition(labels: np.ndarray, classes: np.ndarray, size: int) -> np.ndarray:
     """Returns T by classes and labels, with labels added to each row; no entry is 0."""
-    counts = np.bincount(classes * size + labels, minlength=size * size).reshape(size, size)
     rate = (np.sum(classes != labels) + 1.0) / (len(labels) + 2.0)
     added = np.where(np.eye(size), 1.0 - rate, rate / (size - 1))
-    counts = counts + ADDED_LABELS * added
+    counts = count_pairs(classes, labels, size) + ADDED_LABELS * added
     return counts / counts.sum(axis=1, keepdims=True)

@@ -26,7 +26,7 @@ from keras_het.base.tables import Titled
 from keras_het.base.validation import check_class_names, check_labels
 from keras_het.base.verified import encode_verified
 from keras_het.labels.draws import Sample, check_random, read_sample, sample_of
-from keras_het.labels.estimation import check_distributions
+from keras_het.labels.estimation import check_distributions, count_pairs
 from keras_het.labels.intervals import Estimate, Part, jeffreys, ratio_of, stratified
 
 MIN_CHECKED, MISMATCH = 20, 0.2  # verified examples, and further agreement in another order, for a warning
@@ -38,11 +38,6 @@ def _fraction(counts: np.ndarray, strata: np.ndarray, sample: Sample) -> Estimat
     number, own, weights = int(strata.max()) + 1, strata[sample.rows], sample.weights
     sums = [np.bincount(own, x, number) for x in (weights * counts, weights, weights**2)]
     return stratified(np.bincount(strata, minlength=number) / len(strata), sums, len(strata)).estimate()
-
-
-def _alone(counts: np.ndarray, sample: Sample, count: int) -> Estimate:
-    """Returns the fraction of N = `count` examples by the verified ones and their probabilities alone."""
-    return _fraction(counts, _strata(np.zeros(count), sample), sample)
 
 
 def _strata(proxy: np.ndarray, sample: Sample) -> np.ndarray:
@@ -173,7 +168,7 @@ def verify_accuracy(
     return VerifiedAccuracy(
         accuracy=_fraction(right, strata, sample),
         noisy_accuracy=float(agrees.mean()),
-        alone=_alone(right, sample, len(predicted)),
+        alone=_fraction(right, _strata(np.zeros(len(predicted)), sample), sample),
         label_accuracy=_fraction(true == given[sample.rows], strata, sample),
         recall=recall,
         precision=precision,
@@ -249,7 +244,7 @@ def _mistakes(predicted: np.ndarray, given: np.ndarray, rows: np.ndarray, true: 
     more often than theirs; the second if labels or predictions are right in a fifth of what chance leaves wrong; the
     third always.
     """
-    table, count = np.bincount(predicted * size + given, minlength=size**2).reshape(size, size), len(given)
+    table, count = count_pairs(predicted, given, size), len(given)
     order = linear_sum_assignment(-table)[1]
     agrees, other = predicted == given, order[predicted] == given
     gain, differ = other.sum() - agrees.sum(), np.sum(other != agrees)

@@ -120,13 +120,10 @@ def find_from_logits(endings: list[Ending], from_logits: Any) -> bool:
     """Returns whether the members return logits or log-probabilities instead of probabilities."""
     known = [None if ending.returns == "anything" else ending.returns != "probabilities" for ending in endings]
     result = _agreed("members", "all return probabilities, or all not", known)
-    if result is None and from_logits is None:
-        rule = (
-            "be True (they return logits or log-probabilities) or False (probabilities) for members that do not "
-            "end in a Dense or a head"
-        )
-        raise refusal("from_logits", rule, "None")
     if result is None:
+        kinds = "True (they return logits or log-probabilities) or False (probabilities)"
+        rule = f"be {kinds} for members that do not end in a Dense or a head"
+        refuse_if(from_logits is None, "from_logits", rule, "None")
         return check_boolean("from_logits", from_logits)
     if from_logits is not None and check_boolean("from_logits", from_logits) is not result:
         raise refusal("from_logits", f"be {result} for these members", f"from_logits={from_logits}")

@@ -91,14 +91,14 @@ def compile_like(
             arguments[argument] = _mapped(arguments.get(argument), argument, module, ending, same)
         arguments["optimizer"] = _copy_of_optimizer(old.optimizer, new)
     except _LostError as lost:
-        remedy = hint if lost.by_output else ""
-        warnings.warn(f"The new model is not compiled, for {lost.args[0]}{remedy}. {lost.args[1]}", stacklevel=3)
+        reason, remedy, is_by_output = lost.args
+        warnings.warn(f"The new model is not compiled, for {reason}{hint * is_by_output}. {remedy}", stacklevel=3)
         return
     # The keys are the name of the old output, which the new model does not know.
     if isinstance(arguments["loss"], dict) and "class_name" not in arguments["loss"]:
-        arguments["loss"] = dict(zip(new.output_names, arguments["loss"].values(), strict=True))
-        if isinstance(arguments["loss_weights"], dict):
-            arguments["loss_weights"] = dict(zip(new.output_names, arguments["loss_weights"].values(), strict=True))
+        for name in ("loss", "loss_weights"):
+            if isinstance(arguments[name], dict):
+                arguments[name] = dict(zip(new.output_names, arguments[name].values(), strict=True))
     # False, for the copied optimizer scales the loss if the old one did: Keras would scale it twice.
     arguments["loss"] = loss or arguments["loss"]
     new.compile(**{**arguments, "jit_compile": old.jit_compile, "auto_scale_loss": False})
@@ -110,16 +110,10 @@ def _is_same_kind(new: str, old: str) -> bool:
 
 
 class _LostError(Exception):
-    """A loss, metric or optimizer of the old model that the new one cannot have, with the reason and a remedy.
+    """A loss, metric or optimizer of the old model that the new one cannot have.
 
-    `by_output`: whether the new output is the only reason.
+    Arguments are the reason, a remedy, and boolean, whether the new output is the only reason.
     """
-
-    by_output = False
-
-
-class _UnfitError(_LostError):
-    by_output = True
 
 
 def _mapped(given: Any, argument: str, module: Any, output: Ending | None, same: bool) -> Any:
@@ -132,9 +126,8 @@ def _mapped(given: Any, argument: str, module: Any, output: Ending | None, same:
         return None
     fitting = given if output is None else matching(given, output, module, trust_unknown=same)
     if fitting is None and output is not None:
-        raise _UnfitError(
-            "a loss or metric of the old one has no match that is known", advice(argument, given, None, output)
-        )
+        reason = "a loss or metric of the old one has no match that is known"
+        raise _LostError(reason, advice(argument, given, None, output), True)
     return _again(given, argument) if fitting is given and isinstance(given, keras.metrics.Metric) else fitting
 
 
@@ -143,11 +136,10 @@ def _again(instance: Any, argument: str) -> Any:
     try:
         return remade(instance)
     except ValueError as error:
-        raise _LostError(
-            f"{error}",
-            f"`{argument}` must be of a class that `from_config` makes of `get_config`. Received: "
-            f"{argument}={spelled(instance)}",
-        ) from error
+        remedy = refusal(
+            argument, "be of a class that `from_config` makes of `get_config`", f"{argument}={spelled(instance)}"
+        )
+        raise _LostError(str(error), str(remedy), False) from error
 
 
 def _copy_of_optimizer(optimizer: Any, model: keras.Model) -> Any:
@@ -170,6 +162,7 @@ def _copy_of_optimizer(optimizer: Any, model: keras.Model) -> Any:
             "its optimizer excludes weights from weight decay that the new one does not have",
             "Compile it with `optimizer.exclude_from_weight_decay(...)` of the new weights. Received: "
             f"{count - len(variables)} of them",
+            False,
         )
     copy.exclude_from_weight_decay(variables, pattern)
     return copy

@@ -243,14 +243,10 @@ def _shape_of_vectors(found: tuple, task: LabelTask) -> None:
     raise refusal("y", f"be label vectors of shape {_text(shape)}{made}", f"shape {found}")
 
 
-def _shape_of_each(found: tuple, task: LabelTask) -> None:
+def _shape_of_outputs(found: tuple, task: LabelTask) -> None:
     if task.shape and not _fits(found, task.shape):
-        raise refusal("y", f"have shape {_text(task.shape)}, 0 or 1 for each class", f"shape {found}")
-
-
-def _shape_of_targets(found: tuple, task: LabelTask) -> None:
-    if task.shape and not _fits(found, task.shape):
-        raise refusal("y", f"have shape {_text(task.shape)}", f"shape {found}")
+        values = "" if task.form == "targets" else ", 0 or 1 for each class"
+        raise refusal("y", f"have shape {_text(task.shape)}{values}", f"shape {found}")
 
 
 def _check_classes(task: LabelTask) -> list[str]:
@@ -314,10 +310,10 @@ def _check_targets(task: LabelTask) -> list[str]:
 SHAPES: dict[str, Callable[[tuple, LabelTask], None]] = {
     "integers": _shape_of_integers,
     "vectors": _shape_of_vectors,
-    "each": _shape_of_each,
-    "each or missing": _shape_of_each,
+    "each": _shape_of_outputs,
+    "each or missing": _shape_of_outputs,
     "annotations": _shape_of_annotations,
-    "targets": _shape_of_targets,
+    "targets": _shape_of_outputs,
     "numbers": lambda found, task: None,
 }
 VALUES: dict[str, Callable[[LabelTask], list[str]]] = {

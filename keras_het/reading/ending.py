@@ -156,9 +156,9 @@ def endings(model: keras.Model) -> list[Ending]:
     if has_graph(model):
         return _read_all(model, getattr(model, "output", model.outputs))  # a Sequential has no `output`
     if model not in _ENDINGS:
-        if (shapes := _shapes(model)) is None:
+        if (outputs := _traced(model)) is None:
             return []
-        read = _read_all(model, _traced(model, shapes))
+        read = _read_all(model, outputs)
         # Without the layers, which may refer to the model and keep it alive.
         _ENDINGS[model] = [ending._replace(head=None, behind=(), place=None) for ending in read]
     return _ENDINGS[model]
@@ -427,14 +427,15 @@ def _layers(model: keras.Sequential) -> Iterator[Any]:
             yield layer
 
 
-def _shapes(model: keras.Model) -> Any:
-    """Returns the shapes that a subclassed model was built for; None if it is not built, or has no layer to read."""
+def _traced(model: keras.Model) -> Any:
+    """Returns the outputs of a subclassed model for symbolic inputs; none if it refuses them.
+
+    They are None if the model is not built, or has no layer to read.
+    """
     known = (HeteroscedasticDense, NoiseTransition, keras.layers.Dense, keras.layers.Conv2D)
-    return (model.get_build_config() or {}).get("input_shape") if model.built and layers_of(model, known) else None
-
-
-def _traced(model: keras.Model, shapes: Any) -> Any:
-    """Returns the outputs of a subclassed model for symbolic inputs of these shapes; none if it refuses them."""
+    shapes = (model.get_build_config() or {}).get("input_shape") if model.built and layers_of(model, known) else None
+    if shapes is None:
+        return None
     try:
         outputs = model.call(keras.tree.map_shape_structure(lambda shape: keras.Input(batch_shape=shape), shapes))
     except Exception:  # its own code may raise anything for symbols

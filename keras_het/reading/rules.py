@@ -29,22 +29,18 @@ def _from_logits(config, output):
     return {**config, "from_logits": output.returns != "probabilities"}
 
 
-def _only_probabilities(config, output):
-    return config if output.returns == "probabilities" else None
-
-
-def _numbers(config, output):
-    """Losses of numbers take probabilities, and whatever is not said to be logits."""
-    return config if output.returns in ("probabilities", "numbers") else None
+def _only(*returns: str) -> Callable[[dict, Ending], dict | None]:
+    """Returns the `fit` of losses and metrics that take outputs of these kinds as they are."""
+    return lambda config, output: config if output.returns in returns else None
 
 
 def _any(config, output):
     return config
 
 
-def distributions(config, output):
-    """Likelihoods of distributions take those of their own heads, and whatever else is not known here."""
-    return config if output.returns in ("distributions", "anything") else None
+_numbers = _only("probabilities", "numbers")  # losses of numbers take whatever is not said to be logits
+# Likelihoods of distributions take those of their own heads, and whatever else is not known here.
+distributions = _only("distributions", "anything")
 
 
 def _of_each(fit: Callable[[dict, Ending], dict | None]) -> Callable[[dict, Ending], dict | None]:
@@ -105,7 +101,7 @@ _RULES: dict[Rule, str] = {
     Rule(None, _thresholds): "Precision Recall TruePositives TrueNegatives FalsePositives FalseNegatives",
     Rule(None, _largest): "F1Score FBetaScore",
     Rule(None, _of_each(_score)): "Hinge SquaredHinge",
-    Rule(None, _only_probabilities): "KLDivergence CategoricalGeneralizedCrossEntropy Dice Tversky "
+    Rule(None, _only("probabilities")): "KLDivergence CategoricalGeneralizedCrossEntropy Dice Tversky "
     "PrecisionAtRecall RecallAtPrecision SensitivityAtSpecificity SpecificityAtSensitivity",
     Rule(None, _numbers): "Poisson MeanSquaredError RootMeanSquaredError MeanAbsoluteError MeanAbsolutePercentageError "
     "MeanSquaredLogarithmicError Huber LogCosh LogCoshError CosineSimilarity R2Score PearsonCorrelation "

@@ -5,7 +5,7 @@ import pytest
 
 from keras_het.base.validation import check_one_transition
 from keras_het.labels import pair_flip, symmetric
-from keras_het.labels.estimation import check_probabilities, confident_counts
+from keras_het.labels.estimation import check_distributions, confident_counts
 from keras_het.ops import transition
 from keras_het.ops.transition import outlier_class, total_variation
 from tests.checks import refusals
@@ -51,9 +51,9 @@ test_errors_say_what_is_wrong = refusals([
     (lambda: check_one_transition([[1, 0], [np.nan, 1]]), "must not be negative. Received: nan at [1, 0]"),
     (lambda: symmetric(3, 1.5), "`noise` must be in [0, 1]. Received: noise=1.5"),
     (lambda: outlier_class(3, -0.1), "`alpha` must be in [0, 1]. Received: alpha=-0.1"),
-    (lambda: check_probabilities([[0.5, 0.5], [0.0, 0.0]]),
-     "`probabilities` must have rows of a positive sum. Received: row 1 sums to 0"),
-    (lambda: check_probabilities([[1.5, 0.0]]), "and of shape (N, K). Received: shape (1, 2), from 0 to 1.5"),
+    (lambda: check_distributions([[0.5, 0.5], [0.0, 0.0]]),
+     "`probabilities` must have rows of sum 1. Received: row 1 sums to 0"),
+    (lambda: check_distributions([[1.5, 0.0]]), "and of shape (N, K). Received: shape (1, 2), from 0 to 1.5"),
     (lambda: outlier_class(True), "`num_classes` must be an integer at least 1. Received: num_classes=True"),
     (lambda: symmetric(3, True), "`noise` must be in [0, 1]. Received: noise=True"),
     (lambda: total_variation([[1, 0]], np.eye(2)), "`transition` must be a square matrix. Received: shape (1, 2)"),

@@ -191,7 +191,9 @@ def _noise(model: Any, x: Any, classes: int, batch_size: int, missing: list[str]
 
 def summary(findings: Findings) -> list[str]:
     """Returns the answer in a few sentences: label errors, their kind, and how far to trust that."""
-    return [*_flagged(findings), *_noise_kind(findings), _accuracy(findings)]
+    kind = [] if findings.diagnosis is None else [f"Label noise: {findings.diagnosis.answer}"]
+    trust = f"{findings.accuracy:.1%} of the labels and is {_confidence(findings):.1%} sure on average."
+    return [*_flagged(findings), *kind, f"The model predicts {trust}"]
 
 
 def _flagged(findings: Findings) -> list[str]:
@@ -208,16 +210,6 @@ def _flagged(findings: Findings) -> list[str]:
     ]
 
 
-def _noise_kind(findings: Findings) -> list[str]:
-    return [] if findings.diagnosis is None else [f"Label noise: {findings.diagnosis.answer}"]
-
-
-def _accuracy(findings: Findings) -> str:
-    return (
-        f"The model predicts {findings.accuracy:.1%} of the labels and is {_confidence(findings):.1%} sure on average."
-    )
-
-
 def _confidence(findings: Findings) -> float:
     bins = findings.calibration
     filled = bins.count > 0
@@ -230,8 +222,10 @@ def _quoted(name: object) -> str:
 
 def next_steps(findings: Findings) -> list[str]:
     """Returns what to do, in sentences, the most urgent first."""
-    rules = (_not_learned, _in_sample, _look_at_labels, _confused, _train, _badly_calibrated)
-    return [step for rule in rules if (step := rule(findings))] or ["Nothing here asks for a change."]
+    first = [rule(findings) for rule in (_not_learned, _in_sample, _look_at_labels, _confused)]
+    training = None if findings.diagnosis is None else findings.diagnosis.next_step
+    steps = [*first, training, _badly_calibrated(findings)]
+    return [step for step in steps if step] or ["Nothing here asks for a change."]
 
 
 def _not_learned(findings: Findings) -> str | None:
@@ -271,10 +265,6 @@ def _confused(findings: Findings) -> str | None:
         f"{_quoted(first)} and {_quoted(second)} are confused more often than by chance ({count:,} flagged labels). "
         "Say in the labelling guide how to tell them apart, or merge them."
     )
-
-
-def _train(findings: Findings) -> str | None:
-    return None if findings.diagnosis is None else findings.diagnosis.next_step
 
 
 def _badly_calibrated(findings: Findings) -> str | None:

@@ -150,8 +150,6 @@ def replace_files(folder: pathlib.Path, contents: Mapping[str, bytes]) -> None:
 
 def _table(findings: Findings, old: pathlib.Path, columns: Sequence[Column]) -> dict[str, bytes]:
     """Returns the table of all labels as a file, with the corrections of the old one; none for labels of one class."""
-    if findings.issues is None and not old.exists():
-        return {}
     corrections = read_corrections(old, findings.labels, findings.class_names) if old.exists() else {}
     if findings.issues is None:
         return {}

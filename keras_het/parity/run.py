@@ -410,10 +410,14 @@ class _Gradients(keras.optimizers.Optimizer):
         if not self.built:
             super().build(variables)
             self.gradients = [self.add_variable_from_reference(weight, "gradient") for weight in variables]
-            self.places = {id(weight): number for number, weight in enumerate(variables)}
 
-    def update_step(self, gradient: Any, variable: Any, learning_rate: Any) -> None:
-        self.assign_add(self.gradients[self.places[id(variable)]], ops.cast(gradient, variable.dtype))
+    def apply(self, grads: Any, trainable_variables: Any = None) -> None:
+        """Stores gradients; a weight without one keeps zeros."""
+        if trainable_variables is not None:
+            self.build(trainable_variables)
+        for stored, gradient in zip(self.gradients, grads, strict=True):
+            if gradient is not None:
+                stored.assign(ops.cast(ops.convert_to_tensor(gradient), stored.dtype))
 
     def get_config(self) -> dict:
         return {}

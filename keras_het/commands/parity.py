@@ -1,6 +1,7 @@
 """`python -m keras_het parity model.keras`: does a model give the same numbers on every installed backend?"""
 
 import argparse
+import dataclasses
 import json
 import os
 import pathlib
@@ -8,28 +9,28 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
 from keras_het.base.environment import BACKENDS, installed_backends
-from keras_het.parity.comparison import Comparison, compare
+from keras_het.parity.comparison import EXACT, Comparison, Row, compare
 from keras_het.parity.recording import Recording, difference
-from keras_het.parity import comparison as rules
 
 STEPS = 3
 UNKNOWN_LAYER = "Could not locate class"
 _QUIET = {"TF_CPP_MIN_LOG_LEVEL": "3"}
 
 
-class CannotRun(Exception):
+class CannotRunError(Exception):
     """Says why a model cannot be compared."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the arguments of the command to a parser."""
     parser.add_argument("model", help="file of the model, .keras")
-    parser.add_argument("--data", help="file .npz with x and y (several inputs: x.NAME or x:0, x:1); else a batch is made")
+    parser.add_argument("--data", help="file .npz with x and y (of several inputs x.NAME or x:0, x:1)")
     parser.add_argument("--backends", nargs="+", choices=BACKENDS, help="default: all that are installed")
     parser.add_argument("--tolerance", type=float, default=1e-5, help="difference that counts as equal (default: 1e-5)")
     parser.add_argument("--json", help="file for the result")
@@ -43,7 +44,7 @@ def run(options: argparse.Namespace) -> int:
     backends = options.backends or installed_backends()
     try:
         result = compare_file(options.model, backends, options.data, options.tolerance, options.modules)
-    except CannotRun as error:
+    except CannotRunError as error:
         print(error)
         return 2
     print(f"\n{result}")
@@ -76,13 +77,13 @@ def compare_file(
         tolerance: that of `compare`.
         modules: names of modules that define layers of the model.
     Raises:
-        CannotRun: if fewer than two backends are given, or one cannot load or run the model; the text has each reason.
+        CannotRunError: if fewer than two backends are given, or one cannot load or run the model; the text has each reason.
     """
     if len(backends) < 2:
-        raise CannotRun(f"Two backends are needed to compare. Installed or named: {', '.join(backends) or 'none'}")
+        raise CannotRunError(f"Two backends are needed to compare. Installed or named: {', '.join(backends) or 'none'}")
     for path in filter(None, (model, data)):
         if not pathlib.Path(path).is_file():
-            raise CannotRun(f"There is no file {path}")
+            raise CannotRunError(f"There is no file {path}")
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         shutil.copy(model, folder / "model.keras")
@@ -91,34 +92,43 @@ def compare_file(
         return _compared(folder, backends, tolerance, list(modules), made=data is None)
 
 
-def _compared(folder: pathlib.Path, backends: list[str], tolerance: float, modules: list[str], made: bool) -> Comparison:
+def _compared(
+    folder: pathlib.Path, backends: list[str], tolerance: float, modules: list[str], made: bool
+) -> Comparison:
     reasons = {}
-    for backend in backends:
-        error = _child(folder, backend, modules, recording=f"{backend}.npz", saved=f"{backend}.keras", as_saved="saved")
+    for backend, before in zip(backends, [None, *backends], strict=False):
+        # The model that one backend has trained and saved is loaded by the next one, in the same process.
+        other = {"other": f"{before}.keras"} if before and before not in reasons else {}
+        error = _child(folder, backend, modules, recording=f"{backend}.npz", saved=f"{backend}.keras", **other)
         if error:
             reasons[backend] = error
     if reasons:
-        raise CannotRun("\n".join(f"Could not run on {backend}: {text}" for backend, text in reasons.items()))
+        raise CannotRunError("\n".join(f"Could not run on {backend}: {text}" for backend, text in reasons.items()))
+    error = _child(folder, backends[0], modules, other=f"{backends[-1]}.keras")
+    if error:
+        raise CannotRunError(f"Could not load on {backends[0]} what {backends[-1]} saved: {error}")
     exact, notes = _in_float64(folder, backends, modules)
     recordings = [Recording.load(folder / f"{backend}.npz") for backend in backends]
     result = compare(*recordings, *exact, tolerance=tolerance)
-    rows, failures = _loaded(folder, backends, modules, result)
+    pairs = zip(backends, [*backends[1:], backends[0]], strict=True)
+    rows = [row for saver, loader in pairs for row in _loaded(folder, saver, loader, result)]
     if made:
         shapes = ", ".join(f"{name} {tuple(array.shape)}" for name, array in recordings[0].batch.items())
         notes.insert(0, f"the batch was made from the model's inputs: {shapes}; --data FILE gives your own")
-    return Comparison(
-        result.labels, [*result.rows, *rows], result.errors, [*notes, *result.notes], [*result.failures, *failures]
-    )
+    lost = dict.fromkeys(row.name for row in rows if row.part == "saved weights" and row.ratio > 1)
+    if lost:
+        notes.append(f"weights that change when the model is saved and loaded: {', '.join(lost)}")
+    return dataclasses.replace(result, rows=[*result.rows, *rows], notes=[*notes, *result.notes])
 
 
 def _child(folder: pathlib.Path, backend: str, modules: list[str], environment: Any = (), **job: Any) -> str | None:
     """Runs a job in a fresh process; returns None, or the last line of its error."""
-    files = {key: str(folder / value) for key, value in job.items() if isinstance(value, str)}
-    if "as_saved" in job:
-        files["as_saved"] = str(folder / f"{backend}-saved.npz")
-    paths = {"model": str(folder / "model.keras"), "batch": str(folder / "batch.npz"), "modules": modules}
-    (folder / "job.json").write_text(json.dumps({**paths, "steps": STEPS, **job, **files}))
-    print(f"{backend}: {' and '.join(key for key in ('recording', 'other') if key in job)} ...", file=sys.stderr, flush=True)
+    files = {"model": "model.keras", "batch": "batch.npz", "as_saved": f"{backend}-saved.npz"}
+    files |= {"loaded": f"{backend}-loaded.npz"} | {key: value for key, value in job.items() if isinstance(value, str)}
+    paths = {key: str(folder / value) for key, value in files.items()}
+    (folder / "job.json").write_text(json.dumps({"modules": modules, "steps": STEPS, **job, **paths}))
+    doing = "records in float64" if "float64" in job else "records" if "recording" in job else "loads"
+    print(f"{backend} {doing} ...", file=sys.stderr, flush=True)
     command = [sys.executable, "-m", "keras_het.parity.child", str(folder / "job.json")]
     variables = {**os.environ, **_QUIET, "KERAS_BACKEND": backend, **dict(environment)}
     done = subprocess.run(command, env=variables, capture_output=True, text=True)
@@ -142,24 +152,14 @@ def _in_float64(folder: pathlib.Path, backends: list[str], modules: list[str]) -
     return [Recording.load(folder / file)], []
 
 
-def _loaded(
-    folder: pathlib.Path, backends: list[str], modules: list[str], result: Comparison
-) -> tuple[list[rules.Row], list[str]]:
-    """Returns rows and failures of models that one backend has saved and the next one loaded."""
-    rows, failures = [], []
-    for saver, loader in zip(backends, [*backends[1:], backends[0]], strict=True):
-        file = folder / f"{loader}-loaded.npz"
-        error = _child(folder, loader, modules, other=f"{saver}.keras", loaded=file.name)
-        if error:
-            failures.append(f"loading on {loader} what {saver} saved: {error}")
-            continue
-        saved, loaded = Recording.load(folder / f"{saver}-saved.npz"), Recording.load(file)
-        for part in ("saved weights", "saved predictions"):
-            for name, array in saved.arrays[part].items():
-                other = loaded.arrays[part].get(name)
-                known = [row for row in result.rows if (row.part, row.name) == ("predictions", name)]
-                limit = max((row.limit for row in known), default=0.0) if part == "saved predictions" else 0.0
-                distance = np.inf if other is None else difference(array, other)
-                rounding = max((row.rounding for row in known), default=0.0)
-                rows.append(rules.Row(part, name, saver, f"{loader}, loaded", distance, limit, rounding))
-    return rows, failures
+def _loaded(folder: pathlib.Path, saver: str, loader: str, result: Comparison) -> Iterator[Row]:
+    """Yields the rows of a model that one backend has saved and the next one loaded."""
+    saved, loaded = (Recording.load(folder / f"{name}.npz") for name in (f"{saver}-saved", f"{loader}-loaded"))
+    before = {row.name: row for row in result.rows if row.part == "predictions"}
+    for part, arrays in saved.arrays.items():
+        for name, array in arrays.items():
+            other = loaded.arrays[part].get(name)
+            distance = np.inf if other is None else difference(array, other)
+            known = before.get(name) if part not in EXACT else None
+            limit, rounding = (known.limit, known.rounding) if known else (0.0, 0.0)
+            yield Row(part, name, saver, f"{loader}, loaded", distance, limit, rounding)

@@ -262,7 +262,9 @@ def _notes(recordings: Sequence[Recording], rows: list[Row]) -> list[str]:
 
 
 def _failures(backends: Sequence[Recording]) -> list[str]:
-    return [f"{part} on {recording.label}: {text}" for recording in backends for part, text in recording.failures.items()]
+    return [
+        f"{part} on {recording.label}: {text}" for recording in backends for part, text in recording.failures.items()
+    ]
 
 
 def _some(names: Any) -> str:

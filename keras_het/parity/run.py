@@ -157,6 +157,9 @@ class _Run:
         self.notes: list[str] = []
         self.failures: dict[str, str] = {}
         self.omitted: dict[str, None] = {}
+        self.outputs: Named = {}
+        self.is_watching = False  # while the outputs of layers are recorded
+        self.path: list[Any] = []  # layers whose calls are under way
 
     def recording(self, batch: Named) -> Recording:
         """Returns the recording of the model, which must have its starting weights."""
@@ -218,14 +221,13 @@ class _Run:
 
     def layers(self, data: tuple) -> dict[str, Named]:
         """Outputs of every layer at inference, in the order of calls."""
-        self.outputs: Named | None = {}
-        self.path: list[Any] = []
+        self.outputs, self.is_watching = {}, True
         try:
             outputs = self.model(_tensors(data[0]), training=False)
             self.shapes = [tuple(output.shape[1:]) for output in keras.tree.flatten(outputs)]
             return {"layers": self.outputs}
         finally:
-            self.outputs = None
+            self.is_watching = False
 
     def predictions(self, data: tuple) -> dict[str, Named]:
         """Outputs of `predict_on_batch`, compiled as Keras does by default."""
@@ -299,7 +301,7 @@ class _Run:
             bound = inspect.Signature(list(parameters.values())).bind_partial(*arguments, **options)
             bound.arguments["training"] = False
             arguments, options = bound.args, bound.kwargs
-        if self.outputs is None:
+        if not self.is_watching:
             return call(*arguments, **options)
         self.path.append(layer)
         try:
@@ -386,8 +388,8 @@ class _Probe(keras.Model):
         if shapes is not None:
             self.factors = [np.cos(np.arange(np.prod(shape))).reshape(shape).astype("float32") for shape in shapes]
 
-    def call(self, inputs: Any) -> Any:
-        return self.model(inputs)
+    def call(self, inputs: Any, training: Any = None) -> Any:
+        return self.model(inputs)  # Keras hands `training` to the layers inside
 
     def compute_loss(
         self, x: Any = None, y: Any = None, y_pred: Any = None, sample_weight: Any = None, training: bool = True

@@ -384,12 +384,13 @@ class _Probe(keras.Model):
     def __init__(self, model: Any, *, shapes: Any = None) -> None:
         super().__init__(name="probe")
         self.model = model
+        self.takes_training = "training" in inspect.signature(type(model).call).parameters
         self.factors = None
         if shapes is not None:
             self.factors = [np.cos(np.arange(np.prod(shape))).reshape(shape).astype("float32") for shape in shapes]
 
     def call(self, inputs: Any, training: Any = None) -> Any:
-        return self.model(inputs)  # Keras hands `training` to the layers inside
+        return self.model(inputs, **({"training": training} if self.takes_training else {}))
 
     def compute_loss(
         self, x: Any = None, y: Any = None, y_pred: Any = None, sample_weight: Any = None, training: bool = True

@@ -42,6 +42,7 @@ __all__ = [
     "losses",
     "metrics",
     "models",
+    "parity",
 ]
 
 
@@ -50,7 +51,7 @@ def __dir__() -> list[str]:
 
 
 def __getattr__(name: str) -> Any:
-    """Imports the tools for labels only when they are used."""
-    if name == "labels":
-        return importlib.import_module("keras_het.labels")
+    """Imports the tools for labels and for parity only when they are used."""
+    if name in ("labels", "parity"):
+        return importlib.import_module(f"keras_het.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name, obj=sys.modules[__name__])

@@ -1,4 +1,4 @@
-"""`python -m keras_het doctor`: the command line."""
+"""`python -m keras_het doctor` and `python -m keras_het parity model.keras`: the command line."""
 
 import argparse
 import sys
@@ -12,11 +12,12 @@ def main(arguments: list[str] | None = None) -> int:
     commands = parser.add_subparsers(dest="command", required=True)
     text = "say whether all works here: backend, devices, versions, compilation, and equal numbers"
     commands.add_parser("doctor", help=text, description=text)
-    parser.parse_args(arguments)
+    text = "compare what a model computes on the installed backends; exit status 0 equal, 1 different, 2 could not run"
+    from keras_het.commands import doctor, parity
 
-    from keras_het.commands import doctor
-
-    return doctor.run()
+    parity.add_arguments(commands.add_parser("parity", help=text, description=text))
+    options = parser.parse_args(arguments)
+    return parity.run(options) if options.command == "parity" else doctor.run()
 
 
 if __name__ == "__main__":

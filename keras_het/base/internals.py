@@ -19,6 +19,11 @@ def layers_of(model: Any, kind: Any = keras.layers.Layer, include_self: bool = T
     return [layer for layer in model._flatten_layers(include_self=include_self) if isinstance(layer, kind)]
 
 
+def seed_generators_of(layer: Any) -> list[Any]:
+    """Returns the generators of random numbers that a layer itself owns, such as that of `Dropout`."""
+    return list(getattr(layer, "_seed_generators", ()))
+
+
 def is_symbolic(tensor: Any) -> bool:
     """Returns whether a tensor is a symbol in the graph of a functional model."""
     return hasattr(tensor, "_keras_history")

@@ -1,0 +1,135 @@
+"""A batch for a model, made from the shapes and dtypes of its inputs and from its loss."""
+
+from typing import Any
+
+import keras
+import numpy as np
+from keras import ops
+
+from keras_het.base.internals import compile_arguments, layers_of
+from keras_het.base.refusal import refusal
+
+EXAMPLES, SEED = 4, 2021
+UNKNOWN = 32  # length of an axis of unknown length
+_LABELS = "make labels that fit"
+
+
+def make_inputs(model: Any) -> Any:
+    """Returns random inputs for a model, in the structure that it takes.
+
+    Floats are standard normal. Integers are in the range of the Embedding layers that they reach, else 0 or 1. A mask,
+    an input of integers or booleans with "mask" in its name, ends in zeros. An axis of unknown length has 32 entries.
+
+    Raises:
+        ValueError: for a model that does not tell its inputs.
+    """
+    inputs = getattr(model, "input", None) if getattr(model, "inputs", None) else None
+    if inputs is None:
+        shape = (model.get_build_config() or {}).get("input_shape")
+        if shape is None:
+            raise refusal("The model", "tell its inputs: give a batch of data", type(model).__name__)
+        inputs = keras.KerasTensor(tuple(shape), "float32")
+    sizes = _embedding_sizes(model, inputs)
+    rng = np.random.default_rng(SEED)
+    flat = [_make(tensor, size, rng) for tensor, size in zip(keras.tree.flatten(inputs), sizes, strict=True)]
+    return keras.tree.pack_sequence_as(inputs, flat)
+
+
+def _shape(tensor: Any) -> tuple[int, ...]:
+    return (EXAMPLES, *(UNKNOWN if axis is None else axis for axis in tensor.shape[1:]))
+
+
+def _is_integer(tensor: Any) -> bool:
+    return "int" in str(tensor.dtype) or str(tensor.dtype) == "bool"
+
+
+def _make(tensor: Any, size: int, rng: np.random.Generator) -> np.ndarray:
+    shape, dtype = _shape(tensor), str(tensor.dtype)
+    if not _is_integer(tensor):
+        return rng.standard_normal(shape).astype("float64" if dtype == "float64" else "float32")
+    if "mask" in tensor.name and len(shape) > 1:
+        lengths = shape[1] - np.arange(shape[0]) % max(1, shape[1] // 2)
+        first = np.arange(shape[1]) < lengths[:, None]
+        return np.broadcast_to(first.reshape(*first.shape, *[1] * (len(shape) - 2)), shape).astype(dtype)
+    return rng.integers(size, size=shape).astype(dtype)
+
+
+def _embedding_sizes(model: Any, inputs: Any) -> list[int]:
+    """Returns for each input how many integers it can have: those of the smallest Embedding that it reaches.
+
+    An input reaches the embeddings whose own inputs change if it is one instead of zero.
+    """
+    flat = keras.tree.flatten(inputs)
+    embeddings = [layer for layer in layers_of(model) if hasattr(layer, "input_dim") and hasattr(layer, "embeddings")]
+    if not embeddings:
+        return [2] * len(flat)
+    seen: dict[int, np.ndarray] = {}
+
+    def watch(layer: Any) -> Any:
+        call = layer.call
+
+        def watching(x: Any, *arguments: Any, **options: Any) -> Any:
+            if id(layer) not in seen:
+                seen[id(layer)] = np.array(ops.convert_to_numpy(x))
+            return call(x, *arguments, **options)
+
+        return watching
+
+    def run(ones: int | None) -> dict[int, np.ndarray]:
+        seen.clear()
+        arrays = [np.full(_shape(x), float(number == ones), str(x.dtype)) for number, x in enumerate(flat)]
+        model(keras.tree.pack_sequence_as(inputs, [ops.convert_to_tensor(x) for x in arrays]), training=False)
+        return dict(seen)
+
+    for layer in embeddings:
+        vars(layer)["call"] = watch(layer)
+    try:
+        zeros = run(None)
+        runs = [run(number) if _is_integer(tensor) else zeros for number, tensor in enumerate(flat)]
+    finally:
+        for layer in embeddings:
+            del vars(layer)["call"]
+    reached = [
+        [layer.input_dim for layer in embeddings if not np.array_equal(ones[id(layer)], zeros[id(layer)])]
+        for ones in runs
+    ]
+    return [min(sizes, default=2) for sizes in reached]
+
+
+def make_labels(model: Any, x: Any) -> Any:
+    """Returns labels that fit the losses of a compiled model, or None for a model without a loss.
+
+    Classes for a sparse loss, one class of ones for a categorical one, zeros and ones for a binary one; else standard
+    normals in the shape of the output.
+
+    Raises:
+        ValueError: for a loss that takes other labels.
+    """
+    loss = compile_arguments(model).get("loss") if model.compiled else None
+    if loss is None:
+        return None
+    outputs = model(keras.tree.map_structure(ops.convert_to_tensor, x), training=False)
+    flat = keras.tree.flatten(outputs)
+    losses = keras.tree.flatten(loss) if isinstance(loss, (list, tuple, dict)) else [loss] * len(flat)
+    rng = np.random.default_rng(SEED + 1)
+    if len(losses) != len(flat):
+        raise refusal("The losses", f"be as many as the {len(flat)} outputs, to {_LABELS}", len(losses))
+    labels = [_label(kind, tuple(output.shape), rng) for kind, output in zip(losses, flat, strict=True)]
+    packed = keras.tree.pack_sequence_as(outputs, labels)
+    value = model.compute_loss(x=x, y=keras.tree.map_structure(ops.convert_to_tensor, packed), y_pred=outputs)
+    if not np.isfinite(float(ops.convert_to_numpy(value))):
+        raise refusal("The loss", f"be finite for the labels that were made: give labels, or {_LABELS}", float(value))
+    return packed
+
+
+def _label(loss: Any, shape: tuple[int, ...], rng: np.random.Generator) -> np.ndarray:
+    name = loss if isinstance(loss, str) else getattr(loss, "__name__", type(loss).__name__)
+    kind = name.lower().replace("_", "")
+    classes = rng.integers(shape[-1], size=shape[:-1])
+    if "binary" in kind:
+        return rng.integers(2, size=shape).astype("float32")
+    if "sparse" in kind:
+        return classes.astype("int32")
+    if "categorical" in kind or "kl" in kind:
+        return np.eye(shape[-1], dtype="float32")[classes]
+    return rng.standard_normal(shape).astype("float32")

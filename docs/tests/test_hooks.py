@@ -86,22 +86,14 @@ def test_a_guide_without_a_place_in_the_index_is_refused(hook, tmp_path):
         hook("guide").guide_pages(tmp_path / "guides")
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("A.\n\nWarns: x\n    and y.", "A.\n\n\n**Warns:** x and y.\n"),
-        (
-            "Attributes:\n    a, b: numbers,\n        or none.",
-            "Attributes:\n    a: numbers,\n    b: numbers,\n        or none.",
-        ),
-        ("Args:\n    a: a, b: c.", "Args:\n    a: a, b: c."),
-        (
-            "Input shape: `(B, D)`.\nOutput shape: `(B,)`.",
-            "\n**Input shape:** `(B, D)`.\n\n\n**Output shape:** `(B,)`.\n",
-        ),
-        ("Example:\n    >>> 1\n    1", "\nExamples:\n    >>> 1\n    1"),
-    ],
-)
+@pytest.mark.parametrize(("text", "expected"), [
+    ("A.\n\nWarns: x\n    and y.", "A.\n\n\n**Warns:** x and y.\n"),
+    ("Attributes:\n    a, b: numbers,\n        or none.",
+     "Attributes:\n    a: numbers,\n    b: numbers,\n        or none."),
+    ("Args:\n    a: a, b: c.", "Args:\n    a: a, b: c."),
+    ("Input shape: `(B, D)`.\nOutput shape: `(B,)`.", "\n**Input shape:** `(B, D)`.\n\n\n**Output shape:** `(B,)`.\n"),
+    ("Example:\n    >>> 1\n    1", "\nExamples:\n    >>> 1\n    1"),
+])  # fmt: skip
 def test_sections_are_what_griffe_reads(hook, text, expected):
     assert hook("docstrings").sections(text) == expected
 

@@ -69,13 +69,10 @@ def test_the_words_of_the_field_stand_in_a_heading_and_on_the_page_of_advice(wor
     assert word in (ROOT / "docs" / "choose.md").read_text().lower()
 
 
-@pytest.mark.parametrize(
-    ("page", "words"),
-    [
-        ("gold-set", ("gold set", "prediction-powered", "under any noise", "when to stop", "verified")),
-        ("llm-labels", ("llm", "judge", "verdicts", "label studio", "embeddings")),
-    ],
-)
+@pytest.mark.parametrize(("page", "words"), [
+    ("gold-set", ("gold set", "prediction-powered", "under any noise", "when to stop", "verified")),
+    ("llm-labels", ("llm", "judge", "verdicts", "label studio", "embeddings")),
+])  # fmt: skip
 def test_the_words_of_who_judges_stand_on_the_pages_about_it(page, words):
     text = (ROOT / "docs" / f"{page}.md").read_text().lower()
     assert [word for word in words if word not in text] == []

@@ -40,11 +40,7 @@ def test_every_integrator_keeps_the_protocol(cls):
 
 @pytest.mark.parametrize(
     "integrator",
-    [
-        MonteCarlo(7, antithetic=True, inference_samples=9, chunk_size=3),
-        QuasiMonteCarlo(5, chunk_size=5),
-        ClosedForm(),
-    ],
+    [MonteCarlo(7, antithetic=True, inference_samples=9, chunk_size=3), QuasiMonteCarlo(5, chunk_size=5), ClosedForm()],
     ids=repr,
 )
 def test_a_config_makes_an_equal_integrator(integrator):

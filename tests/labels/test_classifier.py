@@ -215,29 +215,20 @@ X = np.arange(60, dtype="float32").reshape(30, 2)
 Y = NAMES[np.arange(30) % 3]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "x", "y", "weight", "text"),
-    [
-        ({"epochs": 0}, X, Y, None, "`epochs` must be an integer at least 1. Received: epochs=0"),
-        ({"make_model": "no"}, X, Y, None, "`make_model` must be a function that makes a new compiled model, or None"),
-        ({"make_model": convolution}, X, Y, None, "`make_model` must make models of the 3 classes of `y`"),
-        ({"method": "plain"}, X, Y, None, "`method` must be a Method, such as labels.methods.EarlyStopping(), or None"),
-        ({"method": LinearDiscriminant(), "make_model": convolution}, X, Y, None, "`method` must train a network if"),
-        (
-            {"method": ForwardCorrection()},
-            X,
-            Y,
-            None,
-            "`transition` must be a matrix (K, K); only `choose` estimates it",
-        ),
-        ({"method": LinearDiscriminant()}, X.reshape(30, 2, 1), Y, None, "`x` must be features, an array (N, D)"),
-        ({}, X * np.nan, Y, None, "Input X contains NaN"),
-        ({}, X, ["a"] * 30, None, "`y` must have at least two classes. Received: 1 class"),
-        ({}, X, np.linspace(0, 1, 30), None, "Unknown label type: continuous"),
-        ({}, X, Y, np.zeros(30), "`sample_weight` must"),
-        ({}, X, Y, np.float32([-1.0] + [1.0] * 29), "`sample_weight` must be finite and not negative. Received: -1.0"),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "x", "y", "weight", "text"), [
+    ({"epochs": 0}, X, Y, None, "`epochs` must be an integer at least 1. Received: epochs=0"),
+    ({"make_model": "no"}, X, Y, None, "`make_model` must be a function that makes a new compiled model, or None"),
+    ({"make_model": convolution}, X, Y, None, "`make_model` must make models of the 3 classes of `y`"),
+    ({"method": "plain"}, X, Y, None, "`method` must be a Method, such as labels.methods.EarlyStopping(), or None"),
+    ({"method": LinearDiscriminant(), "make_model": convolution}, X, Y, None, "`method` must train a network if"),
+    ({"method": ForwardCorrection()}, X, Y, None, "`transition` must be a matrix (K, K); only `choose` estimates it"),
+    ({"method": LinearDiscriminant()}, X.reshape(30, 2, 1), Y, None, "`x` must be features, an array (N, D)"),
+    ({}, X * np.nan, Y, None, "Input X contains NaN"),
+    ({}, X, ["a"] * 30, None, "`y` must have at least two classes. Received: 1 class"),
+    ({}, X, np.linspace(0, 1, 30), None, "Unknown label type: continuous"),
+    ({}, X, Y, np.zeros(30), "`sample_weight` must"),
+    ({}, X, Y, np.float32([-1.0] + [1.0] * 29), "`sample_weight` must be finite and not negative. Received: -1.0"),
+])  # fmt: skip
 def test_arguments_and_data_out_of_range_are_refused_by_fit(arguments, x, y, weight, text):
     with pytest.raises(ValueError) as error:
         small(**arguments).fit(x, y, weight)

@@ -111,15 +111,11 @@ def check_predictions(run, model, x):
 
 
 @pytest.mark.once
-@pytest.mark.parametrize(
-    "loss",
-    [
-        losses.JointMultiLabelCrossentropy(16, [0.1, 0.2], 0.05, seed=3, reduction="sum"),
-        losses.JointSegmentationCrossentropy(3, 16, 255, seed=3, reduction="sum"),
-        losses.MultivariateNormalNLL("beta", 0.25, reduction="sum", dtype="mixed_float16"),
-    ],
-    ids=LOSSES,
-)
+@pytest.mark.parametrize("loss", [
+    losses.JointMultiLabelCrossentropy(16, [0.1, 0.2], 0.05, seed=3, reduction="sum"),
+    losses.JointSegmentationCrossentropy(3, 16, 255, seed=3, reduction="sum"),
+    losses.MultivariateNormalNLL("beta", 0.25, reduction="sum", dtype="mixed_float16"),
+], ids=LOSSES)  # fmt: skip
 def test_a_loss_comes_back_from_its_config_and_computes_in_full_precision(loss):
     again = keras.losses.deserialize(keras.losses.serialize(loss))
     assert again.get_config() == loss.get_config()

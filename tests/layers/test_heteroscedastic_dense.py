@@ -32,17 +32,13 @@ class WithoutNoise(integrators.Integrator):
         return ops.log_softmax(normal.loc, axis=-1) if link.activation == "softmax" else normal.loc
 
 
-@pytest.mark.parametrize(
-    ("loss", "has_activation"),
-    [
-        ("sparse_categorical_crossentropy", True),
-        (keras.losses.CategoricalCrossentropy(), True),
-        ("binary_crossentropy", True),
-        (keras.losses.SparseCategoricalCrossentropy(from_logits=True), False),
-        (keras.losses.BinaryCrossentropy(from_logits=True), False),
-    ],
-    ids=lambda value: getattr(value, "name", str(value)),
-)
+@pytest.mark.parametrize(("loss", "has_activation"), [
+    ("sparse_categorical_crossentropy", True),
+    (keras.losses.CategoricalCrossentropy(), True),
+    ("binary_crossentropy", True),
+    (keras.losses.SparseCategoricalCrossentropy(from_logits=True), False),
+    (keras.losses.BinaryCrossentropy(from_logits=True), False),
+], ids=lambda value: getattr(value, "name", str(value)))  # fmt: skip
 def test_the_usual_losses_have_the_value_and_the_gradient_of_numpy(loss, has_activation):
     """At a spread of 60 Keras' losses clip probabilities, below 1e-7, where a clip has no gradient."""
     name, loss = getattr(loss, "name", loss), keras.losses.get(loss)
@@ -85,17 +81,14 @@ def count(variables):
 
 
 @pytest.mark.once
-@pytest.mark.parametrize(
-    ("features", "units", "arguments", "added"),
-    [
-        (2048, 1000, {"num_factors": 15}, 32_784_000),
-        (2048, 1000, {}, 32_784_000),  # 15 is the default
-        (2048, 21_843, {"num_factors": 50, "parameter_efficient": True}, 90_604_764),
-        (2048, 1000, {"covariance": Narrow()}, 2_049_000 + 2048 * 16 + 17 * 15_000),
-        (2048, 1000, {"num_factors": 0}, 2048 * 1000 + 1000),
-        (5, 3, {}, 5 * 3 + 3 + 5 * 9 + 9),  # num_factors is at most units
-    ],
-)
+@pytest.mark.parametrize(("features", "units", "arguments", "added"), [
+    (2048, 1000, {"num_factors": 15}, 32_784_000),
+    (2048, 1000, {}, 32_784_000),  # 15 is the default
+    (2048, 21_843, {"num_factors": 50, "parameter_efficient": True}, 90_604_764),
+    (2048, 1000, {"covariance": Narrow()}, 2_049_000 + 2048 * 16 + 17 * 15_000),
+    (2048, 1000, {"num_factors": 0}, 2048 * 1000 + 1000),
+    (5, 3, {}, 5 * 3 + 3 + 5 * 9 + 9),  # num_factors is at most units
+])  # fmt: skip
 def test_trainable_weights_added_to_a_dense_layer(features, units, arguments, added):
     integrator = integrators.QuasiMonteCarlo(16)
     head = layers.HeteroscedasticDense(units, integrator=integrator, kernel_initializer="zeros", **arguments)
@@ -105,15 +98,12 @@ def test_trainable_weights_added_to_a_dense_layer(features, units, arguments, ad
 
 
 @pytest.mark.once
-@pytest.mark.parametrize(
-    ("kind", "factor"),
-    [
-        ("full", ["factor/kernel", "factor/bias"]),
-        ("parameter-efficient", ["row_scale/kernel", "row_scale/bias", "factor/kernel"]),
-        ("narrow", ["factor_features/kernel", "factor/kernel", "factor/bias"]),
-        ("diagonal", []),
-    ],
-)
+@pytest.mark.parametrize(("kind", "factor"), [
+    ("full", ["factor/kernel", "factor/bias"]),
+    ("parameter-efficient", ["row_scale/kernel", "row_scale/bias", "factor/kernel"]),
+    ("narrow", ["factor_features/kernel", "factor/kernel", "factor/bias"]),
+    ("diagonal", []),
+])  # fmt: skip
 def test_weights_have_stable_names_and_order_and_the_step_is_last(kind, factor):
     head = make_head(kind, name="head")
     head(X)

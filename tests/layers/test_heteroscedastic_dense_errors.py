@@ -35,16 +35,12 @@ def test_input_without_a_last_dimension(shape):
         HeteroscedasticDense(3).build(shape)
 
 
-@pytest.mark.parametrize(
-    ("shape", "text"),
-    [
-        (False, "`input_shape` must be a tuple of at least one size. Received: input_shape=False"),
-        ({"a": 1}, "`input_shape` must be a tuple of at least one size. Received: input_shape={'a': 1}"),
-        ((2, "x"), "`input_shape[-1]` must be an integer in [0, 4294967296]. Received: input_shape[-1]='x'"),
-        ((2, 1 << 62), f"`input_shape[-1]` must be an integer in [0, 4294967296]. Received: input_shape[-1]={1 << 62}"),
-    ],
-    ids=["no shape", "names", "text", "huge"],
-)
+@pytest.mark.parametrize(("shape", "text"), [
+    (False, "`input_shape` must be a tuple of at least one size. Received: input_shape=False"),
+    ({"a": 1}, "`input_shape` must be a tuple of at least one size. Received: input_shape={'a': 1}"),
+    ((2, "x"), "`input_shape[-1]` must be an integer in [0, 4294967296]. Received: input_shape[-1]='x'"),
+    ((2, 1 << 62), f"`input_shape[-1]` must be an integer in [0, 4294967296]. Received: input_shape[-1]={1 << 62}"),
+], ids=["no shape", "names", "text", "huge"])  # fmt: skip
 @pytest.mark.parametrize("layer", [HeteroscedasticDense(3), NoiseTransition(3), TemperatureScaler()], ids=repr)
 def test_a_shape_of_a_hostile_file_is_refused_in_words(layer, shape, text):
     with pytest.raises(ValueError) as error:

@@ -97,14 +97,11 @@ def test_stopped_features_get_no_gradient_from_the_noise():
     assert np.abs(gradient(lambda out: ops.sum(out[:, UNITS:]))[body]).max() > 0
 
 
-@pytest.mark.parametrize(
-    "make",
-    [
-        lambda: head_of(0, stop_features=True, initial_scale=0.3, kernel_regularizer="l2", use_bias=True),
-        lambda: head_of(2, parameter_efficient=True),
-        lambda: head_of(0, covariance=LowRank(1, initial_scale=0.4)),
-    ],
-)
+@pytest.mark.parametrize("make", [
+    lambda: head_of(0, stop_features=True, initial_scale=0.3, kernel_regularizer="l2", use_bias=True),
+    lambda: head_of(2, parameter_efficient=True),
+    lambda: head_of(0, covariance=LowRank(1, initial_scale=0.4)),
+])  # fmt: skip
 def test_a_head_comes_back_from_a_file(make, tmp_path):
     model = keras.Sequential([keras.Input((FEATURES,)), make()])
     loaded = reloaded(model, tmp_path)

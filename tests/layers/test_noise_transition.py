@@ -224,16 +224,13 @@ def test_the_gradient_of_every_row_is_centred_and_otherwise_that_of_t():
 
 
 @pytest.mark.once
-@pytest.mark.parametrize(
-    ("arguments", "expected"),
-    [
-        ({}, 0.5 * np.eye(UNITS) + 0.125),
-        ({"num_annotators": 2}, np.stack([0.5 * np.eye(UNITS) + 0.125] * 2)),
-        ({"regularizer": "l2"}, 0.99 * np.eye(UNITS) + 0.0025),
-        ({"transition": T}, 0.99 * T + 0.0025),
-        ({"trainable": False}, np.eye(UNITS)),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "expected"), [
+    ({}, 0.5 * np.eye(UNITS) + 0.125),
+    ({"num_annotators": 2}, np.stack([0.5 * np.eye(UNITS) + 0.125] * 2)),
+    ({"regularizer": "l2"}, 0.99 * np.eye(UNITS) + 0.0025),
+    ({"transition": T}, 0.99 * T + 0.0025),
+    ({"trainable": False}, np.eye(UNITS)),
+])  # fmt: skip
 def test_where_t_starts(arguments, expected):
     layer = built(NoiseTransition(UNITS, **arguments), (None, UNITS))
     assert_allclose(rows(layer), expected, rtol=1e-5, atol=1e-7)

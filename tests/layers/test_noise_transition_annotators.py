@@ -261,21 +261,14 @@ SHOULD = "must take the labels of 3 annotators, with -1 where one is missing: ke
 BEHIND = "for the layer 'flips' has an axis of them. Received: "
 
 
-@pytest.mark.parametrize(
-    ("compiled", "text"),
-    [
-        (
-            {"loss": SPARSE},
-            f"`loss` {SHOULD}losses.AnnotatorsLoss(), {BEHIND}loss=keras.losses.SparseCategoricalCrossentropy(",
-        ),
-        ({"metrics": ["accuracy"]}, f"`metrics` {SHOULD}metrics.AnnotatorsMetric(...), {BEHIND}metrics='accuracy'"),
-        ({"weighted_metrics": [keras.metrics.SparseCategoricalAccuracy()]}, f"`weighted_metrics` {SHOULD}metrics"),
-        (
-            {"loss": AnnotatorsLoss(SmoothedCrossentropy(ignore_class=-1))},
-            "`loss` must take log-probabilities: keras_het.losses.AnnotatorsLoss(",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("compiled", "text"), [
+    ({"loss": SPARSE},
+     f"`loss` {SHOULD}losses.AnnotatorsLoss(), {BEHIND}loss=keras.losses.SparseCategoricalCrossentropy("),
+    ({"metrics": ["accuracy"]}, f"`metrics` {SHOULD}metrics.AnnotatorsMetric(...), {BEHIND}metrics='accuracy'"),
+    ({"weighted_metrics": [keras.metrics.SparseCategoricalAccuracy()]}, f"`weighted_metrics` {SHOULD}metrics"),
+    ({"loss": AnnotatorsLoss(SmoothedCrossentropy(ignore_class=-1))},
+     "`loss` must take log-probabilities: keras_het.losses.AnnotatorsLoss("),
+])  # fmt: skip
 def test_check_names_what_takes_missing_labels_for_wrong_ones(compiled, text):
     model = make_model(make(name="flips"), **compiled)
     with pytest.raises(ValueError) as error:

@@ -18,33 +18,21 @@ WRONG = {
     "logits": ([D(UNITS, name="made")], "the output of 'made', a Dense with activation='linear'"),
     "probabilities": ([D(UNITS, "softmax", name="made")], "the output of 'made', a Dense with activation='softmax'"),
     "a layer of probabilities": ([D(UNITS), keras.layers.Softmax(name="made")], "the output of 'made', a Softmax"),
-    "an activation": (
-        [D(UNITS), keras.layers.Activation("sigmoid", name="made")],
-        "Activation with activation='sigmoid'",
-    ),
-    "features, before the head": (
-        [D(UNITS, "relu", name="made")],
-        "the output of 'made', a Dense with activation='relu'",
-    ),
+    "an activation": ([D(UNITS), keras.layers.Activation("sigmoid", name="made")],
+        "Activation with activation='sigmoid'"),
+    "features, before the head": ([D(UNITS, "relu", name="made")],
+        "the output of 'made', a Dense with activation='relu'"),
     "through an identity": ([D(UNITS, name="made"), keras.layers.Identity()], "the output of 'made', a Dense"),
-    "through a linear activation": (
-        [D(UNITS, name="made"), keras.layers.Activation("linear")],
-        "the output of 'made', a Dense",
-    ),
-    "a model inside": (
-        [keras.Sequential([keras.Input((FEATURES,)), D(UNITS, name="made")])],
-        "the output of 'made', a Dense",
-    ),
+    "through a linear activation": ([D(UNITS, name="made"), keras.layers.Activation("linear")],
+        "the output of 'made', a Dense"),
+    "a model inside": ([keras.Sequential([keras.Input((FEATURES,)), D(UNITS, name="made")])],
+        "the output of 'made', a Dense"),
     "half precision": ([D(UNITS, name="made", dtype="mixed_bfloat16")], "the output of 'made', a Dense"),
-    "labels that are not exclusive": (
-        [HeteroscedasticDense(UNITS, link="sigmoid", name="made")],
-        "HeteroscedasticDense with link=Sigmoid()",
-    ),
-    "probabilities of a head": (
-        [HeteroscedasticDense(UNITS, activation="softmax", name="made")],
-        "HeteroscedasticDense with activation='softmax'",
-    ),
-}
+    "labels that are not exclusive": ([HeteroscedasticDense(UNITS, link="sigmoid", name="made")],
+        "HeteroscedasticDense with link=Sigmoid()"),
+    "probabilities of a head": ([HeteroscedasticDense(UNITS, activation="softmax", name="made")],
+        "HeteroscedasticDense with activation='softmax'"),
+}  # fmt: skip
 
 
 def stack(layers, functional):

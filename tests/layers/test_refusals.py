@@ -31,16 +31,14 @@ FLOAT32 = 'be "float32" or "float64"; '
 OTHERS = ("relu", "sigmoid", "log_softmax", "nothing", len, 3)
 HEAD = {
     "num_factors": [("be None or an integer in [1, units]; a diagonal covariance has 0", -1, 2.5, 12)],
-    "temperature": [
-        (POSITIVE, 0, -1.0, float("nan"), 10**400, 1e-60),
-        ("be a number, or a LearnedTemperature(...)", "warm"),
-    ],
+    "temperature":
+        [(POSITIVE, 0, -1.0, float("nan"), 10**400, 1e-60), ("be a number, or a LearnedTemperature(...)", "warm")],
     "integrator": [("...or a serialised dict", ""), ("...'closed_form', 'taylor', or a serialised dict", "simpson")],
     "units": [('...2; one unit, for two classes, needs link="sigmoid"', 1)],
     "seed": [(SEED, -1, 1 << 31, 1.5)],
     "use_bias": [("be True or False", "no")],
     "dtype": [("", "float16", "int8_from_float32", "mixed_bfloat16")],
-}
+}  # fmt: skip
 ACTIVATION = {
     "activation": [
         ('be None, for log-probabilities, or "softmax", for probabilities; "sigmoid" needs link="sigmoid"', *OTHERS)
@@ -92,29 +90,22 @@ REFUSED = {
         NoiseTransition, {"dtype": [(FLOAT32, "float16", "bfloat16", "mixed_float16", "mixed_bfloat16")]}, num_classes=4
     ),
     f"`units` must {CLASSES}. Received: units=0": lambda: HeteroscedasticDense(0, link="sigmoid"),
-    "`link` must be a Link, one of the names 'softmax', 'sigmoid', 'normal_cdf', or": lambda: HeteroscedasticDense(
-        10, link="probit"
-    ),
-    "NormalCDF, or have `closed_form` of its own, for the integrator ClosedForm. Received: link=Softmax()": lambda: (
-        HeteroscedasticDense(10, integrator="closed_form")
-    ),
-    "`parameter_efficient` must be False without factors. Received: parameter_efficient=True, num_factors=0": lambda: (
-        HeteroscedasticDense(10, 0, parameter_efficient=True)
-    ),
+    "`link` must be a Link, one of the names 'softmax', 'sigmoid', 'normal_cdf', or":
+        lambda: HeteroscedasticDense(10, link="probit"),
+    "NormalCDF, or have `closed_form` of its own, for the integrator ClosedForm. Received: link=Softmax()":
+        lambda: (HeteroscedasticDense(10, integrator="closed_form")),
+    "`parameter_efficient` must be False without factors. Received: parameter_efficient=True, num_factors=0":
+        lambda: (HeteroscedasticDense(10, 0, parameter_efficient=True)),
     **refused_arguments(HeteroscedasticDense, ACTIVATION, units=3),
-    "give an activation by name, activation='softmax'. Received: num_factors='softmax'": lambda: HeteroscedasticDense(
-        3, "softmax"
-    ),
-    '"sigmoid", for probabilities; "softmax" needs link="softmax"': lambda: HeteroscedasticDense(
-        3, link="sigmoid", activation="softmax"
-    ),
-    "`activation` must be None: the layer returns a distribution": lambda: JointHeteroscedasticDense(
-        3, activation="sigmoid"
-    ),
+    "give an activation by name, activation='softmax'. Received: num_factors='softmax'":
+        lambda: HeteroscedasticDense(3, "softmax"),
+    '"sigmoid", for probabilities; "softmax" needs link="softmax"':
+        lambda: HeteroscedasticDense(3, link="sigmoid", activation="softmax"),
+    "`activation` must be None: the layer returns a distribution":
+        lambda: JointHeteroscedasticDense(3, activation="sigmoid"),
     "`rank` must be given as num_factors=2. Received: rank=2...": normal(2, rank=2),
-    "`temperature` must be given when the head is made...temperature=2.0. ...scale_temperature": lambda: setattr(
-        HeteroscedasticDense(3), "temperature", 2.0
-    ),
+    "`temperature` must be given when the head is made...temperature=2.0. ...scale_temperature":
+        lambda: setattr(HeteroscedasticDense(3), "temperature", 2.0),
     "512 MiB": lambda: HeteroscedasticDense(10**7, 0, integrator=QuasiMonteCarlo(256)),
     f"`num_factors` must {CLASSES}. Received: num_factors=0": lambda: latent(num_factors=0),
     f"{FACTORS}[1, features]. Received: num_factors=9, 6 features": lambda: latent(num_factors=9),
@@ -139,28 +130,24 @@ REFUSED = {
     "and has 1.1176. Received: num_classes=1000...num_annotators=300": flips(1000, num_annotators=300),
     f"{SHAPE}(3, 3). Received: shape (4, 4)": flips(3, transition=np.eye(4)),
     f"{SHAPE}(4, 4)": flips(3, outlier_class=True, transition=np.eye(3)),
-    "`transition` must be an array of numbers. Received: a list; could not convert": flips(
-        2, transition=[["a", 0], [0, 1]]
-    ),
+    "`transition` must be an array of numbers. Received: a list; could not convert":
+        flips(2, transition=[["a", 0], [0, 1]]),
     "`transition` must be an array of numbers. Received: a list; ": flips(2, transition=[[{}, 0], [0, 1]]),
     "row 1 sums to 0.5": flips(2, transition=[[1, 0], [0.2, 0.3]]),
     f"{SHAPE}(3, 3) or (2, 3, 3). Received: shape (3, 3, 3)": flips(3, num_annotators=2, transition=[np.eye(3)] * 3),
     f"{SHAPE}(3, 3). Received: shape (3, 3, 3)": flips(3, transition=[np.eye(3)] * 3),
-    "`transition[1]` must have rows that sum to one. Received: row 0 sums to 2": flips(
-        2, num_annotators=2, transition=[np.eye(2), 2 * np.eye(2)]
-    ),
-    "`y_true` must have shape (N, 3), a label of each annotator, or -1. Received: shape": lambda: make_model(
-        make()
-    ).fit(X, LABELS[:, None], verbose=0),
-    "size of T, 3 (num_classes, and one more with outlier_class=True). Received: input_shape=(64, 4)": lambda: (
-        NoiseTransition(3)(LOG_P)
-    ),
+    "`transition[1]` must have rows that sum to one. Received: row 0 sums to 2":
+        flips(2, num_annotators=2, transition=[np.eye(2), 2 * np.eye(2)]),
+    "`y_true` must have shape (N, 3), a label of each annotator, or -1. Received: shape":
+        lambda: make_model(make()).fit(X, LABELS[:, None], verbose=0),
+    "size of T, 3 (num_classes, and one more with outlier_class=True). Received: input_shape=(64, 4)":
+        lambda: (NoiseTransition(3)(LOG_P)),
     "`lower` must be below 1 / 3": lambda: RowStochastic(0.5)(ops.ones((3, 3))),
     STORED: lambda: stored(np.eye(4) * np.nan),
     f"{STORED} Received: shape (5, 5)": lambda: stored(np.eye(5)),
     "`transition` must have rows that sum to one. Received: row 0 sums to 2": lambda: stored(2 * np.eye(4)),
     "`transition` must not be negative. Received: -0.1 at [0, 2]": lambda: stored(NEGATIVE),
-}
+}  # fmt: skip
 
 
 @each_refusal(REFUSED)

@@ -170,16 +170,10 @@ def test_fit_and_a_round_trip_of_the_config(case, tmp_path):
 
 
 @pytest.mark.refusal
-@pytest.mark.parametrize(
-    ("kwargs", "text"),
-    [
-        ({"from_logits": "yes"}, "`from_logits` must be True or False. Received: from_logits='yes'"),
-        (
-            {"ignore_class": 1.5},
-            "`ignore_class` must be an integer in [-16777216, 16777216]. Received: ignore_class=1.5",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("kwargs", "text"), [
+    ({"from_logits": "yes"}, "`from_logits` must be True or False. Received: from_logits='yes'"),
+    ({"ignore_class": 1.5}, "`ignore_class` must be an integer in [-16777216, 16777216]. Received: ignore_class=1.5"),
+])  # fmt: skip
 @every_loss
 def test_errors_of_the_common_arguments(case, kwargs, text):
     with pytest.raises(ValueError) as error:

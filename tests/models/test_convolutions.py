@@ -26,15 +26,12 @@ PIXELS = np.random.default_rng(1).integers(UNITS, size=(12, 4, 4))
 
 
 @pytest.mark.parametrize("clone", [False, True])
-@pytest.mark.parametrize(
-    "make",
-    [
-        lambda: convolution(activation="softmax"),
-        lambda: convolution(use_bias=False, padding="same"),
-        lambda: convolution(layers.Reshape((16, UNITS), name="flat"), layers.Softmax()),
-        lambda: convolution(layers.Softmax(), layers.Reshape((-1, UNITS))),
-    ],
-)
+@pytest.mark.parametrize("make", [
+    lambda: convolution(activation="softmax"),
+    lambda: convolution(use_bias=False, padding="same"),
+    lambda: convolution(layers.Reshape((16, UNITS), name="flat"), layers.Softmax()),
+    lambda: convolution(layers.Softmax(), layers.Reshape((-1, UNITS))),
+])  # fmt: skip
 def test_a_pointwise_convolution_is_a_dense_layer_of_every_pixel(make, clone, tmp_path):
     model = sharpen(make())
     new = heteroscedastic(model, 2, clone=clone, seed=0)

@@ -70,15 +70,11 @@ def test_it_predicts_the_mean_of_the_probabilities(end):
     assert_allclose(ensemble.link.average(of_members), found, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize(
-    ("loss", "activation"),
-    [
-        (sparse_crossentropy(), "softmax"),
-        (keras.losses.BinaryCrossentropy(from_logits=True), "sigmoid"),
-        (keras_het.losses.GeneralizedCrossentropy(from_logits=True), "softmax"),
-    ],
-    ids=lambda value: getattr(value, "name", value),
-)
+@pytest.mark.parametrize(("loss", "activation"), [
+    (sparse_crossentropy(), "softmax"),
+    (keras.losses.BinaryCrossentropy(from_logits=True), "sigmoid"),
+    (keras_het.losses.GeneralizedCrossentropy(from_logits=True), "softmax"),
+], ids=lambda value: getattr(value, "name", value))  # fmt: skip
 def test_the_loss_of_its_members_tells_the_link(loss, activation):
     def make_model():
         model = model_of(layers.Dense(UNITS))

@@ -60,16 +60,13 @@ def test_a_compiled_model_gives_a_compiled_one_that_trains_as_it_is():
     assert not {id(metric) for metric in old.metrics} & {id(metric) for metric in new.metrics}
 
 
-@pytest.mark.parametrize(
-    ("activation", "loss", "expected"),
-    [
-        ("softmax", "sparse_categorical_crossentropy", losses.SparseCategoricalCrossentropy(from_logits=True)),
-        (None, losses.SparseCategoricalCrossentropy(from_logits=True, ignore_class=2), None),
-        ("sigmoid", losses.binary_crossentropy, losses.BinaryCrossentropy(from_logits=True)),
-        ("softmax", ["categorical_crossentropy"], losses.CategoricalCrossentropy(from_logits=True)),
-        ("softmax", {"predictions": "categorical_crossentropy"}, losses.CategoricalCrossentropy(from_logits=True)),
-    ],
-)
+@pytest.mark.parametrize(("activation", "loss", "expected"), [
+    ("softmax", "sparse_categorical_crossentropy", losses.SparseCategoricalCrossentropy(from_logits=True)),
+    (None, losses.SparseCategoricalCrossentropy(from_logits=True, ignore_class=2), None),
+    ("sigmoid", losses.binary_crossentropy, losses.BinaryCrossentropy(from_logits=True)),
+    ("softmax", ["categorical_crossentropy"], losses.CategoricalCrossentropy(from_logits=True)),
+    ("softmax", {"predictions": "categorical_crossentropy"}, losses.CategoricalCrossentropy(from_logits=True)),
+])  # fmt: skip
 def test_the_match_of_a_loss(activation, loss, expected):
     new = converted(compiled(functional(activation), "adam", loss))
     (found,) = keras_het.reading.check.leaves(new.loss)

@@ -205,15 +205,12 @@ def extreme(name, kind):
 
 
 @pytest.mark.parametrize("name", EXTREMES)
-@pytest.mark.parametrize(
-    ("kind", "options"),
-    [
-        pytest.param("diagonal", {"chunk_size": 16}, marks=pytest.mark.once),
-        ("full", {"chunk_size": 16}),
-        pytest.param("full", PLAIN, marks=pytest.mark.once),
-        pytest.param("parameter_efficient", {"chunk_size": 16}, marks=pytest.mark.once),
-    ],
-)
+@pytest.mark.parametrize(("kind", "options"), [
+    pytest.param("diagonal", {"chunk_size": 16}, marks=pytest.mark.once),
+    ("full", {"chunk_size": 16}),
+    pytest.param("full", PLAIN, marks=pytest.mark.once),
+    pytest.param("parameter_efficient", {"chunk_size": 16}, marks=pytest.mark.once),
+])  # fmt: skip
 def test_extremes_are_finite_and_agree_with_float64(name, kind, options):
     arguments, nodes = extreme(name, kind), nodes_of(kind)
     log_p = evaluate(arguments, nodes, **options)

@@ -239,14 +239,6 @@ def test_every_public_module_is_a_folder_with_a_table_of_contents():
     assert {module.__name__ for module in public_modules(keras_het)} <= set(PACKAGES)
 
 
-@pytest.mark.parametrize("module", MODULES)
-def test_public_names_have_docstrings(module):
-    tree = ast.parse(source_of(module))
-    assert ast.get_docstring(tree)
-    public = [n for n in tree.body if isinstance(n, ast.FunctionDef | ast.ClassDef) and not n.name.startswith("_")]
-    assert [node.name for node in public if not ast.get_docstring(node)] == []
-
-
 EXAMPLES = [
     pytest.param(name, marks=pytest.mark.smoke) if ".layers." in name and ">>>" in source_of(name) else name
     for name in MODULES

@@ -7,7 +7,7 @@ import pytest
 
 from keras_het import covariances
 from keras_het.base.serializable import resolve
-from keras_het.integrators import Integrator, QuasiMonteCarlo
+from keras_het.integrators import Integrator
 from keras_het.layers import HeteroscedasticDense, LearnedTemperature
 from keras_het.links import Link, Softmax
 from tests.checks import refusals
@@ -56,14 +56,10 @@ test_errors_say_what_is_wrong = refusals([
     (lambda: type("Wrong", (Link,), {"activation": "relu"}),
      "`activation` of a link must be 'softmax' or 'sigmoid'. Received: 'relu' of Wrong"),
     (lambda: resolve(Link, Softmax), CLASS.format("Softmax")),
-    (lambda: resolve(Integrator, QuasiMonteCarlo), CLASS.format("QuasiMonteCarlo")),
     (lambda: resolve(covariances.Covariance, covariances.LowRank), CLASS.format("LowRank")),
     (lambda: Demanding().check(Softmax(), 3, 0),
      "`link` must have `magic` of its own, for the integrator Demanding. Received: link=Softmax()"),
     (lambda: HeteroscedasticDense(3, 2, temperature=LearnedTemperature), TEMPERATURE),
-    (lambda: HeteroscedasticDense(3, 2, temperature="learned"), TEMPERATURE),
-    (lambda: HeteroscedasticDense(3, 2, covariance=covariances.Latent()),
-     "give it to the covariance, as covariance=Latent(...). Received: num_factors=2"),
 ])  # fmt: skip
 
 

@@ -86,6 +86,5 @@ test_refusals = refusals([
     (lambda: regression_scores(OUTPUTS, Y[:3]), "`targets` must have shape"),
     (lambda: regression_scores(OUTPUTS[:0], Y[:0]), "`targets` must have shape"),
     (lambda: regression_scores(OUTPUTS, Y[:, :1]), "`outputs` must have 1"),
-    (lambda: regression_scores(OUTPUTS[:, :-1], Y), "`outputs` must have 2"),
     (lambda: regression_scores(OUTPUTS, Y, levels=[0.9, 1.0]), "`levels` must be in"),
 ])  # fmt: skip

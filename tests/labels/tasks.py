@@ -71,17 +71,3 @@ def maker(*layers, units=3, rate=0.1):
         return model
 
     return make
-
-
-class Batches(keras.utils.PyDataset):
-    """Arrays of 240 rows in batches of 60."""
-
-    def __init__(self, *arrays):
-        super().__init__()
-        self.arrays = arrays
-
-    def __len__(self):
-        return 4
-
-    def __getitem__(self, index):
-        return tuple(array[60 * index : 60 * index + 60] for array in self.arrays)

@@ -3,7 +3,6 @@
 import pickle
 import random
 import sys
-import warnings
 
 import keras
 import numpy as np
@@ -21,6 +20,7 @@ from sklearn.utils.estimator_checks import estimator_checks_generator
 from keras_het import explain, labels
 from keras_het.labels import Classifier
 from keras_het.labels.methods import EarlyStopping, ForwardCorrection, Heteroscedastic, LinearDiscriminant
+from tests.common import texts_of_warnings
 
 pytestmark = pytest.mark.once
 
@@ -165,10 +165,9 @@ def test_values_that_float32_rounds_or_that_hide_others_are_warned_of():
     y = np.arange(60) % 2
     coarse, hidden = 1.7e9 + 20.0 * y + np.arange(60) % 5, np.where(np.arange(60) == 3, -9999.0, np.arange(60) % 5)
     for feature, text in ((coarse, "which float32 rounds"), (hidden, "Feature 0 of example 3 is -9999")):
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
+        with texts_of_warnings() as texts:
             small(method=EarlyStopping(), epochs=1).fit(feature[:, None], y)
-        assert any(text in str(warning.message) for warning in caught)
+        assert text in " ".join(texts)
     with pytest.raises(ValueError, match="contains NaN"):
         small(method=EarlyStopping(), epochs=1).fit(np.eye(2)[y], [*"ab" * 29, "a", np.nan])
 

@@ -4,13 +4,15 @@ import random
 
 import keras
 import numpy as np
+import pandas
 import pytest
 
 import keras_het
 from keras_het.base.seeds import unchanged_states
 from keras_het.labels import choose, clean
 from keras_het.labels.methods import EarlyStopping
-from tests.labels.tasks import SHORT_TRAININGS, TRUE, Batches, X, Y, make_model
+from tests.common import Batches
+from tests.labels.tasks import SHORT_TRAININGS, TRUE, X, Y, make_model
 
 pytestmark = [pytest.mark.once, SHORT_TRAININGS]
 
@@ -27,7 +29,6 @@ def arrays():
 
 
 def frames():
-    pandas = pytest.importorskip("pandas")  # the session `tests` has it
     index = [f"row {i}" for i in range(len(X))]
     return pandas.DataFrame(X, index=index), pandas.Series(Y, index=index)
 
@@ -58,7 +59,6 @@ def test_features_and_a_trained_model_need_no_function(verb):
 
 
 def test_the_estimator_accepts_the_same_function():
-    pytest.importorskip("sklearn")
     fitted = keras_het.labels.Classifier(make_model, epochs=5, random_state=0).fit(X, Y)
     assert np.mean(fitted.predict(X) == TRUE) > 0.6
 

@@ -7,6 +7,7 @@ import itertools
 import time
 
 import numpy as np
+import pandas
 import pytest
 from scipy.special import softmax
 from scipy.stats import binom
@@ -246,7 +247,6 @@ test_errors_say_what_is_wrong = refusals([
 
 
 def test_columns_of_a_frame_are_matched_by_name():
-    pandas = pytest.importorskip("pandas")  # the session `tests` has it
     names, true = np.array(["cat", "cow", "dog"]), np.arange(300) % 3
     labels = corrupt(true, symmetric(3, 0.2), seed=0)
     p = np.eye(3)[true] + np.random.default_rng(0).random((300, 3)) / 4
@@ -257,21 +257,3 @@ def test_columns_of_a_frame_are_matched_by_name():
         assert str(given) == str(expected)
     numbers = pandas.DataFrame(p, columns=range(3))[[2, 0, 1]]
     assert diagnose(numbers, labels, names).disputed == expected.disputed
-
-
-def test_names_of_labels_appear_in_the_flips():
-    p, labels = planted("pairs 40", 0, size=8)
-    names = np.array([f"class {letter}" for letter in "hgfedcba"])
-    order = np.argsort(names)
-    expected = diagnose(p, labels, class_names=names.tolist())
-    for result in (
-        diagnose(p, names[labels], class_names=names.tolist()),
-        diagnose(p[:, order], names[labels]),
-        diagnose(p, np.eye(8)[labels], class_names=names.tolist()),
-    ):
-        assert {(flip.true, flip.label) for flip in result.flips} == {
-            (flip.true, flip.label) for flip in expected.flips
-        }
-        assert result.disputed == expected.disputed
-    assert expected.flips[0].true.startswith("class ")
-    assert diagnose(THIRDS, ["b", "a", "b"], class_names=["a", "c", "b"]).kind == "none"

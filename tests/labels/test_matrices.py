@@ -54,8 +54,6 @@ test_errors_say_what_is_wrong = refusals([
     (lambda: check_probabilities([[0.5, 0.5], [0.0, 0.0]]),
      "`probabilities` must have rows of a positive sum. Received: row 1 sums to 0"),
     (lambda: check_probabilities([[1.5, 0.0]]), "and of shape (N, K). Received: shape (1, 2), from 0 to 1.5"),
-    (lambda: outlier_class(True), "`num_classes` must be an integer at least 1. Received: num_classes=True"),
-    (lambda: symmetric(3, True), "`noise` must be in [0, 1]. Received: noise=True"),
     (lambda: total_variation([[1, 0]], np.eye(2)), "`transition` must be a square matrix. Received: shape (1, 2)"),
     (lambda: total_variation(np.eye(3), np.eye(2)),
      "`reference` must have the shape of `transition`, (3, 3). Received"),

@@ -10,6 +10,7 @@ from keras_het.labels import Method, choose, networks
 from keras_het.labels.data import Data
 from keras_het.labels.methods import EarlyStopping, Heteroscedastic
 from keras_het.labels.training import Record, Trainer
+from tests.common import assert_same_arrays
 from tests.labels.tasks import SHORT, SHORT_TRAININGS, TRUE, X, Y, make_model, maker, short
 
 pytestmark = [pytest.mark.once, SHORT_TRAININGS]
@@ -104,8 +105,7 @@ def test_a_trained_model_is_its_features_and_stays_as_it_is(tmp_path):
     mapped = choose(trained, X, Y, optimizer=FAST, resume_path=tmp_path, **PLAIN)
     np.testing.assert_array_equal(mapped.probabilities, result.probabilities)
     np.testing.assert_array_equal(np.load(tmp_path / "features.npy"), features)
-    for weight, old in zip(trained.get_weights(), before, strict=True):
-        np.testing.assert_array_equal(weight, old)
+    assert_same_arrays(trained.weights, before)
 
 
 @pytest.mark.parametrize(("weight", "best"), [(None, [1, 0, 0]), (np.array([5.0, 1.0, 1.0]), [0, 1, 1])])
@@ -156,18 +156,6 @@ def test_features_of_few_examples_are_learned_by_default_whatever_their_units():
     np.testing.assert_allclose(
         other.model.predict(1e4 * X + 1e3, verbose=0), result.model.predict(X, verbose=0), atol=0.02
     )
-
-
-def test_a_functional_model_takes_inputs_of_several_parts():
-    def body():
-        one, two = keras.Input((3,), name="one"), keras.Input((3,), name="two")
-        joined = keras.layers.Concatenate()([one, two])
-        model = keras.Model({"one": one, "two": two}, keras.layers.Dense(3, "softmax")(joined))
-        model.compile(keras.optimizers.Adam(0.1), "sparse_categorical_crossentropy")
-        return model
-
-    x = {"one": X[:, :3], "two": X[:, 3:]}
-    assert choose(body, x, Y, **PLAIN).model.predict(x, verbose=0).shape == (240, 3)
 
 
 def test_layers_that_were_trained_before_are_refused():

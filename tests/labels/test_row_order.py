@@ -12,6 +12,7 @@ from keras_het.labels.diagnosis import diagnose
 from keras_het.labels.report.findings import collect
 from keras_het.labels.synthetic import look_alike_transitions
 from tests.checks import refusals
+from tests.common import Batches
 
 pytestmark = pytest.mark.once
 
@@ -60,20 +61,10 @@ def test_rows_in_another_order_are_refused(call):
         CALLS[call](p, y)
 
 
-class Weighted(keras.utils.PyDataset):
-    """A batch with weights."""
-
-    def __len__(self):
-        return 1
-
-    def __getitem__(self, index):
-        return P, LABELS, np.full(30, 2.0)
-
-
 NO_LABEL = np.where(np.arange(30) == 1, -1, LABELS)
 BLANK = "at [1], no label: leave such examples out (keep those of y != -1)"
 test_weights_and_missing_labels_that_do_not_count_are_refused = refusals([
     (lambda: classifier(NO_LABEL), BLANK),
-    (lambda: scale(Weighted()),
+    (lambda: scale(Batches(P, LABELS, np.full(30, 2.0))),
      "`x` must be (x, y), for weights do not count. Received: a data set with weights"),
 ])  # fmt: skip

@@ -3,6 +3,7 @@
 import functools
 
 import numpy as np
+import pandas
 import pytest
 from scipy.stats import beta, binom, hypergeom, mannwhitneyu
 
@@ -336,13 +337,10 @@ def test_a_class_never_verified_has_no_recall_and_one_never_predicted_may_be_els
     ({"class_names": ["1", "10", "2", "3"]}, "`labels` must have at least one label, and only the classes '1', '10'"),
     ({"drawn": [1, 0]}, "`drawn` must have a first index whose label is in `verified_labels`"),
     ({"labels": np.zeros(5, int)}, "`labels` must have a label for each of the 600 predictions"),
-    ({"labels": np.full((600, 3), 1 / 3)}, "`labels` must have a label for each of the 600 predictions"),
     ({"predictions": np.full((600, 4), 0.3)}, "`predictions` must have rows of sum 1"),
     ({"predictions": np.linspace(0.1, 0.9, 600)}, r"`predictions` must be classes \(N,\), or probabilities"),
     ({"labels": np.array(["a", "b"] * 300)}, "`labels` must have at least one label, and only the classes 0, 1"),
     ({"labels": np.tile([30_000, 0], 300), "predictions": np.zeros(600, int)}, "is it an id?"),
-    ({"predictions": np.array(["a", "b"] * 300)}, "`predictions` must have at least one label, and only"),
-    ({"inclusion": np.where(np.arange(600) == 5, 0.0, 0.5)}, r"`inclusion` must be in \(0, 1\]: nothing"),
 ])  # fmt: skip
 def test_wrong_arguments_are_refused(changed, text):
     p, labels, true = redrawn("class", 7)
@@ -373,7 +371,6 @@ def test_names_are_labels_too_and_the_print_says_what_it_rests_on():
 
 def test_numbers_as_names_columns_and_an_index_are_matched_by_name():
     """Of ten digits as texts and an eleventh, the place of "2" is 3: an integer is refused, not taken for a place."""
-    pandas = pytest.importorskip("pandas")  # the session `tests` has it
     rng = np.random.default_rng(0)
     names = np.array(sorted(map(str, range(11))))
     true = rng.integers(11, size=300)

@@ -43,32 +43,14 @@ def parts(kind, seed=1, **arguments):
 
 @pytest.mark.parametrize("kind", HEADS)
 @pytest.mark.once
-def test_config_shapes_and_batches(kind):
-    make, x, *_ = parts(kind)
+def test_contract(kind, tmp_path):
+    make, x, loss, y = parts(kind)
     layer_contract.check_config(make)
     layer_contract.check_config(functools.partial(make, use_bias=False, kernel_regularizer="l2", name="mine"))
     layer_contract.check_shapes(make, x)
     layer_contract.check_unknown_batch(make, x)
-
-
-@pytest.mark.once
-@pytest.mark.parametrize("kind", HEADS)
-def test_a_step_moves_every_weight(kind):
-    make, x, loss, y = parts(kind)
     layer_contract.check_train_step(make, x, y, loss)
-
-
-@pytest.mark.parametrize("kind", HEADS)
-@pytest.mark.once
-def test_half_precision(kind):
-    make, x, loss, y = parts(kind)
     layer_contract.check_half_precision(make, x, y, loss, "mixed_bfloat16")
-
-
-@pytest.mark.parametrize("kind", HEADS)
-@pytest.mark.once
-def test_files(kind, tmp_path):
-    make, x, *_ = parts(kind)
     layer_contract.check_saved_model(make, x, tmp_path)
     layer_contract.check_saved_weights(make, x, tmp_path)
 

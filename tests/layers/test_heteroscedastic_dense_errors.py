@@ -55,14 +55,6 @@ def test_input_of_another_width():
         head(np.zeros((2, 5), "float32"))
 
 
-def test_a_config_is_checked_like_a_constructor():
-    config = HeteroscedasticDense(3).get_config()
-    with pytest.raises(
-        (ValueError, TypeError), match=r"`num_factors` must be .* Received: num_factors=99, units=3"
-    ):  # Keras wraps it
-        HeteroscedasticDense.from_config({**config, "num_factors": 99})
-
-
 @pytest.mark.parametrize("num_samples", [1 << 62, (1 << 20) + 1, -1])
 def test_a_file_with_an_absurd_number_of_samples_is_refused(tmp_path, num_samples):
     """Before any memory is allocated: a terabyte of nodes would not fit."""

@@ -5,10 +5,10 @@ import shutil
 import keras
 import numpy as np
 import pytest
-from numpy.testing import assert_allclose, assert_array_equal
+from numpy.testing import assert_allclose
 
 from keras_het.integrators import QuasiMonteCarlo
-from tests.common import to_numpy
+from tests.common import Subclassed, assert_same_arrays, to_numpy
 from tests.layers.heads import (
     EXAMPLES,
     FEATURES,
@@ -24,15 +24,6 @@ from tests.layers.heads import (
 from tests.marks import grid
 
 SEQUENCES = np.random.default_rng(3).normal(size=(4, 5, FEATURES)).astype("float32")
-
-
-class Subclassed(keras.Model):
-    def __init__(self, head):
-        super().__init__()
-        self.head = head
-
-    def call(self, inputs, training=False):
-        return self.head(inputs, training=training)
 
 
 def functional(head):
@@ -204,8 +195,7 @@ def test_a_frozen_head_keeps_its_weights_and_draws_new_noise():
     model.fit(X, LABELS, verbose=0)
     after = model.get_weights()
     assert np.any(before[0] != after[0])
-    for a, b in zip(before[2:-1], after[2:-1], strict=True):
-        assert_array_equal(a, b)
+    assert_same_arrays(before[2:-1], after[2:-1])
     assert (before[-1], after[-1]) == (0, 1)
 
 

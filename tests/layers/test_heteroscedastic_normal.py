@@ -9,7 +9,7 @@ from scipy.stats import norm
 
 from keras_het.covariances import LowRank
 from keras_het.layers import HeteroscedasticNormal
-from tests.common import reloaded, session, to_numpy
+from tests.common import reloaded, to_numpy
 from tests.gradients import layer_gradients
 
 pytestmark = pytest.mark.once
@@ -107,9 +107,3 @@ def test_a_head_comes_back_from_a_file(make, tmp_path):
     loaded = reloaded(model, tmp_path)
     assert loaded.layers[-1].get_config() == model.layers[-1].get_config()
     assert_array_equal(loaded.predict(X, verbose=0), model.predict(X, verbose=0))
-
-
-def test_it_computes_in_float32_under_half_precision():
-    with session(policy="mixed_float16"):
-        head = HeteroscedasticNormal(UNITS, 1)
-        assert "float32" in str(head(X.astype("float16")).dtype)

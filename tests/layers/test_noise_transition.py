@@ -81,11 +81,6 @@ def test_a_fixed_transition_multiplies():
     assert layer.trainable_weights == []
 
 
-def test_the_identity_changes_nothing_exactly():
-    layer = NoiseTransition(UNITS, transition=np.eye(UNITS), trainable=False)
-    assert_array_equal(to_numpy(layer(LOG_P, training=True)), LOG_P)
-
-
 def test_inference_gives_the_true_classes():
     layer = NoiseTransition(UNITS, transition=T, trainable=False)
     assert_array_equal(to_numpy(layer(LOG_P)), LOG_P)
@@ -267,23 +262,6 @@ def test_outliers():
     assert_allclose(rows(learned), 0.99 * outlier_class(UNITS, 0.5) + 0.01 / (UNITS + 1), rtol=1e-5, atol=1e-7)
 
 
-def test_it_stands_behind_a_heteroscedastic_head():
-    model = keras.Sequential([keras.Input((FEATURES,)), HeteroscedasticDense(UNITS, seed=0), NoiseTransition(UNITS)])
-    model.compile("adam", LOSS)
-    assert np.isfinite(model.fit(X, LABELS, verbose=0).history["loss"][0])
-    assert_allclose(np.exp(model.predict(X, verbose=0)).sum(-1), 1, rtol=1e-5)
-
-
-@pytest.mark.once
-def test_a_bounded_projection_is_the_nearest_point():
-    w = np.random.default_rng(1).normal(size=(50, UNITS)).astype("float32")
-    x = to_numpy(RowStochastic(0.05)(ops.convert_to_tensor(w)))
-    assert x.min() >= 0.05 - 1e-7
-    assert_allclose(x.sum(axis=1), 1, rtol=1e-5)
-    others = 0.05 + 0.8 * np.random.default_rng(2).dirichlet(np.ones(UNITS), size=(2000, 1))
-    assert np.all(np.sum((x - w) ** 2, axis=1) <= np.sum((others - w) ** 2, axis=2).min(axis=0) + 1e-6)
-
-
 OPEN_T = T + 0.25 * (np.roll(T, 1, axis=1) - T)  # positive
 
 
@@ -325,18 +303,6 @@ def test_a_step_of_many_classes_leaves_the_scale_of_t():
     model.compile(keras.optimizers.Adam(0.01), LOSS)
     model.train_on_batch(X, np.arange(EXAMPLES))
     assert_allclose(rows(layer).diagonal(), 0.5, atol=0.005)
-
-
-def stored(matrix):
-    """Loads a weight as from a file."""
-    layer = built(NoiseTransition(UNITS, name="flips"), (None, UNITS))
-    layer.load_own_variables({"transition": np.asarray(matrix, "float32")})
-    return layer
-
-
-@pytest.mark.once
-def test_a_stored_t_that_is_right_is_loaded():
-    assert_allclose(rows(stored(T)), T, rtol=1e-6)
 
 
 # What Keras says of the rest of a file that was refused.

@@ -151,18 +151,6 @@ def test_planted_annotators_that_change_places_are_caught(monkeypatch):
     assert learn(PLANTED).max() > 0.2
 
 
-@pytest.mark.parametrize("kind", grid(KINDS, span=["started", "outliers"]))
-def test_rows_stay_stochastic(kind):
-    layer = make(kind)
-    model = make_model(layer, optimizer=keras.optimizers.SGD(5.0, clipvalue=1.0))
-    before = rows(layer)
-    for _ in range(5):
-        model.train_on_batch(X, LABELS)
-        assert rows(layer).min() > 0
-        assert_allclose(rows(layer).sum(axis=-1), 1, rtol=1e-5)
-    assert np.abs(rows(layer) - before).max(axis=(1, 2)).min() > 5e-5
-
-
 @pytest.mark.parametrize("regularizer", [keras.regularizers.L2(0.3)])
 def test_a_regularizer_sums_over_annotators(regularizer):
     stack = T.astype("float32")
@@ -195,17 +183,6 @@ def test_fit_validates_on_clean_labels_as_without_the_layer():
     examples, _ = np.nonzero(given)
     assert loss == pytest.approx(-np.mean(log_p[examples, LABELS[given]]), rel=1e-5)
     assert accuracy == pytest.approx(np.mean(log_p[examples].argmax(-1) == LABELS[given]))
-
-
-def test_training_accuracy_counts_the_labels_that_are_there():
-    layer = NoiseTransition(UNITS, num_annotators=ANNOTATORS, transition=T, trainable=False)
-    model = make_model(layer, optimizer=keras.optimizers.SGD(0.0), metrics=[AnnotatorsMetric(name="accuracy")])
-    noisy = np.log(np.einsum("nk,mkj->nmj", np.exp(model.predict(X, verbose=0).astype("float64")), T))
-    history = model.fit(X, LABELS, batch_size=EXAMPLES, verbose=0).history
-    given = LABELS >= 0
-    assert history["accuracy"][0] == pytest.approx(np.mean(noisy.argmax(-1)[given] == LABELS[given]))
-    picked = np.take_along_axis(noisy, np.maximum(LABELS, 0)[..., None], -1)[..., 0][given]
-    assert history["loss"][0] == pytest.approx(-picked.mean(), rel=1e-5)
 
 
 def test_at_inference_too_the_losses_of_keras_take_it():

@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from keras_het import heteroscedastic
 from keras_het.reading.ending import ending_of
-from tests.common import reloaded, sparse_crossentropy, to_numpy
+from tests.common import assert_same_arrays, reloaded, sparse_crossentropy, to_numpy
 
 UNITS = 5
 
@@ -32,8 +32,7 @@ def state_of(model):
 
 
 def assert_same_state(before, after, seeds=True):
-    for a, b in zip(before[0], after[0], strict=True):
-        assert_array_equal(a, b)
+    assert_same_arrays(before[0], after[0])
     assert before[1] == after[1]
     assert not seeds or before[2:] == after[2:]
 

@@ -1,7 +1,5 @@
 """One call in, a model with another head out, that predicts as before and has not touched the old one."""
 
-import warnings
-
 import keras
 import numpy as np
 import pytest
@@ -13,7 +11,7 @@ from keras_het import heteroscedastic, homoscedastic
 from keras_het.covariances import LowRank
 from keras_het.layers import HeteroscedasticDense
 from keras_het.reading.ending import ending_of
-from tests.common import refuses, session, to_numpy
+from tests.common import refuses, reloaded, session, texts_of_warnings, to_numpy
 from tests.models.checks import (
     UNITS,
     assert_same_state,
@@ -78,6 +76,9 @@ def test_the_link_follows_the_activation():
     assert link(functional(), link="sigmoid") == "sigmoid"
     assert link(functional("softmax")) == link(functional()) == "softmax"
     assert link(sequential(units=1)) == link(functional("softmax"), units=3, link="sigmoid") == "sigmoid"
+    assert link(functional(None, layers.Activation("sigmoid")), layer="predictions") == "sigmoid"
+    assert link(sequential("sigmoid", units=1), units=3) == "softmax"
+    assert link(functional("softmax"), link="sigmoid", warm_start=False) == "sigmoid"
     with refuses("`link` must be 'softmax', as the activation of the old head, unless mu starts fresh"):
         link(functional("softmax"), link="sigmoid")
 
@@ -135,14 +136,6 @@ def test_layers_are_shared_or_copied():
     assert_same_state(before, state_of(model), seeds=False)  # `fit` shuffles by NumPy's
 
 
-def test_two_calls_after_one_seed_give_equal_models():
-    model = functional()
-    keras.utils.set_random_seed(3)
-    first, second = heteroscedastic(model), heteroscedastic(model)
-    for a, b in zip(first.weights, second.weights, strict=True):
-        assert_array_equal(a.numpy(), b.numpy())
-
-
 @pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])
 def test_the_head_of_a_model_in_half_precision_computes_in_float32(policy, tmp_path):
     with session(policy=policy):
@@ -178,15 +171,6 @@ def test_the_line_for_a_model_without_a_top_is_one_that_runs():
         line = str(error.value).split("write ")[1].split(". Received")[0]
         made = eval(line, {"keras": keras, "keras_het": keras_het, "model": model, "K": 3})
         assert (made.output_shape, type(made.layers[-1])) == ((None, 3), HeteroscedasticDense)
-
-
-def test_a_layer_that_is_named_keeps_the_activation_behind_it():
-    assert link(functional(None, layers.Activation("sigmoid")), layer="predictions") == "sigmoid"
-
-
-def test_one_sigmoid_becomes_a_softmax_of_more_classes():
-    assert link(sequential("sigmoid", units=1), units=3) == "softmax"
-    assert link(functional("softmax"), link="sigmoid", warm_start=False) == "sigmoid"
 
 
 def test_fresh_kernels_follow_the_seed():
@@ -264,19 +248,13 @@ def test_there_and_back():
 def test_a_quantised_model_keeps_its_head_and_reloads(tmp_path):
     new = heteroscedastic(sharpen(functional("softmax")), 2, seed=0)
     before = new.predict(X, verbose=0)
-    with warnings.catch_warnings(
-        record=True
-    ) as caught:  # pytest.warns would raise Keras' own, of layers that have no `quantize`
-        warnings.simplefilter("always")
+    with texts_of_warnings() as texts:  # Keras has its own, of layers that have no `quantize`
         new.quantize("int8")
-    assert sum("stays in full precision" in str(warning.message) for warning in caught) == 3
+    assert sum("stays in full precision" in text for text in texts) == 3
     after = new.predict(X, verbose=0)
     assert 0 < np.abs(np.exp(after) - np.exp(before)).max() < 0.1
     assert new.layers[-1].loc_layer.dtype_policy.name == "float32"
-    new.save(tmp_path / "model.keras")
-    assert_allclose(
-        keras.models.load_model(tmp_path / "model.keras").predict(X, verbose=0), after, rtol=1e-5, atol=1e-5
-    )
+    assert_allclose(reloaded(new, tmp_path).predict(X, verbose=0), after, rtol=1e-5, atol=1e-5)
     for call in (lambda: new.layers[-1].quantize("int8"), lambda: new.layers[-1].enable_lora(2)):
         with pytest.raises(NotImplementedError, match="heteroscedastic head"):
             call()

@@ -12,7 +12,7 @@ from keras_het.layers import HeteroscedasticDense
 from keras_het.links import NormalCDF, Sigmoid
 from keras_het.models import DeepEnsemble
 from keras_het.reading.ending import endings
-from tests.common import refuses, reloaded, sparse_crossentropy, to_numpy
+from tests.common import Batches, Subclassed, refuses, reloaded, sparse_crossentropy, to_numpy
 
 pytestmark = pytest.mark.once
 
@@ -241,35 +241,16 @@ def test_several_inputs_by_name(tmp_path):
     assert_allclose(loaded.predict(x, verbose=0), ensemble.predict(x, verbose=0), rtol=1e-5, atol=1e-5)
 
 
-class Batches(keras.utils.PyDataset):
-    def __len__(self):
-        return 4
-
-    def __getitem__(self, index):
-        rows = slice(10 * index, 10 * index + 10)
-        return X[rows], Y[rows]
-
-
 def test_data_sets_train_and_predict():
     ensemble = DeepEnsemble([compiled("Dense, log-probabilities") for _ in range(2)])
-    assert len(ensemble.fit(Batches(), verbose=0)) == 2
-    assert_allclose(ensemble.predict(Batches(), verbose=0), ensemble.predict(X, verbose=0), rtol=1e-5, atol=1e-5)
-    assert_allclose(ensemble.predict_members(Batches()), ensemble.predict_members(X), rtol=1e-4, atol=1e-5)
-
-
-class OwnModel(keras.Model):
-    """Without a graph."""
-
-    def __init__(self):
-        super().__init__()
-        self.head = HeteroscedasticDense(UNITS, 2)
-
-    def call(self, inputs):
-        return self.head(inputs)
+    data = Batches(X, Y, size=10)
+    assert len(ensemble.fit(data, verbose=0)) == 2
+    assert_allclose(ensemble.predict(data, verbose=0), ensemble.predict(X, verbose=0), rtol=1e-5, atol=1e-5)
+    assert_allclose(ensemble.predict_members(data), ensemble.predict_members(X), rtol=1e-4, atol=1e-5)
 
 
 def test_subclassed_models_can_be_members():
-    members = [OwnModel() for _ in range(2)]
+    members = [Subclassed(HeteroscedasticDense(UNITS, 2)) for _ in range(2)]
     for member in members:
         member(X)
     ensemble = DeepEnsemble(members)

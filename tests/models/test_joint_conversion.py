@@ -5,10 +5,9 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from keras_het.layers import JointHeteroscedasticDense
 from keras_het.losses import JointMultiLabelCrossentropy
 from keras_het.models import DistributionModel, heteroscedastic
-from tests.common import refuses, reloaded
+from tests.common import reloaded
 
 pytestmark = pytest.mark.once
 
@@ -50,9 +49,3 @@ def test_logits_need_the_link():
     expected = 1.0 / (1.0 + np.exp(-old.predict(X, verbose=0)))
     assert_allclose(new.predict(X, verbose=0), expected, atol=0.02)
     assert new.metrics_names == old.metrics_names
-
-
-def test_a_joint_model_is_not_converted_again():
-    with refuses("is a JointHeteroscedasticDense already"):
-        heteroscedastic(heteroscedastic(multi_label(), joint=True))
-    assert JointHeteroscedasticDense(3).link.activation == "sigmoid"

@@ -1,7 +1,6 @@
 """Models that cannot be made or converted, and arguments that do not fit, are refused with a reason."""
 
 import warnings
-from functools import partial
 
 import keras
 import numpy as np
@@ -10,12 +9,7 @@ from keras import layers
 
 from keras_het import heteroscedastic, homoscedastic, losses
 from keras_het.covariances import Latent, LowRank
-from keras_het.layers import (
-    HeteroscedasticDense,
-    HeteroscedasticNormal,
-    JointHeteroscedasticDense,
-    StochasticSegmentation,
-)
+from keras_het.layers import HeteroscedasticDense, JointHeteroscedasticDense, StochasticSegmentation
 from keras_het.models import (
     DeepEnsemble,
     DistributionModel,
@@ -24,7 +18,7 @@ from keras_het.models import (
     scale_temperature,
 )
 from keras_het.models.temperature_scaler import TemperatureScaler, best_temperature
-from tests.common import check_refusal, each_refusal, refused_arguments
+from tests.common import Subclassed, check_refusal, each_refusal, refused_arguments
 from tests.models import test_early_learning as early
 from tests.models import test_regression as regression
 from tests.models.checks import UNITS
@@ -48,15 +42,6 @@ OUTPUTS = "`outputs` must be (..., K), with at least one example. Received: "
 LABELS = "`labels` must be integers of shape "
 VECTORS = np.zeros((2, 6), "float32")
 MAPS = np.zeros((8, 4, 4), int)
-
-
-class Subclassed(keras.Model):
-    def __init__(self):
-        super().__init__()
-        self.dense = layers.Dense(UNITS)
-
-    def call(self, x):
-        return self.dense(x)
 
 
 class Cosine(layers.Dense):
@@ -158,7 +143,7 @@ CONVERSION = {
         converting(lambda: chain(layers.Dense(5, name="a"), layers.Rescaling(2.0, name="r"))),
     "layers: none. ...ends in 'r', a Rescaling": converting(lambda: chain(layers.Rescaling(2.0, name="r"))),
     "`model` must have one output. Received: a model with 2 outputs": converting(two_outputs),
-    "`model` must be a functional model": converting(Subclassed),
+    "`model` must be a functional model": converting(lambda: Subclassed(layers.Dense(UNITS))),
     "give it a keras.Input": converting(lambda: keras.Sequential([layers.Dense(5)])),
     "`model` must be a functional model...": converting(lambda: layers.Dense(5)),
     "`layer` must name a Dense layer of the model: 'hidden', 'predictions'. Received: layer='nope'":
@@ -224,7 +209,6 @@ DISTRIBUTIONS = {
     "`link` must be a softmax": lambda: StochasticSegmentation(3, link="sigmoid"),
     "`covariance` must be None": lambda: StochasticSegmentation(3, 4, covariance=LowRank(2)),
     "`num_factors` must be an integer in": lambda: StochasticSegmentation(3, 2000),
-    "already": lambda: heteroscedastic_regression(chain(HeteroscedasticNormal(2)), regression.X, regression.Y),
 }  # fmt: skip
 EARLY = {
     **refused_arguments(early.make_model, {"strength": [("be a finite float32 number at least 0", -1.0)]}),
@@ -238,8 +222,6 @@ EARLY = {
     'at most 5368708 for 100 classes...2 GiB; memory_dtype="float16" halves it...=10000000':
         lambda: early.make_model(examples=10**7, units=100),
     f"{WEIGHTS}with_index(len(y)))`. Received: no index": learning(weights=None),
-    "`loss` must be one of classes that has `from_logits`, such as keras.lo...True). Received: loss='mse'":
-        learning(loss="mse"),
 }  # fmt: skip
 ENSEMBLES = {
     f"{MEMBERS}[]": ensemble(),
@@ -273,10 +255,8 @@ ENSEMBLES = {
     "`model` must be built: ... Received: 'm', which is not":
         ensemble(lambda: keras.Sequential([layers.Dense(2)], name="m")),
     "`num_members` must be an integer at least 1. Received: ": lambda: DeepEnsemble.make(compiled, 0),
-    **{
-        f"`members` must be a list of serialised models. Received: a {kind}": partial(DeepEnsemble.from_config, config)
-        for kind, config in (("NoneType", {}), ("str", {"members": "two"}), ("dict", {"members": {"first": 1}}))
-    },
+    "`members` must be a list of serialised models. Received: a str":
+        lambda: DeepEnsemble.from_config({"members": "two"}),
 }  # fmt: skip
 ZEROS = np.zeros((2, 3))
 TEMPERATURES = {
@@ -285,9 +265,7 @@ TEMPERATURES = {
     f"{OUTPUTS}shape (0, 3)": fitting("softmax", ZEROS[:0], []),
     f"{OUTPUTS}shape (3,)": fitting("softmax", np.zeros(3), [0]),
     "`outputs` must be finite. Received: nan at [1, 0]": fitting("softmax", [[0, 1], [np.nan, 0]], [0, 1]),
-    "`outputs` must be finite. Received: -inf at [0, 1]": fitting("softmax", [[0.0, -np.inf]], [0]),
     f"{LABELS}(2,). Received: shape (1,)": fitting("softmax", ZEROS, [0]),
-    f"{LABELS}(2,). Received: shape (2, 3)": fitting("softmax", ZEROS, np.eye(3)[:2]),
     "`labels` must be in [0, 3). Received: 3 at [1]": fitting("softmax", ZEROS, [0, 3]),
     "`labels` must be in [0, 3). Received: -1 at [0]": fitting("softmax", ZEROS, [-1, 0]),
     f"{LABELS}(N,). Received: shape (2,), dtype float": fitting("softmax", ZEROS, [0.0, np.nan]),

@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from keras_het.layers import StochasticSegmentation
 from keras_het.losses import JointSegmentationCrossentropy
 from keras_het.models import DistributionModel
-from tests.common import reloaded, to_numpy
+from tests.common import assert_same_arrays, reloaded, to_numpy
 
 CLASSES, IGNORED = 3, 255
 RNG = np.random.default_rng(0)
@@ -41,27 +41,6 @@ def test_it_trains_predicts_evaluates_and_comes_back_from_a_file(tmp_path):
     assert loaded.evaluate(X, Y, verbose=0)[0] == pytest.approx(loss, rel=1e-6)
 
 
-class TestEdward2:
-    """What edward2 0.x tests of its `MCSoftmaxDenseFASegmentation`: `heteroscedastic_test.py`, SegLayerTest."""
-
-    @pytest.mark.once
-    @pytest.mark.parametrize("num_factors", [5, 0])
-    def test_outputs_and_a_train_step(self, num_factors):
-        rng = np.random.default_rng(0)
-        x, y = rng.normal(size=(4, 32, 32, 16)), rng.integers(10, size=(4, 32, 32))
-        inputs = keras.Input((32, 32, 16))
-        head = StochasticSegmentation(10, num_factors)
-        model = DistributionModel(inputs, head(keras.layers.Dense(16)(inputs)))
-        assert tuple(model(x).shape) == (4, 32, 32, 10 * (2 + num_factors) + 1)
-        p = model.predict(x, verbose=0)
-        assert p.shape == (4, 32, 32, 10)
-        assert_allclose(p.sum(-1), 1.0, atol=1e-2)
-        model.compile("adam", JointSegmentationCrossentropy(10, 4))
-        before = [weight.numpy() for weight in model.trainable_weights]
-        assert 0.0 < model.train_on_batch(x, y) < np.inf
-        assert all(np.abs(w.numpy() - b).max() > 0 for w, b in zip(model.trainable_weights, before, strict=True))
-
-
 @pytest.mark.once
 def test_signals_have_one_axis_of_places():
     model = segmentation(shape=(16, 2))
@@ -92,8 +71,7 @@ def test_a_batch_of_ignored_pixels_alone_moves_nothing():
     model.compile(keras.optimizers.SGD(1.0), JointSegmentationCrossentropy(CLASSES, 8, ignore_class=IGNORED))
     before = [weight.numpy() for weight in model.trainable_weights]
     assert model.train_on_batch(X, np.full_like(Y, IGNORED))[0] == 0.0
-    for weight, kept in zip(model.trainable_weights, before, strict=True):
-        assert_array_equal(weight.numpy(), kept)
+    assert_same_arrays(model.trainable_weights, before)
 
 
 def test_images_of_unknown_size_train_as_those_of_a_known_one():

@@ -14,7 +14,7 @@ from keras_het.links import Sigmoid
 from keras_het.models import DeepEnsemble, scale_temperature
 from keras_het.models.temperature_scaler import HIGHEST, LOWEST, TemperatureScaler, best_temperature
 from keras_het.reading.ending import endings
-from tests.common import reloaded, sparse_crossentropy, to_numpy
+from tests.common import Batches, reloaded, sparse_crossentropy, to_numpy
 
 pytestmark = pytest.mark.once
 
@@ -213,19 +213,10 @@ def test_half_precision_around_it_costs_no_digit_of_the_temperature():
     assert_allclose(np.exp(found).sum(-1), 1.0, rtol=1e-5)
 
 
-class Batches(keras.utils.PyDataset):
-    def __len__(self):
-        return 3
-
-    def __getitem__(self, index):
-        rows = slice(20 * index, 20 * index + 20)
-        return tuple(part[rows] for part in own_data())
-
-
 @pytest.mark.filterwarnings("ignore:The temperature is 20")
 def test_data_sets_and_inputs_by_name():
     model = MODELS["log-probabilities"]()
-    assert scale_temperature(model, Batches()).layers[-1].temperature == pytest.approx(
+    assert scale_temperature(model, Batches(*own_data(), size=20)).layers[-1].temperature == pytest.approx(
         scale_temperature(model, *own_data()).layers[-1].temperature, rel=1e-5
     )
     inputs = {name: keras.Input((FEATURES,), name=name) for name in ("a", "b")}

@@ -7,6 +7,7 @@ from keras import ops
 
 from keras_het.explain import predict_probabilities
 from keras_het.layers import HeteroscedasticDense
+from tests.common import Batches
 
 pytestmark = pytest.mark.once
 
@@ -52,14 +53,8 @@ def test_heads_need_no_loss(link, with_activation):
 
 
 def test_a_data_set_gives_its_batches():
-    class Batches(keras.utils.PyDataset):
-        def __len__(self):
-            return 2
-
-        def __getitem__(self, index):
-            return X[index : index + 1], np.zeros(1)
-
-    np.testing.assert_allclose(predict_probabilities(model_of("softmax"), Batches()), SOFTMAX[:2], rtol=1e-5)
+    data = Batches(X, np.zeros(3), size=2)
+    np.testing.assert_allclose(predict_probabilities(model_of("softmax"), data), SOFTMAX, rtol=1e-5)
 
 
 def two_outputs():

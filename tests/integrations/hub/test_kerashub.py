@@ -9,7 +9,7 @@ import keras
 import keras_hub
 import numpy as np
 import pytest
-from numpy.testing import assert_allclose, assert_array_equal
+from numpy.testing import assert_allclose
 
 import keras_het
 from keras_het import heteroscedastic, homoscedastic
@@ -17,7 +17,7 @@ from keras_het.labels.data import read
 from keras_het.labels.methods import EarlyLearning
 from keras_het.labels.training import Trainer
 from keras_het.models.raw_inputs import preprocessing_model
-from tests.common import refuses, reloaded, to_numpy
+from tests.common import assert_same_arrays, refuses, reloaded, to_numpy
 from tests.integrations.hub.tasks import LABELS, TASKS, mobilenet_v5
 from tests.models.checks import UNITS, check_conversion, check_fit, probabilities, sharpen
 
@@ -178,8 +178,7 @@ def test_only_lora_weights_and_the_head_train(name, tmp_path):
     assert any("lora" in path for path in of_backbone)
     frozen = [weight.numpy() for weight in task.backbone.non_trainable_weights]
     check_fit(model, TASKS[name][1](), LABELS)
-    for weight, start in zip(task.backbone.non_trainable_weights, frozen, strict=True):
-        assert_array_equal(weight.numpy(), start)
+    assert_same_arrays(task.backbone.non_trainable_weights, frozen)
     with refuses("`clone` must be False"):
         heteroscedastic(task, clone=True)
 
@@ -240,8 +239,7 @@ def test_a_method_is_chosen_on_the_features_of_a_task(name):
     assert found.model.predict(x, verbose=0).shape == (len(x), 2)
     alone = keras_het.labels.choose(None, features, labels, **arguments)
     assert_allclose(found.model.predict(x, verbose=0), alone.model.predict(features, verbose=0), rtol=1e-4, atol=1e-5)
-    for weight, old in zip(task.get_weights(), before, strict=True):
-        assert_array_equal(weight, old)
+    assert_same_arrays(task.weights, before)
 
 
 @pytest.mark.parametrize("name", ["BERT", "ResNet"])

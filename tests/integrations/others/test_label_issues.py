@@ -38,17 +38,6 @@ def test_flags_scores_precision_and_recall(noise):
         assert score(wrong, flags) == pytest.approx(score(wrong, expected), abs=0.01)
 
 
-def test_the_frame_has_the_examples_as_its_index():
-    labels = corrupt(CLEAN, NOISE["random"], seed=0)
-    p = cross_val_predict(LogisticRegression(tol=0.01), X, labels, cv=3, method="predict_proba")
-    found = find_issues(p, labels)
-    frame = found.to_frame()
-    assert list(frame.columns) == ["given", "suggested", "score", "is_issue", "kind"]
-    assert (frame.index.name, frame.index.tolist()) == ("index", found.index.tolist())
-    assert frame[frame.is_issue].index.tolist() == found.index[found.is_issue].tolist()
-    assert_array_equal(frame.sort_index().given, labels)
-
-
 def test_a_class_without_labels_changes_no_flag():
     labels = corrupt(CLEAN, NOISE["random"], seed=0)
     some = labels != 4

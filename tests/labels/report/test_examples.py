@@ -6,6 +6,7 @@ import re
 import types
 
 import numpy as np
+import pandas
 import pytest
 
 from keras_het.labels import apply_corrections
@@ -197,7 +198,6 @@ def test_what_is_not_of_the_examples_is_refused(given, message):
 
 
 def test_columns_of_pandas_are_paired_by_their_index():
-    pandas = pytest.importorskip("pandas")  # the session `tests` has it
     y = pandas.Series([0, 1], index=["r", "s"])
     frame = pandas.DataFrame({"n": pandas.array([1, None], "Int64"), "c": pandas.Categorical(["x", None])}, y.index)
     frame = frame.assign(t=pandas.to_datetime(["2026-01-02", None]), s=pandas.array(["a", None], "string"))

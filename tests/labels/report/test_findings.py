@@ -4,6 +4,7 @@ import dataclasses
 
 import keras
 import numpy as np
+import pandas
 import pytest
 
 from keras_het import covariances, explain
@@ -11,6 +12,7 @@ from keras_het.explain import noise
 from keras_het.labels.report.findings import collect, next_steps, summary
 from keras_het.layers import HeteroscedasticDense
 from tests.checks import refusals
+from tests.common import Subclassed
 from tests.labels.report.models import CLASSES, EXAMPLES, confuse, make_data, plain, with_head
 
 pytestmark = pytest.mark.once
@@ -73,7 +75,6 @@ def test_the_worst_is_one_of_the_flagged_labels():
 
 
 def test_columns_of_a_frame_are_matched_by_name():
-    pandas = pytest.importorskip("pandas")  # the session `tests` has it
     p = np.full((EXAMPLES, CLASSES), 0.02)
     p[np.arange(EXAMPLES), np.arange(EXAMPLES) % CLASSES] = 0.94
     frame = pandas.DataFrame(p, columns=NAMES)[NAMES[::-1]]
@@ -101,24 +102,13 @@ def test_issues_that_somebody_found_are_the_flagged_labels():
     assert f"{len(Y)} labels" in " ".join(summary(found))
 
 
-class Subclassed(keras.Model):
-    """A model without a graph to find the noise in."""
-
-    def __init__(self):
-        super().__init__()
-        self.head = HeteroscedasticDense(CLASSES, num_factors=1)
-
-    def call(self, inputs):
-        return self.head(inputs)
-
-
 def test_what_a_model_does_not_tell_is_said_and_the_rest_is_there():
     found = collect(with_head(num_factors=None, covariance=covariances.Latent(2)), X, Y)
     (missing,) = found.missing
     assert missing.startswith("Confused classes: not known. `model` must have a head whose factor is of the logits")
     assert (found.pairs, found.flagged) == ([], 10)
     assert summary(found)
-    found = collect(Subclassed(), X, Y)
+    found = collect(Subclassed(HeteroscedasticDense(CLASSES, 1)), X, Y)
     text = "Noise of the head: not known. `model` must be functional or Sequential, and built"
     assert found.missing[0].startswith(text)
     assert found.noise is None

@@ -17,9 +17,9 @@ class Subclassed(keras.Model):
         super().__init__()
         self.parts = list(layers)
 
-    def call(self, inputs):
+    def call(self, inputs, training=False):
         for layer in self.parts:
-            inputs = layer(inputs)
+            inputs = layer(inputs, training=training)
         return inputs
 
 

@@ -6,6 +6,7 @@ import importlib
 import inspect
 import os
 import pathlib
+import pickle
 import pkgutil
 import re
 import shutil
@@ -266,3 +267,17 @@ def test_enough_docstrings_have_examples():
 @pytest.mark.parametrize("bug", planted.BUGS, ids=[bug.name for bug in planted.BUGS])
 def test_a_bug_to_plant_is_of_todays_code(bug):
     assert planted.changed((ROOT / bug.file).read_text(), bug)
+
+
+def test_a_misspelt_name_is_given_to_python_which_suggests_one_like_it():
+    with pytest.raises(AttributeError, match="module 'keras_het' has no attribute 'HeteroscedasticDens'") as error:
+        keras_het.HeteroscedasticDens  # noqa: B018
+    assert (error.value.name, error.value.obj) == ("HeteroscedasticDens", keras_het)
+    assert "HeteroscedasticDense" in dir(error.value.obj)
+
+
+def test_the_flagship_layers_are_at_the_top_and_what_is_shown_is_public():
+    assert keras_het.HeteroscedasticDense is keras_het.layers.HeteroscedasticDense
+    assert keras_het.NoiseTransition is keras_het.layers.NoiseTransition
+    assert pickle.loads(pickle.dumps(keras_het.HeteroscedasticDense)) is keras_het.HeteroscedasticDense
+    assert {*keras_het.__all__, "__version__"} == set(dir(keras_het))

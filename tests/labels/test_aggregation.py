@@ -286,22 +286,6 @@ def test_few_labels_of_one_class_are_no_rules():
     assert aggregate(votes, 2).transitions is not None
 
 
-def test_rules_that_often_abstain_meet_the_bound_of_the_convergence_test_of_snorkel():
-    """Fifteen rules that are never wrong and often abstain: fewer than 6% errors over all examples."""
-    rng = np.random.default_rng(0)
-    x, number = rng.uniform(-1, 1, (1500, 2)), rng.integers(0, 1000, 1500)
-    clean = (x[:, 0] > x[:, 1] + 0.25).astype(int)
-    votes = [np.where((number % 3 == 1) & (clean == 1), 1, -1)]
-    votes += [np.where((number % d == 0) & (clean == k), k, -1) for k in (1, 0) for d in range(2, 9)]
-    votes = np.stack(votes, axis=1)
-    with pytest.warns(UserWarning, match="nearly always name one class"):
-        found = aggregate(votes, 2)
-    is_silent = (votes < 0).all(axis=1)
-    assert 0.1 < is_silent.mean() < 0.3
-    np.testing.assert_allclose(found.probabilities[is_silent], found.prior[None].repeat(is_silent.sum(), axis=0))
-    assert np.mean(found.labels != clean) < 0.06
-
-
 TOYS = {  # the tables of crowd-kit's tests: the true classes, then a row for each annotator
     "five tasks": ("11010", "01111", "11010", "-1010", "10110", "00010"),
     "ten tasks, one who always says 2": (

@@ -8,6 +8,7 @@ from numpy.testing import assert_allclose
 
 from keras_het.covariances import Latent, Narrow
 from keras_het.layers import HeteroscedasticDense
+from tests.layers import predictions
 from tests.layers.heads import EVERY_HEAD, FEATURES, HEADS, UNITS, X, built_head, set_random_weights, with_covariance
 from tests.marks import grid
 
@@ -153,3 +154,13 @@ def test_saved_model_runs_with_any_batch_size(kind, tmp_path):
     operations = {node.op for part in (graph.node, *(f.node_def for f in graph.library.function)) for node in part}
     assert_plain(operations)
     check_export(loaded.serve, model)
+
+
+@pytest.mark.once
+def test_numpy_predicts_as_the_other_backends_and_keras_refuses_to_train_there(tmp_path):
+    predictions.save_models(tmp_path)
+    found = predictions.on_backend(tmp_path, "numpy")
+    assert set(found["differences"]) == {*predictions.HEADS, "Dense"}
+    assert max(found["differences"].values()) < 1e-5
+    assert found["fit"] == "fit not implemented for NumPy backend."
+    assert found["doctor"] == 0

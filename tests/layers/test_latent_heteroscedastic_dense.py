@@ -150,11 +150,3 @@ def test_a_kernel_that_has_learned_nothing_does_not_make_the_noise_explode():
     old = keras.Sequential([keras.Input((50,)), keras.layers.Dense(40, kernel_initializer="zeros")])
     head = keras_het.heteroscedastic(old, covariance=Latent(4), seed=0).layers[-1]
     assert to_numpy(head.covariance.standard_deviations(X[:1, :1] * np.zeros((1, 50), "float32"))).max() < 2.0
-
-
-def test_what_does_not_fit_is_refused_before_anything_is_built():
-    head = latent_head(UNITS, 9)
-    for _ in range(2):  # Keras tries the build of a subclassed model twice
-        with refuses(r"`num_factors` must be None or an integer in \[1, features\]"):
-            head(np.zeros((1, 6), "float32"))
-        assert not head.weights

@@ -1,4 +1,4 @@
-"""Label flips: what the layer computes, how T is learned, and that it is the identity at inference."""
+"""Label flips: what the layer takes and computes, how T is learned, and that it is the identity at inference."""
 
 import keras
 import numpy as np
@@ -9,6 +9,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from keras_het.constraints import RowStochastic
 from keras_het.labels import corrupt, pair_flip
 from keras_het.layers import HeteroscedasticDense, NoiseTransition
+from keras_het.layers.log_probabilities import nan_unless_log_probabilities
 from keras_het.ops import transition
 from keras_het.ops.transition import outlier_class, total_variation
 from tests import layer_contract
@@ -144,16 +145,6 @@ def test_averaged_weights_are_a_transition(optimizer, rate, tmp_path):
     assert layer.kernel.numpy().min() < 0  # Keras averages the weights before it projects them
     for matrix in (rows(layer), rows(reloaded(model, tmp_path).layers[-1])):
         check_is_transition(matrix)
-
-
-@pytest.mark.once
-def test_weights_that_are_swapped_for_their_average_are_a_transition():
-    layer, seen = NoiseTransition(UNITS), []
-    model = make_model(layer)
-    model.compile(keras.optimizers.Adam(0.5, use_ema=True), LOSS)
-    read = keras.callbacks.LambdaCallback(on_epoch_end=lambda epoch, logs: seen.append(rows(layer).copy()))
-    model.fit(X, LABELS, epochs=2, verbose=0, callbacks=[keras.callbacks.SwapEMAWeights(swap_on_epoch=True), read])
-    check_is_transition(np.array(seen))
 
 
 @pytest.mark.once
@@ -353,3 +344,87 @@ def test_a_transition_has_moved_if_its_rows_did_by_a_hundredth(shift, has_moved)
     weight[1] += shift * (1.0 - UNITS * np.eye(UNITS)) / (UNITS - 1)  # of one annotator
     layer.kernel.assign(weight)
     assert layer.has_moved == has_moved
+
+
+D = keras.layers.Dense
+WRONG = {
+    "logits": ([D(UNITS, name="made")], "the output of 'made', a Dense with activation='linear'"),
+    "probabilities": ([D(UNITS, "softmax", name="made")], "the output of 'made', a Dense with activation='softmax'"),
+    "a layer of probabilities": ([D(UNITS), keras.layers.Softmax(name="made")], "the output of 'made', a Softmax"),
+    "an activation": ([D(UNITS), keras.layers.Activation("sigmoid", name="made")],
+        "Activation with activation='sigmoid'"),
+    "features, before the head": ([D(UNITS, "relu", name="made")],
+        "the output of 'made', a Dense with activation='relu'"),
+    "through an identity": ([D(UNITS, name="made"), keras.layers.Identity()], "the output of 'made', a Dense"),
+    "through a linear activation": ([D(UNITS, name="made"), keras.layers.Activation("linear")],
+        "the output of 'made', a Dense"),
+    "a model inside": ([keras.Sequential([keras.Input((FEATURES,)), D(UNITS, name="made")])],
+        "the output of 'made', a Dense"),
+    "half precision": ([D(UNITS, name="made", dtype="mixed_bfloat16")], "the output of 'made', a Dense"),
+    "labels that are not exclusive": ([HeteroscedasticDense(UNITS, link="sigmoid", name="made")],
+        "HeteroscedasticDense with link=Sigmoid()"),
+    "probabilities of a head": ([HeteroscedasticDense(UNITS, activation="softmax", name="made")],
+        "HeteroscedasticDense with activation='softmax'"),
+}  # fmt: skip
+
+
+def stack(layers, functional):
+    if not functional:
+        return keras.Sequential([keras.Input((FEATURES,)), *layers])
+    tensor = keras.Input((FEATURES,))
+    for layer in layers:
+        tensor = layer(tensor)
+    return tensor
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("functional", [True, False])
+@pytest.mark.parametrize("kind", WRONG)
+def test_a_model_whose_layer_gets_no_log_probabilities_is_refused(kind, functional):
+    layers, text = WRONG[kind]
+    with pytest.raises(ValueError) as error:
+        stack([*layers, NoiseTransition(UNITS)], functional)
+    assert "must be log-probabilities, as of Dense(K, 'log_softmax') or HeteroscedasticDense(K)" in str(error.value)
+    assert text in str(error.value)
+
+
+class Own(keras.layers.Dense):
+    """Somebody's layer, of which nothing can be said."""
+
+    def call(self, inputs):
+        return ops.log_softmax(super().call(inputs))
+
+
+@pytest.mark.once
+@pytest.mark.parametrize(
+    "layer", [D(UNITS, "log_softmax"), keras.layers.Activation("log_softmax"), Own(UNITS), D(UNITS, ops.log_softmax)]
+)
+def test_what_may_make_log_probabilities_is_allowed(layer):
+    behind = [keras.layers.Identity(), keras.layers.Activation("linear", dtype="float32"), NoiseTransition(UNITS)]
+    model = keras.Sequential([keras.Input((UNITS,)), layer, *behind])
+    model.compile("sgd", LOSS)
+    assert np.isfinite(model.fit(X[:, :UNITS], LABELS, verbose=0).history["loss"][0])
+
+
+@pytest.mark.parametrize("inputs", ["logits", "probabilities", "one row"])
+def test_training_on_what_are_no_log_probabilities_is_not_silent(inputs):
+    """Where no graph tells: rows that do not sum to one are nan, and so is the loss; the others are what they were."""
+    wrong = {
+        "logits": 3 + LOG_P,
+        "probabilities": np.exp(LOG_P),
+        "one row": np.where(np.arange(EXAMPLES)[:, None] == 3, 1, LOG_P),
+    }[inputs]
+    layer = NoiseTransition(UNITS, transition=T, trainable=False)
+    outputs = to_numpy(layer(wrong.astype("float32"), training=True))
+    spoiled = np.isnan(outputs).all(axis=1)
+    assert spoiled.sum() == (1 if inputs == "one row" else EXAMPLES)
+    assert_array_equal(outputs[~spoiled], to_numpy(layer(LOG_P, training=True))[~spoiled])
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("units", [2, 1000, 20_000])
+def test_log_probabilities_of_half_precision_are_right(units):
+    logits = np.random.default_rng(0).normal(size=(8, units)).astype("float32")
+    for row in (logits, 0 * logits, 20 * logits):
+        rounded = ops.cast(ops.cast(ops.log_softmax(row), "bfloat16"), "float32")
+        assert np.isfinite(to_numpy(nan_unless_log_probabilities(rounded, rounded))).all()

@@ -1,4 +1,6 @@
-"""A model of label vectors: trained by a joint loss, it predicts probabilities, and learns which labels go together."""
+"""Models of label vectors, maps and targets: trained by a joint loss, they predict, and refuse what does not fit."""
+
+import re
 
 import keras
 import numpy as np
@@ -6,10 +8,16 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.stats import norm, spearmanr
 
-from keras_het.layers import HeteroscedasticDense, HeteroscedasticNormal, JointHeteroscedasticDense
-from keras_het.losses import JointMultiLabelCrossentropy, MultivariateNormalNLL
+import keras_het
+from keras_het.layers import (
+    HeteroscedasticDense,
+    HeteroscedasticNormal,
+    JointHeteroscedasticDense,
+    StochasticSegmentation,
+)
+from keras_het.losses import JointMultiLabelCrossentropy, JointSegmentationCrossentropy, MultivariateNormalNLL
 from keras_het.models import DistributionModel
-from tests.common import assert_finite, refuses, reloaded, to_numpy
+from tests.common import assert_finite, assert_same_arrays, refuses, reloaded, to_numpy
 from tests.gradients import layer_gradients
 
 FEATURES, LABELS, FACTORS = 3, 6, 2
@@ -212,13 +220,6 @@ def test_extreme_inputs_have_finite_losses_and_gradients_through_the_head(form):
 
 
 @pytest.mark.once
-def test_a_nan_target_makes_the_loss_nan_and_is_seen():
-    y = np.array(Y[:, :2])
-    y[5, 1] = np.nan
-    assert np.isnan(regression().evaluate(X, y, batch_size=len(X), verbose=0))
-
-
-@pytest.mark.once
 def test_a_training_step_predicts_only_for_metrics_and_keeps_no_gradient_of_that(monkeypatch):
     calls, predictions = [], JointHeteroscedasticDense.predictions
 
@@ -258,3 +259,145 @@ def test_a_masked_step_counts_neither_in_the_loss_nor_in_a_metric():
     found, mean = model.predict_distribution(x, verbose=0)[:, :3], model.predict(x, verbose=0)[:, :3]
     expected = [-norm(found[..., 0], found[..., 1]).logpdf(1.0).mean(), np.square(1.0 - mean).mean()]
     assert_allclose(model.evaluate(x, y, verbose=0), expected, rtol=1e-5)
+
+
+CLASSES, IGNORED = 3, 255
+RNG = np.random.default_rng(0)
+IMAGES = RNG.normal(size=(8, 4, 4, 2)).astype("float32")
+MAPS = (IMAGES[..., 0] > 0) + 1 * (IMAGES[..., 1] > 0.5)
+
+
+def segmentation(num_factors=4, loss=None, shape=(4, 4, 2)):
+    keras.utils.set_random_seed(0)
+    inputs = keras.Input(shape)
+    features = keras.layers.Dense(8, "relu")(inputs)
+    head = StochasticSegmentation(CLASSES, num_factors, seed=0, name="head")
+    model = DistributionModel(inputs, head(features))
+    loss = loss or JointSegmentationCrossentropy(CLASSES, 8)
+    model.compile(keras.optimizers.Adam(0.03), loss, metrics=["sparse_categorical_accuracy"])
+    return model
+
+
+@pytest.mark.on_jax
+def test_it_trains_on_label_maps_and_comes_back_from_a_file(tmp_path):
+    model = segmentation()
+    history = model.fit(IMAGES, MAPS, batch_size=4, epochs=8, verbose=0).history
+    assert history["loss"][-1] < 0.8 * history["loss"][0]
+    p = model.predict(IMAGES, verbose=0)
+    assert_allclose(p.sum(-1), 1.0, atol=1e-5)
+    loss, accuracy = model.evaluate(IMAGES, MAPS[..., None], verbose=0)
+    assert accuracy == pytest.approx(np.mean(p.argmax(-1) == MAPS), abs=1e-6)
+    loaded = reloaded(model, tmp_path)
+    assert_array_equal(loaded.predict(IMAGES, verbose=0), p)
+    assert loaded.evaluate(IMAGES, MAPS, verbose=0)[0] == pytest.approx(loss, rel=1e-6)
+
+
+@pytest.mark.once
+def test_signals_have_one_axis_of_places():
+    model = segmentation(shape=(16, 2))
+    x, y = IMAGES.reshape(8, 16, 2), MAPS.reshape(8, 16)
+    losses = JointSegmentationCrossentropy(CLASSES, 8, reduction=None)
+    of_signals = to_numpy(losses(y, model(x)))
+    of_images = to_numpy(losses(MAPS, segmentation()(IMAGES)))
+    assert of_signals.shape == (8,)
+    assert_allclose(of_signals, of_images, rtol=1e-5)
+
+
+@pytest.mark.once
+def test_ignored_pixels_leave_the_loss_and_images_of_them_alone_its_mean():
+    loss = JointSegmentationCrossentropy(CLASSES, 8, ignore_class=IGNORED)
+    outputs, y = segmentation().predict_distribution(IMAGES, verbose=0), MAPS.copy()
+    y[1:], y[0, :2] = IGNORED, IGNORED
+    found = float(loss(y, outputs))
+    assert found == pytest.approx(float(loss(y[:1, 2:], outputs[:1, 2:])), rel=1e-5)
+    total = JointSegmentationCrossentropy(CLASSES, 8, IGNORED, reduction="sum")
+    assert float(total(y, outputs)) == pytest.approx(found, rel=1e-6)
+    nothing = np.full_like(MAPS, IGNORED)
+    assert float(loss(nothing, outputs)) == float(total(nothing, outputs)) == 0.0
+    assert np.isnan(float(JointSegmentationCrossentropy(CLASSES, 8)(y, outputs)))
+
+
+@pytest.mark.once
+def test_a_batch_of_ignored_pixels_alone_moves_nothing():
+    model = segmentation()
+    model.compile(keras.optimizers.SGD(1.0), JointSegmentationCrossentropy(CLASSES, 8, ignore_class=IGNORED))
+    before = [weight.numpy() for weight in model.trainable_weights]
+    assert model.train_on_batch(IMAGES, np.full_like(MAPS, IGNORED))[0] == 0.0
+    assert_same_arrays(model.trainable_weights, before)
+
+
+def test_images_of_unknown_size_train_as_those_of_a_known_one():
+    """Fully convolutional networks; more images than fit into a block of unknown images, and two sizes."""
+    losses = []
+    for shape in ((None, None, 2), (4, 4, 2)):
+        model = segmentation(loss=JointSegmentationCrossentropy(CLASSES, 8, ignore_class=IGNORED), shape=shape)
+        y = np.where(np.arange(4) == 0, IGNORED, MAPS)
+        losses.append([model.train_on_batch(IMAGES, y)[0], model.evaluate(IMAGES, y, batch_size=8, verbose=0)[0]])
+        if shape[0] is None:
+            assert np.isfinite(model.train_on_batch(np.tile(IMAGES[:3], (1, 2, 1, 1)), np.tile(MAPS[:3], (1, 2, 1)))[0])
+            model = segmentation(0, shape=shape)
+            assert np.isfinite(model.train_on_batch(IMAGES, MAPS)[0])
+    assert_allclose(losses[0], losses[1], rtol=1e-5)
+
+
+SIZE = 3
+HEADS = {  # and the loss of each
+    "labels": (lambda: JointHeteroscedasticDense(5, 2), JointMultiLabelCrossentropy(4)),
+    "flips": (lambda: JointHeteroscedasticDense(5, 2, learn_flips=True), JointMultiLabelCrossentropy(4)),
+    "pixels": (lambda: StochasticSegmentation(2, 2), JointSegmentationCrossentropy(2, 4)),
+    "one target": (lambda: HeteroscedasticNormal(1), MultivariateNormalNLL()),
+    "targets": (lambda: HeteroscedasticNormal(3, 2), MultivariateNormalNLL()),
+}
+OF_FIVE, OF_THREE = (
+    "`y` must have shape (N, 5), 0 or 1 for each class. Received: shape ",
+    "`y` must have shape (N, 3). Re",
+)
+MISFITS = [  # by its width alone a tensor may be the distribution of other labels, or numbers that broadcast
+    *(("labels", None, shape, f"{OF_FIVE}{shape}") for shape in [(8, 1), (8,), (8, 3), (8, 15)]),
+    ("flips", None, (8, 1), OF_FIVE),
+    ("pixels", None, (8,), "`y` must be integers of shape (N, 4). Received: shape (8,)"),
+    ("pixels", None, (8, 4, 2), "`y` must be integers of shape (N, 4), as y.argmax(-1) of label vectors. Received"),
+    ("pixels", JointSegmentationCrossentropy(3), (8, 4), "`loss` must have num_classes=2, the units of the model"),
+    *(("targets", None, shape, OF_THREE) for shape in [(8, 1), (8,), (8, 2), (8, 4)]),
+    (
+        "one target",
+        "mse",
+        (8, 1),
+        "`loss` must take distributions: keras_het.losses.MultivariateNormalNLL(), for the m",
+    ),
+    ("targets", JointMultiLabelCrossentropy(4), (8, 3), "`loss` must take distributions: keras_het.losses.Multivariat"),
+    ("labels", MultivariateNormalNLL(), (8, 5), "`loss` must take distributions: keras_het.losses.JointMultiLabelCr"),
+]
+
+
+def untrained(name, loss=None):
+    make, own = HEADS[name]
+    inputs = keras.Input((4, SIZE) if name == "pixels" else (SIZE,))
+    model = DistributionModel(inputs, make()(inputs))
+    model.compile("sgd", loss or own)
+    return model, np.ones((8, *inputs.shape[1:]))
+
+
+@pytest.mark.once
+@pytest.mark.parametrize(("name", "loss", "shape", "text"), MISFITS)
+def test_labels_and_losses_of_another_head_are_refused(name, loss, shape, text):
+    model, x = untrained(name, loss)
+    with refuses(re.escape(text)):
+        model.train_on_batch(x, np.zeros(shape))
+    with refuses(re.escape(text)):
+        keras_het.check(model, x, np.zeros(shape))
+
+
+def test_a_compiled_step_refuses_them():
+    model, x = untrained("labels")
+    with refuses(re.escape(OF_FIVE)):  # TensorFlow does not know the 8
+        model.fit(x, np.zeros((8, 1)), verbose=0)
+
+
+@pytest.mark.once
+@pytest.mark.parametrize(("name", "shape"), [("labels", (8, 5, 1)), ("pixels", (8, 4, 1)), ("one target", (8,))])
+def test_labels_with_an_axis_of_one_and_without_are_the_same(name, shape):
+    model, x = untrained(name)
+    y = np.arange(np.prod(shape)) % 2.0
+    found = [model.evaluate(x, y.reshape(form), verbose=0) for form in (shape, (8, -1))]
+    assert found[0] == found[1]

@@ -23,9 +23,9 @@ from tests.models import test_early_learning as early
 from tests.models import test_regression as regression
 from tests.models.checks import UNITS
 from tests.models.small_models import FEATURES, functional
-from tests.models.test_convolutions import convolution
+from tests.models.test_conversion import convolution
 from tests.models.test_ensemble import compiled, model_of
-from tests.models.test_joint_conversion import multi_label
+from tests.models.test_regression import multi_label
 
 pytestmark = pytest.mark.refusal
 

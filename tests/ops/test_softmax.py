@@ -103,23 +103,6 @@ def test_gradient_against_finite_differences_in_float64(kind):
         assert_allclose(np.sum(gradient * direction), slope, rtol=1e-4, atol=1e-4, err_msg=name)
 
 
-@pytest.mark.once
-@pytest.mark.parametrize("kind", grid(["diagonal", "full", "parameter_efficient"], span=["full"]))
-def test_value_against_a_million_samples(kind):
-    """Within 5.5 standard errors of the sum of both errors: ours by the spread of 16 independent sets of nodes."""
-    arguments = problem(kind, batch=(1,))
-    temperature = float(arguments["temperature"])
-    given = [arguments.get(name) for name in ("loc", "scale_diag", "factor", "row_scale")]
-    loc, scale_diag, factor, row_scale = (x if x is None or len(x) == UNITS else x[0] for x in given)
-    expected, error = reference.log_expected_softmax(loc, scale_diag, factor, temperature, row_scale)
-    factors = 0 if kind == "diagonal" else FACTORS
-    ours = np.array([evaluate(arguments, quasi_random((0, step), 4096, UNITS, factors, np))[0] for step in range(16)])
-    combined = np.hypot(error, ours.std(0, ddof=1) / 4)
-    # Student's t, 15 degrees of freedom: 1e-5 a class at most.
-    assert np.all(np.abs(ours.mean(0) - expected) < 7 * combined)
-    assert combined.max() < 5e-3
-
-
 @pytest.mark.on_tensorflow
 @pytest.mark.parametrize(("difference", "scale"), [(0.5, 0.3), (-2.0, 1.0), (6.0, 3.0)])
 def test_two_classes_against_the_one_dimensional_integral(difference, scale):

@@ -79,6 +79,12 @@ def built(layer, shape):
     return layer
 
 
+def compiled(model, *arguments, **named):
+    """The model, compiled with these arguments."""
+    model.compile(*arguments, **named)
+    return model
+
+
 def reloaded(model, folder):
     """The model as its `.keras` file in the folder gives it back."""
     model.save(folder / "model.keras")

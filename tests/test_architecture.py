@@ -223,8 +223,7 @@ def test_a_deeper_call_is_seen(monkeypatch):
         return expectation(*arguments, **options)
 
     expectation = integrators.expectation
-    planted = call.__code__.replace(co_filename=str(house.PACKAGE / "planted.py"))
-    monkeypatch.setattr(call, "__code__", planted)
+    monkeypatch.setattr(call, "__code__", call.__code__.replace(co_filename=str(house.PACKAGE / "planted.py")))
     monkeypatch.setattr(integrators, "expectation", call)
     assert [len(stack) for stack in house.depth()[:2]] == [len(stack) + 1 for stack in before[:2]]
 

@@ -61,8 +61,7 @@ def pages(hook):
 
 def test_no_line_of_a_guide_is_lost(pages):
     for path in (ROOT / "guides").glob("*.py"):
-        page = pages[f"guides/{path.stem}.md"]
-        text = path.read_text().split('"""\n\n', 1)[1]
+        page, text = pages[f"guides/{path.stem}.md"], path.read_text().split('"""\n\n', 1)[1]
         lost = [line for line in text.splitlines() if line.strip() not in ("", '"""') and line.strip() not in page]
         assert lost == []
         assert "```text\n" in page  # it was run, and printed

@@ -11,6 +11,7 @@ from keras_het.integrators import Integrator
 from keras_het.layers import HeteroscedasticDense, LearnedTemperature
 from keras_het.links import Link, Softmax
 from tests.checks import refusals
+from tests.common import built
 
 pytestmark = pytest.mark.once
 
@@ -64,8 +65,7 @@ test_errors_say_what_is_wrong = refusals([
 
 
 def test_an_integrator_that_is_set_later_is_checked_and_a_link_stays():
-    head = HeteroscedasticDense(3, 2)
-    head.build((None, 4))
+    head = built(HeteroscedasticDense(3, 2), (None, 4))
     head.integrator = "monte_carlo"
     assert type(head.integrator).__name__ == head.get_config()["integrator"]["class_name"] == "MonteCarlo"
     for wrong, message in (("closed_form", "integrator ClosedForm"), (3, "Received")):

@@ -47,8 +47,7 @@ class ByHand(keras.callbacks.Callback):
 
     def on_epoch_end(self, epoch, logs=None):
         first, last = self.model.layers[0].get_weights(), self.model.get_layer("last").get_weights()
-        hidden = np.maximum(X.astype("float64") @ first[0] + first[1], 0.0)
-        self.logits.append(hidden @ last[0] + last[1])
+        self.logits.append(np.maximum(X.astype("float64") @ first[0] + first[1], 0.0) @ last[0] + last[1])
 
 
 def expected(logits):
@@ -68,8 +67,7 @@ def fit(model, *callbacks, **arguments):
 def both(kind, **arguments):
     """The callback of a training, and what it should have."""
     dynamics, by_hand = TrainingDynamics(X, LABELS, batch_size=16, **arguments), ByHand()
-    history = fit(model_of(kind), dynamics, by_hand).history
-    return dynamics, np.array(by_hand.logits), history
+    return dynamics, np.array(by_hand.logits), fit(model_of(kind), dynamics, by_hand).history
 
 
 @pytest.mark.parametrize("kind", ["logits", "probabilities", "log-probabilities", "noisy", "always noisy"])

@@ -131,8 +131,7 @@ def test_a_callback_can_be_used_for_several_fits():
 @pytest.mark.parametrize(("after", "epoch"), [(4, 2), pytest.param(4, 5, marks=pytest.mark.smoke), ("score", 5)])
 def test_a_resumed_run_equals_the_run_that_was_not_interrupted(after, epoch, tmp_path):
     def run(*others, folder):
-        layer = flips()
-        model = make_model(layer)
+        model = make_model(flips())
         model.layers[0].set_weights([np.random.default_rng(1).normal(size=(5, UNITS)), np.zeros(UNITS)])
         callbacks = [Log([3, 2, 2, 2, 1, 1, 1, 1]), ReleaseTransition(after=after, patience=2)]
         try:
@@ -149,8 +148,7 @@ def test_a_resumed_run_equals_the_run_that_was_not_interrupted(after, epoch, tmp
 @pytest.mark.smoke
 def test_the_monitor_logs_what_t_is_after_each_epoch(tmp_path):
     layer, reference = flips(), symmetric(UNITS, 0.3)
-    record = Record(layer)
-    file = tmp_path / "log.csv"
+    record, file = Record(layer), tmp_path / "log.csv"
     history = fit(
         make_model(layer), TransitionMonitor(reference), keras.callbacks.CSVLogger(file), record, epochs=3
     ).history
@@ -215,8 +213,7 @@ def test_a_loss_that_is_nan_from_the_start_is_warned_of(callback):
 
 def test_without_a_reference_the_distance_is_that_to_the_identity():
     layer = flips(transition=symmetric(UNITS, 0.5), trainable=False)
-    history = fit(make_model(layer), TransitionMonitor(), epochs=1).history
-    assert history["flips_distance"] == pytest.approx([0.5])
+    assert fit(make_model(layer), TransitionMonitor(), epochs=1).history["flips_distance"] == pytest.approx([0.5])
 
 
 def swapped(count, seed):
@@ -283,8 +280,7 @@ def test_a_validation_loss_that_grows_is_warned_of_once():
 
 
 def test_a_share_without_labelled_outliers_collapses_and_is_warned_of():
-    layer = NoiseTransition(UNITS, outlier_class=True, name="flips")
-    model = make_model(layer, keras.optimizers.SGD(1.0))
+    model = make_model(NoiseTransition(UNITS, outlier_class=True, name="flips"), keras.optimizers.SGD(1.0))
     with texts_of_warnings() as texts:
         history = fit(model, TransitionMonitor(), epochs=60).history
     (text,) = texts

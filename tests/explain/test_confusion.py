@@ -43,8 +43,7 @@ def by_hand(model, layer_input):
 @pytest.mark.parametrize("trainable", [False, True])
 def test_both_matrices_and_that_one_is_the_other_times_t(apply_at_inference, trainable):
     model = make_model(transition=T, trainable=trainable, apply_at_inference=apply_at_inference)
-    before = model.get_weights()
-    found = confusion_matrices(model, X, LABELS, batch_size=16)
+    before, found = model.get_weights(), confusion_matrices(model, X, LABELS, batch_size=16)
     assert all(map(np.array_equal, model.get_weights(), before))
     clean, noisy = by_hand(model, ops.convert_to_numpy(model.layers[0](X)))
     np.testing.assert_allclose(found.clean, clean, atol=1e-6)

@@ -12,7 +12,7 @@ from keras_het.explain import confused_pairs, covariance
 from keras_het.explain.covariance import _beyond, _largest_by_chance
 from keras_het.layers import HeteroscedasticDense, NoiseTransition
 from tests.checks import FALSE_ALARM, refusals
-from tests.common import assert_same_arrays
+from tests.common import assert_same_arrays, built
 from tests.layers.heads import with_covariance
 
 pytestmark = pytest.mark.once
@@ -162,8 +162,7 @@ def full(x):
 
 def low_rank(second, factor):
     right = np.einsum("mn,nkr->mrk", second, factor).reshape(-1, 5)
-    order = factor.transpose(0, 2, 1).reshape(-1, 5)
-    return BlockMatrix(order.T, right, np.zeros(5)).hollow().centered()
+    return BlockMatrix(factor.transpose(0, 2, 1).reshape(-1, 5).T, right, np.zeros(5)).hollow().centered()
 
 
 def parameter_efficient(x):
@@ -227,8 +226,7 @@ def test_weights_that_two_classes_share_are_caught_by_the_same_check(form):
 def test_a_planted_pair_is_found_beside_classes_of_unequal_sizes(efficient):
     """Of small weights, lognormal in size, those of b and f are alike and large."""
     rng, factors = np.random.default_rng(2), 12
-    head = HeteroscedasticDense(UNITS, factors, parameter_efficient=efficient, name="head")
-    head.build((None, FEATURES))
+    head = built(HeteroscedasticDense(UNITS, factors, parameter_efficient=efficient, name="head"), (None, FEATURES))
     weights = (
         rng.normal(size=(1 if efficient else FEATURES, UNITS, factors))
         * 0.1

@@ -68,8 +68,7 @@ def test_samples_have_the_probabilities(found, of_each):
 
 def test_the_covariance_of_a_joint_head_can_be_analysed():
     model = joint_model()
-    head = model.head
-    expected = keras.ops.convert_to_numpy(head.logit_covariance(X)).mean(0)
+    expected = keras.ops.convert_to_numpy(model.head.logit_covariance(X)).mean(0)
     np.testing.assert_allclose(covariance(model, X), expected, rtol=1e-4)
 
 

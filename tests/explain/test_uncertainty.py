@@ -102,8 +102,7 @@ test_errors_say_what_is_wrong = refusals([
 ])  # fmt: skip
 
 
-NAMES = ["cat", "lynx", "dog", "wolf"]
-EYE = np.eye(4, dtype="float32")
+NAMES, EYE = ["cat", "lynx", "dog", "wolf"], np.eye(4, dtype="float32")
 
 
 def confusing():
@@ -147,6 +146,5 @@ test_what_cannot_be_explained_is_refused = refusals([
 
 
 def test_every_pair_is_listed_once():
-    found = explain(confusing()[0], EYE[:1], count=4)
-    pairs = [frozenset((pair.first, pair.second)) for pair in found.pairs]
+    pairs = [frozenset((pair.first, pair.second)) for pair in explain(confusing()[0], EYE[:1], count=4).pairs]
     assert len(pairs) == len(set(pairs)) == 4

@@ -16,6 +16,7 @@ from keras_het.labels import aggregate, annotators, corrupt, pair_flip, symmetri
 from keras_het.layers import NoiseTransition
 from keras_het.ops.transition import total_variation
 from tests.checks import refusals
+from tests.common import built
 
 pytestmark = pytest.mark.once
 
@@ -53,11 +54,9 @@ def slow(labels, iterations, strength):
     targets = []
     for step in range(iterations):
         prior = [(sum(p[k] for p in examples) + 5) / (size + 5 * UNITS) for k in classes]
-        c = counted(labels, examples)
-        a = [[s * x for x in row] for row in pooled]
+        c, a = counted(labels, examples), [[s * x for x in row] for row in pooled]
         g = [[a[i][j] * sum(psi(t[i][j] + a[i][j]) - psi(a[i][j]) for t in c) for j in classes] for i in classes]
-        h = sum(psi(sum(t[i]) + s) - psi(s) for t in c for i in classes)
-        s = strength or sum(map(sum, g)) / h
+        s = strength or sum(map(sum, g)) / sum(psi(sum(t[i]) + s) - psi(s) for t in c for i in classes)
         pooled = [[(g[i][j] + extra[i][j]) / (sum(g[i]) + 32) for j in classes] for i in classes]
         a = [[s * x for x in row] for row in pooled]
         target = sum(16 * math.log(pooled[i][i]) + 16 / UNITS * sum(map(math.log, pooled[i])) for i in classes)
@@ -150,8 +149,7 @@ def test_a_planted_step_of_the_strength_that_is_no_better_is_caught(monkeypatch)
 def test_bound_and_posterior_beside_all_ways_to_assign_classes():
     """Seven examples of two classes: 128 ways, T integrated out of each; the bound is below their sum, and near."""
     labels, size = np.array([[0, 0, 0], [1, 1, 1], [0, 0, 1], [1, -1, 1], [0, 1, 0], [1, 1, 0], [0, 0, -1]]), 2
-    given = MODULE._indicators(labels, size)
-    target, prior, _, a = list(itertools.islice(MODULE._steps(given, size, 3.0), 30))[-1]
+    target, prior, _, a = list(itertools.islice(MODULE._steps(MODULE._indicators(labels, size), size, 3.0), 30))[-1]
     ways, logs = np.array(list(itertools.product(range(size), repeat=len(labels)))), []
     for way in ways:
         c = [[[sum((way == i) & (own == j)) for j in range(size)] for i in range(size)] for own in labels.T]
@@ -166,8 +164,7 @@ def test_bound_and_posterior_beside_all_ways_to_assign_classes():
 
 
 def test_somebody_with_three_labels_has_nearly_the_pooled_t_and_with_a_thousand_one_of_their_own():
-    rng = np.random.default_rng(0)
-    clean = rng.integers(UNITS, size=2000)
+    clean = np.random.default_rng(0).integers(UNITS, size=2000)
     labels = np.stack([corrupt(clean, symmetric(UNITS, 0.2), m) for m in range(6)], axis=1)
     labels[:, 0] = np.where(np.arange(2000) < 1000, corrupt(clean, pair_flip(UNITS, 0.9), 9), -1)
     labels[3:, 1], labels[:, 2] = -1, -1
@@ -185,8 +182,7 @@ def test_one_label_each_leaves_t_at_the_start_and_no_row_empty():
     with pytest.warns(UserWarning, match="No example has labels of several annotators"):
         found, voted = aggregate(labels, UNITS), (labels >= 0).any(axis=1)
     assert (found.probabilities.argmax(axis=1) == labels.max(axis=1))[voted].all()
-    layer = NoiseTransition(UNITS, num_annotators=len(PLANTED), transition=found.transitions)
-    layer.build((None, UNITS))
+    layer = built(NoiseTransition(UNITS, num_annotators=len(PLANTED), transition=found.transitions), (None, UNITS))
     np.testing.assert_allclose(keras.ops.convert_to_numpy(layer.transition), found.transitions, atol=0.01)
     assert found.transitions.min() > 1e-4
 
@@ -251,8 +247,7 @@ def test_rules_that_say_one_class_each_get_the_majority_and_a_warning():
     rng = np.random.default_rng(0)
     clean = rng.integers(UNITS, size=600)
     said = np.where(rng.random(clean.shape) < 0.9, clean, rng.integers(UNITS, size=600))
-    speaks = rng.random((600, UNITS)) < 0.05
-    labels = np.where((said[:, None] == np.arange(UNITS)) | speaks, np.arange(UNITS), -1)
+    labels = np.where((said[:, None] == np.arange(UNITS)) | (rng.random((600, UNITS)) < 0.05), np.arange(UNITS), -1)
     with pytest.warns(UserWarning, match="nearly always name one class, as rules do") as caught:
         found = aggregate(labels, UNITS)
     assert caught[0].filename == __file__
@@ -298,8 +293,7 @@ TOYS = {  # the tables of crowd-kit's tests: the true classes, then a row for ea
 @pytest.mark.parametrize("steps", [1, 5, 20])
 def test_published_toy_tables_have_their_true_classes(name, steps):
     clean, *rows = ([-1 if sign == "-" else int(sign) for sign in row] for row in TOYS[name])
-    found = aggregate(np.transpose(rows), max_iterations=steps)
-    assert found.labels.tolist() == clean
+    assert aggregate(np.transpose(rows), max_iterations=steps).labels.tolist() == clean
 
 
 def small_table(seed, examples, units):

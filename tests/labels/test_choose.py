@@ -16,7 +16,7 @@ from keras_het.labels.methods import EarlyLearning, EarlyStopping, ForwardCorrec
 from keras_het.labels.training import Trainer
 from keras_het.layers import NoiseTransition
 from keras_het.losses import SmoothedCrossentropy
-from tests.common import Batches, texts_of_warnings
+from tests.common import Batches, compiled, texts_of_warnings
 from tests.labels.tasks import SHORT, SHORT_TRAININGS, TRUE, Cheat, Constant, Named, X, Y, make_model, maker, short
 
 pytestmark = [pytest.mark.once, SHORT_TRAININGS]
@@ -106,8 +106,7 @@ def test_a_training_or_a_function_whose_models_diverge_is_not_chosen():
 
 def with_dropout(rate):
     model = keras.Sequential([keras.Input((6,)), keras.layers.Dropout(rate, seed=0), keras.layers.Dense(3)])
-    model.compile(keras.optimizers.Adam(0.1), keras.losses.SparseCategoricalCrossentropy(from_logits=True))
-    return model
+    return compiled(model, keras.optimizers.Adam(0.1), keras.losses.SparseCategoricalCrossentropy(from_logits=True))
 
 
 def test_a_list_of_functions_is_compared_and_each_is_trained_as_it_is():
@@ -133,8 +132,7 @@ def make_candidate(strength):
     head = keras.layers.Dense(2, "log_softmax", kernel_regularizer=keras.regularizers.L2(1e-3))
     flips = NoiseTransition(2, regularizer=keras.regularizers.L2(strength))
     model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(16, "tanh"), head, flips])
-    model.compile(keras.optimizers.Adam(0.02), keras.losses.SparseCategoricalCrossentropy(from_logits=True))
-    return model
+    return compiled(model, keras.optimizers.Adam(0.02), keras.losses.SparseCategoricalCrossentropy(from_logits=True))
 
 
 def test_a_penalty_of_a_transition_is_chosen_by_the_likelihood_of_noisy_labels():
@@ -156,8 +154,7 @@ def test_a_penalty_of_a_transition_is_chosen_by_the_likelihood_of_noisy_labels()
     trainer = Trainer(functools.partial(make_candidate, 0.02), 30, batch_size=75, criterion="loss")
     data = read(x, noisy)
     fitted = trainer(trial.method, data[~fold], data[fold], seed=0, epochs=trial.epoch)
-    likelihood = noisy_nll(fitted.model, x[fold], noisy[fold])
-    assert -trial.score[fold].mean() == pytest.approx(likelihood, rel=1e-4)
+    assert -trial.score[fold].mean() == pytest.approx(noisy_nll(fitted.model, x[fold], noisy[fold]), rel=1e-4)
 
 
 def test_the_result_prints_the_reason_first():
@@ -202,9 +199,7 @@ def test_weights_count_in_training_and_comparison_and_nothing_of_the_user_change
 
 
 def test_labels_of_other_forms_give_the_same():
-    plain = short().model.predict(X, verbose=0)
-    names = np.array(["a", "b", "c"])[Y]
-    result = short(y=names)
+    plain, result = short().model.predict(X, verbose=0), short(y=np.array(["a", "b", "c"])[Y])
     assert result.classes.tolist() == ["a", "b", "c"]
     for other in (result, short(y=np.eye(3)[Y]), choose(make_model, Batches(X, Y), methods=[EarlyStopping()], **SHORT)):
         np.testing.assert_array_equal(other.model.predict(X, verbose=0), plain)
@@ -249,9 +244,7 @@ def uncompiled():
 
 def of_loss(loss):
     def make():
-        model = uncompiled()
-        model.compile("adam", loss)
-        return model
+        return compiled(uncompiled(), "adam", loss)
 
     return make
 
@@ -310,10 +303,8 @@ def test_what_cannot_be_chosen_is_refused(case):
 def test_inputs_by_name_reach_early_learning():
     def of_two():
         inputs = {"b": keras.Input((1,), name="p"), "a": keras.Input((1,), name="q")}
-        joined = keras.layers.Concatenate()([inputs["b"], inputs["a"]])
-        model = keras.Model(inputs, keras.layers.Dense(3)(joined))
-        model.compile(keras.optimizers.Adam(0.1), keras.losses.SparseCategoricalCrossentropy(from_logits=True))
-        return model
+        model = keras.Model(inputs, keras.layers.Dense(3)(keras.layers.Concatenate()([inputs["b"], inputs["a"]])))
+        return compiled(model, keras.optimizers.Adam(0.1), keras.losses.SparseCategoricalCrossentropy(from_logits=True))
 
     x = {"b": np.float32(Y == 0)[:, None], "a": np.float32(Y == 1)[:, None]}
     result = choose(of_two, x, Y, methods=[EarlyLearning(), EarlyStopping()], **{**SHORT, "epochs": 6})

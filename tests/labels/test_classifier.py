@@ -152,8 +152,7 @@ def test_a_pickle_a_clone_and_a_second_fit_predict_the_same_bits(make_model):
 
 def test_weights_are_repetitions_and_their_scale_does_not_matter():
     x, y = blobs(40)
-    weights = np.random.default_rng(0).integers(0, 4, 40)
-    whole_batch = small(batch_size=256)
+    weights, whole_batch = np.random.default_rng(0).integers(0, 4, 40), small(batch_size=256)
     repeated = whole_batch.fit(x.repeat(weights, axis=0), y.repeat(weights)).predict_proba(x)
     weighted = clone(whole_batch).fit(x, y, 8 * weights).predict_proba(x)
     np.testing.assert_allclose(weighted, repeated, rtol=1e-4, atol=1e-6)

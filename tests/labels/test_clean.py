@@ -18,12 +18,11 @@ from keras_het.labels.decoding import decode
 from keras_het.labels.issues import find_issues
 from keras_het.labels.report import page
 from keras_het.labels.result import Result
-from tests.common import Batches, assert_same_arrays, texts_of_warnings
+from tests.common import Batches, assert_same_arrays, compiled, texts_of_warnings
 
 pytestmark = pytest.mark.once
 
-NAMES = np.array(["cat", "dog", "owl"])
-RNG = np.random.default_rng(0)
+NAMES, RNG = np.array(["cat", "dog", "owl"]), np.random.default_rng(0)
 TRUE = RNG.integers(3, size=240)
 X = (np.eye(3)[TRUE] * 6 + RNG.normal(size=(240, 3))).astype("float32")
 LABELS = np.where(np.arange(240) % 5 == 0, (TRUE + 1 + np.arange(240) % 2) % 3, TRUE)  # a fifth is wrong
@@ -31,8 +30,7 @@ LABELS = np.where(np.arange(240) % 5 == 0, (TRUE + 1 + np.arange(240) % 2) % 3, 
 
 def make_model(units=3):
     model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(units, "softmax")])
-    model.compile(keras.optimizers.Adam(0.05), "sparse_categorical_crossentropy")
-    return model
+    return compiled(model, keras.optimizers.Adam(0.05), "sparse_categorical_crossentropy")
 
 
 def out_of_sample():
@@ -118,8 +116,7 @@ def seen_by(action, **arguments):
 
     def make():
         model = Spy([keras.Input((3,)), keras.layers.Dense(3, "softmax")])
-        model.compile("sgd", "sparse_categorical_crossentropy")
-        return model
+        return compiled(model, "sgd", "sparse_categorical_crossentropy")
 
     arguments = {"probabilities": out_of_sample(), "epochs": 1, "verbose": 0, "action": action, **arguments}
     return seen, clean(make, X, LABELS, **arguments)
@@ -294,8 +291,7 @@ def test_a_class_that_is_lost_is_named():
 
 def wrong_loss():
     model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(3, "softmax")])
-    model.compile("sgd", "categorical_crossentropy")
-    return model
+    return compiled(model, "sgd", "categorical_crossentropy")
 
 
 REFUSED = {
@@ -335,8 +331,7 @@ def clusters(count=150, size=4):
 
 def test_the_unit_of_the_features_changes_neither_what_is_measured_nor_the_model():
     x, labels = clusters()
-    noise = np.random.default_rng(1).normal(size=(150, 12))
-    x = np.concatenate([x, noise], axis=1)
+    x = np.concatenate([x, np.random.default_rng(1).normal(size=(150, 12))], axis=1)
     one = clean(None, x, labels, verbose=0)
     expected = one.model.predict(x, verbose=0)
     for unit in (1e-30, 1e30, np.repeat([1.0, 1e3], [4, 12])):
@@ -381,8 +376,7 @@ def test_folds_and_the_final_discriminant_have_priors_of_one_kind(monkeypatch):
         methods, "discriminant", lambda *given: found.append(discriminant.discriminant(*given)) or found[-1]
     )
     rng = np.random.default_rng([0, 60])
-    true = (rng.random(1000) < 0.2).astype(int)
-    x = rng.normal(size=(1000, 10))
+    true, x = (rng.random(1000) < 0.2).astype(int), rng.normal(size=(1000, 10))
     x[:, 0] += 1.5 * true
     result, _ = warned(x, true)
     result.retrain("drop")

@@ -16,7 +16,7 @@ from keras_het.labels.methods import EarlyStopping
 from keras_het.labels.report.findings import collect
 from keras_het.labels.synthetic import look_alike_transitions
 from tests.checks import refusals
-from tests.common import Batches
+from tests.common import Batches, compiled
 from tests.labels.tasks import SHORT_TRAININGS, TRUE, X, Y, make_model
 
 pytestmark = [pytest.mark.once, SHORT_TRAININGS]
@@ -108,14 +108,12 @@ def test_verbose_means_the_same_in_all(verb, capsys):
 
 
 LABELS = np.arange(30) % 3
-P = 0.85 * np.eye(3)[LABELS] + 0.05
-FEW = {"epochs": 1, "verbose": 0}
+P, FEW = 0.85 * np.eye(3)[LABELS] + 0.05, {"epochs": 1, "verbose": 0}
 
 
 def model(last=None):
     made = keras.Sequential([keras.Input((3,)), last or keras.layers.Dense(3, "softmax")])
-    made.compile("sgd", "sparse_categorical_crossentropy")
-    return made
+    return compiled(made, "sgd", "sparse_categorical_crossentropy")
 
 
 def scale(*data):

@@ -13,8 +13,7 @@ from tests.labels.report.models import HOSTILE
 pytestmark = pytest.mark.refusal
 
 NAMES = ["cat", "dog", "-1", "a;b"]
-LABELS = np.array([0, 1, 2, 3, 0, 1])
-SCORES = np.full((6, 4), 0.25)
+LABELS, SCORES = np.array([0, 1, 2, 3, 0, 1]), np.full((6, 4), 0.25)
 
 
 def table(corrections=None, labels=LABELS, names=NAMES):

@@ -107,8 +107,7 @@ def test_integers_that_are_counts_are_refused_and_votes_seldom():
     refused = 0
     for _ in range(200):
         true = np.repeat(np.arange(2), 5)[:, None]
-        rare = (np.arange(60) < 2).astype(int)[:, None]
-        for truth, right, count in ((true, 0.7, 2), (rare, 0.95, 3)):
+        for truth, right, count in ((true, 0.7, 2), ((np.arange(60) < 2).astype(int)[:, None], 0.95, 3)):
             votes = np.where(rng.random((len(truth), count)) < right, truth, 1 - truth)
             try:
                 _check_no_counts(votes, "y")
@@ -135,8 +134,7 @@ def test_votes_of_booleans_and_categoricals_keep_their_classes_and_order():
 
 
 def test_an_annotator_without_a_vote_changes_nothing():
-    empty = np.full((240, 1), -1)
-    np.testing.assert_allclose(read(X, np.hstack([VOTES, empty])).y, read(X, VOTES).y, atol=1e-6)
+    np.testing.assert_allclose(read(X, np.hstack([VOTES, np.full((240, 1), -1)])).y, read(X, VOTES).y, atol=1e-6)
 
 
 def test_columns_of_probabilities_are_matched_by_name_and_an_index_names_each_row_once():
@@ -160,8 +158,7 @@ def test_columns_of_probabilities_are_matched_by_name_and_an_index_names_each_ro
 def test_a_long_table_that_pandas_pivots_gives_the_votes_row_by_row():
     """A loop over the rows of the table, in any order, is the oracle; -1 is no vote."""
     items, who = RNG.permutation(1000)[:240], ["Dee", "Ann", "Cyn", "Bob"]
-    x = pandas.DataFrame(X, index=items)
-    numbers = np.full((240, 4), -1)
+    x, numbers = pandas.DataFrame(X, index=items), np.full((240, 4), -1)
     for form in (NAMES, np.arange(3), pandas.Categorical(NAMES, NAMES[::-1], ordered=True)):
         rows = [(items[n], who[m], form[VOTES[n, m]]) for n, m in np.argwhere(VOTES >= 0)]
         table = pandas.DataFrame([rows[k] for k in RNG.permutation(len(rows))], columns=["item", "who", "says"])
@@ -257,8 +254,7 @@ def test_frames_are_numbers_and_keep_their_index():
 
 
 def test_class_names_name_integers_and_order_names():
-    order = ["c", "a", "b"]
-    names = np.array(["a", "b", "c"])
+    order, names = ["c", "a", "b"], np.array(["a", "b", "c"])
     assert read(X, Y, class_names=["low", "mid", "high"]).classes.tolist() == ["low", "mid", "high"]
     data = read(X, names[Y], class_names=order)
     assert data.classes.tolist() == order

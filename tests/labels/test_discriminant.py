@@ -15,8 +15,7 @@ pytestmark = pytest.mark.once
 
 def clusters(count=300, size=6, units=3, seed=0):
     """Features of classes of equal sizes, whose directions have different variances, and the classes."""
-    rng = np.random.default_rng(seed)
-    labels = np.arange(count) % units
+    rng, labels = np.random.default_rng(seed), np.arange(count) % units
     shape = rng.normal(size=(size, size))
     means = 2.0 * np.random.default_rng(7).normal(size=(units, size))
     return (means[labels] + rng.normal(size=(count, size)) @ shape).astype("float32"), labels
@@ -40,16 +39,14 @@ def test_wrong_labels_hardly_lead_it():
     x, true = clusters(900)
     x_test, true_test = clusters(900, seed=1)
     right = discriminant(x, true, 3).logits(x_test).argmax(axis=1)
-    labels = corrupt(true, symmetric(3, 0.4), 0)
-    noisy = discriminant(x, labels, 3).logits(x_test).argmax(axis=1)
+    noisy = discriminant(x, corrupt(true, symmetric(3, 0.4), 0), 3).logits(x_test).argmax(axis=1)
     assert np.mean(noisy == true_test) > np.mean(right == true_test) - 0.03
 
 
 def test_the_temperature_is_that_of_the_labels():
     x, true = clusters(1800)
     labels = corrupt(true, symmetric(3, 0.3), 0)
-    logits = discriminant(x[:900], labels[:900], 3).logits(x[900:])
-    losses = []
+    logits, losses = discriminant(x[:900], labels[:900], 3).logits(x[900:]), []
     for power in (0.8, 1.0, 1.25):
         p = np.exp(power * logits)
         losses.append(-np.log((p / p.sum(axis=1, keepdims=True))[np.arange(900), labels[900:]]).mean())
@@ -106,8 +103,7 @@ def test_layers_scale_as_the_discriminant_does_in_any_units(unit):
     scale = scaling(x * unit)
     np.testing.assert_allclose(scale(x * unit), expected, rtol=1e-5, atol=1e-5)
     np.testing.assert_allclose(by_layers(scale, (x * unit).astype("float32")), expected, rtol=1e-5, atol=1e-5)
-    weights = np.arange(200) % 2.0
-    np.testing.assert_allclose(scaling(x, weights)(x), scaling(x[1::2])(x), rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(scaling(x, np.arange(200) % 2.0)(x), scaling(x[1::2])(x), rtol=1e-5, atol=1e-5)
     wide = np.array([1e-9, 1.0, 1e9]) * x
     np.testing.assert_allclose(by_layers(scaling(wide), wide.astype("float32")), expected, rtol=1e-4, atol=1e-4)
 
@@ -129,11 +125,9 @@ def test_the_mean_is_subtracted_before_float32_rounds():
 def rare(rate, flips, seed, size=1000, distance=1.5):
     """Features and labels of two normal classes, one of them rare, and further ones with the true class."""
     rng = np.random.default_rng([seed, 60])
-    true = (rng.random(3 * size) < rate).astype(int)
-    x = rng.normal(size=(3 * size, 10))
+    true, x = (rng.random(3 * size) < rate).astype(int), rng.normal(size=(3 * size, 10))
     x[:, 0] += distance * true
-    labels = np.where(rng.random(size) < flips, 1 - true[:size], true[:size])
-    return x[:size], labels, x[size:], true[size:]
+    return x[:size], np.where(rng.random(size) < flips, 1 - true[:size], true[:size]), x[size:], true[size:]
 
 
 @pytest.mark.parametrize("seed", [0, 1])
@@ -159,8 +153,7 @@ def test_frequencies_by_labels_that_depend_on_the_class_are_not_used():
 @pytest.mark.parametrize("seed", [0, 1])
 def test_two_classes_of_which_one_is_mostly_labelled_as_the_other_keep_equal_priors(seed):
     """Two thirds of the labels that frequencies change become right, and a fifth of all as in the rare class above."""
-    rng = np.random.default_rng(seed)
-    true = np.arange(1000) % 2
+    rng, true = np.random.default_rng(seed), np.arange(1000) % 2
     x = rng.normal(size=(1000, 10))
     x[:, 0] += 1.5 * true
     labels = np.where(rng.random(1000) < 0.6, 0, true)
@@ -186,8 +179,7 @@ def test_a_class_of_one_or_two_examples_does_not_flatten_the_others(examples, is
 
 def test_features_that_are_equal_within_a_class_are_separated():
     x, true = np.tile([[0.0], [1.0], [2.0]], (40, 1)), np.arange(120) % 3
-    labels = corrupt(true, symmetric(3, 0.05), seed=0)
-    logits = discriminant(x, labels, 3, scale=scaling(x)).logits(scaling(x)(x))
+    logits = discriminant(x, corrupt(true, symmetric(3, 0.05), seed=0), 3, scale=scaling(x)).logits(scaling(x)(x))
     np.testing.assert_array_equal(logits.argmax(axis=1), true)
     logits = discriminant(x, true, 3, scale=scaling(x)).logits(scaling(x)(x))
     np.testing.assert_array_equal(logits.argmax(axis=1), true)

@@ -33,8 +33,7 @@ def noisy_sample(matrix, count=20_000):
     """Noisy labels, and the posterior of the class; examples are nearly sure to be of one class."""
     rng = np.random.default_rng(6)
     clean = rng.dirichlet(np.full(UNITS, 0.02), size=count)
-    labels = ((clean @ matrix).cumsum(axis=1) > rng.random((count, 1))).argmax(axis=1)
-    return labels, clean
+    return ((clean @ matrix).cumsum(axis=1) > rng.random((count, 1))).argmax(axis=1), clean
 
 
 def test_the_estimator_finds_the_transition():
@@ -69,8 +68,7 @@ def alarms(tables, shares, seed):
 
     A table has 200 flips of each of five classes, with these shares of the four others.
     """
-    rng = np.random.default_rng(seed)
-    others = ~np.eye(5, dtype=bool)
+    rng, others = np.random.default_rng(seed), ~np.eye(5, dtype=bool)
     count = 0
     for _ in range(tables):
         counts = np.diag(np.full(5, 900.0))
@@ -92,8 +90,7 @@ def test_flips_to_any_class_are_rarely_called_systematic_and_others_are(base_see
 def test_p_values_are_those_of_the_binomial_distribution_and_two_classes_tell_nothing():
     assert not systematic_flips([[50, 50], [90, 10]]).any()
     assert systematic_flips([[7.0]]).tolist() == [[False]]
-    counts = np.array([[90, 30, 3, 2], [2, 95, 0, 1], [4, 2, 90, 3], [0, 0, 0, 96]])
-    found = flip_p_values(counts)
+    found = flip_p_values(np.array([[90, 30, 3, 2], [2, 95, 0, 1], [4, 2, 90, 3], [0, 0, 0, 96]]))
     assert found[0, 1] == pytest.approx(binom.sf(29, 35, 1 / 3), rel=1e-9)
     assert found[1, 0] == pytest.approx(binom.sf(1, 3, 1 / 3), rel=1e-9)
     assert found[3].tolist() == [1.0] * 4

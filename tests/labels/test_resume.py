@@ -186,8 +186,7 @@ def test_a_variable_that_has_no_value_yet_is_described():
         def loss(self, data):
             return later
 
-    before = described(Own("own"))
-    later = 1
+    before, later = described(Own("own")), 1
     assert before != described(Own("own"))
 
 
@@ -318,8 +317,7 @@ def test_a_file_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
         savez(file, **arrays)
 
     monkeypatch.setattr("keras_het.labels.stored.np.savez", save)
-    folder = Folder(tmp_path, {"seed": 0})
-    folder.write(PLAIN, seconds=1.0)
+    Folder(tmp_path, {"seed": 0}).write(PLAIN, seconds=1.0)
     assert written == [f"{PLAIN}.unfinished.npz"]
     assert sorted(path.name for path in tmp_path.iterdir()) == [f"{PLAIN}.npz", "settings.json"]
     assert json.loads((tmp_path / "settings.json").read_text()) == {"seed": 0}

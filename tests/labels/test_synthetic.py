@@ -16,16 +16,14 @@ T = 0.6 * np.eye(4) + 0.4 * np.random.default_rng(3).dirichlet(np.ones(4), size=
 
 def blobs(num_examples=600, seed=0):
     """Three classes on a line, so that 0 and 2 look like 1 and never like each other."""
-    rng = np.random.default_rng(seed)
-    labels = np.repeat([0, 1, 2], num_examples // 3)
+    rng, labels = np.random.default_rng(seed), np.repeat([0, 1, 2], num_examples // 3)
     return labels[:, None] + 0.2 * rng.standard_normal((num_examples, 1)), labels
 
 
 def check_counts(labels, noisy, matrix):
     """Asserts that noisy labels of each class have the distribution of its row, at a stated rate of false alarms."""
     for i, row in enumerate(matrix):
-        counts = np.bincount(noisy[labels == i], minlength=len(row))
-        possible = row > 0
+        counts, possible = np.bincount(noisy[labels == i], minlength=len(row)), row > 0
         assert counts[~possible].sum() == 0
         spread = np.sqrt(counts.sum() * row * (1 - row))
         certain = spread == 0
@@ -38,8 +36,7 @@ def check_counts(labels, noisy, matrix):
 @pytest.mark.parametrize("matrix", [T, pair_flip(4, 0.45), np.eye(4)], ids=["random", "pair", "I"])
 @pytest.mark.parametrize("seed", [0, 1, [2, 3]])
 def test_each_class_gets_the_labels_of_its_row(matrix, seed, base_seed):
-    seeds = np.atleast_1d(seed) + base_seed
-    check_counts(LABELS, corrupt(LABELS, matrix, seeds.tolist()), matrix)
+    check_counts(LABELS, corrupt(LABELS, matrix, (np.atleast_1d(seed) + base_seed).tolist()), matrix)
 
 
 @pytest.mark.planted

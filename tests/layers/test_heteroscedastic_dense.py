@@ -17,7 +17,7 @@ from keras_het.links import Softmax
 from keras_het.reading.ending import endings
 from keras_het.reading.probabilities import predict_probabilities
 from tests import reference
-from tests.common import reloaded, to_numpy
+from tests.common import built, reloaded, to_numpy
 from tests.gradients import layer_gradients
 from tests.layers.heads import EVERY_HEAD, EXAMPLES, FEATURES, HEADS, UNITS, X, built_head, make_head
 from tests.marks import grid
@@ -112,8 +112,7 @@ def test_weights_have_stable_names_and_order_and_the_step_is_last(kind, factor):
         "loc/bias",
         *(f"covariance/{name}" for name in ("scale_diag/kernel", "scale_diag/bias", *factor)),
     ]
-    model = keras.Sequential([keras.layers.Dense(FEATURES, name="dense"), head])
-    model.build(X.shape)
+    model = built(keras.Sequential([keras.layers.Dense(FEATURES, name="dense"), head]), X.shape)
     for weights in (head.weights, head.variables, model.weights[2:]):
         assert [weight.path.split("head/")[-1] for weight in weights] == [*names, "clock/step"]
     assert [weight.path.split("head/")[-1] for weight in head.trainable_variables] == names
@@ -158,8 +157,7 @@ def test_initializers_and_regularizers_govern_the_weights_they_name():
 @pytest.mark.parametrize("kind", ["full", "parameter-efficient"])
 def test_kernels_of_one_shape_start_different(kind):
     random = {"initializer": "glorot_uniform"}
-    head = make_head(kind, units=1, num_factors=1, link="sigmoid", integrator=None, **random)
-    head.build((None, FEATURES))
+    head = built(make_head(kind, units=1, num_factors=1, link="sigmoid", integrator=None, **random), (None, FEATURES))
     kernels = [weight.numpy() for weight in head.weights if weight.shape[:1] == (FEATURES,)]
     assert len(kernels) == 3
     assert not any(np.array_equal(a, b) for i, a in enumerate(kernels) for b in kernels[:i])
@@ -169,8 +167,7 @@ def test_kernels_of_one_shape_start_different(kind):
 @pytest.mark.parametrize("kind", ["diagonal", "full", "parameter-efficient", "narrow"])
 @pytest.mark.parametrize(("initial_scale", "temperature"), [(0.15, 5.0), (0.05, 0.3), (1e4, 1.0)])
 def test_the_noise_starts_at_initial_scale_temperatures_half_of_it_in_the_factors(kind, initial_scale, temperature):
-    head = make_head(kind, initial_scale=initial_scale, temperature=temperature)
-    normal = head.logit_distribution(X)
+    normal = make_head(kind, initial_scale=initial_scale, temperature=temperature).logit_distribution(X)
     variance, expected = to_numpy(normal.variance()), np.full((len(X), UNITS), (initial_scale * temperature) ** 2)
     assert_allclose(variance, expected, rtol=1e-4)
     share = 1.0 if kind == "diagonal" else 0.5
@@ -275,8 +272,7 @@ def test_outputs_are_the_mean_over_the_nodes_of_the_mode(kind):
     assert_allclose(to_numpy(head(X)), expected_outputs(head, X, inference), rtol=1e-5, atol=1e-5)
     for step in range(3):  # the key of training is (seed, step)
         training = head.integrator.draw((head.seed, step), head.integrator.num_samples, *size, np)
-        outputs = to_numpy(head(X, training=True))
-        assert_allclose(outputs, expected_outputs(head, X, training), rtol=1e-5, atol=1e-5)
+        assert_allclose(to_numpy(head(X, training=True)), expected_outputs(head, X, training), rtol=1e-5, atol=1e-5)
         assert int(head.clock.step.numpy()) == step + 1
 
 
@@ -346,8 +342,7 @@ def test_any_leading_axes_are_a_batch(kind, training):
 @pytest.mark.parametrize("training", [True, False])
 @pytest.mark.parametrize("leading", grid([(0,), (0, 3), (1,)], span=[(0, 3)]))
 def test_batches_of_zero_and_one(kind, training, leading):
-    x = np.zeros((*leading, FEATURES), "float32")
-    outputs = to_numpy(built_head(kind)(x, training=training))
+    outputs = to_numpy(built_head(kind)(np.zeros((*leading, FEATURES), "float32"), training=training))
     assert outputs.shape == (*leading, UNITS)
     assert np.isfinite(outputs).all()
 

@@ -8,7 +8,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 from keras_het.integrators import QuasiMonteCarlo
-from tests.common import Subclassed, assert_same_arrays, to_numpy
+from tests.common import Subclassed, assert_same_arrays, built, to_numpy
 from tests.layers.heads import (
     EXAMPLES,
     FEATURES,
@@ -31,14 +31,10 @@ def functional(head):
     return keras.Model(inputs, head(inputs))
 
 
-def sequential(head):
-    return keras.Sequential([head])
-
-
 @pytest.mark.on_jax
 def test_sequential_functional_and_subclassed_models_train_alike():
     weights = []
-    for make in (sequential, functional, Subclassed):
+    for make in (lambda head: keras.Sequential([head]), functional, Subclassed):
         model = make(make_head("full"))
         assert model(X).shape == (EXAMPLES, UNITS)
         set_random_weights(model)
@@ -124,8 +120,7 @@ def test_sample_and_class_weights_weigh_the_examples():
 def test_masks_pass_through_to_the_loss():
     x = SEQUENCES.copy()
     x[:, 3:] = 0.0
-    model = keras.Sequential([keras.layers.Masking(), make_head("full")])
-    model.build(x.shape)
+    model = built(keras.Sequential([keras.layers.Masking(), make_head("full")]), x.shape)
     set_random_weights(model)
     model.compile(loss=make_loss("softmax"))
     y = np.random.default_rng(0).integers(UNITS, size=x.shape[:2])
@@ -154,9 +149,7 @@ def test_dense_prediction_trains_with_axes_of_unknown_length(kind, shape):
 @pytest.mark.parametrize(("units", "link"), [(2, "softmax"), (1, "sigmoid"), (2, "sigmoid")])
 def test_the_fewest_classes_train(units, link):
     kind = "full" if link == "softmax" else "sigmoid"
-    head = make_head(kind, units=units, num_factors=1)
-    model = make_model(head)
-    labels = LABELS % 2
+    model, labels = make_model(make_head(kind, units=units, num_factors=1)), LABELS % 2
     y = labels if link == "softmax" else np.eye(2, dtype="float32")[labels][:, :units]
     losses = model.fit(X, y, epochs=10, verbose=0).history["loss"]
     assert losses[-1] < losses[0]

@@ -69,8 +69,7 @@ def test_a_run_killed_and_resumed_equals_the_run_that_was_not_bit_for_bit(tmp_pa
             weight_seed=weight_seed,
         )
 
-    whole = make(0)
-    expected = fit(whole, epochs=4)
+    expected = fit(make(0), epochs=4)
     backup = keras.callbacks.BackupAndRestore(tmp_path / "backup")
     with pytest.raises(StopError):
         fit(make(0), epochs=4, callbacks=[backup, StopAt(1, at_end=True)])
@@ -87,8 +86,7 @@ def test_a_run_killed_and_resumed_equals_the_run_that_was_not_bit_for_bit(tmp_pa
 def test_resuming_without_the_counter_would_not_be_exact():
     """What the test above sees: the same two epochs with the noise of other steps end elsewhere."""
     model = make_model(make_head("full"))
-    start = fit(model)
-    expected = fit(model)
+    start, expected = fit(model), fit(model)
     model.set_weights([*start[:-1], np.int32(0)])
     assert np.abs(fit(model)[0] - expected[0]).max() > 1e-4
 

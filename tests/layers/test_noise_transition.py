@@ -13,7 +13,7 @@ from keras_het.layers.log_probabilities import nan_unless_log_probabilities
 from keras_het.ops import transition
 from keras_het.ops.transition import outlier_class, total_variation
 from tests import layer_contract
-from tests.common import built, refuses, reloaded, sparse_crossentropy, to_numpy
+from tests.common import built, compiled, refuses, reloaded, sparse_crossentropy, to_numpy
 from tests.gradients import layer_gradients, value_and_gradients
 from tests.marks import grid
 
@@ -139,8 +139,7 @@ def test_a_weight_that_is_no_transition_is_projected_where_it_is_read_evaluated_
 @pytest.mark.parametrize(("optimizer", "rate"), [("Adam", 0.05), ("SGD", 2.0)])
 def test_averaged_weights_are_a_transition(optimizer, rate, tmp_path):
     layer = NoiseTransition(UNITS, transition=np.eye(UNITS))
-    model = make_model(layer)
-    model.compile(getattr(keras.optimizers, optimizer)(rate, use_ema=True), LOSS)
+    model = compiled(make_model(layer), getattr(keras.optimizers, optimizer)(rate, use_ema=True), LOSS)
     model.fit(X, LABELS, batch_size=16, epochs=3, verbose=0)
     assert layer.kernel.numpy().min() < 0  # Keras averages the weights before it projects them
     for matrix in (rows(layer), rows(reloaded(model, tmp_path).layers[-1])):
@@ -149,8 +148,7 @@ def test_averaged_weights_are_a_transition(optimizer, rate, tmp_path):
 
 @pytest.mark.once
 def test_a_fixed_transition_that_is_released_stays_stochastic(tmp_path):
-    layer = NoiseTransition(UNITS, trainable=False)
-    model = make_model(layer)
+    model = make_model(NoiseTransition(UNITS, trainable=False))
     model.save(tmp_path / "model.keras")
     for fitted in (model, keras.saving.load_model(tmp_path / "model.keras"), keras.models.clone_model(model)):
         flips = fitted.layers[-1]
@@ -228,8 +226,7 @@ def test_without_a_penalty_t_learns_swapped_classes_and_a_penalty_of_zero_does_n
     rng = np.random.default_rng(0)
     clean = rng.integers(3, size=600)
     x = (4 * np.eye(5)[clean] + rng.normal(size=(600, 5))).astype("float32")
-    labels = corrupt(clean, pair_flip(3, 0.4), seed=0)
-    distances = []
+    labels, distances = corrupt(clean, pair_flip(3, 0.4), seed=0), []
     for regularizer in (None, keras.regularizers.L2(0.0)):
         keras.utils.set_random_seed(0)
         layer = NoiseTransition(3, regularizer=regularizer)
@@ -401,8 +398,7 @@ class Own(keras.layers.Dense):
 )
 def test_what_may_make_log_probabilities_is_allowed(layer):
     behind = [keras.layers.Identity(), keras.layers.Activation("linear", dtype="float32"), NoiseTransition(UNITS)]
-    model = keras.Sequential([keras.Input((UNITS,)), layer, *behind])
-    model.compile("sgd", LOSS)
+    model = compiled(keras.Sequential([keras.Input((UNITS,)), layer, *behind]), "sgd", LOSS)
     assert np.isfinite(model.fit(X[:, :UNITS], LABELS, verbose=0).history["loss"][0])
 
 

@@ -15,7 +15,7 @@ from keras_het.losses import AnnotatorsLoss, SmoothedCrossentropy
 from keras_het.metrics import AnnotatorsMetric, ExpectedCalibrationError
 from keras_het.ops.transition import apply_transition, condition_number, total_variation, trace
 from tests import layer_contract
-from tests.common import built, refuses, reloaded, sparse_crossentropy, to_numpy
+from tests.common import built, compiled, refuses, reloaded, sparse_crossentropy, to_numpy
 from tests.gradients import layer_gradients, value_and_gradients
 from tests.marks import grid
 
@@ -45,8 +45,7 @@ def make(kind="projected", **arguments):
 def make_model(layer, loss=None, optimizer=None, **options):
     keras.utils.set_random_seed(0)
     model = keras.Sequential([keras.Input((FEATURES,)), keras.layers.Dense(layer.size, "log_softmax"), layer])
-    model.compile(optimizer or keras.optimizers.SGD(0.1), loss or AnnotatorsLoss(), **options)
-    return model
+    return compiled(model, optimizer or keras.optimizers.SGD(0.1), loss or AnnotatorsLoss(), **options)
 
 
 def rows(layer):
@@ -198,8 +197,7 @@ def test_at_inference_too_the_losses_of_keras_take_it():
 
 @pytest.mark.on_jax
 def test_a_saved_model_goes_on(tmp_path):
-    head = HeteroscedasticDense(UNITS, seed=0)
-    model = keras.Sequential([keras.Input((FEATURES,)), head, make()])
+    model = keras.Sequential([keras.Input((FEATURES,)), HeteroscedasticDense(UNITS, seed=0), make()])
     model.compile("adam", AnnotatorsLoss(), metrics=[AnnotatorsMetric(name="accuracy")])
     model.fit(X, LABELS, verbose=0)
     loaded = reloaded(model, tmp_path)
@@ -214,8 +212,7 @@ def test_a_gate_keeps_all_and_the_monitor_logs_means():
     release, monitor = ReleaseTransition(after=1), TransitionMonitor(reference=T, validation_data=(X, LABELS))
     start, history = rows(layer), make_model(layer, optimizer=keras.optimizers.Adam(0.01))
     history = history.fit(X, LABELS, epochs=2, verbose=0, callbacks=[release, monitor]).history
-    measures = {"trace": trace, "condition": condition_number}
-    for name, measure in measures.items():
+    for name, measure in {"trace": trace, "condition": condition_number}.items():
         assert history[f"flips_{name}"][0] == pytest.approx(np.mean([measure(t) for t in start]), rel=1e-5)
         assert history[f"flips_{name}"][1] == pytest.approx(np.mean([measure(t) for t in rows(layer)]), rel=1e-4)
     distance = np.mean([total_variation(t, true) for t, true in zip(rows(layer), T, strict=True)])

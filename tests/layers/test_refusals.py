@@ -21,7 +21,16 @@ from keras_het.layers import (
     NoiseTransition,
 )
 from keras_het.models.temperature_scaler import TemperatureScaler
-from tests.common import check_refusal, each_refusal, refused_arguments, refuses, session, sparse_crossentropy, to_numpy
+from tests.common import (
+    built,
+    check_refusal,
+    each_refusal,
+    refused_arguments,
+    refuses,
+    session,
+    sparse_crossentropy,
+    to_numpy,
+)
 from tests.gradients import layer_gradients
 from tests.layers.test_noise_transition import LOG_P
 
@@ -79,8 +88,7 @@ def flips(*arguments, **named):
 
 def stored(matrix):
     """Loads a weight as from a file."""
-    layer = NoiseTransition(4, name="flips")
-    layer.build((None, 4))
+    layer = built(NoiseTransition(4, name="flips"), (None, 4))
     layer.load_own_variables({"transition": np.asarray(matrix, "float32")})
 
 
@@ -162,8 +170,7 @@ def test_refusals_of_every_covariance(kind):
 @pytest.mark.smoke
 def test_float64_is_obeyed_or_refused():
     if keras.config.backend() == "tensorflow":
-        head = HeteroscedasticDense(3, dtype="float64")
-        assert "float64" in str(head(np.zeros((2, 4))).dtype)
+        assert "float64" in str(HeteroscedasticDense(3, dtype="float64")(np.zeros((2, 4))).dtype)
     else:
         with refuses(r"`dtype` must be \"float32\" on the backend .* Received: dtype='float64'"):
             HeteroscedasticDense(3, dtype="float64")
@@ -205,8 +212,7 @@ def test_a_file_with_an_absurd_number_of_samples_is_refused(tmp_path, num_sample
             data = source.read(item)
             if item == "config.json":
                 config = json.loads(data)
-                head = config["config"]["layers"][-1]["config"]
-                head["integrator"]["config"]["num_samples"] = num_samples
+                config["config"]["layers"][-1]["config"]["integrator"]["config"]["num_samples"] = num_samples
                 data = json.dumps(config).encode()
             target.writestr(item, data)
     with pytest.raises(
@@ -262,8 +268,7 @@ def test_autocast_is_refused():
 def test_functional_gradients_on_pytorch_need_plain_operations_and_the_stateless_call():
     import torch
 
-    head = HeteroscedasticDense(3, integrator=integrators.QuasiMonteCarlo(8, chunk_size=8))
-    head.build((None, 4))
+    head = built(HeteroscedasticDense(3, integrator=integrators.QuasiMonteCarlo(8, chunk_size=8)), (None, 4))
     weights, state = (
         [v.value.detach() for v in part] for part in (head.trainable_variables, head.non_trainable_variables)
     )
@@ -277,8 +282,7 @@ def test_functional_gradients_on_pytorch_need_plain_operations_and_the_stateless
 @pytest.mark.parametrize("floatx", ["bfloat16", "float16"])
 def test_a_training_step_in_a_session_of_half_precision(floatx):
     with session(floatx):
-        head = HeteroscedasticDense(3, num_factors=2, seed=0)
-        head.build((None, 4))
+        head = built(HeteroscedasticDense(3, num_factors=2, seed=0), (None, 4))
         value, gradients = layer_gradients(head, lambda log_p: ops.sum(log_p[:, 0]), np.ones((2, 4), "float32"))
     assert np.isfinite(value)
     for name, gradient in gradients.items():

@@ -68,8 +68,7 @@ def test_average_of_what_is_no_ensemble_is_refused():
 @pytest.mark.parametrize("name", NAMES)
 def test_loss_and_metrics_are_those_of_the_probabilities(name):
     link = resolve(links.Link, name)
-    outputs = outputs_of(link)[0].astype("float32")
-    softmax = link.activation == "softmax"
+    outputs, softmax = outputs_of(link)[0].astype("float32"), link.activation == "softmax"
     labels = np.array([3, 0]) if softmax else np.array([[0, 1, 1, 0], [1, 0, 0, 0]])
     p = np.exp(outputs) if softmax else expit(outputs)
     of_labels = p[[0, 1], labels] if softmax else np.where(labels, p, 1 - p)
@@ -211,8 +210,7 @@ def test_gradients_by_nodes_are_finite_where_their_logs_lose_their_digits(size):
 
 @pytest.mark.once
 def test_the_closed_form_is_the_default_and_nodes_are_the_other_way():
-    head = HeteroscedasticDense(3, link="normal_cdf")
-    assert type(head.integrator).__name__ == "ClosedForm"
+    assert type(HeteroscedasticDense(3, link="normal_cdf").integrator).__name__ == "ClosedForm"
     assert HeteroscedasticDense(3, link=LINK, integrator=MonteCarlo(8)).link.returns == "log-probabilities"
     with pytest.raises(ValueError, match=r"`link` must be one of .*Softmax.* for the integrator Taylor. Received: "):
         HeteroscedasticDense(3, link="normal_cdf", integrator="taylor")

@@ -91,8 +91,7 @@ def test_a_correction_by_the_identity_is_the_plain_crossentropy():
 
 
 def test_the_forward_correction_is_the_layer_with_a_fixed_t():
-    layer = NoiseTransition(UNITS, transition=T, trainable=False)
-    noisy = layer(ops.log_softmax(LOGITS), training=True)
+    noisy = NoiseTransition(UNITS, transition=T, trainable=False)(ops.log_softmax(LOGITS), training=True)
     theirs = sparse_crossentropy()(LABELS, noisy)
     assert number(ForwardCorrectedCrossentropy(T, from_logits=True)(LABELS, LOGITS)) == pytest.approx(
         number(theirs), rel=1e-5
@@ -118,8 +117,7 @@ def test_masks_agree_with_keras(policy, ignored):
     layers = [keras.layers.Embedding(4, 8, mask_zero=True, dtype=policy), keras.layers.Dense(UNITS, dtype=policy)]
     model = keras.Sequential([keras.Input((4,)), *layers])
     ours = SmoothedCrossentropy(0.0, from_logits=True, ignore_class=ignored)
-    theirs = sparse_crossentropy(ignore_class=ignored)
-    values = []
+    theirs, values = sparse_crossentropy(ignore_class=ignored), []
     for loss in (ours, theirs):
         model.compile("sgd", loss)
         values.append(model.evaluate(tokens, labels, verbose=0))

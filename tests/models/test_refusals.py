@@ -40,8 +40,7 @@ BY_HAND = (
 )
 OUTPUTS = "`outputs` must be (..., K), with at least one example. Received: "
 LABELS = "`labels` must be integers of shape "
-VECTORS = np.zeros((2, 6), "float32")
-MAPS = np.zeros((8, 4, 4), int)
+VECTORS, MAPS = np.zeros((2, 6), "float32"), np.zeros((8, 4, 4), int)
 
 
 class Cosine(layers.Dense):

@@ -43,8 +43,7 @@ def test_it_predicts_as_before_and_learns_the_noise(tmp_path):
     assert new.optimizer.beta_1 == 0.8
     assert new.fit(X, Y, epochs=5, verbose=0).history["loss"][-1] < after[0]
     assert_array_equal(old.predict(X, verbose=0), before)
-    loaded = reloaded(new, tmp_path)
-    assert_array_equal(loaded.predict(X, verbose=0), new.predict(X, verbose=0))
+    assert_array_equal(reloaded(new, tmp_path).predict(X, verbose=0), new.predict(X, verbose=0))
 
 
 @pytest.mark.parametrize("arguments", [{}, {"num_factors": 2}, {"num_factors": 1, "parameter_efficient": True}])
@@ -72,16 +71,14 @@ def test_a_given_scale_a_given_covariance_data_sets_and_one_target_without_an_ax
 def test_a_perfect_mean_starts_at_the_least_noise_and_stays_finite():
     old = trained()
     new = heteroscedastic_regression(old, X, old.predict(X, verbose=0), num_factors=1)
-    history = new.fit(X, old.predict(X, verbose=0), epochs=3, verbose=0).history
-    assert np.isfinite(history["loss"]).all()
+    assert np.isfinite(new.fit(X, old.predict(X, verbose=0), epochs=3, verbose=0).history["loss"]).all()
 
 
 def test_the_covariance_alone_is_learned():
     old = trained()
     before = old.predict(X, verbose=0)
     new = heteroscedastic_regression(old, X, Y, num_factors=1, train_mean=False)
-    start = new.evaluate(X, Y, verbose=0)[0]
-    assert new.fit(X, Y, epochs=10, verbose=0).history["loss"][-1] < start
+    assert new.fit(X, Y, epochs=10, verbose=0).history["loss"][-1] < new.evaluate(X, Y, verbose=0)[0]
     assert_array_equal(new.predict(X, verbose=0), before)
     assert all(layer.trainable for layer in old.layers)
     assert len(new.trainable_weights) == 4
@@ -110,8 +107,7 @@ def test_a_map_of_a_regression_for_every_pixel():
 def test_masked_steps_have_no_residuals(padding):
     x = np.ones((3, 4, 2), "float32")
     x[:, 2:] = 0.0
-    y = np.where(x[..., :1] > 0, 5.0, padding)
-    inputs = keras.Input((4, 2))
+    y, inputs = np.where(x[..., :1] > 0, 5.0, padding), keras.Input((4, 2))
     old = keras.Model(inputs, keras.layers.Dense(1, kernel_initializer="ones")(keras.layers.Masking()(inputs)))
     low, high = heteroscedastic_regression(old, x, y).predict_interval(x, 0.5, verbose=0)
     assert_allclose((high - low)[:, :2] / (2 * norm.ppf(0.75)), 3.0, rtol=1e-3)  # 5 - (1 + 1)
@@ -148,8 +144,7 @@ def test_it_predicts_as_before_trains_jointly_and_keeps_the_metrics(tmp_path):
     assert len(after) == 3
     assert_allclose(after[1:], before[1:], atol=0.05)
     assert new.fit(INPUTS, LABEL_VECTORS, epochs=3, verbose=0).history["loss"][-1] < after[0]
-    loaded = reloaded(new, tmp_path)
-    assert_array_equal(loaded.predict(INPUTS, verbose=0), new.predict(INPUTS, verbose=0))
+    assert_array_equal(reloaded(new, tmp_path).predict(INPUTS, verbose=0), new.predict(INPUTS, verbose=0))
 
 
 def test_logits_need_the_link():

@@ -53,8 +53,7 @@ def computed(tensors, labels, nodes, **arguments):
 def test_the_likelihood_of_nodes_against_float64():
     tensors, labels = problem()
     nodes = quasi_random((0, 0), 96, 0, FACTORS)
-    noise = to_numpy(nodes.eps_factor).astype("float64")
-    expected = oracle(*tensors, labels, noise, -np.log(96))
+    expected = oracle(*tensors, labels, to_numpy(nodes.eps_factor).astype("float64"), -np.log(96))
     for arguments in ({}, {"chunk_size": 40}, {"chunk_size": 32}, {"chunk_size": 1}):
         assert_allclose(computed(tensors, labels, nodes, **arguments), expected, atol=2e-5)
 

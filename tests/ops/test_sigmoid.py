@@ -40,8 +40,7 @@ def test_gradients_of_the_closed_form_against_integration(integrals, tail):
     _, computed = value_and_gradients(
         lambda tensors: ops.sum(log_expected_sigmoid(tensors[0], tensors[1] ** 2)[tail]), list(GRID)
     )
-    sign = 1 - 2 * tail
-    expected = integrals[tail][:, 1:] * [sign, 1]
+    expected = integrals[tail][:, 1:] * [1 - 2 * tail, 1]
     for i in range(2):
         assert_allclose(computed[i], expected[:, i], rtol=1e-3, atol=1e-6)
 

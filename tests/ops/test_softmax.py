@@ -89,11 +89,9 @@ def test_streamed_gradient_equals_plain_autodiff(kind, loc_scale, chunk_size):
 def test_gradient_against_finite_differences_in_float64(kind):
     arguments, nodes = problem(kind), nodes_of(kind)
     upstream = np.random.default_rng(1).normal(size=arguments["loc"].shape).astype("float32")
-    analytic = gradients(arguments, nodes, upstream)
-    rng = np.random.default_rng(2)
+    analytic, rng = gradients(arguments, nodes, upstream), np.random.default_rng(2)
     for name, gradient in analytic.items():
-        direction = rng.normal(size=gradient.shape)
-        step = 1e-5
+        direction, step = rng.normal(size=gradient.shape), 1e-5
 
         def loss(sign, name=name, direction=direction, step=step):
             moved = {**arguments, name: np.float64(arguments[name]) + sign * step * direction}
@@ -130,8 +128,7 @@ def test_probabilities_sum_to_one_and_ignore_a_common_shift(num_samples):
     arguments, nodes = problem("full"), nodes_of("full", num_samples)
     log_p = evaluate(arguments, nodes)
     assert_allclose(np.exp(log_p).sum(-1), 1.0, atol=2e-6)
-    shifted = evaluate({**arguments, "loc": arguments["loc"] + 8.0}, nodes)
-    assert_allclose(shifted, log_p, rtol=1e-5, atol=1e-5)
+    assert_allclose(evaluate({**arguments, "loc": arguments["loc"] + 8.0}, nodes), log_p, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.on_tensorflow
@@ -181,12 +178,10 @@ def extreme(name, kind):
 ])  # fmt: skip
 def test_extremes_are_finite_and_agree_with_float64(name, kind, options):
     arguments, nodes = extreme(name, kind), nodes_of(kind)
-    log_p = evaluate(arguments, nodes, **options)
-    assert_allclose(log_p, oracle(arguments, nodes), rtol=1e-3, atol=1e-3)
+    assert_allclose(evaluate(arguments, nodes, **options), oracle(arguments, nodes), rtol=1e-3, atol=1e-3)
     for label in range(0, UNITS, 2):  # the quiet class is one of them
         upstream = -np.eye(UNITS, dtype="float32")[[label]]
-        computed = gradients(arguments, nodes, upstream, **options)
-        for parameter, gradient in computed.items():
+        for parameter, gradient in gradients(arguments, nodes, upstream, **options).items():
             assert np.all(np.isfinite(gradient)), (parameter, label)
             check_slope(oracle, arguments, nodes, upstream, parameter, gradient)
 
@@ -237,8 +232,7 @@ def test_plain_operations_have_second_derivatives():
         oracle({**arguments, "loc": np.float64(arguments["loc"]) + t * direction}, nodes)[0, 0]
         for t in (-step, 0.0, step)
     ]
-    expected = (ends[0] - 2 * ends[1] + ends[2]) / step**2
-    assert_allclose(second_derivative(loss, 0.0), expected, rtol=1e-3)
+    assert_allclose(second_derivative(loss, 0.0), (ends[0] - 2 * ends[1] + ends[2]) / step**2, rtol=1e-3)
 
 
 def test_float64_where_the_backend_computes_in_it():

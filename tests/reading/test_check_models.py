@@ -11,7 +11,7 @@ import keras_het
 from keras_het.labels import choose, clean
 from keras_het.layers import HeteroscedasticDense, NoiseTransition
 from keras_het.models import DeepEnsemble
-from tests.common import texts_of_warnings
+from tests.common import compiled, texts_of_warnings
 from tests.layers.heads import X
 from tests.reading.test_check import LABELS, SPARSE, called, dense, head
 
@@ -32,8 +32,7 @@ class Counted(keras.Model):
 
 @pytest.mark.smoke
 def test_the_call_of_a_subclassed_model_is_run_once():
-    model = called(Counted())
-    model.compile("sgd", SPARSE)
+    model = compiled(called(Counted()), "sgd", SPARSE)
     keras_het.check(model)
     runs, nodes = model.runs, len(model.head._inbound_nodes)
     keras_het.check(model)
@@ -44,8 +43,7 @@ def test_the_call_of_a_subclassed_model_is_run_once():
 
 
 def test_a_subclassed_model_that_is_built_later_is_judged_then():
-    model = Counted()
-    model.compile("sgd", "sparse_categorical_crossentropy")
+    model = compiled(Counted(), "sgd", "sparse_categorical_crossentropy")
     with pytest.warns(UserWarning, match="Nothing was checked"):
         keras_het.check(model)
     model(X)
@@ -84,8 +82,7 @@ def before(*behind):
     (lambda: called(AfterFlips()), "'head', a HeteroscedasticDense"),
 ])  # fmt: skip
 def test_no_layer_learns_of_what_flips_give(make, received):
-    model = make()
-    model.compile("sgd", SPARSE)
+    model = compiled(make(), "sgd", SPARSE)
     with pytest.raises(ValueError) as error:
         keras_het.check(model)
     assert str(error.value) == (
@@ -100,17 +97,14 @@ def test_what_only_changes_form_may_stand_behind_flips():
     for model in (first, second):
         model.compile("sgd", SPARSE)
         keras_het.check(model)
-    model = keras.Model(inputs, layers.Average()([first(inputs), second(inputs)]))
-    model.compile("sgd", SPARSE)
+    model = compiled(keras.Model(inputs, layers.Average()([first(inputs), second(inputs)])), "sgd", SPARSE)
     with pytest.warns(UserWarning, match=r"the outputs of the layer 'average' \(Average\) are not known"):
         keras_het.check(model)
 
 
 def fitting(*ending):
     """A model with a loss that fits, of layers behind a Dense layer of as many units as there are classes."""
-    model = keras.Sequential([keras.Input((6,)), layers.Dense(3), *ending])
-    model.compile("sgd", SPARSE)
-    return model
+    return compiled(keras.Sequential([keras.Input((6,)), layers.Dense(3), *ending]), "sgd", SPARSE)
 
 
 @pytest.mark.parametrize("old", [layers.Dense(3, "softmax", name="old"), layers.Softmax(name="old")])
@@ -131,9 +125,7 @@ BROKEN = np.where(np.arange(len(X))[:, None] == 3, np.nan, X)
 
 
 def make(loss=SPARSE):
-    model = dense()()
-    model.compile("sgd", loss)
-    return model
+    return compiled(dense()(), "sgd", loss)
 
 
 def compare(x, y, loss=SPARSE):
@@ -180,9 +172,7 @@ def test_the_estimator_checks_its_network(monkeypatch):
     old = [layers.Dense(3, "softmax", name="old"), layers.Dense(3)]
 
     def make_model():
-        model = keras.Sequential([keras.Input(X.shape[1:]), *old])
-        model.compile("sgd", SPARSE)
-        return model
+        return compiled(keras.Sequential([keras.Input(X.shape[1:]), *old]), "sgd", SPARSE)
 
     estimator = keras_het.labels.Classifier(make_model, method=keras_het.labels.methods.Heteroscedastic(), epochs=1)
     with texts_of_warnings() as texts, pytest.raises(ZeroDivisionError):

@@ -111,8 +111,7 @@ def test_a_list_of_texts_is_as_good_as_an_array_of_them():
         def preprocess_samples(self, x):
             return np.array([[len(text)] for text in x], "float32")
 
-    identity = keras.layers.Dense(1, kernel_initializer="ones")
-    model = OfTexts([keras.Input((1,)), identity, keras.layers.Dense(2)])
+    model = OfTexts([keras.Input((1,)), keras.layers.Dense(1, kernel_initializer="ones"), keras.layers.Dense(2)])
     texts = ["good", "a bad one", "so"]
     np.testing.assert_array_equal(features(model, texts, batch_size=2), [[4.0], [9.0], [2.0]])
     np.testing.assert_array_equal(features(model, np.array(texts), batch_size=2), [[4.0], [9.0], [2.0]])

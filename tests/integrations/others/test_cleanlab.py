@@ -86,8 +86,7 @@ def test_a_class_without_labels_changes_no_flag():
     labels = corrupt(CLEAN, NOISE["random"], seed=0)
     some = labels != 4
     p = cross_val_predict(LogisticRegression(tol=0.01), X[some], labels[some], cv=3, method="predict_proba")
-    with_empty = np.insert(p, 4, 0.0, axis=1)
-    found = find_issues(with_empty, labels[some])
+    found = find_issues(np.insert(p, 4, 0.0, axis=1), labels[some])
     without = find_issues(p, labels[some] - (labels[some] > 4))
     assert_array_equal(found.index, without.index)
     assert_array_equal(found.is_issue, without.is_issue)

@@ -36,8 +36,7 @@ def test_errors_that_are_many_of_one_kind_are_confusable():
 
     The ten planted errors are of all classes.
     """
-    swapped = np.flatnonzero((Y == 1) & (np.arange(EXAMPLES) >= 10))[:13]
-    y = Y.copy()
+    swapped, y = np.flatnonzero((Y == 1) & (np.arange(EXAMPLES) >= 10))[:13], Y.copy()
     y[swapped] = 3
     issues = collect(with_head(), X, y).issues
     kinds = dict(zip(issues.index.tolist(), issues.kind.tolist(), strict=True))
@@ -48,8 +47,7 @@ def test_errors_that_are_many_of_one_kind_are_confusable():
 
 def test_advice_names_the_classes_between_which_most_suspects_are_whatever_the_covariance_says():
     """The head has noise between the classes bee and dog; the labels are swapped between cat and dog."""
-    swapped = np.flatnonzero(np.isin(Y, (2, 3)) & (np.arange(EXAMPLES) >= 10))[:16]
-    y = Y.copy()
+    swapped, y = np.flatnonzero(np.isin(Y, (2, 3)) & (np.arange(EXAMPLES) >= 10))[:16], Y.copy()
     y[swapped] = 5 - Y[swapped]
     found = collect(confuse(with_head(), 1, 3), X, y, NAMES)
     assert {*found.confusable[0][:2]} == {"cat", "dog"}
@@ -188,8 +186,7 @@ def test_advice_follows_the_numbers():
 
 def test_flagged_labels_of_any_two_classes_make_no_pair():
     """A quarter of the labels is any other class: every two classes have suspects between them, by chance."""
-    rng = np.random.default_rng(0)
-    classes = np.arange(1200) % CLASSES
+    rng, classes = np.random.default_rng(0), np.arange(1200) % CLASSES
     y = np.where(rng.random(1200) < 0.25, (classes + rng.integers(1, CLASSES, 1200)) % CLASSES, classes)
     p = np.full((1200, CLASSES), 0.02)
     p[np.arange(1200), classes] = 0.94

@@ -137,8 +137,7 @@ def test_one_class_probabilities_alone_and_labels_without_flags_have_their_pages
 @pytest.mark.usefixtures("without_figures")
 def test_images_of_the_input_are_shown_and_others_must_fit(tmp_path):
     model = keras.Sequential([keras.Input((2, 2, 1)), keras.layers.Flatten(), keras.layers.Dense(4, "softmax")])
-    page = report(model, X.reshape(-1, 2, 2, 1), Y, path=tmp_path).read_text()
-    assert 'class="thumbnail"' in page
+    assert 'class="thumbnail"' in report(model, X.reshape(-1, 2, 2, 1), Y, path=tmp_path).read_text()
     with pytest.raises(ValueError, match=r"`images` must have one for each of the 120 examples. Received: 119"):
         report(plain(), X, Y, path=tmp_path, images=IMAGES[1:])
 

@@ -67,7 +67,8 @@ def fit(model, *callbacks, **arguments):
 def both(kind, **arguments):
     """The callback of a training, and what it should have."""
     dynamics, by_hand = TrainingDynamics(X, LABELS, batch_size=16, **arguments), ByHand()
-    return dynamics, np.array(by_hand.logits), fit(model_of(kind), dynamics, by_hand).history
+    history = fit(model_of(kind), dynamics, by_hand).history
+    return dynamics, np.array(by_hand.logits), history
 
 
 @pytest.mark.parametrize("kind", ["logits", "probabilities", "log-probabilities", "noisy", "always noisy"])

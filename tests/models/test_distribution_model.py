@@ -27,7 +27,8 @@ def label_vectors(count, seed):
     """Features, label vectors, and the planted covariance of the logits."""
     rng = np.random.default_rng(seed)
     x, factor = rng.normal(size=(count, FEATURES)), 2.0 * rng.normal(size=(LABELS, FACTORS))
-    u = x @ rng.normal(size=(FEATURES, LABELS)) + (rng.normal(size=(count, FACTORS)) @ factor.T)
+    noise = rng.normal(size=(count, FACTORS)) @ factor.T
+    u = x @ rng.normal(size=(FEATURES, LABELS)) + noise
     y = rng.random(u.shape) < 1.0 / (1.0 + np.exp(-u))
     return x.astype("float32"), y.astype("float32"), factor @ factor.T
 

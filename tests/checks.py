@@ -20,12 +20,10 @@ def check_moments(samples, mean, covariance):
     """
     samples, covariance = np.float64(samples) - mean, np.float64(covariance)
     count, units = samples.shape
-    limit = z_limit(units + units * (units + 1) / 2)
-    variance = np.diag(covariance)
+    limit, variance = z_limit(units + units * (units + 1) / 2), np.diag(covariance)
     z = samples.mean(0) / np.sqrt(variance / count)
     assert np.abs(z).max() < limit, f"mean off by {np.abs(z).max():.1f} standard errors (limit {limit:.1f})"
-    spread = np.sqrt((np.outer(variance, variance) + covariance**2) / count)
-    z = (samples.T @ samples / count - covariance) / spread
+    z = (samples.T @ samples / count - covariance) / np.sqrt((np.outer(variance, variance) + covariance**2) / count)
     worst = np.unravel_index(np.abs(z).argmax(), z.shape)
     assert np.abs(z).max() < limit, (
         f"covariance {worst} off by {np.abs(z).max():.1f} standard errors (limit {limit:.1f})"

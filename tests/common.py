@@ -3,10 +3,58 @@
 import contextlib
 import functools
 import re
+import warnings
 
 import keras
 import numpy as np
 import pytest
+
+
+class Subclassed(keras.Model):
+    """A model without a graph: these layers, one after the other."""
+
+    def __init__(self, *layers):
+        super().__init__()
+        self.parts = list(layers)
+
+    def call(self, inputs, training=False):
+        for layer in self.parts:
+            inputs = layer(inputs, training=training)
+        return inputs
+
+
+class Batches(keras.utils.PyDataset):
+    """Arrays as a data set, in batches of this size and in their order."""
+
+    def __init__(self, *arrays, size=16):
+        super().__init__()
+        self.arrays, self.size = arrays, size
+
+    def __len__(self):
+        return -(-len(self.arrays[0]) // self.size)
+
+    def __getitem__(self, index):
+        return tuple(array[index * self.size : (index + 1) * self.size] for array in self.arrays)
+
+
+class StopError(Exception):
+    """Stands for the end of a process."""
+
+
+class StopAt(keras.callbacks.Callback):
+    """Ends a training at the start of an epoch, or at its end."""
+
+    def __init__(self, epoch, at_end=False):
+        super().__init__()
+        self.epoch, self.at_end = epoch, at_end
+
+    def on_epoch_begin(self, epoch, logs=None):
+        if epoch == self.epoch and not self.at_end:
+            raise StopError
+
+    def on_epoch_end(self, epoch, logs=None):
+        if epoch == self.epoch and self.at_end:
+            raise StopError
 
 
 def to_numpy(*tensors):
@@ -31,6 +79,12 @@ def built(layer, shape):
     return layer
 
 
+def compiled(model, *arguments, **named):
+    """The model, compiled with these arguments."""
+    model.compile(*arguments, **named)
+    return model
+
+
 def reloaded(model, folder):
     """The model as its `.keras` file in the folder gives it back."""
     model.save(folder / "model.keras")
@@ -48,6 +102,22 @@ def session(floatx=None, policy=None):
     finally:
         keras.config.set_floatx(before[0])
         keras.config.set_dtype_policy(before[1])
+
+
+@contextlib.contextmanager
+def texts_of_warnings():
+    """A list that has the texts of the UserWarnings at the end of a `with`; none is an error."""
+    texts = []
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", UserWarning)
+        yield texts
+    texts += [str(warning.message) for warning in caught if warning.category is UserWarning]
+
+
+def assert_same_arrays(arrays, others):
+    """Two lists of arrays or weights are equal, to the bit."""
+    for array, other in zip(arrays, others, strict=True):
+        np.testing.assert_array_equal(*to_numpy(array, other))
 
 
 def assert_finite(value, gradients=()):

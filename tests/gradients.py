@@ -37,8 +37,7 @@ def layer_gradients(layer, loss, x, training=True):
 
     weights = layer.trainable_variables
     value, gradients = value_and_gradients(function, [weight.numpy() for weight in weights])
-    names = [weight.path.split("/", 1)[-1] for weight in weights]
-    return value, dict(zip(names, gradients, strict=True))
+    return value, dict(zip([weight.path.split("/", 1)[-1] for weight in weights], gradients, strict=True))
 
 
 def _jax(function, tensors):

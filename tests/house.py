@@ -8,8 +8,6 @@ How it counts:
   also inside a function. The floor of a room is one more than the highest floor that it imports from.
 * public names: the distinct names in `__all__` of keras_het and of the public modules that these tables list, also
   those of modules, each once.
-* containers of x: classes of the label rooms, and of base/batches.py, with a field or an attribute of `self` of a name
-  in `EXAMPLES`; exceptions do not count.
 * walks: calls of `base.graph.walk` while a plain model is converted, and while an ensemble of two is made.
 """
 
@@ -24,10 +22,10 @@ import subprocess
 import sys
 import types
 
+from tests.common import compiled
+
 ROOT = pathlib.Path(__file__).parent.parent
 PACKAGE = ROOT / "keras_het"
-LABEL_ROOMS = ("training", "analysis", "truth", "label_noise", "report", "estimator", "labels", "base/batches.py")
-EXAMPLES = {"x", "_x", "features", "_features", "data", "_data", "examples", "held_out"}
 
 
 def room_of(name):
@@ -81,27 +79,6 @@ def sessions(root):
     files = [path for path in (root / "noxfile.py", root / "benchmarks" / "noxfile.py") if path.exists()]
     pattern = r"^@nox\.session.*\n(?:@.*\n)*def (\w+)"
     return sorted(name for path in files for name in re.findall(pattern, path.read_text(), re.MULTILINE))
-
-
-def containers(package):
-    """Returns the classes of the label rooms that hold examples, as `module.Class`."""
-    places = [package / room for room in LABEL_ROOMS]
-    paths = [path for place in places for path in ([place] if place.is_file() else place.rglob("*.py"))]
-    classes = [(path, node) for path in paths for node in ast.walk(ast.parse(path.read_text())) if is_class(node)]
-    return sorted(f"{path.stem}.{node.name}" for path, node in classes if EXAMPLES & set(kept_names(node)))
-
-
-def is_class(node):
-    """Returns whether a node is a class and not that of an error."""
-    return isinstance(node, ast.ClassDef) and not node.name.endswith(("Error", "Warning"))
-
-
-def kept_names(node):
-    """Yields the names of the fields of a class and of the attributes that its methods give to `self`."""
-    yield from (part.target.id for part in node.body if isinstance(part, ast.AnnAssign))
-    for part in ast.walk(node):
-        if isinstance(part, ast.Attribute) and isinstance(part.ctx, ast.Store) and ast.unparse(part.value) == "self":
-            yield part.attr
 
 
 def loose_modules(package=PACKAGE):
@@ -211,8 +188,7 @@ def walks():
 
     def plain():
         model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(8), keras.layers.Dense(3, "softmax")])
-        model.compile("sgd", "sparse_categorical_crossentropy")
-        return model
+        return compiled(model, "sgd", "sparse_categorical_crossentropy")
 
     model, members = plain(), [plain(), plain()]
     return {
@@ -220,11 +196,6 @@ def walks():
         "check": count_walks(lambda: keras_het.check(model)),
         "an ensemble of two": count_walks(lambda: keras_het.DeepEnsemble(members)),
     }
-
-
-def imported_figures():
-    """Returns the figures that need the package of the current folder to be imported."""
-    return {"public names": len(public_names()), **{f"walks of {name}": count for name, count in walks().items()}}
 
 
 def figures(root):
@@ -236,7 +207,7 @@ def figures(root):
     rows["pages"], rows["words"] = len(pages), sum(len(prose(page.read_text())) for page in pages)
     pairs, rooms = arrows(package)
     rows |= {"rooms": len(rooms), "floors": max(floors(pairs, rooms).values()), "arrows": len(pairs)}
-    rows |= {"sessions": len(sessions(root)), "containers of x": len(containers(package))}
+    rows["sessions"] = len(sessions(root))
     program = [sys.executable, "-P", __file__, "--imported"]  # of the other checkout, not of this one
     environment = {**os.environ, "PYTHONPATH": str(root)}
     run = subprocess.run(program, cwd=root, env=environment, capture_output=True, text=True, check=True)
@@ -244,9 +215,10 @@ def figures(root):
 
 
 def main(arguments):
-    """Prints the table, and for one checkout also its floors, sessions and containers."""
+    """Prints the table, and for one checkout also its floors and sessions."""
     if arguments == ["--imported"]:
-        print(json.dumps(imported_figures()))
+        figures_of_walks = {f"walks of {name}": count for name, count in walks().items()}
+        print(json.dumps({"public names": len(public_names()), **figures_of_walks}))
         return
     roots = [pathlib.Path(name).resolve() for name in arguments] or [ROOT]
     columns = [figures(root) for root in roots]
@@ -258,7 +230,6 @@ def main(arguments):
         for number in sorted(set(floor_of.values())):
             print(f"floor {number:2d}  {' '.join(sorted(room for room in rooms if floor_of[room] == number))}")
         print("sessions ", *sessions(roots[0]))
-        print("containers ", *containers(roots[0] / "keras_het"))
 
 
 if __name__ == "__main__":

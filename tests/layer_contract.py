@@ -89,8 +89,7 @@ def check_half_precision(make, x, y, loss, policy, dtype="float32", tolerance=0.
 
     Weights, outputs and a train step have that dtype; the values are near the full ones.
     """
-    before = keras.config.dtype_policy()
-    full = wrap(make(), x, keras.layers.Dense(x.shape[-1]))
+    before, full = keras.config.dtype_policy(), wrap(make(), x, keras.layers.Dense(x.shape[-1]))
     expected = full.predict(x, verbose=0)
     try:
         keras.config.set_dtype_policy(policy)

@@ -14,8 +14,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map_only
 from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
 
-NAME = "pretended"
-aten = torch.ops.aten
+NAME, aten = "pretended", torch.ops.aten
 COPIES = (aten._to_copy.default, aten.copy_.default)
 # Indices of the processor are taken by those of a real accelerator.
 INDEXES = (aten.index.Tensor, aten.index_put_.default)

@@ -42,17 +42,6 @@ def log_normalized_mean(log_value, logits, temperature):
     return log_softmax(logsumexp(log_value(logits / temperature), axis=0), axis=-1)
 
 
-def log_expected_softmax(loc, scale_diag, factor, temperature, row_scale=None, num_samples=1 << 20, seed=0):
-    """(estimate, standard error) of log E[softmax] of one example by Monte Carlo with its own random numbers."""
-    rng = np.random.default_rng(seed)
-    eps_diag = rng.standard_normal((num_samples, len(loc)))
-    eps_factor = None if factor is None else rng.standard_normal((num_samples, factor.shape[-1]))
-    args = [None if x is None else x[None] for x in (factor, row_scale)]
-    logits = logits_at(loc[None], scale_diag[None], eps_diag, args[0], eps_factor, args[1])[:, 0]
-    p = np.exp(log_softmax(logits / temperature, axis=-1))
-    return np.log(p.mean(0)), p.std(0) / p.mean(0) / np.sqrt(num_samples)
-
-
 def expected_sigmoid(mean, scale, step=0.004):
     """E[sigmoid(mean + scale z)] in logs, z standard normal, by the trapezoidal rule.
 

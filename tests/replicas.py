@@ -13,6 +13,7 @@ import numpy as np
 
 from keras_het import losses, metrics, models
 from keras_het.losses.distribution_loss import DistributionLoss
+from tests.common import compiled
 
 EXAMPLES, UNITS, BATCH = 24, 3, 8
 RNG = np.random.default_rng(0)
@@ -57,9 +58,7 @@ def of_metric(name, scope, made=None):
 def of_loss(name, scope, made=None):
     """The weights after two epochs."""
     with scope():
-        loss = made or make(name, LOSSES)
-        model = make_model()
-        model.compile(keras.optimizers.SGD(0.1), loss, jit_compile=False)
+        model = compiled(make_model(), keras.optimizers.SGD(0.1), made or make(name, LOSSES), jit_compile=False)
     labels = LABELS[:, None] if name == "AnnotatorsLoss" else LABELS
     model.fit(X, labels, batch_size=BATCH, epochs=2, shuffle=False, verbose=0)
     return np.concatenate([weight.ravel() for weight in model.get_weights()]).tolist()
@@ -90,8 +89,7 @@ def main(path, *names):
 
     processor = tf.config.list_physical_devices("CPU")[0]
     tf.config.set_logical_device_configuration(processor, [tf.config.LogicalDeviceConfiguration()] * 2)
-    scope = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"]).scope
-    found = {}
+    scope, found = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"]).scope, {}
     for kinds, function in ((METRICS, of_metric), (LOSSES, of_loss), ({EARLY_LEARNING: None}, of_early_learning)):
         for name in set(kinds) & set(names) if names else kinds:
             found[name] = [attempt(function, name, where) for where in (contextlib.nullcontext, scope)]

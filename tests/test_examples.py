@@ -30,8 +30,7 @@ def test_the_head_of_the_readme_takes_the_place_of_a_dense_layer_and_of_nothing_
     """With the loss and the metric that the Dense layer had: log-probabilities would give an accuracy of zero."""
     lines = re.search(r"```diff\n- (.*)\n\+ (.*)\n```", (ROOT / "README.md").read_text()).groups()
     labels = np.arange(600) % 3
-    x = np.eye(3)[labels] + 0.3 * np.random.default_rng(0).normal(size=(600, 3))
-    accuracies = []
+    x, accuracies = np.eye(3)[labels] + 0.3 * np.random.default_rng(0).normal(size=(600, 3)), []
     for line in lines:
         keras.utils.set_random_seed(0)
         scope = {"keras": keras, "keras_het": keras_het, "features": keras.Input((3,))}

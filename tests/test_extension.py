@@ -18,6 +18,7 @@ from keras_het.ops.mean import LogMean
 from keras_het.ops.nodes import Nodes
 from keras_het.ops.normal import DiagonalNormal
 from keras_het.ops.streaming import expectation
+from tests.common import compiled, refuses, reloaded
 
 pytestmark = pytest.mark.once
 
@@ -75,10 +76,8 @@ Y = X[:, :3].argmax(1)
 
 
 def make_model(**arguments):
-    head = HeteroscedasticDense(3, temperature=1.0, seed=0, **arguments)
-    model = keras.Sequential([keras.Input((5,)), head])
-    model.compile(keras.optimizers.Adam(0.1), keras.losses.SparseCategoricalCrossentropy(from_logits=True))
-    return model
+    model = keras.Sequential([keras.Input((5,)), HeteroscedasticDense(3, temperature=1.0, seed=0, **arguments)])
+    return compiled(model, keras.optimizers.Adam(0.1), keras.losses.SparseCategoricalCrossentropy(from_logits=True))
 
 
 @pytest.mark.smoke
@@ -90,10 +89,9 @@ def test_they_train_predict_and_come_back_from_a_file(names, tmp_path):
     outputs = model.predict(X, verbose=0)
     np.testing.assert_allclose(np.exp(outputs).sum(-1), 1.0, rtol=1e-5)
     np.testing.assert_allclose(ops.convert_to_numpy(model.layers[-1].probabilities(X)), np.exp(outputs), rtol=1e-5)
-    model.save(tmp_path / "model.keras")
-    loaded = keras.models.load_model(tmp_path / "model.keras")
+    loaded = reloaded(model, tmp_path)
     np.testing.assert_array_equal(loaded.predict(X, verbose=0), outputs)
-    assert all(isinstance(getattr(loaded.layers[-1], OWNER[name]), ARGUMENTS[name]) for name in names)
+    assert all(isinstance(getattr(loaded.layers[-1], name), ARGUMENTS[name]) for name in names)
 
 
 def test_a_new_loss_trains_leaves_out_labels_is_checked_and_comes_back_from_a_file(tmp_path):
@@ -101,46 +99,36 @@ def test_a_new_loss_trains_leaves_out_labels_is_checked_and_comes_back_from_a_fi
     assert (loss.name, loss.get_config()["scale"]) == ("mean_absolute_error", 2.0)
     value = loss(np.array([0, -1]), np.log([[0.25, 0.75], [0.5, 0.5]]).astype("float32"))
     assert float(ops.convert_to_numpy(value)) == pytest.approx(2.0 * 0.75)
-    model = make_model()
-    model.compile(keras.optimizers.Adam(0.1), loss)
+    model = compiled(make_model(), keras.optimizers.Adam(0.1), loss)
     keras_het.check(model, X, Y)
     losses = model.fit(X, Y, epochs=5, batch_size=32, verbose=0).history["loss"]
     assert losses[-1] < 0.9 * losses[0]
-    model.save(tmp_path / "model.keras")
-    assert keras.models.load_model(tmp_path / "model.keras").loss.get_config() == loss.get_config()
+    assert reloaded(model, tmp_path).loss.get_config() == loss.get_config()
     model.compile("adam", MeanAbsoluteError())
     with pytest.raises(ValueError, match=r"`loss` must take log-probabilities: MeanAbsoluteError\(from_logits=True\)"):
         keras_het.check(model)
 
 
-OWNER = {"link": "link", "covariance": "covariance", "integrator": "integrator"}
-
-
 def test_the_new_link_is_what_it_says():
     model = make_model(link=NormalizedCauchit(), integrator=QuasiMonteCarlo(1 << 12))
-    head = model.layers[-1]
-    normal = head.logit_distribution(X)
+    normal = model.layers[-1].logit_distribution(X)
     loc, scale = (ops.convert_to_numpy(x).astype("float64") for x in (normal.loc, ops.sqrt(normal.variance())))
     z, weights = np.polynomial.hermite_e.hermegauss(60)
     mean = np.sum(weights * (0.5 + np.arctan(loc[..., None] + scale[..., None] * z) / np.pi), axis=-1)
     np.testing.assert_allclose(np.exp(model.predict(X, verbose=0)), mean / mean.sum(-1, keepdims=True), atol=2e-3)
 
 
-def twice():
-    covariance = Isotropic()
-    return [make_model(covariance=covariance) for _ in range(2)]
-
-
 @pytest.mark.parametrize(("call", "text"), [
     (lambda: make_model(link=NormalizedCauchit(), integrator=ClosedForm()),
      r"`link` must be one of .*NormalCDF.* or have `closed_form` of its own, for the integrator ClosedForm."),
-    (twice, "`covariance` must be new for every head. Received: one of 3 units"),
+    (lambda: [make_model(covariance=one) for one in [Isotropic()] * 2],
+     "`covariance` must be new for every head. Received: one of 3 units"),
     (lambda: make_model(covariance=Isotropic(), num_factors=2),
      "`covariance` must be None, or `num_factors` its default: give it to the covariance.*Received: num_factors=2"),
     (lambda: make_model(covariance="banded"), "`covariance` must be a Covariance, or a serialised dict. Received"),
 ])  # fmt: skip
 def test_what_does_not_fit_is_refused_with_what_does(call, text):
-    with pytest.raises(ValueError, match=text):
+    with refuses(text):
         call()
 
 
@@ -153,8 +141,7 @@ def test_objects_make_what_the_short_spelling_makes(kind):
     ]
     assert [(head.num_factors, head.parameter_efficient) for head in heads] == [(factors, efficient)] * 2
     assert [weight.shape for weight in heads[0].weights] == [weight.shape for weight in heads[1].weights]
-    again = HeteroscedasticDense.from_config(heads[0].get_config())
-    assert again.get_config() == heads[0].get_config()
+    assert HeteroscedasticDense.from_config(heads[0].get_config()).get_config() == heads[0].get_config()
 
 
 @keras.saving.register_keras_serializable("tests")

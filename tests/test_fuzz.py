@@ -114,23 +114,15 @@ def test_a_planted_fault_of_a_head_is_found(check, kind, text):
         check(faulty, X)
 
 
-def unpickle():
-    pickle.loads(pickle.dumps(damage.Evil()))
-
-
-def compute():
-    return sum(range(20_000_000))
-
-
 @pytest.mark.planted
 @pytest.mark.parametrize(("harm", "text"), [
     (lambda folder: os.system("true"), "os.system"),
-    (lambda folder: unpickle(), "pickle.find_class"),
+    (lambda folder: pickle.loads(pickle.dumps(damage.Evil())), "pickle.find_class"),
     (lambda folder: (folder / "new.txt").write_text(""), "open"),
     (lambda folder: (folder / "old.txt").unlink(), "os.remove"),
     (lambda folder: (folder / "old.txt").rename(folder / "new.txt"), "os.rename"),
     (lambda folder: np.ones(8 << 20), "MiB"),
-    (lambda folder: compute(), "the code took .* s"),
+    (lambda folder: sum(range(20_000_000)), "the code took .* s"),
 ], ids=["command", "pickle", "new file", "lost file", "moved file", "memory", "time"])  # fmt: skip
 def test_the_guard_finds_what_a_hostile_file_may_do(harm, text, tmp_path):
     scratch = tmp_path / "scratch"
@@ -180,14 +172,6 @@ def test_clear_refusals_and_sound_objects_are_told_apart():
         assert configs.check(case, {"full head": subjects.Subject(saved, subjects.X)}) == end, path
 
 
-def with_pickles(folder):
-    np.load(folder / "data.npz", allow_pickle=True)["x"]
-
-
-def overwrites(folder):
-    (folder / "data.npz").write_bytes(b"")
-
-
 def unnamed(folder):
     raise ValueError("`x` must be right. Received: something else")
 
@@ -198,8 +182,8 @@ def other_kind(folder):
 
 @pytest.mark.planted
 @pytest.mark.parametrize(("read", "text"), [
-    (with_pickles, "pickle.find_class"),
-    (overwrites, "the code ran or changed something"),
+    (lambda folder: np.load(folder / "data.npz", allow_pickle=True)["x"], "pickle.find_class"),
+    (lambda folder: (folder / "data.npz").write_bytes(b""), "the code ran or changed something"),
     (unnamed, "no file and rule"),
     (other_kind, "KeyError instead of a ValueError"),
 ])  # fmt: skip

@@ -79,8 +79,7 @@ def wrong_arguments(value):
     """Returns arguments that a docstring lacks, describes twice, or describes although they do not exist."""
     parameters = inspect.signature(value).parameters.values()
     named = {p.name for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)}
-    variable = {p.name for p in parameters} - named
-    names = described(value.__doc__, "Args")
+    variable, names = {p.name for p in parameters} - named, described(value.__doc__, "Args")
     if names is None:
         return named | variable if inspect.isclass(value) else set()  # of a function, D417 asks for them
     bases = inspect.getmro(value) if inspect.isclass(value) and variable else ()

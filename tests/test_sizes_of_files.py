@@ -19,18 +19,9 @@ NO_SIZES = {"seed", "ignore_class"}
 OF_A_HEAD = ("Latent", "LowRank", "Narrow", "OverPixels", "ParameterEfficient")
 
 
-def network():
-    return keras.Sequential([keras.Input((2,)), keras.layers.Dense(2, "log_softmax")])
-
-
-def inputs_and_outputs():
+def ends(layer):
     inputs = keras.Input((2,))
-    return inputs, keras.layers.Dense(2)(inputs)
-
-
-def joint_network():
-    inputs = keras.Input((2,))
-    return inputs, layers.JointHeteroscedasticDense(2, seed=0)(inputs)
+    return inputs, layer(inputs)
 
 
 # How to make what needs arguments, or has sizes that may be None.
@@ -46,9 +37,9 @@ MADE = {
     "MonteCarlo": lambda: integrators.MonteCarlo(8, inference_samples=8, chunk_size=4),
     "QuasiMonteCarlo": lambda: integrators.QuasiMonteCarlo(8, inference_samples=8, chunk_size=4),
     "ForwardCorrectedCrossentropy": lambda: losses.ForwardCorrectedCrossentropy(np.eye(2)),
-    "DeepEnsemble": lambda: models.DeepEnsemble([network()]),
-    "EarlyLearning": lambda: models.EarlyLearning(*inputs_and_outputs(), 4),
-    "DistributionModel": lambda: models.DistributionModel(*joint_network()),
+    "DeepEnsemble": lambda: models.DeepEnsemble([keras.Model(*ends(keras.layers.Dense(2, "log_softmax")))]),
+    "EarlyLearning": lambda: models.EarlyLearning(*ends(keras.layers.Dense(2)), 4),
+    "DistributionModel": lambda: models.DistributionModel(*ends(layers.JointHeteroscedasticDense(2, seed=0))),
     "HeteroscedasticNormal": lambda: layers.HeteroscedasticNormal(4, 2, seed=0),
     "JointHeteroscedasticDense": lambda: layers.JointHeteroscedasticDense(4, seed=0),
     "JointSegmentationCrossentropy": lambda: losses.JointSegmentationCrossentropy(2),
@@ -62,18 +53,18 @@ def config_of(kind):
     return MADE.get(kind.__name__, kind)().get_config()
 
 
-def sizes_of(config):
-    return [name for name, value in config.items() if type(value) is int and name not in NO_SIZES]
-
-
 KNOWN = {name: kind for name, kind in keras.saving.get_custom_objects().items() if name.startswith("keras_het>")}
 KINDS = [kind for _, kind in sorted(KNOWN.items()) if kind.__name__ not in ("Loader", "PreprocessingModel")]
-SIZES = [(kind, size) for kind in KINDS for size in sizes_of(config_of(kind))]
+SIZES = [
+    (kind, name)
+    for kind in KINDS
+    for name, value in config_of(kind).items()
+    if type(value) is int and name not in NO_SIZES
+]
 
 
 def test_every_size_is_looked_at():
-    rooms = {f"keras_het.{kind.__module__.split('.')[1]}" for kind in KINDS}
-    assert {room.__name__ for room in ROOMS} == rooms
+    assert {room.__name__ for room in ROOMS} == {f"keras_het.{kind.__module__.split('.')[1]}" for kind in KINDS}
     assert {size for _, size in SIZES} == {
         *("units", "num_classes", "num_annotators", "num_factors", "num_samples", "inference_samples"),
         *("chunk_size", "num_examples", "bins", "size", "width"),

@@ -30,16 +30,14 @@ def step_bytes(num_samples, chunk_size=None):
 
     weights = ([v.value for v in head.trainable_variables], [v.value for v in head.non_trainable_variables])
     x, y = np.zeros((BATCH, FEATURES), "float32"), np.zeros(BATCH, "int32")
-    compiled = jax.jit(jax.grad(loss_of)).lower(*weights, x, y).compile()
-    return compiled.memory_analysis().temp_size_in_bytes
+    return jax.jit(jax.grad(loss_of)).lower(*weights, x, y).compile().memory_analysis().temp_size_in_bytes
 
 
 NODES = 4 * (MANY - FEW) * (UNITS + FACTORS)  # bytes that the nodes themselves take
 
 
 def test_more_samples_add_their_nodes_alone():
-    added = step_bytes(MANY) - step_bytes(FEW)
-    assert added <= 3 * NODES
+    assert (step_bytes(MANY) - step_bytes(FEW)) <= 3 * NODES
     assert 3 * NODES < 4 * BATCH * UNITS * (MANY - FEW) / 20  # far below what all logits would take
 
 

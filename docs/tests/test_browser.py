@@ -176,8 +176,7 @@ def test_a_page_that_is_loud_or_asks_another_host_is_caught(browser, tmp_path):
     (tmp_path / "page.html").write_text(
         '<script>console.log("planted")</script><img src="http://127.0.0.1:9/planted.png">'
     )
-    wrong = []
-    page = browser.new_page()
+    wrong, page = [], browser.new_page()
     page.on("console", lambda message: wrong.append(message.text))
     page.on("request", lambda request: None if request.url.startswith(FILES) else wrong.append(request.url))
     page.goto((tmp_path / "page.html").as_uri())

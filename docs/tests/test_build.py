@@ -78,17 +78,14 @@ def test_nothing_is_loaded_from_another_host(site):
 
 
 @pytest.mark.planted
-@pytest.mark.parametrize(
-    ("name", "text"),
-    [
-        ("page.html", '<script src="https://example.com/a.js"></script>'),
-        ("page.html", '<link rel="stylesheet" href="//example.com/a.css">'),
-        ("page.html", '<img src="http://example.com/a.png">'),
-        ("page.html", "<style>@import 'https://example.com/a.css';</style>"),
-        ("page.html", '<p style="background: url(https://example.com/a.png)">'),
-        ("page.css", "@font-face { src: url('https://example.com/a.woff2') }"),
-    ],
-)
+@pytest.mark.parametrize(("name", "text"), [
+    ("page.html", '<script src="https://example.com/a.js"></script>'),
+    ("page.html", '<link rel="stylesheet" href="//example.com/a.css">'),
+    ("page.html", '<img src="http://example.com/a.png">'),
+    ("page.html", "<style>@import 'https://example.com/a.css';</style>"),
+    ("page.html", '<p style="background: url(https://example.com/a.png)">'),
+    ("page.css", "@font-face { src: url('https://example.com/a.woff2') }"),
+])  # fmt: skip
 def test_a_planted_remote_file_is_found(name, text, tmp_path):
     (tmp_path / name).write_text(text)
     assert [file for file, _ in remote(tmp_path)] == [name]

@@ -61,8 +61,7 @@ def pages(hook):
 
 def test_no_line_of_a_guide_is_lost(pages):
     for path in (ROOT / "guides").glob("*.py"):
-        page = pages[f"guides/{path.stem}.md"]
-        text = path.read_text().split('"""\n\n', 1)[1]
+        page, text = pages[f"guides/{path.stem}.md"], path.read_text().split('"""\n\n', 1)[1]
         lost = [line for line in text.splitlines() if line.strip() not in ("", '"""') and line.strip() not in page]
         assert lost == []
         assert "```text\n" in page  # it was run, and printed
@@ -86,22 +85,14 @@ def test_a_guide_without_a_place_in_the_index_is_refused(hook, tmp_path):
         hook("guide").guide_pages(tmp_path / "guides")
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("A.\n\nWarns: x\n    and y.", "A.\n\n\n**Warns:** x and y.\n"),
-        (
-            "Attributes:\n    a, b: numbers,\n        or none.",
-            "Attributes:\n    a: numbers,\n    b: numbers,\n        or none.",
-        ),
-        ("Args:\n    a: a, b: c.", "Args:\n    a: a, b: c."),
-        (
-            "Input shape: `(B, D)`.\nOutput shape: `(B,)`.",
-            "\n**Input shape:** `(B, D)`.\n\n\n**Output shape:** `(B,)`.\n",
-        ),
-        ("Example:\n    >>> 1\n    1", "\nExamples:\n    >>> 1\n    1"),
-    ],
-)
+@pytest.mark.parametrize(("text", "expected"), [
+    ("A.\n\nWarns: x\n    and y.", "A.\n\n\n**Warns:** x and y.\n"),
+    ("Attributes:\n    a, b: numbers,\n        or none.",
+     "Attributes:\n    a: numbers,\n    b: numbers,\n        or none."),
+    ("Args:\n    a: a, b: c.", "Args:\n    a: a, b: c."),
+    ("Input shape: `(B, D)`.\nOutput shape: `(B,)`.", "\n**Input shape:** `(B, D)`.\n\n\n**Output shape:** `(B,)`.\n"),
+    ("Example:\n    >>> 1\n    1", "\nExamples:\n    >>> 1\n    1"),
+])  # fmt: skip
 def test_sections_are_what_griffe_reads(hook, text, expected):
     assert hook("docstrings").sections(text) == expected
 

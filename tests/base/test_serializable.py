@@ -7,10 +7,11 @@ import pytest
 
 from keras_het import covariances
 from keras_het.base.serializable import resolve
-from keras_het.integrators import Integrator, QuasiMonteCarlo
+from keras_het.integrators import Integrator
 from keras_het.layers import HeteroscedasticDense, LearnedTemperature
 from keras_het.links import Link, Softmax
 from tests.checks import refusals
+from tests.common import built
 
 pytestmark = pytest.mark.once
 
@@ -56,20 +57,15 @@ test_errors_say_what_is_wrong = refusals([
     (lambda: type("Wrong", (Link,), {"activation": "relu"}),
      "`activation` of a link must be 'softmax' or 'sigmoid'. Received: 'relu' of Wrong"),
     (lambda: resolve(Link, Softmax), CLASS.format("Softmax")),
-    (lambda: resolve(Integrator, QuasiMonteCarlo), CLASS.format("QuasiMonteCarlo")),
     (lambda: resolve(covariances.Covariance, covariances.LowRank), CLASS.format("LowRank")),
     (lambda: Demanding().check(Softmax(), 3, 0),
      "`link` must have `magic` of its own, for the integrator Demanding. Received: link=Softmax()"),
     (lambda: HeteroscedasticDense(3, 2, temperature=LearnedTemperature), TEMPERATURE),
-    (lambda: HeteroscedasticDense(3, 2, temperature="learned"), TEMPERATURE),
-    (lambda: HeteroscedasticDense(3, 2, covariance=covariances.Latent()),
-     "give it to the covariance, as covariance=Latent(...). Received: num_factors=2"),
 ])  # fmt: skip
 
 
 def test_an_integrator_that_is_set_later_is_checked_and_a_link_stays():
-    head = HeteroscedasticDense(3, 2)
-    head.build((None, 4))
+    head = built(HeteroscedasticDense(3, 2), (None, 4))
     head.integrator = "monte_carlo"
     assert type(head.integrator).__name__ == head.get_config()["integrator"]["class_name"] == "MonteCarlo"
     for wrong, message in (("closed_form", "integrator ClosedForm"), (3, "Received")):

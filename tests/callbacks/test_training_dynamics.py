@@ -9,6 +9,7 @@ from keras_het.callbacks import TrainingDynamics
 from keras_het.layers import HeteroscedasticDense, NoiseTransition
 from keras_het.reading import training_record
 from tests.checks import refusals
+from tests.common import StopAt, StopError
 
 pytestmark = pytest.mark.once
 
@@ -46,8 +47,7 @@ class ByHand(keras.callbacks.Callback):
 
     def on_epoch_end(self, epoch, logs=None):
         first, last = self.model.layers[0].get_weights(), self.model.get_layer("last").get_weights()
-        hidden = np.maximum(X.astype("float64") @ first[0] + first[1], 0.0)
-        self.logits.append(hidden @ last[0] + last[1])
+        self.logits.append(np.maximum(X.astype("float64") @ first[0] + first[1], 0.0) @ last[0] + last[1])
 
 
 def expected(logits):
@@ -133,26 +133,6 @@ def same(one, other):
     assert one.epochs == other.epochs
 
 
-class StopError(Exception):
-    pass
-
-
-class Interrupt(keras.callbacks.Callback):
-    """Ends a training before an epoch, or after it and before the callbacks behind this one."""
-
-    def __init__(self, epoch, after):
-        super().__init__()
-        self.epoch, self.after = epoch, after
-
-    def on_epoch_begin(self, epoch, logs=None):
-        if epoch == self.epoch and not self.after:
-            raise StopError
-
-    def on_epoch_end(self, epoch, logs=None):
-        if epoch == self.epoch and self.after:
-            raise StopError
-
-
 @pytest.mark.smoke
 @pytest.mark.parametrize("after", [False, True])
 def test_a_resumed_run_has_the_record_of_one_that_was_not_interrupted(after, tmp_path):
@@ -165,7 +145,7 @@ def test_a_resumed_run_has_the_record_of_one_that_was_not_interrupted(after, tmp
         return dynamics
 
     whole = run(tmp_path / "whole")
-    assert run(tmp_path / "parts", Interrupt(3, after)) is None
+    assert run(tmp_path / "parts", StopAt(3, after)) is None
     same(run(tmp_path / "parts"), whole)
 
 

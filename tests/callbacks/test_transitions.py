@@ -1,9 +1,7 @@
 """The callbacks of label flips: when T moves, what is logged, and the warning of a share that collapses."""
 
-import contextlib
 import csv
 import itertools
-import warnings
 
 import keras
 import numpy as np
@@ -16,6 +14,7 @@ from keras_het.labels import corrupt, pair_flip, symmetric
 from keras_het.layers import NoiseTransition
 from keras_het.ops.transition import outlier_class
 from tests.checks import refusals
+from tests.common import Batches, StopAt, StopError, Subclassed, assert_same_arrays, texts_of_warnings
 
 pytestmark = pytest.mark.once
 
@@ -55,16 +54,6 @@ def rows(layer):
 
 def moved(arrays):
     return [bool(np.any(a != b)) for a, b in itertools.pairwise(arrays)]
-
-
-@contextlib.contextmanager
-def texts_of_warnings():
-    """A list that has the texts of the warnings at the end."""
-    texts = []
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", UserWarning)
-        yield texts
-    texts += [str(warning.message) for warning in caught if warning.category is UserWarning]
 
 
 def fit(model, *callbacks, epochs=6, **arguments):
@@ -141,17 +130,8 @@ def test_a_callback_can_be_used_for_several_fits():
 
 @pytest.mark.parametrize(("after", "epoch"), [(4, 2), pytest.param(4, 5, marks=pytest.mark.smoke), ("score", 5)])
 def test_a_resumed_run_equals_the_run_that_was_not_interrupted(after, epoch, tmp_path):
-    class StopError(Exception):
-        pass
-
-    class Interrupt(keras.callbacks.Callback):
-        def on_epoch_begin(self, number, logs=None):
-            if number == epoch:
-                raise StopError
-
     def run(*others, folder):
-        layer = flips()
-        model = make_model(layer)
+        model = make_model(flips())
         model.layers[0].set_weights([np.random.default_rng(1).normal(size=(5, UNITS)), np.zeros(UNITS)])
         callbacks = [Log([3, 2, 2, 2, 1, 1, 1, 1]), ReleaseTransition(after=after, patience=2)]
         try:
@@ -161,16 +141,14 @@ def test_a_resumed_run_equals_the_run_that_was_not_interrupted(after, epoch, tmp
         return model.get_weights()
 
     whole = run(folder=tmp_path / "whole")
-    assert run(Interrupt(), folder=tmp_path / "parts") is None
-    for ours, theirs in zip(run(folder=tmp_path / "parts"), whole, strict=True):
-        np.testing.assert_array_equal(ours, theirs)
+    assert run(StopAt(epoch), folder=tmp_path / "parts") is None
+    assert_same_arrays(run(folder=tmp_path / "parts"), whole)
 
 
 @pytest.mark.smoke
 def test_the_monitor_logs_what_t_is_after_each_epoch(tmp_path):
     layer, reference = flips(), symmetric(UNITS, 0.3)
-    record = Record(layer)
-    file = tmp_path / "log.csv"
+    record, file = Record(layer), tmp_path / "log.csv"
     history = fit(
         make_model(layer), TransitionMonitor(reference), keras.callbacks.CSVLogger(file), record, epochs=3
     ).history
@@ -224,17 +202,8 @@ def test_weights_restored_at_the_end_leave_the_gate_open_whatever_the_order(orde
 
 @pytest.mark.parametrize("callback", [lambda: ReleaseTransition(after=1), TransitionMonitor])
 def test_a_loss_that_is_nan_from_the_start_is_warned_of(callback):
-    class Own(keras.Model):
-        """A model whose graph cannot be read, with probabilities for log-probabilities."""
-
-        def __init__(self):
-            super().__init__()
-            self.dense, self.flips = keras.layers.Dense(UNITS, "softmax"), flips()
-
-        def call(self, x, training=False):
-            return self.flips(self.dense(x), training=training)
-
-    model = Own()
+    """Of a model whose graph cannot be read, with probabilities for log-probabilities."""
+    model = Subclassed(keras.layers.Dense(UNITS, "softmax"), flips())
     model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
     with texts_of_warnings() as texts:
         fit(model, callback(), epochs=2)
@@ -244,8 +213,7 @@ def test_a_loss_that_is_nan_from_the_start_is_warned_of(callback):
 
 def test_without_a_reference_the_distance_is_that_to_the_identity():
     layer = flips(transition=symmetric(UNITS, 0.5), trainable=False)
-    history = fit(make_model(layer), TransitionMonitor(), epochs=1).history
-    assert history["flips_distance"] == pytest.approx([0.5])
+    assert fit(make_model(layer), TransitionMonitor(), epochs=1).history["flips_distance"] == pytest.approx([0.5])
 
 
 def swapped(count, seed):
@@ -276,14 +244,8 @@ def test_early_stopping_by_noisy_labels_is_one_line():
 def test_noisy_validation_labels_from_a_data_set_and_where_t_acts_at_inference():
     (x, y), held_out = swapped(100, 0), swapped(50, 1)
 
-    class Batches(keras.utils.PyDataset):
-        def __len__(self):
-            return 2
-
-        def __getitem__(self, index):
-            return tuple(part[index::2] for part in held_out)
-
-    for data, acts in ((held_out, True), (Batches(), True), (Batches(), False)):
+    batches = Batches(*held_out)
+    for data, acts in ((held_out, True), (batches, True), (batches, False)):
         model = make_model(flips(apply_at_inference=acts))
         history = model.fit(x, y, verbose=0, callbacks=[TransitionMonitor(validation_data=data)]).history
         assert history["val_noisy_nll"] == pytest.approx([noisy_nll(model, *held_out)], rel=1e-5)
@@ -318,8 +280,7 @@ def test_a_validation_loss_that_grows_is_warned_of_once():
 
 
 def test_a_share_without_labelled_outliers_collapses_and_is_warned_of():
-    layer = NoiseTransition(UNITS, outlier_class=True, name="flips")
-    model = make_model(layer, keras.optimizers.SGD(1.0))
+    model = make_model(NoiseTransition(UNITS, outlier_class=True, name="flips"), keras.optimizers.SGD(1.0))
     with texts_of_warnings() as texts:
         history = fit(model, TransitionMonitor(), epochs=60).history
     (text,) = texts
@@ -335,17 +296,13 @@ def test_a_share_with_labelled_outliers_or_one_that_is_given_is_not_warned_of():
         NoiseTransition(UNITS, outlier_class=True, transition=outlier_class(UNITS, 0.0), trainable=False),
     ):
         model = make_model(layer, keras.optimizers.SGD(0.1))
-        with warnings.catch_warnings():
-            warnings.simplefilter("error", UserWarning)
-            model.fit(
-                X, labels, batch_size=16, epochs=60, verbose=0, callbacks=[ReleaseTransition(20), TransitionMonitor()]
-            )
+        callbacks = [ReleaseTransition(20), TransitionMonitor()]  # whose warning would be an error
+        model.fit(X, labels, batch_size=16, epochs=60, verbose=0, callbacks=callbacks)
         assert layer.trainable_weights == [] or rows(layer)[-1, -1] > 0.5
 
 
 test_errors_say_what_is_wrong = refusals([
     (lambda: ReleaseTransition(-1), "`after` must be an integer at least 0. Received: after=-1"),
-    (lambda: ReleaseTransition(2.5), "`after` must be an integer at least 0. Received: after=2.5"),
     (lambda: ReleaseTransition("loss", patience=0), "`patience` must be an integer at least 1"),
     (lambda: ReleaseTransition("loss", mode="low"), "`mode` must be one of 'auto', 'min', 'max'. Received: mode='low'"),
     (lambda: fit(make_model(flips()), ReleaseTransition("val_los")),
@@ -362,7 +319,6 @@ test_errors_say_what_is_wrong = refusals([
      "`validation_data` must be (x, y), for weights do not count. Received: three parts"),
     (lambda: TransitionMonitor(validation_data=(X,)),
      "`validation_data` must be (x, y) or a data set. Received: validation_data=a tuple of 1"),
-    (lambda: TransitionMonitor(validation_data=X), "must be (x, y) or a data set. Received: validation_data=a ndarray"),
     (lambda: fit(make_model(flips()), TransitionMonitor(np.eye(2))),
      "`reference` must have shape (3, 3). Received: shape (2, 2)"),
 ])  # fmt: skip

@@ -38,9 +38,9 @@ def run_doctor(folder, backend=BACKEND):
     return result.returncode, result.stderr if result.returncode else result.stdout
 
 
-def hide(folder, *names):
-    """Makes packages look as if they were not installed."""
-    (folder / "sitecustomize.py").write_text(f"import sys\nsys.modules.update(dict.fromkeys({names!r}))\n")
+def without(*names):
+    """A file that makes packages look as if they were not installed."""
+    return {"sitecustomize.py": f"import sys\nsys.modules.update(dict.fromkeys({names!r}))\n"}
 
 
 def test_all_is_well_here(capsys):
@@ -52,54 +52,31 @@ def test_all_is_well_here(capsys):
     assert f"keras {keras.__version__}" in printed
 
 
-def test_no_backend_is_installed(tmp_path):
-    hide(tmp_path, "jax", "tensorflow", "torch")
-    status, wrong = run_doctor(tmp_path)
+OTHERS = [name for name in environment.BACKENDS if name != BACKEND]
+OLD_KERAS = f"keras 3.9.2 is too old: keras_het needs {environment.OLDEST['keras']} or newer. Upgrade: pip install --up"
+
+
+@pytest.mark.parametrize(("files", "backend", "texts"), [
+    (without("jax", "tensorflow", "torch"), BACKEND,
+     [f'No backend is installed. Install one: pip install "{BACKEND}>={environment.OLDEST[BACKEND]}"']),
+    (without(OTHERS[0]), OTHERS[0],
+     [f'KERAS_BACKEND is {OTHERS[0]!r}, which is not installed. Install it: pip install "{OTHERS[0]}>=']),
+    ({**without(*OTHERS), "keras.json": f'{{"backend": "{OTHERS[0]}"}}'}, None,
+     [f"KERAS_BACKEND is not set. These backends are installed: {BACKEND}. Try: export KERAS_BACKEND={BACKEND}\n"]),
+    ({}, "tensroflow", ["Keras could not be loaded: ValueError: Unable to import backend : tensroflow",
+                        "KERAS_BACKEND is 'tensroflow'. These backends are installed: "]),
+    ({"keras.py": '__version__ = "3.9.2"\n'}, BACKEND, [OLD_KERAS]),
+    ({"keras.py": 'raise RuntimeError("a library is missing")\n'}, BACKEND,
+     ["Keras could not be loaded: RuntimeError: a library is missing."]),
+], ids=["no backend", "not installed", "none chosen", "misspelt", "old Keras", "broken Keras"])  # fmt: skip
+def test_what_is_wrong_without_keras(files, backend, texts, tmp_path):
+    for name, content in files.items():
+        (tmp_path / name).write_text(content)
+    status, wrong = run_doctor(tmp_path, backend)
     assert status == 1
-    assert f'No backend is installed. Install one: pip install "{BACKEND}>={environment.OLDEST[BACKEND]}"' in wrong
-
-
-def test_the_backend_that_was_chosen_is_not_installed(tmp_path):
-    missing = "torch" if BACKEND != "torch" else "jax"
-    hide(tmp_path, missing)
-    status, wrong = run_doctor(tmp_path, missing)
-    assert status == 1
-    assert f'KERAS_BACKEND is {missing!r}, which is not installed. Install it: pip install "{missing}>=' in wrong
-
-
-def test_no_backend_was_chosen_and_that_of_keras_is_not_installed(tmp_path):
-    others = [name for name in environment.BACKENDS if name != BACKEND]
-    hide(tmp_path, *others)
-    (tmp_path / "keras.json").write_text(f'{{"backend": "{others[0]}"}}')
-    status, wrong = run_doctor(tmp_path, backend=None)
-    assert status == 1
-    assert wrong.endswith(
-        f"KERAS_BACKEND is not set. These backends are installed: {BACKEND}. Try: export KERAS_BACKEND={BACKEND}\n"
-    )
-
-
-def test_the_name_of_the_backend_is_misspelt(tmp_path):
-    status, wrong = run_doctor(tmp_path, "tensroflow")
-    assert status == 1
-    assert "Keras could not be loaded: ValueError: Unable to import backend : tensroflow" in wrong
-    assert "KERAS_BACKEND is 'tensroflow'. These backends are installed: " in wrong
-
-
-def test_keras_is_too_old(tmp_path):
-    (tmp_path / "keras.py").write_text('__version__ = "3.9.2"\n')
-    oldest = environment.OLDEST["keras"]
-    text = f"keras 3.9.2 is too old: keras_het needs {oldest} or newer. Upgrade: pip install --upgrade"
-    status, wrong = run_doctor(tmp_path)
-    assert status == 1
-    assert text in wrong
-    assert f"ImportError: {text}" in python("-c", "import keras_het", folder=tmp_path).stderr
-
-
-def test_keras_is_broken(tmp_path):
-    (tmp_path / "keras.py").write_text('raise RuntimeError("a library is missing")\n')
-    status, wrong = run_doctor(tmp_path)
-    assert status == 1
-    assert "Keras could not be loaded: RuntimeError: a library is missing." in wrong
+    assert [text for text in texts if text not in wrong] == []
+    if texts == [OLD_KERAS]:
+        assert f"ImportError: {OLD_KERAS}" in python("-c", "import keras_het", folder=tmp_path).stderr
 
 
 @pytest.mark.thorough

@@ -10,7 +10,7 @@ from keras_het.covariances import LowRank, Narrow
 from keras_het.explain import confused_pairs
 from keras_het.integrators import QuasiMonteCarlo
 from keras_het.layers import HeteroscedasticDense, HeteroscedasticNormal
-from tests.common import to_numpy
+from tests.common import built, to_numpy
 from tests.gradients import layer_gradients
 from tests.layers.heads import FEATURES, LABELS, UNITS, X, make_loss, set_random_weights
 
@@ -21,8 +21,7 @@ FACTORS, WIDTH = 2, 3
 
 def make(covariance):
     head = HeteroscedasticDense(UNITS, covariance=covariance, integrator=QuasiMonteCarlo(32), seed=1, name="head")
-    head.build((None, FEATURES))
-    return head
+    return built(head, (None, FEATURES))
 
 
 def pair_of_heads(width=WIDTH):
@@ -89,8 +88,7 @@ def test_it_starts_with_the_noise_of_the_full_covariance_and_all_weights_learn_f
 
 
 def test_the_narrow_kernel_starts_at_the_size_of_glorot_and_with_directions_of_its_own():
-    head = HeteroscedasticDense(8, covariance=Narrow(8, width=8), seed=3)
-    head.build((None, 512))
+    head = built(HeteroscedasticDense(8, covariance=Narrow(8, width=8), seed=3), (None, 512))
     kernel, start = (to_numpy(layer) for layer in (head.covariance.weights[2], head.covariance.factor_layer.bias))
     assert np.sqrt(np.square(kernel).mean()) == pytest.approx(np.sqrt(2 / (512 + 8)), rel=1e-5)
     assert np.linalg.matrix_rank(kernel) == 8
@@ -119,8 +117,7 @@ def test_a_model_is_converted_and_back():
 
 
 def test_the_noise_of_a_head_of_numbers_starts_where_it_is_told():
-    head = HeteroscedasticNormal(UNITS, covariance=Narrow(FACTORS, WIDTH))
-    head.build((None, FEATURES))
+    head = built(HeteroscedasticNormal(UNITS, covariance=Narrow(FACTORS, WIDTH)), (None, FEATURES))
     head.covariance.restart_at(np.arange(1.0, UNITS + 1))
     variance = to_numpy(head.covariance.distribution(ops.convert_to_tensor(X), ops.zeros((len(X), UNITS))).variance())
     np.testing.assert_allclose(variance, np.square(np.arange(1.0, UNITS + 1)) * np.ones((len(X), 1)), rtol=1e-4)

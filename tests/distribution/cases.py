@@ -10,8 +10,7 @@ from keras_het import covariances, integrators, layers, losses
 from keras_het.models import DistributionModel, EarlyLearning, with_index
 
 UNITS, FEATURES, BATCH, STEPS = 8, 5, 16, 50
-EXAMPLES = BATCH * STEPS
-RNG = np.random.default_rng(0)
+EXAMPLES, RNG = BATCH * STEPS, np.random.default_rng(0)
 X = RNG.normal(size=(EXAMPLES, FEATURES)).astype("float32")
 CLASSES = RNG.integers(UNITS, size=EXAMPLES)
 VECTORS = RNG.integers(2, size=(EXAMPLES, UNITS)).astype("float32")
@@ -55,8 +54,7 @@ def network(*last: Any) -> keras.Model:
 
 def compiled(model: keras.Model, loss: Any, x: np.ndarray, y: np.ndarray, weight: Any = None) -> Case:
     """A case of a model; on PyTorch and with replicas of TensorFlow nothing is compiled."""
-    is_jax = keras.config.backend() == "jax"
-    model.compile(keras.optimizers.SGD(0.05, momentum=0.9), loss, jit_compile=is_jax)
+    model.compile(keras.optimizers.SGD(0.05, momentum=0.9), loss, jit_compile=keras.config.backend() == "jax")
     return Case(model, x, y, weight)
 
 

@@ -74,5 +74,4 @@ def test_every_case_trains_on_several_devices_as_on_one(found, name):
 @pytest.mark.skipif(BACKEND == "jax", reason="JAX runs one program on all devices, which draws the nodes once")
 def test_replicas_with_noise_of_their_own_are_caught(found):
     """One device draws nodes for the whole batch: equal nodes on all replicas are what equals it."""
-    losses = [found[OWN_NOISE][key]["losses"] for key in ("one", "replicas")]
-    assert np.abs(np.subtract(*losses)).max() > 1e-4
+    assert np.abs(np.subtract(*[found[OWN_NOISE][key]["losses"] for key in ("one", "replicas")])).max() > 1e-4

@@ -1,4 +1,4 @@
-"""A model that four devices share is saved, loaded on one, trained on, saved, and loaded on four again."""
+"""Files of a model that four devices share, and the example of the page about several devices."""
 
 import json
 import os
@@ -31,3 +31,18 @@ def test_a_file_of_four_devices_goes_on_on_one_and_back(tmp_path):
     assert np.abs(np.subtract(four["predictions"], later["predictions"])).max() > 1e-3  # two steps lie between
     np.testing.assert_allclose(one["losses"], four["losses"], atol=1e-5)
     np.testing.assert_allclose(again["losses"], later["losses"], atol=1e-5)
+
+
+COLUMNS = 76
+
+
+def test_the_example_of_the_page_runs():
+    page = (ROOT / "docs" / "several-devices.md").read_text()
+    (example,) = (block.split("```")[0] for block in page.split("```py\n")[1:])
+    assert "100_000" in example
+    assert max(map(len, example.splitlines())) <= COLUMNS
+    environment = {**os.environ, "JAX_NUM_CPU_DEVICES": "4", "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-c", example.replace("100_000", "1_000")]
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert "(None, 'model')" in done.stdout

@@ -18,17 +18,15 @@ KINDS = {
     "narrow": lambda units: layers.HeteroscedasticDense(units, covariance=covariances.Narrow(3, 2), name="head"),
     "parameter-efficient": lambda units: layers.HeteroscedasticDense(units, 3, parameter_efficient=True, name="head"),
     "latent": lambda units: layers.HeteroscedasticDense(units, covariance=covariances.Latent(3), name="head"),
-    "own name": lambda units: layers.HeteroscedasticDense(
-        units, covariance=covariances.LowRank(3, name="noise"), name="head"
-    ),
-    "learned temperature": lambda units: layers.HeteroscedasticDense(
-        units, 3, temperature=layers.LearnedTemperature(), name="head"
-    ),
+    "own name":
+        lambda units: layers.HeteroscedasticDense(units, covariance=covariances.LowRank(3, name="noise"), name="head"),
+    "learned temperature":
+        lambda units: layers.HeteroscedasticDense(units, 3, temperature=layers.LearnedTemperature(), name="head"),
     "no bias": lambda units: layers.HeteroscedasticDense(units, 3, use_bias=False, name="head"),
     "label vectors": lambda units: layers.JointHeteroscedasticDense(units, 3, learn_flips=True, name="head"),
     "pixels": lambda units: layers.StochasticSegmentation(units, 3, name="head"),
     "targets": lambda units: layers.HeteroscedasticNormal(units, 3, name="head"),
-}
+}  # fmt: skip
 
 
 def mesh_of(*shape, names=("batch", "model")):

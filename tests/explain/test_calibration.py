@@ -11,8 +11,7 @@ pytestmark = pytest.mark.once
 
 def test_one_bin_is_the_difference_of_accuracy_and_mean_confidence():
     rng = np.random.default_rng(0)
-    p = rng.dirichlet(np.ones(3), size=100)
-    y = rng.integers(3, size=100)
+    p, y = rng.dirichlet(np.ones(3), size=100), rng.integers(3, size=100)
     assert calibration(p, y, bins=1).error == pytest.approx(abs(np.mean(p.argmax(1) == y) - p.max(1).mean()))
 
 

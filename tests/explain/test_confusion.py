@@ -8,6 +8,7 @@ from keras import ops
 from keras_het.explain import confusion_matrices, noisy_nll
 from keras_het.layers import HeteroscedasticDense, NoiseTransition
 from tests.checks import refusals
+from tests.common import Subclassed
 
 pytestmark = pytest.mark.once
 
@@ -42,8 +43,7 @@ def by_hand(model, layer_input):
 @pytest.mark.parametrize("trainable", [False, True])
 def test_both_matrices_and_that_one_is_the_other_times_t(apply_at_inference, trainable):
     model = make_model(transition=T, trainable=trainable, apply_at_inference=apply_at_inference)
-    before = model.get_weights()
-    found = confusion_matrices(model, X, LABELS, batch_size=16)
+    before, found = model.get_weights(), confusion_matrices(model, X, LABELS, batch_size=16)
     assert all(map(np.array_equal, model.get_weights(), before))
     clean, noisy = by_hand(model, ops.convert_to_numpy(model.layers[0](X)))
     np.testing.assert_allclose(found.clean, clean, atol=1e-6)
@@ -64,31 +64,13 @@ def test_a_layer_that_applies_the_transpose_is_caught(monkeypatch):
 
 
 def test_a_subclassed_model_and_a_heteroscedastic_head():
-    class Model(keras.Model):
-        def __init__(self):
-            super().__init__()
-            self.head, self.flips = (
-                HeteroscedasticDense(UNITS, seed=0),
-                NoiseTransition(UNITS, transition=T, trainable=False),
-            )
-
-        def call(self, inputs, training=False):
-            return self.flips(self.head(inputs, training=training), training=training)
-
-    assert confusion_matrices(Model(), X, LABELS).error < 1e-6
+    flips = NoiseTransition(UNITS, transition=T, trainable=False)
+    assert confusion_matrices(Subclassed(HeteroscedasticDense(UNITS, seed=0), flips), X, LABELS).error < 1e-6
 
 
 def test_models_of_which_it_cannot_be_said_are_refused():
-    class Model(keras.Model):
-        def __init__(self):
-            super().__init__()
-            self.flips = NoiseTransition(FEATURES, apply_at_inference=True)
-
-        def call(self, inputs):
-            return self.flips(inputs)
-
     with pytest.raises(ValueError, match=r"if it is a subclass of keras\.Model"):
-        confusion_matrices(Model(), X, LABELS)
+        confusion_matrices(Subclassed(NoiseTransition(FEATURES, apply_at_inference=True)), X, LABELS)
     one = make_model()
     two = keras.Model(one.inputs, [one.outputs[0], one.outputs[0]])
     with pytest.raises(ValueError, match="with 2 outputs and 1 such layers"):
@@ -154,9 +136,7 @@ test_errors_say_what_is_wrong = refusals([
     (lambda: noisy_nll(make_model(), iter([X])),
      "pairs of inputs and labels, in batches. Received: one without labels"),
     (lambda: noisy_nll(make_model(), X.tolist(), LABELS), "make lists arrays. Received: a list of float"),
-    (lambda: noisy_nll(make_model(), [], LABELS), "make lists arrays. Received: an empty list"),
     (lambda: noisy_nll(make_model(), iter([])), "`x` must have at least one example. Received: none"),
-    (lambda: noisy_nll(make_model(), X[:0], LABELS[:0]), "`x` must have at least one example. Received: none"),
     (lambda: confusion_matrices(make_model(), X, LABELS % 3), "an example of every class. Received: none of class 3"),
     (lambda: confusion_matrices(make_model(), X, LABELS + 1), "`labels` must be in [0, 4). Received: 4 at [3]"),
     (lambda: confusion_matrices(make_model(), X, LABELS[:8]), "an entry for each of the 60 examples. Received: 8"),

@@ -50,8 +50,7 @@ def test_a_figure_is_drawn_on_the_axes_given_and_changes_no_setting(figure, styl
 
 
 def test_reliability_has_the_numbers_that_it_draws():
-    ax = CALIBRATION.plot()
-    filled = CALIBRATION.count > 0
+    ax, filled = CALIBRATION.plot(), CALIBRATION.count > 0
     right, gaps = ax.containers
     np.testing.assert_allclose([bar.get_height() for bar in right], CALIBRATION.accuracy[filled])
     np.testing.assert_allclose([bar.get_y() + bar.get_height() for bar in gaps], CALIBRATION.confidence[filled])

@@ -40,16 +40,11 @@ def test_every_integrator_keeps_the_protocol(cls):
 
 @pytest.mark.parametrize(
     "integrator",
-    [
-        MonteCarlo(7, antithetic=True, inference_samples=9, chunk_size=3),
-        QuasiMonteCarlo(5, chunk_size=5),
-        ClosedForm(),
-    ],
+    [MonteCarlo(7, antithetic=True, inference_samples=9, chunk_size=3), QuasiMonteCarlo(5, chunk_size=5), ClosedForm()],
     ids=repr,
 )
 def test_a_config_makes_an_equal_integrator(integrator):
-    serialised = keras.saving.serialize_keras_object(integrator)
-    again = resolve(integrators.Integrator, serialised)
+    again = resolve(integrators.Integrator, keras.saving.serialize_keras_object(integrator))
     assert type(again) is type(integrator)
     assert repr(again) == repr(integrator) == repr(type(integrator)(**integrator.get_config()))
     np.testing.assert_array_equal(integrate(again), integrate(integrator))

@@ -6,6 +6,7 @@ import pytest
 
 from keras_het.labels import Method, choose
 from keras_het.labels.methods import EarlyStopping
+from tests.common import compiled
 
 # For tests whose trainings are too short to be good, of which the engine warns.
 WEAK = "predicts .* of the held-out labels|is not clearly better"
@@ -18,14 +19,12 @@ def clusters(count, seed, flipped=0.3):
     rng = np.random.default_rng(seed)
     true = rng.integers(3, size=count)
     x = (CENTERS[true] + 0.7 * rng.normal(size=(count, 6))).astype("float32")
-    labels = np.where(rng.random(count) < flipped, rng.integers(3, size=count), true)
-    return x, labels, true
+    return x, np.where(rng.random(count) < flipped, rng.integers(3, size=count), true), true
 
 
 def make_model():
     model = keras.Sequential([keras.Input((6,)), keras.layers.Dense(8, "relu"), keras.layers.Dense(3, "softmax")])
-    model.compile(keras.optimizers.Adam(0.1), "sparse_categorical_crossentropy")
-    return model
+    return compiled(model, keras.optimizers.Adam(0.1), "sparse_categorical_crossentropy")
 
 
 class Constant(Method):
@@ -67,21 +66,6 @@ def maker(*layers, units=3, rate=0.1):
 
     def make():
         model = keras.Sequential([*(layer() for layer in layers), keras.layers.Dense(units, "softmax")])
-        model.compile(keras.optimizers.Adam(rate), "sparse_categorical_crossentropy")
-        return model
+        return compiled(model, keras.optimizers.Adam(rate), "sparse_categorical_crossentropy")
 
     return make
-
-
-class Batches(keras.utils.PyDataset):
-    """Arrays of 240 rows in batches of 60."""
-
-    def __init__(self, *arrays):
-        super().__init__()
-        self.arrays = arrays
-
-    def __len__(self):
-        return 4
-
-    def __getitem__(self, index):
-        return tuple(array[60 * index : 60 * index + 60] for array in self.arrays)

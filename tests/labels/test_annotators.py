@@ -77,8 +77,7 @@ def test_of_people_who_mostly_see_one_class_t_says_something():
 
 def test_of_an_annotator_without_a_label_nothing_is_said_in_print_or_frame():
     """Though T has the numbers of the best of all: it is what it began as."""
-    labels = np.where(np.arange(3) == 0, -1, LABELS)
-    found = annotators(STACK, labels, names=["Ann", "Bob", "Cyn"])
+    found = annotators(STACK, np.where(np.arange(3) == 0, -1, LABELS), names=["Ann", "Bob", "Cyn"])
     ann = found.each[0]
     assert np.isnan([ann.accuracy, ann.separation, ann.agreement, *ann.interval]).all()
     assert (ann.num_labels, ann.confusions, ann.is_spammer) == (0, (), False)

@@ -23,8 +23,7 @@ def outcomes(seed, count=400):
 
 def test_the_difference_is_that_of_a_paired_comparison_and_weights_count_as_examples():
     right, other = outcomes(0)
-    gap = 1.0 * right - other
-    found = difference(right, other)
+    gap, found = 1.0 * right - other, difference(right, other)
     assert found.mean == pytest.approx(gap.mean())
     assert found.error == pytest.approx(gap.std() / np.sqrt(400))
     assert found.error < 0.5 * np.sqrt(right.var() / 400 + other.var() / 400)
@@ -107,8 +106,7 @@ def test_a_model_that_learned_nothing_is_an_error_and_one_of_rare_classes_is_not
     with pytest.raises(ValueError, match=r"and 3\d.\d% are of the largest class"):
         check_learned(p, data.y)
     labels = (np.arange(600) % 20 == 0).astype(int)  # 5% of the second class, which is never the most probable one
-    too_sure = np.where(np.random.default_rng(0).random(600) < 0.3 + 0.3 * labels, 1.0, 0.0)
-    for p in (too_sure, 0.3 * labels):
+    for p in (np.where(np.random.default_rng(0).random(600) < 0.3 + 0.3 * labels, 1.0, 0.0), 0.3 * labels):
         with pytest.warns(UserWarning, match=r"not clearly better than the largest class.* 95\.0% are of"):
             check_learned(np.stack([1 - p, p], axis=1), labels)
     with pytest.raises(ValueError, match=r"and 95\.0% are of the largest class"):

@@ -1,16 +1,23 @@
-"""One function that makes a model goes through every call that trains, on every form that data come in."""
+"""What every call keeps: forms of data, rows in their order, random states and what it prints."""
 
 import random
 
 import keras
 import numpy as np
+import pandas
 import pytest
 
 import keras_het
+from keras_het import callbacks, explain, models
 from keras_het.base.seeds import unchanged_states
-from keras_het.labels import choose, clean
+from keras_het.labels import choose, clean, find_issues
+from keras_het.labels.diagnosis import diagnose
 from keras_het.labels.methods import EarlyStopping
-from tests.labels.tasks import SHORT_TRAININGS, TRUE, Batches, X, Y, make_model
+from keras_het.labels.report.findings import collect
+from keras_het.labels.synthetic import look_alike_transitions
+from tests.checks import refusals
+from tests.common import Batches, compiled
+from tests.labels.tasks import SHORT_TRAININGS, TRUE, X, Y, make_model
 
 pytestmark = [pytest.mark.once, SHORT_TRAININGS]
 
@@ -27,7 +34,6 @@ def arrays():
 
 
 def frames():
-    pandas = pytest.importorskip("pandas")  # the session `tests` has it
     index = [f"row {i}" for i in range(len(X))]
     return pandas.DataFrame(X, index=index), pandas.Series(Y, index=index)
 
@@ -58,7 +64,6 @@ def test_features_and_a_trained_model_need_no_function(verb):
 
 
 def test_the_estimator_accepts_the_same_function():
-    pytest.importorskip("sklearn")
     fitted = keras_het.labels.Classifier(make_model, epochs=5, random_state=0).fit(X, Y)
     assert np.mean(fitted.predict(X) == TRUE) > 0.6
 
@@ -100,3 +105,55 @@ def test_verbose_means_the_same_in_all(verb, capsys):
         shown = capsys.readouterr().out
         lines.append(("Epoch 1/5" in shown, bool(shown)))
     assert lines == [(False, False), (False, True), (True, True)]
+
+
+LABELS = np.arange(30) % 3
+P, FEW = 0.85 * np.eye(3)[LABELS] + 0.05, {"epochs": 1, "verbose": 0}
+
+
+def model(last=None):
+    made = keras.Sequential([keras.Input((3,)), last or keras.layers.Dense(3, "softmax")])
+    return compiled(made, "sgd", "sparse_categorical_crossentropy")
+
+
+def scale(*data):
+    models.scale_temperature(model(keras_het.HeteroscedasticDense(3)), *data)
+
+
+def classifier(y, x=P, **arguments):
+    return keras_het.labels.Classifier(epochs=1).fit(x, y, **arguments)
+
+
+CALLS = {
+    "calibration": explain.calibration,
+    "diagnose": diagnose,
+    "find_issues": find_issues,
+    "a model's issues": lambda p, y: find_issues(model(), y, p),
+    "regression_scores": explain.regression_scores,
+    "look_alike_transitions": lambda p, y: look_alike_transitions(p, y, 0.1),
+    "report": lambda p, y: collect(model(), p, y),
+    "temperature": scale,
+    "TrainingDynamics": callbacks.TrainingDynamics,
+    "choose": lambda p, y: choose(model, p, y, methods=[], folds=2, **FEW),
+    "clean": lambda p, y: clean(model, p, y, probabilities=P, **FEW),
+    "probabilities": lambda p, y: clean(model, P, y, probabilities=p, **FEW),
+    "weights": lambda p, y: clean(model, p, LABELS, probabilities=P, sample_weight=y, **FEW),
+    "Classifier": lambda p, y: classifier(y, p),
+    "weights of a Classifier": lambda p, y: classifier(LABELS, p, sample_weight=y),
+}
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_rows_in_another_order_are_refused(call):
+    p, y = pandas.DataFrame(P), pandas.Series(LABELS)[::-1]
+    with pytest.raises(ValueError, match=r"`[\w\[\]]+` must have the index of `[\w\[\]]+`.*\. Received: \d+ at"):
+        CALLS[call](p, y)
+
+
+NO_LABEL = np.where(np.arange(30) == 1, -1, LABELS)
+BLANK = "at [1], no label: leave such examples out (keep those of y != -1)"
+test_weights_and_missing_labels_that_do_not_count_are_refused = refusals([
+    (lambda: classifier(NO_LABEL), BLANK),
+    (lambda: scale(Batches(P, LABELS, np.full(30, 2.0))),
+     "`x` must be (x, y), for weights do not count. Received: a data set with weights"),
+])  # fmt: skip

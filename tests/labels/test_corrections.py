@@ -13,8 +13,7 @@ from tests.labels.report.models import HOSTILE
 pytestmark = pytest.mark.refusal
 
 NAMES = ["cat", "dog", "-1", "a;b"]
-LABELS = np.array([0, 1, 2, 3, 0, 1])
-SCORES = np.full((6, 4), 0.25)
+LABELS, SCORES = np.array([0, 1, 2, 3, 0, 1]), np.full((6, 4), 0.25)
 
 
 def table(corrections=None, labels=LABELS, names=NAMES):
@@ -93,12 +92,10 @@ def test_names_may_have_any_order_and_further_classes_and_two_classes_of_one_nam
     (["0,cat,", "1,dog,wolf"], "name of one class as `corrected`, of 'cat', 'dog', .*. Received: 'wolf' in row 3"),
     (["1,dog,cat", "6,cat,"], r"an index in \[0, 6\) in each line. Received: '6' in row 3"),
     (["1,dog,cat", "-1,cat,"], "Received: '-1' in row 3"),
-    (["x,dog,cat"], "Received: 'x' in row 2"),
     (["1,dog,cat", "", "1,dog,cat"], "each index once. Received: '1' again in row 4"),
     (["0,dog,cat", "1,dog,cat"], None),
     (["1,dog,cat", "0,dog,"], "a table of these labels, of which this is class 0. Received: 'dog' in row 3"),
     (["2,cat,dog"], "of which this is class 2. Received: 'cat' in row 2"),
-    (["2,wolf,dog"], "of which this is class 2. Received: 'wolf' in row 2"),
 ])  # fmt: skip
 def test_an_error_names_the_line(lines, text, tmp_path):
     path = write(tmp_path / "labels.csv", *lines)

@@ -73,14 +73,12 @@ def test_a_class_without_labels_is_nobodys():
     _, labels, p = predictions(symmetric(4, 0.2))
     labels, p = labels[labels < 3], p[labels < 3]
     p[:5, 3] = 2.0  # as a model says that has seen the class elsewhere
-    found = decode(labels, p / p.sum(axis=1, keepdims=True))
-    assert set(found.classes) == {0, 1, 2}
+    assert set(decode(labels, p / p.sum(axis=1, keepdims=True)).classes) == {0, 1, 2}
 
 
 def test_parts_give_the_same_as_the_whole(monkeypatch):
     _, labels, p = predictions(symmetric(4, 0.3))
-    whole = decode(labels, p)
-    nearest = by_transition(labels, p)
+    whole, nearest = decode(labels, p), by_transition(labels, p)
     monkeypatch.setattr("keras_het.base.batches.ROWS", 7)
     for part, other in zip([*whole, nearest], [*decode(labels, p), by_transition(labels, p)], strict=True):
         np.testing.assert_allclose(part, other, rtol=1e-12, atol=1e-12)

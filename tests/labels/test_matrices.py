@@ -1,14 +1,15 @@
-"""Transition matrices: those of known noise, their measures, their estimates, and what is no such matrix."""
+"""Transition matrices: those of known noise, their measures and estimates; and which flips are beyond chance."""
 
 import numpy as np
 import pytest
+from scipy.stats import binom
 
 from keras_het.base.validation import check_one_transition
 from keras_het.labels import pair_flip, symmetric
-from keras_het.labels.estimation import check_distributions, confident_counts
+from keras_het.labels.estimation import check_distributions, confident_counts, flip_p_values, systematic_flips
 from keras_het.ops import transition
 from keras_het.ops.transition import outlier_class, total_variation
-from tests.checks import refusals
+from tests.checks import FALSE_ALARM, refusals
 from tests.ops.test_transition import MATRICES, UNITS
 
 pytestmark = pytest.mark.once
@@ -32,8 +33,7 @@ def noisy_sample(matrix, count=20_000):
     """Noisy labels, and the posterior of the class; examples are nearly sure to be of one class."""
     rng = np.random.default_rng(6)
     clean = rng.dirichlet(np.full(UNITS, 0.02), size=count)
-    labels = ((clean @ matrix).cumsum(axis=1) > rng.random((count, 1))).argmax(axis=1)
-    return labels, clean
+    return ((clean @ matrix).cumsum(axis=1) > rng.random((count, 1))).argmax(axis=1), clean
 
 
 def test_the_estimator_finds_the_transition():
@@ -54,12 +54,50 @@ test_errors_say_what_is_wrong = refusals([
     (lambda: check_distributions([[0.5, 0.5], [0.0, 0.0]]),
      "`probabilities` must have rows of sum 1. Received: row 1 sums to 0"),
     (lambda: check_distributions([[1.5, 0.0]]), "and of shape (N, K). Received: shape (1, 2), from 0 to 1.5"),
-    (lambda: outlier_class(True), "`num_classes` must be an integer at least 1. Received: num_classes=True"),
-    (lambda: symmetric(3, True), "`noise` must be in [0, 1]. Received: noise=True"),
     (lambda: total_variation([[1, 0]], np.eye(2)), "`transition` must be a square matrix. Received: shape (1, 2)"),
     (lambda: total_variation(np.eye(3), np.eye(2)),
      "`reference` must have the shape of `transition`, (3, 3). Received"),
     (lambda: transition.trace([1, 2]), "`transition` must be a square matrix. Received: shape (2,)"),
     (lambda: outlier_class(0), "`num_classes` must be an integer at least 1. Received: num_classes=0"),
     (lambda: symmetric(2.5, 0.1), "`num_classes` must be an integer at least 2. Received: num_classes=2.5"),
+])  # fmt: skip
+
+
+def alarms(tables, shares, seed):
+    """In how many tables any flip is called systematic.
+
+    A table has 200 flips of each of five classes, with these shares of the four others.
+    """
+    rng, others = np.random.default_rng(seed), ~np.eye(5, dtype=bool)
+    count = 0
+    for _ in range(tables):
+        counts = np.diag(np.full(5, 900.0))
+        counts[others] = np.concatenate([rng.multinomial(200, shares) for _ in range(5)])
+        count += systematic_flips(counts).any()
+    return count
+
+
+@pytest.mark.statistical
+@pytest.mark.planted
+def test_flips_to_any_class_are_rarely_called_systematic_and_others_are(base_seed, redraws):
+    """At most one table of a hundred, by Bonferroni; the same check catches a class that gets a third of the flips."""
+    tables = redraws(2000)
+    limit = binom.isf(FALSE_ALARM, tables, 0.01)
+    assert alarms(tables, [0.25] * 4, base_seed) <= limit
+    assert alarms(tables, [0.34, 0.22, 0.22, 0.22], base_seed) > limit
+
+
+def test_p_values_are_those_of_the_binomial_distribution_and_two_classes_tell_nothing():
+    assert not systematic_flips([[50, 50], [90, 10]]).any()
+    assert systematic_flips([[7.0]]).tolist() == [[False]]
+    found = flip_p_values(np.array([[90, 30, 3, 2], [2, 95, 0, 1], [4, 2, 90, 3], [0, 0, 0, 96]]))
+    assert found[0, 1] == pytest.approx(binom.sf(29, 35, 1 / 3), rel=1e-9)
+    assert found[1, 0] == pytest.approx(binom.sf(1, 3, 1 / 3), rel=1e-9)
+    assert found[3].tolist() == [1.0] * 4
+    assert found[1, 2] == found[0, 0] == 1.0
+
+
+test_counts_that_are_no_matrix_are_refused = refusals([
+    (lambda: systematic_flips([[1.0, 2.0]]), "must be a square matrix"),
+    (lambda: systematic_flips([[1, -1], [0, 1]]), "must not be negative"),
 ])  # fmt: skip

@@ -10,6 +10,7 @@ from keras_het.labels import Method, choose, networks
 from keras_het.labels.data import Data
 from keras_het.labels.methods import EarlyStopping, Heteroscedastic
 from keras_het.labels.training import Record, Trainer
+from tests.common import assert_same_arrays, compiled
 from tests.labels.tasks import SHORT, SHORT_TRAININGS, TRUE, X, Y, make_model, maker, short
 
 pytestmark = [pytest.mark.once, SHORT_TRAININGS]
@@ -41,8 +42,7 @@ def test_a_transition_does_not_decay():
     def make_model():
         model = keras.Sequential([keras.Input((6,)), keras.layers.Dense(3)])
         optimizer = keras.optimizers.AdamW(0.1, weight_decay=1e-3)
-        model.compile(optimizer, keras.losses.SparseCategoricalCrossentropy(from_logits=True))
-        return model
+        return compiled(model, optimizer, keras.losses.SparseCategoricalCrossentropy(from_logits=True))
 
     class Spy(keras.callbacks.Callback):
         def on_train_end(self, logs=None):
@@ -96,16 +96,14 @@ def test_a_trained_model_is_its_features_and_stays_as_it_is(tmp_path):
     trained = keras.Sequential([keras.Input((6,)), keras.layers.Dense(8, "relu"), keras.layers.Dense(5, "softmax")])
     trained.compile("sgd", "sparse_categorical_crossentropy")
     trained.fit(X, Y, verbose=0)
-    before = trained.get_weights()
-    result = choose(trained, X, Y, optimizer=FAST, **PLAIN)
+    before, result = trained.get_weights(), choose(trained, X, Y, optimizer=FAST, **PLAIN)
     features = keras_het.explain.features(trained, X)
     alone = choose(None, features, Y, optimizer=FAST, **PLAIN)
     np.testing.assert_array_equal(alone.model.predict(features, verbose=0), result.model.predict(X, verbose=0))
     mapped = choose(trained, X, Y, optimizer=FAST, resume_path=tmp_path, **PLAIN)
     np.testing.assert_array_equal(mapped.probabilities, result.probabilities)
     np.testing.assert_array_equal(np.load(tmp_path / "features.npy"), features)
-    for weight, old in zip(trained.get_weights(), before, strict=True):
-        np.testing.assert_array_equal(weight, old)
+    assert_same_arrays(trained.weights, before)
 
 
 @pytest.mark.parametrize(("weight", "best"), [(None, [1, 0, 0]), (np.array([5.0, 1.0, 1.0]), [0, 1, 1])])
@@ -158,18 +156,6 @@ def test_features_of_few_examples_are_learned_by_default_whatever_their_units():
     )
 
 
-def test_a_functional_model_takes_inputs_of_several_parts():
-    def body():
-        one, two = keras.Input((3,), name="one"), keras.Input((3,), name="two")
-        joined = keras.layers.Concatenate()([one, two])
-        model = keras.Model({"one": one, "two": two}, keras.layers.Dense(3, "softmax")(joined))
-        model.compile(keras.optimizers.Adam(0.1), "sparse_categorical_crossentropy")
-        return model
-
-    x = {"one": X[:, :3], "two": X[:, 3:]}
-    assert choose(body, x, Y, **PLAIN).model.predict(x, verbose=0).shape == (240, 3)
-
-
 def test_layers_that_were_trained_before_are_refused():
     """They know labels that the next training holds out."""
     layer = keras.layers.Dense(8, "relu")
@@ -195,8 +181,7 @@ def test_a_head_of_probabilities_is_refused():
 
 @pytest.mark.smoke
 def test_images_of_bytes_reach_a_convolution_as_numbers():
-    rng = np.random.default_rng(0)
-    x, y = rng.integers(256, size=(40, 6, 6, 1)).astype("uint8"), np.arange(40) % 2
+    x, y = np.random.default_rng(0).integers(256, size=(40, 6, 6, 1)).astype("uint8"), np.arange(40) % 2
     x[y == 1, :3] //= 8
     body = [lambda: keras.layers.Rescaling(1 / 255), lambda: keras.layers.Conv2D(2, 3), keras.layers.Flatten]
     model = choose(maker(*body, units=2), x, y, **PLAIN | {"folds": 2, "epochs": 4}).model
@@ -216,8 +201,7 @@ def test_an_embedding_gets_large_numbers_as_they_are():
     def make_model():
         layers = [Last(3, 2), keras.layers.Flatten(), keras.layers.Dense(2, "softmax")]
         model = keras.Sequential([keras.Input((2,), dtype="int64"), *layers])
-        model.compile(keras.optimizers.Adam(0.1), "sparse_categorical_crossentropy")
-        return model
+        return compiled(model, keras.optimizers.Adam(0.1), "sparse_categorical_crossentropy")
 
     choose(make_model, x, np.arange(40) % 2, **PLAIN)
     assert all("int64" in dtype for dtype in seen)  # float32 would round them to 2**24
@@ -227,8 +211,7 @@ def test_a_head_keeps_the_regularizer_of_the_models_own_and_may_be_heteroscedast
     def make_model():
         dense = keras.layers.Dense(3, kernel_regularizer=keras.regularizers.L2(0.5))
         model = keras.Sequential([keras.Input((6,)), dense])
-        model.compile(keras.optimizers.Adam(0.1), keras.losses.SparseCategoricalCrossentropy(from_logits=True))
-        return model
+        return compiled(model, keras.optimizers.Adam(0.1), keras.losses.SparseCategoricalCrossentropy(from_logits=True))
 
     kernel = short(make_model=make_model).model.layers[-1].get_weights()[0]
     assert np.abs(kernel).max() < 0.5 * np.abs(short(make_model=maker()).model.layers[-1].get_weights()[0]).max()

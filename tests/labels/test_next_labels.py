@@ -19,8 +19,7 @@ def flipped(count=1000, seed=0):
     transition = np.full((4, 4), 0.1 / 3) + (0.9 - 0.1 / 3) * np.eye(4)
     transition[0] = [0.55, 0.4, 0.03, 0.02]
     labels = (transition[true].cumsum(axis=1) < rng.random((count, 1))).sum(axis=1)
-    sure = rng.dirichlet(np.ones(4), count) * 0.5 + 0.5 * np.eye(4)[true]
-    return true, labels, sure @ transition
+    return true, labels, (rng.dirichlet(np.ones(4), count) * 0.5 + 0.5 * np.eye(4)[true]) @ transition
 
 
 def test_scores_rise_suggestions_are_the_classes_and_wrong_labels_come_before_unsure_ones():
@@ -31,8 +30,7 @@ def test_scores_rise_suggestions_are_the_classes_and_wrong_labels_come_before_un
     np.testing.assert_array_equal(found.given, labels[found.index])
     assert np.mean(true[found.index[:60]] == found.suggested[:60]) > 0.9
     true, labels, p = flipped()
-    wrong = true != labels
-    worst = np.argsort(p[np.arange(1000), labels])[:150]
+    wrong, worst = true != labels, np.argsort(p[np.arange(1000), labels])[:150]
     assert wrong[next_labels(p, labels, 150).index].sum() > 1.2 * wrong[worst].sum()
 
 
@@ -41,8 +39,7 @@ def test_the_updates_and_the_added_labels_by_hand():
     p = np.array([[0.7, 0.2, 0.1], [0.1, 0.8, 0.1], [0.2, 0.1, 0.7]])
     rate, counts = 1 / 5, np.eye(3)
     counts = counts + ADDED_LABELS * np.where(np.eye(3), 1 - rate, rate / 2)
-    t = counts / counts.sum(axis=1, keepdims=True)
-    scores = []
+    t, scores = counts / counts.sum(axis=1, keepdims=True), []
     for label, row in enumerate(p):
         q = row.copy()
         for _ in range(ROUNDS):
@@ -54,13 +51,11 @@ def test_the_updates_and_the_added_labels_by_hand():
 
 
 def test_without_a_pattern_the_order_is_that_of_self_confidence():
-    rng = np.random.default_rng(0)
-    p = rng.dirichlet([8.0, 1.0, 1.0], 30)
+    p = np.random.default_rng(0).dirichlet([8.0, 1.0, 1.0], 30)
     p = np.concatenate([np.roll(p, shift, axis=1) for shift in range(3)])
     labels = np.arange(3).repeat(30)
     found = next_labels(p, labels, 90)
-    confidence = p[np.arange(90), labels]
-    assert scipy.stats.spearmanr(found.score, confidence[found.index]).statistic > 0.99
+    assert scipy.stats.spearmanr(found.score, p[np.arange(90), labels][found.index]).statistic > 0.99
 
 
 def test_verified_labels_are_not_proposed_again():

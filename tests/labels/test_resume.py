@@ -14,6 +14,7 @@ from keras_het.labels import choose, clean
 from keras_het.labels.methods import ForwardCorrection, Heteroscedastic
 from keras_het.labels.stored import Folder, described
 from keras_het.labels.training import _file_name, check_names
+from tests.common import assert_same_arrays
 from tests.labels.tasks import SHORT, SHORT_TRAININGS, Cheat, Constant, Named, X, Y, make_model, short
 
 pytestmark = [pytest.mark.once, SHORT_TRAININGS]
@@ -39,8 +40,7 @@ def stop_after(count):
 
 
 def assert_equal_results(one, other):
-    for weight, same in zip(one.model.get_weights(), other.model.get_weights(), strict=True):
-        np.testing.assert_array_equal(weight, same)
+    assert_same_arrays(one.model.weights, other.model.weights)
     np.testing.assert_array_equal(one.probabilities, other.probabilities)
     for trial, same in zip(one.trials, other.trials, strict=True):
         assert (trial.name, trial.epoch) == (same.name, same.epoch)
@@ -122,18 +122,6 @@ def test_features_with_another_optimizer_are_refused(tmp_path):
         choose(**given, optimizer=keras.optimizers.SGD(0.2))
 
 
-def method_class(base=Named, scale=1.0, power=2, **attributes):
-    """A class of methods whose loss depends on a variable of this function, a default and class attributes."""
-
-    class Own(base):
-        def loss(self, data, power=power):
-            return scale**power, super().loss(data)
-
-    for name, value in attributes.items():
-        setattr(Own, name, value)
-    return Own
-
-
 class Shared:
     """An attribute of a method: an object that refers to itself, with a function."""
 
@@ -141,67 +129,7 @@ class Shared:
         self.function, self.own = function, self
 
 
-OTHERS = {
-    "class attribute": method_class(strength=2.0),
-    "another class attribute": method_class(strength=3.0),
-    "array": method_class(strength=np.arange(3)),
-    "base class": method_class(Constant),
-    "variable of a closure": method_class(scale=1.5),
-    "default": method_class(power=3),
-    "property": method_class(weight=property(lambda self: 1.0)),
-    "another property": method_class(weight=property(lambda self: 2.0)),
-}
-
-
-def test_methods_that_differ_in_code_are_told_apart():
-    descriptions = [
-        json.dumps(described(kind("own"))) for kind in (method_class(), *OTHERS.values()) if kind.__base__ is Named
-    ]
-    descriptions.append(json.dumps(described(OTHERS["base class"]())))
-    assert len(set(descriptions)) == len(OTHERS) + 1
-    assert json.dumps(described(method_class()("own"))) == descriptions[0]
-
-
 CODE = """
-from keras_het.labels import Method
-def smoothed(labels):
-    return labels + {}
-class Own(Method):
-    def labels(self, data):
-        return [smoothed(label) for label in data.y]
-"""
-
-
-@pytest.mark.parametrize("is_notebook", [False, True])
-def test_methods_whose_helper_functions_differ_are_told_apart(is_notebook, tmp_path):
-    def description(number, folder):
-        code = CODE.format(number)
-        folder.mkdir()
-        (folder / "own.py").write_text(code)
-        names = {"__name__": "__main__"}
-        exec(compile(code, "<cell>" if is_notebook else folder / "own.py", "exec"), names)
-        return described(names["Own"]())
-
-    one, other, same = (description(n, tmp_path / str(i)) for i, n in enumerate((0.1, 0.4, 0.1)))
-    assert one == same != other
-
-
-def test_a_variable_that_has_no_value_yet_is_described():
-    class Own(Named):
-        def loss(self, data):
-            return later
-
-    before = described(Own("own"))
-    later = 1
-    assert before != described(Own("own"))
-
-
-GLOBALS = {"kind": "1", "scale": "1.0", "table": "[1.0, {'a': 2.0}]", "power": "1"}
-
-
-def method_of_module(**values):
-    """A method of a module with a function, classes and a list that the method uses, some of them in a lambda."""
-    source = """
 import enum
 class Kind(enum.Enum):
     FIRST = {kind}
@@ -210,21 +138,56 @@ class Loss:
 table = {table}
 def helper():
     return {scale} * table[0]
-class Own(Named):
-    def loss(self, data):
-        return (lambda: helper() ** Loss.power)() or Kind.FIRST
+def make(factor):
+    class Own({base}):
+        strength = {strength}
+        weight = property(lambda self: {weight})
+        def loss(self, data, default={default}):
+            return (lambda: helper() ** Loss.power)() or (Kind.FIRST, factor, super().loss(data))
+    return Own("own")
+own = make({factor})
 """
-    module = {"Named": Named, "__name__": "user_methods"}
-    exec(source.format(**GLOBALS | values), module)
-    return module["Own"]("own")
+VALUES = {
+    "kind": "1", "power": "1", "table": "[1.0, {'a': 2.0}]", "scale": "1.0", "base": "Named", "strength": "2.0",
+    "weight": "1.0", "default": "2", "factor": "1.0",
+}  # fmt: skip
+OTHERS = {
+    "a member of an enumeration": {"kind": "2"}, "an attribute of another class": {"power": "2"},
+    "a list": {"table": "[1.0, {'a': 3.0}]"}, "a helper function": {"scale": "2.0"}, "a base class": {"base": "Other"},
+    "a class attribute": {"strength": "3.0"}, "an array": {"strength": "np.arange(3)"}, "a property": {"weight": "2.0"},
+    "a default": {"default": "3"}, "a variable of a closure": {"factor": "1.5"},
+}  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("name", "value"), [("kind", "2"), ("scale", "2.0"), ("table", "[1.0, {'a': 3.0}]"), ("power", "2")]
-)
-def test_functions_classes_and_lists_that_a_method_uses_are_compared(name, value):
-    descriptions = [json.dumps(described(method_of_module(**given))) for given in ({}, {}, {name: value})]
-    assert descriptions[0] == descriptions[1] != descriptions[2]
+class Other(Named):
+    """Another base class."""
+
+
+def described_method(file, values):
+    """The description of a method of a module; in a cell of a notebook, for no file, there is no source to read."""
+    code = CODE.format(**VALUES | values)
+    if file:
+        file.write_text(code)
+    names = {"Named": Named, "Other": Other, "np": np, "__name__": "__main__"}
+    exec(compile(code, file or "<cell>", "exec"), names)
+    return json.dumps(described(names["own"]))
+
+
+@pytest.mark.parametrize("is_notebook", [False, True])
+def test_methods_that_differ_in_anything_that_they_use_are_told_apart(is_notebook, tmp_path):
+    files = [None if is_notebook else tmp_path / f"{number}.py" for number in range(len(OTHERS) + 2)]
+    one, same, *others = (described_method(*each) for each in zip(files, [{}, {}, *OTHERS.values()], strict=True))
+    assert one == same
+    assert len({one, *others}) == len(OTHERS) + 1, dict(zip(OTHERS, others, strict=True))
+
+
+def test_a_variable_that_has_no_value_yet_is_described():
+    class Own(Named):
+        def loss(self, data):
+            return later
+
+    before, later = described(Own("own")), 1
+    assert before != described(Own("own"))
 
 
 @pytest.mark.parametrize(("one", "other"), [
@@ -321,17 +284,15 @@ def with_probabilities(change):
 
 DAMAGES = {
     "truncated": (lambda file: file.write_bytes(file.read_bytes()[:-50]), "must be a .npz file that is whole"),
-    "of another training": (
-        lambda file: file.write_bytes(file.with_name("constant_0.npz").read_bytes()),
-        "Received: the file of another training",
-    ),
+    "of another training": (lambda file: file.write_bytes(file.with_name("constant_0.npz").read_bytes()),
+        "Received: the file of another training"),
     "other names": (damaged(lambda stored: {"p": stored["scores"]}), "must have scores and probabilities and seconds"),
     "objects": (with_probabilities(lambda p: p.astype(object)), "hold numbers and texts, and no Python objects"),
     "other rows": (with_probabilities(lambda p: p[1:]), "Received: probabilities of shape (79, 3), float32"),
     "texts": (with_probabilities(lambda p: p.astype(str)), "Received: probabilities of shape (80, 3), <U"),
     "nan": (with_probabilities(lambda p: p * np.float32(np.nan)), "Received: probabilities of shape (80, 3), float32"),
     "sums": (with_probabilities(lambda p: 2 * p), "Received: probabilities that do not sum to 1"),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("case", DAMAGES)
@@ -356,8 +317,7 @@ def test_a_file_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
         savez(file, **arrays)
 
     monkeypatch.setattr("keras_het.labels.stored.np.savez", save)
-    folder = Folder(tmp_path, {"seed": 0})
-    folder.write(PLAIN, seconds=1.0)
+    Folder(tmp_path, {"seed": 0}).write(PLAIN, seconds=1.0)
     assert written == [f"{PLAIN}.unfinished.npz"]
     assert sorted(path.name for path in tmp_path.iterdir()) == [f"{PLAIN}.npz", "settings.json"]
     assert json.loads((tmp_path / "settings.json").read_text()) == {"seed": 0}

@@ -16,16 +16,14 @@ T = 0.6 * np.eye(4) + 0.4 * np.random.default_rng(3).dirichlet(np.ones(4), size=
 
 def blobs(num_examples=600, seed=0):
     """Three classes on a line, so that 0 and 2 look like 1 and never like each other."""
-    rng = np.random.default_rng(seed)
-    labels = np.repeat([0, 1, 2], num_examples // 3)
+    rng, labels = np.random.default_rng(seed), np.repeat([0, 1, 2], num_examples // 3)
     return labels[:, None] + 0.2 * rng.standard_normal((num_examples, 1)), labels
 
 
 def check_counts(labels, noisy, matrix):
     """Asserts that noisy labels of each class have the distribution of its row, at a stated rate of false alarms."""
     for i, row in enumerate(matrix):
-        counts = np.bincount(noisy[labels == i], minlength=len(row))
-        possible = row > 0
+        counts, possible = np.bincount(noisy[labels == i], minlength=len(row)), row > 0
         assert counts[~possible].sum() == 0
         spread = np.sqrt(counts.sum() * row * (1 - row))
         certain = spread == 0
@@ -38,8 +36,7 @@ def check_counts(labels, noisy, matrix):
 @pytest.mark.parametrize("matrix", [T, pair_flip(4, 0.45), np.eye(4)], ids=["random", "pair", "I"])
 @pytest.mark.parametrize("seed", [0, 1, [2, 3]])
 def test_each_class_gets_the_labels_of_its_row(matrix, seed, base_seed):
-    seeds = np.atleast_1d(seed) + base_seed
-    check_counts(LABELS, corrupt(LABELS, matrix, seeds.tolist()), matrix)
+    check_counts(LABELS, corrupt(LABELS, matrix, (np.atleast_1d(seed) + base_seed).tolist()), matrix)
 
 
 @pytest.mark.planted
@@ -90,31 +87,22 @@ def test_look_alikes_flip_to_the_class_that_looks_alike_and_near_the_boundary():
 
 test_errors_say_what_is_wrong = refusals([
     (lambda: corrupt([0, 3], np.eye(3)), "`labels` must be in [0, 3). Received: 3 at [1]"),
-    (lambda: corrupt([-1, 0], np.eye(3)), "`labels` must be in [0, 3). Received: -1 at [0]"),
     (lambda: corrupt([0.0, 1.0], np.eye(3)),
      "`labels` must be integers of shape (N,). Received: shape (2,), dtype float64"),
-    (lambda: corrupt([[0]], np.eye(3)), "`labels` must be integers of shape (N,). Received: shape (1, 1)"),
     (lambda: corrupt([0, 1], [[1, 0], [0.5, 0.1]]), "row 1 sums to 0.6"),
     (lambda: corrupt([0, 1], np.ones((3, 2)) / 2),
      "`labels` must have an entry for each of the 3 examples. Received: 2"),
     (lambda: corrupt([0], [[0.5, 0.6]]), "rows that sum to one. Received: row 0 sums to 1.1"),
     (lambda: corrupt([0], np.eye(2), -1), "`seed` must be an integer at least 0, or a list of them. Received: seed=-1"),
     (lambda: corrupt([0], np.eye(2), [1, -1]), "Received: seed=[1, -1]"),
-    (lambda: corrupt([0], np.eye(2), 1.5), "Received: seed=1.5"),
-    (lambda: corrupt([0], np.eye(2), None), "Received: seed=None"),
     (lambda: corrupt([0], np.eye(2), "a"), "Received: seed='a'"),
     (lambda: look_alike_transitions([[np.nan], [1.0]], [0, 1], 0.5),
      "`features` must be finite. Received: 1 numbers that are not"),
     (lambda: look_alike_transitions([[0.0], [1.0]], [0, 0], 0.5),
      "an example of every class. Received: none of class 1"),
     (lambda: look_alike_transitions([[0.0], [1.0]], [0.0, 1.0], 0.5), "`labels` must be integers of shape (N,)"),
-    (lambda: look_alike_transitions([[0.0]], [0], 0.5), "an example of every class. Received: none of class 1"),
     (lambda: look_alike_transitions([[0.0]], [0], 1.5), "`noise` must be in [0, 1]. Received: noise=1.5"),
-    (lambda: look_alike_transitions([[0.0]], [0], "0.3"), "`noise` must be in [0, 1]. Received: noise='0.3'"),
     (lambda: look_alike_transitions([[0.0], [1.0]], ["a", "b"], 0.5),
      "as np.unique(labels, return_inverse=True)[1] of names"),
-    (lambda: look_alike_transitions([[0.0], [1.0]], None, 0.5), "`labels` must be integers of shape (N,)"),
-    (lambda: look_alike_transitions([[0.0], [1.0]], [0, 2], 0.5),
-     "an example of every class. Received: none of class 1"),
     (lambda: look_alike_transitions([[0.0]], [0, 1], 0.5), "`features` must have shape (N, D) and `labels` (N,)"),
 ])  # fmt: skip

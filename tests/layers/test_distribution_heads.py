@@ -43,32 +43,14 @@ def parts(kind, seed=1, **arguments):
 
 @pytest.mark.parametrize("kind", HEADS)
 @pytest.mark.once
-def test_config_shapes_and_batches(kind):
-    make, x, *_ = parts(kind)
+def test_contract(kind, tmp_path):
+    make, x, loss, y = parts(kind)
     layer_contract.check_config(make)
     layer_contract.check_config(functools.partial(make, use_bias=False, kernel_regularizer="l2", name="mine"))
     layer_contract.check_shapes(make, x)
     layer_contract.check_unknown_batch(make, x)
-
-
-@pytest.mark.once
-@pytest.mark.parametrize("kind", HEADS)
-def test_a_step_moves_every_weight(kind):
-    make, x, loss, y = parts(kind)
     layer_contract.check_train_step(make, x, y, loss)
-
-
-@pytest.mark.parametrize("kind", HEADS)
-@pytest.mark.once
-def test_half_precision(kind):
-    make, x, loss, y = parts(kind)
     layer_contract.check_half_precision(make, x, y, loss, "mixed_bfloat16")
-
-
-@pytest.mark.parametrize("kind", HEADS)
-@pytest.mark.once
-def test_files(kind, tmp_path):
-    make, x, *_ = parts(kind)
     layer_contract.check_saved_model(make, x, tmp_path)
     layer_contract.check_saved_weights(make, x, tmp_path)
 
@@ -111,15 +93,11 @@ def check_predictions(run, model, x):
 
 
 @pytest.mark.once
-@pytest.mark.parametrize(
-    "loss",
-    [
-        losses.JointMultiLabelCrossentropy(16, [0.1, 0.2], 0.05, seed=3, reduction="sum"),
-        losses.JointSegmentationCrossentropy(3, 16, 255, seed=3, reduction="sum"),
-        losses.MultivariateNormalNLL("beta", 0.25, reduction="sum", dtype="mixed_float16"),
-    ],
-    ids=LOSSES,
-)
+@pytest.mark.parametrize("loss", [
+    losses.JointMultiLabelCrossentropy(16, [0.1, 0.2], 0.05, seed=3, reduction="sum"),
+    losses.JointSegmentationCrossentropy(3, 16, 255, seed=3, reduction="sum"),
+    losses.MultivariateNormalNLL("beta", 0.25, reduction="sum", dtype="mixed_float16"),
+], ids=LOSSES)  # fmt: skip
 def test_a_loss_comes_back_from_its_config_and_computes_in_full_precision(loss):
     again = keras.losses.deserialize(keras.losses.serialize(loss))
     assert again.get_config() == loss.get_config()

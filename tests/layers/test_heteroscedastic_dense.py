@@ -17,7 +17,7 @@ from keras_het.links import Softmax
 from keras_het.reading.ending import endings
 from keras_het.reading.probabilities import predict_probabilities
 from tests import reference
-from tests.common import reloaded, to_numpy
+from tests.common import built, reloaded, to_numpy
 from tests.gradients import layer_gradients
 from tests.layers.heads import EVERY_HEAD, EXAMPLES, FEATURES, HEADS, UNITS, X, built_head, make_head
 from tests.marks import grid
@@ -32,17 +32,13 @@ class WithoutNoise(integrators.Integrator):
         return ops.log_softmax(normal.loc, axis=-1) if link.activation == "softmax" else normal.loc
 
 
-@pytest.mark.parametrize(
-    ("loss", "has_activation"),
-    [
-        ("sparse_categorical_crossentropy", True),
-        (keras.losses.CategoricalCrossentropy(), True),
-        ("binary_crossentropy", True),
-        (keras.losses.SparseCategoricalCrossentropy(from_logits=True), False),
-        (keras.losses.BinaryCrossentropy(from_logits=True), False),
-    ],
-    ids=lambda value: getattr(value, "name", str(value)),
-)
+@pytest.mark.parametrize(("loss", "has_activation"), [
+    ("sparse_categorical_crossentropy", True),
+    (keras.losses.CategoricalCrossentropy(), True),
+    ("binary_crossentropy", True),
+    (keras.losses.SparseCategoricalCrossentropy(from_logits=True), False),
+    (keras.losses.BinaryCrossentropy(from_logits=True), False),
+], ids=lambda value: getattr(value, "name", str(value)))  # fmt: skip
 def test_the_usual_losses_have_the_value_and_the_gradient_of_numpy(loss, has_activation):
     """At a spread of 60 Keras' losses clip probabilities, below 1e-7, where a clip has no gradient."""
     name, loss = getattr(loss, "name", loss), keras.losses.get(loss)
@@ -85,17 +81,14 @@ def count(variables):
 
 
 @pytest.mark.once
-@pytest.mark.parametrize(
-    ("features", "units", "arguments", "added"),
-    [
-        (2048, 1000, {"num_factors": 15}, 32_784_000),
-        (2048, 1000, {}, 32_784_000),  # 15 is the default
-        (2048, 21_843, {"num_factors": 50, "parameter_efficient": True}, 90_604_764),
-        (2048, 1000, {"covariance": Narrow()}, 2_049_000 + 2048 * 16 + 17 * 15_000),
-        (2048, 1000, {"num_factors": 0}, 2048 * 1000 + 1000),
-        (5, 3, {}, 5 * 3 + 3 + 5 * 9 + 9),  # num_factors is at most units
-    ],
-)
+@pytest.mark.parametrize(("features", "units", "arguments", "added"), [
+    (2048, 1000, {"num_factors": 15}, 32_784_000),
+    (2048, 1000, {}, 32_784_000),  # 15 is the default
+    (2048, 21_843, {"num_factors": 50, "parameter_efficient": True}, 90_604_764),
+    (2048, 1000, {"covariance": Narrow()}, 2_049_000 + 2048 * 16 + 17 * 15_000),
+    (2048, 1000, {"num_factors": 0}, 2048 * 1000 + 1000),
+    (5, 3, {}, 5 * 3 + 3 + 5 * 9 + 9),  # num_factors is at most units
+])  # fmt: skip
 def test_trainable_weights_added_to_a_dense_layer(features, units, arguments, added):
     integrator = integrators.QuasiMonteCarlo(16)
     head = layers.HeteroscedasticDense(units, integrator=integrator, kernel_initializer="zeros", **arguments)
@@ -105,15 +98,12 @@ def test_trainable_weights_added_to_a_dense_layer(features, units, arguments, ad
 
 
 @pytest.mark.once
-@pytest.mark.parametrize(
-    ("kind", "factor"),
-    [
-        ("full", ["factor/kernel", "factor/bias"]),
-        ("parameter-efficient", ["row_scale/kernel", "row_scale/bias", "factor/kernel"]),
-        ("narrow", ["factor_features/kernel", "factor/kernel", "factor/bias"]),
-        ("diagonal", []),
-    ],
-)
+@pytest.mark.parametrize(("kind", "factor"), [
+    ("full", ["factor/kernel", "factor/bias"]),
+    ("parameter-efficient", ["row_scale/kernel", "row_scale/bias", "factor/kernel"]),
+    ("narrow", ["factor_features/kernel", "factor/kernel", "factor/bias"]),
+    ("diagonal", []),
+])  # fmt: skip
 def test_weights_have_stable_names_and_order_and_the_step_is_last(kind, factor):
     head = make_head(kind, name="head")
     head(X)
@@ -122,8 +112,7 @@ def test_weights_have_stable_names_and_order_and_the_step_is_last(kind, factor):
         "loc/bias",
         *(f"covariance/{name}" for name in ("scale_diag/kernel", "scale_diag/bias", *factor)),
     ]
-    model = keras.Sequential([keras.layers.Dense(FEATURES, name="dense"), head])
-    model.build(X.shape)
+    model = built(keras.Sequential([keras.layers.Dense(FEATURES, name="dense"), head]), X.shape)
     for weights in (head.weights, head.variables, model.weights[2:]):
         assert [weight.path.split("head/")[-1] for weight in weights] == [*names, "clock/step"]
     assert [weight.path.split("head/")[-1] for weight in head.trainable_variables] == names
@@ -168,8 +157,7 @@ def test_initializers_and_regularizers_govern_the_weights_they_name():
 @pytest.mark.parametrize("kind", ["full", "parameter-efficient"])
 def test_kernels_of_one_shape_start_different(kind):
     random = {"initializer": "glorot_uniform"}
-    head = make_head(kind, units=1, num_factors=1, link="sigmoid", integrator=None, **random)
-    head.build((None, FEATURES))
+    head = built(make_head(kind, units=1, num_factors=1, link="sigmoid", integrator=None, **random), (None, FEATURES))
     kernels = [weight.numpy() for weight in head.weights if weight.shape[:1] == (FEATURES,)]
     assert len(kernels) == 3
     assert not any(np.array_equal(a, b) for i, a in enumerate(kernels) for b in kernels[:i])
@@ -179,8 +167,7 @@ def test_kernels_of_one_shape_start_different(kind):
 @pytest.mark.parametrize("kind", ["diagonal", "full", "parameter-efficient", "narrow"])
 @pytest.mark.parametrize(("initial_scale", "temperature"), [(0.15, 5.0), (0.05, 0.3), (1e4, 1.0)])
 def test_the_noise_starts_at_initial_scale_temperatures_half_of_it_in_the_factors(kind, initial_scale, temperature):
-    head = make_head(kind, initial_scale=initial_scale, temperature=temperature)
-    normal = head.logit_distribution(X)
+    normal = make_head(kind, initial_scale=initial_scale, temperature=temperature).logit_distribution(X)
     variance, expected = to_numpy(normal.variance()), np.full((len(X), UNITS), (initial_scale * temperature) ** 2)
     assert_allclose(variance, expected, rtol=1e-4)
     share = 1.0 if kind == "diagonal" else 0.5
@@ -285,8 +272,7 @@ def test_outputs_are_the_mean_over_the_nodes_of_the_mode(kind):
     assert_allclose(to_numpy(head(X)), expected_outputs(head, X, inference), rtol=1e-5, atol=1e-5)
     for step in range(3):  # the key of training is (seed, step)
         training = head.integrator.draw((head.seed, step), head.integrator.num_samples, *size, np)
-        outputs = to_numpy(head(X, training=True))
-        assert_allclose(outputs, expected_outputs(head, X, training), rtol=1e-5, atol=1e-5)
+        assert_allclose(to_numpy(head(X, training=True)), expected_outputs(head, X, training), rtol=1e-5, atol=1e-5)
         assert int(head.clock.step.numpy()) == step + 1
 
 
@@ -356,8 +342,7 @@ def test_any_leading_axes_are_a_batch(kind, training):
 @pytest.mark.parametrize("training", [True, False])
 @pytest.mark.parametrize("leading", grid([(0,), (0, 3), (1,)], span=[(0, 3)]))
 def test_batches_of_zero_and_one(kind, training, leading):
-    x = np.zeros((*leading, FEATURES), "float32")
-    outputs = to_numpy(built_head(kind)(x, training=training))
+    outputs = to_numpy(built_head(kind)(np.zeros((*leading, FEATURES), "float32"), training=training))
     assert outputs.shape == (*leading, UNITS)
     assert np.isfinite(outputs).all()
 

@@ -10,6 +10,7 @@ from keras_het.covariances import Latent, Narrow
 from keras_het.integrators import QuasiMonteCarlo
 from keras_het.layers import HeteroscedasticDense
 from keras_het.ops import random as bits
+from tests.layers import predictions
 from tests.layers.heads import EVERY_HEAD, FEATURES, HEADS, UNITS, X, built_head, set_random_weights, with_covariance
 from tests.marks import grid
 
@@ -85,47 +86,52 @@ def check_export(run, model, shape=()):
     """The exported function predicts as the model, for any batch size, for ordinary and for large logits."""
     for x in (X[:1], X[:3], X, LOUD):
         x = np.broadcast_to(x.reshape(len(x), *(1 for _ in shape), FEATURES), (len(x), *shape, FEATURES)).copy()
-        expected = model.predict(x, verbose=0)
-        outputs = np.asarray(run(x))
+        expected, outputs = model.predict(x, verbose=0), np.asarray(run(x))
         assert outputs.shape == expected.shape
         assert_allclose(outputs, expected, rtol=1e-5, atol=1e-5)
 
 
-def export_onnx(model, folder, x):
-    """The model's ONNX graph in onnxruntime: its operations, and a function from inputs to outputs."""
+def saved_model(path):
+    """The operations of a SavedModel, and a function from inputs to outputs."""
+    import tensorflow as tf
+
+    model = tf.saved_model.load(path)
+    graph = model.signatures["serving_default"].graph.as_graph_def()
+    nodes = [node for part in (graph.node, *(f.node_def for f in graph.library.function)) for node in part]
+    return [node.op for node in nodes], lambda x: model.serve(x).numpy()
+
+
+def onnx(path):
+    """The operations of an ONNX graph, and a function from inputs to outputs, by onnxruntime."""
     import onnx
     import onnxruntime
 
+    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    (name,) = (value.name for value in session.get_inputs())
+    return [node.op_type for node in onnx.load(path).graph.node], lambda x: session.run(None, {name: x})[0]
+
+
+def export_onnx(model, folder, x):
+    """The model's ONNX graph in onnxruntime: its operations, and a function from inputs to outputs."""
     model(x)  # Keras exports only a model that was called
     model.export(folder / "model.onnx", format="onnx", verbose=False)
-    operations = {node.op_type for node in onnx.load(folder / "model.onnx").graph.node}
-    session = onnxruntime.InferenceSession(folder / "model.onnx", providers=["CPUExecutionProvider"])
-    (name,) = (value.name for value in session.get_inputs())
-    return operations, lambda x: session.run(None, {name: x})[0]
+    return onnx(folder / "model.onnx")
 
 
 # Keras calls an exporter of PyTorch that is on its way out, which traces Keras' own checks of shapes.
-onnx_test = [
-    pytest.mark.skipif(
-        keras.config.backend() != "torch", reason="other backends need a converter: `nox -s integrations` runs them"
-    ),
-    pytest.mark.filterwarnings("ignore:The feature will be removed:DeprecationWarning"),
-    pytest.mark.filterwarnings("ignore:You are using the legacy TorchScript-based ONNX export:DeprecationWarning"),
-    pytest.mark.filterwarnings(r"ignore:Converting a tensor to a Python:Warning:keras\.src"),
-    pytest.mark.filterwarnings(r"ignore:torch.as_tensor results are registered as constants:Warning:keras\.src"),
-]
+onnx_warnings = pytest.mark.filterwarnings(
+    "ignore:The feature will be removed:DeprecationWarning",
+    "ignore:You are using the legacy TorchScript-based ONNX export:DeprecationWarning",
+    r"ignore:Converting a tensor to a Python:Warning:keras\.src",
+    r"ignore:torch.as_tensor results are registered as constants:Warning:keras\.src",
+)
+with_torch = pytest.mark.skipif(
+    keras.config.backend() != "torch", reason="other backends need a converter: `nox -s integrations` runs them"
+)
 
 
-def apply(marks):
-    def decorate(function):
-        for mark in marks:
-            function = mark(function)
-        return function
-
-    return decorate
-
-
-@apply(onnx_test)
+@onnx_warnings
+@with_torch
 @pytest.mark.parametrize("kind", EXPORTED)
 def test_onnx_runs_with_any_batch_size(kind, tmp_path):
     model = make_model(kind)
@@ -134,7 +140,8 @@ def test_onnx_runs_with_any_batch_size(kind, tmp_path):
     check_export(run, model)
 
 
-@apply(onnx_test)
+@onnx_warnings
+@with_torch
 @pytest.mark.parametrize("kind", ["full", "parameter-efficient"])
 def test_onnx_runs_with_axes_of_unknown_length(kind, tmp_path):
     model = make_model(kind, (None, FEATURES))
@@ -148,12 +155,18 @@ def test_onnx_runs_with_axes_of_unknown_length(kind, tmp_path):
     "kind", grid(EXPORTED, span=["full", "latent", "sampled sigmoid"], beyond=pytest.mark.thorough)
 )
 def test_saved_model_runs_with_any_batch_size(kind, tmp_path):
-    import tensorflow as tf
-
     model = make_model(kind)
     model.export(tmp_path / "model", format="tf_saved_model", verbose=False)
-    loaded = tf.saved_model.load(tmp_path / "model")
-    graph = loaded.signatures["serving_default"].graph.as_graph_def()
-    operations = {node.op for part in (graph.node, *(f.node_def for f in graph.library.function)) for node in part}
+    operations, run = saved_model(tmp_path / "model")
     assert_plain(operations)
-    check_export(loaded.serve, model)
+    check_export(run, model)
+
+
+@pytest.mark.once
+def test_numpy_predicts_as_the_other_backends_and_keras_refuses_to_train_there(tmp_path):
+    predictions.save_models(tmp_path)
+    found = predictions.on_backend(tmp_path, "numpy")
+    assert set(found["differences"]) == {*predictions.HEADS, "Dense"}
+    assert max(found["differences"].values()) < 1e-5
+    assert found["fit"] == "fit not implemented for NumPy backend."
+    assert found["doctor"] == 0

@@ -5,10 +5,10 @@ import shutil
 import keras
 import numpy as np
 import pytest
-from numpy.testing import assert_allclose, assert_array_equal
+from numpy.testing import assert_allclose
 
 from keras_het.integrators import QuasiMonteCarlo
-from tests.common import to_numpy
+from tests.common import Subclassed, assert_same_arrays, built, to_numpy
 from tests.layers.heads import (
     EXAMPLES,
     FEATURES,
@@ -26,28 +26,15 @@ from tests.marks import grid
 SEQUENCES = np.random.default_rng(3).normal(size=(4, 5, FEATURES)).astype("float32")
 
 
-class Subclassed(keras.Model):
-    def __init__(self, head):
-        super().__init__()
-        self.head = head
-
-    def call(self, inputs, training=False):
-        return self.head(inputs, training=training)
-
-
 def functional(head):
     inputs = keras.Input((FEATURES,))
     return keras.Model(inputs, head(inputs))
 
 
-def sequential(head):
-    return keras.Sequential([head])
-
-
 @pytest.mark.on_jax
 def test_sequential_functional_and_subclassed_models_train_alike():
     weights = []
-    for make in (sequential, functional, Subclassed):
+    for make in (lambda head: keras.Sequential([head]), functional, Subclassed):
         model = make(make_head("full"))
         assert model(X).shape == (EXAMPLES, UNITS)
         set_random_weights(model)
@@ -133,8 +120,7 @@ def test_sample_and_class_weights_weigh_the_examples():
 def test_masks_pass_through_to_the_loss():
     x = SEQUENCES.copy()
     x[:, 3:] = 0.0
-    model = keras.Sequential([keras.layers.Masking(), make_head("full")])
-    model.build(x.shape)
+    model = built(keras.Sequential([keras.layers.Masking(), make_head("full")]), x.shape)
     set_random_weights(model)
     model.compile(loss=make_loss("softmax"))
     y = np.random.default_rng(0).integers(UNITS, size=x.shape[:2])
@@ -163,9 +149,7 @@ def test_dense_prediction_trains_with_axes_of_unknown_length(kind, shape):
 @pytest.mark.parametrize(("units", "link"), [(2, "softmax"), (1, "sigmoid"), (2, "sigmoid")])
 def test_the_fewest_classes_train(units, link):
     kind = "full" if link == "softmax" else "sigmoid"
-    head = make_head(kind, units=units, num_factors=1)
-    model = make_model(head)
-    labels = LABELS % 2
+    model, labels = make_model(make_head(kind, units=units, num_factors=1)), LABELS % 2
     y = labels if link == "softmax" else np.eye(2, dtype="float32")[labels][:, :units]
     losses = model.fit(X, y, epochs=10, verbose=0).history["loss"]
     assert losses[-1] < losses[0]
@@ -204,8 +188,7 @@ def test_a_frozen_head_keeps_its_weights_and_draws_new_noise():
     model.fit(X, LABELS, verbose=0)
     after = model.get_weights()
     assert np.any(before[0] != after[0])
-    for a, b in zip(before[2:-1], after[2:-1], strict=True):
-        assert_array_equal(a, b)
+    assert_same_arrays(before[2:-1], after[2:-1])
     assert (before[-1], after[-1]) == (0, 1)
 
 

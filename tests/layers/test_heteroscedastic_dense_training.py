@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
-from tests.common import reloaded, sparse_crossentropy, to_numpy
+from tests.common import StopAt, StopError, assert_same_arrays, reloaded, sparse_crossentropy, to_numpy
 from tests.layers.heads import (
     FEATURES,
     HEADS,
@@ -23,31 +23,10 @@ from tests.layers.heads import (
 from tests.marks import grid
 
 
-class KilledError(Exception):
-    """Stands for the end of a process."""
-
-
-class KillAfter(keras.callbacks.Callback):
-    """Ends a run after so many epochs."""
-
-    def __init__(self, epochs):
-        super().__init__()
-        self.epochs = epochs
-
-    def on_epoch_end(self, epoch, logs=None):
-        if epoch + 1 == self.epochs:
-            raise KilledError
-
-
 def fit(model, epochs=2, **arguments):
     """`fit` on X in two batches, never shuffled; returns the weights."""
     model.fit(X, targets(model.layers[-1].link), batch_size=4, epochs=epochs, shuffle=False, verbose=0, **arguments)
     return model.get_weights()
-
-
-def assert_equal(first, second):
-    for a, b in zip(first, second, strict=True):
-        assert_array_equal(a, b)
 
 
 @pytest.mark.on_jax
@@ -61,7 +40,7 @@ def test_predict_is_deterministic_also_after_training_and_a_reload(kind, seed, t
     assert not np.allclose(before, first)
     loaded = reloaded(model, tmp_path)
     assert_array_equal(loaded.predict(X, verbose=0), first)
-    assert_equal(fit(loaded), fit(model))  # the seed, the counter and the optimizer came along
+    assert_same_arrays(fit(loaded), fit(model))  # the seed, the counter and the optimizer came along
 
 
 @pytest.mark.parametrize("kind", grid(HEADS, span=["full", "sigmoid"]))
@@ -90,16 +69,16 @@ def test_a_run_killed_and_resumed_equals_the_run_that_was_not_bit_for_bit(tmp_pa
             weight_seed=weight_seed,
         )
 
-    whole = make(0)
-    expected = fit(whole, epochs=4)
-    with pytest.raises(KilledError):
-        fit(make(0), epochs=4, callbacks=[keras.callbacks.BackupAndRestore(tmp_path / "backup"), KillAfter(2)])
+    expected = fit(make(0), epochs=4)
+    backup = keras.callbacks.BackupAndRestore(tmp_path / "backup")
+    with pytest.raises(StopError):
+        fit(make(0), epochs=4, callbacks=[backup, StopAt(1, at_end=True)])
     resumed = make(1)  # its own weights are others and must be replaced
     epochs = keras.callbacks.LambdaCallback(on_epoch_begin=lambda epoch, logs: seen.append(epoch))
     seen = []
     weights = fit(resumed, epochs=4, callbacks=[keras.callbacks.BackupAndRestore(tmp_path / "backup"), epochs])
     assert seen == [2, 3]
-    assert_equal(weights, expected)
+    assert_same_arrays(weights, expected)
     assert weights[-1] == 8
 
 
@@ -107,8 +86,7 @@ def test_a_run_killed_and_resumed_equals_the_run_that_was_not_bit_for_bit(tmp_pa
 def test_resuming_without_the_counter_would_not_be_exact():
     """What the test above sees: the same two epochs with the noise of other steps end elsewhere."""
     model = make_model(make_head("full"))
-    start = fit(model)
-    expected = fit(model)
+    start, expected = fit(model), fit(model)
     model.set_weights([*start[:-1], np.int32(0)])
     assert np.abs(fit(model)[0] - expected[0]).max() > 1e-4
 
@@ -118,7 +96,7 @@ def test_validation_evaluation_and_prediction_do_not_advance_the_noise():
     plain, validated = make_model(make_head("full")), make_model(make_head("full"))
     expected = fit(plain)
     weights = fit(validated, validation_data=(X, LABELS), validation_batch_size=4)
-    assert_equal(weights, expected)
+    assert_same_arrays(weights, expected)
     assert weights[-1] == 4
     validated.evaluate(X, LABELS, verbose=0)
     validated.predict(X, verbose=0)
@@ -127,7 +105,7 @@ def test_validation_evaluation_and_prediction_do_not_advance_the_noise():
 
 def test_the_same_seed_trains_the_same_twice_and_another_seed_does_not():
     first, same, other = (fit(make_model(make_head("full", seed=seed))) for seed in (1, 1, 2))
-    assert_equal(first, same)
+    assert_same_arrays(first, same)
     assert np.abs(first[0] - other[0]).max() > 1e-4
 
 
@@ -139,7 +117,7 @@ def test_a_clone_has_the_config_and_trains_as_the_original():
     assert not {id(weight) for weight in clone.weights} & {id(weight) for weight in model.weights}
     clone.set_weights(model.get_weights())
     clone.compile(keras.optimizers.SGD(0.2), sparse_crossentropy())
-    assert_equal(fit(clone), fit(model))
+    assert_same_arrays(fit(clone), fit(model))
 
 
 def states_after(call):

@@ -9,7 +9,7 @@ import keras_het
 from keras_het.integrators import QuasiMonteCarlo
 from keras_het.layers import HeteroscedasticDense, LearnedTemperature
 from tests import layer_contract
-from tests.common import refuses, reloaded, sparse_crossentropy, to_numpy
+from tests.common import compiled, refuses, reloaded, sparse_crossentropy, to_numpy
 from tests.gradients import layer_gradients
 from tests.layers.heads import FEATURES, LABELS, UNITS, X, set_random_weights
 
@@ -62,8 +62,7 @@ def test_outputs_are_those_of_the_number_and_the_gradient_is_that_of_finite_diff
 
 def test_it_moves_within_its_bounds_and_its_weight_stands_before_the_step():
     head = make_head(name="head")
-    model = keras.Sequential([keras.Input((FEATURES,)), head])
-    model.compile(keras.optimizers.Adam(5.0), CROSSENTROPY)
+    model = compiled(keras.Sequential([keras.Input((FEATURES,)), head]), keras.optimizers.Adam(5.0), CROSSENTROPY)
     before = head.temperature
     model.fit(X, LABELS, epochs=5, verbose=0)
     assert 0.5 <= head.temperature <= 20.0

@@ -32,8 +32,7 @@ else:
 
 def peak_mebibytes(num_samples, chunk_size=None, mode="train"):
     """Peak resident memory of a fresh process that predicts, or takes one training step of the full head."""
-    code = STEP.format(num_samples=num_samples, chunk_size=chunk_size, mode=mode)
-    return peak_mebibytes_of(code)
+    return peak_mebibytes_of(STEP.format(num_samples=num_samples, chunk_size=chunk_size, mode=mode))
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""Label flips: what the layer computes, how T is learned, and that it is the identity at inference."""
+"""Label flips: what the layer takes and computes, how T is learned, and that it is the identity at inference."""
 
 import keras
 import numpy as np
@@ -9,10 +9,11 @@ from numpy.testing import assert_allclose, assert_array_equal
 from keras_het.constraints import RowStochastic
 from keras_het.labels import corrupt, pair_flip
 from keras_het.layers import HeteroscedasticDense, NoiseTransition
+from keras_het.layers.log_probabilities import nan_unless_log_probabilities
 from keras_het.ops import transition
 from keras_het.ops.transition import outlier_class, total_variation
 from tests import layer_contract
-from tests.common import built, refuses, reloaded, sparse_crossentropy, to_numpy
+from tests.common import built, compiled, refuses, reloaded, sparse_crossentropy, to_numpy
 from tests.gradients import layer_gradients, value_and_gradients
 from tests.marks import grid
 
@@ -81,11 +82,6 @@ def test_a_fixed_transition_multiplies():
     assert layer.trainable_weights == []
 
 
-def test_the_identity_changes_nothing_exactly():
-    layer = NoiseTransition(UNITS, transition=np.eye(UNITS), trainable=False)
-    assert_array_equal(to_numpy(layer(LOG_P, training=True)), LOG_P)
-
-
 def test_inference_gives_the_true_classes():
     layer = NoiseTransition(UNITS, transition=T, trainable=False)
     assert_array_equal(to_numpy(layer(LOG_P)), LOG_P)
@@ -143,8 +139,7 @@ def test_a_weight_that_is_no_transition_is_projected_where_it_is_read_evaluated_
 @pytest.mark.parametrize(("optimizer", "rate"), [("Adam", 0.05), ("SGD", 2.0)])
 def test_averaged_weights_are_a_transition(optimizer, rate, tmp_path):
     layer = NoiseTransition(UNITS, transition=np.eye(UNITS))
-    model = make_model(layer)
-    model.compile(getattr(keras.optimizers, optimizer)(rate, use_ema=True), LOSS)
+    model = compiled(make_model(layer), getattr(keras.optimizers, optimizer)(rate, use_ema=True), LOSS)
     model.fit(X, LABELS, batch_size=16, epochs=3, verbose=0)
     assert layer.kernel.numpy().min() < 0  # Keras averages the weights before it projects them
     for matrix in (rows(layer), rows(reloaded(model, tmp_path).layers[-1])):
@@ -152,19 +147,8 @@ def test_averaged_weights_are_a_transition(optimizer, rate, tmp_path):
 
 
 @pytest.mark.once
-def test_weights_that_are_swapped_for_their_average_are_a_transition():
-    layer, seen = NoiseTransition(UNITS), []
-    model = make_model(layer)
-    model.compile(keras.optimizers.Adam(0.5, use_ema=True), LOSS)
-    read = keras.callbacks.LambdaCallback(on_epoch_end=lambda epoch, logs: seen.append(rows(layer).copy()))
-    model.fit(X, LABELS, epochs=2, verbose=0, callbacks=[keras.callbacks.SwapEMAWeights(swap_on_epoch=True), read])
-    check_is_transition(np.array(seen))
-
-
-@pytest.mark.once
 def test_a_fixed_transition_that_is_released_stays_stochastic(tmp_path):
-    layer = NoiseTransition(UNITS, trainable=False)
-    model = make_model(layer)
+    model = make_model(NoiseTransition(UNITS, trainable=False))
     model.save(tmp_path / "model.keras")
     for fitted in (model, keras.saving.load_model(tmp_path / "model.keras"), keras.models.clone_model(model)):
         flips = fitted.layers[-1]
@@ -224,16 +208,13 @@ def test_the_gradient_of_every_row_is_centred_and_otherwise_that_of_t():
 
 
 @pytest.mark.once
-@pytest.mark.parametrize(
-    ("arguments", "expected"),
-    [
-        ({}, 0.5 * np.eye(UNITS) + 0.125),
-        ({"num_annotators": 2}, np.stack([0.5 * np.eye(UNITS) + 0.125] * 2)),
-        ({"regularizer": "l2"}, 0.99 * np.eye(UNITS) + 0.0025),
-        ({"transition": T}, 0.99 * T + 0.0025),
-        ({"trainable": False}, np.eye(UNITS)),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "expected"), [
+    ({}, 0.5 * np.eye(UNITS) + 0.125),
+    ({"num_annotators": 2}, np.stack([0.5 * np.eye(UNITS) + 0.125] * 2)),
+    ({"regularizer": "l2"}, 0.99 * np.eye(UNITS) + 0.0025),
+    ({"transition": T}, 0.99 * T + 0.0025),
+    ({"trainable": False}, np.eye(UNITS)),
+])  # fmt: skip
 def test_where_t_starts(arguments, expected):
     layer = built(NoiseTransition(UNITS, **arguments), (None, UNITS))
     assert_allclose(rows(layer), expected, rtol=1e-5, atol=1e-7)
@@ -245,8 +226,7 @@ def test_without_a_penalty_t_learns_swapped_classes_and_a_penalty_of_zero_does_n
     rng = np.random.default_rng(0)
     clean = rng.integers(3, size=600)
     x = (4 * np.eye(5)[clean] + rng.normal(size=(600, 5))).astype("float32")
-    labels = corrupt(clean, pair_flip(3, 0.4), seed=0)
-    distances = []
+    labels, distances = corrupt(clean, pair_flip(3, 0.4), seed=0), []
     for regularizer in (None, keras.regularizers.L2(0.0)):
         keras.utils.set_random_seed(0)
         layer = NoiseTransition(3, regularizer=regularizer)
@@ -268,23 +248,6 @@ def test_outliers():
     assert np.isfinite(model.fit(X, LABELS, verbose=0).history["loss"][0])
     learned = built(NoiseTransition(UNITS, outlier_class=True), (None, UNITS + 1))
     assert_allclose(rows(learned), 0.99 * outlier_class(UNITS, 0.5) + 0.01 / (UNITS + 1), rtol=1e-5, atol=1e-7)
-
-
-def test_it_stands_behind_a_heteroscedastic_head():
-    model = keras.Sequential([keras.Input((FEATURES,)), HeteroscedasticDense(UNITS, seed=0), NoiseTransition(UNITS)])
-    model.compile("adam", LOSS)
-    assert np.isfinite(model.fit(X, LABELS, verbose=0).history["loss"][0])
-    assert_allclose(np.exp(model.predict(X, verbose=0)).sum(-1), 1, rtol=1e-5)
-
-
-@pytest.mark.once
-def test_a_bounded_projection_is_the_nearest_point():
-    w = np.random.default_rng(1).normal(size=(50, UNITS)).astype("float32")
-    x = to_numpy(RowStochastic(0.05)(ops.convert_to_tensor(w)))
-    assert x.min() >= 0.05 - 1e-7
-    assert_allclose(x.sum(axis=1), 1, rtol=1e-5)
-    others = 0.05 + 0.8 * np.random.default_rng(2).dirichlet(np.ones(UNITS), size=(2000, 1))
-    assert np.all(np.sum((x - w) ** 2, axis=1) <= np.sum((others - w) ** 2, axis=2).min(axis=0) + 1e-6)
 
 
 OPEN_T = T + 0.25 * (np.roll(T, 1, axis=1) - T)  # positive
@@ -328,18 +291,6 @@ def test_a_step_of_many_classes_leaves_the_scale_of_t():
     model.compile(keras.optimizers.Adam(0.01), LOSS)
     model.train_on_batch(X, np.arange(EXAMPLES))
     assert_allclose(rows(layer).diagonal(), 0.5, atol=0.005)
-
-
-def stored(matrix):
-    """Loads a weight as from a file."""
-    layer = built(NoiseTransition(UNITS, name="flips"), (None, UNITS))
-    layer.load_own_variables({"transition": np.asarray(matrix, "float32")})
-    return layer
-
-
-@pytest.mark.once
-def test_a_stored_t_that_is_right_is_loaded():
-    assert_allclose(rows(stored(T)), T, rtol=1e-6)
 
 
 # What Keras says of the rest of a file that was refused.
@@ -390,3 +341,86 @@ def test_a_transition_has_moved_if_its_rows_did_by_a_hundredth(shift, has_moved)
     weight[1] += shift * (1.0 - UNITS * np.eye(UNITS)) / (UNITS - 1)  # of one annotator
     layer.kernel.assign(weight)
     assert layer.has_moved == has_moved
+
+
+D = keras.layers.Dense
+WRONG = {
+    "logits": ([D(UNITS, name="made")], "the output of 'made', a Dense with activation='linear'"),
+    "probabilities": ([D(UNITS, "softmax", name="made")], "the output of 'made', a Dense with activation='softmax'"),
+    "a layer of probabilities": ([D(UNITS), keras.layers.Softmax(name="made")], "the output of 'made', a Softmax"),
+    "an activation": ([D(UNITS), keras.layers.Activation("sigmoid", name="made")],
+        "Activation with activation='sigmoid'"),
+    "features, before the head": ([D(UNITS, "relu", name="made")],
+        "the output of 'made', a Dense with activation='relu'"),
+    "through an identity": ([D(UNITS, name="made"), keras.layers.Identity()], "the output of 'made', a Dense"),
+    "through a linear activation": ([D(UNITS, name="made"), keras.layers.Activation("linear")],
+        "the output of 'made', a Dense"),
+    "a model inside": ([keras.Sequential([keras.Input((FEATURES,)), D(UNITS, name="made")])],
+        "the output of 'made', a Dense"),
+    "half precision": ([D(UNITS, name="made", dtype="mixed_bfloat16")], "the output of 'made', a Dense"),
+    "labels that are not exclusive": ([HeteroscedasticDense(UNITS, link="sigmoid", name="made")],
+        "HeteroscedasticDense with link=Sigmoid()"),
+    "probabilities of a head": ([HeteroscedasticDense(UNITS, activation="softmax", name="made")],
+        "HeteroscedasticDense with activation='softmax'"),
+}  # fmt: skip
+
+
+def stack(layers, functional):
+    if not functional:
+        return keras.Sequential([keras.Input((FEATURES,)), *layers])
+    tensor = keras.Input((FEATURES,))
+    for layer in layers:
+        tensor = layer(tensor)
+    return tensor
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("functional", [True, False])
+@pytest.mark.parametrize("kind", WRONG)
+def test_a_model_whose_layer_gets_no_log_probabilities_is_refused(kind, functional):
+    layers, text = WRONG[kind]
+    with pytest.raises(ValueError) as error:
+        stack([*layers, NoiseTransition(UNITS)], functional)
+    assert "must be log-probabilities, as of Dense(K, 'log_softmax') or HeteroscedasticDense(K)" in str(error.value)
+    assert text in str(error.value)
+
+
+class Own(keras.layers.Dense):
+    """Somebody's layer, of which nothing can be said."""
+
+    def call(self, inputs):
+        return ops.log_softmax(super().call(inputs))
+
+
+@pytest.mark.once
+@pytest.mark.parametrize(
+    "layer", [D(UNITS, "log_softmax"), keras.layers.Activation("log_softmax"), Own(UNITS), D(UNITS, ops.log_softmax)]
+)
+def test_what_may_make_log_probabilities_is_allowed(layer):
+    behind = [keras.layers.Identity(), keras.layers.Activation("linear", dtype="float32"), NoiseTransition(UNITS)]
+    model = compiled(keras.Sequential([keras.Input((UNITS,)), layer, *behind]), "sgd", LOSS)
+    assert np.isfinite(model.fit(X[:, :UNITS], LABELS, verbose=0).history["loss"][0])
+
+
+@pytest.mark.parametrize("inputs", ["logits", "probabilities", "one row"])
+def test_training_on_what_are_no_log_probabilities_is_not_silent(inputs):
+    """Where no graph tells: rows that do not sum to one are nan, and so is the loss; the others are what they were."""
+    wrong = {
+        "logits": 3 + LOG_P,
+        "probabilities": np.exp(LOG_P),
+        "one row": np.where(np.arange(EXAMPLES)[:, None] == 3, 1, LOG_P),
+    }[inputs]
+    layer = NoiseTransition(UNITS, transition=T, trainable=False)
+    outputs = to_numpy(layer(wrong.astype("float32"), training=True))
+    spoiled = np.isnan(outputs).all(axis=1)
+    assert spoiled.sum() == (1 if inputs == "one row" else EXAMPLES)
+    assert_array_equal(outputs[~spoiled], to_numpy(layer(LOG_P, training=True))[~spoiled])
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("units", [2, 1000, 20_000])
+def test_log_probabilities_of_half_precision_are_right(units):
+    logits = np.random.default_rng(0).normal(size=(8, units)).astype("float32")
+    for row in (logits, 0 * logits, 20 * logits):
+        rounded = ops.cast(ops.cast(ops.log_softmax(row), "bfloat16"), "float32")
+        assert np.isfinite(to_numpy(nan_unless_log_probabilities(rounded, rounded))).all()

@@ -1,12 +1,17 @@
 """Every refusal names the argument, the rule and the value received."""
 
+import json
+import zipfile
+
+import keras
 import numpy as np
 import pytest
 from keras import ops
 
 import keras_het
+from keras_het import integrators
 from keras_het.constraints import RowStochastic
-from keras_het.covariances import Latent, LowRank
+from keras_het.covariances import Diagonal, Latent, LowRank, ParameterEfficient
 from keras_het.integrators import QuasiMonteCarlo
 from keras_het.layers import (
     HeteroscedasticDense,
@@ -15,9 +20,19 @@ from keras_het.layers import (
     LearnedTemperature,
     NoiseTransition,
 )
-from tests.common import check_refusal, each_refusal, refused_arguments
-from tests.layers.test_noise_transition import LABELS, LOG_P, X
-from tests.layers.test_noise_transition_annotators import make, make_model
+from keras_het.models.temperature_scaler import TemperatureScaler
+from tests.common import (
+    built,
+    check_refusal,
+    each_refusal,
+    refused_arguments,
+    refuses,
+    session,
+    sparse_crossentropy,
+    to_numpy,
+)
+from tests.gradients import layer_gradients
+from tests.layers.test_noise_transition import LOG_P
 
 pytestmark = pytest.mark.refusal
 
@@ -31,16 +46,14 @@ FLOAT32 = 'be "float32" or "float64"; '
 OTHERS = ("relu", "sigmoid", "log_softmax", "nothing", len, 3)
 HEAD = {
     "num_factors": [("be None or an integer in [1, units]; a diagonal covariance has 0", -1, 2.5, 12)],
-    "temperature": [
-        (POSITIVE, 0, -1.0, float("nan"), 10**400, 1e-60),
-        ("be a number, or a LearnedTemperature(...)", "warm"),
-    ],
+    "temperature":
+        [(POSITIVE, 0, -1.0, float("nan"), 10**400, 1e-60), ("be a number, or a LearnedTemperature(...)", "warm")],
     "integrator": [("...or a serialised dict", ""), ("...'closed_form', 'taylor', or a serialised dict", "simpson")],
     "units": [('...2; one unit, for two classes, needs link="sigmoid"', 1)],
     "seed": [(SEED, -1, 1 << 31, 1.5)],
     "use_bias": [("be True or False", "no")],
     "dtype": [("", "float16", "int8_from_float32", "mixed_bfloat16")],
-}
+}  # fmt: skip
 ACTIVATION = {
     "activation": [
         ('be None, for log-probabilities, or "softmax", for probabilities; "sigmoid" needs link="sigmoid"', *OTHERS)
@@ -75,8 +88,7 @@ def flips(*arguments, **named):
 
 def stored(matrix):
     """Loads a weight as from a file."""
-    layer = NoiseTransition(4, name="flips")
-    layer.build((None, 4))
+    layer = built(NoiseTransition(4, name="flips"), (None, 4))
     layer.load_own_variables({"transition": np.asarray(matrix, "float32")})
 
 
@@ -92,44 +104,32 @@ REFUSED = {
         NoiseTransition, {"dtype": [(FLOAT32, "float16", "bfloat16", "mixed_float16", "mixed_bfloat16")]}, num_classes=4
     ),
     f"`units` must {CLASSES}. Received: units=0": lambda: HeteroscedasticDense(0, link="sigmoid"),
-    "`link` must be a Link, one of the names 'softmax', 'sigmoid', 'normal_cdf', or": lambda: HeteroscedasticDense(
-        10, link="probit"
-    ),
-    "NormalCDF, or have `closed_form` of its own, for the integrator ClosedForm. Received: link=Softmax()": lambda: (
-        HeteroscedasticDense(10, integrator="closed_form")
-    ),
-    "`parameter_efficient` must be False without factors. Received: parameter_efficient=True, num_factors=0": lambda: (
-        HeteroscedasticDense(10, 0, parameter_efficient=True)
-    ),
+    "`link` must be a Link, one of the names 'softmax', 'sigmoid', 'normal_cdf', or":
+        lambda: HeteroscedasticDense(10, link="probit"),
+    "NormalCDF, or have `closed_form` of its own, for the integrator ClosedForm. Received: link=Softmax()":
+        lambda: (HeteroscedasticDense(10, integrator="closed_form")),
+    "`parameter_efficient` must be False without factors. Received: parameter_efficient=True, num_factors=0":
+        lambda: (HeteroscedasticDense(10, 0, parameter_efficient=True)),
     **refused_arguments(HeteroscedasticDense, ACTIVATION, units=3),
-    "give an activation by name, activation='softmax'. Received: num_factors='softmax'": lambda: HeteroscedasticDense(
-        3, "softmax"
-    ),
-    '"sigmoid", for probabilities; "softmax" needs link="softmax"': lambda: HeteroscedasticDense(
-        3, link="sigmoid", activation="softmax"
-    ),
-    "`activation` must be None: the layer returns a distribution": lambda: JointHeteroscedasticDense(
-        3, activation="sigmoid"
-    ),
+    "give an activation by name, activation='softmax'. Received: num_factors='softmax'":
+        lambda: HeteroscedasticDense(3, "softmax"),
+    '"sigmoid", for probabilities; "softmax" needs link="softmax"':
+        lambda: HeteroscedasticDense(3, link="sigmoid", activation="softmax"),
+    "`activation` must be None: the layer returns a distribution":
+        lambda: JointHeteroscedasticDense(3, activation="sigmoid"),
     "`rank` must be given as num_factors=2. Received: rank=2...": normal(2, rank=2),
-    "`temperature` must be given when the head is made...temperature=2.0. ...scale_temperature": lambda: setattr(
-        HeteroscedasticDense(3), "temperature", 2.0
-    ),
+    "`temperature` must be given when the head is made...temperature=2.0. ...scale_temperature":
+        lambda: setattr(HeteroscedasticDense(3), "temperature", 2.0),
     "512 MiB": lambda: HeteroscedasticDense(10**7, 0, integrator=QuasiMonteCarlo(256)),
     f"`num_factors` must {CLASSES}. Received: num_factors=0": lambda: latent(num_factors=0),
-    f"{FACTORS}[1, features]. Received: num_factors=9, 6 features": lambda: latent(num_factors=9),
     "`covariance` must be None, or `parameter_efficient` its default": lambda: latent(parameter_efficient=True),
-    "`num_samples` must keep the table of nodes": lambda: latent(200, integrator=QuasiMonteCarlo(1 << 20)),
     "`upper` must be a finite float32 number greater than 2. Received: ": lambda: LearnedTemperature(2.0, 1.0),
     "`initial` must be a finite float32 number greater than 1": lambda: LearnedTemperature(1.0, 9.0, 0.5),
     "`initial` must be less than `upper`. Received: initial=9.0, upper=9.0": lambda: LearnedTemperature(1.0, 9.0, 9.0),
-    "`units` must be an integer in": normal(0),
     FACTORS: normal(2, 3),
     "`activation` must be None": normal(2, "relu"),
-    "`activation` must be None...": normal(2, activation="relu"),
     "`initial_scale` must be a finite float32 number": normal(2, initial_scale=0.0),
     "`covariance` must be None, or": normal(2, covariance=LowRank(1), initial_scale=2.0),
-    "`covariance` must be None, or...": normal(2, 1, covariance=LowRank(1)),
     "`covariance` must have noise of the targets": normal(2, covariance=Latent(2)),
     "`stop_features` must be True or False": normal(2, stop_features=1),
     "`level` must be in (0, 1)": lambda: normal(3, 2)().interval(np.zeros((1, 13)), 1.0),
@@ -139,30 +139,173 @@ REFUSED = {
     "and has 1.1176. Received: num_classes=1000...num_annotators=300": flips(1000, num_annotators=300),
     f"{SHAPE}(3, 3). Received: shape (4, 4)": flips(3, transition=np.eye(4)),
     f"{SHAPE}(4, 4)": flips(3, outlier_class=True, transition=np.eye(3)),
-    "`transition` must be an array of numbers. Received: a list; could not convert": flips(
-        2, transition=[["a", 0], [0, 1]]
-    ),
-    "`transition` must be an array of numbers. Received: a list; ": flips(2, transition=[[{}, 0], [0, 1]]),
+    "`transition` must be an array of numbers. Received: a list; could not convert":
+        flips(2, transition=[["a", 0], [0, 1]]),
     "row 1 sums to 0.5": flips(2, transition=[[1, 0], [0.2, 0.3]]),
     f"{SHAPE}(3, 3) or (2, 3, 3). Received: shape (3, 3, 3)": flips(3, num_annotators=2, transition=[np.eye(3)] * 3),
-    f"{SHAPE}(3, 3). Received: shape (3, 3, 3)": flips(3, transition=[np.eye(3)] * 3),
-    "`transition[1]` must have rows that sum to one. Received: row 0 sums to 2": flips(
-        2, num_annotators=2, transition=[np.eye(2), 2 * np.eye(2)]
-    ),
-    "`y_true` must have shape (N, 3), a label of each annotator, or -1. Received: shape": lambda: make_model(
-        make()
-    ).fit(X, LABELS[:, None], verbose=0),
-    "size of T, 3 (num_classes, and one more with outlier_class=True). Received: input_shape=(64, 4)": lambda: (
-        NoiseTransition(3)(LOG_P)
-    ),
+    "`transition[1]` must have rows that sum to one. Received: row 0 sums to 2":
+        flips(2, num_annotators=2, transition=[np.eye(2), 2 * np.eye(2)]),
+    "size of T, 3 (num_classes, and one more with outlier_class=True). Received: input_shape=(64, 4)":
+        lambda: (NoiseTransition(3)(LOG_P)),
     "`lower` must be below 1 / 3": lambda: RowStochastic(0.5)(ops.ones((3, 3))),
     STORED: lambda: stored(np.eye(4) * np.nan),
     f"{STORED} Received: shape (5, 5)": lambda: stored(np.eye(5)),
     "`transition` must have rows that sum to one. Received: row 0 sums to 2": lambda: stored(2 * np.eye(4)),
     "`transition` must not be negative. Received: -0.1 at [0, 2]": lambda: stored(NEGATIVE),
-}
+}  # fmt: skip
 
 
 @each_refusal(REFUSED)
 def test_refusals(text, call):
     check_refusal(text, call)
+
+
+@pytest.mark.parametrize("kind", [Diagonal, LowRank, ParameterEfficient, Latent])
+def test_refusals_of_every_covariance(kind):
+    scales = {"min_scale": [("be a finite float32 number at least 0", -1e-3)], "initial_scale": [(POSITIVE, 0)]}
+    for text, call in refused_arguments(kind, scales).items():
+        check_refusal(text, call)
+
+
+@pytest.mark.smoke
+def test_float64_is_obeyed_or_refused():
+    if keras.config.backend() == "tensorflow":
+        assert "float64" in str(HeteroscedasticDense(3, dtype="float64")(np.zeros((2, 4))).dtype)
+    else:
+        with refuses(r"`dtype` must be \"float32\" on the backend .* Received: dtype='float64'"):
+            HeteroscedasticDense(3, dtype="float64")
+
+
+@pytest.mark.parametrize("shape", [(4,), (None,), (2, None)])
+def test_input_without_a_last_dimension(shape):
+    with refuses(r"The input must have shape \(\.\.\., D\).*Received: input_shape="):
+        HeteroscedasticDense(3).build(shape)
+
+
+@pytest.mark.parametrize(("shape", "text"), [
+    (False, "`input_shape` must be a tuple of at least one size. Received: input_shape=False"),
+    ({"a": 1}, "`input_shape` must be a tuple of at least one size. Received: input_shape={'a': 1}"),
+    ((2, "x"), "`input_shape[-1]` must be an integer in [0, 4294967296]. Received: input_shape[-1]='x'"),
+    ((2, 1 << 62), f"`input_shape[-1]` must be an integer in [0, 4294967296]. Received: input_shape[-1]={1 << 62}"),
+], ids=["no shape", "names", "text", "huge"])  # fmt: skip
+@pytest.mark.parametrize("layer", [HeteroscedasticDense(3), NoiseTransition(3), TemperatureScaler()], ids=repr)
+def test_a_shape_of_a_hostile_file_is_refused_in_words(layer, shape, text):
+    with pytest.raises(ValueError) as error:
+        layer.build(shape)
+    assert str(error.value) == text
+
+
+def test_input_of_another_width():
+    head = HeteroscedasticDense(3)
+    head(np.zeros((2, 4), "float32"))
+    with refuses(r"expected axis -1 of input shape to have value 4, but received input with shape \(2, 5\)"):
+        head(np.zeros((2, 5), "float32"))
+
+
+@pytest.mark.parametrize("num_samples", [1 << 62, (1 << 20) + 1, -1])
+def test_a_file_with_an_absurd_number_of_samples_is_refused(tmp_path, num_samples):
+    """Before any memory is allocated: a terabyte of nodes would not fit."""
+    path, hostile = tmp_path / "good.keras", tmp_path / "hostile.keras"
+    keras.Sequential([keras.Input((4,)), HeteroscedasticDense(3)]).save(path)
+    with zipfile.ZipFile(path) as source, zipfile.ZipFile(hostile, "w") as target:
+        for item in source.namelist():
+            data = source.read(item)
+            if item == "config.json":
+                config = json.loads(data)
+                config["config"]["layers"][-1]["config"]["integrator"]["config"]["num_samples"] = num_samples
+                data = json.dumps(config).encode()
+            target.writestr(item, data)
+    with pytest.raises(
+        (ValueError, TypeError), match=r"`num_samples` must be an integer in \[1, 1048576\]. Received: num_samples="
+    ):
+        keras.models.load_model(hostile)
+
+
+@pytest.mark.parametrize(
+    "arguments", [{"num_factors": 200_000}, {"num_factors": 200_000, "parameter_efficient": True}], ids=repr
+)
+def test_more_weights_than_a_machine_holds_are_refused_before_they_are_made(arguments):
+    head = HeteroscedasticDense(200_000, integrator=integrators.QuasiMonteCarlo(1), **arguments)
+    with refuses(r"must keep within 16 GiB on each device, and have .* Received: units=200000, num_factors=200000"):
+        head.build((None, 8))
+
+
+@pytest.mark.parametrize("mode", ["full", "larger_than", "list_of_layers"])
+def test_rematerialisation_is_refused(mode):
+    """It would run the counter twice: silently on PyTorch, where the gradient is that of other noise than the loss."""
+    options = {"larger_than": {"output_size_threshold": 1}, "list_of_layers": {"layer_names": ["head"]}}
+    with keras.RematScope(mode=mode, **options.get(mode, {})):
+        head = HeteroscedasticDense(3, name="head")
+        with refuses(r"The head must not be rematerialised: .* Received: the layer 'head' in such a scope"):
+            head(np.zeros((2, 4), "float32"), training=True)
+
+
+def test_rematerialisation_of_other_layers_leaves_the_head_alone():
+    with keras.RematScope(mode="list_of_layers", layer_names=["hidden"]):
+        model = keras.Sequential(
+            [keras.Input((4,)), keras.layers.Dense(4, "relu", name="hidden"), HeteroscedasticDense(3)]
+        )
+        model.compile("sgd", sparse_crossentropy(), run_eagerly=True)
+        model.fit(np.ones((8, 4)), np.arange(8) % 3, batch_size=4, verbose=0)
+    assert int(to_numpy(model.layers[-1].clock.step)) == 2
+
+
+@pytest.mark.skipif(keras.config.backend() != "torch", reason="only PyTorch has autocast")
+def test_autocast_is_refused():
+    import torch
+
+    head, x = HeteroscedasticDense(3), np.zeros((2, 4), "float32")
+    head(x)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        for method in (head, head.logit_covariance, head.probabilities):
+            with refuses(r"must be called outside `torch.autocast`.* Received: matrix products in torch.bfloat16"):
+                method(x)
+        with torch.autocast("cpu", enabled=False):
+            assert head(x).dtype == torch.float32
+
+
+@pytest.mark.skipif(keras.config.backend() != "torch", reason="only PyTorch has torch.func")
+def test_functional_gradients_on_pytorch_need_plain_operations_and_the_stateless_call():
+    import torch
+
+    head = built(HeteroscedasticDense(3, integrator=integrators.QuasiMonteCarlo(8, chunk_size=8)), (None, 4))
+    weights, state = (
+        [v.value.detach() for v in part] for part in (head.trainable_variables, head.non_trainable_variables)
+    )
+    loss = lambda weights: head.stateless_call(weights, state, torch.ones(2, 4), training=True)[0][:, 0].sum()  # noqa: E731
+    assert all(torch.isfinite(gradient).all() for gradient in torch.func.grad(loss)(weights))
+    with pytest.raises(RuntimeError, match="in-place operation"):
+        torch.func.grad(lambda x: head(x, training=True)[:, 0].sum())(torch.ones(2, 4))
+
+
+@pytest.mark.smoke
+@pytest.mark.parametrize("floatx", ["bfloat16", "float16"])
+def test_a_training_step_in_a_session_of_half_precision(floatx):
+    with session(floatx):
+        head = built(HeteroscedasticDense(3, num_factors=2, seed=0), (None, 4))
+        value, gradients = layer_gradients(head, lambda log_p: ops.sum(log_p[:, 0]), np.ones((2, 4), "float32"))
+    assert np.isfinite(value)
+    for name, gradient in gradients.items():
+        assert gradient.dtype == "float32", name
+        assert np.isfinite(gradient).all(), name
+
+
+@pytest.mark.parametrize("argument", ["min_scale", "shape_of_noise"])
+def test_a_config_with_an_unknown_argument_is_refused_by_its_name(argument):
+    saved = keras.saving.serialize_keras_object(HeteroscedasticDense(3))
+    saved["config"][argument] = 0.1
+    with pytest.raises(TypeError, match=argument):
+        keras.saving.deserialize_keras_object(saved)
+
+
+def test_a_head_that_was_refused_can_be_built_again():
+    head = HeteroscedasticDense(3, covariance=Latent(20))
+    with refuses("`num_factors` must be None or an integer"):
+        head(np.zeros((2, 8), "float32"))
+    assert tuple(head(np.zeros((2, 30), "float32")).shape) == (2, 3)
+    head = HeteroscedasticDense(3, covariance=Latent(2), integrator=QuasiMonteCarlo(1 << 20))
+    with refuses("`num_samples` must keep the table of nodes"):
+        head(np.zeros((2, 200), "float32"))
+    assert not head.weights
+    head.integrator = QuasiMonteCarlo(16)
+    assert tuple(head(np.zeros((2, 200), "float32")).shape) == (2, 3)

@@ -20,8 +20,7 @@ LOGITS = RNG.normal(size=(EXAMPLES, ANNOTATORS, UNITS)).astype("float32")
 LABELS = RNG.integers(UNITS, size=(EXAMPLES, ANNOTATORS))
 LABELS[RNG.random(LABELS.shape) < 0.4] = -1
 LABELS[2] = -1  # an example without any
-GIVEN = LABELS >= 0
-WEIGHTS = RNG.random(EXAMPLES).astype("float32")
+GIVEN, WEIGHTS = LABELS >= 0, RNG.random(EXAMPLES).astype("float32")
 LOSSES = {
     "Keras": lambda **kwargs: sparse_crossentropy(ignore_class=-1, **kwargs),
     "ours": lambda **kwargs: SmoothedCrossentropy(0.3, from_logits=True, ignore_class=-1, **kwargs),
@@ -110,8 +109,7 @@ def test_half_precision_keeps_classes_apart(dtype):
 @pytest.mark.parametrize("predictions", [LOGITS, LOGITS[:, 0]], ids=["of each annotator", "of the true classes"])
 def test_metrics_leave_missing_labels_out(predictions):
     spread = np.broadcast_to(predictions.reshape(EXAMPLES, -1, UNITS), (*LABELS.shape, UNITS))
-    right = (spread.argmax(-1) == LABELS)[GIVEN]
-    metric = AnnotatorsMetric(name="accuracy")
+    right, metric = (spread.argmax(-1) == LABELS)[GIVEN], AnnotatorsMetric(name="accuracy")
     for part in (slice(0, 4), slice(4, None)):
         metric.update_state(LABELS[part], predictions[part])
     assert number(metric.result()) == pytest.approx(right.mean())

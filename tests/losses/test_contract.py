@@ -7,7 +7,7 @@ from keras import ops
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import special
 
-from tests.common import assert_finite, finite_differences, to_numpy
+from tests.common import assert_finite, compiled, finite_differences, to_numpy
 from tests.gradients import value_and_gradients
 from tests.losses.cases import CASES, EXAMPLES, LABELS, LOGITS, UNITS, VECTORS, WEIGHTS, expected
 from tests.marks import grid
@@ -158,8 +158,7 @@ def test_half_precision_is_rounded_once(case, dtype):
 @every_loss
 def test_fit_and_a_round_trip_of_the_config(case, tmp_path):
     loss = case.make(from_logits=True, ignore_class=3)
-    model = keras.Sequential([keras.Input((UNITS,)), keras.layers.Dense(UNITS)])
-    model.compile("sgd", loss)
+    model = compiled(keras.Sequential([keras.Input((UNITS,)), keras.layers.Dense(UNITS)]), "sgd", loss)
     history = model.fit(LOGITS, LABELS, epochs=2, verbose=0, sample_weight=WEIGHTS).history["loss"]
     assert np.isfinite(history).all()
     assert history[1] != history[0]
@@ -170,16 +169,10 @@ def test_fit_and_a_round_trip_of_the_config(case, tmp_path):
 
 
 @pytest.mark.refusal
-@pytest.mark.parametrize(
-    ("kwargs", "text"),
-    [
-        ({"from_logits": "yes"}, "`from_logits` must be True or False. Received: from_logits='yes'"),
-        (
-            {"ignore_class": 1.5},
-            "`ignore_class` must be an integer in [-16777216, 16777216]. Received: ignore_class=1.5",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("kwargs", "text"), [
+    ({"from_logits": "yes"}, "`from_logits` must be True or False. Received: from_logits='yes'"),
+    ({"ignore_class": 1.5}, "`ignore_class` must be an integer in [-16777216, 16777216]. Received: ignore_class=1.5"),
+])  # fmt: skip
 @every_loss
 def test_errors_of_the_common_arguments(case, kwargs, text):
     with pytest.raises(ValueError) as error:

@@ -1,18 +1,21 @@
-"""Generalised, smoothed and forward-corrected crossentropy: their limits, and what Keras has of them."""
+"""The losses for noisy labels at their limits, and beside what Keras has of them."""
+
+import copy
 
 import keras
 import numpy as np
 import pytest
 from keras import ops
-from numpy.testing import assert_allclose
+from numpy.testing import assert_allclose, assert_array_equal
 from scipy import special
 
 from keras_het.labels import symmetric
 from keras_het.layers import NoiseTransition
 from keras_het.losses import ForwardCorrectedCrossentropy, GeneralizedCrossentropy, SmoothedCrossentropy
+from keras_het.losses.crossentropy import Crossentropy
 from tests.common import number, sparse_crossentropy, to_numpy
 from tests.gradients import value_and_gradients
-from tests.losses.cases import EXAMPLES, LABELS, LOGITS, UNITS, VECTORS, T
+from tests.losses.cases import EXAMPLES, LABELS, LOGITS, UNITS, VECTORS, WEIGHTS, T
 
 PROBABILITIES = special.softmax(LOGITS.astype("float64"), axis=-1)
 OF_LABEL = PROBABILITIES[np.arange(EXAMPLES), LABELS]
@@ -88,9 +91,100 @@ def test_a_correction_by_the_identity_is_the_plain_crossentropy():
 
 
 def test_the_forward_correction_is_the_layer_with_a_fixed_t():
-    layer = NoiseTransition(UNITS, transition=T, trainable=False)
-    noisy = layer(ops.log_softmax(LOGITS), training=True)
+    noisy = NoiseTransition(UNITS, transition=T, trainable=False)(ops.log_softmax(LOGITS), training=True)
     theirs = sparse_crossentropy()(LABELS, noisy)
     assert number(ForwardCorrectedCrossentropy(T, from_logits=True)(LABELS, LOGITS)) == pytest.approx(
         number(theirs), rel=1e-5
     )
+
+
+def test_ignoring_agrees_with_keras():
+    labels = np.where(np.arange(EXAMPLES) % 3 == 0, -1, LABELS)
+    for reduction in ("sum_over_batch_size", "sum", "mean_with_sample_weight"):
+        ours = SmoothedCrossentropy(0.0, from_logits=True, ignore_class=-1, reduction=reduction)
+        theirs = sparse_crossentropy(ignore_class=-1, reduction=reduction)
+        for weights in (None, WEIGHTS, WEIGHTS[:, None]):
+            assert number(ours(labels, LOGITS, weights)) == pytest.approx(
+                number(theirs(labels, LOGITS, weights)), rel=1e-5
+            )
+
+
+@pytest.mark.parametrize("policy", ["float32", "mixed_bfloat16"])
+@pytest.mark.parametrize("ignored", [None, 2])
+def test_masks_agree_with_keras(policy, ignored):
+    tokens, labels = np.array([[1, 2, 3, 0], [2, 0, 0, 0]]), np.array([[0, 2, 1, 3], [1, 2, 0, 0]])
+    keras.utils.set_random_seed(0)
+    layers = [keras.layers.Embedding(4, 8, mask_zero=True, dtype=policy), keras.layers.Dense(UNITS, dtype=policy)]
+    model = keras.Sequential([keras.Input((4,)), *layers])
+    ours = SmoothedCrossentropy(0.0, from_logits=True, ignore_class=ignored)
+    theirs, values = sparse_crossentropy(ignore_class=ignored), []
+    for loss in (ours, theirs):
+        model.compile("sgd", loss)
+        values.append(model.evaluate(tokens, labels, verbose=0))
+    assert values[0] == pytest.approx(values[1], rel=1e-4)
+    # What it is without the mask.
+    assert values[0] != pytest.approx(np.mean(number(loss(labels, model(tokens) * 1.0))), rel=1e-3)
+
+
+@pytest.mark.parametrize(("dtype", "units"), [("bfloat16", 1000), ("float16", 3000)])
+@pytest.mark.parametrize("way", ["dtype", "floatx"])
+def test_labels_stay_integers_in_half_precision(dtype, units, way):
+    """bfloat16 has no integers between 256 and 258, float16 none between 2048 and 2050."""
+    label = units - 699  # 301 and 2301: neither is a number of its dtype
+    logits, before = 40.0 * np.eye(units, dtype="float32")[[label]], keras.config.floatx()
+    keras.config.set_floatx(dtype if way == "floatx" else before)
+    try:
+        for ignored in (None, label - 1, label + 1):
+            loss = SmoothedCrossentropy(
+                0.0, from_logits=True, ignore_class=ignored, dtype=dtype if way == "dtype" else None
+            )
+            for y in ([label], [[label]]):
+                value = loss(np.array(y), logits)
+                assert number(ops.cast(value, "float32")) < 1e-3
+                assert keras.backend.standardize_dtype(value.dtype) == dtype
+        assert np.isnan(number(ops.cast(loss(np.array([units]), logits), "float32")))
+    finally:
+        keras.config.set_floatx(before)
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("reduction", ["sum_over_batch_size", "sum", "mean_with_sample_weight", "none"])
+def test_half_precision_reduces_as_keras_does(reduction):
+    labels = np.where(np.arange(EXAMPLES) % 3 == 0, -1, LABELS)
+    arguments = {"from_logits": True, "ignore_class": -1, "reduction": reduction, "dtype": "bfloat16"}
+    ours, theirs = SmoothedCrossentropy(0.0, **arguments), keras.losses.SparseCategoricalCrossentropy(**arguments)
+    for weights in (None, WEIGHTS):
+        values = [to_numpy(ops.cast(loss(labels, LOGITS, weights), "float32")) for loss in (ours, theirs)]
+        assert_allclose(*values, rtol=0.03, atol=0.02)  # theirs is rounded to 8 bits at every step
+
+
+@pytest.mark.once
+def test_ignoring_makes_no_layer_at_a_call(monkeypatch):
+    made, make = [], keras.layers.Layer.__init__
+    monkeypatch.setattr(
+        keras.layers.Layer,
+        "__init__",
+        lambda self, *args, **kwargs: (made.append(self), make(self, *args, **kwargs))[1],
+    )
+    loss = SmoothedCrossentropy(0.0, from_logits=True, ignore_class=2)
+    for again in (loss, copy.deepcopy(loss)):
+        assert number(again(LABELS, LOGITS)) == number(loss(LABELS, LOGITS))
+    assert made == []
+
+
+@pytest.mark.once
+def test_a_symbolic_loss_ignores_too():
+    """In a functional graph, where a layer keeps every call; twice, so that one graph does not see the other's."""
+    for _ in range(2):
+        y, logits = keras.Input((), dtype="int32"), keras.Input((UNITS,))
+        outputs = SmoothedCrossentropy(0.0, from_logits=True, ignore_class=2, reduction="none")(y, logits)
+        each = keras.Model([y, logits], outputs)([LABELS, LOGITS])
+        assert_array_equal(to_numpy(each)[LABELS == 2], 0.0)
+        assert np.all(to_numpy(each)[LABELS != 2] > 0)
+
+
+@pytest.mark.once
+def test_a_subclass_must_define_it():
+    with pytest.raises(NotImplementedError) as error:
+        Crossentropy()(LABELS, LOGITS)
+    assert str(error.value) == "Crossentropy must define crossentropy(targets, log_probs)"

@@ -24,9 +24,7 @@ def case_with_ties(seed):
     """Labels and probabilities, many of them equal, but no two the largest of an example."""
     rng = np.random.default_rng(seed)
     p = (rng.multinomial(8, softmax(case(seed)[1], axis=1)) + 1) / 12
-    rows = np.arange(EXAMPLES)
-    largest = p.argmax(1)
-    p[rows, largest] += 0.5
+    p[np.arange(EXAMPLES), p.argmax(1)] += 0.5
     return rng.integers(UNITS, size=EXAMPLES), (p / 1.5).astype("float32")
 
 
@@ -76,8 +74,7 @@ def test_weights_vectors_masks_and_what_does_not_count():
     assert np.isnan(updated(make(from_logits=True), hidden, logits))
     weights = chosen.astype("float32")
     assert updated(make(from_logits=True), hidden, logits, weights) == pytest.approx(expected, abs=1e-6)
-    vectors = np.eye(UNITS, dtype="float32")[labels]
-    for form in (vectors, labels[:, None]):
+    for form in (np.eye(UNITS, dtype="float32")[labels], labels[:, None]):
         found = updated(make(from_logits=True), form, logits)
         assert found == pytest.approx(updated(make(from_logits=True), labels, logits), abs=1e-6)
 
@@ -133,8 +130,7 @@ def test_labels_of_any_dtype(dtype):
     labels, logits = case(3)
     expected = updated(make(from_logits=True), labels % 2, logits)
     assert updated(make(from_logits=True), (labels % 2).astype(dtype), logits) == expected
-    ignoring = make(from_logits=True, ignore_class=-1)
-    assert updated(ignoring, (labels % 2).astype(dtype), logits) == expected
+    assert updated(make(from_logits=True, ignore_class=-1), (labels % 2).astype(dtype), logits) == expected
 
 
 @pytest.mark.once

@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from keras_het import heteroscedastic
 from keras_het.reading.ending import ending_of
-from tests.common import reloaded, sparse_crossentropy, to_numpy
+from tests.common import assert_same_arrays, reloaded, sparse_crossentropy, to_numpy
 
 UNITS = 5
 
@@ -32,8 +32,7 @@ def state_of(model):
 
 
 def assert_same_state(before, after, seeds=True):
-    for a, b in zip(before[0], after[0], strict=True):
-        assert_array_equal(a, b)
+    assert_same_arrays(before[0], after[0])
     assert before[1] == after[1]
     assert not seeds or before[2:] == after[2:]
 
@@ -41,8 +40,7 @@ def assert_same_state(before, after, seeds=True):
 def old_probabilities(model, x):
     """Those of the model before conversion, whatever it returns."""
     outputs = keras.ops.convert_to_tensor(model.predict(x, verbose=0).astype("float32"))
-    link = ending_of(model).link
-    return np.asarray(outputs) if link else to_numpy(keras.ops.softmax(outputs))
+    return np.asarray(outputs) if ending_of(model).link else to_numpy(keras.ops.softmax(outputs))
 
 
 def head_of(model):
@@ -81,16 +79,14 @@ def check_fit(model, x, y, run_eagerly=False):
     is_log = head.activation is keras.activations.linear
     loss = sparse_crossentropy() if is_log else "sparse_categorical_crossentropy"
     model.compile(keras.optimizers.Adam(1e-3), loss, run_eagerly=run_eagerly)
-    history = model.fit(x, y, batch_size=16, verbose=0)
-    assert np.isfinite(history.history["loss"][0])
+    assert np.isfinite(model.fit(x, y, batch_size=16, verbose=0).history["loss"][0])
     for weight, start in zip(head.trainable_weights, before, strict=True):
         assert np.abs(weight.numpy() - start).max() > 0, weight.path
 
 
 def check_file(model, x, folder):
     """A `.keras` file gives the same predictions."""
-    loaded = reloaded(model, folder)
-    assert_allclose(outputs(loaded, x), outputs(model, x), rtol=1e-5, atol=1e-5)
+    assert_allclose(outputs(reloaded(model, folder), x), outputs(model, x), rtol=1e-5, atol=1e-5)
 
 
 def outputs(model, x):

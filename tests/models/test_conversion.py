@@ -1,11 +1,9 @@
 """One call in, a model with another head out, that predicts as before and has not touched the old one."""
 
-import warnings
-
 import keras
 import numpy as np
 import pytest
-from keras import layers
+from keras import layers, losses
 from numpy.testing import assert_allclose, assert_array_equal
 
 import keras_het
@@ -13,12 +11,14 @@ from keras_het import heteroscedastic, homoscedastic
 from keras_het.covariances import LowRank
 from keras_het.layers import HeteroscedasticDense
 from keras_het.reading.ending import ending_of
-from tests.common import refuses, session, to_numpy
+from tests.common import refuses, reloaded, session, texts_of_warnings, to_numpy
 from tests.models.checks import (
     UNITS,
     assert_same_state,
     check_conversion,
+    check_file,
     check_fit,
+    head_of,
     old_probabilities,
     probabilities,
     sharpen,
@@ -78,6 +78,9 @@ def test_the_link_follows_the_activation():
     assert link(functional(), link="sigmoid") == "sigmoid"
     assert link(functional("softmax")) == link(functional()) == "softmax"
     assert link(sequential(units=1)) == link(functional("softmax"), units=3, link="sigmoid") == "sigmoid"
+    assert link(functional(None, layers.Activation("sigmoid")), layer="predictions") == "sigmoid"
+    assert link(sequential("sigmoid", units=1), units=3) == "softmax"
+    assert link(functional("softmax"), link="sigmoid", warm_start=False) == "sigmoid"
     with refuses("`link` must be 'softmax', as the activation of the old head, unless mu starts fresh"):
         link(functional("softmax"), link="sigmoid")
 
@@ -112,8 +115,7 @@ def test_what_the_caller_starts_otherwise_is_kept():
 
 
 def test_a_bias_comes_or_stays_as_asked():
-    model = sharpen(functional(use_bias=False))
-    new = heteroscedastic(model, use_bias=True)
+    new = heteroscedastic(sharpen(functional(use_bias=False)), use_bias=True)
     assert_array_equal(new.layers[-1].loc_layer.bias.numpy(), 0)
     with refuses("`use_bias` must be True"):
         heteroscedastic(functional(), use_bias=False)
@@ -135,19 +137,10 @@ def test_layers_are_shared_or_copied():
     assert_same_state(before, state_of(model), seeds=False)  # `fit` shuffles by NumPy's
 
 
-def test_two_calls_after_one_seed_give_equal_models():
-    model = functional()
-    keras.utils.set_random_seed(3)
-    first, second = heteroscedastic(model), heteroscedastic(model)
-    for a, b in zip(first.weights, second.weights, strict=True):
-        assert_array_equal(a.numpy(), b.numpy())
-
-
 @pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])
 def test_the_head_of_a_model_in_half_precision_computes_in_float32(policy, tmp_path):
     with session(policy=policy):
-        model = sharpen(sequential("softmax"))
-        new = check_conversion(model, X, Y, tmp_path)
+        new = check_conversion(sharpen(sequential("softmax")), X, Y, tmp_path)
     assert new.layers[1].compute_dtype == policy.removeprefix("mixed_")
     assert new.layers[-1].compute_dtype == "float32"
     assert new.predict(X, verbose=0).dtype == "float32"
@@ -155,14 +148,12 @@ def test_the_head_of_a_model_in_half_precision_computes_in_float32(policy, tmp_p
 
 def test_inputs_keep_their_names():
     model = sharpen(two_inputs())
-    new = heteroscedastic(model, seed=0)
-    x = {"a": X, "b": -X}
+    new, x = heteroscedastic(model, seed=0), {"a": X, "b": -X}
     assert_allclose(probabilities(new, x), old_probabilities(model, x), atol=0.02)
 
 
 def test_a_layer_that_is_named_becomes_the_last():
-    model = functional(None, layers.Rescaling(0.5))
-    new = heteroscedastic(model, layer="predictions")
+    new = heteroscedastic(functional(None, layers.Rescaling(0.5)), layer="predictions")
     assert [type(layer).__name__ for layer in new.layers] == ["InputLayer", "Dense", "HeteroscedasticDense"]
     inside = nested(keras.Sequential([keras.Input((16,)), layers.Dense(UNITS, name="inner"), layers.Rescaling(2.0)]))
     assert heteroscedastic(inside, layer="inner").layers[-1].name == "inner"
@@ -171,22 +162,12 @@ def test_a_layer_that_is_named_becomes_the_last():
 def test_the_line_for_a_model_without_a_top_is_one_that_runs():
     images = keras.Input((8, 8, 3))
     maps = keras.Model(images, layers.ReLU()(layers.Conv2D(4, 3)(images)))
-    pooled = keras.Sequential([images, layers.Conv2D(4, 3), layers.GlobalAveragePooling2D()])
-    for model in (maps, pooled):
+    for model in (maps, keras.Sequential([images, layers.Conv2D(4, 3), layers.GlobalAveragePooling2D()])):
         with refuses(r"must name one of its Dense layers: none\. For a model without a top, write ") as error:
             heteroscedastic(model)
         line = str(error.value).split("write ")[1].split(". Received")[0]
         made = eval(line, {"keras": keras, "keras_het": keras_het, "model": model, "K": 3})
         assert (made.output_shape, type(made.layers[-1])) == ((None, 3), HeteroscedasticDense)
-
-
-def test_a_layer_that_is_named_keeps_the_activation_behind_it():
-    assert link(functional(None, layers.Activation("sigmoid")), layer="predictions") == "sigmoid"
-
-
-def test_one_sigmoid_becomes_a_softmax_of_more_classes():
-    assert link(sequential("sigmoid", units=1), units=3) == "softmax"
-    assert link(functional("softmax"), link="sigmoid", warm_start=False) == "sigmoid"
 
 
 def test_fresh_kernels_follow_the_seed():
@@ -264,45 +245,89 @@ def test_there_and_back():
 def test_a_quantised_model_keeps_its_head_and_reloads(tmp_path):
     new = heteroscedastic(sharpen(functional("softmax")), 2, seed=0)
     before = new.predict(X, verbose=0)
-    with warnings.catch_warnings(
-        record=True
-    ) as caught:  # pytest.warns would raise Keras' own, of layers that have no `quantize`
-        warnings.simplefilter("always")
+    with texts_of_warnings() as texts:  # Keras has its own, of layers that have no `quantize`
         new.quantize("int8")
-    assert sum("stays in full precision" in str(warning.message) for warning in caught) == 3
+    assert sum("stays in full precision" in text for text in texts) == 3
     after = new.predict(X, verbose=0)
     assert 0 < np.abs(np.exp(after) - np.exp(before)).max() < 0.1
     assert new.layers[-1].loc_layer.dtype_policy.name == "float32"
-    new.save(tmp_path / "model.keras")
-    assert_allclose(
-        keras.models.load_model(tmp_path / "model.keras").predict(X, verbose=0), after, rtol=1e-5, atol=1e-5
-    )
+    assert_allclose(reloaded(new, tmp_path).predict(X, verbose=0), after, rtol=1e-5, atol=1e-5)
     for call in (lambda: new.layers[-1].quantize("int8"), lambda: new.layers[-1].enable_lora(2)):
         with pytest.raises(NotImplementedError, match="heteroscedastic head"):
             call()
 
 
-@pytest.mark.thorough
-def test_keras_applications(tmp_path):
-    rng = np.random.default_rng(1)
-    for activation in ("softmax", None):
-        model = keras.applications.MobileNetV2(
-            (32, 32, 3), 0.35, weights=None, classes=UNITS, classifier_activation=activation
-        )
-        for layer in model.layers:  # the head alone learns: the gradient of 150 layers takes a minute to compile
-            layer.trainable = False
-        images = rng.normal(size=(32, 32, 32, 3)).astype("float32")
-        check_conversion(sharpen(model), images, Y[:32], tmp_path)
-
-
 def test_a_kept_activation_takes_a_mask():
-    tokens = np.array([[1, 2, 0, 0], [3, 1, 2, 0]])
-    inputs = keras.Input((4,), dtype="int32")
+    tokens, inputs = np.array([[1, 2, 0, 0], [3, 1, 2, 0]]), keras.Input((4,), dtype="int32")
     model = keras.Model(inputs, layers.Dense(3, "softmax")(layers.Embedding(4, 5, mask_zero=True)(inputs)))
     model.compile("sgd", "sparse_categorical_crossentropy")
     new = heteroscedastic(model, 2, keep_activation=True)
-    labels = np.array([[0, 1, 2, 2], [2, 0, 1, 1]])
-    p = new.predict(tokens, verbose=0)
+    labels, p = np.array([[0, 1, 2, 2], [2, 0, 1, 1]]), new.predict(tokens, verbose=0)
     assert_allclose(p.sum(-1), 1.0, rtol=1e-5)
     expected = -np.log(np.take_along_axis(p, labels[..., None], axis=-1)[tokens > 0]).mean()
     assert new.evaluate(tokens, labels, verbose=0) == pytest.approx(expected, rel=1e-5)
+
+
+def convolution(*behind, activation=None, shape=(4, 4, 3), **head):
+    inputs = keras.Input(shape)
+    hidden = layers.Conv2D(8, 3, padding="same", activation="tanh", data_format=head.get("data_format"))(inputs)
+    outputs = layers.Conv2D(UNITS, 1, activation=activation, name="predictions", **head)(hidden)
+    for layer in behind:
+        outputs = layer(outputs)
+    return keras.Model(inputs, outputs)
+
+
+IMAGES = np.random.default_rng(0).normal(size=(12, 4, 4, 3)).astype("float32")
+PIXELS = np.random.default_rng(1).integers(UNITS, size=(12, 4, 4))
+
+
+@pytest.mark.parametrize("clone", [False, True])
+@pytest.mark.parametrize("make", [
+    lambda: convolution(activation="softmax"),
+    lambda: convolution(use_bias=False, padding="same"),
+    lambda: convolution(layers.Reshape((16, UNITS), name="flat"), layers.Softmax()),
+    lambda: convolution(layers.Softmax(), layers.Reshape((-1, UNITS))),
+])  # fmt: skip
+def test_a_pointwise_convolution_is_a_dense_layer_of_every_pixel(make, clone, tmp_path):
+    model = sharpen(make())
+    new = heteroscedastic(model, 2, clone=clone, seed=0)
+    assert new.output_shape == model.output_shape
+    assert np.abs(probabilities(new, IMAGES) - old_probabilities(model, IMAGES)).max() < 0.02
+    assert new.get_layer("predictions").loc_layer.kernel.shape == (8, UNITS)
+    back = homoscedastic(new)
+    assert back.output_shape == model.output_shape
+    kernel = model.get_layer("predictions").kernel.numpy()[0, 0]
+    assert_allclose(back.get_layer("predictions").kernel.numpy(), kernel, rtol=1e-5)
+    is_log = head_of(new).activation is keras.activations.linear
+    # Of vectors: on PyTorch Keras trains no softmax of pixels by its loss of integers, a plain one neither.
+    new.compile("sgd", losses.CategoricalCrossentropy(from_logits=is_log))
+    new.fit(IMAGES, np.eye(UNITS)[PIXELS].reshape(12, *new.output_shape[1:]), verbose=0)
+    check_file(new, IMAGES, tmp_path)
+
+
+@pytest.mark.on_jax
+@pytest.mark.smoke
+@pytest.mark.parametrize("make", [lambda: layers.Flatten(), lambda: layers.Reshape((UNITS,))])
+def test_one_pixel_is_reshaped_as_before_and_other_classes_fit(make):
+    model = sharpen(convolution(make(), layers.Activation("softmax"), shape=(1, 1, 3)))
+    images, new = IMAGES[:, :1, :1], heteroscedastic(model, 2, seed=0)
+    assert np.abs(new.predict(images, verbose=0) - model.predict(images, verbose=0)).max() < 0.02
+    assert heteroscedastic(model, units=3).output_shape == (None, 3)
+    assert homoscedastic(new, units=7).output_shape == (None, 7)
+
+
+def test_a_sigmoid_of_every_pixel_may_be_flattened():
+    model = sharpen(convolution(layers.Flatten(), activation="sigmoid"))
+    new = heteroscedastic(model, 2, seed=0)
+    assert np.abs(new.predict(IMAGES, verbose=0) - model.predict(IMAGES, verbose=0)).max() < 0.02
+
+
+@pytest.mark.parametrize("application", [keras.applications.MobileNet, keras.applications.MobileNetV3Small])
+def test_keras_applications_that_end_in_a_convolution(application):
+    size = 32 if application is keras.applications.MobileNet else 64
+    arguments = {"alpha": 0.25} if size == 32 else {"alpha": 0.75, "include_preprocessing": False}
+    model = sharpen(application((size, size, 3), weights=None, classes=UNITS, **arguments))
+    images = np.random.default_rng(1).normal(size=(4, size, size, 3)).astype("float32")
+    new = heteroscedastic(model, 2, seed=0)
+    assert new.output_shape == model.output_shape == (None, UNITS)
+    assert np.abs(probabilities(new, images) - model.predict(images, verbose=0)).max() < 0.02

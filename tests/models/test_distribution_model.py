@@ -1,4 +1,6 @@
-"""A model of label vectors: trained by a joint loss, it predicts probabilities, and learns which labels go together."""
+"""Models of label vectors, maps and targets: trained by a joint loss, they predict, and refuse what does not fit."""
+
+import re
 
 import keras
 import numpy as np
@@ -6,10 +8,16 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.stats import norm, spearmanr
 
-from keras_het.layers import HeteroscedasticDense, HeteroscedasticNormal, JointHeteroscedasticDense
-from keras_het.losses import JointMultiLabelCrossentropy, MultivariateNormalNLL
+import keras_het
+from keras_het.layers import (
+    HeteroscedasticDense,
+    HeteroscedasticNormal,
+    JointHeteroscedasticDense,
+    StochasticSegmentation,
+)
+from keras_het.losses import JointMultiLabelCrossentropy, JointSegmentationCrossentropy, MultivariateNormalNLL
 from keras_het.models import DistributionModel
-from tests.common import assert_finite, refuses, reloaded, to_numpy
+from tests.common import assert_finite, assert_same_arrays, compiled, refuses, reloaded, to_numpy
 from tests.gradients import layer_gradients
 
 FEATURES, LABELS, FACTORS = 3, 6, 2
@@ -46,8 +54,7 @@ def test_it_trains_predicts_evaluates_and_comes_back_from_a_file(tmp_path):
     assert p.shape == (20, LABELS)
     assert ((p > 0) & (p < 1)).all()
     loss, accuracy = model.evaluate(X[:256], Y[:256], verbose=0)
-    found = np.mean((model.predict(X[:256], verbose=0) > 0.5) == Y[:256])
-    assert accuracy == pytest.approx(found, abs=1e-6)
+    assert accuracy == pytest.approx(np.mean((model.predict(X[:256], verbose=0) > 0.5) == Y[:256]), abs=1e-6)
     assert int(model.head.clock.step) == 4 * 8
     loaded = reloaded(model, tmp_path)
     assert type(loaded) is DistributionModel
@@ -87,8 +94,7 @@ def test_the_marginal_loss_does_not_learn_them():
     model = keras.Model(inputs, head(inputs))
     model.compile(keras.optimizers.Adam(0.05), keras.losses.BinaryCrossentropy(from_logits=True))
     model.fit(X, Y, batch_size=128, epochs=10, verbose=0)
-    end = to_numpy(head.logit_covariance(X[:200])).mean(0)
-    below = np.tril_indices(LABELS, -1)
+    end, below = to_numpy(head.logit_covariance(X[:200])).mean(0), np.tril_indices(LABELS, -1)
     assert spearmanr(end[below], PLANTED[below])[0] < 0.8
 
 
@@ -99,22 +105,6 @@ def test_unknown_rows_leave_the_mean():
     y[1:] = -1
     found, expected = (to_numpy(model.loss(*pair)) for pair in ((y, outputs), (y[:1], outputs[:1])))
     assert found == pytest.approx(expected, rel=1e-6)
-
-
-@pytest.mark.thorough
-@pytest.mark.once
-def test_known_rates_of_missing_positives_give_the_true_probabilities():
-    """Half of the positive labels are missing; all of the first label would be right."""
-    rng = np.random.default_rng(0)
-    hidden = np.array([0.0, *[0.5] * (LABELS - 1)])
-    y = Y * (rng.random(Y.shape) >= hidden)
-    means = []
-    for rate in (0.0, hidden):
-        model = joint_model(JointMultiLabelCrossentropy(8, false_negative_rate=rate))
-        model.fit(X, y, batch_size=256, epochs=6, verbose=0)
-        means.append(model.predict(X, verbose=0).mean(0))
-    assert np.abs(means[0][1:] - Y.mean(0)[1:]).min() > 0.1
-    assert_allclose(means[1], Y.mean(0), atol=0.06)
 
 
 @pytest.mark.thorough
@@ -150,23 +140,20 @@ def test_learned_rates_are_those_that_the_loss_would_be_given(factors):
         model = DistributionModel(
             inputs, JointHeteroscedasticDense(LABELS, factors, seed=0, learn_flips=learns)(inputs)
         )
-        loss = JointMultiLabelCrossentropy(8, rate, rate)(Y[:9], model(X[:9]))
-        values.append(float(to_numpy(loss)))
+        values.append(float(to_numpy(JointMultiLabelCrossentropy(8, rate, rate)(Y[:9], model(X[:9])))))
     assert values[0] == pytest.approx(values[1], rel=1e-6)
 
 
 @pytest.mark.on_jax
 def test_a_regression_predicts_means_and_intervals(tmp_path):
-    rng = np.random.default_rng(0)
-    y = X @ [[1.0, -1.0], [0.5, 0.0], [0.0, 2.0]] + [0.5, 1.0] * rng.normal(size=(len(X), 2))
+    y = X @ [[1.0, -1.0], [0.5, 0.0], [0.0, 2.0]] + [0.5, 1.0] * np.random.default_rng(0).normal(size=(len(X), 2))
     inputs = keras.Input((FEATURES,))
     model = DistributionModel(inputs, HeteroscedasticNormal(2, 1, seed=0)(inputs))
     model.compile(keras.optimizers.Adam(0.05), MultivariateNormalNLL(), metrics=["mae"])
     model.fit(X, y, batch_size=128, epochs=15, verbose=0)
     mean, (low, high) = model.predict(X, verbose=0), model.predict_interval(X, 0.9, verbose=0)
     assert mean.shape == low.shape == (len(X), 2)
-    inside = (low < y) & (y < high)
-    assert_allclose(inside.mean(0), 0.9, atol=0.04)
+    assert_allclose(((low < y) & (y < high)).mean(0), 0.9, atol=0.04)
     assert_allclose((high - low).mean(0) / (2 * 1.645), [0.5, 1.0], rtol=0.1)
     covariance = model.predict_covariance(X, verbose=0)
     assert_allclose(np.diagonal(covariance, axis1=1, axis2=2), ((high - low) / (2 * 1.6449)) ** 2, rtol=1e-3)
@@ -178,11 +165,9 @@ def test_a_regression_predicts_means_and_intervals(tmp_path):
 
 def regression(units=2, factors=1, **arguments):
     keras.utils.set_random_seed(0)
-    inputs = keras.Input((FEATURES,))
-    head = HeteroscedasticNormal(units, factors, seed=0)
+    inputs, head = keras.Input((FEATURES,)), HeteroscedasticNormal(units, factors, seed=0)
     model = DistributionModel(inputs, head(keras.layers.Dense(8, "relu")(inputs)))
-    model.compile(keras.optimizers.Adam(0.05), MultivariateNormalNLL(**arguments))
-    return model
+    return compiled(model, keras.optimizers.Adam(0.05), MultivariateNormalNLL(**arguments))
 
 
 @pytest.mark.once
@@ -191,8 +176,7 @@ def regression(units=2, factors=1, **arguments):
 def test_constant_targets_have_a_finite_loss(form, units):
     """d has a least value, so no density is infinite."""
     model = regression(units, 1, form=form)
-    history = model.fit(X[:320], np.full((320, units), 3.0), epochs=6, verbose=0).history
-    assert np.isfinite(history["loss"]).all()
+    assert np.isfinite(model.fit(X[:320], np.full((320, units), 3.0), epochs=6, verbose=0).history["loss"]).all()
     low, high = model.predict_interval(X, verbose=0)
     assert (high > low).all()
 
@@ -209,13 +193,6 @@ def test_extreme_inputs_have_finite_losses_and_gradients_through_the_head(form):
         value, gradients = layer_gradients(model, lambda out, y=target, loss=loss: loss(y, out), x)
         assert_finite(value, gradients)
     assert np.isfinite(model.predict_distribution(x, verbose=0)).all()
-
-
-@pytest.mark.once
-def test_a_nan_target_makes_the_loss_nan_and_is_seen():
-    y = np.array(Y[:, :2])
-    y[5, 1] = np.nan
-    assert np.isnan(regression().evaluate(X, y, batch_size=len(X), verbose=0))
 
 
 @pytest.mark.once
@@ -258,3 +235,141 @@ def test_a_masked_step_counts_neither_in_the_loss_nor_in_a_metric():
     found, mean = model.predict_distribution(x, verbose=0)[:, :3], model.predict(x, verbose=0)[:, :3]
     expected = [-norm(found[..., 0], found[..., 1]).logpdf(1.0).mean(), np.square(1.0 - mean).mean()]
     assert_allclose(model.evaluate(x, y, verbose=0), expected, rtol=1e-5)
+
+
+CLASSES, IGNORED = 3, 255
+RNG = np.random.default_rng(0)
+IMAGES = RNG.normal(size=(8, 4, 4, 2)).astype("float32")
+MAPS = (IMAGES[..., 0] > 0) + 1 * (IMAGES[..., 1] > 0.5)
+
+
+def segmentation(num_factors=4, loss=None, shape=(4, 4, 2)):
+    keras.utils.set_random_seed(0)
+    inputs = keras.Input(shape)
+    features = keras.layers.Dense(8, "relu")(inputs)
+    model = DistributionModel(inputs, StochasticSegmentation(CLASSES, num_factors, seed=0, name="head")(features))
+    loss = loss or JointSegmentationCrossentropy(CLASSES, 8)
+    return compiled(model, keras.optimizers.Adam(0.03), loss, metrics=["sparse_categorical_accuracy"])
+
+
+@pytest.mark.on_jax
+def test_it_trains_on_label_maps_and_comes_back_from_a_file(tmp_path):
+    model = segmentation()
+    history = model.fit(IMAGES, MAPS, batch_size=4, epochs=8, verbose=0).history
+    assert history["loss"][-1] < 0.8 * history["loss"][0]
+    p = model.predict(IMAGES, verbose=0)
+    assert_allclose(p.sum(-1), 1.0, atol=1e-5)
+    loss, accuracy = model.evaluate(IMAGES, MAPS[..., None], verbose=0)
+    assert accuracy == pytest.approx(np.mean(p.argmax(-1) == MAPS), abs=1e-6)
+    loaded = reloaded(model, tmp_path)
+    assert_array_equal(loaded.predict(IMAGES, verbose=0), p)
+    assert loaded.evaluate(IMAGES, MAPS, verbose=0)[0] == pytest.approx(loss, rel=1e-6)
+
+
+@pytest.mark.once
+def test_signals_have_one_axis_of_places():
+    model = segmentation(shape=(16, 2))
+    x, y = IMAGES.reshape(8, 16, 2), MAPS.reshape(8, 16)
+    losses = JointSegmentationCrossentropy(CLASSES, 8, reduction=None)
+    of_signals = to_numpy(losses(y, model(x)))
+    of_images = to_numpy(losses(MAPS, segmentation()(IMAGES)))
+    assert of_signals.shape == (8,)
+    assert_allclose(of_signals, of_images, rtol=1e-5)
+
+
+@pytest.mark.once
+def test_ignored_pixels_leave_the_loss_and_images_of_them_alone_its_mean():
+    loss = JointSegmentationCrossentropy(CLASSES, 8, ignore_class=IGNORED)
+    outputs, y = segmentation().predict_distribution(IMAGES, verbose=0), MAPS.copy()
+    y[1:], y[0, :2] = IGNORED, IGNORED
+    found = float(loss(y, outputs))
+    assert found == pytest.approx(float(loss(y[:1, 2:], outputs[:1, 2:])), rel=1e-5)
+    total = JointSegmentationCrossentropy(CLASSES, 8, IGNORED, reduction="sum")
+    assert float(total(y, outputs)) == pytest.approx(found, rel=1e-6)
+    nothing = np.full_like(MAPS, IGNORED)
+    assert float(loss(nothing, outputs)) == float(total(nothing, outputs)) == 0.0
+    assert np.isnan(float(JointSegmentationCrossentropy(CLASSES, 8)(y, outputs)))
+
+
+@pytest.mark.once
+def test_a_batch_of_ignored_pixels_alone_moves_nothing():
+    model = segmentation()
+    model.compile(keras.optimizers.SGD(1.0), JointSegmentationCrossentropy(CLASSES, 8, ignore_class=IGNORED))
+    before = [weight.numpy() for weight in model.trainable_weights]
+    assert model.train_on_batch(IMAGES, np.full_like(MAPS, IGNORED))[0] == 0.0
+    assert_same_arrays(model.trainable_weights, before)
+
+
+def test_images_of_unknown_size_train_as_those_of_a_known_one():
+    """Fully convolutional networks; more images than fit into a block of unknown images, and two sizes."""
+    losses = []
+    for shape in ((None, None, 2), (4, 4, 2)):
+        model = segmentation(loss=JointSegmentationCrossentropy(CLASSES, 8, ignore_class=IGNORED), shape=shape)
+        y = np.where(np.arange(4) == 0, IGNORED, MAPS)
+        losses.append([model.train_on_batch(IMAGES, y)[0], model.evaluate(IMAGES, y, batch_size=8, verbose=0)[0]])
+        if shape[0] is None:
+            assert np.isfinite(model.train_on_batch(np.tile(IMAGES[:3], (1, 2, 1, 1)), np.tile(MAPS[:3], (1, 2, 1)))[0])
+            model = segmentation(0, shape=shape)
+            assert np.isfinite(model.train_on_batch(IMAGES, MAPS)[0])
+    assert_allclose(losses[0], losses[1], rtol=1e-5)
+
+
+SIZE = 3
+HEADS = {  # and the loss of each
+    "labels": (lambda: JointHeteroscedasticDense(5, 2), JointMultiLabelCrossentropy(4)),
+    "flips": (lambda: JointHeteroscedasticDense(5, 2, learn_flips=True), JointMultiLabelCrossentropy(4)),
+    "pixels": (lambda: StochasticSegmentation(2, 2), JointSegmentationCrossentropy(2, 4)),
+    "one target": (lambda: HeteroscedasticNormal(1), MultivariateNormalNLL()),
+    "targets": (lambda: HeteroscedasticNormal(3, 2), MultivariateNormalNLL()),
+}
+OF_FIVE, OF_THREE = (
+    "`y` must have shape (N, 5), 0 or 1 for each class. Received: shape ",
+    "`y` must have shape (N, 3). Re",
+)
+MISFITS = [  # by its width alone a tensor may be the distribution of other labels, or numbers that broadcast
+    *(("labels", None, shape, f"{OF_FIVE}{shape}") for shape in [(8, 1), (8,), (8, 3), (8, 15)]),
+    ("flips", None, (8, 1), OF_FIVE),
+    ("pixels", None, (8,), "`y` must be integers of shape (N, 4). Received: shape (8,)"),
+    ("pixels", None, (8, 4, 2), "`y` must be integers of shape (N, 4), as y.argmax(-1) of label vectors. Received"),
+    ("pixels", JointSegmentationCrossentropy(3), (8, 4), "`loss` must have num_classes=2, the units of the model"),
+    *(("targets", None, shape, OF_THREE) for shape in [(8, 1), (8,), (8, 2), (8, 4)]),
+    (
+        "one target",
+        "mse",
+        (8, 1),
+        "`loss` must take distributions: keras_het.losses.MultivariateNormalNLL(), for the m",
+    ),
+    ("targets", JointMultiLabelCrossentropy(4), (8, 3), "`loss` must take distributions: keras_het.losses.Multivariat"),
+    ("labels", MultivariateNormalNLL(), (8, 5), "`loss` must take distributions: keras_het.losses.JointMultiLabelCr"),
+]
+
+
+def untrained(name, loss=None):
+    make, own = HEADS[name]
+    inputs = keras.Input((4, SIZE) if name == "pixels" else (SIZE,))
+    return compiled(DistributionModel(inputs, make()(inputs)), "sgd", loss or own), np.ones((8, *inputs.shape[1:]))
+
+
+@pytest.mark.once
+@pytest.mark.parametrize(("name", "loss", "shape", "text"), MISFITS)
+def test_labels_and_losses_of_another_head_are_refused(name, loss, shape, text):
+    model, x = untrained(name, loss)
+    with refuses(re.escape(text)):
+        model.train_on_batch(x, np.zeros(shape))
+    with refuses(re.escape(text)):
+        keras_het.check(model, x, np.zeros(shape))
+
+
+def test_a_compiled_step_refuses_them():
+    model, x = untrained("labels")
+    with refuses(re.escape(OF_FIVE)):  # TensorFlow does not know the 8
+        model.fit(x, np.zeros((8, 1)), verbose=0)
+
+
+@pytest.mark.once
+@pytest.mark.parametrize(("name", "shape"), [("labels", (8, 5, 1)), ("pixels", (8, 4, 1)), ("one target", (8,))])
+def test_labels_with_an_axis_of_one_and_without_are_the_same(name, shape):
+    model, x = untrained(name)
+    y = np.arange(np.prod(shape)) % 2.0
+    found = [model.evaluate(x, y.reshape(form), verbose=0) for form in (shape, (8, -1))]
+    assert found[0] == found[1]

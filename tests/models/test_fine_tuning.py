@@ -37,8 +37,7 @@ def pretrained(digits):
 def noise(model, x):
     """Root mean square standard deviation of the logits."""
     features = keras.Model(model.inputs[0], model.layers[-2].output).predict(x, verbose=0)
-    variance = to_numpy(model.layers[-1].logit_distribution(features).variance())
-    return float(np.sqrt(np.mean(variance)))
+    return float(np.sqrt(np.mean(to_numpy(model.layers[-1].logit_distribution(features).variance()))))
 
 
 def growth(pretrained, digits, **arguments):

@@ -12,18 +12,13 @@ import keras_het
 from keras_het import heteroscedastic, homoscedastic
 from keras_het.reading.check import judge
 from keras_het.reading.head_noise import standardized
-from tests.common import refuses, session, to_numpy
+from tests.common import compiled, refuses, session, to_numpy
 from tests.models.checks import UNITS, check_file, sharpen
 from tests.models.small_models import X, Y, functional, sequential
 
 pytestmark = pytest.mark.once
 
 VECTORS = np.eye(UNITS, dtype="float32")[Y]
-
-
-def compiled(model, *arguments, **named):
-    model.compile(*arguments, **named)
-    return model
 
 
 def converted(model, keep_activation=False, **arguments):
@@ -45,8 +40,7 @@ def test_a_compiled_model_gives_a_compiled_one_that_trains_as_it_is():
         weighted_metrics=[metrics.CategoricalCrossentropy(name="weighted")],
         run_eagerly=True,
     )
-    before = old.evaluate(X, VECTORS, return_dict=True, verbose=0)
-    new = converted(old, seed=0)
+    before, new = old.evaluate(X, VECTORS, return_dict=True, verbose=0), converted(old, seed=0)
     assert new.loss.get_config() == {**old.loss.get_config(), "from_logits": True}
     assert new.optimizer is not old.optimizer
     assert new.optimizer.get_config() == old.optimizer.get_config()
@@ -60,19 +54,15 @@ def test_a_compiled_model_gives_a_compiled_one_that_trains_as_it_is():
     assert not {id(metric) for metric in old.metrics} & {id(metric) for metric in new.metrics}
 
 
-@pytest.mark.parametrize(
-    ("activation", "loss", "expected"),
-    [
-        ("softmax", "sparse_categorical_crossentropy", losses.SparseCategoricalCrossentropy(from_logits=True)),
-        (None, losses.SparseCategoricalCrossentropy(from_logits=True, ignore_class=2), None),
-        ("sigmoid", losses.binary_crossentropy, losses.BinaryCrossentropy(from_logits=True)),
-        ("softmax", ["categorical_crossentropy"], losses.CategoricalCrossentropy(from_logits=True)),
-        ("softmax", {"predictions": "categorical_crossentropy"}, losses.CategoricalCrossentropy(from_logits=True)),
-    ],
-)
+@pytest.mark.parametrize(("activation", "loss", "expected"), [
+    ("softmax", "sparse_categorical_crossentropy", losses.SparseCategoricalCrossentropy(from_logits=True)),
+    (None, losses.SparseCategoricalCrossentropy(from_logits=True, ignore_class=2), None),
+    ("sigmoid", losses.binary_crossentropy, losses.BinaryCrossentropy(from_logits=True)),
+    ("softmax", ["categorical_crossentropy"], losses.CategoricalCrossentropy(from_logits=True)),
+    ("softmax", {"predictions": "categorical_crossentropy"}, losses.CategoricalCrossentropy(from_logits=True)),
+])  # fmt: skip
 def test_the_match_of_a_loss(activation, loss, expected):
-    new = converted(compiled(functional(activation), "adam", loss))
-    (found,) = keras_het.reading.check.leaves(new.loss)
+    (found,) = keras_het.reading.check.leaves(converted(compiled(functional(activation), "adam", loss)).loss)
     assert found.get_config() == (expected or loss).get_config()
     assert type(found) is type(expected or loss)
 
@@ -151,8 +141,7 @@ NO_COUNTERPART = [
 def test_what_has_no_match_is_warned_of_and_the_model_is_not_compiled(arguments):
     old = compiled(functional("softmax"), "sgd", **arguments)
     assert "has no match that is known; keep_activation=True keeps it. `" in warned(keras_het.heteroscedastic, old, 1)
-    kept = converted(old, keep_activation=True)
-    assert kept.loss == old.loss
+    assert converted(old, keep_activation=True).loss == old.loss
 
 
 def test_a_subclass_that_only_inherits_is_what_it_inherits_from():
@@ -258,8 +247,7 @@ class Unconfigured(keras.optimizers.SGD):
     "metric", [Numbered, Required, lambda number: metrics.MeanMetricWrapper(lambda y, p: p, name="own")]
 )
 def test_a_metric_that_cannot_be_made_again_is_not_shared(metric):
-    old = compiled(functional(None), "sgd", custom, metrics=[metric(3)])
-    text = warned(keras_het.heteroscedastic, old, 1)
+    text = warned(keras_het.heteroscedastic, compiled(functional(None), "sgd", custom, metrics=[metric(3)]), 1)
     assert "cannot be made again: " in text
     assert "`metrics` must be of a class that `from_config` makes of `get_config`. Received: metrics=" in text
     assert "keep_activation" not in text
@@ -313,8 +301,7 @@ def test_the_loss_is_scaled_as_it_was():
 
 def test_the_way_back_is_compiled_too():
     old = compiled(functional("softmax"), "sgd", "sparse_categorical_crossentropy", metrics=["accuracy"])
-    back = homoscedastic(converted(old))
-    assert back.loss.get_config()["from_logits"] is True
+    assert homoscedastic(converted(old)).loss.get_config()["from_logits"] is True
     kept = homoscedastic(converted(old, keep_activation=True))
     assert kept.layers[-1].activation is keras.activations.softmax
     assert_allclose(kept.predict(X, verbose=0), old.predict(X, verbose=0), rtol=1e-4, atol=1e-6)

@@ -1,7 +1,6 @@
 """Models that cannot be made or converted, and arguments that do not fit, are refused with a reason."""
 
 import warnings
-from functools import partial
 
 import keras
 import numpy as np
@@ -10,12 +9,7 @@ from keras import layers
 
 from keras_het import heteroscedastic, homoscedastic, losses
 from keras_het.covariances import Latent, LowRank
-from keras_het.layers import (
-    HeteroscedasticDense,
-    HeteroscedasticNormal,
-    JointHeteroscedasticDense,
-    StochasticSegmentation,
-)
+from keras_het.layers import HeteroscedasticDense, JointHeteroscedasticDense, StochasticSegmentation
 from keras_het.models import (
     DeepEnsemble,
     DistributionModel,
@@ -24,14 +18,14 @@ from keras_het.models import (
     scale_temperature,
 )
 from keras_het.models.temperature_scaler import TemperatureScaler, best_temperature
-from tests.common import check_refusal, each_refusal, refused_arguments
+from tests.common import Subclassed, check_refusal, each_refusal, refused_arguments
 from tests.models import test_early_learning as early
 from tests.models import test_regression as regression
 from tests.models.checks import UNITS
 from tests.models.small_models import FEATURES, functional
-from tests.models.test_convolutions import convolution
+from tests.models.test_conversion import convolution
 from tests.models.test_ensemble import compiled, model_of
-from tests.models.test_joint_conversion import multi_label
+from tests.models.test_regression import multi_label
 
 pytestmark = pytest.mark.refusal
 
@@ -46,17 +40,7 @@ BY_HAND = (
 )
 OUTPUTS = "`outputs` must be (..., K), with at least one example. Received: "
 LABELS = "`labels` must be integers of shape "
-VECTORS = np.zeros((2, 6), "float32")
-MAPS = np.zeros((8, 4, 4), int)
-
-
-class Subclassed(keras.Model):
-    def __init__(self):
-        super().__init__()
-        self.dense = layers.Dense(UNITS)
-
-    def call(self, x):
-        return self.dense(x)
+VECTORS, MAPS = np.zeros((2, 6), "float32"), np.zeros((8, 4, 4), int)
 
 
 class Cosine(layers.Dense):
@@ -154,20 +138,17 @@ def reshaped():
 
 
 CONVERSION = {
-    "'a'. For a model without a top, ...inputs, ...Dense(K)(model.outputs[0])). Received: ": converting(
-        lambda: chain(layers.Dense(5, name="a"), layers.Rescaling(2.0, name="r"))
-    ),
+    "'a'. For a model without a top, ...inputs, ...Dense(K)(model.outputs[0])). Received: ":
+        converting(lambda: chain(layers.Dense(5, name="a"), layers.Rescaling(2.0, name="r"))),
     "layers: none. ...ends in 'r', a Rescaling": converting(lambda: chain(layers.Rescaling(2.0, name="r"))),
     "`model` must have one output. Received: a model with 2 outputs": converting(two_outputs),
-    "`model` must be a functional model": converting(Subclassed),
+    "`model` must be a functional model": converting(lambda: Subclassed(layers.Dense(UNITS))),
     "give it a keras.Input": converting(lambda: keras.Sequential([layers.Dense(5)])),
     "`model` must be a functional model...": converting(lambda: layers.Dense(5)),
-    "`layer` must name a Dense layer of the model: 'hidden', 'predictions'. Received: layer='nope'": converting(
-        functional, layer="nope"
-    ),
-    "The activation of the head must be softmax, sigmoid or none. Received: tanh in 'hidden'": converting(
-        functional, layer="hidden"
-    ),
+    "`layer` must name a Dense layer of the model: 'hidden', 'predictions'. Received: layer='nope'":
+        converting(functional, layer="nope"),
+    "The activation of the head must be softmax, sigmoid or none. Received: tanh in 'hidden'":
+        converting(functional, layer="hidden"),
     "`warm_start` must be False, for the old head is quantised (int8)": converting(quantised),
     "layers: none. For a model": converting(lambda: chain(Cosine(5, name="c"))),
     "which ends in 's', a Softmax": converting(lambda: functional(None, Softmax(name="s"))),
@@ -179,21 +160,18 @@ CONVERSION = {
     f"`clone` must {FLAG}": converting(functional, clone="yes"),
     "`num_factors` must be None or an integer in [1, units]; a diagonal": converting(functional, num_factors=12),
     "must end in a HeteroscedasticDense layer": lambda: homoscedastic(functional()),
-    "must keep its 5 classes on the last axis. Received: 'f'": converting(
-        lambda: convolution(layers.Flatten(name="f"))
-    ),
+    "must keep its 5 classes on the last axis. Received: 'f'":
+        converting(lambda: convolution(layers.Flatten(name="f"))),
     "The model must end in a Dense layer or a 1x1 Conv2D": converting(lambda: convolution(strides=2)),
     BY_HAND: converting(lambda: convolution(layers.UpSampling2D())),
-    "`data_format` of a head must be 'channels_last', for a Dense layer is of the last axis...data_format=": converting(
-        lambda: convolution(data_format="channels_first")
-    ),
+    "`data_format` of a head must be 'channels_last', for a Dense layer is of the last axis...data_format=":
+        converting(lambda: convolution(data_format="channels_first")),
     "`joint` must be False where classes are exclusive": joint(link="softmax", warm_start=False),
-    "`joint` must be False where a layer behind the head reshapes": lambda: heteroscedastic(
-        functional("sigmoid", layers.Reshape((UNITS, 1))), joint=True
-    ),
+    "`joint` must be False where a layer behind the head reshapes":
+        lambda: heteroscedastic(functional("sigmoid", layers.Reshape((UNITS, 1))), joint=True),
     "`joint` must be": joint(joint=1),
     "`model` must be a classifier, or `link` be given": converting(regression.trained),
-}
+}  # fmt: skip
 REGRESSION = {
     "`initial_scale` must be given without `x` and `y`": regressing(),
     "`initial_scale` must be given": regressing(regression.X, regression.Y, initial_scale=1.0),
@@ -203,106 +181,82 @@ REGRESSION = {
     "`initial_scale` must be a finite": regressing(initial_scale=0.0),
     "`form` must be one of": regressing(initial_scale=1.0, form="mse"),
     "`num_factors` must be": regressing(initial_scale=1.0, num_factors=3),
-    "without activation, and nothing behind it": regressing(
-        regression.X, regression.Y, model=lambda: regression.trained(2, "sigmoid")
-    ),
+    "without activation, and nothing behind it":
+        regressing(regression.X, regression.Y, model=lambda: regression.trained(2, "sigmoid")),
     "'reshape...' behind it": regressing(regression.X, regression.Y, model=reshaped),
-    "is a HeteroscedasticNormal already": regressing(
-        regression.X, regression.Y, model=regressing(regression.X, regression.Y)
-    ),
-}
+    "is a HeteroscedasticNormal already":
+        regressing(regression.X, regression.Y, model=regressing(regression.X, regression.Y)),
+}  # fmt: skip
 DISTRIBUTIONS = {
     "`num_samples` must be an integer in": multi(0),
     "`false_negative_rate` must be a number in": multi(false_negative_rate=1.0),
     "`false_negative_rate` must be an array of numbers. Received: a dict; ": multi(false_negative_rate={}),
     "`false_negative_rate` must be less than 1 with": multi(4, 0.5, 0.5),
     "`y_true` must have shape": lambda: multi()()(VECTORS, np.zeros((2, 10))),
-    "units of the head..., of R factors, K at most. Received: shape (2, 1), with `y_pred` of shape (2, 21)": lambda: (
-        multi()()(VECTORS[:, :1], np.zeros((2, 21)))
-    ),
+    "units of the head..., of R factors, K at most. Received: shape (2, 1), with `y_pred` of shape (2, 21)":
+        lambda: (multi()()(VECTORS[:, :1], np.zeros((2, 21)))),
     "`learn_flips` must be False for cl": lambda: JointHeteroscedasticDense(4, link="softmax", learn_flips=True),
-    "`false_negative_rate` and `false_positive_rate` must be 0 behind a head that learns": lambda: multi(4, 0.1)()(
-        VECTORS, JointHeteroscedasticDense(6, 1, learn_flips=True)(VECTORS)
-    ),
+    "`false_negative_rate` and `false_positive_rate` must be 0 behind a head that learns":
+        lambda: multi(4, 0.1)()(VECTORS, JointHeteroscedasticDense(6, 1, learn_flips=True)(VECTORS)),
     "`outputs` must be those of a layer that returns a": lambda: DistributionModel(*[keras.Input((2,))] * 2),
     "`covariance` must have noise of the logits": lambda: JointHeteroscedasticDense(4, covariance=Latent(2)),
     "`num_classes` must be an integer in": lambda: losses.JointSegmentationCrossentropy(1),
     "`ignore_class` must be an integer in": lambda: losses.JointSegmentationCrossentropy(3, ignore_class=0.5),
     "`y_pred` must have shape": lambda: losses.JointSegmentationCrossentropy(3)(MAPS, np.zeros((8, 4, 4, 11))),
-    "`y_true` must have the shape": lambda: losses.JointSegmentationCrossentropy(3)(
-        MAPS[:, :2], np.zeros((8, 4, 4, 10))
-    ),
+    "`y_true` must have the shape":
+        lambda: losses.JointSegmentationCrossentropy(3)(MAPS[:, :2], np.zeros((8, 4, 4, 10))),
     "`link` must be a softmax": lambda: StochasticSegmentation(3, link="sigmoid"),
     "`covariance` must be None": lambda: StochasticSegmentation(3, 4, covariance=LowRank(2)),
     "`num_factors` must be an integer in": lambda: StochasticSegmentation(3, 2000),
-    "already": lambda: heteroscedastic_regression(chain(HeteroscedasticNormal(2)), regression.X, regression.Y),
-}
+}  # fmt: skip
 EARLY = {
     **refused_arguments(early.make_model, {"strength": [("be a finite float32 number at least 0", -1.0)]}),
     **refused_arguments(early.make_model, {"momentum": [("be in [0, 1)", 1.0)]}),
     **refused_arguments(early.make_model, {"memory_dtype": [("be one of 'float32', 'float16'", "int8")]}),
     f"`num_examples` must {COUNT}. Received: num_examples=0": lambda: early.make_model(examples=0),
     "`outputs` must have shape (B, K) with K >= 2. Received: shape (None, 1)": lambda: early.make_model(units=1),
-    "`outputs` must have shape (B, K) with K >= 2. Received: shape (None, 3, 4)": lambda: EarlyLearning(
-        keras.Input((3, 4)), keras.Input((3, 4)), 4
-    ),
+    "`outputs` must have shape (B, K) with K >= 2. Received: shape (None, 3, 4)":
+        lambda: EarlyLearning(keras.Input((3, 4)), keras.Input((3, 4)), 4),
     "`outputs` must be one symbolic tensor. Received: a list": lambda: EarlyLearning(keras.Input((4,)), [], 4),
-    'at most 5368708 for 100 classes...2 GiB; memory_dtype="float16" halves it...=10000000': lambda: early.make_model(
-        examples=10**7, units=100
-    ),
+    'at most 5368708 for 100 classes...2 GiB; memory_dtype="float16" halves it...=10000000':
+        lambda: early.make_model(examples=10**7, units=100),
     f"{WEIGHTS}with_index(len(y)))`. Received: no index": learning(weights=None),
-    "`loss` must be one of classes that has `from_logits`, such as keras.lo...True). Received: loss='mse'": learning(
-        loss="mse"
-    ),
-}
+}  # fmt: skip
 ENSEMBLES = {
     f"{MEMBERS}[]": ensemble(),
     f"{MEMBERS}Sequential": lambda: DeepEnsemble(model_of(layers.Dense(2))),
     f"{MEMBERS}['Dense']": ensemble(lambda: layers.Dense(2)),
-    "models, each of them once. Received: 'm' as members 0 and 1": lambda: DeepEnsemble(
-        [model_of(HeteroscedasticDense(UNITS), name="m")] * 2
-    ),
-    "`members` must be models that share no layer, ... Received: the variable '...kernel' in members 0 and 1": lambda: (
-        DeepEnsemble(shared())
-    ),
-    "`members` must return outputs of one shape. Received: (None, 3) of member 0, (None, 4) of member 1": ensemble(
-        member(HeteroscedasticDense(3)), member(HeteroscedasticDense(4))
-    ),
-    "`members` must have heads of one activation. Received: softmax of member 0, sigmoid of member 1": ensemble(
-        *(member(HeteroscedasticDense(UNITS, link=link)) for link in ("softmax", "sigmoid"))
-    ),
+    "models, each of them once. Received: 'm' as members 0 and 1":
+        lambda: DeepEnsemble([model_of(HeteroscedasticDense(UNITS), name="m")] * 2),
+    "`members` must be models that share no layer, ... Received: the variable '...kernel' in members 0 and 1":
+        lambda: (DeepEnsemble(shared())),
+    "`members` must return outputs of one shape. Received: (None, 3) of member 0, (None, 4) of member 1":
+        ensemble(member(HeteroscedasticDense(3)), member(HeteroscedasticDense(4))),
+    "`members` must have heads of one activation. Received: softmax of member 0, sigmoid of member 1":
+        ensemble(*(member(HeteroscedasticDense(UNITS, link=link)) for link in ("softmax", "sigmoid"))),
     "`members` must all return probabilities, or all not. Received: True of member 0, False of member 1": ensemble(
         member(layers.Dense(UNITS, name="end")), member(layers.Dense(UNITS, "softmax", name="p")), link="softmax"
     ),
     '`link` must be given, such as "softmax", ... Received: None': ensemble(member(layers.Dense(UNITS, name="end"))),
-    "`link` must be for softmax, as the heads of the members. Received: link=Sigmoid()": ensemble(
-        member(layers.Dense(UNITS, "softmax", name="end")), link="sigmoid"
-    ),
-    "must return at least 2 classes for Softmax(). Received: 1": ensemble(
-        member(layers.Dense(1, name="end")), link="softmax"
-    ),
-    "`from_logits` must be True ... or False ... Received: None": ensemble(
-        member(layers.Dense(UNITS, name="end"), layers.Rescaling(2.0)), link="softmax"
-    ),
-    "`from_logits` must be False for these members. Received: from_logits=True": ensemble(
-        member(layers.Dense(UNITS, "softmax", name="end")), from_logits=True
-    ),
-    f"`from_logits` must {FLAG}. Received: from_logits='yes'": ensemble(
-        member(layers.Dense(UNITS, name="end"), layers.Rescaling(2.0)), link="softmax", from_logits="yes"
-    ),
-    "`model` must return logits or probabilities. Received: 'm', with activation 'log_sigmoid'": ensemble(
-        member(layers.Dense(UNITS, "log_sigmoid", name="end"), name="m")
-    ),
+    "`link` must be for softmax, as the heads of the members. Received: link=Sigmoid()":
+        ensemble(member(layers.Dense(UNITS, "softmax", name="end")), link="sigmoid"),
+    "must return at least 2 classes for Softmax(). Received: 1":
+        ensemble(member(layers.Dense(1, name="end")), link="softmax"),
+    "`from_logits` must be True ... or False ... Received: None":
+        ensemble(member(layers.Dense(UNITS, name="end"), layers.Rescaling(2.0)), link="softmax"),
+    "`from_logits` must be False for these members. Received: from_logits=True":
+        ensemble(member(layers.Dense(UNITS, "softmax", name="end")), from_logits=True),
+    f"`from_logits` must {FLAG}. Received: from_logits='yes'":
+        ensemble(member(layers.Dense(UNITS, name="end"), layers.Rescaling(2.0)), link="softmax", from_logits="yes"),
+    "`model` must return logits or probabilities. Received: 'm', with activation 'log_sigmoid'":
+        ensemble(member(layers.Dense(UNITS, "log_sigmoid", name="end"), name="m")),
     "`members` must have one output. Received: 2 outputs of 'm'": ensemble(two_outputs),
-    "`model` must be built: ... Received: 'm', which is not": ensemble(
-        lambda: keras.Sequential([layers.Dense(2)], name="m")
-    ),
+    "`model` must be built: ... Received: 'm', which is not":
+        ensemble(lambda: keras.Sequential([layers.Dense(2)], name="m")),
     "`num_members` must be an integer at least 1. Received: ": lambda: DeepEnsemble.make(compiled, 0),
-    **{
-        f"`members` must be a list of serialised models. Received: a {kind}": partial(DeepEnsemble.from_config, config)
-        for kind, config in (("NoneType", {}), ("str", {"members": "two"}), ("dict", {"members": {"first": 1}}))
-    },
-}
+    "`members` must be a list of serialised models. Received: a str":
+        lambda: DeepEnsemble.from_config({"members": "two"}),
+}  # fmt: skip
 ZEROS = np.zeros((2, 3))
 TEMPERATURES = {
     **refused_arguments(TemperatureScaler, {"temperature": [(POSITIVE, 0)]}),
@@ -310,24 +264,20 @@ TEMPERATURES = {
     f"{OUTPUTS}shape (0, 3)": fitting("softmax", ZEROS[:0], []),
     f"{OUTPUTS}shape (3,)": fitting("softmax", np.zeros(3), [0]),
     "`outputs` must be finite. Received: nan at [1, 0]": fitting("softmax", [[0, 1], [np.nan, 0]], [0, 1]),
-    "`outputs` must be finite. Received: -inf at [0, 1]": fitting("softmax", [[0.0, -np.inf]], [0]),
     f"{LABELS}(2,). Received: shape (1,)": fitting("softmax", ZEROS, [0]),
-    f"{LABELS}(2,). Received: shape (2, 3)": fitting("softmax", ZEROS, np.eye(3)[:2]),
     "`labels` must be in [0, 3). Received: 3 at [1]": fitting("softmax", ZEROS, [0, 3]),
     "`labels` must be in [0, 3). Received: -1 at [0]": fitting("softmax", ZEROS, [-1, 0]),
     f"{LABELS}(N,). Received: shape (2,), dtype float": fitting("softmax", ZEROS, [0.0, np.nan]),
     "`labels` must be vectors, of shape (2, 3). Received: shape (2,)": fitting("sigmoid", ZEROS, [0, 1]),
     "`labels` must be in [0, 1]. Received: 2.0 at [0, 1]": fitting("sigmoid", [[0, 0]], [[0, 2]]),
     "`labels` must be in [0, 1]. Received: nan at [0, 1]": fitting("sigmoid", [[0, 0]], [[0, np.nan]]),
-    "`model` must return logits or probabilities when it is called. Received: 'm', which returns a": lambda: (
-        scale_temperature(DistributionModel(*joint_end(), name="m"), ZEROS, ZEROS)
-    ),
-    "`link` must be for softmax, as the head 'head'. Received: link=Sigmoid()": scaling(
-        HeteroscedasticDense(4, name="head"), link="sigmoid"
-    ),
+    "`model` must return logits or probabilities when it is called. Received: 'm', which returns a":
+        lambda: (scale_temperature(DistributionModel(*joint_end(), name="m"), ZEROS, ZEROS)),
+    "`link` must be for softmax, as the head 'head'. Received: link=Sigmoid()":
+        scaling(HeteroscedasticDense(4, name="head"), link="sigmoid"),
     "`link` must be given, ... Received: link=None": scaling(layers.Dense(4, name="end")),
     "`x` must have at least one example. Received: none": scaling(HeteroscedasticDense(4), 0),
-}
+}  # fmt: skip
 
 
 @each_refusal(CONVERSION, REGRESSION, DISTRIBUTIONS, EARLY, ENSEMBLES, TEMPERATURES)

@@ -1,4 +1,4 @@
-"""A trained regression converted to one with a covariance: it predicts as before, and its noise fits its residuals."""
+"""A trained model converted to one of a distribution: it predicts as before, and learns noise that its data have."""
 
 import keras
 import numpy as np
@@ -7,7 +7,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.stats import norm
 
 from keras_het.covariances import LowRank
-from keras_het.models import DistributionModel, heteroscedastic_regression
+from keras_het.losses import JointMultiLabelCrossentropy
+from keras_het.models import DistributionModel, heteroscedastic, heteroscedastic_regression
 from tests.common import refuses, reloaded, to_numpy
 
 pytestmark = pytest.mark.once
@@ -42,8 +43,7 @@ def test_it_predicts_as_before_and_learns_the_noise(tmp_path):
     assert new.optimizer.beta_1 == 0.8
     assert new.fit(X, Y, epochs=5, verbose=0).history["loss"][-1] < after[0]
     assert_array_equal(old.predict(X, verbose=0), before)
-    loaded = reloaded(new, tmp_path)
-    assert_array_equal(loaded.predict(X, verbose=0), new.predict(X, verbose=0))
+    assert_array_equal(reloaded(new, tmp_path).predict(X, verbose=0), new.predict(X, verbose=0))
 
 
 @pytest.mark.parametrize("arguments", [{}, {"num_factors": 2}, {"num_factors": 1, "parameter_efficient": True}])
@@ -71,8 +71,7 @@ def test_a_given_scale_a_given_covariance_data_sets_and_one_target_without_an_ax
 def test_a_perfect_mean_starts_at_the_least_noise_and_stays_finite():
     old = trained()
     new = heteroscedastic_regression(old, X, old.predict(X, verbose=0), num_factors=1)
-    history = new.fit(X, old.predict(X, verbose=0), epochs=3, verbose=0).history
-    assert np.isfinite(history["loss"]).all()
+    assert np.isfinite(new.fit(X, old.predict(X, verbose=0), epochs=3, verbose=0).history["loss"]).all()
 
 
 def test_the_covariance_alone_is_learned():
@@ -109,11 +108,49 @@ def test_a_map_of_a_regression_for_every_pixel():
 def test_masked_steps_have_no_residuals(padding):
     x = np.ones((3, 4, 2), "float32")
     x[:, 2:] = 0.0
-    y = np.where(x[..., :1] > 0, 5.0, padding)
-    inputs = keras.Input((4, 2))
+    y, inputs = np.where(x[..., :1] > 0, 5.0, padding), keras.Input((4, 2))
     old = keras.Model(inputs, keras.layers.Dense(1, kernel_initializer="ones")(keras.layers.Masking()(inputs)))
     low, high = heteroscedastic_regression(old, x, y).predict_interval(x, 0.5, verbose=0)
     assert_allclose((high - low)[:, :2] / (2 * norm.ppf(0.75)), 3.0, rtol=1e-3)  # 5 - (1 + 1)
     y[0, 0] = np.nan
     with refuses("`y` must be finite"):
         heteroscedastic_regression(old, x, y)
+
+
+INPUTS = np.random.default_rng(0).normal(size=(64, 4)).astype("float32")
+LABEL_VECTORS = (INPUTS[:, :3] > 0).astype("float32")
+
+
+def multi_label(activation="sigmoid"):
+    keras.utils.set_random_seed(0)
+    model = keras.Sequential(
+        [keras.Input((4,)), keras.layers.Dense(8, "relu"), keras.layers.Dense(3, activation, name="labels")]
+    )
+    loss = keras.losses.BinaryCrossentropy(from_logits=activation is None)
+    model.compile(keras.optimizers.Adam(0.01), loss, metrics=["binary_accuracy", keras.metrics.AUC(multi_label=True)])
+    model.fit(INPUTS, LABEL_VECTORS, epochs=3, verbose=0)
+    return model
+
+
+@pytest.mark.smoke
+@pytest.mark.on_jax
+def test_it_predicts_as_before_trains_jointly_and_keeps_the_metrics(tmp_path):
+    old = multi_label()
+    new = heteroscedastic(old, num_factors=2, joint=True)
+    assert isinstance(new, DistributionModel)
+    assert isinstance(new.loss, JointMultiLabelCrossentropy)
+    assert new.head.name == "labels"
+    assert_allclose(new.predict(INPUTS, verbose=0), old.predict(INPUTS, verbose=0), atol=0.02)
+    before, after = (model.evaluate(INPUTS, LABEL_VECTORS, verbose=0) for model in (old, new))
+    assert len(after) == 3
+    assert_allclose(after[1:], before[1:], atol=0.05)
+    assert new.fit(INPUTS, LABEL_VECTORS, epochs=3, verbose=0).history["loss"][-1] < after[0]
+    assert_array_equal(reloaded(new, tmp_path).predict(INPUTS, verbose=0), new.predict(INPUTS, verbose=0))
+
+
+def test_logits_need_the_link():
+    old = multi_label(None)
+    new = heteroscedastic(old, joint=True, link="sigmoid")
+    expected = 1.0 / (1.0 + np.exp(-old.predict(INPUTS, verbose=0)))
+    assert_allclose(new.predict(INPUTS, verbose=0), expected, atol=0.02)
+    assert new.metrics_names == old.metrics_names

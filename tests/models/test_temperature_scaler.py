@@ -14,7 +14,7 @@ from keras_het.links import Sigmoid
 from keras_het.models import DeepEnsemble, scale_temperature
 from keras_het.models.temperature_scaler import HIGHEST, LOWEST, TemperatureScaler, best_temperature
 from keras_het.reading.ending import endings
-from tests.common import reloaded, sparse_crossentropy, to_numpy
+from tests.common import Batches, reloaded, sparse_crossentropy, to_numpy
 
 pytestmark = pytest.mark.once
 
@@ -28,8 +28,7 @@ def data(link, true, count=300, seed=0):
     logits = 2.0 * rng.normal(size=(count, UNITS))
     if link == "sigmoid":
         return logits, (rng.random(logits.shape) < expit(logits / true)).astype("int64")
-    p = np.exp(log_softmax(logits / true, axis=-1))
-    labels = np.array([rng.choice(UNITS, p=row) for row in p])
+    labels = np.array([rng.choice(UNITS, p=row) for row in np.exp(log_softmax(logits / true, axis=-1))])
     return log_softmax(logits, axis=-1), labels
 
 
@@ -79,8 +78,7 @@ def test_labels_and_outputs_of_places_count_as_examples():
     outputs, labels = data("sigmoid", 2.0)
     flat = best_temperature(outputs, labels, "sigmoid")
     tensor = ops.convert_to_tensor(outputs.reshape(3, 100, -1))
-    again = best_temperature(tensor, labels.reshape(3, 100, -1), "sigmoid")
-    assert again == pytest.approx(flat, rel=1e-5)
+    assert best_temperature(tensor, labels.reshape(3, 100, -1), "sigmoid") == pytest.approx(flat, rel=1e-5)
 
 
 def test_labels_that_are_all_predicted_right_give_the_least_temperature_and_a_warning():
@@ -116,8 +114,7 @@ def test_improbable_labels_of_large_logits_do_not_overflow():
     logits, labels = 1e3 * rng.normal(size=(200, UNITS)), rng.integers(UNITS, size=200)
     with pytest.warns(UserWarning, match="the largest"):
         best_temperature(logits, labels, "softmax")
-    scaled = TemperatureScaler(temperature=0.05)(logits.astype("float32"))
-    assert np.isfinite(to_numpy(scaled)).all()
+    assert np.isfinite(to_numpy(TemperatureScaler(temperature=0.05)(logits.astype("float32")))).all()
 
 
 def network(*end, dtype=None):
@@ -205,27 +202,17 @@ def test_training_leaves_the_temperature_alone():
 
 
 def test_half_precision_around_it_costs_no_digit_of_the_temperature():
-    model = network(layers.Dense(UNITS, dtype="mixed_bfloat16"), dtype="mixed_bfloat16")
-    scaled = scaled_by(1.2345, model)
+    scaled = scaled_by(1.2345, network(layers.Dense(UNITS, dtype="mixed_bfloat16"), dtype="mixed_bfloat16"))
     found = scaled.predict(own_data()[0], verbose=0)
     assert found.dtype == "float32"
     assert scaled.layers[-1].temperature == pytest.approx(1.2345, rel=1e-6)  # in bfloat16: 1.234375
     assert_allclose(np.exp(found).sum(-1), 1.0, rtol=1e-5)
 
 
-class Batches(keras.utils.PyDataset):
-    def __len__(self):
-        return 3
-
-    def __getitem__(self, index):
-        rows = slice(20 * index, 20 * index + 20)
-        return tuple(part[rows] for part in own_data())
-
-
 @pytest.mark.filterwarnings("ignore:The temperature is 20")
 def test_data_sets_and_inputs_by_name():
     model = MODELS["log-probabilities"]()
-    assert scale_temperature(model, Batches()).layers[-1].temperature == pytest.approx(
+    assert scale_temperature(model, Batches(*own_data(), size=20)).layers[-1].temperature == pytest.approx(
         scale_temperature(model, *own_data()).layers[-1].temperature, rel=1e-5
     )
     inputs = {name: keras.Input((FEATURES,), name=name) for name in ("a", "b")}

@@ -23,19 +23,16 @@ def tensor(device, *shape):
     return SimpleNamespace(shape=shape, device=SimpleNamespace(type={"gpu": "cuda"}.get(device, device)))
 
 
-@pytest.mark.parametrize(
-    ("batch", "units", "samples", "on_processor", "on_accelerator"),
-    [
-        (128, 1000, 1024, (16, 64), (128, 131)),
-        (128, 1000, 16, (64, 16), (1048, 16)),
-        (17, 1000, 64, (9, 64), (262, 64)),  # two even blocks
-        (128, 10, 1024, (128, 819), (1638, 1024)),
-        (16, 21_843, 256, (2, 24) if IS_TORCH else (2, 64), (8, 64)),
-        (4, 655_360, 80, (2, 8), (2, 12) if IS_TORCH else (2, 64)),  # an image: 256 x 256 pixels, ten classes
-        (None, 10, 64, (32, 64), (32, 64)),
-        (0, 10, 64, (1638, 64), (26214, 64)),
-    ],
-)
+@pytest.mark.parametrize(("batch", "units", "samples", "on_processor", "on_accelerator"), [
+    (128, 1000, 1024, (16, 64), (128, 131)),
+    (128, 1000, 16, (64, 16), (1048, 16)),
+    (17, 1000, 64, (9, 64), (262, 64)),  # two even blocks
+    (128, 10, 1024, (128, 819), (1638, 1024)),
+    (16, 21_843, 256, (2, 24) if IS_TORCH else (2, 64), (8, 64)),
+    (4, 655_360, 80, (2, 8), (2, 12) if IS_TORCH else (2, 64)),  # an image: 256 x 256 pixels, ten classes
+    (None, 10, 64, (32, 64), (32, 64)),
+    (0, 10, 64, (1638, 64), (26214, 64)),
+])  # fmt: skip
 def test_blocks_are_within_the_budget(device, batch, units, samples, on_processor, on_accelerator):
     rows, nodes = blocking.block_sizes(tensor(device, batch, units), samples, units)
     assert (rows, nodes) == (on_processor if device == "cpu" else on_accelerator)
@@ -50,19 +47,16 @@ def test_a_chunk_size_that_is_given_is_taken():
     assert blocking.block_sizes(tensor("cpu", 4, 10), 5, 10, 7)[1] == 5
 
 
-@pytest.mark.parametrize(
-    ("shape", "samples", "expected"),
-    [
-        ((128, 1000), 256, (None, 16)),
-        ((512, 1000), 256, (131, 16)),
-        ((128, 1000), 2048, (None, 64)),  # 32 chunks
-        ((1, 1000), 256, (None, 64)),
-        ((8, 64, 64, 20), 256, (6553, 16)),
-        ((None, 1000), 256, (None, 16)),
-        ((None, 21_843), 256, (None, 8)),
-        ((128, 21_843), 256, (6, 16)),
-        ((0, 10), 256, (None, 64)),
-    ],
-)
+@pytest.mark.parametrize(("shape", "samples", "expected"), [
+    ((128, 1000), 256, (None, 16)),
+    ((512, 1000), 256, (131, 16)),
+    ((128, 1000), 2048, (None, 64)),  # 32 chunks
+    ((1, 1000), 256, (None, 64)),
+    ((8, 64, 64, 20), 256, (6553, 16)),
+    ((None, 1000), 256, (None, 16)),
+    ((None, 21_843), 256, (None, 8)),
+    ((128, 21_843), 256, (6, 16)),
+    ((0, 10), 256, (None, 64)),
+])  # fmt: skip
 def test_blocks_of_a_prediction(shape, samples, expected):
     assert blocking.inference_block_sizes(tensor("cpu", *shape), samples, shape[-1]) == expected

@@ -50,8 +50,7 @@ def kind(request):
 def test_covariance_and_variance(kind):
     covariance = to_numpy(ops.broadcast_to(normal(kind).covariance(), (BATCH, UNITS, UNITS)))
     assert_allclose(covariance, dense(kind), rtol=1e-5, atol=1e-5)
-    variance = to_numpy(normal(kind).variance())
-    assert_allclose(variance, np.diagonal(dense(kind), axis1=1, axis2=2), rtol=1e-5)
+    assert_allclose(to_numpy(normal(kind).variance()), np.diagonal(dense(kind), axis1=1, axis2=2), rtol=1e-5)
 
 
 def test_centered_covariance(kind):
@@ -73,8 +72,7 @@ def test_log_prob(kind):
 def test_log_prob_of_several_values_of_each_example(kind, num_values):
     rng, one = np.random.default_rng(2), normal(kind)
     nodes = Nodes(*(ops.convert_to_tensor(rng.normal(size=(num_values, size)), "float32") for size in one.size))
-    values = to_numpy(one.logits(nodes))
-    loc = parameters(kind)[0]
+    values, loc = to_numpy(one.logits(nodes)), parameters(kind)[0]
     expected = np.stack([multivariate_normal(loc[i], dense(kind)[i]).logpdf(values[i]) for i in range(BATCH)])
     assert_allclose(to_numpy(one.log_prob(values)), expected, rtol=1e-4)
     rule = r"`value` must have shape \(4, 5\), or \(..., S, 5\) for several values of each. Received: shape "
@@ -99,8 +97,7 @@ def test_log_prob_of_a_factor_ten_thousand_times_the_diagonal(scale, size, seed)
     """The quadratic form is a difference of numbers near 1e8 unless it is summed as squares."""
     rng = np.random.default_rng(seed)
     factor = (size * rng.normal(size=(10, 3))).astype("float32")
-    value = (factor @ rng.normal(size=3) + scale * rng.normal(size=10)).astype("float32")
-    check_log_prob(factor, scale, value)
+    check_log_prob(factor, scale, (factor @ rng.normal(size=3) + scale * rng.normal(size=10)).astype("float32"))
 
 
 def test_log_prob_of_equal_columns():
@@ -113,5 +110,4 @@ def test_log_prob_of_equal_columns():
 @pytest.mark.once
 def test_logits_of_one_example_without_leading_axes():
     one = low_rank_normal(*(None if x is None else x[0] for x in parameters("full")))
-    nodes = Nodes(ops.ones((3, UNITS)), ops.ones((3, FACTORS)))
-    assert tuple(one.logits(nodes).shape) == (3, UNITS)
+    assert tuple(one.logits(Nodes(ops.ones((3, UNITS)), ops.ones((3, FACTORS)))).shape) == (3, UNITS)

@@ -34,8 +34,7 @@ HEADS = {
 
 def training_logits(monkeypatch, head, x):
     """Logits of the nodes of one training step for one example, (S, K)."""
-    seen = []
-    log_terms = expected_softmax.SoftmaxMean.log_terms
+    seen, log_terms = [], expected_softmax.SoftmaxMean.log_terms
 
     def record(self, logits, axis):
         seen.append(to_numpy(logits))
@@ -55,8 +54,7 @@ def check_head(monkeypatch, options, seed=0, rule=integrators.MonteCarlo):
     covariance = from_short(**options, initial_scale=1.0, initializer="random_normal")
     head = HeteroscedasticDense(UNITS, covariance=covariance, seed=seed, temperature=0.8, integrator=integrator)
     x = np.random.default_rng(seed).normal(size=(1, 40)).astype("float32") * 4
-    logits = training_logits(monkeypatch, head, x) * 0.8
-    normal = head.logit_distribution(x)
+    logits, normal = training_logits(monkeypatch, head, x) * 0.8, head.logit_distribution(x)
     loc, scale_diag, factor = (to_numpy(part)[0] for part in (normal.loc, normal.scale_diag, normal.scaled_factor()))
     check_moments(logits, softmax_center(loc), reference.noise_covariance(scale_diag, factor))
 

@@ -35,8 +35,7 @@ def noise_of(nodes):
 
 def second_order(c, scale):
     """log p of all classes, given logits without own noise."""
-    variance = 4 * scale**2 / (4 + scale**2)
-    return log_softmax(c + variance * (0.5 - softmax(c, -1)), -1)
+    return log_softmax(c + (4 * scale**2 / (4 + scale**2)) * (0.5 - softmax(c, -1)), -1)
 
 
 def oracle(loc, scale, factor, labels, noise, valid=None, of_pixel=second_order):
@@ -47,8 +46,7 @@ def oracle(loc, scale, factor, labels, noise, valid=None, of_pixel=second_order)
         for s, place in itertools.product(range(len(noise)), np.ndindex(loc.shape[1:-1])):
             index = (image, *place)
             if valid is None or valid[index]:
-                c = loc[index] + factor[index] @ noise[s]
-                totals[s] += of_pixel(c, scale[index])[labels[index]]
+                totals[s] += of_pixel(loc[index] + factor[index] @ noise[s], scale[index])[labels[index]]
         found[image] = logsumexp(totals) - np.log(len(noise))
     return found
 
@@ -80,8 +78,7 @@ def test_the_own_noise_is_nearly_that_of_the_sampled_softmax():
     tensors, labels = problem(own=(0.1, 0.7))
     expected = oracle(*tensors, labels, noise_of(NOISE), of_pixel=by_own_noise)
     none = computed((tensors[0], 0 * tensors[1], tensors[2]), labels, NOISE)
-    found = computed(tensors, labels, NOISE)
-    assert np.abs(found - expected).max() < 0.02
+    assert np.abs(computed(tensors, labels, NOISE) - expected).max() < 0.02
     assert np.abs(none - expected).max() > 0.1
 
 
@@ -130,8 +127,7 @@ def check_that_ignored_pixels_leave(likelihood):
             values.append(to_numpy(ops.stop_gradient(found)))
             return ops.sum(found)
 
-        gradients = value_and_gradients(total, [np.float32(x) for x in spoiled])[1]
-        for gradient in gradients:
+        for gradient in value_and_gradients(total, [np.float32(x) for x in spoiled])[1]:
             assert_array_equal(gradient[~valid], 0.0)
             assert (np.abs(gradient[valid]) > 0).all()
         assert_allclose(values[-1], expected, atol=2e-5)
@@ -204,5 +200,4 @@ def test_a_label_that_is_no_class_makes_its_image_nan():
     for image, wrong in enumerate((-1, CLASSES)):
         labels[image, 0, 0] = wrong
     assert_array_equal(np.isnan(computed(tensors, labels, NOISE)), [True, True, False])
-    floats = np.where(labels < 0, 0.5, labels)
-    assert_array_equal(np.isnan(computed(tensors, floats, NOISE)), [True, True, False])
+    assert_array_equal(np.isnan(computed(tensors, np.where(labels < 0, 0.5, labels), NOISE)), [True, True, False])

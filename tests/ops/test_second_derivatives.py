@@ -40,8 +40,7 @@ def test_the_second_derivative_is_that_of_plain_operations(expectation, kind, mo
     """A value that is held constant in the backward pass is off by a third or more."""
     monkeypatch.setattr(blocking, "BLOCK_ELEMENTS", 2 * UNITS * 8)
     expected = second_derivative(along_a_line(expectation, kind, **PLAIN), 0.1)
-    found = second_derivative(along_a_line(expectation, kind, chunk_size=8), 0.1)
-    assert_allclose(found, expected, rtol=1e-3)
+    assert_allclose(second_derivative(along_a_line(expectation, kind, chunk_size=8), 0.1), expected, rtol=1e-3)
 
 
 @pytest.mark.planted
@@ -63,8 +62,7 @@ def test_the_hessian_of_an_example(kind):
     arguments, nodes = problem(kind, batch=(1,)), nodes_of(kind)
 
     def function(loc, **options):
-        moved = {**arguments, "loc": loc[None]}
-        return ops.sum(log_expected_softmax(**moved, nodes=nodes, **options)[:, 2])
+        return ops.sum(log_expected_softmax(**{**arguments, "loc": loc[None]}, nodes=nodes, **options)[:, 2])
 
     found = hessian(lambda loc: function(loc, chunk_size=8), arguments["loc"][0])
     assert_allclose(found, hessian(lambda loc: function(loc, **PLAIN), arguments["loc"][0]), rtol=1e-3, atol=1e-5)

@@ -4,9 +4,9 @@ import pytest
 from keras import ops
 from numpy.testing import assert_allclose
 from scipy.integrate import quad
-from scipy.special import expit, log_softmax
+from scipy.special import expit
 
-from keras_het.ops.nodes import Nodes, pseudo_random, quasi_random
+from keras_het.ops.nodes import pseudo_random, quasi_random
 from tests import reference
 from tests.common import refuses, to_numpy
 from tests.gradients import second_derivative, value_and_gradients
@@ -89,11 +89,9 @@ def test_streamed_gradient_equals_plain_autodiff(kind, loc_scale, chunk_size):
 def test_gradient_against_finite_differences_in_float64(kind):
     arguments, nodes = problem(kind), nodes_of(kind)
     upstream = np.random.default_rng(1).normal(size=arguments["loc"].shape).astype("float32")
-    analytic = gradients(arguments, nodes, upstream)
-    rng = np.random.default_rng(2)
+    analytic, rng = gradients(arguments, nodes, upstream), np.random.default_rng(2)
     for name, gradient in analytic.items():
-        direction = rng.normal(size=gradient.shape)
-        step = 1e-5
+        direction, step = rng.normal(size=gradient.shape), 1e-5
 
         def loss(sign, name=name, direction=direction, step=step):
             moved = {**arguments, name: np.float64(arguments[name]) + sign * step * direction}
@@ -101,23 +99,6 @@ def test_gradient_against_finite_differences_in_float64(kind):
 
         slope = (loss(1) - loss(-1)) / (2 * step)
         assert_allclose(np.sum(gradient * direction), slope, rtol=1e-4, atol=1e-4, err_msg=name)
-
-
-@pytest.mark.once
-@pytest.mark.parametrize("kind", grid(["diagonal", "full", "parameter_efficient"], span=["full"]))
-def test_value_against_a_million_samples(kind):
-    """Within 5.5 standard errors of the sum of both errors: ours by the spread of 16 independent sets of nodes."""
-    arguments = problem(kind, batch=(1,))
-    temperature = float(arguments["temperature"])
-    given = [arguments.get(name) for name in ("loc", "scale_diag", "factor", "row_scale")]
-    loc, scale_diag, factor, row_scale = (x if x is None or len(x) == UNITS else x[0] for x in given)
-    expected, error = reference.log_expected_softmax(loc, scale_diag, factor, temperature, row_scale)
-    factors = 0 if kind == "diagonal" else FACTORS
-    ours = np.array([evaluate(arguments, quasi_random((0, step), 4096, UNITS, factors, np))[0] for step in range(16)])
-    combined = np.hypot(error, ours.std(0, ddof=1) / 4)
-    # Student's t, 15 degrees of freedom: 1e-5 a class at most.
-    assert np.all(np.abs(ours.mean(0) - expected) < 7 * combined)
-    assert combined.max() < 5e-3
 
 
 @pytest.mark.on_tensorflow
@@ -142,28 +123,12 @@ def test_two_classes_against_the_one_dimensional_integral(difference, scale):
     assert error < 1e-4
 
 
-def test_vanishing_noise_is_log_softmax():
-    arguments = problem("full", scale=1e-6)
-    expected = log_softmax(np.float64(arguments["loc"]) / 1.3, axis=-1)
-    assert_allclose(evaluate(arguments, nodes_of("full")), expected, rtol=1e-5, atol=1e-5)
-
-
 @pytest.mark.parametrize("num_samples", grid([1, 3, 64], span=[64]))
 def test_probabilities_sum_to_one_and_ignore_a_common_shift(num_samples):
     arguments, nodes = problem("full"), nodes_of("full", num_samples)
     log_p = evaluate(arguments, nodes)
     assert_allclose(np.exp(log_p).sum(-1), 1.0, atol=2e-6)
-    shifted = evaluate({**arguments, "loc": arguments["loc"] + 8.0}, nodes)
-    assert_allclose(shifted, log_p, rtol=1e-5, atol=1e-5)
-
-
-@pytest.mark.once
-def test_a_permutation_of_the_classes_permutes_the_result():
-    arguments, nodes = problem("full"), nodes_of("full")
-    order = np.array([3, 1, 5, 0, 2, 4])
-    moved = {**arguments, **{name: arguments[name][:, order] for name in ("loc", "scale_diag", "factor")}}
-    moved_nodes = Nodes(ops.take(nodes.eps_diag, order, axis=1), nodes.eps_factor)
-    assert_allclose(evaluate(moved, moved_nodes), evaluate(arguments, nodes)[:, order], rtol=1e-5, atol=1e-6)
+    assert_allclose(evaluate({**arguments, "loc": arguments["loc"] + 8.0}, nodes), log_p, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.on_tensorflow
@@ -205,23 +170,18 @@ def extreme(name, kind):
 
 
 @pytest.mark.parametrize("name", EXTREMES)
-@pytest.mark.parametrize(
-    ("kind", "options"),
-    [
-        pytest.param("diagonal", {"chunk_size": 16}, marks=pytest.mark.once),
-        ("full", {"chunk_size": 16}),
-        pytest.param("full", PLAIN, marks=pytest.mark.once),
-        pytest.param("parameter_efficient", {"chunk_size": 16}, marks=pytest.mark.once),
-    ],
-)
+@pytest.mark.parametrize(("kind", "options"), [
+    pytest.param("diagonal", {"chunk_size": 16}, marks=pytest.mark.once),
+    ("full", {"chunk_size": 16}),
+    pytest.param("full", PLAIN, marks=pytest.mark.once),
+    pytest.param("parameter_efficient", {"chunk_size": 16}, marks=pytest.mark.once),
+])  # fmt: skip
 def test_extremes_are_finite_and_agree_with_float64(name, kind, options):
     arguments, nodes = extreme(name, kind), nodes_of(kind)
-    log_p = evaluate(arguments, nodes, **options)
-    assert_allclose(log_p, oracle(arguments, nodes), rtol=1e-3, atol=1e-3)
+    assert_allclose(evaluate(arguments, nodes, **options), oracle(arguments, nodes), rtol=1e-3, atol=1e-3)
     for label in range(0, UNITS, 2):  # the quiet class is one of them
         upstream = -np.eye(UNITS, dtype="float32")[[label]]
-        computed = gradients(arguments, nodes, upstream, **options)
-        for parameter, gradient in computed.items():
+        for parameter, gradient in gradients(arguments, nodes, upstream, **options).items():
             assert np.all(np.isfinite(gradient)), (parameter, label)
             check_slope(oracle, arguments, nodes, upstream, parameter, gradient)
 
@@ -272,8 +232,7 @@ def test_plain_operations_have_second_derivatives():
         oracle({**arguments, "loc": np.float64(arguments["loc"]) + t * direction}, nodes)[0, 0]
         for t in (-step, 0.0, step)
     ]
-    expected = (ends[0] - 2 * ends[1] + ends[2]) / step**2
-    assert_allclose(second_derivative(loss, 0.0), expected, rtol=1e-3)
+    assert_allclose(second_derivative(loss, 0.0), (ends[0] - 2 * ends[1] + ends[2]) / step**2, rtol=1e-3)
 
 
 def test_float64_where_the_backend_computes_in_it():

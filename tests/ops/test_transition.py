@@ -133,8 +133,7 @@ def test_projection_agrees_with_quadratic_programming():
     rows = np.random.default_rng(3).normal(size=(1000, 5)) * np.random.default_rng(4).choice(
         [0.1, 1, 10], size=(1000, 1)
     )
-    projected = to_numpy(transition.project_to_simplex(rows.astype("float32")))
-    for row, x in zip(rows, projected, strict=True):
+    for row, x in zip(rows, to_numpy(transition.project_to_simplex(rows.astype("float32"))), strict=True):
         answer = optimize.minimize(
             lambda p, row=row: 0.5 * np.sum((p - row) ** 2),
             np.full(5, 0.2),

@@ -15,6 +15,7 @@ from keras_het.losses import (
     SmoothedCrossentropy,
     SymmetricCrossentropy,
 )
+from tests.common import assert_same_arrays
 from tests.layers.heads import UNITS, X, make_head, make_model, targets
 
 pytestmark = pytest.mark.once
@@ -309,8 +310,7 @@ def test_the_callbacks_check_at_the_start_of_fit(callback):
     before = [weight.numpy() for weight in model.weights]
     with pytest.raises(ValueError, match="`loss` must take log-probabilities"):
         model.fit(X, LABELS % 3, verbose=0, callbacks=[callback])
-    for weight, old in zip(model.weights, before, strict=True):
-        np.testing.assert_array_equal(weight.numpy(), old)
+    assert_same_arrays(model.weights, before)
 
 
 def test_a_callback_without_fit_checks_nothing():
@@ -327,6 +327,5 @@ def test_the_check_changes_nothing_and_a_checked_model_trains():
     model = make_model(make_head("full"))
     before = [weight.numpy() for weight in model.weights]
     keras_het.check(model)
-    for weight, old in zip(model.weights, before, strict=True):
-        np.testing.assert_array_equal(weight.numpy(), old)
+    assert_same_arrays(model.weights, before)
     model.fit(X, targets("softmax"), verbose=0)

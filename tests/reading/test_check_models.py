@@ -1,13 +1,19 @@
-"""Models that are judged by running them: subclassed ones, and what stands behind a layer of flips."""
+"""Models that are judged by running them, what stands behind a layer of flips, and all calls that check first."""
+
+import re
 
 import keras
+import numpy as np
 import pytest
-from keras import layers
+from keras import layers, losses
 
 import keras_het
+from keras_het.labels import choose, clean
 from keras_het.layers import HeteroscedasticDense, NoiseTransition
+from keras_het.models import DeepEnsemble
+from tests.common import compiled, texts_of_warnings
 from tests.layers.heads import X
-from tests.reading.test_check import SPARSE, called, head
+from tests.reading.test_check import LABELS, SPARSE, called, dense, head
 
 pytestmark = pytest.mark.once
 
@@ -26,8 +32,7 @@ class Counted(keras.Model):
 
 @pytest.mark.smoke
 def test_the_call_of_a_subclassed_model_is_run_once():
-    model = called(Counted())
-    model.compile("sgd", SPARSE)
+    model = compiled(called(Counted()), "sgd", SPARSE)
     keras_het.check(model)
     runs, nodes = model.runs, len(model.head._inbound_nodes)
     keras_het.check(model)
@@ -38,8 +43,7 @@ def test_the_call_of_a_subclassed_model_is_run_once():
 
 
 def test_a_subclassed_model_that_is_built_later_is_judged_then():
-    model = Counted()
-    model.compile("sgd", "sparse_categorical_crossentropy")
+    model = compiled(Counted(), "sgd", "sparse_categorical_crossentropy")
     with pytest.warns(UserWarning, match="Nothing was checked"):
         keras_het.check(model)
     model(X)
@@ -78,8 +82,7 @@ def before(*behind):
     (lambda: called(AfterFlips()), "'head', a HeteroscedasticDense"),
 ])  # fmt: skip
 def test_no_layer_learns_of_what_flips_give(make, received):
-    model = make()
-    model.compile("sgd", SPARSE)
+    model = compiled(make(), "sgd", SPARSE)
     with pytest.raises(ValueError) as error:
         keras_het.check(model)
     assert str(error.value) == (
@@ -94,17 +97,14 @@ def test_what_only_changes_form_may_stand_behind_flips():
     for model in (first, second):
         model.compile("sgd", SPARSE)
         keras_het.check(model)
-    model = keras.Model(inputs, layers.Average()([first(inputs), second(inputs)]))
-    model.compile("sgd", SPARSE)
+    model = compiled(keras.Model(inputs, layers.Average()([first(inputs), second(inputs)])), "sgd", SPARSE)
     with pytest.warns(UserWarning, match=r"the outputs of the layer 'average' \(Average\) are not known"):
         keras_het.check(model)
 
 
 def fitting(*ending):
     """A model with a loss that fits, of layers behind a Dense layer of as many units as there are classes."""
-    model = keras.Sequential([keras.Input((6,)), layers.Dense(3), *ending])
-    model.compile("sgd", SPARSE)
-    return model
+    return compiled(keras.Sequential([keras.Input((6,)), layers.Dense(3), *ending]), "sgd", SPARSE)
 
 
 @pytest.mark.parametrize("old", [layers.Dense(3, "softmax", name="old"), layers.Softmax(name="old")])
@@ -118,3 +118,63 @@ def test_a_softmax_of_as_many_classes_before_a_head_is_warned_of_and_no_other_la
 def test_an_activation_as_the_second_argument_of_a_head_is_refused():
     with pytest.raises(ValueError, match="give an activation by name, activation='softmax'"):
         HeteroscedasticDense(3, "softmax")
+
+
+Y = LABELS % 3
+BROKEN = np.where(np.arange(len(X))[:, None] == 3, np.nan, X)
+
+
+def make(loss=SPARSE):
+    return compiled(dense()(), "sgd", loss)
+
+
+def compare(x, y, loss=SPARSE):
+    choose([lambda: make(loss)], x, y, epochs=1, folds=2, verbose=0)
+
+
+def find_errors(x, y, loss=SPARSE):
+    clean(lambda: make(loss), x, y, epochs=1, folds=2, verbose=0)
+
+
+def fit_ensemble(x, y, loss=SPARSE):
+    DeepEnsemble([make(loss), make(loss)], link="softmax").fit(x, y, verbose=0)
+
+
+ONE_TO_K = r"`y` must be in \[0, 3\), the classes of the model \(y - 1, for labels that begin with 1"
+
+
+@pytest.mark.parametrize("call", [compare, find_errors, fit_ensemble])
+@pytest.mark.parametrize(("x", "y", "loss", "text"), [
+    (X, Y, keras_het.losses.GeneralizedCrossentropy(), "`loss` must take logits: keras_het.losses.Generalized"),
+    (X, Y + 1, SPARSE, rf"{ONE_TO_K}|`y` must begin with 0 \(y - 1, for labels that begin with 1"),
+    (X, Y, losses.CategoricalCrossentropy(from_logits=True),
+     "`y` must be label vectors of shape|`make_model` must make models of a loss of integers"),
+])  # fmt: skip
+def test_nothing_is_trained_that_cannot_learn(call, x, y, loss, text, monkeypatch):
+    monkeypatch.setattr(keras.Model, "fit", lambda *arguments, **named: pytest.fail("it was trained"))
+    with pytest.raises(ValueError, match=text):
+        call(x, y, loss)
+
+
+@pytest.mark.parametrize(("x", "loss", "text"), [
+    (X, "sparse_categorical_crossentropy", "`loss` must take logits"),
+    (BROKEN, SPARSE, "is there nan in `x`\\? Received: nan for example 3"),
+])  # fmt: skip
+def test_nothing_is_reported_of_what_cannot_be_right(x, loss, text, tmp_path):
+    pytest.importorskip("jinja2")
+    with pytest.raises(ValueError, match=text):
+        keras_het.labels.report(make(loss), x, Y, path=tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_estimator_checks_its_network(monkeypatch):
+    monkeypatch.setattr(keras.Model, "fit", lambda *arguments, **named: 1 / 0)
+    old = [layers.Dense(3, "softmax", name="old"), layers.Dense(3)]
+
+    def make_model():
+        return compiled(keras.Sequential([keras.Input(X.shape[1:]), *old]), "sgd", SPARSE)
+
+    estimator = keras_het.labels.Classifier(make_model, method=keras_het.labels.methods.Heteroscedastic(), epochs=1)
+    with texts_of_warnings() as texts, pytest.raises(ZeroDivisionError):
+        estimator.fit(X, Y)
+    assert any(re.match("The layer 'old' before the head .* is a softmax of as many classes", text) for text in texts)

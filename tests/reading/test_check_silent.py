@@ -65,13 +65,8 @@ def binary_crossentropy(y_true, y_pred):
 
 
 RIGHT = [
-    (
-        make,
-        {
-            "loss": SPARSE,
-            "metrics": ["accuracy", "acc", metrics.SparseTopKCategoricalAccuracy(2), metrics.MeanIoU(3)],
-        },
-    ),
+    (make,
+     {"loss": SPARSE, "metrics": ["accuracy", "acc", metrics.SparseTopKCategoricalAccuracy(2), metrics.MeanIoU(3)]}),
     (make, {"loss": VECTORS_LOSS, "metrics": [metrics.AUC(from_logits=True)]}),
     (make, {"loss": "categorical_hinge"}),
     (make, {"loss": {"class_name": "CategoricalCrossentropy", "config": {"from_logits": True}}}),

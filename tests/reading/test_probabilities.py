@@ -1,12 +1,17 @@
-"""Probabilities of whatever a model returns."""
+"""Probabilities and features of whatever a model returns, and the noise of a head as far as its link sees it."""
 
 import keras
 import numpy as np
 import pytest
 from keras import ops
 
-from keras_het.explain import predict_probabilities
+from keras_het.base.validation import as_float64
+from keras_het.covariances import Latent, LowRank
+from keras_het.explain import features, predict_probabilities
 from keras_het.layers import HeteroscedasticDense
+from keras_het.reading.head_noise import covariance_with, head_noise, standardized, variances
+from tests.common import Batches
+from tests.layers.heads import with_covariance
 
 pytestmark = pytest.mark.once
 
@@ -52,14 +57,8 @@ def test_heads_need_no_loss(link, with_activation):
 
 
 def test_a_data_set_gives_its_batches():
-    class Batches(keras.utils.PyDataset):
-        def __len__(self):
-            return 2
-
-        def __getitem__(self, index):
-            return X[index : index + 1], np.zeros(1)
-
-    np.testing.assert_allclose(predict_probabilities(model_of("softmax"), Batches()), SOFTMAX[:2], rtol=1e-5)
+    data = Batches(X, np.zeros(3), size=2)
+    np.testing.assert_allclose(predict_probabilities(model_of("softmax"), data), SOFTMAX, rtol=1e-5)
 
 
 def two_outputs():
@@ -85,3 +84,95 @@ def test_what_cannot_be_told_is_an_error(model, x, message):
     with pytest.raises(ValueError) as error:
         predict_probabilities(model, x)
     assert message in str(error.value)
+
+
+RNG = np.random.default_rng(0)
+
+
+@pytest.mark.smoke
+@pytest.mark.parametrize(
+    "head", [lambda: keras.layers.Dense(3, "softmax"), lambda: HeteroscedasticDense(3)], ids=["dense", "head"]
+)
+def test_features_are_what_comes_into_the_head_or_out_of_a_layer(head):
+    hidden = keras.layers.Dense(6, "relu", name="hidden")
+    model = keras.Sequential([keras.Input((4,)), hidden, keras.layers.Dense(5, "tanh", name="last"), head()])
+    x = RNG.normal(size=(7, 4)).astype("float32")
+    np.testing.assert_allclose(features(model, x, "hidden", batch_size=3), ops.convert_to_numpy(hidden(x)), rtol=1e-5)
+    last = ops.convert_to_numpy(model.get_layer("last")(hidden(x)))
+    np.testing.assert_allclose(features(model, x), last, rtol=1e-5)
+    with pytest.raises(ValueError, match="`layer` must be one of 'hidden', 'last'"):
+        features(model, x, "other")
+
+
+def test_a_list_of_texts_is_as_good_as_an_array_of_them():
+    """As for `predict` of a KerasHub task, whose preprocessor gets the texts."""
+
+    class OfTexts(keras.Sequential):
+        def preprocess_samples(self, x):
+            return np.array([[len(text)] for text in x], "float32")
+
+    model = OfTexts([keras.Input((1,)), keras.layers.Dense(1, kernel_initializer="ones"), keras.layers.Dense(2)])
+    texts = ["good", "a bad one", "so"]
+    np.testing.assert_array_equal(features(model, texts, batch_size=2), [[4.0], [9.0], [2.0]])
+    np.testing.assert_array_equal(features(model, np.array(texts), batch_size=2), [[4.0], [9.0], [2.0]])
+
+
+INPUTS = RNG.normal(size=(5, 6)).astype("float32")
+HEADS = {
+    "full": {"num_factors": 3},
+    "parameter_efficient": {"num_factors": 3, "parameter_efficient": True},
+    "diagonal": {"num_factors": 0},
+    "latent": {"covariance": Latent},
+    "sigmoid": {"num_factors": 3, "link": "sigmoid"},
+    "normalized": {"num_factors": 3, "link": "NormalCDF"},
+}
+
+
+def make_head(units=7, **arguments):
+    head = HeteroscedasticDense(units, temperature=2.0, **with_covariance(**{"seed": 0, **arguments}))
+    head.build((None, 6))
+    for weight in head.trainable_weights:
+        weight.assign(0.5 * RNG.normal(size=weight.shape))
+    return head
+
+
+@pytest.mark.parametrize("kind", HEADS)
+def test_rows_and_variances_are_those_of_the_dense_matrix(kind):
+    head = make_head(**HEADS[kind])
+    normal, classes = standardized(head, INPUTS), np.array([0, 3, 6, 1, 1])
+    dense = as_float64(head.logit_covariance(INPUTS)) / 4.0  # centred where the link is blind to it
+    np.testing.assert_allclose(
+        covariance_with(head, normal, classes), dense[np.arange(5), classes], rtol=1e-4, atol=1e-5
+    )
+    np.testing.assert_allclose(variances(head, normal), np.diagonal(dense, axis1=1, axis2=2), rtol=1e-4, atol=1e-5)
+
+
+def test_a_large_shift_hides_nothing():
+    """A part of V that all classes share, a thousand times the rest: no difference of large numbers is taken."""
+    head = make_head(num_factors=3)
+    expected = variances(head, standardized(head, INPUTS))
+    bias = ops.convert_to_numpy(head.covariance.factor_layer.bias).reshape(7, 3)
+    head.covariance.factor_layer.bias.assign((bias + 1000.0).ravel())
+    np.testing.assert_allclose(variances(head, standardized(head, INPUTS)), expected, rtol=1e-2)
+
+
+@pytest.mark.smoke
+def test_a_shift_of_all_logits_is_no_noise_for_softmax():
+    """All classes have one factor: a softmax does not see it, a sigmoid does."""
+    for link, expected in (("softmax", 0.0), ("sigmoid", 1.0)):
+        head = HeteroscedasticDense(
+            4, covariance=LowRank(1, min_scale=0.0, initial_scale=1e-6), link=link, temperature=1.0, seed=0
+        )
+        head.build((None, 6))
+        head.covariance.factor_layer.bias.assign(np.ones(4))
+        found = variances(head, standardized(head, INPUTS))
+        np.testing.assert_allclose(found, np.full((5, 4), expected), atol=1e-6)
+
+
+def test_masked_steps_have_no_part_in_the_mean():
+    x = np.concatenate([INPUTS, np.zeros_like(INPUTS)])[None]
+    head, inputs = make_head(num_factors=3), keras.Input((10, 6))
+    masked = keras.Model(inputs, head(keras.layers.Masking()(inputs)))
+    plain = keras.Model(inputs := keras.Input((6,)), head(inputs))
+    for found, expected in zip(head_noise(masked, x)[1:], head_noise(plain, INPUTS)[1:], strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-5)

@@ -65,13 +65,6 @@ def test_of_every_loss_of_this_package_it_is_known_what_it_takes():
     }  # which is judged by the loss that it wraps
 
 
-def test_a_joint_likelihood_behind_a_dense_layer_is_refused():
-    model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(3)])
-    model.compile("adam", keras_het.losses.JointMultiLabelCrossentropy())
-    with pytest.raises(ValueError, match="`loss` must take logits"):
-        keras_het.check(model)
-
-
 @pytest.mark.parametrize(("kind", "multi_label"), [("full", True), ("sigmoid", False)])
 def test_a_symmetric_crossentropy_of_the_other_kind_of_labels_does_not_fit(kind, multi_label):
     output = endings(make_model(make_head(kind)))[0]

@@ -8,8 +8,8 @@ import pytest
 from numpy.testing import assert_allclose
 
 import keras_het
-from keras_het.covariances import Latent, Narrow
 from tests.layers.heads import set_random_weights, with_covariance
+from tests.layers.test_heteroscedastic_dense_export import EXPORTED, onnx, saved_model
 from tests.models.checks import UNITS, sharpen
 
 BACKEND = keras.config.backend()
@@ -20,14 +20,8 @@ FORMATS = {  # what works on this backend: the table in the README says why the 
 }[BACKEND]
 SUFFIXES = {"tf_saved_model": "", "onnx": ".onnx", "openvino": ".xml", "litert": ".tflite", "torch": ".pt2"}
 HEADS = {
-    "full": {"num_factors": 2},
-    "parameter-efficient": {"num_factors": 2, "parameter_efficient": True},
-    "diagonal": {"num_factors": 0},
-    "sigmoid": {"num_factors": 2, "link": "sigmoid"},
+    **{name: arguments for name, arguments in EXPORTED.items() if name != "sampled sigmoid"},
     "normal cdf": {"num_factors": 2, "link": "normal_cdf", "warm_start": False},
-    "latent": {"covariance": Latent},
-    "narrow": {"covariance": Narrow},
-    "taylor": {"num_factors": 2, "integrator": "taylor"},
     "kept softmax": {"num_factors": 2, "keep_activation": True, "temperature": 1.0},
 }
 X = np.random.default_rng(0).normal(size=(7, 32, 32, 3)).astype("float32")
@@ -48,24 +42,6 @@ def converted(name):
     )
     set_random_weights(model)
     return model
-
-
-def saved_model(path):
-    import tensorflow as tf
-
-    model = tf.saved_model.load(path)
-    graph = model.signatures["serving_default"].graph.as_graph_def()
-    nodes = [node for part in (graph.node, *(f.node_def for f in graph.library.function)) for node in part]
-    return [node.op for node in nodes], lambda x: model.serve(x).numpy()
-
-
-def onnx(path):
-    import onnx
-    import onnxruntime
-
-    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
-    (name,) = (value.name for value in session.get_inputs())
-    return [node.op_type for node in onnx.load(path).graph.node], lambda x: session.run(None, {name: x})[0]
 
 
 def openvino(path):

@@ -9,7 +9,7 @@ import keras
 import keras_hub
 import numpy as np
 import pytest
-from numpy.testing import assert_allclose, assert_array_equal
+from numpy.testing import assert_allclose
 
 import keras_het
 from keras_het import heteroscedastic, homoscedastic
@@ -17,7 +17,7 @@ from keras_het.labels.data import read
 from keras_het.labels.methods import EarlyLearning
 from keras_het.labels.training import Trainer
 from keras_het.models.raw_inputs import preprocessing_model
-from tests.common import refuses, reloaded, to_numpy
+from tests.common import assert_same_arrays, compiled, refuses, reloaded, to_numpy
 from tests.integrations.hub.tasks import LABELS, TASKS, mobilenet_v5
 from tests.models.checks import UNITS, check_conversion, check_fit, probabilities, sharpen
 
@@ -62,8 +62,7 @@ def test_conversion(name, activation, tmp_path):
     task = sharpen(make(activation=activation))
     x = task.preprocessor(raw())
     bare = keras.Model(task.input, task.output)  # so that the checks give both models what the preprocessor makes
-    new = check_conversion(bare, x, LABELS, tmp_path)
-    assert new.layers[-1].name in ("predictions", "logits")
+    assert check_conversion(bare, x, LABELS, tmp_path).layers[-1].name in ("predictions", "logits")
 
 
 def test_a_head_called_classifier(tmp_path):
@@ -89,8 +88,7 @@ def test_a_task_comes_compiled_and_trains_evaluates_and_reloads_with_raw_inputs(
     assert model.loss.get_config()["from_logits"] is False
     history = model.fit(raw, LABELS, batch_size=8, validation_split=0.25, verbose=0).history
     assert sorted(history) == ["loss", "sparse_categorical_accuracy", "val_loss", "val_sparse_categorical_accuracy"]
-    before = model.evaluate(raw, LABELS, verbose=0)
-    loaded = reloaded(model, tmp_path)
+    before, loaded = model.evaluate(raw, LABELS, verbose=0), reloaded(model, tmp_path)
     assert loaded.evaluate(raw, LABELS, verbose=0) == pytest.approx(before, rel=1e-4)
     assert ANY_TASK[name].from_preset(str(tmp_path / "preset")).__class__ is task.__class__
     for other in (homoscedastic(loaded), heteroscedastic(task, clone=True, keep_activation=False)):
@@ -141,8 +139,7 @@ def test_a_task_is_exported_where_it_is_with_a_plain_head(name, form, tmp_path):
 
 @pytest.mark.parametrize("name", ANY_TASK)
 def test_a_preset_with_other_classes(name, tmp_path):
-    task = from_preset(name, tmp_path, num_classes=7)
-    model = heteroscedastic(task, 2, seed=0)
+    model = heteroscedastic(from_preset(name, tmp_path, num_classes=7), 2, seed=0)
     assert model.output_shape == (None, 7)
     check_fit(model, TASKS[name][1](), LABELS)
 
@@ -150,8 +147,7 @@ def test_a_preset_with_other_classes(name, tmp_path):
 @pytest.mark.skipif(not OTHERS, reason="no other backend is installed")
 @pytest.mark.parametrize("name", ANY_TASK)
 def test_a_file_predicts_the_same_on_another_backend(name, tmp_path):
-    task = from_preset(name, tmp_path)
-    model, x = heteroscedastic(task, 2, seed=0), TASKS[name][1]()
+    model, x = heteroscedastic(from_preset(name, tmp_path), 2, seed=0), TASKS[name][1]()
     check_fit(model, x, LABELS)
     model.save(tmp_path / "model.keras")
     np.save(tmp_path / "x.npy", x)
@@ -178,8 +174,7 @@ def test_only_lora_weights_and_the_head_train(name, tmp_path):
     assert any("lora" in path for path in of_backbone)
     frozen = [weight.numpy() for weight in task.backbone.non_trainable_weights]
     check_fit(model, TASKS[name][1](), LABELS)
-    for weight, start in zip(task.backbone.non_trainable_weights, frozen, strict=True):
-        assert_array_equal(weight.numpy(), start)
+    assert_same_arrays(task.backbone.non_trainable_weights, frozen)
     with refuses("`clone` must be False"):
         heteroscedastic(task, clone=True)
 
@@ -211,18 +206,15 @@ def test_a_backbone_in_half_precision(tmp_path):
 @pytest.mark.parametrize("name", ["ViT", "BERT"])
 def test_analysis_takes_raw_inputs_as_predict_does(name):
     task, raw = sharpen(TASKS[name][0]()), TASKS[name][1]()
-    model = heteroscedastic(task, 2, seed=0)
-    x = task.preprocessor(raw)
-    plain = keras.Model(model.input, model.output)
-    expected = keras_het.explain.covariance(plain, x)
+    model, x = heteroscedastic(task, 2, seed=0), task.preprocessor(raw)
+    expected = keras_het.explain.covariance(keras.Model(model.input, model.output), x)
     assert_allclose(keras_het.explain.covariance(model, raw, batch_size=5), expected, rtol=1e-4, atol=1e-6)
     batches = ((raw[i : i + 5], LABELS[i : i + 5]) for i in range(0, len(raw), 5))
     assert_allclose(keras_het.explain.covariance(model, batches), expected, rtol=1e-4, atol=1e-6)
     for acts in (False, True):
         flips = keras_het.layers.NoiseTransition(UNITS, apply_at_inference=acts)
         whole = preprocessing_model()(model.input, flips(model.output), task.preprocessor)
-        bare = keras.Model(whole.input, whole.output)
-        score = keras_het.explain.noisy_nll(bare, x, LABELS)
+        score = keras_het.explain.noisy_nll(keras.Model(whole.input, whole.output), x, LABELS)
         assert keras_het.explain.noisy_nll(whole, raw, LABELS, batch_size=5) == pytest.approx(score, rel=1e-4)
 
 
@@ -230,8 +222,7 @@ def test_analysis_takes_raw_inputs_as_predict_does(name):
 def test_a_method_is_chosen_on_the_features_of_a_task(name):
     make, raw = TASKS[name]
     task, x = sharpen(make(activation="softmax")), raw()
-    before = task.get_weights()
-    features = keras_het.explain.features(task, x)
+    before, features = task.get_weights(), keras_het.explain.features(task, x)
     largest = np.linalg.svd(features - features.mean(axis=0))[0][:, 0]  # what differs most, so that it can be learned
     labels = (largest > np.median(largest)).astype(int)
     arguments = {"methods": [], "folds": 2, "epochs": 99, "optimizer": keras.optimizers.Adam(0.1), "verbose": 0}
@@ -240,8 +231,7 @@ def test_a_method_is_chosen_on_the_features_of_a_task(name):
     assert found.model.predict(x, verbose=0).shape == (len(x), 2)
     alone = keras_het.labels.choose(None, features, labels, **arguments)
     assert_allclose(found.model.predict(x, verbose=0), alone.model.predict(features, verbose=0), rtol=1e-4, atol=1e-5)
-    for weight, old in zip(task.get_weights(), before, strict=True):
-        assert_array_equal(weight, old)
+    assert_same_arrays(task.weights, before)
 
 
 @pytest.mark.parametrize("name", ["BERT", "ResNet"])
@@ -251,8 +241,7 @@ def test_early_learning_gets_preprocessed_inputs(name):
 
     def make_model():
         task = make()
-        task.compile(keras.optimizers.Adam(1e-3), keras.losses.SparseCategoricalCrossentropy(from_logits=True))
-        return task
+        return compiled(task, keras.optimizers.Adam(1e-3), keras.losses.SparseCategoricalCrossentropy(from_logits=True))
 
     data = read(x, np.arange(len(x)) % make().output_shape[-1])
     fitted = Trainer(make_model, batch_size=8, verbose=0)(EarlyLearning(), data, data, seed=0, epochs=2)

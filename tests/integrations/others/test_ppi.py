@@ -31,20 +31,6 @@ def test_accuracy_and_interval_are_those_of_ppi(seed):
     assert ends == pytest.approx((float(value[0]), float(low[0]), float(high[0])), abs=0.1 * width)
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_right_outputs_by_verdicts_are_those_of_ppi(seed):
-    """With "right" predicted for every output, to three digits."""
-    rng = np.random.default_rng(seed)
-    people = rng.random(20_000) < 0.7
-    judge = 0.6 * people + rng.normal(0.0, 0.1, 20_000) > 0.25
-    true = dict(enumerate(people[:5000].astype(int)))
-    found = verify_accuracy(np.ones(20_000, int), judge.astype(int), true).accuracy
-    value = of_ppi(people, judge, 5000, ppi_mean_pointestimate)
-    low, high = of_ppi(people, judge, 5000, lambda *given: ppi_mean_ci(*given, alpha=0.05))
-    ends = float(value[0]), float(low[0]), float(high[0])
-    assert (found.value, found.low, found.high) == pytest.approx(ends, abs=5e-4)
-
-
 def test_intervals_hold_where_few_of_the_verified_are_wrong():
     """Of 20,000 right in 97%, labels right in 95%, 60 verified: the normal interval is too short."""
     rng, theirs, ours = np.random.default_rng(0), [], []

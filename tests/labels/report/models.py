@@ -11,8 +11,7 @@ HOSTILE = ["<script>alert(1)</script>", '=HYPERLINK("http://x","y")', "$\\frac{'
 
 def make_data(count=EXAMPLES, wrong=10, seed=0):
     """Inputs that are their classes, nearly, and labels of which the first `wrong` are those of the next class."""
-    rng = np.random.default_rng(seed)
-    classes = np.arange(count) % CLASSES
+    rng, classes = np.random.default_rng(seed), np.arange(count) % CLASSES
     x = (np.eye(CLASSES)[classes] + 0.05 * rng.normal(size=(count, CLASSES))).astype("float32")
     return x, np.where(np.arange(count) < wrong, (classes + 1) % CLASSES, classes)
 

@@ -3,9 +3,9 @@
 import csv
 import html
 import re
-import types
 
 import numpy as np
+import pandas
 import pytest
 
 from keras_het.labels import apply_corrections
@@ -26,31 +26,6 @@ TEXTS = [
 NO_TEXTS = "`texts` must be texts, and None where there is none (map(str, texts), for anything else). Received:"
 
 
-class Index(list):
-    """As much of a pandas index."""
-
-    name, equals = None, list.__eq__
-
-
-class Frame:
-    """As much of a pandas frame as the page asks for; pandas is no part of the default check."""
-
-    def __init__(self, columns, index=None):
-        self.parts, self.columns = list(columns.values()), list(columns)
-        self.index = Index(range(len(self)) if index is None else index)
-
-    def __len__(self):
-        return len(self.parts[0])
-
-    @property
-    def iloc(self):
-        return self
-
-    def __getitem__(self, key):
-        values = np.asarray(self.parts[key[1]])
-        return types.SimpleNamespace(array=values, dtype=values.dtype, to_numpy=lambda: values)
-
-
 @pytest.fixture(scope="module", autouse=True)
 def without_figures():
     """They take most of the time."""
@@ -65,7 +40,7 @@ def hostile(tmp_path_factory):
     path, texts = tmp_path_factory.mktemp("report"), TEXTS * 12
     columns = {'"><script>alert(3)</script>': np.array(texts, object), "-2": -np.arange(EXAMPLES) / 3}
     columns |= {f"=c{number}": np.arange(EXAMPLES) for number in range(60)}
-    text = report(plain(), X, Y, path=path, texts=texts, frame=Frame(columns)).read_text("utf-8")
+    text = report(plain(), X, Y, path=path, texts=texts, frame=pandas.DataFrame(columns)).read_text("utf-8")
     with (path / "labels.csv").open(newline="", encoding="utf-8-sig") as file:
         rows = list(csv.reader(file))
     return text, rows
@@ -111,7 +86,14 @@ def test_the_table_of_labels_has_the_same_columns_and_no_formula(hostile):
 
 def test_the_next_report_knows_its_own_columns_and_keeps_the_corrections(tmp_path):
     path = tmp_path / "labels.csv"
-    report(plain(), X, Y, path=tmp_path, texts=["two\nlines, x"] * EXAMPLES, frame=Frame({"corrected": Y, "index": Y}))
+    report(
+        plain(),
+        X,
+        Y,
+        path=tmp_path,
+        texts=["two\nlines, x"] * EXAMPLES,
+        frame=pandas.DataFrame({"corrected": Y, "index": Y}),
+    )
     lines = list(csv.reader(path.read_text("utf-8-sig").splitlines(keepends=True)))
     (row,) = [line for line in lines if line[0] == "3"]
     row[6] = "2"
@@ -173,16 +155,16 @@ def test_other_inputs_are_not(x):
 
 
 def test_a_frame_is_shown_unasked_with_an_index_that_is_no_count():
-    frame = Frame({"a": [0.5, 1.5], ("b", 1): ["c", "d"]})
+    frame = pandas.DataFrame({"a": [0.5, 1.5], ("b", 1): ["c", "d"]})
     assert [column.title for column in columns_of(frame, [0, 1])] == ["a", "('b', 1)"]
-    named = columns_of(X[:2], [0, 1], frame=Frame({"a": [0.5, 1.5]}, index=[1, 0]))
+    named = columns_of(X[:2], [0, 1], frame=pandas.DataFrame({"a": [0.5, 1.5]}, index=[1, 0]))
     assert [column.title for column in named] == ["index", "a"]
     assert named[0].shown(0) == "1"
 
 
 @pytest.mark.parametrize(("given", "message"), [
     ({"texts": ["a"] * 3}, "`texts` must have one for each of the 2 examples. Received: 3"),
-    ({"frame": Frame({"a": [1, 2, 3]})}, "`frame` must have one for each of the 2 examples. Received: 3"),
+    ({"frame": pandas.DataFrame({"a": [1, 2, 3]})}, "`frame` must have one for each of the 2 examples. Received: 3"),
     ({"frame": {"a": [1, 2]}}, "`frame` must be a pandas frame: pandas.DataFrame(frame). Received: a dict"),
     ({"texts": ["a", 5]}, f"{NO_TEXTS} a int at [1]"),
     ({"texts": [["a"], "b"]}, f"{NO_TEXTS} a list at [0]"),
@@ -197,7 +179,6 @@ def test_what_is_not_of_the_examples_is_refused(given, message):
 
 
 def test_columns_of_pandas_are_paired_by_their_index():
-    pandas = pytest.importorskip("pandas")  # the session `tests` has it
     y = pandas.Series([0, 1], index=["r", "s"])
     frame = pandas.DataFrame({"n": pandas.array([1, None], "Int64"), "c": pandas.Categorical(["x", None])}, y.index)
     frame = frame.assign(t=pandas.to_datetime(["2026-01-02", None]), s=pandas.array(["a", None], "string"))

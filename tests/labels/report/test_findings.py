@@ -4,6 +4,7 @@ import dataclasses
 
 import keras
 import numpy as np
+import pandas
 import pytest
 
 from keras_het import covariances, explain
@@ -11,6 +12,7 @@ from keras_het.explain import noise
 from keras_het.labels.report.findings import collect, next_steps, summary
 from keras_het.layers import HeteroscedasticDense
 from tests.checks import refusals
+from tests.common import Subclassed
 from tests.labels.report.models import CLASSES, EXAMPLES, confuse, make_data, plain, with_head
 
 pytestmark = pytest.mark.once
@@ -34,8 +36,7 @@ def test_errors_that_are_many_of_one_kind_are_confusable():
 
     The ten planted errors are of all classes.
     """
-    swapped = np.flatnonzero((Y == 1) & (np.arange(EXAMPLES) >= 10))[:13]
-    y = Y.copy()
+    swapped, y = np.flatnonzero((Y == 1) & (np.arange(EXAMPLES) >= 10))[:13], Y.copy()
     y[swapped] = 3
     issues = collect(with_head(), X, y).issues
     kinds = dict(zip(issues.index.tolist(), issues.kind.tolist(), strict=True))
@@ -46,8 +47,7 @@ def test_errors_that_are_many_of_one_kind_are_confusable():
 
 def test_advice_names_the_classes_between_which_most_suspects_are_whatever_the_covariance_says():
     """The head has noise between the classes bee and dog; the labels are swapped between cat and dog."""
-    swapped = np.flatnonzero(np.isin(Y, (2, 3)) & (np.arange(EXAMPLES) >= 10))[:16]
-    y = Y.copy()
+    swapped, y = np.flatnonzero(np.isin(Y, (2, 3)) & (np.arange(EXAMPLES) >= 10))[:16], Y.copy()
     y[swapped] = 5 - Y[swapped]
     found = collect(confuse(with_head(), 1, 3), X, y, NAMES)
     assert {*found.confusable[0][:2]} == {"cat", "dog"}
@@ -73,7 +73,6 @@ def test_the_worst_is_one_of_the_flagged_labels():
 
 
 def test_columns_of_a_frame_are_matched_by_name():
-    pandas = pytest.importorskip("pandas")  # the session `tests` has it
     p = np.full((EXAMPLES, CLASSES), 0.02)
     p[np.arange(EXAMPLES), np.arange(EXAMPLES) % CLASSES] = 0.94
     frame = pandas.DataFrame(p, columns=NAMES)[NAMES[::-1]]
@@ -101,24 +100,13 @@ def test_issues_that_somebody_found_are_the_flagged_labels():
     assert f"{len(Y)} labels" in " ".join(summary(found))
 
 
-class Subclassed(keras.Model):
-    """A model without a graph to find the noise in."""
-
-    def __init__(self):
-        super().__init__()
-        self.head = HeteroscedasticDense(CLASSES, num_factors=1)
-
-    def call(self, inputs):
-        return self.head(inputs)
-
-
 def test_what_a_model_does_not_tell_is_said_and_the_rest_is_there():
     found = collect(with_head(num_factors=None, covariance=covariances.Latent(2)), X, Y)
     (missing,) = found.missing
     assert missing.startswith("Confused classes: not known. `model` must have a head whose factor is of the logits")
     assert (found.pairs, found.flagged) == ([], 10)
     assert summary(found)
-    found = collect(Subclassed(), X, Y)
+    found = collect(Subclassed(HeteroscedasticDense(CLASSES, 1)), X, Y)
     text = "Noise of the head: not known. `model` must be functional or Sequential, and built"
     assert found.missing[0].startswith(text)
     assert found.noise is None
@@ -198,8 +186,7 @@ def test_advice_follows_the_numbers():
 
 def test_flagged_labels_of_any_two_classes_make_no_pair():
     """A quarter of the labels is any other class: every two classes have suspects between them, by chance."""
-    rng = np.random.default_rng(0)
-    classes = np.arange(1200) % CLASSES
+    rng, classes = np.random.default_rng(0), np.arange(1200) % CLASSES
     y = np.where(rng.random(1200) < 0.25, (classes + rng.integers(1, CLASSES, 1200)) % CLASSES, classes)
     p = np.full((1200, CLASSES), 0.02)
     p[np.arange(1200), classes] = 0.94

@@ -1,0 +1,234 @@
+"""What joint models say: label vectors by sums over all of them, label maps by brute force, regressions by SciPy."""
+
+import itertools
+import types
+
+import keras
+import numpy as np
+import pytest
+from scipy.integrate import quad
+from scipy.stats import multivariate_normal, norm
+
+from keras_het.explain import covariance, joint_labels, regression_scores, sample_segmentations, segmentation_scores
+from keras_het.layers import HeteroscedasticDense, JointHeteroscedasticDense
+from keras_het.models import DistributionModel
+from tests.checks import refusals
+
+pytestmark = pytest.mark.once
+
+LABELS, EXAMPLES = 3, 4
+VECTORS = np.array(list(itertools.product((0, 1), repeat=LABELS)))
+X = np.random.default_rng(0).normal(size=(EXAMPLES, 2)).astype("float32")
+
+
+def joint_model(num_factors=2):
+    keras.utils.set_random_seed(0)
+    inputs = keras.Input((2,))
+    model = DistributionModel(inputs, JointHeteroscedasticDense(LABELS, num_factors, seed=0)(inputs))
+    model.set_weights([10 * w if w.ndim else w for w in model.get_weights()])  # much noise, and no bias of zeros
+    return model
+
+
+@pytest.fixture(scope="module", params=[0, 2])
+def found(request):
+    return joint_labels(joint_model(request.param), X, num_samples=1024)
+
+
+@pytest.fixture
+def of_each(found):
+    """The probability of every vector for every example, `(8, N)`."""
+    return np.exp([found.log_prob(vector) for vector in VECTORS])
+
+
+def test_the_probabilities_of_all_vectors(found, of_each):
+    np.testing.assert_allclose(of_each.sum(0), 1.0, atol=1e-4)
+    np.testing.assert_allclose(np.einsum("mn,mc->nc", of_each, VECTORS), found.probabilities, atol=2e-3)
+    np.testing.assert_array_equal(found.most_likely(VECTORS), of_each.argmax(0))
+
+
+def test_each_label_given_the_others(found, of_each):
+    y = VECTORS[[1, 6, 3, 7]].copy()
+    y[0, 0] = -1
+    p = found.given_others(y)
+    for example, label in itertools.product(range(EXAMPLES), range(LABELS)):
+        known = np.array([(y[example] == v) | (y[example] == -1) | (np.arange(LABELS) == label) for v in VECTORS]).all(
+            1
+        )
+        share = of_each[known & (VECTORS[:, label] == 1), example].sum() / of_each[known, example].sum()
+        assert p[example, label] == pytest.approx(share, abs=1e-4)
+
+
+def test_samples_have_the_probabilities(found, of_each):
+    samples = found.sample(4000, seed=1)
+    assert samples.dtype == "int8"
+    shares = np.array([(samples == vector).all(-1).mean(0) for vector in VECTORS])
+    np.testing.assert_allclose(shares, of_each, atol=5 * 0.5 / np.sqrt(4000))
+    np.testing.assert_array_equal(found.sample(2, seed=1), samples[:2])
+
+
+def test_the_covariance_of_a_joint_head_can_be_analysed():
+    model = joint_model()
+    expected = keras.ops.convert_to_numpy(model.head.logit_covariance(X)).mean(0)
+    np.testing.assert_allclose(covariance(model, X), expected, rtol=1e-4)
+
+
+@pytest.mark.parametrize(("call", "text"), [
+    (lambda found: found.log_prob([1, 0]), r"`labels` must have shape .* or \(3,\). Received: shape \(2,\)"),
+    (lambda found: found.log_prob([1, 0, 2]), r"`labels` must be 0, 1, or -1 if not known. Received: 2 at \[2\]"),
+    (lambda found: found.most_likely([1, 0, 1]), "`candidates` must be 0 or 1, of shape"),
+    (lambda found: joint_labels(keras.Sequential([keras.Input((2,)), HeteroscedasticDense(3)]), X),
+     "`model` must be a DistributionModel of a JointHeteroscedasticDense"),
+])  # fmt: skip
+def test_refusals(found, call, text):
+    with pytest.raises(ValueError, match=text):
+        call(found)
+
+
+class Planted:
+    """A model whose two pixels share one factor: both are of class 1 or none is."""
+
+    head = types.SimpleNamespace(units=2)
+
+    def __init__(self, factor, scale):
+        self.factor, self.scale = factor, scale
+
+    def predict_distribution(self, x, **arguments):
+        loc, scale = np.zeros((len(x), 2, 2)), np.full((len(x), 2, 2), self.scale)
+        factor = np.tile(np.array([0.0, self.factor]), (len(x), 2, 1))
+        return np.concatenate([loc, scale, factor, np.full((len(x), 2, 1), -1.0)], axis=-1)
+
+
+@pytest.mark.parametrize(("factor", "scale", "equal"), [(2.0, 0.0, 1.0), (0.0, 1.0, 0.5)])
+def test_pixels_share_the_noise_of_the_factors_and_not_their_own(factor, scale, equal):
+    maps = sample_segmentations(Planted(factor, scale), np.zeros((30, 1)), 200)
+    assert maps.shape == (200, 30, 2)
+    assert np.mean(maps[..., 0] == maps[..., 1]) == pytest.approx(equal, abs=0.03)
+    assert np.mean(maps) == pytest.approx(0.5, abs=0.03)
+    assert np.abs(np.corrcoef(maps[:, 0, 0], maps[:, 1, 0])[0, 1]) < 0.3  # images have noise of their own
+    np.testing.assert_array_equal(maps, sample_segmentations(Planted(factor, scale), np.zeros((30, 1)), 200))
+
+
+def distance(a, b, classes):
+    """1 - IoU by sets."""
+    parts = []
+    for label in range(1, classes):
+        one, other = ({*np.flatnonzero(m.ravel() == label)} for m in (a, b))
+        parts.append(1.0 - len(one & other) / len(one | other) if one | other else 0.0)
+    return np.mean(parts)
+
+
+def test_the_scores_against_sets_and_all_matchings():
+    rng = np.random.default_rng(0)
+    samples, references = rng.integers(3, size=(4, 2, 2, 3)), rng.integers(3, size=(2, 2, 2, 3))
+    found = segmentation_scores(samples, references, num_classes=3)
+    energy, diversity, matched = [], [], []
+    for n in range(2):
+        across, among, own = (
+            np.array([[distance(a[n], b[n], 3) for b in second] for a in first])
+            for first, second in ((samples, references), (samples, samples), (references, references))
+        )
+        energy.append(2 * across.mean() - among.mean() - own.mean())
+        diversity.append(among.mean())
+        twice = [0, 0, 1, 1]
+        matched.append(
+            max(np.mean([1 - across[i, twice[j]] for i, j in enumerate(p)]) for p in itertools.permutations(range(4)))
+        )
+    expected = [np.mean(x) for x in (energy, diversity, matched)]
+    np.testing.assert_allclose([found.energy_distance, found.diversity, found.matched_iou], expected, atol=1e-12)
+    assert (found.num_samples, found.num_references) == (4, 2)
+
+
+def test_salt_and_pepper_has_its_exact_energy_distance():
+    """Segments wholly on or off against pixels on by chance: 2 (3/4) - 2/3 - 1/2, up to empty maps."""
+    rng = np.random.default_rng(0)
+    references = np.stack([np.zeros((20, 24), int), np.ones((20, 24), int)])
+    found = segmentation_scores(rng.integers(2, size=(100, 20, 24)), references)
+    assert found.energy_distance == pytest.approx(1.5 - 2 / 3 - 0.5, abs=0.02)
+    whole = np.repeat(rng.permuted(np.tile([0, 1], (20, 50)), axis=1).T[..., None], 24, axis=-1)
+    assert segmentation_scores(whole, references).energy_distance == pytest.approx(0.0, abs=1e-12)
+
+
+def test_maps_that_do_not_fit_are_refused():
+    with pytest.raises(ValueError, match="`references` must have the shape"):
+        segmentation_scores(np.zeros((2, 3, 4)), np.zeros((2, 3, 5)))
+    with pytest.raises(ValueError, match="`num_samples` must be an integer in"):
+        sample_segmentations(Planted(1.0, 1.0), np.zeros((1, 1)), 0)
+
+
+def predicted(count, units, factors, seed=0):
+    """Packed outputs, and targets that are drawn from them."""
+    rng = np.random.default_rng(seed)
+    mean, scale = rng.normal(size=(count, units)), np.exp(0.5 * rng.normal(size=(count, units)))
+    factor = rng.normal(size=(count, units, factors))
+    noise = scale * rng.normal(size=mean.shape) + np.einsum("nkr,nr->nk", factor, rng.normal(size=(count, factors)))
+    outputs = np.concatenate([mean, scale, factor.reshape(count, -1), np.full((count, 1), -1.0)], axis=1)
+    return outputs.astype("float32"), mean + noise
+
+
+def oracle(outputs, y):
+    """Means and covariances by the definition."""
+    units = y.shape[1]
+    mean, scale, factor = np.split(outputs[:, :-1].astype("float64"), [units, 2 * units], axis=1)
+    factor = factor.reshape(len(y), units, -1)
+    return mean, np.stack([np.diag(d**2) + v @ v.T for d, v in zip(scale, factor, strict=True)])
+
+
+def test_the_scores_of_drawn_targets_are_those_of_scipy():
+    outputs, y = predicted(20, 3, 2)
+    mean, covariance = oracle(outputs, y)
+    scale = np.sqrt(np.diagonal(covariance, axis1=1, axis2=2))
+    found = regression_scores(outputs, y)
+    nll = [-multivariate_normal.logpdf(*row) for row in zip(y, mean, covariance, strict=True)]
+    assert found.nll == pytest.approx(np.mean(nll), rel=1e-5)
+    np.testing.assert_allclose(found.rmse, np.sqrt(np.square(y - mean).mean(0)), rtol=1e-5)
+    np.testing.assert_allclose(found.mae, np.abs(y - mean).mean(0), rtol=1e-5)
+    crps = np.empty_like(y)
+    for place in np.ndindex(y.shape):
+        law, value = norm(mean[place], scale[place]), y[place]
+        below = quad(lambda t, law=law: law.cdf(t) ** 2, value - 30, value)[0]
+        crps[place] = below + quad(lambda t, law=law: law.sf(t) ** 2, value, value + 30)[0]
+    np.testing.assert_allclose(found.crps, crps.mean(0), rtol=1e-5)
+    low, high = norm.interval(0.9, mean, scale)
+    np.testing.assert_allclose(found.coverage[1], ((low < y) & (y < high)).mean(0))
+    np.testing.assert_allclose(found.width[1], (high - low).mean(0), rtol=1e-5)
+    assert "inside 90%" in str(found)
+
+
+@pytest.mark.parametrize("factors", [0, 2])
+def test_outputs_in_float64_are_judged_in_float64(factors):
+    """Means of 1e8, of which float32 holds no neighbour nearer than 8; the scores are those of the errors alone."""
+    outputs, y = predicted(20, 3, factors)
+    far = outputs.astype("float64") + np.where(np.arange(outputs.shape[1]) < 3, 1e8, 0.0)
+    found, expected = regression_scores(far, y + 1e8), regression_scores(outputs, y)
+    for name in ("nll", "distance", "rmse", "mae", "crps", "width"):
+        np.testing.assert_allclose(getattr(found, name), getattr(expected, name), rtol=1e-6)
+    mean, covariance = oracle(outputs, y)
+    nll = [-multivariate_normal.logpdf(*row) for row in zip(y, mean, covariance, strict=True)]
+    assert expected.nll == pytest.approx(np.mean(nll), rel=1e-12)
+
+
+def test_coverage_and_distance_of_many_draws_are_right_and_those_of_half_the_noise_are_not():
+    outputs, y = predicted(20_000, 2, 1)
+    found = regression_scores(outputs, y)
+    np.testing.assert_allclose(found.coverage, np.broadcast_to([[0.5], [0.9], [0.95]], (3, 2)), atol=0.015)
+    assert found.distance == pytest.approx(1.0, abs=0.03)
+    outputs[:, 2:-1] /= 2.0
+    halved = regression_scores(outputs, y)
+    assert halved.distance == pytest.approx(4.0, abs=0.12)
+    assert (halved.coverage[1] < 0.65).all()
+    assert halved.nll > found.nll
+    assert (halved.crps > found.crps).all()
+    np.testing.assert_array_equal(halved.rmse, found.rmse)
+
+
+OUTPUTS, Y = predicted(4, 2, 1)
+
+
+test_targets_that_do_not_fit_are_refused = refusals([
+    (lambda: regression_scores(OUTPUTS, np.where(Y > 0, Y, np.nan)), "`targets` must be finite. Received: nan at"),
+    (lambda: regression_scores(OUTPUTS * np.inf, Y), "`outputs` must be finite"),
+    (lambda: regression_scores(OUTPUTS, Y[:3]), "`targets` must have shape"),
+    (lambda: regression_scores(OUTPUTS[:0], Y[:0]), "`targets` must have shape"),
+    (lambda: regression_scores(OUTPUTS, Y[:, :1]), "`outputs` must have 1"),
+    (lambda: regression_scores(OUTPUTS, Y, levels=[0.9, 1.0]), "`levels` must be in"),
+])  # fmt: skip

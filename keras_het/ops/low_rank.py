@@ -1,12 +1,12 @@
 """Gaussians of logits with a low-rank factor."""
 
-import keras
 from keras import ops
 
 from keras_het.base.refusal import refusal
 from keras_het.base.tensor import Tensor
 from keras_het.ops.nodes import Nodes
 from keras_het.ops.normal import DiagonalNormal
+from keras_het.ops.passes import product
 
 
 def low_rank_normal(
@@ -88,12 +88,6 @@ class _WithFactor(DiagonalNormal):
         return grad_factor_and_loc[..., -1], grad_scale_diag, grad_factor_and_loc[..., :-1]
 
 
-def product(factor: Tensor, columns: Tensor) -> Tensor:
-    if keras.config.backend() == "torch":
-        return ops.swapaxes(ops.matmul(ops.transpose(columns), ops.swapaxes(factor, 1, 2)), 1, 2)
-    return ops.tensordot(factor, columns, axes=1)
-
-
 class LowRankNormal(_WithFactor):
     """u = loc + scale_diag * e_K + factor e_R.
 
@@ -131,7 +125,6 @@ class LowRankNormal(_WithFactor):
         return nodes.eps_diag, nodes.eps_factor
 
     def logits_at(self, chunk: tuple[Tensor, ...]) -> Tensor:
-        """Returns logits at a chunk of nodes; the last term of u is one product, without a reshape, as in `vjp`."""
         logits = super().logits_at(chunk)
         logits += product(self.factor, chunk[1])
         return logits

@@ -1,14 +1,11 @@
 """log E[softmax] of Gaussian logits."""
 
-import math
-
-import keras
 from keras import ops
 
 from keras_het.base.tensor import Tensor
-from keras_het.ops.log_space import largest
 from keras_het.ops.mean import Mean
 from keras_het.ops.normal import finite
+from keras_het.ops.passes import softmax, softmax_weights
 
 LEFT_OUT = -1e12  # a log p below it belongs to a class left out by a mean of -inf
 
@@ -67,7 +64,7 @@ class SoftmaxMean(Mean):
 
     def terms(self, logits: Tensor) -> tuple[Tensor, ...]:
         """Softmax of every node."""
-        return (softmax_over_classes(logits),)
+        return (softmax(logits),)
 
     def log_terms(self, logits: Tensor, axis: int) -> tuple[Tensor, ...]:
         """Log-softmax of every node, with the classes on `axis`."""
@@ -90,25 +87,3 @@ class SoftmaxMean(Mean):
         result = upstream[..., None] * inverse  # in place on PyTorch: a block is read and written once less
         result -= p[..., None] * (of_upstream * inverse * inverse)
         return weights * result
-
-
-def softmax_over_classes(logits: Tensor) -> Tensor:
-    if keras.config.backend() == "torch":
-        return ops.swapaxes(ops.softmax(ops.swapaxes(logits, 1, 2), axis=-1), 1, 2)
-    weights = softmax_weights(logits)
-    return weights / ops.sum(weights, axis=1, keepdims=True)
-
-
-def softmax_weights(logits: Tensor) -> Tensor:
-    if keras.config.backend() == "torch":
-        return softmax_over_classes(logits)
-    return ops.exp(logits - _max(logits))
-
-
-def _max(logits: Tensor) -> Tensor:
-    """Returns the largest logit of every node, `(B, 1, C)`, as a constant: a shift cancels in all derivatives.
-
-    (The derivative of a maximum divides by the number of its places, which is zero where a compiler computes the logits
-    twice, with different results.)
-    """
-    return ops.stop_gradient(largest(logits, -math.inf, axis=1))

@@ -275,4 +275,3 @@ class Chunks:
         else:
             sums = ops.fori_loop(0, self.count, lambda i, sums: add(sums, tuple(x[i] for x in self._full)), sums)
         return sums if self._rest is None else body(mean, normal, *others, sums, self._rest)
-

@@ -6,6 +6,7 @@ from keras_het.base.refusal import refusal
 from keras_het.base.tensor import Tensor
 from keras_het.ops.nodes import Nodes
 from keras_het.ops.normal import DiagonalNormal
+from keras_het.ops.passes import product
 
 
 def low_rank_normal(
@@ -80,7 +81,7 @@ class _WithFactor(DiagonalNormal):
         """
         eps_diag, eps_factor = chunk[:2]
         with_one = ops.concatenate([eps_factor, ops.ones_like(eps_factor[:1])])
-        grad_factor_and_loc = ops.tensordot(cotangent, ops.transpose(with_one), axes=1)
+        grad_factor_and_loc = ops.matmul(cotangent, ops.transpose(with_one))
         return ops.sum(cotangent * eps_diag, axis=-1), grad_factor_and_loc
 
     def gradients(self, grad_scale_diag: Tensor, grad_factor_and_loc: Tensor) -> tuple[Tensor, ...]:
@@ -124,8 +125,9 @@ class LowRankNormal(_WithFactor):
         return nodes.eps_diag, nodes.eps_factor
 
     def logits_at(self, chunk: tuple[Tensor, ...]) -> Tensor:
-        """Returns logits at a chunk of nodes; the last term of u is one product, without a reshape, as in `vjp`."""
-        return ops.tensordot(self.factor, chunk[1], axes=1) + super().logits_at(chunk)
+        logits = super().logits_at(chunk)
+        logits += product(self.factor, chunk[1])
+        return logits
 
 
 class ScaledLowRankNormal(_WithFactor):
@@ -173,7 +175,9 @@ class ScaledLowRankNormal(_WithFactor):
         return nodes.eps_diag, nodes.eps_factor, ops.matmul(nodes.eps_factor, ops.transpose(self.factor))
 
     def logits_at(self, chunk: tuple[Tensor, ...]) -> Tensor:
-        return super().logits_at(chunk) + self.row_scale[..., None] * chunk[2]
+        logits = super().logits_at(chunk)
+        logits += self.row_scale[..., None] * chunk[2]
+        return logits
 
     def gradients(self, grad_scale_diag: Tensor, grad_factor_and_loc: Tensor) -> tuple[Tensor, ...]:
         grad_loc, _, grad_factor = super().gradients(grad_scale_diag, grad_factor_and_loc)

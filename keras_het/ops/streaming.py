@@ -259,7 +259,8 @@ class Chunks:
         self.num_samples = tables[0].shape[0]
         self.count, rest = divmod(self.num_samples, chunk_size)
         stop = self.count * chunk_size
-        self._full = [_in_columns(x[:stop], self.count, chunk_size) for x in tables]
+        chunks = (ops.reshape(x[:stop], (self.count, chunk_size, x.shape[1])) for x in tables)
+        self._full = [ops.transpose(x, (0, 2, 1)) for x in chunks]
         self._rest = tuple(ops.transpose(x[stop:]) for x in tables) if rest else None
 
     def fold(self, body: Callable, sums: tuple[Tensor, ...], mean: Mean, normal: Normal, *others: Tensor) -> tuple:
@@ -274,14 +275,3 @@ class Chunks:
         else:
             sums = ops.fori_loop(0, self.count, lambda i, sums: add(sums, tuple(x[i] for x in self._full)), sums)
         return sums if self._rest is None else body(mean, normal, *others, sums, self._rest)
-
-
-def _in_columns(table: Tensor, count: int, chunk_size: int) -> Tensor:
-    """Turns a table of rows, `(count * chunk_size, columns)`, into `(count, columns, chunk_size)`, also in memory.
-
-    A transposed view would be read across its rows by every pass over a block on PyTorch. The reshape to two axes makes
-    it a copy.
-    """
-    columns = table.shape[1]
-    turned = ops.transpose(ops.reshape(table, (count, chunk_size, columns)), (0, 2, 1))
-    return ops.reshape(ops.reshape(turned, (count, columns * chunk_size)), (count, columns, chunk_size))

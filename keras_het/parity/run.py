@@ -10,7 +10,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_het.base.internals import compile_arguments, layers_of, seed_generators_of
+from keras_het.base.internals import compile_arguments, layers_of, seed_generators_of, shared_losses
 from keras_het.base.refusal import refusal, refuse_if
 from keras_het.base.seeds import unchanged_states
 from keras_het.base.validation import check_integer
@@ -66,6 +66,7 @@ def record(
         with _kept(model):
             if start is not None:
                 _take_weights(model, start.arrays["weights"])
+            _build_loss(model, _tensors(x), y, sample_weight)
             return _Run(model, x, y, sample_weight, steps).recording(batch)
 
 
@@ -99,12 +100,26 @@ def _quiet() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _kept(model: Any) -> Iterator[None]:
-    """Restores all variables of a model: weights, seeds and counters."""
-    values = _values(model.variables)
+    """Restores all variables of a model: weights, seeds, counters and metrics; PyTorch keeps no gradients."""
+    variables = [*model.variables, *model.metrics_variables]
+    values = _values(variables)
     try:
         yield
     finally:
-        _assign(model.variables, values)
+        _assign(variables, values)
+        if hasattr(model, "zero_grad"):
+            model.zero_grad()
+
+
+def _build_loss(model: Any, x: Any, y: Any, sample_weight: Any) -> None:
+    """Builds the model's loss: the metrics of several outputs, made in a trace of JAX, would keep its tracers."""
+    if model.compiled and y is not None:
+        with contextlib.suppress(Exception):  # the training step meets the same error, and records it
+            known = {id(variable) for variable in model.metrics_variables}
+            model.compute_loss(x=x, y=_tensors(y), y_pred=model(x), sample_weight=sample_weight)
+            for variable in model.metrics_variables:
+                if id(variable) not in known:
+                    variable.assign(ops.zeros_like(variable))
 
 
 def _values(variables: Any) -> list[np.ndarray]:
@@ -380,24 +395,25 @@ class _Probe(keras.Model):
     """
 
     def __init__(self, model: Any, *, shapes: Any = None) -> None:
-        super().__init__(name="probe")
+        super().__init__(name="probe", autocast=False)
         self.model = model
         self.factors = None
         if shapes is not None:
             self.factors = [np.cos(np.arange(np.prod(shape))).reshape(shape).astype("float32") for shape in shapes]
 
-    def call(self, inputs: Any) -> Any:
-        return self.model(inputs)
+    def call(self, inputs: Any, training: bool | None = None) -> Any:
+        return self.model(inputs, training=training)  # a trainer trains a model without this argument as at inference
 
     def compute_loss(
         self, x: Any = None, y: Any = None, y_pred: Any = None, sample_weight: Any = None, training: bool = True
     ) -> Any:
         """Returns the loss of the model, or the mean of its outputs, each times a fixed number."""
-        if self.factors is None:
-            return self.model.compute_loss(x=x, y=y, y_pred=y_pred, sample_weight=sample_weight, training=training)
-        outputs = zip(keras.tree.flatten(y_pred), self.factors, strict=True)
-        means = [ops.mean(ops.multiply(ops.cast(output, "float32"), factors)) for output, factors in outputs]
-        return sum([*means, *self.model.losses])
+        with shared_losses(self, self.model):
+            if self.factors is None:
+                return self.model.compute_loss(x=x, y=y, y_pred=y_pred, sample_weight=sample_weight, training=training)
+            outputs = zip(keras.tree.flatten(y_pred), self.factors, strict=True)
+            means = [ops.mean(ops.multiply(ops.cast(output, "float32"), factors)) for output, factors in outputs]
+            return sum([*means, *self.model.losses])
 
 
 class _Gradients(keras.optimizers.Optimizer):

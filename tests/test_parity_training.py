@@ -92,3 +92,25 @@ def test_a_layer_in_a_loop_is_left_out_however_often_it_is_called():
     comparison = parity.compare(traced, looped)
     assert [row.name for row in comparison.rows] == ["outer (Loop)"]
     assert comparison.is_equal
+
+
+@pytest.mark.once
+def test_rounding_errors_on_one_backend_do_not_hide_a_gradient_on_the_other():
+    zero, half = (
+        Recording(
+            name, arrays={"gradients": {"bias": np.full(2, gradient)}}, rounding={"gradients": {"bias": rounding}}
+        )
+        for name, gradient, rounding in (("jax", 1e-9, 1.5), ("torch", 0.5, 1e-7))
+    )
+    assert parity.compare(zero, zero).is_equal
+    (row,) = parity.compare(zero, half).rows
+    assert row.rounding == pytest.approx(1e-7)
+    assert row.ratio > 1
+
+
+@pytest.mark.once
+def test_optimizers_start_again_for_the_run_with_rounding():
+    """Adam's moments of the first run would change the second by far more than rounding does."""
+    model = sequential()
+    model.compile("adam", LOSS)
+    assert max(parity.record(model, X, Y).rounding["training"].values()) < 1e-4

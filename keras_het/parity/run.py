@@ -1,6 +1,7 @@
 """Runs a model on the active backend, and records what it computes."""
 
 import contextlib
+import functools
 import inspect
 import warnings
 from collections.abc import Callable, Iterator
@@ -101,14 +102,21 @@ def _quiet() -> Iterator[None]:
 @contextlib.contextmanager
 def _kept(model: Any) -> Iterator[None]:
     """Restores all variables of a model: weights, seeds, counters and metrics; PyTorch keeps no gradients."""
-    variables = [*model.variables, *model.metrics_variables]
+    with _kept_values([*model.variables, *model.metrics_variables]):
+        try:
+            yield
+        finally:
+            if hasattr(model, "zero_grad"):
+                model.zero_grad()
+
+
+@contextlib.contextmanager
+def _kept_values(variables: list[Any]) -> Iterator[None]:
     values = _values(variables)
     try:
         yield
     finally:
         _assign(variables, values)
-        if hasattr(model, "zero_grad"):
-            model.zero_grad()
 
 
 def _build_loss(model: Any, x: Any, y: Any, sample_weight: Any) -> None:
@@ -244,19 +252,16 @@ class _Run:
 
     def predictions(self, data: tuple) -> dict[str, Named]:
         """Outputs of `predict_on_batch`, compiled as Keras does by default."""
-        probe = _Probe(self.model)
-        probe.compile()
-        return {"predictions": _by_number(probe.predict_on_batch(data[0]))}
+        return {"predictions": _by_number(self.predictor.predict_on_batch(data[0]))}
 
     def gradients(self, data: tuple) -> dict[str, Named]:
         """The loss, and the gradient of every trainable weight."""
         if not self.model.trainable_variables:
             self.note("no trainable weights: gradients and training are not compared")
             return {}
-        optimizer = _Gradients()
-        loss = self._probe(optimizer).train_on_batch(*data)
+        loss = self.differentiator.train_on_batch(*data)
         names = weight_names(self.model.trainable_variables)
-        values = _values(optimizer.gradients)
+        values = _values(self.differentiator.optimizer.gradients)
         return {"loss": {"": np.array(loss)}, "gradients": dict(zip(names, values, strict=True))}
 
     def training(self, data: tuple) -> dict[str, Named]:
@@ -264,14 +269,33 @@ class _Run:
         if not self.model.trainable_variables:
             return {}
         before = _values(self.model.weights)
-        probe = self._probe(self._optimizer())
-        for _ in range(self.steps):
-            probe.train_on_batch(*data)
+        with _kept_values(self.trainer.optimizer.variables):
+            for _ in range(self.steps):
+                self.trainer.train_on_batch(*data)
         changes = (
             after.astype("float64") - first if after.dtype.kind == "f" else after - first
             for after, first in zip(_values(self.model.weights), before, strict=True)
         )
         return {"training": dict(zip(weight_names(self.model.weights), changes, strict=True))}
+
+    # Made once, since each compiles a program.
+
+    @functools.cached_property
+    def predictor(self) -> "_Probe":
+        """The probe that predicts."""
+        probe = _Probe(self.model)
+        probe.compile()
+        return probe
+
+    @functools.cached_property
+    def differentiator(self) -> "_Probe":
+        """The probe whose optimizer stores gradients."""
+        return self._probe(_Gradients())
+
+    @functools.cached_property
+    def trainer(self) -> "_Probe":
+        """The probe that trains by a copy of the model's optimizer."""
+        return self._probe(self._optimizer())
 
     def _probe(self, optimizer: Any) -> "_Probe":
         has_loss = bool(self.model.compiled) and self.data[1] is not None
@@ -281,7 +305,8 @@ class _Run:
         if type(self.model).train_step is not keras.Model.train_step:
             self.note("the model has a `train_step` of its own, which is not compared: its `compute_loss` is")
         probe = _Probe(self.model, shapes=None if has_loss else self.shapes)
-        probe.compile(optimizer=optimizer)
+        optimizer.build(self.model.trainable_variables)
+        probe.compile(optimizer=optimizer, auto_scale_loss=False)
         return probe
 
     def _optimizer(self) -> Any:

@@ -90,7 +90,7 @@ def _embedding_sizes(model: Any, inputs: Any) -> list[int]:
         for layer in embeddings:
             del vars(layer)["call"]
     reached = [
-        [layer.input_dim for layer in embeddings if not np.array_equal(ones.get(id(layer)), zeros.get(id(layer)))]
+        [layer.input_dim for layer in embeddings if not np.array_equal(ones[id(layer)], zeros[id(layer)])]
         for ones in runs
     ]
     return [min(sizes, default=2) for sizes in reached]

@@ -40,7 +40,8 @@ def _record(job: dict[str, Any]) -> None:
     batch = pathlib.Path(job["batch"])
     if not batch.exists():
         x = make_inputs(model)
-        np.savez(batch, **packed("x", x), **packed("y", make_labels(model, x)))
+        arrays: Any = packed("x", x) | packed("y", make_labels(model, x))
+        np.savez(batch, **arrays)
     data = dict(np.load(batch))
     x, y, sample_weight = (unpacked(name, data) for name in ("x", "y", "sample_weight"))
     recording = record(model, x, y, sample_weight=sample_weight, steps=job["steps"])

@@ -59,7 +59,8 @@ class Recording:
         header["batch"] = _numbered(self.batch, arrays)
         numbered = {str(number): array for number, array in enumerate(arrays)}
         with open(path, "wb") as file:  # a path without the suffix stays as it is
-            np.savez(file, **{_HEADER: np.array(json.dumps(header))}, **numbered)
+            save: Any = np.savez
+            save(file, **{_HEADER: np.array(json.dumps(header))}, **numbered)
 
     @classmethod
     def load(cls, path: str | os.PathLike) -> "Recording":

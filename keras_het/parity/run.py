@@ -180,6 +180,9 @@ class _Run:
         self.notes: list[str] = []
         self.failures: dict[str, str] = {}
         self.omitted: dict[str, None] = {}
+        self.outputs: Named = {}
+        self.is_watching = False  # while the outputs of layers are recorded
+        self.path: list[Any] = []  # layers whose calls are under way
 
     def recording(self, batch: Named) -> Recording:
         """Returns the recording of the model, which must have its starting weights."""
@@ -241,14 +244,13 @@ class _Run:
 
     def layers(self, data: tuple) -> dict[str, Named]:
         """Outputs of every layer at inference, in the order of calls."""
-        self.outputs: Named | None = {}
-        self.path: list[Any] = []
+        self.outputs, self.is_watching = {}, True
         try:
             outputs = self.model(_tensors(data[0]), training=False)
             self.shapes = [tuple(output.shape[1:]) for output in keras.tree.flatten(outputs)]
             return {"layers": self.outputs}
         finally:
-            self.outputs = None
+            self.is_watching = False
 
     def predictions(self, data: tuple) -> dict[str, Named]:
         """Outputs of `predict_on_batch`, compiled as Keras does by default."""
@@ -339,7 +341,7 @@ class _Run:
             bound = inspect.Signature(list(parameters.values())).bind_partial(*arguments, **options)
             bound.arguments["training"] = False
             arguments, options = bound.args, bound.kwargs
-        if self.outputs is None:
+        if not self.is_watching:
             return call(*arguments, **options)
         self.path.append(layer)
         try:

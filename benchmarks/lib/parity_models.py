@@ -1,0 +1,287 @@
+"""Models and layers on which `keras_het.parity` is tried: architectures, ordinary layers, and planted faults.
+
+The module is imported in every process that loads one of these models.
+"""
+
+import keras
+import numpy as np
+from keras import layers, ops
+
+import keras_het
+
+CLASSES = 5
+
+
+def compiled(model, learning_rate=1e-3):
+    """The model, compiled for integer classes with logits or log-probabilities."""
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(keras.optimizers.Adam(learning_rate), loss)
+    return model
+
+
+# Architectures, with random weights.
+
+
+def application(name, size=32, **options):
+    def make():
+        kind = getattr(keras.applications, name)
+        arguments = {"weights": None, "input_shape": (size, size, 3), "classes": CLASSES, "classifier_activation": None}
+        return compiled(kind(**arguments, **options))
+
+    return make
+
+
+def hub(name, classifier=None, **options):
+    """A classifier of KerasHub, or a backbone with a Dense layer at its first token."""
+
+    def make():
+        import keras_hub
+
+        backbone = getattr(keras_hub.models, f"{name}Backbone")(**options)
+        if classifier:
+            kind = getattr(keras_hub.models, f"{name}{classifier}Classifier")
+            extra = {"activation": None} if classifier == "Image" else {}
+            task = kind(backbone=backbone, num_classes=CLASSES, preprocessor=None, **extra)
+            return compiled(keras.Model(task.inputs, task.outputs, name=task.name))
+        outputs = backbone.output
+        tokens = outputs["sequence_output"] if isinstance(outputs, dict) else outputs
+        return compiled(keras.Model(backbone.inputs, layers.Dense(CLASSES, name="logits")(tokens[:, 0])))
+
+    return make
+
+
+TEXT = {"vocabulary_size": 50, "num_layers": 2, "num_heads": 2, "hidden_dim": 16, "intermediate_dim": 32}
+TUNED_ON = {  # on these the factor of the limit was chosen
+    "MobileNetV2": application("MobileNetV2"),
+    "ResNet50V2": application("ResNet50V2"),
+    "Xception": application("Xception", 71),
+    "BERT (KerasHub)": hub("Bert", "Text", **TEXT, max_sequence_length=32),
+    "ALBERT (KerasHub)": hub("Albert", "Text", **TEXT, embedding_dim=8, max_sequence_length=32),
+    "ResNet (KerasHub)": hub(
+        "ResNet", "Image", input_conv_filters=[8], input_conv_kernel_sizes=[3], stackwise_num_filters=[64, 64],
+        stackwise_num_blocks=[2, 2], stackwise_num_strides=[1, 2], block_type="basic_block", image_shape=(32, 32, 3),
+    ),
+}  # fmt: skip
+FROZEN_ON = {  # and on these it was tried, unchanged
+    "EfficientNetV2B0": application("EfficientNetV2B0"),
+    "DenseNet121": application("DenseNet121"),
+    "ConvNeXtTiny": application("ConvNeXtTiny"),
+    "NASNetMobile": application("NASNetMobile"),
+    "DistilBERT (KerasHub)": hub("DistilBert", "Text", **TEXT, max_sequence_length=32),
+    "ViT (KerasHub)": hub(
+        "ViT", "Image", image_shape=(32, 32, 3), patch_size=8, num_layers=2, num_heads=2, hidden_dim=16, mlp_dim=32
+    ),
+}
+
+
+# Ordinary layers.
+
+
+def sequential(*stack, shape, optimizer=True):
+    def make():
+        model = keras.Sequential([keras.Input(shape), *(make_layer() for make_layer in stack)])
+        return compiled(model) if optimizer else model
+
+    return make
+
+
+def dense():
+    return layers.Dense(CLASSES, name="logits")
+
+
+def pool():
+    return layers.GlobalAveragePooling2D()
+
+
+def conv(kind, **options):
+    return lambda: getattr(layers, kind)(6, **options)
+
+
+IMAGE = (13, 12, 3)
+LAYERS = {
+    "LSTM with dropout": sequential(lambda: layers.LSTM(8, dropout=0.3, recurrent_dropout=0.2), dense, shape=(9, 4)),
+    "GRU, both directions": sequential(lambda: layers.Bidirectional(layers.GRU(6)), dense, shape=(9, 4)),
+    "Conv2D, even kernel, same": sequential(
+        conv("Conv2D", kernel_size=4, padding="same"), conv("Conv2D", kernel_size=2, padding="same", strides=2),
+        pool, dense, shape=IMAGE,
+    ),
+    "Conv2D, dilation": sequential(
+        conv("Conv2D", kernel_size=3, padding="same", dilation_rate=2), conv("Conv2D", kernel_size=2, dilation_rate=3),
+        pool, dense, shape=IMAGE,
+    ),
+    "Conv2DTranspose, even kernel": sequential(
+        conv("Conv2DTranspose", kernel_size=4, strides=2, padding="same"), pool, dense, shape=IMAGE
+    ),
+    "separable, depthwise": sequential(
+        conv("SeparableConv2D", kernel_size=4, padding="same"),
+        lambda: layers.DepthwiseConv2D(4, strides=2, padding="same"), pool, dense, shape=IMAGE,
+    ),
+    "pooling, same": sequential(
+        lambda: layers.MaxPooling2D(3, 2, "same"), lambda: layers.AveragePooling2D(2, 2, "same"),
+        lambda: layers.UpSampling2D(2, interpolation="bilinear"), pool, dense, shape=IMAGE,
+    ),
+    "normalisation": sequential(
+        conv("Conv2D", kernel_size=3), layers.BatchNormalization, lambda: layers.GroupNormalization(2),
+        layers.LayerNormalization, pool, dense, shape=IMAGE,
+    ),
+    "not compiled, Dropout": sequential(
+        lambda: layers.Dense(8, "gelu"), lambda: layers.Dropout(0.5), dense, shape=(6,), optimizer=False
+    ),
+    "Embedding with a mask, attention": lambda: compiled(attention()),
+    "inputs by name": lambda: compiled(named_inputs()),
+    "mixed_bfloat16": lambda: compiled(half()),
+}  # fmt: skip
+
+
+def attention():
+    inputs = keras.Input((7,), dtype="int32", name="tokens")
+    x = layers.Embedding(11, 8, mask_zero=True)(inputs)
+    x = layers.LayerNormalization()(x + layers.MultiHeadAttention(2, 4, dropout=0.1)(x, x))
+    return keras.Model(inputs, dense()(layers.GlobalAveragePooling1D()(x)))
+
+
+def named_inputs():
+    inputs = {"image": keras.Input((8, 8, 1), name="image"), "tags": keras.Input((3,), dtype="int32", name="tags")}
+    image = layers.Flatten()(layers.Conv2D(2, 3)(inputs["image"]))
+    tags = layers.Flatten()(layers.Embedding(6, 2)(inputs["tags"]))
+    return keras.Model(inputs, dense()(layers.Concatenate()([image, tags])))
+
+
+def half():
+    stack = [keras.Input((6,)), layers.Dense(16, "relu", dtype="mixed_bfloat16"), keras.layers.Dense(CLASSES)]
+    return keras.Sequential(stack)
+
+
+def head(**options):
+    """A small network with a head of this package."""
+
+    def make():
+        inputs = keras.Input((6,))
+        x = layers.Dropout(0.2)(layers.Dense(16, "relu")(inputs))
+        options_ = {"num_factors": 2, **options}
+        outputs = keras_het.layers.HeteroscedasticDense(CLASSES, **options_, seed=0, name="head")(x)
+        return compiled(keras.Model(inputs, outputs))
+
+    return make
+
+
+HEADS = {
+    "full head": head(),
+    "parameter-efficient head": head(parameter_efficient=True),
+    "diagonal head": head(num_factors=0),
+    "narrow head": head(num_factors=None, covariance=keras_het.covariances.Narrow(2, width=3)),
+    "latent head": head(num_factors=None, covariance=keras_het.covariances.Latent(2)),
+    "normal_cdf head": head(num_factors=0, link="normal_cdf"),
+}
+
+
+# Planted faults, each on PyTorch alone or in every process.
+
+
+def on_torch():
+    return keras.config.backend() == "torch"
+
+
+@keras.saving.register_keras_serializable("planted")
+class Branches(layers.Layer):
+    """Computes something else on one backend."""
+
+    def call(self, x):
+        return ops.relu(x) if on_torch() else ops.relu6(x)
+
+
+@keras.saving.register_keras_serializable("planted")
+class OtherEpsilon(layers.Layer):
+    """Normalises with another epsilon on one backend."""
+
+    def call(self, x):
+        variance = ops.mean(ops.square(x), axis=-1, keepdims=True)
+        return x / ops.sqrt(variance + (1e-3 if on_torch() else 1e-5))
+
+
+@keras.saving.register_keras_serializable("planted")
+class Unsteady(layers.Layer):
+    """Returns other numbers at every call."""
+
+    def call(self, x):
+        return x + 1e-3 * keras.random.normal(ops.shape(x))
+
+
+@keras.saving.register_keras_serializable("planted")
+class ForgetsAWeight(layers.Dense):
+    """Does not save its bias."""
+
+    def save_own_variables(self, store):
+        store["0"] = self.kernel
+
+    def load_own_variables(self, store):
+        self.kernel.assign(store["0"])
+
+
+@keras.saving.register_keras_serializable("planted")
+class OtherPadding(layers.Layer):
+    """Pads at the other side on one backend."""
+
+    def call(self, x):
+        before, after = (0, 1) if on_torch() else (1, 0)
+        return ops.pad(x, [[0, 0], [before, after], [0, 0], [0, 0]])
+
+
+@keras.saving.register_keras_serializable("planted")
+class NoGradient(layers.Layer):
+    """Stops the gradient on one backend."""
+
+    def call(self, x):
+        return ops.stop_gradient(x) if on_torch() else x
+
+
+@keras.saving.register_keras_serializable("planted")
+class OtherDtype(layers.Layer):
+    """Returns another dtype on one backend."""
+
+    def call(self, x):
+        return ops.cast(x, "float16") if on_torch() else x
+
+
+@keras.saving.register_keras_serializable("planted")
+class NotOnTorch(layers.Layer):
+    """Does not train on one backend."""
+
+    def call(self, x, training=False):
+        if training and on_torch():
+            raise NotImplementedError("no such operation")
+        return x
+
+
+def with_fault(kind, shape=(6,)):
+    """A model with a faulty layer between two sound ones."""
+
+    def make():
+        first = layers.Conv2D(4, 3, name="before") if len(shape) == 3 else layers.Dense(8, name="before")
+        last = [pool(), dense()] if len(shape) == 3 else [dense()]
+        return compiled(keras.Sequential([keras.Input(shape), first, kind(), *last]))
+
+    return make
+
+
+FAULTS = {  # the model, and words of the result that name the fault
+    "branches on the backend": (with_fault(lambda: Branches(name="fault")), "`fault (Branches)`"),
+    "another epsilon": (with_fault(lambda: OtherEpsilon(name="fault")), "`fault (OtherEpsilon)`"),
+    "not deterministic": (with_fault(lambda: Unsteady(name="fault")), "not deterministic: a second call of `fault"),
+    "a weight that is not saved": (with_fault(lambda: ForgetsAWeight(8, name="fault")), "fault/bias"),
+    "another padding": (with_fault(lambda: OtherPadding(name="fault"), IMAGE), "`fault (OtherPadding)`"),
+    "no gradient": (with_fault(lambda: NoGradient(name="fault")), "`before/"),
+    "another dtype": (with_fault(lambda: OtherDtype(name="fault")), "`fault (OtherDtype)`"),
+    "cannot train": (with_fault(lambda: NotOnTorch(name="fault")), "on torch: NotImplementedError"),
+}
+
+
+def save(make, path):
+    """Saves a model with fixed random weights, the statistics of BatchNormalization among them, to a file."""
+    keras.utils.set_random_seed(0)
+    model = make()
+    rng = np.random.default_rng(0)
+    for weight in model.weights:
+        if weight.path.endswith("moving_variance"):
+            weight.assign(rng.uniform(0.5, 2.0, weight.shape))
+    model.save(path)

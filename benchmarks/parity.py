@@ -1,0 +1,89 @@
+"""What `python -m keras_het parity` finds: architectures, layers and heads that agree, and planted faults.
+
+python -m benchmarks.parity [--parts tuned frozen layers heads faults] [--quick] [--output FOLDER]
+
+Each model is saved once, and compared on three backends by the command's own function; the faults are planted on
+PyTorch. `tuned` are the architectures on which the factor of the limit was chosen, `frozen` those on which it was tried
+unchanged afterwards.
+"""
+
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import time
+
+from benchmarks.lib import harness
+from benchmarks.lib.results import publish
+
+BACKENDS = ["jax", "tensorflow", "torch"]
+PARTS = {"tuned": "TUNED_ON", "frozen": "FROZEN_ON", "layers": "LAYERS", "heads": "HEADS"}
+MODULE = "benchmarks.lib.parity_models"
+SAVE = f"import sys; from {MODULE} import *; part, name, path = sys.argv[1:]; found = globals()[part][name]; "
+SAVE += "save(found[0] if isinstance(found, tuple) else found, path)"
+
+
+def compared(part, name, folder):
+    """The comparison of a model, or the text why there is none; and seconds."""
+    from keras_het.commands.parity import CannotRunError, compare_file
+
+    path = pathlib.Path(folder) / "model.keras"
+    start = time.monotonic()
+    environment = {**os.environ, "KERAS_BACKEND": "tensorflow", "TF_CPP_MIN_LOG_LEVEL": "3"}
+    subprocess.run([sys.executable, "-c", SAVE, part, name, str(path)], env=environment, check=True)
+    try:
+        return compare_file(str(path), BACKENDS, modules=[MODULE]), time.monotonic() - start
+    except CannotRunError as error:
+        return str(error), time.monotonic() - start
+
+
+def row(name, result, seconds):
+    """The verdict on a model, with the row that is worst in units of its limit."""
+    if isinstance(result, str):
+        return [name, result.splitlines()[0][:100], "", "", "", "", f"{seconds:.0f}"]
+    verdict = "agree" if result.is_equal else "failed" if not result.different else "differ"
+    worst = result.worst
+    times = f"{worst.difference / worst.rounding:.1f}" if worst.rounding else ""
+    figures = [f"{worst.difference:.1e}", f"{worst.limit:.1e}", times]
+    return [name, verdict, f"{worst.part}: {worst.name}", *figures, f"{seconds:.0f}"]
+
+
+def agreement(part, names, folder):
+    lines = [["model", "verdict", "worst row", "difference", "limit", "times rounding", "seconds"]]
+    for name in names:
+        lines.append(row(name, *compared(PARTS[part], name, folder)))
+        print(harness.markdown(lines[-1:]), flush=True)
+    return lines
+
+
+def faults(named, folder):
+    """What is said of each planted fault, and whether that names it."""
+    lines = [["planted fault", "found", "named", "first words of the result"]]
+    for name, (_, words) in named.items():
+        result, _ = compared("FAULTS", name, folder)
+        text = str(result)
+        is_found = isinstance(result, str) or not result.is_equal
+        said = text.splitlines()[0] if isinstance(result, str) or result.different else result.failures[0]
+        lines.append([name, "yes" if is_found else "NO", "yes" if words in text else "NO", said])
+        print(harness.markdown(lines[-1:]), flush=True)
+    return lines
+
+
+def main():
+    parser = harness.command_line(__doc__, repeats=1)
+    parser.add_argument("--parts", nargs="+", choices=[*PARTS, "faults"], default=[*PARTS, "faults"])
+    options = parser.parse_args()
+    from benchmarks.lib import parity_models
+
+    tables = {}
+    with tempfile.TemporaryDirectory() as folder:
+        for part in options.parts:
+            known = parity_models.FAULTS if part == "faults" else getattr(parity_models, PARTS[part])
+            chosen = dict(list(known.items())[: 1 if options.quick else None])
+            tables[part] = faults(chosen, folder) if part == "faults" else agreement(part, chosen, folder)
+    publish(options.output, "parity_models", tables, [0], BACKENDS, harness.processor())
+
+
+if __name__ == "__main__":
+    main()

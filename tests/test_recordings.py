@@ -1,0 +1,313 @@
+"""`keras_het.parity`: what a recording holds, what a comparison says, and that the user's model stays as it is."""
+
+import random
+
+import keras
+import numpy as np
+import pytest
+from keras import layers, ops
+
+import keras_het
+from keras_het.parity import Recording, compare, record
+from keras_het.parity.recording import difference
+from tests.gradients import layer_gradients
+
+CLASSES = 3
+
+
+def make_model(fault=lambda x: x, head=True):
+    """A compiled model with random layers of Keras, statistics, and a head, and a layer in which a fault is planted."""
+    keras.utils.set_random_seed(0)
+    inputs = keras.Input((4,), name="x")
+    x = layers.Dense(8, "relu", name="first")(inputs)
+    x = layers.BatchNormalization(name="normal")(x)
+    x = Planted(fault, name="planted")(layers.Dropout(0.5, name="drop")(x))
+    last = keras_het.layers.HeteroscedasticDense(CLASSES, 2, seed=0, name="head") if head else layers.Dense(CLASSES)
+    model = keras.Model(inputs, last(x))
+    model.compile(keras.optimizers.Adam(0.01), keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    return model
+
+
+class Planted(layers.Layer):
+    """A layer with any function."""
+
+    def __init__(self, function, **options):
+        super().__init__(**options)
+        self.function = function
+
+    def call(self, x):
+        return self.function(x)
+
+
+@pytest.fixture(scope="module")
+def batch():
+    rng = np.random.default_rng(1)
+    return rng.standard_normal((6, 4)).astype("float32"), rng.integers(CLASSES, size=6)
+
+
+@pytest.fixture(scope="module")
+def recording(batch):
+    return record(make_model(), *batch)
+
+
+def other(recording, fault=lambda x: x):
+    """A recording of the same model with a fault, as if by another backend."""
+    second = record(make_model(fault), start=recording)
+    second.backend = "other"
+    return second
+
+
+def by_hand(backend, precision="float32", **arrays):
+    """A recording with these arrays, each the only one of its part."""
+    named = {part.replace("_", " "): {"array": np.asarray(array)} for part, array in arrays.items()}
+    rounding = {part: {"array": 1e-7} for part in named}
+    return Recording(backend, precision, arrays=named, rounding=rounding)
+
+
+# The measure and the limit.
+
+
+@pytest.mark.once
+@pytest.mark.parametrize(("first", "second", "expected"), [
+    ([1.0, 4.0], [1.0, 3.0], 0.25),
+    ([0.0, 0.0], [0.0, 0.0], 0.0),
+    ([1e-30, 0.0], [0.0, 0.0], 1.0),
+    ([np.inf, 1.0], [np.inf, 1.0], 0.0),
+    ([np.inf, 1.0], [-np.inf, 1.0], np.inf),
+    ([np.nan, 1.0], [1.0, 1.0], np.inf),
+    ([1.0], [1.0, 1.0], np.inf),
+    ([3, -1], [3, 1], 2 / 3),
+    ([True], [False], 1.0),
+])  # fmt: skip
+def test_a_difference_is_relative_to_the_largest_entry(first, second, expected):
+    assert difference(np.array(first), np.array(second)) == pytest.approx(expected)
+
+
+@pytest.mark.once
+@pytest.mark.parametrize(("distance", "rounding", "is_equal"), [
+    (0.9e-5, 0.0, True), (1.1e-5, 0.0, False), (0.9e-4, 1e-5, True), (1.1e-4, 1e-5, False),
+])  # fmt: skip
+def test_the_limit_is_the_tolerance_or_ten_times_the_rounding(distance, rounding, is_equal):
+    first, second = by_hand("jax", layers=[1.0, 0.5]), by_hand("torch", layers=[1.0, 0.5 + distance])
+    first.rounding["layers"]["array"] = second.rounding["layers"]["array"] = rounding
+    assert compare(first, second).is_equal == is_equal
+
+
+@pytest.mark.once
+def test_weights_must_be_equal_bit_for_bit():
+    result = compare(by_hand("jax", weights=np.float32(1.0)), by_hand("torch", weights=np.float32(1.0 + 2**-23)))
+    assert [row.part for row in result.different] == ["weights"]
+    assert "record(model, start=other)" in str(result)
+
+
+@pytest.mark.once
+def test_other_dtypes_differ():
+    assert not compare(by_hand("jax", layers=np.float32(1.0)), by_hand("torch", layers=np.float64(1.0))).is_equal
+
+
+@pytest.mark.once
+def test_what_rounding_alone_changes_is_named_and_not_silent():
+    first, second = by_hand("jax", gradients=[1e-9]), by_hand("torch", gradients=[-1e-9])
+    first.rounding["gradients"]["array"] = 1.5
+    result = compare(first, second)
+    assert result.is_equal
+    assert "not determined by so few digits" in str(result)
+    assert "gradients of `array`" in str(result)
+
+
+@pytest.mark.once
+def test_the_backend_that_differs_from_the_others_is_named_and_the_worst_row_comes_first():
+    recordings = [
+        by_hand(b, layers=[1.0, v], loss=w) for b, v, w in (("a", 0.5, 2.0), ("b", 0.6, 3.0), ("c", 0.5, 2.0))
+    ]
+    result = compare(*recordings)
+    assert result.answer() == "b differs from a and c, first in layers, `array`: 1.0e-01, limit 1.0e-05."
+    assert result.first_layer == "array"
+    assert (result.worst.part, result.worst.difference) == ("loss", pytest.approx(1 / 3))
+    assert str(result).splitlines()[3].split()[:2] == ["loss", "array"]
+    assert list(result.to_frame().columns) == ["part", "name", "first", "second", "difference", "limit", "rounding"]
+
+
+@pytest.mark.once
+def test_of_two_backends_the_one_farther_from_float64_is_named():
+    exact = by_hand("tensorflow", "float64", loss=np.float64(1.0))
+    result = compare(by_hand("jax", loss=1.0), by_hand("torch", loss=1.1), exact)
+    assert result.answer().startswith("torch differs from jax and from float64, first in loss, `array`")
+    assert result.errors["loss", "array"]["torch"] == pytest.approx(0.1 / 1.1 / 1e-7)
+
+
+@pytest.mark.once
+@pytest.mark.parametrize(("change", "words"), [
+    (lambda r: r.batch.update(x=np.ones(2)), "be of one batch"),
+    (lambda r: r.arrays.update(weights={"array": np.ones(3)}), "be of one model"),
+])  # fmt: skip
+def test_recordings_of_other_models_or_batches_are_refused(change, words):
+    first, second = by_hand("jax", weights=[1.0]), by_hand("torch", weights=[1.0])
+    first.batch, second.batch = {"x": np.zeros(2)}, {"x": np.zeros(2)}
+    change(second)
+    with pytest.raises(ValueError, match=words):
+        compare(first, second)
+
+
+@pytest.mark.once
+def test_one_recording_is_refused():
+    with pytest.raises(ValueError, match="at least two"):
+        compare(by_hand("jax"))
+
+
+# The recording.
+
+
+def test_gradients_loss_and_outputs_are_those_of_the_model(batch, recording):
+    """By tests/gradients.py."""
+    keras.utils.set_random_seed(0)
+    inputs = keras.Input((4,))
+    model = keras.Model(inputs, layers.Dense(CLASSES, "tanh", name="last")(inputs))
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile("sgd", loss)
+    found = record(model, *batch, steps=1)
+    value, gradients = layer_gradients(model, lambda outputs: loss(ops.convert_to_tensor(batch[1]), outputs), batch[0])
+    assert found.arrays["loss"][""] == pytest.approx(float(value), rel=1e-6)
+    for name, gradient in zip(found.arrays["gradients"], gradients.values(), strict=True):
+        np.testing.assert_allclose(found.arrays["gradients"][name], gradient, rtol=1e-4, atol=1e-6)
+        np.testing.assert_allclose(found.arrays["training"][name], -0.01 * gradient, rtol=1e-3, atol=1e-7)
+    outputs = model.predict(batch[0], verbose=0)
+    np.testing.assert_allclose(found.arrays["predictions"][""], outputs, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(found.arrays["layers"]["last (Dense)"], outputs, rtol=1e-5, atol=1e-6)
+
+
+def test_layers_stand_in_the_order_of_calls_and_the_notes_name_random_ones(recording):
+    names = [name for name in recording.arrays["layers"] if not name.startswith("head/")]
+    kinds = ["first (Dense)", "normal (BatchNormalization)", "drop (Dropout)", "planted (Planted)"]
+    assert names == [*kinds, "head (HeteroscedasticDense)"]
+    assert "random layers run as at inference: drop" in recording.notes
+    assert not recording.failures
+
+
+def test_the_steps_are_steps_of_training(recording):
+    """Of BatchNormalization, whose mean moves by a hundredth of its distance to that of the batch, three times."""
+    outputs = recording.arrays["layers"]["first (Dense)"]
+    changes = recording.arrays["training"]
+    np.testing.assert_allclose(changes["normal/moving_mean"], (1 - 0.99**3) * outputs.mean(0), rtol=0.05, atol=1e-3)
+    (step,) = (change for name, change in changes.items() if name.startswith("head/") and change.dtype.kind == "i")
+    assert step == 3
+
+
+def test_nothing_of_the_user_changes(batch):
+    model = make_model()
+    model.train_on_batch(*batch)
+    expected = make_model()
+    expected.train_on_batch(*batch)
+    optimizer, calls = model.optimizer, [vars(layer).get("call") for layer in model.layers]
+    states = random.getstate(), np.random.get_state()[1].tolist()
+    record(model, *batch)
+    assert (random.getstate(), np.random.get_state()[1].tolist()) == states
+    assert model.optimizer is optimizer
+    assert [vars(layer).get("call") for layer in model.layers] == calls
+    for changed, right in zip(model.variables, expected.variables, strict=True):
+        np.testing.assert_array_equal(ops.convert_to_numpy(changed), ops.convert_to_numpy(right))
+    draws = [keras.random.uniform((3,)) for _ in range(2)]
+    assert not np.array_equal(*map(ops.convert_to_numpy, draws))
+
+
+def test_a_second_recording_of_the_same_model_is_equal(recording):
+    """Also Dropout's state, the noise of the head and the counter of its steps begin again."""
+    result = compare(recording, other(recording))
+    assert result.is_equal
+    assert all(row.difference < 1e-6 for row in result.rows if row.part != "training"), str(result)
+
+
+def test_a_file_holds_all_of_it(recording, tmp_path):
+    recording.save(tmp_path / "model.recording")
+    loaded = Recording.load(tmp_path / "model.recording")
+    for part, arrays in recording.arrays.items():
+        for name, array in arrays.items():
+            np.testing.assert_array_equal(loaded.arrays[part][name], array)
+            assert loaded.arrays[part][name].dtype == array.dtype
+    assert (loaded.rounding, loaded.notes, loaded.label) == (recording.rounding, recording.notes, recording.label)
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("content", [b"", b"no zip"])
+def test_another_file_is_refused(content, tmp_path):
+    (tmp_path / "x.npz").write_bytes(content)
+    with pytest.raises(ValueError, match="be the file of a recording"):
+        Recording.load(tmp_path / "x.npz")
+
+
+# Planted faults.
+
+
+@pytest.mark.planted
+@pytest.mark.parametrize(("fault", "part", "name"), [
+    (lambda x: x * (1 + 1e-4), "layers", "planted (Planted)"),
+    (lambda x: ops.roll(x, 1, axis=-1), "layers", "planted (Planted)"),
+    (lambda x: ops.cast(x, "float16"), "layers", "planted (Planted)"),
+    (ops.stop_gradient, "gradients", "first/kernel"),
+])  # fmt: skip
+def test_a_planted_fault_is_found_and_named(recording, fault, part, name):
+    result = compare(recording, other(recording, fault=fault))
+    assert (result.different[0].part, result.different[0].name) == (part, name)
+    assert f"`{name}`" in result.answer()
+
+
+@pytest.mark.planted
+def test_a_layer_that_is_not_deterministic_is_named(recording):
+    result = compare(recording, other(recording, fault=lambda x: x + 1e-3 * keras.random.normal(ops.shape(x))))
+    assert "not deterministic: a second call of `planted (Planted)` gives other outputs" in str(result)
+
+
+@pytest.mark.planted
+def test_a_step_that_fails_is_named_and_the_rest_is_compared(recording):
+    class Fails(layers.Layer):
+        def call(self, x, training=False):
+            if training:
+                raise NotImplementedError("no such operation")
+            return x
+
+    found = other(recording, fault=Fails())
+    assert "NotImplementedError" in found.failures["gradients"]
+    assert {"layers", "predictions"} <= set(found.arrays)
+    assert not compare(recording, found).is_equal
+
+
+# Other models.
+
+
+def test_a_recurrent_model_without_a_loss_and_a_batch_by_name():
+    inputs = {"a": keras.Input((5, 2), name="a"), "b": keras.Input((2,), name="b")}
+    both = layers.Concatenate(name="both")([layers.LSTM(3, dropout=0.5, name="lstm")(inputs["a"]), inputs["b"]])
+    model = keras.Model(inputs, layers.Dense(2, name="last")(both))
+    found = record(model, {"a": np.ones((3, 5, 2), "float32"), "b": np.ones((3, 2), "float32")}, steps=1)
+    assert list(found.arrays["layers"]) == ["lstm (LSTM)", "both (Concatenate)", "last (Dense)"]
+    assert set(found.batch) == {"x.a", "x.b"}
+    factors = np.cos(np.arange(2))
+    assert found.arrays["loss"][""] == pytest.approx(np.mean(found.arrays["predictions"][""] * factors), rel=1e-5)
+    np.testing.assert_allclose(found.arrays["gradients"]["last/bias"], factors / 2, rtol=1e-5)
+    assert any("is not compiled" in note for note in found.notes)
+
+
+def test_a_subclass_is_built_by_the_first_call():
+    class Own(keras.Model):
+        def __init__(self):
+            super().__init__()
+            self.inner = layers.Dense(2, name="inner")
+
+        def call(self, x):
+            return self.inner(self.inner(x))
+
+    found = record(Own(), np.ones((3, 2), "float32"))
+    assert list(found.arrays["layers"]) == ["inner (Dense)", "inner (Dense), call 2"]
+
+
+def test_reduced_precision_is_named_and_has_its_own_limit(batch):
+    model = keras.Sequential([keras.Input((4,)), layers.Dense(2, dtype="mixed_bfloat16", name="half")])
+    found = record(model, batch[0])
+    assert found.precision == "bfloat16"
+    assert "these layers compute in bfloat16, with its limits: half" in found.notes
+    assert min(row.limit for row in compare(found, found).rows if row.part == "layers") >= 2**-5
+
+
+def test_a_start_with_other_weights_is_refused(recording):
+    with pytest.raises(ValueError, match="`start` must have a weight"):
+        record(keras.Sequential([keras.Input((4,)), layers.Dense(2)]), start=recording)

@@ -24,6 +24,16 @@ def seed_generators_of(layer: Any) -> list[Any]:
     return list(getattr(layer, "_seed_generators", ()))
 
 
+@contextlib.contextmanager
+def shared_losses(model: Any, inner: Any) -> Iterator[None]:
+    """Gives the losses that Keras' trainer on JAX collected for a model to the model in it, for some time."""
+    own, inner._losses_override = inner._losses_override, model._losses_override
+    try:
+        yield
+    finally:
+        inner._losses_override = own
+
+
 def is_symbolic(tensor: Any) -> bool:
     """Returns whether a tensor is a symbol in the graph of a functional model."""
     return hasattr(tensor, "_keras_history")

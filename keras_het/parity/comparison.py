@@ -11,7 +11,7 @@ from keras_het.base.extras import import_extra
 from keras_het.base.refusal import refuse_if
 from keras_het.base.tables import aligned
 from keras_het.base.validation import check_number
-from keras_het.parity.recording import PARTS, Recording, difference
+from keras_het.parity.recording import PARTS, Recording, difference, largest_entry
 
 FACTOR = 10.0  # times what rounding alone does to a number, for two backends that round in other places
 UNDETERMINED = 0.1  # rounding above it leaves less than one digit of a number
@@ -211,14 +211,32 @@ def _check_same_model(first: Recording, other: Recording) -> None:
 def _rows(part: str, backends: Sequence[Recording], tolerance: float, omitted: set[str]) -> Iterator[Row]:
     """Yields the rows of a part, in the order of its arrays, for every pair of backends that computed it."""
     computed = [recording for recording in backends if part in recording.arrays]
-    names = dict.fromkeys(name for recording in computed for name in recording.arrays[part] if name not in omitted)
+    every = (name for recording in computed for name in recording.arrays[part])
+    names = dict.fromkeys(name for name in every if _layer(name) not in omitted)
     for name, (first, second) in itertools.product(names, itertools.combinations(computed, 2)):
         a, b = first.arrays[part].get(name), second.arrays[part].get(name)
-        rounding = max(recording.rounding.get(part, {}).get(name, 0.0) for recording in (first, second))
+        rounding = _rounding(part, name, first, second)
         tolerances = (_TOLERANCES.get(recording.precision.removeprefix("mixed_"), 0.0) for recording in (first, second))
         limit = 0.0 if part in EXACT else max(tolerance, FACTOR * rounding, *tolerances)
         unlike = a is None or b is None or a.dtype != b.dtype
         yield Row(part, name, first.label, second.label, np.inf if unlike else difference(a, b), limit, rounding)
+
+
+def _rounding(part: str, name: str, *recordings: Recording) -> float:
+    """Returns the largest rounding error of an array, relative to the largest entry of all recordings.
+
+    A gradient of nothing but rounding errors on one backend does not hide a gradient on the other.
+    """
+    known = [(r.rounding.get(part, {}).get(name, 0.0), r.arrays[part].get(name)) for r in recordings]
+    scales = [(rounding, largest_entry(array)) for rounding, array in known if array is not None]
+    largest = max((scale for _, scale in scales), default=0.0)
+    errors = (rounding * (scale / largest if largest else 1.0) for rounding, scale in scales)
+    return max(errors, default=0.0)
+
+
+def _layer(name: str) -> str:
+    """Returns the name of a layer without the number of its call: a loop of 5 steps is 5 calls, or on JAX one trace."""
+    return name.partition("), ")[0].removesuffix(")") + ")"
 
 
 def _errors(

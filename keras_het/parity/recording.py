@@ -123,5 +123,13 @@ def difference(first: np.ndarray, second: np.ndarray) -> float:
     if not np.array_equal(a[~finite], b[~finite], equal_nan=True) or not np.array_equal(finite, np.isfinite(b)):
         return np.inf
     a, b = a[finite], b[finite]
-    scale = max(np.max(np.abs(a), initial=0.0), np.max(np.abs(b), initial=0.0))
+    scale = max(largest_entry(a), largest_entry(b))
     return float(np.max(np.abs(a - b), initial=0.0) / scale) if scale else 0.0
+
+
+def largest_entry(array: np.ndarray) -> float:
+    """Returns the largest finite `|entry|` of an array, 0 for one without numbers."""
+    if array.dtype.kind not in "biufV":
+        return 0.0
+    sizes = np.abs(array.astype("float64"))
+    return float(np.max(sizes, initial=0.0, where=np.isfinite(sizes)))

@@ -1,6 +1,7 @@
 """Runs a model on the active backend, and records what it computes."""
 
 import contextlib
+import functools
 import inspect
 import warnings
 from collections.abc import Callable, Iterator
@@ -10,7 +11,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_het.base.internals import compile_arguments, layers_of, seed_generators_of
+from keras_het.base.internals import compile_arguments, layers_of, seed_generators_of, shared_losses
 from keras_het.base.refusal import refusal, refuse_if
 from keras_het.base.seeds import unchanged_states
 from keras_het.base.validation import check_integer
@@ -66,6 +67,7 @@ def record(
         with _kept(model):
             if start is not None:
                 _take_weights(model, start.arrays["weights"])
+            _build_loss(model, _tensors(x), y, sample_weight)
             return _Run(model, x, y, sample_weight, steps).recording(batch)
 
 
@@ -99,12 +101,33 @@ def _quiet() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _kept(model: Any) -> Iterator[None]:
-    """Restores all variables of a model: weights, seeds and counters."""
-    values = _values(model.variables)
+    """Restores all variables of a model: weights, seeds, counters and metrics; PyTorch keeps no gradients."""
+    with _kept_values([*model.variables, *model.metrics_variables]):
+        try:
+            yield
+        finally:
+            if hasattr(model, "zero_grad"):
+                model.zero_grad()
+
+
+@contextlib.contextmanager
+def _kept_values(variables: list[Any]) -> Iterator[None]:
+    values = _values(variables)
     try:
         yield
     finally:
-        _assign(model.variables, values)
+        _assign(variables, values)
+
+
+def _build_loss(model: Any, x: Any, y: Any, sample_weight: Any) -> None:
+    """Builds the model's loss: the metrics of several outputs, made in a trace of JAX, would keep its tracers."""
+    if model.compiled and y is not None:
+        with contextlib.suppress(Exception):  # the training step meets the same error, and records it
+            known = {id(variable) for variable in model.metrics_variables}
+            model.compute_loss(x=x, y=_tensors(y), y_pred=model(x), sample_weight=sample_weight)
+            for variable in model.metrics_variables:
+                if id(variable) not in known:
+                    variable.assign(ops.zeros_like(variable))
 
 
 def _values(variables: Any) -> list[np.ndarray]:
@@ -231,19 +254,16 @@ class _Run:
 
     def predictions(self, data: tuple) -> dict[str, Named]:
         """Outputs of `predict_on_batch`, compiled as Keras does by default."""
-        probe = _Probe(self.model)
-        probe.compile()
-        return {"predictions": _by_number(probe.predict_on_batch(data[0]))}
+        return {"predictions": _by_number(self.predictor.predict_on_batch(data[0]))}
 
     def gradients(self, data: tuple) -> dict[str, Named]:
         """The loss, and the gradient of every trainable weight."""
         if not self.model.trainable_variables:
             self.note("no trainable weights: gradients and training are not compared")
             return {}
-        optimizer = _Gradients()
-        loss = self._probe(optimizer).train_on_batch(*data)
+        loss = self.differentiator.train_on_batch(*data)
         names = weight_names(self.model.trainable_variables)
-        values = _values(optimizer.gradients)
+        values = _values(self.differentiator.optimizer.gradients)
         return {"loss": {"": np.array(loss)}, "gradients": dict(zip(names, values, strict=True))}
 
     def training(self, data: tuple) -> dict[str, Named]:
@@ -251,14 +271,33 @@ class _Run:
         if not self.model.trainable_variables:
             return {}
         before = _values(self.model.weights)
-        probe = self._probe(self._optimizer())
-        for _ in range(self.steps):
-            probe.train_on_batch(*data)
+        with _kept_values(self.trainer.optimizer.variables):
+            for _ in range(self.steps):
+                self.trainer.train_on_batch(*data)
         changes = (
             after.astype("float64") - first if after.dtype.kind == "f" else after - first
             for after, first in zip(_values(self.model.weights), before, strict=True)
         )
         return {"training": dict(zip(weight_names(self.model.weights), changes, strict=True))}
+
+    # Made once, since each compiles a program.
+
+    @functools.cached_property
+    def predictor(self) -> "_Probe":
+        """The probe that predicts."""
+        probe = _Probe(self.model)
+        probe.compile()
+        return probe
+
+    @functools.cached_property
+    def differentiator(self) -> "_Probe":
+        """The probe whose optimizer stores gradients."""
+        return self._probe(_Gradients())
+
+    @functools.cached_property
+    def trainer(self) -> "_Probe":
+        """The probe that trains by a copy of the model's optimizer."""
+        return self._probe(self._optimizer())
 
     def _probe(self, optimizer: Any) -> "_Probe":
         has_loss = bool(self.model.compiled) and self.data[1] is not None
@@ -268,7 +307,8 @@ class _Run:
         if type(self.model).train_step is not keras.Model.train_step:
             self.note("the model has a `train_step` of its own, which is not compared: its `compute_loss` is")
         probe = _Probe(self.model, shapes=None if has_loss else self.shapes)
-        probe.compile(optimizer=optimizer)
+        optimizer.build(self.model.trainable_variables)
+        probe.compile(optimizer=optimizer, auto_scale_loss=False)
         return probe
 
     def _optimizer(self) -> Any:
@@ -382,25 +422,26 @@ class _Probe(keras.Model):
     """
 
     def __init__(self, model: Any, *, shapes: Any = None) -> None:
-        super().__init__(name="probe")
+        super().__init__(name="probe", autocast=False)
         self.model = model
         self.takes_training = "training" in inspect.signature(type(model).call).parameters
         self.factors = None
         if shapes is not None:
             self.factors = [np.cos(np.arange(np.prod(shape))).reshape(shape).astype("float32") for shape in shapes]
 
-    def call(self, inputs: Any, training: Any = None) -> Any:
-        return self.model(inputs, **({"training": training} if self.takes_training else {}))
+    def call(self, inputs: Any, training: bool | None = None) -> Any:
+        return self.model(inputs, training=training)  # a trainer trains a model without this argument as at inference
 
     def compute_loss(
         self, x: Any = None, y: Any = None, y_pred: Any = None, sample_weight: Any = None, training: bool = True
     ) -> Any:
         """Returns the loss of the model, or the mean of its outputs, each times a fixed number."""
-        if self.factors is None:
-            return self.model.compute_loss(x=x, y=y, y_pred=y_pred, sample_weight=sample_weight, training=training)
-        outputs = zip(keras.tree.flatten(y_pred), self.factors, strict=True)
-        means = [ops.mean(ops.multiply(ops.cast(output, "float32"), factors)) for output, factors in outputs]
-        return sum([*means, *self.model.losses])
+        with shared_losses(self, self.model):
+            if self.factors is None:
+                return self.model.compute_loss(x=x, y=y, y_pred=y_pred, sample_weight=sample_weight, training=training)
+            outputs = zip(keras.tree.flatten(y_pred), self.factors, strict=True)
+            means = [ops.mean(ops.multiply(ops.cast(output, "float32"), factors)) for output, factors in outputs]
+            return sum([*means, *self.model.losses])
 
 
 class _Gradients(keras.optimizers.Optimizer):

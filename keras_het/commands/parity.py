@@ -55,8 +55,7 @@ def run(options: argparse.Namespace) -> int:
 
 def status(result: Comparison) -> int:
     """Returns 1 for a difference, 2 for a part that failed, 0 otherwise."""
-    is_random = any("not deterministic" in text for text in result.failures)
-    return 1 if result.different or is_random else 2 if result.failures else 0
+    return 1 if result.different or result.is_random else 2 if result.failures else 0
 
 
 def _as_json(result: Comparison) -> dict[str, Any]:
@@ -77,7 +76,7 @@ def compare_file(
         tolerance: that of `compare`.
         modules: names of modules that define layers of the model.
     Raises:
-        CannotRunError: if fewer than two backends are given, or one cannot load or run the model; the text has each reason.
+        CannotRunError: if fewer than two backends are given, or one cannot load or run the model, with each reason.
     """
     if len(backends) < 2:
         raise CannotRunError(f"Two backends are needed to compare. Installed or named: {', '.join(backends) or 'none'}")

@@ -11,7 +11,7 @@ from keras_het.base.extras import import_extra
 from keras_het.base.refusal import refuse_if
 from keras_het.base.tables import aligned
 from keras_het.base.validation import check_number
-from keras_het.parity.recording import PARTS, Recording, difference, largest_entry
+from keras_het.parity.recording import NOT_DETERMINISTIC, PARTS, Recording, difference, largest_entry
 
 FACTOR = 10.0  # times what rounding alone does to a number, for two backends that round in other places
 UNDETERMINED = 0.1  # rounding above it leaves less than one digit of a number
@@ -84,6 +84,11 @@ class Comparison:
         return not self.different and not self.failures
 
     @property
+    def is_random(self) -> bool:
+        """Whether a backend gave other outputs at a second call of the model."""
+        return any(NOT_DETERMINISTIC in text for text in self.failures)
+
+    @property
     def first_layer(self) -> str | None:
         """The first layer, in the order of calls, whose outputs differ; None if none does."""
         return next((row.name for row in self.different if row.part == "layers"), None)
@@ -103,6 +108,8 @@ class Comparison:
     def answer(self) -> str:
         """Returns one sentence: whether the backends agree, or which one differs, and where first."""
         names = _listed(self.labels)
+        if self.is_random:
+            return f"{next(text for text in self.failures if NOT_DETERMINISTIC in text)}."
         if self.different:
             first = self.different[0]
             where = f"{first.part}, `{first.name}`" if first.name else first.part

@@ -13,6 +13,7 @@ from keras_het.base.refusal import refusal
 
 # Parts of a recording, in the order in which an error spreads.
 PARTS = ("weights", "layers", "predictions", "loss", "gradients", "training", "saved weights", "saved predictions")
+NOT_DETERMINISTIC = "not deterministic"
 _HEADER = "header"
 
 

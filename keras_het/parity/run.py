@@ -15,7 +15,7 @@ from keras_het.base.internals import compile_arguments, layers_of, seed_generato
 from keras_het.base.refusal import refusal, refuse_if
 from keras_het.base.seeds import unchanged_states
 from keras_het.base.validation import check_integer
-from keras_het.parity.recording import Recording, difference
+from keras_het.parity.recording import NOT_DETERMINISTIC, Recording, difference
 
 ROUNDOFF = {"bfloat16": 2.0**-8, "float16": 2.0**-11, "float32": 2.0**-24, "float64": 2.0**-53}  # coarsest first
 SEED = 2021
@@ -333,7 +333,7 @@ class _Run:
         names = (name for name in outputs if not _is_same(outputs[name], again.get(name)))
         first = next(names, None)
         if first is not None:
-            self.failures["layers"] = f"not deterministic: a second call of `{first}` gives other outputs"
+            self.failures["layers"] = f"{NOT_DETERMINISTIC}: a second call of `{first}` gives other outputs"
 
     def _call(self, layer: Any, call: Callable, parameters: Any, arguments: tuple, options: Named) -> Any:
         """Stands for the `call` of a layer."""

@@ -19,7 +19,7 @@ import numpy as np
 from keras_het.base.serializable import resolve
 
 UNITS, NUM_FACTORS, FEATURES, BATCH, NUM_SAMPLES, SEED = 20, 4, 12, 16, 100, 2021
-FIT_STEPS, FIT_EPOCHS = 50, 5
+FIT_STEPS = 50
 LEARNING_RATES = {"sigmoid": 0.5 * UNITS, "normal": 2.0}  # the first is a mean over the units; 0.5 for the others
 MAX_LOGIT = 100.0
 HEADS = {
@@ -44,6 +44,8 @@ JOINT = {  # heads that return a distribution: learning rates
     "joint pixels": 0.05,
     "joint targets": 0.01,
 }
+# Parts of a recording of `keras_het.parity`, and the kinds whose limits they have.
+KINDS = {"layers": "outputs", "predictions": "outputs", "loss": "outputs", "gradients": "gradients", "training": "fit"}
 FITTED = ("softmax", "normal cdf", "sigmoid", "sigmoid MonteCarlo")
 
 
@@ -82,7 +84,7 @@ LIMITS = {  # kind: measure, limit, what the table says of it
     "fit": (
         absolute,
         1e-4,
-        f"|a - b| on every weight at every one of {FIT_STEPS} steps of model.fit, by SGD or, with a T, by Adam",
+        f"|a - b| on every weight after {FIT_STEPS} steps of training, by SGD or, with a T, by Adam",
     ),
 }
 
@@ -283,46 +285,39 @@ def write_outputs_and_gradients(results, kind, link):
                 results[f"gradients/{kind} {link}/{detail}, {weight}"] = gradient
 
 
-def write_trajectory(results, case, weights, model, x, y):
-    """These weights of a compiled model at every step of `fit`, all of which must move."""
-    import keras
+def write_recording(results, case, model, x, y, jit):
+    """What `keras_het.parity` records of a compiled model: outputs, loss, gradients, and a training of many steps."""
+    from keras_het.parity import record
 
-    start = [weight.numpy() for weight in weights]
-    trajectory = []
-
-    class Record(keras.callbacks.Callback):
-        def on_train_batch_end(self, batch, logs=None):
-            self.model.get_weights()  # JAX brings the variables up to date
-            trajectory.append([weight.numpy() for weight in weights])
-
-    model.fit(x, y, batch_size=BATCH, epochs=FIT_EPOCHS, shuffle=False, verbose=0, callbacks=[Record()])
-    if len(trajectory) != FIT_STEPS:
-        raise RuntimeError(f"The run must have {FIT_STEPS} steps. Received: {len(trajectory)}")
-    for variable, first, values in zip(weights, start, zip(*trajectory, strict=True), strict=True):
-        values = np.stack(values)
-        moved = absolute(values[-1], first)
-        if moved < 100 * LIMITS["fit"][1]:
+    recording = record(model, x, y, steps=FIT_STEPS, jit_compile=jit)
+    if recording.failures:
+        raise RuntimeError(f"Every part of {case} must be computed. Received: {recording.failures}")
+    for part, kind in KINDS.items():
+        for name, array in recording.arrays[part].items():
+            results[f"{kind}/{case}/{part} {name}"] = array
+    trainable = recording.arrays["gradients"]
+    for name, change in recording.arrays["training"].items():
+        moved = np.max(np.abs(change))
+        if name in trainable and moved < 100 * LIMITS["fit"][1]:
             raise RuntimeError(
                 "The run must move every weight by much more than the limit. "
-                f"Received: {variable.path} moved by {moved:g}"
+                f"Received: {name} of {case} moved by {moved:g}"
             )
-        results[f"fit/{case}/{variable.path}"] = values
 
 
 def write_fit(results, kind, link, jit):
-    """The weights of a head at every step of `model.fit` with plain SGD."""
+    """A head, trained by plain SGD."""
     import keras
 
     head = make_head(kind, link)
-    model = keras.Sequential([keras.Input((FEATURES,)), head])
-    model.compile(
-        optimizer=keras.optimizers.SGD(LEARNING_RATES.get(link.split()[0], 0.5)), loss=make_loss(link), jit_compile=jit
-    )
-    write_trajectory(results, f"{kind} {link}", head.weights, model, *data(link, BATCH * FIT_STEPS // FIT_EPOCHS))
+    model = keras.Sequential([keras.Input((FEATURES,)), head], name="model")
+    rate = LEARNING_RATES.get(link.split()[0], 0.5)
+    model.compile(keras.optimizers.SGD(rate), make_loss(link))
+    write_recording(results, f"{kind} {link}", model, *data(link, BATCH), jit)
 
 
 def write_transition_fit(results, jit):
-    """The weights of a learned T and of the head before it, by Adam, which makes small differences large."""
+    """A learned T and a Dense layer before it, trained by Adam, which makes small differences large."""
     import keras
 
     from keras_het import layers
@@ -334,9 +329,8 @@ def write_transition_fit(results, jit):
     model.layers[0].set_weights(
         [np.random.default_rng(SEED).standard_normal((FEATURES, UNITS)).astype("float32"), np.zeros(UNITS)]
     )
-    model.compile(optimizer=keras.optimizers.Adam(0.02), loss=make_loss("softmax"), jit_compile=jit)
-    examples = data("softmax", BATCH * FIT_STEPS // FIT_EPOCHS)
-    write_trajectory(results, "NoiseTransition", model.trainable_weights, model, *examples)
+    model.compile(optimizer=keras.optimizers.Adam(0.02), loss=make_loss("softmax"))
+    write_recording(results, "NoiseTransition", model, *data("softmax", BATCH), jit)
 
 
 def joint_case(name, examples):
@@ -364,24 +358,17 @@ def joint_case(name, examples):
 
 
 def write_joint(results, name, jit):
-    """Outputs of a head of distributions, gradients of its loss, and its weights at every step of `fit` by SGD."""
+    """A head of distributions, trained by SGD, and its predictions."""
     import keras
 
     from keras_het.models import DistributionModel
-    from tests.gradients import layer_gradients
 
     head, loss, x, y = joint_case(name, BATCH)
-    results[f"outputs/{name}/distribution"] = keras.ops.convert_to_numpy(head(x))
-    results[f"outputs/{name}/predictions"] = keras.ops.convert_to_numpy(head.predictions(head(x)))
-    whole = keras.Sequential([keras.Input(x.shape[1:]), head])  # which takes `training` whether the head does or not
-    _, gradients = layer_gradients(whole, lambda outputs: loss(y, outputs), x)
-    for weight, gradient in gradients.items():
-        results[f"gradients/{name}/{weight}"] = gradient
-    head, loss, x, y = joint_case(name, BATCH * FIT_STEPS // FIT_EPOCHS)
+    results[f"outputs/{name}/predictions of the head"] = keras.ops.convert_to_numpy(head.predictions(head(x)))
     inputs = keras.Input(x.shape[1:])
-    model = DistributionModel(inputs, head(inputs))
-    model.compile(keras.optimizers.SGD(JOINT[name]), loss, jit_compile=jit)
-    write_trajectory(results, name, head.trainable_weights, model, x, y)
+    model = DistributionModel(inputs, head(inputs), name="model")
+    model.compile(keras.optimizers.SGD(JOINT[name]), loss)
+    write_recording(results, name, model, x, y, jit)
 
 
 def write(file, jit="auto"):

@@ -24,7 +24,14 @@ Named = dict[str, Any]
 
 
 def record(
-    model: Any, x: Any = None, y: Any = None, *, sample_weight: Any = None, start: Any = None, steps: int = 3
+    model: Any,
+    x: Any = None,
+    y: Any = None,
+    *,
+    sample_weight: Any = None,
+    start: Any = None,
+    steps: int = 3,
+    jit_compile: bool | str = "auto",
 ) -> Recording:
     """Records what a model computes on the active backend, to compare it with other backends.
 
@@ -46,6 +53,7 @@ def record(
         start: a `Recording` of the same model on another backend, or its file, whose starting weights, inputs and
             labels are used: initializers draw other weights on every backend.
         steps: number of training steps.
+        jit_compile: as in `compile`, whatever the model was compiled with: "auto" is what Keras chooses on the backend.
     Raises:
         ValueError: without inputs, or for a `start` of a model with other weights.
 
@@ -68,7 +76,7 @@ def record(
             if start is not None:
                 _take_weights(model, start.arrays["weights"])
             _build_loss(model, _tensors(x), y, sample_weight)
-            return _Run(model, x, y, sample_weight, steps).recording(batch)
+            return _Run(model, (x, y, sample_weight), steps, jit_compile).recording(batch)
 
 
 def packed(name: str, data: Any) -> dict[str, np.ndarray]:
@@ -171,9 +179,8 @@ class _Run:
     Everything is computed twice: as it is, and with rounded weights and inputs. The difference is the `rounding`.
     """
 
-    def __init__(self, model: Any, x: Any, y: Any, sample_weight: Any, steps: int) -> None:
-        self.model, self.steps = model, steps
-        self.data = (x, y, sample_weight)
+    def __init__(self, model: Any, data: tuple, steps: int, jit_compile: bool | str) -> None:
+        self.model, self.data, self.steps, self.jit_compile = model, data, steps, jit_compile
         dtypes = {layer.compute_dtype for layer in layers_of(model)}
         self.precision = next((name for name in ROUNDOFF if name in dtypes), "float32")
         self.start = _values(model.variables)
@@ -286,7 +293,7 @@ class _Run:
     def predictor(self) -> "_Probe":
         """The probe that predicts."""
         probe = _Probe(self.model)
-        probe.compile()
+        probe.compile(jit_compile=self.jit_compile)
         return probe
 
     @functools.cached_property
@@ -308,7 +315,7 @@ class _Run:
             self.note("the model has a `train_step` of its own, which is not compared: its `compute_loss` is")
         probe = _Probe(self.model, shapes=None if has_loss else self.shapes)
         optimizer.build(self.model.trainable_variables)
-        probe.compile(optimizer=optimizer, auto_scale_loss=False)
+        probe.compile(optimizer=optimizer, jit_compile=self.jit_compile, auto_scale_loss=False)
         return probe
 
     def _optimizer(self) -> Any:

@@ -17,7 +17,7 @@ NOT_DETERMINISTIC = "not deterministic"
 _HEADER = "header"
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(eq=False)
 class Recording:
     """What a model computes on one backend; `record` makes one, `compare` compares several.
 

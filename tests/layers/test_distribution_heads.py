@@ -12,7 +12,7 @@ from keras_het.models import DistributionModel
 from tests import layer_contract
 from tests.common import to_numpy
 from tests.layers.heads import set_random_weights
-from tests.layers.test_heteroscedastic_dense_export import apply, assert_plain, export_onnx, onnx_test
+from tests.layers.test_heteroscedastic_dense_export import assert_plain, export_onnx, onnx_warnings, with_torch
 
 UNITS, FEATURES, PIXELS, EXAMPLES = 3, 4, 5, 6
 RNG = np.random.default_rng(0)
@@ -64,7 +64,8 @@ def exported_model(kind):
 
 
 @pytest.mark.once
-@apply(onnx_test)
+@onnx_warnings
+@with_torch
 @pytest.mark.parametrize("kind", HEADS)
 def test_onnx_gives_what_the_model_predicts(kind, tmp_path):
     model, x = exported_model(kind)

@@ -32,6 +32,7 @@ BENCHMARKS = {
     "cost.memory_map": Benchmark("", time="half an hour; --examples 100000: some minutes"),
     "cost.nodes": Benchmark("", time="ten minutes"),
     "cost.peers": Benchmark("", ("peers",), "on TensorFlow: --backend tensorflow; --quick: minutes"),
+    "parity": Benchmark(f"{EVERY},hub", time="half an hour; --quick: a few minutes"),
     "demo": Benchmark(time="three minutes; --quick: half a minute"),
     "imagenet": Benchmark(time="weeks of accelerators; --dry-run: a minute"),
     "labels.annotators": Benchmark(groups=("recipe",)),

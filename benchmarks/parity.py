@@ -1,9 +1,9 @@
 """What `python -m keras_het parity` finds: architectures, layers and heads that agree, and planted faults.
 
-python -m benchmarks.parity [--parts tuned frozen layers heads faults] [--quick] [--output FOLDER]
+python -m benchmarks.parity [--parts kinds tuned frozen layers heads faults] [--quick] [--output FOLDER]
 
 Each model is saved once, and compared on three backends by the command's own function; the faults are planted on
-PyTorch. `tuned` are the architectures on which the factor of the limit was chosen, `frozen` those on which it was tried
+PyTorch. `kinds` are the numbers of `nox -s parity`, the largest difference of each kind. `tuned` are the architectures on which the factor of the limit was chosen, `frozen` those on which it was tried
 unchanged afterwards.
 """
 
@@ -14,11 +14,14 @@ import sys
 import tempfile
 import time
 
+import numpy as np
+
 from benchmarks.lib import harness
 from benchmarks.lib.results import publish
 
 BACKENDS = ["jax", "tensorflow", "torch"]
 PARTS = {"tuned": "TUNED_ON", "frozen": "FROZEN_ON", "layers": "LAYERS", "heads": "HEADS"}
+EVERY = ["kinds", *PARTS, "faults"]
 MODULE = "benchmarks.lib.parity_models"
 SAVE = f"import sys; from {MODULE} import *; part, name, path = sys.argv[1:]; found = globals()[part][name]; "
 SAVE += "save(found[0] if isinstance(found, tuple) else found, path)"
@@ -70,15 +73,35 @@ def faults(named, folder):
     return lines
 
 
+def kinds(folder):
+    """The largest difference of each kind of number between two backends, over all heads of `tests.parity`."""
+    files = {backend: str(pathlib.Path(folder) / f"{backend}.npz") for backend in BACKENDS}
+    for backend, file in files.items():
+        environment = {**os.environ, "KERAS_BACKEND": backend, "TF_CPP_MIN_LOG_LEVEL": "3"}
+        subprocess.run([sys.executable, "-m", "tests.parity", "write", file], env=environment, check=True)
+    from tests import parity
+
+    rows = parity.compare({backend: dict(np.load(file)) for backend, file in files.items()})
+    pairs = list(next(iter(rows.values())))
+    lines = [["number", *(" - ".join(pair) for pair in pairs), "limit"]]
+    for kind, (_, limit, _) in parity.LIMITS.items():
+        found = [max(row[pair][0] for (other, _), row in rows.items() if other == kind) for pair in pairs]
+        lines.append([kind, *(f"{x:.0f}" if limit == 0 else f"{x:.1e}" for x in found), f"{limit:g}"])
+    return lines
+
+
 def main():
     parser = harness.command_line(__doc__, repeats=1)
-    parser.add_argument("--parts", nargs="+", choices=[*PARTS, "faults"], default=[*PARTS, "faults"])
+    parser.add_argument("--parts", nargs="+", choices=EVERY, default=EVERY)
     options = parser.parse_args()
     from benchmarks.lib import parity_models
 
     tables = {}
     with tempfile.TemporaryDirectory() as folder:
         for part in options.parts:
+            if part == "kinds":
+                tables[part] = kinds(folder)
+                continue
             known = parity_models.FAULTS if part == "faults" else getattr(parity_models, PARTS[part])
             chosen = dict(list(known.items())[: 1 if options.quick else None])
             tables[part] = faults(chosen, folder) if part == "faults" else agreement(part, chosen, folder)

@@ -431,7 +431,6 @@ class _Probe(keras.Model):
     def __init__(self, model: Any, *, shapes: Any = None) -> None:
         super().__init__(name="probe", autocast=False)
         self.model = model
-        self.takes_training = "training" in inspect.signature(type(model).call).parameters
         self.factors = None
         if shapes is not None:
             self.factors = [np.cos(np.arange(np.prod(shape))).reshape(shape).astype("float32") for shape in shapes]

@@ -13,6 +13,7 @@ from keras_het.base.compiler import active_compiler
 from keras_het.base.tensor import Tensor
 
 BLOCK_ELEMENTS = 1 << 20  # logits of one block: 4 MiB of float32
+TORCH_ELEMENTS = 1 << 19  # PyTorch holds several arrays of a block at once
 ACCELERATOR_ELEMENTS = 1 << 24
 CHUNK_SIZE = 64  # nodes of one block: fewer make thin matrix products
 FEWEST_NODES = 8  # of a block of a whole batch
@@ -91,4 +92,5 @@ def _budget(tensor: Tensor) -> int:
         on_processor = all(name.startswith("cpu") for name in keras.distribution.list_devices())
     else:  # numpy, openvino, mlx: without a list of devices
         on_processor = True
-    return BLOCK_ELEMENTS if on_processor else ACCELERATOR_ELEMENTS
+    on_processor_elements = TORCH_ELEMENTS if backend == "torch" else BLOCK_ELEMENTS
+    return on_processor_elements if on_processor else ACCELERATOR_ELEMENTS

@@ -13,7 +13,7 @@ from keras_het.base.compiler import active_compiler
 from keras_het.base.tensor import Tensor
 
 BLOCK_ELEMENTS = 1 << 20  # logits of one block: 4 MiB of float32
-TORCH_ELEMENTS = 1 << 19  # logits of one block of a training step: PyTorch holds several arrays of a block at once
+TORCH_DIVISOR = 2  # of the budget of a training step: PyTorch holds several arrays of a block at once
 ACCELERATOR_ELEMENTS = 1 << 24
 CHUNK_SIZE = 64  # nodes of one block: fewer make thin matrix products
 FEWEST_NODES = 8  # of a block of a whole batch
@@ -60,7 +60,7 @@ def block_sizes(
     blocks, and the nodes are cut evenly where they can be.
     """
     on_torch = keras.config.backend() == "torch"
-    batch, budget = loc.shape[0], _budget(loc, TORCH_ELEMENTS if on_torch else BLOCK_ELEMENTS)
+    batch, budget = loc.shape[0], _budget(loc, TORCH_DIVISOR if on_torch else 1)
     if whole_batch:
         fitting = max(FEWEST_NODES, budget // (units * max(1, batch or TYPICAL_BATCH)))
         return None, _cut(num_samples, fitting) if chunk_size is None else min(num_samples, chunk_size)
@@ -85,7 +85,7 @@ def _cut(num_samples: int, most: int) -> int:
     return next((size for size in sizes if num_samples % size == 0), most)
 
 
-def _budget(tensor: Tensor, processor_elements: int = BLOCK_ELEMENTS) -> int:
+def _budget(tensor: Tensor, divisor: int = 1) -> int:
     backend = keras.config.backend()
     if backend == "torch":
         on_processor = tensor.device.type == "cpu"
@@ -93,4 +93,4 @@ def _budget(tensor: Tensor, processor_elements: int = BLOCK_ELEMENTS) -> int:
         on_processor = all(name.startswith("cpu") for name in keras.distribution.list_devices())
     else:  # numpy, openvino, mlx: without a list of devices
         on_processor = True
-    return processor_elements if on_processor else ACCELERATOR_ELEMENTS
+    return BLOCK_ELEMENTS // divisor if on_processor else ACCELERATOR_ELEMENTS

@@ -3,8 +3,10 @@
 python -m benchmarks.parity [--parts kinds tuned frozen layers heads faults] [--quick] [--output FOLDER]
 
 Each model is saved once, and compared on three backends by the command's own function; the faults are planted on
-PyTorch. `kinds` are the numbers of `nox -s parity`, the largest difference of each kind. `tuned` are the architectures on which the factor of the limit was chosen, `frozen` those on which it was tried
-unchanged afterwards.
+PyTorch.
+
+`kinds` are the numbers of `nox -s parity`, the largest difference of each kind. `tuned` are the architectures on which
+the factor of the limit was chosen, `frozen` those on which it was tried unchanged afterwards.
 """
 
 import os

@@ -35,8 +35,8 @@ class Bug(NamedTuple):
 
 BUGS = (
     Bug("a sign of the gradient of the mean softmax", "keras_het/ops/softmax.py",
-        "(upstream[..., None] - p[..., None] * (of_upstream / total))",
-        "(upstream[..., None] + p[..., None] * (of_upstream / total))", ("ops",)),
+        "(inverse, -of_upstream * inverse * inverse)",
+        "(inverse, of_upstream * inverse * inverse)", ("ops",)),
     Bug(
         "rows of a batch that blocks bring into another order",
         "keras_het/ops/streaming.py",

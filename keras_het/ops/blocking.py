@@ -13,6 +13,7 @@ from keras_het.base.compiler import active_compiler
 from keras_het.base.tensor import Tensor
 
 BLOCK_ELEMENTS = 1 << 20  # logits of one block: 4 MiB of float32
+TORCH_DIVISOR = 2  # of the budget of a training step: PyTorch holds several arrays of a block at once
 ACCELERATOR_ELEMENTS = 1 << 24
 CHUNK_SIZE = 64  # nodes of one block: fewer make thin matrix products
 FEWEST_NODES = 8  # of a block of a whole batch
@@ -58,7 +59,8 @@ def block_sizes(
     PyTorch's compiler compiles once more for each size: then the rows do not depend on a batch that needs several
     blocks, and the nodes are cut evenly where they can be.
     """
-    batch, budget = loc.shape[0], _budget(loc)
+    on_torch = keras.config.backend() == "torch"
+    batch, budget = loc.shape[0], _budget(loc, TORCH_DIVISOR if on_torch else 1)
     if whole_batch:
         fitting = max(FEWEST_NODES, budget // (units * max(1, batch or TYPICAL_BATCH)))
         return None, _cut(num_samples, fitting) if chunk_size is None else min(num_samples, chunk_size)
@@ -66,7 +68,7 @@ def block_sizes(
         chunk_size = max(CHUNK_SIZE, budget // (units * max(1, batch or TYPICAL_BATCH)))
         # Every pass on PyTorch writes a new block to memory: a block above the budget is slower than a thin one. XLA
         # fuses passes, and likes thick ones; but an image may have more logits than any head of classes.
-        most = budget * (1 if keras.config.backend() == "torch" else LARGEST_BLOCK)
+        most = budget * (1 if on_torch else LARGEST_BLOCK)
         chunk_size = _cut(num_samples, min(chunk_size, max(FEWEST_NODES, most // (2 * units))))
     chunk_size = min(num_samples, chunk_size)
     rows = max(2, budget // (units * chunk_size))
@@ -83,7 +85,7 @@ def _cut(num_samples: int, most: int) -> int:
     return next((size for size in sizes if num_samples % size == 0), most)
 
 
-def _budget(tensor: Tensor) -> int:
+def _budget(tensor: Tensor, divisor: int = 1) -> int:
     backend = keras.config.backend()
     if backend == "torch":
         on_processor = tensor.device.type == "cpu"
@@ -91,4 +93,4 @@ def _budget(tensor: Tensor) -> int:
         on_processor = all(name.startswith("cpu") for name in keras.distribution.list_devices())
     else:  # numpy, openvino, mlx: without a list of devices
         on_processor = True
-    return BLOCK_ELEMENTS if on_processor else ACCELERATOR_ELEMENTS
+    return BLOCK_ELEMENTS // divisor if on_processor else ACCELERATOR_ELEMENTS

@@ -21,6 +21,13 @@ def product(factor: Tensor, columns: Tensor) -> Tensor:
     return ops.tensordot(factor, columns, axes=1)
 
 
+def outer_products(rows: Tensor, columns: tuple[Tensor, ...]) -> Tensor:
+    """Returns the sum of the outer products of J rows, `(B, J, K)`, and columns, `(B, 1, C)` each, in one pass."""
+    if _has_classes_last():
+        return _turned(ops.matmul(_turned(ops.concatenate(columns, axis=1)), rows))
+    return sum(rows[:, j, :, None] * column for j, column in enumerate(columns))
+
+
 def softmax(logits: Tensor) -> Tensor:
     """Returns the softmax over the classes."""
     if _has_classes_last():

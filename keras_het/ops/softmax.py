@@ -5,7 +5,7 @@ from keras import ops
 from keras_het.base.tensor import Tensor
 from keras_het.ops.mean import Mean
 from keras_het.ops.normal import finite
-from keras_het.ops.passes import softmax, softmax_weights
+from keras_het.ops.passes import outer_products, softmax, softmax_weights
 
 LEFT_OUT = -1e12  # a log p below it belongs to a class left out by a mean of -inf
 
@@ -82,8 +82,7 @@ class SoftmaxMean(Mean):
         p = ops.exp(log_p)
         weights = softmax_weights(logits)
         # Both sums over the classes in one product of (B, 2, K) by (B, K, C).
-        total, of_upstream = ops.split(ops.matmul(ops.stack([p, upstream], axis=1), weights), 2, axis=1)
+        rows = ops.stack([upstream, p], axis=1)
+        of_upstream, total = ops.split(ops.matmul(rows, weights), 2, axis=1)
         inverse = 1.0 / total
-        result = upstream[..., None] * inverse  # in place on PyTorch: a block is read and written once less
-        result -= p[..., None] * (of_upstream * inverse * inverse)
-        return weights * result
+        return weights * outer_products(rows, (inverse, -of_upstream * inverse * inverse))

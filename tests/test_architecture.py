@@ -26,6 +26,7 @@ PACKAGE = pathlib.Path(keras_het.__file__).parent
 ROOT = PACKAGE.parent
 MODULES = sorted(module.name for module in pkgutil.walk_packages(keras_het.__path__, "keras_het."))
 PACKAGES = [
+    "keras_het.parity",
     "keras_het", "keras_het.explain", "keras_het.callbacks", "keras_het.covariances",
     "keras_het.distribution", "keras_het.integrators", "keras_het.labels", "keras_het.labels.methods",
     "keras_het.layers", "keras_het.links", "keras_het.losses", "keras_het.metrics", "keras_het.models",

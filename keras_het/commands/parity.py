@@ -73,7 +73,7 @@ def compare_file(
         model: the file.
         backends: names of the backends.
         data: file of a batch, or None to make one.
-        tolerance: that of `compare`.
+        tolerance: tolerance of `compare`.
         modules: names of modules that define layers of the model.
     Raises:
         CannotRunError: if fewer than two backends are given, or one cannot load or run the model, with each reason.

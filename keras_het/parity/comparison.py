@@ -31,7 +31,7 @@ class Row(NamedTuple):
         second: name of the second backend.
         difference: largest difference, relative to the largest entry.
         limit: largest difference that counts as equal.
-        rounding: how far rounding alone moves the array.
+        rounding: distance by which rounding alone moves the array.
     """
 
     part: str
@@ -58,8 +58,8 @@ class Comparison:
         labels: names of the recordings.
         rows: list of `Row`, in the order in which an error spreads through a model.
         errors: {(part, name): {label: distance from the recording in float64, in units of the rounding}}.
-        notes: what could not be compared as it is, and why.
-        failures: what some backend could not compute, and why.
+        notes: texts about numbers that could not be compared as they are, and why.
+        failures: texts about parts that some backend could not compute, and why.
     """
 
     labels: list[str]

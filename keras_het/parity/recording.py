@@ -29,7 +29,7 @@ class Recording:
         rounding: {part: {name: number}}, how far rounding alone moves an array, relative to its largest entry.
         batch: {name: array}, the inputs ("x"), labels ("y") and sample weights ("sample_weight") that were used.
         omitted: names of layers that run inside a loop of the backend, and are compared as part of an outer layer.
-        notes: what could not be compared as it is, and why.
+        notes: texts about numbers that could not be compared as they are, and why.
         failures: {part: text of the error}, of parts that the backend could not compute.
     """
 

@@ -19,6 +19,7 @@ from keras_het.parity.recording import NOT_DETERMINISTIC, Recording, difference
 
 ROUNDOFF = {"bfloat16": 2.0**-8, "float16": 2.0**-11, "float32": 2.0**-24, "float64": 2.0**-53}  # coarsest first
 SEED = 2021
+_CONTAINERS = (keras.Model, keras.layers.InputLayer)  # these compute nothing themselves
 _RATES = ("rate", "dropout", "recurrent_dropout")  # attributes of layers that drop units
 Named = dict[str, Any]
 
@@ -53,15 +54,18 @@ def record(
         start: a `Recording` of the same model on another backend, or its file, whose starting weights, inputs and
             labels are used: initializers draw other weights on every backend.
         steps: number of training steps.
-        jit_compile: as in `compile`, whatever the model was compiled with: "auto" is what Keras chooses on the backend.
+        jit_compile: argument of `compile` for the recording, whatever the model was compiled with; "auto" is what Keras
+            chooses on the backend.
     Raises:
         ValueError: without inputs, or for a `start` of a model with other weights.
 
     Example:
         >>> model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2, name="dense")])
         >>> recording = record(model, np.ones((4, 3)))
-        >>> list(recording.arrays["layers"]), list(recording.arrays["gradients"])
-        (['dense (Dense)'], ['dense/kernel', 'dense/bias'])
+        >>> list(recording.arrays["layers"])
+        ['dense (Dense)']
+        >>> list(recording.arrays)
+        ['weights', 'layers', 'predictions', 'loss', 'gradients', 'training']
     """
     check_integer("steps", steps, 1)
     if start is not None:
@@ -181,7 +185,7 @@ class _Run:
 
     def __init__(self, model: Any, data: tuple, steps: int, jit_compile: bool | str) -> None:
         self.model, self.data, self.steps, self.jit_compile = model, data, steps, jit_compile
-        dtypes = {layer.compute_dtype for layer in layers_of(model)}
+        dtypes = {layer.compute_dtype for layer in layers_of(model) if not isinstance(layer, _CONTAINERS)}
         self.precision = next((name for name in ROUNDOFF if name in dtypes), "float32")
         self.start = _values(model.variables)
         self.notes: list[str] = []

@@ -69,7 +69,7 @@ def faults(named, folder):
         result, _ = compared("FAULTS", name, folder)
         text = str(result)
         is_found = isinstance(result, str) or not result.is_equal
-        said = text.splitlines()[0] if isinstance(result, str) or result.different else result.failures[0]
+        said = text.splitlines()[0] if isinstance(result, str) or not result.failures else result.failures[0]
         lines.append([name, "yes" if is_found else "NO", "yes" if words in text else "NO", said])
         print(harness.markdown(lines[-1:]), flush=True)
     return lines

@@ -187,7 +187,7 @@ class Branches(layers.Layer):
     """Computes something else on one backend."""
 
     def call(self, x):
-        return ops.relu(x) if on_torch() else ops.relu6(x)
+        return ops.relu(x) if on_torch() else ops.elu(x)
 
 
 @keras.saving.register_keras_serializable("planted")

@@ -19,6 +19,7 @@ FOR_USERS = {
     "Convert a pretrained model": ("heteroscedastic", "homoscedastic"),
     "Check a model and its data before training": ("check",),
     "Know how good a model is, from verified labels": ("labels.verify_accuracy",),
+    "Compare the backends": ("parity.record", "parity.compare"),
     "See which classes are confused": ("explain.confused_pairs",),
 }
 
@@ -34,7 +35,8 @@ What most users need. `import keras_het`, then:
 
 {users}
 
-Command: `python -m keras_het doctor` checks the installation.
+Commands: `python -m keras_het doctor` checks the installation. `python -m keras_het parity model.keras` compares a model
+on the installed backends.
 
 ## For researchers
 

@@ -7,8 +7,10 @@ missing), files for the recording and for the trained model, and the trained mod
 import importlib
 import json
 import pathlib
+import re
 import sys
 import zipfile
+from collections.abc import Callable
 from typing import Any
 
 import keras
@@ -17,7 +19,9 @@ from keras import ops
 
 from keras_het.parity.batch import make_inputs, make_labels
 from keras_het.parity.recording import Recording
-from keras_het.parity.run import packed, record, unpacked, weight_names
+from keras_het.parity.run import ROUNDOFF, packed, record, unpacked, weight_names
+
+_OF_A_BACKEND = re.compile(r"keras\.src\.backend\.(\w+)\.optimizers")
 
 
 def main(path: str) -> None:
@@ -36,7 +40,7 @@ def main(path: str) -> None:
 def _record(job: dict[str, Any]) -> None:
     if job.get("float64"):
         keras.config.set_floatx("float64")
-    model = keras.saving.load_model(in_float64(job["model"]) if job.get("float64") else job["model"])
+    model, notes = _load(job)
     batch = pathlib.Path(job["batch"])
     if not batch.exists():
         x = make_inputs(model)
@@ -45,6 +49,7 @@ def _record(job: dict[str, Any]) -> None:
     data = dict(np.load(batch))
     x, y, sample_weight = (unpacked(name, data) for name in ("x", "y", "sample_weight"))
     recording = record(model, x, y, sample_weight=sample_weight, steps=job["steps"])
+    recording.notes += notes
     recording.save(job["recording"])
     if job.get("saved"):
         changes = recording.arrays.get("training", {})
@@ -53,6 +58,17 @@ def _record(job: dict[str, Any]) -> None:
                 weight.assign(recording.arrays["weights"][name] + changes[name].astype(weight.dtype))
         model.save(job["saved"])
         _saved(model, x).save(job["as_saved"])
+
+
+def _load(job: dict[str, Any]) -> tuple[Any, list[str]]:
+    """Returns the model of a job, and what was changed in it."""
+    with zipfile.ZipFile(job["model"]) as archive:
+        config = archive.read("config.json").decode()
+    path = rewritten(job["model"], in_float64) if job.get("float64") else job["model"]
+    if not (found := _OF_A_BACKEND.search(config)):
+        return keras.saving.load_model(path), []
+    text = f"the file names an optimizer of {found[1]} alone: compile the model again to train it on another backend"
+    return keras.saving.load_model(rewritten(path, with_own_optimizer)), [text]
 
 
 def _saved(model: Any, x: Any) -> Recording:
@@ -64,27 +80,33 @@ def _saved(model: Any, x: Any) -> Recording:
     return Recording(keras.config.backend(), arrays={"saved weights": weights, "saved predictions": predictions})
 
 
-def in_float64(path: str) -> str:
-    """Writes the model's file again with float64 for the dtype of every layer; returns the new path."""
-    target = f"{path.removesuffix('.keras')}-float64.keras"
+def rewritten(path: str, change: Callable[[dict], dict]) -> str:
+    """Writes the model's file again with every part of its configuration changed; returns the new path."""
+    target = f"{path.removesuffix('.keras')}-rewritten.keras"
     with zipfile.ZipFile(path) as source, zipfile.ZipFile(target, "w") as copy:
         for member in source.infolist():
             content = source.read(member)
             if member.filename == "config.json":
-                content = json.dumps(_in_float64(json.loads(content))).encode()
+                content = json.dumps(json.loads(content, object_hook=change)).encode()
             copy.writestr(member, content)
     return target
 
 
-def _in_float64(config: Any) -> Any:
-    if isinstance(config, list):
-        return [_in_float64(entry) for entry in config]
-    if not isinstance(config, dict):
-        return config
+def in_float64(config: dict) -> dict:
+    """Returns a part of a configuration with float64 for the dtype of a layer."""
     if str(config.get("class_name", "")).endswith("DTypePolicy"):
         return {**config, "config": {**config["config"], "name": "float64"}}
-    is_dtype = {key for key, value in config.items() if key == "dtype" and value in ("float32", "float16", "bfloat16")}
-    return {key: "float64" if key in is_dtype else _in_float64(value) for key, value in config.items()}
+    return config | ({"dtype": "float64"} if config.get("dtype") in ROUNDOFF else {})
+
+
+def with_own_optimizer(config: dict) -> dict:
+    """Returns a part of a configuration with the optimizer of the active backend.
+
+    Keras 3.15 on PyTorch saves a class of its backend, which trains on no other one.
+    """
+    if _OF_A_BACKEND.search(str(config.get("module", ""))):
+        return {**config, "module": "keras.optimizers", "registered_name": None}
+    return config
 
 
 if __name__ == "__main__":

@@ -103,11 +103,11 @@ def main():
         for part in options.parts:
             if part == "kinds":
                 tables[part] = kinds(folder)
-                continue
-            known = parity_models.FAULTS if part == "faults" else getattr(parity_models, PARTS[part])
-            chosen = dict(list(known.items())[: 1 if options.quick else None])
-            tables[part] = faults(chosen, folder) if part == "faults" else agreement(part, chosen, folder)
-    publish(options.output, "parity_models", tables, [0], BACKENDS, harness.processor())
+            else:
+                known = parity_models.FAULTS if part == "faults" else getattr(parity_models, PARTS[part])
+                chosen = dict(list(known.items())[: 1 if options.quick else None])
+                tables[part] = faults(chosen, folder) if part == "faults" else agreement(part, chosen, folder)
+            publish(options.output, "parity_models", tables, [0], BACKENDS, harness.processor())
 
 
 if __name__ == "__main__":

@@ -29,6 +29,7 @@ HAS_COMPILER = pytest.mark.skipif(not shutil.which("g++"), reason="PyTorch compi
 def small_blocks(monkeypatch):
     """Blocks of 8 rows at 64 nodes, however few logits there are."""
     monkeypatch.setattr(blocking, "BLOCK_ELEMENTS", ROWS * UNITS * 64)
+    monkeypatch.setattr(blocking, "TORCH_DIVISOR", 1)
     monkeypatch.setattr(integrators, "SMALL_BLOCK", 0)
 
 

@@ -35,8 +35,8 @@ What most users need. `import keras_het`, then:
 
 {users}
 
-Commands: `python -m keras_het doctor` checks the installation. `python -m keras_het parity model.keras` compares a model
-on the installed backends.
+Commands: `python -m keras_het doctor` checks the installation. `python -m keras_het parity model.keras` compares a
+model on the installed backends.
 
 ## For researchers
 

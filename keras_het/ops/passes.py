@@ -25,7 +25,8 @@ def outer_products(rows: Tensor, columns: tuple[Tensor, ...]) -> Tensor:
     """Returns the sum of the outer products of J rows, `(B, J, K)`, and columns, `(B, 1, C)` each, in one pass."""
     if _has_classes_last():
         return _turned(ops.matmul(_turned(ops.concatenate(columns, axis=1)), rows))
-    return sum(rows[:, j, :, None] * column for j, column in enumerate(columns))
+    # Not by the index [:, j, :, None]: TensorFlow's optimiser of graphs loses the new axis.
+    return sum(row[..., None] * column for row, column in zip(ops.unstack(rows, axis=1), columns, strict=True))
 
 
 def softmax(logits: Tensor) -> Tensor:

@@ -12,11 +12,15 @@ import keras_het
 CLASSES = 5
 
 
-def compiled(model, learning_rate=1e-3):
+def compiled(model, optimizer="adam"):
     """The model, compiled for integer classes with logits or log-probabilities."""
-    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    model.compile(keras.optimizers.Adam(learning_rate), loss)
+    model.compile(optimizer, keras.losses.SparseCategoricalCrossentropy(from_logits=True))
     return model
+
+
+def by_sgd(make):
+    """The same model, trained by SGD: Adam on TensorFlow moves an Embedding too far where a token occurs twice."""
+    return lambda: compiled(make(), "sgd")
 
 
 # Architectures, with random weights.
@@ -72,6 +76,8 @@ FROZEN_ON = {  # and on these it was tried, unchanged
         "ViT", "Image", image_shape=(32, 32, 3), patch_size=8, num_layers=2, num_heads=2, hidden_dim=16, mlp_dim=32
     ),
 }
+
+TEXT_BY_SGD = {f"{name}, SGD": by_sgd(make) for name, make in (TUNED_ON | FROZEN_ON).items() if "BERT" in name}
 
 
 # Ordinary layers.

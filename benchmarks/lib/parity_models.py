@@ -62,7 +62,7 @@ TUNED_ON = {  # on these the factor of the limit was chosen
     "BERT (KerasHub)": hub("Bert", "Text", **TEXT, max_sequence_length=32),
     "ALBERT (KerasHub)": hub("Albert", "Text", **TEXT, embedding_dim=8, max_sequence_length=32),
     "ResNet (KerasHub)": hub(
-        "ResNet", "Image", input_conv_filters=[8], input_conv_kernel_sizes=[3], stackwise_num_filters=[64, 64],
+        "ResNet", "Image", input_conv_filters=[64], input_conv_kernel_sizes=[3], stackwise_num_filters=[64, 64],
         stackwise_num_blocks=[2, 2], stackwise_num_strides=[1, 2], block_type="basic_block", image_shape=(32, 32, 3),
     ),
 }  # fmt: skip

@@ -96,7 +96,7 @@ def in_float64(config: dict) -> dict:
     """Returns a part of a configuration with float64 for the dtype of a layer."""
     if str(config.get("class_name", "")).endswith("DTypePolicy"):
         return {**config, "config": {**config["config"], "name": "float64"}}
-    return config | ({"dtype": "float64"} if config.get("dtype") in ROUNDOFF else {})
+    return config | ({"dtype": "float64"} if str(config.get("dtype")) in ROUNDOFF else {})
 
 
 def with_own_optimizer(config: dict) -> dict:

@@ -98,8 +98,9 @@ def is_plain(tensor: Any) -> bool:
 
 
 def has_hooks(layer: Any) -> bool:
-    """Returns whether something listens to the calls of a layer on PyTorch."""
-    return bool(layer._forward_hooks or layer._forward_pre_hooks or layer._backward_hooks or layer._backward_pre_hooks)
+    """Returns whether something listens to the calls of a layer on PyTorch, or stands for its `call`."""
+    hooks = layer._forward_hooks or layer._forward_pre_hooks or layer._backward_hooks or layer._backward_pre_hooks
+    return bool(hooks) or "call" in vars(layer)
 
 
 def not_decayed(optimizer: Any, variables: list[Any]) -> tuple[list[Any], int, list[str] | None]:

@@ -110,6 +110,11 @@ def test_a_layer_of_your_own_needs_its_module(monkeypatch, tmp_path):
     assert parity._child(tmp_path, "jax", []).endswith("name its module: --import MODULE")
 
 
+def test_a_file_is_read_in_float64(tmp_path):
+    model = keras.saving.load_model(child.rewritten(saved(small(), tmp_path), child.in_float64))
+    assert {layer.compute_dtype for layer in model.layers} == {"float64"}
+
+
 # Batches.
 
 

@@ -94,15 +94,6 @@ def test_what_cannot_run_is_said_for_each_backend(tmp_path, capsys):
     assert "Two backends are needed" in capsys.readouterr().out
 
 
-def test_a_file_is_rewritten_in_float64(tmp_path):
-    path = saved(small(), tmp_path)
-    model = keras.saving.load_model(child.rewritten(path, child.in_float64), compile=False)
-    assert {weight.dtype for weight in model.weights} == {"float64"}
-    assert {layer.compute_dtype for layer in model.layers} == {"float64"}
-    for weight, other in zip(model.weights, keras.saving.load_model(path).weights, strict=True):
-        np.testing.assert_array_equal(keras.ops.convert_to_numpy(weight), keras.ops.convert_to_numpy(other))
-
-
 def test_a_layer_of_your_own_needs_its_module(monkeypatch, tmp_path):
     error = "TypeError: Could not locate class 'Own'. Make sure custom classes are decorated"
     done = subprocess.CompletedProcess([], 1, stderr=f"Traceback\n{error}\n")

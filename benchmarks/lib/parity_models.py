@@ -133,8 +133,8 @@ LAYERS = {
     "not compiled, Dropout": sequential(
         lambda: layers.Dense(8, "gelu"), lambda: layers.Dropout(0.5), dense, shape=(6,), optimizer=False
     ),
-    "Embedding with a mask, attention": lambda: compiled(attention()),
-    "inputs by name": lambda: compiled(named_inputs()),
+    "Embedding with a mask, attention": lambda: compiled(attention(), "sgd"),
+    "inputs by name": lambda: compiled(named_inputs(), "sgd"),
     "mixed_bfloat16": lambda: compiled(half()),
 }  # fmt: skip
 

@@ -3,6 +3,7 @@
 import contextlib
 import functools
 import inspect
+import re
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -20,6 +21,7 @@ from keras_het.parity.recording import NOT_DETERMINISTIC, Recording, difference
 ROUNDOFF = {"bfloat16": 2.0**-8, "float16": 2.0**-11, "float32": 2.0**-24, "float64": 2.0**-53}  # coarsest first
 SEED = 2021
 _CONTAINERS = (keras.Model, keras.layers.InputLayer)  # these compute nothing themselves
+_COLOURS = re.compile(r"\x1b\[\d*m")  # of the terminal, in errors of Keras
 _RATES = ("rate", "dropout", "recurrent_dropout")  # attributes of layers that drop units
 Named = dict[str, Any]
 
@@ -248,7 +250,8 @@ class _Run:
             except Exception as error:
                 if part == "layers":  # the model does not run at all
                     raise
-                self.failures[part] = f"{type(error).__name__}: {' '.join(str(error).split())}"[:500]
+                text = " ".join(_COLOURS.sub("", str(error)).split())
+                self.failures[part] = f"{type(error).__name__}: {text}"[:500]
         return arrays
 
     # The parts.

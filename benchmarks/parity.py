@@ -64,7 +64,7 @@ def agreement(part, names, folder):
 
 
 def faults(named, folder):
-    """What is said of each planted fault, and whether that names it."""
+    """The first words of the result for each planted fault, and whether the result names the fault."""
     lines = [["planted fault", "found", "named", "first words of the result"]]
     for name, (_, words) in named.items():
         result, _ = compared("FAULTS", name, folder)

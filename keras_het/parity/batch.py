@@ -55,7 +55,7 @@ def _make(tensor: Any, size: int, rng: np.random.Generator) -> np.ndarray:
 
 
 def _embedding_sizes(model: Any, inputs: Any) -> list[int]:
-    """Returns for each input how many integers it can have: those of the smallest Embedding that it reaches.
+    """Returns the number of integers that each input can have: that many rows has the smallest Embedding it reaches.
 
     An input reaches the embeddings whose own inputs change if it is one instead of zero.
     """

@@ -19,7 +19,7 @@ _HEADER = "header"
 
 @dataclasses.dataclass(eq=False)
 class Recording:
-    """What a model computes on one backend; `record` makes one, `compare` compares several.
+    """The numbers of a model on one backend; `record` makes one, `compare` compares several.
 
     Attributes:
         backend: name of the backend.
@@ -98,11 +98,6 @@ def _numbered(named: dict[str, np.ndarray], arrays: list[np.ndarray]) -> list[tu
 
 def _named(rows: list[list], arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     return {name: arrays[str(number)].astype(np.dtype(dtype)) for name, number, dtype in rows}
-
-
-def differences(first: dict[str, Any], second: dict[str, Any]) -> dict[str, float]:
-    """Returns the `difference` of each array of one dictionary from that of the other, by name."""
-    return {name: difference(first[name], second[name]) for name in first if name in second}
 
 
 def difference(first: np.ndarray, second: np.ndarray) -> float:

@@ -362,7 +362,7 @@ class _Run:
             outputs = call(*arguments, **options)
         finally:
             self.path.pop()
-        # The cell of a recurrent layer runs in its loop; and the outputs of the model itself are those of a layer.
+        # The cell of a recurrent layer runs in a loop, and the model returns the outputs of its last layer.
         if layer is not self.model and not any(isinstance(outer, keras.layers.RNN) for outer in self.path):
             self._keep(layer, outputs)
         return outputs
@@ -387,7 +387,7 @@ def _is_same(first: np.ndarray, second: Any) -> bool:
 
 
 def _random_layers(model: Any) -> list[str]:
-    """Returns the names of the random layers of a model; a cell has that of its recurrent layer."""
+    """Returns the names of the random layers of a model; a recurrent layer stands for its cell."""
     layers = layers_of(model)
     cells = {id(getattr(layer, "cell", None)) for layer in layers}
     return list(dict.fromkeys(layer.name for layer in layers if _is_random(layer) and id(layer) not in cells))

@@ -1,7 +1,5 @@
 """Tables of methods and of what is found about labels."""
 
-import numpy as np
-
 from benchmarks.lib.views.rows import BOUNDED, TASKS, bold, bounds_of, by_task, columns_of, dicts, picked, short, value
 
 ISSUES = {
@@ -144,79 +142,6 @@ def demo(of):
     head, *rows = of("demo", DEMO)
     place = head.index("points")
     return [head, *([*row[:place], bold(row[place]), *row[place + 1 :]] for row in rows)]
-
-
-def begin_with(of):
-    """The advice on methods, with the figures that speak for each row."""
-    return [["your labels", "begin with", "points of accuracy gained"], *([*line] for line in _advised(of))]
-
-
-def _advised(of):
-    """(labels, method and where to read on, figures) of each row; first of labels of people and rules."""
-    advised = {row["your noise looks like"]: row for row in dicts(of("arena_digits", "begin with"))}
-    made = {noise: points.replace("*", "") for noise, points in _by_choose(of, "digits").items()}
-    real = _by_real_choose(of)
-    smoothed = [advised[noise]["points over early stopping, left-out seeds"].replace("*", "") for noise in SMOOTHED]
-    gained = [float(value(points)) for points in real.values()]
-    error = np.std(gained, ddof=1) / np.sqrt(len(gained))
-    over = (
-        f"{_range(real.values())}, mean {np.mean(gained):+.1f} +- {error:.1f}, on {len(real)} sets of labels of people"
-    )
-    rules = f"{_range(real[name] for name in RULES)} on {len(RULES)} sets of labels of rules"
-    figures = (
-        f"{over} and rules; {_range(made.values())} with labels that we made wrong",
-        f"{smoothed[0]}; {smoothed[1]} with such examples (made)",
-        f"{rules}; {made['pair']} swapped in pairs (made)",
-        f"the head over a Dense layer: {', '.join(f'{_by_head(of, name)} ({name})' for name in CONFUSED)}",
-    )
-    for (text, method), pages, points in zip(ADVICE.items(), READ_ON, figures, strict=True):
-        yield text, f"{method} ({pages})", points
-
-
-def _range(points):
-    """The least and the largest of the means of some cells."""
-    means = [float(value(cell)) for cell in points]
-    return f"{min(means):+.1f} to {max(means):+.1f}"
-
-
-def _by_real_choose(of):
-    """The points of `choose` over Dense with early stopping, by set of labels of people and rules."""
-    titles = (f"points over Dense, {half}" for half in ("sets that decided", "sets that had no say"))
-    return {row["set"]: row["choose"] for title in titles for row in dicts(of("real_choose", title))}
-
-
-def _by_head(of, name):
-    """The points of the full head over Dense, all chosen by noisy accuracy, on the largest part of a set."""
-    rows = dicts(of("real_heads", f"{name}, {CONFUSED[name]} labels, by noisy accuracy"))
-    mean, error = next(row["accuracy - Dense's"] for row in rows if row["head"] == "full").split(" +- ")
-    return f"{100 * float(mean):+.1f} +- {100 * float(error):.1f}"
-
-
-def _by_choose(of, task):
-    """The points of `choose` over early stopping with three starts, for each noise of some data."""
-    rows = dicts(of("choice", f"{task}: clean accuracy of early stopping, 3 starts, and points over it"))
-    return {row["noise"]: row["choose, 30 trainings"] for row in rows if row["noise"] != "mean"}
-
-
-# What "your labels ..." are, and the method to begin with.
-ADVICE = {
-    "may be wrong, you do not know how; or name any other class, at random (symmetric)": "`labels.choose`",
-    "are right, or nearly; or are of examples that belong to no class": "label smoothing: "
-    "`losses.SmoothedCrossentropy`",
-    "are swapped between whole classes (class-dependent)": "`labels.choose`; by hand, "
-    "`losses.ForwardCorrectedCrossentropy` with the `transition` of `labels.diagnose`",
-    "name a class that the example looks like (instance-dependent)": "`labels.choose` with the head, "
-    "`labels.methods.Heteroscedastic()`, among its `methods`",
-}
-RULES = ("TREC", "youtube", "Hausa")  # sets whose labels are of rules
-CONFUSED = {"CIFAR-10N worst": 50000, "CIFAR-100N": 45000}  # sets of the head, and their labels
-SMOOTHED = ("none", "outliers")  # noises for which label smoothing is named
-READ_ON = (
-    "[how](docs/choose.md)",
-    "[code](docs/choose.md#each-row-in-code)",
-    "[code](docs/choose.md#each-row-in-code)",
-    "[when it pays](docs/when-it-pays.md)",
-)
 
 
 def diabetes(of):

@@ -17,8 +17,6 @@ import sys
 import tempfile
 import time
 
-import numpy as np
-
 from benchmarks.lib import harness
 from benchmarks.lib.results import publish
 
@@ -84,13 +82,7 @@ def kinds(folder):
         subprocess.run([sys.executable, "-m", "tests.parity", "write", file], env=environment, check=True)
     from tests import parity
 
-    rows = parity.compare({backend: dict(np.load(file)) for backend, file in files.items()})
-    pairs = list(next(iter(rows.values())))
-    lines = [["number", *(" - ".join(pair) for pair in pairs), "limit"]]
-    for kind, (_, limit, _) in parity.LIMITS.items():
-        found = [max(row[pair][0] for (other, _), row in rows.items() if other == kind) for pair in pairs]
-        lines.append([kind, *(f"{x:.0f}" if limit == 0 else f"{x:.1e}" for x in found), f"{limit:g}"])
-    return lines
+    return parity.table(parity.compare(*map(parity.Recording.load, files.values())))
 
 
 def main():

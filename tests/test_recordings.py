@@ -150,6 +150,8 @@ def test_of_two_backends_the_one_farther_from_float64_is_named():
 @pytest.mark.parametrize(("change", "words"), [
     (lambda r: r.batch.update(x=np.ones(2)), "be of one batch"),
     (lambda r: r.arrays.update(weights={"array": np.ones(3)}), "be of one model"),
+    (lambda r: r.steps.append(4), "have equal steps"),
+    (lambda r: setattr(r, "batch_size", 2), "have equal steps and batch sizes"),
 ])  # fmt: skip
 def test_recordings_of_other_models_or_batches_are_refused(change, words):
     first, second = by_hand("jax", weights=[1.0]), by_hand("torch", weights=[1.0])
@@ -203,6 +205,46 @@ def test_the_steps_are_steps_of_training(recording):
     np.testing.assert_allclose(changes["normal/moving_mean"], (1 - 0.99**3) * outputs.mean(0), rtol=0.05, atol=1e-3)
     (step,) = (change for name, change in changes.items() if name.startswith("head/") and change.dtype.kind == "i")
     assert step == 3
+
+
+def small(optimizer):
+    """A compiled model of one layer, with the same weights at every call."""
+    layer = layers.Dense(CLASSES, name="last", kernel_initializer=keras.initializers.GlorotUniform(0))
+    model = keras.Sequential([keras.Input((4,)), layer], name="model")
+    model.compile(optimizer, keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    return model
+
+
+@pytest.mark.once
+def test_steps_go_through_the_batches_in_order(batch):
+    changes = record(small("sgd"), *batch, batch_size=4, steps=range(1, 4)).arrays["training"]
+    model = small("sgd")
+    (kernel, _), (x, y) = model.get_weights(), batch
+    for step, rows in enumerate((slice(0, 4), slice(4, 6), slice(0, 4)), 1):
+        model.train_on_batch(x[rows], y[rows])
+        np.testing.assert_allclose(changes[f"last/kernel, step {step}"], model.get_weights()[0] - kernel, atol=1e-6)
+    assert len(changes) == 6
+
+
+@pytest.mark.once
+@pytest.mark.planted
+def test_the_first_step_that_differs_is_named(batch):
+    """The third step of one backend has another learning rate."""
+    rates = 0.1, keras.optimizers.schedules.PiecewiseConstantDecay([1], [0.1, 0.1001])
+    models = [small(keras.optimizers.SGD(rate)) for rate in rates]
+    first = record(models[0], *batch, batch_size=2, steps=range(1, 6))
+    second = record(models[1], start=first)
+    assert compare(first, second).different[0].name == "last/kernel, step 3"
+
+
+@pytest.mark.once
+@pytest.mark.parametrize(("argument", "value", "words"), [
+    ("steps", 0, "integer at least 1"), ("steps", [], "name at least one step"), ("steps", [2, 0], "at least 1"),
+    ("batch_size", 0, "integer at least 1"),
+])  # fmt: skip
+def test_wrong_steps_are_refused(argument, value, words):
+    with pytest.raises(ValueError, match=f"`{argument}` must .*{words}"):
+        record(small("sgd"), np.ones((2, 4)), **{argument: value})
 
 
 def test_nothing_of_the_user_changes(batch):

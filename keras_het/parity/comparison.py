@@ -173,7 +173,7 @@ def compare(*recordings: Recording, tolerance: float = 1e-5) -> Comparison:
         tolerance: difference that always counts as equal; for models that compute in float16 or bfloat16, eight units
             in the last place of that dtype, if that is more.
     Raises:
-        ValueError: for fewer than two recordings, or recordings of other models or other batches.
+        ValueError: for fewer than two recordings, or recordings of other models, batches or steps.
 
     Example:
         >>> weights = {"kernel": np.ones(2, "float32")}
@@ -207,6 +207,8 @@ def _check_same_model(first: Recording, other: Recording) -> None:
         name = next(name for name in (*shapes[0], *shapes[1]) if shapes[0].get(name) != shapes[1].get(name))
         received = f"{name} of shape {shapes[0].get(name)} on {first.label}, {shapes[1].get(name)} on {other.label}"
         refuse_if(True, "recordings", "be of one model, with weights of equal names and shapes", received)
+    plans = [f"steps {recording.steps}, batch_size {recording.batch_size}" for recording in (first, other)]
+    refuse_if(plans[0] != plans[1], "recordings", "have equal steps and batch sizes", " and ".join(plans))
     for name in (*first.batch, *other.batch):
         if name not in first.batch or name not in other.batch:
             refuse_if(True, "recordings", "be of one batch", f"`{name}` in one recording alone")

@@ -31,6 +31,8 @@ class Recording:
         omitted: names of layers that run inside a loop of the backend, and are compared as part of an outer layer.
         notes: texts about numbers that could not be compared as they are, and why.
         failures: {part: text of the error}, of parts that the backend could not compute.
+        steps: numbers of the training steps after which the weights are in the recording.
+        batch_size: number of rows in a training step, None for all rows of the batch.
     """
 
     backend: str
@@ -42,6 +44,8 @@ class Recording:
     omitted: list[str] = dataclasses.field(default_factory=list)
     notes: list[str] = dataclasses.field(default_factory=list)
     failures: dict[str, str] = dataclasses.field(default_factory=dict)
+    steps: list[int] = dataclasses.field(default_factory=lambda: [3])
+    batch_size: int | None = None
 
     @property
     def label(self) -> str:

@@ -3,9 +3,10 @@
 import contextlib
 import functools
 import inspect
+import math
 import re
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import keras
@@ -33,7 +34,8 @@ def record(
     *,
     sample_weight: Any = None,
     start: Any = None,
-    steps: int = 3,
+    steps: int | Sequence[int] = 3,
+    batch_size: int | None = None,
     jit_compile: bool | str = "auto",
 ) -> Recording:
     """Records what a model computes on the active backend, to compare it with other backends.
@@ -53,9 +55,12 @@ def record(
         x: inputs, as `model` takes them: an array, or a list or dict of them.
         y: labels, likewise, or None.
         sample_weight: weights of the examples, or None.
-        start: a `Recording` of the same model on another backend, or its file, whose starting weights, inputs and
-            labels are used: initializers draw other weights on every backend.
-        steps: number of training steps.
+        start: a `Recording` of the same model on another backend, or its file, whose starting weights, data, steps and
+            batch size are used: initializers draw other weights on every backend.
+        steps: number of training steps, whose end the recording holds; or the numbers of several steps, such as
+            `range(1, 51)`: the recording holds the weights after each, and a comparison names the first that differs.
+        batch_size: number of rows in a training step; the steps go through the data in order, and begin again at its
+            end. None for all rows. All else that is recorded is of all rows.
         jit_compile: argument of `compile` for the recording, whatever the model was compiled with; "auto" is what Keras
             chooses on the backend.
     Raises:
@@ -69,12 +74,15 @@ def record(
         >>> list(recording.arrays)
         ['weights', 'layers', 'predictions', 'loss', 'gradients', 'training']
     """
-    check_integer("steps", steps, 1)
     if start is not None:
         start = start if isinstance(start, Recording) else Recording.load(start)
-        x, y, sample_weight = (unpacked(name, start.batch) for name in ("x", "y", "sample_weight"))
-    refuse_if(x is None, "x", "be given, or `start`", value=x)
-    batch = packed("x", x) | packed("y", y) | packed("sample_weight", sample_weight)
+        steps, batch_size, batch = start.steps, start.batch_size, start.batch
+    else:
+        refuse_if(x is None, "x", "be given, or `start`", value=x)
+        batch = packed("x", x) | packed("y", y) | packed("sample_weight", sample_weight)
+    steps = _check_steps(steps)
+    batch_size = None if batch_size is None else check_integer("batch_size", batch_size, 1)
+    x, y, sample_weight = (unpacked(name, batch) for name in ("x", "y", "sample_weight"))
     with unchanged_states(), _quiet():
         if not model.built:
             model(_tensors(x))
@@ -82,7 +90,7 @@ def record(
             if start is not None:
                 _take_weights(model, start.arrays["weights"])
             _build_loss(model, _tensors(x), y, sample_weight)
-            return _Run(model, (x, y, sample_weight), steps, jit_compile).recording(batch)
+            return _Run(model, (x, y, sample_weight), steps, batch_size, jit_compile).recording(batch)
 
 
 def packed(name: str, data: Any) -> dict[str, np.ndarray]:
@@ -179,14 +187,33 @@ def _tensors(x: Any) -> Any:
     return keras.tree.map_structure(ops.convert_to_tensor, x)
 
 
+def _check_steps(steps: Any) -> list[int]:
+    """Returns the numbers of the steps after which the weights are recorded."""
+    several = [steps] if np.ndim(steps) == 0 else list(steps)
+    refuse_if(not several, "steps", "name at least one step", value=steps)
+    return sorted({check_integer("steps", step, 1) for step in several})
+
+
+def _rows_of_step(data: tuple, step: int, batch_size: int | None) -> tuple:
+    """Returns the rows that a training step uses; steps count from 1."""
+    if batch_size is None:
+        return data
+    num_batches = math.ceil(len(keras.tree.flatten(data)[0]) / batch_size)
+    first = (step - 1) % num_batches * batch_size
+    return keras.tree.map_structure(lambda x: None if x is None else x[first : first + batch_size], data)
+
+
 class _Run:
     """One recording of a model.
 
     Everything is computed twice: as it is, and with rounded weights and inputs. The difference is the `rounding`.
     """
 
-    def __init__(self, model: Any, data: tuple, steps: int, jit_compile: bool | str) -> None:
-        self.model, self.data, self.steps, self.jit_compile = model, data, steps, jit_compile
+    def __init__(
+        self, model: Any, data: tuple, steps: list[int], batch_size: int | None, jit_compile: bool | str
+    ) -> None:
+        self.model, self.data, self.jit_compile = model, data, jit_compile
+        self.steps, self.batch_size = steps, batch_size
         dtypes = {layer.compute_dtype for layer in layers_of(model) if not isinstance(layer, _CONTAINERS)}
         self.precision = next((name for name in ROUNDOFF if name in dtypes), "float32")
         self.start = _values(model.variables)
@@ -217,7 +244,7 @@ class _Run:
         versions = {"keras": keras.__version__}
         return Recording(
             keras.config.backend(), self.precision, versions, {"weights": weights, **arrays}, rounding, batch,
-            list(self.omitted), self.notes, self.failures,
+            list(self.omitted), self.notes, self.failures, self.steps, self.batch_size,
         )  # fmt: skip
 
     def _rounded(self) -> tuple[tuple, list[np.ndarray]]:
@@ -281,18 +308,19 @@ class _Run:
         return {"loss": {"": np.array(loss)}, "gradients": dict(zip(names, values, strict=True))}
 
     def training(self, data: tuple) -> dict[str, Named]:
-        """The change of every weight by some training steps."""
+        """The change of every weight since the start, after each step that is recorded."""
         if not self.model.trainable_variables:
             return {}
-        before = _values(self.model.weights)
+        names, before = weight_names(self.model.weights), _values(self.model.weights)
+        changes: Named = {}
         with _kept_values(self.trainer.optimizer.variables):
-            for _ in range(self.steps):
-                self.trainer.train_on_batch(*data)
-        changes = (
-            after.astype("float64") - first if after.dtype.kind == "f" else after - first
-            for after, first in zip(_values(self.model.weights), before, strict=True)
-        )
-        return {"training": dict(zip(weight_names(self.model.weights), changes, strict=True))}
+            for step in range(1, self.steps[-1] + 1):
+                self.trainer.train_on_batch(*_rows_of_step(data, step, self.batch_size))
+                if step in self.steps:
+                    suffix = f", step {step}" if len(self.steps) > 1 else ""
+                    differences = map(_change, before, _values(self.model.weights))
+                    changes |= {f"{name}{suffix}": change for name, change in zip(names, differences, strict=True)}
+        return {"training": changes}
 
     # Made once, since each compiles a program.
 
@@ -420,6 +448,10 @@ def _wrapped(model: Any, around: Callable) -> Iterator[None]:
             del vars(layer)["call"]
             if owned[id(layer)] is not None:
                 vars(layer)["call"] = owned[id(layer)]
+
+
+def _change(before: np.ndarray, after: np.ndarray) -> np.ndarray:
+    return after.astype("float64") - before if after.dtype.kind == "f" else after - before
 
 
 def _by_number(outputs: Any) -> Named:

@@ -1,4 +1,4 @@
-"""A batch for a model, made from the shapes and dtypes of its inputs and from its loss."""
+"""Batches: their arrays by name, and one made from the inputs of a model and its loss."""
 
 from typing import Any
 
@@ -12,6 +12,26 @@ from keras_het.base.refusal import refusal
 EXAMPLES, SEED = 4, 2021
 UNKNOWN = 32  # length of an axis of unknown length
 _LABELS = "make labels that fit"
+
+
+def pack(name: str, data: Any) -> dict[str, np.ndarray]:
+    """Returns arrays by name: "x" for one, "x:0" for the first of a list, "x.tokens" for an entry of a dict."""
+    if data is None:
+        return {}
+    if isinstance(data, dict):
+        return {f"{name}.{key}": np.asarray(value) for key, value in data.items()}
+    if isinstance(data, (list, tuple)) and all(hasattr(part, "shape") for part in data):
+        return {f"{name}:{number}": np.asarray(part) for number, part in enumerate(data)}
+    return {name: np.asarray(data)}
+
+
+def unpack(name: str, arrays: dict[str, np.ndarray]) -> Any:
+    """Returns the data that `pack` has named, or None."""
+    if name in arrays:
+        return arrays[name]
+    keyed = {key.removeprefix(f"{name}."): value for key, value in arrays.items() if key.startswith(f"{name}.")}
+    numbered = [value for key, value in arrays.items() if key.startswith(f"{name}:")]
+    return keyed or numbered or None
 
 
 def make_inputs(model: Any) -> Any:

@@ -15,11 +15,11 @@ from typing import Any
 
 import keras
 import numpy as np
-from keras import ops
 
-from keras_het.parity.batch import make_inputs, make_labels
+from keras_het.parity.batch import make_inputs, make_labels, pack, unpack
+from keras_het.parity.probe import as_tensors, by_number, read_values, weight_names
 from keras_het.parity.recording import Recording
-from keras_het.parity.run import ROUNDOFF, packed, record, unpacked, weight_names
+from keras_het.parity.run import ROUNDOFF, record
 
 _OF_A_BACKEND = re.compile(r"keras\.src\.backend\.(\w+)\.optimizers")
 
@@ -33,7 +33,7 @@ def main(path: str) -> None:
         _record(job)
     if job.get("other"):
         model = keras.saving.load_model(job["other"], compile=False)
-        x = unpacked("x", dict(np.load(job["batch"])))
+        x = unpack("x", dict(np.load(job["batch"])))
         _saved(model, x).save(job["loaded"])
 
 
@@ -44,10 +44,10 @@ def _record(job: dict[str, Any]) -> None:
     batch = pathlib.Path(job["batch"])
     if not batch.exists():
         x = make_inputs(model)
-        arrays: Any = packed("x", x) | packed("y", make_labels(model, x))
+        arrays: Any = pack("x", x) | pack("y", make_labels(model, x))
         np.savez(batch, **arrays)
     data = dict(np.load(batch))
-    x, y, sample_weight = (unpacked(name, data) for name in ("x", "y", "sample_weight"))
+    x, y, sample_weight = (unpack(name, data) for name in ("x", "y", "sample_weight"))
     recording = record(model, x, y, sample_weight=sample_weight, steps=job["steps"])
     recording.notes += notes
     recording.save(job["recording"])
@@ -73,10 +73,8 @@ def _load(job: dict[str, Any]) -> tuple[Any, list[str]]:
 
 def _saved(model: Any, x: Any) -> Recording:
     """Returns the weights of a model and its predictions, as a recording."""
-    values = [np.array(ops.convert_to_numpy(weight)) for weight in model.weights]
-    outputs = keras.tree.flatten(model(keras.tree.map_structure(ops.convert_to_tensor, x), training=False))
-    predictions = {"" if len(outputs) == 1 else f"output {i}": ops.convert_to_numpy(y) for i, y in enumerate(outputs)}
-    weights = dict(zip(weight_names(model.weights), values, strict=True))
+    weights = dict(zip(weight_names(model.weights), read_values(model.weights), strict=True))
+    predictions = by_number(model(as_tensors(x), training=False))
     return Recording(keras.config.backend(), arrays={"saved weights": weights, "saved predictions": predictions})
 
 

@@ -17,9 +17,8 @@ import sys
 import numpy as np
 
 from keras_het.base.serializable import resolve
-from keras_het.base.tables import aligned
 from keras_het.parity import Comparison, Recording
-from keras_het.parity.comparison import Row
+from keras_het.parity.comparison import Row, list_versions
 
 UNITS, NUM_FACTORS, FEATURES, BATCH, NUM_SAMPLES, SEED = 20, 4, 12, 16, 100, 2021
 FIT_STEPS, FIT_BATCHES = 50, 10
@@ -116,7 +115,7 @@ def compare(*recordings):
         limit = LIMITS[kind_of(part)][1]
         rows.append(Row(part, name, *(r.label for r in pair), difference(kind_of(part), *arrays), limit, rounding=0.0))
     missing = [f"no {kind} in any recording" for kind in LIMITS if kind not in {kind_of(row.part) for row in rows}]
-    return Comparison([r.label for r in recordings], rows, errors={}, notes=[], failures=missing)
+    return Comparison([r.label for r in recordings], rows, {}, [], missing, list_versions(recordings))
 
 
 def table(comparison):
@@ -363,6 +362,8 @@ def write(file, jit="auto"):
     """Computes everything on the active backend and saves it."""
     import keras
 
+    from keras_het.parity.run import package_versions
+
     results = collections.defaultdict(dict)
     write_noise(results, jit)
     for kind, link in [*itertools.product(HEADS, LINKS), (NARROW, "softmax")]:
@@ -372,7 +373,7 @@ def write(file, jit="auto"):
     write_transition_fit(results, jit)
     for name in JOINT:
         write_joint(results, name, jit)
-    recording = Recording(keras.config.backend(), arrays=dict(results))
+    recording = Recording(keras.config.backend(), versions=package_versions(), arrays=results)
     recording.save(file)
     print(f"{recording.label}: {sum(map(len, results.values()))} arrays in {file}")
 
@@ -385,7 +386,7 @@ def main(arguments):
             return write(file, jit=True)
         case ["compare", _, _, *_]:
             comparison = compare(*map(Recording.load, arguments[1:]))
-            print(*aligned(table(comparison), left=(0,)), "", sep="\n")
+            print(*("".join(cell.ljust(20) for cell in line) for line in table(comparison)), "", sep="\n")
             print(*(f"{kind}: {text}" for kind, (_, _, text) in LIMITS.items()), "", comparison, sep="\n")
             return int(not comparison.is_equal)
     return __doc__

@@ -1,5 +1,6 @@
 """`keras_het.parity`: what a recording holds, what a comparison says, and that the user's model stays as it is."""
 
+import dataclasses
 import random
 
 import keras
@@ -271,6 +272,14 @@ def test_a_second_recording_of_the_same_model_is_equal(recording):
     assert all(row.difference < 1e-6 for row in result.rows if row.part != "training"), str(result)
 
 
+def test_a_comparison_prints_the_versions_of_keras_and_of_each_backend(recording):
+    keras_version, backend = f"keras {keras.__version__}", keras.config.backend()
+    assert set(recording.versions) == {"keras", backend}
+    text = str(compare(recording, dataclasses.replace(recording, versions={"other": "9.8"})))
+    versions = sorted([keras_version, f"{backend} {recording.versions[backend]}", "other 9.8"])
+    assert text.splitlines()[-1] == f"Versions: {', '.join(versions)}"
+
+
 def test_a_file_holds_all_of_it(recording, tmp_path):
     recording.save(tmp_path / "model.recording")
     loaded = Recording.load(tmp_path / "model.recording")
@@ -278,7 +287,8 @@ def test_a_file_holds_all_of_it(recording, tmp_path):
         for name, array in arrays.items():
             np.testing.assert_array_equal(loaded.arrays[part][name], array)
             assert loaded.arrays[part][name].dtype == array.dtype
-    assert (loaded.rounding, loaded.notes, loaded.label) == (recording.rounding, recording.notes, recording.label)
+    for field in ("rounding", "notes", "label", "versions", "steps", "batch_size"):
+        assert getattr(loaded, field) == getattr(recording, field)
 
 
 @pytest.mark.once

@@ -61,7 +61,8 @@ def status(result: Comparison) -> int:
 def _as_json(result: Comparison) -> dict[str, Any]:
     rows = [{**row._asdict(), "difference": min(row.difference, 1e308)} for row in result.rows]
     answer = {"status": status(result), "answer": result.answer(), "first_layer": result.first_layer}
-    return {**answer, "backends": result.labels, "rows": rows, "notes": result.notes, "failures": result.failures}
+    texts = {"notes": result.notes, "failures": result.failures, "versions": result.versions}
+    return {**answer, "backends": result.labels, "rows": rows, **texts}
 
 
 def compare_file(

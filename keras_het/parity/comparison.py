@@ -60,6 +60,7 @@ class Comparison:
         errors: {(part, name): {label: distance from the recording in float64, in units of the rounding}}.
         notes: texts about numbers that could not be compared as they are, and why.
         failures: texts about parts that some backend could not compute, and why.
+        versions: packages that computed the recordings, such as "jax 0.10.2".
     """
 
     labels: list[str]
@@ -67,6 +68,7 @@ class Comparison:
     errors: dict[tuple[str, str], dict[str, float]]
     notes: list[str]
     failures: list[str]
+    versions: list[str] = dataclasses.field(default_factory=list)
 
     @property
     def worst(self) -> Row:
@@ -103,7 +105,9 @@ class Comparison:
 
     def __str__(self) -> str:
         notes = [*(f"Failed: {text}" for text in self.failures), *(f"Note: {text}" for text in self.notes)]
-        return "\n".join([self.answer(), "", *self._table(), *([""] if notes else []), *notes])
+        versions = [f"Versions: {', '.join(self.versions)}"] if self.versions else []
+        end = [*notes, *versions]
+        return "\n".join([self.answer(), "", *self._table(), *([""] if end else []), *end])
 
     def answer(self) -> str:
         """Returns one sentence: whether the backends agree, or which one differs, and where first."""
@@ -195,7 +199,13 @@ def compare(*recordings: Recording, tolerance: float = 1e-5) -> Comparison:
     omitted = {name for recording in recordings for name in recording.omitted}
     rows = [row for part in PARTS for row in _rows(part, backends, tolerance, omitted)]
     labels = [recording.label for recording in backends]
-    return Comparison(labels, rows, _errors(rows, backends, references), _notes(recordings, rows), _failures(backends))
+    errors, notes = _errors(rows, backends, references), _notes(recordings, rows)
+    return Comparison(labels, rows, errors, notes, _failures(backends), list_versions(recordings))
+
+
+def list_versions(recordings: Sequence[Recording]) -> list[str]:
+    """Returns the packages of recordings with their versions, each once."""
+    return sorted({f"{name} {version}" for recording in recordings for name, version in recording.versions.items()})
 
 
 def _check_same_model(first: Recording, other: Recording) -> None:

@@ -24,7 +24,7 @@ class Recording:
     Attributes:
         backend: name of the backend.
         precision: dtype in which the model computes, such as "float32", "mixed_bfloat16" or "float64".
-        versions: {package: version}.
+        versions: {package: version} of Keras and the backend.
         arrays: {part: {name: array}}; the parts are weights, layers, predictions, loss, gradients and training.
         rounding: {part: {name: number}}, how far rounding alone moves an array, relative to its largest entry.
         batch: {name: array}, the inputs ("x"), labels ("y") and sample weights ("sample_weight") that were used.

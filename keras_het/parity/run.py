@@ -3,6 +3,7 @@
 import functools
 import math
 import re
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -100,6 +101,12 @@ def record(
         return _Run(model, (x, y, sample_weight), steps, batch_size, jit_compile).recording(batch)
 
 
+def package_versions() -> dict[str, str]:
+    """Returns the versions of Keras and the active backend, by name; Keras has imported both."""
+    modules = {name: sys.modules.get(name) for name in ("keras", keras.config.backend())}
+    return {name: str(module.__version__) for name, module in modules.items() if hasattr(module, "__version__")}
+
+
 def _assign_weights(model: Any, weights: Named) -> None:
     """Assigns the weights of another recording, by name."""
     for name, weight in zip(weight_names(model.weights), model.weights, strict=True):
@@ -162,9 +169,8 @@ class _Run:
             for part, named in arrays.items()
             if part in moved
         }
-        versions = {"keras": keras.__version__}
         return Recording(
-            keras.config.backend(), self.precision, versions, {"weights": weights, **arrays}, rounding, batch,
+            keras.config.backend(), self.precision, package_versions(), {"weights": weights, **arrays}, rounding, batch,
             list(self.omitted), self.notes, self.failures, self.steps, self.batch_size,
         )  # fmt: skip
 

@@ -109,7 +109,9 @@ def test_one_backend_of_three_that_differs_is_named():
     other = planted("fit", lambda array: array + np.float32(1))
     comparison = parity.compare(recording(), recording("same"), other)
     assert [(row.first, row.second) for row in comparison.different] == [("first", "second"), ("same", "second")]
-    expected = f"second differs from first and same, first in fit: {CASE}, `{DETAIL}`: 1.0e+00, limit 1.0e-04."
+    expected = (
+        f"second differs from first and same, first in fit: {CASE}, `{DETAIL}`: difference 1.0e+00, limit 1.0e-04."
+    )
     assert comparison.answer() == expected
     assert parity.table(comparison)[-1] == ["fit", "0.0e+00", "1.0e+00", "1.0e+00", "0.0001"]
 

@@ -1,4 +1,4 @@
-"""Computes with a model and leaves it as it is: variables, optimizer, calls of layers, and global random states."""
+"""Probes: they compute with a model and preserve its variables, its optimizer, its layers, and the random states."""
 
 import contextlib
 import inspect
@@ -35,8 +35,8 @@ def as_tensors(x: Any) -> Any:
     return keras.tree.map_structure(ops.convert_to_tensor, x)
 
 
-def by_number(outputs: Any) -> dict[str, np.ndarray]:
-    """Returns the outputs of a model by name: "" for a single one, else "output 0" and so on."""
+def outputs_by_name(outputs: Any) -> dict[str, np.ndarray]:
+    """Returns the outputs of a model by name: "" for a single output, otherwise "output 0" and so on."""
     flat = keras.tree.flatten(outputs)
     return {"" if len(flat) == 1 else f"output {i}": np.array(ops.convert_to_numpy(x)) for i, x in enumerate(flat)}
 
@@ -52,16 +52,16 @@ def weight_names(weights: Any) -> list[str]:
 
 
 @contextlib.contextmanager
-def unchanged_model(model: Any, x: Any) -> Iterator[None]:
-    """Restores the variables of a model and the global random states; a model without weights is built by a call.
+def preserve_model(model: Any, x: Any) -> Iterator[None]:
+    """Restores the variables of a model and the global random states. A model without weights is built by a call.
 
-    Weights without gradients have zeros here, so the warning of Keras is silenced.
+    Keras warns about weights without gradients. The recording has zeros for them, so the warning is silenced.
     """
     with unchanged_states(), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Gradients do not exist")
         if not model.built:
             model(x)
-        with unchanged_values([*model.variables, *model.metrics_variables]):
+        with preserve_values([*model.variables, *model.metrics_variables]):
             try:
                 yield
             finally:
@@ -70,7 +70,7 @@ def unchanged_model(model: Any, x: Any) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def unchanged_values(variables: list[Any]) -> Iterator[None]:
+def preserve_values(variables: list[Any]) -> Iterator[None]:
     """Restores the values of variables."""
     values = read_values(variables)
     try:
@@ -83,7 +83,7 @@ def unchanged_values(variables: list[Any]) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def intercepted_calls(model: Any, around: Callable) -> Iterator[None]:
+def intercept_calls(model: Any, around: Callable) -> Iterator[None]:
     """Replaces the `call` of every layer by `around(layer, call, arguments, options)`.
 
     Random layers of Keras run as at inference.
@@ -117,7 +117,7 @@ def intercepted_calls(model: Any, around: Callable) -> Iterator[None]:
 
 
 def random_layers(model: Any) -> list[str]:
-    """Returns the names of the random layers of a model; a recurrent layer stands for its cell."""
+    """Returns the names of the random layers of a model. A recurrent layer is named instead of its cell."""
     layers = layers_of(model)
     cells = {id(getattr(layer, "cell", None)) for layer in layers}
     return list(dict.fromkeys(layer.name for layer in layers if is_random(layer) and id(layer) not in cells))
@@ -134,7 +134,7 @@ def is_random(layer: Any) -> bool:
 
 
 def copy_optimizer(model: Any) -> Any:
-    """Returns a copy of the model's optimizer without its state; None for a model without one."""
+    """Returns a copy of the model's optimizer without its state, or None if there is no optimizer."""
     own = compile_arguments(model).get("optimizer") if model.compiled else None
     if own is None:
         return None
@@ -143,9 +143,9 @@ def copy_optimizer(model: Any) -> Any:
 
 
 def build_loss(model: Any, x: Any, y: Any, sample_weight: Any) -> None:
-    """Builds the model's loss: the metrics of several outputs, made in a trace of JAX, would keep its tracers."""
+    """Builds the model's loss before a trace of JAX, because the metrics of several outputs would keep its tracers."""
     if model.compiled and y is not None:
-        with contextlib.suppress(Exception):  # the training step meets the same error, and records it
+        with contextlib.suppress(Exception):  # the training step records the same error
             known = {id(variable) for variable in model.metrics_variables}
             model.compute_loss(x=x, y=as_tensors(y), y_pred=model(x), sample_weight=sample_weight)
             for variable in model.metrics_variables:
@@ -154,11 +154,11 @@ def build_loss(model: Any, x: Any, y: Any, sample_weight: Any) -> None:
 
 
 class Probe(keras.Model):
-    """Trains a model's own weights by its own loss, without compiling it anew.
+    """Model that trains the weights of another model by its loss, without compiling it again.
 
     Args:
-        model: the model.
-        shapes: shapes of an example's outputs, for a loss of fixed numbers; None for the model's own loss.
+        model: the other model.
+        shapes: shapes of an example's outputs for a loss with fixed factors, or None for the model's loss.
     """
 
     def __init__(self, model: Any, *, shapes: Any = None) -> None:
@@ -169,12 +169,12 @@ class Probe(keras.Model):
             self.factors = [np.cos(np.arange(np.prod(shape))).reshape(shape).astype("float32") for shape in shapes]
 
     def call(self, inputs: Any, training: bool | None = None) -> Any:
-        return self.model(inputs, training=training)  # a trainer trains a model without this argument as at inference
+        return self.model(inputs, training=training)  # without this argument, Keras trains a model as at inference
 
     def compute_loss(
         self, x: Any = None, y: Any = None, y_pred: Any = None, sample_weight: Any = None, training: bool = True
     ) -> Any:
-        """Returns the loss of the model, or the mean of its outputs, each times a fixed number."""
+        """Returns the loss of the model, or the mean of its outputs, each times a fixed factor."""
         with shared_losses(self, self.model):
             if self.factors is None:
                 return self.model.compute_loss(x=x, y=y, y_pred=y_pred, sample_weight=sample_weight, training=training)
@@ -184,7 +184,7 @@ class Probe(keras.Model):
 
 
 class GradientStore(keras.optimizers.Optimizer):
-    """Stores the gradients, and leaves the weights as they are."""
+    """Optimizer that stores the gradients and does not change the weights."""
 
     def __init__(self) -> None:
         super().__init__(learning_rate=0.0, name="gradients")
@@ -195,7 +195,7 @@ class GradientStore(keras.optimizers.Optimizer):
             self.gradients = [self.add_variable_from_reference(weight, "gradient") for weight in variables]
 
     def apply(self, grads: Any, trainable_variables: Any = None) -> None:
-        """Stores gradients; a weight without one keeps zeros."""
+        """Stores gradients. A weight without a gradient keeps zeros."""
         if trainable_variables is not None:
             self.build(trainable_variables)
         for stored, gradient in zip(self.gradients, grads, strict=True):

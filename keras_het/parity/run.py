@@ -1,4 +1,4 @@
-"""Runs a model on the active backend, and records what it computes."""
+"""Recording of what a model computes on the active backend."""
 
 import functools
 import math
@@ -21,13 +21,13 @@ from keras_het.parity.probe import (
     as_tensors,
     assign_values,
     build_loss,
-    by_number,
     copy_optimizer,
-    intercepted_calls,
+    intercept_calls,
+    outputs_by_name,
+    preserve_model,
+    preserve_values,
     random_layers,
     read_values,
-    unchanged_model,
-    unchanged_values,
     weight_names,
 )
 from keras_het.parity.recording import NOT_DETERMINISTIC, Recording, difference
@@ -49,33 +49,39 @@ def record(
     batch_size: int | None = None,
     jit_compile: bool | str = "auto",
 ) -> Recording:
-    """Records what a model computes on the active backend, to compare it with other backends.
+    """Records what a model computes on the active backend, so that `compare` can compare backends.
 
-    The recording has the outputs of every layer at inference, in the order of calls; the predictions, compiled as Keras
-    does by default; the loss and the gradient of every weight; and the change of every weight after some training
-    steps with the model's own optimizer. If the model is not compiled or there are no labels, the loss is the mean of
-    its outputs, each times a fixed number, and the optimizer is SGD(0.01).
+    The recording holds:
 
-    Random layers of Keras, such as Dropout, run as at inference, since each backend draws other numbers. The heads of
-    this package keep their noise, which is equal. A model with a `train_step` of its own is trained by `compute_loss`.
+    - the outputs of every layer at inference, in the order of calls
+    - the predictions
+    - the loss, and the gradient of every weight
+    - the change of every weight after three training steps with a copy of the model's optimizer
 
-    The model, its optimizer and the global seeds stay as they are.
+    Without labels or without `compile`, the loss is the mean of the outputs, each times a fixed number. A model that is
+    not compiled is trained by SGD(0.01).
+
+    Random layers of Keras, such as Dropout, run as at inference, because each backend draws other numbers. The heads of
+    this package keep their noise, because it is equal on every backend. If the model has its own `train_step`, its
+    `compute_loss` is used instead.
+
+    The model, its optimizer and the global seeds do not change.
 
     Args:
-        model: a Keras model; without weights it is built by the first call.
-        x: inputs, as `model` takes them: an array, or a list or dict of them.
-        y: labels, likewise, or None.
+        model: Keras model. A model without weights is built by a call.
+        x: inputs in the form that the model accepts: an array, or a list or dict of arrays.
+        y: labels in the same form, or None.
         sample_weight: weights of the examples, or None.
-        start: a `Recording` of the same model on another backend, or its file, whose starting weights, data, steps and
-            batch size are used: initializers draw other weights on every backend.
-        steps: number of training steps, whose end the recording holds; or the numbers of several steps, such as
-            `range(1, 51)`: the recording holds the weights after each, and a comparison names the first that differs.
-        batch_size: number of rows in a training step; the steps go through the data in order, and begin again at its
-            end. None for all rows. All else that is recorded is of all rows.
-        jit_compile: argument of `compile` for the recording, whatever the model was compiled with; "auto" is what Keras
-            chooses on the backend.
+        start: `Recording` of the same model on another backend, or its file. Its weights, data, steps and batch size
+            are used, because each backend draws different initial weights.
+        steps: number of training steps, after which the weights are recorded. Several numbers such as `range(1, 51)`
+            record the weights after each of these steps, and `compare` names the first step that differs.
+        batch_size: number of rows in a training step. The steps read the rows in order, and begin again at the end.
+            With None, each step reads all rows. Everything else is recorded for all rows.
+        jit_compile: replaces this argument of the model's `compile`. With "auto", Keras chooses for the backend.
     Raises:
-        ValueError: without inputs, or for a `start` of a model with other weights.
+        ValueError: if there are no inputs, if the weights of `start` do not fit the model, or if a number of `steps`
+            or the `batch_size` is less than 1.
 
     Example:
         >>> model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2, name="dense")])
@@ -89,12 +95,12 @@ def record(
         start = start if isinstance(start, Recording) else Recording.load(start)
         steps, batch_size, batch = start.steps, start.batch_size, start.batch
     else:
-        refuse_if(x is None, "x", "be given, or `start`", value=x)
+        refuse_if(x is None, "x", "hold the inputs if there is no `start`", value=x)
         batch = pack("x", x) | pack("y", y) | pack("sample_weight", sample_weight)
     steps = _check_steps(steps)
     batch_size = None if batch_size is None else check_integer("batch_size", batch_size, 1)
     x, y, sample_weight = (unpack(name, batch) for name in ("x", "y", "sample_weight"))
-    with unchanged_model(model, as_tensors(x)):
+    with preserve_model(model, as_tensors(x)):
         if start is not None:
             _assign_weights(model, start.arrays["weights"])
         build_loss(model, as_tensors(x), y, sample_weight)
@@ -111,7 +117,8 @@ def _assign_weights(model: Any, weights: Named) -> None:
     """Assigns the weights of another recording, by name."""
     for name, weight in zip(weight_names(model.weights), model.weights, strict=True):
         if name not in weights or weights[name].shape != tuple(weight.shape):
-            raise refusal("start", f"have a weight {name} of shape {tuple(weight.shape)}", sorted(weights))
+            received = f"shape {weights[name].shape}" if name in weights else "no such weight"
+            raise refusal("start", f"have a weight {name} of shape {tuple(weight.shape)}", received)
         weight.assign(weights[name])
 
 
@@ -132,9 +139,10 @@ def _rows_of_step(data: tuple, step: int, batch_size: int | None) -> tuple:
 
 
 class _Run:
-    """One recording of a model.
+    """Run of a model for one recording.
 
-    Everything is computed twice: as it is, and with rounded weights and inputs. The difference is the `rounding`.
+    Everything is computed twice: with the weights and inputs, and with rounded weights and inputs. The difference is
+    the `rounding`.
     """
 
     def __init__(
@@ -159,26 +167,28 @@ class _Run:
             self.notes.append(f"random layers run as at inference: {', '.join(random)}")
         if self.precision in ("bfloat16", "float16"):
             names = ", ".join(layer.name for layer in layers_of(self.model) if layer.compute_dtype == self.precision)
-            self.notes.append(f"these layers compute in {self.precision}, with its limits: {names}")
-        with intercepted_calls(self.model, self._call):
+            self.notes.append(f"these layers compute in {self.precision} and have its limits: {names}")
+        with intercept_calls(self.model, self._call):
             self.check_determinism()
-            arrays = self._computed(self.data, self.start)
-            moved = self._computed(*self._rounded())
+            arrays = self._compute(self.data, self.start)
+            rounded = self._compute(*self._round())
         rounding = {
-            part: {name: difference(array, moved[part][name]) for name, array in named.items() if name in moved[part]}
+            part: {
+                name: difference(array, rounded[part][name]) for name, array in named.items() if name in rounded[part]
+            }
             for part, named in arrays.items()
-            if part in moved
+            if part in rounded
         }
         return Recording(
             keras.config.backend(), self.precision, package_versions(), {"weights": weights, **arrays}, rounding, batch,
             list(self.omitted), self.notes, self.failures, self.steps, self.batch_size,
         )  # fmt: skip
 
-    def _rounded(self) -> tuple[tuple, list[np.ndarray]]:
-        """Returns data and variables, each number moved by up to half a unit in its last place."""
+    def _round(self) -> tuple[tuple, list[np.ndarray]]:
+        """Returns data and variables with each number changed by up to half a unit in its last place."""
         rng = np.random.default_rng(SEED)
 
-        def moved(array: Any) -> np.ndarray:
+        def shift(array: Any) -> np.ndarray:
             array = np.asarray(array)
             if array.dtype.kind != "f" and "bfloat16" not in str(array.dtype):
                 return array
@@ -186,10 +196,10 @@ class _Run:
             return (array.astype("float64") * factors).astype(array.dtype)
 
         x, *others = self.data
-        return (keras.tree.map_structure(moved, x), *others), [moved(value) for value in self.start]
+        return (keras.tree.map_structure(shift, x), *others), [shift(value) for value in self.start]
 
-    def _computed(self, data: tuple, start: list[np.ndarray]) -> dict[str, Named]:
-        """Returns {part: {name: array}}; a part that fails is named in `failures`."""
+    def _compute(self, data: tuple, start: list[np.ndarray]) -> dict[str, Named]:
+        """Returns {part: {name: array}}, and adds the error of a part that fails to `failures`."""
         arrays: dict[str, Named] = {}
         parts: dict[str, Callable[[tuple], dict[str, Named]]] = {
             "layers": self.layers,
@@ -211,7 +221,7 @@ class _Run:
     # The parts.
 
     def layers(self, data: tuple) -> dict[str, Named]:
-        """Outputs of every layer at inference, in the order of calls."""
+        """Returns the outputs of every layer at inference, in the order of calls."""
         self.outputs, self.is_watching = {}, True
         try:
             outputs = self.model(as_tensors(data[0]), training=False)
@@ -221,13 +231,13 @@ class _Run:
             self.is_watching = False
 
     def predictions(self, data: tuple) -> dict[str, Named]:
-        """Outputs of `predict_on_batch`, compiled as Keras does by default."""
-        return {"predictions": by_number(self.predictor.predict_on_batch(data[0]))}
+        """Returns the outputs of `predict_on_batch`."""
+        return {"predictions": outputs_by_name(self.predictor.predict_on_batch(data[0]))}
 
     def gradients(self, data: tuple) -> dict[str, Named]:
-        """The loss, and the gradient of every trainable weight."""
+        """Returns the loss, and the gradient of every trainable weight."""
         if not self.model.trainable_variables:
-            self.note("no trainable weights: gradients and training are not compared")
+            self.note("there are no trainable weights, so gradients and training are not compared")
             return {}
         loss = self.differentiator.train_on_batch(*data)
         names = weight_names(self.model.trainable_variables)
@@ -235,12 +245,12 @@ class _Run:
         return {"loss": {"": np.array(loss)}, "gradients": dict(zip(names, values, strict=True))}
 
     def training(self, data: tuple) -> dict[str, Named]:
-        """The change of every weight since the start, after each step that is recorded."""
+        """Returns the change of every weight since the start, after each recorded step."""
         if not self.model.trainable_variables:
             return {}
         names, before = weight_names(self.model.weights), read_values(self.model.weights)
         changes: Named = {}
-        with unchanged_values(self.trainer.optimizer.variables):
+        with preserve_values(self.trainer.optimizer.variables):
             for step in range(1, self.steps[-1] + 1):
                 self.trainer.train_on_batch(*_rows_of_step(data, step, self.batch_size))
                 if step in self.steps:
@@ -249,26 +259,26 @@ class _Run:
                     changes |= {f"{name}{suffix}": change for name, change in zip(names, differences, strict=True)}
         return {"training": changes}
 
-    # Made once, since each compiles a program.
+    # Each probe compiles a program, so it is made once.
 
     @functools.cached_property
     def predictor(self) -> Probe:
-        """The probe that predicts."""
+        """Probe that predicts."""
         probe = Probe(self.model)
         probe.compile(jit_compile=self.jit_compile)
         return probe
 
     @functools.cached_property
     def differentiator(self) -> Probe:
-        """The probe whose optimizer stores gradients."""
+        """Probe whose optimizer stores gradients."""
         return self._probe(GradientStore())
 
     @functools.cached_property
     def trainer(self) -> Probe:
-        """The probe that trains by a copy of the model's optimizer."""
+        """Probe that trains by a copy of the model's optimizer."""
         optimizer = copy_optimizer(self.model)
         if optimizer is None:
-            self.note("the model has no optimizer: it is trained by SGD(0.01)")
+            self.note("the model has no optimizer, so it is trained by SGD(0.01)")
             optimizer = keras.optimizers.SGD(0.01)
         return self._probe(optimizer)
 
@@ -276,31 +286,31 @@ class _Run:
         has_loss = bool(self.model.compiled) and self.data[1] is not None
         if not has_loss:
             why = "has no labels" if self.model.compiled else "is not compiled"
-            self.note(f"the model {why}: its loss is the mean of its outputs, each times a fixed number")
+            self.note(f"the model {why}, so the loss is the mean of its outputs, each times a fixed number")
         if type(self.model).train_step is not keras.Model.train_step:
-            self.note("the model has a `train_step` of its own, which is not compared: its `compute_loss` is")
+            self.note("the model's own `train_step` is not compared, but its `compute_loss` is")
         probe = Probe(self.model, shapes=None if has_loss else self.shapes)
         optimizer.build(self.model.trainable_variables)
         probe.compile(optimizer=optimizer, jit_compile=self.jit_compile, auto_scale_loss=False)
         return probe
 
     def note(self, text: str) -> None:
-        """Adds a note once."""
+        """Adds a note, unless the run has it."""
         if text not in self.notes:
             self.notes.append(text)
 
     # Around the calls of layers.
 
     def check_determinism(self) -> None:
-        """Adds a failure if a second call gives other outputs; the states of random layers go on between the two."""
+        """Adds a failure if a second call returns different outputs. Random states advance between the calls."""
         outputs, again = (self.layers(self.data)["layers"] for _ in range(2))
         names = (name for name in outputs if not _is_same(outputs[name], again.get(name)))
         first = next(names, None)
         if first is not None:
-            self.failures["layers"] = f"{NOT_DETERMINISTIC}: a second call of `{first}` gives other outputs"
+            self.failures["layers"] = f"a second call of `{first}` returns different outputs, {NOT_DETERMINISTIC}"
 
     def _call(self, layer: Any, call: Callable, arguments: tuple, options: Named) -> Any:
-        """Stands for the `call` of a layer."""
+        """Calls a layer, and stores its outputs while `is_watching`."""
         if not self.is_watching:
             return call(*arguments, **options)
         self.path.append(layer)
@@ -308,13 +318,13 @@ class _Run:
             outputs = call(*arguments, **options)
         finally:
             self.path.pop()
-        # The cell of a recurrent layer runs in a loop, and the model returns the outputs of its last layer.
+        # The cell of a recurrent layer runs in a loop. The outputs of the model are in the predictions.
         if layer is not self.model and not any(isinstance(outer, keras.layers.RNN) for outer in self.path):
             self._keep(layer, outputs)
         return outputs
 
     def _keep(self, layer: Any, outputs: Any) -> None:
-        """Stores the outputs of a call, if they have values: a layer in a loop of the backend may have none."""
+        """Stores the outputs of a call. In a loop of the backend, a layer may have outputs without values."""
         names = [outer.name for outer in self.path if outer is not self.model]
         name = f"{'/'.join([*names, layer.name])} ({type(layer).__name__})"
         call = sum(known == name or known.startswith(f"{name}, ") for known in self.outputs) + 1

@@ -1,4 +1,4 @@
-"""Compares the same weights, seeds and data on several backends.
+"""Parity: the same weights, seeds and data on several backends.
 
 Noise, outputs, gradients and a training run are written and compared:
 
@@ -55,23 +55,23 @@ FITTED = ("softmax", "normal cdf", "sigmoid", "sigmoid MonteCarlo")
 
 
 def bits(a, b):
-    """How many entries differ in their bits."""
+    """Returns how many entries differ in their bits."""
     return np.sum(a.view(f"u{a.itemsize}") != b.view(f"u{b.itemsize}"))
 
 
 def mixed(a, b):
-    """The largest |a - b| / (1 + min(|a|, |b|)): at most 1e-5 is rtol 1e-5 + atol 1e-5."""
+    """Returns the largest |a - b| / (1 + min(|a|, |b|)): at most 1e-5 is rtol 1e-5 + atol 1e-5."""
     return np.max(np.abs(a - b) / (1 + np.minimum(np.abs(a), np.abs(b))), initial=0.0)
 
 
 def relative(a, b):
-    """The largest |a - b|, relative to the largest |entry| of this array."""
+    """Returns the largest |a - b|, relative to the largest |entry| of this array."""
     scale = min(np.max(np.abs(a), initial=0.0), np.max(np.abs(b), initial=0.0))
     return absolute(a, b) / max(scale, np.finfo("float32").tiny)
 
 
 def absolute(a, b):
-    """The largest |a - b|."""
+    """Returns the largest |a - b|."""
     return np.max(np.abs(a - b), initial=0.0)
 
 
@@ -107,7 +107,7 @@ def kind_of(part):
 
 
 def compare(*recordings):
-    """Returns the comparison of recordings by LIMITS; a kind that no recording has is a failure."""
+    """Returns the comparison of recordings by LIMITS. A kind that no recording has is a failure."""
     names = dict.fromkeys((part, name) for r in recordings for part, arrays in r.arrays.items() for name in arrays)
     rows = []
     for (part, name), pair in itertools.product(names, itertools.combinations(recordings, 2)):
@@ -135,7 +135,7 @@ def table(comparison):
 
 
 def make_head(kind, link):
-    """A built head of fixed NumPy weights, step counter included."""
+    """Returns a built head with fixed NumPy weights and step counter."""
     from keras_het import covariances, integrators, layers
 
     link, (integrator, arguments) = LINKS[link]
@@ -151,7 +151,7 @@ def make_head(kind, link):
 
 
 def set_weights(head):
-    """Gives a built head fixed NumPy weights, and its clock, if it has one, a step."""
+    """Sets fixed NumPy weights in a built head, and the step of its clock if it has one."""
     rng = np.random.default_rng(SEED)
     weights = [
         0.5 * rng.standard_normal(w.shape) / np.sqrt(max(1, w.shape[0] if len(w.shape) == 2 else 1))
@@ -170,7 +170,7 @@ def set_largest_logit(head, x, size):
 
 
 def data(link, examples):
-    """(features, labels): classes for softmax, label vectors for sigmoid."""
+    """Returns (features, labels): classes for softmax, label vectors for sigmoid."""
     rng = np.random.default_rng(SEED + 1)
     x = rng.standard_normal((examples, FEATURES)).astype("float32")
     classes = np.argmax(x @ rng.standard_normal((FEATURES, UNITS)) + rng.standard_normal((examples, UNITS)), axis=1)
@@ -185,7 +185,7 @@ def make_loss(link):
 
 
 def write_noise(results, jit):
-    """Training draws at several steps, eager and through a compiled `predict`."""
+    """Writes training draws at several steps, eager and by a compiled `predict`."""
     import keras
 
     from keras_het import integrators
@@ -250,7 +250,7 @@ def outputs_and_gradients(head, loss, training):
 
 
 def write_outputs_and_gradients(results, kind, link):
-    """Outputs of a head and gradients of its loss, at logits up to 3 and up to MAX_LOGIT, in training and inference."""
+    """Writes outputs and gradients in training and inference, at logits up to 3 and up to MAX_LOGIT."""
     import keras
 
     x, y = data(link, BATCH)
@@ -274,7 +274,7 @@ def write_outputs_and_gradients(results, kind, link):
 
 
 def write_recording(results, case, model, x, y, jit):
-    """Outputs, loss and gradients of a compiled model, and its weights after each step of a training."""
+    """Writes the outputs, loss and gradients of a compiled model, and its weights after each step of a training."""
     from keras_het.parity import record
 
     recording = record(model, x, y, steps=range(1, FIT_STEPS + 1), batch_size=BATCH, jit_compile=jit)
@@ -293,7 +293,7 @@ def write_recording(results, case, model, x, y, jit):
 
 
 def write_fit(results, kind, link, jit):
-    """A head, trained by plain SGD."""
+    """Writes a head after training by plain SGD."""
     import keras
 
     head = make_head(kind, link)
@@ -304,7 +304,7 @@ def write_fit(results, kind, link, jit):
 
 
 def write_transition_fit(results, jit):
-    """A learned T and a Dense layer before it, trained by Adam, which makes small differences large."""
+    """Writes a learned T behind a Dense layer after training by Adam, which amplifies small differences."""
     import keras
 
     from keras_het import layers
@@ -321,7 +321,7 @@ def write_transition_fit(results, jit):
 
 
 def joint_case(name, examples):
-    """A built head that returns a distribution, its loss, and (x, y)."""
+    """Returns a built head that returns a distribution, its loss, and (x, y)."""
     from keras_het import layers, losses
 
     rng = np.random.default_rng(SEED + 2)
@@ -345,7 +345,7 @@ def joint_case(name, examples):
 
 
 def write_joint(results, name, jit):
-    """A head of distributions, trained by SGD, and its predictions."""
+    """Writes a head of distributions after training by SGD, and its predictions."""
     import keras
 
     from keras_het.models import DistributionModel

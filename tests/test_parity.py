@@ -1,4 +1,4 @@
-"""The comparison of backends itself: what it must catch, and what it must let pass. No second backend is needed."""
+"""Comparison of backends: differences that it must catch, and differences that it must allow, on one backend."""
 
 import collections
 
@@ -15,14 +15,14 @@ CASE, DETAIL = "full softmax", "detail"
 
 
 def recording(name="first", spoil=lambda kind, array: array):
-    """A recording with an array of each kind, with entries from 1e-3 to 100 and both signs."""
+    """Returns a recording with an array of each kind, with entries from 1e-3 to 100 and both signs."""
     signs = np.random.default_rng(0).choice([-1, 1], SHAPE)
     array = (signs * np.geomspace(1e-3, 100, 35).reshape(SHAPE)).astype("float32")
     return Recording(name, arrays={f"{kind}: {CASE}": {DETAIL: spoil(kind, array.copy())} for kind in parity.LIMITS})
 
 
 def planted(kind, change):
-    """A second recording, with one kind's array changed by a function that returns it or changes it in place."""
+    """Returns a second recording. The function returns one kind's array after a change, or changes it in place."""
 
     def spoil(this, array):
         changed = change(array) if this == kind else None
@@ -39,7 +39,7 @@ def adding(entry, size):
 
 
 def failures(first, second):
-    """The rows above their limits, and the texts of kinds that are missing."""
+    """Returns the rows above their limits, and the texts of missing kinds."""
     comparison = parity.compare(first, second)
     assert comparison.is_equal == (not comparison.different and not comparison.failures)
     return [*comparison.different, *comparison.failures]

@@ -1,13 +1,12 @@
-"""What `python -m keras_het parity` finds: architectures, layers and heads that agree, and planted faults.
+"""Architectures, layers and heads that `python -m keras_het parity` compares across backends, and planted faults.
 
 python -m benchmarks.parity [--parts kinds tuned frozen sgd layers heads faults] [--quick] [--output FOLDER]
 
-Each model is saved once, and compared on three backends by the command's own function; the faults are planted on
-PyTorch.
+Each model is saved once, and the command's function compares it on three backends. The faults are planted on PyTorch.
 
-`kinds` are the numbers of `nox -s parity`, the largest difference of each kind. `tuned` are the architectures on which
-the factor of the limit was chosen, `frozen` those on which it was tried unchanged afterwards, and `sgd` their text
-models, trained by SGD: Adam on TensorFlow moves an Embedding too far where a token occurs twice.
+`kinds` are the numbers of `nox -s parity`, with the largest difference of each kind. The factor of the limit was chosen
+on the architectures of `tuned`, and then tried unchanged on `frozen`. `sgd` has the text models again, trained by SGD,
+because Adam on TensorFlow moves an Embedding too far if a token occurs twice.
 """
 
 import os
@@ -16,8 +15,6 @@ import subprocess
 import sys
 import tempfile
 import time
-
-import numpy as np
 
 from benchmarks.lib import harness
 from benchmarks.lib.results import publish
@@ -31,7 +28,7 @@ SAVE += "save(found[0] if isinstance(found, tuple) else found, path)"
 
 
 def compared(part, name, folder):
-    """The comparison of a model, or the text why there is none; and seconds."""
+    """Returns the comparison of a model, or the text of its error, and seconds."""
     from keras_het.commands.parity import CannotRunError, compare_file
 
     path = pathlib.Path(folder) / "model.keras"
@@ -45,7 +42,7 @@ def compared(part, name, folder):
 
 
 def row(name, result, seconds):
-    """The verdict on a model, with the row that is worst in units of its limit."""
+    """Returns the verdict on a model, with the worst row in units of its limit."""
     if isinstance(result, str):
         return [name, result.splitlines()[0][:100], "", "", "", "", f"{seconds:.0f}"]
     verdict = "agree" if result.is_equal else "failed" if not result.different else "differ"
@@ -64,7 +61,7 @@ def agreement(part, names, folder):
 
 
 def faults(named, folder):
-    """The first words of the result for each planted fault, and whether the result names the fault."""
+    """Returns the first words of the result for each planted fault, and whether the result names the fault."""
     lines = [["planted fault", "found", "named", "first words of the result"]]
     for name, (_, words) in named.items():
         result, _ = compared("FAULTS", name, folder)
@@ -77,20 +74,14 @@ def faults(named, folder):
 
 
 def kinds(folder):
-    """The largest difference of each kind of number between two backends, over all heads of `tests.parity`."""
+    """Returns the largest difference of each kind of number between two backends, over all heads of `tests.parity`."""
     files = {backend: str(pathlib.Path(folder) / f"{backend}.npz") for backend in BACKENDS}
     for backend, file in files.items():
         environment = {**os.environ, "KERAS_BACKEND": backend, "TF_CPP_MIN_LOG_LEVEL": "3"}
         subprocess.run([sys.executable, "-m", "tests.parity", "write", file], env=environment, check=True)
     from tests import parity
 
-    rows = parity.compare({backend: dict(np.load(file)) for backend, file in files.items()})
-    pairs = list(next(iter(rows.values())))
-    lines = [["number", *(" - ".join(pair) for pair in pairs), "limit"]]
-    for kind, (_, limit, _) in parity.LIMITS.items():
-        found = [max(row[pair][0] for (other, _), row in rows.items() if other == kind) for pair in pairs]
-        lines.append([kind, *(f"{x:.0f}" if limit == 0 else f"{x:.1e}" for x in found), f"{limit:g}"])
-    return lines
+    return parity.table(parity.compare(*map(parity.Recording.load, files.values())))
 
 
 def main():

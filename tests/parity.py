@@ -1,25 +1,27 @@
-"""The same weights, seeds and data on several backends.
+"""Parity: the same weights, seeds and data on several backends.
 
 Noise, outputs, gradients and a training run are written and compared:
 
     KERAS_BACKEND=jax python -m tests.parity write jax.npz           (once per backend)
     python -m tests.parity compare jax.npz tensorflow.npz torch.npz  (prints a table, fails above a limit)
 
-Models compile as Keras does by default (JAX jit, TensorFlow graph, PyTorch eager); `write --jit FILE` compiles them by
-XLA or TorchInductor. A quantity is named "kind/case/detail"; the table has a row per kind and case, with the maximum
-over the details.
+Models compile as Keras does by default (JAX jit, TensorFlow graph, PyTorch eager). `write --jit FILE` compiles them by
+XLA or TorchInductor. A file is a `Recording` with parts "kind: case". The limits are fixed, and do not grow with the
+rounding errors of a model, as they do in `keras_het.parity.compare`.
 """
 
+import collections
 import itertools
-import pathlib
 import sys
 
 import numpy as np
 
 from keras_het.base.serializable import resolve
+from keras_het.parity import Comparison, Recording
+from keras_het.parity.comparison import Row, list_versions
 
 UNITS, NUM_FACTORS, FEATURES, BATCH, NUM_SAMPLES, SEED = 20, 4, 12, 16, 100, 2021
-FIT_STEPS = 50
+FIT_STEPS, FIT_BATCHES = 50, 10
 LEARNING_RATES = {"sigmoid": 0.5 * UNITS, "normal": 2.0}  # the first is a mean over the units; 0.5 for the others
 MAX_LOGIT = 100.0
 HEADS = {
@@ -53,23 +55,23 @@ FITTED = ("softmax", "normal cdf", "sigmoid", "sigmoid MonteCarlo")
 
 
 def bits(a, b):
-    """How many entries differ in their bits."""
+    """Returns how many entries differ in their bits."""
     return np.sum(a.view(f"u{a.itemsize}") != b.view(f"u{b.itemsize}"))
 
 
 def mixed(a, b):
-    """The largest |a - b| / (1 + min(|a|, |b|)): at most 1e-5 is rtol 1e-5 + atol 1e-5."""
+    """Returns the largest |a - b| / (1 + min(|a|, |b|)): at most 1e-5 is rtol 1e-5 + atol 1e-5."""
     return np.max(np.abs(a - b) / (1 + np.minimum(np.abs(a), np.abs(b))), initial=0.0)
 
 
 def relative(a, b):
-    """The largest |a - b|, relative to the largest |entry| of this array."""
+    """Returns the largest |a - b|, relative to the largest |entry| of this array."""
     scale = min(np.max(np.abs(a), initial=0.0), np.max(np.abs(b), initial=0.0))
     return absolute(a, b) / max(scale, np.finfo("float32").tiny)
 
 
 def absolute(a, b):
-    """The largest |a - b|."""
+    """Returns the largest |a - b|."""
     return np.max(np.abs(a - b), initial=0.0)
 
 
@@ -84,70 +86,56 @@ LIMITS = {  # kind: measure, limit, what the table says of it
     "fit": (
         absolute,
         1e-4,
-        f"|a - b| on every weight after {FIT_STEPS} steps of training, by SGD or, with a T, by Adam",
+        f"|a - b| on every weight after each of {FIT_STEPS} training steps, by SGD or, with a T, by Adam",
     ),
 }
 
 
 def difference(kind, a, b):
-    """The kind's measure of a difference; infinite where shapes or dtypes differ or a value is not finite."""
-    if a.shape != b.shape or a.dtype != b.dtype or not (np.all(np.isfinite(a)) and np.all(np.isfinite(b))):
+    """Returns the kind's measure; infinite if an array is missing, not finite, or of another shape or dtype."""
+    if a is None or b is None or a.shape != b.shape or a.dtype != b.dtype:
+        return np.inf
+    if not (np.all(np.isfinite(a)) and np.all(np.isfinite(b))):
         return np.inf
     if kind != "noise":
         a, b = a.astype("float64"), b.astype("float64")
     return float(LIMITS[kind][0](a, b))
 
 
-def compare(files):
-    """Rows {(kind, case): {pair of files: (largest difference, its detail)}}.
-
-    A quantity missing from one file differs infinitely.
-    """
-    rows = {}
-    for first, second in itertools.combinations(files, 2):
-        a, b = files[first], files[second]
-        for name in dict.fromkeys([*a, *b]):
-            kind, case, detail = name.split("/", 2)
-            found = difference(kind, a[name], b[name]) if name in a and name in b else np.inf
-            row = rows.setdefault((kind, case), {})
-            row[first, second] = max(row.get((first, second), (-1.0, "")), (found, detail))
-    return rows
+def kind_of(part):
+    return part.split(":")[0]
 
 
-def above_limit(rows):
-    """The entries of `rows` that exceed their kind's limit, as lines of text; a kind that is missing is one too."""
-    lines = [f"no {kind} in any file" for kind in LIMITS if kind not in {kind for kind, _ in rows}]
-    for (kind, case), row in rows.items():
-        for (first, second), (found, detail) in row.items():
-            if not found <= LIMITS[kind][1]:
-                lines.append(
-                    f"{kind}, {case}, {detail}: {first} and {second} differ by {found:.2e} "
-                    f"(limit {LIMITS[kind][1]:.0e})"
-                )
-    return lines
+def compare(*recordings):
+    """Returns the comparison of recordings by LIMITS. A kind that no recording has is a failure."""
+    names = dict.fromkeys((part, name) for r in recordings for part, arrays in r.arrays.items() for name in arrays)
+    rows = []
+    for (part, name), pair in itertools.product(names, itertools.combinations(recordings, 2)):
+        arrays = [recording.arrays.get(part, {}).get(name) for recording in pair]
+        limit = LIMITS[kind_of(part)][1]
+        rows.append(Row(part, name, *(r.label for r in pair), difference(kind_of(part), *arrays), limit, rounding=0.0))
+    missing = [f"no {kind} in any recording" for kind in LIMITS if kind not in {kind_of(row.part) for row in rows}]
+    return Comparison([r.label for r in recordings], rows, {}, [], missing, list_versions(recordings))
 
 
-def table(rows):
-    """`rows` as Markdown, with the meaning of the figures below."""
-    pairs = list(next(iter(rows.values())))
-    lines = [["quantity", *(" - ".join(pair) for pair in pairs), "limit"]]
+def table(comparison):
+    """Returns the largest difference of each kind between two backends, as lists of texts."""
+    pairs = list(dict.fromkeys((row.first, row.second) for row in comparison.rows))
+    lines = [["number", *(" - ".join(pair) for pair in pairs), "limit"]]
     for kind, (_, limit, _) in LIMITS.items():
-        for case in (case for k, case in rows if k == kind):
-            found = [rows[kind, case].get(pair, (np.inf, ""))[0] for pair in pairs]
-            lines.append([f"{kind}: {case}", *(f"{x:.0f}" if limit == 0 else f"{x:.1e}" for x in found), f"{limit:g}"])
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    lines.insert(1, ["-" * width for width in widths])
-    body = [
-        "| " + " | ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) + " |" for line in lines
-    ]
-    return "\n".join([*body, "", *(f"{kind}: {text}" for kind, (_, _, text) in LIMITS.items())])
+        rows = [row for row in comparison.rows if kind_of(row.part) == kind]
+        largest = [
+            max((row.difference for row in rows if (row.first, row.second) == pair), default=np.inf) for pair in pairs
+        ]
+        lines.append([kind, *(f"{x:.0f}" if limit == 0 else f"{x:.1e}" for x in largest), f"{limit:g}"])
+    return lines
 
 
 # Writing: on the active backend.
 
 
 def make_head(kind, link):
-    """A built head of fixed NumPy weights, step counter included."""
+    """Returns a built head with fixed NumPy weights and step counter."""
     from keras_het import covariances, integrators, layers
 
     link, (integrator, arguments) = LINKS[link]
@@ -163,7 +151,7 @@ def make_head(kind, link):
 
 
 def set_weights(head):
-    """Gives a built head fixed NumPy weights, and its clock, if it has one, a step."""
+    """Sets fixed NumPy weights in a built head, and the step of its clock if it has one."""
     rng = np.random.default_rng(SEED)
     weights = [
         0.5 * rng.standard_normal(w.shape) / np.sqrt(max(1, w.shape[0] if len(w.shape) == 2 else 1))
@@ -182,7 +170,7 @@ def set_largest_logit(head, x, size):
 
 
 def data(link, examples):
-    """(features, labels): classes for softmax, label vectors for sigmoid."""
+    """Returns (features, labels): classes for softmax, label vectors for sigmoid."""
     rng = np.random.default_rng(SEED + 1)
     x = rng.standard_normal((examples, FEATURES)).astype("float32")
     classes = np.argmax(x @ rng.standard_normal((FEATURES, UNITS)) + rng.standard_normal((examples, UNITS)), axis=1)
@@ -197,7 +185,7 @@ def make_loss(link):
 
 
 def write_noise(results, jit):
-    """Training draws at several steps, eager and through a compiled `predict`."""
+    """Writes training draws at several steps, eager and by a compiled `predict`."""
     import keras
 
     from keras_het import integrators
@@ -224,7 +212,7 @@ def write_noise(results, jit):
             compiled = model.predict_on_batch(np.array([step], "int32"))
             for mode, nodes in (("eager", eager), ("compiled", compiled)):
                 for part, noise in zip(("diagonal", "factor"), nodes, strict=True):
-                    results[f"noise/{name}/{mode}, step {step}, {part}"] = keras.ops.convert_to_numpy(noise)
+                    results[f"noise: {name}"][f"{mode}, step {step}, {part}"] = keras.ops.convert_to_numpy(noise)
 
 
 def outputs_and_gradients(head, loss, training):
@@ -262,7 +250,7 @@ def outputs_and_gradients(head, loss, training):
 
 
 def write_outputs_and_gradients(results, kind, link):
-    """Outputs of a head and gradients of its loss, at logits up to 3 and up to MAX_LOGIT, in training and inference."""
+    """Writes outputs and gradients in training and inference, at logits up to 3 and up to MAX_LOGIT."""
     import keras
 
     x, y = data(link, BATCH)
@@ -275,30 +263,29 @@ def write_outputs_and_gradients(results, kind, link):
             set_largest_logit(head, x, size)
             detail = f"logits to {size:g}, {'training' if training else 'inference'}"
             outputs, gradients = run(x)
-            results[f"outputs/{kind} {link}/{detail}"] = keras.ops.convert_to_numpy(outputs)
+            results[f"outputs: {kind} {link}"][detail] = keras.ops.convert_to_numpy(outputs)
             for weight, gradient in gradients.items():
                 if gradient is None or not np.any(gradient):
                     raise RuntimeError(
                         "Every trainable weight must have a gradient. "
                         f"Received: none for {weight} of the {kind} {link} head"
                     )
-                results[f"gradients/{kind} {link}/{detail}, {weight}"] = gradient
+                results[f"gradients: {kind} {link}"][f"{detail}, {weight}"] = gradient
 
 
 def write_recording(results, case, model, x, y, jit):
-    """What `keras_het.parity` records of a compiled model: outputs, loss, gradients, and a training of many steps."""
+    """Writes the outputs, loss and gradients of a compiled model, and its weights after each step of a training."""
     from keras_het.parity import record
 
-    recording = record(model, x, y, steps=FIT_STEPS, jit_compile=jit)
+    recording = record(model, x, y, steps=range(1, FIT_STEPS + 1), batch_size=BATCH, jit_compile=jit)
     if recording.failures:
         raise RuntimeError(f"Every part of {case} must be computed. Received: {recording.failures}")
     for part, kind in KINDS.items():
         for name, array in recording.arrays[part].items():
-            results[f"{kind}/{case}/{part} {name}"] = array
-    trainable = recording.arrays["gradients"]
-    for name, change in recording.arrays["training"].items():
-        moved = np.max(np.abs(change))
-        if name in trainable and moved < 100 * LIMITS["fit"][1]:
+            results[f"{kind}: {case}"][f"{part} {name}" if kind == "outputs" else name] = array
+    for name in recording.arrays["gradients"]:
+        moved = np.max(np.abs(recording.arrays["training"][f"{name}, step {FIT_STEPS}"]))
+        if moved < 100 * LIMITS["fit"][1]:
             raise RuntimeError(
                 "The run must move every weight by much more than the limit. "
                 f"Received: {name} of {case} moved by {moved:g}"
@@ -306,18 +293,18 @@ def write_recording(results, case, model, x, y, jit):
 
 
 def write_fit(results, kind, link, jit):
-    """A head, trained by plain SGD."""
+    """Writes a head after training by plain SGD."""
     import keras
 
     head = make_head(kind, link)
     model = keras.Sequential([keras.Input((FEATURES,)), head], name="model")
     rate = LEARNING_RATES.get(link.split()[0], 0.5)
     model.compile(keras.optimizers.SGD(rate), make_loss(link))
-    write_recording(results, f"{kind} {link}", model, *data(link, BATCH), jit)
+    write_recording(results, f"{kind} {link}", model, *data(link, BATCH * FIT_BATCHES), jit)
 
 
 def write_transition_fit(results, jit):
-    """A learned T and a Dense layer before it, trained by Adam, which makes small differences large."""
+    """Writes a learned T behind a Dense layer after training by Adam, which amplifies small differences."""
     import keras
 
     from keras_het import layers
@@ -330,11 +317,11 @@ def write_transition_fit(results, jit):
         [np.random.default_rng(SEED).standard_normal((FEATURES, UNITS)).astype("float32"), np.zeros(UNITS)]
     )
     model.compile(optimizer=keras.optimizers.Adam(0.02), loss=make_loss("softmax"))
-    write_recording(results, "NoiseTransition", model, *data("softmax", BATCH), jit)
+    write_recording(results, "NoiseTransition", model, *data("softmax", BATCH * FIT_BATCHES), jit)
 
 
 def joint_case(name, examples):
-    """A built head that returns a distribution, its loss, and (x, y)."""
+    """Returns a built head that returns a distribution, its loss, and (x, y)."""
     from keras_het import layers, losses
 
     rng = np.random.default_rng(SEED + 2)
@@ -358,13 +345,13 @@ def joint_case(name, examples):
 
 
 def write_joint(results, name, jit):
-    """A head of distributions, trained by SGD, and its predictions."""
+    """Writes a head of distributions after training by SGD, and its predictions."""
     import keras
 
     from keras_het.models import DistributionModel
 
-    head, loss, x, y = joint_case(name, BATCH)
-    results[f"outputs/{name}/predictions of the head"] = keras.ops.convert_to_numpy(head.predictions(head(x)))
+    head, loss, x, y = joint_case(name, BATCH * FIT_BATCHES)
+    results[f"outputs: {name}"]["predictions of the head"] = keras.ops.convert_to_numpy(head.predictions(head(x)))
     inputs = keras.Input(x.shape[1:])
     model = DistributionModel(inputs, head(inputs), name="model")
     model.compile(keras.optimizers.SGD(JOINT[name]), loss)
@@ -375,7 +362,9 @@ def write(file, jit="auto"):
     """Computes everything on the active backend and saves it."""
     import keras
 
-    results = {}
+    from keras_het.parity.run import package_versions
+
+    results = collections.defaultdict(dict)
     write_noise(results, jit)
     for kind, link in [*itertools.product(HEADS, LINKS), (NARROW, "softmax")]:
         write_outputs_and_gradients(results, kind, link)
@@ -384,8 +373,9 @@ def write(file, jit="auto"):
     write_transition_fit(results, jit)
     for name in JOINT:
         write_joint(results, name, jit)
-    np.savez_compressed(file, **results)
-    print(f"{keras.config.backend()}: {len(results)} quantities in {file}")
+    recording = Recording(keras.config.backend(), versions=package_versions(), arrays=results)
+    recording.save(file)
+    print(f"{recording.label}: {sum(map(len, results.values()))} arrays in {file}")
 
 
 def main(arguments):
@@ -395,10 +385,10 @@ def main(arguments):
         case ["write", "--jit", file]:
             return write(file, jit=True)
         case ["compare", _, _, *_]:
-            rows = compare({pathlib.Path(name).stem: dict(np.load(name)) for name in arguments[1:]})
-            print(table(rows))
-            failures = above_limit(rows)
-            return "\nABOVE THE LIMIT\n" + "\n".join(failures) if failures else None
+            comparison = compare(*map(Recording.load, arguments[1:]))
+            print(*("".join(cell.ljust(20) for cell in line) for line in table(comparison)), "", sep="\n")
+            print(*(f"{kind}: {text}" for kind, (_, _, text) in LIMITS.items()), "", comparison, sep="\n")
+            return int(not comparison.is_equal)
     return __doc__
 
 

@@ -1,5 +1,6 @@
-"""`keras_het.parity`: what a recording holds, what a comparison says, and that the user's model stays as it is."""
+"""`keras_het.parity`: contents of a recording, results of a comparison, and an unchanged user's model."""
 
+import dataclasses
 import random
 
 import keras
@@ -16,7 +17,7 @@ CLASSES = 3
 
 
 def make_model(fault=lambda x: x, head=True):
-    """A compiled model with random layers of Keras, statistics, and a head, and a layer in which a fault is planted."""
+    """Returns a compiled model with random layers of Keras, statistics, a head, and a layer with a planted fault."""
     keras.utils.set_random_seed(0)
     inputs = keras.Input((4,), name="x")
     x = layers.Dense(8, "relu", name="first")(inputs)
@@ -29,7 +30,7 @@ def make_model(fault=lambda x: x, head=True):
 
 
 class Planted(layers.Layer):
-    """A layer with any function."""
+    """Layer with any function."""
 
     def __init__(self, function, **options):
         super().__init__(**options)
@@ -40,7 +41,7 @@ class Planted(layers.Layer):
 
 
 class Unsteady(layers.Layer):
-    """Returns other numbers at every call."""
+    """Layer that returns other numbers at every call."""
 
     calls = 0
 
@@ -61,14 +62,14 @@ def recording(batch):
 
 
 def other(recording, fault=lambda x: x):
-    """A recording of the same model with a fault, as if by another backend."""
+    """Returns a recording of the same model with a fault, as if by another backend."""
     second = record(make_model(fault), start=recording)
     second.backend = "other"
     return second
 
 
-def by_hand(backend, precision="float32", **arrays):
-    """A recording with these arrays, each the only one of its part."""
+def make_recording(backend, precision="float32", **arrays):
+    """Returns a recording of these arrays, each the only array of its part."""
     named = {part.replace("_", " "): {"array": np.asarray(array)} for part, array in arrays.items()}
     rounding = {part: {"array": 1e-7} for part in named}
     return Recording(backend, precision, arrays=named, rounding=rounding)
@@ -98,40 +99,44 @@ def test_a_difference_is_relative_to_the_largest_entry(first, second, expected):
     (0.9e-5, 0.0, True), (1.1e-5, 0.0, False), (0.9e-4, 1e-5, True), (1.1e-4, 1e-5, False),
 ])  # fmt: skip
 def test_the_limit_is_the_tolerance_or_ten_times_the_rounding(distance, rounding, is_equal):
-    first, second = by_hand("jax", layers=[1.0, 0.5]), by_hand("torch", layers=[1.0, 0.5 + distance])
+    first, second = make_recording("jax", layers=[1.0, 0.5]), make_recording("torch", layers=[1.0, 0.5 + distance])
     first.rounding["layers"]["array"] = second.rounding["layers"]["array"] = rounding
     assert compare(first, second).is_equal == is_equal
 
 
 @pytest.mark.once
 def test_weights_must_be_equal_bit_for_bit():
-    result = compare(by_hand("jax", weights=np.float32(1.0)), by_hand("torch", weights=np.float32(1.0 + 2**-23)))
+    result = compare(
+        make_recording("jax", weights=np.float32(1.0)), make_recording("torch", weights=np.float32(1.0 + 2**-23))
+    )
     assert [row.part for row in result.different] == ["weights"]
     assert "record(model, start=other)" in str(result)
 
 
 @pytest.mark.once
 def test_other_dtypes_differ():
-    assert not compare(by_hand("jax", layers=np.float32(1.0)), by_hand("torch", layers=np.float64(1.0))).is_equal
+    assert not compare(
+        make_recording("jax", layers=np.float32(1.0)), make_recording("torch", layers=np.float64(1.0))
+    ).is_equal
 
 
 @pytest.mark.once
 def test_what_rounding_alone_changes_is_named_and_not_silent():
-    first, second = by_hand("jax", gradients=[1e-9]), by_hand("torch", gradients=[-1e-9])
+    first, second = make_recording("jax", gradients=[1e-9]), make_recording("torch", gradients=[-1e-9])
     first.rounding["gradients"]["array"] = 1.5
     result = compare(first, second)
     assert result.is_equal
-    assert "not determined by so few digits" in str(result)
+    assert "rounding alone changes these numbers by a tenth or more" in str(result)
     assert "gradients of `array`" in str(result)
 
 
 @pytest.mark.once
 def test_the_backend_that_differs_from_the_others_is_named_and_the_worst_row_comes_first():
     recordings = [
-        by_hand(b, layers=[1.0, v], loss=w) for b, v, w in (("a", 0.5, 2.0), ("b", 0.6, 3.0), ("c", 0.5, 2.0))
+        make_recording(b, layers=[1.0, v], loss=w) for b, v, w in (("a", 0.5, 2.0), ("b", 0.6, 3.0), ("c", 0.5, 2.0))
     ]
     result = compare(*recordings)
-    assert result.answer() == "b differs from a and c, first in layers, `array`: 1.0e-01, limit 1.0e-05."
+    assert result.answer() == "b differs from a and c, first in layers, `array`: difference 1.0e-01, limit 1.0e-05."
     assert result.first_layer == "array"
     assert (result.worst.part, result.worst.difference) == ("loss", pytest.approx(1 / 3))
     assert str(result).splitlines()[3].split()[:2] == ["loss", "array"]
@@ -140,8 +145,8 @@ def test_the_backend_that_differs_from_the_others_is_named_and_the_worst_row_com
 
 @pytest.mark.once
 def test_of_two_backends_the_one_farther_from_float64_is_named():
-    exact = by_hand("tensorflow", "float64", loss=np.float64(1.0))
-    result = compare(by_hand("jax", loss=1.0), by_hand("torch", loss=1.1), exact)
+    exact = make_recording("tensorflow", "float64", loss=np.float64(1.0))
+    result = compare(make_recording("jax", loss=1.0), make_recording("torch", loss=1.1), exact)
     assert result.answer().startswith("torch differs from jax and from float64, first in loss, `array`")
     assert result.errors["loss", "array"]["torch"] == pytest.approx(0.1 / 1.1 / 1e-7)
 
@@ -150,9 +155,11 @@ def test_of_two_backends_the_one_farther_from_float64_is_named():
 @pytest.mark.parametrize(("change", "words"), [
     (lambda r: r.batch.update(x=np.ones(2)), "be of one batch"),
     (lambda r: r.arrays.update(weights={"array": np.ones(3)}), "be of one model"),
+    (lambda r: r.steps.append(4), "have equal steps"),
+    (lambda r: setattr(r, "batch_size", 2), "have equal steps and batch sizes"),
 ])  # fmt: skip
 def test_recordings_of_other_models_or_batches_are_refused(change, words):
-    first, second = by_hand("jax", weights=[1.0]), by_hand("torch", weights=[1.0])
+    first, second = make_recording("jax", weights=[1.0]), make_recording("torch", weights=[1.0])
     first.batch, second.batch = {"x": np.zeros(2)}, {"x": np.zeros(2)}
     change(second)
     with pytest.raises(ValueError, match=words):
@@ -162,7 +169,7 @@ def test_recordings_of_other_models_or_batches_are_refused(change, words):
 @pytest.mark.once
 def test_one_recording_is_refused():
     with pytest.raises(ValueError, match="at least two"):
-        compare(by_hand("jax"))
+        compare(make_recording("jax"))
 
 
 # The recording.
@@ -175,15 +182,15 @@ def test_gradients_loss_and_outputs_are_those_of_the_model(batch, recording):
     model = keras.Model(inputs, layers.Dense(CLASSES, "tanh", name="last")(inputs))
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     model.compile("sgd", loss)
-    found = record(model, *batch, steps=1)
+    own = record(model, *batch, steps=1)
     value, gradients = layer_gradients(model, lambda outputs: loss(ops.convert_to_tensor(batch[1]), outputs), batch[0])
-    assert found.arrays["loss"][""] == pytest.approx(float(value), rel=1e-6)
-    for name, gradient in zip(found.arrays["gradients"], gradients.values(), strict=True):
-        np.testing.assert_allclose(found.arrays["gradients"][name], gradient, rtol=1e-4, atol=1e-6)
-        np.testing.assert_allclose(found.arrays["training"][name], -0.01 * gradient, rtol=1e-3, atol=1e-7)
+    assert own.arrays["loss"][""] == pytest.approx(float(value), rel=1e-6)
+    for name, gradient in zip(own.arrays["gradients"], gradients.values(), strict=True):
+        np.testing.assert_allclose(own.arrays["gradients"][name], gradient, rtol=1e-4, atol=1e-6)
+        np.testing.assert_allclose(own.arrays["training"][name], -0.01 * gradient, rtol=1e-3, atol=1e-7)
     outputs = model.predict(batch[0], verbose=0)
-    np.testing.assert_allclose(found.arrays["predictions"][""], outputs, rtol=1e-5, atol=1e-6)
-    np.testing.assert_allclose(found.arrays["layers"]["last (Dense)"], outputs, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(own.arrays["predictions"][""], outputs, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(own.arrays["layers"]["last (Dense)"], outputs, rtol=1e-5, atol=1e-6)
 
 
 def test_layers_stand_in_the_order_of_calls_and_the_notes_name_random_ones(recording):
@@ -197,12 +204,52 @@ def test_layers_stand_in_the_order_of_calls_and_the_notes_name_random_ones(recor
 
 
 def test_the_steps_are_steps_of_training(recording):
-    """Of BatchNormalization, whose mean moves by a hundredth of its distance to that of the batch, three times."""
+    """The mean of BatchNormalization moves three times by a hundredth of its distance to the batch's mean."""
     outputs = recording.arrays["layers"]["first (Dense)"]
     changes = recording.arrays["training"]
     np.testing.assert_allclose(changes["normal/moving_mean"], (1 - 0.99**3) * outputs.mean(0), rtol=0.05, atol=1e-3)
     (step,) = (change for name, change in changes.items() if name.startswith("head/") and change.dtype.kind == "i")
     assert step == 3
+
+
+def small(optimizer):
+    """Returns a compiled model of one layer, with the same weights at every call."""
+    layer = layers.Dense(CLASSES, name="last", kernel_initializer=keras.initializers.GlorotUniform(0))
+    model = keras.Sequential([keras.Input((4,)), layer], name="model")
+    model.compile(optimizer, keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    return model
+
+
+@pytest.mark.once
+def test_steps_go_through_the_batches_in_order(batch):
+    changes = record(small("sgd"), *batch, batch_size=4, steps=range(1, 4)).arrays["training"]
+    model = small("sgd")
+    (kernel, _), (x, y) = model.get_weights(), batch
+    for step, rows in enumerate((slice(0, 4), slice(4, 6), slice(0, 4)), 1):
+        model.train_on_batch(x[rows], y[rows])
+        np.testing.assert_allclose(changes[f"last/kernel, step {step}"], model.get_weights()[0] - kernel, atol=1e-6)
+    assert len(changes) == 6
+
+
+@pytest.mark.once
+@pytest.mark.planted
+def test_the_first_step_that_differs_is_named(batch):
+    """The third step of one backend has another learning rate."""
+    rates = 0.1, keras.optimizers.schedules.PiecewiseConstantDecay([1], [0.1, 0.1001])
+    models = [small(keras.optimizers.SGD(rate)) for rate in rates]
+    first = record(models[0], *batch, batch_size=2, steps=range(1, 6))
+    second = record(models[1], start=first)
+    assert compare(first, second).different[0].name == "last/kernel, step 3"
+
+
+@pytest.mark.once
+@pytest.mark.parametrize(("argument", "value", "words"), [
+    ("steps", 0, "integer at least 1"), ("steps", [], "name at least one step"), ("steps", [2, 0], "at least 1"),
+    ("batch_size", 0, "integer at least 1"),
+])  # fmt: skip
+def test_wrong_steps_are_refused(argument, value, words):
+    with pytest.raises(ValueError, match=f"`{argument}` must .*{words}"):
+        record(small("sgd"), np.ones((2, 4)), **{argument: value})
 
 
 def test_nothing_of_the_user_changes(batch):
@@ -229,6 +276,14 @@ def test_a_second_recording_of_the_same_model_is_equal(recording):
     assert all(row.difference < 1e-6 for row in result.rows if row.part != "training"), str(result)
 
 
+def test_a_comparison_prints_the_versions_of_keras_and_of_each_backend(recording):
+    keras_version, backend = f"keras {keras.__version__}", keras.config.backend()
+    assert set(recording.versions) == {"keras", backend}
+    text = str(compare(recording, dataclasses.replace(recording, versions={"other": "9.8"})))
+    versions = sorted([keras_version, f"{backend} {recording.versions[backend]}", "other 9.8"])
+    assert text.splitlines()[-1] == f"Versions: {', '.join(versions)}"
+
+
 def test_a_file_holds_all_of_it(recording, tmp_path):
     recording.save(tmp_path / "model.recording")
     loaded = Recording.load(tmp_path / "model.recording")
@@ -236,14 +291,15 @@ def test_a_file_holds_all_of_it(recording, tmp_path):
         for name, array in arrays.items():
             np.testing.assert_array_equal(loaded.arrays[part][name], array)
             assert loaded.arrays[part][name].dtype == array.dtype
-    assert (loaded.rounding, loaded.notes, loaded.label) == (recording.rounding, recording.notes, recording.label)
+    for field in ("rounding", "notes", "label", "versions", "steps", "batch_size"):
+        assert getattr(loaded, field) == getattr(recording, field)
 
 
 @pytest.mark.once
 @pytest.mark.parametrize("content", [b"", b"no zip"])
 def test_another_file_is_refused(content, tmp_path):
     (tmp_path / "x.npz").write_bytes(content)
-    with pytest.raises(ValueError, match="be the file of a recording"):
+    with pytest.raises(ValueError, match=r"be a file that `Recording\.save` wrote"):
         Recording.load(tmp_path / "x.npz")
 
 
@@ -266,8 +322,8 @@ def test_a_planted_fault_is_found_and_named(recording, fault, part, name):
 @pytest.mark.planted
 def test_a_layer_that_is_not_deterministic_is_named(recording):
     result = compare(recording, other(recording, fault=Unsteady()))
-    text = "layers on other: not deterministic: a second call of `planted/unsteady (Unsteady)` gives other outputs."
-    assert result.answer() == text
+    text = "a second call of `planted/unsteady (Unsteady)` returns different outputs, so the model is not deterministic"
+    assert result.answer() == f"layers on other: {text}."
 
 
 @pytest.mark.planted
@@ -278,10 +334,10 @@ def test_a_step_that_fails_is_named_and_the_rest_is_compared(recording):
                 raise NotImplementedError("no such operation")
             return x
 
-    found = other(recording, fault=Fails())
-    assert "NotImplementedError" in found.failures["gradients"]
-    assert {"layers", "predictions"} <= set(found.arrays)
-    assert not compare(recording, found).is_equal
+    own = other(recording, fault=Fails())
+    assert "NotImplementedError" in own.failures["gradients"]
+    assert {"layers", "predictions"} <= set(own.arrays)
+    assert not compare(recording, own).is_equal
 
 
 # Other models.
@@ -291,13 +347,13 @@ def test_a_recurrent_model_without_a_loss_and_a_batch_by_name():
     inputs = {"a": keras.Input((5, 2), name="a"), "b": keras.Input((2,), name="b")}
     both = layers.Concatenate(name="both")([layers.LSTM(3, dropout=0.5, name="lstm")(inputs["a"]), inputs["b"]])
     model = keras.Model(inputs, layers.Dense(2, name="last")(both))
-    found = record(model, {"a": np.ones((3, 5, 2), "float32"), "b": np.ones((3, 2), "float32")}, steps=1)
-    assert list(found.arrays["layers"]) == ["lstm (LSTM)", "both (Concatenate)", "last (Dense)"]
-    assert set(found.batch) == {"x.a", "x.b"}
+    own = record(model, {"a": np.ones((3, 5, 2), "float32"), "b": np.ones((3, 2), "float32")}, steps=1)
+    assert list(own.arrays["layers"]) == ["lstm (LSTM)", "both (Concatenate)", "last (Dense)"]
+    assert set(own.batch) == {"x.a", "x.b"}
     factors = np.cos(np.arange(2))
-    assert found.arrays["loss"][""] == pytest.approx(np.mean(found.arrays["predictions"][""] * factors), rel=1e-5)
-    np.testing.assert_allclose(found.arrays["gradients"]["last/bias"], factors / 2, rtol=1e-5)
-    assert any("is not compiled" in note for note in found.notes)
+    assert own.arrays["loss"][""] == pytest.approx(np.mean(own.arrays["predictions"][""] * factors), rel=1e-5)
+    np.testing.assert_allclose(own.arrays["gradients"]["last/bias"], factors / 2, rtol=1e-5)
+    assert any("is not compiled" in note for note in own.notes)
 
 
 def test_a_subclass_is_built_by_the_first_call():
@@ -309,16 +365,16 @@ def test_a_subclass_is_built_by_the_first_call():
         def call(self, x):
             return self.inner(self.inner(x))
 
-    found = record(Own(), np.ones((3, 2), "float32"))
-    assert list(found.arrays["layers"]) == ["inner (Dense)", "inner (Dense), call 2"]
+    own = record(Own(), np.ones((3, 2), "float32"))
+    assert list(own.arrays["layers"]) == ["inner (Dense)", "inner (Dense), call 2"]
 
 
 def test_reduced_precision_is_named_and_has_its_own_limit(batch):
     model = keras.Sequential([keras.Input((4,)), layers.Dense(2, dtype="mixed_bfloat16", name="half")])
-    found = record(model, batch[0])
-    assert found.precision == "bfloat16"
-    assert "these layers compute in bfloat16, with its limits: half" in found.notes
-    assert min(row.limit for row in compare(found, found).rows if row.part == "layers") >= 2**-5
+    own = record(model, batch[0])
+    assert own.precision == "bfloat16"
+    assert "these layers compute in bfloat16, with its limits: half" in own.notes
+    assert min(row.limit for row in compare(own, own).rows if row.part == "layers") >= 2**-5
 
 
 def test_a_start_with_other_weights_is_refused(recording):

@@ -1,4 +1,4 @@
-"""A batch for a model, made from the shapes and dtypes of its inputs and from its loss."""
+"""Batches: names of their arrays, and a random batch that fits the inputs and the loss of a model."""
 
 from typing import Any
 
@@ -10,24 +10,43 @@ from keras_het.base.internals import compile_arguments, layers_of
 from keras_het.base.refusal import refusal
 
 EXAMPLES, SEED = 4, 2021
-UNKNOWN = 32  # length of an axis of unknown length
-_LABELS = "make labels that fit"
+UNKNOWN_LENGTH = 32
+
+
+def pack(name: str, data: Any) -> dict[str, np.ndarray]:
+    """Returns arrays by name: "x" for one array, "x:0" for the first of a list, "x.tokens" for an entry of a dict."""
+    if data is None:
+        return {}
+    if isinstance(data, dict):
+        return {f"{name}.{key}": np.asarray(value) for key, value in data.items()}
+    if isinstance(data, (list, tuple)) and all(hasattr(part, "shape") for part in data):
+        return {f"{name}:{number}": np.asarray(part) for number, part in enumerate(data)}
+    return {name: np.asarray(data)}
+
+
+def unpack(name: str, arrays: dict[str, np.ndarray]) -> Any:
+    """Returns the data that `pack` named, or None."""
+    if name in arrays:
+        return arrays[name]
+    keyed = {key.removeprefix(f"{name}."): value for key, value in arrays.items() if key.startswith(f"{name}.")}
+    numbered = [value for key, value in arrays.items() if key.startswith(f"{name}:")]
+    return keyed or numbered or None
 
 
 def make_inputs(model: Any) -> Any:
-    """Returns random inputs for a model, in the structure that it takes.
+    """Returns random inputs for a model, in the structure that it accepts.
 
-    Floats are standard normal. Integers are in the range of the Embedding layers that they reach, else 0 or 1. A mask,
-    an input of integers or booleans with "mask" in its name, ends in zeros. An axis of unknown length has 32 entries.
+    Floats are standard normal. Integers are in the range of the Embedding layers that they reach, otherwise 0 or 1. An
+    input of integers or booleans with "mask" in its name ends in zeros. An axis of unknown length has 32 entries.
 
     Raises:
-        ValueError: for a model that does not tell its inputs.
+        ValueError: if the shapes of the inputs are unknown.
     """
     inputs = getattr(model, "input", None) if getattr(model, "inputs", None) else None
     if inputs is None:
         shape = (model.get_build_config() or {}).get("input_shape")
         if shape is None:
-            raise refusal("The model", "tell its inputs: give a batch of data", type(model).__name__)
+            raise refusal("The model", "know the shapes of its inputs, or you give a batch of data", kind=model)
         inputs = keras.KerasTensor(tuple(shape), "float32")
     sizes = _embedding_sizes(model, inputs)
     rng = np.random.default_rng(SEED)
@@ -36,7 +55,7 @@ def make_inputs(model: Any) -> Any:
 
 
 def _shape(tensor: Any) -> tuple[int, ...]:
-    return (EXAMPLES, *(UNKNOWN if axis is None else axis for axis in tensor.shape[1:]))
+    return (EXAMPLES, *(UNKNOWN_LENGTH if axis is None else axis for axis in tensor.shape[1:]))
 
 
 def _is_integer(tensor: Any) -> bool:
@@ -55,9 +74,9 @@ def _make(tensor: Any, size: int, rng: np.random.Generator) -> np.ndarray:
 
 
 def _embedding_sizes(model: Any, inputs: Any) -> list[int]:
-    """Returns the number of integers that each input can have: that many rows has the smallest Embedding it reaches.
+    """Returns the number of integers for each input: the rows of the smallest Embedding that the input reaches.
 
-    An input reaches the embeddings whose own inputs change if it is one instead of zero.
+    An input reaches an Embedding if the inputs of the Embedding change when the input is one instead of zero.
     """
     flat = keras.tree.flatten(inputs)
     embeddings = [layer for layer in layers_of(model) if hasattr(layer, "input_dim") and hasattr(layer, "embeddings")]
@@ -97,13 +116,13 @@ def _embedding_sizes(model: Any, inputs: Any) -> list[int]:
 
 
 def make_labels(model: Any, x: Any) -> Any:
-    """Returns labels that fit the losses of a compiled model, or None for a model without a loss.
+    """Returns labels that fit the losses of a compiled model, or None if the model has no loss.
 
-    Classes for a sparse loss, one class of ones for a categorical one, zeros and ones for a binary one; else standard
-    normals in the shape of the output.
+    A sparse loss has classes, a categorical loss one-hot classes, and a binary loss zeros and ones. Other losses have
+    standard normal labels in the shape of the output.
 
     Raises:
-        ValueError: for a loss that takes other labels.
+        ValueError: if the loss needs other labels.
     """
     loss = compile_arguments(model).get("loss") if model.compiled else None
     if loss is None:
@@ -113,12 +132,12 @@ def make_labels(model: Any, x: Any) -> Any:
     losses = keras.tree.flatten(loss) if isinstance(loss, (list, tuple, dict)) else [loss] * len(flat)
     rng = np.random.default_rng(SEED + 1)
     if len(losses) != len(flat):
-        raise refusal("The losses", f"be as many as the {len(flat)} outputs, to {_LABELS}", len(losses))
+        raise refusal("The losses", f"be {len(flat)}, one for each output, or you give labels", len(losses))
     labels = [_label(kind, tuple(output.shape), rng) for kind, output in zip(losses, flat, strict=True)]
     packed = keras.tree.pack_sequence_as(outputs, labels)
     value = model.compute_loss(x=x, y=keras.tree.map_structure(ops.convert_to_tensor, packed), y_pred=outputs)
     if not np.isfinite(float(ops.convert_to_numpy(value))):
-        raise refusal("The loss", f"be finite for the labels that were made: give labels, or {_LABELS}", float(value))
+        raise refusal("The loss", "be finite for random labels, or you give labels", float(value))
     return packed
 
 

@@ -1,7 +1,7 @@
-"""The work of one process, on one backend: `python -m keras_het.parity.child JOB`, with a file of JSON.
+"""Work of one process on one backend: `python -m keras_het.parity.child JOB`, with a JSON file.
 
-A job has the model's file and may have names of modules to import, a file with a batch (which is made if it is
-missing), files for the recording and for the trained model, and the trained model of another backend to load.
+A job names the model's file, modules to import, and the file of the batch, which is made if it is missing. It can name
+files for the recording and the trained model, and the trained model of another backend to load.
 """
 
 import importlib
@@ -15,17 +15,17 @@ from typing import Any
 
 import keras
 import numpy as np
-from keras import ops
 
-from keras_het.parity.batch import make_inputs, make_labels
+from keras_het.parity.batch import make_inputs, make_labels, pack, unpack
+from keras_het.parity.probe import as_tensors, outputs_by_name, read_values, weight_names
 from keras_het.parity.recording import Recording
-from keras_het.parity.run import ROUNDOFF, packed, record, unpacked, weight_names
+from keras_het.parity.run import ROUNDOFF, record
 
-_OF_A_BACKEND = re.compile(r"keras\.src\.backend\.(\w+)\.optimizers")
+_BACKEND_OPTIMIZER = re.compile(r"keras\.src\.backend\.(\w+)\.optimizers")
 
 
 def main(path: str) -> None:
-    """Does a job."""
+    """Does the job in a file."""
     job = json.loads(pathlib.Path(path).read_text())
     for name in job["modules"]:
         importlib.import_module(name)
@@ -33,8 +33,8 @@ def main(path: str) -> None:
         _record(job)
     if job.get("other"):
         model = keras.saving.load_model(job["other"], compile=False)
-        x = unpacked("x", dict(np.load(job["batch"])))
-        _saved(model, x).save(job["loaded"])
+        x = unpack("x", dict(np.load(job["batch"])))
+        _record_saved(model, x).save(job["loaded"])
 
 
 def _record(job: dict[str, Any]) -> None:
@@ -44,11 +44,11 @@ def _record(job: dict[str, Any]) -> None:
     batch = pathlib.Path(job["batch"])
     if not batch.exists():
         x = make_inputs(model)
-        arrays: Any = packed("x", x) | packed("y", make_labels(model, x))
+        arrays: Any = pack("x", x) | pack("y", make_labels(model, x))
         np.savez(batch, **arrays)
     data = dict(np.load(batch))
-    x, y, sample_weight = (unpacked(name, data) for name in ("x", "y", "sample_weight"))
-    recording = record(model, x, y, sample_weight=sample_weight, steps=job["steps"])
+    x, y, sample_weight = (unpack(name, data) for name in ("x", "y", "sample_weight"))
+    recording = record(model, x, y, sample_weight=sample_weight)
     recording.notes += notes
     recording.save(job["recording"])
     if job.get("saved"):
@@ -57,31 +57,29 @@ def _record(job: dict[str, Any]) -> None:
             if name in changes:
                 weight.assign(recording.arrays["weights"][name] + changes[name].astype(weight.dtype))
         model.save(job["saved"])
-        _saved(model, x).save(job["as_saved"])
+        _record_saved(model, x).save(job["as_saved"])
 
 
 def _load(job: dict[str, Any]) -> tuple[Any, list[str]]:
-    """Returns the model of a job, and what was changed in it."""
+    """Returns the model of a job, and notes on what was changed in it."""
     with zipfile.ZipFile(job["model"]) as archive:
         config = archive.read("config.json").decode()
-    path = rewritten(job["model"], in_float64) if job.get("float64") else job["model"]
-    if not (found := _OF_A_BACKEND.search(config)):
+    path = rewrite(job["model"], use_float64) if job.get("float64") else job["model"]
+    if not (match := _BACKEND_OPTIMIZER.search(config)):
         return keras.saving.load_model(path), []
-    text = f"the file names an optimizer of {found[1]} alone: compile the model again to train it on another backend"
-    return keras.saving.load_model(rewritten(path, with_own_optimizer)), [text]
+    text = f"the file names an optimizer of {match[1]} alone. To train on another backend, compile the model again"
+    return keras.saving.load_model(rewrite(path, use_active_optimizer)), [text]
 
 
-def _saved(model: Any, x: Any) -> Recording:
+def _record_saved(model: Any, x: Any) -> Recording:
     """Returns the weights of a model and its predictions, as a recording."""
-    values = [np.array(ops.convert_to_numpy(weight)) for weight in model.weights]
-    outputs = keras.tree.flatten(model(keras.tree.map_structure(ops.convert_to_tensor, x), training=False))
-    predictions = {"" if len(outputs) == 1 else f"output {i}": ops.convert_to_numpy(y) for i, y in enumerate(outputs)}
-    weights = dict(zip(weight_names(model.weights), values, strict=True))
+    weights = dict(zip(weight_names(model.weights), read_values(model.weights), strict=True))
+    predictions = outputs_by_name(model(as_tensors(x), training=False))
     return Recording(keras.config.backend(), arrays={"saved weights": weights, "saved predictions": predictions})
 
 
-def rewritten(path: str, change: Callable[[dict], dict]) -> str:
-    """Writes the model's file again with every part of its configuration changed; returns the new path."""
+def rewrite(path: str, change: Callable[[dict], dict]) -> str:
+    """Writes a copy of the model's file with every part of its configuration changed, and returns the path."""
     target = f"{path.removesuffix('.keras')}-rewritten.keras"
     with zipfile.ZipFile(path) as source, zipfile.ZipFile(target, "w") as copy:
         for member in source.infolist():
@@ -92,19 +90,19 @@ def rewritten(path: str, change: Callable[[dict], dict]) -> str:
     return target
 
 
-def in_float64(config: dict) -> dict:
+def use_float64(config: dict) -> dict:
     """Returns a part of a configuration with float64 for the dtype of a layer."""
     if str(config.get("class_name", "")).endswith("DTypePolicy"):
         return {**config, "config": {**config["config"], "name": "float64"}}
     return config | ({"dtype": "float64"} if str(config.get("dtype")) in ROUNDOFF else {})
 
 
-def with_own_optimizer(config: dict) -> dict:
+def use_active_optimizer(config: dict) -> dict:
     """Returns a part of a configuration with the optimizer of the active backend.
 
-    Keras 3.15 on PyTorch saves a class of its backend, which trains on no other one.
+    Keras 3.15 on PyTorch saves a class of PyTorch, which cannot train on another backend.
     """
-    if _OF_A_BACKEND.search(str(config.get("module", ""))):
+    if _BACKEND_OPTIMIZER.search(str(config.get("module", ""))):
         return {**config, "module": "keras.optimizers", "registered_name": None}
     return config
 

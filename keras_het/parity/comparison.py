@@ -1,4 +1,4 @@
-"""Compares recordings of one model by different backends, with NumPy alone."""
+"""Comparison of recordings of one model on different backends, with NumPy alone."""
 
 import dataclasses
 import itertools
@@ -13,25 +13,25 @@ from keras_het.base.tables import aligned
 from keras_het.base.validation import check_number
 from keras_het.parity.recording import NOT_DETERMINISTIC, PARTS, Recording, difference, largest_entry
 
-FACTOR = 10.0  # times what rounding alone does to a number, for two backends that round in other places
-UNDETERMINED = 0.1  # rounding above it leaves less than one digit of a number
+ALLOWED_ROUNDINGS = 10.0  # two backends round in different places, so they differ by several roundings
+UNDETERMINED_ROUNDING = 0.1  # a larger rounding leaves less than one digit of a number
 EXACT = ("weights", "saved weights")
 TABLE_ROWS = 12
-_NAMES_OF_A_NOTE = 5
-_TOLERANCES = {"float16": 8 * 2.0**-11, "bfloat16": 8 * 2.0**-8}  # of models that compute in fewer digits
+_NAMES_IN_NOTE = 5
+_TOLERANCES = {"float16": 8 * 2.0**-11, "bfloat16": 8 * 2.0**-8}  # eight units in the last place
 
 
 class Row(NamedTuple):
-    """One array of two recordings.
+    """Difference between two recordings in one array.
 
     Attributes:
         part: part of the recording, such as "gradients".
-        name: name of the layer or weight.
+        name: name of the layer or weight. After several training steps it ends in ", step 7".
         first: name of the first backend.
         second: name of the second backend.
         difference: largest difference, relative to the largest entry.
         limit: largest difference that counts as equal.
-        rounding: distance by which rounding alone moves the array.
+        rounding: difference that rounding alone makes.
     """
 
     part: str
@@ -44,7 +44,7 @@ class Row(NamedTuple):
 
     @property
     def ratio(self) -> float:
-        """The difference in units of its limit; above 1 the backends differ."""
+        """Difference in units of the limit. Above 1, the backends differ."""
         if not self.difference:
             return 0.0
         return self.difference / self.limit if self.limit else np.inf
@@ -52,14 +52,15 @@ class Row(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Comparison:
-    """The differences between recordings; it prints the answer, a table of the largest ones, and notes.
+    """Differences between recordings. It prints the answer, a table of the largest differences, and notes.
 
     Attributes:
         labels: names of the recordings.
         rows: list of `Row`, in the order in which an error spreads through a model.
         errors: {(part, name): {label: distance from the recording in float64, in units of the rounding}}.
-        notes: texts about numbers that could not be compared as they are, and why.
-        failures: texts about parts that some backend could not compute, and why.
+        notes: texts about numbers that cannot be equal, and the reasons.
+        failures: texts about parts that a backend could not compute, and the errors.
+        versions: packages that computed the recordings, such as "jax 0.10.2".
     """
 
     labels: list[str]
@@ -67,70 +68,73 @@ class Comparison:
     errors: dict[tuple[str, str], dict[str, float]]
     notes: list[str]
     failures: list[str]
+    versions: list[str] = dataclasses.field(default_factory=list)
 
     @property
     def worst(self) -> Row:
-        """The row whose difference is largest in units of its limit."""
+        """Row with the largest difference in units of its limit."""
         return max(self.rows, key=lambda row: row.ratio)
 
     @property
     def different(self) -> list[Row]:
-        """The rows above their limits."""
+        """Rows above their limits, in the order of `rows`."""
         return [row for row in self.rows if row.ratio > 1]
 
     @property
     def is_equal(self) -> bool:
-        """Whether every backend computed every part, and no row is above its limit."""
+        """True if every backend computed every part and no row is above its limit."""
         return not self.different and not self.failures
 
     @property
     def is_random(self) -> bool:
-        """Whether a backend gave other outputs at a second call of the model."""
+        """True if a second call of the model returned different outputs on a backend."""
         return any(NOT_DETERMINISTIC in text for text in self.failures)
 
     @property
     def first_layer(self) -> str | None:
-        """The first layer, in the order of calls, whose outputs differ; None if none does."""
+        """First layer, in the order of calls, whose outputs differ, or None."""
         return next((row.name for row in self.different if row.part == "layers"), None)
 
     def to_frame(self) -> Any:
         """Returns the rows as a `pandas.DataFrame`.
 
         Raises:
-            ImportError: without pandas.
+            ImportError: if pandas is not installed.
         """
         return import_extra("pandas", "The frame of a comparison").DataFrame(self.rows, columns=Row._fields)
 
     def __str__(self) -> str:
         notes = [*(f"Failed: {text}" for text in self.failures), *(f"Note: {text}" for text in self.notes)]
-        return "\n".join([self.answer(), "", *self._table(), *([""] if notes else []), *notes])
+        versions = [f"Versions: {', '.join(self.versions)}"] if self.versions else []
+        end = [*notes, *versions]
+        return "\n".join([self.answer(), "", *self._table(), *([""] if end else []), *end])
 
     def answer(self) -> str:
-        """Returns one sentence: whether the backends agree, or which one differs, and where first."""
-        names = _listed(self.labels)
+        """Returns one sentence: the backends agree, or one backend differs first in a named place."""
+        names = _join(self.labels)
         if self.is_random:
             return f"{next(text for text in self.failures if NOT_DETERMINISTIC in text)}."
         if self.different:
             first = self.different[0]
             where = f"{first.part}, `{first.name}`" if first.name else first.part
-            figures = f"{first.difference:.1e}, limit {first.limit:.1e}"
+            figures = f"difference {first.difference:.1e}, limit {first.limit:.1e}"
             return f"{self._culprit(first)}, first in {where}: {figures}."
         if self.failures:
-            return f"{names} agree on what all of them could compute. Failed: {len(self.failures)}."
+            return f"{names} agree on all that they could compute, but {len(self.failures)} parts failed."
         return f"{names} agree: {len(self.rows)} differences are within their limits."
 
     def _culprit(self, first: Row) -> str:
-        """Says which backend differs from the others, if that is known."""
-        same = [row for row in self.rows if (row.part, row.name) == (first.part, first.name)]
-        above = [{row.first, row.second} for row in same if row.ratio > 1]
-        odd = [label for label in self.labels if all(label in pair for pair in above)]
-        if len(odd) == 1 and len(same) > 1:
-            others = [label for label in self.labels if label != odd[0]]
-            return f"{odd[0]} differs from {_listed(others)}"
+        """Returns which backend differs from the others, or which two differ."""
+        rows = [row for row in self.rows if (row.part, row.name) == (first.part, first.name)]
+        pairs = [{row.first, row.second} for row in rows if row.ratio > 1]
+        culprits = [label for label in self.labels if all(label in pair for pair in pairs)]
+        if len(culprits) == 1 and len(rows) > 1:
+            others = [label for label in self.labels if label != culprits[0]]
+            return f"{culprits[0]} differs from {_join(others)}"
         errors = self.errors.get((first.part, first.name), {})
         if {first.first, first.second} <= set(errors):
             farther, nearer = sorted((first.first, first.second), key=lambda label: -errors[label])
-            if errors[farther] > FACTOR * max(errors[nearer], 1.0):
+            if errors[farther] > ALLOWED_ROUNDINGS * max(errors[nearer], 1.0):
                 return f"{farther} differs from {nearer} and from float64"
         return f"{first.first} and {first.second} differ"
 
@@ -139,9 +143,9 @@ class Comparison:
         above = sum(row.ratio > 1 for row in rows)
         shown = rows[: max(TABLE_ROWS, min(above, 2 * TABLE_ROWS))]
         head = ["part", "name", "backends", "difference", "limit", "times rounding"]
-        with_errors = ["errors in float64"] if self.errors else []
+        with_errors = ["roundings from float64"] if self.errors else []
         cells = [[*head, *with_errors], *([*self._cells(row), *self._errors_of(row)] for row in shown)]
-        rest = [f"... and {len(rows) - len(shown)} rows with less"] if len(rows) > len(shown) else []
+        rest = [f"... and {len(rows) - len(shown)} smaller rows"] if len(rows) > len(shown) else []
         return [*aligned(cells, left=(0, 1, 2)), *rest]
 
     def _cells(self, row: Row) -> list[str]:
@@ -162,18 +166,18 @@ def compare(*recordings: Recording, tolerance: float = 1e-5) -> Comparison:
 
         difference = max |a - b| / max(|a|, |b|),      limit = max(tolerance, 10 rounding)
 
-    The maxima are over the entries of an array. `rounding` is how far the array moves if every weight and every input
-    changes by half a unit in its last place: what float32 leaves open. So a deep network is not called wrong for its
-    depth, and a wrong padding is not called rounding. Starting weights must be equal bit for bit.
+    The maxima are over the entries of an array. `rounding` is the difference that `record` measures after it changes
+    every weight and input by up to half a unit in the last place. The rounding grows with the depth of a network, so a
+    deep network does not fail because it is deep. Starting weights must be equal bit for bit.
 
-    A recording of the same model in float64 is not compared as a backend. It says how far each backend is from it.
+    A recording in float64 is a reference: the result holds the distance of each backend from it.
 
     Args:
-        recordings: two or more, of `record`.
-        tolerance: difference that always counts as equal; for models that compute in float16 or bfloat16, eight units
-            in the last place of that dtype, if that is more.
+        recordings: two or more results of `record`.
+        tolerance: difference that always counts as equal. For models that compute in float16 or bfloat16, it is at
+            least eight units in the last place of that dtype.
     Raises:
-        ValueError: for fewer than two recordings, or recordings of other models or other batches.
+        ValueError: if there are fewer than two recordings, or if their models, batches or training steps differ.
 
     Example:
         >>> weights = {"kernel": np.ones(2, "float32")}
@@ -182,7 +186,7 @@ def compare(*recordings: Recording, tolerance: float = 1e-5) -> Comparison:
         ...     for name, loss in (("jax", 1.0), ("torch", 1.5))
         ... )
         >>> print(compare(jax, torch).answer())
-        jax and torch differ, first in loss: 3.3e-01, limit 1.0e-05.
+        jax and torch differ, first in loss: difference 3.3e-01, limit 1.0e-05.
     """
     check_number("tolerance", tolerance, above=0.0)
     backends = [recording for recording in recordings if recording.precision != "float64"]
@@ -195,7 +199,13 @@ def compare(*recordings: Recording, tolerance: float = 1e-5) -> Comparison:
     omitted = {name for recording in recordings for name in recording.omitted}
     rows = [row for part in PARTS for row in _rows(part, backends, tolerance, omitted)]
     labels = [recording.label for recording in backends]
-    return Comparison(labels, rows, _errors(rows, backends, references), _notes(recordings, rows), _failures(backends))
+    errors, notes = _errors(rows, backends, references), _notes(recordings, rows)
+    return Comparison(labels, rows, errors, notes, _failures(backends), list_versions(recordings))
+
+
+def list_versions(recordings: Sequence[Recording]) -> list[str]:
+    """Returns the packages of recordings with their versions, each once."""
+    return sorted({f"{name} {version}" for recording in recordings for name, version in recording.versions.items()})
 
 
 def _check_same_model(first: Recording, other: Recording) -> None:
@@ -207,12 +217,14 @@ def _check_same_model(first: Recording, other: Recording) -> None:
         name = next(name for name in (*shapes[0], *shapes[1]) if shapes[0].get(name) != shapes[1].get(name))
         received = f"{name} of shape {shapes[0].get(name)} on {first.label}, {shapes[1].get(name)} on {other.label}"
         refuse_if(True, "recordings", "be of one model, with weights of equal names and shapes", received)
+    plans = [f"steps={recording.steps}, batch_size={recording.batch_size}" for recording in (first, other)]
+    refuse_if(plans[0] != plans[1], "recordings", "have equal steps and batch sizes", " and ".join(plans))
     for name in (*first.batch, *other.batch):
         if name not in first.batch or name not in other.batch:
             refuse_if(True, "recordings", "be of one batch", f"`{name}` in one recording alone")
         equal = difference(first.batch[name], other.batch[name]) == 0.0
-        rule = "be of one batch: `record(model, start=other)` takes weights and batch of another recording"
-        refuse_if(not equal, "recordings", rule, f"other numbers in `{name}` on {first.label} and {other.label}")
+        rule = "be of one batch: `record(model, start=other)` uses the weights and the batch of another recording"
+        refuse_if(not equal, "recordings", rule, f"different numbers in `{name}` on {first.label} and {other.label}")
 
 
 def _rows(part: str, backends: Sequence[Recording], tolerance: float, omitted: set[str]) -> Iterator[Row]:
@@ -224,15 +236,15 @@ def _rows(part: str, backends: Sequence[Recording], tolerance: float, omitted: s
         a, b = first.arrays[part].get(name), second.arrays[part].get(name)
         rounding = _rounding(part, name, first, second)
         tolerances = (_TOLERANCES.get(recording.precision.removeprefix("mixed_"), 0.0) for recording in (first, second))
-        limit = 0.0 if part in EXACT else max(tolerance, FACTOR * rounding, *tolerances)
+        limit = 0.0 if part in EXACT else max(tolerance, ALLOWED_ROUNDINGS * rounding, *tolerances)
         unlike = a is None or b is None or a.dtype != b.dtype
         yield Row(part, name, first.label, second.label, np.inf if unlike else difference(a, b), limit, rounding)
 
 
 def _rounding(part: str, name: str, *recordings: Recording) -> float:
-    """Returns the largest rounding error of an array, relative to the largest entry of all recordings.
+    """Returns the largest rounding of an array, relative to the largest entry in all recordings.
 
-    A gradient of nothing but rounding errors on one backend does not hide a gradient on the other.
+    So a gradient that is pure rounding on one backend does not hide a real gradient on another backend.
     """
     known = [(r.rounding.get(part, {}).get(name, 0.0), r.arrays[part].get(name)) for r in recordings]
     scales = [(rounding, largest_entry(array)) for rounding, array in known if array is not None]
@@ -242,21 +254,21 @@ def _rounding(part: str, name: str, *recordings: Recording) -> float:
 
 
 def _layer(name: str) -> str:
-    """Returns the name of a layer without the number of its call: a loop of 5 steps is 5 calls, or on JAX one trace."""
+    """Returns the name of a layer without the number of its call. A loop of 5 steps is 5 calls, or one trace on JAX."""
     return name.partition("), ")[0].removesuffix(")") + ")"
 
 
 def _errors(
     rows: list[Row], backends: Sequence[Recording], references: Sequence[Recording]
 ) -> dict[tuple[str, str], dict[str, float]]:
-    """Returns how far each backend is from float64, in units of the rounding."""
+    """Returns the distance of each backend from float64, in units of the rounding."""
     errors: dict[tuple[str, str], dict[str, float]] = {}
     for reference in references[:1]:
         for part, name, rounding in {(row.part, row.name, row.rounding) for row in rows if row.part not in EXACT}:
             exact = reference.arrays.get(part, {}).get(name)
-            found = {recording.label: recording.arrays.get(part, {}).get(name) for recording in backends}
+            arrays = {recording.label: recording.arrays.get(part, {}).get(name) for recording in backends}
             if exact is not None and rounding:
-                errors[part, name] = {k: difference(a, exact) / rounding for k, a in found.items() if a is not None}
+                errors[part, name] = {k: difference(a, exact) / rounding for k, a in arrays.items() if a is not None}
     return errors
 
 
@@ -264,25 +276,25 @@ def _notes(recordings: Sequence[Recording], rows: list[Row]) -> list[str]:
     notes = dict.fromkeys(note for recording in recordings for note in recording.notes)
     omitted = list(dict.fromkeys(name for recording in recordings for name in recording.omitted))
     if omitted:
-        notes[f"layers inside a loop are compared as part of the layer around it: {_some(omitted)}"] = None
-    open_ = dict.fromkeys(f"{row.part} of `{row.name}`" for row in rows if row.rounding > UNDETERMINED)
-    if open_:
-        notes[f"not determined by so few digits, rounding alone changes them by a tenth or more: {_some(open_)}"] = None
+        notes[f"layers inside a loop are compared as part of the layer around them: {_some(omitted)}"] = None
+    undetermined = dict.fromkeys(f"{row.part} of `{row.name}`" for row in rows if row.rounding > UNDETERMINED_ROUNDING)
+    if undetermined:
+        notes[f"rounding alone changes these numbers by a tenth or more: {_some(undetermined)}"] = None
     weights = [row.name for row in rows if row.part == "weights" and row.ratio > 1]
     if weights:
         notes[
-            "the starting weights differ, so all that follows differs: give every backend the same ones, by "
-            f"`record(model, start=other)`; from one file, these are not saved in it: {_some(dict.fromkeys(weights))}"
+            f"these starting weights differ, so all later numbers differ: {_some(dict.fromkeys(weights))}. Use "
+            "`record(model, start=other)`. If both backends loaded one file, the file does not hold these weights"
         ] = None
-    odd = dict.fromkeys(
+    not_finite = dict.fromkeys(
         f"{part} of `{name}`"
         for recording in recordings
         for part, arrays in recording.arrays.items()
         for name, array in arrays.items()
         if array.dtype.kind == "f" and not np.all(np.isfinite(array))
     )
-    if odd:
-        notes[f"not finite, and compared elsewhere alone: {_some(odd)}"] = None
+    if not_finite:
+        notes[f"only the finite entries are compared: {_some(not_finite)}"] = None
     return list(notes)
 
 
@@ -294,9 +306,9 @@ def _failures(backends: Sequence[Recording]) -> list[str]:
 
 def _some(names: Any) -> str:
     names = list(names)
-    more = f" and {len(names) - _NAMES_OF_A_NOTE} more" if len(names) > _NAMES_OF_A_NOTE else ""
-    return ", ".join(names[:_NAMES_OF_A_NOTE]) + more
+    more = f" and {len(names) - _NAMES_IN_NOTE} more" if len(names) > _NAMES_IN_NOTE else ""
+    return ", ".join(names[:_NAMES_IN_NOTE]) + more
 
 
-def _listed(names: Sequence[str]) -> str:
+def _join(names: Sequence[str]) -> str:
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"

@@ -1,4 +1,4 @@
-"""The numbers of a model on one backend, and their file."""
+"""Recording: the numbers of a model on one backend, and their file."""
 
 import dataclasses
 import json
@@ -11,26 +11,28 @@ import numpy as np
 from keras_het.base.npz import read_arrays
 from keras_het.base.refusal import refusal
 
-# Parts of a recording, in the order in which an error spreads.
+# In the order in which an error spreads.
 PARTS = ("weights", "layers", "predictions", "loss", "gradients", "training", "saved weights", "saved predictions")
-NOT_DETERMINISTIC = "not deterministic"
+NOT_DETERMINISTIC = "so the model is not deterministic"
 _HEADER = "header"
 
 
 @dataclasses.dataclass(eq=False)
 class Recording:
-    """The numbers of a model on one backend; `record` makes one, `compare` compares several.
+    """Numbers of a model on one backend. `record` makes a recording, and `compare` compares several.
 
     Attributes:
         backend: name of the backend.
         precision: dtype in which the model computes, such as "float32", "mixed_bfloat16" or "float64".
-        versions: {package: version}.
+        versions: {package: version} of Keras and the backend.
         arrays: {part: {name: array}}; the parts are weights, layers, predictions, loss, gradients and training.
-        rounding: {part: {name: number}}, how far rounding alone moves an array, relative to its largest entry.
-        batch: {name: array}, the inputs ("x"), labels ("y") and sample weights ("sample_weight") that were used.
-        omitted: names of layers that run inside a loop of the backend, and are compared as part of an outer layer.
-        notes: texts about numbers that could not be compared as they are, and why.
-        failures: {part: text of the error}, of parts that the backend could not compute.
+        rounding: {part: {name: number}}, the difference that rounding alone makes, relative to the largest entry.
+        batch: {name: array} of the inputs "x", labels "y" and sample weights "sample_weight".
+        omitted: names of layers inside a loop of the backend, which are compared as part of the layer around them.
+        notes: texts about numbers that cannot be equal, and the reasons.
+        failures: {part: text of the error} for the parts that the backend could not compute.
+        steps: training steps after which the weights are recorded.
+        batch_size: number of rows in a training step, or None for all rows.
     """
 
     backend: str
@@ -42,17 +44,19 @@ class Recording:
     omitted: list[str] = dataclasses.field(default_factory=list)
     notes: list[str] = dataclasses.field(default_factory=list)
     failures: dict[str, str] = dataclasses.field(default_factory=dict)
+    steps: list[int] = dataclasses.field(default_factory=lambda: [3])
+    batch_size: int | None = None
 
     @property
     def label(self) -> str:
-        """The name of the recording in tables: the backend, and float64 where the model computes in it."""
+        """Name of the recording in tables: the backend, and "float64" if the model computes in float64."""
         return f"{self.backend} float64" if self.precision == "float64" else self.backend
 
     def save(self, path: str | os.PathLike) -> None:
-        """Writes the recording to a `.npz` file, without Python objects.
+        """Writes the recording to a `.npz` file without Python objects.
 
         Args:
-            path: the file.
+            path: path of the file.
         """
         header = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         arrays: list[np.ndarray] = []
@@ -65,18 +69,18 @@ class Recording:
 
     @classmethod
     def load(cls, path: str | os.PathLike) -> "Recording":
-        """Reads a recording that `save` has written.
+        """Reads a recording from a file that `save` wrote.
 
         Args:
-            path: the file.
+            path: path of the file.
         Raises:
-            ValueError: for a file that is not such a recording.
+            ValueError: if the file holds no recording.
         """
         try:
             with zipfile.ZipFile(path) as archive:
                 names = tuple(name.removesuffix(".npy") for name in archive.namelist())
         except (OSError, zipfile.BadZipFile) as error:
-            raise refusal("path", "be the file of a recording", f"{path}; {error}") from error
+            raise refusal("path", "be a file that `Recording.save` wrote", f"{path}; {error}") from error
         arrays = read_arrays("path", path, (_HEADER,), tuple(name for name in names if name != _HEADER))
         try:
             header = json.loads(str(arrays[_HEADER]))
@@ -84,7 +88,9 @@ class Recording:
             header["batch"] = _named(header["batch"], arrays)
             return cls(**header)
         except (TypeError, ValueError, KeyError, AttributeError) as error:
-            raise refusal("path", "be the file of a recording", f"{path}; {type(error).__name__}: {error}") from error
+            raise refusal(
+                "path", "be a file that `Recording.save` wrote", f"{path}; {type(error).__name__}: {error}"
+            ) from error
 
 
 def _numbered(named: dict[str, np.ndarray], arrays: list[np.ndarray]) -> list[tuple[str, int, str]]:
@@ -103,8 +109,8 @@ def _named(rows: list[list], arrays: dict[str, np.ndarray]) -> dict[str, np.ndar
 def difference(first: np.ndarray, second: np.ndarray) -> float:
     """Returns the largest |a - b|, relative to the largest |entry| of the two arrays.
 
-    It is infinite for other shapes, and for entries that are not finite in one array alone, or have another sign there.
-    Entries that are not finite in both are left out.
+    The result is infinite if the shapes differ, or if an entry is not finite and the other array has another entry.
+    Equal entries that are not finite are ignored.
 
     Example:
         >>> difference(np.array([1.0, 4.0]), np.array([1.0, 3.0]))
@@ -124,7 +130,7 @@ def difference(first: np.ndarray, second: np.ndarray) -> float:
 
 
 def largest_entry(array: np.ndarray) -> float:
-    """Returns the largest finite `|entry|` of an array, 0 for one without numbers."""
+    """Returns the largest finite `|entry|` of an array, or 0 if the array has no numbers."""
     if array.dtype.kind not in "biufV":
         return 0.0
     sizes = np.abs(array.astype("float64"))

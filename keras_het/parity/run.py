@@ -1,28 +1,40 @@
-"""Runs a model on the active backend, and records what it computes."""
+"""Recording of what a model computes on the active backend."""
 
-import contextlib
 import functools
-import inspect
+import math
 import re
-import warnings
-from collections.abc import Callable, Iterator
+import sys
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import keras
 import numpy as np
 from keras import ops
 
-from keras_het.base.internals import compile_arguments, layers_of, seed_generators_of, shared_losses
+from keras_het.base.internals import layers_of
 from keras_het.base.refusal import refusal, refuse_if
-from keras_het.base.seeds import unchanged_states
 from keras_het.base.validation import check_integer
+from keras_het.parity.batch import SEED, pack, unpack
+from keras_het.parity.probe import (
+    GradientStore,
+    Probe,
+    as_tensors,
+    assign_values,
+    build_loss,
+    copy_optimizer,
+    intercept_calls,
+    outputs_by_name,
+    preserve_model,
+    preserve_values,
+    random_layers,
+    read_values,
+    weight_names,
+)
 from keras_het.parity.recording import NOT_DETERMINISTIC, Recording, difference
 
 ROUNDOFF = {"bfloat16": 2.0**-8, "float16": 2.0**-11, "float32": 2.0**-24, "float64": 2.0**-53}  # coarsest first
-SEED = 2021
 _CONTAINERS = (keras.Model, keras.layers.InputLayer)  # these compute nothing themselves
 _COLOURS = re.compile(r"\x1b\[\d*m")  # of the terminal, in errors of Keras
-_RATES = ("rate", "dropout", "recurrent_dropout")  # attributes of layers that drop units
 Named = dict[str, Any]
 
 
@@ -33,33 +45,43 @@ def record(
     *,
     sample_weight: Any = None,
     start: Any = None,
-    steps: int = 3,
+    steps: int | Sequence[int] = 3,
+    batch_size: int | None = None,
     jit_compile: bool | str = "auto",
 ) -> Recording:
-    """Records what a model computes on the active backend, to compare it with other backends.
+    """Records what a model computes on the active backend, so that `compare` can compare backends.
 
-    The recording has the outputs of every layer at inference, in the order of calls; the predictions, compiled as Keras
-    does by default; the loss and the gradient of every weight; and the change of every weight after some training
-    steps with the model's own optimizer. If the model is not compiled or there are no labels, the loss is the mean of
-    its outputs, each times a fixed number, and the optimizer is SGD(0.01).
+    The recording holds:
 
-    Random layers of Keras, such as Dropout, run as at inference, since each backend draws other numbers. The heads of
-    this package keep their noise, which is equal. A model with a `train_step` of its own is trained by `compute_loss`.
+    - the outputs of every layer at inference, in the order of calls
+    - the predictions
+    - the loss, and the gradient of every weight
+    - the change of every weight after three training steps with a copy of the model's optimizer
 
-    The model, its optimizer and the global seeds stay as they are.
+    Without labels or without `compile`, the loss is the mean of the outputs, each times a fixed number. A model that is
+    not compiled is trained by SGD(0.01).
+
+    Random layers of Keras, such as Dropout, run as at inference, because each backend draws other numbers. The heads of
+    this package keep their noise, because it is equal on every backend. If the model has its own `train_step`, its
+    `compute_loss` is used instead.
+
+    The model, its optimizer and the global seeds do not change.
 
     Args:
-        model: a Keras model; without weights it is built by the first call.
-        x: inputs, as `model` takes them: an array, or a list or dict of them.
-        y: labels, likewise, or None.
+        model: Keras model. A model without weights is built by a call.
+        x: inputs in the form that the model accepts: an array, or a list or dict of arrays.
+        y: labels in the same form, or None.
         sample_weight: weights of the examples, or None.
-        start: a `Recording` of the same model on another backend, or its file, whose starting weights, inputs and
-            labels are used: initializers draw other weights on every backend.
-        steps: number of training steps.
-        jit_compile: argument of `compile` for the recording, whatever the model was compiled with; "auto" is what Keras
-            chooses on the backend.
+        start: `Recording` of the same model on another backend, or its file. Its weights, data, steps and batch size
+            are used, because each backend draws different initial weights.
+        steps: number of training steps, after which the weights are recorded. Several numbers such as `range(1, 51)`
+            record the weights after each of these steps, and `compare` names the first step that differs.
+        batch_size: number of rows in a training step. The steps read the rows in order, and begin again at the end.
+            With None, each step reads all rows. Everything else is recorded for all rows.
+        jit_compile: replaces this argument of the model's `compile`. With "auto", Keras chooses for the backend.
     Raises:
-        ValueError: without inputs, or for a `start` of a model with other weights.
+        ValueError: if there are no inputs, if the weights of `start` do not fit the model, or if a number of `steps`
+            or the `batch_size` is less than 1.
 
     Example:
         >>> model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2, name="dense")])
@@ -69,127 +91,68 @@ def record(
         >>> list(recording.arrays)
         ['weights', 'layers', 'predictions', 'loss', 'gradients', 'training']
     """
-    check_integer("steps", steps, 1)
     if start is not None:
         start = start if isinstance(start, Recording) else Recording.load(start)
-        x, y, sample_weight = (unpacked(name, start.batch) for name in ("x", "y", "sample_weight"))
-    refuse_if(x is None, "x", "be given, or `start`", value=x)
-    batch = packed("x", x) | packed("y", y) | packed("sample_weight", sample_weight)
-    with unchanged_states(), _quiet():
-        if not model.built:
-            model(_tensors(x))
-        with _kept(model):
-            if start is not None:
-                _take_weights(model, start.arrays["weights"])
-            _build_loss(model, _tensors(x), y, sample_weight)
-            return _Run(model, (x, y, sample_weight), steps, jit_compile).recording(batch)
+        steps, batch_size, batch = start.steps, start.batch_size, start.batch
+    else:
+        refuse_if(x is None, "x", "hold the inputs if there is no `start`", value=x)
+        batch = pack("x", x) | pack("y", y) | pack("sample_weight", sample_weight)
+    steps = _check_steps(steps)
+    batch_size = None if batch_size is None else check_integer("batch_size", batch_size, 1)
+    x, y, sample_weight = (unpack(name, batch) for name in ("x", "y", "sample_weight"))
+    with preserve_model(model, as_tensors(x)):
+        if start is not None:
+            _assign_weights(model, start.arrays["weights"])
+        build_loss(model, as_tensors(x), y, sample_weight)
+        return _Run(model, (x, y, sample_weight), steps, batch_size, jit_compile).recording(batch)
 
 
-def packed(name: str, data: Any) -> dict[str, np.ndarray]:
-    """Returns arrays by name: "x" for one, "x:0" for the first of a list, "x.tokens" for an entry of a dict."""
-    if data is None:
-        return {}
-    if isinstance(data, dict):
-        return {f"{name}.{key}": np.asarray(value) for key, value in data.items()}
-    if isinstance(data, (list, tuple)) and all(hasattr(part, "shape") for part in data):
-        return {f"{name}:{number}": np.asarray(part) for number, part in enumerate(data)}
-    return {name: np.asarray(data)}
+def package_versions() -> dict[str, str]:
+    """Returns the versions of Keras and the active backend, by name; Keras has imported both."""
+    modules = {name: sys.modules.get(name) for name in ("keras", keras.config.backend())}
+    return {name: str(module.__version__) for name, module in modules.items() if hasattr(module, "__version__")}
 
 
-def unpacked(name: str, arrays: dict[str, np.ndarray]) -> Any:
-    """Returns the data that `packed` has named, or None."""
-    if name in arrays:
-        return arrays[name]
-    keyed = {key.removeprefix(f"{name}."): value for key, value in arrays.items() if key.startswith(f"{name}.")}
-    numbered = [value for key, value in arrays.items() if key.startswith(f"{name}:")]
-    return keyed or numbered or None
-
-
-@contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    """Silences the warnings of Keras about weights without gradients, which are recorded as zeros."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Gradients do not exist")
-        yield
-
-
-@contextlib.contextmanager
-def _kept(model: Any) -> Iterator[None]:
-    """Restores all variables of a model: weights, seeds, counters and metrics; PyTorch keeps no gradients."""
-    with _kept_values([*model.variables, *model.metrics_variables]):
-        try:
-            yield
-        finally:
-            if hasattr(model, "zero_grad"):
-                model.zero_grad()
-
-
-@contextlib.contextmanager
-def _kept_values(variables: list[Any]) -> Iterator[None]:
-    values = _values(variables)
-    try:
-        yield
-    finally:
-        _assign(variables, values)
-
-
-def _build_loss(model: Any, x: Any, y: Any, sample_weight: Any) -> None:
-    """Builds the model's loss: the metrics of several outputs, made in a trace of JAX, would keep its tracers."""
-    if model.compiled and y is not None:
-        with contextlib.suppress(Exception):  # the training step meets the same error, and records it
-            known = {id(variable) for variable in model.metrics_variables}
-            model.compute_loss(x=x, y=_tensors(y), y_pred=model(x), sample_weight=sample_weight)
-            for variable in model.metrics_variables:
-                if id(variable) not in known:
-                    variable.assign(ops.zeros_like(variable))
-
-
-def _values(variables: Any) -> list[np.ndarray]:
-    return [np.array(ops.convert_to_numpy(variable)) for variable in variables]
-
-
-def _assign(variables: Any, values: Any) -> None:
-    for variable, value in zip(variables, values, strict=True):
-        variable.assign(value)
-
-
-def _take_weights(model: Any, weights: Named) -> None:
-    names = weight_names(model.weights)
-    for name, weight in zip(names, model.weights, strict=True):
+def _assign_weights(model: Any, weights: Named) -> None:
+    """Assigns the weights of another recording, by name."""
+    for name, weight in zip(weight_names(model.weights), model.weights, strict=True):
         if name not in weights or weights[name].shape != tuple(weight.shape):
-            raise refusal("start", f"have a weight {name} of shape {tuple(weight.shape)}", sorted(weights))
+            received = f"shape {weights[name].shape}" if name in weights else "no such weight"
+            raise refusal("start", f"have a weight {name} of shape {tuple(weight.shape)}", received)
         weight.assign(weights[name])
 
 
-def weight_names(weights: Any) -> list[str]:
-    """Returns the paths of weights, numbered where several have the same one."""
-    return _distinct(weight.path for weight in weights)
+def _check_steps(steps: Any) -> list[int]:
+    """Returns the numbers of the steps after which the weights are recorded."""
+    several = [steps] if np.ndim(steps) == 0 else list(steps)
+    refuse_if(not several, "steps", "name at least one step", value=steps)
+    return sorted({check_integer("steps", step, 1) for step in several})
 
 
-def _distinct(names: Any) -> list[str]:
-    counts: dict[str, int] = {}
-    result = []
-    for name in names:
-        counts[name] = counts.get(name, 0) + 1
-        result.append(name if counts[name] == 1 else f"{name}, {counts[name]}")
-    return result
-
-
-def _tensors(x: Any) -> Any:
-    return keras.tree.map_structure(ops.convert_to_tensor, x)
+def _rows_of_step(data: tuple, step: int, batch_size: int | None) -> tuple:
+    """Returns the rows that a training step uses; steps count from 1."""
+    if batch_size is None:
+        return data
+    num_batches = math.ceil(len(keras.tree.flatten(data)[0]) / batch_size)
+    first = (step - 1) % num_batches * batch_size
+    return keras.tree.map_structure(lambda x: None if x is None else x[first : first + batch_size], data)
 
 
 class _Run:
-    """One recording of a model.
+    """Run of a model for one recording.
 
-    Everything is computed twice: as it is, and with rounded weights and inputs. The difference is the `rounding`.
+    Everything is computed twice: with the weights and inputs, and with rounded weights and inputs. The difference is
+    the `rounding`.
     """
 
-    def __init__(self, model: Any, data: tuple, steps: int, jit_compile: bool | str) -> None:
-        self.model, self.data, self.steps, self.jit_compile = model, data, steps, jit_compile
+    def __init__(
+        self, model: Any, data: tuple, steps: list[int], batch_size: int | None, jit_compile: bool | str
+    ) -> None:
+        self.model, self.data, self.jit_compile = model, data, jit_compile
+        self.steps, self.batch_size = steps, batch_size
         dtypes = {layer.compute_dtype for layer in layers_of(model) if not isinstance(layer, _CONTAINERS)}
         self.precision = next((name for name in ROUNDOFF if name in dtypes), "float32")
-        self.start = _values(model.variables)
+        self.start = read_values(model.variables)
         self.notes: list[str] = []
         self.failures: dict[str, str] = {}
         self.omitted: dict[str, None] = {}
@@ -199,32 +162,33 @@ class _Run:
 
     def recording(self, batch: Named) -> Recording:
         """Returns the recording of the model, which must have its starting weights."""
-        weights = dict(zip(weight_names(self.model.weights), _values(self.model.weights), strict=True))
-        if random := _random_layers(self.model):
+        weights = dict(zip(weight_names(self.model.weights), read_values(self.model.weights), strict=True))
+        if random := random_layers(self.model):
             self.notes.append(f"random layers run as at inference: {', '.join(random)}")
         if self.precision in ("bfloat16", "float16"):
             names = ", ".join(layer.name for layer in layers_of(self.model) if layer.compute_dtype == self.precision)
-            self.notes.append(f"these layers compute in {self.precision}, with its limits: {names}")
-        with _wrapped(self.model, self._call):
+            self.notes.append(f"these layers compute in {self.precision} and have its limits: {names}")
+        with intercept_calls(self.model, self._call):
             self.check_determinism()
-            arrays = self._computed(self.data, self.start)
-            moved = self._computed(*self._rounded())
+            arrays = self._compute(self.data, self.start)
+            rounded = self._compute(*self._round())
         rounding = {
-            part: {name: difference(array, moved[part][name]) for name, array in named.items() if name in moved[part]}
+            part: {
+                name: difference(array, rounded[part][name]) for name, array in named.items() if name in rounded[part]
+            }
             for part, named in arrays.items()
-            if part in moved
+            if part in rounded
         }
-        versions = {"keras": keras.__version__}
         return Recording(
-            keras.config.backend(), self.precision, versions, {"weights": weights, **arrays}, rounding, batch,
-            list(self.omitted), self.notes, self.failures,
+            keras.config.backend(), self.precision, package_versions(), {"weights": weights, **arrays}, rounding, batch,
+            list(self.omitted), self.notes, self.failures, self.steps, self.batch_size,
         )  # fmt: skip
 
-    def _rounded(self) -> tuple[tuple, list[np.ndarray]]:
-        """Returns data and variables, each number moved by up to half a unit in its last place."""
+    def _round(self) -> tuple[tuple, list[np.ndarray]]:
+        """Returns data and variables with each number changed by up to half a unit in its last place."""
         rng = np.random.default_rng(SEED)
 
-        def moved(array: Any) -> np.ndarray:
+        def shift(array: Any) -> np.ndarray:
             array = np.asarray(array)
             if array.dtype.kind != "f" and "bfloat16" not in str(array.dtype):
                 return array
@@ -232,10 +196,10 @@ class _Run:
             return (array.astype("float64") * factors).astype(array.dtype)
 
         x, *others = self.data
-        return (keras.tree.map_structure(moved, x), *others), [moved(value) for value in self.start]
+        return (keras.tree.map_structure(shift, x), *others), [shift(value) for value in self.start]
 
-    def _computed(self, data: tuple, start: list[np.ndarray]) -> dict[str, Named]:
-        """Returns {part: {name: array}}; a part that fails is named in `failures`."""
+    def _compute(self, data: tuple, start: list[np.ndarray]) -> dict[str, Named]:
+        """Returns {part: {name: array}}, and adds the error of a part that fails to `failures`."""
         arrays: dict[str, Named] = {}
         parts: dict[str, Callable[[tuple], dict[str, Named]]] = {
             "layers": self.layers,
@@ -244,7 +208,7 @@ class _Run:
             "training": self.training,
         }
         for part, function in parts.items():
-            _assign(self.model.variables, start)
+            assign_values(self.model.variables, start)
             try:
                 arrays |= function(data)
             except Exception as error:
@@ -257,104 +221,96 @@ class _Run:
     # The parts.
 
     def layers(self, data: tuple) -> dict[str, Named]:
-        """Outputs of every layer at inference, in the order of calls."""
+        """Returns the outputs of every layer at inference, in the order of calls."""
         self.outputs, self.is_watching = {}, True
         try:
-            outputs = self.model(_tensors(data[0]), training=False)
+            outputs = self.model(as_tensors(data[0]), training=False)
             self.shapes = [tuple(output.shape[1:]) for output in keras.tree.flatten(outputs)]
             return {"layers": self.outputs}
         finally:
             self.is_watching = False
 
     def predictions(self, data: tuple) -> dict[str, Named]:
-        """Outputs of `predict_on_batch`, compiled as Keras does by default."""
-        return {"predictions": _by_number(self.predictor.predict_on_batch(data[0]))}
+        """Returns the outputs of `predict_on_batch`."""
+        return {"predictions": outputs_by_name(self.predictor.predict_on_batch(data[0]))}
 
     def gradients(self, data: tuple) -> dict[str, Named]:
-        """The loss, and the gradient of every trainable weight."""
+        """Returns the loss, and the gradient of every trainable weight."""
         if not self.model.trainable_variables:
-            self.note("no trainable weights: gradients and training are not compared")
+            self.note("there are no trainable weights, so gradients and training are not compared")
             return {}
         loss = self.differentiator.train_on_batch(*data)
         names = weight_names(self.model.trainable_variables)
-        values = _values(self.differentiator.optimizer.gradients)
+        values = read_values(self.differentiator.optimizer.gradients)
         return {"loss": {"": np.array(loss)}, "gradients": dict(zip(names, values, strict=True))}
 
     def training(self, data: tuple) -> dict[str, Named]:
-        """The change of every weight by some training steps."""
+        """Returns the change of every weight since the start, after each recorded step."""
         if not self.model.trainable_variables:
             return {}
-        before = _values(self.model.weights)
-        with _kept_values(self.trainer.optimizer.variables):
-            for _ in range(self.steps):
-                self.trainer.train_on_batch(*data)
-        changes = (
-            after.astype("float64") - first if after.dtype.kind == "f" else after - first
-            for after, first in zip(_values(self.model.weights), before, strict=True)
-        )
-        return {"training": dict(zip(weight_names(self.model.weights), changes, strict=True))}
+        names, before = weight_names(self.model.weights), read_values(self.model.weights)
+        changes: Named = {}
+        with preserve_values(self.trainer.optimizer.variables):
+            for step in range(1, self.steps[-1] + 1):
+                self.trainer.train_on_batch(*_rows_of_step(data, step, self.batch_size))
+                if step in self.steps:
+                    suffix = f", step {step}" if len(self.steps) > 1 else ""
+                    differences = map(_change, before, read_values(self.model.weights))
+                    changes |= {f"{name}{suffix}": change for name, change in zip(names, differences, strict=True)}
+        return {"training": changes}
 
-    # Made once, since each compiles a program.
+    # Each probe compiles a program, so it is made once.
 
     @functools.cached_property
-    def predictor(self) -> "_Probe":
-        """The probe that predicts."""
-        probe = _Probe(self.model)
+    def predictor(self) -> Probe:
+        """Probe that predicts."""
+        probe = Probe(self.model)
         probe.compile(jit_compile=self.jit_compile)
         return probe
 
     @functools.cached_property
-    def differentiator(self) -> "_Probe":
-        """The probe whose optimizer stores gradients."""
-        return self._probe(_Gradients())
+    def differentiator(self) -> Probe:
+        """Probe whose optimizer stores gradients."""
+        return self._probe(GradientStore())
 
     @functools.cached_property
-    def trainer(self) -> "_Probe":
-        """The probe that trains by a copy of the model's optimizer."""
-        return self._probe(self._optimizer())
+    def trainer(self) -> Probe:
+        """Probe that trains by a copy of the model's optimizer."""
+        optimizer = copy_optimizer(self.model)
+        if optimizer is None:
+            self.note("the model has no optimizer, so it is trained by SGD(0.01)")
+            optimizer = keras.optimizers.SGD(0.01)
+        return self._probe(optimizer)
 
-    def _probe(self, optimizer: Any) -> "_Probe":
+    def _probe(self, optimizer: Any) -> Probe:
         has_loss = bool(self.model.compiled) and self.data[1] is not None
         if not has_loss:
             why = "has no labels" if self.model.compiled else "is not compiled"
-            self.note(f"the model {why}: its loss is the mean of its outputs, each times a fixed number")
+            self.note(f"the model {why}, so the loss is the mean of its outputs, each times a fixed number")
         if type(self.model).train_step is not keras.Model.train_step:
-            self.note("the model has a `train_step` of its own, which is not compared: its `compute_loss` is")
-        probe = _Probe(self.model, shapes=None if has_loss else self.shapes)
+            self.note("the model's own `train_step` is not compared, but its `compute_loss` is")
+        probe = Probe(self.model, shapes=None if has_loss else self.shapes)
         optimizer.build(self.model.trainable_variables)
         probe.compile(optimizer=optimizer, jit_compile=self.jit_compile, auto_scale_loss=False)
         return probe
 
-    def _optimizer(self) -> Any:
-        """Returns a copy of the model's optimizer, without its state."""
-        own = compile_arguments(self.model).get("optimizer") if self.model.compiled else None
-        if own is None:
-            self.note("the model has no optimizer: it is trained by SGD(0.01)")
-            return keras.optimizers.SGD(0.01)
-        optimizer = keras.optimizers.get(own)
-        return type(optimizer).from_config(optimizer.get_config())
-
     def note(self, text: str) -> None:
-        """Adds a note once."""
+        """Adds a note, unless the run has it."""
         if text not in self.notes:
             self.notes.append(text)
 
     # Around the calls of layers.
 
     def check_determinism(self) -> None:
-        """Adds a failure if a second call gives other outputs; the states of random layers go on between the two."""
+        """Adds a failure if a second call returns different outputs. Random states advance between the calls."""
         outputs, again = (self.layers(self.data)["layers"] for _ in range(2))
         names = (name for name in outputs if not _is_same(outputs[name], again.get(name)))
         first = next(names, None)
         if first is not None:
-            self.failures["layers"] = f"{NOT_DETERMINISTIC}: a second call of `{first}` gives other outputs"
+            self.failures["layers"] = f"a second call of `{first}` returns different outputs, {NOT_DETERMINISTIC}"
 
-    def _call(self, layer: Any, call: Callable, parameters: Any, arguments: tuple, options: Named) -> Any:
-        """Stands for the `call` of a layer."""
-        if "training" in parameters and _is_random(layer):
-            bound = inspect.Signature(list(parameters.values())).bind_partial(*arguments, **options)
-            bound.arguments["training"] = False
-            arguments, options = bound.args, bound.kwargs
+    def _call(self, layer: Any, call: Callable, arguments: tuple, options: Named) -> Any:
+        """Calls a layer, and stores its outputs while `is_watching`."""
         if not self.is_watching:
             return call(*arguments, **options)
         self.path.append(layer)
@@ -362,13 +318,13 @@ class _Run:
             outputs = call(*arguments, **options)
         finally:
             self.path.pop()
-        # The cell of a recurrent layer runs in a loop, and the model returns the outputs of its last layer.
+        # The cell of a recurrent layer runs in a loop. The outputs of the model are in the predictions.
         if layer is not self.model and not any(isinstance(outer, keras.layers.RNN) for outer in self.path):
             self._keep(layer, outputs)
         return outputs
 
     def _keep(self, layer: Any, outputs: Any) -> None:
-        """Stores the outputs of a call, if they have values: a layer in a loop of the backend may have none."""
+        """Stores the outputs of a call. In a loop of the backend, a layer may have outputs without values."""
         names = [outer.name for outer in self.path if outer is not self.model]
         name = f"{'/'.join([*names, layer.name])} ({type(layer).__name__})"
         call = sum(known == name or known.startswith(f"{name}, ") for known in self.outputs) + 1
@@ -386,95 +342,5 @@ def _is_same(first: np.ndarray, second: Any) -> bool:
     return second is not None and np.array_equal(first, second, equal_nan=first.dtype.kind == "f")
 
 
-def _random_layers(model: Any) -> list[str]:
-    """Returns the names of the random layers of a model; a recurrent layer stands for its cell."""
-    layers = layers_of(model)
-    cells = {id(getattr(layer, "cell", None)) for layer in layers}
-    return list(dict.fromkeys(layer.name for layer in layers if _is_random(layer) and id(layer) not in cells))
-
-
-def _is_random(layer: Any) -> bool:
-    """Returns whether a layer of Keras, or the cell of a recurrent one, draws random numbers in training."""
-    parts = [part for part in (layer, getattr(layer, "cell", None)) if part is not None]
-    rates = [vars(part)[name] for part in parts for name in _RATES if name in vars(part)]
-    return any(map(seed_generators_of, parts)) and (not rates or any(rates))
-
-
-@contextlib.contextmanager
-def _wrapped(model: Any, around: Callable) -> Iterator[None]:
-    """Replaces the `call` of every layer by `around(layer, call, parameters, arguments, options)`, for some time."""
-
-    def make(layer: Any) -> Callable:
-        call = layer.call
-        parameters = inspect.signature(call).parameters
-        return lambda *arguments, **options: around(layer, call, parameters, arguments, options)
-
-    layers = list({id(layer): layer for layer in layers_of(model)}.values())
-    owned = {id(layer): vars(layer).get("call") for layer in layers}
-    for layer in layers:
-        vars(layer)["call"] = make(layer)
-    try:
-        yield
-    finally:
-        for layer in layers:
-            del vars(layer)["call"]
-            if owned[id(layer)] is not None:
-                vars(layer)["call"] = owned[id(layer)]
-
-
-def _by_number(outputs: Any) -> Named:
-    flat = keras.tree.flatten(outputs)
-    return {"" if len(flat) == 1 else f"output {number}": np.array(x) for number, x in enumerate(flat)}
-
-
-class _Probe(keras.Model):
-    """Trains a model's own weights by its own loss, without compiling it anew.
-
-    Args:
-        model: the model.
-        shapes: shapes of an example's outputs, for a loss of fixed numbers; None for the model's own loss.
-    """
-
-    def __init__(self, model: Any, *, shapes: Any = None) -> None:
-        super().__init__(name="probe", autocast=False)
-        self.model = model
-        self.factors = None
-        if shapes is not None:
-            self.factors = [np.cos(np.arange(np.prod(shape))).reshape(shape).astype("float32") for shape in shapes]
-
-    def call(self, inputs: Any, training: bool | None = None) -> Any:
-        return self.model(inputs, training=training)  # a trainer trains a model without this argument as at inference
-
-    def compute_loss(
-        self, x: Any = None, y: Any = None, y_pred: Any = None, sample_weight: Any = None, training: bool = True
-    ) -> Any:
-        """Returns the loss of the model, or the mean of its outputs, each times a fixed number."""
-        with shared_losses(self, self.model):
-            if self.factors is None:
-                return self.model.compute_loss(x=x, y=y, y_pred=y_pred, sample_weight=sample_weight, training=training)
-            outputs = zip(keras.tree.flatten(y_pred), self.factors, strict=True)
-            means = [ops.mean(ops.multiply(ops.cast(output, "float32"), factors)) for output, factors in outputs]
-            return sum([*means, *self.model.losses])
-
-
-class _Gradients(keras.optimizers.Optimizer):
-    """Stores the gradients, and leaves the weights as they are."""
-
-    def __init__(self) -> None:
-        super().__init__(learning_rate=0.0, name="gradients")
-
-    def build(self, variables: Any) -> None:
-        if not self.built:
-            super().build(variables)
-            self.gradients = [self.add_variable_from_reference(weight, "gradient") for weight in variables]
-
-    def apply(self, grads: Any, trainable_variables: Any = None) -> None:
-        """Stores gradients; a weight without one keeps zeros."""
-        if trainable_variables is not None:
-            self.build(trainable_variables)
-        for stored, gradient in zip(self.gradients, grads, strict=True):
-            if gradient is not None:
-                stored.assign(ops.cast(ops.convert_to_tensor(gradient), stored.dtype))
-
-    def get_config(self) -> dict:
-        return {}
+def _change(before: np.ndarray, after: np.ndarray) -> np.ndarray:
+    return after.astype("float64") - before if after.dtype.kind == "f" else after - before

@@ -64,10 +64,10 @@ def test_equal_backends(in_this_process, tmp_path, capsys):
     assert "agree" in printed
     assert "the batch was made from the model's inputs: x (4, 4), y (4,); --data FILE gives your own" in printed
     assert "the model does not run in float64 on jax" in printed
-    assert "the file names an optimizer of torch alone: compile the model again" in printed
-    found = json.loads(result.read_text())
-    assert found["status"] == 0
-    assert {row["part"] for row in found["rows"]} == {
+    assert "the file names an optimizer of torch alone. To train on another backend, compile the model again" in printed
+    content = json.loads(result.read_text())
+    assert content["status"] == 0
+    assert {row["part"] for row in content["rows"]} == {
         "weights", "layers", "predictions", "loss", "gradients", "training", "saved weights", "saved predictions",
     }  # fmt: skip
 
@@ -89,20 +89,20 @@ def test_what_cannot_run_is_said_for_each_backend(tmp_path, capsys):
     assert __main__.main(["parity", str(tmp_path / "model.keras"), "--backends", backend, backend]) == 2
     assert capsys.readouterr().out.startswith(f"Could not run on {backend}: ")
     assert __main__.main(["parity", "missing.keras"]) == 2
-    assert capsys.readouterr().out == "There is no file missing.keras\n"
+    assert capsys.readouterr().out == "File not found: missing.keras\n"
     assert __main__.main(["parity", "missing.keras", "--backends", backend]) == 2
-    assert "Two backends are needed" in capsys.readouterr().out
+    assert "needs two backends" in capsys.readouterr().out
 
 
 def test_a_layer_of_your_own_needs_its_module(monkeypatch, tmp_path):
     error = "TypeError: Could not locate class 'Own'. Make sure custom classes are decorated"
     done = subprocess.CompletedProcess([], 1, stderr=f"Traceback\n{error}\n")
     monkeypatch.setattr(parity.subprocess, "run", lambda command, **options: done)
-    assert parity._child(tmp_path, "jax", []).endswith("name its module: --import MODULE")
+    assert parity._run_child(tmp_path, "jax", []).endswith("add --import MODULE with its module")
 
 
 def test_a_file_is_read_in_float64(tmp_path):
-    model = keras.saving.load_model(child.rewritten(saved(small(), tmp_path), child.in_float64))
+    model = keras.saving.load_model(child.rewrite(saved(small(), tmp_path), child.use_float64))
     assert {layer.compute_dtype for layer in model.layers} == {"float64"}
 
 

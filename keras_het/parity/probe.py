@@ -1,0 +1,206 @@
+"""Probes: they compute with a model and preserve its variables, its optimizer, its layers, and the random states."""
+
+import contextlib
+import inspect
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import keras
+import numpy as np
+from keras import ops
+
+from keras_het.base.internals import compile_arguments, layers_of, seed_generators_of, shared_losses
+from keras_het.base.seeds import unchanged_states
+
+_RATES = ("rate", "dropout", "recurrent_dropout")  # attributes of layers that drop units
+
+
+# Variables.
+
+
+def read_values(variables: Any) -> list[np.ndarray]:
+    """Returns the values of variables."""
+    return [np.array(ops.convert_to_numpy(variable)) for variable in variables]
+
+
+def assign_values(variables: Any, values: Any) -> None:
+    """Assigns a value to each variable."""
+    for variable, value in zip(variables, values, strict=True):
+        variable.assign(value)
+
+
+def as_tensors(x: Any) -> Any:
+    """Returns tensors, in the structure of the arrays."""
+    return keras.tree.map_structure(ops.convert_to_tensor, x)
+
+
+def outputs_by_name(outputs: Any) -> dict[str, np.ndarray]:
+    """Returns the outputs of a model by name: "" for a single output, otherwise "output 0" and so on."""
+    flat = keras.tree.flatten(outputs)
+    return {"" if len(flat) == 1 else f"output {i}": np.array(ops.convert_to_numpy(x)) for i, x in enumerate(flat)}
+
+
+def weight_names(weights: Any) -> list[str]:
+    """Returns the paths of weights, numbered if several weights have the same path."""
+    counts: dict[str, int] = {}
+    names = []
+    for weight in weights:
+        count = counts[weight.path] = counts.get(weight.path, 0) + 1
+        names.append(weight.path if count == 1 else f"{weight.path}, {count}")
+    return names
+
+
+@contextlib.contextmanager
+def preserve_model(model: Any, x: Any) -> Iterator[None]:
+    """Restores the variables of a model and the global random states. A model without weights is built by a call.
+
+    Keras warns about weights without gradients. The recording has zeros for them, so the warning is silenced.
+    """
+    with unchanged_states(), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Gradients do not exist")
+        if not model.built:
+            model(x)
+        with preserve_values([*model.variables, *model.metrics_variables]):
+            try:
+                yield
+            finally:
+                if hasattr(model, "zero_grad"):  # PyTorch would keep the gradients
+                    model.zero_grad()
+
+
+@contextlib.contextmanager
+def preserve_values(variables: list[Any]) -> Iterator[None]:
+    """Restores the values of variables."""
+    values = read_values(variables)
+    try:
+        yield
+    finally:
+        assign_values(variables, values)
+
+
+# Calls of layers.
+
+
+@contextlib.contextmanager
+def intercept_calls(model: Any, around: Callable) -> Iterator[None]:
+    """Replaces the `call` of every layer by `around(layer, call, arguments, options)`.
+
+    Random layers of Keras run as at inference.
+    """
+
+    def make(layer: Any) -> Callable:
+        call = layer.call
+        signature = inspect.signature(call)
+        is_off = "training" in signature.parameters and is_random(layer)
+
+        def run(*arguments: Any, **options: Any) -> Any:
+            if is_off:
+                bound = signature.bind_partial(*arguments, **options)
+                bound.arguments["training"] = False
+                arguments, options = bound.args, bound.kwargs
+            return around(layer, call, arguments, options)
+
+        return run
+
+    layers = list({id(layer): layer for layer in layers_of(model)}.values())
+    owned = {id(layer): vars(layer).get("call") for layer in layers}
+    for layer in layers:
+        vars(layer)["call"] = make(layer)
+    try:
+        yield
+    finally:
+        for layer in layers:
+            del vars(layer)["call"]
+            if owned[id(layer)] is not None:
+                vars(layer)["call"] = owned[id(layer)]
+
+
+def random_layers(model: Any) -> list[str]:
+    """Returns the names of the random layers of a model. A recurrent layer is named instead of its cell."""
+    layers = layers_of(model)
+    cells = {id(getattr(layer, "cell", None)) for layer in layers}
+    return list(dict.fromkeys(layer.name for layer in layers if is_random(layer) and id(layer) not in cells))
+
+
+def is_random(layer: Any) -> bool:
+    """Returns whether a layer of Keras, or the cell of a recurrent one, draws random numbers in training."""
+    parts = [part for part in (layer, getattr(layer, "cell", None)) if part is not None]
+    rates = [vars(part)[name] for part in parts for name in _RATES if name in vars(part)]
+    return any(map(seed_generators_of, parts)) and (not rates or any(rates))
+
+
+# Training.
+
+
+def copy_optimizer(model: Any) -> Any:
+    """Returns a copy of the model's optimizer without its state, or None if there is no optimizer."""
+    own = compile_arguments(model).get("optimizer") if model.compiled else None
+    if own is None:
+        return None
+    optimizer = keras.optimizers.get(own)
+    return type(optimizer).from_config(optimizer.get_config())
+
+
+def build_loss(model: Any, x: Any, y: Any, sample_weight: Any) -> None:
+    """Builds the model's loss before a trace of JAX, because the metrics of several outputs would keep its tracers."""
+    if model.compiled and y is not None:
+        with contextlib.suppress(Exception):  # the training step records the same error
+            known = {id(variable) for variable in model.metrics_variables}
+            model.compute_loss(x=x, y=as_tensors(y), y_pred=model(x), sample_weight=sample_weight)
+            for variable in model.metrics_variables:
+                if id(variable) not in known:
+                    variable.assign(ops.zeros_like(variable))
+
+
+class Probe(keras.Model):
+    """Model that trains the weights of another model by its loss, without compiling it again.
+
+    Args:
+        model: the other model.
+        shapes: shapes of an example's outputs for a loss with fixed factors, or None for the model's loss.
+    """
+
+    def __init__(self, model: Any, *, shapes: Any = None) -> None:
+        super().__init__(name="probe", autocast=False)
+        self.model = model
+        self.factors = None
+        if shapes is not None:
+            self.factors = [np.cos(np.arange(np.prod(shape))).reshape(shape).astype("float32") for shape in shapes]
+
+    def call(self, inputs: Any, training: bool | None = None) -> Any:
+        return self.model(inputs, training=training)  # without this argument, Keras trains a model as at inference
+
+    def compute_loss(
+        self, x: Any = None, y: Any = None, y_pred: Any = None, sample_weight: Any = None, training: bool = True
+    ) -> Any:
+        """Returns the loss of the model, or the mean of its outputs, each times a fixed factor."""
+        with shared_losses(self, self.model):
+            if self.factors is None:
+                return self.model.compute_loss(x=x, y=y, y_pred=y_pred, sample_weight=sample_weight, training=training)
+            outputs = zip(keras.tree.flatten(y_pred), self.factors, strict=True)
+            means = [ops.mean(ops.multiply(ops.cast(output, "float32"), factors)) for output, factors in outputs]
+            return sum([*means, *self.model.losses])
+
+
+class GradientStore(keras.optimizers.Optimizer):
+    """Optimizer that stores the gradients and does not change the weights."""
+
+    def __init__(self) -> None:
+        super().__init__(learning_rate=0.0, name="gradients")
+
+    def build(self, variables: Any) -> None:
+        if not self.built:
+            super().build(variables)
+            self.gradients = [self.add_variable_from_reference(weight, "gradient") for weight in variables]
+
+    def apply(self, grads: Any, trainable_variables: Any = None) -> None:
+        """Stores gradients. A weight without a gradient keeps zeros."""
+        if trainable_variables is not None:
+            self.build(trainable_variables)
+        for stored, gradient in zip(self.gradients, grads, strict=True):
+            if gradient is not None:
+                stored.assign(ops.cast(ops.convert_to_tensor(gradient), stored.dtype))
+
+    def get_config(self) -> dict:
+        return {}

@@ -23,7 +23,7 @@ from keras_het.ops.streaming import expectation
 __all__ = ["ClosedForm", "Integrator", "MonteCarlo", "QuasiMonteCarlo", "Taylor"]
 
 MAX_NUM_SAMPLES = 1 << 20
-SMALL_BLOCK = 1 << 16  # logits: up to so many, plain operations take 0.7 to 0.97 of the time of a streamed step
+MAX_PLAIN_LOGITS = 1 << 16  # logits: up to so many, plain operations take 0.7 to 0.97 of the time of a streamed step
 MAX_TABLE_BYTES = 512 << 20
 
 
@@ -129,7 +129,7 @@ class Sampler(Integrator):
         if self.chunk_size is not None or not is_plain(normal.loc) or active_compiler() is not None:
             return self.chunk_size
         size = math.prod(normal.loc.shape[:-1]) * normal.num_logits * self.num_samples
-        return self.num_samples if size <= SMALL_BLOCK else None
+        return self.num_samples if size <= MAX_PLAIN_LOGITS else None
 
     def prepare(self, units: int, num_factors: int) -> None:
         self.constant_nodes(units, num_factors)

@@ -15,7 +15,7 @@ from keras_het.ops.log_space import log_mean_exp, log_ndtr
 from keras_het.ops.mean import LOG_NORMAL_CDF_MEAN
 from keras_het.ops.normal import finite
 from keras_het.ops.sigmoid import SigmoidMean, expected_sigmoid_logit
-from keras_het.ops.softmax import SoftmaxMean, second_order_log_softmax, without_shift
+from keras_het.ops.softmax import SoftmaxMean, remove_shift, second_order_log_softmax
 
 __all__ = ["Link", "NormalCDF", "Sigmoid", "Softmax"]
 
@@ -151,7 +151,7 @@ class Softmax(Link):
         return second_order_log_softmax(normal)
 
     def center(self, loc: Tensor) -> Any:
-        return without_shift(loc)
+        return remove_shift(loc)
 
 
 @keras.saving.register_keras_serializable("keras_het")

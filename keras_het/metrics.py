@@ -11,7 +11,7 @@ from keras_het.base.refusal import refusal, refuse_if
 from keras_het.base.replicas import check_in_scope
 from keras_het.base.tensor import Tensor
 from keras_het.base.validation import check_boolean, check_ignore_class, check_integer
-from keras_het.ops.labels import for_each_label, integer_labels, weight_each_label
+from keras_het.ops.labels import broadcast_predictions, broadcast_weights, integer_labels
 
 __all__ = ["AnnotatorsMetric", "ExpectedCalibrationError"]
 
@@ -72,7 +72,7 @@ class ExpectedCalibrationError(keras.metrics.Metric):
         weights = ops.ones_like(y_pred[..., 0])
         for factor in (sample_weight, mask):
             if factor is not None:
-                weights = weights * weight_each_label(ops.cast(factor, "float32"), weights)
+                weights = weights * broadcast_weights(ops.cast(factor, "float32"), weights)
         p = ops.softmax(y_pred, axis=-1) if self.from_logits else y_pred
         correct, weights = self._compare(y_true if ops.is_tensor(y_true) else np.asarray(y_true), p, weights)
         is_probability = ops.all(ops.logical_and(p >= -ROUNDING, p <= 1.0 + ROUNDING), axis=-1)
@@ -144,9 +144,9 @@ class AnnotatorsMetric(keras.metrics.Metric):
 
     def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
         """Adds a batch."""
-        labels, predictions = for_each_label(ops.convert_to_tensor(y_true), ops.convert_to_tensor(y_pred))
+        labels, predictions = broadcast_predictions(ops.convert_to_tensor(y_true), ops.convert_to_tensor(y_pred))
         is_given = ops.not_equal(labels, -1)
-        weights = 1.0 if sample_weight is None else ops.cast(weight_each_label(sample_weight, labels), "float32")
+        weights = 1.0 if sample_weight is None else ops.cast(broadcast_weights(sample_weight, labels), "float32")
         self.metric.update_state(ops.where(is_given, labels, 0), predictions, ops.cast(is_given, "float32") * weights)
 
     def result(self) -> Any:

@@ -10,8 +10,8 @@ from keras import ops
 
 from keras_het.base.refusal import refusal, refuse_if
 
-WITHOUT_WEIGHTS = "be (x, y), for weights do not count"
-ROWS = 8192  # of a block of rows
+NO_WEIGHTS_RULE = "be (x, y), for weights do not count"
+BLOCK_ROWS = 8192  # of a block of rows
 
 
 class Arrays(NamedTuple):
@@ -28,7 +28,7 @@ def is_data_set(x: Any) -> bool:
     return isinstance(x, keras.utils.PyDataset) or iterable
 
 
-def check_again(name: str, x: Any) -> None:
+def check_rereadable(name: str, x: Any) -> None:
     """Raises a ValueError if `x` can be read only once, as a generator can."""
     if is_data_set(x) and hasattr(x, "__next__"):
         raise refusal(name, "be readable more than once", kind=x)
@@ -40,7 +40,7 @@ def examples_and_labels(name: str, data: Any) -> tuple[Any, Any]:
     Raises:
         ValueError: for anything else, weights among them, and for a data set that can be read only once.
     """
-    check_again(name, data)
+    check_rereadable(name, data)
     if data is not None and is_data_set(data):
         return data, None
     if not isinstance(data, list | tuple) or len(data) not in (2, 3):
@@ -51,7 +51,7 @@ def examples_and_labels(name: str, data: Any) -> tuple[Any, Any]:
         )
         raise refusal(name, "be (x, y) or a data set", f"{name}={found}")
     if len(data) == 3 and data[2] is not None:
-        raise refusal(name, WITHOUT_WEIGHTS, "three parts")
+        raise refusal(name, NO_WEIGHTS_RULE, "three parts")
     return data[0], data[1]
 
 
@@ -154,10 +154,10 @@ def row_blocks(count: int) -> list[slice]:
         >>> row_blocks(10000)
         [slice(0, 8192, None), slice(8192, 10000, None)]
     """
-    return [slice(start, min(count, start + ROWS)) for start in range(0, count, ROWS)]
+    return [slice(start, min(count, start + BLOCK_ROWS)) for start in range(0, count, BLOCK_ROWS)]
 
 
-def largest_of_rows(p: np.ndarray) -> np.ndarray:
+def argmax_rows(p: np.ndarray) -> np.ndarray:
     """Returns the argmax of each row, block by block: NumPy copies a read-only array as a whole."""
     return np.concatenate([p[rows].argmax(axis=1) for rows in row_blocks(len(p))] or [np.zeros(0, int)])
 
@@ -168,10 +168,10 @@ def batches(x: Any, batch_size: int) -> Iterator[tuple[Any, Any]]:
     Raises:
         ValueError: for a data set without an end.
     """
-    return ((inputs, labels) for inputs, labels, _ in triples(x, batch_size))
+    return ((inputs, labels) for inputs, labels, _ in batches_with_weights(x, batch_size))
 
 
-def triples(x: Any, batch_size: int) -> Iterator[tuple[Any, Any, Any]]:
+def batches_with_weights(x: Any, batch_size: int) -> Iterator[tuple[Any, Any, Any]]:
     """Yields inputs, labels and weights, batch by batch; labels and weights are None if `x` has none."""
     x = _as_given(x)
     if not is_data_set(x):
@@ -246,9 +246,9 @@ def labelled_batches(x: Any, y: Any, batch_size: int, name: str = "y") -> Iterat
     given, start = None if y is None else np.asarray(ops.convert_to_numpy(y)), 0
     if given is not None and len(given) != (count := count_examples(x)):
         raise refusal(name, f"have an entry for each of the {count} examples", len(given))
-    for inputs, labels, weights in triples(x, batch_size):
+    for inputs, labels, weights in batches_with_weights(x, batch_size):
         if weights is not None and np.any(np.asarray(as_numpy(weights)) != 1):
-            raise refusal("x" if name == "y" else name, WITHOUT_WEIGHTS, "a data set with weights")
+            raise refusal("x" if name == "y" else name, NO_WEIGHTS_RULE, "a data set with weights")
         if labels is None and given is None:
             raise refusal("x", "be a data set of pairs of inputs and labels, in batches", "one without labels")
         part = ops.convert_to_numpy(labels) if given is None else given[start : start + batch_size]
@@ -268,7 +268,7 @@ def as_arrays(x: Any, y: Any, name: str = "y") -> Arrays:
         check_same_index(**{"x": x, name: y})
         return Arrays(keras.tree.map_structure(lambda part: np.asarray(as_numpy(part)), _as_given(x)), y, None)
     refuse_if(y is not None, name, "be None for a data set, which has its own", "labels")
-    parts = list(triples(x, 1))
+    parts = list(batches_with_weights(x, 1))
     if not parts or any(labels is None for _, labels, _ in parts):
         rule = "give pairs of inputs and labels, in batches"
         raise refusal("x", rule, "no batch" if not parts else "one without labels")

@@ -37,7 +37,7 @@ def encode(
             or `Encoded` ones.
         count: N, or None.
         name: name of the argument, for errors.
-        alone: boolean, whether nothing but the labels says how many classes there are: see `check_counted_from_zero`.
+        alone: boolean, whether nothing but the labels says how many classes there are: see `check_zero_based`.
         categories: order of the classes; None for that of a Categorical, or sorted.
     Raises:
         ValueError: for missing labels, -1 among them, fractions, several ones in a vector, another number of labels, or
@@ -55,17 +55,17 @@ def encode(
     return found
 
 
-def check_counted_from_zero(labels: np.ndarray, name: str = "y") -> np.ndarray:
+def check_zero_based(labels: np.ndarray, name: str = "y") -> np.ndarray:
     """Integer labels, `(N,)`, if 0 is among them, and no id, which would ask for as many classes.
 
     Example:
-        >>> check_counted_from_zero(np.array([0, 2, 5])).tolist()
+        >>> check_zero_based(np.array([0, 2, 5])).tolist()
         [0, 2, 5]
     """
     if len(labels) and labels.min() > 0:
         rule = f"begin with 0 ({name} - 1, for labels that begin with 1; texts, for names that are numbers)"
         raise refusal(name, rule, f"integers from {labels.min()} to {labels.max()}")
-    check_no_id(labels, name)
+    check_not_id(labels, name)
     return labels
 
 
@@ -75,7 +75,7 @@ def refuse_blank(place: int, name: str = "y") -> NoReturn:
     raise refusal(name, rule, f"-1 at [{place}]{no_label(-1, name)}")
 
 
-def check_no_id(labels: np.ndarray, name: str = "y") -> None:
+def check_not_id(labels: np.ndarray, name: str = "y") -> None:
     """Raises a ValueError if the largest of integer labels, `(N,)`, asks for far more classes than occur."""
     most = MOST_EMPTY * len(np.unique(labels))
     if len(labels) and labels.max() >= most:
@@ -95,7 +95,7 @@ def _encoded(y: Any, name: str, alone: bool, categories: list | None = None) -> 
     if given.dtype.kind == "i" and (given == -1).any():
         refuse_blank(int((given == -1).argmax()), name)
     labels = check_labels(given, MAX_CLASSES, None, name)
-    labels = check_counted_from_zero(labels, name) if alone else labels
+    labels = check_zero_based(labels, name) if alone else labels
     return Encoded(np.arange(int(labels.max(initial=-1)) + 1), labels)
 
 
@@ -118,7 +118,7 @@ def encode_votes(votes: Any, name: str, alone: bool = True) -> Encoded:
         (['cat', 'dog'], [[1, -1], [0, 1]])
     """
     table, categories = as_array(name, votes), categories_of(votes, name)
-    blank = blanks(table)
+    blank = blank_mask(table)
     refuse_if(blank.all(), name, "have at least one label", "none")
     values = table[~blank]
     are_numbers = values.dtype.kind in "iuf" or all(
@@ -131,7 +131,7 @@ def encode_votes(votes: Any, name: str, alone: bool = True) -> Encoded:
     return Encoded(classes, labels)
 
 
-def encode_among(y: Any, classes: np.ndarray, name: str, rule: str = "only those of `y`") -> np.ndarray:
+def index_labels(y: Any, classes: np.ndarray, name: str, rule: str = "only those of `y`") -> np.ndarray:
     """Reads labels of classes that are known from other labels, as `encode` returned them.
 
     Args:
@@ -145,7 +145,7 @@ def encode_among(y: Any, classes: np.ndarray, name: str, rule: str = "only those
         ValueError: for no label at all, or one that is none of the classes.
 
     Example:
-        >>> encode_among(["dog", "dog"], encode(["dog", "cat"]).classes, "y").tolist()
+        >>> index_labels(["dog", "dog"], encode(["dog", "cat"]).classes, "y").tolist()
         [1, 1]
     """
     given = as_array(name, y)
@@ -161,7 +161,9 @@ def encode_among(y: Any, classes: np.ndarray, name: str, rule: str = "only those
     return np.array([places[label] for label in values])
 
 
-def named(classes: np.ndarray, class_names: Any, name: str = "y", more: bool = False) -> tuple[list, np.ndarray]:
+def ordered_names(
+    classes: np.ndarray, class_names: Any, name: str = "y", more: bool = False
+) -> tuple[list, np.ndarray]:
     """Returns the names of the classes in the order that is wanted, and the place of each class in it, `(K,)`.
 
     Args:
@@ -174,7 +176,7 @@ def named(classes: np.ndarray, class_names: Any, name: str = "y", more: bool = F
         ValueError: for another number of names, or other names than those of the labels.
 
     Example:
-        >>> named(np.array(["cat", "dog"]), ["dog", "cat"])[1].tolist(), named(np.arange(2), ["dog", "cat"])[1].tolist()
+        >>> ordered_names(np.array(["cat", "dog"]), ["dog", "cat"])[1].tolist(), ordered_names(np.arange(2), ["dog", "cat"])[1].tolist()
         ([1, 0], [0, 1])
     """
     own, places = classes.tolist(), np.arange(len(classes))
@@ -185,17 +187,17 @@ def named(classes: np.ndarray, class_names: Any, name: str = "y", more: bool = F
         return check_class_names(given, len(own)), places
     names = list(given.values() if isinstance(given, Mapping) else given)
     if set(own) - set(names) or (set(names) != set(own) and not more):
-        rule = f"be {some(own)}, the names in `{name}`, in any order (for other names, rename them in `{name}`)"
-        raise refusal("class_names", rule, some(names))
+        rule = f"be {joined_names(own)}, the names in `{name}`, in any order (for other names, rename them in `{name}`)"
+        raise refusal("class_names", rule, joined_names(names))
     names = check_class_names(given, len(names))
     return names, np.array([names.index(label) for label in own])
 
 
-def numbers_are_places(classes: Any) -> bool:
+def is_index_unambiguous(classes: Any) -> bool:
     """Returns whether an integer can stand for the class at this place: no class has another number as its name.
 
     Example:
-        >>> numbers_are_places(["cat", "dog"]), numbers_are_places(["0", "1"]), numbers_are_places(["1", "10", "2"])
+        >>> is_index_unambiguous(["cat", "dog"]), is_index_unambiguous(["0", "1"]), is_index_unambiguous(["1", "10", "2"])
         (True, True, False)
     """
     return not any(_is_number(text) and text != str(place) for place, text in enumerate(map(str, classes)))
@@ -218,16 +220,16 @@ def order_columns(classes: Any, probabilities: Any, name: str = "probabilities")
     classes = range(len(columns)) if classes is None else classes
     own, order = [str(column) for column in columns], [str(label) for label in classes]
     are_places = columns.tolist() == list(range(len(columns)))
-    if are_places and numbers_are_places(order):
+    if are_places and is_index_unambiguous(order):
         return probabilities
     if set(own) == set(order) and len(own) == len(order) and not are_places:
         return probabilities.iloc[:, [own.index(label) for label in order]]
-    rule = f"have the classes as columns, {some(order)} (to_numpy() gives them by place)"
-    refuse_if(np.asarray(classes).dtype.kind in "OSU", name, rule, some(columns.tolist()))
+    rule = f"have the classes as columns, {joined_names(order)} (to_numpy() gives them by place)"
+    refuse_if(np.asarray(classes).dtype.kind in "OSU", name, rule, joined_names(columns.tolist()))
     return probabilities
 
 
-def some(names: list) -> str:
+def joined_names(names: list) -> str:
     """Names for an error."""
     more = len(names) - MOST_NAMES
     return ", ".join(map(repr, names[:MOST_NAMES])) + f" and {more} more" * (more > 0)
@@ -274,7 +276,7 @@ def is_missing(value: Any) -> bool:
         return True
 
 
-def blanks(table: np.ndarray) -> np.ndarray:
+def blank_mask(table: np.ndarray) -> np.ndarray:
     """Returns where a table of labels has none: None, nan, NA, -1 or an empty text."""
     if table.dtype.kind in "biuf":
         return np.isnan(table) | (table == -1)
@@ -292,5 +294,5 @@ def categories_of(y: Any, name: str = "y") -> list | None:
     if all(own and own == [label for label in most if label in own] for own in orders):
         return most
     rule = "have one order of categories in all columns (pandas.CategoricalDtype([...], ordered=True))"
-    refuse_if(any(getattr(dtype, "ordered", False) for dtype in dtypes), name, rule, some(most))
+    refuse_if(any(getattr(dtype, "ordered", False) for dtype in dtypes), name, rule, joined_names(most))
     return None

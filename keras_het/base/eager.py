@@ -13,7 +13,7 @@ from keras_het.base.internals import is_plain
 from keras_het.base.tensor import Tensor
 
 _MAX_KEPT = 1 << 20  # elements of a constant; a larger one is made at every use
-_kept: dict[tuple, Any] = {}
+_cache: dict[tuple, Any] = {}
 
 
 def constant(make: Callable, *arguments: Any, beside: Tensor, xp: Any = ops) -> Tensor:
@@ -30,11 +30,11 @@ def constant(make: Callable, *arguments: Any, beside: Tensor, xp: Any = ops) -> 
     if not is_plain(beside):
         return make(*arguments, xp)
     key = (make, arguments, beside.device)
-    if key in _kept:
-        return _kept[key]
+    if key in _cache:
+        return _cache[key]
     made = make(*arguments, xp)
     if _can_stay(made) and made.device == beside.device and made.numel() <= _MAX_KEPT:
-        _kept[key] = made
+        _cache[key] = made
     return made
 
 
@@ -46,11 +46,11 @@ def numbers(*values: float, beside: Tensor) -> Any:
     if not is_plain(beside):
         return values
     key = (values, beside.dtype, beside.device)
-    if key in _kept:
-        return _kept[key]
+    if key in _cache:
+        return _cache[key]
     made = beside.new_tensor(values).unbind()
     if _can_stay(made[0]):
-        _kept[key] = made
+        _cache[key] = made
     return made
 
 

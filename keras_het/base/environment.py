@@ -7,7 +7,7 @@ import sys
 from typing import NoReturn
 
 BACKENDS = ("jax", "tensorflow", "torch")
-OLDEST = {"keras": "3.15.1", "numpy": "2.0", "scipy": "1.13", "jax": "0.6", "tensorflow": "2.20", "torch": "2.7"}
+MIN_VERSIONS = {"keras": "3.15.1", "numpy": "2.0", "scipy": "1.13", "jax": "0.6", "tensorflow": "2.20", "torch": "2.7"}
 
 
 def installed_backends() -> list[str]:
@@ -25,11 +25,11 @@ def backend_error(name: str | None, installed: list[str], error: Exception) -> s
     """
     if not installed:
         wanted = name if name in BACKENDS else "jax"
-        return f"No backend is installed. Install one: {install(wanted)}, then: export KERAS_BACKEND={wanted}"
+        return f"No backend is installed. Install one: {install_command(wanted)}, then: export KERAS_BACKEND={wanted}"
     other = f"export KERAS_BACKEND={installed[0]}"
     if name in BACKENDS and name not in installed:
         return (
-            f"KERAS_BACKEND is {name!r}, which is not installed. Install it: {install(name)}. "
+            f"KERAS_BACKEND is {name!r}, which is not installed. Install it: {install_command(name)}. "
             f"Or use an installed one: {other}"
         )
     reason = f"Keras could not be loaded: {type(error).__name__}: {error}."
@@ -39,14 +39,14 @@ def backend_error(name: str | None, installed: list[str], error: Exception) -> s
     return f"{reason} KERAS_BACKEND is {setting}. These backends are installed: {', '.join(installed)}. Try: {other}"
 
 
-def install(backend: str) -> str:
+def install_command(backend: str) -> str:
     """Returns the command that installs a backend, by its own name: that works without a release of this package."""
-    return f'pip install "{backend}>={OLDEST[backend]}"'
+    return f'pip install "{backend}>={MIN_VERSIONS[backend]}"'
 
 
-def too_old(name: str, version: str | None) -> str | None:
+def version_error(name: str, version: str | None) -> str | None:
     """Returns the text for a package that is too old, with a remedy; None if its version is new enough or unknown."""
-    oldest = OLDEST[name]
+    oldest = MIN_VERSIONS[name]
     if version is None or _release(version) >= _release(oldest):
         return None
     return (
@@ -66,7 +66,7 @@ def load_keras() -> None:
         import keras
     except Exception as error:
         _stop(backend_error(name, installed, error), error)
-    problem = too_old("keras", getattr(keras, "__version__", None))
+    problem = version_error("keras", getattr(keras, "__version__", None))
     if problem:
         _stop(problem)
 

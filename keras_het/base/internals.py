@@ -25,7 +25,7 @@ def seed_generators_of(layer: Any) -> list[Any]:
 
 
 @contextlib.contextmanager
-def shared_losses(model: Any, inner: Any) -> Iterator[None]:
+def share_losses(model: Any, inner: Any) -> Iterator[None]:
     """Gives the losses that Keras' trainer on JAX collected for a model to the model in it, for some time."""
     own, inner._losses_override = inner._losses_override, model._losses_override
     try:
@@ -103,7 +103,7 @@ def has_hooks(layer: Any) -> bool:
     return bool(hooks) or "call" in vars(layer)
 
 
-def not_decayed(optimizer: Any, variables: list[Any]) -> tuple[list[Any], int, list[str] | None]:
+def weight_decay_exclusions(optimizer: Any, variables: list[Any]) -> tuple[list[Any], int, list[str] | None]:
     """Returns the variables that an optimizer excludes from weight decay, the number of all of them, and the pattern.
 
     Only `variables` can be looked up: each backend makes their keys in its own way.
@@ -115,7 +115,7 @@ def not_decayed(optimizer: Any, variables: list[Any]) -> tuple[list[Any], int, l
 
 
 @contextlib.contextmanager
-def generator_without_seed() -> Iterator[None]:
+def preserve_unseeded_generator() -> Iterator[None]:
     """Restores the generator of draws without a seed that `keras.utils.set_random_seed` removes from Keras."""
     module = sys.modules[keras.random.SeedGenerator.__module__]
     state, name = module.global_state, module.GLOBAL_SEED_GENERATOR

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import keras
 import numpy as np
 
-from keras_het.base.internals import generator_without_seed
+from keras_het.base.internals import preserve_unseeded_generator
 from keras_het.base.refusal import refusal
 
 
@@ -29,7 +29,7 @@ def random_generator(seed: int | list[int]) -> np.random.Generator:
 
 
 @contextlib.contextmanager
-def unchanged_states() -> Iterator[None]:
+def preserve_random_states() -> Iterator[None]:
     """Restores the global random states of Python, NumPy, Keras and PyTorch after calls that seed them.
 
     The state of TensorFlow cannot be read: it keeps the last seed.
@@ -39,7 +39,7 @@ def unchanged_states() -> Iterator[None]:
         torch = sys.modules["torch"]
         fork = torch.random.fork_rng(devices=range(torch.cuda.device_count()))  # named: else it warns of several
     try:
-        with generator_without_seed(), fork:
+        with preserve_unseeded_generator(), fork:
             yield
     finally:
         random.setstate(of_python)

@@ -1,4 +1,4 @@
-"""Results as text and for a notebook: tables of aligned columns, and lists of a title and what it says."""
+"""Results as text and for a notebook: tables of align_columns columns, and lists of a title and what it says."""
 
 import abc
 import html
@@ -8,7 +8,7 @@ from typing import Any
 from keras_het.base.extras import import_extra
 
 
-def aligned(cells: Sequence[Sequence[str]], left: Container[int] = ()) -> list[str]:
+def align_columns(cells: Sequence[Sequence[str]], left: Container[int] = ()) -> list[str]:
     """Returns the lines of a table, with columns that end in line.
 
     Args:
@@ -16,7 +16,7 @@ def aligned(cells: Sequence[Sequence[str]], left: Container[int] = ()) -> list[s
         left: numbers of the columns that begin in line instead.
 
     Example:
-        >>> aligned([["index", "p"], ["7", "0.25"]])
+        >>> align_columns([["index", "p"], ["7", "0.25"]])
         ['index     p', '    7  0.25']
     """
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
@@ -39,7 +39,7 @@ def _cells(cells: Sequence[str], tag: str) -> str:
     return "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in cells)
 
 
-class Tabled(abc.ABC):
+class TextTable(abc.ABC):
     """A result that prints as a table with a sentence above or below it, and has a frame of the same."""
 
     _left: Container[int] = (0,)  # numbers of the columns of texts
@@ -62,7 +62,7 @@ class Tabled(abc.ABC):
         return import_extra("pandas", "The frame of a table").DataFrame(self._columns())
 
     def __str__(self) -> str:
-        return "\n".join(filter(None, [self._above, *aligned(self._cells(), self._left), self._below]))
+        return "\n".join(filter(None, [self._above, *align_columns(self._cells(), self._left), self._below]))
 
     def _repr_html_(self) -> str:
         """Returns the same for a notebook."""
@@ -70,7 +70,7 @@ class Tabled(abc.ABC):
         return f"{above}{html_table(self._cells())}{below}"
 
 
-class Titled(abc.ABC):
+class TitledLines(abc.ABC):
     """A result that prints as lines of a title and what it says."""
 
     @abc.abstractmethod

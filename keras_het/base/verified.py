@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from keras_het.base.classes import is_missing, some
+from keras_het.base.classes import is_missing, joined_names
 from keras_het.base.refusal import refusal, refuse_if
 
 
-def verified_places(given: Any, count: int, index: Any = None) -> np.ndarray:
+def verified_indices(given: Any, count: int, index: Any = None) -> np.ndarray:
     """Places of the keys of a dict among N examples, in their order, `(n,)`.
 
     Args:
@@ -21,7 +21,7 @@ def verified_places(given: Any, count: int, index: Any = None) -> np.ndarray:
         ValueError: for no dict, a key that is no index, or one without a label.
 
     Example:
-        >>> verified_places({3: "cat", 0: "dog"}, 4).tolist()
+        >>> verified_indices({3: "cat", 0: "dog"}, 4).tolist()
         [3, 0]
     """
     if given is None:
@@ -35,7 +35,7 @@ def verified_places(given: Any, count: int, index: Any = None) -> np.ndarray:
 
 
 def row_numbers(keys: Collection, count: int, index: Any, name: str) -> np.ndarray:
-    """Returns the row numbers of the indices of examples, `(n,)`; `count` and `index` as of `verified_places`."""
+    """Returns the row numbers of the indices of examples, `(n,)`; `count` and `index` as of `verified_indices`."""
     if index is not None and len(keys) and not np.array_equal(index, np.arange(count)):
         rows = index.get_indexer(list(keys))
         if (rows < 0).any():
@@ -71,7 +71,7 @@ def encode_verified(given: Mapping, *classes: np.ndarray, others: bool = False) 
     for key, label in given.items():
         if _plain(label) not in places and not (others and isinstance(label, str) in are_names):
             text = f", not the text {str(label)!r}" if str(label) in places else ""
-            rule = f"have only the classes {some(classes[0].tolist())}"
+            rule = f"have only the classes {joined_names(classes[0].tolist())}"
             raise refusal("verified_labels", rule, f"{label!r} of example {key!r}{text}")
     return np.array([places.get(_plain(label), -1) for label in given.values()], "int64")
 

@@ -43,7 +43,9 @@ class Covariance(Serializable, FullPrecision):
 
     num_factors: Any = 0
     axes: ClassVar[dict[str, int | None]] = {}
-    noise_of = "logits"  # or "features": a kernel carries their noise to the logits, and no class has noise of its own
+    noise_space = (
+        "logits"  # or "features": a kernel carries their noise to the logits, and no class has noise of its own
+    )
 
     def __init__(
         self,

@@ -43,7 +43,7 @@ class Latent(LowRank):
         3
     """
 
-    noise_of = "features"
+    noise_space = "features"
 
     def check(self, units: int) -> None:
         if self.num_factors is not None:

@@ -18,7 +18,7 @@ from keras_het.ops.low_rank import LowRankNormal
 from keras_het.ops.normal import DiagonalNormal
 
 DEFAULT_NUM_FACTORS = 15
-MOST_FACTORS = 1024  # over pixels
+MAX_PIXEL_FACTORS = 1024  # over pixels
 
 
 @keras.saving.register_keras_serializable("keras_het")
@@ -116,7 +116,7 @@ class UnitRows(Serializable, keras.initializers.Initializer):
 
 
 @keras.saving.register_keras_serializable("keras_het")
-class OverPixels(LowRank):
+class PixelLowRank(LowRank):
     """As `LowRank`, for logits of pixels that share the noise of the factors.
 
     The covariance has as many rows as the image has pixels times classes, so the factors may be more than the classes.
@@ -130,4 +130,4 @@ class OverPixels(LowRank):
         super().__init__(num_factors, **kwargs)
 
     def check(self, units: int) -> None:
-        self.num_factors = check_integer("num_factors", self.num_factors, 1, MOST_FACTORS)
+        self.num_factors = check_integer("num_factors", self.num_factors, 1, MAX_PIXEL_FACTORS)

@@ -9,7 +9,7 @@ from keras import ops
 from keras_het.base.compiler import outside_graph
 from keras_het.base.internals import arguments_of
 from keras_het.base.refusal import refusal
-from keras_het.ops.labels import for_each_label, is_label, weight_each_label
+from keras_het.ops.labels import broadcast_predictions, broadcast_weights, is_label
 
 
 @keras.saving.register_keras_serializable("keras_het")
@@ -55,8 +55,8 @@ class AnnotatorsLoss(keras.losses.Loss):
 
     def __call__(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> Any:
         """As for any Keras loss; weights are one for each example, `(N,)`, or one for each label, `(N, M)`."""
-        labels, predictions = for_each_label(ops.convert_to_tensor(y_true), ops.convert_to_tensor(y_pred))
-        weights = None if sample_weight is None else weight_each_label(sample_weight, labels)
+        labels, predictions = broadcast_predictions(ops.convert_to_tensor(y_true), ops.convert_to_tensor(y_pred))
+        weights = None if sample_weight is None else broadcast_weights(sample_weight, labels)
         _refuse_no_labels(labels, predictions.shape[-1])
         valid = is_label(labels, predictions.shape[-1])
         loss = self.loss(ops.where(valid, labels, -1), predictions, weights)
@@ -65,7 +65,7 @@ class AnnotatorsLoss(keras.losses.Loss):
 
     def call(self, y_true: Any, y_pred: Any) -> Any:
         """The loss of every label."""
-        return self.loss.call(*for_each_label(y_true, y_pred))
+        return self.loss.call(*broadcast_predictions(y_true, y_pred))
 
     def get_config(self) -> dict[str, Any]:
         """Arguments of the constructor."""

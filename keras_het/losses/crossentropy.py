@@ -12,7 +12,7 @@ from keras_het.base.internals import compute_dtype, serialized_policy
 from keras_het.base.masks import with_mask
 from keras_het.base.refusal import refusal
 from keras_het.base.validation import check_boolean, check_ignore_class
-from keras_het.ops.transition import SMALLEST
+from keras_het.ops.transition import MIN_PROBABILITY
 
 
 class ConfiguredLoss(keras.losses.Loss):
@@ -61,11 +61,11 @@ class Crossentropy(ConfiguredLoss):
     Attributes:
         activation: "softmax" or "sigmoid" for a loss that takes only outputs of links with this `activation`; None for
             any link.
-        of_distributions: boolean, whether the loss takes the distribution that a `DistributionModel` gives it.
+        accepts_distributions: boolean, whether the loss takes the distribution that a `DistributionModel` gives it.
     """
 
     activation: str | None = "softmax"
-    of_distributions: bool = False
+    accepts_distributions: bool = False
 
     def __init__(
         self,
@@ -98,7 +98,7 @@ class Crossentropy(ConfiguredLoss):
         """The loss of every example, `(...)`, with a mask that leaves the ignored ones out of its mean."""
         y_true, y_pred = ops.convert_to_tensor(y_true, self.dtype), ops.convert_to_tensor(y_pred, self.dtype)
         targets, valid = self.targets(y_true, y_pred)
-        return self.without_ignored(self.crossentropy(targets, self.log_probs(y_pred)), valid)
+        return self.mask_ignored(self.crossentropy(targets, self.log_probs(y_pred)), valid)
 
     def targets(self, y_true: Any, y_pred: Any) -> tuple[Any, Any]:
         """Label vectors, `(..., K)`, and which examples count, `(...)`, or None for all.
@@ -122,10 +122,10 @@ class Crossentropy(ConfiguredLoss):
         """Log-probabilities, `(..., K)`, of logits or of probabilities, which need not sum to one."""
         if self.from_logits:
             return ops.log_softmax(y_pred, axis=-1)
-        return ops.log_softmax(ops.log(ops.maximum(y_pred, SMALLEST)), axis=-1)
+        return ops.log_softmax(ops.log(ops.maximum(y_pred, MIN_PROBABILITY)), axis=-1)
 
     @staticmethod
-    def without_ignored(losses: Any, valid: Any) -> Any:
+    def mask_ignored(losses: Any, valid: Any) -> Any:
         """Losses `(...)` with a mask of the losses that count; `valid` is the mask that `targets` returns."""
         return losses if valid is None else with_mask(ops.where(valid, losses, 0.0), valid)
 

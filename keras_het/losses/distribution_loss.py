@@ -10,7 +10,7 @@ from keras_het.base.refusal import refusal
 from keras_het.base.validation import check_choice, check_integer, check_number
 from keras_het.losses.crossentropy import ConfiguredLoss
 from keras_het.ops.nodes import Nodes, quasi_random
-from keras_het.ops.packed import Unpacked, sizes_of, unpack_sized
+from keras_het.ops.packed import Unpacked, packed_sizes, unpack_sized
 
 FORMS = ("nll", "beta", "faithful")  # of the loss of a regression
 
@@ -18,7 +18,7 @@ FORMS = ("nll", "beta", "faithful")  # of the loss of a regression
 class DistributionLoss(ConfiguredLoss):
     """Base class of losses of the distribution that a head returns; they compute in float32 or more."""
 
-    def read(self, y_true: Any, y_pred: Any, takes_flips: bool = False) -> tuple[Any, Unpacked]:
+    def read(self, y_true: Any, y_pred: Any, can_have_flips: bool = False) -> tuple[Any, Unpacked]:
         """The labels in the rank of the predictions, `(..., K)`, and the distribution of these K labels.
 
         By its width alone a tensor may be the distribution of other labels: 21 numbers are five labels with two
@@ -27,16 +27,16 @@ class DistributionLoss(ConfiguredLoss):
         Args:
             y_true: labels, `(..., K)`, or `(...)` for one.
             y_pred: the distribution that a head returns, `(..., K (2 + R) + 1)`.
-            takes_flips: boolean, whether rates of wrong labels may stand in it.
+            can_have_flips: boolean, whether rates of wrong labels may stand in it.
         Raises:
             ValueError: for labels of other shapes.
         """
         labels = in_last_axis(y_true, y_pred)
         units = labels.shape[-1]
-        sizes = sizes_of(y_pred.shape[-1], units, takes_flips)
+        sizes = packed_sizes(y_pred.shape[-1], units, can_have_flips)
         if sizes is None or sizes[0] > units or not shapes_fit(labels.shape[:-1], y_pred.shape[:-1]):
             rule = "have shape (..., K), with K the units of the head, whose output `y_pred` has K (2 + R) + 1 numbers"
-            flips = ", or K (4 + R) + 2," if takes_flips else ""
+            flips = ", or K (4 + R) + 2," if can_have_flips else ""
             rule = f"{rule}{flips} of R factors, K at most"
             raise refusal("y_true", rule, f"shape {tuple(y_true.shape)}, with `y_pred` of shape {tuple(y_pred.shape)}")
         return labels, unpack_sized(y_pred, units, *sizes)

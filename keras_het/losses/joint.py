@@ -74,9 +74,9 @@ class JointMultiLabelCrossentropy(JointLoss):
 
     def call(self, y_true: Any, y_pred: Any) -> Any:
         """The loss of every label vector, `(...)`."""
-        labels, found = self.read(y_true, y_pred, takes_flips=True)
+        labels, found = self.read(y_true, y_pred, can_have_flips=True)
         losses = -log_joint_labels(found.normal, labels, self.nodes(found), self._flips(found))
-        return Crossentropy.without_ignored(losses, ops.any(ops.not_equal(labels, MISSING), axis=-1))
+        return Crossentropy.mask_ignored(losses, ops.any(ops.not_equal(labels, MISSING), axis=-1))
 
     def _flips(self, found: Unpacked) -> tuple[Any, Any] | None:
         rates = self.false_negative_rate, self.false_positive_rate
@@ -166,4 +166,4 @@ class JointSegmentationCrossentropy(JointLoss):
             return -log_joint_pixels(found.normal, labels, nodes)
         valid = ops.not_equal(labels, self.ignore_class)
         any_valid = ops.any(valid, axis=tuple(range(1, len(valid.shape))))
-        return Crossentropy.without_ignored(-log_joint_pixels(found.normal, labels, nodes, valid), any_valid)
+        return Crossentropy.mask_ignored(-log_joint_pixels(found.normal, labels, nodes, valid), any_valid)

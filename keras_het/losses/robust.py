@@ -10,7 +10,7 @@ from keras_het.base.refusal import refusal, refuse_if
 from keras_het.base.validation import check_boolean, check_number, check_one_transition
 from keras_het.losses.crossentropy import Crossentropy
 from keras_het.ops.log_space import is_possible, weighted_logs
-from keras_het.ops.transition import SMALLEST, apply_transition
+from keras_het.ops.transition import MIN_PROBABILITY, apply_transition
 
 
 def reverse_crossentropy(targets: Any, log_probs: Any, log_of_zero: float) -> Any:
@@ -150,7 +150,7 @@ class SymmetricCrossentropy(Crossentropy):
         """Logarithms of p_k and 1 - p_k, `(..., K, 2)`."""
         if self.from_logits:
             return ops.stack([ops.log_sigmoid(y_pred), ops.log_sigmoid(-y_pred)], axis=-1)
-        return ops.log(ops.maximum(ops.stack([y_pred, 1.0 - y_pred], axis=-1), SMALLEST))
+        return ops.log(ops.maximum(ops.stack([y_pred, 1.0 - y_pred], axis=-1), MIN_PROBABILITY))
 
     def crossentropy(self, targets: Any, log_probs: Any) -> Any:
         """The loss above: `(..., K)`, `(..., K)` to `(...)`."""

@@ -226,7 +226,7 @@ class _Term(Crossentropy):
         most = largest(memory, 0.0, axis=-1)
         rest = ops.maximum(1.0 - most[:, 0], ROUNDING[model.memory_dtype]) + ops.sum(p * (most - memory), axis=-1)
         term = ops.where(index < model.num_examples, model.strength * ops.log(rest), np.nan)
-        return self.without_ignored(term, valid)
+        return self.mask_ignored(term, valid)
 
 
 def _split(sample_weight: Any) -> tuple[Any, Any]:

@@ -16,7 +16,7 @@ BLOCK_ELEMENTS = 1 << 20  # logits of one block: 4 MiB of float32
 TORCH_DIVISOR = 2  # of the budget of a training step: PyTorch holds several arrays of a block at once
 ACCELERATOR_ELEMENTS = 1 << 24
 CHUNK_SIZE = 64  # nodes of one block: fewer make thin matrix products
-FEWEST_NODES = 8  # of a block of a whole batch
+MIN_BLOCK_NODES = 8  # of a block of a whole batch
 LARGEST_BLOCK = 8  # budgets, of a block of two rows
 MOST_CHUNKS = 32
 TYPICAL_BATCH = 128  # stands in for a batch size that is unknown when the graph is made
@@ -62,14 +62,14 @@ def block_sizes(
     on_torch = keras.config.backend() == "torch"
     batch, budget = loc.shape[0], _budget(loc, TORCH_DIVISOR if on_torch else 1)
     if whole_batch:
-        fitting = max(FEWEST_NODES, budget // (units * max(1, batch or TYPICAL_BATCH)))
+        fitting = max(MIN_BLOCK_NODES, budget // (units * max(1, batch or TYPICAL_BATCH)))
         return None, _cut(num_samples, fitting) if chunk_size is None else min(num_samples, chunk_size)
     if chunk_size is None:
         chunk_size = max(CHUNK_SIZE, budget // (units * max(1, batch or TYPICAL_BATCH)))
         # Every pass on PyTorch writes a new block to memory: a block above the budget is slower than a thin one. XLA
         # fuses passes, and likes thick ones; but an image may have more logits than any head of classes.
         most = budget * (1 if on_torch else LARGEST_BLOCK)
-        chunk_size = _cut(num_samples, min(chunk_size, max(FEWEST_NODES, most // (2 * units))))
+        chunk_size = _cut(num_samples, min(chunk_size, max(MIN_BLOCK_NODES, most // (2 * units))))
     chunk_size = min(num_samples, chunk_size)
     rows = max(2, budget // (units * chunk_size))
     if batch is None:

@@ -40,7 +40,7 @@ def integer_labels(labels: Any) -> Tensor:
     return ops.where(ops.equal(ops.cast(integers, labels.dtype), labels), integers, NO_CLASS)
 
 
-def for_each_label(y_true: Tensor, y_pred: Tensor) -> tuple[Tensor, Tensor]:
+def broadcast_predictions(y_true: Tensor, y_pred: Tensor) -> tuple[Tensor, Tensor]:
     """Labels and predictions of one form: predictions without an axis of annotators are the same for all of them.
 
     Args:
@@ -52,7 +52,7 @@ def for_each_label(y_true: Tensor, y_pred: Tensor) -> tuple[Tensor, Tensor]:
         ValueError: for labels of another number of annotators than the predictions.
 
     Example:
-        >>> labels, predictions = for_each_label(ops.zeros((5, 3)), ops.zeros((5, 2)))
+        >>> labels, predictions = broadcast_predictions(ops.zeros((5, 3)), ops.zeros((5, 2)))
         >>> tuple(labels.shape), tuple(predictions.shape)
         ((5, 3), (5, 3, 2))
     """
@@ -72,7 +72,7 @@ def is_label(labels: Tensor, num_classes: int) -> Tensor:
     return ops.logical_and(ops.logical_and(labels >= -1, labels < num_classes), ops.equal(labels, ops.floor(labels)))
 
 
-def weight_each_label(sample_weight: Tensor, labels: Tensor) -> Tensor:
+def broadcast_weights(sample_weight: Tensor, labels: Tensor) -> Tensor:
     """Returns weights of the shape of `labels`, `(N, ...)`.
 
     A weight of each example, `(N,)` or `(N, 1)`, counts for each of its labels.

@@ -70,7 +70,7 @@ class _WithFactor(DiagonalNormal):
 
     num_rows = 3
 
-    def no_sums(self) -> tuple[Tensor, ...]:
+    def zero_sums(self) -> tuple[Tensor, ...]:
         return ops.zeros_like(self.loc), ops.zeros((*self.loc.shape, self.size[1] + 1), self.loc.dtype)
 
     def vjp(self, cotangent: Tensor, chunk: tuple[Tensor, ...]) -> tuple[Tensor, ...]:

@@ -22,12 +22,12 @@ from keras_het.base.refusal import refuse_if
 from keras_het.base.tensor import Tensor
 from keras_het.ops.nodes import Nodes
 
-LOWEST = -1e20  # mean logit: a class that is left out by -inf gets p = 0, with finite log p and gradients
+MIN_LOGIT = -1e20  # mean logit: a class that is left out by -inf gets p = 0, with finite log p and gradients
 
 
 def finite(loc: Tensor) -> Tensor:
     """Returns mean logits without -inf, which leaves a class out."""
-    (lowest,) = numbers(LOWEST, beside=loc)
+    (lowest,) = numbers(MIN_LOGIT, beside=loc)
     return ops.where(loc < lowest, lowest, loc)  # not the maximum, which may lose a nan
 
 
@@ -102,7 +102,7 @@ class Normal(abc.ABC):
     def logits_at(self, chunk: tuple[Tensor, ...]) -> Tensor:
         """Returns logits at a chunk of nodes, `(B, K, C)`."""
 
-    def no_sums(self) -> tuple[Tensor, ...]:
+    def zero_sums(self) -> tuple[Tensor, ...]:
         """Returns the initial value of the sums that `vjp` accumulates."""
         return tuple(ops.zeros_like(x) for x in self.tensors)
 
@@ -222,7 +222,7 @@ class DiagonalNormal(Normal):
         logits += self.loc[..., None]
         return logits
 
-    def no_sums(self) -> tuple[Tensor, ...]:
+    def zero_sums(self) -> tuple[Tensor, ...]:
         return ops.zeros_like(self.loc), ops.zeros_like(self.loc)
 
     def vjp(self, cotangent: Tensor, chunk: tuple[Tensor, ...]) -> tuple[Tensor, ...]:

@@ -63,36 +63,36 @@ def pack(normal: Any, step: Tensor | None = None, flips: tuple[Tensor, Tensor] |
     return ops.concatenate([*parts, last], axis=-1)
 
 
-def unpack(packed: Tensor, units: int, takes_flips: bool = False) -> Unpacked:
+def unpack(packed: Tensor, units: int, can_have_flips: bool = False) -> Unpacked:
     """The Gaussian and the training step that `pack` put together.
 
     Args:
         packed: `(..., K (2 + R) + 1)`.
         units: K.
-        takes_flips: boolean, whether rates of wrong labels may stand in it, 2 K + 1 numbers more.
+        can_have_flips: boolean, whether rates of wrong labels may stand in it, 2 K + 1 numbers more.
     Raises:
         ValueError: for another width.
     """
-    sizes = sizes_of(packed.shape[-1], units, takes_flips)
+    sizes = packed_sizes(packed.shape[-1], units, can_have_flips)
     if sizes is None:
         rule = f"have shape (..., {units} (2 + R) + 1), the distribution of {units} logits with R factors"
         raise refusal("y_pred", rule, shape=packed)
     return unpack_sized(packed, units, *sizes)
 
 
-def sizes_of(width: int, units: int, takes_flips: bool = False) -> tuple[int, bool] | None:
+def packed_sizes(width: int, units: int, can_have_flips: bool = False) -> tuple[int, bool] | None:
     """The number of factors in a packed tensor, and whether rates of wrong labels stand in it; None for no such width.
 
     Args:
         width: width of the tensor.
         units: K.
-        takes_flips: boolean, whether the rates may stand in it.
+        can_have_flips: boolean, whether the rates may stand in it.
 
     Example:
-        >>> sizes_of(13, units=3), sizes_of(13, units=5)
+        >>> packed_sizes(13, units=3), packed_sizes(13, units=5)
         ((2, False), None)
     """
-    has_flips = takes_flips and (width - 1) % units == 1 % units and width >= packed_width(units, 0, True)
+    has_flips = can_have_flips and (width - 1) % units == 1 % units and width >= packed_width(units, 0, True)
     factors, rest = divmod(width - packed_width(units, 0, has_flips), units)
     return None if rest or factors < 0 else (factors, has_flips)
 

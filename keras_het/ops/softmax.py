@@ -10,7 +10,7 @@ from keras_het.ops.passes import outer_products, softmax, softmax_weights
 LEFT_OUT = -1e12  # a log p below it belongs to a class left out by a mean of -inf
 
 
-def without_shift(loc: Tensor) -> Tensor:
+def remove_shift(loc: Tensor) -> Tensor:
     """Mean logits `(..., K)` about zero, because softmax ignores a shift.
 
     A large shift would make the temperature's gradient a difference of large numbers.

@@ -229,7 +229,7 @@ def _log_averages(mean: Mean, chunks: "Chunks", normal: Normal) -> tuple[tuple, 
 
 def _gradients(mean: Mean, chunks: "Chunks", normal: Normal, value: Tensor, upstream: Tensor) -> tuple[tuple, tuple]:
     """Returns the gradients of the tensors with a row for each example, and of the tensors that all examples share."""
-    sums = chunks.fold(_add_gradients, normal.no_sums(), mean, normal, value, upstream)
+    sums = chunks.fold(_add_gradients, normal.zero_sums(), mean, normal, value, upstream)
     found = normal.gradients(*(s / chunks.num_samples for s in sums))
     return found[: normal.num_rows], found[normal.num_rows :]
 

@@ -13,7 +13,7 @@ from keras_het.base.tensor import Tensor
 from keras_het.base.validation import check_fraction, check_integer, check_square
 
 # The probability of a class that no class of positive probability turns into: the log of 0 would be infinite.
-SMALLEST = float(np.finfo("float32").tiny)
+MIN_PROBABILITY = float(np.finfo("float32").tiny)
 LARGEST = 87.0  # exp of it is finite
 
 
@@ -56,13 +56,13 @@ def apply_transition(log_probs: Tensor, transition: Tensor) -> Tensor:
     inverse = ops.exp(ops.minimum(ops.where(mostly_kept, -relative, 0.0), LARGEST))
     ratio = ops.where(mostly_kept, from_others, 0.0) * inverse
     share = kept + ratio
-    near = ops.where(share > 0, log_probs + _safe_log(share), largest + np.log(SMALLEST))
+    near = ops.where(share > 0, log_probs + _safe_log(share), largest + np.log(MIN_PROBABILITY))
     far = largest + _safe_log(ops.where(mostly_kept, 1.0, from_others + p * kept))
     return ops.where(mostly_kept, near, far)
 
 
 def _safe_log(x: Tensor) -> Tensor:
-    return ops.log(ops.where(x > SMALLEST, x, SMALLEST))
+    return ops.log(ops.where(x > MIN_PROBABILITY, x, MIN_PROBABILITY))
 
 
 def project_to_simplex(rows: Any) -> Tensor:

@@ -12,9 +12,9 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_het.base.internals import compile_arguments, layers_of, seed_generators_of, shared_losses
+from keras_het.base.internals import compile_arguments, layers_of, seed_generators_of, share_losses
 from keras_het.base.refusal import refusal, refuse_if
-from keras_het.base.seeds import unchanged_states
+from keras_het.base.seeds import preserve_random_states
 from keras_het.base.validation import check_integer
 from keras_het.parity.recording import NOT_DETERMINISTIC, Recording, difference
 
@@ -75,7 +75,7 @@ def record(
         x, y, sample_weight = (unpacked(name, start.batch) for name in ("x", "y", "sample_weight"))
     refuse_if(x is None, "x", "be given, or `start`", value=x)
     batch = packed("x", x) | packed("y", y) | packed("sample_weight", sample_weight)
-    with unchanged_states(), _quiet():
+    with preserve_random_states(), _quiet():
         if not model.built:
             model(_tensors(x))
         with _kept(model):
@@ -449,7 +449,7 @@ class _Probe(keras.Model):
         self, x: Any = None, y: Any = None, y_pred: Any = None, sample_weight: Any = None, training: bool = True
     ) -> Any:
         """Returns the loss of the model, or the mean of its outputs, each times a fixed number."""
-        with shared_losses(self, self.model):
+        with share_losses(self, self.model):
             if self.factors is None:
                 return self.model.compute_loss(x=x, y=y, y_pred=y_pred, sample_weight=sample_weight, training=training)
             outputs = zip(keras.tree.flatten(y_pred), self.factors, strict=True)

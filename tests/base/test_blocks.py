@@ -30,7 +30,7 @@ def small_blocks(monkeypatch):
     """Blocks of 8 rows at 64 nodes, however few logits there are."""
     monkeypatch.setattr(blocking, "BLOCK_ELEMENTS", ROWS * UNITS * 64)
     monkeypatch.setattr(blocking, "TORCH_DIVISOR", 1)
-    monkeypatch.setattr(integrators, "SMALL_BLOCK", 0)
+    monkeypatch.setattr(integrators, "MAX_PLAIN_LOGITS", 0)
 
 
 def trained(batches, integrator=None, **options):

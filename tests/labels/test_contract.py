@@ -9,7 +9,7 @@ import pytest
 
 import keras_het
 from keras_het import callbacks, explain, models
-from keras_het.base.seeds import unchanged_states
+from keras_het.base.seeds import preserve_random_states
 from keras_het.labels import choose, clean, find_issues
 from keras_het.labels.diagnosis import diagnose
 from keras_het.labels.methods import EarlyStopping
@@ -83,7 +83,7 @@ def test_random_states_are_given_back():
         keras.random.uniform(())
 
     kept = draws_after(lambda: None)
-    assert draws_after(unchanged_states()(seed)) == kept
+    assert draws_after(preserve_random_states()(seed)) == kept
     assert not set(draws_after(seed)) & set(kept)
 
 

@@ -105,7 +105,7 @@ def test_blocks_of_rows_and_float32_give_the_same_order(monkeypatch):
     rng = np.random.default_rng(0)
     p, labels = rng.dirichlet(np.ones(4), size=300).astype("float32"), rng.integers(4, size=300)
     whole = next_labels(p.astype("float64"), labels, 300)
-    monkeypatch.setattr("keras_het.base.batches.ROWS", 7)
+    monkeypatch.setattr("keras_het.base.batches.BLOCK_ROWS", 7)
     found = next_labels(p, labels, 300)
     np.testing.assert_allclose(found.score[found.index.argsort()], whole.score[whole.index.argsort()], rtol=1e-5)
 

@@ -243,4 +243,4 @@ class Taylor(Integrator):
         return link.second_order(normal)
 
 
-Integrator.named = (MonteCarlo, QuasiMonteCarlo, ClosedForm, Taylor)
+Integrator.named_classes = (MonteCarlo, QuasiMonteCarlo, ClosedForm, Taylor)

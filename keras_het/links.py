@@ -202,4 +202,4 @@ class NormalCDF(Link):
         return self.from_mean(log_ndtr(normal.loc / ops.sqrt(1.0 + normal.variance())))
 
 
-Link.named = (Softmax, Sigmoid, NormalCDF)
+Link.named_classes = (Softmax, Sigmoid, NormalCDF)

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import keras
 from keras import ops
 
-from keras_het.base.compiler import Compiler, active_compiler, compiled, compiling_bodies, outside_graph
+from keras_het.base.compiler import Compiler, active_compiler, compile_body, compiling_bodies, outside_graph
 from keras_het.base.tensor import Tensor
 from keras_het.ops import blocking
 from keras_het.ops.mean import Mean
@@ -269,7 +269,7 @@ class Chunks:
         A compiler gets the body without the cut of the chunk: it would compile once for each. `others` are further
         tensors with the rows of `normal`.
         """
-        add = functools.partial(compiled(body, normal.tensors), mean, normal, *others)
+        add = functools.partial(compile_body(body, normal.tensors), mean, normal, *others)
         if keras.config.backend() == "torch":  # which unrolls every loop
             sums = functools.reduce(add, zip(*self._full, strict=True), sums)
         else:

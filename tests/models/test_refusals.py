@@ -164,7 +164,7 @@ CONVERSION = {
         converting(lambda: convolution(layers.Flatten(name="f"))),
     "The model must end in a Dense layer or a 1x1 Conv2D": converting(lambda: convolution(strides=2)),
     BY_HAND: converting(lambda: convolution(layers.UpSampling2D())),
-    "`data_format` of a head must be 'channels_last', for a Dense layer is of the last axis...data_format=":
+    "`data_format` of a head must be 'channels_last', because a Dense layer maps the last axis...data_format=":
         converting(lambda: convolution(data_format="channels_first")),
     "`joint` must be False where classes are exclusive": joint(link="softmax", warm_start=False),
     "`joint` must be False where a layer behind the head reshapes":
@@ -175,7 +175,7 @@ CONVERSION = {
 REGRESSION = {
     "`initial_scale` must be given without `x` and `y`": regressing(),
     "`initial_scale` must be given": regressing(regression.X, regression.Y, initial_scale=1.0),
-    "`y` must be given for arrays": regressing(regression.X),
+    "`y` must have the labels of arrays": regressing(regression.X),
     "`y` must be finite, of shape (N, ..., 2)": regressing(regression.X, regression.Y[:, :1]),
     "`y` must be finite": regressing(regression.X, regression.Y * np.nan),
     "`initial_scale` must be a finite": regressing(initial_scale=0.0),

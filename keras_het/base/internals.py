@@ -95,9 +95,9 @@ def has_hooks(layer: Any) -> bool:
 
 
 def weight_decay_exclusions(optimizer: Any, variables: list[Any]) -> tuple[list[Any], int, list[str] | None]:
-    """Returns which of `variables` an optimizer excludes from weight decay, the count of all exclusions, and the pattern.
+    """Returns the variables excluded from weight decay, the number of all exclusions, and their name pattern.
 
-    Only given variables can be looked up, because each backend makes keys in its own way.
+    Only `variables` can be looked up, because each backend makes keys in its own way.
     """
     excluded: set = getattr(optimizer, "_exclude_from_weight_decay", set())
     pattern = getattr(optimizer, "_exclude_from_weight_decay_pattern", None)

@@ -68,7 +68,7 @@ FILES = {
     "objects": (with_objects, "`x` must hold no Python objects, which could run code"),
     "other names": (lambda path: pack(path, ("y.npy", b"")), "`data` must have x. Received: "),
     "further names": (lambda path: pack(path, ("x.npy", b""), ("y.npy", b"")), "`data` must have only the arrays x."),
-    "16 TiB": (lambda path: pack(path, ("x.npy", HUGE)), "`x` must have as many bytes as its header requires. Received: "),
+    "16 TiB": (lambda path: pack(path, ("x.npy", HUGE)), "`x` must have as many bytes as its header requires. "),
     "16 TiB, compressed": (lambda path: pack(path, ("x.npy", HUGE), method=zipfile.ZIP_DEFLATED),
         "`x` must have as many bytes as its header requires. Received: shape (2199023255552,), float64, in 64 bytes"),
     "texts of no letter": (lambda path: pack(path, ("x.npy", array({"descr": "<U0", "shape": (1 << 40,)}))),

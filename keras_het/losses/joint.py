@@ -11,7 +11,7 @@ from keras_het.base.refusal import refusal, refuse_if
 from keras_het.base.validation import MAX_CLASSES, check_ignore_class, check_integer, check_numbers
 from keras_het.losses.crossentropy import Crossentropy
 from keras_het.losses.distribution_loss import JointLoss, in_last_axis, shapes_fit
-from keras_het.ops.label_vectors import MISSING, log_joint_labels
+from keras_het.ops.label_vectors import UNKNOWN_LABEL, log_joint_labels
 from keras_het.ops.packed import Unpacked, unpack
 from keras_het.ops.pixels import log_joint_pixels
 
@@ -76,7 +76,7 @@ class JointMultiLabelCrossentropy(JointLoss):
         """The loss of every label vector, `(...)`."""
         labels, found = self.read(y_true, y_pred, can_have_flips=True)
         losses = -log_joint_labels(found.normal, labels, self.nodes(found), self._flips(found))
-        return Crossentropy.mask_ignored(losses, ops.any(ops.not_equal(labels, MISSING), axis=-1))
+        return Crossentropy.mask_ignored(losses, ops.any(ops.not_equal(labels, UNKNOWN_LABEL), axis=-1))
 
     def _flips(self, found: Unpacked) -> tuple[Any, Any] | None:
         rates = self.false_negative_rate, self.false_positive_rate

@@ -64,9 +64,9 @@ def expectation(
 
 def _with_node_sizes(normal: Normal, nodes: Nodes) -> Normal:
     """Returns the distribution with the sizes of the nodes, which the shapes of traced tensors might lack."""
-    for name, size, table in zip(("units", "factors"), normal.size, nodes, strict=True):
-        if isinstance(size, int) and size != table.shape[1]:
-            raise refusal("nodes", f"have the {size} {name} of the distribution", table.shape[1])
+    for name, count, table in zip(("units", "factors"), normal.size, nodes, strict=True):
+        if isinstance(count, int) and count != table.shape[1]:
+            raise refusal("nodes", f"have the {count} {name} of the distribution", table.shape[1])
     size = (nodes.eps_diag.shape[1], nodes.eps_factor.shape[1])
     return normal if normal.size == size else type(normal)(*normal.tensors, size=size)
 

@@ -191,12 +191,12 @@ DISTRIBUTIONS = {
     "`num_samples` must be an integer in": multi(0),
     "`false_negative_rate` must be a number in": multi(false_negative_rate=1.0),
     "`false_negative_rate` must be an array of numbers. Received: a dict; ": multi(false_negative_rate={}),
-    "`false_negative_rate` must be less than 1 with": multi(4, 0.5, 0.5),
+    "`false_negative_rate` must be less than 1 - false_positive_rate": multi(4, 0.5, 0.5),
     "`y_true` must have shape": lambda: multi()()(VECTORS, np.zeros((2, 10))),
-    "units of the head..., of R factors, K at most. Received: shape (2, 1), with `y_pred` of shape (2, 21)":
+    "for a head of K units..., R <= K. Received: shape (2, 1), with `y_pred` of shape (2, 21)":
         lambda: (multi()()(VECTORS[:, :1], np.zeros((2, 21)))),
     "`learn_flips` must be False for cl": lambda: JointHeteroscedasticDense(4, link="softmax", learn_flips=True),
-    "`false_negative_rate` and `false_positive_rate` must be 0 behind a head that learns":
+    "`false_negative_rate` and `false_positive_rate` must be 0 if the head learns":
         lambda: multi(4, 0.1)()(VECTORS, JointHeteroscedasticDense(6, 1, learn_flips=True)(VECTORS)),
     "`outputs` must be those of a layer that returns a": lambda: DistributionModel(*[keras.Input((2,))] * 2),
     "`covariance` must have noise of the logits": lambda: JointHeteroscedasticDense(4, covariance=Latent(2)),

@@ -1,10 +1,10 @@
-"""Classification under noisy labels in Keras 3: heteroscedastic heads for JAX, TensorFlow and PyTorch."""
+"""Heteroscedastic output layers and label-noise tools for Keras 3, on JAX, TensorFlow and PyTorch."""
 
 import importlib
 import sys
 from typing import Any
 
-import keras_het.base.environment as _environment  # noqa: F401 first: later imports would fail with an unclear error
+import keras_het.base.environment as _environment  # noqa: F401 first, because later imports would fail unclearly
 from keras_het import (
     callbacks,
     covariances,
@@ -51,7 +51,7 @@ def __dir__() -> list[str]:
 
 
 def __getattr__(name: str) -> Any:
-    """Imports the tools for labels and for parity only when they are used."""
+    """Imports `labels` and `parity` when they are used."""
     if name in ("labels", "parity"):
         return importlib.import_module(f"keras_het.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name, obj=sys.modules[__name__])

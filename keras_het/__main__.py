@@ -1,18 +1,18 @@
-"""`python -m keras_het doctor` and `python -m keras_het parity model.keras`: the command line."""
+"""Command line: `python -m keras_het doctor` and `python -m keras_het parity model.keras`."""
 
 import argparse
 import sys
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Runs a command line, `sys.argv` by default, and returns its exit status: 0 if all is well."""
+    """Runs a command line, by default `sys.argv`, and returns its exit status: 0 for success."""
     parser = argparse.ArgumentParser(
-        prog="python -m keras_het", description="Classification under noisy labels in Keras 3."
+        prog="python -m keras_het", description="Heteroscedastic output layers and label-noise tools for Keras 3."
     )
     commands = parser.add_subparsers(dest="command", required=True)
-    text = "say whether all works here: backend, devices, versions, compilation, and equal numbers"
+    text = "check this installation: backend, devices, versions, compilation, and equal numbers"
     commands.add_parser("doctor", help=text, description=text)
-    text = "compare what a model computes on the installed backends; exit status 0 equal, 1 different, 2 could not run"
+    text = "compare the outputs of a model on the installed backends; exit status 0 equal, 1 different, 2 could not run"
     from keras_het.commands import doctor, parity
 
     parity.add_arguments(commands.add_parser("parity", help=text, description=text))

@@ -14,16 +14,15 @@ __all__ = [
     "RowStochastic",
 ]
 
-ROUNDING = 1e-6  # of the sum of a row
+MAX_ROUNDING = 1e-6  # of the sum of a row
 
 
 @keras.saving.register_keras_serializable("keras_het")
 class RowStochastic(Serializable, keras.constraints.Constraint):
-    """Projects every row to the nearest probability vector whose entries are at least `lower`, in Euclidean distance.
+    """Projection of every row to the nearest probability vector with entries of at least `lower`.
 
-    A row that is such a vector, within 1e-6 of its sum, stays as it is to the bit.
-
-    A lower bound caps the gradient 1 / p(noisy label) of labels that were never observed at 1 / lower.
+    The distance is Euclidean. A row that already fits, with a sum within 1e-6 of one, keeps its bits. A lower bound
+    caps the gradient 1 / p(noisy label) of labels that were never observed at 1 / lower.
 
     Args:
         lower: number, at least 0, and below one over the length of a row.
@@ -38,13 +37,13 @@ class RowStochastic(Serializable, keras.constraints.Constraint):
         self.lower = check_number("lower", lower, low=0.0)
 
     def __call__(self, w: Any) -> Any:
-        # x = lower + y with y at least 0 and of sum `free`; y / free is a probability vector.
-        free = 1.0 - self.lower * w.shape[-1]
-        if free <= 0:
+        # w = lower + y, and y / remainder is a probability vector.
+        remainder = 1.0 - self.lower * w.shape[-1]
+        if remainder <= 0:
             raise refusal("lower", f"be below 1 / {w.shape[-1]} for rows of that length", f"lower={self.lower}")
         w = ops.convert_to_tensor(w)
         fits = ops.logical_and(
             ops.min(w, axis=-1, keepdims=True) >= self.lower,
-            ops.abs(ops.sum(w, axis=-1, keepdims=True) - 1.0) <= ROUNDING,
+            ops.abs(ops.sum(w, axis=-1, keepdims=True) - 1.0) <= MAX_ROUNDING,
         )
-        return ops.where(fits, w, self.lower + free * project_to_simplex((w - self.lower) / free))
+        return ops.where(fits, w, self.lower + remainder * project_to_simplex((w - self.lower) / remainder))

@@ -1,4 +1,4 @@
-"""Heads on several devices: the layout of their weights for `keras.distribution`."""
+"""Layouts of the weights of heads on several devices, for `keras.distribution`."""
 
 import re
 from collections.abc import Iterator
@@ -12,58 +12,53 @@ from keras_het.layers.noisy_dense import NoisyDense
 
 __all__ = ["layout_map"]
 
-INSTEAD = {
+ALTERNATIVES = {
     "tensorflow": "make the model inside the scope of tf.distribute.MirroredStrategy, which copies it to every device",
     "torch": "wrap the model in torch.nn.parallel.DistributedDataParallel, which copies it to every device",
 }
 
 
 class _HeadLayoutMap(keras.distribution.LayoutMap):
-    """A LayoutMap that raises for a weight of a head for which it has no entry, where Keras replicates it in silence.
-
-    Args:
-        device_mesh: a `keras.distribution.DeviceMesh`.
-        heads: the heads whose weights it has entries for.
-    """
+    """LayoutMap that raises for a head's weight without an entry, which Keras would silently replicate."""
 
     def __init__(self, device_mesh: Any, heads: list[NoisyDense]) -> None:
         super().__init__(device_mesh)
         self.names = sorted({head.name for head in heads})
         self._below_head = re.compile(rf"(?:.*/)?(?:{'|'.join(map(re.escape, self.names))})/.*(?<!/output)")
-        self._of_noise = tuple(
+        self._covariance_paths = tuple(
             f"/{head.covariance.name}/{path}" for head in heads for path in head.covariance.class_axes()
         )
 
     def __getitem__(self, path: str) -> Any:
-        found = super().__getitem__(path)
-        if found is None and (self._below_head.fullmatch(path) or path.endswith(self._of_noise)):
-            rule = f"have every weight of a head; it is of the heads {self.names}, and of what their `class_axes` name"
+        layout = super().__getitem__(path)
+        if layout is None and (self._below_head.fullmatch(path) or path.endswith(self._covariance_paths)):
+            rule = f"have every weight of a head; it was made for the heads {self.names} and their `class_axes`"
             raise refusal("The layout", rule, f"the weight {path!r}")
-        return found
+        return layout
 
 
 def layout_map(model: keras.layers.Layer, mesh: Any, axis: str = "model") -> keras.distribution.LayoutMap:
-    """The layout that splits the heads of a model by classes, for `keras.distribution.ModelParallel` on JAX.
+    """Returns the layout that splits the heads of a model by classes, for `keras.distribution.ModelParallel` on JAX.
 
-    Kernel and bias of mu, of d and of V are split on the axis of the classes, so that every device has whole classes: a
+    The kernels and biases of mu, d and V are split on the axis of the classes. Every device then has whole classes: a
     fraction of the weights, of the optimizer's state and of the logits. The devices exchange a maximum and sums for
     each example and node, and no device gathers all classes. Noise of the features (`Latent`), T of a `NoiseTransition`
     and all other layers are whole on every device, unless you add entries for them.
 
-    Keras looks a layout up when it makes a weight. So call this before the model is built, with the head or with a
-    model that has it, or with a built model of the same layer names, such as one that `clone_model` is to copy. Names
-    count: the heads must have those of the heads given here.
+    Keras reads a layout when it makes a weight, and finds the entry by the layer's name. So call this function before
+    the model is built, with the head or with a model that contains it. A built model with the same layer names also
+    works, for example one that you copy with `clone_model`.
 
     Args:
-        model: a head, or a model or layer with one or more heads, built or not.
+        model: head, or a model or layer with one or more heads, built or not.
         mesh: a `keras.distribution.DeviceMesh`.
-        axis: the name of the axis of the mesh whose devices share the classes.
+        axis: name of the mesh axis whose devices share the classes.
     Returns:
-        a `keras.distribution.LayoutMap`, which takes further entries. It raises ValueError where a weight of a head
-            without an entry is made.
+        a `keras.distribution.LayoutMap`, to which you can add entries. It raises ValueError when a head makes a weight
+            without an entry.
     Raises:
-        ValueError: if the model has no head, or a head with a weight that its `class_axes` does not name; if two
-            heads of one name have other covariances; if the mesh has no such axis, or its devices cannot share the
+        ValueError: if the model has no head, or a head with a weight that its `class_axes` does not name; if two heads
+            of one name have different covariances; if the mesh has no such axis, or its devices cannot share the
             classes evenly; on other backends than JAX.
 
     Example:
@@ -78,7 +73,7 @@ def layout_map(model: keras.layers.Layer, mesh: Any, axis: str = "model") -> ker
     """
     if keras.config.backend() != "jax":
         backend = keras.config.backend()
-        rule = f"be JAX, for keras.distribution splits weights there alone; on {backend} {INSTEAD[backend]}"
+        rule = f"be JAX, because keras.distribution splits weights only there; on {backend}, {ALTERNATIVES[backend]}"
         raise refusal("The backend", rule, f"the backend {backend!r}")
     refuse_if(not isinstance(model, keras.layers.Layer), "model", "be a model or a layer of Keras", kind=model)
     if not isinstance(mesh, keras.distribution.DeviceMesh):
@@ -90,31 +85,31 @@ def layout_map(model: keras.layers.Layer, mesh: Any, axis: str = "model") -> ker
     layout, devices = _HeadLayoutMap(mesh, heads), mesh.devices.shape[list(mesh.axis_names).index(axis)]
     for head in heads:
         if head.units % devices:
-            more = -(-head.units // devices) * devices
-            rule = f"be divisible by the {devices} devices of the axis {axis!r}, as {more} is; labels need not name all"
+            units = -(-head.units // devices) * devices
+            rule = f"be divisible by the {devices} devices of the axis {axis!r}: use {units}, with some unused classes"
             raise refusal("units", rule, f"units={head.units} of the head {head.name!r}")
-    layout.update(_of_all(heads, axis))
+    layout.update(_layouts(heads, axis))
     for weight in (weight for head in heads for weight in head.weights):
-        layout[weight.path]  # raises for a weight that has none
+        layout[weight.path]  # raises for a weight without a layout
     return layout
 
 
-def _of_all(heads: list[NoisyDense], axis: str) -> dict[str, tuple]:
-    """Keys and layouts of the weights of all heads."""
-    found: dict[str, tuple] = {}
+def _layouts(heads: list[NoisyDense], axis: str) -> dict[str, tuple]:
+    """Returns {key: layout} of the weights of all heads."""
+    layouts: dict[str, tuple] = {}
     for head in heads:
         for key, axes in _entries(head, axis):
-            if found.setdefault(key, axes) != axes:
-                rule = "have names of their own where their covariances differ, for names find the layouts"
+            if layouts.setdefault(key, axes) != axes:
+                rule = "have different names if their covariances differ, because layouts are found by name"
                 raise refusal("The heads", rule, f"several heads of the name {head.name!r}")
-    return found
+    return layouts
 
 
 def _entries(head: NoisyDense, axis: str) -> Iterator[tuple[str, tuple]]:
-    """Keys and layouts of the weights of a head.
+    """Yields keys and layouts of the weights of a head.
 
-    A key matches a whole path, by `re.search` (Keras up to 3.13) as by `re.fullmatch` (later), in whatever model.
+    A key matches a whole path in any model, by `re.search` (Keras up to 3.13) and by `re.fullmatch` (later).
     """
-    for path, place in head.class_axes().items():
-        layout = () if place is None else (*[None] * place, axis)
+    for path, class_axis in head.class_axes().items():
+        layout = () if class_axis is None else (*[None] * class_axis, axis)
         yield rf"\A(?:.*/)?{re.escape(f'{head.name}/{path}')}\Z", layout

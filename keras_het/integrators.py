@@ -1,7 +1,4 @@
-"""Integrators: the ways in which a head averages its link over the Gaussian logits.
-
-They are small serialisable objects, like the initializers of `keras.initializers`.
-"""
+"""Integrators: ways to average a link over the Gaussian logits, as small serialisable objects."""
 
 import abc
 import math
@@ -23,69 +20,60 @@ from keras_het.ops.streaming import expectation
 __all__ = ["ClosedForm", "Integrator", "MonteCarlo", "QuasiMonteCarlo", "Taylor"]
 
 MAX_NUM_SAMPLES = 1 << 20
-SMALL_BLOCK = 1 << 16  # logits: up to so many, plain operations take 0.7 to 0.97 of the time of a streamed step
+MAX_PLAIN_LOGITS = 1 << 16  # for fewer logits, plain operations take 0.7 to 0.97 of the time of a streamed step
 MAX_TABLE_BYTES = 512 << 20
 
 
 class Integrator(Component, abc.ABC):
-    """Base class: a rule for the expectation of a link, such as E[softmax(u)], under a Gaussian of logits.
+    """Base class of integrators, which compute the expectation of a link, such as E[softmax(u)].
 
-    A subclass defines `integrate`. Its `needs` names the attribute that a link must have: "mean" (the function averaged
-    over nodes), "closed_form" or "second_order".
+    A subclass defines `integrate`. Its `needs` names the attribute that a link must have: "mean" (the function to
+    average over nodes), "closed_form" or "second_order".
     """
 
     needs = ""
 
     def check(self, link: Link, units: int, num_factors: int) -> None:
-        """Raises ValueError if this rule does not fit the link, or not with so many `units`, K, and `num_factors`, R.
-
-        Args:
-            link: link of the head.
-            units: K, the number of classes.
-            num_factors: R.
-        """
+        """Raises ValueError if this integrator does not fit the link, K `units` or R `num_factors`."""
         if not self.needs:
-            raise NotImplementedError(
-                f"{type(self).__name__} must say in `needs` which attribute a link must have for it"
-            )
+            raise NotImplementedError(f"{type(self).__name__} must name in `needs` the attribute that a link must have")
         if getattr(link, self.needs, None) is None:
-            fitting = ", ".join(kind.__name__ for kind in _kinds(Link) if getattr(kind, self.needs, None) is not None)
-            known = f"be one of {fitting}, or " if fitting else ""
-            rule = f"{known}have `{self.needs}` of its own, for the integrator {type(self).__name__}"
+            names = ", ".join(kind.__name__ for kind in _kinds(Link) if getattr(kind, self.needs, None) is not None)
+            alternatives = f"be one of {names}, or " if names else ""
+            rule = f"{alternatives}define `{self.needs}` for the integrator {type(self).__name__}"
             raise refusal("link", rule, value=link)
 
     @abc.abstractmethod
     def integrate(self, link: Link, normal: Any, key: Any = None) -> Any:
-        """Returns the expectation, as the link returns it, `(..., K)`.
+        """Returns the outputs of a head, the expectation of a link, `(..., K)`.
 
         Args:
-            link: the link that is averaged.
-            normal: distribution of the logits, a `Normal` of `keras_het.ops.normal`, in temperatures, centred
-                by the link; its `size` has the numbers of entries of the nodes.
-            key: (seed, step) for fresh noise in training; None at inference, where the result is a fixed function of
-                `normal`.
+            link: link to average.
+            normal: Gaussian of the logits, a `Normal` of `keras_het.ops.normal`, in temperatures and centred by the
+                link; its `size` gives the numbers of entries of the nodes.
+            key: (seed, step) for fresh noise in training; None at inference, for a fixed function of `normal`.
         """
 
     def prepare(self, units: int, num_factors: int) -> None:
-        """Computes constants on the host when a layer of `units` and `num_factors` is built, outside any compiler."""
+        """Computes constants on the host, outside any compiler, when a head is built."""
 
 
 def _kinds(base: type[Any]) -> list[type[Any]]:
-    """Returns all subclasses, also the user's own."""
+    """Returns all subclasses, even those of the user."""
     return [kind for child in base.__subclasses__() for kind in (child, *_kinds(child))]
 
 
 class Sampler(Integrator):
     """Base class of the integrators that average over nodes. A subclass defines `draw`.
 
-    At inference the nodes are a constant that depends on the integrator, K and R alone: predictions are deterministic
-    and equal on every backend, and an exported graph holds no random operation.
+    At inference the nodes are a constant that depends only on the integrator, K and R. So predictions are
+    deterministic and equal on every backend, and an exported graph has no random operation.
 
     Args:
         num_samples: S, the number of nodes in training, 1 to 2^20.
         inference_samples: S at inference; None is `num_samples`.
-        chunk_size: number of nodes held at once; None chooses it. With all nodes at once training consists of plain
-            operations (for second derivatives under XLA on TensorFlow).
+        chunk_size: number of nodes held at once; None chooses it. With all nodes at once, training uses only plain
+            operations, which allow second derivatives under XLA on TensorFlow.
     """
 
     needs = "mean"
@@ -98,22 +86,14 @@ class Sampler(Integrator):
 
     @abc.abstractmethod
     def draw(self, key: Any, num_samples: int, units: int, num_factors: int, xp: Any = ops) -> nodes.Nodes:
-        """Returns `Nodes` for `key`.
-
-        Args:
-            key: key of the random numbers.
-            num_samples: S.
-            units: K, the number of classes.
-            num_factors: R.
-            xp: `keras.ops`, or `numpy` for nodes on the host.
-        """
+        """Returns S `Nodes` for a key (seed, step); `xp` is `keras.ops`, or `numpy` for nodes on the host."""
 
     def check(self, link: Link, units: int, num_factors: int) -> None:
         super().check(link, units, num_factors)
         for name in ("num_samples", "inference_samples"):
             size = 4 * (getattr(self, name) or 0) * (units + num_factors)
             if size > MAX_TABLE_BYTES:
-                rule = f"keep the table of nodes, 4 * {name} * (units + num_factors) bytes, within 512 MiB"
+                rule = f"keep the table of nodes, 4 * {name} * (units + num_factors) bytes, below 512 MiB"
                 raise refusal(name, rule, f"{name}={getattr(self, name)}, units={units}, num_factors={num_factors}")
 
     def integrate(self, link: Link, normal: Any, key: Any = None) -> Any:
@@ -125,17 +105,17 @@ class Sampler(Integrator):
         return link.from_mean(expectation(link.mean, normal, samples, chunk_size, streamed))
 
     def _chunk_size(self, normal: Any) -> int | None:
-        """Returns `chunk_size` in training; all nodes if PyTorch does more for a block than for so few logits."""
+        """Returns the chunk size in training: all nodes if a stream would cost PyTorch more than so few logits."""
         if self.chunk_size is not None or not is_plain(normal.loc) or active_compiler() is not None:
             return self.chunk_size
         size = math.prod(normal.loc.shape[:-1]) * normal.num_logits * self.num_samples
-        return self.num_samples if size <= SMALL_BLOCK else None
+        return self.num_samples if size <= MAX_PLAIN_LOGITS else None
 
     def prepare(self, units: int, num_factors: int) -> None:
         self.constant_nodes(units, num_factors)
 
     def constant_nodes(self, units: int, num_factors: int) -> nodes.Nodes:
-        """Returns the nodes of inference for `units` and `num_factors`, NumPy float32; they are kept for every size."""
+        """Returns the nodes of inference, NumPy float32, and stores them for every size."""
         size = (units, num_factors)
         if size not in self._constants:
             self._constants[size] = self.draw((0, 0), self.inference_samples or self.num_samples, *size, xp=np)
@@ -148,7 +128,7 @@ def _check_optional(name: str, value: Any) -> int | None:
 
 @keras.saving.register_keras_serializable("keras_het")
 class MonteCarlo(Sampler):
-    """Plain Monte Carlo, as in the papers: independent normals, drawn anew at every training step.
+    """Plain Monte Carlo, as in the papers: independent normals, with new draws at every training step.
 
     Args:
         num_samples: S, the number of nodes in training, 1 to 2^20.
@@ -174,16 +154,16 @@ class MonteCarlo(Sampler):
 class QuasiMonteCarlo(Sampler):
     """Randomised quasi-Monte Carlo: Sobol points in the first dimensions, a Latin hypercube in the others.
 
-    The first dimensions belong to the factors. The nodes are drawn anew at every training step.
+    The first dimensions belong to the factors. Every training step draws new nodes.
 
-    This is the default for the softmax link. It is unbiased, like Monte Carlo. It needs fewer nodes for the same error:
-    about a quarter where the noise is small beside the temperature (0.5), and about 0.7 of them where it is large (2).
+    This is the default for the softmax link. It is unbiased, like Monte Carlo, and needs fewer nodes for the same
+    error: about a quarter if the noise is 0.5 temperatures, and about 0.7 times as many if it is 2.
 
     Args:
         num_samples: S, the number of nodes in training, 1 to 2^20.
         inference_samples: S at inference; None is `num_samples`.
-        chunk_size: number of nodes held at once; None chooses it. With all nodes at once training consists of plain
-            operations (for second derivatives under XLA on TensorFlow).
+        chunk_size: number of nodes held at once; None chooses it. With all nodes at once, training uses only plain
+            operations, which allow second derivatives under XLA on TensorFlow.
     Source: `keras_het.ops.nodes.quasi_random`.
 
     Example:
@@ -206,7 +186,7 @@ class QuasiMonteCarlo(Sampler):
 
 @keras.saving.register_keras_serializable("keras_het")
 class ClosedForm(Integrator):
-    """The closed form of a link that has one, without nodes in training or prediction; the default of such links.
+    """Closed form of a link, without nodes in training or prediction; the default for links that have one.
 
     Source: the link's `closed_form`.
 
@@ -223,12 +203,12 @@ class ClosedForm(Integrator):
 
 @keras.saving.register_keras_serializable("keras_het")
 class Taylor(Integrator):
-    """E[softmax] to second order in the noise: no nodes, in O(K R), for small noise.
+    """E[softmax] to second order in the noise, without nodes, in O(K R), for small noise.
 
-    The error falls with the fourth power of the noise, and is large from a standard deviation of about one temperature
-    on. Do not train the noise with this integrator: the expansion has no upper bound, so training makes the noise grow
-    to where the expansion is wrong. Use it for the predictions of a head that was trained by nodes and has small noise,
-    or for a covariance that is not trained.
+    The error is proportional to the fourth power of the noise, and large from a standard deviation of about one
+    temperature on. Do not train the noise with this integrator: the expansion has no upper bound, so training makes the
+    noise grow until the expansion is wrong. Use it for predictions of a head that was trained with nodes and has small
+    noise, or for a covariance that is not trained.
 
     Source: Collier et al. 2021, Appendix C; `keras_het.ops.softmax.second_order_log_softmax`.
 
@@ -243,4 +223,4 @@ class Taylor(Integrator):
         return link.second_order(normal)
 
 
-Integrator.named = (MonteCarlo, QuasiMonteCarlo, ClosedForm, Taylor)
+Integrator.named_classes = (MonteCarlo, QuasiMonteCarlo, ClosedForm, Taylor)

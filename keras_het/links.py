@@ -1,7 +1,4 @@
-"""Links: the maps from the Gaussian of the logits to the outputs of a head.
-
-They are small serialisable objects, like the initializers of `keras.initializers`.
-"""
+"""Links: maps from the Gaussian of the logits to the outputs of a head, as small serialisable objects."""
 
 from typing import Any
 
@@ -15,7 +12,7 @@ from keras_het.ops.log_space import log_mean_exp, log_ndtr
 from keras_het.ops.mean import LOG_NORMAL_CDF_MEAN
 from keras_het.ops.normal import finite
 from keras_het.ops.sigmoid import SigmoidMean, expected_sigmoid_logit
-from keras_het.ops.softmax import SoftmaxMean, second_order_log_softmax, without_shift
+from keras_het.ops.softmax import SoftmaxMean, remove_shift, second_order_log_softmax
 
 __all__ = ["Link", "NormalCDF", "Sigmoid", "Softmax"]
 
@@ -23,24 +20,21 @@ __all__ = ["Link", "NormalCDF", "Sigmoid", "Softmax"]
 class Link(Component):
     """Base class of links.
 
-    An integrator names the attribute that it needs of a link; the attribute is None for a link that lacks it.
+    A subclass defines one or more of these. An integrator needs one of them, and refuses a link where it is None.
 
-    A subclass defines one or more of these:
+    * `closed_form(normal)`: outputs of a head, `(..., K)`, without nodes.
+    * `second_order(normal)`: outputs to second order in the noise.
+    * `mean`: function to average over nodes, a `Mean` of `ops/mean.py`; `from_mean` turns the average into outputs.
 
-    * `closed_form(normal)`: the outputs of a head, `(..., K)`, without nodes.
-    * `second_order(normal)`: these outputs to second order in the noise.
-    * `mean`: the function that is averaged over nodes, a `Mean` of `ops/mean.py`; `from_mean` turns the average into
-      the outputs of a head.
-
-    `normal` is the distribution of the logits in temperatures, centred by `center`.
+    `normal` is the Gaussian of the logits in temperatures, centred by `center`.
 
     Attributes:
         activation: "softmax" or "sigmoid", the Keras activation that turns the outputs into probabilities. The outputs
             are log-probabilities of exclusive classes, or one logit for each label.
-        min_units: the smallest number of classes.
-        activations: the Keras activations of the plain heads that a head with this link can replace, with
+        min_units: smallest number of classes.
+        activations: Keras activations of the plain heads that a head with this link can replace, with
             mu = temperature * (kernel, bias).
-        ignores_shift: boolean, whether a number that is added to all logits changes nothing.
+        ignores_shift: boolean, whether a constant added to all logits changes nothing.
     """
 
     activation = "softmax"
@@ -52,11 +46,11 @@ class Link(Component):
     mean: Any = None
 
     def from_mean(self, value: Tensor) -> Any:
-        """Returns the outputs of a head for the average over the nodes, `value`, both `(..., K)`."""
+        """Returns the outputs of a head, `(..., K)`, for the average over the nodes, `value`."""
         return value
 
     def center(self, loc: Tensor) -> Any:
-        """Returns finite mean logits `(..., K)` for `loc`, without the part that the link ignores."""
+        """Returns finite mean logits `(..., K)` for `loc`, without a shift that the link ignores."""
         return finite(loc)
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -67,12 +61,12 @@ class Link(Component):
 
     @property
     def default_integrator(self) -> str:
-        """The name of the default integrator: "ClosedForm" if the link has a closed form, else "QuasiMonteCarlo"."""
+        """Name of the default integrator: "ClosedForm" if the link has a closed form, else "QuasiMonteCarlo"."""
         return "QuasiMonteCarlo" if self.closed_form is None else "ClosedForm"
 
     @property
     def returns(self) -> str:
-        """The kind of a head's outputs, in words."""
+        """Kind of a head's outputs, "log-probabilities" or "logits"."""
         return "log-probabilities" if self.activation == "softmax" else "logits"
 
     def probabilities(self, outputs: Tensor) -> Any:
@@ -80,19 +74,19 @@ class Link(Component):
         return ops.exp(outputs) if self.activation == "softmax" else ops.sigmoid(outputs)
 
     def average(self, outputs: Tensor, axis: int = 0) -> Any:
-        """Returns outputs with the mean probabilities of several outputs, such as those of the members of an ensemble.
+        """Averages the probabilities of several outputs, for example of the members of an ensemble.
 
-        The mean is over probabilities, computed in log space: a mean over log-probabilities or logits would give other
-        probabilities. Compile a model that ends in this average with `loss()` and `metrics()`: `keras_het.check` does
-        not look behind the average.
+        The mean of probabilities is computed in log space. A mean of log-probabilities or logits would give different
+        probabilities. Compile a model that ends in this average with `loss()` and `metrics()`, because
+        `keras_het.check` does not know the average.
 
         Args:
             outputs: outputs of heads, not probabilities: a list of M tensors `(..., K)`, or one tensor `(M, ..., K)`.
-            axis: the axis of the M outputs; M must be known. It is not the last axis, which has the classes.
+            axis: axis of the M outputs, not the last one, which has the classes. M must be known.
         Returns:
-            shape `(..., K)`.
+            outputs with the mean probabilities, shape `(..., K)`.
         Raises:
-            ValueError: for no outputs, outputs of different shapes, or without an axis beside the classes'.
+            ValueError: for no outputs, outputs of different shapes, or a wrong axis.
 
         Example:
             >>> from keras_het.links import Softmax
@@ -102,21 +96,18 @@ class Link(Component):
         """
         if isinstance(outputs, list | tuple):
             shapes = {tuple(x.shape) for x in outputs}
-            refuse_if(len(shapes) != 1, "outputs", "be of one shape", f"shapes {sorted(map(str, shapes))}")
+            refuse_if(len(shapes) != 1, "outputs", "have one shape", f"shapes {sorted(map(str, shapes))}")
             outputs = ops.stack(outputs, axis)
         outputs = ops.convert_to_tensor(outputs)
         if axis % max(1, len(outputs.shape)) >= len(outputs.shape) - 1:
-            rule = "be one before the last, which has the classes"
+            rule = "be before the last axis, which has the classes"
             raise refusal("axis", rule, f"axis={axis} of shape {tuple(outputs.shape)}")
         if self.activation == "softmax":
             return log_mean_exp(outputs, axis)
         return log_mean_exp(ops.log_sigmoid(outputs), axis) - log_mean_exp(ops.log_sigmoid(-outputs), axis)
 
     def loss(self) -> keras.losses.Loss:
-        """Returns the Keras loss for the outputs.
-
-        Labels are integers `(...)`, or, for a sigmoid, vectors `(..., K)` of zeros and ones.
-        """
+        """Returns the Keras loss for integer labels `(...)`; for a sigmoid, for vectors `(..., K)` of 0 and 1."""
         kind = (
             keras.losses.SparseCategoricalCrossentropy
             if self.activation == "softmax"
@@ -125,7 +116,7 @@ class Link(Component):
         return kind(from_logits=True)
 
     def metrics(self) -> list[keras.metrics.Metric]:
-        """Returns new metrics of Keras for the outputs and the labels of `loss`: the accuracy."""
+        """Returns new Keras metrics for the outputs and the labels of `loss`: the accuracy."""
         if self.activation == "softmax":
             return [keras.metrics.SparseCategoricalAccuracy(name="accuracy")]
         return [keras.metrics.BinaryAccuracy(name="accuracy", threshold=0.0)]  # outputs are logits: 0 is p = 1/2
@@ -133,7 +124,7 @@ class Link(Component):
 
 @keras.saving.register_keras_serializable("keras_het")
 class Softmax(Link):
-    """log E[softmax(u / temperature)], for one label per example; the head returns log-probabilities.
+    """Softmax link, log E[softmax(u / temperature)], for one label per example; the head returns log-probabilities.
 
     Source: Collier et al. 2021, Eq. 3; `keras_het.ops.softmax.SoftmaxMean`.
 
@@ -151,12 +142,12 @@ class Softmax(Link):
         return second_order_log_softmax(normal)
 
     def center(self, loc: Tensor) -> Any:
-        return without_shift(loc)
+        return remove_shift(loc)
 
 
 @keras.saving.register_keras_serializable("keras_het")
 class Sigmoid(Link):
-    """logit E[sigmoid(u / temperature)], for labels that are not exclusive; the head returns logits.
+    """Sigmoid link, logit E[sigmoid(u / temperature)], for labels that are not exclusive; the head returns logits.
 
     Source: Collier et al. 2021, Eq. 5; `keras_het.ops.sigmoid.log_expected_sigmoid`.
 
@@ -171,19 +162,19 @@ class Sigmoid(Link):
     mean = SigmoidMean()
 
     def closed_form(self, normal: Any) -> Any:
-        """Returns logits of the mean probabilities of `normal`, `(..., K)`; the error of log p is below 1e-4."""
+        """Returns logits of the mean probabilities, `(..., K)`; the error of log p is below 1e-4."""
         return expected_sigmoid_logit(normal.loc, normal.variance())
 
 
 @keras.saving.register_keras_serializable("keras_het")
 class NormalCDF(Link):
-    """Normal distribution functions, normalised over the classes: for one label per example, without nodes.
+    """Normal distribution functions, normalised over the classes, for one label per example and without nodes.
 
         p_k = E[Phi(u_k / temperature)] / sum_j E[Phi(u_j / temperature)],    E[Phi(u)] = Phi(mean / sqrt(1 + variance))
 
     The formula is exact. Only the variance of each logit counts, not the correlations. The head returns
-    log-probabilities. Nodes are only for comparison: log Phi is near -u^2/2, so their gradient loses digits beyond
-    |u| = 100. The closed form keeps them.
+    log-probabilities. Use nodes only for comparison, because their gradient loses digits beyond |u| = 100, where
+    log Phi is near -u^2 / 2.
 
     Source: Mucsanyi, Da Costa and Hennig 2025 (arXiv 2502.03366).
 
@@ -198,8 +189,8 @@ class NormalCDF(Link):
         return ops.log_softmax(value, axis=-1)
 
     def closed_form(self, normal: Any) -> Any:
-        """Returns log-probabilities of `normal`, `(..., K)`."""
+        """Returns log-probabilities, `(..., K)`."""
         return self.from_mean(log_ndtr(normal.loc / ops.sqrt(1.0 + normal.variance())))
 
 
-Link.named = (Softmax, Sigmoid, NormalCDF)
+Link.named_classes = (Softmax, Sigmoid, NormalCDF)

@@ -1,4 +1,4 @@
-"""Metrics of calibration, and of the labels of several annotators, as `keras.metrics`."""
+"""Keras metrics of calibration, and for the labels of several annotators."""
 
 from typing import Any
 
@@ -11,35 +11,34 @@ from keras_het.base.refusal import refusal, refuse_if
 from keras_het.base.replicas import check_in_scope
 from keras_het.base.tensor import Tensor
 from keras_het.base.validation import check_boolean, check_ignore_class, check_integer
-from keras_het.ops.labels import for_each_label, integer_labels, weight_each_label
+from keras_het.ops.labels import broadcast_predictions, broadcast_weights, integer_labels
 
 __all__ = ["AnnotatorsMetric", "ExpectedCalibrationError"]
 
-ROUNDING = 1e-2  # how far outside [0, 1] a probability in half precision might be
+MAX_ROUNDING = 1e-2  # of a probability in half precision
 MAX_BINS = 1 << 16  # a file could request any number
 
 
 @keras.saving.register_keras_serializable("keras_het")
 class ExpectedCalibrationError(keras.metrics.Metric):
-    """The mean distance of the confidence from the fraction of correct predictions, over bins of equal width.
+    """Mean distance between confidence and accuracy, over bins of equal width.
 
-    Confidence is the probability of the predicted class.
+    The confidence is the probability of the predicted class.
 
         sum over bins b of |sum over i in b of 1[y_i = argmax p_i] - max p_i| / N
 
-    `update_state` accepts integer labels `(...)` or `(..., 1)`, or label vectors `(..., K)`. Predictions are
-    probabilities or logits `(..., K)`; sample weights and Keras masks are `(...)`. A label that is no integer in [0, K)
-    makes the result nan, on every backend, and so does a prediction that is no probability. Neither counts if its
-    weight is zero or a mask leaves it out. A head without an activation returns log-probabilities or logits, so its
-    metrics need `from_logits=True`.
+    Labels are integers, `(...)` or `(..., 1)`, or label vectors, `(..., K)`. Predictions are probabilities or logits,
+    `(..., K)`. Pass `from_logits=True` for logits and log-probabilities, which a head without an activation returns.
 
-    A weight of each example, `(N,)` or `(N, 1)`, counts for all its labels, `(N, T)`. N is the sum of the weights.
+    Sample weights and Keras masks are `(...)`. A weight per example, `(N,)` or `(N, 1)`, counts for all its labels,
+    `(N, T)`. N in the formula is the sum of the weights. A label that is no integer in [0, K), or a prediction that is
+    no probability, makes the result nan on every backend, unless its weight is zero or a mask excludes it.
 
     Args:
-        bins: the number of bins, 1 to 2^16.
-        name: the name of the metric.
-        from_logits: boolean, whether predictions are logits or log-probabilities rather than probabilities.
-        ignore_class: a label that does not count, or None.
+        bins: number of bins, 1 to 2^16.
+        name: name of the metric.
+        from_logits: boolean, whether predictions are logits or log-probabilities instead of probabilities.
+        ignore_class: label that does not count, or None.
         dtype: dtype of the result; None for Keras' default.
     Source: Naeini, Cooper and Hauskrecht 2015; Guo, Pleiss, Sun and Weinberger 2017, Eq. 3.
 
@@ -72,10 +71,10 @@ class ExpectedCalibrationError(keras.metrics.Metric):
         weights = ops.ones_like(y_pred[..., 0])
         for factor in (sample_weight, mask):
             if factor is not None:
-                weights = weights * weight_each_label(ops.cast(factor, "float32"), weights)
+                weights = weights * broadcast_weights(ops.cast(factor, "float32"), weights)
         p = ops.softmax(y_pred, axis=-1) if self.from_logits else y_pred
         correct, weights = self._compare(y_true if ops.is_tensor(y_true) else np.asarray(y_true), p, weights)
-        is_probability = ops.all(ops.logical_and(p >= -ROUNDING, p <= 1.0 + ROUNDING), axis=-1)
+        is_probability = ops.all(ops.logical_and(p >= -MAX_ROUNDING, p <= 1.0 + MAX_ROUNDING), axis=-1)
         weights = ops.where(ops.logical_or(is_probability, weights == 0), weights, np.nan)
         confidence = ops.max(p, axis=-1)
         gaps = ops.where(weights == 0, 0.0, weights * (correct - confidence))
@@ -85,48 +84,47 @@ class ExpectedCalibrationError(keras.metrics.Metric):
         self._gaps.assign_add(ops.segment_sum(gaps, bins, num_segments=self.bins))
 
     def _compare(self, y_true: Tensor, p: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
-        """Returns ones for correct predictions, and weights: 0 for an ignored label and nan for one that is no class.
+        """Returns ones for correct predictions, and weights: 0 for ignored labels, nan for labels that are no class.
 
-        Both have the shape of the weights. A label vector gives the entry of the predicted class.
+        For a label vector, the first result is its entry of the predicted class.
         """
         predicted, units, has_axis = ops.argmax(p, axis=-1), p.shape[-1], len(y_true.shape) == len(p.shape)
         if has_axis and y_true.shape[-1] != 1:
-            has_units = y_true.shape[-1] in (None, units)  # a step that TensorFlow traces has None
+            has_units = y_true.shape[-1] in (None, units)  # None in a step that TensorFlow traces
             refuse_if(not has_units, "y_true", f"have an entry for each of the {units} classes", shape=y_true)
             vectors = ops.cast(y_true, "float32")
             return ops.take_along_axis(vectors, predicted[..., None], axis=-1)[..., 0], weights
         labels = integer_labels(y_true)
         labels = ops.squeeze(labels, -1) if has_axis else labels
         is_class = ops.logical_and(labels >= 0, labels < units)
-        weights = ops.where(ops.logical_or(is_class, weights == 0), weights, np.nan)  # padding may have any label
+        weights = ops.where(ops.logical_or(is_class, weights == 0), weights, np.nan)  # padding can have any label
         if self.ignore_class is not None:
             weights = ops.where(ops.equal(labels, self.ignore_class), 0.0, weights)
         return ops.cast(ops.equal(labels, ops.cast(predicted, labels.dtype)), "float32"), weights
 
     def result(self) -> Any:
-        """The error, in [0, 1]."""
+        """Returns the error, in [0, 1]."""
         return ops.divide_no_nan(ops.sum(ops.abs(self._gaps)), self._weight)
 
     def get_config(self) -> dict[str, Any]:
-        """Arguments of the constructor."""
-        own = {"bins": self.bins, "from_logits": self.from_logits, "ignore_class": self.ignore_class}
-        return {**super().get_config(), **own}
+        """Returns the arguments of the constructor."""
+        arguments = {"bins": self.bins, "from_logits": self.from_logits, "ignore_class": self.ignore_class}
+        return {**super().get_config(), **arguments}
 
 
 @keras.saving.register_keras_serializable("keras_het")
 class AnnotatorsMetric(keras.metrics.Metric):
-    """Applies another metric to the labels of several annotators, and leaves missing labels out.
+    """Metric for the labels of several annotators: another metric, without the missing labels.
 
-    Labels are integers `(N, M)`, with -1 where an annotator gave none; a missing label has no weight. On clean labels
-    `(N, 1)` or `(N,)`, such as validation labels, it is the metric itself. Predictions have the shapes that
-    `losses.AnnotatorsLoss` accepts.
+    Labels are integers `(N, M)`, with -1 if an annotator gave no label; a missing label has no weight. On clean labels,
+    `(N, 1)` or `(N,)`, it equals the other metric. Predictions have the shapes that `losses.AnnotatorsLoss` accepts.
 
     Args:
-        metric: a metric of integer labels and weights; None is `keras.metrics.SparseCategoricalAccuracy()`.
-        name: the name of the metric in logs; None is the name of `metric`.
+        metric: metric of integer labels and weights; None is `keras.metrics.SparseCategoricalAccuracy()`.
+        name: name of the metric in logs; None is the name of `metric`.
         dtype: dtype of the result; None for Keras' default.
     Raises:
-        ValueError: if `metric` is no metric, such as the name of one.
+        ValueError: if `metric` is no metric, for example a name.
 
     Example:
         >>> metric = AnnotatorsMetric(name="accuracy")
@@ -138,25 +136,27 @@ class AnnotatorsMetric(keras.metrics.Metric):
         metric = keras.metrics.SparseCategoricalAccuracy() if metric is None else metric
         metric = keras.metrics.deserialize(metric) if isinstance(metric, dict) else metric
         if not isinstance(metric, keras.metrics.Metric):
-            raise refusal("metric", "be a metric, such as keras.metrics.SparseCategoricalAccuracy()", value=metric)
+            raise refusal(
+                "metric", "be a metric object, such as keras.metrics.SparseCategoricalAccuracy()", value=metric
+            )
         super().__init__(name=metric.name if name is None else name, dtype=dtype)
         self.metric = metric
 
     def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
         """Adds a batch."""
-        labels, predictions = for_each_label(ops.convert_to_tensor(y_true), ops.convert_to_tensor(y_pred))
-        is_given = ops.not_equal(labels, -1)
-        weights = 1.0 if sample_weight is None else ops.cast(weight_each_label(sample_weight, labels), "float32")
-        self.metric.update_state(ops.where(is_given, labels, 0), predictions, ops.cast(is_given, "float32") * weights)
+        labels, predictions = broadcast_predictions(ops.convert_to_tensor(y_true), ops.convert_to_tensor(y_pred))
+        is_known = ops.not_equal(labels, -1)
+        weights = 1.0 if sample_weight is None else ops.cast(broadcast_weights(sample_weight, labels), "float32")
+        self.metric.update_state(ops.where(is_known, labels, 0), predictions, ops.cast(is_known, "float32") * weights)
 
     def result(self) -> Any:
-        """The metric's result."""
+        """Returns the result of the other metric."""
         return self.metric.result()
 
     def reset_state(self) -> None:
-        """Starts again."""
+        """Resets the other metric."""
         self.metric.reset_state()
 
     def get_config(self) -> dict[str, Any]:
-        """Arguments of the constructor."""
+        """Returns the arguments of the constructor."""
         return {**super().get_config(), "metric": keras.metrics.serialize(self.metric)}

@@ -35,8 +35,8 @@ class Bug(NamedTuple):
 
 BUGS = (
     Bug("a sign of the gradient of the mean softmax", "keras_het/ops/softmax.py",
-        "(inverse, -of_upstream * inverse * inverse)",
-        "(inverse, of_upstream * inverse * inverse)", ("ops",)),
+        "(inverse, -upstream_total * inverse * inverse)",
+        "(inverse, upstream_total * inverse * inverse)", ("ops",)),
     Bug(
         "rows of a batch that blocks bring into another order",
         "keras_het/ops/streaming.py",
@@ -48,8 +48,8 @@ BUGS = (
     Bug(
         "the branch of PyTorch taken by the other backends",
         "keras_het/ops/streaming.py",
-        '    if keras.config.backend() == "torch":\n        return _by_python',
-        '    if keras.config.backend() != "torch":\n        return _by_python',
+        '    if keras.config.backend() == "torch":\n        return _loop_over_blocks',
+        '    if keras.config.backend() != "torch":\n        return _loop_over_blocks',
         ("ops", "layers"),
         ("tensorflow",),  # where the size of a batch may be unknown
     ),

@@ -120,7 +120,7 @@ def test_the_new_link_is_what_it_says():
 
 @pytest.mark.parametrize(("call", "text"), [
     (lambda: make_model(link=NormalizedCauchit(), integrator=ClosedForm()),
-     r"`link` must be one of .*NormalCDF.* or have `closed_form` of its own, for the integrator ClosedForm."),
+     r"`link` must be one of .*NormalCDF.* or define `closed_form` for the integrator ClosedForm."),
     (lambda: [make_model(covariance=one) for one in [Isotropic()] * 2],
      "`covariance` must be new for every head. Received: one of 3 units"),
     (lambda: make_model(covariance=Isotropic(), num_factors=2),

@@ -54,5 +54,5 @@ def test_a_model_with_a_memory_refuses(found):
 
 @pytest.mark.parametrize("name", sorted(OUTSIDE))
 def test_one_that_is_made_outside_the_scope_is_refused(found, name):
-    text = "must be made inside `strategy.scope()`, as the model is. Received: one that was made outside"
+    text = "must be made inside `strategy.scope()`, like the model. Received: one that was made outside"
     assert text in found[f"{name}, made outside"]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from keras_het import constraints, covariances, integrators, layers, links, losses, metrics, models
-from keras_het.covariances.low_rank import OverPixels, UnitRows
+from keras_het.covariances.low_rank import PixelLowRank, UnitRows
 
 pytestmark = pytest.mark.refusal
 
@@ -16,7 +16,7 @@ ROOMS = (constraints, covariances, integrators, layers, links, losses, metrics, 
 HUGE = (1 << 29, 10**12, 10**400)
 NO_SIZES = {"seed", "ignore_class"}
 # The head that takes them checks their sizes.
-OF_A_HEAD = ("Latent", "LowRank", "Narrow", "OverPixels", "ParameterEfficient")
+OF_A_HEAD = ("Latent", "LowRank", "Narrow", "PixelLowRank", "ParameterEfficient")
 
 
 def ends(layer):
@@ -43,7 +43,7 @@ MADE = {
     "HeteroscedasticNormal": lambda: layers.HeteroscedasticNormal(4, 2, seed=0),
     "JointHeteroscedasticDense": lambda: layers.JointHeteroscedasticDense(4, seed=0),
     "JointSegmentationCrossentropy": lambda: losses.JointSegmentationCrossentropy(2),
-    "OverPixels": lambda: OverPixels(2),
+    "PixelLowRank": lambda: PixelLowRank(2),
     "StochasticSegmentation": lambda: layers.StochasticSegmentation(4, seed=0),
 }
 

@@ -28,7 +28,7 @@ from keras_het.integrators import MonteCarlo, QuasiMonteCarlo
 from keras_het.layers import HeteroscedasticDense
 from keras_het.ops.low_rank import low_rank_normal
 from keras_het.ops.nodes import Nodes
-from keras_het.ops.softmax import SoftmaxMean, without_shift
+from keras_het.ops.softmax import SoftmaxMean, remove_shift
 from keras_het.ops.streaming import expectation
 
 FULL = {"units": 1000, "per_class": 20, "num_factors": 15, "epochs": 14, "samples": [16, 64, 256]}
@@ -129,7 +129,7 @@ def rule_table(sizes):
             factor = deviation * factor / np.linalg.norm(factor, axis=-1, keepdims=True) if num_factors else None
             arrays = (mu, np.full_like(mu, deviation), factor)
             tensors = [x if x is None else ops.convert_to_tensor(x.astype("float32")) for x in arrays]
-            normal = low_rank_normal(*tensors).standardized(without_shift, 1.0)
+            normal = low_rank_normal(*tensors).standardized(remove_shift, 1.0)
             log_p = harness.compiled(lambda *eps, normal=normal: expectation(SoftmaxMean(), normal, Nodes(*eps)))
 
             def draws(rule, num_samples, seed, log_p=log_p, size=(units, num_factors)):

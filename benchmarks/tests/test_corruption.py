@@ -65,7 +65,7 @@ def test_a_function_of_its_arguments():
             "`labels` must have an example of every class. Received: none of class 1",
         ),
         ({"labels": np.zeros(7, int)}, "`labels` must have an example of every class. Received: none of class 1"),
-        ({"seed": -1}, "`seed` must be an integer at least 0, or a list of them. Received: seed=-1"),
+        ({"seed": -1}, "`seed` must be an integer at least 0, or a list of integers. Received: seed=-1"),
     ],
 )
 def test_what_is_refused(arguments, message):

@@ -1,1 +1,1 @@
-"""The ground floor: functions that every part of the package may use and no user needs. Keras and NumPy only."""
+"""Helpers that every part of the package can use; they need only Keras, NumPy and SciPy."""

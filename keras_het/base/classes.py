@@ -1,4 +1,4 @@
-"""Labels of any form, integers, names or vectors, as the integers 0 to K - 1, and back."""
+"""Converts labels of any form (integers, names, vectors) to the integers 0 to K - 1."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple, NoReturn
@@ -7,18 +7,18 @@ import numpy as np
 
 from keras_het.base.batches import as_array
 from keras_het.base.refusal import refusal, refuse_if
-from keras_het.base.validation import MAX_CLASSES, check_class_names, check_labels, no_label
+from keras_het.base.validation import MAX_CLASSES, check_class_names, check_labels, missing_label_hint
 
-MOST_NAMES = 5  # in an error
-LEFT_OUT = ": leave such examples out, inputs and labels"
-MOST_EMPTY = 10  # classes for each one that occurs: with more, an integer is an id, and K^2 numbers fit no memory
+MAX_NAMES_IN_ERROR = 5
+DROP_REMEDY = ": leave such examples out, inputs and labels"
+MAX_CLASS_RATIO = 10  # classes per class that occurs: with an id as a label, K^2 numbers would fit no memory
 
 
 class Encoded(NamedTuple):
     """Labels as integers.
 
     Attributes:
-        classes: the K classes: names, sorted or in the order of a pandas Categorical, or the integers themselves.
+        classes: names of the K classes, sorted or in the order of a pandas Categorical; or the integers themselves.
         labels: `(N,)`, in [0, K).
     """
 
@@ -27,178 +27,178 @@ class Encoded(NamedTuple):
 
 
 def encode(
-    y: Any, count: int | None = None, name: str = "y", *, alone: bool = False, categories: list | None = None
+    y: Any, count: int | None = None, name: str = "y", *, defines_classes: bool = False, categories: list | None = None
 ) -> Encoded:
-    """Reads labels of exclusive classes.
+    """Converts labels of exclusive classes to integers.
 
     Args:
-        y: integers from 0 on, which stay as they are; names or booleans, which are numbered in sorted order, or in that
-            of a Categorical; vectors with a single 1, `(N, K)`; as an array, a tensor, a list, or a column of pandas;
-            or `Encoded` ones.
+        y: integers from 0 on, which do not change; names or booleans, numbered in sorted order or in the order of a
+            Categorical; one-hot vectors, `(N, K)`; or an `Encoded`. Arrays, tensors, lists and pandas columns.
         count: N, or None.
         name: name of the argument, for errors.
-        alone: boolean, whether nothing but the labels says how many classes there are: see `check_counted_from_zero`.
-        categories: order of the classes; None for that of a Categorical, or sorted.
+        defines_classes: boolean, whether K comes from these labels alone; see `check_zero_based`.
+        categories: order of the classes; None for the order of a Categorical, or sorted.
     Raises:
-        ValueError: for missing labels, -1 among them, fractions, several ones in a vector, another number of labels, or
-            one class.
+        ValueError: for missing labels, -1, fractions, vectors that are not one-hot, another number of labels than
+            `count`, or labels of a single class.
 
     Example:
-        >>> found = encode(["dog", "cat", "dog"])
-        >>> found.classes.tolist(), found.labels.tolist()
+        >>> encoded = encode(["dog", "cat", "dog"])
+        >>> encoded.classes.tolist(), encoded.labels.tolist()
         (['cat', 'dog'], [1, 0, 1])
     """
-    found = y if isinstance(y, Encoded) else _encoded(y, name, alone, categories)
-    if count is not None and len(found.labels) != count:
-        raise refusal(name, f"have a label for each of the {count} examples", len(found.labels))
-    refuse_if((number := len(np.unique(found.labels))) < 2, name, "be of at least two classes", number)
-    return found
+    encoded = y if isinstance(y, Encoded) else _encode(y, name, defines_classes, categories)
+    if count is not None and len(encoded.labels) != count:
+        raise refusal(name, f"have a label for each of the {count} examples", len(encoded.labels))
+    refuse_if((number := len(np.unique(encoded.labels))) < 2, name, "have at least two classes", number)
+    return encoded
 
 
-def check_counted_from_zero(labels: np.ndarray, name: str = "y") -> np.ndarray:
-    """Integer labels, `(N,)`, if 0 is among them, and no id, which would ask for as many classes.
+def check_zero_based(labels: np.ndarray, name: str = "y") -> np.ndarray:
+    """Returns integer labels, `(N,)`, if 0 occurs and none is an id, which would imply as many classes.
 
     Example:
-        >>> check_counted_from_zero(np.array([0, 2, 5])).tolist()
+        >>> check_zero_based(np.array([0, 2, 5])).tolist()
         [0, 2, 5]
     """
     if len(labels) and labels.min() > 0:
-        rule = f"begin with 0 ({name} - 1, for labels that begin with 1; texts, for names that are numbers)"
+        rule = f"begin with 0: use {name} - 1 if labels begin with 1, or strings if numbers are names"
         raise refusal(name, rule, f"integers from {labels.min()} to {labels.max()}")
-    check_no_id(labels, name)
+    check_not_id(labels, name)
     return labels
 
 
-def refuse_blank(place: int, name: str = "y") -> NoReturn:
-    """Raises a ValueError for a -1 among labels, which means everywhere that there is none."""
-    rule = "have a label for each example (or number the classes from 0, if -1 is one)"
-    raise refusal(name, rule, f"-1 at [{place}]{no_label(-1, name)}")
+def refuse_blank(index: int, name: str = "y") -> NoReturn:
+    """Raises a ValueError for a -1 among labels, which always marks a missing label."""
+    rule = "have a label for each example (or number the classes from 0, if -1 is a class)"
+    raise refusal(name, rule, f"-1 at [{index}]{missing_label_hint(-1, name)}")
 
 
-def check_no_id(labels: np.ndarray, name: str = "y") -> None:
-    """Raises a ValueError if the largest of integer labels, `(N,)`, asks for far more classes than occur."""
-    most = MOST_EMPTY * len(np.unique(labels))
-    if len(labels) and labels.max() >= most:
-        place = labels.argmax()
-        rule = f"be in [0, {most}), {MOST_EMPTY} times as many as the classes that occur; is it an id? Make names texts"
-        raise refusal(name, rule, f"{labels[place]} at [{place}]")
+def check_not_id(labels: np.ndarray, name: str = "y") -> None:
+    """Raises a ValueError if the largest of integer labels, `(N,)`, implies far more classes than occur."""
+    limit = MAX_CLASS_RATIO * len(np.unique(labels))
+    if len(labels) and labels.max() >= limit:
+        index = labels.argmax()
+        rule = f"be in [0, {limit}), {MAX_CLASS_RATIO} times the number of classes that occur; pass ids as strings"
+        raise refusal(name, rule, f"{labels[index]} at [{index}]")
 
 
-def _encoded(y: Any, name: str, alone: bool, categories: list | None = None) -> Encoded:
-    given, categories = as_array(name, y), categories_of(y, name) if categories is None else categories
-    given = given[:, 0] if given.ndim == 2 and given.shape[1] == 1 else given
-    if given.ndim == 2 and given.dtype.kind in "biuf":
-        return _of_vectors(given, name)
-    if given.ndim == 1 and (given.dtype.kind in "OSUb" or categories is not None):
-        return _of_names(given, categories, name, alone)
-    given = _whole(given, name)
-    if given.dtype.kind == "i" and (given == -1).any():
-        refuse_blank(int((given == -1).argmax()), name)
-    labels = check_labels(given, MAX_CLASSES, None, name)
-    labels = check_counted_from_zero(labels, name) if alone else labels
+def _encode(y: Any, name: str, defines_classes: bool, categories: list | None = None) -> Encoded:
+    labels, categories = as_array(name, y), pandas_categories(y, name) if categories is None else categories
+    labels = labels[:, 0] if labels.ndim == 2 and labels.shape[1] == 1 else labels
+    if labels.ndim == 2 and labels.dtype.kind in "biuf":
+        return _encode_vectors(labels, name)
+    if labels.ndim == 1 and (labels.dtype.kind in "OSUb" or categories is not None):
+        return _encode_names(labels, categories, name, defines_classes)
+    labels = _integers_if_whole(labels, name)
+    if labels.dtype.kind == "i" and (labels == -1).any():
+        refuse_blank(int((labels == -1).argmax()), name)
+    labels = check_labels(labels, MAX_CLASSES, None, name)
+    labels = check_zero_based(labels, name) if defines_classes else labels
     return Encoded(np.arange(int(labels.max(initial=-1)) + 1), labels)
 
 
-def encode_votes(votes: Any, name: str, alone: bool = True) -> Encoded:
-    """Reads votes of M annotators for exclusive classes.
+def encode_votes(votes: Any, name: str, defines_classes: bool = True) -> Encoded:
+    """Converts the votes of M annotators for exclusive classes to integers.
 
     Args:
-        votes: integers from 0 on, or names, `(N, M)`, with -1, nan, None, NA or "" for none; a frame of pandas or an
+        votes: integers from 0 on, or names, `(N, M)`, with -1, nan, None, NA or "" for no vote; a pandas frame or an
             array.
         name: name of the argument, for errors.
-        alone: argument of `encode`; if it is false, all votes may be of one class.
+        defines_classes: argument of `encode`; if it is false, all votes can be for one class.
     Returns:
-        the classes, `(K,)`, and the votes, integers `(N, M)`, -1 for none.
+        the classes, `(K,)`, and the votes, integers `(N, M)`, -1 for no vote.
     Raises:
-        ValueError: for no vote, or the errors of `encode`.
+        ValueError: for no vote at all, or the errors of `encode`.
 
     Example:
-        >>> found = encode_votes([["dog", None], ["cat", "dog"]], "y")
-        >>> found.classes.tolist(), found.labels.tolist()
+        >>> encoded = encode_votes([["dog", None], ["cat", "dog"]], "y")
+        >>> encoded.classes.tolist(), encoded.labels.tolist()
         (['cat', 'dog'], [[1, -1], [0, 1]])
     """
-    table, categories = as_array(name, votes), categories_of(votes, name)
-    blank = blanks(table)
-    refuse_if(blank.all(), name, "have at least one label", "none")
+    table, categories = as_array(name, votes), pandas_categories(votes, name)
+    blank = blank_mask(table)
+    refuse_if(blank.all(), name, "have at least one label", "no label")
     values = table[~blank]
     are_numbers = values.dtype.kind in "iuf" or all(
         isinstance(value, int | float | np.number) and not isinstance(value, bool) for value in values
     )
     values = values.astype("float64") if are_numbers and categories is None else values
     labels = np.full(table.shape, -1, "int32")
-    encoded = _encoded(values, name, alone, categories)
-    classes, labels[~blank] = encode(encoded, None, name) if alone else encoded
+    encoded = _encode(values, name, defines_classes, categories)
+    classes, labels[~blank] = encode(encoded, None, name) if defines_classes else encoded
     return Encoded(classes, labels)
 
 
-def encode_among(y: Any, classes: np.ndarray, name: str, rule: str = "only those of `y`") -> np.ndarray:
-    """Reads labels of classes that are known from other labels, as `encode` returned them.
+def index_labels(y: Any, classes: np.ndarray, name: str, rule: str = "only those of `y`") -> np.ndarray:
+    """Converts labels to their indices in `classes`.
 
     Args:
-        y: labels of any form that `encode` takes.
-        classes: classes of the other labels.
+        y: labels of any form that `encode` accepts.
+        classes: classes that `encode` returned for other labels.
         name: name of the argument, for errors.
-        rule: text of what its labels must be, for errors.
+        rule: text after "have at least one label, and", for errors.
     Returns:
-        the places of the labels among the classes, `(N,)`.
+        indices in `classes`, `(N,)`.
     Raises:
-        ValueError: for no label at all, or one that is none of the classes.
+        ValueError: for no label at all, or a label that is no class.
 
     Example:
-        >>> encode_among(["dog", "dog"], encode(["dog", "cat"]).classes, "y").tolist()
+        >>> index_labels(["dog", "dog"], encode(["dog", "cat"]).classes, "y").tolist()
         [1, 1]
     """
-    given = as_array(name, y)
-    if given.ndim == 2 and given.shape[1] > 1:
-        given = _of_vectors(given, name).labels
-    values = given.reshape(len(given)).tolist()
-    places = {label: place for place, label in enumerate(classes.tolist())}
-    wrong = [label for label in values if label not in places]
-    if wrong or not values:
-        rule = f"have at least one label, and {rule}"
-        found = f"{wrong[0]!r}{no_label(wrong[0], name)}" if wrong else "none"
-        raise refusal(name, rule, found)
-    return np.array([places[label] for label in values])
+    labels = as_array(name, y)
+    if labels.ndim == 2 and labels.shape[1] > 1:
+        labels = _encode_vectors(labels, name).labels
+    values = labels.reshape(len(labels)).tolist()
+    indices = {label: index for index, label in enumerate(classes.tolist())}
+    unknown = [label for label in values if label not in indices]
+    if unknown or not values:
+        received = f"{unknown[0]!r}{missing_label_hint(unknown[0], name)}" if unknown else "no label"
+        raise refusal(name, f"have at least one label, and {rule}", received)
+    return np.array([indices[label] for label in values])
 
 
-def named(classes: np.ndarray, class_names: Any, name: str = "y", more: bool = False) -> tuple[list, np.ndarray]:
-    """Returns the names of the classes in the order that is wanted, and the place of each class in it, `(K,)`.
+def ordered_names(
+    classes: np.ndarray, class_names: Any, name: str = "y", allows_more: bool = False
+) -> tuple[list, np.ndarray]:
+    """Returns the class names in display order, and the index of each class in that order, `(K,)`.
 
     Args:
-        classes: classes of labels, as `encode` returned them.
-        class_names: a sequence or a dict {class: name}. Integers get these names; of names it is the order. None leaves
-            both as they are.
+        classes: classes that `encode` returned.
+        class_names: sequence or dict {class: name}. It names integer classes, and orders classes that are names. None
+            changes nothing.
         name: name of the argument with the labels, for errors.
-        more: boolean, whether there may be further names than those of the labels.
+        allows_more: boolean, whether `class_names` can have names that do not occur among the labels.
     Raises:
-        ValueError: for another number of names, or other names than those of the labels.
+        ValueError: for another number of names, or names that do not match the labels.
 
     Example:
-        >>> named(np.array(["cat", "dog"]), ["dog", "cat"])[1].tolist(), named(np.arange(2), ["dog", "cat"])[1].tolist()
-        ([1, 0], [0, 1])
+        >>> ordered_names(np.array(["cat", "dog"]), ["dog", "cat"])[1].tolist()
+        [1, 0]
     """
-    own, places = classes.tolist(), np.arange(len(classes))
+    labels, indices = classes.tolist(), np.arange(len(classes))
     if class_names is None:
-        return own, places
-    given = class_names if hasattr(class_names, "__len__") else list(class_names)
+        return labels, indices
+    class_names = class_names if hasattr(class_names, "__len__") else list(class_names)
     if classes.dtype.kind not in "OSU":
-        return check_class_names(given, len(own)), places
-    names = list(given.values() if isinstance(given, Mapping) else given)
-    if set(own) - set(names) or (set(names) != set(own) and not more):
-        rule = f"be {some(own)}, the names in `{name}`, in any order (for other names, rename them in `{name}`)"
-        raise refusal("class_names", rule, some(names))
-    names = check_class_names(given, len(names))
-    return names, np.array([names.index(label) for label in own])
+        return check_class_names(class_names, len(labels)), indices
+    names = list(class_names.values() if isinstance(class_names, Mapping) else class_names)
+    if set(labels) - set(names) or (set(names) != set(labels) and not allows_more):
+        rule = f"be {joined_names(labels)} in any order, the names in `{name}`; to rename classes, change `{name}`"
+        raise refusal("class_names", rule, joined_names(names))
+    names = check_class_names(class_names, len(names))
+    return names, np.array([names.index(label) for label in labels])
 
 
-def numbers_are_places(classes: Any) -> bool:
-    """Returns whether an integer can stand for the class at this place: no class has another number as its name.
+def is_index_unambiguous(classes: Any) -> bool:
+    """Returns whether an integer can stand for the class at that index: no class has another number as its name.
 
     Example:
-        >>> numbers_are_places(["cat", "dog"]), numbers_are_places(["0", "1"]), numbers_are_places(["1", "10", "2"])
-        (True, True, False)
+        >>> [is_index_unambiguous(names) for names in (["cat", "dog"], ["0", "1"], ["1", "10", "2"])]
+        [True, True, False]
     """
-    return not any(_is_number(text) and text != str(place) for place, text in enumerate(map(str, classes)))
+    return not any(_is_number(text) and text != str(index) for index, text in enumerate(map(str, classes)))
 
 
 def _is_number(text: str) -> bool:
@@ -206,91 +206,91 @@ def _is_number(text: str) -> bool:
 
 
 def order_columns(classes: Any, probabilities: Any, name: str = "probabilities") -> Any:
-    """Returns probabilities with their columns in the order of the classes, if the columns of a frame name these.
+    """Returns probabilities with the columns of a frame in the order of the classes.
 
-    None means the classes 0, 1, 2, ... A frame with these columns stays as it is, and so do any other columns if the
-    classes have no names. Columns that are not the names raise a ValueError, and so do 0, 1, 2, ... if the names are
-    other numbers.
+    Columns 0, 1, 2, ... are already in order. None for `classes` means 0, 1, 2, ... Any columns pass if the classes
+    have no names. A ValueError is raised for columns that differ from the names, and for columns 0, 1, 2, ... if the
+    names are other numbers.
     """
     columns = getattr(probabilities, "columns", None)
     if columns is None:
         return probabilities
     classes = range(len(columns)) if classes is None else classes
-    own, order = [str(column) for column in columns], [str(label) for label in classes]
-    are_places = columns.tolist() == list(range(len(columns)))
-    if are_places and numbers_are_places(order):
+    names, order = [str(column) for column in columns], [str(label) for label in classes]
+    are_indices = columns.tolist() == list(range(len(columns)))
+    if are_indices and is_index_unambiguous(order):
         return probabilities
-    if set(own) == set(order) and len(own) == len(order) and not are_places:
-        return probabilities.iloc[:, [own.index(label) for label in order]]
-    rule = f"have the classes as columns, {some(order)} (to_numpy() gives them by place)"
-    refuse_if(np.asarray(classes).dtype.kind in "OSU", name, rule, some(columns.tolist()))
+    if set(names) == set(order) and len(names) == len(order) and not are_indices:
+        return probabilities.iloc[:, [names.index(label) for label in order]]
+    rule = f"have the classes as columns, {joined_names(order)}; to_numpy() keeps the columns by position"
+    refuse_if(np.asarray(classes).dtype.kind in "OSU", name, rule, joined_names(columns.tolist()))
     return probabilities
 
 
-def some(names: list) -> str:
-    """Names for an error."""
-    more = len(names) - MOST_NAMES
-    return ", ".join(map(repr, names[:MOST_NAMES])) + f" and {more} more" * (more > 0)
+def joined_names(names: list) -> str:
+    """Returns the first names as text, for an error."""
+    more = len(names) - MAX_NAMES_IN_ERROR
+    return ", ".join(map(repr, names[:MAX_NAMES_IN_ERROR])) + f" and {more} more" * (more > 0)
 
 
-def _of_vectors(given: np.ndarray, name: str) -> Encoded:
-    if not (np.all((given == 0) | (given == 1)) and np.all(given.sum(axis=1) == 1)):
-        raise refusal(name, "name one class for each example", "vectors of other numbers")
-    return Encoded(np.arange(given.shape[1]), given.argmax(axis=1))
+def _encode_vectors(vectors: np.ndarray, name: str) -> Encoded:
+    if not (np.all((vectors == 0) | (vectors == 1)) and np.all(vectors.sum(axis=1) == 1)):
+        raise refusal(name, "name one class for each example", "vectors that are not one-hot")
+    return Encoded(np.arange(vectors.shape[1]), vectors.argmax(axis=1))
 
 
-def _of_names(given: np.ndarray, categories: list | None, name: str, alone: bool) -> Encoded:
-    values = given.tolist()
+def _encode_names(labels: np.ndarray, categories: list | None, name: str, defines_classes: bool) -> Encoded:
+    values = labels.tolist()
     missing = [index for index, value in enumerate(values) if is_missing(value) or value == ""]
     if missing:
-        raise refusal(name, "have a label for each example", f"none at [{missing[0]}]{LEFT_OUT}")
+        raise refusal(name, "have a label for each example", f"none at [{missing[0]}]{DROP_REMEDY}")
     if -1 in values:
         refuse_blank(values.index(-1), name)
     kinds = sorted({"str" if isinstance(value, str) else type(value).__name__ for value in values})
     refuse_if(len(kinds) > 1, name, "have labels of one type", " and ".join(kinds))
     if categories is None and kinds in (["int"], ["float"]):
-        return _encoded(given.astype(kinds[0]), name, alone)
-    occurring = set(values)
-    order = sorted(occurring) if categories is None else [value for value in categories if value in occurring]
-    places = {value: place for place, value in enumerate(order)}
-    return Encoded(np.array(order), np.array([places[value] for value in values], "int64"))
+        return _encode(labels.astype(kinds[0]), name, defines_classes)
+    names = set(values)
+    order = sorted(names) if categories is None else [value for value in categories if value in names]
+    indices = {value: index for index, value in enumerate(order)}
+    return Encoded(np.array(order), np.array([indices[value] for value in values], "int64"))
 
 
-def _whole(given: np.ndarray, name: str) -> np.ndarray:
-    """Numbers without a fraction as integers; anything else as it is."""
-    if given.dtype.kind != "f" or given.ndim != 1:
-        return given
-    missing = np.flatnonzero(np.isnan(given))
+def _integers_if_whole(labels: np.ndarray, name: str) -> np.ndarray:
+    """Casts whole-valued floats to integers; raises a ValueError for nan."""
+    if labels.dtype.kind != "f" or labels.ndim != 1:
+        return labels
+    missing = np.flatnonzero(np.isnan(labels))
     if len(missing):
-        raise refusal(name, "have a label for each example", f"none at [{missing[0]}]{LEFT_OUT}")
-    return given.astype("int64") if np.all(given == np.floor(given)) else given
+        raise refusal(name, "have a label for each example", f"none at [{missing[0]}]{DROP_REMEDY}")
+    return labels.astype("int64") if np.all(labels == np.floor(labels)) else labels
 
 
 def is_missing(value: Any) -> bool:
-    """Returns whether a label is None, nan, or NA of pandas, which cannot be compared."""
+    """Returns whether a label is None, nan, or pandas' NA, which cannot be compared."""
     try:
         return value is None or bool(value != value)
     except TypeError:
         return True
 
 
-def blanks(table: np.ndarray) -> np.ndarray:
-    """Returns where a table of labels has none: None, nan, NA, -1 or an empty text."""
+def blank_mask(table: np.ndarray) -> np.ndarray:
+    """Returns booleans of the shape of `table`: which labels are None, nan, NA, -1 or an empty string."""
     if table.dtype.kind in "biuf":
         return np.isnan(table) | (table == -1)
     return np.array([[is_missing(value) or value in (-1, "") for value in row] for row in table])
 
 
-def categories_of(y: Any, name: str = "y") -> list | None:
-    """Returns the categories of a pandas Categorical, a Series or a frame of them; None if there are none in one order.
+def pandas_categories(y: Any, name: str = "y") -> list | None:
+    """Returns the categories of a pandas Categorical, Series or frame; None without categories in a common order.
 
-    Ordered categories whose order differs among the columns of a frame raise a ValueError.
+    A ValueError is raised if the columns of a frame have ordered categories in different orders.
     """
     dtypes = list(y.dtypes) if hasattr(y, "columns") else [getattr(y, "dtype", None)]
     orders = [list(getattr(dtype, "categories", ())) for dtype in dtypes]
-    most = max(orders, key=len, default=[])
-    if all(own and own == [label for label in most if label in own] for own in orders):
-        return most
-    rule = "have one order of categories in all columns (pandas.CategoricalDtype([...], ordered=True))"
-    refuse_if(any(getattr(dtype, "ordered", False) for dtype in dtypes), name, rule, some(most))
+    longest = max(orders, key=len, default=[])
+    if all(order and order == [label for label in longest if label in order] for order in orders):
+        return longest
+    rule = "have one order of categories in all columns: pandas.CategoricalDtype([...], ordered=True)"
+    refuse_if(any(getattr(dtype, "ordered", False) for dtype in dtypes), name, rule, joined_names(longest))
     return None

@@ -1,7 +1,7 @@
-"""PyTorch's eager mode: what is done once there, instead of at every step.
+"""PyTorch's eager mode: constants that are made once instead of at every step.
 
-It runs one operation after the other, so a small step costs what its operations cost, whatever their sizes. On another
-backend, and where PyTorch traces, these functions are plain `keras.ops`.
+Eager PyTorch pays for every operation, however small. On other backends, and if PyTorch traces, these functions are
+plain `keras.ops`.
 """
 
 from collections.abc import Callable
@@ -12,57 +12,57 @@ from keras import ops
 from keras_het.base.internals import is_plain
 from keras_het.base.tensor import Tensor
 
-_MAX_KEPT = 1 << 20  # elements of a constant; a larger one is made at every use
-_kept: dict[tuple, Any] = {}
+_MAX_CACHED_ELEMENTS = 1 << 20  # a larger constant is made again, to bound the memory
+_cache: dict[tuple, Any] = {}
 
 
 def constant(make: Callable, *arguments: Any, beside: Tensor, xp: Any = ops) -> Tensor:
     """Returns make(*arguments, xp), a tensor; on PyTorch it is made once for each device.
 
-    PyTorch would otherwise make it at every step, and copy an array of NumPy to the device.
+    PyTorch would otherwise copy NumPy arrays to the device at every step.
 
     Args:
-        make: a function of a module, not a lambda.
-        arguments: its arguments, which can be keys of a dictionary.
-        beside: a tensor on the device of the computation.
+        make: function of a module, not a lambda.
+        arguments: hashable arguments of the function.
+        beside: tensor on the device of the computation.
         xp: `keras.ops`, or `numpy` on the host.
     """
     if not is_plain(beside):
         return make(*arguments, xp)
     key = (make, arguments, beside.device)
-    if key in _kept:
-        return _kept[key]
-    made = make(*arguments, xp)
-    if _can_stay(made) and made.device == beside.device and made.numel() <= _MAX_KEPT:
-        _kept[key] = made
-    return made
+    if key in _cache:
+        return _cache[key]
+    tensor = make(*arguments, xp)
+    if _is_reusable(tensor) and tensor.device == beside.device and tensor.numel() <= _MAX_CACHED_ELEMENTS:
+        _cache[key] = tensor
+    return tensor
 
 
 def numbers(*values: float, beside: Tensor) -> Any:
     """Returns numbers for arithmetic with `beside`; on PyTorch they are tensors of its dtype.
 
-    There a Python number costs four operations more, a copy to the tensor's dtype among them.
+    A Python number would cost PyTorch four more operations.
     """
     if not is_plain(beside):
         return values
     key = (values, beside.dtype, beside.device)
-    if key in _kept:
-        return _kept[key]
-    made = beside.new_tensor(values).unbind()
-    if _can_stay(made[0]):
-        _kept[key] = made
-    return made
+    if key in _cache:
+        return _cache[key]
+    tensors = beside.new_tensor(values).unbind()
+    if _is_reusable(tensors[0]):
+        _cache[key] = tensors
+    return tensors
 
 
-def _can_stay(tensor: Tensor) -> bool:
-    """Returns whether a tensor can be used again outside the transform or the mode in which it was made."""
+def _is_reusable(tensor: Tensor) -> bool:
+    """Returns whether a tensor can be used outside the transform or mode in which it was made."""
     return is_plain(tensor) and not tensor.is_inference()
 
 
 def lookup(table: Tensor, index: Tensor, xp: Any = ops) -> Tensor:
     """Returns the entries of a table, `(N,)`, at `index`, of any shape, in [0, N).
 
-    (Keras on PyTorch first checks for negative entries, in three passes over them.)
+    Keras on PyTorch would check for negative entries, in three passes.
     """
     if is_plain(table):
         return table.index_select(0, index.ravel()).reshape(index.shape)

@@ -1,4 +1,4 @@
-"""Loads Keras and its backend before the rest of the package; if that fails, the error names a remedy."""
+"""Loads Keras and its backend before the rest of the package, with an error that names a remedy."""
 
 import importlib.util
 import os
@@ -7,29 +7,29 @@ import sys
 from typing import NoReturn
 
 BACKENDS = ("jax", "tensorflow", "torch")
-OLDEST = {"keras": "3.15.1", "numpy": "2.0", "scipy": "1.13", "jax": "0.6", "tensorflow": "2.20", "torch": "2.7"}
+MIN_VERSIONS = {"keras": "3.15.1", "numpy": "2.0", "scipy": "1.13", "jax": "0.6", "tensorflow": "2.20", "torch": "2.7"}
 
 
 def installed_backends() -> list[str]:
-    """Returns those of the three backends that are installed."""
+    """Returns the names of the installed backends."""
     return [name for name in BACKENDS if importlib.util.find_spec(name)]
 
 
 def backend_error(name: str | None, installed: list[str], error: Exception) -> str:
-    """The text for a Keras that cannot be imported: the reason and a remedy.
+    """Returns the error message for a Keras that cannot be imported: the reason and a remedy.
 
     Args:
-        name: the value of KERAS_BACKEND; None or empty if it is not set.
-        installed: the installed backends.
-        error: the error of the import.
+        name: value of KERAS_BACKEND; None or empty if it is not set.
+        installed: names of the installed backends.
+        error: error of the import.
     """
     if not installed:
-        wanted = name if name in BACKENDS else "jax"
-        return f"No backend is installed. Install one: {install(wanted)}, then: export KERAS_BACKEND={wanted}"
+        backend = name if name in BACKENDS else "jax"
+        return f"No backend is installed. Install one: {install_command(backend)}, then: export KERAS_BACKEND={backend}"
     other = f"export KERAS_BACKEND={installed[0]}"
     if name in BACKENDS and name not in installed:
         return (
-            f"KERAS_BACKEND is {name!r}, which is not installed. Install it: {install(name)}. "
+            f"KERAS_BACKEND is {name!r}, which is not installed. Install it: {install_command(name)}. "
             f"Or use an installed one: {other}"
         )
     reason = f"Keras could not be loaded: {type(error).__name__}: {error}."
@@ -39,14 +39,14 @@ def backend_error(name: str | None, installed: list[str], error: Exception) -> s
     return f"{reason} KERAS_BACKEND is {setting}. These backends are installed: {', '.join(installed)}. Try: {other}"
 
 
-def install(backend: str) -> str:
-    """Returns the command that installs a backend, by its own name: that works without a release of this package."""
-    return f'pip install "{backend}>={OLDEST[backend]}"'
+def install_command(backend: str) -> str:
+    """Returns the command that installs a backend by its own name, because this package might have no release."""
+    return f'pip install "{backend}>={MIN_VERSIONS[backend]}"'
 
 
-def too_old(name: str, version: str | None) -> str | None:
-    """Returns the text for a package that is too old, with a remedy; None if its version is new enough or unknown."""
-    oldest = OLDEST[name]
+def version_error(name: str, version: str | None) -> str | None:
+    """Returns the error message for a package that is too old; None if its version is new enough or unknown."""
+    oldest = MIN_VERSIONS[name]
     if version is None or _release(version) >= _release(oldest):
         return None
     return (
@@ -59,26 +59,26 @@ def load_keras() -> None:
     """Imports Keras with its backend.
 
     Raises:
-        ImportError: if that fails or Keras is too old; `python -m keras_het` ends with the same text and exit status 1.
+        ImportError: if that fails or Keras is too old; `python -m keras_het` exits with the same text and status 1.
     """
     name, installed = os.environ.get("KERAS_BACKEND"), installed_backends()
     try:
         import keras
     except Exception as error:
         _stop(backend_error(name, installed, error), error)
-    problem = too_old("keras", getattr(keras, "__version__", None))
+    problem = version_error("keras", getattr(keras, "__version__", None))
     if problem:
         _stop(problem)
 
 
 def _stop(text: str, cause: Exception | None = None) -> NoReturn:
-    if sys.argv[:1] == ["-m"]:  # `python -m` is importing the package: a traceback would hide the text
+    if sys.argv[:1] == ["-m"]:  # `python -m` imports the package: a traceback would hide the text
         sys.exit(text)
     raise ImportError(text) from cause
 
 
 def _release(version):
-    """Returns the numbers of a version: 2.13.0rc1+cpu is (2, 13, 0)."""
+    """Returns the release of a version: (2, 13, 0) for 2.13.0rc1+cpu."""
     return tuple(int(number) for number in re.findall(r"\d+", re.split(r"[a-z+]", version)[0]))
 
 

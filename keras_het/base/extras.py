@@ -1,10 +1,9 @@
-"""Imports packages that only some functions need, when they need them."""
+"""Imports optional packages when a function needs them."""
 
 import importlib
 from typing import Any
 
-# Packages whose modules have another name.
-PACKAGES = {"sklearn": "scikit-learn", "PIL": "pillow"}
+PACKAGES = {"sklearn": "scikit-learn", "PIL": "pillow"}  # modules whose package has another name
 
 
 def import_extra(name: str, user: str) -> Any:
@@ -12,9 +11,9 @@ def import_extra(name: str, user: str) -> Any:
 
     Args:
         name: name of the module, such as "matplotlib.pyplot".
-        user: the part of the package that needs it, as the start of a sentence, such as "The demo".
+        user: subject of the error message, such as "The demo".
     Raises:
-        ImportError: if the module is missing; the error says which package to install.
+        ImportError: if the module is missing; the error names the package to install.
 
     Example:
         >>> import_extra("json", "The example").dumps([1])

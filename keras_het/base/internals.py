@@ -1,6 +1,6 @@
-"""The private attributes of Keras and PyTorch that the package reads or sets, all of them and here alone.
+"""All private attributes of Keras and PyTorch that the package uses: a version that renames one breaks only this file.
 
-They have no public names for these. A version that renames one breaks this file, and no other.
+No public name gives the same.
 """
 
 import contextlib
@@ -12,26 +12,23 @@ import keras
 
 
 def layers_of(model: Any, kind: Any = keras.layers.Layer, include_self: bool = True) -> list[Any]:
-    """Returns all layers of a class in a model, and in the layers inside it, outer before inner.
-
-    `kind` can be a tuple of classes; `include_self` counts `model` itself.
-    """
+    """Returns all layers of a class, or of a tuple of classes, in a model, outer before inner."""
     return [layer for layer in model._flatten_layers(include_self=include_self) if isinstance(layer, kind)]
 
 
 def seed_generators_of(layer: Any) -> list[Any]:
-    """Returns the generators of random numbers that a layer itself owns, such as that of `Dropout`."""
+    """Returns the seed generators that a layer itself owns, as `Dropout` does."""
     return list(getattr(layer, "_seed_generators", ()))
 
 
 @contextlib.contextmanager
-def shared_losses(model: Any, inner: Any) -> Iterator[None]:
-    """Gives the losses that Keras' trainer on JAX collected for a model to the model in it, for some time."""
-    own, inner._losses_override = inner._losses_override, model._losses_override
+def share_losses(model: Any, inner: Any) -> Iterator[None]:
+    """Lends an inner model the losses that Keras' trainer on JAX collected for the outer model."""
+    inner_losses, inner._losses_override = inner._losses_override, model._losses_override
     try:
         yield
     finally:
-        inner._losses_override = own
+        inner._losses_override = inner_losses
 
 
 def is_symbolic(tensor: Any) -> bool:
@@ -40,26 +37,23 @@ def is_symbolic(tensor: Any) -> bool:
 
 
 def producer(tensor: Any) -> tuple[Any, Any]:
-    """Returns the layer or operation that made a symbolic tensor, and the node of the graph where it did."""
+    """Returns the layer or operation that made a symbolic tensor, and the graph node of that call."""
     history = tensor._keras_history
     return history.operation, history.operation._inbound_nodes[history.node_index]
 
 
 def output_index(tensor: Any) -> int:
-    """Which output of its layer or operation a symbolic tensor is."""
+    """Returns the index of a symbolic tensor among the outputs of its layer or operation."""
     return tensor._keras_history.tensor_index
 
 
 def mask_of(tensor: Any) -> Any:
-    """Returns the mask that Keras carries with a tensor, or None.
-
-    A tensor of JAX cannot have an attribute: Keras stores its mask in a table.
-    """
+    """Returns the Keras mask of a tensor, or None; on JAX, Keras stores it in a table."""
     return sys.modules[keras.losses.Loss.__module__].backend.get_keras_mask(tensor)
 
 
 def arguments_of(loss: Any) -> dict[str, Any]:
-    """Returns the arguments of the function that a loss or metric of Keras wraps; none for one that wraps none."""
+    """Returns the arguments of the function that a Keras loss or metric wraps; empty without a function."""
     return getattr(loss, "_fn_kwargs", {})
 
 
@@ -74,21 +68,18 @@ def serialized_policy(loss: keras.losses.Loss) -> Any:
 
 
 def compile_arguments(model: Any) -> dict[str, Any]:
-    """Returns the arguments of `compile`, as they were given.
-
-    The public `get_compile_config` serialises them, and fails for arguments that cannot be serialised.
-    """
+    """Returns the arguments of `compile`; the public `get_compile_config` fails if one cannot be serialised."""
     config = getattr(model, "_compile_config", None)
     return dict(config.config) if config is not None else {}
 
 
 def is_exporting(torch: Any) -> bool:
-    """Returns whether `torch.export` traces. Its public function says so of every trace, up to PyTorch 2.11."""
+    """Returns whether `torch.export` traces; up to PyTorch 2.11 its public function is true in every trace."""
     return bool(getattr(torch.compiler, "_is_exporting_flag", False))
 
 
 def is_plain(tensor: Any) -> bool:
-    """Returns whether a tensor is one of PyTorch that holds numbers, and no part of a trace or a transform."""
+    """Returns whether this is a PyTorch tensor with values, outside a trace or a transform."""
     torch = sys.modules.get("torch")
     if torch is None or type(tensor) not in (torch.Tensor, torch.nn.Parameter):
         return False
@@ -98,32 +89,32 @@ def is_plain(tensor: Any) -> bool:
 
 
 def has_hooks(layer: Any) -> bool:
-    """Returns whether something listens to the calls of a layer on PyTorch, or stands for its `call`."""
+    """Returns whether a layer has PyTorch hooks, or a replaced `call`."""
     hooks = layer._forward_hooks or layer._forward_pre_hooks or layer._backward_hooks or layer._backward_pre_hooks
     return bool(hooks) or "call" in vars(layer)
 
 
-def not_decayed(optimizer: Any, variables: list[Any]) -> tuple[list[Any], int, list[str] | None]:
-    """Returns the variables that an optimizer excludes from weight decay, the number of all of them, and the pattern.
+def weight_decay_exclusions(optimizer: Any, variables: list[Any]) -> tuple[list[Any], int, list[str] | None]:
+    """Returns the variables excluded from weight decay, the number of all exclusions, and their name pattern.
 
-    Only `variables` can be looked up: each backend makes their keys in its own way.
+    Only `variables` can be looked up, because each backend makes keys in its own way.
     """
     excluded: set = getattr(optimizer, "_exclude_from_weight_decay", set())
     pattern = getattr(optimizer, "_exclude_from_weight_decay_pattern", None)
-    found = [variable for variable in variables if optimizer._var_key(variable) in excluded] if excluded else []
-    return found, len(excluded), None if pattern is None else [pattern.pattern]
+    exclusions = [variable for variable in variables if optimizer._var_key(variable) in excluded] if excluded else []
+    return exclusions, len(excluded), None if pattern is None else [pattern.pattern]
 
 
 @contextlib.contextmanager
-def generator_without_seed() -> Iterator[None]:
-    """Restores the generator of draws without a seed that `keras.utils.set_random_seed` removes from Keras."""
+def preserve_unseeded_generator() -> Iterator[None]:
+    """Restores Keras' generator for draws without a seed, which `keras.utils.set_random_seed` removes."""
     module = sys.modules[keras.random.SeedGenerator.__module__]
     state, name = module.global_state, module.GLOBAL_SEED_GENERATOR
     generator = state.get_global_attribute(name)
-    before = None if generator is None else keras.ops.convert_to_numpy(generator.state)
+    old_state = None if generator is None else keras.ops.convert_to_numpy(generator.state)
     try:
         yield
     finally:
         state.set_global_attribute(name, generator)
         if generator is not None:
-            generator.state.assign(before)
+            generator.state.assign(old_state)

@@ -1,4 +1,4 @@
-"""Keras masks: booleans `(...)` beside a tensor `(..., K)`, False for a step that is padding."""
+"""Keras masks: booleans `(...)` of a tensor `(..., K)`, False for padding."""
 
 from collections.abc import Callable
 from typing import Any
@@ -11,7 +11,7 @@ from keras_het.base.graph import predictor
 
 
 class MaskSetter(keras.layers.Layer):
-    """Returns the first of two tensors with the second as its Keras mask, which only a layer can set."""
+    """Layer that returns its first input with the second as Keras mask; only a layer can set a mask."""
 
     def __init__(self):
         super().__init__(dtype="float32", autocast=False)
@@ -25,27 +25,27 @@ class MaskSetter(keras.layers.Layer):
 
 
 class MaskReader(keras.layers.Layer):
-    """Returns the Keras mask of a tensor `(..., K)`; True for a tensor without a mask, or with one of another rank."""
+    """Layer that returns the Keras mask of a tensor `(..., K)`; True without a mask, or for a mask of another rank."""
 
     def __init__(self):
         super().__init__(dtype="float32", autocast=False)
         self.supports_masking = self.built = True
 
     def call(self, inputs, mask=None):
-        everything = ops.ones_like(inputs[..., 0], dtype="bool")
-        return everything if mask is None or len(mask.shape) != len(everything.shape) else mask
+        all_true = ops.ones_like(inputs[..., 0], dtype="bool")
+        return all_true if mask is None or len(mask.shape) != len(all_true.shape) else mask
 
     def compute_mask(self, inputs, previous_mask):
         return None
 
 
-MASK_SETTER = MaskSetter()  # without state, so that all callers can share it
+MASK_SETTER = MaskSetter()  # it has no state, so all callers can share it
 
 
 def with_mask(values: Any, mask: Any) -> Any:
-    """Returns `values` with a Keras mask; as they are for None.
+    """Returns `values` with a Keras mask; unchanged for None.
 
-    A layer keeps all its symbolic calls, so each symbolic call gets a new layer.
+    A layer stores all its symbolic calls, so each symbolic call gets a new layer.
     """
     if mask is None:
         return values
@@ -55,7 +55,7 @@ def with_mask(values: Any, mask: Any) -> Any:
 def masked_predictor(model: keras.Model, tensor: Any) -> Callable[[Any], Any]:
     """Returns a function from a batch to the values of a symbolic tensor, `(..., K)`, and their mask, `(...)`.
 
-    The arguments are as for `predictor`. The mask is True everywhere if the tensor has none.
+    See `predictor`. Without a Keras mask, the mask is True everywhere.
     """
     return predictor(model, [tensor, MaskReader()(tensor)])
 

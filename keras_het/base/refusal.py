@@ -1,4 +1,4 @@
-"""The one form of an error: `argument` must RULE. Received: VALUE. And the line that a warning names."""
+"""Errors of one form, "`argument` must RULE. Received: VALUE", and the line that a warning names."""
 
 import inspect
 import traceback
@@ -7,21 +7,21 @@ from typing import Any, cast
 
 import numpy as np
 
-_NOTHING = object()  # None may be a value
+_NOTHING = object()  # not None, which can be a value
 
 
 def refusal(
     name: str, rule: str, received: Any = "", *, shape: Any = None, kind: Any = _NOTHING, value: Any = _NOTHING
 ) -> ValueError:
-    """Returns the error for what is not as it must be; one of the last four arguments says what was received.
+    """Returns the error for a wrong argument; one of the last four arguments tells what was received.
 
     Args:
-        name: the argument, or a text with a space, such as "The model".
+        name: name of the argument, or a text with a space, such as "The model".
         rule: text after "must".
-        received: a text, or a number.
-        shape: an array or tensor, of which the error gives the shape.
-        kind: an object, of which the error gives the class.
-        value: an argument's value, which the error gives after its name.
+        received: text or number.
+        shape: array or tensor; the error prints its shape.
+        kind: object; the error prints its class.
+        value: value of the argument; the error prints it after the name.
 
     Example:
         >>> refusal("x", "have shape (N, D)", shape=np.zeros(3))
@@ -43,14 +43,14 @@ def refuse_if(wrong: Any, name: str, rule: str, received: Any = "", **shown: Any
 
 
 def refuse_first(wrong: np.ndarray, name: str, rule: str, array: np.ndarray, form: str = "") -> None:
-    """Raises the `refusal` of the first entry of an array where `wrong`, of its shape, is true; `form` is a format."""
+    """Raises the `refusal` for the first entry of `array` where `wrong` is true; `form` is a format specifier."""
     if np.any(wrong):
-        place = np.argwhere(wrong)[0].tolist()
-        raise refusal(name, rule, f"{array[tuple(place)]:{form}} at {place}")
+        index = np.argwhere(wrong)[0].tolist()
+        raise refusal(name, rule, f"{array[tuple(index)]:{form}} at {index}")
 
 
 def outside_level() -> int:
-    """Returns the `stacklevel` by which a warning of the caller names the line that called the package."""
+    """Returns the `stacklevel` for a warning of the caller that names the user's line."""
     package = f"{__name__.partition('.')[0]}."
     caller = cast(types.FrameType, inspect.currentframe()).f_back
     names = (frame.f_globals.get("__name__", "") for frame, _ in traceback.walk_stack(caller))

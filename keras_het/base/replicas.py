@@ -1,4 +1,4 @@
-"""Several devices: replicas of a model, as a strategy of TensorFlow (`tf.distribute`) or processes train them."""
+"""Replicas of a model on several devices: by a TensorFlow strategy (`tf.distribute`) or by PyTorch processes."""
 
 import math
 import sys
@@ -9,9 +9,9 @@ import keras
 
 
 def num_replicas() -> int:
-    """Returns the number of replicas of the current strategy of TensorFlow; 1 without a strategy.
+    """Returns the number of replicas of the current TensorFlow strategy; 1 without a strategy.
 
-    JAX trains one program on all devices, and PyTorch one process for each.
+    JAX trains one program on all devices, and PyTorch one process per device.
     """
     if keras.config.backend() != "tensorflow":
         return 1
@@ -19,9 +19,9 @@ def num_replicas() -> int:
 
 
 def weight_parts(path: str) -> int:
-    """Returns the number of parts into which the layout of the active `ModelParallel` splits a weight.
+    """Returns the number of parts into which the active `ModelParallel` splits the weight of a path.
 
-    The weight of this path might not be made yet.
+    The weight might not exist yet.
     """
     distribution = keras.distribution.distribution()
     split = isinstance(distribution, keras.distribution.ModelParallel) and distribution.get_tensor_layout(path)
@@ -32,9 +32,9 @@ def weight_parts(path: str) -> int:
 
 
 def check_one_process(name: str, reason: str) -> None:
-    """Raises ValueError if several processes of PyTorch train together, as by DistributedDataParallel.
+    """Raises ValueError if several PyTorch processes train together, for example by DistributedDataParallel.
 
-    `reason` says what goes wrong in several processes.
+    `reason` is the text for what goes wrong then.
     """
     if keras.config.backend() != "torch":
         return
@@ -45,7 +45,7 @@ def check_one_process(name: str, reason: str) -> None:
 
 
 def check_one_replica(name: str, reason: str) -> None:
-    """Raises ValueError if there are several replicas; `reason` says what goes wrong with them."""
+    """Raises ValueError for several replicas; `reason` is the text for what goes wrong then."""
     if num_replicas() > 1:
         raise ValueError(f"{name} must have one replica: {reason}. Received: a strategy of {num_replicas()} replicas")
 
@@ -54,5 +54,5 @@ def check_in_scope(name: str, variables: Iterable[Any]) -> None:
     """Raises ValueError for variables that replicas share: each replica would overwrite the changes of the others."""
     if num_replicas() > 1 and not all(hasattr(variable.value, "distribute_strategy") for variable in variables):
         raise ValueError(
-            f"{name} must be made inside `strategy.scope()`, as the model is. Received: one that was made outside"
+            f"{name} must be made inside `strategy.scope()`, like the model. Received: one that was made outside"
         )

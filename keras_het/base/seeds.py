@@ -1,4 +1,4 @@
-"""Seeds of the draws that NumPy makes."""
+"""Random generators from seeds, and the global random states."""
 
 import contextlib
 import random
@@ -8,15 +8,15 @@ from collections.abc import Iterator
 import keras
 import numpy as np
 
-from keras_het.base.internals import generator_without_seed
+from keras_het.base.internals import preserve_unseeded_generator
 from keras_het.base.refusal import refusal
 
 
 def random_generator(seed: int | list[int]) -> np.random.Generator:
-    """Returns NumPy's random generator for an integer, at least 0, or a list of them.
+    """Returns NumPy's random generator for an integer, at least 0, or a list of integers.
 
     Raises:
-        ValueError: for anything else, also for None.
+        ValueError: for other values, even None.
 
     Example:
         >>> float(random_generator(0).random()) == float(random_generator(0).random())
@@ -24,23 +24,23 @@ def random_generator(seed: int | list[int]) -> np.random.Generator:
     """
     words = np.asarray(seed)
     if words.dtype.kind not in "iu" or words.ndim > 1 or not words.size or words.min() < 0:
-        raise refusal("seed", "be an integer at least 0, or a list of them", value=seed)
+        raise refusal("seed", "be an integer at least 0, or a list of integers", value=seed)
     return np.random.default_rng(seed)
 
 
 @contextlib.contextmanager
-def unchanged_states() -> Iterator[None]:
-    """Restores the global random states of Python, NumPy, Keras and PyTorch after calls that seed them.
+def preserve_random_states() -> Iterator[None]:
+    """Restores the global random states of Python, NumPy, Keras and PyTorch.
 
-    The state of TensorFlow cannot be read: it keeps the last seed.
+    TensorFlow's state cannot be read, so it keeps the last seed.
     """
-    of_python, of_numpy, fork = random.getstate(), np.random.get_state(), contextlib.nullcontext()
+    python_state, numpy_state, fork = random.getstate(), np.random.get_state(), contextlib.nullcontext()
     if keras.config.backend() == "torch":
         torch = sys.modules["torch"]
-        fork = torch.random.fork_rng(devices=range(torch.cuda.device_count()))  # named: else it warns of several
+        fork = torch.random.fork_rng(devices=range(torch.cuda.device_count()))  # by default it warns of many devices
     try:
-        with generator_without_seed(), fork:
+        with preserve_unseeded_generator(), fork:
             yield
     finally:
-        random.setstate(of_python)
-        np.random.set_state(of_numpy)
+        random.setstate(python_state)
+        np.random.set_state(numpy_state)

@@ -1,4 +1,4 @@
-"""Objects whose config is read from their constructor, and small ones that are arguments of heads."""
+"""Objects whose config is read from their constructor, such as the links and integrators of heads."""
 
 import inspect
 import re
@@ -10,24 +10,24 @@ from keras_het.base.refusal import refusal
 
 
 class Serializable:
-    """Base class of objects that files hold: the config is the arguments, each kept as an attribute of the same name.
+    """Base class of objects whose config is the constructor's arguments, each an attribute of the same name.
 
     `**kwargs` of a constructor stands for the arguments of the next base class. Register your own class with Keras, so
-    that files can hold it.
+    that files can contain it.
     """
 
     def get_config(self) -> dict[str, Any]:
         """Returns the arguments of the constructor."""
         config: dict[str, Any] = getattr(super(), "get_config", dict)()
-        own = {name: getattr(self, name) for name in _arguments(type(self))}
-        return {**config, **{name: keras.saving.serialize_keras_object(value) for name, value in own.items()}}
+        arguments = {name: getattr(self, name) for name in _argument_names(type(self))}
+        return {**config, **{name: keras.saving.serialize_keras_object(value) for name, value in arguments.items()}}
 
 
-def _arguments(kind: type) -> list[str]:
-    """Returns the names of the arguments of a constructor, and of its base classes behind `**kwargs`."""
+def _argument_names(kind: type) -> list[str]:
+    """Returns the argument names of a constructor, and of the base classes that its `**kwargs` stands for."""
     names: list[str] = []
     for base in kind.__mro__:
-        if not issubclass(base, Serializable):  # of Keras, with a config of its own
+        if not issubclass(base, Serializable):  # a Keras class, which has its own config
             break
         if "__init__" in vars(base):
             parameters = list(inspect.signature(base.__init__).parameters.values())[1:]
@@ -40,7 +40,7 @@ def _arguments(kind: type) -> list[str]:
 class Component(Serializable):
     """Base class of links and integrators: small objects, like the initializers of `keras.initializers`."""
 
-    named: ClassVar[tuple[type, ...]] = ()  # of Link and Integrator: the classes that a string can name
+    named_classes: ClassVar[tuple[type, ...]] = ()  # classes that a string can name
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Self:
@@ -52,18 +52,18 @@ class Component(Serializable):
 
 
 def resolve(base: Any, identifier: Any) -> Any:
-    """Returns the object of an instance, a name ("QuasiMonteCarlo" or "quasi_monte_carlo"), or a serialised dict.
+    """Returns the object for an instance, a name ("QuasiMonteCarlo" or "quasi_monte_carlo"), or a serialised dict.
 
     Args:
-        base: the class of all objects of an argument, such as `Link`; the error names the argument `link`.
-        identifier: the argument's value.
+        base: base class of the argument, such as `Link`; the error then names the argument `link`.
+        identifier: value of the argument.
     Raises:
         ValueError: for any other value.
     """
     if isinstance(identifier, base):
         return identifier
     argument = _snake_case(base.__name__)
-    by_name = {_snake_case(cls.__name__): cls for cls in getattr(base, "named", ())}
+    by_name = {_snake_case(cls.__name__): cls for cls in getattr(base, "named_classes", ())}
     if isinstance(identifier, str) and _snake_case(identifier) in by_name:
         return by_name[_snake_case(identifier)]()
     if isinstance(identifier, dict):

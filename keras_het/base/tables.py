@@ -1,4 +1,4 @@
-"""Results as text and for a notebook: tables of aligned columns, and lists of a title and what it says."""
+"""Results as text and as HTML for a notebook: tables with aligned columns, and lines with a title."""
 
 import abc
 import html
@@ -8,25 +8,25 @@ from typing import Any
 from keras_het.base.extras import import_extra
 
 
-def aligned(cells: Sequence[Sequence[str]], left: Container[int] = ()) -> list[str]:
-    """Returns the lines of a table, with columns that end in line.
+def align_columns(cells: Sequence[Sequence[str]], left: Container[int] = ()) -> list[str]:
+    """Returns the lines of a table with right-aligned columns.
 
     Args:
         cells: texts, a list for each line.
-        left: numbers of the columns that begin in line instead.
+        left: indices of left-aligned columns.
 
     Example:
-        >>> aligned([["index", "p"], ["7", "0.25"]])
+        >>> align_columns([["index", "p"], ["7", "0.25"]])
         ['index     p', '    7  0.25']
     """
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    sides = [str.ljust if place in left else str.rjust for place in range(len(widths))]
+    sides = [str.ljust if column in left else str.rjust for column in range(len(widths))]
     padded = ([pad(text, width) for pad, text, width in zip(sides, line, widths, strict=True)] for line in cells)
     return ["  ".join(line).rstrip() for line in padded]
 
 
 def html_table(cells: Iterable[Sequence[str]]) -> str:
-    """Returns the same table for a notebook, the first line as its head."""
+    """Returns the table as HTML, with the first line as its head."""
     head, *lines = (_row(line, "td" if number else "th") for number, line in enumerate(cells))
     return f"<table><thead>{head}</thead><tbody>{''.join(lines)}</tbody></table>"
 
@@ -39,22 +39,22 @@ def _cells(cells: Sequence[str], tag: str) -> str:
     return "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in cells)
 
 
-class Tabled(abc.ABC):
-    """A result that prints as a table with a sentence above or below it, and has a frame of the same."""
+class TextTable(abc.ABC):
+    """Result that prints as a table with a sentence above or below it, and converts to a pandas frame."""
 
-    _left: Container[int] = (0,)  # numbers of the columns of texts
+    _left: Container[int] = (0,)  # indices of left-aligned columns
     _above = _below = ""
 
     @abc.abstractmethod
     def _cells(self) -> list[list[str]]:
-        """Returns the table as texts, below its titles."""
+        """Returns the cells as texts, the titles first."""
 
     @abc.abstractmethod
     def _columns(self) -> dict[str, Any]:
         """Returns the columns of the frame."""
 
     def to_frame(self) -> Any:
-        """Returns the table as a `pandas.DataFrame`, with its numbers as they are.
+        """Returns the table as a `pandas.DataFrame`, with unrounded numbers.
 
         Raises:
             ImportError: without pandas.
@@ -62,16 +62,16 @@ class Tabled(abc.ABC):
         return import_extra("pandas", "The frame of a table").DataFrame(self._columns())
 
     def __str__(self) -> str:
-        return "\n".join(filter(None, [self._above, *aligned(self._cells(), self._left), self._below]))
+        return "\n".join(filter(None, [self._above, *align_columns(self._cells(), self._left), self._below]))
 
     def _repr_html_(self) -> str:
-        """Returns the same for a notebook."""
+        """Returns the table as HTML."""
         above, below = (text and f"<p>{html.escape(text)}</p>" for text in (self._above, self._below))
         return f"{above}{html_table(self._cells())}{below}"
 
 
-class Titled(abc.ABC):
-    """A result that prints as lines of a title and what it says."""
+class TitledLines(abc.ABC):
+    """Result that prints as lines, each with a title and a text."""
 
     @abc.abstractmethod
     def lines(self) -> list[tuple[str, str]]:
@@ -81,6 +81,6 @@ class Titled(abc.ABC):
         return "\n".join(f"{title}: {text}" for title, text in self.lines())
 
     def _repr_html_(self) -> str:
-        """Returns the same as a table for a notebook."""
+        """Returns the lines as an HTML table."""
         rows = (f"<tr>{_cells([title], 'th')}{_cells([text], 'td')}</tr>" for title, text in self.lines())
         return f"<table><tbody>{''.join(rows)}</tbody></table>"

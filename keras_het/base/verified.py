@@ -1,4 +1,4 @@
-"""Verified labels: a dict from the indices of examples to what somebody has found to be true."""
+"""Verified labels: a dict from the indices of examples to the labels that a person confirmed."""
 
 import numbers
 from collections.abc import Collection, Hashable, Mapping
@@ -6,82 +6,85 @@ from typing import Any
 
 import numpy as np
 
-from keras_het.base.classes import is_missing, some
+from keras_het.base.classes import is_missing, joined_names
 from keras_het.base.refusal import refusal, refuse_if
 
 
-def verified_places(given: Any, count: int, index: Any = None) -> np.ndarray:
-    """Places of the keys of a dict among N examples, in their order, `(n,)`.
+def verified_indices(verified_labels: Any, count: int, index: Any = None) -> np.ndarray:
+    """Returns the row indices of the verified examples, `(n,)`, in the order of the dict.
 
     Args:
-        given: dict from the indices of examples to anything; None for none.
-        count: N.
-        index: index of a pandas frame, whose entries are the keys then; None for numbers.
+        verified_labels: dict from the indices of examples to labels; None for no verified label.
+        count: N, the number of examples.
+        index: pandas index, whose entries are the keys; None if the keys are row numbers.
     Raises:
-        ValueError: for no dict, a key that is no index, or one without a label.
+        ValueError: for another type, a key that is no index, or a key without a label.
 
     Example:
-        >>> verified_places({3: "cat", 0: "dog"}, 4).tolist()
+        >>> verified_indices({3: "cat", 0: "dog"}, 4).tolist()
         [3, 0]
     """
-    if given is None:
+    if verified_labels is None:
         return np.zeros(0, "int64")
-    if not isinstance(given, Mapping):
-        raise refusal("verified_labels", "be a dict from the indices of examples to their labels", kind=given)
-    blank = [key for key, label in given.items() if isinstance(label, Hashable) and (is_missing(label) or label == "")]
-    rule = "have a label for each key; leave the other keys out, and give all of them as `drawn`"
-    refuse_if(blank, "verified_labels", rule, f"none for {blank[:1]}")
-    return row_numbers(given, count, index, "verified_labels")
+    if not isinstance(verified_labels, Mapping):
+        raise refusal("verified_labels", "be a dict from the indices of examples to their labels", kind=verified_labels)
+    labels = ((key, label) for key, label in verified_labels.items() if isinstance(label, Hashable))
+    blank = [key for key, label in labels if is_missing(label) or label == ""]
+    rule = "have a label for each key; leave out keys without a label, and pass all keys as `drawn`"
+    refuse_if(blank, "verified_labels", rule, f"no label for {blank[:1]}")
+    return row_numbers(verified_labels, count, index, "verified_labels")
 
 
 def row_numbers(keys: Collection, count: int, index: Any, name: str) -> np.ndarray:
-    """Returns the row numbers of the indices of examples, `(n,)`; `count` and `index` as of `verified_places`."""
+    """Returns the row numbers of keys, `(n,)`; `count` and `index` are arguments of `verified_indices`."""
     if index is not None and len(keys) and not np.array_equal(index, np.arange(count)):
         rows = index.get_indexer(list(keys))
         if (rows < 0).any():
             key = list(keys)[int(rows.argmin())]
-            meant = f"; the name of example number {key} is {_plain(index[key])!r}" if _is_index(key, count) else ""
-            raise refusal(name, "have names of the pandas index, no other keys", f"{key!r}{meant}")
+            hint = (
+                f"; example number {key} has the name {_python_scalar(index[key])!r}" if _is_index(key, count) else ""
+            )
+            raise refusal(name, "have only names of the pandas index", f"{key!r}{hint}")
         return rows
     wrong = [key for key in keys if not _is_index(key, count)]
     if wrong:
-        raise refusal(name, f"have indices in [0, {count}), integers", repr(wrong[0]))
+        raise refusal(name, f"have integer indices in [0, {count})", repr(wrong[0]))
     return np.array([int(key) for key in keys], "int64")
 
 
-def encode_verified(given: Mapping, *classes: np.ndarray, others: bool = False) -> np.ndarray:
-    """Verified labels as places among the classes, `(n,)`.
+def encode_verified(verified_labels: Mapping, *classes: np.ndarray, allows_unknown: bool = False) -> np.ndarray:
+    """Converts verified labels to class indices, `(n,)`.
 
     Args:
-        given: dict from the indices of examples to labels.
-        classes: labels of the K classes, `(K,)`, or several lists of them, of which the first counts that has a label.
-        others: boolean, whether a label may be none of the classes, which is -1: a name only where they are names, a
-            number only where they are numbers.
+        verified_labels: dict from the indices of examples to labels.
+        classes: labels of the K classes, `(K,)`; with several lists, the first list that has a label counts.
+        allows_unknown: boolean, whether a label can be no class, and gives -1. It must be a name if the classes are
+            names, and a number if they are numbers.
     Raises:
-        ValueError: for another label: it names the example.
+        ValueError: for a label that is no class; the error names the example.
 
     Example:
         >>> encode_verified({3: "cat", 0: 1}, np.array(["cat", "dog"]), np.arange(2)).tolist()
         [0, 1]
     """
-    places: dict[Any, int] = {}
-    for each in reversed(classes):
-        places |= {label: place for place, label in enumerate(each.tolist())}
-    are_names = {isinstance(label, str) for label in places}
-    for key, label in given.items():
-        if _plain(label) not in places and not (others and isinstance(label, str) in are_names):
-            text = f", not the text {str(label)!r}" if str(label) in places else ""
-            rule = f"have only the classes {some(classes[0].tolist())}"
-            raise refusal("verified_labels", rule, f"{label!r} of example {key!r}{text}")
-    return np.array([places.get(_plain(label), -1) for label in given.values()], "int64")
+    indices: dict[Any, int] = {}
+    for labels in reversed(classes):
+        indices |= {label: index for index, label in enumerate(labels.tolist())}
+    are_names = {isinstance(label, str) for label in indices}
+    for key, label in verified_labels.items():
+        if _python_scalar(label) not in indices and not (allows_unknown and isinstance(label, str) in are_names):
+            hint = f", not the text {str(label)!r}" if str(label) in indices else ""
+            rule = f"have only the classes {joined_names(classes[0].tolist())}"
+            raise refusal("verified_labels", rule, f"{label!r} of example {key!r}{hint}")
+    return np.array([indices.get(_python_scalar(label), -1) for label in verified_labels.values()], "int64")
 
 
-def _plain(label: Any) -> Any:
-    """A label as Python has it; what cannot be a key is none."""
+def _python_scalar(label: Any) -> Any:
+    """Returns the label as a plain Python value; None if it is not hashable."""
     label = label.item() if isinstance(label, np.generic) else label
     return label if isinstance(label, Hashable) else None
 
 
 def _is_index(index: Any, count: int) -> bool:
-    """Whether a key is the number of an example: 3.0 is none, for NumPy takes no fractions as indices."""
+    """Returns whether a key is a row number; 3.0 is not, because NumPy accepts no floats as indices."""
     return isinstance(index, numbers.Integral) and not isinstance(index, bool) and 0 <= int(index) < count

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import keras
 import numpy as np
 
-from keras_het.base.environment import BACKENDS, OLDEST, installed_backends, too_old
+from keras_het.base.environment import BACKENDS, MIN_VERSIONS, installed_backends, version_error
 from keras_het.base.version import __version__
 from keras_het.commands import doctor_reference
 
@@ -64,8 +64,10 @@ def reinstall_hint() -> str:
 
 def check_versions() -> Finding:
     """Checks that the packages that keras_het needs are new enough."""
-    versions = {name: sys.modules[name].__version__ for name in OLDEST if hasattr(sys.modules.get(name), "__version__")}
-    problems = [problem for name, version in versions.items() if (problem := too_old(name, version))]
+    versions = {
+        name: sys.modules[name].__version__ for name in MIN_VERSIONS if hasattr(sys.modules.get(name), "__version__")
+    }
+    problems = [problem for name, version in versions.items() if (problem := version_error(name, version))]
     ours = {"Python": platform.python_version(), "keras_het": __version__}
     return Finding(
         "versions",

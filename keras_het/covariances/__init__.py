@@ -1,4 +1,4 @@
-"""Covariances: the noise of the logits, as layers that a head owns."""
+"""Covariances: layers inside a head that compute the noise of its logits."""
 
 from keras_het.covariances.covariance import Covariance, Diagonal
 from keras_het.covariances.latent import Latent

@@ -1,15 +1,15 @@
-"""Symmetric matrices of very many classes; only a few rows are computed at a time."""
+"""Symmetric matrices for very many classes, computed a few rows at a time."""
 
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 
-BLOCK_BYTES = 64 << 20  # of rows computed at once: all rows of very many classes may exceed the memory
+BLOCK_BYTES = 64 << 20  # rows computed at once, because all rows could exceed the memory
 
 
 class BlockMatrix(NamedTuple):
-    """A symmetric matrix of shape `(K, K)`, kept as its factors; * is entry by entry.
+    """Symmetric matrix of shape `(K, K)`, stored as factors; * is elementwise.
 
         (left right) * (weight_left weight_right) + diag(diagonal) - shift 1' - 1 shift'
 
@@ -18,7 +18,7 @@ class BlockMatrix(NamedTuple):
         right: `(M, K)`.
         diagonal: `(K,)`.
         shift: `(K,)`, or 0.
-        weights: the two factors of the weight, `(K, L)` and `(L, K)`; None stands for ones.
+        weights: factors of the weight, `(K, L)` and `(L, K)`; None for a weight of ones.
     """
 
     left: np.ndarray
@@ -29,25 +29,25 @@ class BlockMatrix(NamedTuple):
 
     @property
     def size(self) -> int:
-        """The number of classes, K."""
+        """Number of classes K."""
         return len(self.diagonal)
 
     def blocks(self) -> Iterator[slice]:
-        """Yields slices of all rows in order, small enough to be computed at once."""
+        """Yields slices that cover all rows, each small enough to compute at once."""
         step = max(1, BLOCK_BYTES // (8 * self.size))
         return (slice(start, min(start + step, self.size)) for start in range(0, self.size, step))
 
     def weight(self, rows: slice, start: int = 0) -> Any:
-        """Returns the weight of some rows, for the columns from `start` on."""
+        """Returns the weight of rows, for the columns from `start` on."""
         return 1.0 if self.weights is None else self.weights[0][rows] @ self.weights[1][:, start:]
 
     def rows(self, rows: slice, start: int = 0, weight: Any = None) -> np.ndarray:
-        """Returns some rows from the column `start` on, `(B, K - start)`; `weight` is their weight, if it is known."""
+        """Returns rows from the column `start` on, `(B, K - start)`; pass their `weight` if it is computed already."""
         block = self.left[rows] @ self.right[:, start:]
         block *= self.weight(rows, start) if weight is None else weight
         indices = np.arange(self.size)[rows]
-        inside = indices >= start
-        block[inside, indices[inside] - start] += self.diagonal[indices[inside]]
+        has_diagonal = indices >= start
+        block[has_diagonal, indices[has_diagonal] - start] += self.diagonal[indices[has_diagonal]]
         shift = np.broadcast_to(self.shift, (self.size,))
         block -= shift[rows, None]
         block -= shift[None, start:]
@@ -67,11 +67,11 @@ class BlockMatrix(NamedTuple):
         return self._replace(left=self.left / number, diagonal=self.diagonal / number, shift=self.shift / number)
 
     def hollow(self) -> "BlockMatrix":
-        """Returns the same matrix with a diagonal of zeros."""
+        """Returns the matrix with a diagonal of zeros."""
         return self._replace(diagonal=self.diagonal - self.main_diagonal())
 
     def centered(self) -> "BlockMatrix":
-        """Returns C A C with C = I - 1 1'/K, where A is this matrix, which must have no shift."""
+        """Returns C A C with C = I - 1 1'/K, for this matrix A, which must have no shift."""
         if self.weights is None:
             sums = self.left @ self.right.sum(axis=1)
         else:

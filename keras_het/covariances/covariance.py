@@ -1,4 +1,4 @@
-"""The base class of covariances, maps from features to the noise of the logits, and the one without correlations."""
+"""Base class of covariances, and the diagonal covariance."""
 
 import math
 from collections.abc import Callable
@@ -19,31 +19,33 @@ from keras_het.ops.normal import DiagonalNormal
 
 
 class Covariance(Serializable, FullPrecision):
-    """Base class of covariances: layers that a head owns.
+    """Base class of covariances, layers that map features to the noise of a head's logits.
 
-    A head binds the covariance to its classes (`bind`), builds it, which makes its maps, and asks for the Gaussian of
-    its logits (`normal`). All covariances have the standard deviations d = softplus(affine) + min_scale. A subclass
-    adds maps in `make_maps`, names the axes of their weights in `axes`, and gives its `distribution`. If that has
-    factors, the subclass sets `num_factors`, R, and also defines `basis`, `factor_weights` and `mean`, which
-    `keras_het.explain` reads. The Gaussians are in `keras_het.ops.normal` and `low_rank`; they get `size=self.size`.
+    A head calls `bind` with its number of classes, `build`, and `normal`, for the Gaussian of its logits. All
+    covariances have the standard deviations d = softplus(affine) + min_scale.
+
+    A subclass adds maps in `make_maps`, names the class axes of their weights in `axes`, and defines `distribution`. A
+    subclass with factors sets `num_factors`, R, and defines `basis`, `factor_weights` and `mean` for
+    `keras_het.explain`. The Gaussians are in `keras_het.ops.normal` and `low_rank`; pass them `size=self.size`.
 
     Args:
-        initializer: initializer of the kernels. The biases already give the starting noise; the kernels' values are
-            added to it.
+        initializer: initializer of the kernels, whose outputs are added to the starting noise of the biases.
         regularizer: regularizer of the kernels, and of a factor that all inputs share.
         initial_scale: standard deviation of a logit's noise at the start, in temperatures; greater than 0.
-        min_scale: added to d; at least 0.
+        min_scale: lower bound of d; at least 0.
         kwargs: arguments of any Keras layer.
 
     Attributes:
         num_factors: R, the number of columns of V; 0 without factors.
-        axes: the axis of the classes of each weight that a subclass adds, `{path below the covariance: axis}`; None for
-            a weight without classes. On an axis of K R entries, those of a class stand side by side.
+        axes: axis of the classes of each weight that a subclass adds, `{path below the covariance: axis}`; None for a
+            weight without classes. An axis of K R entries has the entries of a class side by side.
     """
 
     num_factors: Any = 0
     axes: ClassVar[dict[str, int | None]] = {}
-    noise_of = "logits"  # or "features": a kernel carries their noise to the logits, and no class has noise of its own
+    noise_space = (
+        "logits"  # or "features": a kernel carries their noise to the logits, and no class has noise of its own
+    )
 
     def __init__(
         self,
@@ -59,36 +61,36 @@ class Covariance(Serializable, FullPrecision):
         self.regularizer = keras.regularizers.get(regularizer)
         self.initial_scale = check_number("initial_scale", initial_scale, above=0.0)
         self.min_scale = check_number("min_scale", min_scale, low=0.0)
-        self.units = self.classes = 0  # until a head binds it
-        self.size = (0, 0)  # the numbers of entries of e_K and of e_R
+        self.units = self.classes = 0  # set by `bind`
+        self.size = (0, 0)  # numbers of entries of e_K and e_R
 
     def bind(self, units: int, temperature: float, seed: int, trainable: bool, dtype: Any) -> None:
         """Makes this covariance belong to a head.
 
         Args:
             units: K, the number of classes.
-            temperature: temperature of the head; the noise starts in proportion to it.
+            temperature: temperature of the head, to which the starting noise is proportional.
             seed: seed of the initial weights.
             trainable: boolean, whether the weights are trained.
             dtype: dtype of the head.
         Raises:
-            ValueError: if another head already has this covariance, or if it does not fit this number of classes.
+            ValueError: if another head has this covariance, or if it does not fit the number of classes.
         """
         if self.classes:
-            raise refusal("covariance", "be new for every head", f"one of {self.classes} units that a head has already")
+            raise refusal("covariance", "be new for every head", f"the covariance of a head of {self.classes} units")
         self.check(units)
         self.classes, self.trainable, self.dtype_policy = units, trainable, dtype
         self.temperature, self.seed = temperature, seed
         self.units, self.size = units, (units, self.num_factors)
 
     def check(self, units: int) -> None:
-        """Raises ValueError if the covariance does not fit so many classes, `units`."""
+        """Raises ValueError if the covariance does not fit K `units`."""
 
     def fit_features(self, features: int) -> None:
         """Sets the sizes for D `features`; raises ValueError if the covariance does not fit them."""
 
     def build(self, input_shape: Any) -> None:
-        """Makes the maps: d and V start with half of the variance each; without factors d has all of it."""
+        """Makes the maps: d and V start with half of the variance each, or d with all of it without factors."""
         start = self.starting_scale() * (math.sqrt(0.5) if self.num_factors else 1.0)
         bias = softplus_inverse(max(start, 2.0 * self.min_scale) - self.min_scale)
         self.scale_diag_layer = self.affine_map(
@@ -101,23 +103,12 @@ class Covariance(Serializable, FullPrecision):
         return self.initial_scale * self.temperature
 
     def make_maps(self, start: float, input_shape: Any) -> None:
-        """Makes and builds the maps other than d, for `input_shape` `(..., D)`.
-
-        `start` is the standard deviation of their noise at the start.
-        """
+        """Makes and builds the maps other than d; `start` is the standard deviation of their noise at the start."""
 
     def affine_map(
         self, name: str, width: int, bias_initializer: Any, input_shape: Any, kernel_initializer: Any = None
     ) -> AffineMap:
-        """Returns a new map of the features, with the initializer and the regularizer of this covariance.
-
-        Args:
-            name: name of the map.
-            width: number of its outputs.
-            bias_initializer: initializer of its bias; None leaves the bias out.
-            input_shape: `(..., D)`.
-            kernel_initializer: initializer of its kernel; None is the initializer of this covariance.
-        """
+        """Returns a new, built map of the features to `width` outputs; a bias initializer of None means no bias."""
         layer = AffineMap(
             width,
             use_bias=bias_initializer is not None,
@@ -132,18 +123,18 @@ class Covariance(Serializable, FullPrecision):
         return layer
 
     def get_build_config(self) -> None:
-        """Returns None: the head builds this layer, also when it is loaded from a file."""
+        """Returns None, because the head builds this layer, even when it is loaded from a file."""
 
     def count_weights(self, features: int, units: int) -> int:
         """Returns the number of entries of all weights for D `features` and K `units`, before any is allocated."""
         return (features + 1) * units
 
     def class_axes(self) -> dict[str, int | None]:
-        """Returns `axes` of all weights: devices share the classes by it (`keras_het.distribution.layout_map`)."""
+        """Returns the class axes of all weights, for `keras_het.distribution.layout_map`."""
         return {"scale_diag/kernel": 1, "scale_diag/bias": 0, **self.axes}
 
     def normal(self, x: Tensor, mean: Any) -> Any:
-        """Returns the Gaussian of the logits for features `x`, `(..., D)`; `mean` is the map from features to mu."""
+        """Returns the Gaussian of the logits for features `x`, `(..., D)`; `mean` maps features to mu."""
         return self.distribution(x, mean(x))
 
     def distribution(self, x: Tensor, loc: Tensor) -> DiagonalNormal:
@@ -163,7 +154,7 @@ class Covariance(Serializable, FullPrecision):
         return np.zeros((1, self.units, 0))
 
     def mean(self, diagonal: np.ndarray, second: np.ndarray, kernel: np.ndarray) -> Callable[[np.ndarray], BlockMatrix]:
-        """Returns the mean covariance of the logits over a data set, as a function of V's weights (`factor_weights`).
+        """Returns the mean covariance of the logits over a data set, as a function of `factor_weights`.
 
         Args:
             diagonal: mean of d^2, `(K,)`.
@@ -173,37 +164,36 @@ class Covariance(Serializable, FullPrecision):
         return lambda factor: BlockMatrix(np.zeros((self.units, 0)), np.zeros((0, self.units)), diagonal)
 
     def restart(self, kernel: np.ndarray) -> None:
-        """Sets the starting noise again, for a kernel of the mean, `(D, K)`, from another model."""
+        """Sets the starting noise for a kernel of the mean, `(D, K)`, of another model."""
 
     def restart_at(self, scales: np.ndarray) -> None:
-        """Sets the standard deviation of the starting noise of each class, of a covariance that is built.
+        """Sets the standard deviation of each class's starting noise, after `build`.
 
         Args:
-            scales: standard deviations in the units of the mean, `(K,)`; 2 min_scale replaces smaller ones.
+            scales: standard deviations in the units of the mean, `(K,)`; at least 2 min_scale is used.
         """
-        shares = np.maximum(scales * (math.sqrt(0.5) if self.num_factors else 1.0), 2.0 * self.min_scale)
-        self.scale_diag_layer.bias.assign([softplus_inverse(share - self.min_scale) for share in shares])
-        self.restart_factor_at(shares)
+        parts = np.maximum(scales * (math.sqrt(0.5) if self.num_factors else 1.0), 2.0 * self.min_scale)
+        self.scale_diag_layer.bias.assign([softplus_inverse(part - self.min_scale) for part in parts])
+        self.restart_factor_at(parts)
 
     def restart_factor_at(self, scales: np.ndarray) -> None:
-        """Sets the standard deviation that the factor alone gives each class at the start to `scales`, `(K,)`."""
+        """Sets the standard deviation of each class's factor noise at the start to `scales`, `(K,)`."""
 
 
 def _copy(initializer: Any) -> Any:
-    """Returns a copy: one unseeded instance would give every kernel of the same shape the same values."""
+    """Copies an initializer: one unseeded instance would give every kernel of the same shape the same values."""
     return initializer.clone() if isinstance(initializer, keras.initializers.Initializer) else initializer
 
 
 @keras.saving.register_keras_serializable("keras_het")
 class Diagonal(Covariance):
-    """diag(d(x)^2): noise without correlations. It adds D K + K weights to a Dense layer.
+    """Noise without correlations, diag(d(x)^2). It adds D K + K weights to a Dense layer.
 
     Args:
-        initializer: initializer of the kernels. The biases already give the starting noise; the kernels' values are
-            added to it.
+        initializer: initializer of the kernels, whose outputs are added to the starting noise of the biases.
         regularizer: regularizer of the kernels.
         initial_scale: standard deviation of a logit's noise at the start, in temperatures; greater than 0.
-        min_scale: added to d; at least 0.
+        min_scale: lower bound of d; at least 0.
         kwargs: arguments of any Keras layer.
 
     Example:

@@ -1,4 +1,4 @@
-"""Low-rank noise of the features, which the last map carries to the logits."""
+"""Low-rank noise of the features, which the last kernel maps to the logits."""
 
 import math
 from collections.abc import Callable
@@ -16,24 +16,24 @@ from keras_het.covariances.low_rank import DEFAULT_NUM_FACTORS, LowRank
 from keras_het.ops.latent import LatentNormal
 from keras_het.ops.log_space import softplus_inverse
 
-SMALLEST_KERNEL = 0.05  # relative to the size at the start; a smaller kernel counts as not trained
+MIN_KERNEL_RATIO = 0.05  # to the norm at the start; a smaller kernel counts as untrained
 
 
 @keras.saving.register_keras_serializable("keras_het")
 class Latent(LowRank):
-    """Noise of the D features, which the kernel W of the mean carries to the logits.
+    """Noise of the D features, which the kernel W of the mean maps to the logits.
 
         W' (diag(d'(x)^2) + V'(x) V'(x)') W
 
-    It adds (D D + D) + (D D R + D R) weights to a Dense layer, whatever the number of classes.
-    Softmax needs nodes, each of which costs as much as a Dense layer. The other links have closed forms, whose
-    variances cost R + 1 times a Dense layer. Give the head features of a few hundred entries.
+    It adds (D D + D) + (D D R + D R) weights to a Dense layer, for any number of classes. With softmax, each node costs
+    as much as a Dense layer. The other links have closed forms, which cost R + 1 times a Dense layer. Use features with
+    a few hundred entries.
 
     Args:
         num_factors: R, from 1 to the number of features; None is the smaller of 15 and that number.
-        kwargs: arguments of `Covariance`: `initializer`, `regularizer`, `initial_scale` and `min_scale`. The noise has
-            `initial_scale` if the kernel of the mean has the size that "glorot_uniform" gives;
-            `keras_het.heteroscedastic` scales it by the kernel of the converted model.
+        kwargs: arguments of `Covariance`: `initializer`, `regularizer`, `initial_scale` and `min_scale`. The noise
+            starts at `initial_scale` for a "glorot_uniform" kernel of the mean; `keras_het.heteroscedastic` adapts it
+            to the kernel of the converted model.
     Source: Collier, Jenatton, Mustafa, Houlsby, Berent and Kokiopoulou: Massively scaling heteroscedastic classifiers.
         ICLR 2023.
 
@@ -43,7 +43,7 @@ class Latent(LowRank):
         3
     """
 
-    noise_of = "features"
+    noise_space = "features"
 
     def check(self, units: int) -> None:
         if self.num_factors is not None:
@@ -51,7 +51,7 @@ class Latent(LowRank):
 
     def bind(self, units: int, temperature: float, seed: int, trainable: bool, dtype: Any) -> None:
         super().bind(units, temperature, seed, trainable, dtype)
-        self.size = 1, self.num_factors or 1  # until the features are known
+        self.size = 1, self.num_factors or 1  # set by `fit_features`
 
     def fit_features(self, features: int) -> None:
         if self.num_factors is None:
@@ -59,20 +59,20 @@ class Latent(LowRank):
         if self.num_factors > features:
             rule = "be None or an integer in [1, features]"
             raise refusal("num_factors", rule, f"num_factors={self.num_factors}, {features} features")
-        self.units, self.size = features, (features, self.num_factors)  # the features have the noise, not the classes
+        self.units, self.size = features, (features, self.num_factors)  # the noise belongs to the features
 
     def starting_scale(self) -> float:
-        return super().starting_scale() / self._usual_norm()
+        return super().starting_scale() / self._initial_norm()
 
-    def _usual_norm(self) -> float:
-        """Returns the root mean square norm of the kernel's columns as "glorot_uniform" draws them."""
+    def _initial_norm(self) -> float:
+        """Returns the root mean square norm of the columns of a "glorot_uniform" kernel."""
         return math.sqrt(2.0 * self.units / (self.units + self.classes))
 
     def restart(self, kernel: np.ndarray) -> None:
         """Sets the biases so that this kernel, `(D, K)`, gives noise of `initial_scale` temperatures."""
-        usual, norm = self._usual_norm(), math.sqrt(np.square(kernel.astype("float64")).sum(axis=0).mean())
-        # A kernel that has learned nothing will grow: noise that fits its size now would become too large.
-        ratio = usual / norm if norm > SMALLEST_KERNEL * usual else 1.0
+        initial_norm, norm = self._initial_norm(), math.sqrt(np.square(kernel.astype("float64")).sum(axis=0).mean())
+        # An untrained kernel will grow: noise that fits it now would become too large.
+        ratio = initial_norm / norm if norm > MIN_KERNEL_RATIO * initial_norm else 1.0
         start = ratio * self.starting_scale() * math.sqrt(0.5)
         bias = softplus_inverse(max(start, 2.0 * self.min_scale) - self.min_scale)
         self.scale_diag_layer.bias.assign(np.full(self.units, bias, "float32"))
@@ -83,7 +83,7 @@ class Latent(LowRank):
         return (features + 1) * features * (1 + num_factors)
 
     def class_axes(self) -> dict[str, int | None]:
-        """Returns None for all weights: the noise belongs to the features, which every device has."""
+        """Returns None for all weights, because every device has all features."""
         return dict.fromkeys(super().class_axes())
 
     def normal(self, x: Tensor, mean: Any) -> LatentNormal:
@@ -93,6 +93,6 @@ class Latent(LowRank):
         return LatentNormal(loc, self.standard_deviations(x), factor, kernel, size=self.size, units=self.classes)
 
     def mean(self, diagonal: np.ndarray, second: np.ndarray, kernel: np.ndarray) -> Callable[[np.ndarray], BlockMatrix]:
-        """Returns the mean covariance of the features, `(D, D)`, carried to the logits; no class has its own noise."""
+        """Returns the mean covariance of the features, `(D, D)`, mapped to the logits."""
         features = super().mean(diagonal, second, kernel)
         return lambda factor: BlockMatrix(kernel.T @ features(factor).whole(), kernel, np.zeros(kernel.shape[1]))

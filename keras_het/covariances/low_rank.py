@@ -1,4 +1,4 @@
-"""Low-rank noise whose directions depend on the input, also of all pixels of an image, and its start."""
+"""Low-rank noise whose directions depend on the input, for classes and for pixels, and its initial weights."""
 
 import math
 from collections.abc import Callable
@@ -18,12 +18,12 @@ from keras_het.ops.low_rank import LowRankNormal
 from keras_het.ops.normal import DiagonalNormal
 
 DEFAULT_NUM_FACTORS = 15
-MOST_FACTORS = 1024  # over pixels
+MAX_PIXEL_FACTORS = 1024
 
 
 @keras.saving.register_keras_serializable("keras_het")
 class LowRank(Covariance):
-    """The full form of the paper, diag(d(x)^2) + V(x) V(x)': V is an affine map of the input, reshaped to `(K, R)`.
+    """Full form of the paper, diag(d(x)^2) + V(x) V(x)', where V is an affine map of the input, reshaped to `(K, R)`.
 
     It adds (D K + K) + (D K R + K R) weights to a Dense layer.
 
@@ -50,7 +50,7 @@ class LowRank(Covariance):
         try:
             self.num_factors = check_integer("num_factors", self.num_factors, 1, units)
         except ValueError:
-            rule = "be None or an integer in [1, units]; a diagonal covariance has 0"
+            rule = "be None or an integer in [1, units]; only Diagonal has 0"
             raise refusal("num_factors", rule, f"num_factors={self.num_factors!r}, units={units}") from None
 
     def make_maps(self, start: float, input_shape: Any) -> None:
@@ -65,7 +65,7 @@ class LowRank(Covariance):
         return LowRankNormal(loc, scale_diag, reshape(self.flat_factor(x), shape), size=self.size)
 
     def flat_factor(self, x: Tensor) -> Tensor:
-        """Returns V for features `x` before it is reshaped, `(..., K R)`."""
+        """Returns V for features `x`, `(..., K R)`."""
         return self.factor_layer(x)
 
     def basis(self, x: np.ndarray) -> np.ndarray:
@@ -73,7 +73,7 @@ class LowRank(Covariance):
         return np.concatenate([x, np.ones((len(x), 1))], axis=1)
 
     def factor_weights(self) -> np.ndarray:
-        """Returns kernel and bias of V, `(D + 1, K, R)`."""
+        """Returns the kernel and bias of V, `(D + 1, K, R)`."""
         kernel, bias = as_float64(self.factor_layer.kernel), as_float64(self.factor_layer.bias)
         return np.concatenate([kernel, bias[None]]).reshape(-1, self.units, self.num_factors)
 
@@ -90,18 +90,16 @@ class LowRank(Covariance):
 
 
 def _classes_first(factor: np.ndarray) -> np.ndarray:
-    """`(M, K, R)` to `(K, M R)`."""
+    """Reshapes `(M, K, R)` to `(K, M R)`."""
     return factor.transpose(1, 0, 2).reshape(factor.shape[1], -1)
 
 
 @keras.saving.register_keras_serializable("keras_het")
 class UnitRows(Serializable, keras.initializers.Initializer):
-    """Rows of `size` normal numbers, each scaled to the norm `norm`.
-
-    NumPy draws them, so that they are the same on every backend.
+    """Rows of `size` normal numbers, each scaled to the norm `norm`, and drawn by NumPy to be equal on every backend.
 
     Args:
-        size: number of entries of a row; the requested shape may be flat.
+        size: number of entries of a row; the requested shape can be flat.
         seed: seed of the directions; an integer, or a list of them.
         norm: norm of every row.
     """
@@ -116,10 +114,10 @@ class UnitRows(Serializable, keras.initializers.Initializer):
 
 
 @keras.saving.register_keras_serializable("keras_het")
-class OverPixels(LowRank):
-    """As `LowRank`, for logits of pixels that share the noise of the factors.
+class PixelLowRank(LowRank):
+    """Covariance like `LowRank`, for pixels that share the factor noise.
 
-    The covariance has as many rows as the image has pixels times classes, so the factors may be more than the classes.
+    There can be more factors than classes, because the covariance has a row for each class of each pixel.
 
     Args:
         num_factors: R, from 1 to 1024.
@@ -130,4 +128,4 @@ class OverPixels(LowRank):
         super().__init__(num_factors, **kwargs)
 
     def check(self, units: int) -> None:
-        self.num_factors = check_integer("num_factors", self.num_factors, 1, MOST_FACTORS)
+        self.num_factors = check_integer("num_factors", self.num_factors, 1, MAX_PIXEL_FACTORS)

@@ -1,4 +1,4 @@
-"""Low-rank noise whose directions depend on a few numbers that are computed from the input."""
+"""Low-rank noise whose directions depend on a few linear combinations of the input."""
 
 import math
 from typing import Any, ClassVar
@@ -13,26 +13,25 @@ from keras_het.covariances.low_rank import LowRank, UnitRows
 
 @keras.saving.register_keras_serializable("keras_het")
 class Narrow(LowRank):
-    """As `LowRank`, with V computed from `width` numbers instead of all D features: fewer weights, and faster.
+    """Covariance like `LowRank`, with V computed from `width` numbers instead of D features: faster, fewer weights.
 
         diag(d(x)^2) + V(x) V(x)',    V(x) = reshape((x W1) W2 + b)
 
     W1 is `(D, width)`, W2 `(width, K R)`, and b `(K R,)`. They add (D K + K) + D width + (width K R + K R) weights to a
-    Dense layer, where `LowRank` adds (D K + K) + (D K R + K R).
+    Dense layer; `LowRank` adds (D K + K) + (D K R + K R).
 
     W2 starts with zeros and b as in `LowRank`, so both have the same noise at the start. W1 starts with random numbers
-    of the size of "glorot_uniform". It has no gradient in the first step, because W2 is zero then. All weights learn
-    from the second step on.
+    of the size of "glorot_uniform". It has no gradient in the first step, because W2 is zero then. From the second step
+    on, all weights learn.
 
     Args:
         num_factors: R, from 1 to the number of classes; None is the smaller of 15 and that number.
-        width: the number of inputs of V, at least 1. More than D is of no use.
-        kwargs: arguments of `Covariance`: `initializer` (of the kernels but W1), `regularizer`, `initial_scale` and
-            `min_scale`.
+        width: number of inputs of V, at least 1. More than D is useless.
+        kwargs: arguments of `Covariance`: `initializer` (not for W1), `regularizer`, `initial_scale` and `min_scale`.
     Raises:
         ValueError: if `width` is not an integer of at least 1.
-    Source: Collier et al. 2021, section 2, for the noise; Hu et al., LoRA, ICLR 2022, section 4.1, for the map through
-        few numbers, here for V alone and trained from the start.
+    Source: Collier et al. 2021, section 2, for the noise; Hu et al., LoRA, ICLR 2022, section 4.1, for the low-rank
+        map, here of V and trained from the start.
 
     Example:
         >>> from keras_het.layers import HeteroscedasticDense
@@ -49,9 +48,9 @@ class Narrow(LowRank):
         self.width = check_integer("width", width, 1, MAX_CLASSES)
 
     def make_maps(self, start: float, input_shape: Any) -> None:
-        # Another seed: with the seed of b, the rows of W1 would have the directions of the rows of V.
-        usual = math.sqrt(2.0 * self.width / (input_shape[-1] + self.width))
-        rows = UnitRows(self.width, [self.seed, 1], usual)
+        # Another seed, because with the seed of b the rows of W1 would have the directions of the rows of V.
+        norm = math.sqrt(2.0 * self.width / (input_shape[-1] + self.width))
+        rows = UnitRows(self.width, [self.seed, 1], norm)
         self.factor_features_layer = self.affine_map("factor_features", self.width, None, input_shape, rows)
         super().make_maps(start, (*input_shape[:-1], self.width))
 

@@ -1,4 +1,4 @@
-"""Low-rank noise whose directions all inputs share."""
+"""Low-rank noise with the same directions for all inputs."""
 
 from collections.abc import Callable
 from typing import Any, ClassVar
@@ -17,10 +17,10 @@ from keras_het.ops.low_rank import ScaledLowRankNormal
 
 @keras.saving.register_keras_serializable("keras_het")
 class ParameterEfficient(LowRank):
-    """A form for many classes, diag(d(x)^2) + W W' with W = diag(v(x)) V.
+    """Covariance for many classes, diag(d(x)^2) + W W' with W = diag(v(x)) V.
 
-    v is an affine map of the input, and V does not depend on the input. The form adds 2 (D K + K) + K R weights to a
-    Dense layer.
+    v is an affine map of the input, and V does not depend on the input. The covariance adds 2 (D K + K) + K R weights
+    to a Dense layer.
 
     Args:
         num_factors: R, from 1 to the number of classes; None is the smaller of 15 and that number.
@@ -63,7 +63,7 @@ class ParameterEfficient(LowRank):
         self.row_scale_layer.bias.assign(scales)
 
     def mean(self, diagonal: np.ndarray, second: np.ndarray, kernel: np.ndarray) -> Callable[[np.ndarray], BlockMatrix]:
-        """Returns V V' times E[v v'], entry by entry; v is the map A of z, and E[v v'] is A' E[z z'] A."""
+        """Returns V V' times E[v v'], elementwise; v is the map A of z, and E[v v'] is A' E[z z'] A."""
         affine = np.concatenate(
             [as_float64(self.row_scale_layer.kernel), as_float64(self.row_scale_layer.bias)[None]]
         ).astype(second.dtype)
@@ -72,17 +72,14 @@ class ParameterEfficient(LowRank):
 
 
 class SharedFactor(FullPrecision):
-    """A layer that holds one matrix, which does not depend on the input.
-
-    It is a layer so that its weight has its place among the weights of the maps.
-    """
+    """Layer with one matrix, so that its weight has a path like the weights of the maps."""
 
     def __init__(self, shape: tuple[int, int], initializer: Any, regularizer: Any, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.shape, self.initializer, self.regularizer = shape, initializer, regularizer
 
     def build(self, input_shape: Any) -> None:
-        # Autocast would round the matrix to the precision of another layer that calls a method of this one.
+        # Autocast would round the matrix to the precision of a layer that calls a method of this layer.
         self.kernel = self.add_weight(
             name="kernel", shape=self.shape, initializer=self.initializer, regularizer=self.regularizer, autocast=False
         )

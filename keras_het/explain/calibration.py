@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from keras_het.base.batches import check_same_index, largest_of_rows
+from keras_het.base.batches import argmax_rows, check_same_index
 from keras_het.base.refusal import refusal
 from keras_het.base.validation import check_integer, check_labels
 from keras_het.explain.drawing import axes_or_new, muted_color, palette, text_color, without_frame
@@ -130,4 +130,4 @@ def _confidence_and_success(probabilities: Any, labels: Any) -> tuple[np.ndarray
         rule = "be in [0, 1] and sum to 1, such as the exp of what a head predicts"
         raise refusal("probabilities", rule, f"numbers from {low:.4g} to {high:.4g}")
     check_labels(y, p.shape[1])
-    return p.max(axis=1).astype("float64"), (largest_of_rows(p) == y).astype("float64")
+    return p.max(axis=1).astype("float64"), (argmax_rows(p) == y).astype("float64")

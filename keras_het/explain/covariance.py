@@ -181,7 +181,7 @@ def _signed_pairs(
     noise: HeadNoise, draws: int, rng: np.random.Generator
 ) -> dict[tuple[int, int, bool], tuple[float, float]]:
     """The covariance and correlation of each pair beyond chance, by its numbers and whether they rise together."""
-    if noise.head.covariance.noise_of != "logits":
+    if noise.head.covariance.noise_space != "logits":
         rule = (
             "have a head whose factor is of the logits: what the kernel of the mean gives pairs of classes in "
             "common is no chance, and no test of it is known; use `covariance`"

@@ -10,7 +10,7 @@ from scipy.special import ndtr, ndtri
 
 from keras_het.base.batches import as_numpy, check_same_index
 from keras_het.base.refusal import refusal, refuse_first
-from keras_het.base.tables import aligned
+from keras_het.base.tables import align_columns
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,7 +44,7 @@ class RegressionScores:
         for place, errors in enumerate(zip(self.rmse, self.mae, self.crps, strict=True)):
             inside = (f"{part[place]:.3g}" for pair in zip(self.coverage, self.width, strict=True) for part in pair)
             cells.append([str(place), *(f"{error:.4g}" for error in errors), *inside])
-        return "\n".join([*aligned(cells), f"nll {self.nll:.4g}, mean distance {self.distance:.3g}"])
+        return "\n".join([*align_columns(cells), f"nll {self.nll:.4g}, mean distance {self.distance:.3g}"])
 
 
 def regression_scores(outputs: Any, targets: Any, levels: Sequence[float] = (0.5, 0.9, 0.95)) -> RegressionScores:

@@ -11,7 +11,7 @@ from scipy.special import digamma, gammaln
 
 from keras_het.base.classes import encode_votes
 from keras_het.base.refusal import outside_level, refuse_if
-from keras_het.base.tables import Titled
+from keras_het.base.tables import TitledLines
 from keras_het.base.validation import check_annotations, check_choice, check_integer, check_number
 
 METHODS = ("dawid_skene", "majority")
@@ -24,7 +24,7 @@ PRIOR_EXAMPLES = 5.0  # of each class: else a class without a majority vanishes 
 
 
 @dataclasses.dataclass(frozen=True)
-class Aggregate(Titled):
+class Aggregate(TitledLines):
     """True classes, and the quality of the annotators, by their labels. It prints as a few lines.
 
     Attributes:

@@ -8,9 +8,9 @@ import numpy as np
 from keras import ops
 from scipy.stats import binom, binomtest
 
-from keras_het.base.classes import encode_votes, named
+from keras_het.base.classes import encode_votes, ordered_names
 from keras_het.base.refusal import refusal, refuse_if
-from keras_het.base.tables import Tabled
+from keras_het.base.tables import TextTable
 from keras_het.base.validation import (
     check_annotations,
     check_class_names,
@@ -83,7 +83,7 @@ class Annotator:
 
 
 @dataclasses.dataclass(frozen=True)
-class Annotators(Tabled):
+class Annotators(TextTable):
     """All annotators, in their order. They print as a table, the most accurate first; `to_frame` has the same lines.
 
     Attributes:
@@ -179,7 +179,7 @@ class
         names = labels.columns if names is None else names
         classes, labels = encode_votes(labels, "labels", False)
         if classes.dtype.kind in "OSUb":
-            class_names, places = named(classes, class_names, "labels", more=True)
+            class_names, places = ordered_names(classes, class_names, "labels", allows_more=True)
             labels = np.where(labels < 0, -1, places[labels])
     count, class_names = check_integer("count", count, 0), check_class_names(class_names, size)
     names = list(range(num_annotators) if names is None else names)

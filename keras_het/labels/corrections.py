@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from keras_het.base.batches import as_array
-from keras_het.base.classes import encode, named, some
+from keras_het.base.classes import encode, joined_names, ordered_names
 from keras_het.base.extras import import_extra
 from keras_het.base.refusal import refusal, refuse_if
 from keras_het.base.validation import check_class_names, check_labels
@@ -121,7 +121,7 @@ def apply_corrections(
     refuse_if(given.ndim != 1, "labels", "be one label for each example, (N,)", shape=given)
     if given.dtype.kind in "OSU":
         found = encode(labels, name="labels")
-        names, places = named(found.classes, class_names, "labels", more=True)
+        names, places = ordered_names(found.classes, class_names, "labels", allows_more=True)
         return np.asarray(names)[_corrected(places[found.labels], path, names)]
     numbers_of = check_labels(labels, np.inf)
     names = check_class_names(class_names, numbers_of.max(initial=0) + 1 if class_names is None else len(class_names))
@@ -186,6 +186,6 @@ def _row_number(cell: str, count: int, seen: set[int]) -> int:
 
 def _class_of_cell(cell: str, classes: dict[str, set[int]]) -> int:
     found = classes.get(cell, set())
-    rule = f"have the name of one class as `corrected`, of {some([*classes])}"
+    rule = f"have the name of one class as `corrected`, of {joined_names([*classes])}"
     refuse_if(len(found) != 1, "path", rule, f"{cell!r}")
     return next(iter(found))

@@ -19,7 +19,7 @@ from keras_het.base.batches import (
     read_index,
     select_rows,
 )
-from keras_het.base.classes import Encoded, blanks, encode, encode_votes, named
+from keras_het.base.classes import Encoded, blank_mask, encode, encode_votes, ordered_names
 from keras_het.base.refusal import outside_level, refusal, refuse_if
 from keras_het.base.seeds import random_generator
 from keras_het.base.validation import check_integer, check_weights
@@ -106,7 +106,7 @@ def read(x: Any, y: Any = None, sample_weight: Any = None, class_names: Any = No
         *("sample_weight", "be None for a data set with weights of its own", "weights"),
     )
     classes, labels = read_labels(y, count := count_examples(x))
-    names, places = named(classes, class_names)
+    names, places = ordered_names(classes, class_names)
     labels = places[labels] if labels.ndim == 1 else labels[:, np.argsort(places)]
     classes = classes if class_names is None else np.asarray(names)
     weight = check_weights(own_weight if sample_weight is None else sample_weight, count)
@@ -121,8 +121,8 @@ def read_labels(y: Any, count: int, name: str = "y") -> Encoded:
     """
     table = label_table(y, name)
     if table is None:
-        return encode(y, count, name, alone=True)
-    blank = blanks(table)
+        return encode(y, count, name, defines_classes=True)
+    blank = blank_mask(table)
     if table.dtype.kind == "f" and not blank.any():
         totals = table.sum(axis=1, keepdims=True)
         _check_no_votes(table, y, name)

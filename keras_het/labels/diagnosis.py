@@ -9,10 +9,10 @@ from scipy.optimize import minimize
 from scipy.special import expit, gammaincc, logit, ndtr
 from scipy.stats import binomtest
 
-from keras_het.base.batches import check_same_index, largest_of_rows
+from keras_het.base.batches import argmax_rows, check_same_index
 from keras_het.base.classes import encode, order_columns
 from keras_het.base.refusal import refusal
-from keras_het.base.tables import Titled
+from keras_het.base.tables import TitledLines
 from keras_het.base.validation import check_class_names, check_labels
 from keras_het.labels.decoding import Decoded, decode
 from keras_het.labels.estimation import check_distributions, count_pairs, flip_p_values
@@ -62,7 +62,7 @@ class Flip:
 
 
 @dataclasses.dataclass(frozen=True)
-class Diagnosis(Titled):
+class Diagnosis(TitledLines):
     """Kind of label noise with its evidence. It prints the answer, how sure it is, and what to do next.
 
     Attributes:
@@ -175,7 +175,7 @@ def diagnose(probabilities: Any, labels: Any, class_names: Sequence | Mapping | 
     bins = (BINS * _ranks(decoded.margin, decoded.classes)).astype(int)
     floor = _fit_floor(np.bincount(bins, disputed, BINS), np.bincount(bins, minlength=BINS))
     is_clear = bins < CLEAR
-    is_most_probable = is_clear & (decoded.classes == largest_of_rows(p))
+    is_most_probable = is_clear & (decoded.classes == argmax_rows(p))
     counts = count_pairs(decoded.classes[is_most_probable], labels[is_most_probable], size)
     symmetry = _test_symmetry(counts)
     second = _test_second_choices(decoded, labels, is_clear & disputed, floor.error_fraction)
@@ -337,7 +337,7 @@ def _flips(counts: np.ndarray, names: list) -> tuple[Flip, ...]:
 
 def _nothing_learned(p: np.ndarray, labels: np.ndarray) -> tuple[str, str] | None:
     """Returns "none" and the reason for a model that is not better than the majority class, by McNemar's test."""
-    right, majority = largest_of_rows(p) == labels, labels == np.bincount(labels).argmax()
+    right, majority = argmax_rows(p) == labels, labels == np.bincount(labels).argmax()
     gained, lost = int(np.sum(right & ~majority)), int(np.sum(majority & ~right))
     if gained and binomtest(gained, gained + lost, alternative="greater").pvalue < LEVEL:
         return None

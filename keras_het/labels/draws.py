@@ -11,7 +11,7 @@ from scipy.stats import hypergeom, rankdata
 from keras_het.base.batches import as_array
 from keras_het.base.refusal import refuse_first, refuse_if
 from keras_het.base.validation import check_numbers
-from keras_het.base.verified import row_numbers, verified_places
+from keras_het.base.verified import row_numbers, verified_indices
 
 REFUSED_P, WARNING_P = 1e-5, 0.01  # p-values of the tests of a random sample, over all tests
 MIN_NORMAL_COUNT = 30  # expected values beside the most frequent one, for a normal approximation
@@ -93,7 +93,7 @@ def sample_of(verified: Any, drawn: Any, count: int, index: Any) -> Any:
     """Returns the verified examples of a draw, a dict in its order; all of them if `drawn` is None."""
     if drawn is None:
         return verified
-    rows = verified_places(verified, count, index)
+    rows = verified_indices(verified, count, index)
     keys = dict(zip(rows.tolist(), verified, strict=True))
     first = first_of_draw(drawn, np.isin(np.arange(count), rows), index).tolist()
     return {keys[row]: verified[keys[row]] for row in first}
@@ -101,7 +101,7 @@ def sample_of(verified: Any, drawn: Any, count: int, index: Any) -> Any:
 
 def read_sample(verified: Any, count: int, inclusion: Any, index: Any = None) -> Sample:
     """Returns the verified examples, with weights by `inclusion`."""
-    rows = verified_places(verified, count, index)
+    rows = verified_indices(verified, count, index)
     refuse_if(not len(rows), "verified_labels", "have at least one example", "none")
     if inclusion is None:
         return Sample(rows, np.ones(len(rows)))

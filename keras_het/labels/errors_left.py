@@ -9,9 +9,9 @@ import numpy as np
 from scipy.special import betaln, gammaln, logsumexp
 
 from keras_het.base.batches import read_index
-from keras_het.base.classes import encode, numbers_are_places
+from keras_het.base.classes import encode, is_index_unambiguous
 from keras_het.base.validation import check_boolean, check_class_names, check_open_fraction
-from keras_het.base.verified import encode_verified, verified_places
+from keras_het.base.verified import encode_verified, verified_indices
 from keras_het.labels.draws import first_of_draw
 
 PRIOR = 0.5  # both parameters of the beta distribution of the fraction of errors: most sets have few
@@ -112,11 +112,11 @@ drawn at random were wrong, 1 of 200 checked in all
     classes, given = encode(labels, name="labels")
     confidence, sequential = check_open_fraction("confidence", confidence), check_boolean("sequential", sequential)
     index = read_index(labels=labels)
-    places = verified_places(verified_labels, len(given), index)
+    places = verified_indices(verified_labels, len(given), index)
     wrong, is_checked = np.zeros((2, len(given)), bool)
     names = classes if class_names is None else np.asarray(check_class_names(class_names, len(classes)))
-    known = [classes, names] if numbers_are_places(names) else [names]
-    wrong[places] = given[places] != encode_verified(verified_labels, *known, others=True)
+    known = [classes, names] if is_index_unambiguous(names) else [names]
+    wrong[places] = given[places] != encode_verified(verified_labels, *known, allows_unknown=True)
     is_checked[places] = True
     sample = first_of_draw(drawn, is_checked, index)
     errors, unchecked = int(wrong[sample].sum()), int(len(given) - len(places))

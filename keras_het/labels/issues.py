@@ -10,7 +10,7 @@ import scipy.special
 
 from keras_het.base.batches import check_same_index
 from keras_het.base.refusal import refusal
-from keras_het.base.tables import Tabled
+from keras_het.base.tables import TextTable
 from keras_het.base.validation import check_labels
 from keras_het.labels.decoding import decode
 from keras_het.labels.estimation import check_distributions, confident_counts, systematic_flips
@@ -20,7 +20,7 @@ from keras_het.reading.training_record import TrainingRecord
 SHOWN_LINES = 20
 
 
-class LabelTable(Tabled):
+class LabelTable(TextTable):
     """Labels with suggested classes and scores, which print as a table of the first 20, also in a notebook."""
 
     index: np.ndarray

@@ -7,9 +7,9 @@ from typing import Any
 import keras
 import numpy as np
 
-from keras_het.base.batches import batches, count_examples, triples
+from keras_het.base.batches import batches, batches_with_weights, count_examples
 from keras_het.base.graph import model_inputs, part_and_preprocessor
-from keras_het.base.internals import compile_arguments, not_decayed
+from keras_het.base.internals import compile_arguments, weight_decay_exclusions
 from keras_het.base.refusal import refusal, refuse_if
 from keras_het.base.validation import check_maker
 from keras_het.labels.data import Data
@@ -132,7 +132,7 @@ def options_of(layer: Any) -> dict[str, Any]:
 def without_decay(optimizer: Any, model: keras.Model, layers: list[keras.layers.Layer]) -> Any:
     """Returns a new optimizer like this one, which lets no layer behind the head decay."""
     new = remade(optimizer)
-    variables, _, pattern = not_decayed(optimizer, model.variables)
+    variables, _, pattern = weight_decay_exclusions(optimizer, model.variables)
     own = [variable for layer in layers for variable in layer.variables]
     if variables or own or pattern:
         new.exclude_from_weight_decay([*variables, *own], pattern)
@@ -160,7 +160,7 @@ def training_inputs(trained: keras.Model, predictor: keras.Model, x: Any) -> Any
 def feature_batches(model: keras.Model, x: Any) -> Iterator[tuple[Any, Any, Any]]:
     """Yields the features of a trained model, the labels and weights of a data set, batch by batch."""
     part, preprocess = part_and_preprocessor(model, features_of(model))
-    for inputs, labels, weights in triples(x, 1):
+    for inputs, labels, weights in batches_with_weights(x, 1):
         yield keras.ops.convert_to_numpy(part.predict_on_batch(preprocess(inputs))), labels, weights
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from keras_het.base.batches import read_index, row_blocks
 from keras_het.base.refusal import refuse_if
 from keras_het.base.validation import check_integer, check_labels
-from keras_het.base.verified import verified_places
+from keras_het.base.verified import verified_indices
 from keras_het.labels.decoding import by_transition
 from keras_het.labels.estimation import check_distributions, count_pairs
 from keras_het.labels.issues import LabelTable
@@ -92,7 +92,7 @@ def next_labels(probabilities: Any, labels: Any, count: int, *, verified_labels:
     p = check_distributions(probabilities, as_given=True)
     refuse_if(p.shape[1] < 2, "probabilities", "be of at least two classes", shape=p)
     labels = check_labels(labels, p.shape[1], len(p))
-    unverified = np.setdiff1d(np.arange(len(p)), verified_places(verified_labels, len(p), names))
+    unverified = np.setdiff1d(np.arange(len(p)), verified_indices(verified_labels, len(p), names))
     refuse_if(not len(unverified), "verified_labels", "leave a label that nobody has verified", "all of them")
     count, classes = check_integer("count", count, 1, len(unverified)), by_transition(labels, p)
     score = _score(labels, p, _transition(labels, classes, p.shape[1]))

@@ -11,7 +11,7 @@ import keras
 import numpy as np
 
 from keras_het.base.extras import import_extra
-from keras_het.base.tables import aligned, html_table
+from keras_het.base.tables import align_columns, html_table
 from keras_het.base.validation import check_choice
 from keras_het.labels.comparison import Difference, best_of, difference
 from keras_het.labels.data import Data
@@ -153,7 +153,7 @@ class Result:
         return figure
 
     def __str__(self) -> str:
-        table = aligned(cells := self._cells(), left=range(len(cells[0])))
+        table = align_columns(cells := self._cells(), left=range(len(cells[0])))
         page = [] if self.page is None else [f"report: {self.page}"]
         return "\n".join([self.reason, *table, str(self.diagnosis), *page])
 

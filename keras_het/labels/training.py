@@ -14,7 +14,7 @@ from scipy.special import softmax
 from keras_het.base.batches import batches, count_examples, is_data_set
 from keras_het.base.internals import layers_of
 from keras_het.base.refusal import outside_level, refuse_if
-from keras_het.base.seeds import unchanged_states
+from keras_het.base.seeds import preserve_random_states
 from keras_het.base.validation import check_choice, check_integer
 from keras_het.labels import networks
 from keras_het.labels.data import Data, read
@@ -132,7 +132,7 @@ class Trainer:
         if self.function is None and getattr(data.x, "ndim", 0) == 2:
             warn_of_values(data.x)
 
-    @unchanged_states()
+    @preserve_random_states()
     def __call__(
         self, method: Method, data: Data, held_out: Data | None = None, *, seed: int, epochs: int | None = None
     ) -> Fitted:

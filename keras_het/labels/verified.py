@@ -19,10 +19,10 @@ from scipy.optimize import linear_sum_assignment
 from scipy.special import bdtr, gammaln
 from scipy.stats import hypergeom
 
-from keras_het.base.batches import as_array, largest_of_rows, read_index
-from keras_het.base.classes import encode, encode_among, numbers_are_places, order_columns, some
+from keras_het.base.batches import argmax_rows, as_array, read_index
+from keras_het.base.classes import encode, index_labels, is_index_unambiguous, joined_names, order_columns
 from keras_het.base.refusal import refuse_if
-from keras_het.base.tables import Titled
+from keras_het.base.tables import TitledLines
 from keras_het.base.validation import check_class_names, check_labels
 from keras_het.base.verified import encode_verified
 from keras_het.labels.draws import Sample, check_random, read_sample, sample_of
@@ -51,7 +51,7 @@ def _strata(proxy: np.ndarray, sample: Sample) -> np.ndarray:
 
 
 @dataclasses.dataclass(frozen=True)
-class VerifiedAccuracy(Titled):
+class VerifiedAccuracy(TitledLines):
     """Accuracy of a model, and of labels, against the true classes; it prints in plain words.
 
     Each `Estimate` has value, low and high, of 95%, each interval by itself.
@@ -152,7 +152,7 @@ def verify_accuracy(
     p, predicted, given, classes = _read(predictions, labels, class_names)
     verified_labels = sample_of(verified_labels, drawn, len(predicted), index)
     sample = read_sample(verified_labels, len(predicted), inclusion, index)
-    numbers = [np.arange(len(classes))] if numbers_are_places(classes) else []
+    numbers = [np.arange(len(classes))] if is_index_unambiguous(classes) else []
     true = encode_verified(verified_labels, classes, *numbers)
     agrees = given == predicted
     scores = {"whether the label is the prediction": agrees.astype(float)}
@@ -220,20 +220,22 @@ def _read(predictions: Any, labels: Any, class_names: Any) -> tuple[Any, np.ndar
         p = check_distributions(
             as_array("predictions", order_columns(classes, predictions, "predictions")), "predictions"
         )
-        return p, largest_of_rows(p), _numbers_of(observed, classes, "labels"), classes
+        return p, argmax_rows(p), _numbers_of(observed, classes, "labels"), classes
     rule = "be classes (N,), or probabilities (N, K): np.stack([1 - p, p], axis=1) for p of the second of two classes"
     is_fraction = given.dtype.kind == "f" and np.any(given != np.floor(given))
     refuse_if(is_fraction, "predictions", rule, "fractions of shape (N,)")
-    classes = encode(labels, name="labels", alone=True).classes if class_names is None else np.asarray(class_names)
+    classes = (
+        encode(labels, name="labels", defines_classes=True).classes if class_names is None else np.asarray(class_names)
+    )
     return None, _numbers_of(given, classes, "predictions"), _numbers_of(observed, classes, "labels"), classes
 
 
 def _numbers_of(given: np.ndarray, classes: np.ndarray, name: str) -> np.ndarray:
     """Returns names or numbers as numbers of the classes, `(N,)`."""
-    if given.dtype.kind in "iu" and numbers_are_places(classes):
+    if given.dtype.kind in "iu" and is_index_unambiguous(classes):
         return check_labels(given, len(classes), name=name)
-    return encode_among(
-        given, classes, name, f"only the classes {some(classes.tolist())}; give `class_names` for others"
+    return index_labels(
+        given, classes, name, f"only the classes {joined_names(classes.tolist())}; give `class_names` for others"
     )
 
 

@@ -7,9 +7,9 @@ import keras
 
 from keras_het import covariances
 from keras_het.base.refusal import refusal
-from keras_het.base.tables import aligned
+from keras_het.base.tables import align_columns
 from keras_het.base.validation import check_integer, check_number
-from keras_het.ops.blocking import BLOCK_ELEMENTS, CHUNK_SIZE, FEWEST_NODES
+from keras_het.ops.blocking import BLOCK_ELEMENTS, CHUNK_SIZE, MIN_BLOCK_NODES
 
 NOTE = "low_rank is the default; narrow has its form with fewer weights; latent is for very many classes."
 
@@ -56,7 +56,7 @@ class CostEstimates:
             "{units} classes, {features} features, batches of {batch}, R={num_factors}, S={num_samples}; memory of "
             "each of {devices} devices"
         )
-        return "\n".join([title.format(**self.sizes), *aligned(cells, left=range(len(cells[0]))), NOTE])
+        return "\n".join([title.format(**self.sizes), *align_columns(cells, left=range(len(cells[0]))), NOTE])
 
     def __repr__(self) -> str:
         return str(self)
@@ -128,7 +128,7 @@ def _cost(
     factors, size = min(num_factors, most), features if is_latent else units
     of_noise = _noise_weights(covariance, factors, features, units) if covariance else 0
     nodes = num_samples * (size + factors) if covariance else 0
-    block = max(units * (FEWEST_NODES * batch if is_latent else 2 * CHUNK_SIZE), BLOCK_ELEMENTS) if covariance else 0
+    block = max(units * (MIN_BLOCK_NODES * batch if is_latent else 2 * CHUNK_SIZE), BLOCK_ELEMENTS) if covariance else 0
     # V of each example, its gradient, and the sum over the nodes; of a V that all examples share the sum alone.
     factor = batch * size * factors * (1 if covariance == "parameter_efficient" else 3)
     held = nodes + (2 if is_latent else 4) * block

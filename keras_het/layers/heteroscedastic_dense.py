@@ -15,7 +15,7 @@ from keras_het.base.serializable import resolve
 from keras_het.base.tensor import Tensor
 from keras_het.base.validation import MAX_CLASSES, check_boolean, check_integer, check_number
 from keras_het.layers.learned_temperature import LearnedTemperature
-from keras_het.layers.noisy_dense import RANK, NoisyDense, chosen_covariance
+from keras_het.layers.noisy_dense import RANK, NoisyDense, resolve_covariance
 
 
 @keras.saving.register_keras_serializable("keras_het")
@@ -138,7 +138,7 @@ class HeteroscedasticDense(NoisyDense):
         **kwargs: Any,
     ) -> None:
         if given := [name for name in OTHER_ARGUMENTS if name in kwargs]:
-            kind = type(chosen_covariance(covariance, num_factors, parameter_efficient)).__name__
+            kind = type(resolve_covariance(covariance, num_factors, parameter_efficient)).__name__
             name, value = given[0].removeprefix("covariance_"), kwargs[given[0]]
             raise refusal(given[0], OTHER_ARGUMENTS[given[0]].format(kind=kind, name=name, value=value), value=value)
         rule = f"be None or an integer, the second argument; give an activation by name, activation={num_factors!r}"

@@ -94,7 +94,7 @@ class HeteroscedasticNormal(NoisyDense):
             **kwargs,
         )
         self.stop_features = check_boolean("stop_features", stop_features)
-        if self.covariance.noise_of != "logits":
+        if self.covariance.noise_space != "logits":
             rule = "have noise of the targets: noise of the features has no standard deviations of its own"
             raise refusal("covariance", rule, kind=self.covariance)
         self.covariance.bind(self.units, 1.0, self.seed, self.trainable, self.dtype_policy)

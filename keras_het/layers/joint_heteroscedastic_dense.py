@@ -12,7 +12,7 @@ from keras_het import covariances, links
 from keras_het.base.refusal import refusal, refuse_if
 from keras_het.base.tensor import Tensor
 from keras_het.base.validation import check_boolean
-from keras_het.covariances.low_rank import OverPixels
+from keras_het.covariances.low_rank import PixelLowRank
 from keras_het.layers.heteroscedastic_dense import HeteroscedasticDense
 from keras_het.ops.packed import pack, packed_width, unpack_sized
 
@@ -79,7 +79,7 @@ class JointHeteroscedasticDense(HeteroscedasticDense):
         activation = kwargs.get("activation")
         refuse_if(activation not in (None, "linear"), "activation", rule, value=activation)
         super().__init__(units, num_factors, link=link, temperature=temperature, **kwargs)
-        if self.covariance.noise_of != "logits":
+        if self.covariance.noise_space != "logits":
             rule = "have noise of the logits: noise of the features has no standard deviations of its own"
             raise refusal("covariance", rule, kind=self.covariance)
         self.learn_flips = check_boolean("learn_flips", learn_flips)
@@ -176,6 +176,6 @@ class StochasticSegmentation(JointHeteroscedasticDense):
         if covariance is None:
             factors, num_factors = DEFAULT_NUM_FACTORS if num_factors is None else num_factors, None
             is_diagonal = isinstance(factors, numbers.Integral) and factors == 0
-            covariance = covariances.Diagonal() if is_diagonal else OverPixels(factors)
+            covariance = covariances.Diagonal() if is_diagonal else PixelLowRank(factors)
         super().__init__(units, num_factors, link=link, covariance=covariance, **kwargs)
         refuse_if(not isinstance(self.link, links.Softmax), "link", "be a softmax: a pixel has one class", f"{link!r}")

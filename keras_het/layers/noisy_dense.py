@@ -65,7 +65,7 @@ class NoisyDense(FullPrecision):
             setattr(self, name, getattr(self.loc_layer, name))
         check_boolean("parameter_efficient", parameter_efficient)
         self._is_short = covariance is None
-        self.covariance = chosen_covariance(covariance, num_factors, parameter_efficient, initial_scale)
+        self.covariance = resolve_covariance(covariance, num_factors, parameter_efficient, initial_scale)
 
     @property
     def num_factors(self) -> Any:
@@ -130,13 +130,13 @@ class NoisyDense(FullPrecision):
         }
 
 
-def chosen_covariance(
+def resolve_covariance(
     covariance: Any, num_factors: int | None, parameter_efficient: bool, initial_scale: float | None = None
 ) -> covariances.Covariance:
     """Returns the covariance, or, for None, the covariance of the short spelling."""
     start = {} if initial_scale is None else {"initial_scale": initial_scale}
     if covariance is None:
-        return from_short(num_factors, parameter_efficient, **start)
+        return make_covariance(num_factors, parameter_efficient, **start)
     short = {"num_factors": num_factors, "parameter_efficient": parameter_efficient or None, **start}
     given = [f"{name}={value!r}" for name, value in short.items() if value is not None]
     covariance = resolve(Covariance, covariance)
@@ -147,7 +147,7 @@ def chosen_covariance(
     return covariance
 
 
-def from_short(num_factors: int | None = None, parameter_efficient: bool = False, **arguments: Any) -> Covariance:
+def make_covariance(num_factors: int | None = None, parameter_efficient: bool = False, **arguments: Any) -> Covariance:
     """Returns the covariance of a head's arguments: `Diagonal` for R = 0, else `LowRank` or `ParameterEfficient`.
 
     Raises:

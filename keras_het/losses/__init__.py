@@ -1,10 +1,12 @@
-"""Losses for noisy labels, for models that have no layer for the noise.
+"""Losses for noisy labels.
 
-They take integer labels of shape `(...)` or `(..., 1)`, or label vectors `(..., K)`, and probabilities or logits
-`(..., K)`. Labels with the value `ignore_class` are left out of the loss and of the mean. Any other label outside [0,
-K) makes the loss nan, on every backend. A logit of -inf says that a class is impossible: the losses are what their
-formulas give over the possible classes; a crossentropy is infinite for a label that is impossible. Logits need
-`from_logits=True`: without it they are taken for probabilities, and the loss hardly changes in training.
+The labels are integers, `(...)` or `(..., 1)`, or label vectors, `(..., K)`. The predictions are probabilities or
+logits, `(..., K)`. Pass `from_logits=True` for logits: otherwise they are read as probabilities, and the loss hardly
+changes in training.
+
+A label equal to `ignore_class` counts neither in the loss nor in the mean. Any other label outside [0, K) makes the
+loss nan, on every backend. A logit of -inf excludes a class: the formulas then cover the possible classes. A
+crossentropy is infinite for an excluded label.
 """
 
 from keras_het.losses.annotators_loss import AnnotatorsLoss

@@ -1,4 +1,4 @@
-"""A loss for the labels of several annotators."""
+"""Loss for the labels of several annotators."""
 
 from typing import Any
 
@@ -9,31 +9,31 @@ from keras import ops
 from keras_het.base.compiler import outside_graph
 from keras_het.base.internals import arguments_of
 from keras_het.base.refusal import refusal
-from keras_het.ops.labels import for_each_label, is_label, weight_each_label
+from keras_het.ops.labels import broadcast_predictions, broadcast_weights, is_label
 
 
 @keras.saving.register_keras_serializable("keras_het")
 class AnnotatorsLoss(keras.losses.Loss):
-    """Applies another loss to the labels of several annotators, for a `NoiseTransition` with `num_annotators`.
+    """Loss for the labels of several annotators, for a model with a `NoiseTransition(num_annotators=M)`.
 
-        mean over the given labels of -log p(label of annotator m | x)
+        mean over the labels of -log p(label of annotator m | x)
 
-    Labels are integers `(N, M)`, with -1 where an annotator gave none. A missing label counts neither in the sum nor in
-    the mean. Any other label outside [0, K), or nan, is refused; within a step that JAX or TensorFlow compiles, where
-    no number can be read, it makes the loss nan. `keras_het.check(model, x, y)` finds it before that. `class_weight` of
-    `fit` is not for such labels.
+    Labels are integers `(N, M)`, with -1 if an annotator gave no label. A missing label counts neither in the sum nor
+    in the mean. Any other label outside [0, K), or nan, raises an error. In a step that JAX or TensorFlow compiles, no
+    value can be read, so it makes the loss nan. `keras_het.check(model, x, y)` finds it earlier. Do not use
+    `class_weight` of `fit` with these labels.
 
     The predictions are `(N, M, K)` in training. At inference they are predictions of the true classes, `(N, K)`, which
-    are compared with every label. Clean labels `(N, 1)` or `(N,)` are also accepted, so validation on them measures the
-    true classes.
+    are compared with every label. Clean labels, `(N, 1)` or `(N,)`, also work, so you can validate on them. On
+    TensorFlow, `evaluate` accepts labels of one rank only: use `(N, 1)` beside `(N, M)`.
 
-    On JAX and PyTorch, before the first step, Keras gives a loss predictions of inference with labels of training; its
-    own losses refuse that. On TensorFlow, `evaluate` takes labels of one rank only: `(N, 1)` has the rank of `(N, M)`.
+    Before the first step on JAX and PyTorch, Keras calls a loss with inference predictions and training labels. Keras'
+    own losses would raise an error.
 
     Args:
-        loss: a loss of Keras or of this package with `ignore_class=-1`; None is
+        loss: loss of Keras or of this package with `ignore_class=-1`; None is
             `keras.losses.SparseCategoricalCrossentropy(from_logits=True, ignore_class=-1)`.
-        name: the name of the loss.
+        name: name of the loss.
     Raises:
         ValueError: for any other loss, and when called, for labels that are neither a class nor -1.
 
@@ -48,41 +48,39 @@ class AnnotatorsLoss(keras.losses.Loss):
     def __init__(self, loss: Any = None, name: str = "annotators_loss"):
         default = keras.losses.SparseCategoricalCrossentropy(from_logits=True, ignore_class=-1)
         self.loss = default if loss is None else keras.losses.deserialize(loss) if isinstance(loss, dict) else loss
-        missing = getattr(self.loss, "ignore_class", arguments_of(self.loss).get("ignore_class"))
-        if not isinstance(self.loss, keras.losses.Loss) or missing != -1:
+        ignore_class = getattr(self.loss, "ignore_class", arguments_of(self.loss).get("ignore_class"))
+        if not isinstance(self.loss, keras.losses.Loss) or ignore_class != -1:
             raise refusal("loss", "be a loss of Keras or of this package with ignore_class=-1", value=loss)
         super().__init__(name=name, reduction=self.loss.reduction, dtype=self.loss.dtype)
 
     def __call__(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> Any:
-        """As for any Keras loss; weights are one for each example, `(N,)`, or one for each label, `(N, M)`."""
-        labels, predictions = for_each_label(ops.convert_to_tensor(y_true), ops.convert_to_tensor(y_pred))
-        weights = None if sample_weight is None else weight_each_label(sample_weight, labels)
+        """Computes the loss; weights are `(N,)`, per example, or `(N, M)`, per label."""
+        labels, predictions = broadcast_predictions(ops.convert_to_tensor(y_true), ops.convert_to_tensor(y_pred))
+        weights = None if sample_weight is None else broadcast_weights(sample_weight, labels)
         _refuse_no_labels(labels, predictions.shape[-1])
         valid = is_label(labels, predictions.shape[-1])
         loss = self.loss(ops.where(valid, labels, -1), predictions, weights)
-        # Keras' own losses would take a wrong number for a class, or give it no loss, depending on the backend.
+        # Keras' own losses would read a wrong number as a class, or give it no loss, depending on the backend.
         return ops.where(ops.all(valid), loss, np.nan)
 
     def call(self, y_true: Any, y_pred: Any) -> Any:
-        """The loss of every label."""
-        return self.loss.call(*for_each_label(y_true, y_pred))
+        """Returns the loss of every label."""
+        return self.loss.call(*broadcast_predictions(y_true, y_pred))
 
     def get_config(self) -> dict[str, Any]:
-        """Arguments of the constructor."""
+        """Returns the arguments of the constructor."""
         return {"name": self.name, "loss": keras.losses.serialize(self.loss)}
 
 
 @outside_graph
 def _refuse_no_labels(labels: Any, num_classes: int) -> None:
-    """Raises a ValueError for a label that is neither a class nor -1, where its value is known."""
+    """Raises a ValueError for a label that is neither a class nor -1, if its value is known."""
     try:
         values = np.asarray(ops.convert_to_numpy(labels), "float64")
-    except Exception:  # each backend has an error of its own for a tensor of a compiled step, which has no values yet
+    except Exception:  # a tensor of a compiled step has no values, and each backend raises a different error
         return
     wrong = np.argwhere(~((values >= -1) & (values < num_classes) & (values == np.floor(values))))
     if len(wrong):
-        whose = f" of annotator {wrong[0][1]}" if values.ndim > 1 and values.shape[1] > 1 else ""
-        rule = (
-            f"be in [0, {num_classes}), or -1 where an annotator gave no label; keras_het.check(model, x, y) says which"
-        )
-        raise ValueError(f"`y_true` must {rule} is not. Received: {values[tuple(wrong[0])]:g}{whose}")
+        annotator = f" of annotator {wrong[0][1]}" if values.ndim > 1 and values.shape[1] > 1 else ""
+        rule = f"be in [0, {num_classes}), or -1 for a missing label; keras_het.check(model, x, y) finds the example"
+        raise refusal("y_true", rule, f"{values[tuple(wrong[0])]:g}{annotator}")

@@ -1,4 +1,4 @@
-"""Base classes of losses: their config and precision; labels of any form, log-probabilities, ignored labels, masks."""
+"""Base classes of losses: config, precision, labels of any form, log-probabilities, ignored labels and masks."""
 
 import inspect
 import re
@@ -12,15 +12,15 @@ from keras_het.base.internals import compute_dtype, serialized_policy
 from keras_het.base.masks import with_mask
 from keras_het.base.refusal import refusal
 from keras_het.base.validation import check_boolean, check_ignore_class
-from keras_het.ops.transition import SMALLEST
+from keras_het.ops.transition import MIN_PROBABILITY
 
 
 class ConfiguredLoss(keras.losses.Loss):
-    """Base class of losses whose config is the arguments of the constructors, each kept as an attribute of its name.
+    """Base class of losses whose config is the constructor's arguments, each an attribute of the same name.
 
     Args:
         reduction: argument of any Keras loss.
-        name: argument of any Keras loss; None is the name of the class in snake case.
+        name: argument of any Keras loss; None is the class name in snake case.
         dtype: argument of any Keras loss.
     """
 
@@ -32,20 +32,20 @@ class ConfiguredLoss(keras.losses.Loss):
 
     @property
     def dtype(self) -> str:
-        """The dtype of the computation: float32 for half precision, which would round labels to other classes."""
+        """Dtype of the computation; float32 for half precision, which would round labels to other classes."""
         return "float32" if compute_dtype(self) in ("float16", "bfloat16") else compute_dtype(self)
 
     def get_config(self) -> dict[str, Any]:
-        """Arguments of the constructor."""
+        """Returns the arguments of the constructor."""
         arguments = {name: getattr(self, name) for name in _own_arguments(type(self))}
         values = {name: x.tolist() if isinstance(x, np.ndarray) else x for name, x in arguments.items()}
         return {**super().get_config(), "dtype": serialized_policy(self), **values}
 
 
 def _own_arguments(kind: type) -> list[str]:
-    """Returns the names of the arguments of a loss and its base classes, without those of any Keras loss."""
+    """Returns the argument names of a loss and its base classes, without the arguments of any Keras loss."""
     kinds = kind.__mro__[: kind.__mro__.index(ConfiguredLoss)]
-    parameters = [parameter for each in reversed(kinds) for parameter in inspect.signature(each).parameters.values()]
+    parameters = [parameter for base in reversed(kinds) for parameter in inspect.signature(base).parameters.values()]
     names = [parameter.name for parameter in parameters if parameter.kind is not parameter.VAR_KEYWORD]
     return [name for name in names if name not in ("reduction", "name", "dtype")]
 
@@ -55,17 +55,17 @@ class Crossentropy(ConfiguredLoss):
 
     Args:
         from_logits: boolean, whether y_pred are logits or log-probabilities instead of probabilities.
-        ignore_class: integer label to leave out of the loss and of its mean; None leaves out none.
+        ignore_class: integer label that counts neither in the loss nor in the mean; None if all labels count.
         kwargs: `reduction`, `name` and `dtype`, as for any Keras loss.
 
     Attributes:
-        activation: "softmax" or "sigmoid" for a loss that takes only outputs of links with this `activation`; None for
+        activation: "softmax" or "sigmoid", if the loss accepts only outputs of links with this `activation`; None for
             any link.
-        of_distributions: boolean, whether the loss takes the distribution that a `DistributionModel` gives it.
+        accepts_distributions: boolean, whether the loss accepts the distribution that a `DistributionModel` passes.
     """
 
     activation: str | None = "softmax"
-    of_distributions: bool = False
+    accepts_distributions: bool = False
 
     def __init__(
         self,
@@ -79,32 +79,31 @@ class Crossentropy(ConfiguredLoss):
 
     @staticmethod
     def config_for(config: dict[str, Any], output: Any) -> dict[str, Any] | None:
-        """The config with which the loss takes an output of a model, or None if there is none.
+        """Returns the config with which the loss accepts an output of a model; None if no config fits.
 
         Args:
             config: arguments of the constructor.
-            output: the output, with `returns` and `activation`, as `keras_het.check` finds it.
+            output: output that `keras_het.check` read, with `returns` and `activation`.
         """
         return {**config, "from_logits": output.returns != "probabilities"}
 
     def __call__(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> Any:
-        """As for any Keras loss; the result has the given dtype. Raises a ValueError for weights with an index."""
+        """Computes the loss in its dtype; raises a ValueError for weights with an index."""
         if sample_weight is not None and tuple(np.shape(sample_weight))[1:] == (2,) and len(y_pred.shape) == 2:
-            rule = "have shape (B,): weights with an index are for models.EarlyLearning"
+            rule = "have shape (B,): only models.EarlyLearning accepts weights with an index"
             raise refusal("sample_weight", rule, f"shape {tuple(np.shape(sample_weight))}, loss={self.name!r}")
         return ops.cast(super().__call__(y_true, y_pred, sample_weight), compute_dtype(self))
 
     def call(self, y_true: Any, y_pred: Any) -> Any:
-        """The loss of every example, `(...)`, with a mask that leaves the ignored ones out of its mean."""
+        """Returns the loss of every example, `(...)`, with a mask that excludes ignored examples from the mean."""
         y_true, y_pred = ops.convert_to_tensor(y_true, self.dtype), ops.convert_to_tensor(y_pred, self.dtype)
         targets, valid = self.targets(y_true, y_pred)
-        return self.without_ignored(self.crossentropy(targets, self.log_probs(y_pred)), valid)
+        return self.mask_ignored(self.crossentropy(targets, self.log_probs(y_pred)), valid)
 
     def targets(self, y_true: Any, y_pred: Any) -> tuple[Any, Any]:
-        """Label vectors, `(..., K)`, and which examples count, `(...)`, or None for all.
+        """Returns label vectors, `(..., K)`, and which examples count, `(...)`, or None for all.
 
-        Integer labels become one-hot vectors; an ignored label becomes class 0, and a label that is no class becomes
-        nan.
+        Integer labels become one-hot vectors. An ignored label becomes class 0, and a label that is no class nan.
         """
         labels = _integers(y_true, y_pred)
         if labels is None:
@@ -119,23 +118,23 @@ class Crossentropy(ConfiguredLoss):
         return ops.where(ops.any(targets > 0, axis=-1, keepdims=True), targets, np.nan), valid
 
     def log_probs(self, y_pred: Any) -> Any:
-        """Log-probabilities, `(..., K)`, of logits or of probabilities, which need not sum to one."""
+        """Returns log-probabilities, `(..., K)`, from logits, or from probabilities that need not sum to one."""
         if self.from_logits:
             return ops.log_softmax(y_pred, axis=-1)
-        return ops.log_softmax(ops.log(ops.maximum(y_pred, SMALLEST)), axis=-1)
+        return ops.log_softmax(ops.log(ops.maximum(y_pred, MIN_PROBABILITY)), axis=-1)
 
     @staticmethod
-    def without_ignored(losses: Any, valid: Any) -> Any:
-        """Losses `(...)` with a mask of the losses that count; `valid` is the mask that `targets` returns."""
+    def mask_ignored(losses: Any, valid: Any) -> Any:
+        """Returns losses `(...)` with a mask of the losses that count; `valid` is the mask that `targets` returns."""
         return losses if valid is None else with_mask(ops.where(valid, losses, 0.0), valid)
 
     def crossentropy(self, targets: Any, log_probs: Any) -> Any:
-        """The loss of every example, `(...)`, from label vectors and log-probabilities, `(..., K)`."""
+        """Computes the loss of every example, `(...)`, from label vectors and log-probabilities, `(..., K)`."""
         raise NotImplementedError(f"{type(self).__name__} must define crossentropy(targets, log_probs)")
 
 
 def _integers(y_true, y_pred):
-    """Labels of shape `(...)`, or None if they are vectors."""
+    """Returns labels of shape `(...)`, or None for label vectors."""
     if len(y_true.shape) < len(y_pred.shape):
         return y_true
     return ops.squeeze(y_true, -1) if y_true.shape[-1] == 1 else None

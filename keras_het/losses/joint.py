@@ -1,4 +1,4 @@
-"""Losses of the joint likelihood of several labels, or of all pixels, by heads that return a distribution of logits."""
+"""Losses of the joint likelihood of several labels, or of all pixels, for heads that return a distribution."""
 
 from typing import Any
 
@@ -10,41 +10,40 @@ from keras_het.base.internals import mask_of
 from keras_het.base.refusal import refusal, refuse_if
 from keras_het.base.validation import MAX_CLASSES, check_ignore_class, check_integer, check_numbers
 from keras_het.losses.crossentropy import Crossentropy
-from keras_het.losses.distribution_loss import JointLoss, in_last_axis, shapes_fit
-from keras_het.ops.label_vectors import MISSING, log_joint_labels
+from keras_het.losses.distribution_loss import JointLoss, align_labels, shapes_fit
+from keras_het.ops.label_vectors import UNKNOWN_LABEL, log_joint_labels
 from keras_het.ops.packed import Unpacked, unpack
 from keras_het.ops.pixels import log_joint_pixels
 
 
 @keras.saving.register_keras_serializable("keras_het")
 class JointMultiLabelCrossentropy(JointLoss):
-    """-log p of the whole label vector, for `layers.JointHeteroscedasticDense` and its sigmoid link.
+    """Negative log-likelihood of a whole label vector, for `layers.JointHeteroscedasticDense` with a sigmoid link.
 
         -log E_{e_R}[ prod_c p(y_c | e_R) ],     p(1 | e_R) = q_c + (1 - q_c - f_c) E_{e_c}[sigmoid(u_c)],
         u = mu + d e_K + V e_R in temperatures,  f_c = p(label 0 | true label 1),  q_c = p(label 1 | true label 0)
 
-    Labels that are seen together more often than their own probabilities say make V point in the same direction. Binary
-    crossentropy of the mean probabilities cannot see that. The noise of each label by itself is integrated in closed
-    form, and that of the factors by quasi-random nodes, which are drawn anew at every training step and are the same
-    in `evaluate`.
+    If labels occur together more often than their probabilities imply, V learns a common direction for them. The binary
+    crossentropy of the mean probabilities gives no gradient for that. The diagonal noise is integrated in closed form,
+    and the factor noise with quasi-random nodes, new at every training step and constant in `evaluate`.
 
-    Rates of wrong labels, if they are known, keep the model from learning them: it predicts the true labels. Missing
-    positives, such as objects that nobody marked, are false negatives. A head with `learn_flips=True` learns them.
+    With known flip rates, the model learns the true labels instead of the observed labels. Missing positives, such as
+    objects that nobody marked, are false negatives. A head with `learn_flips=True` learns the rates.
 
     Args:
         num_samples: S, the number of nodes.
-        false_negative_rate: f, of each label, or one number; in [0, 1).
-        false_positive_rate: q, of each label, or one number; in [0, 1), with f + q < 1.
+        false_negative_rate: f, one number, or one for each label; in [0, 1).
+        false_positive_rate: q, one number, or one for each label; in [0, 1), with f + q < 1.
         seed: seed of the nodes, in [0, 2^31).
         kwargs: arguments of any Keras loss.
-    Input shape: labels `(..., C)`, or `(...)` for one: 0 or 1, or -1 for a label that is not known; any other number
-        makes the loss nan. A row of unknown labels alone counts neither in the sum nor in the mean. Predictions
-        `(..., C (2 + R) + 1)`, or 2 C + 1 more numbers, with the rates that a head learns.
+    Input shape: labels `(..., C)`, or `(...)` for one label: 0, 1, or -1 for an unknown label; any other number makes
+        the loss nan. A row with only unknown labels counts neither in the sum nor in the mean. Predictions
+        `(..., C (2 + R) + 1)`, or `(..., C (4 + R) + 2)` if the head learns flip rates.
     Raises:
         ValueError: for arguments outside these ranges, or predictions that are no distribution of C logits with at most
             C factors.
-    Source: Collier, Mustafa, Kokiopoulou, Jenatton and Berent, CVPR 2021, section 2; the joint form is that of
-        Monteiro et al. 2020, Eq. 5, for labels.
+    Source: Collier, Mustafa, Kokiopoulou, Jenatton and Berent, CVPR 2021, section 2; Monteiro et al. 2020, Eq. 5, for
+        the joint form, here of labels.
 
     Example:
         >>> from keras_het.layers import JointHeteroscedasticDense
@@ -69,56 +68,56 @@ class JointMultiLabelCrossentropy(JointLoss):
         self.false_negative_rate = _check_rates("false_negative_rate", false_negative_rate)
         self.false_positive_rate = _check_rates("false_positive_rate", false_positive_rate)
         if np.any(self.false_negative_rate + self.false_positive_rate >= 1.0):
-            rule = "be less than 1 with `false_positive_rate`, or labels say nothing"
+            rule = "be less than 1 - false_positive_rate, because labels carry no information otherwise"
             raise refusal("false_negative_rate", rule, f"{false_negative_rate!r}")
 
     def call(self, y_true: Any, y_pred: Any) -> Any:
-        """The loss of every label vector, `(...)`."""
-        labels, found = self.read(y_true, y_pred, takes_flips=True)
-        losses = -log_joint_labels(found.normal, labels, self.nodes(found), self._flips(found))
-        return Crossentropy.without_ignored(losses, ops.any(ops.not_equal(labels, MISSING), axis=-1))
+        """Returns the loss of every label vector, `(...)`."""
+        labels, output = self.read(y_true, y_pred, can_have_flips=True)
+        losses = -log_joint_labels(output.normal, labels, self.nodes(output), self._flips(output))
+        return Crossentropy.mask_ignored(losses, ops.any(ops.not_equal(labels, UNKNOWN_LABEL), axis=-1))
 
-    def _flips(self, found: Unpacked) -> tuple[Any, Any] | None:
+    def _flips(self, output: Unpacked) -> tuple[Any, Any] | None:
         rates = self.false_negative_rate, self.false_positive_rate
-        given = any(np.any(rate > 0.0) for rate in rates)
-        if given and found.flips is not None:
-            rule = "be 0 behind a head that learns the rates of wrong labels (learn_flips=True)"
+        has_rates = any(np.any(rate > 0.0) for rate in rates)
+        if has_rates and output.flips is not None:
+            rule = "be 0 if the head learns the flip rates (learn_flips=True)"
             raise refusal("`false_negative_rate` and `false_positive_rate`", rule, rates)
-        return rates if given else found.flips
+        return rates if has_rates else output.flips
 
 
 def _check_rates(name: str, rates: Any) -> np.ndarray:
-    """Rates of wrong labels as an array, `()` or `(C,)`."""
-    found = check_numbers(name, rates)
-    if found.ndim > 1 or not np.all((found >= 0.0) & (found < 1.0)):
+    """Returns flip rates as an array, `()` or `(C,)`."""
+    array = check_numbers(name, rates)
+    if array.ndim > 1 or not np.all((array >= 0.0) & (array < 1.0)):
         raise refusal(name, "be a number in [0, 1), or one for each label", f"{rates!r}")
-    return found
+    return array
 
 
 @keras.saving.register_keras_serializable("keras_het")
 class JointSegmentationCrossentropy(JointLoss):
-    """-log p of a whole label map, for `layers.StochasticSegmentation`.
+    """Negative log-likelihood of a whole label map, for `layers.StochasticSegmentation`.
 
-        -log E_{e_R}[ prod_i E_{e_i}[softmax(mu_i + d_i e_i + V_i e_R)_{y_i}] ],     e_R one for all pixels i
+        -log E_{e_R}[ prod_i E_{e_i}[softmax(mu_i + d_i e_i + V_i e_R)_{y_i}] ],     e_R shared by all pixels i
 
-    Pixels whose labels go together, such as those that one annotator marks and another does not, make V point in the
-    same direction. Crossentropy of each pixel cannot see that. The noise of each pixel by itself is integrated in
-    closed form (`ops.pixels.log_joint_pixels`), and that of the factors by quasi-random nodes, which are drawn anew at
-    every training step and are the same in `evaluate`.
+    If the labels of pixels vary together, for example because one annotator marks them and another does not, V learns a
+    common direction for them. The crossentropy of each pixel gives no gradient for that. The diagonal noise is
+    integrated in closed form (`ops.pixels.log_joint_pixels`), and the factor noise with quasi-random nodes, new at
+    every training step and constant in `evaluate`.
 
-    The loss of an image is a sum over its pixels, in nats, as in the paper: learning rates and weight decay for a mean
-    over pixels do not fit.
+    The loss of an image is a sum over its pixels, in nats, as in the paper. So do not reuse a learning rate or weight
+    decay that was tuned for a mean over pixels.
 
     Args:
         num_classes: C.
         num_samples: S, the number of nodes.
-        ignore_class: integer label of pixels that count for nothing: their means, standard deviations and factors get
-            no gradient; None counts all.
+        ignore_class: integer label of pixels that do not count: their means, standard deviations and factors get no
+            gradient; None if all pixels count.
         seed: seed of the nodes, in [0, 2^31).
         kwargs: arguments of any Keras loss.
     Input shape: labels `(B, ...)` or `(B, ..., 1)`, integers; a label that is neither a class nor `ignore_class` makes
         the loss nan. Predictions `(B, ..., C (2 + R) + 1)`, such as `(B, H, W, C (2 + R) + 1)`.
-    Output shape: a loss for each image. One of ignored pixels alone counts neither in the sum nor in the mean.
+    Output shape: a loss for each image. An image with only ignored pixels counts neither in the sum nor in the mean.
     Raises:
         ValueError: for arguments outside these ranges, or predictions that are no distribution of C logits.
     Source: Monteiro et al. 2020, Eq. 5.
@@ -149,21 +148,21 @@ class JointSegmentationCrossentropy(JointLoss):
         self.ignore_class = check_ignore_class(ignore_class)
 
     def __call__(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> Any:
-        """Computes the loss as any Keras loss. Raises a ValueError for predictions with a Keras mask."""
-        rule = "have no Keras mask, because an image has one loss: label masked pixels with `ignore_class`"
+        """Computes the loss; raises a ValueError for predictions with a Keras mask."""
+        rule = "have no Keras mask: give masked pixels the label `ignore_class`, because an image has one loss"
         refuse_if(mask_of(y_pred) is not None, "y_pred", rule, "a mask")
         return super().__call__(y_true, y_pred, sample_weight)
 
     def call(self, y_true: Any, y_pred: Any) -> Any:
-        """The loss of every image, `(B,)`."""
-        found = unpack(y_pred, self.num_classes)
-        labels = in_last_axis(y_true, y_pred)
+        """Returns the loss of every image, `(B,)`."""
+        output = unpack(y_pred, self.num_classes)
+        labels = align_labels(y_true, y_pred)
         if not shapes_fit(labels.shape[1:], (*y_pred.shape[1:-1], 1)):
             rule = f"have the shape of the pixels, {tuple(y_pred.shape)[:-1]}, or one more axis of length 1"
             raise refusal("y_true", rule, shape=y_true)
-        labels, nodes = labels[..., 0], self.nodes(found)
+        labels, nodes = labels[..., 0], self.nodes(output)
         if self.ignore_class is None:
-            return -log_joint_pixels(found.normal, labels, nodes)
+            return -log_joint_pixels(output.normal, labels, nodes)
         valid = ops.not_equal(labels, self.ignore_class)
-        any_valid = ops.any(valid, axis=tuple(range(1, len(valid.shape))))
-        return Crossentropy.without_ignored(-log_joint_pixels(found.normal, labels, nodes, valid), any_valid)
+        has_valid = ops.any(valid, axis=tuple(range(1, len(valid.shape))))
+        return Crossentropy.mask_ignored(-log_joint_pixels(output.normal, labels, nodes, valid), has_valid)

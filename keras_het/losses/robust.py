@@ -10,15 +10,15 @@ from keras_het.base.refusal import refusal, refuse_if
 from keras_het.base.validation import check_boolean, check_number, check_one_transition
 from keras_het.losses.crossentropy import Crossentropy
 from keras_het.ops.log_space import is_possible, weighted_logs
-from keras_het.ops.transition import SMALLEST, apply_transition
+from keras_het.ops.transition import MIN_PROBABILITY, apply_transition
 
 
 def reverse_crossentropy(targets: Any, log_probs: Any, log_of_zero: float) -> Any:
-    """Crossentropy of the labels under the prediction, with a finite number for the logarithm of zero.
+    """Computes the crossentropy of the labels under the prediction, with a finite number for the logarithm of zero.
 
         -sum_k p_k max(log t_k, A),   which is -A (1 - p_y) for one label        (Wang et al. 2019, Section 3)
 
-    The paper takes A only for log 0. Here A also replaces smaller logarithms, so the loss is continuous in the label
+    The paper uses A only for log 0. Here A also replaces smaller logarithms, so the loss is continuous in the label
     vector.
 
     Args:
@@ -34,24 +34,25 @@ def reverse_crossentropy(targets: Any, log_probs: Any, log_of_zero: float) -> An
         3.0
     """
     targets = ops.stop_gradient(targets)
-    positive = ops.where(targets > 0, targets, 1.0)  # a label that is nan must give nan: `0.0 * targets` below
+    positive = ops.where(targets > 0, targets, 1.0)
+    # `0.0 * targets`, because a nan label must give nan.
     log_targets = ops.where(targets > 0, ops.maximum(ops.log(positive), log_of_zero), log_of_zero + 0.0 * targets)
     return -ops.sum(ops.exp(log_probs) * log_targets, axis=-1)
 
 
 @keras.saving.register_keras_serializable("keras_het")
 class GeneralizedCrossentropy(Crossentropy):
-    """The negative Box-Cox transform of the label's probability; a larger q makes wrong labels move the model less.
+    """Negative Box-Cox transform of the label's probability; the larger q, the smaller the effect of label errors.
 
         sum_k t_k (1 - p_k^q) / q                                                  (Zhang and Sabuncu 2018, Section 3.2)
 
-    It is computed as -expm1(q log p_k) / q, which is exact up to rounding for every q. Its gradient is finite where
-    p_k = 0; the gradient of Keras' own `CategoricalGeneralizedCrossEntropy` is not. As q goes to 0, the loss becomes
-    crossentropy. q = 1 gives 1 - p_y, half the absolute error of the whole vector. A label vector weighs the losses of
-    its classes, so the loss is the mean over labels drawn from it.
+    It is computed as -expm1(q log p_k) / q, which is exact up to rounding for every q. Its gradient is finite at
+    p_k = 0, unlike the gradient of Keras' `CategoricalGeneralizedCrossEntropy`. As q goes to 0, the loss becomes
+    crossentropy. q = 1 gives 1 - p_y, half the absolute error of the whole vector. For a label vector t, the loss is
+    the mean over labels drawn from t.
 
     Args:
-        q: number in (0, 1]; the paper takes 0.7.
+        q: number in (0, 1]; the paper uses 0.7.
         kwargs: `from_logits`, `ignore_class` and the arguments of any Keras loss, see `Crossentropy`.
     Raises:
         ValueError: for arguments outside these ranges.
@@ -72,28 +73,28 @@ class GeneralizedCrossentropy(Crossentropy):
         refuse_if(self.q > 1.0, "q", "be in (0, 1]", f"q={q}")
 
     def crossentropy(self, targets: Any, log_probs: Any) -> Any:
-        """The loss above: `(..., K)`, `(..., K)` to `(...)`."""
+        """Computes the loss from `(..., K)` targets and log-probabilities, `(...)`."""
         return -ops.sum(targets * ops.expm1(self.q * log_probs), axis=-1) / self.q
 
 
 @keras.saving.register_keras_serializable("keras_het")
 class SymmetricCrossentropy(Crossentropy):
-    """The sum of crossentropy, which learns, and reverse crossentropy, which is robust to wrong labels.
+    """Sum of crossentropy, which learns, and reverse crossentropy, which is robust to label errors.
 
         -alpha sum_k t_k log p_k - beta sum_k p_k log t_k,   log 0 := A        (Wang et al. 2019, Section 3)
 
-    For one label the second part is -A beta (1 - p_y).
+    For one label, the second part is -A beta (1 - p_y).
 
-    `multi_label=True` allows several labels at once. Every class is then a yes-or-no question, with answers t_k and
-    1 - t_k in [0, 1] and probabilities p_k and 1 - p_k. The loss is the mean over the classes; for beta = 0 it is alpha
-    times Keras' `BinaryCrossentropy`. y_true and y_pred have one shape `(..., K)`. With `from_logits=True` y_pred are
-    the logits of p_k, such as the outputs of a head with `link="sigmoid"`.
+    `multi_label=True` allows several labels at once. Every class is then a binary question, with targets t_k and
+    1 - t_k in [0, 1] and probabilities p_k and 1 - p_k. The loss is the mean over the classes. For beta = 0 it is alpha
+    times Keras' `BinaryCrossentropy`. y_true and y_pred have the same shape, `(..., K)`. With `from_logits=True`,
+    y_pred are the logits of p_k, such as the outputs of a head with `link="sigmoid"`.
 
     Args:
-        alpha: weight of the crossentropy, at least 0; the paper takes 0.1 for ten classes, 6 for a hundred.
-        beta: weight of the reverse crossentropy, at least 0; the paper takes 1 for ten classes, 0.1 for a hundred.
-        log_of_zero: A < 0, which replaces log 0; the paper takes -4.
-        multi_label: boolean, whether an example may have several labels, or none.
+        alpha: weight of the crossentropy, at least 0; the paper uses 0.1 for ten classes, 6 for a hundred.
+        beta: weight of the reverse crossentropy, at least 0; the paper uses 1 for ten classes, 0.1 for a hundred.
+        log_of_zero: A < 0, which replaces log 0; the paper uses -4.
+        multi_label: boolean, whether an example can have several labels, or none.
         kwargs: `from_logits`, `ignore_class` (None with `multi_label`) and the arguments of any Keras loss, see
             `Crossentropy`.
     Raises:
@@ -129,12 +130,12 @@ class SymmetricCrossentropy(Crossentropy):
 
     @staticmethod
     def config_for(config: dict[str, Any], output: Any) -> dict[str, Any] | None:
-        """See `Crossentropy`; None for outputs of one label where several are expected, and the reverse."""
+        """Returns the config, see `Crossentropy`; None if only the loss or only the output is multi-label."""
         fits = config["multi_label"] == (output.link == "sigmoid")
         return Crossentropy.config_for(config, output) if fits else None
 
     def call(self, y_true: Any, y_pred: Any) -> Any:
-        """See `Crossentropy`."""
+        """Returns the loss of every example, `(...)`, see `Crossentropy`."""
         if not self.multi_label:
             return super().call(y_true, y_pred)
         y_true, y_pred = ops.convert_to_tensor(y_true, self.dtype), ops.convert_to_tensor(y_pred, self.dtype)
@@ -143,40 +144,41 @@ class SymmetricCrossentropy(Crossentropy):
             raise refusal("y_true", rule, shape=y_true)
         possible = ops.logical_and(y_true >= 0, y_true <= 1)
         y_true = ops.where(possible, y_true, np.nan)
-        each = self.crossentropy(ops.stack([y_true, 1.0 - y_true], axis=-1), self._log_answers(y_pred))
-        return ops.mean(each, axis=-1)
+        losses = self.crossentropy(ops.stack([y_true, 1.0 - y_true], axis=-1), self._binary_log_probs(y_pred))
+        return ops.mean(losses, axis=-1)
 
-    def _log_answers(self, y_pred):
-        """Logarithms of p_k and 1 - p_k, `(..., K, 2)`."""
+    def _binary_log_probs(self, y_pred):
+        """Returns the logarithms of p_k and 1 - p_k, `(..., K, 2)`."""
         if self.from_logits:
             return ops.stack([ops.log_sigmoid(y_pred), ops.log_sigmoid(-y_pred)], axis=-1)
-        return ops.log(ops.maximum(ops.stack([y_pred, 1.0 - y_pred], axis=-1), SMALLEST))
+        return ops.log(ops.maximum(ops.stack([y_pred, 1.0 - y_pred], axis=-1), MIN_PROBABILITY))
 
     def crossentropy(self, targets: Any, log_probs: Any) -> Any:
-        """The loss above: `(..., K)`, `(..., K)` to `(...)`."""
+        """Computes the loss from `(..., K)` targets and log-probabilities, `(...)`."""
         reverse = reverse_crossentropy(targets, log_probs, self.log_of_zero)
         return self.beta * reverse - self.alpha * weighted_logs(targets, log_probs)
 
 
 @keras.saving.register_keras_serializable("keras_het")
 class SmoothedCrossentropy(Crossentropy):
-    """Crossentropy with smoothed labels; a negative number sharpens them, which corrects for symmetric noise.
+    """Crossentropy with smoothed labels; negative smoothing corrects for symmetric noise.
 
         -sum_k ((1 - s) t_k + s / K) log p_k        (Wei et al. 2022, Section 2)
 
-    s > 0 is Keras' `label_smoothing`, which makes predictions less certain. s < 0 does the opposite, and corrects for
-    wrong labels. K counts only the classes that are possible: Keras also smooths over those of a logit of -inf, and is
-    infinite or nan there. If a share e of the labels is flipped evenly to the other classes,
-    s = 1 - 1 / (1 - e K / (K - 1)) gives the backward correction by that T: its mean over the flips is the
-    crossentropy of the true labels.
+    s > 0 is Keras' `label_smoothing`, which makes predictions less certain. s < 0 makes them more certain, and corrects
+    for label errors. K counts only possible classes. Keras also smooths over classes with a logit of -inf, and returns
+    infinity or nan. If a fraction e of the labels is flipped uniformly to the other classes,
+    s = 1 - 1 / (1 - e K / (K - 1)) gives the backward correction by that T: its mean over the flips is the crossentropy
+    of the true labels.
 
-    With a negative s the loss has no lower bound: it falls without end as the model becomes sure of its labels, wrong
-    labels too. Its gradient for the logits stays bounded. Limit the training (few epochs, weight decay); the paper
-    begins it with plain crossentropy. On digits, a negative s was worse than early stopping for five of seven noises,
-    by 2.7 to 11.1 points of accuracy (`benchmarks/results/arena_digits.md`).
+    With a negative s, the loss has no lower bound: it falls forever as the model memorises the labels, even label
+    errors. Its gradient for the logits stays bounded. Limit the training by few epochs or weight decay. The paper
+    starts with plain crossentropy. On digits, a negative s was worse than early stopping for five of seven noises, by
+    2.7 to 11.1 points of accuracy (`benchmarks/results/arena_digits.md`).
 
     Args:
-        smoothing: s < 1, of either sign; labels would say nothing at 1, and would be learned as wrong above 1.
+        smoothing: s < 1, positive or negative. At 1, labels would carry no information; above 1, they would be learned
+            as wrong.
         kwargs: `from_logits`, `ignore_class` and the arguments of any Keras loss, see `Crossentropy`.
     Raises:
         ValueError: for arguments outside these ranges.
@@ -197,7 +199,7 @@ class SmoothedCrossentropy(Crossentropy):
         refuse_if(self.smoothing >= 1.0, "smoothing", "be less than 1", f"smoothing={smoothing}")
 
     def crossentropy(self, targets: Any, log_probs: Any) -> Any:
-        """The loss above: `(..., K)`, `(..., K)` to `(...)`."""
+        """Computes the loss from `(..., K)` targets and log-probabilities, `(...)`."""
         possible = ops.cast(is_possible(log_probs), log_probs.dtype)
         spread = possible / ops.sum(possible, axis=-1, keepdims=True)
         return -weighted_logs((1.0 - self.smoothing) * targets + self.smoothing * spread, log_probs)
@@ -205,11 +207,11 @@ class SmoothedCrossentropy(Crossentropy):
 
 @keras.saving.register_keras_serializable("keras_het")
 class ForwardCorrectedCrossentropy(Crossentropy):
-    """Crossentropy of the noisy labels under the noisy prediction; the best model is the same as for clean labels.
+    """Crossentropy of the noisy labels under the noisy prediction; its minimum is the model for clean labels.
 
         -log sum_i p(true i) T[i, y]        (Patrini et al. 2017, Theorem 2)
 
-    It equals crossentropy behind a `NoiseTransition` with a fixed T, but leaves the model unchanged.
+    It equals crossentropy after a `NoiseTransition` with a fixed T, but needs no layer.
 
     Args:
         transition: T, `(K, K)`, T[i, j] = p(noisy label j | true class i).
@@ -232,37 +234,37 @@ class ForwardCorrectedCrossentropy(Crossentropy):
         self.transition = check_one_transition(transition)
 
     def log_probs(self, y_pred: Any) -> Any:
-        """See `Crossentropy`. Raises a ValueError if T has another size."""
+        """Returns log-probabilities, see `Crossentropy`; raises a ValueError if T has another size."""
         if y_pred.shape[-1] != len(self.transition):
             raise refusal("transition", f"have shape {(y_pred.shape[-1],) * 2}", shape=self.transition)
         return super().log_probs(y_pred)
 
     def crossentropy(self, targets: Any, log_probs: Any) -> Any:
-        """The loss above: `(..., K)`, `(..., K)` to `(...)`."""
+        """Computes the loss from `(..., K)` targets and log-probabilities, `(...)`."""
         return -weighted_logs(targets, apply_transition(log_probs, self.transition))
 
 
 @keras.saving.register_keras_serializable("keras_het")
 class LogRatioSquaredError(Crossentropy):
-    """Half the squared error of logits, without their mean, as a regression on the logits of a smoothed label.
+    """Half the squared error of centred logits, a regression on the logits of a smoothed label.
 
         |C (log p - log s)|^2 / 2,   s = (1 - eps) t + eps / K,   C x = x - mean(x)
 
-    It is half the squared distance of Aitchison between p and s, and, up to a constant, -log N(ilr(s); ilr(p), I) of
-    the isometric log-ratios in K - 1 dimensions: the likelihood of SGN (Englesson and Azizpour) without its covariance
-    and its shift. A wrong label pulls the logits to a finite place instead of ever further, and the
-    best prediction for labels of several classes is the mean of their targets, so that the most frequent label wins.
+    It is half the squared Aitchison distance between p and s. Up to a constant, it is -log N(ilr(s); ilr(p), I) of the
+    isometric log-ratios in K - 1 dimensions: the likelihood of SGN (Englesson and Azizpour) without its covariance and
+    shift. A label error pulls the logits to a finite target instead of to infinity. The best prediction for noisy
+    labels is the mean of their targets, so the most frequent label wins.
 
-    The probabilities are not those of the labels: where an input has the label k with probability q_k, the best logits
-    are q_k log(1 + K (1 - eps) / eps). Values are some tens of times those of crossentropy: lower the learning rate of
-    an optimizer that does not rescale gradients, such as SGD.
+    The probabilities are not calibrated: if an input has the label k with probability q_k, the best logits are
+    q_k log(1 + K (1 - eps) / eps). The loss is tens of times as large as crossentropy, so lower the learning rate of an
+    optimizer that does not rescale gradients, such as SGD.
 
     Args:
-        smoothing: eps, in (0, 1); the smaller it is, the farther apart the logits of classes.
+        smoothing: eps, in (0, 1); the smaller it is, the farther apart the logits of the classes.
         kwargs: `from_logits`, `ignore_class` and the arguments of any Keras loss, see `Crossentropy`.
     Raises:
         ValueError: for arguments outside these ranges.
-    Source: Englesson and Azizpour, ICLR 2024, whose targets these are.
+    Source: Englesson and Azizpour, ICLR 2024, for the targets.
 
     Example:
         >>> loss = LogRatioSquaredError(smoothing=0.2, from_logits=True)
@@ -280,7 +282,7 @@ class LogRatioSquaredError(Crossentropy):
         refuse_if(self.smoothing >= 1.0, "smoothing", "be in (0, 1)", value=smoothing)
 
     def crossentropy(self, targets: Any, log_probs: Any) -> Any:
-        """The loss above, over the possible classes: `(..., K)`, `(..., K)` to `(...)`."""
+        """Computes the loss over the possible classes from `(..., K)` targets and log-probabilities, `(...)`."""
         possible = is_possible(log_probs)
         count = ops.sum(ops.cast(possible, log_probs.dtype), axis=-1, keepdims=True)
         label = ops.log((1.0 - self.smoothing) * targets + self.smoothing / count)

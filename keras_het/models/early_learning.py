@@ -11,7 +11,7 @@ from keras_het.base.refusal import refusal, refuse_if
 from keras_het.base.replicas import check_one_process, check_one_replica
 from keras_het.base.validation import check_choice, check_integer, check_number, check_weights
 from keras_het.losses.crossentropy import Crossentropy
-from keras_het.ops.log_space import largest
+from keras_het.ops.log_space import bounded_max
 from keras_het.reading.matching import labels_for, loss_of
 
 MAX_EXAMPLES = 1 << 24  # sample weights are float32, which would round larger indices to others
@@ -223,10 +223,10 @@ class _Term(Crossentropy):
         model.memory.assign(stored)
         # 1 - sum t p as a sum of positive terms: the rounding of a plain difference, divided by a rest near zero, would
         # disturb a trained model.
-        most = largest(memory, 0.0, axis=-1)
+        most = bounded_max(memory, 0.0, axis=-1)
         rest = ops.maximum(1.0 - most[:, 0], ROUNDING[model.memory_dtype]) + ops.sum(p * (most - memory), axis=-1)
         term = ops.where(index < model.num_examples, model.strength * ops.log(rest), np.nan)
-        return self.without_ignored(term, valid)
+        return self.mask_ignored(term, valid)
 
 
 def _split(sample_weight: Any) -> tuple[Any, Any]:

@@ -9,7 +9,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_het.base.batches import batches, check_again
+from keras_het.base.batches import batches, check_rereadable
 from keras_het.base.internals import mask_of
 from keras_het.base.masks import with_mask
 from keras_het.base.refusal import refusal, refuse_if
@@ -152,8 +152,8 @@ class DeepEnsemble(keras.Model):
                 raise refusal("members", "be compiled, each of them, to be trained", f"member {index}, which is not")
             judge(member, x, y)
         check_different_noise(self.members)
-        check_again("x", x)
-        check_again("validation_data", arguments.get("validation_data"))
+        check_rereadable("x", x)
+        check_rereadable("validation_data", arguments.get("validation_data"))
         seed = random.randrange(1 << 31) if seed is None else check_integer("seed", seed, 0)
         histories = []
         for index, member in enumerate(self.members):

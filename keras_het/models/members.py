@@ -15,7 +15,7 @@ from keras_het.base.serializable import resolve
 from keras_het.base.validation import check_boolean
 from keras_het.layers.heteroscedastic_dense import Clock
 from keras_het.links import Link
-from keras_het.ops.transition import SMALLEST
+from keras_het.ops.transition import MIN_PROBABILITY
 from keras_het.reading.check import leaves
 from keras_het.reading.ending import Ending, endings
 from keras_het.reading.matching import activation_for
@@ -145,7 +145,7 @@ def outputs_of_probabilities(p: Any, activation: str) -> Any:
 
     A sigmoid that rounds to one has the smallest logit that does, not one of infinity.
     """
-    log_p = ops.log(ops.maximum(p, SMALLEST))
+    log_p = ops.log(ops.maximum(p, MIN_PROBABILITY))
     rounding = 2.0**-54 if "float64" in str(p.dtype) else 2.0**-25
     return log_p if activation == "softmax" else log_p - ops.log(ops.maximum(1.0 - p, rounding))
 

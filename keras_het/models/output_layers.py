@@ -6,7 +6,7 @@ from typing import Any
 import keras
 
 from keras_het.base.graph import model_inputs
-from keras_het.base.internals import compile_arguments, not_decayed
+from keras_het.base.internals import compile_arguments, weight_decay_exclusions
 from keras_het.base.refusal import refusal
 from keras_het.reading.check import ROLES, advice, spelled
 from keras_het.reading.ending import Ending, ending_of_layers, units_of
@@ -154,7 +154,7 @@ def _copy_of_optimizer(optimizer: Any, model: keras.Model) -> Any:
         config = {name: value for name, value in optimizer.get_config().items() if name != "inner_optimizer"}
         return type(optimizer)(inner, **config)
     copy = _again(optimizer, "optimizer")
-    variables, count, pattern = not_decayed(optimizer, model.variables)
+    variables, count, pattern = weight_decay_exclusions(optimizer, model.variables)
     if not count and pattern is None:
         return copy
     if len(variables) < count:

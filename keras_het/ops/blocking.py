@@ -1,8 +1,7 @@
-"""Sizes of the blocks in which logits are computed: rows of the batch at a chunk of the nodes.
+"""Sizes of the blocks in which logits are computed; a block is some rows of the batch at a chunk of nodes.
 
-The work on a block is a dozen passes over its logits. A block on a CPU fits the cache: the passes would take two to
-three times as long from main memory. A block on an accelerator is large enough for every pass to take longer than its
-launch.
+The work on a block is a dozen passes over its logits. On a CPU a block fits the cache: from main memory, the passes
+would take two to three times as long. On an accelerator, a block is so large that a pass takes longer than its launch.
 """
 
 import math
@@ -12,85 +11,84 @@ import keras
 from keras_het.base.compiler import active_compiler
 from keras_het.base.tensor import Tensor
 
-BLOCK_ELEMENTS = 1 << 20  # logits of one block: 4 MiB of float32
-TORCH_DIVISOR = 2  # of the budget of a training step: PyTorch holds several arrays of a block at once
+BLOCK_ELEMENTS = 1 << 20  # 4 MiB of float32 logits
+TORCH_DIVISOR = 2  # PyTorch holds several arrays of a block at once in training
 ACCELERATOR_ELEMENTS = 1 << 24
-CHUNK_SIZE = 64  # nodes of one block: fewer make thin matrix products
-FEWEST_NODES = 8  # of a block of a whole batch
-LARGEST_BLOCK = 8  # budgets, of a block of two rows
-MOST_CHUNKS = 32
-TYPICAL_BATCH = 128  # stands in for a batch size that is unknown when the graph is made
-UNKNOWN_ROWS = 32  # of a block of such a batch; the default batch size of `fit`
+CHUNK_SIZE = 64  # nodes; fewer make thin matrix products
+MIN_BLOCK_NODES = 8
+MAX_BLOCK_BUDGETS = 8  # for a block of two rows
+MAX_CHUNKS = 32
+TYPICAL_BATCH = 128  # examples, if the batch size is unknown when the graph is made
+UNKNOWN_BATCH_ROWS = 32  # the default batch size of `fit`: the last block might be mostly padding
 
 
 def inference_block_sizes(
     loc: Tensor, num_samples: int, units: int, chunk_size: int | None = None
 ) -> tuple[int | None, int]:
-    """(rows, nodes) of a block of a prediction, by the budget of two blocks.
+    """Returns (rows, nodes) of a block of a prediction, within the budget of two blocks.
 
-    rows is None, for all rows, if they fit, if their number is unknown, or if all nodes are held at once. Without a
-    `chunk_size` the loop over the nodes is unrolled into at most `MOST_CHUNKS` chunks, because each adds to the time
-    and memory of compiling a graph.
+    rows is None, for all rows, if they fit, if their number is unknown, or if a block has all nodes. Without a
+    `chunk_size`, the loop is unrolled into at most `MAX_CHUNKS` chunks, because each chunk costs time and memory when
+    a graph is compiled.
     """
     if chunk_size is not None and chunk_size >= num_samples:
         return None, num_samples
-    # An unknown size is None, or a tensor where it is traced: computing with it would fail.
-    known = all(isinstance(size, int) for size in loc.shape[:-1])
-    examples, budget = math.prod(loc.shape[:-1]) if known else TYPICAL_BATCH, 2 * _budget(loc)
-    fewest = 16 if known else 8
+    # An unknown size is None, or a tensor if it is traced: computing with it would fail.
+    is_known = all(isinstance(size, int) for size in loc.shape[:-1])
+    examples, budget = math.prod(loc.shape[:-1]) if is_known else TYPICAL_BATCH, 2 * _budget(loc)
+    min_nodes = 16 if is_known else 8
     if chunk_size is None:
-        fitting = min(CHUNK_SIZE, max(fewest, budget // (units * max(1, examples))))
-        chunk_size = max(fitting, math.ceil(num_samples / MOST_CHUNKS))
-    rows = max(2, budget // (units * fewest))
-    return rows if known and rows < examples else None, chunk_size
+        fitting_nodes = min(CHUNK_SIZE, max(min_nodes, budget // (units * max(1, examples))))
+        chunk_size = max(fitting_nodes, math.ceil(num_samples / MAX_CHUNKS))
+    rows = max(2, budget // (units * min_nodes))
+    return rows if is_known and rows < examples else None, chunk_size
 
 
 def block_sizes(
     loc: Tensor, num_samples: int, units: int, chunk_size: int | None = None, whole_batch: bool = False
 ) -> tuple[int | None, int]:
-    """(rows, nodes) of a block of the budget.
+    """Returns (rows, nodes) of a block within the budget.
 
-    Without a `chunk_size` a block has `CHUNK_SIZE` nodes, or more if the whole batch leaves room. It has fewer, but at
-    least 8, if two rows with so many are above the budget on PyTorch, or above eight budgets elsewhere. It never has
-    more than all nodes. It has at least two rows, because XLA shares out the work on a block by rows. A block that must
-    have the whole batch has all rows, None, and fewer nodes instead. A batch is cut evenly. Blocks of an unknown batch
-    are small: the last one might be mostly padding.
+    Without a `chunk_size`, a block has `CHUNK_SIZE` nodes, or more if the whole batch leaves room. It has fewer, but at
+    least 8, if two rows with so many nodes exceed the budget on PyTorch, or eight budgets elsewhere. It has at least
+    two rows, because XLA distributes the work on a block by rows. With `whole_batch`, rows is None, for all rows, and a
+    block has fewer nodes instead. A batch is cut evenly.
 
-    PyTorch's compiler compiles once more for each size: then the rows do not depend on a batch that needs several
-    blocks, and the nodes are cut evenly where they can be.
+    PyTorch's compiler compiles again for each size. Then the number of rows is the same for every batch that needs
+    several blocks, and the nodes are cut evenly if possible.
     """
     on_torch = keras.config.backend() == "torch"
     batch, budget = loc.shape[0], _budget(loc, TORCH_DIVISOR if on_torch else 1)
     if whole_batch:
-        fitting = max(FEWEST_NODES, budget // (units * max(1, batch or TYPICAL_BATCH)))
-        return None, _cut(num_samples, fitting) if chunk_size is None else min(num_samples, chunk_size)
+        nodes = max(MIN_BLOCK_NODES, budget // (units * max(1, batch or TYPICAL_BATCH)))
+        return None, _chunk_size_within(num_samples, nodes) if chunk_size is None else min(num_samples, chunk_size)
     if chunk_size is None:
         chunk_size = max(CHUNK_SIZE, budget // (units * max(1, batch or TYPICAL_BATCH)))
         # Every pass on PyTorch writes a new block to memory: a block above the budget is slower than a thin one. XLA
-        # fuses passes, and likes thick ones; but an image may have more logits than any head of classes.
-        most = budget * (1 if on_torch else LARGEST_BLOCK)
-        chunk_size = _cut(num_samples, min(chunk_size, max(FEWEST_NODES, most // (2 * units))))
+        # fuses passes and prefers thick blocks, but an image can have more logits than any head of classes.
+        max_elements = budget * (1 if on_torch else MAX_BLOCK_BUDGETS)
+        chunk_size = _chunk_size_within(num_samples, min(chunk_size, max(MIN_BLOCK_NODES, max_elements // (2 * units))))
     chunk_size = min(num_samples, chunk_size)
     rows = max(2, budget // (units * chunk_size))
     if batch is None:
-        return min(rows, UNKNOWN_ROWS), chunk_size
-    evenly = batch > rows and active_compiler() is None
-    return math.ceil(batch / math.ceil(batch / rows)) if evenly else rows, chunk_size
+        return min(rows, UNKNOWN_BATCH_ROWS), chunk_size
+    is_even = batch > rows and active_compiler() is None
+    return math.ceil(batch / math.ceil(batch / rows)) if is_even else rows, chunk_size
 
 
-def _cut(num_samples: int, most: int) -> int:
-    """Nodes of a chunk of at most `most`; for a compiler their largest divisor above most / 2, if there is one."""
-    most = min(num_samples, most)
-    sizes = range(most, most // 2, -1) if active_compiler() is not None else ()
-    return next((size for size in sizes if num_samples % size == 0), most)
+def _chunk_size_within(num_samples: int, limit: int) -> int:
+    """Returns the chunk size, at most `limit`; for a compiler, the largest divisor above limit / 2 if there is one."""
+    limit = min(num_samples, limit)
+    sizes = range(limit, limit // 2, -1) if active_compiler() is not None else ()
+    return next((size for size in sizes if num_samples % size == 0), limit)
 
 
 def _budget(tensor: Tensor, divisor: int = 1) -> int:
     backend = keras.config.backend()
     if backend == "torch":
-        on_processor = tensor.device.type == "cpu"
+        is_on_cpu = tensor.device.type == "cpu"
     elif backend in ("jax", "tensorflow"):
-        on_processor = all(name.startswith("cpu") for name in keras.distribution.list_devices())
-    else:  # numpy, openvino, mlx: without a list of devices
-        on_processor = True
-    return BLOCK_ELEMENTS // divisor if on_processor else ACCELERATOR_ELEMENTS
+        is_on_cpu = all(name.startswith("cpu") for name in keras.distribution.list_devices())
+    else:  # numpy, openvino and mlx list no devices
+        is_on_cpu = True
+    return BLOCK_ELEMENTS // divisor if is_on_cpu else ACCELERATOR_ELEMENTS

@@ -1,7 +1,7 @@
-"""The joint likelihood of a label vector under a Gaussian of logits, where correlations between labels matter.
+"""Joint likelihood of a label vector under a Gaussian of logits, which depends on the correlations of labels.
 
-Given the noise of the factors, the labels are independent, and the own noise of each has a closed form. So only the
-factors are averaged over nodes, and a node has one number, the log-likelihood of the whole vector.
+Given the factor noise, the labels are independent, and the diagonal noise of each label has a closed form. So only the
+factors are averaged over nodes, and each node contributes one number, the log-likelihood of the whole vector.
 """
 
 from typing import Any
@@ -13,7 +13,7 @@ from keras_het.ops.nodes import Nodes
 from keras_het.ops.recomputed import log_mean_over_nodes
 from keras_het.ops.sigmoid import log_expected_sigmoid
 
-MISSING = -1  # a label that is not known
+UNKNOWN_LABEL = -1
 
 
 def log_joint_labels(
@@ -23,23 +23,23 @@ def log_joint_labels(
     flips: tuple[Tensor, Tensor] | None = None,
     chunk_size: int | None = None,
 ) -> Tensor:
-    """The log-probability of label vectors under Gaussian logits, averaged over nodes of the factors.
+    """Computes the log-probability of label vectors under Gaussian logits, averaged over nodes of the factors.
 
         log p(y) = log E_{e_R}[ prod_c p(y_c | e_R) ],     p(1 | e_R) = q_c + (1 - q_c - f_c) E_{e_c}[sigmoid(u_c)]
 
-    Here u = mu + d e_K + V e_R; f_c = p(label 0 | true label 1) and q_c = p(label 1 | true label 0). The expectation
-    over e_c is in closed form (`log_expected_sigmoid`, error of its log below 1e-4). So the error of the nodes is one
-    of R dimensions, whatever C is, and there is none without factors. The correlations of the logits get a gradient;
-    from the marginal likelihood, the sum of log E[p(y_c | u_c)], they get none.
+    Here u = mu + d e_K + V e_R, f_c = p(label 0 | true label 1) and q_c = p(label 1 | true label 0). The expectation
+    over e_c has a closed form (`log_expected_sigmoid`, error of its log below 1e-4). So the nodes cover R dimensions
+    for any C, and without factors the result has no sampling error. The correlations of the logits get a gradient. In
+    the marginal likelihood, the sum of log E[p(y_c | u_c)], they get none.
 
     Args:
-        normal: the Gaussian of u in temperatures, with `loc`, `scale_diag` and `scaled_factor()`.
-        labels: 0, 1, or -1 for one that is not known and counts for nothing, `(..., C)`; any other number gives nan.
+        normal: Gaussian of u in temperatures, with `loc`, `scale_diag` and `scaled_factor()`.
+        labels: 0, 1, or -1 for an unknown label, which is ignored, `(..., C)`; any other number gives nan.
         nodes: `Nodes` of R factors; their e_K are not used.
-        flips: (f, q), each of shape `(C,)` or `(..., C)`; None for right labels.
-        chunk_size: number of nodes of a chunk, which bounds the memory; None chooses it.
+        flips: (f, q), each of shape `(C,)` or `(..., C)`; None for correct labels.
+        chunk_size: number of nodes in a chunk, which bounds the memory; None chooses it.
     Returns:
-        shape `(...,)`.
+        log-probabilities, shape `(...)`.
     Source: Collier et al. 2021, section 2, which averages the product over samples of u.
 
     Example:
@@ -57,32 +57,32 @@ def log_joint_labels(
 def _rows(normal: Any, labels: Tensor, flips: tuple[Tensor, Tensor] | None) -> tuple[Tensor, ...]:
     """Returns means, standard deviations and factors with the signs of the labels, and two probabilities.
 
-    The probability of a label given the noise is floor + kept p: `floor` is its probability if the true label is the
-    other one, 1 for an unknown label, whose `kept` is 0.
+    The probability of a label given the noise is floor + slope p. `floor` is its probability if the true label is the
+    opposite. For an unknown label, floor is 1 and slope 0.
     """
     loc = normal.loc
     labels = ops.cast(ops.convert_to_tensor(labels), loc.dtype)
-    positive, negative, missing = (ops.equal(labels, value) for value in (1.0, 0.0, MISSING))
-    sign = ops.where(positive, 1.0, -1.0)
-    hidden, false = (ops.zeros_like(loc), ops.zeros_like(loc)) if flips is None else (_like(x, loc) for x in flips)
-    known = ops.logical_or(positive, negative)
-    kept = ops.where(known, 1.0 - hidden - false, ops.where(missing, 0.0, float("nan")))
-    floor = ops.where(known, ops.where(positive, false, hidden), 1.0)
-    return sign * loc, normal.scale_diag, sign[..., None] * normal.scaled_factor(), floor, kept
+    is_one, is_zero, is_unknown = (ops.equal(labels, value) for value in (1.0, 0.0, UNKNOWN_LABEL))
+    sign = ops.where(is_one, 1.0, -1.0)
+    f, q = (ops.zeros_like(loc), ops.zeros_like(loc)) if flips is None else (_broadcast(x, loc) for x in flips)
+    is_known = ops.logical_or(is_one, is_zero)
+    slope = ops.where(is_known, 1.0 - f - q, ops.where(is_unknown, 0.0, float("nan")))
+    floor = ops.where(is_known, ops.where(is_one, q, f), 1.0)
+    return sign * loc, normal.scale_diag, sign[..., None] * normal.scaled_factor(), floor, slope
 
 
-def _like(x: Tensor, loc: Tensor) -> Tensor:
+def _broadcast(x: Tensor, loc: Tensor) -> Tensor:
     return ops.convert_to_tensor(x, loc.dtype) + ops.zeros_like(loc)
 
 
 def _log_likelihoods(
-    noise: Tensor, loc: Tensor, scale_diag: Tensor, factor: Tensor, floor: Tensor, kept: Tensor
+    noise: Tensor, loc: Tensor, scale_diag: Tensor, factor: Tensor, floor: Tensor, slope: Tensor
 ) -> Tensor:
-    """sum_c log(floor_c + kept_c E[sigmoid(u_c)]) at a chunk of noise, `(R, nodes)`: `(..., nodes)`."""
+    """Returns sum_c log(floor_c + slope_c E[sigmoid(u_c)]) at a chunk of noise, `(R, nodes)`: `(..., nodes)`."""
     u = loc[..., None] + ops.matmul(factor, noise)
     log_p = log_expected_sigmoid(u, ops.square(scale_diag)[..., None])[0]
-    floor, kept = floor[..., None], kept[..., None]
+    floor, slope = floor[..., None], slope[..., None]
     has_floor = floor > 0
-    mixed = ops.log(ops.where(has_floor, floor, 1.0) + kept * ops.exp(log_p))  # at least the floor: no underflow
-    mixed = ops.where(has_floor, mixed, log_p + ops.log(ops.where(has_floor, 1.0, kept)))
-    return ops.sum(mixed, axis=-2)
+    log_label = ops.log(ops.where(has_floor, floor, 1.0) + slope * ops.exp(log_p))  # cannot underflow below the floor
+    log_label = ops.where(has_floor, log_label, log_p + ops.log(ops.where(has_floor, 1.0, slope)))
+    return ops.sum(log_label, axis=-2)

@@ -1,6 +1,6 @@
-"""Labels as integers, and labels of several annotators beside predictions.
+"""Labels as integers, and labels of several annotators.
 
-Predictions have an axis of annotators in training and none at inference.
+Predictions for annotators have an axis of annotators in training, and none at inference.
 """
 
 from typing import Any
@@ -13,19 +13,14 @@ from keras_het.base.masks import with_mask
 from keras_het.base.refusal import refusal
 from keras_het.base.tensor import Tensor
 
-NO_CLASS = -(1 << 31)  # the label that stands for what is no integer
+NO_CLASS = -(1 << 31)
 
 
 def integer_labels(labels: Any) -> Tensor:
-    """Labels of any dtype as int32; what is no integer of 32 bits, such as nan, 1.5 or 2^32, becomes -2^31.
+    """Converts labels of any shape and dtype to int32; a label that is no 32-bit integer becomes -2^31.
 
-    A plain cast would make a class of it, another one on every backend. JAX itself cuts tensors and the batches of
-    `fit` to 32 bits, before this sees them.
-
-    Args:
-        labels: numbers of any shape.
-    Returns:
-        int32, of the same shape.
+    A plain cast would turn nan, 1.5 or 2^32 into a class, a different one on every backend. JAX truncates tensors, and
+    the batches of `fit`, to 32 bits before this function gets them.
 
     Example:
         >>> [int(label) for label in integer_labels([1.0, 1.5, float("nan")])]
@@ -40,19 +35,19 @@ def integer_labels(labels: Any) -> Tensor:
     return ops.where(ops.equal(ops.cast(integers, labels.dtype), labels), integers, NO_CLASS)
 
 
-def for_each_label(y_true: Tensor, y_pred: Tensor) -> tuple[Tensor, Tensor]:
-    """Labels and predictions of one form: predictions without an axis of annotators are the same for all of them.
+def broadcast_predictions(y_true: Tensor, y_pred: Tensor) -> tuple[Tensor, Tensor]:
+    """Returns labels and predictions; predictions without an axis of annotators are repeated for every annotator.
 
     Args:
-        y_true: integer labels, `(N, M)`, or clean, `(N,)` or `(N, 1)`.
+        y_true: integer labels, `(N, M)`, or clean labels, `(N,)` or `(N, 1)`.
         y_pred: predictions, `(N, M, K)` or `(N, K)`.
     Returns:
         labels and predictions, `(N, M)` and `(N, M, K)`, or `(N,)` and `(N, K)`.
     Raises:
-        ValueError: for labels of another number of annotators than the predictions.
+        ValueError: if labels and predictions have different numbers of annotators.
 
     Example:
-        >>> labels, predictions = for_each_label(ops.zeros((5, 3)), ops.zeros((5, 2)))
+        >>> labels, predictions = broadcast_predictions(ops.zeros((5, 3)), ops.zeros((5, 2)))
         >>> tuple(labels.shape), tuple(predictions.shape)
         ((5, 3), (5, 3, 2))
     """
@@ -61,27 +56,24 @@ def for_each_label(y_true: Tensor, y_pred: Tensor) -> tuple[Tensor, Tensor]:
         mask = None if mask is None else ops.broadcast_to(ops.expand_dims(mask, -1), ops.shape(y_true))
         predictions = ops.broadcast_to(ops.expand_dims(y_pred, -2), (*ops.shape(y_true), y_pred.shape[-1]))
         return y_true, with_mask(predictions, mask)
-    found, expected = y_true.shape[-1], y_pred.shape[-2]
-    if len(y_pred.shape) > 2 and None not in (found, expected) and found != expected:
-        raise refusal("y_true", f"have shape (N, {expected}), a label of each annotator, or -1", shape=y_true)
+    num_labels, num_annotators = y_true.shape[-1], y_pred.shape[-2]
+    if len(y_pred.shape) > 2 and None not in (num_labels, num_annotators) and num_labels != num_annotators:
+        raise refusal("y_true", f"have shape (N, {num_annotators}), a label of each annotator, or -1", shape=y_true)
     return y_true, y_pred
 
 
 def is_label(labels: Tensor, num_classes: int) -> Tensor:
-    """Returns whether each label is a class, or -1 for a missing one; nan is neither. Booleans of any shape."""
+    """Returns booleans: whether each label is a class or -1, for a missing label; nan is neither."""
     return ops.logical_and(ops.logical_and(labels >= -1, labels < num_classes), ops.equal(labels, ops.floor(labels)))
 
 
-def weight_each_label(sample_weight: Tensor, labels: Tensor) -> Tensor:
-    """Returns weights of the shape of `labels`, `(N, ...)`.
-
-    A weight of each example, `(N,)` or `(N, 1)`, counts for each of its labels.
-    """
+def broadcast_weights(sample_weight: Tensor, labels: Tensor) -> Tensor:
+    """Returns weights in the shape of `labels`, `(N, ...)`; a weight per example, `(N,)` or `(N, 1)`, is repeated."""
     weights = ops.convert_to_tensor(sample_weight)
-    missing = len(labels.shape) - len(weights.shape)
-    if missing > 0:
-        weights = ops.expand_dims(weights, tuple(range(-missing, 0)))
-    elif missing < 0:
+    missing_axes = len(labels.shape) - len(weights.shape)
+    if missing_axes > 0:
+        weights = ops.expand_dims(weights, tuple(range(-missing_axes, 0)))
+    elif missing_axes < 0:
         weights = ops.squeeze(weights, -1)
-    # A product of full shape, because PyTorch multiplies the weights by a mask in place.
+    # A new array, because Keras on PyTorch multiplies the weights by a mask in place.
     return weights * ops.ones_like(labels, dtype=weights.dtype)

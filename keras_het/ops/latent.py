@@ -1,4 +1,4 @@
-"""A Gaussian of the features before the last map, and the Gaussian of the logits that it gives."""
+"""Gaussian noise of the features before the last map, carried to the logits."""
 
 import functools
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from keras_het.ops.normal import Normal
 class LatentNormal(Normal):
     """u = loc + kernel' (scale_diag * e_D + factor e_R): noise of the D features, carried to the K logits.
 
-    The map that makes the mean logits from the features also carries the noise.
+    The kernel of the mean logits also maps the noise.
 
         covariance = kernel' (diag(scale_diag^2) + factor factor') kernel
 
@@ -35,9 +35,8 @@ class LatentNormal(Normal):
     """
 
     num_rows = 3
-    in_logits = (True, True, True, False)
-    # A block has all rows: each block adds an array of the kernel's size to its gradient, so blocks must be few.
-    whole_batch = True
+    is_divided = (True, True, True, False)
+    whole_batch = True  # each block adds an array of the kernel's size to its gradient, so blocks must be few
 
     def __init__(
         self,
@@ -61,7 +60,7 @@ class LatentNormal(Normal):
 
     @property
     def num_logits(self) -> int:
-        """The larger of K and D, because a block has arrays of both."""
+        """Larger of K and D, because a block has arrays of both sizes."""
         return max(self.units, self.size[0])
 
     def variance(self) -> Tensor:
@@ -70,7 +69,7 @@ class LatentNormal(Normal):
         return ops.matmul(ops.square(self.scale_diag), ops.square(self.kernel)) + low_rank
 
     def centered_variance(self) -> Tensor:
-        """Returns the diagonal of C Sigma C, the variances that a softmax sees, `(..., K)`."""
+        """Returns the diagonal of C Sigma C, the variances that affect a softmax, `(..., K)`."""
         kernel = self.kernel - ops.mean(self.kernel, axis=-1, keepdims=True)
         return self.maker()(self.loc, self.scale_diag, self.factor, kernel).variance()
 
@@ -104,14 +103,14 @@ class LatentNormal(Normal):
     def logits_at(self, chunk: tuple[Tensor, ...]) -> Tensor:
         """Returns logits at a chunk of nodes, `(B, K, C)`.
 
-        One matrix product serves all rows of the batch, as in `vjp`, where a product for each row would make B arrays
-        of the size of the kernel W before they are summed.
+        One matrix product covers all rows of the batch. In `vjp`, a product for each row would make B arrays of the
+        size of the kernel before the sum.
         """
         noise = ops.matmul(ops.transpose(self.kernel), self._noise_at(chunk))
         return self.loc[..., None] + _rows_first(noise, chunk)
 
     def vjp(self, cotangent: Tensor, chunk: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-        """Returns the gradients by each of `tensors`, summed over the nodes of a chunk."""
+        """Returns the gradient of each of `tensors`, summed over the nodes of a chunk."""
         grad_logits = _features_first(cotangent)
         grad_noise = _rows_first(ops.matmul(self.kernel, grad_logits), chunk)
         grad_scale_diag = ops.sum(grad_noise * chunk[0], axis=-1)
@@ -121,10 +120,10 @@ class LatentNormal(Normal):
 
 
 def _features_first(x: Tensor) -> Tensor:
-    """`(B, D, C)` to `(D, B C)`."""
+    """Reshapes `(B, D, C)` to `(D, B C)`."""
     return ops.reshape(ops.transpose(x, (1, 0, 2)), (x.shape[1], -1))
 
 
 def _rows_first(x: Tensor, chunk: tuple[Tensor, ...]) -> Tensor:
-    """`(D, B C)` to `(B, D, C)`."""
+    """Reshapes `(D, B C)` to `(B, D, C)`."""
     return ops.transpose(ops.reshape(x, (x.shape[0], -1, chunk[0].shape[-1])), (1, 0, 2))

@@ -28,9 +28,7 @@ _LOG_ERFCX = (
 
 
 def log_mean_exp(x: Tensor, axis: int = -1) -> Tensor:
-    """Returns log(mean(exp(x))) over `axis`, without overflow.
-
-    The length of the axis must be known.
+    """Returns log(mean(exp(x))) over an axis of known length, without overflow.
 
     Example:
         >>> round(float(log_mean_exp(ops.array([1000.0, 1000.0]))), 3)
@@ -52,22 +50,21 @@ def softplus_inverse(value: Tensor) -> Tensor:
 def log_ndtr(x: Tensor) -> Tensor:
     """Returns log Phi(x), the log of the standard normal distribution function, for any finite x.
 
-    The error is 3e-7 absolute, or float32 rounding.
-
-    Phi(-|x|) = erfc(z) / 2 with z = |x| / sqrt(2), and log erfc(z) = log t - z^2 + P(t), t = 1 / (1 + z/2): one smooth
-    polynomial from the centre to the far tail, so the gradient phi/Phi holds there too.
+    The absolute error is 3e-7, or float32 rounding. Phi(-|x|) = erfc(z) / 2 with z = |x| / sqrt(2), and
+    log erfc(z) = log t - z^2 + P(t) with t = 1 / (1 + z/2). One smooth polynomial covers all x, so the gradient
+    phi / Phi is accurate even in the far tail.
 
     Example:
         >>> round(float(log_ndtr(ops.array(-40.0))), 2)
         -804.61
     """
     x = ops.convert_to_tensor(x)
-    x = ops.where(x < -1e18, -1e18, x)  # the square of a lower x may overflow
+    x = ops.where(x < -1e18, -1e18, x)  # the square of a lower x could overflow
     positive = x > 0
     z = ops.where(positive, x, -x) * math.sqrt(0.5)
     t = 1.0 / (1.0 + 0.5 * z)
     lower = math.log(0.5) + ops.log(t) - z * z + erfcx_polynomial(t)
-    return ops.where(positive, ops.log(1.0 - ops.exp(lower)), lower)  # to absolute accuracy; ONNX has no log1p
+    return ops.where(positive, ops.log(1.0 - ops.exp(lower)), lower)  # ONNX has no log1p
 
 
 def erfcx_polynomial(t: Tensor) -> Tensor:
@@ -79,13 +76,13 @@ def erfcx_polynomial(t: Tensor) -> Tensor:
 
 
 def weighted_logs(weights: Tensor, log_probs: Tensor) -> Tensor:
-    """Returns sum_k w_k log p_k with 0 log 0 = 0 and a finite gradient: a logit of -inf makes a class impossible.
+    """Returns sum_k w_k log p_k with 0 log 0 = 0 and a finite gradient.
 
     Args:
-        weights: w, of a shape that broadcasts to that of log_probs.
-        log_probs: log p, `(..., K)`; -inf for a class that is impossible.
+        weights: w, of a shape that broadcasts to the shape of log_probs.
+        log_probs: log p, `(..., K)`; -inf for an impossible class.
     Returns:
-        shape `(...)`; -inf where an impossible class has a weight.
+        shape `(...)`; -inf if an impossible class has a weight.
 
     Example:
         >>> round(float(weighted_logs(ops.array([1.0, 0.0]), ops.array([-0.5, -np.inf]))), 4)
@@ -96,16 +93,16 @@ def weighted_logs(weights: Tensor, log_probs: Tensor) -> Tensor:
 
 
 def is_possible(log_probs: Tensor) -> Tensor:
-    """Returns booleans: whether each class has a probability; nan has, so that it stays visible."""
+    """Returns booleans: whether each class is possible; nan counts as possible, so that it stays visible."""
     return ops.not_equal(log_probs, -np.inf)
 
 
-def largest(x: Tensor, least: float, axis: int) -> Tensor:
-    """Returns the maximum over an axis, which keeps length one; at least `least`, and `least` for no entries.
+def bounded_max(x: Tensor, lower: float, axis: int) -> Tensor:
+    """Returns the larger of `lower` and the maximum over an axis, which keeps length one.
 
-    (`max` of Keras has `initial` for that, but on PyTorch its tensor is on the CPU, and it has another shape for an
-    empty batch. Its compiler stops at `max`, and not at `amax`.)
+    `ops.max` has `initial` for that. But on PyTorch it puts it on the CPU, returns another shape for an empty batch,
+    and breaks the compiler's graph.
     """
     if 0 in x.shape:
-        return ops.sum(x, axis=axis, keepdims=True) + least  # the sum of nothing is 0
-    return ops.maximum(ops.amax(x, axis=axis, keepdims=True), least)
+        return ops.sum(x, axis=axis, keepdims=True) + lower  # an empty sum is 0
+    return ops.maximum(ops.amax(x, axis=axis, keepdims=True), lower)

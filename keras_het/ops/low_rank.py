@@ -39,14 +39,14 @@ def low_rank_normal(
         None if x is None else _as_float(x) for x in (loc, scale_diag, factor, row_scale)
     )
     if factor is None and row_scale is not None:
-        raise refusal("`row_scale` scales the rows of `factor`, which", "be given", "factor=None")
+        raise refusal("factor", "be a tensor if `row_scale` scales its rows", "factor=None")
     for name, tensor in (("scale_diag", scale_diag), ("row_scale", row_scale)):
         if tensor is not None and not _fits(tensor.shape, loc.shape):
             raise refusal(name, f"have the shape of `loc`, {tuple(loc.shape)}", shape=tensor)
     if factor is None:
         return DiagonalNormal(loc, scale_diag)
     if not _fits(factor.shape[:-1], loc.shape if len(factor.shape) > 2 else loc.shape[-1:]):
-        rule = f"have the shape of `loc`, {tuple(loc.shape)}, or its last axis alone, before the axis of the factors"
+        rule = f"have shape (*loc.shape, R) or (K, R), with loc.shape {tuple(loc.shape)}"
         raise refusal("factor", rule, shape=factor)
     if len(factor.shape) == 2:
         row_scale = ops.ones_like(loc) if row_scale is None else row_scale
@@ -61,34 +61,34 @@ def _as_float(x: Tensor) -> Tensor:
 
 
 def _fits(shape: Tensor, expected: Tensor) -> bool:
-    known = ((a, b) for a, b in zip(shape, expected, strict=False) if isinstance(a, int) and isinstance(b, int))
-    return len(shape) == len(expected) and all(a == b for a, b in known)
+    pairs = ((a, b) for a, b in zip(shape, expected, strict=False) if isinstance(a, int) and isinstance(b, int))
+    return len(shape) == len(expected) and all(a == b for a, b in pairs)
 
 
-class _WithFactor(DiagonalNormal):
-    """Gaussians whose factor noise has the gradients of one matrix for each example, `(B, K, R)`."""
+class _FactorNormal(DiagonalNormal):
+    """Base class of Gaussians whose factor noise has a gradient `(B, K, R)`."""
 
     num_rows = 3
 
-    def no_sums(self) -> tuple[Tensor, ...]:
+    def zero_sums(self) -> tuple[Tensor, ...]:
         return ops.zeros_like(self.loc), ops.zeros((*self.loc.shape, self.size[1] + 1), self.loc.dtype)
 
     def vjp(self, cotangent: Tensor, chunk: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-        """Returns sums over the nodes of a chunk: of `cotangent` times e_K, `(B, K)`, and (e_R, 1), `(B, K, R + 1)`.
+        """Returns sums of `cotangent` times e_K, `(B, K)`, and times (e_R, 1), `(B, K, R + 1)`, over a chunk of nodes.
 
-        The second sum is one matrix product, without a reshape: the devices that share the classes could not share the
-        axis B K, and each would gather all classes.
+        The second sum is one matrix product without a reshape: devices that share the classes could not share an axis
+        B K, and each would gather all classes.
         """
         eps_diag, eps_factor = chunk[:2]
-        with_one = ops.concatenate([eps_factor, ops.ones_like(eps_factor[:1])])
-        grad_factor_and_loc = ops.matmul(cotangent, ops.transpose(with_one))
+        eps_factor_and_one = ops.concatenate([eps_factor, ops.ones_like(eps_factor[:1])])
+        grad_factor_and_loc = ops.matmul(cotangent, ops.transpose(eps_factor_and_one))
         return ops.sum(cotangent * eps_diag, axis=-1), grad_factor_and_loc
 
     def gradients(self, grad_scale_diag: Tensor, grad_factor_and_loc: Tensor) -> tuple[Tensor, ...]:
         return grad_factor_and_loc[..., -1], grad_scale_diag, grad_factor_and_loc[..., :-1]
 
 
-class LowRankNormal(_WithFactor):
+class LowRankNormal(_FactorNormal):
     """u = loc + scale_diag * e_K + factor e_R.
 
     Args:
@@ -98,7 +98,7 @@ class LowRankNormal(_WithFactor):
         size: K and R, integers; None reads them from the shapes.
     """
 
-    in_logits = (True, True, True)
+    is_divided = (True, True, True)
 
     def __init__(self, loc: Tensor, scale_diag: Tensor, factor: Tensor, size: tuple[int, int] | None = None) -> None:
         super().__init__(loc, scale_diag, factor, size=size or (scale_diag.shape[-1], factor.shape[-1]))
@@ -130,7 +130,7 @@ class LowRankNormal(_WithFactor):
         return logits
 
 
-class ScaledLowRankNormal(_WithFactor):
+class ScaledLowRankNormal(_FactorNormal):
     """u = loc + scale_diag * e_K + row_scale * (factor e_R), the parameter-efficient form.
 
     All examples share the factor.
@@ -143,7 +143,7 @@ class ScaledLowRankNormal(_WithFactor):
         size: K and R, integers; None reads them from the shapes.
     """
 
-    in_logits = (True, True, False, True)
+    is_divided = (True, True, False, True)
 
     def __init__(
         self, loc: Tensor, scale_diag: Tensor, row_scale: Tensor, factor: Tensor, size: tuple[int, int] | None = None

@@ -1,4 +1,4 @@
-"""Means over nodes: the function that an expectation averages, and how sensitive its result is to a node's logits."""
+"""Means over nodes: the function that an expectation averages, and the gradient of its result for a node's logits."""
 
 import abc
 import math
@@ -9,45 +9,45 @@ from keras import ops
 from keras_het.base.tensor import Tensor
 from keras_het.ops.log_space import log_ndtr
 
-# Above the log of any a'(u) / P: a / P is at most S, 2^20, and a' / a grows with |u|. It holds off the rounding error
-# of a log of -5e9, of which exp would be infinite.
-LARGEST = 40.0
+# Above the log of any a'(u) / P, because a / P is at most S = 2^20, and a' / a grows with |u|. Without the bound, the
+# rounding error of a log of -5e9 would make exp infinite.
+MAX_LOG_RATIO = 40.0
 
 
 class Mean(abc.ABC):
     """Base class of means over nodes.
 
-    Logits are `(B, K, C)`, nodes last, or, for `log_terms` with `axis=-1`, `(..., C, K)`; results are `(B, K)`.
+    Logits are `(B, K, C)`, nodes last, or `(..., C, K)` for `log_terms` with `axis=-1`. Results are `(B, K)`.
 
     Attributes:
-        num_terms: the number of values for each logit that are averaged.
+        num_terms: number of averaged values for each logit.
     """
 
     num_terms = 1
 
     @abc.abstractmethod
     def terms(self, logits: Tensor) -> tuple[Tensor, ...]:
-        """Returns the values that are averaged, each of the shape of the logits."""
+        """Returns the values to average, each in the shape of the logits."""
 
     @abc.abstractmethod
     def log_terms(self, logits: Tensor, axis: int) -> tuple[Tensor, ...]:
         """Returns the logarithms of the terms; the classes are on `axis`."""
 
     def result(self, log_means: list[Tensor]) -> Tensor:
-        """Returns the result from the logs of the averages, `(B, K)` each; here the first of them."""
+        """Returns the result from the logs of the averages, `(B, K)` each; by default the first."""
         return log_means[0]
 
     def pivot(self, value: Tensor) -> Tensor:
-        """Returns what to subtract from the mean logits before `cotangent`, `(B, K)`; here 0."""
+        """Returns the number to subtract from the mean logits before `cotangent`, `(B, K)`; by default 0."""
         return ops.zeros_like(value)
 
     @abc.abstractmethod
     def cotangent(self, logits: Tensor, value: Tensor, upstream: Tensor) -> Tensor:
-        """Returns derivatives by the logits of every node, times S, of the shape of the logits.
+        """Returns S times the gradient of the logits of every node.
 
         Args:
-            logits: logits of every node, less `pivot(value)`.
-            value: the result, `(B, K)`.
+            logits: logits of every node, minus `pivot(value)`.
+            value: result, `(B, K)`.
             upstream: gradient of the result, `(B, K)`.
         """
 
@@ -66,19 +66,19 @@ class LogMean(Mean):
         self.log_value, self.log_slope = log_value, log_slope
 
     def terms(self, logits: Tensor) -> tuple[Tensor, ...]:
-        """a(u)."""
+        """Returns a(u)."""
         return (ops.exp(self.log_value(logits)),)
 
     def log_terms(self, logits: Tensor, axis: int) -> tuple[Tensor, ...]:
-        """log a(u)."""
+        """Returns log a(u)."""
         return (self.log_value(logits),)
 
     def cotangent(self, logits: Tensor, value: Tensor, upstream: Tensor) -> Tensor:
-        return upstream[..., None] * ops.exp(ops.minimum(self.log_slope(logits) - value[..., None], LARGEST))
+        return upstream[..., None] * ops.exp(ops.minimum(self.log_slope(logits) - value[..., None], MAX_LOG_RATIO))
 
 
 def log_normal_density(logits: Tensor) -> Tensor:
-    """log of the derivative of the standard normal distribution function."""
+    """Returns the log of the standard normal density."""
     return -0.5 * ops.square(logits) - 0.5 * math.log(2.0 * math.pi)
 
 

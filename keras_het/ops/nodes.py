@@ -1,8 +1,8 @@
 """Nodes: the standard normal points over which an expectation is averaged, shared by a batch.
 
-Every rule has the arguments `key`, the pair (seed, training step), integers or int32 tensors; S, K and R, Python
+Every rule has these arguments: `key`, the pair (seed, training step), integers or int32 tensors; S, K and R, Python
 integers; and `xp`, `keras.ops`, or `numpy` to compute the same bits on the host. The diagonal noise e_K and the factor
-noise e_R come from different streams or different coordinates of the key, so they are independent also when K = R.
+noise e_R come from different streams or coordinates of the key, so they are independent even if K = R.
 """
 
 from typing import Any, NamedTuple
@@ -17,14 +17,14 @@ from keras_het.base.tensor import Tensor, reshape
 from keras_het.ops import random
 
 DIAGONAL_STREAM, FACTOR_STREAM, SHIFT_STREAM, SCRAMBLE_STREAM, LATIN_STREAM = range(5)
-# (number of points, number of dimensions for which Sobol's points are good). With more dimensions some pair is
-# correlated by more than 1/4 (root mean square over the shifts), and would share its noise in every set.
+# (number of points, number of good Sobol dimensions). With more dimensions, some pair of dimensions is correlated by
+# more than 1/4 (root mean square over the shifts), and would share its noise in every set.
 SOBOL_DIMENSIONS = ((256, 32), (64, 15), (32, 6), (1, 2))
 _BITS = 32
-_CELL_ROUNDS, _PLACE_ROUNDS = 4, 1
-_LATIN_WORDS = 2 * (_CELL_ROUNDS + _PLACE_ROUNDS)
-_HOST_ELEMENTS = 1 << 20  # of a table, computed at once on the host
-# Not a cache of functools: PyTorch's compiler would look through it into SciPy.
+_CELL_ROUNDS, _OFFSET_ROUNDS = 4, 1
+_LATIN_WORDS = 2 * (_CELL_ROUNDS + _OFFSET_ROUNDS)
+_HOST_ELEMENTS = 1 << 20  # computed at once on the host
+# Not a cache of functools, because PyTorch's compiler would trace through it into SciPy.
 _DIRECTIONS: dict[tuple, np.ndarray] = {}
 
 
@@ -41,12 +41,12 @@ class Nodes(NamedTuple):
 
     @property
     def num_samples(self) -> int:
-        """S, a Python integer."""
+        """Number of nodes S, a Python integer."""
         return self.eps_diag.shape[0]
 
 
 def _normals(key: Any, sizes: dict[int, int], xp: Any) -> list[Tensor]:
-    """Returns the normals of several streams, `{stream: size}`; on the host one stream after the other."""
+    """Returns normals of several streams, `{stream: size}`; on the host, stream by stream to save memory."""
     if xp is np:
         return [random.random_normals(key, stream, size, np) for stream, size in sizes.items()]
     return [random.normal(bits) for bits in random.random_streams(key, sizes)]
@@ -84,53 +84,55 @@ def antithetic(key: Any, num_samples: int, units: int, num_factors: int, xp: Any
 def quasi_random(key: Any, num_samples: int, units: int, num_factors: int, xp: Any = ops) -> Nodes:
     """Returns scrambled Sobol points in the first dimensions, a Latin hypercube in the others.
 
-    They are unbiased, with less error than random points. The factors come first, since they matter most, and the
-    classes after them. 32 dimensions are Sobol's from 256 nodes on, 15 from 64 on. Each dimension has one point in each
-    of S cells of equal probability. (S is a power of two; another S takes the first S points of the next power.)
+    They are unbiased, with less error than random points. The factors come first, because they matter most, and then
+    the classes. With at least 256 nodes, 32 dimensions are Sobol's; with at least 64, 15 dimensions. Each dimension has
+    one point in each of S cells of equal probability, if S is a power of two. Any other S uses the first S points of
+    the next power.
 
     A Sobol point with binary digits n_0 n_1 ... is shift XOR (n_0 v_0) XOR (n_1 v_1) ..., with v the scrambled
-    direction numbers, so doubling a table log2(S) times builds the whole set. The Latin hypercube has the cells of each
-    dimension in a random order of their own, and a point anywhere in its cell. (Sobol's later dimensions hold pairs
-    that share their noise, with correlations of up to .95, whatever the scramble.)
+    direction numbers. So doubling a table log2(S) times builds the whole set. The Latin hypercube permutes the cells of
+    each dimension at random, and puts a point anywhere in its cell. Sobol's later dimensions would not do: pairs of
+    them have correlations of up to 0.95, with any scramble.
 
     Source: Sobol 1967; direction numbers of Joe and Kuo 2008 (from SciPy); linear scramble of Matousek 1998; McKay,
         Beckman and Conover 1979 for the Latin hypercube.
 
     Example:
         >>> nodes = quasi_random((0, 0), num_samples=4, units=1, num_factors=0)
-        >>> int(ops.sum(nodes.eps_diag > 0))             # two points in each half
+        >>> int(ops.sum(nodes.eps_diag > 0))  # two points in each half
         2
     """
     dimensions = sobol_dimensions(num_samples, units + num_factors)
-    others, missing = units + num_factors - dimensions, num_factors - dimensions
-    shift, words = random.random_streams(key, {SHIFT_STREAM: dimensions, LATIN_STREAM: _LATIN_WORDS * others}, xp)
+    latin_dimensions, latin_factors = units + num_factors - dimensions, num_factors - dimensions
+    sizes = {SHIFT_STREAM: dimensions, LATIN_STREAM: _LATIN_WORDS * latin_dimensions}
+    shift, words = random.random_streams(key, sizes, xp)
     points = _sobol(shift, num_samples, xp)
-    if not others:
+    if not latin_dimensions:
         return Nodes(points[:, num_factors:], points[:, :num_factors])
-    words = reshape(words, (_LATIN_WORDS, others))
-    if missing <= 0:
+    words = reshape(words, (_LATIN_WORDS, latin_dimensions))
+    if latin_factors <= 0:
         return Nodes(_diagonal_nodes(points[:, num_factors:], words, xp), points[:, :num_factors])
     table = _latin_hypercube(words, num_samples, xp)
-    return Nodes(table[:, missing:], xp.concatenate([points, table[:, :missing]], axis=1))
+    return Nodes(table[:, latin_factors:], xp.concatenate([points, table[:, :latin_factors]], axis=1))
 
 
 def sobol_dimensions(num_samples: int, dimensions: int) -> int:
-    """Returns how many of the dimensions are Sobol's.
+    """Returns the number of Sobol dimensions.
 
     Example:
         >>> sobol_dimensions(64, 10), sobol_dimensions(64, 1000)
         (10, 15)
     """
-    return min(dimensions, next(most for fewest, most in SOBOL_DIMENSIONS if num_samples >= fewest))
+    return min(dimensions, next(good for min_samples, good in SOBOL_DIMENSIONS if num_samples >= min_samples))
 
 
 def _sobol(shift: Tensor, num_samples: int, xp: Any) -> Tensor:
-    """Returns Sobol points as normals, `(S, dimensions)`, for the random bits of their shift, `(dimensions,)`."""
+    """Returns Sobol points as normals, `(S, dimensions)`, from the random bits of their shift, `(dimensions,)`."""
     return random.normal(shift ^ constant(_sobol_levels, num_samples, shift.shape[0], beside=shift, xp=xp), xp)
 
 
 def _sobol_levels(num_samples: int, dimensions: int, xp: Any) -> Tensor:
-    """Returns the levels of the Sobol points without their shift, int32 of shape `(S, dimensions)`."""
+    """Returns the bits of the Sobol points before the shift, int32 of shape `(S, dimensions)`."""
     levels = xp.zeros((1, dimensions), dtype="int32")
     for direction in directions(dimensions, num_samples):
         levels = xp.concatenate([levels, levels ^ xp.array(direction[None], dtype="int32")])
@@ -140,8 +142,8 @@ def _sobol_levels(num_samples: int, dimensions: int, xp: Any) -> Tensor:
 def _diagonal_nodes(points: Tensor, words: Tensor, xp: Any) -> Tensor:
     """Returns e_K, `(S, K)`: Sobol's `points` for the first classes, and a Latin hypercube of `words` for the others.
 
-    A table of all classes is made at once, and not joined from two: devices that share the classes would have to
-    exchange the columns of two tables that they share at other places.
+    The table is made for all classes at once: if two tables were joined, devices that share the classes would have to
+    exchange columns.
     """
     num_samples, first = points.shape
     if not first:
@@ -155,7 +157,7 @@ def _diagonal_nodes(points: Tensor, words: Tensor, xp: Any) -> Tensor:
 
 
 def _latin_hypercube(words: Tensor, num_samples: int, xp: Any) -> Tensor:
-    """Returns a Latin hypercube, `(S, columns)`, of the bits of its columns."""
+    """Returns a Latin hypercube, `(S, columns)`, from random bits for its columns."""
     if xp is not np:
         return _latin_columns(words, num_samples, xp)
     points, step = np.empty((num_samples, words.shape[1]), "float32"), max(1, _HOST_ELEMENTS // num_samples)
@@ -167,13 +169,13 @@ def _latin_hypercube(words: Tensor, num_samples: int, xp: Any) -> Tensor:
 def _latin_columns(words: Tensor, num_samples: int, xp: Any) -> Tensor:
     """Returns normals, `(S, columns)`.
 
-    The upper bits of point s are its cell, a permutation of s; the lower bits are its place in the cell.
+    The upper bits of point s are its cell, a permutation of s; the lower bits are its offset in the cell.
     """
     bits = max(1, (num_samples - 1).bit_length())
     order = constant(_order, num_samples, beside=words, xp=xp)
     cell = random.permute(order, bits, words[: 2 * _CELL_ROUNDS], xp)
-    place = random.permute(cell, 32, words[2 * _CELL_ROUNDS :], xp)
-    return random.normal(random.shift_left(cell, 32 - bits) | random.shift_right(place, bits), xp)
+    offset = random.permute(cell, 32, words[2 * _CELL_ROUNDS :], xp)
+    return random.normal(random.shift_left(cell, 32 - bits) | random.shift_right(offset, bits), xp)
 
 
 def _order(num_samples: int, xp: Any) -> Tensor:
@@ -184,8 +186,8 @@ def directions(dimensions: int, num_samples: int) -> np.ndarray:
     """Returns scrambled direction numbers of 32 bits for the Sobol dimensions, `(log2(S) rounded up, dimensions)`.
 
     SciPy lists the points in Gray-code order, so point 2^(j+1) - 1 is direction number j itself. The scramble is
-    linear: a random lower-triangular binary matrix with unit diagonal per dimension. It is drawn from our own bits, so
-    that no SciPy version changes it.
+    linear: per dimension, a random lower-triangular binary matrix with unit diagonal. It comes from `random_bits`, so
+    no SciPy version changes it.
     """
     count = (num_samples - 1).bit_length()
     if (dimensions, count) not in _DIRECTIONS:
@@ -205,9 +207,9 @@ def _compute_directions(dimensions: int, count: int) -> np.ndarray:
 def _scramble(levels: Tensor) -> np.ndarray:
     bits = random.random_bits((0, 0), SCRAMBLE_STREAM, _BITS * levels.shape[1], np).reshape(_BITS, -1).astype("int64")
     scrambled = np.zeros_like(levels)
-    for place in range(_BITS):  # from the most significant digit down
-        unit = 1 << (_BITS - 1 - place)
-        above = (1 << _BITS) - 2 * unit  # digit `place` may depend on the digits above it
-        mask = (bits[place] & above) | unit
+    for digit in range(_BITS):  # the most significant first
+        unit = 1 << (_BITS - 1 - digit)
+        above = (1 << _BITS) - 2 * unit  # a digit can depend only on the digits above it
+        mask = (bits[digit] & above) | unit
         scrambled |= (np.bitwise_count(levels & mask).astype("int64") & 1) * unit
     return scrambled.astype("uint32").view("int32")

@@ -1,12 +1,12 @@
-"""The base class of Gaussians of logits.
+"""Base classes of Gaussians of logits.
 
-A distribution is passed on whole. It is centred and divided by the temperature once, its leading axes become one, B,
-once, and it is cut into rows. `tensors` are all its tensors: first `num_rows` tensors with a row for each example, then
-the tensors that all examples share.
+An expectation first centres the distribution, divides it by the temperature, and merges its leading axes into one
+axis, B. Then it cuts the distribution into rows. `tensors` are first `num_rows` tensors with a row for each example,
+then the tensors that all examples share.
 
-A chunk of C nodes is a tuple of columns, cut from `tables`. The logits at a chunk have the shape `(B, K, C)`, nodes
-last, so that the matrix products are plain two-dimensional ones. Gradients are sums over chunks, and `gradients` turns
-the sums into the gradients of `tensors`.
+A chunk of C nodes is a tuple of columns, cut from `tables`. The logits at a chunk are `(B, K, C)`, nodes last, so the
+matrix products are two-dimensional. `vjp` returns sums over a chunk, and `gradients` turns the sums over all chunks
+into the gradients of `tensors`.
 """
 
 import abc
@@ -22,13 +22,13 @@ from keras_het.base.refusal import refuse_if
 from keras_het.base.tensor import Tensor
 from keras_het.ops.nodes import Nodes
 
-LOWEST = -1e20  # mean logit: a class that is left out by -inf gets p = 0, with finite log p and gradients
+MIN_LOGIT = -1e20  # in place of -inf: an excluded class gets p = 0, with finite log p and gradients
 
 
 def finite(loc: Tensor) -> Tensor:
-    """Returns mean logits without -inf, which leaves a class out."""
-    (lowest,) = numbers(LOWEST, beside=loc)
-    return ops.where(loc < lowest, lowest, loc)  # not the maximum, which may lose a nan
+    """Returns mean logits without -inf, which excludes a class."""
+    (lower,) = numbers(MIN_LOGIT, beside=loc)
+    return ops.where(loc < lower, lower, loc)  # a maximum could lose a nan
 
 
 class Normal(abc.ABC):
@@ -36,17 +36,17 @@ class Normal(abc.ABC):
 
     Args:
         tensors: all tensors, first the mean logits `(..., K)`.
-        size: the numbers of entries of e_K and e_R, integers: a traced tensor may not know them.
-        units: K, if it is not the first of them.
+        size: numbers of entries of e_K and e_R, integers, because the shape of a traced tensor can be unknown.
+        units: K, if it differs from the first number.
 
     Attributes:
-        num_rows: the number of tensors that have a row for each example.
-        in_logits: boolean for each tensor, whether it grows with the logits, and is divided with them.
+        num_rows: number of tensors with a row for each example.
+        is_divided: boolean for each tensor, whether a division of the logits divides it.
         whole_batch: boolean, whether a block must have all rows.
     """
 
     num_rows = 2
-    in_logits: tuple[bool, ...] = (True, True)
+    is_divided: tuple[bool, ...] = (True, True)
     whole_batch = False
 
     def __init__(self, *tensors: Tensor, size: tuple[int, int], units: int | None = None) -> None:
@@ -60,23 +60,20 @@ class Normal(abc.ABC):
 
     @property
     def num_logits(self) -> int:
-        """The number of entries of a block for every row and node."""
+        """Number of array elements in a block for each row and node."""
         return self.units
 
     def maker(self) -> Callable[..., Self]:
-        """Returns a function that makes a distribution of these sizes from its tensors; it keeps none of this one's."""
+        """Returns a function that makes a distribution of these sizes from tensors, without a reference to `self`."""
         return functools.partial(type(self), size=self.size)
 
     def standardized(self, center: Callable[[Tensor], Tensor] = finite, temperature: Tensor = 1.0) -> Self:
-        """Returns the distribution of u / temperature, with the mean logits center(loc).
-
-        The gradient of a scalar tensor `temperature` comes from the division.
-        """
+        """Returns the distribution of u / temperature, with the mean logits center(loc)."""
         tensors = (center(self.loc), *self.tensors[1:])
         if isinstance(temperature, float) and temperature == 1.0:
             return self.maker()(*tensors)
         temperature = ops.convert_to_tensor(temperature, self.loc.dtype)
-        pairs = zip(tensors, self.in_logits, strict=True)
+        pairs = zip(tensors, self.is_divided, strict=True)
         return self.maker()(*(x / temperature if is_divided else x for x, is_divided in pairs))
 
     def flat(self) -> Self:
@@ -87,31 +84,31 @@ class Normal(abc.ABC):
         return self.with_rows(ops.reshape(x, (-1, *shape)) for x, shape in zip(rows, shapes, strict=True))
 
     def with_rows(self, rows: Any) -> Self:
-        """Returns the distribution of other examples, from the tensors that have a row for each example."""
+        """Returns the distribution of other examples, from their `num_rows` tensors."""
         return self.maker()(*rows, *self.tensors[self.num_rows :])
 
     def logits(self, nodes: Nodes) -> Tensor:
-        """Returns logits u at `nodes` (S of them, shared by the batch), shape `(..., S, K)`."""
+        """Returns the logits u at S `nodes`, shape `(..., S, K)`."""
         return ops.swapaxes(self.logits_at(tuple(ops.transpose(x) for x in self.tables(nodes))), -1, -2)
 
     @abc.abstractmethod
     def tables(self, nodes: Nodes) -> tuple[Tensor, ...]:
-        """Returns tables of S rows; a chunk has some of these rows, as columns."""
+        """Returns tables of S rows, one for each node."""
 
     @abc.abstractmethod
     def logits_at(self, chunk: tuple[Tensor, ...]) -> Tensor:
         """Returns logits at a chunk of nodes, `(B, K, C)`."""
 
-    def no_sums(self) -> tuple[Tensor, ...]:
+    def zero_sums(self) -> tuple[Tensor, ...]:
         """Returns the initial value of the sums that `vjp` accumulates."""
         return tuple(ops.zeros_like(x) for x in self.tensors)
 
     @abc.abstractmethod
     def vjp(self, cotangent: Tensor, chunk: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-        """Returns sums over the nodes of a chunk, for the gradients by the logits, `cotangent`, `(B, K, C)`."""
+        """Returns sums over a chunk of nodes, for the gradient of the logits, `cotangent`, `(B, K, C)`."""
 
     def gradients(self, *sums: Tensor) -> tuple[Tensor, ...]:
-        """Returns the gradients of `tensors` from the sums of `vjp` over all chunks."""
+        """Returns the gradients of `tensors` from the sums that `vjp` returned, added over all chunks."""
         return sums
 
 
@@ -121,7 +118,7 @@ class DiagonalNormal(Normal):
     Args:
         loc: mean logits mu, shape `(..., K)`.
         scale_diag: d, standard deviations >= 0, shape `(..., K)`.
-        others: tensors of a subclass.
+        others: further tensors of a subclass.
         size: K and R, integers; None reads them from the shapes.
     """
 
@@ -140,7 +137,7 @@ class DiagonalNormal(Normal):
         return ((self.units,),) * 2
 
     def scaled_factor(self) -> Tensor:
-        """W, shape `(..., K, R)`; R is 0."""
+        """Returns W, shape `(..., K, R)`; here R is 0."""
         return ops.zeros_like(self.loc)[..., None][..., :0]
 
     def variance(self) -> Tensor:
@@ -148,9 +145,9 @@ class DiagonalNormal(Normal):
         return ops.square(self.scale_diag)
 
     def centered_variance(self) -> Tensor:
-        """Returns the diagonal of C Sigma C, `(..., K)`, the variances that a softmax sees.
+        """Returns the diagonal of C Sigma C, `(..., K)`, the variances that affect a softmax.
 
-        It has no difference of large numbers.
+        No difference of large numbers loses digits.
         """
         diagonal, factor = ops.square(self.scale_diag), self.scaled_factor()
         mean = ops.mean(diagonal, axis=-1, keepdims=True) / diagonal.shape[-1]
@@ -164,8 +161,8 @@ class DiagonalNormal(Normal):
     def covariance(self, centered: bool = False) -> Tensor:
         """Returns covariance matrices, shape `(..., K, K)`.
 
-        A softmax sees only differences of logits, so its noise is identified up to Sigma + c 1 1'. `centered=True`
-        returns the identified part: C Sigma C with C = I - 1 1'/K, whose rows and columns sum to zero.
+        A softmax depends only on differences of logits, so Sigma and Sigma + c 1 1' give the same probabilities.
+        `centered=True` returns the identified part: C Sigma C with C = I - 1 1'/K, whose rows and columns sum to zero.
         """
         factor = self.scaled_factor()
         diagonal = ops.square(self.scale_diag)[..., None] * ops.eye(self.loc.shape[-1], dtype=self.loc.dtype)
@@ -179,12 +176,10 @@ class DiagonalNormal(Normal):
         return self.loc[..., None, :] + self.scale_diag[..., None, :] * nodes.eps_diag
 
     def log_prob(self, value: Tensor) -> Tensor:
-        """Returns the log-density at `value`, shape `(..., K)` to `(...,)`; needs scale_diag > 0.
+        """Returns the log-density at `value`, shape `(..., K)` to `(...)`; needs scale_diag > 0.
 
-        S values of each example, `(..., S, K)` as `logits` returns them, give `(..., S)`.
-
-        Raises:
-            ValueError: for another shape.
+        S values of each example, `(..., S, K)`, as `logits` returns them, give `(..., S)`. Raises a ValueError for
+        other shapes.
         """
         value = ops.convert_to_tensor(value)
         *leading, units = self.loc.shape
@@ -192,19 +187,19 @@ class DiagonalNormal(Normal):
         axes = value.shape[: -1 - has_several]
         pairs = [set(pair) for pair in zip(reversed(axes), reversed(leading), strict=False)]
         fits = all(len(pair - {1, None}) < 2 for pair in pairs) and len(axes) <= len(leading)
-        rule = f"have shape ({', '.join(map(str, [*leading, units]))}), or (..., S, {units}) for several values of each"
+        rule = f"have shape ({', '.join(map(str, [*leading, units]))}), or (..., S, {units}) for S values per example"
         refuse_if(not fits or value.shape[-1:] != (units,), "value", rule, shape=value)
         distance, log_det = self.distance_and_log_det(ops.moveaxis(value, -2, 0) if has_several else value)
         log_p = -0.5 * (distance + log_det + units * math.log(2.0 * math.pi))
         return ops.moveaxis(log_p, 0, -1) if has_several else log_p
 
     def distance_and_log_det(self, value: Tensor) -> tuple[Tensor, Tensor]:
-        """Returns (value - loc)' Sigma^-1 (value - loc) and log det Sigma, `(...,)` each; needs scale_diag > 0.
+        """Returns (value - loc)' Sigma^-1 (value - loc) and log det Sigma, `(...)` each; needs scale_diag > 0.
 
-        Let w = W / d and r = (value - loc) / d. The quadratic form is the least of |r - w c|^2 + |c|^2 over c, and the
-        determinant equals the determinant of I + w' w. Both come from a QR factorisation of w above I, `(K + R, R)`, in
-        O(K R^2) instead of O(K^3). This forms no w' w, beside which the I would be lost, and no difference of large
-        squares, so float32 is enough where the factor noise is large.
+        Let w = W / d and r = (value - loc) / d. The quadratic form is the minimum of |r - w c|^2 + |c|^2 over c, and
+        det Sigma = prod(d^2) det(I + w' w). Both come from a QR factorisation of w stacked on I, `(K + R, R)`, in
+        O(K R^2) instead of O(K^3). Nothing is lost in float32 if the factor noise is large: no sum I + w' w is formed,
+        and no difference of large squares.
         """
         residual, factor = (value - self.loc) / self.scale_diag, self.scaled_factor()
         log_det = 2.0 * ops.sum(ops.log(self.scale_diag), axis=-1)
@@ -218,15 +213,15 @@ class DiagonalNormal(Normal):
 
     def logits_at(self, chunk: tuple[Tensor, ...]) -> Tensor:
         logits = self.scale_diag[..., None] * chunk[0]
-        # In place on PyTorch, which saves a pass over new memory.
+        # In place on PyTorch, to save a pass over new memory.
         logits += self.loc[..., None]
         return logits
 
-    def no_sums(self) -> tuple[Tensor, ...]:
+    def zero_sums(self) -> tuple[Tensor, ...]:
         return ops.zeros_like(self.loc), ops.zeros_like(self.loc)
 
     def vjp(self, cotangent: Tensor, chunk: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-        """Returns two sums over the nodes of a chunk: of `cotangent` times e_K, and of `cotangent`, each `(B, K)`."""
+        """Returns sums over a chunk of nodes: of `cotangent` times e_K, and of `cotangent`, `(B, K)` each."""
         return ops.sum(cotangent * chunk[0], axis=-1), ops.sum(cotangent, axis=-1)
 
     def gradients(self, grad_scale_diag: Tensor, grad_loc: Tensor) -> tuple[Tensor, ...]:
@@ -234,10 +229,10 @@ class DiagonalNormal(Normal):
 
 
 def _least_squares(factor: Tensor, residual: Tensor) -> tuple[Tensor, Tensor]:
-    """Fits `residual`, `(..., K)`, above R zeros, by least squares with the matrix of `factor`, `(..., K, R)`, above I.
+    """Fits `residual` stacked on R zeros by least squares, with `factor`, `(..., K, R)`, stacked on I as the matrix.
 
     Returns:
-        the residual of the fit, `(..., K + R)`, and the triangular factor of that matrix, `(..., R, R)`.
+        residual of the fit, `(..., K + R)`, and the triangular factor of the matrix, `(..., R, R)`.
     """
     num_factors = factor.shape[-1]
     identity = ops.broadcast_to(

@@ -1,4 +1,4 @@
-"""A Gaussian of logits as one tensor, in which a layer hands it to a loss."""
+"""Packs a Gaussian of logits into one tensor, to pass it from a layer to a loss."""
 
 from typing import Any, NamedTuple
 
@@ -9,17 +9,17 @@ from keras_het.base.tensor import Tensor
 from keras_het.ops.low_rank import LowRankNormal
 from keras_het.ops.normal import DiagonalNormal
 
-INFERENCE = -1.0  # in place of the training step
-MOST_STEPS = 1 << 23  # float32 holds every smaller integer; then the steps begin anew
+INFERENCE_STEP = -1.0
+MAX_STEPS = 1 << 23  # float32 holds every smaller integer exactly; then the count starts again
 
 
 class Unpacked(NamedTuple):
-    """What a packed tensor holds.
+    """Contents of a packed tensor.
 
     Attributes:
-        normal: the Gaussian.
-        step: the training step of the noise, int32, a scalar; -1 at inference.
-        flips: rates of wrong labels, `(..., K)` each, of true labels 1 and of true labels 0; None for right labels.
+        normal: Gaussian of the logits.
+        step: training step of the noise, a scalar int32; -1 at inference.
+        flips: flip rates of true labels 1 and of true labels 0, `(..., K)` each; None for correct labels.
     """
 
     normal: DiagonalNormal
@@ -28,9 +28,9 @@ class Unpacked(NamedTuple):
 
 
 def packed_width(units: int, num_factors: int, has_flips: bool = False) -> int:
-    """The numbers for each row: K means, K standard deviations, K R entries of the factor, and the step.
+    """Returns the numbers per row: K means, K standard deviations, K R entries of the factor, and the step.
 
-    Rates of wrong labels are 2 K more, and one that is always 0: by it the width tells them from two factors more.
+    Flip rates add 2 K + 1: the extra zero distinguishes their width from the width of two more factors.
 
     Example:
         >>> packed_width(1000, 15)
@@ -40,12 +40,12 @@ def packed_width(units: int, num_factors: int, has_flips: bool = False) -> int:
 
 
 def pack(normal: Any, step: Tensor | None = None, flips: tuple[Tensor, Tensor] | None = None) -> Tensor:
-    """The tensor (mu, d, V, step) of a Gaussian, `(..., K (2 + R) + 1)`, or (mu, d, V, flips, 0, step).
+    """Returns the tensor (mu, d, V, step) of a Gaussian, `(..., K (2 + R) + 1)`, or (mu, d, V, flips, 0, step).
 
     Args:
         normal: Gaussian of K logits, with R factors.
-        step: the training step, an integer scalar; None at inference.
-        flips: rates of wrong labels, `(K,)` each; None for none.
+        step: training step, an integer scalar; None at inference.
+        flips: flip rates, `(K,)` each; None for correct labels.
 
     Example:
         >>> from keras_het.ops.low_rank import low_rank_normal
@@ -59,53 +59,46 @@ def pack(normal: Any, step: Tensor | None = None, flips: tuple[Tensor, Tensor] |
     zero = ops.zeros_like(loc[..., :1])
     if flips is not None:
         parts += [*(rates + ops.zeros_like(loc) for rates in flips), zero]
-    last = zero + (INFERENCE if step is None else ops.cast(step % MOST_STEPS, loc.dtype))
+    last = zero + (INFERENCE_STEP if step is None else ops.cast(step % MAX_STEPS, loc.dtype))
     return ops.concatenate([*parts, last], axis=-1)
 
 
-def unpack(packed: Tensor, units: int, takes_flips: bool = False) -> Unpacked:
-    """The Gaussian and the training step that `pack` put together.
+def unpack(packed: Tensor, units: int, can_have_flips: bool = False) -> Unpacked:
+    """Returns the Gaussian, the training step and the flip rates of a packed tensor.
 
     Args:
-        packed: `(..., K (2 + R) + 1)`.
+        packed: tensor from `pack`.
         units: K.
-        takes_flips: boolean, whether rates of wrong labels may stand in it, 2 K + 1 numbers more.
+        can_have_flips: boolean, whether the tensor can contain flip rates.
     Raises:
         ValueError: for another width.
     """
-    sizes = sizes_of(packed.shape[-1], units, takes_flips)
+    sizes = packed_sizes(packed.shape[-1], units, can_have_flips)
     if sizes is None:
         rule = f"have shape (..., {units} (2 + R) + 1), the distribution of {units} logits with R factors"
         raise refusal("y_pred", rule, shape=packed)
     return unpack_sized(packed, units, *sizes)
 
 
-def sizes_of(width: int, units: int, takes_flips: bool = False) -> tuple[int, bool] | None:
-    """The number of factors in a packed tensor, and whether rates of wrong labels stand in it; None for no such width.
+def packed_sizes(width: int, units: int, can_have_flips: bool = False) -> tuple[int, bool] | None:
+    """Returns the number of factors in a packed tensor, and whether it contains flip rates; None for other widths.
 
     Args:
-        width: width of the tensor.
+        width: size of the last axis.
         units: K.
-        takes_flips: boolean, whether the rates may stand in it.
+        can_have_flips: boolean, whether the tensor can contain flip rates.
 
     Example:
-        >>> sizes_of(13, units=3), sizes_of(13, units=5)
+        >>> packed_sizes(13, units=3), packed_sizes(13, units=5)
         ((2, False), None)
     """
-    has_flips = takes_flips and (width - 1) % units == 1 % units and width >= packed_width(units, 0, True)
+    has_flips = can_have_flips and (width - 1) % units == 1 % units and width >= packed_width(units, 0, True)
     factors, rest = divmod(width - packed_width(units, 0, has_flips), units)
     return None if rest or factors < 0 else (factors, has_flips)
 
 
 def unpack_sized(packed: Tensor, units: int, num_factors: int, has_flips: bool = False) -> Unpacked:
-    """As `unpack`, of a tensor whose sizes are known; exporters of PyTorch have no sizes as numbers.
-
-    Args:
-        packed: `(..., K (2 + R) + 1)`.
-        units: K.
-        num_factors: R.
-        has_flips: boolean, whether rates of wrong labels stand in it.
-    """
+    """Unpacks a tensor of given sizes, because PyTorch's exporters have no sizes as numbers; see `unpack`."""
     step = ops.cast(ops.max(packed[..., -1]), "int32")
     end = (2 + num_factors) * units
     loc, scale_diag = packed[..., :units], packed[..., units : 2 * units]

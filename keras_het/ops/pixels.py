@@ -1,8 +1,7 @@
-"""The joint likelihood of the labels of all pixels of an image, under one Gaussian of all their logits.
+"""Joint likelihood of the labels of all pixels of an image, under one Gaussian of all logits.
 
-Given the noise of the factors, which all pixels share, the pixels are independent, and the own noise of each logit has
-a closed form. So only the factors are averaged over nodes, and a node has one number, the log-likelihood of the whole
-image.
+Given the factor noise, which all pixels share, the pixels are independent, and the diagonal noise has a closed form. So
+only the factors are averaged over nodes, and each node contributes one number, the log-likelihood of the whole image.
 """
 
 import math
@@ -15,9 +14,9 @@ from keras_het.ops.labels import integer_labels
 from keras_het.ops.nodes import Nodes
 from keras_het.ops.recomputed import log_mean_over_nodes
 
-# Own variances saturate here: without a limit the second order exceeds every bound, and would pay for large d. Of 2 to
-# 8 it has the least error for ten classes (for two, 2 has).
-MOST_VARIANCE = 4.0
+# Diagonal variances saturate here: without a limit, the second order has no bound, and training would make d grow.
+# Among 2 to 8, 4 has the least error for ten classes, and 2 for two classes.
+MAX_VARIANCE = 4.0
 
 
 def log_joint_pixels(
@@ -27,26 +26,25 @@ def log_joint_pixels(
     valid: Tensor | None = None,
     chunk_size: int | None = None,
 ) -> Tensor:
-    """The log-probability of the labels of all pixels of an image, averaged over nodes of the factors.
+    """Computes the log-probability of the labels of all pixels of an image, averaged over nodes of the factors.
 
         log p(y) = log E_{e_R}[ prod_i p(y_i | e_R) ],     p(k | e_R) = softmax_k(c + w (1/2 - s)),
         c = mu + V e_R,   s = softmax(c),   w = 4 d^2 / (4 + d^2)
 
-    Here i runs over the pixels, and e_R is one for all of them. The second formula is E_{e_i}[softmax(mu + V e_R +
-    d e_i)] to second order in d, with variances that saturate, and normalised. (Its mean error of log p is below .003
-    for d = .5, .03 for d = 1, and .15 for d = 2.) It sums to one over all label maps for any d. A node of own noise for
-    each factor node, as in the paper, leaves the logarithm far too low: it has to find, by chance, the noise of all
-    pixels at once.
+    Here i runs over the pixels, which share e_R. The second formula is E_{e_i}[softmax(mu + V e_R + d e_i)] to second
+    order in d, with saturating variances, and normalised. The mean error of log p is below 0.003 for d = 0.5, 0.03 for
+    d = 1, and 0.15 for d = 2. The probabilities of all label maps sum to one for any d. The paper draws diagonal noise
+    with each factor node. That estimate is far too low, because one draw would have to fit all pixels at once.
 
     Args:
-        normal: the Gaussian of u in temperatures, with `loc` `(B, ..., C)`, `scale_diag` and `scaled_factor()`.
+        normal: Gaussian of u in temperatures, with `loc` `(B, ..., C)`, `scale_diag` and `scaled_factor()`.
         labels: classes, integers `(B, ...)`; a label outside [0, C) gives nan.
         nodes: `Nodes` of R factors; their e_K are not used.
-        valid: pixels that count, booleans `(B, ...)`; None for all. The others get no gradient, whatever their logits.
-        chunk_size: number of nodes of a chunk, which bounds the memory; None chooses it.
+        valid: pixels that count, booleans `(B, ...)`; None for all. Other pixels get no gradient at any logits.
+        chunk_size: number of nodes in a chunk, which bounds the memory; None chooses it.
     Returns:
-        shape `(B,)`; 0 for an image without valid pixels.
-    Source: Monteiro et al. 2020, Eq. 5, with another estimate of it.
+        log-probabilities, shape `(B,)`; 0 for an image without valid pixels.
+    Source: Monteiro et al. 2020, Eq. 5, with another estimate.
 
     Example:
         >>> from keras_het.ops.low_rank import low_rank_normal
@@ -63,22 +61,22 @@ def log_joint_pixels(
 
 
 def _rows(normal: Any, labels: Tensor, valid: Tensor | None) -> tuple[Tensor, ...]:
-    """Returns means `(B, P, C)`, own variances that saturate, factors, and one-hot labels, 0 for ignored pixels."""
+    """Returns means `(B, P, C)`, saturated variances, factors, and one-hot labels, 0 for ignored pixels."""
     loc, factor = normal.loc, normal.scaled_factor()
-    places, classes = loc.shape[1:-1], loc.shape[-1]
-    pixels = math.prod(places) if all(isinstance(size, int) for size in places) else -1
+    image_shape, classes = loc.shape[1:-1], loc.shape[-1]
+    pixels = math.prod(image_shape) if all(isinstance(size, int) for size in image_shape) else -1
     is_class = ops.equal(integer_labels(labels)[..., None], ops.arange(classes, dtype="int32"))
     targets = ops.where(ops.any(is_class, axis=-1, keepdims=True), ops.cast(is_class, loc.dtype), float("nan"))
     rows = [loc, normal.scale_diag, factor, targets]
-    if valid is not None:  # before anything is computed: at an infinite logit or variance, 0 times a slope would be nan
+    if valid is not None:  # first, because 0 times the slope at an infinite logit or variance would be nan
         rows = [ops.where(valid[..., None, None] if x is factor else valid[..., None], x, 0.0) for x in rows]
-    rows[1] = MOST_VARIANCE * ops.square(rows[1]) / (MOST_VARIANCE + ops.square(rows[1]))
+    rows[1] = MAX_VARIANCE * ops.square(rows[1]) / (MAX_VARIANCE + ops.square(rows[1]))
     shape = (ops.shape(loc)[0], pixels, classes)
     return tuple(ops.reshape(x, (*shape, normal.size[1]) if x is rows[2] else shape) for x in rows)
 
 
 def _log_likelihoods(noise: Tensor, loc: Tensor, variance: Tensor, factor: Tensor, targets: Tensor) -> Tensor:
-    """Log-likelihoods of label maps at a chunk of noise, `(R, nodes)`: `(B, nodes)`."""
+    """Returns log-likelihoods of label maps, `(B, nodes)`, at a chunk of noise, `(R, nodes)`."""
     u = loc[..., None] + ops.matmul(factor, noise)
     corrected = u + variance[..., None] * (0.5 - ops.softmax(u, axis=-2))
     return ops.sum(targets[..., None] * ops.log_softmax(corrected, axis=-2), axis=(1, 2))

@@ -1,12 +1,10 @@
 """Counter-based random numbers that are the same bits on every backend.
 
-Threefry-2x32 with 20 rounds (Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC 2011),
-written in int32, the one integer type whose addition wraps on JAX, TensorFlow, PyTorch and NumPy alike, eager and
-compiled. The operators of Python do the arithmetic: `keras.ops` on JAX would give a bare integer the float type of the
-session, and on PyTorch it costs several times the operation.
+Threefry-2x32 with 20 rounds (Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC 2011), in
+int32: only its addition wraps on JAX, TensorFlow, PyTorch and NumPy, eager and compiled. The arithmetic uses Python's
+operators. `keras.ops` would convert a Python integer to float on JAX, and takes several times as long on PyTorch.
 
-The argument `xp` is the module that does the arithmetic, `keras.ops` by default. The same lines compute the constants
-of a graph with `xp=numpy`.
+The argument `xp` is `keras.ops`, or `numpy` to compute the same bits on the host, for the constants of a graph.
 """
 
 import functools
@@ -24,11 +22,11 @@ _LEFT, _RIGHT = tuple(1 << places for places in _ROTATIONS), tuple(32 - places f
 _MASKS = tuple((1 << places) - 1 for places in _ROTATIONS)
 _PARITY = 0x1BD11BDA
 _HALF = 1 << 16
-_HOST_BLOCK = 1 << 20  # words made at once on the host: intermediate results take several times their memory
+_HOST_BLOCK = 1 << 20  # words made at once on the host, because intermediate results need several times their memory
 
 
 def int32(value: Tensor, xp: Any = ops) -> Tensor:
-    """Returns `value` as int32 with at least one axis: NumPy scalars would warn when they wrap."""
+    """Returns `value` as int32 with at least one axis, because NumPy scalars would warn when they wrap."""
     if xp is np:
         return np.atleast_1d(np.asarray(value, "int32"))
     value = ops.cast(value, "int32")
@@ -36,7 +34,7 @@ def int32(value: Tensor, xp: Any = ops) -> Tensor:
 
 
 def shift_right(bits: Tensor, places: int) -> Tensor:
-    """Shifts int32 by 1 to 31 places, logically: int32's own shift is arithmetic, so copies of the sign are masked.
+    """Shifts int32 right by 1 to 31 places, logically; the arithmetic shift of int32 would copy the sign.
 
     Example:
         >>> int(shift_right(int32(-1), 16)[0])
@@ -47,13 +45,13 @@ def shift_right(bits: Tensor, places: int) -> Tensor:
 
 
 def shift_left(bits: Tensor, places: int) -> Tensor:
-    """Shifts int32 to the left by 1 to 31 places."""
+    """Shifts int32 left by 1 to 31 places."""
     (left,) = numbers(places, beside=bits)
     return bits << left if hasattr(bits, "__lshift__") else ops.left_shift(bits, left)
 
 
 def _shift(bits: Tensor, places: Any) -> Tensor:
-    """Shifts to the right with copies of the sign, by an operator where tensors have one: TensorFlow's have none."""
+    """Shifts right with copies of the sign, by an operator if tensors have one; TensorFlow's have none."""
     return bits >> places if hasattr(bits, "__rshift__") else ops.right_shift(bits, places)
 
 
@@ -61,13 +59,13 @@ def threefry2x32(key: Any, counter: Any, xp: Any = ops) -> tuple[Tensor, Tensor]
     """Returns two words of random bits for every pair of counter words.
 
     Args:
-        key: pair of int32, each of shape `(1,)` or the counter's.
+        key: pair of int32, each of shape `(1,)` or the counter's shape.
         counter: pair of int32 of equal shape.
         xp: `keras.ops`, or `numpy` to compute on the host.
     Returns:
         pair of int32 of the counter's shape.
 
-    Source: Salmon et al. 2011, section 3.3; the three published answers of Random123 are among the tests.
+    Source: Salmon et al. 2011, section 3.3; tested with the three published answers of Random123.
 
     Example:
         >>> words = threefry2x32((int32(0), int32(0)), (int32(0), int32(0)))
@@ -121,26 +119,26 @@ def random_streams(key: Any, sizes: dict[int, int], xp: Any = ops) -> list[Tenso
 
 
 def _counter(sizes: tuple[tuple[int, int], ...], xp: Any) -> Tensor:
-    """Returns the counter words of streams, `(2, words)`: places in a stream, and the streams."""
-    places = [xp.arange((size + 1) // 2, dtype="int32") for _, size in sizes]
-    streams = [xp.full_like(place, stream) for place, (stream, _) in zip(places, sizes, strict=True)]
-    return xp.stack([xp.concatenate(places), xp.concatenate(streams)])
+    """Returns the counter words of streams, `(2, words)`: positions in a stream, and the streams."""
+    positions = [xp.arange((size + 1) // 2, dtype="int32") for _, size in sizes]
+    streams = [xp.full_like(position, stream) for position, (stream, _) in zip(positions, sizes, strict=True)]
+    return xp.stack([xp.concatenate(positions), xp.concatenate(streams)])
 
 
 def permute(values: Tensor, bits: int, words: Tensor, xp: Any = ops) -> Tensor:
-    """Returns a random permutation of the integers in [0, 2^bits), one for every column, applied to `values`.
+    """Applies a random permutation of the integers in [0, 2^bits), one for every column, to `values`.
 
-    Every round is invertible: a word is added bit by bit, an odd word multiplied modulo 2^bits, and the upper half
-    added to the lower. Four rounds are as good as permutations made by sorting random numbers, with the same
-    correlations between columns. It needs no sorting, and is the same on every backend.
+    Every round is invertible: XOR with a word, multiplication by an odd word modulo 2^bits, and XOR of the upper half
+    into the lower. Four rounds are as good as sorting random numbers, with the same correlations between columns. No
+    sort is needed, and the result is the same on every backend.
 
     Args:
         values: int32 in [0, 2^bits), shape `(S, 1)` or `(S, K)`.
-        bits: 1 to 32; with 32 any int32 is a value.
+        bits: 1 to 32; with 32, any int32 is a value.
         words: random int32, two for each round and column, shape `(2 * rounds, K)`.
         xp: `keras.ops`, or `numpy` on the host.
     Returns:
-        int32 in [0, 2^bits), shape `(S, K)`; a value's image is uniform over the words.
+        int32 in [0, 2^bits), shape `(S, K)`; the image of a value is uniform over the words.
 
     Example:
         >>> permuted = permute(int32(range(4))[:, None], 2, random_bits((0, 0), stream=0, size=8)[:, None])
@@ -155,7 +153,7 @@ def permute(values: Tensor, bits: int, words: Tensor, xp: Any = ops) -> Tensor:
         if bits < 32:
             values &= mask
         upper = _shift(values, places)
-        values ^= upper if bits < 32 else upper & upper_mask  # below 2^31 there is no sign to mask
+        values ^= upper if bits < 32 else upper & upper_mask  # numbers below 2^31 have no sign to mask
     return values
 
 
@@ -165,11 +163,11 @@ def _quantile_table(xp: Any) -> Tensor:
 
 @functools.cache
 def _quantiles() -> np.ndarray:
-    """Returns normal quantiles at the midpoints of cells, float32, scaled to variance one (2e-5 short without).
+    """Returns normal quantiles at the midpoints of cells, float32, scaled to variance one (unscaled, it is 2e-5 short).
 
-    The lowest and the highest cell of probability 2^-16 are each divided into 2^16 cells of probability 2^-32. The
-    table has the 2^15 - 1 cells of probability 2^-16 above the median, the cells of the highest, those of the lowest,
-    and the 2^15 - 1 cells below the median. One cell that is never read stands between both tails.
+    The lowest and the highest of 2^16 equal cells are each divided into 2^16 small cells. The table has, in this order:
+    the 2^15 - 1 cells above the median, the small cells of the upper tail, a cell that is never read, the small cells
+    of the lower tail, and the 2^15 - 1 cells below the median.
     """
     tail = ndtri((np.arange(_HALF) + 0.5) / _HALF**2)
     cells = ndtri((np.arange(1, _HALF - 1) + 0.5) / _HALF)
@@ -182,22 +180,22 @@ def _quantiles() -> np.ndarray:
 def normal(bits: Tensor, xp: Any = ops) -> Tensor:
     """Returns float32 standard normals from 32 random bits each, up to 6.3 standard deviations.
 
-    A normal grows with its bits, read as a number in [0, 2^32). It is looked up by the upper 16 bits, and in the lowest
-    and highest of their cells by the lower 16. No arithmetic on floats is done, so the bits are the same on every
-    backend, unlike Box-Muller (3 ulp between backends) or the inverse error function (19 ulp).
+    A normal grows with its bits, read as a number in [0, 2^32). A table is indexed by the upper 16 bits, and in the
+    lowest and highest cell by the lower 16. Without float arithmetic the bits are the same on every backend, unlike
+    Box-Muller (3 ulp between backends) or the inverse error function (19 ulp).
 
     Example:
         >>> [round(float(x), 2) for x in normal(int32([-1, 0, 1 << 16]))]
         [6.34, -6.34, -4.08]
     """
-    # As signed numbers, both tails are next to 0: their bits b are not clipped. The upper bits are 0 or -1 there.
+    # As signed numbers, both tails are next to 0: their bits are not clipped, and their upper bits are 0 or -1.
     low, high, places, first = numbers(-_HALF, _HALF - 1, 16, _HALF + _HALF // 2, beside=bits)
     index = xp.clip(bits, low, high) + _shift(bits, places) + first
     return lookup(constant(_quantile_table, beside=bits, xp=xp), index, xp)
 
 
 def random_normals(key: Any, stream: int, size: int, xp: Any = ops) -> Tensor:
-    """Returns `normal(random_bits(key, stream, size))`; on the host it needs little more memory than its result.
+    """Returns `normal(random_bits(key, stream, size))`, on the host with little more memory than the result.
 
     Example:
         >>> random_normals((7, 0), stream=1, size=5).shape[0]

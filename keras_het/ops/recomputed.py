@@ -1,4 +1,4 @@
-"""Averages of likelihoods over nodes in chunks, each of which the backward pass computes again."""
+"""Averages of likelihoods over chunks of nodes, which the backward pass recomputes."""
 
 import math
 from collections.abc import Callable
@@ -24,19 +24,19 @@ def log_mean_over_nodes(
         log_likelihoods: function of a chunk of noise, `(R, nodes)`, and of the rows; returns l, `(..., nodes)`.
         nodes: `Nodes` of R factors; their e_K are not used.
         rows: tensors with leading axes `(...)`, the first of shape `(..., K)`; they get gradients of any order.
-        units: count of the numbers that the last axis has for each node.
-        chunk_size: number of nodes of a chunk; None chooses it.
+        units: number of array elements per node and entry of `(...)`.
+        chunk_size: number of nodes in a chunk; None chooses it.
     Returns:
         shape `(...)`.
     """
     noise, count = ops.cast(nodes.eps_factor, rows[0].dtype), nodes.num_samples
     units *= math.prod(axis for axis in rows[0].shape[1:-1] if isinstance(axis, int))
     _, size = blocking.block_sizes(rows[0], count, units, chunk_size, whole_batch=True)
-    # The rows are arguments: TensorFlow gives no gradient to what a recomputed function closes over.
+    # The rows are arguments, because TensorFlow gives no gradient to tensors in the closure of a recomputed function.
     recomputed = keras.remat(log_likelihoods)
     stop = count - count % size
     chunks = ops.transpose(ops.reshape(noise[:stop], (stop // size, size, noise.shape[1])), (0, 2, 1))
-    # A loop, because XLA would hold all chunks of an unrolled one at once.
+    # Not unrolled, because XLA would hold all chunks at once.
     total = ops.logsumexp(ops.map(lambda chunk: recomputed(chunk, *rows), chunks), axis=(0, -1))
     if stop < count:
         rest = recomputed(ops.transpose(noise[stop:]), *rows)

@@ -1,4 +1,4 @@
-"""E[sigmoid] of Gaussian logits: in closed form, or averaged over nodes as the papers do it."""
+"""E[sigmoid] of Gaussian logits: in closed form, or averaged over nodes as in the papers."""
 
 import math
 
@@ -8,21 +8,21 @@ from keras_het.base.tensor import Tensor
 from keras_het.ops.log_space import erfcx_polynomial
 from keras_het.ops.mean import Mean
 
-# sigmoid(x) = sum_i w_i Phi(b_i x) to 2.2e-8: the least-squares fit of method section 4 (Monahan and Stefanski 1992).
+# sigmoid(x) = sum_i w_i Phi(b_i x) to 2.2e-8, by least squares (Monahan and Stefanski 1992).
 _WEIGHTS = (0.00318794, 0.03056366, 0.02009870, 0.19814896, 0.34008537, 0.29254038, 0.10616125, 0.00921376)
 _SLOPES = (0.25022499, 0.33027962, 0.33044514, 0.43231131, 0.56604452, 0.74025818, 0.96695060, 1.27520341)
 
-FARTHEST = 1e15  # distance of a mean from zero: the square of a larger one may overflow
+MAX_DISTANCE = 1e15  # of a mean from zero: the square of a larger distance could overflow
 
 
 def log_expected_sigmoid(loc: Tensor, variance: Tensor, temperature: Tensor = 1.0) -> tuple[Tensor, Tensor]:
-    """Logs of E[sigmoid(u / temperature)] and of its complement, without sampling.
+    """Computes the logs of E[sigmoid(u / temperature)] and of its complement, without sampling.
 
         E = sum_i w_i Phi(b_i a / sqrt(1 + b_i^2 s^2)),    a = loc / temperature,  s^2 = variance / temperature^2
 
-    Here u ~ N(loc, variance), and the logistic function is a mixture of normal distribution functions. Only the
-    marginal variance of a class matters. The smaller of the two tails is computed. Where a < -s^2/2 the tilt is used,
-    E_a = exp(a + s^2/2) E_{-(a + s^2)}; it keeps the error of the log below 1e-4 as far out as a = -100.
+    Here u ~ N(loc, variance), and the sigmoid is a mixture of normal distribution functions. Only the marginal variance
+    of a class matters. The smaller of the two tails is computed. For a < -s^2/2 a tilt,
+    E_a = exp(a + s^2/2) E_{-(a + s^2)}, keeps the error of the log below 1e-4 as far out as a = -100.
 
     Args:
         loc: mean of u, shape `(...)`.
@@ -42,23 +42,14 @@ def log_expected_sigmoid(loc: Tensor, variance: Tensor, temperature: Tensor = 1.
     temperature = ops.convert_to_tensor(temperature, loc.dtype)
     mean, variance = loc / temperature, ops.convert_to_tensor(variance, loc.dtype) / temperature**2
     upper = mean > 0
-    # Not abs(): its derivative at 0 is 0, and that is where training starts.
+    # Not abs(): its derivative is 0 at 0, where training starts.
     log_small = _log_lower_tail(ops.where(upper, -mean, mean), variance)
-    log_large = ops.log(1.0 - ops.exp(log_small))  # the smaller tail is at most a half; ONNX has no log1p
+    log_large = ops.log(1.0 - ops.exp(log_small))  # accurate, because the smaller tail is at most 1/2; no log1p in ONNX
     return ops.where(upper, log_large, log_small), ops.where(upper, log_small, log_large)
 
 
 def expected_sigmoid_logit(loc: Tensor, variance: Tensor, temperature: Tensor = 1.0) -> Tensor:
-    """logit E[sigmoid(u / temperature)] in closed form.
-
-    It is `log_p - log_one_minus_p` of `log_expected_sigmoid`.
-
-    Args:
-        loc: mean of u, shape `(...)`.
-        variance: variance of u, shape `(...)`.
-        temperature: tau > 0, a number or a scalar tensor.
-    Returns:
-        shape `(...)`.
+    """Computes logit E[sigmoid(u / temperature)] in closed form, `log_p - log_one_minus_p` of `log_expected_sigmoid`.
 
     Example:
         >>> logit = expected_sigmoid_logit(ops.array([2.0]), ops.array([0.0]))
@@ -70,23 +61,22 @@ def expected_sigmoid_logit(loc: Tensor, variance: Tensor, temperature: Tensor = 
 
 
 def _log_lower_tail(mean: Tensor, variance: Tensor) -> Tensor:
-    """log E for mean <= 0."""
-    tilted = mean < -0.5 * variance
-    argument = ops.where(tilted, -(mean + variance), mean)
+    """Returns log E for mean <= 0."""
+    is_tilted = mean < -0.5 * variance
+    argument = ops.where(is_tilted, -(mean + variance), mean)
     upper = argument > 0
     log_lower = _log_mixture(ops.where(upper, argument, -argument), variance)
-    mixture = ops.where(upper, ops.log(1.0 - ops.exp(log_lower)), log_lower)  # to absolute accuracy; ONNX has no log1p
-    return mixture + ops.where(tilted, mean + 0.5 * variance, 0.0)
+    mixture = ops.where(upper, ops.log(1.0 - ops.exp(log_lower)), log_lower)  # ONNX has no log1p
+    return mixture + ops.where(is_tilted, mean + 0.5 * variance, 0.0)
 
 
 def _log_mixture(distance: Tensor, variance: Tensor) -> Tensor:
-    """log sum_i w_i Phi(-c_i distance), c_i = b_i / sqrt(1 + b_i^2 variance), for a distance >= 0.
+    """Returns log sum_i w_i Phi(-c_i distance), c_i = b_i / sqrt(1 + b_i^2 variance), for a distance >= 0.
 
     Phi(-x) = exp(-z^2) t exp(P(t)) / 2 with z = x / sqrt(2), t = 1 / (1 + z / 2), as in `log_ndtr`. The smallest z^2,
-    which belongs to the smallest slope, is factored out of all terms, so that they do not underflow together. Each term
-    takes one exponential.
+    of the smallest slope, is factored out, so that not all terms underflow. Each term needs one exponential.
     """
-    scaled = ops.where(distance > FARTHEST, FARTHEST, distance) * math.sqrt(0.5)
+    scaled = ops.where(distance > MAX_DISTANCE, MAX_DISTANCE, distance) * math.sqrt(0.5)
     distances = [scaled * (b * ops.rsqrt(1.0 + b**2 * variance)) for b in sorted(_SLOPES)]
     weights = [w for _, w in sorted(zip(_SLOPES, _WEIGHTS, strict=True))]
     least, total = ops.square(distances[0]), 0.0
@@ -97,32 +87,31 @@ def _log_mixture(distance: Tensor, variance: Tensor) -> Tensor:
 
 
 def _log_slope(logits: Tensor) -> Tensor:
-    """log of the derivative of the sigmoid."""
+    """Returns the log of the derivative of the sigmoid."""
     return ops.log_sigmoid(logits) + ops.log_sigmoid(-logits)
 
 
 class SigmoidMean(Mean):
     """logit p = log p - log q, from the log means of sigmoid(u) and sigmoid(-u) (Collier et al. 2021, Eq. 5).
 
-    The closed form, `expected_sigmoid_logit`, has an error below 1e-4 and is faster; this is the papers' way.
-
-    The derivative by the logit of a node is d logit p / d u_s = sigmoid'(u_s) / (p q S).
+    The gradient of a node's logit is d logit p / d u_s = sigmoid'(u_s) / (p q S). The closed form,
+    `expected_sigmoid_logit`, is faster, with an error below 1e-4.
     """
 
     num_terms = 2
 
     def terms(self, logits: Tensor) -> tuple[Tensor, ...]:
-        """sigmoid(u) and sigmoid(-u)."""
+        """Returns sigmoid(u) and sigmoid(-u)."""
         return ops.sigmoid(logits), ops.sigmoid(-logits)
 
     def log_terms(self, logits: Tensor, axis: int) -> tuple[Tensor, ...]:
-        """log sigmoid(u) and log sigmoid(-u)."""
+        """Returns log sigmoid(u) and log sigmoid(-u)."""
         return ops.log_sigmoid(logits), ops.log_sigmoid(-logits)
 
     def result(self, log_means: list[Tensor]) -> Tensor:
-        """logit p."""
+        """Returns logit p."""
         return log_means[0] - log_means[1]
 
     def cotangent(self, logits: Tensor, logit: Tensor, upstream: Tensor) -> Tensor:
-        """Derivative by the logits of every node, times S."""
+        """Returns S times the gradient of the logits of every node."""
         return upstream[..., None] * ops.exp(_log_slope(logits) - _log_slope(logit)[..., None])

@@ -7,28 +7,27 @@ from keras_het.ops.mean import Mean
 from keras_het.ops.normal import finite
 from keras_het.ops.passes import outer_products, softmax, softmax_weights
 
-LEFT_OUT = -1e12  # a log p below it belongs to a class left out by a mean of -inf
+EXCLUDED_LOG_P = -1e12  # a lower log p belongs to a class that a mean of -inf excludes
 
 
-def without_shift(loc: Tensor) -> Tensor:
-    """Mean logits `(..., K)` about zero, because softmax ignores a shift.
+def remove_shift(loc: Tensor) -> Tensor:
+    """Shifts mean logits, `(..., K)`, close to zero; a softmax ignores the shift.
 
     A large shift would make the temperature's gradient a difference of large numbers.
     """
-    # logsumexp is between the maximum and log K above it. A maximum that serves an empty batch, too, is unknown to some
-    # exporters.
+    # logsumexp is at most log K above the maximum. Some exporters have no maximum that works for an empty batch.
     loc = finite(loc)
     return loc - ops.stop_gradient(ops.logsumexp(loc, axis=-1, keepdims=True))
 
 
 def second_order_log_softmax(normal: Tensor) -> Tensor:
-    """Returns the mean softmax to second order in the noise, normalised: no nodes, O(K R).
+    """Computes the log of the mean softmax to second order in the noise, normalised, without nodes, in O(K R).
 
         log p_k = log s_k + (Sigma_kk - s' diag(Sigma) - 2 (Sigma s)_k + 2 s' Sigma s) / 2,
         s = softmax(loc), then log_softmax
 
     Args:
-        normal: distribution of the logits `(..., K)` in temperatures.
+        normal: Gaussian of the logits `(..., K)` in temperatures.
     Returns:
         log-probabilities, `(..., K)`.
     Source: Collier et al. 2021, Appendix C, Eq. 13, with the factor 1 for its cross term, where 1/2 is printed.
@@ -47,42 +46,38 @@ def second_order_log_softmax(normal: Tensor) -> Tensor:
 
 
 class SoftmaxMean(Mean):
-    """log p_k = log mean_s exp(u_sk - L_s), L_s = logsumexp_k u_sk, and its derivative by the logits of a node.
+    """log p_k = log mean_s exp(u_sk - L_s), L_s = logsumexp_k u_sk, and the gradient of the logits of a node.
 
-    It is the log of the mean softmax of Collier et al. 2021, Eq. 3. A class is left out by a mean logit of -inf: p = 0,
-    and log p and the gradients are finite. Logits of 1e4 and noise of 1e3 are safe.
+    It is the log of the mean softmax of Collier et al. 2021, Eq. 3. A mean logit of -inf excludes a class: p = 0, with
+    finite log p and gradients. Logits of 1e4 and noise of 1e3 are safe.
 
-    A_sk = exp(u_sk - log p_k - L_s) is the weight of node s in the mean of class k. p_k A_sk is the softmax of node s,
-    so
+    A_sk = exp(u_sk - log p_k - L_s) is the weight of node s in the mean of class k, and p_k A_sk is the softmax of node
+    s. So
 
         d (sum_k g_k log p_k) / d u_sk = A_sk (g_k - p_k sum_j g_j A_sj) / S.
 
-    Logits from which log p (the `pivot`) is already subtracted need one exponential per element. Their maximum,
-    max_k (u_sk - log p_k), lies between L_s and L_s + log S, so nothing over- or underflows, whatever the magnitude of
-    the noise.
+    After log p, the `pivot`, is subtracted from the logits, A needs one exponential per element. The maximum over k of
+    u_sk - log p_k is between L_s and L_s + log S, so nothing overflows or underflows for any noise.
     """
 
     def terms(self, logits: Tensor) -> tuple[Tensor, ...]:
-        """Softmax of every node."""
+        """Returns the softmax of every node."""
         return (softmax(logits),)
 
     def log_terms(self, logits: Tensor, axis: int) -> tuple[Tensor, ...]:
-        """Log-softmax of every node, with the classes on `axis`."""
+        """Returns the log-softmax of every node, with the classes on `axis`."""
         return (logits - ops.logsumexp(logits, axis=axis, keepdims=True),)
 
     def pivot(self, log_p: Tensor) -> Tensor:
-        """log p, which is subtracted from the logits before `cotangent`.
-
-        It is 0 for a class that is left out, whose noise would otherwise be the largest logit.
-        """
-        return ops.where(log_p < LEFT_OUT, 0.0, log_p)
+        """Returns log p; 0 for an excluded class, whose noise would otherwise be the largest logit."""
+        return ops.where(log_p < EXCLUDED_LOG_P, 0.0, log_p)
 
     def cotangent(self, logits: Tensor, log_p: Tensor, upstream: Tensor) -> Tensor:
-        """Derivative by the logits of every node, times S."""
+        """Returns S times the gradient of the logits of every node."""
         p = ops.exp(log_p)
         weights = softmax_weights(logits)
-        # Both sums over the classes in one product of (B, 2, K) by (B, K, C).
+        # One product of (B, 2, K) by (B, K, C) gives both sums over the classes.
         rows = ops.stack([upstream, p], axis=1)
-        of_upstream, total = ops.split(ops.matmul(rows, weights), 2, axis=1)
+        upstream_total, total = ops.split(ops.matmul(rows, weights), 2, axis=1)
         inverse = 1.0 / total
-        return weights * outer_products(rows, (inverse, -of_upstream * inverse * inverse))
+        return weights * outer_products(rows, (inverse, -upstream_total * inverse * inverse))

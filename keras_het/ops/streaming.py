@@ -1,9 +1,8 @@
-"""Expectations over nodes, one block at a time, with a gradient of their own.
+"""Expectations over nodes, one block at a time, with a custom gradient: memory does not grow with the nodes.
 
-Memory does not grow with the number of nodes. Two things vary and are kept apart. The *distribution* maps nodes to
-logits, and pulls a gradient of the logits back to its tensors. The *mean* of a link is the function that is averaged,
-and returns how sensitive the result is to the logits of a node. A block is some rows of the batch at a chunk of the
-nodes; `blocking` chooses its size.
+The *distribution* maps nodes to logits, and maps a gradient of the logits to gradients of its tensors. The *mean* of a
+link is the function to average, and returns the gradient of the logits of a node. A block is some rows of the batch at
+a chunk of nodes; `blocking` chooses its size.
 """
 
 import functools
@@ -14,16 +13,16 @@ from typing import Any, NamedTuple
 import keras
 from keras import ops
 
-from keras_het.base.compiler import Compiler, active_compiler, compiled, compiling_bodies, outside_graph
+from keras_het.base.compiler import Compiler, active_compiler, compile_body, compiling_bodies, outside_graph
+from keras_het.base.refusal import refusal
 from keras_het.base.tensor import Tensor
 from keras_het.ops import blocking
 from keras_het.ops.mean import Mean
 from keras_het.ops.nodes import Nodes
 from keras_het.ops.normal import Normal
 
-# A smaller mean of probabilities would lose terms that underflow, below 1.2e-38 each: these are less than a rounding
-# error of this one.
-SMALLEST_MEAN = 1e-30
+# Terms below 1.2e-38 underflow. That is less than the rounding error of a mean of at least this size.
+MIN_MEAN = 1e-30
 
 
 @outside_graph
@@ -32,24 +31,23 @@ def expectation(
 ) -> Tensor:
     """Averages a link under a Gaussian of logits over the nodes.
 
-    It streams over them with a gradient of its own: memory does not grow with their number. Derivatives of higher order
-    are right; their memory grows with the nodes. TensorFlow under XLA cannot differentiate the loops a second time and
-    says so ("requires a fixed tensor list size"): use `streamed=False` there.
+    The stream has a custom gradient, so memory does not grow with the number of nodes. Higher derivatives are correct,
+    but their memory grows with the nodes. TensorFlow under XLA cannot differentiate the loops twice ("requires a fixed
+    tensor list size"): use `streamed=False` there.
 
     Args:
         mean: a `Mean`, such as `SoftmaxMean()`.
         normal: a `Normal` of finite logits in temperatures, with any number of leading axes.
-        nodes: `Nodes`, S of them.
+        nodes: S `Nodes`.
         chunk_size: number of nodes per block; None fits a block to a budget.
-        streamed: boolean, whether to compile one body for all chunks, with a gradient of its own. If not, every chunk
-            is written in plain operations, for graphs that are exported (only a batch of known size that is too large
-            for the budget is then cut in blocks of rows).
+        streamed: boolean, whether to loop over one body with a custom gradient. Otherwise every chunk is unrolled in
+            plain operations, for exported graphs, and only a large batch of known size is cut into blocks of rows.
     Returns:
         shape `(..., K)`.
     """
     if nodes.eps_factor is None:
         nodes = Nodes(nodes.eps_diag, nodes.eps_diag[:, :0])
-    normal = _sized(normal, nodes)
+    normal = _with_node_sizes(normal, nodes)
     if streamed:
         flat = normal.flat()
         sizes = blocking.block_sizes(flat.loc, nodes.num_samples, flat.num_logits, chunk_size, flat.whole_batch)
@@ -60,30 +58,29 @@ def expectation(
     else:
         rows, chunk_size = blocking.inference_block_sizes(normal.loc, nodes.num_samples, normal.num_logits, chunk_size)
         flat = normal if rows is None else normal.flat()
-        (average,), _ = _in_blocks(functools.partial(_unrolled, mean, nodes, chunk_size), rows, flat)(flat)
+        (average,), _ = _split_by_rows(functools.partial(_average_unrolled, mean, nodes, chunk_size), rows, flat)(flat)
     return average if flat is normal else ops.reshape(average, ops.shape(normal.loc))
 
 
-def _sized(normal: Normal, nodes: Nodes) -> Normal:
-    """Returns the distribution, with the sizes of the nodes where a traced tensor does not know its own."""
-    for name, own, table in zip(("units", "factors"), normal.size, nodes, strict=True):
-        if isinstance(own, int) and own != table.shape[1]:
-            raise ValueError(f"`nodes` must be of the {own} {name} of the distribution. Received: {table.shape[1]}")
+def _with_node_sizes(normal: Normal, nodes: Nodes) -> Normal:
+    """Returns the distribution with the sizes of the nodes, which the shapes of traced tensors might lack."""
+    for name, count, table in zip(("units", "factors"), normal.size, nodes, strict=True):
+        if isinstance(count, int) and count != table.shape[1]:
+            raise refusal("nodes", f"have the {count} {name} of the distribution", table.shape[1])
     size = (nodes.eps_diag.shape[1], nodes.eps_factor.shape[1])
     return normal if normal.size == size else type(normal)(*normal.tensors, size=size)
 
 
-def _unrolled(mean: Mean, nodes: Nodes, chunk_size: int, normal: Normal) -> tuple[tuple, tuple]:
+def _average_unrolled(mean: Mean, nodes: Nodes, chunk_size: int, normal: Normal) -> tuple[tuple, tuple]:
     """Returns the average in plain operations, by a Python loop over the chunks."""
     log_sums: list[list] = []
-    # Some exporters fail to write an empty table.
-    tables = nodes if nodes.eps_factor.shape[1] else (nodes.eps_diag,)
+    tables = nodes if nodes.eps_factor.shape[1] else (nodes.eps_diag,)  # some exporters fail to write an empty table
     for start in range(0, nodes.num_samples, chunk_size):
         chunk = [ops.cast(x[start : start + chunk_size], normal.loc.dtype) for x in tables]
         if log_sums:
             zero = _zero_after(log_sums[-1][0])
             chunk = [x + zero for x in chunk]
-        # Classes last: without the loops of `_streamed` that is the faster order.
+        # Classes last, the faster order without the loops of `_Stream`.
         log_sums.append(
             [ops.logsumexp(term, axis=-2) for term in mean.log_terms(normal.logits(Nodes(*chunk)), axis=-1)]
         )
@@ -92,20 +89,20 @@ def _unrolled(mean: Mean, nodes: Nodes, chunk_size: int, normal: Normal) -> tupl
 
 
 def _zero_after(log_sum: Tensor) -> Tensor:
-    """Returns a zero that depends on the chunk before: without it a compiler would hold all chunks in memory at once.
+    """Returns a zero that depends on the chunk before, without which a compiler would hold all chunks at once.
 
-    Sums of logs of averages are never so large, and NaN, of one row, is not above 1e30.
+    Sums of logs of averages never exceed 1e30, and neither does NaN.
     """
     return ops.cast(ops.sum(log_sum) > 1e30, log_sum.dtype)
 
 
 class _Stream(NamedTuple):
-    """The average by loops over the blocks: the forward and the backward pass, over arguments in a row.
+    """Forward and backward pass of the average, by loops over blocks.
 
     The arguments are the tensors from which `make` makes a distribution, and the two tables of nodes. The backward pass
-    computes the logits again. It can itself be differentiated, any number of times. It is made of plain operations on
-    the arguments, the upstream gradient, and the value, so it must know the derivative of the value. (The memory for
-    that grows with the number of nodes.)
+    recomputes the logits. It is made of plain operations on the arguments, the upstream gradient and the value, so it
+    can be differentiated any number of times if the value has its derivative (`differentiable`). The memory for that
+    grows with the number of nodes.
     """
 
     mean: Mean
@@ -117,16 +114,16 @@ class _Stream(NamedTuple):
         """Returns the value, `(B, K)`, and its backward pass, for `ops.custom_gradient`."""
         normal, chunks = self.read(arguments)
         log_averages = functools.partial(_log_averages, self.mean, chunks)
-        (value,), _ = _in_blocks(log_averages, self.block_size, normal)(normal)
+        (value,), _ = _split_by_rows(log_averages, self.block_size, normal)(normal)
         on_torch = keras.config.backend() == "torch"
-        # A closure over the output itself would keep all of this alive on PyTorch.
-        kept = ops.stop_gradient(value) if on_torch else value
-        compiler = active_compiler()  # PyTorch may run the backward pass in another thread, or outside a compiled step
+        # A closure over the output itself would keep the whole graph alive on PyTorch.
+        saved_value = ops.stop_gradient(value) if on_torch else value
+        compiler = active_compiler()  # PyTorch can run the backward pass in another thread, or outside a compiled step
 
         def gradient(*saved: Any, upstream: Tensor = None) -> tuple:
             if on_torch:
-                return self.gradient(self.known(kept, saved), saved, upstream, compiler)
-            return self.gradient(kept, arguments, saved[-1])
+                return self.gradient(self.differentiable(saved_value, saved), saved, upstream, compiler)
+            return self.gradient(saved_value, arguments, saved[-1])
 
         return value, gradient
 
@@ -136,46 +133,43 @@ class _Stream(NamedTuple):
         normal = self.make(*tensors)
         return normal, Chunks(normal.tables(Nodes(eps_diag, eps_factor)), self.chunk_size)
 
-    def known(self, value: Tensor, arguments: Any) -> Tensor:
-        """Returns the value, computed before, as a function of the arguments.
-
-        It costs nothing unless its derivative is asked for.
-        """
+    def differentiable(self, value: Tensor, arguments: Any) -> Tensor:
+        """Returns the known value with its derivative by the arguments, which costs nothing unless it is used."""
 
         def forward(value: Tensor, *arguments: Any) -> tuple:
             return value * 1, lambda value, *arguments, upstream: (
                 None,
-                *self.gradient(self.known(value, arguments), arguments, upstream),
+                *self.gradient(self.differentiable(value, arguments), arguments, upstream),
             )
 
         return ops.custom_gradient(forward)(value, *arguments)
 
     @outside_graph
     def gradient(self, value: Tensor, arguments: Any, upstream: Tensor, compiler: Compiler | None = None) -> tuple:
-        """Returns the upstream gradient, `(B, K)`, pulled back to every argument; the nodes have none."""
+        """Returns the gradient of every argument for the upstream gradient, `(B, K)`; None for the nodes."""
         loc, *others = arguments
         normal, chunks = self.read((loc - self.mean.pivot(value), *others))
-        gradients = _in_blocks(functools.partial(_gradients, self.mean, chunks), self.block_size, normal)
+        gradients = _split_by_rows(functools.partial(_gradients, self.mean, chunks), self.block_size, normal)
         with compiling_bodies(compiler):
-            of_rows, of_shared = gradients(normal, value, upstream)
-        return *of_rows, *of_shared, None, None
+            row_gradients, shared_gradients = gradients(normal, value, upstream)
+        return *row_gradients, *shared_gradients, None, None
 
 
-def _in_blocks(function: Callable, block_size: int | None, normal: Normal) -> Callable[..., tuple[tuple, tuple]]:
-    """Makes a function work in blocks of rows; it joins the results for the rows, and adds the totals.
+def _split_by_rows(function: Callable, block_size: int | None, normal: Normal) -> Callable[..., tuple[tuple, tuple]]:
+    """Makes a function work in blocks of rows, whose row results are joined and whose totals are added.
 
-    A function of a distribution and a block of each further tensor returns results for the rows, and totals. It stays
-    as it is if one block has all rows, B, of `normal`; a `block_size` of None stands for all rows.
+    The function maps a distribution and the rows of further tensors to (row results, totals). It is returned unchanged
+    if one block has all rows of `normal`, or if `block_size` is None.
     """
     if block_size is None or (normal.loc.shape[0] is not None and normal.loc.shape[0] <= block_size):
         return function
-    return functools.partial(_by_blocks, function, block_size)
+    return functools.partial(_map_blocks, function, block_size)
 
 
-def _by_blocks(function: Callable, block_size: int, normal: Normal, *others: Tensor) -> tuple[tuple, tuple]:
-    """Applies a function to blocks with rows from all over the batch: devices share every block.
+def _map_blocks(function: Callable, block_size: int, normal: Normal, *others: Tensor) -> tuple[tuple, tuple]:
+    """Applies a function to blocks, with rows from all over the batch so that devices share every block.
 
-    Rows of zeros fill the last block: their logits are finite, and their upstream gradient is zero.
+    Rows of zeros fill the last block. Their logits are finite, and their upstream gradient is zero.
     """
     count, rows = normal.num_rows, (*normal.tensors[: normal.num_rows], *others)
 
@@ -183,16 +177,16 @@ def _by_blocks(function: Callable, block_size: int, normal: Normal, *others: Ten
         return function(normal.with_rows(block[:count]), *block[count:])
 
     if keras.config.backend() == "torch":
-        return _by_python(block_of, rows, block_size)
+        return _loop_over_blocks(block_of, rows, block_size)
     batch = normal.loc.shape[0]
-    missing = -batch % block_size if batch is not None else _missing(ops.shape(rows[0])[0], block_size)
+    missing = -batch % block_size if batch is not None else _num_padding_rows(ops.shape(rows[0])[0], block_size)
     results, totals = ops.map(block_of, tuple(_to_blocks(x, block_size, missing) for x in rows))
     joined = (ops.reshape(ops.swapaxes(x, 0, 1), (-1, *ops.shape(x)[2:])) for x in results)
     return tuple(x[: ops.shape(rows[0])[0]] for x in joined), tuple(ops.sum(x, axis=0) for x in totals)
 
 
-def _by_python(function: Callable, rows: Any, block_size: int) -> tuple[tuple, tuple]:
-    """As `_by_blocks`, for PyTorch, which unrolls every loop; `ops.map` would keep blocks alive in reference cycles."""
+def _loop_over_blocks(function: Callable, rows: Any, block_size: int) -> tuple[tuple, tuple]:
+    """Applies a function to blocks on PyTorch, where `ops.map` would keep blocks alive in reference cycles."""
     starts = range(0, rows[0].shape[0], block_size)
     results, totals = zip(*(function([x[start : start + block_size] for x in rows]) for start in starts), strict=True)
     return tuple(ops.concatenate(x) for x in zip(*results, strict=True)), tuple(
@@ -200,8 +194,8 @@ def _by_python(function: Callable, rows: Any, block_size: int) -> tuple[tuple, t
     )
 
 
-def _missing(batch: Any, block_size: int | None) -> Tensor:
-    """Returns how many rows fill the last block of an unknown batch; TensorFlow needs at least one block."""
+def _num_padding_rows(batch: Any, block_size: int | None) -> Tensor:
+    """Returns the number of rows that fill the last block of an unknown batch; TensorFlow needs at least one block."""
     return ops.where(batch > 0, -batch % block_size, block_size)
 
 
@@ -213,12 +207,12 @@ def _to_blocks(x: Tensor, block_size: int | None, missing: Any) -> Tensor:
 def _log_averages(mean: Mean, chunks: "Chunks", normal: Normal) -> tuple[tuple, tuple]:
     """Returns the result from averages of probabilities, or from averages in log space if one is too small.
 
-    The sum of probabilities needs one exponential per element, the sum in log space two.
+    A sum of probabilities needs one exponential per element, a sum in log space two.
     """
-    # Not from -inf: the difference of two infinities in logaddexp is NaN.
+    # Not -inf, because the difference of two infinities in logaddexp is NaN.
     lowest = (ops.full_like(normal.loc, -1e30),) * mean.num_terms
     sums = chunks.fold(_add_terms, (ops.zeros_like(normal.loc),) * mean.num_terms, mean, normal)
-    safe = ops.all(ops.stack(sums) > SMALLEST_MEAN * chunks.num_samples)
+    safe = ops.all(ops.stack(sums) > MIN_MEAN * chunks.num_samples)
     log_sums = ops.cond(
         safe,
         lambda: tuple(ops.log(s) for s in sums),
@@ -229,9 +223,9 @@ def _log_averages(mean: Mean, chunks: "Chunks", normal: Normal) -> tuple[tuple, 
 
 def _gradients(mean: Mean, chunks: "Chunks", normal: Normal, value: Tensor, upstream: Tensor) -> tuple[tuple, tuple]:
     """Returns the gradients of the tensors with a row for each example, and of the tensors that all examples share."""
-    sums = chunks.fold(_add_gradients, normal.no_sums(), mean, normal, value, upstream)
-    found = normal.gradients(*(s / chunks.num_samples for s in sums))
-    return found[: normal.num_rows], found[normal.num_rows :]
+    sums = chunks.fold(_add_gradients, normal.zero_sums(), mean, normal, value, upstream)
+    gradients = normal.gradients(*(s / chunks.num_samples for s in sums))
+    return gradients[: normal.num_rows], gradients[normal.num_rows :]
 
 
 def _add_terms(mean: Mean, normal: Normal, sums: Any, chunk: Any) -> tuple:
@@ -241,7 +235,7 @@ def _add_terms(mean: Mean, normal: Normal, sums: Any, chunk: Any) -> tuple:
 
 
 def _add_log_terms(mean: Mean, normal: Normal, sums: Any, chunk: Any) -> tuple:
-    """Adds the logs of the terms likewise: the body of the forward pass in log space."""
+    """Adds the terms at a chunk of nodes in log space: the body of the forward pass in log space."""
     terms = mean.log_terms(normal.logits_at(chunk), axis=1)
     return tuple(ops.logaddexp(s, ops.logsumexp(term, axis=-1)) for s, term in zip(sums, terms, strict=True))
 
@@ -253,7 +247,7 @@ def _add_gradients(mean: Mean, normal: Normal, value: Tensor, upstream: Tensor, 
 
 
 class Chunks:
-    """Tables of S rows, cut into chunks for a loop: the chunks of full size along one axis, and a smaller last one."""
+    """Tables of S rows, cut into chunks for a loop: the full chunks along one axis, and a smaller last chunk."""
 
     def __init__(self, tables: tuple[Tensor, ...], chunk_size: int) -> None:
         self.num_samples = tables[0].shape[0]
@@ -264,13 +258,13 @@ class Chunks:
         self._rest = tuple(ops.transpose(x[stop:]) for x in tables) if rest else None
 
     def fold(self, body: Callable, sums: tuple[Tensor, ...], mean: Mean, normal: Normal, *others: Tensor) -> tuple:
-        """Applies sums = body(mean, normal, *others, sums, chunk) to all chunks, the smaller last one at the end.
+        """Applies sums = body(mean, normal, *others, sums, chunk) to all chunks, the smaller one last.
 
-        A compiler gets the body without the cut of the chunk: it would compile once for each. `others` are further
-        tensors with the rows of `normal`.
+        `others` are further tensors with the rows of `normal`. The chunks are cut outside the body, because PyTorch's
+        compiler would compile it once for each chunk.
         """
-        add = functools.partial(compiled(body, normal.tensors), mean, normal, *others)
-        if keras.config.backend() == "torch":  # which unrolls every loop
+        add = functools.partial(compile_body(body, normal.tensors), mean, normal, *others)
+        if keras.config.backend() == "torch":  # it unrolls every loop
             sums = functools.reduce(add, zip(*self._full, strict=True), sums)
         else:
             sums = ops.fori_loop(0, self.count, lambda i, sums: add(sums, tuple(x[i] for x in self._full)), sums)

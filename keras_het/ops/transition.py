@@ -1,7 +1,4 @@
-"""Label transitions: applied to log-probabilities, projected, measured.
-
-T[i, j] = p(noisy label j | true class i).
-"""
+"""Label transitions T[i, j] = p(noisy label j | true class i): how to apply, project and measure them."""
 
 from typing import Any
 
@@ -12,23 +9,22 @@ from keras_het.base.refusal import refusal
 from keras_het.base.tensor import Tensor
 from keras_het.base.validation import check_fraction, check_integer, check_square
 
-# The probability of a class that no class of positive probability turns into: the log of 0 would be infinite.
-SMALLEST = float(np.finfo("float32").tiny)
-LARGEST = 87.0  # exp of it is finite
+MIN_PROBABILITY = float(np.finfo("float32").tiny)  # in place of 0, whose log is infinite
+MAX_EXPONENT = 87.0  # its exp is finite in float32
 
 
 def apply_transition(log_probs: Tensor, transition: Tensor) -> Tensor:
-    """Log-probabilities of the noisy labels, from the log-probabilities of the true classes.
+    """Computes log-probabilities of the noisy labels from log-probabilities of the true classes.
 
         log p(noisy j) = log sum_i p(true i) T[i, j]                                    (Sukhbaatar et al. 2014, Eq. 2)
 
-    It works in log space: T = I changes nothing, exactly, however small a probability is, and T = 0 entries have a
-    finite gradient. A true class with less than 1e-38 of the largest probability counts for its own label only. A label
-    without any source has the log-probability of 1e-38 of the largest, and no gradient.
+    In log space, T = I changes no bit of any probability, and zeros in T have a finite gradient. A true class whose
+    probability is below 1e-38 of the largest counts only for its own label. A label that no class turns into has 1e-38
+    of the largest probability, and no gradient.
 
     Args:
         log_probs: shape `(..., K)`.
-        transition: T, shape `(K, K)`, or M of them, `(M, K, K)`, as of several annotators.
+        transition: T, shape `(K, K)`, or one for each of M annotators, `(M, K, K)`.
     Returns:
         shape `(..., K)`, or `(..., M, K)`.
 
@@ -41,7 +37,7 @@ def apply_transition(log_probs: Tensor, transition: Tensor) -> Tensor:
     log_probs = ops.convert_to_tensor(log_probs)
     transition = ops.convert_to_tensor(transition, log_probs.dtype)
     kept = ops.diagonal(transition, axis1=-2, axis2=-1)
-    largest = ops.stop_gradient(ops.top_k(log_probs, 1)[0])  # the maximum, also of an empty batch
+    largest = ops.stop_gradient(ops.top_k(log_probs, 1)[0])  # a maximum that works for an empty batch
     relative = log_probs - largest
     p = ops.exp(relative)
     from_others = ops.tensordot(
@@ -49,20 +45,19 @@ def apply_transition(log_probs: Tensor, transition: Tensor) -> Tensor:
     )
     for _ in transition.shape[:-2]:
         log_probs, largest, relative, p = (ops.expand_dims(x, -2) for x in (log_probs, largest, relative, p))
-    mostly_kept = p * kept >= from_others
-    # Each branch divides and takes logarithms of numbers of its own: an infinite gradient in the branch not taken would
-    # spoil the other. 1 / p would spoil it, too, because its derivative overflows. That of exp(-log p) does not, and it
-    # is finite down to the smallest p above zero.
-    inverse = ops.exp(ops.minimum(ops.where(mostly_kept, -relative, 0.0), LARGEST))
-    ratio = ops.where(mostly_kept, from_others, 0.0) * inverse
-    share = kept + ratio
-    near = ops.where(share > 0, log_probs + _safe_log(share), largest + np.log(SMALLEST))
-    far = largest + _safe_log(ops.where(mostly_kept, 1.0, from_others + p * kept))
-    return ops.where(mostly_kept, near, far)
+    is_mostly_kept = p * kept >= from_others
+    # Both branches are computed: an infinite gradient in the branch that is not used would make the other nan. So each
+    # branch divides and takes logarithms of safe numbers. The derivative of 1 / p overflows; the derivative of
+    # exp(-log p) is finite down to the smallest p above zero.
+    inverse = ops.exp(ops.minimum(ops.where(is_mostly_kept, -relative, 0.0), MAX_EXPONENT))
+    factor = kept + ops.where(is_mostly_kept, from_others, 0.0) * inverse
+    log_kept = ops.where(factor > 0, log_probs + _safe_log(factor), largest + np.log(MIN_PROBABILITY))
+    log_flipped = largest + _safe_log(ops.where(is_mostly_kept, 1.0, from_others + p * kept))
+    return ops.where(is_mostly_kept, log_kept, log_flipped)
 
 
 def _safe_log(x: Tensor) -> Tensor:
-    return ops.log(ops.where(x > SMALLEST, x, SMALLEST))
+    return ops.log(ops.where(x > MIN_PROBABILITY, x, MIN_PROBABILITY))
 
 
 def project_to_simplex(rows: Any) -> Tensor:
@@ -80,11 +75,10 @@ def project_to_simplex(rows: Any) -> Tensor:
         [[0.5, 0.5, 0.0]]
     """
     rows = ops.convert_to_tensor(rows)
-    # A common shift does not matter. Entries that stay positive are in [-1, 0] once the largest is subtracted, where
-    # rounding is small.
+    # A common shift changes nothing. After it, the entries that stay positive are in [-1, 0], where rounding is small.
     rows, size = rows - ops.max(rows, axis=-1, keepdims=True), rows.shape[-1]
     descending = ops.flip(ops.sort(rows, axis=-1), axis=-1)
-    excess = ops.cumsum(descending, axis=-1) - 1.0  # of the k + 1 largest over one
+    excess = ops.cumsum(descending, axis=-1) - 1.0
     counts = ops.arange(1, size + 1, dtype=rows.dtype)
     positive = ops.sum(ops.cast(descending * counts > excess, "int32"), axis=-1, keepdims=True)
     theta = ops.take_along_axis(excess, positive - 1, axis=-1) / ops.cast(positive, rows.dtype)
@@ -92,9 +86,9 @@ def project_to_simplex(rows: Any) -> Tensor:
 
 
 def outlier_class(num_classes: int, alpha: float = 0.0) -> np.ndarray:
-    """T of K classes and a last one, the outliers: examples of no class, whose labels are of all classes equally.
+    """Returns T of K classes and a last class of outliers, examples of no class, whose labels are uniform.
 
-    Classes keep their labels. A share alpha of the outliers is labelled as such.
+    The K classes keep their labels. A fraction alpha of the outliers is labelled as outliers.
 
     Args:
         num_classes: K >= 1, without the outliers.
@@ -117,7 +111,7 @@ def outlier_class(num_classes: int, alpha: float = 0.0) -> np.ndarray:
 
 
 def total_variation(transition: Any, reference: Any) -> float:
-    """Mean over the rows of half the sum of |T[i] - reference[i]|: 0 for equal rows, 1 for rows with nothing in common.
+    """Computes the mean over the rows of half the sum of |T[i] - reference[i]|: 0 for equal, 1 for disjoint rows.
 
     Args:
         transition: T, shape `(K, K)`.
@@ -138,7 +132,7 @@ def total_variation(transition: Any, reference: Any) -> float:
 
 
 def trace(transition: Any) -> float:
-    """sum_i T_ii: K for the identity; divided by K, the fraction of kept labels if classes are equally frequent.
+    """Computes sum_i T_ii: K for the identity, and K times the fraction of correct labels if classes are balanced.
 
     Args:
         transition: T, shape `(K, K)`.
@@ -151,9 +145,10 @@ def trace(transition: Any) -> float:
 
 
 def condition_number(transition: Any) -> float:
-    """Largest over smallest singular value: 1 for a permutation, infinite if labels cannot separate some true classes.
+    """Computes the largest over the smallest singular value: 1 for a permutation, infinite for a singular T.
 
-    Errors of the noisy posterior are up to this factor larger in the clean one. The result is nan if T is not finite.
+    Errors of the noisy posterior are larger in the clean posterior by up to this factor. The result is nan if T is not
+    finite.
 
     Args:
         transition: T, shape `(K, K)`.

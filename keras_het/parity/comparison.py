@@ -9,7 +9,7 @@ import numpy as np
 
 from keras_het.base.extras import import_extra
 from keras_het.base.refusal import refuse_if
-from keras_het.base.tables import aligned
+from keras_het.base.tables import align_columns
 from keras_het.base.validation import check_number
 from keras_het.parity.recording import NOT_DETERMINISTIC, PARTS, Recording, difference, largest_entry
 
@@ -146,7 +146,7 @@ class Comparison:
         with_errors = ["roundings from float64"] if self.errors else []
         cells = [[*head, *with_errors], *([*self._cells(row), *self._errors_of(row)] for row in shown)]
         rest = [f"... and {len(rows) - len(shown)} smaller rows"] if len(rows) > len(shown) else []
-        return [*aligned(cells, left=(0, 1, 2)), *rest]
+        return [*align_columns(cells, left=(0, 1, 2)), *rest]
 
     def _cells(self, row: Row) -> list[str]:
         name = row.name if len(row.name) <= 44 else f"...{row.name[-41:]}"

@@ -10,8 +10,8 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_het.base.internals import compile_arguments, layers_of, seed_generators_of, shared_losses
-from keras_het.base.seeds import unchanged_states
+from keras_het.base.internals import compile_arguments, layers_of, seed_generators_of, share_losses
+from keras_het.base.seeds import preserve_random_states
 
 _RATES = ("rate", "dropout", "recurrent_dropout")  # attributes of layers that drop units
 
@@ -57,7 +57,7 @@ def preserve_model(model: Any, x: Any) -> Iterator[None]:
 
     Keras warns about weights without gradients. The recording has zeros for them, so the warning is silenced.
     """
-    with unchanged_states(), warnings.catch_warnings():
+    with preserve_random_states(), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Gradients do not exist")
         if not model.built:
             model(x)
@@ -175,7 +175,7 @@ class Probe(keras.Model):
         self, x: Any = None, y: Any = None, y_pred: Any = None, sample_weight: Any = None, training: bool = True
     ) -> Any:
         """Returns the loss of the model, or the mean of its outputs, each times a fixed factor."""
-        with shared_losses(self, self.model):
+        with share_losses(self, self.model):
             if self.factors is None:
                 return self.model.compute_loss(x=x, y=y, y_pred=y_pred, sample_weight=sample_weight, training=training)
             outputs = zip(keras.tree.flatten(y_pred), self.factors, strict=True)

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import keras
 import numpy as np
 
-from keras_het.base.batches import as_numpy, check_again, first_batches, is_data_set
+from keras_het.base.batches import as_numpy, check_rereadable, first_batches, is_data_set
 from keras_het.base.graph import has_graph, model_inputs
 from keras_het.base.refusal import refusal, refuse_first, refuse_if
 from keras_het.reading.ending import Ending
@@ -52,7 +52,7 @@ def check_data(model: keras.Model, x: Any, y: Any, outputs: list[Ending], losses
         losses: losses of each output.
     """
     refuse_if(is_data_set(x) and y is not None, "y", "be None for a data set, which has its own labels", "labels")
-    check_again("x", x)
+    check_rereadable("x", x)
     odd: list[str] = []
     for inputs, labels in first_batches(x, NUM_BATCHES) if is_data_set(x) else [(x, y)]:
         _check_lengths(inputs, labels)

@@ -53,8 +53,8 @@ def matching(identifier: Any, output: Ending, module: Any = keras.losses, trust_
     if kind is keras.metrics.Accuracy:  # compares numbers, and probabilities equal no label
         return matching("binary_accuracy" if output.link == "sigmoid" else "accuracy", output, module, trust_unknown)
     rule: Any = rule_of(kind)
-    of_distributions = rule.fit is distributions or getattr(known, "of_distributions", False)
-    if not _accepts_link(rule.activation, output) or (output.returns == "distributions" and not of_distributions):
+    accepts_distributions = rule.fit is distributions or getattr(known, "accepts_distributions", False)
+    if not _accepts_link(rule.activation, output) or (output.returns == "distributions" and not accepts_distributions):
         return None
     config = kind.get_config(known)
     fitting = rule.fit(config, output)

@@ -30,7 +30,7 @@ def small_blocks(monkeypatch):
     """Blocks of 8 rows at 64 nodes, however few logits there are."""
     monkeypatch.setattr(blocking, "BLOCK_ELEMENTS", ROWS * UNITS * 64)
     monkeypatch.setattr(blocking, "TORCH_DIVISOR", 1)
-    monkeypatch.setattr(integrators, "SMALL_BLOCK", 0)
+    monkeypatch.setattr(integrators, "MAX_PLAIN_LOGITS", 0)
 
 
 def trained(batches, integrator=None, **options):
@@ -91,7 +91,7 @@ def test_two_functions_are_compiled_once_for_one_shape():
 @pytest.mark.planted
 def test_a_function_that_is_compiled_for_every_size_is_seen(monkeypatch):
     recorder = Recorder()
-    monkeypatch.setattr(streaming, "compiled", lambda function, tensors: recorder(function))
+    monkeypatch.setattr(streaming, "compile_body", lambda function, tensors: recorder(function))
     trained(BATCHES)
     assert len(recorder.handed) > 2
     assert len(recorder.shapes) > 1
@@ -181,12 +181,12 @@ layers = {
 for name, make in layers.items():
     expected = weights_after([20] * 6, make())
     torch._dynamo.reset()
-    compiler._compiled.clear()
+    compiler._bodies.clear()
     counters.clear()
     found = weights_after([20] * 6, make(), jit_compile=True)
     for one, other in zip(found, expected, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-5)
-    bodies = sorted(body.__name__ for _, body in compiler._compiled)
+    bodies = sorted(body.__name__ for _, body in compiler._bodies)
     breaks, graphs = sum(counters["graph_break"].values()), counters["stats"]["unique_graphs"]
     print(name, breaks, graphs, *bodies, sep=",")
 """

@@ -7,7 +7,7 @@ import pandas
 import pytest
 from keras import ops
 
-from keras_het.base.classes import check_counted_from_zero, check_no_id, encode
+from keras_het.base.classes import check_not_id, check_zero_based, encode
 from keras_het.base.validation import check_class_names
 from keras_het.callbacks import TrainingDynamics
 from keras_het.labels.diagnosis import diagnose
@@ -43,8 +43,8 @@ def test_tensors_and_columns_of_pandas_and_classes_without_a_label():
     numbers = encode(pandas.Categorical([20, 10, 20]))
     assert (numbers.classes.tolist(), numbers.labels.tolist()) == ([10, 20], [1, 0, 1])
     assert encode(pandas.DataFrame({"label": [1, 0]})).labels.tolist() == [1, 0]
-    check_counted_from_zero(np.array([0, 19]))
-    check_no_id(np.array([3, 19]))
+    check_zero_based(np.array([0, 19]))
+    check_not_id(np.array([3, 19]))
 
 
 def test_integers_in_a_categorical_are_the_classes_of_a_model():
@@ -56,13 +56,13 @@ def test_integers_in_a_categorical_are_the_classes_of_a_model():
 
 
 @pytest.mark.parametrize(("y", "text"), [
-    ([0, 0], "`y` must be of at least two classes. Received: 1"),
+    ([0, 0], "`y` must have at least two classes. Received: 1"),
     ([-2, 0], "`y` must be in [0, 16777216). Received: -2 at [0]"),
     ([0, 1 << 24], "`y` must be in [0, 16777216). Received: 16777216 at [1]"),
-    ([1.0, -1.0], "`y` must have a label for each example (or number the classes from 0, if -1 is one). Received"),
-    (np.array([-1, 0], object), "Received: -1 at [0], no label: leave such examples out (keep those of y != -1)"),
+    ([1.0, -1.0], "`y` must have a label for each example (or number the classes from 0, if -1 is a class). Received"),
+    (np.array([-1, 0], object), "Received: -1 at [0], a missing label: keep only the examples with y != -1"),
     ([0.5, 1.0], "`y` must be integers of shape (N,). Received: shape (2,), dtype float64"),
-    ([[0.5, 0.5], [1, 0]], "`y` must name one class for each example. Received: vectors of other numbers"),
+    ([[0.5, 0.5], [1, 0]], "`y` must name one class for each example. Received: vectors that are not one-hot"),
     ([1.0, np.nan], "`y` must have a label for each example. Received: none at [1]"),
     (np.array(["a", None], object), "`y` must have a label for each example. Received: none at [1]"),
     (np.array(["a", 1], object), "`y` must have labels of one type. Received: int and str"),
@@ -80,9 +80,9 @@ def test_names_are_in_the_order_of_the_classes(names):
     assert check_class_names(names, 2) == ["cat", "dog"]
 
 
-KEYS = "`class_names` must be a dict with the keys 0 to 1, the numbers of the classes. Received: a dict of"
+KEYS = "`class_names` must be a dict with the keys 0 to 1, the class numbers. Received: a dict of"
 test_errors_say_what_is_wrong = refusals([
-    (lambda: check_counted_from_zero(np.array([0, 20])), "`y` must be in [0, 20), 10 times as many"),
+    (lambda: check_zero_based(np.array([0, 20])), "`y` must be in [0, 20), 10 times as many"),
     (lambda: encode([0, 1], 3), "`y` must have a label for each of the 3 examples. Received: 2"),
     (lambda: check_class_names({0: "cat"}, 2), f"{KEYS} 1, without 1"),
     (lambda: check_class_names({1: "cat", 2: "dog"}, 2), f"{KEYS} 2, without 0"),

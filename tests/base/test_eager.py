@@ -41,7 +41,7 @@ def test_a_small_step_dispatches_few_operations():
 
 
 def test_constants_do_not_outlive_a_transform(monkeypatch):
-    monkeypatch.setattr(eager, "_kept", {})
+    monkeypatch.setattr(eager, "_cache", {})
 
     def loss(x):
         return (nodes.quasi_random(KEY, 16, UNITS, 3).eps_diag * x).sum()
@@ -49,20 +49,20 @@ def test_constants_do_not_outlive_a_transform(monkeypatch):
     torch.func.grad(loss)(torch.ones(UNITS))
     with torch.inference_mode():
         loss(torch.ones(UNITS))
-    assert eager._kept == {}
+    assert eager._cache == {}
     drawn = nodes.quasi_random(KEY, 16, UNITS, 3)
-    assert eager._kept
+    assert eager._cache
     for again in (drawn, nodes.quasi_random(KEY, 16, UNITS, 3)):
         for table, expected in zip(again, nodes.quasi_random(KEY, 16, UNITS, 3, np), strict=True):
             assert_array_equal(to_numpy(table), expected)
 
 
 def test_a_large_constant_is_not_kept(monkeypatch):
-    monkeypatch.setattr(eager, "_kept", {})
+    monkeypatch.setattr(eager, "_cache", {})
     monkeypatch.setattr(eager, "_MAX_KEPT", 4)
     like = ops.arange(2)
     assert [len(eager.constant(make_range, size, beside=like)) for size in (4, 5)] == [4, 5]
-    assert [arguments for _, arguments, _ in eager._kept] == [(4,)]
+    assert [arguments for _, arguments, _ in eager._cache] == [(4,)]
 
 
 def make_range(size, xp):

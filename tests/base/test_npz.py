@@ -61,22 +61,22 @@ def with_objects(path):
 
 HUGE = array({"descr": "<f8", "shape": (2 << 40,)}, bytes(64))
 FILES = {
-    "truncated": (truncated, "`data` must be a .npz file that is whole. Received: "),
-    "damaged": (damaged, "`data` must be a .npz file that is whole. Received: "),
-    "text": (other_text, "`data` must be a .npz file that is whole. Received: "),
-    "no array": (lambda path: pack(path, ("x.npy", b"nothing")), "`data` must be a .npz file that is whole. "),
-    "objects": (with_objects, "`x` must hold numbers and texts, and no Python objects, which could run code"),
+    "truncated": (truncated, "`data` must be an undamaged .npz file. Received: "),
+    "damaged": (damaged, "`data` must be an undamaged .npz file. Received: "),
+    "text": (other_text, "`data` must be an undamaged .npz file. Received: "),
+    "no array": (lambda path: pack(path, ("x.npy", b"nothing")), "`data` must be an undamaged .npz file. "),
+    "objects": (with_objects, "`x` must hold no Python objects, which could run code"),
     "other names": (lambda path: pack(path, ("y.npy", b"")), "`data` must have x. Received: "),
-    "further names": (lambda path: pack(path, ("x.npy", b""), ("y.npy", b"")), "`data` must have no arrays but x."),
-    "16 TiB": (lambda path: pack(path, ("x.npy", HUGE)), "`x` must have the bytes that its header says. Received: "),
+    "further names": (lambda path: pack(path, ("x.npy", b""), ("y.npy", b"")), "`data` must have only the arrays x."),
+    "16 TiB": (lambda path: pack(path, ("x.npy", HUGE)), "`x` must have as many bytes as its header requires. "),
     "16 TiB, compressed": (lambda path: pack(path, ("x.npy", HUGE), method=zipfile.ZIP_DEFLATED),
-        "`x` must have the bytes that its header says. Received: shape (2199023255552,), float64, in 64 bytes"),
+        "`x` must have as many bytes as its header requires. Received: shape (2199023255552,), float64, in 64 bytes"),
     "texts of no letter": (lambda path: pack(path, ("x.npy", array({"descr": "<U0", "shape": (1 << 40,)}))),
-        "`x` must have the bytes that its header says. Received: "),
+        "`x` must have as many bytes as its header requires. Received: "),
     "negative": (lambda path: pack(path, ("x.npy", array({"descr": "<f8", "shape": (-2, -4)}, bytes(64)))),
-        "`x` must have the bytes that its header says. Received: "),
+        "`x` must have as many bytes as its header requires. Received: "),
     "bomb": (lambda path: declare(pack(path, ("x.npy", HUGE), method=zipfile.ZIP_DEFLATED), (1 << 32) - 2),
-        "`x` must have the bytes that its header says. Received: "),
+        "`x` must have as many bytes as its header requires. Received: "),
 }  # fmt: skip
 
 
@@ -99,7 +99,9 @@ def test_what_is_wrong_is_said_and_nothing_is_allocated(name, tmp_path):
 def test_a_small_file_that_unpacks_to_more_than_the_limit(tmp_path, monkeypatch):
     np.savez_compressed(tmp_path / "bomb.npz", x=np.zeros(1 << 17))
     monkeypatch.setattr("keras_het.base.npz.MAX_BYTES", 1 << 19)
-    with pytest.raises(ValueError, match=r"`data` must keep within 0 GiB, or be saved without compression. Received: "):
+    with pytest.raises(
+        ValueError, match=r"`data` must have at most 0 GiB, or be saved without compression. Received: "
+    ):
         read_arrays("data", tmp_path / "bomb.npz", ("x",))
     np.savez(tmp_path / "large.npz", x=np.zeros(1 << 17))
     assert read_arrays("data", tmp_path / "large.npz", ("x",))["x"].shape == (1 << 17,)

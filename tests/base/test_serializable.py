@@ -47,7 +47,7 @@ class Demanding(Vague):
 
 
 def test_an_integrator_that_does_not_say_what_it_needs_is_told():
-    with pytest.raises(NotImplementedError, match="Vague must say in `needs`"):
+    with pytest.raises(NotImplementedError, match="Vague must name in `needs`"):
         Vague().check(Softmax(), 3, 0)
 
 
@@ -59,7 +59,7 @@ test_errors_say_what_is_wrong = refusals([
     (lambda: resolve(Link, Softmax), CLASS.format("Softmax")),
     (lambda: resolve(covariances.Covariance, covariances.LowRank), CLASS.format("LowRank")),
     (lambda: Demanding().check(Softmax(), 3, 0),
-     "`link` must have `magic` of its own, for the integrator Demanding. Received: link=Softmax()"),
+     "`link` must define `magic` for the integrator Demanding. Received: link=Softmax()"),
     (lambda: HeteroscedasticDense(3, 2, temperature=LearnedTemperature), TEMPERATURE),
 ])  # fmt: skip
 

@@ -181,7 +181,7 @@ def test_files_of_other_data_and_damaged_files_are_refused(tmp_path):
         fit(model_of(), TrainingDynamics(X, LABELS, path=path, history=False), initial_epoch=2)
     assert path.read_bytes() == before
     path.write_bytes(before[: len(before) // 2])
-    with pytest.raises(ValueError, match=r"`path` must be a \.npz file that is whole"):
+    with pytest.raises(ValueError, match=r"`path` must be an undamaged \.npz file"):
         fit(model_of(), TrainingDynamics(X, LABELS, path=path))
 
 
@@ -204,10 +204,10 @@ test_errors_say_what_is_wrong = refusals([
     (lambda: TrainingDynamics(X[:0], LABELS[:0]), "`x` must have at least one example. Received: none"),
     (lambda: TrainingDynamics(X, LABELS[:3]), "`y` must have a label for each of the 40 examples. Received: 3"),
     (lambda: TrainingDynamics(X[:3], ["b", "a", "b"]),
-     ("`y` must be integers of shape (N,), as np.unique(y, return_inverse=True)[1] of names. Received: shape (3,), "
+     ("`y` must be integers of shape (N,): use np.unique(y, return_inverse=True)[1] for names. Received: shape (3,), "
       "dtype <U1")),
     (lambda: TrainingDynamics(X, np.full((EXAMPLES, 3), 0.3)),
-     "`y` must name one class for each example. Received: vectors of other numbers"),
+     "`y` must name one class for each example. Received: vectors that are not one-hot"),
     (lambda: TrainingDynamics(X, LABELS, history=1), "`history` must be True or False. Received: history=1"),
     (lambda: TrainingDynamics(X, LABELS, batch_size=0),
      "`batch_size` must be an integer at least 1. Received: batch_size=0"),

@@ -316,7 +316,7 @@ test_errors_say_what_is_wrong = refusals([
     (lambda: fit(make_model(flips()), TransitionMonitor(validation_data=(X[:0], LABELS[:0])), epochs=1),
      "`validation_data` must have at least one example. Received: none"),
     (lambda: TransitionMonitor(validation_data=(X, LABELS, LABELS)),
-     "`validation_data` must be (x, y), for weights do not count. Received: three parts"),
+     "`validation_data` must be (x, y), without weights. Received: three parts"),
     (lambda: TransitionMonitor(validation_data=(X,)),
      "`validation_data` must be (x, y) or a data set. Received: validation_data=a tuple of 1"),
     (lambda: fit(make_model(flips()), TransitionMonitor(np.eye(2))),

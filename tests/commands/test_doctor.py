@@ -53,12 +53,14 @@ def test_all_is_well_here(capsys):
 
 
 OTHERS = [name for name in environment.BACKENDS if name != BACKEND]
-OLD_KERAS = f"keras 3.9.2 is too old: keras_het needs {environment.OLDEST['keras']} or newer. Upgrade: pip install --up"
+OLD_KERAS = (
+    f"keras 3.9.2 is too old: keras_het needs {environment.MIN_VERSIONS['keras']} or newer. Upgrade: pip install --up"
+)
 
 
 @pytest.mark.parametrize(("files", "backend", "texts"), [
     (without("jax", "tensorflow", "torch"), BACKEND,
-     [f'No backend is installed. Install one: pip install "{BACKEND}>={environment.OLDEST[BACKEND]}"']),
+     [f'No backend is installed. Install one: pip install "{BACKEND}>={environment.MIN_VERSIONS[BACKEND]}"']),
     (without(OTHERS[0]), OTHERS[0],
      [f'KERAS_BACKEND is {OTHERS[0]!r}, which is not installed. Install it: pip install "{OTHERS[0]}>=']),
     ({**without(*OTHERS), "keras.json": f'{{"backend": "{OTHERS[0]}"}}'}, None,
@@ -138,8 +140,8 @@ def test_a_check_that_fails_is_a_finding(monkeypatch):
     [("3.15.0", True), ("3.15.1", False), ("3.15.1rc1", False), ("3.9.2", True), ("4.0", False), (None, False)],
 )
 def test_versions_are_compared_as_numbers(monkeypatch, version, old):
-    monkeypatch.setitem(environment.OLDEST, "keras", "3.15.1")
-    assert (environment.too_old("keras", version) is not None) == old
+    monkeypatch.setitem(environment.MIN_VERSIONS, "keras", "3.15.1")
+    assert (environment.version_error("keras", version) is not None) == old
 
 
 def test_an_old_backend_is_found(monkeypatch):
@@ -161,4 +163,4 @@ def test_the_oldest_versions_are_those_of_the_project():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"]
     required = [*project["dependencies"], *(extras[name][-1] for name in environment.BACKENDS)]
-    assert dict(requirement.split(">=") for requirement in required) == environment.OLDEST
+    assert dict(requirement.split(">=") for requirement in required) == environment.MIN_VERSIONS

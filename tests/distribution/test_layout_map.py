@@ -87,12 +87,12 @@ def test_a_key_matches_no_other_name():
 
 @on_jax
 def test_a_weight_that_nothing_names_is_refused():
-    text = r"The layout must have every weight of a head; it is of the heads \['head'\], and of what their `class_axes`"
+    text = r"The layout must have every weight of a head; it was made for the heads \['head'\] and their `class_axes`"
     head = layers.HeteroscedasticDense(8, covariance=Wider(), name="head")
     layout = layout_map(head, mesh_of(1, 4))
-    with pytest.raises(ValueError, match=rf"{text} name. Received: the weight 'model/head/covariance/more'"):
+    with pytest.raises(ValueError, match=rf"{text}. Received: the weight 'model/head/covariance/more'"):
         layout["model/head/covariance/more"]
-    with pytest.raises(ValueError, match=rf"{text} name. Received: the weight 'other/covariance/scale_diag/kernel'"):
+    with pytest.raises(ValueError, match=rf"{text}. Received: the weight 'other/covariance/scale_diag/kernel'"):
         layout["other/covariance/scale_diag/kernel"]  # of a head of another name, which Keras would replicate
     with pytest.raises(ValueError, match=text):
         layout_map(in_model(head), mesh_of(1, 4))
@@ -106,8 +106,8 @@ def test_refusals():
     ):
         layout_map(head, mesh_of(1, 2, names=("batch", "x")))
     text = (
-        "`units` must be divisible by the 4 devices of the axis 'model', as 12 is; labels need not name all. Received: "
-        "units=10 of the head 'head'"
+        "`units` must be divisible by the 4 devices of the axis 'model': use 12, with some unused classes. "
+        "Received: units=10 of the head 'head'"
     )
     with pytest.raises(ValueError, match=re.escape(text)):
         layout_map(in_model(head), mesh_of(2, 4))
@@ -131,7 +131,7 @@ def test_heads_of_one_name_must_have_one_layout():
         "model",
     )
     text = (
-        "The heads must have names of their own where their covariances differ, for names find the layouts. Received: "
+        "The heads must have different names if their covariances differ, because layouts are found by name. Received: "
     )
     for pair in (
         (covariances.LowRank(2), covariances.Latent(2)),

@@ -130,12 +130,12 @@ def test_a_data_set_is_as_good_as_arrays(kind):
 
 test_errors_say_what_is_wrong = refusals([
     (lambda: noisy_nll(make_model(), X),
-     "`y` must be given for arrays, and None for a data set, which has its own. Received: y=None"),
+     "`y` must have the labels of arrays, and be None for a data set, which has its own labels. Received: y=None"),
     (lambda: noisy_nll(make_model(), Batches(X, LABELS), LABELS), "Received: y=labels, x a Batches"),
-    (lambda: confusion_matrices(make_model(), X), "`labels` must be given for arrays"),
+    (lambda: confusion_matrices(make_model(), X), "`labels` must have the labels of arrays"),
     (lambda: noisy_nll(make_model(), iter([X])),
-     "pairs of inputs and labels, in batches. Received: one without labels"),
-    (lambda: noisy_nll(make_model(), X.tolist(), LABELS), "make lists arrays. Received: a list of float"),
+     "pairs of inputs and labels, in batches. Received: a data set without labels"),
+    (lambda: noisy_nll(make_model(), X.tolist(), LABELS), "use np.asarray for lists. Received: a list of float"),
     (lambda: noisy_nll(make_model(), iter([])), "`x` must have at least one example. Received: none"),
     (lambda: confusion_matrices(make_model(), X, LABELS % 3), "an example of every class. Received: none of class 3"),
     (lambda: confusion_matrices(make_model(), X, LABELS + 1), "`labels` must be in [0, 4). Received: 4 at [3]"),

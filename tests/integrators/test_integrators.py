@@ -112,7 +112,7 @@ def test_making_the_table_takes_at_most_twice_its_memory(integrator):
 def test_a_link_that_is_not_served_is_refused():
     with pytest.raises(
         ValueError,
-        match=r"`link` must be one of .*Sigmoid.*, or have `closed_form` .* ClosedForm. Received: link=Softmax\(\)",
+        match=r"`link` must be one of .*Sigmoid.*, or define `closed_form` .* ClosedForm. Received: link=Softmax\(\)",
     ):
         ClosedForm().check(Softmax(), 3, 0)
 

@@ -296,12 +296,12 @@ def wrong_loss():
 
 REFUSED = {
     "a -1": ({"y": np.where(np.arange(240) == 1, -1, LABELS)},
-        "at [1], no label: leave such examples out (keep those of y != -1)"),
+        "at [1], a missing label: keep only the examples with y != -1"),
     "an id": ({"y": np.where(np.arange(240) == 1, 123456, LABELS)},
-        "is it an id? Make names texts. Received: 123456 at [1]"),
+        "pass ids as strings. Received: 123456 at [1]"),
     "a list": ({"make_model": [make_model]}, "`make_model` must be a function that makes a new compiled model"),
     "no epochs": ({"epochs": None}, "`epochs` must be an integer at least 1"),
-    "one class": ({"y": ["a"] * 240}, "`y` must be of at least two classes. Received: 1"),
+    "one class": ({"y": ["a"] * 240}, "`y` must have at least two classes. Received: 1"),
     "other lengths": ({"y": LABELS[:9]}, "`y` must have a label for each of the 240 examples. Received: 9"),
     "an action": ({"action": "delete"}, "`action` must be one of 'drop', 'correct'. Received: action='delete'"),
     "other classes": ({"probabilities": np.full((240, 4), 0.25)},

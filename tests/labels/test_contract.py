@@ -9,7 +9,7 @@ import pytest
 
 import keras_het
 from keras_het import callbacks, explain, models
-from keras_het.base.seeds import unchanged_states
+from keras_het.base.seeds import preserve_random_states
 from keras_het.labels import choose, clean, find_issues
 from keras_het.labels.diagnosis import diagnose
 from keras_het.labels.methods import EarlyStopping
@@ -83,7 +83,7 @@ def test_random_states_are_given_back():
         keras.random.uniform(())
 
     kept = draws_after(lambda: None)
-    assert draws_after(unchanged_states()(seed)) == kept
+    assert draws_after(preserve_random_states()(seed)) == kept
     assert not set(draws_after(seed)) & set(kept)
 
 
@@ -151,9 +151,9 @@ def test_rows_in_another_order_are_refused(call):
 
 
 NO_LABEL = np.where(np.arange(30) == 1, -1, LABELS)
-BLANK = "at [1], no label: leave such examples out (keep those of y != -1)"
+BLANK = "at [1], a missing label: keep only the examples with y != -1"
 test_weights_and_missing_labels_that_do_not_count_are_refused = refusals([
     (lambda: classifier(NO_LABEL), BLANK),
     (lambda: scale(Batches(P, LABELS, np.full(30, 2.0))),
-     "`x` must be (x, y), for weights do not count. Received: a data set with weights"),
+     "`x` must be (x, y), without weights. Received: a data set with weights"),
 ])  # fmt: skip

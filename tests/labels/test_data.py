@@ -151,7 +151,7 @@ def test_columns_of_probabilities_are_matched_by_name_and_an_index_names_each_ro
     np.testing.assert_array_equal(columns, np.eye(4)[:, [0, 1, 3, 2]])
     twice = np.arange(240) % 120
     for given in ((pandas.DataFrame(X, index=twice), Y), (X, pandas.Series(Y, index=twice))):
-        with pytest.raises(ValueError, match="must have an index that names each row once"):
+        with pytest.raises(ValueError, match="must have an index without duplicates"):
             clean(None, *given, verbose=0)
 
 
@@ -261,7 +261,7 @@ def test_class_names_name_integers_and_order_names():
     assert [order[label] for label in data.y] == names[Y].tolist()
     votes = read(X, np.where(VOTES < 0, None, names[VOTES]), class_names=order)
     np.testing.assert_array_equal(votes.y, read(X, VOTES).y[:, [2, 0, 1]])
-    text = "`class_names` must be 'a', 'b', 'c', the names in `y`, in any order (for other names, rename them in `y`). "
+    text = "`class_names` must be 'a', 'b', 'c' in any order, the names in `y`; to rename classes, change `y`. "
     with pytest.raises(ValueError, match=re.escape(f"{text}Received: 'cat', 'dog', 'owl'")):
         read(X, names[Y], class_names=NAMES.tolist())
     with pytest.raises(ValueError, match="`class_names` must be a sequence"):
@@ -280,12 +280,12 @@ REFUSED = {
     "an empty name": (np.where(np.arange(240) == 8, "", NAMES[Y]), "none at [8]: leave such examples out"),
     "a list of names and numbers": ([*NAMES[Y[:239]].tolist(), 1], "have labels of one type. Received: int and str"),
     "a -1": (np.where(np.arange(240) == 8, -1, Y), "`y` must have a label for each example"),
-    "labels from 1 on": (Y + 1, "`y` must begin with 0 (y - 1, for labels that begin with 1;"),
-    "an id": (np.where(np.arange(240) == 1, 123456, Y), "is it an id? Make names texts. Received: 123456 at [1]"),
-    "one class": (np.zeros(240, int), "`y` must be of at least two classes. Received: 1"),
-    "votes for one class": (np.where(VOTES < 0, -1, 0), "`y` must be of at least two classes. Received: 1"),
-    "no label": (None, "`y` must be given for arrays. Received: y=None"),
-    "no vote": (np.full((240, 4), -1), "`y` must have at least one label. Received: none"),
+    "labels from 1 on": (Y + 1, "`y` must begin with 0: use y - 1 if labels begin with 1,"),
+    "an id": (np.where(np.arange(240) == 1, 123456, Y), "pass ids as strings. Received: 123456 at [1]"),
+    "one class": (np.zeros(240, int), "`y` must have at least two classes. Received: 1"),
+    "votes for one class": (np.where(VOTES < 0, -1, 0), "`y` must have at least two classes. Received: 1"),
+    "no label": (None, "`y` must have the labels of arrays. Received: y=None"),
+    "no vote": (np.full((240, 4), -1), "`y` must have at least one label. Received: no label"),
     "other lengths": (Y[:-1], "`y` must have a label for each of the 240 examples. Received: 239"),
     "fewer votes": (VOTES[:100], "`y` must have a row for each of the 240 examples. Received: 100"),
     "turned votes": (VOTES.T, "for each of the 240 examples (np.transpose(y), if rows are annotators). Received: 4"),

@@ -105,7 +105,7 @@ def test_blocks_of_rows_and_float32_give_the_same_order(monkeypatch):
     rng = np.random.default_rng(0)
     p, labels = rng.dirichlet(np.ones(4), size=300).astype("float32"), rng.integers(4, size=300)
     whole = next_labels(p.astype("float64"), labels, 300)
-    monkeypatch.setattr("keras_het.base.batches.ROWS", 7)
+    monkeypatch.setattr("keras_het.base.batches.BLOCK_ROWS", 7)
     found = next_labels(p, labels, 300)
     np.testing.assert_allclose(found.score[found.index.argsort()], whole.score[whole.index.argsort()], rtol=1e-5)
 
@@ -115,16 +115,16 @@ test_refusals = pytest.mark.refusal(refusals([
     (lambda: next_labels(P, [0, 1], 3), "`count` must be an integer in [1, 2]. Received: count=3"),
     (lambda: next_labels(P, [0, 1], 0), "`count` must be an integer in [1, 2]. Received: count=0"),
     (lambda: next_labels(P, [0, 2], 1), "`labels` must be in [0, 2). Received: 2 at [1]"),
-    (lambda: next_labels([[1.0]] * 2, [0, 0], 1), "must be of at least two classes. Received: shape (2, 1)"),
+    (lambda: next_labels([[1.0]] * 2, [0, 0], 1), "must have at least two classes. Received: shape (2, 1)"),
     (lambda: next_labels([[0.5, 0.4], [1, 0]], [0, 0], 1), "must have rows of sum 1. Received: row 0 sums to 0.9"),
     (lambda: next_labels(P, [0, 1], 1, verified_labels={0: 0, 1: 1}),
      "`verified_labels` must leave a label that nobody has verified."),
     (lambda: next_labels(P, [0, 1], 1, verified_labels={2: 0}),
-     "`verified_labels` must have indices in [0, 2), integers. Received: 2"),
+     "`verified_labels` must have integer indices in [0, 2). Received: 2"),
     (lambda: next_labels(P, pd.Series([0, 1], index=[7, 9]), 1, verified_labels={7: 0, 1: 0}),
-     "`verified_labels` must have names of the pandas index, no other keys. Received: 1; the name of example number 1"),
-    (lambda: next_labels(P, pd.Series([0, 1], index=[7, 7]), 1), "must have an index that names each row once"),
+     "`verified_labels` must have only names of the pandas index. Received: 1; example number 1 has the name"),
+    (lambda: next_labels(P, pd.Series([0, 1], index=[7, 7]), 1), "must have an index without duplicates"),
     (lambda: next_labels(P, [0, 1], 1, verified_labels={0: np.nan}),
-     "`verified_labels` must have a label for each key; leave the other keys out, and give all of them as `drawn`"),
+     "`verified_labels` must have a label for each key; leave out keys without a label, and pass all keys as `drawn`"),
     (lambda: next_labels([[0.5, 0.5], [1.0]], [0, 1], 1), "`probabilities` must have rows of equal length."),
 ]))  # fmt: skip

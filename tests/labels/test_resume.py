@@ -283,7 +283,7 @@ def with_probabilities(change):
 
 
 DAMAGES = {
-    "truncated": (lambda file: file.write_bytes(file.read_bytes()[:-50]), "must be a .npz file that is whole"),
+    "truncated": (lambda file: file.write_bytes(file.read_bytes()[:-50]), "must be an undamaged .npz file"),
     "of another training": (lambda file: file.write_bytes(file.with_name("constant_0.npz").read_bytes()),
         "Received: the file of another training"),
     "other names": (damaged(lambda stored: {"p": stored["scores"]}), "must have scores and probabilities and seconds"),

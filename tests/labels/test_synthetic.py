@@ -93,7 +93,7 @@ test_errors_say_what_is_wrong = refusals([
     (lambda: corrupt([0, 1], np.ones((3, 2)) / 2),
      "`labels` must have an entry for each of the 3 examples. Received: 2"),
     (lambda: corrupt([0], [[0.5, 0.6]]), "rows that sum to one. Received: row 0 sums to 1.1"),
-    (lambda: corrupt([0], np.eye(2), -1), "`seed` must be an integer at least 0, or a list of them. Received: seed=-1"),
+    (lambda: corrupt([0], np.eye(2), -1), "at least 0, or a list of integers. Received: seed=-1"),
     (lambda: corrupt([0], np.eye(2), [1, -1]), "Received: seed=[1, -1]"),
     (lambda: corrupt([0], np.eye(2), "a"), "Received: seed='a'"),
     (lambda: look_alike_transitions([[np.nan], [1.0]], [0, 1], 0.5),
@@ -103,6 +103,6 @@ test_errors_say_what_is_wrong = refusals([
     (lambda: look_alike_transitions([[0.0], [1.0]], [0.0, 1.0], 0.5), "`labels` must be integers of shape (N,)"),
     (lambda: look_alike_transitions([[0.0]], [0], 1.5), "`noise` must be in [0, 1]. Received: noise=1.5"),
     (lambda: look_alike_transitions([[0.0], [1.0]], ["a", "b"], 0.5),
-     "as np.unique(labels, return_inverse=True)[1] of names"),
+     "use np.unique(labels, return_inverse=True)[1] for names"),
     (lambda: look_alike_transitions([[0.0]], [0, 1], 0.5), "`features` must have shape (N, D) and `labels` (N,)"),
 ])  # fmt: skip

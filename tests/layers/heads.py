@@ -10,7 +10,7 @@ from keras_het.base.serializable import resolve
 from keras_het.covariances import Latent, Narrow
 from keras_het.integrators import MonteCarlo, QuasiMonteCarlo, Taylor
 from keras_het.layers import HeteroscedasticDense
-from keras_het.layers.noisy_dense import from_short
+from keras_het.layers.noisy_dense import make_covariance
 from tests.marks import grid
 
 UNITS, FEATURES, EXAMPLES = 4, 6, 8
@@ -50,7 +50,7 @@ def with_covariance(covariance=None, **arguments):
     if not own:
         return arguments
     short = {name: arguments.pop(name) for name in ("num_factors", "parameter_efficient") if name in arguments}
-    return {**arguments, "covariance": from_short(**short, **own)}
+    return {**arguments, "covariance": make_covariance(**short, **own)}
 
 
 def built_head(kind, features=FEATURES, weight_seed=0, **arguments):

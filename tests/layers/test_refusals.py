@@ -45,7 +45,7 @@ GIB = "T must keep within 1 GiB, and has "
 FLOAT32 = 'be "float32" or "float64"; '
 OTHERS = ("relu", "sigmoid", "log_softmax", "nothing", len, 3)
 HEAD = {
-    "num_factors": [("be None or an integer in [1, units]; a diagonal covariance has 0", -1, 2.5, 12)],
+    "num_factors": [("be None or an integer in [1, units]; only Diagonal has 0", -1, 2.5, 12)],
     "temperature":
         [(POSITIVE, 0, -1.0, float("nan"), 10**400, 1e-60), ("be a number, or a LearnedTemperature(...)", "warm")],
     "integrator": [("...or a serialised dict", ""), ("...'closed_form', 'taylor', or a serialised dict", "simpson")],
@@ -106,7 +106,7 @@ REFUSED = {
     f"`units` must {CLASSES}. Received: units=0": lambda: HeteroscedasticDense(0, link="sigmoid"),
     "`link` must be a Link, one of the names 'softmax', 'sigmoid', 'normal_cdf', or":
         lambda: HeteroscedasticDense(10, link="probit"),
-    "NormalCDF, or have `closed_form` of its own, for the integrator ClosedForm. Received: link=Softmax()":
+    "NormalCDF, or define `closed_form` for the integrator ClosedForm. Received: link=Softmax()":
         lambda: (HeteroscedasticDense(10, integrator="closed_form")),
     "`parameter_efficient` must be False without factors. Received: parameter_efficient=True, num_factors=0":
         lambda: (HeteroscedasticDense(10, 0, parameter_efficient=True)),

@@ -56,11 +56,11 @@ def test_average_of_improbable_outputs_is_a_number(name):
 
 def test_average_of_what_is_no_ensemble_is_refused():
     link = resolve(links.Link, "softmax")
-    with pytest.raises(ValueError, match=r"`outputs` must be of one shape. Received: shapes "):
+    with pytest.raises(ValueError, match=r"`outputs` must have one shape. Received: shapes "):
         link.average([np.zeros((2, 3)), np.zeros((1, 3))])
     for axis in (2, -1):
         with pytest.raises(
-            ValueError, match=r"`axis` must be one before the last, which has the classes. Received: axis="
+            ValueError, match=r"`axis` must be before the last axis, which has the classes. Received: axis="
         ):
             link.average(np.zeros((2, 5, 3)), axis)
 

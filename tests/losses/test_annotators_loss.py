@@ -58,7 +58,7 @@ def test_the_losses_themselves_take_labels_of_the_shape_of_the_predictions(kind)
 @pytest.mark.planted
 def test_a_planted_loss_that_counts_missing_labels_is_caught(monkeypatch):
     monkeypatch.setattr(
-        SmoothedCrossentropy, "without_ignored", staticmethod(lambda losses, valid: ops.where(valid, losses, 0.0))
+        SmoothedCrossentropy, "mask_ignored", staticmethod(lambda losses, valid: ops.where(valid, losses, 0.0))
     )
     with pytest.raises(AssertionError):
         test_the_losses_themselves_take_labels_of_the_shape_of_the_predictions("ours")

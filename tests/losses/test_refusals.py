@@ -61,16 +61,16 @@ REFUSED = {
     "`transition` must have shape (4, 4). Received: shape (3, 3)": forward(np.eye(3)),
     "`loss` must be a loss of Keras or of this package with ignore_class=-1": lambda: AnnotatorsLoss("mse"),
     "with ignore_class=-1. Received: loss=<": lambda: AnnotatorsLoss(sparse_crossentropy(from_logits=False)),
-    "`metric` must be a metric, such as keras.metrics.SparseCategoricalAccuracy(). Received: metric=":
+    "`metric` must be a metric object, such as keras.metrics.SparseCategoricalAccuracy(). Received: metric=":
         lambda: (AnnotatorsMetric("accuracy")),
     "`y_true` must have shape (N, 3), a label of each annotator, or -1. Received: shape (9, 2)":
         lambda: (AnnotatorsLoss()(annotators.LABELS[:, :2], annotators.LOGITS)),
-    "`y_pred` must have no Keras mask, because an image has one loss: label masked pixels with":
+    "`y_pred` must have no Keras mask: give masked pixels the label":
         lambda: (JointSegmentationCrossentropy(3)(np.zeros((1, 2), int), keras.layers.Masking()(np.zeros((1, 2, 7))))),
     "`y_true` must have shape": normal((2, 3), (2, 8)),
-    "numbers of R factors, K at most. Received: shape": normal((2, 1), (2, 7)),
-    "K at most. Received: shape (2,), with `y_pred` of": normal(2, (2, 7)),
-    "K at most. Received: shape (2, 3)": normal((2, 3), (3, 7)),
+    "numbers, R <= K. Received: shape": normal((2, 1), (2, 7)),
+    "R <= K. Received: shape (2,), with `y_pred` of": normal(2, (2, 7)),
+    "R <= K. Received: shape (2, 3)": normal((2, 3), (3, 7)),
 }  # fmt: skip
 
 

@@ -164,7 +164,7 @@ CONVERSION = {
         converting(lambda: convolution(layers.Flatten(name="f"))),
     "The model must end in a Dense layer or a 1x1 Conv2D": converting(lambda: convolution(strides=2)),
     BY_HAND: converting(lambda: convolution(layers.UpSampling2D())),
-    "`data_format` of a head must be 'channels_last', for a Dense layer is of the last axis...data_format=":
+    "`data_format` of a head must be 'channels_last', because a Dense layer maps the last axis...data_format=":
         converting(lambda: convolution(data_format="channels_first")),
     "`joint` must be False where classes are exclusive": joint(link="softmax", warm_start=False),
     "`joint` must be False where a layer behind the head reshapes":
@@ -175,7 +175,7 @@ CONVERSION = {
 REGRESSION = {
     "`initial_scale` must be given without `x` and `y`": regressing(),
     "`initial_scale` must be given": regressing(regression.X, regression.Y, initial_scale=1.0),
-    "`y` must be given for arrays": regressing(regression.X),
+    "`y` must have the labels of arrays": regressing(regression.X),
     "`y` must be finite, of shape (N, ..., 2)": regressing(regression.X, regression.Y[:, :1]),
     "`y` must be finite": regressing(regression.X, regression.Y * np.nan),
     "`initial_scale` must be a finite": regressing(initial_scale=0.0),
@@ -191,12 +191,12 @@ DISTRIBUTIONS = {
     "`num_samples` must be an integer in": multi(0),
     "`false_negative_rate` must be a number in": multi(false_negative_rate=1.0),
     "`false_negative_rate` must be an array of numbers. Received: a dict; ": multi(false_negative_rate={}),
-    "`false_negative_rate` must be less than 1 with": multi(4, 0.5, 0.5),
+    "`false_negative_rate` must be less than 1 - false_positive_rate": multi(4, 0.5, 0.5),
     "`y_true` must have shape": lambda: multi()()(VECTORS, np.zeros((2, 10))),
-    "units of the head..., of R factors, K at most. Received: shape (2, 1), with `y_pred` of shape (2, 21)":
+    "for a head of K units..., R <= K. Received: shape (2, 1), with `y_pred` of shape (2, 21)":
         lambda: (multi()()(VECTORS[:, :1], np.zeros((2, 21)))),
     "`learn_flips` must be False for cl": lambda: JointHeteroscedasticDense(4, link="softmax", learn_flips=True),
-    "`false_negative_rate` and `false_positive_rate` must be 0 behind a head that learns":
+    "`false_negative_rate` and `false_positive_rate` must be 0 if the head learns":
         lambda: multi(4, 0.1)()(VECTORS, JointHeteroscedasticDense(6, 1, learn_flips=True)(VECTORS)),
     "`outputs` must be those of a layer that returns a": lambda: DistributionModel(*[keras.Input((2,))] * 2),
     "`covariance` must have noise of the logits": lambda: JointHeteroscedasticDense(4, covariance=Latent(2)),

@@ -75,7 +75,7 @@ def test_log_prob_of_several_values_of_each_example(kind, num_values):
     values, loc = to_numpy(one.logits(nodes)), parameters(kind)[0]
     expected = np.stack([multivariate_normal(loc[i], dense(kind)[i]).logpdf(values[i]) for i in range(BATCH)])
     assert_allclose(to_numpy(one.log_prob(values)), expected, rtol=1e-4)
-    rule = r"`value` must have shape \(4, 5\), or \(..., S, 5\) for several values of each. Received: shape "
+    rule = r"`value` must have shape \(4, 5\), or \(..., S, 5\) for S values per example. Received: shape "
     for wrong in (values[None], values[:3]):
         with pytest.raises(ValueError, match=rule):
             one.log_prob(wrong)

@@ -10,7 +10,7 @@ from keras import ops
 
 from keras_het import integrators
 from keras_het.layers import HeteroscedasticDense
-from keras_het.layers.noisy_dense import from_short
+from keras_het.layers.noisy_dense import make_covariance
 from keras_het.ops import nodes
 from keras_het.ops import softmax as expected_softmax
 from keras_het.ops.low_rank import ScaledLowRankNormal
@@ -51,7 +51,7 @@ def check_head(monkeypatch, options, seed=0, rule=integrators.MonteCarlo):
     """Asserts the mean and covariance of the logits that the link receives, in units of the temperature."""
     integrator = rule(SAMPLES, chunk_size=SAMPLES)
     # Both kinds are large enough to be seen beside each other.
-    covariance = from_short(**options, initial_scale=1.0, initializer="random_normal")
+    covariance = make_covariance(**options, initial_scale=1.0, initializer="random_normal")
     head = HeteroscedasticDense(UNITS, covariance=covariance, seed=seed, temperature=0.8, integrator=integrator)
     x = np.random.default_rng(seed).normal(size=(1, 40)).astype("float32") * 4
     logits, normal = training_logits(monkeypatch, head, x) * 0.8, head.logit_distribution(x)

@@ -50,7 +50,7 @@ def test_a_value_held_constant_in_the_backward_pass_is_caught(monkeypatch):
         return tuple(map(ops.stop_gradient, results)), totals
 
     monkeypatch.setattr(streaming, "_log_averages", constant)
-    monkeypatch.setattr(streaming._Stream, "known", lambda self, value, arguments: value)
+    monkeypatch.setattr(streaming._Stream, "differentiable", lambda self, value, arguments: value)
     with pytest.raises(AssertionError):
         test_the_second_derivative_is_that_of_plain_operations("softmax", "full", monkeypatch)
 

@@ -246,15 +246,15 @@ def test_float64_where_the_backend_computes_in_it():
 
 def test_nodes_of_another_size_are_refused():
     arguments, nodes = problem("full"), pseudo_random((0, 0), 8, UNITS - 1, FACTORS, np)
-    with refuses(r"`nodes` must be of the 6 units of the distribution. Received: 5"):
+    with refuses(r"`nodes` must have the 6 units of the distribution. Received: 5"):
         evaluate(arguments, nodes)
-    with refuses(r"`nodes` must be of the 3 factors of the distribution. Received: 2"):
+    with refuses(r"`nodes` must have the 3 factors of the distribution. Received: 2"):
         evaluate(arguments, pseudo_random((0, 0), 8, UNITS, 2, np))
     with refuses(r"`scale_diag` must have the shape of `loc`, \(5, 6\). Received: shape \(1, 6\)"):
         evaluate({**arguments, "scale_diag": arguments["scale_diag"][:1]}, nodes_of("full"))
     with refuses(r"`factor` must have the shape of `loc`, \(5, 6\), or its last.* Received: shape \(5, 4, 3\)"):
         evaluate({**arguments, "factor": arguments["factor"][:, :4]}, nodes_of("full"))
-    with refuses("`row_scale` scales the rows of `factor`"):
+    with refuses("`factor` must be a tensor if `row_scale` scales its rows"):
         evaluate({**problem("diagonal"), "row_scale": arguments["loc"]}, nodes_of("diagonal"))
 
 

@@ -66,7 +66,7 @@ def test_sources_that_underflow_count_for_their_own_label_only():
     value, (gradient, _) = value_and_gradients(
         lambda t: transition.apply_transition(*t)[0, 1], [log_probs, swap.astype("float32")]
     )
-    assert value == pytest.approx(np.log(transition.SMALLEST), rel=1e-5)
+    assert value == pytest.approx(np.log(transition.MIN_PROBABILITY), rel=1e-5)
     assert_array_equal(gradient, 0)
 
 

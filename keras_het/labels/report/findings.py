@@ -9,7 +9,7 @@ import keras
 import numpy as np
 
 from keras_het import explain
-from keras_het.base.batches import check_same_index, count_examples, is_data_set, largest_of_rows
+from keras_het.base.batches import argmax_rows, check_same_index, count_examples, is_data_set
 from keras_het.base.classes import order_columns
 from keras_het.base.refusal import refusal, refuse_if
 from keras_het.base.validation import check_class_names, check_integer, check_labels
@@ -116,7 +116,7 @@ def collect(
     labels = check_labels(labels, p.shape[1], name="y")
     names, missing = check_class_names(class_names, p.shape[1]), []
     calibration = explain.calibration(p, labels)
-    accuracy = float(np.mean(largest_of_rows(p) == labels))
+    accuracy = float(np.mean(argmax_rows(p) == labels))
     if issues is not None:
         _check_issues(issues, labels)
     if len(np.unique(labels)) < 2:

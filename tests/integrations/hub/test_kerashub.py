@@ -180,7 +180,7 @@ def test_only_lora_weights_and_the_head_train(name, tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore:Layer .* does not have a `quantize` method:UserWarning")  # Keras asks every layer
-@pytest.mark.filterwarnings("ignore:The heteroscedastic head stays in full precision:UserWarning")
+@pytest.mark.filterwarnings("ignore:The layer .* of a heteroscedastic head is not quantised:UserWarning")
 @pytest.mark.parametrize("name", ["ResNet", "ViT", "BERT"])
 def test_int8_of_the_backbone(name, tmp_path):
     task, raw = from_preset(name, tmp_path), TASKS[name][1]()

@@ -177,7 +177,7 @@ def test_files_of_other_data_and_damaged_files_are_refused(tmp_path):
             fit(model_of(), TrainingDynamics(x, y, path=path))
     with pytest.raises(ValueError, match="`path` must hold the epochs before epoch 4, where `fit` continues"):
         fit(model_of(), TrainingDynamics(X, LABELS, path=path), initial_epoch=4)
-    with pytest.raises(ValueError, match="hold `margins` of shape .* continue with the same `history`"):
+    with pytest.raises(ValueError, match=r"hold `margins` of shape .* continue with the same `history`"):
         fit(model_of(), TrainingDynamics(X, LABELS, path=path, history=False), initial_epoch=2)
     assert path.read_bytes() == before
     path.write_bytes(before[: len(before) // 2])

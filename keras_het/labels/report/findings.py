@@ -15,7 +15,7 @@ from keras_het.base.refusal import refusal, refuse_if
 from keras_het.base.validation import check_class_names, check_integer, check_labels
 from keras_het.explain.calibration import Calibration
 from keras_het.explain.covariance import ConfusedPairs
-from keras_het.explain.drawing import shortened
+from keras_het.explain.drawing import shorten
 from keras_het.explain.noise import HeadNoise, head_noise
 from keras_het.labels.diagnosis import Diagnosis, diagnose
 from keras_het.labels.issues import LabelIssues, find_issues
@@ -217,7 +217,7 @@ def _confidence(findings: Findings) -> float:
 
 
 def _quoted(name: object) -> str:
-    return f"“{shortened(name, longest=40)}”"
+    return f"“{shorten(name, max_length=40)}”"
 
 
 def next_steps(findings: Findings) -> list[str]:

@@ -103,7 +103,7 @@ def test_issues_that_somebody_found_are_the_flagged_labels():
 def test_what_a_model_does_not_tell_is_said_and_the_rest_is_there():
     found = collect(with_head(num_factors=None, covariance=covariances.Latent(2)), X, Y)
     (missing,) = found.missing
-    assert missing.startswith("Confused classes: not known. `model` must have a head whose factor is of the logits")
+    assert missing.startswith("Confused classes: not known. `model` must have a head with noise in the logits")
     assert (found.pairs, found.flagged) == ([], 10)
     assert summary(found)
     found = collect(Subclassed(HeteroscedasticDense(CLASSES, 1)), X, Y)

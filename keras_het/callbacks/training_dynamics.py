@@ -11,7 +11,7 @@ from keras_het.base.classes import encode
 from keras_het.base.npz import checksum
 from keras_het.base.refusal import refuse_if
 from keras_het.base.validation import check_boolean, check_integer, check_labels
-from keras_het.reading.check import judge
+from keras_het.reading.check import collect_warnings
 from keras_het.reading.clean_and_noisy import CleanPredictor
 from keras_het.reading.training_record import RecordFile, TrainingRecord
 
@@ -80,7 +80,7 @@ class TrainingDynamics(keras.callbacks.Callback):
 
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
         if self.model.compiled:
-            judge(self.model)
+            collect_warnings(self.model)
         self._predict = CleanPredictor(self.model)
         units = self._predict(
             select_rows(self.x, np.arange(min(self.batch_size, len(self.labels)))), self.batch_size

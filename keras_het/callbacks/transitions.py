@@ -14,8 +14,8 @@ from keras_het.base.refusal import refusal
 from keras_het.base.validation import check_choice, check_integer, check_transitions
 from keras_het.layers import NoiseTransition
 from keras_het.ops.transition import condition_number, total_variation, trace
-from keras_het.reading.check import judge
-from keras_het.reading.clean_and_noisy import CleanAndNoisy
+from keras_het.reading.check import collect_warnings
+from keras_het.reading.clean_and_noisy import TransitionPredictor
 
 MIN_OUTLIER_FRACTION = 0.01  # below it, T has learned that no outlier is labelled
 
@@ -33,7 +33,7 @@ class TransitionCallback(keras.callbacks.Callback):
 
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
         if self.model.compiled:
-            judge(self.model)
+            collect_warnings(self.model)
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         if epoch == 0 and math.isnan((logs or {}).get("loss", 0.0)):
@@ -181,7 +181,7 @@ class TransitionMonitor(TransitionCallback):
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
         super().on_train_begin(logs)
         self.best, self.last, self.warned = math.inf, math.inf, False
-        self.predictor: CleanAndNoisy | None = None  # kept for all epochs: a new one can compile a model again
+        self.predictor: TransitionPredictor | None = None  # kept for all epochs: a new one can compile a model again
         for layer in self.layers:
             shape = (layer.size,) * 2
             if self.reference is not None and self.reference.shape not in (shape, (*layer.axes, *shape)):
@@ -194,7 +194,7 @@ class TransitionMonitor(TransitionCallback):
             for name, values in self._measures(layer).items():
                 logs[f"{layer.name}_{name}"] = float(np.mean(values))
         if self.validation_data is not None:
-            self.predictor = self.predictor or CleanAndNoisy(self.model)
+            self.predictor = self.predictor or TransitionPredictor(self.model)
             logs["val_noisy_nll"] = self.predictor.noisy_nll(*self.validation_data, name="validation_data")
         elif "val_loss" in logs:
             self._warn_about_val_loss(logs["loss"], logs["val_loss"])

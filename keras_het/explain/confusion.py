@@ -9,7 +9,7 @@ from keras import ops
 
 from keras_het.base.refusal import refusal
 from keras_het.base.validation import check_every_class
-from keras_het.reading.clean_and_noisy import CleanAndNoisy
+from keras_het.reading.clean_and_noisy import TransitionPredictor
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,7 +54,7 @@ def confusion_matrices(model: keras.Model, x: Any, labels: Any = None, batch_siz
         >>> confusion_matrices(model, np.array([[9.0, -9.0], [-9.0, 9.0]]), [0, 1]).noisy.round(3).tolist()
         [[0.75, 0.25], [0.25, 0.75]]
     """
-    predictor = CleanAndNoisy(model)
+    predictor = TransitionPredictor(model)
     if predictor.layer.num_annotators is not None:
         rule = "have a single T: for several annotators use `labels.annotators`"
         raise refusal("The model", rule, f"model={model.name!r} with num_annotators={predictor.layer.num_annotators}")
@@ -95,4 +95,4 @@ def noisy_nll(model: Any, x: Any, y: Any = None, batch_size: int = 128) -> float
         >>> round(noisy_nll(model, np.array([[30.0, -30.0]]), [1]), 4)  # -log(0.5)
         0.6931
     """
-    return CleanAndNoisy(model).noisy_nll(x, y, batch_size)
+    return TransitionPredictor(model).noisy_nll(x, y, batch_size)

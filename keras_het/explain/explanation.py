@@ -14,7 +14,7 @@ from keras_het.base.refusal import refusal, refuse_if
 from keras_het.base.validation import check_class_names, check_integer
 from keras_het.explain.covariance import NEGATIVE_MEANING, POSITIVE_MEANING, ConfusedPair
 from keras_het.explain.uncertainty import Uncertainty, uncertainty
-from keras_het.reading.head_noise import covariance_with, noisy_ending, standardized, variances
+from keras_het.reading.head_noise import class_covariances, logit_normal, noisy_ending, variances
 
 
 @dataclasses.dataclass(frozen=True)
@@ -100,8 +100,8 @@ def explain(
     refuse_if(features.ndim != 2, "The model", rule, f"features of shape {features.shape}")
     p = ops.convert_to_numpy(head.probabilities(features))[0]
     top = np.argsort(-p, kind="stable")[: check_integer("count", count, 1)]
-    normal = standardized(head, features.repeat(len(top), axis=0))
-    rows, deviations = covariance_with(head, normal, top), np.sqrt(variances(head, normal)[0])
+    normal = logit_normal(head, features.repeat(len(top), axis=0))
+    rows, deviations = class_covariances(head, normal, top), np.sqrt(variances(head, normal)[0])
     classes = [PredictedClass(names[i], float(p[i]), float(deviations[i])) for i in top]
     pairs = [
         ConfusedPair(names[i], names[j], float(value), float(value / (deviations[i] * deviations[j])))

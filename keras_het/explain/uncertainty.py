@@ -16,7 +16,7 @@ from keras_het.links import Link
 from keras_het.ops.nodes import Nodes, quasi_random
 from keras_het.ops.normal import DiagonalNormal
 from keras_het.ops.streaming import expectation
-from keras_het.reading.head_noise import noisy_ending, standardized, variances
+from keras_het.reading.head_noise import logit_normal, noisy_ending, variances
 
 BLOCK_ELEMENTS = 1 << 24  # logits that are held at once
 
@@ -93,7 +93,7 @@ def _compute_block(
     head: HeteroscedasticDense, features: np.ndarray, nodes: Nodes
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Computes both entropies and the noise of a block of examples."""
-    normal = standardized(head, features)
+    normal = logit_normal(head, features)
     outputs = noiseless_outputs(head.link, normal.logits(Nodes(*map(ops.convert_to_tensor, nodes))))
     is_exclusive = head.link.activation == "softmax"
     expected = ops.convert_to_numpy(_entropy(outputs, is_exclusive)).astype("float64").mean(axis=1)

@@ -1,4 +1,4 @@
-"""Callbacks that release or log a `NoiseTransition`, and one that records the training examples by epoch."""
+"""Callbacks: two for models with a `NoiseTransition`, and one that records every training example by epoch."""
 
 from keras_het.callbacks.training_dynamics import TrainingDynamics
 from keras_het.callbacks.transitions import ReleaseTransition, TransitionMonitor

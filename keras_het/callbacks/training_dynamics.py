@@ -1,4 +1,4 @@
-"""A callback that remembers what the model says of each training example after every epoch."""
+"""A callback that records margin and loss of every training example after every epoch."""
 
 import os
 from typing import Any
@@ -11,46 +11,46 @@ from keras_het.base.classes import encode
 from keras_het.base.npz import checksum
 from keras_het.base.refusal import refuse_if
 from keras_het.base.validation import check_boolean, check_integer, check_labels
-from keras_het.reading.check import judge
+from keras_het.reading.check import collect_warnings
 from keras_het.reading.clean_and_noisy import CleanPredictor
 from keras_het.reading.training_record import RecordFile, TrainingRecord
 
 
 class TrainingDynamics(keras.callbacks.Callback):
-    """Predicts all training examples after every epoch, and keeps what this says of their labels.
+    """Records the margin and the loss of every training example after every epoch.
 
-    An example with a wrong label is learned late: its margin is small or negative for long, and its mean over the
-    epochs ranks the labels. So one training, the one that you do anyway, finds wrong labels, with no held-out data and
-    no folds: give the callback to `labels.find_issues` when `fit` is done, and to `report`.
+    A mislabelled example is learned late: its margin stays small or negative for many epochs. The mean margin over the
+    epochs ranks the labels. So your ordinary training run finds label errors without held-out data or folds. After
+    `fit`, pass the callback to `labels.find_issues` or `labels.report`.
 
         margin = z_y - max_{j != y} z_j                                             (Pleiss et al. 2020, Eq. 1)
         mean margin = sum_t w_t margin_t / sum_t w_t,    w_t = L_t + 1e-6
 
-    L_t is the mean loss of the training examples after epoch t. So epochs after the model knows all labels by heart,
-    wrong ones too, count little; with equal weights, as Pleiss et al. have it, they would outvote the others.
+    L_t is the mean loss of the training examples after epoch t. Epochs in which the model has memorised the labels
+    therefore count little. With equal weights, as in Pleiss et al., these epochs would dominate.
 
-    z are the logits or the log-probabilities: the differences are the same. Behind a `NoiseTransition` they are those
-    of the true classes, in any of its modes. Margins and losses beyond 65504, the range of float16, count as that.
+    z are logits or log-probabilities: their differences are equal. Behind a `NoiseTransition` z belong to the true
+    classes, in any mode of the layer. Margins and losses are clipped at 65504, the range of float16.
 
-    Each epoch takes the time of one prediction of all examples, about a third of the arithmetic of the epoch. Memory
-    is 4 K + 24 bytes for each example, and 4 bytes more for each epoch with the histories; while it predicts, 12 K
-    bytes more.
+    Each epoch costs one prediction of all examples, about a third of the arithmetic of the epoch. Memory is 4 K + 24
+    bytes for each example, and 4 bytes more for each epoch with `history`. Predicting needs another 12 K bytes.
 
-    A `fit` that goes on where the last one ended (`initial_epoch`) adds to the record. With `path`, so does a new
-    process: it has the same record to the bit if the model has the same weights, as by `BackupAndRestore`, which must
-    stand behind this callback in the list. Every other `fit` starts a new record, and replaces the file.
+    A `fit` that continues where the last one ended (`initial_epoch`) extends the record. With `path`, a new process
+    also extends it. The record is bitwise the same if the model has the same weights, for example by
+    `BackupAndRestore`, which must come after this callback in the list. Any other `fit` starts a new record and
+    replaces the file.
 
     Args:
-        x: the training examples, as for `fit`: arrays of N examples, in a list or dict if there are several inputs.
-        y: their labels, integers in [0, K), `(N,)`, or label vectors; they may be wrong. No names, for
-            only the caller knows their order in the model. Also for a model that is trained by batches of a data set.
-        history: boolean, whether to keep the margins and the losses of every epoch, float16. Without, only sums are
-            kept.
-        path: a .npz file to go on from; it is written after every epoch, and refused for other x or y. None for none.
-        batch_size: size of the batches of the predictions.
+        x: training examples, as for `fit`: arrays of N examples, in a list or dict for several inputs.
+        y: observed labels, integers in [0, K), `(N,)`, or label vectors. Class names are refused, because their order
+            in the model is unknown. Pass `x` and `y` also if you train on batches of a data set.
+        history: boolean, whether to keep the margins and the losses of every epoch, in float16, beside the sums.
+        path: a .npz file that is written after every epoch and continued by a later run; refused for other x or y.
+            None writes no file.
+        batch_size: batch size of the predictions.
     Raises:
-        ValueError: for a data set, other labels or sizes. When `fit` starts, for a model that is not of exclusive
-            classes, labels out of range, or a file of other data or without the epochs before this one.
+        ValueError: for a data set, other labels or sizes. When `fit` starts, for a model without exclusive classes,
+            labels out of range, or a file that belongs to other data or lacks the epochs before this one.
     Source: Pleiss et al. 2020, "Identifying mislabeled data using the area under the margin ranking"; forgotten
         examples: Toneva et al. 2019, "An empirical study of example forgetting during deep neural network learning".
 
@@ -68,7 +68,7 @@ class TrainingDynamics(keras.callbacks.Callback):
         self, x: Any, y: Any, *, history: bool = True, path: str | os.PathLike | None = None, batch_size: int = 128
     ):
         super().__init__()
-        refuse_if(is_data_set(x), "x", "be arrays, so that examples have a number", kind=x)
+        refuse_if(is_data_set(x), "x", "be arrays, so that every example has an index", kind=x)
         check_same_index(x=x, y=y)
         count = count_examples(x)
         refuse_if(not count, "x", "have at least one example", "none")
@@ -80,7 +80,7 @@ class TrainingDynamics(keras.callbacks.Callback):
 
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
         if self.model.compiled:
-            judge(self.model)
+            collect_warnings(self.model)
         self._predict = CleanPredictor(self.model)
         units = self._predict(
             select_rows(self.x, np.arange(min(self.batch_size, len(self.labels)))), self.batch_size
@@ -95,11 +95,11 @@ class TrainingDynamics(keras.callbacks.Callback):
         self._has_begun = False
 
     def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
-        if not self._has_begun:  # here, because BackupAndRestore may have changed the first epoch
+        if not self._has_begun:  # not in on_train_begin: BackupAndRestore can change the first epoch after it
             self.record, self._has_begun = self._record_before(epoch), True
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
-        record = self._seen(0)
+        record = self._record_with(0)
         record.update(self._predict(self.x, self.batch_size))
         if self._file is not None:
             self._file.write(record)
@@ -107,7 +107,7 @@ class TrainingDynamics(keras.callbacks.Callback):
             logs["changed_predictions"] = record.changes[-1] / len(self.labels) if record.changes else np.nan
 
     def _record_before(self, epoch: int) -> TrainingRecord:
-        """The record to which an epoch is added: that of the epochs before it, or a new one."""
+        """Returns the record of the epochs before this epoch, or a new record."""
         if epoch and self.record is not None and self.record.first + self.record.epochs == epoch:
             return self.record
         if epoch and self._file is not None:
@@ -115,58 +115,58 @@ class TrainingDynamics(keras.callbacks.Callback):
         self._blank.first = epoch
         return self._blank
 
-    def _seen(self, least: int = 1) -> TrainingRecord:
-        """The record, if it has an epoch."""
-        if self.record is None or self.record.epochs < least:
-            raise ValueError("TrainingDynamics must have seen an epoch: give it to `fit` first. Received: no epoch")
+    def _record_with(self, min_epochs: int = 1) -> TrainingRecord:
+        """Returns the record, if it has this number of epochs."""
+        if self.record is None or self.record.epochs < min_epochs:
+            raise ValueError("TrainingDynamics must record an epoch first: pass it to `fit`. Received: no epoch")
         return self.record
 
     @property
     def epochs(self) -> int:
-        """The number of epochs that were seen, 0 before the first."""
+        """Number of recorded epochs; 0 before the first."""
         return 0 if self.record is None else self.record.epochs
 
     @property
     def mean_margin(self) -> np.ndarray:
-        """The mean margin, `(N,)`, float64: the smaller, the more likely the label is wrong."""
-        return self._seen().mean_margin
+        """Mean margin, `(N,)`, float64: the smaller it is, the more likely the label is an error."""
+        return self._record_with().mean_margin
 
     @property
     def mean_loss(self) -> np.ndarray:
-        """The mean of -log p(y | x) over the epochs, `(N,)`, float64, with the weights of `mean_margin`."""
-        return self._seen().mean_loss
+        """Mean of -log p(y | x) over the epochs, `(N,)`, float64, with the weights of `mean_margin`."""
+        return self._record_with().mean_loss
 
     @property
     def mean_probabilities(self) -> np.ndarray:
-        """The mean of p(j | x) over the epochs, `(N, K)`, float32, with the weights of `mean_margin`."""
-        return self._seen().mean_probabilities
+        """Mean of p(j | x) over the epochs, `(N, K)`, float32, with the weights of `mean_margin`."""
+        return self._record_with().mean_probabilities
 
     @property
     def changes(self) -> np.ndarray:
-        """Of how many examples the prediction changed since the epoch before, a number for each epoch but the first."""
-        return np.array(self._seen().changes, int)
+        """Number of examples whose prediction changed since the previous epoch, for each epoch but the first."""
+        return np.array(self._record_with().changes, int)
 
     @property
     def forgotten(self) -> np.ndarray:
-        """How often each example was right at one epoch and wrong at the next, `(N,)`."""
-        return self._seen().forgotten
+        """Number of times that each example was right at one epoch and wrong at the next, `(N,)`."""
+        return self._record_with().forgotten
 
     @property
     def margins(self) -> np.ndarray:
-        """The margins after each epoch, `(epochs, N)`, float16; a ValueError without `history`."""
+        """Margins after each epoch, `(epochs, N)`, float16; a ValueError without `history`."""
         return np.array(self._with_history().margins)
 
     @property
     def losses(self) -> np.ndarray:
-        """The losses after each epoch, `(epochs, N)`, float16; a ValueError without `history`."""
+        """Losses after each epoch, `(epochs, N)`, float16; a ValueError without `history`."""
         return np.array(self._with_history().losses)
 
     def _with_history(self) -> TrainingRecord:
         refuse_if(not self.history, "history", "be True for the values of every epoch", "history=False")
-        return self._seen()
+        return self._record_with()
 
 
 def _integers(y: Any, count: int) -> np.ndarray:
-    """Labels of any form but names as integers."""
+    """Converts labels of any form except names to integers."""
     classes, labels = encode(y, count)
     return check_labels(classes[labels], np.inf, name="y")

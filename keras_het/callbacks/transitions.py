@@ -1,4 +1,4 @@
-"""Callbacks for models with a `NoiseTransition`: one releases T, the other logs it."""
+"""Callbacks for models with a `NoiseTransition`: release T, log T."""
 
 import math
 import warnings
@@ -14,21 +14,18 @@ from keras_het.base.refusal import refusal
 from keras_het.base.validation import check_choice, check_integer, check_transitions
 from keras_het.layers import NoiseTransition
 from keras_het.ops.transition import condition_number, total_variation, trace
-from keras_het.reading.check import judge
-from keras_het.reading.clean_and_noisy import CleanAndNoisy
+from keras_het.reading.check import collect_warnings
+from keras_het.reading.clean_and_noisy import TransitionPredictor
 
-COLLAPSED = 0.01  # below this learned fraction of labelled outliers, T says that there are none
+MIN_OUTLIER_FRACTION = 0.01  # below it, T has learned that no outlier is labelled
 
 
 class TransitionCallback(keras.callbacks.Callback):
-    """Base class: finds the `NoiseTransition` layers of the model.
-
-    At the end of training it warns if an outlier class was not learned.
-    """
+    """Base class: checks the model, and warns of a nan loss and of an outlier class that was not learned."""
 
     @property
     def layers(self) -> list[NoiseTransition]:
-        """The layers; there must be at least one."""
+        """Every `NoiseTransition` of the model, at least one."""
         layers = layers_of(self.model, NoiseTransition)
         if not layers:
             raise refusal("The model", "have a NoiseTransition layer", f"model={self.model.name!r}, which has none")
@@ -36,46 +33,44 @@ class TransitionCallback(keras.callbacks.Callback):
 
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
         if self.model.compiled:
-            judge(self.model)
+            collect_warnings(self.model)
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         if epoch == 0 and math.isnan((logs or {}).get("loss", 0.0)):
             name = self.layers[0].name
             warnings.warn(
-                f"The loss is nan from the first epoch on. Either it has diverged, or the inputs of {name!r} are no "
-                'log-probabilities: give it those of a head, or of Dense(K, "log_softmax"), with nothing between. '
-                "Until then only the penalty moves T.",
+                f"The loss is nan after the first epoch. Training has diverged, or the inputs of {name!r} are not "
+                f"log-probabilities. Put {name!r} directly behind a head or Dense(K, 'log_softmax').",
                 stacklevel=2,
             )
 
     def on_train_end(self, logs: dict[str, Any] | None = None) -> None:
         for layer in self.layers:
-            share = ops.convert_to_numpy(layer.transition)[..., -1, -1].min()
-            if layer.outlier_class and layer.trainable_weights and share < COLLAPSED:
+            fraction = ops.convert_to_numpy(layer.transition)[..., -1, -1].min()
+            if layer.outlier_class and layer.trainable_weights and fraction < MIN_OUTLIER_FRACTION:
                 warnings.warn(
-                    f"The fraction of outliers labelled as such that {layer.name!r} learned has collapsed to "
-                    f"{share:.2g}: without examples of label {layer.num_classes} it cannot be learned. Add some, or "
-                    "give it: transition=outlier_class(num_classes, alpha), trainable=False, with alpha=0 if none is "
-                    "labelled.",
+                    f"{layer.name!r} has learned that only a fraction of {fraction:.2g} of the outliers is labelled as "
+                    f"outliers. It cannot learn this fraction without examples of label {layer.num_classes}. Add some, "
+                    "or fix the fraction alpha with transition=outlier_class(num_classes, alpha), trainable=False; "
+                    "use alpha=0 if no outlier is labelled.",
                     stacklevel=2,
                 )
 
 
 class ReleaseTransition(TransitionCallback):
-    """Keeps a learned T where it starts while the base model learns, then releases it.
+    """Holds a learned T at its start while the base model learns, then releases it.
 
     This is the training sequence of Sukhbaatar et al. 2014, Fig. 1b. The callback sets the layer's `gate`, a weight
-    that scales the gradient of T: to 0, then to 1. The gate is open at the end of every epoch, so that no callback that
-    keeps or restores weights closes it for good, wherever it stands. Put a callback that logs the metric `after` before
-    this one. Two things move T behind a
-    closed gate: the momentum of an optimizer from an earlier `fit` (compile anew), and weight decay
-    (`optimizer.exclude_from_weight_decay(var_names=["transition"])`).
+    that scales the gradient of T, to 0 and then to 1. The gate is open at the end of every epoch, so callbacks that
+    save or restore weights never keep it closed. A callback that logs the metric `after` must come before this one.
+    Two things move T although the gate is closed. The momentum of an earlier `fit`: compile again. Weight decay: call
+    `optimizer.exclude_from_weight_decay(var_names=["transition"])`.
 
-    A resumed run (`BackupAndRestore`) is like an uninterrupted run. Only with a metric, and before T is released, the
-    epochs without improvement are counted anew.
+    A run that `BackupAndRestore` resumes equals an uninterrupted run, with one exception: before T is released, the
+    epochs without improvement of a metric are counted from zero again.
 
     Args:
-        after: the number of epochs to wait, or the name of a metric: T is released when the metric has not improved for
+        after: number of epochs to wait, or the name of a metric: T is released when the metric has not improved for
             `patience` epochs.
         patience: number of epochs for a metric, at least 1.
         mode: direction of a metric: "min", "max", or "auto", which is "max" for accuracies and AUC.
@@ -105,12 +100,12 @@ class ReleaseTransition(TransitionCallback):
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
         super().on_train_begin(logs)
         self.best, self.waited = math.inf, 0
-        self.released: bool | None = None  # not yet known
+        self.released: bool | None = None  # unknown before the first epoch
 
     def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         if not isinstance(self.after, str):
             self.released = epoch >= self.after
-        elif self.released is None:  # the first epoch; T has moved if a resumed run had released it
+        elif self.released is None:  # the first epoch: T has moved if an interrupted run had released it
             self.released = epoch > 0 and any(
                 not np.allclose(ops.convert_to_numpy(layer.transition), layer.start, atol=1e-6) for layer in self.layers
             )
@@ -118,14 +113,14 @@ class ReleaseTransition(TransitionCallback):
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         super().on_epoch_end(epoch, logs)
-        self._set_gates(True)  # weights that are kept now, or restored at the end, must leave it open
+        self._set_gates(True)  # else weights that are saved now would keep T fixed when they are restored
         if not isinstance(self.after, str):
             return
         logs = logs or {}
         if self.after not in logs:
             raise ValueError(
-                f"`after` must be a number of epochs or one of {', '.join(map(repr, logs))}, logged by Keras or "
-                f"by a callback before this one. Received: after={self.after!r}"
+                f"`after` must be a number of epochs or a logged metric: {', '.join(map(repr, logs))}. A callback "
+                f"that logs it must come before this one. Received: after={self.after!r}"
             )
         value = self.sign * logs[self.after]
         self.best, self.waited = (value, 0) if value < self.best else (self.best, self.waited + 1)
@@ -134,7 +129,8 @@ class ReleaseTransition(TransitionCallback):
     def on_train_end(self, logs: dict[str, Any] | None = None) -> None:
         self._set_gates(True)  # else a later `fit` without this callback would not learn T
         if not self.released:
-            warnings.warn(f"Training ended before T was released: after={self.after!r}", stacklevel=2)
+            text = f"T was never released: training ended before after={self.after!r}. Train longer, or lower `after`."
+            warnings.warn(text, stacklevel=2)
         super().on_train_end(logs)
 
     def _set_gates(self, is_open: bool) -> None:
@@ -143,30 +139,27 @@ class ReleaseTransition(TransitionCallback):
 
 
 class TransitionMonitor(TransitionCallback):
-    """Logs numbers of T after every epoch, for History, CSVLogger and TensorBoard.
+    """Logs statistics of T after every epoch, for History, CSVLogger and TensorBoard.
 
-    * `<layer>_trace`, the sum of T_ii.
-    * `<layer>_condition`, the condition number.
-    * `<layer>_distance`, the total variation to a reference (mean over the rows).
-    * `<layer>_outlier_fraction`, with outliers: the fraction of outliers that is labelled as such.
+    * `<layer>_trace`: the sum of T_ii.
+    * `<layer>_condition`: the condition number.
+    * `<layer>_distance`: the total variation distance to a reference, mean over the rows.
+    * `<layer>_outlier_fraction`, with an outlier class: the fraction of outliers that is labelled as outliers.
     * `val_noisy_nll`, with `validation_data`: the mean of -log p(noisy y | x).
 
-    Where there are several annotators, the logs of T are means over them. Stop early by `val_noisy_nll`, because
-    `val_loss` on noisy labels grows as T takes on the noise: `callbacks=[TransitionMonitor(validation_data=(x, y)),
-    EarlyStopping("val_noisy_nll", mode="min")]`.
-
-    Put it before the callbacks that use its logs, as in this list: Keras calls them in the order of the list.
+    With several annotators, the statistics of T are means over annotators. Use `val_noisy_nll` for early stopping,
+    because `val_loss` on noisy labels grows while T learns the noise: `callbacks=[TransitionMonitor(validation_data=(x,
+    y)), EarlyStopping("val_noisy_nll", mode="min")]`. Put the monitor before the callbacks that use its logs.
 
     Args:
-        reference: `(K, K)`, such as the true T, or `(M, K, K)`; None is the identity: the distance then says how far T
-            has moved.
-        validation_data: `(x, y)`, or a data set of batches (x, y) that can be read again; noisy labels, integers in [0,
-            K), `(N,)`, or `(N, M)` with -1 where one is missing.
+        reference: row-stochastic, `(K, K)` or `(M, K, K)`, for example the true T; None is the identity.
+        validation_data: `(x, y)`, or a data set of batches (x, y) that can be read again. Noisy labels are integers in
+            [0, K), `(N,)`, or `(N, M)` with -1 for missing.
     Raises:
-        ValueError: for a reference that is not row-stochastic or of another size, or a model without `NoiseTransition`.
-            With validation data also for labels out of range, or a model that does not end in the layer.
-    Warns: once, if `val_loss` grows beside a training loss that falls, after T has moved, and there is no
-        `validation_data`.
+        ValueError: for a reference that is not row-stochastic or has another size, or a model without
+            `NoiseTransition`. With validation data also for labels out of range, or a model that does not end in the
+            layer.
+    Warns: once, if `val_loss` grows while the training loss falls, T has moved and there is no `validation_data`.
 
     Example:
         >>> flips = NoiseTransition(3, regularizer="l2", name="flips")
@@ -188,7 +181,7 @@ class TransitionMonitor(TransitionCallback):
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
         super().on_train_begin(logs)
         self.best, self.last, self.warned = math.inf, math.inf, False
-        self.both: CleanAndNoisy | None = None  # one for all epochs: a new one may compile a model again
+        self.predictor: TransitionPredictor | None = None  # kept for all epochs: a new one can compile a model again
         for layer in self.layers:
             shape = (layer.size,) * 2
             if self.reference is not None and self.reference.shape not in (shape, (*layer.axes, *shape)):
@@ -201,29 +194,31 @@ class TransitionMonitor(TransitionCallback):
             for name, values in self._measures(layer).items():
                 logs[f"{layer.name}_{name}"] = float(np.mean(values))
         if self.validation_data is not None:
-            self.both = self.both or CleanAndNoisy(self.model)
-            logs["val_noisy_nll"] = self.both.noisy_nll(*self.validation_data, name="validation_data")
+            self.predictor = self.predictor or TransitionPredictor(self.model)
+            logs["val_noisy_nll"] = self.predictor.noisy_nll(*self.validation_data, name="validation_data")
         elif "val_loss" in logs:
-            self._warn_of_validation_loss(logs["loss"], logs["val_loss"])
+            self._warn_about_val_loss(logs["loss"], logs["val_loss"])
 
     def _measures(self, layer: NoiseTransition) -> dict[str, list[float]]:
-        """The logs of a layer, by name: a value for each annotator, or one."""
+        """Returns the logs of a layer, by name: one value, or one for each annotator."""
         transition = ops.convert_to_numpy(layer.transition)
-        each = transition.reshape(-1, *transition.shape[-2:])
-        references = np.broadcast_to(np.eye(layer.size) if self.reference is None else self.reference, each.shape)
-        found = {"trace": [trace(t) for t in each], "condition": [condition_number(t) for t in each]}
-        found["distance"] = [total_variation(*pair) for pair in zip(each, references, strict=True)]
-        return {**found, "outlier_fraction": [float(t[-1, -1]) for t in each]} if layer.outlier_class else found
+        matrices = transition.reshape(-1, *transition.shape[-2:])
+        references = np.broadcast_to(np.eye(layer.size) if self.reference is None else self.reference, matrices.shape)
+        measures = {"trace": [trace(t) for t in matrices], "condition": [condition_number(t) for t in matrices]}
+        measures["distance"] = [total_variation(*pair) for pair in zip(matrices, references, strict=True)]
+        if layer.outlier_class:
+            measures["outlier_fraction"] = [float(t[-1, -1]) for t in matrices]
+        return measures
 
-    def _warn_of_validation_loss(self, loss: float, val_loss: float) -> None:
+    def _warn_about_val_loss(self, loss: float, val_loss: float) -> None:
         learned = [layer for layer in self.layers if layer.has_moved and not layer.apply_at_inference]
         if learned and val_loss > self.best and loss < self.last and not self.warned:
             self.warned = True
             warnings.warn(
-                f"`val_loss` grew to {val_loss:.4g} while the training loss fell: {learned[0].name!r} does not act at "
-                "inference, so that on noisy labels `val_loss` says how far the model is from the noise. Do not stop "
-                "early by it: use TransitionMonitor(validation_data=(x, y)) and "
-                'EarlyStopping("val_noisy_nll", mode="min"). On clean labels the model overfits.',
+                f"`val_loss` grew to {val_loss:.4g} while the training loss fell. If your validation labels are clean, "
+                f"the model overfits. If they are noisy, `val_loss` grows because {learned[0].name!r} is off at "
+                "inference: stop early with TransitionMonitor(validation_data=(x, y)) and "
+                'EarlyStopping("val_noisy_nll", mode="min") instead.',
                 stacklevel=2,
             )
         self.best, self.last = min(self.best, val_loss), loss

@@ -1,1 +1,1 @@
-"""The command of `python -m keras_het`: doctor."""
+"""Commands of `python -m keras_het`."""

@@ -1,4 +1,4 @@
-"""`python -m keras_het doctor`: checks whether the package works on this machine, and names a remedy for each fault."""
+"""`python -m keras_het doctor`: checks that the package works on this machine, and names a remedy for each problem."""
 
 import platform
 import sys
@@ -22,7 +22,7 @@ class Finding(NamedTuple):
     Args:
         name: name of the check.
         text: the result of the check.
-        problem: the fault and a remedy; None if all is well.
+        problem: the problem and its remedy; None without a problem.
     """
 
     name: str
@@ -31,7 +31,7 @@ class Finding(NamedTuple):
 
 
 def examine() -> Iterator[Finding]:
-    """Yields the findings of all checks, one after the other; a check that fails is a finding, too."""
+    """Yields the finding of each check; an error in a check becomes a finding."""
     yield check_versions()
     yield check_backend()
     checks: dict[str, Callable[[], Finding]] = {
@@ -48,7 +48,7 @@ def examine() -> Iterator[Finding]:
 
 
 def can_train() -> bool:
-    """Returns whether Keras can train on its backend; if not, its models have no training step."""
+    """Returns whether Keras can train on its backend; on NumPy, models have no training step."""
     return hasattr(keras.Model, "train_step")
 
 
@@ -58,12 +58,12 @@ def describe(error: Exception) -> str:
 
 
 def reinstall_hint() -> str:
-    """Returns the advice to install a failing backend again."""
-    return f"Install the backend again: pip install --force-reinstall {keras.config.backend()}"
+    """Returns the advice to reinstall the backend."""
+    return f"Reinstall the backend: pip install --force-reinstall {keras.config.backend()}"
 
 
 def check_versions() -> Finding:
-    """Checks that the packages that keras_het needs are new enough."""
+    """Checks the versions of the packages that keras_het needs."""
     versions = {
         name: sys.modules[name].__version__ for name in MIN_VERSIONS if hasattr(sys.modules.get(name), "__version__")
     }
@@ -77,25 +77,22 @@ def check_versions() -> Finding:
 
 
 def check_backend() -> Finding:
-    """Names the backend that Keras runs on, and the other installed ones."""
+    """Reports the backend that Keras runs on, and the other installed backends."""
     backend, installed = keras.config.backend(), installed_backends()
     others = ", ".join(name for name in BACKENDS if name in installed and name != backend)
-    alone = "" if can_train() else ", which predicts, and on which Keras cannot train"
-    text = f"{backend}{alone}; others that are installed: {others or 'none'}"
-    return Finding("backend", text)
+    limit = "" if can_train() else ", for predictions only: Keras cannot train on it"
+    return Finding("backend", f"{backend}{limit} (also installed: {others or 'none'})")
 
 
 def check_devices() -> Finding:
     """Lists the devices; a missing accelerator is no problem."""
-    of_torch = keras.config.backend() == "torch"  # where Keras 3.15 has no list of devices
+    is_torch = keras.config.backend() == "torch"  # Keras 3.15 cannot list its devices
     try:
-        devices = [str(keras.ops.ones(()).device)] if of_torch else keras.distribution.list_devices()
+        devices = [str(keras.ops.ones(()).device)] if is_torch else keras.distribution.list_devices()
     except AttributeError:  # MLX has no distribution
-        return Finding("devices", "not known: Keras does not list them on this backend")
-    alone = all(name.startswith("cpu") for name in devices)
-    return Finding(
-        "devices", ", ".join(devices) + ("; no accelerator: all works, large models more slowly" if alone else "")
-    )
+        return Finding("devices", "unknown: Keras does not list them on this backend")
+    hint = " (no accelerator: everything works, but large models are slow)"
+    return Finding("devices", ", ".join(devices) + hint * all(name.startswith("cpu") for name in devices))
 
 
 def train_step(jit_compile: bool | str) -> tuple[float, bool]:
@@ -107,53 +104,53 @@ def train_step(jit_compile: bool | str) -> tuple[float, bool]:
 
 
 def check_training() -> Finding:
-    """Checks that a training step runs as Keras compiles it."""
+    """Checks a training step that is compiled as Keras does by default."""
     start = time.perf_counter()
     try:
-        loss, compiled = train_step("auto")
+        loss, is_compiled = train_step("auto")
     except Exception as error:
-        return Finding("training", "a compiled step failed", f"{describe(error)} {without_compilation()}")
+        return Finding("training", "the compiled step failed", f"{describe(error)} {compilation_hint()}")
     faster = "; jit_compile=True makes it faster" * (keras.config.backend() == "torch")
-    how = "compiled" if compiled else f"not compiled, as Keras does on this backend{faster}"
-    fault = f"The loss of a training step must be finite, and is {loss}. {reinstall_hint()}"
-    problem = None if np.isfinite(loss) else fault
-    return Finding("training", f"a step, {how}: loss {loss:.3f}, {time.perf_counter() - start:.1f} s", problem)
+    mode = "compiled" if is_compiled else f"not compiled, the default of Keras on this backend{faster}"
+    problem = None if np.isfinite(loss) else f"The loss of a training step is {loss}, not finite. {reinstall_hint()}"
+    text = f"one step in {time.perf_counter() - start:.1f} s, loss {loss:.3f} ({mode})"
+    return Finding("training", text, problem)
 
 
-def without_compilation() -> str:
-    """Returns the advice for a compiled step that fails, after a try without compilation."""
+def compilation_hint() -> str:
+    """Returns the advice for a compiled step that failed, after a step without compilation."""
     try:
         train_step(False)
     except Exception:
-        return f"It fails without compilation, too. {reinstall_hint()}"
-    return f"Without compilation it runs: model.compile(..., jit_compile=False). {reinstall_hint()}"
+        return f"The step also fails without compilation. {reinstall_hint()}"
+    return f"The step runs without compilation: use model.compile(..., jit_compile=False). {reinstall_hint()}"
 
 
 def check_noise() -> Finding:
-    """Compares the bits of the noise of one training step with the stored ones."""
-    found, right = doctor_reference.noise(), doctor_reference.stored()["noise"]
-    wrong = int(np.sum(found != right))
-    problem = f"The noise must have the same bits everywhere, so that seeds mean the same. {reinstall_hint()}"
-    return Finding("noise", f"{wrong} of {right.size} stored numbers differ in their bits", problem if wrong else None)
+    """Compares the noise of one training step with the stored noise, bit by bit."""
+    expected = doctor_reference.stored()["noise"]
+    errors = int(np.sum(doctor_reference.noise() != expected))
+    problem = f"The noise differs from the noise on other machines, so seeds are not comparable. {reinstall_hint()}"
+    text = f"{errors} of {expected.size} numbers differ from the stored bits"
+    return Finding("noise", text, problem if errors else None)
 
 
 def check_outputs() -> Finding:
-    """Compares the outputs of a head, in training where Keras can train, and at inference, with the stored ones."""
+    """Compares the outputs of a head, at inference and if possible in training, with the stored outputs."""
     modes = (True, False) if can_train() else (False,)
-    right = doctor_reference.stored()["outputs"][-len(modes) :]
-    difference = float(np.max(np.abs(doctor_reference.outputs(modes) - right)))
-    problem = f"A head must return what it returns elsewhere, within {LIMIT:g}. {reinstall_hint()}"
-    return Finding(
-        "outputs", f"differ from the stored ones by {difference:.1e}", None if difference <= LIMIT else problem
-    )
+    expected = doctor_reference.stored()["outputs"][-len(modes) :]
+    difference = float(np.max(np.abs(doctor_reference.outputs(modes) - expected)))
+    problem = f"The outputs of a head differ from those on other machines by more than {LIMIT:g}. {reinstall_hint()}"
+    text = f"largest difference from the stored outputs {difference:.1e} (limit {LIMIT:g})"
+    return Finding("outputs", text, None if difference <= LIMIT else problem)
 
 
 def run() -> int:
-    """Prints every finding, then all problems; returns the exit status, 0 if there are none."""
+    """Prints every finding, then all problems; returns the exit status, 0 without a problem."""
     problems = []
     for finding in examine():
         print(f"{finding.name:<10}{finding.text}", flush=True)
         if finding.problem:
             problems.append(f"{finding.name}: {finding.problem}")
-    print("\n" + "\n".join(["What is wrong:", *problems] if problems else ["All is well."]))
+    print("\n" + "\n".join(["Problems:", *problems] if problems else ["No problem found."]))
     return 1 if problems else 0

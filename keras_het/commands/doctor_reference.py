@@ -1,7 +1,7 @@
-"""The noise and the outputs of one small head with fixed weights, as computed here and as stored from a sound machine.
+"""Noise and outputs of one small head with fixed weights: computed on this machine, and stored as a reference.
 
-`python -m keras_het.commands.doctor_reference` writes `doctor_reference.json` anew. That is right only after a change
-of the noise itself.
+`python -m keras_het.commands.doctor_reference` rewrites `doctor_reference.json`. Do this only after a change of the
+noise itself.
 """
 
 import json
@@ -19,7 +19,7 @@ INTEGRATOR = integrators.QuasiMonteCarlo(NUM_SAMPLES)
 
 
 def make_head() -> layers.HeteroscedasticDense:
-    """The head, whose weights follow a formula."""
+    """Makes the head; a formula gives its weights."""
     head = layers.HeteroscedasticDense(UNITS, NUM_FACTORS, temperature=1.0, seed=SEED, integrator=INTEGRATOR)
     head.build((None, FEATURES))
     for weight in head.trainable_weights:
@@ -28,13 +28,13 @@ def make_head() -> layers.HeteroscedasticDense:
 
 
 def noise() -> np.ndarray:
-    """The nodes of the first training step, as bits, `(NUM_SAMPLES, UNITS + NUM_FACTORS)`."""
+    """Returns the nodes of the first training step, as bits, `(NUM_SAMPLES, UNITS + NUM_FACTORS)`."""
     nodes = INTEGRATOR.draw((SEED, 0), NUM_SAMPLES, UNITS, NUM_FACTORS)
     return np.concatenate([keras.ops.convert_to_numpy(part) for part in nodes], axis=-1).view("uint32")
 
 
 def outputs(modes: Iterable[bool] = (True, False)) -> np.ndarray:
-    """The outputs of the head for two inputs, `(modes, 2, UNITS)`.
+    """Returns the outputs of the head for two inputs, `(modes, 2, UNITS)`.
 
     Args:
         modes: values of `training`.
@@ -44,13 +44,13 @@ def outputs(modes: Iterable[bool] = (True, False)) -> np.ndarray:
 
 
 def stored() -> dict[str, np.ndarray]:
-    """The arrays in the file: `noise` and `outputs`."""
-    found = json.loads(FILE.read_text())
-    return {"noise": np.array(found["noise"], "uint32"), "outputs": np.array(found["outputs"], "float32")}
+    """Returns the arrays in the file: `noise` and `outputs`."""
+    content = json.loads(FILE.read_text())
+    return {"noise": np.array(content["noise"], "uint32"), "outputs": np.array(content["outputs"], "float32")}
 
 
 def write() -> None:
-    """Writes the numbers that this machine computes."""
+    """Writes the file with the values of this machine."""
     FILE.write_text(json.dumps({"noise": noise().tolist(), "outputs": outputs().tolist()}) + "\n")
 
 

@@ -1,4 +1,7 @@
-"""What a head has learned: covariances, confused classes, uncertainty, calibration. NumPy arrays and dataclasses."""
+"""Tools that show what a head has learned, as NumPy arrays and dataclasses.
+
+They compute covariances, confused classes, uncertainty and calibration.
+"""
 
 from keras_het.explain.calibration import calibration
 from keras_het.explain.confusion import confusion_matrices, noisy_nll

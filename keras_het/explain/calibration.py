@@ -1,4 +1,4 @@
-"""Calibration: how far probabilities can be trusted."""
+"""Calibration of predicted probabilities."""
 
 import dataclasses
 from typing import Any
@@ -8,19 +8,19 @@ import numpy as np
 from keras_het.base.batches import argmax_rows, check_same_index
 from keras_het.base.refusal import refusal
 from keras_het.base.validation import check_integer, check_labels
-from keras_het.explain.drawing import axes_or_new, muted_color, palette, text_color, without_frame
+from keras_het.explain.drawing import axes_or_new, muted_color, palette, remove_frame, text_color
 
 
 @dataclasses.dataclass(frozen=True)
 class Calibration:
-    """Predictions sorted by their confidence, the largest probability, into B bins of equal width.
+    """Predictions in B bins of equal width, by their confidence: the largest probability.
 
     Attributes:
         edges: edges of the bins, `(B + 1,)`, from 0 to 1.
-        count: examples in each bin, `(B,)`.
-        confidence: their mean confidence, `(B,)`, nan in an empty bin.
-        accuracy: the fraction of them that is predicted right, `(B,)`, nan in an empty bin.
-        error: the expected calibration error, the mean of |accuracy - confidence| over the examples.
+        count: number of examples in each bin, `(B,)`.
+        confidence: mean confidence in each bin, `(B,)`, nan in an empty bin.
+        accuracy: fraction of correct predictions in each bin, `(B,)`, nan in an empty bin.
+        error: expected calibration error, the mean of |accuracy - confidence| over the examples.
     """
 
     edges: np.ndarray
@@ -30,10 +30,10 @@ class Calibration:
     error: float
 
     def plot(self, ax: Any = None) -> Any:
-        """Draws a reliability diagram: the accuracy for each level of confidence, and the gap between the two.
+        """Draws a reliability diagram: the accuracy in each bin, and its gap to the confidence.
 
-        The bars of a calibrated model end at the dashed line. If a gap is below the line, the confidence is too high.
-        The panel above shows the fraction of the predictions in each bin.
+        The bars of a calibrated model end at the dashed line. Bars below the line mean that the model is overconfident.
+        The panel at the top shows the fraction of the predictions in each bin.
 
         Args:
             ax: Matplotlib axes; None makes a figure.
@@ -48,17 +48,17 @@ class Calibration:
         """
         ax, (blue, orange) = axes_or_new(ax), palette()
         filled, centers, width = self.count > 0, (self.edges[:-1] + self.edges[1:]) / 2, self.edges[1] - self.edges[0]
-        right, gap = self.accuracy[filled], (self.confidence - self.accuracy)[filled]
+        accuracy, gap = self.accuracy[filled], (self.confidence - self.accuracy)[filled]
         bars = {"width": width, "linewidth": 0.8}
-        ax.bar(centers[filled], right, color=blue, edgecolor=muted_color(), label="share that is right", **bars)
-        bars |= {"bottom": right, "edgecolor": orange, "label": "gap to the confidence"}
+        ax.bar(centers[filled], accuracy, color=blue, edgecolor=muted_color(), label="accuracy", **bars)
+        bars |= {"bottom": accuracy, "edgecolor": orange, "label": "gap to the confidence"}
         ax.bar(centers[filled], gap, color=(orange, 0.45), **bars)
         ax.plot([0, 1], [0, 1], "--", color=text_color(), linewidth=1)
         ax.set(xlim=(0, 1), ylim=(0, 1.3), yticks=np.linspace(0, 1, 6))
-        ax.set(xlabel="confidence", ylabel="share of right predictions")
+        ax.set(xlabel="confidence", ylabel="accuracy")
         ax.set_title(f"Expected calibration error {self.error:.3f}")
         ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.13), ncols=2, frameon=False)
-        without_frame(ax)
+        remove_frame(ax)
         ax.spines["left"].set_bounds(0, 1)
         panel = ax.inset_axes((0, 0.82, 1, 0.18), sharex=ax)
         _draw_fractions(panel, centers, self.count / max(1, self.count.sum()), width)
@@ -76,58 +76,54 @@ def _draw_fractions(ax: Any, centers: np.ndarray, fractions: np.ndarray, width: 
 
 
 def calibration(probabilities: Any, labels: Any, bins: int = 15) -> Calibration:
-    """The fraction of right predictions for each level of confidence, as a reliability diagram shows it.
+    """Computes the accuracy for each level of confidence, as a reliability diagram shows it.
 
-    Its `error` is the expected calibration error, over bins of equal width,
+    `error` is the expected calibration error over bins of equal width:
 
         sum over bins b of |sum over i in b of 1[y_i = argmax p_i] - max p_i| / N    (Guo et al. 2017, Eq. 3)
 
-    With noisy labels it says whether a model knows how often the *labels* agree with it. Such a model is less sure of
-    the true classes than it could be.
+    With noisy labels, the accuracy is the agreement with the noisy labels. A model that is calibrated for noisy labels
+    is underconfident of the true classes.
 
     Args:
-        probabilities: `(N, K)`.
+        probabilities: predicted probabilities, `(N, K)`.
         labels: integers, `(N,)`.
-        bins: the number of bins.
+        bins: number of bins.
     Returns:
         `Calibration`.
     Raises:
-        ValueError: for other shapes, labels of no class, no example, or no bin.
+        ValueError: for other shapes, labels out of range, no example, or no bin.
     Source: Guo, Pleiss, Sun and Weinberger 2017, "On calibration of modern neural networks", section 2; Naeini, Cooper
         and Hauskrecht 2015.
 
     Example:
-        >>> found = calibration([[0.9, 0.1], [0.2, 0.8], [0.8, 0.2]], [0, 1, 1], bins=2)
-        >>> found.count.tolist(), found.confidence.round(3).tolist(), found.accuracy.round(3).tolist()
+        >>> result = calibration([[0.9, 0.1], [0.2, 0.8], [0.8, 0.2]], [0, 1, 1], bins=2)
+        >>> result.count.tolist(), result.confidence.round(3).tolist(), result.accuracy.round(3).tolist()
         ([0, 3], [nan, 0.833], [nan, 0.667])
-        >>> round(found.error, 4)  # |(.9 + .8 + .8) - 2| / 3
+        >>> round(result.error, 4)  # |(.9 + .8 + .8) - 2| / 3
         0.1667
     """
     bins = check_integer("bins", bins, 1)
     confidence, success = _confidence_and_success(probabilities, labels)
-    places = np.minimum((confidence * bins).astype(int), bins - 1)
-    count = np.bincount(places, minlength=bins)
+    indices = np.minimum((confidence * bins).astype(int), bins - 1)
+    count = np.bincount(indices, minlength=bins)
     filled = np.where(count, count, np.nan)
-    mean_confidence, accuracy = (np.bincount(places, values, bins) / filled for values in (confidence, success))
-    gaps = np.bincount(places, success - confidence, bins)
+    mean_confidence, accuracy = (np.bincount(indices, values, bins) / filled for values in (confidence, success))
+    gaps = np.bincount(indices, success - confidence, bins)
     return Calibration(
         np.linspace(0, 1, bins + 1), count, mean_confidence, accuracy, float(np.abs(gaps).sum() / len(success))
     )
 
 
 def _confidence_and_success(probabilities: Any, labels: Any) -> tuple[np.ndarray, np.ndarray]:
-    """The largest probability of each example, and whether its class is the label, 1 or 0, both `(N,)`.
-
-    Raises:
-        ValueError: as `calibration`.
-    """
+    """Returns the largest probability of each example, and 1 if its class is the label, else 0; both `(N,)`."""
     check_same_index(probabilities=probabilities, labels=labels)
-    p, y = np.asarray(probabilities), np.asarray(labels)  # float32 stays: a float64 copy may not fit in memory
+    p, y = np.asarray(probabilities), np.asarray(labels)  # stays float32: a float64 copy might not fit in memory
     if p.ndim != 2 or y.shape != p.shape[:1] or not len(p):
         raise refusal("probabilities", "be (N, K) and `labels` (N,), with N > 0", f"{p.shape} and {y.shape}")
     low, high = p.min(), p.max()
     if not (low >= 0 and high <= 1 + 1e-5) or np.any(np.abs(p.sum(-1, dtype="float64") - 1) > 1e-2):
-        rule = "be in [0, 1] and sum to 1, such as the exp of what a head predicts"
+        rule = "be in [0, 1] with rows that sum to 1: use np.exp of the log-probabilities of a head"
         raise refusal("probabilities", rule, f"numbers from {low:.4g} to {high:.4g}")
     check_labels(y, p.shape[1])
     return p.max(axis=1).astype("float64"), (argmax_rows(p) == y).astype("float64")

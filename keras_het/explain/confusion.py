@@ -1,4 +1,4 @@
-"""Confusion matrices and likelihood of a model that ends in a `NoiseTransition`."""
+"""Confusion matrices and likelihood for models that end in a `NoiseTransition`."""
 
 import dataclasses
 from typing import Any
@@ -9,18 +9,18 @@ from keras import ops
 
 from keras_het.base.refusal import refusal
 from keras_het.base.validation import check_every_class
-from keras_het.reading.clean_and_noisy import CleanAndNoisy
+from keras_het.reading.clean_and_noisy import TransitionPredictor
 
 
 @dataclasses.dataclass(frozen=True)
 class ConfusionMatrices:
-    """Mean predictions for the examples of each true class, `(K, K)`, rows of sum one, and how well both fit together.
+    """Mean predictions for the examples of each true class, `(K, K)`; rows sum to 1.
 
     Attributes:
-        clean: C[i, j] = mean p(true j | x) over the examples of class i: the identity if the base model has found the
+        clean: C[i, j] = mean p(true j | x) over the examples of class i; the identity if the base model has learned the
             true classes.
-        noisy: C~[i, j] = mean p(noisy j | x) over the same examples: T* if the whole model has found the noise.
-        error: the largest |noisy - clean T|, zero up to rounding.
+        noisy: C~[i, j] = mean p(noisy j | x) over the same examples; T* if the whole model has learned the noise.
+        error: largest |noisy - clean T|, zero up to rounding.
     """
 
     clean: np.ndarray
@@ -29,7 +29,7 @@ class ConfusionMatrices:
 
 
 def confusion_matrices(model: keras.Model, x: Any, labels: Any = None, batch_size: int = 128) -> ConfusionMatrices:
-    """The confusion matrices C and C~ of a model that ends in a `NoiseTransition`.
+    """Computes the confusion matrices C and C~ of a model that ends in a `NoiseTransition`.
 
         C[i, j] = mean over S_i of p(true j | x),    C~[i, j] = mean over S_i of p(noisy j | x) = (C T)[i, j]
 
@@ -38,9 +38,9 @@ def confusion_matrices(model: keras.Model, x: Any, labels: Any = None, batch_siz
 
     Args:
         model: a model that ends in the layer.
-        x: inputs of the model: arrays, or a data set of batches (x, y) as for `fit`, whose y are the true classes.
+        x: inputs of the model: arrays, or a data set of batches (x, y), where y are the true classes.
         labels: true classes, integers `(N,)`; None for a data set.
-        batch_size: size of the batches of the predictions from arrays.
+        batch_size: batch size of the predictions from arrays.
     Returns:
         `ConfusionMatrices`.
     Raises:
@@ -54,39 +54,39 @@ def confusion_matrices(model: keras.Model, x: Any, labels: Any = None, batch_siz
         >>> confusion_matrices(model, np.array([[9.0, -9.0], [-9.0, 9.0]]), [0, 1]).noisy.round(3).tolist()
         [[0.75, 0.25], [0.25, 0.75]]
     """
-    both = CleanAndNoisy(model)
-    if both.layer.num_annotators is not None:
-        rule = "have one T, not one of each annotator, for which there is `labels.annotators`"
-        raise refusal("The model", rule, f"model={model.name!r} with num_annotators={both.layer.num_annotators}")
-    counts = np.zeros(size := both.layer.size, int)
+    predictor = TransitionPredictor(model)
+    if predictor.layer.num_annotators is not None:
+        rule = "have a single T: for several annotators use `labels.annotators`"
+        raise refusal("The model", rule, f"model={model.name!r} with num_annotators={predictor.layer.num_annotators}")
+    counts = np.zeros(size := predictor.layer.size, int)
     c, c_noisy = np.zeros((size, size)), np.zeros((size, size))
-    for batch in both.batches(x, labels, batch_size, name="labels"):
+    for batch in predictor.batches(x, labels, batch_size, name="labels"):
         counts += np.bincount(batch.labels, minlength=size)
         np.add.at(c, batch.labels, np.exp(batch.clean))
         np.add.at(c_noisy, batch.labels, np.exp(batch.noisy))
     check_every_class(np.flatnonzero(counts), size)
     c, c_noisy = c / counts[:, None], c_noisy / counts[:, None]
-    error = np.abs(c_noisy - c @ ops.convert_to_numpy(both.layer.transition)).max()
+    error = np.abs(c_noisy - c @ ops.convert_to_numpy(predictor.layer.transition)).max()
     return ConfusionMatrices(c, c_noisy, float(error))
 
 
 def noisy_nll(model: Any, x: Any, y: Any = None, batch_size: int = 128) -> float:
-    """Mean of -log p(noisy y | x), the negative log-likelihood, under a model that ends in a `NoiseTransition`.
+    """Computes the mean negative log-likelihood -log p(noisy y | x) of a model that ends in a `NoiseTransition`.
 
-    If the value is far lower on training labels than on held-out labels, the base model memorises labels: there is too
-    little data for T, or the penalty is too weak.
+    Compare training and held-out labels: if the value is far lower on training labels, the base model memorises them.
+    Then T needs more data or a stronger penalty.
 
     Args:
         model: a model that ends in the layer.
-        x: examples: arrays, or a data set of batches (x, y) as for `fit`.
-        y: their noisy labels, integers in [0, K), `(N,)`, or of several annotators `(N, M)`, -1 where one is missing;
-            None for a data set.
-        batch_size: size of the batches of the predictions from arrays.
+        x: examples: arrays, or a data set of batches (x, y).
+        y: noisy labels, integers in [0, K), `(N,)`, or `(N, M)` for M annotators, with -1 for missing; None for a data
+            set.
+        batch_size: batch size of the predictions from arrays.
     Returns:
         a float.
     Raises:
         ValueError: for labels out of range, or a model that does not end in the layer.
-    Source: Sukhbaatar et al. 2014, Eq. 3, of held-out labels.
+    Source: Sukhbaatar et al. 2014, Eq. 3, for held-out labels.
 
     Example:
         >>> from keras_het.layers import NoiseTransition
@@ -95,4 +95,4 @@ def noisy_nll(model: Any, x: Any, y: Any = None, batch_size: int = 128) -> float
         >>> round(noisy_nll(model, np.array([[30.0, -30.0]]), [1]), 4)  # -log(0.5)
         0.6931
     """
-    return CleanAndNoisy(model).noisy_nll(x, y, batch_size)
+    return TransitionPredictor(model).noisy_nll(x, y, batch_size)

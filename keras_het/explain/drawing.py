@@ -1,7 +1,6 @@
-"""Parts of every figure: axes, colours that differ on light and dark backgrounds, and texts that fit.
+"""Parts that all figures share: axes, colours for light and dark backgrounds, and shortened texts.
 
-A figure is drawn on given axes or on a new figure. It opens no window and changes no setting of other figures. Texts
-and edges follow the style in use.
+Drawing opens no window and changes no setting of other figures. Texts and edges follow the active style.
 """
 
 from typing import Any
@@ -10,9 +9,9 @@ import numpy as np
 
 from keras_het.base.extras import import_extra
 
-# Blue and orange of Okabe and Ito: colour-blind people can tell them apart. One pair for white, one for black.
-ON_LIGHT, ON_DARK = ("#0072B2", "#D55E00"), ("#56B4E9", "#E69F00")
-LONGEST = 16  # letters of a class name; longer names leave no room for the figure
+# Blue and orange of Okabe and Ito, which colour-blind people can tell apart.
+LIGHT_PALETTE, DARK_PALETTE = ("#0072B2", "#D55E00"), ("#56B4E9", "#E69F00")
+MAX_NAME_LENGTH = 16  # longer class names leave no room for the figure
 
 
 def matplotlib(module: str = "") -> Any:
@@ -30,17 +29,17 @@ def axes_or_new(ax: Any = None) -> Any:
 
 
 def is_light() -> bool:
-    """Returns whether the style in use has a light background."""
+    """Returns whether the active style has a light background."""
     return bool(np.mean(matplotlib(".colors").to_rgb(matplotlib().rcParams["axes.facecolor"])) > 0.5)
 
 
 def palette() -> tuple[str, str]:
-    """Returns a blue and an orange that are visible on the background of the style in use."""
-    return ON_LIGHT if is_light() else ON_DARK
+    """Returns a blue and an orange that are visible on the background of the active style."""
+    return LIGHT_PALETTE if is_light() else DARK_PALETTE
 
 
 def text_color() -> str:
-    """Returns the colour of texts and lines that stand for no data."""
+    """Returns the colour of texts and reference lines."""
     return matplotlib().rcParams["text.color"]
 
 
@@ -51,15 +50,15 @@ def muted_color() -> tuple[float, ...]:
     return tuple(0.5 * text + 0.5 * background)
 
 
-def without_frame(ax: Any) -> None:
+def remove_frame(ax: Any) -> None:
     """Removes the lines at the top and at the right."""
     ax.spines[["top", "right"]].set_visible(False)
 
 
-def shortened(name: Any, longest: int = LONGEST) -> str:
-    """Returns a name as one line of text that fits: its start and its end, by which long names differ.
+def shorten(name: Any, max_length: int = MAX_NAME_LENGTH) -> str:
+    """Shortens a name to one line that keeps its start and its end.
 
     Characters that reverse the direction of text are removed.
     """
     text = "".join(letter for letter in " ".join(str(name).split()) if letter.isprintable())
-    return text if len(text) <= longest else f"{text[: longest // 2]}…{text[1 - longest // 2 :]}"
+    return text if len(text) <= max_length else f"{text[: max_length // 2]}…{text[1 - max_length // 2 :]}"

@@ -1,4 +1,4 @@
-"""What a joint model says of whole label vectors: their probabilities, samples, and each label given the others."""
+"""Joint distributions of label vectors: their probabilities, samples, and conditional probabilities of each label."""
 
 import dataclasses
 from typing import Any
@@ -18,17 +18,17 @@ from keras_het.ops.nodes import Nodes, quasi_random
 from keras_het.ops.packed import unpack
 from keras_het.ops.sigmoid import log_expected_sigmoid
 
-BLOCK_ELEMENTS = 1 << 22  # logits at the nodes, of examples that are computed at once
+BLOCK_ELEMENTS = 1 << 22  # logits that are held at once
 
 
 @dataclasses.dataclass(frozen=True)
 class JointLabels:
-    """The distributions of the label vectors of N examples; see `joint_labels`.
+    """Joint distributions of the label vectors of N examples; see `joint_labels`.
 
     Attributes:
-        probabilities: probabilities of each label by itself, `(N, C)`.
+        probabilities: marginal probabilities of the labels, `(N, C)`.
         outputs: outputs of the head: the Gaussians of the logits, `(N, C (2 + R) + 1)`.
-        num_samples: S, the number of nodes that an expectation over the factors takes.
+        num_samples: S, the number of nodes of an expectation over the factors.
     """
 
     probabilities: np.ndarray
@@ -36,21 +36,19 @@ class JointLabels:
     num_samples: int
 
     def log_prob(self, labels: Any) -> np.ndarray:
-        """The log-probability of a label vector for each example, `(N,)`.
+        """Computes the log-probability of a label vector for each example, `(N,)`.
 
         Args:
-            labels: `(N, C)`, or `(C,)` for all examples: 0, 1, or -1 for labels that are summed over.
+            labels: `(N, C)`, or `(C,)` for all examples: 0, 1, or -1 to sum over a label.
         """
         y = self._checked(labels)
         return self._by_blocks(lambda normal, part: log_joint_labels(normal, part, self._nodes(normal)), y)
 
     def most_likely(self, candidates: Any) -> np.ndarray:
-        """The index of the most probable one of some label vectors, for each example, `(N,)`.
-
-        The vectors themselves are `candidates[index]`.
+        """Returns the index of the most probable candidate for each example, `(N,)`.
 
         Args:
-            candidates: `(M, C)`, zeros and ones, such as the vectors that occur in the training data,
+            candidates: label vectors of zeros and ones, `(M, C)`; for example the vectors of the training data,
                 `np.unique(y, axis=0)`.
         """
         vectors = np.asarray(as_numpy(candidates))
@@ -60,28 +58,26 @@ class JointLabels:
 
         def best(normal: Any, _: np.ndarray) -> Tensor:
             log_p, log_q = _at_nodes(normal, self._nodes(normal))
-            of_each = ops.matmul(log_p, ops.transpose(vectors)) + ops.matmul(log_q, ops.transpose(1.0 - vectors))
-            return ops.argmax(ops.logsumexp(of_each, axis=-2), axis=-1)
+            log_joint = ops.matmul(log_p, ops.transpose(vectors)) + ops.matmul(log_q, ops.transpose(1.0 - vectors))
+            return ops.argmax(ops.logsumexp(log_joint, axis=-2), axis=-1)
 
         return self._by_blocks(best, self.probabilities, len(vectors))
 
-    def given_others(self, labels: Any) -> np.ndarray:
-        """The probability that each label is 1, given the other labels of the example, `(N, C)`.
+    def conditional_probabilities(self, labels: Any) -> np.ndarray:
+        """Computes the probability that each label is 1, given the other labels of the example, `(N, C)`.
 
-            p(y_c = 1 | all others) = E[w_c p(1 | e_R)] / E[w_c],     w_c = prod_{k != c} p(y_k | e_R)
+            p(y_c = 1 | other labels) = E[w_c p(1 | e_R)] / E[w_c],     w_c = prod_{k != c} p(y_k | e_R)
 
-        A label that fits the picture alone, and not the labels beside it, is probably wrong; a missing label (-1) gets
-        its probability by those that are known.
+        A label with a high marginal probability and a low conditional probability does not fit the labels beside it,
+        and is probably an error. A missing label gets its probability from the known labels.
 
         Args:
-            labels: `(N, C)`: 0, 1, or -1 for labels that are not known.
+            labels: `(N, C)`: 0, 1, or -1 for missing.
         """
-        return self._by_blocks(lambda normal, y: _given_others(normal, y, self._nodes(normal)), self._checked(labels))
+        return self._by_blocks(lambda normal, y: _conditional(normal, y, self._nodes(normal)), self._checked(labels))
 
     def sample(self, num_samples: int = 1, seed: int = 0) -> np.ndarray:
-        """Label vectors, drawn from the joint distribution, `(num_samples, N, C)`, int8.
-
-        Labels that go together are drawn together, other than by the probabilities of each label alone.
+        """Draws label vectors from the joint distribution, `(num_samples, N, C)`, int8.
 
         Args:
             num_samples: number of samples of each example.
@@ -111,7 +107,7 @@ class JointLabels:
         return quasi_random((0, 0), self.num_samples if factors else 1, 0, factors, np)
 
     def _by_blocks(self, function: Any, labels: np.ndarray, width: int = 0) -> np.ndarray:
-        """Applies a function of a Gaussian and labels to some examples at a time; a node has C or `width` numbers."""
+        """Applies a function of (Gaussian, labels) block by block; a node has max(C, `width`) numbers."""
         rows, parts = max(1, BLOCK_ELEMENTS // (self.num_samples * max(width, self._units))), []
         for start in range(0, len(labels), rows):
             part = slice(start, start + rows)
@@ -121,18 +117,17 @@ class JointLabels:
 
 
 def joint_labels(model: Any, x: Any, *, num_samples: int = 256, batch_size: int = 128) -> JointLabels:
-    """The joint distributions of label vectors, by a model that ends in a `layers.JointHeteroscedasticDense`.
+    """Predicts the joint distributions of label vectors with a `layers.JointHeteroscedasticDense`.
 
         p(y | x) = E_{e_R}[ prod_c p(y_c | e_R, x) ]
 
-    The probabilities of each label by itself do not tell which labels go together, and the vector of the most probable
-    labels need not be a probable vector.
+    Marginal probabilities do not tell which labels occur together. Rounding each of them can give an improbable vector.
 
     Args:
-        model: a `models.DistributionModel` of such a head, with a sigmoid link.
+        model: a `models.DistributionModel` that ends in the head, with a sigmoid link.
         x: argument of `predict`.
         num_samples: S, the number of nodes for the factors.
-        batch_size: size of the batches of the predictions.
+        batch_size: batch size of the predictions.
     Returns:
         `JointLabels`.
     Raises:
@@ -144,8 +139,8 @@ def joint_labels(model: Any, x: Any, *, num_samples: int = 256, batch_size: int 
         >>> from keras_het.models import DistributionModel
         >>> inputs = keras.Input((4,))
         >>> model = DistributionModel(inputs, JointHeteroscedasticDense(3, num_factors=1)(inputs))
-        >>> found = joint_labels(model, np.zeros((5, 4)))
-        >>> found.log_prob([1, 0, 1]).shape, found.sample(10).shape, found.given_others([1, 0, -1]).shape
+        >>> joint = joint_labels(model, np.zeros((5, 4)))
+        >>> joint.log_prob([1, 0, 1]).shape, joint.sample(10).shape, joint.conditional_probabilities([1, 0, -1]).shape
         ((5,), (10, 5, 3), (5, 3))
     """
     head = getattr(model, "head", None)
@@ -159,19 +154,19 @@ def joint_labels(model: Any, x: Any, *, num_samples: int = 256, batch_size: int 
     )
 
 
-def _given_others(normal: Any, labels: np.ndarray, nodes: Nodes) -> Tensor:
-    """p(y_c = 1 | the others), `(B, C)`."""
+def _conditional(normal: Any, labels: np.ndarray, nodes: Nodes) -> Tensor:
+    """Computes p(y_c = 1 | other labels), `(B, C)`."""
     log_p, log_q = _at_nodes(normal, nodes)
     y = ops.convert_to_tensor(labels)[..., None, :]
-    own = ops.where(ops.equal(y, 1), log_p, ops.where(ops.equal(y, 0), log_q, 0.0))
-    others = ops.sum(own, axis=-1, keepdims=True) - own
-    return ops.exp(ops.logsumexp(others + log_p, axis=-2) - ops.logsumexp(others, axis=-2))
+    log_label = ops.where(ops.equal(y, 1), log_p, ops.where(ops.equal(y, 0), log_q, 0.0))
+    log_rest = ops.sum(log_label, axis=-1, keepdims=True) - log_label
+    return ops.exp(ops.logsumexp(log_rest + log_p, axis=-2) - ops.logsumexp(log_rest, axis=-2))
 
 
 def _at_nodes(normal: Any, nodes: Nodes) -> tuple[Tensor, Tensor]:
-    """Log-probabilities of the labels 1 and 0 at every node of the factors, `(B, S, C)`."""
+    """Computes the log-probabilities of the labels 1 and 0 at every node of the factors, `(B, S, C)`."""
     factor = normal.scaled_factor() if normal.size[1] else None
-    quiet = low_rank_normal(normal.loc, ops.zeros_like(normal.loc), factor)
+    factor_normal = low_rank_normal(normal.loc, ops.zeros_like(normal.loc), factor)
     zeros = ops.zeros((nodes.num_samples, normal.size[0]))
-    u = quiet.logits(Nodes(zeros, ops.convert_to_tensor(nodes.eps_factor)))
+    u = factor_normal.logits(Nodes(zeros, ops.convert_to_tensor(nodes.eps_factor)))
     return log_expected_sigmoid(u, ops.square(normal.scale_diag)[..., None, :])

@@ -1,4 +1,4 @@
-"""Noise of a model's head over many examples: mean covariance, and pairs of classes that it confuses."""
+"""Noise of a model's head over many examples, for the report: mean covariance and confused pairs."""
 
 from typing import Any, NamedTuple
 
@@ -10,17 +10,17 @@ from keras_het.base.internals import layers_of
 from keras_het.explain.covariance import confused_pairs, covariance
 from keras_het.layers import HeteroscedasticDense
 
-MAX_EXAMPLES = 10_000  # enough for a mean; the prediction of more is slow
-DRAWS, MANY_CLASSES, FEWER_DRAWS = 99, 200, 19  # draws of signs for the pairs: one takes a second with many classes
+MAX_EXAMPLES = 10_000  # enough for a mean, and more predictions are slow
+DRAWS, MANY_CLASSES, FEWER_DRAWS = 99, 200, 19  # with many classes a draw of signs takes a second
 
 
 class HeadNoise(NamedTuple):
     """Noise that the head of a model has learned.
 
     Attributes:
-        covariance: `(K, K)`, in temperatures, the mean over examples.
-        pairs: all `ConfusedPair`s, by number, the largest covariance first; None if the head does not have any.
-        reason: reason for pairs=None, in a sentence.
+        covariance: mean over examples, `(K, K)`, in temperatures squared.
+        pairs: every `ConfusedPair`, by number, the largest covariance first; None if the pairs are unknown.
+        reason: sentence that explains pairs=None.
     """
 
     covariance: np.ndarray
@@ -33,26 +33,26 @@ def head_noise(model: keras.Model, x: Any, classes: int, batch_size: int = 128) 
 
     Args:
         model: model with one output.
-        x: its inputs, arrays of N examples.
+        x: inputs, arrays of N examples.
         classes: number of classes.
-        batch_size: size of the batches of the predictions.
+        batch_size: batch size of the predictions.
     Raises:
-        ValueError: if the covariance cannot be told, for example of a subclassed model.
+        ValueError: if the covariance cannot be read, for example from a subclassed model.
     """
     if not layers_of(model, HeteroscedasticDense):
         return None
-    part = _sample(x)
-    mean = covariance(model, part, batch_size=batch_size)
+    sample = _sample(x)
+    mean = covariance(model, sample, batch_size=batch_size)
     draws = DRAWS if classes <= MANY_CLASSES else FEWER_DRAWS
     try:
-        pairs = confused_pairs(model, part, count=classes**2, draws=draws, batch_size=batch_size)
+        pairs = confused_pairs(model, sample, count=classes**2, draws=draws, batch_size=batch_size)
     except ValueError as error:
         return HeadNoise(mean, None, str(error))
     return HeadNoise(mean, pairs)
 
 
 def _sample(x: Any) -> Any:
-    """Returns at most `MAX_EXAMPLES` examples, random but equal in every call."""
+    """Returns at most `MAX_EXAMPLES` random examples, the same in every call."""
     count = count_examples(x)
     if count <= MAX_EXAMPLES:
         return x

@@ -1,4 +1,4 @@
-"""How good the predicted means and covariances of a regression are."""
+"""Scores of the predicted means and covariances of a regression."""
 
 import dataclasses
 import math
@@ -15,18 +15,18 @@ from keras_het.base.tables import align_columns
 
 @dataclasses.dataclass(frozen=True)
 class RegressionScores:
-    """Scores of the predicted distributions of K targets, in the units of the targets. They print as a table.
+    """Scores of the predicted distributions of K targets, in the units of the targets; they print as a table.
 
     Attributes:
-        nll: the mean of -log p(y | x) over the examples, in nats, of all targets of an example together.
-        distance: the mean of (y - mu)' Sigma^-1 (y - mu) / K: 1 if the covariances are as large as the errors, more if
-            they are too small.
-        rmse: the root mean square error of the mean, `(K,)`.
-        mae: the mean absolute error of the mean, `(K,)`.
-        crps: the continuous ranked probability score, `(K,)`; for a standard deviation of 0 it is the absolute error.
+        nll: mean of -log p(y | x) over the examples, in nats, for all targets jointly.
+        distance: mean of (y - mu)' Sigma^-1 (y - mu) / K: 1 if the covariances match the errors, more if they are too
+            small.
+        rmse: root mean square error of the predicted mean, `(K,)`.
+        mae: mean absolute error of the predicted mean, `(K,)`.
+        crps: continuous ranked probability score, `(K,)`; the absolute error if the standard deviation is 0.
         levels: L probabilities.
-        coverage: the fraction of the targets inside the central intervals of these probabilities, `(L, K)`.
-        width: the mean width of these intervals, `(L, K)`.
+        coverage: fraction of the targets inside the central intervals of these probabilities, `(L, K)`.
+        width: mean width of these intervals, `(L, K)`.
     """
 
     nll: float
@@ -41,22 +41,24 @@ class RegressionScores:
     def __str__(self) -> str:
         names = [f"{part} {level:.0%}" for level in self.levels for part in ("inside", "width")]
         cells = [["target", "rmse", "mae", "crps", *names]]
-        for place, errors in enumerate(zip(self.rmse, self.mae, self.crps, strict=True)):
-            inside = (f"{part[place]:.3g}" for pair in zip(self.coverage, self.width, strict=True) for part in pair)
-            cells.append([str(place), *(f"{error:.4g}" for error in errors), *inside])
-        return "\n".join([*align_columns(cells), f"nll {self.nll:.4g}, mean distance {self.distance:.3g}"])
+        for index, errors in enumerate(zip(self.rmse, self.mae, self.crps, strict=True)):
+            inside = (f"{part[index]:.3g}" for pair in zip(self.coverage, self.width, strict=True) for part in pair)
+            cells.append([str(index), *(f"{error:.4g}" for error in errors), *inside])
+        return "\n".join(
+            [*align_columns(cells), f"nll {self.nll:.4g}, mean distance {self.distance:.3g} (calibrated: 1)"]
+        )
 
 
 def regression_scores(outputs: Any, targets: Any, levels: Sequence[float] = (0.5, 0.9, 0.95)) -> RegressionScores:
-    """The likelihood, the errors of the mean, and the coverage of intervals, of a model with a `HeteroscedasticNormal`.
+    """Computes the likelihood, the errors of the mean and the coverage of intervals of a `HeteroscedasticNormal` model.
 
         CRPS = integral of (F(t) - 1[y <= t])^2 dt = s (z (2 Phi(z) - 1) + 2 phi(z) - 1 / sqrt(pi)),  z = (y - mu) / s
 
-    Read the error of the mean beside the likelihood: a covariance that is learned may pay for a mean that is not.
+    Read the likelihood together with the error of the mean: a large covariance can hide a poor mean.
 
     Args:
         outputs: outputs of `DistributionModel.predict_distribution`, `(N, K (2 + R) + 1)`.
-        targets: `(N, K)`, or `(N,)` for one.
+        targets: `(N, K)`, or `(N,)` for a single target.
         levels: probabilities of the intervals, in (0, 1).
     Returns:
         `RegressionScores`.
@@ -66,38 +68,38 @@ def regression_scores(outputs: Any, targets: Any, levels: Sequence[float] = (0.5
         Goldman, Monthly Weather Review 2005.
 
     Example:
-        >>> outputs = [[0.0, 1.0, -1.0]] * 3  # mu = 0 and d = 1 of one target
+        >>> outputs = [[0.0, 1.0, -1.0]] * 3  # one target with mu = 0 and d = 1
         >>> print(regression_scores(outputs, [-1.0, 0.0, 1.0], levels=[0.5]))
         target    rmse     mae    crps  inside 50%  width 50%
              0  0.8165  0.6667  0.4795       0.333       1.35
-        nll 1.252, mean distance 0.667
+        nll 1.252, mean distance 0.667 (calibrated: 1)
     """
     levels = tuple(map(float, levels))
     if not levels or not all(0.0 < level < 1.0 for level in levels):
         raise refusal("levels", "be in (0, 1), at least one", levels)
-    found = judged(outputs, targets)
-    units, error = found.error.shape[1], np.abs(found.error)
-    z = error / found.scale
-    crps = found.scale * (z * (2.0 * ndtr(z) - 1.0) + 2.0 * _density(z) - 1.0 / math.sqrt(math.pi))
+    residuals = compute_residuals(outputs, targets)
+    units, error = residuals.error.shape[1], np.abs(residuals.error)
+    z = error / residuals.scale
+    crps = residuals.scale * (z * (2.0 * ndtr(z) - 1.0) + 2.0 * _density(z) - 1.0 / math.sqrt(math.pi))
     quantiles = ndtri(0.5 + 0.5 * np.array(levels))[:, None]
     return RegressionScores(
-        nll=float(np.mean(found.distance + found.log_det + units * math.log(2.0 * math.pi))) / 2.0,
-        distance=float(found.distance.mean()) / units,
+        nll=float(np.mean(residuals.distance + residuals.log_det + units * math.log(2.0 * math.pi))) / 2.0,
+        distance=float(residuals.distance.mean()) / units,
         rmse=np.sqrt(np.square(error).mean(0)),
         mae=error.mean(0),
         crps=crps.mean(0),
         levels=levels,
         coverage=np.mean(z <= quantiles[..., None], axis=1),
-        width=2.0 * quantiles * found.scale.mean(0),
+        width=2.0 * quantiles * residuals.scale.mean(0),
     )
 
 
-class Judged(NamedTuple):
-    """Targets under their predicted distributions, float64.
+class Residuals(NamedTuple):
+    """Errors of the predicted mean and their predicted covariance, float64.
 
     Attributes:
         error: y - mu, `(N, K)`.
-        scale: the standard deviations of the targets by themselves, `(N, K)`.
+        scale: marginal standard deviations of the targets, `(N, K)`.
         distance: (y - mu)' Sigma^-1 (y - mu), `(N,)`.
         log_det: log det Sigma, `(N,)`.
     """
@@ -108,8 +110,8 @@ class Judged(NamedTuple):
     log_det: np.ndarray
 
 
-def judged(outputs: Any, targets: Any) -> Judged:
-    """Targets and the distributions that a model predicts of them, checked, in float64 on every backend.
+def compute_residuals(outputs: Any, targets: Any) -> Residuals:
+    """Checks targets and predicted distributions, and computes the residuals in float64 on every backend.
 
     Args:
         outputs: `(N, K (2 + R) + 1)`.
@@ -119,23 +121,23 @@ def judged(outputs: Any, targets: Any) -> Judged:
     outputs, targets = (np.asarray(as_numpy(array), "float64") for array in (outputs, targets))
     y = targets[:, None] if targets.ndim == 1 else targets
     if outputs.ndim != 2 or y.ndim != 2 or len(y) != len(outputs) or not len(y):
-        rule = "have shape (N, K), or (N,), with a row for each row of `outputs`, (N, K (2 + R) + 1)"
+        rule = "have shape (N, K) or (N,), and as many rows as `outputs`, (N, K (2 + R) + 1)"
         raise refusal("targets", rule, f"{targets.shape} and {outputs.shape}")
     factors, rest = divmod(outputs.shape[1] - 1 - 2 * y.shape[1], y.shape[1])
     if rest or not 0 <= factors <= y.shape[1]:
-        rule = f"have {y.shape[1]} (2 + R) + 1 columns, the distribution of {y.shape[1]} targets with R factors at most"
+        rule = f"have {y.shape[1]} (2 + R) + 1 columns, where R is the number of factors, at most {y.shape[1]}"
         raise refusal("outputs", rule, shape=outputs)
     for name, array in (("outputs", outputs), ("targets", y)):
         refuse_first(~np.isfinite(array), name, "be finite", array)
-    mean, own, factor = np.split(outputs[:, :-1], [y.shape[1], 2 * y.shape[1]], axis=1)
+    mean, d, factor = np.split(outputs[:, :-1], [y.shape[1], 2 * y.shape[1]], axis=1)
     factor, error = factor.reshape(*y.shape, factors), y - mean
-    distance, log_det = _distance_and_log_det(error / own, factor / own[..., None])
-    scale = np.sqrt(np.square(own) + np.square(factor).sum(-1))
-    return Judged(error, scale, distance, log_det + 2.0 * np.log(own).sum(-1))
+    distance, log_det = _distance_and_log_det(error / d, factor / d[..., None])
+    scale = np.sqrt(np.square(d) + np.square(factor).sum(-1))
+    return Residuals(error, scale, distance, log_det + 2.0 * np.log(d).sum(-1))
 
 
 def _distance_and_log_det(residual: np.ndarray, w: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """r' (I + w w')^-1 r and log det(I + w w'), `(N,)` each, by a QR factorisation, as `low_rank_normal` has it."""
+    """Computes r' (I + w w')^-1 r and log det(I + w w'), `(N,)`, by the QR factorisation of `low_rank_normal`."""
     count, _, factors = w.shape
     above = np.concatenate([w, np.broadcast_to(np.eye(factors), (count, factors, factors))], axis=1)
     q, triangular = np.linalg.qr(above)

@@ -1,4 +1,4 @@
-"""Label maps drawn from a model of segmentation, and how near they are to those of several annotators."""
+"""Samples of label maps from a segmentation model, and their distance to the label maps of annotators."""
 
 import dataclasses
 import math
@@ -13,15 +13,15 @@ from keras_het.base.validation import check_integer
 
 @dataclasses.dataclass(frozen=True)
 class SegmentationScores:
-    """Scores of drawn label maps, means over the images; d = 1 - IoU, and 0 if both maps lack the class.
+    """Scores of sampled label maps, means over the images; d = 1 - IoU, and 0 if both maps lack the class.
 
     Attributes:
-        energy_distance: GED^2 = 2 E d(x, y) - E d(x, x') - E d(y, y'), at least 0; x and x' are any two of the drawn
-            maps, y and y' any two of the given ones, the same one included.
+        energy_distance: GED^2 = 2 E d(x, y) - E d(x, x') - E d(y, y'), at least 0; x and x' are independent samples, y
+            and y' independent references.
         diversity: E d(x, x').
-        matched_iou: mean IoU after the best matching of drawn and given maps, each repeated until they are as many.
-        num_samples: drawn maps of each image, on which all scores depend.
-        num_references: given maps of each image.
+        matched_iou: mean IoU after the best matching of samples and references, repeated to equal numbers.
+        num_samples: number of samples of each image, on which all scores depend.
+        num_references: number of references of each image.
     """
 
     energy_distance: float
@@ -32,16 +32,16 @@ class SegmentationScores:
 
 
 def sample_segmentations(model: Any, x: Any, num_samples: int, seed: int = 0, batch_size: int = 32) -> np.ndarray:
-    """Label maps drawn from a model: the largest logits of each pixel, where the pixels of an image share their noise.
+    """Draws label maps from a model: the largest logit of each pixel, with noise that the pixels of an image share.
 
     Args:
         model: a `models.DistributionModel` that ends in a `layers.StochasticSegmentation`.
         x: images, as for `predict`.
         num_samples: S, the number of maps of each image.
         seed: seed of the noise, in [0, 2^31).
-        batch_size: size of the batches of the predictions.
+        batch_size: batch size of the predictions.
     Returns:
-        integer classes, `(S, N, ...)`, such as `(S, N, H, W)`.
+        integer classes, `(S, N, ...)`, for example `(S, N, H, W)`.
     Raises:
         ValueError: for arguments outside these ranges.
     Source: Monteiro et al. 2020, section 3.
@@ -61,21 +61,21 @@ def sample_segmentations(model: Any, x: Any, num_samples: int, seed: int = 0, ba
     packed = model.predict_distribution(x, batch_size=batch_size, verbose=0)
     loc, scale = packed[..., :units], packed[..., units : 2 * units]
     factor = packed[..., 2 * units : -1].reshape(*loc.shape, -1)
-    found = np.empty((num_samples, *loc.shape[:-1]), "int32")
-    for sample in found:  # one at a time: all logits of all maps would be S times as large
+    samples = np.empty((num_samples, *loc.shape[:-1]), "int32")
+    for sample in samples:  # one by one: the logits of all samples would take S times the memory
         noise = rng.normal(size=(len(loc), factor.shape[-1])).astype(loc.dtype)
-        own = scale * rng.normal(size=loc.shape).astype(loc.dtype)
-        sample[:] = np.argmax(loc + own + np.einsum("n...r,nr->n...", factor, noise), axis=-1)
-    return found
+        pixel_noise = scale * rng.normal(size=loc.shape).astype(loc.dtype)
+        sample[:] = np.argmax(loc + pixel_noise + np.einsum("n...r,nr->n...", factor, noise), axis=-1)
+    return samples
 
 
 def segmentation_scores(samples: Any, references: Any, num_classes: int = 2) -> SegmentationScores:
-    """How near drawn label maps are to those of several annotators, as a distribution.
+    """Computes the distance between the distributions of sampled label maps and of the annotators' label maps.
 
     Args:
-        samples: drawn label maps, integers `(S, N, ...)`.
-        references: given label maps of the same images, `(M, N, ...)`.
-        num_classes: C; d is the mean over the classes 1 to C - 1, for class 0 is the background.
+        samples: sampled label maps, integers `(S, N, ...)`.
+        references: the annotators' label maps of the same images, `(M, N, ...)`.
+        num_classes: C; d is the mean over the classes 1 to C - 1, because class 0 is the background.
     Returns:
         `SegmentationScores`.
     Raises:
@@ -89,23 +89,23 @@ def segmentation_scores(samples: Any, references: Any, num_classes: int = 2) -> 
     """
     samples, references = np.asarray(samples), np.asarray(references)
     if samples.shape[1:] != references.shape[1:]:
-        rule = f"have the shape of `samples` but for the first axis, {samples.shape[1:]}"
+        rule = f"have the shape of `samples` after the first axis, {samples.shape[1:]}"
         raise refusal("references", rule, shape=references)
     classes = range(1, check_integer("num_classes", num_classes, 2, 1 << 20))
     count = math.lcm(len(samples), len(references))
     rows = []
     for image in range(samples.shape[1]):
-        drawn, given = (maps[:, image].reshape(len(maps), -1) for maps in (samples, references))
-        across, among, own = (_distances(*pair, classes) for pair in ((drawn, given), (drawn, drawn), (given, given)))
-        repeated = np.repeat(np.repeat(across, count // len(drawn), axis=0), count // len(given), axis=1)
+        x, y = (maps[:, image].reshape(len(maps), -1) for maps in (samples, references))
+        d_xy, d_xx, d_yy = (_distances(*pair, classes) for pair in ((x, y), (x, x), (y, y)))
+        repeated = np.repeat(np.repeat(d_xy, count // len(x), axis=0), count // len(y), axis=1)
         matched = 1.0 - repeated[linear_sum_assignment(repeated)].mean()
-        rows.append([2.0 * across.mean() - among.mean() - own.mean(), among.mean(), matched])
+        rows.append([2.0 * d_xy.mean() - d_xx.mean() - d_yy.mean(), d_xx.mean(), matched])
     energy, diversity, iou = (float(mean) for mean in np.mean(rows, axis=0))
     return SegmentationScores(energy, diversity, iou, len(samples), len(references))
 
 
 def _distances(first: np.ndarray, second: np.ndarray, classes: Any) -> np.ndarray:
-    """1 - IoU of every pair of flat label maps, the mean over the classes, `(S, M)`."""
+    """Computes 1 - IoU of every pair of flat label maps, the mean over the classes, `(S, M)`."""
     total = np.zeros((len(first), len(second)))
     for label in classes:
         a, b = ((maps == label).astype("float64") for maps in (first, second))

@@ -1,4 +1,4 @@
-"""How uncertain the prediction of each example is, and how much of this comes from the noise of the logits."""
+"""Uncertainty of each prediction, and the part of it that comes from the noise of the logits."""
 
 import dataclasses
 from typing import Any
@@ -16,23 +16,22 @@ from keras_het.links import Link
 from keras_het.ops.nodes import Nodes, quasi_random
 from keras_het.ops.normal import DiagonalNormal
 from keras_het.ops.streaming import expectation
-from keras_het.reading.head_noise import noisy_ending, standardized, variances
+from keras_het.reading.head_noise import logit_normal, noisy_ending, variances
 
-BLOCK_NUMBERS = 1 << 24  # logits that are held at once; more may not fit in memory
+BLOCK_ELEMENTS = 1 << 24  # logits that are held at once
 
 
 @dataclasses.dataclass(frozen=True)
 class Uncertainty:
-    """The uncertainty of each example, `(N,)`; for sequences and images of each place, padding among them.
+    """Uncertainty of each example, `(N,)`; for sequences and images of each position, padding included.
 
     Entropies are in nats, at most log K, or K log 2 for labels that are not exclusive.
 
     Attributes:
-        entropy: entropy of the predicted probabilities, H[E p]: how uncertain the label is, whatever the reason.
-        expected_entropy: the mean over the noise of the entropy of each draw, E H[p]: the uncertainty that would be
-            left if the logits were known.
-        difference: difference of the two entropies, at least 0: the mutual information of the label and the noise.
-        noise_sd: the root mean square over the classes of the standard deviation of the logits, in temperatures.
+        entropy: entropy of the predicted probabilities, H[E p]: the total uncertainty of the label.
+        expected_entropy: mean over the noise of the entropy, E H[p]: the uncertainty that remains without the noise.
+        difference: difference of the two entropies, at least 0: the mutual information of label and noise.
+        noise_sd: standard deviation of the logits, in temperatures, as a root mean square over the classes.
     """
 
     entropy: np.ndarray
@@ -44,75 +43,74 @@ class Uncertainty:
 def uncertainty(
     model: keras.Model, x: Any, *, layer: str | None = None, num_samples: int = 256, batch_size: int = 128
 ) -> Uncertainty:
-    """The uncertainty of each example by a model's head.
+    """Computes the uncertainty of each example with a model's head.
 
         H[E p] = E H[p] + I,      p = softmax(u / temperature), u ~ N(mu(x), Sigma(x))
 
-    For the link "normal_cdf", p is the link's output for logits without noise, and E p is near the head's prediction,
-    but not equal to it.
+    For the link "normal_cdf", p is the link's output for logits without noise, and E p only approximates the head's
+    prediction.
 
-    No part is "aleatoric" or "epistemic" alone: studies measured that the variance of logits grows with both, and so do
-    the parts of the entropy. The noise of a head says that examples like this one have labels that differ; a class that
-    was never seen may look the same.
+    Neither part is purely aleatoric or purely epistemic: both parts grow with both kinds of uncertainty. The noise of a
+    head means that similar examples have different labels, but an out-of-distribution example can look the same.
 
     Args:
-        model: functional or Sequential, with a `HeteroscedasticDense` somewhere; it does not change.
-        x: inputs of the model: arrays, or a data set of batches, whose labels do not count.
+        model: functional or Sequential model with a `HeteroscedasticDense`.
+        x: inputs of the model: arrays, or a data set of batches, whose labels are ignored.
         layer: name of the head, if there are several.
-        num_samples: nodes over which the entropies are averaged; at least 1.
-        batch_size: size of the batches of the predictions from arrays.
+        num_samples: number of nodes over which entropies are averaged; at least 1.
+        batch_size: batch size of the predictions from arrays.
     Returns:
         `Uncertainty`.
     Raises:
-        ValueError: for a model without a graph, with several outputs or without such a head, no example, or arguments
-            out of range.
+        ValueError: for a model without a graph, with several outputs or without a head, no example, or arguments out of
+            range.
     Source: Depeweg et al. 2018, "Decomposition of uncertainty", Eq. 5, with the noise of the logits in place of the
-        weights; that the parts are not pure: Mucsanyi, Kirchhof and Oh 2024, "Benchmarking uncertainty
-        disentanglement".
+        weights; on impure parts: Mucsanyi, Kirchhof and Oh 2024, "Benchmarking uncertainty disentanglement".
 
     Example:
         >>> from keras_het.layers import HeteroscedasticDense
         >>> head = HeteroscedasticDense(3, num_factors=1)
-        >>> found = uncertainty(keras.Sequential([keras.Input((4,)), head]), np.zeros((2, 4)))
-        >>> bool((found.entropy >= found.expected_entropy).all()), bool((found.entropy <= np.log(3) + 1e-6).all())
+        >>> result = uncertainty(keras.Sequential([keras.Input((4,)), head]), np.zeros((2, 4)))
+        >>> bool((result.entropy >= result.expected_entropy).all()), bool((result.entropy <= np.log(3) + 1e-6).all())
         (True, True)
     """
     ending = noisy_ending(model, layer)
     head = ending.head
     features, size = predictor(model, ending.features), head.covariance.size
     nodes = quasi_random((0, 0), check_integer("num_samples", num_samples, 1), size[0], size[1], np)
-    rows = max(1, BLOCK_NUMBERS // (num_samples * head.units))
+    rows = max(1, BLOCK_ELEMENTS // (num_samples * head.units))
     parts = []
     for inputs, _ in batches(x, check_integer("batch_size", batch_size, 1)):
         batch = ops.convert_to_numpy(features(inputs))
         batch = batch.reshape(-1, batch.shape[-1])
-        parts += [_of_block(head, batch[start : start + rows], nodes) for start in range(0, len(batch), rows)]
+        parts += [_compute_block(head, batch[start : start + rows], nodes) for start in range(0, len(batch), rows)]
     refuse_if(not parts, "x", "have at least one example", "none")
     entropy, expected, noise_sd = (np.concatenate(part) for part in zip(*parts, strict=True))
     return Uncertainty(entropy, expected, entropy - expected, noise_sd)
 
 
-def _of_block(
+def _compute_block(
     head: HeteroscedasticDense, features: np.ndarray, nodes: Nodes
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The two entropies and the noise of some examples."""
-    normal = standardized(head, features)
-    outputs = outputs_of_logits(head.link, normal.logits(Nodes(*map(ops.convert_to_tensor, nodes))))
-    exclusive = head.link.activation == "softmax"
-    mean = ops.convert_to_numpy(_entropy(outputs, exclusive)).astype("float64").mean(axis=1)
-    whole = ops.convert_to_numpy(_entropy(head.link.average(outputs, axis=1), exclusive)).astype("float64")
-    return np.maximum(whole, mean), mean, np.sqrt(variances(head, normal).mean(axis=-1))  # rounding may take it below
+    """Computes both entropies and the noise of a block of examples."""
+    normal = logit_normal(head, features)
+    outputs = noiseless_outputs(head.link, normal.logits(Nodes(*map(ops.convert_to_tensor, nodes))))
+    is_exclusive = head.link.activation == "softmax"
+    expected = ops.convert_to_numpy(_entropy(outputs, is_exclusive)).astype("float64").mean(axis=1)
+    entropy = ops.convert_to_numpy(_entropy(head.link.average(outputs, axis=1), is_exclusive)).astype("float64")
+    # Without the maximum, rounding could give a negative difference.
+    return np.maximum(entropy, expected), expected, np.sqrt(variances(head, normal).mean(axis=-1))
 
 
-def outputs_of_logits(link: Link, logits: Any) -> Any:
-    """The outputs of a head for known logits in temperatures, without noise; both `(..., K)`."""
+def noiseless_outputs(link: Link, logits: Any) -> Any:
+    """Returns the outputs of a head for known logits in temperatures, both `(..., K)`."""
     nodes = Nodes(ops.zeros((1, logits.shape[-1])))
     return link.from_mean(expectation(link.mean, DiagonalNormal(logits, ops.zeros_like(logits)), nodes, streamed=False))
 
 
-def _entropy(outputs: Any, exclusive: bool) -> Any:
-    """The entropy of a head's outputs, in nats, `(..., K)` to `(...,)`; if not exclusive, summed over K labels."""
-    if exclusive:
+def _entropy(outputs: Any, is_exclusive: bool) -> Any:
+    """Computes the entropy of a head's outputs, `(..., K)`, in nats, `(...,)`; a sum over labels if not exclusive."""
+    if is_exclusive:
         return -ops.sum(ops.exp(outputs) * ops.maximum(outputs, -1e4), axis=-1)  # 0 times -inf is nan
     yes, no = ops.log_sigmoid(outputs), ops.log_sigmoid(-outputs)
     return -ops.sum(ops.exp(yes) * yes + ops.exp(no) * no, axis=-1)

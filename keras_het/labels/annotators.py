@@ -19,7 +19,7 @@ from keras_het.base.validation import (
     check_transitions,
 )
 from keras_het.labels.aggregation import are_of_rules
-from keras_het.reading.clean_and_noisy import CleanAndNoisy
+from keras_het.reading.clean_and_noisy import TransitionPredictor
 
 HEAD = ["annotator", "labels", "accuracy", "agreement", "95% interval", "separation", "takes"]
 RULES_LINE = "-: most labels are of annotators who nearly always name one class, as rules do, so T says nothing of them"
@@ -234,7 +234,7 @@ def _consensus(votes: np.ndarray, size: int) -> list[tuple[int, np.ndarray]]:
 
 def _transitions(source: Any) -> np.ndarray:
     if isinstance(source, keras.Model):
-        source = ops.convert_to_numpy(CleanAndNoisy(source).layer.transition)
+        source = ops.convert_to_numpy(TransitionPredictor(source).layer.transition)
     transitions = check_transitions(source, "source")
     rule = "be transition matrices of shape (M, K, K), or end in a NoiseTransition with num_annotators"
     refuse_if(transitions.ndim != 3 or not len(transitions), "source", rule, f"one T of shape {transitions.shape}")

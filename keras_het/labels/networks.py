@@ -16,10 +16,10 @@ from keras_het.labels.data import Data
 from keras_het.labels.discriminant import scaling
 from keras_het.labels.methods import Method
 from keras_het.layers import HeteroscedasticDense
-from keras_het.models.raw_inputs import with_preprocessor
-from keras_het.reading.check import leaves, spelled
-from keras_het.reading.ending import Ending, ending_of, single_output
-from keras_het.reading.matching import labels_for, of_annotators, remade
+from keras_het.models.raw_inputs import add_preprocessor
+from keras_het.reading.check import leaves, spell
+from keras_het.reading.ending import Ending, find_ending, single_output
+from keras_het.reading.matching import find_label_form, rebuild, unwrap_annotators
 
 PROBABILITIES = ("softmax", "sigmoid", "log_sigmoid")  # activations of a head that makes no log-probabilities
 INTEGER_LOSSES = ("integers", "either", "")  # labels that a loss takes; "" of a user's own
@@ -51,7 +51,7 @@ def linear_model(data: Data, optimizer: Any) -> keras.Model:
         raise refusal("x", "be features, an array (N, D), where there is no function `make_model`", received)
     dense = keras.layers.Dense(data.units, "log_softmax", kernel_initializer="zeros", dtype="float32")
     model = keras.Sequential([keras.Input(shape[1:]), *scaling(data.x, data.weight).layers(), dense])
-    new = remade(optimizer) if isinstance(optimizer, keras.optimizers.Optimizer) else optimizer
+    new = rebuild(optimizer) if isinstance(optimizer, keras.optimizers.Optimizer) else optimizer
     default = keras.optimizers.Adam(min(MAX_LEARNING_RATE, STEP / shape[1]))
     model.compile(default if new is None else keras.optimizers.get(new), _crossentropy())
     return model
@@ -66,10 +66,10 @@ def checked_model(model: Any, x: Any, units: int) -> keras.Model:
         model.build((None, *x.shape[1:]))
     _check_new(model)
     for loss in leaves(model.loss):
-        if labels_for(loss, units) not in INTEGER_LOSSES:
+        if find_label_form(loss, units) not in INTEGER_LOSSES:
             rule = 'make models of a loss of integers: compile(loss="sparse_categorical_crossentropy")'
-            rule += " and no NoiseTransition of annotators" * (of_annotators(loss) is not None)
-            raise refusal("make_model", rule, f"loss={spelled(loss)}")
+            rule += " and no NoiseTransition of annotators" * (unwrap_annotators(loss) is not None)
+            raise refusal("make_model", rule, f"loss={spell(loss)}")
     outputs = getattr(model, "outputs", None) or []
     size = model.output_shape[-1] if len(outputs) == 1 else units
     refuse_if(size != units, "make_model", f"make models of the {units} classes of `y`", f"one of {size}")
@@ -113,9 +113,9 @@ def replace_head(model: keras.Model, layers: list, tail: list) -> tuple[keras.Mo
 def own_head(model: keras.Model) -> Ending:
     """Returns the last layer of a model, a Dense or a head of this package, and its features."""
     try:
-        head = ending_of(model, (HeteroscedasticDense,))
+        head = find_ending(model, (HeteroscedasticDense,))
     except ValueError:  # no such head: then it must be a Dense layer
-        head = ending_of(model, (keras.layers.Dense,))
+        head = find_ending(model, (keras.layers.Dense,))
     rule = "make models whose last layer takes features (N, D), such as behind Flatten or GlobalAveragePooling2D"
     refuse_if(len(head.features.shape) != 2, "make_model", rule, shape=head.features)
     return head
@@ -131,7 +131,7 @@ def options_of(layer: Any) -> dict[str, Any]:
 
 def without_decay(optimizer: Any, model: keras.Model, layers: list[keras.layers.Layer]) -> Any:
     """Returns a new optimizer like this one, which lets no layer behind the head decay."""
-    new = remade(optimizer)
+    new = rebuild(optimizer)
     variables, _, pattern = weight_decay_exclusions(optimizer, model.variables)
     own = [variable for layer in layers for variable in layer.variables]
     if variables or own or pattern:
@@ -205,11 +205,11 @@ def features_of(model: keras.Model) -> Any:
 
 def joined(model: keras.Model, on_features: keras.Model) -> keras.Model:
     """Returns the frozen layers of a trained model with a model on their features."""
-    return with_preprocessor(keras.Model(model_inputs(model), on_features(features_of(model))), model)
+    return add_preprocessor(keras.Model(model_inputs(model), on_features(features_of(model))), model)
 
 
 def _like(model: keras.Model, outputs: Any) -> keras.Model:
-    return with_preprocessor(keras.Model(model_inputs(model), outputs), model)
+    return add_preprocessor(keras.Model(model_inputs(model), outputs), model)
 
 
 def _applied(layers: list, tensor: Any) -> Any:

@@ -23,7 +23,7 @@ from keras_het.labels.methods import EarlyStopping, LinearDiscriminant, Method
 from keras_het.labels.progress import Progress
 from keras_het.labels.stored import Folder, described, rows_of, settings_of
 from keras_het.layers import NoiseTransition
-from keras_het.reading.check import judge
+from keras_het.reading.check import collect_warnings
 from keras_het.reading.data import first_not_finite
 from keras_het.reading.probabilities import exclusive_probabilities
 
@@ -147,7 +147,7 @@ class Trainer:
         trained, predictor = (model, model) if is_own else networks.with_method(model, method, data)
         labels, predict = method.labels(data), _own_probabilities if is_own else _log_outputs
         x = networks.training_inputs(trained, predictor, data.x)
-        judge(trained, x, labels)
+        collect_warnings(trained, x, labels)
         record = Record(predictor, predict, held_out, self)
         trained.fit(
             x,

@@ -13,11 +13,11 @@ from keras_het.base.validation import check_boolean
 from keras_het.layers import HeteroscedasticDense, JointHeteroscedasticDense
 from keras_het.links import Link
 from keras_het.losses import JointMultiLabelCrossentropy
-from keras_het.models.copying import body_of, unchanged_seed, weights_of
+from keras_het.models.copying import dense_weights, make_body, preserve_seed
 from keras_het.models.distribution_model import DistributionModel
-from keras_het.models.output_layers import compile_like, free_name, with_end
-from keras_het.models.raw_inputs import with_preprocessor
-from keras_het.reading.ending import DENSE, HEADS, Ending, ending_of, units_of
+from keras_het.models.output_layers import add_end, compile_like, unused_name
+from keras_het.models.raw_inputs import add_preprocessor
+from keras_het.reading.ending import DENSE_LAYERS, HEADS, Ending, find_ending, units_of
 
 OF_REGRESSION = (  # losses of Keras, without _
     "mse", "meansquarederror", "mae", "meanabsoluteerror", "mape", "meanabsolutepercentageerror",
@@ -119,18 +119,18 @@ def heteroscedastic(
         _check_warm(old, arguments)
     if check_boolean("joint", joint):
         _check_joint(model, ending, arguments["link"])
-    with unchanged_seed(head_arguments.get("seed")):
-        body = body_of(model, ending, clone)
+    with preserve_seed(head_arguments.get("seed")):
+        body = make_body(model, ending, clone)
         kind = JointHeteroscedasticDense if joint else HeteroscedasticDense
-        new = kind(units, num_factors, **{"name": free_name(old.name, body), **arguments})
+        new = kind(units, num_factors, **{"name": unused_name(old.name, body), **arguments})
         if joint:
             converted = DistributionModel(model_inputs(body), new(body.outputs[0]), name=body.name)
             new_ending = converted.head_output
         else:
-            converted, new_ending = with_end(body, new, ending, new.link.activation, keep)
-            converted = with_preprocessor(converted, model)
+            converted, new_ending = add_end(body, new, ending, new.link.activation, keep)
+            converted = add_preprocessor(converted, model)
     if warm:
-        _give_mean(new, weights_of(old))
+        _give_mean(new, dense_weights(old))
     loss = JointMultiLabelCrossentropy() if joint else None
     compile_like(converted, model, new_ending, ending, loss=loss, hint=_hint(ending, keep))
     return converted
@@ -171,7 +171,7 @@ def homoscedastic(
         >>> homoscedastic(model).layers[-1].units
         3
     """
-    ending = ending_of(model, (HeteroscedasticDense,), layer)
+    ending = find_ending(model, (HeteroscedasticDense,), layer)
     old, link = ending.head, ending.head.link
     units = old.units if units is None else units
     if units == old.units and not link.activations:
@@ -181,21 +181,21 @@ def homoscedastic(
         )
         raise refusal("model", rule, f"link={link!r}")
     keep = check_boolean("keep_activation", keep_activation)
-    with unchanged_seed(seed):
-        body = body_of(model, ending, clone)
+    with preserve_seed(seed):
+        body = make_body(model, ending, clone)
         new = keras.layers.Dense(
             units,
             _kept_activation(ending, link, keep),
             use_bias=old.use_bias,
             kernel_regularizer=old.kernel_regularizer,
             bias_regularizer=old.bias_regularizer,
-            name=free_name(old.name, body),
+            name=unused_name(old.name, body),
             dtype=old.dtype_policy,
         )
-        converted, new_ending = with_end(body, new, ending, link.activation, keep)
-        converted = with_preprocessor(converted, model)
+        converted, new_ending = add_end(body, new, ending, link.activation, keep)
+        converted = add_preprocessor(converted, model)
     if units == old.units:
-        new.set_weights([weight / old.temperature for weight in weights_of(old.loc_layer)])
+        new.set_weights([weight / old.temperature for weight in dense_weights(old.loc_layer)])
     if new_ending.returns == "numbers":
         new_ending = new_ending._replace(returns="logits", link=link.activation)
     compile_like(converted, model, new_ending, ending, hint=_hint(ending, keep))
@@ -237,9 +237,9 @@ def convertible_ending(model: keras.Model, layer: str | None) -> Ending:
     """Returns the ending of a model at the Dense layer, or 1x1 Conv2D, of this name that another head can replace.
 
     Raises:
-        ValueError: for a head of this package, and as `ending_of`.
+        ValueError: for a head of this package, and as `find_ending`.
     """
-    ending = ending_of(model, (*DENSE, *HEADS), layer)
+    ending = find_ending(model, (*DENSE_LAYERS, *HEADS), layer)
     if isinstance(ending.head, HEADS):
         raise ValueError(
             f"The head {ending.head.name!r} is a {type(ending.head).__name__} already; `homoscedastic(model)` makes a "

@@ -15,7 +15,7 @@ from keras_het.base.validation import check_boolean
 
 
 @contextlib.contextmanager
-def unchanged_seed(seed=None):
+def preserve_seed(seed=None):
     """Leaves the state of Python's `random` unchanged, from which Keras draws the seeds of initializers.
 
     Args:
@@ -60,13 +60,13 @@ def copy_model(model):
     return copied
 
 
-def body_of(model, ending, clone):
+def make_body(model, ending, clone):
     """Returns the model up to its head: its own layers, or copies of them."""
     body = keras.Model(model_inputs(model), ending.features, name=model.name)
     return copy_model(body) if check_boolean("clone", clone) else body
 
 
-def weights_of(dense):
+def dense_weights(dense):
     """Returns the kernel, `(D, K)`, with its LoRA update if there is one, and the bias, as arrays."""
     tensors = (dense.kernel, dense.bias) if dense.use_bias else (dense.kernel,)
     kernel, *bias = (keras.ops.convert_to_numpy(keras.ops.cast(x, "float32")) for x in tensors)

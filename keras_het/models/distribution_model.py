@@ -9,7 +9,7 @@ from keras_het.base.internals import mask_of, producer
 from keras_het.base.masks import with_mask
 from keras_het.base.refusal import refusal, refuse_if
 from keras_het.ops.packed import unpack
-from keras_het.reading.check import check_loss_of_distribution, leaves
+from keras_het.reading.check import check_distribution_loss, leaves
 from keras_het.reading.data import check_label_shape
 from keras_het.reading.ending import Ending
 
@@ -69,7 +69,7 @@ class DistributionModel(keras.Model):
         activation, returns = ("", "numbers") if link is None else (link.activation, "probabilities")
         units, source = self.head.units, f"the model {self.name!r}"
         shape = (*self.output.shape[:-1], units)
-        return Ending(source, activation, returns, units, is_head=link is not None, shape=shape, of_distribution=True)
+        return Ending(source, activation, returns, units, is_head=link is not None, shape=shape, is_distribution=True)
 
     def predict(self, x: Any, *args: Any, **kwargs: Any) -> Any:
         """What the head predicts, as `keras.Model.predict`; `(N, K)`."""
@@ -136,7 +136,7 @@ class DistributionModel(keras.Model):
                 than the head's: the tensor would be read as another distribution.
         """
         for loss in leaves(self.loss):
-            check_loss_of_distribution(loss, self.head_output)
+            check_distribution_loss(loss, self.head_output)
             if y is not None:
                 check_label_shape(y, loss, self.head_output)
         return super().compute_loss(x, y, y_pred, sample_weight, training)

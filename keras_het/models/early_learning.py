@@ -12,7 +12,7 @@ from keras_het.base.replicas import check_one_process, check_one_replica
 from keras_het.base.validation import check_choice, check_integer, check_number, check_weights
 from keras_het.losses.crossentropy import Crossentropy
 from keras_het.ops.log_space import bounded_max
-from keras_het.reading.matching import labels_for, loss_of
+from keras_het.reading.matching import find_label_form, get_loss
 
 MAX_EXAMPLES = 1 << 24  # sample weights are float32, which would round larger indices to others
 MAX_MEMORY_BYTES = 2 << 30
@@ -198,9 +198,9 @@ class _Term(Crossentropy):
     """lambda log(1 - sum_k t_k p_k), reduced as the loss to which it is added; it updates t."""
 
     def __init__(self, model: EarlyLearning, identifier: Any) -> None:
-        loss = loss_of(identifier)
+        loss = get_loss(identifier)
         from_logits = getattr(loss, "from_logits", None)
-        is_exclusive = labels_for(loss, model.output.shape[1]) in ("integers", "vectors", "either", "")
+        is_exclusive = find_label_form(loss, model.output.shape[1]) in ("integers", "vectors", "either", "")
         if not isinstance(from_logits, bool) or not is_exclusive:
             example = "keras.losses.SparseCategoricalCrossentropy(from_logits=True)"
             raise refusal("loss", f"be one of classes that has `from_logits`, such as {example}", value=identifier)

@@ -15,20 +15,20 @@ from keras_het.base.masks import with_mask
 from keras_het.base.refusal import refusal, refuse_if
 from keras_het.base.validation import check_integer
 from keras_het.links import Link
-from keras_het.models.copying import unchanged_seed
+from keras_het.models.copying import preserve_seed
 from keras_het.models.members import (
     check_different_noise,
     check_different_start,
     check_members,
+    convert_probabilities,
     find_from_logits,
     find_link,
     find_units,
     member_seed,
-    outputs_of_probabilities,
     single_ending,
     symbolic_inputs,
 )
-from keras_het.reading.check import judge
+from keras_het.reading.check import collect_warnings
 from keras_het.reading.ending import Ending
 
 
@@ -122,7 +122,7 @@ class DeepEnsemble(keras.Model):
         seed = random.randrange(1 << 31) if seed is None else check_integer("seed", seed, 0)
         members = []
         for index in range(count):
-            with unchanged_seed(member_seed(seed, index)):
+            with preserve_seed(member_seed(seed, index)):
                 members.append(make_model())
         ensemble = cls(members, **arguments)
         check_different_start(members)
@@ -150,14 +150,14 @@ class DeepEnsemble(keras.Model):
         for index, member in enumerate(self.members):
             if not member.compiled:
                 raise refusal("members", "be compiled, each of them, to be trained", f"member {index}, which is not")
-            judge(member, x, y)
+            collect_warnings(member, x, y)
         check_different_noise(self.members)
         check_rereadable("x", x)
         check_rereadable("validation_data", arguments.get("validation_data"))
         seed = random.randrange(1 << 31) if seed is None else check_integer("seed", seed, 0)
         histories = []
         for index, member in enumerate(self.members):
-            with unchanged_seed():  # else TensorFlow may shuffle alike for each member
+            with preserve_seed():  # else TensorFlow may shuffle alike for each member
                 keras.utils.set_random_seed(member_seed(seed, index))
                 own = callbacks(index) if callable(callbacks) else callbacks
                 histories.append(member.fit(x, y, callbacks=own, **arguments))
@@ -206,7 +206,7 @@ class DeepEnsemble(keras.Model):
         outputs = outputs if "float64" in str(outputs.dtype) else ops.cast(outputs, "float32")
         exclusive = self.link.activation == "softmax"
         if not self.from_logits:
-            outputs = outputs_of_probabilities(outputs, self.link.activation)
+            outputs = convert_probabilities(outputs, self.link.activation)
         return ops.log_softmax(outputs, axis=-1) if exclusive else outputs
 
     def get_config(self) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from keras_het.links import Link
 from keras_het.ops.transition import MIN_PROBABILITY
 from keras_het.reading.check import leaves
 from keras_het.reading.ending import Ending, endings
-from keras_het.reading.matching import activation_for
+from keras_het.reading.matching import find_activation
 
 
 def member_seed(seed: int, index: int) -> int:
@@ -57,7 +57,7 @@ def single_ending(model: keras.Model) -> Ending:
         return Ending("the model", "", "anything", 0, is_head=False)
     (ending,) = outputs
     rule = "return logits or probabilities when it is called"
-    refuse_if(ending.of_distribution, "model", rule, f"{model.name!r}, which returns a distribution")
+    refuse_if(ending.is_distribution, "model", rule, f"{model.name!r}, which returns a distribution")
     if ending.returns == "anything" and ending.link:
         raise refusal("model", "return logits or probabilities", f"{model.name!r}, with activation 'log_sigmoid'")
     return ending._replace(returns="logits") if ending.returns == "numbers" else ending
@@ -87,7 +87,7 @@ def find_units(members: list[keras.Model]) -> int:
         outputs = keras.tree.flatten(member.compute_output_spec(symbolic_inputs(member)))
         refuse_if(len(outputs) != 1, "members", "have one output", f"{len(outputs)} outputs of {member.name!r}")
         shapes.append(tuple(outputs[0].shape))
-    units = _agreed("members", "return outputs of one shape", shapes)[-1:]
+    units = _common_value("members", "return outputs of one shape", shapes)[-1:]
     if None in units or len(shapes[0]) < 2:
         raise refusal("members", "return outputs of shape (..., K), with K known", shapes[0])
     return units[0]
@@ -96,7 +96,7 @@ def find_units(members: list[keras.Model]) -> int:
 def find_link(members: list[keras.Model], endings: list[Ending], link: Any, units: int) -> Link:
     """Returns the link whose outputs the members return: the given link, or the link of their heads or losses."""
     activations = [ending.link or _activation_of_loss(model) for model, ending in zip(members, endings, strict=True)]
-    activation = _agreed("members", "have heads of one activation", activations)
+    activation = _common_value("members", "have heads of one activation", activations)
     if link is None and activation is None:
         raise ValueError(
             '`link` must be given, such as "softmax", for members that do not end in a head or activation, and are not '
@@ -113,13 +113,13 @@ def find_link(members: list[keras.Model], endings: list[Ending], link: Any, unit
 def _activation_of_loss(member: keras.Model) -> str | None:
     """Returns the activation, "softmax" or "sigmoid", that the only loss of a member is for, or None."""
     losses = list(leaves(member.loss)) if member.compiled else []
-    return activation_for(losses[0]) if len(losses) == 1 else None
+    return find_activation(losses[0]) if len(losses) == 1 else None
 
 
 def find_from_logits(endings: list[Ending], from_logits: Any) -> bool:
     """Returns whether the members return logits or log-probabilities instead of probabilities."""
     known = [None if ending.returns == "anything" else ending.returns != "probabilities" for ending in endings]
-    result = _agreed("members", "all return probabilities, or all not", known)
+    result = _common_value("members", "all return probabilities, or all not", known)
     if result is None:
         kinds = "True (they return logits or log-probabilities) or False (probabilities)"
         rule = f"be {kinds} for members that do not end in a Dense or a head"
@@ -130,7 +130,7 @@ def find_from_logits(endings: list[Ending], from_logits: Any) -> bool:
     return result
 
 
-def _agreed(name: str, rule: str, values: list) -> Any:
+def _common_value(name: str, rule: str, values: list) -> Any:
     """Returns the value that all members have; None is unknown."""
     known = [(index, value) for index, value in enumerate(values) if value is not None] or [(0, None)]
     first, common = known[0]
@@ -140,7 +140,7 @@ def _agreed(name: str, rule: str, values: list) -> Any:
     return common
 
 
-def outputs_of_probabilities(p: Any, activation: str) -> Any:
+def convert_probabilities(p: Any, activation: str) -> Any:
     """Returns log-probabilities (softmax) or logits (sigmoid) of probabilities, `(..., K)`.
 
     A sigmoid that rounds to one has the smallest logit that does, not one of infinity.
@@ -152,12 +152,12 @@ def outputs_of_probabilities(p: Any, activation: str) -> Any:
 
 def check_different_start(members: list[keras.Model]) -> None:
     """Raises a ValueError if two members start with equal weights."""
-    if (found := equal_members(members)) is not None:
+    if (found := find_equal_members(members)) is not None:
         rule = "set no seed of its own, so that every model starts with other weights"
         raise refusal("make_model", rule, f"equal weights of members {found[0]} and {found[1]}")
 
 
-def equal_members(members: list[keras.Model]) -> tuple[int, int] | None:
+def find_equal_members(members: list[keras.Model]) -> tuple[int, int] | None:
     """Returns the first two members with equal weights, or None."""
     for index, member in enumerate(members):
         for other in range(index):

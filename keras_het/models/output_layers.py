@@ -8,19 +8,19 @@ import keras
 from keras_het.base.graph import model_inputs
 from keras_het.base.internals import compile_arguments, weight_decay_exclusions
 from keras_het.base.refusal import refusal
-from keras_het.reading.check import ROLES, advice, spelled
-from keras_het.reading.ending import Ending, ending_of_layers, units_of
-from keras_het.reading.matching import matching, remade
+from keras_het.reading.check import ROLES, misfit_error, spell
+from keras_het.reading.ending import Ending, read_layers, units_of
+from keras_het.reading.matching import find_match, rebuild
 
 
-def free_name(name: str, body: keras.Model) -> str:
+def unused_name(name: str, body: keras.Model) -> str:
     """Returns the name, with a number added if a layer of the model has that name."""
     taken = {layer.name for layer in body.layers}
     names = [name, *(f"{name}_{number}" for number in range(1, len(taken) + 1))]
     return next(free for free in names if free not in taken)
 
 
-def with_end(body: keras.Model, new: Any, ending: Ending, link: str, keep: bool) -> tuple[keras.Model, Ending]:
+def add_end(body: keras.Model, new: Any, ending: Ending, link: str, keep: bool) -> tuple[keras.Model, Ending]:
     """Returns the model of a body and a new head, with the layers behind the old head made again, and its `Ending`.
 
     Args:
@@ -44,7 +44,7 @@ def with_end(body: keras.Model, new: Any, ending: Ending, link: str, keep: bool)
         behind.append(keras.layers.Activation("log_sigmoid", dtype=tensor.dtype))
         tensor = behind[-1](tensor)
     model = keras.Model(model_inputs(body), tensor, name=body.name)
-    return model, ending_of_layers([new, *behind], tuple(tensor.shape))
+    return model, read_layers([new, *behind], tuple(tensor.shape))
 
 
 def _for_units(layer: Any, old_units: int, units: int, body: keras.Model) -> Any:
@@ -53,7 +53,7 @@ def _for_units(layer: Any, old_units: int, units: int, body: keras.Model) -> Any
     shape = config.get("target_shape", (None,))
     if shape[-1] == old_units:
         config["target_shape"] = (*shape[:-1], units)
-    return type(layer).from_config({**config, "name": free_name(layer.name, body)})
+    return type(layer).from_config({**config, "name": unused_name(layer.name, body)})
 
 
 def compile_like(
@@ -124,20 +124,20 @@ def _mapped(given: Any, argument: str, module: Any, output: Ending | None, same:
         return [_mapped(part, argument, module, output, same) for part in given]
     if given is None:
         return None
-    fitting = given if output is None else matching(given, output, module, trust_unknown=same)
+    fitting = given if output is None else find_match(given, output, module, trust_unknown=same)
     if fitting is None and output is not None:
         reason = "a loss or metric of the old one has no match that is known"
-        raise _LostError(reason, advice(argument, given, None, output), True)
+        raise _LostError(reason, misfit_error(argument, given, None, output), True)
     return _again(given, argument) if fitting is given and isinstance(given, keras.metrics.Metric) else fitting
 
 
 def _again(instance: Any, argument: str) -> Any:
     """Returns a metric or optimizer of equal configuration, without the state."""
     try:
-        return remade(instance)
+        return rebuild(instance)
     except ValueError as error:
         remedy = refusal(
-            argument, "be of a class that `from_config` makes of `get_config`", f"{argument}={spelled(instance)}"
+            argument, "be of a class that `from_config` makes of `get_config`", f"{argument}={spell(instance)}"
         )
         raise _LostError(str(error), str(remedy), False) from error
 

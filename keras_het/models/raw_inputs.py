@@ -73,7 +73,7 @@ def preprocessing_model() -> Any:
     return PreprocessingModel
 
 
-def with_preprocessor(new: keras.Model, old: keras.Model) -> keras.Model:
+def add_preprocessor(new: keras.Model, old: keras.Model) -> keras.Model:
     """Returns the new model, with the preprocessor of the old one if that is a KerasHub task that has one."""
     hub = sys.modules.get("keras_hub")  # None: `old` is no task
     if hub is None or not isinstance(old, hub.models.Task) or old.preprocessor is None:

@@ -13,9 +13,9 @@ from keras_het.base.validation import check_boolean, check_number
 from keras_het.layers import HeteroscedasticNormal
 from keras_het.losses import MultivariateNormalNLL
 from keras_het.models.conversion import convertible_ending
-from keras_het.models.copying import body_of, unchanged_seed, weights_of
+from keras_het.models.copying import dense_weights, make_body, preserve_seed
 from keras_het.models.distribution_model import DistributionModel
-from keras_het.models.output_layers import compile_like, free_name
+from keras_het.models.output_layers import compile_like, unused_name
 from keras_het.reading.ending import Ending, units_of
 
 BATCH_SIZE = 128
@@ -91,11 +91,11 @@ def heteroscedastic_regression(
         "stop_features": form == "faithful",
         **head_arguments,
     }
-    with unchanged_seed(head_arguments.get("seed")):
-        body = body_of(model, ending, check_boolean("clone", clone) or not mean_is_trained)
-        new = HeteroscedasticNormal(units_of(old), num_factors, **{"name": free_name(old.name, body), **arguments})
+    with preserve_seed(head_arguments.get("seed")):
+        body = make_body(model, ending, check_boolean("clone", clone) or not mean_is_trained)
+        new = HeteroscedasticNormal(units_of(old), num_factors, **{"name": unused_name(old.name, body), **arguments})
         converted = DistributionModel(model_inputs(body), new(body.outputs[0]), name=body.name)
-    new.loc_layer.set_weights(weights_of(old))
+    new.loc_layer.set_weights(dense_weights(old))
     new.covariance.restart_at(scales)
     if not mean_is_trained:
         body.trainable = new.loc_layer.trainable = False

@@ -20,12 +20,12 @@ from keras_het.base.precision import check_dtype
 from keras_het.base.refusal import outside_level, refuse_first, refuse_if
 from keras_het.base.serializable import resolve
 from keras_het.base.validation import as_float64, check_boolean, check_labels, check_last_axis, check_number
-from keras_het.models.members import outputs_of_probabilities, single_ending, symbolic_inputs
+from keras_het.models.members import convert_probabilities, single_ending, symbolic_inputs
 from keras_het.models.output_layers import compile_like
-from keras_het.models.raw_inputs import with_preprocessor
+from keras_het.models.raw_inputs import add_preprocessor
 from keras_het.reading.ending import Ending, single_output
 
-LOWEST, HIGHEST = 0.05, 20.0
+MIN_TEMPERATURE, MAX_TEMPERATURE = 0.05, 20.0
 
 
 @keras.saving.register_keras_serializable("keras_het")
@@ -89,7 +89,7 @@ class TemperatureScaler(keras.layers.Layer):
 
     def call(self, inputs: Any) -> Any:
         """See the class."""
-        logits = inputs if self.from_logits else outputs_of_probabilities(inputs, self.link.activation)
+        logits = inputs if self.from_logits else convert_probabilities(inputs, self.link.activation)
         scaled = logits / ops.convert_to_tensor(self._temperature)
         return ops.log_softmax(scaled, axis=-1) if self.link.activation == "softmax" else scaled
 
@@ -141,7 +141,7 @@ def scale_temperature(
     refuse_if(link is None and not ending.link, "link", rule, "link=None")
     link = resolve(links.Link, link or ending.link)
     refuse_if(ending.link not in ("", link.activation), "link", f"be for {ending.link}, as {ending.source}", value=link)
-    whole = with_preprocessor(keras.Model(*_graph(model)), model)
+    whole = add_preprocessor(keras.Model(*_graph(model)), model)
     predict = masked_predictor(whole, whole.output)
     parts = [(*predict(inputs), labels) for inputs, labels in labelled_batches(x, y, batch_size)]
     refuse_if(not parts, "x", "have at least one example", "none")
@@ -149,7 +149,7 @@ def scale_temperature(
     if labels.shape[: mask.ndim] == mask.shape:  # else best_temperature refuses the labels
         outputs, labels = drop_masked(mask, outputs, labels)
     if not (from_logits := ending.returns != "probabilities"):
-        outputs = outputs_of_probabilities(ops.convert_to_tensor(outputs, "float32"), link.activation)
+        outputs = convert_probabilities(ops.convert_to_tensor(outputs, "float32"), link.activation)
     temperature = best_temperature(outputs, labels, link.activation)
     return _scaled(model, TemperatureScaler(link, temperature, from_logits=from_logits), ending)
 
@@ -165,7 +165,7 @@ def _graph(model: keras.Model) -> tuple[Any, Any]:
 def _scaled(model: keras.Model, scaler: TemperatureScaler, ending: Ending) -> keras.Model:
     """Returns a compiled model with the layers of a model and the scaler at the end."""
     inputs, outputs = _graph(model)
-    scaled = with_preprocessor(keras.Model(inputs, scaler(outputs), name=model.name), model)
+    scaled = add_preprocessor(keras.Model(inputs, scaler(outputs), name=model.name), model)
     compile_like(scaled, model, scaler.head_output, ending)
     if scaled.compiled:
         scaled.compile(**{**compile_arguments(scaled), "optimizer": "sgd"})
@@ -197,13 +197,15 @@ def best_temperature(outputs: Any, labels: Any, activation: str) -> float:
     slope = (_slope_of_sigmoid if activation == "sigmoid" else _slope_of_softmax)(rows, labels, outputs.shape[:-1])
     if not (rows if activation == "sigmoid" else rows - rows[:, :1]).any():
         return _warned(1.0, "because T changes nothing: the outputs of each example are equal")
-    if slope(LOWEST) <= 0.0:
+    if slope(MIN_TEMPERATURE) <= 0.0:
         why = "no label, or hardly one, is predicted wrong. Fit it to more examples, outside the training set"
-        return _warned(LOWEST, f"the least, and the likelihood still grows below it: {why}")
-    if slope(HIGHEST) >= 0.0:
+        return _warned(MIN_TEMPERATURE, f"the least, and the likelihood still grows below it: {why}")
+    if slope(MAX_TEMPERATURE) >= 0.0:
         why = "the outputs say nothing of these labels. Check that the model is trained, and the order of the labels"
-        return _warned(HIGHEST, f"the largest, and the likelihood still grows above it: {why}")
-    return math.exp(brentq(lambda log_t: slope(math.exp(log_t)), math.log(LOWEST), math.log(HIGHEST), xtol=1e-12))
+        return _warned(MAX_TEMPERATURE, f"the largest, and the likelihood still grows above it: {why}")
+    return math.exp(
+        brentq(lambda log_t: slope(math.exp(log_t)), math.log(MIN_TEMPERATURE), math.log(MAX_TEMPERATURE), xtol=1e-12)
+    )
 
 
 def _warned(temperature: float, reason: str) -> float:

@@ -1,4 +1,4 @@
-"""Predicts true classes and noisy labels by a model that ends in a `NoiseTransition`, batch by batch."""
+"""Predictions of true classes and of noisy labels, by models that end in a `NoiseTransition`."""
 
 import math
 from collections.abc import Callable, Iterator
@@ -19,12 +19,12 @@ from keras_het.reading.probabilities import exclusive_log_probabilities
 
 
 class Predictions(NamedTuple):
-    """A model's predictions for a batch, as log-probabilities, float64.
+    """Log-probabilities for a batch, float64.
 
     Attributes:
-        clean: probabilities of the true classes, `(N, K)`.
-        noisy: probabilities of the noisy labels, `(N, K)`, or `(N, M, K)` for several annotators.
-        labels: the labels, `(N,)`, or `(N, M)` with -1 where one is missing.
+        clean: log-probabilities of the true classes, `(N, K)`.
+        noisy: log-probabilities of the noisy labels, `(N, K)`, or `(N, M, K)` for M annotators.
+        labels: observed labels, `(N,)`, or `(N, M)` with -1 for missing.
     """
 
     clean: np.ndarray
@@ -32,23 +32,23 @@ class Predictions(NamedTuple):
     labels: np.ndarray
 
 
-class CleanAndNoisy:
-    """Predicts by a model with and without its last layer, a `NoiseTransition`; the model does not change.
+class TransitionPredictor:
+    """Predictor with and without the last layer of a model, a `NoiseTransition`.
 
     Args:
         model: a model that ends in the layer.
     Raises:
-        ValueError: if it does not end in one.
+        ValueError: if the model ends in another layer.
     """
 
     def __init__(self, model: keras.Model):
-        self.layer, self._base = _layer_and_base(model)
+        self.layer, self._base = _split_transition(model)
 
     def batches(self, x: Any, y: Any = None, batch_size: int = 128, name: str = "y") -> Iterator[Predictions]:
-        """Yields `Predictions`; `x` and `y` are as for `labelled_batches`.
+        """Yields `Predictions`; `x`, `y` and `batch_size` are arguments of `labelled_batches`.
 
         Raises:
-            ValueError: for labels out of range (the error calls them `name`), inputs of the layer that are no
+            ValueError: for labels out of range (the error calls them `name`), inputs of the layer that are not
                 log-probabilities, or no example.
         """
         if y is not None:
@@ -64,23 +64,23 @@ class CleanAndNoisy:
             raise refusal("x" if name in ("y", "labels") else name, "have at least one example", "none")
 
     def clean(self, inputs: Any) -> np.ndarray:
-        """The log-probabilities of the true classes for a batch, `(N, K)`.
+        """Computes the log-probabilities of the true classes for a batch, `(N, K)`.
 
         Raises:
-            ValueError: if they are no log-probabilities.
+            ValueError: if the base model returns something else.
         """
         clean = ops.convert_to_numpy(self._base(inputs))
         _check_sums(clean)
         return clean
 
     def noisy_nll(self, x: Any, y: Any = None, batch_size: int = 128, name: str = "y") -> float:
-        """Mean of -log p(noisy y | x). Arguments and errors: as of `batches`."""
+        """Computes the mean of -log p(noisy y | x), with the arguments and errors of `batches`."""
         total, count = 0.0, 0
         for batch in self.batches(x, y, batch_size, name):
-            given = batch.labels >= 0
-            log_p = np.take_along_axis(batch.noisy, np.where(given, batch.labels, 0)[..., None], axis=-1)[..., 0]
-            total -= float(np.sum(log_p[given]))
-            count += int(given.sum())
+            is_present = batch.labels >= 0
+            log_p = np.take_along_axis(batch.noisy, np.where(is_present, batch.labels, 0)[..., None], axis=-1)[..., 0]
+            total -= float(np.sum(log_p[is_present]))
+            count += int(is_present.sum())
         return total / count if count else math.nan
 
     def _check(self, labels, count, name):
@@ -90,46 +90,45 @@ class CleanAndNoisy:
 
 
 class CleanPredictor:
-    """Predicts log-probabilities of the true classes by any model of exclusive classes, also behind a NoiseTransition.
+    """Predictor of the true classes, for models of exclusive classes, with or without a `NoiseTransition`.
 
     Args:
-        model: model with one output `(N, K)`, or one that ends in a `NoiseTransition` that also acts at inference.
+        model: model with one output `(N, K)`. A `NoiseTransition` that acts at inference must be its last layer.
     Raises:
-        ValueError: if such a layer is not the end of the model.
+        ValueError: if this layer is not the last one.
     """
 
     def __init__(self, model: keras.Model):
-        acting = any(layer.apply_at_inference for layer in layers_of(model, NoiseTransition))
-        self._model, self._ending = model, CleanAndNoisy(model) if acting else None
+        is_active = any(layer.apply_at_inference for layer in layers_of(model, NoiseTransition))
+        self._model, self._predictor = model, TransitionPredictor(model) if is_active else None
 
     def __call__(self, x: Any, batch_size: int) -> np.ndarray:
-        """Log-probabilities of arrays of N examples, `(N, K)`, float32.
+        """Computes log-probabilities for arrays of N examples, `(N, K)`, float32.
 
         Raises:
             ValueError: as `exclusive_log_probabilities`.
         """
-        if self._ending is None:
+        if self._predictor is None:
             return exclusive_log_probabilities(self._model, x, batch_size)
-        return np.concatenate([self._ending.clean(inputs) for inputs, _ in batches(x, batch_size)])
+        return np.concatenate([self._predictor.clean(inputs) for inputs, _ in batches(x, batch_size)])
 
 
 def _check_sums(log_probs: np.ndarray) -> None:
     log_sums = np.log(np.sum(np.exp(log_probs.astype("float64")), axis=-1))
-    if np.any(np.abs(log_sums) > TOLERANCE):  # false for nan: a diverged model has no wrong input
-        rule = 'be log-probabilities, as of Dense(K, "log_softmax"), and nothing must follow the layer'
+    if np.any(np.abs(log_sums) > TOLERANCE):  # false for nan, which comes from a diverged model
+        rule = 'be log-probabilities, for example of Dense(K, "log_softmax"), and no layer can follow it'
         raise refusal("The input of NoiseTransition", rule, f"probabilities that sum to {np.exp(log_sums.max()):.4g}")
 
 
-def _layer_and_base(model: keras.Model) -> tuple[NoiseTransition, Callable[[Any], Any]]:
-    """The last layer, and a function from a batch, as `predict` takes it, to the input of that layer."""
+def _split_transition(model: keras.Model) -> tuple[NoiseTransition, Callable[[Any], Any]]:
+    """Returns the last layer, and a function that computes its input for a batch."""
     layers = layers_of(model, NoiseTransition)
     outputs = getattr(model, "outputs", None) or [None]  # a subclassed model has no such list
     if len(layers) != 1 or len(outputs) != 1:
-        rule = "have one output and end in a NoiseTransition layer, the only one"
-        found = f"{len(outputs)} outputs and {len(layers)} such layers"
-        raise ValueError(f"The model must {rule}. Received: model={model.name!r} with {found}")
+        received = f"model={model.name!r} with {len(outputs)} outputs and {len(layers)} NoiseTransition layers"
+        raise refusal("The model", "have one output and end in its only NoiseTransition layer", received)
     if not layers[0].apply_at_inference:
         return layers[0], model.predict_on_batch
-    rule = "have `apply_at_inference=False` in its NoiseTransition, if it is a subclass of keras.Model"
+    rule = "be functional or Sequential if its NoiseTransition has `apply_at_inference=True`"
     refuse_if(outputs[0] is None, "The model", rule, f"model={model.name!r}")
     return layers[0], predictor(model, layers[0].input)

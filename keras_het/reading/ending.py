@@ -1,7 +1,7 @@
-"""Reads how a model ends: which layer makes its outputs, what stands behind that layer, and what the outputs are.
+"""Reads the end of a model: the head, the layers behind it, and the kind of the outputs.
 
-The graph is walked once, back from each output. Heads of this package declare what they return. A Dense layer without
-activation returns numbers, which a loss can treat as logits. A softmax or sigmoid makes probabilities of any input.
+The graph is walked once, backwards from each output. Heads of this package declare their outputs. A Dense layer without
+activation returns numbers, which a loss can treat as logits. A softmax or sigmoid returns probabilities for any input.
 Other layers are unknown. A subclassed model is read through its `call` with symbolic inputs.
 """
 
@@ -16,23 +16,29 @@ from keras_het.base.internals import is_symbolic, layers_of, producer
 from keras_het.base.refusal import refusal, refuse_if
 from keras_het.layers import HeteroscedasticDense, HeteroscedasticNormal, JointHeteroscedasticDense, NoiseTransition
 
-MAX_NAMES = 5  # of layers, the last ones, in an error
-DENSE = (keras.layers.Dense,)
-CLASSIFIERS = (*DENSE, HeteroscedasticDense)
-NOISY = (HeteroscedasticDense, JointHeteroscedasticDense)
-HEADS = (*NOISY, HeteroscedasticNormal)
-RESHAPING = (keras.layers.Reshape, keras.layers.Flatten)
-# Layers and operations of `keras.ops` that only move, drop or cast values; a Dropout does nothing at inference.
-MOVING = (*RESHAPING, keras.layers.Permute, keras.layers.Cropping2D, keras.layers.Dropout, keras.layers.InputLayer)
-MOVING_OPERATIONS = {"Reshape", "Cast", "GetItem", "Squeeze", "ExpandDims", "Transpose", "Identity"}
-# What an activation makes of the outputs of a head.
-MAKES: dict[tuple[str, str | None], str] = {
+MAX_NAMES = 5  # layers that an error lists
+DENSE_LAYERS = (keras.layers.Dense,)
+CLASSIFIERS = (*DENSE_LAYERS, HeteroscedasticDense)
+NOISY_HEADS = (HeteroscedasticDense, JointHeteroscedasticDense)
+HEADS = (*NOISY_HEADS, HeteroscedasticNormal)
+RESHAPING_LAYERS = (keras.layers.Reshape, keras.layers.Flatten)
+# Layers and operations of `keras.ops` that only move, drop or cast values. Dropout is off at inference.
+PASSIVE_LAYERS = (
+    *RESHAPING_LAYERS,
+    keras.layers.Permute,
+    keras.layers.Cropping2D,
+    keras.layers.Dropout,
+    keras.layers.InputLayer,
+)
+PASSIVE_OPERATIONS = {"Reshape", "Cast", "GetItem", "Squeeze", "ExpandDims", "Transpose", "Identity"}
+# Outputs of an activation behind a head.
+ACTIVATION_EFFECTS: dict[tuple[str, str | None], str] = {
     ("log-probabilities", "log_softmax"): "log-probabilities",
     ("log-probabilities", "softmax"): "probabilities",
     ("log-probabilities", "exponential"): "probabilities",
     ("logits", "sigmoid"): "probabilities",
 }
-# The link of an activation, and what it makes of any input. No loss accepts the logarithms of a sigmoid.
+# Link and outputs of an activation, for any input. No loss accepts the logarithms of a sigmoid.
 ACTIVATIONS = {
     None: ("", "numbers"),
     "softmax": ("softmax", "probabilities"),
@@ -40,33 +46,33 @@ ACTIVATIONS = {
     "sigmoid": ("sigmoid", "probabilities"),
     "log_sigmoid": ("sigmoid", "anything"),
 }
-# Activations of the other link: they make no probabilities of the classes of the head.
+# Activations of the other link, which do not return probabilities of the head's classes.
 MISFITS = {("log-probabilities", "sigmoid"), ("logits", "exponential")}
-# The endings of subclassed models, so that `call` runs once for each.
+# Cache for subclassed models, so that `call` runs once for each model.
 _ENDINGS: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
 
 
 class Ending(NamedTuple):
-    """An output of a model: what it is, and how it is made.
+    """Kind and origin of an output of a model.
 
     Attributes:
-        source: the layer or model that makes the values, as errors name it, such as "the head 'predictions'".
-        link: "softmax" or "sigmoid"; "" if it is unknown.
-        returns: "log-probabilities", "logits" or "probabilities"; "distributions" in a tensor of a head for regression
-            or joint labels, "numbers" of a Dense layer without activation, and "anything" if it is unknown.
-        units: the number of classes; 0 if it is unknown.
-        shape: shape of the output, None where a size is unknown; () if nothing is known.
-        names: the names of the output, in the model and in the dict that the model returns.
-        is_head: boolean, whether a layer or model of this package makes the values.
-        takes_activation: boolean, whether that is a layer with an argument `activation`.
-        of_distribution: boolean, whether a loss gets the distribution that the output is made of, as in a
+        source: the layer or model that computes the values, as errors name it, such as "the head 'predictions'".
+        link: "softmax" or "sigmoid"; "" if unknown.
+        returns: "log-probabilities", "logits" or "probabilities"; "distributions" for the packed output of a head for
+            regression or joint labels, "numbers" for a Dense layer without activation, and "anything" if unknown.
+        units: number of classes; 0 if unknown.
+        shape: shape of the output, None where a size is unknown; () if unknown.
+        names: names of the output, in the model and in the dict that the model returns.
+        is_head: boolean, whether a layer or model of this package computes the values.
+        accepts_activation: boolean, whether that layer has an argument `activation`.
+        is_distribution: boolean, whether the loss gets a distribution instead of the output, as in a
             `DistributionModel`.
         head: the layer at which the reading stopped; None if a layer calls it at every step.
-        behind: the layers and operations behind the head, in order.
+        tail: layers and operations behind the head, in order.
         transition: the `NoiseTransition` behind the head, or None.
-        place: the node of the graph where the head was called, and the models around it.
-        fault: the error of layers that must not stand behind others; "" if there is none.
-        doubt: the warning about a softmax before the head; "" if there is none.
+        call_site: node of the graph where the head was called, and the models around it.
+        error: error about misplaced layers; "" if none.
+        warning: warning about a softmax before the head; "" if none.
     """
 
     source: str
@@ -76,32 +82,32 @@ class Ending(NamedTuple):
     shape: tuple = ()
     names: frozenset = frozenset()
     is_head: bool = True
-    takes_activation: bool = False
-    of_distribution: bool = False
+    accepts_activation: bool = False
+    is_distribution: bool = False
     head: Any = None
-    behind: tuple = ()
+    tail: tuple = ()
     transition: Any = None
-    place: tuple[Any, tuple] | None = None
-    fault: str = ""
-    doubt: str = ""
+    call_site: tuple[Any, tuple] | None = None
+    error: str = ""
+    warning: str = ""
 
     @property
     def features(self) -> Any:
-        """The symbolic input of the head, in the graph of the outermost model."""
-        node, around = self.place or (None, ())
-        return _outside(node.input_tensors[0], around) if node else None
+        """Symbolic input of the head, in the graph of the outermost model."""
+        node, models = self.call_site or (None, ())
+        return _lift(node.input_tensors[0], models) if node else None
 
     @property
     def head_activation(self) -> str | None:
-        """The only activation of the head and behind it, or None.
+        """Name of the activation in or behind the head, or None.
 
         Raises:
-            ValueError: for several activations, for one that no link has or that Keras has no name for, and for a
+            ValueError: for several activations, for an activation without a link or without a name in Keras, and for a
                 softmax that is not over the last axis.
         """
-        layers = [self.head, *filter(is_activation, self.behind)]
-        found = [(name, layer.name) for layer in layers if (name := activation_of(layer)) is not None]
-        names, text = [name for name, _ in found], ", then ".join(f"{name} in {layer!r}" for name, layer in found)
+        layers = [self.head, *filter(is_activation, self.tail)]
+        pairs = [(name, layer.name) for layer in layers if (name := activation_of(layer)) is not None]
+        names, text = [name for name, _ in pairs], ", then ".join(f"{name} in {layer!r}" for name, layer in pairs)
         is_known = ACTIVATIONS.keys() >= set(names)
         refuse_if(not is_known, "The activation of the head", "be softmax, sigmoid or none", text)
         refuse_if(len(names) > 1, "The head", "have one activation", text)
@@ -109,39 +115,39 @@ class Ending(NamedTuple):
 
     @property
     def reshapes(self) -> tuple[Any, ...]:
-        """The layers behind the head that are no activations."""
-        return tuple(layer for layer in self.behind if not is_activation(layer))
+        """Layers behind the head, without activations."""
+        return tuple(layer for layer in self.tail if not is_activation(layer))
 
     @property
     def annotators(self) -> int:
-        """The number of annotators of the `NoiseTransition`, whose output has an axis of them in training; else 0."""
+        """Number of annotators of the `NoiseTransition`, the size of an axis of its output in training; else 0."""
         return self.transition.num_annotators or 0 if self.transition is not None else 0
 
     @property
     def activation_layer(self) -> str:
-        """The layer that makes probabilities of the outputs, in Python."""
+        """Python code of the layer that turns the outputs into probabilities."""
         return "keras.layers.Softmax()" if self.link == "softmax" else "keras.layers.Activation('sigmoid')"
 
     @property
     def activation_remedy(self) -> str:
-        """Change of the model that makes probabilities of the outputs, in words."""
-        by_argument = f'give the head activation="{self.link}"'
-        return by_argument if self.takes_activation else f"put {self.activation_layer} behind it"
+        """Sentence about how to make the model return probabilities."""
+        remedy = f'give the head activation="{self.link}"'
+        return remedy if self.accepts_activation else f"put {self.activation_layer} behind it"
 
     def ends_in(self, kinds: tuple) -> bool:
-        """Returns whether the head is of these classes, with only activations, Reshape and Flatten behind it.
+        """Returns whether the head has one of these classes, and only activations, Reshape and Flatten follow.
 
         Raises:
             ValueError: for a 1x1 convolution whose channels are not the last axis.
         """
-        reshaping = all(any(is_a(layer, kind) for kind in RESHAPING) for layer in self.reshapes)
-        return reshaping and _is_of(self.head, kinds)
+        only_reshapes = all(any(is_a(layer, kind) for kind in RESHAPING_LAYERS) for layer in self.reshapes)
+        return only_reshapes and _is_any(self.head, kinds)
 
 
 def endings(model: keras.Model) -> list[Ending]:
-    """Returns an `Ending` for each output, in order; none for a model that cannot be read.
+    """Returns an `Ending` for each output, in order; [] for a model that cannot be read.
 
-    The `call` of a subclassed model runs once. Later changes of that model are not seen.
+    The `call` of a subclassed model runs once. Later changes of that model have no effect.
 
     Example:
         >>> model = keras.Sequential([keras.Input((8,)), HeteroscedasticDense(3, name="head"), keras.layers.Softmax()])
@@ -149,64 +155,63 @@ def endings(model: keras.Model) -> list[Ending]:
         >>> ending.head.name, ending.link, ending.returns
         ('head', 'softmax', 'probabilities')
     """
-    if (own := _declared(model)) is not None:
-        return [own]
-    if isinstance(model, keras.Sequential) and not getattr(model, "outputs", None):  # it has no graph yet, or gets none
-        return [ending_of_layers(list(_layers(model)))]
+    if (ending := _declared(model)) is not None:
+        return [ending]
+    if isinstance(model, keras.Sequential) and not getattr(model, "outputs", None):  # without a graph, or not yet built
+        return [read_layers(list(_layers(model)))]
     if has_graph(model):
         return _read_all(model, getattr(model, "output", model.outputs))  # a Sequential has no `output`
     if model not in _ENDINGS:
-        if (outputs := _traced(model)) is None:
+        if (outputs := _trace(model)) is None:
             return []
-        read = _read_all(model, outputs)
-        # Without the layers, which may refer to the model and keep it alive.
-        _ENDINGS[model] = [ending._replace(head=None, behind=(), place=None) for ending in read]
+        # Layers can refer to the model, and would keep it alive in the cache.
+        _ENDINGS[model] = [ending._replace(head=None, tail=(), call_site=None) for ending in _read_all(model, outputs)]
     return _ENDINGS[model]
 
 
-def ending_of(model: keras.Model, kinds: tuple = DENSE, name: str | None = None) -> Ending:
-    """Returns the ending of a model whose head is of one of some classes, or the ending at the head of this name.
+def find_ending(model: keras.Model, kinds: tuple = DENSE_LAYERS, name: str | None = None) -> Ending:
+    """Finds the last head of these classes, or the head with this name, and returns the ending there.
 
     Args:
-        model: functional or built Sequential, with one output; the head may lie in a model inside it.
-        kinds: the classes; Dense includes 1x1 convolutions, and a subclass counts if it has the same `call`.
-        name: name of the head; None finds the last one. Layers behind a head that is not the last are left out.
+        model: functional or built Sequential model with one output; the head can be in an inner model.
+        kinds: classes of heads; Dense includes 1x1 convolutions and subclasses with the same `call`.
+        name: name of the head; None finds the last head. Layers behind a head that is not the last are ignored.
     Raises:
-        ValueError: if the model has no graph, several outputs or no such head, or an activation that no link has
+        ValueError: if the model has no graph, several outputs or no such head, or if an activation without a link
             stands behind the last head.
     """
     output = single_output(model)
     ending = _read(walk([output], past_merges=False), tuple(output.shape))
     if ending.ends_in(kinds) and name in (None, ending.head.name):
-        _ = name or ending.head_activation  # raises for an activation that no link has
+        _ = name or ending.head_activation  # raises for an activation without a link
         return ending
     steps = list(walk([output]))
-    if step := next((step for step in steps if step[0].name == name and _is_of(step[0], kinds)), None):
+    if step := next((step for step in steps if step[0].name == name and _is_any(step[0], kinds)), None):
         return _read([step])
     kind, last = kinds[0].__name__, producer(output)[0]
-    known = [repr(layer.name) for layer, *_ in reversed(steps) if _is_of(layer, kinds[:1])]
-    names = ", ".join(["..."] * (len(known) > MAX_NAMES) + known[-MAX_NAMES:]) or "none"
+    candidates = [repr(layer.name) for layer, *_ in reversed(steps) if _is_any(layer, kinds[:1])]
+    names = ", ".join(["..."] * (len(candidates) > MAX_NAMES) + candidates[-MAX_NAMES:]) or "none"
     if name is not None:
         raise refusal("layer", f"name a {kind} layer of the model: {names}", value=name)
     is_dense_wanted = kinds[0] is keras.layers.Dense
     raise ValueError(
-        f"The model must end in a {kind} layer{' or a 1x1 Conv2D' * is_dense_wanted}, with nothing but a softmax or "
-        f"sigmoid and layers that reshape behind it, or `layer` must name one of its {kind} layers: {names}. "
-        f"{_line_of_top(model) * is_dense_wanted}"
+        f"The model must end in a {kind} layer{' or a 1x1 Conv2D' * is_dense_wanted}. Only a softmax or sigmoid and "
+        f"layers that reshape can stand behind it. Otherwise `layer` must name one of its {kind} layers: {names}. "
+        f"{_top_hint(model) * is_dense_wanted}"
         f"Received: model={model.name!r}, which ends in {last.name!r}, a {type(last).__name__}"
     )
 
 
-def _line_of_top(model: keras.Model) -> str:
-    """Returns the line to write for a model without a top, such as an application with include_top=False."""
+def _top_hint(model: keras.Model) -> str:
+    """Returns the code that adds a head to a model without a top, such as an application with include_top=False."""
     inputs = "model.inputs" if isinstance(model, keras.Sequential) else "model.input"
     is_map = len(model.outputs[0].shape) == 4
     features = "keras.layers.GlobalAveragePooling2D()(model.outputs[0])" if is_map else "model.outputs[0]"
     return f"For a model without a top, write keras.Model({inputs}, keras_het.HeteroscedasticDense(K)({features})). "
 
 
-def ending_of_layers(layers: list, shape: tuple = ()) -> Ending:
-    """Returns the ending that layers make one behind the other, of an output of this shape, without a graph."""
+def read_layers(layers: list, shape: tuple = ()) -> Ending:
+    """Reads the ending of a chain of layers with an output of this shape, without a graph."""
     return _read(((layer, None, ()) for layer in reversed(layers)), shape)
 
 
@@ -218,22 +223,22 @@ def single_output(model: keras.Model) -> Any:
     """
     if not has_graph(model) or not getattr(model, "outputs", None):
         raise ValueError(
-            "`model` must be a functional model, or a Sequential one that is built (give it a keras.Input): a "
-            "subclassed model has no graph in which a layer could be replaced; there, make the model by hand: "
-            f"HeteroscedasticDense(K)(backbone.output). Received: model={model!r}"
+            "`model` must be a functional or built Sequential model: give a Sequential model a keras.Input. A "
+            "subclassed model has no graph, so add the head by hand: HeteroscedasticDense(K)(backbone.output). "
+            f"Received: model={model!r}"
         )
     if len(model.outputs) != 1:
         raise refusal("model", "have one output", f"a model with {len(model.outputs)} outputs, {model.output_names}")
     return model.outputs[0]
 
 
-def _is_of(layer: Any, kinds: tuple) -> bool:
+def _is_any(layer: Any, kinds: tuple) -> bool:
     return any(is_dense(layer) if kind is keras.layers.Dense else is_a(layer, kind) for kind in kinds)
 
 
-def _outside(features: Any, around: tuple) -> Any:
-    """Brings a tensor of an inner model to the graph around all models: calls this part as each model was called."""
-    for model, node in reversed(around):
+def _lift(features: Any, models: tuple) -> Any:
+    """Lifts a tensor of an inner model to the outermost graph, by calling this part as each model was called."""
+    for model, node in reversed(models):
         if len(model.inputs) == 1 and features is model.inputs[0]:
             features = node.input_tensors[0]
         else:
@@ -246,40 +251,37 @@ def _read_all(model: keras.Model, structure: Any) -> list[Ending]:
     """Reads each symbolic output of a structure."""
     names, outputs = getattr(model, "output_names", None), keras.tree.flatten_with_path(structure)
     has_transition = bool(layers_of(model, NoiseTransition))
-    read = []
+    result = []
     for index, (path, tensor) in enumerate(outputs):
-        own = {names[index]} if names and len(names) == len(outputs) else set()
+        model_names = {names[index]} if names and len(names) == len(outputs) else set()
         keys = {key for key in path[-1:] if isinstance(key, str)}
         ending = _read(walk([tensor], past_merges=False), tuple(tensor.shape))
-        fault = (has_transition and _learner_behind_transition(tensor)) or ending.fault
-        read.append(ending._replace(names=frozenset(own | keys), fault=fault))
-    return read
+        error = (has_transition and _find_learner_behind_transition(tensor)) or ending.error
+        result.append(ending._replace(names=frozenset(model_names | keys), error=error))
+    return result
 
 
 def _read(steps: Iterable[tuple[Any, Any, tuple]], shape: tuple = ()) -> Ending:
-    """Reads the ending of an output from the layers and operations that made it, the last first, as `walk` yields them.
-
-    A `shape` of () is unknown.
-    """
-    behind: list[Any] = []
+    """Reads the ending of an output of this shape from the steps of `walk`, which begin with the last layer."""
+    tail: list[Any] = []
     units = (shape[-1] if shape else 0) or 0
-    chain = ((layer, (node, around)) for layer, node, around in steps if not has_graph(layer))
+    chain = ((layer, (node, models)) for layer, node, models in steps if not has_graph(layer))
     ending = _unknown("the last layer", units)
-    for layer, place in chain:
-        inner = _unwrapped(layer)
+    for layer, call_site in chain:
+        inner = _unwrap(layer)
         if is_a(inner, NoiseTransition) or _is_passive(inner):
-            behind.append(layer)
+            tail.append(layer)
             continue
-        ending = _of_head(inner, chain) or _of_dense(inner, units) or _unknown(_named(inner), units)
-        ending = ending if inner is not layer else ending._replace(head=layer, place=place)
+        ending = _read_head(inner, chain) or _read_dense(inner, units) or _unknown(_describe(inner), units)
+        ending = ending if inner is not layer else ending._replace(head=layer, call_site=call_site)
         break
-    for layer in reversed(behind):
-        ending = _with_behind(ending, layer)
+    for layer in reversed(tail):
+        ending = _append(ending, layer)
     return ending._replace(shape=shape or ending.shape)
 
 
-def _of_head(layer: Any, before: Iterator[tuple[Any, Any]]) -> Ending | None:
-    """Returns what a layer of this package makes, or None; `before` yields the layers before it."""
+def _read_head(layer: Any, earlier: Iterator[tuple[Any, Any]]) -> Ending | None:
+    """Returns the ending of a layer of this package, or None; `earlier` yields the layers before it."""
     if not _is_layer(layer):
         return None
     source = f"the head {layer.name!r}"
@@ -287,17 +289,17 @@ def _of_head(layer: Any, before: Iterator[tuple[Any, Any]]) -> Ending | None:
         link = getattr(getattr(layer, "link", None), "activation", "")
         return Ending(source, link, "distributions", layer.units, is_head=False)
     if is_a(layer, HeteroscedasticDense):
-        doubt = _doubt(layer, source, next((_unwrapped(each) for each, _ in before), None))
+        warning = _warn_softmax(layer, source, next((_unwrap(each) for each, _ in earlier), None))
         returns = "probabilities" if activation_of(layer) else layer.link.returns
-        return Ending(source, layer.link.activation, returns, layer.units, takes_activation=True, doubt=doubt)
+        return Ending(source, layer.link.activation, returns, layer.units, accepts_activation=True, warning=warning)
     return _declared(layer)
 
 
-def _of_dense(layer: Any, units: int) -> Ending | None:
-    """Returns what a Dense layer or a 1x1 convolution makes, or None."""
+def _read_dense(layer: Any, units: int) -> Ending | None:
+    """Returns the ending of a Dense layer or a 1x1 convolution, or None."""
     try:
-        return _activated(_unknown("", units or units_of(layer)), layer) if is_dense(layer) else None
-    except ValueError:  # of other channels, or an activation that is not one of Keras
+        return _activate(_unknown("", units or units_of(layer)), layer) if is_dense(layer) else None
+    except ValueError:  # channels first, or a custom activation
         return None
 
 
@@ -306,91 +308,92 @@ def units_of(dense: Any) -> int:
     return dense.filters if isinstance(dense, keras.layers.Conv2D) else dense.units
 
 
-def _with_behind(ending: Ending, layer: Any) -> Ending:
-    """Returns the ending with one more layer behind it."""
-    ending, part = ending._replace(behind=(*ending.behind, layer)), _unwrapped(layer)
+def _append(ending: Ending, layer: Any) -> Ending:
+    """Returns the ending with another layer behind it."""
+    ending, part = ending._replace(tail=(*ending.tail, layer)), _unwrap(layer)
     if is_a(part, NoiseTransition):
         source, returns = f"the layer {part.name!r}", "log-probabilities"
         ending = ending._replace(source=source, link="softmax", returns=returns, units=part.size, is_head=True)
-        return ending._replace(takes_activation=False, transition=part, doubt="")
-    if ending.fault or not is_activation(part):
+        return ending._replace(accepts_activation=False, transition=part, warning="")
+    if ending.error or not is_activation(part):
         return ending
     try:
         activation = activation_of(part)
-    except ValueError:  # over another axis, or not one of Keras
-        return ending._replace(source=_named(part), link="", returns="anything", is_head=False, takes_activation=False)
+    except ValueError:  # over another axis, or a custom activation
+        source = _describe(part)
+        return ending._replace(source=source, link="", returns="anything", is_head=False, accepts_activation=False)
     kind = (ending.returns, activation)
     is_second = ending.is_head and ending.returns == "probabilities" and activation is not None
     if kind in MISFITS or is_second:
-        fitting = "none" if is_second else f"{ending.activation_layer}, or none"
-        rule = f"be {fitting}, for it returns {ending.returns}"
-        fault = refusal(f"The activation behind {ending.source}", rule, repr(activation))
-        return ending._replace(link="", returns="anything", is_head=False, fault=str(fault))
-    if MAKES.get(kind) == "probabilities":
+        match = "none" if is_second else f"{ending.activation_layer} or none"
+        rule = f"be {match}, because {ending.source} returns {ending.returns}"
+        error = refusal(f"The activation behind {ending.source}", rule, repr(activation))
+        return ending._replace(link="", returns="anything", is_head=False, error=str(error))
+    if ACTIVATION_EFFECTS.get(kind) == "probabilities":
         source = f"an activation behind {ending.source}"
-        return ending._replace(source=source, returns="probabilities", takes_activation=False)
-    return ending if activation is None or kind in MAKES else _activated(ending, part)
+        return ending._replace(source=source, returns="probabilities", accepts_activation=False)
+    return ending if activation is None or kind in ACTIVATION_EFFECTS else _activate(ending, part)
 
 
-def _activated(ending: Ending, layer: Any) -> Ending:
-    """Returns the ending that a layer with an activation makes of any input."""
+def _activate(ending: Ending, layer: Any) -> Ending:
+    """Returns the ending of a layer with an activation, for any input."""
     activation = activation_of(layer)
     link, returns = ACTIVATIONS.get(activation, ("", "anything"))
     is_unknown = returns == "anything"
-    source = f"{_named(layer)} with the activation {activation}" if is_unknown else f"the layer {layer.name!r}"
-    return ending._replace(source=source, link=link, returns=returns, is_head=False, takes_activation=False)
+    source = f"{_describe(layer)} with the activation {activation}" if is_unknown else f"the layer {layer.name!r}"
+    return ending._replace(source=source, link=link, returns=returns, is_head=False, accepts_activation=False)
 
 
 def _unknown(source: str, units: int) -> Ending:
     return Ending(source, "", "anything", units, is_head=False)
 
 
-def _named(layer: Any) -> str:
+def _describe(layer: Any) -> str:
     return f"the layer {layer.name!r} ({type(layer).__name__})"
 
 
-def _doubt(head: Any, source: str, layer: Any) -> str:
-    """Returns the warning about the layer before a head, if that is a softmax of as many classes, else ""."""
+def _warn_softmax(head: Any, source: str, layer: Any) -> str:
+    """Returns the warning about the layer before a head if it is a softmax over as many classes, else ""."""
     if not head.built or head.input_spec.axes[-1] != head.units:
         return ""
     try:
         has_activation = is_a(layer, keras.layers.Dense) or is_activation(layer)
         activation = activation_of(layer) if has_activation else None
-    except ValueError:  # over another axis, or not one of Keras
+    except ValueError:  # over another axis, or a custom activation
         return ""
     if activation not in ("softmax", "log_softmax"):
         return ""
     return (
-        f"The layer {layer.name!r} before {source} is a softmax of as many classes. A head stands in the place of that "
-        "layer: it takes features, and from a softmax it learns little. Remove the layer or its softmax."
+        f"The layer {layer.name!r} before {source} is a softmax over the same number of classes. A head replaces this "
+        "layer: it needs features, and learns little from a softmax. Remove the layer or its softmax."
     )
 
 
-def _learner_behind_transition(tensor: Any) -> str:
-    """Returns the error about a layer that learns behind a `NoiseTransition`, or ""."""
+def _find_learner_behind_transition(tensor: Any) -> str:
+    """Returns the error about a trainable layer behind a `NoiseTransition`, or ""."""
     learners = [
         (part, node.input_tensors)
         for layer, node, _ in walk([tensor])
         for part in (layers_of(layer) if _is_layer(layer) else ())
         if _learns(part)
     ]
-    if not _transitions([each for _, inputs in learners for each in inputs]):  # one walk for all of them
+    if not _find_transitions([tensor for _, inputs in learners for tensor in inputs]):  # one walk for all learners
         return ""
-    part, name = next((part, name) for part, inputs in learners for name in _transitions(inputs))
+    part, name = next((part, name) for part, inputs in learners for name in _find_transitions(inputs))
     return (
-        f"The layer {name!r} must be the last, but for activations and layers that reshape: it gives the "
-        "log-probabilities of the noisy labels, which the loss takes. "
+        f"The layer {name!r} must be the last layer, because it returns the log-probabilities of the noisy labels for "
+        "the loss. Only activations and layers that reshape can follow. "
         f"Received: {part.name!r}, a {type(part).__name__}, behind it"
     )
 
 
-def _transitions(tensors: list) -> list[str]:
-    """Returns the names of the `NoiseTransition` layers that symbolic tensors come from."""
-    return [layer.name for layer, *_ in walk(tensors) if isinstance(_unwrapped(layer), NoiseTransition)]
+def _find_transitions(tensors: list) -> list[str]:
+    """Returns the names of the `NoiseTransition` layers before symbolic tensors."""
+    return [layer.name for layer, *_ in walk(tensors) if isinstance(_unwrap(layer), NoiseTransition)]
 
 
 def _learns(layer: Any) -> bool:
-    """Returns whether a layer of Keras or of this package learns from its input; False for a user's own layer."""
+    """Returns whether a layer of Keras or of this package is trained on its input; False for a user's own layer."""
     is_known = type(layer).__module__.startswith(("keras.", "keras_het."))
     is_container = isinstance(layer, NoiseTransition | keras.Model)
     return is_known and not is_container and bool(layer.weights) and not _is_passive(layer)
@@ -402,24 +405,24 @@ def _is_layer(layer: Any) -> bool:
 
 def _is_passive(layer: Any) -> bool:
     """Returns whether a layer or an operation of Keras is an activation, or only moves values."""
-    of_keras = not _is_layer(layer) and type(layer).__module__.startswith("keras.")
-    moves = of_keras and type(layer).__name__ in MOVING_OPERATIONS
-    return moves or is_activation(layer) or any(is_a(layer, kind) for kind in MOVING)
+    is_operation = not _is_layer(layer) and type(layer).__module__.startswith("keras.")
+    is_passive_operation = is_operation and type(layer).__name__ in PASSIVE_OPERATIONS
+    return is_passive_operation or is_activation(layer) or any(is_a(layer, kind) for kind in PASSIVE_LAYERS)
 
 
 def _declared(layer: Any) -> Ending | None:
     """Returns the `Ending` that a layer or model declares as its `head_output`, or None."""
-    own = getattr(layer, "head_output", None)
-    return own if isinstance(own, Ending) else None
+    ending = getattr(layer, "head_output", None)
+    return ending if isinstance(ending, Ending) else None
 
 
-def _unwrapped(layer: Any) -> Any:
+def _unwrap(layer: Any) -> Any:
     """Returns the layer that a TimeDistributed calls at every step; any other layer itself."""
     return layer.layer if is_a(layer, keras.layers.TimeDistributed) else layer
 
 
 def _layers(model: keras.Sequential) -> Iterator[Any]:
-    """Yields the layers of a Sequential model that has no graph yet, in order."""
+    """Yields the layers of a Sequential model without a graph, in order."""
     for layer in model.layers:
         if isinstance(layer, keras.Sequential):
             yield from _layers(layer)
@@ -427,10 +430,10 @@ def _layers(model: keras.Sequential) -> Iterator[Any]:
             yield layer
 
 
-def _traced(model: keras.Model) -> Any:
-    """Returns the outputs of a subclassed model for symbolic inputs; none if it refuses them.
+def _trace(model: keras.Model) -> Any:
+    """Calls a subclassed model on symbolic inputs and returns its outputs.
 
-    They are None if the model is not built, or has no layer to read.
+    Returns [] if the model refuses symbolic inputs, and None if it is not built or has no layer to read.
     """
     known = (HeteroscedasticDense, NoiseTransition, keras.layers.Dense, keras.layers.Conv2D)
     shapes = (model.get_build_config() or {}).get("input_shape") if model.built and layers_of(model, known) else None
@@ -438,6 +441,6 @@ def _traced(model: keras.Model) -> Any:
         return None
     try:
         outputs = model.call(keras.tree.map_shape_structure(lambda shape: keras.Input(batch_shape=shape), shapes))
-    except Exception:  # its own code may raise anything for symbols
+    except Exception:  # the caller's code can raise anything on symbolic inputs
         return []
     return outputs if all(is_symbolic(tensor) for tensor in keras.tree.flatten(outputs)) else []

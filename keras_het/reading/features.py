@@ -1,4 +1,4 @@
-"""Features: the outputs of a layer of a model for examples."""
+"""Features: outputs of a layer of a model."""
 
 from collections.abc import Callable
 from typing import Any
@@ -11,22 +11,22 @@ from keras_het.base.batches import batches
 from keras_het.base.graph import predictor
 from keras_het.base.refusal import refuse_if
 from keras_het.base.validation import check_integer
-from keras_het.reading.ending import CLASSIFIERS, ending_of, single_output
+from keras_het.reading.ending import CLASSIFIERS, find_ending, single_output
 
 
 def features(model: keras.Model, x: Any, layer: str | None = None, batch_size: int = 128) -> np.ndarray:
-    """Returns the input of a model's head, or the output of one of its layers, for each example.
+    """Returns the input of a model's head, or the output of a layer, for each example.
 
     Args:
         model: a functional or built Sequential model.
-        x: the examples: arrays, a list of texts where the model takes these, or a data set of batches in a fixed order,
+        x: examples: arrays, a list of texts if the model accepts them, or a data set of batches in a fixed order,
             whose labels are ignored.
-        layer: the name of a layer; None takes the input of the head, a `Dense` or a head of this package.
-        batch_size: size of the batches for predictions from arrays.
+        layer: name of a layer; None selects the input of the last `Dense` layer or head of this package.
+        batch_size: batch size of the predictions from arrays.
     Returns:
-        shape `(N, D)`, float32; all axes but the first become one.
+        shape `(N, D)`, float32; all axes but the first are flattened.
     Raises:
-        ValueError: for a model without a graph or a head, or a name that is none of its layers'.
+        ValueError: for a model without a graph or a head, or an unknown layer name.
 
     Example:
         >>> model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(8, "relu"), keras.layers.Dense(3)])
@@ -34,24 +34,24 @@ def features(model: keras.Model, x: Any, layer: str | None = None, batch_size: i
         (5, 8)
     """
     single_output(model)
-    tensor = ending_of(model, CLASSIFIERS).features if layer is None else _output_of(model, layer)
-    rows = predicted(model, tensor, x, check_integer("batch_size", batch_size, 1))
+    tensor = find_ending(model, CLASSIFIERS).features if layer is None else _layer_output(model, layer)
+    rows = predict_tensor(model, tensor, x, check_integer("batch_size", batch_size, 1))
     return rows.reshape(len(rows), -1)
 
 
-def predicted(model: keras.Model, tensor: Any, x: Any, batch_size: int) -> np.ndarray:
-    """Returns the values of a symbolic tensor of a model for each example, float32."""
-    predict = predicted_batch(model, tensor)
+def predict_tensor(model: keras.Model, tensor: Any, x: Any, batch_size: int) -> np.ndarray:
+    """Computes a symbolic tensor of a model for each example, float32."""
+    predict = batch_predictor(model, tensor)
     return np.concatenate([predict(part) for part, _ in batches(x, batch_size)])
 
 
-def predicted_batch(model: keras.Model, tensor: Any) -> Callable[[Any], np.ndarray]:
-    """Returns a function that gives the values of a symbolic tensor of a model for a batch, float32."""
+def batch_predictor(model: keras.Model, tensor: Any) -> Callable[[Any], np.ndarray]:
+    """Returns a function that computes a symbolic tensor of a model for a batch, float32."""
     predict = predictor(model, tensor)
     return lambda part: ops.convert_to_numpy(predict(part)).astype("float32")
 
 
-def _output_of(model, name):
+def _layer_output(model, name):
     names = [layer.name for layer in model.layers]
     refuse_if(name not in names, "layer", f"be one of {', '.join(map(repr, names))}", value=name)
     return model.get_layer(name).output

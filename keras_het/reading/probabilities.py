@@ -1,4 +1,4 @@
-"""Probabilities of a model, whatever it returns."""
+"""Probabilities of a model that returns probabilities, log-probabilities or logits."""
 
 from typing import Any
 
@@ -12,10 +12,10 @@ from keras_het.base.refusal import refusal, refuse_if
 from keras_het.base.validation import check_integer
 from keras_het.reading.check import leaves
 from keras_het.reading.ending import endings
-from keras_het.reading.matching import activation_for, loss_of
+from keras_het.reading.matching import find_activation, get_loss
 
-ROUNDING = 1e-2  # how far the sum over one example may be from 1, as it is in half precision
-# What makes probabilities of the outputs of each kind, and what makes log-probabilities of exclusive classes.
+SUM_TOLERANCE = 1e-2  # half precision rounds the sum of probabilities
+# Functions from each kind of outputs to probabilities, and to log-probabilities of exclusive classes.
 PROBABILITIES: dict[str, Any] = {
     "probabilities": np.asarray,
     "log-probabilities": ops.exp,
@@ -30,20 +30,20 @@ LOG_PROBABILITIES: dict[str, Any] = {
 
 
 def predict_probabilities(model: keras.Model, x: Any, batch_size: int = 128) -> np.ndarray:
-    """Returns the probabilities of exclusive classes, or of each label if labels are not exclusive.
+    """Predicts the probabilities of exclusive classes, or of each label if labels are not exclusive.
 
-    A head of this package says whether it returns logits. For other models the loss says so. If the loss does not say
-    so, outputs must be probabilities or log-probabilities, with rows of sum 1.
+    Heads of this package declare whether they return logits. For other models the loss decides. If the loss has no
+    `from_logits=True`, outputs must be probabilities or log-probabilities, with rows that sum to 1.
 
     Args:
-        model: a model with one output, of shape `(N, K)`.
-        x: inputs of the model: arrays, or a data set of batches, whose labels do not count.
-        batch_size: size of the batches of the predictions from arrays.
+        model: a model with one output of shape `(N, K)`.
+        x: inputs of the model: arrays, or a data set of batches, whose labels are ignored.
+        batch_size: batch size of the predictions from arrays.
     Returns:
         shape `(N, K)`, float32, in [0, 1].
     Raises:
-        ValueError: for several outputs, another shape, predictions that are nan, no example, or logits that neither a
-            head nor the loss declares.
+        ValueError: for several outputs, another shape, predictions of nan, no example, or logits that neither a head
+            nor the loss declares.
 
     Example:
         >>> model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(3)])
@@ -51,17 +51,15 @@ def predict_probabilities(model: keras.Model, x: Any, batch_size: int = 128) -> 
         >>> predict_probabilities(model, np.zeros((1, 2))).round(3)
         array([[0.333, 0.333, 0.333]], dtype=float32)
     """
-    outputs = _predicted(model, x, batch_size)
-    return _checked_logits(ops.convert_to_numpy(PROBABILITIES[_kind(model, outputs)](outputs)))
+    outputs = _predict(model, x, batch_size)
+    return _check_finite(ops.convert_to_numpy(PROBABILITIES[_find_kind(model, outputs)](outputs)))
 
 
 def exclusive_probabilities(model: keras.Model, x: Any, batch_size: int = 128) -> np.ndarray:
-    """Returns `predict_probabilities` of a model of exclusive classes: shape `(N, K)`, rows scaled to sum 1.
-
-    Rows in half precision miss that sum by rounding.
+    """Predicts probabilities of exclusive classes, `(N, K)`, and scales rows to sum 1, against half-precision rounding.
 
     Raises:
-        ValueError: also if the probabilities of an example do not sum to 1.
+        ValueError: as `predict_probabilities`, and if the probabilities of an example do not sum to 1.
     """
     p = predict_probabilities(model, x, batch_size)
     if not _sum_to_one(p):
@@ -71,39 +69,37 @@ def exclusive_probabilities(model: keras.Model, x: Any, batch_size: int = 128) -
 
 
 def exclusive_log_probabilities(model: keras.Model, x: Any, batch_size: int = 128) -> np.ndarray:
-    """Returns the logs of `exclusive_probabilities`, `(N, K)`, float32, without rounding near 0 and 1.
+    """Predicts log-probabilities of exclusive classes, `(N, K)`, float32, without rounding near 0 and 1.
 
-    A model that returns probabilities gives no log below that of the smallest float32.
+    For a model that returns probabilities, the smallest result is the log of the smallest float32.
 
     Raises:
         ValueError: as `exclusive_probabilities`.
     """
-    outputs = _predicted(model, x, batch_size)
-    kind = _kind(model, outputs)
+    outputs = _predict(model, x, batch_size)
+    kind = _find_kind(model, outputs)
     if kind not in LOG_PROBABILITIES or (kind == "probabilities" and not _sum_to_one(outputs)):
         rule = "predict exclusive classes, whose probabilities sum to 1"
         raise refusal("model", rule, f"model={model.name!r}, which returns {kind}")
-    return _checked_logits(LOG_PROBABILITIES[kind](outputs))
+    return _check_finite(LOG_PROBABILITIES[kind](outputs))
 
 
-def _predicted(model: keras.Model, x: Any, batch_size: int) -> np.ndarray:
-    """Returns the outputs of a model for all examples, `(N, K)`, float32, none of them nan."""
+def _predict(model: keras.Model, x: Any, batch_size: int) -> np.ndarray:
+    """Returns the outputs of a model, `(N, K)`, float32; raises ValueError for nan."""
     parts = [
-        _checked(model.predict_on_batch(inputs), model)
+        _to_array(model.predict_on_batch(inputs), model)
         for inputs, _ in batches(x, check_integer("batch_size", batch_size, 1))
     ]
     refuse_if(not sum(map(len, parts)), "x", "have at least one example", "none")
     outputs = np.concatenate(parts)
-    wrong = np.flatnonzero(np.isnan(outputs).any(axis=1))
-    if len(wrong):
-        raise ValueError(
-            "`model` must predict numbers: has its training diverged, or is there nan in `x`? Received: nan for "
-            f"example {wrong[0]}"
-        )
+    rows = np.flatnonzero(np.isnan(outputs).any(axis=1))
+    if len(rows):
+        rule = "predict no nan: its training has diverged, or `x` has nan"
+        raise refusal("model", rule, f"nan for example {rows[0]}")
     return outputs
 
 
-def _checked(outputs: Any, model: keras.Model) -> np.ndarray:
+def _to_array(outputs: Any, model: keras.Model) -> np.ndarray:
     shapes = [tuple(part.shape) for part in keras.tree.flatten(outputs)]
     if len(shapes) != 1 or len(shapes[0]) != 2:
         rule = "have one output of shape (N, K)"
@@ -111,31 +107,31 @@ def _checked(outputs: Any, model: keras.Model) -> np.ndarray:
     return ops.convert_to_numpy(keras.tree.flatten(outputs)[0]).astype("float32")
 
 
-def _checked_logits(made: np.ndarray) -> np.ndarray:
-    """Returns probabilities; raises ValueError if one is nan, which infinite logits cause."""
-    wrong = np.flatnonzero(np.isnan(made).any(axis=1))
-    if len(wrong):
-        raise refusal("model", "predict finite logits", f"some that are not for example {wrong[0]}")
-    return made
+def _check_finite(p: np.ndarray) -> np.ndarray:
+    """Returns probabilities; raises ValueError for nan, which infinite logits cause."""
+    rows = np.flatnonzero(np.isnan(p).any(axis=1))
+    if len(rows):
+        raise refusal("model", "predict finite logits", f"infinite logits for example {rows[0]}")
+    return p
 
 
-def _kind(model: keras.Model, outputs: np.ndarray) -> str:
+def _find_kind(model: keras.Model, outputs: np.ndarray) -> str:
     """Returns the kind of outputs, a key of `PROBABILITIES`."""
-    known = [ending for ending in endings(model) if ending.is_head]
-    if known:
-        return "logits of each label" if known[0].returns == "logits" else known[0].returns
+    heads = [ending for ending in endings(model) if ending.is_head]
+    if heads:
+        return "logits of each label" if heads[0].returns == "logits" else heads[0].returns
     for identifier in list(leaves(model.loss))[:1] if getattr(model, "compiled", False) else []:
-        if getattr(loss_of(identifier), "from_logits", False):
-            return "logits of each label" if activation_for(identifier) == "sigmoid" else "logits"
-        if activation_for(identifier) == "sigmoid" and _in_range(outputs):
+        if getattr(get_loss(identifier), "from_logits", False):
+            return "logits of each label" if find_activation(identifier) == "sigmoid" else "logits"
+        if find_activation(identifier) == "sigmoid" and _in_range(outputs):
             return "probabilities"
     if _sum_to_one(outputs):
         return "probabilities"
-    if np.all(outputs <= ROUNDING) and _sum_to_one(np.exp(outputs)):
+    if np.all(outputs <= SUM_TOLERANCE) and _sum_to_one(np.exp(outputs)):
         return "log-probabilities"
     rule = "return probabilities or log-probabilities, or be compiled with a loss that has from_logits=True"
-    numbers = f"numbers from {outputs.min():.4g} to {outputs.max():.4g}, whose rows do not sum to 1"
-    raise ValueError(f"`model` must {rule}. Received: model={model.name!r}, which returns {numbers}")
+    numbers = f"numbers from {outputs.min():.4g} to {outputs.max():.4g}, with rows that do not sum to 1"
+    raise refusal("model", rule, f"model={model.name!r}, which returns {numbers}")
 
 
 def _in_range(p: np.ndarray) -> bool:
@@ -143,4 +139,4 @@ def _in_range(p: np.ndarray) -> bool:
 
 
 def _sum_to_one(p: np.ndarray) -> bool:
-    return _in_range(p) and bool(np.all(np.abs(p.sum(axis=1) - 1.0) < ROUNDING))
+    return _in_range(p) and bool(np.all(np.abs(p.sum(axis=1) - 1.0) < SUM_TOLERANCE))

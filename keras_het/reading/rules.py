@@ -1,4 +1,4 @@
-"""Rules for losses and metrics of Keras and of this package: which outputs each takes, and with which arguments."""
+"""Rules for the losses and metrics of Keras and of this package: accepted outputs, and the arguments for them."""
 
 import math
 from collections.abc import Callable
@@ -12,13 +12,12 @@ from keras_het.reading.ending import Ending
 
 
 class Rule(NamedTuple):
-    """The outputs that a loss or metric takes.
+    """Outputs that a loss or metric accepts.
 
     Attributes:
-        activation: "softmax" or "sigmoid", if it takes only outputs of links with this activation; "" if it takes only
-            numbers of a regression; else None.
-        fit: function of its config and an `Ending`; returns the config with which it takes that output, or None if
-            there is none.
+        activation: "softmax" or "sigmoid" if only outputs of links with this activation are accepted; "" if only
+            numbers of a regression are; else None.
+        fit: function of a config and an `Ending` that returns the config for this output, or None.
     """
 
     activation: str | None
@@ -30,7 +29,7 @@ def _from_logits(config, output):
 
 
 def _only(*returns: str) -> Callable[[dict, Ending], dict | None]:
-    """Returns the `fit` of losses and metrics that take outputs of these kinds as they are."""
+    """Returns the `fit` of losses and metrics that accept only outputs of these kinds."""
     return lambda config, output: config if output.returns in returns else None
 
 
@@ -38,20 +37,19 @@ def _any(config, output):
     return config
 
 
-_numbers = _only("probabilities", "numbers")  # losses of numbers take whatever is not said to be logits
-# Likelihoods of distributions take those of their own heads, and whatever else is not known here.
-distributions = _only("distributions", "anything")
+_numbers = _only("probabilities", "numbers")
+fit_distributions = _only("distributions", "anything")
 
 
-def _of_each(fit: Callable[[dict, Ending], dict | None]) -> Callable[[dict, Ending], dict | None]:
-    """`fit` for metrics that judge each class alone: for them a single logit of a softmax means nothing."""
+def _per_class(fit: Callable[[dict, Ending], dict | None]) -> Callable[[dict, Ending], dict | None]:
+    """Wraps `fit` for metrics of single classes, for which one logit of a softmax has no meaning."""
     return lambda config, output: (
         None if (output.link, output.returns) == ("softmax", "logits") else fit(config, output)
     )
 
 
 def _score(config, output):
-    """Margin losses need scores of both signs."""
+    """Refuses log-probabilities, because margin losses need scores of both signs."""
     return None if output.returns == "log-probabilities" else config
 
 
@@ -64,51 +62,51 @@ def _threshold(config, output):
 
 
 def _thresholds(config, output):
-    """Converts the threshold 1/2 to the logit 0; None for others, as Keras takes only [0, 1].
+    """Converts the threshold 1/2 to the logit 0; refuses other thresholds, whose logits Keras would refuse.
 
-    The k largest need no threshold.
+    `top_k` needs no threshold.
     """
-    given = config["thresholds"]
-    if output.returns == "probabilities" or (given is None and config.get("top_k") is not None):
+    thresholds = config["thresholds"]
+    if output.returns == "probabilities" or (thresholds is None and config.get("top_k") is not None):
         return config
-    values = given if isinstance(given, list | tuple) else [0.5 if given is None else given]
+    values = thresholds if isinstance(thresholds, list | tuple) else [0.5 if thresholds is None else thresholds]
     if output.link == "softmax" or not set(values) <= {0.0, 0.5}:
         return None
     return config if set(values) == {0.0} else {**config, "thresholds": 0.0}
 
 
-def _of_predicted_class(config, output):
+def _predicted_class(config, output):
     return None if output.link == "sigmoid" else _from_logits(config, output)
 
 
 def _largest(config, output):
-    """Without a threshold the largest output counts, but not if it is zero.
+    """Refuses log-probabilities: without a threshold, Keras ignores a largest output of zero.
 
-    A log-probability is zero where the probability rounds to one.
+    A log-probability is zero if the probability rounds to one.
     """
     fits = output.returns == "probabilities" or (output.returns == "logits" and config["threshold"] is None)
     return config if fits else None
 
 
-# Names in `keras.losses` and `keras.metrics`, and in `losses` and `metrics` of this package. A crossentropy of this
-# package carries its own rule; others are not known.
+# Names in `keras.losses`, `keras.metrics`, and `losses` and `metrics` of this package. A `Crossentropy` of this package
+# defines its own rule.
 _RULES: dict[Rule, str] = {
     Rule("softmax", _from_logits): "SparseCategoricalCrossentropy CategoricalCrossentropy CategoricalFocalCrossentropy",
     Rule("sigmoid", _from_logits): "BinaryCrossentropy BinaryFocalCrossentropy",
-    Rule(None, _of_each(_from_logits)): "AUC",
-    Rule(None, _of_predicted_class): "ExpectedCalibrationError",
-    Rule(None, _of_each(_threshold)): "BinaryAccuracy BinaryIoU",
+    Rule(None, _per_class(_from_logits)): "AUC",
+    Rule(None, _predicted_class): "ExpectedCalibrationError",
+    Rule(None, _per_class(_threshold)): "BinaryAccuracy BinaryIoU",
     Rule(None, _thresholds): "Precision Recall TruePositives TrueNegatives FalsePositives FalseNegatives",
     Rule(None, _largest): "F1Score FBetaScore",
-    Rule(None, _of_each(_score)): "Hinge SquaredHinge",
+    Rule(None, _per_class(_score)): "Hinge SquaredHinge",
     Rule(None, _only("probabilities")): "KLDivergence CategoricalGeneralizedCrossEntropy Dice Tversky "
     "PrecisionAtRecall RecallAtPrecision SensitivityAtSpecificity SpecificityAtSensitivity",
     Rule(None, _numbers): "Poisson MeanSquaredError RootMeanSquaredError MeanAbsoluteError MeanAbsolutePercentageError "
     "MeanSquaredLogarithmicError Huber LogCosh LogCoshError CosineSimilarity R2Score PearsonCorrelation "
     "ConcordanceCorrelation",
-    Rule("sigmoid", distributions): "JointMultiLabelCrossentropy",
-    Rule("softmax", distributions): "JointSegmentationCrossentropy",
-    Rule("", distributions): "MultivariateNormalNLL",
+    Rule("sigmoid", fit_distributions): "JointMultiLabelCrossentropy",
+    Rule("softmax", fit_distributions): "JointSegmentationCrossentropy",
+    Rule("", fit_distributions): "MultivariateNormalNLL",
     Rule(
         None, _any
     ): "Accuracy CategoricalAccuracy SparseCategoricalAccuracy TopKCategoricalAccuracy SparseTopKCategoricalAccuracy "
@@ -123,8 +121,8 @@ RULES = {
 }
 
 
-def rule_of(kind: Any) -> Rule | None:
-    """The rule of a class, or None for one that is not known, and for None."""
+def find_rule(kind: Any) -> Rule | None:
+    """Returns the rule of a class, or None for an unknown class and for None."""
     if kind is not None and issubclass(kind, Crossentropy) and kind.__module__.startswith("keras_het."):
         return Rule(kind.activation, kind.config_for)
     return RULES.get(kind)

@@ -1,4 +1,4 @@
-"""What a model said of its training examples after every epoch: margins, losses, changes, in a file if wanted."""
+"""Record of a training run: margins and losses of the examples and changes of predictions, optionally in a file."""
 
 import os
 import pathlib
@@ -10,22 +10,22 @@ from keras_het.base.batches import row_blocks
 from keras_het.base.npz import read_arrays
 from keras_het.base.refusal import refusal, refuse_if
 
-LARGEST = float(np.finfo("float16").max)  # of a margin and of a loss
-LEAST = 1e-6  # added to the weight of each epoch: those of a loss of zero count alike where there is no other
+MAX_VALUE = float(np.finfo("float16").max)  # bound of margins and losses
+MIN_EPOCH_WEIGHT = 1e-6  # else the weights of a run without any loss would sum to zero
 SUMS = ("margin_sum", "loss_sum", "probability_sum", "predicted", "forgotten", "changes", "epoch_losses")
 HISTORIES = ("margins", "losses")
 
 
 class TrainingRecord:
-    """Sums over the epochs of a training, for N examples of K classes, and what each epoch adds to them.
+    """Sums over the epochs of a training run, for N examples of K classes.
 
-    An epoch counts as much as the mean loss that the model has after it, w_t = L_t + 1e-6: a model that knows all
-    labels by heart says of each that it is right, and with equal weights such epochs would outvote all others.
+    The weight of an epoch is the mean loss after it, w_t = L_t + 1e-6. Once the model has memorised the labels it
+    agrees with all of them, and equal weights would let these epochs dominate.
 
     Args:
-        labels: labels of the examples, integers in [0, K), `(N,)`.
+        labels: observed labels, integers in [0, K), `(N,)`.
         units: K.
-        first: the epoch that it begins with, counted from 0.
+        first: the first epoch, counted from 0.
         keeps_history: boolean, whether to keep the margins and the losses of every epoch.
     Attributes:
         margin_sum: weighted sum of z_y - max_{j != y} z_j, `(N,)`, float64.
@@ -36,7 +36,7 @@ class TrainingRecord:
         forgotten: number of times that an example was right at one epoch and wrong at the next, `(N,)`, int32.
         changes: number of examples whose prediction changed, for each epoch after the first.
         margins: margins of each epoch, a list of `(N,)`, float16; empty without history.
-        losses: losses of each epoch, as `margins`.
+        losses: losses of each epoch, like `margins`.
     """
 
     def __init__(self, labels: np.ndarray, units: int, *, first: int = 0, keeps_history: bool = True):
@@ -52,7 +52,7 @@ class TrainingRecord:
         self.losses: list[np.ndarray] = []
 
     def update(self, log_p: np.ndarray) -> None:
-        """Adds an epoch, by the log-probabilities after it, `(N, K)`."""
+        """Adds an epoch with its log-probabilities, `(N, K)`."""
         predicted = log_p.argmax(axis=1).astype("int32")
         if self.epochs:
             self.changes.append(int(np.sum(predicted != self.predicted)))
@@ -74,41 +74,42 @@ class TrainingRecord:
 
     @property
     def weights(self) -> np.ndarray:
-        """The weight of each epoch, `(epochs,)`."""
-        return np.array(self.epoch_losses) + LEAST
+        """Weight of each epoch, `(epochs,)`."""
+        return np.array(self.epoch_losses) + MIN_EPOCH_WEIGHT
 
     @property
     def mean_margin(self) -> np.ndarray:
-        """The weighted mean of the margins over the epochs, `(N,)`."""
+        """Weighted mean of the margins over the epochs, `(N,)`."""
         return self.margin_sum / self.weights.sum()
 
     @property
     def mean_loss(self) -> np.ndarray:
-        """The weighted mean of the losses over the epochs, `(N,)`."""
+        """Weighted mean of the losses over the epochs, `(N,)`."""
         return self.loss_sum / self.weights.sum()
 
     @property
     def mean_probabilities(self) -> np.ndarray:
-        """The weighted mean of p(j | x) over the epochs, `(N, K)`, each row of sum 1."""
+        """Weighted mean of p(j | x) over the epochs, `(N, K)`; rows sum to 1."""
         return self.probability_sum / self.probability_sum.sum(axis=1, keepdims=True)
 
 
 def margins_and_losses(log_p: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The margins log p_y - max_{j != y} log p_j, and the losses -log p_y, within the range of float16."""
-    rows, others = np.arange(len(log_p)), log_p.copy()
-    own = log_p[rows, labels].astype("float64")
-    others[rows, labels] = -np.inf
-    return np.clip(own - others.max(axis=1), -LARGEST, LARGEST), np.clip(-own, 0.0, LARGEST)
+    """Returns the margins log p_y - max_{j != y} log p_j and the losses -log p_y, clipped to float16's range."""
+    rows, rest = np.arange(len(log_p)), log_p.copy()
+    log_p_label = log_p[rows, labels].astype("float64")
+    rest[rows, labels] = -np.inf
+    margins = np.clip(log_p_label - rest.max(axis=1), -MAX_VALUE, MAX_VALUE)
+    return margins, np.clip(-log_p_label, 0.0, MAX_VALUE)
 
 
 class RecordFile:
-    """A file that holds a record, and one beside it, `*.previous.npz`, that holds the record before the last epoch.
+    """File of a record, beside a second file, `*.previous.npz`, without the last epoch.
 
-    A run that is stopped between this file and the checkpoint of the model is resumed by the one that fits.
+    A run that stops between writing this file and the model's checkpoint resumes from the file that fits.
 
     Args:
         path: the file.
-        checksum: checksum of the data that the record is of.
+        checksum: checksum of the data.
     """
 
     def __init__(self, path: str | os.PathLike, checksum: str):
@@ -116,62 +117,62 @@ class RecordFile:
         self.previous = self._beside("previous")
 
     def _beside(self, word: str) -> pathlib.Path:
-        """The path of a file beside it; not by `with_suffix`, by which "run.1" and "run.2" would share it."""
+        """Returns the path with a word added; `with_suffix` would give "run.1" and "run.2" the same path."""
         name = self.path.name.removesuffix(".npz")
         return self.path.with_name(f"{name}.{word}{self.path.name[len(name) :]}")
 
     def write(self, record: TrainingRecord) -> None:
-        """Writes a record, all of it or nothing."""
+        """Writes a record atomically."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        half = self._beside("unfinished")
+        temporary = self._beside("unfinished")
         parts = {name: getattr(record, name) for name in SUMS + HISTORIES}
-        parts["changes"] = np.array(record.changes, int)  # also if there is none, which would make it floats
-        with half.open("wb") as file:
+        parts["changes"] = np.array(record.changes, int)  # an empty list would be stored as floats
+        with temporary.open("wb") as file:
             np.savez(file, checksum=self.checksum, span=[record.first, record.epochs], **parts)
         if self.path.exists():
             self.path.replace(self.previous)
-        half.replace(self.path)
+        temporary.replace(self.path)
 
     def check(self) -> None:
-        """Raises a ValueError if there are files that are of other data, or damaged: they are not replaced."""
+        """Raises a ValueError for a file of other data or a damaged file, so that it is not replaced."""
         for file in (self.path, self.previous):
-            self._stored(file)
+            self._arrays(file)
 
     def read(self, blank: TrainingRecord, epoch: int) -> TrainingRecord:
-        """The record of the epochs before an epoch, for the examples of a record without epochs.
+        """Fills an empty record with the epochs before this epoch.
 
         Raises:
-            ValueError: if no file holds it, or one is of other data, or damaged.
+            ValueError: if no file has these epochs, or a file belongs to other data or is damaged.
         """
         for file in (self.path, self.previous):
-            stored = self._stored(file)
-            if stored is not None and int(stored["span"].sum()) == epoch:
-                return _filled(file, blank, stored)
-        rule = f"hold the epochs before epoch {epoch}, where `fit` goes on: put the callback before BackupAndRestore"
-        raise refusal("path", rule, f"path={str(self.path)!r}, which does not")
+            arrays = self._arrays(file)
+            if arrays is not None and int(arrays["span"].sum()) == epoch:
+                return _fill(file, blank, arrays)
+        rule = f"hold the epochs before epoch {epoch}, where `fit` continues: put the callback before BackupAndRestore"
+        raise refusal("path", rule, f"path={str(self.path)!r} without them")
 
-    def _stored(self, file: pathlib.Path) -> dict[str, np.ndarray] | None:
-        """The arrays of a file, None if there is none."""
+    def _arrays(self, file: pathlib.Path) -> dict[str, np.ndarray] | None:
+        """Returns the arrays of a file; None without a file."""
         if not file.exists():
             return None
-        stored = read_arrays("path", file, ("checksum", "span", *SUMS, *HISTORIES))
-        rule = "be a file of its own for other examples, labels or classes"
-        refuse_if(str(stored["checksum"]) != self.checksum, "path", rule, f"path={str(file)!r}, which is of others")
-        _check_array(file, "span", stored["span"], (2,), "i")
-        return stored
+        arrays = read_arrays("path", file, ("checksum", "span", *SUMS, *HISTORIES))
+        rule = "be a record of these examples, labels and classes: choose another path, or delete the file"
+        refuse_if(str(arrays["checksum"]) != self.checksum, "path", rule, f"path={str(file)!r}, of other data")
+        _check_array(file, "span", arrays["span"], (2,), "i")
+        return arrays
 
 
-def _filled(file: pathlib.Path, blank: TrainingRecord, stored: dict[str, Any]) -> TrainingRecord:
-    """The record with the arrays of a file, if they have the shapes and types that were written."""
+def _fill(file: pathlib.Path, blank: TrainingRecord, stored: dict[str, Any]) -> TrainingRecord:
+    """Fills a record with the arrays of a file, if their shapes and dtypes fit."""
     first, epochs = map(int, stored["span"])
     _check_array(file, "changes", stored["changes"], (max(epochs - 1, 0),), "i")
     blank.changes = stored["changes"].tolist()
     _check_array(file, "epoch_losses", stored["epoch_losses"], (epochs,), "f")
     blank.epoch_losses = stored["epoch_losses"].tolist()
     for name in SUMS[:-2]:
-        own = getattr(blank, name)
-        _check_array(file, name, stored[name], own.shape, own.dtype.kind)
-        setattr(blank, name, stored[name].astype(own.dtype))
+        array = getattr(blank, name)
+        _check_array(file, name, stored[name], array.shape, array.dtype.kind)
+        setattr(blank, name, stored[name].astype(array.dtype))
     for name in HISTORIES:
         shape = (epochs, len(blank.labels)) if blank.keeps_history else (0,)
         _check_array(file, name, stored[name], shape, "f")
@@ -182,5 +183,5 @@ def _filled(file: pathlib.Path, blank: TrainingRecord, stored: dict[str, Any]) -
 
 def _check_array(file: pathlib.Path, name: str, array: np.ndarray, shape: tuple[int, ...], kind: str) -> None:
     if array.shape != shape or array.dtype.kind != kind:
-        rule = f"have `{name}` as it was written with the same `history`: shape {shape}, kind {kind!r}"
+        rule = f"hold `{name}` of shape {shape} and kind {kind!r}: continue with the same `history`"
         raise refusal("path", rule, f"path={str(file)!r} with shape {array.shape}, {array.dtype}")

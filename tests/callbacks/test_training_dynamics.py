@@ -173,11 +173,11 @@ def test_files_of_other_data_and_damaged_files_are_refused(tmp_path):
     fit(model_of(), TrainingDynamics(X, LABELS, path=path), epochs=2)
     before = path.read_bytes()
     for x, y in ((X + 1, LABELS), (X, (LABELS + 1) % UNITS)):
-        with pytest.raises(ValueError, match="`path` must be a file of its own for other examples, labels or classes"):
+        with pytest.raises(ValueError, match="`path` must be a record of these examples, labels and classes"):
             fit(model_of(), TrainingDynamics(x, y, path=path))
-    with pytest.raises(ValueError, match="`path` must hold the epochs before epoch 4, where `fit` goes on"):
+    with pytest.raises(ValueError, match="`path` must hold the epochs before epoch 4, where `fit` continues"):
         fit(model_of(), TrainingDynamics(X, LABELS, path=path), initial_epoch=4)
-    with pytest.raises(ValueError, match="have `margins` as it was written with the same `history`"):
+    with pytest.raises(ValueError, match=r"hold `margins` of shape .* continue with the same `history`"):
         fit(model_of(), TrainingDynamics(X, LABELS, path=path, history=False), initial_epoch=2)
     assert path.read_bytes() == before
     path.write_bytes(before[: len(before) // 2])
@@ -200,7 +200,7 @@ def test_without_history_the_sums_are_the_same_and_the_rest_is_refused(tmp_path)
 
 test_errors_say_what_is_wrong = refusals([
     (lambda: TrainingDynamics(iter([]), LABELS),
-     "`x` must be arrays, so that examples have a number. Received: a list_iterator"),
+     "`x` must be arrays, so that every example has an index. Received: a list_iterator"),
     (lambda: TrainingDynamics(X[:0], LABELS[:0]), "`x` must have at least one example. Received: none"),
     (lambda: TrainingDynamics(X, LABELS[:3]), "`y` must have a label for each of the 40 examples. Received: 3"),
     (lambda: TrainingDynamics(X[:3], ["b", "a", "b"]),
@@ -212,7 +212,7 @@ test_errors_say_what_is_wrong = refusals([
     (lambda: TrainingDynamics(X, LABELS, batch_size=0),
      "`batch_size` must be an integer at least 1. Received: batch_size=0"),
     (lambda: TrainingDynamics(X, LABELS).mean_margin,
-     "TrainingDynamics must have seen an epoch: give it to `fit` first. Received: no epoch"),
+     "TrainingDynamics must record an epoch first: pass it to `fit`. Received: no epoch"),
     (lambda: fit(model_of(), TrainingDynamics(X, LABELS + 1)), "`y` must be in [0, 3). Received: 3 at [4]"),
 ], whole=True)  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""The callbacks of label flips: when T moves, what is logged, and the warning of a share that collapses."""
+"""The callbacks of label flips: when T moves, what is logged, and the warning of a fraction that collapses."""
 
 import csv
 import itertools
@@ -97,7 +97,7 @@ def test_a_later_fit_without_the_callback_learns_t():
     model = make_model(layer)
     with texts_of_warnings() as texts:
         fit(model, ReleaseTransition(after=100), epochs=2)
-    assert "Training ended before T was released: after=100" in texts
+    assert "T was never released: training ended before after=100. Train longer, or lower `after`." in texts
     before = rows(layer).copy()
     fit(model, epochs=1)
     assert np.any(rows(layer) != before)
@@ -207,8 +207,8 @@ def test_a_loss_that_is_nan_from_the_start_is_warned_of(callback):
     model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
     with texts_of_warnings() as texts:
         fit(model, callback(), epochs=2)
-    (text,) = [each for each in texts if "The loss is nan from the first epoch on" in each]
-    assert "the inputs of 'flips' are no log-probabilities" in text
+    (text,) = [each for each in texts if "The loss is nan after the first epoch" in each]
+    assert "the inputs of 'flips' are not log-probabilities" in text
 
 
 def test_without_a_reference_the_distance_is_that_to_the_identity():
@@ -279,17 +279,17 @@ def test_a_validation_loss_that_grows_is_warned_of_once():
         assert all('EarlyStopping("val_noisy_nll", mode="min")' in text for text in found)
 
 
-def test_a_share_without_labelled_outliers_collapses_and_is_warned_of():
+def test_a_fraction_without_labelled_outliers_collapses_and_is_warned_of():
     model = make_model(NoiseTransition(UNITS, outlier_class=True, name="flips"), keras.optimizers.SGD(1.0))
     with texts_of_warnings() as texts:
         history = fit(model, TransitionMonitor(), epochs=60).history
     (text,) = texts
-    assert "'flips' learned has collapsed to" in text
-    assert "without examples of label 3 it cannot be learned" in text
+    assert "'flips' has learned that only a fraction of" in text
+    assert "It cannot learn this fraction without examples of label 3" in text
     assert history["flips_outlier_fraction"][-1] < 0.01
 
 
-def test_a_share_with_labelled_outliers_or_one_that_is_given_is_not_warned_of():
+def test_a_fraction_with_labelled_outliers_or_a_fixed_one_is_not_warned_of():
     labels = np.where(X[:, 0] > 0.5, UNITS, LABELS)
     for layer in (
         NoiseTransition(UNITS, outlier_class=True),
@@ -306,7 +306,7 @@ test_errors_say_what_is_wrong = refusals([
     (lambda: ReleaseTransition("loss", patience=0), "`patience` must be an integer at least 1"),
     (lambda: ReleaseTransition("loss", mode="low"), "`mode` must be one of 'auto', 'min', 'max'. Received: mode='low'"),
     (lambda: fit(make_model(flips()), ReleaseTransition("val_los")),
-     "or one of 'loss', logged by Keras or by a callback before this one. Received: after='val_los'"),
+     "or a logged metric: 'loss'. A callback that logs it must come before this one. Received: after='val_los'"),
     (lambda: TransitionMonitor([[0.5, 0.6], [0, 1]]),
      "`reference` must have rows that sum to one. Received: row 0 sums to 1.1"),
     (lambda: fit(make_model(flips()), TransitionMonitor(validation_data=(X, LABELS + 1)), epochs=1),

@@ -39,7 +39,7 @@ def test_labels_of_no_class_are_refused():
 
 @pytest.mark.parametrize("p", [np.log([[0.5, 0.5]]), [[4.0, -1.0]], [[np.nan, 1.0]], [[0.2, 0.2]]])
 def test_what_are_no_probabilities_is_refused(p):
-    with pytest.raises(ValueError, match="must be in \\[0, 1\\] and sum to 1, such as the exp of what a head predicts"):
+    with pytest.raises(ValueError, match=r"must be in \[0, 1\] with rows that sum to 1: use np.exp of the log-prob"):
         calibration(p, [0])
 
 

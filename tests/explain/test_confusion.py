@@ -73,7 +73,7 @@ def test_models_of_which_it_cannot_be_said_are_refused():
         confusion_matrices(Subclassed(NoiseTransition(FEATURES, apply_at_inference=True)), X, LABELS)
     one = make_model()
     two = keras.Model(one.inputs, [one.outputs[0], one.outputs[0]])
-    with pytest.raises(ValueError, match="with 2 outputs and 1 such layers"):
+    with pytest.raises(ValueError, match="with 2 outputs and 1 NoiseTransition layers"):
         confusion_matrices(two, X, LABELS)
 
 
@@ -81,7 +81,7 @@ def test_models_of_which_it_cannot_be_said_are_refused():
 def test_what_are_not_log_probabilities_is_refused(activation):
     own = keras.layers.Lambda(keras.activations.get(activation))  # of which a graph tells nothing
     layers = [keras.layers.Dense(UNITS), own, NoiseTransition(UNITS)]
-    with pytest.raises(ValueError, match="must be log-probabilities, as of Dense"):
+    with pytest.raises(ValueError, match="must be log-probabilities, for example of Dense"):
         confusion_matrices(keras.Sequential([keras.Input((FEATURES,)), *layers]), X, LABELS)
 
 

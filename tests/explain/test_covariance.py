@@ -9,7 +9,7 @@ from scipy.stats import binom
 from keras_het.covariances import Latent, Narrow, block_matrix
 from keras_het.covariances.block_matrix import BlockMatrix
 from keras_het.explain import confused_pairs, covariance
-from keras_het.explain.covariance import _beyond, _largest_by_chance
+from keras_het.explain.covariance import _max_by_chance, _pairs_beyond
 from keras_het.layers import HeteroscedasticDense, NoiseTransition
 from tests.checks import FALSE_ALARM, refusals
 from tests.common import assert_same_arrays, built
@@ -183,7 +183,7 @@ def alarms(draw, form=full, draws=9, trials=400, seed=3):
     def is_any():
         factor = draw(rng, shape)
         shared = shared_of(factor)
-        return bool(len(_beyond(shared, shared, _largest_by_chance(shared_of, factor, draws, rng))[0]))
+        return bool(len(_pairs_beyond(shared, shared, _max_by_chance(shared_of, factor, draws, rng))[0]))
 
     return sum(is_any() for _ in range(trials))
 
@@ -256,7 +256,7 @@ test_errors_say_what_is_wrong = refusals([
     (lambda: covariance(functional()(make_head()), np.where(np.arange(len(X))[:, None] == 3, np.nan, X)),
      "must give finite scales"),
     (lambda: confused_pairs(functional()(make_head(parameter_efficient=True, num_factors=5)), X),
-     "so that no pair could be told from chance; use `covariance`. Received: num_factors=5, draws=99"),
+     "random signs often change no covariance. Use `covariance` instead. Received: num_factors=5, draws=99"),
     (lambda: confused_pairs(functional()(make_head()), X, draws=0),
      "`draws` must be an integer at least 1. Received: draws=0"),
     (lambda: confused_pairs(functional()(make_head()), X, count=-1),

@@ -49,7 +49,7 @@ def test_the_probabilities_of_all_vectors(found, of_each):
 def test_each_label_given_the_others(found, of_each):
     y = VECTORS[[1, 6, 3, 7]].copy()
     y[0, 0] = -1
-    p = found.given_others(y)
+    p = found.conditional_probabilities(y)
     for example, label in itertools.product(range(EXAMPLES), range(LABELS)):
         known = np.array([(y[example] == v) | (y[example] == -1) | (np.arange(LABELS) == label) for v in VECTORS]).all(
             1

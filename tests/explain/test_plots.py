@@ -8,7 +8,7 @@ import pytest
 
 from keras_het.explain import calibration
 from keras_het.explain.covariance import ConfusedPair, ConfusedPairs
-from keras_het.explain.drawing import ON_DARK, ON_LIGHT
+from keras_het.explain.drawing import DARK_PALETTE, LIGHT_PALETTE
 
 pytestmark = pytest.mark.once
 
@@ -87,7 +87,7 @@ def luminance(color):
     return float(np.dot(linear, [0.2126, 0.7152, 0.0722]))
 
 
-@pytest.mark.parametrize(("colors", "background"), [(ON_LIGHT, 1.0), (ON_DARK, 0.0)])
+@pytest.mark.parametrize(("colors", "background"), [(LIGHT_PALETTE, 1.0), (DARK_PALETTE, 0.0)])
 def test_colors_have_contrast_on_their_background(colors, background):
     """At least 3 to 1, as WCAG 2.2 asks of graphics."""
     for color in colors:

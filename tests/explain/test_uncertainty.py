@@ -89,7 +89,7 @@ def test_other_heads_keep_the_bounds(arguments):
 def test_many_classes_are_cut_into_rows(monkeypatch):
     model, _ = model_of(3, num_factors=1)
     whole = uncertainty(model, X)
-    monkeypatch.setattr(sys.modules["keras_het.explain.uncertainty"], "BLOCK_NUMBERS", 256 * 3)
+    monkeypatch.setattr(sys.modules["keras_het.explain.uncertainty"], "BLOCK_ELEMENTS", 256 * 3)
     for name, one in vars(uncertainty(model, X)).items():
         np.testing.assert_allclose(one, getattr(whole, name), atol=1e-6)
 
@@ -132,15 +132,15 @@ def test_an_explanation_by_the_dense_matrix():
     )
     text = str(found)
     assert "cat: probability 0." in text
-    assert "one rises where the other falls" in text
-    assert "if the noise were known" in text
+    assert "one or the other (correlation -" in text
+    assert "nats (entropy)" in text
 
 
 test_what_cannot_be_explained_is_refused = refusals([
     (lambda: explain(confusing()[0], EYE),
-     "`x` must be one example, with an axis before it, as x[:1]. Received: 4 examples"),
+     "`x` must be one example with a batch axis, such as x[:1]. Received: 4 examples"),
     (lambda: explain(keras.Sequential([keras.Input((5, 4)), HeteroscedasticDense(3)]), np.zeros((1, 5, 4))),
-     "must end in a head on features (N, D), one prediction for each example, to be explained. Received: features of"),
+     "must make one prediction for each example, from features of shape (N, D). Received: features of"),
     (lambda: explain(confusing()[0], EYE[:1], ["cat"]), "a name for each of the 4 classes. Received: a list of 1"),
 ])  # fmt: skip
 

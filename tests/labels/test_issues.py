@@ -248,7 +248,7 @@ test_errors_say_what_is_wrong = refusals([
     (lambda: find_issues(RECORD, [1, 1]),
      "`labels` must be None, or those of the training. Received: 1 others, the first at [0]"),
     (lambda: find_issues(TrainingDynamics(np.ones((2, 1)), [0, 1])),
-     "TrainingDynamics must have seen an epoch: give it to `fit` first. Received: no epoch"),
+     "TrainingDynamics must record an epoch first: pass it to `fit`. Received: no epoch"),
     (lambda: find_issues(PAIR), "`labels` must be given, except for a TrainingDynamics. Received: labels=None"),
 ])  # fmt: skip
 

@@ -126,7 +126,7 @@ def test_the_mean_covariance_of_a_data_set_is_that_of_its_examples():
     model = make_model(latent_head(UNITS, 2, temperature=2.0, seed=0))
     expected = to_numpy(model.layers[-1].logit_covariance(X)).mean(axis=0) / 4.0
     assert_allclose(keras_het.explain.covariance(model, X), expected, rtol=1e-3, atol=1e-4)
-    with refuses(r"`model` must have a head whose factor is of the logits.*Received: covariance=Latent"):
+    with refuses(r"`model` must have a head with noise in the logits.*Received: covariance=Latent"):
         keras_het.explain.confused_pairs(model, X)
 
 

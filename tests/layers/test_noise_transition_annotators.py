@@ -227,21 +227,20 @@ def test_the_likelihood_of_the_labels_that_are_there():
     assert explain.noisy_nll(model, X, LABELS) == pytest.approx(-picked[LABELS >= 0].mean(), rel=1e-5)
     with refuses(r"`y` must be integers of shape \(N, 3\)\. Received: shape \(64, 2\), dtype int64"):
         explain.noisy_nll(model, X, LABELS[:, :2])
-    with refuses(r"The model must have one T, not one of each annotator.* with num_annotators=3"):
+    with refuses(r"The model must have a single T: for several annotators.* with num_annotators=3"):
         explain.confusion_matrices(model, X, CLEAN)
 
 
-SHOULD = "must take the labels of 3 annotators, with -1 where one is missing: keras_het."
-BEHIND = "for the layer 'flips' has an axis of them. Received: "
+SHOULD = "must accept the labels of 3 annotators, with -1 for missing. Use keras_het."
 
 
 @pytest.mark.parametrize(("compiled", "text"), [
     ({"loss": SPARSE},
-     f"`loss` {SHOULD}losses.AnnotatorsLoss(), {BEHIND}loss=keras.losses.SparseCategoricalCrossentropy("),
-    ({"metrics": ["accuracy"]}, f"`metrics` {SHOULD}metrics.AnnotatorsMetric(...), {BEHIND}metrics='accuracy'"),
+     f"`loss` {SHOULD}losses.AnnotatorsLoss(). Received: loss=keras.losses.SparseCategoricalCrossentropy("),
+    ({"metrics": ["accuracy"]}, f"`metrics` {SHOULD}metrics.AnnotatorsMetric(...). Received: metrics='accuracy'"),
     ({"weighted_metrics": [keras.metrics.SparseCategoricalAccuracy()]}, f"`weighted_metrics` {SHOULD}metrics"),
     ({"loss": AnnotatorsLoss(SmoothedCrossentropy(ignore_class=-1))},
-     "`loss` must take log-probabilities: keras_het.losses.AnnotatorsLoss("),
+     "Use keras_het.losses.AnnotatorsLoss("),
 ])  # fmt: skip
 def test_check_names_what_takes_missing_labels_for_wrong_ones(compiled, text):
     model = make_model(make(name="flips"), **compiled)
@@ -254,5 +253,5 @@ def test_check_at_inference_too():
     metric = ExpectedCalibrationError(from_logits=True, ignore_class=-1)
     keras_het.check(make_model(make("at inference"), SPARSE, metrics=[metric]))
     for wrong in ({"loss": sparse_crossentropy()}, {"metrics": ["accuracy"]}):
-        with refuses("must take the labels of 3 annotators"):
+        with refuses("must accept the labels of 3 annotators"):
             keras_het.check(make_model(make("at inference"), **wrong))

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.testing import assert_allclose, assert_array_equal
 
 from keras_het import heteroscedastic
-from keras_het.reading.ending import ending_of
+from keras_het.reading.ending import find_ending
 from tests.common import assert_same_arrays, reloaded, sparse_crossentropy, to_numpy
 
 UNITS = 5
@@ -15,7 +15,7 @@ UNITS = 5
 
 def sharpen(model):
     """Gives the head of an untrained model large weights, so that predictions differ as a trained model's do."""
-    dense, rng = ending_of(model).head, np.random.default_rng(5)
+    dense, rng = find_ending(model).head, np.random.default_rng(5)
     dense.kernel.assign(rng.normal(size=dense.kernel.shape) * 3 / np.sqrt(dense.kernel.shape[-2]))
     if dense.use_bias:
         dense.bias.assign(rng.normal(size=dense.bias.shape))
@@ -40,7 +40,7 @@ def assert_same_state(before, after, seeds=True):
 def old_probabilities(model, x):
     """Those of the model before conversion, whatever it returns."""
     outputs = keras.ops.convert_to_tensor(model.predict(x, verbose=0).astype("float32"))
-    return np.asarray(outputs) if ending_of(model).link else to_numpy(keras.ops.softmax(outputs))
+    return np.asarray(outputs) if find_ending(model).link else to_numpy(keras.ops.softmax(outputs))
 
 
 def head_of(model):

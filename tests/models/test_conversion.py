@@ -10,7 +10,7 @@ import keras_het
 from keras_het import heteroscedastic, homoscedastic
 from keras_het.covariances import LowRank
 from keras_het.layers import HeteroscedasticDense
-from keras_het.reading.ending import ending_of
+from keras_het.reading.ending import find_ending
 from tests.common import refuses, reloaded, session, texts_of_warnings, to_numpy
 from tests.models.checks import (
     UNITS,
@@ -34,7 +34,7 @@ pytestmark = pytest.mark.once
 def test_a_converted_model_predicts_as_before_trains_and_is_saved(name, clone, tmp_path):
     model = sharpen(MODELS[name]())
     new = check_conversion(model, X, Y, tmp_path, clone=clone)
-    assert [layer.name for layer in new.layers][-1] == ending_of(model).head.name
+    assert [layer.name for layer in new.layers][-1] == find_ending(model).head.name
 
 
 @pytest.mark.parametrize(

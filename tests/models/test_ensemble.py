@@ -188,7 +188,7 @@ def test_check_knows_what_it_returns():
     assert (ending.link, ending.returns, ending.units) == ("softmax", "log-probabilities", UNITS)
     keras_het.check(ensemble)
     ensemble.compile(loss="sparse_categorical_crossentropy")
-    with refuses(r"`loss` must take log-probabilities: .* for the ensemble 'deep_ensemble.*' returns them"):
+    with refuses(r"`loss` must accept log-probabilities, which the ensemble 'deep_ensemble.*' returns"):
         keras_het.check(ensemble)
     behind = keras.Sequential([keras.Input((FEATURES,)), ensemble, layers.Softmax()])
     assert endings(behind)[0].returns == "probabilities"
@@ -281,7 +281,7 @@ def test_training_that_would_go_wrong_is_refused():
         ensemble.fit(X, Y)
     wrong = [compiled(), model_of(HeteroscedasticDense(UNITS))]
     wrong[1].compile("sgd", "sparse_categorical_crossentropy")
-    with refuses("`loss` must take log-probabilities"):
+    with refuses("`loss` must accept log-probabilities"):
         DeepEnsemble(wrong).fit(X, Y)
     same = [model_of(HeteroscedasticDense(UNITS, seed=3)) for _ in range(2)]
     for member in same:

@@ -12,14 +12,14 @@ from keras_het.base.serializable import resolve
 from keras_het.layers import HeteroscedasticDense
 from keras_het.links import Sigmoid
 from keras_het.models import DeepEnsemble, scale_temperature
-from keras_het.models.temperature_scaler import HIGHEST, LOWEST, TemperatureScaler, best_temperature
+from keras_het.models.temperature_scaler import MAX_TEMPERATURE, MIN_TEMPERATURE, TemperatureScaler, best_temperature
 from keras_het.reading.ending import endings
 from tests.common import Batches, reloaded, sparse_crossentropy, to_numpy
 
 pytestmark = pytest.mark.once
 
 FEATURES, UNITS = 6, 4
-GRID = np.geomspace(LOWEST, HIGHEST, 5_001)
+GRID = np.geomspace(MIN_TEMPERATURE, MAX_TEMPERATURE, 5_001)
 
 
 def data(link, true, count=300, seed=0):
@@ -87,9 +87,9 @@ def test_labels_that_are_all_predicted_right_give_the_least_temperature_and_a_wa
         with pytest.warns(
             UserWarning, match=r"The temperature is 0.05, the least, .* no label, or hardly one, is predicted wrong"
         ):
-            assert best_temperature(logits, [0, 1], "softmax") == LOWEST
+            assert best_temperature(logits, [0, 1], "softmax") == MIN_TEMPERATURE
         with pytest.warns(UserWarning, match="the least"):
-            assert best_temperature(logits - scale * 1.5, [[1, 0, 0], [0, 1, 0]], "sigmoid") == LOWEST
+            assert best_temperature(logits - scale * 1.5, [[1, 0, 0], [0, 1, 0]], "sigmoid") == MIN_TEMPERATURE
 
 
 def test_equal_outputs_leave_the_temperature_at_one_with_a_warning():
@@ -106,7 +106,7 @@ def test_outputs_that_say_nothing_give_the_largest_temperature_and_a_warning():
     with pytest.warns(
         UserWarning, match=r"The temperature is 20, the largest, .* the outputs say nothing of these labels"
     ):
-        assert best_temperature(outputs, (labels + 1) % UNITS, "softmax") == HIGHEST
+        assert best_temperature(outputs, (labels + 1) % UNITS, "softmax") == MAX_TEMPERATURE
 
 
 def test_improbable_labels_of_large_logits_do_not_overflow():

@@ -1,4 +1,4 @@
-"""Losses and metrics that do not take the outputs of a model are named, with those that do; nothing else is."""
+"""`check` names losses and metrics that do not fit a model, and others that do; it is silent about all others."""
 
 import keras
 import numpy as np
@@ -158,34 +158,34 @@ def both(make, fitting, value, *parts):
     loss(make, losses.BinaryCrossentropy(from_logits=True), SOFTMAX_MEND, "loss=" + SIGMOID_MEND),
     loss(make, SmoothedCrossentropy(0.2), "keras_het.losses.SmoothedCrossentropy(from_logits=True, smoothing=0.2)"),
     loss(make, ForwardCorrectedCrossentropy(np.eye(3)), "ForwardCorrectedCrossentropy(from_logits=True, transition="),
-    loss(sigmoid, "binary_crossentropy", SIGMOID_MEND, "must take logits", "for the head 'head' returns them"),
+    loss(sigmoid, "binary_crossentropy", SIGMOID_MEND, "must accept logits, which the head 'head' returns."),
     loss(sigmoid, losses.BinaryFocalCrossentropy(), "keras.losses.BinaryFocalCrossentropy(from_logits=True)"),
     loss(sigmoid, SPARSE, SIGMOID_MEND),
     loss(lambda: make("sigmoid", units=1), "crossentropy", SIGMOID_MEND),
-    metric(make, [metrics.Accuracy()], "`metrics` must take log-probabilities: 'accuracy', for the head"),
-    metric(sigmoid, [metrics.Accuracy()], "`metrics` must take logits: keras.metrics.BinaryAccuracy(threshold=0.0)"),
-    both(make, SPARSE, "categorical_accuracy", "take integers, the labels of loss=keras.losses.SparseCategorical"),
-    both(dense("softmax"), SPARSE_NAME, "mse", "and a loss of vectors). Received: metrics='mse'"),
-    both(dense("softmax"), VECTOR_NAME, metrics.SparseTopKCategoricalAccuracy(2), "take label vectors, the labels of"),
+    metric(make, [metrics.Accuracy()], "`metrics` must accept log-probabilities, which the head 'head' returns. Use 'accuracy'"),
+    metric(sigmoid, [metrics.Accuracy()], "`metrics` must accept logits", "Use keras.metrics.BinaryAccuracy(threshold=0.0)"),
+    both(make, SPARSE, "categorical_accuracy", "accept integers, as loss=keras.losses.SparseCategorical"),
+    both(dense("softmax"), SPARSE_NAME, "mse", "and a loss of label vectors. Received: metrics='mse'"),
+    both(dense("softmax"), VECTOR_NAME, metrics.SparseTopKCategoricalAccuracy(2), "accept label vectors, as loss="),
     metric(make, [metrics.AUC()], "keras.metrics.AUC(from_logits=True)"),
     metric(make, ["accuracy", SPARSE_NAME], "metrics.SparseCategoricalCrossentropy(from_logits=True)"),
-    metric(make, [metrics.Precision()], "or give the head activation=\"softmax\", for a metric of probabilities"),
-    metric(make, {"head": [metrics.F1Score()]}, "`metrics` must take log-probabilities"),
+    metric(make, [metrics.Precision()], "Give the head activation=\"softmax\" to use a metric of probabilities"),
+    metric(make, {"head": [metrics.F1Score()]}, "`metrics` must accept log-probabilities"),
     metric(make, [metrics.BinaryAccuracy()], "keras.metrics.BinaryAccuracy(threshold=-0.693"),
     wrong(make, "weighted_metrics", [metrics.PrecisionAtRecall(0.9)], "`weighted_metrics` must",
         "PrecisionAtRecall(recall=0.9)"),
     metric(sigmoid, ["binary_accuracy"], "keras.metrics.BinaryAccuracy(threshold=0.0)"),
     metric(sigmoid, [metrics.binary_accuracy], "Received: metrics=keras.metrics.binary_accuracy"),
     metric(sigmoid, [metrics.Recall()], "keras.metrics.Recall(thresholds=0.0)"),
-    metric(sigmoid, [metrics.Recall(thresholds=0.3)], "give the head activation=\"sigmoid\""),
+    metric(sigmoid, [metrics.Recall(thresholds=0.3)], "Give the head activation=\"sigmoid\""),
     metric(sigmoid, [metrics.F1Score(threshold=0.5)], "Received: metrics=keras.metrics.F1Score(threshold=0.5)"),
     metric(sigmoid, ["mse"], "Received: metrics='mse'"),
     metric(lambda: make("sigmoid", units=1), ["accuracy"], "keras.metrics.BinaryAccuracy(threshold=0.0)"),
-    loss(lambda: probable("softmax"), SPARSE, "must take probabilities: keras.losses.SparseCategoricalCrossentropy(),"),
+    loss(lambda: probable("softmax"), SPARSE, "must accept probabilities", "Use keras.losses.SparseCategoricalCrossentropy()."),
     loss(lambda: probable("sigmoid"), losses.BinaryCrossentropy(from_logits=True), "keras.losses.BinaryCrossentropy()"),
     loss(lambda: probable("sigmoid"), SPARSE_NAME, "keras.losses.BinaryCrossentropy()"),
-    metric(lambda: probable("softmax"), [metrics.AUC(from_logits=True)], "keras.metrics.AUC(),"),
-    loss(lambda: make("softmax", layers.Softmax()), SPARSE, "keras.losses.SparseCategoricalCrossentropy(),"),
+    metric(lambda: probable("softmax"), [metrics.AUC(from_logits=True)], "keras.metrics.AUC()."),
+    loss(lambda: make("softmax", layers.Softmax()), SPARSE, "keras.losses.SparseCategoricalCrossentropy()."),
     loss(lambda: make("sigmoid", layers.Activation("sigmoid")), VECTOR_NAME, "keras.losses.BinaryCrossentropy()"),
     loss(lambda: make("softmax", layers.Reshape((3, 1, 1)), layers.Flatten()), SPARSE_NAME, SOFTMAX_MEND),
     loss(steps, SPARSE_NAME, SOFTMAX_MEND, "'head'"),
@@ -201,7 +201,7 @@ def both(make, fitting, value, *parts):
     metric(two_heads, {"b": [metrics.Precision()]}, "keras.metrics.Precision(thresholds=0.0)"),
     metric(two_heads, [["accuracy"], [metrics.AUC()]], "keras.metrics.AUC(from_logits=True)", "'b'"),
     loss(one_head_of_two, {"a": VECTOR_NAME, "b": VECTOR_NAME}, "'a'"),
-    loss(lambda: flips(head("softmax")), SPARSE_NAME, SOFTMAX_MEND, "for the layer 'flips' returns them"),
+    loss(lambda: flips(head("softmax")), SPARSE_NAME, SOFTMAX_MEND, "which the layer 'flips' returns"),
     loss(lambda: flips(layers.Dense(3, "log_softmax")), SPARSE_NAME, SOFTMAX_MEND),
     loss(lambda: keras.Sequential([layers.Dense(4), head("softmax")]), SPARSE_NAME, SOFTMAX_MEND),
     loss(lambda: keras.Sequential([keras.Sequential([layers.Dense(4), head("softmax")])]), VECTOR_NAME, "'head'"),
@@ -210,7 +210,7 @@ def both(make, fitting, value, *parts):
     loss(lambda: called(Subclassed("sigmoid", layers.Activation("sigmoid"))), SPARSE,
         "keras.losses.BinaryCrossentropy()"),
     loss(dense(), GeneralizedCrossentropy(),
-        "must take logits: keras_het.losses.GeneralizedCrossentropy(from_logits=True), for the layer 'last' returns"),
+        "must accept logits, which the layer 'last' returns. Use keras_het.losses.GeneralizedCrossentropy(from_logits=True)"),
     loss(dense(), SPARSE_NAME, SOFTMAX_MEND),
     loss(dense(), "crossentropy", SOFTMAX_MEND),
     loss(dense(), "binary_crossentropy", SIGMOID_MEND),
@@ -220,20 +220,20 @@ def both(make, fitting, value, *parts):
         "keras_het.losses.AnnotatorsLoss"),
     loss(dense(None, 1), "crossentropy", SIGMOID_MEND),
     loss(dense(None, 1), SPARSE, SIGMOID_MEND),
-    loss(dense("softmax"), SPARSE, "must take probabilities: keras.losses.SparseCategoricalCrossentropy(), for the la"),
+    loss(dense("softmax"), SPARSE, "must accept probabilities, which the layer", "keras.losses.SparseCategoricalCrossentropy()."),
     loss(dense("softmax", 1), "categorical_crossentropy", "keras.losses.BinaryCrossentropy()"),
     loss(dense("sigmoid"), SPARSE_NAME, "keras.losses.BinaryCrossentropy()"),
     loss(dense("sigmoid"), losses.BinaryCrossentropy(from_logits=True), "keras.losses.BinaryCrossentropy()"),
-    loss(dense("log_softmax"), SPARSE_NAME, SOFTMAX_MEND, "must take log-probabilities"),
-    loss(dense("log_softmax"), "binary_crossentropy", "or, if an example may have several labels, make it a sigmoid"),
-    loss(dense(None, 3, layers.Softmax(name="p")), SPARSE, "for the layer 'p' returns them"),
-    loss(dense("log_softmax", 3, layers.Softmax()), SPARSE, "for an activation behind the layer 'last' returns them"),
+    loss(dense("log_softmax"), SPARSE_NAME, SOFTMAX_MEND, "must accept log-probabilities"),
+    loss(dense("log_softmax"), "binary_crossentropy", "or replace the softmax by a sigmoid if an example can have"),
+    loss(dense(None, 3, layers.Softmax(name="p")), SPARSE, "which the layer 'p' returns"),
+    loss(dense("log_softmax", 3, layers.Softmax()), SPARSE, "which an activation behind the layer 'last' returns"),
     loss(dense(None, 3, layers.Rescaling(2.0), layers.Activation("softmax", name="p")), SPARSE, "the layer 'p'"),
-    loss(plain(layers.Conv2D(3, 1, name="map"), shape=(2, 2, 6)), VECTOR_NAME, "for the layer 'map' returns them"),
+    loss(plain(layers.Conv2D(3, 1, name="map"), shape=(2, 2, 6)), VECTOR_NAME, "which the layer 'map' returns"),
     loss(plain(layers.Conv2D(3, 1), layers.Flatten(), layers.Softmax(), shape=(1, 1, 6)), SPARSE, "probabilities"),
     loss(plain(layers.TimeDistributed(layers.Dense(3)), shape=(2, 6)), SPARSE_NAME, SOFTMAX_MEND),
     loss(lambda: keras.Sequential([layers.Dense(3)]), SPARSE_NAME, SOFTMAX_MEND),
-    loss(one_head_of_two, [SPARSE, SPARSE], "must take probabilities", "for the layer 'b' returns them"),
+    loss(one_head_of_two, [SPARSE, SPARSE], "must accept probabilities, which the layer 'b' returns"),
     loss(lambda: called(PlainSubclassed()), SPARSE_NAME, SOFTMAX_MEND),
     both(dense(), SPARSE, metrics.SparseCategoricalCrossentropy(), "SparseCategoricalCrossentropy(from_logits=True)"),
     both(dense(), losses.BinaryCrossentropy(from_logits=True), metrics.AUC(), "keras.metrics.AUC(from_logits=True)"),
@@ -245,48 +245,49 @@ def both(make, fitting, value, *parts):
 def test_a_wrong_compile_is_caught_and_the_mend_named(make, arguments, parts):
     model = make()
     model.compile("sgd", **arguments)
-    with pytest.raises(ValueError, match=r"^`(loss|metrics|weighted_metrics)` must take .* Received: ") as error:
+    with pytest.raises(ValueError, match=r"^`(loss|metrics|weighted_metrics)` must accept .* Received: ") as error:
         keras_het.check(model)
     assert [part for part in parts if part not in str(error.value)] == []
 
 
 @pytest.mark.parametrize(("model", "arguments", "text"), [
     (make, {"loss": SPARSE_NAME},
-     ("`loss` must take log-probabilities: keras.losses.SparseCategoricalCrossentropy(from_logits=True), for the "
-      "head 'head' returns them; or give the head activation=\"softmax\". Received: "
-      "loss='sparse_categorical_crossentropy'")),
+     ("`loss` must accept log-probabilities, which the head 'head' returns. Use "
+      "keras.losses.SparseCategoricalCrossentropy(from_logits=True), or give the head activation=\"softmax\". "
+      "Received: loss='sparse_categorical_crossentropy'")),
     (sigmoid, {"metrics": [metrics.F1Score(threshold=0.5)]},
-     ("`metrics` must take logits, for the head 'head' returns them; or give the head activation=\"sigmoid\", "
-      "for a metric of probabilities. Received: metrics=keras.metrics.F1Score(threshold=0.5)")),
+     ("`metrics` must accept logits, which the head 'head' returns. Give the head activation=\"sigmoid\" to use a "
+      "metric of probabilities. Received: metrics=keras.metrics.F1Score(threshold=0.5)")),
     (lambda: make("softmax", layers.Softmax()), {"loss": SPARSE},
-     ("`loss` must take probabilities: keras.losses.SparseCategoricalCrossentropy(), for an activation behind the "
-      "head 'head' returns them. Received: loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True)")),
+     ("`loss` must accept probabilities, which an activation behind the head 'head' returns. Use "
+      "keras.losses.SparseCategoricalCrossentropy(). Received: loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True)")),
     (make, {"loss": losses.BinaryCrossentropy(from_logits=True)},
-     ("`loss` must take log-probabilities, as keras.losses.SparseCategoricalCrossentropy(from_logits=True) (or "
-      "CategoricalCrossentropy, for label vectors), for the head 'head' returns them; or, if an example may have "
-      "several labels, give the head link=\"sigmoid\". Received: "
+     ("`loss` must accept log-probabilities, which the head 'head' returns. Use "
+      "keras.losses.SparseCategoricalCrossentropy(from_logits=True) (or CategoricalCrossentropy for label vectors), or "
+      "give the head link=\"sigmoid\" if an example can have several labels. Received: "
       "loss=keras.losses.BinaryCrossentropy(from_logits=True)")),
     (make, {"metrics": [metrics.AUC(thresholds=np.array([0.25, 0.5]))]},
-     ("`metrics` must take log-probabilities: keras.metrics.AUC(from_logits=True, thresholds=[0.25, 0.5]), for the "
-      "head 'head' returns them; or give the head activation=\"softmax\". Received: "
+     ("`metrics` must accept log-probabilities, which the head 'head' returns. Use "
+      "keras.metrics.AUC(from_logits=True, thresholds=[0.25, 0.5]), or give the head activation=\"softmax\". Received: "
       "metrics=keras.metrics.AUC(thresholds=[0.25, 0.5])")),
     (make, {"loss": ForwardCorrectedCrossentropy(np.eye(10))},
-     ("`loss` must take log-probabilities: keras_het.losses.ForwardCorrectedCrossentropy(from_logits=True, "
-      "transition=...), for the head 'head' returns them; or give the head activation=\"softmax\". Received: "
+     ("`loss` must accept log-probabilities, which the head 'head' returns. Use "
+      "keras_het.losses.ForwardCorrectedCrossentropy(from_logits=True, transition=...), or give the head activation=\"softmax\". Received: "
       "loss=keras_het.losses.ForwardCorrectedCrossentropy(transition=...)")),
     (lambda: make("softmax", layers.Activation("sigmoid")), {"loss": "binary_crossentropy"},
-     ("The activation behind the head 'head' must be keras.layers.Softmax(), or none, for it returns "
-      "log-probabilities. Received: 'sigmoid'")),
+     ("The activation behind the head 'head' must be keras.layers.Softmax() or none, because the head 'head' "
+      "returns log-probabilities. Received: 'sigmoid'")),
     (lambda: keras.Sequential([keras.Input((6,)), head("sigmoid"), layers.Activation("exponential")]),
      {"loss": "binary_crossentropy"},
-     ("The activation behind the head 'head' must be keras.layers.Activation('sigmoid'), or none, for it returns "
-      "logits. Received: 'exponential'")),
+     ("The activation behind the head 'head' must be keras.layers.Activation('sigmoid') or none, because the head "
+      "'head' returns logits. Received: 'exponential'")),
     (lambda: probable("softmax", layers.Softmax()), {"loss": SPARSE_NAME},
-     "The activation behind the head 'head' must be none, for it returns probabilities. Received: 'softmax'"),
+     ("The activation behind the head 'head' must be none, because the head 'head' returns probabilities. Received: "
+      "'softmax'")),
     (make, {"loss": losses.Poisson},
-     ("`loss` must take log-probabilities, as keras.losses.SparseCategoricalCrossentropy(from_logits=True) (or "
-      "CategoricalCrossentropy, for label vectors), for the head 'head' returns them; or give the head "
-      "activation=\"softmax\", for a loss of probabilities. Received: loss=keras.losses.Poisson")),
+     ("`loss` must accept log-probabilities, which the head 'head' returns. Use "
+      "keras.losses.SparseCategoricalCrossentropy(from_logits=True) (or CategoricalCrossentropy for label vectors), or "
+      "give the head activation=\"softmax\" to use a loss of probabilities. Received: loss=keras.losses.Poisson")),
 ])  # fmt: skip
 def test_errors_word_for_word(model, arguments, text):
     model = model()
@@ -298,7 +299,7 @@ def test_errors_word_for_word(model, arguments, text):
 
 def test_a_model_that_is_not_compiled_is_told_so():
     with pytest.raises(
-        ValueError, match=r"`model` must be compiled: model.compile\(...\). Received: model='plain', which is not"
+        ValueError, match=r"`model` must be compiled: call model.compile\(...\). Received: model='plain', not compiled"
     ):
         keras_het.check(keras.Sequential([head("softmax")], name="plain"))
 
@@ -308,7 +309,7 @@ def test_the_callbacks_check_at_the_start_of_fit(callback):
     model = flips(layers.Dense(3, "log_softmax"))
     model.compile("sgd", SPARSE_NAME)
     before = [weight.numpy() for weight in model.weights]
-    with pytest.raises(ValueError, match="`loss` must take log-probabilities"):
+    with pytest.raises(ValueError, match="`loss` must accept log-probabilities"):
         model.fit(X, LABELS % 3, verbose=0, callbacks=[callback])
     assert_same_arrays(model.weights, before)
 

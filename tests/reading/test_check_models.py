@@ -37,17 +37,17 @@ def test_the_call_of_a_subclassed_model_is_run_once():
     runs, nodes = model.runs, len(model.head._inbound_nodes)
     keras_het.check(model)
     model.compile("sgd", "sparse_categorical_crossentropy")
-    with pytest.raises(ValueError, match="must take log-probabilities"):
+    with pytest.raises(ValueError, match="must accept log-probabilities"):
         keras_het.check(model)
     assert (model.runs, len(model.head._inbound_nodes)) == (runs, nodes)
 
 
 def test_a_subclassed_model_that_is_built_later_is_judged_then():
     model = compiled(Counted(), "sgd", "sparse_categorical_crossentropy")
-    with pytest.warns(UserWarning, match="Nothing was checked"):
+    with pytest.warns(UserWarning, match="was not checked"):
         keras_het.check(model)
     model(X)
-    with pytest.raises(ValueError, match="must take log-probabilities"):
+    with pytest.raises(ValueError, match="must accept log-probabilities"):
         keras_het.check(model)
 
 
@@ -86,8 +86,8 @@ def test_no_layer_learns_of_what_flips_give(make, received):
     with pytest.raises(ValueError) as error:
         keras_het.check(model)
     assert str(error.value) == (
-        "The layer 'flips' must be the last, but for activations and layers that reshape: "
-        f"it gives the log-probabilities of the noisy labels, which the loss takes. Received: {received}, behind it"
+        "The layer 'flips' must be the last layer, because it returns the log-probabilities of the noisy labels for "
+        f"the loss. Only activations and layers that reshape can follow. Received: {received}, behind it"
     )
 
 
@@ -98,7 +98,7 @@ def test_what_only_changes_form_may_stand_behind_flips():
         model.compile("sgd", SPARSE)
         keras_het.check(model)
     model = compiled(keras.Model(inputs, layers.Average()([first(inputs), second(inputs)])), "sgd", SPARSE)
-    with pytest.warns(UserWarning, match=r"the outputs of the layer 'average' \(Average\) are not known"):
+    with pytest.warns(UserWarning, match=r"the outputs of the layer 'average' \(Average\) are unknown"):
         keras_het.check(model)
 
 
@@ -109,7 +109,9 @@ def fitting(*ending):
 
 @pytest.mark.parametrize("old", [layers.Dense(3, "softmax", name="old"), layers.Softmax(name="old")])
 def test_a_softmax_of_as_many_classes_before_a_head_is_warned_of_and_no_other_layer(old):
-    with pytest.warns(UserWarning, match="The layer 'old' before the head 'head' is a softmax of as many classes"):
+    with pytest.warns(
+        UserWarning, match="The layer 'old' before the head 'head' is a softmax over the same number of classes"
+    ):
         keras_het.check(fitting(old, head("softmax")))
     for before in ([], [layers.ReLU()], [layers.Dense(4, "softmax")], [layers.Dense(3)]):
         keras_het.check(fitting(*before, head("softmax")))
@@ -140,12 +142,12 @@ def fit_ensemble(x, y, loss=SPARSE):
     DeepEnsemble([make(loss), make(loss)], link="softmax").fit(x, y, verbose=0)
 
 
-ONE_TO_K = r"`y` must be in \[0, 3\), the classes of the model \(y - 1, for labels that begin with 1"
+ONE_TO_K = r"`y` must be in \[0, 3\), the classes of the model \(use y - 1 if your labels start at 1"
 
 
 @pytest.mark.parametrize("call", [compare, find_errors, fit_ensemble])
 @pytest.mark.parametrize(("x", "y", "loss", "text"), [
-    (X, Y, keras_het.losses.GeneralizedCrossentropy(), "`loss` must take logits: keras_het.losses.Generalized"),
+    (X, Y, keras_het.losses.GeneralizedCrossentropy(), "`loss` must accept logits, .* Use keras_het.losses.Generalized"),
     (X, Y + 1, SPARSE, rf"{ONE_TO_K}|`y` must begin with 0 \(y - 1, for labels that begin with 1"),
     (X, Y, losses.CategoricalCrossentropy(from_logits=True),
      "`y` must be label vectors of shape|`make_model` must make models of a loss of integers"),
@@ -157,8 +159,8 @@ def test_nothing_is_trained_that_cannot_learn(call, x, y, loss, text, monkeypatc
 
 
 @pytest.mark.parametrize(("x", "loss", "text"), [
-    (X, "sparse_categorical_crossentropy", "`loss` must take logits"),
-    (BROKEN, SPARSE, "is there nan in `x`\\? Received: nan for example 3"),
+    (X, "sparse_categorical_crossentropy", "`loss` must accept logits"),
+    (BROKEN, SPARSE, "or `x` has nan. Received: nan for example 3"),
 ])  # fmt: skip
 def test_nothing_is_reported_of_what_cannot_be_right(x, loss, text, tmp_path):
     pytest.importorskip("jinja2")
@@ -177,4 +179,7 @@ def test_the_estimator_checks_its_network(monkeypatch):
     estimator = keras_het.labels.Classifier(make_model, method=keras_het.labels.methods.Heteroscedastic(), epochs=1)
     with texts_of_warnings() as texts, pytest.raises(ZeroDivisionError):
         estimator.fit(X, Y)
-    assert any(re.match("The layer 'old' before the head .* is a softmax of as many classes", text) for text in texts)
+    assert any(
+        re.match("The layer 'old' before the head .* is a softmax over the same number of classes", text)
+        for text in texts
+    )

@@ -6,7 +6,7 @@ from keras import layers
 
 from keras_het.layers import HeteroscedasticDense, HeteroscedasticNormal, JointHeteroscedasticDense, NoiseTransition
 from keras_het.models import DeepEnsemble, DistributionModel
-from keras_het.reading.ending import CLASSIFIERS, Ending, ending_of, endings
+from keras_het.reading.ending import CLASSIFIERS, Ending, endings, find_ending
 from keras_het.reading.head_noise import noisy_ending
 from tests.house import count_walks, walks
 from tests.models.small_models import MODELS
@@ -142,7 +142,7 @@ def answer(read):
 
 
 def replaced(model):
-    ending = ending_of(model)
+    ending = find_ending(model)
     return ending.head.name, ending.head_activation, tuple(layer.name for layer in ending.reshapes)
 
 
@@ -153,7 +153,7 @@ def test_the_end_of_a_model(name):
     assert [
         [(each.source, each.link, each.returns, each.units) for each in endings(model)],
         answer(lambda: replaced(model)),
-        answer(lambda: tuple(ending_of(model, CLASSIFIERS).features.shape)),
+        answer(lambda: tuple(find_ending(model, CLASSIFIERS).features.shape)),
         answer(lambda: noisy_ending(model).head.name),
     ] == expected
 
@@ -166,21 +166,21 @@ def test_a_graph_is_walked_once():
 @pytest.mark.planted
 def test_a_second_walk_is_counted():
     model = model_of(last())
-    assert count_walks(lambda: (endings(model), ending_of(model))) == 2
+    assert count_walks(lambda: (endings(model), find_ending(model))) == 2
 
 
 def test_a_reading_adds_no_call_to_a_layer_and_keeps_no_subclassed_model_alive():
     """The features of a head in an inner model are made only if they are asked for."""
     model = nested()
     before = [len(layer._inbound_nodes) for layer in model._flatten_layers()]
-    ending = ending_of(model)
+    ending = find_ending(model)
     assert [len(layer._inbound_nodes) for layer in model._flatten_layers()] == before
     assert keras.Model(model.input, ending.features).output_shape == (None, 4)
     # What is stored of it holds none of its layers, one of which may refer to it.
     model = called(PlainSubclassed())
     (ending,) = endings(model)
     assert endings(model)[0] is ending
-    assert (ending.head, ending.behind, ending.place) == (None, (), None)
+    assert (ending.head, ending.tail, ending.call_site) == (None, (), None)
 
 
 @pytest.mark.once

@@ -9,7 +9,7 @@ from keras_het.base.validation import as_float64
 from keras_het.covariances import Latent, LowRank
 from keras_het.explain import features, predict_probabilities
 from keras_het.layers import HeteroscedasticDense
-from keras_het.reading.head_noise import covariance_with, head_noise, standardized, variances
+from keras_het.reading.head_noise import class_covariances, head_noise, logit_normal, variances
 from tests.common import Batches
 from tests.layers.heads import with_covariance
 
@@ -70,7 +70,7 @@ ERRORS = [
     (model_of("linear"), X, "be compiled with a loss that has from_logits=True. Received: model="),
     (model_of("linear"), X, "which returns numbers from -1 to 3, whose rows do not sum to 1"),
     (model_of("sigmoid"), X, "whose rows do not sum to 1"),
-    (model_of("softmax"), X * np.nan, "has its training diverged, or is there nan in `x`? Received: nan for example 0"),
+    (model_of("softmax"), X * np.nan, "its training has diverged, or `x` has nan. Received: nan for example 0"),
     (model_of("softmax"), X[:0], "`x` must have at least one example. Received: none"),
     (two_outputs(), X,
      "`model` must have one output of shape (N, K). Received: model='two' with outputs of shapes [(3, 3), (3, 3)]"),
@@ -139,10 +139,10 @@ def make_head(units=7, **arguments):
 @pytest.mark.parametrize("kind", HEADS)
 def test_rows_and_variances_are_those_of_the_dense_matrix(kind):
     head = make_head(**HEADS[kind])
-    normal, classes = standardized(head, INPUTS), np.array([0, 3, 6, 1, 1])
+    normal, classes = logit_normal(head, INPUTS), np.array([0, 3, 6, 1, 1])
     dense = as_float64(head.logit_covariance(INPUTS)) / 4.0  # centred where the link is blind to it
     np.testing.assert_allclose(
-        covariance_with(head, normal, classes), dense[np.arange(5), classes], rtol=1e-4, atol=1e-5
+        class_covariances(head, normal, classes), dense[np.arange(5), classes], rtol=1e-4, atol=1e-5
     )
     np.testing.assert_allclose(variances(head, normal), np.diagonal(dense, axis1=1, axis2=2), rtol=1e-4, atol=1e-5)
 
@@ -150,10 +150,10 @@ def test_rows_and_variances_are_those_of_the_dense_matrix(kind):
 def test_a_large_shift_hides_nothing():
     """A part of V that all classes share, a thousand times the rest: no difference of large numbers is taken."""
     head = make_head(num_factors=3)
-    expected = variances(head, standardized(head, INPUTS))
+    expected = variances(head, logit_normal(head, INPUTS))
     bias = ops.convert_to_numpy(head.covariance.factor_layer.bias).reshape(7, 3)
     head.covariance.factor_layer.bias.assign((bias + 1000.0).ravel())
-    np.testing.assert_allclose(variances(head, standardized(head, INPUTS)), expected, rtol=1e-2)
+    np.testing.assert_allclose(variances(head, logit_normal(head, INPUTS)), expected, rtol=1e-2)
 
 
 @pytest.mark.smoke
@@ -165,7 +165,7 @@ def test_a_shift_of_all_logits_is_no_noise_for_softmax():
         )
         head.build((None, 6))
         head.covariance.factor_layer.bias.assign(np.ones(4))
-        found = variances(head, standardized(head, INPUTS))
+        found = variances(head, logit_normal(head, INPUTS))
         np.testing.assert_allclose(found, np.full((5, 4), expected), atol=1e-6)
 
 

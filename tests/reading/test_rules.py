@@ -41,7 +41,7 @@ def test_the_mend_gives_the_value_of_probabilities(kind, role, identifier, label
     """With noise to spare, so that a loss of log-probabilities that forgot a setting would differ."""
     model = make_model(make_head(kind))
     module = getattr(keras, {"loss": "losses"}.get(role, role))
-    fitting = keras_het.reading.matching.matching(identifier, endings(model)[0], module)
+    fitting = keras_het.reading.matching.find_match(identifier, endings(model)[0], module)
     assert fitting is not identifier
     outputs = keras.ops.convert_to_tensor(model.predict(X, verbose=0))
     p = keras.ops.exp(outputs) if kind == "full" else keras.ops.sigmoid(outputs)
@@ -54,13 +54,13 @@ def test_the_mend_gives_the_value_of_probabilities(kind, role, identifier, label
 
 def test_a_calibration_error_has_no_predicted_class_of_labels_that_are_not_exclusive():
     output = endings(make_model(make_head("sigmoid")))[0]
-    assert keras_het.reading.matching.matching(keras_het.metrics.ExpectedCalibrationError(), output, metrics) is None
+    assert keras_het.reading.matching.find_match(keras_het.metrics.ExpectedCalibrationError(), output, metrics) is None
 
 
 def test_of_every_loss_of_this_package_it_is_known_what_it_takes():
     kinds = {getattr(keras_het.losses, name) for name in keras_het.losses.__all__}
     losses = {kind for kind in kinds if isinstance(kind, type) and issubclass(kind, keras.losses.Loss)}
-    assert {kind for kind in losses if keras_het.reading.rules.rule_of(kind) is None} == {
+    assert {kind for kind in losses if keras_het.reading.rules.find_rule(kind) is None} == {
         AnnotatorsLoss
     }  # which is judged by the loss that it wraps
 
@@ -68,4 +68,4 @@ def test_of_every_loss_of_this_package_it_is_known_what_it_takes():
 @pytest.mark.parametrize(("kind", "multi_label"), [("full", True), ("sigmoid", False)])
 def test_a_symmetric_crossentropy_of_the_other_kind_of_labels_does_not_fit(kind, multi_label):
     output = endings(make_model(make_head(kind)))[0]
-    assert keras_het.reading.matching.matching(SymmetricCrossentropy(multi_label=multi_label), output) is None
+    assert keras_het.reading.matching.find_match(SymmetricCrossentropy(multi_label=multi_label), output) is None

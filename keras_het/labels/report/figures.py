@@ -9,8 +9,8 @@ import numpy as np
 from scipy.cluster.hierarchy import leaves_list, linkage
 
 from keras_het.base.extras import import_extra
-from keras_het.explain.covariance import EITHER, TOGETHER
-from keras_het.explain.drawing import is_light, matplotlib, shortened
+from keras_het.explain.covariance import NEGATIVE_MEANING, POSITIVE_MEANING
+from keras_het.explain.drawing import is_light, matplotlib, shorten
 from keras_het.labels.report.examples import address
 from keras_het.labels.report.findings import Findings
 
@@ -45,7 +45,7 @@ def pictures(findings: Findings) -> list[Picture]:
     """Returns the figures of the findings."""
     drawn = [_picture("Is the confidence right?", RELIABILITY, findings.calibration.plot)]
     if pairs := findings.pairs:
-        text = f"Positive: {TOGETHER}. Negative: {EITHER}, so a label names one of the two."
+        text = f"Positive: {POSITIVE_MEANING}. Negative: {NEGATIVE_MEANING}, so a label names one of the two."
         drawn.append(_picture("Which classes share noise in the head?", text, pairs.plot))
     if findings.noise is not None:
         covariance, names = findings.noise.covariance, [str(name) for name in findings.class_names]
@@ -82,7 +82,7 @@ def draw_covariance(matrix: np.ndarray, names: list[str], ax: Any) -> None:
     limit = float(np.quantile(sizes, 1 - OUTLIERS)) if sizes.size else 0.0
     beyond = "both" if sizes.size and sizes.max() > limit * (1 + 1e-6) else "neither"
     image = ax.imshow(drawn, cmap=_diverging_map(), vmin=-(limit or 1.0), vmax=limit or 1.0, interpolation="none")
-    _write_names(ax, [shortened(names[i]) for i in order])
+    _write_names(ax, [shorten(names[i]) for i in order])
     ax.set(xlabel="class", ylabel="class", title="Covariance of the noise of the logits")
     bar = ax.figure.colorbar(image, ax=ax, extend=beyond, shrink=0.85)
     bar.set_label("in temperatures, squared; grey: variances")

@@ -15,11 +15,11 @@ from keras_het.base.refusal import refusal, refuse_if
 from keras_het.base.validation import check_class_names, check_integer, check_labels
 from keras_het.explain.calibration import Calibration
 from keras_het.explain.covariance import ConfusedPairs
-from keras_het.explain.drawing import shortened
+from keras_het.explain.drawing import shorten
 from keras_het.explain.noise import HeadNoise, head_noise
 from keras_het.labels.diagnosis import Diagnosis, diagnose
 from keras_het.labels.issues import LabelIssues, find_issues
-from keras_het.reading.check import judge
+from keras_het.reading.check import collect_warnings
 from keras_het.reading.probabilities import exclusive_probabilities
 
 MAX_CALIBRATION_ERROR = 0.05  # above it, the page advises against reading confidence as a probability
@@ -141,7 +141,7 @@ def _check_inputs(model: Any, x: Any, y: Any, probabilities: Any) -> int:
     count = count_examples(x)
     refuse_if(not count, "x", "have at least one example", "none")
     if getattr(model, "compiled", False):
-        judge(model, x)
+        collect_warnings(model, x)
     check_same_index(x=x, y=y, probabilities=probabilities)
     return count
 
@@ -217,7 +217,7 @@ def _confidence(findings: Findings) -> float:
 
 
 def _quoted(name: object) -> str:
-    return f"“{shortened(name, longest=40)}”"
+    return f"“{shorten(name, max_length=40)}”"
 
 
 def next_steps(findings: Findings) -> list[str]:

@@ -37,7 +37,7 @@ def test_the_files_that_a_page_links_to_are_there(path):
     assert [link for link in links if "://" not in link and not (page.parent / link).exists()] == []
 
 
-SENTENCE = "Heteroscedastic output layers and label-noise tools for Keras 3, on JAX, TensorFlow and PyTorch."
+SENTENCE = "Heteroscedastic output layers and label-noise tools for Keras 3"
 DESCRIPTIONS = ["README.md", "pyproject.toml", "mkdocs.yml", "docs/index.md", "CITATION.cff"]
 
 

@@ -134,12 +134,6 @@ def banned_names(path):
             yield node.lineno, getattr(node, name[type(node)])
 
 
-def show(title, lines):
-    """Prints lines of files."""
-    for path, line, text, *_ in lines:
-        print(f"{os.path.relpath(path)}:{line}: {title}: {text}")
-
-
 def figure(title, value, low=None, high=None):
     """Prints a figure beside its bound; returns whether it is within."""
     bounds = [f"at least {low}"] * (low is not None) + [f"at most {high}"] * (high is not None)
@@ -155,25 +149,26 @@ def report(paths, show_all=False):
 
     pages = [path for path in paths if path.suffix == ".md" or path.parent.name == "guides"]
     code = [path for path in paths if path.suffix == ".py"]
-    text = "\n".join(row[2] for row in rows(paragraphs, pages))
+    body = "\n".join(row[2] for row in rows(paragraphs, pages))
     spoken, starts = rows(sentences, pages), rows(docstrings, code)
     long, verbless = [row for row in spoken if row[3] > LONG], [row for row in starts if not VERB.match(row[2])]
     verb_percent = 100 * (1 - len(verbless) / max(len(starts), 1))
     names, phrases = rows(banned_names, code), rows(banned_phrases, paths)
-    show("long sentence", [row for row in long if show_all or row[3] > LONGEST])
-    show("no verb", verbless if show_all or verb_percent < MIN_VERB_PERCENT else [])
-    show("name", names)
-    show("phrase", phrases)
-    results = [figure("words of pages", len(words(text)))]
+    longest = [row for row in long if row[3] > LONGEST]
+    shown = {"long sentence": longest, "name": names, "phrase": phrases}
+    if show_all or verb_percent < MIN_VERB_PERCENT:
+        shown |= {"no verb": verbless} | ({"long sentence": long} if show_all else {})
+    for title, lines in shown.items():
+        for path, line, text, *_ in lines:
+            print(f"{os.path.relpath(path)}:{line}: {title}: {text}")
+    results = [figure("words of pages", len(words(body)))]
     for title, (pattern, low, high) in PER_THOUSAND.items() if pages else ():
-        value = 1000 * len(re.findall(pattern, text, re.IGNORECASE)) / max(len(words(text)), 1)
+        value = 1000 * len(re.findall(pattern, body, re.IGNORECASE)) / max(len(words(body)), 1)
         results.append(figure(f"{title}, per 1,000 words", value, low, high))
     results += [
-        figure(
-            f"percent of sentences above {LONG} words", 100 * len(long) / max(len(spoken), 1), high=MAX_LONG_PERCENT
-        ),
-        figure(f"sentences above {LONGEST} words", sum(row[3] > LONGEST for row in long), high=0),
-        figure("percent of docstrings that begin with a verb", verb_percent, low=MIN_VERB_PERCENT),
+        figure(f"% of sentences above {LONG} words", 100 * len(long) / max(len(spoken), 1), high=MAX_LONG_PERCENT),
+        figure(f"sentences above {LONGEST} words", len(longest), high=0),
+        figure("% of docstrings that begin with a verb", verb_percent, low=MIN_VERB_PERCENT),
         figure(f"docstrings with {', '.join(BAD_STARTS)}", sum(row[2].split()[0] in BAD_STARTS for row in verbless)),
         figure("banned names", len(names), high=0),
         figure("banned phrases", len(phrases), high=0),

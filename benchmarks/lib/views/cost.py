@@ -86,17 +86,6 @@ def gpu_choose(of):
     return [list(rows[0]), *(list(row.values()) for row in rows)]
 
 
-def speed_narrow(of):
-    """Times of the narrow, the full and the parameter-efficient head, and their memory and weights."""
-    lines = [["backend", "head", "step: times Dense", "predict: times Dense", "step: peak MiB", "million weights"]]
-    for backend in ("jax", "tensorflow", "torch"):
-        steps, predictions = (dicts(of(f"speed_narrow_{backend}", title)) for title in SPEEDS)
-        for step, prediction in zip(steps, predictions, strict=True):
-            times = step["times Dense"], prediction["times Dense"]
-            lines.append([backend, step["head"], *times, step["peak MiB"], step["million weights"]])
-    return lines
-
-
 def compilers(of):
     """Times of a step and of a prediction on JAX, and on PyTorch without and with each compiler, by nodes."""
     columns = (f"{mode}: {figure}" for mode in ("step", "predict") for figure in ("ms", "times JAX"))

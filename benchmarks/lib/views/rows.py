@@ -56,8 +56,3 @@ def dicts(table):
 def bold(cell):
     mean, error = map(float, cell.split(" +- "))
     return f"**{cell}**" if abs(mean) > 2.0 * error else cell
-
-
-def picked(table, *names):
-    places = [table[0].index(name) for name in names]
-    return [[row[place] for place in places] for row in table]

@@ -5,7 +5,10 @@ from benchmarks.lib.views.rows import BOUNDED, bounds_of, dicts
 
 def beside_edward2(of):
     """The fastest mode of each package, and the time to the same error."""
-    modes, times = dicts(of("peers", "seconds and memory of a step")), dicts(of("peers", "time to the error of edward2"))
+    modes, times = (
+        dicts(of("peers", "seconds and memory of a step")),
+        dicts(of("peers", "time to the error of edward2")),
+    )
     lines = [["one training step", "edward2", "keras_het"]]
     sizes = {"softmax full": "softmax, full: batch 128, 1,000 classes, R = 15, 1,000 nodes"}
     sizes["sigmoid parameter-efficient"] = "sigmoid, parameter-efficient: batch 16, 21,843 classes, R = 50"

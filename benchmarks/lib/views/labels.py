@@ -212,7 +212,7 @@ READ_ON = (
     "[how](docs/choose.md)",
     "[code](docs/choose.md#each-row-in-code)",
     "[code](docs/choose.md#each-row-in-code)",
-    "[when it pays](docs/when-it-pays.md)",
+    "[when the head helps](docs/when-it-helps.md)",
 )
 
 

@@ -1,4 +1,4 @@
-"""Makes the outputs of the home page: what its code prints, and pictures of the report that it writes, in Chromium.
+"""Makes the outputs of the page on label errors: what its first code prints, and pictures of the report, in Chromium.
 
 `python -m nox -s guides -- --notebooks --keep` runs it. `report.sha256` says of which code they are.
 """
@@ -15,11 +15,11 @@ from playwright.sync_api import sync_playwright
 HERE = pathlib.Path(__file__).parent
 SIZE = {"width": 920, "height": 620}
 
-program = (HERE.parent / "index.md").read_text().split("```python\n")[1].split("```")[0]
+program = (HERE.parent / "label-errors.md").read_text().split("```python\n")[1].split("```")[0]
 with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
     os.chdir(folder)
     with contextlib.redirect_stdout(io.StringIO()) as printed:
-        exec(compile(program, "index.md", "exec"), {"__name__": "__main__"})
+        exec(compile(program, "label-errors.md", "exec"), {"__name__": "__main__"})
     chromium = playwright.chromium.launch(
         executable_path=os.environ.get("CHROMIUM") or None, args=["--no-sandbox", "--disable-background-networking"]
     )

@@ -126,7 +126,15 @@ def judged(of):
     title = "how often 95% intervals hold the true accuracy, and the error in points"
     widths = {(row["set"], row["verified"]): row for row in dicts(of("real_judge", "half width in points"))}
     largest = {row["set"]: row for row in dicts(of("real_judge", title)) if not row["set"].startswith("planted")}
-    head = ["dataset", "verified", "accuracy", "by the labels", "verified alone", "all labels", "interval holds"]
+    head = [
+        "dataset",
+        "verified",
+        "accuracy",
+        "error of noisy accuracy",
+        "verified alone",
+        "`verify_accuracy`",
+        "holds",
+    ]
     lines = [head]
     for name, row in largest.items():
         width = widths[name, row["verified"]]

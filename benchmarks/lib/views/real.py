@@ -1,6 +1,6 @@
 """Tables of results on labels of people and rules, and of the methods that were compared."""
 
-from benchmarks.lib.views.rows import TASKS, bold, columns_of, dicts, value
+from benchmarks.lib.views.rows import bold, columns_of, dicts, value
 
 HALVES = ("sets that decided", "sets that had no say")
 FINDERS = {  # rows of real_issues, in words
@@ -21,7 +21,6 @@ HEADS = (  # sets of real_heads, and numbers of labels
     ("CIFAR-10N aggregate", 18000),
     ("Fashion-MNIST-H", 18000),
 )
-TUNED = {"Dense": "Dense", "Dense, logits / 5": "Dense, logits divided by five", "full head": "full head"}
 CROWDS = {  # rows of real_annotators, in words
     "clean_labels, votes": "`labels.clean(None, x, votes)`",
     "choose, votes": "`labels.choose(None, x, votes)`",
@@ -33,11 +32,11 @@ CROWDS = {  # rows of real_annotators, in words
     "a T for each, from Dawid-Skene": "network with a matrix for each annotator",
     "true labels + logistic regression": "correct labels, logistic regression",
 }
-ELSEWHERE = {  # data of the choice that did not decide its rule
-    "table, 30% of one class": "30% of one class of two to the other, a table (breast cancer)",
-    "words, 45% of every second": TASKS["words, 45% of every second"],
-    "MNIST, 40%": "40% to the class that the image looks most like, 3000 of MNIST, a convolutional network",
-    "images, 20%": "20%, the same, twenty drawn classes, a convolutional network",
+ELSEWHERE = {  # data of the choice that did not decide its rule, in words
+    "table, 30% of one class": "table of two classes, 30% of one class swapped",
+    "words, 45% of every second": "words of 12 languages, 45% of every second class swapped",
+    "MNIST, 40%": "3,000 images of MNIST, 40% look-alike",
+    "images, 20%": "drawn images, 20 classes, 20% look-alike",
 }
 
 
@@ -103,15 +102,6 @@ def _signed(cell):
     """Returns a mean with its sign, and the standard error."""
     mean, error = cell.split(" +- ")
     return f"{float(mean):+.3f} +- {error}"
-
-
-def fine_tuned(of):
-    """Returns the scores of whole networks that were fine-tuned with each last layer."""
-    lines = [["dataset", "last layer", "accuracy", "NLL", "accuracy against Dense", "NLL against Dense"]]
-    for row in dicts(of("real_finetune", "fine-tuned")):
-        gained = [row[name] and bold(_signed(row[name])) for name in ("accuracy - Dense's", "nll - Dense's")]
-        lines.append([row["set"], TUNED[row["head"]], row["accuracy"], row["nll"], *gained])
-    return lines
 
 
 def crowds(of):

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from benchmarks.lib.views.rows import TASKS, bold, by_task, columns_of, dicts, short, value
+from benchmarks.lib.views.rows import TASKS, by_task, columns_of, dicts, short, value
 
 ISSUES = {
     "look-alikes, 20%": "20% are those of a look-alike",
@@ -98,49 +98,6 @@ def wrong_labels(of):
         cells = [[found[task, method][measure] for measure in measures] for method in ("Dense", *names)]
         lines.append([words, *(", ".join(map(short, row)) for row in cells)])
     return lines
-
-
-def one_training(of):
-    """Wrong labels by one training, and what folds and inputs alone add to its ranking, for each data and noise."""
-    others = {"five folds, confident learning": "five folds", "inputs alone": "inputs alone"}
-    lines = [["labels", "one training: precision of ranking, cut, recall", "seconds", *others.values(), "its seconds"]]
-    for data in ("digits", "words"):
-        found = by_task(of("dynamics", f"wrong labels that are found, {data}"))
-        for noise in dict.fromkeys(noise for noise, _ in found):
-            own, folds = found[noise, "one training, mean margin"], found[noise, "five folds, confident learning"]
-            measures = ", ".join(value(own[name]) for name in ("average precision", "precision", "recall"))
-            added = [found[noise, name]["average precision"] for name in others]
-            lines.append([f"{data}, {noise}", measures, own["seconds"], *added, folds["seconds"]])
-    return lines
-
-
-CHOICE_ELSEWHERE = {  # data of the choice that had no say in its rule, in plain words
-    "images, 20%": "20% to the class that the image looks most like, twenty drawn classes, a convolutional network",
-    "MNIST, 40%": "40%, the same, 3000 real images of MNIST, a convolutional network",
-    "words, 45% of every second": TASKS["words, 45% of every second"],
-    "table, 30% of one class": "30% of one class of two to the other, a table (breast cancer)",
-}
-KEPT = ("early stopping, 3 starts", "choose, 30 trainings", "chosen")  # columns of the choice elsewhere
-
-
-def choice_elsewhere(of):
-    """The choice of a method on data that had no say in its rule, a row for each."""
-    lines = []
-    for task, name in CHOICE_ELSEWHERE.items():
-        head, row = of("choice", f"{task}: clean accuracy of early stopping, 3 starts, and points over it")[:2]
-        lines = lines or [["wrong labels", *(title for title in head[1:] if title in KEPT)]]
-        lines.append([name, *(cell for title, cell in zip(head, row, strict=True) if title in KEPT)])
-    return lines
-
-
-DEMO = "accuracy, and the wrong labels that are named"
-
-
-def demo(of):
-    """The demo on all seeds, with gains and losses of more than two standard errors in bold."""
-    head, *rows = of("demo", DEMO)
-    place = head.index("points")
-    return [head, *([*row[:place], bold(row[place]), *row[place + 1 :]] for row in rows)]
 
 
 def begin_with(of):

@@ -1,7 +1,7 @@
-"""Sessions of nox: `python -m nox` lints and checks three backends; `python -m nox -l` lists all sessions.
+"""Sessions of nox: `python -m nox` runs lint and the check of three backends; `python -m nox -l` lists all sessions.
 
-A session that can run on any backend takes it as `-- --backend torch`; without it, it runs on every backend or on JAX.
-Each session has an environment of its own at the pinned versions; with `--no-venv --no-install` it uses yours.
+`-- --backend torch` selects a backend. Without it, a session runs on every backend or on JAX. Each session makes its
+own environment at the pinned versions. With `--no-venv --no-install` it uses yours.
 """
 
 import argparse
@@ -25,17 +25,17 @@ from benchmarks import BENCHMARKS
 nox.options.sessions = ["lint", "check"]
 nox.options.default_venv_backend = "virtualenv"
 nox.options.reuse_venv = "yes"
-nox.options.error_on_missing_interpreters = True  # a session that did not run has shown nothing
+nox.options.error_on_missing_interpreters = True  # else a session that did not run looks like a success
 
 PROJECT = nox.project.load_toml("pyproject.toml")
 BACKENDS = ["jax", "tensorflow", "torch"]
-# The extras that install a backend for processors, and the packages: their names are the same.
+# The package of each backend for CPUs. Our extra has the same name.
 EXTRAS = {"jax": "jax", "tensorflow": "tensorflow-cpu", "torch": "torch"}
 THREE = ",".join(EXTRAS.values())
 CUDA_PACKAGES = {"jax": "jax[cuda12]", "tensorflow": "tensorflow[and-cuda]", "torch": "torch"}
 TWO_WORKERS = ("-n", "2", "--dist", "worksteal")
-# The tests make thousands of small programs, which run once: XLA compiles them in half of the time if it optimises
-# less. `parity`, the tests of memory, and the sessions of benchmarks and of other packages compile as users do.
+# The tests make thousands of small programs that run once. With fewer optimisations XLA compiles them in half the time.
+# `parity`, the tests of memory, and the sessions of benchmarks and of other packages compile as users do.
 COMPILE_FAST = {"JAX_DISABLE_MOST_OPTIMIZATIONS": "1", "XLA_FLAGS": "--xla_cpu_use_fusion_emitters=false"}
 
 
@@ -48,11 +48,11 @@ def parity(session):
 
 @nox.session
 def gpu(session):
-    """Compares this machine's accelerator with its processor, then times each head; `-- --backend torch --quick`.
+    """Compares your accelerator with the CPU, then measures each head beside Dense; `-- --backend torch --quick`.
 
-    If `nvidia-smi` is there, the session installs the backend with CUDA 12. For any other accelerator, install the
-    backend yourself and call `python -m nox --no-venv --no-install -s gpu`. Without an accelerator, the session makes a
-    quick pass on the processor.
+    If the machine has `nvidia-smi`, the session installs the backend with CUDA 12. For any other accelerator, install
+    the backend yourself and call `python -m nox --no-venv --no-install -s gpu`. Without an accelerator, the session
+    makes a quick pass on the CPU.
     """
     backends, arguments = split_backends(session, ["jax"])
     packages = CUDA_PACKAGES if shutil.which("nvidia-smi") else EXTRAS
@@ -62,14 +62,14 @@ def gpu(session):
 
 @nox.session
 def speed(session):
-    """Times each head on the processor beside Dense, on every backend; `-- --quick`: a minute; `-- --backend torch`."""
+    """Measures each head beside Dense on the CPU, on every backend; `-- --quick`: one minute; `-- --backend torch`."""
     backends, arguments = split_backends(session)
     install(session, "-e", ".", *(EXTRAS[backend] for backend in backends))
     measure_speed(session, "speed", backends, arguments)
 
 
 def measure_speed(session, module, backends, arguments):
-    """Runs a benchmark of seconds and memory on some backends."""
+    """Runs a benchmark of time and memory on some backends."""
     command = ["python", "-m", f"benchmarks.cost.{module}", "--backends", *backends, *arguments]
     session.run(*command, env=backend_environment(backends[0]))
 
@@ -77,36 +77,37 @@ def measure_speed(session, module, backends, arguments):
 @nox.session
 @nox.parametrize("backend", [nox.param(b, id=b) for b in BACKENDS])
 def tests(session, backend):
-    """Tests one backend, as `check` does; `-- -k losses` goes to pytest."""
+    """Tests one backend as `check` does; pytest receives the words after `--`, such as `-- -k losses`."""
     install_backend(session, backend)
     JOBS[backend](session, arguments=session.posargs)
 
 
 @nox.session
 def quick(session):
-    """Runs the smoke tests on PyTorch, in less than two minutes: before every commit."""
+    """Runs the smoke tests on PyTorch, in under two minutes: before every commit."""
     install_backend(session, "torch")
     session.run("pytest", "-m", "smoke", *session.posargs, env=test_environment(session, "torch"))
 
 
 @nox.session
 def lint(session):
-    """Checks style, types and imports."""
+    """Checks style, types, imports and prose."""
     install(session, "keras", "numpy", groups=["lint"])
     session.run("ruff", "check", ".")
     session.run("ruff", "format", "--check", ".")
     session.run("mypy")
     session.run("lint-imports")
+    session.run("python", "-m", "tests.prose")
 
 
 @nox.session
 def check(session):
-    """Tests three backends, a pretended accelerator and parity, two processes at a time."""
+    """Tests three backends, a simulated accelerator and parity, in two processes side by side."""
     install(session, "-e", f".[{THREE},demo]", groups=["test", "export", "torchmetrics"])
     folder = pathlib.Path(session.create_tmp()).resolve()
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
         runs = {name: pool.submit(timed, session, folder / f"{name}.txt", job) for name, job in JOBS.items()}
-    for name in JOBS:  # one after the other, since they ran side by side
+    for name in JOBS:  # in turn, because the outputs would mix
         session.log(f"{name}:\n{(folder / f'{name}.txt').read_text()}")
     failed = [name for name, run in runs.items() if not run.result()[0]]
     seconds = ", ".join(f"{name} {run.result()[1]:.0f} s" for name, run in runs.items())
@@ -116,7 +117,7 @@ def check(session):
 
 
 def timed(session, path, job):
-    """Writes the output of a job to a file; returns whether it succeeded, and its seconds."""
+    """Writes the output of a job to a file; returns whether the job succeeded, and its time in seconds."""
     start = time.monotonic()
     with path.open("w") as output:
         try:
@@ -138,13 +139,13 @@ def on_backend(backend):
 
 
 def test_environment(session, backend):
-    """Returns the environment variables of tests that share two cores with another process."""
+    """Returns the environment variables of tests that run beside another process on two cores."""
     environment = backend_environment(backend) | {"OMP_NUM_THREADS": "1"}
     return environment | compilation_cache(session) | COMPILE_FAST if backend == "jax" else environment
 
 
 def on_pretended_accelerator(session, output=None):
-    """Runs the contracts of heads and losses on an accelerator that PyTorch only pretends; it must own each tensor."""
+    """Runs the contracts of heads and losses on a simulated accelerator of PyTorch, which must own each tensor."""
     pretended = (
         "tests/test_pretended_accelerator.py",
         "tests/layers/test_heteroscedastic_dense_contract.py",
@@ -157,7 +158,7 @@ def on_pretended_accelerator(session, output=None):
 
 
 def compare_backends(session, output=None, arguments=()):
-    """Runs tests.parity on three backends and compares what they wrote."""
+    """Runs tests.parity on three backends and compares the recorded arrays."""
     folder, cache = pathlib.Path(session.create_tmp()).resolve(), compilation_cache(session, "parity")
     files = [str(folder / f"{backend}.npz") for backend in BACKENDS]
     for backend, file in zip(BACKENDS, files, strict=True):
@@ -166,7 +167,7 @@ def compare_backends(session, output=None, arguments=()):
     session.run("python", "-m", "tests.parity", "compare", *files, stdout=output)
 
 
-# The longest first, so that the two processes end together.
+# The longest job comes first, so that both processes end at the same time.
 JOBS = {
     "torch": on_backend("torch"),
     "tensorflow": on_backend("tensorflow"),
@@ -179,23 +180,23 @@ JOBS = {
 @nox.session
 @nox.parametrize("backend", [nox.param(b, id=b, tags=[f"thorough-{b}"]) for b in BACKENDS])
 def thorough(session, backend):
-    """Runs every test on one backend, in an environment without the others: weekly and before a release."""
+    """Runs every test on one backend, in an environment with this backend alone: weekly and before a release."""
     install_backend(session, backend)
     environment = test_environment(session, backend)
     session.run("pytest", "--thorough", *TWO_WORKERS, "--durations=15", *session.posargs, env=environment)
 
 
 def install_backend(session, backend):
-    """Installs the package, one backend and what the tests need there."""
+    """Installs the package, one backend and the requirements of its tests."""
     install(session, "-e", f".[{EXTRAS[backend]},demo]", groups=test_groups(backend))
 
 
 @nox.session
 def fuzz(session):
-    """Tries random heads and hostile files on every backend; `-- --minutes 5`, `-- --soak`, `-- --seeds 0 99`.
+    """Tries random heads and malicious files on every backend; `-- --minutes 5`, `-- --soak`, `-- --seeds 0 99`.
 
-    `--soak` trains for 10,000 steps and watches memory, programs, losses and steps. `--seeds 0 99` runs the statistical
-    tests for a hundred seeds, on PyTorch.
+    `--soak` trains for 10,000 steps and checks memory, compiled programs, losses and steps. `--seeds 0 99` runs the
+    statistical tests with a hundred seeds, on PyTorch.
     """
     if "--seeds" in session.posargs:
         install_backend(session, "torch")
@@ -209,10 +210,10 @@ class Integration(NamedTuple):
     """Tests with other packages or several devices, which `tests` does not run.
 
     Attributes:
-        folder: of the tests.
-        extras: of the package, divided by commas.
+        folder: folder of the tests.
+        extras: extras of the package, separated by commas.
         groups: dependency groups besides `test`.
-        backends: those on which the tests run.
+        backends: backends on which the tests run.
     """
 
     folder: str
@@ -238,7 +239,7 @@ def integrations(session, name):
     """Tests KerasHub, KerasCV, pretrained weights, several devices, export formats and other packages: weekly."""
     folder, extras, groups, backends = INTEGRATIONS[name]
     install(session, "-e", f".[{extras}]", groups=["test", *groups])
-    # A package below litert-torch brings a plugin for pytest that warns when it is imported.
+    # A dependency of litert-torch has a plugin for pytest that warns on import.
     words = ["-p", "no:anyio", *(["--thorough"] if name == "devices" else [])]
     for backend in backends:
         environment = test_environment(session, backend) if name == "devices" else backend_environment(backend)
@@ -247,21 +248,21 @@ def integrations(session, name):
 
 @nox.session
 def bench(session):
-    """Runs a benchmark, as `-- labels.recipe --backend torch`; without a name, lists them; `-- tests`: their tests."""
+    """Runs a benchmark, such as `-- labels.recipe --backend torch`, or lists them; `-- tests` runs their tests."""
     backend, words = split_backend(session)
     name, *arguments = words or [""]
     if name == "tests":
         return bench_tests(session, backend, arguments)
     if name not in BENCHMARKS:
         session.log("\n".join(["Benchmarks:", *(f"{known:28}{row.time}" for known, row in BENCHMARKS.items())]))
-        return session.error(f"There is no benchmark {name}") if name else None
+        return session.error(f"Unknown benchmark: {name}") if name else None
     extras, groups, _ = BENCHMARKS[name]
     install(session, "-e", f".[{','.join(filter(None, [EXTRAS[backend], extras]))}]", groups=groups)
     return session.run("python", "-m", f"benchmarks.{name}", *arguments, env=backend_environment(backend))
 
 
 def bench_tests(session, backend, arguments):
-    """Runs the tests of the benchmarks on one backend: weekly, and before a change there."""
+    """Runs the tests of the benchmarks on one backend: weekly, and before you change a benchmark."""
     install_backend(session, backend)
     selection = ["--thorough", *TWO_WORKERS, "--durations=15", *arguments]
     session.run("pytest", *selection, "benchmarks/tests", env=test_environment(session, backend))
@@ -277,7 +278,7 @@ def demo(session):
 
 @nox.session
 def docs(session):
-    """Builds the site in build/site, runs the examples of its pages, and opens it in Chromium."""
+    """Builds the site in build/site, opens it in Chromium, and runs the examples of its pages."""
     install(session, "-e", ".[torch,demo]", groups=["docs", "test", "browser"])
     session.run("python", "-m", "mkdocs", "build", "--strict", env={"NO_MKDOCS_2_WARNING": "1"})
     pictures = pathlib.Path(session.create_tmp()).resolve()
@@ -287,15 +288,15 @@ def docs(session):
 
 
 def chromium(session):
-    """Returns the path of the machine's Chromium, which root installs by apt, or None for playwright's."""
-    found = first_of("chromium", "chromium-browser", "google-chrome")
-    if found is None and shutil.which("apt-get") and os.geteuid() == 0:
+    """Returns the path of the machine's Chromium, which apt installs for root, or None for the one of playwright."""
+    path = first_of("chromium", "chromium-browser", "google-chrome")
+    if path is None and shutil.which("apt-get") and os.geteuid() == 0:
         session.run("apt-get", "update", external=True)
         session.run("apt-get", "install", "--yes", "--no-install-recommends", "chromium", external=True)
         return first_of("chromium")
-    if found is None:
+    if path is None:
         session.run("playwright", "install", "--with-deps", "chromium")
-    return found
+    return path
 
 
 def first_of(*names):
@@ -305,10 +306,10 @@ def first_of(*names):
 
 @nox.session
 def guides(session):
-    """Runs the guides on every backend, or on one by `-- --backend torch`; `-- --notebooks`: as notebooks, on one.
+    """Runs the guides on every backend, or on one with `-- --backend torch`; `-- --notebooks`: as notebooks, on one.
 
-    Behind `--notebooks`, `--quick` trains epochs of one batch, and `--keep` keeps the outputs for the site, also those
-    of the home page.
+    After `--notebooks`, `--quick` trains epochs of one batch, and `--keep` stores the outputs for the site, with the
+    pictures of the report.
     """
     if "--notebooks" in session.posargs:
         return notebooks(session)
@@ -321,15 +322,15 @@ def guides(session):
 
 
 def notebooks(session):
-    """Makes a notebook of every guide and runs it."""
+    """Makes and runs a notebook of every guide."""
     backend, arguments = split_backend(session)
     if {"--quick", "--keep"} <= set(arguments):
-        session.error("The outputs of a quick run mean nothing: give `--quick` or `--keep`.")
+        session.error("The outputs of a quick run mean nothing. Use either `--quick` or `--keep`.")
     keeps = "--keep" in arguments
     groups = ["notebooks", "recipe", *(["browser"] if keeps else [])]
     install(session, "-e", f".[{backend},hub,demo,pandas]", groups=groups)
-    others = (word for word in arguments if word not in ("--keep", "--notebooks"))
-    session.run("python", "-m", "guides.notebooks.make", *others)
+    options = (word for word in arguments if word not in ("--keep", "--notebooks"))
+    session.run("python", "-m", "guides.notebooks.make", *options)
     for guide in sorted(pathlib.Path("guides").glob("*.py")):
         notebook = f"guides/notebooks/{guide.stem}.ipynb"
         session.run("jupyter-execute", "--inplace", notebook, env=backend_environment(backend))
@@ -348,7 +349,7 @@ def package(session):
     session.run("python", "-m", "build", "--wheel", "--outdir", str(folder / "dist"))
     (wheel,) = (folder / "dist").glob("*.whl")
     session.install("-c", "constraints.txt", str(wheel))
-    session.install("--force-reinstall", "--no-deps", str(wheel))  # the version may be one that is installed already
+    session.install("--force-reinstall", "--no-deps", str(wheel))  # pip skips a version that is installed
     example = pathlib.Path("README.md").read_text().split("```python\n")[1].split("```")[0]
     (folder / "example.py").write_text(example)
     session.chdir(folder)
@@ -358,13 +359,13 @@ def package(session):
 
 @nox.session
 def release(session):
-    """Builds the files of a release in `dist`, twice, and checks them; adds a bill of materials (SBOM)."""
+    """Builds the files of a release in `dist` twice and compares them; adds a bill of materials (SBOM)."""
     install(session, "build", "hatchling", "twine", "cyclonedx-bom")
     epoch = session.run("git", "log", "-1", "--format=%ct", external=True, silent=True).strip()
     folder, dist = pathlib.Path(session.create_tmp()).resolve(), pathlib.Path("dist").resolve()
     for place in (dist, folder / "again"):
         shutil.rmtree(place, ignore_errors=True)
-        # Without isolation: the wheel names the version of hatchling, which is pinned here.
+        # The wheel contains the version of hatchling, so it is built with the pinned one, without isolation.
         session.run("python", "-m", "build", "--no-isolation", "--outdir", str(place), env={"SOURCE_DATE_EPOCH": epoch})
     if (hashes := digests(dist)) != digests(folder / "again"):
         session.error("Two builds of the same commit differ.")
@@ -375,12 +376,12 @@ def release(session):
 
 
 def digests(folder):
-    """Returns SHA-256 of every file of a folder, by name."""
+    """Returns the SHA-256 hash of every file of a folder, by name."""
     return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(folder.iterdir())}
 
 
 def bill_of_materials(session, wheel, environment, path, epoch):
-    """Writes, in the form of CycloneDX, what comes with the wheel, installed alone at the pinned versions."""
+    """Writes the packages that the wheel installs at the pinned versions, in the format of CycloneDX."""
     session.run("python", "-m", "venv", "--clear", "--without-pip", str(environment))
     session.run("python", "-m", "pip", "--python", str(environment), "install", "-c", "constraints.txt", str(wheel))
     options = (
@@ -409,10 +410,10 @@ def versions(session, which, backend):
     """Tests other versions of Python and packages: `nox -t oldest`, `-t newest`, `-t next`.
 
     * oldest: all tests, on the oldest versions that pyproject.toml allows.
-    * newest: the doctor and the smoke tests, on what pip brings today, KerasHub among it.
-    * next: the same with tonight's Keras and without KerasHub; on MLX, where Keras is tried alone, the doctor.
+    * newest: the doctor and the smoke tests, on the newest versions that pip installs, with KerasHub.
+    * next: the doctor and the smoke tests, with tonight's Keras and without KerasHub. On MLX the doctor alone.
 
-    On PyTorch these are gigabytes.
+    On PyTorch the sessions download gigabytes.
     """
     {"oldest": test_oldest, "newest": test_newest, "next": test_next}[which](session, backend)
 
@@ -425,16 +426,16 @@ def test_oldest(session, backend):
     session.install("--no-compile", "-c", str(pins), "-e", f".[{EXTRAS[backend]},demo]", *requirements)
     environment = backend_environment(backend) | {"OMP_NUM_THREADS": "1"}
     if backend == "jax":
-        environment |= compilation_cache(session)  # as users compile: JAX 0.6 rounds otherwise if it optimises less
-    # Old packages warn of what newer ones below them will drop, as Matplotlib 3.10 of pyparsing 3.3: no errors here.
+        environment |= compilation_cache(session)  # without COMPILE_FAST, which changes the rounding of JAX 0.6
+    # Old packages warn about their newer dependencies, such as Matplotlib 3.10 about pyparsing 3.3.
     session.run(
         "pytest", "--thorough", *TWO_WORKERS, "-W", "default::DeprecationWarning", *session.posargs, env=environment
     )
 
 
 def test_newest(session, backend):
-    """Runs the smoke tests on what pip brings today."""
-    install_today(session, f".[{backend},hub,demo]")  # KerasHub brings TensorFlow, on every backend
+    """Runs the smoke tests on the newest versions that pip installs."""
+    install_today(session, f".[{backend},hub,demo]")  # KerasHub installs TensorFlow on every backend
     smoke(session, backend)
 
 
@@ -444,57 +445,57 @@ def test_next(session, backend):
         install_today(session, ".[demo]", "keras-mlx", "mlx[cpu]")
     else:
         install_today(session, f".[{EXTRAS[backend]},demo]")
-    # Both packages are the folder `keras`: whichever goes later takes files of the other along.
+    # Both packages own the folder `keras`: the second uninstall would delete files of the first.
     session.run("python", "-m", "pip", "uninstall", "--yes", "keras", "keras-nightly")
     session.install("--no-compile", "keras-nightly")
     smoke(session, backend)
 
 
 def install_today(session, package, *requirements):
-    """Installs the package and the tests' packages in the newest versions, also where a run before left older ones."""
+    """Installs or upgrades the package and the requirements of the tests to the newest versions."""
     tests = nox.project.dependency_groups(PROJECT, "test")
     session.install("--no-compile", "--upgrade", "--upgrade-strategy", "eager", "-e", package, *requirements, *tests)
 
 
 def smoke(session, backend):
-    """Runs the doctor, which prints the versions, and on a supported backend the smoke tests."""
-    environment = backend_environment(backend) | {"OMP_NUM_THREADS": "1"}  # a core for each worker
+    """Runs the doctor, which prints the versions, then the smoke tests if the backend is supported."""
+    environment = backend_environment(backend) | {"OMP_NUM_THREADS": "1"}  # one core per worker
     session.run("python", "-m", "keras_het", "doctor", env=environment)
     if backend in BACKENDS:
         session.run("pytest", "-m", "smoke", *TWO_WORKERS, *session.posargs, env=environment)
 
 
 def oldest(*groups):
-    """Returns the lowest version of all that the package, its extras and these dependency groups ask for, as pins."""
+    """Returns pins of the lowest versions that the package, its extras and some dependency groups allow."""
     extras = PROJECT["project"]["optional-dependencies"].values()
-    wanted = [
+    requirements = [
         *PROJECT["project"]["dependencies"],
         *itertools.chain(*extras),
         *nox.project.dependency_groups(PROJECT, *groups),
     ]
-    bounds = ((requirement.name, bound) for requirement in map(Requirement, wanted) for bound in requirement.specifier)
+    bounds = (
+        (requirement.name, bound) for requirement in map(Requirement, requirements) for bound in requirement.specifier
+    )
     return sorted({f"{name}=={bound.version}" for name, bound in bounds if bound.operator == ">="})
-
-
-# What the sessions share.
 
 
 def install(session, *requirements, groups=()):
     """Installs the package with extras (such as ".[jax]") and dependency groups at the pinned versions."""
-    # Without compiling the backends' ten thousand files of Python, most of which are never imported.
+    # Compiling ten thousand Python files of the backends takes minutes, and most are never imported.
     session.install(
         "--no-compile", "-c", "constraints.txt", *requirements, *nox.project.dependency_groups(PROJECT, *groups)
     )
 
 
 def backend_environment(backend):
+    """Returns the environment variables that select a backend."""
     return {"KERAS_BACKEND": backend, "TF_CPP_MIN_LOG_LEVEL": "2", "MPLBACKEND": "agg"}
 
 
 def compilation_cache(session, name="jax"):
-    """Lets JAX keep what it compiles: most programs of a test are those of another test, or of another worker."""
+    """Returns the environment variables of a cache for JAX, because tests and workers compile the same programs."""
     folder = session.cache_dir / name
-    shutil.rmtree(folder, ignore_errors=True)  # every run starts without, so that none depends on an earlier one
+    shutil.rmtree(folder, ignore_errors=True)  # no run depends on an earlier one
     return {
         "JAX_COMPILATION_CACHE_DIR": str(folder.resolve()),
         "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
@@ -503,28 +504,28 @@ def compilation_cache(session, name="jax"):
 
 
 def split_backends(session, default=BACKENDS):
-    """Returns the backends named behind `--`, as `--backend torch` or `--backends jax torch`, and the other words."""
+    """Returns the backends after `--`, from `--backend torch` or `--backends jax torch`, and the other words."""
     parser = argparse.ArgumentParser(add_help=False)
     parser.add_argument("--backends", nargs="+", choices=BACKENDS, default=default)
-    known, others = parser.parse_known_args(session.posargs)
-    return known.backends, others
+    options, words = parser.parse_known_args(session.posargs)
+    return options.backends, words
 
 
 def split_backend(session):
-    """Returns the one backend named behind `--`, or JAX, and the other words."""
-    backends, others = split_backends(session, ["jax"])
+    """Returns the single backend after `--`, or JAX, and the other words."""
+    backends, words = split_backends(session, ["jax"])
     if len(backends) > 1:
-        session.error(f"This session takes one backend. Received: {', '.join(backends)}")
-    return backends[0], others
+        session.error(f"This session runs on one backend. Received: {', '.join(backends)}")
+    return backends[0], words
 
 
 def test_groups(backend):
-    """Returns the dependency groups of the tests on a backend: those of other packages run where they cost least."""
+    """Returns the dependency groups of the tests on a backend; tests with other packages run on PyTorch."""
     return ["test", "export", "torchmetrics"] if backend == "torch" else ["test"]
 
 
 def long_run(session, module):
-    """Runs a module of the tests on each backend, or on the one that is named behind `--`."""
+    """Runs a module of the tests on each backend, or on the backend after `--`."""
     backends, arguments = split_backends(session)
     install(session, "-e", f".[{THREE}]", groups=["test"])
     for backend in backends:

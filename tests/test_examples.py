@@ -12,7 +12,7 @@ import keras_het
 pytestmark = pytest.mark.once
 
 ROOT = pathlib.Path(__file__).parent.parent
-PAGES = ("README.md", "docs/index.md", "docs/quickstart.md", "docs/pretrained.md")
+PAGES = ("README.md", "docs/index.md", "docs/heads.md", "docs/pretrained.md")
 EXAMPLES = [
     pytest.param(page, block.split("```")[0], id=f"{page}-{number}")
     for page in PAGES

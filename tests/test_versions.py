@@ -1,4 +1,4 @@
-"""What is written at two places agrees: versions, the oldest of pyproject.toml, and the files of the source archive."""
+"""What stands in two places agrees: versions, bounds of pyproject.toml, and the files of the source archive."""
 
 import pathlib
 import re
@@ -39,18 +39,18 @@ def test_the_bounds_that_documents_name_are_true():
 
 
 def disagreements(changelog, citation, version):
-    """What is wrong with the heads of a changelog and the version of a citation, in words."""
-    first, *heads = re.findall(r"^## (.+)$", changelog, re.MULTILINE)
-    released = re.findall(r"^\[([\d.]+)\] - (\d{4}-\d\d-\d\d)$", "\n".join(heads), re.MULTILINE)
-    order = [(date, [int(part) for part in number.split(".")]) for number, date in released]
-    holds = {
-        "the first head is not [Unreleased]": first == "[Unreleased]",
-        "a head is not a version and a date": len(released) == len(heads),
-        "the newest release is another version": not released or released[0][0] == version,
+    """Returns what is wrong with the headings of a changelog and the version of a citation, in words."""
+    heads = re.findall(r"^## (.+)$", changelog, re.MULTILINE)
+    entries = re.findall(r"^([\d.]+), (unreleased|\d{4}-\d\d-\d\d)$", "\n".join(heads), re.MULTILINE)
+    order = [[int(part) for part in number.split(".")] for number, _ in entries]
+    rules = {
+        "a head is not a version and a date": len(entries) == len(heads),
+        "the newest release is another version": not entries or entries[0][0] == version,
+        "an older version is unreleased": "unreleased" not in [date for _, date in entries[1:]],
         "the releases are not in order": order == sorted(order, reverse=True),
         "the citation has another version": re.findall(r"^version: (\S+)$", citation, re.MULTILINE) == [version],
     }
-    return [problem for problem, right in holds.items() if not right]
+    return [problem for problem, is_kept in rules.items() if not is_kept]
 
 
 def test_the_changelog_and_the_citation_agree_with_the_version():
@@ -61,11 +61,11 @@ def test_the_changelog_and_the_citation_agree_with_the_version():
 
 @pytest.mark.planted
 @pytest.mark.parametrize(("heads", "cited", "problem"), [
-    ("[0.2.0] - 2026-12-01", "0.2.0", "the first head is not [Unreleased]"),
-    ("[Unreleased]\n## [0.2.0]", "0.2.0", "a head is not a version and a date"),
-    ("[Unreleased]\n## [0.1.0] - 2026-12-01", "0.2.0", "the newest release is another version"),
-    ("[Unreleased]\n## [0.2.0] - 2026-12-01\n## [0.10.0] - 2026-12-01", "0.2.0", "the releases are not in order"),
-    ("[Unreleased]", "0.1.0", "the citation has another version"),
+    ("[0.2.0] - 2026-12-01", "0.2.0", "a head is not a version and a date"),
+    ("0.1.0, unreleased", "0.2.0", "the newest release is another version"),
+    ("0.2.0, unreleased\n## 0.1.0, unreleased", "0.2.0", "an older version is unreleased"),
+    ("0.2.0, 2026-12-01\n## 0.10.0, 2026-12-01", "0.2.0", "the releases are not in order"),
+    ("0.2.0, 2026-12-01", "0.1.0", "the citation has another version"),
 ])  # fmt: skip
 def test_versions_that_disagree_are_seen(heads, cited, problem):
     assert disagreements(f"## {heads}\n", f"version: {cited}\n", "0.2.0") == [problem]

@@ -5,7 +5,7 @@ import pytest
 
 from benchmarks.labels import choice
 from benchmarks.lib import tasks
-from benchmarks.lib.views import labels
+from benchmarks.lib.views import real
 
 pytestmark = pytest.mark.once
 
@@ -67,10 +67,12 @@ def test_the_table_of_breast_cancer_has_wrong_labels_of_one_class():
     assert 0.5 < np.mean(np.concatenate([task.train.y, task.validation.y]) == 0) < 0.7  # .37 of them are malignant
 
 
-def test_the_view_has_the_row_of_each_data_set():
+def test_the_view_has_a_row_for_each_noise_of_the_digits_and_for_other_data():
     def of(name, title):
-        return [["noise", FIRST, "other", SECOND, "chosen"], ["its own", title[:5], "", "+1.0", "a"]]
+        noises = ("pair", "mean") if title.startswith("digits") else ("its own",)
+        rows = [[noise, title[:5], "", "+3.0 +- 1.0", "a"] for noise in noises]
+        return [["noise", FIRST, "other", SECOND, "chosen"], *rows]
 
-    table = labels.choice_elsewhere(of)
-    assert table[0] == ["wrong labels", FIRST, SECOND, "chosen"]
-    assert [row[1] for row in table[1:]] == ["image", "MNIST", "words", "table"]
+    rows = real.choice(of)[1:]
+    assert [row[1] for row in rows] == ["digit", "table", "words", "MNIST", "image"]
+    assert rows[0] == ["digits, pair", "digit", "**+3.0 +- 1.0**", "a"]

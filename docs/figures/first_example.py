@@ -1,4 +1,4 @@
-"""Draws the picture of the quickstart: its first example, and the pairs that its head holds.
+"""Draws the picture of the home page: the covariance that the head of its first example has learned.
 
 KERAS_BACKEND=jax python docs/figures/first_example.py
 """
@@ -11,12 +11,12 @@ import keras_het
 from keras_het.labels.report.figures import draw_covariance
 
 HERE = pathlib.Path(__file__).parent
-program = (HERE.parent / "quickstart.md").read_text().split("```python\n")[1].split("```")[0]
+program = (HERE.parent / "index.md").read_text().split("```python\n")[1].split("```")[0]
 variables = {}
-exec(compile(program, "quickstart.md", "exec"), variables)
-names, model, x, y = (variables[name] for name in ("names", "model", "x", "y"))
+exec(compile(program, "index.md", "exec"), variables)
+model, x, classes = (variables[name] for name in ("model", "x", "classes"))
 
-figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4.4), layout="constrained")
-draw_covariance(keras_het.explain.covariance(model, x[:3000]), names, left)
-keras_het.explain.confused_pairs(model, x[:3000], names, count=8).plot(right)
-figure.savefig(HERE / "first_example.png", dpi=110)
+plt.rcParams["font.size"] = 12  # legible on a phone, which shows the picture 5 inches wide
+figure, axes = plt.subplots(figsize=(5.2, 4.4), layout="constrained")
+draw_covariance(keras_het.explain.covariance(model, x), classes, axes)
+figure.savefig(HERE / "first_example.png", dpi=220)

@@ -1,6 +1,6 @@
-"""Makes the outputs of the home page: what its code prints, and pictures of the report that it writes, in Chromium.
+"""Runs the first code of the page on label errors, and keeps what it prints and pictures of the report, in Chromium.
 
-`python -m nox -s guides -- --notebooks --keep` runs it. `report.sha256` says of which code they are.
+`python -m nox -s guides -- --notebooks --keep` runs it. `report.sha256` is the checksum of the code.
 """
 
 import contextlib
@@ -8,6 +8,7 @@ import hashlib
 import io
 import os
 import pathlib
+import re
 import tempfile
 
 from playwright.sync_api import sync_playwright
@@ -15,11 +16,13 @@ from playwright.sync_api import sync_playwright
 HERE = pathlib.Path(__file__).parent
 SIZE = {"width": 920, "height": 620}
 
-program = (HERE.parent / "index.md").read_text().split("```python\n")[1].split("```")[0]
+PAGE = HERE.parent / "label-errors.md"
+
+program = PAGE.read_text().split("```python\n")[1].split("```")[0]
 with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
     os.chdir(folder)
     with contextlib.redirect_stdout(io.StringIO()) as printed:
-        exec(compile(program, "index.md", "exec"), {"__name__": "__main__"})
+        exec(compile(program, PAGE.name, "exec"), {"__name__": "__main__"})
     chromium = playwright.chromium.launch(
         executable_path=os.environ.get("CHROMIUM") or None, args=["--no-sandbox", "--disable-background-networking"]
     )
@@ -29,5 +32,7 @@ with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
     page.locator("h2", has_text="Flagged labels").evaluate("heading => heading.scrollIntoView()")
     page.screenshot(path=HERE / "report_suspects.png")
     chromium.close()
-(HERE / "report.txt").write_text(printed.getvalue())
+PAGE.write_text(
+    re.sub(r"(?<=```text\n).*?(?=```)", lambda _: printed.getvalue(), PAGE.read_text(), count=1, flags=re.DOTALL)
+)
 (HERE / "report.sha256").write_text(hashlib.sha256(program.encode()).hexdigest() + "\n")

@@ -1,48 +1,19 @@
-"""The pages of the API: an overview in two halves, and a page for each public module with every public name on it."""
+"""Makes the pages of the API: an overview, and a page of each public module with its names in full."""
 
-from package import find, public_modules, public_names, results_of
-from text import as_it_stands
+import re
 
-# What most users need, by what they want to do: names below the package.
-FOR_USERS = {
-    "Choose": ("labels.choose", "labels.Classifier", "estimate_cost"),
-    "Find wrong labels": (
-        "labels.find_issues",
-        "labels.diagnose",
-        "labels.report",
-        "labels.next_labels",
-        "labels.errors_left",
-        "labels.apply_corrections",
-        "labels.clean",
-    ),
-    "Build a model": ("HeteroscedasticDense", "NoiseTransition", "DeepEnsemble"),
-    "Convert a pretrained model": ("heteroscedastic", "homoscedastic"),
-    "Check a model and its data before training": ("check",),
-    "Know how good a model is, from verified labels": ("labels.verify_accuracy",),
-    "Compare the backends": ("parity.record", "parity.compare"),
-    "See which classes are confused": ("explain.confused_pairs",),
-}
+from package import find, public_modules, public_names, result_classes
 
 OVERVIEW = """---
 title: API
 ---
 
-# API: all names
+# API
 
-## For users
+All public names, by module. In a shell, `python -m keras_het doctor` checks your installation, and
+`python -m keras_het parity model.keras` compares your model on the installed backends.
 
-What most users need. `import keras_het`, then:
-
-{users}
-
-Commands: `python -m keras_het doctor` checks the installation. `python -m keras_het parity model.keras` compares a
-model on the installed backends.
-
-## For researchers
-
-All other names, by module.
-
-{researchers}
+{modules}
 """
 
 PAGE = """---
@@ -65,90 +36,49 @@ RESULT = """::: {path}
 
 
 def api_pages(package):
-    """The pages, `{address: Markdown}`, the overview first, then the package's own."""
+    """Returns the pages, `{address: Markdown}`, the overview first, then the page of the package."""
     modules = list(public_modules(package))
-    homes = {
+    paths = {
         find(package, source).path: path for module in modules[1:] for path, source in public_names(module).items()
     }
-    results = _results(package, modules)
-    pages = {
-        f"api/{module.path}.md": _page(package, module, homes if module is package else {}, results)
-        for module in modules
-    }
-    return {"api/index.md": overview(package), **pages}
+    seen, pages = set(paths), {}
+    for module in [*modules[1:], package]:
+        homes = paths if module is package else {}
+        pages[f"api/{module.path}.md"] = _page(package, module, homes, seen)
+    return {"api/index.md": overview(package), f"api/{package.path}.md": pages.pop(f"api/{package.path}.md"), **pages}
 
 
 def overview(package):
-    """A line for each public name: for users by what they want to do, for researchers by module."""
-    sources = {path: source for module in public_modules(package) for path, source in public_names(module).items()}
-    wanted = {title: [f"{package.path}.{name}" for name in names] for title, names in FOR_USERS.items()}
-    shown = {find(package, sources[path]).path for paths in wanted.values() for path in paths}
-    users = [_list(title, {path: path for path in paths}, package, sources) for title, paths in wanted.items()]
-    researchers = []
+    """Returns a line for each public name, by module."""
+    parts = []
     for module in public_modules(package):
-        own = {
-            path: path.rpartition(".")[2]
-            for path, source in public_names(module).items()
-            if find(package, source).path not in shown
-        }
-        shown |= {find(package, sources[path]).path for path in own}
-        researchers += [_list(f"[`{module.path}`]({module.path}.md)", own, package, sources)] if own else []
-    return OVERVIEW.format(users="\n\n".join(users), researchers="\n\n".join(researchers))
+        names = public_names(module).items()
+        lines = [
+            f"- [`{path.rpartition('.')[2]}`][{path}]: {_first_line(find(package, source))}" for path, source in names
+        ]
+        parts += [f"## [`{module.path}`]({module.path}.md)\n", *lines, ""]
+    return OVERVIEW.format(modules="\n".join(parts))
 
 
-def _list(title, names, package, sources):
-    """A heading, and a line for each name, `{path: name as it is shown}`."""
-    lines = [f"- [`{name}`][{path}]: {_first_line(find(package, sources[path]))}" for path, name in names.items()]
-    return "\n".join([f"### {title}", "", *lines])
+def _first_line(member):
+    """Returns the first paragraph of a docstring as Markdown, with everything outside code escaped."""
+    parts = member.docstring.value.split("\n\n")[0].replace("\n", " ").split("`")
+    return "`".join(part if index % 2 else re.sub(r"([_*\[\]])", r"\\\1", part) for index, part in enumerate(parts))
 
 
-def _first_line(found):
-    """The first paragraph of a docstring."""
-    return as_it_stands(found.docstring.value.split("\n\n")[0].replace("\n", " "))
+def _page(package, module, homes, seen):
+    """Returns the page of a module: links to names that have another home, then its own names with their results.
 
-
-def _results(package, modules):
-    """The classes that functions return, by the module on whose page they are: `{module: {function: paths}}`.
-
-    That is the module which defines the class, if its page has a function that returns it, else the first page with
-    one.
+    A class that functions return is no public name. Its place is below the first function that returns it.
     """
-    public = {find(package, source).path for module in modules for source in public_names(module).values()}
-    pages = [module.path for module in modules[1:]]
-    found, seen = {}, set(public)
-    for module in modules[1:] + modules[:1]:
-        for path, source in public_names(module).items():
-            known = set(public)
-            inner = results_of(package, find(package, source), known)
-            own = [result for result in inner if result not in seen and _home(result, pages) in ("", module.path)]
-            seen.update(own)
-            found[module.path, path] = own
-    return found
-
-
-def _home(result, pages):
-    """The longest path of a public module that defines a class, or "" if no public one does."""
-    return max((path for path in pages if result.startswith(f"{path}.")), key=len, default="")
-
-
-def _page(package, module, homes, results):
-    """A module's names: links to what has its home elsewhere, then all others in full."""
-    names = public_names(module)
-    elsewhere = {
-        path: homes[target] for path, source in names.items() if (target := find(package, source).path) in homes
-    }
-    pages = {found.path for found in public_modules(package)}
-    links = [
-        f"- {_anchor(path, pages)}`{path.rpartition('.')[2]}`: [`{home}`][{home}]" for path, home in elsewhere.items()
-    ]
-    own = []
-    for path, source in names.items():
-        if path not in elsewhere:
-            own.append(f"{_anchor(path, [source])}\n\n::: {source}")
-            own += [RESULT.format(path=result) for result in results[module.path, path]]
-    return "\n\n".join([PAGE.format(path=module.path), "\n".join(links), *own])
-
-
-def _anchor(path, there):
-    """A place that links find under a path, unless there is one by itself."""
-    return "" if path in there else f"[](){{#{path}}}"
+    links, parts = [], []
+    for path, source in public_names(module).items():
+        member = find(package, source)
+        if member.path in homes:
+            home = homes[member.path]
+            links.append(f"- [](){{#{path}}}`{path.rpartition('.')[2]}`: [`{home}`][{home}]")
+            continue
+        anchor = "" if path == source else f"[](){{#{path}}}\n\n"
+        results = result_classes(package, getattr(member, "returns", None), seen)
+        parts += [f"{anchor}::: {source}", *(RESULT.format(path=result) for result in results)]
+    return "\n\n".join([PAGE.format(path=module.path), "\n".join(links), *parts])

@@ -1,82 +1,67 @@
-"""The package as griffe reads it: its public modules, and where what they offer is defined."""
+"""Reads the package with griffe, without importing it: its public modules, their names, and where these are defined."""
 
 import griffe
 
 NAME = "keras_het"
-# Imported only when used, because it needs scikit-learn.
-LATE = {f"{NAME}.labels": {f"{NAME}.labels.Classifier": f"{NAME}.labels.classifier.Classifier"}}
+# Imported on first use, because it needs scikit-learn.
+LAZY = {f"{NAME}.labels": {f"{NAME}.labels.Classifier": f"{NAME}.labels.classifier.Classifier"}}
 
 
 def load(root, name=NAME):
-    """The package in a folder, without importing it."""
+    """Returns the package in a folder."""
     return griffe.load(name, search_paths=[str(root)], try_relative_path=False, resolve_aliases=True)
 
 
 def public_modules(package):
-    """The package, and the modules that its table of contents lists, and theirs."""
+    """Yields the package and the modules in its `__all__`, then the modules in theirs."""
     yield package
     for name in package.exports or ():
         module = package.modules.get(name)
-        if module is not None and not _is_shadowed(package, name):
+        if module is not None and not _is_hidden(package, name):
             yield from public_modules(module)
 
 
 def public_names(module):
-    """The functions and classes of a module's table of contents: `{path for users: path for griffe}`.
+    """Returns the functions and classes in the `__all__` of a module: `{path for users: path for griffe}`.
 
-    They differ where a function has the name of the module that defines it.
+    The paths differ if a function has the name of the module that defines it.
     """
-    own = [name for name in module.exports or () if name not in module.modules or _is_shadowed(module, name)]
-    found = {
-        f"{module.path}.{name}": f"{module.path}.{name}.{name}" if name in module.modules else f"{module.path}.{name}"
-        for name in own
-    }
-    return found | LATE.get(module.path, {})
+    names = {}
+    for name in module.exports or ():
+        if name not in module.modules:
+            names[f"{module.path}.{name}"] = f"{module.path}.{name}"
+        elif _is_hidden(module, name):
+            names[f"{module.path}.{name}"] = f"{module.path}.{name}.{name}"
+    return names | LAZY.get(module.path, {})
 
 
-def _is_shadowed(module, name):
-    """Whether a module imports a function of the same name from one of its modules, which hides that from users."""
+def _is_hidden(module, name):
+    """Returns whether a function that a module imports hides the inner module of the same name."""
     return module.imports.get(name) == f"{module.path}.{name}.{name}"
 
 
 def find(package, path):
-    """The function or class at a path, where it is defined."""
-    found = package[path.removeprefix(f"{package.path}.")]
-    return found.final_target if found.is_alias else found
+    """Returns the function or class at a path, as it is defined."""
+    member = package[path.removeprefix(f"{package.path}.")]
+    return member.final_target if member.is_alias else member
 
 
 def undocumented(package):
-    """The paths of public modules, functions and classes that have no docstring."""
+    """Returns the paths of public modules, functions and classes without a docstring."""
     modules = list(public_modules(package))
     objects = [find(package, path) for module in modules for path in public_names(module).values()]
-    return sorted({found.path for found in [*modules, *objects] if not found.has_docstring})
+    return sorted({member.path for member in [*modules, *objects] if not member.has_docstring})
 
 
-def results_of(package, function, seen):
-    """Paths of the classes of the package that a function returns, and of those in their fields, without those seen.
-
-    They have no place of their own in a table of contents: a user meets them as results.
-    """
+def result_classes(package, annotation, seen):
+    """Returns the paths of the package's classes in an annotation and in their fields, and adds them to `seen`."""
     paths = []
-    for name in _names(getattr(function, "returns", None)):
-        found = find(package, name) if name.startswith(f"{package.path}.") else None
-        if found is not None and found.is_class and found.path not in seen:
-            seen.add(found.path)
-            fields = [member for member in found.members.values() if member.is_attribute]
-            inner = (results_of(package, _Returning(field.annotation), seen) for field in fields)
-            paths += [found.path, *(path for part in inner for path in part)]
+    for part in annotation.iterate(flat=True) if isinstance(annotation, griffe.Expr) else ():
+        name = part.canonical_path if isinstance(part, griffe.ExprName) else ""
+        result = find(package, name) if name.startswith(f"{package.path}.") else None
+        if result is not None and result.is_class and result.path not in seen:
+            seen.add(result.path)
+            paths.append(result.path)
+            for field in result.members.values():
+                paths += result_classes(package, field.annotation, seen) if field.is_attribute else []
     return paths
-
-
-class _Returning:
-    """An annotation, in the place of a function that returns it."""
-
-    def __init__(self, returns):
-        self.returns = returns
-
-
-def _names(annotation):
-    """The full names in an annotation."""
-    if annotation is None or isinstance(annotation, str):
-        return []
-    return [part.canonical_path for part in annotation.iterate(flat=True) if isinstance(part, griffe.ExprName)]

@@ -4,9 +4,9 @@ Each takes `of(name, title)`, which returns the table of a result file, and retu
 its head.
 """
 
-from benchmarks.lib.views import archive, cost, labels, readme
+from benchmarks.lib.views import archive, cost, labels, readme, real
 
 
 def by_name(name):
     """The function of one of the modules that makes a table."""
-    return next(getattr(module, name) for module in (labels, cost, readme, archive) if hasattr(module, name))
+    return next(getattr(module, name) for module in (labels, real, cost, readme, archive) if hasattr(module, name))

@@ -4,29 +4,24 @@ from benchmarks.lib.views.rows import BOUNDED, bounds_of, dicts
 
 
 def beside_edward2(of):
-    """The best mode of each package, and the time to the same error."""
-    head, *rows = of("peers", "seconds and memory of a step")
-    found = [dict(zip(head, row, strict=True)) for row in rows]
-    times = [dict(zip(*pair, strict=True)) for pair in _pairs(of("peers", "time to the error of edward2"))]
-    lines = [["one training step", "edward2, best mode", "keras_het"]]
-    sizes = {"softmax full": "softmax, full, B=128, D=2048, K=1000, R=15, 1000 nodes"}
-    sizes["sigmoid parameter-efficient"] = "sigmoid, parameter-efficient, B=16, K=21,843, R=50"
+    """The fastest mode of each package, and the time to the same error."""
+    modes, times = (
+        dicts(of("peers", "seconds and memory of a step")),
+        dicts(of("peers", "time to the error of edward2")),
+    )
+    lines = [["one training step", "edward2", "keras_het"]]
+    sizes = {"softmax full": "softmax, full: batch 128, 1,000 classes, R = 15, 1,000 nodes"}
+    sizes["sigmoid parameter-efficient"] = "sigmoid, parameter-efficient: batch 16, 21,843 classes, R = 50"
     for name, words in sizes.items():
         best = [
-            min((r for r in found if (r["head"], r["package"]) == (name, package)), key=_step)
+            min((row for row in modes if (row["head"], row["package"]) == (name, package)), key=_step)
             for package in ("edward2", "keras_het")
         ]
-        lines.append([words, *(f"{_step(row):.0f} ms, {row['over S=1 MiB']} MiB over one node" for row in best)])
+        lines.append([words, *(f"{_step(row):.0f} ms, {row['over S=1 MiB']} MiB more than one node" for row in best)])
     deviations = ", ".join(row["sd"] for row in times)
     ratios = ", ".join(f"{float(row['ratio']):.2f}" for row in times)
-    lines.insert(
-        2, [f"the same error of log p at noise of standard deviation {deviations}", "1", f"{ratios} of its time"]
-    )
+    lines.insert(2, [f"time to an equal error of log p, noise of {deviations}", "1", ratios])
     return lines
-
-
-def _pairs(table):
-    return [(table[0], row) for row in table[1:]]
 
 
 def _step(row):
@@ -39,18 +34,18 @@ def nodes(of):
     predicted = {row["S"]: row for row in dicts(of("nodes", "predicting with S nodes, after training with 256"))}
     chosen = next(name for name in trained if name.startswith("Dense, selected"))
     counts = ("16", "64", "256")
-    lines = [["nodes S", *counts, "Dense, all chosen", "possible"]]
+    lines = [["nodes", *counts, "Dense, tuned", "best possible"]]
     ceiling = bounds_of(of)[BOUNDED["groups, 1000 classes, 20 each"]]["clean accuracy"]
     for name in ("NLL", "accuracy", "training noise", "ms per step"):
         cells = [trained[f"S = {count}"][name] for count in counts]
         dense = "" if name == "training noise" else trained[chosen][name]
-        bound = f"at most {ceiling}" if name == "accuracy" else ""
-        lines.append([f"trained with S: {NODES.get(name, name)}", *cells, dense, bound])
+        bound = ceiling if name == "accuracy" else ""
+        lines.append([f"in training: {NODES.get(name, name)}", *cells, dense, bound])
     errors = [predicted[count]["error"] for count in counts]
-    return [*lines, ["trained with 256, predicting with S: error of log p", *errors, "", ""]]
+    return [*lines, ["in prediction, trained with 256: error of log p", *errors, "", ""]]
 
 
-NODES = {"training noise": "training noise, how far log p of two runs differs"}
+NODES = {"training noise": "difference of log p between two runs"}
 
 
 def speed(of):
@@ -75,7 +70,7 @@ def backbone(of):
     """The share of the head in a prediction, a column for each backend."""
     backends = {"jax": "JAX", "tensorflow": "TensorFlow", "torch": "PyTorch"}
     tables = [dicts(of(f"backbone_{backend}", "share of the head in a prediction")) for backend in backends]
-    lines = [["head", *(f"{name}: {figure}" for name in backends.values() for figure in ("whole ms", "share"))]]
+    lines = [["head", *(f"{name}: {figure}" for name in backends.values() for figure in ("ms", "head's share"))]]
     for rows in zip(*tables, strict=True):
         lines.append([rows[0]["head"], *(row[figure] for row in rows for figure in ("whole ms", "share"))])
     return lines
@@ -92,17 +87,6 @@ def gpu_choose(of):
     """Seconds of `choose` on a card, of both backends."""
     rows = [{"backend": each, **row} for each in ("jax", "torch") for row in dicts(of(f"gpu_choose_{each}", "choose"))]
     return [list(rows[0]), *(list(row.values()) for row in rows)]
-
-
-def speed_narrow(of):
-    """Times of the narrow, the full and the parameter-efficient head, and their memory and weights."""
-    lines = [["backend", "head", "step: times Dense", "predict: times Dense", "step: peak MiB", "million weights"]]
-    for backend in ("jax", "tensorflow", "torch"):
-        steps, predictions = (dicts(of(f"speed_narrow_{backend}", title)) for title in SPEEDS)
-        for step, prediction in zip(steps, predictions, strict=True):
-            times = step["times Dense"], prediction["times Dense"]
-            lines.append([backend, step["head"], *times, step["peak MiB"], step["million weights"]])
-    return lines
 
 
 def compilers(of):

@@ -2,15 +2,15 @@
 
 import re
 
-TASKS = {  # in plain words
-    "digits, 40%": "40% to the class that the image looks most like, digits",
-    "MNIST, 40%": "the same, 3000 real images of MNIST, a convolutional network",
-    "images, 20%": "20%, the same, twenty drawn look-alike classes, a convolutional network",
-    "digits, 20%": "20%, the same, digits",
-    "groups, 1000 classes, 20 each": "40% to any of four look-alikes, 1000 classes of 20 examples",
-    "groups, 100 classes, 100 each": "the same, 100 classes of 100 examples",
-    "digits, 40% symmetric": "40% to any class, digits",
-    "words, 45% of every second": "45% of one class of every pair to the other, words of twelve languages",
+TASKS = {  # label errors and data, in plain words
+    "digits, 40%": "40% look-alike, digits",
+    "MNIST, 40%": "40% look-alike, 3,000 images of MNIST",
+    "images, 20%": "20% look-alike, drawn images, 20 classes",
+    "digits, 20%": "20% look-alike, digits",
+    "groups, 1000 classes, 20 each": "40% within groups of five, 1,000 classes, 20 examples each",
+    "groups, 100 classes, 100 each": "40% within groups of five, 100 classes, 100 examples each",
+    "digits, 40% symmetric": "40% symmetric, digits",
+    "words, 45% of every second": "45% of every second class swapped, words of 12 languages",
     "digits, 0%": "none, digits",
 }
 BOUNDED = {  # tasks whose bounds are known: noise and classes in the atlas of floors
@@ -56,8 +56,3 @@ def dicts(table):
 def bold(cell):
     mean, error = map(float, cell.split(" +- "))
     return f"**{cell}**" if abs(mean) > 2.0 * error else cell
-
-
-def picked(table, *names):
-    places = [table[0].index(name) for name in names]
-    return [[row[place] for place in places] for row in table]

@@ -1,0 +1,164 @@
+"""Tables of results on labels of people and rules, and of the methods that were compared."""
+
+from benchmarks.lib.views.rows import bold, columns_of, dicts, value
+
+HALVES = ("sets that decided", "sets that had no say")
+FINDERS = {  # rows of real_issues, in words
+    "vote of ten neighbours": "vote of ten nearest neighbours",
+    "logistic regression, cleanlab": "logistic regression, then cleanlab",
+    "clean_labels": "`labels.clean(None, x, y)`",
+    "TrainingDynamics": "`TrainingDynamics`, one Dense layer",
+    "TrainingDynamics, 128 units": "`TrainingDynamics`, two layers",
+}
+DISAGREEMENTS = "clean_labels, argmax"  # row of all labels that are not the most probable class
+AUDITS = {"find_label_issues": "`find_issues`", "argmax is not the label": "every label that is not the top class"}
+HEADS = (  # sets of real_heads, and numbers of labels
+    ("CIFAR-10N worst", 2000),
+    ("CIFAR-10N worst", 18000),
+    ("CIFAR-10N worst", 50000),
+    ("CIFAR-100N", 45000),
+    ("CIFAR-10N random1", 18000),
+    ("CIFAR-10N aggregate", 18000),
+    ("Fashion-MNIST-H", 18000),
+)
+CROWDS = {  # rows of real_annotators, in words
+    "clean_labels, votes": "`labels.clean(None, x, votes)`",
+    "choose, votes": "`labels.choose(None, x, votes)`",
+    "majority + logistic regression": "majority, logistic regression",
+    "Dawid-Skene + logistic regression": "Dawid-Skene, logistic regression",
+    "crowd-kit's GLAD + logistic regression": "GLAD (crowd-kit), logistic regression",
+    "Snorkel's label model + logistic regression": "label model (Snorkel), logistic regression",
+    "majority + Dense": "majority, network",
+    "a T for each, from Dawid-Skene": "network with a matrix for each annotator",
+    "true labels + logistic regression": "correct labels, logistic regression",
+}
+ELSEWHERE = {  # data of the choice that did not decide its rule, in words
+    "table, 30% of one class": "table of two classes, 30% of one class swapped",
+    "words, 45% of every second": "words of 12 languages, 45% of every second class swapped",
+    "MNIST, 40%": "3,000 images of MNIST, 40% look-alike",
+    "images, 20%": "drawn images, 20 classes, 20% look-alike",
+}
+
+
+def label_errors(of):
+    """Returns the labels of each set that `clean` disagrees with, and how many of them are errors."""
+    head = ["dataset", "label errors", "disagreements", "precision", "recall"]
+    lines = [head]
+    for name in of("real_issues", "F1")[0][1:]:
+        row = next(row for row in dicts(of("real_issues", name)) if row["finder"] == DISAGREEMENTS)
+        cells = (value(row[title]) for title in ("wrong", "named", "precision", "recall"))
+        lines.append([name, *(f"{float(cell):.2f}" for cell in cells)])
+    return lines
+
+
+def finders(of):
+    """Returns the average precision of each finder, a column for each set."""
+    head, *rows = of("real_issues", "average precision")
+    cells = {row[0]: row[1:] for row in rows}
+    return [["ranking by", *head[1:]], *([words, *cells[name]] for name, words in FINDERS.items())]
+
+
+def audits(of):
+    """Returns what two finders flag on test sets that people checked."""
+    head = ["data", "flagged by", "flagged", "checked", "label errors", "precision", "recall of known errors"]
+    lines, data = [head], ""
+    for row in dicts(of("real_verified", "wrong labels of good data sets")):
+        data = row["data"].partition(" (")[0] or data
+        if row["finder"] in AUDITS:
+            lines.append([data, AUDITS[row["finder"]], *list(row.values())[2:]])
+    return lines
+
+
+def real_methods(of):
+    """Returns the accuracy of early stopping, and the points of `choose` and `clean` over it, for each set."""
+    lines = [["dataset", "early stopping", "`choose`", '`clean`, `action="drop"`']]
+    for half in HALVES:
+        accuracy = columns_of(of("real_choose", f"accuracy, {half}"))
+        for row in dicts(of("real_choose", f"points over Dense, {half}")):
+            points = [bold(_one_digit(row[name])) for name in ("choose", "clean_labels")]
+            lines.append([row["set"], accuracy[row["set"], "Dense, early stopping"], *points])
+    return lines
+
+
+def _one_digit(cell):
+    """Returns points with one digit and a sign."""
+    mean, error = map(float, cell.split(" +- "))
+    return f"{mean:+.1f} +- {error:.1f}"
+
+
+def real_heads(of):
+    """Returns what the full head adds to a Dense layer with a tuned temperature, for each set."""
+    lines = [["dataset", "labels", "Dense: accuracy", "head: points", "Dense: NLL", "head: NLL"]]
+    for name, count in HEADS:
+        rows = {row["head"]: row for row in dicts(of("real_heads", f"{name}, {count} labels, by noisy accuracy"))}
+        dense, full = rows["Dense"], rows["full"]
+        mean, error = (100 * float(number) for number in full["accuracy - Dense's"].split(" +- "))
+        points, nll = bold(f"{mean:+.1f} +- {error:.1f}"), bold(_signed(full["nll - Dense's"]))
+        lines.append([name, f"{count:,}", dense["accuracy"], points, dense["nll"], nll])
+    return lines
+
+
+def _signed(cell):
+    """Returns a mean with its sign, and the standard error."""
+    mean, error = cell.split(" +- ")
+    return f"{float(mean):+.3f} +- {error}"
+
+
+def crowds(of):
+    """Returns the accuracy of models trained on the votes of several annotators, a column for each set."""
+    sets = ("LabelMe", "Sentiment", "TREC", "youtube")
+    columns = [{row["trained on"]: row["accuracy"] for row in dicts(of("real_annotators", name))} for name in sets]
+    return [["labels and model", *sets], *([words, *(c[name] for c in columns)] for name, words in CROWDS.items())]
+
+
+def judged(of):
+    """Returns how far labels, verified labels and `verify_accuracy` are from the accuracy, for the largest sample."""
+    title = "how often 95% intervals hold the true accuracy, and the error in points"
+    widths = {(row["set"], row["verified"]): row for row in dicts(of("real_judge", "half width in points"))}
+    largest = {row["set"]: row for row in dicts(of("real_judge", title)) if not row["set"].startswith("planted")}
+    head = [
+        "dataset",
+        "verified",
+        "accuracy",
+        "error of noisy accuracy",
+        "verified alone",
+        "`verify_accuracy`",
+        "holds",
+    ]
+    lines = [head]
+    for name, row in largest.items():
+        width = widths[name, row["verified"]]
+        bias = row["labels agree"].partition(" (")[2].rstrip(")")
+        plus_minus = (f"+- {width[column]}" for column in ("verified alone", "verified_performance"))
+        holds = f"{100 * float(row['verified_performance'].split(' ')[0]):.0f}%"
+        lines.append([name, row["verified"], row["true accuracy"], bias, *plus_minus, holds])
+    return lines
+
+
+def choice(of):
+    """Returns the points of `choose` over early stopping, on seven kinds of noise and on other data."""
+    lines = [["noise", "early stopping", "`choose`", "chosen"]]
+    for task in ("digits", *ELSEWHERE):
+        rows = dicts(of("choice", f"{task}: clean accuracy of early stopping, 3 starts, and points over it"))
+        for row in rows:
+            if row["noise"] != "mean":
+                name = f"digits, {row['noise']}" if task == "digits" else ELSEWHERE[task]
+                points = bold(row["choose, 30 trainings"])
+                lines.append([name, row["early stopping, 3 starts"], points, row["chosen"]])
+    return lines
+
+
+def cleaning(of):
+    """Returns what a network gains if issues are dropped or corrected, by kind of noise."""
+    names = {
+        "noise": "noise",
+        "wrong labels": "label errors",
+        "issues": "disagreements",
+        "plain training": "all labels",
+        "drop suspects": "drop certain",
+        "drop": "drop all",
+        "correct suspects": "correct certain",
+        "correct": "correct all",
+    }
+    rows = dicts(of("cleaning", "12 epochs, other seeds"))
+    return [list(names.values()), *([row[name] for name in names] for row in rows)]

@@ -1,6 +1,6 @@
-"""Experiments and measurements of keras_het: what needs which packages, and how long it takes; README.md explains them.
+"""Experiments and measurements of keras_het: the packages that each benchmark needs, and its time.
 
-`python -m nox -s bench -- NAME` runs one in an environment that has them.
+`python -m nox -s bench -- NAME` runs one in an environment that has them. README.md lists them all.
 """
 
 from typing import NamedTuple

@@ -1,10 +1,10 @@
-"""The demo: digits with three kinds of noise, the method that `labels.choose` picks, and the label errors it finds.
+"""Digits with three kinds of noise: the method that `labels.choose` picks, and the label errors that it finds.
 
 python -m benchmarks.demo [--quick] [--seed 0] [--output FOLDER]      (on the backend of KERAS_BACKEND)
 
-1,280 digits have noisy labels, and only those are trained on. 517 other digits have correct labels, which only measure.
+1,280 digits have noisy labels, and only they are trained on. 517 other digits have correct labels, which only measure.
 The picture shows the accuracy of early stopping and of the chosen model, and the labels that are flagged first.
-`benchmarks/results/demo.json` has the figures of five seeds.
+`benchmarks/results/demo.json` has the results of five seeds.
 """
 
 import time

@@ -1,13 +1,12 @@
-"""What `python -m keras_het parity` finds: architectures, layers and heads that agree, and planted faults.
+"""Architectures, layers and heads that `python -m keras_het parity` compares across backends, and planted faults.
 
 python -m benchmarks.parity [--parts kinds tuned frozen sgd layers heads faults] [--quick] [--output FOLDER]
 
-Each model is saved once, and compared on three backends by the command's own function; the faults are planted on
-PyTorch.
+Each model is saved once, and the command's function compares it on three backends. The faults are planted on PyTorch.
 
-`kinds` are the numbers of `nox -s parity`, the largest difference of each kind. `tuned` are the architectures on which
-the factor of the limit was chosen, `frozen` those on which it was tried unchanged afterwards, and `sgd` their text
-models, trained by SGD: Adam on TensorFlow moves an Embedding too far where a token occurs twice.
+`kinds` are the numbers of `nox -s parity`, with the largest difference of each kind. The factor of the limit was chosen
+on the architectures of `tuned`, and then tried unchanged on `frozen`. `sgd` has the text models again, trained by SGD,
+because Adam on TensorFlow moves an Embedding too far if a token occurs twice.
 """
 
 import os

@@ -1,22 +1,22 @@
-"""Time and memory from `x, y` to the answer, beside cleanlab, scikit-learn, and the floor.
+"""Seconds and memory from `x, y` to an answer, beside cleanlab and scikit-learn.
 
 python -m benchmarks.cost.answer [--examples N ...] [--features D ...] [--classes K ...] [--methods NAME ...]
                                  [--seconds 600] [--quick] [--render] [--output FOLDER]
 
-Each call is made once, in a process of its own: processor seconds of both cores and of child processes, seconds, GiB
-of this process beside the data and the imported packages, and the fraction of new examples whose true class is
-predicted. Making and reading data, imports and that prediction do not count; compiling does. A process that takes
-longer than the limit, or more memory than there is, is stopped, and its method is not tried with more examples. What is
-measured is kept in a file of lines: the same command goes on from there, and `--render` makes the tables of it alone.
-At least ten examples a class are asked for, else no folds can be made.
+Each call runs once, in a new process. Measured are processor seconds of both cores and of child processes, seconds, GiB
+beside the data and the imported packages, and the fraction of new examples whose true class is predicted. Imports,
+reading the data and that prediction do not count. Compiling counts. A process that exceeds the time limit or the memory
+is stopped, and its method is not tried with more examples. Results are lines in a file: the same command resumes, and
+`--render` only makes the tables. Each class needs at least ten examples, or else no folds can be made.
 
-Features, in a memory map in the temporary folder, are of classes that lie in 32 dimensions, and overlap. They are
-Gaussian, with equal covariances, which is what a linear discriminant assumes: that favours `choose` and `clean`,
-so the fractions show that an answer is no worse, not that it is better. A fifth of the labels is wrong: half of those
-name the other class whose centre is nearest to the example, half any other class.
-`find_issues` and cleanlab's have the probabilities of the true classes. `LogisticRegressionCV` has ten strengths
-and five folds, `CleanLearning` a `LogisticRegression`; both have scaled features, as their user would give. The floor
-is one product of the features with K columns for each epoch.
+The features lie in a memory map in the temporary folder. Their classes overlap in 32 dimensions and are Gaussian with
+equal covariances. A linear discriminant assumes exactly that, which favours `choose` and `clean`. So the fractions show
+only that an answer is no worse. A fifth of the labels is wrong: half of them are flipped to the nearest other class,
+the others to any class.
+
+`find_issues` of the package and of cleanlab get the probabilities of the true classes. `LogisticRegressionCV` tries ten
+strengths in five folds, and `CleanLearning` wraps a `LogisticRegression`. Both get scaled features. The floor is one
+product of the features with K columns for each epoch.
 """
 
 import argparse

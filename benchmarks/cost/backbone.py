@@ -1,9 +1,9 @@
-"""The share of the head in a real model's prediction: ResNet-50, random weights, images of 224 x 224.
+"""Fraction of a ResNet-50 prediction that the head takes.
 
-python -m benchmarks.cost.backbone [--quick] [--output FOLDER]              (on the backend that KERAS_BACKEND names)
+python -m benchmarks.cost.backbone [--quick] [--output FOLDER]              (on the backend of KERAS_BACKEND)
 
-The share is the time of the head alone over that of the whole model: the head of the default settings, on features of
-the backbone, which is that of keras.applications.
+The time of the head alone, with its default settings, is divided by the time of the whole model. The backbone is the
+ResNet-50 of keras.applications with random weights, on images of 224 x 224.
 """
 
 import keras

@@ -1,9 +1,9 @@
-"""Seconds and memory of `explain.covariance` and `explain.confused_pairs` over many examples and very many classes.
+"""Seconds and memory of `explain.covariance` and `explain.confused_pairs` with very many classes.
 
 python -m benchmarks.cost.covariance [--tasks NAME ...] [--quick]
 
-The heads are not trained, but two classes are planted to be confused, and that pair must be found, alone. Memory is the
-most that the process holds, with the backend, the model, and a batch of the data, which are made as they are read.
+The heads are not trained. One pair of classes is planted to be confused, and `confused_pairs` must return that pair
+alone. Memory is the peak of the process, with the backend, the model, and one batch of data, which is made on reading.
 """
 
 import argparse

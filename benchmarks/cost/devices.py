@@ -1,9 +1,9 @@
-"""Memory of a training step on one device and on four that share the classes, and what they exchange.
+"""Memory of a training step on one device and on four that share the classes, and the data they exchange.
 
 python -m benchmarks.cost.devices [--quick] [--output FOLDER]
 
-On virtual devices of a processor, by what XLA allocates on each for the compiled step: the step does not run. Every
-row has a fresh process. The last table has what `keras_het.estimate_cost` says of a million classes.
+The devices are virtual, on one processor. Memory is what XLA allocates on each device for the compiled step, which does
+not run. Every row has a new process. The last table has the result of `keras_het.estimate_cost` for a million classes.
 """
 
 import json

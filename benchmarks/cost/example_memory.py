@@ -1,11 +1,11 @@
-"""Memory and time of a model that stores a vector for each example.
+"""Seconds and memory of a model that stores a vector for each example.
 
 python -m benchmarks.cost.example_memory [--quick] [--backends jax tensorflow torch] [--output FOLDER]
 
-A training step of one dense layer as an `EarlyLearning` model with N = 1,000,000 examples of K = 1000
-classes, beside the same step under plain crossentropy, each in a process of its own. In float32 that memory is over the
-2 GiB that the model accepts; the benchmark raises that limit to measure what it is refused for. JAX is given the memory
-to write in place; TensorFlow and PyTorch copy it.
+A training step of one dense layer, as an `EarlyLearning` model with N = 1,000,000 examples and K = 1000 classes, beside
+the same step under plain crossentropy. Each runs in a new process. In float32 the stored vectors exceed the 2 GiB that
+the model accepts, so the benchmark raises that limit. JAX writes to the stored vectors in place, while TensorFlow and
+PyTorch copy them.
 """
 
 import time

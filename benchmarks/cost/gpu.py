@@ -1,13 +1,14 @@
-"""An accelerator: agreement with the processor, seconds and memory of heads, half precision, sizes of blocks.
+"""Agreement with the CPU, seconds and memory of each head on an accelerator.
 
 python -m benchmarks.cost.gpu [--backends jax] [--parts agreement speed policies blocks] [--quick]
     [--heads full] [--nodes 256] [--compilers jit_compile] [--output FOLDER]
-(--backends: the one in KERAS_BACKEND, or JAX; --compilers: PyTorch once more with each; --heads and --nodes pick rows)
+(--backends: by default KERAS_BACKEND, or JAX; --compilers: PyTorch also with each; --heads and --nodes select rows)
 
-Agreement is that of one step of gradient descent from equal weights, on the processor and on the accelerator, with
-matrix products in float32 and in TensorFloat-32. The exit code is 1 if float32 differs by more than LIMITS. The floor
-is the roofline of `speed.py`, from the card's own rates in the same process. `--quick` has the first two parts, small.
-Without an accelerator, a quick pass runs on the processor, which shows only that it runs, and no file is written.
+`agreement` compares one step of gradient descent from equal weights on the processor and on the accelerator, with
+matrix products in float32 and in TensorFloat-32. The exit code is 1 if float32 differs by more than LIMITS. `speed`
+measures beside the roofline of `speed.py`, with the card's own rates from the same process. `policies` trains under
+each dtype policy, and `blocks` varies the size of a block, but not by default. `--quick` runs the first two parts in
+small. Without an accelerator, a quick pass on the processor shows that the code runs, and no file is written.
 """
 
 import json

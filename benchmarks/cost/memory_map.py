@@ -1,11 +1,11 @@
-"""Time and peak memory of what takes probabilities, by a memory map in float32.
+"""Seconds and peak memory of functions that read probabilities from a memory map.
 
 python -m benchmarks.cost.memory_map [--examples N ...] [--classes K] [--functions NAME ...] [--quick] [--output FOLDER]
 
-Probabilities are written block by block to a temporary file, a fifth of the labels is wrong. Each function has a
-process of its own: processor seconds, seconds, the peak GiB of the process before the call, and at the end. That peak
-has the pages of the file that were read, which the system takes back where others need memory: it is at most the size
-of the file and what the call needs itself.
+The probabilities are float32 in a temporary file, and a fifth of the labels is wrong. Each function runs in a new
+process, which reports processor seconds, seconds, and its peak GiB before the call and at the end. The peak includes
+the pages of the file that were read, which the system takes back if other processes need memory. So the peak is at most
+the size of the file plus the memory of the call.
 """
 
 import json

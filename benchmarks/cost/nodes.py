@@ -1,16 +1,17 @@
-"""Gains and costs of more nodes, in training and at inference.
+"""Accuracy, error and seconds by the number of nodes, in training and at inference.
 
-python -m benchmarks.cost.nodes [--quick] [--output FOLDER]              (on the backend that KERAS_BACKEND names)
+python -m benchmarks.cost.nodes [--quick] [--output FOLDER]              (on the backend of KERAS_BACKEND)
 
-The task is that of `tasks.grouped`: 1000 classes in groups of five look-alikes, 20 examples of each, 40% of their
-labels flipped within the group. A small network with the full head is trained to its end with S nodes, twice: equal
-weights at the start, equal batches, other noise. How far the two end up from each other is the *training noise*. The
-error of a prediction is the distance of its log p from that of the same weights at 2^13 nodes. Both are root mean
-squares weighted by p, over clean test data. Beside them stands a plain Dense layer, after as many epochs, and at the
-temperature and the epoch of the least loss on noisy validation labels.
+The task is `tasks.grouped`: 1000 classes in groups of five look-alikes, with 20 examples each. 40% of the labels are
+flipped within the group. A small network with the full head is trained with S nodes, twice, from equal weights and
+batches with other noise. The *training noise* is the distance of log p between the two. The error of a prediction is
+its distance from log p of the same weights at 2^13 nodes. Both are root mean squares weighted by p, over clean test
+data. Two plain Dense layers stand beside them: one after as many epochs, and one at the temperature and epoch with the
+least loss on noisy validation labels.
 
-The first table needs no training: the error of log p of one draw of the default number of nodes, against 2^17 of Monte
-Carlo, over examples with mu ~ 2 N(0, 1), d = sd and rows of V of length sd, all in units of the temperature.
+The first table needs no training. It has the error of log p of one draw of the default number of nodes, against 2^17
+samples of Monte Carlo. The examples have mu ~ 2 N(0, 1), d = sd and rows of V of length sd, in units of the
+temperature.
 """
 
 import json

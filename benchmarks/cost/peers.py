@@ -1,10 +1,10 @@
-"""The same heads in edward2 and here, on TensorFlow: seconds and memory of a step, error of log p, time to an error.
+"""Seconds, memory and errors of the same heads in edward2, on TensorFlow.
 
 python -m benchmarks.cost.peers [--quick] [--output FOLDER]  (nox: bench -- cost.peers --backend tensorflow)
 
-edward2 runs in each of its modes: compiled by XLA or not, samples shared by the batch or not. The error is, for
-softmax, the root mean square of the error of log p, weighted by p, against 2^20 samples drawn by NumPy, and for the
-sigmoid that of the logit against a sum in float64; over examples with mu ~ 2 N(0, 1), d = sd and rows of V, or of
+edward2 runs in each of its modes: compiled by XLA or not, with samples shared by the batch or not. For softmax, the
+error is the root mean square of the error of log p, weighted by p, against 2^20 samples of NumPy. For the sigmoid, it
+is the error of the logit, against a sum in float64. The examples have mu ~ 2 N(0, 1), d = sd and rows of V, or of
 diag(v) V, of length sd, at temperature 0.9. In the first table sd is 1.
 """
 

@@ -1,21 +1,21 @@
-"""Seconds and peak memory of a training step and of a prediction, beside a plain Dense layer and the machine's floor.
+"""Seconds and peak memory of each head on a CPU, beside `Dense` and the machine's floor.
 
 python -m benchmarks.cost.speed [--backends jax tensorflow torch] [--heads NAME ...] [--sweeps S K B R] [--quick]
     [--base] [--nodes 256] [--compilers jit_compile] [--output FOLDER]
 
-Everything runs on the processor; `gpu.py` measures an accelerator. Every measurement has a fresh process. Dense and the
-machine's rates are measured in the same one as the head, in turn with it. `--quick` measures the full head at the base
-sizes three times. The floor is
+Everything runs on the processor; `gpu.py` measures an accelerator. Every measurement has a new process, which measures
+Dense and the machine's rates in turn with the head. `--quick` measures the full head at the base sizes three times. The
+floor is
 
     max(exp / exp rate + flops / matmul rate, bytes / read rate)
     m:           1 (Dense), 2 (diagonal), 3 (parameter-efficient), 2 + R (full), 2 + r / K + r R / D (narrow, r = 16)
     training:    exp = 2 S B K,  flops = 4 m B D K + 6 S B K R (full) or 6 S K R (parameter-efficient), bytes = 20 m D K
     prediction:  exp =   S B K,  flops = 2 m B D K + 2 S B K R (full) or 2 S K R (parameter-efficient), bytes =  4 m D K
 
-where narrow has the products of full at the nodes, and with S = 0 and 16 B K exponentials (32 B K in training) for the
-closed form of the sigmoid. A Dense layer needs no gradient of its features here, hence 4 and not 6; element-wise work
-counts for nothing; 20 bytes are a kernel read, its gradient written, and the update. "times maps + exp" is the time
-beside m times that of Dense, plus the exponentials: what is left if only the affine maps are granted.
+The narrow head has the products of the full one at the nodes. For the closed form of the sigmoid, S = 0 and there are
+16 B K exponentials (32 B K in training). The features need no gradient here, hence 4 and not 6. Element-wise work does
+not count. 20 bytes are a kernel read, its gradient written, and the update. "times maps + exp" divides the time by m
+times the time of Dense, plus the exponentials, as if only the affine maps were necessary.
 """
 
 import itertools

@@ -1,4 +1,4 @@
-"""Batches of images that depend on nothing but the seed and the number of the step."""
+"""Batches of images that depend only on the seed and the number of the step."""
 
 import collections
 import concurrent.futures

@@ -1,8 +1,8 @@
-"""The settings of the paper's experiments, as named configurations.
+"""Settings of the paper's experiments, as named configurations.
 
-Source: Collier, Mustafa, Kokiopoulou, Jenatton and Berent, CVPR 2021, Appendix B. It leaves open the size of the images
-of WebVision, and trains there asynchronously, 64 images on each of 32 devices; here these are one batch. An L2 of w
-adds w times the sum of squares, as in Keras.
+Source: Collier, Mustafa, Kokiopoulou, Jenatton and Berent, CVPR 2021, Appendix B. The paper does not state the size of
+the images of WebVision. It trains there asynchronously, with 64 images on each of 32 devices; here they are one batch.
+An L2 of w adds w times the sum of squares, as in Keras.
 """
 
 import dataclasses

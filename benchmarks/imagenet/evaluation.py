@@ -1,4 +1,4 @@
-"""Figures of a model over batches that need not fit in memory together."""
+"""Metrics of a model over batches that need not fit in memory together."""
 
 import numpy as np
 from scipy.special import expit, log_softmax

@@ -1,7 +1,7 @@
-"""Images and their classes, by number: a folder with a folder for each class, or a data set of TFDS.
+"""Images and their classes, by index: a folder with a folder for each class, or a data set of TFDS.
 
-A source has `classes`, their number, a length, and `example(i)`: an image of PIL and a tuple of classes. The order of
-its examples is fixed, so that a training that goes on after it was killed sees the data that it would have seen.
+A source has `classes`, the number of classes, a length, and `example(i)`, which returns an image of PIL and a tuple of
+classes. The order of its examples is fixed, so that a resumed training sees the same data.
 """
 
 import csv

@@ -1,4 +1,4 @@
-"""The network of a configuration: backbone, head, L2, loss and optimizer."""
+"""Network of a configuration: backbone, head, L2, loss and optimizer."""
 
 import keras
 from keras import ops

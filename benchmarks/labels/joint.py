@@ -1,15 +1,15 @@
-"""Label vectors with planted correlations, and with missing positives: a joint loss beside losses of each label.
+"""Joint losses for label vectors with planted correlations or missing positives.
 
 python -m benchmarks.labels.joint [--seeds 5] [--epochs 20] [--output FOLDER] [--quick]      (on KERAS_BACKEND)
 
 Eight labels of five features: u = W x + V e + .5 e', with two factors, and p(label 1) = sigmoid(u). All models are one
-layer, without a choice to make: Adam with a step of .02, batches of 128, the same epochs. Test vectors are clean.
+layer, trained alike: Adam with a step of .02, batches of 128, the same epochs. Test vectors are clean.
 
-* rank correlation: Spearman's, of the covariances of pairs of labels, learned and planted; nothing for a Dense layer;
-* NLL: of a whole label vector; of the planted model it is the least that is possible;
-* exact match: the share of test vectors that are predicted wholly right, by the most probable of all 256 vectors;
-* missing positives: of the training labels 1, .3 are 0. Accuracy and average precision of single labels, by the
-  probabilities that are predicted, and the mean of these beside the mean of the clean labels.
+* rank correlation: Spearman's, between learned and planted covariances of pairs of labels; none for a Dense layer;
+* NLL: of a whole label vector; the planted model has the lowest possible NLL;
+* exact match: the fraction of test vectors that are predicted entirely, by the most probable of all 256 vectors;
+* missing positives: of the training labels 1, a fraction .3 is 0. The table has accuracy and average precision of
+  single labels by the predicted probabilities, and the mean probability beside the mean of the clean labels.
 """
 
 import itertools

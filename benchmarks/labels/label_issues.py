@@ -1,20 +1,18 @@
-"""Wrong labels that `labels.find_issues` finds by several models, beside those that cleanlab finds.
+"""Label errors that `labels.find_issues` finds with several models, beside cleanlab.
 
 python -m benchmarks.labels.label_issues [--seeds 5] [--tasks NAME ...] [--folds 3] [--output FILE] [--quick] [--render]
 
-Digits with 20% of their labels wrong, by look-alikes or at random, or with the labels of weak raters, small models that
-saw 60 examples each. Every model predicts out of sample; temperature, strength of T's penalty and epoch are chosen by
-noisy labels, three choices for each method, with the same L2. Which labels are wrong is known here, and only measured:
+Digits with 20% label errors, by look-alikes or at random, or with the labels of weak raters, small models that saw 60
+examples each. Every model predicts out of sample. Temperature, strength of T's penalty and epoch are chosen by noisy
+labels, with three choices for each method and the same L2. The true classes are only measured:
 
-* average precision of the ranking by the score, of which chance would have the share of wrong labels,
-* precision and recall of the labels that are called issues,
-* of the issues that are right in the task "pairs and random", how many have the right kind, two classes of a planted
-  pair or not: by the counts of confident examples alone, and by the covariance of the head or the learned T of the last
-  fold.
+* average precision of the ranking by the score; chance has the rate of label errors,
+* precision and recall of the flagged labels,
+* of the correct issues in the task "pairs and random", how many have the correct kind, two classes of a planted pair or
+  not: by the counts of confident examples alone, and by the covariance of the head or the learned T of the last fold.
 
-The rows of `cleanlab` are of the same probabilities as those of Dense; they need cleanlab, which
-`python -m nox -s bench -- labels.label_issues` installs. Results are JSON lines, one for each
-task and seed, to which a later run adds what is missing.
+The rows of `cleanlab` use the probabilities of Dense. They need cleanlab, which `python -m nox -s bench --
+labels.label_issues` installs. Results are JSON lines, one for each task and seed. A later run adds what is missing.
 """
 
 import functools

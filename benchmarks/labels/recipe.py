@@ -1,11 +1,11 @@
-"""Heads beside a plain Dense with the same choices, epoch by epoch, on noisy labels.
+"""Accuracy, likelihood and calibration of each head, beside a `Dense` layer tuned alike.
 
 python -m benchmarks.labels.recipe [--tasks NAME ...] [--methods NAME ...] [--seeds 5] [--part 0/2] [--middle]
     [--output FOLDER]  (on the backend of KERAS_BACKEND)
 
-Every run trains one method with one setting and writes a line of JSON: for each epoch the accuracy, likelihood and
-calibration on noisy validation labels, which a user has, and on clean test labels, which a user has not. A run whose
-line is there is not repeated.
+Every run trains one method with one setting and writes a line of JSON. For each epoch the line has the accuracy,
+likelihood and calibration on noisy validation labels, which you would have, and on clean test labels, which you would
+not. Runs that have a line are not repeated.
 """
 
 import functools

@@ -1,4 +1,4 @@
-"""The report of recipe.py: for every task the choices of criteria without clean labels, and their order of all runs."""
+"""Report of recipe.py for every task: choices of criteria that need no clean labels, and how they order all runs."""
 
 import collections
 

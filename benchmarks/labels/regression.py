@@ -1,25 +1,25 @@
-"""Regression with a covariance: likelihood, error of the mean, and coverage, beside a network of constant variance.
+"""Regression with a learned covariance, beside a network of constant variance.
 
 python -m benchmarks.labels.regression [--seeds 5] [--output FOLDER] [--quick]      (on KERAS_BACKEND)
 
 Data: scikit-learn's diabetes (442 x 10, one target) and linnerud (20 x 3, three targets), in random splits, and a
-synthetic task of five targets whose covariance is planted: y = m(x) + d(x) e + V(x) e', with two factors. All are
-standardised by the training examples. One network, Dense(32) and the head, Adam with a step of .01; each model stops
-by its own loss on validation examples, with a patience of 20 epochs, and keeps its best epoch. Linnerud is so small
-that each of its examples is a test example in turn, in four folds.
+synthetic task of five targets with a planted covariance: y = m(x) + d(x) e + V(x) e', with two factors. All are
+standardised by the training examples. The network is Dense(32) and the head, trained by Adam with a step of .01. Each
+model stops by its own loss on validation examples, with a patience of 20 epochs, and keeps its best epoch. Linnerud is
+so small that each example is a test example in turn, in four folds.
 
 * without inputs: the mean and the variance of the training targets;
-* constant variance: trained by the squared error; the variance of each target is that of the validation residuals;
+* constant variance: trained by the squared error; the variance of each target comes from the validation residuals;
 * constant covariance: the same, with the covariances of these residuals (not for the few examples of linnerud);
 * NLL, beta-NLL, faithful: the forms of `MultivariateNormalNLL`, from the start;
 * stopped by NLL: by the likelihood of the validation examples instead of the model's own loss;
 * natural: mu = f1 / softplus(f2), variance 1 / softplus(f2) (Immer et al. 2023), without correlations;
-* from a trained mean: `heteroscedastic_regression` of the network of constant variance, trained on; "mean fixed" with
-  train_mean=False.
+* from a trained mean: `heteroscedastic_regression` of the network of constant variance, trained further; "mean fixed"
+  with train_mean=False.
 
-NLL is of an example, all targets together; its difference is to constant variance, paired by split. The other columns
-are means over the targets. For the planted covariance: Spearman's rank correlation of the covariances of all pairs of
-targets of all test examples with the planted ones, and the relative error in Frobenius' norm, a mean over examples.
+NLL is per example, of all targets together. Its difference to constant variance is paired by split. The other columns
+are means over the targets. For the planted covariance there are Spearman's rank correlation with the covariances of all
+pairs of targets of all test examples, and the relative error in Frobenius' norm, as a mean over examples.
 """
 
 import numpy as np

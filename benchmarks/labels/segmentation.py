@@ -1,23 +1,24 @@
-"""Label maps of several annotators: one Gaussian of all pixels beside heads of each pixel by itself.
+"""Segmentation by one Gaussian over all pixels, beside heads for each pixel.
 
 python -m benchmarks.labels.segmentation [--seeds 5] [--epochs 10] [--output FOLDER] [--quick]      (on KERAS_BACKEND)
 
-Every image is seen once in training, with the label map of one annotator. The label maps that annotators may draw are
-known, all of them equally likely, so all scores are against the whole distribution.
+Training sees every image once, with the label map of one annotator. All possible label maps are known and equally
+likely, so all scores compare with the whole distribution.
 
-* segments: signals of 24 places with a segment of each of two kinds, as in the toy of Monteiro et al. 2020. A segment
+* segments: signals of 24 values with a segment of each of two kinds, as in the toy of Monteiro et al. 2020. A segment
   is wholly on or wholly off, so a signal has four maps;
-* discs: images of 24 x 24 pixels with one or two bright discs in fainter rings. An annotator draws discs alone or
-  with their rings, and where they are (half of them), or two pixels to the left or to the right: eight maps, two twice.
+* discs: images of 24 x 24 pixels with one or two bright discs in fainter rings. An annotator draws discs alone or with
+  their rings, and draws them in place (half of the annotators), or two pixels to the left or right. So there are eight
+  maps, two of them twice.
 
-All models are two convolutions of 12 channels and a head. Nothing was tuned: Adam with a step of .01, batches of 8,
-the same epochs. Heads of each pixel draw the class of each pixel by its probabilities.
+All models are two convolutions of 12 channels and a head. Nothing was tuned: Adam with a step of .01, batches of 8, the
+same epochs. Heads for each pixel sample the class of each pixel by itself.
 
-* GED: the square of the generalised energy distance, with that many samples, which even the planted distribution has
-  above 0: E d(y, y') / S. Diversity and matched IoU are with 100 samples;
+* GED: the square of the generalised energy distance, with S samples. Even the planted distribution has a GED above 0:
+  E d(y, y') / S. Diversity and matched IoU use 100 samples;
 * borders: pairs of neighbours of different classes in a sample;
-* whole: the share of samples that are one of the maps of the signal, and how many of the four are among 100 samples;
-* NLL: of the label map of an annotator, in nats; of the planted distribution it is the least that is possible.
+* whole: the fraction of samples that are one of the maps of the signal, and how many of the four are among 100 samples;
+* NLL: of the label map of an annotator, in nats; the planted distribution has the lowest possible NLL.
 """
 
 import numpy as np

@@ -1,4 +1,4 @@
-"""The harness: compiled functions, repeats in turn, machine rates, fresh processes, memory, tables."""
+"""Harness: compiled functions, repeats in turn, machine rates, new processes, memory, tables."""
 
 import argparse
 import csv

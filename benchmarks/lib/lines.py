@@ -1,4 +1,4 @@
-"""Lines of results, dicts with equal keys: those with given values, the values of a key, mean and standard error."""
+"""Lines of results, dicts with equal keys: selection by values, values of a key, mean and standard error."""
 
 import json
 

@@ -1,8 +1,4 @@
-"""Seven kinds of noise, with about as many label errors each, on one set of data.
-
-Every kind gives each example the distribution that its label is drawn from; so its mean over the examples of a class is
-the true T.
-"""
+"""Seven kinds of noise, with about as many label errors each, on one set of data."""
 
 from typing import NamedTuple
 

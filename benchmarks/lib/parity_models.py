@@ -1,7 +1,4 @@
-"""Models and layers on which `keras_het.parity` is tried: architectures, ordinary layers, and planted faults.
-
-The module is imported in every process that loads one of these models.
-"""
+"""Models and layers for the benchmark of `keras_het.parity`: architectures, ordinary layers, and planted faults."""
 
 import keras
 import numpy as np

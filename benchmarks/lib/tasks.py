@@ -1,8 +1,4 @@
-"""Tasks with wrong labels whose true ones are known.
-
-Training and validation labels are noisy, test labels are clean and only measured. `TASKS` maps a name to a function of
-a seed, on which everything depends: data, noise and order.
-"""
+"""Tasks with label errors whose true classes are known."""
 
 import collections
 import unicodedata

@@ -1,8 +1,4 @@
-"""The plain classifier that the benchmarks of labels share, and early stopping by noisy validation labels.
-
-Weights decay apart from the gradient (AdamW): as a part of the loss, beside Adam, decay would be twice as strong for
-half a loss.
-"""
+"""Plain classifier of the label benchmarks, and early stopping by noisy validation labels."""
 
 import keras
 import numpy as np

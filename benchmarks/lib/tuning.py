@@ -1,4 +1,4 @@
-"""The value of a hyperparameter, and the epoch, of the least loss on validation labels."""
+"""Hyperparameter value and epoch with the lowest loss on validation labels."""
 
 import time
 from typing import Any, NamedTuple

@@ -1,15 +1,15 @@
-"""Several annotators, people or rules: a T for each of them beside majority vote and Dawid-Skene before a classifier.
+"""Accuracy with a T for each annotator or rule, beside Dawid-Skene and majority vote.
 
 python -m benchmarks.real.annotators [--sets NAME ...] [--seeds 5] [--data FOLDER] [--cache FOLDER] [--output FOLDER]
                                      [--as-given] [--quick] [--render]
 
-Every row gets the same votes; examples without one are left out. A tenth of the examples is held out: their votes, or
-what is made of them, choose C of logistic regression, the epoch of Dense, the penalty and the epoch of T. The network
-is that of CrowdLayer on LabelMe, 128 hidden units and half of them dropped out (Rodrigues and Pereira 2018); its L2 and
-steps are those of guides/annotators.py; two rows are without dropout. Accuracy is on true test labels, which choose
-nothing; "right in training" is of what is made of the votes, for T of T, votes and network. `choose` and `clean`
-get features and votes, and hold out by themselves. Where abstaining is a
-label, Dawid-Skene is the EM of `benchmarks.real.votes`, since `aggregate` has as many labels as classes.
+Every row gets the same votes; examples without a vote are left out. A tenth of the examples is held out. Their votes,
+or the labels made from them, choose C of logistic regression, the epoch of Dense, and the penalty and epoch of T. The
+network is CrowdLayer's on LabelMe: 128 hidden units, half of them dropped out (Rodrigues and Pereira 2018). Its L2 and
+steps come from guides/annotators.py. Two rows train without dropout. Accuracy is on true test labels, which choose
+nothing. "right in training" scores the labels made from the votes; for T it uses T, votes and network together.
+`choose` and `clean` get features and votes, and hold out examples by themselves. If abstaining is a label, Dawid-Skene
+is the EM of `benchmarks.real.votes`, because `aggregate` has as many labels as classes.
 """
 
 import functools

@@ -1,10 +1,10 @@
-"""`choose` and `clean` on features with labels of people and rules, beside what a careful person would take.
+"""Accuracy of `labels.choose` and `labels.clean` on features, beside careful baselines.
 
 python -m benchmarks.real.choose [--sets NAME ...] [--rows NAME ...] [--seeds 3] [--size 8000] [--data FOLDER]
                                  [--cache FOLDER] [--output FOLDER] [--quick] [--render]
 
-Accuracy on true test labels; no clean label is in any choice. Every row gets the same noisy labels; those that need
-validation labels take a tenth of them.
+Accuracy is on true test labels; clean labels choose nothing. Every row gets the same noisy labels. Methods that need
+validation labels use a tenth of them.
 """
 
 import functools

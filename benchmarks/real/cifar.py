@@ -1,10 +1,10 @@
-"""Makes the files of CIFAR-10N and CIFAR-100N from `keras.datasets` and the authors' files of labels.
+"""Makes the files of CIFAR-10N and CIFAR-100N from `keras.datasets` and the authors' label files.
 
 python -m benchmarks.real.cifar --labels CIFAR-10_human.pt --people cifar10h-counts.npy --data FOLDER
 python -m benchmarks.real.cifar --labels CIFAR-100_human.pt --data FOLDER
 
 The label files are at github.com/UCSC-REAL/cifar-10-100n, the counts of CIFAR-10H at github.com/jcpeterson/cifar-10h.
-The pictures come class by class (CIFAR-10) or in the original order (CIFAR-100), `index` is the original place of each.
+Images are ordered by class (CIFAR-10) or as in the original (CIFAR-100). `index` is the original index of each.
 """
 
 import argparse

@@ -1,9 +1,9 @@
-"""Labels that people or rules gave, with the truth beside them: `read("CIFAR-10N worst", folder)`.
+"""Labels by people or rules, with the truth beside them: `read("CIFAR-10N worst", folder)`.
 
-The files are arrays, `NAME.npz`, and pictures, `NAME_images.zip`, in the folder of `--data`; benchmarks/README.md says
-where the originals are and what is in each file, and `benchmarks.real.cifar` makes those of CIFAR. A file that is not
-there, that lacks rows, or whose labels do not belong to its examples is refused by its name. Nothing of them is in this
-repository: results have figures alone.
+The files are arrays, `NAME.npz`, and images, `NAME_images.zip`, in the folder of `--data`. benchmarks/README.md says
+where the originals are and what each file contains. `benchmarks.real.cifar` makes the files of CIFAR. Missing files,
+missing rows, and labels that do not belong to their examples are refused by name. The repository contains none of the
+data, and the result files contain only numbers.
 """
 
 import io

@@ -1,10 +1,10 @@
-"""Features of the sets by pretrained networks, computed once: `of("CIFAR-10N worst")`.
+"""Features of all sets by pretrained networks, which the other `real` benchmarks read.
 
 python -m benchmarks.real.features [--sets NAME ...] [--data FOLDER] [--cache FOLDER] [--backend ...]
 
-Pictures are enlarged to 129 x 129 and go through EfficientNet-Lite0 (1,280 numbers, the mean over the picture), texts
-through MiniLM (384 numbers). They are kept in the ignored cache, block by block, so a run that was cut off goes on. On
-two cores TensorFlow takes twenty minutes for 60,000 pictures, JAX and PyTorch several times as long.
+Images are enlarged to 129 x 129 and go through EfficientNet-Lite0 (1,280 features, the mean over the image), texts
+through MiniLM (384 features). The features are stored in the ignored cache, block by block, so an interrupted run
+resumes. On two cores TensorFlow takes twenty minutes for 60,000 images, JAX and PyTorch several times as long.
 """
 
 import pathlib

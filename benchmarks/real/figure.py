@@ -1,4 +1,4 @@
-"""The picture of the README: `choose` and `clean` on labels of people and rules, beside plain ones.
+"""Picture of `choose` and `clean` on labels by people and rules, beside baselines.
 
 python -m benchmarks.real.figure [--output FOLDER]      (docs/figures in a clone)
 

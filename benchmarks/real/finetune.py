@@ -1,11 +1,11 @@
-"""Whole pretrained models, fine-tuned on labels of people and rules: with a Dense layer, a tempered one, and the head.
+"""Whole pretrained networks fine-tuned with the head, with `Dense`, and with `Dense` at a higher temperature.
 
 python -m benchmarks.real.finetune [--sets NAME ...] [--seeds 3] [--size 10000] [--epochs 3] [--data FOLDER]
                                    [--cache FOLDER] [--output FOLDER] [--quick] [--render]
 
-EfficientNet-Lite0 on pictures of CIFAR-10N worst at 129 x 129, MiniLM on the questions of TREC with the majority of its
-rules. All layers are trained; the epoch is the one of the largest accuracy on a tenth of the noisy labels. On two cores
-take TensorFlow for the pictures.
+EfficientNet-Lite0 trains on images of CIFAR-10N worst at 129 x 129, MiniLM on the questions of TREC with the majority
+of its rules. All layers are trained. The epoch with the best accuracy on a tenth of the noisy labels counts. On two
+cores, use TensorFlow for the images.
 """
 
 import time

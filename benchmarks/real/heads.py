@@ -1,12 +1,12 @@
-"""Heads on frozen features with labels of people: Dense of several temperatures, and the heads of the package.
+"""Accuracy and likelihood of each head on frozen features, beside `Dense` with tuned temperatures.
 
 python -m benchmarks.real.heads [--sets NAME ...] [--sizes 2000 18000] [--rows NAME ...] [--seeds 3]
                                 [--data FOLDER] [--cache FOLDER] [--output FOLDER] [--quick] [--render]
 
-Each head is trained for 20 epochs, some for 60 or with the weights of the epochs averaged, on nine tenths of the
-noisy labels; temperature, L2, the strength of a rival and the epoch are chosen on the other tenth, which is noisy too,
-by its likelihood or by its accuracy. Clean test labels, and the votes of many people where there are any, are only
-measured. Every training is a line of JSON, and is not run again.
+Each head is trained for 20 epochs on nine tenths of the noisy labels. Some heads train for 60 epochs, or average the
+weights of the epochs. The other tenth, which is as noisy, chooses temperature, L2, the strength of a baseline's penalty
+and the epoch, by its likelihood or by its accuracy. Clean test labels, and the votes of many people if the set has any,
+are only measured. Every training is a line of JSON and runs once.
 """
 
 import time

@@ -1,19 +1,19 @@
-"""Which labels are wrong? The finders of the package on labels of people and rules, beside plain ones.
+"""Label errors that `labels.find_issues` and `labels.clean` find, beside cleanlab and simple baselines.
 
 python -m benchmarks.real.issues [--sets NAME ...] [--seeds 3] [--size 8000] [--data FOLDER] [--cache FOLDER]
                                  [--output FOLDER] [--quick] [--render]
 
-The examples are features of pretrained networks. Precision, recall and F1 are of the labels that a finder names; "F1 at
-the rate" is of as many of its worst scores as labels are wrong; the average precision is of its order alone. The rows
-"vote" and "argmax" name every label that is not the first choice: of ten neighbours, of logistic regression out of
-sample. Self-confidence has no row: its order is that of "logistic regression, argmax". A label of a person is right if
-it is that of the original data set.
+The examples are features of pretrained networks. Precision, recall and F1 score the flagged labels. "F1 at the rate"
+flags as many of the worst scores as there are label errors, and average precision scores the order alone. The rows
+"vote" and "argmax" flag every label that differs from the first choice of ten neighbours, or of logistic regression out
+of sample. Self-confidence has no row, because it orders labels as "logistic regression, argmax" does. A person's label
+is correct if it equals the label of the original data set.
 
 `TrainingDynamics` watches 16 epochs of a Dense layer, or of two with 128 units between them. The rows "all epochs
-alike" name the labels of a mean margin below 0 where every epoch counts as much, as in Pleiss et al. 2020.
+alike" flag labels with a mean margin below 0, with equal weights for all epochs, as in Pleiss et al. 2020.
 
-A row that is in the file is not made again, so cleanlab may be installed later. The seconds of a training stand in the
-first of the rows that share it.
+Rows that are in the file are not made again, so you can install cleanlab later. If rows share a training, the first of
+them has its seconds.
 """
 
 import functools

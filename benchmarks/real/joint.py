@@ -1,8 +1,8 @@
-"""Raters of numbers and annotators of masks: what is made of several answers, and which head is trained on it.
+"""Ratings by several raters and masks by several annotators: how to combine them, and which head to train.
 
 python -m benchmarks.real.joint [--sets NAME ...] [--seeds 3] [--data FOLDER] [--output FOLDER] [--quick] [--render]
 
-The sets are those of `benchmarks.real.raters` and `benchmarks.real.masks`, which say what is done.
+`benchmarks.real.raters` and `benchmarks.real.masks` describe the sets and the methods.
 """
 
 import numpy as np

@@ -1,21 +1,21 @@
-"""How good is a model, by labels of all and verified ones of a few? Prediction-powered inference, beside them alone.
+"""Intervals of the true accuracy by `labels.verify_accuracy`, beside the verified examples alone.
 
 python -m benchmarks.real.judge [--sets NAME ...] [--splits 1] [--redraws 2000] [--size 4000] [--judged 2000]
                                 [--data FOLDER] [--cache FOLDER] [--output FOLDER] [--quick] [--render]
 
-A logistic regression learns the labels of some examples; the population are all others. A redraw takes `judged`
-examples of the population, with replacement, of which the first are verified: 100, or 20 for each class. Ways are
+A logistic regression learns the labels of some examples. All other examples are the population. A redraw takes `judged`
+examples of the population, with replacement, of which the first are verified: 100, or 20 for each class. The ways are
 
 * the fraction of labels that agree with the model;
 * the verified examples alone (Jeffreys' interval), and `verify_accuracy`.
 
-Three further sets have labels that are made from the true classes of CIFAR-10: flips to the next class in 30% of the
-cases ("by class"), to the model's second choice, the more often the less sure it is ("by example"), and to the model's
-own choice in eight of ten examples where it errs ("shared").
+Three further sets have labels made from the true classes of CIFAR-10: flips to the next class in 30% of the cases ("by
+class"), flips to the model's second choice, more often if the model is less sure ("by example"), and flips to the
+model's own choice in eight of ten examples on which it errs ("shared").
 
-A further table is of 200 verified examples that were drawn alike, or the more often, the less sure it is that the
-prediction is right, by model and label together: with probabilities as sqrt(q (1 - q) + .05), q by the T of
-`diagnose`. The interval is by `inclusion`.
+A further table has 200 verified examples, drawn uniformly, or more often if the prediction is less likely to be
+correct, by model and label together. The probabilities are then sqrt(q (1 - q) + .05), with q by the T of `diagnose`,
+and the interval uses `inclusion`.
 """
 
 import functools

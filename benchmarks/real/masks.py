@@ -1,7 +1,7 @@
-"""BU-BIL 4: seven people draw cells under a microscope; what is made of their masks, and what learns it.
+"""BU-BIL 4: masks of cells under a microscope by seven people, ways to combine them, and models trained on them.
 
-61 images in five folds; the truth is of experts. One small network and as many steps for all rows; nothing is chosen,
-but the threshold, by the majority.
+61 images in five folds; the truth comes from experts. All rows train one small network for equal numbers of steps.
+Nothing is chosen except the threshold, by the majority.
 """
 
 import functools

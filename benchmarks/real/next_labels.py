@@ -1,15 +1,15 @@
-"""Which labels to check next? Rules for a person who looks at 100, 300 or 1,000 labels of people and rules.
+"""Label errors among the first 100, 300 or 1,000 labels that each rule tells a person to check.
 
 python -m benchmarks.real.next_labels [--sets NAME ...] [--seeds 5] [--size 4000] [--data FOLDER] [--cache FOLDER]
                                       [--output FOLDER] [--quick] [--render]
 
-A seed draws at most `size` examples of those that have a label; the label of votes is their majority. The probabilities
-are of logistic regression out of sample, by five folds. A rule orders all labels by them, or by the features where its
-name says so. Who looks at a label sees the true class.
+A seed draws at most `size` labelled examples. The label of several votes is their majority. The probabilities come from
+logistic regression out of sample, by five folds. A rule orders all labels by them, or by the features if its name says
+so. The person who checks a label sees the true class.
 
-Two measures: how many of the labels that were looked at are wrong, and the true accuracy, on the test examples, of
-logistic regression that is trained again with the true classes of these in the place of their labels. C is chosen once
-for a seed, by noisy validation labels before anybody looked: it is the same for all rules.
+There are two measures: the number of label errors among the checked labels, and the true accuracy, on the test
+examples, of a logistic regression that is trained again with the verified classes. C is chosen once for each seed, by
+noisy validation labels before any check, and is the same for all rules.
 """
 
 import functools

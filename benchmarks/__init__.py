@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class Benchmark(NamedTuple):
-    """What a benchmark needs beside the package and a backend, and how long it takes on two cores.
+    """Packages that a benchmark needs beside keras_het and a backend, and its time on two cores.
 
     Attributes:
         extras: of the package, divided by commas.

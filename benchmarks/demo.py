@@ -70,7 +70,7 @@ def find(noise, seed, quick=False):
 
 
 def table(findings):
-    """Rows of text, one for each kind of noise."""
+    """Returns a row for each kind of noise."""
     lines = [["noise", "early stopping", "choose", "points", "method", "precision", "recall"]]
     for found in findings:
         accuracies = f"{found.stopped:.3f}", f"{found.chosen:.3f}", f"{100 * (found.chosen - found.stopped):+.1f}"
@@ -79,7 +79,7 @@ def table(findings):
 
 
 def draw(findings, path):
-    """Draws accuracies at the left, and the labels that are flagged first at the right."""
+    """Draws the accuracies at the left, and the labels that are flagged first at the right."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(13, 1.1 + 1.45 * len(findings)), layout="constrained")
@@ -105,7 +105,7 @@ def draw_bars(axes, findings):
 
 
 def draw_images(figure, findings):
-    """Draws the labels that are flagged first, given and suggested class; green labels are wrong."""
+    """Draws the labels that are flagged first, with observed and suggested class. Label errors are green."""
     figure.suptitle("Flagged labels, the most suspicious first: given \N{RIGHTWARDS ARROW} suggested", fontsize=12)
     grid = figure.subplots(len(findings), IMAGES, squeeze=False)
     for axes in grid.flat:

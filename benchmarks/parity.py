@@ -30,7 +30,7 @@ SAVE += "save(found[0] if isinstance(found, tuple) else found, path)"
 
 
 def compared(part, name, folder):
-    """The comparison of a model, or the text why there is none; and seconds."""
+    """Returns the comparison of a model, or the text of its error, and seconds."""
     from keras_het.commands.parity import CannotRunError, compare_file
 
     path = pathlib.Path(folder) / "model.keras"
@@ -44,7 +44,7 @@ def compared(part, name, folder):
 
 
 def row(name, result, seconds):
-    """The verdict on a model, with the row that is worst in units of its limit."""
+    """Returns the verdict on a model, with the worst row in units of its limit."""
     if isinstance(result, str):
         return [name, result.splitlines()[0][:100], "", "", "", "", f"{seconds:.0f}"]
     verdict = "agree" if result.is_equal else "failed" if not result.different else "differ"
@@ -63,7 +63,7 @@ def agreement(part, names, folder):
 
 
 def faults(named, folder):
-    """The first words of the result for each planted fault, and whether the result names the fault."""
+    """Returns the first words of the result for each planted fault, and whether the result names the fault."""
     lines = [["planted fault", "found", "named", "first words of the result"]]
     for name, (_, words) in named.items():
         result, _ = compared("FAULTS", name, folder)
@@ -76,7 +76,7 @@ def faults(named, folder):
 
 
 def kinds(folder):
-    """The largest difference of each kind of number between two backends, over all heads of `tests.parity`."""
+    """Returns the largest difference of each kind of number between two backends, over all heads of `tests.parity`."""
     files = {backend: str(pathlib.Path(folder) / f"{backend}.npz") for backend in BACKENDS}
     for backend, file in files.items():
         environment = {**os.environ, "KERAS_BACKEND": backend, "TF_CPP_MIN_LOG_LEVEL": "3"}

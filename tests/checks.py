@@ -8,7 +8,7 @@ FALSE_ALARM = 1e-6
 
 
 def z_limit(count):
-    """The limit that any of `count` standard normals exceeds with probability FALSE_ALARM at most (Bonferroni)."""
+    """Returns the limit that any of `count` standard normals exceeds with probability FALSE_ALARM (Bonferroni)."""
     return norm.isf(FALSE_ALARM / (2 * count))
 
 

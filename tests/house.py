@@ -27,12 +27,12 @@ PACKAGE = ROOT / "keras_het"
 
 
 def room_of(name):
-    """The folder or file, directly below the package, that a dotted name is in."""
+    """Returns the folder or file, directly below the package, that a dotted name is in."""
     return [*name.split("."), "__init__"][1]
 
 
 def imported_rooms(source, rooms):
-    """The rooms that a module's source imports."""
+    """Returns the rooms that a module's source imports."""
     for node in ast.walk(ast.parse(source)):
         names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
         if isinstance(node, ast.ImportFrom) and node.module:
@@ -43,7 +43,7 @@ def imported_rooms(source, rooms):
 
 
 def arrows(package=PACKAGE):
-    """Pairs of rooms (a, b) where a imports b, and all rooms."""
+    """Returns pairs of rooms (a, b) where a imports b, and all rooms."""
     paths = {path: path.relative_to(package).parts[0].removesuffix(".py") for path in package.rglob("*.py")}
     rooms = set(paths.values())
     pairs = {(room, other) for path, room in paths.items() for other in imported_rooms(path.read_text(), rooms)}
@@ -51,7 +51,7 @@ def arrows(package=PACKAGE):
 
 
 def floors(pairs, rooms):
-    """The floor of every room, from 1; raises RecursionError for a circle."""
+    """Returns the floor of every room, from 1. Raises RecursionError for a circle."""
 
     @functools.cache
     def floor(room):
@@ -61,7 +61,7 @@ def floors(pairs, rooms):
 
 
 def size_of(folder):
-    """Returns the files and lines of Python in a folder; none where it is missing."""
+    """Returns the number of files and lines of Python in a folder, 0 if it is missing."""
     texts = [path.read_text(encoding="utf-8") for path in folder.rglob("*.py")]
     return len(texts), sum(text.count("\n") for text in texts)
 
@@ -80,12 +80,12 @@ def sessions(root):
 
 
 def loose_modules(package=PACKAGE):
-    """Files of code directly below the package."""
+    """Returns files of code directly below the package."""
     return sorted(path.stem for path in package.glob("*.py"))
 
 
 def public_modules(module):
-    """A module and those that its table of contents lists, and theirs."""
+    """Returns a module and the modules in its table of contents, recursively."""
     yield module
     for name in getattr(module, "__all__", ()):
         if isinstance(getattr(module, name), types.ModuleType):
@@ -93,12 +93,12 @@ def public_modules(module):
 
 
 def public_names(package="keras_het"):
-    """The distinct names that the tables of contents of public modules list: modules, functions and classes."""
+    """Returns the distinct names that the tables of contents of public modules list: modules, functions and classes."""
     return sorted({name for module in public_modules(importlib.import_module(package)) for name in module.__all__})
 
 
 def stack_of(head, inputs, training):
-    """The functions of the package from the call of a head to the first product of its noise, without a compiler."""
+    """Returns the package's functions from the call of a head to the first product of its noise, uncompiled."""
     from keras_het.ops.low_rank import LowRankNormal
 
     stacks, products = [], {name: getattr(LowRankNormal, name) for name in ("logits_at", "logits")}
@@ -126,7 +126,7 @@ def stack_of(head, inputs, training):
 
 
 def depth():
-    """How deep the full head is, without a compiler.
+    """Returns the depth of the uncompiled full head in function calls.
 
     Returns: the functions of the package from the call to the first product of the noise, in training and in
         prediction, and the distributions that are made forward, and with the gradient.
@@ -157,7 +157,7 @@ def depth():
 
 
 def count_walks(function):
-    """Returns how often the graph of a model is walked while a function runs."""
+    """Returns how often a function walks the graph of a model."""
     from keras_het.base import graph
 
     walk, walks = graph.walk, []

@@ -40,14 +40,14 @@ NEEDED = {
 
 
 def not_collected():
-    """Files and folders that pytest leaves out here, for want of a package or of an accelerator."""
+    """Returns files and folders that pytest skips here, because a package or an accelerator is missing."""
     found = [name for name, package in NEEDED.items() if importlib.util.find_spec(package) is None]
     pretended = os.environ.get("KERAS_TORCH_DEVICE") == "pretended"  # `-p tests.pretended_accelerator`
     return found if pretended else [*found, "tests/test_pretended_accelerator.py"]
 
 
 def runs_here(marks, backend):
-    """Whether the default check runs a test with these marks, a set of names, on a backend."""
+    """Returns whether the default check runs a test with these marks, a set of names, on a backend."""
     if "thorough" in marks:
         return False
     named = marks & {"on_jax", "on_tensorflow"}
@@ -56,7 +56,7 @@ def runs_here(marks, backend):
 
 
 def grid(cases, span, beyond=pytest.mark.once):
-    """Values for `parametrize` or a fixture: those in `span` run on every backend, and the others once.
+    """Returns values for `parametrize` or a fixture. Values in `span` run on every backend, all other values once.
 
     Args:
         cases: all values, such as names.

@@ -53,23 +53,23 @@ FITTED = ("softmax", "normal cdf", "sigmoid", "sigmoid MonteCarlo")
 
 
 def bits(a, b):
-    """How many entries differ in their bits."""
+    """Returns how many entries differ in their bits."""
     return np.sum(a.view(f"u{a.itemsize}") != b.view(f"u{b.itemsize}"))
 
 
 def mixed(a, b):
-    """The largest |a - b| / (1 + min(|a|, |b|)): at most 1e-5 is rtol 1e-5 + atol 1e-5."""
+    """Returns the largest |a - b| / (1 + min(|a|, |b|)): at most 1e-5 is rtol 1e-5 + atol 1e-5."""
     return np.max(np.abs(a - b) / (1 + np.minimum(np.abs(a), np.abs(b))), initial=0.0)
 
 
 def relative(a, b):
-    """The largest |a - b|, relative to the largest |entry| of this array."""
+    """Returns the largest |a - b|, relative to the largest |entry| of this array."""
     scale = min(np.max(np.abs(a), initial=0.0), np.max(np.abs(b), initial=0.0))
     return absolute(a, b) / max(scale, np.finfo("float32").tiny)
 
 
 def absolute(a, b):
-    """The largest |a - b|."""
+    """Returns the largest |a - b|."""
     return np.max(np.abs(a - b), initial=0.0)
 
 
@@ -90,7 +90,7 @@ LIMITS = {  # kind: measure, limit, what the table says of it
 
 
 def difference(kind, a, b):
-    """The kind's measure of a difference; infinite where shapes or dtypes differ or a value is not finite."""
+    """Returns the kind's measure of a difference, inf for other shapes or dtypes, or for values not finite."""
     if a.shape != b.shape or a.dtype != b.dtype or not (np.all(np.isfinite(a)) and np.all(np.isfinite(b))):
         return np.inf
     if kind != "noise":
@@ -99,7 +99,7 @@ def difference(kind, a, b):
 
 
 def compare(files):
-    """Rows {(kind, case): {pair of files: (largest difference, its detail)}}.
+    """Returns rows {(kind, case): {pair of files: (largest difference, its detail)}}.
 
     A quantity missing from one file differs infinitely.
     """
@@ -115,7 +115,7 @@ def compare(files):
 
 
 def above_limit(rows):
-    """The entries of `rows` that exceed their kind's limit, as lines of text; a kind that is missing is one too."""
+    """Returns as text the entries of `rows` that exceed their kind's limit, and the missing kinds."""
     lines = [f"no {kind} in any file" for kind in LIMITS if kind not in {kind for kind, _ in rows}]
     for (kind, case), row in rows.items():
         for (first, second), (found, detail) in row.items():
@@ -128,7 +128,7 @@ def above_limit(rows):
 
 
 def table(rows):
-    """`rows` as Markdown, with the meaning of the figures below."""
+    """Returns `rows` as Markdown, followed by the meaning of each measure."""
     pairs = list(next(iter(rows.values())))
     lines = [["quantity", *(" - ".join(pair) for pair in pairs), "limit"]]
     for kind, (_, limit, _) in LIMITS.items():
@@ -147,7 +147,7 @@ def table(rows):
 
 
 def make_head(kind, link):
-    """A built head of fixed NumPy weights, step counter included."""
+    """Returns a built head with fixed NumPy weights and step counter."""
     from keras_het import covariances, integrators, layers
 
     link, (integrator, arguments) = LINKS[link]
@@ -163,7 +163,7 @@ def make_head(kind, link):
 
 
 def set_weights(head):
-    """Gives a built head fixed NumPy weights, and its clock, if it has one, a step."""
+    """Sets fixed NumPy weights in a built head, and the step of its clock if it has one."""
     rng = np.random.default_rng(SEED)
     weights = [
         0.5 * rng.standard_normal(w.shape) / np.sqrt(max(1, w.shape[0] if len(w.shape) == 2 else 1))
@@ -182,7 +182,7 @@ def set_largest_logit(head, x, size):
 
 
 def data(link, examples):
-    """(features, labels): classes for softmax, label vectors for sigmoid."""
+    """Returns (features, labels): classes for softmax, label vectors for sigmoid."""
     rng = np.random.default_rng(SEED + 1)
     x = rng.standard_normal((examples, FEATURES)).astype("float32")
     classes = np.argmax(x @ rng.standard_normal((FEATURES, UNITS)) + rng.standard_normal((examples, UNITS)), axis=1)
@@ -197,7 +197,7 @@ def make_loss(link):
 
 
 def write_noise(results, jit):
-    """Training draws at several steps, eager and through a compiled `predict`."""
+    """Writes training draws at several steps, eager and by a compiled `predict`."""
     import keras
 
     from keras_het import integrators
@@ -262,7 +262,7 @@ def outputs_and_gradients(head, loss, training):
 
 
 def write_outputs_and_gradients(results, kind, link):
-    """Outputs of a head and gradients of its loss, at logits up to 3 and up to MAX_LOGIT, in training and inference."""
+    """Writes outputs and gradients in training and inference, at logits up to 3 and up to MAX_LOGIT."""
     import keras
 
     x, y = data(link, BATCH)
@@ -286,7 +286,7 @@ def write_outputs_and_gradients(results, kind, link):
 
 
 def write_recording(results, case, model, x, y, jit):
-    """What `keras_het.parity` records of a compiled model: outputs, loss, gradients, and a training of many steps."""
+    """Writes the recording of `keras_het.parity`: outputs, loss, gradients, and a training of many steps."""
     from keras_het.parity import record
 
     recording = record(model, x, y, steps=FIT_STEPS, jit_compile=jit)
@@ -306,7 +306,7 @@ def write_recording(results, case, model, x, y, jit):
 
 
 def write_fit(results, kind, link, jit):
-    """A head, trained by plain SGD."""
+    """Writes a head after training by plain SGD."""
     import keras
 
     head = make_head(kind, link)
@@ -317,7 +317,7 @@ def write_fit(results, kind, link, jit):
 
 
 def write_transition_fit(results, jit):
-    """A learned T and a Dense layer before it, trained by Adam, which makes small differences large."""
+    """Writes a learned T behind a Dense layer after training by Adam, which amplifies small differences."""
     import keras
 
     from keras_het import layers
@@ -334,7 +334,7 @@ def write_transition_fit(results, jit):
 
 
 def joint_case(name, examples):
-    """A built head that returns a distribution, its loss, and (x, y)."""
+    """Returns a built head that returns a distribution, its loss, and (x, y)."""
     from keras_het import layers, losses
 
     rng = np.random.default_rng(SEED + 2)
@@ -358,7 +358,7 @@ def joint_case(name, examples):
 
 
 def write_joint(results, name, jit):
-    """A head of distributions, trained by SGD, and its predictions."""
+    """Writes a head of distributions after training by SGD, and its predictions."""
     import keras
 
     from keras_het.models import DistributionModel

@@ -23,7 +23,7 @@ NOT_COPIED = (".git", ".nox", ".*_cache", "__pycache__", "build", "dist")
 
 
 class Bug(NamedTuple):
-    """A change of one file of the package, `old` by `new`, that its tests must find on one of the backends."""
+    """Change of one file of the package, `old` by `new`, that its tests must detect on one of the backends."""
 
     name: str
     file: str
@@ -99,14 +99,14 @@ def list_tests():
 
 
 def changed(source, bug):
-    """Returns the source of a file with a bug; raises a ValueError if the right text is not in it exactly once."""
+    """Returns the source of a file with a bug. Raises ValueError unless the original text occurs exactly once."""
     if (count := source.count(bug.old)) != 1:
         raise ValueError(f"`old` must be in {bug.file} once: {bug.old!r}. Received: {count} places")
     return source.replace(bug.old, bug.new)
 
 
 def first_failure(folder, backend, arguments):
-    """Returns the first test of a repository that fails, or the file that cannot be collected; None if all pass."""
+    """Returns the first test that fails, or the file that cannot be collected, or None if all pass."""
     environment = {**os.environ, "KERAS_BACKEND": backend, "PYTHONPATH": str(folder), "MPLBACKEND": "agg"}
     environment["PYTHONDONTWRITEBYTECODE"] = "1"  # a file that changes twice in a second would be taken for the old one
     command = [sys.executable, "-m", "pytest", "-x", "-rfE", "--tb=no", "-p", "no:cacheprovider", *arguments]
@@ -120,7 +120,7 @@ def first_failure(folder, backend, arguments):
 
 
 def caught_by(bug, folder, options):
-    """Returns the first test that finds a bug in a copy of the repository, and its backend; None if no test does.
+    """Returns the first test that detects a bug in a copy of the repository, and its backend, or None.
 
     The copy is right again at the end, and the test must pass in it.
     """
@@ -141,7 +141,7 @@ def caught_by(bug, folder, options):
 
 
 def plant(bugs, options):
-    """Plants bugs in a copy of the repository, one at a time; returns how many a test finds."""
+    """Plants bugs in a copy of the repository, one at a time, and returns how many a test detects."""
     count = 0
     with tempfile.TemporaryDirectory() as folder:
         copy = pathlib.Path(folder) / "repository"
@@ -155,7 +155,7 @@ def plant(bugs, options):
 
 
 def main(arguments=None):
-    """Runs the command; returns the exit status."""
+    """Runs the command, and returns the exit status."""
     parser = argparse.ArgumentParser(prog="python -m tests.planted", description=__doc__.splitlines()[0])
     parser.add_argument("command", choices=["list", "plant"])
     parser.add_argument("--thorough", action="store_true", help="run tests that are not in the default check, too")

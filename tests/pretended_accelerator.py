@@ -23,7 +23,7 @@ NOT_PRETENDED = ("onnx", "export", "compiled_by_pytorch", "autocast", "remateria
 
 
 class Pretended(torch.Tensor):
-    """A tensor of the processor that says it is on the accelerator."""
+    """Tensor of the processor that reports to be on the accelerator."""
 
     @staticmethod
     def __new__(cls, inner):
@@ -41,14 +41,14 @@ class Pretended(torch.Tensor):
 
 
 class Accelerator(TorchDispatchMode):
-    """Sees operations that make tensors out of none, too."""
+    """Mode that also intercepts operations that make tensors out of none."""
 
     def __torch_dispatch__(self, operation, types, arguments=(), named=None):
         return run(operation, arguments, named or {})
 
 
 def run(operation, arguments, named):
-    """The operation on the processor; its result is on the device that is asked for, or on that of its arguments."""
+    """Runs the operation on the processor. Its result is on the requested device, or on its arguments' device."""
     tensors = [x for x in tree_leaves((arguments, named)) if isinstance(x, torch.Tensor)]
     ours = [x for x in tensors if isinstance(x, Pretended)]
     others = [x for x in tensors if not isinstance(x, Pretended) and x.ndim > 0 and x.device.type == "cpu"]
@@ -81,7 +81,7 @@ class Generator(torch.Generator):
 
 
 def begin():
-    """On import of this file, before anything imports Keras: a hook of pytest would come after the tests' conftest."""
+    """Starts on import of this file, before the tests' conftest imports Keras. A hook of pytest would be late."""
     os.environ["KERAS_TORCH_DEVICE"] = NAME
     _setup_privateuseone_for_python_backend(NAME)
     torch.Generator = Generator
@@ -94,7 +94,7 @@ begin()
 
 
 def pytest_collection_modifyitems(config, items):
-    """Leaves out what is not pretended."""
+    """Skips tests that need what is not pretended."""
     left_out = [item for item in items if any(part in item.nodeid for part in NOT_PRETENDED)]
     config.hook.pytest_deselected(items=left_out)
     items[:] = [item for item in items if item not in left_out]

@@ -34,20 +34,20 @@ OUTSIDE = ("ExpectedCalibrationError",)  # this is made outside of the scope, to
 
 
 def make_model(seed=0):
-    """A model with these first weights."""
+    """Returns a model with fixed first weights."""
     keras.utils.set_random_seed(seed)
     return keras.Sequential([keras.Input((5,)), keras.layers.Dense(UNITS)])
 
 
 def make(name, kinds):
-    """A loss or a metric of logits."""
+    """Returns a loss or a metric of logits."""
     if name in LOSSES:
         return LOSSES[name](**OF_EACH.get(name, {}), **({} if name == "AnnotatorsLoss" else {"from_logits": True}))
     return kinds[name](**({} if name == "AnnotatorsMetric" else {"from_logits": True}))
 
 
 def of_metric(name, scope, made=None):
-    """The results of a metric, of `evaluate`."""
+    """Returns the result of `evaluate` for a metric."""
     with scope():
         model = make_model()
         loss, metric = keras.losses.SparseCategoricalCrossentropy(from_logits=True), made or make(name, METRICS)
@@ -56,7 +56,7 @@ def of_metric(name, scope, made=None):
 
 
 def of_loss(name, scope, made=None):
-    """The weights after two epochs."""
+    """Returns the weights after two epochs with a loss."""
     with scope():
         model = compiled(make_model(), keras.optimizers.SGD(0.1), made or make(name, LOSSES), jit_compile=False)
     labels = LABELS[:, None] if name == "AnnotatorsLoss" else LABELS
@@ -65,7 +65,7 @@ def of_loss(name, scope, made=None):
 
 
 def of_early_learning(name, scope):
-    """The loss of two epochs of a model with a memory."""
+    """Returns the losses of two epochs of an `EarlyLearning` model."""
     with scope():
         plain = make_model()
         model = models.EarlyLearning(plain.inputs, plain.outputs[0], EXAMPLES)
@@ -76,7 +76,7 @@ def of_early_learning(name, scope):
 
 
 def attempt(function, *arguments):
-    """The result of a function, or the text of its error."""
+    """Returns the result of a function, or the text of its error."""
     try:
         return function(*arguments)
     except ValueError as error:

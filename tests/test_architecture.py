@@ -48,7 +48,7 @@ def within(name, prefixes):
 
 
 def imported(tree):
-    """Names that a module imports, by statement or function, or reaches as an attribute of keras under any alias."""
+    """Returns the imports of a module, by statement or function, and the attributes of keras under any alias."""
     nodes = list(ast.walk(tree))
     aliases = [alias for node in nodes if isinstance(node, ast.Import) for alias in node.names]
     of_keras = {"keras"} | {alias.asname for alias in aliases if alias.name == "keras"}
@@ -63,14 +63,14 @@ def imported(tree):
 
 
 def imported_at_once(tree):
-    """Names that the import of a module imports: those of statements outside functions and methods."""
+    """Returns the imports of a module outside functions and methods."""
     of_classes = [node for part in tree.body if isinstance(part, ast.ClassDef) for node in part.body]
     statements = [node for node in (*tree.body, *of_classes) if not isinstance(node, ast.FunctionDef | ast.ClassDef)]
     return imported(ast.Module(statements, []))
 
 
 def wrong_imports(module, source):
-    """Imports of a module's source that no room allows, and optional packages that it needs at once."""
+    """Returns a module's imports that its room does not allow, and optional packages that it imports at once."""
     tree = ast.parse(source)
     wrong = [name for name in imported(tree) if within(name, (*FORBIDDEN, *LABORATORY))]
     needed = LATE.get(module, ())
@@ -131,7 +131,7 @@ UPWARD = [
 
 
 def lint_imports(folder):
-    """Exit status and output of import-linter for the package in a folder."""
+    """Returns exit status and output of import-linter for the package in a folder."""
     command = [sys.executable, "-c", "from importlinter.cli import lint_imports_command; lint_imports_command()"]
     environment = {**os.environ, "PYTHONPATH": str(folder)}
     result = subprocess.run([*command, "--no-cache"], cwd=folder, env=environment, capture_output=True, text=True)
@@ -158,7 +158,7 @@ OF_TUPLES = {"_asdict", "_replace", "_fields"}
 
 
 def defined_privates(source):
-    """Private names that a module's source defines: functions, classes, variables and attributes."""
+    """Returns private names that a module defines: functions, classes, variables and attributes."""
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.FunctionDef | ast.ClassDef):
             yield node.name
@@ -167,7 +167,7 @@ def defined_privates(source):
 
 
 def foreign_privates(source, own):
-    """Private attributes, also asked for by `getattr` and `hasattr`, that the package itself does not define."""
+    """Returns private attributes, also in `getattr` and `hasattr`, that the package itself does not define."""
     for node in ast.walk(ast.parse(source)):
         names = [node.attr] if isinstance(node, ast.Attribute) else []
         if isinstance(node, ast.Call) and ast.unparse(node.func) in ("getattr", "hasattr"):

@@ -46,7 +46,7 @@ class Isotropic(Covariance):
 
 @keras.saving.register_keras_serializable("tests")
 class SigmaPoints(Integrator):
-    """The mean over two points for each dimension of the noise, sqrt(n) standard deviations from the mean."""
+    """Mean over two points for each dimension of the noise, sqrt(n) standard deviations from the mean."""
 
     needs = "mean"
 
@@ -146,7 +146,7 @@ def test_objects_make_what_the_short_spelling_makes(kind):
 
 @keras.saving.register_keras_serializable("tests")
 class Unexplained(LowRank):
-    """A covariance with factors that does not say how to explain them."""
+    """Covariance with factors that does not say how to explain them."""
 
     factor_weights = Covariance.factor_weights
 

@@ -11,7 +11,7 @@ SHAPE = (5, 7)
 
 
 def quantities():
-    """One quantity of each kind, with entries from 1e-3 to 100 and both signs."""
+    """Returns one quantity of each kind, with entries from 1e-3 to 100 and both signs."""
     signs = np.random.default_rng(0).choice([-1, 1], SHAPE)
     return {
         f"{kind}/full softmax/detail": (signs * np.geomspace(1e-3, 100, 35).reshape(SHAPE)).astype("float32")
@@ -24,7 +24,7 @@ def failures(first, second):
 
 
 def planted(kind, entry, size):
-    """Failures after adding `size` to one entry of one kind's quantity."""
+    """Returns the failures after adding `size` to one entry of one kind's quantity."""
     first, second = quantities(), quantities()
     second[f"{kind}/full softmax/detail"][entry] += np.float32(size)
     return failures(first, second)

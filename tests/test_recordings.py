@@ -16,7 +16,7 @@ CLASSES = 3
 
 
 def make_model(fault=lambda x: x, head=True):
-    """A compiled model with random layers of Keras, statistics, and a head, and a layer in which a fault is planted."""
+    """Returns a compiled model with random layers of Keras, statistics, a head, and a layer with a planted fault."""
     keras.utils.set_random_seed(0)
     inputs = keras.Input((4,), name="x")
     x = layers.Dense(8, "relu", name="first")(inputs)
@@ -29,7 +29,7 @@ def make_model(fault=lambda x: x, head=True):
 
 
 class Planted(layers.Layer):
-    """A layer with any function."""
+    """Layer with any function."""
 
     def __init__(self, function, **options):
         super().__init__(**options)
@@ -40,7 +40,7 @@ class Planted(layers.Layer):
 
 
 class Unsteady(layers.Layer):
-    """Returns other numbers at every call."""
+    """Layer that returns other numbers at every call."""
 
     calls = 0
 
@@ -61,14 +61,14 @@ def recording(batch):
 
 
 def other(recording, fault=lambda x: x):
-    """A recording of the same model with a fault, as if by another backend."""
+    """Returns a recording of the same model with a fault, as if by another backend."""
     second = record(make_model(fault), start=recording)
     second.backend = "other"
     return second
 
 
 def by_hand(backend, precision="float32", **arrays):
-    """A recording with these arrays, each the only one of its part."""
+    """Returns a recording of these arrays, each the only array of its part."""
     named = {part.replace("_", " "): {"array": np.asarray(array)} for part, array in arrays.items()}
     rounding = {part: {"array": 1e-7} for part in named}
     return Recording(backend, precision, arrays=named, rounding=rounding)

@@ -25,7 +25,7 @@ def cases(names):
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory, pytestconfig):
-    """What losses and metrics did on one replica, and on two."""
+    """Returns the results of losses and metrics on one replica, and on two."""
     names = [] if pytestconfig.getoption("--thorough") else SPAN
     path, root = tmp_path_factory.mktemp("replicas") / "found.json", pathlib.Path(__file__).parent.parent
     command = [sys.executable, "-m", "tests.replicas", str(path), *names]

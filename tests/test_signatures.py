@@ -43,7 +43,7 @@ def records():
 
 
 def fields(value):
-    """Returns the fields that a NamedTuple or dataclass itself declares; None for other classes."""
+    """Returns the fields that a NamedTuple or dataclass itself declares, or None for other classes."""
     if dataclasses.is_dataclass(value):
         return [field.name for field in dataclasses.fields(value)]
     return list(value._fields) if hasattr(value, "_fields") and issubclass(value, tuple) else None
@@ -69,14 +69,14 @@ def without_annotation(path, value):
 
 
 def described(text, section):
-    """Returns the names in a section of a docstring, also of `a, b: text`; None if it has no such section."""
+    """Returns the names in a section of a docstring, also of `a, b: text`, or None without the section."""
     found = re.search(rf"^{section}:((?:\n+ .*)*)", inspect.cleandoc(text or ""), re.MULTILINE)
     items = re.findall(r"^ {4}(\*{0,2}\w+(?:, \w+)*): ", found[1], re.MULTILINE) if found else []
     return [name.lstrip("*") for item in items for name in item.split(", ")] if found else None
 
 
 def wrong_arguments(value):
-    """Returns arguments that a docstring lacks, describes twice, or describes although they do not exist."""
+    """Returns arguments that a docstring lacks, describes twice, or invents."""
     parameters = inspect.signature(value).parameters.values()
     named = {p.name for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)}
     variable, names = {p.name for p in parameters} - named, described(value.__doc__, "Args")
@@ -89,7 +89,7 @@ def wrong_arguments(value):
 
 
 def wrong_fields(value, is_public):
-    """Returns fields that a docstring lacks, or describes twice or although they do not exist."""
+    """Returns fields that a docstring lacks, describes twice, or invents."""
     names = described(value.__doc__, "Attributes")
     if names is None:
         return set(fields(value)) if is_public else set()
@@ -97,7 +97,7 @@ def wrong_fields(value, is_public):
 
 
 def without_noun(source):
-    """Yields arguments and fields whose description begins with another word than a noun."""
+    """Yields arguments and fields whose description does not begin with a noun."""
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.FunctionDef | ast.ClassDef):
             for section in re.findall(r"^(?:Args|Attributes):\n((?: .*\n?)+)", ast.get_docstring(node) or "", re.M):
@@ -134,7 +134,7 @@ def test_types_are_announced():
 @pytest.mark.planted
 def test_wrong_docstrings_and_missing_annotations_are_caught():
     class Record(NamedTuple):
-        """A record.
+        """Record for a test.
 
         Attributes:
             x: number.
@@ -145,7 +145,7 @@ def test_wrong_docstrings_and_missing_annotations_are_caught():
         y: int
 
     class Planted:
-        """A class.
+        """Class with planted faults.
 
         Args:
             a: number.

@@ -17,7 +17,7 @@ FEW, MANY = 256, 2048
 
 
 def step_bytes(num_samples, chunk_size=None):
-    """Returns the bytes beside arguments and results that the loss of a batch and its gradient need."""
+    """Returns the bytes that the loss of a batch and its gradient need beside arguments and results."""
     import jax
 
     head = HeteroscedasticDense(UNITS, FACTORS, integrator=QuasiMonteCarlo(num_samples, chunk_size=chunk_size), seed=0)

@@ -39,7 +39,7 @@ def test_the_bounds_that_documents_name_are_true():
 
 
 def disagreements(changelog, citation, version):
-    """What is wrong with the heads of a changelog and the version of a citation, in words."""
+    """Returns contradictions between the heads of a changelog and the version of a citation, in words."""
     first, *heads = re.findall(r"^## (.+)$", changelog, re.MULTILINE)
     released = re.findall(r"^\[([\d.]+)\] - (\d{4}-\d\d-\d\d)$", "\n".join(heads), re.MULTILINE)
     order = [(date, [int(part) for part in number.split(".")]) for number, date in released]
@@ -89,12 +89,12 @@ DOCUMENTS = [
 
 
 def sessions_of(source):
-    """The names of the sessions that a file of nox defines."""
+    """Returns the names of the sessions that a noxfile defines."""
     return re.findall(r"^@nox\.session\n(?:@.*\n)*def (\w+)", source, re.MULTILINE)
 
 
 def unknown_sessions(text, known):
-    """Sessions that a text calls by a command and that are not in the noxfile."""
+    """Returns sessions that a text calls by a command but the noxfile lacks."""
     for match in NOX.finditer(text):
         first, *others = match["names"].split()
         called = [first, *(name for name in others if name in known)]

@@ -77,7 +77,7 @@ def _array(path, shape):
 
 
 def _block(rng, centers, basis, truth):
-    """Features, probabilities of the classes and noisy labels of examples of these classes."""
+    """Returns features, class probabilities and noisy labels of examples of these classes."""
     latent = centers[truth] + rng.normal(size=(len(truth), LATENT))
     x = (latent @ basis + 0.5 * rng.normal(size=(len(truth), basis.shape[1]))).astype("float32")
     logits = latent @ centers.T - 0.5 * np.square(centers).sum(axis=1)
@@ -89,7 +89,7 @@ def _block(rng, centers, basis, truth):
 
 
 def read(folder, method):
-    """The arrays, as memory maps. What the method is given is read once, for it is no memory of the method."""
+    """Returns the arrays as memory maps, and reads the method's input once so that its pages count for no method."""
     data = Data(*(np.load(folder / f"{name}.npy", mmap_mode="r") for name in Data._fields))
     array = data.p if method in OF_PROBABILITIES else data.x
     for start in range(0, len(array), BLOCK):
@@ -102,35 +102,35 @@ def read(folder, method):
 
 
 def choose(data):
-    """The method that `choose` chooses."""
+    """Returns a call that trains the model that `choose` picks."""
     import keras_het
 
     return lambda: of_model(keras_het.labels.choose(None, data.x, data.labels, epochs=EPOCHS, verbose=0).model)
 
 
 def clean_labels(data):
-    """A model without the labels that `clean` finds wrong."""
+    """Returns a call that trains a model without the label errors that `clean` flags."""
     import keras_het
 
     return lambda: of_model(keras_het.labels.clean(None, data.x, data.labels, verbose=0).model)
 
 
 def of_model(model):
-    """The fraction that a model of Keras predicts right."""
+    """Returns a function of new examples: the fraction that a Keras model predicts correctly."""
     return right(lambda new: model.predict(new, verbose=0).argmax(axis=1))
 
 
 def right(predict):
-    """The fraction that a function predicts right."""
+    """Returns a function of new examples: the fraction that `predict` gets right."""
     return lambda new, true: float(np.mean(predict(new) == true))
 
 
 def nothing(new, true):
-    """No fraction, of calls that predict no new examples."""
+    """Returns None, because the call predicts no new examples."""
 
 
 def regression(data):
-    """Logistic regression, its strength by cross-validation."""
+    """Returns a call that trains logistic regression, its strength by cross-validation."""
     from sklearn.linear_model import LogisticRegressionCV
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
@@ -140,7 +140,7 @@ def regression(data):
 
 
 def by_cleanlab(data):
-    """Logistic regression without the labels that cleanlab finds wrong."""
+    """Returns a call that trains logistic regression without the label errors that cleanlab flags."""
     from cleanlab.classification import CleanLearning
     from sklearn.linear_model import LogisticRegression
     from sklearn.preprocessing import StandardScaler
@@ -155,7 +155,7 @@ def by_cleanlab(data):
 
 
 def floor(data):
-    """One product of the features with K columns for each epoch, by blocks."""
+    """Returns a call that multiplies the features with K columns once for each epoch, by blocks."""
     columns = np.zeros((data.x.shape[1], data.p.shape[1]), "float32")
 
     def answer():
@@ -168,7 +168,7 @@ def floor(data):
 
 
 def issues(data):
-    """Issues by probabilities."""
+    """Returns a call of `find_issues`."""
     from keras_het.labels import find_issues
 
     def answer():
@@ -179,7 +179,7 @@ def issues(data):
 
 
 def issues_by_cleanlab(data):
-    """The same by cleanlab."""
+    """Returns a call of cleanlab's `find_label_issues`."""
     from cleanlab.filter import find_label_issues
 
     def answer():
@@ -212,14 +212,14 @@ MEASURES = {
 
 
 def usage():
-    """Processor seconds of this process and its children, seconds, and the peak GiB of this process."""
+    """Returns processor seconds of this process and its children, seconds, and the peak GiB of this process."""
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     processor = sum(each.ru_utime + each.ru_stime for each in used)
     return {"processor": processor, "seconds": time.perf_counter(), "memory": harness.peak_memory() / 1024}
 
 
 def measure(method, folder):
-    """What a call takes beyond what was taken before it, and the fraction that its answer predicts right."""
+    """Returns the cost of a call, without the cost of its preparation, and the fraction that its answer gets right."""
     data = read(folder, method)
     call = METHODS[method](data)
     before = usage()
@@ -229,7 +229,7 @@ def measure(method, folder):
 
 
 def in_time(command, seconds):
-    """The last line that a process prints, from JSON; or its limit, if it was stopped; or its error.
+    """Returns the JSON that a process prints last, or its limit if it was stopped, or its error.
 
     Its own children end with it: workers of a pool would wait for ever.
     """
@@ -246,14 +246,14 @@ def in_time(command, seconds):
 
 
 def failure(code, errors):
-    """Out of memory, as a limit, or what was raised, as an error."""
+    """Returns "out of memory" as a limit, or the last line of the errors."""
     last = (errors.strip().splitlines() or [f"exit code {code}"])[-1]
     is_memory = code == -signal.SIGKILL or "MemoryError" in last
     return {"limit": "out of memory"} if is_memory else {"error": last}
 
 
 def measured(root, file, seconds):
-    """A function that measures a method, but not one that smaller data brought to a limit."""
+    """Returns a function that measures a method, unless the method reached a limit on smaller data."""
 
     def make(examples, features, classes, method):
         before = lines.read(file.parent, file.name)
@@ -267,7 +267,7 @@ def measured(root, file, seconds):
 
 
 def data_of(root, *sizes):
-    """The folder of the data of these sizes, which are made if others are there."""
+    """Returns the folder of the data of these sizes, and makes them in place of other sizes."""
     folder = root / "-".join(map(str, sizes))
     if not folder.exists():
         for other in root.iterdir():
@@ -278,7 +278,7 @@ def data_of(root, *sizes):
 
 
 def keys(options):
-    """What is measured, in the order in which it is: all methods on the same data, small data first."""
+    """Yields the measurements in order: all methods on the same data, small data first."""
     for classes in options.classes:
         for features in options.features:
             for examples in sorted(options.examples):
@@ -287,7 +287,7 @@ def keys(options):
 
 
 def tables(found):
-    """For each measure a row for each data set and a column for each method that has it; then the errors, if any."""
+    """Returns a table for each measure, with a row for each data set and a column for each method; then the errors."""
     methods = [method for method in METHODS if lines.select(found, method=method)]
     result = {title: _table(found, methods, name, form) for name, (title, form) in MEASURES.items()}
     errors = [[line["method"], *_sizes(line), line["error"]] for line in found if "error" in line]
@@ -304,7 +304,7 @@ def _table(found, methods, name, form):
 
 
 def _has(own, name):
-    """Whether lines have a measure, or were stopped before it."""
+    """Returns whether any line has the measure, or was stopped before it."""
     return any(line.get(name, 0) is not None for line in own)
 
 
@@ -321,13 +321,13 @@ def _cell(line, name, form):
 
 
 def installed():
-    """Of the packages that methods need, those that are there."""
+    """Returns the installed packages among those that methods need."""
     there = {each.name for each in importlib.metadata.distributions()}
     return sorted(there.intersection(NEEDED.values()))
 
 
 def command_line():
-    """The parser; without a package its methods are left out, unless they are named."""
+    """Returns the parser. Methods without their package are left out, unless they are named."""
     methods = [method for method in METHODS if NEEDED.get(method) in {None, *installed()}]
     parser = harness.parser_of(__doc__)
     parser.add_argument("--examples", nargs="+", type=int, default=EXAMPLES)

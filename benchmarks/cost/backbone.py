@@ -23,7 +23,7 @@ HEADS = {
 
 
 def calls(size):
-    """A function that predicts a batch, for each head alone and for the whole model."""
+    """Returns for each head functions that predict a batch: with the head alone, and with the whole model."""
     backbone = keras.applications.ResNet50(include_top=False, weights=None, pooling="avg", input_shape=(size, size, 3))
     images = np.random.default_rng(0).random((BATCH, size, size, 3), dtype="float32")
     features, functions = backbone.predict(images, verbose=0), {}

@@ -24,7 +24,7 @@ QUICK = {"units": 40, "features": 64, "factors": 15, "examples": 300}
 
 
 def make_model(units, features, factors, efficient):
-    """A model whose classes 3 and 7 have a row of the factor in common, in opposite directions."""
+    """Returns a model whose classes 3 and 7 share a row of the factor, with opposite signs."""
     import keras
     import numpy as np
 
@@ -41,7 +41,7 @@ def make_model(units, features, factors, efficient):
 
 
 def examples(count, features, batch_size=500):
-    """A data set of normal features, which are made as they are read."""
+    """Returns a data set of normal features, which are made on reading."""
     import keras
     import numpy as np
 
@@ -57,7 +57,7 @@ def examples(count, features, batch_size=500):
 
 
 def measure(name, settings):
-    """Seconds, MiB, and what was found, of a task."""
+    """Returns seconds, MiB and the result of a task."""
     from keras_het.explain import confused_pairs, covariance
 
     settings = dict(settings)

@@ -19,7 +19,7 @@ MANY = (8, 64, 512)
 
 
 def estimated(devices, sizes):
-    """`{covariance: row}` of `estimate_cost`, with classes that the devices can share."""
+    """Returns `{covariance: row}` of `estimate_cost`, with classes that the devices can share."""
     import keras_het
 
     units = -(-sizes["units"] // devices) * devices
@@ -54,7 +54,7 @@ def main():
 
 
 def memory(found, estimates, units):
-    """A row for each head: measured, and in brackets estimated; the share; what four devices exchange."""
+    """Returns a row for each head: measured (estimated) memory, fraction per device, data that four exchange."""
     rows = [["covariance", *(f"{count} device{'s' * (count > 1)}" for count in DEVICES), "share", "exchanged by four"]]
     for covariance in HEADS:
         one, four = (found[covariance, devices]["MiB"] for devices in DEVICES)
@@ -68,7 +68,7 @@ def memory(found, estimates, units):
 
 
 def million(estimates):
-    """A row for each head: weights, and what a device of 8, of 64 and of 512 holds."""
+    """Returns a row for each head: weights, and the memory on each of 8, 64 and 512 devices."""
     units = MILLION["units"]
     rows = [["covariance", "weights", *(f"{devices} devices" for devices in MANY)]]
     for covariance in HEADS:

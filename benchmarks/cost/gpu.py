@@ -57,7 +57,10 @@ def set_tf32(on):
 
 
 def one_step(head, tf32, path):
-    """Saves a step's training noise, log p (or logits), and gradients, as the weights' change at learning rate 1."""
+    """Saves the training noise, log p (or logits) and gradients of a step.
+
+    The gradients are the change of the weights at learning rate 1.
+    """
     import keras
     import numpy as np
 
@@ -80,7 +83,7 @@ def one_step(head, tf32, path):
 
 
 def losses(policy, head):
-    """The loss at the first and last of some steps of a network under a dtype policy, on data that can be learnt."""
+    """Returns the first and last loss of a network under a dtype policy, on data that it can learn."""
     import keras
     import numpy as np
 
@@ -120,13 +123,13 @@ SETTINGS = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}  # so that several process
 
 
 def fresh(backend, what, environment=(), **row):
-    """Returns what a process of its own measures on the accelerator of a backend."""
+    """Returns the measurements of a new process on the accelerator of a backend."""
     settings = {"KERAS_BACKEND": backend, **SETTINGS, **dict(environment)}
     return harness.in_fresh_process(__spec__.name, {"what": what, **row}, **settings)
 
 
 def speed_table(backend, rows, repeats, compilers=()):
-    """Returns seconds beside Dense and the floor, and memory, without a compiler of PyTorch and with each."""
+    """Returns seconds beside Dense and the floor, and memory, without PyTorch's compiler and with each."""
     columns = ["head", "compiler", "mode", *"BKRS", "ms (quartiles)", "times Dense", "times floor", "peak MiB"]
     lines = [columns]
     for compiler in (None, *compilers):
@@ -138,7 +141,7 @@ def speed_table(backend, rows, repeats, compilers=()):
 
 
 def blocks_table(backend, rows, repeats):
-    """Milliseconds of a training step and of a prediction, and times the floor, by the logits of a block."""
+    """Returns milliseconds of a step and of a prediction, and times the floor, by the logits of a block."""
     lines = [["head", "S", *(f"{mode}, 2^{size.bit_length() - 1}" for mode in speed.MODES for size in BLOCKS)]]
     for head, sizes in rows:
         found = [fresh(backend, "seconds", head=head, sizes=sizes, repeats=repeats, elements=size) for size in BLOCKS]
@@ -148,7 +151,7 @@ def blocks_table(backend, rows, repeats):
 
 
 def agreement_table(backend, heads):
-    """Returns the distances of a step from the processor's: of gradients, relative to the largest of each weight."""
+    """Returns the distances of a step from the processor's; gradients are relative to the largest of each weight."""
     lines = [
         [
             "head",
@@ -170,7 +173,7 @@ def agreement_table(backend, heads):
 
 
 def distances(path, expected_path):
-    """Returns how many numbers of the noise differ in their bits, and how far outputs and gradients do."""
+    """Returns how many numbers of the noise differ in their bits, and the distances of outputs and gradients."""
     import numpy as np
 
     with np.load(path) as ours, np.load(expected_path) as expected:
@@ -181,7 +184,7 @@ def distances(path, expected_path):
 
 
 def above_limits(table):
-    """Returns, as lines of text, what a table of agreement has above LIMITS in float32; nan is above all."""
+    """Returns the float32 rows of a table of agreement that exceed LIMITS, as text; nan exceeds all."""
     return [
         f"{head}: {name} differ by {figure} between accelerator and processor (limit {limit:g})"
         for head, tf32, *figures in table[1:]
@@ -191,7 +194,7 @@ def above_limits(table):
 
 
 def policy_table(backend):
-    """The loss under each dtype policy, beside a plain Dense head that computes in float32 as ours does."""
+    """Returns the loss under each dtype policy, beside a plain Dense head that also computes in float32."""
     lines = [["dtype policy of the network", "head", f"loss, step 1 to {STEPS}"]]
     for policy in POLICIES:
         for head in ("Dense", "full"):

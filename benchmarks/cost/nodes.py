@@ -41,17 +41,17 @@ REFERENCE, DEFAULT = 1 << 13, QuasiMonteCarlo().num_samples
 
 
 class Bfloat16Nodes(QuasiMonteCarlo):
-    """Nodes that are stored in half of the memory."""
+    """Nodes stored in half of the memory."""
 
     def draw(self, *args, **kwargs):
-        """As `QuasiMonteCarlo`, rounded."""
+        """Returns the nodes of `QuasiMonteCarlo`, rounded."""
         drawn = (x.view("uint32") for x in super().draw(*args, **kwargs))  # NumPy arrays, at inference
         # To the nearest, of two the even one.
         return Nodes(*(((x + 0x7FFF + (x >> 16 & 1)) & 0xFFFF0000).astype("uint32").view("float32") for x in drawn))
 
 
 def compiled(task, *head):
-    """A network with a head, the same at the start, compiled."""
+    """Returns a compiled network with a head, with equal weights in every call."""
     keras.utils.set_random_seed(0)
     model = keras.Sequential(
         [keras.Input(task.train.x.shape[1:]), keras.layers.Dense(HIDDEN, activation="relu"), *head]
@@ -62,12 +62,12 @@ def compiled(task, *head):
 
 
 def plain(task, temperature):
-    """A model with a Dense layer, whose logits are divided by the temperature."""
+    """Returns a model with a Dense layer and its logits divided by the temperature."""
     return compiled(task, keras.layers.Dense(task.units), keras.layers.Rescaling(1.0 / temperature))
 
 
 def train(task, sizes, num_samples, seed):
-    """A model with the full head, and milliseconds of a step, without the first, which compiles."""
+    """Returns a model with the full head, and milliseconds of a step, without the first, which compiles."""
     integrator = QuasiMonteCarlo(num_samples)
     head = HeteroscedasticDense(
         task.units, sizes["num_factors"], temperature=TEMPERATURE, integrator=integrator, seed=seed
@@ -78,14 +78,14 @@ def train(task, sizes, num_samples, seed):
 
 
 def fit(model, task, epochs):
-    """Milliseconds of a step."""
+    """Trains a model, and returns milliseconds of a step."""
     start = time.perf_counter()
     model.fit(*task.train, batch_size=BATCH, epochs=epochs, verbose=0)
     return 1e3 * (time.perf_counter() - start) / (epochs * -(-len(task.train.y) // BATCH))
 
 
 def predictor(model, integrator):
-    """A compiled function from a batch of inputs to log p, NumPy."""
+    """Returns a compiled function from a batch of inputs to log p, a NumPy array."""
     hidden, head = model.layers
 
     def log_p(x):
@@ -109,13 +109,13 @@ def nll(log_p, y):
 
 
 def relative_noise(model, x):
-    """Root mean square standard deviation of the logits, in units of the temperature."""
+    """Returns the root mean square standard deviation of the logits, in units of the temperature."""
     hidden, head = model.layers
     return float(ops.sqrt(ops.mean(head.logit_distribution(hidden(x[:BATCH])).variance()))) / TEMPERATURE
 
 
 def rule_table(sizes):
-    """A row for each number of classes and factors and size of the noise: errors of log p with the default nodes."""
+    """Returns errors of log p with the default nodes, by classes, factors and size of the noise."""
     rows = []
     for units, num_factors in [
         (10, 5),
@@ -153,7 +153,7 @@ def rule_table(sizes):
 
 
 def training_table(task, sizes, x, y):
-    """A row for each S of training and two of Dense, and the first model trained with the default S (or the last)."""
+    """Returns a row for each S and two of Dense, and the first model with the default S (or the last one)."""
     rows, chosen = dense_rows(task, sizes, x, y), None
     for num_samples in sizes["samples"]:
         (first, milliseconds), (second, _) = (train(task, sizes, num_samples, seed) for seed in (1, 2))
@@ -175,7 +175,7 @@ def training_table(task, sizes, x, y):
 
 
 def dense_rows(task, sizes, x, y):
-    """Dense after all epochs, and as `tune` leaves it."""
+    """Returns rows of Dense after all epochs, and at the value and epoch that `tune` picks."""
     last = plain(task, TEMPERATURE)
     last.train_on_batch(task.train.x[:BATCH], task.train.y[:BATCH])
     milliseconds = fit(last, task, sizes["epochs"])
@@ -196,7 +196,7 @@ def dense_rows(task, sizes, x, y):
 
 
 def inference_table(model, x, y, repeats):
-    """A row for each S of inference."""
+    """Returns a row for each S at inference."""
     expected, batch = predict(model, QuasiMonteCarlo(REFERENCE), x), ops.convert_to_tensor(x[:BATCH])
     rules = {str(s): QuasiMonteCarlo(s) for s in INFERENCE} | {f"{DEFAULT}, in bfloat16": Bfloat16Nodes(DEFAULT)}
     functions = {name: predictor(model, rule) for name, rule in rules.items()}

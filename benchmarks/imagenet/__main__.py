@@ -37,7 +37,7 @@ def make_parser():
 
 
 def planned(options, parser):
-    """The folder of each run, the run and its seed."""
+    """Yields the folder of each run, the run and its seed."""
     overrides = dict(map(read_override, options.set)) | ({"head": options.head} if options.head else {})
     if options.sweep is None:
         if options.config is None:
@@ -76,7 +76,7 @@ def main(arguments=None):
 
 
 def add_result(folder, sweep, key, line):
-    """Adds the last line of a run to those of the sweep, once."""
+    """Adds the last line of a run to the lines of the sweep, once."""
     name = f"{sweep}.jsonl"
     if not any(key.items() <= other.items() for other in read_lines(folder, name)):
         append(folder, {**key, **line}, name)

@@ -96,13 +96,13 @@ SMALL = {"backbone": "tiny", "size": 16, "epochs": 3, "drops": (2,), "batch": 8,
 
 
 def small(config):
-    """The same experiment for a dry run: seconds, and every part of it."""
+    """Returns the same experiment for a dry run, which takes seconds and runs every part."""
     warmup = {"warmup_steps": min(config.warmup_steps, 4), "warmup_epochs": min(config.warmup_epochs, 1)}
     return dataclasses.replace(config, **SMALL, **warmup, hidden=min(config.hidden, 8))
 
 
 def changed(config, overrides):
-    """A configuration with other values; a Dense head has the temperature 1 unless one is given.
+    """Returns a configuration with other values. A Dense head has the temperature 1, unless you set one.
 
     Raises ValueError for a name or a value that it cannot have.
     """
@@ -126,7 +126,7 @@ def changed(config, overrides):
 
 
 def read_override(text):
-    """`name=value` as a pair; the value is JSON, or a word."""
+    """Returns `name=value` as a pair. The value is JSON, or a word."""
     name, _, value = text.partition("=")
     try:
         found = json.loads(value)

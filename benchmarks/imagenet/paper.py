@@ -10,7 +10,7 @@ from benchmarks.imagenet.config import CONFIGS, LONG, changed
 
 
 class Run(NamedTuple):
-    """A run of a sweep; its configuration is `changed(CONFIGS[config], overrides)`."""
+    """Run of a sweep, with the configuration `changed(CONFIGS[config], overrides)`."""
 
     row: str
     config: str
@@ -18,7 +18,7 @@ class Run(NamedTuple):
     reported: float | None = None
 
     def made(self):
-        """The configuration."""
+        """Returns the configuration."""
         return changed(CONFIGS[self.config], self.overrides)
 
 
@@ -89,7 +89,7 @@ SWEEPS = {
 
 
 def listed(name):
-    """The lines of a sweep, one for each run, to be read."""
+    """Returns the lines of a sweep as text, one for each run."""
     return [f"{name} {i}: {run.row}: {run.config}, {_words(run)}" for i, run in enumerate(SWEEPS[name])]
 
 

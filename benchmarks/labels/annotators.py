@@ -47,7 +47,7 @@ METHODS = (LAYER, HEAD, STARTED, ESTIMATE, SHARES, MAJORITY, BOUND)
 
 
 def planted_transitions():
-    """T of each annotator, by name."""
+    """Returns T of each annotator by name."""
     swaps = np.eye(CLASSES)
     for i, j in SWAPS:
         swaps[[i, j], [i, j]], swaps[[i, j], [j, i]] = 0.2, 0.8
@@ -63,7 +63,7 @@ def planted_transitions():
 
 
 def planted(seed, quick=False):
-    """Images, labels `(N, 7)` with -1 where one is missing, and the true classes."""
+    """Returns images, labels `(N, 7)` with -1 for a missing one, and the true classes."""
     from sklearn.datasets import load_digits
 
     x, y = load_digits(return_X_y=True)
@@ -83,7 +83,7 @@ def planted(seed, quick=False):
 
 
 def make_model(width, *layers, loss):
-    """Two hidden layers of 128, and these."""
+    """Returns a model of two hidden layers of 128, followed by these layers."""
     l2 = keras.regularizers.L2(DECAY)
     hidden = [keras.layers.Dense(128, "relu", kernel_regularizer=l2) for _ in range(2)]
     model = keras.Sequential([keras.Input((width,)), *hidden, *layers])
@@ -92,7 +92,7 @@ def make_model(width, *layers, loss):
 
 
 def head_of(method, temperature, seed):
-    """Log-probabilities of the true classes."""
+    """Returns a layer of log-probabilities of the true classes."""
     l2 = keras.regularizers.L2(DECAY)
     if method == HEAD:
         return HeteroscedasticDense(CLASSES, temperature=temperature, kernel_regularizer=l2, seed=seed)
@@ -100,13 +100,13 @@ def head_of(method, temperature, seed):
 
 
 def choices(method):
-    """The choices of a method: strengths of the ridge, and temperatures of a heteroscedastic head."""
+    """Returns the choices of a method: strengths of the ridge, and temperatures of a heteroscedastic head."""
     temperatures = TEMPERATURES if method == HEAD else (None,)
     return [{"strength": s, "temperature": t} for t, s in itertools.product(temperatures, STRENGTHS)]
 
 
 def with_transitions(method, train, held_out, seed, epochs, candidates):
-    """The model with a T of each annotator that explains held-out labels best, and what was chosen."""
+    """Returns the model with a T for each annotator that explains held-out labels best, and its choice."""
     found = []
     start = {"transition": aggregate(train[1], CLASSES).transitions} if method == STARTED else {}
     for choice in candidates:
@@ -123,7 +123,7 @@ def with_transitions(method, train, held_out, seed, epochs, candidates):
 
 
 def with_targets(method, train, true, seed, epochs):
-    """A Dense network trained on label vectors, and the T of the annotators, if the method finds them."""
+    """Returns a Dense network trained on label vectors, and T of the annotators if the method estimates it."""
     x, labels = train
     keras.utils.set_random_seed(seed)
     found = aggregate(labels, CLASSES) if method == ESTIMATE else None
@@ -141,7 +141,7 @@ def with_targets(method, train, true, seed, epochs):
 
 
 def counted(labels, true):
-    """T of each annotator from the true classes, the bound of all estimates from so many labels."""
+    """Returns T of each annotator from the true classes, a bound for all estimates from so many labels."""
     each = []
     for column in labels.T:
         counts = np.zeros((CLASSES, CLASSES))
@@ -151,7 +151,7 @@ def counted(labels, true):
 
 
 def run(method, seed, quick, chosen=None):
-    """One row of the results: accuracy on the clean test, and the total variation of each T to the true one.
+    """Returns the accuracy on clean test labels, and the total variation of each T to the true one.
 
     `chosen` is what was chosen before, or None.
     """
@@ -176,12 +176,12 @@ def run(method, seed, quick, chosen=None):
 
 
 def figure(values):
-    """Mean and standard deviation."""
+    """Returns mean and standard deviation as text."""
     return f"{np.mean(values):.3f} ± {np.std(values, ddof=1) if len(values) > 1 else 0:.3f}"
 
 
 def table(rows):
-    """A line for each method."""
+    """Returns a row for each method."""
     names = list(planted_transitions())
     lines = [["trained on", "accuracy", "T: mean distance", *names]]
     for method in METHODS:
@@ -204,7 +204,7 @@ def _of_transitions(distances, names):
 
 
 def few_labels(seed, units, alike, spammers=0):
-    """True classes, T of each annotator, and labels `(N, 56)`; the spammers are the places of this many."""
+    """Returns true classes, T of each annotator, and labels `(N, 56)`, with spammers at these indices."""
     rng, examples = np.random.default_rng([seed, 8]), 800 if units < 8 else 1500
     sizes, prior = np.tile(SIZES, 8), rng.dirichlet(np.full(units, 20.0))
     true = rng.choice(units, size=examples, p=prior)
@@ -221,7 +221,7 @@ def few_labels(seed, units, alike, spammers=0):
 
 
 def by_maximum_likelihood(labels, units, iterations=100):
-    """T of each annotator by plain EM, from the shares of the votes; .01 labels are added to each row."""
+    """Returns T of each annotator by plain EM from the fractions of the votes, with .01 labels added to each row."""
     said = np.eye(units + 1)[labels][:, :, :units]
     p = said.sum(axis=1) + 1e-9
     p /= p.sum(axis=1, keepdims=True)
@@ -235,7 +235,7 @@ def by_maximum_likelihood(labels, units, iterations=100):
 
 
 def of_few(seed, units, alike):
-    """By title, a figure for each of the 56 annotators; nan where it does not count."""
+    """Returns by title a value for each of the 56 annotators, nan if it does not count."""
     stack, labels, _ = few_labels(seed, units, alike)
     found = aggregate(labels, units)
     plain = by_maximum_likelihood(labels, units)
@@ -251,7 +251,7 @@ def of_few(seed, units, alike):
 
 
 def few_tables(seeds):
-    """A table for each population, and one for all: a row for each figure, a column for each number of labels."""
+    """Returns a table for each population and one for all, with a column for each number of labels."""
     found = {}
     for alike, units in itertools.product((True, False), (2, 4, 8)):
         title = f"{units} classes, {'only the accuracy differs' if alike else 'the confusions differ'}"

@@ -49,18 +49,18 @@ QUICK_EPOCHS = 2
 
 
 def task_of(data, noise, seed):
-    """A task with one of seven noises, or one of the others, whose noise is its own."""
+    """Returns a task with one of seven noises, or one of the tasks that include their noise."""
     return OTHERS[data](seed) if data in OTHERS else noises.make(data, noise, seed)
 
 
 def stopped(task, seed, starts):
-    """The clean accuracy of early stopping."""
+    """Returns the clean accuracy of early stopping."""
     clean = early_stopping(task, seed, starts)
     return {"clean accuracy": clean, "trainings": starts, "name": "crossentropy, stopped early"}
 
 
 def chosen(task, seed, **arguments):
-    """The clean accuracy of the model that is chosen."""
+    """Returns the clean accuracy of the chosen model."""
     x, y = (np.concatenate(parts) for parts in zip(task.train, task.validation, strict=True))
     found = choose(
         lambda: make_model(task),
@@ -80,7 +80,7 @@ def chosen(task, seed, **arguments):
 
 
 def wanted(options):
-    """The keys of all results."""
+    """Yields the keys of all results."""
     keys = [
         {"data": data, "noise": noise, "seed": seed, "row": row}
         for data in options.data
@@ -93,7 +93,7 @@ def wanted(options):
 
 
 def run(options):
-    """Computes the results that are not there yet, a line each."""
+    """Computes the missing results, a line each."""
     present = [{name: line[name] for name in ("data", "noise", "seed", "row")} for line in lines_of(options.output)]
     for key in wanted(options):
         if key not in present:
@@ -110,14 +110,14 @@ def run(options):
 
 
 def lines_of(folder):
-    """All lines in a folder."""
+    """Returns all lines in a folder."""
     return [
         json.loads(line) for path in sorted(folder.glob("choice-*.jsonl")) for line in path.read_text().splitlines()
     ]
 
 
 def points(lines, row, reference=REFERENCE):
-    """Points of clean accuracy of a row over another one, seed by seed, of the seeds that both have."""
+    """Returns points of clean accuracy of a row over another, for each seed that both have."""
     one, other = (
         {line["seed"]: line["clean accuracy"] for line in select(lines, row=name)} for name in (row, reference)
     )
@@ -125,13 +125,13 @@ def points(lines, row, reference=REFERENCE):
 
 
 def text_of(values):
-    """A mean, and its standard error."""
+    """Returns a mean and its standard error as text."""
     error = f" +- {values.std(ddof=1) / np.sqrt(len(values)):.1f}" if len(values) > 1 else ""
     return f"{values.mean():+.1f}{error}" if len(values) else ""
 
 
 def gains(lines, data):
-    """A row for each noise: the reference's accuracy, and the points of all others over it."""
+    """Returns a row for each noise: the reference's accuracy, and the points of all other rows over it."""
     own = select(lines, data=data)
     rows = [row for row in ROWS if row != REFERENCE and select(own, row=row)]
     table = [["noise", REFERENCE, *rows, "chosen"]]
@@ -151,12 +151,12 @@ def gains(lines, data):
 
 
 def mean_of(values):
-    """The mean over the noises, if all are there."""
+    """Returns the mean over the noises, if all exist."""
     return "" if np.isnan(values).any() else f"{np.mean(values):+.1f}"
 
 
 def costs(lines):
-    """A row for each row and data: trainings, and seconds beside those of a training of early stopping."""
+    """Returns for each row and data the trainings, and the seconds relative to early stopping."""
     table = [["data", "row", "trainings", "processor seconds", "times one training"]]
     for data in distinct(lines, "data"):
         part = select(lines, data=data)
@@ -181,7 +181,7 @@ def render(folder):
 
 
 def options_of(arguments=None):
-    """The command line."""
+    """Returns the options of the command line."""
     parser = harness.parser_of(__doc__)
     everything = [*noises.DATA, *OTHERS]
     parser.add_argument("--data", nargs="+", choices=everything, default=["digits"], metavar="NAME")

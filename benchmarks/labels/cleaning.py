@@ -24,7 +24,7 @@ ACTIONS = ("drop", "correct", "drop suspects", "correct suspects")
 
 
 def figures(noise, seed, folds, epochs):
-    """Clean accuracy of a model on all labels as they are, and after each action; the share of wrong labels too."""
+    """Returns clean accuracy of a model on all labels and after each action, and the rate of label errors."""
     from keras_het.explain import predict_probabilities
     from keras_het.labels import find_issues
     from keras_het.labels.issues import all_issues
@@ -46,7 +46,7 @@ def figures(noise, seed, folds, epochs):
 
 
 def cleaned(labels, issues, action):
-    """The labels and the indices of the examples to train on, without the issues."""
+    """Returns labels and indices of the examples to train on, without the issues."""
     wrong = issues.index[issues.is_issue]
     if action == "drop":
         return labels, np.setdiff1d(np.arange(len(labels)), wrong)
@@ -56,7 +56,7 @@ def cleaned(labels, issues, action):
 
 
 def table(rows):
-    """Accuracy of plain training, and what each action adds to it, seed by seed."""
+    """Returns the accuracy of plain training, and the gain of each action, seed by seed."""
     lines = [["noise", "wrong labels", "issues", "plain training", *ACTIONS]]
     for noise in dict.fromkeys(row["noise"] for row in rows):
         of = {key: np.array([row[key] for row in rows if row["noise"] == noise]) for key in rows[0] if key != "noise"}
@@ -67,7 +67,7 @@ def table(rows):
 
 
 def tables(rows):
-    """A table for each length of training; the seeds of the choice stand apart."""
+    """Returns a table for each length of training, with separate tables for the seeds that chose the default."""
     found = {}
     for row in rows:
         seeds = "the seeds of the choice" if row["seed"] in CHOSEN_ON else "other seeds"
@@ -76,7 +76,7 @@ def tables(rows):
 
 
 def in_points(points):
-    """A mean in points and its standard error, bold beyond two of them."""
+    """Returns a mean in points and its standard error as text, bold beyond two standard errors."""
     error = points.std(ddof=1) / np.sqrt(len(points)) if len(points) > 1 else np.nan
     text = f"{points.mean():+.1f} +- {error:.1f}"
     return f"**{text}**" if abs(points.mean()) > 2 * error else text

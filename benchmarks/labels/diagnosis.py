@@ -40,7 +40,7 @@ PIXELS = 12
 
 
 def clean(data, seed):
-    """Examples, true labels, number of classes, and network."""
+    """Returns examples, true labels, number of classes, and network."""
     if data == "words":
         task = tasks.words(0.0, seed)
         x, y = (np.concatenate(parts) for parts in zip(task.train, task.validation, strict=True))
@@ -51,12 +51,12 @@ def clean(data, seed):
 
 
 def noises_of(data):
-    """Names of the noises: words have no pixels to look alike or to shuffle."""
+    """Returns names of the noises. Words have no pixels to compare or to shuffle."""
     return [noise for noise in RIGHT if data != "words" or noise in ("none", *OF_CLASSES)]
 
 
 def planted(data, noise, seed):
-    """Examples, true labels (-1 for outliers), noisy labels, number of classes, and network."""
+    """Returns examples, true labels (-1 for outliers), noisy labels, number of classes, and network."""
     from keras_het.labels import corrupt, pair_flip, symmetric
 
     x, y, units, backbone = clean(data, seed)
@@ -76,7 +76,7 @@ def planted(data, noise, seed):
 
 
 def probabilities(x, labels, units, backbone, seed, folds, epochs):
-    """Out of sample, by the shared network."""
+    """Returns out-of-sample probabilities of the shared network."""
     from keras_het.labels import clean
 
     task = tasks.Task(tasks.Split(x, labels), None, None, units, epochs, backbone)
@@ -85,7 +85,7 @@ def probabilities(x, labels, units, backbone, seed, folds, epochs):
 
 
 def figures(data, noise, seed, folds, epochs):
-    """What is said, and how far the estimates are from the truth."""
+    """Returns the diagnosis, and the distances of its estimates from the truth."""
     from keras_het.labels.decoding import decode
     from keras_het.labels.diagnosis import diagnose
     from keras_het.labels.estimation import confident_counts
@@ -112,7 +112,7 @@ def figures(data, noise, seed, folds, epochs):
 
 
 def confusion(rows):
-    """How often each kind is said of each noise; the right one is bold."""
+    """Returns how often each kind is reported for each noise. The correct kind is bold."""
     lines = [["planted", *KINDS, "p < .05"]]
     for noise in dict.fromkeys(row["noise"] for row in rows):
         of_noise = [row for row in rows if row["noise"] == noise]
@@ -123,7 +123,7 @@ def confusion(rows):
 
 
 def estimates(rows):
-    """Means over the seeds of what is estimated, beside the truth."""
+    """Returns means of the estimates over the seeds, beside the truth."""
     names = ("wrong", "share", "class", "most probable label", "T", "T, confident joint")
     titles = (
         "wrong labels",
@@ -141,7 +141,7 @@ def estimates(rows):
 
 
 def tables(rows):
-    """A confusion table for the seeds of the choice and for each data that try it, and the estimates of the latter."""
+    """Returns confusion tables for the seeds that chose an older rule and for each test data, and their estimates."""
     chosen = [row for row in rows if row["data"] == "digits" and row["seed"] in CHOSEN_ON]
     tried = [row for row in rows if row not in chosen]
     found = {"digits, the seeds of the choice": chosen}

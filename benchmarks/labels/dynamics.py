@@ -34,7 +34,7 @@ MEASURES = ("average precision", "missed", "precision", "recall", "seconds")
 
 
 def one_training(task, seed):
-    """The callback and the model of one training of a task on noisy labels."""
+    """Returns the callback and the model of one training run on noisy labels."""
     from keras_het.callbacks import TrainingDynamics
 
     dynamics = TrainingDynamics(*task.train, batch_size=1024)
@@ -44,7 +44,7 @@ def one_training(task, seed):
 
 
 def by_folds(task, seed):
-    """Probabilities out of sample."""
+    """Returns out-of-sample probabilities."""
     from keras_het.labels import clean
 
     arguments = {"epochs": max(1, task.epochs // 3), "folds": FOLDS, "batch_size": BATCH, "verbose": 0, "seed": seed}
@@ -52,7 +52,7 @@ def by_folds(task, seed):
 
 
 def own_class(task, seed):
-    """Mean margins of the examples that kept their label, which these are, and the threshold of those that did not."""
+    """Returns indices and mean margins of examples that kept their label, and the threshold by the other examples."""
     x, y = task.train
     chosen = np.random.default_rng([seed, 4]).random(len(y)) < 1 / (task.units + 1)
     task = task._replace(train=type(task.train)(x, np.where(chosen, task.units, y)), units=task.units + 1)
@@ -61,7 +61,7 @@ def own_class(task, seed):
 
 
 def two_components(values):
-    """The threshold that leaves the least variance within two groups (Otsu 1979)."""
+    """Returns the threshold with the least variance within two groups (Otsu 1979)."""
     values = np.sort(values)
     below = np.arange(1, len(values))
     sums = np.cumsum(values)
@@ -71,7 +71,7 @@ def two_components(values):
 
 
 def figures(data, noise, seed, epochs=None):
-    """A dict for each method."""
+    """Yields a dict for each method."""
     from keras_het.labels import find_issues
 
     keras.utils.clear_session(free_memory=False)
@@ -95,13 +95,13 @@ def figures(data, noise, seed, epochs=None):
 
 
 def timed(function, *arguments):
-    """The result of a function, and its seconds."""
+    """Returns the result of a function, and its seconds."""
     start = time.perf_counter()
     return function(*arguments), time.perf_counter() - start
 
 
 def row(method, wrong, found, seconds):
-    """The figures of `LabelIssues`; the ranking is its order."""
+    """Returns the scores of `LabelIssues`, whose order is the ranking."""
     scores = np.empty(len(wrong))
     scores[found.index] = np.arange(len(wrong)) if method == RUN else found.score
     flags = np.empty(len(wrong), bool)
@@ -110,7 +110,7 @@ def row(method, wrong, found, seconds):
 
 
 def cut(method, wrong, scores, flags, seconds):
-    """The figures of a ranking and a cut; the share of all labels that are called issues is what counts if none is."""
+    """Returns the scores of a ranking and a cut. Without label errors, only the fraction of flagged labels counts."""
     named = {"method": method, "wrong": float(wrong.mean()), "flagged": float(flags.mean()), "seconds": seconds}
     if not wrong.any():
         return named
@@ -119,7 +119,7 @@ def cut(method, wrong, scores, flags, seconds):
 
 
 def tables(rows):
-    """For each data a table of means with standard errors; what a method adds to one training, seed by seed."""
+    """Returns a table for each data: means with standard errors, and gains over one training, seed by seed."""
     found = {}
     for data in lines.distinct(rows, "data"):
         of_data = lines.select(rows, data=data)
@@ -140,12 +140,12 @@ def tables(rows):
 
 
 def of(rows, method, measure):
-    """The figures of a method over the seeds."""
+    """Returns the values of a method over the seeds."""
     return np.array([line[measure] for line in lines.select(rows, method=method)])
 
 
 def cell(rows, method, measure):
-    """The mean of one training, or the difference to it; bold where it is more than two standard errors from 0."""
+    """Returns the mean of one training, or the difference to it, bold beyond two standard errors."""
     values, base = of(rows, method, measure), of(rows, RUN, measure)
     if measure == "seconds":
         return f"{values.mean():.1f}"

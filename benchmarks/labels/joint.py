@@ -37,7 +37,7 @@ VECTORS = np.array(list(itertools.product((0, 1), repeat=LABELS)))
 
 
 class Task:
-    """Examples and the model that made them."""
+    """Examples, and the model that made them."""
 
     def __init__(self, seed):
         rng = np.random.default_rng(seed)
@@ -51,11 +51,11 @@ class Task:
 
     @property
     def test(self):
-        """Clean examples that no model is trained on."""
+        """Clean examples for testing."""
         return self.x[TRAIN:], self.y[TRAIN:]
 
     def oracle(self):
-        """The joint distributions by the planted model."""
+        """Returns the joint distributions of the planted model."""
         from keras.ops import convert_to_numpy
 
         from keras_het.explain.joint_labels import JointLabels
@@ -68,7 +68,7 @@ class Task:
 
 
 def asymmetric(y_true, y_pred):
-    """The asymmetric loss of Ridnik et al. 2021 with its defaults: exponents 1 and 4, and negatives shifted by .05."""
+    """Returns the asymmetric loss of Ridnik et al. 2021: exponents 1 and 4, negatives shifted by .05."""
     from keras import ops
 
     p, below = ops.sigmoid(y_pred), ops.maximum(ops.sigmoid(y_pred) - 0.05, 0.0)
@@ -78,7 +78,7 @@ def asymmetric(y_true, y_pred):
 
 
 def models():
-    """Functions of a seed and the rate of missing positives, which make a model that predicts logits or jointly."""
+    """Returns functions of a seed and the rate of missing positives that make a model."""
     import keras
 
     from keras_het.layers import HeteroscedasticDense, JointHeteroscedasticDense
@@ -114,7 +114,7 @@ def models():
 
 
 def fitted(make, seed, x, y, epochs):
-    """A trained model, and its probabilities of each label by itself."""
+    """Returns a trained model, and its probabilities of single labels."""
     import keras
 
     keras.utils.set_random_seed(seed)
@@ -125,7 +125,7 @@ def fitted(make, seed, x, y, epochs):
 
 
 def correlations(task, model, p):
-    """Rank correlation, NLL and exact match."""
+    """Returns rank correlation, NLL and exact match."""
     from scipy.stats import spearmanr
 
     from keras_het.explain import covariance, joint_labels
@@ -142,12 +142,11 @@ def correlations(task, model, p):
 
 
 def judged(joint, y):
-    """NLL and exact match of joint distributions."""
     return -joint.log_prob(y).mean(), np.mean((VECTORS[joint.most_likely(VECTORS)] == y).all(1))
 
 
 def of_single_labels(p, y):
-    """Accuracy, average precision, and the mean probability, of all labels."""
+    """Returns accuracy, average precision and mean probability over all labels."""
     from sklearn.metrics import average_precision_score
 
     return np.mean((p > 0.5) == y), average_precision_score(y, p, average="macro"), p.mean()

@@ -36,7 +36,7 @@ PAIRS = ((3, 8), (4, 9), (1, 7))
 
 
 def noisy_digits(name, seed):
-    """Digits in random order: examples, true classes, and noisy labels."""
+    """Returns digits in random order: examples, true classes, and noisy labels."""
     from sklearn.datasets import load_digits
 
     from keras_het.labels import corrupt, symmetric
@@ -60,7 +60,7 @@ TASKS = ("look-alikes, 20%", "random, 20%", "weak raters", "pairs and random")
 
 
 def out_of_sample(x, labels, method, seed, folds, epochs):
-    """Probabilities of the true classes by models that did not see the label, and the last of these models."""
+    """Returns out-of-sample probabilities of the true classes, and the model of the last fold."""
     from keras_het.explain import predict_probabilities
     from keras_het.labels.data import stratified_folds
 
@@ -75,12 +75,12 @@ def out_of_sample(x, labels, method, seed, folds, epochs):
 
 
 def choices(method):
-    """Three: of the temperature, or of the strength of T's penalty; L2 is the same for all."""
+    """Returns three choices of the temperature, or of the strength of T's penalty. All have the same L2."""
     return STRENGTHS if method.endswith("T") else TEMPERATURES
 
 
 def make_model(task, method, choice, seed):
-    """The backbone of the task and a head, compiled, with a T that is learned behind it if the method has one."""
+    """Returns the compiled backbone and head of the task, followed by a learned T if the method has one."""
     if not method.endswith("T"):
         return recipe.make_model(task, recipe.Setting(method, choice, DECAY), seed)
     keras.utils.set_random_seed(seed)
@@ -94,7 +94,7 @@ def make_model(task, method, choice, seed):
 
 
 def chosen(task, method, seed):
-    """The model of the best choice and epoch, by the likelihood of noisy validation labels."""
+    """Returns the model of the best choice and epoch, by the likelihood of noisy validation labels."""
     arguments = {"batch_size": recipe.BATCH, "epochs": task.epochs, "extend": False, "verbose": 0}
     if method.endswith("T"):
         arguments["callbacks"] = [ReleaseTransition(min(RELEASE, task.epochs // 3))]
@@ -103,7 +103,7 @@ def chosen(task, method, seed):
 
 
 def pairs_of(model, x, labels):
-    """The classes that a model holds for confusable; None if it says nothing of them."""
+    """Returns the classes that a model reports as confused, or None if it reports nothing."""
     from keras import ops
 
     from keras_het.explain import confused_pairs
@@ -120,7 +120,7 @@ def pairs_of(model, x, labels):
 
 
 def figures(name, seed, folds, epochs):
-    """A dict for each method."""
+    """Yields a dict for each method."""
 
     x, clean, labels = noisy_digits(name, seed)
     wrong = labels != clean
@@ -147,7 +147,7 @@ def figures(name, seed, folds, epochs):
 
 
 def quality(wrong, index, score, is_issue):
-    """Average precision of the ranking, precision and recall of the cut, and the share of wrong labels."""
+    """Returns average precision of the ranking, precision and recall of the cut, and the rate of label errors."""
     from sklearn.metrics import average_precision_score, precision_score, recall_score
 
     wrong = wrong[index]
@@ -160,7 +160,7 @@ def quality(wrong, index, score, is_issue):
 
 
 def kinds(name, clean, found):
-    """Of the issues whose suggestion is right, how many have the right kind; None for a task without planted pairs."""
+    """Returns how many issues with a correct suggestion have the correct kind, or None without planted pairs."""
     if name != "pairs and random" or found is None:
         return None
     right = found.is_issue & (clean[found.index] == found.suggested)
@@ -172,7 +172,7 @@ def kinds(name, clean, found):
 
 
 def cleanlab_flags(labels, p):
-    """A mask of the labels that cleanlab calls issues; None if it is not installed."""
+    """Returns a mask of the labels that cleanlab flags, or None if it is not installed."""
     try:
         from cleanlab.filter import find_label_issues
     except ImportError:
@@ -181,7 +181,7 @@ def cleanlab_flags(labels, p):
 
 
 def table(rows):
-    """Means over the seeds with standard errors, and what each method adds to Dense, seed by seed."""
+    """Returns means over the seeds with standard errors, and gains over Dense, seed by seed."""
     measures = ("average precision", "precision", "recall")
     shares = ("kind by counts", "kind by model")
     lines = [["task (wrong)", "method", *measures, *shares]]
@@ -199,12 +199,12 @@ def table(rows):
 
 
 def of_method(rows, method, measure):
-    """The figures of a method over the seeds, without those that it has not."""
+    """Returns the values of a method over the seeds, without missing ones."""
     return np.array([row[measure] for row in rows if row["method"] == method and row.get(measure) is not None])
 
 
 def with_error(values, sign):
-    """A mean and its standard error; bold where it is more than two of them from 0."""
+    """Returns a mean and its standard error as text, bold beyond two standard errors."""
     if not len(values):
         return ""
     error = values.std(ddof=1) / np.sqrt(len(values)) if len(values) > 1 else np.nan

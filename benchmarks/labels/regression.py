@@ -36,7 +36,7 @@ OF_COVARIANCE = ["rank correlation", "Frobenius error"]
 
 
 def splits(name, seed, fold=0):
-    """Training, validation and test parts, pairs of x and y, and the planted covariances of the test part or None."""
+    """Returns pairs of x and y for training, validation and test, and the planted covariances of the test or None."""
     rng = np.random.default_rng(seed)
     if name == "planted covariance":
         x, y, covariance, sizes = planted(rng)
@@ -54,7 +54,7 @@ def splits(name, seed, fold=0):
 
 
 def planted(rng, count=4500, features=4, units=5, factors=2):
-    """Examples of a mean that is not linear, and of a covariance that depends on the input."""
+    """Returns examples with a nonlinear mean, and a covariance that depends on the input."""
     x = rng.normal(size=(count, features))
     mean = np.sin(x @ rng.normal(size=(features, units))) + x @ rng.normal(size=(features, units)) * 0.5
     scale = 0.3 * np.exp(0.5 * x @ rng.normal(size=(features, units)) / np.sqrt(features))
@@ -66,7 +66,7 @@ def planted(rng, count=4500, features=4, units=5, factors=2):
 
 
 def natural_head(units):
-    """A head of the natural parameters, which packs its mean and its standard deviations as our heads do."""
+    """Returns a head of the natural parameters, which packs mean and standard deviations as our heads do."""
     import keras
     from keras import ops
 
@@ -93,14 +93,14 @@ def natural_head(units):
 
 
 def features_of(inputs):
-    """The hidden layer, of new weights."""
+    """Returns the output of a new hidden layer."""
     import keras
 
     return keras.layers.Dense(HIDDEN, "relu")(inputs)
 
 
 def trained(model, parts, batch_size, epochs, by="val_loss"):
-    """The model at its best epoch, by its loss or by "val_nll"."""
+    """Returns the model at its best epoch, by its loss or by "val_nll"."""
     import keras
 
     callbacks = [keras.callbacks.EarlyStopping(by, patience=PATIENCE, mode="min", restore_best_weights=True)]
@@ -111,7 +111,7 @@ def trained(model, parts, batch_size, epochs, by="val_loss"):
 
 
 def likelihood(model, x, y):
-    """A function of an epoch and its logs, which adds the likelihood of the validation examples."""
+    """Returns a function of an epoch and its logs that adds the likelihood of the validation examples."""
     from keras_het.explain import regression_scores
 
     def add(epoch, logs):
@@ -163,7 +163,7 @@ def models(parts, factors, batch_size, epochs, seed):
 
 
 def constant_covariance(mean, x, y):
-    """Distributions with the covariance of the residuals for all inputs."""
+    """Returns distributions with the covariance of the residuals for all inputs."""
     residuals = y - mean.predict(x, verbose=0)
     factor = np.linalg.cholesky(residuals.T @ residuals / len(x) - 1e-4 * np.eye(y.shape[1]))
 
@@ -176,7 +176,7 @@ def constant_covariance(mean, x, y):
 
 
 def figures(outputs, y, covariance):
-    """All columns of a row but the difference of the NLL."""
+    """Returns all columns of a row except the difference of the NLL."""
     from keras_het.explain import regression_scores
 
     scores = regression_scores(outputs, y, LEVELS)
@@ -185,7 +185,7 @@ def figures(outputs, y, covariance):
 
 
 def beside(found):
-    """Puts the differences to the NLL of constant variance behind the NLL."""
+    """Inserts the differences to the NLL of constant variance behind the NLL."""
     reference = [row[0] for row in found["constant variance"]]
     for name, rows in found.items():
         for row, nll in zip(rows, reference, strict=True):
@@ -193,7 +193,7 @@ def beside(found):
 
 
 def recovered(outputs, covariance):
-    """Rank correlation of the covariances of pairs of targets, and relative error, of predicted covariances."""
+    """Returns the rank correlation of predicted covariances of pairs of targets, and their relative error."""
     from scipy.stats import spearmanr
 
     units = covariance.shape[1]

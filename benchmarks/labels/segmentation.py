@@ -33,7 +33,7 @@ FACTORS, NODES, TEST_NODES = 4, 20, 512
 
 
 class Task:
-    """Images `x`, and the maps that annotators may draw of them, equally likely, `(M, N, ...)`."""
+    """Images `x`, and the equally likely maps that annotators can draw of them, `(M, N, ...)`."""
 
     def __init__(self, seed):
         rng = np.random.default_rng(seed)
@@ -44,11 +44,11 @@ class Task:
 
     @property
     def y(self):
-        """A label map of each image."""
+        """Label map of each image."""
         return self.maps[self.drawn, np.arange(len(self.x))]
 
     def planted(self, count, rng):
-        """Label maps of test images by the planted distribution."""
+        """Returns label maps of test images by the planted distribution."""
         return self.maps[rng.integers(len(self.maps), size=(count, TEST)), TRAIN + np.arange(TEST)]
 
 
@@ -59,7 +59,7 @@ class Segments(Task):
 
     @staticmethod
     def example(rng):
-        """A signal and its four maps."""
+        """Returns a signal and its four maps."""
         half, places = SIZE // 2, np.arange(SIZE)
         lengths = rng.integers(5, 11, 2)
         starts = np.array([0, half]) + [rng.integers(0, half - length + 1) for length in lengths]
@@ -70,13 +70,13 @@ class Segments(Task):
 
 
 class Discs(Task):
-    """Images of discs in rings, which annotators draw alone or with their rings, and not where they are."""
+    """Images of discs in rings, which annotators draw with or without rings, and some of them shifted."""
 
     title, convolution, entropy = "discs with two borders", "Conv2D", 2.5 * np.log(2)  # two of eight maps are double
 
     @staticmethod
     def example(rng):
-        """An image and its eight maps."""
+        """Returns an image and its eight maps."""
         places = np.arange(SIZE)
         small, large = (np.zeros((SIZE, SIZE), bool) for _ in range(2))
         for _ in range(rng.integers(1, 3)):
@@ -89,7 +89,7 @@ class Discs(Task):
 
 
 def models(task):
-    """Functions of a seed, which make a model for a task."""
+    """Returns functions of a seed that make a model for a task."""
     import keras
 
     from keras_het.integrators import QuasiMonteCarlo
@@ -121,7 +121,6 @@ def models(task):
 
 
 def fitted(task, name, seed, epochs):
-    """A trained model."""
     import keras
 
     keras.utils.set_random_seed(seed)
@@ -131,7 +130,7 @@ def fitted(task, name, seed, epochs):
 
 
 def sampled(model, x, count, seed=0):
-    """Label maps drawn from a model, `(S, N, ...)`."""
+    """Returns samples of label maps from a model, `(S, N, ...)`."""
     from keras_het.explain import sample_segmentations
 
     if hasattr(model, "head"):
@@ -140,18 +139,18 @@ def sampled(model, x, count, seed=0):
 
 
 def probability(model, x):
-    """The probability of class 1 of each pixel, of a head of each pixel by itself."""
+    """Returns the probability of class 1 for each pixel, from a head for each pixel."""
     outputs = model.predict(x, verbose=0).astype("float64")
     return 1.0 / (1.0 + np.exp(outputs[..., 0] - outputs[..., 1]))
 
 
 def by_pixel(p, count, rng):
-    """Label maps whose pixels are drawn each by itself."""
+    """Returns label maps whose pixels are sampled independently."""
     return (rng.random((count, *p.shape)) < p).astype(int)
 
 
 def nll(task, model):
-    """-log p of label maps of test images, the mean."""
+    """Returns the mean of -log p of label maps of test images."""
     from keras_het.losses import JointSegmentationCrossentropy
 
     x, y = task.x[TRAIN:], task.y[TRAIN:]
@@ -161,24 +160,24 @@ def nll(task, model):
 
 
 def nll_by_pixel(p, y):
-    """-log p of label maps by pixels that are drawn each by itself, the mean."""
+    """Returns the mean of -log p of label maps with independent pixels."""
     safe = np.clip(np.where(y == 1, p, 1.0 - p), 1e-12, 1.0)
     return -np.log(safe).reshape(len(y), -1).sum(1).mean()
 
 
 def borders(maps):
-    """Pairs of neighbours of different classes, the mean over maps `(S, N, ...)`."""
+    """Returns the number of neighbouring pairs of different classes, the mean over maps `(S, N, ...)`."""
     return sum((np.diff(maps, axis=axis) != 0).sum() for axis in range(2, maps.ndim)) / np.prod(maps.shape[:2])
 
 
 def whole(samples, maps):
-    """The share of samples that are one of the maps, and the mean number of maps that are among the samples."""
+    """Returns the fraction of samples that are one of the maps, and the mean number of maps among the samples."""
     same = (samples[:, None] == maps).reshape(len(samples), len(maps), samples.shape[1], -1).all(-1)
     return same.any(1).mean(), same.any(0).sum(0).mean()
 
 
 def scores(task, samples, loss):
-    """All figures of drawn label maps of the test images, `(100, TEST, ...)`, and the NLL."""
+    """Returns all scores of sampled label maps of the test images, `(100, TEST, ...)`, and the NLL."""
     from keras_het.explain import segmentation_scores
 
     maps = task.maps[:, TRAIN:]
@@ -189,7 +188,7 @@ def scores(task, samples, loss):
 
 
 def exact(task):
-    """The figures of the planted distribution that have a formula."""
+    """Returns the scores of the planted distribution that have a formula."""
     from keras_het.explain import segmentation_scores
 
     maps, most = task.maps[:, TRAIN:], SAMPLES[-1]
@@ -200,7 +199,7 @@ def exact(task):
 
 
 def rows(task, seed, epochs):
-    """Names of models and their figures, the planted distribution first."""
+    """Returns names of models and their scores, with the planted distribution first."""
     x, rng, most = task.x[TRAIN:], np.random.default_rng(seed), SAMPLES[-1]
     yield "the planted distribution, exact", exact(task)
     yield "the planted distribution, sampled", scores(task, task.planted(most, rng), exact(task)[-1])

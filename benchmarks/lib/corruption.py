@@ -9,7 +9,7 @@ from keras_het.base.validation import check_every_class, check_fraction, check_i
 
 
 def random_flip(num_classes: int, noise: float, seed: int | list[int] = 0) -> np.ndarray:
-    """T of flips to random targets: 1 - noise on the diagonal, the rest of each row uniform on the simplex.
+    """Returns T of flips to random targets: 1 - noise on the diagonal, the rest of each row uniform on the simplex.
 
     Args:
         num_classes: K >= 2.
@@ -35,7 +35,7 @@ def random_flip(num_classes: int, noise: float, seed: int | list[int] = 0) -> np
 def weak_raters(
     features: Any, labels: Any, per_class: int = 6, num_raters: int = 5, seed: int | list[int] = 0
 ) -> np.ndarray:
-    """Answers of small models that saw a few clean examples each: wrong on hard examples, often alike.
+    """Returns answers of small models that saw a few clean examples each. They err on hard examples, often alike.
 
     The raters are, in turn, the nearest neighbour, a tree of depth 6, naive Bayes, ridge regression, and a network of 8
     hidden units. Each learns `per_class` examples of every class, drawn anew, and then labels all examples, its own
@@ -92,7 +92,7 @@ def _examples(labels, per_class, rng):
 
 
 def _kinds():
-    """Functions that make the raters; scikit-learn is imported late, since it is no dependency."""
+    """Returns functions that make the raters. It imports scikit-learn late, because that is an optional package."""
     from sklearn import linear_model, naive_bayes, neighbors, neural_network, tree
 
     return (

@@ -10,13 +10,13 @@ CLASSES = 5
 
 
 def compiled(model, optimizer="adam"):
-    """The model, compiled for integer classes with logits or log-probabilities."""
+    """Returns the model, compiled for integer classes with logits or log-probabilities."""
     model.compile(optimizer, keras.losses.SparseCategoricalCrossentropy(from_logits=True))
     return model
 
 
 def by_sgd(make):
-    """The same model, trained by SGD: Adam on TensorFlow moves an Embedding too far where a token occurs twice."""
+    """Returns the model, trained by SGD. Adam on TensorFlow moves an Embedding too far if a token occurs twice."""
     return lambda: compiled(make(), "sgd")
 
 
@@ -33,7 +33,7 @@ def application(name, size=32, **options):
 
 
 def hub(name, classifier=None, **options):
-    """A classifier of KerasHub, or a backbone with a Dense layer at its first token."""
+    """Returns a classifier of KerasHub, or a backbone with a Dense layer at its first token."""
 
     def make():
         import keras_hub
@@ -156,7 +156,7 @@ def half():
 
 
 def head(**options):
-    """A small network with a head of this package."""
+    """Returns a small network with a head of this package."""
 
     def make():
         inputs = keras.Input((6,))
@@ -187,7 +187,7 @@ def on_torch():
 
 @keras.saving.register_keras_serializable("planted")
 class Branches(layers.Layer):
-    """Computes something else on one backend."""
+    """Layer that computes something else on one backend."""
 
     def call(self, x):
         return ops.relu(x) if on_torch() else ops.elu(x)
@@ -195,7 +195,7 @@ class Branches(layers.Layer):
 
 @keras.saving.register_keras_serializable("planted")
 class OtherEpsilon(layers.Layer):
-    """Normalises with another epsilon on one backend."""
+    """Layer that normalises with another epsilon on one backend."""
 
     def call(self, x):
         variance = ops.mean(ops.square(x), axis=-1, keepdims=True)
@@ -204,7 +204,7 @@ class OtherEpsilon(layers.Layer):
 
 @keras.saving.register_keras_serializable("planted")
 class Unsteady(layers.Layer):
-    """Returns other numbers at every call, also at inference."""
+    """Layer that returns other numbers at every call, also at inference."""
 
     def __init__(self, **options):
         super().__init__(**options)
@@ -216,7 +216,7 @@ class Unsteady(layers.Layer):
 
 @keras.saving.register_keras_serializable("planted")
 class ForgetsAWeight(layers.Dense):
-    """Does not save its bias."""
+    """Layer that does not save its bias."""
 
     def save_own_variables(self, store):
         store["0"] = self.kernel
@@ -227,7 +227,7 @@ class ForgetsAWeight(layers.Dense):
 
 @keras.saving.register_keras_serializable("planted")
 class OtherPadding(layers.Layer):
-    """Pads at the other side on one backend."""
+    """Layer that pads on the other side on one backend."""
 
     def call(self, x):
         before, after = (0, 1) if on_torch() else (1, 0)
@@ -236,7 +236,7 @@ class OtherPadding(layers.Layer):
 
 @keras.saving.register_keras_serializable("planted")
 class NoGradient(layers.Layer):
-    """Stops the gradient on one backend."""
+    """Layer that stops the gradient on one backend."""
 
     def call(self, x):
         return ops.stop_gradient(x) if on_torch() else x
@@ -244,7 +244,7 @@ class NoGradient(layers.Layer):
 
 @keras.saving.register_keras_serializable("planted")
 class OtherDtype(layers.Layer):
-    """Returns another dtype on one backend."""
+    """Layer that returns another dtype on one backend."""
 
     def call(self, x):
         return ops.cast(x, "float16") if on_torch() else x
@@ -252,7 +252,7 @@ class OtherDtype(layers.Layer):
 
 @keras.saving.register_keras_serializable("planted")
 class NotOnTorch(layers.Layer):
-    """Does not train on one backend."""
+    """Layer that does not train on one backend."""
 
     def call(self, x, training=False):
         if training and on_torch():
@@ -261,7 +261,7 @@ class NotOnTorch(layers.Layer):
 
 
 def with_fault(kind, shape=(6,)):
-    """A model with a faulty layer between two sound ones."""
+    """Returns a model with a faulty layer between two sound ones."""
 
     def make():
         first = layers.Conv2D(4, 3, name="before") if len(shape) == 3 else layers.Dense(8, name="before")
@@ -284,7 +284,7 @@ FAULTS = {  # the model, and words of the result that name the fault
 
 
 def save(make, path):
-    """Saves a model with fixed random weights, the statistics of BatchNormalization among them, to a file."""
+    """Saves a model with fixed random weights, with the statistics of BatchNormalization, to a file."""
     keras.utils.set_random_seed(0)
     model = make()
     rng = np.random.default_rng(0)

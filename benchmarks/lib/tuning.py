@@ -8,7 +8,7 @@ import numpy as np
 
 
 class Tuned(NamedTuple):
-    """The best value, its epoch from 1 and validation loss, the model at that epoch, and the seconds of each value."""
+    """Best value, its epoch from 1 and validation loss, the model at that epoch, and the seconds of each value."""
 
     value: Any
     epoch: int

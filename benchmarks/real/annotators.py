@@ -49,7 +49,7 @@ ROWS = (*ENGINE, *(row for row in MODELS if row not in BOUNDS), T, STARTED, REFE
 
 
 class Best(keras.callbacks.Callback):
-    """The weights of the epoch with the least of a log."""
+    """Weights of the epoch with the lowest value of a log."""
 
     def __init__(self, name):
         super().__init__()
@@ -63,15 +63,18 @@ class Best(keras.callbacks.Callback):
 
 
 class NoSuchClass(keras.layers.Layer):
-    """Log-probabilities with one more class, which no example has: annotators who abstain have a label for it."""
+    """Log-probabilities with an additional class without examples. Annotators who abstain have a label for it."""
 
     def call(self, inputs):
-        """The new class is the last."""
+        """Appends the new class at the end."""
         return keras.ops.concatenate([inputs, keras.ops.full_like(inputs[..., :1], -30.0)], axis=-1)
 
 
 def network(task, loss, dropout, flips=(), share=1.0):
-    """A compiled network; `share` of the labels are votes, and the penalty of its kernels is as much smaller."""
+    """Returns a compiled network.
+
+    A fraction `share` of the labels are votes, which scales the penalty of its kernels.
+    """
     kernels = keras.regularizers.L2(DECAY * share)
     hidden = keras.layers.Dense(HIDDEN, "relu", kernel_regularizer=kernels)
     last = keras.layers.Dense(task.units, "log_softmax", kernel_regularizer=kernels)
@@ -81,7 +84,7 @@ def network(task, loss, dropout, flips=(), share=1.0):
 
 
 def by_dense(task, targets, dropout, train, held, seed, epochs):
-    """A network trained on probabilities of the classes, and its best epoch."""
+    """Returns a network trained on class probabilities, and its best epoch."""
     keras.utils.set_random_seed(seed)
     loss, best = keras.losses.CategoricalCrossentropy(from_logits=True), Best("val_loss")
     model = network(task, loss, dropout)
@@ -91,7 +94,7 @@ def by_dense(task, targets, dropout, train, held, seed, epochs):
 
 
 def by_flips(task, started, dropout, train, held, seed, epochs):
-    """For each strength a network with a T for each annotator, and its best epoch."""
+    """Yields for each strength a network with a T for each annotator, and its best epoch."""
     size, share = task.units, 1.0
     if task.votes.max() >= size:  # abstaining is a label
         size, share = size + 1, float(np.mean(task.votes < size))
@@ -109,7 +112,7 @@ def by_flips(task, started, dropout, train, held, seed, epochs):
 
 
 def with_votes(model, task):
-    """Classes of the training examples by network, T and votes together."""
+    """Returns classes of the training examples by network, T and votes together."""
     log_p = model.predict(task.x, batch_size=2048, verbose=0).astype("float64")
     log_t = np.log(keras.ops.convert_to_numpy(model.layers[-1].transition))
     for annotator, own in enumerate(task.votes.T):
@@ -119,7 +122,7 @@ def with_votes(model, task):
 
 
 def named(model, task):
-    """Shares of the planted spammers, and of the others, who are named by `is_spammer`."""
+    """Returns the fractions of planted spammers and of other annotators that `is_spammer` flags."""
     if not task.spammers.any():
         return None
     flags = np.array([one.is_spammer for one in annotators(model, task.votes).each])
@@ -127,7 +130,7 @@ def named(model, task):
 
 
 def by_regression(task, y, train, held):
-    """Classes of the test examples by logistic regression; Dawid-Skene may leave only one class to choose from."""
+    """Returns classes of the test examples by logistic regression, also if Dawid-Skene leaves only one class."""
     classes = np.unique(y[train])
     if len(classes) == 1:
         return np.repeat(classes, len(task.x_test))
@@ -136,7 +139,7 @@ def by_regression(task, y, train, held):
 
 
 def by_targets(row, task, dropout, train, held, seed, epochs):
-    """Yields of a row that makes one target of the votes: epoch, classes of test and of training examples, more."""
+    """Yields results of a row that turns the votes into one target: epoch, test and training classes, more."""
     kind, model = MODELS[row]
     targets = TARGETS[kind](task, np.random.default_rng([seed, 6]))
     if targets is None:
@@ -152,7 +155,7 @@ def by_targets(row, task, dropout, train, held, seed, epochs):
 
 
 def by_transitions(row, task, dropout, train, held, seed, epochs):
-    """The same of a row with a T for each annotator; the strength by the votes held out, at each of the two epochs."""
+    """Yields the results of a row with a T for each annotator. Held-out votes choose the strength."""
     found = list(by_flips(task, row == STARTED, dropout, train, held, seed, epochs))
     for epoch, value in (("last", "last"), ("chosen", "least")):
         strength, model, best = min(found, key=lambda each: getattr(each[2], value))
@@ -163,23 +166,23 @@ def by_transitions(row, task, dropout, train, held, seed, epochs):
 
 
 def by_engine(row, task, dropout, train, held, seed, epochs):
-    """The same of a call of the package, which holds out by itself; names of the classes are their numbers."""
+    """Yields the results of a call of the package, which holds out examples itself."""
     model = ENGINE[row](task.x, task.votes, seed, epochs)
     yield "chosen", classes_of(model, task), classes_of_training(model, task), {}
 
 
 def classes_of_training(model, task):
-    """Classes of the training examples by the model alone."""
+    """Returns classes of the training examples by the model alone."""
     return model.predict(task.x, batch_size=2048, verbose=0).argmax(axis=1)
 
 
 def classes_of(model, task):
-    """Classes of the test examples."""
+    """Returns classes of the test examples."""
     return model.predict(task.x_test, batch_size=2048, verbose=0).argmax(axis=1)
 
 
 def measured(options, name, change, seed, row):
-    """The lines of a row: with the chosen epoch, and with the last one."""
+    """Yields the lines of a row: with the chosen epoch, and with the last one."""
     task, start = task_of(options, name, change, seed), time.process_time()
     parts, base = plain.split(task.truth, seed), row.removesuffix(BARE)
     make = by_engine if row in ENGINE else by_targets if base in MODELS else by_transitions
@@ -192,7 +195,7 @@ def measured(options, name, change, seed, row):
 
 
 def of_set(found):
-    """A row for each method on the votes as they are; differences are to the reference, seed by seed."""
+    """Returns a row for each method on unchanged votes, with differences to the reference, seed by seed."""
     columns = ["right in training", "accuracy", "points over the first row", "accuracy, last epoch"]
     found, table = lines.select(found, change=""), [["trained on", *columns]]
     chosen = lines.select(found, epoch="chosen")
@@ -206,14 +209,14 @@ def of_set(found):
 
 
 def differences(chosen, row):
-    """Points of a row over the reference, of each seed that has both; nan for the reference itself."""
+    """Returns points of a row over the reference for each seed that has both; nan for the reference itself."""
     of_seed = {line["seed"]: line["accuracy"] for line in lines.select(chosen, row=REFERENCE)}
     pairs = [(line["accuracy"], of_seed.get(line["seed"])) for line in lines.select(chosen, row=row)]
     return [100 * (own - other) for own, other in pairs if other is not None and row != REFERENCE] or [np.nan]
 
 
 def of_changes(found, changes):
-    """A row for each change of the votes, a column for each method: accuracy with the chosen epoch."""
+    """Returns the accuracy with the chosen epoch: a row for each change of the votes, a column for each method."""
     found = lines.select(found, epoch="chosen")
     table = [["set", "votes", *FEW]]
     for name in lines.distinct(found, "set"):
@@ -226,7 +229,7 @@ def of_changes(found, changes):
 
 
 def of_names(found):
-    """Which share of the planted spammers, and of the others, is named."""
+    """Returns the fractions of planted spammers and of other annotators that are flagged."""
     table = [["set", "votes", "trained on", *WHO]]
     found = [line for line in lines.select(found, epoch="chosen") if line.get("named")]
     for name, change, row in dict.fromkeys((line["set"], line["change"], line["row"]) for line in found):
@@ -236,7 +239,7 @@ def of_names(found):
 
 
 def rows_of(change):
-    """The rows of a change; the majority is the same whatever abstaining is."""
+    """Returns the rows of a change. The majority is the same whatever abstaining means."""
     return ROWS if not change else FEW[1:] if change == ABSTAIN else FEW
 
 

@@ -28,25 +28,25 @@ DECIDED = ("CIFAR-10N aggregate", "CIFAR-10N worst", "LabelMe", "TREC", "Hausa")
 
 
 def chosen(x, y, seed, epochs, **arguments):
-    """The model that `choose` chooses, and its name."""
+    """Returns the model that `choose` picks, and its name."""
     found = choose(None, x, y, epochs=epochs, folds=FOLDS, seed=seed, verbose=0, **arguments)
     return found.model, found.name
 
 
 def cleaned(x, y, seed, epochs, action=None):
-    """The model that `labels.clean` trains."""
+    """Returns the model that `labels.clean` trains."""
     return clean(None, x, y, action=action, seed=seed, verbose=0).model, ""
 
 
 def by_regression(x, y, units, queries, seed):
-    """Classes by logistic regression, C by a tenth of the labels."""
+    """Returns classes by logistic regression. A tenth of the labels chooses C."""
     train, held = plain.split(y, seed)
     (log_p,), c = plain.logistic_regression(x[train], y[train], x[held], y[held], queries)
     return np.unique(y[train])[log_p.argmax(axis=1)], f"C = {c}"
 
 
 def by_discriminant(x, y, units, queries, seed):
-    """Classes by linear discriminant analysis, shrinkage by a tenth of the labels."""
+    """Returns classes by linear discriminant analysis. A tenth of the labels chooses the shrinkage."""
     train, held = plain.split(y, seed)
     (labels,), shrinkage = plain.linear_discriminant(x[train], y[train], x[held], y[held], queries)
     return labels, f"shrinkage {shrinkage}"
@@ -70,7 +70,7 @@ ROWS = (*PLAIN, *MODELS)
 
 
 def digits(name, seed):
-    """Digits with one of seven kinds of noise, as a `data.Set`; its validation labels are noisy, too."""
+    """Returns digits with one of seven kinds of noise, as a `data.Set`, also with noisy validation labels."""
     task = noises.make("digits", name.removeprefix(DIGITS), seed)
     x, y = (np.concatenate(parts) for parts in zip(task.train, task.validation, strict=True))
     x, x_test = (each.reshape(len(each), -1) for each in (x, task.test[0]))
@@ -78,7 +78,7 @@ def digits(name, seed):
 
 
 def measured(options, name, seed, row):
-    """The line of a set, seed and row."""
+    """Returns the line of a set, seed and row."""
     found = digits(name, seed) if name.startswith(DIGITS) else features.of(name, options.data, options.cache, seed)
     picked = np.random.default_rng([seed, 4]).permutation(len(found.labels))[: options.size]
     x, queries = plain.standardized(found.x[picked], found.x_test)
@@ -94,7 +94,7 @@ def measured(options, name, seed, row):
 
 
 def gains(found):
-    """A row for each set: accuracies; the last column has the best row of each seed, which nobody can know before."""
+    """Returns accuracies, a row for each set. The last column has the best row of each seed in hindsight."""
     rows = [row for row in ROWS if lines.select(found, row=row)]
     table = [["set", *rows, "the best by the test"]]
     for name in lines.distinct(found, "set"):
@@ -106,7 +106,7 @@ def gains(found):
 
 
 def differences(found, reference=None):
-    """A row for each set: the points of each row over another of the same seed, mean and standard error.
+    """Returns for each set the points of each row over another of the same seed, mean and standard error.
 
     Args:
         found: lines.
@@ -131,7 +131,7 @@ def differences(found, reference=None):
 
 
 def chosen_names(found):
-    """What was chosen, and processor seconds."""
+    """Returns the choices and their processor seconds."""
     table = [["set", "row", "chosen", "processor seconds"]]
     for name in lines.distinct(found, "set"):
         for row in ROWS:

@@ -18,7 +18,7 @@ CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "hors
 
 
 def human_labels(path):
-    """The arrays of an authors' file."""
+    """Returns the arrays of the authors' file."""
     import torch
 
     # The file is a pickle of a dict of arrays: nothing else in it is called.
@@ -27,7 +27,7 @@ def human_labels(path):
 
 
 def write_pictures(path, pictures):
-    """A file of PNG pictures, `{name: (32, 32, 3)}`."""
+    """Writes a file of PNG images, `{name: (32, 32, 3)}`."""
     from PIL import Image
 
     with zipfile.ZipFile(path, "w") as file:
@@ -38,7 +38,7 @@ def write_pictures(path, pictures):
 
 
 def ten(labels, people, folder):
-    """Both files of CIFAR-10N, the classes one after the other."""
+    """Writes both files of CIFAR-10N, class by class."""
     import keras
 
     (x, y), (x_test, y_test) = keras.datasets.cifar10.load_data()
@@ -58,13 +58,13 @@ def ten(labels, people, folder):
 
 
 def named(part, labels):
-    """Names of pictures that sort as the labels do, which are in order."""
+    """Returns names of images that sort like their labels."""
     numbers = np.arange(len(labels)) - np.searchsorted(labels, labels)
     return [f"{part}/{CLASSES[label]}/{number:04}.png" for label, number in zip(labels, numbers, strict=True)]
 
 
 def hundred(labels, folder):
-    """Both files of CIFAR-100N, in the original order."""
+    """Writes both files of CIFAR-100N, in the original order."""
     import keras
 
     (x, y), (x_test, y_test) = keras.datasets.cifar100.load_data()
@@ -81,7 +81,7 @@ def hundred(labels, folder):
 
 
 def main():
-    """Makes the files of the set whose labels are given."""
+    """Makes the files of the set that the label file belongs to."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--labels", type=pathlib.Path, required=True, help="CIFAR-10_human.pt or CIFAR-100_human.pt")
     parser.add_argument("--people", type=pathlib.Path, help="cifar10h-counts.npy, with CIFAR-10_human.pt")

@@ -32,7 +32,7 @@ FROM = {  # where the originals are
 
 
 class Set(NamedTuple):
-    """Examples with the labels that people gave them, and what is true.
+    """Examples with labels by people or rules, and their true classes.
 
     x: training examples `(N, ...)`: features, pictures of bytes, or texts.
     labels: `(N,)`, one noisy label each: of a person, or the majority of the votes.
@@ -55,7 +55,7 @@ class Set(NamedTuple):
 
 
 class Ratings(NamedTuple):
-    """Counts of words, sparse `(N, V)`; `ratings` of people `(N, M)`, nan where there is none; the truth `(N,)`."""
+    """Counts of words, sparse `(N, V)`; `ratings` of people `(N, M)`, nan if missing; the truth `(N,)`."""
 
     x: object
     ratings: np.ndarray
@@ -73,7 +73,7 @@ class Masks(NamedTuple):
 
 
 def read(name, folder=FOLDER, seed=0, pictures=True):
-    """A `Set` by its name, one of `SETS`.
+    """Returns a `Set` by its name, one of `SETS`.
 
     Args:
         name: a key of `SETS`.
@@ -95,7 +95,7 @@ def read(name, folder=FOLDER, seed=0, pictures=True):
 
 
 def arrays(stem, folder):
-    """The arrays of a file; of equal lengths where their names end alike.
+    """Returns the arrays of a file. If their names have the same end, they have equal lengths.
 
     Raises:
         FileNotFoundError: with where the original is.
@@ -111,7 +111,7 @@ def arrays(stem, folder):
 
 
 def check_there(path, stem):
-    """Raises FileNotFoundError, with where the original is, for a path where nothing is."""
+    """Raises FileNotFoundError, with the source of the original, if a file is missing."""
     if not path.exists():
         raise FileNotFoundError(
             f"{path.name} is not in {path.parent}. It is made of {FROM[stem]}: see benchmarks/README.md, or name "
@@ -120,14 +120,14 @@ def check_there(path, stem):
 
 
 def same_length(file, **parts):
-    """Raises ValueError for arrays of a file that must have as many rows as each other, and have not."""
+    """Raises ValueError if arrays of a file differ in their number of rows."""
     lengths = {name: len(part) for name, part in parts.items()}
     if len(set(lengths.values())) > 1:
         raise ValueError(f"The arrays of {file} must have as many rows as each other. Received: {lengths}")
 
 
 def pictures_of(stem, folder, expected, landmarks):
-    """Pictures of bytes `(N, 32, 32, 3)` of a file, in the order of their names, those of `train/` before `test/`.
+    """Returns images of bytes `(N, 32, 32, 3)` of a file in the order of their names, `train/` before `test/`.
 
     Args:
         stem: the file's name without its ending.
@@ -160,7 +160,7 @@ def pictures_of(stem, folder, expected, landmarks):
 
 
 def cifar10(folder, column, pictures):
-    """CIFAR-10N by one of its columns, and CIFAR-10H for testing."""
+    """Returns CIFAR-10N by one of its columns, and CIFAR-10H for testing."""
     table = arrays("cifar10n", folder)
     same_length("cifar10n.npz", clean=table["clean"], labels=table[column])
     same_length("cifar10n.npz", test_clean=table["test_clean"], test_votes=table["test_votes"])
@@ -169,7 +169,7 @@ def cifar10(folder, column, pictures):
 
 
 def cifar100(folder, pictures):
-    """CIFAR-100N."""
+    """Returns CIFAR-100N."""
     table = arrays("cifar100n", folder)
     same_length("cifar100n.npz", clean=table["clean"], noisy=table["noisy"])
     x, x_test = split_pictures("cifar100_images", folder, table, CIFAR100, pictures)
@@ -177,7 +177,7 @@ def cifar100(folder, pictures):
 
 
 def split_pictures(stem, folder, table, landmarks, pictures):
-    """Pictures of training and of the test, or their places."""
+    """Returns images of training and of the test, or their indices."""
     count, count_test = len(table["clean"]), len(table["test_clean"])
     rows = {int(np.flatnonzero(table["index"] == place)[0]): mean for place, mean in landmarks.items()}
     found = pictures_of(stem, folder, (count, count_test), rows) if pictures else np.arange(count + count_test)
@@ -185,7 +185,7 @@ def split_pictures(stem, folder, table, landmarks, pictures):
 
 
 def fashion(folder, rng):
-    """Fashion-MNIST-H: one of about 67 votes is drawn for each of 8,000 pictures, the others are the test."""
+    """Returns Fashion-MNIST-H: one of about 67 votes for each of 8,000 images, and the other images as test."""
     table = arrays("fashion_mnist_h", folder)
     same_length("fashion_mnist_h.npz", **{name: table[name] for name in ("images", "clean", "votes")})
     p = table["votes"] / table["votes"].sum(axis=1, keepdims=True)
@@ -197,13 +197,13 @@ def fashion(folder, rng):
 
 
 def majority(votes, units, rng):
-    """The class of most votes, of equal ones any; one at random where nobody voted; `(N, M)` to `(N,)`."""
+    """Returns the majority class, `(N, M)` to `(N,)`. Ties, and examples without votes, are drawn at random."""
     counts = (votes[:, :, None] == np.arange(units)).sum(axis=1)
     return (counts + 0.5 * rng.random(counts.shape)).argmax(axis=1)
 
 
 def crowd(stem, folder, rng, votes="votes", x="x_train", x_test="x_test"):
-    """A file with votes."""
+    """Returns the `Set` of a file with votes."""
     table = arrays(stem, folder)
     same_length(f"{stem}.npz", x=table[x], votes=table[votes], truth=table["y_train"])
     same_length(f"{stem}.npz", x_test=table[x_test], truth=table["y_test"])
@@ -213,12 +213,12 @@ def crowd(stem, folder, rng, votes="votes", x="x_train", x_test="x_test"):
 
 
 def texts(stem, folder, rng, votes):
-    """A file with texts and votes."""
+    """Returns the `Set` of a file with texts and votes."""
     return crowd(stem, folder, rng, votes, "text_train", "text_test")
 
 
 def hausa(folder):
-    """News titles, labelled by lists of words."""
+    """Returns news titles, labelled by lists of words."""
     table = arrays("hausa", folder)
     same_length("hausa.npz", **{name: table[name] for name in ("text_train", "y_train", "noisy_train")})
     labels, truth = table["noisy_train"], table["y_train"]
@@ -226,7 +226,7 @@ def hausa(folder):
 
 
 def movie_reviews(folder=FOLDER):
-    """MovieReviews, a `Ratings`: 135 people rate films of which they read a review, and its author's own rating."""
+    """Returns MovieReviews, a `Ratings`: ratings of films by readers of a review, and by its author."""
     from scipy.sparse import csr_array
 
     table = arrays("movie_reviews", folder)
@@ -245,7 +245,7 @@ def movie_reviews(folder=FOLDER):
 
 
 def cells(folder=FOLDER):
-    """BU-BIL 4, `Masks`: cells under a microscope, each drawn by seven people, and by experts."""
+    """Returns BU-BIL 4, `Masks`: cells under a microscope, each drawn by seven people, and by experts."""
     table = arrays("bu_bil_4", folder)
     same_length("bu_bil_4.npz", **table)
     images, masks, truth = table["images"], table["masks"], table["gold"]
@@ -260,7 +260,7 @@ def cells(folder=FOLDER):
 
 
 def in_order(file, parts, what, value, least):
-    """Raises ValueError where parts of a file agree less than those of the original do."""
+    """Raises ValueError if parts of a file agree less than in the original, as in another order of rows."""
     if not value >= least:
         raise ValueError(
             f"The {parts} of {file} must have {what} of at least {least}. Received: {value:.2f}, as if the rows were "

@@ -19,7 +19,7 @@ STORES = {"CIFAR-10N": "cifar10", "CIFAR-100N": "cifar100"}  # sets that share t
 
 
 def of(name, folder=data.FOLDER, cache=weights.CACHE, seed=0):
-    """The `Set`, its examples replaced by features, float32 `(N, D)`.
+    """Returns the `Set` with features in place of its examples, float32 `(N, D)`.
 
     Args:
         name: a key of `data.SETS`.
@@ -41,12 +41,12 @@ def of(name, folder=data.FOLDER, cache=weights.CACHE, seed=0):
 
 
 def store_of(name):
-    """The name of the file that has a set's features."""
+    """Returns the name of the file with a set's features."""
     return next((store for start, store in STORES.items() if name.startswith(start)), name.lower().replace(" ", "-"))
 
 
 def compute(name, store, folder, cache):
-    """Writes the features of a set's training and test examples, block after block."""
+    """Writes the features of a set's training and test examples, block by block."""
     import keras
 
     found = data.read(name, folder)
@@ -67,7 +67,7 @@ def compute(name, store, folder, cache):
 
 
 def of_pictures(cache):
-    """The function from pictures of bytes, `(B, H, W)` or `(B, H, W, 3)`, to features, `(B, 1280)`."""
+    """Returns a function from images of bytes, `(B, H, W)` or `(B, H, W, 3)`, to features, `(B, 1280)`."""
     import keras
     import keras_hub
 
@@ -84,7 +84,7 @@ def of_pictures(cache):
 
 
 def of_texts(cache):
-    """The function from texts to sentence vectors, `(B, 384)`, of length 1."""
+    """Returns a function from texts to sentence vectors, `(B, 384)`, of length 1."""
     import keras_hub
 
     model = keras_hub.models.BertTextEmbedder.from_preset(str(weights.minilm(cache)))
@@ -93,7 +93,7 @@ def of_texts(cache):
 
 
 def parser_of(description, sets, **options):
-    """A parser of what the experiments take: sets, folders, and further numbers by name with their defaults."""
+    """Returns a parser of sets, folders, and further numbers by name with their defaults."""
     parser = harness.parser_of(description)
     parser.add_argument("--sets", nargs="+", choices=sets, default=list(sets), metavar="NAME")
     parser.add_argument("--data", type=pathlib.Path, default=data.FOLDER)
@@ -104,7 +104,7 @@ def parser_of(description, sets, **options):
 
 
 def experiment(description, sets, **options):
-    """The same for an experiment: also `--quick` and `--render`."""
+    """Returns the parser of an experiment, which also has `--quick` and `--render`."""
     parser = parser_of(description, sets, **options)
     parser.add_argument("--quick", action="store_true", help="few examples and epochs, one seed, to see that it runs")
     parser.add_argument("--render", action="store_true", help="only make the tables of the lines that are there")
@@ -112,7 +112,7 @@ def experiment(description, sets, **options):
 
 
 def main():
-    """Computes the features of all sets, or of those that are named."""
+    """Computes the features of all sets, or of the named ones."""
     options = parser_of(__doc__, list(data.SETS)).parse_args()
     for name in options.sets:
         found = of(name, options.data, options.cache)

@@ -22,7 +22,7 @@ COLORS = ("#9aa3ad", "#c2410c")
 
 
 def models(tables):
-    """Accuracy and its standard error by set and row."""
+    """Returns accuracy and its standard error by set and row."""
     rows = [
         dict(zip(table[0], row, strict=True))
         for title, table in tables.items()
@@ -33,7 +33,7 @@ def models(tables):
 
 
 def finders(tables):
-    """Average precision and its standard error by set and row."""
+    """Returns average precision and its standard error by set and row."""
     found = {}
     for name in data.SETS:
         head, *rows = next((table for title, table in tables.items() if title.split(", which")[0] == name), [[]])
@@ -43,13 +43,13 @@ def finders(tables):
 
 
 def number(text):
-    """Mean and standard error of a cell."""
+    """Returns mean and standard error of a cell."""
     mean, _, error = text.partition(" +- ")
     return float(mean), float(error or 0.0)
 
 
 def draw(panels, path):
-    """Saves a picture of a panel for each title, with the sets one below the other.
+    """Saves a picture with a panel for each title, and the sets one below the other.
 
     Args:
         panels: by title, the figures by set and row, and the names of the rows.
@@ -75,7 +75,6 @@ def draw(panels, path):
 
 
 def main():
-    """Draws the picture."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--output", type=pathlib.Path, default=FIGURES)
     options = parser.parse_args()

@@ -24,7 +24,7 @@ ROWS = {"Dense": 1.0, "Dense, logits / 5": 5.0, "full head": 5.0}  # temperature
 
 
 class Parts:
-    """Inputs, noisy labels and truths of one training, as `heads.Record` takes them."""
+    """Inputs, noisy labels and truths of one training, for `heads.Record`."""
 
     def __init__(self, found, size, seed, prepared):
         chosen = np.random.default_rng([seed, 2]).permutation(len(found.labels))[:size]
@@ -37,7 +37,7 @@ class Parts:
 
 
 def picture_model(cache):
-    """Inputs and features of EfficientNet-Lite0, and what makes inputs of pictures of bytes."""
+    """Returns inputs and features of EfficientNet-Lite0, and a function that prepares images of bytes."""
     import keras_hub
 
     backbone = keras_hub.models.EfficientNetBackbone.from_preset(str(weights.efficientnet_lite0(cache)))
@@ -48,7 +48,7 @@ def picture_model(cache):
 
 
 def text_model(cache):
-    """Inputs and features of MiniLM, the mean over the tokens, and what makes inputs of texts."""
+    """Returns inputs and features of MiniLM, the mean over the tokens, and a function that prepares texts."""
     import keras_hub
 
     task = keras_hub.models.BertTextClassifier.from_preset(str(weights.minilm(cache)), num_classes=2)
@@ -63,7 +63,7 @@ def text_model(cache):
 
 
 def head_of(row, units, seed):
-    """The layers of a row."""
+    """Returns the layers of a row."""
     from keras_het import HeteroscedasticDense
 
     if row == "full head":
@@ -72,7 +72,7 @@ def head_of(row, units, seed):
 
 
 def train(name, found, row, seed, options):
-    """The measures of every epoch of one training, and its processor seconds."""
+    """Returns the measures of every epoch of one training, and its processor seconds."""
     keras.utils.set_random_seed(1000 + seed)
     inputs, outputs, prepared = (picture_model if found.x.ndim == 4 else text_model)(options.cache)
     parts = Parts(found, options.size, seed, prepared)
@@ -88,7 +88,7 @@ def train(name, found, row, seed, options):
 
 
 def table(found):
-    """A row for each set and head: measures at the epoch of the best noisy accuracy, and differences to Dense."""
+    """Returns measures at the epoch of the best noisy accuracy, and differences to Dense, by set and head."""
     names = ("accuracy", "nll", "ece", "people")
     rows = [["set", "labels", "head", *names, "accuracy - Dense's", "nll - Dense's", "processor seconds"]]
     for name in lines.distinct(found, "set"):
@@ -110,7 +110,7 @@ def table(found):
 
 
 def main():
-    """Runs what is missing, and makes the table."""
+    """Runs the missing trainings, and makes the table."""
     parser = features.experiment(__doc__, tuple(SETS), seeds=3, size=10_000, epochs=3)
     options = parser.parse_args()
     if options.quick:

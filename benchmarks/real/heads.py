@@ -32,7 +32,7 @@ SETS = ("CIFAR-10N worst", "CIFAR-10N aggregate", "CIFAR-10N random1", "CIFAR-10
 
 
 def head_of(row, units, temperature, penalty, seed):
-    """The layers of a row; drainage has one logit more, the last."""
+    """Returns the layers of a row. Drainage has an additional logit, the last."""
     from keras_het import HeteroscedasticDense, covariances
 
     regularizer = keras.regularizers.L2(penalty) if penalty else None
@@ -62,7 +62,7 @@ class Parts:
 
 
 class Record(keras.callbacks.Callback):
-    """Measures of every epoch: by the noisy labels that were held out, and by the truth."""
+    """Measures of every epoch, by the noisy held-out labels and by the truth."""
 
     def __init__(self, parts, is_averaged=False):
         super().__init__()
@@ -78,7 +78,7 @@ class Record(keras.callbacks.Callback):
         self.model.set_weights(current)
 
     def measure(self):
-        """Adds the measures of the weights as they are."""
+        """Adds the measures of the current weights."""
         parts = self.parts
         held, test = (
             self.model.predict(x, batch_size=2048, verbose=0)[:, : parts.units] for x in (parts.x_held, parts.x_test)
@@ -89,7 +89,7 @@ class Record(keras.callbacks.Callback):
 
 
 def drainage(alpha):
-    """The loss of drainage, by K + 1 logits, the last of which is of no class (arXiv 2512.03182; it is dropped after).
+    """Returns the loss of drainage by K + 1 logits, the last of which is of no class (arXiv 2512.03182).
 
     log(1 + a p_d / p_t + p_J / p_t + (1 / a) p_J / p_d),    p_J the probability of all classes but t
     """
@@ -107,7 +107,7 @@ def drainage(alpha):
 
 
 def relaxed(weights, losses, gamma, step=0.5):
-    """Weights of the examples after an update of Rockafellian relaxation (arXiv 2405.20531).
+    """Returns weights of the examples after an update of Rockafellian relaxation (arXiv 2405.20531).
 
     Examples whose loss is over the least by more than gamma have none, and the example of the least loss has theirs;
     the update goes half of the way there.
@@ -118,7 +118,7 @@ def relaxed(weights, losses, gamma, step=0.5):
 
 
 def fit(model, parts, row, strength, epochs, callbacks):
-    """Trains a model; with weights of the examples that change after every epoch where the row asks for it."""
+    """Trains a model. If the row asks for it, the weights of the examples change after every epoch."""
     options = {"batch_size": BATCH, "verbose": 0, "callbacks": callbacks}
     if row != RRM:
         model.fit(parts.x, parts.y, epochs=epochs, **options)
@@ -131,7 +131,7 @@ def fit(model, parts, row, strength, epochs, callbacks):
 
 
 def train(parts, name, temperature, penalty, seed, epochs, strength=None):
-    """The measures of every epoch of one training, and its processor seconds."""
+    """Returns the measures of every epoch of one training, and its processor seconds."""
     keras.utils.set_random_seed(1000 + seed)
     row, is_averaged = name.removesuffix(LONGER).removesuffix(AVERAGED), name.endswith(AVERAGED)
     model = keras.Sequential([keras.Input(parts.x.shape[1:]), *head_of(row, parts.units, temperature, penalty, seed)])
@@ -145,7 +145,7 @@ def train(parts, name, temperature, penalty, seed, epochs, strength=None):
 
 
 def confusions(found):
-    """How often people name a class for another one, `(K, K)`, both ways: of the test's votes, or of the labels."""
+    """Returns how often people confuse two classes, `(K, K)`, by the votes of the test or by the labels."""
     counts = np.zeros((found.units, found.units))
     if found.test_votes is None:
         np.add.at(counts, (found.truth.astype(int), found.labels.astype(int)), 1.0)
@@ -156,7 +156,7 @@ def confusions(found):
 
 
 def pairs(model, parts):
-    """Rank correlations, over pairs of classes, with what people confuse: of the covariance, and of p_i p_j.
+    """Returns rank correlations of people's confusions with the covariance, and with p_i p_j, over pairs of classes.
 
     A pair of which one or the other is true has a negative covariance. The product is what any head tells without one.
     """
@@ -180,7 +180,7 @@ def pairs(model, parts):
 
 
 def choices(row):
-    """The temperatures, L2 and strengths that a row is tried with."""
+    """Yields the temperatures, L2 and strengths of a row."""
     if row in RIVALS:
         tried = [(temperature, strength) for temperature in (1.0, *NOISY[1:]) for strength in RIVALS[row]]
         return [{"temperature": temperature, "l2": 0.0, "strength": strength} for temperature, strength in tried]
@@ -190,7 +190,7 @@ def choices(row):
 
 
 def run(options):
-    """Trains what is not there yet."""
+    """Trains the missing runs."""
     options.output.mkdir(parents=True, exist_ok=True)
     file = options.output / "real_heads.jsonl"
     for name in options.sets:
@@ -211,13 +211,13 @@ def run(options):
 
 
 def chosen(found, criterion):
-    """The epoch of the best temperature, L2 and epoch by a noisy measure; of equals the first."""
+    """Returns the epoch of the best temperature, L2 and epoch by a noisy measure. The first wins a tie."""
     sign = -1.0 if criterion == "noisy nll" else 1.0
     return max((epoch for line in found for epoch in line["epochs"]), key=lambda epoch: sign * epoch[criterion])
 
 
 def last(found):
-    """The last epoch of the temperature and L2 that are best by the noisy accuracy there."""
+    """Returns the last epoch of the temperature and L2 with the best noisy accuracy at that epoch."""
     return max((line["epochs"][-1] for line in found), key=lambda epoch: epoch["noisy accuracy"])
 
 
@@ -230,7 +230,7 @@ MEASURES = ("accuracy", "nll", "ece", "people", "kl", "entropies")
 
 
 def table(found, rule):
-    """A row for each head: the measures, and its differences to the row of Dense, seed by seed."""
+    """Returns a row for each head: the measures, and its differences to Dense, seed by seed."""
     names = [name for name in MEASURES if name in found[0]["epochs"][0]]
     rows = [["head", *names, "accuracy - Dense's", "nll - Dense's"]]
     seeds = lines.distinct(found, "seed")
@@ -249,7 +249,7 @@ def table(found, rule):
 
 
 def render(options):
-    """Publishes the tables of the lines that are there."""
+    """Publishes the tables of the existing lines."""
     found = lines.read(options.output, "real_heads.jsonl")
     tables = {}
     for name in lines.distinct(found, "set"):
@@ -260,7 +260,7 @@ def render(options):
 
 
 def main():
-    """Runs what is missing, and makes the tables."""
+    """Runs the missing trainings, and makes the tables."""
     parser = features.experiment(__doc__, SETS, seeds=3)
     parser.add_argument("--sizes", nargs="+", type=int, default=[18_000])
     parser.add_argument("--rows", nargs="+", choices=ROWS, default=list(ROWS), metavar="NAME")

@@ -32,12 +32,12 @@ SETS = tuple(data.SETS)
 
 
 def folds_of(count, seed):
-    """A fold for each example."""
+    """Returns a fold for each example."""
     return np.random.default_rng([seed, 3]).permutation(count) % FOLDS
 
 
 def regression(x, y, units, seed):
-    """Probabilities out of sample by logistic regression, `(N, K)`; C by the accuracy on the next fold."""
+    """Returns out-of-sample probabilities by logistic regression, `(N, K)`. The next fold chooses C."""
     fold, p = folds_of(len(y), seed), np.full((len(y), units), 1e-6)
     for place in range(FOLDS):
         held, choice = fold == place, fold == (place + 1) % FOLDS
@@ -49,18 +49,18 @@ def regression(x, y, units, seed):
 
 
 def first_choice(y, p):
-    """Whether the label is another than the most probable one, and its probability, low for a wrong one."""
+    """Returns whether the label differs from the most probable class, and the probability of the label."""
     return p.argmax(axis=1) != y, p[np.arange(len(y)), y]
 
 
 def sorted_back(issues):
-    """What a `LabelIssues` names, and its scores, in the order of the examples."""
+    """Returns the flags and scores of a `LabelIssues` in the order of the examples."""
     order = np.argsort(issues.index)
     return issues.is_issue[order], issues.score[order]
 
 
 class Evidence:
-    """What the finders judge labels by, each computed when it is first asked for.
+    """Probabilities and records that the finders read, each computed on first use.
 
     Args:
         x: features, standardized.
@@ -84,27 +84,27 @@ class Evidence:
 
     @functools.cached_property
     def cleaned(self):
-        """What `labels.clean` finds."""
+        """Result of `labels.clean`."""
         from keras_het.labels import clean
 
         return clean(None, self.x, self.y, folds=FOLDS, seed=self.seed, verbose=0)
 
     @functools.cached_property
     def linear(self):
-        """The record of the training of a Dense layer, which begins at zero."""
+        """Record of the training of a Dense layer that starts at zero."""
         import keras
 
         return self.watched(3e-3, keras.layers.Dense(self.units, kernel_initializer="zeros"))
 
     @functools.cached_property
     def hidden(self):
-        """The record of the training of two Dense layers."""
+        """Record of the training of two Dense layers."""
         import keras
 
         return self.watched(1e-3, keras.layers.Dense(HIDDEN, "relu"), keras.layers.Dense(self.units))
 
     def watched(self, rate, *layers):
-        """A `TrainingDynamics` that has seen the training of these layers."""
+        """Returns a `TrainingDynamics` after the training of these layers."""
         import keras
 
         from keras_het.callbacks import TrainingDynamics
@@ -119,20 +119,20 @@ class Evidence:
 
 
 def issues(*arguments, **named):
-    """What the finder of the package names, and its scores."""
+    """Returns the flags and scores of `find_issues`."""
     from keras_het.labels import find_issues
 
     return sorted_back(find_issues(*arguments, **named))
 
 
 def alike(dynamics):
-    """What a mean margin below 0 names, where all epochs count alike, and this margin."""
+    """Returns the flags of a mean margin below 0, with equal weights for all epochs, and this margin."""
     mean = dynamics.margins.mean(axis=0, dtype="float64")
     return mean < 0, mean
 
 
 def of_cleanlab(y, p):
-    """What cleanlab names, and its scores."""
+    """Returns the flags and scores of cleanlab."""
     from cleanlab.filter import find_label_issues
     from cleanlab.rank import get_label_quality_scores
 
@@ -154,13 +154,13 @@ FINDERS = {  # flags and scores by row, of an `Evidence`
 
 
 def rows():
-    """The finders that can be run here."""
+    """Returns the finders whose packages are installed."""
     there = importlib.util.find_spec("cleanlab") is not None
     return [row for row in FINDERS if there or "cleanlab" not in row]
 
 
 def judged(flags, scores, wrong):
-    """Precision, recall, F1, F1 at the true rate and average precision."""
+    """Returns precision, recall, F1, F1 at the true rate and average precision."""
     from sklearn.metrics import average_precision_score
 
     hits, worst = float(np.sum(flags & wrong)), np.argsort(scores, kind="stable")[: wrong.sum()]
@@ -176,7 +176,7 @@ def judged(flags, scores, wrong):
 
 
 def evidence(name, seed, options):
-    """The `Evidence` of a set, and whether each label is wrong."""
+    """Returns the `Evidence` of a set, and whether each label is wrong."""
     found = features.of(name, options.data, options.cache, seed)
     chosen = np.random.default_rng([seed, 4]).permutation(len(found.labels))[: options.size]
     (x,) = plain.standardized(found.x[chosen])
@@ -185,14 +185,14 @@ def evidence(name, seed, options):
 
 
 def measured(given, wrong, row):
-    """The line of a finder on a set."""
+    """Returns the line of a finder on a set."""
     start = time.process_time()
     flags, scores = FINDERS[row](given)
     yield {**judged(flags, scores, wrong), "processor": time.process_time() - start}
 
 
 def table(found):
-    """A row for each finder: the means over the seeds."""
+    """Returns a row for each finder: the means over the seeds."""
     names = ("precision", "recall", "F1", "F1 at the rate", "average precision", "named", "wrong")
     rows = [["finder", *names, "processor seconds"]]
     for row in [row for row in FINDERS if lines.select(found, row=row)]:
@@ -203,7 +203,7 @@ def table(found):
 
 
 def by_set(found, measure):
-    """A row for each finder, a column for each set: the means of a measure over the seeds."""
+    """Returns the means of a measure over the seeds: a row for each finder, a column for each set."""
     names = [name for name in SETS if lines.select(found, set=name)]
     rows = [["finder", *names]]
     for row in [row for row in FINDERS if lines.select(found, row=row)]:
@@ -213,7 +213,7 @@ def by_set(found, measure):
 
 
 def main():
-    """Runs what is missing, and makes the tables."""
+    """Runs the missing rows, and makes the tables."""
     parser = features.experiment(__doc__, SETS, seeds=3, size=8000)
     options = parser.parse_args()
     if options.quick:

@@ -19,7 +19,7 @@ COMPARED = {  # a column, and the row beside which it is shown
 
 
 def table(found, name):
-    """A row for each method: means over the seeds, and the differences of a column to the reference."""
+    """Returns a row for each method: means over the seeds, and differences of a column to the reference."""
     found, columns, (compared, reference) = lines.select(found, set=name), SETS[name].COLUMNS, COMPARED[name]
     rows = [["trained on, by", *columns, f"{compared} beside {reference}"]]
     base = {line["seed"]: line[compared] for line in lines.select(found, row=reference)}
@@ -32,7 +32,7 @@ def table(found, name):
 
 
 def main():
-    """Runs what is missing, and makes the tables."""
+    """Runs the missing rows, and makes the tables."""
     parser = features.experiment(__doc__, tuple(SETS), seeds=3)
     options = parser.parse_args()
     options.epochs, options.folds, options.steps = raters.EPOCHS, masks.FOLDS, masks.STEPS

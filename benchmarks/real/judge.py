@@ -56,14 +56,14 @@ class Population:
 
 
 def wilson(hits):
-    """The fraction of hits, and the ends of its plain 95% interval."""
+    """Returns the fraction of hits, and the ends of its plain 95% interval."""
     n, z, fraction = len(hits), 1.959964, hits.mean()
     centre, half = fraction + z**2 / (2 * n), z * np.sqrt(fraction * (1 - fraction) / n + z**2 / (4 * n**2))
     return fraction, (centre - half) / (1 + z**2 / n), (centre + half) / (1 + z**2 / n)
 
 
 def planted(of, kind, seed):
-    """The population with labels that are made from its true classes."""
+    """Returns the population with labels made from its true classes."""
     rng = np.random.default_rng([seed, 11])
     order, drawn = np.argsort(-of.p, axis=1), rng.random(len(of.true))
     first, second = order[:, 0], order[:, 1]
@@ -78,19 +78,19 @@ def planted(of, kind, seed):
 
 
 def population(name, split, options):
-    """The population of a set."""
+    """Returns the population of a set."""
     if name in PLANTED:
         return planted(Population(BASE, split, options), name, split)
     return Population(name, split, options)
 
 
 def inside(found, value):
-    """How many of the intervals hold the values, of those that there are."""
+    """Returns the fraction of intervals that contain their values, without missing ones."""
     return np.mean(((found.low <= value) & (value <= found.high))[~np.isnan(value + found.low)])
 
 
 def measured(of, number, options):
-    """Lines of a population: a way each, with cover, half width and error of all redraws."""
+    """Returns a line for each way, with coverage, half width and error over all redraws."""
     from keras_het.labels import verify_accuracy
 
     predicted, accuracy = of.p.argmax(axis=1), of.right.mean()
@@ -122,7 +122,7 @@ def measured(of, number, options):
 
 
 def unsure(p, y, number):
-    """Probabilities of examples to be among so many that are drawn, the larger the less sure a prediction is right."""
+    """Returns probabilities for a sample of this size, larger for predictions that are less likely correct."""
     from keras_het.labels.diagnosis import diagnose
 
     joint = p * (diagnose(p, y).transition[:, y].T + 1e-3)
@@ -132,14 +132,14 @@ def unsure(p, y, number):
 
 
 def systematic(chances, rng):
-    """Places of a sample in which each example is with its own probability (Madow 1949)."""
+    """Returns indices of a sample that contains each example with its probability (Madow 1949)."""
     order = rng.permutation(len(chances))
     steps = np.floor(np.cumsum(chances[order]) + rng.random())
     return order[np.diff(steps, prepend=0.0) > 0]
 
 
 def drawn(of, options):
-    """Lines of a population: cover and half width where examples are drawn alike, and where they are not."""
+    """Returns lines of coverage and half width for samples with equal and with unequal probabilities."""
     from keras_het.labels import verify_accuracy
 
     accuracy, found = of.right.mean(), {ALIKE: [], UNSURE: []}
@@ -157,7 +157,7 @@ def drawn(of, options):
 
 
 def of_drawn(found):
-    """Rows of sets, by how examples were drawn."""
+    """Returns a row for each set and way of sampling."""
     rows = [["set", *(f"{way}: {what}" for way in (ALIKE, UNSURE) for what in ("cover", "half width", "error, rms"))]]
     for name in [name for name in SETS if lines.select(found, set=name)]:
         own = [lines.select(found, set=name, way=way) for way in (ALIKE, UNSURE)]
@@ -170,7 +170,7 @@ def of_drawn(found):
 
 
 def table(found, text, ways=WAYS):
-    """Rows of sets and numbers of verified examples, by the ways."""
+    """Returns a row for each set and number of verified examples, with a column for each way."""
     rows = [["set", "verified", "true accuracy", *ways]]
     for name in [name for name in SETS if lines.select(found, set=name)]:
         for number in lines.distinct(lines.select(found, set=name), "verified"):
@@ -181,12 +181,12 @@ def table(found, text, ways=WAYS):
 
 
 def mean_of(own, name, scale=1.0):
-    """The mean of a value of lines."""
+    """Returns the mean of a value of lines."""
     return scale * float(np.mean([line[name] for line in own]))
 
 
 def others(found):
-    """Cover of what else `verify_accuracy` says, and what its verified examples are worth."""
+    """Returns coverage of the other results of `verify_accuracy`, and its effective sample size."""
     rows = [["set", "verified", "worth, alone", *OTHERS]]
     for line in table(found, lambda own: "|".join(map(str, own_others(own))), (POWERED,))[1:]:
         rows.append([*line[:2], *line[3].split("|")])
@@ -194,12 +194,12 @@ def others(found):
 
 
 def own_others(own):
-    """Texts of the worth and of the covers."""
+    """Returns the effective sample size and the coverages as text."""
     return [f"{mean_of(own, 'worth'):.0f}", *(f"{mean_of(own, name):.3f}" for name in OTHERS)]
 
 
 def tables(found, others_drawn):
-    """Cover and errors, half widths, and the rest."""
+    """Returns tables of coverage and errors, of half widths, and of the other results."""
     return {
         "how often 95% intervals hold the true accuracy, and the error in points": table(
             found, lambda own: f"{mean_of(own, 'cover'):.3f} ({mean_of(own, 'error', 100):+.1f})"
@@ -211,7 +211,7 @@ def tables(found, others_drawn):
 
 
 def main():
-    """Runs what is missing, and makes the tables."""
+    """Runs the missing redraws, and makes the tables."""
     parser = features.experiment(__doc__, SETS, splits=1, redraws=2000, size=4000, judged=2000)
     options = parser.parse_args()
     if options.quick:

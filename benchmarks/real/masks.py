@@ -28,7 +28,7 @@ COLUMNS = ("IoU", "IoU with the majority", "NLL", "GED", "diversity")
 
 
 def drawn(found, rows, trained_on, count, rng):
-    """Images of training, turned and mirrored at random, with masks of a person, of the majority, or shares."""
+    """Returns training images, turned and mirrored at random, with masks of a person, the majority, or fractions."""
     rows, people = rng.choice(rows, count), rng.integers(found.masks.shape[1], size=count)
     if trained_on == ONE:
         people = rows % found.masks.shape[1]
@@ -44,13 +44,13 @@ def drawn(found, rows, trained_on, count, rng):
 
 
 def scaled(images):
-    """Images with median 0 and mean square 1, each."""
+    """Returns images, each with median 0 and mean square 1."""
     x = images.astype("float32") - np.median(images, axis=(1, 2), keepdims=True).astype("float32")
     return x / np.sqrt(np.mean(x**2, axis=(1, 2), keepdims=True))
 
 
 def segmenter(kind, seed):
-    """A network of a few convolutions at two scales, and its head."""
+    """Returns a network of a few convolutions at two scales, and its head."""
     from keras_het.integrators import QuasiMonteCarlo
     from keras_het.layers import HeteroscedasticDense, StochasticSegmentation
     from keras_het.losses import JointSegmentationCrossentropy
@@ -78,7 +78,7 @@ def segmenter(kind, seed):
 
 
 def probabilities(model, x):
-    """p(cell) of each pixel, `(N, H, W)`."""
+    """Returns p(cell) of each pixel, `(N, H, W)`."""
     found = np.asarray(model.predict(x, verbose=0), "float64")
     if found.ndim == 3:
         return 1.0 / (1.0 + np.exp(-found))
@@ -86,7 +86,7 @@ def probabilities(model, x):
 
 
 def measured(options, seed, row):
-    """The line of a row: every image is a test image once."""
+    """Returns the line of a row. Every image is a test image once."""
     start, found = time.process_time(), data.cells(options.data)
     fold = np.random.default_rng([seed, 7]).permutation(len(found.images)) % FOLDS
     p, samples = np.zeros(found.truth.shape), np.zeros((DRAWN, *found.truth.shape), int)
@@ -98,7 +98,7 @@ def measured(options, seed, row):
 
 
 def fitted(found, train, test, row, seed, steps):
-    """Probabilities and drawn masks of the test images."""
+    """Returns probabilities and sampled masks of the test images."""
     from keras_het.explain import sample_segmentations
 
     trained_on, kind = ROWS[row]
@@ -118,7 +118,7 @@ def fitted(found, train, test, row, seed, steps):
 
 
 def by_threshold(found, train, test):
-    """Where a smoothed image is farther from its median than a threshold, the one of the best IoU with the majority."""
+    """Returns pixels of a smoothed image farther from its median than the threshold with the best majority IoU."""
     from scipy.ndimage import uniform_filter
 
     far = np.abs([uniform_filter(each, 5) for each in scaled(found.images)])
@@ -128,12 +128,12 @@ def by_threshold(found, train, test):
 
 
 def overlap(found, truth):
-    """IoU of masks, `(N,)`."""
+    """Returns IoU of masks, `(N,)`."""
     return np.sum(found & truth, axis=(1, 2)) / np.maximum(np.sum(found | truth, axis=(1, 2)), 1)
 
 
 def map_scores(p, samples, found, rows):
-    """IoU with the true masks and with the majority, NLL of the true ones, and how near samples are to the people's."""
+    """Returns IoU with true masks and with the majority, NLL, and how close samples are to people's masks."""
     from keras_het.explain import segmentation_scores
 
     truth, masks = found.truth[rows] > 0, found.masks[rows]

@@ -29,7 +29,7 @@ NONE, ALL = "none", "every label"
 
 
 class Labels:
-    """What rules order labels by.
+    """Labels, and the values by which rules order them.
 
     Args:
         x: features, standardized.
@@ -43,35 +43,35 @@ class Labels:
 
     @property
     def given(self):
-        """The probability of the label."""
+        """Probability of the label."""
         return self.p[np.arange(len(self.y)), self.y]
 
     @property
     def other(self):
-        """The largest probability of another class."""
+        """Largest probability of another class."""
         p = self.p.copy()
         p[np.arange(len(self.y)), self.y] = -1.0
         return p.max(axis=1)
 
     @property
     def entropy(self):
-        """The entropy of the probabilities, in nats."""
+        """Entropy of the probabilities, in nats."""
         return -(self.p * np.log(self.p)).sum(axis=1)
 
 
 def at_random(given):
-    """Numbers at random."""
+    """Returns random scores."""
     return np.random.default_rng([given.seed, 48]).random(len(given.y))
 
 
 def of_class(given):
-    """The mean probability of the label, over the examples with the same label."""
+    """Returns the mean probability of the label, over the examples with the same label."""
     sums = np.bincount(given.y, given.given, given.p.shape[1])
     return (sums / np.maximum(np.bincount(given.y, minlength=len(sums)), 1))[given.y]
 
 
 def issues_first(found):
-    """The places of the labels in the order of a `LabelIssues`, its issues first."""
+    """Returns the rank of each label in the order of a `LabelIssues`, its issues first."""
     order = found.index[np.argsort(~found.is_issue, kind="stable")]
     place = np.empty(len(order))
     place[order] = np.arange(len(order))
@@ -79,21 +79,21 @@ def issues_first(found):
 
 
 def of_issues(given):
-    """The order of `find_issues`."""
+    """Returns the order of `find_issues`."""
     from keras_het.labels import find_issues
 
     return issues_first(find_issues(given.p, given.y))
 
 
 def of_result(given):
-    """The order of the issues of `choose` and `clean`, where they are not few."""
+    """Returns the order of the issues of `choose` and `clean`, unless they are few."""
     from keras_het.labels.issues import all_issues
 
     return issues_first(all_issues(given.p, given.y))
 
 
 def classes(given, transition):
-    """Probabilities q of the true classes, `(N, K)`, with q T = p as nearly as they can, and T without zeros."""
+    """Returns probabilities q of the true classes, `(N, K)`, with q T close to p, and T without zeros."""
     transition = np.maximum(transition, LEAST) / np.maximum(transition, LEAST).sum(axis=1, keepdims=True)
     q = given.p.copy()
     for _ in range(100):  # Richardson and Lucy: the likelihood of p never falls
@@ -102,21 +102,21 @@ def classes(given, transition):
 
 
 def by_transition(given, transition):
-    """The probability that the label is the class."""
+    """Returns the probability that the label is the class."""
     q, transition = classes(given, transition)
     own = q[np.arange(len(q)), given.y] * np.diag(transition)[given.y]
     return own / np.einsum("nk,nk->n", q, transition.T[given.y])
 
 
 def diagnosed(given):
-    """T of `diagnose`."""
+    """Returns T of `diagnose`."""
     from keras_het.labels.diagnosis import diagnose
 
     return diagnose(given.p, given.y).transition
 
 
 def counted(given):
-    """T of the confident joint."""
+    """Returns T of the confident joint."""
     from keras_het.labels.estimation import confident_counts
 
     counts = confident_counts(given.y, given.p)
@@ -124,13 +124,13 @@ def counted(given):
 
 
 def cleaning(given, q):
-    """Minus the cross-entropy and plus the entropy, by probabilities q."""
+    """Returns minus the cross-entropy plus the entropy, by probabilities q."""
     q = np.maximum(q, LEAST)
     return np.log(q[np.arange(len(q)), given.y]) - (q * np.log(q)).sum(axis=1)
 
 
 def of_package(given, p):
-    """The score of `labels.next_labels`."""
+    """Returns the score of `labels.next_labels`."""
     from keras_het.labels import next_labels
 
     found = next_labels(p, given.y, len(given.y))
@@ -140,7 +140,7 @@ def of_package(given, p):
 
 
 def by_discriminant(given):
-    """Probabilities of a linear discriminant, out of sample."""
+    """Returns out-of-sample probabilities of a linear discriminant."""
     from keras_het.labels import clean
 
     p = clean(None, given.x, given.y, verbose=0).probabilities.astype("float64")
@@ -148,7 +148,7 @@ def by_discriminant(given):
 
 
 def of_neighbours(given):
-    """The fraction of ten neighbours that have the label."""
+    """Returns the fraction of ten neighbours with the same label."""
     votes = plain.neighbour_votes(given.x, given.y, given.p.shape[1], given.x, leave_out=True)
     return votes[np.arange(len(given.y)), given.y] + 1e-9 * given.given  # equal ones by the model
 
@@ -174,14 +174,14 @@ RULES = {  # scores by rule, of a `Labels`: the lower, the sooner a label is loo
 
 
 def fitted(x, y, c):
-    """Logistic regression."""
+    """Returns a trained logistic regression."""
     from sklearn.linear_model import LogisticRegression
 
     return LogisticRegression(C=c, max_iter=300).fit(x, y)
 
 
 def out_of_sample(x, y, units, c, seed):
-    """Probabilities of each example by the other folds, `(N, K)`."""
+    """Returns probabilities of each example by the other folds, `(N, K)`."""
     fold, p = folds_of(len(y), seed), np.full((len(y), units), LEAST)
     for held in (fold == place for place in range(FOLDS)):
         model = fitted(x[~held], y[~held], c)
@@ -190,7 +190,7 @@ def out_of_sample(x, y, units, c, seed):
 
 
 class Task:
-    """A draw of a set: its labels, and what a model is worth after some of them were looked at."""
+    """Draw of a set: its labels, and the accuracy of a model after some labels are checked."""
 
     def __init__(self, name, seed, options):
         found = features.of(name, options.data, options.cache, seed)
@@ -204,7 +204,7 @@ class Task:
         self.given = Labels(x, y, out_of_sample(x, y, found.units, self.c, seed), seed)
 
     def line(self, seen):
-        """The line of those who have looked at some labels."""
+        """Returns the line after these labels were checked."""
         wrong, labels = self.given.y != self.truth, self.given.y.copy()
         labels[seen] = self.truth[seen]
         accuracy = np.mean(fitted(self.given.x, labels, self.c).predict(self.x_test) == self.truth_test)
@@ -213,7 +213,7 @@ class Task:
 
 
 def measured(task, rule):
-    """The lines of a rule: what it finds, and what a model is worth after that."""
+    """Returns the lines of a rule: the errors among its first labels, and the accuracy after that."""
     if rule in (NONE, ALL):
         yield task.line(np.arange(len(task.truth) if rule == ALL else 0))
         return
@@ -223,7 +223,7 @@ def measured(task, rule):
 
 
 def by_set(found, measure, looks, digits):
-    """A row for each rule, a column for each set: means over the seeds, and their standard errors."""
+    """Returns means over the seeds with standard errors: a row for each rule, a column for each set."""
     names = [name for name in SETS if lines.select(found, set=name)]
     rows = [["rule", *names]]
     for rule in (*RULES, *((NONE, ALL) if measure == "accuracy" else ())):
@@ -233,13 +233,13 @@ def by_set(found, measure, looks, digits):
 
 
 def text(values, digits, sign=""):
-    """Mean +- standard error."""
+    """Returns mean +- standard error as text."""
     error = f" +- {np.std(values, ddof=1) / len(values) ** 0.5:.{digits}f}" if len(values) > 1 else ""
     return f"{np.mean(values):{sign}.{digits}f}{error}" if values else ""
 
 
 def over(found, measure, scale, digits):
-    """A row for each rule, a column for each number of looks: the mean difference from `BEST` over sets, by seed."""
+    """Returns the mean difference from `BEST` over sets, by seed: a row for each rule, a column for each number."""
     rows = [["rule", *(f"{looks} looks" for looks in LOOKS)]]
     for rule in (rule for rule in RULES if rule != BEST):
         gains = []
@@ -259,7 +259,7 @@ def over(found, measure, scale, digits):
 
 
 def tables(found):
-    """Errors found and accuracy by set, and both over those of self-confidence."""
+    """Returns errors and accuracy by set, and both relative to self-confidence."""
     per_set = {
         f"{title} {looks} looks": by_set(found, measure, looks, digits)
         for measure, title, digits in (("errors", "wrong labels among", 0), ("accuracy", "test accuracy after", 3))
@@ -272,7 +272,7 @@ def tables(found):
 
 
 def main():
-    """Runs what is missing, and makes the tables."""
+    """Runs the missing rules, and makes the tables."""
     parser = features.experiment(__doc__, SETS, seeds=5, size=4000)
     options = parser.parse_args()
     if options.quick:

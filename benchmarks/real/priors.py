@@ -29,7 +29,7 @@ SHRINKAGES = (0.9, 0.5, 0.1)
 
 
 def planted(rate, flips, distance, seed, size=1000, test=20_000):
-    """Two classes with means at a distance, in standard deviations."""
+    """Returns two classes with means at a distance, in standard deviations."""
     rng = np.random.default_rng([seed, 60])
     truth = (rng.random(size + test) < rate).astype(int)
     x = rng.normal(size=(size + test, 10)).astype("float32")
@@ -39,14 +39,14 @@ def planted(rate, flips, distance, seed, size=1000, test=20_000):
 
 
 def of_scikit_learn(x, labels, queries, truth):
-    """The accuracy of the best shrinkage by the test, with the frequencies as priors."""
+    """Returns the accuracy of the best shrinkage by the test, with the frequencies as priors."""
     from sklearn.discriminant_analysis import LinearDiscriminantAnalysis as Other
 
     return max(Other(solver="lsqr", shrinkage=a).fit(x, labels).score(queries, truth) for a in SHRINKAGES)
 
 
 def measured(options, name, seed):
-    """The line of a set and seed."""
+    """Returns the line of a set and seed."""
     is_planted = name in PLANTED
     found = planted(*PLANTED[name], seed) if is_planted else features.of(name, options.data, options.cache, seed)
     picked = np.random.default_rng([seed, 4]).permutation(len(found.labels))[: options.size]
@@ -60,7 +60,7 @@ def measured(options, name, seed):
 
 
 def table(found):
-    """A row for each set."""
+    """Returns a row for each set."""
     columns = [name for name in ("largest", *PRIORS, OTHER) if any(name in line for line in found)]
     rows = [[name, *(lines.with_error([line[row] for line in lines.select(found, set=name)]) for row in columns)]
             for name in lines.distinct(found, "set")]  # fmt: skip
@@ -68,7 +68,7 @@ def table(found):
 
 
 def main():
-    """Runs what is missing, and makes the tables."""
+    """Runs the missing rows, and makes the tables."""
     options = features.experiment(__doc__, SETS, seeds=3, size=4000).parse_args()
     if options.quick:
         options.size, options.seeds = 500, 1

@@ -22,7 +22,7 @@ COLUMNS = ("error of the target", "RMSE", "NLL", "inside 50%", "inside 90%")
 
 
 def consensus(ratings, equal_spread, smoothing=5.0, steps=200):
-    """The mean of the ratings `(N, M)` without each rater's bias, weighted by each rater's spread, by EM; nan is none.
+    """Returns the mean rating without each rater's bias, weighted by each rater's spread, by EM.
 
     Source: Raykar, Yu, Zhao et al. 2010, "Learning from crowds", JMLR 11, the part on regression, with a bias.
     """
@@ -44,7 +44,7 @@ def consensus(ratings, equal_spread, smoothing=5.0, steps=200):
 
 
 def targets_of(name, found):
-    """The rows of the examples to train on, and a number for each."""
+    """Returns the indices of the training examples, and a target for each."""
     everyone = np.arange(len(found.truth))
     if name == "each rating":
         rows, raters = np.nonzero(~np.isnan(found.ratings))
@@ -57,7 +57,7 @@ def targets_of(name, found):
 
 
 def texts_as(kind, found):
-    """TF-IDF of the training and of the test reviews, sparse for ridge regression, as principal components else."""
+    """Returns TF-IDF of training and test reviews: sparse for ridge regression, or their principal components."""
     from sklearn.decomposition import TruncatedSVD
     from sklearn.feature_extraction.text import TfidfTransformer
 
@@ -70,7 +70,7 @@ def texts_as(kind, found):
 
 
 def measured(options, seed, row):
-    """The line of MovieReviews of a seed and row: scores of the true ratings of the test."""
+    """Returns the line of MovieReviews of a seed and row: scores of the true ratings of the test."""
     from keras_het.explain import regression_scores
 
     target, head = ROWS[row]
@@ -94,7 +94,7 @@ def measured(options, seed, row):
 
 
 def by_ridge(head, parts, x_test, seed, epochs):
-    """Ridge regression, the penalty by the error of what is held out, whose mean square is the variance."""
+    """Returns ridge regression. The held-out error chooses the penalty and gives the variance."""
     from sklearn.linear_model import Ridge
 
     (x, y), (x_held, y_held) = parts
@@ -106,7 +106,7 @@ def by_ridge(head, parts, x_test, seed, epochs):
 
 
 def by_network(head, parts, x_test, seed, epochs):
-    """Distributions of a network with the variance of the residuals held out, or of the head that it becomes."""
+    """Returns distributions of a network with the held-out variance, or of its heteroscedastic head."""
     from keras_het.models import heteroscedastic_regression
 
     keras.utils.set_random_seed(seed)

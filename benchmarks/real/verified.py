@@ -36,7 +36,7 @@ def finders(p, y):
 
 
 def measured(name, arrays):
-    """The lines of a data set: one for each finder, and one for all labels that were checked."""
+    """Yields a line for each finder of a data set."""
     p, y, checked = (arrays[f"{name}_{part}"] for part in ("p", "y", "checked"))
     p, y = p.astype("float64"), y.astype(int)
     wrong = arrays[f"{name}_votes_for_label"] < KEPT
@@ -48,7 +48,7 @@ def measured(name, arrays):
 
 
 def table(found):
-    """A row for each data set and finder."""
+    """Returns a row for each data set and finder."""
     rows = [["data", "finder", "names", "of these checked", "wrong", "precision", "recall of the wrong ones"]]
     for name in lines.distinct(found, "set"):
         for line in lines.select(found, set=name):

@@ -28,7 +28,7 @@ PLAN = {  # by set, what is done to the votes
 
 
 class Task(NamedTuple):
-    """Standardised examples with their votes `(N, M)`, -1 where there is none or K for one who abstains; the truth."""
+    """Standardised examples with their votes `(N, M)`, -1 if missing or K for abstaining, and the truth."""
 
     x: np.ndarray
     votes: np.ndarray
@@ -40,7 +40,7 @@ class Task(NamedTuple):
 
 
 def task_of(options, name, change, seed):
-    """The `Task` of a set whose votes were changed; without the examples that have no vote then."""
+    """Returns the `Task` of a set with changed votes, without the examples that have no vote then."""
     found, rng = features.of(name, options.data, options.cache, seed), np.random.default_rng([seed, 5])
     votes, spammers = changed(found.votes.astype(int), change, found.units, rng)
     kept = np.flatnonzero(((votes >= 0) & (votes < found.units)).any(axis=1))[: options.size]
@@ -49,7 +49,7 @@ def task_of(options, name, change, seed):
 
 
 def changed(votes, change, units, rng):
-    """Votes after a change, and which annotators say anything then, `(M,)`."""
+    """Returns votes after a change, and which annotators still vote, `(M,)`."""
     spammers = np.zeros(votes.shape[1], bool)
     if change in ("one vote each", "two votes each"):
         order = np.where(votes >= 0, rng.random(votes.shape), 2.0).argsort(axis=1).argsort(axis=1)
@@ -65,7 +65,7 @@ def changed(votes, change, units, rng):
 
 
 def of_crowdkit(votes, units, name="DawidSkene", **options):
-    """Probabilities of the classes by an aggregation of crowd-kit, `(N, K)`; None where it is not installed."""
+    """Returns class probabilities by an aggregation of crowd-kit, `(N, K)`, or None if it is not installed."""
     try:
         import crowdkit.aggregation
     except ImportError:
@@ -86,7 +86,7 @@ def of_crowdkit(votes, units, name="DawidSkene", **options):
 
 
 def of_snorkel(votes, units):
-    """Probabilities by Snorkel's label model, `(N, K)`, with its defaults; None where it is not installed."""
+    """Returns probabilities by Snorkel's label model with its defaults, `(N, K)`, or None if it is not installed."""
     try:
         from snorkel.labeling.model import LabelModel
     except ImportError:
@@ -97,7 +97,7 @@ def of_snorkel(votes, units):
 
 
 def by_dawid_skene(task):
-    """Probabilities of the true classes, `(N, K)`, and T of each annotator, `(M, K, K)` or with those who abstain."""
+    """Returns probabilities of the true classes, `(N, K)`, and T of each annotator, also with abstaining."""
     if task.votes.max() < task.units:
         found = aggregate(task.votes, task.units)
         return found.probabilities, found.transitions
@@ -105,7 +105,7 @@ def by_dawid_skene(task):
 
 
 def with_abstaining(votes, units, iterations=30):
-    """The same EM where abstaining is a label, K, but no class; `aggregate` has as many labels as classes."""
+    """Returns the same with abstaining as a label K that is no class, because `aggregate` has only classes."""
     said = np.eye(units + 1)[votes]
     p = said[:, :, :units].sum(axis=1)
     p /= p.sum(axis=1, keepdims=True)
@@ -132,7 +132,7 @@ TARGETS = {  # what is made of the votes: functions of the task and a generator,
 
 
 def gold_accuracies(votes, truth, prior):
-    """sum_i prior_i p(label i | true class i) of each annotator, by classes that have labels; nan without any."""
+    """Returns sum_i prior_i p(label i | true class i) for each annotator, over classes with labels, or nan."""
     of_classes = []
     for i in range(len(prior)):
         given = (votes >= 0) & (truth == i)[:, None]
@@ -142,7 +142,7 @@ def gold_accuracies(votes, truth, prior):
 
 
 def measured(found, change, seed):
-    """A line of the table, of a set whose votes were changed."""
+    """Returns a line of the table for a set with changed votes."""
     rng, units = np.random.default_rng([seed, 5]), found.units
     votes, spammers = changed(found.votes.astype(int), change, units, rng)
     kept = ((votes >= 0) & (votes < units)).any(axis=1)

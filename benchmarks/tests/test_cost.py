@@ -204,7 +204,7 @@ def test_a_process_over_the_limit_ends_with_its_children(tmp_path):
 
 
 def ends(child):
-    """Whether a process ends within five seconds; one that nobody waits for is a zombie."""
+    """Returns whether a process ends within five seconds, also as a zombie that is not waited for."""
     status = pathlib.Path(f"/proc/{child}/status")
     for _ in range(50):
         if not status.exists() or "State:\tZ" in status.read_text():

@@ -68,5 +68,5 @@ def test_choose_is_not_behind_the_best_method_where_it_is_the_advice():
 
 
 def points(cell):
-    """The mean of a cell `mean +- error`."""
+    """Returns the mean of a cell `mean +- error`."""
     return float(cell.replace("*", "").split(" +- ")[0])

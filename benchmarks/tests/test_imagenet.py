@@ -22,11 +22,11 @@ STEPS = 15
 
 
 class Killed(BaseException):
-    """In place of the signal that ends a process."""
+    """Stand-in for the signal that ends a process."""
 
 
 class KillAfter(keras.callbacks.Callback):
-    """Ends the training behind a step, counted from its start."""
+    """Callback that ends the training after a step, counted from its start."""
 
     def __init__(self, steps, kill):
         super().__init__()
@@ -55,19 +55,19 @@ def run(data, folder, *callbacks, save_every=4, config=TINY):
 
 @pytest.fixture(scope="module")
 def whole(data, tmp_path_factory):
-    """The weights and lines of a run that nobody killed."""
+    """Returns the weights and lines of an uninterrupted run."""
     trained, lines = run(data, tmp_path_factory.mktemp("whole"))
     return state(trained), without_times(lines)
 
 
 def state(trained):
-    """All numbers of a model: weights, counter of the noise, and the optimizer."""
+    """Returns all numbers of a model: weights, counter of the noise, and the optimizer."""
     variables = [*trained.variables, *trained.optimizer.variables]
     return [keras.ops.convert_to_numpy(variable) for variable in variables]
 
 
 def without_times(lines):
-    """The figures of lines that the weights alone decide."""
+    """Returns the metrics of lines that depend on the weights alone."""
     return [{name: line[name] for name in ("epoch", "nll", "top1", "top5")} for line in lines]
 
 
@@ -198,7 +198,7 @@ def test_the_parameters_of_the_full_head_and_of_the_equal_control_are_those_of_t
 
 
 def weights_of_the_end(own):
-    """Of all layers behind 2048 features; a layer's weights are counted by shape, and not made where that is known."""
+    """Returns the number of weights behind 2048 features, by shape if it is known."""
     hidden = own.hidden * 2049
     if own.head == "dense":
         return hidden + ((own.hidden or 2048) + 1) * 1000

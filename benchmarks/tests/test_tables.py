@@ -62,5 +62,5 @@ def test_a_figure_that_is_typed_is_found():
 
 
 def figures_of_tables(text):
-    """The rows of tables that have a digit beside code, formulas and names."""
+    """Returns the rows of tables that have a digit outside code, formulas and names."""
     return [line for line in text.splitlines() if ROW.match(line) and re.search(r"\d", WORDS.sub("", line))]

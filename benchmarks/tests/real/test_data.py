@@ -9,7 +9,7 @@ pytestmark = pytest.mark.once
 
 
 def crowd_file(folder, rng, count=400, shuffled=False, rows=None):
-    """A file in the form of LabelMe: a quarter of the majorities is wrong."""
+    """Writes a file in the form of LabelMe with a quarter of the majorities wrong."""
     truth = rng.integers(8, size=count)
     wrong = rng.random(count) < 0.24
     votes = np.full((count, 5), -1)
@@ -46,7 +46,7 @@ def test_a_missing_a_truncated_and_a_shuffled_file_are_refused_by_name(tmp_path)
 
 
 def rating_file(folder, rng, rows=None, shuffled=False):
-    """Eighty reviews of ten words, each rated by two of five people."""
+    """Writes eighty reviews of ten words, each rated by two of five people."""
     truth = rng.random(80).astype("float32")
     ratings = truth[:, None] + 0.05 * rng.normal(size=(80, 5)).astype("float32")
     ratings[rng.random((80, 5)).argsort(axis=1) >= 2] = np.nan
@@ -58,7 +58,7 @@ def rating_file(folder, rng, rows=None, shuffled=False):
 
 
 def mask_file(folder, rng, rows=None, shuffled=""):
-    """Bright discs on grey, drawn by seven people who err in a twentieth of the pixels."""
+    """Writes bright discs on grey, drawn by seven people who err in a twentieth of the pixels."""
     places = np.arange(16)
     centers = rng.uniform(3, 13, size=(30, 2, 1))
     gold = (np.hypot(places[:, None] - centers[:, :1], places - centers[:, 1:]) < 4).astype("uint8")
@@ -107,7 +107,7 @@ def test_ratings_and_masks_are_refused_by_name(reads, writes, file, shuffled, tm
 
 
 def picture_file(folder, order):
-    """Six pictures, of growing brightness, under names in another order."""
+    """Writes six images of growing brightness under names in another order."""
     pictures = [np.full((32, 32, 3), 40 * place, "uint8") for place in order]
     names = [*(f"train/{row:05}.png" for row in range(4)), *(f"test/{row:05}.png" for row in range(2))]
     cifar.write_pictures(folder / "cifar100_images.zip", dict(zip(names, pictures, strict=True)))

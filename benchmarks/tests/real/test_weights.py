@@ -23,7 +23,7 @@ TEXTS = ["Who wrote the opera?", "What is the capital of Chile?", "How far is th
 
 @pytest.fixture(scope="module")
 def pictures():
-    """Two real pictures, `(2, 225, 225, 3)`, 0 to 255."""
+    """Returns two real images, `(2, 225, 225, 3)`, 0 to 255."""
     from sklearn.datasets import load_sample_images
 
     return np.stack([picture[50:275, 100:325] for picture in load_sample_images().images])

@@ -20,8 +20,8 @@ class Benchmark(NamedTuple):
     time: str = "not timed"
 
 
-EVERY = "jax,tensorflow-cpu,torch"  # those that compare the backends
-WEIGHTS = ("hub,demo", ("real",))  # those of features by pretrained networks
+EVERY = "jax,tensorflow-cpu,torch"  # benchmarks that compare the backends
+WEIGHTS = ("hub,demo", ("real",))  # benchmarks with pretrained networks
 
 BENCHMARKS = {
     "cost.answer": Benchmark("sklearn", ("cleanlab",), "at most ten minutes a call; --quick: minutes"),

@@ -34,7 +34,7 @@ class Finding(NamedTuple):
         method: the name of the chosen method.
         reason: of the choice.
         precision: the fraction of the flagged labels that are wrong.
-        recall: the fraction of the wrong labels that are flagged.
+        recall: the fraction of the label errors that are flagged.
         images: the digits, `(N, 8, 8)`.
         is_wrong: whether each label is wrong, `(N,)`.
         issues: the `LabelIssues`.
@@ -133,7 +133,7 @@ def main(arguments=None):
         print(f"{findings[-1].name}: {findings[-1].reason}", flush=True)
     draw(findings, options.output / "demo.png")
     print(f"\n{harness.markdown(table(findings))}\n")
-    print("One seed. Accuracy is on correct test labels; precision and recall are those of the flagged labels.")
+    print("One seed. Accuracy is on correct test labels. Precision and recall score the flagged labels.")
     print(f"Picture: {options.output / 'demo.png'}. {time.perf_counter() - start:.0f} s on {keras.config.backend()}.")
 
 

@@ -1,4 +1,4 @@
-"""Checks of a sample against a distribution, each with a stated probability of a false alarm; and of refusals."""
+"""Checks of refusals, and of a sample against a distribution with a stated probability of a false alarm."""
 
 import numpy as np
 import pytest

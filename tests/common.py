@@ -1,4 +1,4 @@
-"""What the tests of several rooms share: arrays of tensors, files, sessions of another precision, refusals."""
+"""Helpers for tests of several rooms: arrays of tensors, files, sessions of another precision, refusals."""
 
 import contextlib
 import functools

@@ -2,12 +2,12 @@
 
 How it counts:
 
-* lines: all lines of Python files, with comments and blank lines; pages: README.md and docs/*.md; words: those of
+* lines: all lines of Python files, with comments and blank lines; pages: README.md and docs/*.md; words: the words of
   pages outside code blocks, tables and HTML.
 * A room is a folder or a file directly below the package; an arrow is a pair of rooms of which one imports the other,
   also inside a function. The floor of a room is one more than the highest floor that it imports from.
-* public names: the distinct names in `__all__` of keras_het and of the public modules that these tables list, also
-  those of modules, each once.
+* public names: the distinct names in `__all__` of keras_het and of the public modules that it lists, with the names of
+  the modules.
 * walks: calls of `base.graph.walk` while a plain model is converted, and while an ensemble of two is made.
 """
 

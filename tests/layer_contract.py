@@ -1,9 +1,9 @@
-"""What every layer keeps, as checkers that any layer's tests can call.
+"""Contract of every layer, as checkers that the tests of any layer can call.
 
-`test_layer_contract.py` shows each of them failing.
+`test_layer_contract.py` shows each checker failing.
 
-A layer comes as `make`, a function that returns it new and unbuilt, always of the same arguments; models are made
-around it.
+Pass a layer as `make`, a function that returns it new and unbuilt, always with the same arguments. The checkers make
+models around it.
 """
 
 import inspect

@@ -1,4 +1,4 @@
-"""The same weights, seeds and data on several backends.
+"""Parity: the same weights, seeds and data on several backends.
 
 Noise, outputs, gradients and a training run are written and compared:
 

@@ -1,10 +1,10 @@
-"""Peak resident memory of a fresh process."""
+"""Peak resident memory of a new process."""
 
 import os
 import subprocess
 import sys
 
-# Not ru_maxrss: on Linux a child inherits that of the process that started it, and a test session may have grown large.
+# Not ru_maxrss: on Linux a child inherits it from its parent process, and a test session can be large.
 PRINT_PEAK = """
 import resource, sys
 try:

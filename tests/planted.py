@@ -1,7 +1,7 @@
-"""Planted bugs: the tests that have one, and bugs of the package that the tests must find.
+"""Planted bugs: the tests that have one, and bugs of the package that the tests must detect.
 
 `python -m tests.planted list` lists the tests with the mark `planted`. `python -m tests.planted plant` plants the bugs
-of `BUGS` in a copy of the repository, one at a time, and prints which test finds each; `--thorough` also runs the
+of `BUGS` in a copy of the repository, one at a time, and prints which test detects each. `--thorough` also runs the
 tests that are not in the default check.
 """
 
@@ -108,7 +108,7 @@ def changed(source, bug):
 def first_failure(folder, backend, arguments):
     """Returns the first test that fails, or the file that cannot be collected, or None if all pass."""
     environment = {**os.environ, "KERAS_BACKEND": backend, "PYTHONPATH": str(folder), "MPLBACKEND": "agg"}
-    environment["PYTHONDONTWRITEBYTECODE"] = "1"  # a file that changes twice in a second would be taken for the old one
+    environment["PYTHONDONTWRITEBYTECODE"] = "1"  # a file that changes twice in a second would not be compiled again
     command = [sys.executable, "-m", "pytest", "-x", "-rfE", "--tb=no", "-p", "no:cacheprovider", *arguments]
     run = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
     if run.returncode == 0:
@@ -135,7 +135,7 @@ def caught_by(bug, folder, options):
         if test is not None:
             again = [*options, test] if "::" in test else ["--collect-only", test]
             if first_failure(folder, backend, again):
-                raise RuntimeError(f"{test} fails on {backend} without the bug, too")
+                raise RuntimeError(f"{test} also fails on {backend} without the bug")
             return test, backend
     return None
 
@@ -158,7 +158,7 @@ def main(arguments=None):
     """Runs the command, and returns the exit status."""
     parser = argparse.ArgumentParser(prog="python -m tests.planted", description=__doc__.splitlines()[0])
     parser.add_argument("command", choices=["list", "plant"])
-    parser.add_argument("--thorough", action="store_true", help="run tests that are not in the default check, too")
+    parser.add_argument("--thorough", action="store_true", help="also run tests that are not in the default check")
     options = parser.parse_args(arguments)
     if options.command == "list":
         return list_tests()

@@ -1,10 +1,10 @@
-"""PyTorch on an accelerator that is only pretended: whatever meets a tensor of the processor there fails here, too.
+"""PyTorch on a pretended accelerator: an operation that would mix devices on a real accelerator also fails here.
 
     KERAS_BACKEND=torch python -m pytest -p tests.pretended_accelerator tests/losses
 
-Its tensors say that they are on the device "pretended" and compute on the processor. As on a real accelerator, an
-operation on tensors of two devices is an error, but for a number without axes, and for copies from one to the other.
-Keras makes its tensors there.
+Its tensors report the device "pretended" and compute on the processor. As on a real accelerator, an operation on
+tensors of two devices is an error, except for scalars and for copies between the devices. Keras makes its tensors
+there.
 """
 
 import os
@@ -16,9 +16,9 @@ from torch.utils.backend_registration import _setup_privateuseone_for_python_bac
 
 NAME, aten = "pretended", torch.ops.aten
 COPIES = (aten._to_copy.default, aten.copy_.default)
-# Indices of the processor are taken by those of a real accelerator.
+# Tensors of a real accelerator accept indices of the processor.
 INDEXES = (aten.index.Tensor, aten.index_put_.default)
-# What needs more than operations: graphs of PyTorch, automatic half precision, recomputation.
+# Tests that need more than operations: graphs of PyTorch, automatic half precision, recomputation.
 NOT_PRETENDED = ("onnx", "export", "compiled_by_pytorch", "autocast", "rematerialisation", "session_of_half_precision")
 
 

@@ -1,4 +1,4 @@
-"""The oracles: the same quantities in NumPy float64, written the plain way and sharing no code with the package."""
+"""Oracles: the same quantities in NumPy float64, written plainly and without code of the package."""
 
 import numpy as np
 from scipy.special import log_expit, log_softmax, logsumexp

@@ -1,6 +1,6 @@
 """Losses and metrics on two replicas of TensorFlow, beside one: `python -m tests.replicas FILE [NAMES]` writes JSON.
 
-A process of its own, since the devices must be made before TensorFlow starts.
+It needs a new process, because the devices must be made before TensorFlow starts.
 """
 
 import contextlib
@@ -30,7 +30,7 @@ LOSSES = {
 }
 METRICS = {name: getattr(metrics, name) for name in metrics.__all__}
 EARLY_LEARNING = "EarlyLearning"
-OUTSIDE = ("ExpectedCalibrationError",)  # this is made outside of the scope, too
+OUTSIDE = ("ExpectedCalibrationError",)  # also made outside of the scope
 
 
 def make_model(seed=0):

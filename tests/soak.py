@@ -1,9 +1,9 @@
-"""A long training, and whether it loses memory, compiled programs, numbers or steps: `python -m tests.soak`.
+"""Long training without leaks of memory, compiled programs, numbers or steps: `python -m tests.soak`.
 
-A small model with a head is trained by `fit` with the callbacks that a user has. After a tenth of the epochs, neither
-the resident memory nor the numbers of traces and compilations may grow. The losses must be finite, and the counter of
-the noise must be the number of steps. A training of a fifth of the steps that is interrupted at a random step, and
-resumed in a new model, must end with the same weights, to the bit.
+A small model with a head is trained by `fit` with a user's callbacks. After a tenth of the epochs, neither the resident
+memory nor the numbers of traces and compilations may grow. The losses must be finite, and the counter of the noise must
+equal the number of steps. A training of a fifth of the steps that is interrupted at a random step, and resumed in a new
+model, must end with the same weights, to the bit.
 """
 
 import argparse
@@ -134,7 +134,7 @@ def fit(model, examples, epochs, folder, first=(), last=()):
     record = TrainingDynamics(*training, history=False, path=folder / "dynamics.npz")
     best = keras.callbacks.ModelCheckpoint(folder / "best.keras", save_best_only=True)
     callbacks = [*first, *watching, record, best, keras.callbacks.BackupAndRestore(folder / "backup"), *last]
-    options = {"batch_size": BATCH, "shuffle": False, "verbose": 0}  # an order that the resumed training has, too
+    options = {"batch_size": BATCH, "shuffle": False, "verbose": 0}  # the resumed training has the same order
     try:
         model.fit(*training, epochs=epochs, validation_data=validation, callbacks=callbacks, **options)
     finally:

@@ -247,7 +247,7 @@ EXAMPLES = [
 ]
 
 
-@pytest.mark.parametrize("module", EXAMPLES)  # those of layers run on every backend
+@pytest.mark.parametrize("module", EXAMPLES)  # the examples of layers run on every backend
 def test_the_examples_in_docstrings_run(module):
     assert doctest.testmod(importlib.import_module(module)).failed == 0
 

@@ -1,4 +1,4 @@
-"""The fuzz: a few cases of each kind, and a planted fault for each of its checks."""
+"""Fuzz: a few cases of each kind, and a planted fault for each of its checks."""
 
 import os
 import pathlib

@@ -1,4 +1,4 @@
-"""The layer contract accepts a sound layer and objects to one planted bug at a time."""
+"""Layer contract: it accepts a sound layer, and rejects one planted bug at a time."""
 
 import itertools
 

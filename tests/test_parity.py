@@ -1,4 +1,4 @@
-"""The comparison of backends itself: what it must catch, and what it must let pass. No second backend is needed."""
+"""Comparison of backends: differences that it must catch, and differences that it must allow, on one backend."""
 
 import numpy as np
 import pytest

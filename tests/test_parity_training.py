@@ -1,4 +1,4 @@
-"""Recordings of training: what a training step does beyond inference, and what it must leave as it was."""
+"""Recordings of training: the effects of a training step beyond inference, and the state that it must not change."""
 
 import keras
 import numpy as np

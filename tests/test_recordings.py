@@ -1,4 +1,4 @@
-"""`keras_het.parity`: what a recording holds, what a comparison says, and that the user's model stays as it is."""
+"""`keras_het.parity`: contents of a recording, results of a comparison, and an unchanged user's model."""
 
 import random
 
@@ -197,7 +197,7 @@ def test_layers_stand_in_the_order_of_calls_and_the_notes_name_random_ones(recor
 
 
 def test_the_steps_are_steps_of_training(recording):
-    """Of BatchNormalization, whose mean moves by a hundredth of its distance to that of the batch, three times."""
+    """The mean of BatchNormalization moves three times by a hundredth of its distance to the batch's mean."""
     outputs = recording.arrays["layers"]["first (Dense)"]
     changes = recording.arrays["training"]
     np.testing.assert_allclose(changes["normal/moving_mean"], (1 - 0.99**3) * outputs.mean(0), rtol=0.05, atol=1e-3)

@@ -1,4 +1,4 @@
-"""On two replicas every loss and every metric of the package is right, or refuses: `tests.replicas` runs them."""
+"""Every loss and every metric of the package is correct on two replicas, or refuses: `tests.replicas` runs them."""
 
 import json
 import os

@@ -1,6 +1,7 @@
-"""Public names are annotated, and docstrings describe the arguments and fields that there are.
+"""Public names are annotated, and docstrings describe exactly the existing arguments and fields.
 
-Rule D417 of ruff sees missing arguments of functions, not those of classes, nor what is described and does not exist.
+Rule D417 of ruff reports missing arguments of functions. It misses arguments of classes, and described ones that do not
+exist.
 """
 
 import ast

@@ -1,4 +1,4 @@
-"""A small file cannot ask for much memory: every size in a config is bounded before anything is allocated."""
+"""Small files cannot request much memory: every size in a config is bounded before anything is allocated."""
 
 import resource
 import time

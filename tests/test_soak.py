@@ -1,4 +1,4 @@
-"""The soak: a short one has no fault, and a planted fault of each kind is found."""
+"""Soak: a short one has no fault, and a planted fault of each kind is detected."""
 
 import keras
 import numpy as np

@@ -1,4 +1,4 @@
-"""The memory of a training step does not hold samples times examples times classes, as the compiler of JAX counts it.
+"""Memory of a training step is less than samples times examples times classes, by the compiler of JAX.
 
 `tests/layers/test_memory.py` measures whole processes on every backend, in the session `thorough`.
 """

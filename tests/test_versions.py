@@ -1,4 +1,4 @@
-"""What is written at two places agrees: versions, the oldest of pyproject.toml, and the files of the source archive."""
+"""Facts that stand in two files agree: versions, the oldest of pyproject.toml, and the files of the source archive."""
 
 import pathlib
 import re

@@ -41,7 +41,7 @@ from benchmarks.lib.results import publish
 EXAMPLES, FEATURES, CLASSES = (1_000, 10_000, 100_000, 1_000_000), (384, 1280), (10, 100, 1000)
 QUICK = {"examples": (500,), "features": (32,), "classes": (10,)}
 EPOCHS, NEW, LATENT, WRONG, BLOCK = 20, 4000, 32, 0.2, 8192
-SPREAD = 0.35  # of the centres, times sqrt(log K): who knows them is right for nearly nine of ten, whatever K is
+SPREAD = 0.35  # of the centres, times sqrt(log K): knowing them gives nearly nine of ten correct, for every K
 ITERATIONS = 1000  # at most, of a logistic regression
 
 
@@ -97,8 +97,8 @@ def read(folder, method):
     return data
 
 
-# A method imports what it needs and returns the call that is measured, which returns a function of new examples and
-# their true classes: the fraction that is right.
+# A method imports its packages and returns the measured call. The call returns a function of new examples and their
+# true classes: the fraction that is correct.
 
 
 def choose(data):

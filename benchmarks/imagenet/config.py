@@ -21,8 +21,8 @@ class Config:
     bicubic: whether images are resized so, and not linearly.
     drops: epochs after which the learning rate is a tenth of what it was.
     warmup_epochs, warmup_steps: of a rate that rises linearly; one of both.
-    l2: of all kernels but those of the covariance.
-    covariance_l2: of these.
+    l2: of all kernels except in the covariance.
+    covariance_l2: of the kernels in the covariance.
     clip: the largest norm of all gradients together; 0 does not clip.
     multilabel: whether an image may have several classes; measured by gAP then.
     hidden: the width of one more layer before the head, 0 for none.

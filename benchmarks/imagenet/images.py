@@ -13,8 +13,8 @@ import numpy as np
 class Folder:
     """Images in `folder/CLASS/`, in the order of their names.
 
-    An image has the class of its folder, or those of `labels.csv` in the folder, where there is one: lines of a path
-    and of class names, divided by blanks.
+    An image has the class of its folder. If the folder has a `labels.csv`, the image has the classes listed there:
+    lines of a path and of class names, divided by blanks.
     """
 
     def __init__(self, folder, names=None):
@@ -24,7 +24,7 @@ class Folder:
             raise ValueError(f"`folder` must have a folder for each class. Received: folder={str(folder)!r}")
         self.names = own if names is None else names
         if unknown := sorted(set(own) - set(self.names)):
-            raise ValueError(f"`folder` must have classes that are in training, too. Received: {unknown}")
+            raise ValueError(f"`folder` must only have classes of the training data. Received: {unknown}")
         numbers, table = {name: k for k, name in enumerate(self.names)}, folder / "labels.csv"
         if table.exists():
             with table.open(newline="") as lines:

@@ -157,7 +157,7 @@ def _of(rows, data):
 def main():
     parser = harness.parser_of(__doc__)
     parser.add_argument("--data", nargs="+", choices=DATA, default=list(DATA))
-    parser.add_argument("--seeds", type=int, nargs="+", help="the same for all data; otherwise those of `SEEDS`")
+    parser.add_argument("--seeds", type=int, nargs="+", help="the same for all data; by default `SEEDS`")
     parser.add_argument("--folds", type=int, default=3)
     parser.add_argument("--epochs", type=int, default=12)
     parser.add_argument("--quick", action="store_true", help="one seed, two epochs, to see that it runs")

@@ -93,7 +93,7 @@ def table(lines):
 def verdict(lines):
     """Returns a row for each measure: best method, best baseline, gain seed by seed, and whether it is significant.
 
-    The rival is the plain head, or, if that is the best, the next one.
+    The baseline is the plain head, or the second best if the plain head is the best.
     """
     rows = [["by", "best", "beside", "gain", "beyond two standard errors"]]
     for name, sign in MEASURES.items():

@@ -56,10 +56,10 @@ class Setting(NamedTuple):
 
     method: str
     temperature: float = 5.0
-    l2: float = 0.0  # of all kernels but those of the covariance
+    l2: float = 0.0  # of all kernels except in the covariance
     covariance_l2: float = 0.0
     initial_scale: float = 0.15
-    rate: float = 1.0  # the learning rate of the covariance, of that of all else
+    rate: float = 1.0  # learning rate of the covariance, relative to the other weights
     num_factors: int = 15
     num_samples: int = 64
 

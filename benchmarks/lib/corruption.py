@@ -13,7 +13,7 @@ def random_flip(num_classes: int, noise: float, seed: int | list[int] = 0) -> np
 
     Args:
         num_classes: K >= 2.
-        noise: share of flipped labels, in [0, 1].
+        noise: rate of flipped labels, in [0, 1].
         seed: of the draw; an integer, at least 0, or a list of them.
     Returns:
         shape `(K, K)`.
@@ -43,7 +43,7 @@ def weak_raters(
     and 23% of the answers wrong.
 
     `corrupt_labels(labels, rows, seed)` gives each example the label of a rater drawn at random. Here `rows`, `(N, K)`,
-    are the shares of the raters that name each class, `np.eye(K)[answers].mean(axis=1)`.
+    are the fractions of raters for each class, `np.eye(K)[answers].mean(axis=1)`.
 
     Args:
         features: finite numbers, shape `(N, D)`.

@@ -8,7 +8,7 @@ from benchmarks.lib import corruption, tasks
 from keras_het.labels import corrupt, pair_flip, symmetric
 from keras_het.labels.synthetic import look_alike_transitions
 
-RATE, SYMMETRIC, SEEN = 0.4, 0.45, 2  # shares of wrong labels; examples of each class that a weak rater sees
+RATE, SYMMETRIC, SEEN = 0.4, 0.45, 2  # rates of label errors; examples of each class that a weak rater sees
 
 
 class Noisy(NamedTuple):

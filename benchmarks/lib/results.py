@@ -25,7 +25,7 @@ class Run(NamedTuple):
     Attributes:
         command: the call that made it.
         date: the day, as 2026-11-23.
-        versions: those of the packages that matter, by name.
+        versions: versions of the packages that matter, by name.
         machine: the accelerator, or the processor and its cores.
         seeds: integers; empty if nothing is drawn.
         commit: short name of the commit of the code.

@@ -20,7 +20,7 @@ from keras_het.labels import METHODS, choose, clean
 from keras_het.labels.methods import Heteroscedastic
 
 EPOCHS, FOLDS = 50, 3
-DIGITS = "digits, "  # and the name of a noise: pixels as features, with wrong labels that we made
+DIGITS = "digits, "  # followed by the name of a synthetic noise, with pixels as features
 SETS = (*data.SETS, *(DIGITS + noise for noise in noises.NOISES))
 REFERENCE = "Dense, early stopping"
 BEFORE = [method for method in METHODS if not method.is_closed_form]  # the list of 2026-10, less label smoothing

@@ -78,8 +78,8 @@ def read(name, folder=FOLDER, seed=0, pictures=True):
     Args:
         name: a key of `SETS`.
         folder: where the files are.
-        seed: of what is drawn: the votes of Fashion-MNIST-H, and who wins a tie of votes.
-        pictures: whether to read those of CIFAR; otherwise their places in the files stand for them.
+        seed: of the random draws: the votes of Fashion-MNIST-H, and ties of votes.
+        pictures: whether to read the images of CIFAR. Otherwise their indices in the files stand for them.
     """
     if name not in SETS:
         raise ValueError(f"`name` must be one of {', '.join(SETS)}. Received: {name!r}")
@@ -271,7 +271,7 @@ def in_order(file, parts, what, value, least):
 # Landmarks: mean values of some training pictures by their place in the original order.
 CIFAR10 = {29: 148.6, 7842: 127.9, 34261: 109.6, 45597: 111.3, 6662: 115.3}
 CIFAR100 = {0: 138.4, 779: 193.5, 12364: 96.5, 23503: 68.6, 34636: 147.0, 45768: 131.0}
-# By name: a function of the folder, a generator and whether pictures are read; and the share of wrong labels.
+# By name: a function of the folder, a generator and whether images are read; and the rate of label errors.
 SETS = {
     "CIFAR-10N aggregate": (lambda folder, rng, pictures: cifar10(folder, "aggregate", pictures), 0.090),
     "CIFAR-10N random1": (lambda folder, rng, pictures: cifar10(folder, "random1", pictures), 0.172),

@@ -1,4 +1,4 @@
-"""The benchmarks of costs: the floor, growth along a size, the sizes of a sweep, answers."""
+"""Benchmarks of costs: the floor, growth along a size, the sizes of a sweep, answers."""
 
 import json
 import pathlib

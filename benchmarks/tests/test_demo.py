@@ -1,4 +1,4 @@
-"""The demo: no training sees a correct label, the picture is drawn, and the table has every kind of noise."""
+"""Demo: no training sees a correct label, the picture is drawn, and the table has every kind of noise."""
 
 import keras
 import numpy as np

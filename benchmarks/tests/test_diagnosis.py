@@ -1,4 +1,4 @@
-"""The benchmarks of the diagnosis and of cleaning: their data and tables, and the advice that follows from them."""
+"""Benchmarks of the diagnosis and of cleaning: their data and tables, and the advice that follows from them."""
 
 import numpy as np
 import pytest
@@ -57,7 +57,7 @@ def test_the_advice_smooths_where_smoothing_did_best():
 
 
 def test_choose_is_not_behind_the_best_method_where_it_is_the_advice():
-    """On every noise of which the advice is `choose`, its gain is at least that of the best of 27 methods."""
+    """On every noise for which the advice is `choose`, its gain is at least the gain of the best of 27 methods."""
     best = {line[0]: line[2] for line in results.read(results.FOLDER / "arena_digits.json").tables["begin with"][1:]}
     gained = labels._by_choose(
         lambda name, title: results.read(results.FOLDER / f"{name}.json").tables[title], "digits"

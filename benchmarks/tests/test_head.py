@@ -1,4 +1,4 @@
-"""The benchmark of the head alone: its weights, its choice, and its verdict."""
+"""Benchmark of the head alone: its weights, its choice, and its verdict."""
 
 import keras
 import numpy as np

@@ -1,4 +1,4 @@
-"""The recipes: a dry run that is killed goes on as if it had not been; images, schedule and figures by hand."""
+"""Recipes of the paper: a killed dry run resumes with the same result; images, schedule and metrics by hand."""
 
 import dataclasses
 import json
@@ -251,7 +251,7 @@ def test_a_folder_has_its_classes_and_images_in_order_or_those_of_its_table(tmp_
     assert [labels for _, labels in images.Folder(tmp_path).examples] == [(0,), (1, 0)]
     x, y = batches.InOrder(images.Folder(tmp_path), config.small(config.CONFIGS["jft"]))[0]
     assert (x.shape, y.tolist()) == ((2, 16, 16, 3), [[1, 0], [1, 1]])
-    with pytest.raises(ValueError, match=r"must have classes that are in training, too. Received: \['b'\]"):
+    with pytest.raises(ValueError, match=r"must only have classes of the training data. Received: \['b'\]"):
         images.Folder(tmp_path, ["a"])
     with pytest.raises(ValueError, match="must have a folder for each class"):
         images.Folder(tmp_path / "none")

@@ -1,4 +1,4 @@
-"""The benchmarks of labels: their data, and the figures and tables that they make of predictions."""
+"""Benchmarks of labels: their data, and the scores and tables that they make of predictions."""
 
 import keras
 import numpy as np

@@ -1,4 +1,4 @@
-"""Files of JSON lines: a run that is there is not made again."""
+"""Files of JSON lines: an existing run is not made again."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""The benchmark of the recipe: its tasks, its scores by hand, a run, and what its report chooses."""
+"""Benchmark of the recipe: its tasks, its scores by hand, a run, and the choices of its report."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Result files say how to run them again, or at which commit; the list of benchmarks is whole."""
+"""Result files have a command that runs them again, or a commit; the list of benchmarks is complete."""
 
 import re
 import tomllib

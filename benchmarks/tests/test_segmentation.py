@@ -1,4 +1,4 @@
-"""The benchmark of segmentation: its annotators, and the figures of the planted distribution."""
+"""Benchmark of segmentation: its annotators, and the scores of the planted distribution."""
 
 import numpy as np
 import pytest

@@ -64,7 +64,7 @@ def make_head(name, weights):
     """Returns a head with these weights, `{name: array}`.
 
     The parameter-efficient layer has a bias b on V, u = mu + d * e_K + v * (V e_R + b), which moves the mean by v * b.
-    v is an affine map of the input, so the moved mean is one, too.
+    v is an affine map of the input, so the moved mean is also affine.
     """
     link, names = LAYERS[name]
     maps = {

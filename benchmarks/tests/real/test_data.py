@@ -1,4 +1,4 @@
-"""The reading of labels that people gave, on generated files of the same form."""
+"""Reading of labels by people, on generated files of the same form."""
 
 import numpy as np
 import pytest

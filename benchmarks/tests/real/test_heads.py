@@ -1,4 +1,4 @@
-"""The baselines of the heads on real labels, by hand."""
+"""Baselines of the heads on real labels, by hand."""
 
 import keras
 import numpy as np

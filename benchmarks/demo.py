@@ -72,9 +72,13 @@ def find(noise, seed, quick=False):
 def table(findings):
     """Returns a row for each kind of noise."""
     lines = [["noise", "early stopping", "choose", "points", "method", "precision", "recall"]]
-    for found in findings:
-        accuracies = f"{found.stopped:.3f}", f"{found.chosen:.3f}", f"{100 * (found.chosen - found.stopped):+.1f}"
-        lines.append([found.name, *accuracies, found.method, f"{found.precision:.2f}", f"{found.recall:.2f}"])
+    for finding in findings:
+        accuracies = (
+            f"{finding.stopped:.3f}",
+            f"{finding.chosen:.3f}",
+            f"{100 * (finding.chosen - finding.stopped):+.1f}",
+        )
+        lines.append([finding.name, *accuracies, finding.method, f"{finding.precision:.2f}", f"{finding.recall:.2f}"])
     return lines
 
 
@@ -93,12 +97,12 @@ def draw_bars(axes, findings):
     """Draws two bars for each kind of noise, with the name of the chosen method."""
     rows = np.arange(len(findings))
     for offset, color, name in ((-0.5, GREY, "early stopping"), (0.5, BLUE, "keras_het.labels.choose")):
-        values = [100 * (found.stopped if offset < 0 else found.chosen) for found in findings]
+        values = [100 * (finding.stopped if offset < 0 else finding.chosen) for finding in findings]
         bars = axes.barh(rows + offset * BAR_HEIGHT, values, BAR_HEIGHT, color=color, label=name)
         axes.bar_label(bars, fmt="%.0f", padding=6)
-    for row, found in zip(rows, findings, strict=True):
-        axes.text(2, row + 0.5 * BAR_HEIGHT, found.method, va="center", color="white", fontsize=9.5)
-    axes.set_yticks(rows, [found.name for found in findings], fontsize=12)
+    for row, finding in zip(rows, findings, strict=True):
+        axes.text(2, row + 0.5 * BAR_HEIGHT, finding.method, va="center", color="white", fontsize=9.5)
+    axes.set_yticks(rows, [finding.name for finding in findings], fontsize=12)
     axes.set(ylim=(len(findings) - 0.42, -0.58), xlim=(0, 108), xlabel="accuracy on correct test labels, %")
     axes.spines[["top", "right", "left"]].set_visible(False)
     axes.legend(loc="lower center", bbox_to_anchor=(0.45, 1.0), ncols=2, frameon=False)
@@ -110,13 +114,13 @@ def draw_images(figure, findings):
     grid = figure.subplots(len(findings), IMAGES, squeeze=False)
     for axes in grid.flat:
         axes.set(xticks=[], yticks=[])
-    for row, found in zip(grid, findings, strict=True):
-        flagged = [line for line in found.issues.rows() if line[4]][:IMAGES]
-        for axes, (index, given, suggested, *_) in zip(row, flagged, strict=False):
-            color = GREEN if found.is_wrong[index] else ORANGE
-            axes.imshow(found.images[index], cmap="gray", vmin=0.0, vmax=1.0)
+    for row, finding in zip(grid, findings, strict=True):
+        flagged = [line for line in finding.issues.rows() if line[4]][:IMAGES]
+        for axes, (index, label, suggested, *_) in zip(row, flagged, strict=False):
+            color = GREEN if finding.is_wrong[index] else ORANGE
+            axes.imshow(finding.images[index], cmap="gray", vmin=0.0, vmax=1.0)
             axes.spines[:].set(color=color, linewidth=2)
-            axes.set_title(f"{given} \N{RIGHTWARDS ARROW} {suggested}", fontsize=11, color=color, pad=3)
+            axes.set_title(f"{label} \N{RIGHTWARDS ARROW} {suggested}", fontsize=11, color=color, pad=3)
     figure.supxlabel("green: the label is wrong;  orange: the label is correct", fontsize=10)
 
 

@@ -87,8 +87,8 @@ def kinds(folder):
     pairs = list(next(iter(rows.values())))
     lines = [["number", *(" - ".join(pair) for pair in pairs), "limit"]]
     for kind, (_, limit, _) in parity.LIMITS.items():
-        found = [max(row[pair][0] for (other, _), row in rows.items() if other == kind) for pair in pairs]
-        lines.append([kind, *(f"{x:.0f}" if limit == 0 else f"{x:.1e}" for x in found), f"{limit:g}"])
+        largest = [max(row[pair][0] for (other, _), row in rows.items() if other == kind) for pair in pairs]
+        lines.append([kind, *(f"{x:.0f}" if limit == 0 else f"{x:.1e}" for x in largest), f"{limit:g}"])
     return lines
 
 

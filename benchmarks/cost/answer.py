@@ -105,22 +105,22 @@ def choose(data):
     """Returns a call that trains the model that `choose` picks."""
     import keras_het
 
-    return lambda: of_model(keras_het.labels.choose(None, data.x, data.labels, epochs=EPOCHS, verbose=0).model)
+    return lambda: score_model(keras_het.labels.choose(None, data.x, data.labels, epochs=EPOCHS, verbose=0).model)
 
 
 def clean_labels(data):
     """Returns a call that trains a model without the label errors that `clean` flags."""
     import keras_het
 
-    return lambda: of_model(keras_het.labels.clean(None, data.x, data.labels, verbose=0).model)
+    return lambda: score_model(keras_het.labels.clean(None, data.x, data.labels, verbose=0).model)
 
 
-def of_model(model):
+def score_model(model):
     """Returns a function of new examples: the fraction that a Keras model predicts correctly."""
-    return right(lambda new: model.predict(new, verbose=0).argmax(axis=1))
+    return score_classes(lambda new: model.predict(new, verbose=0).argmax(axis=1))
 
 
-def right(predict):
+def score_classes(predict):
     """Returns a function of new examples: the fraction that `predict` gets right."""
     return lambda new, true: float(np.mean(predict(new) == true))
 
@@ -136,10 +136,10 @@ def regression(data):
     from sklearn.preprocessing import StandardScaler
 
     model = make_pipeline(StandardScaler(), LogisticRegressionCV(Cs=10, cv=5, max_iter=ITERATIONS))
-    return lambda: right(model.fit(data.x, data.labels).predict)
+    return lambda: score_classes(model.fit(data.x, data.labels).predict)
 
 
-def by_cleanlab(data):
+def clean_learning(data):
     """Returns a call that trains logistic regression without the label errors that cleanlab flags."""
     from cleanlab.classification import CleanLearning
     from sklearn.linear_model import LogisticRegression
@@ -149,7 +149,7 @@ def by_cleanlab(data):
 
     def answer():
         model.fit(scaler.fit_transform(data.x), data.labels)
-        return right(lambda new: model.predict(scaler.transform(new)))
+        return score_classes(lambda new: model.predict(scaler.transform(new)))
 
     return answer
 
@@ -178,7 +178,7 @@ def issues(data):
     return answer
 
 
-def issues_by_cleanlab(data):
+def cleanlab_issues(data):
     """Returns a call of cleanlab's `find_label_issues`."""
     from cleanlab.filter import find_label_issues
 
@@ -192,11 +192,11 @@ def issues_by_cleanlab(data):
 OF_FEATURES = {
     "choose": choose,
     "clean_labels": clean_labels,
-    "CleanLearning": by_cleanlab,
+    "CleanLearning": clean_learning,
     "LogisticRegressionCV": regression,
     "floor": floor,
 }
-OF_PROBABILITIES = {"find_label_issues": issues, "cleanlab find_label_issues": issues_by_cleanlab}
+OF_PROBABILITIES = {"find_label_issues": issues, "cleanlab find_label_issues": cleanlab_issues}
 METHODS = OF_FEATURES | OF_PROBABILITIES
 NEEDED = {
     "LogisticRegressionCV": "scikit-learn",
@@ -286,19 +286,19 @@ def keys(options):
                     yield {"examples": examples, "features": features, "classes": classes, "method": method}
 
 
-def tables(found):
+def tables(records):
     """Returns a table for each measure, with a row for each data set and a column for each method; then the errors."""
-    methods = [method for method in METHODS if lines.select(found, method=method)]
-    result = {title: _table(found, methods, name, form) for name, (title, form) in MEASURES.items()}
-    errors = [[line["method"], *_sizes(line), line["error"]] for line in found if "error" in line]
+    methods = [method for method in METHODS if lines.select(records, method=method)]
+    result = {title: _table(records, methods, name, form) for name, (title, form) in MEASURES.items()}
+    errors = [[line["method"], *_sizes(line), line["error"]] for line in records if "error" in line]
     return result | ({"errors": [["method", "N", "D", "K", "error"], *errors]} if errors else {})
 
 
-def _table(found, methods, name, form):
-    methods = [method for method in methods if _has(lines.select(found, method=method), name)]
+def _table(records, methods, name, form):
+    methods = [method for method in methods if _has(lines.select(records, method=method), name)]
     rows = []
-    for sizes in dict.fromkeys(map(_sizes, found)):
-        own = {line["method"]: line for line in found if _sizes(line) == sizes}
+    for sizes in dict.fromkeys(map(_sizes, records)):
+        own = {line["method"]: line for line in records if _sizes(line) == sizes}
         rows.append([*sizes, *(_cell(own.get(method), name, form) for method in methods)])
     return [["N", "D", "K", *methods], *rows]
 
@@ -359,8 +359,8 @@ def main():
     if not options.render:
         with tempfile.TemporaryDirectory() as root:
             lines.completed(file, keys(options), measured(pathlib.Path(root), file, options.seconds))
-    found = tables(lines.read(file.parent, file.name))
-    publish(file.parent, file.stem, found, [0], [backend, "numpy", *installed()], harness.processor())
+    result = tables(lines.read(file.parent, file.name))
+    publish(file.parent, file.stem, result, [0], [backend, "numpy", *installed()], harness.processor())
 
 
 if __name__ == "__main__":

@@ -65,10 +65,10 @@ def measure(name, settings):
     model = make_model(**settings)
     before, start = harness.peak_memory(), time.perf_counter()
     if name.startswith("covariance"):
-        found = str(covariance(model, data).shape)
+        result = str(covariance(model, data).shape)
     else:
-        found = ", ".join(f"{pair.first}-{pair.second}" for pair in confused_pairs(model, data))
-    return {"seconds": time.perf_counter() - start, "before": before, "peak": harness.peak_memory(), "found": found}
+        result = ", ".join(f"{pair.first}-{pair.second}" for pair in confused_pairs(model, data))
+    return {"seconds": time.perf_counter() - start, "before": before, "peak": harness.peak_memory(), "found": result}
 
 
 def main():

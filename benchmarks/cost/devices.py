@@ -33,12 +33,12 @@ def main():
     if options.row:
         print(json.dumps(estimated(**options.row) if "sizes" in options.row else measure_row(**options.row)))
         return
-    sizes, found = QUICK if options.quick else SIZES, {}
+    sizes, peaks = QUICK if options.quick else SIZES, {}
     for covariance in HEADS:
         for devices in DEVICES:
             row = {"covariance": covariance, "devices": devices, **sizes}
-            found[covariance, devices] = harness.in_fresh_process(__spec__.name, row, **ENVIRONMENT)
-            print(covariance, devices, found[covariance, devices], flush=True)
+            peaks[covariance, devices] = harness.in_fresh_process(__spec__.name, row, **ENVIRONMENT)
+            print(covariance, devices, peaks[covariance, devices], flush=True)
     estimates = {
         (devices, units["units"]): harness.in_fresh_process(
             __spec__.name, {"devices": devices, "sizes": units}, **ENVIRONMENT
@@ -47,22 +47,22 @@ def main():
         for devices in numbers
     }
     tables = {
-        f"MiB of each device, {json.dumps(sizes)}": memory(found, estimates, sizes["units"]),
+        f"MiB of each device, {json.dumps(sizes)}": memory(peaks, estimates, sizes["units"]),
         f"a million classes, GiB of each device, {json.dumps(MILLION)}": million(estimates),
     }
     publish(options.output, "devices", tables, [0], ["jax"], harness.processor())
 
 
-def memory(found, estimates, units):
+def memory(peaks, estimates, units):
     """Returns a row for each head: measured (estimated) memory, fraction per device, data that four exchange."""
     rows = [["covariance", *(f"{count} device{'s' * (count > 1)}" for count in DEVICES), "share", "exchanged by four"]]
     for covariance in HEADS:
-        one, four = (found[covariance, devices]["MiB"] for devices in DEVICES)
+        one, four = (peaks[covariance, devices]["MiB"] for devices in DEVICES)
         cells = [
-            f"{found[covariance, devices]['MiB']:.0f} ({bytes_ / 2**20:.0f})"
+            f"{peaks[covariance, devices]['MiB']:.0f} ({bytes_ / 2**20:.0f})"
             for devices, bytes_ in ((count, estimates[count, units][covariance]["train_bytes"]) for count in DEVICES)
         ]
-        kinds = found[covariance, max(DEVICES)]["exchanged"]
+        kinds = peaks[covariance, max(DEVICES)]["exchanged"]
         rows.append([covariance, *cells, f"{four / one:.3f}", ", ".join(sorted(kinds))])
     return rows
 

@@ -144,8 +144,8 @@ def blocks_table(backend, rows, repeats):
     """Returns milliseconds of a step and of a prediction, and times the floor, by the logits of a block."""
     lines = [["head", "S", *(f"{mode}, 2^{size.bit_length() - 1}" for mode in speed.MODES for size in BLOCKS)]]
     for head, sizes in rows:
-        found = [fresh(backend, "seconds", head=head, sizes=sizes, repeats=repeats, elements=size) for size in BLOCKS]
-        cells = [(timed[mode]["seconds"], timed[mode]["times floor"]) for mode in speed.MODES for timed in found]
+        results = [fresh(backend, "seconds", head=head, sizes=sizes, repeats=repeats, elements=size) for size in BLOCKS]
+        cells = [(timed[mode]["seconds"], timed[mode]["times floor"]) for mode in speed.MODES for timed in results]
         lines.append([head, str(sizes["S"]), *(f"{harness.milliseconds(s)} ({floors:.1f})" for s, floors in cells)])
     return lines
 
@@ -198,8 +198,8 @@ def policy_table(backend):
     lines = [["dtype policy of the network", "head", f"loss, step 1 to {STEPS}"]]
     for policy in POLICIES:
         for head in ("Dense", "full"):
-            found = fresh(backend, "losses", policy=policy, head=head)
-            lines.append([policy, head, f"{found['first']:.3f} to {found['last']:.3f}"])
+            losses = fresh(backend, "losses", policy=policy, head=head)
+            lines.append([policy, head, f"{losses['first']:.3f} to {losses['last']:.3f}"])
     return lines
 
 

@@ -45,9 +45,9 @@ class Bfloat16Nodes(QuasiMonteCarlo):
 
     def draw(self, *args, **kwargs):
         """Returns the nodes of `QuasiMonteCarlo`, rounded."""
-        drawn = (x.view("uint32") for x in super().draw(*args, **kwargs))  # NumPy arrays, at inference
+        samples = (x.view("uint32") for x in super().draw(*args, **kwargs))  # NumPy arrays, at inference
         # To the nearest, of two the even one.
-        return Nodes(*(((x + 0x7FFF + (x >> 16 & 1)) & 0xFFFF0000).astype("uint32").view("float32") for x in drawn))
+        return Nodes(*(((x + 0x7FFF + (x >> 16 & 1)) & 0xFFFF0000).astype("uint32").view("float32") for x in samples))
 
 
 def compiled(task, *head):
@@ -201,8 +201,8 @@ def inference_table(model, x, y, repeats):
     rules = {str(s): QuasiMonteCarlo(s) for s in INFERENCE} | {f"{DEFAULT}, in bfloat16": Bfloat16Nodes(DEFAULT)}
     functions = {name: predictor(model, rule) for name, rule in rules.items()}
     timings = harness.measure({name: lambda f=function: f(batch) for name, function in functions.items()}, repeats)
-    found = {name: predict(model, rule, x) for name, rule in rules.items()}
-    rounding = distance(found[f"{DEFAULT}, in bfloat16"], found[str(DEFAULT)])
+    predictions = {name: predict(model, rule, x) for name, rule in rules.items()}
+    rounding = distance(predictions[f"{DEFAULT}, in bfloat16"], predictions[str(DEFAULT)])
     return [
         {
             "S": name,
@@ -211,7 +211,7 @@ def inference_table(model, x, y, repeats):
             "accuracy": float(np.mean(log_p.argmax(-1) == y)),
             "ms per batch": 1e3 * timings[name].median,
         }
-        for name, log_p in found.items()
+        for name, log_p in predictions.items()
     ], rounding
 
 

@@ -219,7 +219,7 @@ def compare(cases, repeats, errors):
             timed = fresh({**row, "samples": sizes["S"], "what": "seconds", "repeats": repeats})
             single = fresh({**row, "samples": 1, "what": "seconds", "repeats": repeats})
             memory = {"peak_mib": peaks[0], "over S=1 mib": peaks[0] - peaks[1]}
-            found = {"error": errors(package, case, sizes, sizes["S"], 1.0, mode["shared"])}
+            result = {"error": errors(package, case, sizes, sizes["S"], 1.0, mode["shared"])}
             yield {
                 "package": package,
                 "head": case,
@@ -228,7 +228,7 @@ def compare(cases, repeats, errors):
                 **timed,
                 "S=1 seconds": single["seconds"],
                 **memory,
-                **found,
+                **result,
             }
 
 
@@ -265,7 +265,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         errors = functools.partial(error_in_folder, pathlib.Path(folder))
         rows = list(compare(cases, options.repeats, errors))
-        found = list(time_to_error(cases["softmax full"], rows, options.repeats, errors))
+        time_rows = list(time_to_error(cases["softmax full"], rows, options.repeats, errors))
     harness.write_csv(options.output / "peers.csv", rows)
     lines = [
         [
@@ -303,7 +303,10 @@ def main():
         "ratio",
         "ratio of the sampling parts",
     ]
-    times = [head, *([f"{value:.3g}" if isinstance(value, float) else str(value) for value in line] for line in found)]
+    times = [
+        head,
+        *([f"{value:.3g}" if isinstance(value, float) else str(value) for value in line] for line in time_rows),
+    ]
     tables = {"seconds and memory of a step": lines, "time to the error of edward2": times}
     publish(options.output, "peers", tables, [0], ["tensorflow", "edward2", "tf-keras"], harness.processor())
 

@@ -119,17 +119,17 @@ def changed(config, overrides):
         if overrides.get(name, choices[0]) not in choices:
             raise ValueError(f"`{name}` must be one of {choices}. Received: {name}={overrides[name]!r}")
     plain = {"temperature": 1.0} if overrides.get("head") == "dense" else {}
-    found = dataclasses.replace(config, **{**plain, **overrides})
-    if found.multilabel and found.link == "softmax":
+    result = dataclasses.replace(config, **{**plain, **overrides})
+    if result.multilabel and result.link == "softmax":
         raise ValueError("`link` must be 'sigmoid' for images of several classes. Received: link='softmax'")
-    return found
+    return result
 
 
 def read_override(text):
     """Returns `name=value` as a pair. The value is JSON, or a word."""
     name, _, value = text.partition("=")
     try:
-        found = json.loads(value)
+        parsed = json.loads(value)
     except json.JSONDecodeError:
-        found = value
-    return name, tuple(found) if isinstance(found, list) else found
+        parsed = value
+    return name, tuple(parsed) if isinstance(parsed, list) else parsed

@@ -47,8 +47,8 @@ def train(config, training, validation, folder, seed=0, save_every=500, workers=
             loss = history.history["loss"][-1]
             save(model, folder)
         if not has_line(folder, epoch):
-            found = evaluate(model, InOrder(validation, config), config, workers)
-            line = {"epoch": epoch + 1, **found, "loss": loss, "loss_over_steps": steps - min(first, steps)}
+            metrics = evaluate(model, InOrder(validation, config), config, workers)
+            line = {"epoch": epoch + 1, **metrics, "loss": loss, "loss_over_steps": steps - min(first, steps)}
             append(folder, {**line, "seconds": round(time.perf_counter() - start, 1)})
     return model, read_lines(folder)
 
@@ -108,13 +108,13 @@ def append(folder, line, name=LINES):
 
 def read_lines(folder, name=LINES):
     """Returns the lines of the metrics, without unfinished ones."""
-    path, found = folder / name, []
+    path, lines = folder / name, []
     for text in path.read_text().splitlines() if path.exists() else ():
         try:
-            found.append(json.loads(text))
+            lines.append(json.loads(text))
         except json.JSONDecodeError:
             continue
-    return found
+    return lines
 
 
 def has_line(folder, epoch):

@@ -107,7 +107,7 @@ def choices(method):
 
 def with_transitions(method, train, held_out, seed, epochs, candidates):
     """Returns the model with a T for each annotator that explains held-out labels best, and its choice."""
-    found = []
+    trials = []
     start = {"transition": aggregate(train[1], CLASSES).transitions} if method == STARTED else {}
     for choice in candidates:
         keras.utils.set_random_seed(seed)
@@ -118,17 +118,17 @@ def with_transitions(method, train, held_out, seed, epochs, candidates):
             train[0].shape[1], head_of(method, choice["temperature"], seed), flips, loss=AnnotatorsLoss()
         )
         model.fit(*train, batch_size=BATCH, epochs=epochs, verbose=0)
-        found.append((noisy_nll(model, *held_out), choice, model))
-    return min(found, key=lambda entry: entry[0])[1:]
+        trials.append((noisy_nll(model, *held_out), choice, model))
+    return min(trials, key=lambda entry: entry[0])[1:]
 
 
 def with_targets(method, train, true, seed, epochs):
     """Returns a Dense network trained on label vectors, and T of the annotators if the method estimates it."""
     x, labels = train
     keras.utils.set_random_seed(seed)
-    found = aggregate(labels, CLASSES) if method == ESTIMATE else None
+    estimate = aggregate(labels, CLASSES) if method == ESTIMATE else None
     targets = {
-        ESTIMATE: lambda: found.probabilities,
+        ESTIMATE: lambda: estimate.probabilities,
         SHARES: lambda: aggregate(labels, CLASSES, "majority").probabilities,
         MAJORITY: lambda: np.eye(CLASSES)[aggregate(labels, CLASSES, "majority").labels],
         BOUND: lambda: np.eye(CLASSES)[true],
@@ -137,10 +137,10 @@ def with_targets(method, train, true, seed, epochs):
         x.shape[1], head_of(method, None, seed), loss=keras.losses.CategoricalCrossentropy(from_logits=True)
     )
     model.fit(x, targets, batch_size=BATCH, epochs=epochs, verbose=0)
-    return model, None if found is None else found.transitions
+    return model, None if estimate is None else estimate.transitions
 
 
-def counted(labels, true):
+def count_transitions(labels, true):
     """Returns T of each annotator from the true classes, a bound for all estimates from so many labels."""
     each = []
     for column in labels.T:
@@ -166,7 +166,7 @@ def run(method, seed, quick, chosen=None):
         transitions = keras.ops.convert_to_numpy(model.layers[-1].transition)
     else:
         model, transitions = with_targets(method, (x[train], labels[train]), y[train], seed, epochs)
-        transitions = counted(labels[train], y[train]) if method == BOUND else transitions
+        transitions = count_transitions(labels[train], y[train]) if method == BOUND else transitions
     accuracy = float(np.mean(model.predict(x[test], verbose=0).argmax(-1) == y[test]))
     true = planted_transitions()
     distances = (
@@ -190,17 +190,17 @@ def table(rows):
             [
                 method,
                 figure([row["accuracy"] for row in own]),
-                *_of_transitions([row["distances"] for row in own], names),
+                *_transition_cells([row["distances"] for row in own], names),
             ]
         )
     return lines
 
 
-def _of_transitions(distances, names):
+def _transition_cells(distances, names):
     if not distances or not distances[0]:
         return [""] * (len(names) + 1)
-    means = [f"{np.mean([found[name] for found in distances]):.3f}" for name in names]
-    return [figure([np.mean(list(found.values())) for found in distances]), *means]
+    means = [f"{np.mean([own[name] for own in distances]):.3f}" for name in names]
+    return [figure([np.mean(list(own.values())) for own in distances]), *means]
 
 
 def few_labels(seed, units, alike, spammers=0):
@@ -220,7 +220,7 @@ def few_labels(seed, units, alike, spammers=0):
     return stack, np.where(order < sizes, labels, -1), np.isin(np.arange(len(sizes)), places)
 
 
-def by_maximum_likelihood(labels, units, iterations=100):
+def maximum_likelihood(labels, units, iterations=100):
     """Returns T of each annotator by plain EM from the fractions of the votes, with .01 labels added to each row."""
     said = np.eye(units + 1)[labels][:, :, :units]
     p = said.sum(axis=1) + 1e-9
@@ -234,17 +234,17 @@ def by_maximum_likelihood(labels, units, iterations=100):
     return transitions
 
 
-def of_few(seed, units, alike):
+def few_errors(seed, units, alike):
     """Returns by title a value for each of the 56 annotators, nan if it does not count."""
     stack, labels, _ = few_labels(seed, units, alike)
-    found = aggregate(labels, units)
-    plain = by_maximum_likelihood(labels, units)
+    estimate = aggregate(labels, units)
+    plain = maximum_likelihood(labels, units)
     _, spoilt, spammers = few_labels(seed + 1000, units, alike, spammers=10)
     spoilt_t = aggregate(spoilt, units).transitions
     named = np.array([a.is_spammer for a in annotators(spoilt_t, spoilt).each], float)
     return {
         FEW[0]: [total_variation(t, own) for t, own in zip(plain, stack, strict=True)],
-        FEW[1]: [total_variation(t, own) for t, own in zip(found.transitions, stack, strict=True)],
+        FEW[1]: [total_variation(t, own) for t, own in zip(estimate.transitions, stack, strict=True)],
         FEW[2]: np.where(spammers, named, np.nan),
         FEW[3]: np.where(spammers, np.nan, named),
     }
@@ -252,16 +252,16 @@ def of_few(seed, units, alike):
 
 def few_tables(seeds):
     """Returns a table for each population and one for all, with a column for each number of labels."""
-    found = {}
+    populations = {}
     for alike, units in itertools.product((True, False), (2, 4, 8)):
         title = f"{units} classes, {'only the accuracy differs' if alike else 'the confusions differ'}"
-        found[title] = [of_few(seed, units, alike) for seed in range(seeds)]
+        populations[title] = [few_errors(seed, units, alike) for seed in range(seeds)]
         print(title, flush=True)
-    all_of_them = [run for runs in found.values() for run in runs]
-    return {title: _of_sizes(runs) for title, runs in {"all six": all_of_them, **found}.items()}
+    all_of_them = [run for runs in populations.values() for run in runs]
+    return {title: _size_rows(runs) for title, runs in {"all six": all_of_them, **populations}.items()}
 
 
-def _of_sizes(runs):
+def _size_rows(runs):
     table = [["labels", *map(str, SIZES), "all"]]
     for name in FEW:
         values = np.array([run[name] for run in runs], float).reshape(-1, len(SIZES))

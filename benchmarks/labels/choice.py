@@ -62,7 +62,7 @@ def stopped(task, seed, starts):
 def chosen(task, seed, **arguments):
     """Returns the clean accuracy of the chosen model."""
     x, y = (np.concatenate(parts) for parts in zip(task.train, task.validation, strict=True))
-    found = choose(
+    result = choose(
         lambda: make_model(task),
         x,
         y,
@@ -73,9 +73,9 @@ def chosen(task, seed, **arguments):
         **arguments,
     )
     return {
-        "clean accuracy": accuracy(found.model.predict(task.test.x, batch_size=2048, verbose=0), task.test.y),
-        "trainings": 1 + sum(trial.trainings for trial in found.trials),
-        "name": found.name,
+        "clean accuracy": accuracy(result.model.predict(task.test.x, batch_size=2048, verbose=0), task.test.y),
+        "trainings": 1 + sum(trial.trainings for trial in result.trials),
+        "name": result.name,
     }
 
 
@@ -100,9 +100,9 @@ def run(options):
             task = task_of(key["data"], key["noise"], key["seed"])
             task = task._replace(epochs=QUICK_EPOCHS) if options.quick else task
             start, used = time.perf_counter(), time.process_time()
-            found = ROWS[key["row"]](task, key["seed"])
+            result = ROWS[key["row"]](task, key["seed"])
             spent = {"seconds": time.perf_counter() - start, "processor": time.process_time() - used}
-            line = {**key, **found, **spent}
+            line = {**key, **result, **spent}
             with (options.output / f"choice-{options.part.replace('/', '-')}.jsonl").open("a") as file:
                 file.write(json.dumps(line) + "\n")
             print(line, flush=True)

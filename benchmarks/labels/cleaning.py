@@ -32,11 +32,11 @@ def figures(noise, seed, folds, epochs):
     x, true, labels, units, backbone = planted("digits", noise, seed)
     test = noises.make("digits", noise, seed).test
     p = probabilities(x, labels, units, backbone, seed, folds, epochs).astype("float64")
-    found = {"": all_issues(p, labels), " suspects": find_issues(p, labels)}
+    choices = {"": all_issues(p, labels), " suspects": find_issues(p, labels)}
     trained = {"plain": (labels, np.arange(len(labels)))} | {
-        act + which: cleaned(labels, issues, act) for which, issues in found.items() for act in ("drop", "correct")
+        act + which: cleaned(labels, issues, act) for which, issues in choices.items() for act in ("drop", "correct")
     }
-    row = {"issues": float(found[""].is_issue.mean()), "wrong": float(np.mean(labels != true))}
+    row = {"issues": float(choices[""].is_issue.mean()), "wrong": float(np.mean(labels != true))}
     for name, (y, kept) in trained.items():
         task = tasks.Task(tasks.Split(x[kept], y[kept]), None, None, units, epochs, backbone)
         model = make_model(task, seed)
@@ -68,11 +68,11 @@ def table(rows):
 
 def tables(rows):
     """Returns a table for each length of training, with separate tables for the seeds that chose the default."""
-    found = {}
+    result = {}
     for row in rows:
         seeds = "the seeds of the choice" if row["seed"] in CHOSEN_ON else "other seeds"
-        found.setdefault(f"{row['epochs']} epochs, {seeds}", []).append(row)
-    return {title: table(own) for title, own in found.items()}
+        result.setdefault(f"{row['epochs']} epochs, {seeds}", []).append(row)
+    return {title: table(own) for title, own in result.items()}
 
 
 def in_points(points):
@@ -99,8 +99,8 @@ def main():
     wanted = [(epochs, noise, seed) for epochs, seed in trainings for noise in noises.NOISES]
     for epochs, noise, seed in [] if options.render else wanted:
         if (epochs, noise, seed) not in done:
-            found = figures(noise, seed, options.folds, epochs)
-            rows.append({"epochs": epochs, "noise": noise, "seed": seed, **found})
+            result = figures(noise, seed, options.folds, epochs)
+            rows.append({"epochs": epochs, "noise": noise, "seed": seed, **result})
             with file.open("a") as lines:
                 lines.write(json.dumps(rows[-1]) + "\n")
             print(json.dumps(rows[-1]), flush=True)

@@ -66,7 +66,7 @@ def planted(data, noise, seed):
         "pair": lambda: pair_flip(units, noises.RATE),
         "random": lambda: random_flip(units, noises.SYMMETRIC, [seed, 3]),
     }
-    make = noises.of_matrix(lambda _, __: matrices[noise]()) if noise in matrices else noises.NOISES[noise]
+    make = noises.matrix_noise(lambda _, __: matrices[noise]()) if noise in matrices else noises.NOISES[noise]
     made = make(x, y, [seed, 3])
     labels = corrupt(y, made.rows, [seed, 2])
     x = made.x
@@ -93,20 +93,20 @@ def figures(data, noise, seed, folds, epochs):
 
     x, true, labels, units, backbone = planted(data, noise, seed)
     p = probabilities(x, labels, units, backbone, seed, folds, epochs).astype("float64")
-    found, known = diagnose(p, labels), true >= 0
-    of_class = [labels[true == k] for k in range(units)]
-    transition = np.stack([np.bincount(own, minlength=units) / len(own) for own in of_class])
+    diagnosis, known = diagnose(p, labels), true >= 0
+    class_labels = [labels[true == k] for k in range(units)]
+    transition = np.stack([np.bincount(own, minlength=units) / len(own) for own in class_labels])
     counts = confident_counts(labels, p)
     return {
-        "kind": found.kind,
-        "p_value": found.class_p_value,
-        "rate": found.rate,
-        "flips": len(found.flips),
-        "share": found.disputed,
+        "kind": diagnosis.kind,
+        "p_value": diagnosis.class_p_value,
+        "rate": diagnosis.rate,
+        "flips": len(diagnosis.flips),
+        "share": diagnosis.disputed,
         "wrong": float(np.mean(labels != true)),
         "class": float(np.mean(decode(labels, p).classes[known] == true[known])),
         "most probable label": float(np.mean(p.argmax(axis=1)[known] == true[known])),
-        "T": total_variation(found.transition, transition),
+        "T": total_variation(diagnosis.transition, transition),
         "T, confident joint": total_variation(counts / counts.sum(axis=1, keepdims=True), transition),
     }
 
@@ -115,10 +115,10 @@ def confusion(rows):
     """Returns how often each kind is reported for each noise. The correct kind is bold."""
     lines = [["planted", *KINDS, "p < .05"]]
     for noise in dict.fromkeys(row["noise"] for row in rows):
-        of_noise = [row for row in rows if row["noise"] == noise]
-        said = collections.Counter(row["kind"] for row in of_noise)
+        noise_rows = [row for row in rows if row["noise"] == noise]
+        said = collections.Counter(row["kind"] for row in noise_rows)
         cells = [f"**{said[kind]}**" if kind == RIGHT[noise] else str(said[kind] or "") for kind in KINDS]
-        lines.append([noise, *cells, f"{sum(row['p_value'] < 0.05 for row in of_noise)} of {len(of_noise)}"])
+        lines.append([noise, *cells, f"{sum(row['p_value'] < 0.05 for row in noise_rows)} of {len(noise_rows)}"])
     return lines
 
 
@@ -144,9 +144,9 @@ def tables(rows):
     """Returns confusion tables for the seeds that chose an older rule and for each test data, and their estimates."""
     chosen = [row for row in rows if row["data"] == "digits" and row["seed"] in CHOSEN_ON]
     tried = [row for row in rows if row not in chosen]
-    found = {"digits, the seeds of the choice": chosen}
-    found |= {f"{data}, other seeds" if data == "digits" else data: _of(tried, data) for data in DATA}
-    made = {title: confusion(own) for title, own in found.items() if own}
+    parts = {"digits, the seeds of the choice": chosen}
+    parts |= {f"{data}, other seeds" if data == "digits" else data: _of(tried, data) for data in DATA}
+    made = {title: confusion(own) for title, own in parts.items() if own}
     return made | ({"estimates, seeds and data that were not of the choice": estimates(tried)} if tried else {})
 
 

@@ -43,7 +43,7 @@ def one_training(task, seed):
     return dynamics, model
 
 
-def by_folds(task, seed):
+def cross_validate(task, seed):
     """Returns out-of-sample probabilities."""
     from keras_het.labels import clean
 
@@ -84,11 +84,11 @@ def figures(data, noise, seed, epochs=None):
     margins = dynamics.mean_margin
     yield cut("its cut: a mean margin of 0", wrong, margins, margins < 0, seconds)
     yield cut("its cut: two components", wrong, margins, margins < two_components(margins), seconds)
-    found = find_issues(dynamics.mean_probabilities.astype("float64"), y)
-    yield cut("its cut: confident learning", wrong, margins, found.is_issue[np.argsort(found.index)], seconds)
+    issues = find_issues(dynamics.mean_probabilities.astype("float64"), y)
+    yield cut("its cut: confident learning", wrong, margins, issues.is_issue[np.argsort(issues.index)], seconds)
     (margins, kept, threshold), more = timed(own_class, task, seed)
     yield cut(OWN_CLASS, wrong[kept], margins, margins < threshold, more)
-    p, seconds_of_folds = timed(by_folds, task, seed)
+    p, seconds_of_folds = timed(cross_validate, task, seed)
     yield row("five folds, confident learning", wrong, find_issues(p, y), seconds_of_folds)
     if (flags := cleanlab_flags(y, p)) is not None:
         yield cut("five folds, cleanlab", wrong, p[np.arange(len(p)), y], flags, seconds_of_folds)
@@ -100,12 +100,12 @@ def timed(function, *arguments):
     return function(*arguments), time.perf_counter() - start
 
 
-def row(method, wrong, found, seconds):
+def row(method, wrong, issues, seconds):
     """Returns the scores of `LabelIssues`, whose order is the ranking."""
     scores = np.empty(len(wrong))
-    scores[found.index] = np.arange(len(wrong)) if method == RUN else found.score
+    scores[issues.index] = np.arange(len(wrong)) if method == RUN else issues.score
     flags = np.empty(len(wrong), bool)
-    flags[found.index] = found.is_issue
+    flags[issues.index] = issues.is_issue
     return cut(method, wrong, scores, flags, seconds)
 
 
@@ -120,23 +120,23 @@ def cut(method, wrong, scores, flags, seconds):
 
 def tables(rows):
     """Returns a table for each data: means with standard errors, and gains over one training, seed by seed."""
-    found = {}
+    result = {}
     for data in lines.distinct(rows, "data"):
-        of_data = lines.select(rows, data=data)
+        data_rows = lines.select(rows, data=data)
         table = [["noise (wrong)", "method", *MEASURES]]
-        for noise in [noise for noise in lines.distinct(of_data, "noise") if noise != "none"]:
-            of_noise = lines.select(of_data, noise=noise)
-            share = np.mean([line["wrong"] for line in of_noise])
-            for method in lines.distinct(of_noise, "method"):
+        for noise in [noise for noise in lines.distinct(data_rows, "noise") if noise != "none"]:
+            noise_rows = lines.select(data_rows, noise=noise)
+            share = np.mean([line["wrong"] for line in noise_rows])
+            for method in lines.distinct(noise_rows, "method"):
                 name = f"{noise} ({share:.0%})" if method == RUN else ""
-                table.append([name, method, *(cell(of_noise, method, measure) for measure in MEASURES)])
-        found[f"wrong labels that are found, {data}"] = table
-        if none := lines.select(of_data, noise="none"):
-            found[f"labels that are called wrong where none is, {data}"] = [
+                table.append([name, method, *(cell(noise_rows, method, measure) for measure in MEASURES)])
+        result[f"wrong labels that are found, {data}"] = table
+        if none := lines.select(data_rows, noise="none"):
+            result[f"labels that are called wrong where none is, {data}"] = [
                 ["method", "share"],
                 *([method, lines.with_error(of(none, method, "flagged"))] for method in lines.distinct(none, "method")),
             ]
-    return found
+    return result
 
 
 def of(rows, method, measure):

@@ -136,16 +136,16 @@ def correlations(task, model, p):
         below = np.tril_indices(LABELS, -1)
         rank = spearmanr(covariance(model, x)[below], (task.factor @ task.factor.T)[below])[0]
     if hasattr(model, "head"):
-        return rank, *judged(joint_labels(model, x), y)
+        return rank, *joint_scores(joint_labels(model, x), y)
     nll = -np.log(np.where(y == 1, p, 1.0 - p)).sum(1).mean()
     return rank, nll, np.mean(((p > 0.5) == y).all(1))
 
 
-def judged(joint, y):
+def joint_scores(joint, y):
     return -joint.log_prob(y).mean(), np.mean((VECTORS[joint.most_likely(VECTORS)] == y).all(1))
 
 
-def of_single_labels(p, y):
+def single_label_scores(p, y):
     """Returns accuracy, average precision and mean probability over all labels."""
     from sklearn.metrics import average_precision_score
 
@@ -159,19 +159,21 @@ def main():
     parser.add_argument("--quick", action="store_true", help="one seed, one epoch")
     options = parser.parse_args()
     seeds, epochs = range(1 if options.quick else options.seeds), 1 if options.quick else options.epochs
-    found = {}
+    values = {}
     for seed in seeds:
         task = Task(seed)
-        found.setdefault(("correlations", "the planted model"), []).append((1.0, *judged(task.oracle(), task.test[1])))
+        values.setdefault(("correlations", "the planted model"), []).append(
+            (1.0, *joint_scores(task.oracle(), task.test[1]))
+        )
         truth = task.test[1]
-        found.setdefault(("missing", "the clean labels"), []).append((np.nan, np.nan, truth.mean()))
+        values.setdefault(("missing", "the clean labels"), []).append((np.nan, np.nan, truth.mean()))
         for name, make in models().items():
             for labels, y in (("correlations", task.y), ("missing", task.with_missing)):
                 if name not in ROWS[labels]:
                     continue
                 model, p = fitted(make, seed, task.x, y, epochs)
-                figures = correlations(task, model, p) if labels == "correlations" else of_single_labels(p, truth)
-                found.setdefault((labels, name), []).append(figures)
+                figures = correlations(task, model, p) if labels == "correlations" else single_label_scores(p, truth)
+                values.setdefault((labels, name), []).append(figures)
                 print(seed, labels, name, *(f"{figure:.3f}" for figure in figures), flush=True)
     heads = {
         "correlations": ["model", "rank correlation", "NLL of a vector", "exact match"],
@@ -181,7 +183,11 @@ def main():
     tables = {
         titles[kind]: [
             head,
-            *([name, *map(with_error, zip(*rows, strict=True))] for (of, name), rows in found.items() if of == kind),
+            *(
+                [name, *map(with_error, zip(*rows, strict=True))]
+                for (kind_of_row, name), rows in values.items()
+                if kind_of_row == kind
+            ),
         ]
         for kind, head in heads.items()
     }

@@ -126,11 +126,11 @@ def figures(name, seed, folds, epochs):
     wrong = labels != clean
     for method in METHODS:
         p, model = out_of_sample(x, labels, method, seed, folds, epochs)
-        found = find_issues(p, labels)
+        issues = find_issues(p, labels)
         row = {
             "method": method,
-            **quality(wrong, found.index, found.score, found.is_issue),
-            "kind by counts": kinds(name, clean, found),
+            **quality(wrong, issues.index, issues.score, issues.is_issue),
+            "kind by counts": kinds(name, clean, issues),
         }
         pairs = pairs_of(model, x, labels)
         yield row | {
@@ -159,16 +159,16 @@ def quality(wrong, index, score, is_issue):
     }
 
 
-def kinds(name, clean, found):
+def kinds(name, clean, issues):
     """Returns how many issues with a correct suggestion have the correct kind, or None without planted pairs."""
-    if name != "pairs and random" or found is None:
+    if name != "pairs and random" or issues is None:
         return None
-    right = found.is_issue & (clean[found.index] == found.suggested)
+    right = issues.is_issue & (clean[issues.index] == issues.suggested)
     planted = {frozenset(pair) for pair in PAIRS}
-    of_pair = np.array(
-        [frozenset(pair) in planted for pair in zip(found.given.tolist(), found.suggested.tolist(), strict=True)]
+    is_planted = np.array(
+        [frozenset(pair) in planted for pair in zip(issues.given.tolist(), issues.suggested.tolist(), strict=True)]
     )
-    return float(np.mean((found.kind == "confusable")[right] == of_pair[right]))
+    return float(np.mean((issues.kind == "confusable")[right] == is_planted[right]))
 
 
 def cleanlab_flags(labels, p):
@@ -186,19 +186,19 @@ def table(rows):
     shares = ("kind by counts", "kind by model")
     lines = [["task (wrong)", "method", *measures, *shares]]
     for task in dict.fromkeys(row["task"] for row in rows):
-        of_task = [row for row in rows if row["task"] == task]
-        for method in dict.fromkeys(row["method"] for row in of_task):
+        task_rows = [row for row in rows if row["task"] == task]
+        for method in dict.fromkeys(row["method"] for row in task_rows):
             cells = []
             for measure in measures:
-                values, base = (of_method(of_task, name, measure) for name in (method, "Dense"))
+                values, base = (method_values(task_rows, name, measure) for name in (method, "Dense"))
                 cells.append(with_error(values, "") if method == "Dense" else with_error(values - base, "+"))
-            cells += [with_error(of_method(of_task, method, measure), "") for measure in shares]
-            wrong = f"{task} ({np.mean([row['wrong'] for row in of_task]):.0%})" if method == "Dense" else ""
+            cells += [with_error(method_values(task_rows, method, measure), "") for measure in shares]
+            wrong = f"{task} ({np.mean([row['wrong'] for row in task_rows]):.0%})" if method == "Dense" else ""
             lines.append([wrong, method, *cells])
     return lines
 
 
-def of_method(rows, method, measure):
+def method_values(rows, method, measure):
     """Returns the values of a method over the seeds, without missing ones."""
     return np.array([row[measure] for row in rows if row["method"] == method and row.get(measure) is not None])
 

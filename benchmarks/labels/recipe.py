@@ -135,8 +135,8 @@ def scaled_by(log_p, y):
     def nll(log_power):
         return -log_softmax(log_p * np.exp(log_power), axis=-1)[np.arange(len(y)), y].mean()
 
-    found = minimize_scalar(nll, bounds=(-3, 3), method="bounded")
-    return float(np.exp(found.x)), float(found.fun)
+    optimum = minimize_scalar(nll, bounds=(-3, 3), method="bounded")
+    return float(np.exp(optimum.x)), float(optimum.fun)
 
 
 def noise(model, x):
@@ -162,11 +162,11 @@ class Record(keras.callbacks.Callback):
         self.task, self.epochs = task, []
 
     def on_epoch_end(self, epoch, logs=None):
-        found = {"training loss": float(logs["loss"]), **noise(self.model, self.task.validation.x[:256])}
+        measures = {"training loss": float(logs["loss"]), **noise(self.model, self.task.validation.x[:256])}
         for name, part in (("noisy", self.task.validation), ("clean", self.task.test)):
             log_p = log_softmax(self.model.predict(part.x, batch_size=1000, verbose=0).astype("float64"), axis=-1)
-            found |= {f"{name} {key}": value for key, value in scores(log_p, part.y).items()}
-        self.epochs.append(found)
+            measures |= {f"{name} {key}": value for key, value in scores(log_p, part.y).items()}
+        self.epochs.append(measures)
 
 
 def run(name, setting, seed):
@@ -231,14 +231,14 @@ def main():
     part, parts = map(int, options.part.split("/"))
     options.output.mkdir(parents=True, exist_ok=True)
     present = {key_of(line) for line in read(options.output, "recipe-*.jsonl")}
-    of_task = variations if options.variations else middle if options.middle else settings
-    of_seed = [
+    task_settings = variations if options.variations else middle if options.middle else settings
+    seed_runs = [
         (name, setting)
         for name in options.tasks
-        for setting in of_task(tasks.TASKS[name](0))
+        for setting in task_settings(tasks.TASKS[name](0))
         if setting.method in options.methods
     ]
-    wanted = [(name, setting, seed) for seed in range(options.seeds) for name, setting in of_seed]
+    wanted = [(name, setting, seed) for seed in range(options.seeds) for name, setting in seed_runs]
     for name, setting, seed in wanted[part::parts]:
         if key_of({"task": name, "seed": seed, **setting._asdict()}) in present:
             continue

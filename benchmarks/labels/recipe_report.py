@@ -57,17 +57,15 @@ def choices(runs, criterion):
     """Returns a row for each method of one task: clean scores of the choices, and the choices."""
     lines = [["method", *CLEAN, criterion, "temperatures", "L2", "epochs"]]
     for method in METHODS:
-        found = chosen(select(runs, method=method), criterion)
-        if found:
-            figures = [with_error([run["epochs"][epoch][name] for run, epoch in found]) for name in (*CLEAN, criterion)]
-            lines.append(
-                [method, *figures, *(_counted(run[name] for run, _ in found) for name in ("temperature", "l2"))]
-            )
-            lines[-1].append(", ".join(str(epoch + 1) for _, epoch in found))
+        best = chosen(select(runs, method=method), criterion)
+        if best:
+            figures = [with_error([run["epochs"][epoch][name] for run, epoch in best]) for name in (*CLEAN, criterion)]
+            lines.append([method, *figures, *(_counts(run[name] for run, _ in best) for name in ("temperature", "l2"))])
+            lines[-1].append(", ".join(str(epoch + 1) for _, epoch in best))
     return lines
 
 
-def _counted(values):
+def _counts(values):
     counts = sorted(collections.Counter(values).items())
     return ", ".join(f"{value:g}" + (f" (x{count})" if count > 1 else "") for value, count in counts)
 

@@ -180,14 +180,14 @@ def figures(outputs, y, covariance):
     from keras_het.explain import regression_scores
 
     scores = regression_scores(outputs, y, LEVELS)
-    found = [scores.nll, scores.rmse.mean(), scores.crps.mean(), *scores.coverage.mean(1)]
-    return found if covariance is None else [*found, *recovered(outputs, covariance)]
+    columns = [scores.nll, scores.rmse.mean(), scores.crps.mean(), *scores.coverage.mean(1)]
+    return columns if covariance is None else [*columns, *recovered(outputs, covariance)]
 
 
-def beside(found):
+def beside(results):
     """Inserts the differences to the NLL of constant variance behind the NLL."""
-    reference = [row[0] for row in found["constant variance"]]
-    for name, rows in found.items():
+    reference = [row[0] for row in results["constant variance"]]
+    for name, rows in results.items():
         for row, nll in zip(rows, reference, strict=True):
             row.insert(1, np.nan if name == "constant variance" else row[0] - nll)
 
@@ -214,20 +214,20 @@ def main():
     seeds, epochs = range(1 if options.quick else options.seeds), 2 if options.quick else EPOCHS
     tables = {}
     for task, (factors, batch_size) in TASKS.items():
-        found = {}
+        results = {}
         for seed in seeds:
-            of_folds = {}
+            folds = {}
             for fold in range(4 if task == "linnerud" else 1):
                 parts, covariance = splits(task, seed, fold)
                 for name, predict in models(parts, factors, batch_size, epochs, seed):
-                    of_folds.setdefault(name, []).append(figures(predict(parts[2][0]), parts[2][1], covariance))
-            for name, rows in of_folds.items():
+                    folds.setdefault(name, []).append(figures(predict(parts[2][0]), parts[2][1], covariance))
+            for name, rows in folds.items():
                 row = np.mean(rows, axis=0).tolist()
-                found.setdefault(name, []).append(row)
+                results.setdefault(name, []).append(row)
                 print(task, seed, name, *(f"{figure:.3f}" for figure in row), flush=True)
-        beside(found)
+        beside(results)
         head = [*HEAD, *(OF_COVARIANCE if covariance is not None else ())]
-        tables[task] = [head, *([name, *map(with_error, zip(*rows, strict=True))] for name, rows in found.items())]
+        tables[task] = [head, *([name, *map(with_error, zip(*rows, strict=True))] for name, rows in results.items())]
     publish(options.output, "regression", tables, seeds)
 
 

@@ -84,7 +84,7 @@ class Discs(Task):
             distance = np.hypot(places[:, None] - row, places - column)
             small, large = small | (distance < radius), large | (distance < radius + 3)
         shifts = [(np.roll(small, by, 1), np.roll(large, by, 1)) for by in (-2, 0, 0, 2)]
-        maps = np.array([drawn for both in shifts for drawn in both], int)
+        maps = np.array([kind for both in shifts for kind in both], int)
         return (0.5 * small + 0.5 * large)[..., None] + 0.1 * rng.normal(size=(SIZE, SIZE, 1)), maps
 
 
@@ -135,7 +135,7 @@ def sampled(model, x, count, seed=0):
 
     if hasattr(model, "head"):
         return sample_segmentations(model, x, count, seed)
-    return by_pixel(probability(model, x), count, np.random.default_rng(seed))
+    return sample_pixels(probability(model, x), count, np.random.default_rng(seed))
 
 
 def probability(model, x):
@@ -144,7 +144,7 @@ def probability(model, x):
     return 1.0 / (1.0 + np.exp(outputs[..., 0] - outputs[..., 1]))
 
 
-def by_pixel(p, count, rng):
+def sample_pixels(p, count, rng):
     """Returns label maps whose pixels are sampled independently."""
     return (rng.random((count, *p.shape)) < p).astype(int)
 
@@ -181,10 +181,10 @@ def scores(task, samples, loss):
     from keras_het.explain import segmentation_scores
 
     maps = task.maps[:, TRAIN:]
-    found = [segmentation_scores(samples[:count], maps) for count in SAMPLES]
-    of_whole = whole(samples, maps) if isinstance(task, Segments) else ()
-    energies = [each.energy_distance for each in found]
-    return *energies, found[-1].diversity, found[-1].matched_iou, borders(samples), *of_whole, loss
+    values = [segmentation_scores(samples[:count], maps) for count in SAMPLES]
+    whole_values = whole(samples, maps) if isinstance(task, Segments) else ()
+    energies = [each.energy_distance for each in values]
+    return *energies, values[-1].diversity, values[-1].matched_iou, borders(samples), *whole_values, loss
 
 
 def exact(task):
@@ -194,8 +194,8 @@ def exact(task):
     maps, most = task.maps[:, TRAIN:], SAMPLES[-1]
     apart = segmentation_scores(maps, maps).diversity
     energies, diversity = [apart / count for count in SAMPLES], apart * (1.0 - 1.0 / most)
-    of_whole = (1.0, 4.0 * (1.0 - 0.75**most)) if isinstance(task, Segments) else ()
-    return *energies, diversity, np.nan, borders(maps), *of_whole, task.entropy
+    whole_values = (1.0, 4.0 * (1.0 - 0.75**most)) if isinstance(task, Segments) else ()
+    return *energies, diversity, np.nan, borders(maps), *whole_values, task.entropy
 
 
 def rows(task, seed, epochs):
@@ -204,7 +204,7 @@ def rows(task, seed, epochs):
     yield "the planted distribution, exact", exact(task)
     yield "the planted distribution, sampled", scores(task, task.planted(most, rng), exact(task)[-1])
     p = task.maps[:, TRAIN:].mean(0)
-    yield "each pixel by itself, planted", scores(task, by_pixel(p, most, rng), nll_by_pixel(p, task.y[TRAIN:]))
+    yield "each pixel by itself, planted", scores(task, sample_pixels(p, most, rng), nll_by_pixel(p, task.y[TRAIN:]))
     for name in models(task):
         model = fitted(task, name, seed, epochs)
         yield name, scores(task, sampled(model, x, most, seed), nll(task, model))
@@ -220,13 +220,16 @@ def main():
     head = ["model", *(f"GED, {count} samples" for count in SAMPLES), "diversity", "matched IoU", "borders"]
     tables = {}
     for kind in (Segments, Discs):
-        found = {}
+        values = {}
         for seed in seeds:
             for name, figures in rows(kind(seed), seed, epochs):
-                found.setdefault(name, []).append(figures)
+                values.setdefault(name, []).append(figures)
                 print(seed, kind.title, name, *(f"{figure:.3f}" for figure in figures), flush=True)
         columns = [*head, *(["whole", "of 4 maps"] if kind is Segments else []), "NLL"]
-        tables[kind.title] = [columns, *([name, *map(with_error, zip(*of, strict=True))] for name, of in found.items())]
+        tables[kind.title] = [
+            columns,
+            *([name, *map(with_error, zip(*of, strict=True))] for name, of in values.items()),
+        ]
     publish(options.output, "segmentation", tables, seeds)
 
 

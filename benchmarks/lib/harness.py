@@ -172,8 +172,8 @@ def accelerator():
         return torch.cuda.get_device_name() if torch.cuda.is_available() else None
     import tensorflow as tf
 
-    found = tf.config.list_physical_devices("GPU")
-    return tf.config.experimental.get_device_details(found[0]).get("device_name", "GPU") if found else None
+    devices = tf.config.list_physical_devices("GPU")
+    return tf.config.experimental.get_device_details(devices[0]).get("device_name", "GPU") if devices else None
 
 
 def peak_device_memory():

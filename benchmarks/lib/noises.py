@@ -19,7 +19,7 @@ class Noisy(NamedTuple):
     rows: np.ndarray
 
 
-def of_matrix(make):
+def matrix_noise(make):
     """Returns a noise that flips labels by a T, a function of the number of classes and the seed."""
     return lambda x, y, seed: Noisy(x, y, make(y.max() + 1, seed)[y])
 
@@ -83,10 +83,10 @@ def words():
 
 DATA = {"digits": digits, "mnist": mnist, "words": words}
 NOISES = {
-    "none": of_matrix(lambda size, seed: np.eye(size)),
-    "symmetric": of_matrix(lambda size, seed: symmetric(size, SYMMETRIC)),
-    "pair": of_matrix(lambda size, seed: pair_flip(size, RATE)),
-    "random": of_matrix(lambda size, seed: corruption.random_flip(size, SYMMETRIC, seed)),
+    "none": matrix_noise(lambda size, seed: np.eye(size)),
+    "symmetric": matrix_noise(lambda size, seed: symmetric(size, SYMMETRIC)),
+    "pair": matrix_noise(lambda size, seed: pair_flip(size, RATE)),
+    "random": matrix_noise(lambda size, seed: corruption.random_flip(size, SYMMETRIC, seed)),
     "look-alike": look_alikes,
     "weak raters": weak_raters,
     "outliers": outliers,

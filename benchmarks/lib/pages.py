@@ -46,8 +46,8 @@ def without_results(text):
     return MARKED.sub("", text)
 
 
-def _render(found):
-    kind, target, _ = found.groups()
+def _render(match):
+    kind, target, _ = match.groups()
     start = f"<!-- {kind}: {target} -->"
     if kind == "run":
         return f"{start}{results.about(run_of(target))}<!-- / -->"
@@ -72,11 +72,11 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--check", action="store_true", help="change nothing, and fail where a page differs")
     options = parser.parse_args()
-    found = differing()
-    for page, text in {} if options.check else found.items():
+    texts = differing()
+    for page, text in {} if options.check else texts.items():
         page.write_text(text)
-    print("\n".join(str(page.relative_to(ROOT)) for page in found) or "All pages show what the result files have.")
-    raise SystemExit(1 if options.check and found else 0)
+    print("\n".join(str(page.relative_to(ROOT)) for page in texts) or "All pages show what the result files have.")
+    raise SystemExit(1 if options.check and texts else 0)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ def compiled(model, optimizer="adam"):
     return model
 
 
-def by_sgd(make):
+def with_sgd(make):
     """Returns the model, trained by SGD. Adam on TensorFlow moves an Embedding too far if a token occurs twice."""
     return lambda: compiled(make(), "sgd")
 
@@ -74,7 +74,7 @@ FROZEN_ON = {  # and on these it was tried, unchanged
     ),
 }
 
-TEXT_BY_SGD = {f"{name}, SGD": by_sgd(make) for name, make in (TUNED_ON | FROZEN_ON).items() if "BERT" in name}
+TEXT_BY_SGD = {f"{name}, SGD": with_sgd(make) for name, make in (TUNED_ON | FROZEN_ON).items() if "BERT" in name}
 
 
 # Ordinary layers.

@@ -21,7 +21,7 @@ import numpy as np
 from benchmarks.lib import lines
 from benchmarks.lib.results import publish
 from benchmarks.real import features, plain
-from benchmarks.real.votes import ABSTAIN, PLAN, TARGETS, by_dawid_skene, task_of
+from benchmarks.real.votes import ABSTAIN, PLAN, TARGETS, dawid_skene, task_of
 from keras_het.callbacks import TransitionMonitor
 from keras_het.labels import annotators, choose, clean
 from keras_het.layers import NoiseTransition
@@ -83,7 +83,7 @@ def network(task, loss, dropout, flips=(), share=1.0):
     return model
 
 
-def by_dense(task, targets, dropout, train, held, seed, epochs):
+def dense_model(task, targets, dropout, train, held, seed, epochs):
     """Returns a network trained on class probabilities, and its best epoch."""
     keras.utils.set_random_seed(seed)
     loss, best = keras.losses.CategoricalCrossentropy(from_logits=True), Best("val_loss")
@@ -93,12 +93,12 @@ def by_dense(task, targets, dropout, train, held, seed, epochs):
     return model, best
 
 
-def by_flips(task, started, dropout, train, held, seed, epochs):
+def transition_models(task, started, dropout, train, held, seed, epochs):
     """Yields for each strength a network with a T for each annotator, and its best epoch."""
     size, share = task.units, 1.0
     if task.votes.max() >= size:  # abstaining is a label
         size, share = size + 1, float(np.mean(task.votes < size))
-    start = by_dawid_skene(task)[1] if started else None
+    start = dawid_skene(task)[1] if started else None
     for strength in STRENGTHS:
         keras.utils.set_random_seed(seed)
         penalty = keras.regularizers.L2(strength * share)
@@ -116,8 +116,8 @@ def with_votes(model, task):
     log_p = model.predict(task.x, batch_size=2048, verbose=0).astype("float64")
     log_t = np.log(keras.ops.convert_to_numpy(model.layers[-1].transition))
     for annotator, own in enumerate(task.votes.T):
-        given = own >= 0
-        log_p[given] += log_t[annotator][:, own[given]].T
+        is_vote = own >= 0
+        log_p[is_vote] += log_t[annotator][:, own[is_vote]].T
     return log_p.argmax(axis=1)
 
 
@@ -129,7 +129,7 @@ def named(model, task):
     return [float(flags[who].mean()) for who in (task.spammers, ~task.spammers)]
 
 
-def by_regression(task, y, train, held):
+def regression_classes(task, y, train, held):
     """Returns classes of the test examples by logistic regression, also if Dawid-Skene leaves only one class."""
     classes = np.unique(y[train])
     if len(classes) == 1:
@@ -138,7 +138,7 @@ def by_regression(task, y, train, held):
     return classes[log_p.argmax(axis=1)]
 
 
-def by_targets(row, task, dropout, train, held, seed, epochs):
+def target_rows(row, task, dropout, train, held, seed, epochs):
     """Yields results of a row that turns the votes into one target: epoch, test and training classes, more."""
     kind, model = MODELS[row]
     targets = TARGETS[kind](task, np.random.default_rng([seed, 6]))
@@ -146,26 +146,26 @@ def by_targets(row, task, dropout, train, held, seed, epochs):
         return
     y = targets.argmax(axis=1)
     if model == REGRESSION:
-        yield "chosen", by_regression(task, y, train, held), y, {}
+        yield "chosen", regression_classes(task, y, train, held), y, {}
         return
-    model, best = by_dense(task, targets, dropout, train, held, seed, epochs)
+    model, best = dense_model(task, targets, dropout, train, held, seed, epochs)
     yield "last", classes_of(model, task), y, {}
     model.set_weights(best.weights)
     yield "chosen", classes_of(model, task), y, {}
 
 
-def by_transitions(row, task, dropout, train, held, seed, epochs):
+def transition_rows(row, task, dropout, train, held, seed, epochs):
     """Yields the results of a row with a T for each annotator. Held-out votes choose the strength."""
-    found = list(by_flips(task, row == STARTED, dropout, train, held, seed, epochs))
+    models = list(transition_models(task, row == STARTED, dropout, train, held, seed, epochs))
     for epoch, value in (("last", "last"), ("chosen", "least")):
-        strength, model, best = min(found, key=lambda each: getattr(each[2], value))
+        strength, model, best = min(models, key=lambda each: getattr(each[2], value))
         if epoch == "chosen":
             model.set_weights(best.weights)
         more = {"strength": strength, "named": named(model, task)}
         yield epoch, classes_of(model, task), with_votes(model, task), more
 
 
-def by_engine(row, task, dropout, train, held, seed, epochs):
+def engine_rows(row, task, dropout, train, held, seed, epochs):
     """Yields the results of a call of the package, which holds out examples itself."""
     model = ENGINE[row](task.x, task.votes, seed, epochs)
     yield "chosen", classes_of(model, task), classes_of_training(model, task), {}
@@ -185,7 +185,7 @@ def measured(options, name, change, seed, row):
     """Yields the lines of a row: with the chosen epoch, and with the last one."""
     task, start = task_of(options, name, change, seed), time.process_time()
     parts, base = plain.split(task.truth, seed), row.removesuffix(BARE)
-    make = by_engine if row in ENGINE else by_targets if base in MODELS else by_transitions
+    make = engine_rows if row in ENGINE else target_rows if base in MODELS else transition_rows
     dropout = 0.5 if base == row else 0.0
     for epoch, classes, right, more in make(base, task, dropout, *parts, seed, options.epochs):
         accuracies = {"accuracy": np.mean(classes == task.truth_test), "right": np.mean(right == task.truth)}
@@ -194,14 +194,14 @@ def measured(options, name, change, seed, row):
     keras.utils.clear_session(free_memory=False)
 
 
-def of_set(found):
+def set_table(records):
     """Returns a row for each method on unchanged votes, with differences to the reference, seed by seed."""
     columns = ["right in training", "accuracy", "points over the first row", "accuracy, last epoch"]
-    found, table = lines.select(found, change=""), [["trained on", *columns]]
-    chosen = lines.select(found, epoch="chosen")
+    records, table = lines.select(records, change=""), [["trained on", *columns]]
+    chosen = lines.select(records, epoch="chosen")
     for row in (row for row in ROWS if lines.select(chosen, row=row)):
         own = lines.select(chosen, row=row)
-        last = lines.select(found, row=row, epoch="last")
+        last = lines.select(records, row=row, epoch="last")
         values = [[line[name] for line in own] for name in ("right", "accuracy")]
         values += [differences(chosen, row), [line["accuracy"] for line in last] or [np.nan]]
         table.append([row, *map(lines.with_error, values)])
@@ -210,30 +210,30 @@ def of_set(found):
 
 def differences(chosen, row):
     """Returns points of a row over the reference for each seed that has both; nan for the reference itself."""
-    of_seed = {line["seed"]: line["accuracy"] for line in lines.select(chosen, row=REFERENCE)}
-    pairs = [(line["accuracy"], of_seed.get(line["seed"])) for line in lines.select(chosen, row=row)]
+    reference = {line["seed"]: line["accuracy"] for line in lines.select(chosen, row=REFERENCE)}
+    pairs = [(line["accuracy"], reference.get(line["seed"])) for line in lines.select(chosen, row=row)]
     return [100 * (own - other) for own, other in pairs if other is not None and row != REFERENCE] or [np.nan]
 
 
-def of_changes(found, changes):
+def change_table(records, changes):
     """Returns the accuracy with the chosen epoch: a row for each change of the votes, a column for each method."""
-    found = lines.select(found, epoch="chosen")
+    records = lines.select(records, epoch="chosen")
     table = [["set", "votes", *FEW]]
-    for name in lines.distinct(found, "set"):
+    for name in lines.distinct(records, "set"):
         for change in (change for change in PLAN[name] if change in changes):
-            own = [lines.select(found, set=name, change=change, row=row) for row in FEW]
+            own = [lines.select(records, set=name, change=change, row=row) for row in FEW]
             if any(own):
                 cells = [lines.with_error([line["accuracy"] for line in each]) if each else "" for each in own]
                 table.append([name, change or "all", *cells])
     return table
 
 
-def of_names(found):
+def spammer_table(records):
     """Returns the fractions of planted spammers and of other annotators that are flagged."""
     table = [["set", "votes", "trained on", *WHO]]
-    found = [line for line in lines.select(found, epoch="chosen") if line.get("named")]
-    for name, change, row in dict.fromkeys((line["set"], line["change"], line["row"]) for line in found):
-        own = lines.select(found, set=name, change=change, row=row)
+    records = [line for line in lines.select(records, epoch="chosen") if line.get("named")]
+    for name, change, row in dict.fromkeys((line["set"], line["change"], line["row"]) for line in records):
+        own = lines.select(records, set=name, change=change, row=row)
         table.append([name, change, row, *map(lines.with_error, zip(*(line["named"] for line in own), strict=True))])
     return table
 
@@ -259,17 +259,17 @@ def main():
         for seed in range(options.seeds)
         for row in rows_of(change)
     ]
-    found = lines.read(options.output, "real_annotators.jsonl")
+    records = lines.read(options.output, "real_annotators.jsonl")
     if not options.render:
         make = functools.partial(measured, options)
-        found = lines.completed(options.output / "real_annotators.jsonl", keys, make)
-    tables = {name: of_set(lines.select(found, set=name)) for name in lines.distinct(found, "set")}
-    people = [line for line in found if ABSTAIN not in PLAN[line["set"]]]
-    tables["few votes"] = of_changes(people, ("", "one vote each", "two votes each", "nobody below 20 votes"))
-    tables["spammers"] = of_changes(people, ("", *(f"{count} spammers" for count in (10, 30, 50))))
-    tables["who is named"] = of_names(found)
-    tables["abstaining"] = of_changes([line for line in found if line not in people], ("", ABSTAIN))
-    publish(options.output, "real_annotators", tables, sorted(lines.distinct(found, "seed")))
+        records = lines.completed(options.output / "real_annotators.jsonl", keys, make)
+    tables = {name: set_table(lines.select(records, set=name)) for name in lines.distinct(records, "set")}
+    people = [line for line in records if ABSTAIN not in PLAN[line["set"]]]
+    tables["few votes"] = change_table(people, ("", "one vote each", "two votes each", "nobody below 20 votes"))
+    tables["spammers"] = change_table(people, ("", *(f"{count} spammers" for count in (10, 30, 50))))
+    tables["who is named"] = spammer_table(records)
+    tables["abstaining"] = change_table([line for line in records if line not in people], ("", ABSTAIN))
+    publish(options.output, "real_annotators", tables, sorted(lines.distinct(records, "seed")))
 
 
 if __name__ == "__main__":

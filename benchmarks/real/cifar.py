@@ -43,11 +43,11 @@ def ten(labels, people, folder):
 
     (x, y), (x_test, y_test) = keras.datasets.cifar10.load_data()
     orders = [np.argsort(part.ravel(), kind="stable") for part in (y, y_test)]
-    found = human_labels(labels)
-    if not np.array_equal(found["clean_label"], y.ravel()):
+    arrays = human_labels(labels)
+    if not np.array_equal(arrays["clean_label"], y.ravel()):
         raise ValueError(f"{labels} must have the labels of keras.datasets.cifar10 in the same order")
     columns = {"clean": "clean_label", "aggregate": "aggre_label", "random1": "random_label1", "worst": "worse_label"}
-    table = {name: found[key][orders[0]].astype("int16") for name, key in columns.items()}
+    table = {name: arrays[key][orders[0]].astype("int16") for name, key in columns.items()}
     tests = {"test_clean": y_test.ravel().astype("int16"), "test_votes": np.load(people).astype("int16")}
     table |= {name: value[orders[1]] for name, value in tests.items()}
     table |= {"index": orders[0].astype("int32"), "test_index": orders[1].astype("int32")}
@@ -68,9 +68,9 @@ def hundred(labels, folder):
     import keras
 
     (x, y), (x_test, y_test) = keras.datasets.cifar100.load_data()
-    found = human_labels(labels)
-    table = {"clean": y.ravel(), "noisy": found["noisy_label"], "test_clean": y_test.ravel()}
-    if not np.array_equal(found["clean_label"], y.ravel()):
+    human = human_labels(labels)
+    table = {"clean": y.ravel(), "noisy": human["noisy_label"], "test_clean": y_test.ravel()}
+    if not np.array_equal(human["clean_label"], y.ravel()):
         raise ValueError(f"{labels} must have the labels of keras.datasets.cifar100 in the same order")
     places = {"index": np.arange(len(y), dtype="int32"), "test_index": np.arange(len(y_test), dtype="int32")}
     arrays = {name: value.astype("int16") for name, value in table.items()} | places

@@ -84,14 +84,14 @@ def read(name, folder=FOLDER, seed=0, pictures=True):
     if name not in SETS:
         raise ValueError(f"`name` must be one of {', '.join(SETS)}. Received: {name!r}")
     make, wrong = SETS[name]
-    found = make(pathlib.Path(folder), np.random.default_rng([seed, 46]), pictures)
-    rate = np.mean(found.labels != found.truth)
+    dataset = make(pathlib.Path(folder), np.random.default_rng([seed, 46]), pictures)
+    rate = np.mean(dataset.labels != dataset.truth)
     if abs(rate - wrong) > 0.02:
         raise ValueError(
             f"The labels of {name} must be wrong for {wrong:.1%} of the examples. Received: {rate:.1%}, as if the rows "
             f"of labels and examples were in different orders"
         )
-    return found
+    return dataset
 
 
 def arrays(stem, folder):
@@ -147,16 +147,16 @@ def pictures_of(stem, folder, expected, landmarks):
             if counts != expected:
                 raise ValueError(f"{path.name} must have {expected} pictures in train/, test/. Received: {counts}")
             files = (io.BytesIO(file.read(name)) for part in parts for name in part)
-            found = np.stack([np.asarray(Image.open(each).convert("RGB")) for each in files])
+            images = np.stack([np.asarray(Image.open(each).convert("RGB")) for each in files])
     except zipfile.BadZipFile as error:
         raise ValueError(f"{path.name} must be a whole file of pictures. Received: {error}") from error
     for row, mean in landmarks.items():
-        if abs(found[row].mean() - mean) > 3.0:
+        if abs(images[row].mean() - mean) > 3.0:
             raise ValueError(
                 f"{path.name} must have its pictures in the order of the labels. Received: a mean value of "
-                f"{found[row].mean():.1f} for picture {row} instead of {mean}"
+                f"{images[row].mean():.1f} for picture {row} instead of {mean}"
             )
-    return found
+    return images
 
 
 def cifar10(folder, column, pictures):
@@ -180,8 +180,8 @@ def split_pictures(stem, folder, table, landmarks, pictures):
     """Returns images of training and of the test, or their indices."""
     count, count_test = len(table["clean"]), len(table["test_clean"])
     rows = {int(np.flatnonzero(table["index"] == place)[0]): mean for place, mean in landmarks.items()}
-    found = pictures_of(stem, folder, (count, count_test), rows) if pictures else np.arange(count + count_test)
-    return found[:count], found[count:]
+    images = pictures_of(stem, folder, (count, count_test), rows) if pictures else np.arange(count + count_test)
+    return images[:count], images[count:]
 
 
 def fashion(folder, rng):

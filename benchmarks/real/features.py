@@ -27,17 +27,17 @@ def of(name, folder=data.FOLDER, cache=weights.CACHE, seed=0):
         cache: where weights and features are kept.
         seed: of what is drawn in the set.
     """
-    found = data.read(name, folder, seed, pictures=False)
-    if found.x.ndim == 2:  # LabelMe comes as features
-        return found
+    dataset = data.read(name, folder, seed, pictures=False)
+    if dataset.x.ndim == 2:  # LabelMe comes as features
+        return dataset
     store = pathlib.Path(cache) / f"features-{store_of(name)}.npy"
     if not store.exists():
         compute(name, store, folder, cache)
     x = np.load(store, mmap_mode="r")
-    count = len(found.x)
-    if found.x.ndim == 1 and found.x.dtype.kind == "i":
-        return found._replace(x=np.array(x[found.x]), x_test=np.array(x[found.x_test]))
-    return found._replace(x=np.array(x[:count]), x_test=np.array(x[count:]))
+    count = len(dataset.x)
+    if dataset.x.ndim == 1 and dataset.x.dtype.kind == "i":
+        return dataset._replace(x=np.array(x[dataset.x]), x_test=np.array(x[dataset.x_test]))
+    return dataset._replace(x=np.array(x[:count]), x_test=np.array(x[count:]))
 
 
 def store_of(name):
@@ -49,9 +49,9 @@ def compute(name, store, folder, cache):
     """Writes the features of a set's training and test examples, block by block."""
     import keras
 
-    found = data.read(name, folder)
-    examples = np.concatenate([found.x, found.x_test])
-    extract = of_texts(cache) if examples.dtype.kind == "U" else of_pictures(cache)
+    dataset = data.read(name, folder)
+    examples = np.concatenate([dataset.x, dataset.x_test])
+    extract = text_features(cache) if examples.dtype.kind == "U" else image_features(cache)
     parts = pathlib.Path(cache) / f"{store.stem}-blocks"
     parts.mkdir(parents=True, exist_ok=True)
     starts = range(0, len(examples), BLOCK)
@@ -66,7 +66,7 @@ def compute(name, store, folder, cache):
     np.save(store, np.concatenate([np.load(parts / f"{number:05}.npy") for number in range(len(starts))]))
 
 
-def of_pictures(cache):
+def image_features(cache):
     """Returns a function from images of bytes, `(B, H, W)` or `(B, H, W, 3)`, to features, `(B, 1280)`."""
     import keras
     import keras_hub
@@ -83,7 +83,7 @@ def of_pictures(cache):
     return extract
 
 
-def of_texts(cache):
+def text_features(cache):
     """Returns a function from texts to sentence vectors, `(B, 384)`, of length 1."""
     import keras_hub
 
@@ -115,8 +115,8 @@ def main():
     """Computes the features of all sets, or of the named ones."""
     options = parser_of(__doc__, list(data.SETS)).parse_args()
     for name in options.sets:
-        found = of(name, options.data, options.cache)
-        print(name, found.x.shape, found.x_test.shape)
+        dataset = of(name, options.data, options.cache)
+        print(name, dataset.x.shape, dataset.x_test.shape)
 
 
 if __name__ == "__main__":

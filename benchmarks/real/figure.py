@@ -34,12 +34,12 @@ def models(tables):
 
 def finders(tables):
     """Returns average precision and its standard error by set and row."""
-    found = {}
+    result = {}
     for name in data.SETS:
         head, *rows = next((table for title, table in tables.items() if title.split(", which")[0] == name), [[]])
-        by_row = {row[0]: dict(zip(head, row, strict=True))["average precision"] for row in rows}
-        found[name] = {row: number(by_row[row]) for row in FINDERS if row in by_row}
-    return found
+        scores = {row[0]: dict(zip(head, row, strict=True))["average precision"] for row in rows}
+        result[name] = {row: number(scores[row]) for row in FINDERS if row in scores}
+    return result
 
 
 def number(text):
@@ -58,12 +58,12 @@ def draw(panels, path):
     import matplotlib.pyplot as plt
 
     figure, axes = plt.subplots(1, len(panels), figsize=(9.6, 4.2), sharey=True, layout="constrained")
-    for axis, (title, (found, names)) in zip(axes, panels.items(), strict=True):
-        sets = [name for name in data.SETS if found.get(name)]
+    for axis, (title, (scores, names)) in zip(axes, panels.items(), strict=True):
+        sets = [name for name in data.SETS if scores.get(name)]
         for place, name in enumerate(sets):
-            axis.plot([found[name][row][0] for row in names], [place] * len(names), color="#d4d8dd", zorder=1)
+            axis.plot([scores[name][row][0] for row in names], [place] * len(names), color="#d4d8dd", zorder=1)
         for (row, label), color in zip(names.items(), COLORS, strict=True):
-            mean, error = zip(*(found[name][row] for name in sets), strict=True)
+            mean, error = zip(*(scores[name][row] for name in sets), strict=True)
             axis.errorbar(mean, range(len(sets)), xerr=error, fmt="o", color=color, label=label, markersize=6)
         axis.set_yticks(range(len(sets)), sets)
         axis.set_title(title, loc="left", fontsize=10)

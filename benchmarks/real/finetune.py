@@ -26,14 +26,14 @@ ROWS = {"Dense": 1.0, "Dense, logits / 5": 5.0, "full head": 5.0}  # temperature
 class Parts:
     """Inputs, noisy labels and truths of one training, for `heads.Record`."""
 
-    def __init__(self, found, size, seed, prepared):
-        chosen = np.random.default_rng([seed, 2]).permutation(len(found.labels))[:size]
-        tested = np.random.default_rng(0).permutation(len(found.truth_test))[:TESTED]
+    def __init__(self, dataset, size, seed, prepared):
+        chosen = np.random.default_rng([seed, 2]).permutation(len(dataset.labels))[:size]
+        tested = np.random.default_rng(0).permutation(len(dataset.truth_test))[:TESTED]
         train, held = (chosen[part] for part in plain.split(chosen, seed))
-        self.units, self.truth = found.units, found.truth_test[tested].astype(int)
-        self.votes = None if found.test_votes is None else found.test_votes[tested]
-        self.x, self.x_held, self.x_test = map(prepared, (found.x[train], found.x[held], found.x_test[tested]))
-        self.y, self.y_held = found.labels[train].astype("int32"), found.labels[held].astype("int32")
+        self.units, self.truth = dataset.units, dataset.truth_test[tested].astype(int)
+        self.votes = None if dataset.test_votes is None else dataset.test_votes[tested]
+        self.x, self.x_held, self.x_test = map(prepared, (dataset.x[train], dataset.x[held], dataset.x_test[tested]))
+        self.y, self.y_held = dataset.labels[train].astype("int32"), dataset.labels[held].astype("int32")
 
 
 def picture_model(cache):
@@ -71,12 +71,12 @@ def head_of(row, units, seed):
     return [keras.layers.Dense(units), keras.layers.Rescaling(1.0 / ROWS[row])]
 
 
-def train(name, found, row, seed, options):
+def train(name, dataset, row, seed, options):
     """Returns the measures of every epoch of one training, and its processor seconds."""
     keras.utils.set_random_seed(1000 + seed)
-    inputs, outputs, prepared = (picture_model if found.x.ndim == 4 else text_model)(options.cache)
-    parts = Parts(found, options.size, seed, prepared)
-    for layer in head_of(row, found.units, seed):
+    inputs, outputs, prepared = (picture_model if dataset.x.ndim == 4 else text_model)(options.cache)
+    parts = Parts(dataset, options.size, seed, prepared)
+    for layer in head_of(row, dataset.units, seed):
         outputs = layer(outputs)
     model = keras.Model(inputs, outputs)
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
@@ -87,14 +87,14 @@ def train(name, found, row, seed, options):
     return {"epochs": record.epochs, "processor": time.process_time() - start}
 
 
-def table(found):
+def table(records):
     """Returns measures at the epoch of the best noisy accuracy, and differences to Dense, by set and head."""
     names = ("accuracy", "nll", "ece", "people")
     rows = [["set", "labels", "head", *names, "accuracy - Dense's", "nll - Dense's", "processor seconds"]]
-    for name in lines.distinct(found, "set"):
+    for name in lines.distinct(records, "set"):
         best = {}
         for row in ROWS:
-            own = lines.select(found, set=name, row=row)
+            own = lines.select(records, set=name, row=row)
             best[row] = [max(line["epochs"], key=lambda epoch: epoch["noisy accuracy"]) for line in own]
             values = [
                 lines.with_error([epoch[measure] for epoch in best[row]]) if measure in best[row][0] else ""

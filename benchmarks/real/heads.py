@@ -52,13 +52,13 @@ def head_of(row, units, temperature, penalty, seed):
 class Parts:
     """Standardised features, labels and truths of one training."""
 
-    def __init__(self, found, size, seed):
-        chosen = np.random.default_rng([seed, 2]).permutation(len(found.labels))[:size]
+    def __init__(self, dataset, size, seed):
+        chosen = np.random.default_rng([seed, 2]).permutation(len(dataset.labels))[:size]
         train, held = (chosen[part] for part in plain.split(chosen, seed))
-        self.units, self.truth, self.votes = found.units, found.truth_test.astype(int), found.test_votes
-        self.confusions = confusions(found)
-        self.x, self.x_held, self.x_test = plain.standardized(found.x[train], found.x[held], found.x_test)
-        self.y, self.y_held = found.labels[train].astype("int32"), found.labels[held].astype("int32")
+        self.units, self.truth, self.votes = dataset.units, dataset.truth_test.astype(int), dataset.test_votes
+        self.confusions = confusions(dataset)
+        self.x, self.x_held, self.x_test = plain.standardized(dataset.x[train], dataset.x[held], dataset.x_test)
+        self.y, self.y_held = dataset.labels[train].astype("int32"), dataset.labels[held].astype("int32")
 
 
 class Record(keras.callbacks.Callback):
@@ -139,18 +139,20 @@ def train(parts, name, temperature, penalty, seed, epochs, strength=None):
     model.compile(keras.optimizers.Adam(RATE), loss)
     record, start = Record(parts, is_averaged), time.process_time()
     fit(model, parts, row, strength, epochs * (3 if name.endswith(LONGER) else 1), [record])
-    found = {"epochs": record.epochs, "processor": time.process_time() - start, **pairs(model, parts)}
+    result = {"epochs": record.epochs, "processor": time.process_time() - start, **pairs(model, parts)}
     keras.utils.clear_session(free_memory=False)
-    return found
+    return result
 
 
-def confusions(found):
+def confusions(dataset):
     """Returns how often people confuse two classes, `(K, K)`, by the votes of the test or by the labels."""
-    counts = np.zeros((found.units, found.units))
-    if found.test_votes is None:
-        np.add.at(counts, (found.truth.astype(int), found.labels.astype(int)), 1.0)
+    counts = np.zeros((dataset.units, dataset.units))
+    if dataset.test_votes is None:
+        np.add.at(counts, (dataset.truth.astype(int), dataset.labels.astype(int)), 1.0)
     else:
-        np.add.at(counts, found.truth_test.astype(int), found.test_votes / found.test_votes.sum(axis=1, keepdims=True))
+        np.add.at(
+            counts, dataset.truth_test.astype(int), dataset.test_votes / dataset.test_votes.sum(axis=1, keepdims=True)
+        )
     shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1.0)
     return shares + shares.T
 
@@ -168,15 +170,15 @@ def pairs(model, parts):
 
     above = np.triu_indices(parts.units, 1)
     p = softmax(model.predict(parts.x_test, batch_size=2048, verbose=0)[:, : parts.units].astype("float64"), axis=1)
-    found = {"of p": float(spearmanr(parts.confusions[above], (p.T @ p)[above]).statistic)}
+    result = {"of p": float(spearmanr(parts.confusions[above], (p.T @ p)[above]).statistic)}
     if isinstance(model.layers[-1], HeteroscedasticDense):
         sigma = covariance(model, parts.x_test, batch_size=2048)
         deviation = np.sqrt(np.diag(sigma))
-        found["of correlations"] = float(
+        result["of correlations"] = float(
             spearmanr(parts.confusions[above], -(sigma / np.outer(deviation, deviation))[above]).statistic
         )
-        found["of covariances"] = float(spearmanr(parts.confusions[above], -sigma[above]).statistic)
-    return found
+        result["of covariances"] = float(spearmanr(parts.confusions[above], -sigma[above]).statistic)
+    return result
 
 
 def choices(row):
@@ -194,10 +196,10 @@ def run(options):
     options.output.mkdir(parents=True, exist_ok=True)
     file = options.output / "real_heads.jsonl"
     for name in options.sets:
-        found = features.of(name, options.data, options.cache)
+        dataset = features.of(name, options.data, options.cache)
         for size in options.sizes:
             for seed in range(options.seeds):
-                parts = Parts(found, size, seed)
+                parts = Parts(dataset, size, seed)
                 keys = [
                     {"set": name, "size": size, "seed": seed, "row": row, **choice}
                     for row in options.rows
@@ -210,15 +212,15 @@ def run(options):
                 lines.completed(file, keys, make)
 
 
-def chosen(found, criterion):
+def chosen(records, criterion):
     """Returns the epoch of the best temperature, L2 and epoch by a noisy measure. The first wins a tie."""
     sign = -1.0 if criterion == "noisy nll" else 1.0
-    return max((epoch for line in found for epoch in line["epochs"]), key=lambda epoch: sign * epoch[criterion])
+    return max((epoch for line in records for epoch in line["epochs"]), key=lambda epoch: sign * epoch[criterion])
 
 
-def last(found):
+def last(records):
     """Returns the last epoch of the temperature and L2 with the best noisy accuracy at that epoch."""
-    return max((line["epochs"][-1] for line in found), key=lambda epoch: epoch["noisy accuracy"])
+    return max((line["epochs"][-1] for line in records), key=lambda epoch: epoch["noisy accuracy"])
 
 
 RULES = {
@@ -229,14 +231,14 @@ RULES = {
 MEASURES = ("accuracy", "nll", "ece", "people", "kl", "entropies")
 
 
-def table(found, rule):
+def table(records, rule):
     """Returns a row for each head: the measures, and its differences to Dense, seed by seed."""
-    names = [name for name in MEASURES if name in found[0]["epochs"][0]]
+    names = [name for name in MEASURES if name in records[0]["epochs"][0]]
     rows = [["head", *names, "accuracy - Dense's", "nll - Dense's"]]
-    seeds = lines.distinct(found, "seed")
+    seeds = lines.distinct(records, "seed")
     best = {}
     for row in ROWS:
-        own = [RULES[rule](part) for seed in seeds if (part := lines.select(found, row=row, seed=seed))]
+        own = [RULES[rule](part) for seed in seeds if (part := lines.select(records, row=row, seed=seed))]
         if len(own) == len(seeds):
             best[row] = own
             values = [lines.with_error([each[name] for each in own]) for name in names]
@@ -250,13 +252,13 @@ def table(found, rule):
 
 def render(options):
     """Publishes the tables of the existing lines."""
-    found = lines.read(options.output, "real_heads.jsonl")
+    records = lines.read(options.output, "real_heads.jsonl")
     tables = {}
-    for name in lines.distinct(found, "set"):
-        for size in sorted({line["size"] for line in lines.select(found, set=name)}):
-            own = lines.select(found, set=name, size=size)
+    for name in lines.distinct(records, "set"):
+        for size in sorted({line["size"] for line in lines.select(records, set=name)}):
+            own = lines.select(records, set=name, size=size)
             tables |= {f"{name}, {size} labels, {rule}": table(own, rule) for rule in RULES}
-    publish(options.output, "real_heads", tables, sorted(lines.distinct(found, "seed")))
+    publish(options.output, "real_heads", tables, sorted(lines.distinct(records, "seed")))
 
 
 def main():

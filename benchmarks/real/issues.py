@@ -113,9 +113,9 @@ class Evidence:
         model = keras.Sequential([keras.Input(self.x.shape[1:]), *layers])
         loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
         model.compile(keras.optimizers.Adam(rate), loss)
-        found = TrainingDynamics(self.x, self.y, batch_size=2048)
-        model.fit(self.x, self.y, batch_size=128, epochs=WATCHED, verbose=0, callbacks=[found])
-        return found
+        dynamics = TrainingDynamics(self.x, self.y, batch_size=2048)
+        model.fit(self.x, self.y, batch_size=128, epochs=WATCHED, verbose=0, callbacks=[dynamics])
+        return dynamics
 
 
 def issues(*arguments, **named):
@@ -131,7 +131,7 @@ def alike(dynamics):
     return mean < 0, mean
 
 
-def of_cleanlab(y, p):
+def cleanlab_issues(y, p):
     """Returns the flags and scores of cleanlab."""
     from cleanlab.filter import find_label_issues
     from cleanlab.rank import get_label_quality_scores
@@ -140,16 +140,16 @@ def of_cleanlab(y, p):
 
 
 FINDERS = {  # flags and scores by row, of an `Evidence`
-    "vote of ten neighbours": lambda given: first_choice(given.y, given.votes),
-    "logistic regression, argmax": lambda given: first_choice(given.y, given.regression),
-    "logistic regression, find_label_issues": lambda given: issues(given.regression, given.y),
-    "logistic regression, cleanlab": lambda given: of_cleanlab(given.y, given.regression),
-    "clean_labels": lambda given: sorted_back(given.cleaned.issues),
-    "clean_labels, argmax": lambda given: first_choice(given.y, given.cleaned.probabilities),
-    "TrainingDynamics": lambda given: issues(given.linear),
-    "TrainingDynamics, all epochs alike": lambda given: alike(given.linear),
-    "TrainingDynamics, 128 units": lambda given: issues(given.hidden),
-    "TrainingDynamics, 128 units, all epochs alike": lambda given: alike(given.hidden),
+    "vote of ten neighbours": lambda evidence: first_choice(evidence.y, evidence.votes),
+    "logistic regression, argmax": lambda evidence: first_choice(evidence.y, evidence.regression),
+    "logistic regression, find_label_issues": lambda evidence: issues(evidence.regression, evidence.y),
+    "logistic regression, cleanlab": lambda evidence: cleanlab_issues(evidence.y, evidence.regression),
+    "clean_labels": lambda evidence: sorted_back(evidence.cleaned.issues),
+    "clean_labels, argmax": lambda evidence: first_choice(evidence.y, evidence.cleaned.probabilities),
+    "TrainingDynamics": lambda evidence: issues(evidence.linear),
+    "TrainingDynamics, all epochs alike": lambda evidence: alike(evidence.linear),
+    "TrainingDynamics, 128 units": lambda evidence: issues(evidence.hidden),
+    "TrainingDynamics, 128 units, all epochs alike": lambda evidence: alike(evidence.hidden),
 }
 
 
@@ -159,7 +159,7 @@ def rows():
     return [row for row in FINDERS if there or "cleanlab" not in row]
 
 
-def judged(flags, scores, wrong):
+def detection_scores(flags, scores, wrong):
     """Returns precision, recall, F1, F1 at the true rate and average precision."""
     from sklearn.metrics import average_precision_score
 
@@ -177,37 +177,37 @@ def judged(flags, scores, wrong):
 
 def evidence(name, seed, options):
     """Returns the `Evidence` of a set, and whether each label is wrong."""
-    found = features.of(name, options.data, options.cache, seed)
-    chosen = np.random.default_rng([seed, 4]).permutation(len(found.labels))[: options.size]
-    (x,) = plain.standardized(found.x[chosen])
-    y, wrong = found.labels[chosen].astype(int), found.labels[chosen] != found.truth[chosen]
-    return Evidence(x, y, found.units, seed), wrong
+    dataset = features.of(name, options.data, options.cache, seed)
+    chosen = np.random.default_rng([seed, 4]).permutation(len(dataset.labels))[: options.size]
+    (x,) = plain.standardized(dataset.x[chosen])
+    y, wrong = dataset.labels[chosen].astype(int), dataset.labels[chosen] != dataset.truth[chosen]
+    return Evidence(x, y, dataset.units, seed), wrong
 
 
-def measured(given, wrong, row):
+def measured(evidence, wrong, row):
     """Returns the line of a finder on a set."""
     start = time.process_time()
-    flags, scores = FINDERS[row](given)
-    yield {**judged(flags, scores, wrong), "processor": time.process_time() - start}
+    flags, scores = FINDERS[row](evidence)
+    yield {**detection_scores(flags, scores, wrong), "processor": time.process_time() - start}
 
 
-def table(found):
+def table(records):
     """Returns a row for each finder: the means over the seeds."""
     names = ("precision", "recall", "F1", "F1 at the rate", "average precision", "named", "wrong")
     rows = [["finder", *names, "processor seconds"]]
-    for row in [row for row in FINDERS if lines.select(found, row=row)]:
-        own = lines.select(found, row=row)
+    for row in [row for row in FINDERS if lines.select(records, row=row)]:
+        own = lines.select(records, row=row)
         values = [lines.with_error([line[name] for line in own]) for name in names]
         rows.append([row, *values, f"{np.median([line['processor'] for line in own]):.1f}"])
     return rows
 
 
-def by_set(found, measure):
+def set_table(records, measure):
     """Returns the means of a measure over the seeds: a row for each finder, a column for each set."""
-    names = [name for name in SETS if lines.select(found, set=name)]
+    names = [name for name in SETS if lines.select(records, set=name)]
     rows = [["finder", *names]]
-    for row in [row for row in FINDERS if lines.select(found, row=row)]:
-        values = [[line[measure] for line in lines.select(found, set=name, row=row)] for name in names]
+    for row in [row for row in FINDERS if lines.select(records, row=row)]:
+        values = [[line[measure] for line in lines.select(records, set=name, row=row)] for name in names]
         rows.append([row, *(f"{np.mean(value):.3f}" if value else "" for value in values)])
     return rows
 
@@ -222,13 +222,13 @@ def main():
     file = options.output / "real_issues.jsonl"
     cells = itertools.product(options.sets, range(options.seeds), rows())
     keys = [{"set": name, "seed": seed, "row": row} for name, seed, row in cells]
-    found = lines.read(options.output, file.name)
+    records = lines.read(options.output, file.name)
     if not options.render:
         read = functools.lru_cache(1)(lambda name, seed: evidence(name, seed, options))
-        found = lines.completed(file, keys, lambda name, seed, row: measured(*read(name, seed), row))
-    tables = {measure: by_set(found, measure) for measure in ("F1", "average precision")}
-    tables |= {name: table(lines.select(found, set=name)) for name in SETS if lines.select(found, set=name)}
-    publish(options.output, "real_issues", tables, sorted(lines.distinct(found, "seed")))
+        records = lines.completed(file, keys, lambda name, seed, row: measured(*read(name, seed), row))
+    tables = {measure: set_table(records, measure) for measure in ("F1", "average precision")}
+    tables |= {name: table(lines.select(records, set=name)) for name in SETS if lines.select(records, set=name)}
+    publish(options.output, "real_issues", tables, sorted(lines.distinct(records, "seed")))
 
 
 if __name__ == "__main__":

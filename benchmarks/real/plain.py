@@ -29,12 +29,12 @@ def measures(log_p, truth, votes=None):
     """Returns accuracy, NLL and calibration error of log-probabilities `(N, K)`, and distances to people's votes."""
     log_p = log_softmax(np.asarray(log_p, "float64"), axis=1)
     p, right = np.exp(log_p), log_p.argmax(axis=1) == truth
-    found = {
+    result = {
         "accuracy": float(right.mean()),
         "nll": float(-np.take_along_axis(log_p, truth[:, None].astype(int), 1).mean()),
         "ece": calibration_error(p.max(axis=1), right),
     }
-    return found | (to_people(log_p, p, votes) if votes is not None else {})
+    return result | (to_people(log_p, p, votes) if votes is not None else {})
 
 
 def calibration_error(confidence, right, bins=15):

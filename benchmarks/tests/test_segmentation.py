@@ -31,8 +31,8 @@ def test_samples_of_the_planted_distribution_have_its_exact_figures(task):
     found, exact = np.mean(drawn, axis=0), segmentation.exact(task)
     known = ~np.isnan(exact)
     np.testing.assert_allclose(found[known], np.array(exact)[known], rtol=0.2)
-    by_pixel = segmentation.by_pixel(task.maps[:, 20:].mean(0), 100, rng)
-    assert segmentation.borders(by_pixel) > 2 * segmentation.borders(task.maps[:, 20:])
+    samples = segmentation.sample_pixels(task.maps[:, 20:].mean(0), 100, rng)
+    assert segmentation.borders(samples) > 2 * segmentation.borders(task.maps[:, 20:])
     assert segmentation.nll_by_pixel(task.maps[:, 20:].mean(0), task.y[20:]) > 3 * task.entropy
 
 

@@ -139,13 +139,13 @@ def depth():
 
     made, init = [], Normal.__init__
 
-    def counted(self, *tensors, **sizes):
+    def count_call(self, *tensors, **sizes):
         made.append(self)
         init(self, *tensors, **sizes)
 
     head, x = HeteroscedasticDense(4, num_factors=2, seed=0), np.ones((3, 5), "float32")
     head.build(x.shape)
-    Normal.__init__ = counted
+    Normal.__init__ = count_call
     try:
         training = stack_of(head, x, training=True)
         forward = len(made)
@@ -164,13 +164,13 @@ def count_walks(function):
     modules = [module for name, module in sys.modules.items() if name.startswith("keras_het.")]
     modules = [module for module in modules if getattr(module, "walk", None) is walk]
 
-    def counted(*arguments, **named):
+    def count_call(*arguments, **named):
         walks.append(arguments)
         return walk(*arguments, **named)
 
     try:
         for module in modules:
-            module.walk = counted
+            module.walk = count_call
         function()
     finally:
         for module in modules:

@@ -41,9 +41,9 @@ NEEDED = {
 
 def not_collected():
     """Returns files and folders that pytest skips here, because a package or an accelerator is missing."""
-    found = [name for name, package in NEEDED.items() if importlib.util.find_spec(package) is None]
+    paths = [name for name, package in NEEDED.items() if importlib.util.find_spec(package) is None]
     pretended = os.environ.get("KERAS_TORCH_DEVICE") == "pretended"  # `-p tests.pretended_accelerator`
-    return found if pretended else [*found, "tests/test_pretended_accelerator.py"]
+    return paths if pretended else [*paths, "tests/test_pretended_accelerator.py"]
 
 
 def runs_here(marks, backend):

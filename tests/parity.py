@@ -108,9 +108,9 @@ def compare(files):
         a, b = files[first], files[second]
         for name in dict.fromkeys([*a, *b]):
             kind, case, detail = name.split("/", 2)
-            found = difference(kind, a[name], b[name]) if name in a and name in b else np.inf
+            size = difference(kind, a[name], b[name]) if name in a and name in b else np.inf
             row = rows.setdefault((kind, case), {})
-            row[first, second] = max(row.get((first, second), (-1.0, "")), (found, detail))
+            row[first, second] = max(row.get((first, second), (-1.0, "")), (size, detail))
     return rows
 
 
@@ -118,11 +118,10 @@ def above_limit(rows):
     """Returns as text the entries of `rows` that exceed their kind's limit, and the missing kinds."""
     lines = [f"no {kind} in any file" for kind in LIMITS if kind not in {kind for kind, _ in rows}]
     for (kind, case), row in rows.items():
-        for (first, second), (found, detail) in row.items():
-            if not found <= LIMITS[kind][1]:
+        for (first, second), (size, detail) in row.items():
+            if not size <= LIMITS[kind][1]:
                 lines.append(
-                    f"{kind}, {case}, {detail}: {first} and {second} differ by {found:.2e} "
-                    f"(limit {LIMITS[kind][1]:.0e})"
+                    f"{kind}, {case}, {detail}: {first} and {second} differ by {size:.2e} (limit {LIMITS[kind][1]:.0e})"
                 )
     return lines
 
@@ -133,8 +132,8 @@ def table(rows):
     lines = [["quantity", *(" - ".join(pair) for pair in pairs), "limit"]]
     for kind, (_, limit, _) in LIMITS.items():
         for case in (case for k, case in rows if k == kind):
-            found = [rows[kind, case].get(pair, (np.inf, ""))[0] for pair in pairs]
-            lines.append([f"{kind}: {case}", *(f"{x:.0f}" if limit == 0 else f"{x:.1e}" for x in found), f"{limit:g}"])
+            sizes = [rows[kind, case].get(pair, (np.inf, ""))[0] for pair in pairs]
+            lines.append([f"{kind}: {case}", *(f"{x:.0f}" if limit == 0 else f"{x:.1e}" for x in sizes), f"{limit:g}"])
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     lines.insert(1, ["-" * width for width in widths])
     body = [

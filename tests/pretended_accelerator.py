@@ -28,9 +28,9 @@ class Pretended(torch.Tensor):
     @staticmethod
     def __new__(cls, inner):
         about = {"strides": inner.stride(), "storage_offset": inner.storage_offset(), "dtype": inner.dtype}
-        found = torch.Tensor._make_wrapper_subclass(cls, inner.shape, device=f"{NAME}:0", **about)
-        found.inner = inner
-        return found
+        tensor = torch.Tensor._make_wrapper_subclass(cls, inner.shape, device=f"{NAME}:0", **about)
+        tensor.inner = inner
+        return tensor
 
     def __repr__(self, **arguments):
         return f"Pretended({self.inner!r})"

@@ -46,7 +46,7 @@ def make(name, kinds):
     return kinds[name](**({} if name == "AnnotatorsMetric" else {"from_logits": True}))
 
 
-def of_metric(name, scope, made=None):
+def metric_results(name, scope, made=None):
     """Returns the result of `evaluate` for a metric."""
     with scope():
         model = make_model()
@@ -55,7 +55,7 @@ def of_metric(name, scope, made=None):
     return list(model.evaluate(X, LABELS, batch_size=BATCH, verbose=0, return_dict=True).values())
 
 
-def of_loss(name, scope, made=None):
+def loss_weights(name, scope, made=None):
     """Returns the weights after two epochs with a loss."""
     with scope():
         model = compiled(make_model(), keras.optimizers.SGD(0.1), made or make(name, LOSSES), jit_compile=False)
@@ -64,7 +64,7 @@ def of_loss(name, scope, made=None):
     return np.concatenate([weight.ravel() for weight in model.get_weights()]).tolist()
 
 
-def of_early_learning(name, scope):
+def early_learning_losses(name, scope):
     """Returns the losses of two epochs of an `EarlyLearning` model."""
     with scope():
         plain = make_model()
@@ -89,13 +89,17 @@ def main(path, *names):
 
     processor = tf.config.list_physical_devices("CPU")[0]
     tf.config.set_logical_device_configuration(processor, [tf.config.LogicalDeviceConfiguration()] * 2)
-    scope, found = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"]).scope, {}
-    for kinds, function in ((METRICS, of_metric), (LOSSES, of_loss), ({EARLY_LEARNING: None}, of_early_learning)):
+    scope, results = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"]).scope, {}
+    for kinds, function in (
+        (METRICS, metric_results),
+        (LOSSES, loss_weights),
+        ({EARLY_LEARNING: None}, early_learning_losses),
+    ):
         for name in set(kinds) & set(names) if names else kinds:
-            found[name] = [attempt(function, name, where) for where in (contextlib.nullcontext, scope)]
+            results[name] = [attempt(function, name, where) for where in (contextlib.nullcontext, scope)]
             if name in OUTSIDE:
-                found[f"{name}, made outside"] = attempt(function, name, scope, make(name, kinds))
-    pathlib.Path(path).write_text(json.dumps(found))
+                results[f"{name}, made outside"] = attempt(function, name, scope, make(name, kinds))
+    pathlib.Path(path).write_text(json.dumps(results))
 
 
 if __name__ == "__main__":

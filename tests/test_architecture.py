@@ -51,12 +51,12 @@ def imported(tree):
     """Returns the imports of a module, by statement or function, and the attributes of keras under any alias."""
     nodes = list(ast.walk(tree))
     aliases = [alias for node in nodes if isinstance(node, ast.Import) for alias in node.names]
-    of_keras = {"keras"} | {alias.asname for alias in aliases if alias.name == "keras"}
+    keras_names = {"keras"} | {alias.asname for alias in aliases if alias.name == "keras"}
     yield from (alias.name for alias in aliases)
     for node in nodes:
         if isinstance(node, ast.ImportFrom):
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
-        elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in of_keras:
+        elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in keras_names:
             yield f"keras.{node.attr}"
         elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith(("import_module", "__import__")):
             yield from (argument.value for argument in node.args if isinstance(argument, ast.Constant))
@@ -64,8 +64,8 @@ def imported(tree):
 
 def imported_at_once(tree):
     """Returns the imports of a module outside functions and methods."""
-    of_classes = [node for part in tree.body if isinstance(part, ast.ClassDef) for node in part.body]
-    statements = [node for node in (*tree.body, *of_classes) if not isinstance(node, ast.FunctionDef | ast.ClassDef)]
+    class_nodes = [node for part in tree.body if isinstance(part, ast.ClassDef) for node in part.body]
+    statements = [node for node in (*tree.body, *class_nodes) if not isinstance(node, ast.FunctionDef | ast.ClassDef)]
     return imported(ast.Module(statements, []))
 
 
@@ -177,8 +177,8 @@ def foreign_privates(source, own):
 
 def test_private_attributes_of_keras_are_read_in_one_file():
     own = {name for module in MODULES for name in defined_privates(source_of(module))}
-    found = {module: sorted(set(foreign_privates(source_of(module), own))) for module in MODULES}
-    assert [module for module, names in found.items() if names] == ["keras_het.base.internals"], found
+    foreign = {module: sorted(set(foreign_privates(source_of(module), own))) for module in MODULES}
+    assert [module for module, names in foreign.items() if names] == ["keras_het.base.internals"], foreign
     planted = "model._flatten_layers()\nhasattr(x, '_keras_history')\nself._mine"
     assert set(foreign_privates(planted, {"_mine"})) == {"_flatten_layers", "_keras_history"}
 

@@ -67,7 +67,7 @@ def other(recording, fault=lambda x: x):
     return second
 
 
-def by_hand(backend, precision="float32", **arrays):
+def make_recording(backend, precision="float32", **arrays):
     """Returns a recording of these arrays, each the only array of its part."""
     named = {part.replace("_", " "): {"array": np.asarray(array)} for part, array in arrays.items()}
     rounding = {part: {"array": 1e-7} for part in named}
@@ -98,26 +98,30 @@ def test_a_difference_is_relative_to_the_largest_entry(first, second, expected):
     (0.9e-5, 0.0, True), (1.1e-5, 0.0, False), (0.9e-4, 1e-5, True), (1.1e-4, 1e-5, False),
 ])  # fmt: skip
 def test_the_limit_is_the_tolerance_or_ten_times_the_rounding(distance, rounding, is_equal):
-    first, second = by_hand("jax", layers=[1.0, 0.5]), by_hand("torch", layers=[1.0, 0.5 + distance])
+    first, second = make_recording("jax", layers=[1.0, 0.5]), make_recording("torch", layers=[1.0, 0.5 + distance])
     first.rounding["layers"]["array"] = second.rounding["layers"]["array"] = rounding
     assert compare(first, second).is_equal == is_equal
 
 
 @pytest.mark.once
 def test_weights_must_be_equal_bit_for_bit():
-    result = compare(by_hand("jax", weights=np.float32(1.0)), by_hand("torch", weights=np.float32(1.0 + 2**-23)))
+    result = compare(
+        make_recording("jax", weights=np.float32(1.0)), make_recording("torch", weights=np.float32(1.0 + 2**-23))
+    )
     assert [row.part for row in result.different] == ["weights"]
     assert "record(model, start=other)" in str(result)
 
 
 @pytest.mark.once
 def test_other_dtypes_differ():
-    assert not compare(by_hand("jax", layers=np.float32(1.0)), by_hand("torch", layers=np.float64(1.0))).is_equal
+    assert not compare(
+        make_recording("jax", layers=np.float32(1.0)), make_recording("torch", layers=np.float64(1.0))
+    ).is_equal
 
 
 @pytest.mark.once
 def test_what_rounding_alone_changes_is_named_and_not_silent():
-    first, second = by_hand("jax", gradients=[1e-9]), by_hand("torch", gradients=[-1e-9])
+    first, second = make_recording("jax", gradients=[1e-9]), make_recording("torch", gradients=[-1e-9])
     first.rounding["gradients"]["array"] = 1.5
     result = compare(first, second)
     assert result.is_equal
@@ -128,7 +132,7 @@ def test_what_rounding_alone_changes_is_named_and_not_silent():
 @pytest.mark.once
 def test_the_backend_that_differs_from_the_others_is_named_and_the_worst_row_comes_first():
     recordings = [
-        by_hand(b, layers=[1.0, v], loss=w) for b, v, w in (("a", 0.5, 2.0), ("b", 0.6, 3.0), ("c", 0.5, 2.0))
+        make_recording(b, layers=[1.0, v], loss=w) for b, v, w in (("a", 0.5, 2.0), ("b", 0.6, 3.0), ("c", 0.5, 2.0))
     ]
     result = compare(*recordings)
     assert result.answer() == "b differs from a and c, first in layers, `array`: 1.0e-01, limit 1.0e-05."
@@ -140,8 +144,8 @@ def test_the_backend_that_differs_from_the_others_is_named_and_the_worst_row_com
 
 @pytest.mark.once
 def test_of_two_backends_the_one_farther_from_float64_is_named():
-    exact = by_hand("tensorflow", "float64", loss=np.float64(1.0))
-    result = compare(by_hand("jax", loss=1.0), by_hand("torch", loss=1.1), exact)
+    exact = make_recording("tensorflow", "float64", loss=np.float64(1.0))
+    result = compare(make_recording("jax", loss=1.0), make_recording("torch", loss=1.1), exact)
     assert result.answer().startswith("torch differs from jax and from float64, first in loss, `array`")
     assert result.errors["loss", "array"]["torch"] == pytest.approx(0.1 / 1.1 / 1e-7)
 
@@ -152,7 +156,7 @@ def test_of_two_backends_the_one_farther_from_float64_is_named():
     (lambda r: r.arrays.update(weights={"array": np.ones(3)}), "be of one model"),
 ])  # fmt: skip
 def test_recordings_of_other_models_or_batches_are_refused(change, words):
-    first, second = by_hand("jax", weights=[1.0]), by_hand("torch", weights=[1.0])
+    first, second = make_recording("jax", weights=[1.0]), make_recording("torch", weights=[1.0])
     first.batch, second.batch = {"x": np.zeros(2)}, {"x": np.zeros(2)}
     change(second)
     with pytest.raises(ValueError, match=words):
@@ -162,7 +166,7 @@ def test_recordings_of_other_models_or_batches_are_refused(change, words):
 @pytest.mark.once
 def test_one_recording_is_refused():
     with pytest.raises(ValueError, match="at least two"):
-        compare(by_hand("jax"))
+        compare(make_recording("jax"))
 
 
 # The recording.
@@ -175,15 +179,15 @@ def test_gradients_loss_and_outputs_are_those_of_the_model(batch, recording):
     model = keras.Model(inputs, layers.Dense(CLASSES, "tanh", name="last")(inputs))
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     model.compile("sgd", loss)
-    found = record(model, *batch, steps=1)
+    own = record(model, *batch, steps=1)
     value, gradients = layer_gradients(model, lambda outputs: loss(ops.convert_to_tensor(batch[1]), outputs), batch[0])
-    assert found.arrays["loss"][""] == pytest.approx(float(value), rel=1e-6)
-    for name, gradient in zip(found.arrays["gradients"], gradients.values(), strict=True):
-        np.testing.assert_allclose(found.arrays["gradients"][name], gradient, rtol=1e-4, atol=1e-6)
-        np.testing.assert_allclose(found.arrays["training"][name], -0.01 * gradient, rtol=1e-3, atol=1e-7)
+    assert own.arrays["loss"][""] == pytest.approx(float(value), rel=1e-6)
+    for name, gradient in zip(own.arrays["gradients"], gradients.values(), strict=True):
+        np.testing.assert_allclose(own.arrays["gradients"][name], gradient, rtol=1e-4, atol=1e-6)
+        np.testing.assert_allclose(own.arrays["training"][name], -0.01 * gradient, rtol=1e-3, atol=1e-7)
     outputs = model.predict(batch[0], verbose=0)
-    np.testing.assert_allclose(found.arrays["predictions"][""], outputs, rtol=1e-5, atol=1e-6)
-    np.testing.assert_allclose(found.arrays["layers"]["last (Dense)"], outputs, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(own.arrays["predictions"][""], outputs, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(own.arrays["layers"]["last (Dense)"], outputs, rtol=1e-5, atol=1e-6)
 
 
 def test_layers_stand_in_the_order_of_calls_and_the_notes_name_random_ones(recording):
@@ -278,10 +282,10 @@ def test_a_step_that_fails_is_named_and_the_rest_is_compared(recording):
                 raise NotImplementedError("no such operation")
             return x
 
-    found = other(recording, fault=Fails())
-    assert "NotImplementedError" in found.failures["gradients"]
-    assert {"layers", "predictions"} <= set(found.arrays)
-    assert not compare(recording, found).is_equal
+    own = other(recording, fault=Fails())
+    assert "NotImplementedError" in own.failures["gradients"]
+    assert {"layers", "predictions"} <= set(own.arrays)
+    assert not compare(recording, own).is_equal
 
 
 # Other models.
@@ -291,13 +295,13 @@ def test_a_recurrent_model_without_a_loss_and_a_batch_by_name():
     inputs = {"a": keras.Input((5, 2), name="a"), "b": keras.Input((2,), name="b")}
     both = layers.Concatenate(name="both")([layers.LSTM(3, dropout=0.5, name="lstm")(inputs["a"]), inputs["b"]])
     model = keras.Model(inputs, layers.Dense(2, name="last")(both))
-    found = record(model, {"a": np.ones((3, 5, 2), "float32"), "b": np.ones((3, 2), "float32")}, steps=1)
-    assert list(found.arrays["layers"]) == ["lstm (LSTM)", "both (Concatenate)", "last (Dense)"]
-    assert set(found.batch) == {"x.a", "x.b"}
+    own = record(model, {"a": np.ones((3, 5, 2), "float32"), "b": np.ones((3, 2), "float32")}, steps=1)
+    assert list(own.arrays["layers"]) == ["lstm (LSTM)", "both (Concatenate)", "last (Dense)"]
+    assert set(own.batch) == {"x.a", "x.b"}
     factors = np.cos(np.arange(2))
-    assert found.arrays["loss"][""] == pytest.approx(np.mean(found.arrays["predictions"][""] * factors), rel=1e-5)
-    np.testing.assert_allclose(found.arrays["gradients"]["last/bias"], factors / 2, rtol=1e-5)
-    assert any("is not compiled" in note for note in found.notes)
+    assert own.arrays["loss"][""] == pytest.approx(np.mean(own.arrays["predictions"][""] * factors), rel=1e-5)
+    np.testing.assert_allclose(own.arrays["gradients"]["last/bias"], factors / 2, rtol=1e-5)
+    assert any("is not compiled" in note for note in own.notes)
 
 
 def test_a_subclass_is_built_by_the_first_call():
@@ -309,16 +313,16 @@ def test_a_subclass_is_built_by_the_first_call():
         def call(self, x):
             return self.inner(self.inner(x))
 
-    found = record(Own(), np.ones((3, 2), "float32"))
-    assert list(found.arrays["layers"]) == ["inner (Dense)", "inner (Dense), call 2"]
+    own = record(Own(), np.ones((3, 2), "float32"))
+    assert list(own.arrays["layers"]) == ["inner (Dense)", "inner (Dense), call 2"]
 
 
 def test_reduced_precision_is_named_and_has_its_own_limit(batch):
     model = keras.Sequential([keras.Input((4,)), layers.Dense(2, dtype="mixed_bfloat16", name="half")])
-    found = record(model, batch[0])
-    assert found.precision == "bfloat16"
-    assert "these layers compute in bfloat16, with its limits: half" in found.notes
-    assert min(row.limit for row in compare(found, found).rows if row.part == "layers") >= 2**-5
+    own = record(model, batch[0])
+    assert own.precision == "bfloat16"
+    assert "these layers compute in bfloat16, with its limits: half" in own.notes
+    assert min(row.limit for row in compare(own, own).rows if row.part == "layers") >= 2**-5
 
 
 def test_a_start_with_other_weights_is_refused(recording):

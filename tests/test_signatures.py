@@ -30,8 +30,8 @@ NO_NOUNS = {
 def public_definitions():
     """Returns `{path: function or class}` of what the public modules export."""
     exported = [getattr(module, name) for module in public_modules(keras_het) for name in module.__all__]
-    found = [value for value in exported if inspect.isclass(value) or inspect.isfunction(value)]
-    return {f"{value.__module__}.{value.__qualname__}": value for value in found}
+    values = [value for value in exported if inspect.isclass(value) or inspect.isfunction(value)]
+    return {f"{value.__module__}.{value.__qualname__}": value for value in values}
 
 
 def records():
@@ -71,9 +71,9 @@ def without_annotation(path, value):
 
 def described(text, section):
     """Returns the names in a section of a docstring, also of `a, b: text`, or None without the section."""
-    found = re.search(rf"^{section}:((?:\n+ .*)*)", inspect.cleandoc(text or ""), re.MULTILINE)
-    items = re.findall(r"^ {4}(\*{0,2}\w+(?:, \w+)*): ", found[1], re.MULTILINE) if found else []
-    return [name.lstrip("*") for item in items for name in item.split(", ")] if found else None
+    match = re.search(rf"^{section}:((?:\n+ .*)*)", inspect.cleandoc(text or ""), re.MULTILINE)
+    items = re.findall(r"^ {4}(\*{0,2}\w+(?:, \w+)*): ", match[1], re.MULTILINE) if match else []
+    return [name.lstrip("*") for item in items for name in item.split(", ")] if match else None
 
 
 def wrong_arguments(value):
@@ -125,7 +125,7 @@ def test_fields_are_described():
 
 def test_a_description_begins_with_a_noun():
     """Not with of, as or whether: then it reads as a sentence without its subject."""
-    assert {str(path): found for path in PACKAGE.rglob("*.py") if (found := [*without_noun(path.read_text())])} == {}
+    assert {str(path): texts for path in PACKAGE.rglob("*.py") if (texts := [*without_noun(path.read_text())])} == {}
 
 
 def test_types_are_announced():

@@ -106,8 +106,8 @@ def test_the_sessions_that_documents_call_are_there():
     assert known[:3] == ["parity", "gpu", "speed"]  # which `nox -l` lists in this order
     assert {"tests", "demo", "versions", "bench", "integrations"} <= set(known)
     assert len(DOCUMENTS) > 400
-    found = {str(path): sorted(set(unknown_sessions(path.read_text(encoding="utf-8"), known))) for path in DOCUMENTS}
-    assert {path: names for path, names in found.items() if names} == {}
+    unknown = {str(path): sorted(set(unknown_sessions(path.read_text(encoding="utf-8"), known))) for path in DOCUMENTS}
+    assert {path: names for path, names in unknown.items() if names} == {}
 
 
 @pytest.mark.planted

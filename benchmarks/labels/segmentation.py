@@ -40,12 +40,12 @@ class Task:
         examples = [self.example(rng) for _ in range(TRAIN + TEST)]
         self.x = np.stack([x for x, _ in examples]).astype("float32")
         self.maps = np.stack([maps for _, maps in examples], axis=1)
-        self.drawn = rng.integers(len(self.maps), size=len(self.x))  # by whom
+        self.annotators = rng.integers(len(self.maps), size=len(self.x))
 
     @property
     def y(self):
         """Label map of each image."""
-        return self.maps[self.drawn, np.arange(len(self.x))]
+        return self.maps[self.annotators, np.arange(len(self.x))]
 
     def planted(self, count, rng):
         """Returns label maps of test images by the planted distribution."""

@@ -127,13 +127,13 @@ def known_words():
     """Returns words of twelve languages as hashed groups of letters, `(N, 1024)`, and the index of each language."""
     import wordfreq
 
-    found = {
+    words_by_language = {
         code: [_letters(word) for word in wordfreq.top_n_list(code, 12000) if word.isalpha()] for code in LANGUAGES
     }
-    seen = collections.Counter(word for known in found.values() for word in set(known))
+    seen = collections.Counter(word for known in words_by_language.values() for word in set(known))
     own = {
         code: [word for word in dict.fromkeys(known) if len(word) > 3 and seen[word] == 1][:700]
-        for code, known in found.items()
+        for code, known in words_by_language.items()
     }
     y = np.repeat(np.arange(len(own)), [len(known) for known in own.values()])
     x = np.zeros((len(y), 1024), "float32")

@@ -119,17 +119,17 @@ def main():
     file = options.output / "real_finetune.jsonl"
     if not options.render:
         for name in options.sets:
-            found = data.read(name, options.data)
+            dataset = data.read(name, options.data)
             keys = [
-                {"set": name, "size": min(options.size, len(found.labels)), "seed": seed, "row": row}
+                {"set": name, "size": min(options.size, len(dataset.labels)), "seed": seed, "row": row}
                 for seed in range(options.seeds)
                 for row in ROWS
             ]
             lines.completed(
-                file, keys, lambda name, _, seed, row, found=found: [train(name, found, row, seed, options)]
+                file, keys, lambda name, _, seed, row, dataset=dataset: [train(name, dataset, row, seed, options)]
             )
-    found = lines.read(options.output, file.name)
-    publish(options.output, "real_finetune", {"fine-tuned": table(found)}, sorted(lines.distinct(found, "seed")))
+    records = lines.read(options.output, file.name)
+    publish(options.output, "real_finetune", {"fine-tuned": table(records)}, sorted(lines.distinct(records, "seed")))
 
 
 if __name__ == "__main__":

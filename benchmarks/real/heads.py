@@ -224,8 +224,8 @@ def last(records):
 
 
 RULES = {
-    "by noisy likelihood": lambda found: chosen(found, "noisy nll"),
-    "by noisy accuracy": lambda found: chosen(found, "noisy accuracy"),
+    "by noisy likelihood": lambda records: chosen(records, "noisy nll"),
+    "by noisy accuracy": lambda records: chosen(records, "noisy accuracy"),
     "last epoch": last,
 }
 MEASURES = ("accuracy", "nll", "ece", "people", "kl", "entropies")

@@ -241,8 +241,8 @@ def test_a_folder_has_its_classes_and_images_in_order_or_those_of_its_table(tmp_
     for path in ("b/2", "b/1", "a/3"):
         (tmp_path / path).parent.mkdir(exist_ok=True)
         Image.new("L", (4, 4), int(path[-1])).save(tmp_path / f"{path}.png")
-    found = images.Folder(tmp_path)
-    assert [(found.example(i)[0].getpixel((0, 0)), found.example(i)[1]) for i in range(3)] == [
+    result = images.Folder(tmp_path)
+    assert [(result.example(i)[0].getpixel((0, 0)), result.example(i)[1]) for i in range(3)] == [
         ((3, 3, 3), (0,)),
         ((1, 1, 1), (1,)),
         ((2, 2, 2), (1,)),
@@ -286,12 +286,12 @@ def test_the_learning_rate_by_hand():
 def test_every_kernel_has_its_own_l2():
     own = dataclasses.replace(config.small(config.CONFIGS["imagenet21k"]), hidden=4)
     made = model.make_model(own, 3, 5, 0)
-    found = {v.path.split("/", 1)[-1]: float(v.regularizer.l2) for v in made.trainable_variables if v.regularizer}
-    assert sorted(set(found.values())) == pytest.approx([3e-3, 1e-2])
-    assert {name for name, l2 in found.items() if l2 > 5e-3} == {
-        name for name in found if "scale" in name or "factor" in name
+    result = {v.path.split("/", 1)[-1]: float(v.regularizer.l2) for v in made.trainable_variables if v.regularizer}
+    assert sorted(set(result.values())) == pytest.approx([3e-3, 1e-2])
+    assert {name for name, l2 in result.items() if l2 > 5e-3} == {
+        name for name in result if "scale" in name or "factor" in name
     }
-    assert len(found) == sum("kernel" in v.name or v.name == "factor" for v in made.trainable_variables)
+    assert len(result) == sum("kernel" in v.name or v.name == "factor" for v in made.trainable_variables)
 
 
 def test_random_layers_in_a_backbone_are_refused():

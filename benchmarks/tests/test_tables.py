@@ -20,8 +20,8 @@ ROW = re.compile(r"\s*(\||<t[dr]>)")
 
 def test_the_pages_show_what_the_result_files_have():
     assert sum("<!-- table: " in page.read_text() for page in pages.pages()) >= 8
-    found = [page.name for page in pages.differing()]
-    assert not found, f"{found}: run `python -m benchmarks.lib.pages`"
+    names = [page.name for page in pages.differing()]
+    assert not names, f"{names}: run `python -m benchmarks.lib.pages`"
 
 
 def test_every_result_file_has_a_page_and_every_page_a_result_file():

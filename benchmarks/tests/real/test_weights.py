@@ -50,9 +50,9 @@ def test_logits_are_those_of_the_pytorch_model(pictures, size):
     x = (pictures[:, :size, :size].astype("float32") - 127) / 128
     with torch.no_grad():
         expected = net(torch.tensor(x, device="cpu").permute(0, 3, 1, 2)).numpy()
-    found = keras.ops.convert_to_numpy(lite0()(x))
+    result = keras.ops.convert_to_numpy(lite0()(x))
     assert np.abs(expected).max() > 5
-    np.testing.assert_allclose(found, expected, atol=1e-3)
+    np.testing.assert_allclose(result, expected, atol=1e-3)
 
 
 def test_the_preprocessor_scales_as_the_weights_want(pictures):
@@ -105,10 +105,10 @@ def test_sentence_vectors_are_those_of_the_onnx_twin():
         mask = feeds["attention_mask"][..., None]
         outputs = (outputs * mask).sum(axis=1) / mask.sum(axis=1)
     expected = outputs / np.linalg.norm(outputs, axis=1, keepdims=True)
-    found = np.asarray(embedder.predict(TEXTS, verbose=0))
-    cosines = (found * expected).sum(axis=1)
+    result = np.asarray(embedder.predict(TEXTS, verbose=0))
+    cosines = (result * expected).sum(axis=1)
     assert cosines.min() > 0.97  # int8 weights
-    assert np.abs(found @ found.T - expected @ expected.T).max() < 0.05
+    assert np.abs(result @ result.T - expected @ expected.T).max() < 0.05
 
 
 def test_a_text_classifier_is_converted_trained_saved_and_loaded(tmp_path):

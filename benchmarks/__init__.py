@@ -10,9 +10,9 @@ class Benchmark(NamedTuple):
     """Packages that a benchmark needs beside keras_het and a backend, and its time on two cores.
 
     Attributes:
-        extras: of the package, divided by commas.
+        extras: extras of the package, divided by commas.
         groups: dependency groups of pyproject.toml.
-        time: in words.
+        time: duration in words.
     """
 
     extras: str = "demo"

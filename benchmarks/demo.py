@@ -28,15 +28,15 @@ class Finding(NamedTuple):
     """One kind of noise.
 
     Attributes:
-        name: in plain words.
+        name: plain words for the noise.
         stopped: clean accuracy of early stopping, the best of some starts by noisy labels.
         chosen: clean accuracy of the model that `choose` returns.
-        method: the name of the chosen method.
-        reason: of the choice.
-        precision: the fraction of the flagged labels that are wrong.
-        recall: the fraction of the label errors that are flagged.
-        images: the digits, `(N, 8, 8)`.
-        is_wrong: whether each label is wrong, `(N,)`.
+        method: name of the chosen method.
+        reason: reason of the choice.
+        precision: fraction of the flagged labels that are wrong.
+        recall: fraction of the label errors that are flagged.
+        images: digits, `(N, 8, 8)`.
+        is_wrong: mask of the label errors, `(N,)`.
         issues: the `LabelIssues`.
     """
 

@@ -56,7 +56,7 @@ def refusals(table, whole=False):
 
     Args:
         table: pairs of a function without arguments and a text.
-        whole: whether the text is the whole error; else a part of it.
+        whole: boolean, whether the text is the whole error, or a part of it.
     """
 
     @pytest.mark.parametrize(("call", "text"), table)

@@ -61,7 +61,7 @@ def grid(cases, span, beyond=pytest.mark.once):
     Args:
         cases: all values, such as names.
         span: those that together reach every branch of the code; each must be a case.
-        beyond: the mark of the others; `thorough` where PyTorch skips the test.
+        beyond: mark of the other cases; `thorough` if PyTorch skips the test.
     """
     cases, span = list(cases), set(span)
     if not span <= set(cases):

@@ -16,17 +16,17 @@ SAMPLINGS = ("monte_carlo", "quasi_monte_carlo", "closed_form", "taylor")
 class Config:
     """One experiment.
 
-    backbone: the name of a class of `keras.applications`, or "tiny", for a dry run.
-    size: of the images, in pixels.
-    bicubic: whether images are resized so, and not linearly.
+    backbone: name of a class of `keras.applications`, or "tiny", for a dry run.
+    size: side of the images in pixels.
+    bicubic: boolean, whether images are resized bicubically instead of bilinearly.
     drops: epochs after which the learning rate is a tenth of what it was.
-    warmup_epochs, warmup_steps: of a rate that rises linearly; one of both.
-    l2: of all kernels except in the covariance.
-    covariance_l2: of the kernels in the covariance.
-    clip: the largest norm of all gradients together; 0 does not clip.
-    multilabel: whether an image may have several classes; measured by gAP then.
-    hidden: the width of one more layer before the head, 0 for none.
-    sampling: the integrator of a head, one of `SAMPLINGS`.
+    warmup_epochs, warmup_steps: length of the linear rise of the learning rate, one of the two.
+    l2: strength for all kernels except in the covariance.
+    covariance_l2: strength for the kernels in the covariance.
+    clip: largest norm of all gradients together; 0 does not clip.
+    multilabel: boolean, whether an image can have several classes, which are measured by gAP.
+    hidden: width of an additional layer before the head, or 0.
+    sampling: integrator of the head, one of `SAMPLINGS`.
     """
 
     backbone: str = "ResNet152V2"

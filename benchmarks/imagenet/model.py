@@ -12,8 +12,8 @@ def make_model(config, classes, steps, seed):
     """Returns a compiled model.
 
     classes: their number.
-    steps: of an epoch, for the learning rate.
-    seed: of the weights and of the noise.
+    steps: number of steps in an epoch, for the learning rate.
+    seed: integer for the weights and the noise.
     """
     keras.utils.set_random_seed(seed)
     backbone = make_backbone(config)

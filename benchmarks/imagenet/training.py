@@ -25,10 +25,10 @@ def train(config, training, validation, folder, seed=0, save_every=500, workers=
     """Trains to the last epoch, or resumes from the folder, and returns the model and the lines of its epochs.
 
     training, validation: sources, see `images.py`.
-    folder: for the weights, the configuration, and a line of figures for each epoch.
+    folder: path for the weights, the configuration, and a line of metrics for each epoch.
     save_every: steps between two saved states.
     workers: threads that read images.
-    callbacks: further ones, of Keras.
+    callbacks: additional callbacks of Keras.
     """
     folder, steps = pathlib.Path(folder), steps_of(training, config)
     if steps == 0:

@@ -14,11 +14,11 @@ def random_flip(num_classes: int, noise: float, seed: int | list[int] = 0) -> np
     Args:
         num_classes: K >= 2.
         noise: rate of flipped labels, in [0, 1].
-        seed: of the draw; an integer, at least 0, or a list of them.
+        seed: integer of the draw, at least 0, or a list of integers.
     Returns:
         shape `(K, K)`.
     Raises:
-        ValueError: for values outside these ranges.
+        ValueError: if a value is outside its range.
 
     Example:
         >>> random_flip(3, 0.5).diagonal().tolist()
@@ -47,14 +47,14 @@ def weak_raters(
 
     Args:
         features: finite numbers, shape `(N, D)`.
-        labels: the true classes, integers in [0, K), K >= 2, at least `per_class` examples of each, shape `(N,)`.
-        per_class: the number of examples of each class that a rater sees, at least 1.
+        labels: true classes, integers in [0, K), K >= 2, at least `per_class` examples of each, shape `(N,)`.
+        per_class: number of examples of each class that a rater sees, at least 1.
         num_raters: M >= 1; from the sixth on the kinds begin again, with other examples.
-        seed: of the draw; an integer, at least 0, or a list of them.
+        seed: integer of the draw, at least 0, or a list of integers.
     Returns:
         integers in [0, K), shape `(N, M)`; a function of the arguments alone.
     Raises:
-        ValueError: for values outside these ranges or shapes that do not fit.
+        ValueError: if a value is outside its range, or a shape does not fit.
 
     Example:
         >>> x = np.concatenate([np.zeros((5, 1)), np.ones((5, 1))])

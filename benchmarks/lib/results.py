@@ -23,13 +23,13 @@ class Run(NamedTuple):
     """Run: command, date, machine and seeds, and its tables.
 
     Attributes:
-        command: the call that made it.
-        date: the day, as 2026-11-23.
+        command: call that made the run.
+        date: day, as 2026-11-23.
         versions: versions of the packages that matter, by name.
-        machine: the accelerator, or the processor and its cores.
+        machine: accelerator, or processor and its cores.
         seeds: integers; empty if nothing is drawn.
         commit: short name of the commit of the code.
-        tables: by title, lists of rows of strings, the first row the head; a text stands for itself.
+        tables: lists of rows of strings by title, the first row the head; or texts.
         note: paragraphs of what else a reader should know.
     """
 

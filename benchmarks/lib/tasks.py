@@ -38,8 +38,8 @@ class Truth(NamedTuple):
 class Task(NamedTuple):
     """Data, network and length of a training.
 
-    backbone: the layers below the head, a function of the shape of an input and of a maker of regularisers.
-    temperatures, l2: what every method may choose from.
+    backbone: function of the shape of an input and of a maker of regularisers, which returns the layers below the head.
+    temperatures, l2: choices of every method.
     """
 
     train: Split

@@ -37,7 +37,7 @@ class Set(NamedTuple):
     x: training examples `(N, ...)`: features, pictures of bytes, or texts.
     labels: `(N,)`, one noisy label each: of a person, or the majority of the votes.
     truth: `(N,)`.
-    x_test: further examples, of which only the truth is known.
+    x_test: test examples, without noisy labels.
     truth_test: `(L,)`.
     votes: `(N, M)` of annotators or rules, -1 where there is none; or None.
     test_votes: counts of people's votes for each class, `(L, K)`; or None.
@@ -76,10 +76,10 @@ def read(name, folder=FOLDER, seed=0, pictures=True):
     """Returns a `Set` by its name, one of `SETS`.
 
     Args:
-        name: a key of `SETS`.
-        folder: where the files are.
-        seed: of the random draws: the votes of Fashion-MNIST-H, and ties of votes.
-        pictures: whether to read the images of CIFAR. Otherwise their indices in the files stand for them.
+        name: key of `SETS`.
+        folder: folder of the files.
+        seed: integer for random draws: the votes of Fashion-MNIST-H, and ties of votes.
+        pictures: boolean, whether to read the images of CIFAR. Otherwise their indices in the files stand for them.
     """
     if name not in SETS:
         raise ValueError(f"`name` must be one of {', '.join(SETS)}. Received: {name!r}")
@@ -98,8 +98,8 @@ def arrays(stem, folder):
     """Returns the arrays of a file. If their names have the same end, they have equal lengths.
 
     Raises:
-        FileNotFoundError: with where the original is.
-        ValueError: for a file that is cut off.
+        FileNotFoundError: with the source of the original.
+        ValueError: if the file is cut off.
     """
     path = pathlib.Path(folder) / f"{stem}.npz"
     check_there(path, stem)
@@ -130,10 +130,10 @@ def pictures_of(stem, folder, expected, landmarks):
     """Returns images of bytes `(N, 32, 32, 3)` of a file in the order of their names, `train/` before `test/`.
 
     Args:
-        stem: the file's name without its ending.
-        folder: where it is.
-        expected: how many pictures are in `train/` and `test/`.
-        landmarks: the mean value of some pictures by their row: a file in another order has others.
+        stem: name of the file without its ending.
+        folder: folder of the file.
+        expected: numbers of images in `train/` and `test/`.
+        landmarks: mean values of some images by row, which reveal a file in another order.
     """
     from PIL import Image
 

@@ -22,10 +22,10 @@ def of(name, folder=data.FOLDER, cache=weights.CACHE, seed=0):
     """Returns the `Set` with features in place of its examples, float32 `(N, D)`.
 
     Args:
-        name: a key of `data.SETS`.
-        folder: where the data are.
-        cache: where weights and features are kept.
-        seed: of what is drawn in the set.
+        name: key of `data.SETS`.
+        folder: folder of the data.
+        cache: folder of weights and features.
+        seed: integer for random draws in the set.
     """
     dataset = data.read(name, folder, seed, pictures=False)
     if dataset.x.ndim == 2:  # LabelMe comes as features

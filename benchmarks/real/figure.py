@@ -52,8 +52,8 @@ def draw(panels, path):
     """Saves a picture with a panel for each title, and the sets one below the other.
 
     Args:
-        panels: by title, the figures by set and row, and the names of the rows.
-        path: of a PNG.
+        panels: values by set and row, and names of the rows, by title.
+        path: path of a PNG file.
     """
     import matplotlib.pyplot as plt
 

@@ -66,7 +66,7 @@ class Evidence:
         x: features, standardized.
         y: labels.
         units: K.
-        seed: of the folds and of the trainings.
+        seed: integer for the folds and the trainings.
     """
 
     def __init__(self, x, y, units, seed):

@@ -35,7 +35,7 @@ class Labels:
         x: features, standardized.
         y: labels.
         p: probabilities out of sample, `(N, K)`.
-        seed: of the random order.
+        seed: integer for the random order.
     """
 
     def __init__(self, x, y, p, seed):

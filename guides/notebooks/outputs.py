@@ -29,8 +29,8 @@ def keep(guide, notebook, folder, commit):
     """
     import keras
 
-    for drawn in folder.glob(f"{guide.stem}-*.png"):
-        drawn.unlink()
+    for picture in folder.glob(f"{guide.stem}-*.png"):
+        picture.unlink()
     source = guide.read_text(encoding="utf-8")
     written = {"code": digest(code_of(source))}
     code = [cell for cell in notebook.cells if cell.cell_type == "code"]

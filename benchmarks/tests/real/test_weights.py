@@ -63,7 +63,7 @@ def test_the_preprocessor_scales_as_the_weights_want(pictures):
 
 @pytest.mark.planted
 def test_another_epsilon_is_seen(pictures):
-    """The weights as they are, without what KerasHub's epsilon lacks."""
+    """The original weights lack the correction for KerasHub's epsilon."""
     task, x = lite0(), (pictures.astype("float32") - 127) / 128
     right = keras.ops.convert_to_numpy(task(x))
     for layer in task.backbone.layers:

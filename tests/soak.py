@@ -22,7 +22,7 @@ from keras_het.metrics import ExpectedCalibrationError
 
 UNITS, FEATURES, BATCH = 10, 16, 32
 MOST_MEBIBYTES = 32  # by which the memory may grow after the warm-up, whatever the number of steps
-WARM_UP = 0.1  # of the epochs
+WARM_UP = 0.1  # fraction of the epochs
 STEPS_OF_EPOCH = 200
 
 

@@ -30,7 +30,7 @@ ROWS = [
 ]
 QUICK_SIZES = {"B": 16, "D": 64, "K": 100, "R": 5, "S": 64}
 QUICK_ROWS = [("full", QUICK_SIZES), ("sigmoid parameter-efficient", {**QUICK_SIZES, "S": 0})]
-SIZES = {"B": 32, "D": 256, "K": 1000, "R": 15, "S": 256}  # of the agreement
+SIZES = {"B": 32, "D": 256, "K": 1000, "R": 15, "S": 256}  # part "agreement"
 AGREEMENT_HEADS = ["diagonal", "full", "parameter-efficient"]
 LIMITS = {"noise": 0, "outputs": 1e-5, "gradients": 1e-4}  # limits of tests/parity.py, with TensorFloat-32 off
 PARTS = ["agreement", "speed", "policies", "blocks"]

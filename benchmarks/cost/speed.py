@@ -36,8 +36,8 @@ HEADS = {
     "sigmoid parameter-efficient": lambda r: {"num_factors": r, "parameter_efficient": True, "link": "sigmoid"},
 }
 MODES = ["train", "predict"]
-COMPILERS = ["jit_compile"]  # of PyTorch
-WIDTH = 16  # of the narrow head
+COMPILERS = ["jit_compile"]  # PyTorch only
+WIDTH = 16  # narrow head
 ON_PROCESSOR = {"CUDA_VISIBLE_DEVICES": "", "JAX_PLATFORMS": "cpu"}
 LARGEST_KERNEL = 1 << 28  # numbers: the full head at K = 21,843 would need gigabytes for its kernel alone
 

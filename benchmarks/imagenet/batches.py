@@ -7,7 +7,7 @@ import math
 import keras
 import numpy as np
 
-AREA, ASPECT, TRIES = (0.08, 1.0), (3 / 4, 4 / 3), 10  # of an Inception crop
+AREA, ASPECT, TRIES = (0.08, 1.0), (3 / 4, 4 / 3), 10  # limits of an Inception crop
 ORDER, CROP = 0, 1  # streams of random numbers
 
 

@@ -52,7 +52,7 @@ class Config:
     samples: int = 1000
 
 
-LONG = {"epochs": 270, "drops": (90, 180, 240)}  # the paper's longer training on ILSVRC12
+LONG = {"epochs": 270, "drops": (90, 180, 240)}  # longer training of the paper on ILSVRC12
 CONFIGS = {
     "ilsvrc12": Config(**LONG, warmup_epochs=5.0, samples=10_000),
     "webvision": Config(

@@ -5,7 +5,7 @@ from scipy.special import expit, log_softmax
 
 from benchmarks.imagenet.batches import prefetched
 
-BINS = 1 << 20  # of probabilities, for the gAP
+BINS = 1 << 20  # probability bins of the gAP
 
 
 def evaluate(model, batches, config, workers=1):

@@ -37,11 +37,11 @@ OTHERS = {
     "words, 45% of every second": lambda seed: tasks.words(0.45, seed),
     "table, 30% of one class": lambda seed: tasks.table(0.3, seed),
 }
-STARTS = 3  # of early stopping
+STARTS = 3  # early stopping only
 ROWS = {
     "early stopping, 3 starts": lambda task, seed: stopped(task, seed, STARTS),
     "early stopping, 30 starts": lambda task, seed: stopped(task, seed, 30),
-    "choose, 30 trainings": lambda task, seed: chosen(task, seed),  # 21 of them, on five folds
+    "choose, 30 trainings": lambda task, seed: chosen(task, seed),  # 21 trainings on five folds
     "choose, early stopping alone": lambda task, seed: chosen(task, seed, methods=()),
 }
 REFERENCE, CHOICE = next(iter(ROWS)), "choose, 30 trainings"

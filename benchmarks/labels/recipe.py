@@ -43,7 +43,7 @@ HEADS = {  # covariance and link of the head by the name of the method
     "diagonal": (covariances.Diagonal, "softmax"),
     "full": (covariances.LowRank, "softmax"),
     "parameter-efficient": (covariances.ParameterEfficient, "softmax"),
-    "full, learned temperature": (covariances.LowRank, "softmax"),  # from each of the temperatures
+    "full, learned temperature": (covariances.LowRank, "softmax"),  # starts at each of the temperatures
     "normal cdf, full": (covariances.LowRank, "normal_cdf"),
     "latent": (covariances.Latent, "softmax"),
     "narrow, 16": (covariances.Narrow, "softmax"),
@@ -56,7 +56,7 @@ class Setting(NamedTuple):
 
     method: str
     temperature: float = 5.0
-    l2: float = 0.0  # of all kernels except in the covariance
+    l2: float = 0.0  # all kernels except in the covariance
     covariance_l2: float = 0.0
     initial_scale: float = 0.15
     rate: float = 1.0  # learning rate of the covariance, relative to the other weights

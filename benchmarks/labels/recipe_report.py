@@ -7,7 +7,7 @@ from scipy.stats import spearmanr
 
 from benchmarks.lib.lines import distinct, select, with_error
 
-CRITERIA = {  # what a user can measure: name, sign of what is better
+CRITERIA = {  # criteria that you can measure: name, and sign of better values
     "noisy NLL": -1.0,
     "noisy accuracy": 1.0,
     "noisy scaled NLL": -1.0,

@@ -12,8 +12,8 @@ import numpy as np
 from keras_het.labels.synthetic import corrupt, look_alike_transitions
 
 GROUP = 5  # classes that look alike
-FEATURES, SPREAD = 64, 0.7  # of the clusters of `grouped`
-SIDE, SHAPES = 12, 10  # of the drawn images
+FEATURES, SPREAD = 64, 0.7  # clusters of `grouped`
+SIDE, SHAPES = 12, 10  # drawn images
 LANGUAGES = ("es", "pt", "nb", "da", "cs", "sk", "de", "nl", "id", "ms", "sh", "sl")  # neighbours side by side
 
 

@@ -28,7 +28,7 @@ from keras_het.layers import NoiseTransition
 from keras_het.losses import AnnotatorsLoss
 
 HIDDEN, DECAY, RATE, BATCH, EPOCHS = 128, 2e-3, 2e-3, 64, 40
-STRENGTHS = (1e-4, 1e-3, 1e-2)  # of the penalty of T
+STRENGTHS = (1e-4, 1e-3, 1e-2)  # ridge penalty of T
 T, STARTED = "a T for each", "a T for each, from Dawid-Skene"
 DENSE, REGRESSION = "Dense", "logistic regression"
 REFERENCE = f"majority + {DENSE}"

@@ -24,7 +24,7 @@ DIGITS = "digits, "  # followed by the name of a synthetic noise, with pixels as
 SETS = (*data.SETS, *(DIGITS + noise for noise in noises.NOISES))
 REFERENCE = "Dense, early stopping"
 BEFORE = [method for method in METHODS if not method.is_closed_form]  # the list of 2026-10, less label smoothing
-DECIDED = ("CIFAR-10N aggregate", "CIFAR-10N worst", "LabelMe", "TREC", "Hausa")  # the rule was found on these
+DECIDED = ("CIFAR-10N aggregate", "CIFAR-10N worst", "LabelMe", "TREC", "Hausa")  # sets that decided the rule
 
 
 def chosen(x, y, seed, epochs, **arguments):

@@ -14,7 +14,7 @@ import numpy as np
 from benchmarks.lib import harness
 from benchmarks.real import data, weights
 
-SIDE, BLOCK, BATCH = 129, 2048, 128  # a side of 32 n + 1, where KerasHub pads as the weights want
+SIDE, BLOCK, BATCH = 129, 2048, 128  # 32 n + 1 pixels, see `weights.SIZE`
 STORES = {"CIFAR-10N": "cifar10", "CIFAR-100N": "cifar100"}  # sets that share their pictures, by how a name begins
 
 

@@ -22,7 +22,7 @@ from benchmarks.real import features, plain
 EPOCHS, BATCH, RATE = 20, 256, 1e-3
 TEMPERATURES, PENALTIES = (1.0, 5.0, 10.0, 20.0), (0.0, 1e-4)
 NOISY = (1.5, 5.0, 10.0)  # temperatures of heads with noise
-MOMENTUM = 0.8  # of averaged weights, for an epoch
+MOMENTUM = 0.8  # averaged weights, per epoch
 LONGER, AVERAGED = ", 60 epochs", ", averaged weights"  # behind the name of a row
 DRAINAGE, RRM = "drainage", "Rockafellian relaxation"
 RIVALS = {DRAINAGE: (0.3, 1.0, 3.0), RRM: (1.0, 2.0, 4.0)}  # Dense heads; alpha, and gamma in nats

@@ -24,7 +24,7 @@ from benchmarks.real.issues import folds_of
 
 SETS = ("CIFAR-10N worst", "CIFAR-10N aggregate", "CIFAR-100N", "TREC", "LabelMe")
 LOOKS, FOLDS, LEAST = (100, 300, 1000), 5, 1e-6
-BEST = "self-confidence"  # what the others are compared with
+BEST = "self-confidence"  # reference of the other rules
 NONE, ALL = "none", "every label"
 
 
@@ -150,7 +150,7 @@ def discriminant(labels):
 def neighbours(labels):
     """Returns the fraction of ten neighbours with the same label."""
     votes = plain.neighbour_votes(labels.x, labels.y, labels.p.shape[1], labels.x, leave_out=True)
-    return votes[np.arange(len(labels.y)), labels.y] + 1e-9 * labels.label_probability  # equal ones by the model
+    return votes[np.arange(len(labels.y)), labels.y] + 1e-9 * labels.label_probability  # the model breaks ties
 
 
 RULES = {  # scores by rule, of a `Labels`: the lower, the sooner a label is looked at

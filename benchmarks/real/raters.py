@@ -14,7 +14,7 @@ import numpy as np
 from benchmarks.real import data, plain
 
 HIDDEN, DECAY, RATE, BATCH, EPOCHS, PARTS = 64, 1e-2, 1e-3, 64, 40, 200
-PENALTIES = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0)  # of ridge regression
+PENALTIES = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0)  # L2 of ridge regression
 TARGETS = ("mean of the ratings", "without each rater's bias", "and weighted by spread", "each rating", "true ratings")
 HEADS = ("ridge", "network, constant variance", "head")
 ROWS = {f"{target}, {head}": (target, head) for target in TARGETS for head in HEADS}

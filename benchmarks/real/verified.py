@@ -20,7 +20,7 @@ from benchmarks.real import data
 from benchmarks.real.issues import cleanlab_issues, first_choice, issues
 
 SETS = {"cifar10": "CIFAR-10", "mnist": "MNIST", "news20": "20 newsgroups"}
-KEPT = 3  # of five people, so that a label is right
+KEPT = 3  # votes of five people that make a label correct
 
 
 def finders(p, y):

@@ -23,9 +23,9 @@ from benchmarks.lib import harness
 
 CACHE = pathlib.Path("benchmark_results/real")
 REPEATS = (1, 2, 2, 3, 3, 4, 1)  # blocks of each stage
-EPSILON, KERASHUB_EPSILON = 1e-3, 1e-5  # of the batch normalisations: of these weights, and of KerasHub's backbone
-MEAN, SCALE = 127 / 255, 128 / 255  # of an input in [0, 1]
-SIZE = 225  # 32 n + 1: there every stride meets an odd size, and KerasHub pads as the weights want
+EPSILON, KERASHUB_EPSILON = 1e-3, 1e-5  # batch normalisation in these weights, and in KerasHub
+MEAN, SCALE = 127 / 255, 128 / 255  # for inputs in [0, 1]
+SIZE = 225  # 32 n + 1, so that every stride meets an odd size and KerasHub pads like the original
 
 
 def wheel(name, cache=CACHE):

@@ -1,18 +1,18 @@
-"""Experiments and measurements of keras_het: what needs which packages, and how long it takes; README.md explains them.
+"""Experiments and measurements of keras_het: the packages that each benchmark needs, and its time.
 
-`python -m nox -s bench -- NAME` runs one in an environment that has them.
+`python -m nox -s bench -- NAME` runs one in an environment that has them. README.md lists them all.
 """
 
 from typing import NamedTuple
 
 
 class Benchmark(NamedTuple):
-    """What a benchmark needs beside the package and a backend, and how long it takes on two cores.
+    """Packages that a benchmark needs beside keras_het and a backend, and its time on two cores.
 
     Attributes:
-        extras: of the package, divided by commas.
+        extras: extras of the package, divided by commas.
         groups: dependency groups of pyproject.toml.
-        time: in words.
+        time: duration in words.
     """
 
     extras: str = "demo"
@@ -20,8 +20,8 @@ class Benchmark(NamedTuple):
     time: str = "not timed"
 
 
-EVERY = "jax,tensorflow-cpu,torch"  # those that compare the backends
-WEIGHTS = ("hub,demo", ("real",))  # those of features by pretrained networks
+EVERY = "jax,tensorflow-cpu,torch"  # benchmarks that compare the backends
+WEIGHTS = ("hub,demo", ("real",))  # benchmarks with pretrained networks
 
 BENCHMARKS = {
     "cost.answer": Benchmark("sklearn", ("cleanlab",), "at most ten minutes a call; --quick: minutes"),

@@ -1,10 +1,10 @@
-"""The demo: digits with three kinds of noise, the method that `labels.choose` picks, and the label errors it finds.
+"""Digits with three kinds of noise: the method that `labels.choose` picks, and the label errors that it finds.
 
 python -m benchmarks.demo [--quick] [--seed 0] [--output FOLDER]      (on the backend of KERAS_BACKEND)
 
-1,280 digits have noisy labels, and only those are trained on. 517 other digits have correct labels, which only measure.
+1,280 digits have noisy labels, and only they are trained on. 517 other digits have correct labels, which only measure.
 The picture shows the accuracy of early stopping and of the chosen model, and the labels that are flagged first.
-`benchmarks/results/demo.json` has the figures of five seeds.
+`benchmarks/results/demo.json` has the results of five seeds.
 """
 
 import time
@@ -28,15 +28,15 @@ class Finding(NamedTuple):
     """One kind of noise.
 
     Attributes:
-        name: in plain words.
+        name: plain words for the noise.
         stopped: clean accuracy of early stopping, the best of some starts by noisy labels.
         chosen: clean accuracy of the model that `choose` returns.
-        method: the name of the chosen method.
-        reason: of the choice.
-        precision: the fraction of the flagged labels that are wrong.
-        recall: the fraction of the wrong labels that are flagged.
-        images: the digits, `(N, 8, 8)`.
-        is_wrong: whether each label is wrong, `(N,)`.
+        method: name of the chosen method.
+        reason: reason of the choice.
+        precision: fraction of the flagged labels that are wrong.
+        recall: fraction of the label errors that are flagged.
+        images: digits, `(N, 8, 8)`.
+        is_wrong: mask of the label errors, `(N,)`.
         issues: the `LabelIssues`.
     """
 
@@ -70,16 +70,20 @@ def find(noise, seed, quick=False):
 
 
 def table(findings):
-    """Rows of text, one for each kind of noise."""
+    """Returns a row for each kind of noise."""
     lines = [["noise", "early stopping", "choose", "points", "method", "precision", "recall"]]
-    for found in findings:
-        accuracies = f"{found.stopped:.3f}", f"{found.chosen:.3f}", f"{100 * (found.chosen - found.stopped):+.1f}"
-        lines.append([found.name, *accuracies, found.method, f"{found.precision:.2f}", f"{found.recall:.2f}"])
+    for finding in findings:
+        accuracies = (
+            f"{finding.stopped:.3f}",
+            f"{finding.chosen:.3f}",
+            f"{100 * (finding.chosen - finding.stopped):+.1f}",
+        )
+        lines.append([finding.name, *accuracies, finding.method, f"{finding.precision:.2f}", f"{finding.recall:.2f}"])
     return lines
 
 
 def draw(findings, path):
-    """Draws accuracies at the left, and the labels that are flagged first at the right."""
+    """Draws the accuracies at the left, and the labels that are flagged first at the right."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(13, 1.1 + 1.45 * len(findings)), layout="constrained")
@@ -93,30 +97,30 @@ def draw_bars(axes, findings):
     """Draws two bars for each kind of noise, with the name of the chosen method."""
     rows = np.arange(len(findings))
     for offset, color, name in ((-0.5, GREY, "early stopping"), (0.5, BLUE, "keras_het.labels.choose")):
-        values = [100 * (found.stopped if offset < 0 else found.chosen) for found in findings]
+        values = [100 * (finding.stopped if offset < 0 else finding.chosen) for finding in findings]
         bars = axes.barh(rows + offset * BAR_HEIGHT, values, BAR_HEIGHT, color=color, label=name)
         axes.bar_label(bars, fmt="%.0f", padding=6)
-    for row, found in zip(rows, findings, strict=True):
-        axes.text(2, row + 0.5 * BAR_HEIGHT, found.method, va="center", color="white", fontsize=9.5)
-    axes.set_yticks(rows, [found.name for found in findings], fontsize=12)
+    for row, finding in zip(rows, findings, strict=True):
+        axes.text(2, row + 0.5 * BAR_HEIGHT, finding.method, va="center", color="white", fontsize=9.5)
+    axes.set_yticks(rows, [finding.name for finding in findings], fontsize=12)
     axes.set(ylim=(len(findings) - 0.42, -0.58), xlim=(0, 108), xlabel="accuracy on correct test labels, %")
     axes.spines[["top", "right", "left"]].set_visible(False)
     axes.legend(loc="lower center", bbox_to_anchor=(0.45, 1.0), ncols=2, frameon=False)
 
 
 def draw_images(figure, findings):
-    """Draws the labels that are flagged first, given and suggested class; green labels are wrong."""
+    """Draws the labels that are flagged first, with observed and suggested class. Label errors are green."""
     figure.suptitle("Flagged labels, the most suspicious first: given \N{RIGHTWARDS ARROW} suggested", fontsize=12)
     grid = figure.subplots(len(findings), IMAGES, squeeze=False)
     for axes in grid.flat:
         axes.set(xticks=[], yticks=[])
-    for row, found in zip(grid, findings, strict=True):
-        flagged = [line for line in found.issues.rows() if line[4]][:IMAGES]
-        for axes, (index, given, suggested, *_) in zip(row, flagged, strict=False):
-            color = GREEN if found.is_wrong[index] else ORANGE
-            axes.imshow(found.images[index], cmap="gray", vmin=0.0, vmax=1.0)
+    for row, finding in zip(grid, findings, strict=True):
+        flagged = [line for line in finding.issues.rows() if line[4]][:IMAGES]
+        for axes, (index, label, suggested, *_) in zip(row, flagged, strict=False):
+            color = GREEN if finding.is_wrong[index] else ORANGE
+            axes.imshow(finding.images[index], cmap="gray", vmin=0.0, vmax=1.0)
             axes.spines[:].set(color=color, linewidth=2)
-            axes.set_title(f"{given} \N{RIGHTWARDS ARROW} {suggested}", fontsize=11, color=color, pad=3)
+            axes.set_title(f"{label} \N{RIGHTWARDS ARROW} {suggested}", fontsize=11, color=color, pad=3)
     figure.supxlabel("green: the label is wrong;  orange: the label is correct", fontsize=10)
 
 
@@ -133,7 +137,7 @@ def main(arguments=None):
         print(f"{findings[-1].name}: {findings[-1].reason}", flush=True)
     draw(findings, options.output / "demo.png")
     print(f"\n{harness.markdown(table(findings))}\n")
-    print("One seed. Accuracy is on correct test labels; precision and recall are those of the flagged labels.")
+    print("One seed. Accuracy is on correct test labels. Precision and recall score the flagged labels.")
     print(f"Picture: {options.output / 'demo.png'}. {time.perf_counter() - start:.0f} s on {keras.config.backend()}.")
 
 

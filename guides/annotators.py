@@ -2,8 +2,8 @@
 Title: Learn from several annotators
 Author: The keras_het authors
 Date created: 2026/11/22
-Last modified: 2026/11/22
-Description: A transition matrix for each annotator, learned with the classifier, and a report on who confuses what.
+Last modified: 2026/11/27
+Description: Learn a transition matrix for each annotator with the classifier, and see who confuses what.
 Accelerator: None
 Seeds: 0
 """
@@ -11,13 +11,13 @@ Seeds: 0
 """
 ## Introduction
 
-Where several people each label a part of the examples, they disagree, and each in a way of their own.
-`keras_het.layers.NoiseTransition` with `num_annotators` learns for each of them
-T[m, i, j] = p(m says j | true class i), together with a classifier of the true classes (Rodrigues and Pereira 2018;
-Tanno et al. 2019). At inference it does nothing.
+Several people label your examples, each person a part of them, and everyone makes different mistakes.
+`keras_het.layers.NoiseTransition` with `num_annotators` learns T[m, i, j] = p(m says j | true class i) for each
+annotator m, together with a classifier of the true classes (Rodrigues and Pereira 2018; Tanno et al. 2019). At
+inference the layer does nothing.
 
-Set the backend before Keras is imported, in the shell: `export KERAS_BACKEND=jax` (or `tensorflow`, `torch`). The guide
-needs `pip install ".[jax,demo]"` in a clone, and takes about a minute on two cores.
+Set the backend before you import Keras: `export KERAS_BACKEND=jax` (or `tensorflow`, `torch`). The guide needs
+`pip install ".[jax,demo]"` in a clone, and takes about a minute on two cores.
 """
 
 import keras
@@ -37,8 +37,8 @@ from keras_het.ops.transition import total_variation
 """
 ## The labels
 
-Digits, and five annotators: two are good, one takes 3 for 8, and 8 for 3, one errs a lot, and one does not look at the
-images. Each image has two or three labels. They are integers `(N, M)`, and -1 where an annotator gave none.
+Five annotators label digits. Two are good, one swaps 3 and 8, one makes many errors, and one does not look at the
+images. Each image has two or three labels. Store them as integers `(N, M)`, with -1 for a missing label.
 """
 
 digits = load_digits()
@@ -67,27 +67,27 @@ train, held_out, test = slice(1100), slice(1100, 1300), slice(1300, None)
 """
 ## Without a model
 
-The majority of the votes, and the method of Dawid and Skene (1979), which finds the true classes and the T by the
-labels alone.
+Combine the votes by their majority, or by the method of Dawid and Skene (1979), which estimates the true classes and
+each T from the labels alone.
 """
 
 votes = aggregate(labels[train], method="majority").labels
 estimate = aggregate(labels[train], num_classes=10)
 print(
-    f"right labels: {np.mean(votes == clean[train]):.3f} of the majority, ",
+    f"correct labels: {np.mean(votes == clean[train]):.3f} by majority, ",
     end="",
 )
 classes = estimate.probabilities.argmax(-1)
-print(f"{np.mean(classes == clean[train]):.3f} of Dawid-Skene")
+print(f"{np.mean(classes == clean[train]):.3f} by Dawid-Skene")
 
 """
 ## In one call
 
-The images say more than two or three labels do. `keras_het.labels.choose` accepts the votes as they are, compares
-methods by the votes that were held out, and trains by the one it chose.
+The images tell you more than two or three votes. Pass the votes to `keras_het.labels.choose`. It compares methods on
+held-out votes and trains with the method it picks.
 """
 
-found = keras_het.labels.choose(
+choice = keras_het.labels.choose(
     None,
     x[train],
     labels[train],
@@ -95,22 +95,24 @@ found = keras_het.labels.choose(
     folds=2,
     verbose=0,
 )
-print(found)
-predicted = found.model.predict(x[test], verbose=0).argmax(-1)
+print(choice)
+predicted = choice.model.predict(x[test], verbose=0).argmax(-1)
 print(f"accuracy on clean labels: {np.mean(predicted == clean[test]):.3f}")
 
 """
 ## A T for each annotator
 
-By hand, with a network of one's own. The loss is `keras_het.losses.AnnotatorsLoss`, and a metric is wrapped
-in `keras_het.metrics.AnnotatorsMetric`: a plain metric takes a missing label for a wrong one, and `keras_het.check`
-says so, and finds answers that are nan or no class. The T may start at the estimate. The strength of the ridge, and the
-epoch, are those of the largest likelihood of held-out labels.
+You can also build the model yourself. Put `NoiseTransition` after your network and train with
+`keras_het.losses.AnnotatorsLoss`. Wrap each metric in `keras_het.metrics.AnnotatorsMetric`, because a plain metric counts
+a missing label as an error. `keras_het.check` reports that, and votes that are nan or out of range.
+
+T starts here at the estimate of Dawid-Skene. Choose the strength of its ridge penalty and the epoch by the likelihood of
+held-out votes.
 """
 
 
 def make_model(strength):
-    """Compiled, and the same at the start for every strength."""
+    """Returns a compiled model with equal weights for every strength."""
     keras.utils.set_random_seed(0)
     l2 = keras.regularizers.L2(2e-3)
     hidden = [
@@ -165,10 +167,10 @@ predicted = best.predict(x[test], verbose=0).argmax(-1)
 print(f"accuracy on clean labels: {np.mean(predicted == clean[test]):.3f}")
 
 """
-## Who is how good
+## How good is each annotator?
 
-T says how good an annotator is, by the true classes that the model predicts; the share of labels that agree with others
-does not. The table names an annotator whose labels do not depend on the class.
+T measures each annotator against the predicted true classes. That tells you more than the agreement with other
+annotators. The table also flags annotators whose labels do not depend on the class.
 """
 
 print(annotators(best, labels, names=names))
@@ -180,7 +182,7 @@ distances = [
 print(f"mean total variation to the true T: {np.mean(distances):.3f}")
 
 """
-Each row is a true class, each column a label: Cyd takes 3 for 8 and 8 for 3, Eve says anything.
+Each row is a true class, each column a label. Cyd swaps 3 and 8, and Eve labels at random.
 """
 
 figure, panels = plt.subplots(1, 5, figsize=(10, 2.4), layout="constrained")
@@ -192,6 +194,6 @@ for axes, t, name in zip(panels, learned, names, strict=True):
 plt.show()
 
 """
-**When it fails.** Annotators who all make the same mistake are believed, for nothing in their labels shows the mistake.
-And where more than half of the labels of a class are wrong, classes may change places.
+**When it fails.** If all annotators make the same mistake, the model learns it, because no label contradicts it. If more
+than half of the labels of a class are wrong, two classes can trade places.
 """

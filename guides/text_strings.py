@@ -1,9 +1,9 @@
 """
-Title: From strings to wrong labels
+Title: Find label errors in texts
 Author: The keras_het authors
 Date created: 2026/11/24
-Last modified: 2026/11/24
-Description: Texts and the names of their classes go in; a trained model and a list of suspects come out.
+Last modified: 2026/11/27
+Description: Start from strings and class names, and get a trained model and a list of probable label errors.
 Accelerator: None
 Seeds: 0
 """
@@ -11,12 +11,11 @@ Seeds: 0
 """
 ## Introduction
 
-You have texts, each with the name of its class, and some names are wrong. Three steps: features of the texts,
-`keras_het.labels.choose`, which trains by the method that suits these labels, and `keras_het.labels.clean`, which lists
-the suspects.
+You have texts with class names, and some of the names are wrong. You need three steps: compute features of the texts,
+train with `keras_het.labels.choose`, and list the probable errors with `keras_het.labels.clean`.
 
-Set the backend before Keras is imported, in the shell: `export KERAS_BACKEND=jax` (or `tensorflow`, `torch`). The guide
-needs `pip install ".[jax,demo,pandas]" wordfreq` in a clone; of `wordfreq` it takes the texts.
+Set the backend before you import Keras: `export KERAS_BACKEND=jax` (or `tensorflow`, `torch`). The guide needs
+`pip install ".[jax,demo,pandas]" wordfreq` in a clone. The texts come from `wordfreq`.
 """
 
 import keras
@@ -32,9 +31,9 @@ import keras_het
 """
 ## The texts
 
-Five frequent words of a language, as somebody types them into a search box; which language is it? People who labelled
-them in a hurry took one language for its neighbour: a third of the German texts are said to be Dutch, of the Italian
-ones Spanish, and so on. The labels to test on are right, and only measured.
+Each text is five frequent words of one language, and the class is the language. Hasty annotators confused neighbouring
+languages: a third of the German texts are labelled Dutch, a third of the Italian texts Spanish, and so on. The test
+labels are correct, and you use them only to measure.
 """
 
 codes = {"Dutch": "nl", "German": "de", "Spanish": "es", "Italian": "it"}
@@ -61,9 +60,9 @@ print(f"{wrong[train].mean():.1%} of the labels are wrong")
 """
 ## Features
 
-How often each group of one to three letters occurs. scikit-learn's vectorizers need nothing else, and suit whole
-sentences, too, by `analyzer="word"`. The features of a pretrained network are as good a start: a KerasHub classifier in
-the place of `None` below takes the strings as they are.
+Count how often each group of one to three letters occurs. For whole sentences, set `analyzer="word"`. You can also use
+a pretrained network: replace `None` below with a function that returns a compiled KerasHub classifier, and pass the
+strings.
 """
 
 vectorizer = TfidfVectorizer(
@@ -74,9 +73,9 @@ x_test = vectorizer.transform(texts[test]).toarray().astype("float32")
 print(f"{x.shape[1]} features")
 
 """
-## Choose a method and train by it
+## Choose a method and train
 
-Names go in as they are. Beside it a logistic regression, which takes all labels for the truth.
+`choose` accepts class names as labels. The baseline is a logistic regression that trusts all labels.
 """
 
 choice = keras_het.labels.choose(
@@ -90,22 +89,23 @@ choice = keras_het.labels.choose(
 )
 print(choice)
 plain = LogisticRegression(max_iter=1000).fit(x, labels[train])
-found = choice.classes[choice.model.predict(x_test, verbose=0).argmax(-1)]
-print("right languages, chosen method:       ", end="")
-print(f"{np.mean(found == true[test]):.3f}")
-print("right languages, logistic regression: ", end="")
+predicted = choice.model.predict(x_test, verbose=0).argmax(-1)
+predicted = choice.classes[predicted]
+print("clean accuracy, chosen method:       ", end="")
+print(f"{np.mean(predicted == true[test]):.3f}")
+print("clean accuracy, logistic regression: ", end="")
 print(f"{plain.score(x_test, true[test]):.3f}")
 
 """
-## Which labels are wrong?
+## Find the label errors
 
-The choice has trained models that did not see a text, and keeps their probabilities. `keras_het.labels.clean` finds the
-suspects by them, and trains any Keras model without these; here a plain one. The worst suspects come first.
+`choose` has already computed out-of-sample probabilities. Pass them to `keras_het.labels.clean`. It flags the probable
+errors, the worst first, and trains any Keras model without them. Here it trains one plain layer.
 """
 
 
 def make_model():
-    """One layer; it takes integers for labels."""
+    """Returns a model of one layer, for integer labels."""
     layers = [keras.Input(x.shape[1:]), keras.layers.Dense(8, "softmax")]
     model = keras.Sequential(layers)
     model.compile(
@@ -130,15 +130,15 @@ print(suspects[["given", "suggested", "true", "text"]].head(8).to_string())
 was_wrong = (suspects.given != suspects.true).sum()
 print(f"suspects: {len(suspects)}, ", end="")
 print(f"{was_wrong / len(suspects):.0%} of them wrong, ", end="")
-print(f"which is {was_wrong / wrong[train].sum():.0%} of the wrong labels")
-found = cleaned.model.predict(x_test, verbose=0).argmax(-1)
-print("right languages, plain model without the suspects: ", end="")
-print(f"{np.mean(cleaned.classes[found] == true[test]):.3f}")
+print(f"which is {was_wrong / wrong[train].sum():.0%} of the label errors")
+predicted = cleaned.model.predict(x_test, verbose=0).argmax(-1)
+print("clean accuracy, plain model without the suspects: ", end="")
+print(f"{np.mean(cleaned.classes[predicted] == true[test]):.3f}")
 
 """
-## Which languages were taken for which
+## See which languages are confused
 
-For each language that is suggested, the labels that the suspects have. The planted flips are the four dark places.
+Each row is a suggested language, each column an observed label. The four dark cells are the planted confusions.
 """
 
 counts = pandas.crosstab(suspects.suggested, suspects.given)

@@ -1,4 +1,4 @@
-"""Checks of a sample against a distribution, each with a stated probability of a false alarm; and of refusals."""
+"""Checks of refusals, and of a sample against a distribution with a stated probability of a false alarm."""
 
 import numpy as np
 import pytest
@@ -8,7 +8,7 @@ FALSE_ALARM = 1e-6
 
 
 def z_limit(count):
-    """The limit that any of `count` standard normals exceeds with probability FALSE_ALARM at most (Bonferroni)."""
+    """Returns the limit that any of `count` standard normals exceeds with probability FALSE_ALARM (Bonferroni)."""
     return norm.isf(FALSE_ALARM / (2 * count))
 
 
@@ -56,7 +56,7 @@ def refusals(table, whole=False):
 
     Args:
         table: pairs of a function without arguments and a text.
-        whole: whether the text is the whole error; else a part of it.
+        whole: boolean, whether the text is the whole error, or a part of it.
     """
 
     @pytest.mark.parametrize(("call", "text"), table)

@@ -1,4 +1,4 @@
-"""What the tests of several rooms share: arrays of tensors, files, sessions of another precision, refusals."""
+"""Helpers for tests of several rooms: arrays of tensors, files, sessions of another precision, refusals."""
 
 import contextlib
 import functools
@@ -11,7 +11,7 @@ import pytest
 
 
 class Subclassed(keras.Model):
-    """A model without a graph: these layers, one after the other."""
+    """Model without a graph: these layers, one after the other."""
 
     def __init__(self, *layers):
         super().__init__()
@@ -24,7 +24,7 @@ class Subclassed(keras.Model):
 
 
 class Batches(keras.utils.PyDataset):
-    """Arrays as a data set, in batches of this size and in their order."""
+    """Arrays as a data set, in batches of this size and in order."""
 
     def __init__(self, *arrays, size=16):
         super().__init__()
@@ -38,11 +38,11 @@ class Batches(keras.utils.PyDataset):
 
 
 class StopError(Exception):
-    """Stands for the end of a process."""
+    """Stand-in for the end of a process."""
 
 
 class StopAt(keras.callbacks.Callback):
-    """Ends a training at the start of an epoch, or at its end."""
+    """Callback that ends a training at the start or the end of an epoch."""
 
     def __init__(self, epoch, at_end=False):
         super().__init__()
@@ -58,42 +58,42 @@ class StopAt(keras.callbacks.Callback):
 
 
 def to_numpy(*tensors):
-    """Tensors as NumPy arrays, None as None; one alone as one."""
+    """Returns tensors as NumPy arrays, and None as None. A single tensor gives a single array."""
     arrays = [None if x is None else keras.ops.convert_to_numpy(x) for x in tensors]
     return arrays if len(arrays) > 1 else arrays[0]
 
 
 def number(tensor):
-    """A scalar tensor as a float."""
+    """Returns a scalar tensor as a float."""
     return float(to_numpy(tensor))
 
 
 def sparse_crossentropy(**arguments):
-    """Keras' crossentropy of integer labels and logits."""
+    """Returns keras' crossentropy of integer labels and logits."""
     return keras.losses.SparseCategoricalCrossentropy(**{"from_logits": True, **arguments})
 
 
 def built(layer, shape):
-    """The layer, built for inputs of this shape."""
+    """Returns the layer, built for inputs of this shape."""
     layer.build(shape)
     return layer
 
 
 def compiled(model, *arguments, **named):
-    """The model, compiled with these arguments."""
+    """Returns the model, compiled with these arguments."""
     model.compile(*arguments, **named)
     return model
 
 
 def reloaded(model, folder):
-    """The model as its `.keras` file in the folder gives it back."""
+    """Saves the model as a `.keras` file in the folder, and returns the loaded model."""
     model.save(folder / "model.keras")
     return keras.saving.load_model(folder / "model.keras")
 
 
 @contextlib.contextmanager
 def session(floatx=None, policy=None):
-    """A session with another float type or dtype policy, for the time of a `with`."""
+    """Sets another float type or dtype policy inside a `with`."""
     before = keras.config.floatx(), keras.config.dtype_policy()
     try:
         keras.config.set_floatx(floatx or before[0])
@@ -106,7 +106,7 @@ def session(floatx=None, policy=None):
 
 @contextlib.contextmanager
 def texts_of_warnings():
-    """A list that has the texts of the UserWarnings at the end of a `with`; none is an error."""
+    """Yields a list that has the texts of the UserWarnings at the end of a `with`."""
     texts = []
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
@@ -115,32 +115,32 @@ def texts_of_warnings():
 
 
 def assert_same_arrays(arrays, others):
-    """Two lists of arrays or weights are equal, to the bit."""
+    """Asserts that two lists of arrays or weights are equal, to the bit."""
     for array, other in zip(arrays, others, strict=True):
         np.testing.assert_array_equal(*to_numpy(array, other))
 
 
 def assert_finite(value, gradients=()):
-    """The value and every entry of the gradients, a list or a dict, are finite."""
+    """Asserts that the value and every entry of the gradients, a list or a dict, are finite."""
     gradients = gradients if isinstance(gradients, dict) else dict(enumerate(gradients))
     for name, array in {"value": value, **gradients}.items():
         assert np.isfinite(array).all(), name
 
 
 def finite_differences(function, point, step=1e-5):
-    """The central differences of a scalar function of a float64 array, for each of its entries."""
+    """Returns the central differences of a scalar function of a float64 array, for each of its entries."""
     point = np.asarray(point, "float64")
     moves = step * np.eye(point.size).reshape(point.size, *point.shape)
     return np.reshape([(function(point + move) - function(point - move)) / (2 * step) for move in moves], point.shape)
 
 
 def refuses(pattern):
-    """For a `with`: a ValueError whose text has a match of the pattern."""
+    """Returns a context that expects a ValueError whose text matches the pattern."""
     return pytest.raises(ValueError, match=pattern)
 
 
 def refused_arguments(function, rules, **others):
-    """Refusals, `{text: call}`, of single arguments: `{"argument": [(rule, *values)]}`.
+    """Returns refusals, `{text: call}`, of single arguments: `{"argument": [(rule, *values)]}`.
 
     The text of each is "`argument` must <rule>", with "Received: argument=<value>" behind it.
     """
@@ -159,7 +159,7 @@ def each_refusal(*tables):
 
 
 def check_refusal(text, call):
-    """The call raises an error with this text; "..." stands for any characters."""
+    """Asserts that the call raises an error with this text. "..." stands for any characters."""
     with pytest.raises((ValueError, TypeError)) as error:
         call()
     pattern = ".*".join(re.escape(part) for part in text.split("..."))

@@ -7,7 +7,7 @@ import numpy as np
 
 
 def value_and_gradients(function, tensors):
-    """The value of a scalar function of a list of backend tensors, and its gradient for each of them.
+    """Returns the value of a scalar function of a list of backend tensors, and its gradient for each of them.
 
     Args:
         function: maps a list of tensors to a scalar tensor.
@@ -23,7 +23,7 @@ def value_and_gradients(function, tensors):
 
 
 def layer_gradients(layer, loss, x, training=True):
-    """`value_and_gradients` of `loss(layer(x, training=training))` for the trainable weights of a built layer.
+    """Returns `value_and_gradients` of `loss(layer(x, training=training))` for the trainable weights of a built layer.
 
     The layer stays unchanged.
 
@@ -71,7 +71,7 @@ _BACKENDS = {"jax": _jax, "tensorflow": _tensorflow, "torch": _torch}
 
 
 def second_derivative(function, point):
-    """f''(point) of a scalar function of a scalar tensor."""
+    """Returns f''(point) of a scalar function of a scalar tensor."""
     point = keras.ops.convert_to_tensor(np.float32(point))
     return float(_SECOND[keras.config.backend()](function, point))
 
@@ -106,7 +106,7 @@ _SECOND = {"jax": _jax_second, "tensorflow": _tensorflow_second, "torch": _torch
 
 
 def hessian(function, point):
-    """Second derivatives of a scalar function of a vector, `(N, N)`, NumPy."""
+    """Returns second derivatives of a scalar function of a vector, `(N, N)`, NumPy."""
     point = keras.ops.convert_to_tensor(point)
     return keras.ops.convert_to_numpy(_HESSIAN[keras.config.backend()](function, point))
 

@@ -2,12 +2,12 @@
 
 How it counts:
 
-* lines: all lines of Python files, with comments and blank lines; pages: README.md and docs/*.md; words: those of
+* lines: all lines of Python files, with comments and blank lines; pages: README.md and docs/*.md; words: the words of
   pages outside code blocks, tables and HTML.
 * A room is a folder or a file directly below the package; an arrow is a pair of rooms of which one imports the other,
   also inside a function. The floor of a room is one more than the highest floor that it imports from.
-* public names: the distinct names in `__all__` of keras_het and of the public modules that these tables list, also
-  those of modules, each once.
+* public names: the distinct names in `__all__` of keras_het and of the public modules that it lists, with the names of
+  the modules.
 * walks: calls of `base.graph.walk` while a plain model is converted, and while an ensemble of two is made.
 """
 
@@ -27,12 +27,12 @@ PACKAGE = ROOT / "keras_het"
 
 
 def room_of(name):
-    """The folder or file, directly below the package, that a dotted name is in."""
+    """Returns the folder or file, directly below the package, that a dotted name is in."""
     return [*name.split("."), "__init__"][1]
 
 
 def imported_rooms(source, rooms):
-    """The rooms that a module's source imports."""
+    """Returns the rooms that a module's source imports."""
     for node in ast.walk(ast.parse(source)):
         names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
         if isinstance(node, ast.ImportFrom) and node.module:
@@ -43,7 +43,7 @@ def imported_rooms(source, rooms):
 
 
 def arrows(package=PACKAGE):
-    """Pairs of rooms (a, b) where a imports b, and all rooms."""
+    """Returns pairs of rooms (a, b) where a imports b, and all rooms."""
     paths = {path: path.relative_to(package).parts[0].removesuffix(".py") for path in package.rglob("*.py")}
     rooms = set(paths.values())
     pairs = {(room, other) for path, room in paths.items() for other in imported_rooms(path.read_text(), rooms)}
@@ -51,7 +51,7 @@ def arrows(package=PACKAGE):
 
 
 def floors(pairs, rooms):
-    """The floor of every room, from 1; raises RecursionError for a circle."""
+    """Returns the floor of every room, from 1. Raises RecursionError for a circle."""
 
     @functools.cache
     def floor(room):
@@ -61,7 +61,7 @@ def floors(pairs, rooms):
 
 
 def size_of(folder):
-    """Returns the files and lines of Python in a folder; none where it is missing."""
+    """Returns the number of files and lines of Python in a folder, 0 if it is missing."""
     texts = [path.read_text(encoding="utf-8") for path in folder.rglob("*.py")]
     return len(texts), sum(text.count("\n") for text in texts)
 
@@ -80,12 +80,12 @@ def sessions(root):
 
 
 def loose_modules(package=PACKAGE):
-    """Files of code directly below the package."""
+    """Returns files of code directly below the package."""
     return sorted(path.stem for path in package.glob("*.py"))
 
 
 def public_modules(module):
-    """A module and those that its table of contents lists, and theirs."""
+    """Returns a module and the modules in its table of contents, recursively."""
     yield module
     for name in getattr(module, "__all__", ()):
         if isinstance(getattr(module, name), types.ModuleType):
@@ -93,12 +93,12 @@ def public_modules(module):
 
 
 def public_names(package="keras_het"):
-    """The distinct names that the tables of contents of public modules list: modules, functions and classes."""
+    """Returns the distinct names that the tables of contents of public modules list: modules, functions and classes."""
     return sorted({name for module in public_modules(importlib.import_module(package)) for name in module.__all__})
 
 
 def stack_of(head, inputs, training):
-    """The functions of the package from the call of a head to the first product of its noise, without a compiler."""
+    """Returns the package's functions from the call of a head to the first product of its noise, uncompiled."""
     from keras_het.ops.low_rank import LowRankNormal
 
     stacks, products = [], {name: getattr(LowRankNormal, name) for name in ("logits_at", "logits")}
@@ -126,7 +126,7 @@ def stack_of(head, inputs, training):
 
 
 def depth():
-    """How deep the full head is, without a compiler.
+    """Returns the depth of the uncompiled full head in function calls.
 
     Returns: the functions of the package from the call to the first product of the noise, in training and in
         prediction, and the distributions that are made forward, and with the gradient.
@@ -139,13 +139,13 @@ def depth():
 
     made, init = [], Normal.__init__
 
-    def counted(self, *tensors, **sizes):
+    def count_call(self, *tensors, **sizes):
         made.append(self)
         init(self, *tensors, **sizes)
 
     head, x = HeteroscedasticDense(4, num_factors=2, seed=0), np.ones((3, 5), "float32")
     head.build(x.shape)
-    Normal.__init__ = counted
+    Normal.__init__ = count_call
     try:
         training = stack_of(head, x, training=True)
         forward = len(made)
@@ -157,20 +157,20 @@ def depth():
 
 
 def count_walks(function):
-    """Returns how often the graph of a model is walked while a function runs."""
+    """Returns how often a function walks the graph of a model."""
     from keras_het.base import graph
 
     walk, walks = graph.walk, []
     modules = [module for name, module in sys.modules.items() if name.startswith("keras_het.")]
     modules = [module for module in modules if getattr(module, "walk", None) is walk]
 
-    def counted(*arguments, **named):
+    def count_call(*arguments, **named):
         walks.append(arguments)
         return walk(*arguments, **named)
 
     try:
         for module in modules:
-            module.walk = counted
+            module.walk = count_call
         function()
     finally:
         for module in modules:

@@ -1,9 +1,9 @@
-"""What every layer keeps, as checkers that any layer's tests can call.
+"""Contract of every layer, as checkers that the tests of any layer can call.
 
-`test_layer_contract.py` shows each of them failing.
+`test_layer_contract.py` shows each checker failing.
 
-A layer comes as `make`, a function that returns it new and unbuilt, always of the same arguments; models are made
-around it.
+Pass a layer as `make`, a function that returns it new and unbuilt, always with the same arguments. The checkers make
+models around it.
 """
 
 import inspect
@@ -15,7 +15,7 @@ import numpy as np
 
 
 def check_config(make):
-    """The config holds every argument, survives JSON, and makes a layer of the same config.
+    """Asserts that the config has every argument, survives JSON, and makes a layer with the same config.
 
     Both `from_config` and Keras' registry make one.
     """
@@ -31,7 +31,7 @@ def check_config(make):
 
 
 def check_shapes(make, x, dtype="float32"):
-    """Symbolic and eager outputs have the shape that `compute_output_shape` says and this dtype.
+    """Asserts that symbolic and eager outputs have the shape of `compute_output_shape` and this dtype.
 
     They have them also when the batch size is unknown.
     """
@@ -44,7 +44,7 @@ def check_shapes(make, x, dtype="float32"):
 
 
 def check_unknown_batch(make, x):
-    """One model serves batches of any size, and an example's output does not depend on the others."""
+    """Asserts that a model accepts batches of any size, and that examples do not affect each other."""
     model = wrap(make(), x)
     together = model.predict(x, batch_size=len(x), verbose=0)
     for size in (1, len(x) - 1):
@@ -53,7 +53,7 @@ def check_unknown_batch(make, x):
 
 
 def check_train_step(make, x, y, loss, **options):
-    """Two steps of `fit` have finite losses and move every trainable weight, by finite amounts.
+    """Asserts that two steps of `fit` have finite losses and move every trainable weight by finite amounts.
 
     Two, for the first of two kernels in a row has no gradient while the second is zero, as it may be at the start.
     `options` go to `compile`.
@@ -72,7 +72,7 @@ def check_train_step(make, x, y, loss, **options):
 
 
 def check_gradients(make, x):
-    """On PyTorch the first step gives every weight a gradient for which PyTorch wants one.
+    """Asserts that on PyTorch the first step gives a gradient to every weight that requires one.
 
     DistributedDataParallel, which Keras 3.16 puts around a model, waits for them all: one without hangs, or raises at
     the second step. A zero is a gradient. Other backends have none by weight.
@@ -85,7 +85,7 @@ def check_gradients(make, x):
 
 
 def check_half_precision(make, x, y, loss, policy, dtype="float32", tolerance=0.05):
-    """Behind a layer in half precision the layer computes in its own dtype.
+    """Asserts that the layer computes in its dtype behind a layer in half precision.
 
     Weights, outputs and a train step have that dtype; the values are near the full ones.
     """
@@ -108,7 +108,7 @@ def check_half_precision(make, x, y, loss, policy, dtype="float32", tolerance=0.
 
 
 def check_saved_model(make, x, folder):
-    """A `.keras` file gives the same config, weights and, exactly, predictions."""
+    """Asserts that a `.keras` file restores config, weights and exact predictions."""
     model = wrap(make(), x)
     model.save(folder / "model.keras")
     loaded = keras.models.load_model(folder / "model.keras")
@@ -117,7 +117,7 @@ def check_saved_model(make, x, folder):
 
 
 def check_saved_weights(make, x, folder, left_out=()):
-    """A weights file makes a new layer, whose weights were others, equal.
+    """Asserts that a weights file makes a new layer with other weights equal.
 
     Its weights are equal, but those left out, by name, and so are its predictions.
     """
@@ -132,7 +132,7 @@ def check_saved_weights(make, x, folder, left_out=()):
 
 
 def check_same(model, other, x):
-    """Two models have equal weights and predict the same, exactly."""
+    """Asserts that two models have equal weights and exactly equal predictions."""
     for a, b in itertools.zip_longest(model.weights, other.weights):
         assert a.name == b.name
         np.testing.assert_array_equal(a.numpy(), b.numpy(), err_msg=a.path)
@@ -141,5 +141,5 @@ def check_same(model, other, x):
 
 
 def wrap(layer, x, *before):
-    """A built model that ends in the layer."""
+    """Returns a built model that ends in the layer."""
     return keras.Sequential([keras.Input(x.shape[1:], dtype=x.dtype.name), *before, layer])

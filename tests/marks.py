@@ -1,22 +1,22 @@
-"""Where a test runs in the default check. `python -m nox -s thorough` runs every test on every backend.
+"""Marks that say where a test runs in the default check. `python -m nox -s thorough` runs all tests on all backends.
 
 * no mark: on all three backends. For numbers that a backend computes: ops, layers, losses, metrics.
-* `once`: on PyTorch alone, which compiles nothing. For what is the same on every backend: texts, signatures, NumPy,
-  plots, pages, the reading of graphs, and the checkers' own tests.
+* `once`: on PyTorch alone, which compiles nothing. For results that are the same on every backend: texts, signatures,
+  NumPy, plots, pages, the reading of graphs, and tests of the checkers.
 * `refusal`: the same, for errors that are raised before a tensor is touched.
-* `on_jax`, `on_tensorflow`: on PyTorch and on the one of the two that compiles it sooner. For trainings of whole models
-  that take seconds to compile and reach nothing that is written for one backend.
-* `smoke`: on all three, in a module that is otherwise `once`: a test that shows whether a backend works at all. The
-  sessions `quick` and `versions` run these alone, the latter on versions that nobody has tried.
-* `thorough`: not by default. For what takes long and seldom breaks: memory, compilers.
+* `on_jax`, `on_tensorflow`: on PyTorch and on the backend of the two that compiles faster. For trainings of whole
+  models that take seconds to compile and reach no code for a single backend.
+* `smoke`: on all three backends, in a module that is otherwise `once`, to show that a backend works at all. The session
+  `quick` runs only these tests, and `versions` runs them on untested versions.
+* `thorough`: not by default. For slow tests that seldom break: memory, compilers.
 
-Two further marks move no test. `planted` names those that plant a bug, for `python -m tests.planted list`.
-`statistical` names those that fail by chance, at a stated rate: they take the fixture `base_seed`, which is 0, and
+Two further marks move no test. `planted` marks tests that plant a bug, for `python -m tests.planted list`.
+`statistical` marks tests that fail by chance, at a stated rate. They use the fixture `base_seed`, which is 0, and
 `redraws`, which cuts the number of their draws to a tenth by default. `pytest -m statistical --thorough --seeds 0 99`
 runs them whole, with a hundred seeds, as `nox -s fuzz -- --seeds 0 99` does.
 
-A module or a test takes a mark; `grid` gives `once` to the cases of a table beyond those that span it. Folders of tests
-for a package that is no dependency are collected only where it is installed: each has its own nox session.
+Mark a module or a test. `grid` marks the further cases of a table with `once`. Folders of tests for an optional package
+are collected only if it is installed, and each has a nox session.
 """
 
 import importlib.util
@@ -40,14 +40,14 @@ NEEDED = {
 
 
 def not_collected():
-    """Files and folders that pytest leaves out here, for want of a package or of an accelerator."""
-    found = [name for name, package in NEEDED.items() if importlib.util.find_spec(package) is None]
+    """Returns files and folders that pytest skips here, because a package or an accelerator is missing."""
+    paths = [name for name, package in NEEDED.items() if importlib.util.find_spec(package) is None]
     pretended = os.environ.get("KERAS_TORCH_DEVICE") == "pretended"  # `-p tests.pretended_accelerator`
-    return found if pretended else [*found, "tests/test_pretended_accelerator.py"]
+    return paths if pretended else [*paths, "tests/test_pretended_accelerator.py"]
 
 
 def runs_here(marks, backend):
-    """Whether the default check runs a test with these marks, a set of names, on a backend."""
+    """Returns whether the default check runs a test with these marks, a set of names, on a backend."""
     if "thorough" in marks:
         return False
     named = marks & {"on_jax", "on_tensorflow"}
@@ -56,12 +56,12 @@ def runs_here(marks, backend):
 
 
 def grid(cases, span, beyond=pytest.mark.once):
-    """Values for `parametrize` or a fixture: those in `span` run on every backend, and the others once.
+    """Returns values for `parametrize` or a fixture. Values in `span` run on every backend, all other values once.
 
     Args:
         cases: all values, such as names.
         span: those that together reach every branch of the code; each must be a case.
-        beyond: the mark of the others; `thorough` where PyTorch skips the test.
+        beyond: mark of the other cases; `thorough` if PyTorch skips the test.
     """
     cases, span = list(cases), set(span)
     if not span <= set(cases):

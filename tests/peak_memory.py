@@ -1,10 +1,10 @@
-"""Peak resident memory of a fresh process."""
+"""Peak resident memory of a new process."""
 
 import os
 import subprocess
 import sys
 
-# Not ru_maxrss: on Linux a child inherits that of the process that started it, and a test session may have grown large.
+# Not ru_maxrss: on Linux a child inherits it from its parent process, and a test session can be large.
 PRINT_PEAK = """
 import resource, sys
 try:
@@ -16,7 +16,7 @@ print(kibibytes / 1024)
 
 
 def peak_mebibytes_of(code):
-    """Peak resident MiB of a fresh process that runs `code`."""
+    """Returns the peak resident MiB of a new process that runs `code`."""
     # glibc keeps freed blocks of up to 32 MiB, fragmented by chance (PyTorch: 1.1 to 1.9 GiB for one and the same
     # step). With a fixed threshold it gives them back, and the peak is what the step holds. A step that JAX finds
     # compiled would miss the memory of its compilation; and it is optimised as for users.

@@ -1,7 +1,7 @@
-"""Planted bugs: the tests that have one, and bugs of the package that the tests must find.
+"""Planted bugs: the tests that have one, and bugs of the package that the tests must detect.
 
 `python -m tests.planted list` lists the tests with the mark `planted`. `python -m tests.planted plant` plants the bugs
-of `BUGS` in a copy of the repository, one at a time, and prints which test finds each; `--thorough` also runs the
+of `BUGS` in a copy of the repository, one at a time, and prints which test detects each. `--thorough` also runs the
 tests that are not in the default check.
 """
 
@@ -23,7 +23,7 @@ NOT_COPIED = (".git", ".nox", ".*_cache", "__pycache__", "build", "dist")
 
 
 class Bug(NamedTuple):
-    """A change of one file of the package, `old` by `new`, that its tests must find on one of the backends."""
+    """Change of one file of the package, `old` by `new`, that its tests must detect on one of the backends."""
 
     name: str
     file: str
@@ -99,16 +99,16 @@ def list_tests():
 
 
 def changed(source, bug):
-    """Returns the source of a file with a bug; raises a ValueError if the right text is not in it exactly once."""
+    """Returns the source of a file with a bug. Raises ValueError unless the original text occurs exactly once."""
     if (count := source.count(bug.old)) != 1:
         raise ValueError(f"`old` must be in {bug.file} once: {bug.old!r}. Received: {count} places")
     return source.replace(bug.old, bug.new)
 
 
 def first_failure(folder, backend, arguments):
-    """Returns the first test of a repository that fails, or the file that cannot be collected; None if all pass."""
+    """Returns the first test that fails, or the file that cannot be collected, or None if all pass."""
     environment = {**os.environ, "KERAS_BACKEND": backend, "PYTHONPATH": str(folder), "MPLBACKEND": "agg"}
-    environment["PYTHONDONTWRITEBYTECODE"] = "1"  # a file that changes twice in a second would be taken for the old one
+    environment["PYTHONDONTWRITEBYTECODE"] = "1"  # a file that changes twice in a second would not be compiled again
     command = [sys.executable, "-m", "pytest", "-x", "-rfE", "--tb=no", "-p", "no:cacheprovider", *arguments]
     run = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
     if run.returncode == 0:
@@ -120,7 +120,7 @@ def first_failure(folder, backend, arguments):
 
 
 def caught_by(bug, folder, options):
-    """Returns the first test that finds a bug in a copy of the repository, and its backend; None if no test does.
+    """Returns the first test that detects a bug in a copy of the repository, and its backend, or None.
 
     The copy is right again at the end, and the test must pass in it.
     """
@@ -135,13 +135,13 @@ def caught_by(bug, folder, options):
         if test is not None:
             again = [*options, test] if "::" in test else ["--collect-only", test]
             if first_failure(folder, backend, again):
-                raise RuntimeError(f"{test} fails on {backend} without the bug, too")
+                raise RuntimeError(f"{test} also fails on {backend} without the bug")
             return test, backend
     return None
 
 
 def plant(bugs, options):
-    """Plants bugs in a copy of the repository, one at a time; returns how many a test finds."""
+    """Plants bugs in a copy of the repository, one at a time, and returns how many a test detects."""
     count = 0
     with tempfile.TemporaryDirectory() as folder:
         copy = pathlib.Path(folder) / "repository"
@@ -155,10 +155,10 @@ def plant(bugs, options):
 
 
 def main(arguments=None):
-    """Runs the command; returns the exit status."""
+    """Runs the command, and returns the exit status."""
     parser = argparse.ArgumentParser(prog="python -m tests.planted", description=__doc__.splitlines()[0])
     parser.add_argument("command", choices=["list", "plant"])
-    parser.add_argument("--thorough", action="store_true", help="run tests that are not in the default check, too")
+    parser.add_argument("--thorough", action="store_true", help="also run tests that are not in the default check")
     options = parser.parse_args(arguments)
     if options.command == "list":
         return list_tests()

@@ -1,10 +1,10 @@
-"""PyTorch on an accelerator that is only pretended: whatever meets a tensor of the processor there fails here, too.
+"""PyTorch on a pretended accelerator: an operation that would mix devices on a real accelerator also fails here.
 
     KERAS_BACKEND=torch python -m pytest -p tests.pretended_accelerator tests/losses
 
-Its tensors say that they are on the device "pretended" and compute on the processor. As on a real accelerator, an
-operation on tensors of two devices is an error, but for a number without axes, and for copies from one to the other.
-Keras makes its tensors there.
+Its tensors report the device "pretended" and compute on the processor. As on a real accelerator, an operation on
+tensors of two devices is an error, except for scalars and for copies between the devices. Keras makes its tensors
+there.
 """
 
 import os
@@ -16,21 +16,21 @@ from torch.utils.backend_registration import _setup_privateuseone_for_python_bac
 
 NAME, aten = "pretended", torch.ops.aten
 COPIES = (aten._to_copy.default, aten.copy_.default)
-# Indices of the processor are taken by those of a real accelerator.
+# Tensors of a real accelerator accept indices of the processor.
 INDEXES = (aten.index.Tensor, aten.index_put_.default)
-# What needs more than operations: graphs of PyTorch, automatic half precision, recomputation.
+# Tests that need more than operations: graphs of PyTorch, automatic half precision, recomputation.
 NOT_PRETENDED = ("onnx", "export", "compiled_by_pytorch", "autocast", "rematerialisation", "session_of_half_precision")
 
 
 class Pretended(torch.Tensor):
-    """A tensor of the processor that says it is on the accelerator."""
+    """Tensor of the processor that reports to be on the accelerator."""
 
     @staticmethod
     def __new__(cls, inner):
         about = {"strides": inner.stride(), "storage_offset": inner.storage_offset(), "dtype": inner.dtype}
-        found = torch.Tensor._make_wrapper_subclass(cls, inner.shape, device=f"{NAME}:0", **about)
-        found.inner = inner
-        return found
+        tensor = torch.Tensor._make_wrapper_subclass(cls, inner.shape, device=f"{NAME}:0", **about)
+        tensor.inner = inner
+        return tensor
 
     def __repr__(self, **arguments):
         return f"Pretended({self.inner!r})"
@@ -41,14 +41,14 @@ class Pretended(torch.Tensor):
 
 
 class Accelerator(TorchDispatchMode):
-    """Sees operations that make tensors out of none, too."""
+    """Mode that also intercepts operations that make tensors out of none."""
 
     def __torch_dispatch__(self, operation, types, arguments=(), named=None):
         return run(operation, arguments, named or {})
 
 
 def run(operation, arguments, named):
-    """The operation on the processor; its result is on the device that is asked for, or on that of its arguments."""
+    """Runs the operation on the processor. Its result is on the requested device, or on its arguments' device."""
     tensors = [x for x in tree_leaves((arguments, named)) if isinstance(x, torch.Tensor)]
     ours = [x for x in tensors if isinstance(x, Pretended)]
     others = [x for x in tensors if not isinstance(x, Pretended) and x.ndim > 0 and x.device.type == "cpu"]
@@ -81,7 +81,7 @@ class Generator(torch.Generator):
 
 
 def begin():
-    """On import of this file, before anything imports Keras: a hook of pytest would come after the tests' conftest."""
+    """Starts on import of this file, before the tests' conftest imports Keras. A hook of pytest would be late."""
     os.environ["KERAS_TORCH_DEVICE"] = NAME
     _setup_privateuseone_for_python_backend(NAME)
     torch.Generator = Generator
@@ -94,7 +94,7 @@ begin()
 
 
 def pytest_collection_modifyitems(config, items):
-    """Leaves out what is not pretended."""
+    """Skips tests that need what is not pretended."""
     left_out = [item for item in items if any(part in item.nodeid for part in NOT_PRETENDED)]
     config.hook.pytest_deselected(items=left_out)
     items[:] = [item for item in items if item not in left_out]

@@ -1,11 +1,11 @@
-"""The oracles: the same quantities in NumPy float64, written the plain way and sharing no code with the package."""
+"""Oracles: the same quantities in NumPy float64, written plainly and without code of the package."""
 
 import numpy as np
 from scipy.special import log_expit, log_softmax, logsumexp
 
 
 def noise_covariance(scale_diag, factor=None, row_scale=None):
-    """diag(d^2) + W W' for one example: d of shape (K,), V of shape (K, R), v of shape (K,)."""
+    """Returns diag(d^2) + W W' for one example: d of shape (K,), V of shape (K, R), v of shape (K,)."""
     covariance = np.diag(np.float64(scale_diag) ** 2)
     if factor is not None:
         scaled = np.float64(factor) if row_scale is None else np.float64(row_scale)[:, None] * factor
@@ -14,7 +14,7 @@ def noise_covariance(scale_diag, factor=None, row_scale=None):
 
 
 def logits_at(loc, scale_diag, eps_diag, factor=None, eps_factor=None, row_scale=None):
-    """Logits of a batch at nodes: (S, B, K)."""
+    """Returns logits of a batch at nodes: (S, B, K)."""
     loc, scale_diag, eps_diag = (np.asarray(x, "float64") for x in (loc, scale_diag, eps_diag))
     logits = loc + scale_diag * eps_diag[:, None, :]
     if factor is not None:
@@ -25,17 +25,17 @@ def logits_at(loc, scale_diag, eps_diag, factor=None, eps_factor=None, row_scale
 
 
 def log_mean_softmax(logits, temperature):
-    """log of the mean over the first axis of softmax(logits / temperature)."""
+    """Returns the log of the mean over the first axis of softmax(logits / temperature)."""
     return logsumexp(log_softmax(logits / temperature, axis=-1), axis=0) - np.log(len(logits))
 
 
 def logit_mean_sigmoid(logits, temperature):
-    """logit of the mean over the first axis of sigmoid(logits / temperature)."""
+    """Returns the logit of the mean over the first axis of sigmoid(logits / temperature)."""
     return logsumexp(log_expit(logits / temperature), axis=0) - logsumexp(log_expit(-logits / temperature), axis=0)
 
 
 def log_normalized_mean(log_value, logits, temperature):
-    """log of the mean over the first axis of a function of logits / temperature, normalised over the classes.
+    """Returns the log of the mean over the first axis of a function of logits / temperature, normalised.
 
     The function is given by its log.
     """
@@ -43,7 +43,7 @@ def log_normalized_mean(log_value, logits, temperature):
 
 
 def expected_sigmoid(mean, scale, step=0.004):
-    """E[sigmoid(mean + scale z)] in logs, z standard normal, by the trapezoidal rule.
+    """Returns E[sigmoid(mean + scale z)] in logs, z standard normal, by the trapezoidal rule.
 
     The integrand is analytic in a strip of half-width pi / scale, so the rule's relative error is
     exp(-2 pi^2 / (scale * step)): below 1e-60 for scale <= 30.

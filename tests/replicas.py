@@ -1,6 +1,6 @@
 """Losses and metrics on two replicas of TensorFlow, beside one: `python -m tests.replicas FILE [NAMES]` writes JSON.
 
-A process of its own, since the devices must be made before TensorFlow starts.
+It needs a new process, because the devices must be made before TensorFlow starts.
 """
 
 import contextlib
@@ -30,24 +30,24 @@ LOSSES = {
 }
 METRICS = {name: getattr(metrics, name) for name in metrics.__all__}
 EARLY_LEARNING = "EarlyLearning"
-OUTSIDE = ("ExpectedCalibrationError",)  # this is made outside of the scope, too
+OUTSIDE = ("ExpectedCalibrationError",)  # also made outside of the scope
 
 
 def make_model(seed=0):
-    """A model with these first weights."""
+    """Returns a model with fixed first weights."""
     keras.utils.set_random_seed(seed)
     return keras.Sequential([keras.Input((5,)), keras.layers.Dense(UNITS)])
 
 
 def make(name, kinds):
-    """A loss or a metric of logits."""
+    """Returns a loss or a metric of logits."""
     if name in LOSSES:
         return LOSSES[name](**OF_EACH.get(name, {}), **({} if name == "AnnotatorsLoss" else {"from_logits": True}))
     return kinds[name](**({} if name == "AnnotatorsMetric" else {"from_logits": True}))
 
 
-def of_metric(name, scope, made=None):
-    """The results of a metric, of `evaluate`."""
+def metric_results(name, scope, made=None):
+    """Returns the result of `evaluate` for a metric."""
     with scope():
         model = make_model()
         loss, metric = keras.losses.SparseCategoricalCrossentropy(from_logits=True), made or make(name, METRICS)
@@ -55,8 +55,8 @@ def of_metric(name, scope, made=None):
     return list(model.evaluate(X, LABELS, batch_size=BATCH, verbose=0, return_dict=True).values())
 
 
-def of_loss(name, scope, made=None):
-    """The weights after two epochs."""
+def loss_weights(name, scope, made=None):
+    """Returns the weights after two epochs with a loss."""
     with scope():
         model = compiled(make_model(), keras.optimizers.SGD(0.1), made or make(name, LOSSES), jit_compile=False)
     labels = LABELS[:, None] if name == "AnnotatorsLoss" else LABELS
@@ -64,8 +64,8 @@ def of_loss(name, scope, made=None):
     return np.concatenate([weight.ravel() for weight in model.get_weights()]).tolist()
 
 
-def of_early_learning(name, scope):
-    """The loss of two epochs of a model with a memory."""
+def early_learning_losses(name, scope):
+    """Returns the losses of two epochs of an `EarlyLearning` model."""
     with scope():
         plain = make_model()
         model = models.EarlyLearning(plain.inputs, plain.outputs[0], EXAMPLES)
@@ -76,7 +76,7 @@ def of_early_learning(name, scope):
 
 
 def attempt(function, *arguments):
-    """The result of a function, or the text of its error."""
+    """Returns the result of a function, or the text of its error."""
     try:
         return function(*arguments)
     except ValueError as error:
@@ -89,13 +89,17 @@ def main(path, *names):
 
     processor = tf.config.list_physical_devices("CPU")[0]
     tf.config.set_logical_device_configuration(processor, [tf.config.LogicalDeviceConfiguration()] * 2)
-    scope, found = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"]).scope, {}
-    for kinds, function in ((METRICS, of_metric), (LOSSES, of_loss), ({EARLY_LEARNING: None}, of_early_learning)):
+    scope, results = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"]).scope, {}
+    for kinds, function in (
+        (METRICS, metric_results),
+        (LOSSES, loss_weights),
+        ({EARLY_LEARNING: None}, early_learning_losses),
+    ):
         for name in set(kinds) & set(names) if names else kinds:
-            found[name] = [attempt(function, name, where) for where in (contextlib.nullcontext, scope)]
+            results[name] = [attempt(function, name, where) for where in (contextlib.nullcontext, scope)]
             if name in OUTSIDE:
-                found[f"{name}, made outside"] = attempt(function, name, scope, make(name, kinds))
-    pathlib.Path(path).write_text(json.dumps(found))
+                results[f"{name}, made outside"] = attempt(function, name, scope, make(name, kinds))
+    pathlib.Path(path).write_text(json.dumps(results))
 
 
 if __name__ == "__main__":

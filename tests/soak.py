@@ -1,9 +1,9 @@
-"""A long training, and whether it loses memory, compiled programs, numbers or steps: `python -m tests.soak`.
+"""Long training without leaks of memory, compiled programs, numbers or steps: `python -m tests.soak`.
 
-A small model with a head is trained by `fit` with the callbacks that a user has. After a tenth of the epochs, neither
-the resident memory nor the numbers of traces and compilations may grow. The losses must be finite, and the counter of
-the noise must be the number of steps. A training of a fifth of the steps that is interrupted at a random step, and
-resumed in a new model, must end with the same weights, to the bit.
+A small model with a head is trained by `fit` with a user's callbacks. After a tenth of the epochs, neither the resident
+memory nor the numbers of traces and compilations may grow. The losses must be finite, and the counter of the noise must
+equal the number of steps. A training of a fifth of the steps that is interrupted at a random step, and resumed in a new
+model, must end with the same weights, to the bit.
 """
 
 import argparse
@@ -22,12 +22,12 @@ from keras_het.metrics import ExpectedCalibrationError
 
 UNITS, FEATURES, BATCH = 10, 16, 32
 MOST_MEBIBYTES = 32  # by which the memory may grow after the warm-up, whatever the number of steps
-WARM_UP = 0.1  # of the epochs
+WARM_UP = 0.1  # fraction of the epochs
 STEPS_OF_EPOCH = 200
 
 
 class Traced(keras.layers.Layer):
-    """Returns its inputs, and counts how often Python runs it: once for each program where it is compiled."""
+    """Layer that returns its inputs, and counts how often Python runs it: once for each compiled program."""
 
     def __init__(self, **kwargs):
         super().__init__(**kwargs)
@@ -39,7 +39,7 @@ class Traced(keras.layers.Layer):
 
 
 class Watch(keras.callbacks.Callback):
-    """Looks at memory, programs and losses after every epoch, and keeps the weights after one of them."""
+    """Callback that checks memory, programs and losses after every epoch, and keeps the weights of one epoch."""
 
     def __init__(self, kept_epoch):
         super().__init__()
@@ -55,7 +55,7 @@ class Watch(keras.callbacks.Callback):
             self.weights = self.model.get_weights()
 
     def faults(self, steps):
-        """Returns what is wrong after a training, in words."""
+        """Returns the faults of a training, in words."""
         # Callbacks of Keras compile their comparisons as late as in the third epoch.
         warm = min(len(self.memory) - 1, max(2, round(WARM_UP * len(self.memory))))
         grown = min(self.memory[-max(1, len(self.memory) // 20) :]) - self.memory[warm]
@@ -70,11 +70,11 @@ class Watch(keras.callbacks.Callback):
 
 
 class KilledError(Exception):
-    """Stands for the end of a process."""
+    """Stand-in for the end of a process."""
 
 
 class KillAt(keras.callbacks.Callback):
-    """Ends a training after a step."""
+    """Callback that ends a training after a step."""
 
     def __init__(self, step):
         super().__init__()
@@ -92,7 +92,7 @@ def resident_mebibytes():
 
 
 def compilations():
-    """Returns a list that grows with every program that JAX compiles; it stays empty on the other backends."""
+    """Returns a list that grows with every program that JAX compiles. It stays empty on other backends."""
     events = []
     if keras.config.backend() == "jax":
         import jax
@@ -106,7 +106,7 @@ def compilations():
 
 
 def make_model():
-    """Returns a compiled model with a head, equal whenever it is made."""
+    """Returns a compiled model with a head, with equal weights in every call."""
     keras.utils.set_random_seed(0)
     head = HeteroscedasticDense(UNITS, 3, integrator=QuasiMonteCarlo(32), seed=0, name="head")
     layers = [keras.Input((FEATURES,)), Traced(name="traced"), keras.layers.Dense(32, "relu"), head]
@@ -134,7 +134,7 @@ def fit(model, examples, epochs, folder, first=(), last=()):
     record = TrainingDynamics(*training, history=False, path=folder / "dynamics.npz")
     best = keras.callbacks.ModelCheckpoint(folder / "best.keras", save_best_only=True)
     callbacks = [*first, *watching, record, best, keras.callbacks.BackupAndRestore(folder / "backup"), *last]
-    options = {"batch_size": BATCH, "shuffle": False, "verbose": 0}  # an order that the resumed training has, too
+    options = {"batch_size": BATCH, "shuffle": False, "verbose": 0}  # the resumed training has the same order
     try:
         model.fit(*training, epochs=epochs, validation_data=validation, callbacks=callbacks, **options)
     finally:
@@ -150,7 +150,7 @@ def watched(epochs, steps_of_epoch, kept_epoch, planted=()):
 
 
 def resumed(epochs, steps_of_epoch, step, planted=()):
-    """Returns the weights of a training that is ended after a step, and goes on in a new model."""
+    """Returns the weights of a training that is stopped after a step and resumed in a new model."""
     examples = data(steps_of_epoch)
     with tempfile.TemporaryDirectory() as folder:
         try:
@@ -163,7 +163,7 @@ def resumed(epochs, steps_of_epoch, step, planted=()):
 
 
 def main(arguments=None):
-    """Runs the command; returns the exit status."""
+    """Runs the command, and returns the exit status."""
     parser = argparse.ArgumentParser(prog="python -m tests.soak", description=__doc__.splitlines()[0])
     parser.add_argument("--steps", type=int, default=10_000, help="of the training (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=0, help="of the interruption (default: %(default)s)")

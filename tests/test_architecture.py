@@ -48,29 +48,29 @@ def within(name, prefixes):
 
 
 def imported(tree):
-    """Names that a module imports, by statement or function, or reaches as an attribute of keras under any alias."""
+    """Returns the imports of a module, by statement or function, and the attributes of keras under any alias."""
     nodes = list(ast.walk(tree))
     aliases = [alias for node in nodes if isinstance(node, ast.Import) for alias in node.names]
-    of_keras = {"keras"} | {alias.asname for alias in aliases if alias.name == "keras"}
+    keras_names = {"keras"} | {alias.asname for alias in aliases if alias.name == "keras"}
     yield from (alias.name for alias in aliases)
     for node in nodes:
         if isinstance(node, ast.ImportFrom):
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
-        elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in of_keras:
+        elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in keras_names:
             yield f"keras.{node.attr}"
         elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith(("import_module", "__import__")):
             yield from (argument.value for argument in node.args if isinstance(argument, ast.Constant))
 
 
 def imported_at_once(tree):
-    """Names that the import of a module imports: those of statements outside functions and methods."""
-    of_classes = [node for part in tree.body if isinstance(part, ast.ClassDef) for node in part.body]
-    statements = [node for node in (*tree.body, *of_classes) if not isinstance(node, ast.FunctionDef | ast.ClassDef)]
+    """Returns the imports of a module outside functions and methods."""
+    class_nodes = [node for part in tree.body if isinstance(part, ast.ClassDef) for node in part.body]
+    statements = [node for node in (*tree.body, *class_nodes) if not isinstance(node, ast.FunctionDef | ast.ClassDef)]
     return imported(ast.Module(statements, []))
 
 
 def wrong_imports(module, source):
-    """Imports of a module's source that no room allows, and optional packages that it needs at once."""
+    """Returns a module's imports that its room does not allow, and optional packages that it imports at once."""
     tree = ast.parse(source)
     wrong = [name for name in imported(tree) if within(name, (*FORBIDDEN, *LABORATORY))]
     needed = LATE.get(module, ())
@@ -131,7 +131,7 @@ UPWARD = [
 
 
 def lint_imports(folder):
-    """Exit status and output of import-linter for the package in a folder."""
+    """Returns exit status and output of import-linter for the package in a folder."""
     command = [sys.executable, "-c", "from importlinter.cli import lint_imports_command; lint_imports_command()"]
     environment = {**os.environ, "PYTHONPATH": str(folder)}
     result = subprocess.run([*command, "--no-cache"], cwd=folder, env=environment, capture_output=True, text=True)
@@ -158,7 +158,7 @@ OF_TUPLES = {"_asdict", "_replace", "_fields"}
 
 
 def defined_privates(source):
-    """Private names that a module's source defines: functions, classes, variables and attributes."""
+    """Returns private names that a module defines: functions, classes, variables and attributes."""
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.FunctionDef | ast.ClassDef):
             yield node.name
@@ -167,7 +167,7 @@ def defined_privates(source):
 
 
 def foreign_privates(source, own):
-    """Private attributes, also asked for by `getattr` and `hasattr`, that the package itself does not define."""
+    """Returns private attributes, also in `getattr` and `hasattr`, that the package itself does not define."""
     for node in ast.walk(ast.parse(source)):
         names = [node.attr] if isinstance(node, ast.Attribute) else []
         if isinstance(node, ast.Call) and ast.unparse(node.func) in ("getattr", "hasattr"):
@@ -177,8 +177,8 @@ def foreign_privates(source, own):
 
 def test_private_attributes_of_keras_are_read_in_one_file():
     own = {name for module in MODULES for name in defined_privates(source_of(module))}
-    found = {module: sorted(set(foreign_privates(source_of(module), own))) for module in MODULES}
-    assert [module for module, names in found.items() if names] == ["keras_het.base.internals"], found
+    foreign = {module: sorted(set(foreign_privates(source_of(module), own))) for module in MODULES}
+    assert [module for module, names in foreign.items() if names] == ["keras_het.base.internals"], foreign
     planted = "model._flatten_layers()\nhasattr(x, '_keras_history')\nself._mine"
     assert set(foreign_privates(planted, {"_mine"})) == {"_flatten_layers", "_keras_history"}
 
@@ -247,7 +247,7 @@ EXAMPLES = [
 ]
 
 
-@pytest.mark.parametrize("module", EXAMPLES)  # those of layers run on every backend
+@pytest.mark.parametrize("module", EXAMPLES)  # the examples of layers run on every backend
 def test_the_examples_in_docstrings_run(module):
     assert doctest.testmod(importlib.import_module(module)).failed == 0
 

@@ -1,4 +1,4 @@
-"""The examples of the pages that a newcomer reads run. `docs/tests` has the other pages."""
+"""Examples of the first pages run. `docs/tests` has the other pages."""
 
 import pathlib
 import re

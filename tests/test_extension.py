@@ -1,4 +1,4 @@
-"""A new link, covariance, integrator and loss, each without touching the package: 55 lines, and what they do."""
+"""New link, covariance, integrator and loss in 55 lines, without a change of the package."""
 
 import math
 
@@ -46,7 +46,7 @@ class Isotropic(Covariance):
 
 @keras.saving.register_keras_serializable("tests")
 class SigmaPoints(Integrator):
-    """The mean over two points for each dimension of the noise, sqrt(n) standard deviations from the mean."""
+    """Mean over two points for each dimension of the noise, sqrt(n) standard deviations from the mean."""
 
     needs = "mean"
 
@@ -148,7 +148,7 @@ def test_objects_make_what_the_short_spelling_makes(kind):
 
 @keras.saving.register_keras_serializable("tests")
 class Unexplained(LowRank):
-    """A covariance with factors that does not say how to explain them."""
+    """Covariance with factors that does not say how to explain them."""
 
     factor_weights = Covariance.factor_weights
 

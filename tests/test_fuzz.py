@@ -1,4 +1,4 @@
-"""The fuzz: a few cases of each kind, and a planted fault for each of its checks."""
+"""Fuzz: a few cases of each kind, and a planted fault for each of its checks."""
 
 import os
 import pathlib
@@ -138,7 +138,7 @@ def test_the_guard_finds_what_a_hostile_file_may_do(harm, text, tmp_path):
 
 @keras.saving.register_keras_serializable("tests")
 class Careless(keras.layers.Layer):
-    """A layer whose refusals are not clear."""
+    """Layer whose refusals are not clear."""
 
     def __init__(self, size, **kwargs):
         super().__init__(**kwargs)

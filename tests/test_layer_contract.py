@@ -1,4 +1,4 @@
-"""The layer contract accepts a sound layer and objects to one planted bug at a time."""
+"""Layer contract: it accepts a sound layer, and rejects one planted bug at a time."""
 
 import itertools
 
@@ -18,7 +18,7 @@ LOSS = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
 
 @keras.saving.register_keras_serializable("keras_het_tests")
 class Affine(keras.layers.Layer):
-    """A sound layer: tanh(x) w + b in float32."""
+    """Sound layer: tanh(x) w + b in float32."""
 
     def __init__(self, units, offset=0.5, dtype="float32", **kwargs):
         super().__init__(dtype=dtype, **kwargs)
@@ -39,7 +39,7 @@ class Affine(keras.layers.Layer):
 
 
 def contract(cls, folder, units=2, **arguments):
-    """Every checker by name, for layers of this class."""
+    """Returns every checker by name, for layers of this class."""
 
     def make():
         return cls(units, **arguments)

@@ -1,4 +1,4 @@
-"""The pretended accelerator is used, and refuses what a real one refuses."""
+"""Pretended accelerator: tests use it, and it refuses what a real one refuses."""
 
 import keras
 import pytest

@@ -1,4 +1,4 @@
-"""On two replicas every loss and every metric of the package is right, or refuses: `tests.replicas` runs them."""
+"""Every loss and every metric of the package is correct on two replicas, or refuses: `tests.replicas` runs them."""
 
 import json
 import os
@@ -24,8 +24,8 @@ def cases(names):
 
 
 @pytest.fixture(scope="module")
-def found(tmp_path_factory, pytestconfig):
-    """What losses and metrics did on one replica, and on two."""
+def results(tmp_path_factory, pytestconfig):
+    """Returns the results of losses and metrics on one replica, and on two."""
     names = [] if pytestconfig.getoption("--thorough") else SPAN
     path, root = tmp_path_factory.mktemp("replicas") / "found.json", pathlib.Path(__file__).parent.parent
     command = [sys.executable, "-m", "tests.replicas", str(path), *names]
@@ -35,24 +35,24 @@ def found(tmp_path_factory, pytestconfig):
 
 
 @pytest.mark.parametrize("name", cases(METRICS))
-def test_a_metric_is_that_of_one_replica(found, name):
-    one, two = found[name]
+def test_a_metric_is_that_of_one_replica(results, name):
+    one, two = results[name]
     np.testing.assert_allclose(two, one, rtol=1e-5)
 
 
 @pytest.mark.parametrize("name", cases(LOSSES))
-def test_a_loss_without_a_state_trains_as_on_one_replica(found, name):
-    one, two = found[name]
+def test_a_loss_without_a_state_trains_as_on_one_replica(results, name):
+    one, two = results[name]
     np.testing.assert_allclose(two, one, atol=1e-6)
 
 
-def test_a_model_with_a_memory_refuses(found):
+def test_a_model_with_a_memory_refuses(results):
     assert (
-        "must have one replica: replicas would overwrite the memory of the other replicas" in found[EARLY_LEARNING][1]
+        "must have one replica: replicas would overwrite the memory of the other replicas" in results[EARLY_LEARNING][1]
     )
 
 
 @pytest.mark.parametrize("name", sorted(OUTSIDE))
-def test_one_that_is_made_outside_the_scope_is_refused(found, name):
+def test_one_that_is_made_outside_the_scope_is_refused(results, name):
     text = "must be made inside `strategy.scope()`, like the model. Received: one that was made outside"
-    assert text in found[f"{name}, made outside"]
+    assert text in results[f"{name}, made outside"]

@@ -1,6 +1,7 @@
-"""Public names are annotated, and docstrings describe the arguments and fields that there are.
+"""Public names are annotated, and docstrings describe exactly the existing arguments and fields.
 
-Rule D417 of ruff sees missing arguments of functions, not those of classes, nor what is described and does not exist.
+Rule D417 of ruff reports missing arguments of functions. It misses arguments of classes, and described ones that do not
+exist.
 """
 
 import ast
@@ -29,8 +30,8 @@ NO_NOUNS = {
 def public_definitions():
     """Returns `{path: function or class}` of what the public modules export."""
     exported = [getattr(module, name) for module in public_modules(keras_het) for name in module.__all__]
-    found = [value for value in exported if inspect.isclass(value) or inspect.isfunction(value)]
-    return {f"{value.__module__}.{value.__qualname__}": value for value in found}
+    values = [value for value in exported if inspect.isclass(value) or inspect.isfunction(value)]
+    return {f"{value.__module__}.{value.__qualname__}": value for value in values}
 
 
 def records():
@@ -43,7 +44,7 @@ def records():
 
 
 def fields(value):
-    """Returns the fields that a NamedTuple or dataclass itself declares; None for other classes."""
+    """Returns the fields that a NamedTuple or dataclass itself declares, or None for other classes."""
     if dataclasses.is_dataclass(value):
         return [field.name for field in dataclasses.fields(value)]
     return list(value._fields) if hasattr(value, "_fields") and issubclass(value, tuple) else None
@@ -69,14 +70,14 @@ def without_annotation(path, value):
 
 
 def described(text, section):
-    """Returns the names in a section of a docstring, also of `a, b: text`; None if it has no such section."""
-    found = re.search(rf"^{section}:((?:\n+ .*)*)", inspect.cleandoc(text or ""), re.MULTILINE)
-    items = re.findall(r"^ {4}(\*{0,2}\w+(?:, \w+)*): ", found[1], re.MULTILINE) if found else []
-    return [name.lstrip("*") for item in items for name in item.split(", ")] if found else None
+    """Returns the names in a section of a docstring, also of `a, b: text`, or None without the section."""
+    match = re.search(rf"^{section}:((?:\n+ .*)*)", inspect.cleandoc(text or ""), re.MULTILINE)
+    items = re.findall(r"^ {4}(\*{0,2}\w+(?:, \w+)*): ", match[1], re.MULTILINE) if match else []
+    return [name.lstrip("*") for item in items for name in item.split(", ")] if match else None
 
 
 def wrong_arguments(value):
-    """Returns arguments that a docstring lacks, describes twice, or describes although they do not exist."""
+    """Returns arguments that a docstring lacks, describes twice, or invents."""
     parameters = inspect.signature(value).parameters.values()
     named = {p.name for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)}
     variable, names = {p.name for p in parameters} - named, described(value.__doc__, "Args")
@@ -89,7 +90,7 @@ def wrong_arguments(value):
 
 
 def wrong_fields(value, is_public):
-    """Returns fields that a docstring lacks, or describes twice or although they do not exist."""
+    """Returns fields that a docstring lacks, describes twice, or invents."""
     names = described(value.__doc__, "Attributes")
     if names is None:
         return set(fields(value)) if is_public else set()
@@ -97,7 +98,7 @@ def wrong_fields(value, is_public):
 
 
 def without_noun(source):
-    """Yields arguments and fields whose description begins with another word than a noun."""
+    """Yields arguments and fields whose description does not begin with a noun."""
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.FunctionDef | ast.ClassDef):
             for section in re.findall(r"^(?:Args|Attributes):\n((?: .*\n?)+)", ast.get_docstring(node) or "", re.M):
@@ -124,7 +125,7 @@ def test_fields_are_described():
 
 def test_a_description_begins_with_a_noun():
     """Not with of, as or whether: then it reads as a sentence without its subject."""
-    assert {str(path): found for path in PACKAGE.rglob("*.py") if (found := [*without_noun(path.read_text())])} == {}
+    assert {str(path): texts for path in PACKAGE.rglob("*.py") if (texts := [*without_noun(path.read_text())])} == {}
 
 
 def test_types_are_announced():
@@ -134,7 +135,7 @@ def test_types_are_announced():
 @pytest.mark.planted
 def test_wrong_docstrings_and_missing_annotations_are_caught():
     class Record(NamedTuple):
-        """A record.
+        """Record for a test.
 
         Attributes:
             x: number.
@@ -145,7 +146,7 @@ def test_wrong_docstrings_and_missing_annotations_are_caught():
         y: int
 
     class Planted:
-        """A class.
+        """Class with planted faults.
 
         Args:
             a: number.

@@ -1,4 +1,4 @@
-"""A small file cannot ask for much memory: every size in a config is bounded before anything is allocated."""
+"""Small files cannot request much memory: every size in a config is bounded before anything is allocated."""
 
 import resource
 import time
@@ -49,7 +49,7 @@ MADE = {
 
 
 def config_of(kind):
-    """A config with all sizes given, or None for what takes arguments of which none is a size."""
+    """Returns a config with all sizes, or None if no argument is a size."""
     return MADE.get(kind.__name__, kind)().get_config()
 
 
@@ -90,5 +90,5 @@ def make(kind, config):
 
 
 def most_bytes():
-    """The most memory that the process has held so far, by any allocator."""
+    """Returns the peak memory of the process so far, by any allocator."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10

@@ -1,4 +1,4 @@
-"""The soak: a short one has no fault, and a planted fault of each kind is found."""
+"""Soak: a short one has no fault, and a planted fault of each kind is detected."""
 
 import keras
 import numpy as np
@@ -13,12 +13,12 @@ LEAKED = []
 
 
 def after_epochs(harm):
-    """Does something with the model after every epoch."""
+    """Returns a callback that harms the model after every epoch."""
     return keras.callbacks.LambdaCallback(on_epoch_end=lambda epoch, logs: harm(MODELS[-1]))
 
 
 def at_the_start(harm):
-    """Does something with the model before the first epoch alone."""
+    """Returns a callback that harms the model before the first epoch alone."""
     return keras.callbacks.LambdaCallback(on_train_begin=lambda logs: harm(MODELS[-1]))
 
 

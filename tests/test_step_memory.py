@@ -1,4 +1,4 @@
-"""The memory of a training step does not hold samples times examples times classes, as the compiler of JAX counts it.
+"""Memory of a training step is less than samples times examples times classes, by the compiler of JAX.
 
 `tests/layers/test_memory.py` measures whole processes on every backend, in the session `thorough`.
 """
@@ -17,7 +17,7 @@ FEW, MANY = 256, 2048
 
 
 def step_bytes(num_samples, chunk_size=None):
-    """Returns the bytes beside arguments and results that the loss of a batch and its gradient need."""
+    """Returns the bytes that the loss of a batch and its gradient need beside arguments and results."""
     import jax
 
     head = HeteroscedasticDense(UNITS, FACTORS, integrator=QuasiMonteCarlo(num_samples, chunk_size=chunk_size), seed=0)

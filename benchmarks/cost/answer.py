@@ -1,22 +1,22 @@
-"""Time and memory from `x, y` to the answer, beside cleanlab, scikit-learn, and the floor.
+"""Seconds and memory from `x, y` to an answer, beside cleanlab and scikit-learn.
 
 python -m benchmarks.cost.answer [--examples N ...] [--features D ...] [--classes K ...] [--methods NAME ...]
                                  [--seconds 600] [--quick] [--render] [--output FOLDER]
 
-Each call is made once, in a process of its own: processor seconds of both cores and of child processes, seconds, GiB
-of this process beside the data and the imported packages, and the fraction of new examples whose true class is
-predicted. Making and reading data, imports and that prediction do not count; compiling does. A process that takes
-longer than the limit, or more memory than there is, is stopped, and its method is not tried with more examples. What is
-measured is kept in a file of lines: the same command goes on from there, and `--render` makes the tables of it alone.
-At least ten examples a class are asked for, else no folds can be made.
+Each call runs once, in a new process. Measured are processor seconds of both cores and of child processes, seconds, GiB
+beside the data and the imported packages, and the fraction of new examples whose true class is predicted. Imports,
+reading the data and that prediction do not count. Compiling counts. A process that exceeds the time limit or the memory
+is stopped, and its method is not tried with more examples. Results are lines in a file: the same command resumes, and
+`--render` only makes the tables. Each class needs at least ten examples, or else no folds can be made.
 
-Features, in a memory map in the temporary folder, are of classes that lie in 32 dimensions, and overlap. They are
-Gaussian, with equal covariances, which is what a linear discriminant assumes: that favours `choose` and `clean`,
-so the fractions show that an answer is no worse, not that it is better. A fifth of the labels is wrong: half of those
-name the other class whose centre is nearest to the example, half any other class.
-`find_issues` and cleanlab's have the probabilities of the true classes. `LogisticRegressionCV` has ten strengths
-and five folds, `CleanLearning` a `LogisticRegression`; both have scaled features, as their user would give. The floor
-is one product of the features with K columns for each epoch.
+The features lie in a memory map in the temporary folder. Their classes overlap in 32 dimensions and are Gaussian with
+equal covariances. A linear discriminant assumes exactly that, which favours `choose` and `clean`. So the fractions show
+only that an answer is no worse. A fifth of the labels is wrong: half of them are flipped to the nearest other class,
+the others to any class.
+
+`find_issues` of the package and of cleanlab get the probabilities of the true classes. `LogisticRegressionCV` tries ten
+strengths in five folds, and `CleanLearning` wraps a `LogisticRegression`. Both get scaled features. The floor is one
+product of the features with K columns for each epoch.
 """
 
 import argparse
@@ -41,7 +41,7 @@ from benchmarks.lib.results import publish
 EXAMPLES, FEATURES, CLASSES = (1_000, 10_000, 100_000, 1_000_000), (384, 1280), (10, 100, 1000)
 QUICK = {"examples": (500,), "features": (32,), "classes": (10,)}
 EPOCHS, NEW, LATENT, WRONG, BLOCK = 20, 4000, 32, 0.2, 8192
-SPREAD = 0.35  # of the centres, times sqrt(log K): who knows them is right for nearly nine of ten, whatever K is
+SPREAD = 0.35  # of the centres, times sqrt(log K): knowing them gives nearly nine of ten correct, for every K
 ITERATIONS = 1000  # at most, of a logistic regression
 
 
@@ -77,7 +77,7 @@ def _array(path, shape):
 
 
 def _block(rng, centers, basis, truth):
-    """Features, probabilities of the classes and noisy labels of examples of these classes."""
+    """Returns features, class probabilities and noisy labels of examples of these classes."""
     latent = centers[truth] + rng.normal(size=(len(truth), LATENT))
     x = (latent @ basis + 0.5 * rng.normal(size=(len(truth), basis.shape[1]))).astype("float32")
     logits = latent @ centers.T - 0.5 * np.square(centers).sum(axis=1)
@@ -89,7 +89,7 @@ def _block(rng, centers, basis, truth):
 
 
 def read(folder, method):
-    """The arrays, as memory maps. What the method is given is read once, for it is no memory of the method."""
+    """Returns the arrays as memory maps, and reads the method's input once so that its pages count for no method."""
     data = Data(*(np.load(folder / f"{name}.npy", mmap_mode="r") for name in Data._fields))
     array = data.p if method in OF_PROBABILITIES else data.x
     for start in range(0, len(array), BLOCK):
@@ -97,50 +97,50 @@ def read(folder, method):
     return data
 
 
-# A method imports what it needs and returns the call that is measured, which returns a function of new examples and
-# their true classes: the fraction that is right.
+# A method imports its packages and returns the measured call. The call returns a function of new examples and their
+# true classes: the fraction that is correct.
 
 
 def choose(data):
-    """The method that `choose` chooses."""
+    """Returns a call that trains the model that `choose` picks."""
     import keras_het
 
-    return lambda: of_model(keras_het.labels.choose(None, data.x, data.labels, epochs=EPOCHS, verbose=0).model)
+    return lambda: score_model(keras_het.labels.choose(None, data.x, data.labels, epochs=EPOCHS, verbose=0).model)
 
 
 def clean_labels(data):
-    """A model without the labels that `clean` finds wrong."""
+    """Returns a call that trains a model without the label errors that `clean` flags."""
     import keras_het
 
-    return lambda: of_model(keras_het.labels.clean(None, data.x, data.labels, verbose=0).model)
+    return lambda: score_model(keras_het.labels.clean(None, data.x, data.labels, verbose=0).model)
 
 
-def of_model(model):
-    """The fraction that a model of Keras predicts right."""
-    return right(lambda new: model.predict(new, verbose=0).argmax(axis=1))
+def score_model(model):
+    """Returns a function of new examples: the fraction that a Keras model predicts correctly."""
+    return score_classes(lambda new: model.predict(new, verbose=0).argmax(axis=1))
 
 
-def right(predict):
-    """The fraction that a function predicts right."""
+def score_classes(predict):
+    """Returns a function of new examples: the fraction that `predict` gets right."""
     return lambda new, true: float(np.mean(predict(new) == true))
 
 
 def nothing(new, true):
-    """No fraction, of calls that predict no new examples."""
+    """Returns None, because the call predicts no new examples."""
 
 
 def regression(data):
-    """Logistic regression, its strength by cross-validation."""
+    """Returns a call that trains logistic regression, its strength by cross-validation."""
     from sklearn.linear_model import LogisticRegressionCV
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
 
     model = make_pipeline(StandardScaler(), LogisticRegressionCV(Cs=10, cv=5, max_iter=ITERATIONS))
-    return lambda: right(model.fit(data.x, data.labels).predict)
+    return lambda: score_classes(model.fit(data.x, data.labels).predict)
 
 
-def by_cleanlab(data):
-    """Logistic regression without the labels that cleanlab finds wrong."""
+def clean_learning(data):
+    """Returns a call that trains logistic regression without the label errors that cleanlab flags."""
     from cleanlab.classification import CleanLearning
     from sklearn.linear_model import LogisticRegression
     from sklearn.preprocessing import StandardScaler
@@ -149,13 +149,13 @@ def by_cleanlab(data):
 
     def answer():
         model.fit(scaler.fit_transform(data.x), data.labels)
-        return right(lambda new: model.predict(scaler.transform(new)))
+        return score_classes(lambda new: model.predict(scaler.transform(new)))
 
     return answer
 
 
 def floor(data):
-    """One product of the features with K columns for each epoch, by blocks."""
+    """Returns a call that multiplies the features with K columns once for each epoch, by blocks."""
     columns = np.zeros((data.x.shape[1], data.p.shape[1]), "float32")
 
     def answer():
@@ -168,7 +168,7 @@ def floor(data):
 
 
 def issues(data):
-    """Issues by probabilities."""
+    """Returns a call of `find_issues`."""
     from keras_het.labels import find_issues
 
     def answer():
@@ -178,8 +178,8 @@ def issues(data):
     return answer
 
 
-def issues_by_cleanlab(data):
-    """The same by cleanlab."""
+def cleanlab_issues(data):
+    """Returns a call of cleanlab's `find_label_issues`."""
     from cleanlab.filter import find_label_issues
 
     def answer():
@@ -192,11 +192,11 @@ def issues_by_cleanlab(data):
 OF_FEATURES = {
     "choose": choose,
     "clean_labels": clean_labels,
-    "CleanLearning": by_cleanlab,
+    "CleanLearning": clean_learning,
     "LogisticRegressionCV": regression,
     "floor": floor,
 }
-OF_PROBABILITIES = {"find_label_issues": issues, "cleanlab find_label_issues": issues_by_cleanlab}
+OF_PROBABILITIES = {"find_label_issues": issues, "cleanlab find_label_issues": cleanlab_issues}
 METHODS = OF_FEATURES | OF_PROBABILITIES
 NEEDED = {
     "LogisticRegressionCV": "scikit-learn",
@@ -212,14 +212,14 @@ MEASURES = {
 
 
 def usage():
-    """Processor seconds of this process and its children, seconds, and the peak GiB of this process."""
+    """Returns processor seconds of this process and its children, seconds, and the peak GiB of this process."""
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     processor = sum(each.ru_utime + each.ru_stime for each in used)
     return {"processor": processor, "seconds": time.perf_counter(), "memory": harness.peak_memory() / 1024}
 
 
 def measure(method, folder):
-    """What a call takes beyond what was taken before it, and the fraction that its answer predicts right."""
+    """Returns the cost of a call, without the cost of its preparation, and the fraction that its answer gets right."""
     data = read(folder, method)
     call = METHODS[method](data)
     before = usage()
@@ -229,7 +229,7 @@ def measure(method, folder):
 
 
 def in_time(command, seconds):
-    """The last line that a process prints, from JSON; or its limit, if it was stopped; or its error.
+    """Returns the JSON that a process prints last, or its limit if it was stopped, or its error.
 
     Its own children end with it: workers of a pool would wait for ever.
     """
@@ -246,14 +246,14 @@ def in_time(command, seconds):
 
 
 def failure(code, errors):
-    """Out of memory, as a limit, or what was raised, as an error."""
+    """Returns "out of memory" as a limit, or the last line of the errors."""
     last = (errors.strip().splitlines() or [f"exit code {code}"])[-1]
     is_memory = code == -signal.SIGKILL or "MemoryError" in last
     return {"limit": "out of memory"} if is_memory else {"error": last}
 
 
 def measured(root, file, seconds):
-    """A function that measures a method, but not one that smaller data brought to a limit."""
+    """Returns a function that measures a method, unless the method reached a limit on smaller data."""
 
     def make(examples, features, classes, method):
         before = lines.read(file.parent, file.name)
@@ -267,7 +267,7 @@ def measured(root, file, seconds):
 
 
 def data_of(root, *sizes):
-    """The folder of the data of these sizes, which are made if others are there."""
+    """Returns the folder of the data of these sizes, and makes them in place of other sizes."""
     folder = root / "-".join(map(str, sizes))
     if not folder.exists():
         for other in root.iterdir():
@@ -278,7 +278,7 @@ def data_of(root, *sizes):
 
 
 def keys(options):
-    """What is measured, in the order in which it is: all methods on the same data, small data first."""
+    """Yields the measurements in order: all methods on the same data, small data first."""
     for classes in options.classes:
         for features in options.features:
             for examples in sorted(options.examples):
@@ -286,25 +286,25 @@ def keys(options):
                     yield {"examples": examples, "features": features, "classes": classes, "method": method}
 
 
-def tables(found):
-    """For each measure a row for each data set and a column for each method that has it; then the errors, if any."""
-    methods = [method for method in METHODS if lines.select(found, method=method)]
-    result = {title: _table(found, methods, name, form) for name, (title, form) in MEASURES.items()}
-    errors = [[line["method"], *_sizes(line), line["error"]] for line in found if "error" in line]
+def tables(records):
+    """Returns a table for each measure, with a row for each data set and a column for each method; then the errors."""
+    methods = [method for method in METHODS if lines.select(records, method=method)]
+    result = {title: _table(records, methods, name, form) for name, (title, form) in MEASURES.items()}
+    errors = [[line["method"], *_sizes(line), line["error"]] for line in records if "error" in line]
     return result | ({"errors": [["method", "N", "D", "K", "error"], *errors]} if errors else {})
 
 
-def _table(found, methods, name, form):
-    methods = [method for method in methods if _has(lines.select(found, method=method), name)]
+def _table(records, methods, name, form):
+    methods = [method for method in methods if _has(lines.select(records, method=method), name)]
     rows = []
-    for sizes in dict.fromkeys(map(_sizes, found)):
-        own = {line["method"]: line for line in found if _sizes(line) == sizes}
+    for sizes in dict.fromkeys(map(_sizes, records)):
+        own = {line["method"]: line for line in records if _sizes(line) == sizes}
         rows.append([*sizes, *(_cell(own.get(method), name, form) for method in methods)])
     return [["N", "D", "K", *methods], *rows]
 
 
 def _has(own, name):
-    """Whether lines have a measure, or were stopped before it."""
+    """Returns whether any line has the measure, or was stopped before it."""
     return any(line.get(name, 0) is not None for line in own)
 
 
@@ -321,13 +321,13 @@ def _cell(line, name, form):
 
 
 def installed():
-    """Of the packages that methods need, those that are there."""
+    """Returns the installed packages among those that methods need."""
     there = {each.name for each in importlib.metadata.distributions()}
     return sorted(there.intersection(NEEDED.values()))
 
 
 def command_line():
-    """The parser; without a package its methods are left out, unless they are named."""
+    """Returns the parser. Methods without their package are left out, unless they are named."""
     methods = [method for method in METHODS if NEEDED.get(method) in {None, *installed()}]
     parser = harness.parser_of(__doc__)
     parser.add_argument("--examples", nargs="+", type=int, default=EXAMPLES)
@@ -359,8 +359,8 @@ def main():
     if not options.render:
         with tempfile.TemporaryDirectory() as root:
             lines.completed(file, keys(options), measured(pathlib.Path(root), file, options.seconds))
-    found = tables(lines.read(file.parent, file.name))
-    publish(file.parent, file.stem, found, [0], [backend, "numpy", *installed()], harness.processor())
+    result = tables(lines.read(file.parent, file.name))
+    publish(file.parent, file.stem, result, [0], [backend, "numpy", *installed()], harness.processor())
 
 
 if __name__ == "__main__":

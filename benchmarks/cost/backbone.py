@@ -1,9 +1,9 @@
-"""The share of the head in a real model's prediction: ResNet-50, random weights, images of 224 x 224.
+"""Fraction of a ResNet-50 prediction that the head takes.
 
-python -m benchmarks.cost.backbone [--quick] [--output FOLDER]              (on the backend that KERAS_BACKEND names)
+python -m benchmarks.cost.backbone [--quick] [--output FOLDER]              (on the backend of KERAS_BACKEND)
 
-The share is the time of the head alone over that of the whole model: the head of the default settings, on features of
-the backbone, which is that of keras.applications.
+The time of the head alone, with its default settings, is divided by the time of the whole model. The backbone is the
+ResNet-50 of keras.applications with random weights, on images of 224 x 224.
 """
 
 import keras
@@ -23,7 +23,7 @@ HEADS = {
 
 
 def calls(size):
-    """A function that predicts a batch, for each head alone and for the whole model."""
+    """Returns for each head functions that predict a batch: with the head alone, and with the whole model."""
     backbone = keras.applications.ResNet50(include_top=False, weights=None, pooling="avg", input_shape=(size, size, 3))
     images = np.random.default_rng(0).random((BATCH, size, size, 3), dtype="float32")
     features, functions = backbone.predict(images, verbose=0), {}

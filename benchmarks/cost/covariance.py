@@ -1,9 +1,9 @@
-"""Seconds and memory of `explain.covariance` and `explain.confused_pairs` over many examples and very many classes.
+"""Seconds and memory of `explain.covariance` and `explain.confused_pairs` with very many classes.
 
 python -m benchmarks.cost.covariance [--tasks NAME ...] [--quick]
 
-The heads are not trained, but two classes are planted to be confused, and that pair must be found, alone. Memory is the
-most that the process holds, with the backend, the model, and a batch of the data, which are made as they are read.
+The heads are not trained. One pair of classes is planted to be confused, and `confused_pairs` must return that pair
+alone. Memory is the peak of the process, with the backend, the model, and one batch of data, which is made on reading.
 """
 
 import argparse
@@ -24,7 +24,7 @@ QUICK = {"units": 40, "features": 64, "factors": 15, "examples": 300}
 
 
 def make_model(units, features, factors, efficient):
-    """A model whose classes 3 and 7 have a row of the factor in common, in opposite directions."""
+    """Returns a model whose classes 3 and 7 share a row of the factor, with opposite signs."""
     import keras
     import numpy as np
 
@@ -41,7 +41,7 @@ def make_model(units, features, factors, efficient):
 
 
 def examples(count, features, batch_size=500):
-    """A data set of normal features, which are made as they are read."""
+    """Returns a data set of normal features, which are made on reading."""
     import keras
     import numpy as np
 
@@ -57,7 +57,7 @@ def examples(count, features, batch_size=500):
 
 
 def measure(name, settings):
-    """Seconds, MiB, and what was found, of a task."""
+    """Returns seconds, MiB and the result of a task."""
     from keras_het.explain import confused_pairs, covariance
 
     settings = dict(settings)
@@ -65,10 +65,10 @@ def measure(name, settings):
     model = make_model(**settings)
     before, start = harness.peak_memory(), time.perf_counter()
     if name.startswith("covariance"):
-        found = str(covariance(model, data).shape)
+        result = str(covariance(model, data).shape)
     else:
-        found = ", ".join(f"{pair.first}-{pair.second}" for pair in confused_pairs(model, data))
-    return {"seconds": time.perf_counter() - start, "before": before, "peak": harness.peak_memory(), "found": found}
+        result = ", ".join(f"{pair.first}-{pair.second}" for pair in confused_pairs(model, data))
+    return {"seconds": time.perf_counter() - start, "before": before, "peak": harness.peak_memory(), "found": result}
 
 
 def main():

@@ -1,9 +1,9 @@
-"""Memory of a training step on one device and on four that share the classes, and what they exchange.
+"""Memory of a training step on one device and on four that share the classes, and the data they exchange.
 
 python -m benchmarks.cost.devices [--quick] [--output FOLDER]
 
-On virtual devices of a processor, by what XLA allocates on each for the compiled step: the step does not run. Every
-row has a fresh process. The last table has what `keras_het.estimate_cost` says of a million classes.
+The devices are virtual, on one processor. Memory is what XLA allocates on each device for the compiled step, which does
+not run. Every row has a new process. The last table has the result of `keras_het.estimate_cost` for a million classes.
 """
 
 import json
@@ -19,7 +19,7 @@ MANY = (8, 64, 512)
 
 
 def estimated(devices, sizes):
-    """`{covariance: row}` of `estimate_cost`, with classes that the devices can share."""
+    """Returns `{covariance: row}` of `estimate_cost`, with classes that the devices can share."""
     import keras_het
 
     units = -(-sizes["units"] // devices) * devices
@@ -33,12 +33,12 @@ def main():
     if options.row:
         print(json.dumps(estimated(**options.row) if "sizes" in options.row else measure_row(**options.row)))
         return
-    sizes, found = QUICK if options.quick else SIZES, {}
+    sizes, peaks = QUICK if options.quick else SIZES, {}
     for covariance in HEADS:
         for devices in DEVICES:
             row = {"covariance": covariance, "devices": devices, **sizes}
-            found[covariance, devices] = harness.in_fresh_process(__spec__.name, row, **ENVIRONMENT)
-            print(covariance, devices, found[covariance, devices], flush=True)
+            peaks[covariance, devices] = harness.in_fresh_process(__spec__.name, row, **ENVIRONMENT)
+            print(covariance, devices, peaks[covariance, devices], flush=True)
     estimates = {
         (devices, units["units"]): harness.in_fresh_process(
             __spec__.name, {"devices": devices, "sizes": units}, **ENVIRONMENT
@@ -47,28 +47,28 @@ def main():
         for devices in numbers
     }
     tables = {
-        f"MiB of each device, {json.dumps(sizes)}": memory(found, estimates, sizes["units"]),
+        f"MiB of each device, {json.dumps(sizes)}": memory(peaks, estimates, sizes["units"]),
         f"a million classes, GiB of each device, {json.dumps(MILLION)}": million(estimates),
     }
     publish(options.output, "devices", tables, [0], ["jax"], harness.processor())
 
 
-def memory(found, estimates, units):
-    """A row for each head: measured, and in brackets estimated; the share; what four devices exchange."""
+def memory(peaks, estimates, units):
+    """Returns a row for each head: measured (estimated) memory, fraction per device, data that four exchange."""
     rows = [["covariance", *(f"{count} device{'s' * (count > 1)}" for count in DEVICES), "share", "exchanged by four"]]
     for covariance in HEADS:
-        one, four = (found[covariance, devices]["MiB"] for devices in DEVICES)
+        one, four = (peaks[covariance, devices]["MiB"] for devices in DEVICES)
         cells = [
-            f"{found[covariance, devices]['MiB']:.0f} ({bytes_ / 2**20:.0f})"
+            f"{peaks[covariance, devices]['MiB']:.0f} ({bytes_ / 2**20:.0f})"
             for devices, bytes_ in ((count, estimates[count, units][covariance]["train_bytes"]) for count in DEVICES)
         ]
-        kinds = found[covariance, max(DEVICES)]["exchanged"]
+        kinds = peaks[covariance, max(DEVICES)]["exchanged"]
         rows.append([covariance, *cells, f"{four / one:.3f}", ", ".join(sorted(kinds))])
     return rows
 
 
 def million(estimates):
-    """A row for each head: weights, and what a device of 8, of 64 and of 512 holds."""
+    """Returns a row for each head: weights, and the memory on each of 8, 64 and 512 devices."""
     units = MILLION["units"]
     rows = [["covariance", "weights", *(f"{devices} devices" for devices in MANY)]]
     for covariance in HEADS:

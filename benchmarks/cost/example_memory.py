@@ -1,11 +1,11 @@
-"""Memory and time of a model that stores a vector for each example.
+"""Seconds and memory of a model that stores a vector for each example.
 
 python -m benchmarks.cost.example_memory [--quick] [--backends jax tensorflow torch] [--output FOLDER]
 
-A training step of one dense layer as an `EarlyLearning` model with N = 1,000,000 examples of K = 1000
-classes, beside the same step under plain crossentropy, each in a process of its own. In float32 that memory is over the
-2 GiB that the model accepts; the benchmark raises that limit to measure what it is refused for. JAX is given the memory
-to write in place; TensorFlow and PyTorch copy it.
+A training step of one dense layer, as an `EarlyLearning` model with N = 1,000,000 examples and K = 1000 classes, beside
+the same step under plain crossentropy. Each runs in a new process. In float32 the stored vectors exceed the 2 GiB that
+the model accepts, so the benchmark raises that limit. JAX writes to the stored vectors in place, while TensorFlow and
+PyTorch copy them.
 """
 
 import time
@@ -20,12 +20,12 @@ EXAMPLES, CLASSES, BATCH, FEATURES = 1_000_000, 1000, 100, 16
 
 
 def peak():
-    """Peak resident GiB of this process."""
+    """Returns the peak resident GiB of this process."""
     return harness.peak_memory() / 1024
 
 
 def make(dtype, examples, classes):
-    """A compiled model, and whether it is refused without the raised limit; plain crossentropy for no dtype."""
+    """Returns a compiled model, and whether the limit refuses it; plain crossentropy if `dtype` is None."""
     import keras
 
     from keras_het.models import early_learning
@@ -44,7 +44,7 @@ def make(dtype, examples, classes):
 
 
 def measure_row(row):
-    """Peak GiB, and milliseconds per step: the median of steps after the first, which compiles."""
+    """Returns peak GiB and the median milliseconds of a step, without the first step, which compiles."""
     rng = np.random.default_rng(0)
     dtype, examples, classes = row["dtype"], row["examples"], row["classes"]
     model, refused = make(dtype, examples, classes)
@@ -60,7 +60,7 @@ def measure_row(row):
 
 
 def table(rows):
-    """Rows of text: what was remembered, the peak and the time of a step, and those without any memory."""
+    """Returns rows: the stored vectors, peak and time of a step, and both without stored vectors."""
     heads = ["backend", "kept in", "remembered, GiB", "peak, GiB", "ms per step", "accepted"]
     lines = [
         [

@@ -1,13 +1,14 @@
-"""An accelerator: agreement with the processor, seconds and memory of heads, half precision, sizes of blocks.
+"""Agreement with the CPU, seconds and memory of each head on an accelerator.
 
 python -m benchmarks.cost.gpu [--backends jax] [--parts agreement speed policies blocks] [--quick]
     [--heads full] [--nodes 256] [--compilers jit_compile] [--output FOLDER]
-(--backends: the one in KERAS_BACKEND, or JAX; --compilers: PyTorch once more with each; --heads and --nodes pick rows)
+(--backends: by default KERAS_BACKEND, or JAX; --compilers: PyTorch also with each; --heads and --nodes select rows)
 
-Agreement is that of one step of gradient descent from equal weights, on the processor and on the accelerator, with
-matrix products in float32 and in TensorFloat-32. The exit code is 1 if float32 differs by more than LIMITS. The floor
-is the roofline of `speed.py`, from the card's own rates in the same process. `--quick` has the first two parts, small.
-Without an accelerator, a quick pass runs on the processor, which shows only that it runs, and no file is written.
+`agreement` compares one step of gradient descent from equal weights on the processor and on the accelerator, with
+matrix products in float32 and in TensorFloat-32. The exit code is 1 if float32 differs by more than LIMITS. `speed`
+measures beside the roofline of `speed.py`, with the card's own rates from the same process. `policies` trains under
+each dtype policy, and `blocks` varies the size of a block, but not by default. `--quick` runs the first two parts in
+small. Without an accelerator, a quick pass on the processor shows that the code runs, and no file is written.
 """
 
 import json
@@ -29,9 +30,9 @@ ROWS = [
 ]
 QUICK_SIZES = {"B": 16, "D": 64, "K": 100, "R": 5, "S": 64}
 QUICK_ROWS = [("full", QUICK_SIZES), ("sigmoid parameter-efficient", {**QUICK_SIZES, "S": 0})]
-SIZES = {"B": 32, "D": 256, "K": 1000, "R": 15, "S": 256}  # of the agreement
+SIZES = {"B": 32, "D": 256, "K": 1000, "R": 15, "S": 256}  # part "agreement"
 AGREEMENT_HEADS = ["diagonal", "full", "parameter-efficient"]
-LIMITS = {"noise": 0, "outputs": 1e-5, "gradients": 1e-4}  # those of tests/parity.py, with TensorFloat-32 off
+LIMITS = {"noise": 0, "outputs": 1e-5, "gradients": 1e-4}  # limits of tests/parity.py, with TensorFloat-32 off
 PARTS = ["agreement", "speed", "policies", "blocks"]
 POLICIES, STEPS = ["float32", "mixed_bfloat16", "bfloat16"], 50
 BLOCKS = (1 << 20, 1 << 22, 1 << 24, 1 << 26)  # logits of a block
@@ -56,7 +57,10 @@ def set_tf32(on):
 
 
 def one_step(head, tf32, path):
-    """Saves a step's training noise, log p (or logits), and gradients, as the weights' change at learning rate 1."""
+    """Saves the training noise, log p (or logits) and gradients of a step.
+
+    The gradients are the change of the weights at learning rate 1.
+    """
     import keras
     import numpy as np
 
@@ -79,7 +83,7 @@ def one_step(head, tf32, path):
 
 
 def losses(policy, head):
-    """The loss at the first and last of some steps of a network under a dtype policy, on data that can be learnt."""
+    """Returns the first and last loss of a network under a dtype policy, on data that it can learn."""
     import keras
     import numpy as np
 
@@ -119,13 +123,13 @@ SETTINGS = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}  # so that several process
 
 
 def fresh(backend, what, environment=(), **row):
-    """Returns what a process of its own measures on the accelerator of a backend."""
+    """Returns the measurements of a new process on the accelerator of a backend."""
     settings = {"KERAS_BACKEND": backend, **SETTINGS, **dict(environment)}
     return harness.in_fresh_process(__spec__.name, {"what": what, **row}, **settings)
 
 
 def speed_table(backend, rows, repeats, compilers=()):
-    """Returns seconds beside Dense and the floor, and memory, without a compiler of PyTorch and with each."""
+    """Returns seconds beside Dense and the floor, and memory, without PyTorch's compiler and with each."""
     columns = ["head", "compiler", "mode", *"BKRS", "ms (quartiles)", "times Dense", "times floor", "peak MiB"]
     lines = [columns]
     for compiler in (None, *compilers):
@@ -137,17 +141,17 @@ def speed_table(backend, rows, repeats, compilers=()):
 
 
 def blocks_table(backend, rows, repeats):
-    """Milliseconds of a training step and of a prediction, and times the floor, by the logits of a block."""
+    """Returns milliseconds of a step and of a prediction, and times the floor, by the logits of a block."""
     lines = [["head", "S", *(f"{mode}, 2^{size.bit_length() - 1}" for mode in speed.MODES for size in BLOCKS)]]
     for head, sizes in rows:
-        found = [fresh(backend, "seconds", head=head, sizes=sizes, repeats=repeats, elements=size) for size in BLOCKS]
-        cells = [(timed[mode]["seconds"], timed[mode]["times floor"]) for mode in speed.MODES for timed in found]
+        results = [fresh(backend, "seconds", head=head, sizes=sizes, repeats=repeats, elements=size) for size in BLOCKS]
+        cells = [(timed[mode]["seconds"], timed[mode]["times floor"]) for mode in speed.MODES for timed in results]
         lines.append([head, str(sizes["S"]), *(f"{harness.milliseconds(s)} ({floors:.1f})" for s, floors in cells)])
     return lines
 
 
 def agreement_table(backend, heads):
-    """Returns the distances of a step from the processor's: of gradients, relative to the largest of each weight."""
+    """Returns the distances of a step from the processor's; gradients are relative to the largest of each weight."""
     lines = [
         [
             "head",
@@ -169,7 +173,7 @@ def agreement_table(backend, heads):
 
 
 def distances(path, expected_path):
-    """Returns how many numbers of the noise differ in their bits, and how far outputs and gradients do."""
+    """Returns how many numbers of the noise differ in their bits, and the distances of outputs and gradients."""
     import numpy as np
 
     with np.load(path) as ours, np.load(expected_path) as expected:
@@ -180,7 +184,7 @@ def distances(path, expected_path):
 
 
 def above_limits(table):
-    """Returns, as lines of text, what a table of agreement has above LIMITS in float32; nan is above all."""
+    """Returns the float32 rows of a table of agreement that exceed LIMITS, as text; nan exceeds all."""
     return [
         f"{head}: {name} differ by {figure} between accelerator and processor (limit {limit:g})"
         for head, tf32, *figures in table[1:]
@@ -190,12 +194,12 @@ def above_limits(table):
 
 
 def policy_table(backend):
-    """The loss under each dtype policy, beside a plain Dense head that computes in float32 as ours does."""
+    """Returns the loss under each dtype policy, beside a plain Dense head that also computes in float32."""
     lines = [["dtype policy of the network", "head", f"loss, step 1 to {STEPS}"]]
     for policy in POLICIES:
         for head in ("Dense", "full"):
-            found = fresh(backend, "losses", policy=policy, head=head)
-            lines.append([policy, head, f"{found['first']:.3f} to {found['last']:.3f}"])
+            losses = fresh(backend, "losses", policy=policy, head=head)
+            lines.append([policy, head, f"{losses['first']:.3f} to {losses['last']:.3f}"])
     return lines
 
 

@@ -1,11 +1,11 @@
-"""Time and peak memory of what takes probabilities, by a memory map in float32.
+"""Seconds and peak memory of functions that read probabilities from a memory map.
 
 python -m benchmarks.cost.memory_map [--examples N ...] [--classes K] [--functions NAME ...] [--quick] [--output FOLDER]
 
-Probabilities are written block by block to a temporary file, a fifth of the labels is wrong. Each function has a
-process of its own: processor seconds, seconds, the peak GiB of the process before the call, and at the end. That peak
-has the pages of the file that were read, which the system takes back where others need memory: it is at most the size
-of the file and what the call needs itself.
+The probabilities are float32 in a temporary file, and a fifth of the labels is wrong. Each function runs in a new
+process, which reports processor seconds, seconds, and its peak GiB before the call and at the end. The peak includes
+the pages of the file that were read, which the system takes back if other processes need memory. So the peak is at most
+the size of the file plus the memory of the call.
 """
 
 import json
@@ -41,7 +41,7 @@ def next_labels(p, labels):
 
 
 def page(p, labels):
-    """A report of a model that does not matter: the probabilities are given."""
+    """Writes a report; the model does not matter, because the probabilities are passed."""
     import keras_het
 
     inputs = keras.Input((2,))
@@ -59,7 +59,7 @@ FUNCTIONS = {
 
 
 def write(folder, examples, classes):
-    """Probabilities of a fair model, and labels, as files."""
+    """Writes probabilities of a fair model, and labels, as files."""
     rng = np.random.default_rng(0)
     true = rng.integers(classes, size=examples)
     labels = np.where(rng.random(examples) < WRONG, rng.integers(classes, size=examples), true)
@@ -75,7 +75,7 @@ def write(folder, examples, classes):
 
 
 def measure_row(row):
-    """Processor seconds, seconds, and the peak GiB before the call and at its end."""
+    """Returns processor seconds, seconds, and the peak GiB before the call and at its end."""
     import keras_het.labels  # noqa: F401  the package is no part of the call
 
     folder = pathlib.Path(row["folder"])
@@ -88,7 +88,6 @@ def measure_row(row):
 
 
 def table(rows):
-    """Rows of text."""
     heads = ["function", "examples", "classes", "GiB of the file", "processor seconds", "seconds", "before", "peak GiB"]
     return [heads, *map(_line, rows)]
 

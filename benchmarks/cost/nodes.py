@@ -1,16 +1,17 @@
-"""Gains and costs of more nodes, in training and at inference.
+"""Accuracy, error and seconds by the number of nodes, in training and at inference.
 
-python -m benchmarks.cost.nodes [--quick] [--output FOLDER]              (on the backend that KERAS_BACKEND names)
+python -m benchmarks.cost.nodes [--quick] [--output FOLDER]              (on the backend of KERAS_BACKEND)
 
-The task is that of `tasks.grouped`: 1000 classes in groups of five look-alikes, 20 examples of each, 40% of their
-labels flipped within the group. A small network with the full head is trained to its end with S nodes, twice: equal
-weights at the start, equal batches, other noise. How far the two end up from each other is the *training noise*. The
-error of a prediction is the distance of its log p from that of the same weights at 2^13 nodes. Both are root mean
-squares weighted by p, over clean test data. Beside them stands a plain Dense layer, after as many epochs, and at the
-temperature and the epoch of the least loss on noisy validation labels.
+The task is `tasks.grouped`: 1000 classes in groups of five look-alikes, with 20 examples each. 40% of the labels are
+flipped within the group. A small network with the full head is trained with S nodes, twice, from equal weights and
+batches with other noise. The *training noise* is the distance of log p between the two. The error of a prediction is
+its distance from log p of the same weights at 2^13 nodes. Both are root mean squares weighted by p, over clean test
+data. Two plain Dense layers stand beside them: one after as many epochs, and one at the temperature and epoch with the
+least loss on noisy validation labels.
 
-The first table needs no training: the error of log p of one draw of the default number of nodes, against 2^17 of Monte
-Carlo, over examples with mu ~ 2 N(0, 1), d = sd and rows of V of length sd, all in units of the temperature.
+The first table needs no training. It has the error of log p of one draw of the default number of nodes, against 2^17
+samples of Monte Carlo. The examples have mu ~ 2 N(0, 1), d = sd and rows of V of length sd, in units of the
+temperature.
 """
 
 import json
@@ -40,17 +41,17 @@ REFERENCE, DEFAULT = 1 << 13, QuasiMonteCarlo().num_samples
 
 
 class Bfloat16Nodes(QuasiMonteCarlo):
-    """Nodes that are stored in half of the memory."""
+    """Nodes stored in half of the memory."""
 
     def draw(self, *args, **kwargs):
-        """As `QuasiMonteCarlo`, rounded."""
-        drawn = (x.view("uint32") for x in super().draw(*args, **kwargs))  # NumPy arrays, at inference
+        """Returns the nodes of `QuasiMonteCarlo`, rounded."""
+        samples = (x.view("uint32") for x in super().draw(*args, **kwargs))  # NumPy arrays, at inference
         # To the nearest, of two the even one.
-        return Nodes(*(((x + 0x7FFF + (x >> 16 & 1)) & 0xFFFF0000).astype("uint32").view("float32") for x in drawn))
+        return Nodes(*(((x + 0x7FFF + (x >> 16 & 1)) & 0xFFFF0000).astype("uint32").view("float32") for x in samples))
 
 
 def compiled(task, *head):
-    """A network with a head, the same at the start, compiled."""
+    """Returns a compiled network with a head, with equal weights in every call."""
     keras.utils.set_random_seed(0)
     model = keras.Sequential(
         [keras.Input(task.train.x.shape[1:]), keras.layers.Dense(HIDDEN, activation="relu"), *head]
@@ -61,12 +62,12 @@ def compiled(task, *head):
 
 
 def plain(task, temperature):
-    """A model with a Dense layer, whose logits are divided by the temperature."""
+    """Returns a model with a Dense layer and its logits divided by the temperature."""
     return compiled(task, keras.layers.Dense(task.units), keras.layers.Rescaling(1.0 / temperature))
 
 
 def train(task, sizes, num_samples, seed):
-    """A model with the full head, and milliseconds of a step, without the first, which compiles."""
+    """Returns a model with the full head, and milliseconds of a step, without the first, which compiles."""
     integrator = QuasiMonteCarlo(num_samples)
     head = HeteroscedasticDense(
         task.units, sizes["num_factors"], temperature=TEMPERATURE, integrator=integrator, seed=seed
@@ -77,14 +78,14 @@ def train(task, sizes, num_samples, seed):
 
 
 def fit(model, task, epochs):
-    """Milliseconds of a step."""
+    """Trains a model, and returns milliseconds of a step."""
     start = time.perf_counter()
     model.fit(*task.train, batch_size=BATCH, epochs=epochs, verbose=0)
     return 1e3 * (time.perf_counter() - start) / (epochs * -(-len(task.train.y) // BATCH))
 
 
 def predictor(model, integrator):
-    """A compiled function from a batch of inputs to log p, NumPy."""
+    """Returns a compiled function from a batch of inputs to log p, a NumPy array."""
     hidden, head = model.layers
 
     def log_p(x):
@@ -108,13 +109,13 @@ def nll(log_p, y):
 
 
 def relative_noise(model, x):
-    """Root mean square standard deviation of the logits, in units of the temperature."""
+    """Returns the root mean square standard deviation of the logits, in units of the temperature."""
     hidden, head = model.layers
     return float(ops.sqrt(ops.mean(head.logit_distribution(hidden(x[:BATCH])).variance()))) / TEMPERATURE
 
 
 def rule_table(sizes):
-    """A row for each number of classes and factors and size of the noise: errors of log p with the default nodes."""
+    """Returns errors of log p with the default nodes, by classes, factors and size of the noise."""
     rows = []
     for units, num_factors in [
         (10, 5),
@@ -152,7 +153,7 @@ def rule_table(sizes):
 
 
 def training_table(task, sizes, x, y):
-    """A row for each S of training and two of Dense, and the first model trained with the default S (or the last)."""
+    """Returns a row for each S and two of Dense, and the first model with the default S (or the last one)."""
     rows, chosen = dense_rows(task, sizes, x, y), None
     for num_samples in sizes["samples"]:
         (first, milliseconds), (second, _) = (train(task, sizes, num_samples, seed) for seed in (1, 2))
@@ -174,7 +175,7 @@ def training_table(task, sizes, x, y):
 
 
 def dense_rows(task, sizes, x, y):
-    """Dense after all epochs, and as `tune` leaves it."""
+    """Returns rows of Dense after all epochs, and at the value and epoch that `tune` picks."""
     last = plain(task, TEMPERATURE)
     last.train_on_batch(task.train.x[:BATCH], task.train.y[:BATCH])
     milliseconds = fit(last, task, sizes["epochs"])
@@ -195,13 +196,13 @@ def dense_rows(task, sizes, x, y):
 
 
 def inference_table(model, x, y, repeats):
-    """A row for each S of inference."""
+    """Returns a row for each S at inference."""
     expected, batch = predict(model, QuasiMonteCarlo(REFERENCE), x), ops.convert_to_tensor(x[:BATCH])
     rules = {str(s): QuasiMonteCarlo(s) for s in INFERENCE} | {f"{DEFAULT}, in bfloat16": Bfloat16Nodes(DEFAULT)}
     functions = {name: predictor(model, rule) for name, rule in rules.items()}
     timings = harness.measure({name: lambda f=function: f(batch) for name, function in functions.items()}, repeats)
-    found = {name: predict(model, rule, x) for name, rule in rules.items()}
-    rounding = distance(found[f"{DEFAULT}, in bfloat16"], found[str(DEFAULT)])
+    predictions = {name: predict(model, rule, x) for name, rule in rules.items()}
+    rounding = distance(predictions[f"{DEFAULT}, in bfloat16"], predictions[str(DEFAULT)])
     return [
         {
             "S": name,
@@ -210,7 +211,7 @@ def inference_table(model, x, y, repeats):
             "accuracy": float(np.mean(log_p.argmax(-1) == y)),
             "ms per batch": 1e3 * timings[name].median,
         }
-        for name, log_p in found.items()
+        for name, log_p in predictions.items()
     ], rounding
 
 

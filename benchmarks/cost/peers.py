@@ -1,10 +1,10 @@
-"""The same heads in edward2 and here, on TensorFlow: seconds and memory of a step, error of log p, time to an error.
+"""Seconds, memory and errors of the same heads in edward2, on TensorFlow.
 
 python -m benchmarks.cost.peers [--quick] [--output FOLDER]  (nox: bench -- cost.peers --backend tensorflow)
 
-edward2 runs in each of its modes: compiled by XLA or not, samples shared by the batch or not. The error is, for
-softmax, the root mean square of the error of log p, weighted by p, against 2^20 samples drawn by NumPy, and for the
-sigmoid that of the logit against a sum in float64; over examples with mu ~ 2 N(0, 1), d = sd and rows of V, or of
+edward2 runs in each of its modes: compiled by XLA or not, with samples shared by the batch or not. For softmax, the
+error is the root mean square of the error of log p, weighted by p, against 2^20 samples of NumPy. For the sigmoid, it
+is the error of the logit, against a sum in float64. The examples have mu ~ 2 N(0, 1), d = sd and rows of V, or of
 diag(v) V, of length sd, at temperature 0.9. In the first table sd is 1.
 """
 
@@ -63,7 +63,7 @@ def our_head(case, sizes, samples):
 
 
 def make_step(package, case, sizes, samples, jit, shared=True):
-    """One training step by plain gradient descent, the same `tf.function` for both packages."""
+    """Returns a function that takes one step of plain gradient descent, the same `tf.function` for both packages."""
     import tensorflow as tf
 
     rng = np.random.default_rng(0)
@@ -103,7 +103,7 @@ def measure_row(what, **row):
 
 
 def examples(case, sizes, sd):
-    """mu, d and W = V or diag(v) V of some examples, by NumPy; every d is sd and every row of W has length sd."""
+    """Returns mu, d and W = V or diag(v) V of examples, as NumPy arrays; d is sd and rows of W have length sd."""
     rng = np.random.default_rng(1)
     mu = 2 * rng.standard_normal((EXAMPLES, sizes["K"]))
     shared = () if case.endswith("efficient") else (EXAMPLES,)
@@ -112,7 +112,7 @@ def examples(case, sizes, sd):
 
 
 def reference(case, sizes, sd):
-    """log p of the examples from 2^20 samples of NumPy, `(EXAMPLES, K)`.
+    """Returns log p of the examples from 2^20 samples of NumPy, `(EXAMPLES, K)`.
 
     For the sigmoid it is the logit of p, by a sum over one axis.
     """
@@ -131,7 +131,7 @@ def reference(case, sizes, sd):
 
 
 def sigmoid_reference(mu, deviation):
-    """Logit of E[sigmoid(u / tau)] in float64 by the trapezoidal rule.
+    """Returns the logit of E[sigmoid(u / tau)] in float64, by the trapezoidal rule.
 
     The error of the rule falls exponentially with the number of points.
     """
@@ -142,7 +142,7 @@ def sigmoid_reference(mu, deviation):
 
 
 def maps(package, head):
-    """The affine maps of a head of either package, under our names."""
+    """Returns the affine maps of a head of either package, under our names."""
     if package == "keras_het":
         owned = {
             name: getattr(head.covariance, f"{name}_layer", None) for name in ("scale_diag", "factor", "row_scale")
@@ -155,7 +155,7 @@ def maps(package, head):
 
 
 def give_weights(package, head, case, sizes, sd):
-    """The head, called once, then has mu, d and W of the examples for the rows of an identity matrix."""
+    """Sets the weights of a head so that rows of an identity matrix give the examples' mu, d and W."""
     mu, scale, factor = examples(case, sizes, sd)
     kernels = {"loc": mu, "scale_diag": np.log(np.expm1(scale - 1e-3)), "row_scale": np.ones_like(mu)}
     kernels["factor"] = (
@@ -169,7 +169,7 @@ def give_weights(package, head, case, sizes, sd):
 
 
 def error(package, case, sizes, samples, sd, expected, shared=True):
-    """Root mean square error over several draws: of log p, weighted by p, or, for the sigmoid, of the logit."""
+    """Returns the root mean square error over several draws: of log p, weighted by p, or of the sigmoid's logit."""
     import tensorflow as tf
 
     x, expected = np.eye(EXAMPLES, dtype="float32"), np.load(expected)
@@ -192,7 +192,7 @@ def fresh(row):
 
 
 def error_in_folder(folder, package, case, sizes, samples, sd, shared=True):
-    """`error` in a process of its own, against a reference that is computed once and kept in a folder."""
+    """Returns `error` from a new process, with a reference that is computed once and stored in a folder."""
     path = folder / f"{case.replace(' ', '-')}-{sd:g}.npy"
     if not path.exists():
         np.save(path, reference(case, sizes, sd))
@@ -209,7 +209,7 @@ def error_in_folder(folder, package, case, sizes, samples, sd, shared=True):
 
 
 def compare(cases, repeats, errors):
-    """A row for each package, head and mode: seconds, memory over the same head with one sample, error at sd 1."""
+    """Returns for each package, head and mode seconds, memory beyond one sample, and the error at sd 1."""
     for case, sizes in cases.items():
         ours = [{"jit": jit, "shared": True} for jit in (True, False)]
         for package, mode in [*(("edward2", mode) for mode in MODES), *(("keras_het", mode) for mode in ours)]:
@@ -219,7 +219,7 @@ def compare(cases, repeats, errors):
             timed = fresh({**row, "samples": sizes["S"], "what": "seconds", "repeats": repeats})
             single = fresh({**row, "samples": 1, "what": "seconds", "repeats": repeats})
             memory = {"peak_mib": peaks[0], "over S=1 mib": peaks[0] - peaks[1]}
-            found = {"error": errors(package, case, sizes, sizes["S"], 1.0, mode["shared"])}
+            result = {"error": errors(package, case, sizes, sizes["S"], 1.0, mode["shared"])}
             yield {
                 "package": package,
                 "head": case,
@@ -228,12 +228,12 @@ def compare(cases, repeats, errors):
                 **timed,
                 "S=1 seconds": single["seconds"],
                 **memory,
-                **found,
+                **result,
             }
 
 
 def time_to_error(sizes, seconds, repeats, errors):
-    """For each sd: the fewest nodes whose error is at most edward2's at S, and the seconds of a step with them."""
+    """Returns for each sd the fewest nodes that reach edward2's error at S, and the seconds of a step."""
     modes = [row for row in seconds if row["head"] == "softmax full"]
     best = min((row for row in modes if row["package"] == "edward2"), key=lambda row: row["seconds"])
     for sd in (0.5, 1.0, 2.0):
@@ -265,7 +265,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         errors = functools.partial(error_in_folder, pathlib.Path(folder))
         rows = list(compare(cases, options.repeats, errors))
-        found = list(time_to_error(cases["softmax full"], rows, options.repeats, errors))
+        time_rows = list(time_to_error(cases["softmax full"], rows, options.repeats, errors))
     harness.write_csv(options.output / "peers.csv", rows)
     lines = [
         [
@@ -303,7 +303,10 @@ def main():
         "ratio",
         "ratio of the sampling parts",
     ]
-    times = [head, *([f"{value:.3g}" if isinstance(value, float) else str(value) for value in line] for line in found)]
+    times = [
+        head,
+        *([f"{value:.3g}" if isinstance(value, float) else str(value) for value in line] for line in time_rows),
+    ]
     tables = {"seconds and memory of a step": lines, "time to the error of edward2": times}
     publish(options.output, "peers", tables, [0], ["tensorflow", "edward2", "tf-keras"], harness.processor())
 

@@ -1,21 +1,21 @@
-"""Seconds and peak memory of a training step and of a prediction, beside a plain Dense layer and the machine's floor.
+"""Seconds and peak memory of each head on a CPU, beside `Dense` and the machine's floor.
 
 python -m benchmarks.cost.speed [--backends jax tensorflow torch] [--heads NAME ...] [--sweeps S K B R] [--quick]
     [--base] [--nodes 256] [--compilers jit_compile] [--output FOLDER]
 
-Everything runs on the processor; `gpu.py` measures an accelerator. Every measurement has a fresh process. Dense and the
-machine's rates are measured in the same one as the head, in turn with it. `--quick` measures the full head at the base
-sizes three times. The floor is
+Everything runs on the processor; `gpu.py` measures an accelerator. Every measurement has a new process, which measures
+Dense and the machine's rates in turn with the head. `--quick` measures the full head at the base sizes three times. The
+floor is
 
     max(exp / exp rate + flops / matmul rate, bytes / read rate)
     m:           1 (Dense), 2 (diagonal), 3 (parameter-efficient), 2 + R (full), 2 + r / K + r R / D (narrow, r = 16)
     training:    exp = 2 S B K,  flops = 4 m B D K + 6 S B K R (full) or 6 S K R (parameter-efficient), bytes = 20 m D K
     prediction:  exp =   S B K,  flops = 2 m B D K + 2 S B K R (full) or 2 S K R (parameter-efficient), bytes =  4 m D K
 
-where narrow has the products of full at the nodes, and with S = 0 and 16 B K exponentials (32 B K in training) for the
-closed form of the sigmoid. A Dense layer needs no gradient of its features here, hence 4 and not 6; element-wise work
-counts for nothing; 20 bytes are a kernel read, its gradient written, and the update. "times maps + exp" is the time
-beside m times that of Dense, plus the exponentials: what is left if only the affine maps are granted.
+The narrow head has the products of the full one at the nodes. For the closed form of the sigmoid, S = 0 and there are
+16 B K exponentials (32 B K in training). The features need no gradient here, hence 4 and not 6. Element-wise work does
+not count. 20 bytes are a kernel read, its gradient written, and the update. "times maps + exp" divides the time by m
+times the time of Dense, plus the exponentials, as if only the affine maps were necessary.
 """
 
 import itertools
@@ -36,8 +36,8 @@ HEADS = {
     "sigmoid parameter-efficient": lambda r: {"num_factors": r, "parameter_efficient": True, "link": "sigmoid"},
 }
 MODES = ["train", "predict"]
-COMPILERS = ["jit_compile"]  # of PyTorch
-WIDTH = 16  # of the narrow head
+COMPILERS = ["jit_compile"]  # PyTorch only
+WIDTH = 16  # narrow head
 ON_PROCESSOR = {"CUDA_VISIBLE_DEVICES": "", "JAX_PLATFORMS": "cpu"}
 LARGEST_KERNEL = 1 << 28  # numbers: the full head at K = 21,843 would need gigabytes for its kernel alone
 
@@ -49,7 +49,7 @@ def _narrow(num_factors):
 
 
 def grid(base, sweeps, heads=tuple(HEADS)):
-    """(head, sizes) of every row: one size varies at a time, where the head has it."""
+    """Returns (head, sizes) of every row. One size varies at a time, if the head has it."""
     for head, (name, values) in itertools.product(heads, sweeps.items()):
         for value in values:
             sizes = {**base, name: value}
@@ -60,12 +60,12 @@ def grid(base, sweeps, heads=tuple(HEADS)):
 
 
 def num_maps(head, D, K, R):
-    """m of the floor: affine maps from the features, in units of one Dense layer."""
+    """Returns m of the floor: affine maps from the features, in units of one Dense layer."""
     return {"Dense": 1, "diagonal": 2, "full": 2 + R, "narrow": 2 + WIDTH / K + WIDTH * R / D}.get(head, 3)
 
 
 def work(head, mode, B, D, K, R, S):
-    """(exp, flops, bytes) of the floor, as the module says."""
+    """Returns (exp, flops, bytes) of the floor, as described at the top of the module."""
     maps = num_maps(head, D, K, R)
     passes, exps = (3, 2) if mode == "train" else (1, 1)
     samples = {"full": B, "narrow": B, "parameter-efficient": 1}.get(head, 0) * S * K * R
@@ -81,7 +81,7 @@ def floor(head, mode, sizes, rates):
 
 
 def make_model(head, B, D, K, R, S, learning_rate=0.01, compiler=None):
-    """A compiled model that is the head alone, a batch, and its labels."""
+    """Returns a compiled model of the head alone, a batch, and its labels."""
     import keras
     import numpy as np
 
@@ -103,7 +103,7 @@ def make_model(head, B, D, K, R, S, learning_rate=0.01, compiler=None):
 
 
 def make_calls(head, compiler=None, **sizes):
-    """Returns by mode functions that take one step, or predict, by the public API, and wait for its end."""
+    """Returns by mode functions that take one step, or predict, with the public API, and wait for the result."""
     model, x, y = make_model(head, compiler=compiler, **sizes)
 
     def train():
@@ -121,7 +121,7 @@ def measure_row(head, what, sizes, repeats, compiler=None):
 
 
 def measure_memory(calls):
-    """Returns the peak of each mode; the prediction comes first, since a peak only rises."""
+    """Returns the peak of each mode. The prediction comes first, because a peak only rises."""
     peaks = {}
     for mode in ("predict", "train"):
         calls[mode](), calls[mode]()
@@ -130,7 +130,7 @@ def measure_memory(calls):
 
 
 def measure_seconds(head, sizes, repeats, compiler=None):
-    """Returns for each mode its seconds, those of Dense, and their ratios to the floor."""
+    """Returns for each mode the seconds of the head and of Dense, and their ratios to the floor."""
     probe_sizes = harness.ACCELERATOR if harness.accelerator() else harness.PROCESSOR
     functions = harness.probes(probe_sizes)
     for name, mode in itertools.product((head, "Dense"), MODES):
@@ -159,7 +159,7 @@ def measure_seconds(head, sizes, repeats, compiler=None):
 
 
 def measure(backend, grid, repeats, compiler=None, **environment):
-    """Returns the measurements of a backend, a dict for each head, sizes and mode, each from fresh processes."""
+    """Returns the measurements of a backend, a dict for each head, sizes and mode, from new processes."""
     rows = list(dict.fromkeys((head, tuple(sizes.items())) for head, sizes in grid))
     return [
         row for head, sizes in rows for row in measure_head(backend, head, dict(sizes), repeats, compiler, environment)
@@ -179,7 +179,7 @@ def measure_head(backend, head, sizes, repeats, compiler, environment):
 
 
 def report(rows, sweeps, base):
-    """A table for each mode, then how cost grows, by their titles."""
+    """Returns by title a table for each mode, then the growth of the cost."""
     tables = {}
     for mode in MODES:
         lines = [
@@ -218,14 +218,14 @@ def report(rows, sweeps, base):
 
 
 def sweep(rows, mode, name, base):
-    """The rows of a mode in which `name` varies and all else is as in `base`, in order."""
+    """Returns the rows of a mode in which `name` varies and everything else is as in `base`, in order."""
     fixed = [other for other in base if other != name]
     same = [row for row in rows if row["mode"] == mode and all(row[other] in (0, base[other]) for other in fixed)]
     return sorted(same, key=lambda row: row[name])
 
 
 def exponent(rows, mode, name, base, quantity):
-    """The slope of log quantity by log size, least squares."""
+    """Returns the slope of log quantity by log size, by least squares."""
     import numpy as np
 
     rows = sweep(rows, mode, name, base)

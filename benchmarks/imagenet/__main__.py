@@ -1,13 +1,13 @@
-"""The paper's experiments on a folder of images, to be started by one command and gone on with after any end.
+"""The experiments of Collier et al. (CVPR 2021) on a folder of images.
 
 python -m benchmarks.imagenet --config ilsvrc12 --data FOLDER [--head dense] [--set samples=1000 ...] [--seed 0]
 python -m benchmarks.imagenet --sweep table1 --data FOLDER [--seeds 5] [--list] [--config jft, of a sweep with two]
 python -m benchmarks.imagenet --config ilsvrc12 --dry-run      (on the backend of KERAS_BACKEND)
 
 FOLDER has `train/CLASS/` and `validation/CLASS/`, or is `tfds:NAME`. Every epoch adds a line to `metrics.jsonl` in the
-folder of the run; the same command again goes on at the last saved step, with the weights that an uninterrupted run
-would have. Every finished run of a sweep adds a line to `SWEEP.jsonl`. `--dry-run` makes a small network of any
-configuration, and small images where no data are given.
+folder of the run. After any interruption, the same command resumes at the last saved step, with the weights of an
+uninterrupted run. Every finished run of a sweep adds a line to `SWEEP.jsonl`. `--dry-run` makes a small network of any
+configuration, and small images if you name no data.
 """
 
 import json
@@ -37,7 +37,7 @@ def make_parser():
 
 
 def planned(options, parser):
-    """The folder of each run, the run and its seed."""
+    """Yields the folder of each run, the run and its seed."""
     overrides = dict(map(read_override, options.set)) | ({"head": options.head} if options.head else {})
     if options.sweep is None:
         if options.config is None:
@@ -76,7 +76,7 @@ def main(arguments=None):
 
 
 def add_result(folder, sweep, key, line):
-    """Adds the last line of a run to those of the sweep, once."""
+    """Adds the last line of a run to the lines of the sweep, once."""
     name = f"{sweep}.jsonl"
     if not any(key.items() <= other.items() for other in read_lines(folder, name)):
         append(folder, {**key, **line}, name)

@@ -1,4 +1,4 @@
-"""Batches of images that depend on nothing but the seed and the number of the step."""
+"""Batches of images that depend only on the seed and the number of the step."""
 
 import collections
 import concurrent.futures
@@ -7,12 +7,12 @@ import math
 import keras
 import numpy as np
 
-AREA, ASPECT, TRIES = (0.08, 1.0), (3 / 4, 4 / 3), 10  # of an Inception crop
+AREA, ASPECT, TRIES = (0.08, 1.0), (3 / 4, 4 / 3), 10  # limits of an Inception crop
 ORDER, CROP = 0, 1  # streams of random numbers
 
 
 class Training(keras.utils.PyDataset):
-    """The batches of an epoch from `first` on: shuffled by (seed, epoch), cropped and flipped by (seed, step).
+    """Batches of an epoch from `first` on, shuffled by (seed, epoch), cropped and flipped by (seed, step).
 
     The examples that do not fill a batch are left out; those are others in every epoch.
     """
@@ -34,7 +34,7 @@ class Training(keras.utils.PyDataset):
 
 
 class InOrder(keras.utils.PyDataset):
-    """All examples, in order, the middle of each image; the last batch may be smaller."""
+    """All examples, in order, the middle of each image. The last batch may be smaller."""
 
     def __init__(self, source, config):
         super().__init__()
@@ -50,12 +50,12 @@ class InOrder(keras.utils.PyDataset):
 
 
 def steps_of(source, config):
-    """The number of whole batches of an epoch."""
+    """Returns the number of whole batches in an epoch."""
     return len(source) // config.batch
 
 
 def prefetched(batches, workers):
-    """The batches in order, read by several threads ahead of their use."""
+    """Yields the batches in order, while several threads read ahead."""
     with concurrent.futures.ThreadPoolExecutor(workers) as pool:
         ahead = collections.deque(pool.submit(batches.__getitem__, i) for i in range(min(workers + 1, len(batches))))
         for i in range(len(batches)):
@@ -65,7 +65,7 @@ def prefetched(batches, workers):
 
 
 def stacked(examples, source, config):
-    """Images, `(B, size, size, 3)`, and labels, `(B,)`, or targets of sigmoids, `(B, K)`."""
+    """Returns images, `(B, size, size, 3)`, and labels, `(B,)`, or targets of sigmoids, `(B, K)`."""
     images = np.stack([image for image, _ in examples])
     if config.link == "softmax":
         return images, np.array([labels[0] for _, labels in examples], "int32")
@@ -76,13 +76,13 @@ def stacked(examples, source, config):
 
 
 def random_crop(image, rng, config):
-    """A part of random area and shape, resized, and flipped half of the time."""
+    """Returns a part of random area and shape, resized, and flipped half of the time."""
     pixels = resized(image, crop_box(*image.size, rng), config)
     return pixels[:, ::-1] if rng.random() < 0.5 else pixels
 
 
 def crop_box(width, height, rng):
-    """Left, upper, right and lower edge of an Inception crop; the middle square if none of ten tries fits.
+    """Returns left, upper, right and lower edge of an Inception crop, or the middle square if ten tries fail.
 
     Source: Szegedy et al., CVPR 2015, "Going deeper with convolutions", section 6.
     """
@@ -96,19 +96,19 @@ def crop_box(width, height, rng):
 
 
 def central_crop(image, config):
-    """The middle square, seven eighths of the shorter side, resized."""
+    """Returns the middle square, seven eighths of the shorter side, resized."""
     return resized(image, middle_box(*image.size, 7 / 8), config)
 
 
 def middle_box(width, height, share):
-    """Edges of the middle square whose side is a share of the shorter side."""
+    """Returns the edges of the middle square, whose side is a fraction of the shorter side."""
     side = share * min(width, height)
     left, top = (width - side) / 2, (height - side) / 2
     return left, top, left + side, top + side
 
 
 def resized(image, box, config):
-    """A part of the image as an array of `(size, size, 3)` in [-1, 1]."""
+    """Returns a part of the image as an array of `(size, size, 3)` in [-1, 1]."""
     from PIL import Image
 
     method = Image.Resampling.BICUBIC if config.bicubic else Image.Resampling.BILINEAR

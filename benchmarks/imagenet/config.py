@@ -1,8 +1,8 @@
-"""The settings of the paper's experiments, as named configurations.
+"""Settings of the paper's experiments, as named configurations.
 
-Source: Collier, Mustafa, Kokiopoulou, Jenatton and Berent, CVPR 2021, Appendix B. It leaves open the size of the images
-of WebVision, and trains there asynchronously, 64 images on each of 32 devices; here these are one batch. An L2 of w
-adds w times the sum of squares, as in Keras.
+Source: Collier, Mustafa, Kokiopoulou, Jenatton and Berent, CVPR 2021, Appendix B. The paper does not state the size of
+the images of WebVision. It trains there asynchronously, with 64 images on each of 32 devices; here they are one batch.
+An L2 of w adds w times the sum of squares, as in Keras.
 """
 
 import dataclasses
@@ -16,17 +16,17 @@ SAMPLINGS = ("monte_carlo", "quasi_monte_carlo", "closed_form", "taylor")
 class Config:
     """One experiment.
 
-    backbone: the name of a class of `keras.applications`, or "tiny", for a dry run.
-    size: of the images, in pixels.
-    bicubic: whether images are resized so, and not linearly.
+    backbone: name of a class of `keras.applications`, or "tiny", for a dry run.
+    size: side of the images in pixels.
+    bicubic: boolean, whether images are resized bicubically instead of bilinearly.
     drops: epochs after which the learning rate is a tenth of what it was.
-    warmup_epochs, warmup_steps: of a rate that rises linearly; one of both.
-    l2: of all kernels but those of the covariance.
-    covariance_l2: of these.
-    clip: the largest norm of all gradients together; 0 does not clip.
-    multilabel: whether an image may have several classes; measured by gAP then.
-    hidden: the width of one more layer before the head, 0 for none.
-    sampling: the integrator of a head, one of `SAMPLINGS`.
+    warmup_epochs, warmup_steps: length of the linear rise of the learning rate, one of the two.
+    l2: strength for all kernels except in the covariance.
+    covariance_l2: strength for the kernels in the covariance.
+    clip: largest norm of all gradients together; 0 does not clip.
+    multilabel: boolean, whether an image can have several classes, which are measured by gAP.
+    hidden: width of an additional layer before the head, or 0.
+    sampling: integrator of the head, one of `SAMPLINGS`.
     """
 
     backbone: str = "ResNet152V2"
@@ -52,7 +52,7 @@ class Config:
     samples: int = 1000
 
 
-LONG = {"epochs": 270, "drops": (90, 180, 240)}  # the paper's longer training on ILSVRC12
+LONG = {"epochs": 270, "drops": (90, 180, 240)}  # longer training of the paper on ILSVRC12
 CONFIGS = {
     "ilsvrc12": Config(**LONG, warmup_epochs=5.0, samples=10_000),
     "webvision": Config(
@@ -96,13 +96,13 @@ SMALL = {"backbone": "tiny", "size": 16, "epochs": 3, "drops": (2,), "batch": 8,
 
 
 def small(config):
-    """The same experiment for a dry run: seconds, and every part of it."""
+    """Returns the same experiment for a dry run, which takes seconds and runs every part."""
     warmup = {"warmup_steps": min(config.warmup_steps, 4), "warmup_epochs": min(config.warmup_epochs, 1)}
     return dataclasses.replace(config, **SMALL, **warmup, hidden=min(config.hidden, 8))
 
 
 def changed(config, overrides):
-    """A configuration with other values; a Dense head has the temperature 1 unless one is given.
+    """Returns a configuration with other values. A Dense head has the temperature 1, unless you set one.
 
     Raises ValueError for a name or a value that it cannot have.
     """
@@ -119,17 +119,17 @@ def changed(config, overrides):
         if overrides.get(name, choices[0]) not in choices:
             raise ValueError(f"`{name}` must be one of {choices}. Received: {name}={overrides[name]!r}")
     plain = {"temperature": 1.0} if overrides.get("head") == "dense" else {}
-    found = dataclasses.replace(config, **{**plain, **overrides})
-    if found.multilabel and found.link == "softmax":
+    result = dataclasses.replace(config, **{**plain, **overrides})
+    if result.multilabel and result.link == "softmax":
         raise ValueError("`link` must be 'sigmoid' for images of several classes. Received: link='softmax'")
-    return found
+    return result
 
 
 def read_override(text):
-    """`name=value` as a pair; the value is JSON, or a word."""
+    """Returns `name=value` as a pair. The value is JSON, or a word."""
     name, _, value = text.partition("=")
     try:
-        found = json.loads(value)
+        parsed = json.loads(value)
     except json.JSONDecodeError:
-        found = value
-    return name, tuple(found) if isinstance(found, list) else found
+        parsed = value
+    return name, tuple(parsed) if isinstance(parsed, list) else parsed

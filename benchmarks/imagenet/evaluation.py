@@ -1,15 +1,15 @@
-"""Figures of a model over batches that need not fit in memory together."""
+"""Metrics of a model over batches that need not fit in memory together."""
 
 import numpy as np
 from scipy.special import expit, log_softmax
 
 from benchmarks.imagenet.batches import prefetched
 
-BINS = 1 << 20  # of probabilities, for the gAP
+BINS = 1 << 20  # probability bins of the gAP
 
 
 def evaluate(model, batches, config, workers=1):
-    """The NLL, and top-1 and top-5 accuracy, or gAP where an image may have several classes."""
+    """Returns the NLL, and top-1 and top-5 accuracy, or gAP if an image can have several classes."""
     totals, count, curve = np.zeros(3), 0, Curve()
     for x, y in prefetched(batches, workers):
         outputs = np.asarray(model.predict_on_batch(x), "float64")
@@ -22,7 +22,7 @@ def evaluate(model, batches, config, workers=1):
 
 
 def figures(outputs, y):
-    """Sums over a batch: of the NLL, and of whether the first and one of the first five classes is right."""
+    """Returns sums over a batch: NLL, and correct predictions by the first class and by the first five."""
     if y.ndim == 1:
         nll = -log_softmax(outputs, axis=-1)[np.arange(len(y)), y]
         y = np.eye(outputs.shape[-1])[y]
@@ -34,7 +34,7 @@ def figures(outputs, y):
 
 
 class Curve:
-    """The global average precision from counts of probabilities in a million bins.
+    """Global average precision from counts of probabilities in a million bins.
 
     The metric of the package holds all pairs of an example and a class, which are billions here.
     """
@@ -43,13 +43,13 @@ class Curve:
         self.right, self.all = np.zeros(BINS), np.zeros(BINS)
 
     def add(self, p, y):
-        """The pairs of a batch."""
+        """Counts the pairs of a batch."""
         places = np.minimum((p * BINS).astype("int64"), BINS - 1).ravel()
         self.all += np.bincount(places, minlength=BINS)
         self.right += np.bincount(places, weights=y.ravel(), minlength=BINS)
 
     def area(self):
-        """Precision, averaged over the right pairs; those of a bin are one threshold."""
+        """Returns the precision, averaged over the correct pairs, with one threshold for each bin."""
         right, every = (np.cumsum(counts[::-1]) for counts in (self.right, self.all))
         precision = np.divide(right, every, out=np.zeros(BINS), where=every > 0)
         return float((self.right[::-1] * precision).sum() / right[-1])

@@ -1,7 +1,7 @@
-"""Images and their classes, by number: a folder with a folder for each class, or a data set of TFDS.
+"""Images and their classes, by index: a folder with a folder for each class, or a data set of TFDS.
 
-A source has `classes`, their number, a length, and `example(i)`: an image of PIL and a tuple of classes. The order of
-its examples is fixed, so that a training that goes on after it was killed sees the data that it would have seen.
+A source has `classes`, the number of classes, a length, and `example(i)`, which returns an image of PIL and a tuple of
+classes. The order of its examples is fixed, so that a resumed training sees the same data.
 """
 
 import csv
@@ -11,10 +11,10 @@ import numpy as np
 
 
 class Folder:
-    """The images in `folder/CLASS/`, in the order of their names.
+    """Images in `folder/CLASS/`, in the order of their names.
 
-    An image has the class of its folder, or those of `labels.csv` in the folder, where there is one: lines of a path
-    and of class names, divided by blanks.
+    An image has the class of its folder. If the folder has a `labels.csv`, the image has the classes listed there:
+    lines of a path and of class names, divided by blanks.
     """
 
     def __init__(self, folder, names=None):
@@ -24,7 +24,7 @@ class Folder:
             raise ValueError(f"`folder` must have a folder for each class. Received: folder={str(folder)!r}")
         self.names = own if names is None else names
         if unknown := sorted(set(own) - set(self.names)):
-            raise ValueError(f"`folder` must have classes that are in training, too. Received: {unknown}")
+            raise ValueError(f"`folder` must only have classes of the training data. Received: {unknown}")
         numbers, table = {name: k for k, name in enumerate(self.names)}, folder / "labels.csv"
         if table.exists():
             with table.open(newline="") as lines:
@@ -35,14 +35,14 @@ class Folder:
 
     @property
     def classes(self):
-        """Their number."""
+        """Number of classes."""
         return len(self.names)
 
     def __len__(self):
         return len(self.examples)
 
     def example(self, i):
-        """The image and its classes."""
+        """Returns the image and its classes."""
         from PIL import Image
 
         path, labels = self.examples[i]
@@ -51,7 +51,7 @@ class Folder:
 
 
 class Tfds:
-    """A split of a data set of TFDS whose records can be read in any order (the format array_record)."""
+    """Split of a data set of TFDS with random access to its records (the format array_record)."""
 
     def __init__(self, name, split):
         try:
@@ -68,7 +68,7 @@ class Tfds:
         return len(self.records)
 
     def example(self, i):
-        """The image and its class."""
+        """Returns the image and its class."""
         from PIL import Image
 
         record = self.records[int(i)]
@@ -77,7 +77,7 @@ class Tfds:
 
 
 def sources(data):
-    """The sources of training and of validation.
+    """Returns the sources of training and of validation.
 
     data: a folder with the folders `train` and `validation`, or `tfds:NAME`.
     """
@@ -88,7 +88,7 @@ def sources(data):
 
 
 def generate(folder, classes=3, train=40, validation=15, side=20):
-    """A folder of small random images, whose colours tell the classes; nothing if it is there."""
+    """Writes a folder of small random images, coloured by class, unless it exists."""
     from PIL import Image
 
     folder = pathlib.Path(folder)

@@ -1,4 +1,4 @@
-"""The network of a configuration: backbone, head, L2, loss and optimizer."""
+"""Network of a configuration: backbone, head, L2, loss and optimizer."""
 
 import keras
 from keras import ops
@@ -9,11 +9,11 @@ from keras_het.layers import HeteroscedasticDense
 
 
 def make_model(config, classes, steps, seed):
-    """A compiled model.
+    """Returns a compiled model.
 
     classes: their number.
-    steps: of an epoch, for the learning rate.
-    seed: of the weights and of the noise.
+    steps: number of steps in an epoch, for the learning rate.
+    seed: integer for the weights and the noise.
     """
     keras.utils.set_random_seed(seed)
     backbone = make_backbone(config)
@@ -32,7 +32,7 @@ def make_model(config, classes, steps, seed):
 
 
 def make_backbone(config):
-    """A model that returns the features, with fresh weights."""
+    """Returns a model that returns the features, with fresh weights."""
     shape = (config.size, config.size, 3)
     if config.backbone == "tiny":
         return keras.Sequential(
@@ -50,7 +50,7 @@ def make_backbone(config):
 
 
 def check_backbone(backbone, config):
-    """Raises ValueError for layers with random numbers of their own: their state is in no file of weights."""
+    """Raises ValueError for layers with random states, which no file of weights contains."""
     random = [
         layer.name
         for layer in backbone.layers
@@ -62,14 +62,14 @@ def check_backbone(backbone, config):
 
 
 def penalise(model, l2):
-    """L2 of every kernel of a model that was made without."""
+    """Adds an L2 to every kernel of a model."""
     for variable in model.trainable_variables:
         if "kernel" in variable.name:
             variable.regularizer = keras.regularizers.L2(l2)
 
 
 def head_layers(config, classes, seed):
-    """A heteroscedastic head, or a Dense layer whose logits are divided by the temperature."""
+    """Returns a heteroscedastic head, or a Dense layer and its logits divided by the temperature."""
     l2 = keras.regularizers.L2(config.l2)
     if config.head == "dense":
         scale = [keras.layers.Rescaling(1 / config.temperature)] if config.temperature != 1.0 else []
@@ -88,7 +88,7 @@ def head_layers(config, classes, seed):
 
 
 def covariance_of(config, classes):
-    """The covariance of the head, with an L2 of its own."""
+    """Returns the covariance of the head, with a separate L2."""
     l2 = keras.regularizers.L2(config.covariance_l2)
     if config.head == "diagonal":
         return covariances.Diagonal(regularizer=l2)
@@ -97,7 +97,6 @@ def covariance_of(config, classes):
 
 
 def integrator_of(config):
-    """The integrator of the head."""
     return {
         "monte_carlo": lambda: MonteCarlo(config.samples),
         "quasi_monte_carlo": lambda: QuasiMonteCarlo(config.samples),
@@ -107,21 +106,21 @@ def integrator_of(config):
 
 
 def loss_of(config):
-    """The negative log-likelihood: of one class, or of sigmoids summed over the classes."""
+    """Returns the negative log-likelihood of one class, or of sigmoids, summed over the classes."""
     if config.link == "softmax":
         return keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     return lambda targets, logits: ops.sum(ops.binary_crossentropy(targets, logits, from_logits=True), axis=-1)
 
 
 def make_optimizer(config, steps):
-    """SGD with momentum, warm-up, drops of the learning rate, and clipping."""
+    """Returns SGD with momentum, warm-up, drops of the learning rate, and clipping."""
     warmup = config.warmup_steps or config.warmup_epochs * steps
     schedule = WarmupAndDrops(config.rate, warmup, [epoch * steps for epoch in config.drops])
     return keras.optimizers.SGD(schedule, config.momentum, global_clipnorm=config.clip or None)
 
 
 class WarmupAndDrops(keras.optimizers.schedules.LearningRateSchedule):
-    """A rate that rises linearly to `rate` in the first steps, and is divided by ten at each drop.
+    """Rate that rises linearly to `rate` in the first steps, and is divided by ten at each drop.
 
     Example: at rate .1, warm-up 4 and drops (8,), steps 0, 1, 3, 7 and 8 have .025, .05, .1, .1 and .01.
     """
@@ -130,12 +129,11 @@ class WarmupAndDrops(keras.optimizers.schedules.LearningRateSchedule):
         self.rate, self.warmup, self.drops = rate, warmup, list(drops)
 
     def __call__(self, step):
-        """The rate of a step, a scalar tensor."""
+        """Returns the rate of a step, a scalar tensor."""
         step = ops.cast(step, "float32")
         rise = ops.minimum((step + 1.0) / max(self.warmup, 1.0), 1.0)
         passed = sum(ops.cast(step >= drop, "float32") for drop in self.drops)
         return self.rate * rise * 0.1**passed
 
     def get_config(self):
-        """Keras asks for it."""
         return {"rate": self.rate, "warmup": self.warmup, "drops": self.drops}

@@ -1,6 +1,6 @@
-"""The paper's tables as lists of runs: a row's name, a configuration, what is changed in it, and the paper's figure.
+"""The paper's tables as lists of runs: name of the row, configuration, changes to it, and the paper's result.
 
-Source: Collier, Mustafa, Kokiopoulou, Jenatton and Berent, CVPR 2021, Tables 1, 3, 8, 9, 10 and 11. Figures are top-1
+Source: Collier, Mustafa, Kokiopoulou, Jenatton and Berent, CVPR 2021, Tables 1, 3, 8, 9, 10 and 11. Results are top-1
 accuracy in per cent, or global average precision (gAP) in Table 3.
 """
 
@@ -10,7 +10,7 @@ from benchmarks.imagenet.config import CONFIGS, LONG, changed
 
 
 class Run(NamedTuple):
-    """A run of a sweep; its configuration is `changed(CONFIGS[config], overrides)`."""
+    """Run of a sweep, with the configuration `changed(CONFIGS[config], overrides)`."""
 
     row: str
     config: str
@@ -18,7 +18,7 @@ class Run(NamedTuple):
     reported: float | None = None
 
     def made(self):
-        """The configuration."""
+        """Returns the configuration."""
         return changed(CONFIGS[self.config], self.overrides)
 
 
@@ -89,7 +89,7 @@ SWEEPS = {
 
 
 def listed(name):
-    """The lines of a sweep, one for each run, to be read."""
+    """Returns the lines of a sweep as text, one for each run."""
     return [f"{name} {i}: {run.row}: {run.config}, {_words(run)}" for i, run in enumerate(SWEEPS[name])]
 
 

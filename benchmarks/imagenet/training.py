@@ -1,9 +1,9 @@
-"""A training that may be killed at any step, and goes on as if it had not been.
+"""Training that you can kill at any step and resume with the same result.
 
-All that a step depends on is a function of the seed and its number (the order and the crops of the images, see
-`batches.py`), or is in one file of weights: the network, the optimizer with its number of steps, and the counter of the
-head's noise. The file is replaced as a whole. `keras.callbacks.BackupAndRestore` that saves every few steps begins the
-epoch again instead, with weights that have seen a part of it.
+Everything that a step depends on is a function of the seed and the number of the step (order and crops of the images,
+see `batches.py`), or is in one file of weights: the network, the optimizer with its number of steps, and the counter of
+the head's noise. The file is replaced as a whole. `keras.callbacks.BackupAndRestore` would repeat the epoch instead,
+with weights that have seen a part of it.
 """
 
 import dataclasses
@@ -22,13 +22,13 @@ WEIGHTS, LINES, CONFIG = "latest.weights.h5", "metrics.jsonl", "config.json"
 
 
 def train(config, training, validation, folder, seed=0, save_every=500, workers=1, callbacks=()):
-    """Trains to the last epoch, or goes on with what the folder has; returns the model and the lines of its epochs.
+    """Trains to the last epoch, or resumes from the folder, and returns the model and the lines of its epochs.
 
     training, validation: sources, see `images.py`.
-    folder: for the weights, the configuration, and a line of figures for each epoch.
+    folder: path for the weights, the configuration, and a line of metrics for each epoch.
     save_every: steps between two saved states.
     workers: threads that read images.
-    callbacks: further ones, of Keras.
+    callbacks: additional callbacks of Keras.
     """
     folder, steps = pathlib.Path(folder), steps_of(training, config)
     if steps == 0:
@@ -47,35 +47,34 @@ def train(config, training, validation, folder, seed=0, save_every=500, workers=
             loss = history.history["loss"][-1]
             save(model, folder)
         if not has_line(folder, epoch):
-            found = evaluate(model, InOrder(validation, config), config, workers)
-            line = {"epoch": epoch + 1, **found, "loss": loss, "loss_over_steps": steps - min(first, steps)}
+            metrics = evaluate(model, InOrder(validation, config), config, workers)
+            line = {"epoch": epoch + 1, **metrics, "loss": loss, "loss_over_steps": steps - min(first, steps)}
             append(folder, {**line, "seconds": round(time.perf_counter() - start, 1)})
     return model, read_lines(folder)
 
 
 class Saver(keras.callbacks.Callback):
-    """Counts the steps from `step` on, and saves the model whenever their number is a multiple of `every`."""
+    """Counter of steps from `step` on, which saves the model at every multiple of `every`."""
 
     def __init__(self, folder, every, step):
         super().__init__()
         self.folder, self.every, self.step = folder, every, step
 
     def on_train_batch_end(self, batch, logs=None):
-        """Keras calls it."""
         self.step += 1
         if self.step % self.every == 0:
             save(self.model, self.folder)
 
 
 def save(model, folder):
-    """Replaces the saved state; a process that is killed leaves the old one or the new one."""
+    """Replaces the saved state. A killed process leaves the old one or the new one."""
     unfinished = folder / f"unfinished.{WEIGHTS}"
     model.save_weights(unfinished, overwrite=True)
     os.replace(unfinished, folder / WEIGHTS)
 
 
 def restore(model, folder):
-    """Takes the saved state, if there is one, and returns its number of steps."""
+    """Loads the saved state, if there is one, and returns its number of steps."""
     if not (folder / WEIGHTS).exists():
         return 0
     model.optimizer.build(model.trainable_variables)
@@ -84,7 +83,7 @@ def restore(model, folder):
 
 
 def check_same(folder, config, training, seed):
-    """Keeps the configuration with the folder; raises ValueError if the folder is that of another run."""
+    """Writes the configuration to the folder. Raises ValueError if the folder has another run."""
     own = {**dataclasses.asdict(config), "seed": seed, "examples": len(training), "classes": training.classes}
     own, path = json.loads(json.dumps(own)), folder / CONFIG
     if path.exists():
@@ -100,7 +99,7 @@ def check_same(folder, config, training, seed):
 
 
 def append(folder, line, name=LINES):
-    """Adds a line to the figures; before it goes the end of a line that a killed process left unfinished."""
+    """Adds a line to the metrics, on a new line if a killed process left an unfinished one."""
     path = folder / name
     torn = path.exists() and not path.read_bytes().endswith(b"\n")
     with path.open("a") as file:
@@ -108,16 +107,16 @@ def append(folder, line, name=LINES):
 
 
 def read_lines(folder, name=LINES):
-    """The lines of figures, without those that are torn."""
-    path, found = folder / name, []
+    """Returns the lines of the metrics, without unfinished ones."""
+    path, lines = folder / name, []
     for text in path.read_text().splitlines() if path.exists() else ():
         try:
-            found.append(json.loads(text))
+            lines.append(json.loads(text))
         except json.JSONDecodeError:
             continue
-    return found
+    return lines
 
 
 def has_line(folder, epoch):
-    """Whether the figures of an epoch, counted from 0, are there."""
+    """Returns whether the metrics of an epoch, counted from 0, exist."""
     return any(line["epoch"] == epoch + 1 for line in read_lines(folder))

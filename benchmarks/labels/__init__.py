@@ -1,1 +1,1 @@
-"""Effects of heads, losses and a learned T on accuracy, probabilities and wrong labels."""
+"""Effects of heads, losses and a learned T on accuracy, probabilities and label errors."""

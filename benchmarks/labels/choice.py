@@ -1,22 +1,22 @@
-"""The choice of a method by `labels.choose`, beside early stopping with three starts, and with as many trainings.
+"""Accuracy of the method that `labels.choose` picks, beside early stopping with as many trainings.
 
 python -m benchmarks.labels.choice [--data NAME ...] [--noises NAME ...] [--rows NAME ...] [--seeds 5]
                                    [--part I/N] [--output FOLDER] [--render] [--quick]      (on KERAS_BACKEND)
 
-The tasks are digits with seven kinds of noise, by which the rule was chosen on other seeds (10 to 19), and data that
-did not decide it: MNIST, drawn images, words, a table. Training and validation labels are noisy; the test is clean and
-only measured. Early stopping trains on the training part, and takes the start and the epoch of the largest accuracy on
-the noisy validation labels. `choose` gets both parts together. The control trains early stopping once for each of 30
+The rule of `choose` was chosen on digits with seven kinds of noise, on other seeds (10 to 19). It is tested there, and
+on data that did not decide it: MNIST, drawn images, words, a table. Training and validation labels are noisy; the test
+labels are clean and choose nothing. Early stopping picks the start and the epoch with the best accuracy on the noisy
+validation labels. `choose` gets training and validation data together. The control runs early stopping for each of 30
 trainings. Network, optimizer, batches and epochs are the same for all.
 
-Every result is a line of JSON, and is not computed again if its line is there. `--render` makes the tables of the
-lines. A plain choice, with no candidate beside early stopping, says what the data of both parts alone are worth.
+Every result is a line of JSON and is computed once. `--render` makes the tables. The row of a plain choice, with early
+stopping as its only candidate, shows what the additional data alone gain.
 
 The published tables were made when `choose` took the layers below the head and an optimizer, and measured early
-stopping on as few folds as the others, so that five trainings were possible. To repeat them: `--data digits`, and
-`--data 'table, 30% of one class' 'words, 45% of every second' 'MNIST, 40%' 'images, 20%' --seeds 3`, each with `--rows
-'early stopping, 3 starts' 'choose, 30 trainings'`, then `--render`. The starts are others, since `choose` now makes a
-whole model for each training.
+stopping on as few folds as the other methods, so that five trainings were possible. To repeat them: `--data digits`,
+and `--data 'table, 30% of one class' 'words, 45% of every second' 'MNIST, 40%' 'images, 20%' --seeds 3`, each with
+`--rows 'early stopping, 3 starts' 'choose, 30 trainings'`, then `--render`. The starts differ, because `choose` now
+makes a whole model for each training.
 """
 
 import json
@@ -37,11 +37,11 @@ OTHERS = {
     "words, 45% of every second": lambda seed: tasks.words(0.45, seed),
     "table, 30% of one class": lambda seed: tasks.table(0.3, seed),
 }
-STARTS = 3  # of early stopping
+STARTS = 3  # early stopping only
 ROWS = {
     "early stopping, 3 starts": lambda task, seed: stopped(task, seed, STARTS),
     "early stopping, 30 starts": lambda task, seed: stopped(task, seed, 30),
-    "choose, 30 trainings": lambda task, seed: chosen(task, seed),  # 21 of them, on five folds
+    "choose, 30 trainings": lambda task, seed: chosen(task, seed),  # 21 trainings on five folds
     "choose, early stopping alone": lambda task, seed: chosen(task, seed, methods=()),
 }
 REFERENCE, CHOICE = next(iter(ROWS)), "choose, 30 trainings"
@@ -49,20 +49,20 @@ QUICK_EPOCHS = 2
 
 
 def task_of(data, noise, seed):
-    """A task with one of seven noises, or one of the others, whose noise is its own."""
+    """Returns a task with one of seven noises, or one of the tasks that include their noise."""
     return OTHERS[data](seed) if data in OTHERS else noises.make(data, noise, seed)
 
 
 def stopped(task, seed, starts):
-    """The clean accuracy of early stopping."""
+    """Returns the clean accuracy of early stopping."""
     clean = early_stopping(task, seed, starts)
     return {"clean accuracy": clean, "trainings": starts, "name": "crossentropy, stopped early"}
 
 
 def chosen(task, seed, **arguments):
-    """The clean accuracy of the model that is chosen."""
+    """Returns the clean accuracy of the chosen model."""
     x, y = (np.concatenate(parts) for parts in zip(task.train, task.validation, strict=True))
-    found = choose(
+    result = choose(
         lambda: make_model(task),
         x,
         y,
@@ -73,14 +73,14 @@ def chosen(task, seed, **arguments):
         **arguments,
     )
     return {
-        "clean accuracy": accuracy(found.model.predict(task.test.x, batch_size=2048, verbose=0), task.test.y),
-        "trainings": 1 + sum(trial.trainings for trial in found.trials),
-        "name": found.name,
+        "clean accuracy": accuracy(result.model.predict(task.test.x, batch_size=2048, verbose=0), task.test.y),
+        "trainings": 1 + sum(trial.trainings for trial in result.trials),
+        "name": result.name,
     }
 
 
 def wanted(options):
-    """The keys of all results."""
+    """Yields the keys of all results."""
     keys = [
         {"data": data, "noise": noise, "seed": seed, "row": row}
         for data in options.data
@@ -93,16 +93,16 @@ def wanted(options):
 
 
 def run(options):
-    """Computes the results that are not there yet, a line each."""
+    """Computes the missing results, a line each."""
     present = [{name: line[name] for name in ("data", "noise", "seed", "row")} for line in lines_of(options.output)]
     for key in wanted(options):
         if key not in present:
             task = task_of(key["data"], key["noise"], key["seed"])
             task = task._replace(epochs=QUICK_EPOCHS) if options.quick else task
             start, used = time.perf_counter(), time.process_time()
-            found = ROWS[key["row"]](task, key["seed"])
+            result = ROWS[key["row"]](task, key["seed"])
             spent = {"seconds": time.perf_counter() - start, "processor": time.process_time() - used}
-            line = {**key, **found, **spent}
+            line = {**key, **result, **spent}
             with (options.output / f"choice-{options.part.replace('/', '-')}.jsonl").open("a") as file:
                 file.write(json.dumps(line) + "\n")
             print(line, flush=True)
@@ -110,14 +110,14 @@ def run(options):
 
 
 def lines_of(folder):
-    """All lines in a folder."""
+    """Returns all lines in a folder."""
     return [
         json.loads(line) for path in sorted(folder.glob("choice-*.jsonl")) for line in path.read_text().splitlines()
     ]
 
 
 def points(lines, row, reference=REFERENCE):
-    """Points of clean accuracy of a row over another one, seed by seed, of the seeds that both have."""
+    """Returns points of clean accuracy of a row over another, for each seed that both have."""
     one, other = (
         {line["seed"]: line["clean accuracy"] for line in select(lines, row=name)} for name in (row, reference)
     )
@@ -125,13 +125,13 @@ def points(lines, row, reference=REFERENCE):
 
 
 def text_of(values):
-    """A mean, and its standard error."""
+    """Returns a mean and its standard error as text."""
     error = f" +- {values.std(ddof=1) / np.sqrt(len(values)):.1f}" if len(values) > 1 else ""
     return f"{values.mean():+.1f}{error}" if len(values) else ""
 
 
 def gains(lines, data):
-    """A row for each noise: the reference's accuracy, and the points of all others over it."""
+    """Returns a row for each noise: the reference's accuracy, and the points of all other rows over it."""
     own = select(lines, data=data)
     rows = [row for row in ROWS if row != REFERENCE and select(own, row=row)]
     table = [["noise", REFERENCE, *rows, "chosen"]]
@@ -151,12 +151,12 @@ def gains(lines, data):
 
 
 def mean_of(values):
-    """The mean over the noises, if all are there."""
+    """Returns the mean over the noises, if all exist."""
     return "" if np.isnan(values).any() else f"{np.mean(values):+.1f}"
 
 
 def costs(lines):
-    """A row for each row and data: trainings, and seconds beside those of a training of early stopping."""
+    """Returns for each row and data the trainings, and the seconds relative to early stopping."""
     table = [["data", "row", "trainings", "processor seconds", "times one training"]]
     for data in distinct(lines, "data"):
         part = select(lines, data=data)
@@ -181,7 +181,7 @@ def render(folder):
 
 
 def options_of(arguments=None):
-    """The command line."""
+    """Returns the options of the command line."""
     parser = harness.parser_of(__doc__)
     everything = [*noises.DATA, *OTHERS]
     parser.add_argument("--data", nargs="+", choices=everything, default=["digits"], metavar="NAME")

@@ -1,13 +1,13 @@
-"""What `labels.clean` gains over plain training: issues dropped, or corrected.
+"""Accuracy after `labels.clean` drops or corrects the label errors.
 
 python -m benchmarks.labels.cleaning [--folds 3] [--epochs 12 50] [--output FOLDER] [--quick] [--render]
 
-Digits with seven kinds of noise, all trained for the same number of epochs, which is not chosen, on training and
-validation labels together, which are noisy. The test labels are clean. The probabilities out of sample are the same for
-all. "Suspects" are those of `find_issues`, which `labels.clean` drops; the others are all that `result.issues` flags.
+Digits with seven kinds of noise. All models train for the same fixed number of epochs, on noisy training and validation
+labels together. The test labels are clean. All rows share the same out-of-sample probabilities. "Suspects" are the
+labels that `find_issues` flags and `labels.clean` drops; the other rows use everything that `result.issues` flags.
 
-The default action was chosen on seeds 0 to 4; seeds 20 to 24 try that, with the shorter training. Results are JSON
-lines, to which a later run adds what is missing.
+The default action was chosen on seeds 0 to 4. Seeds 20 to 24 test it, with the shorter training. Results are JSON
+lines, and a later run adds what is missing.
 """
 
 import json
@@ -24,7 +24,7 @@ ACTIONS = ("drop", "correct", "drop suspects", "correct suspects")
 
 
 def figures(noise, seed, folds, epochs):
-    """Clean accuracy of a model on all labels as they are, and after each action; the share of wrong labels too."""
+    """Returns clean accuracy of a model on all labels and after each action, and the rate of label errors."""
     from keras_het.explain import predict_probabilities
     from keras_het.labels import find_issues
     from keras_het.labels.issues import all_issues
@@ -32,11 +32,11 @@ def figures(noise, seed, folds, epochs):
     x, true, labels, units, backbone = planted("digits", noise, seed)
     test = noises.make("digits", noise, seed).test
     p = probabilities(x, labels, units, backbone, seed, folds, epochs).astype("float64")
-    found = {"": all_issues(p, labels), " suspects": find_issues(p, labels)}
+    choices = {"": all_issues(p, labels), " suspects": find_issues(p, labels)}
     trained = {"plain": (labels, np.arange(len(labels)))} | {
-        act + which: cleaned(labels, issues, act) for which, issues in found.items() for act in ("drop", "correct")
+        act + which: cleaned(labels, issues, act) for which, issues in choices.items() for act in ("drop", "correct")
     }
-    row = {"issues": float(found[""].is_issue.mean()), "wrong": float(np.mean(labels != true))}
+    row = {"issues": float(choices[""].is_issue.mean()), "wrong": float(np.mean(labels != true))}
     for name, (y, kept) in trained.items():
         task = tasks.Task(tasks.Split(x[kept], y[kept]), None, None, units, epochs, backbone)
         model = make_model(task, seed)
@@ -46,7 +46,7 @@ def figures(noise, seed, folds, epochs):
 
 
 def cleaned(labels, issues, action):
-    """The labels and the indices of the examples to train on, without the issues."""
+    """Returns labels and indices of the examples to train on, without the issues."""
     wrong = issues.index[issues.is_issue]
     if action == "drop":
         return labels, np.setdiff1d(np.arange(len(labels)), wrong)
@@ -56,7 +56,7 @@ def cleaned(labels, issues, action):
 
 
 def table(rows):
-    """Accuracy of plain training, and what each action adds to it, seed by seed."""
+    """Returns the accuracy of plain training, and the gain of each action, seed by seed."""
     lines = [["noise", "wrong labels", "issues", "plain training", *ACTIONS]]
     for noise in dict.fromkeys(row["noise"] for row in rows):
         of = {key: np.array([row[key] for row in rows if row["noise"] == noise]) for key in rows[0] if key != "noise"}
@@ -67,16 +67,16 @@ def table(rows):
 
 
 def tables(rows):
-    """A table for each length of training; the seeds of the choice stand apart."""
-    found = {}
+    """Returns a table for each length of training, with separate tables for the seeds that chose the default."""
+    result = {}
     for row in rows:
         seeds = "the seeds of the choice" if row["seed"] in CHOSEN_ON else "other seeds"
-        found.setdefault(f"{row['epochs']} epochs, {seeds}", []).append(row)
-    return {title: table(own) for title, own in found.items()}
+        result.setdefault(f"{row['epochs']} epochs, {seeds}", []).append(row)
+    return {title: table(own) for title, own in result.items()}
 
 
 def in_points(points):
-    """A mean in points and its standard error, bold beyond two of them."""
+    """Returns a mean in points and its standard error as text, bold beyond two standard errors."""
     error = points.std(ddof=1) / np.sqrt(len(points)) if len(points) > 1 else np.nan
     text = f"{points.mean():+.1f} +- {error:.1f}"
     return f"**{text}**" if abs(points.mean()) > 2 * error else text
@@ -99,8 +99,8 @@ def main():
     wanted = [(epochs, noise, seed) for epochs, seed in trainings for noise in noises.NOISES]
     for epochs, noise, seed in [] if options.render else wanted:
         if (epochs, noise, seed) not in done:
-            found = figures(noise, seed, options.folds, epochs)
-            rows.append({"epochs": epochs, "noise": noise, "seed": seed, **found})
+            result = figures(noise, seed, options.folds, epochs)
+            rows.append({"epochs": epochs, "noise": noise, "seed": seed, **result})
             with file.open("a") as lines:
                 lines.write(json.dumps(rows[-1]) + "\n")
             print(json.dumps(rows[-1]), flush=True)

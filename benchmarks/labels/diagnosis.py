@@ -1,15 +1,15 @@
-"""Which kind of noise `labels.diagnose` says there is, beside the kind that was planted.
+"""Kinds of noise that `labels.diagnose` reports, beside the planted kind.
 
 python -m benchmarks.labels.diagnosis [--data digits mnist words "12 pixels"] [--seeds 0 1 2] [--folds 3] [--epochs 12]
     [--output FOLDER] [--quick] [--render]
 
-The two tests have no constant that was fitted to these data; an earlier rule of seven kinds was chosen on digits with
-seeds 10 to 19, which stand apart. Labels of examples of no class (outliers) show no noise by class. The shared network
-trains for a few epochs; the epoch is not chosen. No clean label
-is used but to score: the class, the share of wrong labels, and T. "12 pixels" is digits of which the model sees 12
-pixels of 64: a weak model, to which hard examples look like wrong labels.
+The two tests have no constant that was fitted to these data. An earlier rule with seven kinds was chosen on digits with
+seeds 10 to 19. For out-of-distribution examples, class-dependent noise is not the correct answer. All data share one
+network, which trains for a few epochs; the epoch is not chosen. Clean labels are used only to score the class, the rate
+of label errors, and T. "12 pixels" shows the model 12 pixels of each digit. That makes it weak, so that hard examples
+look like label errors.
 
-Results are JSON lines, one for each data, noise and seed, to which a later run adds what is missing.
+Results are JSON lines, one for each data, noise and seed. A later run adds what is missing.
 """
 
 import collections
@@ -40,7 +40,7 @@ PIXELS = 12
 
 
 def clean(data, seed):
-    """Examples, true labels, number of classes, and network."""
+    """Returns examples, true labels, number of classes, and network."""
     if data == "words":
         task = tasks.words(0.0, seed)
         x, y = (np.concatenate(parts) for parts in zip(task.train, task.validation, strict=True))
@@ -51,12 +51,12 @@ def clean(data, seed):
 
 
 def noises_of(data):
-    """Names of the noises: words have no pixels to look alike or to shuffle."""
+    """Returns names of the noises. Words have no pixels to compare or to shuffle."""
     return [noise for noise in RIGHT if data != "words" or noise in ("none", *OF_CLASSES)]
 
 
 def planted(data, noise, seed):
-    """Examples, true labels (-1 for outliers), noisy labels, number of classes, and network."""
+    """Returns examples, true labels (-1 for outliers), noisy labels, number of classes, and network."""
     from keras_het.labels import corrupt, pair_flip, symmetric
 
     x, y, units, backbone = clean(data, seed)
@@ -66,7 +66,7 @@ def planted(data, noise, seed):
         "pair": lambda: pair_flip(units, noises.RATE),
         "random": lambda: random_flip(units, noises.SYMMETRIC, [seed, 3]),
     }
-    make = noises.of_matrix(lambda _, __: matrices[noise]()) if noise in matrices else noises.NOISES[noise]
+    make = noises.matrix_noise(lambda _, __: matrices[noise]()) if noise in matrices else noises.NOISES[noise]
     made = make(x, y, [seed, 3])
     labels = corrupt(y, made.rows, [seed, 2])
     x = made.x
@@ -76,7 +76,7 @@ def planted(data, noise, seed):
 
 
 def probabilities(x, labels, units, backbone, seed, folds, epochs):
-    """Out of sample, by the shared network."""
+    """Returns out-of-sample probabilities of the shared network."""
     from keras_het.labels import clean
 
     task = tasks.Task(tasks.Split(x, labels), None, None, units, epochs, backbone)
@@ -85,7 +85,7 @@ def probabilities(x, labels, units, backbone, seed, folds, epochs):
 
 
 def figures(data, noise, seed, folds, epochs):
-    """What is said, and how far the estimates are from the truth."""
+    """Returns the diagnosis, and the distances of its estimates from the truth."""
     from keras_het.labels.decoding import decode
     from keras_het.labels.diagnosis import diagnose
     from keras_het.labels.estimation import confident_counts
@@ -93,37 +93,37 @@ def figures(data, noise, seed, folds, epochs):
 
     x, true, labels, units, backbone = planted(data, noise, seed)
     p = probabilities(x, labels, units, backbone, seed, folds, epochs).astype("float64")
-    found, known = diagnose(p, labels), true >= 0
-    of_class = [labels[true == k] for k in range(units)]
-    transition = np.stack([np.bincount(own, minlength=units) / len(own) for own in of_class])
+    diagnosis, known = diagnose(p, labels), true >= 0
+    class_labels = [labels[true == k] for k in range(units)]
+    transition = np.stack([np.bincount(own, minlength=units) / len(own) for own in class_labels])
     counts = confident_counts(labels, p)
     return {
-        "kind": found.kind,
-        "p_value": found.class_p_value,
-        "rate": found.rate,
-        "flips": len(found.flips),
-        "share": found.disputed,
+        "kind": diagnosis.kind,
+        "p_value": diagnosis.class_p_value,
+        "rate": diagnosis.rate,
+        "flips": len(diagnosis.flips),
+        "share": diagnosis.disputed,
         "wrong": float(np.mean(labels != true)),
         "class": float(np.mean(decode(labels, p).classes[known] == true[known])),
         "most probable label": float(np.mean(p.argmax(axis=1)[known] == true[known])),
-        "T": total_variation(found.transition, transition),
+        "T": total_variation(diagnosis.transition, transition),
         "T, confident joint": total_variation(counts / counts.sum(axis=1, keepdims=True), transition),
     }
 
 
 def confusion(rows):
-    """How often each kind is said of each noise; the right one is bold."""
+    """Returns how often each kind is reported for each noise. The correct kind is bold."""
     lines = [["planted", *KINDS, "p < .05"]]
     for noise in dict.fromkeys(row["noise"] for row in rows):
-        of_noise = [row for row in rows if row["noise"] == noise]
-        said = collections.Counter(row["kind"] for row in of_noise)
+        noise_rows = [row for row in rows if row["noise"] == noise]
+        said = collections.Counter(row["kind"] for row in noise_rows)
         cells = [f"**{said[kind]}**" if kind == RIGHT[noise] else str(said[kind] or "") for kind in KINDS]
-        lines.append([noise, *cells, f"{sum(row['p_value'] < 0.05 for row in of_noise)} of {len(of_noise)}"])
+        lines.append([noise, *cells, f"{sum(row['p_value'] < 0.05 for row in noise_rows)} of {len(noise_rows)}"])
     return lines
 
 
 def estimates(rows):
-    """Means over the seeds of what is estimated, beside the truth."""
+    """Returns means of the estimates over the seeds, beside the truth."""
     names = ("wrong", "share", "class", "most probable label", "T", "T, confident joint")
     titles = (
         "wrong labels",
@@ -141,12 +141,12 @@ def estimates(rows):
 
 
 def tables(rows):
-    """A confusion table for the seeds of the choice and for each data that try it, and the estimates of the latter."""
+    """Returns confusion tables for the seeds that chose an older rule and for each test data, and their estimates."""
     chosen = [row for row in rows if row["data"] == "digits" and row["seed"] in CHOSEN_ON]
     tried = [row for row in rows if row not in chosen]
-    found = {"digits, the seeds of the choice": chosen}
-    found |= {f"{data}, other seeds" if data == "digits" else data: _of(tried, data) for data in DATA}
-    made = {title: confusion(own) for title, own in found.items() if own}
+    parts = {"digits, the seeds of the choice": chosen}
+    parts |= {f"{data}, other seeds" if data == "digits" else data: _of(tried, data) for data in DATA}
+    made = {title: confusion(own) for title, own in parts.items() if own}
     return made | ({"estimates, seeds and data that were not of the choice": estimates(tried)} if tried else {})
 
 
@@ -157,7 +157,7 @@ def _of(rows, data):
 def main():
     parser = harness.parser_of(__doc__)
     parser.add_argument("--data", nargs="+", choices=DATA, default=list(DATA))
-    parser.add_argument("--seeds", type=int, nargs="+", help="the same for all data; otherwise those of `SEEDS`")
+    parser.add_argument("--seeds", type=int, nargs="+", help="the same for all data; by default `SEEDS`")
     parser.add_argument("--folds", type=int, default=3)
     parser.add_argument("--epochs", type=int, default=12)
     parser.add_argument("--quick", action="store_true", help="one seed, two epochs, to see that it runs")

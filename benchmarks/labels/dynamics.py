@@ -1,21 +1,21 @@
-"""Wrong labels by the one training that is done anyway, beside folds and cleanlab.
+"""Label errors that one training run finds, beside cross-validation and cleanlab.
 
 python -m benchmarks.labels.dynamics [--data digits ...] [--seeds 5] [--output FOLDER] [--quick] [--render]
 
-The labels of a training set are ranked and cut. Which are wrong is known here, and only measured:
+Each method ranks the labels of a training set and flags some. The true classes are only measured:
 
-* average precision of the ranking, of which chance has the share of wrong labels;
-* missed: of the wrong labels, the share that is not among the worst labels, as many as are wrong;
-* precision and recall of the labels that are called issues;
+* average precision of the ranking; chance has the rate of label errors;
+* missed: the fraction of the label errors that is not among as many of the worst labels;
+* precision and recall of the flagged labels;
 * seconds, with the training.
 
-Methods: `find_issues` by one training, of all the epochs of the task; by five folds of a third of the epochs,
-which stops them before they learn the labels by heart; cleanlab by the same probabilities. The same ranking as by one
-training has other cuts: below 0, two components (the threshold that leaves the least variance within two groups),
-confident learning of its mean probabilities, and a training with a class of its own for a share 1 / (K + 1) of the
-examples, whose 99th percentile is the threshold (Pleiss et al. 2020).
+Methods are `find_issues` by one training of all epochs; by five folds of a third of the epochs, before the models
+memorise the labels; and cleanlab by the same probabilities. The ranking of one training has further cuts: below 0, two
+components (the threshold with the least variance within two groups), confident learning of its mean probabilities, and
+a training with an additional class for a fraction 1 / (K + 1) of the examples, whose 99th percentile is the threshold
+(Pleiss et al. 2020).
 
-Results are JSON lines, one for each cell, to which a later run adds what is missing.
+Results are JSON lines, one for each cell. A later run adds what is missing.
 """
 
 import time
@@ -34,7 +34,7 @@ MEASURES = ("average precision", "missed", "precision", "recall", "seconds")
 
 
 def one_training(task, seed):
-    """The callback and the model of one training of a task on noisy labels."""
+    """Returns the callback and the model of one training run on noisy labels."""
     from keras_het.callbacks import TrainingDynamics
 
     dynamics = TrainingDynamics(*task.train, batch_size=1024)
@@ -43,8 +43,8 @@ def one_training(task, seed):
     return dynamics, model
 
 
-def by_folds(task, seed):
-    """Probabilities out of sample."""
+def cross_validate(task, seed):
+    """Returns out-of-sample probabilities."""
     from keras_het.labels import clean
 
     arguments = {"epochs": max(1, task.epochs // 3), "folds": FOLDS, "batch_size": BATCH, "verbose": 0, "seed": seed}
@@ -52,7 +52,7 @@ def by_folds(task, seed):
 
 
 def own_class(task, seed):
-    """Mean margins of the examples that kept their label, which these are, and the threshold of those that did not."""
+    """Returns indices and mean margins of examples that kept their label, and the threshold by the other examples."""
     x, y = task.train
     chosen = np.random.default_rng([seed, 4]).random(len(y)) < 1 / (task.units + 1)
     task = task._replace(train=type(task.train)(x, np.where(chosen, task.units, y)), units=task.units + 1)
@@ -61,7 +61,7 @@ def own_class(task, seed):
 
 
 def two_components(values):
-    """The threshold that leaves the least variance within two groups (Otsu 1979)."""
+    """Returns the threshold with the least variance within two groups (Otsu 1979)."""
     values = np.sort(values)
     below = np.arange(1, len(values))
     sums = np.cumsum(values)
@@ -71,7 +71,7 @@ def two_components(values):
 
 
 def figures(data, noise, seed, epochs=None):
-    """A dict for each method."""
+    """Yields a dict for each method."""
     from keras_het.labels import find_issues
 
     keras.utils.clear_session(free_memory=False)
@@ -84,33 +84,33 @@ def figures(data, noise, seed, epochs=None):
     margins = dynamics.mean_margin
     yield cut("its cut: a mean margin of 0", wrong, margins, margins < 0, seconds)
     yield cut("its cut: two components", wrong, margins, margins < two_components(margins), seconds)
-    found = find_issues(dynamics.mean_probabilities.astype("float64"), y)
-    yield cut("its cut: confident learning", wrong, margins, found.is_issue[np.argsort(found.index)], seconds)
+    issues = find_issues(dynamics.mean_probabilities.astype("float64"), y)
+    yield cut("its cut: confident learning", wrong, margins, issues.is_issue[np.argsort(issues.index)], seconds)
     (margins, kept, threshold), more = timed(own_class, task, seed)
     yield cut(OWN_CLASS, wrong[kept], margins, margins < threshold, more)
-    p, seconds_of_folds = timed(by_folds, task, seed)
+    p, seconds_of_folds = timed(cross_validate, task, seed)
     yield row("five folds, confident learning", wrong, find_issues(p, y), seconds_of_folds)
     if (flags := cleanlab_flags(y, p)) is not None:
         yield cut("five folds, cleanlab", wrong, p[np.arange(len(p)), y], flags, seconds_of_folds)
 
 
 def timed(function, *arguments):
-    """The result of a function, and its seconds."""
+    """Returns the result of a function, and its seconds."""
     start = time.perf_counter()
     return function(*arguments), time.perf_counter() - start
 
 
-def row(method, wrong, found, seconds):
-    """The figures of `LabelIssues`; the ranking is its order."""
+def row(method, wrong, issues, seconds):
+    """Returns the scores of `LabelIssues`, whose order is the ranking."""
     scores = np.empty(len(wrong))
-    scores[found.index] = np.arange(len(wrong)) if method == RUN else found.score
+    scores[issues.index] = np.arange(len(wrong)) if method == RUN else issues.score
     flags = np.empty(len(wrong), bool)
-    flags[found.index] = found.is_issue
+    flags[issues.index] = issues.is_issue
     return cut(method, wrong, scores, flags, seconds)
 
 
 def cut(method, wrong, scores, flags, seconds):
-    """The figures of a ranking and a cut; the share of all labels that are called issues is what counts if none is."""
+    """Returns the scores of a ranking and a cut. Without label errors, only the fraction of flagged labels counts."""
     named = {"method": method, "wrong": float(wrong.mean()), "flagged": float(flags.mean()), "seconds": seconds}
     if not wrong.any():
         return named
@@ -119,33 +119,33 @@ def cut(method, wrong, scores, flags, seconds):
 
 
 def tables(rows):
-    """For each data a table of means with standard errors; what a method adds to one training, seed by seed."""
-    found = {}
+    """Returns a table for each data: means with standard errors, and gains over one training, seed by seed."""
+    result = {}
     for data in lines.distinct(rows, "data"):
-        of_data = lines.select(rows, data=data)
+        data_rows = lines.select(rows, data=data)
         table = [["noise (wrong)", "method", *MEASURES]]
-        for noise in [noise for noise in lines.distinct(of_data, "noise") if noise != "none"]:
-            of_noise = lines.select(of_data, noise=noise)
-            share = np.mean([line["wrong"] for line in of_noise])
-            for method in lines.distinct(of_noise, "method"):
+        for noise in [noise for noise in lines.distinct(data_rows, "noise") if noise != "none"]:
+            noise_rows = lines.select(data_rows, noise=noise)
+            share = np.mean([line["wrong"] for line in noise_rows])
+            for method in lines.distinct(noise_rows, "method"):
                 name = f"{noise} ({share:.0%})" if method == RUN else ""
-                table.append([name, method, *(cell(of_noise, method, measure) for measure in MEASURES)])
-        found[f"wrong labels that are found, {data}"] = table
-        if none := lines.select(of_data, noise="none"):
-            found[f"labels that are called wrong where none is, {data}"] = [
+                table.append([name, method, *(cell(noise_rows, method, measure) for measure in MEASURES)])
+        result[f"wrong labels that are found, {data}"] = table
+        if none := lines.select(data_rows, noise="none"):
+            result[f"labels that are called wrong where none is, {data}"] = [
                 ["method", "share"],
                 *([method, lines.with_error(of(none, method, "flagged"))] for method in lines.distinct(none, "method")),
             ]
-    return found
+    return result
 
 
 def of(rows, method, measure):
-    """The figures of a method over the seeds."""
+    """Returns the values of a method over the seeds."""
     return np.array([line[measure] for line in lines.select(rows, method=method)])
 
 
 def cell(rows, method, measure):
-    """The mean of one training, or the difference to it; bold where it is more than two standard errors from 0."""
+    """Returns the mean of one training, or the difference to it, bold beyond two standard errors."""
     values, base = of(rows, method, measure), of(rows, RUN, measure)
     if measure == "seconds":
         return f"{values.mean():.1f}"

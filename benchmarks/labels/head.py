@@ -1,10 +1,10 @@
-"""A plain head beside the heteroscedastic ones, on digits with label noise that depends on the instance.
+"""Accuracy and likelihood of each head on digits with instance-dependent noise.
 
 python -m benchmarks.labels.head [--repeats 3] [--quick] [--output FOLDER]      (on the backend of KERAS_BACKEND)
 
-40% of the labels are those of the class that the image looks most like. Every method trains at the same temperatures,
-and chooses its own, and the epoch to stop at, by the likelihood of noisy validation labels. Clean test labels serve
-only to report. The weights of equal shapes start equal, drawn by NumPy, on every backend.
+40% of the labels are flipped to the class that the image looks most like. Every method tries the same temperatures, and
+picks one, with an epoch, by the likelihood of noisy validation labels. Clean test labels are only reported. Weights of
+equal shapes start equal on every backend.
 """
 
 import keras
@@ -34,7 +34,7 @@ MEASURES = {"accuracy": 1.0, "NLL": -1.0, "ECE": -1.0}  # 1 if larger is better,
 
 
 def make_model(arguments, temperature, seed, inputs=64, units=10):
-    """Makes a backbone and a head; the plain head's logits are divided by the temperature."""
+    """Returns a backbone and a head. The plain head's logits are divided by the temperature."""
     backbone = keras.Sequential([keras.layers.Dense(128, "relu"), keras.layers.Dense(128, "relu")])
     if arguments is None:
         head = [keras.layers.Dense(units), keras.layers.Rescaling(1.0 / temperature)]
@@ -52,7 +52,7 @@ def make_model(arguments, temperature, seed, inputs=64, units=10):
 
 
 def score(model, split):
-    """Accuracy, mean negative log-likelihood and calibration error of the labels of `split`, by name."""
+    """Returns accuracy, mean negative log-likelihood and calibration error of the labels of `split`, by name."""
     log_p = log_softmax(model.predict(split.x, batch_size=len(split.y), verbose=0).astype("float64"), axis=-1)
     accuracy, nll = np.mean(log_p.argmax(-1) == split.y), -np.mean(log_p[np.arange(len(log_p)), split.y])
     values = accuracy, nll, calibration(np.exp(log_p), split.y).error
@@ -60,7 +60,7 @@ def score(model, split):
 
 
 def train(method, seed, temperatures=TEMPERATURES, epochs=EPOCHS):
-    """A line: the temperature and the epoch of the least NLL on noisy validation labels, and their clean scores.
+    """Returns a line: temperature and epoch with the least NLL on noisy validation labels, and clean scores.
 
     `ROUND` epochs, each in its own order, are one long pass, to save Keras' work between epochs.
     """
@@ -79,7 +79,7 @@ def train(method, seed, temperatures=TEMPERATURES, epochs=EPOCHS):
 
 
 def table(lines):
-    """A row for each method: mean +- standard error over the seeds, and what was chosen for each."""
+    """Returns a row for each method: mean +- standard error over the seeds, and the choices."""
     rows = [["method", *MEASURES, "temperatures", "epochs", "seconds of a training"]]
     for method in distinct(lines, "method"):
         own = select(lines, method=method)
@@ -91,9 +91,9 @@ def table(lines):
 
 
 def verdict(lines):
-    """A row for each measure: the best method, its rival, and its gain seed by seed, and whether that is clear.
+    """Returns a row for each measure: best method, best baseline, gain seed by seed, and whether it is significant.
 
-    The rival is the plain head, or, if that is the best, the next one.
+    The baseline is the plain head, or the second best if the plain head is the best.
     """
     rows = [["by", "best", "beside", "gain", "beyond two standard errors"]]
     for name, sign in MEASURES.items():

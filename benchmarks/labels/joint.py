@@ -1,15 +1,15 @@
-"""Label vectors with planted correlations, and with missing positives: a joint loss beside losses of each label.
+"""Joint losses for label vectors with planted correlations or missing positives.
 
 python -m benchmarks.labels.joint [--seeds 5] [--epochs 20] [--output FOLDER] [--quick]      (on KERAS_BACKEND)
 
 Eight labels of five features: u = W x + V e + .5 e', with two factors, and p(label 1) = sigmoid(u). All models are one
-layer, without a choice to make: Adam with a step of .02, batches of 128, the same epochs. Test vectors are clean.
+layer, trained alike: Adam with a step of .02, batches of 128, the same epochs. Test vectors are clean.
 
-* rank correlation: Spearman's, of the covariances of pairs of labels, learned and planted; nothing for a Dense layer;
-* NLL: of a whole label vector; of the planted model it is the least that is possible;
-* exact match: the share of test vectors that are predicted wholly right, by the most probable of all 256 vectors;
-* missing positives: of the training labels 1, .3 are 0. Accuracy and average precision of single labels, by the
-  probabilities that are predicted, and the mean of these beside the mean of the clean labels.
+* rank correlation: Spearman's, between learned and planted covariances of pairs of labels; none for a Dense layer;
+* NLL: of a whole label vector; the planted model has the lowest possible NLL;
+* exact match: the fraction of test vectors that are predicted entirely, by the most probable of all 256 vectors;
+* missing positives: of the training labels 1, a fraction .3 is 0. The table has accuracy and average precision of
+  single labels by the predicted probabilities, and the mean probability beside the mean of the clean labels.
 """
 
 import itertools
@@ -37,7 +37,7 @@ VECTORS = np.array(list(itertools.product((0, 1), repeat=LABELS)))
 
 
 class Task:
-    """Examples and the model that made them."""
+    """Examples, and the model that made them."""
 
     def __init__(self, seed):
         rng = np.random.default_rng(seed)
@@ -51,11 +51,11 @@ class Task:
 
     @property
     def test(self):
-        """Clean examples that no model is trained on."""
+        """Clean examples for testing."""
         return self.x[TRAIN:], self.y[TRAIN:]
 
     def oracle(self):
-        """The joint distributions by the planted model."""
+        """Returns the joint distributions of the planted model."""
         from keras.ops import convert_to_numpy
 
         from keras_het.explain.joint_labels import JointLabels
@@ -68,7 +68,7 @@ class Task:
 
 
 def asymmetric(y_true, y_pred):
-    """The asymmetric loss of Ridnik et al. 2021 with its defaults: exponents 1 and 4, and negatives shifted by .05."""
+    """Returns the asymmetric loss of Ridnik et al. 2021: exponents 1 and 4, negatives shifted by .05."""
     from keras import ops
 
     p, below = ops.sigmoid(y_pred), ops.maximum(ops.sigmoid(y_pred) - 0.05, 0.0)
@@ -78,7 +78,7 @@ def asymmetric(y_true, y_pred):
 
 
 def models():
-    """Functions of a seed and the rate of missing positives, which make a model that predicts logits or jointly."""
+    """Returns functions of a seed and the rate of missing positives that make a model."""
     import keras
 
     from keras_het.layers import HeteroscedasticDense, JointHeteroscedasticDense
@@ -114,7 +114,7 @@ def models():
 
 
 def fitted(make, seed, x, y, epochs):
-    """A trained model, and its probabilities of each label by itself."""
+    """Returns a trained model, and its probabilities of single labels."""
     import keras
 
     keras.utils.set_random_seed(seed)
@@ -125,7 +125,7 @@ def fitted(make, seed, x, y, epochs):
 
 
 def correlations(task, model, p):
-    """Rank correlation, NLL and exact match."""
+    """Returns rank correlation, NLL and exact match."""
     from scipy.stats import spearmanr
 
     from keras_het.explain import covariance, joint_labels
@@ -136,18 +136,17 @@ def correlations(task, model, p):
         below = np.tril_indices(LABELS, -1)
         rank = spearmanr(covariance(model, x)[below], (task.factor @ task.factor.T)[below])[0]
     if hasattr(model, "head"):
-        return rank, *judged(joint_labels(model, x), y)
+        return rank, *joint_scores(joint_labels(model, x), y)
     nll = -np.log(np.where(y == 1, p, 1.0 - p)).sum(1).mean()
     return rank, nll, np.mean(((p > 0.5) == y).all(1))
 
 
-def judged(joint, y):
-    """NLL and exact match of joint distributions."""
+def joint_scores(joint, y):
     return -joint.log_prob(y).mean(), np.mean((VECTORS[joint.most_likely(VECTORS)] == y).all(1))
 
 
-def of_single_labels(p, y):
-    """Accuracy, average precision, and the mean probability, of all labels."""
+def single_label_scores(p, y):
+    """Returns accuracy, average precision and mean probability over all labels."""
     from sklearn.metrics import average_precision_score
 
     return np.mean((p > 0.5) == y), average_precision_score(y, p, average="macro"), p.mean()
@@ -160,19 +159,21 @@ def main():
     parser.add_argument("--quick", action="store_true", help="one seed, one epoch")
     options = parser.parse_args()
     seeds, epochs = range(1 if options.quick else options.seeds), 1 if options.quick else options.epochs
-    found = {}
+    values = {}
     for seed in seeds:
         task = Task(seed)
-        found.setdefault(("correlations", "the planted model"), []).append((1.0, *judged(task.oracle(), task.test[1])))
+        values.setdefault(("correlations", "the planted model"), []).append(
+            (1.0, *joint_scores(task.oracle(), task.test[1]))
+        )
         truth = task.test[1]
-        found.setdefault(("missing", "the clean labels"), []).append((np.nan, np.nan, truth.mean()))
+        values.setdefault(("missing", "the clean labels"), []).append((np.nan, np.nan, truth.mean()))
         for name, make in models().items():
             for labels, y in (("correlations", task.y), ("missing", task.with_missing)):
                 if name not in ROWS[labels]:
                     continue
                 model, p = fitted(make, seed, task.x, y, epochs)
-                figures = correlations(task, model, p) if labels == "correlations" else of_single_labels(p, truth)
-                found.setdefault((labels, name), []).append(figures)
+                figures = correlations(task, model, p) if labels == "correlations" else single_label_scores(p, truth)
+                values.setdefault((labels, name), []).append(figures)
                 print(seed, labels, name, *(f"{figure:.3f}" for figure in figures), flush=True)
     heads = {
         "correlations": ["model", "rank correlation", "NLL of a vector", "exact match"],
@@ -182,7 +183,11 @@ def main():
     tables = {
         titles[kind]: [
             head,
-            *([name, *map(with_error, zip(*rows, strict=True))] for (of, name), rows in found.items() if of == kind),
+            *(
+                [name, *map(with_error, zip(*rows, strict=True))]
+                for (kind_of_row, name), rows in values.items()
+                if kind_of_row == kind
+            ),
         ]
         for kind, head in heads.items()
     }

@@ -1,20 +1,18 @@
-"""Wrong labels that `labels.find_issues` finds by several models, beside those that cleanlab finds.
+"""Label errors that `labels.find_issues` finds with several models, beside cleanlab.
 
 python -m benchmarks.labels.label_issues [--seeds 5] [--tasks NAME ...] [--folds 3] [--output FILE] [--quick] [--render]
 
-Digits with 20% of their labels wrong, by look-alikes or at random, or with the labels of weak raters, small models that
-saw 60 examples each. Every model predicts out of sample; temperature, strength of T's penalty and epoch are chosen by
-noisy labels, three choices for each method, with the same L2. Which labels are wrong is known here, and only measured:
+Digits with 20% label errors, by look-alikes or at random, or with the labels of weak raters, small models that saw 60
+examples each. Every model predicts out of sample. Temperature, strength of T's penalty and epoch are chosen by noisy
+labels, with three choices for each method and the same L2. The true classes are only measured:
 
-* average precision of the ranking by the score, of which chance would have the share of wrong labels,
-* precision and recall of the labels that are called issues,
-* of the issues that are right in the task "pairs and random", how many have the right kind, two classes of a planted
-  pair or not: by the counts of confident examples alone, and by the covariance of the head or the learned T of the last
-  fold.
+* average precision of the ranking by the score; chance has the rate of label errors,
+* precision and recall of the flagged labels,
+* of the correct issues in the task "pairs and random", how many have the correct kind, two classes of a planted pair or
+  not: by the counts of confident examples alone, and by the covariance of the head or the learned T of the last fold.
 
-The rows of `cleanlab` are of the same probabilities as those of Dense; they need cleanlab, which
-`python -m nox -s bench -- labels.label_issues` installs. Results are JSON lines, one for each
-task and seed, to which a later run adds what is missing.
+The rows of `cleanlab` use the probabilities of Dense. They need cleanlab, which `python -m nox -s bench --
+labels.label_issues` installs. Results are JSON lines, one for each task and seed. A later run adds what is missing.
 """
 
 import functools
@@ -38,7 +36,7 @@ PAIRS = ((3, 8), (4, 9), (1, 7))
 
 
 def noisy_digits(name, seed):
-    """Digits in random order: examples, true classes, and noisy labels."""
+    """Returns digits in random order: examples, true classes, and noisy labels."""
     from sklearn.datasets import load_digits
 
     from keras_het.labels import corrupt, symmetric
@@ -62,7 +60,7 @@ TASKS = ("look-alikes, 20%", "random, 20%", "weak raters", "pairs and random")
 
 
 def out_of_sample(x, labels, method, seed, folds, epochs):
-    """Probabilities of the true classes by models that did not see the label, and the last of these models."""
+    """Returns out-of-sample probabilities of the true classes, and the model of the last fold."""
     from keras_het.explain import predict_probabilities
     from keras_het.labels.data import stratified_folds
 
@@ -77,12 +75,12 @@ def out_of_sample(x, labels, method, seed, folds, epochs):
 
 
 def choices(method):
-    """Three: of the temperature, or of the strength of T's penalty; L2 is the same for all."""
+    """Returns three choices of the temperature, or of the strength of T's penalty. All have the same L2."""
     return STRENGTHS if method.endswith("T") else TEMPERATURES
 
 
 def make_model(task, method, choice, seed):
-    """The backbone of the task and a head, compiled, with a T that is learned behind it if the method has one."""
+    """Returns the compiled backbone and head of the task, followed by a learned T if the method has one."""
     if not method.endswith("T"):
         return recipe.make_model(task, recipe.Setting(method, choice, DECAY), seed)
     keras.utils.set_random_seed(seed)
@@ -96,7 +94,7 @@ def make_model(task, method, choice, seed):
 
 
 def chosen(task, method, seed):
-    """The model of the best choice and epoch, by the likelihood of noisy validation labels."""
+    """Returns the model of the best choice and epoch, by the likelihood of noisy validation labels."""
     arguments = {"batch_size": recipe.BATCH, "epochs": task.epochs, "extend": False, "verbose": 0}
     if method.endswith("T"):
         arguments["callbacks"] = [ReleaseTransition(min(RELEASE, task.epochs // 3))]
@@ -105,7 +103,7 @@ def chosen(task, method, seed):
 
 
 def pairs_of(model, x, labels):
-    """The classes that a model holds for confusable; None if it says nothing of them."""
+    """Returns the classes that a model reports as confused, or None if it reports nothing."""
     from keras import ops
 
     from keras_het.explain import confused_pairs
@@ -122,17 +120,17 @@ def pairs_of(model, x, labels):
 
 
 def figures(name, seed, folds, epochs):
-    """A dict for each method."""
+    """Yields a dict for each method."""
 
     x, clean, labels = noisy_digits(name, seed)
     wrong = labels != clean
     for method in METHODS:
         p, model = out_of_sample(x, labels, method, seed, folds, epochs)
-        found = find_issues(p, labels)
+        issues = find_issues(p, labels)
         row = {
             "method": method,
-            **quality(wrong, found.index, found.score, found.is_issue),
-            "kind by counts": kinds(name, clean, found),
+            **quality(wrong, issues.index, issues.score, issues.is_issue),
+            "kind by counts": kinds(name, clean, issues),
         }
         pairs = pairs_of(model, x, labels)
         yield row | {
@@ -149,7 +147,7 @@ def figures(name, seed, folds, epochs):
 
 
 def quality(wrong, index, score, is_issue):
-    """Average precision of the ranking, precision and recall of the cut, and the share of wrong labels."""
+    """Returns average precision of the ranking, precision and recall of the cut, and the rate of label errors."""
     from sklearn.metrics import average_precision_score, precision_score, recall_score
 
     wrong = wrong[index]
@@ -161,20 +159,20 @@ def quality(wrong, index, score, is_issue):
     }
 
 
-def kinds(name, clean, found):
-    """Of the issues whose suggestion is right, how many have the right kind; None for a task without planted pairs."""
-    if name != "pairs and random" or found is None:
+def kinds(name, clean, issues):
+    """Returns how many issues with a correct suggestion have the correct kind, or None without planted pairs."""
+    if name != "pairs and random" or issues is None:
         return None
-    right = found.is_issue & (clean[found.index] == found.suggested)
+    right = issues.is_issue & (clean[issues.index] == issues.suggested)
     planted = {frozenset(pair) for pair in PAIRS}
-    of_pair = np.array(
-        [frozenset(pair) in planted for pair in zip(found.given.tolist(), found.suggested.tolist(), strict=True)]
+    is_planted = np.array(
+        [frozenset(pair) in planted for pair in zip(issues.given.tolist(), issues.suggested.tolist(), strict=True)]
     )
-    return float(np.mean((found.kind == "confusable")[right] == of_pair[right]))
+    return float(np.mean((issues.kind == "confusable")[right] == is_planted[right]))
 
 
 def cleanlab_flags(labels, p):
-    """A mask of the labels that cleanlab calls issues; None if it is not installed."""
+    """Returns a mask of the labels that cleanlab flags, or None if it is not installed."""
     try:
         from cleanlab.filter import find_label_issues
     except ImportError:
@@ -183,30 +181,30 @@ def cleanlab_flags(labels, p):
 
 
 def table(rows):
-    """Means over the seeds with standard errors, and what each method adds to Dense, seed by seed."""
+    """Returns means over the seeds with standard errors, and gains over Dense, seed by seed."""
     measures = ("average precision", "precision", "recall")
     shares = ("kind by counts", "kind by model")
     lines = [["task (wrong)", "method", *measures, *shares]]
     for task in dict.fromkeys(row["task"] for row in rows):
-        of_task = [row for row in rows if row["task"] == task]
-        for method in dict.fromkeys(row["method"] for row in of_task):
+        task_rows = [row for row in rows if row["task"] == task]
+        for method in dict.fromkeys(row["method"] for row in task_rows):
             cells = []
             for measure in measures:
-                values, base = (of_method(of_task, name, measure) for name in (method, "Dense"))
+                values, base = (method_values(task_rows, name, measure) for name in (method, "Dense"))
                 cells.append(with_error(values, "") if method == "Dense" else with_error(values - base, "+"))
-            cells += [with_error(of_method(of_task, method, measure), "") for measure in shares]
-            wrong = f"{task} ({np.mean([row['wrong'] for row in of_task]):.0%})" if method == "Dense" else ""
+            cells += [with_error(method_values(task_rows, method, measure), "") for measure in shares]
+            wrong = f"{task} ({np.mean([row['wrong'] for row in task_rows]):.0%})" if method == "Dense" else ""
             lines.append([wrong, method, *cells])
     return lines
 
 
-def of_method(rows, method, measure):
-    """The figures of a method over the seeds, without those that it has not."""
+def method_values(rows, method, measure):
+    """Returns the values of a method over the seeds, without missing ones."""
     return np.array([row[measure] for row in rows if row["method"] == method and row.get(measure) is not None])
 
 
 def with_error(values, sign):
-    """A mean and its standard error; bold where it is more than two of them from 0."""
+    """Returns a mean and its standard error as text, bold beyond two standard errors."""
     if not len(values):
         return ""
     error = values.std(ddof=1) / np.sqrt(len(values)) if len(values) > 1 else np.nan

@@ -1,11 +1,11 @@
-"""Heads beside a plain Dense with the same choices, epoch by epoch, on noisy labels.
+"""Accuracy, likelihood and calibration of each head, beside a `Dense` layer tuned alike.
 
 python -m benchmarks.labels.recipe [--tasks NAME ...] [--methods NAME ...] [--seeds 5] [--part 0/2] [--middle]
     [--output FOLDER]  (on the backend of KERAS_BACKEND)
 
-Every run trains one method with one setting and writes a line of JSON: for each epoch the accuracy, likelihood and
-calibration on noisy validation labels, which a user has, and on clean test labels, which a user has not. A run whose
-line is there is not repeated.
+Every run trains one method with one setting and writes a line of JSON. For each epoch the line has the accuracy,
+likelihood and calibration on noisy validation labels, which you would have, and on clean test labels, which you would
+not. Runs that have a line are not repeated.
 """
 
 import functools
@@ -43,7 +43,7 @@ HEADS = {  # covariance and link of the head by the name of the method
     "diagonal": (covariances.Diagonal, "softmax"),
     "full": (covariances.LowRank, "softmax"),
     "parameter-efficient": (covariances.ParameterEfficient, "softmax"),
-    "full, learned temperature": (covariances.LowRank, "softmax"),  # from each of the temperatures
+    "full, learned temperature": (covariances.LowRank, "softmax"),  # starts at each of the temperatures
     "normal cdf, full": (covariances.LowRank, "normal_cdf"),
     "latent": (covariances.Latent, "softmax"),
     "narrow, 16": (covariances.Narrow, "softmax"),
@@ -52,41 +52,39 @@ HEADS = {  # covariance and link of the head by the name of the method
 
 
 class Setting(NamedTuple):
-    """One choice of everything: a method and its hyperparameters; those of the noise do nothing to Dense."""
+    """Method and its hyperparameters. Dense ignores the hyperparameters of the noise."""
 
     method: str
     temperature: float = 5.0
-    l2: float = 0.0  # of all kernels but those of the covariance
+    l2: float = 0.0  # all kernels except in the covariance
     covariance_l2: float = 0.0
     initial_scale: float = 0.15
-    rate: float = 1.0  # the learning rate of the covariance, of that of all else
+    rate: float = 1.0  # learning rate of the covariance, relative to the other weights
     num_factors: int = 15
     num_samples: int = 64
 
 
 class Adam(keras.optimizers.Adam):
-    """With a learning rate of its own for the covariance of a head."""
+    """Adam with a separate learning rate for the covariance of a head."""
 
     def __init__(self, rate):
         super().__init__(LEARNING_RATE)
         self.rate, self.own = rate, set()
 
     def build(self, variables):
-        """Keras calls it."""
         covariance = [v for v in variables if any(part in v.path for part in ("scale_diag", "row_scale", "factor"))]
         # Both forms, for TensorFlow updates its own variable.
         self.own = {id(form) for variable in covariance for form in (variable, variable.value)}
         super().build(variables)
 
     def update_step(self, gradient, variable, learning_rate):
-        """Keras calls it for every variable."""
         super().update_step(
             gradient, variable, learning_rate * self.rate if id(variable) in self.own else learning_rate
         )
 
 
 def make_model(task, setting, seed, heads=HEADS):
-    """The backbone of the task and a head, compiled; `heads` are those that the method may name."""
+    """Returns the compiled backbone and head of the task. `heads` are the heads that a method can name."""
     keras.utils.set_random_seed(seed)
     l2 = functools.partial(keras.regularizers.L2, setting.l2) if setting.l2 else lambda: None
     layers = task.backbone(task.train.x.shape[1:], l2)
@@ -119,7 +117,7 @@ def _head(units, setting, l2, seed, head):
 
 
 def scores(log_p, y):
-    """Accuracy, NLL, ECE, the NLL at the best temperature, and two robust losses of predictions."""
+    """Returns accuracy, NLL, ECE, the NLL at the best temperature, and two robust losses."""
     p, rows = np.exp(log_p), np.arange(len(y))
     return {
         "accuracy": float((log_p.argmax(-1) == y).mean()),
@@ -132,17 +130,17 @@ def scores(log_p, y):
 
 
 def scaled_by(log_p, y):
-    """The power of the probabilities that is best for labels, one over a temperature, and the NLL there."""
+    """Returns the power of the probabilities with the best NLL, one over a temperature, and that NLL."""
 
     def nll(log_power):
         return -log_softmax(log_p * np.exp(log_power), axis=-1)[np.arange(len(y)), y].mean()
 
-    found = minimize_scalar(nll, bounds=(-3, 3), method="bounded")
-    return float(np.exp(found.x)), float(found.fun)
+    optimum = minimize_scalar(nll, bounds=(-3, 3), method="bounded")
+    return float(np.exp(optimum.x)), float(optimum.fun)
 
 
 def noise(model, x):
-    """Root mean square of the diagonal and of the factor noise of a logit, in temperatures; nothing for Dense."""
+    """Returns root mean squares of the diagonal and the factor noise of a logit, in temperatures; {} for Dense."""
     head = model.layers[-1]
     if not isinstance(head, HeteroscedasticDense):
         return {}
@@ -157,23 +155,22 @@ def noise(model, x):
 
 
 class Record(keras.callbacks.Callback):
-    """The scores of every epoch."""
+    """Scores of every epoch."""
 
     def __init__(self, task):
         super().__init__()
         self.task, self.epochs = task, []
 
     def on_epoch_end(self, epoch, logs=None):
-        """Keras calls it."""
-        found = {"training loss": float(logs["loss"]), **noise(self.model, self.task.validation.x[:256])}
+        measures = {"training loss": float(logs["loss"]), **noise(self.model, self.task.validation.x[:256])}
         for name, part in (("noisy", self.task.validation), ("clean", self.task.test)):
             log_p = log_softmax(self.model.predict(part.x, batch_size=1000, verbose=0).astype("float64"), axis=-1)
-            found |= {f"{name} {key}": value for key, value in scores(log_p, part.y).items()}
-        self.epochs.append(found)
+            measures |= {f"{name} {key}": value for key, value in scores(log_p, part.y).items()}
+        self.epochs.append(measures)
 
 
 def run(name, setting, seed):
-    """One line of the results."""
+    """Returns one line of the results."""
     start = time.perf_counter()
     task = tasks.TASKS[name](seed)
     model, record = make_model(task, setting, seed), Record(task)
@@ -183,7 +180,7 @@ def run(name, setting, seed):
 
 
 def settings(task):
-    """Every method with each of the task's choices.
+    """Returns every method with each of the task's choices.
 
     Links whose functions are flat at both ends have larger temperatures to choose from.
     """
@@ -198,23 +195,23 @@ def settings(task):
 
 
 def middle(task):
-    """Every method at the middle temperature of the task, without L2."""
+    """Returns every method at the middle temperature of the task, without L2."""
     return [middle_of(task)._replace(method=method) for method in ("Dense", *HEADS)]
 
 
 def middle_of(task):
-    """The full head at the middle temperature of the task, with the default of everything else."""
+    """Returns the full head at the middle temperature of the task, with defaults elsewhere."""
     return Setting("full", task.temperatures[len(task.temperatures) // 2])
 
 
 def variations(task):
-    """The full head with one of its settings at a time changed, at the middle temperature of the task."""
+    """Returns the full head at the middle temperature of the task, with one setting changed at a time."""
     base = middle_of(task)
     return [base, *(base._replace(**{name: value}) for name, values in VARIATIONS.items() for value in values)]
 
 
 def key_of(line):
-    """The key of a run."""
+    """Returns the key of a run."""
     return json.dumps({name: value for name, value in line.items() if name not in ("seconds", "epochs")})
 
 
@@ -234,14 +231,14 @@ def main():
     part, parts = map(int, options.part.split("/"))
     options.output.mkdir(parents=True, exist_ok=True)
     present = {key_of(line) for line in read(options.output, "recipe-*.jsonl")}
-    of_task = variations if options.variations else middle if options.middle else settings
-    of_seed = [
+    task_settings = variations if options.variations else middle if options.middle else settings
+    seed_runs = [
         (name, setting)
         for name in options.tasks
-        for setting in of_task(tasks.TASKS[name](0))
+        for setting in task_settings(tasks.TASKS[name](0))
         if setting.method in options.methods
     ]
-    wanted = [(name, setting, seed) for seed in range(options.seeds) for name, setting in of_seed]
+    wanted = [(name, setting, seed) for seed in range(options.seeds) for name, setting in seed_runs]
     for name, setting, seed in wanted[part::parts]:
         if key_of({"task": name, "seed": seed, **setting._asdict()}) in present:
             continue

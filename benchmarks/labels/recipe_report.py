@@ -1,4 +1,4 @@
-"""The report of recipe.py: for every task the choices of criteria without clean labels, and their order of all runs."""
+"""Report of recipe.py for every task: choices of criteria that need no clean labels, and how they order all runs."""
 
 import collections
 
@@ -7,7 +7,7 @@ from scipy.stats import spearmanr
 
 from benchmarks.lib.lines import distinct, select, with_error
 
-CRITERIA = {  # what a user can measure: name, sign of what is better
+CRITERIA = {  # criteria that you can measure: name, and sign of better values
     "noisy NLL": -1.0,
     "noisy accuracy": 1.0,
     "noisy scaled NLL": -1.0,
@@ -39,7 +39,7 @@ def _of(runs, tasks):
 
 
 def choose(runs, criterion):
-    """The run and the epoch, counted from 0, that are best by a criterion; of equals the first."""
+    """Returns the run and the epoch, counted from 0, with the best criterion. The first wins a tie."""
     sign = CRITERIA[criterion]
     ordered = sorted(runs, key=lambda run: (run["temperature"], run["l2"]))
     return max(
@@ -49,31 +49,29 @@ def choose(runs, criterion):
 
 
 def chosen(runs, criterion):
-    """`choose` for every seed."""
+    """Returns the result of `choose` for every seed."""
     return [choose(select(runs, seed=seed), criterion) for seed in sorted(distinct(runs, "seed"))]
 
 
 def choices(runs, criterion):
-    """A row for each method of one task: clean figures of what the criterion chose, and the choices."""
+    """Returns a row for each method of one task: clean scores of the choices, and the choices."""
     lines = [["method", *CLEAN, criterion, "temperatures", "L2", "epochs"]]
     for method in METHODS:
-        found = chosen(select(runs, method=method), criterion)
-        if found:
-            figures = [with_error([run["epochs"][epoch][name] for run, epoch in found]) for name in (*CLEAN, criterion)]
-            lines.append(
-                [method, *figures, *(_counted(run[name] for run, _ in found) for name in ("temperature", "l2"))]
-            )
-            lines[-1].append(", ".join(str(epoch + 1) for _, epoch in found))
+        best = chosen(select(runs, method=method), criterion)
+        if best:
+            figures = [with_error([run["epochs"][epoch][name] for run, epoch in best]) for name in (*CLEAN, criterion)]
+            lines.append([method, *figures, *(_counts(run[name] for run, _ in best) for name in ("temperature", "l2"))])
+            lines[-1].append(", ".join(str(epoch + 1) for _, epoch in best))
     return lines
 
 
-def _counted(values):
+def _counts(values):
     counts = sorted(collections.Counter(values).items())
     return ", ".join(f"{value:g}" + (f" (x{count})" if count > 1 else "") for value, count in counts)
 
 
 def gains(runs, criterion):
-    """A row for each task: figures of Dense, then what every other method adds to them, seed by seed."""
+    """Returns a row for each task: scores of Dense, then the gain of every other method, seed by seed."""
     lines = [["task", "method", *GAINS]]
     for task in distinct(runs, "task"):
         plain = _figures(select(runs, task=task, method="Dense"), criterion)
@@ -85,7 +83,7 @@ def gains(runs, criterion):
 
 
 def _figures(runs, criterion):
-    """`GAINS` of what a criterion chose, `(seeds, len(GAINS))`."""
+    """Returns `GAINS` of the choices of a criterion, `(seeds, len(GAINS))`."""
     return np.array([[run["epochs"][epoch][name] for name in GAINS] for run, epoch in chosen(runs, criterion)])
 
 
@@ -95,7 +93,7 @@ def _signed(values):
 
 
 def correlations(runs):
-    """A row for each criterion: how it orders all epochs of all runs, and what its choice costs.
+    """Returns a row for each criterion: its order of all epochs of all runs, and the accuracy that it loses.
 
     Means over tasks and seeds: Spearman's rank correlations with the clean figures, and the clean accuracy that the
     choice loses to the best epoch of all runs.
@@ -109,7 +107,7 @@ def correlations(runs):
 
 
 def _ranks(runs, criterion):
-    """Rank correlations with `RANKED`, the better the larger."""
+    """Returns rank correlations with `RANKED`. Larger is better."""
     epochs = [epoch for run in runs for epoch in run["epochs"]]
     ours = [CRITERIA[criterion] * epoch[criterion] for epoch in epochs]
     signs = {name: 1.0 if name == "clean accuracy" else -1.0 for name in RANKED}
@@ -117,7 +115,7 @@ def _ranks(runs, criterion):
 
 
 def _lost(runs, criterion):
-    """The clean accuracy of the best epoch less that of the chosen one."""
+    """Returns the clean accuracy of the best epoch minus the accuracy of the chosen epoch."""
     run, epoch = choose(runs, criterion)
     return (
         max(other["clean accuracy"] for each in runs for other in each["epochs"])
@@ -126,7 +124,7 @@ def _lost(runs, criterion):
 
 
 def variations(runs, names, criterion="noisy NLL"):
-    """A row for each setting, by what it changes in the first one; `names` are those of the settings."""
+    """Returns a row for each setting, titled by its difference to the first. `names` are the names of the settings."""
     lines = [["task", "changed", *GAINS]]
     for task in distinct(runs, "task"):
         own = select(runs, task=task)
@@ -139,14 +137,14 @@ def variations(runs, names, criterion="noisy NLL"):
 
 
 def whole(runs):
-    """Without the seeds of a task that are not finished: those with fewer runs than another."""
+    """Returns the runs without unfinished seeds, which have fewer runs than the other seeds of their task."""
     counts = collections.Counter((run["task"], run["seed"]) for run in runs)
     most = {task: max(count for (name, _), count in counts.items() if name == task) for task, _ in counts}
     return [run for run in runs if counts[run["task"], run["seed"]] == most[run["task"]]]
 
 
 def describe(runs):
-    """The tables of the report, by their titles."""
+    """Returns the tables of the report by their titles."""
     runs = whole(runs)
     tables = {
         f"beside Dense, all chosen by {criterion}": gains(runs, criterion)

@@ -1,25 +1,25 @@
-"""Regression with a covariance: likelihood, error of the mean, and coverage, beside a network of constant variance.
+"""Regression with a learned covariance, beside a network of constant variance.
 
 python -m benchmarks.labels.regression [--seeds 5] [--output FOLDER] [--quick]      (on KERAS_BACKEND)
 
 Data: scikit-learn's diabetes (442 x 10, one target) and linnerud (20 x 3, three targets), in random splits, and a
-synthetic task of five targets whose covariance is planted: y = m(x) + d(x) e + V(x) e', with two factors. All are
-standardised by the training examples. One network, Dense(32) and the head, Adam with a step of .01; each model stops
-by its own loss on validation examples, with a patience of 20 epochs, and keeps its best epoch. Linnerud is so small
-that each of its examples is a test example in turn, in four folds.
+synthetic task of five targets with a planted covariance: y = m(x) + d(x) e + V(x) e', with two factors. All are
+standardised by the training examples. The network is Dense(32) and the head, trained by Adam with a step of .01. Each
+model stops by its own loss on validation examples, with a patience of 20 epochs, and keeps its best epoch. Linnerud is
+so small that each example is a test example in turn, in four folds.
 
 * without inputs: the mean and the variance of the training targets;
-* constant variance: trained by the squared error; the variance of each target is that of the validation residuals;
+* constant variance: trained by the squared error; the variance of each target comes from the validation residuals;
 * constant covariance: the same, with the covariances of these residuals (not for the few examples of linnerud);
 * NLL, beta-NLL, faithful: the forms of `MultivariateNormalNLL`, from the start;
 * stopped by NLL: by the likelihood of the validation examples instead of the model's own loss;
 * natural: mu = f1 / softplus(f2), variance 1 / softplus(f2) (Immer et al. 2023), without correlations;
-* from a trained mean: `heteroscedastic_regression` of the network of constant variance, trained on; "mean fixed" with
-  train_mean=False.
+* from a trained mean: `heteroscedastic_regression` of the network of constant variance, trained further; "mean fixed"
+  with train_mean=False.
 
-NLL is of an example, all targets together; its difference is to constant variance, paired by split. The other columns
-are means over the targets. For the planted covariance: Spearman's rank correlation of the covariances of all pairs of
-targets of all test examples with the planted ones, and the relative error in Frobenius' norm, a mean over examples.
+NLL is per example, of all targets together. Its difference to constant variance is paired by split. The other columns
+are means over the targets. For the planted covariance there are Spearman's rank correlation with the covariances of all
+pairs of targets of all test examples, and the relative error in Frobenius' norm, as a mean over examples.
 """
 
 import numpy as np
@@ -36,7 +36,7 @@ OF_COVARIANCE = ["rank correlation", "Frobenius error"]
 
 
 def splits(name, seed, fold=0):
-    """Training, validation and test parts, pairs of x and y, and the planted covariances of the test part or None."""
+    """Returns pairs of x and y for training, validation and test, and the planted covariances of the test or None."""
     rng = np.random.default_rng(seed)
     if name == "planted covariance":
         x, y, covariance, sizes = planted(rng)
@@ -54,7 +54,7 @@ def splits(name, seed, fold=0):
 
 
 def planted(rng, count=4500, features=4, units=5, factors=2):
-    """Examples of a mean that is not linear, and of a covariance that depends on the input."""
+    """Returns examples with a nonlinear mean, and a covariance that depends on the input."""
     x = rng.normal(size=(count, features))
     mean = np.sin(x @ rng.normal(size=(features, units))) + x @ rng.normal(size=(features, units)) * 0.5
     scale = 0.3 * np.exp(0.5 * x @ rng.normal(size=(features, units)) / np.sqrt(features))
@@ -66,7 +66,7 @@ def planted(rng, count=4500, features=4, units=5, factors=2):
 
 
 def natural_head(units):
-    """A head of the natural parameters, which packs its mean and its standard deviations as our heads do."""
+    """Returns a head of the natural parameters, which packs mean and standard deviations as our heads do."""
     import keras
     from keras import ops
 
@@ -93,14 +93,14 @@ def natural_head(units):
 
 
 def features_of(inputs):
-    """The hidden layer, of new weights."""
+    """Returns the output of a new hidden layer."""
     import keras
 
     return keras.layers.Dense(HIDDEN, "relu")(inputs)
 
 
 def trained(model, parts, batch_size, epochs, by="val_loss"):
-    """The model at its best epoch, by its loss or by "val_nll"."""
+    """Returns the model at its best epoch, by its loss or by "val_nll"."""
     import keras
 
     callbacks = [keras.callbacks.EarlyStopping(by, patience=PATIENCE, mode="min", restore_best_weights=True)]
@@ -111,7 +111,7 @@ def trained(model, parts, batch_size, epochs, by="val_loss"):
 
 
 def likelihood(model, x, y):
-    """A function of an epoch and its logs, which adds the likelihood of the validation examples."""
+    """Returns a function of an epoch and its logs that adds the likelihood of the validation examples."""
     from keras_het.explain import regression_scores
 
     def add(epoch, logs):
@@ -163,7 +163,7 @@ def models(parts, factors, batch_size, epochs, seed):
 
 
 def constant_covariance(mean, x, y):
-    """Distributions with the covariance of the residuals for all inputs."""
+    """Returns distributions with the covariance of the residuals for all inputs."""
     residuals = y - mean.predict(x, verbose=0)
     factor = np.linalg.cholesky(residuals.T @ residuals / len(x) - 1e-4 * np.eye(y.shape[1]))
 
@@ -176,24 +176,24 @@ def constant_covariance(mean, x, y):
 
 
 def figures(outputs, y, covariance):
-    """All columns of a row but the difference of the NLL."""
+    """Returns all columns of a row except the difference of the NLL."""
     from keras_het.explain import regression_scores
 
     scores = regression_scores(outputs, y, LEVELS)
-    found = [scores.nll, scores.rmse.mean(), scores.crps.mean(), *scores.coverage.mean(1)]
-    return found if covariance is None else [*found, *recovered(outputs, covariance)]
+    columns = [scores.nll, scores.rmse.mean(), scores.crps.mean(), *scores.coverage.mean(1)]
+    return columns if covariance is None else [*columns, *recovered(outputs, covariance)]
 
 
-def beside(found):
-    """Puts the differences to the NLL of constant variance behind the NLL."""
-    reference = [row[0] for row in found["constant variance"]]
-    for name, rows in found.items():
+def beside(results):
+    """Inserts the differences to the NLL of constant variance behind the NLL."""
+    reference = [row[0] for row in results["constant variance"]]
+    for name, rows in results.items():
         for row, nll in zip(rows, reference, strict=True):
             row.insert(1, np.nan if name == "constant variance" else row[0] - nll)
 
 
 def recovered(outputs, covariance):
-    """Rank correlation of the covariances of pairs of targets, and relative error, of predicted covariances."""
+    """Returns the rank correlation of predicted covariances of pairs of targets, and their relative error."""
     from scipy.stats import spearmanr
 
     units = covariance.shape[1]
@@ -214,20 +214,20 @@ def main():
     seeds, epochs = range(1 if options.quick else options.seeds), 2 if options.quick else EPOCHS
     tables = {}
     for task, (factors, batch_size) in TASKS.items():
-        found = {}
+        results = {}
         for seed in seeds:
-            of_folds = {}
+            folds = {}
             for fold in range(4 if task == "linnerud" else 1):
                 parts, covariance = splits(task, seed, fold)
                 for name, predict in models(parts, factors, batch_size, epochs, seed):
-                    of_folds.setdefault(name, []).append(figures(predict(parts[2][0]), parts[2][1], covariance))
-            for name, rows in of_folds.items():
+                    folds.setdefault(name, []).append(figures(predict(parts[2][0]), parts[2][1], covariance))
+            for name, rows in folds.items():
                 row = np.mean(rows, axis=0).tolist()
-                found.setdefault(name, []).append(row)
+                results.setdefault(name, []).append(row)
                 print(task, seed, name, *(f"{figure:.3f}" for figure in row), flush=True)
-        beside(found)
+        beside(results)
         head = [*HEAD, *(OF_COVARIANCE if covariance is not None else ())]
-        tables[task] = [head, *([name, *map(with_error, zip(*rows, strict=True))] for name, rows in found.items())]
+        tables[task] = [head, *([name, *map(with_error, zip(*rows, strict=True))] for name, rows in results.items())]
     publish(options.output, "regression", tables, seeds)
 
 

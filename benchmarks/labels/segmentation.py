@@ -1,23 +1,24 @@
-"""Label maps of several annotators: one Gaussian of all pixels beside heads of each pixel by itself.
+"""Segmentation by one Gaussian over all pixels, beside heads for each pixel.
 
 python -m benchmarks.labels.segmentation [--seeds 5] [--epochs 10] [--output FOLDER] [--quick]      (on KERAS_BACKEND)
 
-Every image is seen once in training, with the label map of one annotator. The label maps that annotators may draw are
-known, all of them equally likely, so all scores are against the whole distribution.
+Training sees every image once, with the label map of one annotator. All possible label maps are known and equally
+likely, so all scores compare with the whole distribution.
 
-* segments: signals of 24 places with a segment of each of two kinds, as in the toy of Monteiro et al. 2020. A segment
+* segments: signals of 24 values with a segment of each of two kinds, as in the toy of Monteiro et al. 2020. A segment
   is wholly on or wholly off, so a signal has four maps;
-* discs: images of 24 x 24 pixels with one or two bright discs in fainter rings. An annotator draws discs alone or
-  with their rings, and where they are (half of them), or two pixels to the left or to the right: eight maps, two twice.
+* discs: images of 24 x 24 pixels with one or two bright discs in fainter rings. An annotator draws discs alone or with
+  their rings, and draws them in place (half of the annotators), or two pixels to the left or right. So there are eight
+  maps, two of them twice.
 
-All models are two convolutions of 12 channels and a head. Nothing was tuned: Adam with a step of .01, batches of 8,
-the same epochs. Heads of each pixel draw the class of each pixel by its probabilities.
+All models are two convolutions of 12 channels and a head. Nothing was tuned: Adam with a step of .01, batches of 8, the
+same epochs. Heads for each pixel sample the class of each pixel by itself.
 
-* GED: the square of the generalised energy distance, with that many samples, which even the planted distribution has
-  above 0: E d(y, y') / S. Diversity and matched IoU are with 100 samples;
+* GED: the square of the generalised energy distance, with S samples. Even the planted distribution has a GED above 0:
+  E d(y, y') / S. Diversity and matched IoU use 100 samples;
 * borders: pairs of neighbours of different classes in a sample;
-* whole: the share of samples that are one of the maps of the signal, and how many of the four are among 100 samples;
-* NLL: of the label map of an annotator, in nats; of the planted distribution it is the least that is possible.
+* whole: the fraction of samples that are one of the maps of the signal, and how many of the four are among 100 samples;
+* NLL: of the label map of an annotator, in nats; the planted distribution has the lowest possible NLL.
 """
 
 import numpy as np
@@ -32,22 +33,22 @@ FACTORS, NODES, TEST_NODES = 4, 20, 512
 
 
 class Task:
-    """Images `x`, and the maps that annotators may draw of them, equally likely, `(M, N, ...)`."""
+    """Images `x`, and the equally likely maps that annotators can draw of them, `(M, N, ...)`."""
 
     def __init__(self, seed):
         rng = np.random.default_rng(seed)
         examples = [self.example(rng) for _ in range(TRAIN + TEST)]
         self.x = np.stack([x for x, _ in examples]).astype("float32")
         self.maps = np.stack([maps for _, maps in examples], axis=1)
-        self.drawn = rng.integers(len(self.maps), size=len(self.x))  # by whom
+        self.annotators = rng.integers(len(self.maps), size=len(self.x))
 
     @property
     def y(self):
-        """A label map of each image."""
-        return self.maps[self.drawn, np.arange(len(self.x))]
+        """Label map of each image."""
+        return self.maps[self.annotators, np.arange(len(self.x))]
 
     def planted(self, count, rng):
-        """Label maps of test images by the planted distribution."""
+        """Returns label maps of test images by the planted distribution."""
         return self.maps[rng.integers(len(self.maps), size=(count, TEST)), TRAIN + np.arange(TEST)]
 
 
@@ -58,7 +59,7 @@ class Segments(Task):
 
     @staticmethod
     def example(rng):
-        """A signal and its four maps."""
+        """Returns a signal and its four maps."""
         half, places = SIZE // 2, np.arange(SIZE)
         lengths = rng.integers(5, 11, 2)
         starts = np.array([0, half]) + [rng.integers(0, half - length + 1) for length in lengths]
@@ -69,13 +70,13 @@ class Segments(Task):
 
 
 class Discs(Task):
-    """Images of discs in rings, which annotators draw alone or with their rings, and not where they are."""
+    """Images of discs in rings, which annotators draw with or without rings, and some of them shifted."""
 
     title, convolution, entropy = "discs with two borders", "Conv2D", 2.5 * np.log(2)  # two of eight maps are double
 
     @staticmethod
     def example(rng):
-        """An image and its eight maps."""
+        """Returns an image and its eight maps."""
         places = np.arange(SIZE)
         small, large = (np.zeros((SIZE, SIZE), bool) for _ in range(2))
         for _ in range(rng.integers(1, 3)):
@@ -83,12 +84,12 @@ class Discs(Task):
             distance = np.hypot(places[:, None] - row, places - column)
             small, large = small | (distance < radius), large | (distance < radius + 3)
         shifts = [(np.roll(small, by, 1), np.roll(large, by, 1)) for by in (-2, 0, 0, 2)]
-        maps = np.array([drawn for both in shifts for drawn in both], int)
+        maps = np.array([kind for both in shifts for kind in both], int)
         return (0.5 * small + 0.5 * large)[..., None] + 0.1 * rng.normal(size=(SIZE, SIZE, 1)), maps
 
 
 def models(task):
-    """Functions of a seed, which make a model for a task."""
+    """Returns functions of a seed that make a model for a task."""
     import keras
 
     from keras_het.integrators import QuasiMonteCarlo
@@ -120,7 +121,6 @@ def models(task):
 
 
 def fitted(task, name, seed, epochs):
-    """A trained model."""
     import keras
 
     keras.utils.set_random_seed(seed)
@@ -130,27 +130,27 @@ def fitted(task, name, seed, epochs):
 
 
 def sampled(model, x, count, seed=0):
-    """Label maps drawn from a model, `(S, N, ...)`."""
+    """Returns samples of label maps from a model, `(S, N, ...)`."""
     from keras_het.explain import sample_segmentations
 
     if hasattr(model, "head"):
         return sample_segmentations(model, x, count, seed)
-    return by_pixel(probability(model, x), count, np.random.default_rng(seed))
+    return sample_pixels(probability(model, x), count, np.random.default_rng(seed))
 
 
 def probability(model, x):
-    """The probability of class 1 of each pixel, of a head of each pixel by itself."""
+    """Returns the probability of class 1 for each pixel, from a head for each pixel."""
     outputs = model.predict(x, verbose=0).astype("float64")
     return 1.0 / (1.0 + np.exp(outputs[..., 0] - outputs[..., 1]))
 
 
-def by_pixel(p, count, rng):
-    """Label maps whose pixels are drawn each by itself."""
+def sample_pixels(p, count, rng):
+    """Returns label maps whose pixels are sampled independently."""
     return (rng.random((count, *p.shape)) < p).astype(int)
 
 
 def nll(task, model):
-    """-log p of label maps of test images, the mean."""
+    """Returns the mean of -log p of label maps of test images."""
     from keras_het.losses import JointSegmentationCrossentropy
 
     x, y = task.x[TRAIN:], task.y[TRAIN:]
@@ -160,51 +160,51 @@ def nll(task, model):
 
 
 def nll_by_pixel(p, y):
-    """-log p of label maps by pixels that are drawn each by itself, the mean."""
+    """Returns the mean of -log p of label maps with independent pixels."""
     safe = np.clip(np.where(y == 1, p, 1.0 - p), 1e-12, 1.0)
     return -np.log(safe).reshape(len(y), -1).sum(1).mean()
 
 
 def borders(maps):
-    """Pairs of neighbours of different classes, the mean over maps `(S, N, ...)`."""
+    """Returns the number of neighbouring pairs of different classes, the mean over maps `(S, N, ...)`."""
     return sum((np.diff(maps, axis=axis) != 0).sum() for axis in range(2, maps.ndim)) / np.prod(maps.shape[:2])
 
 
 def whole(samples, maps):
-    """The share of samples that are one of the maps, and the mean number of maps that are among the samples."""
+    """Returns the fraction of samples that are one of the maps, and the mean number of maps among the samples."""
     same = (samples[:, None] == maps).reshape(len(samples), len(maps), samples.shape[1], -1).all(-1)
     return same.any(1).mean(), same.any(0).sum(0).mean()
 
 
 def scores(task, samples, loss):
-    """All figures of drawn label maps of the test images, `(100, TEST, ...)`, and the NLL."""
+    """Returns all scores of sampled label maps of the test images, `(100, TEST, ...)`, and the NLL."""
     from keras_het.explain import segmentation_scores
 
     maps = task.maps[:, TRAIN:]
-    found = [segmentation_scores(samples[:count], maps) for count in SAMPLES]
-    of_whole = whole(samples, maps) if isinstance(task, Segments) else ()
-    energies = [each.energy_distance for each in found]
-    return *energies, found[-1].diversity, found[-1].matched_iou, borders(samples), *of_whole, loss
+    values = [segmentation_scores(samples[:count], maps) for count in SAMPLES]
+    whole_values = whole(samples, maps) if isinstance(task, Segments) else ()
+    energies = [each.energy_distance for each in values]
+    return *energies, values[-1].diversity, values[-1].matched_iou, borders(samples), *whole_values, loss
 
 
 def exact(task):
-    """The figures of the planted distribution that have a formula."""
+    """Returns the scores of the planted distribution that have a formula."""
     from keras_het.explain import segmentation_scores
 
     maps, most = task.maps[:, TRAIN:], SAMPLES[-1]
     apart = segmentation_scores(maps, maps).diversity
     energies, diversity = [apart / count for count in SAMPLES], apart * (1.0 - 1.0 / most)
-    of_whole = (1.0, 4.0 * (1.0 - 0.75**most)) if isinstance(task, Segments) else ()
-    return *energies, diversity, np.nan, borders(maps), *of_whole, task.entropy
+    whole_values = (1.0, 4.0 * (1.0 - 0.75**most)) if isinstance(task, Segments) else ()
+    return *energies, diversity, np.nan, borders(maps), *whole_values, task.entropy
 
 
 def rows(task, seed, epochs):
-    """Names of models and their figures, the planted distribution first."""
+    """Returns names of models and their scores, with the planted distribution first."""
     x, rng, most = task.x[TRAIN:], np.random.default_rng(seed), SAMPLES[-1]
     yield "the planted distribution, exact", exact(task)
     yield "the planted distribution, sampled", scores(task, task.planted(most, rng), exact(task)[-1])
     p = task.maps[:, TRAIN:].mean(0)
-    yield "each pixel by itself, planted", scores(task, by_pixel(p, most, rng), nll_by_pixel(p, task.y[TRAIN:]))
+    yield "each pixel by itself, planted", scores(task, sample_pixels(p, most, rng), nll_by_pixel(p, task.y[TRAIN:]))
     for name in models(task):
         model = fitted(task, name, seed, epochs)
         yield name, scores(task, sampled(model, x, most, seed), nll(task, model))
@@ -220,13 +220,16 @@ def main():
     head = ["model", *(f"GED, {count} samples" for count in SAMPLES), "diversity", "matched IoU", "borders"]
     tables = {}
     for kind in (Segments, Discs):
-        found = {}
+        values = {}
         for seed in seeds:
             for name, figures in rows(kind(seed), seed, epochs):
-                found.setdefault(name, []).append(figures)
+                values.setdefault(name, []).append(figures)
                 print(seed, kind.title, name, *(f"{figure:.3f}" for figure in figures), flush=True)
         columns = [*head, *(["whole", "of 4 maps"] if kind is Segments else []), "NLL"]
-        tables[kind.title] = [columns, *([name, *map(with_error, zip(*of, strict=True))] for name, of in found.items())]
+        tables[kind.title] = [
+            columns,
+            *([name, *map(with_error, zip(*of, strict=True))] for name, of in values.items()),
+        ]
     publish(options.output, "segmentation", tables, seeds)
 
 

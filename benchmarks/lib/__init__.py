@@ -1,1 +1,1 @@
-"""The harness, data, result files and pages that the benchmarks share."""
+"""Harness, data, result files and pages that the benchmarks share."""

@@ -9,16 +9,16 @@ from keras_het.base.validation import check_every_class, check_fraction, check_i
 
 
 def random_flip(num_classes: int, noise: float, seed: int | list[int] = 0) -> np.ndarray:
-    """T of flips to random targets: 1 - noise on the diagonal, the rest of each row uniform on the simplex.
+    """Returns T of flips to random targets: 1 - noise on the diagonal, the rest of each row uniform on the simplex.
 
     Args:
         num_classes: K >= 2.
-        noise: share of flipped labels, in [0, 1].
-        seed: of the draw; an integer, at least 0, or a list of them.
+        noise: rate of flipped labels, in [0, 1].
+        seed: integer of the draw, at least 0, or a list of integers.
     Returns:
         shape `(K, K)`.
     Raises:
-        ValueError: for values outside these ranges.
+        ValueError: if a value is outside its range.
 
     Example:
         >>> random_flip(3, 0.5).diagonal().tolist()
@@ -35,7 +35,7 @@ def random_flip(num_classes: int, noise: float, seed: int | list[int] = 0) -> np
 def weak_raters(
     features: Any, labels: Any, per_class: int = 6, num_raters: int = 5, seed: int | list[int] = 0
 ) -> np.ndarray:
-    """Answers of small models that saw a few clean examples each: wrong on hard examples, often alike.
+    """Returns answers of small models that saw a few clean examples each. They err on hard examples, often alike.
 
     The raters are, in turn, the nearest neighbour, a tree of depth 6, naive Bayes, ridge regression, and a network of 8
     hidden units. Each learns `per_class` examples of every class, drawn anew, and then labels all examples, its own
@@ -43,18 +43,18 @@ def weak_raters(
     and 23% of the answers wrong.
 
     `corrupt_labels(labels, rows, seed)` gives each example the label of a rater drawn at random. Here `rows`, `(N, K)`,
-    are the shares of the raters that name each class, `np.eye(K)[answers].mean(axis=1)`.
+    are the fractions of raters for each class, `np.eye(K)[answers].mean(axis=1)`.
 
     Args:
         features: finite numbers, shape `(N, D)`.
-        labels: the true classes, integers in [0, K), K >= 2, at least `per_class` examples of each, shape `(N,)`.
-        per_class: the number of examples of each class that a rater sees, at least 1.
+        labels: true classes, integers in [0, K), K >= 2, at least `per_class` examples of each, shape `(N,)`.
+        per_class: number of examples of each class that a rater sees, at least 1.
         num_raters: M >= 1; from the sixth on the kinds begin again, with other examples.
-        seed: of the draw; an integer, at least 0, or a list of them.
+        seed: integer of the draw, at least 0, or a list of integers.
     Returns:
         integers in [0, K), shape `(N, M)`; a function of the arguments alone.
     Raises:
-        ValueError: for values outside these ranges or shapes that do not fit.
+        ValueError: if a value is outside its range, or a shape does not fit.
 
     Example:
         >>> x = np.concatenate([np.zeros((5, 1)), np.ones((5, 1))])
@@ -92,7 +92,7 @@ def _examples(labels, per_class, rng):
 
 
 def _kinds():
-    """Functions that make the raters; scikit-learn is imported late, since it is no dependency."""
+    """Returns functions that make the raters. It imports scikit-learn late, because that is an optional package."""
     from sklearn import linear_model, naive_bayes, neighbors, neural_network, tree
 
     return (

@@ -1,4 +1,4 @@
-"""The harness: compiled functions, repeats in turn, machine rates, fresh processes, memory, tables."""
+"""Harness: compiled functions, repeats in turn, machine rates, new processes, memory, tables."""
 
 import argparse
 import csv
@@ -15,7 +15,10 @@ from typing import NamedTuple
 
 
 class ProbeSizes(NamedTuple):
-    """Rows of a square matrix, elements to exponentiate, elements to read: large beside the time of a call."""
+    """Rows of a square matrix, elements to exponentiate, elements to read.
+
+    They are large, so that a call costs little.
+    """
 
     matmul: int
     exp: int
@@ -26,7 +29,7 @@ PROCESSOR, ACCELERATOR = ProbeSizes(2048, 1 << 22, 1 << 25), ProbeSizes(8192, 1 
 
 
 def parser_of(description):
-    """A parser with the folder for what a benchmark writes; the description is the first line of this text."""
+    """Returns a parser with the output folder. Its description is the first line of this text."""
     parser = argparse.ArgumentParser(description=description.split("\n")[0])
     folder = pathlib.Path("benchmark_results")
     parser.add_argument("--output", type=pathlib.Path, default=folder, help="folder for what it writes")
@@ -34,7 +37,7 @@ def parser_of(description):
 
 
 def command_line(description, repeats):
-    """A parser of what all benchmarks take; `--row` is how `in_fresh_process` starts them again."""
+    """Returns a parser of the common options. `in_fresh_process` starts a benchmark again with `--row`."""
     parser = parser_of(description)
     parser.add_argument("--repeats", type=int, default=repeats)
     parser.add_argument("--quick", action="store_true", help="small sizes, to see that it runs")
@@ -51,7 +54,7 @@ class Timing(NamedTuple):
 
 
 def measure(functions, repeats, warmup=2):
-    """`Timing` of each function of a dict.
+    """Returns `Timing` of each function of a dict.
 
     They take turns, so that a change in the machine's load meets all of them alike. Every function must wait for its
     own result. The calls of the warm-up compile and allocate, and are not counted.
@@ -76,7 +79,7 @@ def _quartiles(values):
 
 
 def compiled(function):
-    """`function` of tensors, compiled as Keras compiles a model on the backend (PyTorch: not), and waited for."""
+    """Returns `function` of tensors, compiled as Keras compiles a model (not on PyTorch), and waits for its result."""
     import keras
 
     backend = keras.config.backend()
@@ -96,14 +99,14 @@ def compiled(function):
 
 
 def wait(tensor):
-    """Copies a small tensor to the host, which ends after everything it depends on."""
+    """Copies a small tensor to the host, which ends after all computations that it depends on."""
     import keras
 
     return keras.ops.convert_to_numpy(tensor)
 
 
 def probes(sizes=PROCESSOR):
-    """Functions whose time gives the machine's rates: see `rates`."""
+    """Returns functions whose time gives the machine's rates, see `rates`."""
     import numpy as np
     from keras import ops
 
@@ -118,7 +121,7 @@ def probes(sizes=PROCESSOR):
 
 
 def rates(timings, sizes=PROCESSOR):
-    """(flop/s of a matrix product, exp/s, bytes/s of reading) from the timings of `probes`."""
+    """Returns (flop/s of a matrix product, exp/s, bytes/s of reading) from the timings of `probes`."""
     return (
         2 * sizes.matmul**3 / timings["matmul"].median,
         sizes.exp / timings["exp"].median,
@@ -127,7 +130,7 @@ def rates(timings, sizes=PROCESSOR):
 
 
 def in_fresh_process(module, row, **environment):
-    """Runs `python -m module --row JSON` in a process of its own and returns what it prints last, from JSON."""
+    """Runs `python -m module --row JSON` in a new process, and returns the JSON that it prints last."""
     command = [sys.executable, "-m", module, "--row", json.dumps(row)]
     environment = {"TF_CPP_MIN_LOG_LEVEL": "2", **os.environ, **environment}
     result = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
@@ -143,7 +146,10 @@ STEADY_MEMORY = {"MALLOC_MMAP_THRESHOLD_": str(1 << 20)}
 
 
 def peak_memory():
-    """Peak resident MiB of this process. On Linux not by ru_maxrss, which a child inherits from a larger parent."""
+    """Returns the peak resident MiB of this process.
+
+    On Linux it does not use ru_maxrss, which a child inherits from a larger parent.
+    """
     try:
         with open("/proc/self/status") as status:
             return next(int(line.split()[1]) for line in status if line.startswith("VmHWM")) / 1024
@@ -152,7 +158,7 @@ def peak_memory():
 
 
 def accelerator():
-    """The name of the accelerator that the backend would use, or None."""
+    """Returns the name of the accelerator that the backend would use, or None."""
     import keras
 
     if keras.config.backend() == "jax":
@@ -166,12 +172,12 @@ def accelerator():
         return torch.cuda.get_device_name() if torch.cuda.is_available() else None
     import tensorflow as tf
 
-    found = tf.config.list_physical_devices("GPU")
-    return tf.config.experimental.get_device_details(found[0]).get("device_name", "GPU") if found else None
+    devices = tf.config.list_physical_devices("GPU")
+    return tf.config.experimental.get_device_details(devices[0]).get("device_name", "GPU") if devices else None
 
 
 def peak_device_memory():
-    """Peak MiB that this process held on the accelerator, or, without one, `peak_memory`."""
+    """Returns the peak MiB of this process on the accelerator, or `peak_memory` without one."""
     import keras
 
     if accelerator() is None:
@@ -190,12 +196,12 @@ def peak_device_memory():
 
 
 def machine():
-    """The accelerator that the backend would use, or the processor."""
+    """Returns the accelerator that the backend would use, or the processor."""
     return accelerator() or processor()
 
 
 def processor():
-    """The number of cores, and their name."""
+    """Returns the number of cores and the name of the processor."""
     return f"{os.cpu_count()} cores ({_processor()})"
 
 
@@ -208,17 +214,17 @@ def _processor():
 
 
 def milliseconds(seconds):
-    """As text, with three digits or all that are whole."""
+    """Returns seconds as text in milliseconds, with three digits or all whole ones."""
     return f"{1e3 * seconds:.0f}" if seconds >= 0.1 else f"{1e3 * seconds:.3g}"
 
 
 def spread(timing):
-    """Median and quartiles of a dict with "seconds", "low" and "high", in milliseconds."""
+    """Returns median and quartiles of a dict with "seconds", "low" and "high", in milliseconds."""
     return f"{milliseconds(timing['seconds'])} ({milliseconds(timing['low'])}-{milliseconds(timing['high'])})"
 
 
 def markdown(lines):
-    """A Markdown table of rows of strings, the first its head."""
+    """Returns a Markdown table of rows of strings. The first row is the head."""
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     rows = [
         "| " + " | ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) + " |" for line in lines
@@ -228,7 +234,7 @@ def markdown(lines):
 
 
 def write_csv(path, rows):
-    """Dicts as CSV; the columns are the keys in order of first appearance."""
+    """Writes dicts as CSV. The columns are the keys in order of first appearance."""
     columns = list(dict.fromkeys(key for row in rows for key in row))
     path = pathlib.Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)

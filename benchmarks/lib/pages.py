@@ -20,34 +20,34 @@ MARKED = re.compile(r"<!-- (table|run): (.+?) -->(.*?)<!-- / -->", re.DOTALL)
 
 
 def pages():
-    """The pages that may have marked tables."""
+    """Returns the pages that can have marked tables."""
     return [ROOT / "README.md", ROOT / "benchmarks" / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 
 def expected():
-    """All pages as the result files have them, `{path: text}`."""
+    """Returns all pages as rendered from the result files, `{path: text}`."""
     files = sorted(results.FOLDER.glob("*.json"))
     whole = {path.with_suffix(".md"): results.page(path.stem, results.read(path)) for path in files}
     return {page: rendered(page.read_text()) for page in pages()} | whole
 
 
 def differing():
-    """The pages of `expected` that the disk has otherwise or not at all."""
+    """Returns the pages of `expected` that differ on the disk or are missing."""
     return {page: text for page, text in expected().items() if not page.exists() or page.read_text() != text}
 
 
 def rendered(text):
-    """A page with the tables that the result files have now."""
+    """Returns a page with its tables rendered from the result files."""
     return MARKED.sub(_render, text)
 
 
 def without_results(text):
-    """The hand-written text of a page."""
+    """Returns the hand-written text of a page."""
     return MARKED.sub("", text)
 
 
-def _render(found):
-    kind, target, _ = found.groups()
+def _render(match):
+    kind, target, _ = match.groups()
     start = f"<!-- {kind}: {target} -->"
     if kind == "run":
         return f"{start}{results.about(run_of(target))}<!-- / -->"
@@ -55,7 +55,7 @@ def _render(found):
 
 
 def table_of(target):
-    """The table that a page names."""
+    """Returns the table that a page names."""
     if target.startswith("views."):
         return views.by_name(target.removeprefix("views."))(lambda name, title: run_of(name).tables[title])
     name, title = target.split(", ", 1)
@@ -64,7 +64,7 @@ def table_of(target):
 
 @functools.cache
 def run_of(name):
-    """The run of a result file."""
+    """Returns the run of a result file."""
     return results.read(results.FOLDER / f"{name}.json")
 
 
@@ -72,11 +72,11 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--check", action="store_true", help="change nothing, and fail where a page differs")
     options = parser.parse_args()
-    found = differing()
-    for page, text in {} if options.check else found.items():
+    texts = differing()
+    for page, text in {} if options.check else texts.items():
         page.write_text(text)
-    print("\n".join(str(page.relative_to(ROOT)) for page in found) or "All pages show what the result files have.")
-    raise SystemExit(1 if options.check and found else 0)
+    print("\n".join(str(page.relative_to(ROOT)) for page in texts) or "All pages show what the result files have.")
+    raise SystemExit(1 if options.check and texts else 0)
 
 
 if __name__ == "__main__":

@@ -20,16 +20,16 @@ FOLDER = ROOT / "benchmarks" / "results"
 
 
 class Run(NamedTuple):
-    """A run: how, when, where and with which seeds, and its tables.
+    """Run: command, date, machine and seeds, and its tables.
 
     Attributes:
-        command: the call that made it.
-        date: the day, as 2026-11-23.
-        versions: those of the packages that matter, by name.
-        machine: the accelerator, or the processor and its cores.
+        command: call that made the run.
+        date: day, as 2026-11-23.
+        versions: versions of the packages that matter, by name.
+        machine: accelerator, or processor and its cores.
         seeds: integers; empty if nothing is drawn.
         commit: short name of the commit of the code.
-        tables: by title, lists of rows of strings, the first row the head; a text stands for itself.
+        tables: lists of rows of strings by title, the first row the head; or texts.
         note: paragraphs of what else a reader should know.
     """
 
@@ -43,17 +43,17 @@ class Run(NamedTuple):
     note: tuple = ()
 
     def module(self):
-        """The module that the command runs."""
+        """Returns the module that the command runs."""
         return self.command.removeprefix("python -m ").split()[0]
 
     def can_run(self):
-        """Whether the repository still has that module."""
+        """Returns whether the repository still has the module."""
         path = ROOT / self.module().replace(".", "/")
         return path.with_suffix(".py").exists() or (path / "__main__.py").exists()
 
 
 def publish(folder, name, tables, seeds, packages=None, machine=None):
-    """Writes the tables of this run as `name.json` and, to be read, as `name.md`, and prints them.
+    """Writes and prints the tables of this run as `name.json`, and as `name.md` for readers.
 
     `packages` are those whose versions matter besides Keras, the active backend unless they are given.
     """
@@ -71,22 +71,22 @@ def publish(folder, name, tables, seeds, packages=None, machine=None):
 
 
 def this_run(command, tables, seeds, versions, machine):
-    """A run of today, with the commit of this code."""
+    """Returns a run with today's date and the commit of this code."""
     return Run(command, time.strftime("%Y-%m-%d"), versions, machine, list(seeds), commit(), tables)
 
 
 def write(path, run):
-    """A run as JSON, a row of a table or a paragraph of the note on each line."""
+    """Writes a run as JSON, with a row of a table or a paragraph of the note on each line."""
     tables = {title: table if isinstance(table, str) else _Rows(table) for title, table in run.tables.items()}
     path.write_text(_text({**run._asdict(), "tables": tables, "note": _Rows(run.note)}) + "\n")
 
 
 class _Rows(list):
-    """A list that is written with an item on each line."""
+    """List that is written with an item on each line."""
 
 
 def _text(value, margin=""):
-    """JSON with each key of a long dict, and each row of a table, on a line of its own."""
+    """Returns JSON with each key of a long dict, and each row of a table, on a line of its own."""
     inner = f"{margin} "
     if isinstance(value, _Rows) and value:
         items, brackets = [_text(item, inner) for item in value], "[]"
@@ -99,28 +99,28 @@ def _text(value, margin=""):
 
 
 def read(path):
-    """The run of a file."""
+    """Returns the run of a file."""
     return Run(**json.loads(path.read_text()))
 
 
 def page(name, run):
-    """Markdown of a run: how it was made, its note, and all its tables."""
+    """Returns Markdown of a run: how it was made, its note, and all its tables."""
     made = f"`{run.command}`; {about(run)}, commit {run.commit}."
     return "\n\n".join([f"# {name}", made, *run.note, text_of(run.tables)]) + "\n"
 
 
 def text_of(tables):
-    """Markdown of all tables, each below its title."""
+    """Returns Markdown of all tables, each below its title."""
     return "\n\n".join(f"## {title}\n\n{render(table)}" for title, table in tables.items())
 
 
 def render(table):
-    """Markdown of a table or of a text."""
+    """Returns Markdown of a table or of a text."""
     return table if isinstance(table, str) else harness.markdown(table)
 
 
 def about(run):
-    """Date, versions, machine and seeds, in a line."""
+    """Returns date, versions, machine and seeds, in a line."""
     versions = (f"{name} {version}" for name, version in run.versions.items())
     return ", ".join(filter(None, [run.date, *versions, run.machine, _seeds(run.seeds)]))
 
@@ -133,7 +133,7 @@ def _seeds(seeds):
 
 
 def version_of(package):
-    """The installed version of a package, also of one whose name says for which processor it is."""
+    """Returns the installed version of a package, also if its name has the suffix `-cpu`."""
     try:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
@@ -141,7 +141,7 @@ def version_of(package):
 
 
 def commit():
-    """Short name of the commit of this code, with `+` where it was changed since; "unknown" outside a repository."""
+    """Returns the short name of the commit of this code, with `+` after changes, or "unknown" outside a repository."""
     name, changes = _git("rev-parse", "--short=7", "HEAD"), _git("status", "--porcelain", "--untracked-files=no")
     return name + ("+" if changes else "") if name else "unknown"
 

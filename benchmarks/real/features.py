@@ -1,10 +1,10 @@
-"""Features of the sets by pretrained networks, computed once: `of("CIFAR-10N worst")`.
+"""Features of all sets by pretrained networks, which the other `real` benchmarks read.
 
 python -m benchmarks.real.features [--sets NAME ...] [--data FOLDER] [--cache FOLDER] [--backend ...]
 
-Pictures are enlarged to 129 x 129 and go through EfficientNet-Lite0 (1,280 numbers, the mean over the picture), texts
-through MiniLM (384 numbers). They are kept in the ignored cache, block by block, so a run that was cut off goes on. On
-two cores TensorFlow takes twenty minutes for 60,000 pictures, JAX and PyTorch several times as long.
+Images are enlarged to 129 x 129 and go through EfficientNet-Lite0 (1,280 features, the mean over the image), texts
+through MiniLM (384 features). The features are stored in the ignored cache, block by block, so an interrupted run
+resumes. On two cores TensorFlow takes twenty minutes for 60,000 images, JAX and PyTorch several times as long.
 """
 
 import pathlib
@@ -14,44 +14,44 @@ import numpy as np
 from benchmarks.lib import harness
 from benchmarks.real import data, weights
 
-SIDE, BLOCK, BATCH = 129, 2048, 128  # a side of 32 n + 1, where KerasHub pads as the weights want
+SIDE, BLOCK, BATCH = 129, 2048, 128  # 32 n + 1 pixels, see `weights.SIZE`
 STORES = {"CIFAR-10N": "cifar10", "CIFAR-100N": "cifar100"}  # sets that share their pictures, by how a name begins
 
 
 def of(name, folder=data.FOLDER, cache=weights.CACHE, seed=0):
-    """The `Set`, its examples replaced by features, float32 `(N, D)`.
+    """Returns the `Set` with features in place of its examples, float32 `(N, D)`.
 
     Args:
-        name: a key of `data.SETS`.
-        folder: where the data are.
-        cache: where weights and features are kept.
-        seed: of what is drawn in the set.
+        name: key of `data.SETS`.
+        folder: folder of the data.
+        cache: folder of weights and features.
+        seed: integer for random draws in the set.
     """
-    found = data.read(name, folder, seed, pictures=False)
-    if found.x.ndim == 2:  # LabelMe comes as features
-        return found
+    dataset = data.read(name, folder, seed, pictures=False)
+    if dataset.x.ndim == 2:  # LabelMe comes as features
+        return dataset
     store = pathlib.Path(cache) / f"features-{store_of(name)}.npy"
     if not store.exists():
         compute(name, store, folder, cache)
     x = np.load(store, mmap_mode="r")
-    count = len(found.x)
-    if found.x.ndim == 1 and found.x.dtype.kind == "i":
-        return found._replace(x=np.array(x[found.x]), x_test=np.array(x[found.x_test]))
-    return found._replace(x=np.array(x[:count]), x_test=np.array(x[count:]))
+    count = len(dataset.x)
+    if dataset.x.ndim == 1 and dataset.x.dtype.kind == "i":
+        return dataset._replace(x=np.array(x[dataset.x]), x_test=np.array(x[dataset.x_test]))
+    return dataset._replace(x=np.array(x[:count]), x_test=np.array(x[count:]))
 
 
 def store_of(name):
-    """The name of the file that has a set's features."""
+    """Returns the name of the file with a set's features."""
     return next((store for start, store in STORES.items() if name.startswith(start)), name.lower().replace(" ", "-"))
 
 
 def compute(name, store, folder, cache):
-    """Writes the features of a set's training and test examples, block after block."""
+    """Writes the features of a set's training and test examples, block by block."""
     import keras
 
-    found = data.read(name, folder)
-    examples = np.concatenate([found.x, found.x_test])
-    extract = of_texts(cache) if examples.dtype.kind == "U" else of_pictures(cache)
+    dataset = data.read(name, folder)
+    examples = np.concatenate([dataset.x, dataset.x_test])
+    extract = text_features(cache) if examples.dtype.kind == "U" else image_features(cache)
     parts = pathlib.Path(cache) / f"{store.stem}-blocks"
     parts.mkdir(parents=True, exist_ok=True)
     starts = range(0, len(examples), BLOCK)
@@ -66,8 +66,8 @@ def compute(name, store, folder, cache):
     np.save(store, np.concatenate([np.load(parts / f"{number:05}.npy") for number in range(len(starts))]))
 
 
-def of_pictures(cache):
-    """The function from pictures of bytes, `(B, H, W)` or `(B, H, W, 3)`, to features, `(B, 1280)`."""
+def image_features(cache):
+    """Returns a function from images of bytes, `(B, H, W)` or `(B, H, W, 3)`, to features, `(B, 1280)`."""
     import keras
     import keras_hub
 
@@ -83,8 +83,8 @@ def of_pictures(cache):
     return extract
 
 
-def of_texts(cache):
-    """The function from texts to sentence vectors, `(B, 384)`, of length 1."""
+def text_features(cache):
+    """Returns a function from texts to sentence vectors, `(B, 384)`, of length 1."""
     import keras_hub
 
     model = keras_hub.models.BertTextEmbedder.from_preset(str(weights.minilm(cache)))
@@ -93,7 +93,7 @@ def of_texts(cache):
 
 
 def parser_of(description, sets, **options):
-    """A parser of what the experiments take: sets, folders, and further numbers by name with their defaults."""
+    """Returns a parser of sets, folders, and further numbers by name with their defaults."""
     parser = harness.parser_of(description)
     parser.add_argument("--sets", nargs="+", choices=sets, default=list(sets), metavar="NAME")
     parser.add_argument("--data", type=pathlib.Path, default=data.FOLDER)
@@ -104,7 +104,7 @@ def parser_of(description, sets, **options):
 
 
 def experiment(description, sets, **options):
-    """The same for an experiment: also `--quick` and `--render`."""
+    """Returns the parser of an experiment, which also has `--quick` and `--render`."""
     parser = parser_of(description, sets, **options)
     parser.add_argument("--quick", action="store_true", help="few examples and epochs, one seed, to see that it runs")
     parser.add_argument("--render", action="store_true", help="only make the tables of the lines that are there")
@@ -112,11 +112,11 @@ def experiment(description, sets, **options):
 
 
 def main():
-    """Computes the features of all sets, or of those that are named."""
+    """Computes the features of all sets, or of the named ones."""
     options = parser_of(__doc__, list(data.SETS)).parse_args()
     for name in options.sets:
-        found = of(name, options.data, options.cache)
-        print(name, found.x.shape, found.x_test.shape)
+        dataset = of(name, options.data, options.cache)
+        print(name, dataset.x.shape, dataset.x_test.shape)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The picture of the README: `choose` and `clean` on labels of people and rules, beside plain ones.
+"""Picture of `choose` and `clean` on labels by people and rules, beside baselines.
 
 python -m benchmarks.real.figure [--output FOLDER]      (docs/figures in a clone)
 
@@ -22,7 +22,7 @@ COLORS = ("#9aa3ad", "#c2410c")
 
 
 def models(tables):
-    """Accuracy and its standard error by set and row."""
+    """Returns accuracy and its standard error by set and row."""
     rows = [
         dict(zip(table[0], row, strict=True))
         for title, table in tables.items()
@@ -33,37 +33,37 @@ def models(tables):
 
 
 def finders(tables):
-    """Average precision and its standard error by set and row."""
-    found = {}
+    """Returns average precision and its standard error by set and row."""
+    result = {}
     for name in data.SETS:
         head, *rows = next((table for title, table in tables.items() if title.split(", which")[0] == name), [[]])
-        by_row = {row[0]: dict(zip(head, row, strict=True))["average precision"] for row in rows}
-        found[name] = {row: number(by_row[row]) for row in FINDERS if row in by_row}
-    return found
+        scores = {row[0]: dict(zip(head, row, strict=True))["average precision"] for row in rows}
+        result[name] = {row: number(scores[row]) for row in FINDERS if row in scores}
+    return result
 
 
 def number(text):
-    """Mean and standard error of a cell."""
+    """Returns mean and standard error of a cell."""
     mean, _, error = text.partition(" +- ")
     return float(mean), float(error or 0.0)
 
 
 def draw(panels, path):
-    """Saves a picture of a panel for each title, with the sets one below the other.
+    """Saves a picture with a panel for each title, and the sets one below the other.
 
     Args:
-        panels: by title, the figures by set and row, and the names of the rows.
-        path: of a PNG.
+        panels: values by set and row, and names of the rows, by title.
+        path: path of a PNG file.
     """
     import matplotlib.pyplot as plt
 
     figure, axes = plt.subplots(1, len(panels), figsize=(9.6, 4.2), sharey=True, layout="constrained")
-    for axis, (title, (found, names)) in zip(axes, panels.items(), strict=True):
-        sets = [name for name in data.SETS if found.get(name)]
+    for axis, (title, (scores, names)) in zip(axes, panels.items(), strict=True):
+        sets = [name for name in data.SETS if scores.get(name)]
         for place, name in enumerate(sets):
-            axis.plot([found[name][row][0] for row in names], [place] * len(names), color="#d4d8dd", zorder=1)
+            axis.plot([scores[name][row][0] for row in names], [place] * len(names), color="#d4d8dd", zorder=1)
         for (row, label), color in zip(names.items(), COLORS, strict=True):
-            mean, error = zip(*(found[name][row] for name in sets), strict=True)
+            mean, error = zip(*(scores[name][row] for name in sets), strict=True)
             axis.errorbar(mean, range(len(sets)), xerr=error, fmt="o", color=color, label=label, markersize=6)
         axis.set_yticks(range(len(sets)), sets)
         axis.set_title(title, loc="left", fontsize=10)
@@ -75,7 +75,6 @@ def draw(panels, path):
 
 
 def main():
-    """Draws the picture."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--output", type=pathlib.Path, default=FIGURES)
     options = parser.parse_args()

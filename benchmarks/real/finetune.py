@@ -1,11 +1,11 @@
-"""Whole pretrained models, fine-tuned on labels of people and rules: with a Dense layer, a tempered one, and the head.
+"""Whole pretrained networks fine-tuned with the head, with `Dense`, and with `Dense` at a higher temperature.
 
 python -m benchmarks.real.finetune [--sets NAME ...] [--seeds 3] [--size 10000] [--epochs 3] [--data FOLDER]
                                    [--cache FOLDER] [--output FOLDER] [--quick] [--render]
 
-EfficientNet-Lite0 on pictures of CIFAR-10N worst at 129 x 129, MiniLM on the questions of TREC with the majority of its
-rules. All layers are trained; the epoch is the one of the largest accuracy on a tenth of the noisy labels. On two cores
-take TensorFlow for the pictures.
+EfficientNet-Lite0 trains on images of CIFAR-10N worst at 129 x 129, MiniLM on the questions of TREC with the majority
+of its rules. All layers are trained. The epoch with the best accuracy on a tenth of the noisy labels counts. On two
+cores, use TensorFlow for the images.
 """
 
 import time
@@ -24,20 +24,20 @@ ROWS = {"Dense": 1.0, "Dense, logits / 5": 5.0, "full head": 5.0}  # temperature
 
 
 class Parts:
-    """Inputs, noisy labels and truths of one training, as `heads.Record` takes them."""
+    """Inputs, noisy labels and truths of one training, for `heads.Record`."""
 
-    def __init__(self, found, size, seed, prepared):
-        chosen = np.random.default_rng([seed, 2]).permutation(len(found.labels))[:size]
-        tested = np.random.default_rng(0).permutation(len(found.truth_test))[:TESTED]
+    def __init__(self, dataset, size, seed, prepared):
+        chosen = np.random.default_rng([seed, 2]).permutation(len(dataset.labels))[:size]
+        tested = np.random.default_rng(0).permutation(len(dataset.truth_test))[:TESTED]
         train, held = (chosen[part] for part in plain.split(chosen, seed))
-        self.units, self.truth = found.units, found.truth_test[tested].astype(int)
-        self.votes = None if found.test_votes is None else found.test_votes[tested]
-        self.x, self.x_held, self.x_test = map(prepared, (found.x[train], found.x[held], found.x_test[tested]))
-        self.y, self.y_held = found.labels[train].astype("int32"), found.labels[held].astype("int32")
+        self.units, self.truth = dataset.units, dataset.truth_test[tested].astype(int)
+        self.votes = None if dataset.test_votes is None else dataset.test_votes[tested]
+        self.x, self.x_held, self.x_test = map(prepared, (dataset.x[train], dataset.x[held], dataset.x_test[tested]))
+        self.y, self.y_held = dataset.labels[train].astype("int32"), dataset.labels[held].astype("int32")
 
 
 def picture_model(cache):
-    """Inputs and features of EfficientNet-Lite0, and what makes inputs of pictures of bytes."""
+    """Returns inputs and features of EfficientNet-Lite0, and a function that prepares images of bytes."""
     import keras_hub
 
     backbone = keras_hub.models.EfficientNetBackbone.from_preset(str(weights.efficientnet_lite0(cache)))
@@ -48,7 +48,7 @@ def picture_model(cache):
 
 
 def text_model(cache):
-    """Inputs and features of MiniLM, the mean over the tokens, and what makes inputs of texts."""
+    """Returns inputs and features of MiniLM, the mean over the tokens, and a function that prepares texts."""
     import keras_hub
 
     task = keras_hub.models.BertTextClassifier.from_preset(str(weights.minilm(cache)), num_classes=2)
@@ -63,7 +63,7 @@ def text_model(cache):
 
 
 def head_of(row, units, seed):
-    """The layers of a row."""
+    """Returns the layers of a row."""
     from keras_het import HeteroscedasticDense
 
     if row == "full head":
@@ -71,12 +71,12 @@ def head_of(row, units, seed):
     return [keras.layers.Dense(units), keras.layers.Rescaling(1.0 / ROWS[row])]
 
 
-def train(name, found, row, seed, options):
-    """The measures of every epoch of one training, and its processor seconds."""
+def train(name, dataset, row, seed, options):
+    """Returns the measures of every epoch of one training, and its processor seconds."""
     keras.utils.set_random_seed(1000 + seed)
-    inputs, outputs, prepared = (picture_model if found.x.ndim == 4 else text_model)(options.cache)
-    parts = Parts(found, options.size, seed, prepared)
-    for layer in head_of(row, found.units, seed):
+    inputs, outputs, prepared = (picture_model if dataset.x.ndim == 4 else text_model)(options.cache)
+    parts = Parts(dataset, options.size, seed, prepared)
+    for layer in head_of(row, dataset.units, seed):
         outputs = layer(outputs)
     model = keras.Model(inputs, outputs)
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
@@ -87,14 +87,14 @@ def train(name, found, row, seed, options):
     return {"epochs": record.epochs, "processor": time.process_time() - start}
 
 
-def table(found):
-    """A row for each set and head: measures at the epoch of the best noisy accuracy, and differences to Dense."""
+def table(records):
+    """Returns measures at the epoch of the best noisy accuracy, and differences to Dense, by set and head."""
     names = ("accuracy", "nll", "ece", "people")
     rows = [["set", "labels", "head", *names, "accuracy - Dense's", "nll - Dense's", "processor seconds"]]
-    for name in lines.distinct(found, "set"):
+    for name in lines.distinct(records, "set"):
         best = {}
         for row in ROWS:
-            own = lines.select(found, set=name, row=row)
+            own = lines.select(records, set=name, row=row)
             best[row] = [max(line["epochs"], key=lambda epoch: epoch["noisy accuracy"]) for line in own]
             values = [
                 lines.with_error([epoch[measure] for epoch in best[row]]) if measure in best[row][0] else ""
@@ -110,7 +110,7 @@ def table(found):
 
 
 def main():
-    """Runs what is missing, and makes the table."""
+    """Runs the missing trainings, and makes the table."""
     parser = features.experiment(__doc__, tuple(SETS), seeds=3, size=10_000, epochs=3)
     options = parser.parse_args()
     if options.quick:
@@ -119,17 +119,17 @@ def main():
     file = options.output / "real_finetune.jsonl"
     if not options.render:
         for name in options.sets:
-            found = data.read(name, options.data)
+            dataset = data.read(name, options.data)
             keys = [
-                {"set": name, "size": min(options.size, len(found.labels)), "seed": seed, "row": row}
+                {"set": name, "size": min(options.size, len(dataset.labels)), "seed": seed, "row": row}
                 for seed in range(options.seeds)
                 for row in ROWS
             ]
             lines.completed(
-                file, keys, lambda name, _, seed, row, found=found: [train(name, found, row, seed, options)]
+                file, keys, lambda name, _, seed, row, dataset=dataset: [train(name, dataset, row, seed, options)]
             )
-    found = lines.read(options.output, file.name)
-    publish(options.output, "real_finetune", {"fine-tuned": table(found)}, sorted(lines.distinct(found, "seed")))
+    records = lines.read(options.output, file.name)
+    publish(options.output, "real_finetune", {"fine-tuned": table(records)}, sorted(lines.distinct(records, "seed")))
 
 
 if __name__ == "__main__":

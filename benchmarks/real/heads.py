@@ -1,12 +1,12 @@
-"""Heads on frozen features with labels of people: Dense of several temperatures, and the heads of the package.
+"""Accuracy and likelihood of each head on frozen features, beside `Dense` with tuned temperatures.
 
 python -m benchmarks.real.heads [--sets NAME ...] [--sizes 2000 18000] [--rows NAME ...] [--seeds 3]
                                 [--data FOLDER] [--cache FOLDER] [--output FOLDER] [--quick] [--render]
 
-Each head is trained for 20 epochs, some for 60 or with the weights of the epochs averaged, on nine tenths of the
-noisy labels; temperature, L2, the strength of a rival and the epoch are chosen on the other tenth, which is noisy too,
-by its likelihood or by its accuracy. Clean test labels, and the votes of many people where there are any, are only
-measured. Every training is a line of JSON, and is not run again.
+Each head is trained for 20 epochs on nine tenths of the noisy labels. Some heads train for 60 epochs, or average the
+weights of the epochs. The other tenth, which is as noisy, chooses temperature, L2, the strength of a baseline's penalty
+and the epoch, by its likelihood or by its accuracy. Clean test labels, and the votes of many people if the set has any,
+are only measured. Every training is a line of JSON and runs once.
 """
 
 import time
@@ -22,7 +22,7 @@ from benchmarks.real import features, plain
 EPOCHS, BATCH, RATE = 20, 256, 1e-3
 TEMPERATURES, PENALTIES = (1.0, 5.0, 10.0, 20.0), (0.0, 1e-4)
 NOISY = (1.5, 5.0, 10.0)  # temperatures of heads with noise
-MOMENTUM = 0.8  # of averaged weights, for an epoch
+MOMENTUM = 0.8  # averaged weights, per epoch
 LONGER, AVERAGED = ", 60 epochs", ", averaged weights"  # behind the name of a row
 DRAINAGE, RRM = "drainage", "Rockafellian relaxation"
 RIVALS = {DRAINAGE: (0.3, 1.0, 3.0), RRM: (1.0, 2.0, 4.0)}  # Dense heads; alpha, and gamma in nats
@@ -32,7 +32,7 @@ SETS = ("CIFAR-10N worst", "CIFAR-10N aggregate", "CIFAR-10N random1", "CIFAR-10
 
 
 def head_of(row, units, temperature, penalty, seed):
-    """The layers of a row; drainage has one logit more, the last."""
+    """Returns the layers of a row. Drainage has an additional logit, the last."""
     from keras_het import HeteroscedasticDense, covariances
 
     regularizer = keras.regularizers.L2(penalty) if penalty else None
@@ -52,17 +52,17 @@ def head_of(row, units, temperature, penalty, seed):
 class Parts:
     """Standardised features, labels and truths of one training."""
 
-    def __init__(self, found, size, seed):
-        chosen = np.random.default_rng([seed, 2]).permutation(len(found.labels))[:size]
+    def __init__(self, dataset, size, seed):
+        chosen = np.random.default_rng([seed, 2]).permutation(len(dataset.labels))[:size]
         train, held = (chosen[part] for part in plain.split(chosen, seed))
-        self.units, self.truth, self.votes = found.units, found.truth_test.astype(int), found.test_votes
-        self.confusions = confusions(found)
-        self.x, self.x_held, self.x_test = plain.standardized(found.x[train], found.x[held], found.x_test)
-        self.y, self.y_held = found.labels[train].astype("int32"), found.labels[held].astype("int32")
+        self.units, self.truth, self.votes = dataset.units, dataset.truth_test.astype(int), dataset.test_votes
+        self.confusions = confusions(dataset)
+        self.x, self.x_held, self.x_test = plain.standardized(dataset.x[train], dataset.x[held], dataset.x_test)
+        self.y, self.y_held = dataset.labels[train].astype("int32"), dataset.labels[held].astype("int32")
 
 
 class Record(keras.callbacks.Callback):
-    """Measures of every epoch: by the noisy labels that were held out, and by the truth."""
+    """Measures of every epoch, by the noisy held-out labels and by the truth."""
 
     def __init__(self, parts, is_averaged=False):
         super().__init__()
@@ -78,7 +78,7 @@ class Record(keras.callbacks.Callback):
         self.model.set_weights(current)
 
     def measure(self):
-        """Adds the measures of the weights as they are."""
+        """Adds the measures of the current weights."""
         parts = self.parts
         held, test = (
             self.model.predict(x, batch_size=2048, verbose=0)[:, : parts.units] for x in (parts.x_held, parts.x_test)
@@ -89,7 +89,7 @@ class Record(keras.callbacks.Callback):
 
 
 def drainage(alpha):
-    """The loss of drainage, by K + 1 logits, the last of which is of no class (arXiv 2512.03182; it is dropped after).
+    """Returns the loss of drainage by K + 1 logits, the last of which is of no class (arXiv 2512.03182).
 
     log(1 + a p_d / p_t + p_J / p_t + (1 / a) p_J / p_d),    p_J the probability of all classes but t
     """
@@ -107,7 +107,7 @@ def drainage(alpha):
 
 
 def relaxed(weights, losses, gamma, step=0.5):
-    """Weights of the examples after an update of Rockafellian relaxation (arXiv 2405.20531).
+    """Returns weights of the examples after an update of Rockafellian relaxation (arXiv 2405.20531).
 
     Examples whose loss is over the least by more than gamma have none, and the example of the least loss has theirs;
     the update goes half of the way there.
@@ -118,7 +118,7 @@ def relaxed(weights, losses, gamma, step=0.5):
 
 
 def fit(model, parts, row, strength, epochs, callbacks):
-    """Trains a model; with weights of the examples that change after every epoch where the row asks for it."""
+    """Trains a model. If the row asks for it, the weights of the examples change after every epoch."""
     options = {"batch_size": BATCH, "verbose": 0, "callbacks": callbacks}
     if row != RRM:
         model.fit(parts.x, parts.y, epochs=epochs, **options)
@@ -131,7 +131,7 @@ def fit(model, parts, row, strength, epochs, callbacks):
 
 
 def train(parts, name, temperature, penalty, seed, epochs, strength=None):
-    """The measures of every epoch of one training, and its processor seconds."""
+    """Returns the measures of every epoch of one training, and its processor seconds."""
     keras.utils.set_random_seed(1000 + seed)
     row, is_averaged = name.removesuffix(LONGER).removesuffix(AVERAGED), name.endswith(AVERAGED)
     model = keras.Sequential([keras.Input(parts.x.shape[1:]), *head_of(row, parts.units, temperature, penalty, seed)])
@@ -139,24 +139,26 @@ def train(parts, name, temperature, penalty, seed, epochs, strength=None):
     model.compile(keras.optimizers.Adam(RATE), loss)
     record, start = Record(parts, is_averaged), time.process_time()
     fit(model, parts, row, strength, epochs * (3 if name.endswith(LONGER) else 1), [record])
-    found = {"epochs": record.epochs, "processor": time.process_time() - start, **pairs(model, parts)}
+    result = {"epochs": record.epochs, "processor": time.process_time() - start, **pairs(model, parts)}
     keras.utils.clear_session(free_memory=False)
-    return found
+    return result
 
 
-def confusions(found):
-    """How often people name a class for another one, `(K, K)`, both ways: of the test's votes, or of the labels."""
-    counts = np.zeros((found.units, found.units))
-    if found.test_votes is None:
-        np.add.at(counts, (found.truth.astype(int), found.labels.astype(int)), 1.0)
+def confusions(dataset):
+    """Returns how often people confuse two classes, `(K, K)`, by the votes of the test or by the labels."""
+    counts = np.zeros((dataset.units, dataset.units))
+    if dataset.test_votes is None:
+        np.add.at(counts, (dataset.truth.astype(int), dataset.labels.astype(int)), 1.0)
     else:
-        np.add.at(counts, found.truth_test.astype(int), found.test_votes / found.test_votes.sum(axis=1, keepdims=True))
+        np.add.at(
+            counts, dataset.truth_test.astype(int), dataset.test_votes / dataset.test_votes.sum(axis=1, keepdims=True)
+        )
     shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1.0)
     return shares + shares.T
 
 
 def pairs(model, parts):
-    """Rank correlations, over pairs of classes, with what people confuse: of the covariance, and of p_i p_j.
+    """Returns rank correlations of people's confusions with the covariance, and with p_i p_j, over pairs of classes.
 
     A pair of which one or the other is true has a negative covariance. The product is what any head tells without one.
     """
@@ -168,19 +170,19 @@ def pairs(model, parts):
 
     above = np.triu_indices(parts.units, 1)
     p = softmax(model.predict(parts.x_test, batch_size=2048, verbose=0)[:, : parts.units].astype("float64"), axis=1)
-    found = {"of p": float(spearmanr(parts.confusions[above], (p.T @ p)[above]).statistic)}
+    result = {"of p": float(spearmanr(parts.confusions[above], (p.T @ p)[above]).statistic)}
     if isinstance(model.layers[-1], HeteroscedasticDense):
         sigma = covariance(model, parts.x_test, batch_size=2048)
         deviation = np.sqrt(np.diag(sigma))
-        found["of correlations"] = float(
+        result["of correlations"] = float(
             spearmanr(parts.confusions[above], -(sigma / np.outer(deviation, deviation))[above]).statistic
         )
-        found["of covariances"] = float(spearmanr(parts.confusions[above], -sigma[above]).statistic)
-    return found
+        result["of covariances"] = float(spearmanr(parts.confusions[above], -sigma[above]).statistic)
+    return result
 
 
 def choices(row):
-    """The temperatures, L2 and strengths that a row is tried with."""
+    """Yields the temperatures, L2 and strengths of a row."""
     if row in RIVALS:
         tried = [(temperature, strength) for temperature in (1.0, *NOISY[1:]) for strength in RIVALS[row]]
         return [{"temperature": temperature, "l2": 0.0, "strength": strength} for temperature, strength in tried]
@@ -190,14 +192,14 @@ def choices(row):
 
 
 def run(options):
-    """Trains what is not there yet."""
+    """Trains the missing runs."""
     options.output.mkdir(parents=True, exist_ok=True)
     file = options.output / "real_heads.jsonl"
     for name in options.sets:
-        found = features.of(name, options.data, options.cache)
+        dataset = features.of(name, options.data, options.cache)
         for size in options.sizes:
             for seed in range(options.seeds):
-                parts = Parts(found, size, seed)
+                parts = Parts(dataset, size, seed)
                 keys = [
                     {"set": name, "size": size, "seed": seed, "row": row, **choice}
                     for row in options.rows
@@ -210,33 +212,33 @@ def run(options):
                 lines.completed(file, keys, make)
 
 
-def chosen(found, criterion):
-    """The epoch of the best temperature, L2 and epoch by a noisy measure; of equals the first."""
+def chosen(records, criterion):
+    """Returns the epoch of the best temperature, L2 and epoch by a noisy measure. The first wins a tie."""
     sign = -1.0 if criterion == "noisy nll" else 1.0
-    return max((epoch for line in found for epoch in line["epochs"]), key=lambda epoch: sign * epoch[criterion])
+    return max((epoch for line in records for epoch in line["epochs"]), key=lambda epoch: sign * epoch[criterion])
 
 
-def last(found):
-    """The last epoch of the temperature and L2 that are best by the noisy accuracy there."""
-    return max((line["epochs"][-1] for line in found), key=lambda epoch: epoch["noisy accuracy"])
+def last(records):
+    """Returns the last epoch of the temperature and L2 with the best noisy accuracy at that epoch."""
+    return max((line["epochs"][-1] for line in records), key=lambda epoch: epoch["noisy accuracy"])
 
 
 RULES = {
-    "by noisy likelihood": lambda found: chosen(found, "noisy nll"),
-    "by noisy accuracy": lambda found: chosen(found, "noisy accuracy"),
+    "by noisy likelihood": lambda records: chosen(records, "noisy nll"),
+    "by noisy accuracy": lambda records: chosen(records, "noisy accuracy"),
     "last epoch": last,
 }
 MEASURES = ("accuracy", "nll", "ece", "people", "kl", "entropies")
 
 
-def table(found, rule):
-    """A row for each head: the measures, and its differences to the row of Dense, seed by seed."""
-    names = [name for name in MEASURES if name in found[0]["epochs"][0]]
+def table(records, rule):
+    """Returns a row for each head: the measures, and its differences to Dense, seed by seed."""
+    names = [name for name in MEASURES if name in records[0]["epochs"][0]]
     rows = [["head", *names, "accuracy - Dense's", "nll - Dense's"]]
-    seeds = lines.distinct(found, "seed")
+    seeds = lines.distinct(records, "seed")
     best = {}
     for row in ROWS:
-        own = [RULES[rule](part) for seed in seeds if (part := lines.select(found, row=row, seed=seed))]
+        own = [RULES[rule](part) for seed in seeds if (part := lines.select(records, row=row, seed=seed))]
         if len(own) == len(seeds):
             best[row] = own
             values = [lines.with_error([each[name] for each in own]) for name in names]
@@ -249,18 +251,18 @@ def table(found, rule):
 
 
 def render(options):
-    """Publishes the tables of the lines that are there."""
-    found = lines.read(options.output, "real_heads.jsonl")
+    """Publishes the tables of the existing lines."""
+    records = lines.read(options.output, "real_heads.jsonl")
     tables = {}
-    for name in lines.distinct(found, "set"):
-        for size in sorted({line["size"] for line in lines.select(found, set=name)}):
-            own = lines.select(found, set=name, size=size)
+    for name in lines.distinct(records, "set"):
+        for size in sorted({line["size"] for line in lines.select(records, set=name)}):
+            own = lines.select(records, set=name, size=size)
             tables |= {f"{name}, {size} labels, {rule}": table(own, rule) for rule in RULES}
-    publish(options.output, "real_heads", tables, sorted(lines.distinct(found, "seed")))
+    publish(options.output, "real_heads", tables, sorted(lines.distinct(records, "seed")))
 
 
 def main():
-    """Runs what is missing, and makes the tables."""
+    """Runs the missing trainings, and makes the tables."""
     parser = features.experiment(__doc__, SETS, seeds=3)
     parser.add_argument("--sizes", nargs="+", type=int, default=[18_000])
     parser.add_argument("--rows", nargs="+", choices=ROWS, default=list(ROWS), metavar="NAME")

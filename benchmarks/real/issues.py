@@ -1,19 +1,19 @@
-"""Which labels are wrong? The finders of the package on labels of people and rules, beside plain ones.
+"""Label errors that `labels.find_issues` and `labels.clean` find, beside cleanlab and simple baselines.
 
 python -m benchmarks.real.issues [--sets NAME ...] [--seeds 3] [--size 8000] [--data FOLDER] [--cache FOLDER]
                                  [--output FOLDER] [--quick] [--render]
 
-The examples are features of pretrained networks. Precision, recall and F1 are of the labels that a finder names; "F1 at
-the rate" is of as many of its worst scores as labels are wrong; the average precision is of its order alone. The rows
-"vote" and "argmax" name every label that is not the first choice: of ten neighbours, of logistic regression out of
-sample. Self-confidence has no row: its order is that of "logistic regression, argmax". A label of a person is right if
-it is that of the original data set.
+The examples are features of pretrained networks. Precision, recall and F1 score the flagged labels. "F1 at the rate"
+flags as many of the worst scores as there are label errors, and average precision scores the order alone. The rows
+"vote" and "argmax" flag every label that differs from the first choice of ten neighbours, or of logistic regression out
+of sample. Self-confidence has no row, because it orders labels as "logistic regression, argmax" does. A person's label
+is correct if it equals the label of the original data set.
 
 `TrainingDynamics` watches 16 epochs of a Dense layer, or of two with 128 units between them. The rows "all epochs
-alike" name the labels of a mean margin below 0 where every epoch counts as much, as in Pleiss et al. 2020.
+alike" flag labels with a mean margin below 0, with equal weights for all epochs, as in Pleiss et al. 2020.
 
-A row that is in the file is not made again, so cleanlab may be installed later. The seconds of a training stand in the
-first of the rows that share it.
+Rows that are in the file are not made again, so you can install cleanlab later. If rows share a training, the first of
+them has its seconds.
 """
 
 import functools
@@ -32,12 +32,12 @@ SETS = tuple(data.SETS)
 
 
 def folds_of(count, seed):
-    """A fold for each example."""
+    """Returns a fold for each example."""
     return np.random.default_rng([seed, 3]).permutation(count) % FOLDS
 
 
 def regression(x, y, units, seed):
-    """Probabilities out of sample by logistic regression, `(N, K)`; C by the accuracy on the next fold."""
+    """Returns out-of-sample probabilities by logistic regression, `(N, K)`. The next fold chooses C."""
     fold, p = folds_of(len(y), seed), np.full((len(y), units), 1e-6)
     for place in range(FOLDS):
         held, choice = fold == place, fold == (place + 1) % FOLDS
@@ -49,24 +49,24 @@ def regression(x, y, units, seed):
 
 
 def first_choice(y, p):
-    """Whether the label is another than the most probable one, and its probability, low for a wrong one."""
+    """Returns whether the label differs from the most probable class, and the probability of the label."""
     return p.argmax(axis=1) != y, p[np.arange(len(y)), y]
 
 
 def sorted_back(issues):
-    """What a `LabelIssues` names, and its scores, in the order of the examples."""
+    """Returns the flags and scores of a `LabelIssues` in the order of the examples."""
     order = np.argsort(issues.index)
     return issues.is_issue[order], issues.score[order]
 
 
 class Evidence:
-    """What the finders judge labels by, each computed when it is first asked for.
+    """Probabilities and records that the finders read, each computed on first use.
 
     Args:
         x: features, standardized.
         y: labels.
         units: K.
-        seed: of the folds and of the trainings.
+        seed: integer for the folds and the trainings.
     """
 
     def __init__(self, x, y, units, seed):
@@ -84,27 +84,27 @@ class Evidence:
 
     @functools.cached_property
     def cleaned(self):
-        """What `labels.clean` finds."""
+        """Result of `labels.clean`."""
         from keras_het.labels import clean
 
         return clean(None, self.x, self.y, folds=FOLDS, seed=self.seed, verbose=0)
 
     @functools.cached_property
     def linear(self):
-        """The record of the training of a Dense layer, which begins at zero."""
+        """Record of the training of a Dense layer that starts at zero."""
         import keras
 
         return self.watched(3e-3, keras.layers.Dense(self.units, kernel_initializer="zeros"))
 
     @functools.cached_property
     def hidden(self):
-        """The record of the training of two Dense layers."""
+        """Record of the training of two Dense layers."""
         import keras
 
         return self.watched(1e-3, keras.layers.Dense(HIDDEN, "relu"), keras.layers.Dense(self.units))
 
     def watched(self, rate, *layers):
-        """A `TrainingDynamics` that has seen the training of these layers."""
+        """Returns a `TrainingDynamics` after the training of these layers."""
         import keras
 
         from keras_het.callbacks import TrainingDynamics
@@ -113,26 +113,26 @@ class Evidence:
         model = keras.Sequential([keras.Input(self.x.shape[1:]), *layers])
         loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
         model.compile(keras.optimizers.Adam(rate), loss)
-        found = TrainingDynamics(self.x, self.y, batch_size=2048)
-        model.fit(self.x, self.y, batch_size=128, epochs=WATCHED, verbose=0, callbacks=[found])
-        return found
+        dynamics = TrainingDynamics(self.x, self.y, batch_size=2048)
+        model.fit(self.x, self.y, batch_size=128, epochs=WATCHED, verbose=0, callbacks=[dynamics])
+        return dynamics
 
 
 def issues(*arguments, **named):
-    """What the finder of the package names, and its scores."""
+    """Returns the flags and scores of `find_issues`."""
     from keras_het.labels import find_issues
 
     return sorted_back(find_issues(*arguments, **named))
 
 
 def alike(dynamics):
-    """What a mean margin below 0 names, where all epochs count alike, and this margin."""
+    """Returns the flags of a mean margin below 0, with equal weights for all epochs, and this margin."""
     mean = dynamics.margins.mean(axis=0, dtype="float64")
     return mean < 0, mean
 
 
-def of_cleanlab(y, p):
-    """What cleanlab names, and its scores."""
+def cleanlab_issues(y, p):
+    """Returns the flags and scores of cleanlab."""
     from cleanlab.filter import find_label_issues
     from cleanlab.rank import get_label_quality_scores
 
@@ -140,27 +140,27 @@ def of_cleanlab(y, p):
 
 
 FINDERS = {  # flags and scores by row, of an `Evidence`
-    "vote of ten neighbours": lambda given: first_choice(given.y, given.votes),
-    "logistic regression, argmax": lambda given: first_choice(given.y, given.regression),
-    "logistic regression, find_label_issues": lambda given: issues(given.regression, given.y),
-    "logistic regression, cleanlab": lambda given: of_cleanlab(given.y, given.regression),
-    "clean_labels": lambda given: sorted_back(given.cleaned.issues),
-    "clean_labels, argmax": lambda given: first_choice(given.y, given.cleaned.probabilities),
-    "TrainingDynamics": lambda given: issues(given.linear),
-    "TrainingDynamics, all epochs alike": lambda given: alike(given.linear),
-    "TrainingDynamics, 128 units": lambda given: issues(given.hidden),
-    "TrainingDynamics, 128 units, all epochs alike": lambda given: alike(given.hidden),
+    "vote of ten neighbours": lambda evidence: first_choice(evidence.y, evidence.votes),
+    "logistic regression, argmax": lambda evidence: first_choice(evidence.y, evidence.regression),
+    "logistic regression, find_label_issues": lambda evidence: issues(evidence.regression, evidence.y),
+    "logistic regression, cleanlab": lambda evidence: cleanlab_issues(evidence.y, evidence.regression),
+    "clean_labels": lambda evidence: sorted_back(evidence.cleaned.issues),
+    "clean_labels, argmax": lambda evidence: first_choice(evidence.y, evidence.cleaned.probabilities),
+    "TrainingDynamics": lambda evidence: issues(evidence.linear),
+    "TrainingDynamics, all epochs alike": lambda evidence: alike(evidence.linear),
+    "TrainingDynamics, 128 units": lambda evidence: issues(evidence.hidden),
+    "TrainingDynamics, 128 units, all epochs alike": lambda evidence: alike(evidence.hidden),
 }
 
 
 def rows():
-    """The finders that can be run here."""
+    """Returns the finders whose packages are installed."""
     there = importlib.util.find_spec("cleanlab") is not None
     return [row for row in FINDERS if there or "cleanlab" not in row]
 
 
-def judged(flags, scores, wrong):
-    """Precision, recall, F1, F1 at the true rate and average precision."""
+def detection_scores(flags, scores, wrong):
+    """Returns precision, recall, F1, F1 at the true rate and average precision."""
     from sklearn.metrics import average_precision_score
 
     hits, worst = float(np.sum(flags & wrong)), np.argsort(scores, kind="stable")[: wrong.sum()]
@@ -176,44 +176,44 @@ def judged(flags, scores, wrong):
 
 
 def evidence(name, seed, options):
-    """The `Evidence` of a set, and whether each label is wrong."""
-    found = features.of(name, options.data, options.cache, seed)
-    chosen = np.random.default_rng([seed, 4]).permutation(len(found.labels))[: options.size]
-    (x,) = plain.standardized(found.x[chosen])
-    y, wrong = found.labels[chosen].astype(int), found.labels[chosen] != found.truth[chosen]
-    return Evidence(x, y, found.units, seed), wrong
+    """Returns the `Evidence` of a set, and whether each label is wrong."""
+    dataset = features.of(name, options.data, options.cache, seed)
+    chosen = np.random.default_rng([seed, 4]).permutation(len(dataset.labels))[: options.size]
+    (x,) = plain.standardized(dataset.x[chosen])
+    y, wrong = dataset.labels[chosen].astype(int), dataset.labels[chosen] != dataset.truth[chosen]
+    return Evidence(x, y, dataset.units, seed), wrong
 
 
-def measured(given, wrong, row):
-    """The line of a finder on a set."""
+def measured(evidence, wrong, row):
+    """Returns the line of a finder on a set."""
     start = time.process_time()
-    flags, scores = FINDERS[row](given)
-    yield {**judged(flags, scores, wrong), "processor": time.process_time() - start}
+    flags, scores = FINDERS[row](evidence)
+    yield {**detection_scores(flags, scores, wrong), "processor": time.process_time() - start}
 
 
-def table(found):
-    """A row for each finder: the means over the seeds."""
+def table(records):
+    """Returns a row for each finder: the means over the seeds."""
     names = ("precision", "recall", "F1", "F1 at the rate", "average precision", "named", "wrong")
     rows = [["finder", *names, "processor seconds"]]
-    for row in [row for row in FINDERS if lines.select(found, row=row)]:
-        own = lines.select(found, row=row)
+    for row in [row for row in FINDERS if lines.select(records, row=row)]:
+        own = lines.select(records, row=row)
         values = [lines.with_error([line[name] for line in own]) for name in names]
         rows.append([row, *values, f"{np.median([line['processor'] for line in own]):.1f}"])
     return rows
 
 
-def by_set(found, measure):
-    """A row for each finder, a column for each set: the means of a measure over the seeds."""
-    names = [name for name in SETS if lines.select(found, set=name)]
+def set_table(records, measure):
+    """Returns the means of a measure over the seeds: a row for each finder, a column for each set."""
+    names = [name for name in SETS if lines.select(records, set=name)]
     rows = [["finder", *names]]
-    for row in [row for row in FINDERS if lines.select(found, row=row)]:
-        values = [[line[measure] for line in lines.select(found, set=name, row=row)] for name in names]
+    for row in [row for row in FINDERS if lines.select(records, row=row)]:
+        values = [[line[measure] for line in lines.select(records, set=name, row=row)] for name in names]
         rows.append([row, *(f"{np.mean(value):.3f}" if value else "" for value in values)])
     return rows
 
 
 def main():
-    """Runs what is missing, and makes the tables."""
+    """Runs the missing rows, and makes the tables."""
     parser = features.experiment(__doc__, SETS, seeds=3, size=8000)
     options = parser.parse_args()
     if options.quick:
@@ -222,13 +222,13 @@ def main():
     file = options.output / "real_issues.jsonl"
     cells = itertools.product(options.sets, range(options.seeds), rows())
     keys = [{"set": name, "seed": seed, "row": row} for name, seed, row in cells]
-    found = lines.read(options.output, file.name)
+    records = lines.read(options.output, file.name)
     if not options.render:
         read = functools.lru_cache(1)(lambda name, seed: evidence(name, seed, options))
-        found = lines.completed(file, keys, lambda name, seed, row: measured(*read(name, seed), row))
-    tables = {measure: by_set(found, measure) for measure in ("F1", "average precision")}
-    tables |= {name: table(lines.select(found, set=name)) for name in SETS if lines.select(found, set=name)}
-    publish(options.output, "real_issues", tables, sorted(lines.distinct(found, "seed")))
+        records = lines.completed(file, keys, lambda name, seed, row: measured(*read(name, seed), row))
+    tables = {measure: set_table(records, measure) for measure in ("F1", "average precision")}
+    tables |= {name: table(lines.select(records, set=name)) for name in SETS if lines.select(records, set=name)}
+    publish(options.output, "real_issues", tables, sorted(lines.distinct(records, "seed")))
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-"""Raters of numbers and annotators of masks: what is made of several answers, and which head is trained on it.
+"""Ratings by several raters and masks by several annotators: how to combine them, and which head to train.
 
 python -m benchmarks.real.joint [--sets NAME ...] [--seeds 3] [--data FOLDER] [--output FOLDER] [--quick] [--render]
 
-The sets are those of `benchmarks.real.raters` and `benchmarks.real.masks`, which say what is done.
+`benchmarks.real.raters` and `benchmarks.real.masks` describe the sets and the methods.
 """
 
 import numpy as np
@@ -18,13 +18,13 @@ COMPARED = {  # a column, and the row beside which it is shown
 }
 
 
-def table(found, name):
-    """A row for each method: means over the seeds, and the differences of a column to the reference."""
-    found, columns, (compared, reference) = lines.select(found, set=name), SETS[name].COLUMNS, COMPARED[name]
+def table(records, name):
+    """Returns a row for each method: means over the seeds, and differences of a column to the reference."""
+    records, columns, (compared, reference) = lines.select(records, set=name), SETS[name].COLUMNS, COMPARED[name]
     rows = [["trained on, by", *columns, f"{compared} beside {reference}"]]
-    base = {line["seed"]: line[compared] for line in lines.select(found, row=reference)}
-    for row in (row for row in SETS[name].ROWS if lines.select(found, row=row)):
-        own = lines.select(found, row=row)
+    base = {line["seed"]: line[compared] for line in lines.select(records, row=reference)}
+    for row in (row for row in SETS[name].ROWS if lines.select(records, row=row)):
+        own = lines.select(records, row=row)
         beside = [line[compared] - base[line["seed"]] for line in own if line["seed"] in base and row != reference]
         values = [[line[column] for line in own] for column in columns]
         rows.append([row, *map(lines.with_error, values), lines.with_error(beside or [np.nan])])
@@ -32,7 +32,7 @@ def table(found, name):
 
 
 def main():
-    """Runs what is missing, and makes the tables."""
+    """Runs the missing rows, and makes the tables."""
     parser = features.experiment(__doc__, tuple(SETS), seeds=3)
     options = parser.parse_args()
     options.epochs, options.folds, options.steps = raters.EPOCHS, masks.FOLDS, masks.STEPS
@@ -45,12 +45,12 @@ def main():
         for seed in range(options.seeds)
         for row in SETS[name].ROWS
     ]
-    found = lines.read(options.output, "real_joint.jsonl")
+    records = lines.read(options.output, "real_joint.jsonl")
     if not options.render:
         make = lambda name, seed, row: SETS[name].measured(options, seed, row)  # noqa: E731
-        found = lines.completed(options.output / "real_joint.jsonl", keys, make)
-    tables = {name: table(found, name) for name in lines.distinct(found, "set")}
-    publish(options.output, "real_joint", tables, sorted(lines.distinct(found, "seed")))
+        records = lines.completed(options.output / "real_joint.jsonl", keys, make)
+    tables = {name: table(records, name) for name in lines.distinct(records, "set")}
+    publish(options.output, "real_joint", tables, sorted(lines.distinct(records, "seed")))
 
 
 if __name__ == "__main__":

@@ -1,21 +1,21 @@
-"""How good is a model, by labels of all and verified ones of a few? Prediction-powered inference, beside them alone.
+"""Intervals of the true accuracy by `labels.verify_accuracy`, beside the verified examples alone.
 
 python -m benchmarks.real.judge [--sets NAME ...] [--splits 1] [--redraws 2000] [--size 4000] [--judged 2000]
                                 [--data FOLDER] [--cache FOLDER] [--output FOLDER] [--quick] [--render]
 
-A logistic regression learns the labels of some examples; the population are all others. A redraw takes `judged`
-examples of the population, with replacement, of which the first are verified: 100, or 20 for each class. Ways are
+A logistic regression learns the labels of some examples. All other examples are the population. A redraw takes `judged`
+examples of the population, with replacement, of which the first are verified: 100, or 20 for each class. The ways are
 
 * the fraction of labels that agree with the model;
 * the verified examples alone (Jeffreys' interval), and `verify_accuracy`.
 
-Three further sets have labels that are made from the true classes of CIFAR-10: flips to the next class in 30% of the
-cases ("by class"), to the model's second choice, the more often the less sure it is ("by example"), and to the model's
-own choice in eight of ten examples where it errs ("shared").
+Three further sets have labels made from the true classes of CIFAR-10: flips to the next class in 30% of the cases ("by
+class"), flips to the model's second choice, more often if the model is less sure ("by example"), and flips to the
+model's own choice in eight of ten examples on which it errs ("shared").
 
-A further table is of 200 verified examples that were drawn alike, or the more often, the less sure it is that the
-prediction is right, by model and label together: with probabilities as sqrt(q (1 - q) + .05), q by the T of
-`diagnose`. The interval is by `inclusion`.
+A further table has 200 verified examples, drawn uniformly, or more often if the prediction is less likely to be
+correct, by model and label together. The probabilities are then sqrt(q (1 - q) + .05), with q by the T of `diagnose`,
+and the interval uses `inclusion`.
 """
 
 import functools
@@ -40,14 +40,16 @@ class Population:
     """Examples that the model was not trained on: probabilities, labels, true classes, votes."""
 
     def __init__(self, name, split, options):
-        found = features.of(name, options.data, options.cache, split)
-        there = np.flatnonzero((found.votes >= 0).any(axis=1)) if found.votes is not None else np.arange(len(found.x))
+        dataset = features.of(name, options.data, options.cache, split)
+        there = (
+            np.flatnonzero((dataset.votes >= 0).any(axis=1)) if dataset.votes is not None else np.arange(len(dataset.x))
+        )
         order = np.random.default_rng([split, 7]).permutation(there)
         trained, held_out = np.split(order, [min(options.size, len(order) * 2 // 5)])
-        x, x_held_out = plain.standardized(found.x[trained], found.x[held_out])
-        self.units, self.y, self.true = found.units, found.labels[held_out].astype(int), found.truth[held_out]
-        self.votes = found.votes[held_out] if found.votes is not None else None
-        y, (train, validation) = found.labels[trained], plain.split(trained, split)
+        x, x_held_out = plain.standardized(dataset.x[trained], dataset.x[held_out])
+        self.units, self.y, self.true = dataset.units, dataset.labels[held_out].astype(int), dataset.truth[held_out]
+        self.votes = dataset.votes[held_out] if dataset.votes is not None else None
+        y, (train, validation) = dataset.labels[trained], plain.split(trained, split)
         (log_p,), _ = plain.logistic_regression(x[train], y[train], x[validation], y[validation], x_held_out)
         p = np.full((len(held_out), self.units), 1e-6)
         p[:, np.unique(y[train])] = np.maximum(np.exp(log_p), 1e-6)
@@ -56,41 +58,41 @@ class Population:
 
 
 def wilson(hits):
-    """The fraction of hits, and the ends of its plain 95% interval."""
+    """Returns the fraction of hits, and the ends of its plain 95% interval."""
     n, z, fraction = len(hits), 1.959964, hits.mean()
     centre, half = fraction + z**2 / (2 * n), z * np.sqrt(fraction * (1 - fraction) / n + z**2 / (4 * n**2))
     return fraction, (centre - half) / (1 + z**2 / n), (centre + half) / (1 + z**2 / n)
 
 
 def planted(of, kind, seed):
-    """The population with labels that are made from its true classes."""
+    """Returns the population with labels made from its true classes."""
     rng = np.random.default_rng([seed, 11])
-    order, drawn = np.argsort(-of.p, axis=1), rng.random(len(of.true))
+    order, sampling_lines = np.argsort(-of.p, axis=1), rng.random(len(of.true))
     first, second = order[:, 0], order[:, 1]
     if kind == PLANTED[0]:
-        of.y = np.where(drawn < 0.3, (of.true + 1) % of.units, of.true)
+        of.y = np.where(sampling_lines < 0.3, (of.true + 1) % of.units, of.true)
     elif kind == PLANTED[1]:
         other = np.where(first == of.true, second, first)
-        of.y = np.where(drawn < 1.0 - of.p.max(axis=1), other, of.true)
+        of.y = np.where(sampling_lines < 1.0 - of.p.max(axis=1), other, of.true)
     else:
-        of.y = np.where((first != of.true) & (drawn < 0.8), first, of.true)
+        of.y = np.where((first != of.true) & (sampling_lines < 0.8), first, of.true)
     return of
 
 
 def population(name, split, options):
-    """The population of a set."""
+    """Returns the population of a set."""
     if name in PLANTED:
         return planted(Population(BASE, split, options), name, split)
     return Population(name, split, options)
 
 
-def inside(found, value):
-    """How many of the intervals hold the values, of those that there are."""
-    return np.mean(((found.low <= value) & (value <= found.high))[~np.isnan(value + found.low)])
+def inside(intervals, value):
+    """Returns the fraction of intervals that contain their values, without missing ones."""
+    return np.mean(((intervals.low <= value) & (value <= intervals.high))[~np.isnan(value + intervals.low)])
 
 
 def measured(of, number, options):
-    """Lines of a population: a way each, with cover, half width and error of all redraws."""
+    """Returns a line for each way, with coverage, half width and error over all redraws."""
     from keras_het.labels import verify_accuracy
 
     predicted, accuracy = of.p.argmax(axis=1), of.right.mean()
@@ -99,18 +101,18 @@ def measured(of, number, options):
         for classes in (of.true, predicted)
     )
     wanted = dict(zip(OTHERS, (np.mean(of.y == of.true), recall, precision), strict=True))
-    found, others, worth = {}, [], []
+    results, others, worth = {}, [], []
     for redraw in range(options.redraws):
         rows = np.random.default_rng([redraw, 9]).integers(len(of.y), size=options.judged)
         p, y, true = of.p[rows], of.y[rows], of.true[rows]
         own = verify_accuracy(p, y, dict(enumerate(true[:number].tolist())))
-        found.setdefault(AGREE, []).append(wilson(predicted[rows] == y))
+        results.setdefault(AGREE, []).append(wilson(predicted[rows] == y))
         for way, each in ((ALONE, own.alone), (POWERED, own.accuracy)):
-            found.setdefault(way, []).append((each.value, each.low, each.high))
-        of_others = zip((own.label_accuracy, own.recall, own.precision), wanted.values(), strict=True)
-        others.append([inside(each, np.asarray(value)) for each, value in of_others])
+            results.setdefault(way, []).append((each.value, each.low, each.high))
+        other_intervals = zip((own.label_accuracy, own.recall, own.precision), wanted.values(), strict=True)
+        others.append([inside(each, np.asarray(value)) for each, value in other_intervals])
         worth.append(own.worth)
-    for way, values in found.items():
+    for way, values in results.items():
         value, low, high = np.array(values).T
         line = {"way": way, "true": float(accuracy), "verified": number}
         line["cover"] = float(np.mean((low <= accuracy) & (accuracy <= high)))
@@ -122,7 +124,7 @@ def measured(of, number, options):
 
 
 def unsure(p, y, number):
-    """Probabilities of examples to be among so many that are drawn, the larger the less sure a prediction is right."""
+    """Returns probabilities for a sample of this size, larger for predictions that are less likely correct."""
     from keras_het.labels.diagnosis import diagnose
 
     joint = p * (diagnose(p, y).transition[:, y].T + 1e-3)
@@ -132,17 +134,17 @@ def unsure(p, y, number):
 
 
 def systematic(chances, rng):
-    """Places of a sample in which each example is with its own probability (Madow 1949)."""
+    """Returns indices of a sample that contains each example with its probability (Madow 1949)."""
     order = rng.permutation(len(chances))
     steps = np.floor(np.cumsum(chances[order]) + rng.random())
     return order[np.diff(steps, prepend=0.0) > 0]
 
 
-def drawn(of, options):
-    """Lines of a population: cover and half width where examples are drawn alike, and where they are not."""
+def sampling_lines(of, options):
+    """Returns lines of coverage and half width for samples with equal and with unequal probabilities."""
     from keras_het.labels import verify_accuracy
 
-    accuracy, found = of.right.mean(), {ALIKE: [], UNSURE: []}
+    accuracy, results = of.right.mean(), {ALIKE: [], UNSURE: []}
     for redraw in range(options.redraws // 4):
         rng = np.random.default_rng([redraw, 12])
         rows = rng.integers(len(of.y), size=options.judged)
@@ -150,17 +152,17 @@ def drawn(of, options):
         for way, chances in ((ALIKE, np.full(len(p), DRAWN / len(p))), (UNSURE, unsure(p, y, DRAWN))):
             places = systematic(chances, rng).tolist()
             own = verify_accuracy(p, y, {place: int(true[place]) for place in places}, inclusion=chances).accuracy
-            found[way].append((own.low <= accuracy <= own.high, own.high - own.low, (own.value - accuracy) ** 2))
-    for way, values in found.items():
+            results[way].append((own.low <= accuracy <= own.high, own.high - own.low, (own.value - accuracy) ** 2))
+    for way, values in results.items():
         cover, width, square = np.mean(values, axis=0)
         yield {"way": way, "cover": cover, "half": width / 2.0, "deviation": float(np.sqrt(square))}
 
 
-def of_drawn(found):
-    """Rows of sets, by how examples were drawn."""
+def sampling_table(records):
+    """Returns a row for each set and way of sampling."""
     rows = [["set", *(f"{way}: {what}" for way in (ALIKE, UNSURE) for what in ("cover", "half width", "error, rms"))]]
-    for name in [name for name in SETS if lines.select(found, set=name)]:
-        own = [lines.select(found, set=name, way=way) for way in (ALIKE, UNSURE)]
+    for name in [name for name in SETS if lines.select(records, set=name)]:
+        own = [lines.select(records, set=name, way=way) for way in (ALIKE, UNSURE)]
         cells = (
             [f"{mean_of(each, 'cover'):.3f}"] + [f"{mean_of(each, key, 100):.2f}" for key in ("half", "deviation")]
             for each in own
@@ -169,49 +171,49 @@ def of_drawn(found):
     return rows
 
 
-def table(found, text, ways=WAYS):
-    """Rows of sets and numbers of verified examples, by the ways."""
+def table(records, text, ways=WAYS):
+    """Returns a row for each set and number of verified examples, with a column for each way."""
     rows = [["set", "verified", "true accuracy", *ways]]
-    for name in [name for name in SETS if lines.select(found, set=name)]:
-        for number in lines.distinct(lines.select(found, set=name), "verified"):
-            own = lines.select(found, set=name, verified=number)
+    for name in [name for name in SETS if lines.select(records, set=name)]:
+        for number in lines.distinct(lines.select(records, set=name), "verified"):
+            own = lines.select(records, set=name, verified=number)
             head = [name, str(number), f"{np.mean([line['true'] for line in own]):.3f}"]
             rows.append([*head, *(text(lines.select(own, way=way)) for way in ways)])
     return rows
 
 
 def mean_of(own, name, scale=1.0):
-    """The mean of a value of lines."""
+    """Returns the mean of a value of lines."""
     return scale * float(np.mean([line[name] for line in own]))
 
 
-def others(found):
-    """Cover of what else `verify_accuracy` says, and what its verified examples are worth."""
+def others(records):
+    """Returns coverage of the other results of `verify_accuracy`, and its effective sample size."""
     rows = [["set", "verified", "worth, alone", *OTHERS]]
-    for line in table(found, lambda own: "|".join(map(str, own_others(own))), (POWERED,))[1:]:
+    for line in table(records, lambda own: "|".join(map(str, own_others(own))), (POWERED,))[1:]:
         rows.append([*line[:2], *line[3].split("|")])
     return rows
 
 
 def own_others(own):
-    """Texts of the worth and of the covers."""
+    """Returns the effective sample size and the coverages as text."""
     return [f"{mean_of(own, 'worth'):.0f}", *(f"{mean_of(own, name):.3f}" for name in OTHERS)]
 
 
-def tables(found, others_drawn):
-    """Cover and errors, half widths, and the rest."""
+def tables(records, others_drawn):
+    """Returns tables of coverage and errors, of half widths, and of the other results."""
     return {
         "how often 95% intervals hold the true accuracy, and the error in points": table(
-            found, lambda own: f"{mean_of(own, 'cover'):.3f} ({mean_of(own, 'error', 100):+.1f})"
+            records, lambda own: f"{mean_of(own, 'cover'):.3f} ({mean_of(own, 'error', 100):+.1f})"
         ),
-        "half width in points": table(found, lambda own: f"{mean_of(own, 'half', 100):.1f}"),
-        "what else verified_performance says": others(found),
-        "examples drawn alike, and where the prediction is unsure": of_drawn(others_drawn),
+        "half width in points": table(records, lambda own: f"{mean_of(own, 'half', 100):.1f}"),
+        "what else verified_performance says": others(records),
+        "examples drawn alike, and where the prediction is unsure": sampling_table(others_drawn),
     }
 
 
 def main():
-    """Runs what is missing, and makes the tables."""
+    """Runs the missing redraws, and makes the tables."""
     parser = features.experiment(__doc__, SETS, splits=1, redraws=2000, size=4000, judged=2000)
     options = parser.parse_args()
     if options.quick:
@@ -219,7 +221,7 @@ def main():
     options.output.mkdir(parents=True, exist_ok=True)
     file, other = (options.output / f"real_{name}.jsonl" for name in ("judge", "drawn"))
     keys = [{"set": name, "split": split} for name, split in itertools.product(options.sets, range(options.splits))]
-    found = lines.read(options.output, file.name)
+    records = lines.read(options.output, file.name)
     of = functools.lru_cache(1)(lambda name, split: population(name, split, options))
     if not options.render:
 
@@ -229,13 +231,13 @@ def main():
                 if number < options.judged:
                     yield from measured(here, number, options)
 
-        found = lines.completed(file, keys, make)
-        lines.completed(other, keys, lambda name, split: drawn(of(name, split), options))
+        records = lines.completed(file, keys, make)
+        lines.completed(other, keys, lambda name, split: sampling_lines(of(name, split), options))
     publish(
         options.output,
         "real_judge",
-        tables(found, lines.read(options.output, other.name)),
-        sorted(lines.distinct(found, "split")),
+        tables(records, lines.read(options.output, other.name)),
+        sorted(lines.distinct(records, "split")),
     )
 
 

@@ -1,7 +1,7 @@
-"""BU-BIL 4: seven people draw cells under a microscope; what is made of their masks, and what learns it.
+"""BU-BIL 4: masks of cells under a microscope by seven people, ways to combine them, and models trained on them.
 
-61 images in five folds; the truth is of experts. One small network and as many steps for all rows; nothing is chosen,
-but the threshold, by the majority.
+61 images in five folds; the truth comes from experts. All rows train one small network for equal numbers of steps.
+Nothing is chosen except the threshold, by the majority.
 """
 
 import functools
@@ -27,30 +27,30 @@ ROWS = {  # row: what the network is trained on, and its head
 COLUMNS = ("IoU", "IoU with the majority", "NLL", "GED", "diversity")
 
 
-def drawn(found, rows, trained_on, count, rng):
-    """Images of training, turned and mirrored at random, with masks of a person, of the majority, or shares."""
-    rows, people = rng.choice(rows, count), rng.integers(found.masks.shape[1], size=count)
+def random_batch(dataset, rows, trained_on, count, rng):
+    """Returns training images, turned and mirrored at random, with masks of a person, the majority, or fractions."""
+    rows, people = rng.choice(rows, count), rng.integers(dataset.masks.shape[1], size=count)
     if trained_on == ONE:
-        people = rows % found.masks.shape[1]
+        people = rows % dataset.masks.shape[1]
     masks = {
-        VOTE: lambda: found.masks[rows].mean(axis=1) > 0.5,
-        SHARES: lambda: found.masks[rows].mean(axis=1),
-        TRUE: lambda: found.truth[rows],
-    }.get(trained_on, lambda: found.masks[rows, people])()
+        VOTE: lambda: dataset.masks[rows].mean(axis=1) > 0.5,
+        SHARES: lambda: dataset.masks[rows].mean(axis=1),
+        TRUE: lambda: dataset.truth[rows],
+    }.get(trained_on, lambda: dataset.masks[rows, people])()
     turns, mirrors = rng.integers(4, size=count), rng.integers(2, size=count)
-    both = np.stack([scaled(found.images[rows]), masks.astype("float32")], axis=-1)
+    both = np.stack([scaled(dataset.images[rows]), masks.astype("float32")], axis=-1)
     both = np.stack([np.rot90(each, k)[:, :: 1 - 2 * m] for each, k, m in zip(both, turns, mirrors, strict=True)])
     return both[..., :1], both[..., 1]
 
 
 def scaled(images):
-    """Images with median 0 and mean square 1, each."""
+    """Returns images, each with median 0 and mean square 1."""
     x = images.astype("float32") - np.median(images, axis=(1, 2), keepdims=True).astype("float32")
     return x / np.sqrt(np.mean(x**2, axis=(1, 2), keepdims=True))
 
 
 def segmenter(kind, seed):
-    """A network of a few convolutions at two scales, and its head."""
+    """Returns a network of a few convolutions at two scales, and its head."""
     from keras_het.integrators import QuasiMonteCarlo
     from keras_het.layers import HeteroscedasticDense, StochasticSegmentation
     from keras_het.losses import JointSegmentationCrossentropy
@@ -78,38 +78,38 @@ def segmenter(kind, seed):
 
 
 def probabilities(model, x):
-    """p(cell) of each pixel, `(N, H, W)`."""
-    found = np.asarray(model.predict(x, verbose=0), "float64")
-    if found.ndim == 3:
-        return 1.0 / (1.0 + np.exp(-found))
-    return found[..., 1] if hasattr(model, "head") else np.exp(found[..., 1])
+    """Returns p(cell) of each pixel, `(N, H, W)`."""
+    outputs = np.asarray(model.predict(x, verbose=0), "float64")
+    if outputs.ndim == 3:
+        return 1.0 / (1.0 + np.exp(-outputs))
+    return outputs[..., 1] if hasattr(model, "head") else np.exp(outputs[..., 1])
 
 
 def measured(options, seed, row):
-    """The line of a row: every image is a test image once."""
-    start, found = time.process_time(), data.cells(options.data)
-    fold = np.random.default_rng([seed, 7]).permutation(len(found.images)) % FOLDS
-    p, samples = np.zeros(found.truth.shape), np.zeros((DRAWN, *found.truth.shape), int)
+    """Returns the line of a row. Every image is a test image once."""
+    start, dataset = time.process_time(), data.cells(options.data)
+    fold = np.random.default_rng([seed, 7]).permutation(len(dataset.images)) % FOLDS
+    p, samples = np.zeros(dataset.truth.shape), np.zeros((DRAWN, *dataset.truth.shape), int)
     for place in range(options.folds):
         test = np.flatnonzero(fold == place)
-        p[test], samples[:, test] = fitted(found, np.flatnonzero(fold != place), test, row, seed, options.steps)
+        p[test], samples[:, test] = fitted(dataset, np.flatnonzero(fold != place), test, row, seed, options.steps)
     keras.utils.clear_session(free_memory=False)
-    yield {**map_scores(p, samples, found, fold < options.folds), "processor": time.process_time() - start}
+    yield {**map_scores(p, samples, dataset, fold < options.folds), "processor": time.process_time() - start}
 
 
-def fitted(found, train, test, row, seed, steps):
-    """Probabilities and drawn masks of the test images."""
+def fitted(dataset, train, test, row, seed, steps):
+    """Returns probabilities and sampled masks of the test images."""
     from keras_het.explain import sample_segmentations
 
     trained_on, kind = ROWS[row]
-    rng, x = np.random.default_rng([seed, 8]), scaled(found.images[test])[..., None]
+    rng, x = np.random.default_rng([seed, 8]), scaled(dataset.images[test])[..., None]
     if kind == "people":
-        return found.masks[test].mean(axis=1), found.masks[test][:, rng.integers(7, size=DRAWN)].swapaxes(0, 1)
+        return dataset.masks[test].mean(axis=1), dataset.masks[test][:, rng.integers(7, size=DRAWN)].swapaxes(0, 1)
     if kind == "threshold":
-        p = by_threshold(found, train, test)
+        p = threshold_masks(dataset, train, test)
         return p, np.repeat(p[None] > 0.5, DRAWN, axis=0)
     model = segmenter(kind, seed)
-    x_train, masks = drawn(found, train, trained_on, steps * IMAGES, rng)
+    x_train, masks = random_batch(dataset, train, trained_on, steps * IMAGES, rng)
     model.fit(x_train, masks if kind == "Dense" else masks.astype("int32"), batch_size=IMAGES, verbose=0)
     p = probabilities(model, x)
     if kind == "StochasticSegmentation":
@@ -117,32 +117,32 @@ def fitted(found, train, test, row, seed, steps):
     return p, rng.random((DRAWN, *p.shape)) < p
 
 
-def by_threshold(found, train, test):
-    """Where a smoothed image is farther from its median than a threshold, the one of the best IoU with the majority."""
+def threshold_masks(dataset, train, test):
+    """Returns pixels of a smoothed image farther from its median than the threshold with the best majority IoU."""
     from scipy.ndimage import uniform_filter
 
-    far = np.abs([uniform_filter(each, 5) for each in scaled(found.images)])
-    vote = found.masks[train].mean(axis=1) > 0.5
+    far = np.abs([uniform_filter(each, 5) for each in scaled(dataset.images)])
+    vote = dataset.masks[train].mean(axis=1) > 0.5
     best = max(np.arange(0.2, 2.0, 0.1), key=lambda least: overlap(far[train] > least, vote).mean())
     return np.where(far[test] > best, 0.99, 0.01)
 
 
-def overlap(found, truth):
-    """IoU of masks, `(N,)`."""
-    return np.sum(found & truth, axis=(1, 2)) / np.maximum(np.sum(found | truth, axis=(1, 2)), 1)
+def overlap(predicted, truth):
+    """Returns IoU of masks, `(N,)`."""
+    return np.sum(predicted & truth, axis=(1, 2)) / np.maximum(np.sum(predicted | truth, axis=(1, 2)), 1)
 
 
-def map_scores(p, samples, found, rows):
-    """IoU with the true masks and with the majority, NLL of the true ones, and how near samples are to the people's."""
+def map_scores(p, samples, dataset, rows):
+    """Returns IoU with true masks and with the majority, NLL, and how close samples are to people's masks."""
     from keras_het.explain import segmentation_scores
 
-    truth, masks = found.truth[rows] > 0, found.masks[rows]
-    of_truth = np.where(truth, p[rows], 1.0 - p[rows]).clip(1e-6)
+    truth, masks = dataset.truth[rows] > 0, dataset.masks[rows]
+    likelihood = np.where(truth, p[rows], 1.0 - p[rows]).clip(1e-6)
     near = segmentation_scores(samples[:, rows].astype(int), masks.swapaxes(0, 1).astype(int))
     return {
         "IoU": float(overlap(p[rows] > 0.5, truth).mean()),
         "IoU with the majority": float(overlap(p[rows] > 0.5, masks.mean(axis=1) > 0.5).mean()),
-        "NLL": float(-np.log(of_truth).mean()),
+        "NLL": float(-np.log(likelihood).mean()),
         "GED": float(near.energy_distance),
         "diversity": float(near.diversity),
     }

@@ -1,15 +1,15 @@
-"""Which labels to check next? Rules for a person who looks at 100, 300 or 1,000 labels of people and rules.
+"""Label errors among the first 100, 300 or 1,000 labels that each rule tells a person to check.
 
 python -m benchmarks.real.next_labels [--sets NAME ...] [--seeds 5] [--size 4000] [--data FOLDER] [--cache FOLDER]
                                       [--output FOLDER] [--quick] [--render]
 
-A seed draws at most `size` examples of those that have a label; the label of votes is their majority. The probabilities
-are of logistic regression out of sample, by five folds. A rule orders all labels by them, or by the features where its
-name says so. Who looks at a label sees the true class.
+A seed draws at most `size` labelled examples. The label of several votes is their majority. The probabilities come from
+logistic regression out of sample, by five folds. A rule orders all labels by them, or by the features if its name says
+so. The person who checks a label sees the true class.
 
-Two measures: how many of the labels that were looked at are wrong, and the true accuracy, on the test examples, of
-logistic regression that is trained again with the true classes of these in the place of their labels. C is chosen once
-for a seed, by noisy validation labels before anybody looked: it is the same for all rules.
+There are two measures: the number of label errors among the checked labels, and the true accuracy, on the test
+examples, of a logistic regression that is trained again with the verified classes. C is chosen once for each seed, by
+noisy validation labels before any check, and is the same for all rules.
 """
 
 import functools
@@ -24,164 +24,164 @@ from benchmarks.real.issues import folds_of
 
 SETS = ("CIFAR-10N worst", "CIFAR-10N aggregate", "CIFAR-100N", "TREC", "LabelMe")
 LOOKS, FOLDS, LEAST = (100, 300, 1000), 5, 1e-6
-BEST = "self-confidence"  # what the others are compared with
+BEST = "self-confidence"  # reference of the other rules
 NONE, ALL = "none", "every label"
 
 
 class Labels:
-    """What rules order labels by.
+    """Labels, and the values by which rules order them.
 
     Args:
         x: features, standardized.
         y: labels.
         p: probabilities out of sample, `(N, K)`.
-        seed: of the random order.
+        seed: integer for the random order.
     """
 
     def __init__(self, x, y, p, seed):
         self.x, self.y, self.p, self.seed = x, y, p, seed
 
     @property
-    def given(self):
-        """The probability of the label."""
+    def label_probability(self):
+        """Probability of the label."""
         return self.p[np.arange(len(self.y)), self.y]
 
     @property
     def other(self):
-        """The largest probability of another class."""
+        """Largest probability of another class."""
         p = self.p.copy()
         p[np.arange(len(self.y)), self.y] = -1.0
         return p.max(axis=1)
 
     @property
     def entropy(self):
-        """The entropy of the probabilities, in nats."""
+        """Entropy of the probabilities, in nats."""
         return -(self.p * np.log(self.p)).sum(axis=1)
 
 
-def at_random(given):
-    """Numbers at random."""
-    return np.random.default_rng([given.seed, 48]).random(len(given.y))
+def at_random(labels):
+    """Returns random scores."""
+    return np.random.default_rng([labels.seed, 48]).random(len(labels.y))
 
 
-def of_class(given):
-    """The mean probability of the label, over the examples with the same label."""
-    sums = np.bincount(given.y, given.given, given.p.shape[1])
-    return (sums / np.maximum(np.bincount(given.y, minlength=len(sums)), 1))[given.y]
+def class_mean(labels):
+    """Returns the mean probability of the label, over the examples with the same label."""
+    sums = np.bincount(labels.y, labels.label_probability, labels.p.shape[1])
+    return (sums / np.maximum(np.bincount(labels.y, minlength=len(sums)), 1))[labels.y]
 
 
-def issues_first(found):
-    """The places of the labels in the order of a `LabelIssues`, its issues first."""
-    order = found.index[np.argsort(~found.is_issue, kind="stable")]
+def issues_first(issues):
+    """Returns the rank of each label in the order of a `LabelIssues`, its issues first."""
+    order = issues.index[np.argsort(~issues.is_issue, kind="stable")]
     place = np.empty(len(order))
     place[order] = np.arange(len(order))
     return place
 
 
-def of_issues(given):
-    """The order of `find_issues`."""
+def issue_order(labels):
+    """Returns the order of `find_issues`."""
     from keras_het.labels import find_issues
 
-    return issues_first(find_issues(given.p, given.y))
+    return issues_first(find_issues(labels.p, labels.y))
 
 
-def of_result(given):
-    """The order of the issues of `choose` and `clean`, where they are not few."""
+def result_order(labels):
+    """Returns the order of the issues of `choose` and `clean`, unless they are few."""
     from keras_het.labels.issues import all_issues
 
-    return issues_first(all_issues(given.p, given.y))
+    return issues_first(all_issues(labels.p, labels.y))
 
 
-def classes(given, transition):
-    """Probabilities q of the true classes, `(N, K)`, with q T = p as nearly as they can, and T without zeros."""
+def classes(labels, transition):
+    """Returns probabilities q of the true classes, `(N, K)`, with q T close to p, and T without zeros."""
     transition = np.maximum(transition, LEAST) / np.maximum(transition, LEAST).sum(axis=1, keepdims=True)
-    q = given.p.copy()
+    q = labels.p.copy()
     for _ in range(100):  # Richardson and Lucy: the likelihood of p never falls
-        q = q * (given.p / (q @ transition) @ transition.T)
+        q = q * (labels.p / (q @ transition) @ transition.T)
     return q, transition
 
 
-def by_transition(given, transition):
-    """The probability that the label is the class."""
-    q, transition = classes(given, transition)
-    own = q[np.arange(len(q)), given.y] * np.diag(transition)[given.y]
-    return own / np.einsum("nk,nk->n", q, transition.T[given.y])
+def posterior(labels, transition):
+    """Returns the probability that the label is the class."""
+    q, transition = classes(labels, transition)
+    own = q[np.arange(len(q)), labels.y] * np.diag(transition)[labels.y]
+    return own / np.einsum("nk,nk->n", q, transition.T[labels.y])
 
 
-def diagnosed(given):
-    """T of `diagnose`."""
+def diagnosed(labels):
+    """Returns T of `diagnose`."""
     from keras_het.labels.diagnosis import diagnose
 
-    return diagnose(given.p, given.y).transition
+    return diagnose(labels.p, labels.y).transition
 
 
-def counted(given):
-    """T of the confident joint."""
+def joint_transition(labels):
+    """Returns T of the confident joint."""
     from keras_het.labels.estimation import confident_counts
 
-    counts = confident_counts(given.y, given.p)
+    counts = confident_counts(labels.y, labels.p)
     return counts / counts.sum(axis=1, keepdims=True)
 
 
-def cleaning(given, q):
-    """Minus the cross-entropy and plus the entropy, by probabilities q."""
+def cleaning(labels, q):
+    """Returns minus the cross-entropy plus the entropy, by probabilities q."""
     q = np.maximum(q, LEAST)
-    return np.log(q[np.arange(len(q)), given.y]) - (q * np.log(q)).sum(axis=1)
+    return np.log(q[np.arange(len(q)), labels.y]) - (q * np.log(q)).sum(axis=1)
 
 
-def of_package(given, p):
-    """The score of `labels.next_labels`."""
+def package_score(labels, p):
+    """Returns the score of `labels.next_labels`."""
     from keras_het.labels import next_labels
 
-    found = next_labels(p, given.y, len(given.y))
-    score = np.empty(len(given.y))
-    score[found.index] = found.score
+    result = next_labels(p, labels.y, len(labels.y))
+    score = np.empty(len(labels.y))
+    score[result.index] = result.score
     return score
 
 
-def by_discriminant(given):
-    """Probabilities of a linear discriminant, out of sample."""
+def discriminant(labels):
+    """Returns out-of-sample probabilities of a linear discriminant."""
     from keras_het.labels import clean
 
-    p = clean(None, given.x, given.y, verbose=0).probabilities.astype("float64")
+    p = clean(None, labels.x, labels.y, verbose=0).probabilities.astype("float64")
     return p / p.sum(axis=1, keepdims=True)
 
 
-def of_neighbours(given):
-    """The fraction of ten neighbours that have the label."""
-    votes = plain.neighbour_votes(given.x, given.y, given.p.shape[1], given.x, leave_out=True)
-    return votes[np.arange(len(given.y)), given.y] + 1e-9 * given.given  # equal ones by the model
+def neighbours(labels):
+    """Returns the fraction of ten neighbours with the same label."""
+    votes = plain.neighbour_votes(labels.x, labels.y, labels.p.shape[1], labels.x, leave_out=True)
+    return votes[np.arange(len(labels.y)), labels.y] + 1e-9 * labels.label_probability  # the model breaks ties
 
 
 RULES = {  # scores by rule, of a `Labels`: the lower, the sooner a label is looked at
     "random": at_random,
-    BEST: lambda given: given.given,
-    "margin": lambda given: given.given - given.other,
-    "log margin": lambda given: np.log(given.given) - np.log(given.other),
-    "self-confidence, less its class": lambda given: given.given - of_class(given),
-    "self-confidence, over its class": lambda given: given.given / of_class(given),
-    "find_issues": of_issues,
-    "issues of choose": of_result,
-    "posterior, T of diagnose_noise": lambda given: by_transition(given, diagnosed(given)),
-    "posterior, T of the confident joint": lambda given: by_transition(given, counted(given)),
-    "next_labels": lambda given: of_package(given, given.p),
-    "cross-entropy - entropy": lambda given: cleaning(given, given.p),
-    "the same by T of diagnose_noise": lambda given: cleaning(given, classes(given, diagnosed(given))[0]),
-    "entropy": lambda given: -given.entropy,
-    "features: ten neighbours": of_neighbours,
-    "features: next_labels": lambda given: of_package(given, by_discriminant(given)),
+    BEST: lambda labels: labels.label_probability,
+    "margin": lambda labels: labels.label_probability - labels.other,
+    "log margin": lambda labels: np.log(labels.label_probability) - np.log(labels.other),
+    "self-confidence, less its class": lambda labels: labels.label_probability - class_mean(labels),
+    "self-confidence, over its class": lambda labels: labels.label_probability / class_mean(labels),
+    "find_issues": issue_order,
+    "issues of choose": result_order,
+    "posterior, T of diagnose_noise": lambda labels: posterior(labels, diagnosed(labels)),
+    "posterior, T of the confident joint": lambda labels: posterior(labels, joint_transition(labels)),
+    "next_labels": lambda labels: package_score(labels, labels.p),
+    "cross-entropy - entropy": lambda labels: cleaning(labels, labels.p),
+    "the same by T of diagnose_noise": lambda labels: cleaning(labels, classes(labels, diagnosed(labels))[0]),
+    "entropy": lambda labels: -labels.entropy,
+    "features: ten neighbours": neighbours,
+    "features: next_labels": lambda labels: package_score(labels, discriminant(labels)),
 }
 
 
 def fitted(x, y, c):
-    """Logistic regression."""
+    """Returns a trained logistic regression."""
     from sklearn.linear_model import LogisticRegression
 
     return LogisticRegression(C=c, max_iter=300).fit(x, y)
 
 
 def out_of_sample(x, y, units, c, seed):
-    """Probabilities of each example by the other folds, `(N, K)`."""
+    """Returns probabilities of each example by the other folds, `(N, K)`."""
     fold, p = folds_of(len(y), seed), np.full((len(y), units), LEAST)
     for held in (fold == place for place in range(FOLDS)):
         model = fitted(x[~held], y[~held], c)
@@ -190,89 +190,91 @@ def out_of_sample(x, y, units, c, seed):
 
 
 class Task:
-    """A draw of a set: its labels, and what a model is worth after some of them were looked at."""
+    """Draw of a set: its labels, and the accuracy of a model after some labels are checked."""
 
     def __init__(self, name, seed, options):
-        found = features.of(name, options.data, options.cache, seed)
-        there = np.flatnonzero((found.votes >= 0).any(axis=1)) if found.votes is not None else np.arange(len(found.x))
+        dataset = features.of(name, options.data, options.cache, seed)
+        there = (
+            np.flatnonzero((dataset.votes >= 0).any(axis=1)) if dataset.votes is not None else np.arange(len(dataset.x))
+        )
         chosen = np.random.default_rng([seed, 4]).permutation(there)[: options.size]
-        x, self.x_test = plain.standardized(found.x[chosen], found.x_test)
-        y, self.truth_test = found.labels[chosen].astype(int), found.truth_test
-        self.truth = found.truth[chosen].astype(int)
+        x, self.x_test = plain.standardized(dataset.x[chosen], dataset.x_test)
+        y, self.truth_test = dataset.labels[chosen].astype(int), dataset.truth_test
+        self.truth = dataset.truth[chosen].astype(int)
         train, validation = plain.split(y, seed)
         _, self.c = plain.logistic_regression(x[train], y[train], x[validation], y[validation])
-        self.given = Labels(x, y, out_of_sample(x, y, found.units, self.c, seed), seed)
+        self.labels = Labels(x, y, out_of_sample(x, y, dataset.units, self.c, seed), seed)
 
     def line(self, seen):
-        """The line of those who have looked at some labels."""
-        wrong, labels = self.given.y != self.truth, self.given.y.copy()
+        """Returns the line after these labels were checked."""
+        wrong, labels = self.labels.y != self.truth, self.labels.y.copy()
         labels[seen] = self.truth[seen]
-        accuracy = np.mean(fitted(self.given.x, labels, self.c).predict(self.x_test) == self.truth_test)
+        accuracy = np.mean(fitted(self.labels.x, labels, self.c).predict(self.x_test) == self.truth_test)
         known = {"labels": len(labels), "wrong": int(wrong.sum()), "C": self.c}
         return {"looks": len(seen), "errors": int(wrong[seen].sum()), "accuracy": float(accuracy), **known}
 
 
 def measured(task, rule):
-    """The lines of a rule: what it finds, and what a model is worth after that."""
+    """Returns the lines of a rule: the errors among its first labels, and the accuracy after that."""
     if rule in (NONE, ALL):
         yield task.line(np.arange(len(task.truth) if rule == ALL else 0))
         return
-    order = np.argsort(RULES[rule](task.given), kind="stable")
+    order = np.argsort(RULES[rule](task.labels), kind="stable")
     for looks in (looks for looks in LOOKS if looks < len(order)):
         yield task.line(order[:looks])
 
 
-def by_set(found, measure, looks, digits):
-    """A row for each rule, a column for each set: means over the seeds, and their standard errors."""
-    names = [name for name in SETS if lines.select(found, set=name)]
+def set_table(records, measure, looks, digits):
+    """Returns means over the seeds with standard errors: a row for each rule, a column for each set."""
+    names = [name for name in SETS if lines.select(records, set=name)]
     rows = [["rule", *names]]
     for rule in (*RULES, *((NONE, ALL) if measure == "accuracy" else ())):
-        own = [line for line in lines.select(found, rule=rule) if rule in (NONE, ALL) or line["looks"] == looks]
+        own = [line for line in lines.select(records, rule=rule) if rule in (NONE, ALL) or line["looks"] == looks]
         rows.append([rule, *(text([line[measure] for line in lines.select(own, set=name)], digits) for name in names)])
     return rows
 
 
 def text(values, digits, sign=""):
-    """Mean +- standard error."""
+    """Returns mean +- standard error as text."""
     error = f" +- {np.std(values, ddof=1) / len(values) ** 0.5:.{digits}f}" if len(values) > 1 else ""
     return f"{np.mean(values):{sign}.{digits}f}{error}" if values else ""
 
 
-def over(found, measure, scale, digits):
-    """A row for each rule, a column for each number of looks: the mean difference from `BEST` over sets, by seed."""
+def over(records, measure, scale, digits):
+    """Returns the mean difference from `BEST` over sets, by seed: a row for each rule, a column for each number."""
     rows = [["rule", *(f"{looks} looks" for looks in LOOKS)]]
     for rule in (rule for rule in RULES if rule != BEST):
         gains = []
         for looks in LOOKS:
-            own, best = (lines.select(found, rule=each, looks=looks) for each in (rule, BEST))
+            own, best = (lines.select(records, rule=each, looks=looks) for each in (rule, BEST))
             beside = {(line["set"], line["seed"]): line[measure] for line in best}
             seeds = lines.distinct(own, "seed")
-            of_seed = (lines.select(own, seed=seed) for seed in seeds)
+            own_lines = (lines.select(own, seed=seed) for seed in seeds)
             gains.append(
                 [
                     np.mean([scale * (line[measure] - beside[line["set"], line["seed"]]) for line in part])
-                    for part in of_seed
+                    for part in own_lines
                 ]
             )
         rows.append([rule, *(text(gain, digits, "+") for gain in gains)])
     return rows
 
 
-def tables(found):
-    """Errors found and accuracy by set, and both over those of self-confidence."""
+def tables(records):
+    """Returns errors and accuracy by set, and both relative to self-confidence."""
     per_set = {
-        f"{title} {looks} looks": by_set(found, measure, looks, digits)
+        f"{title} {looks} looks": set_table(records, measure, looks, digits)
         for measure, title, digits in (("errors", "wrong labels among", 0), ("accuracy", "test accuracy after", 3))
         for looks in LOOKS
     }
     return per_set | {
-        f"wrong labels found, over {BEST}, mean of the sets": over(found, "errors", 1, 1),
-        f"points of test accuracy, over {BEST}, mean of the sets": over(found, "accuracy", 100, 2),
+        f"wrong labels found, over {BEST}, mean of the sets": over(records, "errors", 1, 1),
+        f"points of test accuracy, over {BEST}, mean of the sets": over(records, "accuracy", 100, 2),
     }
 
 
 def main():
-    """Runs what is missing, and makes the tables."""
+    """Runs the missing rules, and makes the tables."""
     parser = features.experiment(__doc__, SETS, seeds=5, size=4000)
     options = parser.parse_args()
     if options.quick:
@@ -281,11 +283,11 @@ def main():
     file = options.output / "real_next_labels.jsonl"
     cells = itertools.product(range(options.seeds), options.sets, (NONE, *RULES, ALL))
     keys = [{"set": name, "seed": seed, "rule": rule} for seed, name, rule in cells]
-    found = lines.read(options.output, file.name)
+    records = lines.read(options.output, file.name)
     if not options.render:
         task = functools.lru_cache(1)(lambda name, seed: Task(name, seed, options))
-        found = lines.completed(file, keys, lambda name, seed, rule: measured(task(name, seed), rule))
-    publish(options.output, "real_next_labels", tables(found), sorted(lines.distinct(found, "seed")))
+        records = lines.completed(file, keys, lambda name, seed, rule: measured(task(name, seed), rule))
+    publish(options.output, "real_next_labels", tables(records), sorted(lines.distinct(records, "seed")))
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""What a careful person would take without this package, and how classifiers are measured.
+"""Careful baselines without this package, and the scores of classifiers.
 
 Logistic regression with C by noisy validation labels, linear discriminant analysis with its shrinkage chosen in the
-same way, the class of the nearest mean, a vote of ten neighbours.
+same way, the class of the nearest mean, and a vote of ten neighbours.
 """
 
 import numpy as np
@@ -13,39 +13,39 @@ NEIGHBOURS = 10
 
 
 def standardized(train, *others):
-    """Features with mean 0 and standard deviation 1 over the training examples, float32."""
+    """Returns features with mean 0 and standard deviation 1 over the training examples, float32."""
     mean, deviation = train.mean(axis=0), train.std(axis=0) + 1e-6
     return [((x - mean) / deviation).astype("float32") for x in (train, *others)]
 
 
 def split(labels, seed, rate=0.1):
-    """Places of training and of validation examples: 9 and 1 of ten at random."""
+    """Returns indices of training and of validation examples: nine tenths and one tenth at random."""
     order = np.random.default_rng([seed, 1]).permutation(len(labels))
     count = round(rate * len(labels))
     return np.sort(order[count:]), np.sort(order[:count])
 
 
 def measures(log_p, truth, votes=None):
-    """Accuracy, NLL and calibration error of log-probabilities `(N, K)`, and how near they are to people's votes."""
+    """Returns accuracy, NLL and calibration error of log-probabilities `(N, K)`, and distances to people's votes."""
     log_p = log_softmax(np.asarray(log_p, "float64"), axis=1)
     p, right = np.exp(log_p), log_p.argmax(axis=1) == truth
-    found = {
+    result = {
         "accuracy": float(right.mean()),
         "nll": float(-np.take_along_axis(log_p, truth[:, None].astype(int), 1).mean()),
         "ece": calibration_error(p.max(axis=1), right),
     }
-    return found | (to_people(log_p, p, votes) if votes is not None else {})
+    return result | (to_people(log_p, p, votes) if votes is not None else {})
 
 
 def calibration_error(confidence, right, bins=15):
-    """The mean distance of confidence and accuracy in bins of equal width."""
+    """Returns the mean distance of confidence and accuracy in bins of equal width."""
     place = np.minimum((confidence * bins).astype(int), bins - 1)
     sums = np.bincount(place, confidence - right, bins)
     return float(np.abs(sums).sum() / len(right))
 
 
 def to_people(log_p, p, votes):
-    """Cross-entropy and KL to people's distributions in nats, and the rank correlation of the entropies."""
+    """Returns cross-entropy and KL to people's distributions in nats, and the rank correlation of the entropies."""
     from scipy.stats import spearmanr
 
     q = votes / votes.sum(axis=1, keepdims=True)
@@ -59,14 +59,14 @@ def to_people(log_p, p, votes):
 
 
 def nearest_means(x, y, units, queries):
-    """Scores of each class `(N, K)`: minus the mean squared distance to the mean of its examples."""
+    """Returns scores of each class `(N, K)`: minus the mean squared distance to the mean of its examples."""
     means = np.stack([x[y == k].mean(axis=0) if (y == k).any() else np.full(x.shape[1], 1e3) for k in range(units)])
     squares = [(part**2).mean(axis=1) for part in (queries, means)]
     return 2.0 * queries @ means.T / x.shape[1] - squares[0][:, None] - squares[1]
 
 
 def logistic_regression(x, y, x_validation, y_validation, *others):
-    """Log-probabilities of further examples by logistic regression whose C has the best noisy accuracy; and this C."""
+    """Returns log-probabilities of other examples, by the C with the best noisy accuracy, and this C."""
     from sklearn.linear_model import LogisticRegression
 
     models = [LogisticRegression(C=c, max_iter=300).fit(x, y) for c in STRENGTHS]
@@ -75,7 +75,7 @@ def logistic_regression(x, y, x_validation, y_validation, *others):
 
 
 def linear_discriminant(x, y, x_validation, y_validation, *others):
-    """Classes of further examples by scikit-learn's discriminant, equal priors; the shrinkage by noisy accuracy."""
+    """Returns classes of other examples by scikit-learn's discriminant with equal priors."""
     from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
     priors = np.full(len(np.unique(y)), 1.0 / len(np.unique(y)))
@@ -85,7 +85,7 @@ def linear_discriminant(x, y, x_validation, y_validation, *others):
 
 
 def neighbour_votes(x, y, units, queries, leave_out=False):
-    """Shares of the ten nearest examples, by cosine, with each label; `leave_out` when the queries are x itself."""
+    """Returns the fractions of labels among the ten nearest examples, by cosine."""
     x, queries = (part / np.linalg.norm(part, axis=1, keepdims=True) for part in (x, queries))
     shares = np.zeros((len(queries), units))
     for start in range(0, len(queries), 1024):

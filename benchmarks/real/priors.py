@@ -1,10 +1,10 @@
-"""Class frequencies in the linear discriminant: none, all, and what held-out labels choose.
+"""Class frequencies in the linear discriminant: none, all, or as held-out labels choose.
 
 python -m benchmarks.real.priors [--sets NAME ...] [--seeds 3] [--size 4000] [--data FOLDER] [--cache FOLDER]
                                  [--output FOLDER] [--quick] [--render]
 
-Accuracy on true test labels: of the sets with labels of people and rules, and of two normal classes in ten dimensions
-with one of them rare, and flips.
+Accuracy is on true test labels, on the sets with labels by people and rules, and on two normal classes in ten
+dimensions with flips, of which one is rare.
 """
 
 import functools
@@ -29,7 +29,7 @@ SHRINKAGES = (0.9, 0.5, 0.1)
 
 
 def planted(rate, flips, distance, seed, size=1000, test=20_000):
-    """Two classes with means at a distance, in standard deviations."""
+    """Returns two classes with means at a distance, in standard deviations."""
     rng = np.random.default_rng([seed, 60])
     truth = (rng.random(size + test) < rate).astype(int)
     x = rng.normal(size=(size + test, 10)).astype("float32")
@@ -38,48 +38,51 @@ def planted(rate, flips, distance, seed, size=1000, test=20_000):
     return data.Set(x[:size], labels, truth[:size], x[size:], truth[size:], None, None, 2)
 
 
-def of_scikit_learn(x, labels, queries, truth):
-    """The accuracy of the best shrinkage by the test, with the frequencies as priors."""
+def scikit_learn_accuracy(x, labels, queries, truth):
+    """Returns the accuracy of the best shrinkage by the test, with the frequencies as priors."""
     from sklearn.discriminant_analysis import LinearDiscriminantAnalysis as Other
 
     return max(Other(solver="lsqr", shrinkage=a).fit(x, labels).score(queries, truth) for a in SHRINKAGES)
 
 
 def measured(options, name, seed):
-    """The line of a set and seed."""
+    """Returns the line of a set and seed."""
     is_planted = name in PLANTED
-    found = planted(*PLANTED[name], seed) if is_planted else features.of(name, options.data, options.cache, seed)
-    picked = np.random.default_rng([seed, 4]).permutation(len(found.labels))[: options.size]
-    x, (classes, labels) = found.x[picked], np.unique(found.labels[picked], return_inverse=True)
+    dataset = planted(*PLANTED[name], seed) if is_planted else features.of(name, options.data, options.cache, seed)
+    picked = np.random.default_rng([seed, 4]).permutation(len(dataset.labels))[: options.size]
+    x, (classes, labels) = dataset.x[picked], np.unique(dataset.labels[picked], return_inverse=True)
     scale = scaling(x)
-    queries, line = scale(found.x_test), {"largest": float(np.bincount(found.truth_test).max() / len(found.truth_test))}
+    queries, line = (
+        scale(dataset.x_test),
+        {"largest": float(np.bincount(dataset.truth_test).max() / len(dataset.truth_test))},
+    )
     for row, frequencies in PRIORS.items():
         fitted = discriminant(x, labels, len(classes), None, scale, frequencies)
-        line[row] = float(np.mean(classes[fitted.logits(queries).argmax(axis=1)] == found.truth_test))
-    yield line | ({OTHER: of_scikit_learn(x, labels, found.x_test, found.truth_test)} if is_planted else {})
+        line[row] = float(np.mean(classes[fitted.logits(queries).argmax(axis=1)] == dataset.truth_test))
+    yield line | ({OTHER: scikit_learn_accuracy(x, labels, dataset.x_test, dataset.truth_test)} if is_planted else {})
 
 
-def table(found):
-    """A row for each set."""
-    columns = [name for name in ("largest", *PRIORS, OTHER) if any(name in line for line in found)]
-    rows = [[name, *(lines.with_error([line[row] for line in lines.select(found, set=name)]) for row in columns)]
-            for name in lines.distinct(found, "set")]  # fmt: skip
+def table(records):
+    """Returns a row for each set."""
+    columns = [name for name in ("largest", *PRIORS, OTHER) if any(name in line for line in records)]
+    rows = [[name, *(lines.with_error([line[row] for line in lines.select(records, set=name)]) for row in columns)]
+            for name in lines.distinct(records, "set")]  # fmt: skip
     return [["set", *(name.replace("largest", "largest class") for name in columns)], *rows]
 
 
 def main():
-    """Runs what is missing, and makes the tables."""
+    """Runs the missing rows, and makes the tables."""
     options = features.experiment(__doc__, SETS, seeds=3, size=4000).parse_args()
     if options.quick:
         options.size, options.seeds = 500, 1
     options.output.mkdir(parents=True, exist_ok=True)
-    found = lines.read(options.output, "real_priors.jsonl")
+    records = lines.read(options.output, "real_priors.jsonl")
     if not options.render:
         keys = [{"set": name, "seed": seed} for name in options.sets for seed in range(options.seeds)]
-        found = lines.completed(options.output / "real_priors.jsonl", keys, functools.partial(measured, options))
+        records = lines.completed(options.output / "real_priors.jsonl", keys, functools.partial(measured, options))
     parts = {"labels of people and rules": data.SETS, "planted": PLANTED}
-    tables = {title: table([line for line in found if line["set"] in names]) for title, names in parts.items()}
-    publish(options.output, "real_priors", tables, sorted(lines.distinct(found, "seed")))
+    tables = {title: table([line for line in records if line["set"] in names]) for title, names in parts.items()}
+    publish(options.output, "real_priors", tables, sorted(lines.distinct(records, "seed")))
 
 
 if __name__ == "__main__":

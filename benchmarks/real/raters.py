@@ -1,9 +1,9 @@
-"""MovieReviews: 135 people rate films of which they read a review; what is made of their ratings, and what learns it.
+"""MovieReviews: ratings of films by 135 people who read a review, ways to combine them, and models trained on them.
 
-1,500 reviews as bags of words, each with the ratings of about five people; 3,506 test reviews with the rating of their
-author. A tenth of the training reviews is held out: their ratings, or what is made of them, choose the penalty of ridge
-regression, on TF-IDF, and the epoch of networks, on 200 principal components of it, and give the constant variance. The
-head is `models.heteroscedastic_regression` of the network, trained on. No true value is in any choice.
+1,500 reviews as bags of words, each with the ratings of about five people, and 3,506 test reviews with the rating of
+their author. A tenth of the training reviews is held out. Their ratings, or the targets made from them, choose the
+penalty of ridge regression on TF-IDF and the epoch of networks on its 200 principal components, and give the constant
+variance. The head is `models.heteroscedastic_regression` of the network, trained further. True values choose nothing.
 """
 
 import time
@@ -14,7 +14,7 @@ import numpy as np
 from benchmarks.real import data, plain
 
 HIDDEN, DECAY, RATE, BATCH, EPOCHS, PARTS = 64, 1e-2, 1e-3, 64, 40, 200
-PENALTIES = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0)  # of ridge regression
+PENALTIES = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0)  # L2 of ridge regression
 TARGETS = ("mean of the ratings", "without each rater's bias", "and weighted by spread", "each rating", "true ratings")
 HEADS = ("ridge", "network, constant variance", "head")
 ROWS = {f"{target}, {head}": (target, head) for target in TARGETS for head in HEADS}
@@ -22,47 +22,47 @@ COLUMNS = ("error of the target", "RMSE", "NLL", "inside 50%", "inside 90%")
 
 
 def consensus(ratings, equal_spread, smoothing=5.0, steps=200):
-    """The mean of the ratings `(N, M)` without each rater's bias, weighted by each rater's spread, by EM; nan is none.
+    """Returns the mean rating without each rater's bias, weighted by each rater's spread, by EM.
 
     Source: Raykar, Yu, Zhao et al. 2010, "Learning from crowds", JMLR 11, the part on regression, with a bias.
     """
-    given = ~np.isnan(ratings)
-    count, values = given.sum(axis=0), np.where(given, ratings, 0.0)
-    bias, spread = np.zeros(len(count)), np.full(len(count), ratings[given].std())
+    is_rated = ~np.isnan(ratings)
+    count, values = is_rated.sum(axis=0), np.where(is_rated, ratings, 0.0)
+    bias, spread = np.zeros(len(count)), np.full(len(count), ratings[is_rated].std())
     for _ in range(steps):
-        weights = given / np.square(spread)
+        weights = is_rated / np.square(spread)
         target = (weights * (values - bias)).sum(axis=1) / weights.sum(axis=1)
-        residuals = np.where(given, values - target[:, None], 0.0)
+        residuals = np.where(is_rated, values - target[:, None], 0.0)
         bias = residuals.sum(axis=0) / (count + smoothing)
         bias -= bias @ count / count.sum()
         errors = 1.0 / weights.sum(axis=1, keepdims=True)
-        squares = (given * (np.square(residuals - bias) + errors)).sum(axis=0)
+        squares = (is_rated * (np.square(residuals - bias) + errors)).sum(axis=0)
         mean = squares.sum() / count.sum()
         variance = np.full(len(count), mean) if equal_spread else (squares + smoothing * mean) / (count + smoothing)
         spread = np.sqrt(variance)
     return target
 
 
-def targets_of(name, found):
-    """The rows of the examples to train on, and a number for each."""
-    everyone = np.arange(len(found.truth))
+def targets_of(name, dataset):
+    """Returns the indices of the training examples, and a target for each."""
+    everyone = np.arange(len(dataset.truth))
     if name == "each rating":
-        rows, raters = np.nonzero(~np.isnan(found.ratings))
-        return rows, found.ratings[rows, raters]
+        rows, raters = np.nonzero(~np.isnan(dataset.ratings))
+        return rows, dataset.ratings[rows, raters]
     if name == "true ratings":
-        return everyone, found.truth
+        return everyone, dataset.truth
     if name == "mean of the ratings":
-        return everyone, np.nanmean(found.ratings, axis=1)
-    return everyone, consensus(found.ratings, equal_spread=name == "without each rater's bias")
+        return everyone, np.nanmean(dataset.ratings, axis=1)
+    return everyone, consensus(dataset.ratings, equal_spread=name == "without each rater's bias")
 
 
-def texts_as(kind, found):
-    """TF-IDF of the training and of the test reviews, sparse for ridge regression, as principal components else."""
+def texts_as(kind, dataset):
+    """Returns TF-IDF of training and test reviews: sparse for ridge regression, or their principal components."""
     from sklearn.decomposition import TruncatedSVD
     from sklearn.feature_extraction.text import TfidfTransformer
 
-    weigh = TfidfTransformer(sublinear_tf=True).fit(found.x)
-    parts = [weigh.transform(part) for part in (found.x, found.x_test)]
+    weigh = TfidfTransformer(sublinear_tf=True).fit(dataset.x)
+    parts = [weigh.transform(part) for part in (dataset.x, dataset.x_test)]
     if kind == "ridge":
         return parts
     reduce = TruncatedSVD(PARTS, random_state=0).fit(parts[0])
@@ -70,21 +70,21 @@ def texts_as(kind, found):
 
 
 def measured(options, seed, row):
-    """The line of MovieReviews of a seed and row: scores of the true ratings of the test."""
+    """Returns the line of MovieReviews of a seed and row: scores of the true ratings of the test."""
     from keras_het.explain import regression_scores
 
     target, head = ROWS[row]
-    found, start = data.movie_reviews(options.data), time.process_time()
-    x, x_test = texts_as(head, found)
-    rows, y = targets_of(target, found)
-    train, held = (np.isin(rows, part) for part in plain.split(found.truth, seed))
+    dataset, start = data.movie_reviews(options.data), time.process_time()
+    x, x_test = texts_as(head, dataset)
+    rows, y = targets_of(target, dataset)
+    train, held = (np.isin(rows, part) for part in plain.split(dataset.truth, seed))
     mean, scale = y[train].mean(), y[train].std()
     parts = [(x[rows[part]], ((y[part] - mean) / scale).astype("float32")[:, None]) for part in (train, held)]
-    outputs = np.asarray((by_ridge if head == "ridge" else by_network)(head, parts, x_test, seed, options.epochs))
+    outputs = np.asarray((ridge if head == "ridge" else network_rows)(head, parts, x_test, seed, options.epochs))
     outputs = np.stack([outputs[:, 0] * scale + mean, outputs[:, 1] * scale, outputs[:, 2]], axis=1)
-    scores = regression_scores(outputs, found.truth_test, (0.5, 0.9))
+    scores = regression_scores(outputs, dataset.truth_test, (0.5, 0.9))
     yield {
-        "error of the target": float(np.sqrt(np.mean((y - found.truth[rows]) ** 2))),
+        "error of the target": float(np.sqrt(np.mean((y - dataset.truth[rows]) ** 2))),
         "RMSE": float(scores.rmse[0]),
         "NLL": float(scores.nll),
         "inside 50%": float(scores.coverage[0, 0]),
@@ -93,8 +93,8 @@ def measured(options, seed, row):
     }
 
 
-def by_ridge(head, parts, x_test, seed, epochs):
-    """Ridge regression, the penalty by the error of what is held out, whose mean square is the variance."""
+def ridge(head, parts, x_test, seed, epochs):
+    """Returns ridge regression. The held-out error chooses the penalty and gives the variance."""
     from sklearn.linear_model import Ridge
 
     (x, y), (x_held, y_held) = parts
@@ -105,8 +105,8 @@ def by_ridge(head, parts, x_test, seed, epochs):
     return np.stack([loc, np.full_like(loc, errors[best] ** 0.5), np.full_like(loc, -1.0)], axis=1)
 
 
-def by_network(head, parts, x_test, seed, epochs):
-    """Distributions of a network with the variance of the residuals held out, or of the head that it becomes."""
+def network_rows(head, parts, x_test, seed, epochs):
+    """Returns distributions of a network with the held-out variance, or of its heteroscedastic head."""
     from keras_het.models import heteroscedastic_regression
 
     keras.utils.set_random_seed(seed)

@@ -1,12 +1,12 @@
-"""What to expect of a finder on a good data set: labels that five people looked at, of three well-known test sets.
+"""Precision of `labels.find_issues` on three well-known test sets whose labels five people checked.
 
 python -m benchmarks.real.verified [--data FOLDER] [--output FOLDER] [--render]
 
-The probabilities are out of sample, of the authors of the audit (Northcutt, Athalye and Mueller 2021, "Pervasive label
-errors in test sets"); nothing is trained. People looked at labels that confident learning had named; a label is wrong
-if fewer than three of five keep it. So precision is of labels that are named and were checked, and nobody knows how
-many wrong labels nobody looked at. "Worst scores" are as many as `find_issues` names, by the probability of the
-label.
+The out-of-sample probabilities come from the authors of the audit (Northcutt, Athalye and Mueller 2021, "Pervasive
+label errors in test sets"); nothing is trained. People checked the labels that confident learning had flagged. A label
+is an error if fewer than three of five people keep it. So precision covers labels that were flagged and checked, and
+the number of errors among the other labels is unknown. "Worst scores" are as many labels as `find_issues` flags, with
+the lowest probabilities.
 """
 
 import importlib.util
@@ -17,10 +17,10 @@ import numpy as np
 from benchmarks.lib import harness, lines
 from benchmarks.lib.results import publish
 from benchmarks.real import data
-from benchmarks.real.issues import first_choice, issues, of_cleanlab
+from benchmarks.real.issues import cleanlab_issues, first_choice, issues
 
 SETS = {"cifar10": "CIFAR-10", "mnist": "MNIST", "news20": "20 newsgroups"}
-KEPT = 3  # of five people, so that a label is right
+KEPT = 3  # votes of five people that make a label correct
 
 
 def finders(p, y):
@@ -30,28 +30,28 @@ def finders(p, y):
     worst[np.argsort(scores, kind="stable")[: named.sum()]] = True
     yield "find_label_issues", named
     if importlib.util.find_spec("cleanlab"):
-        yield "cleanlab", of_cleanlab(y, p)[0]
+        yield "cleanlab", cleanlab_issues(y, p)[0]
     yield "as many worst scores", worst
     yield "argmax is not the label", first_choice(y, p)[0]
 
 
 def measured(name, arrays):
-    """The lines of a data set: one for each finder, and one for all labels that were checked."""
+    """Yields a line for each finder of a data set."""
     p, y, checked = (arrays[f"{name}_{part}"] for part in ("p", "y", "checked"))
     p, y = p.astype("float64"), y.astype(int)
     wrong = arrays[f"{name}_votes_for_label"] < KEPT
     count = {"labels": len(y), "seen": len(wrong), "errors": int(wrong.sum())}
     for finder, flags in finders(p / p.sum(axis=1, keepdims=True), y):
         seen = flags[checked]
-        found = {"named": int(flags.sum()), "checked": int(seen.sum()), "wrong": int((seen & wrong).sum())}
-        yield {"finder": finder, **count, **found}
+        counts = {"named": int(flags.sum()), "checked": int(seen.sum()), "wrong": int((seen & wrong).sum())}
+        yield {"finder": finder, **count, **counts}
 
 
-def table(found):
-    """A row for each data set and finder."""
+def table(records):
+    """Returns a row for each data set and finder."""
     rows = [["data", "finder", "names", "of these checked", "wrong", "precision", "recall of the wrong ones"]]
-    for name in lines.distinct(found, "set"):
-        for line in lines.select(found, set=name):
+    for name in lines.distinct(records, "set"):
+        for line in lines.select(records, set=name):
             precision = f"{line['wrong'] / line['checked']:.2f}" if line["checked"] else ""
             title = f"{SETS[name]} ({line['labels']:,} labels, {line['errors']} wrong of {line['seen']} checked)"
             head = [title if line["finder"] == "find_label_issues" else "", line["finder"]]
@@ -68,16 +68,16 @@ def main():
     options = parser.parse_args()
     options.output.mkdir(parents=True, exist_ok=True)
     file = options.output / "real_verified.jsonl"
-    found = lines.read(options.output, file.name)
+    records = lines.read(options.output, file.name)
     if not options.render:
         arrays = data.arrays("verified", options.data)
-        found = lines.completed(file, [{"set": name} for name in SETS], lambda name: measured(name, arrays))
+        records = lines.completed(file, [{"set": name} for name in SETS], lambda name: measured(name, arrays))
     packages = [
         keras.config.backend(),
         "numpy",
-        *(["cleanlab"] if "cleanlab" in lines.distinct(found, "finder") else []),
+        *(["cleanlab"] if "cleanlab" in lines.distinct(records, "finder") else []),
     ]
-    publish(options.output, "real_verified", {"wrong labels of good data sets": table(found)}, [], packages)
+    publish(options.output, "real_verified", {"wrong labels of good data sets": table(records)}, [], packages)
 
 
 if __name__ == "__main__":

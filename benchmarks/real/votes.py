@@ -1,12 +1,11 @@
-"""What is made of the votes of several annotators: majority, Dawid-Skene; and what is done to them beforehand.
+"""Classes from the votes of several annotators, by majority and Dawid-Skene, also with planted spammers.
 
 python -m benchmarks.real.votes [--seeds 5] [--data FOLDER] [--output FOLDER]
 
-`task_of(options, "LabelMe", "10 spammers", seed)` is a set of `benchmarks.real.data` whose votes were changed. The
-command needs no network: which share of the classes is right by the majority (a tie is drawn), by `aggregate`, and
-where abstaining is a label; by `labels.annotators` with Dawid-Skene's T, how many of the spammers and of the others
-are named, and of how many annotators the interval of the agreement holds the accuracy by gold
-labels.
+`task_of(options, "LabelMe", "10 spammers", seed)` is a set of `benchmarks.real.data` with changed votes. The command
+needs no network. It measures the fraction of correct classes by the majority (a tie is drawn), by `aggregate`, and with
+abstaining as a label. For `labels.annotators` with Dawid-Skene's T it measures the fraction of spammers and of other
+annotators that are flagged, and how often the interval of the agreement contains the accuracy by gold labels.
 """
 
 import pathlib
@@ -29,7 +28,7 @@ PLAN = {  # by set, what is done to the votes
 
 
 class Task(NamedTuple):
-    """Standardised examples with their votes `(N, M)`, -1 where there is none or K for one who abstains; the truth."""
+    """Standardised examples with their votes `(N, M)`, -1 if missing or K for abstaining, and the truth."""
 
     x: np.ndarray
     votes: np.ndarray
@@ -41,16 +40,16 @@ class Task(NamedTuple):
 
 
 def task_of(options, name, change, seed):
-    """The `Task` of a set whose votes were changed; without the examples that have no vote then."""
-    found, rng = features.of(name, options.data, options.cache, seed), np.random.default_rng([seed, 5])
-    votes, spammers = changed(found.votes.astype(int), change, found.units, rng)
-    kept = np.flatnonzero(((votes >= 0) & (votes < found.units)).any(axis=1))[: options.size]
-    x, x_test = plain.standardized(found.x[kept], found.x_test)
-    return Task(x, votes[kept], found.truth[kept].astype(int), x_test, found.truth_test, found.units, spammers)
+    """Returns the `Task` of a set with changed votes, without the examples that have no vote then."""
+    dataset, rng = features.of(name, options.data, options.cache, seed), np.random.default_rng([seed, 5])
+    votes, spammers = changed(dataset.votes.astype(int), change, dataset.units, rng)
+    kept = np.flatnonzero(((votes >= 0) & (votes < dataset.units)).any(axis=1))[: options.size]
+    x, x_test = plain.standardized(dataset.x[kept], dataset.x_test)
+    return Task(x, votes[kept], dataset.truth[kept].astype(int), x_test, dataset.truth_test, dataset.units, spammers)
 
 
 def changed(votes, change, units, rng):
-    """Votes after a change, and which annotators say anything then, `(M,)`."""
+    """Returns votes after a change, and which annotators still vote, `(M,)`."""
     spammers = np.zeros(votes.shape[1], bool)
     if change in ("one vote each", "two votes each"):
         order = np.where(votes >= 0, rng.random(votes.shape), 2.0).argsort(axis=1).argsort(axis=1)
@@ -65,8 +64,8 @@ def changed(votes, change, units, rng):
     return votes, spammers
 
 
-def of_crowdkit(votes, units, name="DawidSkene", **options):
-    """Probabilities of the classes by an aggregation of crowd-kit, `(N, K)`; None where it is not installed."""
+def crowdkit_probabilities(votes, units, name="DawidSkene", **options):
+    """Returns class probabilities by an aggregation of crowd-kit, `(N, K)`, or None if it is not installed."""
     try:
         import crowdkit.aggregation
     except ImportError:
@@ -78,16 +77,16 @@ def of_crowdkit(votes, units, name="DawidSkene", **options):
     made = getattr(crowdkit.aggregation, name)(**options)
     if not hasattr(made, "fit_predict_proba"):
         try:
-            found = made.fit_predict(answers)
+            result = made.fit_predict(answers)
         except ValueError:  # M-MSR, of rules that say one class each
             return None
-        return np.eye(units)[found.reindex(range(len(votes)), fill_value=0).to_numpy()]
-    found = made.fit_predict_proba(answers)
-    return found.reindex(index=range(len(votes)), columns=range(units), fill_value=0.0).to_numpy()
+        return np.eye(units)[result.reindex(range(len(votes)), fill_value=0).to_numpy()]
+    result = made.fit_predict_proba(answers)
+    return result.reindex(index=range(len(votes)), columns=range(units), fill_value=0.0).to_numpy()
 
 
-def of_snorkel(votes, units):
-    """Probabilities by Snorkel's label model, `(N, K)`, with its defaults; None where it is not installed."""
+def snorkel_probabilities(votes, units):
+    """Returns probabilities by Snorkel's label model with its defaults, `(N, K)`, or None if it is not installed."""
     try:
         from snorkel.labeling.model import LabelModel
     except ImportError:
@@ -97,16 +96,16 @@ def of_snorkel(votes, units):
     return made.predict_proba(votes)
 
 
-def by_dawid_skene(task):
-    """Probabilities of the true classes, `(N, K)`, and T of each annotator, `(M, K, K)` or with those who abstain."""
+def dawid_skene(task):
+    """Returns probabilities of the true classes, `(N, K)`, and T of each annotator, also with abstaining."""
     if task.votes.max() < task.units:
-        found = aggregate(task.votes, task.units)
-        return found.probabilities, found.transitions
+        estimate = aggregate(task.votes, task.units)
+        return estimate.probabilities, estimate.transitions
     return with_abstaining(task.votes, task.units)
 
 
 def with_abstaining(votes, units, iterations=30):
-    """The same EM where abstaining is a label, K, but no class; `aggregate` has as many labels as classes."""
+    """Returns the same with abstaining as a label K that is no class, because `aggregate` has only classes."""
     said = np.eye(units + 1)[votes]
     p = said[:, :, :units].sum(axis=1)
     p /= p.sum(axis=1, keepdims=True)
@@ -123,31 +122,33 @@ def with_abstaining(votes, units, iterations=30):
 TARGETS = {  # what is made of the votes: functions of the task and a generator, `(N, K)`
     "majority": lambda task, rng: np.eye(task.units)[data.majority(task.votes, task.units, rng)],
     "shares of the votes": lambda task, rng: aggregate(task.votes, task.units, "majority").probabilities,
-    "Dawid-Skene": lambda task, rng: by_dawid_skene(task)[0],
-    "crowd-kit's Dawid-Skene": lambda task, rng: of_crowdkit(task.votes, task.units),
-    "crowd-kit's GLAD": lambda task, rng: of_crowdkit(task.votes, task.units, "GLAD"),
-    "crowd-kit's M-MSR": lambda task, rng: of_crowdkit(task.votes, task.units, "MMSR"),
-    "Snorkel's label model": lambda task, rng: of_snorkel(task.votes, task.units),
+    "Dawid-Skene": lambda task, rng: dawid_skene(task)[0],
+    "crowd-kit's Dawid-Skene": lambda task, rng: crowdkit_probabilities(task.votes, task.units),
+    "crowd-kit's GLAD": lambda task, rng: crowdkit_probabilities(task.votes, task.units, "GLAD"),
+    "crowd-kit's M-MSR": lambda task, rng: crowdkit_probabilities(task.votes, task.units, "MMSR"),
+    "Snorkel's label model": lambda task, rng: snorkel_probabilities(task.votes, task.units),
     "true labels": lambda task, rng: np.eye(task.units)[task.truth],
 }
 
 
 def gold_accuracies(votes, truth, prior):
-    """sum_i prior_i p(label i | true class i) of each annotator, by classes that have labels; nan without any."""
-    of_classes = []
+    """Returns sum_i prior_i p(label i | true class i) for each annotator, over classes with labels, or nan."""
+    class_terms = []
     for i in range(len(prior)):
-        given = (votes >= 0) & (truth == i)[:, None]
-        of_classes.append(((votes == i) & given).sum(axis=0) / np.where(given.any(axis=0), given.sum(axis=0), np.nan))
-    shares, weights = np.array(of_classes), prior[:, None] * ~np.isnan(of_classes)
+        is_label = (votes >= 0) & (truth == i)[:, None]
+        class_terms.append(
+            ((votes == i) & is_label).sum(axis=0) / np.where(is_label.any(axis=0), is_label.sum(axis=0), np.nan)
+        )
+    shares, weights = np.array(class_terms), prior[:, None] * ~np.isnan(class_terms)
     return np.nansum(shares * weights, axis=0) / np.where(weights.any(axis=0), weights.sum(axis=0), np.nan)
 
 
-def measured(found, change, seed):
-    """A line of the table, of a set whose votes were changed."""
-    rng, units = np.random.default_rng([seed, 5]), found.units
-    votes, spammers = changed(found.votes.astype(int), change, units, rng)
+def measured(dataset, change, seed):
+    """Returns a line of the table for a set with changed votes."""
+    rng, units = np.random.default_rng([seed, 5]), dataset.units
+    votes, spammers = changed(dataset.votes.astype(int), change, units, rng)
     kept = ((votes >= 0) & (votes < units)).any(axis=1)
-    votes, truth = votes[kept], found.truth[kept]
+    votes, truth = votes[kept], dataset.truth[kept]
     if change == ABSTAIN:
         majority, (p, _) = data.majority(np.where(votes == units, -1, votes), units, rng), with_abstaining(votes, units)
         return [np.mean(majority == truth), np.mean(p.argmax(axis=1) == truth), *[np.nan] * 3]
@@ -159,9 +160,9 @@ def measured(found, change, seed):
     gold = gold_accuracies(votes, truth, fitted.prior)
     inside = [a.interval[0] <= g <= a.interval[1] for a, g in zip(each, gold, strict=True) if not np.isnan(a.agreement)]
     right = [data.majority(votes, units, rng), fitted.probabilities.argmax(axis=1)]
-    of_spammers = named[spammers].mean() if spammers.any() else np.nan
+    spammer_rate = named[spammers].mean() if spammers.any() else np.nan
     inside = np.nan if spammers.any() else np.mean(inside)
-    return [*(np.mean(y == truth) for y in right), of_spammers, named[~spammers].mean(), inside]
+    return [*(np.mean(y == truth) for y in right), spammer_rate, named[~spammers].mean(), inside]
 
 
 def main():
@@ -173,10 +174,10 @@ def main():
     head = ["set", "votes", "right by majority", "right by Dawid-Skene", "spammers named", "others named", "inside"]
     table = [head]
     for name, changes in PLAN.items():
-        found = data.read(name, options.data)
+        dataset = data.read(name, options.data)
         for change in changes:
             seeds = range(options.seeds)
-            values = np.array([measured(found, change, seed) for seed in seeds], float).T
+            values = np.array([measured(dataset, change, seed) for seed in seeds], float).T
             table.append([name, change or "all", *map(lines.with_error, values)])
             print(*table[-1], flush=True)
     publish(options.output, "real_votes", {"what is made of votes": table}, range(options.seeds))

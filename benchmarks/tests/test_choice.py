@@ -1,4 +1,4 @@
-"""The benchmark of the choice of a method: its tables by hand, and that a line is not computed twice."""
+"""Benchmark of the choice of a method: its tables by hand, and lines that are computed once."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Weak raters: real errors, deterministic, of a kind each, and what is refused; and flips with a random pattern."""
+"""Weak raters, with real, deterministic errors of different kinds, and flips with a random pattern."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""The benchmarks of costs: the floor, growth along a size, the sizes of a sweep, answers."""
+"""Benchmarks of costs: the floor, growth along a size, the sizes of a sweep, answers."""
 
 import json
 import pathlib
@@ -104,8 +104,8 @@ def test_only_an_accelerator_has_a_result_file(accelerator, tmp_path, monkeypatc
     ((backend, _, is_quick),) = asked
     assert (backend, is_quick) == ("torch", accelerator is None)
     assert ("torch has no accelerator here" in capsys.readouterr().out) == (accelerator is None)
-    found = [results.read(path).machine for path in tmp_path.glob("*.json")]
-    assert found == ([accelerator] if accelerator else [])
+    result = [results.read(path).machine for path in tmp_path.glob("*.json")]
+    assert result == ([accelerator] if accelerator else [])
 
 
 def test_the_estimates_are_within_thirty_percent_of_the_memory_that_was_measured(monkeypatch):
@@ -116,8 +116,8 @@ def test_the_estimates_are_within_thirty_percent_of_the_memory_that_was_measured
     assert len(rows) == len(devices.HEADS)
     for row in rows:
         for count, cell in zip(devices.DEVICES, row[1:3], strict=True):
-            found = devices.estimated(count, devices.SIZES)[row[0]]["train_bytes"] / 2**20
-            assert found == pytest.approx(float(cell.split()[0]), rel=0.3)
+            result = devices.estimated(count, devices.SIZES)[row[0]]["train_bytes"] / 2**20
+            assert result == pytest.approx(float(cell.split()[0]), rel=0.3)
 
 
 def test_probabilities_of_the_memory_map_are_those_of_labels_that_are_mostly_right(tmp_path):
@@ -157,11 +157,11 @@ def test_classes_overlap_alike_and_half_of_the_wrong_labels_name_the_nearest_cen
 def test_every_method_answers(method, folder):
     if method in answer.NEEDED:
         pytest.importorskip({"scikit-learn": "sklearn"}.get(answer.NEEDED[method], answer.NEEDED[method]))
-    found = answer.measure(method, folder)
-    assert found["seconds"] > 0.0
-    assert found["memory"] >= 0.0
+    result = answer.measure(method, folder)
+    assert result["seconds"] > 0.0
+    assert result["memory"] >= 0.0
     predicts = method in {"clean_labels", "LogisticRegressionCV", "CleanLearning"}
-    assert found["right"] > 0.5 if predicts else found["right"] is None
+    assert result["right"] > 0.5 if predicts else result["right"] is None
 
 
 HOLDING = """
@@ -204,7 +204,7 @@ def test_a_process_over_the_limit_ends_with_its_children(tmp_path):
 
 
 def ends(child):
-    """Whether a process ends within five seconds; one that nobody waits for is a zombie."""
+    """Returns whether a process ends within five seconds, also as a zombie that is not waited for."""
     status = pathlib.Path(f"/proc/{child}/status")
     for _ in range(50):
         if not status.exists() or "State:\tZ" in status.read_text():
@@ -229,11 +229,11 @@ def test_what_a_process_measures_or_what_stopped_it(code, expected):
 
 def test_after_a_limit_a_method_has_no_more_examples_and_data_are_made_once(tmp_path, monkeypatch):
     asked, made = [], []
-    found = {"choose": {"limit": "> 1 s"}, "floor": {"error": "ValueError: x"}}
+    result = {"choose": {"limit": "> 1 s"}, "floor": {"error": "ValueError: x"}}
 
     def in_time(command, seconds):
         asked.append((command[-2], command[-1].rsplit("/", 1)[-1]))
-        return found[command[-2]]
+        return result[command[-2]]
 
     monkeypatch.setattr(answer, "in_time", in_time)
     monkeypatch.setattr(answer, "draw", lambda folder, *sizes: made.append(sizes))
@@ -250,13 +250,13 @@ def test_after_a_limit_a_method_has_no_more_examples_and_data_are_made_once(tmp_
 
 
 def test_the_tables_of_answers_have_a_row_for_each_data_set_and_a_column_for_each_method():
-    def line(examples, method, **found):
-        return {"examples": examples, "features": 4, "classes": 3, "method": method, **found}
+    def line(examples, method, **result):
+        return {"examples": examples, "features": 4, "classes": 3, "method": method, **result}
 
     def measures(right):
         return {"processor": 2.0, "seconds": 1.0, "memory": 0.5, "right": right}
 
-    found = answer.tables(
+    result = answer.tables(
         [
             line(1000, "choose", **measures(0.75)),
             line(1000, "floor", **measures(None)),
@@ -265,7 +265,7 @@ def test_the_tables_of_answers_have_a_row_for_each_data_set_and_a_column_for_eac
             line(2000, "floor", **measures(None)),
         ]
     )
-    processor, seconds, memory, fraction, errors = found.values()
+    processor, seconds, memory, fraction, errors = result.values()
     assert processor == [
         ["N", "D", "K", "choose", "CleanLearning", "floor"],
         ["1,000", "4", "3", "2.000", "error", "2.000"],

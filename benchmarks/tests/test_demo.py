@@ -1,4 +1,4 @@
-"""The demo: no training sees a correct label, the picture is drawn, and the table has every kind of noise."""
+"""Demo: no training sees a correct label, the picture is drawn, and the table has every kind of noise."""
 
 import keras
 import numpy as np
@@ -39,8 +39,8 @@ def trained(monkeypatch):
 def test_the_trainings_see_the_noisy_labels_alone(trained, tmp_path, capsys):
     demo.main(["--output", str(tmp_path), "--seed", "3"])
     _, true, labels, *_ = planted("digits", "look-alike", 3)
-    for found in trained.values():
-        np.testing.assert_array_equal(found, labels)
+    for finding in trained.values():
+        np.testing.assert_array_equal(finding, labels)
     assert np.mean(labels != true) == pytest.approx(0.4, abs=0.04)
     assert (tmp_path / "demo.png").read_bytes().startswith(b"\x89PNG")
     printed = capsys.readouterr().out
@@ -48,10 +48,10 @@ def test_the_trainings_see_the_noisy_labels_alone(trained, tmp_path, capsys):
 
 
 def test_precision_and_recall_are_those_of_the_flagged_labels(trained):
-    found = demo.find("pair", 0)
+    finding = demo.find("pair", 0)
     _, true, labels, *_ = planted("digits", "pair", 0)
     issues = find_issues(0.9 * np.eye(10)[np.roll(labels, 1)] + 0.01, labels)
     flagged = issues.index[issues.is_issue]
-    assert found.precision == pytest.approx(np.mean((labels != true)[flagged]))
-    assert found.recall == pytest.approx(np.sum((labels != true)[flagged]) / np.sum(labels != true))
-    assert demo.table([found])[1][:2] == ["swapped pairs", "0.700"]
+    assert finding.precision == pytest.approx(np.mean((labels != true)[flagged]))
+    assert finding.recall == pytest.approx(np.sum((labels != true)[flagged]) / np.sum(labels != true))
+    assert demo.table([finding])[1][:2] == ["swapped pairs", "0.700"]

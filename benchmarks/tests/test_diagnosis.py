@@ -1,4 +1,4 @@
-"""The benchmarks of the diagnosis and of cleaning: their data and tables, and the advice that follows from them."""
+"""Benchmarks of the diagnosis and of cleaning: their data and tables, and the advice that follows from them."""
 
 import numpy as np
 import pytest
@@ -12,8 +12,8 @@ pytestmark = pytest.mark.once
 
 def row(noise, kind, seed=0, data="digits"):
     numbers = ("share", "wrong", "class", "most probable label", "T", "T, confident joint")
-    found = {"data": data, "noise": noise, "seed": seed, "kind": kind, "p_value": 0.001 if seed else float("nan")}
-    return found | dict.fromkeys(numbers, 0.25)
+    result = {"data": data, "noise": noise, "seed": seed, "kind": kind, "p_value": 0.001 if seed else float("nan")}
+    return result | dict.fromkeys(numbers, 0.25)
 
 
 def test_what_is_said_is_counted_and_seeds_of_the_choice_stand_apart():
@@ -23,12 +23,12 @@ def test_what_is_said_is_counted_and_seeds_of_the_choice_stand_apart():
         row("none", "none", 12),
         row("none", "none", 12, "mnist"),
     ]
-    found = diagnosis.tables(rows)
-    assert list(found)[:3] == ["digits, the seeds of the choice", "digits, other seeds", "mnist"]
-    table = found["digits, other seeds"]
+    result = diagnosis.tables(rows)
+    assert list(result)[:3] == ["digits, the seeds of the choice", "digits, other seeds", "mnist"]
+    table = result["digits, other seeds"]
     cells = dict(zip(table[0], table[1], strict=True))
     assert (cells["by class"], cells["by example"], cells["p < .05"]) == ("**1**", "1", "1 of 2")
-    assert len(found["digits, the seeds of the choice"]) == 2
+    assert len(result["digits, the seeds of the choice"]) == 2
 
 
 def test_planted_labels_are_those_of_the_shared_task():
@@ -57,7 +57,7 @@ def test_the_advice_smooths_where_smoothing_did_best():
 
 
 def test_choose_is_not_behind_the_best_method_where_it_is_the_advice():
-    """On every noise of which the advice is `choose`, its gain is at least that of the best of 27 methods."""
+    """On every noise for which the advice is `choose`, its gain is at least the gain of the best of 27 methods."""
     best = {line[0]: line[2] for line in results.read(results.FOLDER / "arena_digits.json").tables["begin with"][1:]}
     gained = labels._by_choose(
         lambda name, title: results.read(results.FOLDER / f"{name}.json").tables[title], "digits"
@@ -68,5 +68,5 @@ def test_choose_is_not_behind_the_best_method_where_it_is_the_advice():
 
 
 def points(cell):
-    """The mean of a cell `mean +- error`."""
+    """Returns the mean of a cell `mean +- error`."""
     return float(cell.replace("*", "").split(" +- ")[0])

@@ -1,4 +1,4 @@
-"""The harness: functions in turn, fresh processes, tables."""
+"""Harness: functions in turn, new processes, tables."""
 
 import pytest
 

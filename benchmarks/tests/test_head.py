@@ -1,4 +1,4 @@
-"""The benchmark of the head alone: its weights, its choice, and its verdict."""
+"""Benchmark of the head alone: its weights, its choice, and its verdict."""
 
 import keras
 import numpy as np
@@ -31,11 +31,11 @@ def test_plain_head_divides_its_logits():
 
 
 def test_what_is_chosen_is_the_same_again_and_one_of_the_temperatures():
-    found = head.train("full", 0, (0.1, 5.0), 10)
-    assert found["temperature"] in (0.1, 5.0)
-    assert found["epoch"] in (5, 10)
+    result = head.train("full", 0, (0.1, 5.0), 10)
+    assert result["temperature"] in (0.1, 5.0)
+    assert result["epoch"] in (5, 10)
     again = head.train("full", 0, (0.1, 5.0), 10)
-    assert {**found, "seconds": 0} == {**again, "seconds": 0}
+    assert {**result, "seconds": 0} == {**again, "seconds": 0}
 
 
 def test_the_verdict_admits_that_the_plain_head_wins_and_when_nothing_is_clear():

@@ -1,4 +1,4 @@
-"""The recipes: a dry run that is killed goes on as if it had not been; images, schedule and figures by hand."""
+"""Recipes of the paper: a killed dry run resumes with the same result; images, schedule and metrics by hand."""
 
 import dataclasses
 import json
@@ -22,11 +22,11 @@ STEPS = 15
 
 
 class Killed(BaseException):
-    """In place of the signal that ends a process."""
+    """Stand-in for the signal that ends a process."""
 
 
 class KillAfter(keras.callbacks.Callback):
-    """Ends the training behind a step, counted from its start."""
+    """Callback that ends the training after a step, counted from its start."""
 
     def __init__(self, steps, kill):
         super().__init__()
@@ -55,19 +55,19 @@ def run(data, folder, *callbacks, save_every=4, config=TINY):
 
 @pytest.fixture(scope="module")
 def whole(data, tmp_path_factory):
-    """The weights and lines of a run that nobody killed."""
+    """Returns the weights and lines of an uninterrupted run."""
     trained, lines = run(data, tmp_path_factory.mktemp("whole"))
     return state(trained), without_times(lines)
 
 
 def state(trained):
-    """All numbers of a model: weights, counter of the noise, and the optimizer."""
+    """Returns all numbers of a model: weights, counter of the noise, and the optimizer."""
     variables = [*trained.variables, *trained.optimizer.variables]
     return [keras.ops.convert_to_numpy(variable) for variable in variables]
 
 
 def without_times(lines):
-    """The figures of lines that the weights alone decide."""
+    """Returns the metrics of lines that depend on the weights alone."""
     return [{name: line[name] for name in ("epoch", "nll", "top1", "top5")} for line in lines]
 
 
@@ -198,7 +198,7 @@ def test_the_parameters_of_the_full_head_and_of_the_equal_control_are_those_of_t
 
 
 def weights_of_the_end(own):
-    """Of all layers behind 2048 features; a layer's weights are counted by shape, and not made where that is known."""
+    """Returns the number of weights behind 2048 features, by shape if it is known."""
     hidden = own.hidden * 2049
     if own.head == "dense":
         return hidden + ((own.hidden or 2048) + 1) * 1000
@@ -241,8 +241,8 @@ def test_a_folder_has_its_classes_and_images_in_order_or_those_of_its_table(tmp_
     for path in ("b/2", "b/1", "a/3"):
         (tmp_path / path).parent.mkdir(exist_ok=True)
         Image.new("L", (4, 4), int(path[-1])).save(tmp_path / f"{path}.png")
-    found = images.Folder(tmp_path)
-    assert [(found.example(i)[0].getpixel((0, 0)), found.example(i)[1]) for i in range(3)] == [
+    result = images.Folder(tmp_path)
+    assert [(result.example(i)[0].getpixel((0, 0)), result.example(i)[1]) for i in range(3)] == [
         ((3, 3, 3), (0,)),
         ((1, 1, 1), (1,)),
         ((2, 2, 2), (1,)),
@@ -251,7 +251,7 @@ def test_a_folder_has_its_classes_and_images_in_order_or_those_of_its_table(tmp_
     assert [labels for _, labels in images.Folder(tmp_path).examples] == [(0,), (1, 0)]
     x, y = batches.InOrder(images.Folder(tmp_path), config.small(config.CONFIGS["jft"]))[0]
     assert (x.shape, y.tolist()) == ((2, 16, 16, 3), [[1, 0], [1, 1]])
-    with pytest.raises(ValueError, match=r"must have classes that are in training, too. Received: \['b'\]"):
+    with pytest.raises(ValueError, match=r"must only have classes of the training data. Received: \['b'\]"):
         images.Folder(tmp_path, ["a"])
     with pytest.raises(ValueError, match="must have a folder for each class"):
         images.Folder(tmp_path / "none")
@@ -286,12 +286,12 @@ def test_the_learning_rate_by_hand():
 def test_every_kernel_has_its_own_l2():
     own = dataclasses.replace(config.small(config.CONFIGS["imagenet21k"]), hidden=4)
     made = model.make_model(own, 3, 5, 0)
-    found = {v.path.split("/", 1)[-1]: float(v.regularizer.l2) for v in made.trainable_variables if v.regularizer}
-    assert sorted(set(found.values())) == pytest.approx([3e-3, 1e-2])
-    assert {name for name, l2 in found.items() if l2 > 5e-3} == {
-        name for name in found if "scale" in name or "factor" in name
+    result = {v.path.split("/", 1)[-1]: float(v.regularizer.l2) for v in made.trainable_variables if v.regularizer}
+    assert sorted(set(result.values())) == pytest.approx([3e-3, 1e-2])
+    assert {name for name, l2 in result.items() if l2 > 5e-3} == {
+        name for name in result if "scale" in name or "factor" in name
     }
-    assert len(found) == sum("kernel" in v.name or v.name == "factor" for v in made.trainable_variables)
+    assert len(result) == sum("kernel" in v.name or v.name == "factor" for v in made.trainable_variables)
 
 
 def test_random_layers_in_a_backbone_are_refused():

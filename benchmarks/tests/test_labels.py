@@ -1,4 +1,4 @@
-"""The benchmarks of labels: their data, and the figures and tables that they make of predictions."""
+"""Benchmarks of labels: their data, and the scores and tables that they make of predictions."""
 
 import keras
 import numpy as np
@@ -13,8 +13,10 @@ pytestmark = pytest.mark.once
 
 def test_quality_and_kinds_of_issues_by_hand():
     wrong, index = np.array([False, True, False, True]), np.array([1, 0, 3, 2])
-    found = label_issues.quality(wrong, index, np.array([0.1, 0.2, 0.3, 0.9]), np.array([True, True, False, False]))
-    assert found == pytest.approx({"wrong": 0.5, "average precision": (1 + 2 / 3) / 2, "precision": 0.5, "recall": 0.5})
+    result = label_issues.quality(wrong, index, np.array([0.1, 0.2, 0.3, 0.9]), np.array([True, True, False, False]))
+    assert result == pytest.approx(
+        {"wrong": 0.5, "average precision": (1 + 2 / 3) / 2, "precision": 0.5, "recall": 0.5}
+    )
     p = np.full((12, 4), 0.02)
     clean = np.array([3, 0, 3, 0] + [0, 1, 2, 3] * 2)
     p[np.arange(12), clean] = 0.94
@@ -31,9 +33,9 @@ def test_the_threshold_of_two_components_is_between_them():
 
 def test_what_is_missed_is_counted_at_as_many_labels_as_are_wrong():
     wrong, scores = np.array([True, False, True, False]), np.array([0.1, 0.2, 0.9, 0.95])
-    found = dynamics.cut("any", wrong, scores, np.array([True, True, False, False]), 1.0)
-    assert (found["missed"], found["precision"], found["recall"], found["flagged"]) == (0.5, 0.5, 0.5, 0.5)
-    assert found["average precision"] == pytest.approx(0.5 + 0.5 * 2 / 3)
+    result = dynamics.cut("any", wrong, scores, np.array([True, True, False, False]), 1.0)
+    assert (result["missed"], result["precision"], result["recall"], result["flagged"]) == (0.5, 0.5, 0.5, 0.5)
+    assert result["average precision"] == pytest.approx(0.5 + 0.5 * 2 / 3)
     none = dynamics.cut("any", np.zeros(4, bool), scores, np.array([True, False, False, False]), 1.0)
     assert none == {"method": "any", "wrong": 0.0, "flagged": 0.25, "seconds": 1.0}
 

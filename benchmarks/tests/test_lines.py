@@ -1,4 +1,4 @@
-"""Files of JSON lines: a run that is there is not made again."""
+"""Files of JSON lines: an existing run is not made again."""
 
 import json
 
@@ -21,11 +21,11 @@ def test_only_runs_that_are_missing_are_made_and_each_is_kept_at_once(tmp_path, 
     with pytest.raises(KeyboardInterrupt):
         lines.completed(file, keys, make)
     assert len(lines.read(tmp_path, "*.jsonl")) == 4
-    found = lines.completed(file, keys, make)
+    result = lines.completed(file, keys, make)
     assert made == [0, 1, 2, 2]
-    assert found == lines.read(tmp_path, "a.jsonl") == list(map(json.loads, file.read_text().splitlines()))
-    assert found[-1] == {"task": "x", "seed": 2, "way": "b", "figure": 1.0}
-    assert lines.completed(file, [], make) == found
+    assert result == lines.read(tmp_path, "a.jsonl") == list(map(json.loads, file.read_text().splitlines()))
+    assert result[-1] == {"task": "x", "seed": 2, "way": "b", "figure": 1.0}
+    assert lines.completed(file, [], make) == result
     assert capsys.readouterr().out.count("figure") == 6
 
 

@@ -1,4 +1,4 @@
-"""The benchmark of the recipe: its tasks, its scores by hand, a run, and what its report chooses."""
+"""Benchmark of the recipe: its tasks, its scores by hand, a run, and the choices of its report."""
 
 import json
 
@@ -31,14 +31,14 @@ def test_labels_of_groups_stay_in_their_group():
 
 def test_scores_by_hand():
     p = np.array([[0.5, 0.25, 0.25], [0.25, 0.5, 0.25], [0.5, 0.3, 0.2], [0.1, 0.1, 0.8]])
-    found = recipe.scores(np.log(p), np.array([0, 0, 0, 2]))
-    assert found["accuracy"] == 0.75
-    assert found["NLL"] == pytest.approx(-np.log([0.5, 0.25, 0.5, 0.8]).mean())
-    assert found["ECE"] == pytest.approx((abs(3 * 0.5 - 2) + abs(0.8 - 1)) / 4)
-    assert found["absolute error"] == pytest.approx(1 - np.mean([0.5, 0.25, 0.5, 0.8]))
-    assert found["GCE"] == pytest.approx(np.mean(1 - np.array([0.5, 0.25, 0.5, 0.8]) ** 0.7) / 0.7)
+    result = recipe.scores(np.log(p), np.array([0, 0, 0, 2]))
+    assert result["accuracy"] == 0.75
+    assert result["NLL"] == pytest.approx(-np.log([0.5, 0.25, 0.5, 0.8]).mean())
+    assert result["ECE"] == pytest.approx((abs(3 * 0.5 - 2) + abs(0.8 - 1)) / 4)
+    assert result["absolute error"] == pytest.approx(1 - np.mean([0.5, 0.25, 0.5, 0.8]))
+    assert result["GCE"] == pytest.approx(np.mean(1 - np.array([0.5, 0.25, 0.5, 0.8]) ** 0.7) / 0.7)
     powers = [p**t / (p**t).sum(axis=1, keepdims=True) for t in np.geomspace(0.1, 10, 2001)]
-    assert found["scaled NLL"] == pytest.approx(
+    assert result["scaled NLL"] == pytest.approx(
         min(-np.log(q[range(4), [0, 0, 0, 2]]).mean() for q in powers), abs=1e-4
     )
 
@@ -59,9 +59,9 @@ def test_a_run_has_a_line_for_every_epoch_and_is_known_by_its_setting(method, mo
 
 def test_the_report_knows_every_method_and_the_middle_is_one_setting_of_each():
     assert set(recipe_report.METHODS) == {"Dense", *recipe.HEADS}
-    found = recipe.middle(tasks.digits(0.4, 0))
-    assert [setting.method for setting in found] == ["Dense", *recipe.HEADS]
-    assert {(setting.temperature, setting.l2) for setting in found} == {(5.0, 0.0)}
+    result = recipe.middle(tasks.digits(0.4, 0))
+    assert [setting.method for setting in result] == ["Dense", *recipe.HEADS]
+    assert {(setting.temperature, setting.l2) for setting in result} == {(5.0, 0.0)}
 
 
 @pytest.mark.parametrize("method", ["narrow, 16", "narrow, 8"])

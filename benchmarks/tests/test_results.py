@@ -1,4 +1,4 @@
-"""Result files say how to run them again, or at which commit; the list of benchmarks is whole."""
+"""Result files have a command that runs them again, or a commit; the list of benchmarks is complete."""
 
 import re
 import tomllib
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.once
 
 
 def test_every_result_file_says_what_is_needed_to_run_it_again():
-    """What cannot run today is in the README's table of removed benchmarks, with the commit that can run it."""
+    """Commands that cannot run today are in the README's table of removed benchmarks, with the commit that can."""
     files = [*results.FOLDER.glob("*.json"), *(ROOT / "guides" / "outputs").glob("*.json")]
     assert len(files) >= 30
     removed = {row[1] for row in archive.removed(None)[1:]}

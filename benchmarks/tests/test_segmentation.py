@@ -1,4 +1,4 @@
-"""The benchmark of segmentation: its annotators, and the figures of the planted distribution."""
+"""Benchmark of segmentation: its annotators, and the scores of the planted distribution."""
 
 import numpy as np
 import pytest
@@ -22,17 +22,17 @@ def test_annotators_draw_different_maps_whose_entropy_is_stated(task):
         assert -(share * np.log(share)).sum() == pytest.approx(task.entropy)
     assert task.y.shape == task.maps.shape[1:]
     same = (task.y == task.maps).reshape(*task.maps.shape[:2], -1).all(-1)
-    assert same[task.drawn, np.arange(len(task.x))].all()
+    assert same[task.annotators, np.arange(len(task.x))].all()
 
 
 def test_samples_of_the_planted_distribution_have_its_exact_figures(task):
     rng = np.random.default_rng(0)
-    drawn = [segmentation.scores(task, task.planted(100, rng), task.entropy) for _ in range(3)]
-    found, exact = np.mean(drawn, axis=0), segmentation.exact(task)
+    draws = [segmentation.scores(task, task.planted(100, rng), task.entropy) for _ in range(3)]
+    result, exact = np.mean(draws, axis=0), segmentation.exact(task)
     known = ~np.isnan(exact)
-    np.testing.assert_allclose(found[known], np.array(exact)[known], rtol=0.2)
-    by_pixel = segmentation.by_pixel(task.maps[:, 20:].mean(0), 100, rng)
-    assert segmentation.borders(by_pixel) > 2 * segmentation.borders(task.maps[:, 20:])
+    np.testing.assert_allclose(result[known], np.array(exact)[known], rtol=0.2)
+    samples = segmentation.sample_pixels(task.maps[:, 20:].mean(0), 100, rng)
+    assert segmentation.borders(samples) > 2 * segmentation.borders(task.maps[:, 20:])
     assert segmentation.nll_by_pixel(task.maps[:, 20:].mean(0), task.y[20:]) > 3 * task.entropy
 
 

@@ -1,4 +1,4 @@
-"""What the default check runs of these tests: for each folder of benchmarks, that it can be imported, and a quick test.
+"""Tests of the benchmarks in the default check: each folder of benchmarks can be imported, and passes a quick test.
 
 `python -m nox -s bench -- tests` runs them all.
 """

@@ -20,8 +20,8 @@ ROW = re.compile(r"\s*(\||<t[dr]>)")
 
 def test_the_pages_show_what_the_result_files_have():
     assert sum("<!-- table: " in page.read_text() for page in pages.pages()) >= 8
-    found = [page.name for page in pages.differing()]
-    assert not found, f"{found}: run `python -m benchmarks.lib.pages`"
+    names = [page.name for page in pages.differing()]
+    assert not names, f"{names}: run `python -m benchmarks.lib.pages`"
 
 
 def test_every_result_file_has_a_page_and_every_page_a_result_file():
@@ -62,5 +62,5 @@ def test_a_figure_that_is_typed_is_found():
 
 
 def figures_of_tables(text):
-    """The rows of tables that have a digit beside code, formulas and names."""
+    """Returns the rows of tables that have a digit outside code, formulas and names."""
     return [line for line in text.splitlines() if ROW.match(line) and re.search(r"\d", WORDS.sub("", line))]

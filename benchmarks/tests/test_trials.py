@@ -1,4 +1,4 @@
-"""The shared classifier: kernels decay and biases do not, and early stopping looks at noisy labels alone."""
+"""Shared classifier: kernels decay and biases do not, and early stopping reads noisy labels alone."""
 
 import keras
 import numpy as np

@@ -1,6 +1,6 @@
-"""Makes a Jupyter notebook of every guide, beside this file; `python -m nox -s guides -- --notebooks` also runs them.
+"""Makes a Jupyter notebook of every guide, beside this file. `python -m nox -s guides -- --notebooks` also runs them.
 
-A notebook is never edited: change the guide, and make it again.
+Never edit a notebook: change the guide, and make the notebook again.
 """
 
 import argparse
@@ -25,7 +25,7 @@ keras.Model.fit = lambda self, *args, **kwargs: whole_fit(self, *args, **(kwargs
 
 
 def notebook(source, quick=False):
-    """A notebook, without outputs, of a guide's source; equal sources give equal notebooks."""
+    """Returns a notebook of a guide's source, without outputs. Equal sources give equal notebooks."""
     import nbformat.v4
 
     make = {"markdown": nbformat.v4.new_markdown_cell, "code": nbformat.v4.new_code_cell}

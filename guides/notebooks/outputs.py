@@ -1,7 +1,7 @@
-"""Keeps what the notebooks printed and drew, for the site: `python -m nox -s guides -- --notebooks --keep`.
+"""Keeps the printed outputs and figures of the notebooks for the site: `python -m nox -s guides -- --notebooks --keep`.
 
-For each guide a result file in `guides/outputs`, with when, where and with what it was run, and how long that took, and
-a picture for each figure.
+Each guide gets a result file in `guides/outputs` with date, machine, versions and duration, and a picture for each
+figure.
 """
 
 import base64
@@ -15,7 +15,7 @@ FOLDER = pathlib.Path(__file__).parent
 
 
 def outputs_of(cell):
-    """The printed text of a cell that was run, and the PNG bytes of its figures."""
+    """Returns the printed text of a cell that was run, and the PNG bytes of its figures."""
     printed = (output.text for output in cell.outputs if output.output_type == "stream" and output.name == "stdout")
     shown = (output.data for output in cell.outputs if "data" in output)
     text = "".join(printed).lstrip("\n").rstrip()
@@ -23,14 +23,14 @@ def outputs_of(cell):
 
 
 def keep(guide, notebook, folder, commit):
-    """Writes the outputs of a guide as `folder/NAME.json` and `NAME-CELL.png`, by the place of a cell in the code.
+    """Writes the outputs of a guide as `folder/NAME.json` and `NAME-CELL.png`, by the index of the code cell.
 
-    The commit is that of the guides: while outputs are written, there are changes since.
+    Pass the commit of the guides: after the first output is written, the repository has changes.
     """
     import keras
 
-    for drawn in folder.glob(f"{guide.stem}-*.png"):
-        drawn.unlink()
+    for picture in folder.glob(f"{guide.stem}-*.png"):
+        picture.unlink()
     source = guide.read_text(encoding="utf-8")
     written = {"code": digest(code_of(source))}
     code = [cell for cell in notebook.cells if cell.cell_type == "code"]
@@ -49,7 +49,7 @@ def keep(guide, notebook, folder, commit):
 
 
 def took(code):
-    """How long the cells of a notebook ran, by the times that are kept with each, to be read."""
+    """Returns the duration of a notebook's cells as text, by the times in their metadata."""
     times = [datetime.datetime.fromisoformat(time) for cell in code for time in cell.metadata.execution.values()]
     seconds = (max(times) - min(times)).total_seconds()
     return f"{seconds:.0f} seconds" if seconds < 100 else f"{seconds / 60:.0f} minutes"

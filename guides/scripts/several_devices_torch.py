@@ -1,12 +1,11 @@
-"""A head on several devices with PyTorch: DistributedDataParallel, with a process for each device.
+"""Train a head on several devices with PyTorch's DistributedDataParallel, with a process for each device.
 
     torchrun --nproc_per_node 2 guides/scripts/several_devices_torch.py
     python guides/scripts/several_devices_torch.py             # the same training in one process
 
-Every process has the whole model and a share of each batch. The losses and weights are those of one process: the nodes
-of the noise are a function of the seed and the step, so all processes draw the same, as all examples of a batch share
-them in one process. Give every process batches of the same size: the mean over processes is that over examples only
-then.
+Every process has the whole model and a part of each batch. You get the losses and weights of a single process, because
+the nodes of the noise depend only on the seed and the step. Give all processes batches of the same size. Otherwise the
+mean over processes is not the mean over examples.
 """
 
 import argparse
@@ -54,8 +53,8 @@ def check_equal(size):
         )
 
 
-def own_share(*arrays):
-    """The rows of this process, of a batch that all processes have."""
+def own_rows(*arrays):
+    """Returns this process' rows of a batch that all processes have."""
     rank = torch.distributed.get_rank()
     world = torch.distributed.get_world_size()
     return [None if a is None else a[rank::world] for a in arrays]
@@ -64,7 +63,7 @@ def own_share(*arrays):
 def train(model, x, y, batch_size, weight=None):
     """Trains a compiled model for one pass over the data.
 
-    Returns the losses of the steps, each of the batch of all processes.
+    Returns the loss of each step, over the batch of all processes.
     """
     parallel, losses = DistributedDataParallel(model), []
     for start in range(0, len(x), batch_size):
@@ -72,14 +71,14 @@ def train(model, x, y, batch_size, weight=None):
             None if data is None else data[start : start + batch_size]
             for data in (x, y, weight)
         )
-        share = own_share(*batch)
-        check_equal(len(share[0]))
-        losses.append(step(model, parallel, *share))
+        part = own_rows(*batch)
+        check_equal(len(part[0]))
+        losses.append(step(model, parallel, *part))
     return losses
 
 
 def step(model, parallel, x, y, weight=None):
-    """One step, as that of Keras; the backward pass averages the gradients."""
+    """Takes a step like Keras. The backward pass averages the gradients."""
     to_tensor = keras.ops.convert_to_tensor
     y, weight = (None if a is None else to_tensor(a) for a in (y, weight))
     x = to_tensor(x)
@@ -105,7 +104,7 @@ def check_in_sync(model):
 
 
 def example(units=10, features=8, examples=1920):
-    """A model with a head, and data whose labels are often a neighbour's."""
+    """Returns a model with a head, and data with flips to the next class."""
     rng = np.random.default_rng(0)
     true = rng.integers(units, size=examples)
     centers = rng.normal(size=(units, features))

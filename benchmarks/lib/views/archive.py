@@ -1,12 +1,40 @@
-"""Results that an earlier commit made: their benchmarks are no longer in the repository."""
+"""The list of the benchmarks, and of the results whose benchmark an earlier commit has."""
 
+import ast
+
+from benchmarks import BENCHMARKS
 from benchmarks.lib import results
 
 COMMIT = "7881e38"  # the last commit with every benchmark
+SESSIONS = {"cost.gpu": "session `gpu`", "cost.speed": "session `speed`; `--quick`: a minute"}
+
+
+def benchmarks(of):
+    """Returns a row for each benchmark: the first line of its docstring, its time and its result files."""
+    links = {}
+    for name, run in runs().items():
+        links.setdefault(run.module(), []).append(f"[{name}](results/{name}.md)")
+    times = {name: row.time for name, row in BENCHMARKS.items()} | SESSIONS
+    rows = [
+        [f"`{name}`", first_line(name), times[name], ", ".join(links.get(f"benchmarks.{name}", []))]
+        for name in sorted(times)
+    ]
+    return [["benchmark", "measures", "time on two cores", "results"], *rows]
+
+
+def first_line(name):
+    """Returns the first line of the docstring of a benchmark, without its point."""
+    path = results.ROOT / "benchmarks" / name.replace(".", "/")
+    path = path / "__main__.py" if path.is_dir() else path.with_suffix(".py")
+    return ast.get_docstring(ast.parse(path.read_text())).splitlines()[0].removesuffix(".")
 
 
 def removed(of):
-    """The result files whose benchmark was removed, and its module at `COMMIT`."""
-    runs = {path.stem: results.read(path) for path in sorted(results.FOLDER.glob("*.json"))}
-    rows = [[f"[{name}](results/{name}.md)", f"`{run.module()}`"] for name, run in runs.items() if not run.can_run()]
+    """Returns the result files whose benchmark was removed, and its module at `COMMIT`."""
+    rows = [[f"[{name}](results/{name}.md)", f"`{run.module()}`"] for name, run in runs().items() if not run.can_run()]
     return [["result", f"module at commit `{COMMIT}`"], *rows]
+
+
+def runs():
+    """Returns all runs of `benchmarks/results` by name."""
+    return {path.stem: results.read(path) for path in sorted(results.FOLDER.glob("*.json"))}

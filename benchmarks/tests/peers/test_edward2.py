@@ -42,7 +42,7 @@ COVARIANCES = {
 
 
 def make_layer(name):
-    """edward2's layer, called once, with random weights, biases too."""
+    """Returns edward2's layer with random weights and biases, called once."""
     sys.modules["scipy"] = None  # without SciPy edward2 leaves out its NumPy backend, which breaks on today's SciPy
     import edward2
 
@@ -61,10 +61,10 @@ def make_layer(name):
 
 
 def make_head(name, weights):
-    """A head with these weights, `{name: array}`.
+    """Returns a head with these weights, `{name: array}`.
 
     The parameter-efficient layer has a bias b on V, u = mu + d * e_K + v * (V e_R + b), which moves the mean by v * b.
-    v is an affine map of the input, so the moved mean is one, too.
+    v is an affine map of the input, so the moved mean is also affine.
     """
     link, names = LAYERS[name]
     maps = {
@@ -90,7 +90,7 @@ def make_head(name, weights):
 
 
 def array_of(weights, end):
-    """The array whose name has this end."""
+    """Returns the array whose name has this end."""
     return next(array for name, array in weights.items() if name.endswith(end))
 
 

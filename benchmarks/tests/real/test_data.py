@@ -1,4 +1,4 @@
-"""The reading of labels that people gave, on generated files of the same form."""
+"""Reading of labels by people, on generated files of the same form."""
 
 import numpy as np
 import pytest
@@ -9,7 +9,7 @@ pytestmark = pytest.mark.once
 
 
 def crowd_file(folder, rng, count=400, shuffled=False, rows=None):
-    """A file in the form of LabelMe: a quarter of the majorities is wrong."""
+    """Writes a file in the form of LabelMe with a quarter of the majorities wrong."""
     truth = rng.integers(8, size=count)
     wrong = rng.random(count) < 0.24
     votes = np.full((count, 5), -1)
@@ -24,9 +24,9 @@ def crowd_file(folder, rng, count=400, shuffled=False, rows=None):
 
 def test_votes_become_labels(tmp_path):
     truth = crowd_file(tmp_path, np.random.default_rng(0))
-    found = data.read("LabelMe", tmp_path)
-    assert (found.units, found.x.shape) == (8, (400, 3))
-    assert 0.7 < np.mean(found.labels == truth) < 0.8
+    result = data.read("LabelMe", tmp_path)
+    assert (result.units, result.x.shape) == (8, (400, 3))
+    assert 0.7 < np.mean(result.labels == truth) < 0.8
 
 
 @pytest.mark.planted
@@ -46,7 +46,7 @@ def test_a_missing_a_truncated_and_a_shuffled_file_are_refused_by_name(tmp_path)
 
 
 def rating_file(folder, rng, rows=None, shuffled=False):
-    """Eighty reviews of ten words, each rated by two of five people."""
+    """Writes eighty reviews of ten words, each rated by two of five people."""
     truth = rng.random(80).astype("float32")
     ratings = truth[:, None] + 0.05 * rng.normal(size=(80, 5)).astype("float32")
     ratings[rng.random((80, 5)).argsort(axis=1) >= 2] = np.nan
@@ -58,7 +58,7 @@ def rating_file(folder, rng, rows=None, shuffled=False):
 
 
 def mask_file(folder, rng, rows=None, shuffled=""):
-    """Bright discs on grey, drawn by seven people who err in a twentieth of the pixels."""
+    """Writes bright discs on grey, drawn by seven people who err in a twentieth of the pixels."""
     places = np.arange(16)
     centers = rng.uniform(3, 13, size=(30, 2, 1))
     gold = (np.hypot(places[:, None] - centers[:, :1], places - centers[:, 1:]) < 4).astype("uint8")
@@ -74,9 +74,9 @@ def mask_file(folder, rng, rows=None, shuffled=""):
 def test_ratings_and_masks_are_read(tmp_path):
     rng = np.random.default_rng(0)
     rating_file(tmp_path, rng)
-    found = data.movie_reviews(tmp_path)
-    assert (found.x.shape, found.x_test.shape, found.ratings.shape) == ((80, 10), (20, 10), (80, 5))
-    assert found.x[[4]].toarray().tolist() == [[0, 0, 0, 8, 0, 0, 0, 0, 0, 9]]
+    result = data.movie_reviews(tmp_path)
+    assert (result.x.shape, result.x_test.shape, result.ratings.shape) == ((80, 10), (20, 10), (80, 5))
+    assert result.x[[4]].toarray().tolist() == [[0, 0, 0, 8, 0, 0, 0, 0, 0, 9]]
     mask_file(tmp_path, rng)
     assert [part.shape for part in data.cells(tmp_path)] == [(30, 16, 16), (30, 7, 16, 16), (30, 16, 16)]
 
@@ -107,7 +107,7 @@ def test_ratings_and_masks_are_refused_by_name(reads, writes, file, shuffled, tm
 
 
 def picture_file(folder, order):
-    """Six pictures, of growing brightness, under names in another order."""
+    """Writes six images of growing brightness under names in another order."""
     pictures = [np.full((32, 32, 3), 40 * place, "uint8") for place in order]
     names = [*(f"train/{row:05}.png" for row in range(4)), *(f"test/{row:05}.png" for row in range(2))]
     cifar.write_pictures(folder / "cifar100_images.zip", dict(zip(names, pictures, strict=True)))
@@ -116,8 +116,8 @@ def picture_file(folder, order):
 @pytest.mark.planted
 def test_pictures_come_in_the_order_of_the_labels_or_not_at_all(tmp_path):
     picture_file(tmp_path, range(6))
-    found = data.pictures_of("cifar100_images", tmp_path, (4, 2), {0: 0.0, 3: 120.0})
-    assert found[:, 0, 0, 0].tolist() == [0, 40, 80, 120, 160, 200]
+    result = data.pictures_of("cifar100_images", tmp_path, (4, 2), {0: 0.0, 3: 120.0})
+    assert result[:, 0, 0, 0].tolist() == [0, 40, 80, 120, 160, 200]
     picture_file(tmp_path, [3, 1, 2, 0, 4, 5])
     with pytest.raises(ValueError, match="pictures in the order of the labels"):
         data.pictures_of("cifar100_images", tmp_path, (4, 2), {0: 0.0, 3: 120.0})
@@ -139,11 +139,11 @@ def test_measures_against_brute_force():
     logits, truth = rng.normal(size=(50, 4)), rng.integers(4, size=50)
     votes = rng.integers(1, 9, size=(50, 4))
     p = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
-    found = plain.measures(logits, truth, votes)
-    assert found["accuracy"] == np.mean([row.argmax() == label for row, label in zip(p, truth, strict=True)])
-    np.testing.assert_allclose(found["nll"], np.mean([-np.log(p[i, truth[i]]) for i in range(50)]))
+    result = plain.measures(logits, truth, votes)
+    assert result["accuracy"] == np.mean([row.argmax() == label for row, label in zip(p, truth, strict=True)])
+    np.testing.assert_allclose(result["nll"], np.mean([-np.log(p[i, truth[i]]) for i in range(50)]))
     q = votes / votes.sum(axis=1, keepdims=True)
-    np.testing.assert_allclose(found["kl"], np.mean([sum(q[i] * np.log(q[i] / p[i])) for i in range(50)]))
+    np.testing.assert_allclose(result["kl"], np.mean([sum(q[i] * np.log(q[i] / p[i])) for i in range(50)]))
 
 
 def test_votes_of_neighbours_leave_the_example_out():

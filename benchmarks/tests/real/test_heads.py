@@ -1,4 +1,4 @@
-"""The baselines of the heads on real labels, by hand."""
+"""Baselines of the heads on real labels, by hand."""
 
 import keras
 import numpy as np
@@ -14,8 +14,8 @@ def test_the_loss_of_drainage_is_its_formula():
     for label, p in zip(labels, softmax(logits.astype("float64"), axis=1), strict=True):
         true, drain, others = p[label], p[3], p[:3].sum() - p[label]
         expected.append(np.log(1.0 + 3.0 * drain / true + others / true + others / drain / 3.0))
-    found = drainage(3.0)(labels, keras.ops.convert_to_tensor(logits))
-    assert np.allclose(keras.ops.convert_to_numpy(found), expected, atol=1e-5)
+    loss = drainage(3.0)(labels, keras.ops.convert_to_tensor(logits))
+    assert np.allclose(keras.ops.convert_to_numpy(loss), expected, atol=1e-5)
 
 
 @pytest.mark.once

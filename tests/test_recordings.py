@@ -227,7 +227,8 @@ def test_steps_go_through_the_batches_in_order(batch):
     (kernel, _), (x, y) = model.get_weights(), batch
     for step, rows in enumerate((slice(0, 4), slice(4, 6), slice(0, 4)), 1):
         model.train_on_batch(x[rows], y[rows])
-        np.testing.assert_allclose(changes[f"last/kernel, step {step}"], model.get_weights()[0] - kernel, atol=1e-6)
+        expected = model.get_weights()[0] - kernel
+        np.testing.assert_allclose(changes[f"model/last/kernel, step {step}"], expected, atol=1e-6)
     assert len(changes) == 6
 
 
@@ -239,7 +240,7 @@ def test_the_first_step_that_differs_is_named(batch):
     models = [small(keras.optimizers.SGD(rate)) for rate in rates]
     first = record(models[0], *batch, batch_size=2, steps=range(1, 6))
     second = record(models[1], start=first)
-    assert compare(first, second).different[0].name == "last/kernel, step 3"
+    assert compare(first, second).different[0].name == "model/last/kernel, step 3"
 
 
 @pytest.mark.once
@@ -373,7 +374,7 @@ def test_reduced_precision_is_named_and_has_its_own_limit(batch):
     model = keras.Sequential([keras.Input((4,)), layers.Dense(2, dtype="mixed_bfloat16", name="half")])
     own = record(model, batch[0])
     assert own.precision == "bfloat16"
-    assert "these layers compute in bfloat16, with its limits: half" in own.notes
+    assert "these layers compute in bfloat16 and have its limits: half" in own.notes
     assert min(row.limit for row in compare(own, own).rows if row.part == "layers") >= 2**-5
 
 

@@ -1,4 +1,4 @@
-"""The weights and the memory of a head before it is made, for every covariance."""
+"""Estimates of a head's weights and memory for every covariance, before the head is made."""
 
 import dataclasses
 from typing import Any
@@ -16,14 +16,14 @@ NOTE = "low_rank is the default; narrow has its form with fewer weights; latent 
 
 @dataclasses.dataclass(frozen=True)
 class HeadCost:
-    """The weights and the memory of a head.
+    """Number of weights and memory of a head.
 
     Attributes:
-        covariance: the covariance; None for a plain Dense layer.
-        parameters: trainable numbers of all maps.
-        train_bytes: bytes of each device in a training step by Adam.
-        predict_bytes: bytes of each device in a prediction.
-        fits: boolean, whether `train_bytes` are within the given memory; None if none was given.
+        covariance: name of the covariance; None for a plain Dense layer.
+        parameters: number of trainable weights.
+        train_bytes: memory of each device in a training step with Adam.
+        predict_bytes: memory of each device in a prediction.
+        fits: boolean, whether `train_bytes` are within `memory`; None without `memory`.
     """
 
     covariance: str | None
@@ -35,11 +35,11 @@ class HeadCost:
 
 @dataclasses.dataclass(frozen=True)
 class CostEstimates:
-    """The estimates, the first for the Dense layer; it prints as a table.
+    """Estimates for every covariance, the first for a Dense layer; they print as a table.
 
     Attributes:
         rows: list of `HeadCost`.
-        sizes: the arguments of the estimates, by name.
+        sizes: arguments of the estimates, by name.
     """
 
     rows: list[HeadCost]
@@ -72,20 +72,20 @@ def estimate_cost(
     memory: float | None = None,
     devices: int = 1,
 ) -> CostEstimates:
-    """Counts the weights and the memory of each kind of head beside a Dense layer, before any memory is allocated.
+    """Estimates the weights and memory of each kind of head, and of a Dense layer, before any memory is allocated.
 
-    The memory of a training step is the sum of the weights, their gradients and Adam's two moments (16 bytes a weight),
-    the nodes, and the arrays of a batch and of a block. The backend's own memory comes on top: TensorFlow and PyTorch
-    hold up to twice as much for a moment. Predictions hold no gradients.
+    The memory of a training step is the sum of the weights, their gradients and Adam's two moments (16 bytes per
+    weight), the nodes, and the arrays of a batch and of a block. The backend needs more: TensorFlow and PyTorch briefly
+    use up to twice as much. Predictions have no gradients.
 
     Args:
         units: K, the number of classes.
-        features: D, the number of features that the head gets.
-        batch: B, examples of a training step, and of a prediction.
-        num_factors: R; a head has at most as many as classes, a latent one as many as features.
+        features: D, the number of input features.
+        batch: B, examples in a training step or a prediction.
+        num_factors: R, limited to the number of classes, or of features for a latent head.
         num_samples: S, nodes of QuasiMonteCarlo.
-        memory: bytes that a training step can have on each device, such as 2e9, or None.
-        devices: the number of devices that share the classes, on JAX (`keras_het.distribution.layout_map`).
+        memory: bytes for a training step on each device, such as 2e9, or None.
+        devices: number of devices that share the classes, on JAX (`keras_het.distribution.layout_map`).
     Raises:
         ValueError: for arguments that are not positive, or devices that cannot share the classes.
 
@@ -109,36 +109,36 @@ def estimate_cost(
 
 
 def _check_shared(units: int, devices: int) -> None:
-    """Raises ValueError if devices cannot share the classes: evenly, and on JAX."""
+    """Raises ValueError if devices cannot share the classes."""
     if keras.config.backend() != "jax":
-        rule = f"be 1 on the backend {keras.config.backend()}: devices share classes on JAX alone"
+        rule = f"be 1 on the backend {keras.config.backend()}: devices share classes only on JAX"
         raise refusal("devices", rule, f"devices={devices}")
     if units % devices:
-        more = -(-units // devices) * devices
-        raise refusal("units", f"be divisible by the {devices} devices, as {more} is", f"units={units}")
+        even_units = -(-units // devices) * devices
+        raise refusal("units", f"be divisible by the {devices} devices, for example {even_units}", f"units={units}")
 
 
 def _cost(
     covariance: str | None, memory: float | None, units: int, features: int, batch: int, num_factors: int,
     num_samples: int, devices: int,
 ) -> HeadCost:  # fmt: skip
-    """Returns the cost of one head; numbers of float32, so 4 bytes each."""
-    is_latent, of_mean = covariance == "latent", (features + 1) * units
-    most = {None: 0, "diagonal": 0, "latent": features}.get(covariance, units)
-    factors, size = min(num_factors, most), features if is_latent else units
-    of_noise = _noise_weights(covariance, factors, features, units) if covariance else 0
+    """Returns the cost of one head, in float32."""
+    is_latent, mean_weights = covariance == "latent", (features + 1) * units
+    max_factors = {None: 0, "diagonal": 0, "latent": features}.get(covariance, units)
+    factors, size = min(num_factors, max_factors), features if is_latent else units
+    noise_weights = _noise_weights(covariance, factors, features, units) if covariance else 0
     nodes = num_samples * (size + factors) if covariance else 0
     block = max(units * (MIN_BLOCK_NODES * batch if is_latent else 2 * CHUNK_SIZE), BLOCK_ELEMENTS) if covariance else 0
-    # V of each example, its gradient, and the sum over the nodes; of a V that all examples share the sum alone.
+    # V of each example, its gradient, and the sum over the nodes; only the sum for a V that all examples share.
     factor = batch * size * factors * (1 if covariance == "parameter_efficient" else 3)
-    held = nodes + (2 if is_latent else 4) * block
-    train = 4 * of_mean + 8 * batch * units + held + (0 if is_latent else 4 * of_noise + factor)
-    predict = of_mean + 2 * batch * units + held + (0 if is_latent else of_noise + factor // 3)
-    # Every device has the noise of the features as a whole.
-    whole_train, whole_predict = (4 * of_noise + factor, of_noise + factor // 3) if is_latent else (0, 0)
+    arrays = nodes + (2 if is_latent else 4) * block
+    train = 4 * mean_weights + 8 * batch * units + arrays + (0 if is_latent else 4 * noise_weights + factor)
+    predict = mean_weights + 2 * batch * units + arrays + (0 if is_latent else noise_weights + factor // 3)
+    # Devices do not share the noise of features.
+    whole_train, whole_predict = (4 * noise_weights + factor, noise_weights + factor // 3) if is_latent else (0, 0)
     train_bytes, predict_bytes = 4.0 * (whole_train + train / devices), 4.0 * (whole_predict + predict / devices)
     fits = None if memory is None else train_bytes <= memory
-    return HeadCost(covariance, of_mean + of_noise, train_bytes, predict_bytes, fits)
+    return HeadCost(covariance, mean_weights + noise_weights, train_bytes, predict_bytes, fits)
 
 
 def _noise_weights(covariance: str, num_factors: int, features: int, units: int) -> int:

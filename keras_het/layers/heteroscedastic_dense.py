@@ -1,4 +1,4 @@
-"""The head: a Dense layer whose logits carry input-dependent, correlated Gaussian noise, and the clock of its steps."""
+"""Heteroscedastic head: a Dense layer whose logits have input-dependent, correlated Gaussian noise."""
 
 import math
 from typing import Any
@@ -15,12 +15,12 @@ from keras_het.base.serializable import resolve
 from keras_het.base.tensor import Tensor
 from keras_het.base.validation import MAX_CLASSES, check_boolean, check_integer, check_number
 from keras_het.layers.learned_temperature import LearnedTemperature
-from keras_het.layers.noisy_dense import RANK, NoisyDense, resolve_covariance
+from keras_het.layers.noisy_dense import RANK_RULE, NoisyDense, resolve_covariance
 
 
 @keras.saving.register_keras_serializable("keras_het")
 class Clock(keras.layers.Layer):
-    """A seed and a step counter, of which the noise is a function; the counter is saved with the weights.
+    """Seed and step counter that determine the noise; the counter is saved with the weights.
 
     Args:
         seed: seed of the noise.
@@ -39,7 +39,7 @@ class Clock(keras.layers.Layer):
         """Returns the key of this step, (seed, step), and advances the counter."""
         step = ops.convert_to_tensor(self.step)
         seed, one = numbers(self.seed, 1, beside=step)
-        step = step * one  # a copy: on two backends the assignment would change the tensor
+        step = step * one  # a copy, because on two backends the assignment would change the tensor
         self.step.assign(step + one)
         return seed, step
 
@@ -47,64 +47,63 @@ class Clock(keras.layers.Layer):
         return {**super().get_config(), "seed": self.seed}
 
 
-# Arguments of the covariance and of the integrator, and names of other packages, with the rule that mends them.
 COVARIANCE_RULE = "be an argument of the covariance: covariance=keras_het.covariances.{kind}(..., {name}={value!r})"
 INTEGRATOR_RULE = "be an argument of the integrator: integrator=keras_het.integrators.QuasiMonteCarlo({value!r})"
-OTHER_ARGUMENTS = {
+# Arguments of the covariance or the integrator, some by their names in other packages: the rule of the error.
+MISPLACED_ARGUMENTS = {
     **dict.fromkeys(
         ("min_scale", "initial_scale", "covariance_initializer", "covariance_regularizer"), COVARIANCE_RULE
     ),
     **dict.fromkeys(("num_samples", "num_mc_samples", "train_mc_samples"), INTEGRATOR_RULE),
     "test_mc_samples": INTEGRATOR_RULE.replace("({value", "(..., inference_samples={value"),
-    "rank": RANK,
+    "rank": RANK_RULE,
 }
 
 
 @keras.saving.register_keras_serializable("keras_het")
 class HeteroscedasticDense(NoisyDense):
-    """A drop-in `Dense` for classification under noisy labels.
+    """Drop-in replacement of `Dense` for classification with noisy labels.
 
         u(x) = mu(x) + d(x) * e_K + V(x) e_R,    e_K ~ N(0, I_K), e_R ~ N(0, I_R)       (Collier et al. 2021, section 2)
         softmax: log E[softmax(u / temperature)]            sigmoid: logit E[sigmoid(u / temperature)]    (Eqs. 3 and 5)
 
     mu is an affine map of the input, and d = softplus(affine) + min_scale a standard deviation. V is an affine map
-    reshaped to `(K, R)`, or, with `parameter_efficient`, diag(v(x)) V, where v is affine and V does not depend on the
-    input. Both outputs are used as logits, with the usual losses under `from_logits=True`; softmax outputs are
-    log-probabilities already. With `activation` the layer returns probabilities, for losses and metrics without
-    `from_logits`, such as the strings "sparse_categorical_crossentropy" and "accuracy".
+    reshaped to `(K, R)`. With `parameter_efficient` it is diag(v(x)) V, where v is affine and V does not depend on the
+    input. Use the outputs as logits, with the usual losses and `from_logits=True`; softmax outputs are
+    log-probabilities. With `activation`, the layer returns probabilities, for losses and metrics without `from_logits`,
+    such as the strings "sparse_categorical_crossentropy" and "accuracy".
 
-    The form without `activation` is exact. Keras' losses of probabilities clip them to [1e-7, 1 - 1e-7], where a clip
-    has no gradient. So in training a probability outside [2e-7, 1 - 2e-7] has the nearer end as its value, and still
-    its gradient. Each logit then has the gradient of the exact form within 2e-7 K, and a crossentropy stays below 15.5.
+    The head is exact without `activation`. Keras' losses clip probabilities to [1e-7, 1 - 1e-7], and a clip has no
+    gradient. So in training, a probability outside [2e-7, 1 - 2e-7] is moved to the nearer end, but keeps its gradient.
+    The gradient of each logit differs from the exact form by at most 2e-7 K, and a crossentropy stays below 15.5.
 
-    The nodes e_K, e_R are drawn anew at every training step. The examples of a batch share them, which costs no
-    accuracy. The draw is a function of `seed` and of a counter that is saved with the weights, the same bits on every
-    backend. The nodes are a constant at inference: `predict` is deterministic, and the head can be exported. The
-    temperature matters: choose it by `labels.choose` with a list of functions.
+    Every training step draws new nodes e_K, e_R, which the examples of a batch share without a loss of accuracy. The
+    draw depends on `seed` and on a counter that is saved with the weights, with the same bits on every backend. At
+    inference the nodes are a constant, so `predict` is deterministic, and you can export the head. Tune the
+    temperature, for example with `labels.choose` and a list of functions.
 
-    The head is nearly a plain `Dense` at the start. Its noise has a standard deviation of .15 temperatures, the same
-    for all inputs. Half of its variance is in d and half in V, whose rows point in random directions; without factors
-    all of its variance is in d. This noise is too small to hide the classes that mu has learned. It is not zero,
-    because V would then have no gradient. It grows where the labels ask for more.
+    At the start the head is nearly a plain `Dense`. Its noise has a standard deviation of 0.15 temperatures for all
+    inputs. Half of the variance is in d and half in V, whose rows point in random directions; without factors all of it
+    is in d. The noise is too small to hide the classes that mu has learned, but not zero, because V would have no
+    gradient. It grows if the labels require more.
 
     Args:
         units: K, the number of classes, 2 to 2^24, or from 1 for sigmoid.
         num_factors: R, from 0 (diagonal covariance) to units; None is min(15, units).
-        parameter_efficient: V(x) = diag(v(x)) V, which adds 2 (D K + K) + K R weights to a Dense layer instead of
-            D K + K + D K R + K R.
-        link: "softmax" for one label per example, "sigmoid" for independent ones, "normal_cdf" for one label without
+        parameter_efficient: boolean, whether V(x) = diag(v(x)) V, which adds 2 (D K + K) + K R weights to a Dense layer
+            instead of D K + K + D K R + K R.
+        link: "softmax" for one label per example, "sigmoid" for independent labels, "normal_cdf" for one label without
             nodes, or an instance from `keras_het.links`.
-        activation: the `activation` of the `Dense` layer that the head replaces: None returns log-probabilities
-            (softmax) or logits (sigmoid), and "softmax" or "sigmoid", as the link is, returns probabilities.
+        activation: activation of the `Dense` layer that the head replaces. None returns log-probabilities (softmax) or
+            logits (sigmoid). "softmax" or "sigmoid", to match the link, returns probabilities.
         temperature: tau > 0, or a `LearnedTemperature`.
-        integrator: an instance or name from `keras_het.integrators`; None is QuasiMonteCarlo for softmax, and
-            ClosedForm for the other links.
-        covariance: an instance from `keras_het.covariances` in place of num_factors and parameter_efficient, for all
-            other choices: how the noise starts, regularisers, V with fewer weights (`Narrow`), and noise of the
-            features (HET-XL).
-        seed: seed of the training noise, in [0, 2^31). None draws one from Python's `random`, as Keras does. The config
-            keeps it.
-        dtype: "float32", whatever the global policy, or "float64" on a backend that computes in it.
+        integrator: instance or name from `keras_het.integrators`; None is QuasiMonteCarlo for softmax, and ClosedForm
+            for the other links.
+        covariance: instance from `keras_het.covariances` instead of num_factors and parameter_efficient, for other
+            choices: starting noise, regularizers, V with fewer weights (`Narrow`), and noise of the features (HET-XL).
+        seed: seed of the training noise, in [0, 2^31). None draws a seed from Python's `random`, like Keras, and stores
+            it in the config.
+        dtype: "float32", for any global policy, or "float64" on a backend that computes in it.
         kwargs: arguments of `keras.layers.Dense` for mu (`use_bias`, `kernel_initializer`, `bias_initializer`,
             `kernel_regularizer`, `bias_regularizer`), and of any Keras layer.
     Input shape: `(..., D)`, with at least one leading axis.
@@ -137,18 +136,19 @@ class HeteroscedasticDense(NoisyDense):
         dtype: Any = "float32",
         **kwargs: Any,
     ) -> None:
-        if given := [name for name in OTHER_ARGUMENTS if name in kwargs]:
+        if misplaced := next((name for name in MISPLACED_ARGUMENTS if name in kwargs), None):
             kind = type(resolve_covariance(covariance, num_factors, parameter_efficient)).__name__
-            name, value = given[0].removeprefix("covariance_"), kwargs[given[0]]
-            raise refusal(given[0], OTHER_ARGUMENTS[given[0]].format(kind=kind, name=name, value=value), value=value)
-        rule = f"be None or an integer, the second argument; give an activation by name, activation={num_factors!r}"
+            name, value = misplaced.removeprefix("covariance_"), kwargs[misplaced]
+            rule = MISPLACED_ARGUMENTS[misplaced].format(kind=kind, name=name, value=value)
+            raise refusal(misplaced, rule, value=value)
+        rule = f"be None or an integer; pass an activation by name, activation={num_factors!r}"
         refuse_if(isinstance(num_factors, str), "num_factors", rule, value=num_factors)
-        chosen: links.Link = resolve(links.Link, link)
-        function = _activation(activation, chosen)
+        link_object: links.Link = resolve(links.Link, link)
+        function = _activation(activation, link_object)
         rule = 'be an integer at least 2; one unit, for two classes, needs link="sigmoid"'
-        refuse_if(units == 1 < chosen.min_units, "units", rule, "units=1")
+        refuse_if(units == 1 < link_object.min_units, "units", rule, "units=1")
         super().__init__(
-            check_integer("units", units, chosen.min_units, MAX_CLASSES),
+            check_integer("units", units, link_object.min_units, MAX_CLASSES),
             num_factors,
             parameter_efficient=parameter_efficient,
             covariance=covariance,
@@ -156,46 +156,48 @@ class HeteroscedasticDense(NoisyDense):
             dtype=dtype,
             **kwargs,
         )
-        self._link, self.activation = chosen, function
-        self._fixed_temperature, learned = _temperature(temperature)
-        self.learned_temperature = learned
-        if learned is not None:
-            learned.start(self.name, self.trainable, self.dtype_policy)
+        self._link, self.activation = link_object, function
+        self._fixed_temperature, self.learned_temperature = _temperature(temperature)
+        if self.learned_temperature is not None:
+            self.learned_temperature.start(self.name, self.trainable, self.dtype_policy)
         self.covariance.bind(self.units, self.temperature, self.seed, self.trainable, self.dtype_policy)
         self.clock = Clock(self.seed)
         self.integrator = integrator
 
     @property
     def link(self) -> links.Link:
-        """The link, which maps the logits to the outputs; it cannot be changed."""
+        """Link, which maps the logits to the outputs; it cannot be changed."""
         return self._link
 
     @property
     def integrator(self) -> integrators.Integrator:
-        """How the head averages. Another may be set at any time; None sets the default of the link.
+        """Integrator, which you can set at any time; None sets the default of the link.
 
-        Compile the model again after that: until then `predict` keeps the old one on JAX and TensorFlow.
+        Compile the model again after that. Until then, `predict` uses the old integrator on JAX and TensorFlow.
         """
         return self._integrator
 
     @integrator.setter
     def integrator(self, integrator: Any) -> None:
-        given = self.link.default_integrator if integrator is None else integrator
-        found = resolve(integrators.Integrator, given)
-        found.check(self.link, *self.covariance.size)
+        integrator = self.link.default_integrator if integrator is None else integrator
+        instance = resolve(integrators.Integrator, integrator)
+        instance.check(self.link, *self.covariance.size)
         if self.built:
-            found.prepare(*self.covariance.size)
-        self._integrator = found
+            instance.prepare(*self.covariance.size)
+        self._integrator = instance
 
     @property
     def temperature(self) -> float:
-        """tau as it is now, a number; it cannot be set."""
+        """Current temperature tau, a number; it cannot be set."""
         return self._fixed_temperature if self.learned_temperature is None else self.learned_temperature.number
 
     @temperature.setter
     def temperature(self, temperature: Any) -> None:
-        how = f"be given when the head is made, because its noise starts in proportion: temperature={temperature!r}"
-        raise refusal("temperature", f"{how}. A trained model is scaled by models.scale_temperature", value=temperature)
+        rule = (
+            f"be an argument of the head, temperature={temperature!r}, because the starting noise depends on it. Scale "
+            "a trained model with models.scale_temperature"
+        )
+        raise refusal("temperature", rule, value=temperature)
 
     def build(self, input_shape: Any) -> None:
         super().build(input_shape)
@@ -205,11 +207,11 @@ class HeteroscedasticDense(NoisyDense):
         self.integrator.prepare(*self.covariance.size)
 
     def class_axes(self) -> dict[str, int | None]:
-        of_temperature = {} if self.learned_temperature is None else {f"{self.learned_temperature.name}/theta": None}
-        return {**super().class_axes(), **of_temperature, "clock/step": None}
+        temperature = {} if self.learned_temperature is None else {f"{self.learned_temperature.name}/theta": None}
+        return {**super().class_axes(), **temperature, "clock/step": None}
 
     def check_build(self, input_shape: Any) -> None:
-        """Raises the errors of the base class for `input_shape`, and those of the integrator."""
+        """Raises the errors of the base class for `input_shape`, and the errors of the integrator."""
         super().check_build(input_shape)
         self.integrator.check(self.link, *self.covariance.size)
 
@@ -217,43 +219,42 @@ class HeteroscedasticDense(NoisyDense):
     def call(self, inputs: Tensor, training: bool = False) -> Any:
         normal = self.logit_distribution(inputs).standardized(self.link.center, self._temperature_now())
         outputs = self.integrator.integrate(self.link, normal, self.clock.tick() if training else None)
-        return self.activation(_within_clip(outputs) if training and activation_of(self) else outputs)
+        return self.activation(_keep_gradient_at_clip(outputs) if training and activation_of(self) else outputs)
 
     def _temperature_now(self) -> Tensor:
-        """Returns tau: a number, or a tensor that passes its gradient to the weight."""
+        """Returns tau: a number, or a tensor with a gradient."""
         return self._fixed_temperature if self.learned_temperature is None else self.learned_temperature.tensor()
 
     def rematerialized_call(self, layer_call: Any, *args: Any, **kwargs: Any) -> Any:
-        """Returns the call itself; raises ValueError in a `keras.RematScope`, where Keras would run it twice."""
+        """Returns the call; raises ValueError in a `keras.RematScope`, in which Keras would run it twice."""
         if super().rematerialized_call(layer_call, *args, **kwargs) is layer_call:
             return layer_call
         rule = (
-            "not be rematerialised: it would draw other noise when it is run again for the backward pass, and "
-            "count the step twice. It keeps no logits for the backward pass anyway. Make it, and the model "
-            'around it, outside `keras.RematScope`, or name the layers to rematerialise by mode="list_of_layers"'
+            "not be rematerialised, because the second run would draw other noise and count the step twice. It stores "
+            "no logits for the backward pass anyway. Make it, and the model around it, outside `keras.RematScope`, or "
+            'name the layers to rematerialise with mode="list_of_layers"'
         )
         raise refusal("The head", rule, f"the layer {self.name!r} in such a scope")
 
     def logit_distribution(self, x: Tensor) -> Any:
-        """Returns the Gaussian of the logits u, before division by the temperature, for inputs of shape `(..., D)`.
+        """Returns the Gaussian of the logits u, before division by the temperature.
 
         Args:
             x: inputs, `(..., D)`.
         Returns:
-            a Gaussian, a `Normal` of `keras_het.ops.normal`, with `loc`, `variance()`, `covariance()` and
+            Gaussian, a `Normal` of `keras_het.ops.normal`, with `loc`, `variance()`, `covariance()` and
                 `log_prob(value)`; noise of the features has no `log_prob`.
         """
-        return self.covariance.normal(self.prepared(x), self.loc_layer)
+        return self.covariance.normal(self.prepare_inputs(x), self.loc_layer)
 
     def logit_covariance(self, x: Tensor, centered: bool | None = None) -> Any:
         """Returns the covariance of the logits u, shape `(..., K, K)`.
 
-        `centered=True`, the default for softmax, gives only the part that a softmax identifies, C Sigma C with
-        C = I - 1 1'/K. The default for sigmoid is False, because a sigmoid identifies the variances.
+        A softmax identifies only C Sigma C with C = I - 1 1'/K; a sigmoid identifies the variances.
 
         Args:
             x: inputs, `(..., D)`.
-            centered: boolean, whether to keep only the part that a softmax identifies; None follows the link.
+            centered: boolean, whether to return C Sigma C; None is True for softmax, False for sigmoid.
         """
         centered = self.link.ignores_shift if centered is None else check_boolean("centered", centered)
         return self.logit_distribution(x).covariance(centered=centered)
@@ -261,7 +262,7 @@ class HeteroscedasticDense(NoisyDense):
     def probabilities(self, x: Tensor) -> Any:
         """Returns probabilities at inference, shape `(..., K)`.
 
-        They sum to one for softmax; for sigmoid each label has its own.
+        They sum to one for softmax, and are independent for sigmoid.
 
         Args:
             x: inputs, `(..., D)`.
@@ -283,7 +284,7 @@ class HeteroscedasticDense(NoisyDense):
 
 
 def _activation(activation: Any, link: links.Link) -> Any:
-    """Returns the function of Keras for an activation: the linear one for None, or that of the link."""
+    """Returns the Keras function of an activation, if it is linear or fits the link."""
     try:
         function = keras.activations.get(activation)
     except (TypeError, ValueError):
@@ -295,11 +296,11 @@ def _activation(activation: Any, link: links.Link) -> Any:
     return function
 
 
-def _within_clip(outputs: Tensor) -> Any:
-    """Returns the outputs within the bounds of Keras' losses, where a clip gives no gradient, with the gradient."""
-    largest = -math.log(2.0 * keras.config.epsilon())
+def _keep_gradient_at_clip(outputs: Tensor) -> Any:
+    """Clips the outputs within the bounds of Keras' losses, but keeps their gradient."""
+    bound = -math.log(2.0 * keras.config.epsilon())
     zero = outputs - ops.stop_gradient(outputs)  # has the gradient
-    return ops.stop_gradient(ops.clip(outputs, -largest, largest)) + zero
+    return ops.stop_gradient(ops.clip(outputs, -bound, bound)) + zero
 
 
 def _temperature(temperature: Any) -> tuple[Any, Any]:

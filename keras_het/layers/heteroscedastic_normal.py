@@ -1,4 +1,4 @@
-"""A head for regression: the mean and the covariance of the targets."""
+"""Regression head: the mean and the covariance of the targets."""
 
 import math
 from typing import Any
@@ -11,7 +11,7 @@ from keras_het import covariances
 from keras_het.base.refusal import refusal, refuse_if
 from keras_het.base.tensor import Tensor
 from keras_het.base.validation import MAX_CLASSES, check_boolean, check_integer, check_number
-from keras_het.layers.noisy_dense import RANK, NoisyDense
+from keras_het.layers.noisy_dense import RANK_RULE, NoisyDense
 from keras_het.ops.packed import pack, packed_width, unpack
 from keras_het.ops.random import random_normals
 
@@ -20,31 +20,30 @@ SAMPLES_STREAM = 0
 
 @keras.saving.register_keras_serializable("keras_het")
 class HeteroscedasticNormal(NoisyDense):
-    """A head for regression, which predicts the mean of K targets and how far, and in what way, they stray from it.
+    """Regression head: predicts the mean and the covariance of K targets.
 
         y ~ N(mu(x), diag(d(x)^2) + V(x) V(x)')
 
-    mu is an affine map of the input, as in `Dense`, d = softplus(affine) + min_scale the standard deviations of the
-    targets by themselves. V is an affine map reshaped to `(K, R)`, or diag(v(x)) V with `parameter_efficient`. With
-    one target and no factors it is the mean-variance network of Nix and Weigend 1994.
+    mu is an affine map of the input, as in `Dense`, and d = softplus(affine) + min_scale a standard deviation. V is an
+    affine map reshaped to `(K, R)`, or diag(v(x)) V with `parameter_efficient`. With one target and no factors, it is
+    the mean-variance network of Nix and Weigend 1994.
 
     The output is one tensor, `(..., K (2 + R) + 1)`, for `losses.MultivariateNormalNLL`: mu, d, V, and a number that
-    only heads with nodes use. A `models.DistributionModel` that ends in this head trains on that output, and predicts
-    mu, so that the metrics of Keras see the mean.
+    this head does not use. A `models.DistributionModel` that ends in this head trains on that output and predicts mu,
+    so Keras' metrics get the mean.
 
-    Standardise the targets. The noise then starts as large as they are.
+    Standardise the targets, because the noise starts with standard deviation 1.
 
     Args:
         units: K, the number of targets, from 1.
         num_factors: R, from 0 (independent targets) to units; None is min(15, units).
-        parameter_efficient: V(x) = diag(v(x)) V, as in `HeteroscedasticDense`.
-        initial_scale: the standard deviation of each target at the start; None is 1, or that of `covariance`.
-        stop_features: boolean, whether d and V get the features without passing a gradient on, so that the layers
-            before the head learn from the mean alone; for `MultivariateNormalNLL(form="faithful")`.
-        covariance: an instance from `keras_het.covariances` in place of num_factors, parameter_efficient and
-            initial_scale.
-        seed: seed of the initial weights of V, in [0, 2^31). None draws one from Python's `random`.
-        dtype: "float32", whatever the global policy, or "float64" on a backend that computes in it.
+        parameter_efficient: boolean, whether V(x) = diag(v(x)) V, as in `HeteroscedasticDense`.
+        initial_scale: standard deviation of each target at the start; None is 1, or the value of `covariance`.
+        stop_features: boolean, whether d and V pass no gradient to the layers before the head, which then learn only
+            from the mean; for `MultivariateNormalNLL(form="faithful")`.
+        covariance: instance from `keras_het.covariances` instead of num_factors, parameter_efficient and initial_scale.
+        seed: seed of the initial weights of V, in [0, 2^31). None draws a seed from Python's `random`.
+        dtype: "float32", for any global policy, or "float64" on a backend that computes in it.
         kwargs: arguments of `keras.layers.Dense` for mu (`use_bias`, `kernel_initializer`, `bias_initializer`,
             `kernel_regularizer`, `bias_regularizer`), and of any Keras layer.
     Input shape: `(..., D)`, with at least one leading axis.
@@ -52,8 +51,7 @@ class HeteroscedasticNormal(NoisyDense):
     Raises:
         ValueError: for arguments outside these ranges, or noise of the features.
     Source: Nix and Weigend, ICNN 1994; Bishop and Quazaz, NIPS 1996; Collier, Mustafa, Kokiopoulou, Jenatton and
-        Berent, CVPR 2021, Eq. 4. The low-rank covariance is that of the latter, section 2, on targets instead of
-        logits.
+        Berent, CVPR 2021, Eq. 4, and section 2 for the low-rank covariance, here of targets instead of logits.
 
     Example:
         >>> import numpy as np
@@ -61,7 +59,7 @@ class HeteroscedasticNormal(NoisyDense):
         >>> outputs = head(np.zeros((2, 8)))
         >>> tuple(outputs.shape), tuple(head.predictions(outputs).shape)
         ((2, 10), (2, 3))
-        >>> lower, upper = head.interval(outputs, level=0.95)  # of one standard deviation, the same for all inputs
+        >>> lower, upper = head.interval(outputs, level=0.95)  # the standard deviation starts at 1
         >>> round(float(ops.convert_to_numpy(upper)[0, 0]), 2)
         1.96
     """
@@ -80,9 +78,9 @@ class HeteroscedasticNormal(NoisyDense):
         **kwargs: Any,
     ) -> None:
         if isinstance(num_factors, str) or "activation" in kwargs:
-            rule = "be None: mu is an affine map, and a head has no activation"
+            rule = "be None: this head has no activation"
             raise refusal("activation", rule, f"{kwargs.get('activation', num_factors)!r}")
-        refuse_if("rank" in kwargs, "rank", RANK.format(value=kwargs.get("rank")), value=kwargs.get("rank"))
+        refuse_if("rank" in kwargs, "rank", RANK_RULE.format(value=kwargs.get("rank")), value=kwargs.get("rank"))
         super().__init__(
             check_integer("units", units, 1, MAX_CLASSES),
             num_factors if covariance is None else num_factors or None,
@@ -95,36 +93,30 @@ class HeteroscedasticNormal(NoisyDense):
         )
         self.stop_features = check_boolean("stop_features", stop_features)
         if self.covariance.noise_space != "logits":
-            rule = "have noise of the targets: noise of the features has no standard deviations of its own"
+            rule = "have noise of the targets, such as LowRank: noise of the features has no standard deviations"
             raise refusal("covariance", rule, kind=self.covariance)
         self.covariance.bind(self.units, 1.0, self.seed, self.trainable, self.dtype_policy)
 
     def distribution(self, x: Tensor) -> Any:
-        """The Gaussian of the targets for inputs `(..., D)`.
-
-        Args:
-            x: inputs, `(..., D)`.
-        Returns:
-            a Gaussian, a `Normal` of `keras_het.ops.normal`.
-        """
-        x = self.prepared(x)
+        """Returns the Gaussian of the targets, a `Normal` of `keras_het.ops.normal`, for inputs `x`, `(..., D)`."""
+        x = self.prepare_inputs(x)
         return self.covariance.distribution(ops.stop_gradient(x) if self.stop_features else x, self.loc_layer(x))
 
     def call(self, inputs: Tensor) -> Any:
         return pack(self.distribution(inputs))
 
     def predictions(self, outputs: Tensor) -> Any:
-        """The means, `(..., K)`, of outputs of this head, `(..., K (2 + R) + 1)`."""
+        """Returns the means, `(..., K)`, in outputs of this head, `(..., K (2 + R) + 1)`."""
         return outputs[..., : self.units]
 
     def interval(self, outputs: Tensor, level: float = 0.9) -> tuple[Any, Any]:
-        """The central interval of each target by itself, mu -+ z sqrt(diag(d^2 + V V')), of outputs of this head.
+        """Computes the central interval of each target, mu -+ z sqrt(diag(d^2 + V V')), from outputs of this head.
 
         Args:
             outputs: `(..., K (2 + R) + 1)`.
-            level: the probability of the interval, in (0, 1).
+            level: probability of the interval, in (0, 1).
         Returns:
-            the lower and the upper ends, `(..., K)` each.
+            lower and upper ends, `(..., K)` each.
         Raises:
             ValueError: for a level outside (0, 1).
         """
@@ -133,7 +125,7 @@ class HeteroscedasticNormal(NoisyDense):
         return normal.loc - half_width, normal.loc + half_width
 
     def sample(self, outputs: Tensor, num_samples: int, seed: int = 0) -> Any:
-        """Independent draws of the targets of each example, of outputs of this head; the same for the same seed.
+        """Draws independent samples of the targets from outputs of this head; a seed always gives the same samples.
 
         Args:
             outputs: `(..., K (2 + R) + 1)`.
@@ -156,12 +148,12 @@ class HeteroscedasticNormal(NoisyDense):
     def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),
-            "initial_scale": self.covariance.initial_scale if self._is_short else None,
+            "initial_scale": self.covariance.initial_scale if self._has_short_spelling else None,
             "stop_features": self.stop_features,
         }
 
 
 def check_level(level: Any) -> float:
-    """`level` as a float, if it is in (0, 1)."""
+    """Returns `level` as a float, if it is in (0, 1)."""
     refuse_if(not 0.0 < check_number("level", level) < 1.0, "level", "be in (0, 1)", f"{level!r}")
     return float(level)

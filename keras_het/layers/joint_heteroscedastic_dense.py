@@ -1,4 +1,4 @@
-"""Heads that return the whole distribution of their logits, for losses of several labels, or of all pixels, at once."""
+"""Heads that return the distribution of their logits, for joint losses of several labels or of all pixels."""
 
 import math
 import numbers
@@ -16,32 +16,32 @@ from keras_het.covariances.low_rank import PixelLowRank
 from keras_het.layers.heteroscedastic_dense import HeteroscedasticDense
 from keras_het.ops.packed import pack, packed_width, unpack_sized
 
-START = 0.05  # f and q at the start
-DEFAULT_NUM_FACTORS = 10  # of all pixels
+INITIAL_FLIP_RATE = 0.05
+DEFAULT_PIXEL_FACTORS = 10
 
 
 @keras.saving.register_keras_serializable("keras_het")
 class JointHeteroscedasticDense(HeteroscedasticDense):
-    """A head for label vectors or pixels, which hands the Gaussian of its logits to a joint loss.
+    """Head for label vectors or pixels, which returns the Gaussian of its logits for a joint loss.
 
         u(x) = mu(x) + d(x) * e_K + V(x) e_R,    e_K ~ N(0, I_K), e_R ~ N(0, I_R)       (Collier et al. 2021, section 2)
 
-    The loss of each label by itself sees only the variance of its logit, so the covariance between labels gets no
-    gradient from it. A joint loss, `losses.JointMultiLabelCrossentropy`, gives it one.
+    A separate loss of each label depends only on the variance of its logit, so the covariance between labels gets no
+    gradient. A joint loss, `losses.JointMultiLabelCrossentropy`, gives it a gradient.
 
-    The output is one tensor, `(..., K (2 + R) + 1)`: the means, the standard deviations and the factor of the logits in
-    temperatures, and the training step, of which the noise of the loss is a function (-1 at inference). For K = 1000
-    and R = 15 it has 68 kB for each example. A `models.DistributionModel` that ends in this head trains on that output,
-    and predicts probabilities.
+    The output is one tensor, `(..., K (2 + R) + 1)`: the means, standard deviations and factor of the logits in
+    temperatures, and the training step, which determines the noise of the loss (-1 at inference). For K = 1000 and
+    R = 15, it has 68 kB per example. A `models.DistributionModel` that ends in this head trains on that output and
+    predicts probabilities.
 
-    Labels may be wrong at rates that nobody knows, such as objects that are not marked. With `learn_flips`, two rates
-    for each label are learned with the rest,
+    With `learn_flips`, the head learns two unknown flip rates of each label, for example because some objects were not
+    marked:
 
         p(label 1) = q_c + (1 - q_c - f_c) p(true label 1),     f_c, q_c = softmax((a_c, b_c, 0))_{1, 2}
 
-    and the head predicts the true labels. What tells f from a rare label is that p(label 1) goes no higher than 1 - f,
-    however certain the features are. Noise of each label by itself that grows with the features looks the same, so d
-    stays at its start. A rate that is known is better given to the loss.
+    The head then predicts the true labels. f is identified because p(label 1) never exceeds 1 - f, even for decisive
+    features. Diagonal noise that grows with the features would look the same, so d stays at its start. If you know the
+    rates, pass them to the loss.
 
     Args:
         units: K, the number of labels.
@@ -49,9 +49,8 @@ class JointHeteroscedasticDense(HeteroscedasticDense):
         link: "sigmoid" for labels that are not exclusive, "softmax" for the classes of a pixel.
         temperature: tau > 0, or a `LearnedTemperature`.
         learn_flips: boolean, whether to learn f = p(label 0 | true label 1) and q = p(label 1 | true label 0) of each
-            label, which start at .05 (sigmoid only).
-        kwargs: other arguments of `HeteroscedasticDense`; `integrator` is that of the predictions of each label by
-            itself.
+            label, which start at 0.05 (sigmoid only).
+        kwargs: other arguments of `HeteroscedasticDense`; `integrator` serves the predictions of single labels.
     Input shape: `(..., D)`, with at least one leading axis.
     Output shape: `(..., K (2 + R) + 1)`, or `(..., K (4 + R) + 2)` with `learn_flips`.
     Raises:
@@ -75,21 +74,21 @@ class JointHeteroscedasticDense(HeteroscedasticDense):
         learn_flips: bool = False,
         **kwargs: Any,
     ) -> None:
-        rule = "be None: the layer returns a distribution. A models.DistributionModel of it predicts probabilities"
+        rule = "be None: the layer returns a distribution. For probabilities, use a models.DistributionModel"
         activation = kwargs.get("activation")
         refuse_if(activation not in (None, "linear"), "activation", rule, value=activation)
         super().__init__(units, num_factors, link=link, temperature=temperature, **kwargs)
         if self.covariance.noise_space != "logits":
-            rule = "have noise of the logits: noise of the features has no standard deviations of its own"
+            rule = "have noise of the logits, such as LowRank: noise of the features has no standard deviations"
             raise refusal("covariance", rule, kind=self.covariance)
         self.learn_flips = check_boolean("learn_flips", learn_flips)
         if self.learn_flips and not isinstance(self.link, links.Sigmoid):
-            raise refusal("learn_flips", "be False for classes that are exclusive", f"link={link!r}")
+            raise refusal("learn_flips", "be False for exclusive classes", f"link={link!r}")
 
     def build(self, input_shape: Any) -> None:
         super().build(input_shape)
         if self.learn_flips:
-            start = keras.initializers.Constant(math.log(START / (1.0 - 2.0 * START)))
+            start = keras.initializers.Constant(math.log(INITIAL_FLIP_RATE / (1.0 - 2.0 * INITIAL_FLIP_RATE)))
             self.covariance.scale_diag_layer.trainable = False
             self.flip_logits = self.add_weight(shape=(2, self.units), initializer=start, name="flip_logits")
 
@@ -98,10 +97,9 @@ class JointHeteroscedasticDense(HeteroscedasticDense):
 
     @property
     def flip_rates(self) -> np.ndarray | None:
-        """The learned f and q of each label, `(2, K)`; None without `learn_flips`, or before the layer is built."""
-        return (
-            np.stack([ops.convert_to_numpy(rates) for rates in self._flips()]) if hasattr(self, "flip_logits") else None
-        )
+        """Learned f and q of each label, `(2, K)`; None without `learn_flips`, or before the layer is built."""
+        has_rates = hasattr(self, "flip_logits")
+        return np.stack([ops.convert_to_numpy(rates) for rates in self._flips()]) if has_rates else None
 
     def _flips(self) -> tuple[Tensor, Tensor]:
         logits = ops.convert_to_tensor(self.flip_logits)
@@ -114,16 +112,12 @@ class JointHeteroscedasticDense(HeteroscedasticDense):
         return pack(normal, step, self._flips() if self.learn_flips else None)
 
     def predictions(self, outputs: Tensor) -> Any:
-        """The probabilities of each label by itself, `(..., K)`, of outputs of this head, `(..., K (2 + R) + 1)`."""
+        """Returns the probability of each label, `(..., K)`, from outputs of this head, `(..., K (2 + R) + 1)`."""
         normal = unpack_sized(outputs, *self.covariance.size, self.learn_flips).normal
         return self.link.probabilities(self.integrator.integrate(self.link, normal))
 
     def probabilities(self, x: Tensor) -> Any:
-        """The probabilities of each label by itself at inference, `(..., K)`.
-
-        Args:
-            x: inputs, `(..., D)`.
-        """
+        """Returns the probability of each label at inference, `(..., K)`, for inputs `x`, `(..., D)`."""
         return self.predictions(self.call(x))
 
     def compute_output_shape(self, input_shape: Any) -> tuple:
@@ -135,20 +129,20 @@ class JointHeteroscedasticDense(HeteroscedasticDense):
 
 @keras.saving.register_keras_serializable("keras_het")
 class StochasticSegmentation(JointHeteroscedasticDense):
-    """A head for segmentation, which draws whole label maps: the noise of its factors is one for all pixels.
+    """Segmentation head for whole label maps: all pixels share the factor noise.
 
         u_i(x) = mu_i(x) + d_i(x) * e_i + V_i(x) e_R,    e_i ~ N(0, I_C) of each pixel i, e_R ~ N(0, I_R) of the image
 
-    The head is a `JointHeteroscedasticDense` of the features of each pixel with temperature 1, and may have more
-    factors than classes. What makes the noise common is the loss, `losses.JointSegmentationCrossentropy`, and
+    The head is a `JointHeteroscedasticDense` of the features of each pixel with temperature 1, and can have more
+    factors than classes. The pixels share noise in the loss, `losses.JointSegmentationCrossentropy`, and in
     `explain.sample_segmentations`, which draws label maps. A `models.DistributionModel` that ends in this head trains
-    on its output, and predicts probabilities of each pixel by itself.
+    on its output, and predicts the probabilities of each pixel.
 
     Args:
         units: C, the number of classes.
-        num_factors: R; 0 leaves every pixel its own noise alone; None is 10.
-        link: a softmax.
-        covariance: an instance from `keras_het.covariances` in place of num_factors.
+        num_factors: R; 0 means independent noise of every pixel; None is 10.
+        link: softmax link.
+        covariance: instance from `keras_het.covariances` instead of num_factors.
         kwargs: other arguments of `JointHeteroscedasticDense`.
     Input shape: `(B, ..., D)`, such as `(B, H, W, D)`, features of the pixels.
     Output shape: `(B, ..., C (2 + R) + 1)`: mu, d, V, and the training step.
@@ -174,7 +168,7 @@ class StochasticSegmentation(JointHeteroscedasticDense):
         **kwargs: Any,
     ) -> None:
         if covariance is None:
-            factors, num_factors = DEFAULT_NUM_FACTORS if num_factors is None else num_factors, None
+            factors, num_factors = DEFAULT_PIXEL_FACTORS if num_factors is None else num_factors, None
             is_diagonal = isinstance(factors, numbers.Integral) and factors == 0
             covariance = covariances.Diagonal() if is_diagonal else PixelLowRank(factors)
         super().__init__(units, num_factors, link=link, covariance=covariance, **kwargs)

@@ -1,4 +1,4 @@
-"""A learned temperature."""
+"""Learned temperature of a head."""
 
 import math
 from typing import Any
@@ -14,16 +14,15 @@ from keras_het.base.validation import check_number
 
 @keras.saving.register_keras_serializable("keras_het")
 class LearnedTemperature(Serializable, FullPrecision):
-    """A learned temperature, tau = lower + (upper - lower) sigmoid(theta), where theta is a weight.
+    """Learned temperature, tau = lower + (upper - lower) sigmoid(theta), with a weight theta.
 
-    Give it to a head as its `temperature`. It is learned on the training loss, which prefers small temperatures as
-    training goes on and the labels are memorised. So stop early by noisy validation labels, and also try fixed
-    temperatures.
+    Pass it to a head as its `temperature`. The training loss prefers small temperatures once the labels are memorised.
+    So stop early by noisy validation labels, and also try fixed temperatures.
 
     Args:
         lower: lower bound of tau; greater than 0.
         upper: upper bound of tau; greater than `lower`.
-        initial: tau at the start, between the two.
+        initial: tau at the start, between the bounds.
     Raises:
         ValueError: for numbers outside these ranges, or if another head has it.
     Source: Collier, Jenatton, Mustafa, Houlsby, Berent and Kokiopoulou: Massively scaling heteroscedastic classifiers.
@@ -48,22 +47,22 @@ class LearnedTemperature(Serializable, FullPrecision):
     def start(self, owner: str, trainable: bool, dtype: Any) -> None:
         """Makes this temperature belong to the head `owner`, with its `trainable` and `dtype`."""
         if self.owner is not None:
-            raise refusal("temperature", "be new for every head", f"that of {self.owner!r}")
+            raise refusal("temperature", "be new for every head", f"the temperature of {self.owner!r}")
         self.owner, self.trainable, self.dtype_policy = owner, trainable, dtype
 
     def build(self, input_shape: Any = None) -> None:
-        share = (self.initial - self.lower) / (self.upper - self.lower)
-        start = keras.initializers.Constant(math.log(share) - math.log1p(-share))
+        fraction = (self.initial - self.lower) / (self.upper - self.lower)
+        start = keras.initializers.Constant(math.log(fraction) - math.log1p(-fraction))
         self.theta = self.add_weight(name="theta", shape=(), initializer=start, autocast=False)
 
     def tensor(self) -> Any:
-        """Returns tau, a scalar tensor that passes its gradient to theta."""
+        """Returns tau, a scalar tensor with a gradient for theta."""
         return self.lower + (self.upper - self.lower) * ops.sigmoid(self.theta)
 
     @property
     def number(self) -> float:
-        """tau as it is now."""
+        """Current tau."""
         return float(ops.convert_to_numpy(self.tensor())) if self.built else self.initial
 
     def get_build_config(self) -> None:
-        """Returns None: the head builds this layer, also when it is loaded from a file."""
+        """Returns None, because the head builds this layer, even when it is loaded from a file."""

@@ -1,4 +1,4 @@
-"""Checks that the inputs of a layer are log-probabilities: by the graph before the layer, and by their sum."""
+"""Checks that the inputs of a layer are log-probabilities, by the graph before the layer and by their sum."""
 
 from typing import Any
 
@@ -12,15 +12,15 @@ from keras_het.base.refusal import refusal
 from keras_het.base.tensor import Tensor
 from keras_het.layers.heteroscedastic_dense import HeteroscedasticDense
 
-# Largest distance of the log of the sum of probabilities from 0. bfloat16 rounds log(1e-5) by 0.03; probabilities that
-# are mistaken for log-probabilities give more than 1.
+# Of the log of the sum of probabilities. bfloat16 rounds log(1e-5) by 0.03; probabilities that are mistaken for
+# log-probabilities give more than 1.
 TOLERANCE = 0.1
 
 
 def nan_unless_log_probabilities(inputs: Tensor, outputs: Tensor) -> Any:
-    """Returns `outputs`, with rows of nan where the probabilities of `inputs` do not sum to one.
+    """Returns `outputs`, with rows of nan if the probabilities of `inputs` do not sum to one.
 
-    `inputs` are `(..., K)`, and `outputs` are `(..., K)` or `(..., M, K)`. The loss is then nan at the first step.
+    `inputs` are `(..., K)`, and `outputs` `(..., K)` or `(..., M, K)`. Wrong inputs then give a nan loss at once.
     """
     log_sum = ops.logsumexp(inputs, axis=-1, keepdims=True)
     for _ in outputs.shape[len(inputs.shape) :]:
@@ -29,17 +29,17 @@ def nan_unless_log_probabilities(inputs: Tensor, outputs: Tensor) -> Any:
 
 
 def check_log_probabilities(tensor: Any, layer: keras.layers.Layer) -> None:
-    """Raises ValueError if the tensor comes from a Keras layer that returns, for example, probabilities."""
+    """Raises ValueError if the tensor comes from a Keras layer that does not return log-probabilities."""
     steps = walk([tensor], past_merges=False) if is_symbolic(tensor) else ()
     source = next((step for step, *_ in steps if not has_graph(step) and not _is_linear(step)), None)
-    other = _other_than_log_probabilities(source)
+    other = _describe_other_output(source)
     if source is not None and other:
-        rule = "be log-probabilities, as of Dense(K, 'log_softmax') or HeteroscedasticDense(K)"
+        rule = "be log-probabilities, for example from Dense(K, 'log_softmax') or HeteroscedasticDense(K)"
         raise refusal(f"The input of {type(layer).__name__}", rule, f"the output of {source.name!r}, a {other}")
 
 
 def _is_linear(layer: Any) -> bool:
-    """Returns whether a layer or an operation is a cast or an identity."""
+    """Returns whether a layer or operation is a cast or an identity."""
     if type(layer).__name__ in ("Cast", "Identity"):
         return True
     try:
@@ -48,18 +48,18 @@ def _is_linear(layer: Any) -> bool:
         return False
 
 
-def _other_than_log_probabilities(source: Any) -> str | None:
-    """Returns the kind of a layer, in words, if its outputs are surely no log-probabilities; else None."""
+def _describe_other_output(source: Any) -> str | None:
+    """Returns a description of the layer if its outputs cannot be log-probabilities; None if they can."""
     kind = type(source).__name__
     is_head = isinstance(source, HeteroscedasticDense)
     if is_head and source.link.returns != "log-probabilities":
         return f"{kind} with link={source.link!r}"
     if not is_head and not type(source).__module__.startswith("keras."):
-        return None  # a user's own layer: its outputs are unknown
+        return None  # the outputs of a user's layer are unknown
     if kind in ("Softmax", "Sigmoid", "Relu"):  # layers, and operations of `keras.ops`
         return kind
     activation = getattr(source, "activation", None)
     name = getattr(activation, "__name__", None)
-    right = "linear" if is_head else "log_softmax"
+    log_probability_activation = "linear" if is_head else "log_softmax"
     is_known = name is not None and getattr(keras.activations, name, None) is activation
-    return f"{kind} with activation={name!r}" if is_known and name != right else None
+    return f"{kind} with activation={name!r}" if is_known and name != log_probability_activation else None

@@ -1,4 +1,4 @@
-"""A layer of label flips: it turns log-probabilities of true classes into log-probabilities of noisy labels."""
+"""Label-flip layer: maps log-probabilities of true classes to log-probabilities of noisy labels."""
 
 from typing import Any
 
@@ -14,65 +14,66 @@ from keras_het.constraints import RowStochastic
 from keras_het.layers.log_probabilities import check_log_probabilities, nan_unless_log_probabilities
 from keras_het.ops.transition import apply_transition, outlier_class
 
-SPREAD = 0.01  # fraction of each row of a learned T that is spread over all classes at the start
-OPEN_SPREAD = 0.5  # the same without a penalty: the network would explain all labels before a T near the identity moves
-OPEN_SCALE = 8.0  # weight over T without a penalty: T moves slower than the network, or classes change places
-MOVED = 0.01  # total variation
+INITIAL_SPREAD = 0.01  # fraction of each row of a learned T that is uniform at the start
+FREE_SPREAD = 0.5  # without a penalty: the network would memorise all labels before a T near the identity moves
+FREE_SCALE = 8.0  # weight over T without a penalty: T must learn slower than the network, or classes are permuted
+MIN_MOVED_DISTANCE = 0.01  # total variation
 MAX_BYTES = 1 << 30  # of T
-MAX_ANNOTATORS = 1 << 24  # before the size of T is computed: a file may have a number of any length
-LOWER = 1e-4  # smallest entry of a learned T, times K: the gradient of an entry is the inverse of a probability
+MAX_ANNOTATORS = 1 << 24  # checked before the size of T is computed, because a file could have any number
+MIN_ENTRY = 1e-4  # of a learned T, times K: the gradient of an entry is the inverse of a probability
 
 
 @keras.saving.register_keras_serializable("keras_het")
 class NoiseTransition(keras.layers.Layer):
-    """Turns a model of the true classes into a model of the noisy labels, 0 to K - 1, to be trained on them.
+    """Label-flip layer that turns a model of the true classes into a model of the noisy labels, 0 to K - 1.
 
         log p(noisy j | x) = log sum_i p(true i | x) T[i, j]                            (Sukhbaatar et al. 2014, Eq. 2)
 
     T[i, j] = p(noisy label j | true class i) does not depend on the input; the paper's Q is its transpose. Put the
-    layer after log-probabilities, such as the outputs of `HeteroscedasticDense` or of a Dense layer with
-    `activation="log_softmax"`, and train with `from_logits=True`. It acts in training only, like Dropout: `predict`
-    gives the true classes, and `evaluate` on clean labels measures these. `val_loss` on noisy validation labels grows
-    once T has learned the noise: stop early by the `val_noisy_nll` of `callbacks.TransitionMonitor`.
+    layer after log-probabilities, for example after `HeteroscedasticDense` or a Dense layer with
+    `activation="log_softmax"`, and train with `from_logits=True`. Like Dropout, it acts only in training: `predict`
+    returns the true classes, and you evaluate on clean labels. `val_loss` on noisy validation labels grows once T has
+    learned the noise, so stop early by the `val_noisy_nll` of `callbacks.TransitionMonitor`.
 
-    A learned T starts at (I + 1 / K) / 2, and moves at an eighth of the learning rate. From the identity it would not
-    move, because the network explains every label first. With rare classes, train until T stands still: before that it
-    can explain their labels as flips of frequent classes. With a `regularizer`, such as `keras.regularizers.L2`, T
-    starts near the identity, the paper's way, and the penalty spreads its rows. `guides/label_flips.py` says how to
-    choose the strength, and how to see that T has failed. After every step the rows are projected back onto the
-    probability vectors with entries of at least 1e-4 / K, because an entry of zero would get a gradient without bound.
-    T is such a matrix wherever it is read or saved, also if the optimizer averages weights (`use_ema=True`). Read it
-    from `transition`: the weight is scaled, and is not projected after an average. `set_weights` refuses the weights of
-    a layer with a penalty for one without, and the other way; `load_weights` converts them.
+    A learned T starts at (I + 1 / K) / 2, and learns with an eighth of the learning rate. From the identity it would
+    not move, because the network memorises every label first. With rare classes, train until T stops moving: before
+    that, it can explain their labels as flips of frequent classes. With a `regularizer`, such as
+    `keras.regularizers.L2`, T starts near the identity, as in the paper, and the penalty spreads its rows.
+    `guides/label_flips.py` shows how to choose the strength, and how to notice that T has failed.
 
-    Each annotator m has a T of their own if `num_annotators` is given (Rodrigues and Pereira 2018; Tanno et al. 2019).
-    The output in training is then log p(label of m | x), `(..., M, K)`, for integer labels `(..., M)`, -1 where m gave
-    none. The loss is `losses.AnnotatorsLoss()`, a metric `metrics.AnnotatorsMetric(...)`; see `guides/annotators.py`.
+    After every step, the rows are projected onto the probability vectors with entries of at least 1e-4 / K, because an
+    entry of zero would have an unbounded gradient. Read T from `transition`, which is always projected, even if the
+    optimizer averages weights (`use_ema=True`); the weight itself is scaled. `set_weights` refuses to mix weights of
+    layers with and without a penalty; `load_weights` converts them.
+
+    With `num_annotators`, each annotator m has a separate T (Rodrigues and Pereira 2018; Tanno et al. 2019). The output
+    in training is then log p(label of m | x), `(..., M, K)`, for integer labels `(..., M)`, -1 for a missing label. Use
+    the loss `losses.AnnotatorsLoss()` and metrics like `metrics.AnnotatorsMetric(...)`; see `guides/annotators.py`.
 
     Args:
         num_classes: K >= 2, without the outliers; at most 16384 in float32, where T has 1 GiB.
-        transition: T, `(K, K)`. It is fixed ("true Q*") with `trainable=False`. A learned T starts at 0.99
-            T + 0.01 / K, with K + 1 for K if there are outliers. None is the identity if T is fixed or has a
-            `regularizer`, and else a learned T starts at (I + 1 / K) / 2; but see `outlier_class`. All annotators share
-            it, unless it has the shape `(M, K, K)`.
-        outlier_class: boolean, whether a further, last class holds examples that belong to no class. T is then
-            `(K + 1, K + 1)`, and by default starts near `ops.transition.outlier_class(K, alpha=0.5)` (Eq. 8). The share
-            alpha of outliers that are labelled as such is learned with the rest of T, or given:
-            `transition=outlier_class(K, alpha), trainable=False`. A learned share goes to zero if no example is
-            labelled as an outlier, and T becomes singular; the callbacks warn of it. (A ridge hides it, and spreads the
-            classes: use none here.) Without a `regularizer` only the row of the outliers moves far: T does not learn
-            which classes are swapped.
+        transition: T, `(K, K)`. It is fixed ("true Q*") with `trainable=False`. A learned T starts at
+            0.99 T + 0.01 / K, with K + 1 in place of K if there are outliers. None is the identity if T is fixed or has
+            a `regularizer`; otherwise a learned T starts at (I + 1 / K) / 2; but see `outlier_class`. All annotators
+            share it, unless it has the shape `(M, K, K)`.
+        outlier_class: boolean, whether an additional last class holds examples that belong to no class. T is then
+            `(K + 1, K + 1)`, and by default starts near `ops.transition.outlier_class(K, alpha=0.5)` (Eq. 8). Alpha,
+            the fraction of outliers that are labelled as outliers, is learned with T. Or fix it with
+            `transition=outlier_class(K, alpha), trainable=False`. If no example is labelled as an outlier, a learned
+            alpha goes to zero and T becomes singular; the callbacks warn. Use no ridge here: it hides this, and spreads
+            the classes. Without a `regularizer`, only the row of the outliers moves far, and T does not learn which
+            classes are swapped.
         trainable: boolean, whether T is learned.
         regularizer: regularizer of T, such as `keras.regularizers.L2`.
-        apply_at_inference: boolean, whether to act at inference too, to evaluate on noisy labels.
+        apply_at_inference: boolean, whether T also acts at inference, to evaluate on noisy labels.
         num_annotators: M, from 1 to as many as keep all T within 1 GiB; None is one T without an axis of annotators.
-        dtype: "float32", whatever the global policy, or "float64" on a backend that computes in it.
-    Input and output shape: `(..., K)`, or `(..., K + 1)` with outliers; log-probabilities. Rows of inputs give nan
-        wherever T acts if their probabilities do not sum to one, within 10%. The output has the axis of annotators, if
-        any, before the last one whenever T acts.
+        dtype: "float32", for any global policy, or "float64" on a backend that computes in it.
+    Input and output shape: log-probabilities, `(..., K)`, or `(..., K + 1)` with outliers. A row whose probabilities do
+        not sum to one, within 10%, gives nan when T acts. With annotators, the output then has an axis M before the
+        last.
     Raises:
-        ValueError: for arguments outside these ranges, inputs of another width, or a model in which the layer before
-            this one makes something else than log-probabilities, such as `Dense(K)` or `Dense(K, "softmax")`.
+        ValueError: for arguments outside these ranges, inputs of another width, or a layer before this one that does
+            not return log-probabilities, such as `Dense(K)` or `Dense(K, "softmax")`.
 
     Example:
         >>> layer = NoiseTransition(3, transition=[[0.75, 0.25, 0], [0, 1, 0], [0, 0, 1]], trainable=False)
@@ -103,7 +104,7 @@ class NoiseTransition(keras.layers.Layer):
             None if num_annotators is None else check_integer("num_annotators", num_annotators, 1, MAX_ANNOTATORS)
         )
         self.size = self.num_classes + self.outlier_class
-        self.axes = () if num_annotators is None else (self.num_annotators,)  # of the output, before its last
+        self.axes = () if num_annotators is None else (self.num_annotators,)  # of the output, before the classes
         self._check_memory()
         self.initial_transition = None if transition is None else check_transitions(transition)
         shapes = {(self.size,) * 2, (*self.axes, self.size, self.size)}
@@ -111,16 +112,16 @@ class NoiseTransition(keras.layers.Layer):
             rule = " or ".join(map(str, sorted(shapes, key=len)))
             raise refusal("transition", f"have shape {rule}", shape=self.initial_transition)
         self.supports_masking = not self.axes  # a mask has no axis of annotators
-        # Made here, not in `build`: callbacks set it before the first step, and that step builds some models.
+        # Made here, because callbacks set it before the first step, which builds some models.
         self.gate = self.add_weight(name="gate", shape=(), initializer="ones", trainable=False, autocast=False)
 
     def _check_memory(self) -> None:
-        """Raises ValueError for sizes that a hostile file may ask for, before anything is allocated."""
+        """Raises ValueError for sizes that an untrusted file could request, before anything is allocated."""
         size = (8 if self.variable_dtype == "float64" else 4) * self.size**2 * (self.num_annotators or 1)
         if size > MAX_BYTES:
             annotators = f", num_annotators={self.num_annotators}" if self.axes else ""
             raise ValueError(
-                f"T must keep within {MAX_BYTES >> 30} GiB, and has {size / 2**30:.5g}. Received: "
+                f"T must have at most {MAX_BYTES >> 30} GiB, but would have {size / 2**30:.5g}. Received: "
                 f"num_classes={self.num_classes}, outlier_class={self.outlier_class}{annotators}"
             )
 
@@ -129,12 +130,12 @@ class NoiseTransition(keras.layers.Layer):
             rule = f"have the size of T, {self.size} (num_classes, and one more with outlier_class=True)"
             raise refusal("The last axis of the input", rule, f"input_shape={input_shape}")
         self.input_spec = keras.layers.InputSpec(min_ndim=1, axes={-1: self.size})
-        is_open = not (self.regularizer or self.outlier_class) and self.initial_transition is None
-        self._scale = OPEN_SCALE if is_open else 1.0
-        self.start = start = self._start(OPEN_SPREAD if is_open else SPREAD)
-        # The last axis lets Keras refuse weights of another scale. Sums of rows do not tell it: one step of Adam at
-        # 0.01 with 1,000 classes takes them from 8 to -1.
-        shape = (*start.shape, 1) if is_open else start.shape
+        is_free = not (self.regularizer or self.outlier_class) and self.initial_transition is None
+        self._scale = FREE_SCALE if is_free else 1.0
+        self.start = start = self._start(FREE_SPREAD if is_free else INITIAL_SPREAD)
+        # The last axis lets Keras refuse weights of another scale. Row sums do not reveal the scale: one step of Adam
+        # at 0.01 with 1,000 classes changes them from 8 to -1.
+        shape = (*start.shape, 1) if is_free else start.shape
         self.kernel = self.add_weight(
             name="transition",
             shape=shape,
@@ -146,12 +147,12 @@ class NoiseTransition(keras.layers.Layer):
 
     @property
     def has_moved(self) -> bool:
-        """Whether T, of any annotator, is more than 0.01 from its start in total variation, the mean over its rows."""
+        """Whether the total variation of any T from its start, the mean over its rows, exceeds 0.01."""
         difference = np.abs(ops.convert_to_numpy(self.transition) - self.start)
-        return bool(np.max(difference.sum(axis=-1).mean(axis=-1)) > 2.0 * MOVED)
+        return bool(np.max(difference.sum(axis=-1).mean(axis=-1)) > 2.0 * MIN_MOVED_DISTANCE)
 
     def _start(self, spread: float) -> np.ndarray:
-        """T at the start; every entry of one that is learned is positive."""
+        """Returns T at the start; every entry of a learned T is positive."""
         start = self.initial_transition
         if start is None and self.outlier_class:
             start = outlier_class(self.num_classes, 0.5 if self.trainable else 0.0)
@@ -161,25 +162,24 @@ class NoiseTransition(keras.layers.Layer):
         return (1.0 - spread) * start + spread / self.size if self.trainable else start
 
     def _project(self, kernel: Tensor) -> Tensor:
-        """T of the weight, projected; a fixed T keeps its zeros."""
+        """Returns the projected T of the weight; a fixed T keeps its zeros."""
         matrix = ops.reshape(kernel, self.start.shape) / self._scale
         if self.trainable or self.start.min() > 0:
-            return RowStochastic(LOWER / self.size)(matrix)
+            return RowStochastic(MIN_ENTRY / self.size)(matrix)
         return ops.relu(matrix) / ops.sum(ops.relu(matrix), axis=-1, keepdims=True)
 
     def _penalty(self, kernel: Tensor) -> Tensor:
         return self.regularizer(self._transition(kernel))
 
     def _transition(self, kernel: Tensor) -> Tensor:
-        """T from the weight, with the gradient that the optimizer needs.
+        """Returns T from the weight, with the gradient that the optimizer needs.
 
-        A learned weight is also projected here. With `use_ema=True` Keras averages weights before it applies their
-        constraint, so the rows of an average are no probability vectors.
+        A learned weight is projected here again, because with `use_ema=True` Keras averages weights before it applies
+        their constraint.
 
-        The gradient is scaled by the gate, and centred in every row. It is not divided by the scale of the weight.
-
-        The projection undoes a step that moves all entries of a row alike. An optimizer that normalises each entry, as
-        Adam does, would let that part of the gradient hide the rest, and T would not move.
+        The gradient is scaled by the gate, and centred in every row. It is not divided by the scale of the weight. The
+        projection undoes a step that moves all entries of a row equally. In an optimizer that normalises each entry,
+        like Adam, that part of the gradient would hide the rest, and T would not move.
         """
         kernel = ops.reshape(kernel, self.start.shape)
         stopped = ops.stop_gradient(kernel)
@@ -188,7 +188,7 @@ class NoiseTransition(keras.layers.Layer):
 
     @property
     def transition(self) -> Any:
-        """T, a tensor of shape `(K, K)` or `(M, K, K)`; before the first step it is the starting T."""
+        """Current T, a tensor of shape `(K, K)` or `(M, K, K)`."""
         if not self.built:
             self.build((None, self.size))
         return self._transition(self.kernel)
@@ -200,24 +200,21 @@ class NoiseTransition(keras.layers.Layer):
         return nan_unless_log_probabilities(inputs, apply_transition(inputs, self.transition))
 
     def compute_output_spec(self, inputs: Tensor, training: bool | None = None) -> Any:
-        """The output spec, as in Keras.
-
-        Raises ValueError if a layer before this one does not make log-probabilities.
-        """
+        """Returns the output spec; raises ValueError if the layer before does not return log-probabilities."""
         check_log_probabilities(inputs, self)
         return keras.KerasTensor(self._output_shape(inputs.shape, training), dtype=self.compute_dtype)
 
     def save_own_variables(self, store: Any) -> None:
-        """Saves T alone: a model saved with a closed gate has an open one when it is loaded, and learns T."""
+        """Saves only T, so that a model saved with a closed gate learns T after it is loaded."""
         store["transition"] = ops.convert_to_numpy(self.transition)
 
     def load_own_variables(self, store: Any) -> None:
-        """Loads T, see `save_own_variables`. Raises ValueError if the stored weight is no T of this size."""
+        """Loads T; raises ValueError if the stored weight is no T of this size."""
         stored = np.asarray(store["transition"])
         if stored.shape != self.start.shape or not np.isfinite(stored).all():
             rule = f"be finite and of shape {self.start.shape}"
-            found = f"shape {stored.shape}, with {np.sum(~np.isfinite(stored))} not finite"
-            raise refusal(f"The stored weight `transition` of {self.name!r}", rule, found)
+            received = f"shape {stored.shape}, with {np.sum(~np.isfinite(stored))} not finite"
+            raise refusal(f"The stored weight `transition` of {self.name!r}", rule, received)
         check_transitions(stored)
         self.kernel.assign(np.reshape(stored * self._scale, self.kernel.shape))
 

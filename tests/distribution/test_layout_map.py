@@ -174,5 +174,5 @@ def test_devices_that_share_the_classes_may_have_more_weights_together(monkeypat
             with scope, pytest.raises((PassedError, ValueError)) as found:
                 head.build((None, size))
             within.append(found.type is PassedError)
-            assert found.type is PassedError or "must keep within 16 GiB on each device, and have 1" in str(found.value)
+            assert found.type is PassedError or "at most 16 GiB on each device, but would have 1" in str(found.value)
     assert within == [False, True, False, False, False, False]

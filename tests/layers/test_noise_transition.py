@@ -381,7 +381,9 @@ def test_a_model_whose_layer_gets_no_log_probabilities_is_refused(kind, function
     layers, text = WRONG[kind]
     with pytest.raises(ValueError) as error:
         stack([*layers, NoiseTransition(UNITS)], functional)
-    assert "must be log-probabilities, as of Dense(K, 'log_softmax') or HeteroscedasticDense(K)" in str(error.value)
+    assert "must be log-probabilities, for example from Dense(K, 'log_softmax') or HeteroscedasticDense(K)" in str(
+        error.value
+    )
     assert text in str(error.value)
 
 

@@ -41,7 +41,7 @@ SEED = "be an integer in [0, 2147483647]"
 CLASSES = "be an integer in [1, 16777216]"
 FACTORS = "`num_factors` must be None or an integer in "
 SHAPE = "`transition` must have shape "
-GIB = "T must keep within 1 GiB, and has "
+GIB = "T must have at most 1 GiB, but would have "
 FLOAT32 = 'be "float32" or "float64"; '
 OTHERS = ("relu", "sigmoid", "log_softmax", "nothing", len, 3)
 HEAD = {
@@ -111,14 +111,14 @@ REFUSED = {
     "`parameter_efficient` must be False without factors. Received: parameter_efficient=True, num_factors=0":
         lambda: (HeteroscedasticDense(10, 0, parameter_efficient=True)),
     **refused_arguments(HeteroscedasticDense, ACTIVATION, units=3),
-    "give an activation by name, activation='softmax'. Received: num_factors='softmax'":
+    "pass an activation by name, activation='softmax'. Received: num_factors='softmax'":
         lambda: HeteroscedasticDense(3, "softmax"),
     '"sigmoid", for probabilities; "softmax" needs link="softmax"':
         lambda: HeteroscedasticDense(3, link="sigmoid", activation="softmax"),
     "`activation` must be None: the layer returns a distribution":
         lambda: JointHeteroscedasticDense(3, activation="sigmoid"),
     "`rank` must be given as num_factors=2. Received: rank=2...": normal(2, rank=2),
-    "`temperature` must be given when the head is made...temperature=2.0. ...scale_temperature":
+    "`temperature` must be an argument of the head, temperature=2.0...scale_temperature":
         lambda: setattr(HeteroscedasticDense(3), "temperature", 2.0),
     "512 MiB": lambda: HeteroscedasticDense(10**7, 0, integrator=QuasiMonteCarlo(256)),
     f"`num_factors` must {CLASSES}. Received: num_factors=0": lambda: latent(num_factors=0),
@@ -136,7 +136,7 @@ REFUSED = {
     "`num_samples` must be an integer at least 1": lambda: normal(3, 2)().sample(np.zeros((1, 13)), 0),
     f"{GIB}13.411. Received: num_classes=60000, outlier_class=False": flips(60_000),
     f"{GIB}1.0001. Received: num_classes=16384, outlier_class=True": flips(16_384, outlier_class=True),
-    "and has 1.1176. Received: num_classes=1000...num_annotators=300": flips(1000, num_annotators=300),
+    "but would have 1.1176. Received: num_classes=1000...num_annotators=300": flips(1000, num_annotators=300),
     f"{SHAPE}(3, 3). Received: shape (4, 4)": flips(3, transition=np.eye(4)),
     f"{SHAPE}(4, 4)": flips(3, outlier_class=True, transition=np.eye(3)),
     "`transition` must be an array of numbers. Received: a list; could not convert":
@@ -226,7 +226,7 @@ def test_a_file_with_an_absurd_number_of_samples_is_refused(tmp_path, num_sample
 )
 def test_more_weights_than_a_machine_holds_are_refused_before_they_are_made(arguments):
     head = HeteroscedasticDense(200_000, integrator=integrators.QuasiMonteCarlo(1), **arguments)
-    with refuses(r"must keep within 16 GiB on each device, and have .* Received: units=200000, num_factors=200000"):
+    with refuses(r"at most 16 GiB on each device, but would have .* Received: units=200000, num_factors=200000"):
         head.build((None, 8))
 
 
@@ -236,7 +236,7 @@ def test_rematerialisation_is_refused(mode):
     options = {"larger_than": {"output_size_threshold": 1}, "list_of_layers": {"layer_names": ["head"]}}
     with keras.RematScope(mode=mode, **options.get(mode, {})):
         head = HeteroscedasticDense(3, name="head")
-        with refuses(r"The head must not be rematerialised: .* Received: the layer 'head' in such a scope"):
+        with refuses(r"The head must not be rematerialised, because .* Received: the layer 'head' in such a scope"):
             head(np.zeros((2, 4), "float32"), training=True)
 
 

@@ -118,7 +118,7 @@ def test_a_softmax_of_as_many_classes_before_a_head_is_warned_of_and_no_other_la
 
 
 def test_an_activation_as_the_second_argument_of_a_head_is_refused():
-    with pytest.raises(ValueError, match="give an activation by name, activation='softmax'"):
+    with pytest.raises(ValueError, match="pass an activation by name, activation='softmax'"):
         HeteroscedasticDense(3, "softmax")
 
 

@@ -17,7 +17,7 @@ LIMIT = 1e-5
 
 
 class Finding(NamedTuple):
-    """The result of one check of the doctor.
+    """Result of one check of the doctor.
 
     Args:
         name: name of the check.

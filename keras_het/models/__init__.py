@@ -1,4 +1,4 @@
-"""Whole models: conversion, joint distributions, early-learning regularisation, ensembles, temperature scaling."""
+"""Whole models: conversion, joint distributions, early-learning regularisation, ensembles and temperature scaling."""
 
 from keras_het.models.conversion import heteroscedastic, homoscedastic
 from keras_het.models.distribution_model import DistributionModel

@@ -1,4 +1,4 @@
-"""Copies of models, models as bytes, and draws that change no random state."""
+"""Copies of models, models as bytes, and a context that preserves the random state."""
 
 import contextlib
 import pathlib
@@ -16,10 +16,10 @@ from keras_het.base.validation import check_boolean
 
 @contextlib.contextmanager
 def preserve_seed(seed=None):
-    """Leaves the state of Python's `random` unchanged, from which Keras draws the seeds of initializers.
+    """Preserves the state of Python's `random`, from which Keras draws the seeds of initializers.
 
     Args:
-        seed: seed of the draws; None continues from the caller's state.
+        seed: seed inside the context; None continues from the caller's state.
     """
     state = random.getstate()
     if seed is not None:
@@ -31,43 +31,42 @@ def preserve_seed(seed=None):
 
 
 def copy_model(model):
-    """Returns a copy of a model, with its own layers of equal configuration, state and `trainable`.
+    """Copies a model with all layers, their state and `trainable`.
 
-    The copy goes through a `.keras` file, the only way in Keras that keeps everything: vocabularies, statistics, int8
-    weights.
+    The copy goes through a `.keras` file, the only way in Keras that keeps vocabularies, statistics and int8 weights.
 
     Raises:
-        ValueError: if the copy has other weights: a backbone of KerasHub loses LoRA that was enabled later.
+        ValueError: if the copy has other weights: a KerasHub backbone loses LoRA.
     """
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder) / "model.keras"
         model.save(path)
-        # Not in safe mode, which would refuse a `Lambda`: the model is the caller's own.
-        copied = keras.models.load_model(path, compile=False, safe_mode=False)
-    if [weight.shape for weight in copied.variables] != [weight.shape for weight in model.variables]:
+        # Safe mode would refuse a `Lambda`, but the model comes from the caller.
+        copy = keras.models.load_model(path, compile=False, safe_mode=False)
+    if [weight.shape for weight in copy.variables] != [weight.shape for weight in model.variables]:
         rule = (
-            f"be False: the layers of {model.name!r} have other weights when they are made again from a file, "
-            "as they have where LoRA was enabled later. Convert first and enable LoRA on the new model"
+            f"be False, because a file of {model.name!r} loads with other weights, for example without LoRA. Convert "
+            "first, then enable LoRA on the new model"
         )
         raise refusal("clone", rule, "clone=True")
-    for pair in (
-        zip(_all_layers(model), _all_layers(copied), strict=True),
-        zip(model.variables, copied.variables, strict=True),
+    for pairs in (
+        zip(_all_layers(model), _all_layers(copy), strict=True),
+        zip(model.variables, copy.variables, strict=True),
     ):
-        for original, other in pair:
-            if original.trainable != other.trainable:
-                other.trainable = original.trainable
-    return copied
+        for source, target in pairs:
+            if source.trainable != target.trainable:
+                target.trainable = source.trainable
+    return copy
 
 
 def make_body(model, ending, clone):
-    """Returns the model up to its head: its own layers, or copies of them."""
+    """Makes a model of the layers before the head, shared or copied."""
     body = keras.Model(model_inputs(model), ending.features, name=model.name)
     return copy_model(body) if check_boolean("clone", clone) else body
 
 
 def dense_weights(dense):
-    """Returns the kernel, `(D, K)`, with its LoRA update if there is one, and the bias, as arrays."""
+    """Returns the kernel, `(D, K)`, with any LoRA update, and the bias if there is one, as arrays."""
     tensors = (dense.kernel, dense.bias) if dense.use_bias else (dense.kernel,)
     kernel, *bias = (keras.ops.convert_to_numpy(keras.ops.cast(x, "float32")) for x in tensors)
     return [np.reshape(kernel, kernel.shape[-2:]), *bias]
@@ -82,9 +81,9 @@ def model_to_bytes(model: keras.Model) -> bytes:
 
 
 def model_from_bytes(content: bytes) -> keras.Model:
-    """Returns the model of the content of a `.keras` file.
+    """Loads a model from the content of a `.keras` file.
 
-    No code in the file runs: layers of your own must be registered, and a `Lambda` is refused.
+    No code in the file runs: custom layers must be registered, and a `Lambda` is refused.
     """
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder) / "model.keras"
@@ -93,5 +92,5 @@ def model_from_bytes(content: bytes) -> keras.Model:
 
 
 def _all_layers(model):
-    """Returns a model's layers and the layers inside them, outer before inner, without inputs."""
+    """Returns all layers of a model, outer before inner, without inputs."""
     return [layer for layer in layers_of(model, include_self=False) if not isinstance(layer, keras.layers.InputLayer)]

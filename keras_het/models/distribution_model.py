@@ -1,4 +1,4 @@
-"""A model that is trained by a likelihood of a whole distribution, and predicts its mean."""
+"""A model that trains on the likelihood of a distribution and predicts its mean."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ from keras_het.reading.ending import Ending
 
 
 class _Predictions(keras.layers.Layer):
-    """What a head predicts of its outputs."""
+    """Layer that computes a head's predictions from its outputs."""
 
     def __init__(self, head: Any, **kwargs: Any) -> None:
         super().__init__(name="predictions", **kwargs)
@@ -27,11 +27,11 @@ class _Predictions(keras.layers.Layer):
 
 @keras.saving.register_keras_serializable("keras_het")
 class DistributionModel(keras.Model):
-    """A functional model whose last layer returns a distribution, in one tensor.
+    """A functional model whose last layer returns a distribution, packed in one tensor.
 
-    `fit` and `evaluate` give that tensor to the loss, which is a joint likelihood. `predict`, `export` and the metrics
-    have what the head makes of it: probabilities of each label by itself, or the mean of a regression. So a metric of
-    Keras fits as usual, without `from_logits`. Calling the model returns the tensor.
+    `fit` and `evaluate` pass this tensor to the loss, which is a joint likelihood. `predict`, `export` and the metrics
+    use the head's predictions: marginal probabilities of the labels, or the mean of a regression. So metrics of Keras
+    need no `from_logits`. Calling the model returns the tensor.
 
     Args:
         inputs: argument of `keras.Model`.
@@ -51,20 +51,20 @@ class DistributionModel(keras.Model):
 
     def __init__(self, inputs: Any, outputs: Any, name: str | None = None, **kwargs: Any) -> None:
         head = producer(outputs)[0] if keras.utils.is_keras_tensor(outputs) else outputs
-        rule = "be those of a layer that returns a distribution, such as layers.JointHeteroscedasticDense"
-        refuse_if(not hasattr(head, "predictions"), "outputs", rule, f"those of a {type(head).__name__}")
+        rule = "come from a layer that returns a distribution, such as layers.JointHeteroscedasticDense"
+        refuse_if(not hasattr(head, "predictions"), "outputs", rule, f"outputs of a {type(head).__name__}")
         super().__init__(inputs=inputs, outputs=outputs, name=name, **kwargs)
-        predicting = keras.Model(inputs, _Predictions(head)(outputs))
-        self._predicting = lambda: predicting  # not an attribute: Keras would take it for a part of this model
+        predictor = keras.Model(inputs, _Predictions(head)(outputs))
+        self._predictor = lambda: predictor  # Keras would track a model as a part of this model
 
     @property
     def head(self) -> Any:
-        """The last layer."""
+        """Last layer of the model."""
         return producer(self.output)[0]
 
     @property
     def head_output(self) -> Ending:
-        """The kind of its predictions, for `keras_het.check`."""
+        """Kind of the predictions, for `keras_het.check`."""
         link = getattr(self.head, "link", None)
         activation, returns = ("", "numbers") if link is None else (link.activation, "probabilities")
         units, source = self.head.units, f"the model {self.name!r}"
@@ -72,15 +72,15 @@ class DistributionModel(keras.Model):
         return Ending(source, activation, returns, units, is_head=link is not None, shape=shape, is_distribution=True)
 
     def predict(self, x: Any, *args: Any, **kwargs: Any) -> Any:
-        """What the head predicts, as `keras.Model.predict`; `(N, K)`."""
-        return self._predicting().predict(x, *args, **kwargs)
+        """Returns the head's predictions, `(N, K)`, like `keras.Model.predict`."""
+        return self._predictor().predict(x, *args, **kwargs)
 
     def predict_on_batch(self, x: Any) -> Any:
-        """What the head predicts, as `keras.Model.predict_on_batch`."""
-        return self._predicting().predict_on_batch(x)
+        """Returns the head's predictions, like `keras.Model.predict_on_batch`."""
+        return self._predictor().predict_on_batch(x)
 
     def predict_distribution(self, x: Any, **kwargs: Any) -> np.ndarray:
-        """The output of the head, as `predict` would return it of an ordinary model, `(N, ..., K (2 + R) + 1)`.
+        """Returns the packed distributions of the head, `(N, ..., K (2 + R) + 1)`.
 
         Args:
             x: argument of `keras.Model.predict`.
@@ -89,11 +89,11 @@ class DistributionModel(keras.Model):
         return super().predict(x, **kwargs)
 
     def predict_interval(self, x: Any, level: float = 0.9, **kwargs: Any) -> tuple[np.ndarray, np.ndarray]:
-        """The lower and the upper ends of the central interval of each target, `(N, K)` each, for a regression.
+        """Returns the lower and upper ends of the central interval of each target, `(N, K)` each, for a regression.
 
         Args:
             x: argument of `keras.Model.predict`.
-            level: the probability of the interval, in (0, 1).
+            level: probability of the interval, in (0, 1).
             kwargs: other arguments of `keras.Model.predict`.
         Raises:
             ValueError: for another level, or a head of labels.
@@ -103,7 +103,7 @@ class DistributionModel(keras.Model):
         return keras.ops.convert_to_numpy(low), keras.ops.convert_to_numpy(high)
 
     def predict_covariance(self, x: Any, **kwargs: Any) -> np.ndarray:
-        """The covariances of the targets, `(N, K, K)`, for a regression.
+        """Returns the covariances of the targets, `(N, K, K)`, for a regression.
 
         Args:
             x: argument of `keras.Model.predict`.
@@ -115,25 +115,25 @@ class DistributionModel(keras.Model):
         outputs = keras.ops.convert_to_tensor(self.predict_distribution(x, **kwargs))
         return keras.ops.convert_to_numpy(unpack(outputs, self.head.units).normal.covariance())
 
-    def _check_regression(self, predicted: str) -> None:
+    def _check_regression(self, results: str) -> None:
         if not hasattr(self.head, "interval"):
-            rule = f"be a regression, which ends in a HeteroscedasticNormal, to predict {predicted}"
-            raise refusal("The model", rule, f"one that ends in a {type(self.head).__name__}")
+            rule = f"end in a HeteroscedasticNormal to predict {results}"
+            raise refusal("The model", rule, f"a model that ends in a {type(self.head).__name__}")
 
     def export(self, *args: Any, **kwargs: Any) -> Any:
-        """Exports what the head predicts, as `keras.Model.export`."""
-        predicting = self._predicting()
-        predicting(self.input)  # Keras exports only a model that was called
-        return predicting.export(*args, **kwargs)
+        """Exports a model that returns the head's predictions, like `keras.Model.export`."""
+        predictor = self._predictor()
+        predictor(self.input)  # Keras exports only a model that was called
+        return predictor.export(*args, **kwargs)
 
     def compute_loss(
         self, x: Any = None, y: Any = None, y_pred: Any = None, sample_weight: Any = None, training: bool = True
     ) -> Any:
-        """Keras calls it; the loss gets the distribution.
+        """Computes the loss of the distribution. Keras calls it.
 
         Raises:
-            ValueError: for a loss that takes no distribution, or that of another head, and for labels of another shape
-                than the head's: the tensor would be read as another distribution.
+            ValueError: for a loss of another head or without distributions, and for labels of another shape, with which
+                the tensor would be read as another distribution.
         """
         for loss in leaves(self.loss):
             check_distribution_loss(loss, self.head_output)
@@ -142,7 +142,7 @@ class DistributionModel(keras.Model):
         return super().compute_loss(x, y, y_pred, sample_weight, training)
 
     def compute_metrics(self, x: Any, y: Any, y_pred: Any, sample_weight: Any = None) -> Any:
-        """Keras calls it; the metrics get what the head predicts, which costs nothing if there are none."""
+        """Computes the metrics of the head's predictions. Keras calls it."""
         if all(metric.name == "loss" for metric in self.metrics):
             return self.get_metrics_result()
         predictions = self.head.predictions(keras.ops.stop_gradient(y_pred))

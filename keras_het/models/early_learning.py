@@ -14,23 +14,23 @@ from keras_het.losses.crossentropy import Crossentropy
 from keras_het.ops.log_space import bounded_max
 from keras_het.reading.matching import find_label_form, get_loss
 
-MAX_EXAMPLES = 1 << 24  # sample weights are float32, which would round larger indices to others
+MAX_EXAMPLES = 1 << 24  # sample weights are float32, which would round larger indices
 MAX_MEMORY_BYTES = 2 << 30
-# Rounding error of a stored number near one.
+# Rounding error of stored numbers near one.
 ROUNDING = {"float32": 2.0**-24, "float16": 2.0**-11}
 
 
 def with_index(num_examples: int, sample_weight: Any = None) -> np.ndarray:
     """Returns sample weights with the index of each example, for `EarlyLearning`.
 
-    Keras shuffles and cuts sample weights together with the examples, so the model gets the index of each example in
+    Keras shuffles and splits sample weights together with the examples, so the model gets the index of each example in
     any order: `model.fit(x, y, sample_weight=with_index(len(y)))`. A `tf.data.Dataset` or a `PyDataset` must yield
-    `(x, y, weights)`, where weights has rows `[weight, index]`; take these rows from this array before shuffling.
-    An example of index -1 gets the plain loss, and nothing is stored for it.
+    `(x, y, weights)`, where weights are rows of this array, joined to the examples before shuffling. An example of
+    index -1 gets the plain loss, and nothing is stored for it.
 
     Args:
         num_examples: N, an integer in [1, 2^24].
-        sample_weight: `(N,)`, not negative; None weighs all examples alike.
+        sample_weight: `(N,)`, not negative; None gives all examples the same weight.
     Returns:
         shape `(N, 2)`, float32: weight, index.
     Raises:
@@ -48,31 +48,31 @@ def with_index(num_examples: int, sample_weight: Any = None) -> np.ndarray:
 
 @keras.saving.register_keras_serializable("keras_het")
 class EarlyLearning(keras.Model):
-    """A functional model that is trained with early-learning regularisation (ELR): it keeps to earlier predictions.
+    """A functional model that trains with early-learning regularisation (ELR), which favours earlier predictions.
 
         t_n <- beta t_n + (1 - beta) p(x_n)                                                 (Liu et al. 2020, Section 4)
         -sum_k y_k log p_k + lambda log(1 - sum_k t_nk p_k)                                 (Liu et al. 2020, Section 4)
 
     A model learns correct labels before it memorises label errors. t_n, a running mean of the predictions for example
-    n, still agrees with the correct label when the label error begins to pull. t_n starts at zero and takes no
-    gradient. The first term is the loss that you compile; any loss of exclusive classes with `from_logits` fits. The
-    second term is weighted, masked and reduced as this loss, and is computed in float32. lambda = 0 gives the plain
-    loss. Where 1 - max_k t_nk is below its rounding error, 6e-8, or 5e-4 in half precision, that error replaces it. So
-    the second term, which has no lower bound in the paper, and its gradient stay finite.
+    n, still agrees with the correct label when the model begins to memorise a label error. t_n starts at zero and has
+    no gradient. The first term is the compiled loss: any loss for exclusive classes with `from_logits`. The second term
+    is weighted, masked and reduced like this loss, in float32. lambda = 0 gives the plain loss. If 1 - max_k t_nk is
+    below its rounding error (6e-8, or 5e-4 in half precision), the rounding error replaces it. This keeps the second
+    term, which has no lower bound in the paper, and its gradient finite.
 
-    `with_index` passes the index of each example beside its weight. Metrics get the weight alone. `evaluate` and
+    `with_index` passes the index of each example beside its weight. Metrics get only the weight. `evaluate` and
     validation need no index: they compute the plain loss and store nothing. An example of index -1, or with the
-    `ignore_class` of the loss, also gets the plain loss. An index of N or more in an array of weights is refused; if a
-    data set yields it, the loss is nan. If a batch has an index twice, one of the two predictions is stored.
+    `ignore_class` of the loss, also gets the plain loss. An index of N or more in an array of weights raises an error;
+    from a data set it makes the loss nan. If a batch has an index twice, one of the two predictions is stored.
 
-    The memory is a weight of the model: every file of weights, `.keras` file and checkpoint holds it, and training goes
-    on after loading as if it had not stopped. `keras.Model(model.inputs, model.outputs)` is the plain model, with the
-    same layers and without the memory, and so is what `keras.models.clone_model` makes. Convert with
-    `keras_het.heteroscedastic` first, and then make an `EarlyLearning` of the converted model's inputs and outputs.
+    The memory t is a weight of the model. Weight files, `.keras` files and checkpoints store it, and a loaded model
+    continues training as if it had not stopped. `keras.Model(model.inputs, model.outputs)` and
+    `keras.models.clone_model` give the plain model without the memory. To use a heteroscedastic head, convert with
+    `keras_het.heteroscedastic` first, and make an `EarlyLearning` of the converted model's inputs and outputs.
 
-    t takes N K numbers; more than 2 GiB is refused. A million examples of a thousand classes fit in half precision,
-    where t stops moving once it is within 0.0005 / (1 - beta) of p. On TensorFlow and PyTorch every step copies all of
-    t. Several replicas or processes are refused, because each would overwrite the memory of the other replicas.
+    t has N K numbers, at most 2 GiB. A million examples of a thousand classes fit in half precision, where t stops
+    moving within 0.0005 / (1 - beta) of p. On TensorFlow and PyTorch every step copies all of t. Several replicas or
+    processes are refused, because each would overwrite the memory of the other replicas.
 
     Args:
         inputs: argument of `keras.Model`.
@@ -87,8 +87,8 @@ class EarlyLearning(keras.Model):
     Attributes:
         memory: t, a weight of shape `(N + 1, K)`; the last row belongs to examples without an index.
     Raises:
-        ValueError: for arguments outside these ranges, or a t of more than 2 GiB. In training, for weights without an
-            index, or an index of N or more. In training and evaluation, for a loss that is not of exclusive classes.
+        ValueError: for arguments outside these ranges, or a memory of more than 2 GiB; in training, for weights without
+            an index, or an index of N or more; for a loss that is not for exclusive classes.
     Source: Liu, Niles-Weed, Razavian and Fernandez-Granda, NeurIPS 2020, "Early-learning regularization prevents
         memorization of noisy labels".
 
@@ -132,13 +132,13 @@ class EarlyLearning(keras.Model):
         )
 
     def _check_size(self, units: int) -> None:
-        most = MAX_MEMORY_BYTES // ((4 if self.memory_dtype == "float32" else 2) * units) - 1
-        half = '; memory_dtype="float16" halves it' if self.memory_dtype == "float32" else ""
-        rule = f"be at most {most} for {units} classes, or the memory exceeds {MAX_MEMORY_BYTES >> 30} GiB{half}"
-        refuse_if(self.num_examples > most, "num_examples", rule, value=self.num_examples)
+        limit = MAX_MEMORY_BYTES // ((4 if self.memory_dtype == "float32" else 2) * units) - 1
+        remedy = '. memory_dtype="float16" halves it' if self.memory_dtype == "float32" else ""
+        rule = f"be at most {limit} for {units} classes, or the memory exceeds {MAX_MEMORY_BYTES >> 30} GiB{remedy}"
+        refuse_if(self.num_examples > limit, "num_examples", rule, value=self.num_examples)
 
     def fit(self, *args: Any, **kwargs: Any) -> Any:
-        """Trains like `keras.Model.fit`, with weights by `with_index`."""
+        """Trains like `keras.Model.fit`, with weights of `with_index`."""
         _check_range(kwargs.get("sample_weight"), self.num_examples)
         return super().fit(*args, **kwargs)
 
@@ -150,7 +150,7 @@ class EarlyLearning(keras.Model):
     def compute_loss(
         self, x: Any = None, y: Any = None, y_pred: Any = None, sample_weight: Any = None, training: bool = True
     ) -> Any:
-        """Computes the compiled loss and, in training, the term of early learning. Keras calls it."""
+        """Computes the compiled loss and, in training, adds the regularisation term. Keras calls it."""
         (weight, index), term = _split(sample_weight), _Term(self, self.loss)
         if not training:
             return super().compute_loss(x, y, y_pred, weight, training)
@@ -162,15 +162,15 @@ class EarlyLearning(keras.Model):
             example = "`fit(x, y, sample_weight=keras_het.models.with_index(len(y)))`"
             raise refusal("sample_weight", f"have the index of every example in training: {example}", "no index")
         check_one_replica(f"The model {self.name!r}", "replicas would overwrite the memory of the other replicas")
-        check_one_process(f"The model {self.name!r}", "each process would store its own share of the examples")
+        check_one_process(f"The model {self.name!r}", "each process would store only a part of the examples")
         _check_precision(sample_weight, self.num_examples)
 
     def compute_metrics(self, x: Any, y: Any, y_pred: Any, sample_weight: Any = None) -> Any:
-        """Computes the metrics with the weights, without the index. Keras calls it."""
+        """Computes the metrics without the index. Keras calls it."""
         return super().compute_metrics(x, y, y_pred, _split(sample_weight)[0])
 
     def get_config(self) -> dict[str, Any]:
-        """Returns the graph, as the config of the plain model, and the arguments of the constructor."""
+        """Returns the config of the plain model and the arguments of the constructor."""
         return {
             "graph": keras.Model(model_inputs(self), self.output, name=self.name).get_config(),
             "trainable": self.trainable,
@@ -182,20 +182,20 @@ class EarlyLearning(keras.Model):
 
     @classmethod
     def from_config(cls, config: dict[str, Any], custom_objects: dict[str, Any] | None = None) -> Self:
-        """Makes the model of a config of `get_config`. Raises a ValueError for a graph that is not functional."""
+        """Makes a model from the result of `get_config`; raises a ValueError for a graph that is not functional."""
         arguments = dict(config)
         graph, is_trainable = arguments.pop("graph", None), arguments.pop("trainable", True)
         is_functional = isinstance(graph, dict) and {"name", "layers", "input_layers", "output_layers"} <= set(graph)
         refuse_if(not is_functional, "graph", "be the config of a functional model", kind=graph)
         plain = keras.Model.from_config(graph, custom_objects)
         model = cls(model_inputs(plain), plain.output, name=plain.name, **arguments)
-        if not is_trainable:  # True would thaw the layers that are frozen
+        if not is_trainable:  # setting True would unfreeze frozen layers
             model.trainable = False
         return model
 
 
 class _Term(Crossentropy):
-    """lambda log(1 - sum_k t_k p_k), reduced as the loss to which it is added; it updates t."""
+    """Regularisation term lambda log(1 - sum_k t_k p_k), reduced like the compiled loss; calling it updates t."""
 
     def __init__(self, model: EarlyLearning, identifier: Any) -> None:
         loss = get_loss(identifier)
@@ -203,41 +203,41 @@ class _Term(Crossentropy):
         is_exclusive = find_label_form(loss, model.output.shape[1]) in ("integers", "vectors", "either", "")
         if not isinstance(from_logits, bool) or not is_exclusive:
             example = "keras.losses.SparseCategoricalCrossentropy(from_logits=True)"
-            raise refusal("loss", f"be one of classes that has `from_logits`, such as {example}", value=identifier)
+            raise refusal("loss", f"be for exclusive classes, with `from_logits`, such as {example}", value=identifier)
         ignored, kwargs = getattr(loss, "ignore_class", None), {"reduction": loss.reduction, "dtype": loss.dtype}
         super().__init__(from_logits, ignored, name="early_learning", **kwargs)
         self.model = model
 
     def call(self, y_true: Any, y_pred: Any) -> Any:
-        """Computes the term of every example, `(B,)`, from the labels and indices, and the outputs `(B, K)`."""
+        """Computes the term of every example, `(B,)`, from (labels, indices) and outputs `(B, K)`."""
         labels, index = y_true
-        model, valid = self.model, self.targets(labels, y_pred)[1]
+        model, is_valid = self.model, self.targets(labels, y_pred)[1]
         index, p = ops.cast(index, "int32"), ops.exp(self.log_probs(y_pred))
         has_memory = ops.logical_and(index >= 0, index < model.num_examples)
-        has_memory = has_memory if valid is None else ops.logical_and(has_memory, valid)
+        has_memory = has_memory if is_valid is None else ops.logical_and(has_memory, is_valid)
         row = ops.where(has_memory, index, model.num_examples)
         memory = model.momentum * ops.cast(ops.take(model.memory.value, row, axis=0), p.dtype)
         memory = memory + (1.0 - model.momentum) * ops.stop_gradient(p)
         memory = ops.where(has_memory[:, None], memory, 0.0)  # else all examples without an index share a memory
-        stored = ops.scatter_update(model.memory.value, row[:, None], ops.cast(memory, model.memory_dtype))
-        model.memory.assign(stored)
-        # 1 - sum t p as a sum of positive terms: the rounding of a plain difference, divided by a rest near zero, would
-        # disturb a trained model.
-        most = bounded_max(memory, 0.0, axis=-1)
-        rest = ops.maximum(1.0 - most[:, 0], ROUNDING[model.memory_dtype]) + ops.sum(p * (most - memory), axis=-1)
+        new_memory = ops.scatter_update(model.memory.value, row[:, None], ops.cast(memory, model.memory_dtype))
+        model.memory.assign(new_memory)
+        # A sum of positive terms, because the rounding error of 1 - sum t p would dominate near zero and disturb a
+        # trained model.
+        top = bounded_max(memory, 0.0, axis=-1)
+        rest = ops.maximum(1.0 - top[:, 0], ROUNDING[model.memory_dtype]) + ops.sum(p * (top - memory), axis=-1)
         term = ops.where(index < model.num_examples, model.strength * ops.log(rest), np.nan)
-        return self.mask_ignored(term, valid)
+        return self.mask_ignored(term, is_valid)
 
 
 def _split(sample_weight: Any) -> tuple[Any, Any]:
-    """Returns weights and indices, `(B,)` each; None for indices that are not there."""
+    """Splits sample weights into weights and indices, `(B,)` each; indices can be None."""
     if sample_weight is None or len(sample_weight.shape) != 2 or sample_weight.shape[-1] != 2:
         return sample_weight, None
     return sample_weight[:, 0], sample_weight[:, 1]
 
 
 def _check_range(sample_weight: Any, num_examples: int) -> None:
-    """Raises a ValueError for the index of an example that the memory does not have, which would make the loss nan."""
+    """Raises a ValueError for an index beyond the memory, which would make the loss nan."""
     index = _split(sample_weight)[1] if hasattr(sample_weight, "shape") else None
     highest = -1.0 if index is None or not len(index) else float(ops.convert_to_numpy(index).max())
     rule = f"have indices below `num_examples`, {num_examples}: make the model for all training examples"
@@ -245,9 +245,8 @@ def _check_range(sample_weight: Any, num_examples: int) -> None:
 
 
 def _check_precision(sample_weight: Any, num_examples: int) -> None:
-    """Raises a ValueError if half precision, such as by Keras' floatx, has rounded indices to others."""
-    name = str(sample_weight.dtype)  # each backend has another text around the name
-    largest_index = 1 << 8 if "bfloat16" in name else 1 << 11 if "float16" in name else MAX_EXAMPLES
-    rule = f"be float32 for more than {largest_index} examples: keras.config.set_floatx"
-    received = f"{sample_weight.dtype}, num_examples={num_examples}"
-    refuse_if(num_examples > largest_index, "sample_weight", rule, received)
+    """Raises a ValueError if half precision, for example of Keras' floatx, rounds indices."""
+    name = str(sample_weight.dtype)  # backends add different text to the name
+    limit = 1 << 8 if "bfloat16" in name else 1 << 11 if "float16" in name else MAX_EXAMPLES
+    rule = f"be float32 for more than {limit} examples: keras.config.set_floatx"
+    refuse_if(num_examples > limit, "sample_weight", rule, f"{sample_weight.dtype}, num_examples={num_examples}")

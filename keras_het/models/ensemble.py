@@ -1,4 +1,4 @@
-"""Several models as one: the mean of their probabilities."""
+"""Deep ensemble: several models as one, by the mean of their probabilities."""
 
 import functools
 import random
@@ -38,28 +38,27 @@ class DeepEnsemble(keras.Model):
 
         softmax: log mean_m p_m            sigmoid: logit mean_m p_m        (Lakshminarayanan et al. 2017, section 2.4)
 
-    The mean is taken of probabilities, in log space. `keras.layers.Average` of log-probabilities would not give
-    log-probabilities: the exponentials sum to less than one, and no error says so.
+    Probabilities are averaged, in log space. A `keras.layers.Average` of log-probabilities would be silently wrong: its
+    exponentials sum to less than one.
 
-    It is a `keras.Model` with the usual `predict`, `evaluate` and `save`. Only `fit` differs: it trains one member
-    after the other by the member's own `fit`, with the settings of the member's own `compile`. Members that are trained
-    together, on the loss of their mean, would learn to compensate for each other. The ensemble itself is compiled with
-    the loss and the accuracy of its link, for `evaluate`. A batch goes through one member after the other. A step of a
-    sequence that any member masks as padding counts in no loss or metric.
+    The ensemble is a `keras.Model` with the usual `predict`, `evaluate` and `save`. Only `fit` differs: it calls the
+    `fit` of one member after the other, with the settings of the member's `compile`. Members that train together on the
+    loss of their mean would learn to compensate for each other. For `evaluate`, the ensemble is compiled with the loss
+    and the accuracy of its link. A step of a sequence that any member masks as padding counts in no loss or metric.
 
     Args:
-        members: built models with one output of one shape, `(..., K)`, that share no layer. They may have different
-            heads and links, as long as all return probabilities, or all log-probabilities of exclusive classes, or
-            all logits of labels that are not exclusive.
-        link: the link of members that do not end in a head of this package or in an activation, and were not compiled
-            with a crossentropy, which tells it: "softmax", "sigmoid", or any other link.
-        from_logits: form of members whose last layer is unknown: True if they return logits or log-probabilities, False
-            for probabilities.
+        members: built models with one output of the same shape, `(..., K)`, that share no layer. Heads and links can
+            differ if all members return probabilities, or all return log-probabilities of exclusive classes, or all
+            return logits of labels that are not exclusive.
+        link: link of members that do not end in a head of this package or in an activation, and are not compiled with a
+            crossentropy: "softmax", "sigmoid", or any other link.
+        from_logits: boolean, for members with an unknown last layer: True if they return logits or log-probabilities,
+            False if they return probabilities.
         kwargs: arguments of `keras.Model`, such as `name`.
-    Input shape: as of the members.
+    Input shape: like the members.
     Output shape: `(..., K)`: log-probabilities, or logits for a sigmoid, whatever the members return.
     Raises:
-        ValueError: for no member, the same member twice, shared layers, different shapes or links, or members with an
+        ValueError: for no member, a repeated member, shared layers, different shapes or links, or members with an
             unknown kind of output.
     Source: Lakshminarayanan, Pritzel and Blundell, NeurIPS 2017; with heteroscedastic members Collier et al. 2021,
         Table 7.
@@ -84,25 +83,25 @@ class DeepEnsemble(keras.Model):
         self._link = find_link(self.members, endings, link, self._units)
         self.from_logits = find_from_logits(endings, from_logits)
         self.build(keras.tree.map_structure(lambda x: tuple(x.shape), symbolic_inputs(self)))
-        # SGD, which has no variables for each weight of the members.
+        # SGD has no variables for the weights of the members.
         self.compile("sgd", loss=self.link.loss(), metrics=self.link.metrics())
 
     @classmethod
     def make(
         cls, make_model: Callable[[], keras.Model], num_members: int, seed: int | None = None, **arguments: Any
     ) -> "DeepEnsemble":
-        """Returns an ensemble of new models, each with its own seeds.
+        """Makes an ensemble of new models with different seeds.
 
-        The seeds are for the first weights, for layers like Dropout, and for a head's noise. No other random numbers
-        change.
+        The seeds determine the initial weights, layers like Dropout, and the noise of heads. The global random state
+        does not change.
 
         Args:
             make_model: a function that returns a new compiled model and sets no seed.
-            num_members: the number of members.
-            seed: determines all these seeds; None draws one from Python's `random`.
+            num_members: number of members.
+            seed: seed of all these seeds; None draws one from Python's `random`.
             arguments: other arguments of `DeepEnsemble`.
         Returns:
-            the ensemble, whose members are not trained.
+            the untrained ensemble.
         Raises:
             ValueError: if two models start with equal weights.
 
@@ -131,25 +130,24 @@ class DeepEnsemble(keras.Model):
     def fit(
         self, x: Any, y: Any = None, *, seed: int | None = None, callbacks: Any = None, **arguments: Any
     ) -> list[Any]:  # type: ignore[override]
-        """Trains every member by its own `fit`, with the optimizer, loss and metrics that it was compiled with.
+        """Trains every member by its `fit`, with the optimizer, loss and metrics of its `compile`.
 
         Args:
             x: argument of `fit` of a member; a data set must be readable more than once.
             y: labels, or None.
-            seed: the seed of the order of the examples, another one for each member. `keras.utils.set_random_seed` sets
-                it, for all of Keras and NumPy. None draws one from Python's `random`.
-            callbacks: a list for all members, or a function of a member's index that returns a list. Use a function for
+            seed: seed of the order of the examples, which differs between members. It is passed to
+                `keras.utils.set_random_seed`, for all of Keras and NumPy. None draws one from Python's `random`.
+            callbacks: a list for all members, or a function from a member's index to a list. Use a function for
                 callbacks that write files or have a state.
-            arguments: all other arguments of `fit`.
+            arguments: other arguments of `fit`.
         Returns:
             the `keras.callbacks.History` of each member.
         Raises:
-            ValueError: for a member that is not compiled or has a wrong loss, data that `keras_het.check` refuses, or
+            ValueError: for a member that is not compiled or has a wrong loss, data that `keras_het.check` refuses or
                 that can be read only once, or heads with equal seeds.
         """
         for index, member in enumerate(self.members):
-            if not member.compiled:
-                raise refusal("members", "be compiled, each of them, to be trained", f"member {index}, which is not")
+            refuse_if(not member.compiled, "members", "be compiled before `fit`", f"member {index}, not compiled")
             collect_warnings(member, x, y)
         check_different_noise(self.members)
         check_rereadable("x", x)
@@ -157,38 +155,38 @@ class DeepEnsemble(keras.Model):
         seed = random.randrange(1 << 31) if seed is None else check_integer("seed", seed, 0)
         histories = []
         for index, member in enumerate(self.members):
-            with preserve_seed():  # else TensorFlow may shuffle alike for each member
+            with preserve_seed():  # else TensorFlow can shuffle in the same order for each member
                 keras.utils.set_random_seed(member_seed(seed, index))
-                own = callbacks(index) if callable(callbacks) else callbacks
-                histories.append(member.fit(x, y, callbacks=own, **arguments))
+                member_callbacks = callbacks(index) if callable(callbacks) else callbacks
+                histories.append(member.fit(x, y, callbacks=member_callbacks, **arguments))
         return histories
 
     @property
     def link(self) -> Link:
-        """The link of its outputs."""
+        """Link of the outputs."""
         return self._link
 
     @property
     def head_output(self) -> Ending:
-        """The kind of its output, for `keras_het.check`."""
+        """Kind of the output, for `keras_het.check`."""
         return Ending(f"the ensemble {self.name!r}", self.link.activation, self.link.returns, self._units)
 
     def build(self, input_shape: Any) -> None:
-        """Does nothing: the members are built."""
+        """Does nothing, because the members are built."""
 
     def call(self, inputs: Any, training: bool = False) -> Any:
         """Returns the mean of the members, `(..., K)`, with a mask of the steps that no member masks."""
         outputs = [member(inputs) for member in self.members]
         masks = [mask for part in outputs if (mask := mask_of(part)) is not None]
-        mean = self.link.average([self._as_head(part) for part in outputs])
+        mean = self.link.average([self._to_head_outputs(part) for part in outputs])
         return with_mask(mean, functools.reduce(ops.logical_and, masks) if masks else None)
 
     def predict_members(self, x: Any, batch_size: int = 128) -> np.ndarray:
-        """The predictions of each member.
+        """Returns the predictions of each member.
 
         Args:
             x: argument of `predict`.
-            batch_size: size of the batches of arrays.
+            batch_size: batch size for arrays.
         Returns:
             log-probabilities, or logits for a sigmoid, `(M, N, ..., K)`.
         Raises:
@@ -196,35 +194,34 @@ class DeepEnsemble(keras.Model):
         """
         parts = []
         for inputs, _ in batches(x, check_integer("batch_size", batch_size, 1)):
-            outputs = [self._as_head(ops.convert_to_tensor(member.predict_on_batch(inputs))) for member in self.members]
-            parts.append(np.stack([ops.convert_to_numpy(part) for part in outputs]))
+            tensors = [ops.convert_to_tensor(member.predict_on_batch(inputs)) for member in self.members]
+            parts.append(np.stack([ops.convert_to_numpy(self._to_head_outputs(tensor)) for tensor in tensors]))
         refuse_if(not parts, "x", "have at least one example", "none")
         return np.concatenate(parts, axis=1)
 
-    def _as_head(self, outputs: Any) -> Any:
-        """A member's outputs in the form of a head: log-probabilities or logits, at least in float32."""
+    def _to_head_outputs(self, outputs: Any) -> Any:
+        """Converts a member's outputs to log-probabilities or logits, at least in float32."""
         outputs = outputs if "float64" in str(outputs.dtype) else ops.cast(outputs, "float32")
-        exclusive = self.link.activation == "softmax"
         if not self.from_logits:
             outputs = convert_probabilities(outputs, self.link.activation)
-        return ops.log_softmax(outputs, axis=-1) if exclusive else outputs
+        return ops.log_softmax(outputs, axis=-1) if self.link.activation == "softmax" else outputs
 
     def get_config(self) -> dict[str, Any]:
-        """Arguments of the constructor."""
+        """Returns the arguments of the constructor."""
         members = [keras.saving.serialize_keras_object(member) for member in self.members]
         link = keras.saving.serialize_keras_object(self.link)
         return {"name": self.name, "members": members, "link": link, "from_logits": self.from_logits}
 
     @classmethod
     def from_config(cls, config: dict[str, Any], custom_objects: Any = None) -> Self:
-        """An ensemble from `get_config`.
+        """Makes an ensemble from the result of `get_config`.
 
         Args:
             config: result of `get_config`.
-            custom_objects: names and classes that are registered nowhere.
+            custom_objects: names and classes that are not registered.
         """
-        found = config.get("members")
-        if not isinstance(found, list):
-            raise refusal("members", "be a list of serialised models", kind=found)
-        members = [keras.saving.deserialize_keras_object(member, custom_objects) for member in found]
+        configs = config.get("members")
+        if not isinstance(configs, list):
+            raise refusal("members", "be a list of serialised models", kind=configs)
+        members = [keras.saving.deserialize_keras_object(member, custom_objects) for member in configs]
         return cls(**{**config, "members": members})

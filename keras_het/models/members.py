@@ -1,4 +1,4 @@
-"""Inputs and outputs of the members of an ensemble, and checks that they return alike and share nothing."""
+"""Inputs and outputs of the members of an ensemble, and checks of members."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -22,10 +22,7 @@ from keras_het.reading.matching import find_activation
 
 
 def member_seed(seed: int, index: int) -> int:
-    """Returns a seed for a member, far from the seeds of its neighbours.
-
-    On PyTorch, neighbouring seeds draw the same numbers one step later.
-    """
+    """Returns the seed of a member. On PyTorch, neighbouring seeds would draw the same numbers one step later."""
     return int(random_generator([seed, index]).integers(1 << 31))
 
 
@@ -36,35 +33,35 @@ def symbolic_inputs(model: keras.Model) -> Any:
         ValueError: for a model that is not built.
     """
     if has_graph(model):
-        given = model_inputs(model)
-        return keras.tree.map_structure(lambda x: keras.Input(batch_shape=x.shape, dtype=x.dtype, name=x.name), given)
+        inputs = model_inputs(model)
+        return keras.tree.map_structure(lambda x: keras.Input(batch_shape=x.shape, dtype=x.dtype, name=x.name), inputs)
     if hasattr(model, "members"):
         return symbolic_inputs(model.members[0])
     shapes = (model.get_build_config() or {}).get("input_shape") if model.built else None
     if shapes is None:
-        raise refusal("model", "be built: give it a keras.Input, or call it once", f"{model.name!r}, which is not")
+        raise refusal("model", "be built: give it a keras.Input, or call it once", f"{model.name!r}, not built")
     return keras.tree.map_shape_structure(lambda shape: keras.Input(batch_shape=shape), shapes)
 
 
 def single_ending(model: keras.Model) -> Ending:
-    """Returns the `Ending` of a model with one output, as far as it is known; numbers of a Dense layer are logits.
+    """Returns the `Ending` of a model with one output; the numbers of a Dense layer count as logits.
 
     Raises:
-        ValueError: for a log_sigmoid or a `DistributionModel`, whose calls give neither logits nor probabilities.
+        ValueError: for a log_sigmoid or a `DistributionModel`, which return neither logits nor probabilities.
     """
     outputs = endings(model)
     if len(outputs) != 1 or outputs[0].returns == "distributions":
         return Ending("the model", "", "anything", 0, is_head=False)
     (ending,) = outputs
-    rule = "return logits or probabilities when it is called"
+    rule = "return logits or probabilities"
     refuse_if(ending.is_distribution, "model", rule, f"{model.name!r}, which returns a distribution")
     if ending.returns == "anything" and ending.link:
-        raise refusal("model", "return logits or probabilities", f"{model.name!r}, with activation 'log_sigmoid'")
+        raise refusal("model", rule, f"{model.name!r}, with activation 'log_sigmoid'")
     return ending._replace(returns="logits") if ending.returns == "numbers" else ending
 
 
 def check_members(members: Any) -> list[keras.Model]:
-    """Returns the members as a list, if they are models that share nothing."""
+    """Checks that members are different models without shared weights, and returns a list of them."""
     members = list(members) if isinstance(members, Sequence) else members
     if not isinstance(members, list) or not members or not all(isinstance(member, keras.Model) for member in members):
         kinds = [type(member).__name__ for member in members] if isinstance(members, list) else type(members).__name__
@@ -72,16 +69,16 @@ def check_members(members: Any) -> list[keras.Model]:
     owners: dict[int, int] = {}
     for index, member in enumerate(members):
         if (first := members.index(member)) != index:
-            raise refusal("members", "be models, each of them once", f"{member.name!r} as members {first} and {index}")
+            raise refusal("members", "be different models", f"{member.name!r} as members {first} and {index}")
         for variable in member.variables:
             if (owner := owners.setdefault(id(variable), index)) != index:
-                rule = "be models that share no layer, for what they share is one model's"
+                rule = "share no layer: make each member from new layers"
                 raise refusal("members", rule, f"the variable {variable.path!r} in members {owner} and {index}")
     return members
 
 
 def find_units(members: list[keras.Model]) -> int:
-    """Returns K: every member must return one tensor `(..., K)`, all of one shape."""
+    """Returns K; raises a ValueError unless every member returns one tensor of the same shape, `(..., K)`."""
     shapes = []
     for member in members:
         outputs = keras.tree.flatten(member.compute_output_spec(symbolic_inputs(member)))
@@ -94,35 +91,35 @@ def find_units(members: list[keras.Model]) -> int:
 
 
 def find_link(members: list[keras.Model], endings: list[Ending], link: Any, units: int) -> Link:
-    """Returns the link whose outputs the members return: the given link, or the link of their heads or losses."""
+    """Returns the link of the members' outputs: `link`, or the link of their heads or losses."""
     activations = [ending.link or _activation_of_loss(model) for model, ending in zip(members, endings, strict=True)]
     activation = _common_value("members", "have heads of one activation", activations)
     if link is None and activation is None:
-        raise ValueError(
-            '`link` must be given, such as "softmax", for members that do not end in a head or activation, and are not '
-            "compiled with a crossentropy. Received: None"
+        rule = (
+            '"softmax" or "sigmoid", because the members do not end in a head or activation and are not compiled with '
+            "a crossentropy"
         )
+        raise refusal("link", f"be {rule}", "None")
     result = resolve(Link, activation if link is None else link)
     if activation not in (None, result.activation):
-        raise refusal("link", f"be for {activation}, as the heads of the members", value=result)
+        raise refusal("link", f"be a {activation}, the link of the members", value=result)
     if units < result.min_units:
         raise refusal("members", f"return at least {result.min_units} classes for {result!r}", units)
     return result
 
 
 def _activation_of_loss(member: keras.Model) -> str | None:
-    """Returns the activation, "softmax" or "sigmoid", that the only loss of a member is for, or None."""
+    """Returns the activation that the only loss of a member needs, "softmax" or "sigmoid", or None."""
     losses = list(leaves(member.loss)) if member.compiled else []
     return find_activation(losses[0]) if len(losses) == 1 else None
 
 
 def find_from_logits(endings: list[Ending], from_logits: Any) -> bool:
     """Returns whether the members return logits or log-probabilities instead of probabilities."""
-    known = [None if ending.returns == "anything" else ending.returns != "probabilities" for ending in endings]
-    result = _common_value("members", "all return probabilities, or all not", known)
+    values = [None if ending.returns == "anything" else ending.returns != "probabilities" for ending in endings]
+    result = _common_value("members", "have one value of from_logits", values)
     if result is None:
-        kinds = "True (they return logits or log-probabilities) or False (probabilities)"
-        rule = f"be {kinds} for members that do not end in a Dense or a head"
+        rule = "be True (logits or log-probabilities) or False (probabilities), because the last layer is unknown"
         refuse_if(from_logits is None, "from_logits", rule, "None")
         return check_boolean("from_logits", from_logits)
     if from_logits is not None and check_boolean("from_logits", from_logits) is not result:
@@ -131,7 +128,7 @@ def find_from_logits(endings: list[Ending], from_logits: Any) -> bool:
 
 
 def _common_value(name: str, rule: str, values: list) -> Any:
-    """Returns the value that all members have; None is unknown."""
+    """Returns the value that all members have, or None if unknown; raises a ValueError if values differ."""
     known = [(index, value) for index, value in enumerate(values) if value is not None] or [(0, None)]
     first, common = known[0]
     for index, value in known:
@@ -141,9 +138,9 @@ def _common_value(name: str, rule: str, values: list) -> Any:
 
 
 def convert_probabilities(p: Any, activation: str) -> Any:
-    """Returns log-probabilities (softmax) or logits (sigmoid) of probabilities, `(..., K)`.
+    """Converts probabilities, `(..., K)`, to log-probabilities (softmax) or logits (sigmoid).
 
-    A sigmoid that rounds to one has the smallest logit that does, not one of infinity.
+    The largest logit is the smallest logit whose sigmoid rounds to one, so that logits stay finite.
     """
     log_p = ops.log(ops.maximum(p, MIN_PROBABILITY))
     rounding = 2.0**-54 if "float64" in str(p.dtype) else 2.0**-25
@@ -152,9 +149,9 @@ def convert_probabilities(p: Any, activation: str) -> Any:
 
 def check_different_start(members: list[keras.Model]) -> None:
     """Raises a ValueError if two members start with equal weights."""
-    if (found := find_equal_members(members)) is not None:
-        rule = "set no seed of its own, so that every model starts with other weights"
-        raise refusal("make_model", rule, f"equal weights of members {found[0]} and {found[1]}")
+    if (pair := find_equal_members(members)) is not None:
+        rule = "set no seed, so that every model starts with different weights"
+        raise refusal("make_model", rule, f"equal weights of members {pair[0]} and {pair[1]}")
 
 
 def find_equal_members(members: list[keras.Model]) -> tuple[int, int] | None:
@@ -173,5 +170,5 @@ def check_different_noise(members: list[keras.Model]) -> None:
     for index, member in enumerate(members):
         for clock in layers_of(member, Clock):
             if (owner := owners.setdefault(clock.seed, index)) != index:
-                rule = "have heads of different seeds (leave `seed` out), or they train with the same noise"
+                rule = "have heads with different seeds, or they train with the same noise: do not pass `seed`"
                 raise refusal("members", rule, f"seed={clock.seed} in members {owner} and {index}")

@@ -1,4 +1,4 @@
-"""The end of a converted model: the layers behind its head, and its loss, metrics and optimizer."""
+"""End of a converted model: the layers behind its head, and its loss, metrics and optimizer."""
 
 import warnings
 from typing import Any
@@ -14,40 +14,40 @@ from keras_het.reading.matching import find_match, rebuild
 
 
 def unused_name(name: str, body: keras.Model) -> str:
-    """Returns the name, with a number added if a layer of the model has that name."""
-    taken = {layer.name for layer in body.layers}
-    names = [name, *(f"{name}_{number}" for number in range(1, len(taken) + 1))]
-    return next(free for free in names if free not in taken)
+    """Returns the name, with a number if a layer of the model has the same name."""
+    used_names = {layer.name for layer in body.layers}
+    candidates = [name, *(f"{name}_{number}" for number in range(1, len(used_names) + 1))]
+    return next(candidate for candidate in candidates if candidate not in used_names)
 
 
 def add_end(body: keras.Model, new: Any, ending: Ending, link: str, keep: bool) -> tuple[keras.Model, Ending]:
-    """Returns the model of a body and a new head, with the layers behind the old head made again, and its `Ending`.
+    """Adds a new head and rebuilt layers behind it to a body; returns the model and its `Ending`.
 
     Args:
         body: the layers before the head.
         new: the new head.
         ending: the old ending.
         link: "softmax" or "sigmoid", the link of the heads.
-        keep: boolean, whether a log_sigmoid stands behind the new head if one does behind the old head.
+        keep: boolean, whether to rebuild a log_sigmoid behind the old head.
     Raises:
         ValueError: if the classes of a softmax do not stay on the last axis.
     """
-    tensor, behind = new(body.outputs[0]), []
+    tensor, tail = new(body.outputs[0]), []
     for old in ending.reshapes:
-        behind.append(_for_units(old, units_of(ending.head), new.units, body))
-        tensor = behind[-1](tensor)
+        tail.append(_resize(old, units_of(ending.head), new.units, body))
+        tensor = tail[-1](tensor)
         if link == "softmax" and tensor.shape[-1] != new.units:
             rule = f"keep its {new.units} classes on the last axis"
             received = f"{old.name!r}, whose output has the shape {tuple(tensor.shape)}"
             raise refusal("The layers behind the head", rule, received)
     if keep and ending.head_activation == "log_sigmoid" and link == "sigmoid":
-        behind.append(keras.layers.Activation("log_sigmoid", dtype=tensor.dtype))
-        tensor = behind[-1](tensor)
+        tail.append(keras.layers.Activation("log_sigmoid", dtype=tensor.dtype))
+        tensor = tail[-1](tensor)
     model = keras.Model(model_inputs(body), tensor, name=body.name)
-    return model, read_layers([new, *behind], tuple(tensor.shape))
+    return model, read_layers([new, *tail], tuple(tensor.shape))
 
 
-def _for_units(layer: Any, old_units: int, units: int, body: keras.Model) -> Any:
+def _resize(layer: Any, old_units: int, units: int, body: keras.Model) -> Any:
     """Returns a copy of a Reshape or Flatten for another number of classes."""
     config = layer.get_config()
     shape = config.get("target_shape", (None,))
@@ -65,19 +65,18 @@ def compile_like(
     loss: keras.losses.Loss | None = None,
     hint: str = "",
 ) -> None:
-    """Compiles a model as another model was, with losses and metrics that accept its outputs.
+    """Compiles a model like another model, with losses and metrics that accept its outputs.
 
-    It makes a new optimizer and new metrics. It warns and leaves the model uncompiled if a loss or metric has no match
-    or cannot be made again. It does nothing if the other model is not compiled.
+    The new optimizer and metrics have fresh state. Warns and leaves the model uncompiled if a loss or metric has no
+    match or cannot be rebuilt. Does nothing if the other model is not compiled.
 
     Args:
         new: the model to compile.
         old: the other model.
-        ending: the ending of the new model; None, or one that returns "anything", keeps all losses and metrics.
-        old_ending: the ending of the old model. If the new model returns outputs of another kind, an unknown loss or
-            metric has no match.
-        loss: loss in place of the old loss; None for the loss that matches it.
-        hint: a remedy that the warning adds if only the outputs are the reason.
+        ending: the ending of the new model; None, or an ending that returns "anything", keeps all losses and metrics.
+        old_ending: the ending of the old model. If both endings return the same kind, unknown losses and metrics match.
+        loss: replacement of the old loss; None matches the old loss.
+        hint: remedy that the warning adds if only the outputs are the reason.
     """
     arguments = compile_arguments(old)
     if not old.compiled or not arguments:
@@ -85,83 +84,78 @@ def compile_like(
     if loss is not None:
         arguments.update(loss=None, loss_weights=None)
     ending = None if ending is not None and ending.returns == "anything" else ending
-    same = ending is None or (old_ending is not None and _is_same_kind(ending.returns, old_ending.returns))
+    is_same = ending is None or (old_ending is not None and _is_same_kind(ending.returns, old_ending.returns))
     try:
         for argument, module in ROLES.items():
-            arguments[argument] = _mapped(arguments.get(argument), argument, module, ending, same)
-        arguments["optimizer"] = _copy_of_optimizer(old.optimizer, new)
-    except _LostError as lost:
-        reason, remedy, is_by_output = lost.args
-        warnings.warn(f"The new model is not compiled, for {reason}{hint * is_by_output}. {remedy}", stacklevel=3)
+            arguments[argument] = _match_all(arguments.get(argument), argument, module, ending, is_same)
+        arguments["optimizer"] = _copy_optimizer(old.optimizer, new)
+    except _NoMatchError as error:
+        reason, remedy, is_by_output = error.args
+        warnings.warn(f"The new model is not compiled: {reason}{hint * is_by_output}. {remedy}", stacklevel=3)
         return
-    # The keys are the name of the old output, which the new model does not know.
+    # The keys are names of the old outputs, which the new model does not have.
     if isinstance(arguments["loss"], dict) and "class_name" not in arguments["loss"]:
         for name in ("loss", "loss_weights"):
             if isinstance(arguments[name], dict):
                 arguments[name] = dict(zip(new.output_names, arguments[name].values(), strict=True))
-    # False, for the copied optimizer scales the loss if the old one did: Keras would scale it twice.
+    # The copied optimizer scales the loss if the old optimizer did, and Keras would scale it twice.
     arguments["loss"] = loss or arguments["loss"]
     new.compile(**{**arguments, "jit_compile": old.jit_compile, "auto_scale_loss": False})
 
 
 def _is_same_kind(new: str, old: str) -> bool:
-    """Returns whether a loss of the old outputs accepts the new ones; a softmax makes logits of log-probabilities."""
+    """Returns whether a loss of the old outputs accepts the new outputs; log-probabilities are logits of a softmax."""
     return new == old or (old in ("logits", "numbers") and new in ("logits", "log-probabilities"))
 
 
-class _LostError(Exception):
-    """A loss, metric or optimizer of the old model that the new one cannot have.
+class _NoMatchError(Exception):
+    """Error for a loss, metric or optimizer that the new model cannot use.
 
     Arguments are the reason, a remedy, and boolean, whether the new output is the only reason.
     """
 
 
-def _mapped(given: Any, argument: str, module: Any, output: Ending | None, same: bool) -> Any:
-    """Returns the same structure of losses or metrics that fit, without the state of the old ones."""
-    if isinstance(given, dict) and "class_name" not in given:
-        return {name: _mapped(part, argument, module, output, same) for name, part in given.items()}
-    if isinstance(given, list | tuple):
-        return [_mapped(part, argument, module, output, same) for part in given]
-    if given is None:
+def _match_all(old: Any, argument: str, module: Any, output: Ending | None, is_same: bool) -> Any:
+    """Returns the same structure of losses or metrics that fit the new output, with fresh state."""
+    if isinstance(old, dict) and "class_name" not in old:
+        return {name: _match_all(part, argument, module, output, is_same) for name, part in old.items()}
+    if isinstance(old, list | tuple):
+        return [_match_all(part, argument, module, output, is_same) for part in old]
+    if old is None:
         return None
-    fitting = given if output is None else find_match(given, output, module, trust_unknown=same)
-    if fitting is None and output is not None:
-        reason = "a loss or metric of the old one has no match that is known"
-        raise _LostError(reason, misfit_error(argument, given, None, output), True)
-    return _again(given, argument) if fitting is given and isinstance(given, keras.metrics.Metric) else fitting
+    match = old if output is None else find_match(old, output, module, trust_unknown=is_same)
+    if match is None and output is not None:
+        reason = "a loss or metric of the old model has no known match"
+        raise _NoMatchError(reason, misfit_error(argument, old, None, output), True)
+    return _try_rebuild(old, argument) if match is old and isinstance(old, keras.metrics.Metric) else match
 
 
-def _again(instance: Any, argument: str) -> Any:
-    """Returns a metric or optimizer of equal configuration, without the state."""
+def _try_rebuild(instance: Any, argument: str) -> Any:
+    """Rebuilds a metric or optimizer with fresh state."""
     try:
         return rebuild(instance)
     except ValueError as error:
-        remedy = refusal(
-            argument, "be of a class that `from_config` makes of `get_config`", f"{argument}={spell(instance)}"
-        )
-        raise _LostError(str(error), str(remedy), False) from error
+        rule = "have a class whose `from_config` accepts its `get_config`"
+        remedy = refusal(argument, rule, f"{argument}={spell(instance)}")
+        raise _NoMatchError(str(error), str(remedy), False) from error
 
 
-def _copy_of_optimizer(optimizer: Any, model: keras.Model) -> Any:
-    """Returns an optimizer of equal configuration, without the state.
-
-    It keeps the old optimizer's exclusions from weight decay, and its scale of the loss.
-    """
+def _copy_optimizer(optimizer: Any, model: keras.Model) -> Any:
+    """Returns an optimizer of equal configuration, exclusions from weight decay and loss scale, with fresh state."""
     if optimizer is None:
         return None
     if type(optimizer) is keras.optimizers.LossScaleOptimizer:
-        inner = _copy_of_optimizer(optimizer.inner_optimizer, model)
+        inner = _copy_optimizer(optimizer.inner_optimizer, model)
         config = {name: value for name, value in optimizer.get_config().items() if name != "inner_optimizer"}
         return type(optimizer)(inner, **config)
-    copy = _again(optimizer, "optimizer")
+    copy = _try_rebuild(optimizer, "optimizer")
     variables, count, pattern = weight_decay_exclusions(optimizer, model.variables)
     if not count and pattern is None:
         return copy
     if len(variables) < count:
-        raise _LostError(
-            "its optimizer excludes weights from weight decay that the new one does not have",
-            "Compile it with `optimizer.exclude_from_weight_decay(...)` of the new weights. Received: "
-            f"{count - len(variables)} of them",
+        raise _NoMatchError(
+            f"its optimizer excludes {count - len(variables)} weights from weight decay that the new model lacks",
+            "Compile it with an optimizer after `optimizer.exclude_from_weight_decay(...)` of the new weights",
             False,
         )
     copy.exclude_from_weight_decay(variables, pattern)

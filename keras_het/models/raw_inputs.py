@@ -1,7 +1,6 @@
-"""Models that keep the preprocessor of a KerasHub task: after conversion they still take raw images and strings.
+"""Models with the preprocessor of a KerasHub task, which still accept raw images and strings after conversion.
 
-KerasHub is optional, and its classes can have subclasses only where it is installed. So the class is made when it is
-needed. Until then a `Loader` has its name, so that files can be loaded.
+KerasHub is optional, so the class is defined when it is needed. Until then `Loader` stands for it in `.keras` files.
 """
 
 import functools
@@ -14,11 +13,11 @@ NAME = "PreprocessingModel"
 
 
 class Loader:
-    """A stand-in for the class, for `.keras` files that are loaded before the class is made."""
+    """A stand-in for `PreprocessingModel`, for `.keras` files that are loaded before the class is defined."""
 
     @classmethod
     def from_config(cls, config: dict) -> keras.Model:
-        """Returns the model of a config of `PreprocessingModel`."""
+        """Makes a `PreprocessingModel` from its config."""
         return preprocessing_model().from_config(config)
 
 
@@ -29,14 +28,14 @@ keras.saving.get_custom_objects()[f"keras_het>{NAME}"] = Loader
 def preprocessing_model() -> Any:
     """Returns the class of functional models with a preprocessor.
 
-    It derives from the general `Task`, not from a task for images or texts: KerasHub searches the subclasses of such
-    tasks for the class of a preset, and must not find this one.
+    The base class is the general `Task`, because KerasHub searches the subclasses of tasks for images and texts for the
+    class of a preset.
     """
     import keras_hub
 
     @keras.saving.register_keras_serializable("keras_het", NAME)
     class PreprocessingModel(keras_hub.models.Task):
-        """A functional model whose `fit`, `evaluate` and `predict` take the raw inputs of its preprocessor."""
+        """A functional model whose `fit`, `evaluate` and `predict` accept the raw inputs of its preprocessor."""
 
         def __init__(self, inputs, outputs, preprocessor, name=None):
             backbones = [
@@ -59,14 +58,14 @@ def preprocessing_model() -> Any:
             return cls(model.input, model.output, preprocessor, name=model.name)
 
         def export(self, *arguments, **named):
-            """Exports without the preprocessor, whose results the file takes."""
+            """Exports without the preprocessor: the file expects preprocessed inputs."""
             model = keras.Model(self.input, self.output, name=self.name)
             model(self.input)  # some formats need a model that was called
             return model.export(*arguments, **named)
 
         def save_to_preset(self, preset_dir, max_shard_size=10):
             raise NotImplementedError(
-                "A preset is loaded with a plain head: save the model by `model.save(...)`, as a `.keras` file. "
+                "A preset would load with a plain head. Use `model.save(...)` with a `.keras` file instead. "
                 f"Received: preset_dir={preset_dir!r}"
             )
 
@@ -74,8 +73,8 @@ def preprocessing_model() -> Any:
 
 
 def add_preprocessor(new: keras.Model, old: keras.Model) -> keras.Model:
-    """Returns the new model, with the preprocessor of the old one if that is a KerasHub task that has one."""
-    hub = sys.modules.get("keras_hub")  # None: `old` is no task
+    """Returns the new model, with the preprocessor of the old model if it is a KerasHub task with a preprocessor."""
+    hub = sys.modules.get("keras_hub")  # if None, `old` is not a task
     if hub is None or not isinstance(old, hub.models.Task) or old.preprocessor is None:
         return new
     return preprocessing_model()(new.input, new.output, old.preprocessor, name=new.name)

@@ -1,4 +1,4 @@
-"""Conversion of a trained regression to one that also predicts how far the targets stray from its predictions."""
+"""Conversion of a trained regression to a model that also predicts the covariance of the targets."""
 
 from typing import Any
 
@@ -34,42 +34,40 @@ def heteroscedastic_regression(
     clone: bool = False,
     **head_arguments: Any,
 ) -> DistributionModel:
-    """Returns a new model with the last Dense layer of a regression replaced by a `HeteroscedasticNormal`.
+    """Replaces the last Dense layer of a regression by a `HeteroscedasticNormal` in a new model.
 
-    The recommended road to a learned covariance: train the mean by the squared error as usual, convert the model, and
-    train on. A likelihood that learns the mean and the covariance from the start may give up the examples that are
-    hard at first.
+    This is the recommended way to learn a covariance: train the mean with the squared error as usual, convert the
+    model, and continue training. A likelihood that learns mean and covariance from the start can give up examples that
+    are hard at first.
 
-    The new model predicts the old predictions, with the same variance for all inputs: before it is trained, it is the
-    usual network of constant variance. Give `x` and `y` that the old model was not trained on, and the noise of each
-    target starts as large as its residuals. Standardise the targets before the mean is trained: a variance that starts
-    far from 1 is learned slowly.
+    Before training, the new model returns the old predictions, with the same variance for all inputs. Pass `x` and `y`
+    that the old model was not trained on, so that the noise of each target starts at the size of its residuals.
+    Standardise the targets before you train the mean, because a variance that starts far from 1 is learned slowly.
 
-    The new model is compiled if the old one is, with `losses.MultivariateNormalNLL(form)`, the old metrics, and an
-    optimizer of equal configuration and fresh state. The layers before the head are shared with the old model, and are
-    trained with it, unless they are copied.
+    The new model is compiled if the old model is: with `losses.MultivariateNormalNLL(form)`, the old metrics, and an
+    optimizer of equal configuration and fresh state. The layers before the head are shared with the old model, which is
+    trained with the new model, unless you copy them.
 
     Args:
-        model: a functional model, or a Sequential one that is built, that ends in a Dense layer (or 1x1 Conv2D)
-            without activation.
-        x: examples, as for `fit`, whose residuals give the scale of the noise; arrays, or a data set of pairs.
-        y: their targets, `(N, K)`, or `(N,)` for one; None for a data set.
-        num_factors: R, see `HeteroscedasticNormal`; 0 is for targets that are independent, given x.
-        initial_scale: the standard deviation of each target at the start, instead of `x` and `y`.
+        model: a functional or built Sequential model that ends in a Dense layer (or 1x1 Conv2D) without activation.
+        x: examples, whose residuals set the scale of the noise: arrays, or a data set of pairs.
+        y: targets, `(N, K)`, or `(N,)` for a single target; None for a data set.
+        num_factors: R, see `HeteroscedasticNormal`; 0 for targets that are independent given x.
+        initial_scale: initial standard deviation of each target, instead of `x` and `y`.
         form: form of the loss, see `MultivariateNormalNLL`; "faithful" also sets `stop_features` of the head.
-        train_mean: False leaves the mean, and all layers before it, as they are (`trainable=False`, on copies of these
-            layers): only the covariance is learned, and the predictions stay the old ones.
-        layer: the name of the Dense layer to replace; None finds the last one. The layers after it are left out.
-        clone: boolean, whether to copy the layers before the head, by way of a `.keras` file, instead of sharing them.
+        train_mean: False freezes the mean and copies of all layers before it. Training then changes only the
+            covariance, and the predictions stay the same.
+        layer: name of the Dense layer to replace; None finds the last one. Later layers are dropped.
+        clone: boolean, whether to copy the layers before the head, through a `.keras` file, instead of sharing them.
         head_arguments: other arguments of `HeteroscedasticNormal`. `use_bias`, `name`, `kernel_regularizer` and
-            `bias_regularizer` are taken from the old layer unless given.
+            `bias_regularizer` default to those of the old layer.
     Returns:
         a `DistributionModel`.
     Raises:
-        ValueError: if there is no graph, no such layer, or more than one output; if an activation or a reshaping layer
-            stands behind it; unless either data or `initial_scale` are given; for targets of another shape, or not
-            finite.
-    Warns: if an old metric or the optimizer cannot be made again; the new model is then not compiled.
+        ValueError: if the model has no graph, no such layer or several outputs; if an activation or a reshaping layer
+            stands behind the layer; for neither data nor `initial_scale`, or both; for targets of another shape, or
+            targets that are not finite.
+    Warns: if an old metric or the optimizer cannot be rebuilt; the new model is then not compiled.
 
     Example:
         >>> old = keras.Sequential([keras.Input((3,)), keras.layers.Dense(4, "relu"), keras.layers.Dense(2)])
@@ -82,8 +80,8 @@ def heteroscedastic_regression(
     """
     ending = convertible_ending(model, layer)
     _check_regression(model, ending)
-    old, mean_is_trained = ending.head, check_boolean("train_mean", train_mean)
-    loss, scales = MultivariateNormalNLL(form), _scales(model, ending, x, y, initial_scale)
+    old, train_mean = ending.head, check_boolean("train_mean", train_mean)
+    loss, scales = MultivariateNormalNLL(form), _initial_scales(model, ending, x, y, initial_scale)
     arguments = {
         "use_bias": old.use_bias,
         "kernel_regularizer": old.kernel_regularizer,
@@ -92,12 +90,12 @@ def heteroscedastic_regression(
         **head_arguments,
     }
     with preserve_seed(head_arguments.get("seed")):
-        body = make_body(model, ending, check_boolean("clone", clone) or not mean_is_trained)
+        body = make_body(model, ending, check_boolean("clone", clone) or not train_mean)
         new = HeteroscedasticNormal(units_of(old), num_factors, **{"name": unused_name(old.name, body), **arguments})
         converted = DistributionModel(model_inputs(body), new(body.outputs[0]), name=body.name)
     new.loc_layer.set_weights(dense_weights(old))
     new.covariance.restart_at(scales)
-    if not mean_is_trained:
+    if not train_mean:
         body.trainable = new.loc_layer.trainable = False
     compile_like(converted, model, None, loss=loss)
     return converted
@@ -105,31 +103,27 @@ def heteroscedastic_regression(
 
 def _check_regression(model: keras.Model, ending: Ending) -> None:
     if ending.head_activation is not None or ending.reshapes:
-        rule = "end in a Dense layer without activation, and nothing behind it, for its mean is affine"
-        found = (
-            f"the activation {ending.head_activation!r}"
-            if ending.head_activation
-            else f"{ending.reshapes[0].name!r} behind it"
-        )
-        raise refusal("model", rule, found)
+        rule = "end in a Dense layer without activation, with no layer behind it"
+        activation = f"the activation {ending.head_activation!r}"
+        raise refusal("model", rule, activation if ending.head_activation else f"{ending.reshapes[0].name!r} behind it")
     rule = "have no preprocessor: convert keras.Model(task.input, task.output) instead"
     refuse_if(getattr(model, "preprocessor", None) is not None, "model", rule, value=model.name)
 
 
-def _scales(model: keras.Model, ending: Ending, x: Any, y: Any, initial_scale: float | None) -> np.ndarray:
-    """The standard deviation of each target at the start, `(K,)`: as given, or of the residuals."""
-    rule = "be given without `x` and `y`, and None with them: their residuals give the scale"
+def _initial_scales(model: keras.Model, ending: Ending, x: Any, y: Any, initial_scale: float | None) -> np.ndarray:
+    """Returns the initial standard deviation of each target, `(K,)`: `initial_scale`, or computed from residuals."""
+    rule = "be a number without `x` and `y`, and None with them, because their residuals set the scale"
     refuse_if((x is None) == (initial_scale is None), "initial_scale", rule, value=initial_scale)
     units = units_of(ending.head)
     if initial_scale is not None:
         return np.full(units, check_number("initial_scale", initial_scale, above=0.0))
     predict, squares = masked_predictor(model, ending.head(ending.features)), []
     for inputs, targets in labelled_batches(x, y, BATCH_SIZE):
-        predicted, mask = predict(inputs)
-        expected = (predicted.shape[:-1], predicted.shape) if units == 1 else (predicted.shape,)
+        means, mask = predict(inputs)
+        shapes = (means.shape[:-1], means.shape) if units == 1 else (means.shape,)
         rule = f"be finite, of shape (N, ..., {units})"
-        refuse_if(targets.shape not in expected, "y", rule, shape=targets)
-        kept, of_mean = drop_masked(mask, targets.reshape(predicted.shape), predicted)
-        refuse_if(not np.isfinite(kept).all(), "y", rule, shape=targets)
-        squares.append(np.square(kept - of_mean.astype("float64")).reshape(-1, units))
+        refuse_if(targets.shape not in shapes, "y", rule, shape=targets)
+        targets, means = drop_masked(mask, targets.reshape(means.shape), means)
+        refuse_if(not np.isfinite(targets).all(), "y", rule, shape=targets)
+        squares.append(np.square(targets - means.astype("float64")).reshape(-1, units))
     return np.sqrt(np.concatenate(squares).mean(axis=0))

@@ -1,4 +1,4 @@
-"""One temperature for a model's outputs, fitted in float64 to held-out labels."""
+"""Temperature scaling of a model's outputs, fitted in float64 to held-out labels."""
 
 import math
 import warnings
@@ -30,15 +30,15 @@ MIN_TEMPERATURE, MAX_TEMPERATURE = 0.05, 20.0
 
 @keras.saving.register_keras_serializable("keras_het")
 class TemperatureScaler(keras.layers.Layer):
-    """A layer that divides logits by one temperature T > 0, which is not trained: `scale_temperature` fits it.
+    """A layer that divides logits by a temperature T > 0. Training does not change T: `scale_temperature` fits it.
 
         softmax: log softmax(log p / T)            sigmoid: logit / T                    (Guo et al. 2017, section 4.2)
 
     Args:
-        link: the link of its inputs: "softmax" (log-probabilities or logits), "sigmoid" (logits), or another link.
+        link: link of the inputs: "softmax" (log-probabilities or logits), "sigmoid" (logits), or another link.
         temperature: T.
-        dtype: "float32", whatever the policy of the model around it, or "float64" on a backend that computes in it.
-        from_logits: boolean, False for inputs that are probabilities.
+        dtype: "float32" under any dtype policy, or "float64" if the backend supports it.
+        from_logits: boolean, False for probabilities as inputs.
         kwargs: arguments of `keras.layers.Layer`.
     Input and output shape: `(..., K)`.
     Raises:
@@ -67,17 +67,17 @@ class TemperatureScaler(keras.layers.Layer):
 
     @property
     def link(self) -> links.Link:
-        """The link of its inputs and outputs."""
+        """Link of the inputs and outputs."""
         return self._link
 
     @property
     def temperature(self) -> float:
-        """The current T."""
+        """Current value of T."""
         return float(self._temperature.numpy()) if self.built else self._start
 
     @property
     def head_output(self) -> Ending:
-        """The kind of its output, for `keras_het.check`."""
+        """Kind of the output, for `keras_het.check`."""
         return Ending(f"the layer {self.name!r}", self.link.activation, self.link.returns, self._units)
 
     def build(self, input_shape: Any) -> None:
@@ -88,7 +88,7 @@ class TemperatureScaler(keras.layers.Layer):
         )
 
     def call(self, inputs: Any) -> Any:
-        """See the class."""
+        """Scales the inputs, `(..., K)`."""
         logits = inputs if self.from_logits else convert_probabilities(inputs, self.link.activation)
         scaled = logits / ops.convert_to_tensor(self._temperature)
         return ops.log_softmax(scaled, axis=-1) if self.link.activation == "softmax" else scaled
@@ -101,33 +101,33 @@ class TemperatureScaler(keras.layers.Layer):
 def scale_temperature(
     model: keras.Model, x: Any, y: Any = None, link: Any = None, batch_size: int = 128
 ) -> keras.Model:
-    """Returns a new model that divides the logits by one temperature T, fitted to held-out examples.
+    """Fits one temperature T to held-out examples, and returns a new model that divides the logits by it.
 
     T maximises the likelihood of the labels. Steps that a Keras mask marks as padding do not count. T > 1 makes a model
-    less sure, T < 1 more sure. The order of the classes stays, and so does the accuracy. T is not the temperature of a
-    heteroscedastic head: that is inside the expectation over the noise and chosen before training, while T is behind
-    the expectation and fitted after training.
+    less confident, T < 1 more confident. The ranking of the classes and the accuracy do not change. T differs from the
+    temperature of a heteroscedastic head, which acts inside the expectation over the noise and is chosen before
+    training. T acts after this expectation.
 
     Noisy labels calibrate the model for noisy labels: its confidence matches the fraction of noisy labels that agree
-    with it. It could be more confident of the true classes.
+    with it, so it is underconfident of the true classes.
 
-    The new model is compiled with the losses and metrics of the old model. Its optimizer is a plain SGD without state:
-    the model is for `evaluate` and files, after the training.
+    The new model is compiled with the losses and metrics of the old model, and with a plain SGD: use it for prediction
+    and `evaluate`, after training.
 
     Args:
-        model: a model of any head, of a Dense layer, with an activation or without, or a `DeepEnsemble`.
-        x: examples that it was not trained on: arrays, or a data set of batches (x, y).
-        y: their labels, which may be noisy: integers `(...)`, or for a sigmoid vectors `(..., K)` in [0, 1]; None for a
-            data set.
-        link: "softmax" or "sigmoid", for a model whose last layer does not tell.
-        batch_size: size of the batches for predictions from arrays.
+        model: a model that ends in a head or a Dense layer, with or without activation, or a `DeepEnsemble`.
+        x: examples that the model was not trained on: arrays, or a data set of batches (x, y).
+        y: labels, which can be noisy: integers `(...)`, or for a sigmoid vectors `(..., K)` in [0, 1]; None for a data
+            set.
+        link: "softmax" or "sigmoid", for a model with an unknown last layer.
+        batch_size: batch size of the predictions from arrays.
     Returns:
-        a model, with the layers of the old model and a `TemperatureScaler` at the end, which returns log-probabilities
-            or logits, also if the old model returned probabilities.
+        a model with the layers of the old model and a `TemperatureScaler` at the end; it returns log-probabilities or
+            logits, even if the old model returns probabilities.
     Raises:
-        ValueError: for a model that has no graph and is not built, whose link is unknown, or whose call returns a
-            distribution; for no example, outputs that are not finite, labels of another shape or out of range.
-    Warns: if the best T is outside [0.05, 20], and T is the nearer end; if all T are equally good.
+        ValueError: for a model that has no graph and is not built, has an unknown link, or returns a distribution; for
+            no example, outputs that are not finite, labels of another shape or out of range.
+    Warns: if the best T is outside [0.05, 20], and T is the nearer bound; if all T are equally good.
     Source: Guo, Pleiss, Sun and Weinberger, ICML 2017, "On calibration of modern neural networks".
 
     Example:
@@ -137,12 +137,13 @@ def scale_temperature(
         2.8854
     """
     ending = single_ending(model)
-    rule = 'be given, "softmax" or "sigmoid", for a model that does not end in a head'
+    rule = 'be "softmax" or "sigmoid" for a model that does not end in a head'
     refuse_if(link is None and not ending.link, "link", rule, "link=None")
     link = resolve(links.Link, link or ending.link)
-    refuse_if(ending.link not in ("", link.activation), "link", f"be for {ending.link}, as {ending.source}", value=link)
-    whole = add_preprocessor(keras.Model(*_graph(model)), model)
-    predict = masked_predictor(whole, whole.output)
+    is_wrong = ending.link not in ("", link.activation)
+    refuse_if(is_wrong, "link", f"be a {ending.link}, the link of {ending.source}", value=link)
+    graph = add_preprocessor(keras.Model(*_graph(model)), model)
+    predict = masked_predictor(graph, graph.output)
     parts = [(*predict(inputs), labels) for inputs, labels in labelled_batches(x, y, batch_size)]
     refuse_if(not parts, "x", "have at least one example", "none")
     outputs, mask, labels = (np.concatenate(part) for part in zip(*parts, strict=True))
@@ -151,18 +152,18 @@ def scale_temperature(
     if not (from_logits := ending.returns != "probabilities"):
         outputs = convert_probabilities(ops.convert_to_tensor(outputs, "float32"), link.activation)
     temperature = best_temperature(outputs, labels, link.activation)
-    return _scaled(model, TemperatureScaler(link, temperature, from_logits=from_logits), ending)
+    return _add_scaler(model, TemperatureScaler(link, temperature, from_logits=from_logits), ending)
 
 
 def _graph(model: keras.Model) -> tuple[Any, Any]:
-    """Returns the symbolic inputs and output of a model; new ones for a model without a graph."""
+    """Returns the symbolic inputs and output of a model; for a model without a graph, makes them."""
     if has_graph(model):
         return model_inputs(model), single_output(model)
     inputs = symbolic_inputs(model)
     return inputs, model(inputs)
 
 
-def _scaled(model: keras.Model, scaler: TemperatureScaler, ending: Ending) -> keras.Model:
+def _add_scaler(model: keras.Model, scaler: TemperatureScaler, ending: Ending) -> keras.Model:
     """Returns a compiled model with the layers of a model and the scaler at the end."""
     inputs, outputs = _graph(model)
     scaled = add_preprocessor(keras.Model(inputs, scaler(outputs), name=model.name), model)
@@ -173,9 +174,9 @@ def _scaled(model: keras.Model, scaler: TemperatureScaler, ending: Ending) -> ke
 
 
 def best_temperature(outputs: Any, labels: Any, activation: str) -> float:
-    """Returns the T in [0.05, 20] with the least mean negative log-likelihood.
+    """Computes the T in [0.05, 20] with the smallest mean negative log-likelihood.
 
-    The likelihood is convex in 1 / T, and T is the root of its slope.
+    The negative log-likelihood is convex in 1 / T, and T is the root of its slope.
 
     Args:
         outputs: log-probabilities or logits, `(..., K)`.
@@ -183,7 +184,7 @@ def best_temperature(outputs: Any, labels: Any, activation: str) -> float:
         activation: "softmax" or "sigmoid".
     Raises:
         ValueError: for no example, numbers that are not finite, other shapes, or labels out of range.
-    Warns: if the best T is outside these bounds, or if all T are equally good, because the outputs of each example are
+    Warns: if the best T is outside these bounds; if all T are equally good, because the outputs of each example are
         equal.
 
     Example:
@@ -194,28 +195,28 @@ def best_temperature(outputs: Any, labels: Any, activation: str) -> float:
     refuse_if(outputs.ndim < 2 or not outputs.size, "outputs", "be (..., K), with at least one example", shape=outputs)
     rows = outputs.reshape(-1, outputs.shape[-1])
     refuse_first(~np.isfinite(rows), "outputs", "be finite", rows)
-    slope = (_slope_of_sigmoid if activation == "sigmoid" else _slope_of_softmax)(rows, labels, outputs.shape[:-1])
+    slope = (_sigmoid_slope if activation == "sigmoid" else _softmax_slope)(rows, labels, outputs.shape[:-1])
     if not (rows if activation == "sigmoid" else rows - rows[:, :1]).any():
-        return _warned(1.0, "because T changes nothing: the outputs of each example are equal")
+        return _warn(1.0, "because T has no effect: the outputs of each example are equal")
     if slope(MIN_TEMPERATURE) <= 0.0:
-        why = "no label, or hardly one, is predicted wrong. Fit it to more examples, outside the training set"
-        return _warned(MIN_TEMPERATURE, f"the least, and the likelihood still grows below it: {why}")
+        reason = "almost every label is predicted correctly. Fit it to more examples, outside the training set"
+        return _warn(MIN_TEMPERATURE, f"the lower bound, although a smaller one fits better: {reason}")
     if slope(MAX_TEMPERATURE) >= 0.0:
-        why = "the outputs say nothing of these labels. Check that the model is trained, and the order of the labels"
-        return _warned(MAX_TEMPERATURE, f"the largest, and the likelihood still grows above it: {why}")
+        reason = "the outputs do not predict these labels. Check that the model is trained, and the order of the labels"
+        return _warn(MAX_TEMPERATURE, f"the upper bound, although a larger one fits better: {reason}")
     return math.exp(
         brentq(lambda log_t: slope(math.exp(log_t)), math.log(MIN_TEMPERATURE), math.log(MAX_TEMPERATURE), xtol=1e-12)
     )
 
 
-def _warned(temperature: float, reason: str) -> float:
-    """Returns the temperature, with a warning of the reason for it."""
+def _warn(temperature: float, reason: str) -> float:
+    """Warns about a temperature, and returns it."""
     warnings.warn(f"The temperature is {temperature:g}, {reason}.", stacklevel=outside_level())
     return temperature
 
 
-def _slope_of_softmax(logits: np.ndarray, labels: Any, shape: tuple[int, ...]) -> Callable[[float], float]:
-    """Returns the slope of the mean NLL by 1 / T, a function of T: the mean of E[logit] - logit of the label."""
+def _softmax_slope(logits: np.ndarray, labels: Any, shape: tuple[int, ...]) -> Callable[[float], float]:
+    """Returns the derivative of the mean NLL by 1 / T, a function of T: the mean of E[logit] - logit of the label."""
     labels, count = np.asarray(ops.convert_to_numpy(labels)), len(logits)
     refuse_if(labels.shape not in (shape, (*shape, 1)), "labels", f"be integers of shape {shape}", shape=labels)
     labels = check_labels(labels.ravel(), logits.shape[-1])
@@ -224,10 +225,10 @@ def _slope_of_softmax(logits: np.ndarray, labels: Any, shape: tuple[int, ...]) -
     return lambda temperature: np.einsum("nk,nk->", softmax(logits / temperature, axis=-1), logits) / count - observed
 
 
-def _slope_of_sigmoid(logits: np.ndarray, labels: Any, shape: tuple[int, ...]) -> Callable[[float], float]:
-    """Returns the slope of the mean NLL of label vectors by 1 / T, a function of T: the mean of logit (p - y)."""
+def _sigmoid_slope(logits: np.ndarray, labels: Any, shape: tuple[int, ...]) -> Callable[[float], float]:
+    """Returns the derivative of the mean NLL of label vectors by 1 / T, a function of T: the mean of logit (p - y)."""
     labels, units = as_float64(labels), logits.shape[-1]
-    refuse_if(labels.shape != (*shape, units), "labels", f"be vectors, of shape {(*shape, units)}", shape=labels)
+    refuse_if(labels.shape != (*shape, units), "labels", f"be vectors of shape {(*shape, units)}", shape=labels)
     labels = labels.reshape(logits.shape)
     refuse_first(~((labels >= 0) & (labels <= 1)), "labels", "be in [0, 1]", labels)
     return lambda temperature: np.mean(logits * (expit(logits / temperature) - labels))

@@ -110,7 +110,7 @@ def record(
 def package_versions() -> dict[str, str]:
     """Returns the versions of Keras and the active backend, by name; Keras has imported both."""
     modules = {name: sys.modules.get(name) for name in ("keras", keras.config.backend())}
-    return {name: str(module.__version__) for name, module in modules.items() if hasattr(module, "__version__")}
+    return {name: str(getattr(module, "__version__", "")) for name, module in modules.items()}
 
 
 def _assign_weights(model: Any, weights: Named) -> None:

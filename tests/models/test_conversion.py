@@ -81,7 +81,7 @@ def test_the_link_follows_the_activation():
     assert link(functional(None, layers.Activation("sigmoid")), layer="predictions") == "sigmoid"
     assert link(sequential("sigmoid", units=1), units=3) == "softmax"
     assert link(functional("softmax"), link="sigmoid", warm_start=False) == "sigmoid"
-    with refuses("`link` must be 'softmax', as the activation of the old head, unless mu starts fresh"):
+    with refuses("`link` must be 'softmax', the activation of the old head. For another link, pass warm_start=False"):
         link(functional("softmax"), link="sigmoid")
 
 

@@ -218,7 +218,7 @@ def test_a_training_step_predicts_only_for_metrics_and_keeps_no_gradient_of_that
 
 @pytest.mark.once
 def test_a_model_of_labels_has_no_intervals():
-    with refuses("The model must be a regression"):
+    with refuses("The model must end in a HeteroscedasticNormal"):
         joint_model().predict_interval(X[:8])
     with refuses("to predict covariances of targets"):
         joint_model().predict_covariance(X[:8])
@@ -323,7 +323,7 @@ HEADS = {  # and the loss of each
     "targets": (lambda: HeteroscedasticNormal(3, 2), MultivariateNormalNLL()),
 }
 OF_FIVE, OF_THREE = (
-    "`y` must have shape (N, 5), 0 or 1 for each class. Received: shape ",
+    "`y` must have shape (N, 5), with 0 or 1 for each class. Received: shape ",
     "`y` must have shape (N, 3). Re",
 )
 MISFITS = [  # by its width alone a tensor may be the distribution of other labels, or numbers that broadcast

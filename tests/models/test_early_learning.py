@@ -385,7 +385,7 @@ def test_a_round_trip_of_the_config():
     "loss", ["binary_crossentropy", SymmetricCrossentropy(multi_label=True), lambda y_true, y_pred: y_pred[:, 0]]
 )
 def test_losses_that_are_not_of_exclusive_classes_are_refused(loss):
-    with refuses("`loss` must be one of classes that has `from_logits`"):
+    with refuses("`loss` must be for exclusive classes, with `from_logits`"):
         loss_of(identity(loss), LABELS, LOGITS, INDEX)
 
 

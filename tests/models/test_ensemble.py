@@ -277,7 +277,7 @@ def test_different_heads_of_exclusive_classes_may_be_members():
 
 def test_training_that_would_go_wrong_is_refused():
     ensemble = ensemble_of("softmax head")
-    with refuses(r"`members` must be compiled, each of them, to be trained. Received: member 0, which is not"):
+    with refuses(r"`members` must be compiled before `fit`. Received: member 0, not compiled"):
         ensemble.fit(X, Y)
     wrong = [compiled(), model_of(HeteroscedasticDense(UNITS))]
     wrong[1].compile("sgd", "sparse_categorical_crossentropy")
@@ -286,7 +286,7 @@ def test_training_that_would_go_wrong_is_refused():
     same = [model_of(HeteroscedasticDense(UNITS, seed=3)) for _ in range(2)]
     for member in same:
         member.compile("sgd", sparse_crossentropy())
-    with refuses(r"`members` must have heads of different seeds .* Received: seed=3 in members 0 and 1"):
+    with refuses(r"`members` must have heads with different seeds, .* Received: seed=3 in members 0 and 1"):
         DeepEnsemble(same).fit(X, Y)
     good = DeepEnsemble([compiled()])
     with refuses(r"`x` must be readable more than once. Received: a generator"):
@@ -302,7 +302,7 @@ def test_members_that_start_alike_are_refused():
         keras.utils.set_random_seed(0)
         return compiled()
 
-    with refuses(r"`make_model` must set no seed of its own, .* Received: equal weights of members 0 and 1"):
+    with refuses(r"`make_model` must set no seed, .* Received: equal weights of members 0 and 1"):
         DeepEnsemble.make(make_model, 2, seed=1)
 
 

@@ -149,13 +149,13 @@ CONVERSION = {
         converting(functional, layer="nope"),
     "The activation of the head must be softmax, sigmoid or none. Received: tanh in 'hidden'":
         converting(functional, layer="hidden"),
-    "`warm_start` must be False, for the old head is quantised (int8)": converting(quantised),
+    "`warm_start` must be False, because the old head is quantised (int8)": converting(quantised),
     "layers: none. For a model": converting(lambda: chain(Cosine(5, name="c"))),
     "which ends in 's', a Softmax": converting(lambda: functional(None, Softmax(name="s"))),
     "...`model` must be a functional model": converting(tempered),
     "The head must have one activation": converting(lambda: functional("softmax", layers.Softmax())),
     "must be over the last axis. Received: axis=0": converting(lambda: functional(None, layers.Softmax(axis=0))),
-    "is a HeteroscedasticDense already; `homoscedastic(model)`": converting(lambda: heteroscedastic(functional())),
+    "is already a HeteroscedasticDense. `homoscedastic(model)`": converting(lambda: heteroscedastic(functional())),
     f"`warm_start` must {FLAG}": converting(functional, warm_start=1),
     f"`clone` must {FLAG}": converting(functional, clone="yes"),
     "`num_factors` must be None or an integer in [1, units]; a diagonal": converting(functional, num_factors=12),
@@ -166,25 +166,25 @@ CONVERSION = {
     BY_HAND: converting(lambda: convolution(layers.UpSampling2D())),
     "`data_format` of a head must be 'channels_last', because a Dense layer maps the last axis...data_format=":
         converting(lambda: convolution(data_format="channels_first")),
-    "`joint` must be False where classes are exclusive": joint(link="softmax", warm_start=False),
-    "`joint` must be False where a layer behind the head reshapes":
+    "`joint` must be False for exclusive classes": joint(link="softmax", warm_start=False),
+    "`joint` must be False if a layer behind the head reshapes":
         lambda: heteroscedastic(functional("sigmoid", layers.Reshape((UNITS, 1))), joint=True),
     "`joint` must be": joint(joint=1),
-    "`model` must be a classifier, or `link` be given": converting(regression.trained),
+    "`model` must be a classifier. Convert a regression with": converting(regression.trained),
 }  # fmt: skip
 REGRESSION = {
-    "`initial_scale` must be given without `x` and `y`": regressing(),
-    "`initial_scale` must be given": regressing(regression.X, regression.Y, initial_scale=1.0),
-    "`y` must have the labels of arrays": regressing(regression.X),
+    "`initial_scale` must be a number without `x` and `y`": regressing(),
+    "`initial_scale` must be a number without": regressing(regression.X, regression.Y, initial_scale=1.0),
+    "`y` must be given for arrays": regressing(regression.X),
     "`y` must be finite, of shape (N, ..., 2)": regressing(regression.X, regression.Y[:, :1]),
     "`y` must be finite": regressing(regression.X, regression.Y * np.nan),
     "`initial_scale` must be a finite": regressing(initial_scale=0.0),
     "`form` must be one of": regressing(initial_scale=1.0, form="mse"),
     "`num_factors` must be": regressing(initial_scale=1.0, num_factors=3),
-    "without activation, and nothing behind it":
+    "without activation, with no layer behind it":
         regressing(regression.X, regression.Y, model=lambda: regression.trained(2, "sigmoid")),
     "'reshape...' behind it": regressing(regression.X, regression.Y, model=reshaped),
-    "is a HeteroscedasticNormal already":
+    "is already a HeteroscedasticNormal":
         regressing(regression.X, regression.Y, model=regressing(regression.X, regression.Y)),
 }  # fmt: skip
 DISTRIBUTIONS = {
@@ -198,7 +198,7 @@ DISTRIBUTIONS = {
     "`learn_flips` must be False for cl": lambda: JointHeteroscedasticDense(4, link="softmax", learn_flips=True),
     "`false_negative_rate` and `false_positive_rate` must be 0 if the head learns":
         lambda: multi(4, 0.1)()(VECTORS, JointHeteroscedasticDense(6, 1, learn_flips=True)(VECTORS)),
-    "`outputs` must be those of a layer that returns a": lambda: DistributionModel(*[keras.Input((2,))] * 2),
+    "`outputs` must come from a layer that returns a": lambda: DistributionModel(*[keras.Input((2,))] * 2),
     "`covariance` must have noise of the logits": lambda: JointHeteroscedasticDense(4, covariance=Latent(2)),
     "`num_classes` must be an integer in": lambda: losses.JointSegmentationCrossentropy(1),
     "`ignore_class` must be an integer in": lambda: losses.JointSegmentationCrossentropy(3, ignore_class=0.5),
@@ -226,19 +226,20 @@ ENSEMBLES = {
     f"{MEMBERS}[]": ensemble(),
     f"{MEMBERS}Sequential": lambda: DeepEnsemble(model_of(layers.Dense(2))),
     f"{MEMBERS}['Dense']": ensemble(lambda: layers.Dense(2)),
-    "models, each of them once. Received: 'm' as members 0 and 1":
+    "`members` must be different models. Received: 'm' as members 0 and 1":
         lambda: DeepEnsemble([model_of(HeteroscedasticDense(UNITS), name="m")] * 2),
-    "`members` must be models that share no layer, ... Received: the variable '...kernel' in members 0 and 1":
+    "`members` must share no layer: ... Received: the variable '...kernel' in members 0 and 1":
         lambda: (DeepEnsemble(shared())),
     "`members` must return outputs of one shape. Received: (None, 3) of member 0, (None, 4) of member 1":
         ensemble(member(HeteroscedasticDense(3)), member(HeteroscedasticDense(4))),
     "`members` must have heads of one activation. Received: softmax of member 0, sigmoid of member 1":
         ensemble(*(member(HeteroscedasticDense(UNITS, link=link)) for link in ("softmax", "sigmoid"))),
-    "`members` must all return probabilities, or all not. Received: True of member 0, False of member 1": ensemble(
+    "`members` must have one value of from_logits. Received: True of member 0, False of member 1": ensemble(
         member(layers.Dense(UNITS, name="end")), member(layers.Dense(UNITS, "softmax", name="p")), link="softmax"
     ),
-    '`link` must be given, such as "softmax", ... Received: None': ensemble(member(layers.Dense(UNITS, name="end"))),
-    "`link` must be for softmax, as the heads of the members. Received: link=Sigmoid()":
+    '`link` must be "softmax" or "sigmoid", because ... Received: None':
+        ensemble(member(layers.Dense(UNITS, name="end"))),
+    "`link` must be a softmax, the link of the members. Received: link=Sigmoid()":
         ensemble(member(layers.Dense(UNITS, "softmax", name="end")), link="sigmoid"),
     "must return at least 2 classes for Softmax(). Received: 1":
         ensemble(member(layers.Dense(1, name="end")), link="softmax"),
@@ -251,7 +252,7 @@ ENSEMBLES = {
     "`model` must return logits or probabilities. Received: 'm', with activation 'log_sigmoid'":
         ensemble(member(layers.Dense(UNITS, "log_sigmoid", name="end"), name="m")),
     "`members` must have one output. Received: 2 outputs of 'm'": ensemble(two_outputs),
-    "`model` must be built: ... Received: 'm', which is not":
+    "`model` must be built: ... Received: 'm', not built":
         ensemble(lambda: keras.Sequential([layers.Dense(2)], name="m")),
     "`num_members` must be an integer at least 1. Received: ": lambda: DeepEnsemble.make(compiled, 0),
     "`members` must be a list of serialised models. Received: a str":
@@ -268,14 +269,15 @@ TEMPERATURES = {
     "`labels` must be in [0, 3). Received: 3 at [1]": fitting("softmax", ZEROS, [0, 3]),
     "`labels` must be in [0, 3). Received: -1 at [0]": fitting("softmax", ZEROS, [-1, 0]),
     f"{LABELS}(N,). Received: shape (2,), dtype float": fitting("softmax", ZEROS, [0.0, np.nan]),
-    "`labels` must be vectors, of shape (2, 3). Received: shape (2,)": fitting("sigmoid", ZEROS, [0, 1]),
+    "`labels` must be vectors of shape (2, 3). Received: shape (2,)": fitting("sigmoid", ZEROS, [0, 1]),
     "`labels` must be in [0, 1]. Received: 2.0 at [0, 1]": fitting("sigmoid", [[0, 0]], [[0, 2]]),
     "`labels` must be in [0, 1]. Received: nan at [0, 1]": fitting("sigmoid", [[0, 0]], [[0, np.nan]]),
-    "`model` must return logits or probabilities when it is called. Received: 'm', which returns a":
+    "`model` must return logits or probabilities. Received: 'm', which returns a":
         lambda: (scale_temperature(DistributionModel(*joint_end(), name="m"), ZEROS, ZEROS)),
-    "`link` must be for softmax, as the head 'head'. Received: link=Sigmoid()":
+    "`link` must be a softmax, the link of the head 'head'. Received: link=Sigmoid()":
         scaling(HeteroscedasticDense(4, name="head"), link="sigmoid"),
-    "`link` must be given, ... Received: link=None": scaling(layers.Dense(4, name="end")),
+    "`link` must be ... for a model that does not end in a head. Received: link=None":
+        scaling(layers.Dense(4, name="end")),
     "`x` must have at least one example. Received: none": scaling(HeteroscedasticDense(4), 0),
 }  # fmt: skip
 

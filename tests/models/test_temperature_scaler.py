@@ -85,10 +85,10 @@ def test_labels_that_are_all_predicted_right_give_the_least_temperature_and_a_wa
     for scale in (1.0, 1e6):  # at which every probability is 0 or 1
         logits = scale * np.array([[3.0, 1.0, 0.0], [0.0, 2.0, 1.0]])
         with pytest.warns(
-            UserWarning, match=r"The temperature is 0.05, the least, .* no label, or hardly one, is predicted wrong"
+            UserWarning, match=r"The temperature is 0.05, the lower bound, .* almost every label is predicted correctly"
         ):
             assert best_temperature(logits, [0, 1], "softmax") == MIN_TEMPERATURE
-        with pytest.warns(UserWarning, match="the least"):
+        with pytest.warns(UserWarning, match="the lower bound"):
             assert best_temperature(logits - scale * 1.5, [[1, 0, 0], [0, 1, 0]], "sigmoid") == MIN_TEMPERATURE
 
 
@@ -104,7 +104,7 @@ def test_equal_outputs_leave_the_temperature_at_one_with_a_warning():
 def test_outputs_that_say_nothing_give_the_largest_temperature_and_a_warning():
     outputs, labels = data("softmax", 0.5)
     with pytest.warns(
-        UserWarning, match=r"The temperature is 20, the largest, .* the outputs say nothing of these labels"
+        UserWarning, match=r"The temperature is 20, the upper bound, .* the outputs do not predict these labels"
     ):
         assert best_temperature(outputs, (labels + 1) % UNITS, "softmax") == MAX_TEMPERATURE
 
@@ -112,7 +112,7 @@ def test_outputs_that_say_nothing_give_the_largest_temperature_and_a_warning():
 def test_improbable_labels_of_large_logits_do_not_overflow():
     rng = np.random.default_rng(0)
     logits, labels = 1e3 * rng.normal(size=(200, UNITS)), rng.integers(UNITS, size=200)
-    with pytest.warns(UserWarning, match="the largest"):
+    with pytest.warns(UserWarning, match="the upper bound"):
         best_temperature(logits, labels, "softmax")
     assert np.isfinite(to_numpy(TemperatureScaler(temperature=0.05)(logits.astype("float32")))).all()
 

@@ -162,8 +162,8 @@ def both(make, fitting, value, *parts):
     loss(sigmoid, losses.BinaryFocalCrossentropy(), "keras.losses.BinaryFocalCrossentropy(from_logits=True)"),
     loss(sigmoid, SPARSE, SIGMOID_MEND),
     loss(lambda: make("sigmoid", units=1), "crossentropy", SIGMOID_MEND),
-    metric(make, [metrics.Accuracy()], "`metrics` must accept log-probabilities, which the head 'head' returns. Use 'accuracy'"),
-    metric(sigmoid, [metrics.Accuracy()], "`metrics` must accept logits", "Use keras.metrics.BinaryAccuracy(threshold=0.0)"),
+    metric(make, [metrics.Accuracy()], "must accept log-probabilities", "returns. Use 'accuracy'."),
+    metric(sigmoid, [metrics.Accuracy()], "must accept logits", "Use keras.metrics.BinaryAccuracy(threshold=0.0)"),
     both(make, SPARSE, "categorical_accuracy", "accept integers, as loss=keras.losses.SparseCategorical"),
     both(dense("softmax"), SPARSE_NAME, "mse", "and a loss of label vectors. Received: metrics='mse'"),
     both(dense("softmax"), VECTOR_NAME, metrics.SparseTopKCategoricalAccuracy(2), "accept label vectors, as loss="),
@@ -181,7 +181,7 @@ def both(make, fitting, value, *parts):
     metric(sigmoid, [metrics.F1Score(threshold=0.5)], "Received: metrics=keras.metrics.F1Score(threshold=0.5)"),
     metric(sigmoid, ["mse"], "Received: metrics='mse'"),
     metric(lambda: make("sigmoid", units=1), ["accuracy"], "keras.metrics.BinaryAccuracy(threshold=0.0)"),
-    loss(lambda: probable("softmax"), SPARSE, "must accept probabilities", "Use keras.losses.SparseCategoricalCrossentropy()."),
+    loss(lambda: probable("softmax"), SPARSE, "must accept probabilities", "SparseCategoricalCrossentropy()."),
     loss(lambda: probable("sigmoid"), losses.BinaryCrossentropy(from_logits=True), "keras.losses.BinaryCrossentropy()"),
     loss(lambda: probable("sigmoid"), SPARSE_NAME, "keras.losses.BinaryCrossentropy()"),
     metric(lambda: probable("softmax"), [metrics.AUC(from_logits=True)], "keras.metrics.AUC()."),
@@ -210,7 +210,7 @@ def both(make, fitting, value, *parts):
     loss(lambda: called(Subclassed("sigmoid", layers.Activation("sigmoid"))), SPARSE,
         "keras.losses.BinaryCrossentropy()"),
     loss(dense(), GeneralizedCrossentropy(),
-        "must accept logits, which the layer 'last' returns. Use keras_het.losses.GeneralizedCrossentropy(from_logits=True)"),
+        "which the layer 'last' returns. Use keras_het.losses.GeneralizedCrossentropy(from_logits=True)"),
     loss(dense(), SPARSE_NAME, SOFTMAX_MEND),
     loss(dense(), "crossentropy", SOFTMAX_MEND),
     loss(dense(), "binary_crossentropy", SIGMOID_MEND),
@@ -220,7 +220,7 @@ def both(make, fitting, value, *parts):
         "keras_het.losses.AnnotatorsLoss"),
     loss(dense(None, 1), "crossentropy", SIGMOID_MEND),
     loss(dense(None, 1), SPARSE, SIGMOID_MEND),
-    loss(dense("softmax"), SPARSE, "must accept probabilities, which the layer", "keras.losses.SparseCategoricalCrossentropy()."),
+    loss(dense("softmax"), SPARSE, "must accept probabilities, which the layer", "SparseCategoricalCrossentropy()."),
     loss(dense("softmax", 1), "categorical_crossentropy", "keras.losses.BinaryCrossentropy()"),
     loss(dense("sigmoid"), SPARSE_NAME, "keras.losses.BinaryCrossentropy()"),
     loss(dense("sigmoid"), losses.BinaryCrossentropy(from_logits=True), "keras.losses.BinaryCrossentropy()"),
@@ -260,7 +260,8 @@ def test_a_wrong_compile_is_caught_and_the_mend_named(make, arguments, parts):
       "metric of probabilities. Received: metrics=keras.metrics.F1Score(threshold=0.5)")),
     (lambda: make("softmax", layers.Softmax()), {"loss": SPARSE},
      ("`loss` must accept probabilities, which an activation behind the head 'head' returns. Use "
-      "keras.losses.SparseCategoricalCrossentropy(). Received: loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True)")),
+      "keras.losses.SparseCategoricalCrossentropy(). Received: "
+      "loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True)")),
     (make, {"loss": losses.BinaryCrossentropy(from_logits=True)},
      ("`loss` must accept log-probabilities, which the head 'head' returns. Use "
       "keras.losses.SparseCategoricalCrossentropy(from_logits=True) (or CategoricalCrossentropy for label vectors), or "
@@ -272,7 +273,8 @@ def test_a_wrong_compile_is_caught_and_the_mend_named(make, arguments, parts):
       "metrics=keras.metrics.AUC(thresholds=[0.25, 0.5])")),
     (make, {"loss": ForwardCorrectedCrossentropy(np.eye(10))},
      ("`loss` must accept log-probabilities, which the head 'head' returns. Use "
-      "keras_het.losses.ForwardCorrectedCrossentropy(from_logits=True, transition=...), or give the head activation=\"softmax\". Received: "
+      "keras_het.losses.ForwardCorrectedCrossentropy(from_logits=True, transition=...), or give the head "
+      "activation=\"softmax\". Received: "
       "loss=keras_het.losses.ForwardCorrectedCrossentropy(transition=...)")),
     (lambda: make("softmax", layers.Activation("sigmoid")), {"loss": "binary_crossentropy"},
      ("The activation behind the head 'head' must be keras.layers.Softmax() or none, because the head 'head' "

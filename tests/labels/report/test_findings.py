@@ -107,7 +107,7 @@ def test_what_a_model_does_not_tell_is_said_and_the_rest_is_there():
     assert (found.pairs, found.flagged) == ([], 10)
     assert summary(found)
     found = collect(Subclassed(HeteroscedasticDense(CLASSES, 1)), X, Y)
-    text = "Noise of the head: not known. `model` must be functional or Sequential, and built"
+    text = "Noise of the head: not known. `model` must be functional, or Sequential and built"
     assert found.missing[0].startswith(text)
     assert found.noise is None
 
@@ -164,7 +164,8 @@ test_errors_say_what_is_wrong = refusals([
     (lambda: collect(None, X, Y), "`probabilities` must be given if `model` is None. Received: None"),
     (lambda: collect(plain(), X, Y, probabilities=np.ones((3, 4))),
      "a row for each of the 120 examples. Received: shape (3, 4)"),
-    (lambda: collect(plain(), X, Y, probabilities=np.ones((120, 4))), "`probabilities` must be in [0, 1] and sum to 1"),
+    (lambda: collect(plain(), X, Y, probabilities=np.ones((120, 4))),
+     "`probabilities` must be in [0, 1] with rows that sum to 1"),
 ])  # fmt: skip
 
 

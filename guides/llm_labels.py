@@ -78,7 +78,7 @@ wrong where the model and the labels err together:
 
 answers = {
     "200 verified and all labels": judged.accuracy,
-    "200 verified alone": judged.alone,
+    "200 verified alone": judged.verified_only,
 }
 figure, axes = plt.subplots(figsize=(7, 2.6), layout="constrained")
 for place, answer in enumerate(answers.values()):

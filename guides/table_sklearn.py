@@ -117,7 +117,7 @@ plt.show()
 ## A frame of suspects, and a model without the surest
 
 `keras_het.labels.clean` takes any compiled Keras model, here a logistic regression. It trains one without the surest
-suspects, `cleaned.surest`. Its frame has the index of yours and the names of the classes: the worst come first, to be
+suspects, `cleaned.confident_issues`. Its frame has the index of yours and the names of the classes: the worst come first, to be
 looked at. Without `probabilities` it does the cross-validation by itself.
 """
 
@@ -149,10 +149,10 @@ cleaned = keras_het.labels.clean(
     make_model, x, labels, probabilities=p, epochs=60, verbose=0
 )
 frame = cleaned.issues.to_frame()
-print(frame[["given", "suggested", "kind"]].head(5))
+print(frame[["label", "suggested", "kind"]].head(5))
 print(f"accuracy with all labels:    {accuracy(plain):.3f}")
 print(
-    f"without {len(cleaned.surest):3} of {frame.is_issue.sum():3} suspects: ",
+    f"without {len(cleaned.confident_issues):3} of {frame.is_issue.sum():3} suspects: ",
     end="",
 )
 print(f"{accuracy(cleaned.model):.3f}")

@@ -168,7 +168,7 @@ def kinds(name, clean, found):
     right = found.is_issue & (clean[found.index] == found.suggested)
     planted = {frozenset(pair) for pair in PAIRS}
     of_pair = np.array(
-        [frozenset(pair) in planted for pair in zip(found.given.tolist(), found.suggested.tolist(), strict=True)]
+        [frozenset(pair) in planted for pair in zip(found.label.tolist(), found.suggested.tolist(), strict=True)]
     )
     return float(np.mean((found.kind == "confusable")[right] == of_pair[right]))
 

@@ -122,7 +122,7 @@ def named(model, task):
     """Shares of the planted spammers, and of the others, who are named by `is_spammer`."""
     if not task.spammers.any():
         return None
-    flags = np.array([one.is_spammer for one in annotators(model, task.votes).each])
+    flags = np.array([one.is_spammer for one in annotators(model, task.votes).annotators])
     return [float(flags[who].mean()) for who in (task.spammers, ~task.spammers)]
 
 

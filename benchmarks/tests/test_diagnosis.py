@@ -18,8 +18,8 @@ def row(noise, kind, seed=0, data="digits"):
 
 def test_what_is_said_is_counted_and_seeds_of_the_choice_stand_apart():
     rows = [
-        row("pair", "by class"),
-        row("pair", "by example", 1),
+        row("pair", "class-dependent"),
+        row("pair", "instance-dependent", 1),
         row("none", "none", 12),
         row("none", "none", 12, "mnist"),
     ]
@@ -27,7 +27,7 @@ def test_what_is_said_is_counted_and_seeds_of_the_choice_stand_apart():
     assert list(found)[:3] == ["digits, the seeds of the choice", "digits, other seeds", "mnist"]
     table = found["digits, other seeds"]
     cells = dict(zip(table[0], table[1], strict=True))
-    assert (cells["by class"], cells["by example"], cells["p < .05"]) == ("**1**", "1", "1 of 2")
+    assert (cells["class-dependent"], cells["instance-dependent"], cells["p < .05"]) == ("**1**", "1", "1 of 2")
     assert len(found["digits, the seeds of the choice"]) == 2
 
 

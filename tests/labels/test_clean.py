@@ -138,7 +138,7 @@ def test_dropped_examples_are_not_trained_on_and_corrected_labels_are():
     assert "were replaced by the suggested class" in str(result)
 
 
-@pytest.mark.parametrize("kind", ["by class", "by example"])
+@pytest.mark.parametrize("kind", ["class-dependent", "instance-dependent"])
 def test_the_surest_issues_alone_are_left_out_whatever_the_kind_of_noise(kind, monkeypatch):
     p = 0.1 * np.eye(3)[LABELS] + np.where(np.arange(240)[:, None] % 4 > 0, 0.9, 0.55) * np.eye(3)[TRUE]
     p += (1.0 - p.sum(axis=1, keepdims=True)) / 3.0
@@ -150,7 +150,7 @@ def test_the_surest_issues_alone_are_left_out_whatever_the_kind_of_noise(kind, m
     everything = set(result.issues.index[result.issues.is_issue].tolist())
     expected = set(few.index[few.is_issue].tolist())
     assert 0 < few.is_issue.sum() < len(everything)
-    assert set(result.surest.tolist()) == expected
+    assert set(result.confident_issues.tolist()) == expected
     assert len(seen["y"]) == 240 - len(expected)
     assert f"with {len(everything)} of 240 labels. The {len(expected)} surest ones were left out." in str(result)
 
@@ -163,25 +163,25 @@ def test_all_disagreements_are_issues_where_most_of_them_are_estimated_to_be_err
         p[:6] = [0.45, 0.55]
         p[:sure] = [0.05, 0.95]
         result = Result(None, [], None, "", None, p, Data(None, labels, np.arange(2)), None)
-        assert result.surest.tolist() == list(range(sure))
+        assert result.confident_issues.tolist() == list(range(sure))
         assert sorted(result.issues.index[result.issues.is_issue]) == list(range(count))
 
 
 def test_without_issues_every_example_stays():
     result = cleaned(probabilities=0.85 * np.eye(3)[LABELS] + 0.05)
     for action in ("drop", "correct"):
-        np.testing.assert_array_equal(result.cleaned(action).y, LABELS)
+        np.testing.assert_array_equal(result.clean_data(action).y, LABELS)
 
 
 def test_the_frame_of_issues_has_the_names_and_the_index_of_the_data():
     x = pandas.DataFrame(X, columns=["a", "b", "c"], index=[f"row {i}" for i in range(240)])
     result = cleaned(pandas.Categorical.from_codes(LABELS, NAMES), x)
     frame = result.issues.to_frame().loc[x.index]
-    assert frame.columns.tolist() == ["given", "suggested", "score", "is_issue", "kind"]
-    assert frame.given.tolist() == NAMES[LABELS].tolist()
+    assert frame.columns.tolist() == ["label", "suggested", "score", "is_issue", "kind"]
+    assert frame.label.tolist() == NAMES[LABELS].tolist()
     assert frame.suggested[frame.is_issue].tolist() == NAMES[TRUE][frame.is_issue].tolist()
     np.testing.assert_allclose(frame.score, out_of_sample()[np.arange(240), LABELS], rtol=1e-6)
-    assert set(result.surest.tolist()) <= set(range(240))  # row numbers
+    assert set(result.confident_issues.tolist()) <= set(range(240))  # row numbers
     assert sorted(cleaned(pandas.Series(LABELS, index=x.index)).issues.to_frame().index) == sorted(x.index)
 
 
@@ -261,7 +261,7 @@ def test_a_discriminant_is_trained_on_all_labels_unless_classes_are_swapped(is_s
 
 def test_swapped_classes_that_are_hardly_flagged_are_called_so(monkeypatch):
     monkeypatch.setattr(Result, "_decoded", decode(LABELS, out_of_sample())._replace(is_proven=True))
-    monkeypatch.setattr(Result, "surest", np.arange(3))
+    monkeypatch.setattr(Result, "confident_issues", np.arange(3))
     result = clean(None, X, LABELS, probabilities=out_of_sample(), verbose=0)
     assert result.reason.endswith(
         "is trained on all: too few labels are flagged to prove swapped classes. If classes may be swapped, compare "

@@ -43,7 +43,7 @@ def test_corrections_come_back_as_they_were_written(names, arguments, tmp_path):
     np.testing.assert_array_equal(LABELS, before)
 
 
-def write(path, *lines, columns="index,given,corrected"):
+def write(path, *lines, columns="index,label,corrected"):
     path.write_text("\n".join([columns, *lines]))
     return path
 
@@ -54,7 +54,7 @@ def write(path, *lines, columns="index,given,corrected"):
 )
 def test_a_person_may_write_a_name_as_it_is_or_as_the_table_has_it(line, corrected, tmp_path):
     """And sort the lines, leave some out, or add columns."""
-    path = write(tmp_path / "mine.csv", f"mine,{line}", "", "mine,0,cat,dog", columns="notes,index,given,corrected")
+    path = write(tmp_path / "mine.csv", f"mine,{line}", "", "mine,0,cat,dog", columns="notes,index,label,corrected")
     assert apply_corrections(LABELS, path, dict(enumerate(NAMES))).tolist() == [1, 1, corrected, 3, 0, 1]
 
 
@@ -113,8 +113,8 @@ def test_an_error_names_the_line(lines, text, tmp_path):
     b"\xff\xfei\x00n\x00",
     b'"' + b"x" * 200_000,
     b"index;given,corrected\n",
-    b"index,given,corrected,corrected\n1,b,a,\n",
-    b"index,given,corrected\n1,b,a,c\n",
+    b"index,label,corrected,corrected\n1,b,a,\n",
+    b"index,label,corrected\n1,b,a,c\n",
 ])  # fmt: skip
 def test_another_file_is_no_table(content, tmp_path):
     path = tmp_path / "labels.csv"

@@ -194,11 +194,11 @@ def test_a_frame_of_votes_may_lack_classes_that_are_known():
     with pytest.raises(ValueError, match="`votes` must begin with 0"):
         aggregate(votes)
     stack = np.stack([np.eye(3)] * 2)
-    assert [(each.name, each.num_labels) for each in annotators(stack, votes).each] == [("Ann", 3), ("Bob", 2)]
+    assert [(each.name, each.num_labels) for each in annotators(stack, votes).annotators] == [("Ann", 3), ("Bob", 2)]
     names = votes.map({1: "dog", 2: "ant"}.get)
     found = annotators(stack - 0.1 * np.eye(3) + 0.1 * np.eye(3)[[0, 2, 1]], names, class_names=["cat", "dog", "ant"])
-    assert [pair.true for pair in found.each[0].confusions] == ["dog", "ant"]
-    assert [each.agreement for each in found.each] == [0.5, 0.5]
+    assert [pair.true for pair in found.annotators[0].confusions] == ["dog", "ant"]
+    assert [each.agreement for each in found.annotators] == [0.5, 0.5]
     with pytest.raises(ValueError, match="`class_names` must"):
         annotators(stack, names)
 

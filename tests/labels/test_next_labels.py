@@ -27,7 +27,7 @@ def test_scores_rise_suggestions_are_the_classes_and_wrong_labels_come_before_un
     found = next_labels(p, labels, 300)
     assert np.all(np.diff(found.score) >= 0)
     assert sorted(found.index) == list(range(300))
-    np.testing.assert_array_equal(found.given, labels[found.index])
+    np.testing.assert_array_equal(found.label, labels[found.index])
     assert np.mean(true[found.index[:60]] == found.suggested[:60]) > 0.9
     true, labels, p = flipped()
     wrong, worst = true != labels, np.argsort(p[np.arange(1000), labels])[:150]
@@ -92,7 +92,7 @@ def test_the_table_has_twenty_lines():
     _, labels, p = flipped(100)
     found = next_labels(p, labels, 30)
     lines = str(found).splitlines()
-    assert lines[0].split() == ["index", "given", "suggested", "score"]
+    assert lines[0].split() == ["index", "label", "suggested", "score"]
     assert len(lines) == 22
     assert lines[-1] == "30 labels to check"
     assert found._repr_html_().count("<tr>") == 21

@@ -141,7 +141,7 @@ def test_intervals_hold_where_some_were_drawn_fifty_times_as_often(base_seed, re
         found = verify_accuracy(p[rows], labels[rows], own, inclusion=inclusion)
         covers.append(
             [
-                *(held(each, right.mean()) for each in (found.accuracy, found.alone)),
+                *(held(each, right.mean()) for each in (found.accuracy, found.verified_only)),
                 held(found.label_accuracy, np.mean(labels == true)),
                 *(held(*each) for each in ((found.recall, recall), (found.precision, precision))),
             ]
@@ -257,7 +257,7 @@ def test_it_is_right_where_judge_and_model_share_their_errors():
     found = verify_accuracy(p, labels, verified(true, 400))
     assert found.noisy_accuracy > accuracy + 0.1
     assert found.accuracy.low < accuracy < found.accuracy.high
-    assert found.worth > 400
+    assert found.effective_sample_size > 400
 
 
 @pytest.mark.planted
@@ -272,8 +272,8 @@ def test_what_was_drawn_more_often_counts_less():
     again = verify_accuracy(p, labels, own, inclusion=7 * inclusion)
     assert found.accuracy == again.accuracy  # up to a factor
     assert found.accuracy.low < right.mean() < found.accuracy.high
-    assert found.alone.low < right.mean() < found.alone.high
-    assert right[drawn].mean() < found.alone.low  # what equal weights would say
+    assert found.verified_only.low < right.mean() < found.verified_only.high
+    assert right[drawn].mean() < found.verified_only.low  # what equal weights would say
     with pytest.raises(ValueError, match="drawn at random: give `inclusion`"):
         verify_accuracy(p, labels, own)
 
@@ -330,7 +330,7 @@ def test_a_class_never_verified_has_no_recall_and_one_never_predicted_may_be_els
     ({"labels": [[0]] + [[0, 1]] * 599}, "`labels` must have rows of equal length. Received: 1 in row 0, 2 in row 1"),
     ({"verified_labels": {0: None}}, "`verified_labels` must have a label for each key"),
     ({"class_names": ["1", "10", "2", "3"]}, "`labels` must have at least one label, and only the classes '1', '10'"),
-    ({"drawn": [1, 0]}, "`drawn` must have a first index whose label is in `verified_labels`"),
+    ({"draw_order": [1, 0]}, "`draw_order` must have a first index whose label is in `verified_labels`"),
     ({"labels": np.zeros(5, int)}, "`labels` must have a label for each of the 600 predictions"),
     ({"predictions": np.full((600, 4), 0.3)}, "`predictions` must have rows of sum 1"),
     ({"predictions": np.linspace(0.1, 0.9, 600)}, r"`predictions` must be classes \(N,\), or probabilities"),
@@ -349,8 +349,8 @@ def test_names_are_labels_too_and_the_print_says_what_it_rests_on():
     text = str(verify_accuracy(p, labels, verified(true, 200)))
     assert text.startswith("accuracy, true classes: 0.")
     rests = "200 verified examples that were drawn at random; verified labels are correct"
-    assert f"{rests}; none of the draw is left out (`drawn` checks that)" in text
-    assert str(verify_accuracy(p, labels, verified(true, 200), drawn=range(200))).endswith(rests)
+    assert f"{rests}; none of the draw is left out (`draw_order` checks that)" in text
+    assert str(verify_accuracy(p, labels, verified(true, 200), draw_order=range(200))).endswith(rests)
     p, labels, true = redrawn("class", 3)
     names, own = np.array(["ant", "bee", "cat", "dog"]), verified(true, 60)
     plain = verify_accuracy(p.argmax(axis=1), labels, own)
@@ -410,12 +410,12 @@ def test_the_fraction_of_right_outputs_by_verdicts_is_unbiased_and_holds(rate):
         people = rng.random(3000) < rate
         judge = people ^ (rng.random(3000) < np.where(people, 0.05, 0.3))  # too friendly
         found.append(of_verdicts(judge, people, rows))
-    values, alone = np.transpose([[x.accuracy.value, x.alone.value] for x in found])
+    values, alone = np.transpose([[x.accuracy.value, x.verified_only.value] for x in found])
     holds = [x.accuracy.low <= rate <= x.accuracy.high for x in found]
     assert np.mean(holds) > 0.93 - 4 * np.sqrt(0.93 * 0.07 / 200)
     assert abs(np.mean(values) - rate) < 4 * np.std(values) / np.sqrt(200)
     assert np.std(values) < np.std(alone)
-    assert np.median([x.worth for x in found]) > 80
+    assert np.median([x.effective_sample_size for x in found]) > 80
     assert not any("another order" in text for x in found for _, text in x.notes)
 
 
@@ -424,7 +424,7 @@ def test_verdicts_of_a_judge_that_says_one_thing_or_nothing_of_use_leave_the_ver
     people, rows = rng.random(3000) < 0.7, np.arange(60)
     for judge in (np.ones(3000, bool), rng.random(3000) < 0.5):
         found = of_verdicts(judge, people, rows)
-        assert found.worth > 50
+        assert found.effective_sample_size > 50
         assert found.accuracy.value == pytest.approx(people[:60].mean(), abs=0.02)
     assert of_verdicts(people, people, np.arange(1)).accuracy.high == 1.0
     with pytest.raises(ValueError, match="`verified_labels` must be of examples that were drawn at random"):

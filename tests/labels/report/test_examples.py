@@ -100,7 +100,7 @@ def test_the_next_report_knows_its_own_columns_and_keeps_the_corrections(tmp_pat
     with path.open("w", newline="", encoding="utf-8") as file:
         csv.writer(file, delimiter=";").writerows(lines)
     report(plain(), X, Y, path=tmp_path)
-    assert path.read_text("utf-8-sig").startswith("index,given,suggested,score,is_issue,kind,corrected\n")
+    assert path.read_text("utf-8-sig").startswith("index,label,suggested,score,is_issue,kind,corrected\n")
     assert apply_corrections(Y, tmp_path)[3] == 2 != Y[3]
     path.write_text(path.read_text("utf-8-sig").replace("corrected\n", "corrected,x: Text,my notes\n"))
     with pytest.raises(ValueError, match="which no report wrote as it is"):

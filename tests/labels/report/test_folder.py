@@ -30,9 +30,9 @@ def contents(folder):
 @pytest.mark.parametrize(("name", "content"), [
     ("labels.csv", "file,label\na.png,cat\n"),
     ("labels.csv", ""),
-    ("labels.csv", "index,given,corrected,my notes\n0,ant,,blurred\n"),
-    ("labels.csv", "index,given,corrected\n0,ant,,blurred\n"),
-    ("labels.csv", "index,given,corrected,kind\n0,ant,,blurred\n"),
+    ("labels.csv", "index,label,corrected,my notes\n0,ant,,blurred\n"),
+    ("labels.csv", "index,label,corrected\n0,ant,,blurred\n"),
+    ("labels.csv", "index,label,corrected,kind\n0,ant,,blurred\n"),
     ("report.html", "<title>The year</title>"),
     ("report.html", None),
 ])  # fmt: skip

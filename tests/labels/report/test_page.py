@@ -93,7 +93,7 @@ def test_a_policy_allows_the_pages_own_script_and_no_other(hostile):
 def test_the_table_of_labels_has_every_label_and_no_formula(hostile):
     with (hostile[0].parent / "labels.csv").open(newline="", encoding="utf-8-sig") as file:
         rows = list(csv.reader(file))
-    assert rows[0] == ["index", "given", "suggested", "score", "is_issue", "kind", "corrected"]
+    assert rows[0] == ["index", "label", "suggested", "score", "is_issue", "kind", "corrected"]
     assert {row[6] for row in rows[1:]} == {""}
     assert sorted(int(row[0]) for row in rows[1:]) == list(range(EXAMPLES))
     assert {row[1] for row in rows[1:]} == {HOSTILE[0], "'" + HOSTILE[1], HOSTILE[2], HOSTILE[3]}

@@ -29,7 +29,7 @@ def verified_places(given: Any, count: int, index: Any = None) -> np.ndarray:
     if not isinstance(given, Mapping):
         raise refusal("verified_labels", "be a dict from the indices of examples to their labels", kind=given)
     blank = [key for key, label in given.items() if isinstance(label, Hashable) and (is_missing(label) or label == "")]
-    rule = "have a label for each key; leave the other keys out, and give all of them as `drawn`"
+    rule = "have a label for each key. Leave out keys without a label, and pass all keys as `draw_order`"
     refuse_if(blank, "verified_labels", rule, f"none for {blank[:1]}")
     return row_numbers(given, count, index, "verified_labels")
 

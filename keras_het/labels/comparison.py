@@ -82,7 +82,7 @@ def describe_failure(p: np.ndarray, labels: np.ndarray) -> str:
 
 
 def _gain_over_majority(p: np.ndarray, labels: np.ndarray) -> tuple[Difference, str]:
-    """Returns the gain of a model's accuracy over that of the majority class, and both accuracies in words."""
+    """Returns the accuracy of a model minus the accuracy of the majority class, and both in words."""
     is_correct, is_majority = p.argmax(axis=1) == labels, labels == np.bincount(labels).argmax()
     gain = difference(is_correct, is_majority)
     return gain, (

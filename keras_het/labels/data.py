@@ -162,9 +162,9 @@ def stratified_folds(labels: np.ndarray, folds: int, seed: int) -> np.ndarray:
             stacklevel=outside_level(),
         )
     shuffled = random_generator(seed).permutation(len(labels))
-    by_class = shuffled[np.argsort(labels[shuffled], kind="stable")]
+    rows = shuffled[np.argsort(labels[shuffled], kind="stable")]  # sorted by class
     fold_of = np.empty(len(labels), int)
-    fold_of[by_class] = np.arange(len(labels)) % folds
+    fold_of[rows] = np.arange(len(labels)) % folds
     return fold_of
 
 

@@ -37,9 +37,9 @@ def decode(labels: np.ndarray, p: np.ndarray) -> Decoded:
     `classes_by_transition`. If 45% of the labels of a class name one other class, the most probable label is often that
     class by chance. On labels of people and rules, classes by T are wrong more often than the most probable classes.
 
-    The proof uses two halves: T of each half gives the classes of the other half. Their mean log p(label | class) must
-    be above that of the most probable classes in each half, and in total by 0.02 and by two standard errors. They must
-    also equal the label at least as often. With two classes T only moves the threshold, so it is never proven. No
+    The proof uses two halves: T of each half gives the classes of the other half. Compared with the most probable
+    classes, their mean log p(label | class) must be higher in each half, and in total by 0.02 and two standard errors.
+    They must also equal the label at least as often. With two classes T only moves the threshold, so it is never proven. No
     example gets a class without labels.
 
     Args:
@@ -62,7 +62,7 @@ def decode(labels: np.ndarray, p: np.ndarray) -> Decoded:
 
 
 def classes_by_transition(labels: np.ndarray, p: np.ndarray) -> np.ndarray:
-    """Returns classes by T, `(N,)`, proven or not; the arguments are those of `decode`.
+    """Returns classes by T, `(N,)`, proven or not, for the arguments of `decode`.
 
     The class of an example is the k with the largest sum_j p_j log T_kj. This row of T is the nearest to p by the
     Kullback-Leibler divergence. T starts from the counts of confident examples. Then each row k becomes the mean p of

@@ -196,7 +196,7 @@ def _read(labels: Any, class_names: Any, count: int, size: int) -> tuple[np.ndar
 
 
 def _normalize(counts: np.ndarray) -> np.ndarray:
-    """Returns counts with rows of sum 1; a row without counts becomes that of the identity."""
+    """Returns counts with rows of sum 1; a row without counts becomes a row of the identity."""
     counts = np.where(counts.sum(axis=1, keepdims=True) > 0, counts, np.eye(len(counts)))
     return counts / counts.sum(axis=1, keepdims=True)
 

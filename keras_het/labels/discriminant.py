@@ -217,7 +217,7 @@ def _best_shrinkage(
 def sums_of(
     x: Any, labels: np.ndarray, units: int, weights: np.ndarray, scale: Callable[[np.ndarray], Any], rows: np.ndarray
 ) -> Sums:
-    """Returns the sums over `rows`; other arguments are those of `discriminant`."""
+    """Returns the sums over `rows`; `discriminant` describes the other arguments."""
     width = x.shape[1]
     size = width if width <= MAX_COVARIANCE_FEATURES else 0
     counts, sums, squares = np.zeros(units), np.zeros((units, width)), np.zeros((size, size))

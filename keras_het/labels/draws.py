@@ -136,8 +136,8 @@ def check_random(sample: Sample, scores: dict[str, np.ndarray], classes: dict[st
         return ""
     p_values = {f"by {title}": _rank_p_value(values, sample.rows) for title, values in scores.items()}
     for title, values in classes.items():
-        by_class = enumerate(_class_p_values(values, sample.rows))
-        p_values |= {f"in the frequency of {title} {k}": float(p) for k, p in by_class}
+        class_p_values = _class_p_values(values, sample.rows).tolist()
+        p_values |= {f"in the frequency of {title} {k}": p for k, p in enumerate(class_p_values)}
     difference, p_value = min(p_values.items(), key=lambda pair: pair[1], default=("", 1.0))
     p_value *= len(p_values)
     rule = f"be a random sample: {REMEDY}"

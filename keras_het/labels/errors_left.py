@@ -26,7 +26,7 @@ class ErrorsLeft:
         errors: number of errors among the checked labels.
         sample: number of labels in the uniform sample.
         sample_errors: number of errors in the sample.
-        unchecked: number of labels that nobody has checked.
+        unchecked: number of unchecked labels.
         max_errors: upper bound of the errors among the unchecked labels.
         rate: `max_errors` as a fraction of all labels, when the known errors are corrected.
         confidence: probability that the bound holds, at least.

@@ -133,10 +133,10 @@ def test_the_floor_is_the_noise_rate():
 def test_counts_that_follow_the_formula_give_back_their_rate():
     ranks = (np.arange(diagnosis.BINS) + 0.5) / diagnosis.BINS
     odds, totals = 0.3 * ranks / (1 - ranks), np.full(diagnosis.BINS, 1e4)
-    floor = diagnosis._fit_floor(totals * (0.2 + 0.8 * odds / (1 + odds)), totals)
+    floor = diagnosis._fit_noise(totals * (0.2 + 0.8 * odds / (1 + odds)), totals)
     assert floor.rate == pytest.approx(0.2, abs=1e-3)
-    errors = (0.8 * odds / (1 + odds))[: diagnosis.CLEAR].sum()
-    assert floor.error_fraction == pytest.approx(errors / (errors + 0.2 * diagnosis.CLEAR), abs=3e-3)
+    errors = (0.8 * odds / (1 + odds))[: diagnosis.CLEAR_BINS].sum()
+    assert floor.error_fraction == pytest.approx(errors / (errors + 0.2 * diagnosis.CLEAR_BINS), abs=3e-3)
     assert floor.p_value < 1e-10
 
 
@@ -147,11 +147,11 @@ def test_a_model_that_learned_nothing_shows_nothing():
     for p in (guesses, constant / constant.sum(axis=1, keepdims=True)):
         result = diagnose(p, labels)
         assert result.kind == "none"
-        assert "the majority class alone predicts" in result.reason
+        assert "of the labels, the majority class alone " in result.reason
     assert diagnose(np.eye(10)[np.zeros(1000, int)], np.where(rng.random(1000) < 0.03, labels, 0)).kind == "none"
 
 
-def test_two_classes_and_noise_of_more_than_half_of_the_labels_cannot_be_by_class():
+def test_two_classes_and_noise_of_more_than_half_of_the_labels_cannot_be_class_dependent():
     assert diagnose(*planted("symmetric 0", 0, size=2)).kind == "none"
     result = diagnose(*planted("symmetric 40", 0, size=2))
     assert result.kind == "instance-dependent"
@@ -160,7 +160,7 @@ def test_two_classes_and_noise_of_more_than_half_of_the_labels_cannot_be_by_clas
     assert np.isnan(result.symmetry_p_value)
     result = diagnose(*planted("symmetric 70", 0))
     assert result.kind == "instance-dependent"
-    assert "too near to half of the labels" in result.reason
+    assert "close to half of the labels" in result.reason
 
 
 def test_the_flips_and_the_transition_are_the_planted_ones():
@@ -194,8 +194,8 @@ def test_it_prints_the_answer_then_the_evidence_then_the_step_and_names_are_plai
     result = diagnose(*planted("pairs 40", 0, size=8), class_names=[f"<b>{k}" for k in range(8)])
     titles = [line.split(":")[0] for line in str(result).splitlines()]
     assert titles == ["label noise", "evidence", "frequent flips", "next step"]
-    assert str(result).startswith("label noise: by class. A wrong label depends on the class")
-    assert f"The model disagrees with {result.disagreement:.1%} of the labels, and about {result.rate:.1%}" in str(result)
+    assert str(result).startswith("label noise: class-dependent. Label errors depend on the true class")
+    assert f"with {result.disagreement:.1%} of the labels, and with about {result.rate:.1%}" in str(result)
     assert "and 3 more" in str(result)
     assert result.evidence() == "\n".join(str(result).splitlines()[:-1])
     assert "<b>" in str(result)
@@ -235,9 +235,9 @@ def test_a_thousand_classes_take_seconds():
 THIRDS = np.full((3, 3), 1 / 3)
 test_errors_say_what_is_wrong = refusals([
     (lambda: diagnose([[0.5, 0.5]] * 3, [1, 1, 1]), "`labels` must be of at least two classes. Received: 1"),
-    (lambda: diagnose([0, 1], [[0.9, 0.1], [0.2, 0.8]]), "of shape (N, K). Received: shape (2,)"),
+    (lambda: diagnose([0, 1], [[0.9, 0.1], [0.2, 0.8]]), "of shape (N, K). Use np.exp for log-probabilities. Received: shape (2,)"),
     (lambda: diagnose(THIRDS, ["b", "a", "b"]),
-     ("`labels` must be names of the 3 classes of `probabilities`, with `class_names` if some do not occur. "
+     ("`labels` must name the 3 classes of `probabilities`. Pass `class_names` if a class does not occur. "
       "Received: 'a', 'b'")),
 ])  # fmt: skip
 
@@ -251,4 +251,5 @@ def test_columns_of_a_frame_are_matched_by_name():
     assert expected.disagreement == np.mean(labels != true)
     for given in (diagnose(frame, names[labels]), diagnose(frame, labels, names)):
         assert str(given) == str(expected)
-    assert diagnose(pandas.DataFrame(p, columns=range(3))[[2, 0, 1]], labels, names).disagreement == expected.disagreement
+    reordered = pandas.DataFrame(p, columns=range(3))[[2, 0, 1]]
+    assert diagnose(reordered, labels, names).disagreement == expected.disagreement

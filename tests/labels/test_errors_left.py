@@ -10,7 +10,7 @@ import pytest
 from scipy.stats import hypergeom
 
 from keras_het.labels import verify_accuracy
-from keras_het.labels.errors_left import _most, errors_left
+from keras_het.labels.errors_left import _max_errors, errors_left
 
 pytestmark = pytest.mark.once
 
@@ -29,7 +29,7 @@ def test_the_bound_is_the_largest_number_that_scipy_finds_possible(sample):
     for errors in range(sample + 1):
         possible = hypergeom.cdf(errors, SIZE, every, sample) > ALPHA
         possible &= (every >= errors) & (every <= SIZE - sample + errors)
-        assert _most(SIZE, sample, errors, 1.0 - ALPHA, False) == (every[possible].max() - errors)
+        assert _max_errors(SIZE, sample, errors, 1.0 - ALPHA, False) == (every[possible].max() - errors)
 
 
 @pytest.mark.parametrize("sample", [1, 7, 20, 39, 40])
@@ -42,7 +42,7 @@ def test_the_sequential_bound_is_that_of_prior_and_posterior(sample):
     for errors in range(sample + 1):
         joint = prior * hypergeom.pmf(errors, SIZE, every, sample)
         possible = (joint > 0) & (prior * joint.sum() < joint / ALPHA)
-        assert _most(SIZE, sample, errors, 1.0 - ALPHA, True) == every[possible].max() - errors
+        assert _max_errors(SIZE, sample, errors, 1.0 - ALPHA, True) == every[possible].max() - errors
 
 
 @functools.cache
@@ -51,7 +51,7 @@ def bounds(sequential):
     table = np.full((SIZE + 1, SIZE + 1), SIZE)
     for sample in range(1, SIZE + 1):
         for errors in range(sample + 1):
-            table[sample, errors] = errors + _most(SIZE, sample, errors, 1.0 - ALPHA, sequential)
+            table[sample, errors] = errors + _max_errors(SIZE, sample, errors, 1.0 - ALPHA, sequential)
     return table
 
 
@@ -86,7 +86,7 @@ def test_the_bound_holds_in_redraws(sequential, looks, base_seed):
     population, wrong, redraws = 1000, 60, 2000
     rng = np.random.default_rng([base_seed, 48])
     errors = (rng.permuted(np.tile(np.arange(population) < wrong, (redraws, 1)), axis=1)).cumsum(axis=1)
-    bound = functools.cache(lambda sample, found: found + _most(population, sample, found, 0.95, sequential))
+    bound = functools.cache(lambda sample, found: found + _max_errors(population, sample, found, 0.95, sequential))
     missed = np.zeros(redraws, bool)
     for look in looks:
         found = errors[:, look - 1]
@@ -100,7 +100,7 @@ def test_the_sample_and_the_others_are_told_apart():
     labels, verified, drawn = made(drawn=(3, 7, 1, 12), wrong=(7, 0), others=(0, 2))
     found = errors_left(labels, verified, [*drawn, 5, 9], confidence=0.9)
     assert (found.checked, found.errors, found.sample, found.sample_errors, found.unchecked) == (6, 2, 4, 1, 14)
-    assert found.max_errors == _most(18, 4, 1, 0.9, False) == 10
+    assert found.max_errors == _max_errors(18, 4, 1, 0.9, False) == 10
     assert found.rate == 10 / 20
     assert errors_left(labels, verified, drawn, confidence=0.9, sequential=True).max_errors > found.max_errors
 
@@ -123,7 +123,7 @@ def test_a_sorted_file_is_read_by_its_places_and_a_line_left_out_counts():
         for given in (places, {row: place for row, place in places.items() if row != lost}):
             with pytest.raises(ValueError, match="`draw_order` must "):
                 errors_left(labels, fewer, given)
-    with pytest.raises(ValueError, match="`draw_order` must be verified from its start on"):
+    with pytest.raises(ValueError, match="`draw_order` must be verified from its start, without gaps"):
         verify_accuracy(p, labels, fewer, draw_order=places)
 
 
@@ -172,21 +172,21 @@ def test_a_million_labels_take_well_under_a_second():
 
 
 @pytest.mark.parametrize(("change", "text"), [
-    ({"draw_order": [3, 7, 3]}, "`draw_order` must have each index once, of a sample without replacement. Received: 3 again"),
-    ({"draw_order": [5, 3]}, "`draw_order` must have a first index whose label is in `verified_labels`. Received: a"),
-    ({"draw_order": []}, "`draw_order` must have a first index"),
+    ({"draw_order": [3, 7, 3]}, "`draw_order` must have each index once (sample without replacement). Received: 3"),
+    ({"draw_order": [5, 3]}, "`draw_order` must start with an index whose label is in `verified_labels`. Received: no"),
+    ({"draw_order": []}, "`draw_order` must start with an index"),
     ({"draw_order": [3, 5, 7]},
-     "`draw_order` must be verified from its start on: what was left out may be hard. Verify it, or count"),
+     "`draw_order` must be verified from its start, without gaps, which can be hard examples. Verify them, or"),
     ({"draw_order": [20]}, "`draw_order` must have indices in [0, 20), integers. Received: 20"),
     ({"verified_labels": {3: "cat"}},
      "`verified_labels` must have only the classes 0, 1. Received: 'cat' of example 3"),
     ({"verified_labels": {20: 0}}, "`verified_labels` must have indices in [0, 20), integers. Received: 20"),
     ({"verified_labels": [3]}, "`verified_labels` must be a dict from the indices of examples to their labels"),
-    ({"draw_order": {3: 0, 7: 2, 12: 3}}, "Received: entry 1 of the draw has no verified label, but later entries have one"),
-    ({"draw_order": {3: 0, 7: 0}}, "(`to_dict()` of a column). Received: other places, or one twice"),
+    ({"draw_order": {3: 0, 7: 2, 12: 3}}, "Received: entry 1 of the draw has no verified label, but later entries have"),
+    ({"draw_order": {3: 0, 7: 0}}, "(`to_dict()` of a column). Received: other positions, or one twice"),
     ({"draw_order": pandas.Series([3, 7])}, "(`to_dict()` of a column). Received: a Series"),
     ({"draw_order": list(range(60)), "verified_labels": dict.fromkeys(range(20), 0), "labels": np.arange(80) % 2},
-     "`draw_order` must be in the order of the draw, not sorted: a file keeps it in a column, as {index: place}"),
+     "`draw_order` must be in the order of the draw, not sorted. Keep the order in a column, and pass {index: pos"),
     ({"labels": ["1", "10", "2"] * 7, "verified_labels": {3: 2}}, "'2'. Received: 2 of example 3, not the text '2'"),
     ({"verified_labels": {3: ""}}, "`verified_labels` must have a label for each key"),
     ({"confidence": 95}, "`confidence` must be a number in (0, 1). Received: confidence=95"),

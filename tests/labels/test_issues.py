@@ -55,9 +55,7 @@ def test_by_hand():
     found = find_issues(p, [0, 0, 0, 0, 1, 1, 1])
     assert sorted(found.index[found.is_issue]) == [1, 2]
     assert str(found).splitlines()[0].split() == ["index", "label", "suggested", "score", "kind"]
-    assert str(found).splitlines()[-1] == (
-        "the model disagrees with 2 of 7 labels: 2 are flagged, 0 of them of confusable classes"
-    )
+    assert str(found).splitlines()[-1] == "2 of 7 labels are flagged (0 confusable); the model disagrees with 2."
 
 
 def test_a_notebook_shows_the_worst_as_text(digits):
@@ -232,24 +230,24 @@ def test_one_training_and_a_vote_of_neighbours_find_planted_issues(digits):
 
 
 RECORD, PAIR = trained([0, 1], np.zeros((1, 2, 2))), [[0.5, 0.5], [0.5, 0.5]]
-BESIDE = "`x` must be given for a model, and only for a model. Received: x beside probabilities"
+NOT_A_MODEL = "`x` must be the inputs of a model, and None without a model. Received: x and probabilities"
 test_errors_say_what_is_wrong = refusals([
-    (lambda: find_issues([0, 1], PAIR), "of shape (N, K). Received: shape (2,)"),  # the order of cleanlab
+    (lambda: find_issues([0, 1], PAIR), "of shape (N, K). Use np.exp for log-probabilities. Received: shape (2,)"),  # the order of cleanlab
     (lambda: find_issues([[0.5, 0.4]], [0]), "`probabilities` must have rows of sum 1. Received: row 0 sums to 0.9"),
     (lambda: find_issues([[-0.7, -0.7]], [0]),
-     "such as the exp of log-probabilities, and of shape (N, K). Received: shape (1, 2), from -0.7 to -0.7"),
+     "of shape (N, K). Use np.exp for log-probabilities. Received: shape (1, 2), from -0.7 to -0.7"),
     (lambda: find_issues(PAIR, [0, 2]), "`labels` must be in [0, 2). Received: 2 at [1]"),
     (lambda: find_issues(np.zeros((0, 2)), []), "`probabilities` must be in [0, 1]"),
     (lambda: find_issues([[np.nan, 1.0]], [0]), "`probabilities` must be in [0, 1]"),
     (lambda: find_issues(PAIR, [0, 1], pairs=[(0, 2)]), "`pairs` must be in [0, 2). Received: 2 at [1]"),
     (lambda: find_issues(keras.Sequential([keras.Input((2,)), keras.layers.Softmax()]), [0, 1]),
-     "`x` must be given for a model, and only for a model. Received: a model without x"),
-    (lambda: find_issues(np.ones((1, 1)), [0], np.ones((1, 1))), BESIDE),
+     "`x` must be the inputs of a model, and None without a model. Received: a model without x"),
+    (lambda: find_issues(np.ones((1, 1)), [0], np.ones((1, 1))), NOT_A_MODEL),
     (lambda: find_issues(RECORD, [1, 1]),
-     "`labels` must be None, or those of the training. Received: 1 others, the first at [0]"),
+     "`labels` must be None or the labels of the training. Received: 1 other labels, the first at [0]"),
     (lambda: find_issues(TrainingDynamics(np.ones((2, 1)), [0, 1])),
      "TrainingDynamics must have seen an epoch: give it to `fit` first. Received: no epoch"),
-    (lambda: find_issues(PAIR), "`labels` must be given, except for a TrainingDynamics. Received: labels=None"),
+    (lambda: find_issues(PAIR), "`labels` must be an array, except for a TrainingDynamics. Received: None"),
 ])  # fmt: skip
 
 

@@ -104,11 +104,8 @@ def _columns(frame: Any, count: int) -> list[Column]:
     check_number("frame", frame, count)
     columns = [_column(str(name), frame.iloc[:, number]) for number, name in enumerate(frame.columns)]
     has_default_index = np.array_equal(frame.index, np.arange(count))
-    return (
-        columns
-        if has_default_index
-        else [Column(str(frame.index.name or "index")[:MAX_TITLE_LETTERS], frame.index), *columns]
-    )
+    title = str(frame.index.name or "index")[:MAX_TITLE_LETTERS]
+    return columns if has_default_index else [Column(title, frame.index), *columns]
 
 
 def _column(name: str, series: Any) -> Column:

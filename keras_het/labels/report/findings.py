@@ -237,7 +237,7 @@ def _improve_model(findings: Findings) -> str | None:
     if findings.accuracy > majority or np.count_nonzero(counts) < 2:
         return None
     return (
-        f"Do not rely on this page yet: accuracy ({findings.accuracy:.1%}) is not above that of always predicting the "
+        f"Do not rely on this page yet. The model is no better ({findings.accuracy:.1%}) than always predicting the "
         f"majority class ({majority:.1%}). Train longer, and check the data and the order of the classes."
     )
 

@@ -70,7 +70,7 @@ def report(
         x: inputs of the model, arrays of N examples; can be None if `model` is None.
         y: labels, integers in [0, K), `(N,)`.
         class_names: names of the K classes, a sequence or a dict {class: name}; None for numbers.
-        path: folder for the files, which replace those of an earlier report.
+        path: folder for the files, which replace an earlier report.
         probabilities: out-of-sample probabilities, `(N, K)`, each row of sum 1; None uses the model's predictions.
         issues: `LabelIssues` of these labels; None computes them from the probabilities.
         images: pictures of the examples, `(N, H, W)` or `(N, H, W, C)` with 1, 3 or 4 channels; None shows an x of

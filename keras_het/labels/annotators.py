@@ -195,8 +195,8 @@ def annotators(
             result, chance = [Annotator(name, np.nan, np.nan, ()) for name in names], np.nan
         all_hits = np.concatenate([hits for _, hits in counts_and_hits])
         mean = all_hits.mean() if len(all_hits) else np.nan
-        pairs = zip(result, counts_and_hits, strict=True)
-        result = [_add_agreement(annotator, *numbers, chance, mean) for annotator, numbers in pairs]
+        rows = zip(result, counts_and_hits, strict=True)
+        result = [_add_agreement(annotator, *numbers, chance, mean) for annotator, numbers in rows]
     return Annotators(tuple(result))
 
 
@@ -212,7 +212,8 @@ def _add_agreement(annotator: Annotator, num_labels: int, hits: np.ndarray, chan
     low, high = binomtest(int(hits.sum()), len(hits)).proportion_ci(method="wilson")
     odds = binom.pmf(hits.sum(), len(hits), chance) > MIN_SPAMMER_ODDS * binom.pmf(hits.sum(), len(hits), mean)
     is_at_chance = bool(odds and chance < mean and low <= chance <= high)
-    agreement = {"agreement": float(hits.mean()), "interval": (low, high), "_is_at_chance": is_at_chance}
+    agreement: dict[str, Any] = {"agreement": float(hits.mean()), "interval": (low, high)}
+    agreement["_is_at_chance"] = is_at_chance
     return dataclasses.replace(annotator, num_labels=num_labels, **agreement)
 
 

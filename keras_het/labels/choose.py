@@ -1,4 +1,4 @@
-"""The choice of a training method by noisy labels alone."""
+"""Choice of a training method by noisy labels alone."""
 
 import dataclasses
 import functools

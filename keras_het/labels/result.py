@@ -115,7 +115,8 @@ class Result:
         labels = self.data.labels
         if self.data.index is not None:
             labels = import_extra("pandas", "The report on a frame").Series(labels, self.data.index)
-        defaults = {"probabilities": self.probabilities, "issues": self.issues, "title": "Labels and probabilities"}
+        defaults: dict[str, Any] = {"probabilities": self.probabilities, "issues": self.issues}
+        defaults["title"] = "Labels and probabilities"
         return report(self._report_model(), self.data.x, labels, self.classes.tolist(), path, **defaults | arguments)
 
     def _report_model(self) -> keras.Model:

@@ -84,10 +84,10 @@ class VerifiedAccuracy(Titled):
 
     def lines(self) -> list[tuple[str, str]]:
         """Returns (title, text) of the estimates, the assumptions and the warnings."""
-        verified_only = f"from {len(self.index)} verified labels only {self.verified_only}"
-        size = f"{self.effective_sample_size:.0f}, because the other labels shorten the interval"
+        verified_only = f"from the {len(self.index)} verified labels only {self.verified_only}"
+        size = f"{self.effective_sample_size:.0f} verified labels would give this interval without the other labels"
         return [
-            ("clean accuracy", f"{self.accuracy}; {verified_only}"),
+            ("clean accuracy", f"{self.accuracy}, 95% interval; {verified_only}"),
             ("effective sample size", size),
             ("noisy accuracy", f"{self.noisy_accuracy:.3f}, the agreement with the labels"),
             ("label accuracy", f"{self.label_accuracy}"),

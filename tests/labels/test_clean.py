@@ -311,7 +311,8 @@ REFUSED = {
         "`probabilities` must have shape (N, 3), a column for each class of `y`. Received: "),
     "other rows": ({"probabilities": np.full((24, 3), 1 / 3)},
         "`probabilities` must have a row for each of the 240 examples. Received: 24"),
-    "a loss of label vectors": ({"make_model": wrong_loss}, "`make_model` must return models with a loss of integer labels"),
+    "a loss of label vectors": ({"make_model": wrong_loss},
+        "`make_model` must return models with a loss of integer labels"),
     "not finite": ({"make_model": None, "x": np.where(np.arange(240)[:, None] == 21, np.nan, X), "epochs": None},
         "`x` must be finite. Received: nan or infinity in example 21"),
 }  # fmt: skip

@@ -89,7 +89,8 @@ def test_names_may_have_any_order_and_further_classes_and_two_classes_of_one_nam
 
 
 @pytest.mark.parametrize(("lines", "text"), [
-    (["0,cat,", "1,dog,wolf"], "name of one class in the column `corrected`: 'cat', 'dog', .*. Received: 'wolf' in row 3"),
+    (["0,cat,", "1,dog,wolf"],
+     "name of one class in the column `corrected`: 'cat', 'dog', .*. Received: 'wolf' in row 3"),
     (["1,dog,cat", "6,cat,"], r"an index in \[0, 6\) in each line. Received: '6' in row 3"),
     (["1,dog,cat", "-1,cat,"], "Received: '-1' in row 3"),
     (["1,dog,cat", "", "1,dog,cat"], "each index once. Received: '1' again in row 4"),

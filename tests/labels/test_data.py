@@ -11,7 +11,7 @@ from scipy.special import softmax
 from keras_het.base.classes import order_columns
 from keras_het.labels import aggregate, annotators, choose, clean
 from keras_het.labels.data import (
-    REFUSED_COUNTS,
+    MAX_FALSE_REFUSALS,
     _check_no_counts,
     _check_no_votes,
     _log_surprise,
@@ -84,7 +84,7 @@ def test_counts_are_refused_in_less_than_one_of_a_thousand_draws(units, annotato
         p = rng.dirichlet(np.full(units, rng.choice([0.5, 5.0, 1e6])), 40)
         counts = rng.multinomial(rng.integers(*annotators, 40), p).astype(float)
         _check_no_votes(counts, counts, "y")
-    assert REFUSED_COUNTS == 0.001
+    assert MAX_FALSE_REFUSALS == 0.001
 
 
 def test_integers_that_are_counts_are_refused_and_votes_seldom():

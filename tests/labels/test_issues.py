@@ -232,7 +232,7 @@ def test_one_training_and_a_vote_of_neighbours_find_planted_issues(digits):
 RECORD, PAIR = trained([0, 1], np.zeros((1, 2, 2))), [[0.5, 0.5], [0.5, 0.5]]
 NOT_A_MODEL = "`x` must be the inputs of a model, and None without a model. Received: x and probabilities"
 test_errors_say_what_is_wrong = refusals([
-    (lambda: find_issues([0, 1], PAIR), "of shape (N, K). Use np.exp for log-probabilities. Received: shape (2,)"),  # the order of cleanlab
+    (lambda: find_issues([0, 1], PAIR), "log-probabilities. Received: shape (2,)"),  # the order of cleanlab
     (lambda: find_issues([[0.5, 0.4]], [0]), "`probabilities` must have rows of sum 1. Received: row 0 sums to 0.9"),
     (lambda: find_issues([[-0.7, -0.7]], [0]),
      "of shape (N, K). Use np.exp for log-probabilities. Received: shape (1, 2), from -0.7 to -0.7"),

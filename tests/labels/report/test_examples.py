@@ -164,7 +164,8 @@ def test_a_frame_is_shown_unasked_with_an_index_that_is_no_count():
 
 @pytest.mark.parametrize(("given", "message"), [
     ({"texts": ["a"] * 3}, "`texts` must have a value for each of the 2 examples. Received: 3"),
-    ({"frame": pandas.DataFrame({"a": [1, 2, 3]})}, "`frame` must have a value for each of the 2 examples. Received: 3"),
+    ({"frame": pandas.DataFrame({"a": [1, 2, 3]})},
+     "`frame` must have a value for each of the 2 examples. Received: 3"),
     ({"frame": {"a": [1, 2]}}, "`frame` must be a pandas frame: pandas.DataFrame(frame). Received: a dict"),
     ({"texts": ["a", 5]}, f"{NO_TEXTS} a int at [1]"),
     ({"texts": [["a"], "b"]}, f"{NO_TEXTS} a list at [0]"),

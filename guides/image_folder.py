@@ -125,7 +125,7 @@ figure, panels = plt.subplots(2, 8, figsize=(10, 3.4), layout="constrained")
 for axes, (index, row) in zip(panels.flat, worst.iterrows(), strict=True):
     axes.imshow(x[index, ..., 0], cmap="gray_r")
     axes.set_title(
-        f"{row.given}/\n{files[index].name}\n→ {row.suggested}?",
+        f"{row.label}/\n{files[index].name}\n→ {row.suggested}?",
         fontsize=7,
     )
     axes.set_axis_off()

@@ -150,10 +150,10 @@ cleaned = keras_het.labels.clean(
     make_model, x, labels, probabilities=p, epochs=60, verbose=0
 )
 frame = cleaned.issues.to_frame()
-print(frame[["given", "suggested", "kind"]].head(5))
+print(frame[["label", "suggested", "kind"]].head(5))
 print(f"accuracy with all labels:    {accuracy(plain):.3f}")
 print(
-    f"without {len(cleaned.surest):3} of {frame.is_issue.sum():3} suspects: ",
+    f"without {len(cleaned.confident_issues):3} of {frame.is_issue.sum():3} suspects: ",
     end="",
 )
 print(f"{accuracy(cleaned.model):.3f}")

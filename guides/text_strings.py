@@ -126,8 +126,8 @@ frame = cleaned.issues.to_frame()
 order = frame.index
 frame = frame.assign(true=true[train][order], text=texts[train][order])
 suspects = frame[frame.is_issue]
-print(suspects[["given", "suggested", "true", "text"]].head(8).to_string())
-was_wrong = (suspects.given != suspects.true).sum()
+print(suspects[["label", "suggested", "true", "text"]].head(8).to_string())
+was_wrong = (suspects.label != suspects.true).sum()
 print(f"suspects: {len(suspects)}, ", end="")
 print(f"{was_wrong / len(suspects):.0%} of them wrong, ", end="")
 print(f"which is {was_wrong / wrong[train].sum():.0%} of the label errors")
@@ -141,7 +141,7 @@ print(f"{np.mean(cleaned.classes[predicted] == true[test]):.3f}")
 Each row is a suggested language, each column an observed label. The four dark cells are the planted confusions.
 """
 
-counts = pandas.crosstab(suspects.suggested, suspects.given)
+counts = pandas.crosstab(suspects.suggested, suspects.label)
 counts = counts.reindex(index=languages, columns=languages, fill_value=0)
 figure, axes = plt.subplots(figsize=(5.5, 4.6), layout="constrained")
 axes.imshow(counts, cmap="Blues")

@@ -73,7 +73,7 @@ BUGS = (
         "np.roll(np.eye(num_classes), 1, axis=1)", "np.roll(np.eye(num_classes), 1, axis=0)",
         ("labels/test_matrices.py",)),
     Bug("a temperature by labels that the discriminant has seen", "keras_het/labels/discriminant.py",
-        "solved(whole.minus(part), SHRINKAGES)", "solved(whole, SHRINKAGES)", ("labels",)),
+        "solve(whole.subtract(part), SHRINKAGES)", "solve(whole, SHRINKAGES)", ("labels",)),
     Bug("votes that are written where the table has none", "keras_het/base/classes.py",
         "values = table[~blank]", "values = table.ravel()[: (~blank).sum()]", ("labels/test_data.py",)),
     Bug("texts and names that a page runs as HTML", "keras_het/labels/report/page.py", "autoescape=True",

@@ -241,7 +241,7 @@ def few_errors(seed, units, alike):
     plain = maximum_likelihood(labels, units)
     _, spoilt, spammers = few_labels(seed + 1000, units, alike, spammers=10)
     spoilt_t = aggregate(spoilt, units).transitions
-    named = np.array([a.is_spammer for a in annotators(spoilt_t, spoilt).each], float)
+    named = np.array([a.is_spammer for a in annotators(spoilt_t, spoilt).annotators], float)
     return {
         FEW[0]: [total_variation(t, own) for t, own in zip(plain, stack, strict=True)],
         FEW[1]: [total_variation(t, own) for t, own in zip(estimate.transitions, stack, strict=True)],

@@ -25,14 +25,14 @@ from benchmarks.lib.trials import BATCH, make_model
 CHOSEN_ON = range(10, 20)  # seeds of digits
 SEEDS = {"digits": [*range(5), *CHOSEN_ON], "mnist": range(3), "words": range(3), "12 pixels": range(5)}
 DATA = tuple(SEEDS)
-KINDS = ("none", "by class", "by example")
+KINDS = ("none", "class-dependent", "instance-dependent")
 RIGHT = {
     "none": "none",
-    "symmetric": "by class",
-    "pair": "by class",
-    "random": "by class",
-    "look-alike": "by example",
-    "weak raters": "by example",
+    "symmetric": "class-dependent",
+    "pair": "class-dependent",
+    "random": "class-dependent",
+    "look-alike": "instance-dependent",
+    "weak raters": "instance-dependent",
     "outliers": "none",
 }
 OF_CLASSES = ("symmetric", "pair", "random")

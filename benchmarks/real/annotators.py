@@ -125,7 +125,7 @@ def named(model, task):
     """Returns the fractions of planted spammers and of other annotators that `is_spammer` flags."""
     if not task.spammers.any():
         return None
-    flags = np.array([one.is_spammer for one in annotators(model, task.votes).each])
+    flags = np.array([one.is_spammer for one in annotators(model, task.votes).annotators])
     return [float(flags[who].mean()) for who in (task.spammers, ~task.spammers)]
 
 

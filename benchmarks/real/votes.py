@@ -155,7 +155,7 @@ def measured(dataset, change, seed):
     fitted = aggregate(votes, units)
     if fitted.transitions is None:  # the majority, of rules that name one class each
         return [np.mean(data.majority(votes, units, rng) == truth), np.mean(fitted.labels == truth), *[np.nan] * 3]
-    each = annotators(fitted.transitions, votes, prior=fitted.prior).each
+    each = annotators(fitted.transitions, votes, prior=fitted.prior).annotators
     named = np.array([one.is_spammer for one in each])
     gold = gold_accuracies(votes, truth, fitted.prior)
     inside = [a.interval[0] <= g <= a.interval[1] for a, g in zip(each, gold, strict=True) if not np.isnan(a.agreement)]

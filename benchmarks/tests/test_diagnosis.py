@@ -18,8 +18,8 @@ def row(noise, kind, seed=0, data="digits"):
 
 def test_what_is_said_is_counted_and_seeds_of_the_choice_stand_apart():
     rows = [
-        row("pair", "by class"),
-        row("pair", "by example", 1),
+        row("pair", "class-dependent"),
+        row("pair", "instance-dependent", 1),
         row("none", "none", 12),
         row("none", "none", 12, "mnist"),
     ]

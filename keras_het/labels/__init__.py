@@ -1,4 +1,4 @@
-"""Label tools: errors, methods for noisy labels, annotators, verified labels and synthetic noise."""
+"""Label tools: label errors, training methods, annotators, verified labels and synthetic noise."""
 
 import importlib
 import sys
@@ -45,7 +45,7 @@ def __dir__() -> list[str]:
 
 
 def __getattr__(name: str) -> Any:
-    """Imports the class that needs scikit-learn only when it is used."""
+    """Imports `Classifier` on first use, because it needs scikit-learn."""
     if name != "Classifier":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name, obj=sys.modules[__name__])
     try:

@@ -1,4 +1,4 @@
-"""A network and a method for noisy labels as a scikit-learn estimator; only this module imports scikit-learn."""
+"""Scikit-learn estimator that trains a network on noisy labels; only this module imports scikit-learn."""
 
 import warnings
 from typing import Any, Self
@@ -15,48 +15,46 @@ from keras_het.base.batches import as_array, check_same_index
 from keras_het.base.classes import refuse_blank
 from keras_het.base.refusal import outside_level, refuse_if
 from keras_het.base.validation import check_maker, check_weights
-from keras_het.labels.comparison import REMEDY, guess_of
+from keras_het.labels.comparison import REMEDY, describe_failure
 from keras_het.labels.data import Data
 from keras_het.labels.discriminant import scaling, warn_of_values
 from keras_het.labels.methods import EarlyLearning, Method
 from keras_het.labels.training import Trainer
 from keras_het.models.copying import model_from_bytes, model_to_bytes
 
-WIDTH = 128  # units of the small network
+HIDDEN_UNITS = 128
 LEARNING_RATE = 5e-3
 L2 = 1e-3
 
 
 class Classifier(ClassifierMixin, BaseEstimator):
-    """Trains a Keras network on noisy labels by one method, as a scikit-learn estimator.
+    """Scikit-learn estimator: a Keras network, trained on noisy labels by one method.
 
-    It works with all tools that take a classifier: pipelines, `cross_val_predict`, `GridSearchCV` (over `method` and
-    `epochs`), and cleanlab's `CleanLearning`. It needs scikit-learn: `pip install scikit-learn`.
+    It works in pipelines, `cross_val_predict`, `GridSearchCV` (over `method` and `epochs`), and cleanlab's
+    `CleanLearning`. It needs scikit-learn: `pip install scikit-learn`.
 
-    Training runs for all `epochs` and averages the weights over them, as in `labels.choose`. To let the labels choose
-    the method and the number of epochs, call `labels.choose`.
+    Training runs for all `epochs` and averages the weights over them, as in `labels.choose`. Call `labels.choose` to
+    choose the method and the number of epochs.
 
     Equal data and an equal integer `random_state` give equal probabilities on one backend and one machine, to the bit
-    on a CPU. Other backends and machines round differently, and training makes the difference grow. The global random
-    states of Python, NumPy, Keras and PyTorch stay as they are; TensorFlow keeps the last seed.
+    on a CPU. Other backends and machines round differently, and the differences grow in training. The global random
+    states of Python, NumPy, Keras and PyTorch do not change; TensorFlow keeps the last seed.
 
     Args:
-        make_model: a function without arguments that returns a new compiled model of the K classes. The method
-            replaces its last layer and its loss, which takes integers: see `labels.choose`. None makes a network of
-            128 relu units for scaled, flat examples, with a penalty of 1e-3 on the kernels, and trains it by Adam with
-            a learning rate of 5e-3.
-        method: an object of `labels.Method`, such as `labels.methods.Heteroscedastic()`; None for
-            `labels.methods.EarlyLearning()`. A method in closed form, `LinearDiscriminant`, uses X itself as features,
-            without a network.
+        make_model: function without arguments that returns a new compiled model of the K classes. The method replaces
+            its last layer and its loss, as in `labels.choose`. None trains a network of 128 ReLU units on the scaled,
+            flattened examples, by Adam with a learning rate of 5e-3 and an L2 penalty of 1e-3 on the kernels.
+        method: `labels.Method`, such as `labels.methods.Heteroscedastic()`; None for `labels.methods.EarlyLearning()`.
+            `LinearDiscriminant` uses X as features, without a network.
         epochs: number of passes over the data.
         batch_size: size of the batches of training and prediction.
-        random_state: an integer, a `RandomState`, or None for another state every time.
+        random_state: integer, `RandomState`, or None for a new state in every fit.
 
     Attributes:
         classes_: names of the classes, `(K,)`, sorted.
         n_features_in_: size of the second axis of X.
-        model_: the fitted Keras model, from raw X to log-probabilities. `keras_het.explain` accepts it if it
-            has a heteroscedastic head.
+        model_: fitted Keras model, from raw X to log-probabilities. `keras_het.explain` accepts it if it has a
+            heteroscedastic head.
 
     Example:
         >>> x, y = np.eye(3)[:, :2].repeat(8, axis=0), np.array(["ant", "bee", "cat"]).repeat(8)
@@ -87,19 +85,19 @@ class Classifier(ClassifierMixin, BaseEstimator):
             X: numbers of shape `(N, D)`, or images `(N, height, width, channels)`.
             y: labels, `(N,)`: integers, strings or booleans, of at least two classes. -1 means a missing label, unless
                 the classes are -1 and 1. A pandas Series must have the index of a frame X.
-            sample_weight: weights of the examples, `(N,)`, not negative; their scale does not matter. Examples of
-                weight zero are left out.
+            sample_weight: weights of the examples, `(N,)`, not negative, of any scale. Examples of weight zero are left
+                out.
         Returns:
-            the estimator itself.
+            the estimator.
         Raises:
-            ValueError: for data that it does not accept, or arguments out of range.
-        Warns: if the model predicts its training labels no better than the largest class does.
+            ValueError: for data or arguments out of range.
+        Warns: if the model predicts its training labels no better than the majority class.
         """
         check_same_index(X=X, y=y, sample_weight=sample_weight)
-        given = X
+        values = X
         X, y = validate_data(self, X, y if hasattr(y, "dtype") else as_array("y", y), dtype="float32", allow_nd=True)
         if X.ndim == 2:
-            warn_of_values(np.asarray(given, "float64"))
+            warn_of_values(np.asarray(values, "float64"))
         data = self._weighted(Data(X, self._encode(y), self.classes_), sample_weight)
         method = EarlyLearning() if self.method is None else self.method
         rule = "be a Method, such as labels.methods.EarlyStopping(), or None"
@@ -107,8 +105,8 @@ class Classifier(ClassifierMixin, BaseEstimator):
         trainer = Trainer(self._maker(method, data), self.epochs, batch_size=self.batch_size, verbose=0)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         self.model_ = trainer.final(method, data, seed=seed, epochs=1 if method.is_closed_form else self.epochs)
-        if guess := guess_of(np.exp(self._log_probabilities(data.x)), data.y):
-            text = f"The model learned nothing from its training data: {guess}. Remedy: {REMEDY}."
+        if failure := describe_failure(np.exp(self._log_probabilities(data.x)), data.y):
+            text = f"The model learned nothing from its training data: {failure}. Remedy: {REMEDY}."
             warnings.warn(text, stacklevel=outside_level())
         return self
 
@@ -121,10 +119,10 @@ class Classifier(ClassifierMixin, BaseEstimator):
         return self._log_probabilities(X)
 
     def _log_probabilities(self, X: np.ndarray) -> np.ndarray:
-        """Returns log-probabilities of the classes, `(N, K)`; equal ones if the training diverged."""
+        """Returns log-probabilities of the classes, `(N, K)`; equal if the training diverged."""
         outputs = self.model_.predict(X, batch_size=self.batch_size, verbose=0)
         outputs = np.where(np.isfinite(outputs).all(axis=1, keepdims=True), outputs, 0.0)
-        # Again in float64: scikit-learn's `log_loss` warns of sums that are one only in float32.
+        # In float64, because scikit-learn's `log_loss` warns of sums that are 1 only in float32.
         return log_softmax(outputs.astype("float64"), axis=1)
 
     def predict_proba(self, X: Any) -> np.ndarray:
@@ -133,12 +131,12 @@ class Classifier(ClassifierMixin, BaseEstimator):
 
     def predict(self, X: Any) -> np.ndarray:
         """Returns the most probable class of each example, `(N,)`."""
-        # First the probabilities: without a fit they raise a clear error, and `classes_` an AttributeError.
+        # Before `classes_`: without a fit, this raises a clear error, and `classes_` an AttributeError.
         indices = self.predict_log_proba(X).argmax(axis=1)
         return self.classes_[indices]
 
     def _encode(self, y: np.ndarray) -> np.ndarray:
-        """Sets `classes_`, and returns the indices of the labels in them, `(N,)`."""
+        """Sets `classes_` and returns the labels as indices of it, `(N,)`."""
         check_classification_targets(y)
         self.classes_, labels = np.unique(y, return_inverse=True)
         refuse_if(len(self.classes_) < 2, "y", "have at least two classes", "1 class")
@@ -147,7 +145,7 @@ class Classifier(ClassifierMixin, BaseEstimator):
         return labels.astype("int32")
 
     def _weighted(self, data: Data, sample_weight: Any) -> Data:
-        """Returns the examples of a weight above zero, with weights of mean one."""
+        """Returns the examples with a weight above zero, and weights of mean one."""
         weights = check_weights(sample_weight, len(data))
         if weights is None:
             return data
@@ -156,11 +154,11 @@ class Classifier(ClassifierMixin, BaseEstimator):
         return Data(data.x[rows], data.y[rows], data.classes, scaled)
 
     def _maker(self, method: Method, data: Data) -> Any:
-        """Returns the function that makes models: the user's, one of the small network, or None for a closed form."""
+        """Returns the function that makes models; None for a method in closed form."""
         if self.make_model is not None:
             check_maker(self.make_model, ", or None")
-            rule = "train a network if there is a function `make_model`"
-            refuse_if(method.is_closed_form, "method", rule, f"{type(method).__name__}, which has a closed form")
+            rule = "train a network, because `make_model` is a function"
+            refuse_if(method.is_closed_form, "method", rule, f"{type(method).__name__}, which trains none")
             return self.make_model
         return None if method.is_closed_form else lambda: _small_network(data)
 
@@ -180,7 +178,7 @@ def _small_network(data: Data) -> keras.Model:
             keras.Input(data.x.shape[1:]),
             *([keras.layers.Flatten()] if data.x.ndim > 2 else []),
             *scaling(data.x.reshape(len(data), -1), data.weight).layers(),
-            keras.layers.Dense(WIDTH, "relu", kernel_regularizer=penalty),
+            keras.layers.Dense(HIDDEN_UNITS, "relu", kernel_regularizer=penalty),
             keras.layers.Dense(data.units, kernel_regularizer=penalty),
         ]
     )

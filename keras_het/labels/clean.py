@@ -1,4 +1,4 @@
-"""The whole way from labels that may be wrong to a model without them."""
+"""From noisy labels to a model trained without the likely label errors."""
 
 import dataclasses
 import os
@@ -21,7 +21,7 @@ from keras_het.labels.diagnosis import diagnose
 from keras_het.labels.estimation import check_distributions
 from keras_het.labels.methods import LinearDiscriminant, Method
 from keras_het.labels.progress import Progress
-from keras_het.labels.result import ACTIONS, Result, finished
+from keras_het.labels.result import ACTIONS, Result, write_and_print
 from keras_het.labels.training import PLAIN, Trainer, Trial, Unchanged, cross_validate, examples, scores_of
 
 
@@ -45,28 +45,26 @@ def clean(
     callbacks: Sequence[keras.callbacks.Callback] | None = None,
     steps_per_epoch: int | None = None,
 ) -> Result:
-    """Finds labels that a model disagrees with, says which kind of noise there is, and trains a new model.
+    """Finds likely label errors, tells the kind of label noise, and trains a new model without the errors.
 
-    The steps: probabilities by models that have not seen the example; the kind of noise, by `diagnose`; then a new
-    model is trained without the most confident issues, `result.surest`. The other issues are mostly correct labels of
-    hard examples.
+    `clean` cross-validates a model, diagnoses the noise from its predictions (see `diagnose`), and trains a new model
+    without the most confident issues, `result.confident_issues`. Other issues stay: most are correct labels of hard
+    examples. `result.issues.to_frame()` has all labels with the names of the classes.
 
-    A linear discriminant does not memorise labels, and without the issues it lost up to 2.7 points on labels of people.
+    A linear discriminant hardly memorises labels, and without the issues it lost up to 2.7 points on labels of people.
     So it is trained on all labels, unless held-out labels prove that whole classes are swapped.
 
-    The model gets integers, or the indices of the names in `result.classes`; `result.issues.to_frame()` has the names.
-
     Args:
-        make_model: argument of `choose`, but no list; a function's models are trained as they are.
+        make_model: argument of `choose`, but no list. A function's models keep their head and loss.
         x: argument of `choose`.
-        y: argument of `choose`.
-        epochs: number of epochs of each training. None on features alone, for a linear discriminant in closed form.
-        probabilities: out of sample, `(N, K)`, each row of sum 1, in the order of the classes; None trains models for
-            them.
-        action: remedy for the most confident issues: "drop" trains without their examples, "correct" with the
-            suggested classes. None drops them, but for a linear discriminant only if classes are swapped.
-        folds: number of parts, and of models, from 2 to N.
-        sample_weight: weights of the examples in training, `(N,)`; None for equal ones, or those of a data set.
+        y: argument of `choose`. The model is trained on integers, indices into `result.classes`.
+        epochs: number of epochs of each training; None on features, for a linear discriminant in closed form.
+        probabilities: out-of-sample probabilities, `(N, K)`, each row of sum 1, with columns in the order of the
+            classes; None computes them by cross-validation.
+        action: "drop" trains without the confident issues, "correct" trains on their suggested classes. None drops
+            them, but for a linear discriminant only if classes are swapped.
+        folds: number of folds, from 2 to N.
+        sample_weight: weights of the examples in training, `(N,)`; None for equal ones or the data set's weights.
         class_names: argument of `choose`.
         optimizer: argument of `choose`.
         batch_size: argument of `choose`.
@@ -79,10 +77,10 @@ def clean(
     Returns:
         `Result`; print it.
     Raises:
-        ValueError: for labels that `choose` refuses, or models that predict held-out labels no better than the largest
-            class does.
-    Warns: if a class has fewer examples than there are folds, or none that is left to train on; if the model is clearly
-        behind the class means of its features.
+        ValueError: for labels that `choose` refuses, or models that predict held-out labels no better than the majority
+            class.
+    Warns: if a class has fewer examples than folds, or loses all of them; if the model is clearly worse than the
+        nearest class mean of its features.
 
     Example:
         >>> def make_model():
@@ -113,69 +111,69 @@ def clean(
     )
     check_same_index(x=x, y=y, probabilities=probabilities)
     read = (x, y, sample_weight, class_names, resume_path)
-    given, data, folder = examples(trainer, *read, seed=seed, folds=folds, methods=[method])
+    source, data, folder = examples(trainer, *read, seed=seed, folds=folds, methods=[method])
     trainings = 0 if method.is_closed_form else 1 + folds * (probabilities is None)
     bar = Progress(trainings * trainer.epochs, verbose)
     trainer = dataclasses.replace(trainer, bar=bar)
     trainer.check(data)
-    with bar, folder.interrupted():
+    with bar, folder.interruptible():
         if probabilities is None:
             fold_of = stratified_folds(data.labels, folds, seed)
             trial = cross_validate(trainer, method, data, fold_of, seed, folder)
         else:
-            p, fold_of = _checked(probabilities, data), None
+            p, fold_of = _check_probabilities(probabilities, data), None
             trial = Trial(method, trainer.epochs, scores_of(p, data.y, "accuracy"), p)
         check_learned(trial.probabilities, data.labels)
         if fold_of is not None:
             warn_if_weak(trial.probabilities, data, fold_of)
         diagnosis = diagnose(trial.probabilities, data.labels, class_names=data.classes.tolist())
-        judged = (diagnosis, trial.probabilities, given, trainer, seed + folds)
-        result = Result(None, [trial], trial, "", *judged, training_data=data)
+        parts = (diagnosis, trial.probabilities, source, trainer, seed + folds)
+        result = Result(None, [trial], trial, "", *parts, training_data=data)
         is_proven = result._decoded.is_proven
-        is_swapped = is_proven and len(result.surest) == _count_disagreements(result)
+        is_swapped = is_proven and len(result.confident_issues) == _count_disagreements(result)
         if action is None and (is_swapped or not method.is_closed_form):
             action = "drop"
-        kept = data if action is None else result.cleaned(action)
-        _warn_of_lost(data, kept)
+        kept = data if action is None else result.clean_data(action)
+        _warn_of_lost_classes(data, kept)
         model = trainer.final(trial.method, kept, seed=result.seed, epochs=trial.epoch)
     seconds, reason = time.perf_counter() - start, _reason(result, action, is_proven, is_swapped)
     result = dataclasses.replace(result, model=model, reason=reason, seconds=seconds)
-    return finished(result, report_path, verbose, x)
+    return write_and_print(result, report_path, verbose, x)
 
 
-def _checked(probabilities: Any, data: Data) -> np.ndarray:
-    """Returns probabilities that a user gives, if they are of the classes."""
+def _check_probabilities(probabilities: Any, data: Data) -> np.ndarray:
+    """Returns probabilities as float64, if they have a row for each example and a column for each class."""
     p = as_float64(order_columns(data.classes, probabilities))
-    rule = f"be of the {data.units} classes of `y`, shape (N, {data.units}), as what the models return"
+    rule = f"have shape (N, {data.units}), a column for each class of `y`"
     refuse_if(p.ndim != 2 or p.shape[1] != data.units, "probabilities", rule, shape=p)
     refuse_if(len(p) != len(data), "probabilities", f"have a row for each of the {len(data)} examples", len(p))
     return check_distributions(p)
 
 
 def _reason(result: Result, action: str | None, is_proven: bool, is_swapped: bool) -> str:
-    """Returns the number of disagreements and what was done, in sentences."""
-    differs, surest = _count_disagreements(result), len(result.surest)
-    text = f"The model disagrees with {differs} of {len(result.data)} labels."
+    """Returns the number of disagreements and the action, in sentences."""
+    count, confident = _count_disagreements(result), len(result.confident_issues)
+    text = f"The model disagrees with {count:,} of {len(result.data):,} labels."
     if action is None:
         show = "too few labels are flagged to prove" if is_proven else "held-out labels show no"
-        text += f" The linear discriminant is trained on all: {show} swapped classes."
-        return text + ' If classes may be swapped, compare action="drop".'
-    why = "By held-out labels, classes are swapped. " * is_swapped
-    done = {"drop": "left out", "correct": "replaced by the suggested class"}[action]
-    which = "These labels were" if surest == differs else f"The {surest} surest ones were"
-    return f"{text} {why}{which} {done}."
+        text += f" The linear discriminant was trained on all of them, because {show} swapped classes."
+        return text + ' If classes might be swapped, compare action="drop".'
+    text += " Held-out labels show swapped classes." * is_swapped
+    issues = "these labels" if confident == count else f"the {confident:,} most confident issues"
+    how = {"drop": "without", "correct": "with the suggested classes of"}[action]
+    return f"{text} It was trained again {how} {issues}."
 
 
 def _count_disagreements(result: Result) -> int:
-    return int(np.sum(result.issues.suggested != result.issues.given))
+    return int(np.sum(result.issues.suggested != result.issues.label))
 
 
-def _warn_of_lost(data: Data, kept: Data) -> None:
-    """Warns of classes of which no label is left."""
+def _warn_of_lost_classes(data: Data, kept: Data) -> None:
+    """Warns of classes that have no example left."""
     lost = [str(data.classes[label]) for label in np.setdiff1d(data.labels, kept.labels)]
     if lost:
         warnings.warn(
-            f"All examples labelled {', '.join(lost)} are issues, so none is left to train on; the class may be too "
-            'rare for cross-validation. Look at `issues`; action="correct" keeps the examples.',
+            f"All examples labelled {', '.join(lost)} were dropped, perhaps because the class is too rare for "
+            'cross-validation. Look at `issues`, or keep the examples with action="correct".',
             stacklevel=outside_level(),
         )

@@ -1,4 +1,4 @@
-"""One table of labels for a spreadsheet, and the corrections that a person has written into it."""
+"""Table of labels for a spreadsheet, and the corrections that a person has written into it."""
 
 import io
 import numbers
@@ -16,12 +16,12 @@ from keras_het.base.extras import import_extra
 from keras_het.base.refusal import refusal, refuse_if
 from keras_het.base.validation import check_class_names, check_labels
 
-COLUMNS = ("index", "given", "suggested", "score", "is_issue", "kind", "corrected")
-READ_COLUMNS = ("index", "given", "corrected")
-EXAMPLE_PREFIX = "x:"  # of the names of further columns, which nobody fills in
-SEPARATORS = ",;\t"  # spreadsheets write another one if a comma is the decimal point
-# The start of a cell, for any usual separator, before a character that begins a formula: a spreadsheet would compute
-# such a name. It begins with characters, so that the search in long texts is quick.
+COLUMNS = ("index", "label", "suggested", "score", "is_issue", "kind", "corrected")
+READ_COLUMNS = ("index", "label", "corrected")
+EXAMPLE_PREFIX = "x:"  # marks columns of examples, which `apply_corrections` ignores
+SEPARATORS = ",;\t"  # spreadsheets write ; or tabs in countries with a decimal comma
+# Start of a cell before a character that begins a formula: a spreadsheet would run names or texts with it. The pattern
+# begins with separators, so that the search in long texts is quick.
 FORMULA = re.compile(r"([;,|\t\r\n]\s*+)(?=[=+\-@\uff1d\uff0b\uff0d\uff20])")
 
 
@@ -31,29 +31,29 @@ def table_of(
     corrections: Mapping[int, int],
     examples: Sequence[tuple[str, Callable[[int], Any]]] = (),
 ) -> bytes:
-    """Returns the content of the file: a line for each label, the worst first. No name or text can run as a formula.
+    """Returns the content of the file, with a line for each label, in which nothing can run as a formula.
 
     Args:
         issues: `LabelIssues` of all labels.
         class_names: K names.
-        corrections: `{row number: class}`; the column is empty for all other labels.
+        corrections: `{row number: class}`, for the column `corrected`.
         examples: titles of further columns, and functions of the row number.
     """
     names = np.array([str(safe_cell(name)) for name in class_names], object)
-    judged = [f"{score:.6g}" for score in issues.score], issues.is_issue.astype(int), issues.kind
+    scores = [f"{score:.6g}" for score in issues.score]
     corrected = [names[corrections[row]] if row in corrections else "" for row in issues.index]
-    values = issues.index, names[issues.given], names[issues.suggested], *judged, corrected
+    labels = names[issues.label], names[issues.suggested]
+    values = issues.index, *labels, scores, issues.is_issue.astype(int), issues.kind, corrected
     frame = import_extra("pandas", "The table of labels").DataFrame(dict(zip(COLUMNS, values, strict=True)))
     for title, value in examples:
         cells = [safe_cell(value(row)) for row in issues.index]
         frame.insert(frame.shape[1], safe_cell(f"{EXAMPLE_PREFIX} {title}"), cells, allow_duplicates=True)
-    return frame.to_csv(index=False, lineterminator="\r\n").encode(
-        "utf-8-sig", "replace"
-    )  # with the mark by which spreadsheets know UTF-8
+    # Without the mark of "utf-8-sig", spreadsheets would read another encoding.
+    return frame.to_csv(index=False, lineterminator="\r\n").encode("utf-8-sig", "replace")
 
 
 def safe_cell(name: Any) -> Any:
-    """Returns a name that a spreadsheet does not compute: a number, or a text with ' before signs of a formula."""
+    """Returns a cell that a spreadsheet does not run: a number, or a text with ' before signs of a formula."""
     if isinstance(name, numbers.Number):
         return name
     text = FORMULA.sub(r"\1'", f"\n{name}")[1:]
@@ -61,16 +61,16 @@ def safe_cell(name: Any) -> Any:
 
 
 def read_table(path: str | os.PathLike) -> Any:
-    """Returns a table as `table_of` makes it, or as a spreadsheet has saved it, as a `pandas.DataFrame` of texts.
+    """Returns a table of `table_of`, perhaps saved by a spreadsheet, as a `pandas.DataFrame` of texts.
 
-    The index of the frame has the numbers of the rows, as a spreadsheet shows them.
+    The index of the frame has the row numbers that a spreadsheet shows.
 
     Raises:
         ValueError: for another file.
     """
     pandas = import_extra("pandas", "The table of labels")
     rule = f"be a table of labels in UTF-8, with the columns {', '.join(COLUMNS)}"
-    refuse_if(not pathlib.Path(path).is_file(), "path", rule, f"{path}, which is no file")
+    refuse_if(not pathlib.Path(path).is_file(), "path", rule, f"{path}, which is not a file")
     options = {"header": None, "dtype": str, "keep_default_na": False, "skip_blank_lines": False}
     for separator in SEPARATORS:
         try:
@@ -83,32 +83,32 @@ def read_table(path: str | os.PathLike) -> Any:
         if all(names.count(name) == 1 for name in READ_COLUMNS):
             frame.index += 1
             return frame.iloc[1:].set_axis(names, axis=1)[frame.iloc[1:].ne("").any(axis=1)]
-    raise refusal("path", rule, f"{path}, which is none")
+    raise refusal("path", rule, f"{path}, which is another file")
 
 
 def apply_corrections(
     labels: Any, path: str | os.PathLike, class_names: Sequence | Mapping | None = None
 ) -> np.ndarray:
-    """Returns labels with the corrections that a person has written into `labels.csv`, the table of `report`.
+    """Returns labels with the corrections that you have written into `labels.csv`, the table of `report`.
 
-    The table has a line for each label, the worst first. A class in its column `corrected` is the correct one; an empty
-    cell leaves the label as it is. A spreadsheet can sort the lines, leave some out, or write ; or tabs for commas.
+    Write the correct class of a label into the column `corrected`; an empty cell keeps the label. You can sort the
+    lines in a spreadsheet, delete some, or save them with ; or tabs instead of commas.
 
     Args:
-        labels: integers in [0, K), or names, `(N,)`: the labels that the report was of, or these with the corrections.
-        path: the folder of the report, or the table itself.
-        class_names: names of the K classes, as `report` was given them, a sequence or a dict {class: name}; None for
-            the names that the labels are, or numbers, up to the largest of the labels.
+        labels: labels of the report, with or without corrections, integers in [0, K) or names, `(N,)`.
+        path: folder of the report, or path of the table.
+        class_names: names of the K classes, as passed to `report`, a sequence or a dict {class: name}; None if the
+            labels are names, or for integers up to the largest label.
     Returns:
-        the labels, `(N,)`; the argument does not change.
+        corrected labels, `(N,)`, in a new array.
     Raises:
-        ValueError: for another file, or a table of other labels; for a class without a name, an index out of range or
-            twice: the error has the row.
+        ValueError: for another file, a table of other labels, an unknown class, or an index that repeats or is out of
+            range. The error has the row.
 
     Example:
         >>> import pathlib, tempfile
         >>> path = pathlib.Path(tempfile.mkdtemp()) / "labels.csv"
-        >>> _ = path.write_text("index,given,corrected\\n2,dog,cat\\n0,cat,\\n1,dog,\\n")
+        >>> _ = path.write_text("index,label,corrected\\n2,dog,cat\\n0,cat,\\n1,dog,\\n")
         >>> apply_corrections([0, 1, 1], path, ["cat", "dog"]).tolist()
         [0, 1, 0]
         >>> apply_corrections(["cat", "dog", "dog"], path).tolist()
@@ -116,19 +116,19 @@ def apply_corrections(
     """
     path = pathlib.Path(path)
     path = path / "labels.csv" if path.is_dir() else path
-    given = as_array("labels", labels)
+    values = as_array("labels", labels)
     class_names = class_names if class_names is None or hasattr(class_names, "keys") else list(class_names)
-    refuse_if(given.ndim != 1, "labels", "be one label for each example, (N,)", shape=given)
-    if given.dtype.kind in "OSU":
-        found = encode(labels, name="labels")
-        names, places = ordered_names(found.classes, class_names, "labels", allows_more=True)
-        return np.asarray(names)[_corrected(places[found.labels], path, names)]
-    numbers_of = check_labels(labels, np.inf)
-    names = check_class_names(class_names, numbers_of.max(initial=0) + 1 if class_names is None else len(class_names))
-    return _corrected(check_labels(numbers_of, len(names)), path, names)
+    refuse_if(values.ndim != 1, "labels", "be one label for each example, (N,)", shape=values)
+    if values.dtype.kind in "OSU":
+        encoded = encode(labels, name="labels")
+        names, codes = ordered_names(encoded.classes, class_names, "labels", allows_more=True)
+        return np.asarray(names)[_correct(codes[encoded.labels], path, names)]
+    integers = check_labels(labels, np.inf)
+    names = check_class_names(class_names, integers.max(initial=0) + 1 if class_names is None else len(class_names))
+    return _correct(check_labels(integers, len(names)), path, names)
 
 
-def _corrected(labels: np.ndarray, path: pathlib.Path, names: list) -> np.ndarray:
+def _correct(labels: np.ndarray, path: pathlib.Path, names: list) -> np.ndarray:
     corrected = labels.copy()
     for row, label in read_corrections(path, labels, names).items():
         corrected[row] = label
@@ -138,28 +138,21 @@ def _corrected(labels: np.ndarray, path: pathlib.Path, names: list) -> np.ndarra
 def read_corrections(path: str | os.PathLike, labels: np.ndarray, class_names: list) -> dict[int, int]:
     """Returns the corrections of a table, `{row number: class}`.
 
-    With a correction, the whole table must be of these labels: each must be as given or as corrected. If a correction
-    is also the given label, the table was made with corrected labels, and any label is accepted.
-
-    Args:
-        path: path of the table.
-        labels: labels of all N examples, `(N,)`.
-        class_names: K names.
-    Raises:
-        ValueError: as `apply_corrections`.
+    If there is a correction, each label must equal the table's label or its correction. A line whose correction equals
+    its label comes from a report on corrected labels, and accepts any label. It raises the errors of
+    `apply_corrections`.
     """
-    table, classes, corrections = read_table(path), _classes_of_cells(class_names), {}
+    table, classes, corrections = read_table(path), _classes_by_cell(class_names), {}
     seen: set[int] = set()
     lines = table[list(READ_COLUMNS)].itertuples() if table["corrected"].ne("").any() else []
-    for line, row, given, cell in lines:
+    for line, row, name, cell in lines:
         try:
-            row = _row_number(row, len(labels), seen)
-            corrected = _class_of_cell(cell, classes) if cell else None
-            known = classes.get(given, set())
-            is_other = corrected not in known and labels[row] not in known | {corrected}
-            refuse_if(
-                is_other, "path", f"be a table of these labels, of which this is class {labels[row]}", f"{given!r}"
-            )
+            row = _read_row_number(row, len(labels), seen)
+            corrected = _read_class(cell, classes) if cell else None
+            matches = classes.get(name, set())
+            is_other = corrected not in matches and labels[row] not in matches | {corrected}
+            rule = f"be a table of these labels. The label of example {row} is class {labels[row]}"
+            refuse_if(is_other, "path", rule, f"{name!r}")
         except ValueError as error:
             raise ValueError(f"{error} in row {line} of {path}") from error
         seen.add(row)
@@ -168,8 +161,8 @@ def read_corrections(path: str | os.PathLike, labels: np.ndarray, class_names: l
     return corrections
 
 
-def _classes_of_cells(class_names: list) -> dict[str, set[int]]:
-    """Returns the classes that each cell can stand for, as a name is or as the table has it: one, if names differ."""
+def _classes_by_cell(class_names: list) -> dict[str, set[int]]:
+    """Returns the classes that each cell can mean, as a name or in the form of `safe_cell`."""
     classes: dict[str, set[int]] = {}
     for label, name in enumerate(class_names):
         for cell in (name, safe_cell(name)):
@@ -177,15 +170,15 @@ def _classes_of_cells(class_names: list) -> dict[str, set[int]]:
     return classes
 
 
-def _row_number(cell: str, count: int, seen: set[int]) -> int:
+def _read_row_number(cell: str, count: int, seen: set[int]) -> int:
     is_number = cell.isascii() and cell.isdigit() and len(cell) < 20 and int(cell) < count
     refuse_if(not is_number, "path", f"have an index in [0, {count}) in each line", f"{cell!r}")
     refuse_if(int(cell) in seen, "path", "have each index once", f"{cell!r} again")
     return int(cell)
 
 
-def _class_of_cell(cell: str, classes: dict[str, set[int]]) -> int:
-    found = classes.get(cell, set())
-    rule = f"have the name of one class as `corrected`, of {joined_names([*classes])}"
-    refuse_if(len(found) != 1, "path", rule, f"{cell!r}")
-    return next(iter(found))
+def _read_class(cell: str, classes: dict[str, set[int]]) -> int:
+    matches = classes.get(cell, set())
+    rule = f"have the name of one class in the column `corrected`: {joined_names([*classes])}"
+    refuse_if(len(matches) != 1, "path", rule, f"{cell!r}")
+    return next(iter(matches))

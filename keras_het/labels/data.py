@@ -1,4 +1,4 @@
-"""Examples and labels that may be wrong: the one form in which every call reads them."""
+"""Examples with noisy labels, in the form that every call reads."""
 
 import dataclasses
 import functools
@@ -25,15 +25,15 @@ from keras_het.base.seeds import random_generator
 from keras_het.base.validation import check_integer, check_weights
 from keras_het.labels.aggregation import aggregate
 
-REFUSED_COUNTS = 0.001  # largest rate of tables of counts that are refused as votes
-MAX_PAIRS, MAX_ROWS = 300, 10_000  # of columns that are compared, and their rows
-STANDARD_ERRORS, LEAST_KAPPA = 2.33, 0.1  # of an agreement that may be chance, and is less than that of annotators
-TIE = 1e-9  # difference of two probabilities that is rounding
+MAX_FALSE_REFUSALS = 0.001  # rate at which correct tables of counts are refused as votes
+MAX_COMPARED_PAIRS, MAX_COMPARED_ROWS = 300, 10_000  # comparing all column pairs of a wide table takes minutes
+KAPPA_STANDARD_ERRORS, MIN_ANNOTATOR_KAPPA = 2.33, 0.1
+TIE_TOLERANCE = 1e-9  # else rounding would break ties in favour of one class
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Data:
-    """Examples and their labels, which may be wrong.
+    """Examples and their noisy labels.
 
     Attributes:
         x: examples: arrays of N rows, alone or in a list or dict.
@@ -53,26 +53,27 @@ class Data:
         return len(self.y)
 
     def __getitem__(self, rows: Any) -> "Data":
-        """Returns the examples with these row numbers, or of this mask."""
+        """Returns the examples at these row numbers, or of this mask."""
         weight, index = (None if part is None else part[rows] for part in (self.weight, self.index))
         return Data(select_rows(self.x, rows), self.y[rows], self.classes, weight, index)
 
     @property
     def units(self) -> int:
-        """The number of classes, K."""
+        """Number of classes, K."""
         return len(self.classes)
 
     @functools.cached_property
     def labels(self) -> np.ndarray:
-        """The most probable class of each example, `(N,)`; ties are broken at random, by a fixed seed."""
+        """Most probable class of each example, `(N,)`; ties are broken at random, with a fixed seed."""
         if self.y.ndim == 1:
             return self.y
-        draws = random_generator(0).random(self.y.shape)
-        return np.where(self.y >= self.y.max(axis=1, keepdims=True) - TIE, draws, -1.0).argmax(axis=1)
+        priorities = random_generator(0).random(self.y.shape)
+        is_best = self.y >= self.y.max(axis=1, keepdims=True) - TIE_TOLERANCE
+        return np.where(is_best, priorities, -1.0).argmax(axis=1)
 
     @property
     def distribution(self) -> np.ndarray:
-        """The labels as distributions over the classes, `(N, K)`, float32."""
+        """Labels as distributions over the classes, `(N, K)`, float32."""
         return keras.utils.to_categorical(self.y, self.units) if self.y.ndim == 1 else self.y
 
 
@@ -80,16 +81,15 @@ def read(x: Any, y: Any = None, sample_weight: Any = None, class_names: Any = No
     """Reads examples and labels of any form.
 
     Args:
-        x: examples: arrays, memory maps among them, a pandas frame of numbers, or a data set of batches (x, y), which
-            is read once.
+        x: examples: arrays, memory maps, a numeric pandas frame, or a data set of batches (x, y), read once.
         y: labels, `(N,)`: integers from 0 on, or names; distributions, `(N, K)` floats; or votes of M annotators,
-            `(N, M)`, integers or names, with -1, nan or None where one gave none, which become distributions by Dawid
-            and Skene. None for a data set. A Series or frame must have the index of a frame x.
-        sample_weight: weights of the examples, `(N,)`; None for equal ones, or those of a data set.
+            `(N, M)`, integers or names, with -1, nan or None for a missing vote. Dawid and Skene's model turns votes
+            into distributions. None for a data set. A Series or frame must have the index of a frame x.
+        sample_weight: weights of the examples, `(N,)`; None for equal ones or the data set's weights.
         class_names: names of the K classes, for integer labels; for labels that are names, their order.
     Raises:
-        ValueError: for rows without a label, labels that begin with 1, an id, one class, other lengths, or another
-            index.
+        ValueError: for rows without a label, labels that start at 1, an id as the label, labels of one class, or
+            arguments of different lengths or indices.
 
     Example:
         >>> data = read(np.eye(3), ["dog", "cat", "dog"])
@@ -100,25 +100,21 @@ def read(x: Any, y: Any = None, sample_weight: Any = None, class_names: Any = No
     if hasattr(x, "iloc") and hasattr(y, "iloc") and len(x) != len(y):
         raise refusal("y", f"have a row for each of the {len(x)} rows of `x`: y.reindex(x.index)", len(y))
     index = read_index(x=x, y=y)
-    x, y, own_weight = as_arrays(_without_pandas(x), y)
+    x, y, data_set_weight = as_arrays(_without_pandas(x), y)
     refuse_if(
-        sample_weight is not None and own_weight is not None,
-        *("sample_weight", "be None for a data set with weights of its own", "weights"),
+        sample_weight is not None and data_set_weight is not None,
+        *("sample_weight", "be None for a data set that has weights", "weights"),
     )
     classes, labels = read_labels(y, count := count_examples(x))
     names, places = ordered_names(classes, class_names)
     labels = places[labels] if labels.ndim == 1 else labels[:, np.argsort(places)]
     classes = classes if class_names is None else np.asarray(names)
-    weight = check_weights(own_weight if sample_weight is None else sample_weight, count)
+    weight = check_weights(data_set_weight if sample_weight is None else sample_weight, count)
     return Data(x, labels, classes, weight, index)
 
 
 def read_labels(y: Any, count: int, name: str = "y") -> Encoded:
-    """Reads labels: integers, names, distributions or votes, as `read` accepts them.
-
-    Returns:
-        the classes, `(K,)`, and the labels, `(N,)`, or distributions, `(N, K)`.
-    """
+    """Returns the classes, `(K,)`, and the labels, `(N,)`, or distributions, `(N, K)`, of a `y` that `read` accepts."""
     table = label_table(y, name)
     if table is None:
         return encode(y, count, name, defines_classes=True)
@@ -126,8 +122,9 @@ def read_labels(y: Any, count: int, name: str = "y") -> Encoded:
     if table.dtype.kind == "f" and not blank.any():
         totals = table.sum(axis=1, keepdims=True)
         _check_no_votes(table, y, name)
-        rule = "be distributions, floats that are not negative and sum to 1 in each row; integers are votes"
-        refuse_if((table < 0).any() or not np.isfinite(totals).all() or (totals <= 0).any(), name, rule, "others")
+        rule = "be distributions: floats, not negative, each row of sum 1. Use integers for votes"
+        is_wrong = (table < 0).any() or not np.isfinite(totals).all() or (totals <= 0).any()
+        refuse_if(is_wrong, name, rule, "other floats")
         classes = np.asarray(getattr(y, "columns", np.arange(table.shape[1])))
         return _distributions(classes, table / totals, blank, count, name, "")
     _check_no_counts(table, name)
@@ -137,9 +134,9 @@ def read_labels(y: Any, count: int, name: str = "y") -> Encoded:
 
 
 def most_probable(votes: np.ndarray, units: int) -> np.ndarray:
-    """Returns the probabilities of the classes by votes, `(N, M)` with -1 for none: `(N, K)`, by Dawid and Skene.
+    """Returns the probabilities of the classes, `(N, K)`, by Dawid and Skene, from votes, `(N, M)`, -1 if missing.
 
-    For one annotator, and for rules as `aggregate` finds them, the probabilities are the fractions of the votes.
+    For one annotator, and for rules as `aggregate` detects them, the probabilities are the fractions of the votes.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -151,7 +148,7 @@ def most_probable(votes: np.ndarray, units: int) -> np.ndarray:
 
 
 def stratified_folds(labels: np.ndarray, folds: int, seed: int) -> np.ndarray:
-    """Returns the fold of each label, `(N,)`: sizes of folds, and of each class in them, differ by one at most.
+    """Returns the fold of each label, `(N,)`; sizes of folds, and of each class in them, differ by at most one.
 
     Warns: if a class has fewer examples than there are folds.
     """
@@ -160,44 +157,45 @@ def stratified_folds(labels: np.ndarray, folds: int, seed: int) -> np.ndarray:
     rare = np.flatnonzero((counts > 0) & (counts < folds))
     if len(rare):
         warnings.warn(
-            f"A model may see no example of a class: class {rare[0]} has only {counts[rare[0]]} examples for {folds} "
-            f"folds, and {len(rare) - 1} other classes too few.",
+            f"Class {rare[0]} has {counts[rare[0]]} examples for {folds} folds, so some models will not see it"
+            f"{f' ({len(rare)} such classes)' if len(rare) > 1 else ''}. Use fewer folds or merge classes.",
             stacklevel=outside_level(),
         )
     shuffled = random_generator(seed).permutation(len(labels))
-    by_class = shuffled[np.argsort(labels[shuffled], kind="stable")]
+    rows = shuffled[np.argsort(labels[shuffled], kind="stable")]  # sorted by class
     fold_of = np.empty(len(labels), int)
-    fold_of[by_class] = np.arange(len(labels)) % folds
+    fold_of[rows] = np.arange(len(labels)) % folds
     return fold_of
 
 
 def _distributions(
     classes: np.ndarray, p: np.ndarray, blank: np.ndarray, count: int, name: str, has_vote: str
 ) -> Encoded:
-    """Returns distributions, `(N, K)`, as labels, if there is one for each example and they name several classes.
+    """Returns distributions, `(N, K)`, as labels, if each example has one and they name several classes.
 
-    `blank` is the mask of missing votes, and `has_vote` the code that an error shows for the others.
+    `blank` is the mask of missing votes, and `has_vote` the code of its opposite, for the error.
     """
-    turned = f" (np.transpose({name}), if rows are annotators)" if blank.shape[1] == count else ""
-    refuse_if(len(p) != count, name, f"have a row for each of the {count} examples{turned}", len(p))
+    transpose = f" (np.transpose({name}), if rows are annotators)" if blank.shape[1] == count else ""
+    refuse_if(len(p) != count, name, f"have a row for each of the {count} examples{transpose}", len(p))
     unlabelled = np.flatnonzero(blank.all(axis=1))
     if len(unlabelled):
         line = f"keep = {has_vote}.any(axis=1); x, {name} = x[keep], {name}[keep]"
-        raise refusal(name, f"have a label for each example; drop the others: {line}", f"none in row {unlabelled[0]}")
+        rule = f"have a label for each example; drop unlabelled rows: {line}"
+        raise refusal(name, rule, f"none in row {unlabelled[0]}")
     refuse_if(len(classes) < 2, name, "be of at least two classes", len(classes))
     number = len(np.unique(p.argmax(axis=1)))
-    refuse_if(number < 2, name, "be of at least two classes", "labels that together name one")
+    refuse_if(number < 2, name, "be of at least two classes", "labels of one class")
     return Encoded(np.asarray(classes), p.astype("float32"))
 
 
 def _without_pandas(x: Any) -> Any:
-    """Returns a frame of numbers as floats, a column of texts as an array of objects, and all else as it is."""
+    """Returns a numeric frame as floats, a column of texts as an array of objects, and anything else unchanged."""
     if is_data_set(x) or not hasattr(x, "iloc"):
         return x
     if not hasattr(x, "columns") and np.asarray(x).dtype.kind in "OSUT":
         return x.to_numpy(object)
     try:
-        values = x.to_numpy()  # float32 would round times in seconds before anybody is warned
+        values = x.to_numpy()  # float32 would round times in seconds before `warn_of_values` sees them
         return values if values.dtype.kind == "f" else x.to_numpy("float64")
     except (TypeError, ValueError) as error:
         columns = f"columns of {sorted(map(str, getattr(x, 'dtypes', [])))}"
@@ -205,7 +203,7 @@ def _without_pandas(x: Any) -> Any:
 
 
 def label_table(y: Any, name: str) -> np.ndarray | None:
-    """Returns labels with two axes, numbers or objects; None for one label for each example."""
+    """Returns labels with two axes, numbers or objects; None if each example has one label."""
     if isinstance(y, Encoded):
         return None
     table = as_array(name, y)
@@ -218,60 +216,62 @@ def label_table(y: Any, name: str) -> np.ndarray | None:
 
 
 def _check_no_counts(votes: np.ndarray, name: str) -> None:
-    """Raises a ValueError for integers without a gap that are like counts.
+    """Raises a ValueError for complete integer tables that look like counts instead of votes.
 
-    All rows have one sum, that of the annotators; or columns agree no more than by chance: Conger's kappa is not above
-    0 by `STANDARD_ERRORS`, but below `LEAST_KAPPA` by as many. The standard error has four more rows, of chance, so
-    that few rows prove nothing. Votes that are right in half at least are refused in at most 3% of draws of ten or
-    more examples, also if 97% are of one class; counts in 48% of draws of 20 examples, 85% of 60 and 96% of 200.
+    In a table of counts, all rows have the same sum, or columns agree no more than by chance: Conger's kappa is less
+    than `KAPPA_STANDARD_ERRORS` above 0, and as many below `MIN_ANNOTATOR_KAPPA`. The standard error includes four
+    rows of chance, so that few rows prove nothing. Votes that are at least half correct are refused in at most 3% of
+    draws of ten or more examples, even if 97% are of one class. Counts are refused in 48% of draws of 20 examples, 85%
+    of 60 and 96% of 200.
 
     Source: Conger 1980, "Integration and generalization of kappas for multiple raters".
     """
     if votes.dtype.kind not in "iu" or votes.min(initial=0) < 0 or not votes.size:
         return
     size, (rows, count) = int(votes.max()) + 1, votes.shape
-    agree = sum(np.square(own := (votes == k).sum(axis=1)) - own for k in range(size)) / (count * (count - 1))
-    shares = np.stack([(votes == k).mean(axis=0) for k in range(size)])
-    by_chance = float(np.square(shares.sum(axis=1)).sum() - np.square(shares).sum()) / (count * (count - 1))
-    above = agree.mean() - by_chance
-    doubt = STANDARD_ERRORS * ((rows * agree.var() + 4 * by_chance * (1 - by_chance)) / (rows + 4) / rows) ** 0.5
-    has_totals = np.ptp(votes.sum(axis=1)) == 0
-    found = "rows of one sum" if has_totals else "columns that agree no more than by chance"
+    agreement = sum(np.square(n := (votes == k).sum(axis=1)) - n for k in range(size)) / (count * (count - 1))
+    fractions = np.stack([(votes == k).mean(axis=0) for k in range(size)])
+    chance = float(np.square(fractions.sum(axis=1)).sum() - np.square(fractions).sum()) / (count * (count - 1))
+    excess, variance = agreement.mean() - chance, rows * agreement.var() + 4 * chance * (1 - chance)
+    margin = KAPPA_STANDARD_ERRORS * (variance / (rows + 4) / rows) ** 0.5
+    has_equal_sums = np.ptp(votes.sum(axis=1)) == 0
+    evidence = "rows of equal sums" if has_equal_sums else "columns that agree no more than by chance"
     refuse_if(
-        has_totals or above < min(doubt, LEAST_KAPPA * (1 - by_chance) - doubt),
+        has_equal_sums or excess < min(margin, MIN_ANNOTATOR_KAPPA * (1 - chance) - margin),
         name,
-        f"be votes that are not like counts. For votes write {name}.astype(str), for counts {name}.astype(float)",
-        f"{found}, as counts have",
+        f"be votes, not counts. For votes write {name}.astype(str), for counts {name}.astype(float)",
+        f"{evidence}, like counts",
     )
 
 
 def _check_no_votes(table: np.ndarray, y: Any, name: str) -> None:
-    """Raises a ValueError for whole floats that are like votes: for a row of zeros, or columns that agree.
+    """Raises a ValueError for whole floats that look like votes: a row of zeros, or columns that agree.
 
-    If independent annotators gave n_j votes for class j and n_k for class k, n_j = n_k has a probability of at most
-    C(t, t / 2) / 2^t for an even t = n_j + n_k, and 0 for an odd one, whatever the probabilities of the classes are.
-    By Hoeffding's inequality, and Bonferroni's for all pairs of columns, counts of examples with a vote are refused in
-    less than `REFUSED_COUNTS` of draws. Counts of equal totals never are.
+    If independent annotators gave n_j votes for class j and n_k for class k, then n_j = n_k has a probability of at
+    most C(t, t / 2) / 2^t for an even t = n_j + n_k, and 0 for an odd one, for any probabilities of the classes. By
+    Hoeffding's inequality, and Bonferroni's for all pairs of columns, correct counts without a row of zeros are refused
+    in less than `MAX_FALSE_REFUSALS` of draws. Counts of equal totals are never refused.
 
     Source: Hoeffding 1963, "Probability inequalities for sums of bounded random variables", Theorem 1.
     """
     totals = table.sum(axis=1)
     if not np.isfinite(totals).all() or np.any((table != np.floor(table)) | (table < 0)) or not np.ptp(totals):
         return
-    pairs = list(itertools.islice(itertools.combinations(table[:MAX_ROWS].T.astype("float64"), 2), MAX_PAIRS))
-    if totals.all() and max(_surprise_of(*pair) for pair in pairs) < np.log(len(pairs) / REFUSED_COUNTS):
+    columns = table[:MAX_COMPARED_ROWS].T.astype("float64")
+    pairs = list(itertools.islice(itertools.combinations(columns, 2), MAX_COMPARED_PAIRS))
+    if totals.all() and max(_log_surprise(*pair) for pair in pairs) < np.log(len(pairs) / MAX_FALSE_REFUSALS):
         return
     division = ".div({}.sum(axis=1), axis=0)" if hasattr(y, "columns") else " / {}.sum(axis=1, keepdims=True)"
     rule = (
-        f"be integers if it has votes, a column for each annotator: {name}.astype(int); or fractions if it has counts, "
-        f"a column for each class and no row of zeros: {name}{division.format(name)}"
+        f"be integers for votes, a column for each annotator: {name}.astype(int). For counts, a column for each class, "
+        f"use fractions without a row of zeros: {name}{division.format(name)}"
     )
     received = "columns that agree as annotators do" if totals.all() else f"only zeros in row {totals.argmin()}"
     raise refusal(name, rule, f"whole floats with {received}")
 
 
-def _surprise_of(first: np.ndarray, second: np.ndarray) -> float:
-    """Returns a bound of -log P(so many equal counts of two classes), if annotators are independent."""
+def _log_surprise(first: np.ndarray, second: np.ndarray) -> float:
+    """Returns a lower bound of -log P(as many equal counts of two classes), if annotators are independent."""
     half = (first + second) / 2
     rows = (half > 0) & (half == np.floor(half))
     if not rows.any():

@@ -1,4 +1,4 @@
-"""Classes of examples by a model of their noisy labels: the most probable ones, or those by a transition matrix."""
+"""Classes of examples by a model of their noisy labels: the most probable classes, or classes by a T."""
 
 from typing import NamedTuple
 
@@ -9,19 +9,19 @@ from keras_het.base.batches import row_blocks
 from keras_het.base.seeds import random_generator
 from keras_het.labels.estimation import ROUNDING, confident_counts, count_pairs
 
-FLOOR = 1e-3  # of each row of T, spread over all classes: else one label that is impossible by T would decide
-MOST_ROUNDS = 20
+ROW_FLOOR = 1e-3  # spread over each row of T: else a single label that is impossible by T would decide the class
+MAX_ROUNDS = 20
 MAX_PROOF_ROWS = 20_000
-MIN_TOLD = 0.02  # of log p(label): on correct labels, classes by T hardly differ from the most probable ones
+MIN_LOG_GAIN = 0.02  # else T would prove itself on correct labels, where its classes hardly differ
 
 
 class Decoded(NamedTuple):
-    """The class of each of N examples, by a model of the noisy labels.
+    """Classes of N examples, by a model of the noisy labels.
 
-    classes: the label where it scores as well as any other class, else the class of the best score, `(N,)`.
+    classes: class of the best score, `(N,)`; the label if its score is as good.
     margin: difference of the two best scores, `(N,)`; not negative.
-    second: the most probable other label, `(N,)`.
-    is_proven: whether T proved itself on held-out labels, and makes the scores.
+    second: most probable label apart from the class, `(N,)`.
+    is_proven: boolean, whether held-out labels prove a transition matrix, which then makes the scores.
     """
 
     classes: np.ndarray
@@ -31,16 +31,16 @@ class Decoded(NamedTuple):
 
 
 def decode(labels: np.ndarray, p: np.ndarray) -> Decoded:
-    """Returns the classes of examples by p(noisy label | x), and how clear each is.
+    """Returns the classes of examples by p(noisy label | x), and how clear each class is.
 
-    The score of a class is its probability, unless a transition matrix proves itself. Then it is the score of
-    `by_transition`. If 45% of the labels of a class name one other class, the most probable label is often the other by
-    chance. On labels of people and rules, classes by T are wrong more often than the most probable ones.
+    The score of a class is its probability, unless held-out labels prove a transition matrix. Then it is the score of
+    `classes_by_transition`. If 45% of the labels of a class name one other class, the most probable label is often that
+    class by chance. On labels of people and rules, classes by T are wrong more often than the most probable classes.
 
-    T proves itself on held-out labels: T of each half of the examples gives the classes of the other half. Their mean
-    log p(label | class) must be above that of the most probable classes in each half, and in all by 0.02 and by two
-    standard errors. And they must be the label as often. With two classes T only moves the threshold, so it proves
-    nothing. A class without labels is nobody's.
+    The proof uses two halves: T of each half gives the classes of the other half. Compared with the most probable
+    classes, their mean log p(label | class) must be higher in each half, and in total by 0.02 and two standard errors.
+    They must also equal the label as often. With two classes T only moves the threshold, so it is never proven.
+    No example gets a class without labels.
 
     Args:
         labels: integers in [0, K), shape `(N,)`.
@@ -56,19 +56,19 @@ def decode(labels: np.ndarray, p: np.ndarray) -> Decoded:
     is_proven = _is_proven(labels, p)
     log_rows = np.log(_transition(labels, p).T).astype(p.dtype) if is_proven else None
     occurs = np.bincount(labels, minlength=p.shape[1]) > 0
-    parts = [_scored(labels[rows], p[rows], log_rows, occurs) for rows in row_blocks(len(p))]
+    parts = [_score_block(labels[rows], p[rows], log_rows, occurs) for rows in row_blocks(len(p))]
     classes, margin, second = (np.concatenate(part) for part in zip(*parts, strict=True))
     return Decoded(classes, margin, second, is_proven)
 
 
-def by_transition(labels: np.ndarray, p: np.ndarray) -> np.ndarray:
-    """Returns classes by T, `(N,)`, whether or not it proves itself; arguments are those of `decode`.
+def classes_by_transition(labels: np.ndarray, p: np.ndarray) -> np.ndarray:
+    """Returns classes by T, `(N,)`, proven or not, for the arguments of `decode`.
 
-    The class of an example is the k of the largest sum_j p_j log T_kj, the row of T that is nearest to p by the
-    Kullback-Leibler divergence. T begins with the counts of confident examples; then row k is the mean p of the
-    examples of class k, and so on, until no class changes.
+    The class of an example is the k with the largest sum_j p_j log T_kj. This row of T is the nearest to p by the
+    Kullback-Leibler divergence. T starts from the counts of confident examples. Then each row k becomes the mean p of
+    the examples of class k, until no class changes.
 
-    Source: Banerjee et al. 2005, "Clustering with Bregman divergences", Algorithm 1, from that start.
+    Source: Banerjee et al. 2005, "Clustering with Bregman divergences", Algorithm 1, from this start.
     """
     return _nearest(p, _transition(labels, p))
 
@@ -82,33 +82,34 @@ def means(values: np.ndarray, classes: np.ndarray, totals: np.ndarray) -> np.nda
 
 
 def _is_proven(labels: np.ndarray, p: np.ndarray) -> bool:
-    """Returns whether classes by T of the other half tell more of held-out labels than the most probable classes."""
+    """Returns whether classes by T of the other half predict held-out labels better than the most probable classes."""
     if p.shape[1] < 3 or len(p) < 2:
         return False
     halves = np.array_split(random_generator(0).permutation(len(p))[:MAX_PROOF_ROWS], 2)
     gains = [_gains(labels, p, *pair) for pair in (halves, halves[::-1])]
-    told, named = np.concatenate(gains, axis=1)
-    is_clear = told.sum() > max(MIN_TOLD * len(told), 2.0 * np.sqrt(np.square(told).sum()))
-    return bool(is_clear and min(part[0].sum() for part in gains) > 0.0 and named.sum() >= 0.0)
+    log_gains, match_gains = np.concatenate(gains, axis=1)
+    is_clear = log_gains.sum() > max(MIN_LOG_GAIN * len(log_gains), 2.0 * np.sqrt(np.square(log_gains).sum()))
+    return bool(is_clear and min(part[0].sum() for part in gains) > 0.0 and match_gains.sum() >= 0.0)
 
 
 def _gains(labels: np.ndarray, p: np.ndarray, rows: np.ndarray, others: np.ndarray) -> np.ndarray:
-    """Returns what classes by T of the others gain in log p(label | class) and in labels that they name, `(2, n)`."""
-    size, own, transition = p.shape[1], labels[rows], _transition(labels[others], p[others])
+    """Returns the gains by T of the other half in log p(label | class), and in classes that are the label, `(2, n)`."""
+    size, observed, transition = p.shape[1], labels[rows], _transition(labels[others], p[others])
     gains = np.zeros((2, len(rows)))
-    for sign, classes_of in ((1, lambda part: _nearest(part, transition)), (-1, lambda part: part.argmax(axis=1))):
-        classes, known = classes_of(p[rows]), classes_of(p[others])
-        counts = 1.0 / size + count_pairs(known, labels[others], size)
-        gains += sign * np.stack([np.log(counts / counts.sum(axis=1, keepdims=True))[classes, own], classes == own])
+    for sign, predict in ((1, lambda part: _nearest(part, transition)), (-1, lambda part: part.argmax(axis=1))):
+        classes = predict(p[rows])
+        counts = 1.0 / size + count_pairs(predict(p[others]), labels[others], size)
+        log_rows = np.log(counts / counts.sum(axis=1, keepdims=True))
+        gains += sign * np.stack([log_rows[classes, observed], classes == observed])
     return gains
 
 
 def _transition(labels: np.ndarray, p: np.ndarray) -> np.ndarray:
-    """Returns T, `(K, K)`, as `by_transition` finds it."""
+    """Returns the T of `classes_by_transition`, `(K, K)`."""
     size = p.shape[1]
-    counts = confident_counts(labels, p) + FLOOR * np.eye(size)
+    counts = confident_counts(labels, p) + ROW_FLOOR * np.eye(size)
     transition, old = _bounded(counts / counts.sum(axis=1, keepdims=True)), None
-    for _ in range(MOST_ROUNDS):
+    for _ in range(MAX_ROUNDS):
         classes = _nearest(p, transition)
         if old is not None and np.array_equal(classes, old):
             break
@@ -118,23 +119,23 @@ def _transition(labels: np.ndarray, p: np.ndarray) -> np.ndarray:
 
 
 def _bounded(transition: np.ndarray) -> np.ndarray:
-    return (1 - FLOOR) * transition + FLOOR / len(transition)
+    return (1 - ROW_FLOOR) * transition + ROW_FLOOR / len(transition)
 
 
 def _nearest(p: np.ndarray, transition: np.ndarray) -> np.ndarray:
-    """Returns the nearest row of T for each example, `(N,)`."""
+    """Returns the index of the nearest row of T for each example, `(N,)`."""
     log_rows = np.log(transition.T).astype(p.dtype)
     return np.concatenate([(p[rows] @ log_rows).argmax(axis=1) for rows in row_blocks(len(p))])
 
 
-def _scored(
+def _score_block(
     labels: np.ndarray, p: np.ndarray, log_rows: np.ndarray | None, occurs: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Returns classes, margins and second choices of a block, by p or by the logarithms of T."""
-    scores, each = np.where(occurs, p if log_rows is None else p @ log_rows, -np.inf), np.arange(len(p))
+    """Returns classes, margins and second choices of a block, by p or by log T."""
+    scores, rows = np.where(occurs, p if log_rows is None else p @ log_rows, -np.inf), np.arange(len(p))
     best = scores.max(axis=1)
-    classes = np.where(scores[each, labels] >= best - ROUNDING, labels, scores.argmax(axis=1))
-    scores[each, scores.argmax(axis=1)] = -np.inf
+    classes = np.where(scores[rows, labels] >= best - ROUNDING, labels, scores.argmax(axis=1))
+    scores[rows, scores.argmax(axis=1)] = -np.inf
     others = p.copy()
-    others[each, classes] = -1.0
+    others[rows, classes] = -1.0
     return classes, best - scores.max(axis=1), others.argmax(axis=1)

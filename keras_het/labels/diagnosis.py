@@ -1,4 +1,4 @@
-"""Kinds of label noise, told by out-of-sample probabilities and the labels alone."""
+"""Diagnosis of the kind of label noise from labels and out-of-sample probabilities."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -17,42 +17,41 @@ from keras_het.base.validation import check_class_names, check_labels
 from keras_het.labels.decoding import Decoded, decode
 from keras_het.labels.estimation import check_distributions, count_pairs, flip_p_values
 
-LEVEL = 0.05  # of every test
-NEARLY_NONE = 0.03  # noise rate that counts as none
-MIN_SLOPE = 0.5  # a model's error odds fall at least as the square root of the odds of the rank by clearness
-BINS = 100  # ranks by clearness; the first half of them is of the clear examples, which both tests of flips use
-CLEAR = BINS // 2
-LOGITS = logit((np.arange(BINS) + 0.5) / BINS)
+SIGNIFICANCE_LEVEL = 0.05
+NEGLIGIBLE_RATE = 0.03  # else correct labels would often be diagnosed as noisy
+MIN_SLOPE = 0.5  # else a model whose errors hardly fall with clearness would look like noise
+BINS = 100  # ranks by clearness
+CLEAR_BINS = BINS // 2  # bins of the clear examples, which both tests of flips use
+BIN_LOGITS = logit((np.arange(BINS) + 0.5) / BINS)
 MAX_SHOWN_FLIPS = 5
 ANSWERS = {
-    "none": "none shown. The model's own errors explain the labels that it disagrees with.",
-    "by class": "by class. A wrong label depends on the class of the example, not on the example itself.",
-    "by example": "by example. Wrong labels depend on the example, or the model is too weak to tell.",
+    "none": "none found. Model errors explain the labels that the model disagrees with.",
+    "class-dependent": "class-dependent. Label errors depend on the true class, not on the example.",
+    "instance-dependent": "instance-dependent, or the model is too weak to tell.",
 }
 NEXT_STEPS = {
     "none": "Train as usual, or with losses.SmoothedCrossentropy. Check the labels that labels.find_issues flags.",
-    "by class": "Compare methods with labels.choose. By hand, train with losses.ForwardCorrectedCrossentropy and its "
-    "transition.",
-    "by example": "Compare a layers.HeteroscedasticDense head in labels.choose. Drop only the surest issues.",
+    "class-dependent": "Compare methods with labels.choose, or train with losses.ForwardCorrectedCrossentropy and the "
+    "transition of this diagnosis.",
+    "instance-dependent": "Add labels.methods.Heteroscedastic() to the methods of labels.choose. Drop only the labels "
+    "that labels.find_issues flags.",
 }
 NOTHING_LEARNED = (
-    "The model predicts {right:.1%} of the labels, and the majority class alone predicts {majority:.1%}. Train longer, "
-    "scale the inputs, and check that rows and labels have the same order."
+    "The model predicts {model:.1%} of the labels, the majority class alone {majority:.1%}. Train longer, scale the "
+    "inputs, and check that rows and labels have the same order."
 )
-
-SECOND_CHOICES = "Wrong labels name the model's second choice for the very example {} often than their class explains"
+SECOND_CHOICES = "The labels are the model's second choice {} often than their classes explain"
 
 
 @dataclasses.dataclass(frozen=True)
 class Flip:
-    """A flip from one class to another that is more frequent than others by chance.
+    """Flip from one class to another that is more frequent than chance explains.
 
     Attributes:
         true: name of the class.
         label: name of the observed label.
         count: number of clear examples of the class with this label.
-        p_value: probability of this count or more if all other classes are equally likely, before Bonferroni's
-            correction.
+        p_value: probability of this count or more if all other classes are equally likely, not Bonferroni-corrected.
     """
 
     true: Any
@@ -63,31 +62,31 @@ class Flip:
 
 @dataclasses.dataclass(frozen=True)
 class Diagnosis(TitledLines):
-    """Kind of label noise with its evidence. It prints the answer, how sure it is, and what to do next.
+    """Kind of label noise, with its evidence and the next step.
 
     Attributes:
-        kind: "none" (the model's own errors explain the labels that it disagrees with), "by class" (a wrong label
-            depends on the class of its example alone, symmetric noise included), or "by example" (it depends on the
+        kind: "none" (model errors explain the labels that the model disagrees with), "class-dependent" (label errors
+            depend on the true class only, symmetric noise included), or "instance-dependent" (they depend on the
             example, or the model is too weak to exclude that).
-        reason: reason for the kind, in a sentence or two.
+        reason: evidence for the kind, in a sentence or two.
         transition: T[i, j] = p(label j | class i), `(K, K)`, over all examples.
-        rate: fraction of disputed labels that stays however clear the example is, an estimate of the noise rate. It is
-            too low for noise that prefers unclear examples.
-        disputed: fraction of the labels that the model disagrees with. Hard examples count, so it is no estimate of the
-            noise rate.
+        rate: estimated noise rate, the disagreement on the clearest examples. It is too low for noise that prefers
+            unclear examples.
+        disagreement: fraction of the labels that the model disagrees with. It includes correct labels of hard examples,
+            so it is not the noise rate.
         flips: flips that are too frequent for symmetric noise, the most frequent first; empty if the kind is "none".
-            The class is the most probable one, and can be the model's error.
+            The class is the model's most probable one, so a flip can be a model error.
         noise_p_value: p-value of a noise rate of at most 3%, by a likelihood-ratio test.
-        symmetry_p_value: p-value of symmetric noise, by a chi-square test; nan without flips or with two classes.
-        class_p_value: p-value of labels that depend on the class alone, by a permutation test of second choices; nan
-            without disputed labels or with two classes.
+        symmetry_p_value: p-value of symmetric noise, by a chi-square test; nan without flips or for two classes.
+        class_p_value: p-value of class-dependent noise, by a permutation test of second choices; nan without
+            disagreements or for two classes.
     """
 
     kind: str
     reason: str
     transition: np.ndarray
     rate: float
-    disputed: float
+    disagreement: float
     flips: tuple[Flip, ...]
     noise_p_value: float
     symmetry_p_value: float
@@ -95,12 +94,12 @@ class Diagnosis(TitledLines):
 
     @property
     def answer(self) -> str:
-        """Answer in a sentence."""
+        """Kind of noise, in a sentence or two."""
         return ANSWERS[self.kind]
 
     @property
     def next_step(self) -> str:
-        """Advice on training, in a sentence or two."""
+        """Advice on what to do, in a sentence or two."""
         return NEXT_STEPS[self.kind]
 
     def evidence(self) -> str:
@@ -120,40 +119,37 @@ class Diagnosis(TitledLines):
 
 
 def diagnose(probabilities: Any, labels: Any, class_names: Sequence | Mapping | None = None) -> Diagnosis:
-    """Tells which kind of label noise there is: none, by class, or by example.
+    """Tells the kind of label noise: none, class-dependent, or instance-dependent.
 
-    A method that gains on one kind of noise loses on another. The class of an example is the suggested class of
-    `find_issues`, and the model disagrees with a label that is another class. Then:
+    The class of an example is the suggested class of `find_issues`. The model disagrees with a label that is another
+    class. Three tests use these disagreements:
 
-    1. A model's errors get rare on clear examples, and noise that depends on the class alone does not. With r in (0, 1)
-       the rank of an example in its class, the clearest first, p(disputed) = rate + (1 - rate) s(a + b logit r), where
-       s is the logistic function and b >= .5. A likelihood-ratio test of rate <= .03 separates noise from the
-       model's errors.
-    2. On the clearer half, a chi-square test compares class-dependent flips with symmetric ones. It says which flips
-       are worth naming. It does not change the kind: symmetric noise is "by class".
-    3. On the same half, a permutation test within classes counts disputed labels that are the model's second choice
-       for the very example. Its slack is the fraction of disputed labels that the model's own errors explain by 1.
+    1. Model errors get rare on clear examples, and class-dependent noise does not. With r in (0, 1) the rank of an
+       example in its class, the clearest first, p(disagreement) = rate + (1 - rate) s(a + b logit r), where s is the
+       logistic function and b >= 0.5. A likelihood-ratio test of rate <= 0.03 separates noise from model errors.
+    2. On the clearer half, a chi-square test compares class-dependent flips with symmetric flips. It decides which
+       flips are reported, not the kind: symmetric noise is "class-dependent".
+    3. On the same half, a permutation test within classes counts labels that are the model's second choice for the
+       example. Its slack is the fraction of the disagreements that test 1 attributes to model errors.
 
-    Noise is "by class" only if the second choices agree with that, the model's errors are fewer than half of the
-    disputed labels, and fewer than half of the labels are wrong (each at 5%). Otherwise it is "by example", for which
-    only sure errors are dropped. Two classes, noise near 50%, fewer label errors than errors of the model, or a model
-    that is right for half of the examples therefore give "by example" or "none". A model that does not predict the
-    labels better than the majority class gives "none".
+    Noise is "class-dependent" only if test 3 does not reject it, model errors are fewer than half of the
+    disagreements, and fewer than half of the labels are errors (each at 5%). Otherwise it is "instance-dependent". So
+    two classes, noise near 50%, or a weak model give "instance-dependent" or "none". A model that is no better than the
+    majority class gives "none".
 
-    Nobody can tell a hard example from a label that is wrong because its example is hard. Labels of examples that
-    belong to no class give "none", because these examples are unclear.
+    No test can tell a hard example from a label error that happened because the example is hard. Out-of-distribution
+    examples give "none", because the model is unsure about them.
 
     Args:
-        probabilities: out of sample, by cross-validation, shape `(N, K)`, K >= 2, rows of sum 1. Columns of a frame are
-            matched by name.
-        labels: integers in [0, K), shape `(N,)`, or label vectors, or names. Names are sorted, or in the order of
-            `class_names`.
+        probabilities: out-of-sample probabilities, from cross-validation, `(N, K)`, K >= 2, each row of sum 1. Columns
+            of a frame are matched by name.
+        labels: integers in [0, K), `(N,)`, label vectors, or names in sorted order or the order of `class_names`.
         class_names: names of the K classes, a sequence or a dict {class: name}; None for the names of the labels.
     Returns:
         `Diagnosis`; print it.
     Raises:
         ValueError: for other shapes or values, or labels of one class only.
-    Source: Finney 1971, "Probit Analysis", ch. 7, for the floor ("natural mortality"); Pearson 1900 for the chi-square.
+    Source: Finney 1971, "Probit Analysis", ch. 7, for test 1 ("natural mortality"); Pearson 1900 for test 2.
 
     Example:
         >>> rng, true = np.random.default_rng(0), np.arange(3).repeat(100)
@@ -162,53 +158,45 @@ def diagnose(probabilities: Any, labels: Any, class_names: Sequence | Mapping | 
         >>> p = (t[true] + 0.02) * rng.gamma(50.0, size=(300, 3))
         >>> result = diagnose(p / p.sum(axis=1, keepdims=True), labels, class_names=["cat", "lynx", "dog"])
         >>> result.kind, [(flip.true, flip.label) for flip in result.flips]
-        ('by class', [('cat', 'lynx')])
+        ('class-dependent', [('cat', 'lynx')])
     """
     check_same_index(probabilities=probabilities, labels=labels)
-    p = check_distributions(probabilities, as_given=True)
+    p = check_distributions(probabilities, keep_float32=True)
     size = p.shape[1]
     labels, names = _read(labels, class_names, len(p), size)
     if hasattr(probabilities, "columns"):
         p = check_distributions(order_columns(names, order_columns(None, probabilities)))
     decoded = decode(labels, p)
-    disputed = decoded.classes != labels
+    differs = decoded.classes != labels
     bins = (BINS * _ranks(decoded.margin, decoded.classes)).astype(int)
-    floor = _fit_floor(np.bincount(bins, disputed, BINS), np.bincount(bins, minlength=BINS))
-    is_clear = bins < CLEAR
+    fit = _fit_noise(np.bincount(bins, differs, BINS), np.bincount(bins, minlength=BINS))
+    is_clear = bins < CLEAR_BINS
     is_most_probable = is_clear & (decoded.classes == argmax_rows(p))
     counts = count_pairs(decoded.classes[is_most_probable], labels[is_most_probable], size)
-    symmetry = _test_symmetry(counts)
-    second = _test_second_choices(decoded, labels, is_clear & disputed, floor.error_fraction)
-    class_p_value = second if size > 2 else float("nan")
-    kind, reason = _nothing_learned(p, labels) or _judge(floor, class_p_value, float(disputed.mean()))
-    flips = _flips(counts, names) if symmetry < LEVEL and kind != "none" else ()
-    return Diagnosis(
-        kind,
-        reason,
-        _transition(count_pairs(decoded.classes, labels, size)),
-        floor.rate,
-        float(disputed.mean()),
-        flips,
-        floor.p_value,
-        symmetry,
-        class_p_value,
-    )
+    symmetry_p_value = _test_symmetry(counts)
+    second_p_value = _test_second_choices(decoded, labels, is_clear & differs, fit.error_fraction)
+    class_p_value, disagreement = second_p_value if size > 2 else float("nan"), float(differs.mean())
+    kind, reason = _nothing_learned(p, labels) or _decide(fit, class_p_value, disagreement)
+    flips = _flips(counts, names) if symmetry_p_value < SIGNIFICANCE_LEVEL and kind != "none" else ()
+    transition = _normalize(count_pairs(decoded.classes, labels, size))
+    p_values = fit.p_value, symmetry_p_value, class_p_value
+    return Diagnosis(kind, reason, transition, fit.rate, disagreement, flips, *p_values)
 
 
 def _read(labels: Any, class_names: Any, count: int, size: int) -> tuple[np.ndarray, list]:
     """Returns labels of any form as integers in [0, size), and the names of the classes."""
-    own, places = encode(labels, count, "labels")
-    if own.dtype.kind == "i":
-        return check_labels(own[places], size), check_class_names(class_names, size)
-    names = own.tolist() if class_names is None else check_class_names(class_names, size)
-    if len(names) != size or not set(own.tolist()) <= set(names):
-        rule = f"be names of the {size} classes of `probabilities`, with `class_names` if some do not occur"
-        raise refusal("labels", rule, ", ".join(map(repr, own.tolist())))
-    return np.array([names.index(name) for name in own.tolist()])[places], names
+    values, codes = encode(labels, count, "labels")
+    if values.dtype.kind == "i":
+        return check_labels(values[codes], size), check_class_names(class_names, size)
+    names = values.tolist() if class_names is None else check_class_names(class_names, size)
+    if len(names) != size or not set(values.tolist()) <= set(names):
+        rule = f"name the {size} classes of `probabilities`. Pass `class_names` if a class does not occur"
+        raise refusal("labels", rule, ", ".join(map(repr, values.tolist())))
+    return np.array([names.index(name) for name in values.tolist()])[codes], names
 
 
-def _transition(counts: np.ndarray) -> np.ndarray:
-    """Returns counts with rows of sum one; a class without examples keeps its labels."""
+def _normalize(counts: np.ndarray) -> np.ndarray:
+    """Returns counts with rows of sum 1; a row without counts becomes a row of the identity."""
     counts = np.where(counts.sum(axis=1, keepdims=True) > 0, counts, np.eye(len(counts)))
     return counts / counts.sum(axis=1, keepdims=True)
 
@@ -216,7 +204,7 @@ def _transition(counts: np.ndarray) -> np.ndarray:
 def _ranks(margin: np.ndarray, classes: np.ndarray) -> np.ndarray:
     """Returns the rank of each example in its class, the clearest first, as a fraction in (0, 1), `(N,)`.
 
-    Equal margins share their mean rank: probabilities that are all alike do not tell which examples are clear.
+    Equal margins share their mean rank, because no example is clearer.
     """
     order = np.lexsort((-margin, classes))
     ordered, totals = classes[order], np.bincount(classes)
@@ -228,14 +216,14 @@ def _ranks(margin: np.ndarray, classes: np.ndarray) -> np.ndarray:
     return ranks
 
 
-class _Floor(NamedTuple):
-    """Fit of disputed labels by clearness.
+class _NoiseFit(NamedTuple):
+    """Fit of the disagreement by clearness.
 
-    rate: fraction that stays for the clearest examples.
+    rate: disagreement on the clearest examples.
     p_value: p-value of a rate of at most 3%.
-    majority_p_value: p-value of a rate of at most half of the disputed labels, so that the model errs in the others.
+    majority_p_value: p-value of a rate of at most half of the disagreement.
     half_p_value: p-value of a rate of at least one half.
-    error_fraction: fraction of the disputed labels of clear examples that the model's errors explain.
+    error_fraction: fraction of the disagreements on clear examples that model errors explain.
     """
 
     rate: float
@@ -245,50 +233,50 @@ class _Floor(NamedTuple):
     error_fraction: float
 
 
-def _fit_floor(disputed: np.ndarray, totals: np.ndarray) -> _Floor:
-    """Fits p(disputed) = rate + (1 - rate) s(a + b logit r) by maximum likelihood to counts by rank, `(BINS,)`."""
-    (rate, intercept, slope), loss = _minimum(disputed, totals, 0.0, 0.99)
+def _fit_noise(counts: np.ndarray, totals: np.ndarray) -> _NoiseFit:
+    """Fits p(disagreement) = rate + (1 - rate) s(a + b logit r) by maximum likelihood to counts by rank, `(BINS,)`."""
+    (rate, intercept, slope), loss = _minimize(counts, totals, 0.0, 0.99)
 
     def signed_root(null: float) -> float:
-        drop = _minimum(disputed, totals, null, null)[1] - loss
+        drop = _minimize(counts, totals, null, null)[1] - loss
         return float(np.sign(rate - null) * np.sqrt(max(0.0, 2.0 * drop)))
 
-    errors = totals * (1 - rate) * expit(intercept + slope * LOGITS)
-    both = (totals * rate + errors)[:CLEAR].sum()
-    return _Floor(
+    errors = totals * (1 - rate) * expit(intercept + slope * BIN_LOGITS)
+    expected = (totals * rate + errors)[:CLEAR_BINS].sum()
+    return _NoiseFit(
         float(rate),
-        float(ndtr(-signed_root(NEARLY_NONE))),
-        float(ndtr(-signed_root(disputed.sum() / totals.sum() / 2))),
+        float(ndtr(-signed_root(NEGLIGIBLE_RATE))),
+        float(ndtr(-signed_root(counts.sum() / totals.sum() / 2))),
         float(ndtr(signed_root(0.5))),
-        float(errors[:CLEAR].sum() / both) if both > 0 else 1.0,
+        float(errors[:CLEAR_BINS].sum() / expected) if expected > 0 else 1.0,
     )
 
 
-def _minimum(disputed: np.ndarray, totals: np.ndarray, low: float, high: float) -> tuple[np.ndarray, float]:
+def _minimize(counts: np.ndarray, totals: np.ndarray, low: float, high: float) -> tuple[np.ndarray, float]:
     """Returns (rate, a, b) and the negative log-likelihood for a rate in [low, high], from two starts."""
 
     def loss(parameters: np.ndarray) -> tuple[float, np.ndarray]:
         """Returns the negative log-likelihood and its gradient."""
         rate, intercept, slope = parameters
-        error = expit(intercept + slope * LOGITS)
+        error = expit(intercept + slope * BIN_LOGITS)
         p = np.clip(rate + (1 - rate) * error, 1e-12, 1 - 1e-12)
-        value = -float(disputed @ np.log(p) + (totals - disputed) @ np.log1p(-p))
-        p_gradient = (totals - disputed) / (1 - p) - disputed / p
+        value = -float(counts @ np.log(p) + (totals - counts) @ np.log1p(-p))
+        p_gradient = (totals - counts) / (1 - p) - counts / p
         logit_gradient = p_gradient * (1 - rate) * error * (1 - error)
-        return value, np.array([p_gradient @ (1 - error), logit_gradient.sum(), logit_gradient @ LOGITS])
+        return value, np.array([p_gradient @ (1 - error), logit_gradient.sum(), logit_gradient @ BIN_LOGITS])
 
     bounds = [(low, high), (-20.0, 20.0), (MIN_SLOPE, 5.0)]
-    starts = (low, (low + min(high, 2 * disputed.sum() / totals.sum())) / 2) if low < high else (low,)
+    starts = (low, (low + min(high, 2 * counts.sum() / totals.sum())) / 2) if low < high else (low,)
     fits = [minimize(loss, [rate, -2.0, 1.0], jac=True, method="L-BFGS-B", bounds=bounds) for rate in starts]
     best = min(fits, key=lambda fit: fit.fun)
     return best.x, float(best.fun)
 
 
 def _test_symmetry(counts: np.ndarray) -> float:
-    """Returns the p-value of flips to all other classes alike; nan without flips, or of two classes.
+    """Returns the p-value of flips to all other classes alike; nan without flips or for two classes.
 
-    Pearson's statistic over the classes is compared with a gamma distribution of its exact mean and variance, which
-    holds for small counts also.
+    Pearson's statistic is compared with a gamma distribution of its exact mean and variance, which is valid for small
+    counts.
     """
     others = len(counts) - 1
     flips = counts * (1.0 - np.eye(len(counts)))
@@ -302,14 +290,14 @@ def _test_symmetry(counts: np.ndarray) -> float:
     return float(gammaincc(mean**2 / variance, statistic * mean / variance))
 
 
-def _test_second_choices(decoded: Decoded, labels: np.ndarray, chosen: np.ndarray, slack: float) -> float:
-    """Returns the p-value of labels that name the second choice no more often than the class and the model's errors do.
+def _test_second_choices(decoded: Decoded, labels: np.ndarray, mask: np.ndarray, slack: float) -> float:
+    """Returns the p-value of labels that are the second choice no more often than classes and model errors explain.
 
-    Mean and variance of the number of agreements over all permutations of the labels within each class are exact, and
-    the number is normal. The test is of the labels that are `chosen`, `(N,)`, the disputed ones of clear examples. Of
-    those that would not agree by their class, a fraction `slack` may, because the model's errors explain it.
+    The number of labels in `mask`, `(N,)`, that are the second choice is compared with a normal distribution. Its mean
+    and variance over all permutations of the labels within each class are exact. A fraction `slack` of the labels can
+    be the second choice because of model errors.
     """
-    second, labels, classes = decoded.second[chosen], labels[chosen], decoded.classes[chosen]
+    second, labels, classes = decoded.second[mask], labels[mask], decoded.classes[mask]
     if not len(labels):
         return float("nan")
     moments = [_moments(second[classes == k], labels[classes == k]) for k in np.unique(classes)]
@@ -319,7 +307,7 @@ def _test_second_choices(decoded: Decoded, labels: np.ndarray, chosen: np.ndarra
 
 
 def _moments(first: np.ndarray, second: np.ndarray) -> tuple[float, float]:
-    """Returns mean and variance of the number of equal pairs if the values are paired at random."""
+    """Returns mean and variance of the number of equal pairs if values are paired at random."""
     size, count = 1 + max(first.max(), second.max()), float(len(first))
     a, b = (np.bincount(values, minlength=size).astype("float64") for values in (first, second))
     pairs = (a * b).sum()
@@ -328,35 +316,36 @@ def _moments(first: np.ndarray, second: np.ndarray) -> tuple[float, float]:
 
 
 def _flips(counts: np.ndarray, names: list) -> tuple[Flip, ...]:
-    """Returns the flips that are too frequent by a binomial test with Bonferroni's correction."""
+    """Returns the flips that are too frequent by a Bonferroni-corrected binomial test."""
     p_values = flip_p_values(counts)
-    pairs = np.argwhere(p_values < LEVEL / max(1, len(counts) * (len(counts) - 1))).tolist()
+    pairs = np.argwhere(p_values < SIGNIFICANCE_LEVEL / max(1, len(counts) * (len(counts) - 1))).tolist()
     pairs.sort(key=lambda pair: -counts[tuple(pair)])
     return tuple(Flip(names[i], names[j], int(counts[i, j]), float(p_values[i, j])) for i, j in pairs)
 
 
 def _nothing_learned(p: np.ndarray, labels: np.ndarray) -> tuple[str, str] | None:
-    """Returns "none" and the reason for a model that is not better than the majority class, by McNemar's test."""
-    right, majority = argmax_rows(p) == labels, labels == np.bincount(labels).argmax()
-    gained, lost = int(np.sum(right & ~majority)), int(np.sum(majority & ~right))
-    if gained and binomtest(gained, gained + lost, alternative="greater").pvalue < LEVEL:
+    """Returns "none" and the reason if a model is not better than the majority class, by McNemar's test."""
+    is_correct, is_majority = argmax_rows(p) == labels, labels == np.bincount(labels).argmax()
+    gains, losses = int(np.sum(is_correct & ~is_majority)), int(np.sum(is_majority & ~is_correct))
+    if gains and binomtest(gains, gains + losses, alternative="greater").pvalue < SIGNIFICANCE_LEVEL:
         return None
-    return "none", NOTHING_LEARNED.format(right=right.mean(), majority=majority.mean())
+    return "none", NOTHING_LEARNED.format(model=is_correct.mean(), majority=is_majority.mean())
 
 
-def _judge(floor: _Floor, class_p_value: float, disputed: float) -> tuple[str, str]:
+def _decide(fit: _NoiseFit, class_p_value: float, disagreement: float) -> tuple[str, str]:
     """Returns the kind and the reason."""
-    said = f"The model disagrees with {disputed:.1%} of the labels"
-    if floor.p_value >= LEVEL:
-        return "none", f"{said}. Like model errors, they get rare on clear examples (p {floor.p_value:.2g} for noise)."
-    said = f"{said}, and about {floor.rate:.1%} however clear the example is (p {floor.p_value:.1g})."
-    rest = "Too many of the others are of unclear examples to exclude that noise follows them."
-    reasons = [
-        (np.isnan(class_p_value), "With two classes, or no clear example, more cannot be told."),
-        (class_p_value < LEVEL, f"{SECOND_CHOICES.format('more')} (p {class_p_value:.1g})."),
-        (floor.majority_p_value >= LEVEL, rest),
-        (floor.half_p_value >= LEVEL, "This is too near to half of the labels: a weak model looks the same."),
+    text = f"The model disagrees with {disagreement:.1%} of the labels"
+    if fit.p_value >= SIGNIFICANCE_LEVEL:
+        rare = "Like model errors, these disagreements are rare on clear examples"
+        return "none", f"{text}. {rare} (p = {fit.p_value:.2g} for noise)."
+    text = f"{text}, and with about {fit.rate:.1%} on the clearest examples (p = {fit.p_value:.1g})."
+    unclear = "Many disagreements are on unclear examples, so noise that prefers these examples is possible."
+    doubts = [
+        (np.isnan(class_p_value), "With two classes, or without clear examples, the kind cannot be told."),
+        (class_p_value < SIGNIFICANCE_LEVEL, f"{SECOND_CHOICES.format('more')} (p = {class_p_value:.1g})."),
+        (fit.majority_p_value >= SIGNIFICANCE_LEVEL, unclear),
+        (fit.half_p_value >= SIGNIFICANCE_LEVEL, "This is close to half of the labels, as for a weak model."),
     ]
-    if doubt := next((reason for is_so, reason in reasons if is_so), ""):
-        return "by example", f"{said} {doubt}"
-    return "by class", f"{said} {SECOND_CHOICES.format('no more')} (p {class_p_value:.2g})."
+    if doubt := next((doubt for applies, doubt in doubts if applies), ""):
+        return "instance-dependent", f"{text} {doubt}"
+    return "class-dependent", f"{text} {SECOND_CHOICES.format('no more')} (p = {class_p_value:.2g})."

@@ -1,4 +1,4 @@
-"""How many label errors are left, by a uniform sample of the labels that nobody had checked."""
+"""Upper bound of the label errors left, from a uniform sample of the unchecked labels."""
 
 import bisect
 import dataclasses
@@ -12,128 +12,126 @@ from keras_het.base.batches import read_index
 from keras_het.base.classes import encode, is_index_unambiguous
 from keras_het.base.validation import check_boolean, check_class_names, check_open_fraction
 from keras_het.base.verified import encode_verified, verified_indices
-from keras_het.labels.draws import first_of_draw
+from keras_het.labels.draws import verified_rows
 
-PRIOR = 0.5  # both parameters of the beta distribution of the fraction of errors: most sets have few
+BETA_PRIOR = 0.5  # both parameters of the beta prior of the error rate, which prefers low rates
 
 
 @dataclasses.dataclass(frozen=True)
 class ErrorsLeft:
-    """An upper bound of the label errors that are left. It prints as a sentence.
+    """Upper bound of the label errors left, which prints as two sentences.
 
     Attributes:
-        checked: number of labels that were ever checked.
-        found: number of errors among them.
-        sample: number of labels that were checked as a uniform sample.
-        sample_found: number of errors in the sample.
-        unchecked: number of labels that nobody has checked.
-        most: largest number of errors among the unchecked labels, with the `confidence`.
-        rate: `most` as a fraction of all labels, once the errors that were found are corrected.
+        checked: number of all checked labels.
+        errors: number of errors among the checked labels.
+        sample: number of labels in the uniform sample.
+        sample_errors: number of errors in the sample.
+        unchecked: number of unchecked labels.
+        max_errors: upper bound of the errors among the unchecked labels.
+        rate: `max_errors` as a fraction of all labels, when the known errors are corrected.
         confidence: probability that the bound holds, at least.
         sequential: boolean, whether the bound holds at all looks together.
     """
 
     checked: int
-    found: int
+    errors: int
     sample: int
-    sample_found: int
+    sample_errors: int
     unchecked: int
-    most: int
+    max_errors: int
     rate: float
     confidence: float
     sequential: bool
 
     def __str__(self) -> str:
-        when = ", whenever you look" if self.sequential else ""
+        when = ", valid at every look" if self.sequential else ""
         return (
-            f"at most {self.most:,} of the {self.unchecked:,} labels that nobody has checked are wrong, "
-            f"{self.rate:.2%} of all labels (confidence {self.confidence:.0%}{when}): "
-            f"{self.sample_found:,} of {self.sample:,} drawn at random were wrong, "
-            f"{self.found:,} of {self.checked:,} checked in all"
+            f"At most {self.max_errors:,} of the {self.unchecked:,} unchecked labels are errors, {self.rate:.2%} of "
+            f"all labels (confidence {self.confidence:.0%}{when}). Errors so far: {self.sample_errors:,} in the random "
+            f"sample of {self.sample:,}, {self.errors:,} in all {self.checked:,} checked labels."
         )
 
 
 def errors_left(
     labels: Any,
     verified_labels: Mapping,
-    drawn: Any,
+    draw_order: Any,
     *,
     confidence: float = 0.95,
     sequential: bool = False,
     class_names: Sequence | None = None,
 ) -> ErrorsLeft:
-    """Returns an upper bound of the label errors that are left: when to stop looking.
+    """Returns an upper bound of the label errors left, which tells you when to stop checking.
 
-    Of U labels that were unchecked, M are wrong. A sample of n of them, drawn uniformly without replacement, has X
-    errors, of the hypergeometric distribution; k were found. The bound is the largest M with
+    M of the U unchecked labels are errors. A sample of n of these labels, drawn uniformly without replacement, has X
+    errors, with a hypergeometric distribution. If your sample has k errors, the bound is the largest M with
 
         P(X <= k | U, M, n) > 1 - confidence,
 
-    less the k that were found. It is exact, for a size of the sample that was fixed before anybody looked. Use
-    `sequential=True` if you check the bound after every label. Then it is the largest M with
+    minus the k errors of the sample. It is exact if you fix the size of the sample in advance. Use `sequential=True` if
+    you look at the bound after every label. Then it is the largest M with
 
         P(X = k | U, M, n) > (1 - confidence) P(k),
 
-    where P(k) is the beta-binomial probability of k of n by a prior with both parameters 1/2. This ratio of prior to
+    where P(k) is the beta-binomial probability of k of n by a prior with both parameters 1/2. The ratio of prior to
     posterior is a martingale for the true M, so the bound fails at any look with a probability of at most
     1 - confidence. This bound is wider: 2.1% instead of 1.0% after 300 labels without an error.
 
-    Nothing is assumed of the errors, or of how labels were chosen that were checked before. But the sample must be
-    uniform: labels that a score proposed say nothing here, and neither does a sample without its hard labels.
+    The bound makes no assumption on the errors, or on labels that you checked before the draw. But the sample must be
+    uniform. Do not use labels that a score proposed, or leave hard labels out.
 
     Args:
-        labels: labels as they were before anybody verified any, integers or names, `(N,)`.
-        verified_labels: all labels that were ever checked, a dict from row numbers, or names of a pandas index, to
-            classes; a class that no label has is an error.
-        drawn: uniform sample of the labels that were unchecked then: a list of the same keys in the order of the draw,
-            or a dict from the keys to their places in the draw, 0, 1, 2, ..., as a column of a file keeps them. Those
-            that are verified by now must come first: a place that is missing counts as left out.
+        labels: labels before any correction, integers or names, `(N,)`.
+        verified_labels: all checked labels, a dict from row numbers, or names of a pandas index, to classes. A class
+            that no label has is an error.
+        draw_order: uniform sample of the unchecked labels, a list of keys in the order of the draw, or a dict from keys
+            to positions 0, 1, 2, ... in the draw, such as a column of a file. Verified keys must come first, without
+            gaps.
         confidence: probability that the bound holds, in (0, 1).
-        sequential: boolean, whether the bound is checked at several looks; False for a sample of a fixed size.
-        class_names: names of the classes, if `labels` are integers and `verified_labels` names; None for none.
+        sequential: boolean, whether you look at the bound more than once.
+        class_names: names of the classes, if `labels` are integers and `verified_labels` names; else None.
     Returns:
         `ErrorsLeft`; print it.
     Raises:
-        ValueError: for rows that do not exist or are drawn twice, an empty sample, a sample with a gap, or the first of
-            a sorted sample.
-    Source: Waudby-Smith and Ramdas 2020, "Confidence sequences for sampling without replacement", section 2
-        (the ratio of prior and posterior, with a beta-binomial prior); Clopper and Pearson 1934, "The use of confidence
-        or fiducial limits", for the inversion.
+        ValueError: for rows that do not exist or repeat, an empty sample, a sample with a gap, or a sorted sample.
+    Source: Waudby-Smith and Ramdas 2020, "Confidence sequences for sampling without replacement", section 2, for the
+        ratio of prior and posterior; Clopper and Pearson 1934, "The use of confidence or fiducial limits", for the
+        inversion.
 
     Example:
         >>> labels = [0, 1] * 500
-        >>> drawn = np.random.default_rng(0).permutation(1000)[:200]
-        >>> verified = {index: labels[index] for index in drawn.tolist()}
-        >>> verified[int(drawn[0])] = 1 - labels[drawn[0]]
-        >>> print(errors_left(labels, verified, drawn))
-        at most 20 of the 800 labels that nobody has checked are wrong, 2.00% of all labels (confidence 95%): 1 of 200 \
-drawn at random were wrong, 1 of 200 checked in all
+        >>> sample = np.random.default_rng(0).permutation(1000)[:200]
+        >>> verified = {index: labels[index] for index in sample.tolist()}
+        >>> verified[int(sample[0])] = 1 - labels[sample[0]]
+        >>> print(errors_left(labels, verified, sample))
+        At most 20 of the 800 unchecked labels are errors, 2.00% of all labels (confidence 95%). Errors so far: 1 in \
+the random sample of 200, 1 in all 200 checked labels.
     """
-    classes, given = encode(labels, name="labels")
+    classes, observed = encode(labels, name="labels")
     confidence, sequential = check_open_fraction("confidence", confidence), check_boolean("sequential", sequential)
     index = read_index(labels=labels)
-    places = verified_indices(verified_labels, len(given), index)
-    wrong, is_checked = np.zeros((2, len(given)), bool)
+    rows = verified_indices(verified_labels, len(observed), index)
+    is_error, is_checked = np.zeros((2, len(observed)), bool)
     names = classes if class_names is None else np.asarray(check_class_names(class_names, len(classes)))
-    known = [classes, names] if is_index_unambiguous(names) else [names]
-    wrong[places] = given[places] != encode_verified(verified_labels, *known, allows_unknown=True)
-    is_checked[places] = True
-    sample = first_of_draw(drawn, is_checked, index)
-    errors, unchecked = int(wrong[sample].sum()), int(len(given) - len(places))
-    most = _most(len(sample) + unchecked, len(sample), errors, confidence, sequential)
-    found = len(places), int(wrong.sum()), len(sample), errors, unchecked, most, most / len(given)
-    return ErrorsLeft(*found, confidence, sequential)
+    encodings = [classes, names] if is_index_unambiguous(names) else [names]
+    is_error[rows] = observed[rows] != encode_verified(verified_labels, *encodings, allows_unknown=True)
+    is_checked[rows] = True
+    sample = verified_rows(draw_order, is_checked, index)
+    errors, unchecked = int(is_error[sample].sum()), int(len(observed) - len(rows))
+    bound = _max_errors(len(sample) + unchecked, len(sample), errors, confidence, sequential)
+    counts = len(rows), int(is_error.sum()), len(sample), errors, unchecked, bound
+    return ErrorsLeft(*counts, bound / len(observed), confidence, sequential)
 
 
-def _most(population: int, sample: int, errors: int, confidence: float, sequential: bool) -> int:
-    """Returns the largest number of errors left in a population, after a sample of it with this many errors."""
-    bound = _is_possible_at_any_time if sequential else _is_possible
-    # The number with the largest likelihood is always possible, and above it fewer and fewer are.
+def _max_errors(population: int, sample: int, errors: int, confidence: float, sequential: bool) -> int:
+    """Returns the upper bound of the errors left in a population, after a sample with this many `errors`."""
+    is_possible = _is_possible_at_any_look if sequential else _is_possible
+    # The most likely number is always possible, and above it the probability falls, so bisection works.
     low = min(max(errors, (population + 1) * errors // sample), population - sample + errors)
     high = population - sample + errors
 
     def is_too_large(wrong: int) -> bool:
-        return not bound(population, wrong, sample, errors, 1.0 - confidence)
+        return not is_possible(population, wrong, sample, errors, 1.0 - confidence)
 
     return low + bisect.bisect_left(range(low, high + 1), True, key=is_too_large) - 1 - errors
 
@@ -143,18 +141,19 @@ def _is_possible(population: int, wrong: int, sample: int, errors: int, alpha: f
     return bool(logsumexp(_log_probability(population, wrong, sample, np.arange(errors + 1))) > np.log(alpha))
 
 
-def _is_possible_at_any_time(population: int, wrong: int, sample: int, errors: int, alpha: float) -> bool:
+def _is_possible_at_any_look(population: int, wrong: int, sample: int, errors: int, alpha: float) -> bool:
     """Returns whether the ratio of prior and posterior of this many errors is below 1 / alpha."""
-    prior = _log_choices(sample, errors) + betaln(errors + PRIOR, sample - errors + PRIOR) - betaln(PRIOR, PRIOR)
+    prior = _log_choices(sample, errors) + betaln(errors + BETA_PRIOR, sample - errors + BETA_PRIOR)
+    prior -= betaln(BETA_PRIOR, BETA_PRIOR)
     return bool(_log_probability(population, wrong, sample, errors) > np.log(alpha) + prior)
 
 
 def _log_probability(population: int, wrong: int, sample: int, errors: Any) -> Any:
-    """Returns logarithms of hypergeometric probabilities of numbers of errors."""
+    """Returns the log-probability of numbers of errors in a sample, by the hypergeometric distribution."""
     rest = _log_choices(population - wrong, sample - errors)
     return _log_choices(wrong, errors) + rest - _log_choices(population, sample)
 
 
-def _log_choices(count: Any, chosen: Any) -> Any:
-    """Returns log(count choose chosen), -inf if it is 0."""
-    return gammaln(count + 1) - gammaln(chosen + 1) - gammaln(np.maximum(count - chosen + 1, 0))
+def _log_choices(n: Any, k: Any) -> Any:
+    """Returns log(n choose k), -inf if it is 0."""
+    return gammaln(n + 1) - gammaln(k + 1) - gammaln(np.maximum(n - k + 1, 0))

@@ -1,4 +1,4 @@
-"""Methods for noisy labels, and the base class of your own."""
+"""Methods for noisy labels, and the base class for your own."""
 
 import copy
 from typing import Any, Self
@@ -25,18 +25,17 @@ __all__ = [
     "Method",
 ]
 
-SMOOTHING = 0.3  # of labels in forward correction: without it the loss asks for certainty where T is an estimate
+LABEL_SMOOTHING = 0.3  # without it, forward correction trains towards certainty although T is only an estimate
 
 
 class Method:
-    """Base class of the methods for noisy labels: crossentropy, from which a subclass differs in something.
+    """Base class of the methods for noisy labels: crossentropy with a Dense head.
 
-    A subclass has a `name` and one or more of the methods below. Predictions are those of the head: layers of `tail`
-    act only in training.
+    A subclass sets `name` and overrides one or more of the methods below.
 
     Attributes:
-        name: title in the table; two methods of a call have different ones.
-        is_closed_form: boolean, whether `solve` gives the weights; such a method is used on features alone.
+        name: unique name, for the table.
+        is_closed_form: boolean, whether `solve` computes the weights; `choose` then uses the method on features only.
 
     Example:
         >>> class Focal(Method):
@@ -60,59 +59,56 @@ class Method:
         return f"{type(self).__name__}({', '.join(values)})"
 
     def head(self, units: int, **options: Any) -> list[keras.layers.Layer]:
-        """Returns new layers from features, `(N, D)`, to logits or log-probabilities, `(N, K)`, K the `units`.
+        """Returns new layers from features, `(N, D)`, to logits or log-probabilities, `(N, units)`.
 
-        `options` are the regularizers and the initializer of the model's own last layer.
+        `options` are the regularizers and the initializer of the last layer that they replace.
         """
         return [keras.layers.Dense(units, "log_softmax", dtype="float32", **options)]
 
     def tail(self, units: int) -> list[keras.layers.Layer]:
-        """Returns new layers behind the head in training alone, such as a `NoiseTransition`, for K = `units`."""
+        """Returns new layers that follow the head in training only, such as a `NoiseTransition` of `units` classes."""
         return []
 
     def loss(self, data: Data) -> keras.losses.Loss:
-        """Returns a new loss of the head's outputs, for the `data` to train on."""
+        """Returns a new loss of the head's outputs, for the training `data`."""
         losses = keras.losses
         kind = losses.SparseCategoricalCrossentropy if data.y.ndim == 1 else losses.CategoricalCrossentropy
         return kind(from_logits=True)
 
     def labels(self, data: Data) -> Any:
-        """Returns the targets of the loss, `(N,)` or `(N, K)`, for the `data` to train on."""
+        """Returns the targets of the loss, `(N,)` or `(N, K)`, for the training `data`."""
         return data.y
 
     def sample_weight(self, data: Data) -> Any:
-        """Returns the weights of the examples, `(N,)`, or None, for the `data` to train on."""
+        """Returns the weights of the training `data`, `(N,)`, or None."""
         return data.weight
 
     def callbacks(self) -> list[keras.callbacks.Callback]:
         """Returns new callbacks for a training."""
         return []
 
-    def given(self, diagnosis: Any) -> Self:
-        """Returns this method, with what it uses of the `diagnosis`, such as its `transition`, `(K, K)`."""
+    def adapt(self, diagnosis: Any) -> Self:
+        """Returns a method adapted to the `Diagnosis` of the labels, for instance to its `transition`, `(K, K)`."""
         return self
 
     def solve(self, data: Data, scale: Any) -> tuple[np.ndarray, np.ndarray]:
-        """Returns kernel, `(D, K)`, and bias, `(K,)`, of the head in closed form, for features `scale(data.x)`."""
+        """Returns kernel, `(D, K)`, and bias, `(K,)`, of the head, for features `scale(data.x)`."""
         raise NotImplementedError(f"{type(self).__name__} must define solve(data, scale)")
 
     def compile(self, model: keras.Model, optimizer: Any, data: Data, **arguments: Any) -> keras.Model:
-        """Returns a `model` with head and tail, compiled with a new `optimizer` and `arguments` for the `data`."""
+        """Compiles and returns the `model` with head and tail, for the training `data`."""
         model.compile(optimizer, self.loss(data), **arguments)
         return model
 
 
 class EarlyStopping(Method):
-    """Crossentropy with a Dense head, stopped at the best epoch: the plain training.
-
-    -log p_y
-    """
+    """Plain training: crossentropy, -log p_y, with a Dense head, at the best epoch."""
 
     name = "early stopping"
 
 
 class EarlyLearning(Method):
-    """Early-learning regularisation, for wrong labels that a model learns late: it keeps to its earlier predictions.
+    """Early-learning regularisation, which keeps predictions near earlier ones, before label errors are memorised.
 
         -log p_y + strength log(1 - t'p),    t the moving average of the example's earlier p       (Liu et al. 2020)
 
@@ -133,7 +129,7 @@ class EarlyLearning(Method):
 
 
 class ForwardCorrection(Method):
-    """Forward correction with the transition matrix that the plain training finds, for classes that are swapped.
+    """Forward correction by the transition matrix of the plain training, for swapped classes.
 
         -sum_j ((1 - s) y_j + s / K) log sum_i p_i T_ij,    s = 0.3                             (Patrini et al. 2017)
 
@@ -146,10 +142,10 @@ class ForwardCorrection(Method):
     def __init__(self, transition: Any = None):
         self.transition = transition
 
-    def given(self, diagnosis: Any) -> Self:
-        made = copy.copy(self)
-        made.transition = diagnosis.transition if self.transition is None else self.transition
-        return made
+    def adapt(self, diagnosis: Any) -> Self:
+        adapted = copy.copy(self)
+        adapted.transition = diagnosis.transition if self.transition is None else self.transition
+        return adapted
 
     def loss(self, data: Data) -> keras.losses.Loss:
         rule = "be a matrix (K, K); only `choose` estimates it"
@@ -157,43 +153,43 @@ class ForwardCorrection(Method):
         return ForwardCorrectedCrossentropy(self.transition, from_logits=True)
 
     def labels(self, data: Data) -> Any:
-        return (1.0 - SMOOTHING) * data.distribution + SMOOTHING / data.units
+        return (1.0 - LABEL_SMOOTHING) * data.distribution + LABEL_SMOOTHING / data.units
 
 
 class LinearDiscriminant(Method):
-    """Linear discriminant analysis of frozen features, in closed form: it hardly follows wrong labels.
+    """Linear discriminant analysis of frozen features, in closed form, which hardly memorises label errors.
 
         argmax_k m_k' C^-1 x - m_k' C^-1 m_k / 2 + log prior_k,    C = (1 - a) S + a (tr S / D) I
 
     m_k is the mean of the features with label k, S their covariance within the classes, and a the shrinkage. Classes
-    have equal priors, unless held-out labels clearly say that their frequencies are better. It is left out where a
-    function makes the models, whose features change.
+    have equal priors, unless their frequencies are clearly better on held-out labels. `choose` skips this method if a
+    function makes the models, because their features change.
     Source: Friedman 1989, "Regularized discriminant analysis", Eq. 18; Lee et al. 2019, "Robust inference via
         generative classifiers for handling noisy labels", section 3.1.
     """
 
     name, is_closed_form = "linear discriminant analysis", True
-    _frequencies: bool | None = None
+    _has_frequencies: bool | None = None
 
-    def _decided(self, data: Data, scale: Any) -> Self:
-        """Returns the method with the kind of priors of all data: probabilities of two kinds have no common order."""
-        decided = copy.copy(self)
-        decided._frequencies = discriminant(data.x, data.y, data.units, data.weight, scale).frequencies
-        return decided
+    def _fix_priors(self, data: Data, scale: Any) -> Self:
+        """Returns the method with one kind of priors for all folds: probabilities of two kinds cannot be ranked."""
+        fixed = copy.copy(self)
+        fixed._has_frequencies = discriminant(data.x, data.y, data.units, data.weight, scale).has_frequencies
+        return fixed
 
     def solve(self, data: Data, scale: Any) -> tuple[np.ndarray, np.ndarray]:
-        return discriminant(data.x, data.y, data.units, data.weight, scale, self._frequencies)[:2]
+        return discriminant(data.x, data.y, data.units, data.weight, scale, self._has_frequencies)[:2]
 
 
 class Heteroscedastic(Method):
-    """Crossentropy of a `HeteroscedasticDense` head, for labels that name a class which the example looks like.
+    """Crossentropy of a `HeteroscedasticDense` head, for labels confused with look-alike classes.
 
         -log E[softmax(u / temperature)_y],    u ~ N(mu(h), diag(d(h)^2) + V(h) V(h)')        (Collier et al. 2021)
 
-    It is not in `METHODS`: the page "When it pays" says what it gains over a Dense head with the same temperature.
+    It is not in `METHODS`. The page "When the head helps" compares it with a Dense head of the same temperature.
 
     Args:
-        num_factors: R, columns of V; None for the default of the layer.
+        num_factors: R, number of columns of V; None for the default of the layer.
         temperature: temperature of the softmax.
     """
 
@@ -211,4 +207,4 @@ METHODS: tuple[Method, ...] = (
     EarlyStopping(),
     ForwardCorrection(),
 )
-"""The methods that `choose` compares unless it is given others, the most cautious first."""
+"""Methods that `choose` compares by default, the safest first."""

@@ -1,4 +1,4 @@
-"""The networks of a training: those of a user, with the head of a method, or a linear model on features."""
+"""Networks to train: the user's model with the head of a method, or a linear model on features."""
 
 import pathlib
 from collections.abc import Callable, Iterator
@@ -21,108 +21,108 @@ from keras_het.reading.check import leaves, spell
 from keras_het.reading.ending import Ending, find_ending, single_output
 from keras_het.reading.matching import find_label_form, rebuild, unwrap_annotators
 
-PROBABILITIES = ("softmax", "sigmoid", "log_sigmoid")  # activations of a head that makes no log-probabilities
-INTEGER_LOSSES = ("integers", "either", "")  # labels that a loss takes; "" of a user's own
-STEP = 0.5  # about the change of a logit of D features by a step of Adam with a learning rate of STEP / D
+REFUSED_ACTIVATIONS = ("softmax", "sigmoid", "log_sigmoid")  # the loss reads logits or log-probabilities
+INTEGER_LOSSES = ("integers", "either", "")  # answers of `find_label_form`; "" is a loss that it does not know
+LOGIT_STEP = 0.5  # approximate change of a logit by a step of Adam with a learning rate of LOGIT_STEP / D
 MAX_LEARNING_RATE = 0.05
 PREPROCESSED_ROWS = 256
-COMPILE_ARGUMENTS = ("jit_compile", "run_eagerly", "steps_per_execution", "auto_scale_loss")  # kept of the user's
-TRAINED = "_keras_het_trained"  # attribute of a variable that a training has changed
+KEPT_COMPILE_ARGUMENTS = ("jit_compile", "run_eagerly", "steps_per_execution", "auto_scale_loss")
+TRAINED_MARK = "_keras_het_trained"  # attribute of variables that a training has changed
 
 
 def check_maker_or_none(make_model: Any, optimizer: Any) -> None:
-    """Raises a ValueError if `make_model` is neither a function nor None, or has an optimizer beside a function."""
+    """Raises a ValueError if `make_model` is neither a function nor None, or if a function gets an optimizer."""
     if make_model is not None:
         check_maker(make_model, ", a list of them, a trained model, or None if `x` are features")
-        rule = "be None beside a function `make_model`: remove it; set it in `compile`"
+        rule = "be None if `make_model` is a function. Set the optimizer in the function's `compile`"
         refuse_if(optimizer is not None, "optimizer", rule, kind=optimizer)
 
 
 def make(make_model: Callable[[], Any] | None, data: Data, optimizer: Any) -> keras.Model:
-    """Returns a new compiled model for some data: a user's, or without a function a linear one on features."""
+    """Returns a new compiled model: the function's, or a linear model on features if there is no function."""
     return linear_model(data, optimizer) if make_model is None else checked_model(make_model(), data.x, data.units)
 
 
 def linear_model(data: Data, optimizer: Any) -> keras.Model:
-    """Returns a Dense layer on scaled features, which starts at zero: few examples need few steps then."""
+    """Returns a Dense layer on scaled features. It starts at zero, so that few examples need few steps."""
     shape = getattr(data.x, "shape", None)
     if shape is None or len(shape) != 2:
         received = f"a {type(data.x).__name__}" if shape is None else f"shape {tuple(shape)}"
-        raise refusal("x", "be features, an array (N, D), where there is no function `make_model`", received)
+        raise refusal("x", "be features, an array (N, D), if `make_model` is None", received)
     dense = keras.layers.Dense(data.units, "log_softmax", kernel_initializer="zeros", dtype="float32")
     model = keras.Sequential([keras.Input(shape[1:]), *scaling(data.x, data.weight).layers(), dense])
-    new = rebuild(optimizer) if isinstance(optimizer, keras.optimizers.Optimizer) else optimizer
-    default = keras.optimizers.Adam(min(MAX_LEARNING_RATE, STEP / shape[1]))
-    model.compile(default if new is None else keras.optimizers.get(new), _crossentropy())
+    clone = rebuild(optimizer) if isinstance(optimizer, keras.optimizers.Optimizer) else optimizer
+    default = keras.optimizers.Adam(min(MAX_LEARNING_RATE, LOGIT_STEP / shape[1]))
+    model.compile(default if clone is None else keras.optimizers.get(clone), _crossentropy())
     return model
 
 
 def checked_model(model: Any, x: Any, units: int) -> keras.Model:
-    """Returns a model of a user's function, which must be new, compiled, and of K classes."""
+    """Returns a model that a user's function made, if it is new, compiled, and of K classes."""
     if not isinstance(model, keras.Model) or not getattr(model, "compiled", False):
-        received = f"a {type(model).__name__}" + (", which is not" if isinstance(model, keras.Model) else "")
-        raise refusal("make_model", "make compiled models", received)
+        received = f"a {type(model).__name__}" + (" that is not compiled" if isinstance(model, keras.Model) else "")
+        raise refusal("make_model", "return compiled models", received)
     if isinstance(model, keras.Sequential) and not model.built and hasattr(x, "shape"):
         model.build((None, *x.shape[1:]))
     _check_new(model)
     for loss in leaves(model.loss):
         if find_label_form(loss, units) not in INTEGER_LOSSES:
-            rule = 'make models of a loss of integers: compile(loss="sparse_categorical_crossentropy")'
-            rule += " and no NoiseTransition of annotators" * (unwrap_annotators(loss) is not None)
+            rule = 'return models with a loss of integer labels: compile(loss="sparse_categorical_crossentropy")'
+            rule += ", without a NoiseTransition of annotators" * (unwrap_annotators(loss) is not None)
             raise refusal("make_model", rule, f"loss={spell(loss)}")
     outputs = getattr(model, "outputs", None) or []
     size = model.output_shape[-1] if len(outputs) == 1 else units
-    refuse_if(size != units, "make_model", f"make models of the {units} classes of `y`", f"one of {size}")
+    refuse_if(size != units, "make_model", f"return models of the {units} classes of `y`", f"{size} classes")
     return model
 
 
 def _check_new(model: keras.Model) -> None:
-    """Raises a ValueError if an earlier training has changed a part of a model: it would know held-out labels."""
+    """Raises a ValueError if an earlier training has changed a part of a model, which would leak held-out labels."""
     rule = (
-        "make new layers and a new optimizer at every call, for a model would begin with what an earlier one has "
-        "learned; frozen layers alone may be shared (`trainable = False`)"
+        "return new layers and a new optimizer at every call, so that no model starts with what another has learned. "
+        "Share only frozen layers (`trainable = False`)"
     )
     variables = [*model.trainable_variables, *(model.optimizer.variables if model.optimizer else [])]
-    known = [variable.path for variable in variables if getattr(variable, TRAINED, False)]
-    refuse_if(known, "make_model", rule, f"the variable {known[0]!r} twice" if known else "")
+    shared = [variable.path for variable in variables if getattr(variable, TRAINED_MARK, False)]
+    refuse_if(shared, "make_model", rule, f"the variable {shared[0]!r} twice" if shared else "")
     steps = int(model.optimizer.iterations) if getattr(model.optimizer, "built", False) else 0
-    refuse_if(steps, "make_model", rule, "a trained one")
+    refuse_if(steps, "make_model", rule, "a trained model")
 
 
 def mark_trained(model: keras.Model) -> None:
     """Marks the variables that a training has changed."""
     for variable in [*model.trainable_variables, *(model.optimizer.variables if model.optimizer else [])]:
-        setattr(variable, TRAINED, True)
+        setattr(variable, TRAINED_MARK, True)
 
 
 def with_method(model: keras.Model, method: Method, data: Data) -> tuple[keras.Model, keras.Model]:
-    """Returns a new model with the head of a method in the place of its own: one to train, and one to predict."""
-    layers, tail = method.head(data.units, **options_of(own_head(model).head)), method.tail(data.units)
+    """Returns a new model to train, with the head of a method instead of its last layer, and its predictor."""
+    layers, tail = method.head(data.units, **head_options(model_head(model).head)), method.tail(data.units)
     _check_log_probabilities(layers[-1])
     trained, predictor = replace_head(model, layers, tail)
-    arguments = {key: value for key, value in compile_arguments(model).items() if key in COMPILE_ARGUMENTS}
+    arguments = {key: value for key, value in compile_arguments(model).items() if key in KEPT_COMPILE_ARGUMENTS}
     return method.compile(trained, without_decay(model.optimizer, trained, tail), data, **arguments), predictor
 
 
 def replace_head(model: keras.Model, layers: list, tail: list) -> tuple[keras.Model, keras.Model]:
-    """Returns a model with other layers in the place of its last one, and the same without the layers of the tail."""
-    outputs = _applied(layers, own_head(model).features)
-    return _like(model, _applied(tail, outputs)), _like(model, outputs)
+    """Returns the model with `layers` and `tail` instead of its last layer, and the same model without the tail."""
+    outputs = _apply(layers, model_head(model).features)
+    return _with_outputs(model, _apply(tail, outputs)), _with_outputs(model, outputs)
 
 
-def own_head(model: keras.Model) -> Ending:
-    """Returns the last layer of a model, a Dense or a head of this package, and its features."""
+def model_head(model: keras.Model) -> Ending:
+    """Returns the last layer of a model, a Dense layer or a head of this package, and its features."""
     try:
         head = find_ending(model, (HeteroscedasticDense,))
-    except ValueError:  # no such head: then it must be a Dense layer
+    except ValueError:  # without a head of this package, the last layer must be a Dense layer
         head = find_ending(model, (keras.layers.Dense,))
-    rule = "make models whose last layer takes features (N, D), such as behind Flatten or GlobalAveragePooling2D"
+    rule = "return models whose last layer reads features (N, D), as after Flatten or GlobalAveragePooling2D"
     refuse_if(len(head.features.shape) != 2, "make_model", rule, shape=head.features)
     return head
 
 
-def options_of(layer: Any) -> dict[str, Any]:
-    """Returns what a new head keeps of the model's own: penalties, and an initializer of zeros."""
+def head_options(layer: Any) -> dict[str, Any]:
+    """Returns the options that a new head inherits from the last layer: regularizers, and an initializer of zeros."""
     penalties = {name: getattr(layer, name, None) for name in ("kernel_regularizer", "bias_regularizer")}
     is_zero = isinstance(getattr(layer, "kernel_initializer", None), keras.initializers.Zeros)
     zeros = {"kernel_initializer": "zeros"} if is_zero else {}
@@ -130,17 +130,17 @@ def options_of(layer: Any) -> dict[str, Any]:
 
 
 def without_decay(optimizer: Any, model: keras.Model, layers: list[keras.layers.Layer]) -> Any:
-    """Returns a new optimizer like this one, which lets no layer behind the head decay."""
-    new = rebuild(optimizer)
-    variables, _, pattern = weight_decay_exclusions(optimizer, model.variables)
-    own = [variable for layer in layers for variable in layer.variables]
-    if variables or own or pattern:
-        new.exclude_from_weight_decay([*variables, *own], pattern)
-    return new
+    """Returns a clone of the optimizer, without weight decay for `layers`."""
+    clone = rebuild(optimizer)
+    excluded, _, pattern = weight_decay_exclusions(optimizer, model.variables)
+    excluded = [*excluded, *(variable for layer in layers for variable in layer.variables)]
+    if excluded or pattern:
+        clone.exclude_from_weight_decay(excluded, pattern)
+    return clone
 
 
-def compiled(model: keras.Model, optimizer: Any) -> keras.Model:
-    """Returns a fitted model, compiled for `evaluate`, and for further training by crossentropy."""
+def compile_with_crossentropy(model: keras.Model, optimizer: Any) -> keras.Model:
+    """Returns a fitted model, compiled with crossentropy for `evaluate` and further training."""
     optimizer = without_decay(optimizer, model, [])
     optimizer.build(model.trainable_variables)  # else a saved model could not be loaded without a warning
     model.compile(optimizer, _crossentropy(), metrics=["accuracy"])
@@ -148,7 +148,7 @@ def compiled(model: keras.Model, optimizer: Any) -> keras.Model:
 
 
 def training_inputs(trained: keras.Model, predictor: keras.Model, x: Any) -> Any:
-    """Returns x as `trained` accepts it: preprocessed if the predictor is a KerasHub task and `trained` is none."""
+    """Returns x as `trained` accepts it: preprocessed if only the predictor is a KerasHub task."""
     preprocess = getattr(predictor, "preprocess_samples", None)
     if preprocess is None or hasattr(trained, "preprocess_samples"):
         return x
@@ -158,61 +158,61 @@ def training_inputs(trained: keras.Model, predictor: keras.Model, x: Any) -> Any
 
 
 def feature_batches(model: keras.Model, x: Any) -> Iterator[tuple[Any, Any, Any]]:
-    """Yields the features of a trained model, the labels and weights of a data set, batch by batch."""
-    part, preprocess = part_and_preprocessor(model, features_of(model))
+    """Yields features of a trained model, labels and weights, for each batch of a data set."""
+    part, preprocess = part_and_preprocessor(model, symbolic_features(model))
     for inputs, labels, weights in batches_with_weights(x, 1):
         yield keras.ops.convert_to_numpy(part.predict_on_batch(preprocess(inputs))), labels, weights
 
 
 def frozen_features(model: keras.Model, x: Any, batch_size: int, folder: pathlib.Path | None) -> np.ndarray:
-    """Returns the features of a trained model, `(N, D)`: the inputs of its head, or its outputs if it has none.
+    """Returns the features of a trained model, `(N, D)`: the inputs of its head, or its outputs without a head.
 
-    With a folder they are a memory map, features.npy, from which a later call goes on.
+    With a folder they are a memory map of its file features.npy, which later calls read.
     """
-    part, preprocess = part_and_preprocessor(model, symbolic := features_of(model))
-    parts = (
+    part, preprocess = part_and_preprocessor(model, symbolic := symbolic_features(model))
+    blocks = (
         keras.ops.convert_to_numpy(part.predict_on_batch(preprocess(inputs))) for inputs, _ in batches(x, batch_size)
     )
     shape, file = (count_examples(x), symbolic.shape[-1]), None if folder is None else folder / "features.npy"
     if file is not None and file.exists():
-        stored, first = np.load(file, mmap_mode="r", allow_pickle=False), next(parts)
+        stored, first = np.load(file, mmap_mode="r", allow_pickle=False), next(blocks)
         is_same = stored.shape == shape and np.allclose(stored[: len(first)], first, rtol=1e-3, atol=1e-4)
-        rule = f"be a folder of the same examples and model (delete {file} to compute their features anew)"
+        rule = f"be a folder of the same examples and model. Delete {file} to compute the features again"
         refuse_if(not is_same, "resume_path", rule, "other features")
         return stored
     if file is None:
-        return np.concatenate([*parts])
-    half, start = file.with_name("features.unfinished.npy"), 0
-    written = np.lib.format.open_memmap(half, "w+", "float32", shape)
-    for rows in parts:
-        written[start : start + len(rows)] = rows
-        start += len(rows)
-    written.flush()
-    half.replace(file)
+        return np.concatenate([*blocks])
+    unfinished, start = file.with_name("features.unfinished.npy"), 0
+    features = np.lib.format.open_memmap(unfinished, "w+", "float32", shape)
+    for block in blocks:
+        features[start : start + len(block)] = block
+        start += len(block)
+    features.flush()
+    unfinished.replace(file)
     return np.load(file, mmap_mode="r", allow_pickle=False)
 
 
-def features_of(model: keras.Model) -> Any:
+def symbolic_features(model: keras.Model) -> Any:
     """Returns the symbolic features of a trained model, `(N, D)`."""
     output = single_output(model)  # raises for a model without a graph
     try:
-        return own_head(model).features
+        return model_head(model).features
     except ValueError:
         if len(output.shape) == 2:
             return output
         raise
 
 
-def joined(model: keras.Model, on_features: keras.Model) -> keras.Model:
-    """Returns the frozen layers of a trained model with a model on their features."""
-    return add_preprocessor(keras.Model(model_inputs(model), on_features(features_of(model))), model)
+def join(model: keras.Model, on_features: keras.Model) -> keras.Model:
+    """Returns the frozen layers of a trained model, followed by a model on their features."""
+    return add_preprocessor(keras.Model(model_inputs(model), on_features(symbolic_features(model))), model)
 
 
-def _like(model: keras.Model, outputs: Any) -> keras.Model:
+def _with_outputs(model: keras.Model, outputs: Any) -> keras.Model:
     return add_preprocessor(keras.Model(model_inputs(model), outputs), model)
 
 
-def _applied(layers: list, tensor: Any) -> Any:
+def _apply(layers: list, tensor: Any) -> Any:
     for layer in layers:
         tensor = layer(tensor)
     return tensor
@@ -223,9 +223,9 @@ def _crossentropy() -> keras.losses.Loss:
 
 
 def _check_log_probabilities(layer: keras.layers.Layer) -> None:
-    """Raises a ValueError if the last layer of a method's head makes probabilities."""
+    """Raises a ValueError if the last layer of a method's head returns probabilities."""
     name = getattr(getattr(layer, "activation", None), "__name__", "")
-    if name in PROBABILITIES or isinstance(layer, keras.layers.Softmax):
-        rule = "make logits or log-probabilities of exclusive classes"
+    if name in REFUSED_ACTIVATIONS or isinstance(layer, keras.layers.Softmax):
+        rule = "return logits or log-probabilities of exclusive classes"
         received = f"a {type(layer).__name__}" + (f" with activation {name!r}" if name else "")
         raise refusal("The head of a method", rule, received)

@@ -1,4 +1,4 @@
-"""Which labels a person should check next."""
+"""Labels that a person should check next."""
 
 import dataclasses
 from collections.abc import Iterator, Mapping
@@ -10,38 +10,38 @@ from keras_het.base.batches import read_index, row_blocks
 from keras_het.base.refusal import refuse_if
 from keras_het.base.validation import check_integer, check_labels
 from keras_het.base.verified import verified_indices
-from keras_het.labels.decoding import by_transition
+from keras_het.labels.decoding import classes_by_transition
 from keras_het.labels.estimation import check_distributions, count_pairs
 from keras_het.labels.issues import LabelTable
 
-# Chosen by benchmarks/real/next_labels.py: with fewer of either, T of labels that people gave is believed too much.
-ADDED_LABELS = 200  # in each row of T, wrong labels spread evenly
+# benchmarks/real/next_labels.py chose both values. With fewer added labels or more rounds, scores overfit T.
+ADDED_LABELS = 200  # for each row of T
 ROUNDS = 3
 
 
 @dataclasses.dataclass(frozen=True)
 class NextLabels(LabelTable):
-    """Labels to check next, in the order of looking. They print as a table of the first 20, also in a notebook.
+    """Labels to check next, in order. They print as a table of the first 20, also in a notebook.
 
     Attributes:
         index: row number of the example, `(n,)`.
-        given: observed label.
-        suggested: class whose row of T is nearest to the probabilities; for labels that are proposed, unlike for all
-            labels, it is about as often right as the most probable class, or more often.
-        score: probability that the label is the class of the example, in [0, 1]; the lower, the worse.
-        class_names: names of the K classes, or their numbers.
-        example_names: index of a pandas frame, for the printed table and the frame; None for numbers.
+        label: observed label.
+        suggested: class whose row of T is nearest to the probabilities. For these labels, it is correct at least about
+            as often as the most probable class.
+        score: probability that the label is correct, in [0, 1].
+        class_names: names or numbers of the K classes.
+        example_names: index of a pandas frame, for texts and frames; None for numbers.
     """
 
     index: np.ndarray
-    given: np.ndarray
+    label: np.ndarray
     suggested: np.ndarray
     score: np.ndarray
     class_names: Any
     example_names: Any = None
 
     def rows(self) -> Iterator[tuple[Any, ...]]:
-        """Yields names of example, observed and suggested class, and score of each label."""
+        """Yields the names of the example, its label and its suggested class, and the score."""
         names, *columns = self._columns().values()
         return zip(names.tolist(), *columns, strict=True)
 
@@ -51,61 +51,60 @@ class NextLabels(LabelTable):
 
 
 def next_labels(probabilities: Any, labels: Any, count: int, *, verified_labels: Mapping | None = None) -> NextLabels:
-    """Returns the labels that a person with a budget should check next: those that are most probably wrong.
+    """Returns the `count` labels that are most likely errors, for a person to check next.
 
-    The score of a label j is the probability that it is the class of the example, where p is what a model predicts of
-    the observed label:
+    The score of a label j is the probability that it is correct, with p the predictions of the observed label:
 
         score = q_j T_jj / sum_k q_k T_kj,      q T = p
 
-    T is that of `diagnose`, whose rows get 200 more labels each, wrong ones spread evenly; q is found by three
-    rounds of the multiplicative updates of Richardson and Lucy from p on; more rounds overfit T. If no flip of T is
-    more frequent than others, the order is nearly that of p_j (self-confidence). For labels of people, the score finds
-    about as many errors as self-confidence, and for labels of rules far more: on TREC 232 instead of 165 among 300
+    T is estimated as by `diagnose`, with 200 more labels in each row, their errors spread evenly. Three multiplicative
+    updates of Richardson and Lucy from q = p give q; more would overfit T. If all flips of T are equally frequent, the
+    score ranks labels nearly as p_j (self-confidence) does. On labels of people, it finds about as many errors as
+    self-confidence, and far more on labels by rules: on TREC, 232 instead of 165 among 300
     (`benchmarks/real/next_labels.py`).
 
-    These labels say nothing about all others. For an interval of the accuracy (`verify_accuracy`), or a bound of
-    the errors left (`errors_left`), draw a sample at random: `numpy.random.default_rng(0).permutation(N)[:200]`.
+    These labels are no random sample. For `verify_accuracy` and `errors_left`, draw one, such as
+    `numpy.random.default_rng(0).permutation(N)[:200]`.
 
     Args:
-        probabilities: probabilities out of sample, `(N, K)`, K >= 2, each row of sum 1.
+        probabilities: out-of-sample probabilities, `(N, K)`, K >= 2, each row of sum 1.
         labels: integers in [0, K), `(N,)`.
-        count: number of labels that are wanted, at most the number of labels that nobody has verified.
-        verified_labels: labels that somebody has verified, a dict from row numbers, or names of a pandas index, to
-            classes; these are not proposed again.
+        count: number of labels, at most the number of unverified labels.
+        verified_labels: verified labels, which are not proposed again, a dict from row numbers, or names of a pandas
+            index, to classes.
     Returns:
         `NextLabels`; print it.
     Raises:
-        ValueError: for other shapes or values, or more labels than are left.
+        ValueError: for other shapes or values, or a `count` above the number of unverified labels.
     Source: Northcutt, Jiang and Chuang 2021, "Confident learning", for self-confidence; Richardson 1972,
         "Bayesian-based iterative method of image restoration", for q.
 
     Example:
         >>> p = [[0.9, 0.1], [0.8, 0.2], [0.95, 0.05], [0.2, 0.8], [0.1, 0.9], [0.05, 0.95]]
         >>> print(next_labels(p, [0, 0, 1, 1, 1, 1], 2, verified_labels={1: 0}))
-        index  given  suggested   score
+        index  label  suggested   score
             2      1          0  0.0145
             3      1          1  0.9687
         2 labels to check
     """
     names = read_index(labels=labels, probabilities=probabilities)
-    p = check_distributions(probabilities, as_given=True)
+    p = check_distributions(probabilities, keep_float32=True)
     refuse_if(p.shape[1] < 2, "probabilities", "be of at least two classes", shape=p)
     labels = check_labels(labels, p.shape[1], len(p))
     unverified = np.setdiff1d(np.arange(len(p)), verified_indices(verified_labels, len(p), names))
-    refuse_if(not len(unverified), "verified_labels", "leave a label that nobody has verified", "all of them")
-    count, classes = check_integer("count", count, 1, len(unverified)), by_transition(labels, p)
+    refuse_if(not len(unverified), "verified_labels", "leave an unverified label", "all labels")
+    count, classes = check_integer("count", count, 1, len(unverified)), classes_by_transition(labels, p)
     score = _score(labels, p, _transition(labels, classes, p.shape[1]))
     rows = unverified[score[unverified].argsort(kind="stable")[:count]]
     return NextLabels(rows, labels[rows], classes[rows], score[rows], np.arange(p.shape[1]), names)
 
 
 def _score(labels: np.ndarray, p: np.ndarray, transition: np.ndarray) -> np.ndarray:
-    """Returns the probability of each label that it is the class, by p(label), `(N,)`."""
-    return np.concatenate([_score_of(labels[rows], p[rows], transition) for rows in row_blocks(len(p))])
+    """Returns the probability that each label is correct, `(N,)`."""
+    return np.concatenate([_score_block(labels[rows], p[rows], transition) for rows in row_blocks(len(p))])
 
 
-def _score_of(labels: np.ndarray, p: np.ndarray, transition: np.ndarray) -> np.ndarray:
+def _score_block(labels: np.ndarray, p: np.ndarray, transition: np.ndarray) -> np.ndarray:
     p = q = p.astype("float64", copy=False)
     for _ in range(ROUNDS):  # the likelihood of p never falls
         q = q * (p / (q @ transition) @ transition.T)
@@ -114,8 +113,8 @@ def _score_of(labels: np.ndarray, p: np.ndarray, transition: np.ndarray) -> np.n
 
 
 def _transition(labels: np.ndarray, classes: np.ndarray, size: int) -> np.ndarray:
-    """Returns T by classes and labels, with labels added to each row; no entry is 0."""
+    """Returns T by classes and labels, with added labels in each row, so that no entry is 0."""
     rate = (np.sum(classes != labels) + 1.0) / (len(labels) + 2.0)
-    added = np.where(np.eye(size), 1.0 - rate, rate / (size - 1))
-    counts = count_pairs(classes, labels, size) + ADDED_LABELS * added
+    prior = np.where(np.eye(size), 1.0 - rate, rate / (size - 1))
+    counts = count_pairs(classes, labels, size) + ADDED_LABELS * prior
     return counts / counts.sum(axis=1, keepdims=True)

@@ -1,6 +1,6 @@
-"""Synthetic label noise for demonstrations and benchmarks: transition matrices, and labels drawn from them.
+"""Synthetic label noise: transition matrices, and labels drawn from them.
 
-A transition matrix T is row-stochastic, T[i, j] = p(noisy label j | true class i): the transpose of the Q of Sukhbaatar
+A transition matrix T is row-stochastic, T[i, j] = p(noisy label j | true class i), the transpose of the Q of Sukhbaatar
 et al. 2014.
 """
 
@@ -22,7 +22,7 @@ from keras_het.base.validation import (
 
 
 def symmetric(num_classes: int, noise: float) -> np.ndarray:
-    """Returns T of flips to all other classes alike: 1 - noise on the diagonal, noise / (K - 1) elsewhere.
+    """Returns the T of uniform flips to all other classes: 1 - noise on the diagonal, noise / (K - 1) elsewhere.
 
     Args:
         num_classes: K >= 2.
@@ -41,7 +41,7 @@ def symmetric(num_classes: int, noise: float) -> np.ndarray:
 
 
 def pair_flip(num_classes: int, noise: float) -> np.ndarray:
-    """Returns T of flips to the next class: 1 - noise on the diagonal, noise from i to i + 1 and from last to first.
+    """Returns the T of flips to the next class: 1 - noise on the diagonal, noise at (i, i + 1) and (K - 1, 0).
 
     Args:
         num_classes: K >= 2.
@@ -65,17 +65,17 @@ def _check_flips(num_classes: int, noise: float) -> None:
 
 
 def corrupt(labels: Any, transition: Any, seed: int | list[int] = 0) -> np.ndarray:
-    """Draws noisy labels, each from the distribution of its class, or of its example.
+    """Draws noisy labels, each from the distribution of its class or its example.
 
     Args:
-        labels: the true classes, integers in [0, K), shape `(N,)`.
-        transition: T, `(K, K)`, T[i, j] = p(noisy label j | true class i), or, for noise that depends on the instance,
-            such a row for every example, `(N, K)`, as `look_alike_transitions` makes them; a square matrix counts as T.
-        seed: seed of the draw; an integer, at least 0, or a list of them as for `numpy.random.default_rng`.
+        labels: true classes, integers in [0, K), shape `(N,)`.
+        transition: T, `(K, K)`, T[i, j] = p(noisy label j | true class i). For instance-dependent noise, a row for each
+            example, `(N, K)`, such as `synthetic.look_alike_transitions` returns; a square matrix is always a T.
+        seed: seed of the draw, an integer, at least 0, or a list of integers as for `numpy.random.default_rng`.
     Returns:
-        integers, shape `(N,)`; a function of the arguments alone.
+        integers, shape `(N,)`.
     Raises:
-        ValueError: for another shape, rows that do not sum to one, labels out of range, or a seed that is no integer.
+        ValueError: for another shape, rows that do not sum to 1, labels out of range, or a seed that is not an integer.
     Source: Sukhbaatar et al. 2014, Eq. 1, whose matrix Q is the transpose of T.
 
     Example:
@@ -96,26 +96,25 @@ def corrupt(labels: Any, transition: Any, seed: int | list[int] = 0) -> np.ndarr
 
 
 def _bounds(rows):
-    """Returns ends of the labels' intervals in [0, 1]; the last ends are exactly 1, above every uniform number."""
+    """Returns cumulative probabilities whose last column is exactly 1, above every uniform number."""
     sums = rows.cumsum(axis=1)
     return sums / sums[:, -1:]
 
 
 def look_alike_transitions(features: Any, labels: Any, noise: float) -> np.ndarray:
-    """Returns rows of instance-dependent noise for `corrupt`: labels flip to the most similar other class.
+    """Returns rows of instance-dependent noise for `corrupt`, which flips labels to the most similar other class.
 
-        margin_n = |x_n - mean of the nearest other class|^2 - |x_n - mean of its own class|^2
+        margin_n = |x_n - mean of the nearest other class|^2 - |x_n - mean of its class|^2
         p(flip of n) = min(c exp(-margin_n / sd(margin)), 1), with c such that their mean is `noise`
 
     Args:
         features: shape `(N, D)`.
-        labels: the true classes, integers in [0, K), K >= 2, all of which occur, shape `(N,)`.
+        labels: true classes, integers in [0, K), K >= 2, all of which occur, shape `(N,)`.
         noise: fraction of flipped labels, in [0, 1].
     Returns:
         shape `(N, K)`.
     Raises:
-        ValueError: for noise outside its range, a class without examples, features that are not finite, or shapes that
-            do not fit.
+        ValueError: for noise out of range, a class without examples, features that are not finite, or other shapes.
 
     Example:
         >>> features = [[0.0], [0.2], [1.0], [1.2], [5.0], [5.2]]
@@ -129,7 +128,7 @@ def look_alike_transitions(features: Any, labels: Any, noise: float) -> np.ndarr
     if features.ndim != 2 or features.shape[:1] != labels.shape:
         raise refusal("features", "have shape (N, D) and `labels` (N,)", f"shapes {features.shape} and {labels.shape}")
     if not np.isfinite(features).all():
-        raise refusal("features", "be finite", f"{np.sum(~np.isfinite(features))} numbers that are not")
+        raise refusal("features", "be finite", f"{np.sum(~np.isfinite(features))} values that are not finite")
     classes = np.arange(max(labels.max(initial=0) + 1, 2))
     check_every_class(labels, len(classes))
     means = np.stack([features[labels == k].mean(0) for k in classes])
@@ -146,10 +145,10 @@ def look_alike_transitions(features: Any, labels: Any, noise: float) -> np.ndarr
 
 
 def _scale_for_mean(weights, mean):
-    """Returns c such that min(c * weights, 1) has this mean: m weights are cut, and c follows from the others."""
+    """Returns c such that min(c * weights, 1) has this mean."""
     ordered = np.sort(weights)[::-1]
     total = mean * len(ordered)
-    rest = ordered.sum() - np.concatenate([[0.0], ordered.cumsum()[:-1]])  # of all but the m largest
-    scales = np.maximum(total - np.arange(len(ordered)), 0.0) / rest
-    right = np.flatnonzero(scales * ordered <= 1.0)
-    return scales[right[0]] if len(right) else np.inf
+    rest = ordered.sum() - np.concatenate([[0.0], ordered.cumsum()[:-1]])  # sum without the m largest
+    scales = np.maximum(total - np.arange(len(ordered)), 0.0) / rest  # if the m largest weights become 1
+    valid = np.flatnonzero(scales * ordered <= 1.0)
+    return scales[valid[0]] if len(valid) else np.inf

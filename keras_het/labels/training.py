@@ -1,4 +1,4 @@
-"""The one training of the room: a method on some data, measured on held-out examples."""
+"""Training of a method, and its cross-validation."""
 
 import dataclasses
 import hashlib
@@ -21,7 +21,7 @@ from keras_het.labels.data import Data, read
 from keras_het.labels.discriminant import scaling, warn_of_values
 from keras_het.labels.methods import EarlyStopping, LinearDiscriminant, Method
 from keras_het.labels.progress import Progress
-from keras_het.labels.stored import Folder, described, rows_of, settings_of
+from keras_het.labels.stored import Folder, describe, sample_checksum, settings_of
 from keras_het.layers import NoiseTransition
 from keras_het.reading.check import collect_warnings
 from keras_het.reading.data import first_not_finite
@@ -29,14 +29,14 @@ from keras_het.reading.probabilities import exclusive_probabilities
 
 CRITERIA = ("accuracy", "loss")
 RESULT_SETTINGS = ("epochs", "criterion", "batch_size", "optimizer", "steps_per_epoch", "measures_every_epoch")
-MOMENTUM = 0.8  # per epoch, of the average of the weights
-MAX_NAME = 100  # bytes of a name in the name of a file: file systems take 255
-WINDOW = 5  # epochs, of the moving mean by which the best epoch is found
-SMALLEST = float(np.finfo("float32").tiny)
+WEIGHT_MOMENTUM = 0.8  # per epoch
+MAX_NAME_BYTES = 100  # file systems allow 255 for a whole file name
+WINDOW_EPOCHS = 5  # for the moving mean of the scores
+MIN_PROBABILITY = float(np.finfo("float32").tiny)
 
 
 class Unchanged(Method):
-    """The user's own model, with its own head and loss."""
+    """Method that trains the user's model with its own head and loss."""
 
     def __init__(self, name: str = "model"):
         self.name = name
@@ -46,9 +46,12 @@ class Unchanged(Method):
 
 
 class Fitted(NamedTuple):
-    """A finished training: the model of the true classes, with averaged weights, and its optimizer.
+    """Finished training.
 
-    It has the scores of held-out examples after each epoch, `(epochs, n)`, and their probabilities at the best epoch.
+    model: model of the true classes, with averaged weights.
+    optimizer: optimizer after the training.
+    scores: scores of the held-out examples after each epoch, `(epochs, n)`.
+    probabilities: probabilities of the held-out examples at the best epoch, `(n, K)`.
     """
 
     model: keras.Model
@@ -59,13 +62,13 @@ class Fitted(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Trial:
-    """A method, measured by cross-validation.
+    """Cross-validation of a method.
 
     Attributes:
-        method: the method.
+        method: method of the trainings.
         epoch: best epoch, counted from 1.
         score: score of each example at this epoch, `(N,)`: whether its label is predicted, or log p(label).
-        probabilities: probabilities of each example by a model that was not trained on it, `(N, K)`, float32.
+        probabilities: out-of-sample probabilities, `(N, K)`, float32.
         seconds: time of the trainings.
         trainings: number of trainings.
     """
@@ -79,16 +82,16 @@ class Trial:
 
     @property
     def name(self) -> str:
-        """The name of the method."""
+        """Name of the method."""
         return self.method.name
 
 
 @dataclasses.dataclass(frozen=True)
 class Trainer:
-    """Trains methods with the same network, optimizer and options, which are arguments of `choose`.
+    """Training of methods with the same network, optimizer and options, which are arguments of `choose`.
 
-    A `make_model` that is a trained model makes features, on which methods train a linear model; the final model joins
-    the two. If `measures_every_epoch` is False, the last epoch counts instead of the best one.
+    If `make_model` is a trained model, methods train a linear model on its features, and the final model joins the two.
+    If `measures_every_epoch` is False, only the last epoch is measured.
     """
 
     make_model: Any
@@ -104,12 +107,12 @@ class Trainer:
 
     @property
     def frozen(self) -> keras.Model | None:
-        """The trained model that makes the features, or None."""
+        """Trained model that computes the features, or None."""
         return self.make_model if isinstance(self.make_model, keras.Model) else None
 
     @property
     def function(self) -> Callable[[], Any] | None:
-        """The function that makes new models; None for a linear model on features."""
+        """Function that returns new models; None for a linear model on features."""
         return None if self.frozen is not None else self.make_model
 
     def __post_init__(self) -> None:
@@ -120,7 +123,7 @@ class Trainer:
         check_choice("verbose", self.verbose, (0, 1, 2))
 
     def check(self, data: Data) -> None:
-        """Raises a ValueError for features that are not finite; warns of inputs, and of values far from others."""
+        """Raises a ValueError for features that are not finite; warns of other such inputs, and of outliers."""
         dtype = getattr(data.x, "dtype", None) if self.function is None else None
         rule = "be an array of real numbers: x.astype('float32')"
         refuse_if(getattr(dtype, "kind", "f") in "OSUc", "x", rule, f"dtype {dtype}")
@@ -136,16 +139,16 @@ class Trainer:
     def __call__(
         self, method: Method, data: Data, held_out: Data | None = None, *, seed: int, epochs: int | None = None
     ) -> Fitted:
-        """Trains a method on some data, and measures it by the examples held out; the seed fixes all draws."""
+        """Trains a method on `data` and measures it on `held_out`; the seed fixes all random draws."""
         keras.utils.set_random_seed(seed)
         epochs, model = self.epochs if epochs is None else epochs, networks.make(self.function, data, self.optimizer)
         if method.is_closed_form:
             model.layers[-1].set_weights(method.solve(data, scaling(data.x, data.weight)))
-            record = Record(model, _log_outputs, held_out, self)
+            record = Record(model, _softmax_outputs, held_out, self)
             return Fitted(model, model.optimizer, *record.result())
-        is_own = isinstance(method, Unchanged)
-        trained, predictor = (model, model) if is_own else networks.with_method(model, method, data)
-        labels, predict = method.labels(data), _own_probabilities if is_own else _log_outputs
+        is_unchanged = isinstance(method, Unchanged)
+        trained, predictor = (model, model) if is_unchanged else networks.with_method(model, method, data)
+        labels, predict = method.labels(data), _model_probabilities if is_unchanged else _softmax_outputs
         x = networks.training_inputs(trained, predictor, data.x)
         collect_warnings(trained, x, labels)
         record = Record(predictor, predict, held_out, self)
@@ -164,19 +167,20 @@ class Trainer:
         return Fitted(predictor, trained.optimizer, *record.result())
 
     def final(self, method: Method, data: Data, *, seed: int, epochs: int) -> keras.Model:
-        """Returns the model that a user gets, trained on all of the data, and compiled."""
+        """Returns the final model for the user, trained on all of the data, and compiled."""
         model, optimizer, *_ = self(method, data, seed=seed, epochs=epochs)
         if isinstance(method, Unchanged):
             return model
-        return networks.compiled(model if self.frozen is None else networks.joined(self.frozen, model), optimizer)
+        model = model if self.frozen is None else networks.join(self.frozen, model)
+        return networks.compile_with_crossentropy(model, optimizer)
 
 
 class Record(keras.callbacks.Callback):
-    """Averages the weights over the epochs, and measures the average on held-out examples after every epoch.
+    """Callback that averages the weights over the epochs, and measures the average on held-out examples.
 
         a_e = (sum_{k <= e} m^(e - k) w_k) / (sum_{k <= e} m^(e - k)),      m = 0.8
 
-    The training goes on from the weights themselves. Probabilities are kept of the best epoch alone.
+    The training continues from the weights, not from their average. Only the probabilities of the best epoch are kept.
     """
 
     def __init__(self, predictor: keras.Model, predict: Callable, held_out: Data | None, trainer: Trainer):
@@ -188,11 +192,11 @@ class Record(keras.callbacks.Callback):
         self._count, self._best_mean = 0.0, -np.inf
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
-        """Keras calls it."""
+        """Updates the average, and measures it."""
         current = self.predictor.get_weights()
         sums = self._sums or [0.0] * len(current)
-        self._sums = [MOMENTUM * total + _at_least_float32(w) for total, w in zip(sums, current, strict=True)]
-        self._count = MOMENTUM * self._count + 1.0
+        self._sums = [WEIGHT_MOMENTUM * total + _at_least_float32(w) for total, w in zip(sums, current, strict=True)]
+        self._count = WEIGHT_MOMENTUM * self._count + 1.0
         if self.trainer.measures_every_epoch and self.held_out is not None:
             self._use_averages()
             self._measure()
@@ -202,21 +206,21 @@ class Record(keras.callbacks.Callback):
         if self.held_out is None:
             return
         p = self.predict(self.predictor, self.held_out.x, self.trainer.batch_size)
-        known = p if self.trainer.criterion == "accuracy" else _label_probabilities(self.predictor, p)
-        scores = scores_of(known, self.held_out.y, self.trainer.criterion)
+        label_p = p if self.trainer.criterion == "accuracy" else _label_probabilities(self.predictor, p)
+        scores = scores_of(label_p, self.held_out.y, self.trainer.criterion)
         mean = float(np.average(scores, weights=self.held_out.weight))
         if mean > self._best_mean:
             self.probabilities, self._best_mean = p, mean
         self.scores.append(scores)
 
     def _use_averages(self) -> None:
-        """Gives the predictor the averages; a weight that is no float, such as a counter, stays as it is."""
+        """Sets the predictor's weights to the averages; non-float weights, such as counters, do not change."""
         pairs = zip(self._sums, self.predictor.get_weights(), strict=True)
-        averages = [(total / self._count).astype(own.dtype) if _is_float(own) else own for total, own in pairs]
+        averages = [(total / self._count).astype(w.dtype) if _is_float(w) else w for total, w in pairs]
         self.predictor.set_weights(averages)
 
     def result(self) -> tuple[np.ndarray, np.ndarray]:
-        """Gives the predictor the averages; returns scores of the measured epochs, and probabilities."""
+        """Sets the predictor's weights to the averages; returns the scores by epoch, and the probabilities."""
         if self._sums:
             self._use_averages()
         if not self.scores:
@@ -227,13 +231,13 @@ class Record(keras.callbacks.Callback):
 def cross_validate(
     trainer: Trainer, method: Method, data: Data, fold_of: np.ndarray, seed: int, folder: Folder
 ) -> Trial:
-    """Predicts every example by a model that was not trained on it; every method has the same seeds in each fold."""
+    """Trains a method for each fold on the other folds, with seeds that do not depend on the method."""
     epochs = 1 if method.is_closed_form else trainer.epochs
-    if isinstance(method, LinearDiscriminant) and getattr(data.x, "ndim", 0) == 2:  # else it is refused below
-        method = method._decided(data, scaling(data.x, data.weight))
+    if isinstance(method, LinearDiscriminant) and getattr(data.x, "ndim", 0) == 2:  # other shapes are refused below
+        method = method._fix_priors(data, scaling(data.x, data.weight))
     measured = epochs if trainer.measures_every_epoch else 1
     kind = "bool" if trainer.criterion == "accuracy" and data.y.ndim == 1 else "float32"
-    scores, trained = np.zeros((measured, len(data)), kind), 0
+    scores, last_epoch = np.zeros((measured, len(data)), kind), 0
     probabilities, seconds = np.empty((len(data), data.units), "float32"), 0.0
     for fold in np.unique(fold_of).tolist():
         rows, name = fold_of == fold, f"{_file_name(method.name)}_{fold}"
@@ -246,11 +250,11 @@ def cross_validate(
             folder.write(name, **arrays)
         else:
             trainer.bar.add(0 if method.is_closed_form else epochs)
-        count = len(arrays["scores"])  # a callback may stop the training of a fold, whose model then stays as it is
+        count = len(arrays["scores"])  # less than `measured` if a callback stopped the training of this fold
         scores[:count, rows], scores[count:, rows] = arrays["scores"], arrays["scores"][-1]
         probabilities[rows] = arrays["probabilities"]
-        trained, seconds = max(trained, count), seconds + float(arrays["seconds"])
-    best = best_epoch(scores[:trained], data.weight)
+        last_epoch, seconds = max(last_epoch, count), seconds + float(arrays["seconds"])
+    best = best_epoch(scores[:last_epoch], data.weight)
     epoch = best + 1 if trainer.measures_every_epoch else epochs
     return Trial(method, epoch, scores[best], probabilities, seconds, int(fold_of.max()) + 1)
 
@@ -258,95 +262,96 @@ def cross_validate(
 def examples(
     trainer: Trainer, x: Any, y: Any, sample_weight: Any, class_names: Any, path: Any, **settings: Any
 ) -> tuple[Data, Data, Folder]:
-    """Returns the examples as a user gives them, as the network takes them, and the folder of the call.
+    """Returns the user's examples, the network's examples, and the folder of the call.
 
-    For a trained model the network takes features. Those of a data set are computed as it is read.
+    The two differ for a trained model, whose features the network reads. Only features are kept of a data set.
     """
     frozen = trainer.frozen
     is_streamed = frozen is not None and is_data_set(x)
-    given = read(networks.feature_batches(frozen, x) if is_streamed else x, y, sample_weight, class_names)
+    source = read(networks.feature_batches(frozen, x) if is_streamed else x, y, sample_weight, class_names)
     total = settings["folds"] * len(settings["methods"])
     settings |= {name: getattr(trainer, name) for name in RESULT_SETTINGS}
     if path is not None and not is_streamed:  # features of a data set can differ by rounding
-        settings["x"] = rows_of(given)
-    folder = Folder(path, {} if path is None else settings_of(given, **described(settings)))
-    if trainer.verbose and (done := folder.finished):
+        settings["x"] = sample_checksum(source)
+    folder = Folder(path, {} if path is None else settings_of(source, **describe(settings)))
+    if trainer.verbose and (done := folder.count_finished()):
         print(
-            f"Continues {done} of {total} trainings of folds in {folder.path}. Compared: {', '.join(folder.settings)}. "
-            "Not compared: the code of the model, its layers and callbacks."
+            f"Resuming after {done} of {total} trainings of folds, from {folder.path}. These settings are the same: "
+            f"{', '.join(folder.settings)}. The code of the model, its layers and callbacks was not compared."
         )
     if frozen is None or is_streamed:
-        return given, given, folder
+        return source, source, folder
     with folder.locked():
-        features = networks.frozen_features(frozen, given.x, trainer.batch_size, folder.path)
-    return given, dataclasses.replace(given, x=features), folder
+        features = networks.frozen_features(frozen, source.x, trainer.batch_size, folder.path)
+    return source, dataclasses.replace(source, x=features), folder
 
 
 def scores_of(p: np.ndarray, labels: np.ndarray, criterion: str) -> np.ndarray:
     """Returns the score of each example, `(N,)`: whether its label is predicted, or log p(label), float32.
 
-    For a distribution over the labels, `(N, K)`, the score is the mean.
+    For distributions over the labels, `(N, K)`, the score is its mean.
     """
     rows = np.arange(len(labels))
     if criterion == "accuracy":
         predicted = p.argmax(-1)
         return predicted == labels if labels.ndim == 1 else labels[rows, predicted].astype("float32")
-    log_p = np.log(np.maximum(p, np.float32(SMALLEST)))
+    log_p = np.log(np.maximum(p, np.float32(MIN_PROBABILITY)))
     return log_p[rows, labels] if labels.ndim == 1 else np.einsum("nk,nk->n", labels, log_p).astype("float32")
 
 
 def best_epoch(scores: np.ndarray, weight: np.ndarray | None = None) -> int:
-    """Returns the epoch, from 0, of the largest moving mean of the mean score; scores are `(epochs, N)`."""
+    """Returns the epoch, from 0, with the largest moving mean of the mean score; scores are `(epochs, N)`."""
     means = np.average(scores, axis=1, weights=weight)
-    padded = np.pad(means, WINDOW // 2, mode="edge")
-    return int(np.convolve(padded, np.full(WINDOW, 1.0 / WINDOW), "valid").argmax())
+    padded = np.pad(means, WINDOW_EPOCHS // 2, mode="edge")
+    return int(np.convolve(padded, np.full(WINDOW_EPOCHS, 1.0 / WINDOW_EPOCHS), "valid").argmax())
 
 
-def _log_outputs(model: keras.Model, x: Any, batch_size: int) -> np.ndarray:
-    """Returns the softmax of the outputs of a model, `(N, K)`, float32; uniform where a training diverged."""
-    parts = [keras.ops.convert_to_numpy(model.predict_on_batch(part)) for part, _ in batches(x, batch_size)]
-    p = softmax(np.concatenate(parts).astype("float32"), axis=-1)
+def _softmax_outputs(model: keras.Model, x: Any, batch_size: int) -> np.ndarray:
+    """Returns the softmax of a model's outputs, `(N, K)`, float32; uniform if the training diverged."""
+    blocks = [keras.ops.convert_to_numpy(model.predict_on_batch(part)) for part, _ in batches(x, batch_size)]
+    p = softmax(np.concatenate(blocks).astype("float32"), axis=-1)
     return np.where(np.isfinite(p).all(-1, keepdims=True), p, np.float32(1 / p.shape[-1]))
 
 
-def _own_probabilities(model: keras.Model, x: Any, batch_size: int) -> np.ndarray:
-    """Returns the probabilities of a user's model, `(N, K)`, float32; uniform where a training diverged."""
+def _model_probabilities(model: keras.Model, x: Any, batch_size: int) -> np.ndarray:
+    """Returns the probabilities of a user's model, `(N, K)`, float32; uniform if the training diverged."""
     if all(np.isfinite(weight).all() for weight in model.get_weights() if _is_float(weight)):
         return exclusive_probabilities(model, x, batch_size)
     return np.full((count_examples(x), model.output_shape[-1]), 1.0 / model.output_shape[-1], "float32")
 
 
 def _label_probabilities(model: keras.Model, p: np.ndarray) -> np.ndarray:
-    """Returns probabilities of noisy labels, `(N, K)`, by the T of a model and probabilities of true classes."""
-    flips = [layer for layer in layers_of(model, NoiseTransition) if not layer.apply_at_inference]
-    if not flips:
+    """Returns probabilities of noisy labels, `(N, K)`, from probabilities of true classes and the model's T."""
+    transitions = [layer for layer in layers_of(model, NoiseTransition) if not layer.apply_at_inference]
+    if not transitions:
         return p
-    log_p = np.log(np.maximum(p, np.float32(SMALLEST)))
-    return np.exp(keras.ops.convert_to_numpy(flips[0](log_p, training=True)))
+    log_p = np.log(np.maximum(p, np.float32(MIN_PROBABILITY)))
+    return np.exp(keras.ops.convert_to_numpy(transitions[0](log_p, training=True)))
 
 
 def _file_name(name: str) -> str:
-    """Returns a name with nothing but letters, digits and signs that file systems take; a long one ends in a hash."""
-    safe = "".join(sign if sign.isalnum() or sign == "." else "_" for sign in name)
-    return safe if len(safe.encode()) <= MAX_NAME else f"{safe[:32]}_{hashlib.sha256(name.encode()).hexdigest()[:16]}"
+    """Returns a name that file systems accept, of letters, digits, dots and underscores; a long name ends in a hash."""
+    safe = "".join(char if char.isalnum() or char == "." else "_" for char in name)
+    digest = hashlib.sha256(name.encode()).hexdigest()[:16]
+    return safe if len(safe.encode()) <= MAX_NAME_BYTES else f"{safe[:32]}_{digest}"
 
 
 def check_names(methods: Sequence[Method]) -> None:
-    """Raises a ValueError for methods that are none, or whose files would have the same name."""
+    """Raises a ValueError for objects that are not methods, or methods whose files would have the same name."""
     wrong = [method for method in methods if not isinstance(method, Method) or not method.name]
-    rule = "be a list of objects of `Method`, each with a name"
+    rule = "be a list of `Method` objects with names"
     refuse_if(wrong, "methods", rule, repr(wrong[0]) if wrong else "")
-    names = [_file_name(method.name).casefold() for method in methods]  # some file systems take "A" for "a"
+    names = [_file_name(method.name).casefold() for method in methods]  # some file systems ignore case
     twice = [method.name for method, name in zip(methods, names, strict=True) if names.count(name) > 1]
     refuse_if(twice, "methods", "have different names", f"{twice[0]!r} twice" if twice else "")
 
 
 def _is_float(weight: np.ndarray) -> bool:
-    return "float" in weight.dtype.name  # bfloat16 is of no kind that NumPy knows
+    return "float" in weight.dtype.name  # NumPy has no kind for bfloat16
 
 
 def _at_least_float32(weight: np.ndarray) -> np.ndarray:
-    """Returns floats of half precision as float32: sums of them would lose what an epoch changes."""
+    """Returns half-precision floats as float32, because their sums would lose the change of an epoch."""
     return weight.astype("float32") if _is_float(weight) and weight.dtype.itemsize < 4 else weight
 
 

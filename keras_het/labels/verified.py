@@ -1,13 +1,13 @@
-"""Accuracy against the true classes by a few verified examples, under any label noise.
+"""Clean accuracy from a few verified examples, under any label noise.
 
-All N examples are divided into two strata by what is known of all of them: does the label agree with the prediction?
-With W_h the fraction of all examples in stratum h, and a_h the fraction of its verified examples that count,
+Two strata hold all N examples: those whose label equals the prediction, and those whose label differs. With W_h the
+fraction of all examples in stratum h, and a_h the fraction of hits among its verified examples,
 
     a = sum_h W_h a_h
 
-is unbiased whatever the labels are, and the better the strata separate what counts, the less it varies. It is the
-estimate of prediction-powered inference with the best power, and of two-phase sampling (Angelopoulos, Duchi and Zrnic
-2023, "PPI++", arXiv 2311.01453, eq. 7; Neyman 1938).
+is unbiased for any labels. It varies less if the strata separate hits from misses. It is the estimate of
+prediction-powered inference with optimal power tuning, and of two-phase sampling (Angelopoulos, Duchi and Zrnic 2023,
+"PPI++", arXiv 2311.01453, eq. 7; Neyman 1938).
 """
 
 import dataclasses
@@ -25,23 +25,23 @@ from keras_het.base.refusal import refuse_if
 from keras_het.base.tables import TitledLines
 from keras_het.base.validation import check_class_names, check_labels
 from keras_het.base.verified import encode_verified
-from keras_het.labels.draws import Sample, check_random, read_sample, sample_of
+from keras_het.labels.draws import Sample, check_random, read_sample, select_sample
 from keras_het.labels.estimation import check_distributions, count_pairs
-from keras_het.labels.intervals import Estimate, Part, jeffreys, ratio_of, stratified
+from keras_het.labels.intervals import Estimate, Part, jeffreys, ratio, stratified
 
-MIN_CHECKED, MISMATCH = 20, 0.2  # verified examples, and further agreement in another order, for a warning
-FALSE_ALARMS = 0.01  # largest rate of each warning in random samples
+MIN_VERIFIED, MIN_EXTRA_AGREEMENT = 20, 0.2  # below these, a warning of mixed-up arguments could be chance
+MAX_FALSE_ALARMS = 0.01  # rate of each warning in random samples
 
 
-def _fraction(counts: np.ndarray, strata: np.ndarray, sample: Sample) -> Estimate:
-    """Returns the fraction of all examples that count, by `counts` of verified ones `(n,)` and strata of all `(N,)`."""
-    number, own, weights = int(strata.max()) + 1, strata[sample.rows], sample.weights
-    sums = [np.bincount(own, x, number) for x in (weights * counts, weights, weights**2)]
+def _fraction(hits: np.ndarray, strata: np.ndarray, sample: Sample) -> Estimate:
+    """Returns the fraction of hits in all examples, from verified `hits`, `(n,)`, and the strata of all, `(N,)`."""
+    number, sample_strata, weights = int(strata.max()) + 1, strata[sample.rows], sample.weights
+    sums = [np.bincount(sample_strata, x, number) for x in (weights * hits, weights, weights**2)]
     return stratified(np.bincount(strata, minlength=number) / len(strata), sums, len(strata)).estimate()
 
 
 def _strata(proxy: np.ndarray, sample: Sample) -> np.ndarray:
-    """Returns the stratum of each example: above the median of the proxy, and of the probability of being drawn."""
+    """Returns strata of all examples, `(N,)`, split at the median of the proxy and of the inclusion probability."""
     strata = np.zeros(len(proxy), int)
     for values in (proxy, sample.inclusion):
         if values is not None:
@@ -52,25 +52,23 @@ def _strata(proxy: np.ndarray, sample: Sample) -> np.ndarray:
 
 @dataclasses.dataclass(frozen=True)
 class VerifiedAccuracy(TitledLines):
-    """Accuracy of a model, and of labels, against the true classes; it prints in plain words.
-
-    Each `Estimate` has value, low and high, of 95%, each interval by itself.
+    """Clean accuracy of a model and of labels. Each `Estimate` has a 95% interval.
 
     Attributes:
         accuracy: fraction of predictions that are the true class.
         noisy_accuracy: fraction of predictions that are the label.
-        alone: the accuracy by the verified examples alone.
+        verified_only: accuracy from the verified examples only.
         label_accuracy: fraction of labels that are the true class.
-        recall: fraction of the examples of each true class that are predicted so, `(K,)`; nan if none was verified.
-        precision: fraction of the predictions of each class that are the true class, `(K,)`; nan if none was verified.
+        recall: fraction of the examples of each class that are predicted as it, `(K,)`; nan if none was verified.
+        precision: fraction of the predictions of each class that are correct, `(K,)`; nan if none was verified.
         classes: names of the K classes, `(K,)`.
         index: row numbers of the verified examples, `(n,)`.
-        notes: (title, text) of the assumptions, and of warnings.
+        notes: (title, text) of the assumptions and the warnings.
     """
 
     accuracy: Estimate
     noisy_accuracy: float
-    alone: Estimate
+    verified_only: Estimate
     label_accuracy: Estimate
     recall: Estimate
     precision: Estimate
@@ -79,18 +77,20 @@ class VerifiedAccuracy(TitledLines):
     notes: tuple[tuple[str, str], ...]
 
     @property
-    def worth(self) -> float:
-        """Number of verified labels that alone would give so short an interval: n (width alone / width)^2."""
-        width, width_alone = (each.high - each.low for each in (self.accuracy, self.alone))
-        return float(len(self.index) * (width_alone / width) ** 2)
+    def effective_sample_size(self) -> float:
+        """Number of verified examples that would give as short an interval without the other labels."""
+        width, verified_width = (one.high - one.low for one in (self.accuracy, self.verified_only))
+        return float(len(self.index) * (verified_width / width) ** 2)
 
     def lines(self) -> list[tuple[str, str]]:
-        """(title, text) of the estimates, and of the assumptions."""
+        """Returns (title, text) of the estimates, the assumptions and the warnings."""
+        verified_only = f"from the {len(self.index)} verified labels only {self.verified_only}"
+        size = f"{self.effective_sample_size:.0f} verified labels would give this interval without the other labels"
         return [
-            ("accuracy, true classes", f"{self.accuracy}; by the {len(self.index)} verified alone {self.alone}"),
-            ("as exact as", f"{self.worth:.0f} verified examples without the other labels"),
-            ("accuracy, labels", f"{self.noisy_accuracy:.3f}"),
-            ("correct labels", str(self.label_accuracy)),
+            ("clean accuracy", f"{self.accuracy}, 95% interval; {verified_only}"),
+            ("effective sample size", size),
+            ("noisy accuracy", f"{self.noisy_accuracy:.3f}, the agreement with the labels"),
+            ("label accuracy", f"{self.label_accuracy}"),
             *self.notes,
         ]
 
@@ -101,40 +101,41 @@ def verify_accuracy(
     verified_labels: Mapping,
     *,
     inclusion: Any = None,
-    drawn: Any = None,
+    draw_order: Any = None,
     class_names: Sequence | None = None,
 ) -> VerifiedAccuracy:
-    """Returns how good a model is, by noisy labels of all examples and verified labels of a few.
+    """Estimates the clean accuracy of a model from noisy labels of all examples and verified labels of a few.
 
-        accuracy = sum_h W_h a_h,    W_h = fraction of all examples in stratum h, a_h = accuracy of its verified ones
+        accuracy = sum_h W_h a_h,    W_h = fraction of all examples in stratum h, a_h = its verified accuracy
 
-    The two strata are the examples whose label is the prediction, and all others. **The estimate holds under any
-    noise**: noise can depend on the example, and people, a model that labels and the model that is judged can share
-    errors. Then the labels only help less. It rests on two assumptions: verified labels are correct, and their examples
-    were drawn at random from all, each with the probability `inclusion`. Examples that were selected (the worst, the
-    first, one class) make it wrong by any amount. Selections by confidence or by class are refused.
+    The two strata are the examples whose label equals the prediction, and all others. **The estimate holds under any
+    noise.** Noise can depend on the example, and annotators and the model can share errors. Then the interval is wider.
+    The estimate assumes that verified labels are correct, and that you drew their examples at random, each with the
+    probability `inclusion`. If you selected them (the worst, the first, one class), it can be wrong by any amount.
+    Selections by confidence or class are refused.
 
-    To learn which fraction of outputs is right by a judge's verdicts, predict "right" for every output: the labels are
-    the verdicts, "right" or "wrong", and the verified labels are people's.
+    To estimate the fraction of correct outputs from a judge's verdicts, predict "right" for every output. The labels
+    are the verdicts, "right" or "wrong", and people verify some of them.
 
-    The intervals hold in about 95% from twenty verified examples on. Use predictions of a model that was neither
-    trained on these labels nor chosen by the verified ones.
+    With twenty verified examples or more, the intervals hold in about 95% of samples. Do not use a model that was
+    trained on these labels or chosen by the verified labels.
 
     Args:
-        predictions: probabilities out of sample, `(N, K)`, each row of sum 1; or predicted classes, `(N,)`.
-        labels: noisy labels as they were before anybody verified any, integers or names, `(N,)`. For several labels
-            of an example, give the majority.
-        verified_labels: verified labels, a dict from row numbers, or names of a pandas index, to classes. An integer is
-            the number of a class, unless names of classes are numbers.
-        inclusion: probability of each example to be drawn, up to a factor, `(N,)`; None for equal ones.
-        drawn: argument of `errors_left`: only its first examples that are verified count. None for all verified ones.
+        predictions: out-of-sample probabilities, `(N, K)`, each row of sum 1; or predicted classes, `(N,)`.
+        labels: noisy labels before any correction, integers or names, `(N,)`. For several labels of an example, use the
+            majority.
+        verified_labels: dict from row numbers, or names of a pandas index, to classes. An integer is the number of a
+            class, unless classes have integers as names.
+        inclusion: probability of each example to be drawn, up to a factor, `(N,)`; None if all are equal.
+        draw_order: argument of `errors_left`; only the verified examples at its start count. None uses all verified
+            examples.
         class_names: names of the K classes in the order of the probabilities; None for integers, for the columns of a
             frame, which are matched by name, or for names without probabilities.
     Returns:
         `VerifiedAccuracy`; print it.
     Raises:
-        ValueError: for other shapes or values, no verified label, a probability of 0, a gap in `drawn`, or examples
-            that cannot have been drawn at random (p below 0.00001).
+        ValueError: for other shapes or values, no verified label, a probability of 0, a gap in `draw_order`, or
+            examples that cannot be a random sample (p below 0.00001).
     Source: Angelopoulos et al. 2023, "Prediction-powered inference" (arXiv 2301.09633); Angelopoulos, Duchi and Zrnic
         2023, "PPI++" (arXiv 2311.01453), eq. 7.
 
@@ -142,128 +143,132 @@ def verify_accuracy(
         >>> rng = np.random.default_rng(0)
         >>> true = rng.integers(3, size=5000)
         >>> predicted = np.where(rng.random(5000) < 0.8, true, 0)
-        >>> by_llm = np.where(rng.random(5000) < 0.9, true, 0)  # errs as the model does
+        >>> llm_labels = np.where(rng.random(5000) < 0.9, true, 0)  # with errors like the model's
         >>> rows = rng.choice(5000, 200, replace=False)
-        >>> found = verify_accuracy(predicted, by_llm, dict(zip(rows, true[rows])))
-        >>> print(found.accuracy, found.noisy_accuracy, np.mean(predicted == true).round(3))
+        >>> result = verify_accuracy(predicted, llm_labels, dict(zip(rows, true[rows])))
+        >>> print(result.accuracy, result.noisy_accuracy, np.mean(predicted == true).round(3))
         0.859 (0.830 to 0.890) 0.8208 0.865
     """
     index = read_index(predictions=predictions, labels=labels)
-    p, predicted, given, classes = _read(predictions, labels, class_names)
-    verified_labels = sample_of(verified_labels, drawn, len(predicted), index)
+    p, predicted, observed, classes = _read(predictions, labels, class_names)
+    verified_labels = select_sample(verified_labels, draw_order, len(predicted), index)
     sample = read_sample(verified_labels, len(predicted), inclusion, index)
     numbers = [np.arange(len(classes))] if is_index_unambiguous(classes) else []
     true = encode_verified(verified_labels, classes, *numbers)
-    agrees = given == predicted
-    scores = {"whether the label is the prediction": agrees.astype(float)}
+    agrees = observed == predicted
+    scores = {"agreement of label and prediction": agrees.astype(float)}
     if p is not None:
-        own = p[np.arange(len(p)), given]
-        scores |= {"their confidence": p.max(axis=1), "the probability of their labels": own}
-    doubt = check_random(sample, scores, {"the label": given, "the prediction": predicted})
-    warnings = [doubt, *_mistakes(predicted, given, sample.rows, true, len(classes))]
+        scores |= {"confidence": p.max(axis=1), "probability of the label": p[np.arange(len(p)), observed]}
+    warning = check_random(sample, scores, {"label": observed, "prediction": predicted})
+    warnings = [warning, *_argument_warnings(predicted, observed, sample.rows, true, len(classes))]
     assumptions = [str(sample), "verified labels are correct"]
-    assumptions += ["none of the draw is left out (`drawn` checks that)"] if drawn is None else []
-    right, strata = true == predicted[sample.rows], _strata(agrees, sample)
-    recall, precision = _by_class(predicted, given, true, sample, len(classes))
+    assumptions += ["no drawn example is left out (pass `draw_order` to check this)"] if draw_order is None else []
+    is_correct, strata = true == predicted[sample.rows], _strata(agrees, sample)
+    recall, precision = _recall_and_precision(predicted, observed, true, sample, len(classes))
     return VerifiedAccuracy(
-        accuracy=_fraction(right, strata, sample),
+        accuracy=_fraction(is_correct, strata, sample),
         noisy_accuracy=float(agrees.mean()),
-        alone=_fraction(right, _strata(np.zeros(len(predicted)), sample), sample),
-        label_accuracy=_fraction(true == given[sample.rows], strata, sample),
+        verified_only=_fraction(is_correct, _strata(np.zeros(len(predicted)), sample), sample),
+        label_accuracy=_fraction(true == observed[sample.rows], strata, sample),
         recall=recall,
         precision=precision,
         classes=classes,
         index=sample.rows,
-        notes=(("rests on", "; ".join(assumptions)), *(("warning", x) for x in warnings if x)),
+        notes=(("assumes", "; ".join(assumptions)), *(("warning", x) for x in warnings if x)),
     )
 
 
-def _by_class(predicted: np.ndarray, given: np.ndarray, true: np.ndarray, sample: Sample, size: int) -> list[Estimate]:
-    """Returns recall and precision of each class, by strata: whether the label is the class, times `_strata`."""
+def _recall_and_precision(
+    predicted: np.ndarray, observed: np.ndarray, true: np.ndarray, sample: Sample, size: int
+) -> list[Estimate]:
+    """Returns recall and precision of each class; strata depend on whether the label is the class, and on inclusion."""
     classes, count, weights = np.arange(size), len(predicted), sample.weights[:, None]
     halves = _strata(np.zeros(count), sample)
     shape = int(halves.max()) + 1, size, size
-    pairs = np.bincount((halves * size + predicted) * size + given, minlength=np.prod(shape)).reshape(shape)
+    pairs = np.bincount((halves * size + predicted) * size + observed, minlength=np.prod(shape)).reshape(shape)
     predictions, same = pairs.sum(axis=2), pairs.diagonal(axis1=1, axis2=2)
     others = pairs.sum(axis=1) - same
-    is_predicted, is_label = (x[sample.rows][:, None] == classes for x in (predicted, given))
+    is_predicted, is_label = (x[sample.rows][:, None] == classes for x in (predicted, observed))
     is_true, is_half = true[:, None] == classes, halves[sample.rows][:, None, None] == np.arange(shape[0])
 
     def part(inside: np.ndarray, counts: tuple[np.ndarray, np.ndarray], total: Any) -> Part:
-        strata = np.concatenate([(inside & is_own)[..., None] & is_half for is_own in (is_label, ~is_label)], axis=-1)
+        strata = np.concatenate([(inside & mask)[..., None] & is_half for mask in (is_label, ~is_label)], axis=-1)
         sums = [(x[..., None] * strata).sum(axis=0) for x in (weights * is_true, weights, weights**2)]
         return stratified(np.concatenate(counts).T / np.reshape(total, (-1, 1)), sums, np.ravel(total))
 
     outside = others, pairs.sum(axis=(1, 2))[:, None] - predictions - others
     inside, total = (same, predictions - same), predictions.sum(axis=0)
     precision = part(is_predicted, inside, np.maximum(total, 1)).estimate()
-    over, under = part(is_predicted, inside, count), part(~is_predicted, outside, count)
-    unseen = np.where(total == 0, jeffreys(np.zeros(1), np.array([float(count)]))[1], 0.0)  # among these N
-    recall = ratio_of(over._replace(above=np.hypot(over.above, unseen)), under)
-    return [_if_known(recall, is_true.any(axis=0)), _if_known(precision, is_predicted.any(axis=0))]
+    hits, misses = part(is_predicted, inside, count), part(~is_predicted, outside, count)
+    unseen = np.where(total == 0, jeffreys(np.zeros(1), np.array([float(count)]))[1], 0.0)  # for no prediction of N
+    recall = ratio(hits._replace(above=np.hypot(hits.above, unseen)), misses)
+    return [_mask(recall, is_true.any(axis=0)), _mask(precision, is_predicted.any(axis=0))]
 
 
-def _if_known(found: Estimate, is_known: np.ndarray) -> Estimate:
-    """Returns estimates that are nan, from 0 to 1, for classes of which nothing was verified."""
-    return Estimate(np.where(is_known, found.value, np.nan), found.low * is_known, np.where(is_known, found.high, 1.0))
+def _mask(estimate: Estimate, is_known: np.ndarray) -> Estimate:
+    """Returns estimates that are nan, from 0 to 1, for classes without a verified example."""
+    value, high = np.where(is_known, estimate.value, np.nan), np.where(is_known, estimate.high, 1.0)
+    return Estimate(value, estimate.low * is_known, high)
 
 
 def _read(predictions: Any, labels: Any, class_names: Any) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray]:
     """Returns probabilities or None, predicted classes and labels as integers `(N,)`, and the names of the classes."""
-    observed, given = as_array("labels", labels), as_array("predictions", predictions)
-    refuse_if(given.ndim not in (1, 2), "predictions", "have shape (N,) or (N, K)", shape=given)
-    rule = f"have a label for each of the {len(given)} predictions"
-    refuse_if(observed.shape != (len(given),), "labels", rule, shape=observed)
-    if given.ndim == 2:
+    observed, values = as_array("labels", labels), as_array("predictions", predictions)
+    refuse_if(values.ndim not in (1, 2), "predictions", "have shape (N,) or (N, K)", shape=values)
+    rule = f"have a label for each of the {len(values)} predictions"
+    refuse_if(observed.shape != (len(values),), "labels", rule, shape=observed)
+    if values.ndim == 2:
         names = getattr(predictions, "columns", None) if class_names is None else class_names
-        classes = np.asarray(check_class_names(names, given.shape[1]))
-        p = check_distributions(
-            as_array("predictions", order_columns(classes, predictions, "predictions")), "predictions"
-        )
-        return p, argmax_rows(p), _numbers_of(observed, classes, "labels"), classes
-    rule = "be classes (N,), or probabilities (N, K): np.stack([1 - p, p], axis=1) for p of the second of two classes"
-    is_fraction = given.dtype.kind == "f" and np.any(given != np.floor(given))
+        classes = np.asarray(check_class_names(names, values.shape[1]))
+        columns = as_array("predictions", order_columns(classes, predictions, "predictions"))
+        p = check_distributions(columns, "predictions")
+        return p, argmax_rows(p), _class_numbers(observed, classes, "labels"), classes
+    rule = "be classes (N,) or probabilities (N, K). For p of the second of two classes, use np.stack([1 - p, p], 1)"
+    is_fraction = values.dtype.kind == "f" and np.any(values != np.floor(values))
     refuse_if(is_fraction, "predictions", rule, "fractions of shape (N,)")
     classes = (
         encode(labels, name="labels", defines_classes=True).classes if class_names is None else np.asarray(class_names)
     )
-    return None, _numbers_of(given, classes, "predictions"), _numbers_of(observed, classes, "labels"), classes
+    return None, _class_numbers(values, classes, "predictions"), _class_numbers(observed, classes, "labels"), classes
 
 
-def _numbers_of(given: np.ndarray, classes: np.ndarray, name: str) -> np.ndarray:
+def _class_numbers(values: np.ndarray, classes: np.ndarray, name: str) -> np.ndarray:
     """Returns names or numbers as numbers of the classes, `(N,)`."""
-    if given.dtype.kind in "iu" and is_index_unambiguous(classes):
-        return check_labels(given, len(classes), name=name)
-    return index_labels(
-        given, classes, name, f"only the classes {joined_names(classes.tolist())}; give `class_names` for others"
-    )
+    if values.dtype.kind in "iu" and is_index_unambiguous(classes):
+        return check_labels(values, len(classes), name=name)
+    rule = f"only the classes {joined_names(classes.tolist())}. Pass `class_names` for other classes"
+    return index_labels(values, classes, name, rule)
 
 
-def _mistakes(predicted: np.ndarray, given: np.ndarray, rows: np.ndarray, true: np.ndarray, size: int) -> Iterator[str]:
+def _argument_warnings(
+    predicted: np.ndarray, observed: np.ndarray, rows: np.ndarray, true: np.ndarray, size: int
+) -> Iterator[str]:
     """Yields warnings of arguments that do not seem to belong together.
 
-    In a random sample each has a probability of at most `FALSE_ALARMS`: the first if no order of the classes agrees
-    more often than theirs; the second if labels or predictions are right in a fifth of what chance leaves wrong; the
-    third always.
+    Each warning has a probability of at most `MAX_FALSE_ALARMS` in a random sample: the first if no order of the
+    classes agrees more often than the correct one; the second if labels and predictions are correct in a fifth of the
+    cases that chance leaves wrong; the third always.
     """
-    table, count = count_pairs(predicted, given, size), len(given)
+    table, count = count_pairs(predicted, observed, size), len(observed)
     order = linear_sum_assignment(-table)[1]
-    agrees, other = predicted == given, order[predicted] == given
-    gain, differ = other.sum() - agrees.sum(), np.sum(other != agrees)
-    is_far = gain > MISMATCH * count and np.ptp(predicted) > 0  # predictions of one class show no order
-    if is_far and gain**2 > 2 * differ * (gammaln(size + 1) - np.log(FALSE_ALARMS)):  # Hoeffding
-        now = f"predictions agree with {agrees.mean():.0%} of the labels"
-        yield f"{now}, in another order of classes with {other.mean():.0%}: are they in the order of `class_names`?"
-    if len(true) < MIN_CHECKED:
+    agrees, agrees_reordered = predicted == observed, order[predicted] == observed
+    gain, differ = agrees_reordered.sum() - agrees.sum(), np.sum(agrees_reordered != agrees)
+    is_large = gain > MIN_EXTRA_AGREEMENT * count and np.ptp(predicted) > 0  # predictions of one class show no order
+    if is_large and gain**2 > 2 * differ * (gammaln(size + 1) - np.log(MAX_FALSE_ALARMS)):  # Hoeffding
+        yield (
+            f"predictions agree with {agrees.mean():.0%} of the labels, and with {agrees_reordered.mean():.0%} in "
+            "another order of the classes. Check that predictions follow the order of `class_names`."
+        )
+    if len(true) < MIN_VERIFIED:
         return
-    if max(_p_of_chance(x[rows], true, size) for x in (given, predicted)) < FALSE_ALARMS:
-        yield "verified labels are the labels no more often than by chance: do the rows belong to these labels?"
-    more = hypergeom.sf(agrees[rows].sum() - 1, count, agrees.sum(), len(rows))
-    if np.all(given[rows] == true) and more < FALSE_ALARMS:
-        yield "every verified label is the label: if they were put into `labels`, give those as they were before."
+    if max(_chance_p_value(x[rows], true, size) for x in (observed, predicted)) < MAX_FALSE_ALARMS:
+        yield "verified labels agree with the labels only by chance. Check that their rows belong to these labels."
+    p_value = hypergeom.sf(agrees[rows].sum() - 1, count, agrees.sum(), len(rows))
+    if np.all(observed[rows] == true) and p_value < MAX_FALSE_ALARMS:
+        yield "every verified label equals its label. If you have corrected `labels`, pass the original labels."
 
 
-def _p_of_chance(own: np.ndarray, true: np.ndarray, size: int) -> float:
-    """Returns P(so few agree) if a fifth of what chance leaves wrong is right."""
-    chance = np.bincount(own, minlength=size) @ np.bincount(true, minlength=size) / len(own) ** 2
-    return float(bdtr(np.sum(own == true), len(own), chance + MISMATCH * (1.0 - chance)))
+def _chance_p_value(values: np.ndarray, true: np.ndarray, size: int) -> float:
+    """Returns P(so few agree) if a fifth of the cases that chance leaves wrong is correct."""
+    chance = np.bincount(values, minlength=size) @ np.bincount(true, minlength=size) / len(values) ** 2
+    return float(bdtr(np.sum(values == true), len(values), chance + MIN_EXTRA_AGREEMENT * (1.0 - chance)))

@@ -51,7 +51,7 @@ def test_integers_in_a_categorical_are_the_classes_of_a_model():
     """Its codes would be 0, 1, 2."""
     labels = np.array([0, 1, 3]).repeat(40)
     column = pandas.Categorical(labels)
-    assert diagnose(0.85 * np.eye(4)[labels] + 0.0375, column).disputed == 0.0
+    assert diagnose(0.85 * np.eye(4)[labels] + 0.0375, column).disagreement == 0.0
     np.testing.assert_array_equal(TrainingDynamics(np.ones((120, 1)), column).labels, labels)
 
 

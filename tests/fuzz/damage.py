@@ -178,7 +178,7 @@ def line(content, place, value):
 LINES = [
     "=1+1,cat,dog,1,0,,dog", "-1,cat,,,,,dog", "1,cat,,,,,dog", "0,cat,dog,0.1,1,,mouse", "9" * 4000 + ",cat,,,,,dog",
     "\u0661,cat,,,,,dog", '0,"cat', "0,cat,dog,0.1,1,," + "x" * 200_000,
-    "index,given,suggested,score,is_issue,kind,corrected", "index,index,given,corrected", ",,,,,,", "\x00,\x00",
+    "index,label,suggested,score,is_issue,kind,corrected", "index,index,label,corrected", ",,,,,,", "\x00,\x00",
     "0,cat,dog,nan,1,kind,dog,more,and more", "0;cat;dog", "\ud800,cat,,,,,dog",
 ]  # fmt: skip
 DAMAGES = {

@@ -103,7 +103,7 @@ def read_record(folder):
 
 def write_table(folder):
     rows = [f"{index},{NAMES[label]},dog,0.5,0,,{'cow' * (index == 3)}" for index, label in enumerate(LABELS)]
-    header = "index,given,suggested,score,is_issue,kind,corrected"
+    header = "index,label,suggested,score,is_issue,kind,corrected"
     (folder / "labels.csv").write_text("\r\n".join([header, *rows]), newline="")
 
 

@@ -118,8 +118,8 @@ def test_against_the_slow_way(iterations, strength):
 
 @pytest.mark.planted
 def test_a_planted_t_that_is_transposed_is_caught(monkeypatch):
-    plain = MODULE._counts
-    monkeypatch.setattr(MODULE, "_counts", lambda *arguments: plain(*arguments).swapaxes(1, 2))
+    plain = MODULE._expected_counts
+    monkeypatch.setattr(MODULE, "_expected_counts", lambda *arguments: plain(*arguments).swapaxes(1, 2))
     with pytest.raises(AssertionError):
         test_against_the_slow_way(5, None)
 
@@ -140,8 +140,8 @@ def test_the_bound_grows_at_every_step(strength):
 
 @pytest.mark.planted
 def test_a_planted_step_of_the_strength_that_is_no_better_is_caught(monkeypatch):
-    plain = MODULE._renewed
-    monkeypatch.setattr(MODULE, "_renewed", lambda a, counts, strength: 1.4 * plain(a, counts, strength))
+    plain = MODULE._update_concentrations
+    monkeypatch.setattr(MODULE, "_update_concentrations", lambda a, counts, strength: 1.4 * plain(a, counts, strength))
     with pytest.raises(AssertionError):
         test_the_bound_grows_at_every_step(None)
 
@@ -248,15 +248,15 @@ def test_rules_that_say_one_class_each_get_the_majority_and_a_warning():
     clean = rng.integers(UNITS, size=600)
     said = np.where(rng.random(clean.shape) < 0.9, clean, rng.integers(UNITS, size=600))
     labels = np.where((said[:, None] == np.arange(UNITS)) | (rng.random((600, UNITS)) < 0.05), np.arange(UNITS), -1)
-    with pytest.warns(UserWarning, match="nearly always name one class, as rules do") as caught:
+    with pytest.warns(UserWarning, match="nearly always name one class, like rules") as caught:
         found = aggregate(labels, UNITS)
     assert caught[0].filename == __file__
     np.testing.assert_array_equal(found.probabilities, aggregate(labels, method="majority").probabilities)
     assert np.mean(found.labels == clean) > 0.85
-    with pytest.raises(ValueError, match=r"`source` must have a T of each annotator\. Received: a majority"):
+    with pytest.raises(ValueError, match=r"`source` must have a T for each annotator\. Received: a majority"):
         annotators(found, labels)
     labels[np.flatnonzero(labels[:, 0] >= 0)[0], 0] = 1  # one stray vote
-    with pytest.warns(UserWarning, match="nearly always name one class, as rules do"):
+    with pytest.warns(UserWarning, match="nearly always name one class, like rules"):
         assert np.mean(aggregate(labels, UNITS).labels == clean) > 0.85
 
 
@@ -267,7 +267,7 @@ def test_one_annotator_among_rules_does_not_mislead():
     rules = [np.where(rng.random(500) < np.where(clean == j % 2, 0.5, 0.08), j % 2, -1) for j in range(5)]
     votes = np.stack([*rules, np.where(rng.random(500) < 0.1, rng.integers(2, size=500), -1)], axis=1)
     is_known = (votes >= 0).any(axis=1)
-    with pytest.warns(UserWarning, match="Most labels are of annotators who nearly always name one class"):
+    with pytest.warns(UserWarning, match="Most labels come from annotators who nearly always name one class"):
         found = aggregate(votes[is_known], 2)
     right = np.mean([np.bincount(own[own >= 0], minlength=2).argmax() for own in votes[is_known]] == clean[is_known])
     assert np.mean(found.labels == clean[is_known]) == right > 0.85

@@ -54,7 +54,7 @@ def test_a_doubt_is_for_the_first_of_the_list():
     smoothing = Smoothing()
     late = choose(make_model, X, Y, methods=[smoothing, EarlyStopping()], **SHORT | {"epochs": 8})
     if late.name == smoothing.name:
-        assert re.match(r"No method is clearly better .* most cautious is used: label|label smoothing", late.reason)
+        assert re.match(r"No method is clearly better .* safest is used: label|label smoothing", late.reason)
 
 
 @pytest.mark.planted
@@ -67,7 +67,7 @@ def test_random_labels_are_not_memorised_and_the_last_epochs_are_said_to_be_the_
     rng = np.random.default_rng(0)
     x, y = rng.normal(size=(300, 6)).astype("float32"), rng.integers(3, size=300)
     for function in (make_model, [make_model]):
-        with pytest.raises(ValueError, match="must predict held-out labels clearly better than the largest class does"):
+        with pytest.raises(ValueError, match="must predict held-out labels clearly better than the majority class"):
             choose(function, x, y, **{**SHORT, "epochs": 6})
     slow = maker(lambda: keras.layers.Dense(8, "relu"), rate=0.03)
     assert "The best epoch is close to the last one" in short(make_model=slow, epochs=5).reason
@@ -253,19 +253,19 @@ REFUSED = {
     "a number": ({"make_model": 3},
         "`make_model` must be a function that makes a new compiled model, a list of them, a"),
     "not compiled": ({"make_model": uncompiled},
-        "`make_model` must make compiled models. Received: a Sequential, which"),
+        "`make_model` must return compiled models. Received: a Sequential that is not compiled"),
     "another shape": ({"make_model": maker(lambda: keras.layers.Reshape((2, 3)))},
-        "`make_model` must make models whose last layer takes features (N, D), such as behind Flatten or Global"),
+        "`make_model` must return models whose last layer reads features (N, D), as after Flatten or Global"),
     "other classes": ({"make_model": maker(units=4)},
-        "`make_model` must make models of the 3 classes of `y`. Received:"),
+        "`make_model` must return models of the 3 classes of `y`. Received: 4 classes"),
     "a squared error": ({"make_model": of_loss("mse")},
-        'loss of integers: compile(loss="sparse_categorical_crossentropy"). Received: loss='),
+        'loss of integer labels: compile(loss="sparse_categorical_crossentropy"). Received: loss='),
     "vectors": ({"make_model": of_loss("categorical_crossentropy")},
-        'loss of integers: compile(loss="sparse_categorical_crossentropy"). Received: loss='),
+        'loss of integer labels: compile(loss="sparse_categorical_crossentropy"). Received: loss='),
     "optimizer": ({"optimizer": "adam"},
-        "`optimizer` must be None beside a function `make_model`: remove it; set it in"),
+        "`optimizer` must be None if `make_model` is a function. Set the optimizer in"),
     "no features": ({"make_model": None, "x": X[..., None]},
-        "`x` must be features, an array (N, D), where there is no"),
+        "`x` must be features, an array (N, D), if `make_model` is None"),
     "features not finite": ({"make_model": None, "x": np.where(np.arange(240)[:, None] == 21, np.nan, X)},
         "`x` must be finite. Received: nan or infinity in example 21"),
     "criterion": ({"criterion": "auc"}, "`criterion` must be one of 'accuracy', 'loss'. Received: criterion='auc'"),
@@ -274,11 +274,11 @@ REFUSED = {
     "more folds": ({"x": X[:2], "y": [0, 1], "folds": 5}, "`folds` must be an integer in [2, 2]. Received: folds=5"),
     "seed": ({"seed": -1}, "`seed` must be an integer in [0, 2147483647]. Received: seed=-1"),
     "a class of methods": ({"methods": [Cheat]},
-        "`methods` must be a list of objects of `Method`, each with a name. R"),
+        "`methods` must be a list of `Method` objects with names. R"),
     "twice": ({"methods": [Cheat(), Cheat()]}, "`methods` must have different names. Received: 'cheat' twice"),
     "names of files": ({"methods": [Cheat(), Named("CHEAT")]}, "`methods` must have different names. Received"),
     "methods of a list": ({"make_model": [make_model], "methods": [Cheat()]},
-        "`methods` must be left out beside a list"),
+        "`methods` must be left out for a list of functions"),
     "an empty list": ({"make_model": []}, "`make_model` must be a list of at least one function"),
     "a list with a model": ({"make_model": [make_model, make_model()]},
         "`make_model` must be a list of functions without arguments"),

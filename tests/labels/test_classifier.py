@@ -195,7 +195,9 @@ def diverging():
 def test_a_fit_that_cannot_learn_warns_and_does_not_fail_a_search():
     x, y = blobs(60)
     options = {"method": EarlyStopping()}
-    with pytest.warns(UserWarning, match="The model learned nothing from its training data: 33.3% of the labels"):
+    with pytest.warns(
+        UserWarning, match="The model learned nothing from its training data: it predicts 33.3% of the labels"
+    ):
         fitted = small(make_model=diverging, **options).fit(x, y)
     np.testing.assert_allclose(fitted.predict_proba(x), 1 / 3)
     search = GridSearchCV(
@@ -216,9 +218,9 @@ Y = NAMES[np.arange(30) % 3]
 @pytest.mark.parametrize(("arguments", "x", "y", "weight", "text"), [
     ({"epochs": 0}, X, Y, None, "`epochs` must be an integer at least 1. Received: epochs=0"),
     ({"make_model": "no"}, X, Y, None, "`make_model` must be a function that makes a new compiled model, or None"),
-    ({"make_model": convolution}, X, Y, None, "`make_model` must make models of the 3 classes of `y`"),
+    ({"make_model": convolution}, X, Y, None, "`make_model` must return models of the 3 classes of `y`"),
     ({"method": "plain"}, X, Y, None, "`method` must be a Method, such as labels.methods.EarlyStopping(), or None"),
-    ({"method": LinearDiscriminant(), "make_model": convolution}, X, Y, None, "`method` must train a network if"),
+    ({"method": LinearDiscriminant(), "make_model": convolution}, X, Y, None, "`method` must train a network, because"),
     ({"method": ForwardCorrection()}, X, Y, None, "`transition` must be a matrix (K, K); only `choose` estimates it"),
     ({"method": LinearDiscriminant()}, X.reshape(30, 2, 1), Y, None, "`x` must be features, an array (N, D)"),
     ({}, X * np.nan, Y, None, "Input X contains NaN"),
@@ -260,5 +262,5 @@ def test_layers_that_another_fit_has_trained_are_refused():
     """Else the folds of scikit-learn would leak, and labels of chance would be predicted."""
     shared = keras.layers.Dense(4)
     classifier = small(make_model=lambda: compiled(keras.Input((2,)), shared, units=3), epochs=1).fit(X, Y)
-    with pytest.raises(ValueError, match="`make_model` must make new layers and a new optimizer at every call"):
+    with pytest.raises(ValueError, match="`make_model` must return new layers and a new optimizer at every call"):
         classifier.fit(X, Y)

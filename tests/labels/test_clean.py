@@ -52,7 +52,9 @@ def test_planted_wrong_labels_are_found_and_a_model_is_trained_without_them():
     assert result.classes.tolist() == NAMES.tolist()
     assert np.mean(predict_probabilities(result.model, X).argmax(axis=1) == TRUE) > 0.9
     assert result.probabilities.shape == (240, 3)
-    assert re.match(r"The model disagrees with \d+ of 240 labels\. .* were left out\.\nmodel", str(result))
+    assert re.match(
+        r"The model disagrees with \d+ of 240 labels\. It was trained again without .*\.\nmodel", str(result)
+    )
     assert "label noise: " in str(result)
 
 
@@ -135,11 +137,11 @@ def test_dropped_examples_are_not_trained_on_and_corrected_labels_are():
     np.testing.assert_array_equal(seen["y"][wrong], TRUE[wrong])
     others = np.setdiff1d(np.arange(240), wrong)
     np.testing.assert_array_equal(seen["y"][others], LABELS[others])
-    assert "were replaced by the suggested class" in str(result)
+    assert "It was trained again with the suggested classes of" in str(result)
 
 
-@pytest.mark.parametrize("kind", ["by class", "by example"])
-def test_the_surest_issues_alone_are_left_out_whatever_the_kind_of_noise(kind, monkeypatch):
+@pytest.mark.parametrize("kind", ["class-dependent", "instance-dependent"])
+def test_only_confident_issues_are_left_out_whatever_the_kind_of_noise(kind, monkeypatch):
     p = 0.1 * np.eye(3)[LABELS] + np.where(np.arange(240)[:, None] % 4 > 0, 0.9, 0.55) * np.eye(3)[TRUE]
     p += (1.0 - p.sum(axis=1, keepdims=True)) / 3.0
     own = sys.modules[clean.__module__]
@@ -150,9 +152,10 @@ def test_the_surest_issues_alone_are_left_out_whatever_the_kind_of_noise(kind, m
     everything = set(result.issues.index[result.issues.is_issue].tolist())
     expected = set(few.index[few.is_issue].tolist())
     assert 0 < few.is_issue.sum() < len(everything)
-    assert set(result.surest.tolist()) == expected
+    assert set(result.confident_issues.tolist()) == expected
     assert len(seen["y"]) == 240 - len(expected)
-    assert f"with {len(everything)} of 240 labels. The {len(expected)} surest ones were left out." in str(result)
+    action = f"It was trained again without the {len(expected)} most confident issues."
+    assert f"with {len(everything)} of 240 labels. {action}" in str(result)
 
 
 def test_all_disagreements_are_issues_where_most_of_them_are_estimated_to_be_errors():
@@ -163,25 +166,25 @@ def test_all_disagreements_are_issues_where_most_of_them_are_estimated_to_be_err
         p[:6] = [0.45, 0.55]
         p[:sure] = [0.05, 0.95]
         result = Result(None, [], None, "", None, p, Data(None, labels, np.arange(2)), None)
-        assert result.surest.tolist() == list(range(sure))
+        assert result.confident_issues.tolist() == list(range(sure))
         assert sorted(result.issues.index[result.issues.is_issue]) == list(range(count))
 
 
 def test_without_issues_every_example_stays():
     result = cleaned(probabilities=0.85 * np.eye(3)[LABELS] + 0.05)
     for action in ("drop", "correct"):
-        np.testing.assert_array_equal(result.cleaned(action).y, LABELS)
+        np.testing.assert_array_equal(result.clean_data(action).y, LABELS)
 
 
 def test_the_frame_of_issues_has_the_names_and_the_index_of_the_data():
     x = pandas.DataFrame(X, columns=["a", "b", "c"], index=[f"row {i}" for i in range(240)])
     result = cleaned(pandas.Categorical.from_codes(LABELS, NAMES), x)
     frame = result.issues.to_frame().loc[x.index]
-    assert frame.columns.tolist() == ["given", "suggested", "score", "is_issue", "kind"]
-    assert frame.given.tolist() == NAMES[LABELS].tolist()
+    assert frame.columns.tolist() == ["label", "suggested", "score", "is_issue", "kind"]
+    assert frame.label.tolist() == NAMES[LABELS].tolist()
     assert frame.suggested[frame.is_issue].tolist() == NAMES[TRUE][frame.is_issue].tolist()
     np.testing.assert_allclose(frame.score, out_of_sample()[np.arange(240), LABELS], rtol=1e-6)
-    assert set(result.surest.tolist()) <= set(range(240))  # row numbers
+    assert set(result.confident_issues.tolist()) <= set(range(240))  # row numbers
     assert sorted(cleaned(pandas.Series(LABELS, index=x.index)).issues.to_frame().index) == sorted(x.index)
 
 
@@ -221,7 +224,7 @@ def test_features_of_a_data_set_have_a_report(tmp_path, monkeypatch):
 
 def test_a_model_that_learned_nothing_stops_the_call():
     guess = np.random.default_rng(1).dirichlet(np.ones(3), size=240)
-    with pytest.raises(ValueError, match="better than the largest class does: train for more epochs"):
+    with pytest.raises(ValueError, match="better than the majority class: scale the inputs"):
         cleaned(probabilities=guess)
 
 
@@ -252,20 +255,20 @@ def test_a_discriminant_is_trained_on_all_labels_unless_classes_are_swapped(is_s
     )
     if is_swapped:
         assert right > expected + 0.2
-        assert "By held-out labels, classes are swapped." in result.reason
+        assert "Held-out labels show swapped classes." in result.reason
         return
     assert right == expected > 0.92  # 0.943 by scikit-learn, on features of variance 1
-    assert "is trained on all: held-out labels show no swapped classes." in result.reason
-    assert "surest ones were left out" in clean(None, x[:1000], labels, action="drop", verbose=0).reason
+    assert "was trained on all of them, because held-out labels show no swapped classes." in result.reason
+    assert "most confident issues." in clean(None, x[:1000], labels, action="drop", verbose=0).reason
 
 
 def test_swapped_classes_that_are_hardly_flagged_are_called_so(monkeypatch):
     monkeypatch.setattr(Result, "_decoded", decode(LABELS, out_of_sample())._replace(is_proven=True))
-    monkeypatch.setattr(Result, "surest", np.arange(3))
+    monkeypatch.setattr(Result, "confident_issues", np.arange(3))
     result = clean(None, X, LABELS, probabilities=out_of_sample(), verbose=0)
     assert result.reason.endswith(
-        "is trained on all: too few labels are flagged to prove swapped classes. If classes may be swapped, compare "
-        'action="drop".'
+        "was trained on all of them, because too few labels are flagged to prove swapped classes. If classes might be "
+        'swapped, compare action="drop".'
     )
 
 
@@ -286,7 +289,7 @@ def test_a_class_that_is_lost_is_named():
     p = np.insert(out_of_sample(), 2, 0.0, axis=1)  # cat, dog, elk, owl
     with texts_of_warnings() as texts:
         clean(lambda: make_model(4), X, names, probabilities=p, epochs=1, verbose=0)
-    assert any(text.startswith("All examples labelled elk are issues") for text in texts)
+    assert any(text.startswith("All examples labelled elk were dropped") for text in texts)
 
 
 def wrong_loss():
@@ -305,10 +308,11 @@ REFUSED = {
     "other lengths": ({"y": LABELS[:9]}, "`y` must have a label for each of the 240 examples. Received: 9"),
     "an action": ({"action": "delete"}, "`action` must be one of 'drop', 'correct'. Received: action='delete'"),
     "other classes": ({"probabilities": np.full((240, 4), 0.25)},
-        "`probabilities` must be of the 3 classes of `y`, shape (N, 3), as what the models return. Received: "),
+        "`probabilities` must have shape (N, 3), a column for each class of `y`. Received: "),
     "other rows": ({"probabilities": np.full((24, 3), 1 / 3)},
         "`probabilities` must have a row for each of the 240 examples. Received: 24"),
-    "a loss of label vectors": ({"make_model": wrong_loss}, "`make_model` must make models of a loss of integers"),
+    "a loss of label vectors": ({"make_model": wrong_loss},
+        "`make_model` must return models with a loss of integer labels"),
     "not finite": ({"make_model": None, "x": np.where(np.arange(240)[:, None] == 21, np.nan, X), "epochs": None},
         "`x` must be finite. Received: nan or infinity in example 21"),
 }  # fmt: skip
@@ -366,7 +370,7 @@ def test_a_model_behind_the_largest_class_is_warned_of(monkeypatch):
     monkeypatch.setattr(discriminant, "_has_frequencies", lambda *scores: False)  # equal priors
     labels = (np.random.default_rng(0).random(400) < 0.2).astype(int)
     x = np.random.default_rng(1).normal(size=(400, 3)) + 0.5 * labels[:, None]
-    assert "not clearly better than the largest class" in warned(x, labels)[1]
+    assert "not clearly better than the majority class" in warned(x, labels)[1]
 
 
 def test_folds_and_the_final_discriminant_have_priors_of_one_kind(monkeypatch):
@@ -380,4 +384,4 @@ def test_folds_and_the_final_discriminant_have_priors_of_one_kind(monkeypatch):
     x[:, 0] += 1.5 * true
     result, _ = warned(x, true)
     result.retrain("drop")
-    assert [each.frequencies for each in found] == 8 * [True]
+    assert [each.has_frequencies for each in found] == 8 * [True]

@@ -103,20 +103,20 @@ def test_a_model_behind_the_class_means_is_warned_of_with_both_figures():
 
 def test_a_model_that_learned_nothing_is_an_error_and_one_of_rare_classes_is_not():
     p, data, _ = answered(1 / 3)
-    with pytest.raises(ValueError, match=r"and 3\d.\d% are of the largest class"):
+    with pytest.raises(ValueError, match=r"the majority class 3\d.\d%"):
         check_learned(p, data.y)
     labels = (np.arange(600) % 20 == 0).astype(int)  # 5% of the second class, which is never the most probable one
     for p in (np.where(np.random.default_rng(0).random(600) < 0.3 + 0.3 * labels, 1.0, 0.0), 0.3 * labels):
-        with pytest.warns(UserWarning, match=r"not clearly better than the largest class.* 95\.0% are of"):
+        with pytest.warns(UserWarning, match=r"not clearly better than the majority class.* class 95\.0%"):
             check_learned(np.stack([1 - p, p], axis=1), labels)
-    with pytest.raises(ValueError, match=r"and 95\.0% are of the largest class"):
+    with pytest.raises(ValueError, match=r"the majority class 95\.0%"):
         check_learned(np.tile([0.95, 0.05], (600, 1)), labels)
 
 
 def test_more_labels_than_the_largest_class_by_less_than_an_error_are_refused_without_a_contradiction():
     labels = np.repeat([0, 1, 2], [7, 7, 6])
     said = np.where(np.arange(20) % 5 < 2, labels, (labels + 1) % 3)  # 8 of 20 are right, and 7 are of a class
-    text = r"clearly better than .* 40\.0% of the labels predicted, and 35\.0% are of the largest class \(\+5\.0 \+- "
+    text = r"clearly better than .* it predicts 40\.0% of the labels, the majority class 35\.0% \(\+5\.0 \+- "
     with pytest.raises(ValueError, match=text):
         check_learned(0.7 * np.eye(3)[said] + 0.1, labels)
 

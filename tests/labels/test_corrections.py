@@ -43,7 +43,7 @@ def test_corrections_come_back_as_they_were_written(names, arguments, tmp_path):
     np.testing.assert_array_equal(LABELS, before)
 
 
-def write(path, *lines, columns="index,given,corrected"):
+def write(path, *lines, columns="index,label,corrected"):
     path.write_text("\n".join([columns, *lines]))
     return path
 
@@ -54,7 +54,7 @@ def write(path, *lines, columns="index,given,corrected"):
 )
 def test_a_person_may_write_a_name_as_it_is_or_as_the_table_has_it(line, corrected, tmp_path):
     """And sort the lines, leave some out, or add columns."""
-    path = write(tmp_path / "mine.csv", f"mine,{line}", "", "mine,0,cat,dog", columns="notes,index,given,corrected")
+    path = write(tmp_path / "mine.csv", f"mine,{line}", "", "mine,0,cat,dog", columns="notes,index,label,corrected")
     assert apply_corrections(LABELS, path, dict(enumerate(NAMES))).tolist() == [1, 1, corrected, 3, 0, 1]
 
 
@@ -89,13 +89,14 @@ def test_names_may_have_any_order_and_further_classes_and_two_classes_of_one_nam
 
 
 @pytest.mark.parametrize(("lines", "text"), [
-    (["0,cat,", "1,dog,wolf"], "name of one class as `corrected`, of 'cat', 'dog', .*. Received: 'wolf' in row 3"),
+    (["0,cat,", "1,dog,wolf"],
+     "name of one class in the column `corrected`: 'cat', 'dog', .*. Received: 'wolf' in row 3"),
     (["1,dog,cat", "6,cat,"], r"an index in \[0, 6\) in each line. Received: '6' in row 3"),
     (["1,dog,cat", "-1,cat,"], "Received: '-1' in row 3"),
     (["1,dog,cat", "", "1,dog,cat"], "each index once. Received: '1' again in row 4"),
     (["0,dog,cat", "1,dog,cat"], None),
-    (["1,dog,cat", "0,dog,"], "a table of these labels, of which this is class 0. Received: 'dog' in row 3"),
-    (["2,cat,dog"], "of which this is class 2. Received: 'cat' in row 2"),
+    (["1,dog,cat", "0,dog,"], "a table of these labels. The label of example 0 is class 0. Received: 'dog' in row 3"),
+    (["2,cat,dog"], "The label of example 2 is class 2. Received: 'cat' in row 2"),
 ])  # fmt: skip
 def test_an_error_names_the_line(lines, text, tmp_path):
     path = write(tmp_path / "labels.csv", *lines)
@@ -113,8 +114,8 @@ def test_an_error_names_the_line(lines, text, tmp_path):
     b"\xff\xfei\x00n\x00",
     b'"' + b"x" * 200_000,
     b"index;given,corrected\n",
-    b"index,given,corrected,corrected\n1,b,a,\n",
-    b"index,given,corrected\n1,b,a,c\n",
+    b"index,label,corrected,corrected\n1,b,a,\n",
+    b"index,label,corrected\n1,b,a,c\n",
 ])  # fmt: skip
 def test_another_file_is_no_table(content, tmp_path):
     path = tmp_path / "labels.csv"
@@ -123,4 +124,4 @@ def test_another_file_is_no_table(content, tmp_path):
     rule = f"be a table of labels in UTF-8, with the columns {', '.join(COLUMNS)}"
     with pytest.raises(ValueError) as error:
         apply_corrections(LABELS, path, NAMES)
-    assert str(error.value).startswith(f"`path` must {rule}. Received: {path}, which is no")
+    assert str(error.value).startswith(f"`path` must {rule}. Received: {path}, which is ")

@@ -11,10 +11,10 @@ from scipy.special import softmax
 from keras_het.base.classes import order_columns
 from keras_het.labels import aggregate, annotators, choose, clean
 from keras_het.labels.data import (
-    REFUSED_COUNTS,
+    MAX_FALSE_REFUSALS,
     _check_no_counts,
     _check_no_votes,
-    _surprise_of,
+    _log_surprise,
     most_probable,
     read,
     stratified_folds,
@@ -58,9 +58,9 @@ FULL = np.where(np.random.default_rng(1).random((240, 3)) < 0.7, TRUE[:, None], 
 @pytest.mark.parametrize("has_columns", [False, True])
 def test_whole_floats_that_are_votes_are_refused_with_both_forms(add, has_columns):
     y = (FULL + add) if not has_columns else pandas.DataFrame(FULL + add)
-    with pytest.raises(ValueError, match="`y` must be integers if it has votes, a column for each annotator") as error:
+    with pytest.raises(ValueError, match="`y` must be integers for votes, a column for each annotator") as error:
         read(X, y)
-    votes, _, counts = str(error.value).partition("; or fractions")
+    votes, _, counts = str(error.value).partition(". For counts")
     as_votes = eval(votes.rpartition("annotator: ")[2], {"y": y})
     np.testing.assert_array_equal(read(X, as_votes - int(add)).y, read(X, FULL).y)
     fractions = eval(counts.rpartition(". Received")[0].rpartition("zeros: ")[2], {"y": y + 1e-9})
@@ -70,9 +70,9 @@ def test_whole_floats_that_are_votes_are_refused_with_both_forms(add, has_column
 def test_surprise_is_minus_the_log_of_the_largest_probability_of_a_tie():
     """By hand: of two votes 1/2 are one each, of four 6/16 two each; an odd number has no tie, and 0 says nothing."""
     for half, probability in ((1, 1 / 2), (2, 6 / 16), (3, 20 / 64)):
-        assert _surprise_of(np.full(7, half), np.full(7, half)) == pytest.approx(-7 * np.log(probability))
-    assert _surprise_of(np.array([0, 1, 0]), np.array([0, 2, 1])) == 0.0
-    assert _surprise_of(np.array([2, 1]), np.array([0, 1])) == pytest.approx(0.0)  # one tie of two, as expected
+        assert _log_surprise(np.full(7, half), np.full(7, half)) == pytest.approx(-7 * np.log(probability))
+    assert _log_surprise(np.array([0, 1, 0]), np.array([0, 2, 1])) == 0.0
+    assert _log_surprise(np.array([2, 1]), np.array([0, 1])) == pytest.approx(0.0)  # one tie of two, as expected
 
 
 @pytest.mark.parametrize("units", [2, 3, 10])
@@ -84,7 +84,7 @@ def test_counts_are_refused_in_less_than_one_of_a_thousand_draws(units, annotato
         p = rng.dirichlet(np.full(units, rng.choice([0.5, 5.0, 1e6])), 40)
         counts = rng.multinomial(rng.integers(*annotators, 40), p).astype(float)
         _check_no_votes(counts, counts, "y")
-    assert REFUSED_COUNTS == 0.001
+    assert MAX_FALSE_REFUSALS == 0.001
 
 
 def test_integers_that_are_counts_are_refused_and_votes_seldom():
@@ -112,7 +112,7 @@ def test_integers_that_are_counts_are_refused_and_votes_seldom():
             try:
                 _check_no_counts(votes, "y")
             except ValueError as error:
-                refused += "of one sum" not in str(error)
+                refused += "rows of equal sums" not in str(error)
     assert refused <= 8  # 2%
 
 
@@ -184,7 +184,7 @@ def test_a_long_table_that_pandas_pivots_gives_the_votes_row_by_row():
     with pytest.raises(ValueError, match="none in row 0") as error:
         read(x, votes)
     data = {"x": x, "y": votes, "pandas": pandas}
-    exec(str(error.value).rpartition("others: ")[2].rpartition(". Received")[0], data)
+    exec(str(error.value).rpartition("rows: ")[2].rpartition(". Received")[0], data)
     assert len(read(data["x"], data["y"])) == 238
 
 
@@ -194,11 +194,11 @@ def test_a_frame_of_votes_may_lack_classes_that_are_known():
     with pytest.raises(ValueError, match="`votes` must begin with 0"):
         aggregate(votes)
     stack = np.stack([np.eye(3)] * 2)
-    assert [(each.name, each.num_labels) for each in annotators(stack, votes).each] == [("Ann", 3), ("Bob", 2)]
+    assert [(each.name, each.num_labels) for each in annotators(stack, votes).annotators] == [("Ann", 3), ("Bob", 2)]
     names = votes.map({1: "dog", 2: "ant"}.get)
     found = annotators(stack - 0.1 * np.eye(3) + 0.1 * np.eye(3)[[0, 2, 1]], names, class_names=["cat", "dog", "ant"])
-    assert [pair.true for pair in found.each[0].confusions] == ["dog", "ant"]
-    assert [each.agreement for each in found.each] == [0.5, 0.5]
+    assert [pair.true for pair in found.annotators[0].confusions] == ["dog", "ant"]
+    assert [each.agreement for each in found.annotators] == [0.5, 0.5]
     with pytest.raises(ValueError, match="`class_names` must"):
         annotators(stack, names)
 
@@ -234,7 +234,7 @@ def test_rows_go_together_and_a_data_set_is_read_once_with_its_weights():
     data = read(Batches(X, Y, np.arange(240.0)))
     np.testing.assert_array_equal(data.x, X)
     np.testing.assert_array_equal(data.weight, np.arange(240.0))
-    with pytest.raises(ValueError, match="`sample_weight` must be None for a data set with weights of its own"):
+    with pytest.raises(ValueError, match="`sample_weight` must be None for a data set that has weights"):
         read(Batches(X, Y, np.ones(240)), sample_weight=np.ones(240))
 
 
@@ -270,7 +270,7 @@ def test_class_names_name_integers_and_order_names():
 
 REFUSED = {
     "a row without votes": (BLANK,
-        "drop the others: keep = (y >= 0).any(axis=1); x, y = x[keep], y[keep]. Received: n"),
+        "drop unlabelled rows: keep = (y >= 0).any(axis=1); x, y = x[keep], y[keep]. Received: n"),
     "a row of names without": (np.where(BLANK < 0, None, NAMES[BLANK]),
         "keep = pandas.DataFrame(y).notna().any(axis=1); x, y = x[keep], y[keep]. Received: none in row 17"),
     "a missing label": (np.where(np.arange(240) == 8, np.nan, Y),
@@ -290,10 +290,10 @@ REFUSED = {
     "fewer votes": (VOTES[:100], "`y` must have a row for each of the 240 examples. Received: 100"),
     "turned votes": (VOTES.T, "for each of the 240 examples (np.transpose(y), if rows are annotators). Received: 4"),
     "votes out of range": (np.where(np.arange(4) == 0, -2, VOTES), "`y` must"),
-    "negative shares": (np.full((240, 3), -0.5), "`y` must be distributions, floats that are not negative"),
+    "negative shares": (np.full((240, 3), -0.5), "`y` must be distributions: floats, not negative"),
     "counts": (np.stack([(k == VOTES).sum(axis=1) for k in range(3)], axis=1),
         "For votes write y.astype(str), for counts y.astype(float). Received: columns that agree no more"),
-    "counts of equal totals": (np.stack([np.arange(240) % 3, 2 - np.arange(240) % 3], axis=1), "rows of one sum"),
+    "counts of equal totals": (np.stack([np.arange(240) % 3, 2 - np.arange(240) % 3], axis=1), "rows of equal sums"),
     "lists of unequal lengths": ([[0]] + [[0, 1]] * 239, "have rows of equal length. Received: 1 in row 0, 2 in row 1"),
 }  # fmt: skip
 
@@ -327,7 +327,7 @@ def test_the_line_that_an_error_gives_drops_the_rows_without_a_label():
         with pytest.raises(ValueError) as error:
             read(x, y)
         scope = {"x": x, "y": y, "pandas": None}
-        exec(str(error.value).partition("drop the others: ")[2].partition(". Received")[0], scope)
+        exec(str(error.value).partition("drop unlabelled rows: ")[2].partition(". Received")[0], scope)
         assert len(read(scope["x"], scope["y"])) == 239
 
 
@@ -339,5 +339,7 @@ def test_folds_are_stratified():
         assert np.ptp(counts, axis=0).max() <= 1
         assert np.ptp(counts.sum(axis=1)) <= 1
     assert (stratified_folds(labels, 4, 0) != fold_of).any()
-    with pytest.warns(UserWarning, match=r"class 2 has only 7 examples for 9 folds, and 0 other classes too few"):
+    with pytest.warns(
+        UserWarning, match=r"Class 2 has 7 examples for 9 folds, so some models will not see it\. Use fewer folds"
+    ):
         stratified_folds(labels, 9, 0)

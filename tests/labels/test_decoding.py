@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from keras_het.labels import corrupt, decoding, pair_flip, symmetric
-from keras_het.labels.decoding import by_transition, decode
+from keras_het.labels.decoding import classes_by_transition, decode
 
 pytestmark = pytest.mark.once
 
@@ -38,7 +38,9 @@ def test_labels_that_follow_the_examples_or_only_two_classes_prove_no_transition
     found = decode(labels, p)
     assert not found.is_proven
     np.testing.assert_array_equal(found.classes, p.argmax(axis=1))
-    assert np.mean(by_transition(labels, p) == likes.argmax(axis=1)) <= np.mean(found.classes == likes.argmax(axis=1))
+    assert np.mean(classes_by_transition(labels, p) == likes.argmax(axis=1)) <= np.mean(
+        found.classes == likes.argmax(axis=1)
+    )
 
 
 @pytest.mark.parametrize(("told", "named", "expected"), [
@@ -78,7 +80,7 @@ def test_a_class_without_labels_is_nobodys():
 
 def test_parts_give_the_same_as_the_whole(monkeypatch):
     _, labels, p = predictions(symmetric(4, 0.3))
-    whole, nearest = decode(labels, p), by_transition(labels, p)
-    monkeypatch.setattr("keras_het.base.batches.BLOCK_ROWS", 7)
-    for part, other in zip([*whole, nearest], [*decode(labels, p), by_transition(labels, p)], strict=True):
+    whole, nearest = decode(labels, p), classes_by_transition(labels, p)
+    monkeypatch.setattr("keras_het.base.batches.ROWS", 7)
+    for part, other in zip([*whole, nearest], [*decode(labels, p), classes_by_transition(labels, p)], strict=True):
         np.testing.assert_allclose(part, other, rtol=1e-12, atol=1e-12)

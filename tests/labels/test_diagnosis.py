@@ -19,7 +19,7 @@ from tests.checks import FALSE_ALARM, refusals
 
 pytestmark = pytest.mark.once
 
-KINDS = ("none", "by class", "by example")
+KINDS = ("none", "class-dependent", "instance-dependent")
 LEVEL = 0.05  # stated for each test
 SPREADS = {0.96: 1.0, 0.80: 1.5, 0.58: 2.2}  # by accuracy of the model
 
@@ -43,7 +43,7 @@ def planted(noise, seed, accuracy=0.96, **sizes):
     """Returns probabilities of the labels that a model of the clusters predicts, and the labels."""
     true, q = posteriors(accuracy, seed, **sizes)
     size = q.shape[1]
-    if noise == "by example":
+    if noise == "instance-dependent":
         look = np.eye(size)[(true + np.random.default_rng([seed, 7]).integers(1, 4, size=len(true))) % size]
         return 0.65 * q + 0.35 * look, corrupt(true, 0.65 * np.eye(size)[true] + 0.35 * look, [seed, 1])
     name, rate = noise.split()
@@ -69,11 +69,11 @@ def limit(results, level=LEVEL):
 
 @pytest.mark.parametrize(("noise", "kind"), [
     ("symmetric 0", "none"),
-    ("symmetric 20", "by class"),
-    ("symmetric 40", "by class"),
-    ("pairs 40", "by class"),
-    ("unequal 40", "by class"),
-    ("by example", "by example"),
+    ("symmetric 20", "class-dependent"),
+    ("symmetric 40", "class-dependent"),
+    ("pairs 40", "class-dependent"),
+    ("unequal 40", "class-dependent"),
+    ("instance-dependent", "instance-dependent"),
 ])  # fmt: skip
 def test_planted_noise_is_told(noise, kind):
     kinds = [diagnose(*planted(noise, seed)).kind for seed in range(10)]
@@ -86,7 +86,7 @@ def test_correct_labels_show_no_noise_whatever_the_accuracy_of_the_model(accurac
     """The floor has at most 5% false alarms, and no weak model shows noise by class."""
     results = draws("symmetric 0", accuracy=accuracy)
     assert alarms(results, "noise_p_value") <= limit(results)
-    assert sum(result.kind == "by class" for result in results) <= limit(results, 0.01)
+    assert sum(result.kind == "class-dependent" for result in results) <= limit(results, 0.01)
 
 
 @pytest.mark.statistical
@@ -106,7 +106,7 @@ def test_noise_by_class_is_said_to_follow_examples_as_rarely_as_stated(accuracy,
     for noise in ("symmetric 40", "pairs 20", "pairs 40"):
         results = draws(noise, accuracy=accuracy)
         assert alarms(results, "class_p_value") <= limit(results), noise
-    assert alarms(draws("by example", accuracy=accuracy), "class_p_value") >= 0.9 * len(results)
+    assert alarms(draws("instance-dependent", accuracy=accuracy), "class_p_value") >= 0.9 * len(results)
 
 
 @pytest.mark.statistical
@@ -133,10 +133,10 @@ def test_the_floor_is_the_noise_rate():
 def test_counts_that_follow_the_formula_give_back_their_rate():
     ranks = (np.arange(diagnosis.BINS) + 0.5) / diagnosis.BINS
     odds, totals = 0.3 * ranks / (1 - ranks), np.full(diagnosis.BINS, 1e4)
-    floor = diagnosis._fit_floor(totals * (0.2 + 0.8 * odds / (1 + odds)), totals)
+    floor = diagnosis._fit_noise(totals * (0.2 + 0.8 * odds / (1 + odds)), totals)
     assert floor.rate == pytest.approx(0.2, abs=1e-3)
-    errors = (0.8 * odds / (1 + odds))[: diagnosis.CLEAR].sum()
-    assert floor.error_fraction == pytest.approx(errors / (errors + 0.2 * diagnosis.CLEAR), abs=3e-3)
+    errors = (0.8 * odds / (1 + odds))[: diagnosis.CLEAR_BINS].sum()
+    assert floor.error_fraction == pytest.approx(errors / (errors + 0.2 * diagnosis.CLEAR_BINS), abs=3e-3)
     assert floor.p_value < 1e-10
 
 
@@ -147,20 +147,20 @@ def test_a_model_that_learned_nothing_shows_nothing():
     for p in (guesses, constant / constant.sum(axis=1, keepdims=True)):
         result = diagnose(p, labels)
         assert result.kind == "none"
-        assert "the majority class alone predicts" in result.reason
+        assert "of the labels, the majority class alone " in result.reason
     assert diagnose(np.eye(10)[np.zeros(1000, int)], np.where(rng.random(1000) < 0.03, labels, 0)).kind == "none"
 
 
-def test_two_classes_and_noise_of_more_than_half_of_the_labels_cannot_be_by_class():
+def test_two_classes_and_noise_of_more_than_half_of_the_labels_cannot_be_class_dependent():
     assert diagnose(*planted("symmetric 0", 0, size=2)).kind == "none"
     result = diagnose(*planted("symmetric 40", 0, size=2))
-    assert result.kind == "by example"
+    assert result.kind == "instance-dependent"
     assert "With two classes" in result.reason
     assert np.isnan(result.class_p_value)
     assert np.isnan(result.symmetry_p_value)
     result = diagnose(*planted("symmetric 70", 0))
-    assert result.kind == "by example"
-    assert "too near to half of the labels" in result.reason
+    assert result.kind == "instance-dependent"
+    assert "close to half of the labels" in result.reason
 
 
 def test_the_flips_and_the_transition_are_the_planted_ones():
@@ -194,8 +194,8 @@ def test_it_prints_the_answer_then_the_evidence_then_the_step_and_names_are_plai
     result = diagnose(*planted("pairs 40", 0, size=8), class_names=[f"<b>{k}" for k in range(8)])
     titles = [line.split(":")[0] for line in str(result).splitlines()]
     assert titles == ["label noise", "evidence", "frequent flips", "next step"]
-    assert str(result).startswith("label noise: by class. A wrong label depends on the class")
-    assert f"The model disagrees with {result.disputed:.1%} of the labels, and about {result.rate:.1%}" in str(result)
+    assert str(result).startswith("label noise: class-dependent. Label errors depend on the true class")
+    assert f"with {result.disagreement:.1%} of the labels, and with about {result.rate:.1%}" in str(result)
     assert "and 3 more" in str(result)
     assert result.evidence() == "\n".join(str(result).splitlines()[:-1])
     assert "<b>" in str(result)
@@ -234,10 +234,10 @@ def test_a_thousand_classes_take_seconds():
 
 THIRDS = np.full((3, 3), 1 / 3)
 test_errors_say_what_is_wrong = refusals([
-    (lambda: diagnose([[0.5, 0.5]] * 3, [1, 1, 1]), "`labels` must have at least two classes. Received: 1"),
-    (lambda: diagnose([0, 1], [[0.9, 0.1], [0.2, 0.8]]), "of shape (N, K). Received: shape (2,)"),
+    (lambda: diagnose([[0.5, 0.5]] * 3, [1, 1, 1]), "`labels` must be of at least two classes. Received: 1"),
+    (lambda: diagnose([0, 1], [[0.9, 0.1], [0.2, 0.8]]), "Use np.exp for log-probabilities. Received: shape (2,)"),
     (lambda: diagnose(THIRDS, ["b", "a", "b"]),
-     ("`labels` must be names of the 3 classes of `probabilities`, with `class_names` if some do not occur. "
+     ("`labels` must name the 3 classes of `probabilities`. Pass `class_names` if a class does not occur. "
       "Received: 'a', 'b'")),
 ])  # fmt: skip
 
@@ -248,7 +248,8 @@ def test_columns_of_a_frame_are_matched_by_name():
     p = np.eye(3)[true] + np.random.default_rng(0).random((300, 3)) / 4
     frame = pandas.DataFrame(p := p / p.sum(axis=1, keepdims=True), columns=names)[["dog", "cat", "cow"]]
     expected = diagnose(p, names[labels])
-    assert expected.disputed == np.mean(labels != true)
+    assert expected.disagreement == np.mean(labels != true)
     for given in (diagnose(frame, names[labels]), diagnose(frame, labels, names)):
         assert str(given) == str(expected)
-    assert diagnose(pandas.DataFrame(p, columns=range(3))[[2, 0, 1]], labels, names).disputed == expected.disputed
+    reordered = pandas.DataFrame(p, columns=range(3))[[2, 0, 1]]
+    assert diagnose(reordered, labels, names).disagreement == expected.disagreement

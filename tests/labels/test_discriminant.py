@@ -30,7 +30,7 @@ def sums(x, labels, units=3, weights=None):
 def test_it_is_that_of_scikit_learn(shrinkage):
     x, labels = clusters()
     expected = LinearDiscriminantAnalysis(solver="lsqr", shrinkage=shrinkage, priors=[1 / 3] * 3).fit(x, labels)
-    (fitted,) = module.solved(sums(x, labels), (shrinkage,))
+    (fitted,) = module.solve(sums(x, labels), (shrinkage,))
     logits, of_scikit_learn = fitted.logits(x), x @ expected.coef_.T + expected.intercept_
     np.testing.assert_allclose(logits - logits[:, :1], of_scikit_learn - of_scikit_learn[:, :1], rtol=1e-3, atol=1e-3)
 
@@ -58,7 +58,7 @@ def test_weights_count_as_examples_do_and_distributions_as_labels():
     weights = np.random.default_rng(0).integers(0, 4, size=60).astype(float)
     rows = np.repeat(np.arange(60), weights.astype(int))
     (one,), (other,) = (
-        module.solved(each, (0.5,)) for each in (sums(x, labels, weights=weights), sums(x[rows], labels[rows]))
+        module.solve(each, (0.5,)) for each in (sums(x, labels, weights=weights), sums(x[rows], labels[rows]))
     )
     np.testing.assert_allclose(one.kernel, other.kernel, rtol=1e-3, atol=1e-5)
     np.testing.assert_allclose(one.bias, other.bias, rtol=1e-3, atol=1e-4)
@@ -70,8 +70,8 @@ def test_a_class_without_labels_is_never_predicted_and_of_many_features_the_near
     x, labels = clusters()
     assert set(discriminant(x, labels + (labels > 0), 4).logits(x).argmax(axis=1)) == {0, 2, 3}
     x, labels = clusters()
-    monkeypatch.setattr(module, "MAX_FEATURES", 5)
-    (fitted,) = module.solved(sums(x, labels), (0.5,))
+    monkeypatch.setattr(module, "MAX_COVARIANCE_FEATURES", 5)
+    (fitted,) = module.solve(sums(x, labels), (0.5,))
     means = np.stack([x[labels == k].mean(axis=0) for k in range(3)])
     nearest = np.square(x[:, None] - means).sum(axis=2).argmin(axis=1)
     np.testing.assert_array_equal(fitted.logits(x).argmax(axis=1), nearest)
@@ -136,7 +136,7 @@ def test_rare_classes_are_as_rare_as_for_scikit_learn(rate, flips, seed):
     x, labels, x_test, true = rare(rate, flips, seed)
     expected = LinearDiscriminantAnalysis(solver="lsqr", shrinkage=0.5).fit(x, labels).score(x_test, true)
     assert np.mean(discriminant(x, labels, 2).logits(x_test).argmax(axis=1) == true) > expected - 0.01
-    equal = discriminant(x, labels, 2, frequencies=False).logits(x_test).argmax(axis=1)
+    equal = discriminant(x, labels, 2, has_frequencies=False).logits(x_test).argmax(axis=1)
     assert np.mean(equal == true) < expected - 0.08 or rate == 0.03
 
 
@@ -145,7 +145,8 @@ def test_frequencies_by_labels_that_depend_on_the_class_are_not_used():
     x, true = clusters(2000, units=4)
     labels = np.where(np.random.default_rng(0).random(2000) < 0.5, 0, true)
     equal, chosen, full = (
-        np.mean(discriminant(x, labels, 4, frequencies=b).logits(x).argmax(axis=1) == true) for b in (False, None, True)
+        np.mean(discriminant(x, labels, 4, has_frequencies=b).logits(x).argmax(axis=1) == true)
+        for b in (False, None, True)
     )
     assert chosen == equal > full + 0.1
 
@@ -191,13 +192,11 @@ def test_a_value_that_stands_for_a_missing_one_is_named_with_its_row_and_feature
     sparse = np.maximum(np.random.default_rng(1).normal(size=(100, 2)) - 1.6, 0.0)
     warn_of_values(np.concatenate([x, sparse, np.eye(100, 2)], axis=1))  # a rare word is no such value
     x[[70, 80], 2] = -9999
-    with pytest.warns(
-        UserWarning, match=r"Feature 2 of example 70 is -9999, which is \d+ times as far from the median"
-    ):
+    with pytest.warns(UserWarning, match=r"Feature 2 of example 70 is -9999, \d+ times as far from the median"):
         warn_of_values(x)
     x = np.random.default_rng(0).normal(size=(300, 3))
     units = np.where(np.arange(300)[:, None] < 5, 1000.0, 1.0) * (5.0 + x)
-    with pytest.warns(UserWarning, match=r"Feature \d of example [0-4] is \d+\.?\d*, .* \(so in 3 features\)"):
+    with pytest.warns(UserWarning, match=r"Feature \d of example [0-4] is \d+\.?\d*, .* \(in 3 features\)"):
         warn_of_values(units)
     with pytest.warns(UserWarning, match=r"Feature 0 is about 1000000000, .* Subtract 1000000000 from it"):
         warn_of_values(np.round(x) + np.array([1e9, 0.0, 1e4]))
@@ -214,7 +213,7 @@ def test_values_that_stand_for_missing_ones_do_not_hide_each_other(values):
     x[500, 2] = 40  # a count among 0 and 1 makes the scale 7 times as large, and no prediction worse
     warn_of_values(x)
     x[7 : 7 + len(values), 0] = x[2 : 2 + len(values), 3] = values
-    with pytest.warns(UserWarning, match=r"Feature 0 of example \d is -?9999, .* hides them \(so in 2 features\)"):
+    with pytest.warns(UserWarning, match=r"Feature 0 of example \d is -?9999, .* hides them \(in 2 features\)"):
         warn_of_values(x)
 
 

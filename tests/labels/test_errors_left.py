@@ -10,7 +10,7 @@ import pytest
 from scipy.stats import hypergeom
 
 from keras_het.labels import verify_accuracy
-from keras_het.labels.errors_left import _most, errors_left
+from keras_het.labels.errors_left import _max_errors, errors_left
 
 pytestmark = pytest.mark.once
 
@@ -29,7 +29,7 @@ def test_the_bound_is_the_largest_number_that_scipy_finds_possible(sample):
     for errors in range(sample + 1):
         possible = hypergeom.cdf(errors, SIZE, every, sample) > ALPHA
         possible &= (every >= errors) & (every <= SIZE - sample + errors)
-        assert _most(SIZE, sample, errors, 1.0 - ALPHA, False) == (every[possible].max() - errors)
+        assert _max_errors(SIZE, sample, errors, 1.0 - ALPHA, False) == (every[possible].max() - errors)
 
 
 @pytest.mark.parametrize("sample", [1, 7, 20, 39, 40])
@@ -42,7 +42,7 @@ def test_the_sequential_bound_is_that_of_prior_and_posterior(sample):
     for errors in range(sample + 1):
         joint = prior * hypergeom.pmf(errors, SIZE, every, sample)
         possible = (joint > 0) & (prior * joint.sum() < joint / ALPHA)
-        assert _most(SIZE, sample, errors, 1.0 - ALPHA, True) == every[possible].max() - errors
+        assert _max_errors(SIZE, sample, errors, 1.0 - ALPHA, True) == every[possible].max() - errors
 
 
 @functools.cache
@@ -51,7 +51,7 @@ def bounds(sequential):
     table = np.full((SIZE + 1, SIZE + 1), SIZE)
     for sample in range(1, SIZE + 1):
         for errors in range(sample + 1):
-            table[sample, errors] = errors + _most(SIZE, sample, errors, 1.0 - ALPHA, sequential)
+            table[sample, errors] = errors + _max_errors(SIZE, sample, errors, 1.0 - ALPHA, sequential)
     return table
 
 
@@ -86,7 +86,7 @@ def test_the_bound_holds_in_redraws(sequential, looks, base_seed):
     population, wrong, redraws = 1000, 60, 2000
     rng = np.random.default_rng([base_seed, 48])
     errors = (rng.permuted(np.tile(np.arange(population) < wrong, (redraws, 1)), axis=1)).cumsum(axis=1)
-    bound = functools.cache(lambda sample, found: found + _most(population, sample, found, 0.95, sequential))
+    bound = functools.cache(lambda sample, found: found + _max_errors(population, sample, found, 0.95, sequential))
     missed = np.zeros(redraws, bool)
     for look in looks:
         found = errors[:, look - 1]
@@ -99,10 +99,10 @@ def test_the_sample_and_the_others_are_told_apart():
     """Labels that were checked before the draw are counted, and no part of the sample or of what is left."""
     labels, verified, drawn = made(drawn=(3, 7, 1, 12), wrong=(7, 0), others=(0, 2))
     found = errors_left(labels, verified, [*drawn, 5, 9], confidence=0.9)
-    assert (found.checked, found.found, found.sample, found.sample_found, found.unchecked) == (6, 2, 4, 1, 14)
-    assert found.most == _most(18, 4, 1, 0.9, False) == 10
+    assert (found.checked, found.errors, found.sample, found.sample_errors, found.unchecked) == (6, 2, 4, 1, 14)
+    assert found.max_errors == _max_errors(18, 4, 1, 0.9, False) == 10
     assert found.rate == 10 / 20
-    assert errors_left(labels, verified, drawn, confidence=0.9, sequential=True).most > found.most
+    assert errors_left(labels, verified, drawn, confidence=0.9, sequential=True).max_errors > found.max_errors
 
 
 def test_a_sorted_file_is_read_by_its_places_and_a_line_left_out_counts():
@@ -113,18 +113,18 @@ def test_a_sorted_file_is_read_by_its_places_and_a_line_left_out_counts():
     places = pandas.DataFrame({"draw": np.arange(60)}, index=drawn).sort_index()["draw"].to_dict()
     assert errors_left(labels, verified, places) == errors_left(labels, verified, drawn)
     p = np.eye(2)[labels]
-    found = verify_accuracy(p, labels, verified, drawn=places)
+    found = verify_accuracy(p, labels, verified, draw_order=places)
     assert found.accuracy == verify_accuracy(p, labels, verified).accuracy
     more = verified | {int(row): int(labels[row]) for row in labels.index if row not in drawn}  # chosen, not drawn
-    assert verify_accuracy(p, labels, more, drawn=places).accuracy == found.accuracy
-    assert verify_accuracy(p, labels, more, drawn=places).index.tolist() == found.index.tolist()
+    assert verify_accuracy(p, labels, more, draw_order=places).accuracy == found.accuracy
+    assert verify_accuracy(p, labels, more, draw_order=places).index.tolist() == found.index.tolist()
     for lost in (drawn[0], drawn[7]):  # the line is not in the file, or has no label
         fewer = {row: label for row, label in verified.items() if row != lost}
         for given in (places, {row: place for row, place in places.items() if row != lost}):
-            with pytest.raises(ValueError, match="`drawn` must "):
+            with pytest.raises(ValueError, match="`draw_order` must "):
                 errors_left(labels, fewer, given)
-    with pytest.raises(ValueError, match="`drawn` must be verified from its start on"):
-        verify_accuracy(p, labels, fewer, drawn=places)
+    with pytest.raises(ValueError, match="`draw_order` must be verified from its start, without gaps"):
+        verify_accuracy(p, labels, fewer, draw_order=places)
 
 
 @pytest.mark.statistical
@@ -138,8 +138,8 @@ def test_the_bound_holds_by_places_and_not_by_the_lines_of_a_sorted_file():
         lines = drawn[np.argsort(is_wrong[drawn] + rng.random(90))]
         for rows, order, held in ((lines, lines, by_lines), (drawn, places, by_places)):
             verified = {int(row): int(labels[row] ^ is_wrong[row]) for row in rows[:30]}
-            held.append(errors_left(labels, verified, order).most >= 60 - is_wrong[rows[:30]].sum())
-        with pytest.raises(ValueError, match="`drawn` must "):
+            held.append(errors_left(labels, verified, order).max_errors >= 60 - is_wrong[rows[:30]].sum())
+        with pytest.raises(ValueError, match="`draw_order` must "):
             errors_left(labels, {int(row): 0 for row in lines[:30]}, places)
     assert np.mean(by_lines) < 0.5
     assert np.mean(by_places) > 0.95 - 4 * (0.05 * 0.95 / 30) ** 0.5
@@ -148,7 +148,7 @@ def test_the_bound_holds_by_places_and_not_by_the_lines_of_a_sorted_file():
 def test_names_of_an_index_of_two_levels_are_tuples():
     labels = pandas.Series([0, 1] * 6, index=pandas.MultiIndex.from_product([range(3), range(4)]))
     found = errors_left(labels, {(0, 2): 1, (2, 3): 1}, [(0, 2), (2, 3)])
-    assert (found.sample, found.sample_found) == (2, 1)
+    assert (found.sample, found.sample_errors) == (2, 1)
 
 
 def test_names_of_classes_and_nothing_left_where_all_are_checked():
@@ -159,7 +159,7 @@ def test_names_of_classes_and_nothing_left_where_all_are_checked():
     assert errors_left(names[labels].tolist(), named, drawn) == expected
     labels, verified, drawn = made(4, (2, 0, 1, 3), (1,))
     found = errors_left(labels, verified, drawn)
-    assert (found.unchecked, found.most, found.rate) == (0, 0, 0.0)
+    assert (found.unchecked, found.max_errors, found.rate) == (0, 0, 0.0)
 
 
 def test_a_million_labels_take_well_under_a_second():
@@ -168,25 +168,26 @@ def test_a_million_labels_take_well_under_a_second():
     verified = dict(zip(drawn.tolist(), ((labels[drawn] + (drawn < 50_000)) % 10).tolist(), strict=True))
     start, found = time.process_time(), errors_left(labels, verified, drawn, sequential=True)
     assert time.process_time() - start < 1.0
-    assert 50_000 < found.most + found.found < 70_000
+    assert 50_000 < found.max_errors + found.errors < 70_000
 
 
 @pytest.mark.parametrize(("change", "text"), [
-    ({"drawn": [3, 7, 3]}, "`drawn` must have each index once, of a sample without replacement. Received: 3 again"),
-    ({"drawn": [5, 3]}, "`drawn` must have a first index whose label is in `verified_labels`. Received: a"),
-    ({"drawn": []}, "`drawn` must have a first index"),
-    ({"drawn": [3, 5, 7]},
-     "`drawn` must be verified from its start on: what was left out may be hard. Verify it, or count"),
-    ({"drawn": [20]}, "`drawn` must have integer indices in [0, 20). Received: 20"),
+    ({"draw_order": [3, 7, 3]}, "`draw_order` must have each index once (sample without replacement). Received: 3"),
+    ({"draw_order": [5, 3]}, "`draw_order` must start with an index whose label is in `verified_labels`. Received: no"),
+    ({"draw_order": []}, "`draw_order` must start with an index"),
+    ({"draw_order": [3, 5, 7]},
+     "`draw_order` must be verified from its start, without gaps, which can be hard examples. Verify them, or"),
+    ({"draw_order": [20]}, "`draw_order` must have indices in [0, 20), integers. Received: 20"),
     ({"verified_labels": {3: "cat"}},
      "`verified_labels` must have only the classes 0, 1. Received: 'cat' of example 3"),
     ({"verified_labels": {20: 0}}, "`verified_labels` must have integer indices in [0, 20). Received: 20"),
     ({"verified_labels": [3]}, "`verified_labels` must be a dict from the indices of examples to their labels"),
-    ({"drawn": {3: 0, 7: 2, 12: 3}}, "Received: entry 1 of the draw has no verified label, but later entries have one"),
-    ({"drawn": {3: 0, 7: 0}}, "(`to_dict()` of a column). Received: other places, or one twice"),
-    ({"drawn": pandas.Series([3, 7])}, "(`to_dict()` of a column). Received: a Series"),
-    ({"drawn": list(range(60)), "verified_labels": dict.fromkeys(range(20), 0), "labels": np.arange(80) % 2},
-     "`drawn` must be in the order of the draw, not sorted: a file keeps it in a column, as {index: place}"),
+    ({"draw_order": {3: 0, 7: 2, 12: 3}},
+     "Received: entry 1 of the draw has no verified label, but later entries have"),
+    ({"draw_order": {3: 0, 7: 0}}, "(`to_dict()` of a column). Received: other positions, or one twice"),
+    ({"draw_order": pandas.Series([3, 7])}, "(`to_dict()` of a column). Received: a Series"),
+    ({"draw_order": list(range(60)), "verified_labels": dict.fromkeys(range(20), 0), "labels": np.arange(80) % 2},
+     "`draw_order` must be in the order of the draw, not sorted. Keep the order in a column, and pass {index: pos"),
     ({"labels": ["1", "10", "2"] * 7, "verified_labels": {3: 2}}, "'2'. Received: 2 of example 3, not the text '2'"),
     ({"verified_labels": {3: ""}}, "`verified_labels` must have a label for each key"),
     ({"confidence": 95}, "`confidence` must be a number in (0, 1). Received: confidence=95"),
@@ -194,6 +195,6 @@ def test_a_million_labels_take_well_under_a_second():
 ])  # fmt: skip
 @pytest.mark.refusal
 def test_refusals(change, text):
-    arguments = dict(zip(("labels", "verified_labels", "drawn"), made(), strict=True)) | change
+    arguments = dict(zip(("labels", "verified_labels", "draw_order"), made(), strict=True)) | change
     with pytest.raises(ValueError, match=re.escape(text)):
         errors_left(**arguments)

@@ -43,10 +43,10 @@ def test_planted_issues_are_found_and_the_table_is_in_order_with_every_label_onc
     assert np.mean(wrong) < 0.25  # what chance would give of both
     np.testing.assert_array_equal(np.sort(found.index), np.arange(len(labels)))
     assert (np.diff(found.score) >= 0).all()
-    np.testing.assert_array_equal(found.given, labels[found.index])
+    np.testing.assert_array_equal(found.label, labels[found.index])
     np.testing.assert_array_equal(found.suggested, p.argmax(1)[found.index])
-    np.testing.assert_array_equal(found.score, p[found.index, found.given])
-    assert not np.any(found.is_issue & (found.given == found.suggested))
+    np.testing.assert_array_equal(found.score, p[found.index, found.label])
+    assert not np.any(found.is_issue & (found.label == found.suggested))
 
 
 def test_by_hand():
@@ -54,10 +54,8 @@ def test_by_hand():
     p = np.array([[0.9, 0.1], [0.1, 0.9], [0.15, 0.85], [0.9, 0.1], [0.1, 0.9], [0.3, 0.7], [0.22, 0.78]])
     found = find_issues(p, [0, 0, 0, 0, 1, 1, 1])
     assert sorted(found.index[found.is_issue]) == [1, 2]
-    assert str(found).splitlines()[0].split() == ["index", "given", "suggested", "score", "kind"]
-    assert str(found).splitlines()[-1] == (
-        "the model disagrees with 2 of 7 labels: 2 are flagged, 0 of them of confusable classes"
-    )
+    assert str(found).splitlines()[0].split() == ["index", "label", "suggested", "score", "kind"]
+    assert str(found).splitlines()[-1] == "2 of 7 labels are flagged (0 confusable); the model disagrees with 2."
 
 
 def test_a_notebook_shows_the_worst_as_text(digits):
@@ -65,7 +63,7 @@ def test_a_notebook_shows_the_worst_as_text(digits):
     found = find_issues(p, labels)
     table = dataclasses.replace(found, kind=np.full(len(labels), "<b>&"))._repr_html_()
     assert table.count("<tr>") == 21
-    assert f"<tr><td>{found.index[0]}</td><td>{found.given[0]}</td>" in table
+    assert f"<tr><td>{found.index[0]}</td><td>{found.label[0]}</td>" in table
     assert "&lt;b&gt;&amp;" in table
     assert "<b>" not in table
     assert found._repr_html_().endswith(f"<p>{str(found).splitlines()[-1]}</p>")
@@ -87,7 +85,7 @@ def test_swapped_classes_are_found_where_the_most_probable_label_is_the_wrong_on
     p /= p.sum(axis=1, keepdims=True)
     found = find_issues(p, labels)
     assert np.mean(found.suggested == true[found.index]) > 0.95 > 0.9 > np.mean(p.argmax(axis=1) == true)
-    np.testing.assert_array_equal(found.is_issue, found.suggested != found.given)
+    np.testing.assert_array_equal(found.is_issue, found.suggested != found.label)
 
 
 def test_without_wrong_labels_there_is_no_issue_nor_of_classes_that_nobody_has():
@@ -110,7 +108,7 @@ def test_an_issue_of_planted_pairs_is_confusable_and_another_is_wrong(digits):
     p = cross_val_predict(LogisticRegression(tol=0.01), x, noisy, cv=2, method="predict_proba")
     found = find_issues(p, noisy)
     right = found.is_issue & (clean[found.index] == found.suggested)
-    pair = np.isin(found.given, [3, 8]) & np.isin(found.suggested, [3, 8])
+    pair = np.isin(found.label, [3, 8]) & np.isin(found.suggested, [3, 8])
     np.testing.assert_array_equal(found.kind[right] == "confusable", pair[right])
     assert pair[right].sum() > 50
     assert (~pair[right]).sum() > 50
@@ -131,8 +129,8 @@ def test_a_tie_of_the_label_with_another_class_is_no_issue():
     p, labels = np.array([[0.5, 0.5, 0.0]] * 10 + [[0.9, 0.1, 0.0], [0.1, 0.9, 0.0]] * 10), [1, 0] * 5 + [0, 1] * 10
     for found in (find_issues(p, labels), all_issues(p, np.array(labels)), find_issues(p.astype("float32"), labels)):
         assert not found.is_issue.any()
-        np.testing.assert_array_equal(found.suggested, found.given)
-    assert diagnose(p, labels).disputed == 0.0
+        np.testing.assert_array_equal(found.suggested, found.label)
+    assert diagnose(p, labels).disagreement == 0.0
 
 
 @pytest.mark.parametrize("count", [1, 2])
@@ -193,7 +191,7 @@ def test_a_training_is_judged_by_what_it_said_before_it_knew_the_labels():
     assert mean[2] < margins.mean(axis=0)[2] - 0.1
     found = find_issues(trained(labels, logits))
     assert found.index.tolist() == [1, 2, 3, 0]
-    assert found.given.tolist() == [0, 1, 1, 0]
+    assert found.label.tolist() == [0, 1, 1, 0]
     assert found.suggested.tolist() == [1, 0, 1, 0]
     np.testing.assert_allclose(found.score, special.expit(mean[[1, 2, 3, 0]]), rtol=1e-4)
     assert found.is_issue.tolist() == [True, True, False, False]
@@ -232,24 +230,24 @@ def test_one_training_and_a_vote_of_neighbours_find_planted_issues(digits):
 
 
 RECORD, PAIR = trained([0, 1], np.zeros((1, 2, 2))), [[0.5, 0.5], [0.5, 0.5]]
-BESIDE = "`x` must be given for a model, and only for a model. Received: x beside probabilities"
+NOT_A_MODEL = "`x` must be the inputs of a model, and None without a model. Received: x and probabilities"
 test_errors_say_what_is_wrong = refusals([
-    (lambda: find_issues([0, 1], PAIR), "of shape (N, K). Received: shape (2,)"),  # the order of cleanlab
+    (lambda: find_issues([0, 1], PAIR), "log-probabilities. Received: shape (2,)"),  # the order of cleanlab
     (lambda: find_issues([[0.5, 0.4]], [0]), "`probabilities` must have rows of sum 1. Received: row 0 sums to 0.9"),
     (lambda: find_issues([[-0.7, -0.7]], [0]),
-     "such as the exp of log-probabilities, and of shape (N, K). Received: shape (1, 2), from -0.7 to -0.7"),
+     "of shape (N, K). Use np.exp for log-probabilities. Received: shape (1, 2), from -0.7 to -0.7"),
     (lambda: find_issues(PAIR, [0, 2]), "`labels` must be in [0, 2). Received: 2 at [1]"),
     (lambda: find_issues(np.zeros((0, 2)), []), "`probabilities` must be in [0, 1]"),
     (lambda: find_issues([[np.nan, 1.0]], [0]), "`probabilities` must be in [0, 1]"),
     (lambda: find_issues(PAIR, [0, 1], pairs=[(0, 2)]), "`pairs` must be in [0, 2). Received: 2 at [1]"),
     (lambda: find_issues(keras.Sequential([keras.Input((2,)), keras.layers.Softmax()]), [0, 1]),
-     "`x` must be given for a model, and only for a model. Received: a model without x"),
-    (lambda: find_issues(np.ones((1, 1)), [0], np.ones((1, 1))), BESIDE),
+     "`x` must be the inputs of a model, and None without a model. Received: a model without x"),
+    (lambda: find_issues(np.ones((1, 1)), [0], np.ones((1, 1))), NOT_A_MODEL),
     (lambda: find_issues(RECORD, [1, 1]),
-     "`labels` must be None, or those of the training. Received: 1 others, the first at [0]"),
+     "`labels` must be None or the labels of the training. Received: 1 other labels, the first at [0]"),
     (lambda: find_issues(TrainingDynamics(np.ones((2, 1)), [0, 1])),
-     "TrainingDynamics must record an epoch first: pass it to `fit`. Received: no epoch"),
-    (lambda: find_issues(PAIR), "`labels` must be given, except for a TrainingDynamics. Received: labels=None"),
+     "TrainingDynamics must have seen an epoch: give it to `fit` first. Received: no epoch"),
+    (lambda: find_issues(PAIR), "`labels` must be an array, except for a TrainingDynamics. Received: None"),
 ])  # fmt: skip
 
 

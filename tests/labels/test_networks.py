@@ -159,12 +159,12 @@ def test_features_of_few_examples_are_learned_by_default_whatever_their_units():
 def test_layers_that_were_trained_before_are_refused():
     """They know labels that the next training holds out."""
     layer = keras.layers.Dense(8, "relu")
-    with pytest.raises(ValueError, match=r"`make_model` must make new layers .*Received: the variable '.*' twice"):
+    with pytest.raises(ValueError, match=r"`make_model` must return new layers .*Received: the variable '.*' twice"):
         short(make_model=maker(lambda: layer))
     layer.trainable = False
     assert len(short(make_model=maker(lambda: layer), epochs=6).trials) == 1
     shared = make_model()
-    with pytest.raises(ValueError, match="`make_model` must make new layers and a new optimizer at every call"):
+    with pytest.raises(ValueError, match="`make_model` must return new layers and a new optimizer at every call"):
         short(make_model=lambda: shared)
 
 
@@ -175,7 +175,7 @@ def test_a_head_of_probabilities_is_refused():
         def head(self, units, **options):
             return [keras.layers.Dense(units, "softmax")]
 
-    with pytest.raises(ValueError, match="must make logits or log-probabilities of exclusive classes"):
+    with pytest.raises(ValueError, match="must return logits or log-probabilities of exclusive classes"):
         short(Probabilities())
 
 

@@ -27,7 +27,7 @@ def test_scores_rise_suggestions_are_the_classes_and_wrong_labels_come_before_un
     found = next_labels(p, labels, 300)
     assert np.all(np.diff(found.score) >= 0)
     assert sorted(found.index) == list(range(300))
-    np.testing.assert_array_equal(found.given, labels[found.index])
+    np.testing.assert_array_equal(found.label, labels[found.index])
     assert np.mean(true[found.index[:60]] == found.suggested[:60]) > 0.9
     true, labels, p = flipped()
     wrong, worst = true != labels, np.argsort(p[np.arange(1000), labels])[:150]
@@ -92,7 +92,7 @@ def test_the_table_has_twenty_lines():
     _, labels, p = flipped(100)
     found = next_labels(p, labels, 30)
     lines = str(found).splitlines()
-    assert lines[0].split() == ["index", "given", "suggested", "score"]
+    assert lines[0].split() == ["index", "label", "suggested", "score"]
     assert len(lines) == 22
     assert lines[-1] == "30 labels to check"
     assert found._repr_html_().count("<tr>") == 21
@@ -118,13 +118,13 @@ test_refusals = pytest.mark.refusal(refusals([
     (lambda: next_labels([[1.0]] * 2, [0, 0], 1), "must have at least two classes. Received: shape (2, 1)"),
     (lambda: next_labels([[0.5, 0.4], [1, 0]], [0, 0], 1), "must have rows of sum 1. Received: row 0 sums to 0.9"),
     (lambda: next_labels(P, [0, 1], 1, verified_labels={0: 0, 1: 1}),
-     "`verified_labels` must leave a label that nobody has verified."),
+     "`verified_labels` must leave an unverified label."),
     (lambda: next_labels(P, [0, 1], 1, verified_labels={2: 0}),
      "`verified_labels` must have integer indices in [0, 2). Received: 2"),
     (lambda: next_labels(P, pd.Series([0, 1], index=[7, 9]), 1, verified_labels={7: 0, 1: 0}),
      "`verified_labels` must have only names of the pandas index. Received: 1; example number 1 has the name"),
     (lambda: next_labels(P, pd.Series([0, 1], index=[7, 7]), 1), "must have an index without duplicates"),
     (lambda: next_labels(P, [0, 1], 1, verified_labels={0: np.nan}),
-     "`verified_labels` must have a label for each key; leave out keys without a label, and pass all keys as `drawn`"),
+     "`verified_labels` must have a label for each key. Leave out keys without a label, and pass all keys as `draw_"),
     (lambda: next_labels([[0.5, 0.5], [1.0]], [0, 1], 1), "`probabilities` must have rows of equal length."),
 ]))  # fmt: skip

@@ -12,7 +12,7 @@ import pytest
 
 from keras_het.labels import choose, clean
 from keras_het.labels.methods import ForwardCorrection, Heteroscedastic
-from keras_het.labels.stored import Folder, described
+from keras_het.labels.stored import Folder, describe
 from keras_het.labels.training import _file_name, check_names
 from tests.common import assert_same_arrays
 from tests.labels.tasks import SHORT, SHORT_TRAININGS, Cheat, Constant, Named, X, Y, make_model, short
@@ -170,7 +170,7 @@ def described_method(file, values):
         file.write_text(code)
     names = {"Named": Named, "Other": Other, "np": np, "__name__": "__main__"}
     exec(compile(code, file or "<cell>", "exec"), names)
-    return json.dumps(described(names["own"]))
+    return json.dumps(describe(names["own"]))
 
 
 @pytest.mark.parametrize("is_notebook", [False, True])
@@ -186,8 +186,8 @@ def test_a_variable_that_has_no_value_yet_is_described():
         def loss(self, data):
             return later
 
-    before, later = described(Own("own")), 1
-    assert before != described(Own("own"))
+    before, later = describe(Own("own")), 1
+    assert before != describe(Own("own"))
 
 
 @pytest.mark.parametrize(("one", "other"), [
@@ -201,14 +201,14 @@ def test_a_variable_that_has_no_value_yet_is_described():
     (Named("a").head, Named("b").head),
 ])  # fmt: skip
 def test_attributes_that_differ_are_told_apart(one, other):
-    descriptions = [json.dumps(described(Shared(value))) for value in (one, other, one)]
+    descriptions = [json.dumps(describe(Shared(value))) for value in (one, other, one)]
     assert descriptions[0] == descriptions[2] != descriptions[1]
 
 
 def test_a_method_whose_class_changed_is_refused(tmp_path):
     def folder(strength):
         own = type("Own", (Constant,), {"strength": strength, "name": "own"})()
-        return Folder(tmp_path, {"methods": described([own])})
+        return Folder(tmp_path, {"methods": describe([own])})
 
     folder(1.0)
     folder(1.0)
@@ -219,13 +219,16 @@ def test_a_method_whose_class_changed_is_refused(tmp_path):
 def test_a_call_says_what_it_continues_and_compares(tmp_path, capsys):
     arguments = {"resume_path": tmp_path, "epochs": 1, "folds": 2, "verbose": 1}
     short(Constant(), **arguments)
-    assert "Continues" not in capsys.readouterr().out
+    assert "Resuming" not in capsys.readouterr().out
     (tmp_path / "constant_1.npz").unlink()
     short(Constant(), **arguments)
-    line = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("Continues"))
-    assert line.startswith(f"Continues 3 of 4 trainings of folds in {tmp_path}. Compared: examples, classes, labels, ")
-    assert all(f" {name}," in line for name in ("seed", "folds", "methods", "epochs", "optimizer"))
-    assert line.endswith("Not compared: the code of the model, its layers and callbacks.")
+    line = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("Resuming"))
+    assert line.startswith(f"Resuming after 3 of 4 trainings of folds, from {tmp_path}. These settings are the same: ")
+    assert all(
+        f" {name}," in line
+        for name in ("examples", "classes", "labels", "seed", "folds", "methods", "epochs", "optimizer")
+    )
+    assert line.endswith("The code of the model, its layers and callbacks was not compared.")
 
 
 def test_a_folder_that_another_process_uses_is_refused_until_that_process_ends(tmp_path):
@@ -238,11 +241,11 @@ def test_a_folder_that_another_process_uses_is_refused_until_that_process_ends(t
     with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
         assert process.stdout.readline() == b"locked\n"
         text = "`resume_path` must be used by one call at a time"
-        with pytest.raises(ValueError, match=text), Folder(tmp_path, {"seed": 0}).interrupted():
+        with pytest.raises(ValueError, match=text), Folder(tmp_path, {"seed": 0}).interruptible():
             pass
         process.kill()
     folder = Folder(tmp_path, {"seed": 0})
-    with folder.interrupted(), pytest.raises(ValueError, match="which another call uses"), folder.locked():
+    with folder.interruptible(), pytest.raises(ValueError, match="which another call uses"), folder.locked():
         pass
     with folder.locked():
         pass
@@ -301,7 +304,7 @@ def test_damaged_files_are_named(case, tmp_path):
     short(Constant(), resume_path=tmp_path)
     file = tmp_path / f"{PLAIN}.npz"
     damage(file)
-    with pytest.raises(ValueError, match=re.escape(f"(delete {file}, and it is trained anew)")) as error:
+    with pytest.raises(ValueError, match=re.escape(f"Delete {file} to train this fold again")) as error:
         short(Constant(), resume_path=tmp_path)
     assert text in str(error.value)
     file.unlink()
@@ -331,8 +334,8 @@ def test_ctrl_c_says_what_is_kept(tmp_path):
         return make_model()
 
     notes = [
-        (tmp_path / "new", f"2 finished trainings are kept in {tmp_path / 'new'}: the same call goes on from there."),
-        (None, "Nothing is kept. With a folder `resume_path` the same call goes on from finished trainings."),
+        (tmp_path / "new", f"{tmp_path / 'new'} stores 2 finished trainings. Repeat the call to resume."),
+        (None, "Nothing is stored. With a folder `resume_path` the same call would resume after finished trainings."),
     ]
     for folder, note in notes:
         made = []

@@ -9,7 +9,7 @@ from scipy.stats import beta, binom, hypergeom, mannwhitneyu
 
 from keras_het.labels import verify_accuracy
 from keras_het.labels.draws import _class_p_values, _rank_p_value
-from keras_het.labels.intervals import Part, jeffreys, ratio_of, stratified
+from keras_het.labels.intervals import Part, jeffreys, ratio, stratified
 from tests.checks import z_limit
 
 pytestmark = pytest.mark.once
@@ -141,7 +141,7 @@ def test_intervals_hold_where_some_were_drawn_fifty_times_as_often(base_seed, re
         found = verify_accuracy(p[rows], labels[rows], own, inclusion=inclusion)
         covers.append(
             [
-                *(held(each, right.mean()) for each in (found.accuracy, found.alone)),
+                *(held(each, right.mean()) for each in (found.accuracy, found.verified_only)),
                 held(found.label_accuracy, np.mean(labels == true)),
                 *(held(*each) for each in ((found.recall, recall), (found.precision, precision))),
             ]
@@ -205,7 +205,7 @@ def test_strata_are_weighed_as_by_horvitz_and_thompson_and_without_examples_can_
     assert found.value == 1.0
     assert found.low < 0.5
     nothing = Part(np.float64(0.0), 0.0, 0.1)
-    found = ratio_of(nothing, nothing)
+    found = ratio(nothing, nothing)
     assert np.isnan(found.value)
     assert (found.low, found.high) == (0.0, 1.0)
 
@@ -214,7 +214,7 @@ def test_strata_are_weighed_as_by_horvitz_and_thompson_and_without_examples_can_
 def test_a_ratio_holds_what_the_sum_of_squared_distances_does_not_speak_against(a, b):
     """By trying ratios, as in Donner and Zou."""
     over, under = (stratified([1.0], ([each * 200], [200.0], [200.0]), 10**9) for each in (a, b))
-    found = ratio_of(over, under)
+    found = ratio(over, under)
     a_below, a_above, b_below, b_above = np.square([*over[1:], *under[1:]])
     q = np.linspace(1e-6, 1 - 1e-6, 200_001)
     distance = a * (1 - q) - b * q
@@ -236,13 +236,13 @@ def test_p_values_of_a_random_sample_are_those_of_scipy():
     assert _rank_p_value(values, rows) == pytest.approx(of.pvalue)
 
 
-def test_mistakes_are_asked_about():
+def test_mixed_up_arguments_get_warnings():
     p, labels, true = redrawn("class", 9)
     own = verified(true, 80)
     warnings = {
-        "in another order of classes": (p[:, [1, 2, 3, 0]], labels, own),
-        "do the rows belong to these labels?": (p, labels, verified(np.roll(true, 1), 200)),
-        "give those as they were before": (p, np.where(np.arange(600) < 80, true, labels), own),
+        "in another order of the classes": (p[:, [1, 2, 3, 0]], labels, own),
+        "Check that their rows belong to these labels": (p, labels, verified(np.roll(true, 1), 200)),
+        "pass the original labels": (p, np.where(np.arange(600) < 80, true, labels), own),
     }
     for text, arguments in warnings.items():
         assert any(text in said for title, said in verify_accuracy(*arguments).notes if title == "warning"), text
@@ -257,7 +257,7 @@ def test_it_is_right_where_judge_and_model_share_their_errors():
     found = verify_accuracy(p, labels, verified(true, 400))
     assert found.noisy_accuracy > accuracy + 0.1
     assert found.accuracy.low < accuracy < found.accuracy.high
-    assert found.worth > 400
+    assert found.effective_sample_size > 400
 
 
 @pytest.mark.planted
@@ -272,9 +272,9 @@ def test_what_was_drawn_more_often_counts_less():
     again = verify_accuracy(p, labels, own, inclusion=7 * inclusion)
     assert found.accuracy == again.accuracy  # up to a factor
     assert found.accuracy.low < right.mean() < found.accuracy.high
-    assert found.alone.low < right.mean() < found.alone.high
-    assert right[drawn].mean() < found.alone.low  # what equal weights would say
-    with pytest.raises(ValueError, match="drawn at random: give `inclusion`"):
+    assert found.verified_only.low < right.mean() < found.verified_only.high
+    assert right[drawn].mean() < found.verified_only.low  # what equal weights would say
+    with pytest.raises(ValueError, match="a random sample: pass only randomly drawn examples, or `inclusion`"):
         verify_accuracy(p, labels, own)
 
 
@@ -286,7 +286,9 @@ def test_examples_that_were_picked_are_refused(picked):
         "class": np.flatnonzero(labels == 1),
         "first": np.argsort(-p.max(axis=1)),
     }[picked]
-    with pytest.raises(ValueError, match=r"`verified_labels` must be of examples that were drawn at random: give"):
+    with pytest.raises(
+        ValueError, match=r"`verified_labels` must be a random sample: pass only randomly drawn examples"
+    ):
         verify_accuracy(p, labels, {int(index): int(true[index]) for index in order[:60]})
 
 
@@ -324,16 +326,16 @@ def test_a_class_never_verified_has_no_recall_and_one_never_predicted_may_be_els
     ({"verified_labels": [0, 1]}, "`verified_labels` must be a dict"),
     ({"verified_labels": {600: 1}}, r"`verified_labels` must have indices in \[0, 600\)"),
     ({"verified_labels": {0: 9}}, "`verified_labels` must have only the classes 0, 1, 2, 3. Received: 9 of example 0"),
-    ({"inclusion": np.zeros(600)}, r"`inclusion` must be in \(0, 1\]: nothing"),
-    ({"inclusion": {0: 0.5}}, r"`inclusion` must have shape \(600,\), with a probability also of the examples that"),
+    ({"inclusion": np.zeros(600)}, r"`inclusion` must be in \(0, 1\], because a sample"),
+    ({"inclusion": {0: 0.5}}, r"`inclusion` must have shape \(600,\), a probability for every example, drawn or not"),
     ({"inclusion": np.ones(3)}, r"`inclusion` must have shape \(600,\), .* Received: shape \(3,\)"),
     ({"labels": [[0]] + [[0, 1]] * 599}, "`labels` must have rows of equal length. Received: 1 in row 0, 2 in row 1"),
     ({"verified_labels": {0: None}}, "`verified_labels` must have a label for each key"),
     ({"class_names": ["1", "10", "2", "3"]}, "`labels` must have at least one label, and only the classes '1', '10'"),
-    ({"drawn": [1, 0]}, "`drawn` must have a first index whose label is in `verified_labels`"),
+    ({"draw_order": [1, 0]}, "`draw_order` must start with an index whose label is in `verified_labels`"),
     ({"labels": np.zeros(5, int)}, "`labels` must have a label for each of the 600 predictions"),
     ({"predictions": np.full((600, 4), 0.3)}, "`predictions` must have rows of sum 1"),
-    ({"predictions": np.linspace(0.1, 0.9, 600)}, r"`predictions` must be classes \(N,\), or probabilities"),
+    ({"predictions": np.linspace(0.1, 0.9, 600)}, r"`predictions` must be classes \(N,\) or probabilities"),
     ({"labels": np.array(["a", "b"] * 300)}, "`labels` must have at least one label, and only the classes 0, 1"),
     ({"labels": np.tile([30_000, 0], 300), "predictions": np.zeros(600, int)}, "pass ids as strings"),
 ])  # fmt: skip
@@ -344,13 +346,13 @@ def test_wrong_arguments_are_refused(changed, text):
         verify_accuracy(**arguments)
 
 
-def test_names_are_labels_too_and_the_print_says_what_it_rests_on():
+def test_names_are_labels_and_the_print_has_the_assumptions():
     p, labels, true = redrawn("example", 8)
     text = str(verify_accuracy(p, labels, verified(true, 200)))
-    assert text.startswith("accuracy, true classes: 0.")
-    rests = "200 verified examples that were drawn at random; verified labels are correct"
-    assert f"{rests}; none of the draw is left out (`drawn` checks that)" in text
-    assert str(verify_accuracy(p, labels, verified(true, 200), drawn=range(200))).endswith(rests)
+    assert text.startswith("clean accuracy: 0.")
+    assumptions = "200 verified examples, drawn at random; verified labels are correct"
+    assert f"{assumptions}; no drawn example is left out (pass `draw_order` to check this)" in text
+    assert str(verify_accuracy(p, labels, verified(true, 200), draw_order=range(200))).endswith(assumptions)
     p, labels, true = redrawn("class", 3)
     names, own = np.array(["ant", "bee", "cat", "dog"]), verified(true, 60)
     plain = verify_accuracy(p.argmax(axis=1), labels, own)
@@ -410,12 +412,12 @@ def test_the_fraction_of_right_outputs_by_verdicts_is_unbiased_and_holds(rate):
         people = rng.random(3000) < rate
         judge = people ^ (rng.random(3000) < np.where(people, 0.05, 0.3))  # too friendly
         found.append(of_verdicts(judge, people, rows))
-    values, alone = np.transpose([[x.accuracy.value, x.alone.value] for x in found])
+    values, alone = np.transpose([[x.accuracy.value, x.verified_only.value] for x in found])
     holds = [x.accuracy.low <= rate <= x.accuracy.high for x in found]
     assert np.mean(holds) > 0.93 - 4 * np.sqrt(0.93 * 0.07 / 200)
     assert abs(np.mean(values) - rate) < 4 * np.std(values) / np.sqrt(200)
     assert np.std(values) < np.std(alone)
-    assert np.median([x.worth for x in found]) > 80
+    assert np.median([x.effective_sample_size for x in found]) > 80
     assert not any("another order" in text for x in found for _, text in x.notes)
 
 
@@ -424,8 +426,8 @@ def test_verdicts_of_a_judge_that_says_one_thing_or_nothing_of_use_leave_the_ver
     people, rows = rng.random(3000) < 0.7, np.arange(60)
     for judge in (np.ones(3000, bool), rng.random(3000) < 0.5):
         found = of_verdicts(judge, people, rows)
-        assert found.worth > 50
+        assert found.effective_sample_size > 50
         assert found.accuracy.value == pytest.approx(people[:60].mean(), abs=0.02)
     assert of_verdicts(people, people, np.arange(1)).accuracy.high == 1.0
-    with pytest.raises(ValueError, match="`verified_labels` must be of examples that were drawn at random"):
+    with pytest.raises(ValueError, match="`verified_labels` must be a random sample"):
         of_verdicts(np.arange(1000) > 500, np.arange(1000) > 500, rows)

@@ -1,7 +1,4 @@
-"""A page about label errors, the kind of label noise, and calibration.
-
-It needs three packages: pip install matplotlib jinja2 pillow.
-"""
+"""Report on label errors, the kind of label noise, and calibration: pip install matplotlib jinja2 pillow."""
 
 from keras_het.labels.report.page import report
 

@@ -1,4 +1,4 @@
-"""Examples beside their labels: pictures, texts, and columns of a pandas frame."""
+"""Examples of a report: pictures, texts, and columns of a pandas frame."""
 
 import base64
 import io
@@ -12,19 +12,19 @@ from keras_het.base.classes import is_missing
 from keras_het.base.extras import import_extra
 from keras_het.base.refusal import refusal, refuse_if
 
-MAX_LETTERS = 2000  # of a cell, in the page and in the table
-MAX_TITLE = 160
-THUMBNAIL = 56  # pixels
+MAX_CELL_LETTERS = 2000
+MAX_TITLE_LETTERS = 160
+THUMBNAIL_PIXELS = 56
 
 
 class Column(NamedTuple):
-    """Values of one kind of all N examples, such as texts or ages.
+    """Column of values of all N examples, such as texts or ages.
 
     Attributes:
         title: name of the column.
         values: N values, by position.
-        is_numeric: boolean, whether they are numbers.
-        is_text: boolean, whether they are the texts of the examples, which get more room.
+        is_numeric: boolean, whether the values are numbers.
+        is_text: boolean, whether the values are the texts of the examples, which get more room.
     """
 
     title: str
@@ -32,30 +32,30 @@ class Column(NamedTuple):
     is_numeric: bool = False
     is_text: bool = False
 
-    def shown(self, row: int) -> str | None:
+    def page_text(self, row: int) -> str | None:
         """Returns the value as text for the page; None for a missing value."""
         text = _text(self.values[row])
-        return text if text is None or len(text) <= MAX_LETTERS else f"{text[:MAX_LETTERS]}…"
+        return text if text is None or len(text) <= MAX_CELL_LETTERS else f"{text[:MAX_CELL_LETTERS]}…"
 
-    def order(self, row: int) -> str:
-        """Returns the number that sorts the column, missing values last, as JavaScript reads it."""
+    def sort_key(self, row: int) -> str:
+        """Returns the number that sorts the column in JavaScript, with missing values last."""
         value = self.values[row]
         return "Infinity" if _text(value) is None else str(float(value)).replace("inf", "Infinity")
 
-    def written(self, row: int) -> Any:
-        """Returns the value for a spreadsheet: a number as it is, or text."""
+    def table_value(self, row: int) -> Any:
+        """Returns the value for a spreadsheet, a number or text."""
         value = self.values[row]
         if isinstance(value, numbers.Number):
             return value if value == value else ""
-        return (_text(value) or "")[:MAX_LETTERS]
+        return (_text(value) or "")[:MAX_CELL_LETTERS]
 
 
 def columns_of(x: Any, y: Any, texts: Any = None, frame: Any = None) -> list[Column]:
     """Returns the texts, then the columns of a frame, with its index first unless that is 0, 1, 2, ...
 
     Args:
-        x: inputs of the model; they are shown if they are texts or a frame and the argument for it is None.
-        y: labels, whose pandas index texts and frame must have.
+        x: inputs of the model, which are shown if they are texts or a frame.
+        y: labels. Texts and frame must have their pandas index.
         texts: argument of `report`.
         frame: argument of `report`.
     Raises:
@@ -70,7 +70,7 @@ def columns_of(x: Any, y: Any, texts: Any = None, frame: Any = None) -> list[Col
 
 def check_number(name: str, values: Any, count: int) -> None:
     """Raises a ValueError unless there is a value for each example."""
-    refuse_if(len(values) != count, name, f"have one for each of the {count} examples", len(values))
+    refuse_if(len(values) != count, name, f"have a value for each of the {count} examples", len(values))
 
 
 def _is_frame(x: Any) -> bool:
@@ -85,65 +85,66 @@ def _are_texts(x: Any) -> bool:
 
 
 def _texts(texts: Any, count: int) -> list:
-    """Returns the texts as a list, which never becomes an array of the longest text's width."""
+    """Returns the texts as a list, because an array of strings has the width of the longest text."""
     values = texts if isinstance(texts, list | tuple) else np.asarray(as_numpy(texts), object)
     if isinstance(values, np.ndarray):
         is_column = values.ndim == 1 or values.shape[1:] == (1,)
-        refuse_if(not is_column, "texts", "be a list, an array or a column of texts, one an example", kind=texts)
+        refuse_if(not is_column, "texts", "be a list, an array or a column, with a text for each example", kind=texts)
         values = values.ravel()
     check_number("texts", values, count)
-    for place, value in enumerate(values):
+    for row, value in enumerate(values):
         if not isinstance(value, str | bytes) and (hasattr(value, "__len__") or not is_missing(value)):
-            rule = "be texts, and None where there is none (map(str, texts), for anything else)"
-            raise refusal("texts", rule, f"a {type(value).__name__} at [{place}]")
+            rule = "be texts, or None for a missing text. Use map(str, texts) for other values"
+            raise refusal("texts", rule, f"a {type(value).__name__} at [{row}]")
     return list(values)
 
 
 def _columns(frame: Any, count: int) -> list[Column]:
     refuse_if(not _is_frame(frame), "frame", "be a pandas frame: pandas.DataFrame(frame)", kind=frame)
     check_number("frame", frame, count)
-    columns = [_column(str(name), frame.iloc[:, place]) for place, name in enumerate(frame.columns)]
-    is_count = np.array_equal(frame.index, np.arange(count))
-    return columns if is_count else [Column(str(frame.index.name or "index")[:MAX_TITLE], frame.index), *columns]
+    columns = [_column(str(name), frame.iloc[:, number]) for number, name in enumerate(frame.columns)]
+    has_default_index = np.array_equal(frame.index, np.arange(count))
+    title = str(frame.index.name or "index")[:MAX_TITLE_LETTERS]
+    return columns if has_default_index else [Column(title, frame.index), *columns]
 
 
-def _column(name: str, part: Any) -> Column:
-    """Returns a column of a frame; NumPy's numbers are read faster than those of pandas."""
-    is_numeric = part.dtype.kind in "biuf"
-    is_numpy = isinstance(part.dtype, np.dtype) and is_numeric
-    return Column(name[:MAX_TITLE], part.to_numpy() if is_numpy else part.array, is_numeric)
+def _column(name: str, series: Any) -> Column:
+    """Returns a column of a frame, with NumPy numbers if possible, because pandas reads single numbers slowly."""
+    is_numeric = series.dtype.kind in "biuf"
+    is_numpy = isinstance(series.dtype, np.dtype) and is_numeric
+    return Column(name[:MAX_TITLE_LETTERS], series.to_numpy() if is_numpy else series.array, is_numeric)
 
 
 def _text(value: Any) -> str | None:
     """Returns a value as text; None if it is missing."""
     if isinstance(value, str):
         return value
-    if isinstance(value, bytes):  # TensorFlow's texts are bytes
+    if isinstance(value, bytes):  # texts of TensorFlow
         return value.decode("utf-8", "replace")
     if not hasattr(value, "__len__") and is_missing(value):
         return None
     if isinstance(value, float | np.floating):
         return f"{value:.6g}"
-    return str(value).removesuffix(" 00:00:00")  # of a date
+    return str(value).removesuffix(" 00:00:00")  # of dates
 
 
 def are_images(x: Any) -> bool:
-    """Returns whether an input is surely one of images: `(N, H, W, C)` with 1, 3 or 4 channels."""
+    """Returns whether an input has the shape of images, `(N, H, W, C)` with 1, 3 or 4 channels."""
     shape: tuple = getattr(x, "shape", ())
     return len(shape) == 4 and shape[-1] in (1, 3, 4)
 
 
 def thumbnails(images: Any, rows: Any) -> list[str]:
-    """Returns the data addresses of small pictures of some of `(N, H, W)` or `(N, H, W, C)` images."""
+    """Returns data URLs of small pictures of the `rows` of images, `(N, H, W)` or `(N, H, W, C)`."""
     image = import_extra("PIL.Image", "The report")
-    return [_thumbnail(image, as_picture(np.asarray(images[row]))) for row in rows]  # one at a time
+    return [_thumbnail(image, as_picture(np.asarray(images[row]))) for row in rows]
 
 
 def _thumbnail(image: Any, picture: np.ndarray) -> str:
     small, buffer = image.fromarray((picture * 255).round().astype("uint8")), io.BytesIO()
-    small.thumbnail((THUMBNAIL, THUMBNAIL))
+    small.thumbnail((THUMBNAIL_PIXELS, THUMBNAIL_PIXELS))
     small.save(buffer, "png")
-    return address(buffer.getvalue(), "png")
+    return data_url(buffer.getvalue(), "png")
 
 
 def as_picture(image: np.ndarray) -> np.ndarray:
@@ -164,6 +165,6 @@ def as_picture(image: np.ndarray) -> np.ndarray:
     return (image - low) / (high - low)
 
 
-def address(content: bytes, form: str) -> str:
-    """Returns the data address of an image."""
-    return f"data:image/{form};base64,{base64.b64encode(content).decode('ascii')}"
+def data_url(content: bytes, subtype: str) -> str:
+    """Returns the data URL of an image."""
+    return f"data:image/{subtype};base64,{base64.b64encode(content).decode('ascii')}"

@@ -1,8 +1,8 @@
-"""Numbers of a report, and the sentences that say them."""
+"""Numbers and sentences of a report."""
 
 import collections
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import keras
@@ -22,30 +22,30 @@ from keras_het.labels.issues import LabelIssues, find_issues
 from keras_het.reading.check import collect_warnings
 from keras_het.reading.probabilities import exclusive_probabilities
 
-MAX_CALIBRATION_ERROR = 0.05  # above it, the page advises against reading confidence as a probability
-ROUNDING = 1e-5  # of a sum of probabilities in float32
+MAX_CALIBRATION_ERROR = 0.05  # above it, the page warns against reading confidence as a probability
+SUM_TOLERANCE = 1e-5  # float32 rounds sums of probabilities
 
 
 class Findings(NamedTuple):
-    """Findings about N labels of K classes, of which some may be errors.
+    """Findings about N noisy labels of K classes.
 
     Attributes:
-        class_names: K names, as the user named them, or numbers.
-        labels: `(N,)`.
-        out_of_sample: boolean, whether the user gave the probabilities.
-        accuracy: fraction of labels that are the most probable class.
+        class_names: K names, or numbers.
+        labels: observed labels, `(N,)`.
+        is_out_of_sample: boolean, whether the user passed the probabilities.
+        accuracy: fraction of labels that the model predicts.
         nll: negative log-likelihood of the labels.
         brier: Brier score against the labels.
         calibration: calibration of the confidence.
-        issues: all labels, the least score first; None for labels of one class.
+        issues: `LabelIssues` of all labels; None for labels of one class.
         diagnosis: kind of label noise; None for labels of one class, or without out-of-sample probabilities.
         noise: noise of the head; None without a head.
-        missing: reasons for parts that the page leaves out, in sentences.
+        missing: sentences on parts that the page leaves out.
     """
 
     class_names: list
     labels: np.ndarray
-    out_of_sample: bool
+    is_out_of_sample: bool
     accuracy: float
     nll: float
     brier: float
@@ -62,29 +62,31 @@ class Findings(NamedTuple):
 
     @property
     def flips(self) -> list[tuple[Any, Any, int]]:
-        """(label, suggested class, number of flagged labels), the largest number first."""
-        return self._by_name(collections.Counter((label, suggested) for label, suggested, _ in self._flags()))
+        """Suggested changes, (label, suggested class, number of flagged labels), the largest number first."""
+        return self._count_by_name((label, suggested) for label, suggested, _ in self._flags())
 
     @property
     def confusable(self) -> list[tuple[Any, Any, int]]:
-        """(class, other class, number of flagged labels between them) of pairs that are confused beyond chance."""
+        """Pairs that are confused beyond chance, (class, other class, number of flagged labels between them)."""
         pairs = [(min(pair), max(pair), kind) for *pair, kind in self._flags()]
-        known = {(first, second) for first, second, kind in pairs if kind == "confusable"}
-        return self._by_name(collections.Counter(pair for *both, _ in pairs if (pair := tuple(both)) in known))
+        confusable = {(first, second) for first, second, kind in pairs if kind == "confusable"}
+        return self._count_by_name((first, second) for first, second, _ in pairs if (first, second) in confusable)
 
     @property
     def pairs(self) -> ConfusedPairs:
         """Pairs of classes that share noise in the head, by name, the largest covariance first."""
         pairs, names = (self.noise.pairs or [] if self.noise else []), self.class_names
-        named = (dataclasses.replace(pair, first=names[pair.first], second=names[pair.second]) for pair in pairs)
-        return ConfusedPairs(named)
+        return ConfusedPairs(
+            dataclasses.replace(pair, first=names[pair.first], second=names[pair.second]) for pair in pairs
+        )
 
     def _flags(self) -> list[tuple[int, int, str]]:
         rows = () if self.issues is None else self.issues.rows()
         return [(int(label), int(suggested), kind) for _, label, suggested, _, is_issue, kind in rows if is_issue]
 
-    def _by_name(self, counts: collections.Counter) -> list[tuple[Any, Any, int]]:
-        return [(*(self.class_names[label] for label in pair), count) for pair, count in counts.most_common()]
+    def _count_by_name(self, pairs: Iterable[tuple[int, int]]) -> list[tuple[Any, Any, int]]:
+        counts, names = collections.Counter(pairs), self.class_names
+        return [(names[first], names[second], count) for (first, second), count in counts.most_common()]
 
 
 def collect(
@@ -97,7 +99,7 @@ def collect(
     issues: LabelIssues | None = None,
     batch_size: int = 128,
 ) -> Findings:
-    """Collects the findings of a report, whose arguments these are.
+    """Returns the findings for the arguments of `report`.
 
     Example:
         >>> p = np.array([[0.99, 0.01], [0.98, 0.02], [0.97, 0.03], [0.99, 0.01], [0.02, 0.98], [0.03, 0.97]])
@@ -120,22 +122,22 @@ def collect(
     if issues is not None:
         _check_issues(issues, labels)
     if len(np.unique(labels)) < 2:
-        missing.append(f"Label errors: not known. All labels are of one class, {labels[0]}.")
+        missing.append(f"Label errors: unknown, because all labels are of one class, {labels[0]}.")
         diagnosis = issues = None
     else:
         rows = _normalized(p)
         issues = find_issues(rows, labels) if issues is None else issues
         diagnosis = None if probabilities is None else diagnose(rows, labels, names)
     noise = None if model is None else _noise(model, x, len(names), batch_size, missing)
-    out_of_sample, scores = probabilities is not None, _scores(p, labels)
-    return Findings(names, labels, out_of_sample, accuracy, *scores, calibration, issues, diagnosis, noise, missing)
+    scores = probabilities is not None, accuracy, *_nll_and_brier(p, labels)
+    return Findings(names, labels, *scores, calibration, issues, diagnosis, noise, missing)
 
 
 def _check_inputs(model: Any, x: Any, y: Any, probabilities: Any) -> int:
     """Returns the number of examples."""
-    refuse_if(is_data_set(x), "x", "be arrays, so that examples have a number", kind=x)
+    refuse_if(is_data_set(x), "x", "be arrays, so that examples have row numbers", kind=x)
     if model is None:
-        refuse_if(probabilities is None, "probabilities", "be given if `model` is None", "None")
+        refuse_if(probabilities is None, "probabilities", "be an array if `model` is None", "None")
         check_same_index(y=y, probabilities=probabilities, **({} if x is None else {"x": x}))
         return len(probabilities)
     count = count_examples(x)
@@ -147,7 +149,7 @@ def _check_inputs(model: Any, x: Any, y: Any, probabilities: Any) -> int:
 
 
 def _check_rows(probabilities: Any, count: int, class_names: Any) -> np.ndarray:
-    """Returns probabilities with their columns in the order of the classes."""
+    """Returns probabilities with columns in the order of the classes."""
     p = np.asarray(probabilities)
     if p.ndim != 2 or len(p) != count or not np.issubdtype(p.dtype, np.floating):
         rule = f"be numbers of shape (N, K), a row for each of the {count} examples"
@@ -157,56 +159,57 @@ def _check_rows(probabilities: Any, count: int, class_names: Any) -> np.ndarray:
 
 def _check_issues(issues: Any, labels: np.ndarray) -> None:
     if not isinstance(issues, LabelIssues):
-        raise refusal("issues", "be of `find_issues`, or None", kind=issues)
+        raise refusal("issues", "be the result of `find_issues`, or None", kind=issues)
     if not np.array_equal(np.sort(issues.index), np.arange(len(labels))) or np.any(
-        labels[issues.index] != issues.given
+        labels[issues.index] != issues.label
     ):
-        raise refusal("issues", f"be of the same {len(labels)} labels", "issues of other labels")
+        raise refusal("issues", f"have the same {len(labels)} labels", "issues of other labels")
 
 
 def _normalized(p: np.ndarray) -> np.ndarray:
-    """Returns rows of sum 1, float32 without a copy; half precision rounds sums."""
+    """Returns rows of sum 1; it copies only half precision, whose sums are rounded."""
     sums = p.sum(axis=1, dtype="float64", keepdims=True)
-    return p if p.dtype.itemsize >= 4 and np.all(np.abs(sums - 1.0) < ROUNDING) else p / sums
+    return p if p.dtype.itemsize >= 4 and np.all(np.abs(sums - 1.0) < SUM_TOLERANCE) else p / sums
 
 
-def _scores(p: np.ndarray, labels: np.ndarray) -> tuple[float, float]:
-    """Returns the negative log-likelihood, as Keras' metric computes it, and the Brier score."""
-    own = p[np.arange(len(p)), labels].astype("float64")
+def _nll_and_brier(p: np.ndarray, labels: np.ndarray) -> tuple[float, float]:
+    """Returns the negative log-likelihood, with the clipping of Keras, and the Brier score."""
+    label_p = p[np.arange(len(p)), labels].astype("float64")
     squares = np.einsum("nk,nk->n", p, p).astype("float64")
-    return float(-np.log(np.maximum(own, np.finfo("float32").tiny)).mean()), float((squares - 2 * own + 1).mean())
+    nll = float(-np.log(np.maximum(label_p, np.finfo("float32").tiny)).mean())
+    return nll, float((squares - 2 * label_p + 1).mean())
 
 
 def _noise(model: Any, x: Any, classes: int, batch_size: int, missing: list[str]) -> HeadNoise | None:
-    """Returns the noise of the head, and adds to `missing` why it is not known."""
+    """Returns the noise of the head, or adds the reason to `missing` if it is unknown."""
     try:
         noise = head_noise(model, x, classes, batch_size)
     except ValueError as error:
-        missing.append(f"Noise of the head: not known. {error}")
+        missing.append(f"Noise of the head: unknown. {error}")
         return None
     if noise is not None and noise.pairs is None:
-        missing.append(f"Confused classes: not known. {noise.reason}")
+        missing.append(f"Confused classes: unknown. {noise.reason}")
     return noise
 
 
 def summary(findings: Findings) -> list[str]:
-    """Returns the answer in a few sentences: label errors, their kind, and how far to trust that."""
+    """Returns a few sentences on label errors, the kind of label noise, and the accuracy of the model."""
     kind = [] if findings.diagnosis is None else [f"Label noise: {findings.diagnosis.answer}"]
-    trust = f"{findings.accuracy:.1%} of the labels and is {_confidence(findings):.1%} sure on average."
-    return [*_flagged(findings), *kind, f"The model predicts {trust}"]
+    numbers = f"{findings.accuracy:.1%} of the labels, with a mean confidence of {_confidence(findings):.1%}."
+    return [*_label_errors(findings), *kind, f"The model predicts {numbers}"]
 
 
-def _flagged(findings: Findings) -> list[str]:
+def _label_errors(findings: Findings) -> list[str]:
     count, issues = len(findings.labels), findings.issues
     if issues is None:
         return []
     if not findings.flagged:
         return [f"No label of {count:,} is flagged."]
     worst = issues.is_issue.argmax()
-    label, suggested = (_quoted(findings.class_names[classes[worst]]) for classes in (issues.given, issues.suggested))
+    label, suggested = (_quoted(findings.class_names[classes[worst]]) for classes in (issues.label, issues.suggested))
     return [
-        f"{findings.flagged:,} of {count:,} labels ({findings.flagged / count:.1%}) are flagged: the model disagrees.",
-        f"The worst is example {issues.index[worst]}: its label is {label}, and the model suggests {suggested}.",
+        f"{findings.flagged:,} of {count:,} labels ({findings.flagged / count:.1%}) are flagged as likely errors.",
+        f"The most suspicious is example {issues.index[worst]}, labelled {label}; the model suggests {suggested}.",
     ]
 
 
@@ -221,58 +224,58 @@ def _quoted(name: object) -> str:
 
 
 def next_steps(findings: Findings) -> list[str]:
-    """Returns what to do, in sentences, the most urgent first."""
-    first = [rule(findings) for rule in (_not_learned, _in_sample, _look_at_labels, _confused)]
+    """Returns the next steps, in sentences, the most urgent first."""
+    rules = _improve_model, _pass_probabilities, _check_labels, _separate_classes
     training = None if findings.diagnosis is None else findings.diagnosis.next_step
-    steps = [*first, training, _badly_calibrated(findings)]
-    return [step for step in steps if step] or ["Nothing here asks for a change."]
+    steps = [*(rule(findings) for rule in rules), training, _calibrate(findings)]
+    return [step for step in steps if step] or ["You need not change anything."]
 
 
-def _not_learned(findings: Findings) -> str | None:
+def _improve_model(findings: Findings) -> str | None:
     counts = np.bincount(findings.labels)
-    share = float(counts.max() / len(findings.labels))
-    if findings.accuracy > share or np.count_nonzero(counts) < 2:
+    majority = float(counts.max() / len(findings.labels))
+    if findings.accuracy > majority or np.count_nonzero(counts) < 2:
         return None
     return (
-        f"Do not rely on this page yet: accuracy ({findings.accuracy:.1%}) is not above that of always predicting the "
-        f"majority class ({share:.1%}). Train longer, or check the data and the order of the classes."
+        f"Do not rely on this page yet. The model is no better ({findings.accuracy:.1%}) than always predicting the "
+        f"majority class ({majority:.1%}). Train longer, and check the data and the order of the classes."
     )
 
 
-def _in_sample(findings: Findings) -> str | None:
-    if findings.out_of_sample:
+def _pass_probabilities(findings: Findings) -> str | None:
+    if findings.is_out_of_sample:
         return None
     return (
-        "If the model was trained on these examples, it has memorised some label errors: the page flags too few, and "
-        "its scores are too good. Pass probabilities from cross-validation, or use other examples."
+        "If the model was trained on these examples, it has memorised some label errors. Then the page flags too few, "
+        "and its scores are too good. Pass probabilities from cross-validation, or use other examples."
     )
 
 
-def _look_at_labels(findings: Findings) -> str | None:
+def _check_labels(findings: Findings) -> str | None:
     if not findings.flagged:
         return None
     return (
-        f"Check the {findings.flagged:,} flagged labels, the worst first; the model can be wrong. Write the correct "
-        "class into the corrected column of labels.csv, and read it with labels.apply_corrections."
+        f"Check the {findings.flagged:,} flagged labels from the top; the model can be wrong. Write the correct class "
+        "into the column corrected of labels.csv, and read it with labels.apply_corrections."
     )
 
 
-def _confused(findings: Findings) -> str | None:
+def _separate_classes(findings: Findings) -> str | None:
     if not findings.confusable:
         return None
     first, second, count = findings.confusable[0]
     return (
         f"{_quoted(first)} and {_quoted(second)} are confused more often than by chance ({count:,} flagged labels). "
-        "Say in the labelling guide how to tell them apart, or merge them."
+        "Explain in the labelling guide how to tell them apart, or merge them."
     )
 
 
-def _badly_calibrated(findings: Findings) -> str | None:
+def _calibrate(findings: Findings) -> str | None:
     error = findings.calibration.error
     if error <= MAX_CALIBRATION_ERROR:
         return None
     sign = "over" if _confidence(findings) > findings.accuracy else "under"
     return (
-        f"The model is {sign}confident (calibration error {error:.3f}): do not read confidence as a probability. "
-        "Scale it on held-out labels with keras_het.models.scale_temperature."
+        f"The model is {sign}confident (calibration error {error:.3f}). Calibrate it on held-out labels with "
+        "keras_het.models.scale_temperature before you read its confidence as a probability."
     )

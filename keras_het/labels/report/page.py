@@ -1,4 +1,4 @@
-"""The report as files: a page that needs nothing else, and the table of all labels."""
+"""Files of a report: a self-contained page, and the table of all labels."""
 
 import base64
 import hashlib
@@ -22,14 +22,14 @@ from keras_het.labels.report.examples import Column, are_images, check_number, c
 from keras_het.labels.report.figures import pictures
 from keras_het.labels.report.findings import Findings, collect, next_steps, summary
 
-MAX_ROWS, MAX_FLIPS = 200, 20  # of the tables in the page
-MAX_COLUMNS, MAX_SHOWN = 40, 8  # columns of the examples in labels.csv, and in the page
+MAX_PAGE_ROWS, MAX_PAGE_FLIPS, MAX_PAGE_COLUMNS = 200, 20, 8
+MAX_TABLE_COLUMNS = 40
 PAGE, TABLE = "report.html", "labels.csv"
-MARK = '<meta name="generator" content="keras_het'  # in the head of every page
+PAGE_MARK = '<meta name="generator" content="keras_het'
 
 
 class Row(NamedTuple):
-    """A row of the table of flagged labels; `cells` are (column, text, order), `thumbnail` an address or None."""
+    """Row of the table of flagged labels, with cells of (column, text, sort key), and a data URL as thumbnail."""
 
     row: int
     label: Any
@@ -57,36 +57,35 @@ def report(
 ) -> pathlib.Path:
     """Writes a page about label errors, the kind of label noise, and calibration.
 
-    The page, `report.html`, is one file that needs nothing from elsewhere. Beside it is `labels.csv`, with a line for
-    each label. Both show texts and columns of the examples as plain text. Write the correct class of a label into the
-    column `corrected` of the table: `apply_corrections` applies it, and the next report into the folder keeps it. The
-    table is not written if all labels are of one class.
+    The page, `report.html`, is self-contained. The table, `labels.csv`, has a line for each label. Both show texts and
+    columns of the examples as plain text. Write the correct class of a label into the column `corrected` of the table.
+    `apply_corrections` applies your corrections, and the next report into the folder keeps them. There is no table if
+    all labels are of one class.
 
-    A model that was trained on these examples has memorised some label errors. Pass `probabilities` of models that were
-    not trained on them, by cross-validation.
+    If the model was trained on these examples, it has memorised some label errors. Then pass out-of-sample
+    `probabilities`, from cross-validation.
 
     Args:
-        model: model of exclusive classes, with one output `(N, K)`, with or without a head of this package; None to use
-            `probabilities` alone.
-        x: inputs of the model, arrays of N examples; None is possible if `model` is None.
+        model: model of exclusive classes, with one output `(N, K)`; None to use `probabilities` only.
+        x: inputs of the model, arrays of N examples; can be None if `model` is None.
         y: labels, integers in [0, K), `(N,)`.
         class_names: names of the K classes, a sequence or a dict {class: name}; None for numbers.
-        path: folder for the files; it is made, and files of earlier reports in it are replaced.
-        probabilities: out of sample, `(N, K)`, each row of sum 1; None for the predictions of the model.
-        issues: issues of the same labels; None finds them by the probabilities.
-        images: pictures of the examples, `(N, H, W)` or `(N, H, W, C)` with 1, 3 or 4 channels; None shows x if it has
-            the last form.
-        texts: N texts, each str, bytes or None; None shows x if it is texts.
-        frame: pandas frame of N rows, of which the page shows the first 8 columns and the table the first 40, with the
-            index unless it is 0, 1, 2, ...; None shows x if it is a frame. It must have the index of y.
+        path: folder for the files, which replace an earlier report.
+        probabilities: out-of-sample probabilities, `(N, K)`, each row of sum 1; None uses the model's predictions.
+        issues: `LabelIssues` of these labels; None computes them from the probabilities.
+        images: pictures of the examples, `(N, H, W)` or `(N, H, W, C)` with 1, 3 or 4 channels; None shows an x of
+            shape `(N, H, W, C)`.
+        texts: N texts, each str, bytes or None; None shows x if it holds texts.
+        frame: pandas frame of N rows with the index of y. The page shows the first 8 columns, the table the first 40,
+            with the index unless it is 0, 1, 2, ... None shows x if it is a frame.
         batch_size: size of the batches of the predictions.
         title: title of the page, as plain text.
     Returns:
-        the path of the page.
+        path of the page.
     Raises:
         ImportError: without Matplotlib, Jinja or Pillow (for images).
         ValueError: for no example, labels out of range, predictions that are nan or not of exclusive classes, arguments
-            of other shapes, kinds or indices, a file of these names that no report wrote, or corrections of other
+            of other shapes, types or indices, a file of these names that no report wrote, or corrections of other
             labels.
 
     Example:
@@ -103,29 +102,29 @@ def report(
     images = x if images is None and are_images(x) else images
     if images is not None:
         check_number("images", images, len(findings.labels))
-    columns = columns_of(x, y, texts, frame)[:MAX_COLUMNS]
+    columns = columns_of(x, y, texts, frame)[:MAX_TABLE_COLUMNS]
     table = _table(findings, folder / TABLE, columns)
     replace_files(folder, table | {PAGE: render(findings, images, columns, title).encode("utf-8", "replace")})
     return folder / PAGE
 
 
 def check_folder(folder: pathlib.Path) -> None:
-    """Raises a ValueError if the folder has a file of a report's names that must not be replaced."""
+    """Raises a ValueError if the folder has a file with the name of a report's file that no report wrote."""
     if folder.exists() and not folder.is_dir():
         raise refusal("path", "be a folder", f"{folder}, which is a file")
     for name, is_ours in {PAGE: _is_page, TABLE: _is_table}.items():
         path = folder / name
         if path.exists() and not is_ours(path):
-            rule = f"be a folder where {name} is of an earlier report, or is not there"
-            raise refusal("path", rule, f"{path}, which no report wrote as it is")
+            rule = f"be a folder without {name}, or with {name} of an earlier report"
+            raise refusal("path", rule, f"{path}, which no report wrote in this form")
 
 
 def _is_page(path: pathlib.Path) -> bool:
-    return path.is_file() and MARK in path.read_text(encoding="utf-8", errors="replace")
+    return path.is_file() and PAGE_MARK in path.read_text(encoding="utf-8", errors="replace")
 
 
 def _is_table(path: pathlib.Path) -> bool:
-    """Returns whether the file is a table of a report, without columns that a person has added or removed."""
+    """Returns whether the file is a table of a report, with no column added or removed."""
     try:
         names = [name for name in read_table(path).columns if not name.startswith(EXAMPLE_PREFIX)]
         return sorted(names) == sorted(COLUMNS)
@@ -134,12 +133,7 @@ def _is_table(path: pathlib.Path) -> bool:
 
 
 def replace_files(folder: pathlib.Path, contents: Mapping[str, bytes]) -> None:
-    """Writes files beside the old ones, and replaces these at the end, so that an error leaves the old files whole.
-
-    Args:
-        folder: it is made if it is not there.
-        contents: `{name: content}`.
-    """
+    """Writes files, `{name: content}`, into a folder; an error leaves the old files unchanged."""
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder, prefix=".report-") as new:
         for name, content in contents.items():
@@ -149,18 +143,18 @@ def replace_files(folder: pathlib.Path, contents: Mapping[str, bytes]) -> None:
 
 
 def _table(findings: Findings, old: pathlib.Path, columns: Sequence[Column]) -> dict[str, bytes]:
-    """Returns the table of all labels as a file, with the corrections of the old one; none for labels of one class."""
+    """Returns the table of all labels, `{name: content}`, with the old corrections; empty for labels of one class."""
     corrections = read_corrections(old, findings.labels, findings.class_names) if old.exists() else {}
     if findings.issues is None:
         return {}
-    examples = [(column.title, column.written) for column in columns]
+    examples = [(column.title, column.table_value) for column in columns]
     return {old.name: table_of(findings.issues, findings.class_names, corrections, examples)}
 
 
 def render(findings: Findings, images: Any = None, columns: Sequence[Column] = (), title: str = "") -> str:
-    """Returns the page as text. Names and texts are shown as plain text, whatever they hold."""
+    """Returns the HTML of the page. Names and texts in it are escaped."""
     jinja = import_extra("jinja2", "The report")
-    trusted = import_extra("markupsafe", "The report").Markup  # for this package's own files only
+    trusted = import_extra("markupsafe", "The report").Markup  # only for files of this package
     environment = jinja.Environment(
         autoescape=True, undefined=jinja.StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
@@ -172,29 +166,29 @@ def render(findings: Findings, images: Any = None, columns: Sequence[Column] = (
         summary=summary(findings),
         steps=next_steps(findings),
         pictures=pictures(findings),
-        rows=flagged_rows(findings, images, columns[:MAX_SHOWN]),
+        rows=flagged_rows(findings, images, columns[:MAX_PAGE_COLUMNS]),
         has_images=images is not None,
-        columns=columns[:MAX_SHOWN],
-        flips=findings.flips[:MAX_FLIPS],
+        columns=columns[:MAX_PAGE_COLUMNS],
+        flips=findings.flips[:MAX_PAGE_FLIPS],
         uniform_nll=math.log(len(findings.class_names)),
         style=trusted(style),
         script=trusted(script),
-        allowed=base64.b64encode(hashlib.sha256(f"\n{script}".encode()).digest()).decode(),
+        script_hash=base64.b64encode(hashlib.sha256(f"\n{script}".encode()).digest()).decode(),
         version=__version__,
     )
 
 
 def flagged_rows(findings: Findings, images: Any = None, columns: Sequence[Column] = ()) -> list[Row]:
-    """Returns the flagged labels, the worst first, or the least probable labels if none is flagged."""
+    """Returns rows of the flagged labels, or of the least probable labels if none is flagged."""
     if findings.issues is None:
         return []
-    likely = (row for row in findings.issues.rows() if row[4] or not findings.flagged)
-    judged = list(itertools.islice(likely, MAX_ROWS))
-    pictures_of = [None] * len(judged) if images is None else thumbnails(images, [row[0] for row in judged])
-    return [_row(row, findings.class_names, columns, picture) for row, picture in zip(judged, pictures_of, strict=True)]
+    suspects = (values for values in findings.issues.rows() if values[4] or not findings.flagged)
+    shown = list(itertools.islice(suspects, MAX_PAGE_ROWS))
+    urls = [None] * len(shown) if images is None else thumbnails(images, [values[0] for values in shown])
+    return [_row(values, findings.class_names, columns, url) for values, url in zip(shown, urls, strict=True)]
 
 
-def _row(judged: tuple[Any, ...], names: list, columns: Sequence[Column], picture: str | None) -> Row:
-    row, label, suggested, score, _, kind = judged
-    cells = [(column, column.shown(row), column.order(row) if column.is_numeric else "") for column in columns]
-    return Row(row, names[label], names[suggested], score, kind, picture, cells)
+def _row(values: tuple[Any, ...], names: list, columns: Sequence[Column], url: str | None) -> Row:
+    row, label, suggested, score, _, kind = values
+    cells = [(column, column.page_text(row), column.sort_key(row) if column.is_numeric else "") for column in columns]
+    return Row(row, names[label], names[suggested], score, kind, url, cells)

@@ -10,7 +10,7 @@ import pytest
 
 from keras_het.labels import apply_corrections
 from keras_het.labels.report import page, report
-from keras_het.labels.report.examples import MAX_LETTERS, Column, columns_of, thumbnails
+from keras_het.labels.report.examples import MAX_CELL_LETTERS, Column, columns_of, thumbnails
 from tests.labels.report.models import EXAMPLES, make_data, plain
 from tests.labels.report.test_page import Page
 
@@ -23,7 +23,7 @@ TEXTS = [
     "\U0001f469\u200d\U0001f680 e\u0301\u0301\u0301", "=1+1; -2", "<b>" + "x" * 1_000_000, "", None,
     b"of TensorFlow \xff",
 ]  # fmt: skip
-NO_TEXTS = "`texts` must be texts, and None where there is none (map(str, texts), for anything else). Received:"
+NO_TEXTS = "`texts` must be texts, or None for a missing text. Use map(str, texts) for other values. Received:"
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -64,7 +64,7 @@ def test_texts_that_turn_text_around_or_are_long_end_in_their_cell(hostile):
     assert len(places) == 2
     assert all(hostile[0][place - 5 : place] == "<bdi>" for place in places)
     # A long text ends with an ellipsis.
-    assert f"<bdi>{html.escape(TEXTS[6][:MAX_LETTERS])}…</bdi>" in hostile[0]
+    assert f"<bdi>{html.escape(TEXTS[6][:MAX_CELL_LETTERS])}…</bdi>" in hostile[0]
 
 
 def test_the_first_columns_are_shown_and_numbers_sort(hostile):
@@ -81,7 +81,7 @@ def test_the_table_of_labels_has_the_same_columns_and_no_formula(hostile):
     of_index = {int(row[0]): row[7:] for row in rows}
     assert of_index[5][:4] == ["'=1+1; '-2", "'=1+1; '-2", str(-5 / 3), "5"]
     assert [of_index[place][0] for place in (0, 7, 8, 9)] == [TEXTS[0], "", "", "of TensorFlow \ufffd"]
-    assert len(of_index[6][0]) == MAX_LETTERS
+    assert len(of_index[6][0]) == MAX_CELL_LETTERS
 
 
 def test_the_next_report_knows_its_own_columns_and_keeps_the_corrections(tmp_path):
@@ -100,10 +100,10 @@ def test_the_next_report_knows_its_own_columns_and_keeps_the_corrections(tmp_pat
     with path.open("w", newline="", encoding="utf-8") as file:
         csv.writer(file, delimiter=";").writerows(lines)
     report(plain(), X, Y, path=tmp_path)
-    assert path.read_text("utf-8-sig").startswith("index,given,suggested,score,is_issue,kind,corrected\n")
+    assert path.read_text("utf-8-sig").startswith("index,label,suggested,score,is_issue,kind,corrected\n")
     assert apply_corrections(Y, tmp_path)[3] == 2 != Y[3]
     path.write_text(path.read_text("utf-8-sig").replace("corrected\n", "corrected,x: Text,my notes\n"))
-    with pytest.raises(ValueError, match="which no report wrote as it is"):
+    with pytest.raises(ValueError, match="which no report wrote in this form"):
         report(plain(), X, Y, path=tmp_path, texts=["a"] * EXAMPLES)
 
 
@@ -118,7 +118,7 @@ def test_the_next_report_knows_its_own_columns_and_keeps_the_corrections(tmp_pat
 ])  # fmt: skip
 def test_numbers_are_short_in_the_page_and_whole_in_the_table(value, shown, order, written):
     column = Column("a", [value], is_numeric=True)
-    assert (column.shown(0), column.order(0), column.written(0)) == (shown, order, written)
+    assert (column.page_text(0), column.sort_key(0), column.table_value(0)) == (shown, order, written)
 
 
 @pytest.mark.parametrize(("value", "text"), [
@@ -130,7 +130,7 @@ def test_numbers_are_short_in_the_page_and_whole_in_the_table(value, shown, orde
     (" ", " "),
 ])  # fmt: skip
 def test_other_values_are_shown_as_python_writes_them(value, text):
-    assert Column("a", [value]).shown(0) == text
+    assert Column("a", [value]).page_text(0) == text
 
 
 @pytest.mark.parametrize("shape", [(6, 5), (6, 5, 1), (6, 5, 3), (6, 5, 4)])
@@ -145,8 +145,8 @@ def test_pictures_of_any_range_become_thumbnails(shape, dtype):
 @pytest.mark.parametrize("texts", [np.array(["a", "b"]), ["a", "b"], ("a", "b"), np.array([[b"a"], ["b"]], object)])
 def test_inputs_that_are_texts_are_shown_unasked(texts):
     (column,) = columns_of(texts, [0, 1])
-    assert (column.title, column.shown(0), column.shown(1)) == ("Text", "a", "b")
-    assert columns_of(texts, [0, 1], texts=["c", "d"])[0].shown(0) == "c"
+    assert (column.title, column.page_text(0), column.page_text(1)) == ("Text", "a", "b")
+    assert columns_of(texts, [0, 1], texts=["c", "d"])[0].page_text(0) == "c"
 
 
 @pytest.mark.parametrize("x", [X, list(X), {"a": X}, np.array([1, None], object), [1, 2], X.astype("float16")])
@@ -159,18 +159,19 @@ def test_a_frame_is_shown_unasked_with_an_index_that_is_no_count():
     assert [column.title for column in columns_of(frame, [0, 1])] == ["a", "('b', 1)"]
     named = columns_of(X[:2], [0, 1], frame=pandas.DataFrame({"a": [0.5, 1.5]}, index=[1, 0]))
     assert [column.title for column in named] == ["index", "a"]
-    assert named[0].shown(0) == "1"
+    assert named[0].page_text(0) == "1"
 
 
 @pytest.mark.parametrize(("given", "message"), [
-    ({"texts": ["a"] * 3}, "`texts` must have one for each of the 2 examples. Received: 3"),
-    ({"frame": pandas.DataFrame({"a": [1, 2, 3]})}, "`frame` must have one for each of the 2 examples. Received: 3"),
+    ({"texts": ["a"] * 3}, "`texts` must have a value for each of the 2 examples. Received: 3"),
+    ({"frame": pandas.DataFrame({"a": [1, 2, 3]})},
+     "`frame` must have a value for each of the 2 examples. Received: 3"),
     ({"frame": {"a": [1, 2]}}, "`frame` must be a pandas frame: pandas.DataFrame(frame). Received: a dict"),
     ({"texts": ["a", 5]}, f"{NO_TEXTS} a int at [1]"),
     ({"texts": [["a"], "b"]}, f"{NO_TEXTS} a list at [0]"),
-    ({"texts": "ab"}, "`texts` must be a list, an array or a column of texts, one an example. Received: a str"),
+    ({"texts": "ab"}, "`texts` must be a list, an array or a column, with a text for each example. Received: a str"),
     ({"texts": np.array([["a", "b"]] * 2)},
-     "`texts` must be a list, an array or a column of texts, one an example. Received: a ndarray"),
+     "`texts` must be a list, an array or a column, with a text for each example. Received: a ndarray"),
 ])  # fmt: skip
 def test_what_is_not_of_the_examples_is_refused(given, message):
     with pytest.raises(ValueError) as error:
@@ -185,8 +186,8 @@ def test_columns_of_pandas_are_paired_by_their_index():
     found = columns_of(X[:2], y, texts=frame.s, frame=frame)
     assert [column.title for column in found] == ["Text", "index", "n", "c", "t", "s"]
     assert [column.is_numeric for column in found] == [False, False, True, False, False, False]
-    assert [column.shown(0) for column in found] == ["a", "r", "1", "x", "2026-01-02", "a"]
-    assert [column.shown(1) for column in found] == [None, "s", None, None, None, None]
+    assert [column.page_text(0) for column in found] == ["a", "r", "1", "x", "2026-01-02", "a"]
+    assert [column.page_text(1) for column in found] == [None, "s", None, None, None, None]
     for name, other in {"texts": frame.s[::-1], "frame": frame[::-1]}.items():
         with pytest.raises(ValueError, match=rf"`{name}` must have the index of `y` .* Received: 's' at \[0\]"):
             columns_of(X[:2], y, **{name: other})

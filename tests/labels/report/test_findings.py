@@ -67,7 +67,7 @@ def test_the_worst_is_one_of_the_flagged_labels():
     found = collect(plain(), X, Y, NAMES, probabilities=p)
     assert found.issues.index[0] == 50
     assert not found.issues.is_issue[0]
-    assert f"The worst is example {found.issues.index[1]}:" in " ".join(summary(found))
+    assert f"The most suspicious is example {found.issues.index[1]}, labelled" in " ".join(summary(found))
     assert sum(count for *_, count in found.flips) == found.flagged == 10
     assert found.flips[0] == ("bee", "ant", 3)
 
@@ -86,7 +86,7 @@ def test_the_scores_are_those_of_the_metrics_also_of_probabilities_out_of_sample
     assert found.calibration.error == pytest.approx(explain.calibration(p, Y).error)
     p = np.roll(plain().predict(X, verbose=0), 1, axis=1)
     found = collect(with_head(), X, Y, probabilities=p)
-    assert found.out_of_sample
+    assert found.is_out_of_sample
     assert found.accuracy == pytest.approx(np.mean(p.argmax(axis=1) == Y))
     assert found.noise is not None
     assert not any("memorised" in step for step in next_steps(found))
@@ -103,11 +103,11 @@ def test_issues_that_somebody_found_are_the_flagged_labels():
 def test_what_a_model_does_not_tell_is_said_and_the_rest_is_there():
     found = collect(with_head(num_factors=None, covariance=covariances.Latent(2)), X, Y)
     (missing,) = found.missing
-    assert missing.startswith("Confused classes: not known. `model` must have a head with noise in the logits")
+    assert missing.startswith("Confused classes: unknown. `model` must have a head whose factor is of the logits")
     assert (found.pairs, found.flagged) == ([], 10)
     assert summary(found)
     found = collect(Subclassed(HeteroscedasticDense(CLASSES, 1)), X, Y)
-    text = "Noise of the head: not known. `model` must be functional, or Sequential and built"
+    text = "Noise of the head: unknown. `model` must be functional or Sequential, and built"
     assert found.missing[0].startswith(text)
     assert found.noise is None
 
@@ -115,7 +115,7 @@ def test_what_a_model_does_not_tell_is_said_and_the_rest_is_there():
 def test_labels_of_one_class_are_no_suspects_and_noise_is_told_of_probabilities_out_of_sample():
     found = collect(plain(), X, np.zeros(EXAMPLES, int))
     assert found.issues is None
-    assert found.missing == ["Label errors: not known. All labels are of one class, 0."]
+    assert found.missing == ["Label errors: unknown, because all labels are of one class, 0."]
     assert found.accuracy == pytest.approx(0.25)
     assert not any("Do not rely" in step for step in next_steps(found))
     found = collect(None, None, Y, NAMES, probabilities=plain().predict(X, verbose=0))
@@ -149,10 +149,11 @@ test_errors_say_what_is_wrong = refusals([
      "be a sequence with a name for each of the 4 classes. Received: a list of 1"),
     (lambda: collect(plain(), X, Y, set(NAMES)), "a name for each of the 4 classes. Received: a set of 4"),
     (lambda: collect(plain(), X, Y, issues=collect(plain(), X, np.roll(Y, 1)).issues),
-     "`issues` must be of the same 120 labels. Received: issues of other labels"),
-    (lambda: collect(plain(), X, Y, issues=[3, 4]), "`issues` must be of `find_issues`, or None. Received: a list"),
+     "`issues` must have the same 120 labels. Received: issues of other labels"),
+    (lambda: collect(plain(), X, Y, issues=[3, 4]),
+     "`issues` must be the result of `find_issues`, or None. Received: a list"),
     (lambda: collect(plain(), X, Y, issues=collect(plain(), X[:60], Y[:60]).issues),
-     "`issues` must be of the same 120 labels. Received: issues of other labels"),
+     "`issues` must have the same 120 labels. Received: issues of other labels"),
     (lambda: collect(plain(), X, Y, batch_size=0),
      "`batch_size` must be an integer at least 1. Received: batch_size=0"),
     (lambda: collect(diverged(), X, Y),
@@ -160,8 +161,9 @@ test_errors_say_what_is_wrong = refusals([
     (lambda: collect(plain(None), X, Y), "or be compiled with a loss that has from_logits=True"),
     (lambda: collect(with_head(link="sigmoid"), X, Y),
      "`model` must predict exclusive classes, whose probabilities sum to 1"),
-    (lambda: collect(plain(), ((X, Y) for _ in range(1)), None), "`x` must be arrays, so that examples have a number."),
-    (lambda: collect(None, X, Y), "`probabilities` must be given if `model` is None. Received: None"),
+    (lambda: collect(plain(), ((X, Y) for _ in range(1)), None),
+     "`x` must be arrays, so that examples have row numbers."),
+    (lambda: collect(None, X, Y), "`probabilities` must be an array if `model` is None. Received: None"),
     (lambda: collect(plain(), X, Y, probabilities=np.ones((3, 4))),
      "a row for each of the 120 examples. Received: shape (3, 4)"),
     (lambda: collect(plain(), X, Y, probabilities=np.ones((120, 4))),
@@ -180,9 +182,11 @@ def test_advice_follows_the_numbers():
     assert "confused more often" not in steps
     assert "confident (calibration error" in steps
     calibrated = dataclasses.replace(found.calibration, error=0.01)
-    calm = found._replace(calibration=calibrated, issues=None, out_of_sample=True)
-    assert steps_of(calm) == "Nothing here asks for a change."
-    assert "not above that of always predicting the majority class (25.8%)" in steps_of(calm._replace(accuracy=0.1))
+    calm = found._replace(calibration=calibrated, issues=None, is_out_of_sample=True)
+    assert steps_of(calm) == "You need not change anything."
+    assert "no better (10.0%) than always predicting the majority class (25.8%)" in steps_of(
+        calm._replace(accuracy=0.1)
+    )
 
 
 def test_flagged_labels_of_any_two_classes_make_no_pair():
@@ -201,7 +205,7 @@ def test_flagged_labels_of_any_two_classes_make_no_pair():
 
 def test_the_summary_says_it_in_words():
     text = " ".join(summary(collect(confuse(with_head(), 1, 3), X, Y, NAMES)))
-    assert text.startswith("10 of 120 labels (8.3%) are flagged: the model disagrees. The worst is example ")
-    assert "The model predicts 91.7% of the labels and is " in text
+    assert text.startswith("10 of 120 labels (8.3%) are flagged as likely errors. The most suspicious is example ")
+    assert "The model predicts 91.7% of the labels, with a mean confidence of " in text
     x, y = make_data(wrong=0)
     assert summary(collect(plain(), x, y))[0] == "No label of 120 is flagged."

@@ -30,9 +30,9 @@ def contents(folder):
 @pytest.mark.parametrize(("name", "content"), [
     ("labels.csv", "file,label\na.png,cat\n"),
     ("labels.csv", ""),
-    ("labels.csv", "index,given,corrected,my notes\n0,ant,,blurred\n"),
-    ("labels.csv", "index,given,corrected\n0,ant,,blurred\n"),
-    ("labels.csv", "index,given,corrected,kind\n0,ant,,blurred\n"),
+    ("labels.csv", "index,label,corrected,my notes\n0,ant,,blurred\n"),
+    ("labels.csv", "index,label,corrected\n0,ant,,blurred\n"),
+    ("labels.csv", "index,label,corrected,kind\n0,ant,,blurred\n"),
     ("report.html", "<title>The year</title>"),
     ("report.html", None),
 ])  # fmt: skip
@@ -43,8 +43,8 @@ def test_files_of_the_user_are_refused_and_stay(name, content, labels, tmp_path)
         (tmp_path / name).write_text(content)
     with pytest.raises(ValueError) as error:
         report(plain(), X, labels, path=tmp_path)
-    rule = f"be a folder where {name} is of an earlier report, or is not there"
-    assert str(error.value) == f"`path` must {rule}. Received: {tmp_path / name}, which no report wrote as it is"
+    rule = f"be a folder without {name}, or with {name} of an earlier report"
+    assert str(error.value) == f"`path` must {rule}. Received: {tmp_path / name}, which no report wrote in this form"
     assert [path.name for path in tmp_path.iterdir()] == [name]
     assert content is None or (tmp_path / name).read_text() == content
 

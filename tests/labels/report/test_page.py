@@ -93,7 +93,7 @@ def test_a_policy_allows_the_pages_own_script_and_no_other(hostile):
 def test_the_table_of_labels_has_every_label_and_no_formula(hostile):
     with (hostile[0].parent / "labels.csv").open(newline="", encoding="utf-8-sig") as file:
         rows = list(csv.reader(file))
-    assert rows[0] == ["index", "given", "suggested", "score", "is_issue", "kind", "corrected"]
+    assert rows[0] == ["index", "label", "suggested", "score", "is_issue", "kind", "corrected"]
     assert {row[6] for row in rows[1:]} == {""}
     assert sorted(int(row[0]) for row in rows[1:]) == list(range(EXAMPLES))
     assert {row[1] for row in rows[1:]} == {HOSTILE[0], "'" + HOSTILE[1], HOSTILE[2], HOSTILE[3]}
@@ -120,7 +120,7 @@ def test_the_same_findings_make_the_same_page(tmp_path):
 @pytest.mark.usefixtures("without_figures")
 def test_one_class_probabilities_alone_and_labels_without_flags_have_their_pages(tmp_path):
     page = report(plain(), X, np.zeros(EXAMPLES, int), path=tmp_path).read_text()
-    assert "All labels are of one class" in page
+    assert "all labels are of one class" in page
     assert 'id="flagged"' not in page
     assert not (tmp_path / "labels.csv").exists()
     page = report(None, None, Y, path=tmp_path, probabilities=plain().predict(X, verbose=0)).read_text()
@@ -138,7 +138,7 @@ def test_one_class_probabilities_alone_and_labels_without_flags_have_their_pages
 def test_images_of_the_input_are_shown_and_others_must_fit(tmp_path):
     model = keras.Sequential([keras.Input((2, 2, 1)), keras.layers.Flatten(), keras.layers.Dense(4, "softmax")])
     assert 'class="thumbnail"' in report(model, X.reshape(-1, 2, 2, 1), Y, path=tmp_path).read_text()
-    with pytest.raises(ValueError, match=r"`images` must have one for each of the 120 examples. Received: 119"):
+    with pytest.raises(ValueError, match=r"`images` must have a value for each of the 120 examples. Received: 119"):
         report(plain(), X, Y, path=tmp_path, images=IMAGES[1:])
 
 

@@ -59,7 +59,7 @@ class Integrator(Component, abc.ABC):
 
 
 def _kinds(base: type[Any]) -> list[type[Any]]:
-    """Returns all subclasses, even those of the user."""
+    """Returns all subclasses, even the user's."""
     return [kind for child in base.__subclasses__() for kind in (child, *_kinds(child))]
 
 

@@ -57,9 +57,9 @@ def test_constants_do_not_outlive_a_transform(monkeypatch):
             assert_array_equal(to_numpy(table), expected)
 
 
-def test_a_large_constant_is_not_kept(monkeypatch):
+def test_a_large_constant_is_not_cached(monkeypatch):
     monkeypatch.setattr(eager, "_cache", {})
-    monkeypatch.setattr(eager, "_MAX_KEPT", 4)
+    monkeypatch.setattr(eager, "_MAX_CACHED_ELEMENTS", 4)
     like = ops.arange(2)
     assert [len(eager.constant(make_range, size, beside=like)) for size in (4, 5)] == [4, 5]
     assert [arguments for _, arguments, _ in eager._cache] == [(4,)]

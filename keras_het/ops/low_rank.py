@@ -76,8 +76,8 @@ class _FactorNormal(DiagonalNormal):
     def vjp(self, cotangent: Tensor, chunk: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         """Returns sums of `cotangent` times e_K, `(B, K)`, and times (e_R, 1), `(B, K, R + 1)`, over a chunk of nodes.
 
-        The second sum is one matrix product without a reshape: devices that share the classes could not share an axis
-        B K, and each would gather all classes.
+        The second sum is one matrix product without a reshape. Devices that share the classes could not share an axis
+        B K, so each device would gather all classes.
         """
         eps_diag, eps_factor = chunk[:2]
         eps_factor_and_one = ops.concatenate([eps_factor, ops.ones_like(eps_factor[:1])])

@@ -100,8 +100,8 @@ class _Stream(NamedTuple):
     """Forward and backward pass of the average, by loops over blocks.
 
     The arguments are the tensors from which `make` makes a distribution, and the two tables of nodes. The backward pass
-    recomputes the logits. It is made of plain operations on the arguments, the upstream gradient and the value, so it
-    can be differentiated any number of times if the value has its derivative (`differentiable`). The memory for that
+    recomputes the logits with plain operations on the arguments, the upstream gradient and the value. So it can be
+    differentiated any number of times, because `differentiable` gives the value its derivative. The memory for that
     grows with the number of nodes.
     """
 

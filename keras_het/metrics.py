@@ -32,7 +32,7 @@ class ExpectedCalibrationError(keras.metrics.Metric):
 
     Sample weights and Keras masks are `(...)`. A weight per example, `(N,)` or `(N, 1)`, counts for all its labels,
     `(N, T)`. N in the formula is the sum of the weights. The result is nan, on every backend, for a label that is no
-    integer in [0, K) or a prediction that is no probability. Examples with weight zero or a mask do not count.
+    integer in [0, K) or a prediction that is no probability. Examples with weight zero, or under a mask, do not count.
 
     Args:
         bins: number of bins, 1 to 2^16.

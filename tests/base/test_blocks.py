@@ -1,4 +1,4 @@
-"""A compiler for the bodies of blocks: what it is handed and how often, and that results stay."""
+"""Compiled block bodies: what the compiler gets and how often, and equal results."""
 
 import concurrent.futures
 import os
@@ -34,14 +34,14 @@ def small_blocks(monkeypatch):
 
 
 def trained(batches, integrator=None, **options):
-    """The weights of a head after a step with each batch size."""
+    """Returns the weights of a head after a step with each batch size."""
     return weights_after(
         batches, HeteroscedasticDense(UNITS, 2, seed=0, integrator=integrator or QuasiMonteCarlo(128)), **options
     )
 
 
 def weights_after(batches, layer, jit_compile=False):
-    """The weights of a layer after a step with each batch size."""
+    """Returns the weights of a layer after a step with each batch size."""
     layer.build((None, FEATURES))
     rng = np.random.default_rng(0)
     for weight in layer.trainable_weights:
@@ -127,7 +127,7 @@ def test_the_compiler_of_a_whole_step_leaves_a_function_out_and_its_bodies_are_c
 
 
 def in_thread(function):
-    """The result of a function that runs in a thread of its own."""
+    """Returns the result of a function that runs in a new thread."""
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
         return pool.submit(function).result()
 
@@ -193,7 +193,7 @@ for name, make in layers.items():
 
 
 def printed(script):
-    """The lines that a script prints in a process of its own."""
+    """Returns the lines that a script prints in a new process."""
     result = subprocess.run([sys.executable, "-c", script], env=os.environ, capture_output=True, text=True)
     assert result.returncode == 0, result.stderr
     return result.stdout.splitlines()

@@ -1,4 +1,4 @@
-"""PyTorch's eager mode: how many operations a small step dispatches, exact on every machine, and what is kept there."""
+"""PyTorch's eager mode: the number of operations in a small step, exact on every machine, and the cached constants."""
 
 import keras
 import numpy as np
@@ -22,7 +22,7 @@ KEY = 7, 3
 
 
 def count_operations(layer):
-    """The operations of PyTorch's profiler in one training step of a batch of four."""
+    """Counts the operations of PyTorch's profiler in one training step of a batch of four."""
     model = keras.Sequential([keras.Input((FEATURES,)), layer])
     model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
     batch = np.ones((4, FEATURES), "float32"), np.arange(4)

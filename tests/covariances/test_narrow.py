@@ -1,4 +1,4 @@
-"""The narrow covariance: it is the full one whose kernel is the product of its two, in values and in gradients."""
+"""Narrow equals LowRank with the product of its two kernels, in values and in gradients."""
 
 import keras
 import numpy as np
@@ -25,7 +25,7 @@ def make(covariance):
 
 
 def pair_of_heads(width=WIDTH):
-    """A narrow head of random weights, and a full one with the product of the kernels of its factor."""
+    """Returns a narrow head with random weights, and a full head with the product of its factor kernels."""
     narrow, full = make(Narrow(FACTORS, width)), make(LowRank(FACTORS))
     set_random_weights(narrow)
     *first, narrowing, kernel, bias, step = narrow.get_weights()
@@ -124,7 +124,7 @@ def test_the_noise_of_a_head_of_numbers_starts_where_it_is_told():
 
 
 def count_pairs_by_chance():
-    """How many of twenty heads of random weights are said to confuse a pair of classes."""
+    """Counts how many of twenty heads with random weights seem to confuse a pair of classes."""
     rng, false = np.random.default_rng(0), 0
     x = rng.normal(size=(100, 64)).astype("float32")
     for seed in range(20):

@@ -1,4 +1,4 @@
-"""The heads that return a distribution keep the contract of layers, and their models can be exported."""
+"""Heads that return a distribution keep the contract of layers, and their models can be exported."""
 
 import functools
 
@@ -35,7 +35,7 @@ LOSSES = {
 
 
 def parts(kind, seed=1, **arguments):
-    """A function that makes the head, features, and (loss, labels)."""
+    """Returns a function that makes the head, features, and (loss, labels)."""
     make, task, axes = HEADS[kind]
     x = np.random.default_rng(2).normal(size=(EXAMPLES, *axes, FEATURES)).astype("float32")
     return functools.partial(make, seed=seed, **arguments), x, *LOSSES[task]

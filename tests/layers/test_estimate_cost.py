@@ -1,4 +1,4 @@
-"""The estimates against heads that are built, and its table."""
+"""Estimates of the cost against built heads, and the table."""
 
 import keras
 import pytest

@@ -1,4 +1,4 @@
-"""The head keeps the contract of `tests/layer_contract.py` in every kind, the full one also with every argument set."""
+"""Every kind of head keeps the contract of `tests/layer_contract.py`, the full one with every argument set."""
 
 import functools
 
@@ -37,7 +37,7 @@ def make(request):
 
 @pytest.fixture
 def task(make):
-    """x, targets and a loss that fit the head."""
+    """Returns x, targets and a loss that fit the head."""
     return X, targets(make().link), make_loss(make().link)
 
 

@@ -1,4 +1,4 @@
-"""The head with noise of the features: beside a head whose factor is W'V', few weights, and what it refuses."""
+"""Heads with noise of the features: against a head with the factor W'V', number of weights, and refusals."""
 
 import keras
 import numpy as np
@@ -31,7 +31,7 @@ def latent_head(units, num_factors=None, **arguments):
 
 
 def problem(batch=5):
-    """loc, scale_diag, factor and kernel, float32."""
+    """Returns loc, scale_diag, factor and kernel, float32."""
     rng = np.random.default_rng(0)
     shapes = (batch, UNITS), (batch, FEATURES), (batch, FEATURES, FACTORS), (FEATURES, UNITS)
     loc, scale_diag, factor, kernel = (0.5 * rng.normal(size=shape) for shape in shapes)
@@ -44,7 +44,7 @@ def nodes(count=SAMPLES):
 
 
 def dense(loc, scale_diag, factor, kernel):
-    """The same distribution with all noise in a factor W'[diag(d'), V'] of the logits."""
+    """Returns the same distribution with all noise in a factor W'[diag(d'), V'] of the logits."""
     of_features = ops.concatenate([scale_diag[..., None] * ops.eye(FEATURES), factor], axis=-1)
     return LowRankNormal(loc, ops.zeros_like(loc), ops.matmul(ops.transpose(kernel), of_features))
 

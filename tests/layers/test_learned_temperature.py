@@ -1,4 +1,4 @@
-"""A temperature that is learned: its gradient, its bounds, its place in a head, a file, a conversion."""
+"""Learned temperature: gradient, bounds, files and conversion."""
 
 import keras
 import pytest

@@ -1,4 +1,4 @@
-"""A T for each of several annotators: what the layer computes, how T is learned, and what is the same without them."""
+"""A T for each of several annotators: outputs, training, and equality with a single T."""
 
 import keras
 import numpy as np
@@ -115,7 +115,7 @@ def counted(clean, labels):
 
 
 def learn(transitions, **arguments):
-    """T of annotators with these, learned from their labels of examples whose class is all but certain."""
+    """Learns the T of annotators from their labels of examples whose class is nearly certain."""
     clean = np.repeat(np.arange(UNITS), 200)
     log_p = np.log(0.999 * np.eye(UNITS) + 0.001 / UNITS)[clean].astype("float32")
     labels = np.stack([corrupt(clean, t, seed=m) for m, t in enumerate(transitions)], axis=1)

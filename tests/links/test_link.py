@@ -1,4 +1,4 @@
-"""Links: what each says to others of its outputs, and the normal distribution function against integration."""
+"""Links: descriptions of their outputs, and the normal distribution function against integration."""
 
 import keras
 import numpy as np
@@ -89,7 +89,7 @@ GRID = np.array(np.meshgrid(MEANS, SCALES)).reshape(2, -1).astype("float32")
 
 
 def exact(mean, scale):
-    """log E[Phi(u)] in float64, by the trapezoidal rule."""
+    """Returns log E[Phi(u)] in float64, by the trapezoidal rule."""
     z = np.arange(-13.0, 26.0, 0.004)  # the integrand of a mean far below zero has its mode above it
     log_integrand = log_ndtr(mean[..., None] + np.float64(scale)[..., None] * z) - z**2 / 2
     return logsumexp(log_integrand, axis=-1) + np.log(0.004 / np.sqrt(2 * np.pi))
@@ -122,10 +122,7 @@ def test_nodes_and_their_gradient_converge_to_the_closed_form():
 
 
 def slopes_at_nodes(mean):
-    """(found, expected): derivatives along random directions at given nodes.
-
-    Those expected are of the oracle, by finite differences in float64.
-    """
+    """Returns derivatives along random directions at these nodes, and by finite differences of the float64 oracle."""
     rng = np.random.default_rng(0)
     arguments = {
         "loc": rng.normal(size=(2, 4)),

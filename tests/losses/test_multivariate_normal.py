@@ -1,4 +1,4 @@
-"""The loss of a regression against densities of SciPy in float64, and its gradients against finite differences."""
+"""Regression loss against SciPy densities in float64, and its gradients against finite differences."""
 
 import numpy as np
 import pytest
@@ -15,7 +15,7 @@ EXAMPLES, UNITS = 6, 3
 
 
 def case(factors, seed=0, units=UNITS):
-    """(y, packed outputs) in float64."""
+    """Returns (y, packed outputs) in float64."""
     rng = np.random.default_rng(seed)
     mean, y = rng.normal(size=(2, EXAMPLES, units))
     scale, factor = np.exp(rng.normal(size=(EXAMPLES, units))), rng.normal(size=(EXAMPLES, units * factors))

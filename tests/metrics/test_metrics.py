@@ -1,4 +1,4 @@
-"""The calibration error against brute force in float64, whatever the batches."""
+"""Calibration error against brute force in float64, for any batches."""
 
 import keras
 import numpy as np

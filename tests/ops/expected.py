@@ -1,4 +1,4 @@
-"""What a head with nodes computes, from its parts."""
+"""Expected outputs of a head with nodes, from its parts."""
 
 import numpy as np
 from numpy.testing import assert_allclose
@@ -14,7 +14,7 @@ PLAIN = {"chunk_size": 1 << 20, "streamed": False}  # all nodes at once, and no 
 def log_expected_softmax(
     loc, scale_diag, factor, nodes, temperature=1.0, row_scale=None, chunk_size=None, streamed=True
 ):
-    """log E[softmax(u / temperature)], u = loc + scale_diag * e_K + row_scale * (factor e_R), `(..., K)`."""
+    """Computes log E[softmax(u / temperature)], u = loc + scale_diag * e_K + row_scale * (factor e_R), `(..., K)`."""
     normal = low_rank_normal(loc, scale_diag, factor, row_scale).standardized(remove_shift, temperature)
     return expectation(SoftmaxMean(), normal, nodes, chunk_size, streamed)
 
@@ -22,7 +22,7 @@ def log_expected_softmax(
 def sampled_expected_sigmoid_logit(
     loc, scale_diag, factor, nodes, temperature=1.0, row_scale=None, chunk_size=None, streamed=True
 ):
-    """The logit of E[sigmoid(u / temperature)], of the same u."""
+    """Computes the logit of E[sigmoid(u / temperature)] for the same u."""
     normal = low_rank_normal(loc, scale_diag, factor, row_scale).standardized(temperature=temperature)
     return expectation(SigmoidMean(), normal, nodes, chunk_size, streamed)
 

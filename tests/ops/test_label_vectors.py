@@ -1,4 +1,4 @@
-"""The joint likelihood of label vectors against float64, against itself summed over all vectors, and its gradients."""
+"""Joint likelihood of label vectors against float64 and against its sum over all vectors, and its gradients."""
 
 import itertools
 
@@ -39,7 +39,7 @@ def oracle(loc, scale, factor, labels, noise, log_weights, flips=(0.0, 0.0)):
 
 
 def exact(loc, scale, factor, labels, flips=(0.0, 0.0)):
-    """The same with 80 nodes of Gauss and Hermite for each of the two factors."""
+    """Computes the same with 80 Gauss-Hermite nodes for each of the two factors."""
     noise = np.array(list(itertools.product(POINTS, POINTS)))
     return oracle(loc, scale, factor, labels, noise, np.log(np.outer(WEIGHTS, WEIGHTS).ravel()), flips)
 

@@ -75,7 +75,7 @@ def test_sobol_factors_fill_the_plane_evenly():
 
 
 def correlations(columns):
-    """Of every two columns; 0 of a column with itself."""
+    """Computes the correlation of every two columns; 0 on the diagonal."""
     standard = (columns - columns.mean(0)) / columns.std(0)
     correlation = standard.T @ standard / len(columns)
     np.fill_diagonal(correlation, 0.0)
@@ -83,7 +83,7 @@ def correlations(columns):
 
 
 def largest_correlation(columns):
-    """The largest correlation of any two columns, in absolute value."""
+    """Returns the largest correlation of any two columns, in absolute value."""
     return np.abs(correlations(columns)).max()
 
 
@@ -120,7 +120,7 @@ def sobol(key, num_samples, dimensions):
 
 
 def mean_square_correlation(draw):
-    """The largest mean square, over 40 steps, of the correlation of two columns."""
+    """Returns the largest mean square, over 40 steps, of the correlation of two columns."""
     return np.max(np.mean([np.square(correlations(draw(step))) for step in range(40)], axis=0))
 
 

@@ -65,7 +65,7 @@ def test_neighbouring_draws_are_independent(base_seed):
 
 
 def unsigned(levels):
-    """The int32 with these bits."""
+    """Returns the int32 with these bits."""
     return np.asarray(levels, "uint32").view("int32")
 
 

@@ -1,4 +1,4 @@
-"""Derivatives of second order through the streamed expectation, whose gradient is its own: against plain operations."""
+"""Second derivatives of the streamed expectation, with its custom gradient, against plain operations."""
 
 import numpy as np
 import pytest

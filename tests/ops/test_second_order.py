@@ -1,4 +1,4 @@
-"""The expansion of E[softmax]: against one by finite differences in float64, and how its error falls with the noise."""
+"""Second-order expansion of E[softmax] against finite differences in float64, and its error for small noise."""
 
 import numpy as np
 import pytest

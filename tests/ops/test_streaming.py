@@ -1,4 +1,4 @@
-"""Blocks of rows and chunks of nodes: how the work is cut must not show in the result."""
+"""Blocks of rows and chunks of nodes do not change the result."""
 
 import gc
 import weakref

@@ -77,12 +77,12 @@ def test_two_functions_are_compiled_once_for_one_shape():
     """Batches of 20 and 13 have two and one blocks of 8 rows, and a rest that goes without, as does a batch of 5."""
     recorder = Recorder()
     with chosen.compiling_bodies(recorder):
-        found = trained(BATCHES)
+        result = trained(BATCHES)
     assert recorder.handed == ["_add_terms", "_add_gradients"]
     assert len(recorder.shapes) == 1
     calls = 2 * 2 * (2 + 2 + 2 + 1)  # both ways, at two chunks of 64 nodes
     assert recorder.calls == calls
-    for one, other in zip(found, trained(BATCHES), strict=True):
+    for one, other in zip(result, trained(BATCHES), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-6, atol=1e-6)
     assert recorder.calls == calls
 
@@ -220,12 +220,12 @@ def test_an_export_keeps_what_a_compiled_step_leaves_out():
 @pytest.mark.thorough
 def test_a_step_that_keras_compiles_breaks_off_little_more_at_a_head_than_at_a_dense_layer():
     """Before heads were left out there were 62 breaks and 41 graphs beside 18 and 9."""
-    found = {name: rest for name, *rest in (line.split(",") for line in printed(WHOLE_STEP))}
-    breaks, graphs = ({name: int(rest[place]) for name, rest in found.items()} for place in (0, 1))
-    assert set(found) == {"Dense", "nodes", "latent", "no nodes"}
+    result = {name: rest for name, *rest in (line.split(",") for line in printed(WHOLE_STEP))}
+    breaks, graphs = ({name: int(rest[place]) for name, rest in result.items()} for place in (0, 1))
+    assert set(result) == {"Dense", "nodes", "latent", "no nodes"}
     assert all(0 < each <= breaks["Dense"] + 12 for each in breaks.values())
     assert all(0 < each <= graphs["Dense"] + 6 for each in graphs.values())
-    bodies = {name: rest[2:] for name, rest in found.items()}
+    bodies = {name: rest[2:] for name, rest in result.items()}
     assert bodies["nodes"] == bodies["latent"] == ["_add_gradients", "_add_terms"]
     assert bodies["Dense"] == bodies["no nodes"] == []
 

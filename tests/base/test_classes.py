@@ -29,9 +29,9 @@ pytestmark = pytest.mark.once
     (np.eye(3, dtype="int32")[[2, 0]], [2, 0], [0, 1, 2]),
 ])  # fmt: skip
 def test_labels_of_every_form(y, labels, classes):
-    found = encode(y)
-    assert found.labels.tolist() == labels
-    assert found.classes.tolist() == classes
+    result = encode(y)
+    assert result.labels.tolist() == labels
+    assert result.classes.tolist() == classes
 
 
 def test_tensors_and_columns_of_pandas_and_classes_without_a_label():

@@ -49,8 +49,8 @@ def check_equal(narrow, full):
 
 
 def gradients(head):
-    outputs, found = layer_gradients(head, lambda outputs: make_loss(head.link)(LABELS, outputs), X, True)
-    return outputs, {name.split("covariance/")[-1]: gradient for name, gradient in found.items()}
+    outputs, result = layer_gradients(head, lambda outputs: make_loss(head.link)(LABELS, outputs), X, True)
+    return outputs, {name.split("covariance/")[-1]: gradient for name, gradient in result.items()}
 
 
 @pytest.mark.smoke
@@ -69,8 +69,8 @@ def test_as_wide_as_the_features_and_with_the_identity_it_is_the_full_covariance
 @pytest.mark.parametrize("bug", ["other features", "no bias"])
 def test_planted_wrong_map_is_caught(bug, monkeypatch):
     def wrong(self, x):
-        found = self.factor_layer(x[..., :WIDTH] if bug == "other features" else self.factor_features_layer(x))
-        return found if bug == "other features" else found - self.factor_layer.bias
+        result = self.factor_layer(x[..., :WIDTH] if bug == "other features" else self.factor_features_layer(x))
+        return result if bug == "other features" else result - self.factor_layer.bias
 
     monkeypatch.setattr(Narrow, "flat_factor", wrong)
     with pytest.raises(AssertionError):
@@ -101,10 +101,10 @@ def test_the_regularizer_is_of_all_kernels_and_of_no_bias():
     set_random_weights(head)
     kernels = [weight for weight in head.covariance.weights if weight.path.endswith("kernel")]
     assert len(kernels) == 3
-    found, expected = (sorted(map(float, values)) for values in (
+    result, expected = (sorted(map(float, values)) for values in (
         [to_numpy(loss) for loss in head.losses], [np.abs(to_numpy(kernel)).sum() for kernel in kernels]
     ))  # fmt: skip
-    np.testing.assert_allclose(found, expected, rtol=1e-5)
+    np.testing.assert_allclose(result, expected, rtol=1e-5)
 
 
 def test_a_model_is_converted_and_back():

@@ -41,8 +41,8 @@ def compare(folder):
     """Returns the differences of predictions from the folder's, the refusal of `fit`, and doctor's exit status."""
     differences = {}
     for path in sorted(folder.glob("*.keras")):
-        found = keras.models.load_model(path).predict(X, verbose=0)
-        differences[path.stem] = float(np.max(np.abs(found - np.load(path.with_suffix(".npy")))))
+        result = keras.models.load_model(path).predict(X, verbose=0)
+        differences[path.stem] = float(np.max(np.abs(result - np.load(path.with_suffix(".npy")))))
     model = keras.models.load_model(folder / "full.keras")
     model.compile("sgd", model.layers[-1].link.loss())
     try:

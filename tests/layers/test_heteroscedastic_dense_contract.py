@@ -90,8 +90,8 @@ def test_the_config_holds_the_arguments_as_given_and_the_drawn_seed():
     assert 0 <= head.seed < 2**31
     assert make_head("full", seed=None).seed != head.seed  # one in 2^31
     assert type(head).from_config(config).seed == head.seed
-    for found, name in ((config, "integrator"), (covariance, "regularizer")):
-        assert found[name]["config"] == ALL_ARGUMENTS[name].get_config()
+    for result, name in ((config, "integrator"), (covariance, "regularizer")):
+        assert result[name]["config"] == ALL_ARGUMENTS[name].get_config()
 
 
 def test_shapes(make):

@@ -165,8 +165,8 @@ def test_saved_model_runs_with_any_batch_size(kind, tmp_path):
 @pytest.mark.once
 def test_numpy_predicts_as_the_other_backends_and_keras_refuses_to_train_there(tmp_path):
     predictions.save_models(tmp_path)
-    found = predictions.on_backend(tmp_path, "numpy")
-    assert set(found["differences"]) == {*predictions.HEADS, "Dense"}
-    assert max(found["differences"].values()) < 1e-5
-    assert found["fit"] == "fit not implemented for NumPy backend."
-    assert found["doctor"] == 0
+    result = predictions.on_backend(tmp_path, "numpy")
+    assert set(result["differences"]) == {*predictions.HEADS, "Dense"}
+    assert max(result["differences"].values()) < 1e-5
+    assert result["fit"] == "fit not implemented for NumPy backend."
+    assert result["doctor"] == 0

@@ -62,9 +62,9 @@ def test_values_and_gradients_are_those_of_the_dense_head(options):
     def expected(tensors):
         return ops.sum(upstream * expectation(SoftmaxMean(), dense(*tensors), plain, **PLAIN))
 
-    (value, found), (other, slopes) = (value_and_gradients(function, problem()) for function in (latent, expected))
+    (value, result), (other, slopes) = (value_and_gradients(function, problem()) for function in (latent, expected))
     assert_allclose(value, other, rtol=1e-5, atol=1e-5)
-    for gradient, slope in zip(found, slopes, strict=True):
+    for gradient, slope in zip(result, slopes, strict=True):
         assert_allclose(gradient, slope, rtol=1e-5, atol=1e-5 * np.abs(slope).max())
 
 
@@ -79,8 +79,8 @@ def test_closed_forms_are_those_of_the_dense_head(link):
     if link.second_order is not None:
         assert_allclose(to_numpy(link.second_order(latent)), to_numpy(link.second_order(other)), rtol=1e-4, atol=1e-5)
     for centered in (True, False):
-        found, expected = to_numpy(latent.covariance(centered=centered), other.covariance(centered=centered))
-        assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+        result, expected = to_numpy(latent.covariance(centered=centered), other.covariance(centered=centered))
+        assert_allclose(result, expected, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("units", [10, 1000])

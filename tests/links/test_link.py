@@ -34,13 +34,13 @@ def outputs_of(link, scale=3.0):
 def test_average_is_that_of_the_probabilities(name, axis):
     link = resolve(links.Link, name)
     members = outputs_of(link)
-    found = ops.convert_to_numpy(
+    result = ops.convert_to_numpy(
         link.average(ops.convert_to_tensor(np.moveaxis(members, 0, axis).astype("float32")), axis)
     )
     expected = np.log(np.exp(members).mean(0)) if link.activation == "softmax" else logit(expit(members).mean(0))
-    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(result, expected, rtol=1e-5, atol=1e-5)
     if link.activation == "softmax":
-        np.testing.assert_allclose(np.exp(found).sum(-1), 1.0, rtol=1e-5)
+        np.testing.assert_allclose(np.exp(result).sum(-1), 1.0, rtol=1e-5)
         assert np.exp(members.mean(0)).sum(-1).max() < 0.9  # what keras.layers.Average would give
 
 
@@ -97,8 +97,8 @@ def exact(mean, scale):
 
 def test_closed_form_against_integration():
     mean, scale = GRID.reshape(2, 5, 29)  # 29 classes an example, of one scale each
-    found = ops.convert_to_numpy(LINK.closed_form(low_rank_normal(mean, scale)))
-    np.testing.assert_allclose(found, log_softmax(exact(mean, scale), axis=-1), rtol=1e-6, atol=2e-4)
+    result = ops.convert_to_numpy(LINK.closed_form(low_rank_normal(mean, scale)))
+    np.testing.assert_allclose(result, log_softmax(exact(mean, scale), axis=-1), rtol=1e-6, atol=2e-4)
 
 
 def test_nodes_and_their_gradient_converge_to_the_closed_form():
@@ -117,8 +117,8 @@ def test_nodes_and_their_gradient_converge_to_the_closed_form():
 
     (value, slopes), (other, others) = (value_and_gradients(function, arrays) for function in (closed, sampled))
     np.testing.assert_allclose(other, value, rtol=5e-3)
-    for found, expected in zip(others, slopes, strict=True):
-        np.testing.assert_allclose(found, expected, atol=0.02 * np.abs(expected).max())
+    for result, expected in zip(others, slopes, strict=True):
+        np.testing.assert_allclose(result, expected, atol=0.02 * np.abs(expected).max())
 
 
 def slopes_at_nodes(mean):
@@ -148,8 +148,8 @@ def slopes_at_nodes(mean):
 
 
 def test_the_gradient_at_given_nodes():
-    found, expected = slopes_at_nodes(LINK.mean)
-    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
+    result, expected = slopes_at_nodes(LINK.mean)
+    np.testing.assert_allclose(result, expected, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.planted

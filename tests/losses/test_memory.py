@@ -66,6 +66,6 @@ def test_it_stays_within_the_limit_and_is_flat_in_the_nodes(measure, few, many):
 
 
 def test_a_training_step_of_a_model_stays_within_the_limit():
-    found = peak_mebibytes_of(TRAINING_STEP.format(num_samples=20))
-    print(f"{keras.config.backend()}: {found:.0f} MiB")
-    assert found <= GIBIBYTES_4
+    result = peak_mebibytes_of(TRAINING_STEP.format(num_samples=20))
+    print(f"{keras.config.backend()}: {result:.0f} MiB")
+    assert result <= GIBIBYTES_4

@@ -27,9 +27,9 @@ def sampled_expected_sigmoid_logit(
     return expectation(SigmoidMean(), normal, nodes, chunk_size, streamed)
 
 
-def assert_same_gradients(found, expected):
+def assert_same_gradients(result, expected):
     """Gradients, dicts by name, agree to 1e-5 of the largest entry of each."""
-    assert list(found) == list(expected)
+    assert list(result) == list(expected)
     for name, gradient in expected.items():
         largest = np.abs(gradient).max(initial=0)
-        assert_allclose(found[name], gradient, rtol=1e-5, atol=1e-5 * largest + 1e-6, err_msg=name)
+        assert_allclose(result[name], gradient, rtol=1e-5, atol=1e-5 * largest + 1e-6, err_msg=name)

@@ -40,15 +40,15 @@ def second_order(c, scale):
 
 def oracle(loc, scale, factor, labels, noise, valid=None, of_pixel=second_order):
     """Computes log mean_s prod_i p(y_i | e_s) in float64, one image, node and pixel at a time."""
-    found = np.zeros(len(loc))
+    result = np.zeros(len(loc))
     for image in range(len(loc)):
         totals = np.zeros(len(noise))
         for s, place in itertools.product(range(len(noise)), np.ndindex(loc.shape[1:-1])):
             index = (image, *place)
             if valid is None or valid[index]:
                 totals[s] += of_pixel(loc[index] + factor[index] @ noise[s], scale[index])[labels[index]]
-        found[image] = logsumexp(totals) - np.log(len(noise))
-    return found
+        result[image] = logsumexp(totals) - np.log(len(noise))
+    return result
 
 
 def by_own_noise(c, scale):
@@ -98,8 +98,8 @@ def test_gradients_against_finite_differences():
     valid = np.array([[True, False, True], [True, True, True], [False, False, False]])
 
     def total(values):
-        found = log_joint_pixels(low_rank_normal(*values), labels, NOISE, ops.convert_to_tensor(valid), chunk_size=20)
-        return ops.sum(found * ops.convert_to_tensor(np.float32([1.0, 2.0, 3.0])))
+        result = log_joint_pixels(low_rank_normal(*values), labels, NOISE, ops.convert_to_tensor(valid), chunk_size=20)
+        return ops.sum(result * ops.convert_to_tensor(np.float32([1.0, 2.0, 3.0])))
 
     _, gradients = value_and_gradients(total, [np.float32(x) for x in tensors])
     for place, gradient in enumerate(gradients):
@@ -123,9 +123,9 @@ def check_that_ignored_pixels_leave(likelihood):
         spoiled = [np.where(valid.reshape(*valid.shape, *[1] * (x.ndim - 3)), x, spoil) for x in tensors]
 
         def total(parts):
-            found = likelihood(low_rank_normal(*parts), labels, NOISE, ops.convert_to_tensor(valid))
-            values.append(to_numpy(ops.stop_gradient(found)))
-            return ops.sum(found)
+            result = likelihood(low_rank_normal(*parts), labels, NOISE, ops.convert_to_tensor(valid))
+            values.append(to_numpy(ops.stop_gradient(result)))
+            return ops.sum(result)
 
         for gradient in value_and_gradients(total, [np.float32(x) for x in spoiled])[1]:
             assert_array_equal(gradient[~valid], 0.0)
@@ -181,8 +181,8 @@ def test_all_pixels_share_the_noise_of_the_factors():
 def test_no_factors_need_no_nodes():
     (loc, scale, factor), labels = problem()
     normal = low_rank_normal(*(ops.convert_to_tensor(x, "float32") for x in (loc, scale)))
-    found = to_numpy(log_joint_pixels(normal, labels, quasi_random((0, 0), 1, 0, 0)))
-    assert_allclose(found, oracle(loc, scale, 0 * factor, labels, np.zeros((1, FACTORS))), atol=2e-5)
+    result = to_numpy(log_joint_pixels(normal, labels, quasi_random((0, 0), 1, 0, 0)))
+    assert_allclose(result, oracle(loc, scale, 0 * factor, labels, np.zeros((1, FACTORS))), atol=2e-5)
 
 
 def test_extreme_logits_stay_finite():

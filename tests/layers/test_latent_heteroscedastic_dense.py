@@ -133,7 +133,7 @@ def test_the_mean_covariance_of_a_data_set_is_that_of_its_examples():
 def test_a_covariance_has_one_head_before_it_is_built():
     covariance = Latent(2)
     HeteroscedasticDense(UNITS, covariance=covariance)
-    with refuses(r"`covariance` must be new for every head. Received: one of 4 units"):
+    with refuses(r"`covariance` must be new for every head. Received: the covariance of a head of 4 units"):
         HeteroscedasticDense(UNITS, covariance=covariance)
 
 

@@ -142,7 +142,7 @@ def test_a_label_that_is_no_class_is_refused_by_name_and_annotator(inner, wrong)
     labels = LABELS.astype("float32")
     assert np.isfinite(number(AnnotatorsLoss(inner)(labels, LOGITS)))
     labels[0, 2] = wrong
-    with refuses(rf"keras_het.check\(model, x, y\) says .* Received: {wrong:g} of annotator 2"):
+    with refuses(rf"keras_het.check\(model, x, y\) finds .* Received: {wrong:g} of annotator 2"):
         AnnotatorsLoss(inner)(labels, LOGITS)
 
 

@@ -62,7 +62,9 @@ MISPLACED_ARGUMENTS = {
 
 @keras.saving.register_keras_serializable("keras_het")
 class HeteroscedasticDense(NoisyDense):
-    """Drop-in replacement of `Dense` for classification with noisy labels.
+    """Drop-in replacement of the last `Dense` layer of a classifier, for noisy labels.
+
+    It learns for each input which classes are easily confused, so that label errors among them do less damage.
 
         u(x) = mu(x) + d(x) * e_K + V(x) e_R,    e_K ~ N(0, I_K), e_R ~ N(0, I_R)       (Collier et al. 2021, section 2)
         softmax: log E[softmax(u / temperature)]            sigmoid: logit E[sigmoid(u / temperature)]    (Eqs. 3 and 5)

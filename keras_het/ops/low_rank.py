@@ -89,7 +89,7 @@ class _FactorNormal(DiagonalNormal):
 
 
 class LowRankNormal(_FactorNormal):
-    """u = loc + scale_diag * e_K + factor e_R.
+    """Gaussian u = loc + scale_diag * e_K + factor e_R.
 
     Args:
         loc: mean logits mu, shape `(..., K)`.
@@ -131,9 +131,7 @@ class LowRankNormal(_FactorNormal):
 
 
 class ScaledLowRankNormal(_FactorNormal):
-    """u = loc + scale_diag * e_K + row_scale * (factor e_R), the parameter-efficient form.
-
-    All examples share the factor.
+    """Gaussian u = loc + scale_diag * e_K + row_scale * (factor e_R), with a factor that all examples share.
 
     Args:
         loc: mean logits mu, shape `(..., K)`.

@@ -78,7 +78,7 @@ the labels err on the same examples.
 
 answers = {
     "200 verified and all labels": judgement.accuracy,
-    "200 verified alone": judgement.alone,
+    "200 verified alone": judgement.verified_only,
 }
 figure, axes = plt.subplots(figsize=(7, 2.6), layout="constrained")
 for place, answer in enumerate(answers.values()):

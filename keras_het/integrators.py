@@ -59,7 +59,7 @@ class Integrator(Component, abc.ABC):
 
 
 def _kinds(base: type[Any]) -> list[type[Any]]:
-    """Returns all subclasses, even those of the user."""
+    """Returns all subclasses, even the user's."""
     return [kind for child in base.__subclasses__() for kind in (child, *_kinds(child))]
 
 
@@ -203,7 +203,7 @@ class ClosedForm(Integrator):
 
 @keras.saving.register_keras_serializable("keras_het")
 class Taylor(Integrator):
-    """E[softmax] to second order in the noise, without nodes, in O(K R), for small noise.
+    """Mean softmax to second order in the noise, without nodes, in O(K R), for small noise.
 
     The error is proportional to the fourth power of the noise, and large from a standard deviation of about one
     temperature on. Do not train the noise with this integrator: the expansion has no upper bound, so training makes the

@@ -31,8 +31,8 @@ class ExpectedCalibrationError(keras.metrics.Metric):
     `(..., K)`. Pass `from_logits=True` for logits and log-probabilities, which a head without an activation returns.
 
     Sample weights and Keras masks are `(...)`. A weight per example, `(N,)` or `(N, 1)`, counts for all its labels,
-    `(N, T)`. N in the formula is the sum of the weights. A label that is no integer in [0, K), or a prediction that is
-    no probability, makes the result nan on every backend, unless its weight is zero or a mask excludes it.
+    `(N, T)`. N in the formula is the sum of the weights. The result is nan, on every backend, for a label that is no
+    integer in [0, K) or a prediction that is no probability. Examples with weight zero, or under a mask, do not count.
 
     Args:
         bins: number of bins, 1 to 2^16.

@@ -124,7 +124,7 @@ def test_the_new_link_is_what_it_says():
     (lambda: make_model(link=NormalizedCauchit(), integrator=ClosedForm()),
      r"`link` must be one of .*NormalCDF.* or define `closed_form` for the integrator ClosedForm."),
     (lambda: [make_model(covariance=one) for one in [Isotropic()] * 2],
-     "`covariance` must be new for every head. Received: one of 3 units"),
+     "`covariance` must be new for every head. Received: the covariance of a head of 3 units"),
     (lambda: make_model(covariance=Isotropic(), num_factors=2),
      "`covariance` must be None, or `num_factors` its default: pass it to the covariance.*Received: num_factors=2"),
     (lambda: make_model(covariance="banded"), "`covariance` must be a Covariance, or a serialised dict. Received"),

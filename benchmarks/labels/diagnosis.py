@@ -102,7 +102,7 @@ def figures(data, noise, seed, folds, epochs):
         "p_value": diagnosis.class_p_value,
         "rate": diagnosis.rate,
         "flips": len(diagnosis.flips),
-        "share": diagnosis.disputed,
+        "share": diagnosis.disagreement,
         "wrong": float(np.mean(labels != true)),
         "class": float(np.mean(decode(labels, p).classes[known] == true[known])),
         "most probable label": float(np.mean(p.argmax(axis=1)[known] == true[known])),

@@ -166,7 +166,7 @@ def kinds(name, clean, issues):
     right = issues.is_issue & (clean[issues.index] == issues.suggested)
     planted = {frozenset(pair) for pair in PAIRS}
     is_planted = np.array(
-        [frozenset(pair) in planted for pair in zip(issues.given.tolist(), issues.suggested.tolist(), strict=True)]
+        [frozenset(pair) in planted for pair in zip(issues.label.tolist(), issues.suggested.tolist(), strict=True)]
     )
     return float(np.mean((issues.kind == "confusable")[right] == is_planted[right]))
 

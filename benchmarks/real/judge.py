@@ -107,11 +107,11 @@ def measured(of, number, options):
         p, y, true = of.p[rows], of.y[rows], of.true[rows]
         own = verify_accuracy(p, y, dict(enumerate(true[:number].tolist())))
         results.setdefault(AGREE, []).append(wilson(predicted[rows] == y))
-        for way, each in ((ALONE, own.alone), (POWERED, own.accuracy)):
+        for way, each in ((ALONE, own.verified_only), (POWERED, own.accuracy)):
             results.setdefault(way, []).append((each.value, each.low, each.high))
         other_intervals = zip((own.label_accuracy, own.recall, own.precision), wanted.values(), strict=True)
         others.append([inside(each, np.asarray(value)) for each, value in other_intervals])
-        worth.append(own.worth)
+        worth.append(own.effective_sample_size)
     for way, values in results.items():
         value, low, high = np.array(values).T
         line = {"way": way, "true": float(accuracy), "verified": number}

@@ -130,7 +130,7 @@ def encode_votes(votes: Any, name: str, defines_classes: bool = True) -> Encoded
     return Encoded(classes, labels)
 
 
-def index_labels(y: Any, classes: np.ndarray, name: str, rule: str = "only those of `y`") -> np.ndarray:
+def index_labels(y: Any, classes: np.ndarray, name: str, rule: str = "only labels of `y`") -> np.ndarray:
     """Converts labels to their indices in `classes`.
 
     Args:

@@ -63,9 +63,9 @@ def resolve(base: Any, identifier: Any) -> Any:
     if isinstance(identifier, base):
         return identifier
     argument = _snake_case(base.__name__)
-    by_name = {_snake_case(cls.__name__): cls for cls in getattr(base, "named_classes", ())}
-    if isinstance(identifier, str) and _snake_case(identifier) in by_name:
-        return by_name[_snake_case(identifier)]()
+    classes = {_snake_case(cls.__name__): cls for cls in getattr(base, "named_classes", ())}
+    if isinstance(identifier, str) and _snake_case(identifier) in classes:
+        return classes[_snake_case(identifier)]()
     if isinstance(identifier, dict):
         instance = keras.saving.deserialize_keras_object(identifier)
         if isinstance(instance, base):
@@ -73,7 +73,7 @@ def resolve(base: Any, identifier: Any) -> Any:
     if isinstance(identifier, type) and issubclass(identifier, base):
         raise refusal(argument, f"be an instance: {identifier.__name__}(...)", f"the class {identifier.__name__}")
     article = "an" if base.__name__[0] in "AEIOU" else "a"
-    names = f"one of the names {', '.join(map(repr, by_name))}, " if by_name else ""
+    names = f"one of the names {', '.join(map(repr, classes))}, " if classes else ""
     raise refusal(argument, f"be {article} {base.__name__}, {names}or a serialised dict", value=identifier)
 
 

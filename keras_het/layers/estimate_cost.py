@@ -74,9 +74,9 @@ def estimate_cost(
 ) -> CostEstimates:
     """Estimates the weights and memory of each kind of head, and of a Dense layer, before any memory is allocated.
 
-    The memory of a training step is the sum of the weights, their gradients and Adam's two moments (16 bytes per
-    weight), the nodes, and the arrays of a batch and of a block. The backend needs more: TensorFlow and PyTorch briefly
-    use up to twice as much. Predictions have no gradients.
+    A training step needs memory for the nodes, for the arrays of a batch and of a block, and 16 bytes per weight: the
+    weight, its gradient and Adam's two moments. The backend needs more: TensorFlow and PyTorch briefly use up to twice
+    as much. Predictions have no gradients.
 
     Args:
         units: K, the number of classes.

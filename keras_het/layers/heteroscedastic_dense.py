@@ -62,7 +62,9 @@ MISPLACED_ARGUMENTS = {
 
 @keras.saving.register_keras_serializable("keras_het")
 class HeteroscedasticDense(NoisyDense):
-    """Drop-in replacement of `Dense` for classification with noisy labels.
+    """Drop-in replacement of the last `Dense` layer of a classifier, for noisy labels.
+
+    It learns for each input which classes are easily confused, so that label errors among them do less damage.
 
         u(x) = mu(x) + d(x) * e_K + V(x) e_R,    e_K ~ N(0, I_K), e_R ~ N(0, I_R)       (Collier et al. 2021, section 2)
         softmax: log E[softmax(u / temperature)]            sigmoid: logit E[sigmoid(u / temperature)]    (Eqs. 3 and 5)
@@ -90,8 +92,8 @@ class HeteroscedasticDense(NoisyDense):
     Args:
         units: K, the number of classes, 2 to 2^24, or from 1 for sigmoid.
         num_factors: R, from 0 (diagonal covariance) to units; None is min(15, units).
-        parameter_efficient: boolean, whether V(x) = diag(v(x)) V, which adds 2 (D K + K) + K R weights to a Dense layer
-            instead of D K + K + D K R + K R.
+        parameter_efficient: boolean, whether V(x) = diag(v(x)) V. The noise then has 2 (D K + K) + K R weights instead
+            of D K + K + D K R + K R.
         link: "softmax" for one label per example, "sigmoid" for independent labels, "normal_cdf" for one label without
             nodes, or an instance from `keras_het.links`.
         activation: activation of the `Dense` layer that the head replaces. None returns log-probabilities (softmax) or

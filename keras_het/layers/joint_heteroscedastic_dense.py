@@ -30,9 +30,9 @@ class JointHeteroscedasticDense(HeteroscedasticDense):
     gradient. A joint loss, `losses.JointMultiLabelCrossentropy`, gives it a gradient.
 
     The output is one tensor, `(..., K (2 + R) + 1)`: the means, standard deviations and factor of the logits in
-    temperatures, and the training step, which determines the noise of the loss (-1 at inference). For K = 1000 and
-    R = 15, it has 68 kB per example. A `models.DistributionModel` that ends in this head trains on that output and
-    predicts probabilities.
+    temperatures, and the training step. The step determines the noise of the loss, and is -1 at inference. For K = 1000
+    and R = 15, the output has 68 kB per example. A `models.DistributionModel` that ends in this head trains on that
+    output and predicts probabilities.
 
     With `learn_flips`, the head learns two unknown flip rates of each label, for example because some objects were not
     marked:
@@ -49,7 +49,7 @@ class JointHeteroscedasticDense(HeteroscedasticDense):
         link: "sigmoid" for labels that are not exclusive, "softmax" for the classes of a pixel.
         temperature: tau > 0, or a `LearnedTemperature`.
         learn_flips: boolean, whether to learn f = p(label 0 | true label 1) and q = p(label 1 | true label 0) of each
-            label, which start at 0.05 (sigmoid only).
+            label (sigmoid only). Both start at 0.05.
         kwargs: other arguments of `HeteroscedasticDense`; `integrator` serves the predictions of single labels.
     Input shape: `(..., D)`, with at least one leading axis.
     Output shape: `(..., K (2 + R) + 1)`, or `(..., K (4 + R) + 2)` with `learn_flips`.

@@ -41,10 +41,10 @@ class NoiseTransition(keras.layers.Layer):
     `keras.regularizers.L2`, T starts near the identity, as in the paper, and the penalty spreads its rows.
     `guides/label_flips.py` shows how to choose the strength, and how to notice that T has failed.
 
-    After every step, the rows are projected onto the probability vectors with entries of at least 1e-4 / K, because an
-    entry of zero would have an unbounded gradient. Read T from `transition`, which is always projected, even if the
-    optimizer averages weights (`use_ema=True`); the weight itself is scaled. `set_weights` refuses to mix weights of
-    layers with and without a penalty; `load_weights` converts them.
+    After every step, the rows are projected onto the probability vectors with entries of at least 1e-4 / K. An entry of
+    zero would have an unbounded gradient. Read T from `transition`, which is always projected, even if the optimizer
+    averages weights (`use_ema=True`). The weight itself is scaled. `set_weights` refuses to mix weights of layers with
+    and without a penalty; `load_weights` converts them.
 
     With `num_annotators`, each annotator m has a separate T (Rodrigues and Pereira 2018; Tanno et al. 2019). The output
     in training is then log p(label of m | x), `(..., M, K)`, for integer labels `(..., M)`, -1 for a missing label. Use

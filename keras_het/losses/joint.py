@@ -28,7 +28,7 @@ class JointMultiLabelCrossentropy(JointLoss):
     and the factor noise with quasi-random nodes, new at every training step and constant in `evaluate`.
 
     With known flip rates, the model learns the true labels instead of the observed labels. Missing positives, such as
-    objects that nobody marked, are false negatives. A head with `learn_flips=True` learns the rates.
+    unmarked objects, are false negatives. A head with `learn_flips=True` learns the rates.
 
     Args:
         num_samples: S, the number of nodes.

@@ -167,9 +167,8 @@ class SmoothedCrossentropy(Crossentropy):
 
     s > 0 is Keras' `label_smoothing`, which makes predictions less certain. s < 0 makes them more certain, and corrects
     for label errors. K counts only possible classes. Keras also smooths over classes with a logit of -inf, and returns
-    infinity or nan. If a fraction e of the labels is flipped uniformly to the other classes,
-    s = 1 - 1 / (1 - e K / (K - 1)) gives the backward correction by that T: its mean over the flips is the crossentropy
-    of the true labels.
+    infinity or nan. For symmetric flips of a fraction e, use s = 1 - 1 / (1 - e K / (K - 1)), the backward correction
+    by that T. The mean over the flips is then the crossentropy of the true labels.
 
     With a negative s, the loss has no lower bound: it falls forever as the model memorises the labels, even label
     errors. Its gradient for the logits stays bounded. Limit the training by few epochs or weight decay. The paper

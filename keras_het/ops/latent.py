@@ -12,7 +12,7 @@ from keras_het.ops.normal import Normal
 
 
 class LatentNormal(Normal):
-    """u = loc + kernel' (scale_diag * e_D + factor e_R): noise of the D features, carried to the K logits.
+    """Gaussian u = loc + kernel' (scale_diag * e_D + factor e_R): noise of the D features, mapped to the K logits.
 
     The kernel of the mean logits also maps the noise.
 

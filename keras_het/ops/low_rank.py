@@ -76,8 +76,8 @@ class _FactorNormal(DiagonalNormal):
     def vjp(self, cotangent: Tensor, chunk: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         """Returns sums of `cotangent` times e_K, `(B, K)`, and times (e_R, 1), `(B, K, R + 1)`, over a chunk of nodes.
 
-        The second sum is one matrix product without a reshape: devices that share the classes could not share an axis
-        B K, and each would gather all classes.
+        The second sum is one matrix product without a reshape. Devices that share the classes could not share an axis
+        B K, so each device would gather all classes.
         """
         eps_diag, eps_factor = chunk[:2]
         eps_factor_and_one = ops.concatenate([eps_factor, ops.ones_like(eps_factor[:1])])
@@ -89,7 +89,7 @@ class _FactorNormal(DiagonalNormal):
 
 
 class LowRankNormal(_FactorNormal):
-    """u = loc + scale_diag * e_K + factor e_R.
+    """Gaussian u = loc + scale_diag * e_K + factor e_R.
 
     Args:
         loc: mean logits mu, shape `(..., K)`.
@@ -131,9 +131,7 @@ class LowRankNormal(_FactorNormal):
 
 
 class ScaledLowRankNormal(_FactorNormal):
-    """u = loc + scale_diag * e_K + row_scale * (factor e_R), the parameter-efficient form.
-
-    All examples share the factor.
+    """Gaussian u = loc + scale_diag * e_K + row_scale * (factor e_R), with a factor that all examples share.
 
     Args:
         loc: mean logits mu, shape `(..., K)`.

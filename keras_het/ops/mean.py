@@ -53,7 +53,7 @@ class Mean(abc.ABC):
 
 
 class LogMean(Mean):
-    """log P_k = log mean_s a(u_sk), for a function a with values in (0, 1).
+    """Log of a mean, log P_k = log mean_s a(u_sk), for a function a with values in (0, 1).
 
         d log P_k / d u_sk = a'(u_sk) / (P_k S)
 

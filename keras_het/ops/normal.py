@@ -113,7 +113,7 @@ class Normal(abc.ABC):
 
 
 class DiagonalNormal(Normal):
-    """u = loc + scale_diag * e_K: independent noise, with a standard deviation for each class.
+    """Gaussian u = loc + scale_diag * e_K: independent noise, with a standard deviation for each class.
 
     Args:
         loc: mean logits mu, shape `(..., K)`.

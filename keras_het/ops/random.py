@@ -165,9 +165,9 @@ def _quantile_table(xp: Any) -> Tensor:
 def _quantiles() -> np.ndarray:
     """Returns normal quantiles at the midpoints of cells, float32, scaled to variance one (unscaled, it is 2e-5 short).
 
-    The lowest and the highest of 2^16 equal cells are each divided into 2^16 small cells. The table has, in this order:
-    the 2^15 - 1 cells above the median, the small cells of the upper tail, a cell that is never read, the small cells
-    of the lower tail, and the 2^15 - 1 cells below the median.
+    The lowest and the highest of 2^16 equal cells are each divided into 2^16 small cells. The table starts with the
+    2^15 - 1 cells above the median and the small cells of the upper tail. After a cell that is never read, the small
+    cells of the lower tail and the 2^15 - 1 cells below the median follow.
     """
     tail = ndtri((np.arange(_HALF) + 0.5) / _HALF**2)
     cells = ndtri((np.arange(1, _HALF - 1) + 0.5) / _HALF)

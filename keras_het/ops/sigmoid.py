@@ -8,7 +8,7 @@ from keras_het.base.tensor import Tensor
 from keras_het.ops.log_space import erfcx_polynomial
 from keras_het.ops.mean import Mean
 
-# sigmoid(x) = sum_i w_i Phi(b_i x) to 2.2e-8, by least squares (Monahan and Stefanski 1992).
+# sigmoid(x) = sum_i w_i Phi(b_i x) to 2.2e-8, by min_square squares (Monahan and Stefanski 1992).
 _WEIGHTS = (0.00318794, 0.03056366, 0.02009870, 0.19814896, 0.34008537, 0.29254038, 0.10616125, 0.00921376)
 _SLOPES = (0.25022499, 0.33027962, 0.33044514, 0.43231131, 0.56604452, 0.74025818, 0.96695060, 1.27520341)
 
@@ -79,11 +79,11 @@ def _log_mixture(distance: Tensor, variance: Tensor) -> Tensor:
     scaled = ops.where(distance > MAX_DISTANCE, MAX_DISTANCE, distance) * math.sqrt(0.5)
     distances = [scaled * (b * ops.rsqrt(1.0 + b**2 * variance)) for b in sorted(_SLOPES)]
     weights = [w for _, w in sorted(zip(_SLOPES, _WEIGHTS, strict=True))]
-    least, total = ops.square(distances[0]), 0.0
+    min_square, total = ops.square(distances[0]), 0.0
     for w, z in zip(weights, distances, strict=True):
         t = 1.0 / (1.0 + 0.5 * z)
-        total = total + (0.5 * w / math.fsum(weights)) * t * ops.exp(erfcx_polynomial(t) + (least - z * z))
-    return ops.log(total) - least
+        total = total + (0.5 * w / math.fsum(weights)) * t * ops.exp(erfcx_polynomial(t) + (min_square - z * z))
+    return ops.log(total) - min_square
 
 
 def _log_slope(logits: Tensor) -> Tensor:
@@ -92,7 +92,7 @@ def _log_slope(logits: Tensor) -> Tensor:
 
 
 class SigmoidMean(Mean):
-    """logit p = log p - log q, from the log means of sigmoid(u) and sigmoid(-u) (Collier et al. 2021, Eq. 5).
+    """Logit of the mean sigmoid, log p - log q, by the means of sigmoid(u) and sigmoid(-u) (Collier et al. 2021, Eq. 5).
 
     The gradient of a node's logit is d logit p / d u_s = sigmoid'(u_s) / (p q S). The closed form,
     `expected_sigmoid_logit`, is faster, with an error below 1e-4.

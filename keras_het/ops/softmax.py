@@ -46,10 +46,10 @@ def second_order_log_softmax(normal: Tensor) -> Tensor:
 
 
 class SoftmaxMean(Mean):
-    """log p_k = log mean_s exp(u_sk - L_s), L_s = logsumexp_k u_sk, and the gradient of the logits of a node.
+    """Log of the mean softmax, log mean_s exp(u_sk - L_s), L_s = logsumexp_k u_sk (Collier et al. 2021, Eq. 3).
 
-    It is the log of the mean softmax of Collier et al. 2021, Eq. 3. A mean logit of -inf excludes a class: p = 0, with
-    finite log p and gradients. Logits of 1e4 and noise of 1e3 are safe.
+    A mean logit of -inf excludes a class: p = 0, with finite log p and gradients. Logits of 1e4 and noise of 1e3 are
+    safe.
 
     A_sk = exp(u_sk - log p_k - L_s) is the weight of node s in the mean of class k, and p_k A_sk is the softmax of node
     s. So

@@ -47,7 +47,7 @@ def expectation(
     """
     if nodes.eps_factor is None:
         nodes = Nodes(nodes.eps_diag, nodes.eps_diag[:, :0])
-    normal = _with_node_sizes(normal, nodes)
+    normal = _set_node_sizes(normal, nodes)
     if streamed:
         flat = normal.flat()
         sizes = blocking.block_sizes(flat.loc, nodes.num_samples, flat.num_logits, chunk_size, flat.whole_batch)
@@ -62,7 +62,7 @@ def expectation(
     return average if flat is normal else ops.reshape(average, ops.shape(normal.loc))
 
 
-def _with_node_sizes(normal: Normal, nodes: Nodes) -> Normal:
+def _set_node_sizes(normal: Normal, nodes: Nodes) -> Normal:
     """Returns the distribution with the sizes of the nodes, which the shapes of traced tensors might lack."""
     for name, count, table in zip(("units", "factors"), normal.size, nodes, strict=True):
         if isinstance(count, int) and count != table.shape[1]:
@@ -100,8 +100,8 @@ class _Stream(NamedTuple):
     """Forward and backward pass of the average, by loops over blocks.
 
     The arguments are the tensors from which `make` makes a distribution, and the two tables of nodes. The backward pass
-    recomputes the logits. It is made of plain operations on the arguments, the upstream gradient and the value, so it
-    can be differentiated any number of times if the value has its derivative (`differentiable`). The memory for that
+    recomputes the logits with plain operations on the arguments, the upstream gradient and the value. So it can be
+    differentiated any number of times, because `differentiable` gives the value its derivative. The memory for that
     grows with the number of nodes.
     """
 
@@ -179,8 +179,8 @@ def _map_blocks(function: Callable, block_size: int, normal: Normal, *others: Te
     if keras.config.backend() == "torch":
         return _loop_over_blocks(block_of, rows, block_size)
     batch = normal.loc.shape[0]
-    missing = -batch % block_size if batch is not None else _num_padding_rows(ops.shape(rows[0])[0], block_size)
-    results, totals = ops.map(block_of, tuple(_to_blocks(x, block_size, missing) for x in rows))
+    num_padding = -batch % block_size if batch is not None else _num_padding_rows(ops.shape(rows[0])[0], block_size)
+    results, totals = ops.map(block_of, tuple(_to_blocks(x, block_size, num_padding) for x in rows))
     joined = (ops.reshape(ops.swapaxes(x, 0, 1), (-1, *ops.shape(x)[2:])) for x in results)
     return tuple(x[: ops.shape(rows[0])[0]] for x in joined), tuple(ops.sum(x, axis=0) for x in totals)
 
@@ -199,8 +199,8 @@ def _num_padding_rows(batch: Any, block_size: int | None) -> Tensor:
     return ops.where(batch > 0, -batch % block_size, block_size)
 
 
-def _to_blocks(x: Tensor, block_size: int | None, missing: Any) -> Tensor:
-    padded = ops.pad(x, [[0, missing]] + [[0, 0]] * (len(x.shape) - 1))
+def _to_blocks(x: Tensor, block_size: int | None, num_padding: Any) -> Tensor:
+    padded = ops.pad(x, [[0, num_padding]] + [[0, 0]] * (len(x.shape) - 1))
     return ops.swapaxes(ops.reshape(padded, (block_size, -1, *ops.shape(x)[1:])), 0, 1)
 
 

@@ -1,4 +1,4 @@
-"""A compiler for the bodies of blocks: what it is handed and how often, and that results stay."""
+"""Compiled block bodies: what the compiler gets and how often, and equal results."""
 
 import concurrent.futures
 import os
@@ -34,14 +34,14 @@ def small_blocks(monkeypatch):
 
 
 def trained(batches, integrator=None, **options):
-    """The weights of a head after a step with each batch size."""
+    """Returns the weights of a head after a step with each batch size."""
     return weights_after(
         batches, HeteroscedasticDense(UNITS, 2, seed=0, integrator=integrator or QuasiMonteCarlo(128)), **options
     )
 
 
 def weights_after(batches, layer, jit_compile=False):
-    """The weights of a layer after a step with each batch size."""
+    """Returns the weights of a layer after a step with each batch size."""
     layer.build((None, FEATURES))
     rng = np.random.default_rng(0)
     for weight in layer.trainable_weights:
@@ -77,12 +77,12 @@ def test_two_functions_are_compiled_once_for_one_shape():
     """Batches of 20 and 13 have two and one blocks of 8 rows, and a rest that goes without, as does a batch of 5."""
     recorder = Recorder()
     with chosen.compiling_bodies(recorder):
-        found = trained(BATCHES)
+        result = trained(BATCHES)
     assert recorder.handed == ["_add_terms", "_add_gradients"]
     assert len(recorder.shapes) == 1
     calls = 2 * 2 * (2 + 2 + 2 + 1)  # both ways, at two chunks of 64 nodes
     assert recorder.calls == calls
-    for one, other in zip(found, trained(BATCHES), strict=True):
+    for one, other in zip(result, trained(BATCHES), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-6, atol=1e-6)
     assert recorder.calls == calls
 
@@ -127,7 +127,7 @@ def test_the_compiler_of_a_whole_step_leaves_a_function_out_and_its_bodies_are_c
 
 
 def in_thread(function):
-    """The result of a function that runs in a thread of its own."""
+    """Returns the result of a function that runs in a new thread."""
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
         return pool.submit(function).result()
 
@@ -193,7 +193,7 @@ for name, make in layers.items():
 
 
 def printed(script):
-    """The lines that a script prints in a process of its own."""
+    """Returns the lines that a script prints in a new process."""
     result = subprocess.run([sys.executable, "-c", script], env=os.environ, capture_output=True, text=True)
     assert result.returncode == 0, result.stderr
     return result.stdout.splitlines()
@@ -220,12 +220,12 @@ def test_an_export_keeps_what_a_compiled_step_leaves_out():
 @pytest.mark.thorough
 def test_a_step_that_keras_compiles_breaks_off_little_more_at_a_head_than_at_a_dense_layer():
     """Before heads were left out there were 62 breaks and 41 graphs beside 18 and 9."""
-    found = {name: rest for name, *rest in (line.split(",") for line in printed(WHOLE_STEP))}
-    breaks, graphs = ({name: int(rest[place]) for name, rest in found.items()} for place in (0, 1))
-    assert set(found) == {"Dense", "nodes", "latent", "no nodes"}
+    result = {name: rest for name, *rest in (line.split(",") for line in printed(WHOLE_STEP))}
+    breaks, graphs = ({name: int(rest[place]) for name, rest in result.items()} for place in (0, 1))
+    assert set(result) == {"Dense", "nodes", "latent", "no nodes"}
     assert all(0 < each <= breaks["Dense"] + 12 for each in breaks.values())
     assert all(0 < each <= graphs["Dense"] + 6 for each in graphs.values())
-    bodies = {name: rest[2:] for name, rest in found.items()}
+    bodies = {name: rest[2:] for name, rest in result.items()}
     assert bodies["nodes"] == bodies["latent"] == ["_add_gradients", "_add_terms"]
     assert bodies["Dense"] == bodies["no nodes"] == []
 

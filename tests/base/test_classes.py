@@ -29,9 +29,9 @@ pytestmark = pytest.mark.once
     (np.eye(3, dtype="int32")[[2, 0]], [2, 0], [0, 1, 2]),
 ])  # fmt: skip
 def test_labels_of_every_form(y, labels, classes):
-    found = encode(y)
-    assert found.labels.tolist() == labels
-    assert found.classes.tolist() == classes
+    result = encode(y)
+    assert result.labels.tolist() == labels
+    assert result.classes.tolist() == classes
 
 
 def test_tensors_and_columns_of_pandas_and_classes_without_a_label():
@@ -82,7 +82,7 @@ def test_names_are_in_the_order_of_the_classes(names):
 
 KEYS = "`class_names` must be a dict with the keys 0 to 1, the class numbers. Received: a dict of"
 test_errors_say_what_is_wrong = refusals([
-    (lambda: check_zero_based(np.array([0, 20])), "`y` must be in [0, 20), 10 times as many"),
+    (lambda: check_zero_based(np.array([0, 20])), "`y` must be in [0, 20), 10 times the number"),
     (lambda: encode([0, 1], 3), "`y` must have a label for each of the 3 examples. Received: 2"),
     (lambda: check_class_names({0: "cat"}, 2), f"{KEYS} 1, without 1"),
     (lambda: check_class_names({1: "cat", 2: "dog"}, 2), f"{KEYS} 2, without 0"),

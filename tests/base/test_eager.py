@@ -1,4 +1,4 @@
-"""PyTorch's eager mode: how many operations a small step dispatches, exact on every machine, and what is kept there."""
+"""PyTorch's eager mode: the number of operations in a small step, exact on every machine, and the cached constants."""
 
 import keras
 import numpy as np
@@ -22,7 +22,7 @@ KEY = 7, 3
 
 
 def count_operations(layer):
-    """The operations of PyTorch's profiler in one training step of a batch of four."""
+    """Counts the operations of PyTorch's profiler in one training step of a batch of four."""
     model = keras.Sequential([keras.Input((FEATURES,)), layer])
     model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
     batch = np.ones((4, FEATURES), "float32"), np.arange(4)
@@ -57,9 +57,9 @@ def test_constants_do_not_outlive_a_transform(monkeypatch):
             assert_array_equal(to_numpy(table), expected)
 
 
-def test_a_large_constant_is_not_kept(monkeypatch):
+def test_a_large_constant_is_not_cached(monkeypatch):
     monkeypatch.setattr(eager, "_cache", {})
-    monkeypatch.setattr(eager, "_MAX_KEPT", 4)
+    monkeypatch.setattr(eager, "_MAX_CACHED_ELEMENTS", 4)
     like = ops.arange(2)
     assert [len(eager.constant(make_range, size, beside=like)) for size in (4, 5)] == [4, 5]
     assert [arguments for _, arguments, _ in eager._cache] == [(4,)]

@@ -1,4 +1,4 @@
-"""A .npz file that is damaged or hostile is refused by a text, and before anything is allocated."""
+"""Damaged and untrusted .npz files are refused with a text, before anything is allocated."""
 
 import io
 import tracemalloc
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.once
 
 
 def array(header, data=b""):
-    """The bytes of a .npy file with any header."""
+    """Returns the bytes of a .npy file with any header."""
     file = io.BytesIO()
     np.lib.format.write_array_header_1_0(file, {"fortran_order": False, **header})
     return file.getvalue() + data

@@ -1,4 +1,4 @@
-"""Links and integrators of one's own: what a file keeps of them, and what they must say."""
+"""Custom links and integrators: what a file stores, and what they must define."""
 
 import re
 

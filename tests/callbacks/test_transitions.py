@@ -312,7 +312,7 @@ test_errors_say_what_is_wrong = refusals([
     (lambda: fit(make_model(flips()), TransitionMonitor(validation_data=(X, LABELS + 1)), epochs=1),
      "`validation_data` must be in [0, 3). Received: 3 at ["),
     (lambda: TransitionMonitor(validation_data=iter([])),
-     "`validation_data` must be readable more than once. Received: a list_iterator"),
+     "`validation_data` must be readable more than once: use arrays, a PyDataset or a tf.data.Dataset. Received: "),
     (lambda: fit(make_model(flips()), TransitionMonitor(validation_data=(X[:0], LABELS[:0])), epochs=1),
      "`validation_data` must have at least one example. Received: none"),
     (lambda: TransitionMonitor(validation_data=(X, LABELS, LABELS)),

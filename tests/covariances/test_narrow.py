@@ -1,4 +1,4 @@
-"""The narrow covariance: it is the full one whose kernel is the product of its two, in values and in gradients."""
+"""Narrow equals LowRank with the product of its two kernels, in values and in gradients."""
 
 import keras
 import numpy as np
@@ -25,7 +25,7 @@ def make(covariance):
 
 
 def pair_of_heads(width=WIDTH):
-    """A narrow head of random weights, and a full one with the product of the kernels of its factor."""
+    """Returns a narrow head with random weights, and a full head with the product of its factor kernels."""
     narrow, full = make(Narrow(FACTORS, width)), make(LowRank(FACTORS))
     set_random_weights(narrow)
     *first, narrowing, kernel, bias, step = narrow.get_weights()
@@ -49,8 +49,8 @@ def check_equal(narrow, full):
 
 
 def gradients(head):
-    outputs, found = layer_gradients(head, lambda outputs: make_loss(head.link)(LABELS, outputs), X, True)
-    return outputs, {name.split("covariance/")[-1]: gradient for name, gradient in found.items()}
+    outputs, result = layer_gradients(head, lambda outputs: make_loss(head.link)(LABELS, outputs), X, True)
+    return outputs, {name.split("covariance/")[-1]: gradient for name, gradient in result.items()}
 
 
 @pytest.mark.smoke
@@ -69,8 +69,8 @@ def test_as_wide_as_the_features_and_with_the_identity_it_is_the_full_covariance
 @pytest.mark.parametrize("bug", ["other features", "no bias"])
 def test_planted_wrong_map_is_caught(bug, monkeypatch):
     def wrong(self, x):
-        found = self.factor_layer(x[..., :WIDTH] if bug == "other features" else self.factor_features_layer(x))
-        return found if bug == "other features" else found - self.factor_layer.bias
+        result = self.factor_layer(x[..., :WIDTH] if bug == "other features" else self.factor_features_layer(x))
+        return result if bug == "other features" else result - self.factor_layer.bias
 
     monkeypatch.setattr(Narrow, "flat_factor", wrong)
     with pytest.raises(AssertionError):
@@ -101,10 +101,10 @@ def test_the_regularizer_is_of_all_kernels_and_of_no_bias():
     set_random_weights(head)
     kernels = [weight for weight in head.covariance.weights if weight.path.endswith("kernel")]
     assert len(kernels) == 3
-    found, expected = (sorted(map(float, values)) for values in (
+    result, expected = (sorted(map(float, values)) for values in (
         [to_numpy(loss) for loss in head.losses], [np.abs(to_numpy(kernel)).sum() for kernel in kernels]
     ))  # fmt: skip
-    np.testing.assert_allclose(found, expected, rtol=1e-5)
+    np.testing.assert_allclose(result, expected, rtol=1e-5)
 
 
 def test_a_model_is_converted_and_back():
@@ -124,7 +124,7 @@ def test_the_noise_of_a_head_of_numbers_starts_where_it_is_told():
 
 
 def count_pairs_by_chance():
-    """How many of twenty heads of random weights are said to confuse a pair of classes."""
+    """Counts how many of twenty heads with random weights seem to confuse a pair of classes."""
     rng, false = np.random.default_rng(0), 0
     x = rng.normal(size=(100, 64)).astype("float32")
     for seed in range(20):

@@ -284,7 +284,7 @@ REFUSED = {
     "an id": (np.where(np.arange(240) == 1, 123456, Y), "pass ids as strings. Received: 123456 at [1]"),
     "one class": (np.zeros(240, int), "`y` must have at least two classes. Received: 1"),
     "votes for one class": (np.where(VOTES < 0, -1, 0), "`y` must have at least two classes. Received: 1"),
-    "no label": (None, "`y` must have the labels of arrays. Received: y=None"),
+    "no label": (None, "`y` must be the labels of arrays. Received: y=None"),
     "no vote": (np.full((240, 4), -1), "`y` must have at least one label. Received: no label"),
     "other lengths": (Y[:-1], "`y` must have a label for each of the 240 examples. Received: 239"),
     "fewer votes": (VOTES[:100], "`y` must have a row for each of the 240 examples. Received: 100"),

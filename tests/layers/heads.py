@@ -1,4 +1,4 @@
-"""The kinds of head under test, small, with data and models for them."""
+"""Small heads of every kind under test, with data and models for them."""
 
 import functools
 
@@ -38,7 +38,7 @@ OF_COVARIANCE = ("initializer", "regularizer", "initial_scale", "min_scale")
 
 
 def make_head(kind, units=UNITS, seed=1, **arguments):
-    """A head of this kind, new and unbuilt; arguments of its covariance are given to that."""
+    """Returns a new, unbuilt head of this kind; passes arguments of its covariance on."""
     return HeteroscedasticDense(units, seed=seed, **with_covariance(**{**HEADS[kind], **arguments}))
 
 
@@ -54,7 +54,7 @@ def with_covariance(covariance=None, **arguments):
 
 
 def built_head(kind, features=FEATURES, weight_seed=0, **arguments):
-    """A head of this kind with weights from NumPy, biases and shared factor too."""
+    """Returns a head of this kind with weights from NumPy, even biases and the shared factor."""
     head = make_head(kind, **arguments)
     head.build((None, features))
     set_random_weights(head, weight_seed)
@@ -62,7 +62,7 @@ def built_head(kind, features=FEATURES, weight_seed=0, **arguments):
 
 
 def set_random_weights(layer, seed=0):
-    """Normal weights of standard deviation 0.5; integer ones, the step counters, stay."""
+    """Sets normal weights of standard deviation 0.5; keeps integer weights, the step counters."""
     rng = np.random.default_rng(seed)
     for weight in layer.weights:
         if weight.dtype == "float32":
@@ -70,7 +70,7 @@ def set_random_weights(layer, seed=0):
 
 
 def make_model(head, *before, weight_seed=0, **compile_arguments):
-    """A compiled Sequential model of the layers `before` and the head, with weights from NumPy."""
+    """Returns a compiled Sequential model of the layers `before` and the head, with weights from NumPy."""
     model = keras.Sequential([keras.Input((FEATURES,)), *before, head])
     set_random_weights(model, weight_seed)
     model.compile(**{"optimizer": keras.optimizers.SGD(0.2), "loss": make_loss(head.link), **compile_arguments})
@@ -82,5 +82,5 @@ def make_loss(link):
 
 
 def targets(link, labels=LABELS, units=UNITS):
-    """The labels as the link's loss takes them."""
+    """Returns the labels in the form of the link's loss."""
     return labels if resolve(links.Link, link).activation == "softmax" else np.eye(units, dtype="float32")[labels]

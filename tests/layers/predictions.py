@@ -28,7 +28,7 @@ def save_models(folder):
 
 
 def on_backend(folder, backend):
-    """The result of this module for a folder of saved models."""
+    """Returns the result of this module for a folder of saved models."""
     command = [sys.executable, "-m", "tests.layers.predictions", str(folder)]
     done = subprocess.run(
         command, env={**os.environ, "KERAS_BACKEND": backend}, capture_output=True, text=True, check=False
@@ -38,11 +38,11 @@ def on_backend(folder, backend):
 
 
 def compare(folder):
-    """The result of this module."""
+    """Returns the differences of predictions from the folder's, the refusal of `fit`, and doctor's exit status."""
     differences = {}
     for path in sorted(folder.glob("*.keras")):
-        found = keras.models.load_model(path).predict(X, verbose=0)
-        differences[path.stem] = float(np.max(np.abs(found - np.load(path.with_suffix(".npy")))))
+        result = keras.models.load_model(path).predict(X, verbose=0)
+        differences[path.stem] = float(np.max(np.abs(result - np.load(path.with_suffix(".npy")))))
     model = keras.models.load_model(folder / "full.keras")
     model.compile("sgd", model.layers[-1].link.loss())
     try:

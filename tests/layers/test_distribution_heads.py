@@ -1,4 +1,4 @@
-"""The heads that return a distribution keep the contract of layers, and their models can be exported."""
+"""Heads that return a distribution keep the contract of layers, and their models can be exported."""
 
 import functools
 
@@ -35,7 +35,7 @@ LOSSES = {
 
 
 def parts(kind, seed=1, **arguments):
-    """A function that makes the head, features, and (loss, labels)."""
+    """Returns a function that makes the head, features, and (loss, labels)."""
     make, task, axes = HEADS[kind]
     x = np.random.default_rng(2).normal(size=(EXAMPLES, *axes, FEATURES)).astype("float32")
     return functools.partial(make, seed=seed, **arguments), x, *LOSSES[task]
@@ -88,9 +88,9 @@ def test_saved_model_gives_what_the_model_predicts(kind, tmp_path):
 def check_predictions(run, model, x):
     """Probabilities or means, for any batch size."""
     for part in (x[:1], x):
-        found, expected = np.asarray(run(part)), model.predict(part, verbose=0)
-        assert found.shape == (*part.shape[:-1], UNITS)
-        assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
+        result, expected = np.asarray(run(part)), model.predict(part, verbose=0)
+        assert result.shape == (*part.shape[:-1], UNITS)
+        assert_allclose(result, expected, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.once

@@ -1,4 +1,4 @@
-"""The estimates against heads that are built, and its table."""
+"""Estimates of the cost against built heads, and the table."""
 
 import keras
 import pytest
@@ -41,14 +41,14 @@ def test_more_of_anything_costs_more():
 
 
 def test_the_table_says_what_fits():
-    found = keras_het.estimate_cost(20_000, 256, 32, memory=6e8)
-    text = str(found)
+    result = keras_het.estimate_cost(20_000, 256, 32, memory=6e8)
+    text = str(result)
     assert text.splitlines()[0].startswith("20000 classes, 256 features, batches of 32, R=15, S=256; ")
-    for row, line in zip(found.rows, text.splitlines()[2:], strict=False):
+    for row, line in zip(result.rows, text.splitlines()[2:], strict=False):
         assert line.endswith("yes" if row.fits else "no")
         assert row.fits == (row.train_bytes <= 6e8)
-    assert {row.fits for row in found.rows} == {True, False}
-    assert repr(found) == text
+    assert {row.fits for row in result.rows} == {True, False}
+    assert repr(result) == text
     assert "fits" not in str(keras_het.estimate_cost(10, 10))
 
 

@@ -1,4 +1,4 @@
-"""What the head computes: its weights, its distribution of the logits, and its outputs against NumPy."""
+"""Weights, logit distribution and outputs of the head, against NumPy."""
 
 import functools
 
@@ -188,7 +188,7 @@ def test_a_scale_below_min_scale_starts_above_it():
 
 
 def numpy_distribution(head, x):
-    """loc, scale_diag, factor and row_scale from `get_weights`, in float64."""
+    """Returns loc, scale_diag, factor and row_scale from `get_weights`, in float64."""
     kernel, bias, scale_kernel, scale_bias, *others = [w.astype("float64") for w in head.get_weights()[:-1]]
     loc = x @ kernel + bias
     scale_diag = np.logaddexp(0, x @ scale_kernel + scale_bias) + head.covariance.min_scale
@@ -206,7 +206,7 @@ def numpy_distribution(head, x):
 
 
 def numpy_logits(head, x):
-    """The same of the logits: the noise of features, if it is theirs, is all in the factor."""
+    """Returns the same for the logits; noise of the features is all in the factor."""
     loc, scale_diag, factor, row_scale = numpy_distribution(head, x)
     if isinstance(head.covariance, Latent):
         of_features = np.concatenate([scale_diag[..., None] * np.eye(scale_diag.shape[-1]), factor], axis=-1)
@@ -245,7 +245,7 @@ def test_covariance_is_that_of_numpy_and_its_centered_rows_sum_to_zero(kind):
 
 
 def expected_outputs(head, x, nodes):
-    """The outputs at these nodes, in float64."""
+    """Returns the outputs at these nodes, in float64."""
     loc, scale_diag, factor, row_scale = numpy_logits(head, x)
     if isinstance(head.covariance, Latent):
         logits = reference.logits_at(

@@ -1,4 +1,4 @@
-"""The head keeps the contract of `tests/layer_contract.py` in every kind, the full one also with every argument set."""
+"""Every kind of head keeps the contract of `tests/layer_contract.py`, the full one with every argument set."""
 
 import functools
 
@@ -37,7 +37,7 @@ def make(request):
 
 @pytest.fixture
 def task(make):
-    """x, targets and a loss that fit the head."""
+    """Returns x, targets and a loss that fit the head."""
     return X, targets(make().link), make_loss(make().link)
 
 
@@ -90,8 +90,8 @@ def test_the_config_holds_the_arguments_as_given_and_the_drawn_seed():
     assert 0 <= head.seed < 2**31
     assert make_head("full", seed=None).seed != head.seed  # one in 2^31
     assert type(head).from_config(config).seed == head.seed
-    for found, name in ((config, "integrator"), (covariance, "regularizer")):
-        assert found[name]["config"] == ALL_ARGUMENTS[name].get_config()
+    for result, name in ((config, "integrator"), (covariance, "regularizer")):
+        assert result[name]["config"] == ALL_ARGUMENTS[name].get_config()
 
 
 def test_shapes(make):

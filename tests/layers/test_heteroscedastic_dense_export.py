@@ -31,7 +31,7 @@ RANDOM = ("normal", "uniform", "truncated_normal", "randint", "categorical", "ga
 
 
 def make_model(kind, shape=(FEATURES,)):
-    """A functional model of a backbone and a head."""
+    """Returns a functional model of a backbone and a head."""
     inputs = keras.Input(shape)
     features = keras.layers.Dense(FEATURES, activation="relu")(inputs)
     model = keras.Model(inputs, HeteroscedasticDense(UNITS, seed=1, **with_covariance(**EXPORTED[kind]))(features))
@@ -41,7 +41,7 @@ def make_model(kind, shape=(FEATURES,)):
 
 @pytest.fixture
 def forbidden_calls(monkeypatch):
-    """Every call of what an exported graph may not hold, by name."""
+    """Returns, by name, every call that an exported graph must not contain."""
     calls = []
 
     def forbid(module, name):
@@ -73,7 +73,7 @@ def test_training_does_call_them(forbidden_calls):
 
 
 def assert_plain(operations):
-    """No random operation, no loop and no branch is among the names of the graph's operations."""
+    """Checks that the names of a graph's operations have no random operation, no loop and no branch."""
     assert "MatMul" in operations
     assert not {
         name
@@ -83,7 +83,7 @@ def assert_plain(operations):
 
 
 def check_export(run, model, shape=()):
-    """The exported function predicts as the model, for any batch size, for ordinary and for large logits."""
+    """Checks that the exported function predicts like the model, for any batch size and for large logits."""
     for x in (X[:1], X[:3], X, LOUD):
         x = np.broadcast_to(x.reshape(len(x), *(1 for _ in shape), FEATURES), (len(x), *shape, FEATURES)).copy()
         expected, outputs = model.predict(x, verbose=0), np.asarray(run(x))
@@ -92,7 +92,7 @@ def check_export(run, model, shape=()):
 
 
 def saved_model(path):
-    """The operations of a SavedModel, and a function from inputs to outputs."""
+    """Returns the operations of a SavedModel, and a function from inputs to outputs."""
     import tensorflow as tf
 
     model = tf.saved_model.load(path)
@@ -102,7 +102,7 @@ def saved_model(path):
 
 
 def onnx(path):
-    """The operations of an ONNX graph, and a function from inputs to outputs, by onnxruntime."""
+    """Returns the operations of an ONNX graph, and a function from inputs to outputs, by onnxruntime."""
     import onnx
     import onnxruntime
 
@@ -112,7 +112,7 @@ def onnx(path):
 
 
 def export_onnx(model, folder, x):
-    """Exports a model; returns its operations in ONNX, and a function from inputs to outputs by onnxruntime."""
+    """Returns the operations of the model's ONNX graph, and a function from inputs to outputs, by onnxruntime."""
     for package in ("onnx", "onnxruntime", "onnxscript"):
         pytest.importorskip(package)
     model(x)  # Keras exports only a model that was called
@@ -167,8 +167,8 @@ def test_saved_model_runs_with_any_batch_size(kind, tmp_path):
 @pytest.mark.once
 def test_numpy_predicts_as_the_other_backends_and_keras_refuses_to_train_there(tmp_path):
     predictions.save_models(tmp_path)
-    found = predictions.on_backend(tmp_path, "numpy")
-    assert set(found["differences"]) == {*predictions.HEADS, "Dense"}
-    assert max(found["differences"].values()) < 1e-5
-    assert found["fit"] == "fit not implemented for NumPy backend."
-    assert found["doctor"] == 0
+    result = predictions.on_backend(tmp_path, "numpy")
+    assert set(result["differences"]) == {*predictions.HEADS, "Dense"}
+    assert max(result["differences"].values()) < 1e-5
+    assert result["fit"] == "fit not implemented for NumPy backend."
+    assert result["doctor"] == 0

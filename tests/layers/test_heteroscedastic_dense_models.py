@@ -1,4 +1,4 @@
-"""The head inside models: three ways to make one, compiled or not, with masks and weights for samples and classes."""
+"""Heads inside models of three kinds, compiled or not, with masks, sample weights and class weights."""
 
 import shutil
 

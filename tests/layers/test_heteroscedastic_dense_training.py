@@ -1,4 +1,4 @@
-"""Promises about training and inference: what is deterministic, what a counter moves, what our calls leave alone."""
+"""Promises about training and inference: determinism, the step counter, and untouched global states."""
 
 import copy
 import random
@@ -24,7 +24,7 @@ from tests.marks import grid
 
 
 def fit(model, epochs=2, **arguments):
-    """`fit` on X in two batches, never shuffled; returns the weights."""
+    """Fits on X in two batches without a shuffle; returns the weights."""
     model.fit(X, targets(model.layers[-1].link), batch_size=4, epochs=epochs, shuffle=False, verbose=0, **arguments)
     return model.get_weights()
 
@@ -121,14 +121,14 @@ def test_a_clone_has_the_config_and_trains_as_the_original():
 
 
 def states_after(call):
-    """What the global generators of Python, NumPy and Keras give next, when the call starts from known ones."""
+    """Returns the next draws of the global generators of Python, NumPy and Keras after a call from known states."""
     keras.utils.set_random_seed(2021)
     call()
     return random.getstate(), np.random.get_state()[1].tolist(), to_numpy(keras.random.uniform((4,))).tolist()
 
 
 def use(head):
-    """Every public way to use a head."""
+    """Uses a head in every public way."""
     for training in (False, True):
         head(X, training=training)
     head.logit_distribution(X)

@@ -1,4 +1,4 @@
-"""The head of a regression: what it predicts of its weights, its intervals and samples, and files."""
+"""Regression head: predictions, intervals, samples and files."""
 
 import keras
 import numpy as np
@@ -19,7 +19,7 @@ X = np.random.default_rng(0).normal(size=(5, FEATURES)).astype("float32")
 
 
 def head_of(num_factors=2, **arguments):
-    """A head with weights that say something."""
+    """Returns a head with weights that are not trivial."""
     head = built(HeteroscedasticNormal(UNITS, num_factors, seed=0, **arguments), X.shape)
     rng = np.random.default_rng(1)
     head.set_weights([0.3 * rng.normal(size=weight.shape) for weight in head.get_weights()])

@@ -1,4 +1,4 @@
-"""The head with noise of the features: beside a head whose factor is W'V', few weights, and what it refuses."""
+"""Heads with noise of the features: against a head with the factor W'V', number of weights, and refusals."""
 
 import keras
 import numpy as np
@@ -31,7 +31,7 @@ def latent_head(units, num_factors=None, **arguments):
 
 
 def problem(batch=5):
-    """loc, scale_diag, factor and kernel, float32."""
+    """Returns loc, scale_diag, factor and kernel, float32."""
     rng = np.random.default_rng(0)
     shapes = (batch, UNITS), (batch, FEATURES), (batch, FEATURES, FACTORS), (FEATURES, UNITS)
     loc, scale_diag, factor, kernel = (0.5 * rng.normal(size=shape) for shape in shapes)
@@ -44,7 +44,7 @@ def nodes(count=SAMPLES):
 
 
 def dense(loc, scale_diag, factor, kernel):
-    """The same distribution with all noise in a factor W'[diag(d'), V'] of the logits."""
+    """Returns the same distribution with all noise in a factor W'[diag(d'), V'] of the logits."""
     of_features = ops.concatenate([scale_diag[..., None] * ops.eye(FEATURES), factor], axis=-1)
     return LowRankNormal(loc, ops.zeros_like(loc), ops.matmul(ops.transpose(kernel), of_features))
 
@@ -62,9 +62,9 @@ def test_values_and_gradients_are_those_of_the_dense_head(options):
     def expected(tensors):
         return ops.sum(upstream * expectation(SoftmaxMean(), dense(*tensors), plain, **PLAIN))
 
-    (value, found), (other, slopes) = (value_and_gradients(function, problem()) for function in (latent, expected))
+    (value, result), (other, slopes) = (value_and_gradients(function, problem()) for function in (latent, expected))
     assert_allclose(value, other, rtol=1e-5, atol=1e-5)
-    for gradient, slope in zip(found, slopes, strict=True):
+    for gradient, slope in zip(result, slopes, strict=True):
         assert_allclose(gradient, slope, rtol=1e-5, atol=1e-5 * np.abs(slope).max())
 
 
@@ -79,8 +79,8 @@ def test_closed_forms_are_those_of_the_dense_head(link):
     if link.second_order is not None:
         assert_allclose(to_numpy(link.second_order(latent)), to_numpy(link.second_order(other)), rtol=1e-4, atol=1e-5)
     for centered in (True, False):
-        found, expected = to_numpy(latent.covariance(centered=centered), other.covariance(centered=centered))
-        assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+        result, expected = to_numpy(latent.covariance(centered=centered), other.covariance(centered=centered))
+        assert_allclose(result, expected, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("units", [10, 1000])
@@ -133,7 +133,7 @@ def test_the_mean_covariance_of_a_data_set_is_that_of_its_examples():
 def test_a_covariance_has_one_head_before_it_is_built():
     covariance = Latent(2)
     HeteroscedasticDense(UNITS, covariance=covariance)
-    with refuses(r"`covariance` must be new for every head. Received: one of 4 units"):
+    with refuses(r"`covariance` must be new for every head. Received: the covariance of a head of 4 units"):
         HeteroscedasticDense(UNITS, covariance=covariance)
 
 

@@ -1,4 +1,4 @@
-"""A temperature that is learned: its gradient, its bounds, its place in a head, a file, a conversion."""
+"""Learned temperature: gradient, bounds, files and conversion."""
 
 import keras
 import pytest
@@ -92,5 +92,5 @@ def test_a_conversion_starts_at_the_old_predictions_and_goes_back():
 def test_two_heads_do_not_share_one():
     temperature = LearnedTemperature()
     HeteroscedasticDense(3, temperature=temperature, name="first")
-    with refuses(r"`temperature` must be new for every head. Received: that of 'first'"):
+    with refuses(r"`temperature` must be new for every head. Received: the temperature of 'first'"):
         HeteroscedasticDense(3, temperature=temperature)

@@ -1,4 +1,4 @@
-"""Peak memory of a training step does not grow with the number of nodes: design, promise 4."""
+"""Peak memory of a training step does not grow with the number of nodes."""
 
 import keras
 import pytest
@@ -31,7 +31,7 @@ else:
 
 
 def peak_mebibytes(num_samples, chunk_size=None, mode="train"):
-    """Peak resident memory of a fresh process that predicts, or takes one training step of the full head."""
+    """Returns the peak resident memory of a new process that predicts, or runs one training step of the full head."""
     return peak_mebibytes_of(STEP.format(num_samples=num_samples, chunk_size=chunk_size, mode=mode))
 
 

@@ -1,4 +1,4 @@
-"""Label flips: what the layer takes and computes, how T is learned, and that it is the identity at inference."""
+"""Label flips: inputs and outputs of the layer, how T is learned, and the identity at inference."""
 
 import keras
 import numpy as np
@@ -33,7 +33,7 @@ KINDS = {
 
 
 def make_model(layer):
-    """A base model of the true classes, and the layer behind it."""
+    """Returns a model of the true classes with the layer at its end."""
     inputs = keras.Input((FEATURES,))
     outputs = keras.layers.Dense(layer.size, "log_softmax")(keras.layers.Dense(8, "tanh")(inputs))
     return keras.Model(inputs, layer(outputs))
@@ -103,7 +103,7 @@ def test_rows_stay_stochastic_after_every_step(kind):
 
 
 def nearest_row(row, lower):
-    """The nearest vector of sum one with entries of at least `lower`: by bisection, without a sort."""
+    """Returns the nearest vector of sum one with entries of at least `lower`, by bisection without a sort."""
     low, high = row.min() - 1.0, row.max()
     for _ in range(200):
         middle = (low + high) / 2
@@ -254,7 +254,7 @@ OPEN_T = T + 0.25 * (np.roll(T, 1, axis=1) - T)  # positive
 
 
 def learned():
-    """A T without a penalty that is elsewhere than at its start."""
+    """Returns a T without a penalty that has moved from its start."""
     layer = built(NoiseTransition(UNITS), (None, UNITS))
     layer.load_own_variables({"transition": OPEN_T})
     return layer

@@ -1,4 +1,4 @@
-"""A T for each of several annotators: what the layer computes, how T is learned, and what is the same without them."""
+"""A T for each of several annotators: outputs, training, and equality with a single T."""
 
 import keras
 import numpy as np
@@ -75,11 +75,11 @@ def test_each_annotator_multiplies_by_its_own_t(inputs):
 def test_gradients_are_those_of_each_t_alone():
     weights = RNG.normal(size=(EXAMPLES, ANNOTATORS, UNITS)).astype("float32")
     layer = built(NoiseTransition(UNITS, num_annotators=ANNOTATORS, transition=T), LOG_P.shape)
-    _, found = layer_gradients(layer, lambda outputs: ops.sum(ops.multiply(outputs, weights)), LOG_P)
+    _, result = layer_gradients(layer, lambda outputs: ops.sum(ops.multiply(outputs, weights)), LOG_P)
     for m in range(ANNOTATORS):
         alone = built(NoiseTransition(UNITS, transition=T[m]), LOG_P.shape)
         _, expected = layer_gradients(alone, lambda outputs, m=m: ops.sum(ops.multiply(outputs, weights[:, m])), LOG_P)
-        assert_allclose(found["transition"][m], expected["transition"], rtol=1e-4, atol=1e-4)
+        assert_allclose(result["transition"][m], expected["transition"], rtol=1e-4, atol=1e-4)
 
 
 def test_inputs_get_the_sum_of_the_gradients():
@@ -92,19 +92,19 @@ def test_inputs_get_the_sum_of_the_gradients():
 
 
 def test_one_annotator_is_the_plain_layer():
-    found = []
+    result = []
     for annotators, loss, y in ((None, SPARSE, LABELS[:, 0]), (1, AnnotatorsLoss(), LABELS[:, :1])):
         layer = NoiseTransition(UNITS, num_annotators=annotators, regularizer=keras.regularizers.L2(0.1))
         model = make_model(layer, loss, keras.optimizers.Adam(0.01))
         history = model.fit(X, y, epochs=3, shuffle=False, verbose=0)
-        found.append(
+        result.append(
             [
                 history.history["loss"],
                 *(weight.reshape(weight.shape[-2:]) for weight in model.get_weights() if weight.ndim > 1),
             ]
         )
-    assert len(found[0]) == 3  # the losses, the kernel, and T
-    for plain, one in zip(*found, strict=True):
+    assert len(result[0]) == 3  # the losses, the kernel, and T
+    for plain, one in zip(*result, strict=True):
         assert_allclose(plain, one, rtol=1e-5, atol=1e-6)
 
 
@@ -115,7 +115,7 @@ def counted(clean, labels):
 
 
 def learn(transitions, **arguments):
-    """T of annotators with these, learned from their labels of examples whose class is all but certain."""
+    """Learns the T of annotators from their labels of examples whose class is nearly certain."""
     clean = np.repeat(np.arange(UNITS), 200)
     log_p = np.log(0.999 * np.eye(UNITS) + 0.001 / UNITS)[clean].astype("float32")
     labels = np.stack([corrupt(clean, t, seed=m) for m, t in enumerate(transitions)], axis=1)

@@ -1,4 +1,4 @@
-"""Links: what each says to others of its outputs, and the normal distribution function against integration."""
+"""Links: descriptions of their outputs, and the normal distribution function against integration."""
 
 import keras
 import numpy as np
@@ -34,13 +34,13 @@ def outputs_of(link, scale=3.0):
 def test_average_is_that_of_the_probabilities(name, axis):
     link = resolve(links.Link, name)
     members = outputs_of(link)
-    found = ops.convert_to_numpy(
+    result = ops.convert_to_numpy(
         link.average(ops.convert_to_tensor(np.moveaxis(members, 0, axis).astype("float32")), axis)
     )
     expected = np.log(np.exp(members).mean(0)) if link.activation == "softmax" else logit(expit(members).mean(0))
-    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(result, expected, rtol=1e-5, atol=1e-5)
     if link.activation == "softmax":
-        np.testing.assert_allclose(np.exp(found).sum(-1), 1.0, rtol=1e-5)
+        np.testing.assert_allclose(np.exp(result).sum(-1), 1.0, rtol=1e-5)
         assert np.exp(members.mean(0)).sum(-1).max() < 0.9  # what keras.layers.Average would give
 
 
@@ -89,7 +89,7 @@ GRID = np.array(np.meshgrid(MEANS, SCALES)).reshape(2, -1).astype("float32")
 
 
 def exact(mean, scale):
-    """log E[Phi(u)] in float64, by the trapezoidal rule."""
+    """Returns log E[Phi(u)] in float64, by the trapezoidal rule."""
     z = np.arange(-13.0, 26.0, 0.004)  # the integrand of a mean far below zero has its mode above it
     log_integrand = log_ndtr(mean[..., None] + np.float64(scale)[..., None] * z) - z**2 / 2
     return logsumexp(log_integrand, axis=-1) + np.log(0.004 / np.sqrt(2 * np.pi))
@@ -97,8 +97,8 @@ def exact(mean, scale):
 
 def test_closed_form_against_integration():
     mean, scale = GRID.reshape(2, 5, 29)  # 29 classes an example, of one scale each
-    found = ops.convert_to_numpy(LINK.closed_form(low_rank_normal(mean, scale)))
-    np.testing.assert_allclose(found, log_softmax(exact(mean, scale), axis=-1), rtol=1e-6, atol=2e-4)
+    result = ops.convert_to_numpy(LINK.closed_form(low_rank_normal(mean, scale)))
+    np.testing.assert_allclose(result, log_softmax(exact(mean, scale), axis=-1), rtol=1e-6, atol=2e-4)
 
 
 def test_nodes_and_their_gradient_converge_to_the_closed_form():
@@ -117,15 +117,12 @@ def test_nodes_and_their_gradient_converge_to_the_closed_form():
 
     (value, slopes), (other, others) = (value_and_gradients(function, arrays) for function in (closed, sampled))
     np.testing.assert_allclose(other, value, rtol=5e-3)
-    for found, expected in zip(others, slopes, strict=True):
-        np.testing.assert_allclose(found, expected, atol=0.02 * np.abs(expected).max())
+    for result, expected in zip(others, slopes, strict=True):
+        np.testing.assert_allclose(result, expected, atol=0.02 * np.abs(expected).max())
 
 
 def slopes_at_nodes(mean):
-    """(found, expected): derivatives along random directions at given nodes.
-
-    Those expected are of the oracle, by finite differences in float64.
-    """
+    """Returns derivatives along random directions at these nodes, and by finite differences of the float64 oracle."""
     rng = np.random.default_rng(0)
     arguments = {
         "loc": rng.normal(size=(2, 4)),
@@ -151,8 +148,8 @@ def slopes_at_nodes(mean):
 
 
 def test_the_gradient_at_given_nodes():
-    found, expected = slopes_at_nodes(LINK.mean)
-    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
+    result, expected = slopes_at_nodes(LINK.mean)
+    np.testing.assert_allclose(result, expected, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.planted

@@ -1,4 +1,4 @@
-"""The losses that share a contract, each with its oracle: NumPy in float64, written from the formula alone."""
+"""Losses that share a contract, each with an oracle in NumPy float64, written from the formula alone."""
 
 from typing import NamedTuple
 
@@ -40,7 +40,7 @@ def reverse(t, log_p, log_of_zero=-4.0):
 
 
 def log_ratio(t, log_p, smoothing=0.1):
-    """By the log-ratios of all pairs of classes, a double sum over K^2."""
+    """Returns the loss by the log-ratios of all pairs of classes, a double sum over K^2."""
     units = log_p.shape[-1]
     error = log_p - np.log((1 - smoothing) * t + smoothing / units)
     return np.square(error[..., :, None] - error[..., None, :]).sum((-2, -1)) / (4 * units)
@@ -72,7 +72,7 @@ CASES = {
 
 
 def expected(oracle, targets, logits):
-    """What an oracle says of integer labels, or label vectors, and logits: `(...)`."""
+    """Returns the result of an oracle for integer labels or label vectors, and logits: `(...)`."""
     targets = np.asarray(targets)
     targets = np.eye(UNITS)[targets] if targets.ndim < logits.ndim else targets.astype("float64")
     return oracle(targets, special.log_softmax(np.asarray(logits, "float64"), axis=-1))

@@ -28,7 +28,7 @@ LOSSES = {
 
 
 def oracle(kind, logits, labels):
-    """The losses of the labels that are there, in one row, float64."""
+    """Returns the losses of the labels that are not missing, in one row, float64."""
     log_p = special.log_softmax(np.broadcast_to(logits, (*labels.shape, UNITS)).astype("float64"), axis=-1)[labels >= 0]
     targets = np.eye(UNITS)[labels[labels >= 0]]
     smoothing = 0.0 if kind == "Keras" else 0.3
@@ -142,7 +142,7 @@ def test_a_label_that_is_no_class_is_refused_by_name_and_annotator(inner, wrong)
     labels = LABELS.astype("float32")
     assert np.isfinite(number(AnnotatorsLoss(inner)(labels, LOGITS)))
     labels[0, 2] = wrong
-    with refuses(rf"keras_het.check\(model, x, y\) says .* Received: {wrong:g} of annotator 2"):
+    with refuses(rf"keras_het.check\(model, x, y\) finds .* Received: {wrong:g} of annotator 2"):
         AnnotatorsLoss(inner)(labels, LOGITS)
 
 

@@ -1,4 +1,4 @@
-"""What every loss for noisy labels without a memory must keep."""
+"""Contract of every loss for noisy labels."""
 
 import keras
 import numpy as np
@@ -28,7 +28,7 @@ def check(value, exact):
 
 
 def check_gradient(function, oracle, point):
-    """The gradient of a scalar function at `point` is the central difference of its oracle."""
+    """Checks that the gradient of a scalar function at `point` is the central difference of its oracle."""
     _, (gradient,) = value_and_gradients(lambda tensors: function(tensors[0]), [point])
     assert_allclose(gradient, finite_differences(oracle, point), rtol=1e-5, atol=1e-6)
 

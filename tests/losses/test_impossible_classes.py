@@ -1,4 +1,4 @@
-"""A logit of -inf says that a class is impossible: losses are what their formulas give over the possible classes."""
+"""A logit of -inf makes a class impossible: losses follow their formulas over the possible classes."""
 
 import numpy as np
 import pytest
@@ -24,7 +24,7 @@ OF_NOISY_LABELS = {"forward": lambda t, log_p, kept: -(t * np.log(np.exp(log_p) 
 
 
 def of_possible(name, targets):
-    """The oracle of a loss for each example, on its possible classes alone."""
+    """Returns the oracle of a loss for each example, on its possible classes only."""
 
     def of_one(t, logits, kept):
         log_p = special.log_softmax(logits[kept].astype("float64"))

@@ -1,4 +1,4 @@
-"""The losses for noisy labels at their limits, and beside what Keras has of them."""
+"""Losses for noisy labels at their limits, and against the losses of Keras."""
 
 import copy
 

@@ -1,4 +1,4 @@
-"""Peak memory of the joint losses: within 4 GiB at the sizes of use, and flat in the number of nodes."""
+"""Peak memory of the joint losses: within 4 GiB at usual sizes, and constant in the number of nodes."""
 
 import keras
 import pytest
@@ -39,7 +39,7 @@ GIBIBYTES_4 = 4096.0
 
 
 def of_pixels(num_samples):
-    """Peak of loss and gradient: four images of 256 x 256 pixels, ten classes, rank ten."""
+    """Returns the peak of loss and gradient: four images of 256 x 256 pixels, ten classes, rank ten."""
     loss = f"JointSegmentationCrossentropy(10, {num_samples})"
     shape = (4, 256, 256)
     return peak_mebibytes_of(
@@ -48,7 +48,7 @@ def of_pixels(num_samples):
 
 
 def of_labels(num_samples):
-    """Peak of loss and gradient: 128 vectors of 1000 labels, rank 15."""
+    """Returns the peak of loss and gradient: 128 vectors of 1000 labels, rank 15."""
     loss = f"JointMultiLabelCrossentropy({num_samples})"
     return peak_mebibytes_of(
         LOSS_AND_GRADIENT.format(loss=loss, classes=2, labels=(128, 1000), outputs=(128, 1000 * (2 + 15) + 1))
@@ -66,6 +66,6 @@ def test_it_stays_within_the_limit_and_is_flat_in_the_nodes(measure, few, many):
 
 
 def test_a_training_step_of_a_model_stays_within_the_limit():
-    found = peak_mebibytes_of(TRAINING_STEP.format(num_samples=20))
-    print(f"{keras.config.backend()}: {found:.0f} MiB")
-    assert found <= GIBIBYTES_4
+    result = peak_mebibytes_of(TRAINING_STEP.format(num_samples=20))
+    print(f"{keras.config.backend()}: {result:.0f} MiB")
+    assert result <= GIBIBYTES_4

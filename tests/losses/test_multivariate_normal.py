@@ -1,4 +1,4 @@
-"""The loss of a regression against densities of SciPy in float64, and its gradients against finite differences."""
+"""Regression loss against SciPy densities in float64, and its gradients against finite differences."""
 
 import numpy as np
 import pytest
@@ -15,7 +15,7 @@ EXAMPLES, UNITS = 6, 3
 
 
 def case(factors, seed=0, units=UNITS):
-    """(y, packed outputs) in float64."""
+    """Returns (y, packed outputs) in float64."""
     rng = np.random.default_rng(seed)
     mean, y = rng.normal(size=(2, EXAMPLES, units))
     scale, factor = np.exp(rng.normal(size=(EXAMPLES, units))), rng.normal(size=(EXAMPLES, units * factors))
@@ -53,9 +53,9 @@ def test_the_losses_and_their_gradients_are_those_of_the_oracle(form, factors):
     y, packed = case(factors)
     assert_allclose(losses(y, packed, form=form), oracle(y, packed, form), rtol=2e-5)
     loss, target = MultivariateNormalNLL(form, reduction="sum"), ops.convert_to_tensor(y.astype("float32"))
-    (found,) = value_and_gradients(lambda tensors: loss(target, tensors[0]), [packed.astype("float32")])[1]
+    (result,) = value_and_gradients(lambda tensors: loss(target, tensors[0]), [packed.astype("float32")])[1]
     expected = finite_differences(lambda moved: oracle(y, moved, form, fixed=packed).sum(), packed)
-    assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
+    assert_allclose(result, expected, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.once
@@ -79,8 +79,8 @@ def test_the_forms_at_their_limits():
     y, packed = (x.astype("float32") for x in case(0, units=1))
     for form in ("beta", "faithful"):
         loss = MultivariateNormalNLL(form, beta=1.0, reduction="sum")
-        (found,) = value_and_gradients(lambda t, loss=loss: loss(ops.convert_to_tensor(y), t[0]), [packed])[1]
-        assert_allclose(found[:, 0], (packed - y)[:, 0], rtol=1e-5, atol=1e-6)
+        (result,) = value_and_gradients(lambda t, loss=loss: loss(ops.convert_to_tensor(y), t[0]), [packed])[1]
+        assert_allclose(result[:, 0], (packed - y)[:, 0], rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("scale", [1e-3, 1.0, 1e3])
@@ -90,8 +90,8 @@ def test_extreme_outputs_have_finite_losses_and_gradients(form, scale):
     y, packed = case(2)
     packed[:, UNITS : 2 * UNITS], y[::2] = scale, 1e4
     loss, target = MultivariateNormalNLL(form), ops.convert_to_tensor(y.astype("float32"))
-    value, (found,) = value_and_gradients(lambda tensors: loss(target, tensors[0]), [packed.astype("float32")])
-    assert_finite(value, [found])
+    value, (result,) = value_and_gradients(lambda tensors: loss(target, tensors[0]), [packed.astype("float32")])
+    assert_finite(value, [result])
     assert_allclose(losses(y, packed, form=form), oracle(y, packed, form), rtol=2e-3)
 
 
@@ -100,9 +100,9 @@ def test_a_nan_is_seen_and_spoils_no_other_example():
     y, packed = case(2)
     expected = losses(y, packed)
     y[1, 2] = np.nan
-    found = losses(y, packed)
-    assert np.isnan(found[1])
-    assert_array_equal(np.delete(found, 1), np.delete(expected, 1))
+    result = losses(y, packed)
+    assert np.isnan(result[1])
+    assert_array_equal(np.delete(result, 1), np.delete(expected, 1))
 
 
 @pytest.mark.once

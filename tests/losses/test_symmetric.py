@@ -19,7 +19,7 @@ SOFT = np.random.default_rng(2).random((EXAMPLES, UNITS)).astype("float32")
 
 
 def oracle(answers, logits, alpha=0.3, beta=0.8, log_of_zero=-4.0):
-    """The loss of every example with several labels, float64."""
+    """Returns the loss of every example with several labels, float64."""
     p = special.expit(np.asarray(logits, "float64"))
     t, p = np.stack([answers, 1.0 - answers]).astype("float64"), np.stack([p, 1.0 - p])
     with np.errstate(divide="ignore"):

@@ -1,4 +1,4 @@
-"""The calibration error against brute force in float64, whatever the batches."""
+"""Calibration error against brute force in float64, for any batches."""
 
 import keras
 import numpy as np
@@ -75,8 +75,8 @@ def test_weights_vectors_masks_and_what_does_not_count():
     weights = chosen.astype("float32")
     assert updated(make(from_logits=True), hidden, logits, weights) == pytest.approx(expected, abs=1e-6)
     for form in (np.eye(UNITS, dtype="float32")[labels], labels[:, None]):
-        found = updated(make(from_logits=True), form, logits)
-        assert found == pytest.approx(updated(make(from_logits=True), labels, logits), abs=1e-6)
+        result = updated(make(from_logits=True), form, logits)
+        assert result == pytest.approx(updated(make(from_logits=True), labels, logits), abs=1e-6)
 
 
 def test_a_weight_is_a_number_of_examples_and_its_unit_does_not_matter():
@@ -95,10 +95,10 @@ def test_in_fit_and_again_from_its_config():
     metric = make(from_logits=True)
     model = keras.Sequential([keras.Input((UNITS,)), keras.layers.Identity()])
     model.compile(loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True), metrics=[metric])
-    found = model.evaluate(logits, labels, batch_size=16, verbose=0, return_dict=True)  # the last batch is smaller
+    result = model.evaluate(logits, labels, batch_size=16, verbose=0, return_dict=True)  # the last batch is smaller
     again = type(metric).from_config(metric.get_config())
     assert again.get_config() == metric.get_config()
-    assert found[metric.name] == pytest.approx(updated(again, labels, logits), abs=1e-6)
+    assert result[metric.name] == pytest.approx(updated(again, labels, logits), abs=1e-6)
 
 
 def test_what_is_no_probability_is_nan():
@@ -152,7 +152,7 @@ def test_masked_steps_do_not_count_in_a_compiled_step(name):
     own = [make(1), metrics.AnnotatorsMetric(name="accuracy")]
     model.compile("sgd", "sparse_categorical_crossentropy", weighted_metrics=own)
     rows = None if name == "none" else WEIGHTS + np.arange(4.0)
-    found = model.evaluate(TOKENS, STEP_LABELS, sample_weight=rows, verbose=0, return_dict=True)
+    result = model.evaluate(TOKENS, STEP_LABELS, sample_weight=rows, verbose=0, return_dict=True)
     p, labels = model.predict(TOKENS, verbose=0)[STEPS].astype("float64"), STEP_LABELS[STEPS]
     weights = np.ones(len(p)) if rows is None else rows[STEPS]
     is_correct = p.argmax(1) == labels
@@ -160,7 +160,7 @@ def test_masked_steps_do_not_count_in_a_compiled_step(name):
         "ece": abs(np.average(is_correct - p.max(1), weights=weights)),
         "accuracy": np.average(is_correct, weights=weights),
     }
-    assert {name: found[name] for name in expected} == pytest.approx(expected, abs=1e-6)
+    assert {name: result[name] for name in expected} == pytest.approx(expected, abs=1e-6)
 
 
 @pytest.mark.once

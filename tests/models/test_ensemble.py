@@ -289,7 +289,7 @@ def test_training_that_would_go_wrong_is_refused():
     with refuses(r"`members` must have heads with different seeds, .* Received: seed=3 in members 0 and 1"):
         DeepEnsemble(same).fit(X, Y)
     good = DeepEnsemble([compiled()])
-    with refuses(r"`x` must be readable more than once. Received: a generator"):
+    with refuses(r"`x` must be readable more than once: use arrays, a PyDataset .* Received: a generator"):
         good.fit(batch for batch in [(X, Y)])
     with refuses("`validation_data` must be readable more than once"):
         good.fit(X, Y, validation_data=(batch for batch in [(X, Y)]))

@@ -175,7 +175,7 @@ CONVERSION = {
 REGRESSION = {
     "`initial_scale` must be a number without `x` and `y`": regressing(),
     "`initial_scale` must be a number without": regressing(regression.X, regression.Y, initial_scale=1.0),
-    "`y` must have the labels of arrays": regressing(regression.X),
+    "`y` must be the labels of arrays": regressing(regression.X),
     "`y` must be finite, of shape (N, ..., 2)": regressing(regression.X, regression.Y[:, :1]),
     "`y` must be finite": regressing(regression.X, regression.Y * np.nan),
     "`initial_scale` must be a finite": regressing(initial_scale=0.0),

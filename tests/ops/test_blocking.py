@@ -14,7 +14,7 @@ IS_TORCH = keras.config.backend() == "torch"
 
 @pytest.fixture(params=["cpu", "gpu"])
 def device(request, monkeypatch):
-    """A device that runs the backend; PyTorch's tensors know theirs."""
+    """Returns a device that runs the backend; PyTorch's tensors have their own."""
     monkeypatch.setattr(keras.distribution, "list_devices", lambda: [f"{request.param}:0"])
     return request.param
 

@@ -1,4 +1,4 @@
-"""The joint likelihood of label vectors against float64, against itself summed over all vectors, and its gradients."""
+"""Joint likelihood of label vectors against float64 and against its sum over all vectors, and its gradients."""
 
 import itertools
 
@@ -39,7 +39,7 @@ def oracle(loc, scale, factor, labels, noise, log_weights, flips=(0.0, 0.0)):
 
 
 def exact(loc, scale, factor, labels, flips=(0.0, 0.0)):
-    """The same with 80 nodes of Gauss and Hermite for each of the two factors."""
+    """Computes the same with 80 Gauss-Hermite nodes for each of the two factors."""
     noise = np.array(list(itertools.product(POINTS, POINTS)))
     return oracle(loc, scale, factor, labels, noise, np.log(np.outer(WEIGHTS, WEIGHTS).ravel()), flips)
 
@@ -82,11 +82,11 @@ def test_flips_and_missing_labels():
     nodes = quasi_random((0, 0), 64, 0, FACTORS)
     noise = to_numpy(nodes.eps_factor).astype("float64")
     flips = FALSE_NEGATIVE, FALSE_POSITIVE
-    found = computed(tensors, labels, nodes, flips=flips)
-    assert_allclose(found, oracle(*tensors, labels, noise, -np.log(64), flips), atol=2e-5)
-    assert found[1] == 0.0
+    result = computed(tensors, labels, nodes, flips=flips)
+    assert_allclose(result, oracle(*tensors, labels, noise, -np.log(64), flips), atol=2e-5)
+    assert result[1] == 0.0
     both = [computed(tensors, np.where([[0, 1, 0, 0]], y, labels), nodes, flips=flips)[0] for y in (0, 1)]
-    assert logsumexp(both) == pytest.approx(found[0], abs=1e-5)
+    assert logsumexp(both) == pytest.approx(result[0], abs=1e-5)
 
 
 def test_gradients_against_finite_differences():
@@ -131,8 +131,8 @@ def test_no_factors_need_no_nodes():
     (loc, scale, _), labels = problem()
     normal = low_rank_normal(*(ops.convert_to_tensor(x, "float32") for x in (loc, scale)))
     nodes = Nodes(np.zeros((1, 0), "float32"), np.zeros((1, 0), "float32"))
-    found = to_numpy(log_joint_labels(normal, labels, nodes))
-    assert_allclose(found, oracle(loc, scale, np.zeros((BATCH, LABELS, 1)), labels, [[0.0]], 0.0), atol=2e-5)
+    result = to_numpy(log_joint_labels(normal, labels, nodes))
+    assert_allclose(result, oracle(loc, scale, np.zeros((BATCH, LABELS, 1)), labels, [[0.0]], 0.0), atol=2e-5)
 
 
 def test_extreme_logits_stay_finite():

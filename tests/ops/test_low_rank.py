@@ -13,7 +13,7 @@ BATCH, UNITS, FACTORS = 4, 5, 2
 
 
 def parameters(kind):
-    """(loc, scale_diag, factor, row_scale) of a batch, float32."""
+    """Returns (loc, scale_diag, factor, row_scale) of a batch, float32."""
     rng = np.random.default_rng(0)
     loc, row_scale = rng.normal(size=(2, BATCH, UNITS)).astype("float32")
     scale_diag = rng.uniform(0.5, 2.0, size=(BATCH, UNITS)).astype("float32")
@@ -27,7 +27,7 @@ def parameters(kind):
 
 
 def dense(kind):
-    """The covariance matrices, by the definition."""
+    """Computes the covariance matrices by the definition."""
     _, scale_diag, factor, row_scale = parameters(kind)
     batched = [None if factor is None else np.broadcast_to(factor, (BATCH, UNITS, FACTORS)), row_scale]
     return np.stack(
@@ -82,7 +82,7 @@ def test_log_prob_of_several_values_of_each_example(kind, num_values):
 
 
 def check_log_prob(factor, scale, value):
-    """The log density of ten classes against float64."""
+    """Checks the log density of ten classes against float64."""
     normal = low_rank_normal(np.zeros((1, 10), "float32"), np.full((1, 10), scale, "float32"), factor[None])
     covariance = np.float64(factor) @ np.float64(factor).T + np.eye(10) * np.float64(np.float32(scale)) ** 2
     whitened = np.linalg.solve(np.linalg.cholesky(covariance), np.float64(value))

@@ -75,7 +75,7 @@ def test_sobol_factors_fill_the_plane_evenly():
 
 
 def correlations(columns):
-    """Of every two columns; 0 of a column with itself."""
+    """Computes the correlation of every two columns; 0 on the diagonal."""
     standard = (columns - columns.mean(0)) / columns.std(0)
     correlation = standard.T @ standard / len(columns)
     np.fill_diagonal(correlation, 0.0)
@@ -83,7 +83,7 @@ def correlations(columns):
 
 
 def largest_correlation(columns):
-    """The largest correlation of any two columns, in absolute value."""
+    """Returns the largest correlation of any two columns, in absolute value."""
     return np.abs(correlations(columns)).max()
 
 
@@ -111,8 +111,8 @@ def test_no_pair_of_dimensions_is_correlated_over_the_steps(num_samples):
 @pytest.mark.planted
 def test_more_dimensions_of_sobol_would_be_correlated():
     for num_samples, more in ((16, 15), (32, 15), (64, 32), (128, 32), (256, 40)):
-        found = mean_square_correlation(lambda step, s=num_samples, more=more: sobol((3, step), s, more))
-        assert found > 1 / 16 + 4 / num_samples
+        result = mean_square_correlation(lambda step, s=num_samples, more=more: sobol((3, step), s, more))
+        assert result > 1 / 16 + 4 / num_samples
 
 
 def sobol(key, num_samples, dimensions):
@@ -120,7 +120,7 @@ def sobol(key, num_samples, dimensions):
 
 
 def mean_square_correlation(draw):
-    """The largest mean square, over 40 steps, of the correlation of two columns."""
+    """Returns the largest mean square, over 40 steps, of the correlation of two columns."""
     return np.max(np.mean([np.square(correlations(draw(step))) for step in range(40)], axis=0))
 
 
@@ -146,8 +146,8 @@ def test_two_live_classes_among_a_thousand():
     points, weights = np.polynomial.hermite_e.hermegauss(64)
     exact = np.sum(weights * expit(-2.0 + np.sqrt(8.0) * points)) / np.sqrt(2 * np.pi)
     difference = 2.0 * (eps_diag - eps_diag[:, 197:198])
-    found = expit(-2.0 + difference).mean(0)
-    assert np.abs(np.delete(found, 197) - exact).max() < 6 * expit(-2.0 + difference).std() / 16
+    result = expit(-2.0 + difference).mean(0)
+    assert np.abs(np.delete(result, 197) - exact).max() < 6 * expit(-2.0 + difference).std() / 16
 
 
 @pytest.mark.once

@@ -60,7 +60,7 @@ def check_head(monkeypatch, options, seed=0, rule=integrators.MonteCarlo):
 
 
 def softmax_center(loc):
-    """The link takes a common shift off, which a softmax cannot see."""
+    """Removes a common shift, which a softmax ignores."""
     return loc - np.log(np.sum(np.exp(loc)))
 
 

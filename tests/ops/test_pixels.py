@@ -1,4 +1,4 @@
-"""The joint likelihood of label maps against float64, against itself summed over all maps, and its gradients."""
+"""Joint likelihood of label maps against float64 and against its sum over all maps, and its gradients."""
 
 import itertools
 
@@ -34,25 +34,25 @@ def noise_of(nodes):
 
 
 def second_order(c, scale):
-    """log p of all classes, given logits without own noise."""
+    """Computes log p of all classes, given logits without diagonal noise."""
     return log_softmax(c + (4 * scale**2 / (4 + scale**2)) * (0.5 - softmax(c, -1)), -1)
 
 
 def oracle(loc, scale, factor, labels, noise, valid=None, of_pixel=second_order):
-    """log mean_s prod_i p(y_i | e_s) in float64, one image, node and pixel at a time."""
-    found = np.zeros(len(loc))
+    """Computes log mean_s prod_i p(y_i | e_s) in float64, one image, node and pixel at a time."""
+    result = np.zeros(len(loc))
     for image in range(len(loc)):
         totals = np.zeros(len(noise))
         for s, place in itertools.product(range(len(noise)), np.ndindex(loc.shape[1:-1])):
             index = (image, *place)
             if valid is None or valid[index]:
                 totals[s] += of_pixel(loc[index] + factor[index] @ noise[s], scale[index])[labels[index]]
-        found[image] = logsumexp(totals) - np.log(len(noise))
-    return found
+        result[image] = logsumexp(totals) - np.log(len(noise))
+    return result
 
 
 def by_own_noise(c, scale):
-    """log E softmax, by 512 points of the noise of each class."""
+    """Computes log E softmax with 512 points of each class's noise."""
     points = norm.ppf(qmc.Sobol(CLASSES, seed=0).random(512))
     return logsumexp(log_softmax(c + scale * points, -1), axis=0) - np.log(512)
 
@@ -98,8 +98,8 @@ def test_gradients_against_finite_differences():
     valid = np.array([[True, False, True], [True, True, True], [False, False, False]])
 
     def total(values):
-        found = log_joint_pixels(low_rank_normal(*values), labels, NOISE, ops.convert_to_tensor(valid), chunk_size=20)
-        return ops.sum(found * ops.convert_to_tensor(np.float32([1.0, 2.0, 3.0])))
+        result = log_joint_pixels(low_rank_normal(*values), labels, NOISE, ops.convert_to_tensor(valid), chunk_size=20)
+        return ops.sum(result * ops.convert_to_tensor(np.float32([1.0, 2.0, 3.0])))
 
     _, gradients = value_and_gradients(total, [np.float32(x) for x in tensors])
     for place, gradient in enumerate(gradients):
@@ -123,9 +123,9 @@ def check_that_ignored_pixels_leave(likelihood):
         spoiled = [np.where(valid.reshape(*valid.shape, *[1] * (x.ndim - 3)), x, spoil) for x in tensors]
 
         def total(parts):
-            found = likelihood(low_rank_normal(*parts), labels, NOISE, ops.convert_to_tensor(valid))
-            values.append(to_numpy(ops.stop_gradient(found)))
-            return ops.sum(found)
+            result = likelihood(low_rank_normal(*parts), labels, NOISE, ops.convert_to_tensor(valid))
+            values.append(to_numpy(ops.stop_gradient(result)))
+            return ops.sum(result)
 
         for gradient in value_and_gradients(total, [np.float32(x) for x in spoiled])[1]:
             assert_array_equal(gradient[~valid], 0.0)
@@ -140,7 +140,7 @@ def test_pixels_that_do_not_count_count_for_nothing_whatever_their_logits_and_la
 
 
 def means_alone(normal, labels, nodes, valid):
-    """The mean logits of ignored pixels leave, and the rest stays."""
+    """Masks only the mean logits of ignored pixels."""
     loc = ops.where(valid[..., None], normal.loc, 0.0)
     masked = low_rank_normal(loc, normal.scale_diag, normal.scaled_factor())
     uncounted = ops.sum(ops.cast(~valid, "float32"), axis=(1, 2)) * np.log(CLASSES)
@@ -148,13 +148,13 @@ def means_alone(normal, labels, nodes, valid):
 
 
 def weighted(normal, labels, nodes, valid):
-    """The whole log-probability, weighted by the share of pixels that count."""
+    """Weights the whole log-probability by the fraction of pixels that count."""
     share = ops.mean(ops.cast(valid, "float32"), axis=(1, 2))
     return share * log_joint_pixels(normal, np.where(labels < CLASSES, labels, 0), nodes)
 
 
 def labels_alone(normal, labels, nodes, valid):
-    """The labels of ignored pixels leave the sum, and their logits stay in it."""
+    """Drops the labels of ignored pixels from the sum, but keeps their logits."""
     *rows, targets = pixels._rows(normal, np.where(labels < CLASSES, labels, 0), None)
     counts = ops.reshape(ops.cast(valid, "float32"), (BATCH, -1, 1))
     return log_mean_over_nodes(pixels._log_likelihoods, nodes, (*rows, targets * counts), CLASSES)
@@ -181,8 +181,8 @@ def test_all_pixels_share_the_noise_of_the_factors():
 def test_no_factors_need_no_nodes():
     (loc, scale, factor), labels = problem()
     normal = low_rank_normal(*(ops.convert_to_tensor(x, "float32") for x in (loc, scale)))
-    found = to_numpy(log_joint_pixels(normal, labels, quasi_random((0, 0), 1, 0, 0)))
-    assert_allclose(found, oracle(loc, scale, 0 * factor, labels, np.zeros((1, FACTORS))), atol=2e-5)
+    result = to_numpy(log_joint_pixels(normal, labels, quasi_random((0, 0), 1, 0, 0)))
+    assert_allclose(result, oracle(loc, scale, 0 * factor, labels, np.zeros((1, FACTORS))), atol=2e-5)
 
 
 def test_extreme_logits_stay_finite():

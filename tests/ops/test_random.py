@@ -65,7 +65,7 @@ def test_neighbouring_draws_are_independent(base_seed):
 
 
 def unsigned(levels):
-    """The int32 with these bits."""
+    """Returns the int32 with these bits."""
     return np.asarray(levels, "uint32").view("int32")
 
 
@@ -92,8 +92,8 @@ def test_normals_are_monotone_in_the_bits_with_mean_zero_and_variance_one():
 def test_tails_have_the_probability_of_a_normal(limit):
     """One table of 2^16 levels ends at 4.33: a class likely only under such noise would get too small a mean."""
     values = np.float64(random.normal(unsigned(CELLS), np))
-    for found in (SHARES @ (values > limit), SHARES @ (values < -limit)):
-        assert_allclose(found, norm.sf(limit), rtol=2e-2)
+    for result in (SHARES @ (values > limit), SHARES @ (values < -limit)):
+        assert_allclose(result, norm.sf(limit), rtol=2e-2)
     assert_allclose(np.log(SHARES @ np.exp(limit * values)), limit**2 / 2, atol=0.03 if limit < 5 else 0.5)
 
 
@@ -126,8 +126,8 @@ def test_a_value_s_image_is_uniform_over_the_words(base_seed):
 def test_bits_are_the_same_whatever_the_float_type_of_the_session(floatx):
     expected = random.random_normals((123, 45), 2, 7, np)
     with session(floatx):
-        found = random.random_normals((123, 45), 2, 7)
-    assert_array_equal(to_numpy(found), expected)
+        result = random.random_normals((123, 45), 2, 7)
+    assert_array_equal(to_numpy(result), expected)
 
 
 @pytest.mark.once

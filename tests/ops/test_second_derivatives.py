@@ -1,4 +1,4 @@
-"""Derivatives of second order through the streamed expectation, whose gradient is its own: against plain operations."""
+"""Second derivatives of the streamed expectation, with its custom gradient, against plain operations."""
 
 import numpy as np
 import pytest
@@ -64,6 +64,6 @@ def test_the_hessian_of_an_example(kind):
     def function(loc, **options):
         return ops.sum(log_expected_softmax(**{**arguments, "loc": loc[None]}, nodes=nodes, **options)[:, 2])
 
-    found = hessian(lambda loc: function(loc, chunk_size=8), arguments["loc"][0])
-    assert_allclose(found, hessian(lambda loc: function(loc, **PLAIN), arguments["loc"][0]), rtol=1e-3, atol=1e-5)
-    assert_allclose(found.sum(-1), 0.0, atol=1e-4)  # a common shift changes nothing
+    result = hessian(lambda loc: function(loc, chunk_size=8), arguments["loc"][0])
+    assert_allclose(result, hessian(lambda loc: function(loc, **PLAIN), arguments["loc"][0]), rtol=1e-3, atol=1e-5)
+    assert_allclose(result.sum(-1), 0.0, atol=1e-4)  # a common shift changes nothing

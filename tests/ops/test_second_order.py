@@ -1,4 +1,4 @@
-"""The expansion of E[softmax]: against one by finite differences in float64, and how its error falls with the noise."""
+"""Second-order expansion of E[softmax] against finite differences in float64, and its error for small noise."""
 
 import numpy as np
 import pytest
@@ -42,8 +42,8 @@ def expansion(arguments):
 @pytest.mark.parametrize("kind", EVERY_KIND)
 def test_it_is_the_expansion_to_second_order(kind):
     arguments = distribution(kind, 0.5)
-    found = to_numpy(second_order_log_softmax(low_rank_normal(**arguments)))[0]
-    assert_allclose(found, expansion(arguments), atol=5e-6)
+    result = to_numpy(second_order_log_softmax(low_rank_normal(**arguments)))[0]
+    assert_allclose(result, expansion(arguments), atol=5e-6)
 
 
 @pytest.mark.planted

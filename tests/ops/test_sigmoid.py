@@ -19,7 +19,7 @@ GRID = np.array(np.meshgrid(MEANS, SCALES)).reshape(2, -1).astype("float32")
 
 @pytest.fixture(scope="module")
 def integrals():
-    """log E[sigmoid] and its derivatives by mean and scale over the grid, at a and at -a."""
+    """Computes log E[sigmoid] and its derivatives by mean and scale over the grid, at a and at -a."""
     mean, scale = np.float64(GRID)
     return [
         np.array([reference.expected_sigmoid(sign * a, s) for a, s in zip(mean, scale, strict=True)])

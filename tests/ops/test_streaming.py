@@ -1,4 +1,4 @@
-"""Blocks of rows and chunks of nodes: how the work is cut must not show in the result."""
+"""Blocks of rows and chunks of nodes do not change the result."""
 
 import gc
 import weakref
@@ -123,8 +123,8 @@ def test_a_step_is_freed_when_it_is_done(monkeypatch):
 @pytest.mark.parametrize("options", [{"chunk_size": 8}, PLAIN, {"streamed": False}], ids=str)
 def test_nodes_without_factors(options):
     arguments, nodes = problem("diagonal"), nodes_of("diagonal")
-    found = evaluate(arguments, Nodes(nodes.eps_diag), **options)
-    assert_array_equal(found, evaluate(arguments, nodes, **options))
+    result = evaluate(arguments, Nodes(nodes.eps_diag), **options)
+    assert_array_equal(result, evaluate(arguments, nodes, **options))
 
 
 @pytest.mark.once
@@ -132,8 +132,8 @@ def test_integer_means_are_numbers():
     arguments, nodes = problem("full"), nodes_of("full")
     whole = np.arange(arguments["loc"].size).reshape(arguments["loc"].shape) % 5
     for options in ({"chunk_size": 8}, PLAIN):
-        found = evaluate({**arguments, "loc": whole.astype("int32")}, nodes, **options)
-        assert_array_equal(found, evaluate({**arguments, "loc": whole.astype("float32")}, nodes, **options))
+        result = evaluate({**arguments, "loc": whole.astype("int32")}, nodes, **options)
+        assert_array_equal(result, evaluate({**arguments, "loc": whole.astype("float32")}, nodes, **options))
 
 
 @pytest.mark.parametrize("kind", ["diagonal", "full"])
@@ -144,9 +144,9 @@ def test_a_class_that_is_left_out_by_minus_infinity(kind):
     masked = {**arguments, "loc": np.where(left_out, np.float32("-inf"), arguments["loc"])}
     far = evaluate({**arguments, "loc": np.where(left_out, np.float32(-1e6), arguments["loc"])}, nodes, **PLAIN)
     for options in ({"chunk_size": 8}, {"chunk_size": 8, "streamed": False}, PLAIN):
-        found = evaluate(masked, nodes, **options)
-        assert_allclose(found[:, 2], -1e20 / arguments["temperature"], rtol=1e-6)
-        assert_allclose(found[:, ~left_out], far[:, ~left_out], rtol=1e-5, atol=1e-5)
+        result = evaluate(masked, nodes, **options)
+        assert_allclose(result[:, 2], -1e20 / arguments["temperature"], rtol=1e-6)
+        assert_allclose(result[:, ~left_out], far[:, ~left_out], rtol=1e-5, atol=1e-5)
     upstream = np.random.default_rng(1).normal(size=arguments["loc"].shape).astype("float32")
     assert_finite(0.0, gradients(masked, nodes, upstream, chunk_size=8))
 

@@ -1,4 +1,4 @@
-"""Transitions: the product in log space, the projection."""
+"""Transitions: the product in log space, and the projection."""
 
 import numpy as np
 import pytest
@@ -27,7 +27,7 @@ def log_probabilities(scale=1.0, shape=(6, UNITS)):
 
 
 def oracle(log_probs, matrix):
-    """In float64 by logsumexp over the true classes."""
+    """Computes the product in float64 by logsumexp over the true classes."""
     with np.errstate(divide="ignore"):
         terms = log_probs.astype("float64")[..., :, None] + np.log(matrix)
     return np.logaddexp.reduce(terms, axis=-2)

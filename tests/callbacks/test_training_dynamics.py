@@ -86,7 +86,7 @@ def test_the_record_is_that_by_hand(kind):
     np.testing.assert_allclose(dynamics.margins, margins, rtol=1e-3, atol=1e-3)
     np.testing.assert_allclose(dynamics.losses, losses, rtol=1e-3, atol=1e-3)
     np.testing.assert_array_equal(dynamics.changes, changes)
-    np.testing.assert_array_equal(dynamics.forgotten, forgotten)
+    np.testing.assert_array_equal(dynamics.forgetting_events, forgotten)
     assert dynamics.epochs == 5
     assert dynamics.margins.dtype == dynamics.losses.dtype == "float16"
     assert np.isnan(history["changed_predictions"][0])
@@ -128,7 +128,7 @@ def test_margins_are_far_from_rounding_and_within_float16():
 
 
 def same(one, other):
-    for name in ("mean_margin", "mean_loss", "mean_probabilities", "changes", "forgotten", "margins", "losses"):
+    for name in ("mean_margin", "mean_loss", "mean_probabilities", "changes", "forgetting_events", "margins", "losses"):
         np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
     assert one.epochs == other.epochs
 

@@ -53,10 +53,10 @@ class TrainingRecord:
 
     def update(self, log_p: np.ndarray) -> None:
         """Adds an epoch with its log-probabilities, `(N, K)`."""
-        predicted = log_p.argmax(axis=1).astype("int32")
+        predictions = log_p.argmax(axis=1).astype("int32")
         if self.epochs:
-            self.changes.append(int(np.sum(predicted != self.predictions)))
-        self.forgetting_events += (self.predictions == self.labels) & (predicted != self.labels)
+            self.changes.append(int(np.sum(predictions != self.predictions)))
+        self.forgetting_events += (self.predictions == self.labels) & (predictions != self.labels)
         margins, losses = np.empty(len(log_p)), np.empty(len(log_p))
         parts = row_blocks(len(log_p))
         for part in parts:
@@ -67,7 +67,7 @@ class TrainingRecord:
             self.probability_sum[part] += np.float32(weight) * np.exp(log_p[part])
         self.margin_sum += weight * margins
         self.loss_sum += weight * losses
-        self.predictions, self.epochs = predicted, self.epochs + 1
+        self.predictions, self.epochs = predictions, self.epochs + 1
         if self.keeps_history:
             self.margins.append(margins.astype("float16"))
             self.losses.append(losses.astype("float16"))

@@ -1,4 +1,4 @@
-"""What a converted model is compiled with, and the activation that it may keep."""
+"""Losses, metrics, optimizer and activation of a converted model."""
 
 import warnings
 
@@ -22,7 +22,7 @@ VECTORS = np.eye(UNITS, dtype="float32")[Y]
 
 
 def converted(model, keep_activation=False, **arguments):
-    """Compiled, with nothing warned of, for that is an error here, and checked."""
+    """Converts and checks a model; a warning is an error."""
     new = heteroscedastic(model, 1, keep_activation=keep_activation, **arguments)
     assert new.compiled
     collect_warnings(new)
@@ -80,7 +80,7 @@ def test_a_loss_by_the_name_of_an_output_gets_the_new_name():
 
 
 def warned(convert, *arguments, keep_activation=False, **named):
-    """The text of the warning of a conversion whose result is not compiled."""
+    """Returns the warning of a conversion whose result is not compiled."""
     with warnings.catch_warnings(record=True) as caught:  # pytest.warns would raise others, of the backends
         warnings.simplefilter("always")
         new = convert(*arguments, keep_activation=keep_activation, **named)

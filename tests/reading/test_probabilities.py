@@ -1,4 +1,4 @@
-"""Probabilities and features of whatever a model returns, and the noise of a head as far as its link sees it."""
+"""Probabilities and features of models with any outputs, and the noise of a head."""
 
 import keras
 import numpy as np

@@ -11,7 +11,7 @@ from numpy.testing import assert_allclose
 import keras_het
 from keras_het import heteroscedastic, homoscedastic
 from keras_het.reading.check import collect_warnings
-from keras_het.reading.head_noise import standardized
+from keras_het.reading.head_noise import logit_normal
 from tests.common import compiled, refuses, session, to_numpy
 from tests.models.checks import UNITS, check_file, sharpen
 from tests.models.small_models import X, Y, functional, sequential
@@ -319,7 +319,7 @@ def test_a_kept_activation_returns_probabilities(activation, loss, labels, clone
     assert new.loss == loss
     head, p = new.layers[-1], new.predict(X, verbose=0)
     features = keras.Model(new.input, head.input).predict(X, verbose=0)
-    log_p = head.integrator.integrate(head.link, standardized(head, features))
+    log_p = head.integrator.integrate(head.link, logit_normal(head, features))
     assert_allclose(p, to_numpy(head.link.probabilities(log_p)), rtol=1e-5, atol=1e-6)
     assert np.abs(p - old.predict(X, verbose=0)).max() < 0.02
     new.fit(X, labels, verbose=0)

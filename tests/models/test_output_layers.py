@@ -140,7 +140,7 @@ NO_COUNTERPART = [
 @pytest.mark.parametrize("arguments", NO_COUNTERPART)
 def test_what_has_no_match_is_warned_of_and_the_model_is_not_compiled(arguments):
     old = compiled(functional("softmax"), "sgd", **arguments)
-    assert "has no match that is known; keep_activation=True keeps it. `" in warned(keras_het.heteroscedastic, old, 1)
+    assert "has no known match (keep_activation=True keeps it). `" in warned(keras_het.heteroscedastic, old, 1)
     assert converted(old, keep_activation=True).loss == old.loss
 
 

@@ -51,8 +51,8 @@ class TrainingDynamics(keras.callbacks.Callback):
     Raises:
         ValueError: for a data set, other labels or sizes. When `fit` starts, for a model without exclusive classes,
             labels out of range, or a file that belongs to other data or lacks the epochs before this one.
-    Source: Pleiss et al. 2020, "Identifying mislabeled data using the area under the margin ranking"; forgotten
-        examples: Toneva et al. 2019, "An empirical study of example forgetting during deep neural network learning".
+    Source: Pleiss et al. 2020, "Identifying mislabeled data using the area under the margin ranking"; forgetting
+        events: Toneva et al. 2019, "An empirical study of example forgetting during deep neural network learning".
 
     Example:
         >>> x, y = np.eye(6, 3, dtype="float32"), np.array([0, 1, 2, 0, 0, 0])
@@ -147,9 +147,9 @@ class TrainingDynamics(keras.callbacks.Callback):
         return np.array(self._record_with().changes, int)
 
     @property
-    def forgotten(self) -> np.ndarray:
+    def forgetting_events(self) -> np.ndarray:
         """Number of times that each example was right at one epoch and wrong at the next, `(N,)`."""
-        return self._record_with().forgotten
+        return self._record_with().forgetting_events
 
     @property
     def margins(self) -> np.ndarray:

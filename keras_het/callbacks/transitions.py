@@ -99,17 +99,17 @@ class ReleaseTransition(TransitionCallback):
 
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
         super().on_train_begin(logs)
-        self.best, self.waited = math.inf, 0
-        self.released: bool | None = None  # unknown before the first epoch
+        self.best, self.wait = math.inf, 0
+        self.is_released: bool | None = None  # unknown before the first epoch
 
     def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         if not isinstance(self.after, str):
-            self.released = epoch >= self.after
-        elif self.released is None:  # the first epoch: T has moved if an interrupted run had released it
-            self.released = epoch > 0 and any(
+            self.is_released = epoch >= self.after
+        elif self.is_released is None:  # the first epoch: T has moved if an interrupted run had released it
+            self.is_released = epoch > 0 and any(
                 not np.allclose(ops.convert_to_numpy(layer.transition), layer.start, atol=1e-6) for layer in self.layers
             )
-        self._set_gates(bool(self.released))
+        self._set_gates(bool(self.is_released))
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         super().on_epoch_end(epoch, logs)
@@ -123,12 +123,12 @@ class ReleaseTransition(TransitionCallback):
                 f"that logs it must come before this one. Received: after={self.after!r}"
             )
         value = self.sign * logs[self.after]
-        self.best, self.waited = (value, 0) if value < self.best else (self.best, self.waited + 1)
-        self.released = self.released or self.waited >= self.patience
+        self.best, self.wait = (value, 0) if value < self.best else (self.best, self.wait + 1)
+        self.is_released = self.is_released or self.wait >= self.patience
 
     def on_train_end(self, logs: dict[str, Any] | None = None) -> None:
         self._set_gates(True)  # else a later `fit` without this callback would not learn T
-        if not self.released:
+        if not self.is_released:
             text = f"T was never released: training ended before after={self.after!r}. Train longer, or lower `after`."
             warnings.warn(text, stacklevel=2)
         super().on_train_end(logs)
@@ -180,7 +180,7 @@ class TransitionMonitor(TransitionCallback):
 
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
         super().on_train_begin(logs)
-        self.best, self.last, self.warned = math.inf, math.inf, False
+        self.best, self.last, self.has_warned = math.inf, math.inf, False
         self.predictor: TransitionPredictor | None = None  # kept for all epochs: a new one can compile a model again
         for layer in self.layers:
             shape = (layer.size,) * 2
@@ -212,8 +212,8 @@ class TransitionMonitor(TransitionCallback):
 
     def _warn_about_val_loss(self, loss: float, val_loss: float) -> None:
         learned = [layer for layer in self.layers if layer.has_moved and not layer.apply_at_inference]
-        if learned and val_loss > self.best and loss < self.last and not self.warned:
-            self.warned = True
+        if learned and val_loss > self.best and loss < self.last and not self.has_warned:
+            self.has_warned = True
             warnings.warn(
                 f"`val_loss` grew to {val_loss:.4g} while the training loss fell. If your validation labels are clean, "
                 f"the model overfits. If they are noisy, `val_loss` grows because {learned[0].name!r} is off at "

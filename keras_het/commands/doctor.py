@@ -140,7 +140,7 @@ def check_outputs() -> Finding:
     modes = (True, False) if can_train() else (False,)
     expected = doctor_reference.stored()["outputs"][-len(modes) :]
     difference = float(np.max(np.abs(doctor_reference.outputs(modes) - expected)))
-    problem = f"The outputs of a head differ from those on other machines by more than {LIMIT:g}. {reinstall_hint()}"
+    problem = f"The outputs of a head differ from other machines by more than {LIMIT:g}. {reinstall_hint()}"
     text = f"largest difference from the stored outputs {difference:.1e} (limit {LIMIT:g})"
     return Finding("outputs", text, None if difference <= LIMIT else problem)
 

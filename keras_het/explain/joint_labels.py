@@ -41,8 +41,8 @@ class JointLabels:
         Args:
             labels: `(N, C)`, or `(C,)` for all examples: 0, 1, or -1 to sum over a label.
         """
-        y = self._checked(labels)
-        return self._by_blocks(lambda normal, part: log_joint_labels(normal, part, self._nodes(normal)), y)
+        y = self._broadcast(labels)
+        return self._map_blocks(lambda normal, part: log_joint_labels(normal, part, self._nodes(normal)), y)
 
     def most_likely(self, candidates: Any) -> np.ndarray:
         """Returns the index of the most probable candidate for each example, `(N,)`.
@@ -61,7 +61,7 @@ class JointLabels:
             log_joint = ops.matmul(log_p, ops.transpose(vectors)) + ops.matmul(log_q, ops.transpose(1.0 - vectors))
             return ops.argmax(ops.logsumexp(log_joint, axis=-2), axis=-1)
 
-        return self._by_blocks(best, self.probabilities, len(vectors))
+        return self._map_blocks(best, self.probabilities, len(vectors))
 
     def conditional_probabilities(self, labels: Any) -> np.ndarray:
         """Computes the probability that each label is 1, given the other labels of the example, `(N, C)`.
@@ -74,7 +74,7 @@ class JointLabels:
         Args:
             labels: `(N, C)`: 0, 1, or -1 for missing.
         """
-        return self._by_blocks(lambda normal, y: _conditional(normal, y, self._nodes(normal)), self._checked(labels))
+        return self._map_blocks(lambda normal, y: _conditional(normal, y, self._nodes(normal)), self._broadcast(labels))
 
     def sample(self, num_samples: int = 1, seed: int = 0) -> np.ndarray:
         """Draws label vectors from the joint distribution, `(num_samples, N, C)`, int8.
@@ -98,7 +98,7 @@ class JointLabels:
     def _units(self) -> int:
         return self.probabilities.shape[1]
 
-    def _checked(self, labels: Any) -> np.ndarray:
+    def _broadcast(self, labels: Any) -> np.ndarray:
         y = check_label_vectors(labels, (self.probabilities.shape, (self._units,)))
         return np.broadcast_to(y, self.probabilities.shape)
 
@@ -106,7 +106,7 @@ class JointLabels:
         factors = normal.size[1]
         return quasi_random((0, 0), self.num_samples if factors else 1, 0, factors, np)
 
-    def _by_blocks(self, function: Any, labels: np.ndarray, width: int = 0) -> np.ndarray:
+    def _map_blocks(self, function: Any, labels: np.ndarray, width: int = 0) -> np.ndarray:
         """Applies a function of (Gaussian, labels) block by block; a node has max(C, `width`) numbers."""
         rows, parts = max(1, BLOCK_ELEMENTS // (self.num_samples * max(width, self._units))), []
         for start in range(0, len(labels), rows):

@@ -78,7 +78,7 @@ def heteroscedastic(
             new model returns log-probabilities or logits.
         joint: boolean, whether the new model learns which labels occur together, for a sigmoid link.
         head_arguments: other arguments of `HeteroscedasticDense`, or with `joint` of `JointHeteroscedasticDense`.
-            `use_bias`, `name`, `kernel_regularizer` and `bias_regularizer` default to those of the old layer. Its
+            `use_bias`, `name`, `kernel_regularizer` and `bias_regularizer` default to the values of the old layer. Its
             constraints, activity regularizer and `trainable` are not kept.
     Returns:
         a functional `keras.Model` that ends in the head, or in a reshaping layer or log_sigmoid behind it.

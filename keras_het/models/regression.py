@@ -60,7 +60,7 @@ def heteroscedastic_regression(
         layer: name of the Dense layer to replace; None finds the last one. Later layers are dropped.
         clone: boolean, whether to copy the layers before the head, through a `.keras` file, instead of sharing them.
         head_arguments: other arguments of `HeteroscedasticNormal`. `use_bias`, `name`, `kernel_regularizer` and
-            `bias_regularizer` default to those of the old layer.
+            `bias_regularizer` default to the values of the old layer.
     Returns:
         a `DistributionModel`.
     Raises:

@@ -155,7 +155,7 @@ def endings(model: keras.Model) -> list[Ending]:
         >>> ending.head.name, ending.link, ending.returns
         ('head', 'softmax', 'probabilities')
     """
-    if (ending := _declared(model)) is not None:
+    if (ending := _declared_ending(model)) is not None:
         return [ending]
     if isinstance(model, keras.Sequential) and not getattr(model, "outputs", None):  # without a graph, or not yet built
         return [read_layers(list(_layers(model)))]
@@ -292,7 +292,7 @@ def _read_head(layer: Any, earlier: Iterator[tuple[Any, Any]]) -> Ending | None:
         warning = _warn_softmax(layer, source, next((_unwrap(each) for each, _ in earlier), None))
         returns = "probabilities" if activation_of(layer) else layer.link.returns
         return Ending(source, layer.link.activation, returns, layer.units, accepts_activation=True, warning=warning)
-    return _declared(layer)
+    return _declared_ending(layer)
 
 
 def _read_dense(layer: Any, units: int) -> Ending | None:
@@ -410,7 +410,7 @@ def _is_passive(layer: Any) -> bool:
     return is_passive_operation or is_activation(layer) or any(is_a(layer, kind) for kind in PASSIVE_LAYERS)
 
 
-def _declared(layer: Any) -> Ending | None:
+def _declared_ending(layer: Any) -> Ending | None:
     """Returns the `Ending` that a layer or model declares as its `head_output`, or None."""
     ending = getattr(layer, "head_output", None)
     return ending if isinstance(ending, Ending) else None

@@ -12,7 +12,7 @@ from keras_het.base.refusal import refusal, refuse_if
 
 MAX_VALUE = float(np.finfo("float16").max)  # bound of margins and losses
 MIN_EPOCH_WEIGHT = 1e-6  # else the weights of a run without any loss would sum to zero
-SUMS = ("margin_sum", "loss_sum", "probability_sum", "predicted", "forgotten", "changes", "epoch_losses")
+SUMS = ("margin_sum", "loss_sum", "probability_sum", "predictions", "forgetting_events", "changes", "epoch_losses")
 HISTORIES = ("margins", "losses")
 
 
@@ -32,8 +32,8 @@ class TrainingRecord:
         loss_sum: weighted sum of -log p(y | x), `(N,)`, float64.
         probability_sum: weighted sum of p(j | x), `(N, K)`, float32.
         epoch_losses: mean of -log p(y | x) over the examples, for each epoch.
-        predicted: the last prediction, `(N,)`, int32; -1 before the first epoch.
-        forgotten: number of times that an example was right at one epoch and wrong at the next, `(N,)`, int32.
+        predictions: last predictions, `(N,)`, int32; -1 before the first epoch.
+        forgetting_events: number of times that an example was right at one epoch and wrong at the next, `(N,)`, int32.
         changes: number of examples whose prediction changed, for each epoch after the first.
         margins: margins of each epoch, a list of `(N,)`, float16; empty without history.
         losses: losses of each epoch, like `margins`.
@@ -45,7 +45,7 @@ class TrainingRecord:
         self.epochs = 0
         self.margin_sum, self.loss_sum = np.zeros(count), np.zeros(count)
         self.probability_sum = np.zeros((count, units), "float32")
-        self.predicted, self.forgotten = np.full(count, -1, "int32"), np.zeros(count, "int32")
+        self.predictions, self.forgetting_events = np.full(count, -1, "int32"), np.zeros(count, "int32")
         self.changes: list[int] = []
         self.epoch_losses: list[float] = []
         self.margins: list[np.ndarray] = []
@@ -53,10 +53,10 @@ class TrainingRecord:
 
     def update(self, log_p: np.ndarray) -> None:
         """Adds an epoch with its log-probabilities, `(N, K)`."""
-        predicted = log_p.argmax(axis=1).astype("int32")
+        predictions = log_p.argmax(axis=1).astype("int32")
         if self.epochs:
-            self.changes.append(int(np.sum(predicted != self.predicted)))
-        self.forgotten += (self.predicted == self.labels) & (predicted != self.labels)
+            self.changes.append(int(np.sum(predictions != self.predictions)))
+        self.forgetting_events += (self.predictions == self.labels) & (predictions != self.labels)
         margins, losses = np.empty(len(log_p)), np.empty(len(log_p))
         parts = row_blocks(len(log_p))
         for part in parts:
@@ -67,7 +67,7 @@ class TrainingRecord:
             self.probability_sum[part] += np.float32(weight) * np.exp(log_p[part])
         self.margin_sum += weight * margins
         self.loss_sum += weight * losses
-        self.predicted, self.epochs = predicted, self.epochs + 1
+        self.predictions, self.epochs = predictions, self.epochs + 1
         if self.keeps_history:
             self.margins.append(margins.astype("float16"))
             self.losses.append(losses.astype("float16"))

@@ -1,4 +1,4 @@
-"""The record of what a model says of its training examples, beside one that is kept by hand, and its files."""
+"""The record of training examples, against a record computed by hand, and its files."""
 
 import keras
 import numpy as np
@@ -21,7 +21,7 @@ FLIPS = [[0.6, 0.4, 0.0], [0.0, 0.6, 0.4], [0.4, 0.0, 0.6]]
 
 
 def endings(kind):
-    """The last layers of a model of a kind, and whether its loss takes logits."""
+    """Returns the last layers of a kind of model, and whether its loss needs logits."""
     noisy = NoiseTransition(UNITS, transition=FLIPS, trainable=False, apply_at_inference=kind == "always noisy")
     dense = {"logits": None, "probabilities": "softmax"}.get(kind, "log_softmax")
     return [
@@ -65,7 +65,7 @@ def fit(model, *callbacks, **arguments):
 
 
 def both(kind, **arguments):
-    """The callback of a training, and what it should have."""
+    """Trains with the callback; returns it and the expected record."""
     dynamics, by_hand = TrainingDynamics(X, LABELS, batch_size=16, **arguments), ByHand()
     history = fit(model_of(kind), dynamics, by_hand).history
     return dynamics, np.array(by_hand.logits), history
@@ -86,7 +86,7 @@ def test_the_record_is_that_by_hand(kind):
     np.testing.assert_allclose(dynamics.margins, margins, rtol=1e-3, atol=1e-3)
     np.testing.assert_allclose(dynamics.losses, losses, rtol=1e-3, atol=1e-3)
     np.testing.assert_array_equal(dynamics.changes, changes)
-    np.testing.assert_array_equal(dynamics.forgotten, forgotten)
+    np.testing.assert_array_equal(dynamics.forgetting_events, forgotten)
     assert dynamics.epochs == 5
     assert dynamics.margins.dtype == dynamics.losses.dtype == "float16"
     assert np.isnan(history["changed_predictions"][0])
@@ -128,7 +128,7 @@ def test_margins_are_far_from_rounding_and_within_float16():
 
 
 def same(one, other):
-    for name in ("mean_margin", "mean_loss", "mean_probabilities", "changes", "forgotten", "margins", "losses"):
+    for name in ("mean_margin", "mean_loss", "mean_probabilities", "changes", "forgetting_events", "margins", "losses"):
         np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
     assert one.epochs == other.epochs
 

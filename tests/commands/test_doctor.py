@@ -1,4 +1,4 @@
-"""The doctor: it finds nothing wrong here, and every failure that is planted."""
+"""The doctor finds no problem here, and every planted failure."""
 
 import importlib.util
 import os
@@ -24,7 +24,7 @@ ROOT = pathlib.Path(keras_het.__file__).parent.parent
 
 
 def python(*arguments, folder, backend=BACKEND):
-    """Python in a process of its own, which finds the modules of this folder before all others."""
+    """Runs Python in a new process, which imports modules of this folder first."""
     settings = {**os.environ, "PYTHONPATH": os.pathsep.join([str(folder), str(ROOT)]), "KERAS_HOME": str(folder)}
     settings.pop("KERAS_BACKEND", None)
     settings |= {} if backend is None else {"KERAS_BACKEND": backend}
@@ -32,14 +32,14 @@ def python(*arguments, folder, backend=BACKEND):
 
 
 def run_doctor(folder, backend=BACKEND):
-    """The exit status of the command, and what it says is wrong."""
+    """Returns the exit status of the command, and its problems."""
     result = python("-m", "keras_het", "doctor", folder=folder, backend=backend)
     assert "Traceback" not in result.stderr
     return result.returncode, result.stderr if result.returncode else result.stdout
 
 
 def without(*names):
-    """A file that makes packages look as if they were not installed."""
+    """Returns a file that hides installed packages."""
     return {"sitecustomize.py": f"import sys\nsys.modules.update(dict.fromkeys({names!r}))\n"}
 
 

@@ -155,7 +155,7 @@ def test_of_several_models_a_pair_counts_that_all_have_with_one_sign():
 
 
 def full(x):
-    """The shape of a factor, and what its weights give classes in common, given the inputs."""
+    """Returns the shape of a factor, and a function from its weights to the covariances between classes."""
     x = np.concatenate([x[:, :3], np.ones((len(x), 1))], axis=1)
     return (4, 5, 2), lambda factor: low_rank(x.T @ x / len(x), factor)
 
@@ -166,7 +166,7 @@ def low_rank(second, factor):
 
 
 def parameter_efficient(x):
-    """The same of a factor that all examples share, its rows scaled by `x`."""
+    """Does the same for a factor that all examples share, with rows scaled by `x`."""
     weights = x.T, x / len(x)
     return (
         1,
@@ -176,7 +176,7 @@ def parameter_efficient(x):
 
 
 def alarms(draw, form=full, draws=9, trials=400, seed=3):
-    """How often any pair of classes is returned for weights that are drawn anew; the inputs are given."""
+    """Counts how often any pair of classes is returned for new random weights and the same inputs."""
     rng = np.random.default_rng(seed)
     shape, shared_of = form(rng.normal(size=(30, 5)) + 0.5)
 

@@ -1,4 +1,4 @@
-"""What joint models say: label vectors by sums over all of them, label maps by brute force, regressions by SciPy."""
+"""Joint models against oracles: sums over all label vectors, brute force for label maps, SciPy for regressions."""
 
 import itertools
 import types
@@ -36,7 +36,7 @@ def found(request):
 
 @pytest.fixture
 def of_each(found):
-    """The probability of every vector for every example, `(8, N)`."""
+    """Computes the probability of every vector for every example, `(8, N)`."""
     return np.exp([found.log_prob(vector) for vector in VECTORS])
 
 
@@ -109,7 +109,7 @@ def test_pixels_share_the_noise_of_the_factors_and_not_their_own(factor, scale, 
 
 
 def distance(a, b, classes):
-    """1 - IoU by sets."""
+    """Computes 1 - IoU by sets."""
     parts = []
     for label in range(1, classes):
         one, other = ({*np.flatnonzero(m.ravel() == label)} for m in (a, b))
@@ -156,7 +156,7 @@ def test_maps_that_do_not_fit_are_refused():
 
 
 def predicted(count, units, factors, seed=0):
-    """Packed outputs, and targets that are drawn from them."""
+    """Returns packed outputs, and targets drawn from them."""
     rng = np.random.default_rng(seed)
     mean, scale = rng.normal(size=(count, units)), np.exp(0.5 * rng.normal(size=(count, units)))
     factor = rng.normal(size=(count, units, factors))

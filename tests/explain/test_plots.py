@@ -1,4 +1,4 @@
-"""Figures draw the numbers that they are given, on the axes that they are given, and change nothing else."""
+"""Figures draw their numbers on the caller's axes, and change nothing else."""
 
 import importlib
 import sys

@@ -1,4 +1,4 @@
-"""The parts of the uncertainty of an example, against integrals in float64; and its explanation."""
+"""Parts of the uncertainty of an example, against integrals in float64, and explanations."""
 
 import sys
 
@@ -32,7 +32,7 @@ def binary_entropy(p):
 
 
 def exact(mean, variance):
-    """H[E p] and E H[p] for the p = sigmoid(u), u normal: 200 Gauss-Hermite points."""
+    """Computes H[E p] and E H[p] for p = sigmoid(u), u normal, with 200 Gauss-Hermite points."""
     points, weights = np.polynomial.hermite_e.hermegauss(200)
     p = expit(mean[..., None] + np.sqrt(variance)[..., None] * points)
     weights = weights / weights.sum()
@@ -106,7 +106,7 @@ NAMES, EYE = ["cat", "lynx", "dog", "wolf"], np.eye(4, dtype="float32")
 
 
 def confusing():
-    """A head that is right of all classes, and holds 0 and 1 for each other (against), 2 and 3 (together)."""
+    """Makes an accurate head that confuses 0 and 1 (negative covariance), and 2 and 3 (positive)."""
     head = HeteroscedasticDense(4, num_factors=2, temperature=2.0, seed=0)
     model = keras.Sequential([keras.Input((4,)), head])
     head.loc_layer.kernel.assign(4 * np.eye(4))

@@ -217,10 +217,10 @@ def test_the_closed_form_is_the_default_and_nodes_are_the_other_way():
 def test_a_conversion_starts_fresh_or_is_refused():
     old = keras.Sequential([keras.Input((4,)), keras.layers.Dense(3, "softmax")])
     for model in (old, keras.Sequential([keras.Input((4,)), keras.layers.Dense(3)])):
-        with pytest.raises(ValueError, match="unless mu starts fresh by `warm_start=False`"):
+        with pytest.raises(ValueError, match="For another link, pass warm_start=False"):
             keras_het.heteroscedastic(model, link="normal_cdf")
     new = keras_het.heteroscedastic(old, link="normal_cdf", warm_start=False)
     assert isinstance(new.layers[-1].link, NormalCDF)
-    with pytest.raises(ValueError, match="have a head whose link a Dense layer can have"):
+    with pytest.raises(ValueError, match="have a head with the link softmax or sigmoid"):
         keras_het.homoscedastic(new)
     assert keras_het.homoscedastic(new, units=5).layers[-1].units == 5

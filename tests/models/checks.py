@@ -1,4 +1,4 @@
-"""What a converted model keeps, as checkers for any model."""
+"""Checks of what a converted model keeps, for any model."""
 
 import random
 
@@ -23,7 +23,7 @@ def sharpen(model):
 
 
 def state_of(model):
-    """What a call must leave alone: the model's weights and trainable flags, the caller's seeds and dtype policy."""
+    """Returns what a call must not change: weights, `trainable` flags, seeds and dtype policy."""
     weights = [weight.numpy() for weight in model.weights]
     flags = [(layer.name, layer.trainable) for layer in model._flatten_layers()] + [
         weight.trainable for weight in model.weights
@@ -38,18 +38,18 @@ def assert_same_state(before, after, seeds=True):
 
 
 def old_probabilities(model, x):
-    """Those of the model before conversion, whatever it returns."""
+    """Computes the probabilities of the model before conversion, for any outputs."""
     outputs = keras.ops.convert_to_tensor(model.predict(x, verbose=0).astype("float32"))
     return np.asarray(outputs) if find_ending(model).link else to_numpy(keras.ops.softmax(outputs))
 
 
 def head_of(model):
-    """The head of a converted model, which layers that reshape may follow."""
+    """Returns the head of a converted model, which reshaping layers can follow."""
     return next(layer for layer in reversed(model.layers) if hasattr(layer, "link"))
 
 
 def probabilities(model, x):
-    """Those of a converted model."""
+    """Computes the probabilities of a converted model."""
     outputs, head = model.predict(x, verbose=0), head_of(model)
     if head.activation is not keras.activations.linear:
         return outputs
@@ -58,7 +58,7 @@ def probabilities(model, x):
 
 
 def check_conversion(model, x, y, folder, **arguments):
-    """The new model: it predicts as the old one, trains for an epoch, and comes back from a `.keras` file."""
+    """Checks that the new model predicts like the old one, trains for an epoch, and reloads from a `.keras` file."""
     old, before = old_probabilities(model, x), state_of(model)
     new = heteroscedastic(model, 2, **arguments)
     assert_same_state(before, state_of(model))
@@ -73,7 +73,7 @@ def check_conversion(model, x, y, folder, **arguments):
 
 
 def check_fit(model, x, y, run_eagerly=False):
-    """An epoch of `fit` has a finite loss and moves the head."""
+    """Checks that an epoch of `fit` has a finite loss and moves the head."""
     head = model.layers[-1]
     before = [weight.numpy() for weight in head.trainable_weights]
     is_log = head.activation is keras.activations.linear
@@ -85,12 +85,12 @@ def check_fit(model, x, y, run_eagerly=False):
 
 
 def check_file(model, x, folder):
-    """A `.keras` file gives the same predictions."""
+    """Checks that a `.keras` file gives the same predictions."""
     assert_allclose(outputs(reloaded(model, folder), x), outputs(model, x), rtol=1e-5, atol=1e-5)
 
 
 def outputs(model, x):
-    """What a model predicts, compiled only on JAX, which compiles each operation of a call alone."""
+    """Returns the predictions of a model, compiled only on JAX, which would compile each operation separately."""
     if keras.config.backend() == "jax":
         return model.predict(x, verbose=0)
     return to_numpy(model(x, training=False))

@@ -1,4 +1,4 @@
-"""Small models of every shape that a conversion has to find its way in, and data for them."""
+"""Small models of every structure that a conversion must read, and data for them."""
 
 import keras
 import numpy as np

@@ -1,4 +1,4 @@
-"""One call in, a model with another head out, that predicts as before and has not touched the old one."""
+"""A converted model has a new head, predicts as before, and leaves the old model unchanged."""
 
 import keras
 import numpy as np
@@ -68,7 +68,7 @@ def test_planted_mean_without_the_temperature_is_caught(tmp_path, monkeypatch):
 
 
 def link(model, **arguments):
-    """The activation of the link of the converted model."""
+    """Returns the activation of the link of the converted model."""
     return heteroscedastic(model, **arguments).layers[-1].link.activation
 
 

@@ -1,4 +1,4 @@
-"""Models of label vectors, maps and targets: trained by a joint loss, they predict, and refuse what does not fit."""
+"""Distribution models of label vectors, maps and targets: training, predictions and refusals."""
 
 import re
 

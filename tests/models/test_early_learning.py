@@ -38,7 +38,7 @@ KERNEL, BIAS = RNG.normal(size=(FEATURES, UNITS)).astype("float32"), RNG.normal(
 
 
 def make_model(loss=None, rate=0.5, activation=None, examples=EXAMPLES, units=UNITS, compile_arguments=None, **kwargs):
-    """A model of one Dense layer with known weights."""
+    """Makes a model of one Dense layer with known weights."""
     inputs = keras.Input((FEATURES,))
     model = EarlyLearning(inputs, keras.layers.Dense(units, activation)(inputs), examples, **kwargs)
     if units == UNITS:
@@ -48,7 +48,7 @@ def make_model(loss=None, rate=0.5, activation=None, examples=EXAMPLES, units=UN
 
 
 def identity(loss=None, **kwargs):
-    """A model that returns its inputs, whose losses a test computes by itself."""
+    """Makes a model that returns its inputs."""
     inputs = keras.Input((UNITS,))
     model = EarlyLearning(inputs, keras.layers.Identity()(inputs), EXAMPLES, **kwargs)
     return compiled(model, "sgd", sparse_crossentropy(reduction="none") if loss is None else loss)
@@ -63,7 +63,7 @@ def probabilities(logits):
 
 
 def oracle(memory, logits, targets, strength=3.0):
-    """The loss of every example with the memory held, targets being label vectors, float64."""
+    """Computes the loss of every example for a fixed memory and label vectors, in float64."""
     p = probabilities(logits)
     return strength * np.log(1 - np.sum(memory * p, axis=-1)) - np.sum(targets * np.log(p), axis=-1)
 
@@ -73,7 +73,7 @@ def plain(logits, labels):
 
 
 def trained(batches, weights=None, rate=0.5, strength=3.0, momentum=0.7):
-    """SGD in NumPy, float64, with gradients derived by hand: losses, memory, kernel and bias after the batches."""
+    """Trains by SGD in NumPy, float64; returns losses, memory, kernel and bias after the batches."""
     weights = np.ones(EXAMPLES) if weights is None else weights.astype("float64")
     kernel, bias = KERNEL.astype("float64"), BIAS.astype("float64")
     memory, losses = np.zeros((EXAMPLES, UNITS)), []
@@ -207,7 +207,7 @@ def test_a_strength_of_zero_is_the_plain_loss():
 
 
 def gradient_of(model, logits, weights=INDEX):
-    """The value and the gradient of the sum of the losses. JAX needs what is assigned as a part of the scope."""
+    """Returns the sum of the losses and its gradient. JAX needs assigned variables in the scope."""
 
     def total(tensors):
         with keras.StatelessScope(state_mapping=[(model.memory, model.memory.value)]):
@@ -227,7 +227,7 @@ def test_gradients_are_finite_differences_with_the_memory_held():
 
 
 def test_nan_of_one_example_without_an_index_stays_with_it():
-    """All of them share a row of the memory: nan in it would come back as a gradient of others."""
+    """They share a row of the memory, where nan would reach the gradients of other examples."""
     model, none = identity(), np.tile([1.0, -1.0], (EXAMPLES, 1))
     loss_of(model, LABELS, LOGITS, INDEX)
     loss_of(model, LABELS, np.full_like(LOGITS, np.nan), none)

@@ -1,4 +1,4 @@
-"""An ensemble against the mean of probabilities in float64, through training, files and every kind of input."""
+"""An ensemble against the mean of probabilities in float64: training, files and every kind of input."""
 
 import keras
 import numpy as np
@@ -27,7 +27,7 @@ def model_of(*end, name=None):
 
 
 def sharp():
-    """Of initial weights that make members differ much."""
+    """Makes initial weights large, so that members differ."""
     return keras.initializers.RandomNormal(stddev=3.0)
 
 
@@ -50,7 +50,7 @@ def ensemble_of(end, count=2):
 
 
 def expected(ensemble, end, x):
-    """What the ensemble should predict, in float64, from what each member returns."""
+    """Computes the expected predictions in float64 from the outputs of each member."""
     outputs = np.stack([member.predict_on_batch(x) for member in ensemble.members]).astype("float64")
     if "sigmoid" in end:
         return logit((outputs if end == "Dense, sigmoid" else expit(outputs)).mean(0))

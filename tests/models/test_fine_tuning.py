@@ -1,4 +1,4 @@
-"""A warm head learns the noise of new labels: on digits of which 40% are flipped its noise grows."""
+"""A head with a warm start learns the noise of new labels: on digits with 40% flips its noise grows."""
 
 import keras
 import numpy as np
@@ -35,13 +35,13 @@ def pretrained(digits):
 
 
 def noise(model, x):
-    """Root mean square standard deviation of the logits."""
+    """Returns the root mean square standard deviation of the logits."""
     features = keras.Model(model.inputs[0], model.layers[-2].output).predict(x, verbose=0)
     return float(np.sqrt(np.mean(to_numpy(model.layers[-1].logit_distribution(features).variance()))))
 
 
 def growth(pretrained, digits, **arguments):
-    """The noise after fine-tuning on noisy labels over the noise before."""
+    """Returns the noise after fine-tuning on noisy labels, divided by the noise before."""
     x, _, noisy = digits
     model = heteroscedastic(pretrained, clone=True, seed=0, **arguments)
     before = noise(model, x)

@@ -1,4 +1,4 @@
-"""What a converted model is compiled with, and the activation that it may keep."""
+"""Losses, metrics, optimizer and activation of a converted model."""
 
 import warnings
 
@@ -11,7 +11,7 @@ from numpy.testing import assert_allclose
 import keras_het
 from keras_het import heteroscedastic, homoscedastic
 from keras_het.reading.check import collect_warnings
-from keras_het.reading.head_noise import standardized
+from keras_het.reading.head_noise import logit_normal
 from tests.common import compiled, refuses, session, to_numpy
 from tests.models.checks import UNITS, check_file, sharpen
 from tests.models.small_models import X, Y, functional, sequential
@@ -22,7 +22,7 @@ VECTORS = np.eye(UNITS, dtype="float32")[Y]
 
 
 def converted(model, keep_activation=False, **arguments):
-    """Compiled, with nothing warned of, for that is an error here, and checked."""
+    """Converts and checks a model; a warning is an error."""
     new = heteroscedastic(model, 1, keep_activation=keep_activation, **arguments)
     assert new.compiled
     collect_warnings(new)
@@ -80,7 +80,7 @@ def test_a_loss_by_the_name_of_an_output_gets_the_new_name():
 
 
 def warned(convert, *arguments, keep_activation=False, **named):
-    """The text of the warning of a conversion whose result is not compiled."""
+    """Returns the warning of a conversion whose result is not compiled."""
     with warnings.catch_warnings(record=True) as caught:  # pytest.warns would raise others, of the backends
         warnings.simplefilter("always")
         new = convert(*arguments, keep_activation=keep_activation, **named)
@@ -140,7 +140,7 @@ NO_COUNTERPART = [
 @pytest.mark.parametrize("arguments", NO_COUNTERPART)
 def test_what_has_no_match_is_warned_of_and_the_model_is_not_compiled(arguments):
     old = compiled(functional("softmax"), "sgd", **arguments)
-    assert "has no match that is known; keep_activation=True keeps it. `" in warned(keras_het.heteroscedastic, old, 1)
+    assert "has no known match (keep_activation=True keeps it). `" in warned(keras_het.heteroscedastic, old, 1)
     assert converted(old, keep_activation=True).loss == old.loss
 
 
@@ -319,7 +319,7 @@ def test_a_kept_activation_returns_probabilities(activation, loss, labels, clone
     assert new.loss == loss
     head, p = new.layers[-1], new.predict(X, verbose=0)
     features = keras.Model(new.input, head.input).predict(X, verbose=0)
-    log_p = head.integrator.integrate(head.link, standardized(head, features))
+    log_p = head.integrator.integrate(head.link, logit_normal(head, features))
     assert_allclose(p, to_numpy(head.link.probabilities(log_p)), rtol=1e-5, atol=1e-6)
     assert np.abs(p - old.predict(X, verbose=0)).max() < 0.02
     new.fit(X, labels, verbose=0)

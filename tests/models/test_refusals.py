@@ -1,4 +1,4 @@
-"""Models that cannot be made or converted, and arguments that do not fit, are refused with a reason."""
+"""Errors about models that cannot be made or converted, and about wrong arguments."""
 
 import warnings
 

@@ -1,4 +1,4 @@
-"""A trained model converted to one of a distribution: it predicts as before, and learns noise that its data have."""
+"""A converted regression predicts as before, and learns the noise of its data."""
 
 import keras
 import numpy as np

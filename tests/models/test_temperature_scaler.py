@@ -1,4 +1,4 @@
-"""The fitted temperature against a dense grid in float64, and what a scaled model keeps."""
+"""The fitted temperature against a dense grid in float64, and the scaled model."""
 
 import keras
 import numpy as np
@@ -33,7 +33,7 @@ def data(link, true, count=300, seed=0):
 
 
 def nll(link, outputs, labels, temperature):
-    """In float64, written the plain way."""
+    """Computes the NLL in float64."""
     if link == "sigmoid":
         return -np.mean(labels * log_expit(outputs / temperature) + (1 - labels) * log_expit(-outputs / temperature))
     return -log_softmax(outputs / temperature, axis=-1)[np.arange(len(labels)), labels].mean()

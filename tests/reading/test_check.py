@@ -38,7 +38,7 @@ def make(link="softmax", *behind, units=3):
 
 
 def probable(link, *behind):
-    """A model whose head returns probabilities."""
+    """Makes a model whose head returns probabilities."""
     return keras.Sequential(
         [keras.Input((6,)), HeteroscedasticDense(3, 1, link=link, activation=link, name="head"), *behind]
     )
@@ -49,12 +49,12 @@ def sigmoid():
 
 
 def plain(*end, shape=(6,)):
-    """A model without a layer of this package."""
+    """Makes a model without a layer of this package."""
     return lambda: keras.Sequential([keras.Input(shape), layers.Dense(4, "relu"), *end])
 
 
 def dense(activation=None, units=3, *behind):
-    """A model that ends in a Dense layer."""
+    """Makes a model that ends in a Dense layer."""
     return plain(layers.Dense(units, activation, name="last"), *behind)
 
 
@@ -107,7 +107,7 @@ def moved(move):
 
 
 def refused_symbols(x):
-    """A function that takes no symbolic tensors."""
+    """Refuses symbolic tensors."""
     if keras.utils.is_keras_tensor(x):
         raise TypeError("numbers alone")
     return x
@@ -131,7 +131,7 @@ def metric(make, value, *parts):
 
 
 def both(make, fitting, value, *parts):
-    """A metric that is wrong beside a loss that is right."""
+    """Returns a case with a wrong metric beside a correct loss."""
     return make, {"loss": fitting, "metrics": [value]}, ("`metrics` must", *parts)
 
 

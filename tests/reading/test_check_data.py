@@ -1,4 +1,4 @@
-"""Data that a model cannot learn from are named before it is trained on them; data that are right are not."""
+"""`check` names data that a model cannot learn from, and is silent about correct data."""
 
 import re
 import warnings

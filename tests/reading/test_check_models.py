@@ -1,4 +1,4 @@
-"""Models that are judged by running them, what stands behind a layer of flips, and all calls that check first."""
+"""`check` of subclassed models and of layers behind a `NoiseTransition`, and the calls that run `check` first."""
 
 import re
 
@@ -103,7 +103,7 @@ def test_what_only_changes_form_may_stand_behind_flips():
 
 
 def fitting(*ending):
-    """A model with a loss that fits, of layers behind a Dense layer of as many units as there are classes."""
+    """Makes a model with a correct loss and these layers behind a Dense layer."""
     return compiled(keras.Sequential([keras.Input((6,)), layers.Dense(3), *ending]), "sgd", SPARSE)
 
 

@@ -1,4 +1,4 @@
-"""Models that `check` says nothing of, since they are right, and those of which it says that nobody can tell."""
+"""Correct models, about which `check` is silent, and unknown models, about which it warns."""
 
 import ast
 import pathlib
@@ -60,7 +60,7 @@ VECTORS_LOSS = losses.CategoricalCrossentropy(from_logits=True)
 
 
 def binary_crossentropy(y_true, y_pred):
-    """Not that of Keras."""
+    """Returns something else than the loss of Keras with this name."""
     return keras.ops.mean(y_pred)
 
 
@@ -207,7 +207,7 @@ def test_no_false_alarm_over_the_heads_and_models_of_this_suite():
 
 
 def python_blocks(page):
-    """The code of a page that the tests run."""
+    """Returns the code of a page that the tests run."""
     return [part.split("```")[0] for part in page.read_text().split("```python\n")[1:]]
 
 
@@ -238,13 +238,13 @@ def test_no_false_alarm_over_the_compile_calls_of_demo_guides_and_pages(path):
 
 
 def compile_calls(block):
-    """The calls of `model.compile` in some code."""
+    """Returns the calls of `model.compile` in code."""
     calls = [node for node in ast.walk(ast.parse(block)) if isinstance(node, ast.Call)]
     return [call for call in calls if ast.unparse(call).startswith("model.compile(")]
 
 
 def loss_before(call, block, model):
-    """The loss of Keras that was last named before a call, or else one of logits."""
+    """Returns the last loss of Keras before a call, or a loss of logits."""
     lines = [node for node in ast.walk(ast.parse(block)) if isinstance(node, ast.Assign) and node.lineno < call.lineno]
     named = [ast.unparse(node.value) for node in lines if ast.unparse(node).startswith("loss = keras.losses.")]
     if named:

@@ -1,4 +1,4 @@
-"""One reading of a model's end: what it answers for models of every kind, and how often it walks the graph."""
+"""Endings of models of every kind, and the number of graph walks."""
 
 import keras
 import pytest
@@ -134,7 +134,7 @@ TABLE = {
 
 
 def answer(read):
-    """What is read, or how the refusal begins."""
+    """Returns the ending that is read, or the start of the error."""
     try:
         return read()
     except ValueError as error:
@@ -170,7 +170,7 @@ def test_a_second_walk_is_counted():
 
 
 def test_a_reading_adds_no_call_to_a_layer_and_keeps_no_subclassed_model_alive():
-    """The features of a head in an inner model are made only if they are asked for."""
+    """The features of a head in an inner model are computed lazily."""
     model = nested()
     before = [len(layer._inbound_nodes) for layer in model._flatten_layers()]
     ending = find_ending(model)

@@ -1,4 +1,4 @@
-"""Probabilities and features of whatever a model returns, and the noise of a head as far as its link sees it."""
+"""Probabilities and features of models with any outputs, and the noise of a head."""
 
 import keras
 import numpy as np
@@ -68,8 +68,8 @@ def two_outputs():
 
 ERRORS = [
     (model_of("linear"), X, "be compiled with a loss that has from_logits=True. Received: model="),
-    (model_of("linear"), X, "which returns numbers from -1 to 3, whose rows do not sum to 1"),
-    (model_of("sigmoid"), X, "whose rows do not sum to 1"),
+    (model_of("linear"), X, "which returns numbers from -1 to 3, with rows that do not sum to 1"),
+    (model_of("sigmoid"), X, "with rows that do not sum to 1"),
     (model_of("softmax"), X * np.nan, "its training has diverged, or `x` has nan. Received: nan for example 0"),
     (model_of("softmax"), X[:0], "`x` must have at least one example. Received: none"),
     (two_outputs(), X,

@@ -1,4 +1,4 @@
-"""The match of a loss or metric of probabilities gives their value from what a head returns."""
+"""The match of a loss or metric computes the same value from the outputs of a head."""
 
 import keras
 import numpy as np

@@ -114,7 +114,7 @@ def _g():
     (tmp_path / "toy").mkdir()
     (tmp_path / "toy" / "__init__.py").write_text(source)
     assert hook("equations").equations_table(hook("package").load(tmp_path, "toy")).splitlines() == [
-        "| Paper | Equation | Function |",
+        "| Paper | Equation | Functions |",
         "|---|---|---|",
         "| Doe 2021 | Eq. 2 | `_g` |",
         "| Doe 2021 | Eq. 12 | [`toy.f`][toy.f] |",

@@ -3,6 +3,7 @@
 import importlib
 import os
 import pathlib
+import re
 
 import pytest
 from chromium import SIZES, context
@@ -98,7 +99,7 @@ def found_by(page, words):
             const text = document.querySelector(".md-search-result__meta")?.textContent ?? "";
             return links.some((link) => link.href.toLowerCase().includes(`h=${word}`)) || text.includes("No matching");
         }""",
-        arg=words.split()[0].lower(),
+        arg=re.split("[ -]", words)[0].lower(),
     )
     return [link.get_attribute("href") for link in page.locator(".md-search-result__link").all()]
 

@@ -134,5 +134,5 @@ def test_the_overview_has_a_line_for_every_public_name(hook):
 
 def test_a_link_to_a_file_of_the_repository_leads_to_its_copy(hook):
     page = types.SimpleNamespace(file=types.SimpleNamespace(src_uri="index.md"))
-    markdown = hook("site").on_page_markdown("[a](../benchmarks/results/speed.md#cpu) [b](heads.md)", page, None, None)
+    markdown = hook("pages").on_page_markdown("[a](../benchmarks/results/speed.md#cpu) [b](heads.md)", page, None, None)
     assert markdown == "[a](repository/benchmarks/results/speed.md.txt#cpu) [b](heads.md)"

@@ -1,4 +1,4 @@
-"""The site in a real Chromium, opened as files: every page loads in silence, fits a phone, and the search finds it."""
+"""The site in Chromium, opened as files: each page loads without a message, fits a phone, and the search finds it."""
 
 import importlib
 import os
@@ -33,7 +33,7 @@ def opened(browser):
 
 
 def addresses(site):
-    # 404.html is a server's, with absolute addresses.
+    # 404.html is for a server and has absolute addresses.
     return sorted(path for path in site.rglob("*.html") if path.name != "404.html")
 
 
@@ -80,7 +80,7 @@ def test_code_that_is_cut_off_is_caught(browser, tmp_path):
 
 
 def wide_code(page):
-    """The beginnings of the blocks of code that scroll sideways."""
+    """Returns the beginnings of code blocks that scroll sideways."""
     return page.evaluate(
         "[...document.querySelectorAll('article pre, article pre code')]"
         ".filter((block) => block.scrollWidth > block.clientWidth + 1 && block.clientWidth > 0)"
@@ -89,7 +89,7 @@ def wide_code(page):
 
 
 def found_by(page, words):
-    """The addresses that the search names for words, the best first."""
+    """Returns the addresses that the search finds, the best first."""
     box = page.locator(".md-search__input")
     box.fill(words[:-1])
     box.press_sequentially(words[-1])  # only a key makes it search

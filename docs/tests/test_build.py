@@ -1,7 +1,4 @@
-"""The site holds every public name and asks no other host for anything.
-
-What is missing or broken makes its build fail.
-"""
+"""The site has every public name and loads nothing from other hosts. Its build fails if something is missing."""
 
 import importlib
 import shutil
@@ -16,7 +13,7 @@ SOURCES = ["mkdocs.yml", "docs", "keras_het", "guides", "benchmarks", *(path.nam
 
 @pytest.fixture
 def copied(tmp_path):
-    """What the site is made of, in another folder."""
+    """Copies the sources of the site to another folder."""
     for name in SOURCES:
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (shutil.copytree if (ROOT / name).is_dir() else shutil.copy)(ROOT / name, tmp_path / name)

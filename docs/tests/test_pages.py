@@ -1,4 +1,4 @@
-"""README and the pages of docs/: examples run, links lead somewhere, and pictures show what their code makes."""
+"""README and the pages of docs: examples run, links work, and pictures match their code."""
 
 import hashlib
 import pathlib

@@ -16,7 +16,7 @@ LABELS, FACTORS = 8, 2
 
 
 def correlation(covariance):
-    """Correlations of covariances."""
+    """Returns the correlations of a covariance."""
     scale = np.sqrt(np.diag(covariance))
     return covariance / np.outer(scale, scale)
 
@@ -33,17 +33,17 @@ joint = keras_het.models.DistributionModel(
     inputs, keras_het.layers.JointHeteroscedasticDense(LABELS, FACTORS, seed=0)(inputs)
 )
 joint.compile(keras.optimizers.Adam(0.02), keras_het.losses.JointMultiLabelCrossentropy(64))
-of_each = keras.Sequential([inputs, keras_het.layers.HeteroscedasticDense(LABELS, FACTORS, link="sigmoid", seed=0)])
-of_each.compile(keras.optimizers.Adam(0.02), keras.losses.BinaryCrossentropy(from_logits=True))
-for model in (joint, of_each):
+separate = keras.Sequential([inputs, keras_het.layers.HeteroscedasticDense(LABELS, FACTORS, link="sigmoid", seed=0)])
+separate.compile(keras.optimizers.Adam(0.02), keras.losses.BinaryCrossentropy(from_logits=True))
+for model in (joint, separate):
     model.fit(x, y, batch_size=128, epochs=20, verbose=0)
 
-# Labels in the order of the planted angle: those that go together stand together.
+# In the order of the planted angle, labels that occur together are neighbours.
 order = np.argsort(np.arctan2(*factor.T))
 panels = {
     "planted": correlation(factor @ factor.T + 0.25 * np.eye(LABELS)),
     "learned by the joint loss": correlation(keras_het.explain.covariance(joint, x[:500])),
-    "learned by binary crossentropy": correlation(keras_het.explain.covariance(of_each, x[:500])),
+    "learned by binary crossentropy": correlation(keras_het.explain.covariance(separate, x[:500])),
 }
 figure, axes = plt.subplots(1, 3, figsize=(11, 3.9), layout="constrained")
 for axis, (title, matrix) in zip(axes, panels.items(), strict=True):

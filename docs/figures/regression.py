@@ -16,7 +16,7 @@ HERE = pathlib.Path(__file__).parent
 
 
 def planted(count=4000, seed=0):
-    """Three targets whose errors have two factors that depend on the features, and the covariances, `(count, 3, 3)`."""
+    """Returns features, three targets whose errors have two factors, and their covariances, `(count, 3, 3)`."""
     rng = np.random.default_rng(seed)
     x = rng.normal(size=(count, 2))
     factor = np.stack([np.outer(np.ones(count), [1.0, 0.6, -0.4]), np.outer(x[:, 0], [0.0, 0.5, 0.7])], axis=-1)
@@ -26,7 +26,7 @@ def planted(count=4000, seed=0):
 
 
 def regression(x, y, train, held_out, num_factors):
-    """The mean by the squared error, and then the covariance, each stopped by its loss on examples held out."""
+    """Returns a model whose mean is fitted by the squared error, then its covariance, each with early stopping."""
     keras.utils.set_random_seed(0)
     mean = keras.Sequential([keras.Input(x.shape[1:]), keras.layers.Dense(16, "relu"), keras.layers.Dense(y.shape[1])])
     mean.compile(keras.optimizers.Adam(0.01), "mse")
@@ -38,7 +38,7 @@ def regression(x, y, train, held_out, num_factors):
 
 
 def fit(model, data, held_out):
-    """Trains to the best epoch by examples held out."""
+    """Trains to the epoch with the best loss on held-out examples."""
     stopping = keras.callbacks.EarlyStopping(patience=20, restore_best_weights=True)
     model.fit(*data, validation_data=held_out, batch_size=32, epochs=200, callbacks=[stopping], verbose=0)
 

@@ -17,8 +17,8 @@ COLORS = LinearSegmentedColormap.from_list("map", ["#f1efe8", "#8fb3cf", "#1b4f7
 TWO = {"Dense of each pixel": "a head of\neach pixel", "joint": "the\njoint head"}
 
 
-def drawn(task, index):
-    """Names, and label maps of a test image, `(100, H, W)`."""
+def label_maps(task, index):
+    """Returns the label maps of a test image from each source, `{name: (100, H, W)}`."""
     x = task.x[segmentation.TRAIN + index][None]
     rows = {"annotators": task.planted(100, np.random.default_rng(1))[:, index]}
     for name in reversed(TWO):
@@ -28,7 +28,7 @@ def drawn(task, index):
 
 
 def picture(image, rows):
-    """The image, and in each row the mean of all maps and some of them."""
+    """Draws the image, and in each row the mean of all maps and the first maps."""
     figure = plt.figure(figsize=(11, 3.9), layout="constrained")
     whole, right = figure.subfigures(1, 2, width_ratios=[2.3, SHOWN + 2.6])
     axes = whole.subplots()
@@ -52,5 +52,5 @@ if __name__ == "__main__":
     task = segmentation.Discs(SEED)
     discs = [label(maps[0])[1] for maps in task.maps[:, segmentation.TRAIN :].swapaxes(0, 1)]
     index = discs.index(2)  # two discs that do not overlap
-    figure = picture(task.x[segmentation.TRAIN + index, ..., 0], drawn(task, index))
+    figure = picture(task.x[segmentation.TRAIN + index, ..., 0], label_maps(task, index))
     figure.savefig(pathlib.Path(__file__).parent / "segmentation.png", dpi=110)

@@ -5,12 +5,12 @@ import re
 from package import find, public_modules, public_names, result_classes
 
 OVERVIEW = """---
-title: API
+title: All names
 ---
 
-# API
+# All names
 
-All public names, by module. In a shell, `python -m keras_het doctor` checks your installation, and
+The public names of keras_het, by module. In a shell, `python -m keras_het doctor` checks your installation, and
 `python -m keras_het parity model.keras` compares your model on the installed backends.
 
 {modules}

@@ -1,4 +1,4 @@
-"""The sections of the package's docstrings, in the form that griffe's Google style reads."""
+"""Rewrites the sections of the package's docstrings for griffe, which reads the Google style."""
 
 import re
 
@@ -14,18 +14,18 @@ class Sections(griffe.Extension):
     """Rewrites the docstring of every object before it is parsed."""
 
     def on_object(self, *, obj, loader, **kwargs):
-        """Called by griffe for each object, when all are read."""
+        """Changes one docstring. Griffe calls this for each object after it has read all."""
         if obj.docstring:
             obj.docstring.value = sections(obj.docstring.value)
 
 
 def sections(text):
-    """A docstring with its short sections as paragraphs, with an attribute a line and the example as code."""
-    text = ATTRIBUTES.sub(lambda found: ITEM.sub(_one_a_line, found[0]), text)
-    text = SECTION.sub(lambda found: f"\n**{found[1]}:** {' '.join(found[2].split())}\n", text)
+    """Returns a docstring with its short sections as paragraphs, one attribute per line and the example as code."""
+    text = ATTRIBUTES.sub(lambda match: ITEM.sub(_split_names, match[0]), text)
+    text = SECTION.sub(lambda match: f"\n**{match[1]}:** {' '.join(match[2].split())}\n", text)
     return re.sub(r"^Example:$", "\nExamples:", text, flags=re.MULTILINE)
 
 
-def _one_a_line(item):
-    """Each name of `a, b: text` with the text."""
+def _split_names(item):
+    """Returns a line for each name of `a, b: text`."""
     return "\n".join(f"    {name}: {item[2]}" for name in item[1].split(", "))

@@ -13,7 +13,7 @@ WORK = re.compile(r"(?P<first>[A-Z][\w-]+)[^;]*?(?P<year>(?:19|20)\d\d)")
 
 
 class Citation(NamedTuple):
-    """A paper, a place in it, and the object whose docstring cites it."""
+    """A paper, an equation or another place in it, and the object whose docstring cites it."""
 
     work: str
     place: str
@@ -27,20 +27,23 @@ def equations_table(package):
         for module in public_modules(package)
         for path, source in public_names(module).items()
     }
-    order = sorted(citations(package), key=lambda c: (c.work, not c.place.startswith("Eq"), _natural(c.place)))
-    rows = [f"| {c.work} | {c.place} | {_link(c.object, public)} |" for c in order]
-    return "\n".join(["| Paper | Equation | Function |", "|---|---|---|", *dict.fromkeys(rows)])
+    functions = {}
+    for work, place, owner in citations(package):
+        functions.setdefault((work, place), {})[_link(owner, public)] = True
+    order = sorted(functions, key=lambda key: (key[0], not key[1].startswith("Eq"), _natural(key[1])))
+    rows = [f"| {work} | {place} | {', '.join(functions[work, place])} |" for work, place in order]
+    return "\n".join(["| Paper | Equation | Functions |", "|---|---|---|", *rows])
 
 
 def citations(package):
-    """Yields the citations with an equation, a section or the like in the docstrings of a package."""
+    """Yields the citations of an equation, a section or the like in the docstrings of a package."""
     for owner in _objects(package):
         text = owner.docstring.value if owner.docstring else ""
         sources = " ".join(" ".join(SOURCE.findall(text)).split()).split("; ")
         for cited in dict.fromkeys([*CITED.findall(SOURCE.sub("", text)), *sources]):
             work = WORK.search(" ".join(cited.split()))
-            places = PLACE.findall(" ".join(cited.split())) if work else []
-            yield from (Citation(f"{work['first']} {work['year']}", place, owner) for place in places)
+            for place in PLACE.findall(" ".join(cited.split())) if work else ():
+                yield Citation(f"{work['first']} {work['year']}", place, owner)
 
 
 def _objects(module):

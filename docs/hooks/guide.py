@@ -9,7 +9,7 @@ from guides.notebooks.reader import cells, header_of
 FIRST = ("finetune_kerashub", "image_folder", "text_strings", "table_sklearn", "llm_labels", "annotators")
 
 INDEX = """\
-# Guides
+# All guides
 
 Each guide is one script, from the data to the result, with everything it printed and drew.
 Run one in a clone of the repository with `python guides/NAME.py`.

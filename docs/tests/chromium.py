@@ -1,4 +1,4 @@
-"""A real Chromium for the tests of pages: the one that `CHROMIUM` names, or playwright's own."""
+"""Chromium for the tests of pages: the program in the variable `CHROMIUM`, or the one of playwright."""
 
 import os
 
@@ -10,7 +10,7 @@ QUIET = ("--no-sandbox", "--disable-background-networking", "--disable-component
 
 @pytest.fixture(scope="session")
 def browser():
-    """Playwright's browser, started once."""
+    """Starts the browser once."""
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
@@ -20,6 +20,6 @@ def browser():
 
 
 def context(browser, size, scheme, **options):
-    """A window of a size, in a colour scheme."""
+    """Returns a window of a size and colour scheme."""
     width, height = SIZES[size]
     return browser.new_context(viewport={"width": width, "height": height}, color_scheme=scheme, **options)

@@ -1,4 +1,4 @@
-"""The site that `python -m nox -s docs` has built, and the browser that opens it."""
+"""Fixtures: the site that `python -m nox -s docs` has built, and a browser."""
 
 import pytest
 from chromium import browser

@@ -1,4 +1,4 @@
-"""The root of the repository, and what the files of a site refer to."""
+"""Reads the links of a built site."""
 
 import html.parser
 import pathlib
@@ -20,7 +20,7 @@ IN_STYLES = re.compile(r"""(?:url\(\s*|@import\s+)["']?([^"')\s]+)""")
 
 
 class Page(html.parser.HTMLParser):
-    """Of one page: what it loads, where it links to, and the places that can be linked to."""
+    """The files that a page loads, its links, and its anchors."""
 
     def __init__(self, path):
         super().__init__()
@@ -47,15 +47,15 @@ def is_remote(address):
 
 
 def remote(site):
-    """Scripts, fonts, styles, images and frames of other hosts: `(file, address)` of each."""
+    """Returns the scripts, fonts, styles, images and frames of other hosts: `(file, address)`."""
     loaded = [(path, address) for path in site.rglob("*.html") for address in Page(path).loaded]
     loaded += [(path, address) for path in site.rglob("*.css") for address in IN_STYLES.findall(path.read_text())]
     return [(path.name, address) for path, address in loaded if is_remote(address)]
 
 
 def broken(site):
-    """Links within the site to a file or a place that is not there: `(file, address)` of each."""
-    # 404.html is a server's, with absolute links.
+    """Returns the links within the site to a missing file or anchor: `(file, address)`."""
+    # 404.html is for a server and has absolute links.
     pages = {path.resolve(): Page(path) for path in site.rglob("*.html") if path.name != "404.html"}
     return [
         (path.name, address)

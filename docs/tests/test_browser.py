@@ -1,8 +1,9 @@
-"""The site in a real Chromium, opened as files: every page loads in silence, fits a phone, and the search finds it."""
+"""The site in Chromium, opened as files: each page loads without a message, fits a phone, and the search finds it."""
 
 import importlib
 import os
 import pathlib
+import re
 
 import pytest
 from chromium import SIZES, context
@@ -32,7 +33,7 @@ def opened(browser):
 
 
 def addresses(site):
-    # 404.html is a server's, with absolute addresses.
+    # 404.html is for a server and has absolute addresses.
     return sorted(path for path in site.rglob("*.html") if path.name != "404.html")
 
 
@@ -79,7 +80,7 @@ def test_code_that_is_cut_off_is_caught(browser, tmp_path):
 
 
 def wide_code(page):
-    """The beginnings of the blocks of code that scroll sideways."""
+    """Returns the beginnings of code blocks that scroll sideways."""
     return page.evaluate(
         "[...document.querySelectorAll('article pre, article pre code')]"
         ".filter((block) => block.scrollWidth > block.clientWidth + 1 && block.clientWidth > 0)"
@@ -88,7 +89,7 @@ def wide_code(page):
 
 
 def found_by(page, words):
-    """The addresses that the search names for words, the best first."""
+    """Returns the addresses that the search finds, the best first."""
     box = page.locator(".md-search__input")
     box.fill(words[:-1])
     box.press_sequentially(words[-1])  # only a key makes it search
@@ -98,7 +99,7 @@ def found_by(page, words):
             const text = document.querySelector(".md-search-result__meta")?.textContent ?? "";
             return links.some((link) => link.href.toLowerCase().includes(`h=${word}`)) || text.includes("No matching");
         }""",
-        arg=words.split()[0].lower(),
+        arg=re.split("[ -]", words)[0].lower(),
     )
     return [link.get_attribute("href") for link in page.locator(".md-search-result__link").all()]
 

@@ -1,4 +1,4 @@
-"""Every numbered equation of the two papers has a function whose docstring cites it, or a reason to have none."""
+"""A docstring cites every numbered equation of the two papers, unless there is a reason."""
 
 import re
 
@@ -26,7 +26,7 @@ def citations(monkeypatch):
 
 
 def cited(citations, work):
-    """The numbers of the equations of a work that docstrings name."""
+    """Returns the numbers of the equations of a paper that docstrings cite."""
     places = [c.place for c in citations if c.work == work and c.place.startswith("Eq")]
     return {int(number) for place in places for number in re.findall(r"\d+", place)}
 

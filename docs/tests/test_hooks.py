@@ -114,7 +114,7 @@ def _g():
     (tmp_path / "toy").mkdir()
     (tmp_path / "toy" / "__init__.py").write_text(source)
     assert hook("equations").equations_table(hook("package").load(tmp_path, "toy")).splitlines() == [
-        "| Paper | Equation | Function |",
+        "| Paper | Equation | Functions |",
         "|---|---|---|",
         "| Doe 2021 | Eq. 2 | `_g` |",
         "| Doe 2021 | Eq. 12 | [`toy.f`][toy.f] |",
@@ -134,5 +134,5 @@ def test_the_overview_has_a_line_for_every_public_name(hook):
 
 def test_a_link_to_a_file_of_the_repository_leads_to_its_copy(hook):
     page = types.SimpleNamespace(file=types.SimpleNamespace(src_uri="index.md"))
-    markdown = hook("site").on_page_markdown("[a](../benchmarks/results/speed.md#cpu) [b](heads.md)", page, None, None)
+    markdown = hook("pages").on_page_markdown("[a](../benchmarks/results/speed.md#cpu) [b](heads.md)", page, None, None)
     assert markdown == "[a](repository/benchmarks/results/speed.md.txt#cpu) [b](heads.md)"

@@ -1,4 +1,4 @@
-"""The notebooks hold all of the guides they are made of, and nothing else."""
+"""The notebooks contain all code, comments and text of the guides."""
 
 import ast
 import io
@@ -14,12 +14,12 @@ GUIDES = pathlib.Path(__file__).parents[2] / "guides"
 
 
 def code_of(source):
-    """What the statements of a guide do, as text: all but the strings that stand alone."""
+    """Returns the syntax trees of the code of a guide, without its text cells."""
     return [ast.dump(node) for node in ast.parse(source).body if not reader.is_text(node)]
 
 
 def joined(cells, kind):
-    return "\n\n".join(text for found, text in cells if found == kind)
+    return "\n\n".join(text for cell, text in cells if cell == kind)
 
 
 def comments(source):
@@ -28,11 +28,11 @@ def comments(source):
 
 
 def missing(source, cells):
-    """What a guide has and its cells have not: its code, its comments, its words."""
-    found = set() if code_of(joined(cells, "code")) == code_of(source) else {"code"}
+    """Returns which kinds of content the cells lack: code, text or comments."""
+    lost = set() if code_of(joined(cells, "code")) == code_of(source) else {"code"}
     texts, words = joined(cells, "markdown"), ast.parse(source).body[1:]
-    found |= {"text" for node in words if reader.is_text(node) and node.value.value.strip() not in texts}
-    return found | {"comment" for comment in comments(source) if comment not in joined(cells, "code")}
+    lost |= {"text" for node in words if reader.is_text(node) and node.value.value.strip() not in texts}
+    return lost | {"comment" for comment in comments(source) if comment not in joined(cells, "code")}
 
 
 @pytest.mark.parametrize("guide", sorted(GUIDES.glob("*.py")), ids=lambda guide: guide.stem)
@@ -96,6 +96,6 @@ def test_the_outputs_that_the_site_shows_have_a_picture_and_a_place_in_the_code_
     assert run.tables["code"] == reader.digest(reader.code_of(source))
     places = set(run.tables) - {"code"}
     assert all(int(place) < count for place in places)
-    drawn = [path.stem.rpartition("-")[2] for path in (GUIDES / "outputs").glob(f"{guide.stem}-*.png")]
-    assert drawn  # a picture for the index
-    assert set(drawn) <= places
+    pictures = [path.stem.rpartition("-")[2] for path in (GUIDES / "outputs").glob(f"{guide.stem}-*.png")]
+    assert pictures  # a picture for the index
+    assert set(pictures) <= places

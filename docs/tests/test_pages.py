@@ -1,4 +1,4 @@
-"""README and the pages of docs/: examples run, links lead somewhere, and pictures show what their code makes."""
+"""README and the pages of docs: examples run, links work, and pictures match their code."""
 
 import hashlib
 import pathlib
@@ -54,12 +54,11 @@ def test_the_menu_has_twelve_pages_for_users_and_five_of_research():
     assert len((ROOT / "README.md").read_text().splitlines()) <= 95
 
 
-@pytest.mark.parametrize("word", [
-    "KerasHub", "KerasCV", "keras.applications", "fine-tune", "parity", "accelerator", "low-rank",
-    "parameter-efficient", "keras.ops", "Collier", "Sukhbaatar", "NoiseTransition",
-])  # fmt: skip
-def test_the_readme_names_what_the_package_is_for(word):
-    assert word.lower() in (ROOT / "README.md").read_text().lower()
+def test_the_readme_names_what_the_package_is_for():
+    words = ["KerasHub", "KerasCV", "keras.applications", "fine-tune", "parity", "accelerator", "low-rank"]
+    words += ["parameter-efficient", "keras.ops", "Collier", "Sukhbaatar", "NoiseTransition"]
+    text = (ROOT / "README.md").read_text().lower()
+    assert [word for word in words if word.lower() not in text] == []
 
 
 @pytest.mark.parametrize(("page", "words"), [

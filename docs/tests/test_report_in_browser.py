@@ -1,4 +1,4 @@
-"""The report in a real Chromium: it is read, sorted and seen, and runs nothing but its own script."""
+"""The report in Chromium: it can be read and sorted, and runs only its own script."""
 
 import os
 import pathlib
@@ -20,7 +20,7 @@ def path(tmp_path_factory):
 
 @pytest.fixture
 def opened(browser, path):
-    """Opens the page, and keeps all that it asks for, says, or fails at."""
+    """Opens the page, and records its requests, messages and errors."""
     contexts, seen = [], []
 
     def make(size="desktop", scheme="light", **options):
@@ -76,7 +76,7 @@ def test_a_click_on_a_header_sorts_the_table(title, number, kind, opened):
 
 
 def page_order(page, texts):
-    """The order of texts by the browser's own rules."""
+    """Returns texts in the sort order of the browser."""
     return page.evaluate("(texts) => [...texts].sort((a, b) => a.localeCompare(b))", texts)
 
 

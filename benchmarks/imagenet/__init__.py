@@ -1,1 +1,1 @@
-"""The experiments of Collier et al. (CVPR 2021) on a folder of images."""
+"""Experiments of Collier et al. (CVPR 2021) on a folder of images."""

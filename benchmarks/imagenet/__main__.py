@@ -1,4 +1,4 @@
-"""The experiments of Collier et al. (CVPR 2021) on a folder of images.
+"""Experiments of Collier et al. (CVPR 2021) on a folder of images.
 
 python -m benchmarks.imagenet --config ilsvrc12 --data FOLDER [--head dense] [--set samples=1000 ...] [--seed 0]
 python -m benchmarks.imagenet --sweep table1 --data FOLDER [--seeds 5] [--list] [--config jft, of a sweep with two]

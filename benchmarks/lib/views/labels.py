@@ -130,6 +130,15 @@ def wrong_labels(of):
     return lines
 
 
+def _by_head(of, name):
+    """The points of the full head over Dense, all chosen by noisy accuracy, on the largest part of a set."""
+    rows = dicts(of("real_heads", f"{name}, {CONFUSED[name]} labels, by noisy accuracy"))
+    return _in_points(next(row["accuracy - Dense's"] for row in rows if row["head"] == "full"))
+
+
+CONFUSED = {"CIFAR-10N worst": 50000, "CIFAR-100N": 45000}  # datasets of look-alike errors: number of labels
+
+
 def _in_points(cell):
     """A difference of accuracies and its standard error, in points."""
     mean, error = cell.replace("*", "").split(" +- ")

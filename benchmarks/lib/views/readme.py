@@ -1,12 +1,11 @@
 """Tables of README.md: what the head costs on every backend, and what it gains."""
 
-import statistics
+import re
 
-from benchmarks.lib.views.rows import dicts, value
+from benchmarks.lib.views import labels
+from benchmarks.lib.views.rows import dicts
 
 BACKENDS = {"JAX": "jax", "TensorFlow": "tensorflow", "PyTorch": "torch"}
-LOOK_ALIKE = {"CIFAR-10N": ("CIFAR-10N worst", 50000), "CIFAR-100N": ("CIFAR-100N", 45000)}
-FINE_TUNED = {"CIFAR-10N": "CIFAR-10N worst", "TREC": "TREC"}
 
 
 def readme_costs(of):
@@ -48,51 +47,6 @@ def _times_dense(of, backend):
     )
 
 
-def readme_gains(of):
-    """A row for each kind of labels: what to use, and the points of clean accuracy that it gains."""
-    frozen = ", ".join(f"{_by_head(of, *task)} ({name})" for name, task in LOOK_ALIKE.items())
-    tuned = ", ".join(f"{_behind_scaled(of, task)} ({name})" for name, task in FINE_TUNED.items())
-    swapped, few = (_by_choose(of, noise) for noise in ("pair", "none"))
-    return [
-        ["your labels", "use", "points over"],
-        ["confused with look-alikes, 45,000 and more", "the head", f"{frozen} over `Dense`, features frozen"],
-        ["the same, 4,000, network fine-tuned", "`Dense`, logits / 5", f"the head: {tuned} beside it"],
-        ["whole classes swapped", "`labels.choose`", f"{swapped} over early stopping (synthetic); the head loses"],
-        ["noisy, you do not know how", "`labels.clean` on features", f"{_cleaned(of)} over `Dense`, ten real sets"],
-        ["nearly all correct", "label smoothing", f"{few} over early stopping (synthetic)"],
-    ]
-
-
-def _by_head(of, name, count):
-    """The points of the full head over Dense, both at the epoch with the best noisy accuracy."""
-    rows = dicts(of("real_heads", f"{name}, {count} labels, by noisy accuracy"))
-    mean, error = next(row["accuracy - Dense's"] for row in rows if row["head"] == "full").split(" +- ")
-    return f"{100 * float(mean):+.1f} ± {100 * float(error):.1f}"
-
-
-def _behind_scaled(of, task):
-    """The points of the full head over a Dense layer whose logits are divided by 5."""
-    head, dense = (
-        float(value(next(row["accuracy"] for row in dicts(of("real_finetune", "fine-tuned")) if _is(row, task, name))))
-        for name in ("full head", "Dense, logits / 5")
-    )
-    return f"{100 * (head - dense):+.1f}"
-
-
-def _is(row, task, head):
-    return (row["set"], row["head"]) == (task, head)
-
-
-def _by_choose(of, noise):
-    """The points of `choose` over early stopping on digits with a kind of noise."""
-    rows = dicts(of("choice", "digits: clean accuracy of early stopping, 3 starts, and points over it"))
-    points = next(row["choose, 30 trainings"] for row in rows if row["noise"] == noise)
-    return points.replace("*", "").replace("+-", "±")
-
-
-def _cleaned(of):
-    """The mean points of `clean` over a Dense layer with early stopping on sets labelled by people and rules."""
-    titles = (f"points over Dense, {half}" for half in ("sets that decided", "sets that had no say"))
-    points = [float(value(row["clean_labels"])) for title in titles for row in dicts(of("real_choose", title))]
-    error = statistics.stdev(points) / len(points) ** 0.5
-    return f"{statistics.mean(points):+.1f} ± {error:.1f} ({min(points):+.1f} to {max(points):+.1f})"
+def readme_advice(of):
+    """When to use the head, as on the page "When the head helps", without its links."""
+    return [[re.sub(r"\[(.*?)\]\(.*?\)", r"\1", cell) for cell in row] for row in labels.advice(of)]

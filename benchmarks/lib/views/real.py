@@ -122,7 +122,7 @@ def crowds(of):
     return [["labels and model", *sets], *([words, *(c[name] for c in columns)] for name, words in CROWDS.items())]
 
 
-def judged(of):
+def judge(of):
     """Returns how far labels, verified labels and `verify_accuracy` are from the accuracy, for the largest sample."""
     title = "how often 95% intervals hold the true accuracy, and the error in points"
     widths = {(row["set"], row["verified"]): row for row in dicts(of("real_judge", "half width in points"))}
@@ -133,7 +133,7 @@ def judged(of):
         width = widths[name, row["verified"]]
         bias = row["labels agree"].partition(" (")[2].rstrip(")")
         holds = f"{100 * float(row['verified_performance'].split(' ')[0]):.0f}%"
-        lines.append([name, row["verified"], row["true accuracy"], bias, *(width[judge] for judge in JUDGES), holds])
+        lines.append([name, row["verified"], row["true accuracy"], bias, *(width[column] for column in JUDGES), holds])
     return lines
 
 

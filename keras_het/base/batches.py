@@ -226,7 +226,7 @@ def labelled_batches(x: Any, y: Any, batch_size: int, name: str = "y") -> Iterat
             different pandas indices.
     """
     if is_data_set(x) != (y is None):
-        rule = "be the labels of arrays, and None for a data set, which has its own labels"
+        rule = "be labels for arrays, and None for a data set, which has its own labels"
         raise refusal(name, rule, f"{name}={'None' if y is None else 'labels'}, x a {type(x).__name__}")
     check_same_index(**{"x": x, name: y})
     all_labels, start = None if y is None else np.asarray(ops.convert_to_numpy(y)), 0
@@ -250,7 +250,7 @@ def as_arrays(x: Any, y: Any, name: str = "y") -> Arrays:
     """
     if not is_data_set(x):
         count_examples(x)
-        refuse_if(y is None, name, "be the labels of arrays", f"{name}=None")
+        refuse_if(y is None, name, "be labels for arrays", f"{name}=None")
         check_same_index(**{"x": x, name: y})
         return Arrays(keras.tree.map_structure(lambda part: np.asarray(as_numpy(part)), _strings_as_array(x)), y, None)
     refuse_if(y is not None, name, "be None for a data set, which has its own labels", "labels")

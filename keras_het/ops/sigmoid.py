@@ -92,7 +92,7 @@ def _log_slope(logits: Tensor) -> Tensor:
 
 
 class SigmoidMean(Mean):
-    """Logit of the mean sigmoid, log p - log q, by the means of sigmoid(u) and sigmoid(-u) (Collier et al. 2021, Eq. 5).
+    """Logit of the mean sigmoid, log p - log q, by means of sigmoid(u) and sigmoid(-u) (Collier et al. 2021, Eq. 5).
 
     The gradient of a node's logit is d logit p / d u_s = sigmoid'(u_s) / (p q S). The closed form,
     `expected_sigmoid_logit`, is faster, with an error below 1e-4.

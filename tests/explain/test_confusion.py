@@ -81,7 +81,7 @@ def test_models_of_which_it_cannot_be_said_are_refused():
 def test_what_are_not_log_probabilities_is_refused(activation):
     own = keras.layers.Lambda(keras.activations.get(activation))  # of which a graph tells nothing
     layers = [keras.layers.Dense(UNITS), own, NoiseTransition(UNITS)]
-    with pytest.raises(ValueError, match="must be log-probabilities, for example from Dense"):
+    with pytest.raises(ValueError, match="must be log-probabilities, as of Dense"):
         confusion_matrices(keras.Sequential([keras.Input((FEATURES,)), *layers]), X, LABELS)
 
 
@@ -130,9 +130,9 @@ def test_a_data_set_is_as_good_as_arrays(kind):
 
 test_errors_say_what_is_wrong = refusals([
     (lambda: noisy_nll(make_model(), X),
-     "`y` must be the labels of arrays, and None for a data set, which has its own labels. Received: y=None"),
+     "`y` must be labels for arrays, and None for a data set, which has its own labels. Received: y=None"),
     (lambda: noisy_nll(make_model(), Batches(X, LABELS), LABELS), "Received: y=labels, x a Batches"),
-    (lambda: confusion_matrices(make_model(), X), "`labels` must be the labels of arrays"),
+    (lambda: confusion_matrices(make_model(), X), "`labels` must be labels for arrays"),
     (lambda: noisy_nll(make_model(), iter([X])),
      "pairs of inputs and labels, in batches. Received: a data set without labels"),
     (lambda: noisy_nll(make_model(), X.tolist(), LABELS), "use np.asarray for lists. Received: a list of float"),

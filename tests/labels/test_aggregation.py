@@ -231,7 +231,7 @@ test_errors_say_what_is_wrong = refusals([
     (lambda: aggregate([[0, -2]], 3), "`votes` must be in [0, 3), or -1 if missing. Received: -2 at [0, 1]"),
     (lambda: aggregate([[0.0]], 3), "`votes` must be integers of shape (N, M). Received: shape (1, 1), dtype float64"),
     (lambda: aggregate([0, 1], 3), "`votes` must be integers of shape (N, M). Received: shape (2,), dtype int64"),
-    (lambda: aggregate([[-1]], 3), "`votes` must have at least one label. Received: no label"),
+    (lambda: aggregate([[-1]], 3), "`votes` must have at least one label. Received: none"),
     (lambda: aggregate([[0]], 1), "`num_classes` must be an integer at least 2. Received: num_classes=1"),
     (lambda: aggregate([[0]], 2, max_iterations=0),
      "`max_iterations` must be an integer at least 1. Received: max_iterations=0"),

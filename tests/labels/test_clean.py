@@ -209,7 +209,7 @@ def test_the_report_shows_the_columns_of_a_frame_and_texts(tmp_path, monkeypatch
     assert "<bdi>row 235</bdi>" in text
     texts = pandas.Series("text of " + x.index, index=x.index)
     assert "<bdi>text of row 235</bdi>" in result.report(tmp_path, texts=texts).read_text()
-    with pytest.raises(ValueError, match=r"`texts` must have the index of `y` .*Received: 'row 239' at \[0\]"):
+    with pytest.raises(ValueError, match=r"`texts` must have the index of `y`: .*Received: 'row 239' at \[0\]"):
         result.report(tmp_path, texts=texts[::-1])
 
 

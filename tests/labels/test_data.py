@@ -145,7 +145,7 @@ def test_columns_of_probabilities_are_matched_by_name_and_an_index_names_each_ro
     with pytest.raises(ValueError, match="`probabilities` must have the classes as columns, '1', '10', '2'"):
         clean(None, X, names[Y], probabilities=columns.rename(columns={"1": "a"}), verbose=0)
     names = np.array(["0", "1", "10", "2"])  # of the integer columns 0 to 3 nobody knows whether they are names
-    with pytest.raises(ValueError, match=r"'0', '1', '10', '2' \(to_numpy\(\).* Received: 0, 1, 2, 3$"):
+    with pytest.raises(ValueError, match=r"'0', '1', '10', '2'; to_numpy\(\).* Received: 0, 1, 2, 3$"):
         order_columns(names, pandas.DataFrame(np.eye(4)))
     columns = order_columns(names, pandas.DataFrame(np.eye(4), columns=["0", "1", "2", "10"]))
     np.testing.assert_array_equal(columns, np.eye(4)[:, [0, 1, 3, 2]])
@@ -284,7 +284,7 @@ REFUSED = {
     "an id": (np.where(np.arange(240) == 1, 123456, Y), "pass ids as strings. Received: 123456 at [1]"),
     "one class": (np.zeros(240, int), "`y` must have at least two classes. Received: 1"),
     "votes for one class": (np.where(VOTES < 0, -1, 0), "`y` must have at least two classes. Received: 1"),
-    "no label": (None, "`y` must be the labels of arrays. Received: y=None"),
+    "no label": (None, "`y` must be labels for arrays. Received: y=None"),
     "no vote": (np.full((240, 4), -1), "`y` must have at least one label. Received: no label"),
     "other lengths": (Y[:-1], "`y` must have a label for each of the 240 examples. Received: 239"),
     "fewer votes": (VOTES[:100], "`y` must have a row for each of the 240 examples. Received: 100"),

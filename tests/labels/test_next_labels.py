@@ -115,7 +115,7 @@ test_refusals = pytest.mark.refusal(refusals([
     (lambda: next_labels(P, [0, 1], 3), "`count` must be an integer in [1, 2]. Received: count=3"),
     (lambda: next_labels(P, [0, 1], 0), "`count` must be an integer in [1, 2]. Received: count=0"),
     (lambda: next_labels(P, [0, 2], 1), "`labels` must be in [0, 2). Received: 2 at [1]"),
-    (lambda: next_labels([[1.0]] * 2, [0, 0], 1), "must have at least two classes. Received: shape (2, 1)"),
+    (lambda: next_labels([[1.0]] * 2, [0, 0], 1), "must be of at least two classes. Received: shape (2, 1)"),
     (lambda: next_labels([[0.5, 0.4], [1, 0]], [0, 0], 1), "must have rows of sum 1. Received: row 0 sums to 0.9"),
     (lambda: next_labels(P, [0, 1], 1, verified_labels={0: 0, 1: 1}),
      "`verified_labels` must leave an unverified label."),

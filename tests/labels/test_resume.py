@@ -290,7 +290,7 @@ DAMAGES = {
     "of another training": (lambda file: file.write_bytes(file.with_name("constant_0.npz").read_bytes()),
         "Received: the file of another training"),
     "other names": (damaged(lambda stored: {"p": stored["scores"]}), "must have scores and probabilities and seconds"),
-    "objects": (with_probabilities(lambda p: p.astype(object)), "hold numbers and texts, and no Python objects"),
+    "objects": (with_probabilities(lambda p: p.astype(object)), "hold no Python objects"),
     "other rows": (with_probabilities(lambda p: p[1:]), "Received: probabilities of shape (79, 3), float32"),
     "texts": (with_probabilities(lambda p: p.astype(str)), "Received: probabilities of shape (80, 3), <U"),
     "nan": (with_probabilities(lambda p: p * np.float32(np.nan)), "Received: probabilities of shape (80, 3), float32"),

@@ -324,7 +324,7 @@ def test_a_class_never_verified_has_no_recall_and_one_never_predicted_may_be_els
 @pytest.mark.parametrize(("changed", "text"), [
     ({"verified_labels": {}}, "`verified_labels` must have at least one example"),
     ({"verified_labels": [0, 1]}, "`verified_labels` must be a dict"),
-    ({"verified_labels": {600: 1}}, r"`verified_labels` must have indices in \[0, 600\)"),
+    ({"verified_labels": {600: 1}}, r"`verified_labels` must have integer indices in \[0, 600\)"),
     ({"verified_labels": {0: 9}}, "`verified_labels` must have only the classes 0, 1, 2, 3. Received: 9 of example 0"),
     ({"inclusion": np.zeros(600)}, r"`inclusion` must be in \(0, 1\], because a sample"),
     ({"inclusion": {0: 0.5}}, r"`inclusion` must have shape \(600,\), a probability for every example, drawn or not"),

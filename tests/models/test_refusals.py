@@ -158,7 +158,7 @@ CONVERSION = {
     "is already a HeteroscedasticDense. `homoscedastic(model)`": converting(lambda: heteroscedastic(functional())),
     f"`warm_start` must {FLAG}": converting(functional, warm_start=1),
     f"`clone` must {FLAG}": converting(functional, clone="yes"),
-    "`num_factors` must be None or an integer in [1, units]; a diagonal": converting(functional, num_factors=12),
+    "`num_factors` must be None or an integer in [1, units]; only Diagonal": converting(functional, num_factors=12),
     "must end in a HeteroscedasticDense layer": lambda: homoscedastic(functional()),
     "must keep its 5 classes on the last axis. Received: 'f'":
         converting(lambda: convolution(layers.Flatten(name="f"))),
@@ -175,7 +175,7 @@ CONVERSION = {
 REGRESSION = {
     "`initial_scale` must be a number without `x` and `y`": regressing(),
     "`initial_scale` must be a number without": regressing(regression.X, regression.Y, initial_scale=1.0),
-    "`y` must be the labels of arrays": regressing(regression.X),
+    "`y` must be labels for arrays": regressing(regression.X),
     "`y` must be finite, of shape (N, ..., 2)": regressing(regression.X, regression.Y[:, :1]),
     "`y` must be finite": regressing(regression.X, regression.Y * np.nan),
     "`initial_scale` must be a finite": regressing(initial_scale=0.0),
@@ -195,7 +195,7 @@ DISTRIBUTIONS = {
     "`y_true` must have shape": lambda: multi()()(VECTORS, np.zeros((2, 10))),
     "for a head of K units..., R <= K. Received: shape (2, 1), with `y_pred` of shape (2, 21)":
         lambda: (multi()()(VECTORS[:, :1], np.zeros((2, 21)))),
-    "`learn_flips` must be False for cl": lambda: JointHeteroscedasticDense(4, link="softmax", learn_flips=True),
+    "`learn_flips` must be False for exclusive": lambda: JointHeteroscedasticDense(4, link="softmax", learn_flips=True),
     "`false_negative_rate` and `false_positive_rate` must be 0 if the head learns":
         lambda: multi(4, 0.1)()(VECTORS, JointHeteroscedasticDense(6, 1, learn_flips=True)(VECTORS)),
     "`outputs` must come from a layer that returns a": lambda: DistributionModel(*[keras.Input((2,))] * 2),

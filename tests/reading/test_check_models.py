@@ -148,7 +148,7 @@ ONE_TO_K = r"`y` must be in \[0, 3\), the classes of the model \(use y - 1 if yo
 @pytest.mark.parametrize("call", [compare, find_errors, fit_ensemble])
 @pytest.mark.parametrize(("x", "y", "loss", "text"), [
     (X, Y, keras_het.losses.GeneralizedCrossentropy(), "`loss` must accept logits, .* Use keras_het.losses.General"),
-    (X, Y + 1, SPARSE, rf"{ONE_TO_K}|`y` must begin with 0 \(y - 1, for labels that begin with 1"),
+    (X, Y + 1, SPARSE, rf"{ONE_TO_K}|`y` must begin with 0: use y - 1 if labels begin with 1"),
     (X, Y, losses.CategoricalCrossentropy(from_logits=True),
      "`y` must be label vectors of shape|`make_model` must make models of a loss of integers"),
 ])  # fmt: skip

@@ -189,5 +189,5 @@ def test_columns_of_pandas_are_paired_by_their_index():
     assert [column.page_text(0) for column in found] == ["a", "r", "1", "x", "2026-01-02", "a"]
     assert [column.page_text(1) for column in found] == [None, "s", None, None, None, None]
     for name, other in {"texts": frame.s[::-1], "frame": frame[::-1]}.items():
-        with pytest.raises(ValueError, match=rf"`{name}` must have the index of `y` .* Received: 's' at \[0\]"):
+        with pytest.raises(ValueError, match=rf"`{name}` must have the index of `y`: .* Received: 's' at \[0\]"):
             columns_of(X[:2], y, **{name: other})

@@ -167,7 +167,7 @@ CONVERSION = {
     "`data_format` of a head must be 'channels_last', for a Dense layer is of the last axis...data_format=":
         converting(lambda: convolution(data_format="channels_first")),
     "`joint` must be False for exclusive classes": joint(link="softmax", warm_start=False),
-    "`joint` must be False if a layer behind the head reshapes":
+    "`joint` must be False if a layer after the head reshapes":
         lambda: heteroscedastic(functional("sigmoid", layers.Reshape((UNITS, 1))), joint=True),
     "`joint` must be": joint(joint=1),
     "`model` must be a classifier. Convert a regression with": converting(regression.trained),
@@ -181,9 +181,9 @@ REGRESSION = {
     "`initial_scale` must be a finite": regressing(initial_scale=0.0),
     "`form` must be one of": regressing(initial_scale=1.0, form="mse"),
     "`num_factors` must be": regressing(initial_scale=1.0, num_factors=3),
-    "without activation, with no layer behind it":
+    "without activation, with no layer after it":
         regressing(regression.X, regression.Y, model=lambda: regression.trained(2, "sigmoid")),
-    "'reshape...' behind it": regressing(regression.X, regression.Y, model=reshaped),
+    "'reshape...' after it": regressing(regression.X, regression.Y, model=reshaped),
     "is already a HeteroscedasticNormal":
         regressing(regression.X, regression.Y, model=regressing(regression.X, regression.Y)),
 }  # fmt: skip

@@ -40,7 +40,7 @@ class TransitionCallback(keras.callbacks.Callback):
             name = self.layers[0].name
             warnings.warn(
                 f"The loss is nan after the first epoch. Training has diverged, or the inputs of {name!r} are not "
-                f"log-probabilities. Put {name!r} directly behind a head or Dense(K, 'log_softmax').",
+                f"log-probabilities. Put {name!r} directly after a head or Dense(K, 'log_softmax').",
                 stacklevel=2,
             )
 

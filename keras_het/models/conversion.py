@@ -39,12 +39,12 @@ def heteroscedastic(
 ) -> keras.Model:
     """Replaces the last Dense layer, or 1x1 Conv2D, by a `HeteroscedasticDense` in a new model.
 
-    The new model returns the same kind of outputs as the old model. A softmax or sigmoid in or behind the old head
+    The new model returns the same kind of outputs as the old model. A softmax or sigmoid in or after the old head
     becomes the `activation` of the new head: compile with losses and metrics of probabilities, as before. Without an
     activation, and for a log_softmax, the new model returns log-probabilities (softmax) or logits (sigmoid): use losses
     with `from_logits=True`. The link follows the activation. Without an activation it is softmax, or sigmoid for a
     single unit: pass `link="sigmoid"` for labels that are not exclusive. The link "normal_cdf" cannot reproduce the old
-    predictions: pass `warm_start=False`. Reshape and Flatten layers behind the head are rebuilt.
+    predictions: pass `warm_start=False`. Reshape and Flatten layers after the head are rebuilt.
 
     The new model is compiled if the old model is: with the same losses and metrics in the form that accepts its
     outputs, an optimizer of equal configuration and fresh state, and the other settings of `compile`. A warning tells
@@ -81,10 +81,10 @@ def heteroscedastic(
             `use_bias`, `name`, `kernel_regularizer` and `bias_regularizer` default to the values of the old layer. Its
             constraints, activity regularizer and `trainable` are not kept.
     Returns:
-        a functional `keras.Model` that ends in the head, or in a reshaping layer or log_sigmoid behind it.
+        a functional `keras.Model` that ends in the head, or in a reshaping layer or log_sigmoid after it.
     Raises:
         ValueError: if the model has no graph, no such layer or several outputs; if the old head has another activation
-            or is a "channels_first" convolution; for `joint`, if the link is not sigmoid or a layer behind the head
+            or is a "channels_first" convolution; for `joint`, if the link is not sigmoid or a layer after the head
             reshapes; for a regression, which `heteroscedastic_regression` converts.
     Warns: if the new model cannot be compiled like the old model.
     Source: Collier, Mustafa, Kokiopoulou, Jenatton and Berent, CVPR 2021, section 4.2 (transfer, in the other
@@ -155,7 +155,7 @@ def homoscedastic(
         keep_activation: boolean, whether the Dense layer gets the softmax or sigmoid of the head.
         seed: seed of a fresh kernel; None draws it from Python's `random`, whose state does not change.
     Returns:
-        a functional `keras.Model` that ends in the Dense layer, or in a reshaping layer or log_sigmoid behind it.
+        a functional `keras.Model` that ends in the Dense layer, or in a reshaping layer or log_sigmoid after it.
     Raises:
         ValueError: if the model has no graph, no such layer or several outputs, or if the link is "normal_cdf", whose
             predictions no Dense layer can reproduce.
@@ -205,7 +205,7 @@ def _hint(ending: Ending, keep: bool) -> str:
 def _check_joint(model, ending, link):
     rule = "be False for exclusive classes: one label has no correlations"
     refuse_if(resolve(Link, link).activation != "sigmoid", "joint", rule, f"joint=True, link={link!r}")
-    rule = "be False if a layer behind the head reshapes: the loss needs the output of the head"
+    rule = "be False if a layer after the head reshapes: the loss needs the output of the head"
     refuse_if(ending.reshapes, "joint", rule, "joint=True")
     rule = "be False for a task with a preprocessor: convert keras.Model(task.input, task.output) instead"
     refuse_if(getattr(model, "preprocessor", None) is not None, "joint", rule, f"joint=True, model={model.name!r}")
@@ -219,7 +219,7 @@ def _check_classifier(model, ending, link):
             "be a classifier. Convert a regression with heteroscedastic_regression(model, x, y), or pass `link` if the "
             "model is a classifier"
         )
-        raise refusal("model", rule, f"loss={loss!r} behind a layer without activation")
+        raise refusal("model", rule, f"loss={loss!r} after a layer without activation")
 
 
 def _is_regression_loss(loss):

@@ -1,4 +1,4 @@
-"""End of a converted model: the layers behind its head, and its loss, metrics and optimizer."""
+"""End of a converted model: the layers after its head, and its loss, metrics and optimizer."""
 
 import warnings
 from typing import Any
@@ -21,14 +21,14 @@ def unused_name(name: str, body: keras.Model) -> str:
 
 
 def add_end(body: keras.Model, new: Any, ending: Ending, link: str, keep: bool) -> tuple[keras.Model, Ending]:
-    """Adds a new head and rebuilt layers behind it to a body; returns the model and its `Ending`.
+    """Adds a new head and rebuilt layers after it to a body; returns the model and its `Ending`.
 
     Args:
         body: the layers before the head.
         new: the new head.
         ending: the old ending.
         link: "softmax" or "sigmoid", the link of the heads.
-        keep: boolean, whether to rebuild a log_sigmoid behind the old head.
+        keep: boolean, whether to rebuild a log_sigmoid after the old head.
     Raises:
         ValueError: if the classes of a softmax do not stay on the last axis.
     """
@@ -39,7 +39,7 @@ def add_end(body: keras.Model, new: Any, ending: Ending, link: str, keep: bool) 
         if link == "softmax" and tensor.shape[-1] != new.units:
             rule = f"keep its {new.units} classes on the last axis"
             received = f"{old.name!r}, whose output has the shape {tuple(tensor.shape)}"
-            raise refusal("The layers behind the head", rule, received)
+            raise refusal("The layers after the head", rule, received)
     if keep and ending.head_activation == "log_sigmoid" and link == "sigmoid":
         tail.append(keras.layers.Activation("log_sigmoid", dtype=tensor.dtype))
         tensor = tail[-1](tensor)

@@ -65,7 +65,7 @@ def heteroscedastic_regression(
         a `DistributionModel`.
     Raises:
         ValueError: if the model has no graph, no such layer or several outputs; if an activation or a reshaping layer
-            stands behind the layer; for neither data nor `initial_scale`, or both; for targets of another shape, or
+            follows the layer; for neither data nor `initial_scale`, or both; for targets of another shape, or
             targets that are not finite.
     Warns: if an old metric or the optimizer cannot be rebuilt; the new model is then not compiled.
 
@@ -103,9 +103,9 @@ def heteroscedastic_regression(
 
 def _check_regression(model: keras.Model, ending: Ending) -> None:
     if ending.head_activation is not None or ending.reshapes:
-        rule = "end in a Dense layer without activation, with no layer behind it"
+        rule = "end in a Dense layer without activation, with no layer after it"
         activation = f"the activation {ending.head_activation!r}"
-        raise refusal("model", rule, activation if ending.head_activation else f"{ending.reshapes[0].name!r} behind it")
+        raise refusal("model", rule, activation if ending.head_activation else f"{ending.reshapes[0].name!r} after it")
     rule = "have no preprocessor: convert keras.Model(task.input, task.output) instead"
     refuse_if(getattr(model, "preprocessor", None) is not None, "model", rule, value=model.name)
 

@@ -54,7 +54,7 @@ def check(model: keras.Model, x: Any = None, y: Any = None) -> None:
 
     Keras accepts a loss that does not match the model's outputs, and can then train the model backwards or not at all.
     `check` names the loss or metric that does not fit, and one that does. It reads models that end in a layer of this
-    package, a Dense, a 1x1 Conv2D, a softmax or a sigmoid, with any layers behind it that only reshape. It reads
+    package, a Dense, a 1x1 Conv2D, a softmax or a sigmoid, with any layers after it that only reshape. It reads
     every form that `compile` accepts: strings, functions, classes and instances, alone or in lists and dicts. A warning
     names what was not checked: other last layers, and losses that are not from Keras or this package. Call or fit a
     subclassed model first. The first check runs its `call` once, with symbolic inputs.
@@ -70,8 +70,8 @@ def check(model: keras.Model, x: Any = None, y: Any = None) -> None:
         y: labels as for `fit`; None for a data set, or to skip the check of labels.
     Raises:
         ValueError: if the model is not compiled; if a loss or metric does not accept the outputs; if loss and metric
-            need labels of different forms; if the model cannot learn from the data; if a trainable layer stands behind
-            a `NoiseTransition`, or an activation that does not fit the link stands behind a head.
+            need labels of different forms; if the model cannot learn from the data; if a trainable layer follows
+            a `NoiseTransition`, or an activation that does not fit the link follows a head.
     Warns:
         UserWarning: if something was not checked; if an example is not finite; if a class has no label; if Keras
             assumes a single label for a string such as "accuracy" while a sigmoid predicts several; if a softmax over
@@ -166,7 +166,7 @@ def _check_metric_labels(argument: str, identifiers: list, losses: list, output:
 
 
 def _warn_single_label(argument: str, identifier: Any, output: Ending) -> list[str]:
-    """Returns the warning about a string that Keras resolves to a single label, behind a sigmoid of several classes."""
+    """Returns the warning about a string that Keras resolves to a single label, after a sigmoid of several classes."""
     name = identifier.lower() if isinstance(identifier, str) else ""
     if name not in SHAPE_DEPENDENT_NAMES or output.link != "sigmoid" or output.units == 1:
         return []

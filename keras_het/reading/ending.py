@@ -1,4 +1,4 @@
-"""Reads the end of a model: the head, the layers behind it, and the kind of the outputs.
+"""Reads the end of a model: the head, the layers after it, and the kind of the outputs.
 
 The graph is walked once, backwards from each output. Heads of this package declare their outputs. A Dense layer without
 activation returns numbers, which a loss can treat as logits. A softmax or sigmoid returns probabilities for any input.
@@ -31,7 +31,7 @@ PASSIVE_LAYERS = (
     keras.layers.InputLayer,
 )
 PASSIVE_OPERATIONS = {"Reshape", "Cast", "GetItem", "Squeeze", "ExpandDims", "Transpose", "Identity"}
-# Outputs of an activation behind a head.
+# Outputs of an activation after a head.
 ACTIVATION_EFFECTS: dict[tuple[str, str | None], str] = {
     ("log-probabilities", "log_softmax"): "log-probabilities",
     ("log-probabilities", "softmax"): "probabilities",
@@ -68,8 +68,8 @@ class Ending(NamedTuple):
         is_distribution: boolean, whether the loss gets a distribution instead of the output, as in a
             `DistributionModel`.
         head: the layer at which the reading stopped; None if a layer calls it at every step.
-        tail: layers and operations behind the head, in order.
-        transition: the `NoiseTransition` behind the head, or None.
+        tail: layers and operations after the head, in order.
+        transition: the `NoiseTransition` after the head, or None.
         call_site: node of the graph where the head was called, and the models around it.
         error: error about misplaced layers; "" if none.
         warning: warning about a softmax before the head; "" if none.
@@ -99,7 +99,7 @@ class Ending(NamedTuple):
 
     @property
     def head_activation(self) -> str | None:
-        """Name of the activation in or behind the head, or None.
+        """Name of the activation in or after the head, or None.
 
         Raises:
             ValueError: for several activations, for an activation without a link or without a name in Keras, and for a
@@ -115,7 +115,7 @@ class Ending(NamedTuple):
 
     @property
     def reshapes(self) -> tuple[Any, ...]:
-        """Layers behind the head, without activations."""
+        """Layers after the head, without activations."""
         return tuple(layer for layer in self.tail if not is_activation(layer))
 
     @property
@@ -132,7 +132,7 @@ class Ending(NamedTuple):
     def activation_remedy(self) -> str:
         """Sentence about how to make the model return probabilities."""
         remedy = f'give the head activation="{self.link}"'
-        return remedy if self.accepts_activation else f"put {self.activation_layer} behind it"
+        return remedy if self.accepts_activation else f"put {self.activation_layer} after it"
 
     def ends_in(self, kinds: tuple) -> bool:
         """Returns whether the head has one of these classes, and only activations, Reshape and Flatten follow.
@@ -175,10 +175,10 @@ def find_ending(model: keras.Model, kinds: tuple = DENSE_LAYERS, name: str | Non
     Args:
         model: functional or built Sequential model with one output; the head can be in an inner model.
         kinds: classes of heads; Dense includes 1x1 convolutions and subclasses with the same `call`.
-        name: name of the head; None finds the last head. Layers behind a head that is not the last are ignored.
+        name: name of the head; None finds the last head. Layers after a head that is not the last are ignored.
     Raises:
         ValueError: if the model has no graph, several outputs or no such head, or if an activation without a link
-            stands behind the last head.
+            follows the last head.
     """
     output = single_output(model)
     ending = _read(walk([output], past_merges=False), tuple(output.shape))
@@ -196,7 +196,7 @@ def find_ending(model: keras.Model, kinds: tuple = DENSE_LAYERS, name: str | Non
     is_dense_wanted = kinds[0] is keras.layers.Dense
     raise ValueError(
         f"The model must end in a {kind} layer{' or a 1x1 Conv2D' * is_dense_wanted}. Only a softmax or sigmoid and "
-        f"layers that reshape can stand behind it. Otherwise `layer` must name one of its {kind} layers: {names}. "
+        f"layers that reshape can follow it. Otherwise `layer` must name one of its {kind} layers: {names}. "
         f"{_top_hint(model) * is_dense_wanted}"
         f"Received: model={model.name!r}, which ends in {last.name!r}, a {type(last).__name__}"
     )
@@ -256,7 +256,7 @@ def _read_all(model: keras.Model, structure: Any) -> list[Ending]:
         model_names = {names[index]} if names and len(names) == len(outputs) else set()
         keys = {key for key in path[-1:] if isinstance(key, str)}
         ending = _read(walk([tensor], past_merges=False), tuple(tensor.shape))
-        error = (has_transition and _find_learner_behind_transition(tensor)) or ending.error
+        error = (has_transition and _learner_error(tensor)) or ending.error
         result.append(ending._replace(names=frozenset(model_names | keys), error=error))
     return result
 
@@ -309,7 +309,7 @@ def units_of(dense: Any) -> int:
 
 
 def _append(ending: Ending, layer: Any) -> Ending:
-    """Returns the ending with another layer behind it."""
+    """Returns the ending with another layer after it."""
     ending, part = ending._replace(tail=(*ending.tail, layer)), _unwrap(layer)
     if is_a(part, NoiseTransition):
         source, returns = f"the layer {part.name!r}", "log-probabilities"
@@ -327,10 +327,10 @@ def _append(ending: Ending, layer: Any) -> Ending:
     if kind in MISFITS or is_second:
         match = "none" if is_second else f"{ending.activation_layer} or none"
         rule = f"be {match}, because {ending.source} returns {ending.returns}"
-        error = refusal(f"The activation behind {ending.source}", rule, repr(activation))
+        error = refusal(f"The activation after {ending.source}", rule, repr(activation))
         return ending._replace(link="", returns="anything", is_head=False, error=str(error))
     if ACTIVATION_EFFECTS.get(kind) == "probabilities":
-        source = f"an activation behind {ending.source}"
+        source = f"an activation after {ending.source}"
         return ending._replace(source=source, returns="probabilities", accepts_activation=False)
     return ending if activation is None or kind in ACTIVATION_EFFECTS else _activate(ending, part)
 
@@ -369,8 +369,8 @@ def _warn_softmax(head: Any, source: str, layer: Any) -> str:
     )
 
 
-def _find_learner_behind_transition(tensor: Any) -> str:
-    """Returns the error about a trainable layer behind a `NoiseTransition`, or ""."""
+def _learner_error(tensor: Any) -> str:
+    """Returns the error about a trainable layer after a `NoiseTransition`, or ""."""
     learners = [
         (part, node.input_tensors)
         for layer, node, _ in walk([tensor])
@@ -383,7 +383,7 @@ def _find_learner_behind_transition(tensor: Any) -> str:
     return (
         f"The layer {name!r} must be the last layer, because it returns the log-probabilities of the noisy labels for "
         "the loss. Only activations and layers that reshape can follow. "
-        f"Received: {part.name!r}, a {type(part).__name__}, behind it"
+        f"Received: {part.name!r}, a {type(part).__name__}, after it"
     )
 
 

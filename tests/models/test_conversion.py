@@ -61,7 +61,7 @@ def test_without_noise_the_predictions_are_the_old_ones(activation):
 @pytest.mark.planted
 def test_planted_mean_without_the_temperature_is_caught(tmp_path, monkeypatch):
     monkeypatch.setattr(
-        keras_het.models.conversion, "_give_mean", lambda head, weights: head.loc_layer.set_weights(weights)
+        keras_het.models.conversion, "_set_mean", lambda head, weights: head.loc_layer.set_weights(weights)
     )
     with pytest.raises(AssertionError):
         check_conversion(sharpen(sequential()), X, Y, tmp_path)

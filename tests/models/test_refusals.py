@@ -142,9 +142,9 @@ CONVERSION = {
         converting(lambda: chain(layers.Dense(5, name="a"), layers.Rescaling(2.0, name="r"))),
     "layers: none. ...ends in 'r', a Rescaling": converting(lambda: chain(layers.Rescaling(2.0, name="r"))),
     "`model` must have one output. Received: a model with 2 outputs": converting(two_outputs),
-    "`model` must be a functional model": converting(lambda: Subclassed(layers.Dense(UNITS))),
-    "give it a keras.Input": converting(lambda: keras.Sequential([layers.Dense(5)])),
-    "`model` must be a functional model...": converting(lambda: layers.Dense(5)),
+    "`model` must be a functional or built Sequential model": converting(lambda: Subclassed(layers.Dense(UNITS))),
+    "give a Sequential model a keras.Input": converting(lambda: keras.Sequential([layers.Dense(5)])),
+    "`model` must be a functional or built Sequential model...": converting(lambda: layers.Dense(5)),
     "`layer` must name a Dense layer of the model: 'hidden', 'predictions'. Received: layer='nope'":
         converting(functional, layer="nope"),
     "The activation of the head must be softmax, sigmoid or none. Received: tanh in 'hidden'":
@@ -152,7 +152,7 @@ CONVERSION = {
     "`warm_start` must be False, because the old head is quantised (int8)": converting(quantised),
     "layers: none. For a model": converting(lambda: chain(Cosine(5, name="c"))),
     "which ends in 's', a Softmax": converting(lambda: functional(None, Softmax(name="s"))),
-    "...`model` must be a functional model": converting(tempered),
+    "...`model` must be a functional or built Sequential model": converting(tempered),
     "The head must have one activation": converting(lambda: functional("softmax", layers.Softmax())),
     "must be over the last axis. Received: axis=0": converting(lambda: functional(None, layers.Softmax(axis=0))),
     "is already a HeteroscedasticDense. `homoscedastic(model)`": converting(lambda: heteroscedastic(functional())),
@@ -167,7 +167,7 @@ CONVERSION = {
     "`data_format` of a head must be 'channels_last', because a Dense layer maps the last axis...data_format=":
         converting(lambda: convolution(data_format="channels_first")),
     "`joint` must be False for exclusive classes": joint(link="softmax", warm_start=False),
-    "`joint` must be False if a layer behind the head reshapes":
+    "`joint` must be False if a layer after the head reshapes":
         lambda: heteroscedastic(functional("sigmoid", layers.Reshape((UNITS, 1))), joint=True),
     "`joint` must be": joint(joint=1),
     "`model` must be a classifier. Convert a regression with": converting(regression.trained),
@@ -181,9 +181,9 @@ REGRESSION = {
     "`initial_scale` must be a finite": regressing(initial_scale=0.0),
     "`form` must be one of": regressing(initial_scale=1.0, form="mse"),
     "`num_factors` must be": regressing(initial_scale=1.0, num_factors=3),
-    "without activation, with no layer behind it":
+    "without activation, with no layer after it":
         regressing(regression.X, regression.Y, model=lambda: regression.trained(2, "sigmoid")),
-    "'reshape...' behind it": regressing(regression.X, regression.Y, model=reshaped),
+    "'reshape...' after it": regressing(regression.X, regression.Y, model=reshaped),
     "is already a HeteroscedasticNormal":
         regressing(regression.X, regression.Y, model=regressing(regression.X, regression.Y)),
 }  # fmt: skip
@@ -218,7 +218,7 @@ EARLY = {
     "`outputs` must have shape (B, K) with K >= 2. Received: shape (None, 3, 4)":
         lambda: EarlyLearning(keras.Input((3, 4)), keras.Input((3, 4)), 4),
     "`outputs` must be one symbolic tensor. Received: a list": lambda: EarlyLearning(keras.Input((4,)), [], 4),
-    'at most 5368708 for 100 classes...2 GiB; memory_dtype="float16" halves it...=10000000':
+    'at most 5368708 for 100 classes...2 GiB. memory_dtype="float16" halves it...=10000000':
         lambda: early.make_model(examples=10**7, units=100),
     f"{WEIGHTS}with_index(len(y)))`. Received: no index": learning(weights=None),
 }  # fmt: skip

@@ -74,7 +74,7 @@ def flips(*before):
 
 
 class Subclassed(keras.Model):
-    """A head, with what is given behind it."""
+    """A head, with another layer after it."""
 
     def __init__(self, link="softmax", behind=None, inputs=None):
         super().__init__()
@@ -215,7 +215,7 @@ def both(make, fitting, value, *parts):
     loss(dense(), "crossentropy", SOFTMAX_MEND),
     loss(dense(), "binary_crossentropy", SIGMOID_MEND),
     loss(dense(), SymmetricCrossentropy(multi_label=True), "(from_logits=True, multi_label=True)"),
-    loss(dense(), "kl_divergence", SOFTMAX_MEND, "or put keras.layers.Softmax() behind it"),
+    loss(dense(), "kl_divergence", SOFTMAX_MEND, "or put keras.layers.Softmax() after it"),
     loss(dense(), AnnotatorsLoss(losses.SparseCategoricalCrossentropy(ignore_class=-1)),
         "keras_het.losses.AnnotatorsLoss"),
     loss(dense(None, 1), "crossentropy", SIGMOID_MEND),
@@ -227,7 +227,7 @@ def both(make, fitting, value, *parts):
     loss(dense("log_softmax"), SPARSE_NAME, SOFTMAX_MEND, "must accept log-probabilities"),
     loss(dense("log_softmax"), "binary_crossentropy", "or replace the softmax by a sigmoid if an example can have"),
     loss(dense(None, 3, layers.Softmax(name="p")), SPARSE, "which the layer 'p' returns"),
-    loss(dense("log_softmax", 3, layers.Softmax()), SPARSE, "which an activation behind the layer 'last' returns"),
+    loss(dense("log_softmax", 3, layers.Softmax()), SPARSE, "which an activation after the layer 'last' returns"),
     loss(dense(None, 3, layers.Rescaling(2.0), layers.Activation("softmax", name="p")), SPARSE, "the layer 'p'"),
     loss(plain(layers.Conv2D(3, 1, name="map"), shape=(2, 2, 6)), VECTOR_NAME, "which the layer 'map' returns"),
     loss(plain(layers.Conv2D(3, 1), layers.Flatten(), layers.Softmax(), shape=(1, 1, 6)), SPARSE, "probabilities"),
@@ -259,7 +259,7 @@ def test_a_wrong_compile_is_caught_and_the_mend_named(make, arguments, parts):
      ("`metrics` must accept logits, which the head 'head' returns. Give the head activation=\"sigmoid\" to use a "
       "metric of probabilities. Received: metrics=keras.metrics.F1Score(threshold=0.5)")),
     (lambda: make("softmax", layers.Softmax()), {"loss": SPARSE},
-     ("`loss` must accept probabilities, which an activation behind the head 'head' returns. Use "
+     ("`loss` must accept probabilities, which an activation after the head 'head' returns. Use "
       "keras.losses.SparseCategoricalCrossentropy(). Received: "
       "loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True)")),
     (make, {"loss": losses.BinaryCrossentropy(from_logits=True)},
@@ -277,14 +277,14 @@ def test_a_wrong_compile_is_caught_and_the_mend_named(make, arguments, parts):
       "activation=\"softmax\". Received: "
       "loss=keras_het.losses.ForwardCorrectedCrossentropy(transition=...)")),
     (lambda: make("softmax", layers.Activation("sigmoid")), {"loss": "binary_crossentropy"},
-     ("The activation behind the head 'head' must be keras.layers.Softmax() or none, because the head 'head' "
+     ("The activation after the head 'head' must be keras.layers.Softmax() or none, because the head 'head' "
       "returns log-probabilities. Received: 'sigmoid'")),
     (lambda: keras.Sequential([keras.Input((6,)), head("sigmoid"), layers.Activation("exponential")]),
      {"loss": "binary_crossentropy"},
-     ("The activation behind the head 'head' must be keras.layers.Activation('sigmoid') or none, because the head "
+     ("The activation after the head 'head' must be keras.layers.Activation('sigmoid') or none, because the head "
       "'head' returns logits. Received: 'exponential'")),
     (lambda: probable("softmax", layers.Softmax()), {"loss": SPARSE_NAME},
-     ("The activation behind the head 'head' must be none, because the head 'head' returns probabilities. Received: "
+     ("The activation after the head 'head' must be none, because the head 'head' returns probabilities. Received: "
       "'softmax'")),
     (make, {"loss": losses.Poisson},
      ("`loss` must accept log-probabilities, which the head 'head' returns. Use "

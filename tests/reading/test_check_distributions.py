@@ -92,7 +92,7 @@ def test_a_head_without_its_model_is_judged_as_with_it(name):
 
 
 def test_wrong_and_right_losses_of_a_plain_model():
-    """Every loss of a distribution is refused behind a plain layer."""
+    """Every loss of a distribution is refused after a plain layer."""
     for _, loss, shape in HEADS.values():
         model = compiled(keras.Sequential([keras.Input(shape), keras.layers.Dense(3)]), "adam", loss)
         with pytest.raises(ValueError, match="`loss` must accept logits"):

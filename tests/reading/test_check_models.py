@@ -1,4 +1,4 @@
-"""`check` of subclassed models and of layers behind a `NoiseTransition`, and the calls that run `check` first."""
+"""`check` of subclassed models and of layers after a `NoiseTransition`, and the calls that run `check` first."""
 
 import re
 
@@ -87,7 +87,7 @@ def test_no_layer_learns_of_what_flips_give(make, received):
         keras_het.check(model)
     assert str(error.value) == (
         "The layer 'flips' must be the last layer, because it returns the log-probabilities of the noisy labels for "
-        f"the loss. Only activations and layers that reshape can follow. Received: {received}, behind it"
+        f"the loss. Only activations and layers that reshape can follow. Received: {received}, after it"
     )
 
 
@@ -103,7 +103,7 @@ def test_what_only_changes_form_may_stand_behind_flips():
 
 
 def fitting(*ending):
-    """Makes a model with a correct loss and these layers behind a Dense layer."""
+    """Makes a model with a correct loss and these layers after a Dense layer."""
     return compiled(keras.Sequential([keras.Input((6,)), layers.Dense(3), *ending]), "sgd", SPARSE)
 
 

@@ -99,7 +99,7 @@ TABLE = {
     "normalised head": (lambda: model_of(head("normal_cdf")), [("the head 'head'", "softmax", "log-probabilities", 3)],
         NO_END, (None, 4), "head"),
     "head with a kept activation": (lambda: model_of(head(), layers.Softmax()),
-        [("an activation behind the head 'head'", "softmax", "probabilities", 3)], NO_END, (None, 4), "head"),
+        [("an activation after the head 'head'", "softmax", "probabilities", 3)], NO_END, (None, 4), "head"),
     "head with flips": (lambda: model_of(head(), NoiseTransition(3, name="flips")),
         [("the layer 'flips'", "softmax", "log-probabilities", 3)], NO_END, NO_END, "head"),
     "joint head": (lambda: model_of(JointHeteroscedasticDense(3, 1, name="head")),
@@ -188,5 +188,5 @@ def test_only_a_head_with_an_argument_for_it_is_given_an_activation():
     stack = [keras.Input((6,)), HeteroscedasticDense(3), NoiseTransition(3)]
     remedies = [endings(keras.Sequential(stack[:size]))[0].activation_remedy for size in (2, 3)]
     declared = Ending("the head of somebody", "softmax", "log-probabilities", 3).activation_remedy
-    behind = "put keras.layers.Softmax() behind it"
+    behind = "put keras.layers.Softmax() after it"
     assert [*remedies, declared] == ['give the head activation="softmax"', behind, behind]

@@ -104,9 +104,9 @@ def aggregate(
     annotators who act like rules, and the rules name several classes, the model would put all examples into one class.
     You then get the majority and a warning, and an example without a label gets the mean fractions.
 
-    With 3,360 planted annotators, of two to eight classes, the total variation between T and the true T was 0.13 with
-    10 labels and 0.07 with 200, and by maximum likelihood 0.35 and 0.09 (benchmarks/results/annotators_few.md).
-    crowd-kit has further methods, and Snorkel has a label model for rules.
+    With 3,360 planted annotators, the total variation between T and the true T was 0.13 with 10 labels and 0.07 with
+    200. By maximum likelihood it was 0.35 and 0.09 (benchmarks/results/annotators_few.md). crowd-kit has further
+    methods, and Snorkel has a label model for rules.
 
     Args:
         votes: integers in [0, K), `(N, M)`, with -1 for a missing label; or a pandas frame with a column for each

@@ -45,15 +45,15 @@ class Confusion:
 class Annotator:
     """Quality and confusions of an annotator.
 
-    All numbers are nan for an annotator without labels. Accuracy and separation are nan for all annotators if most
-    labels come from annotators who act like rules (see `aggregate`), because T cannot show how good they are.
+    All numbers are nan for an annotator without labels. If most labels come from annotators who act like rules (see
+    `aggregate`), T cannot show how good they are. Then accuracy and separation are nan for all annotators.
 
     Attributes:
         name: name of the annotator.
         accuracy: p(label is the true class) = sum_i prior_i T_ii.
-        separation: mean of |T_i - T_k|^2 / 2 over pairs of rows. It is 1 for an annotator who makes no errors, or
-            always the same swap, and 0 for a spammer, whose labels do not depend on the class (Raykar and Yu 2012,
-            "Eliminating spammers and ranking annotators for crowdsourced labeling tasks").
+        separation: mean of |T_i - T_k|^2 / 2 over pairs of rows: 1 for an annotator who makes no errors, or always the
+            same swap, and 0 for a spammer, whose labels do not depend on the class. Source: Raykar and Yu 2012,
+            "Eliminating spammers and ranking annotators for crowdsourced labeling tasks".
         confusions: largest off-diagonal entries of T, the largest first.
         num_labels: number of labels; None if unknown.
         agreement: fraction of the labels that equal the consensus of the other annotators; nan without a consensus.

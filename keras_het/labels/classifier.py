@@ -43,7 +43,7 @@ class Classifier(ClassifierMixin, BaseEstimator):
     Args:
         make_model: function without arguments that returns a new compiled model of the K classes. The method replaces
             its last layer and its loss, as in `labels.choose`. None trains a network of 128 ReLU units on the scaled,
-            flattened examples, by Adam with a learning rate of 5e-3 and an L2 penalty of 1e-3 on the kernels.
+            flattened examples. It uses Adam with a learning rate of 5e-3, and an L2 penalty of 1e-3 on the kernels.
         method: `labels.Method`, such as `labels.methods.Heteroscedastic()`; None for `labels.methods.EarlyLearning()`.
             `LinearDiscriminant` uses X as features, without a network.
         epochs: number of passes over the data.

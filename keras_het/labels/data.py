@@ -218,8 +218,8 @@ def label_table(y: Any, name: str) -> np.ndarray | None:
 def _check_no_counts(votes: np.ndarray, name: str) -> None:
     """Raises a ValueError for complete integer tables that look like counts instead of votes.
 
-    In a table of counts, all rows have the same sum, or columns agree no more than by chance: Conger's kappa is less
-    than `KAPPA_STANDARD_ERRORS` above 0, and as many below `MIN_ANNOTATOR_KAPPA`. The standard error includes four
+    In a table of counts, all rows have the same sum, or columns agree no more than by chance. Then Conger's kappa is
+    less than `KAPPA_STANDARD_ERRORS` above 0, and as many below `MIN_ANNOTATOR_KAPPA`. The standard error includes four
     rows of chance, so that few rows prove nothing. Votes that are at least half correct are refused in at most 3% of
     draws of ten or more examples, even if 97% are of one class. Counts are refused in 48% of draws of 20 examples, 85%
     of 60 and 96% of 200.

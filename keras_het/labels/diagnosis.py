@@ -132,10 +132,10 @@ def diagnose(probabilities: Any, labels: Any, class_names: Sequence | Mapping | 
     3. On the same half, a permutation test within classes counts labels that are the model's second choice for the
        example. Its slack is the fraction of the disagreements that test 1 attributes to model errors.
 
-    Noise is "class-dependent" only if test 3 does not reject it, model errors are fewer than half of the
-    disagreements, and fewer than half of the labels are errors (each at 5%). Otherwise it is "instance-dependent". So
-    two classes, noise near 50%, or a weak model give "instance-dependent" or "none". A model that is no better than the
-    majority class gives "none".
+    Noise is "class-dependent" only if test 3 does not reject it. Also, label errors must be more than half of the
+    disagreements, and fewer than half of the labels (each at 5%). Otherwise it is "instance-dependent". So two classes,
+    noise near 50%, or a weak model give "instance-dependent" or "none". A model that is no better than the majority
+    class gives "none".
 
     No test can tell a hard example from a label error that happened because the example is hard. Out-of-distribution
     examples give "none", because the model is unsure about them.

@@ -148,9 +148,9 @@ def discriminant(
         z_k(x) = (m_k' C^-1 x - m_k' C^-1 m_k / 2) / temperature + b log q_k,    C = (1 - a) S + a (tr S / D) I
 
     m_k is the mean of class k, q_k the fraction of its labels, and S the covariance of features minus their class mean.
-    With more than 4,096 features S is omitted. The shrinkage a (0.9, 0.7 or 0.5) and the temperature maximize the
-    likelihood of held-out labels, of at most 20,000 examples and of classes with at least three. Label errors that do
-    not depend on the features shorten the differences of the class means, and keep their directions.
+    With more than 4,096 features S is omitted. The shrinkage a (0.9, 0.7 or 0.5) and the temperature maximise the
+    likelihood of held-out labels, at most 20,000. Classes with fewer than three examples do not count in it. Label
+    errors that do not depend on the features shorten the differences of the class means, and keep their directions.
 
     Classes have equal priors, b = 0, unless their frequencies, b = 1, are clearly better on held-out labels. Labels of
     people and rules often have other frequencies than the true classes. Then b = 1 predicts more labels, but fewer true

@@ -49,8 +49,8 @@ def verified_rows(draw_order: Any, is_verified: np.ndarray, index: Any = None) -
         is_verified: booleans, `(N,)`.
         index: pandas index of the examples; None for row numbers.
     Raises:
-        ValueError: for a repeated index, no verified example at the start, a verified example after a gap, or a part
-            that cannot be the start of a random order (p below 0.00001).
+        ValueError: for a repeated index, no verified example at the start, a verified example after a gap, or an order
+            that cannot be random (p below 0.00001).
 
     Example:
         >>> verified_rows({7: 1, 3: 0, 5: 3}, np.arange(9) < 8)

@@ -74,7 +74,7 @@ def errors_left(
         P(X = k | U, M, n) > (1 - confidence) P(k),
 
     where P(k) is the beta-binomial probability of k of n by a prior with both parameters 1/2. The ratio of prior to
-    posterior is a martingale for the true M, so the bound fails at any look with a probability of at most
+    posterior is a martingale for the true M. So the bound fails at any look with a probability of at most
     1 - confidence. This bound is wider: 2.1% instead of 1.0% after 300 labels without an error.
 
     The bound makes no assumption on the errors, or on labels that you checked before the draw. But the sample must be

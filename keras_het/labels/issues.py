@@ -130,11 +130,11 @@ def find_issues(
     flagged labels are errors (docs/real-labels.md). The evidence is one of two:
 
     * Probabilities of models that were not trained on the examples, such as `result.probabilities` of `clean`. The
-      method is confident learning. An example counts for class j if p_j is at least 1 / K and the mean p_j of the
-      examples labelled j, and j is the most probable class with this property. A class with fewer than three labels
-      never counts. Scaled to all examples with label i, the counts estimate how many labels i should be j. As many
-      labels are flagged, those with the largest p_j - p_i, if j is the suggested class. If the suggested classes come
-      from a transition matrix, and most disagreements are flagged, all of them are.
+      method is confident learning. The threshold of class j is the mean p_j of the examples labelled j, but at
+      least 1 / K. An example counts for the most probable class that reaches its threshold. A class with fewer than
+      three labels never counts. Scaled to all examples with label i, the counts estimate how many labels i should be j.
+      As many labels are flagged, those with the largest p_j - p_i, if j is the suggested class. If the suggested
+      classes come from a transition matrix, and most disagreements are flagged, all of them are.
     * A `callbacks.TrainingDynamics` of one training on these labels. Its mean margin ranks them. The probabilities are
       means over the epochs, with little weight for epochs that have memorised the labels. All labels that are not the
       suggested class are flagged.

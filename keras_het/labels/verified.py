@@ -245,9 +245,9 @@ def _argument_warnings(
 ) -> Iterator[str]:
     """Yields warnings of arguments that do not seem to belong together.
 
-    Each warning has a probability of at most `MAX_FALSE_ALARMS` in a random sample: the first if no order of the
-    classes agrees more often than the correct one; the second if labels and predictions are correct in a fifth of the
-    cases that chance leaves wrong; the third always.
+    Each warning has a probability of at most `MAX_FALSE_ALARMS` in a random sample. The first needs classes that agree
+    most often in their correct order, and the second needs labels and predictions that are correct in a fifth of the
+    cases that chance leaves wrong.
     """
     table, count = count_pairs(predicted, observed, size), len(observed)
     order = linear_sum_assignment(-table)[1]

@@ -29,6 +29,7 @@ HEADS = (  # sets of real_heads, and numbers of labels
     ("CIFAR-10N aggregate", 18000),
     ("Fashion-MNIST-H", 18000),
 )
+JUDGES = ("verified alone", "verified_performance")  # columns of real_judge
 CROWDS = {  # rows of real_annotators, in words
     "clean_labels, votes": "`labels.clean(None, x, votes)`",
     "choose, votes": "`labels.choose(None, x, votes)`",
@@ -121,27 +122,18 @@ def crowds(of):
     return [["labels and model", *sets], *([words, *(c[name] for c in columns)] for name, words in CROWDS.items())]
 
 
-def judged(of):
+def judge(of):
     """Returns how far labels, verified labels and `verify_accuracy` are from the accuracy, for the largest sample."""
     title = "how often 95% intervals hold the true accuracy, and the error in points"
     widths = {(row["set"], row["verified"]): row for row in dicts(of("real_judge", "half width in points"))}
     largest = {row["set"]: row for row in dicts(of("real_judge", title)) if not row["set"].startswith("planted")}
-    head = [
-        "dataset",
-        "verified",
-        "accuracy",
-        "error of noisy accuracy",
-        "verified alone",
-        "`verify_accuracy`",
-        "holds",
-    ]
-    lines = [head]
+    half_widths = ("half width, verified alone", "half width, `verify_accuracy`")
+    lines = [["dataset", "verified", "accuracy", "error of noisy accuracy", *half_widths, "holds"]]
     for name, row in largest.items():
         width = widths[name, row["verified"]]
         bias = row["labels agree"].partition(" (")[2].rstrip(")")
-        plus_minus = (f"+- {width[column]}" for column in ("verified alone", "verified_performance"))
         holds = f"{100 * float(row['verified_performance'].split(' ')[0]):.0f}%"
-        lines.append([name, row["verified"], row["true accuracy"], bias, *plus_minus, holds])
+        lines.append([name, row["verified"], row["true accuracy"], bias, *(width[column] for column in JUDGES), holds])
     return lines
 
 

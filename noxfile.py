@@ -329,8 +329,8 @@ def notebooks(session):
     keeps = "--keep" in arguments
     groups = ["notebooks", "recipe", *(["browser"] if keeps else [])]
     install(session, "-e", f".[{backend},hub,demo,pandas]", groups=groups)
-    options = (word for word in arguments if word not in ("--keep", "--notebooks"))
-    session.run("python", "-m", "guides.notebooks.make", *options)
+    others = (word for word in arguments if word not in ("--keep", "--notebooks"))
+    session.run("python", "-m", "guides.notebooks.make", *others)
     for guide in sorted(pathlib.Path("guides").glob("*.py")):
         notebook = f"guides/notebooks/{guide.stem}.ipynb"
         session.run("jupyter-execute", "--inplace", notebook, env=backend_environment(backend))

@@ -1,4 +1,4 @@
-"""What stands in two places agrees: versions, bounds of pyproject.toml, and the files of the source archive."""
+"""Facts that stand in two files agree: versions, the oldest of pyproject.toml, and the files of the source archive."""
 
 import pathlib
 import re
@@ -39,7 +39,7 @@ def test_the_bounds_that_documents_name_are_true():
 
 
 def disagreements(changelog, citation, version):
-    """Returns what is wrong with the headings of a changelog and the version of a citation, in words."""
+    """Returns contradictions between the heads of a changelog and the version of a citation, in words."""
     heads = re.findall(r"^## (.+)$", changelog, re.MULTILINE)
     entries = re.findall(r"^([\d.]+), (unreleased|\d{4}-\d\d-\d\d)$", "\n".join(heads), re.MULTILINE)
     order = [[int(part) for part in number.split(".")] for number, _ in entries]

@@ -4,7 +4,7 @@ import re
 
 import griffe
 
-INLINE = r"Warns|Source|Warm start|Input and output shape|Input shape|Output shape"
+INLINE = r"Raises|Returns|Warns|Source|Warm start|Input and output shape|Input shape|Output shape"
 SECTION = re.compile(rf"^({INLINE}): (.+(?:\n[ \t]+\S.*)*)", re.MULTILINE)
 ATTRIBUTES = re.compile(r"^Attributes:(?:\n[ \t]+\S.*)*", re.MULTILINE)
 ITEM = re.compile(r"^ {4}(\w+(?:, \w+)+): (.*)", re.MULTILINE)

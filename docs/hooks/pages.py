@@ -33,6 +33,8 @@ def on_config(config):
 def on_files(files, config):
     """Adds the generated pages and the files of the repository that pages link to."""
     linked = {path for page in files.documentation_pages() for path in REPOSITORY_LINK.findall(page.content_string)}
+    if missing := sorted(path for path in linked if not (_root(config) / path).is_file()):
+        raise PluginError(f"Pages link to files that the repository lacks: {', '.join(missing)}")
     copies = {repository_address(path): (_root(config) / path).read_text(encoding="utf-8") for path in linked}
     for address, content in (generated_pages(config) | copies).items():
         files.append(File.generated(config, address, content=content))

@@ -162,7 +162,7 @@ def test_the_search_finds_every_public_name(opened, site, monkeypatch):
 def test_the_home_page_is_light_and_quick(opened, site):
     page = opened()
     page.goto((site / "index.html").as_uri())
-    paint = page.evaluate("performance.getEntriesByName('first-contentful-paint')[0].startTime")
+    paint = page.wait_for_function("performance.getEntriesByName('first-contentful-paint')[0]?.startTime").json_value()
     loaded = (address for address in Page(site / "index.html").loaded if not is_remote(address))
     files = {site / "index.html", *((site / address).resolve() for address in loaded)}
     weight = sum(path.stat().st_size for path in files if path.is_file())

@@ -28,6 +28,7 @@ import zipfile
 
 import keras
 import keras_hub
+import matplotlib.pyplot as plt
 import numpy as np
 
 import keras_het
@@ -209,10 +210,17 @@ for pair in pairs:
     print(f"{pair.first} and {pair.second}: {pair.covariance:.2f}")
 
 """
-The same as a picture:
+The whole matrix as a picture, in units of the squared temperature:
 """
 
-axes = pairs.plot()
+covariance = keras_het.explain.covariance(model, words[test])
+figure, axes = plt.subplots(figsize=(5, 4), layout="constrained")
+largest = np.abs(covariance).max()
+image = axes.imshow(covariance, cmap="RdBu", vmin=-largest, vmax=largest)
+axes.set_xticks(range(5), names, rotation=45, ha="right")
+axes.set_yticks(range(5), names)
+figure.colorbar(image)
+plt.show()
 
 """
 ## Save the model

@@ -296,7 +296,7 @@ class Nameless(layers.Layer):
 
 
 def test_weights_without_a_name_are_matched_in_models_made_one_after_the_other(batch):
-    models = [keras.Sequential([keras.Input((4,)), Nameless(name="nameless")]) for _ in range(2)]
+    models = [keras.Sequential([keras.Input((4,)), Nameless(name="nameless")], name="model") for _ in range(2)]
     assert models[0].weights[0].path != models[1].weights[0].path
     first, second = (record(model, batch[0]) for model in models)
     second.backend = "other"

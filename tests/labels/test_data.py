@@ -341,6 +341,6 @@ def test_folds_are_stratified():
     assert (stratified_folds(labels, 4, 0) != fold_of).any()
     with pytest.warns(
         UserWarning,
-        match=r"Class 2 has fewer examples \(7\) than folds \(9\), so some models will not see it\. Use fewer",
+        match=r"Class 2 has fewer examples \(7\) than folds \(9\), so a model can miss it\. Use fewer",
     ):
         stratified_folds(labels, 9, 0)

@@ -4,7 +4,7 @@ from benchmarks.lib.views.rows import BOUNDED, bounds_of, dicts
 
 
 def beside_edward2(of):
-    """The fastest mode of each package, and the time to the same error."""
+    """Returns the fastest mode of each package, and the time to an equal error."""
     modes, times = (
         dicts(of("peers", "seconds and memory of a step")),
         dicts(of("peers", "time to the error of edward2")),
@@ -29,7 +29,7 @@ def _step(row):
 
 
 def nodes(of):
-    """The gains and costs of more nodes, a column for each number of them."""
+    """Returns the gains and costs of more nodes, a column for each number of nodes."""
     trained = {row["trained"]: row for row in dicts(of("nodes", "training with S nodes"))}
     predicted = {row["S"]: row for row in dicts(of("nodes", "predicting with S nodes, after training with 256"))}
     chosen = next(name for name in trained if name.startswith("Dense, selected"))
@@ -49,7 +49,7 @@ NODES = {"training noise": "difference of log p between two runs"}
 
 
 def speed(of):
-    """Step and prediction of every head at the base size, on three backends."""
+    """Returns the step and the prediction of every head at the base size, on three backends."""
     lines = [["backend", "head", *(f"{mode}: {name}" for mode in ("step", "predict") for name in SPEED)]]
     steps, predictions = ([row for row in dicts(of("speed", title)) if _is_base(row)] for title in SPEEDS)
     for step, prediction in zip(steps, predictions, strict=True):
@@ -67,7 +67,7 @@ def _is_base(row):
 
 
 def backbone(of):
-    """The share of the head in a prediction, a column for each backend."""
+    """Returns the fraction of a prediction that the head takes, a column for each backend."""
     backends = {"jax": "JAX", "tensorflow": "TensorFlow", "torch": "PyTorch"}
     tables = [dicts(of(f"backbone_{backend}", "share of the head in a prediction")) for backend in backends]
     lines = [["head", *(f"{name}: {figure}" for name in backends.values() for figure in ("ms", "head's share"))]]
@@ -77,20 +77,20 @@ def backbone(of):
 
 
 def gpu_speed(of):
-    """Seconds and memory on a card at the base size, of both backends."""
+    """Returns time and memory on an accelerator at the base size, of both backends."""
     rows = [{"backend": each, **row} for each in ("jax", "torch") for row in dicts(of(f"gpu_speed_{each}", "speed"))]
     columns = list(dict.fromkeys(name for row in rows for name in row))
     return [columns, *([row.get(name, "") for name in columns] for row in rows if _is_base(row))]
 
 
 def gpu_choose(of):
-    """Seconds of `choose` on a card, of both backends."""
+    """Returns the seconds of `choose` on an accelerator, of both backends."""
     rows = [{"backend": each, **row} for each in ("jax", "torch") for row in dicts(of(f"gpu_choose_{each}", "choose"))]
     return [list(rows[0]), *(list(row.values()) for row in rows)]
 
 
 def compilers(of):
-    """Times of a step and of a prediction on JAX, and on PyTorch without and with each compiler, by nodes."""
+    """Returns the times of a step and a prediction on JAX, and on PyTorch with and without each compiler."""
     columns = (f"{mode}: {figure}" for mode in ("step", "predict") for figure in ("ms", "times JAX"))
     lines = [["head", "nodes", "backend", *columns]]
     for nodes in ("256", "1024"):

@@ -12,7 +12,7 @@ ISSUES = {
 
 
 def advice(of):
-    """When to use the head: kinds of labels, what to use, and the clean accuracy that it gains or loses in points."""
+    """Returns what to use for which labels, and the clean accuracy that the head gains or loses in points."""
     gains = ", ".join(f"{_by_head(of, name)} ({name.split()[0]})" for name in CONFUSED)
     words = by_task(of("recipe", "beside Dense, all chosen by noisy NLL"))["words, 45% of every second", "full"]
     rows = {(row["set"], row["head"]): row for row in dicts(of("real_finetune", "fine-tuned"))}
@@ -43,8 +43,8 @@ HEAD_ADVICE = (
 )
 
 
-def when_it_pays(of):
-    """Dense, and the difference that the full head makes, a row for each task."""
+def when_it_helps(of):
+    """Returns the figures of Dense, and the difference that the full head makes, a row for each task."""
     table = by_task(of("recipe", "beside Dense, all chosen by noisy NLL"))
     columns = ("clean accuracy", "clean NLL", "clean ECE")
     lines = [["label errors", "Dense: accuracy", "NLL", "ECE", "head - Dense: accuracy", "NLL", "ECE"]]
@@ -55,7 +55,7 @@ def when_it_pays(of):
 
 
 def narrow(of):
-    """The clean accuracy of Dense, and what the full and the narrow head add to it, a row for each task."""
+    """Returns the clean accuracy of Dense, and what the full and the narrow head add to it, a row for each task."""
     rows = {row["candidate"]: row for row in dicts(of("harm", "tasks without a say: clean accuracy, beside Dense"))}
     lines = [["label errors", *NARROW_HEADS.values()]]
     for task in (name for name in rows["Dense"] if name != "candidate"):
@@ -67,7 +67,7 @@ NARROW_HEADS = {"Dense": "Dense: accuracy", "full": "full head", "narrow, 16": "
 
 
 def serving(of):
-    """What changes on clean test labels if the head is served without its noise, a row for each task."""
+    """Returns what changes on test labels if the head is served without its noise, a row for each task."""
     rows = dicts(of("serving", "serving"))
     tasks = [row["task"] for row in rows if row["task"]]
     changes = [row for row in rows if row["served"] == "change without the noise"]
@@ -79,7 +79,7 @@ SERVED = ("clean accuracy", "clean NLL", "clean ECE", "noisy NLL")
 
 
 def fine_tuned(of):
-    """Clean test figures of each last layer, all layers of the network trained."""
+    """Returns clean test figures of each last layer, with all layers of the network trained."""
     heads = {"Dense": "`Dense`", "Dense, logits / 5": "`Dense`, logits / 5", "full head": "the head"}
     lines = [["labels", "last layer", "accuracy", "NLL", "accuracy - Dense's", "NLL - Dense's"]]
     for row in dicts(of("real_finetune", "fine-tuned")):
@@ -172,13 +172,13 @@ def _by_real_choose(of):
 
 
 def _by_head(of, name):
-    """The points of the full head over Dense, all chosen by noisy accuracy, on the largest part of a set."""
+    """Returns the points of the full head over Dense, tuned by noisy accuracy, on the largest part of a set."""
     rows = dicts(of("real_heads", f"{name}, {CONFUSED[name]} labels, by noisy accuracy"))
     return _in_points(next(row["accuracy - Dense's"] for row in rows if row["head"] == "full"))
 
 
 def _in_points(cell):
-    """A difference of accuracies and its standard error, in points."""
+    """Returns a difference of accuracies and its standard error, in points."""
     mean, error = cell.replace("*", "").split(" +- ")
     return f"{100 * float(mean):+.1f} +- {100 * float(error):.1f}"
 
@@ -211,7 +211,7 @@ READ_ON = (
 
 
 def segmentation(of):
-    """How far samples of each model are from the maps of annotators, for segments and for discs."""
+    """Returns how far samples of each model are from the maps of annotators, for segments and for discs."""
     titles = {"segments": "segments that are wholly on or off", "discs": "discs with two borders"}
     tables = [{row["model"]: row for row in dicts(of("segmentation", title))} for title in titles.values()]
     lines = [["model", *(f"{task}: {name}" for task in titles for name in ("GED", "matched IoU"))]]
@@ -230,7 +230,7 @@ SEGMENTATION_MODELS = {
 
 
 def regression(of):
-    """Regressions with a planted covariance and on diabetes, a row for each way of training."""
+    """Returns figures of regressions with a planted covariance and on diabetes, a row for each way of training."""
     planted, diabetes = (
         {row["model"]: row for row in dicts(of("regression", title))} for title in ("planted covariance", "diabetes")
     )

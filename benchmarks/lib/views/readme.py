@@ -12,11 +12,11 @@ def readme_costs(of):
     """A column for each backend: agreement, and the cost of the full head beside Dense on a processor and a card."""
     gradients = next(row for row in dicts(of("parity_models", "kinds")) if row["number"] == "gradients")
     return [
-        ["1,000 classes, batch of 128, 256 samples", *BACKENDS],
-        ["largest difference of a gradient from JAX", "", *(gradients[f"jax - {name}"] for name in _others())],
-        ["training step on two processor cores", *(f"{_milliseconds(of, name)} ms" for name in BACKENDS.values())],
-        ["share of a ResNet-50 prediction, same cores", *(_share(of, name) for name in BACKENDS.values())],
-        ["training step on an H100, beside `Dense`", *(_times_dense(of, name) for name in BACKENDS.values())],
+        ["full head, 1,000 classes, 256 samples", *BACKENDS],
+        ["gradients of all heads: largest difference from JAX", "", *(gradients[f"jax - {name}"] for name in _others())],
+        ["training step of the head, two CPU cores, batch of 128", *(f"{_milliseconds(of, name)} ms" for name in BACKENDS.values())],
+        ["fraction of a ResNet-50 prediction, same cores, batch of 8", *(_share(of, name) for name in BACKENDS.values())],
+        ["training step of the head on an H100, `Dense` = 1", *(_times_dense(of, name) for name in BACKENDS.values())],
     ]
 
 
@@ -43,7 +43,7 @@ def _times_dense(of, backend):
     if backend == "tensorflow":
         return "not measured"
     return (
-        f"{_full(of, f'gpu_speed_{backend}', 'speed', mode='train', K='1000', B='128', S='256')['times Dense']} times"
+        f"{_full(of, f'gpu_speed_{backend}', 'speed', mode='train', K='1000', B='128', S='256')['times Dense']}"
     )
 
 

@@ -5,23 +5,21 @@ import re
 from benchmarks.lib.views import labels
 from benchmarks.lib.views.rows import dicts
 
-BACKENDS = {"JAX": "jax", "TensorFlow": "tensorflow", "PyTorch": "torch"}
+BACKENDS = ("JAX", "TensorFlow", "PyTorch")
+NAMES = ("jax", "tensorflow", "torch")
 
 
 def readme_costs(of):
     """A column for each backend: agreement, and the cost of the full head beside Dense on a processor and a card."""
     gradients = next(row for row in dicts(of("parity_models", "kinds")) if row["number"] == "gradients")
-    return [
-        ["full head, 1,000 classes, 256 samples", *BACKENDS],
-        ["gradients of all heads: largest difference from JAX", "", *(gradients[f"jax - {name}"] for name in _others())],
-        ["training step of the head, two CPU cores, batch of 128", *(f"{_milliseconds(of, name)} ms" for name in BACKENDS.values())],
-        ["fraction of a ResNet-50 prediction, same cores, batch of 8", *(_share(of, name) for name in BACKENDS.values())],
-        ["training step of the head on an H100, `Dense` = 1", *(_times_dense(of, name) for name in BACKENDS.values())],
-    ]
-
-
-def _others():
-    return list(BACKENDS.values())[1:]
+    agreement = [gradients[f"jax - {name}"] for name in NAMES[1:]]
+    figures = {
+        "gradients of all heads: largest difference from JAX": ["", *agreement],
+        "training step of the head, two CPU cores, batch of 128": [f"{_milliseconds(of, each)} ms" for each in NAMES],
+        "fraction of a ResNet-50 prediction, same cores, batch of 8": [_share(of, each) for each in NAMES],
+        "training step of the head on an H100, `Dense` = 1": [_times_dense(of, each) for each in NAMES],
+    }
+    return [["full head, 1,000 classes, 256 samples", *BACKENDS], *([name, *row] for name, row in figures.items())]
 
 
 def _full(of, name, title, **sizes):
@@ -42,9 +40,7 @@ def _share(of, backend):
 def _times_dense(of, backend):
     if backend == "tensorflow":
         return "not measured"
-    return (
-        f"{_full(of, f'gpu_speed_{backend}', 'speed', mode='train', K='1000', B='128', S='256')['times Dense']}"
-    )
+    return f"{_full(of, f'gpu_speed_{backend}', 'speed', mode='train', K='1000', B='128', S='256')['times Dense']}"
 
 
 def readme_advice(of):

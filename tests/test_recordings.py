@@ -152,6 +152,20 @@ def test_of_two_backends_the_one_farther_from_float64_is_named():
 
 
 @pytest.mark.once
+@pytest.mark.parametrize(("in_float64", "is_equal"), [
+    ({"jax": 1.0, "torch": 1.0}, True),  # both backends compute the same: the difference is rounding
+    ({"jax": 1.0, "torch": 1.001}, False),  # the fault stays in float64
+    ({"jax": 1.0}, False),  # the other backend is unknown
+    ({}, False),
+])  # fmt: skip
+def test_a_difference_that_vanishes_in_float64_is_rounding_and_named(in_float64, is_equal):
+    backends = [make_recording("jax", gradients=1.0), make_recording("torch", gradients=1.001)]
+    references = [make_recording(name, "float64", gradients=number) for name, number in in_float64.items()]
+    result = compare(*backends, *references)
+    assert result.is_equal == is_equal
+    assert any("rounding alone, because the backends agree in float64" in note for note in result.notes) == is_equal
+
+
 @pytest.mark.parametrize(("change", "words"), [
     (lambda r: r.batch.update(x=np.ones(2)), "be of one batch"),
     (lambda r: r.arrays.update(weights={"array": np.ones(3)}), "be of one model"),

@@ -17,6 +17,7 @@ ALLOWED_ROUNDINGS = 10.0  # two backends round in different places, so they diff
 UNDETERMINED_ROUNDING = 0.1  # a larger rounding leaves less than one digit of a number
 EXACT = ("weights", "saved weights")
 TABLE_ROWS = 12
+Arrays = dict[str, dict[str, np.ndarray]]  # {part: {name: array}}
 _NAMES_IN_NOTE = 5
 _TOLERANCES = {"float16": 8 * 2.0**-11, "bfloat16": 8 * 2.0**-8}  # eight units in the last place
 
@@ -170,7 +171,9 @@ def compare(*recordings: Recording, tolerance: float = 1e-5) -> Comparison:
     every weight and input by up to half a unit in the last place. The rounding grows with the depth of a network, so a
     deep network does not fail because it is deep. Starting weights must be equal bit for bit.
 
-    A recording in float64 is a reference: the result holds the distance of each backend from it.
+    A recording in float64 is a reference: the result holds the distance of each backend from it. If there is a
+    reference on both backends of a row and they agree within `tolerance`, the distance of each backend from its own
+    reference counts as rounding too. So a sum in another order, or a ReLU at zero, is not called a difference.
 
     Args:
         recordings: two or more results of `record`.
@@ -197,9 +200,14 @@ def compare(*recordings: Recording, tolerance: float = 1e-5) -> Comparison:
     for other in recordings[1:]:
         _check_same_model(recordings[0], other)
     omitted = {name for recording in recordings for name in recording.omitted}
-    rows = [row for part in PARTS for row in _rows(part, backends, tolerance, omitted)]
+    exact = {reference.backend: reference.arrays for reference in references}
+    measured, rows = ([*_rows(backends, tolerance, omitted, arrays)] for arrays in ({}, exact))
     labels = [recording.label for recording in backends]
     errors, notes = _errors(rows, backends, references), _notes(recordings, rows)
+    explained = [row for row, before in zip(rows, measured, strict=True) if before.ratio > 1 >= row.ratio]
+    if explained:
+        names = dict.fromkeys(f"{row.part} of `{row.name}`" for row in explained)
+        notes.append(f"these numbers differ by rounding alone, because the backends agree in float64: {_some(names)}")
     return Comparison(labels, rows, errors, notes, _failures(backends), list_versions(recordings))
 
 
@@ -227,18 +235,40 @@ def _check_same_model(first: Recording, other: Recording) -> None:
         refuse_if(not equal, "recordings", rule, f"different numbers in `{name}` on {first.label} and {other.label}")
 
 
-def _rows(part: str, backends: Sequence[Recording], tolerance: float, omitted: set[str]) -> Iterator[Row]:
-    """Yields the rows of a part, in the order of its arrays, for every pair of backends that computed it."""
-    computed = [recording for recording in backends if part in recording.arrays]
-    every = (name for recording in computed for name in recording.arrays[part])
-    names = dict.fromkeys(name for name in every if _layer(name) not in omitted)
-    for name, (first, second) in itertools.product(names, itertools.combinations(computed, 2)):
-        a, b = first.arrays[part].get(name), second.arrays[part].get(name)
-        rounding = _rounding(part, name, first, second)
-        tolerances = (_TOLERANCES.get(recording.precision.removeprefix("mixed_"), 0.0) for recording in (first, second))
-        limit = 0.0 if part in EXACT else max(tolerance, ALLOWED_ROUNDINGS * rounding, *tolerances)
-        unlike = a is None or b is None or a.dtype != b.dtype
-        yield Row(part, name, first.label, second.label, np.inf if unlike else difference(a, b), limit, rounding)
+def _rows(
+    backends: Sequence[Recording], tolerance: float, omitted: set[str], exact: dict[str, Arrays]
+) -> Iterator[Row]:
+    """Yields the rows of all parts, in the order of their arrays, for every pair of backends that computed them."""
+    for part in PARTS:
+        computed = [recording for recording in backends if part in recording.arrays]
+        every = (name for recording in computed for name in recording.arrays[part])
+        names = dict.fromkeys(name for name in every if _layer(name) not in omitted)
+        for name, pair in itertools.product(names, itertools.combinations(computed, 2)):
+            yield _row(part, name, pair, tolerance, exact)
+
+
+def _row(part: str, name: str, pair: tuple[Recording, Recording], tolerance: float, exact: dict[str, Arrays]) -> Row:
+    first, second = pair
+    a, b = first.arrays[part].get(name), second.arrays[part].get(name)
+    rounding = max(_rounding(part, name, first, second), _float64_rounding(part, name, pair, tolerance, exact))
+    tolerances = (_TOLERANCES.get(recording.precision.removeprefix("mixed_"), 0.0) for recording in (first, second))
+    limit = 0.0 if part in EXACT else max(tolerance, ALLOWED_ROUNDINGS * rounding, *tolerances)
+    distance = np.inf if a is None or b is None or a.dtype != b.dtype else difference(a, b)
+    return Row(part, name, first.label, second.label, distance, limit, rounding)
+
+
+def _float64_rounding(
+    part: str, name: str, pair: tuple[Recording, Recording], tolerance: float, exact: dict[str, Arrays]
+) -> float:
+    """Returns the largest distance of two backends from their numbers in float64, or 0 if these do not agree."""
+    parts = [arrays[part] for each in pair for arrays in (each.arrays, exact.get(each.backend, {})) if part in arrays]
+    numbers = [arrays[name] for arrays in parts if name in arrays]
+    if len(numbers) < 4:
+        return 0.0
+    first, first_exact, second, second_exact = numbers
+    if difference(first_exact, second_exact) > tolerance:
+        return 0.0
+    return max(difference(first, first_exact), difference(second, second_exact))
 
 
 def _rounding(part: str, name: str, *recordings: Recording) -> float:

@@ -5,9 +5,9 @@ python -m benchmarks.parity [--parts kinds tuned frozen fresh sgd layers heads f
 Each model is saved once, and the command's function compares it on three backends. The faults are planted on PyTorch.
 
 `kinds` are the numbers of `nox -s parity`, with the largest difference of each kind. The factor of the limit was chosen
-on the architectures of `tuned`, and then tried unchanged on `frozen`. The differences there led to float64 on every backend, which was tried unchanged
-on `fresh`. `sgd` has the text models again, trained by SGD,
-because Adam on TensorFlow moves an Embedding too far if a token occurs twice.
+on the architectures of `tuned`, and then tried unchanged on `frozen`. The differences there led to float64 on every
+backend, which was tried unchanged on `fresh`. `sgd` has the text models again, trained by SGD, because Adam on
+TensorFlow moves an Embedding too far if a token occurs twice.
 """
 
 import os

@@ -80,7 +80,7 @@ def test_without_names_classes_are_numbers_that_the_labels_have(tmp_path):
 def test_names_may_have_any_order_and_further_classes_and_two_classes_of_one_name_cannot(tmp_path):
     path = write(tmp_path / "labels.csv", "1,dog,owl")
     assert apply_corrections(["cat", "dog", "cat"], path, ["owl", "dog", "cat"]).tolist() == ["cat", "owl", "cat"]
-    with pytest.raises(ValueError, match="`class_names` must be 'cat', 'dog', the names in `labels`"):
+    with pytest.raises(ValueError, match="`class_names` must be 'cat', 'dog' in any order, the names in `labels`"):
         apply_corrections(["cat", "dog", "cat"], path, ["owl", "dog"])
     path = write(tmp_path / "labels.csv", "1,a,b", "0,a,")
     assert apply_corrections([0, 1], path, ["a", "a", "b"]).tolist() == [0, 2]

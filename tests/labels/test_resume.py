@@ -107,7 +107,7 @@ def test_a_folder_of_another_call_is_refused_in_plain_words(argument, other, tex
     choose(**given)
     assert (tmp_path / f"{PLAIN}.npz").stat().st_mtime_ns == kept
     (tmp_path / "settings.json").write_text("[")
-    with pytest.raises(ValueError, match=r"`resume_path` must be a folder whose settings.json is whole"):
+    with pytest.raises(ValueError, match=r"`resume_path` must be a folder with a valid settings\.json"):
         choose(**given)
 
 

@@ -156,7 +156,7 @@ def _reason(result: Result, action: str | None, is_proven: bool, is_swapped: boo
     text = f"The model disagrees with {count:,} of {len(result.data):,} labels."
     if action is None:
         show = "too few labels are flagged to prove" if is_proven else "held-out labels do not prove"
-        text += f" The linear discriminant was trained on all of them, because {show} swapped classes."
+        text += f" The final linear discriminant uses all labels, because {show} swapped classes."
         return text + ' If classes might be swapped, compare action="drop".'
     text += " Held-out labels show swapped classes." * is_swapped
     issues = "these labels" if confident == count else f"the {confident:,} most confident issues"

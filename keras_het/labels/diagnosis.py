@@ -26,11 +26,13 @@ BIN_LOGITS = logit((np.arange(BINS) + 0.5) / BINS)
 MAX_SHOWN_FLIPS = 5
 ANSWERS = {
     "none": "none found. Model errors explain the labels that the model disagrees with.",
+    "symmetric": "random flips (symmetric). Label errors do not depend on the example, and no flip is frequent.",
     "class-dependent": "class-dependent. Label errors depend on the true class, not on the example.",
     "instance-dependent": "instance-dependent, or the model is too weak to tell.",
 }
 NEXT_STEPS = {
     "none": "Train as usual, or with losses.SmoothedCrossentropy. Check the labels that labels.find_issues flags.",
+    "symmetric": "Compare methods with labels.choose, or stop early by noisy validation labels.",
     "class-dependent": "Compare methods with labels.choose, or train with losses.ForwardCorrectedCrossentropy and the "
     "transition of this diagnosis.",
     "instance-dependent": "Add labels.methods.Heteroscedastic() to the methods of labels.choose. Drop only the labels "
@@ -40,7 +42,7 @@ NOTHING_LEARNED = (
     "The model predicts {model:.1%} of the labels, the majority class alone {majority:.1%}. Train longer, scale the "
     "inputs, and check that rows and labels have the same order."
 )
-SECOND_CHOICES = "The labels are the model's second choice {} often than their classes explain"
+SECOND_CHOICES = "Label errors {} the class that each example resembles most"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -94,13 +96,19 @@ class Diagnosis(TitledLines):
 
     @property
     def answer(self) -> str:
-        """Kind of noise, in a sentence or two."""
-        return ANSWERS[self.kind]
+        """Kind of noise, in a sentence or two. Symmetric noise has its own text."""
+        return ANSWERS[self._text]
 
     @property
     def next_step(self) -> str:
         """Advice on what to do, in a sentence or two."""
-        return NEXT_STEPS[self.kind]
+        return NEXT_STEPS[self._text]
+
+    @property
+    def _text(self) -> str:
+        """Key of the texts: the kind, or "symmetric" if the chi-square test does not reject symmetric noise."""
+        is_symmetric = self.kind == "class-dependent" and self.symmetry_p_value >= SIGNIFICANCE_LEVEL
+        return "symmetric" if is_symmetric else self.kind
 
     def evidence(self) -> str:
         """Returns the printed text without the next step."""
@@ -342,10 +350,10 @@ def _decide(fit: _NoiseFit, class_p_value: float, disagreement: float) -> tuple[
     unclear = "Many disagreements are on unclear examples, so noise that prefers these examples is possible."
     doubts = [
         (np.isnan(class_p_value), "With two classes, or without clear examples, the kind cannot be told."),
-        (class_p_value < SIGNIFICANCE_LEVEL, f"{SECOND_CHOICES.format('more')} (p = {class_p_value:.1g})."),
+        (class_p_value < SIGNIFICANCE_LEVEL, f"{SECOND_CHOICES.format('prefer')} (p = {class_p_value:.1g})."),
         (fit.majority_p_value >= SIGNIFICANCE_LEVEL, unclear),
         (fit.half_p_value >= SIGNIFICANCE_LEVEL, "This is close to half of the labels, as for a weak model."),
     ]
     if doubt := next((doubt for applies, doubt in doubts if applies), ""):
         return "instance-dependent", f"{text} {doubt}"
-    return "class-dependent", f"{text} {SECOND_CHOICES.format('no more')} (p = {class_p_value:.2g})."
+    return "class-dependent", f"{text} {SECOND_CHOICES.format('do not prefer')} (p = {class_p_value:.2g})."

@@ -258,7 +258,7 @@ def test_a_discriminant_is_trained_on_all_labels_unless_classes_are_swapped(is_s
         assert "Held-out labels show swapped classes." in result.reason
         return
     assert right == expected > 0.92  # 0.943 by scikit-learn, on features of variance 1
-    assert "was trained on all of them, because held-out labels do not prove swapped classes." in result.reason
+    assert "uses all labels, because held-out labels do not prove swapped classes." in result.reason
     assert "most confident issues." in clean(None, x[:1000], labels, action="drop", verbose=0).reason
 
 
@@ -267,7 +267,7 @@ def test_swapped_classes_that_are_hardly_flagged_are_called_so(monkeypatch):
     monkeypatch.setattr(Result, "confident_issues", np.arange(3))
     result = clean(None, X, LABELS, probabilities=out_of_sample(), verbose=0)
     assert result.reason.endswith(
-        "was trained on all of them, because too few labels are flagged to prove swapped classes. If classes might be "
+        "uses all labels, because too few labels are flagged to prove swapped classes. If classes might be "
         'swapped, compare action="drop".'
     )
 

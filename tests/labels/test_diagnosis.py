@@ -203,6 +203,15 @@ def test_it_prints_the_answer_then_the_evidence_then_the_step_and_names_are_plai
     assert "&lt;b&gt;" in result._repr_html_()
 
 
+def test_symmetric_noise_is_printed_as_symmetric_and_unequal_flips_as_class_dependent():
+    symmetric_result, unequal_result = (diagnose(*planted(f"{name} 40", 0)) for name in ("symmetric", "unequal"))
+    assert symmetric_result.kind == unequal_result.kind == "class-dependent"
+    assert symmetric_result.answer.startswith("random flips (symmetric).")
+    assert "ForwardCorrected" not in symmetric_result.next_step
+    assert unequal_result.answer.startswith("class-dependent.")
+    assert "ForwardCorrected" in unequal_result.next_step
+
+
 def test_mean_and_variance_are_those_of_all_permutations():
     second, labels = np.array([0, 0, 1, 2, 2]), np.array([0, 1, 1, 2, 0])
     hits = [np.sum(second == np.array(order)) for order in itertools.permutations(labels)]

@@ -64,7 +64,9 @@ def finders(of):
     """Returns the average precision of each finder, a column for each set."""
     head, *rows = of("real_issues", "average precision")
     cells = {row[0]: row[1:] for row in rows}
-    return [["ranking by", *head[1:]], *([words, *cells[name]] for name, words in FINDERS.items())]
+    errors = (dicts(of("real_issues", name))[0]["wrong"] for name in head[1:])
+    chance = ["a random order", *(f"{float(value(cell)):.3f}" for cell in errors)]
+    return [["ranking by", *head[1:]], chance, *([words, *cells[name]] for name, words in FINDERS.items())]
 
 
 def audits(of):

@@ -156,7 +156,7 @@ def test_an_accelerator_is_named_and_its_lack_is_no_problem(monkeypatch):
     if BACKEND != "torch":
         assert doctor.check_devices().text == "gpu:0"
         monkeypatch.delattr(keras.distribution, "list_devices")  # as a backend without a distribution has it
-        assert doctor.check_devices().text.startswith("not known")
+        assert doctor.check_devices().text.startswith("unknown")
 
 
 def test_the_oldest_versions_are_those_of_the_project():

@@ -110,7 +110,7 @@ def draw_bars(axes, findings):
 
 def draw_images(figure, findings):
     """Draws the labels that are flagged first, with observed and suggested class. Label errors are green."""
-    figure.suptitle("Flagged labels, the most suspicious first: given \N{RIGHTWARDS ARROW} suggested", fontsize=12)
+    figure.suptitle("Flagged labels, most suspicious first: label \N{RIGHTWARDS ARROW} suggested class", fontsize=12)
     grid = figure.subplots(len(findings), IMAGES, squeeze=False)
     for axes in grid.flat:
         axes.set(xticks=[], yticks=[])

@@ -185,7 +185,7 @@ def fine_tune(head, seed):
 
 
 seeds = 3
-print("clean test labels, mean +- standard error of three seeds")
+print(f"clean test labels, mean +- standard error of {seeds} seeds")
 print("head                accuracy          NLL")
 for head in heads:
     runs = [fine_tune(head, seed) for seed in range(seeds)]

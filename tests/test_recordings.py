@@ -285,6 +285,24 @@ def test_a_comparison_prints_the_versions_of_keras_and_of_each_backend(recording
     assert text.splitlines()[-1] == f"Versions: {', '.join(versions)}"
 
 
+class Nameless(layers.Layer):
+    """Layer whose weight has no name, so that Keras counts it in each process."""
+
+    def build(self, shape):
+        self.scale = self.add_weight(shape=shape[1:], initializer="ones")
+
+    def call(self, x):
+        return self.scale * x
+
+
+def test_weights_without_a_name_are_matched_in_models_made_one_after_the_other(batch):
+    models = [keras.Sequential([keras.Input((4,)), Nameless(name="nameless")], name="model") for _ in range(2)]
+    assert models[0].weights[0].path != models[1].weights[0].path
+    first, second = (record(model, batch[0]) for model in models)
+    second.backend = "other"
+    assert compare(first, second).is_equal
+
+
 def test_a_file_holds_all_of_it(recording, tmp_path):
     recording.save(tmp_path / "model.recording")
     loaded = Recording.load(tmp_path / "model.recording")

@@ -32,7 +32,7 @@ def make_parser():
     parser.add_argument("--seeds", type=int, default=5, help="of a sweep: 0 to one less")
     parser.add_argument("--save-every", type=int, default=500, metavar="STEPS")
     parser.add_argument("--workers", type=int, default=8, help="threads that read images")
-    parser.add_argument("--dry-run", action="store_true", help="small, on images that are made if none are given")
+    parser.add_argument("--dry-run", action="store_true", help="small, on generated images unless you name data")
     return parser
 
 

@@ -55,7 +55,7 @@ class Run(NamedTuple):
 def publish(folder, name, tables, seeds, packages=None, machine=None):
     """Writes and prints the tables of this run as `name.json`, and as `name.md` for readers.
 
-    `packages` are those whose versions matter besides Keras, the active backend unless they are given.
+    `packages` are the packages whose versions matter besides Keras, by default the active backend.
     """
     import keras
 

@@ -53,7 +53,8 @@ def read_arrays(
         names = [name.removesuffix(".npy") for name in archive.namelist()]
         _check_names(argument, path, names, needed, optional)
         _check_size(argument, path, archive)
-        return {name: _read_array(argument, path, archive, name) for name in needed + optional if name in names}
+        present = set(names)
+        return {name: _read_array(argument, path, archive, name) for name in needed + optional if name in present}
 
 
 @contextlib.contextmanager
@@ -70,7 +71,8 @@ def _check_names(
 ) -> None:
     if not set(needed) <= set(names):
         raise refusal(argument, f"have {' and '.join(needed)}", f"{path} with {', '.join(names) or 'nothing'}")
-    if unknown := [name for name in names if name not in needed + optional]:
+    known = {*needed, *optional}
+    if unknown := [name for name in names if name not in known]:
         rule = f"have only the arrays {', '.join(needed + optional)}"
         raise refusal(argument, rule, f"{path} with {', '.join(unknown)}")
 

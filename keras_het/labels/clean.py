@@ -155,7 +155,7 @@ def _reason(result: Result, action: str | None, is_proven: bool, is_swapped: boo
     count, confident = _count_disagreements(result), len(result.confident_issues)
     text = f"The model disagrees with {count:,} of {len(result.data):,} labels."
     if action is None:
-        show = "too few labels are flagged to prove" if is_proven else "held-out labels show no"
+        show = "too few labels are flagged to prove" if is_proven else "held-out labels do not prove"
         text += f" The linear discriminant was trained on all of them, because {show} swapped classes."
         return text + ' If classes might be swapped, compare action="drop".'
     text += " Held-out labels show swapped classes." * is_swapped

@@ -157,7 +157,7 @@ def stratified_folds(labels: np.ndarray, folds: int, seed: int) -> np.ndarray:
     rare = np.flatnonzero((counts > 0) & (counts < folds))
     if len(rare):
         warnings.warn(
-            f"Class {rare[0]} has {counts[rare[0]]} examples for {folds} folds, so some models will not see it"
+            f"Class {rare[0]} has fewer examples ({counts[rare[0]]}) than folds ({folds}), so a model can miss it"
             f"{f' ({len(rare)} such classes)' if len(rare) > 1 else ''}. Use fewer folds or merge classes.",
             stacklevel=outside_level(),
         )

@@ -2,6 +2,7 @@
 
 import contextlib
 import inspect
+import re
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -13,6 +14,7 @@ from keras import ops
 from keras_het.base.internals import compile_arguments, layers_of, seed_generators_of, share_losses
 from keras_het.base.seeds import preserve_random_states
 
+_AUTOMATIC_NAME = re.compile(r"/variable_\d+$")
 _RATES = ("rate", "dropout", "recurrent_dropout")  # attributes of layers that drop units
 
 
@@ -46,8 +48,10 @@ def weight_names(weights: Any) -> list[str]:
     counts: dict[str, int] = {}
     names = []
     for weight in weights:
-        count = counts[weight.path] = counts.get(weight.path, 0) + 1
-        names.append(weight.path if count == 1 else f"{weight.path}, {count}")
+        # Keras counts weights without a name in each process, so a loaded model would seem to have other weights.
+        path = _AUTOMATIC_NAME.sub("/variable", weight.path)
+        count = counts[path] = counts.get(path, 0) + 1
+        names.append(path if count == 1 else f"{path}, {count}")
     return names
 
 

@@ -109,8 +109,9 @@ def record(
 
 def package_versions() -> dict[str, str]:
     """Returns the versions of Keras and the active backend, by name; Keras has imported both."""
-    modules = {name: sys.modules.get(name) for name in ("keras", keras.config.backend())}
-    return {name: str(getattr(module, "__version__", "")) for name, module in modules.items()}
+    names = ("keras", keras.config.backend())
+    versions = {name: getattr(sys.modules.get(name), "__version__", None) for name in names}
+    return {name: str(version) for name, version in versions.items() if version}
 
 
 def _assign_weights(model: Any, weights: Named) -> None:

@@ -238,7 +238,7 @@ test_errors_say_what_is_wrong = refusals([
     (lambda: aggregate([[0]], 2, strength=0),
      "`strength` must be a finite float32 number greater than 0. Received: strength=0"),
     (lambda: aggregate([[0, 1], [-1, -1]], method="majority"),
-     "`votes` must have at least one label of every example. Received: none of example [1]: leave it out"),
+     "`votes` must have at least one label for every example. Leave out the others. Received: no label for example 1"),
 ], whole=True)  # fmt: skip
 
 

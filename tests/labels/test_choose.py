@@ -233,7 +233,7 @@ def test_a_class_with_few_examples_is_warned_of_and_a_class_without_is_one():
     y = np.where(np.arange(240) == 0, 3, Y)
     with texts_of_warnings() as texts:
         result = short(y=y, make_model=maker(units=4))
-    assert "class 3 has only 1 examples for 3 folds" in " ".join(texts)
+    assert "Class 3 has fewer examples (1) than folds (3)" in " ".join(texts)
     assert result.model.output_shape == (None, 4)
     assert short(y=np.where(Y == 2, 4, Y), make_model=maker(units=5)).model.output_shape == (None, 5)
 

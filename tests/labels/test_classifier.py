@@ -163,7 +163,7 @@ def test_weights_are_repetitions_and_their_scale_does_not_matter():
 def test_values_that_float32_rounds_or_that_hide_others_are_warned_of():
     y = np.arange(60) % 2
     coarse, hidden = 1.7e9 + 20.0 * y + np.arange(60) % 5, np.where(np.arange(60) == 3, -9999.0, np.arange(60) % 5)
-    for feature, text in ((coarse, "which float32 rounds"), (hidden, "Feature 0 of example 3 is -9999")):
+    for feature, text in ((coarse, "float32 rounds its differences"), (hidden, "Feature 0 of example 3 is -9999")):
         with texts_of_warnings() as texts:
             small(method=EarlyStopping(), epochs=1).fit(feature[:, None], y)
         assert text in " ".join(texts)

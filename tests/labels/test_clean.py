@@ -258,7 +258,7 @@ def test_a_discriminant_is_trained_on_all_labels_unless_classes_are_swapped(is_s
         assert "Held-out labels show swapped classes." in result.reason
         return
     assert right == expected > 0.92  # 0.943 by scikit-learn, on features of variance 1
-    assert "was trained on all of them, because held-out labels show no swapped classes." in result.reason
+    assert "was trained on all of them, because held-out labels do not prove swapped classes." in result.reason
     assert "most confident issues." in clean(None, x[:1000], labels, action="drop", verbose=0).reason
 
 
@@ -356,14 +356,14 @@ def test_a_typing_error_in_a_label_does_not_spoil_the_others(name, count):
     """Without it the mean confidence is .92 on these digits and .98 on wine."""
     x, true = (part[:600] for part in getattr(datasets, f"load_{name}")(return_X_y=True))
     result, texts = warned(x, np.where(np.arange(len(x)) < count, true.max() + 1, true))
-    assert f"has only {count} examples for 5 folds" in texts
+    assert f"has fewer examples ({count}) than folds (5)" in texts
     assert result.probabilities.max(axis=1).mean() > {"digits": 0.9, "wine": 0.96}[name]
     assert np.mean(result.probabilities.argmax(axis=1) == true) > 0.93
 
 
 def test_a_discriminant_behind_the_class_means_is_warned_of(monkeypatch):
     monkeypatch.setattr(discriminant, "SHRINKAGES", (1e-3,))  # too little for as many features as examples
-    assert "the nearest class mean of the same features" in warned(*clusters(90, 70))[1]
+    assert "the nearest class mean of its features" in warned(*clusters(90, 70))[1]
 
 
 def test_a_model_behind_the_largest_class_is_warned_of(monkeypatch):

@@ -91,7 +91,7 @@ def answered(accuracy, classes=3, count=600, seed=0):
 
 def test_a_model_behind_the_class_means_is_warned_of_with_both_figures():
     p, data, fold_of = answered(0.8)
-    with pytest.warns(UserWarning, match=r"predicts 80.\d% of the held-out labels, and the nearest class .* 99.\d%"):
+    with pytest.warns(UserWarning, match=r"predicts 80.\d% of the held-out labels, but the nearest class .* 99.\d%"):
         warn_if_weak(p, data, fold_of)
     good, data, fold_of = answered(1.0)
     warn_if_weak(good, data, fold_of)  # no warning, which would be an error

@@ -72,7 +72,7 @@ def test_labels_that_are_corrected_already_stay_so(tmp_path):
 def test_without_names_classes_are_numbers_that_the_labels_have(tmp_path):
     path = write(tmp_path / "labels.csv", "1,1,3")
     assert apply_corrections(LABELS, path).tolist() == [0, 3, 2, 3, 0, 1]
-    with pytest.raises(ValueError, match=r"of '0', '1', '2', '3'\. Received: '4' in row 2 of"):
+    with pytest.raises(ValueError, match=r"'0', '1', '2', '3'\. Received: '4' in row 2 of"):
         apply_corrections(LABELS, write(path, "1,1,4"))
     assert apply_corrections(LABELS, path, range(5))[1] == 4
 
@@ -80,11 +80,13 @@ def test_without_names_classes_are_numbers_that_the_labels_have(tmp_path):
 def test_names_may_have_any_order_and_further_classes_and_two_classes_of_one_name_cannot(tmp_path):
     path = write(tmp_path / "labels.csv", "1,dog,owl")
     assert apply_corrections(["cat", "dog", "cat"], path, ["owl", "dog", "cat"]).tolist() == ["cat", "owl", "cat"]
-    with pytest.raises(ValueError, match="`class_names` must be 'cat', 'dog', the names in `labels`"):
+    with pytest.raises(ValueError, match="`class_names` must be 'cat', 'dog' in any order, the names in `labels`"):
         apply_corrections(["cat", "dog", "cat"], path, ["owl", "dog"])
     path = write(tmp_path / "labels.csv", "1,a,b", "0,a,")
     assert apply_corrections([0, 1], path, ["a", "a", "b"]).tolist() == [0, 2]
-    with pytest.raises(ValueError, match=r"the name of one class as `corrected`, of 'a', 'b'\. Received: 'a' in row 2"):
+    with pytest.raises(
+        ValueError, match=r"the name of one class in the column `corrected`: 'a', 'b'\. Received: 'a' in row 2"
+    ):
         apply_corrections([0, 2], write(path, "1,b,a"), ["a", "a", "b"])
 
 

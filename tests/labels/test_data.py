@@ -340,6 +340,7 @@ def test_folds_are_stratified():
         assert np.ptp(counts.sum(axis=1)) <= 1
     assert (stratified_folds(labels, 4, 0) != fold_of).any()
     with pytest.warns(
-        UserWarning, match=r"Class 2 has 7 examples for 9 folds, so some models will not see it\. Use fewer folds"
+        UserWarning,
+        match=r"Class 2 has fewer examples \(7\) than folds \(9\), so a model can miss it\. Use fewer",
     ):
         stratified_folds(labels, 9, 0)

@@ -81,6 +81,6 @@ def test_a_class_without_labels_is_nobodys():
 def test_parts_give_the_same_as_the_whole(monkeypatch):
     _, labels, p = predictions(symmetric(4, 0.3))
     whole, nearest = decode(labels, p), classes_by_transition(labels, p)
-    monkeypatch.setattr("keras_het.base.batches.ROWS", 7)
+    monkeypatch.setattr("keras_het.base.batches.BLOCK_ROWS", 7)
     for part, other in zip([*whole, nearest], [*decode(labels, p), classes_by_transition(labels, p)], strict=True):
         np.testing.assert_allclose(part, other, rtol=1e-12, atol=1e-12)

@@ -234,7 +234,7 @@ def test_a_thousand_classes_take_seconds():
 
 THIRDS = np.full((3, 3), 1 / 3)
 test_errors_say_what_is_wrong = refusals([
-    (lambda: diagnose([[0.5, 0.5]] * 3, [1, 1, 1]), "`labels` must be of at least two classes. Received: 1"),
+    (lambda: diagnose([[0.5, 0.5]] * 3, [1, 1, 1]), "`labels` must have at least two classes. Received: 1"),
     (lambda: diagnose([0, 1], [[0.9, 0.1], [0.2, 0.8]]), "Use np.exp for log-probabilities. Received: shape (2,)"),
     (lambda: diagnose(THIRDS, ["b", "a", "b"]),
      ("`labels` must name the 3 classes of `probabilities`. Pass `class_names` if a class does not occur. "

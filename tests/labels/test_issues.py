@@ -246,7 +246,7 @@ test_errors_say_what_is_wrong = refusals([
     (lambda: find_issues(RECORD, [1, 1]),
      "`labels` must be None or the labels of the training. Received: 1 other labels, the first at [0]"),
     (lambda: find_issues(TrainingDynamics(np.ones((2, 1)), [0, 1])),
-     "TrainingDynamics must have seen an epoch: give it to `fit` first. Received: no epoch"),
+     "TrainingDynamics must record an epoch first: pass it to `fit`. Received: no epoch"),
     (lambda: find_issues(PAIR), "`labels` must be an array, except for a TrainingDynamics. Received: None"),
 ])  # fmt: skip
 

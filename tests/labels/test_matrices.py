@@ -53,7 +53,7 @@ test_errors_say_what_is_wrong = refusals([
     (lambda: outlier_class(3, -0.1), "`alpha` must be in [0, 1]. Received: alpha=-0.1"),
     (lambda: check_distributions([[0.5, 0.5], [0.0, 0.0]]),
      "`probabilities` must have rows of sum 1. Received: row 1 sums to 0"),
-    (lambda: check_distributions([[1.5, 0.0]]), "and of shape (N, K). Received: shape (1, 2), from 0 to 1.5"),
+    (lambda: check_distributions([[1.5, 0.0]]), "log-probabilities. Received: shape (1, 2), from 0 to 1.5"),
     (lambda: total_variation([[1, 0]], np.eye(2)), "`transition` must be a square matrix. Received: shape (1, 2)"),
     (lambda: total_variation(np.eye(3), np.eye(2)),
      "`reference` must have the shape of `transition`, (3, 3). Received"),

@@ -101,13 +101,13 @@ def test_a_folder_of_another_call_is_refused_in_plain_words(argument, other, tex
     given = {"make_model": make_model, "x": X, "y": Y, "methods": [], **SHORT, "resume_path": tmp_path}
     choose(**given)
     kept = (tmp_path / f"{PLAIN}.npz").stat().st_mtime_ns
-    with pytest.raises(ValueError, match="`resume_path` must be a folder of the same call, or a new one") as error:
+    with pytest.raises(ValueError, match="`resume_path` must be a folder of the same call, or a new folder") as error:
         choose(**{**given, argument: other})
     assert text in str(error.value)
     choose(**given)
     assert (tmp_path / f"{PLAIN}.npz").stat().st_mtime_ns == kept
     (tmp_path / "settings.json").write_text("[")
-    with pytest.raises(ValueError, match=r"`resume_path` must be a folder whose settings.json is whole"):
+    with pytest.raises(ValueError, match=r"`resume_path` must be a folder with a valid settings\.json"):
         choose(**given)
 
 
@@ -240,7 +240,7 @@ def test_a_folder_that_another_process_uses_is_refused_until_that_process_ends(t
     command = [sys.executable, "-c", code, tmp_path / "lock.sqlite"]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
         assert process.stdout.readline() == b"locked\n"
-        text = "`resume_path` must be used by one call at a time"
+        text = "`resume_path` must be a folder of one call at a time"
         with pytest.raises(ValueError, match=text), Folder(tmp_path, {"seed": 0}).interruptible():
             pass
         process.kill()

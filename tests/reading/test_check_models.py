@@ -150,7 +150,7 @@ ONE_TO_K = r"`y` must be in \[0, 3\), the classes of the model \(use y - 1 if yo
     (X, Y, keras_het.losses.GeneralizedCrossentropy(), "`loss` must accept logits, .* Use keras_het.losses.General"),
     (X, Y + 1, SPARSE, rf"{ONE_TO_K}|`y` must begin with 0: use y - 1 if labels begin with 1"),
     (X, Y, losses.CategoricalCrossentropy(from_logits=True),
-     "`y` must be label vectors of shape|`make_model` must make models of a loss of integers"),
+     "`y` must be label vectors of shape|`make_model` must return models with a loss of integer labels"),
 ])  # fmt: skip
 def test_nothing_is_trained_that_cannot_learn(call, x, y, loss, text, monkeypatch):
     monkeypatch.setattr(keras.Model, "fit", lambda *arguments, **named: pytest.fail("it was trained"))

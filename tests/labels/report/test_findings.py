@@ -103,11 +103,11 @@ def test_issues_that_somebody_found_are_the_flagged_labels():
 def test_what_a_model_does_not_tell_is_said_and_the_rest_is_there():
     found = collect(with_head(num_factors=None, covariance=covariances.Latent(2)), X, Y)
     (missing,) = found.missing
-    assert missing.startswith("Confused classes: unknown. `model` must have a head whose factor is of the logits")
+    assert missing.startswith("Confused classes: unknown. `model` must have a head with noise in the logits")
     assert (found.pairs, found.flagged) == ([], 10)
     assert summary(found)
     found = collect(Subclassed(HeteroscedasticDense(CLASSES, 1)), X, Y)
-    text = "Noise of the head: unknown. `model` must be functional or Sequential, and built"
+    text = "Noise of the head: unknown. `model` must be functional, or Sequential and built"
     assert found.missing[0].startswith(text)
     assert found.noise is None
 
@@ -144,7 +144,7 @@ test_errors_say_what_is_wrong = refusals([
     (lambda: collect(plain(), X, Y - 1), "`y` must be in [0, inf). Received: -1 at [3]"),
     (lambda: collect(plain(), X, Y[:-1]), "`y` must have an entry for each of the 120 examples. Received: 119"),
     (lambda: collect(plain(), X, np.eye(CLASSES)[Y]),
-     "`y` must be integers of shape (N,), as y.argmax(-1) of label vectors. Received: shape (120, 4)"),
+     "`y` must be integers of shape (N,): use y.argmax(-1) for label vectors. Received: shape (120, 4)"),
     (lambda: collect(plain(), X, Y, ["a"]),
      "be a sequence with a name for each of the 4 classes. Received: a list of 1"),
     (lambda: collect(plain(), X, Y, set(NAMES)), "a name for each of the 4 classes. Received: a set of 4"),

@@ -32,10 +32,13 @@ def test_pins_are_those_of_the_hooks_and_no_older_than_the_bounds():
 
 def test_the_bounds_that_documents_name_are_true():
     keras = re.search(r"keras>=([\d.]+)", " ".join(PROJECT["dependencies"]))[1]
-    python = PROJECT["requires-python"].removeprefix(">=")
-    assert f"from {keras}, the oldest supported release" in " ".join((ROOT / "SUPPORT.md").read_text().split())
+    pythons = re.findall(r"Python :: (3\.\d+)", " ".join(PROJECT["classifiers"]))
+    assert PROJECT["requires-python"] == f">={pythons[0]}"
+    assert f"**Keras** {keras} or newer" in (ROOT / "SUPPORT.md").read_text()
     assert f"keras >= {keras}" in (ROOT / "SECURITY.md").read_text()
-    assert f"Python {python} or newer" in (ROOT / "CONTRIBUTING.md").read_text()
+    assert f"**Python** {', '.join(pythons[:-1])} and {pythons[-1]}." in (ROOT / "SUPPORT.md").read_text()
+    for page in ("CONTRIBUTING.md", "docs/index.md"):
+        assert f"Python {', '.join(pythons[:-1])} or {pythons[-1]}" in (ROOT / page).read_text()
 
 
 def disagreements(changelog, citation, version):

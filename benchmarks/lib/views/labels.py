@@ -13,13 +13,15 @@ def advice(of):
     """Returns what to use for which labels, and the clean accuracy that the head gains or loses in points."""
     gains = ", ".join(f"{_by_head(of, name)} ({name.split()[0]})" for name in CONFUSED)
     words = by_task(of("recipe", "beside Dense, all chosen by noisy NLL"))["words, 45% of every second", "full"]
-    rows = {(row["set"], row["head"]): row for row in dicts(of("real_finetune", "fine-tuned"))}
-    few = rows["CIFAR-10N worst", "full head"], rows["CIFAR-10N worst", "Dense, logits / 5"]
-    difference = 100 * (float(value(few[0]["accuracy"])) - float(value(few[1]["accuracy"])))
+    rows = {(row["set"].split()[0], row["head"]): row["accuracy - Dense's"] for row in dicts(_fine_tuned(of))}
+    few = [
+        f"head {_in_points(rows[name, 'full head'])}, logits / 5 {_in_points(rows[name, 'Dense, logits / 5'])} ({name})"
+        for name in ("CIFAR-10N", "TREC")
+    ]
     figures = (
         gains,
-        f"{difference:+.1f} (over these logits)",
-        _in_points(words["clean accuracy"]),
+        "; ".join(few),
+        f"{_in_points(words['clean accuracy'])} (words of 12 languages)",
         "no change",
         "",
     )
@@ -29,15 +31,19 @@ def advice(of):
     ]
 
 
+def _fine_tuned(of):
+    return of("real_finetune", "fine-tuned")
+
+
 HEAD_ADVICE = (
     ("confused with look-alikes, 18,000 or more", "the head"),
-    ("the same, a few thousand", "`Dense` with [logits divided by 5](pretrained.md#before-you-start)"),
+    ("confused with look-alikes, about 4,000", "`Dense` with [logits divided by 5](pretrained.md#before-you-start)"),
     (
-        "whole classes labelled as another, one way",
-        "[`labels.choose`](choose.md) or [a transition matrix](#if-whole-classes-are-swapped)",
+        "one class often labelled as another, one way",
+        "[`labels.choose`](choose.md) or [a transition matrix](#errors-that-go-one-way)",
     ),
     ("flipped at random (symmetric), or nearly all correct", "`Dense`, stopped early"),
-    ("you do not know", "both, [compared by noisy labels](temperature.md)"),
+    ("you do not know", "try both, and [compare them by noisy labels](temperature.md)"),
 )
 
 
@@ -80,7 +86,7 @@ def fine_tuned(of):
     """Returns clean test figures of each last layer, with all layers of the network trained."""
     heads = {"Dense": "`Dense`", "Dense, logits / 5": "`Dense`, logits / 5", "full head": "the head"}
     lines = [["labels", "last layer", "accuracy", "NLL", "accuracy - Dense's", "NLL - Dense's"]]
-    for row in dicts(of("real_finetune", "fine-tuned")):
+    for row in dicts(_fine_tuned(of)):
         figures = (row["accuracy"], row["nll"], row["accuracy - Dense's"], row["nll - Dense's"])
         lines.append([row["set"], heads[row["head"]], *figures])
     return lines

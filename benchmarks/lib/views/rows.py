@@ -1,4 +1,4 @@
-"""What the views share: the words of the tasks, bounds, and the cells and rows of a table."""
+"""What the views share: the words of the tasks, and the cells and rows of a table."""
 
 import re
 
@@ -10,19 +10,9 @@ TASKS = {  # label errors and data, in plain words
     "groups, 1000 classes, 20 each": "40% within groups of five, 1,000 classes, 20 examples each",
     "groups, 100 classes, 100 each": "40% within groups of five, 100 classes, 100 examples each",
     "digits, 40% symmetric": "40% symmetric, digits",
-    "words, 45% of every second": "45% of every second class swapped, words of 12 languages",
+    "words, 45% of every second": "45% of every second class, one way, words of 12 languages",
     "digits, 0%": "none, digits",
 }
-BOUNDED = {  # tasks whose bounds are known: noise and classes in the atlas of floors
-    "groups, 1000 classes, 20 each": ("by group", "1000"),
-    "groups, 100 classes, 100 each": ("by group", "100"),
-}
-
-
-def bounds_of(of):
-    """`{(noise, classes): {figure: cell}}` of the atlas of floors."""
-    rows = dicts(of("floors", "bounds and reference points"))
-    return {(row["noise"], row["classes"]): row for row in rows}
 
 
 def by_task(table):

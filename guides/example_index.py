@@ -182,8 +182,8 @@ with tempfile.TemporaryDirectory() as folder:
 """
 ## When it fails
 
-Without an index, the model raises an error. An index out of range makes the loss nan, like a label out of range. Here
-the model was made for 700 examples, but there are 800.
+Without an index, the model raises an error. An index out of range raises an error as well. Here the model was made for
+700 examples, but there are 800.
 """
 
 
@@ -197,11 +197,10 @@ def message(function):
 
 
 print("no index:", message(lambda: make_model().fit(x, y, verbose=0)))
+too_small = make_model(700)
 print(
     "too few examples:",
-    make_model(700)
-    .fit(x, y, sample_weight=weights, verbose=0)
-    .history["loss"],
+    message(lambda: too_small.fit(x, y, sample_weight=weights, verbose=0)),
 )
 
 """

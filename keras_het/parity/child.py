@@ -50,6 +50,10 @@ def _record(job: dict[str, Any]) -> None:
     x, y, sample_weight = (unpack(name, data) for name in ("x", "y", "sample_weight"))
     recording = record(model, x, y, sample_weight=sample_weight)
     recording.notes += notes
+    if job.get(
+        "float64"
+    ):  # a layer that always computes in float32, such as a head, would hide that this is a reference
+        recording.precision = "float64"
     recording.save(job["recording"])
     if job.get("saved"):
         changes = recording.arrays.get("training", {})

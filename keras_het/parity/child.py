@@ -52,7 +52,7 @@ def _record(job: dict[str, Any]) -> None:
     recording.notes += notes
     if job.get(
         "float64"
-    ):  # a layer that always computes in float32, such as a head, would hide that this is a reference
+    ):  # also if a layer, such as a head, always computes in float32
         recording.precision = "float64"
     recording.save(job["recording"])
     if job.get("saved"):

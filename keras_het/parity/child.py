@@ -50,9 +50,7 @@ def _record(job: dict[str, Any]) -> None:
     x, y, sample_weight = (unpack(name, data) for name in ("x", "y", "sample_weight"))
     recording = record(model, x, y, sample_weight=sample_weight)
     recording.notes += notes
-    if job.get(
-        "float64"
-    ):  # also if a layer, such as a head, always computes in float32
+    if job.get("float64"):  # also if a layer, such as a head, always computes in float32
         recording.precision = "float64"
     recording.save(job["recording"])
     if job.get("saved"):

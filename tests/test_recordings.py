@@ -120,6 +120,12 @@ def test_other_dtypes_differ():
     ).is_equal
 
 
+def test_integers_of_another_width_are_equal_if_their_values_are():
+    narrow, wide = make_recording("jax", weights=np.int32(3)), make_recording("tensorflow", weights=np.int64(3))
+    assert compare(narrow, wide).is_equal
+    assert not compare(narrow, make_recording("tensorflow", weights=np.int64(4))).is_equal
+
+
 @pytest.mark.once
 def test_what_rounding_alone_changes_is_named_and_not_silent():
     first, second = make_recording("jax", gradients=[1e-9]), make_recording("torch", gradients=[-1e-9])

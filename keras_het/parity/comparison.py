@@ -253,8 +253,13 @@ def _row(part: str, name: str, pair: tuple[Recording, Recording], tolerance: flo
     rounding = max(_rounding(part, name, first, second), _float64_rounding(part, name, pair, tolerance, exact))
     tolerances = (_TOLERANCES.get(recording.precision.removeprefix("mixed_"), 0.0) for recording in (first, second))
     limit = 0.0 if part in EXACT else max(tolerance, ALLOWED_ROUNDINGS * rounding, *tolerances)
-    distance = np.inf if a is None or b is None or a.dtype != b.dtype else difference(a, b)
+    distance = np.inf if a is None or b is None or not _have_equal_dtypes(a, b) else difference(a, b)
     return Row(part, name, first.label, second.label, distance, limit, rounding)
+
+
+def _have_equal_dtypes(a: np.ndarray, b: np.ndarray) -> bool:
+    """Returns whether the dtypes are equal. "int" is int64 in Keras on TensorFlow and int32 on other backends."""
+    return a.dtype == b.dtype or a.dtype.kind == b.dtype.kind == "i"
 
 
 def _float64_rounding(

@@ -23,7 +23,6 @@ EPOCHS, FOLDS = 50, 3
 DIGITS = "digits, "  # followed by the name of a synthetic noise, with pixels as features
 SETS = (*data.SETS, *(DIGITS + noise for noise in noises.NOISES))
 REFERENCE = "Dense, early stopping"
-BEFORE = [method for method in METHODS if not method.is_closed_form]  # the list of 2026-10, less label smoothing
 DECIDED = ("CIFAR-10N aggregate", "CIFAR-10N worst", "LabelMe", "TREC", "Hausa")  # sets that decided the rule
 
 
@@ -56,9 +55,8 @@ MODELS = {
     REFERENCE: lambda *task: chosen(*task, methods=()),
     "choose": chosen,
     "choose, with the head": lambda *task: chosen(*task, methods=[*METHODS, Heteroscedastic()]),
-    "choose, as before": lambda *task: chosen(*task, methods=BEFORE, optimizer=keras.optimizers.Adam(3e-3)),
-    "clean_labels": cleaned,
-    "clean_labels, drop": functools.partial(cleaned, action="drop"),
+    "clean": cleaned,
+    "clean, drop": functools.partial(cleaned, action="drop"),
 }
 PLAIN = {
     "logistic regression": regression_classes,

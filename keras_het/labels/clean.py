@@ -52,7 +52,7 @@ def clean(
     examples. `result.issues.to_frame()` has all labels with the names of the classes.
 
     A linear discriminant hardly memorises labels, and without the issues it lost up to 2.7 points on labels of people.
-    So it is trained on all labels, unless held-out labels prove that whole classes are swapped.
+    So it is trained on all labels, unless held-out labels prove class-dependent noise.
 
     Args:
         make_model: argument of `choose`, but no list. A function's models keep their head and loss.
@@ -62,7 +62,7 @@ def clean(
         probabilities: out-of-sample probabilities, `(N, K)`, each row of sum 1, with columns in the order of the
             classes; None computes them by cross-validation.
         action: "drop" trains without the confident issues, "correct" trains on their suggested classes. None drops
-            them, but for a linear discriminant only if classes are swapped.
+            them, but for a linear discriminant only if the noise is class-dependent.
         folds: number of folds, from 2 to N.
         sample_weight: weights of the examples in training, `(N,)`; None for equal ones or the data set's weights.
         class_names: argument of `choose`.
@@ -130,13 +130,13 @@ def clean(
         parts = (diagnosis, trial.probabilities, source, trainer, seed + folds)
         result = Result(None, [trial], trial, "", *parts, training_data=data)
         is_proven = result._decoded.is_proven
-        is_swapped = is_proven and len(result.confident_issues) == _count_disagreements(result)
-        if action is None and (is_swapped or not method.is_closed_form):
+        is_class_dependent = is_proven and len(result.confident_issues) == _count_disagreements(result)
+        if action is None and (is_class_dependent or not method.is_closed_form):
             action = "drop"
         kept = data if action is None else result.clean_data(action)
         _warn_of_lost_classes(data, kept)
         model = trainer.final(trial.method, kept, seed=result.seed, epochs=trial.epoch)
-    seconds, reason = time.perf_counter() - start, _reason(result, action, is_proven, is_swapped)
+    seconds, reason = time.perf_counter() - start, _reason(result, action, is_proven, is_class_dependent)
     result = dataclasses.replace(result, model=model, reason=reason, seconds=seconds)
     return write_and_print(result, report_path, verbose, x)
 
@@ -150,15 +150,15 @@ def _check_probabilities(probabilities: Any, data: Data) -> np.ndarray:
     return check_distributions(p)
 
 
-def _reason(result: Result, action: str | None, is_proven: bool, is_swapped: bool) -> str:
+def _reason(result: Result, action: str | None, is_proven: bool, is_class_dependent: bool) -> str:
     """Returns the number of disagreements and the action, in sentences."""
     count, confident = _count_disagreements(result), len(result.confident_issues)
     text = f"The model disagrees with {count:,} of {len(result.data):,} labels."
     if action is None:
         show = "too few labels are flagged to prove" if is_proven else "held-out labels do not prove"
-        text += f" The final linear discriminant uses all labels, because {show} swapped classes."
-        return text + ' If classes might be swapped, compare action="drop".'
-    text += " Held-out labels show swapped classes." * is_swapped
+        text += f" The final linear discriminant uses all labels, because {show} class-dependent noise."
+        return text + ' If you expect it, compare action="drop".'
+    text += " Held-out labels show class-dependent noise." * is_class_dependent
     issues = "these labels" if confident == count else f"the {confident:,} most confident issues"
     how = {"drop": "without", "correct": "with the suggested classes of"}[action]
     return f"{text} It was trained again {how} {issues}."

@@ -67,7 +67,7 @@ class LabelIssues(LabelTable):
         index: row number of the example.
         label: observed label.
         suggested: most probable class of those that occur in the labels; the label if it is as probable. If held-out
-            labels prove a transition matrix, as for swapped classes, it is the class by that matrix.
+            labels prove a transition matrix, it is the class by that matrix.
         score: probability of the observed label, in [0, 1]; for a training 1 / (1 + exp(-mean margin)), so that 0.5 is
             a mean margin of 0.
         is_issue: boolean, whether the label is flagged, because it is not the suggested class. From probabilities, only

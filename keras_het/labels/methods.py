@@ -129,7 +129,7 @@ class EarlyLearning(Method):
 
 
 class ForwardCorrection(Method):
-    """Forward correction by the transition matrix of the plain training, for swapped classes.
+    """Forward correction by the transition matrix of the plain training, for class-dependent noise.
 
         -sum_j ((1 - s) y_j + s / K) log sum_i p_i T_ij,    s = 0.3                             (Patrini et al. 2017)
 

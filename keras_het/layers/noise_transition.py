@@ -61,8 +61,8 @@ class NoiseTransition(keras.layers.Layer):
             the fraction of outliers that are labelled as outliers, is learned with T. Or fix it with
             `transition=outlier_class(K, alpha), trainable=False`. If no example is labelled as an outlier, a learned
             alpha goes to zero and T becomes singular; the callbacks warn. Use no ridge here: it hides this, and spreads
-            the classes. Without a `regularizer`, only the row of the outliers moves far, and T does not learn which
-            classes are swapped.
+            the classes. Without a `regularizer`, only the row of the outliers moves far, and T does not learn how
+            the other classes are mislabelled.
         trainable: boolean, whether T is learned.
         regularizer: regularizer of T, such as `keras.regularizers.L2`.
         apply_at_inference: boolean, whether T also acts at inference, to evaluate on noisy labels.

@@ -239,13 +239,13 @@ def test_on_features_nothing_is_trained():
     assert clean(None, X, LABELS, epochs=2, verbose=0).trials[0].name == "early stopping"
 
 
-@pytest.mark.parametrize("is_swapped", [True, False])
-def test_a_discriminant_is_trained_on_all_labels_unless_classes_are_swapped(is_swapped):
+@pytest.mark.parametrize("is_class_dependent", [True, False])
+def test_a_discriminant_is_trained_on_all_labels_unless_the_noise_is_class_dependent(is_class_dependent):
     """42% of the labels are the next class, or any; sixty features say nothing, so the most probable errs."""
     rng = np.random.default_rng(0)
     true = rng.integers(6, size=2000)
     x = np.concatenate([4 * np.eye(6)[true], np.zeros((2000, 60))], axis=1) + rng.normal(size=(2000, 66))
-    others = (true + 1) % 6 if is_swapped else rng.integers(6, size=2000)
+    others = (true + 1) % 6 if is_class_dependent else rng.integers(6, size=2000)
     labels = np.where(rng.random(2000) < 0.42, others, true)[:1000]
     result = clean(None, x[:1000], labels, verbose=0)
     everything = result.trainer.final(result.chosen.method, result.data, seed=0, epochs=1)
@@ -253,22 +253,22 @@ def test_a_discriminant_is_trained_on_all_labels_unless_classes_are_swapped(is_s
         np.mean(model.predict(x[1000:], verbose=0).argmax(axis=1) == true[1000:])
         for model in (result.model, everything)
     )
-    if is_swapped:
+    if is_class_dependent:
         assert right > expected + 0.2
-        assert "Held-out labels show swapped classes." in result.reason
+        assert "Held-out labels show class-dependent noise." in result.reason
         return
     assert right == expected > 0.92  # 0.943 by scikit-learn, on features of variance 1
-    assert "uses all labels, because held-out labels do not prove swapped classes." in result.reason
+    assert "uses all labels, because held-out labels do not prove class-dependent noise." in result.reason
     assert "most confident issues." in clean(None, x[:1000], labels, action="drop", verbose=0).reason
 
 
-def test_swapped_classes_that_are_hardly_flagged_are_called_so(monkeypatch):
+def test_class_dependent_noise_that_is_hardly_flagged_is_called_so(monkeypatch):
     monkeypatch.setattr(Result, "_decoded", decode(LABELS, out_of_sample())._replace(is_proven=True))
     monkeypatch.setattr(Result, "confident_issues", np.arange(3))
     result = clean(None, X, LABELS, probabilities=out_of_sample(), verbose=0)
     assert result.reason.endswith(
-        "uses all labels, because too few labels are flagged to prove swapped classes. If classes might be "
-        'swapped, compare action="drop".'
+        "uses all labels, because too few labels are flagged to prove class-dependent noise. If you expect it, "
+        'compare action="drop".'
     )
 
 

@@ -105,6 +105,16 @@ def weight_decay_exclusions(optimizer: Any, variables: list[Any]) -> tuple[list[
     return exclusions, len(excluded), None if pattern is None else [pattern.pattern]
 
 
+def compute_in_float64() -> None:
+    """Makes this process compute in float64, also in layers that promote float32, such as normalisation layers.
+
+    Keras' result type of float64 and float32 is float32 on JAX and PyTorch.
+    """
+    keras.config.set_floatx("float64")
+    result_type = sys.modules[keras.losses.Loss.__module__].backend.result_type
+    getattr(sys.modules[result_type.__module__], "BIT64_TO_BIT32_DTYPE", {})["float64"] = "float64"
+
+
 @contextlib.contextmanager
 def preserve_unseeded_generator() -> Iterator[None]:
     """Restores Keras' generator for draws without a seed, which `keras.utils.set_random_seed` removes."""

@@ -16,6 +16,7 @@ from typing import Any
 import keras
 import numpy as np
 
+from keras_het.base.internals import compute_in_float64
 from keras_het.parity.batch import make_inputs, make_labels, pack, unpack
 from keras_het.parity.probe import as_tensors, outputs_by_name, read_values, weight_names
 from keras_het.parity.recording import Recording
@@ -39,7 +40,7 @@ def main(path: str) -> None:
 
 def _record(job: dict[str, Any]) -> None:
     if job.get("float64"):
-        keras.config.set_floatx("float64")
+        compute_in_float64()
     model, notes = _load(job)
     batch = pathlib.Path(job["batch"])
     if not batch.exists():

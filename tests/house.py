@@ -32,7 +32,6 @@ def room_of(name):
 
 
 def imported_rooms(source, rooms):
-    """Returns the rooms that a module's source imports."""
     for node in ast.walk(ast.parse(source)):
         names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
         if isinstance(node, ast.ImportFrom) and node.module:
@@ -73,19 +72,16 @@ def prose(text):
 
 
 def sessions(root):
-    """Returns the names of the nox sessions of a checkout."""
     files = [path for path in (root / "noxfile.py", root / "benchmarks" / "noxfile.py") if path.exists()]
     pattern = r"^@nox\.session.*\n(?:@.*\n)*def (\w+)"
     return sorted(name for path in files for name in re.findall(pattern, path.read_text(), re.MULTILINE))
 
 
 def loose_modules(package=PACKAGE):
-    """Returns files of code directly below the package."""
     return sorted(path.stem for path in package.glob("*.py"))
 
 
 def public_modules(module):
-    """Returns a module and the modules in its table of contents, recursively."""
     yield module
     for name in getattr(module, "__all__", ()):
         if isinstance(getattr(module, name), types.ModuleType):
@@ -179,7 +175,6 @@ def count_walks(function):
 
 
 def walks():
-    """Returns how often a conversion and an ensemble walk graphs."""
     import keras
 
     import keras_het
@@ -198,7 +193,6 @@ def walks():
 
 
 def figures(root):
-    """Returns the rows of the table for a checkout."""
     package, rows = root / "keras_het", {}
     for folder in ("keras_het", "tests", "benchmarks", "guides", "docs/hooks", "docs/tests"):
         rows[f"{folder}: files"], rows[f"{folder}: lines"] = size_of(root / folder)

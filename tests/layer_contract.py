@@ -13,6 +13,8 @@ import json
 import keras
 import numpy as np
 
+from tests.common import reloaded, session
+
 
 def check_config(make):
     """Asserts that the config has every argument, survives JSON, and makes a layer with the same config.
@@ -89,10 +91,9 @@ def check_half_precision(make, x, y, loss, policy, dtype="float32", tolerance=0.
 
     Weights, outputs and a train step have that dtype; the values are near the full ones.
     """
-    before, full = keras.config.dtype_policy(), wrap(make(), x, keras.layers.Dense(x.shape[-1]))
+    full = wrap(make(), x, keras.layers.Dense(x.shape[-1]))
     expected = full.predict(x, verbose=0)
-    try:
-        keras.config.set_dtype_policy(policy)
+    with session(policy=policy):
         layer = make()
         half = wrap(layer, x, keras.layers.Dense(x.shape[-1]))
         half.set_weights(full.get_weights())
@@ -103,15 +104,12 @@ def check_half_precision(make, x, y, loss, policy, dtype="float32", tolerance=0.
         assert {weight.dtype for weight in layer.trainable_weights} == {dtype}
         np.testing.assert_allclose(outputs, expected, atol=tolerance)
         check_train_step(lambda: keras.Sequential([keras.layers.Dense(x.shape[-1]), make()]), x, y, loss)
-    finally:
-        keras.config.set_dtype_policy(before)
 
 
 def check_saved_model(make, x, folder):
     """Asserts that a `.keras` file restores config, weights and exact predictions."""
     model = wrap(make(), x)
-    model.save(folder / "model.keras")
-    loaded = keras.models.load_model(folder / "model.keras")
+    loaded = reloaded(model, folder)
     assert loaded.layers[-1].get_config() == model.layers[-1].get_config(), "the file changes the config"
     check_same(model, loaded, x)
 
@@ -132,7 +130,6 @@ def check_saved_weights(make, x, folder, left_out=()):
 
 
 def check_same(model, other, x):
-    """Asserts that two models have equal weights and exactly equal predictions."""
     for a, b in itertools.zip_longest(model.weights, other.weights):
         assert a.name == b.name
         np.testing.assert_array_equal(a.numpy(), b.numpy(), err_msg=a.path)
@@ -141,5 +138,4 @@ def check_same(model, other, x):
 
 
 def wrap(layer, x, *before):
-    """Returns a built model that ends in the layer."""
     return keras.Sequential([keras.Input(x.shape[1:], dtype=x.dtype.name), *before, layer])

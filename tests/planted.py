@@ -92,7 +92,6 @@ def marked(source):
 
 
 def list_tests():
-    """Prints every test with a planted bug."""
     paths = [path for folder in TESTS for path in sorted((ROOT / folder).rglob("test_*.py"))]
     names = [f"{path.relative_to(ROOT)}::{name}" for path in paths for name in marked(path.read_text("utf-8"))]
     print(*names, f"{len(names)} tests with a planted bug", sep="\n")
@@ -155,7 +154,6 @@ def plant(bugs, options):
 
 
 def main(arguments=None):
-    """Runs the command, and returns the exit status."""
     parser = argparse.ArgumentParser(prog="python -m tests.planted", description=__doc__.splitlines()[0])
     parser.add_argument("command", choices=["list", "plant"])
     parser.add_argument("--thorough", action="store_true", help="also run tests that are not in the default check")

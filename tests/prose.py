@@ -177,7 +177,6 @@ def report(paths, show_all=False):
 
 
 def files(paths):
-    """Returns the pages and modules of some files and folders."""
     result = []
     for path in map(pathlib.Path, paths):
         modules = path.glob("*.py") if path.name == "guides" else path.rglob("*.py")
@@ -186,7 +185,6 @@ def files(paths):
 
 
 def main(arguments):
-    """Prints the figures; returns 1 if one is beyond its bound."""
     parser = argparse.ArgumentParser()
     parser.add_argument("paths", nargs="*", default=DEFAULT, help="files and folders")
     parser.add_argument("--list", action="store_true", help="show all long sentences and docstrings without a verb")

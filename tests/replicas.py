@@ -13,7 +13,7 @@ import numpy as np
 
 from keras_het import losses, metrics, models
 from keras_het.losses.distribution_loss import DistributionLoss
-from tests.common import compiled
+from tests.common import attempt, compiled
 
 EXAMPLES, UNITS, BATCH = 24, 3, 8
 RNG = np.random.default_rng(0)
@@ -34,20 +34,17 @@ OUTSIDE = ("ExpectedCalibrationError",)  # also made outside of the scope
 
 
 def make_model(seed=0):
-    """Returns a model with fixed first weights."""
     keras.utils.set_random_seed(seed)
     return keras.Sequential([keras.Input((5,)), keras.layers.Dense(UNITS)])
 
 
 def make(name, kinds):
-    """Returns a loss or a metric of logits."""
     if name in LOSSES:
         return LOSSES[name](**OF_EACH.get(name, {}), **({} if name == "AnnotatorsLoss" else {"from_logits": True}))
     return kinds[name](**({} if name == "AnnotatorsMetric" else {"from_logits": True}))
 
 
 def metric_results(name, scope, made=None):
-    """Returns the result of `evaluate` for a metric."""
     with scope():
         model = make_model()
         loss, metric = keras.losses.SparseCategoricalCrossentropy(from_logits=True), made or make(name, METRICS)
@@ -56,7 +53,6 @@ def metric_results(name, scope, made=None):
 
 
 def loss_weights(name, scope, made=None):
-    """Returns the weights after two epochs with a loss."""
     with scope():
         model = compiled(make_model(), keras.optimizers.SGD(0.1), made or make(name, LOSSES), jit_compile=False)
     labels = LABELS[:, None] if name == "AnnotatorsLoss" else LABELS
@@ -65,7 +61,6 @@ def loss_weights(name, scope, made=None):
 
 
 def early_learning_losses(name, scope):
-    """Returns the losses of two epochs of an `EarlyLearning` model."""
     with scope():
         plain = make_model()
         model = models.EarlyLearning(plain.inputs, plain.outputs[0], EXAMPLES)
@@ -73,14 +68,6 @@ def early_learning_losses(name, scope):
         model.compile(keras.optimizers.SGD(0.1), loss, jit_compile=False)
     weight = models.with_index(EXAMPLES)
     return model.fit(X, LABELS, sample_weight=weight, batch_size=BATCH, epochs=2, verbose=0).history["loss"]
-
-
-def attempt(function, *arguments):
-    """Returns the result of a function, or the text of its error."""
-    try:
-        return function(*arguments)
-    except ValueError as error:
-        return str(error)
 
 
 def main(path, *names):

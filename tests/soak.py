@@ -55,7 +55,6 @@ class Watch(keras.callbacks.Callback):
             self.weights = self.model.get_weights()
 
     def faults(self, steps):
-        """Returns the faults of a training, in words."""
         # Callbacks of Keras compile their comparisons as late as in the third epoch.
         warm = min(len(self.memory) - 1, max(2, round(WARM_UP * len(self.memory))))
         grown = min(self.memory[-max(1, len(self.memory) // 20) :]) - self.memory[warm]
@@ -74,8 +73,6 @@ class KilledError(Exception):
 
 
 class KillAt(keras.callbacks.Callback):
-    """Callback that ends a training after a step."""
-
     def __init__(self, step):
         super().__init__()
         self.step, self.count = step, 0
@@ -106,7 +103,6 @@ def compilations():
 
 
 def make_model():
-    """Returns a compiled model with a head, with equal weights in every call."""
     keras.utils.set_random_seed(0)
     head = HeteroscedasticDense(UNITS, 3, integrator=QuasiMonteCarlo(32), seed=0, name="head")
     layers = [keras.Input((FEATURES,)), Traced(name="traced"), keras.layers.Dense(32, "relu"), head]
@@ -118,7 +114,6 @@ def make_model():
 
 
 def data(steps_of_epoch):
-    """Returns examples and noisy labels of an epoch, and of the validation."""
     rng = np.random.default_rng(0)
     x = rng.normal(size=(BATCH * steps_of_epoch + 64, FEATURES)).astype("float32")
     y = (x @ rng.normal(size=(FEATURES, UNITS))).argmax(-1)
@@ -127,7 +122,6 @@ def data(steps_of_epoch):
 
 
 def fit(model, examples, epochs, folder, first=(), last=()):
-    """Trains a model as a user does."""
     training, validation = examples
     log = keras.callbacks.CSVLogger(folder / "log.csv", append=True)
     watching = [keras.callbacks.ReduceLROnPlateau(patience=50), log]
@@ -163,7 +157,6 @@ def resumed(epochs, steps_of_epoch, step, planted=()):
 
 
 def main(arguments=None):
-    """Runs the command, and returns the exit status."""
     parser = argparse.ArgumentParser(prog="python -m tests.soak", description=__doc__.splitlines()[0])
     parser.add_argument("--steps", type=int, default=10_000, help="of the training (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=0, help="of the interruption (default: %(default)s)")

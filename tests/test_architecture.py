@@ -203,7 +203,6 @@ def test_the_table_of_contents_is_sorted_and_complete(name):
 
 
 def test_the_house_is_light():
-    """As `python -m tests.house` prints it."""
     pairs, rooms = house.arrows()
     assert max(house.floors(pairs, rooms).values()) <= MOST_FLOORS
     assert len(house.loose_modules()) <= MOST_LOOSE

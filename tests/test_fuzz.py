@@ -138,8 +138,6 @@ def test_the_guard_finds_what_a_hostile_file_may_do(harm, text, tmp_path):
 
 @keras.saving.register_keras_serializable("tests")
 class Careless(keras.layers.Layer):
-    """Layer whose refusals are not clear."""
-
     def __init__(self, size, **kwargs):
         super().__init__(**kwargs)
         self.size = {1: "small"}[size] if isinstance(size, int) else float(size)

@@ -13,12 +13,10 @@ LEAKED = []
 
 
 def after_epochs(harm):
-    """Returns a callback that harms the model after every epoch."""
     return keras.callbacks.LambdaCallback(on_epoch_end=lambda epoch, logs: harm(MODELS[-1]))
 
 
 def at_the_start(harm):
-    """Returns a callback that harms the model before the first epoch alone."""
     return keras.callbacks.LambdaCallback(on_train_begin=lambda logs: harm(MODELS[-1]))
 
 

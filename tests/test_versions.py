@@ -92,7 +92,6 @@ DOCUMENTS = [
 
 
 def sessions_of(source):
-    """The names of the sessions that a file of nox defines."""
     return re.findall(r"^@nox\.session\n(?:@.*\n)*def (\w+)", source, re.MULTILINE)
 
 

@@ -131,15 +131,8 @@ def encode_votes(votes: Any, name: str, defines_classes: bool = True) -> Encoded
 
 
 def index_labels(y: Any, classes: np.ndarray, name: str, rule: str = "only labels of `y`") -> np.ndarray:
-    """Converts labels to their indices in `classes`.
+    """Converts labels of any form that `encode` accepts to their indices in `classes`, `(N,)`.
 
-    Args:
-        y: labels of any form that `encode` accepts.
-        classes: classes that `encode` returned for other labels.
-        name: name of the argument, for errors.
-        rule: text after "have at least one label, and", for errors.
-    Returns:
-        indices in `classes`, `(N,)`.
     Raises:
         ValueError: for no label at all, or a label that is no class.
 

@@ -28,10 +28,6 @@ def compile_body(function: Callable, tensors: Any) -> Callable:
     """Compiles the body of a block, if the current step is compiled.
 
     A smaller last block also runs uncompiled, to avoid a recompilation.
-
-    Args:
-        function: body of a block.
-        tensors: tensors of the block, the first with a row for each example, `(B, ...)`.
     """
     compiler = active_compiler()
     if compiler is None:

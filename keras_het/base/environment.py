@@ -16,13 +16,7 @@ def installed_backends() -> list[str]:
 
 
 def backend_error(name: str | None, installed: list[str], error: Exception) -> str:
-    """Returns the error message for a Keras that cannot be imported: the reason and a remedy.
-
-    Args:
-        name: value of KERAS_BACKEND; None or empty if it is not set.
-        installed: names of the installed backends.
-        error: error of the import.
-    """
+    """Returns the error message for a Keras that cannot be imported: the reason and a remedy."""
     if not installed:
         backend = name if name in BACKENDS else "jax"
         return f"No backend is installed. Install one: {install_command(backend)}, then: export KERAS_BACKEND={backend}"

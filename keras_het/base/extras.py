@@ -9,9 +9,6 @@ PACKAGES = {"sklearn": "scikit-learn", "PIL": "pillow"}  # modules whose package
 def import_extra(name: str, user: str) -> Any:
     """Imports a module that an extra of the package installs.
 
-    Args:
-        name: name of the module, such as "matplotlib.pyplot".
-        user: subject of the error message, such as "The demo".
     Raises:
         ImportError: if the module is missing; the error names the package to install.
 

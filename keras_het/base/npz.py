@@ -38,11 +38,6 @@ def read_arrays(
 ) -> dict[str, np.ndarray]:
     """Reads the arrays of a .npz file.
 
-    Args:
-        argument: name of the argument with the path, for errors.
-        path: path of the file.
-        needed: names of arrays that must be in the file.
-        optional: names of arrays that can be in the file.
     Raises:
         ValueError: for a damaged file, other arrays, or Python objects; for arrays of more than 4 GiB, unless the file
             is as large; and for a header that does not match the bytes. Nothing is allocated before these checks.

@@ -54,9 +54,6 @@ class Component(Serializable):
 def resolve(base: Any, identifier: Any) -> Any:
     """Returns the object for an instance, a name ("QuasiMonteCarlo" or "quasi_monte_carlo"), or a serialised dict.
 
-    Args:
-        base: base class of the argument, such as `Link`; the error then names the argument `link`.
-        identifier: value of the argument.
     Raises:
         ValueError: for any other value.
     """

@@ -9,11 +9,7 @@ from keras_het.base.extras import import_extra
 
 
 def align_columns(cells: Sequence[Sequence[str]], left: Container[int] = ()) -> list[str]:
-    """Returns the lines of a table with right-aligned columns.
-
-    Args:
-        cells: texts, a list for each line.
-        left: indices of left-aligned columns.
+    """Returns the lines of a table with right-aligned columns, except for the indices in `left`.
 
     Example:
         >>> align_columns([["index", "p"], ["7", "0.25"]])

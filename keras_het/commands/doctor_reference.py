@@ -34,11 +34,7 @@ def noise() -> np.ndarray:
 
 
 def outputs(modes: Iterable[bool] = (True, False)) -> np.ndarray:
-    """Returns the outputs of the head for two inputs, `(modes, 2, UNITS)`.
-
-    Args:
-        modes: values of `training`.
-    """
+    """Returns the outputs of the head for two inputs, `(modes, 2, UNITS)`."""
     head, x = make_head(), np.linspace(-1.0, 1.0, 2 * FEATURES, dtype="float32").reshape(2, FEATURES)
     return np.stack([keras.ops.convert_to_numpy(head(x, training=training)) for training in modes])
 

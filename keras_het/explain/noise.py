@@ -31,11 +31,6 @@ class HeadNoise(NamedTuple):
 def head_noise(model: keras.Model, x: Any, classes: int, batch_size: int = 128) -> HeadNoise | None:
     """Returns the noise of a model's head on at most 10,000 of the examples; None without a head.
 
-    Args:
-        model: model with one output.
-        x: inputs, arrays of N examples.
-        classes: number of classes.
-        batch_size: batch size of the predictions.
     Raises:
         ValueError: if the covariance cannot be read, for example from a subclassed model.
     """

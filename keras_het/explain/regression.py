@@ -111,12 +111,7 @@ class Residuals(NamedTuple):
 
 
 def compute_residuals(outputs: Any, targets: Any) -> Residuals:
-    """Checks targets and predicted distributions, and computes the residuals in float64 on every backend.
-
-    Args:
-        outputs: `(N, K (2 + R) + 1)`.
-        targets: `(N, K)` or `(N,)`.
-    """
+    """Checks targets and predicted distributions, and computes the residuals in float64 on every backend."""
     check_same_index(outputs=outputs, targets=targets)
     outputs, targets = (np.asarray(as_numpy(array), "float64") for array in (outputs, targets))
     y = targets[:, None] if targets.ndim == 1 else targets

@@ -31,14 +31,7 @@ def table_of(
     corrections: Mapping[int, int],
     examples: Sequence[tuple[str, Callable[[int], Any]]] = (),
 ) -> bytes:
-    """Returns the content of the file, with a line for each label, in which nothing can run as a formula.
-
-    Args:
-        issues: `LabelIssues` of all labels.
-        class_names: K names.
-        corrections: `{row number: class}`, for the column `corrected`.
-        examples: titles of further columns, and functions of the row number.
-    """
+    """Returns the content of the file, with a line for each label, in which nothing can run as a formula."""
     names = np.array([str(safe_cell(name)) for name in class_names], object)
     scores = [f"{score:.6g}" for score in issues.score]
     corrected = [names[corrections[row]] if row in corrections else "" for row in issues.index]

@@ -125,10 +125,6 @@ def check_random(sample: Sample, scores: dict[str, np.ndarray], classes: dict[st
     Wilcoxon's test compares the ranks of scores, and the hypergeometric distribution the frequency of each class. The
     test cannot notice a selection by anything else.
 
-    Args:
-        sample: verified examples.
-        scores: scores of all examples, `(N,)`, by title.
-        classes: classes of all examples, `(N,)`, by title.
     Raises:
         ValueError: if fewer than one in 100,000 random samples would differ as much.
     """

@@ -20,11 +20,7 @@ from keras_het.layers.noisy_dense import RANK_RULE, NoisyDense, resolve_covarian
 
 @keras.saving.register_keras_serializable("keras_het")
 class Clock(keras.layers.Layer):
-    """Seed and step counter that determine the noise; the counter is saved with the weights.
-
-    Args:
-        seed: seed of the noise.
-    """
+    """Seed and step counter that determine the noise; the counter is saved with the weights."""
 
     def __init__(self, seed: int, **kwargs: Any) -> None:
         super().__init__(**{"name": "clock", **kwargs})

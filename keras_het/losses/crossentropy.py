@@ -16,13 +16,7 @@ from keras_het.ops.transition import MIN_PROBABILITY
 
 
 class ConfiguredLoss(keras.losses.Loss):
-    """Base class of losses whose config is the constructor's arguments, each an attribute of the same name.
-
-    Args:
-        reduction: argument of any Keras loss.
-        name: argument of any Keras loss; None is the class name in snake case.
-        dtype: argument of any Keras loss.
-    """
+    """Base class of losses whose config is the constructor's arguments, each an attribute of the same name."""
 
     def __init__(
         self, reduction: str | None = "sum_over_batch_size", name: str | None = None, dtype: Any = None
@@ -79,12 +73,7 @@ class Crossentropy(ConfiguredLoss):
 
     @staticmethod
     def config_for(config: dict[str, Any], output: Any) -> dict[str, Any] | None:
-        """Returns the config with which the loss accepts an output of a model; None if no config fits.
-
-        Args:
-            config: arguments of the constructor.
-            output: output that `keras_het.check` read, with `returns` and `activation`.
-        """
+        """Returns the config with which the loss accepts an output of a model; None if no config fits."""
         return {**config, "from_logits": output.returns != "probabilities"}
 
     def __call__(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> Any:

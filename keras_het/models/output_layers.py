@@ -23,12 +23,6 @@ def unused_name(name: str, body: keras.Model) -> str:
 def add_end(body: keras.Model, new: Any, ending: Ending, link: str, keep: bool) -> tuple[keras.Model, Ending]:
     """Adds a new head and rebuilt layers after it to a body; returns the model and its `Ending`.
 
-    Args:
-        body: the layers before the head.
-        new: the new head.
-        ending: the old ending.
-        link: "softmax" or "sigmoid", the link of the heads.
-        keep: boolean, whether to rebuild a log_sigmoid after the old head.
     Raises:
         ValueError: if the classes of a softmax do not stay on the last axis.
     """

@@ -66,10 +66,6 @@ def pack(normal: Any, step: Tensor | None = None, flips: tuple[Tensor, Tensor] |
 def unpack(packed: Tensor, units: int, can_have_flips: bool = False) -> Unpacked:
     """Returns the Gaussian, the training step and the flip rates of a packed tensor.
 
-    Args:
-        packed: tensor from `pack`.
-        units: K.
-        can_have_flips: boolean, whether the tensor can contain flip rates.
     Raises:
         ValueError: for another width.
     """
@@ -82,11 +78,6 @@ def unpack(packed: Tensor, units: int, can_have_flips: bool = False) -> Unpacked
 
 def packed_sizes(width: int, units: int, can_have_flips: bool = False) -> tuple[int, bool] | None:
     """Returns the number of factors in a packed tensor, and whether it contains flip rates; None for other widths.
-
-    Args:
-        width: size of the last axis.
-        units: K.
-        can_have_flips: boolean, whether the tensor can contain flip rates.
 
     Example:
         >>> packed_sizes(13, units=3), packed_sizes(13, units=5)

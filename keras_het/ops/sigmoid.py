@@ -24,10 +24,6 @@ def log_expected_sigmoid(loc: Tensor, variance: Tensor, temperature: Tensor = 1.
     of a class matters. The smaller of the two tails is computed. For a < -s^2/2 a tilt,
     E_a = exp(a + s^2/2) E_{-(a + s^2)}, keeps the error of the log below 1e-4 as far out as a = -100.
 
-    Args:
-        loc: mean of u, shape `(...)`.
-        variance: variance of u, shape `(...)`.
-        temperature: tau > 0, a number or a scalar tensor.
     Returns:
         `(log_p, log_one_minus_p)`, each of shape `(...)`.
     Source: Monahan and Stefanski 1992, "Normal scale mixture approximations to F*(z)"; the tilt is sigmoid(x) = exp(x)

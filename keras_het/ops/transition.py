@@ -65,8 +65,6 @@ def project_to_simplex(rows: Any) -> Tensor:
 
     x_k = max(v_k - theta, 0) with theta such that they sum to one, found by sorting (Held, Wolfe and Crowder 1974).
 
-    Args:
-        rows: v, shape `(..., K)`.
     Returns:
         the same shape; every row is at least 0 and sums to one.
 
@@ -113,11 +111,6 @@ def outlier_class(num_classes: int, alpha: float = 0.0) -> np.ndarray:
 def total_variation(transition: Any, reference: Any) -> float:
     """Computes the mean over the rows of half the sum of |T[i] - reference[i]|: 0 for equal, 1 for disjoint rows.
 
-    Args:
-        transition: T, shape `(K, K)`.
-        reference: shape `(K, K)`.
-    Returns:
-        a number in [0, 1].
     Raises:
         ValueError: for matrices that are not square, or of different shapes.
 
@@ -134,9 +127,6 @@ def total_variation(transition: Any, reference: Any) -> float:
 def trace(transition: Any) -> float:
     """Computes sum_i T_ii: K for the identity, and K times the fraction of correct labels if classes are balanced.
 
-    Args:
-        transition: T, shape `(K, K)`.
-
     Example:
         >>> trace([[0.75, 0.25], [0.25, 0.75]])
         1.5
@@ -149,9 +139,6 @@ def condition_number(transition: Any) -> float:
 
     Errors of the noisy posterior are larger in the clean posterior by up to this factor. The result is nan if T is not
     finite.
-
-    Args:
-        transition: T, shape `(K, K)`.
 
     Example:
         >>> round(condition_number([[0.75, 0.25], [0.25, 0.75]]), 3)

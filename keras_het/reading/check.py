@@ -97,13 +97,7 @@ def check(model: keras.Model, x: Any = None, y: Any = None) -> None:
 
 
 def collect_warnings(model: keras.Model, x: Any = None, y: Any = None) -> list[str]:
-    """Raises the errors of `check`, and returns the texts of its warnings.
-
-    Args:
-        model: argument of `check`.
-        x: argument of `check`.
-        y: argument of `check`.
-    """
+    """Raises the errors of `check`, and returns the texts of its warnings."""
     if not getattr(model, "compiled", False):
         name = getattr(model, "name", model)
         raise refusal("model", "be compiled: call model.compile(...)", f"model={name!r}, not compiled")
@@ -177,12 +171,7 @@ def _warn_single_label(argument: str, identifier: Any, output: Ending) -> list[s
 
 
 def check_distribution_loss(identifier: Any, output: Ending) -> bool:
-    """Raises an error for a loss that does not accept the distribution of a head; returns whether the loss is known.
-
-    Args:
-        identifier: identifier of a loss, in any form.
-        output: output of a `DistributionModel`, or of the head itself.
-    """
+    """Raises an error for a loss that does not accept the distribution of a head; returns whether the loss is known."""
     if find_match(identifier, output._replace(returns="distributions")) is None:
         match = DISTRIBUTION_LOSSES[output.link].format(output.units)
         rule = f"accept distributions, which {output.source} passes to its loss. Use {match}"

@@ -35,8 +35,6 @@ class Predictions(NamedTuple):
 class TransitionPredictor:
     """Predictor with and without the last layer of a model, a `NoiseTransition`.
 
-    Args:
-        model: a model that ends in the layer.
     Raises:
         ValueError: if the model ends in another layer.
     """
@@ -92,10 +90,8 @@ class TransitionPredictor:
 class CleanPredictor:
     """Predictor of the true classes, for models of exclusive classes, with or without a `NoiseTransition`.
 
-    Args:
-        model: model with one output `(N, K)`. A `NoiseTransition` that acts at inference must be its last layer.
     Raises:
-        ValueError: if this layer is not the last one.
+        ValueError: if a `NoiseTransition` that acts at inference is not the last layer.
     """
 
     def __init__(self, model: keras.Model):

@@ -43,13 +43,6 @@ def check_data(model: keras.Model, x: Any, y: Any, outputs: list[Ending], losses
     """Raises an error for data that a model cannot learn from, and returns the texts of warnings.
 
     Arrays are checked completely, data sets by their first batches.
-
-    Args:
-        model: the model.
-        x: examples: arrays, or a data set with its own labels; None skips their check.
-        y: labels, or None.
-        outputs: outputs of the model.
-        losses: losses of each output.
     """
     refuse_if(is_data_set(x) and y is not None, "y", "be None for a data set, which has its own labels", "labels")
     check_rereadable("x", x)
@@ -164,10 +157,7 @@ def _make_task(labels: Any, loss: Any, output: Ending) -> LabelTask | None:
 def check_label_shape(labels: Any, loss: Any, output: Ending) -> None:
     """Raises an error for labels of a shape that a loss does not accept, as far as both are known.
 
-    Args:
-        labels: an array or a tensor; a compiled step knows only its shape.
-        loss: identifier of a loss, in any form.
-        output: output with a shape.
+    A compiled step knows only the shape.
     """
     if task := _make_task(labels, loss, output):
         SHAPE_CHECKS[_find_form(task)](tuple(labels.shape), task)

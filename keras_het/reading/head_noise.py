@@ -111,13 +111,7 @@ def logit_normal(head: HeteroscedasticDense, features: Any) -> Any:
 
 
 def class_covariances(head: HeteroscedasticDense, normal: Any, classes: Any) -> np.ndarray:
-    """Returns the covariances of the logit of one class with all logits, `(N, K)`, centred for a softmax.
-
-    Args:
-        head: the head.
-        normal: `logit_normal` of features `(N, D)`.
-        classes: a class for each example, `(N,)`.
-    """
+    """Returns the covariances of the logit of one class with all logits, `(N, K)`, centred for a softmax."""
     vector = np.zeros((len(classes), head.units), "float32")
     vector[np.arange(len(classes)), classes] = 1.0
     if not head.link.ignores_shift:

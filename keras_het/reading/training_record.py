@@ -106,10 +106,6 @@ class RecordFile:
     """File of a record, beside a second file, `*.previous.npz`, without the last epoch.
 
     A run that stops between writing this file and the model's checkpoint resumes from the file that fits.
-
-    Args:
-        path: the file.
-        checksum: checksum of the data.
     """
 
     def __init__(self, path: str | os.PathLike, checksum: str):

@@ -34,7 +34,6 @@ def small_blocks(monkeypatch):
 
 
 def trained(batches, integrator=None, **options):
-    """Returns the weights of a head after a step with each batch size."""
     return weights_after(
         batches, HeteroscedasticDense(UNITS, 2, seed=0, integrator=integrator or QuasiMonteCarlo(128)), **options
     )
@@ -127,7 +126,6 @@ def test_the_compiler_of_a_whole_step_leaves_a_function_out_and_its_bodies_are_c
 
 
 def in_thread(function):
-    """Returns the result of a function that runs in a new thread."""
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
         return pool.submit(function).result()
 
@@ -193,7 +191,6 @@ for name, make in layers.items():
 
 
 def printed(script):
-    """Returns the lines that a script prints in a new process."""
     result = subprocess.run([sys.executable, "-c", script], env=os.environ, capture_output=True, text=True)
     assert result.returncode == 0, result.stderr
     return result.stdout.splitlines()

@@ -76,18 +76,3 @@ def test_a_hook_on_a_map_of_a_head_is_called():
     head.loc_layer.register_forward_hook(lambda layer, inputs, output: seen.append(layer.name))
     assert_array_equal(to_numpy(head(x)), to_numpy(outputs))
     assert seen == ["loc"]
-
-
-def test_a_map_keeps_its_precision_in_a_layer_of_another():
-    class Reader(keras.layers.Layer):
-        def __init__(self, head):
-            super().__init__(dtype="mixed_bfloat16")
-            self.head = head
-
-        def call(self, x):
-            return self.head.logit_distribution(x).loc
-
-    head = HeteroscedasticDense(UNITS, 3, seed=0)
-    x = np.random.default_rng(0).normal(size=(2, FEATURES)).astype("float32")
-    rounded = ops.cast(ops.cast(x, "bfloat16"), "float32")
-    assert_array_equal(to_numpy(Reader(head)(x)), to_numpy(head.logit_distribution(rounded).loc))

@@ -65,7 +65,6 @@ def fit(model, *callbacks, **arguments):
 
 
 def both(kind, **arguments):
-    """Trains with the callback; returns it and the expected record."""
     dynamics, by_hand = TrainingDynamics(X, LABELS, batch_size=16, **arguments), ByHand()
     history = fit(model_of(kind), dynamics, by_hand).history
     return dynamics, np.array(by_hand.logits), history

@@ -14,7 +14,7 @@ from keras_het.labels import corrupt, pair_flip, symmetric
 from keras_het.layers import NoiseTransition
 from keras_het.ops.transition import outlier_class
 from tests.checks import refusals
-from tests.common import Batches, StopAt, StopError, Subclassed, assert_same_arrays, texts_of_warnings
+from tests.common import Batches, StopAt, StopError, Subclassed, assert_same_arrays, reloaded, texts_of_warnings
 
 pytestmark = pytest.mark.once
 
@@ -60,6 +60,7 @@ def fit(model, *callbacks, epochs=6, **arguments):
     return model.fit(X, LABELS, batch_size=16, epochs=epochs, verbose=0, callbacks=list(callbacks), **arguments)
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize(("known_input", "after"), [(True, 3), (False, 3), (True, None)])
 def test_t_moves_after_the_given_epochs_or_at_once_and_the_base_model_at_once(known_input, after):
     layer = flips()
@@ -109,8 +110,7 @@ def test_a_closed_gate_is_not_kept(interruption, tmp_path):
     model = make_model(layer)
     if interruption == "saved":
         layer.gate.assign(0.0)  # as in a checkpoint of the first epochs
-        model.save(tmp_path / "model.keras")
-        model = keras.saving.load_model(tmp_path / "model.keras")
+        model = reloaded(model, tmp_path)
     else:
         best = keras.callbacks.EarlyStopping("score", mode="min", restore_best_weights=True)
         fit(model, Log([0, 1, 2, 3]), best, ReleaseTransition(after=1), epochs=4)
@@ -146,19 +146,15 @@ def test_a_resumed_run_equals_the_run_that_was_not_interrupted(after, epoch, tmp
 
 
 @pytest.mark.smoke
-def test_the_monitor_logs_what_t_is_after_each_epoch(tmp_path):
+def test_the_monitor_logs_what_t_is_after_each_epoch():
     layer, reference = flips(), symmetric(UNITS, 0.3)
-    record, file = Record(layer), tmp_path / "log.csv"
-    history = fit(
-        make_model(layer), TransitionMonitor(reference), keras.callbacks.CSVLogger(file), record, epochs=3
-    ).history
+    record = Record(layer)
+    history = fit(make_model(layer), TransitionMonitor(reference), record, epochs=3).history
     for epoch, matrix in enumerate(record.transitions):
         assert history["flips_trace"][epoch] == pytest.approx(np.trace(matrix), rel=1e-6)
         assert history["flips_condition"][epoch] == pytest.approx(np.linalg.cond(matrix.astype("float64")), rel=1e-4)
         distance = 0.5 * np.abs(matrix - reference).sum(axis=1).mean()
         assert history["flips_distance"][epoch] == pytest.approx(distance, rel=1e-5)
-    with file.open() as lines:
-        assert [float(row["flips_trace"]) for row in csv.DictReader(lines)] == pytest.approx(history["flips_trace"])
     assert "flips_outlier_fraction" not in history
 
 
@@ -227,18 +223,6 @@ def swapped(count, seed):
 def learner():
     layer = NoiseTransition(UNITS, transition=pair_flip(UNITS, 0.4), regularizer="l2", name="flips")
     return layer, make_model(layer, keras.optimizers.Adam(0.05))
-
-
-def test_early_stopping_by_noisy_labels_is_one_line():
-    (x, y), held_out = swapped(300, 0), swapped(200, 1)
-    _, model = learner()
-    stop = keras.callbacks.EarlyStopping("val_noisy_nll", mode="min", patience=2)
-    history = model.fit(
-        x, y, epochs=8, verbose=0, callbacks=[TransitionMonitor(validation_data=held_out), stop]
-    ).history
-    scores = history["val_noisy_nll"]
-    assert scores[-1] < scores[0] - 0.05
-    assert scores[-1] == pytest.approx(noisy_nll(model, *held_out), rel=1e-5)
 
 
 def test_noisy_validation_labels_from_a_data_set_and_where_t_acts_at_inference():

@@ -32,7 +32,6 @@ def python(*arguments, folder, backend=BACKEND):
 
 
 def run_doctor(folder, backend=BACKEND):
-    """Returns the exit status of the command, and its problems."""
     result = python("-m", "keras_het", "doctor", folder=folder, backend=backend)
     assert "Traceback" not in result.stderr
     return result.returncode, result.stderr if result.returncode else result.stdout

@@ -39,7 +39,6 @@ class Case(NamedTuple):
 
 
 def of_head(covariance: str, link: str = "softmax", integrator: Any = None, **arguments: Any) -> Case:
-    """A head of classes, or of labels that are not exclusive."""
     integrator = integrator or (SAMPLER() if link == "softmax" else None)
     head = layers.HeteroscedasticDense(
         UNITS, covariance=COVARIANCES[covariance](), link=link, integrator=integrator, seed=0, name="head", **arguments
@@ -48,7 +47,6 @@ def of_head(covariance: str, link: str = "softmax", integrator: Any = None, **ar
 
 
 def network(*last: Any) -> keras.Model:
-    """A small network that ends in these layers."""
     return keras.Sequential([keras.Input((FEATURES,)), keras.layers.Dense(6, "relu", name="features"), *last])
 
 
@@ -59,7 +57,6 @@ def compiled(model: keras.Model, loss: Any, x: np.ndarray, y: np.ndarray, weight
 
 
 def of_transition() -> Case:
-    """A head before a learned transition matrix."""
     head = layers.HeteroscedasticDense(UNITS, 3, integrator=SAMPLER(), seed=0, name="head")
     transition = layers.NoiseTransition(UNITS, regularizer=keras.regularizers.L2(0.01))
     return compiled(network(head, transition), head.link.loss(), X, CLASSES)
@@ -72,7 +69,6 @@ def of_distribution(head: Any, loss: Any, x: np.ndarray, y: np.ndarray) -> Case:
 
 
 def of_early_learning() -> Case:
-    """A plain network with a memory of its predictions."""
     plain = network(keras.layers.Dense(UNITS, name="logits"))
     model = EarlyLearning(plain.inputs, plain.outputs[0], EXAMPLES)
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)

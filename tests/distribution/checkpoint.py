@@ -34,13 +34,11 @@ def state(model):
 
 
 def new_model():
-    """The model of the case, with its first weights."""
     keras.utils.set_random_seed(0)
     return cases.CASES[NAME]().model
 
 
 def main(folder):
-    """Prints the states and the losses."""
     folder, mesh = pathlib.Path(folder), keras.distribution.DeviceMesh((2, 2), ("batch", "model"))
     layout = keras_het.distribution.layout_map(new_model(), mesh)
     four = keras.distribution.ModelParallel(layout_map=layout, batch_dim_name="batch").scope

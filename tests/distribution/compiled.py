@@ -23,13 +23,11 @@ ENVIRONMENT = {"KERAS_BACKEND": "jax", "JAX_NUM_CPU_DEVICES": str(max(DEVICES))}
 
 
 def make_head(covariance, units):
-    """A head with the default nodes."""
     kind = getattr(covariances, covariance.title().replace("_", ""))
     return layers.HeteroscedasticDense(units, covariance=kind(), seed=0, name="head")
 
 
 def make_model(covariance, units, features):
-    """A compiled model that ends in the head, with the default nodes."""
     head = make_head(covariance, units)
     model = keras.Sequential([keras.Input((features,)), keras.layers.LayerNormalization(), head])
     model.compile(keras.optimizers.Adam(1e-3), head.link.loss())

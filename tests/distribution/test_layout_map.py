@@ -35,7 +35,6 @@ def mesh_of(*shape, names=("batch", "model")):
 
 
 def in_model(head):
-    """A built model that ends in a head."""
     return keras.Sequential([keras.Input((5,)), keras.layers.Dense(4, name="features"), head])
 
 

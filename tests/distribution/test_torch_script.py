@@ -20,7 +20,6 @@ pytestmark = [
 
 
 def run(processes, *arguments):
-    """The finished script in so many processes."""
     launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node", str(processes)] * (processes > 1)
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
     command = [sys.executable, *launcher, SCRIPT, *arguments]
@@ -28,7 +27,6 @@ def run(processes, *arguments):
 
 
 def weights_of(path):
-    """All arrays of a file of weights, by their places."""
     found = {}
     with h5py.File(path) as file:
         file.visititems(lambda name, each: found.update({name: each[()]}) if isinstance(each, h5py.Dataset) else None)

@@ -20,6 +20,7 @@ import numpy as np
 import keras_het
 from keras_het.layers.heteroscedastic_dense import Clock
 from keras_het.layers.noisy_dense import NoisyDense
+from tests.common import attempt
 from tests.distribution import cases
 
 LAYOUTS = {"data": None, "classes": (1, 4), "both": (2, 2)}  # of the four devices: batch, model
@@ -78,7 +79,6 @@ def copies_of(value):
 
 
 def is_split(value):
-    """Whether each device has a part of a tensor."""
     return not getattr(getattr(value, "sharding", None), "is_fully_replicated", True)
 
 
@@ -123,7 +123,6 @@ def replicas():
 
 
 def on_tensorflow(name, steps):
-    """The case on one device, and on two replicas."""
     import tensorflow as tf
 
     strategy, one = replicas(), found(*trained(name, steps))
@@ -144,14 +143,6 @@ def on_torch(name, steps):
         losses = script.train(case.model, case.x[:count], case.y[:count], cases.BATCH, weight)
     script.check_in_sync(case.model)
     return {"one": one, "replicas": found(case.model, losses)}
-
-
-def attempt(function, *arguments):
-    """The result of a function, or the text of its error."""
-    try:
-        return function(*arguments)
-    except ValueError as error:
-        return str(error)
 
 
 def main():

@@ -28,7 +28,6 @@ def make_model(**arguments):
 
 
 def by_hand(model, layer_input):
-    """Computes C and C~ from probabilities by loops."""
     p = np.exp(layer_input.astype("float64"))
     q = p @ ops.convert_to_numpy(model.layers[-1].transition).astype("float64")
     return (

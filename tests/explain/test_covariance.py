@@ -6,14 +6,14 @@ import pytest
 from keras import ops
 from scipy.stats import binom
 
-from keras_het.covariances import Latent, Narrow, block_matrix
+from keras_het.covariances import block_matrix
 from keras_het.covariances.block_matrix import BlockMatrix
 from keras_het.explain import confused_pairs, covariance
 from keras_het.explain.covariance import _max_by_chance, _pairs_beyond
 from keras_het.layers import HeteroscedasticDense, NoiseTransition
 from tests.checks import FALSE_ALARM, refusals
 from tests.common import assert_same_arrays, built
-from tests.layers.heads import with_covariance
+from tests.layers.heads import HEADS, built_head
 
 pytestmark = pytest.mark.once
 
@@ -21,20 +21,11 @@ UNITS, FACTORS, FEATURES, EXAMPLES = 12, 3, 30, 200
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(EXAMPLES, FEATURES)).astype("float32")
 NAMES = list("abcdefghijkl")
-HEADS = {
-    "full": {},
-    "parameter_efficient": {"parameter_efficient": True},
-    "diagonal": {"num_factors": 0},
-    "sigmoid": {"link": "sigmoid"},
-    "latent": {"covariance": Latent},
-    "narrow": {"covariance": lambda: Narrow(FACTORS, width=4)},
-}
 
 
 def make_head(**arguments):
-    short = {} if "covariance" in arguments else {"num_factors": FACTORS}
-    head = HeteroscedasticDense(UNITS, **with_covariance(**{**short, "seed": 0, "name": "head", **arguments}))
-    head.build((None, FEATURES))
+    options = {"num_factors": FACTORS, "seed": 0, "name": "head", **arguments}
+    head = built(HeteroscedasticDense(UNITS, **options), (None, FEATURES))
     for weight in head.weights[:-1]:
         weight.assign(RNG.normal(size=weight.shape) * 0.3)
     return head
@@ -52,7 +43,7 @@ def plant(head):
 
 @pytest.mark.parametrize("kind", HEADS)
 def test_the_mean_is_that_of_the_head_itself(kind):
-    head = make_head(**HEADS[kind])
+    head = built_head(kind, FEATURES, units=UNITS)
     model = keras.Sequential([keras.Input((FEATURES,)), keras.layers.Rescaling(2.0), head])
     expected = ops.convert_to_numpy(head.logit_covariance(2 * X)).mean(axis=0) / head.temperature**2
     np.testing.assert_allclose(covariance(model, X, batch_size=16), expected, rtol=1e-4, atol=1e-5)

@@ -36,7 +36,6 @@ def found(request):
 
 @pytest.fixture
 def of_each(found):
-    """Computes the probability of every vector for every example, `(8, N)`."""
     return np.exp([found.log_prob(vector) for vector in VECTORS])
 
 
@@ -166,7 +165,6 @@ def predicted(count, units, factors, seed=0):
 
 
 def oracle(outputs, y):
-    """Means and covariances by the definition."""
     units = y.shape[1]
     mean, scale, factor = np.split(outputs[:, :-1].astype("float64"), [units, 2 * units], axis=1)
     factor = factor.reshape(len(y), units, -1)

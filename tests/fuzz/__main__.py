@@ -10,7 +10,6 @@ FOLDER = pathlib.Path(".fuzz")  # failing cases, which are tried first the next 
 
 
 def parse(arguments=None):
-    """The options of the command line."""
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
     parser.add_argument("--minutes", type=float, default=5.0, help="of each kind (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=0, help="of the first round of cases (default: %(default)s)")
@@ -43,7 +42,6 @@ def run_outside(name, options):
 
 
 def main(arguments=None):
-    """The command; returns the exit status."""
     options = parse(arguments)
     run = run_inside if options.inside else run_outside
     return int(False in [run(name, options) for name in options.only])

@@ -33,7 +33,6 @@ MEGABYTES = 512
 
 
 def nested(depth):
-    """Lists in lists."""
     return [nested(depth - 1)] if depth else []
 
 
@@ -87,7 +86,6 @@ REMOVED = "(removed)"
 
 
 def places(config, path=()):
-    """The paths of all values of a nested config."""
     parts = config.items() if isinstance(config, dict) else enumerate(config) if isinstance(config, list) else ()
     return [found for key, part in parts for found in ((*path, key), *places(part, (*path, key)))]
 
@@ -157,7 +155,6 @@ def made_or_refused(config, x):
 
 
 def takes_training(layer):
-    """Whether the layer tells training from inference."""
     return not isinstance(layer, layers.HeteroscedasticNormal | TemperatureScaler)
 
 

@@ -23,7 +23,6 @@ class Evil:
 
 
 def npy(array):
-    """The content of a .npy file."""
     file = io.BytesIO()
     np.save(file, array, allow_pickle=True)
     return file.getvalue()

@@ -47,7 +47,6 @@ MEMBERS = ("replace member", "rename member", "add member", "repeat member", "dr
 
 
 def small_model():
-    """A model with a head and a layer of flips."""
     head = layers.HeteroscedasticDense(UNITS, 2, integrator=QuasiMonteCarlo(8), seed=0)
     model = keras.Sequential([keras.Input((4,)), head, layers.NoiseTransition(UNITS)])
     model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
@@ -158,7 +157,6 @@ class Case(NamedTuple):
 
 @st.composite
 def cases(draw):
-    """Cases of one to three damages."""
     kind = draw(st.sampled_from(list(KINDS)))
     other = draw(st.sampled_from(list(KINDS))) if draw(st.integers(0, 9)) == 9 else None
     changes = st.lists(damage.changes(KINDS[kind].kinds), min_size=other is None, max_size=3)

@@ -33,10 +33,7 @@ FIELDS = (
 
 
 class Case(collections.namedtuple("Case", FIELDS)):
-    """A head and its inputs, as plain values."""
-
     def make(self):
-        """The head, new and unbuilt."""
         temperature = self.temperature
         return layers.HeteroscedasticDense(
             self.units, **self._covariance(), link=self.link, integrator=self._integrator(),
@@ -67,12 +64,10 @@ class Case(collections.namedtuple("Case", FIELDS)):
         return kind(self.num_samples, inference_samples=self.inference_samples, chunk_size=self.chunk_size, **pairs)
 
     def inputs(self):
-        """The features, `(*batch, D)`."""
         x = self.input_scale * np.random.default_rng(self.seed).standard_normal((*self.batch, self.features))
         return x.astype(self.input_dtype)
 
     def head(self):
-        """The head, built, with weights from NumPy."""
         head, rng = self.make(), np.random.default_rng([self.seed, 1])
         head.build((None, self.features))
         for weight in head.trainable_weights:
@@ -110,7 +105,6 @@ def cases(draw):
 
 
 def check(case):
-    """Checks the head of a case; returns how it ended."""
     policy = keras.config.dtype_policy()
     keras.config.set_dtype_policy(case.policy)
     try:
@@ -128,12 +122,10 @@ def check(case):
 
 
 def numbers(head, x, training=False):
-    """The outputs as NumPy."""
     return ops.convert_to_numpy(head(x, training=training))
 
 
 def check_outputs(head, x):
-    """The outputs are finite, of the head's dtype, and of the shape that it says."""
     for training in (False, True):
         outputs = numbers(head, x, training)
         assert outputs.shape == tuple(head.compute_output_shape(x.shape)), f"shape {outputs.shape}"
@@ -142,7 +134,6 @@ def check_outputs(head, x):
 
 
 def check_sums(head, x):
-    """Probabilities of exclusive classes sum to one, and others are in [0, 1]."""
     p = ops.convert_to_numpy(head.probabilities(x)).astype("float64")
     assert ((p >= 0) & (p <= 1 + SUM)).all(), f"probabilities from {p.min()} to {p.max()}"
     if head.link.activation == "softmax":
@@ -151,7 +142,6 @@ def check_sums(head, x):
 
 
 def check_repeats(head, x):
-    """A prediction is the same again, also after a training step."""
     first = numbers(head, x)
     np.testing.assert_array_equal(numbers(head, x), first, err_msg="a second prediction")
     numbers(head, x, training=True)
@@ -159,7 +149,6 @@ def check_repeats(head, x):
 
 
 def check_gradients(head, x):
-    """The gradients of every weight are finite."""
     shape = head.compute_output_shape(x.shape)
     direction = ops.convert_to_tensor(np.random.default_rng(2).standard_normal(shape), head.compute_dtype)
     _, gradients = layer_gradients(head, lambda outputs: ops.sum(outputs * direction), x)
@@ -168,7 +157,6 @@ def check_gradients(head, x):
 
 
 def check_config(head, x):
-    """A head of the same config, through JSON, has the same weights' shapes and the same outputs, exactly."""
     config = head.get_config()
     again = type(head).from_config(json.loads(json.dumps(config)))
     assert again.get_config() == config, "the config changes"
@@ -178,7 +166,6 @@ def check_config(head, x):
 
 
 def check_file(head, x):
-    """A model in a `.keras` file has the same config, weights and predictions."""
     flat = x.reshape(-1, x.shape[-1])
     config = head.get_config()
 

@@ -17,12 +17,10 @@ T = np.full((UNITS, UNITS), 0.1) + 0.6 * np.eye(UNITS)
 
 
 def model(*ending):
-    """A model of a few layers."""
     return keras.Sequential([keras.Input((FEATURES,)), *ending])
 
 
 def early_learning():
-    """A model with a memory of its predictions."""
     plain = model(keras.layers.Dense(UNITS))
     return keras_het.models.EarlyLearning(plain.inputs, plain.outputs[0], 10)
 
@@ -80,7 +78,6 @@ class Subject(NamedTuple):
 
 
 def serialized():
-    """The subjects as files hold them."""
     made = {
         name: Subject(json.loads(json.dumps(keras.saving.serialize_keras_object(each))), x)
         for name, (each, x) in subjects().items()

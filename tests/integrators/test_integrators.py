@@ -109,14 +109,6 @@ def test_making_the_table_takes_at_most_twice_its_memory(integrator):
     assert peak < 2.1 * table + (64 << 20)  # and what one block takes
 
 
-def test_a_link_that_is_not_served_is_refused():
-    with pytest.raises(
-        ValueError,
-        match=r"`link` must be one of .*Sigmoid.*, or define `closed_form` .* ClosedForm. Received: link=Softmax\(\)",
-    ):
-        ClosedForm().check(Softmax(), 3, 0)
-
-
 @pytest.mark.smoke
 @pytest.mark.parametrize("integrator", [MonteCarlo(50), MonteCarlo(50, antithetic=True), QuasiMonteCarlo(50)], ids=repr)
 def test_training_noise_follows_the_key_and_inference_has_none(integrator):

@@ -28,8 +28,6 @@ def make_model():
 
 
 class Constant(Method):
-    """Learns that all labels are 0."""
-
     name = "constant"
 
     def labels(self, data):
@@ -37,8 +35,6 @@ class Constant(Method):
 
 
 class Cheat(Method):
-    """Knows the true label of each example, by the nearest center."""
-
     name = "cheat"
 
     def labels(self, data):
@@ -46,8 +42,6 @@ class Cheat(Method):
 
 
 class Named(Method):
-    """A plain training under another name."""
-
     def __init__(self, name):
         self.name = name
 

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.once
 
 MODULE = sys.modules[aggregate.__module__]  # in the package the function has its name
 
-UNITS, EXAMPLES, ANNOTATORS = 4, 1500, 5
+UNITS, EXAMPLES = 4, 1500
 NAMES = ("probabilities", "transitions", "prior", "log_likelihood", "iterations", "pooled", "strength")
 PLANTED = [
     symmetric(UNITS, 0.1),

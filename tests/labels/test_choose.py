@@ -16,7 +16,7 @@ from keras_het.labels.methods import EarlyLearning, EarlyStopping, ForwardCorrec
 from keras_het.labels.training import Trainer
 from keras_het.layers import NoiseTransition
 from keras_het.losses import SmoothedCrossentropy
-from tests.common import Batches, compiled, texts_of_warnings
+from tests.common import compiled, reloaded, texts_of_warnings
 from tests.labels.tasks import SHORT, SHORT_TRAININGS, TRUE, Cheat, Constant, Named, X, Y, make_model, maker, short
 
 pytestmark = [pytest.mark.once, SHORT_TRAININGS]
@@ -172,8 +172,6 @@ def test_the_result_prints_the_reason_first():
 
 def test_the_likelihood_chooses_what_predicts_labels_with_the_right_confidence():
     class Sharp(Method):
-        """As accurate, and far too sure."""
-
         name = "sharp"
 
         def head(self, units, **options):
@@ -198,13 +196,6 @@ def test_weights_count_in_training_and_comparison_and_nothing_of_the_user_change
     assert not optimizer.built
 
 
-def test_labels_of_other_forms_give_the_same():
-    plain, result = short().model.predict(X, verbose=0), short(y=np.array(["a", "b", "c"])[Y])
-    assert result.classes.tolist() == ["a", "b", "c"]
-    for other in (result, short(y=np.eye(3)[Y]), choose(make_model, Batches(X, Y), methods=[EarlyStopping()], **SHORT)):
-        np.testing.assert_array_equal(other.model.predict(X, verbose=0), plain)
-
-
 @pytest.mark.smoke
 def test_the_choice_by_votes_predicts_the_classes():
     rng = np.random.default_rng(0)
@@ -223,8 +214,7 @@ def test_a_result_is_pickled_and_its_model_is_saved_and_trains_on(tmp_path):
     copy = pickle.loads(pickle.dumps(result))
     np.testing.assert_array_equal(copy.model.predict(X, verbose=0), result.model.predict(X, verbose=0))
     np.testing.assert_array_equal(copy.retrain().predict(X, verbose=0), result.retrain().predict(X, verbose=0))
-    result.model.save(tmp_path / "model.keras")
-    loaded = keras.models.load_model(tmp_path / "model.keras")
+    loaded = reloaded(result.model, tmp_path)
     np.testing.assert_array_equal(loaded.predict(X, verbose=0), result.model.predict(X, verbose=0))
     loaded.fit(X, Y, verbose=0)
 

@@ -66,7 +66,6 @@ def convolution():
 
 
 def scikit_learn_checks():
-    """The checks of scikit-learn, as cases, and their names."""
     for given in estimator_checks_generator(small(), expected_failed_checks=FAILED, mark="xfail"):
         check = getattr(given, "values", given)[1]
         name = getattr(check, "func", check).__name__

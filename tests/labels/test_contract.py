@@ -63,13 +63,7 @@ def test_features_and_a_trained_model_need_no_function(verb):
     assert is_right(VERBS[verb](None, features, **fast).model, features) > 0.6
 
 
-def test_the_estimator_accepts_the_same_function():
-    fitted = keras_het.labels.Classifier(make_model, epochs=5, random_state=0).fit(X, Y)
-    assert np.mean(fitted.predict(X) == TRUE) > 0.6
-
-
 def draws_after(call):
-    """What is drawn without a seed."""
     keras.utils.set_random_seed(3)
     keras.random.uniform(())  # makes Keras' generator of draws without a seed
     call()

@@ -92,7 +92,6 @@ def test_correct_labels_show_no_noise_whatever_the_accuracy_of_the_model(accurac
 @pytest.mark.statistical
 @pytest.mark.planted
 def test_symmetric_noise_is_called_class_dependent_as_rarely_as_stated(draws):
-    """The check catches unequal flips."""
     results = draws("symmetric 40")
     assert alarms(results, "symmetry_p_value") <= limit(results)
     assert alarms(draws("unequal 40"), "symmetry_p_value") == len(results)

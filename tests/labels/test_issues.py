@@ -218,7 +218,6 @@ def test_the_last_epoch_alone_would_miss_what_is_learned_by_heart():
 
 def test_one_training_and_a_vote_of_neighbours_find_planted_issues(digits):
     labels, wrong, _, x, _ = digits
-    keras.utils.set_random_seed(0)
     model = keras.Sequential([keras.Input((64,)), keras.layers.Dense(64, "relu"), keras.layers.Dense(10)])
     model.compile(keras.optimizers.Adam(0.003), keras.losses.SparseCategoricalCrossentropy(from_logits=True))
     model.fit(x, labels, batch_size=64, epochs=15, verbose=0, callbacks=[dynamics := TrainingDynamics(x, labels)])

@@ -14,16 +14,12 @@ from keras_het.labels import choose, clean
 from keras_het.labels.methods import ForwardCorrection, Heteroscedastic
 from keras_het.labels.stored import Folder, describe
 from keras_het.labels.training import _file_name, check_names
-from tests.common import assert_same_arrays
+from tests.common import StopError, assert_same_arrays
 from tests.labels.tasks import SHORT, SHORT_TRAININGS, Cheat, Constant, Named, X, Y, make_model, short
 
 pytestmark = [pytest.mark.once, SHORT_TRAININGS]
 
 PLAIN = "early_stopping_0"
-
-
-class StopError(Exception):
-    """An interruption."""
 
 
 def stop_after(count):
@@ -205,17 +201,6 @@ def test_attributes_that_differ_are_told_apart(one, other):
     assert descriptions[0] == descriptions[2] != descriptions[1]
 
 
-def test_a_method_whose_class_changed_is_refused(tmp_path):
-    def folder(strength):
-        own = type("Own", (Constant,), {"strength": strength, "name": "own"})()
-        return Folder(tmp_path, {"methods": describe([own])})
-
-    folder(1.0)
-    folder(1.0)
-    with pytest.raises(ValueError, match=r"'class': 'Own', 'class code': '\w{12}'.* in the folder, .*'class code'"):
-        folder(2.0)
-
-
 def test_a_call_says_what_it_continues_and_compares(tmp_path, capsys):
     arguments = {"resume_path": tmp_path, "epochs": 1, "folds": 2, "verbose": 1}
     short(Constant(), **arguments)
@@ -271,7 +256,6 @@ def test_long_names_have_short_files_of_their_own(tmp_path):
 
 
 def damaged(change):
-    """A function that changes the arrays of a file."""
 
     def apply(file):
         with np.load(file) as stored:
@@ -290,7 +274,6 @@ DAMAGES = {
     "of another training": (lambda file: file.write_bytes(file.with_name("constant_0.npz").read_bytes()),
         "Received: the file of another training"),
     "other names": (damaged(lambda stored: {"p": stored["scores"]}), "must have scores and probabilities and seconds"),
-    "objects": (with_probabilities(lambda p: p.astype(object)), "hold no Python objects"),
     "other rows": (with_probabilities(lambda p: p[1:]), "Received: probabilities of shape (79, 3), float32"),
     "texts": (with_probabilities(lambda p: p.astype(str)), "Received: probabilities of shape (80, 3), <U"),
     "nan": (with_probabilities(lambda p: p * np.float32(np.nan)), "Received: probabilities of shape (80, 3), float32"),

@@ -82,5 +82,4 @@ def make_loss(link):
 
 
 def targets(link, labels=LABELS, units=UNITS):
-    """Returns the labels in the form of the link's loss."""
     return labels if resolve(links.Link, link).activation == "softmax" else np.eye(units, dtype="float32")[labels]

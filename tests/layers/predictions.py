@@ -19,7 +19,6 @@ from tests.layers.heads import HEADS, X, make_head, set_random_weights
 
 
 def save_models(folder):
-    """Saves a model of each head and one of a Dense layer, with their predictions on this backend."""
     for name, head in {**{kind: make_head(kind) for kind in HEADS}, "Dense": keras.layers.Dense(4)}.items():
         model = keras.Sequential([keras.Input(X.shape[1:]), head])
         set_random_weights(model)
@@ -28,7 +27,6 @@ def save_models(folder):
 
 
 def on_backend(folder, backend):
-    """Returns the result of this module for a folder of saved models."""
     command = [sys.executable, "-m", "tests.layers.predictions", str(folder)]
     done = subprocess.run(
         command, env={**os.environ, "KERAS_BACKEND": backend}, capture_output=True, text=True, check=False

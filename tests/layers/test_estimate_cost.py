@@ -15,14 +15,7 @@ def test_parameters_are_those_of_the_heads(units, features, num_factors):
     for row in keras_het.estimate_cost(units, features, num_factors=num_factors).rows[1:]:
         most = {"diagonal": 0, "latent": features}.get(row.covariance, units)
         factors = {"num_factors": min(num_factors, most)} if most else {}
-        kinds = {
-            "diagonal": "Diagonal",
-            "low_rank": "LowRank",
-            "narrow": "Narrow",
-            "parameter_efficient": "ParameterEfficient",
-            "latent": "Latent",
-        }
-        covariance = getattr(keras_het.covariances, kinds[row.covariance])(**factors)
+        covariance = getattr(keras_het.covariances, row.covariance.title().replace("_", ""))(**factors)
         head = HeteroscedasticDense(units, covariance=covariance)
         head.build((None, features))
         assert sum(weight.numpy().size for weight in head.trainable_weights) == row.parameters

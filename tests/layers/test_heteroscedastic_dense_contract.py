@@ -37,7 +37,6 @@ def make(request):
 
 @pytest.fixture
 def task(make):
-    """Returns x, targets and a loss that fit the head."""
     return X, targets(make().link), make_loss(make().link)
 
 

@@ -31,7 +31,6 @@ RANDOM = ("normal", "uniform", "truncated_normal", "randint", "categorical", "ga
 
 
 def make_model(kind, shape=(FEATURES,)):
-    """Returns a functional model of a backbone and a head."""
     inputs = keras.Input(shape)
     features = keras.layers.Dense(FEATURES, activation="relu")(inputs)
     model = keras.Model(inputs, HeteroscedasticDense(UNITS, seed=1, **with_covariance(**EXPORTED[kind]))(features))
@@ -114,7 +113,6 @@ def onnx(path):
 
 
 def export_onnx(model, folder, x):
-    """Returns the operations of the model's ONNX graph, and a function from inputs to outputs, by onnxruntime."""
     for package in ("onnx", "onnxruntime", "onnxscript"):
         pytest.importorskip(package)
     model(x)  # Keras exports only a model that was called

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
-from tests.common import StopAt, StopError, assert_same_arrays, reloaded, sparse_crossentropy, to_numpy
+from tests.common import StopAt, StopError, assert_same_arrays, reloaded, to_numpy
 from tests.layers.heads import (
     FEATURES,
     HEADS,
@@ -82,15 +82,6 @@ def test_a_run_killed_and_resumed_equals_the_run_that_was_not_bit_for_bit(tmp_pa
     assert weights[-1] == 8
 
 
-@pytest.mark.once
-def test_resuming_without_the_counter_would_not_be_exact():
-    """What the test above sees: the same two epochs with the noise of other steps end elsewhere."""
-    model = make_model(make_head("full"))
-    start, expected = fit(model), fit(model)
-    model.set_weights([*start[:-1], np.int32(0)])
-    assert np.abs(fit(model)[0] - expected[0]).max() > 1e-4
-
-
 @pytest.mark.on_jax
 def test_validation_evaluation_and_prediction_do_not_advance_the_noise():
     plain, validated = make_model(make_head("full")), make_model(make_head("full"))
@@ -103,23 +94,6 @@ def test_validation_evaluation_and_prediction_do_not_advance_the_noise():
     assert int(validated.layers[-1].clock.step.numpy()) == 4
 
 
-def test_the_same_seed_trains_the_same_twice_and_another_seed_does_not():
-    first, same, other = (fit(make_model(make_head("full", seed=seed))) for seed in (1, 1, 2))
-    assert_same_arrays(first, same)
-    assert np.abs(first[0] - other[0]).max() > 1e-4
-
-
-@pytest.mark.once
-def test_a_clone_has_the_config_and_trains_as_the_original():
-    model = make_model(make_head("parameter-efficient", seed=None))
-    clone = keras.models.clone_model(model)
-    assert clone.layers[-1].get_config() == model.layers[-1].get_config()
-    assert not {id(weight) for weight in clone.weights} & {id(weight) for weight in model.weights}
-    clone.set_weights(model.get_weights())
-    clone.compile(keras.optimizers.SGD(0.2), sparse_crossentropy())
-    assert_same_arrays(fit(clone), fit(model))
-
-
 def states_after(call):
     """Returns the next draws of the global generators of Python, NumPy and Keras after a call from known states."""
     keras.utils.set_random_seed(2021)
@@ -128,7 +102,6 @@ def states_after(call):
 
 
 def use(head):
-    """Uses a head in every public way."""
     for training in (False, True):
         head(X, training=training)
     head.logit_distribution(X)

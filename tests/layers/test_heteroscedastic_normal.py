@@ -7,9 +7,8 @@ from keras import ops
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.stats import norm
 
-from keras_het.covariances import LowRank
 from keras_het.layers import HeteroscedasticNormal
-from tests.common import built, reloaded, to_numpy
+from tests.common import built, to_numpy
 from tests.gradients import layer_gradients
 
 pytestmark = pytest.mark.once
@@ -19,7 +18,6 @@ X = np.random.default_rng(0).normal(size=(5, FEATURES)).astype("float32")
 
 
 def head_of(num_factors=2, **arguments):
-    """Returns a head with weights that are not trivial."""
     head = built(HeteroscedasticNormal(UNITS, num_factors, seed=0, **arguments), X.shape)
     rng = np.random.default_rng(1)
     head.set_weights([0.3 * rng.normal(size=weight.shape) for weight in head.get_weights()])
@@ -88,15 +86,3 @@ def test_stopped_features_get_no_gradient_from_the_noise():
     assert np.abs(of_mean[body]).max() > 0
     model = keras.Sequential([keras.Input((FEATURES,)), keras.layers.Dense(FEATURES, name="body"), head_of()])
     assert np.abs(gradient(lambda out: ops.sum(out[:, UNITS:]))[body]).max() > 0
-
-
-@pytest.mark.parametrize("make", [
-    lambda: head_of(0, stop_features=True, initial_scale=0.3, kernel_regularizer="l2", use_bias=True),
-    lambda: head_of(2, parameter_efficient=True),
-    lambda: head_of(0, covariance=LowRank(1, initial_scale=0.4)),
-])  # fmt: skip
-def test_a_head_comes_back_from_a_file(make, tmp_path):
-    model = keras.Sequential([keras.Input((FEATURES,)), make()])
-    loaded = reloaded(model, tmp_path)
-    assert loaded.layers[-1].get_config() == model.layers[-1].get_config()
-    assert_array_equal(loaded.predict(X, verbose=0), model.predict(X, verbose=0))

@@ -17,6 +17,7 @@ from keras_het.ops.low_rank import low_rank_normal
 from keras_het.ops.mean import LOG_NORMAL_CDF_MEAN, LogMean
 from keras_het.ops.streaming import expectation
 from tests import reference
+from tests.common import assert_finite
 from tests.gradients import value_and_gradients
 
 NAMES = ["softmax", "sigmoid", "normal_cdf"]
@@ -176,8 +177,7 @@ def test_a_class_that_is_left_out_by_minus_infinity(integrator):
 
     assert ops.convert_to_numpy(function([ops.convert_to_tensor(x) for x in arrays])[1])[0, 1] < -1e10
     value, slopes = value_and_gradients(lambda tensors: function(tensors)[0], arrays)
-    assert np.isfinite(value)
-    assert all(np.isfinite(slope).all() for slope in slopes)
+    assert_finite(value, slopes)
 
 
 def test_extremes_are_finite():
@@ -186,8 +186,7 @@ def test_extremes_are_finite():
     value, slopes = value_and_gradients(
         lambda tensors: ops.sum(LINK.closed_form(low_rank_normal(*tensors))), [loc, scale]
     )
-    assert np.isfinite(value)
-    assert all(np.isfinite(slope).all() for slope in slopes)
+    assert_finite(value, slopes)
 
 
 @pytest.mark.once
@@ -201,8 +200,7 @@ def test_gradients_by_nodes_are_finite_where_their_logs_lose_their_digits(size):
         return ops.sum(nodes.integrate(LINK, low_rank_normal(*tensors), (0, 0))[:, 0])
 
     value, slopes = value_and_gradients(total, arrays)
-    assert np.isfinite(value)
-    assert all(np.isfinite(slope).all() for slope in slopes)
+    assert_finite(value, slopes)
 
 
 @pytest.mark.once
@@ -214,13 +212,8 @@ def test_the_closed_form_is_the_default_and_nodes_are_the_other_way():
 
 
 @pytest.mark.once
-def test_a_conversion_starts_fresh_or_is_refused():
-    old = keras.Sequential([keras.Input((4,)), keras.layers.Dense(3, "softmax")])
-    for model in (old, keras.Sequential([keras.Input((4,)), keras.layers.Dense(3)])):
-        with pytest.raises(ValueError, match="For another link, pass warm_start=False"):
-            keras_het.heteroscedastic(model, link="normal_cdf")
-    new = keras_het.heteroscedastic(old, link="normal_cdf", warm_start=False)
-    assert isinstance(new.layers[-1].link, NormalCDF)
+def test_a_head_with_it_becomes_no_dense_layer_of_the_same_classes():
+    new = keras.Sequential([keras.Input((4,)), HeteroscedasticDense(3, link="normal_cdf")])
     with pytest.raises(ValueError, match="have a head with the link softmax or sigmoid"):
         keras_het.homoscedastic(new)
     assert keras_het.homoscedastic(new, units=5).layers[-1].units == 5

@@ -7,7 +7,7 @@ from keras import ops
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import special
 
-from tests.common import assert_finite, compiled, finite_differences, to_numpy
+from tests.common import assert_finite, compiled, finite_differences, reloaded, to_numpy
 from tests.gradients import value_and_gradients
 from tests.losses.cases import CASES, EXAMPLES, LABELS, LOGITS, UNITS, VECTORS, WEIGHTS, expected
 from tests.marks import grid
@@ -28,7 +28,6 @@ def check(value, exact):
 
 
 def check_gradient(function, oracle, point):
-    """Checks that the gradient of a scalar function at `point` is the central difference of its oracle."""
     _, (gradient,) = value_and_gradients(lambda tensors: function(tensors[0]), [point])
     assert_allclose(gradient, finite_differences(oracle, point), rtol=1e-5, atol=1e-6)
 
@@ -162,8 +161,7 @@ def test_fit_and_a_round_trip_of_the_config(case, tmp_path):
     history = model.fit(LOGITS, LABELS, epochs=2, verbose=0, sample_weight=WEIGHTS).history["loss"]
     assert np.isfinite(history).all()
     assert history[1] != history[0]
-    model.save(tmp_path / "model.keras")
-    again = keras.saving.load_model(tmp_path / "model.keras").loss
+    again = reloaded(model, tmp_path).loss
     assert again.get_config() == loss.get_config()
     check(again(LABELS, LOGITS), float(loss(LABELS, LOGITS)))
 

@@ -15,7 +15,6 @@ from tests.marks import grid
 POSSIBLE = np.array([[1, 1, 1, 1], [1, 0, 1, 1], [0, 1, 1, 0], [1, 1, 0, 1], [0, 0, 1, 1], [1, 1, 1, 0], [1, 0, 0, 1]])
 POSSIBLE = POSSIBLE.astype(bool)
 INFINITE = np.where(POSSIBLE, LOGITS, -np.inf).astype("float32")
-LOWEST = np.where(POSSIBLE, LOGITS, -1e4).astype("float32")  # near enough to -inf for what does not count classes
 LABELS = np.array([RNG.choice(np.flatnonzero(row)) for row in POSSIBLE])
 SHARES = VECTORS * POSSIBLE / (VECTORS * POSSIBLE).sum(-1, keepdims=True)
 

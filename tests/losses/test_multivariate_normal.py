@@ -15,7 +15,6 @@ EXAMPLES, UNITS = 6, 3
 
 
 def case(factors, seed=0, units=UNITS):
-    """Returns (y, packed outputs) in float64."""
     rng = np.random.default_rng(seed)
     mean, y = rng.normal(size=(2, EXAMPLES, units))
     scale, factor = np.exp(rng.normal(size=(EXAMPLES, units))), rng.normal(size=(EXAMPLES, units * factors))
@@ -23,7 +22,6 @@ def case(factors, seed=0, units=UNITS):
 
 
 def parts(packed, units):
-    """Means and covariances of packed outputs, by the definition."""
     mean, scale = packed[:, :units], packed[:, units : 2 * units]
     factor = packed[:, 2 * units : -1].reshape(len(packed), units, -1)
     return mean, np.stack([np.diag(d**2) + v @ v.T for d, v in zip(scale, factor, strict=True)])

@@ -56,7 +56,6 @@ REFUSED = {
     f"{AS_PREDICTED}(7,)": symmetric(LABELS),
     f"{AS_PREDICTED}(7, 1)": symmetric(LABELS[:, None]),
     "`transition` must be a square matrix. Received: shape (2, 3)": forward(np.ones((2, 3))),
-    "must not be negative. Received: -0.1 at [0, 1]": forward([[1.1, -0.1], [0, 1]]),
     "Received: row 1 sums to 0.9": forward([[1, 0], [0.5, 0.4]]),
     "`transition` must have shape (4, 4). Received: shape (3, 3)": forward(np.eye(3)),
     "`loss` must be a loss of Keras or of this package with ignore_class=-1": lambda: AnnotatorsLoss("mse"),

@@ -8,6 +8,7 @@ from scipy.special import log_softmax, softmax
 
 from keras_het import metrics
 from keras_het.explain import calibration
+from tests.common import number
 from tests.marks import grid
 
 EXAMPLES, UNITS = 40, 4
@@ -15,7 +16,6 @@ make = metrics.ExpectedCalibrationError
 
 
 def case(seed):
-    """Labels and logits."""
     rng = np.random.default_rng(seed)
     return rng.integers(UNITS, size=EXAMPLES), (2.0 * rng.normal(size=(EXAMPLES, UNITS))).astype("float32")
 
@@ -30,10 +30,6 @@ def case_with_ties(seed):
 
 def ece(labels, p):
     return calibration(p, labels).error
-
-
-def number(result):
-    return float(ops.convert_to_numpy(result))
 
 
 def updated(metric, *data, batches=1):
@@ -51,15 +47,6 @@ def test_against_brute_force():
         )
         labels, p = case_with_ties(seed)
         assert updated(make(), labels, p, batches=1 + seed % 3) == pytest.approx(ece(labels, np.float64(p)), abs=1e-6)
-
-
-def test_neither_batches_nor_the_order_of_rows_matter():
-    labels, logits = case(0)
-    metric = make(from_logits=True)
-    whole = updated(metric, labels, logits)
-    for batches in (3, EXAMPLES):
-        metric.reset_state()
-        assert updated(metric, labels[::-1], logits[::-1], batches=batches) == pytest.approx(whole, abs=1e-6)
 
 
 def test_weights_vectors_masks_and_what_does_not_count():
@@ -146,7 +133,6 @@ WEIGHTS = np.array([[1.0], [2.0], [5.0]])
 
 @pytest.mark.parametrize("name", grid(["none", "(N, T)"], span=["(N, T)"]))
 def test_masked_steps_do_not_count_in_a_compiled_step(name):
-    keras.utils.set_random_seed(0)
     layers = [keras.layers.Embedding(5, 3, "normal", mask_zero=True), keras.layers.Dense(UNITS, "softmax")]
     model = keras.Sequential([keras.Input((4,), dtype="int32"), *layers])
     own = [make(1), metrics.AnnotatorsMetric(name="accuracy")]

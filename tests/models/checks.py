@@ -38,7 +38,6 @@ def assert_same_state(before, after, seeds=True):
 
 
 def old_probabilities(model, x):
-    """Computes the probabilities of the model before conversion, for any outputs."""
     outputs = keras.ops.convert_to_tensor(model.predict(x, verbose=0).astype("float32"))
     return np.asarray(outputs) if find_ending(model).link else to_numpy(keras.ops.softmax(outputs))
 
@@ -49,7 +48,6 @@ def head_of(model):
 
 
 def probabilities(model, x):
-    """Computes the probabilities of a converted model."""
     outputs, head = model.predict(x, verbose=0), head_of(model)
     if head.activation is not keras.activations.linear:
         return outputs
@@ -85,7 +83,6 @@ def check_fit(model, x, y, run_eagerly=False):
 
 
 def check_file(model, x, folder):
-    """Checks that a `.keras` file gives the same predictions."""
     assert_allclose(outputs(reloaded(model, folder), x), outputs(model, x), rtol=1e-5, atol=1e-5)
 
 

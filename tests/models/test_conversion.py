@@ -68,7 +68,6 @@ def test_planted_mean_without_the_temperature_is_caught(tmp_path, monkeypatch):
 
 
 def link(model, **arguments):
-    """Returns the activation of the link of the converted model."""
     return heteroscedastic(model, **arguments).layers[-1].link.activation
 
 

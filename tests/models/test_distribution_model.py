@@ -64,7 +64,6 @@ def test_it_trains_predicts_evaluates_and_comes_back_from_a_file(tmp_path):
 
 
 def test_the_predictions_are_those_of_the_head_of_each_label():
-    """The same weights in a head of marginals give the same probabilities."""
     model, inputs = joint_model(), keras.Input((FEATURES,))
     head = HeteroscedasticDense(LABELS, FACTORS, link="sigmoid", temperature=1.0, seed=0)
     marginal = keras.Model(inputs, head(inputs))
@@ -87,9 +86,7 @@ def test_the_joint_loss_learns_the_planted_correlations():
 @pytest.mark.once
 @pytest.mark.planted
 def test_the_marginal_loss_does_not_learn_them():
-    """Binary crossentropy of the probabilities fails the check above."""
     inputs = keras.Input((FEATURES,))
-    keras.utils.set_random_seed(0)
     head = HeteroscedasticDense(LABELS, FACTORS, link="sigmoid", temperature=1.0, seed=0)
     model = keras.Model(inputs, head(inputs))
     model.compile(keras.optimizers.Adam(0.05), keras.losses.BinaryCrossentropy(from_logits=True))
@@ -114,7 +111,6 @@ def test_rates_of_missing_positives_are_learned(tmp_path):
     rng = np.random.default_rng(1)
     y = (rng.random(Y.shape) < 1.0 / (1.0 + np.exp(-6.0 * X @ rng.normal(size=(FEATURES, LABELS))))).astype("float32")
     hidden = np.array([0.0, *[0.4] * (LABELS - 1)])
-    keras.utils.set_random_seed(0)
     inputs = keras.Input((FEATURES,))
     model = DistributionModel(inputs, JointHeteroscedasticDense(LABELS, 0, seed=0, learn_flips=True)(inputs))
     model.compile(keras.optimizers.Adam(0.1), JointMultiLabelCrossentropy(1))
@@ -132,7 +128,6 @@ def test_rates_of_missing_positives_are_learned(tmp_path):
 @pytest.mark.once
 @pytest.mark.parametrize("factors", [0, 2])
 def test_learned_rates_are_those_that_the_loss_would_be_given(factors):
-    """The loss of a head that learns them, at its start, is the loss of a plain head with the rates of that start."""
     values = []
     for learns, rate in ((True, 0.0), (False, 0.05)):
         inputs = keras.Input((FEATURES,))
@@ -159,8 +154,7 @@ def test_a_regression_predicts_means_and_intervals(tmp_path):
     assert_allclose(np.diagonal(covariance, axis1=1, axis2=2), ((high - low) / (2 * 1.6449)) ** 2, rtol=1e-3)
     assert_allclose(covariance.mean(0), np.cov((y - mean).T), atol=0.06)
     assert model.evaluate(X, y, verbose=0)[1] == pytest.approx(np.abs(mean - y).mean(), rel=1e-4)
-    model.save(tmp_path / "model.keras")
-    assert_array_equal(keras.models.load_model(tmp_path / "model.keras").predict(X, verbose=0), mean)
+    assert_array_equal(reloaded(model, tmp_path).predict(X, verbose=0), mean)
 
 
 def regression(units=2, factors=1, **arguments):

@@ -13,8 +13,6 @@ import keras_het
 from keras_het.losses import GeneralizedCrossentropy, SymmetricCrossentropy
 from keras_het.models import EarlyLearning, with_index
 from tests.common import (
-    StopAt,
-    StopError,
     assert_finite,
     assert_same_arrays,
     compiled,
@@ -38,7 +36,6 @@ KERNEL, BIAS = RNG.normal(size=(FEATURES, UNITS)).astype("float32"), RNG.normal(
 
 
 def make_model(loss=None, rate=0.5, activation=None, examples=EXAMPLES, units=UNITS, compile_arguments=None, **kwargs):
-    """Makes a model of one Dense layer with known weights."""
     inputs = keras.Input((FEATURES,))
     model = EarlyLearning(inputs, keras.layers.Dense(units, activation)(inputs), examples, **kwargs)
     if units == UNITS:
@@ -48,7 +45,6 @@ def make_model(loss=None, rate=0.5, activation=None, examples=EXAMPLES, units=UN
 
 
 def identity(loss=None, **kwargs):
-    """Makes a model that returns its inputs."""
     inputs = keras.Input((UNITS,))
     model = EarlyLearning(inputs, keras.layers.Identity()(inputs), EXAMPLES, **kwargs)
     return compiled(model, "sgd", sparse_crossentropy(reduction="none") if loss is None else loss)
@@ -298,15 +294,10 @@ def test_an_empty_batch():
     assert loss_of(identity(), LABELS[:0], LOGITS[:0], INDEX[:0]).shape == (0,)
 
 
-@pytest.fixture
-def policy(request):
-    with session(policy=request.param):
-        yield request.param
-
-
-@pytest.mark.parametrize("policy", ["mixed_float16", "mixed_bfloat16"], indirect=True)
+@pytest.mark.parametrize("policy", ["mixed_float16", "mixed_bfloat16"])
 def test_under_mixed_precision_loss_and_memory_are_float32(policy):
-    model = make_model(rate=0.0)
+    with session(policy=policy):
+        model = make_model(rate=0.0)
     outputs = model(X)
     assert keras.backend.standardize_dtype(outputs.dtype) == policy.removeprefix("mixed_")
     loss = model.compute_loss(None, LABELS, outputs, INDEX)
@@ -344,18 +335,6 @@ def test_weights_alone_bring_the_memory_back(tmp_path):
     assert_same_arrays(other.weights, model.weights)
     keras.Model(model.inputs, model.outputs).save_weights(tmp_path / "plain.weights.h5")
     keras.Model(other.inputs, other.outputs).load_weights(tmp_path / "plain.weights.h5")
-
-
-@pytest.mark.on_jax
-def test_a_run_that_is_interrupted_and_resumed_equals_the_whole_one(tmp_path):
-    whole = make_model()
-    fit(whole, 4)
-    backup = keras.callbacks.BackupAndRestore(tmp_path)
-    with pytest.raises(StopError):
-        fit(make_model(), 4, callbacks=[backup, StopAt(2)])
-    resumed = make_model()
-    fit(resumed, 4, callbacks=[keras.callbacks.BackupAndRestore(tmp_path)])
-    assert_same_arrays(resumed.weights, whole.weights)
 
 
 @pytest.mark.once

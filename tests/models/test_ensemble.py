@@ -27,7 +27,6 @@ def model_of(*end, name=None):
 
 
 def sharp():
-    """Makes initial weights large, so that members differ."""
     return keras.initializers.RandomNormal(stddev=3.0)
 
 
@@ -50,7 +49,6 @@ def ensemble_of(end, count=2):
 
 
 def expected(ensemble, end, x):
-    """Computes the expected predictions in float64 from the outputs of each member."""
     outputs = np.stack([member.predict_on_batch(x) for member in ensemble.members]).astype("float64")
     if "sigmoid" in end:
         return logit((outputs if end == "Dense, sigmoid" else expit(outputs)).mean(0))

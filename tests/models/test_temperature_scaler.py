@@ -15,6 +15,7 @@ from keras_het.models import DeepEnsemble, scale_temperature
 from keras_het.models.temperature_scaler import MAX_TEMPERATURE, MIN_TEMPERATURE, TemperatureScaler, best_temperature
 from keras_het.reading.ending import endings
 from tests.common import Batches, reloaded, sparse_crossentropy, to_numpy
+from tests.models.test_ensemble import sharp
 
 pytestmark = pytest.mark.once
 
@@ -33,7 +34,6 @@ def data(link, true, count=300, seed=0):
 
 
 def nll(link, outputs, labels, temperature):
-    """Computes the NLL in float64."""
     if link == "sigmoid":
         return -np.mean(labels * log_expit(outputs / temperature) + (1 - labels) * log_expit(-outputs / temperature))
     return -log_softmax(outputs / temperature, axis=-1)[np.arange(len(labels)), labels].mean()
@@ -138,10 +138,6 @@ def own_data(sigmoid=False):
     rng = np.random.default_rng(1)
     x = rng.normal(size=(60, FEATURES)).astype("float32")
     return x, rng.integers(2, size=(60, UNITS)) if sigmoid else rng.integers(UNITS, size=60)
-
-
-def sharp():
-    return keras.initializers.RandomNormal(stddev=3.0)
 
 
 MODELS = {

@@ -22,7 +22,6 @@ FALSE_NEGATIVE, FALSE_POSITIVE = np.array([0.1, 0.3, 0.0, 0.2]), np.array([0.05,
 
 
 def problem(seed=0, labels=LABELS, factors=FACTORS):
-    """Means, standard deviations and factors as float64, and labels."""
     rng = np.random.default_rng(seed)
     loc, scale = rng.normal(size=(BATCH, labels)), rng.uniform(0.1, 1.0, (BATCH, labels))
     return (loc, scale, rng.normal(size=(BATCH, labels, factors))), rng.integers(2, size=(BATCH, labels))

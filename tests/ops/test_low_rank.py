@@ -13,7 +13,6 @@ BATCH, UNITS, FACTORS = 4, 5, 2
 
 
 def parameters(kind):
-    """Returns (loc, scale_diag, factor, row_scale) of a batch, float32."""
     rng = np.random.default_rng(0)
     loc, row_scale = rng.normal(size=(2, BATCH, UNITS)).astype("float32")
     scale_diag = rng.uniform(0.5, 2.0, size=(BATCH, UNITS)).astype("float32")
@@ -27,7 +26,6 @@ def parameters(kind):
 
 
 def dense(kind):
-    """Computes the covariance matrices by the definition."""
     _, scale_diag, factor, row_scale = parameters(kind)
     batched = [None if factor is None else np.broadcast_to(factor, (BATCH, UNITS, FACTORS)), row_scale]
     return np.stack(

@@ -83,7 +83,6 @@ def correlations(columns):
 
 
 def largest_correlation(columns):
-    """Returns the largest correlation of any two columns, in absolute value."""
     return np.abs(correlations(columns)).max()
 
 

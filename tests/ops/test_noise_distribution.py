@@ -60,7 +60,6 @@ def check_head(monkeypatch, options, seed=0, rule=integrators.MonteCarlo):
 
 
 def softmax_center(loc):
-    """Removes a common shift, which a softmax ignores."""
     return loc - np.log(np.sum(np.exp(loc)))
 
 

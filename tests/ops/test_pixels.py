@@ -22,7 +22,6 @@ NODES = 48
 
 
 def problem(seed=0, sides=SIDES, own=(0.1, 1.0)):
-    """Means, standard deviations and factors as float64, and labels."""
     rng = np.random.default_rng(seed)
     shape = (BATCH, *sides, CLASSES)
     tensors = rng.normal(size=shape), rng.uniform(*own, shape), rng.normal(size=(*shape, FACTORS))

@@ -65,7 +65,6 @@ def test_neighbouring_draws_are_independent(base_seed):
 
 
 def unsigned(levels):
-    """Returns the int32 with these bits."""
     return np.asarray(levels, "uint32").view("int32")
 
 

@@ -49,7 +49,6 @@ def test_the_loss_of_another_head_is_refused(name, loss):
 
 
 def test_metrics_get_probabilities():
-    """A metric of logits does not fit."""
     with pytest.raises(ValueError, match="`metrics` must accept probabilities"):
         keras_het.check(model_of("labels", metrics=[keras.metrics.BinaryCrossentropy(from_logits=True)]))
     keras_het.check(model_of("pixels", metrics=["sparse_categorical_accuracy"]))
@@ -92,7 +91,6 @@ def test_a_head_without_its_model_is_judged_as_with_it(name):
 
 
 def test_wrong_and_right_losses_of_a_plain_model():
-    """Every loss of a distribution is refused after a plain layer."""
     for _, loss, shape in HEADS.values():
         model = compiled(keras.Sequential([keras.Input(shape), keras.layers.Dense(3)]), "adam", loss)
         with pytest.raises(ValueError, match="`loss` must accept logits"):

@@ -9,7 +9,7 @@ from keras import layers, losses
 
 import keras_het
 from keras_het.labels import choose, clean
-from keras_het.layers import HeteroscedasticDense, NoiseTransition
+from keras_het.layers import NoiseTransition
 from keras_het.models import DeepEnsemble
 from tests.common import compiled, texts_of_warnings
 from tests.layers.heads import X
@@ -19,8 +19,6 @@ pytestmark = pytest.mark.once
 
 
 class Counted(keras.Model):
-    """Counts the runs of its own `call`."""
-
     def __init__(self):
         super().__init__()
         self.head, self.runs = head("softmax"), 0
@@ -52,8 +50,6 @@ def test_a_subclassed_model_that_is_built_later_is_judged_then():
 
 
 class AfterFlips(keras.Model):
-    """A layer of flips that is not the last, without a graph."""
-
     def __init__(self):
         super().__init__()
         self.features, self.flips, self.head = (
@@ -103,7 +99,6 @@ def test_what_only_changes_form_may_stand_behind_flips():
 
 
 def fitting(*ending):
-    """Makes a model with a correct loss and these layers after a Dense layer."""
     return compiled(keras.Sequential([keras.Input((6,)), layers.Dense(3), *ending]), "sgd", SPARSE)
 
 
@@ -115,11 +110,6 @@ def test_a_softmax_of_as_many_classes_before_a_head_is_warned_of_and_no_other_la
         keras_het.check(fitting(old, head("softmax")))
     for before in ([], [layers.ReLU()], [layers.Dense(4, "softmax")], [layers.Dense(3)]):
         keras_het.check(fitting(*before, head("softmax")))
-
-
-def test_an_activation_as_the_second_argument_of_a_head_is_refused():
-    with pytest.raises(ValueError, match="pass an activation by name, activation='softmax'"):
-        HeteroscedasticDense(3, "softmax")
 
 
 Y = LABELS % 3

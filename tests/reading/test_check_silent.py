@@ -113,17 +113,6 @@ RIGHT = [
 ]  # fmt: skip
 
 
-def test_the_end_of_a_published_network_is_read():
-    model = keras.applications.MobileNet(
-        (32, 32, 3), alpha=0.25, weights=None, classes=3
-    )  # convolution, shape, softmax
-    model.compile("sgd", SPARSE_NAME, metrics=["accuracy"])
-    assert keras_het.check(model) is None
-    model.compile("sgd", SPARSE)
-    with pytest.raises(ValueError, match=r"`loss` must accept probabilities, which the layer 'predictions' returns"):
-        keras_het.check(model)
-
-
 @pytest.mark.parametrize(("make", "arguments"), RIGHT)
 def test_nothing_is_said_of_what_is_right(make, arguments):
     model = make()

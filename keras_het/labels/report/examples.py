@@ -53,11 +53,6 @@ class Column(NamedTuple):
 def columns_of(x: Any, y: Any, texts: Any = None, frame: Any = None) -> list[Column]:
     """Returns the texts, then the columns of a frame, with its index first unless that is 0, 1, 2, ...
 
-    Args:
-        x: inputs of the model, which are shown if they are texts or a frame.
-        y: labels. Texts and frame must have their pandas index.
-        texts: argument of `report`.
-        frame: argument of `report`.
     Raises:
         ValueError: for anything but N texts, or a frame of N rows in the order of the labels.
     """

@@ -43,14 +43,12 @@ np.save(sys.argv[3], model.predict(np.load(sys.argv[2]), verbose=0))
 
 
 def from_preset(name, folder, **arguments):
-    """The task of that kind, saved as a preset and loaded again."""
     make, _ = TASKS[name]
     sharpen(make(activation="softmax")).save_to_preset(str(folder / "preset"))
     return ANY_TASK[name].from_preset(str(folder / "preset"), **arguments)
 
 
 def converted_preset(name, folder):
-    """The task, raw inputs for it, and the task with another head."""
     task = from_preset(name, folder)
     return task, TASKS[name][1](), heteroscedastic(task, 2, seed=0)
 

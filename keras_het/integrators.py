@@ -68,12 +68,6 @@ class Sampler(Integrator):
 
     At inference the nodes are a constant that depends only on the integrator, K and R. So predictions are
     deterministic and equal on every backend, and an exported graph has no random operation.
-
-    Args:
-        num_samples: S, the number of nodes in training, 1 to 2^20.
-        inference_samples: S at inference; None is `num_samples`.
-        chunk_size: number of nodes held at once; None chooses it. With all nodes at once, training uses only plain
-            operations, which allow second derivatives under XLA on TensorFlow.
     """
 
     needs = "mean"

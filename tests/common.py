@@ -42,8 +42,6 @@ class StopError(Exception):
 
 
 class StopAt(keras.callbacks.Callback):
-    """Callback that ends a training at the start or the end of an epoch."""
-
     def __init__(self, epoch, at_end=False):
         super().__init__()
         self.epoch, self.at_end = epoch, at_end

@@ -102,14 +102,7 @@ def check_dense(name: str, part: Any) -> Any:
 
 
 def as_array(name: str, part: Any) -> np.ndarray:
-    """Converts an array, a tensor, a pandas column or nested lists of equal lengths to NumPy.
-
-    Example:
-        >>> as_array("y", [[0], [0, 1]])
-        Traceback (most recent call last):
-        ...
-        ValueError: `y` must have rows of equal length. Received: 1 in row 0, 2 in row 1
-    """
+    """Converts an array, a tensor, a pandas column or nested lists of equal lengths to NumPy."""
     check_dense(name, part)
     try:
         array = np.asarray(as_numpy(part))
@@ -144,12 +137,7 @@ def select_rows(x: Any, indices: np.ndarray) -> Any:
 
 
 def row_blocks(count: int) -> list[slice]:
-    """Returns slices that cover `count` rows in blocks, to bound the memory of temporaries.
-
-    Example:
-        >>> row_blocks(10000)
-        [slice(0, 8192, None), slice(8192, 10000, None)]
-    """
+    """Returns slices that cover `count` rows in blocks, to bound the memory of temporaries."""
     return [slice(start, min(count, start + BLOCK_ROWS)) for start in range(0, count, BLOCK_ROWS)]
 
 

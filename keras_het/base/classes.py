@@ -41,11 +41,6 @@ def encode(
     Raises:
         ValueError: for missing labels, -1, fractions, vectors that are not one-hot, another number of labels than
             `count`, or labels of a single class.
-
-    Example:
-        >>> encoded = encode(["dog", "cat", "dog"])
-        >>> encoded.classes.tolist(), encoded.labels.tolist()
-        (['cat', 'dog'], [1, 0, 1])
     """
     encoded = y if isinstance(y, Encoded) else _encode(y, name, defines_classes, categories)
     if count is not None and len(encoded.labels) != count:
@@ -55,12 +50,7 @@ def encode(
 
 
 def check_zero_based(labels: np.ndarray, name: str = "y") -> np.ndarray:
-    """Returns integer labels, `(N,)`, if 0 occurs and none is an id, which would imply as many classes.
-
-    Example:
-        >>> check_zero_based(np.array([0, 2, 5])).tolist()
-        [0, 2, 5]
-    """
+    """Returns integer labels, `(N,)`, if 0 occurs and none is an id, which would imply as many classes."""
     if len(labels) and labels.min() > 0:
         rule = f"begin with 0: use {name} - 1 if labels begin with 1, or strings if numbers are names"
         raise refusal(name, rule, f"integers from {labels.min()} to {labels.max()}")
@@ -110,11 +100,6 @@ def encode_votes(votes: Any, name: str, defines_classes: bool = True) -> Encoded
         the classes, `(K,)`, and the votes, integers `(N, M)`, -1 for no vote.
     Raises:
         ValueError: for no vote at all, or the errors of `encode`.
-
-    Example:
-        >>> encoded = encode_votes([["dog", None], ["cat", "dog"]], "y")
-        >>> encoded.classes.tolist(), encoded.labels.tolist()
-        (['cat', 'dog'], [[1, -1], [0, 1]])
     """
     table, categories = as_array(name, votes), pandas_categories(votes, name)
     blank = blank_mask(table)
@@ -135,10 +120,6 @@ def index_labels(y: Any, classes: np.ndarray, name: str, rule: str = "only label
 
     Raises:
         ValueError: for no label at all, or a label that is no class.
-
-    Example:
-        >>> index_labels(["dog", "dog"], encode(["dog", "cat"]).classes, "y").tolist()
-        [1, 1]
     """
     labels = as_array(name, y)
     if labels.ndim == 2 and labels.shape[1] > 1:
@@ -165,10 +146,6 @@ def ordered_names(
         allows_more: boolean, whether `class_names` can have names that do not occur among the labels.
     Raises:
         ValueError: for another number of names, or names that do not match the labels.
-
-    Example:
-        >>> ordered_names(np.array(["cat", "dog"]), ["dog", "cat"])[1].tolist()
-        [1, 0]
     """
     labels, indices = classes.tolist(), np.arange(len(classes))
     if class_names is None:
@@ -185,12 +162,7 @@ def ordered_names(
 
 
 def is_index_unambiguous(classes: Any) -> bool:
-    """Returns whether an integer can stand for the class at that index: no class has another number as its name.
-
-    Example:
-        >>> [is_index_unambiguous(names) for names in (["cat", "dog"], ["0", "1"], ["1", "10", "2"])]
-        [True, True, False]
-    """
+    """Returns whether an integer can stand for the class at that index: no class has another number as its name."""
     return not any(_is_number(text) and text != str(index) for index, text in enumerate(map(str, classes)))
 
 

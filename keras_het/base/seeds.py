@@ -17,10 +17,6 @@ def random_generator(seed: int | list[int]) -> np.random.Generator:
 
     Raises:
         ValueError: for other values, even None.
-
-    Example:
-        >>> float(random_generator(0).random()) == float(random_generator(0).random())
-        True
     """
     words = np.asarray(seed)
     if words.dtype.kind not in "iu" or words.ndim > 1 or not words.size or words.min() < 0:

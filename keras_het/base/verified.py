@@ -19,10 +19,6 @@ def verified_indices(verified_labels: Any, count: int, index: Any = None) -> np.
         index: pandas index, whose entries are the keys; None if the keys are row numbers.
     Raises:
         ValueError: for another type, a key that is no index, or a key without a label.
-
-    Example:
-        >>> verified_indices({3: "cat", 0: "dog"}, 4).tolist()
-        [3, 0]
     """
     if verified_labels is None:
         return np.zeros(0, "int64")
@@ -62,10 +58,6 @@ def encode_verified(verified_labels: Mapping, *classes: np.ndarray, allows_unkno
             names, and a number if they are numbers.
     Raises:
         ValueError: for a label that is no class; the error names the example.
-
-    Example:
-        >>> encode_verified({3: "cat", 0: 1}, np.array(["cat", "dog"]), np.arange(2)).tolist()
-        [0, 1]
     """
     indices: dict[Any, int] = {}
     for labels in reversed(classes):

@@ -42,11 +42,7 @@ def best_of(trials: Sequence[Trial], weight: np.ndarray | None = None) -> Trial:
 def difference(scores: np.ndarray, others: np.ndarray, weight: np.ndarray | None = None) -> Difference:
     """Returns the paired difference of two sets of scores, `(N,)`.
 
-        mean = sum_n w_n (s_n - o_n) / sum_n w_n,     error^2 = sum_n w_n^2 (s_n - o_n - mean)^2 / (sum_n w_n)^2
-
-    Example:
-        >>> difference(np.array([1, 1, 0, 1]), np.array([1, 0, 0, 1])).mean
-        0.25
+    mean = sum_n w_n (s_n - o_n) / sum_n w_n,     error^2 = sum_n w_n^2 (s_n - o_n - mean)^2 / (sum_n w_n)^2
     """
     gaps = np.subtract(scores, others, dtype="float64")
     fractions = np.full(len(gaps), 1.0 / len(gaps)) if weight is None else weight / weight.sum()

@@ -90,11 +90,6 @@ def read(x: Any, y: Any = None, sample_weight: Any = None, class_names: Any = No
     Raises:
         ValueError: for rows without a label, labels that start at 1, an id as the label, labels of one class, or
             arguments of different lengths or indices.
-
-    Example:
-        >>> data = read(np.eye(3), ["dog", "cat", "dog"])
-        >>> data.y.tolist(), data.classes.tolist(), len(data[data.y == 1])
-        ([1, 0, 1], ['cat', 'dog'], 2)
     """
     check_same_index(x=x, y=y, sample_weight=sample_weight)
     if hasattr(x, "iloc") and hasattr(y, "iloc") and len(x) != len(y):

@@ -45,13 +45,6 @@ def decode(labels: np.ndarray, p: np.ndarray) -> Decoded:
     Args:
         labels: integers in [0, K), shape `(N,)`.
         p: out of sample, shape `(N, K)`.
-
-    Example:
-        >>> p = np.array([[0.6, 0.4, 0.0], [0.45, 0.55, 0.0], [0.0, 0.6, 0.4], [0.0, 0.0, 1.0]]).repeat(200, axis=0)
-        >>> labels = np.repeat([0, 1, 0, 1, 1, 2, 2], [120, 80, 120, 80, 120, 80, 200])
-        >>> decoded = decode(labels, p)
-        >>> decoded.is_proven, decoded.classes[::200].tolist()
-        (True, [0, 0, 1, 2])
     """
     is_proven = _is_proven(labels, p)
     log_rows = np.log(_transition(labels, p).T).astype(p.dtype) if is_proven else None

@@ -51,13 +51,6 @@ def verified_rows(draw_order: Any, is_verified: np.ndarray, index: Any = None) -
     Raises:
         ValueError: for a repeated index, no verified example at the start, a verified example after a gap, or an order
             that cannot be random (p below 0.00001).
-
-    Example:
-        >>> verified_rows({7: 1, 3: 0, 5: 3}, np.arange(9) < 8)
-        Traceback (most recent call last):
-        ...
-        ValueError: `draw_order` must be verified from its start, without gaps, which can be hard examples. Verify \
-them, or count them as errors. Received: entry 2 of the draw has no verified label, but later entries have one
     """
     rows = _read_order(draw_order, len(is_verified), index)
     has_label = is_verified[rows] & (rows >= 0)

@@ -28,11 +28,6 @@ def systematic_flips(counts: Any) -> np.ndarray:
         booleans, shape `(K, K)`, False on the diagonal.
     Raises:
         ValueError: for another shape, or entries that are negative.
-
-    Example:
-        >>> counts = [[90, 30, 3, 2], [2, 95, 3, 1], [4, 2, 90, 3], [1, 2, 1, 96]]
-        >>> np.argwhere(systematic_flips(counts)).tolist()
-        [[0, 1]]
     """
     counts = check_not_negative("counts", check_square("counts", counts))
     return flip_p_values(counts) < FALSE_ALARM_RATE / max(1, len(counts) * (len(counts) - 1))

@@ -71,10 +71,6 @@ def stratified(fractions: Any, verified: Sequence, count: Any) -> Part:
             each `(..., H)`.
         count: N.
     Source: Zou and Donner 2008, "Construction of confidence limits about effect measures", eq. 2.
-
-    Example:
-        >>> print(stratified([1.0], ([10.0], [10.0], [10.0]), 10).estimate())
-        1.000 (0.783 to 1.000)
     """
     fractions, hits, sizes, squares = (np.asarray(x, "float64") for x in (fractions, *verified))
     has_sample, total = sizes > 0, sizes.sum(axis=-1, keepdims=True)

@@ -55,13 +55,7 @@ def shapes_fit(shape: Any, expected: Any) -> bool:
 
 
 class JointLoss(DistributionLoss):
-    """Base class of losses that average over quasi-random nodes of the factors.
-
-    Args:
-        num_samples: S, the number of nodes.
-        seed: seed of the nodes, in [0, 2^31).
-        kwargs: arguments of any Keras loss.
-    """
+    """Base class of losses that average over quasi-random nodes of the factors."""
 
     def __init__(self, num_samples: int, seed: int, **kwargs: Any) -> None:
         super().__init__(**kwargs)

@@ -214,12 +214,7 @@ class DeepEnsemble(keras.Model):
 
     @classmethod
     def from_config(cls, config: dict[str, Any], custom_objects: Any = None) -> Self:
-        """Makes an ensemble from the result of `get_config`.
-
-        Args:
-            config: result of `get_config`.
-            custom_objects: names and classes that are not registered.
-        """
+        """Makes an ensemble from the result of `get_config`."""
         configs = config.get("members")
         if not isinstance(configs, list):
             raise refusal("members", "be a list of serialised models", kind=configs)

@@ -45,11 +45,6 @@ def broadcast_predictions(y_true: Tensor, y_pred: Tensor) -> tuple[Tensor, Tenso
         labels and predictions, `(N, M)` and `(N, M, K)`, or `(N,)` and `(N, K)`.
     Raises:
         ValueError: if labels and predictions have different numbers of annotators.
-
-    Example:
-        >>> labels, predictions = broadcast_predictions(ops.zeros((5, 3)), ops.zeros((5, 2)))
-        >>> tuple(labels.shape), tuple(predictions.shape)
-        ((5, 3), (5, 3, 2))
     """
     if len(y_true.shape) == len(y_pred.shape):
         mask = mask_of(y_pred)

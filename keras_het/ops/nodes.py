@@ -54,13 +54,7 @@ def _normals(key: Any, sizes: dict[int, int], xp: Any) -> list[Tensor]:
 
 @outside_graph
 def pseudo_random(key: Any, num_samples: int, units: int, num_factors: int, xp: Any = ops) -> Nodes:
-    """Returns independent standard normals (plain Monte Carlo).
-
-    Example:
-        >>> nodes = pseudo_random((0, 0), num_samples=8, units=3, num_factors=2)
-        >>> tuple(nodes.eps_diag.shape), tuple(nodes.eps_factor.shape)
-        ((8, 3), (8, 2))
-    """
+    """Returns independent standard normals (plain Monte Carlo)."""
     sizes = {DIAGONAL_STREAM: num_samples * units, FACTOR_STREAM: num_samples * num_factors}
     diagonal, factor = _normals(key, sizes, xp)
     return Nodes(reshape(diagonal, (num_samples, units)), reshape(factor, (num_samples, num_factors)))
@@ -117,12 +111,7 @@ def quasi_random(key: Any, num_samples: int, units: int, num_factors: int, xp: A
 
 
 def sobol_dimensions(num_samples: int, dimensions: int) -> int:
-    """Returns the number of Sobol dimensions.
-
-    Example:
-        >>> sobol_dimensions(64, 10), sobol_dimensions(64, 1000)
-        (10, 15)
-    """
+    """Returns the number of Sobol dimensions."""
     return min(dimensions, next(good for min_samples, good in SOBOL_DIMENSIONS if num_samples >= min_samples))
 
 

@@ -31,10 +31,6 @@ def packed_width(units: int, num_factors: int, has_flips: bool = False) -> int:
     """Returns the numbers per row: K means, K standard deviations, K R entries of the factor, and the step.
 
     Flip rates add 2 K + 1: the extra zero distinguishes their width from the width of two more factors.
-
-    Example:
-        >>> packed_width(1000, 15)
-        17001
     """
     return units * (2 + num_factors) + 1 + (2 * units + 1 if has_flips else 0)
 
@@ -77,12 +73,7 @@ def unpack(packed: Tensor, units: int, can_have_flips: bool = False) -> Unpacked
 
 
 def packed_sizes(width: int, units: int, can_have_flips: bool = False) -> tuple[int, bool] | None:
-    """Returns the number of factors in a packed tensor, and whether it contains flip rates; None for other widths.
-
-    Example:
-        >>> packed_sizes(13, units=3), packed_sizes(13, units=5)
-        ((2, False), None)
-    """
+    """Returns the number of factors in a packed tensor, and whether it contains flip rates; None for other widths."""
     has_flips = can_have_flips and (width - 1) % units == 1 % units and width >= packed_width(units, 0, True)
     factors, rest = divmod(width - packed_width(units, 0, has_flips), units)
     return None if rest or factors < 0 else (factors, has_flips)

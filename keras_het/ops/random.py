@@ -93,21 +93,12 @@ def random_bits(key: Any, stream: int, size: int, xp: Any = ops) -> Tensor:
     """Returns `size` int32 of random bits, shape `(size,)`.
 
     Different streams of one key, (seed, training step), are independent, whatever their sizes.
-
-    Example:
-        >>> random_bits((7, 0), stream=1, size=5).shape[0]
-        5
     """
     return random_streams(key, {stream: size}, xp)[0]
 
 
 def random_streams(key: Any, sizes: dict[int, int], xp: Any = ops) -> list[Tensor]:
-    """Returns the `random_bits` of several streams, `{stream: size}`, from one pass.
-
-    Example:
-        >>> [len(bits) for bits in random_streams((7, 0), {0: 3, 1: 5})]
-        [3, 5]
-    """
+    """Returns the `random_bits` of several streams, `{stream: size}`, from one pass."""
     key = tuple(int32(word, xp) for word in key)
     counter = constant(_counter, tuple(sizes.items()), beside=key[1], xp=xp)
     words, streams, start = xp.stack(threefry2x32(key, counter, xp)), [], 0
@@ -195,12 +186,7 @@ def normal(bits: Tensor, xp: Any = ops) -> Tensor:
 
 
 def random_normals(key: Any, stream: int, size: int, xp: Any = ops) -> Tensor:
-    """Returns `normal(random_bits(key, stream, size))`, on the host with little more memory than the result.
-
-    Example:
-        >>> random_normals((7, 0), stream=1, size=5).shape[0]
-        5
-    """
+    """Returns `normal(random_bits(key, stream, size))`, on the host with little more memory than the result."""
     if xp is not np:
         return normal(random_bits(key, stream, size))
     half, key = (size + 1) // 2, tuple(int32(word, np) for word in key)

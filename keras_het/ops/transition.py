@@ -125,12 +125,7 @@ def total_variation(transition: Any, reference: Any) -> float:
 
 
 def trace(transition: Any) -> float:
-    """Computes sum_i T_ii: K for the identity, and K times the fraction of correct labels if classes are balanced.
-
-    Example:
-        >>> trace([[0.75, 0.25], [0.25, 0.75]])
-        1.5
-    """
+    """Computes sum_i T_ii: K for the identity, and K times the fraction of correct labels if classes are balanced."""
     return float(np.trace(check_square("transition", transition)))
 
 

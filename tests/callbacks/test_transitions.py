@@ -25,8 +25,6 @@ LABELS = RNG.integers(UNITS, size=EXAMPLES)
 
 
 class Record(keras.callbacks.Callback):
-    """T after every epoch, and the number of epochs in which the base model moved."""
-
     def __init__(self, layer):
         super().__init__()
         self.layer, self.transitions, self.bases = layer, [], []
@@ -159,8 +157,6 @@ def test_the_monitor_logs_what_t_is_after_each_epoch():
 
 
 class Seen(keras.callbacks.Callback):
-    """Writes down what it is called with, by name."""
-
     def __init__(self, name, calls):
         super().__init__()
         self.name, self.calls = name, calls

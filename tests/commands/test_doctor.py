@@ -38,7 +38,6 @@ def run_doctor(folder, backend=BACKEND):
 
 
 def without(*names):
-    """Returns a file that hides installed packages."""
     return {"sitecustomize.py": f"import sys\nsys.modules.update(dict.fromkeys({names!r}))\n"}
 
 

@@ -25,7 +25,6 @@ REMEMBERS = {"early learning"}  # and refuses replicas
 
 
 def run(path, *arguments):
-    """The results of `tests.distribution.training` for the backend of this process."""
     launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"] if BACKEND == "torch" else []
     command = [sys.executable, *launcher, "-m", "tests.distribution.training", BACKEND, str(path), *arguments]
     environment = {**os.environ, "JAX_NUM_CPU_DEVICES": "4", "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}

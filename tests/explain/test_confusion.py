@@ -8,7 +8,7 @@ from keras import ops
 from keras_het.explain import confusion_matrices, noisy_nll
 from keras_het.layers import HeteroscedasticDense, NoiseTransition
 from tests.checks import refusals
-from tests.common import Subclassed
+from tests.common import Batches, Subclassed
 
 pytestmark = pytest.mark.once
 
@@ -84,21 +84,15 @@ def test_what_are_not_log_probabilities_is_refused(activation):
         confusion_matrices(keras.Sequential([keras.Input((FEATURES,)), *layers]), X, LABELS)
 
 
-class Batches(keras.utils.PyDataset):
+class Shuffled(Batches):
     """Batches in another order at every pass, as a shuffled data set has them."""
 
-    def __init__(self, x, y, size=16):
-        super().__init__()
-        self.x, self.y, self.size, self.passes = x, y, size, 0
-
-    def __len__(self):
-        return -(-len(self.x) // self.size)
+    passes = 0
 
     def __getitem__(self, index):
-        if index == 0:
-            self.passes += 1
-        rows = np.random.default_rng(self.passes).permutation(len(self.x))[index * self.size : (index + 1) * self.size]
-        return self.x[rows], self.y[rows]
+        self.passes += index == 0
+        order = np.random.default_rng(self.passes).permutation(EXAMPLES)[index * self.size : (index + 1) * self.size]
+        return tuple(array[order] for array in self.arrays)
 
 
 def as_tf_data(x, y):
@@ -108,7 +102,7 @@ def as_tf_data(x, y):
 
 
 DATA_SETS = {
-    "PyDataset": Batches,
+    "PyDataset": Shuffled,
     "generator": lambda x, y: ((x[i : i + 16], y[i : i + 16]) for i in range(0, len(x), 16)),
     "with weights": lambda x, y: iter([(x, y, np.ones(len(x)))]),
     "lists": lambda x, y: iter([[x, y]]),

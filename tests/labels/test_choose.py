@@ -15,22 +15,12 @@ from keras_het.labels.data import read, stratified_folds
 from keras_het.labels.methods import EarlyLearning, EarlyStopping, ForwardCorrection, LinearDiscriminant
 from keras_het.labels.training import Trainer
 from keras_het.layers import NoiseTransition
-from keras_het.losses import SmoothedCrossentropy
 from tests.common import compiled, reloaded, texts_of_warnings
 from tests.labels.tasks import SHORT, SHORT_TRAININGS, TRUE, Cheat, Constant, Named, X, Y, make_model, maker, short
 
 pytestmark = [pytest.mark.once, SHORT_TRAININGS]
 
 DISCRIMINANT = LinearDiscriminant.name
-
-
-class Smoothing(Method):
-    """The method of three lines of the page "How choose chooses"."""
-
-    name = "label smoothing"
-
-    def loss(self, data):
-        return SmoothedCrossentropy(0.5, from_logits=True)
 
 
 def test_a_better_method_is_chosen():
@@ -51,10 +41,6 @@ def test_a_doubt_is_for_the_first_of_the_list():
     result = choose(make_model, X, Y, methods=[Named("same"), EarlyStopping()], **SHORT)
     assert result.name == "same"
     assert result.reason.startswith("same predicts the held-out labels best")  # of equals the first
-    smoothing = Smoothing()
-    late = choose(make_model, X, Y, methods=[smoothing, EarlyStopping()], **SHORT | {"epochs": 8})
-    if late.name == smoothing.name:
-        assert re.match(r"No method is clearly better .* safest is used: label|label smoothing", late.reason)
 
 
 @pytest.mark.planted

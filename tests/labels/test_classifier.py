@@ -37,7 +37,6 @@ SHORT = pytest.mark.filterwarnings("ignore:The model learned nothing:UserWarning
 
 
 def blobs(examples=90):
-    """Three groups of points that overlap, and their names."""
     x, y = make_blobs(examples, centers=[[0, 0], [4, 0], [0, 4]], cluster_std=1.0, random_state=0)
     return x.astype("float32"), NAMES[y]
 

@@ -31,7 +31,6 @@ else:
 
 
 def peak_mebibytes(num_samples, chunk_size=None, mode="train"):
-    """Returns the peak resident memory of a new process that predicts, or runs one training step of the full head."""
     return peak_mebibytes_of(STEP.format(num_samples=num_samples, chunk_size=chunk_size, mode=mode))
 
 

@@ -99,14 +99,7 @@ def collect(
     issues: LabelIssues | None = None,
     batch_size: int = 128,
 ) -> Findings:
-    """Returns the findings for the arguments of `report`.
-
-    Example:
-        >>> p = np.array([[0.99, 0.01], [0.98, 0.02], [0.97, 0.03], [0.99, 0.01], [0.02, 0.98], [0.03, 0.97]])
-        >>> findings = collect(None, None, [0, 0, 0, 1, 1, 1], probabilities=p)
-        >>> round(findings.accuracy, 3), findings.flagged, findings.issues.index.tolist()
-        (0.833, 1, [3, 2, 5, 1, 4, 0])
-    """
+    """Returns the findings for the arguments of `report`."""
     check_integer("batch_size", batch_size, 1)
     count = _check_inputs(model, x, y, probabilities)
     labels = check_labels(y, np.inf, count, "y")

@@ -18,6 +18,7 @@ from keras_het.layers import (
     NoiseTransition,
 )
 from keras_het.models.temperature_scaler import TemperatureScaler
+from keras_het.parity.child import rewrite
 from tests.common import (
     built,
     check_refusal,
@@ -286,3 +287,13 @@ def test_a_head_that_was_refused_can_be_built_again():
     assert not head.weights
     head.integrator = QuasiMonteCarlo(16)
     assert tuple(head(np.zeros((2, 200), "float32")).shape) == (2, 3)
+
+
+@pytest.mark.parametrize("num_samples", [1 << 62, (1 << 20) + 1, -1])
+def test_a_file_with_an_absurd_number_of_samples_is_refused(tmp_path, num_samples):
+    """Before any memory is allocated: a terabyte of nodes would not fit."""
+    path = str(tmp_path / "good.keras")
+    keras.Sequential([keras.Input((4,)), HeteroscedasticDense(3)]).save(path)
+    path = rewrite(path, lambda part: part | {"num_samples": num_samples} if "num_samples" in part else part)
+    with pytest.raises((ValueError, TypeError), match=r"`num_samples` must be an integer in \[1, 1048576\]."):
+        keras.models.load_model(path)

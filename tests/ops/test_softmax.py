@@ -9,7 +9,7 @@ from scipy.special import expit
 from keras_het.ops.nodes import pseudo_random, quasi_random
 from tests import reference
 from tests.common import refuses, to_numpy
-from tests.gradients import value_and_gradients
+from tests.gradients import second_derivative, value_and_gradients
 from tests.marks import grid
 from tests.ops.expected import PLAIN, assert_same_gradients, log_expected_softmax
 
@@ -249,3 +249,19 @@ def test_as_many_classes_as_imagenet_21k():
     assert all(
         np.all(np.isfinite(gradient)) for gradient in gradients(arguments, nodes, np.ones(shape, "float32")).values()
     )
+
+
+def test_plain_operations_have_second_derivatives():
+    arguments, nodes = problem("full", batch=(1,)), nodes_of("full")
+    direction = np.random.default_rng(3).normal(size=(1, UNITS)).astype("float32")
+
+    def loss(t):
+        moved = ops.convert_to_tensor(arguments["loc"]) + t * ops.convert_to_tensor(direction)
+        return log_expected_softmax(**{**arguments, "loc": moved}, nodes=nodes, **PLAIN)[0, 0]
+
+    step = 1e-3
+    ends = [
+        oracle({**arguments, "loc": np.float64(arguments["loc"]) + t * direction}, nodes)[0, 0]
+        for t in (-step, 0.0, step)
+    ]
+    assert_allclose(second_derivative(loss, 0.0), (ends[0] - 2 * ends[1] + ends[2]) / step**2, rtol=1e-3)

@@ -10,6 +10,7 @@ from keras import layers, ops
 
 import keras_het
 from keras_het.parity import Recording, compare, record
+from keras_het.parity.batch import make_inputs
 from keras_het.parity.recording import difference
 from tests.gradients import layer_gradients
 
@@ -114,10 +115,20 @@ def test_weights_must_be_equal_bit_for_bit():
 
 
 @pytest.mark.once
-def test_other_dtypes_differ():
-    assert not compare(
-        make_recording("jax", layers=np.float32(1.0)), make_recording("torch", layers=np.float64(1.0))
-    ).is_equal
+@pytest.mark.parametrize(("first", "second"), [
+    (np.float32(1.0), np.float64(1.0)), (np.int32(1), np.int64(1)), (np.complex64(1 + 1j), np.complex64(1 + 9j)),
+    (np.float32([1.0, 2.0]), np.float32([1.0, np.nan])),
+])  # fmt: skip
+def test_other_dtypes_imaginary_parts_and_nan_differ(first, second):
+    first, second = make_recording("jax", layers=first), make_recording("torch", layers=second)
+    first.rounding["layers"]["array"] = np.inf
+    assert not compare(first, second).is_equal
+
+
+@pytest.mark.once
+def test_a_part_that_one_backend_lacks_is_a_failure():
+    result = compare(make_recording("jax", layers=1.0, loss=1.0), make_recording("torch", layers=1.0))
+    assert result.failures == ["loss on torch: not in the recording"]
 
 
 def test_integers_of_another_width_are_equal_if_their_values_are():
@@ -170,6 +181,16 @@ def test_a_difference_that_vanishes_in_float64_is_rounding_and_named(in_float64,
     result = compare(*backends, *references)
     assert result.is_equal == is_equal
     assert any("rounding alone, because the backends agree in float64" in note for note in result.notes) == is_equal
+
+
+@pytest.mark.once
+@pytest.mark.planted
+@pytest.mark.parametrize(("part", "second"), [("predictions", 1.001), ("loss", 1.001), ("gradients", np.nan)])
+def test_a_fault_in_float32_alone_is_not_called_rounding(part, second):
+    backends = [make_recording("jax", **{part: 1.0}), make_recording("torch", **{part: second})]
+    assert not compare(
+        *backends, *(make_recording(name, "float64", **{part: 1.0}) for name in ("jax", "torch"))
+    ).is_equal
 
 
 @pytest.mark.parametrize(("change", "words"), [
@@ -412,10 +433,29 @@ def test_reduced_precision_is_named_and_has_its_own_limit(batch):
     model = keras.Sequential([keras.Input((4,)), layers.Dense(2, dtype="mixed_bfloat16", name="half")])
     own = record(model, batch[0])
     assert own.precision == "bfloat16"
-    assert "these layers compute in bfloat16 and have its limits: half" in own.notes
+    assert "these layers compute in bfloat16, so every limit is at least that of bfloat16: half" in own.notes
     assert min(row.limit for row in compare(own, own).rows if row.part == "layers") >= 2**-5
 
 
-def test_a_start_with_other_weights_is_refused(recording):
+def test_indices_are_not_rounded():
+    parts = [layers.Embedding(9, 2), layers.Flatten(), layers.Dense(2)]
+    model = keras.Sequential([keras.Input((6,)), *parts])  # floats, by default
+    assert max(record(model, np.arange(6.0)[None]).rounding["layers"].values()) < 1e-5
+    made = make_inputs(model)
+    assert np.array_equal(made, np.round(made))
+    assert made.max() > 1
+
+
+def test_a_model_compiled_without_a_loss_has_that_of_its_outputs(batch):
+    model = keras.Sequential([keras.Input((4,)), layers.Dense(2)])
+    model.compile("sgd")
+    own = record(model, *batch)
+    assert own.arrays["loss"]
+    assert "the model has no loss, so the loss is the mean of its outputs, each times a fixed number" in own.notes
+
+
+def test_a_start_with_other_weights_or_data_is_refused(recording, batch):
+    with pytest.raises(ValueError, match="`start` must stand alone, because it has the data"):
+        record(make_model(), batch[0], start=recording)
     with pytest.raises(ValueError, match="`start` must have a weight"):
         record(keras.Sequential([keras.Input((4,)), layers.Dense(2)]), start=recording)

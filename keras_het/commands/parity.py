@@ -15,8 +15,9 @@ from typing import Any
 import numpy as np
 
 from keras_het.base.environment import BACKENDS, installed_backends
-from keras_het.parity.comparison import EXACT, Comparison, Row, compare
-from keras_het.parity.recording import Recording, difference
+from keras_het.base.validation import check_number
+from keras_het.parity.comparison import EXACT, Comparison, Row, compare, typed_difference
+from keras_het.parity.recording import Recording
 
 UNKNOWN_LAYER = "Could not locate class"
 _QUIET = {"TF_CPP_MIN_LOG_LEVEL": "3"}
@@ -29,7 +30,7 @@ class CannotRunError(Exception):
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the arguments of the command to a parser."""
     parser.add_argument("model", help="model file, .keras")
-    parser.add_argument("--data", help=".npz file with x and y (several inputs: x.NAME, or x:0 and x:1)")
+    parser.add_argument("--data", help=".npz file with x, y and sample_weight (several inputs: x.NAME, or x:0 and x:1)")
     parser.add_argument("--backends", nargs="+", choices=BACKENDS, help="backends to compare (default: all installed)")
     parser.add_argument("--tolerance", type=float, default=1e-5, help="difference that counts as equal (default: 1e-5)")
     parser.add_argument("--json", help="file to write the result to")
@@ -40,16 +41,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Prints the comparison, and returns the exit status: 0 equal, 1 different, 2 if a backend could not run."""
-    backends = options.backends or installed_backends()
+    backends = list(dict.fromkeys(options.backends or installed_backends()))
     try:
+        check_number("tolerance", options.tolerance, above=0.0)
         result = compare_file(options.model, backends, options.data, options.tolerance, options.modules)
-    except CannotRunError as error:
-        print(error)
-        return 2
-    print(f"\n{result}")
+        answer, content = f"\n{result}", _as_json(result)
+    except (CannotRunError, ValueError) as error:
+        answer, content = str(error), {"status": 2, "answer": str(error)}
+    print(answer)
     if options.json:
-        pathlib.Path(options.json).write_text(json.dumps(_as_json(result), indent=1) + "\n")
-    return status(result)
+        pathlib.Path(options.json).write_text(json.dumps(content, indent=1, allow_nan=False) + "\n")
+    return content["status"]
 
 
 def status(result: Comparison) -> int:
@@ -58,7 +60,8 @@ def status(result: Comparison) -> int:
 
 
 def _as_json(result: Comparison) -> dict[str, Any]:
-    rows = [{**row._asdict(), "difference": min(row.difference, 1e308)} for row in result.rows]
+    numbers = ("difference", "limit", "rounding")
+    rows = [row._asdict() | {name: min(getattr(row, name), 1e308) for name in numbers} for row in result.rows]
     answer = {"status": status(result), "answer": result.answer(), "first_layer": result.first_layer}
     texts = {"notes": result.notes, "failures": result.failures, "versions": result.versions}
     return {**answer, "backends": result.labels, "rows": rows, **texts}
@@ -109,13 +112,14 @@ def _compare_in(
         raise CannotRunError(f"Could not load on {backends[0]} the model that {backends[-1]} saved: {error}")
     recordings = [Recording.load(folder / f"{backend}.npz") for backend in backends]
     reference = next((backend for backend in ("tensorflow", "jax") if backend in backends), backends[0])
-    exact, notes = _record_in_float64(folder, [reference], modules)
+    has_float64 = recordings[0].precision == "float64"
+    exact, notes = _record_in_float64(folder, [] if has_float64 else [reference], modules)
     result = compare(*recordings, *exact, tolerance=tolerance)
     if exact and result.different:  # do the backends agree in float64? Then the differences are rounding
         others, more = _record_in_float64(folder, [each for each in backends if each != reference], modules)
         result, notes = compare(*recordings, *exact, *others, tolerance=tolerance), [*notes, *more]
     pairs = zip(backends, [*backends[1:], backends[0]], strict=True)
-    rows = [row for saver, loader in pairs for row in _loaded_rows(folder, saver, loader, result)]
+    rows = [row for saver, loader in pairs for row in _loaded_rows(folder, saver, loader, result, tolerance)]
     if made:
         shapes = ", ".join(f"{name} {tuple(array.shape)}" for name, array in recordings[0].batch.items())
         notes.insert(0, f"the batch was made from the model's inputs: {shapes}; --data FILE gives your own")
@@ -158,14 +162,16 @@ def _record_in_float64(
     return recordings, notes
 
 
-def _loaded_rows(folder: pathlib.Path, saver: str, loader: str, result: Comparison) -> Iterator[Row]:
+def _loaded_rows(folder: pathlib.Path, saver: str, loader: str, result: Comparison, tolerance: float) -> Iterator[Row]:
     """Yields the rows of a model that one backend saved and another backend loaded."""
     saved, loaded = (Recording.load(folder / f"{name}.npz") for name in (f"{saver}-saved", f"{loader}-loaded"))
-    before = {row.name: row for row in result.rows if row.part == "predictions"}
+    pair = {saver, loader}
+    before = {row.name: row for row in result.rows if row.part == "predictions" and {row.first, row.second} == pair}
     for part, arrays in saved.arrays.items():
-        for name, array in arrays.items():
-            other = loaded.arrays[part].get(name)
-            distance = np.inf if other is None else difference(array, other)
+        others = loaded.arrays[part]
+        for name in dict.fromkeys([*arrays, *others]):
+            is_lost = name not in arrays or name not in others
+            distance = np.inf if is_lost else typed_difference(part, arrays[name], others[name])
             known = before.get(name) if part not in EXACT else None
-            limit, rounding = (known.limit, known.rounding) if known else (0.0, 0.0)
+            limit, rounding = (known.limit, known.rounding) if known else (0.0 if part in EXACT else tolerance, 0.0)
             yield Row(part, name, saver, f"{loader}, loaded", distance, limit, rounding)

@@ -36,8 +36,8 @@ def unpack(name: str, arrays: dict[str, np.ndarray]) -> Any:
 def make_inputs(model: Any) -> Any:
     """Returns random inputs for a model, in the structure that it accepts.
 
-    Floats are standard normal. Integers are in the range of the Embedding layers that they reach, otherwise 0 or 1. An
-    input of integers or booleans with "mask" in its name ends in zeros. An axis of unknown length has 32 entries.
+    Floats are standard normal, and integers are 0 or 1. If an input reaches an Embedding, it has integers in its range.
+    An input of integers or booleans with "mask" in its name ends in zeros. An axis of unknown length has 32 entries.
 
     Raises:
         ValueError: if the shapes of the inputs are unknown.
@@ -45,8 +45,8 @@ def make_inputs(model: Any) -> Any:
     inputs = getattr(model, "input", None) if getattr(model, "inputs", None) else None
     if inputs is None:
         shape = (model.get_build_config() or {}).get("input_shape")
-        if shape is None:
-            raise refusal("The model", "know the shapes of its inputs, or you give a batch of data", kind=model)
+        if shape is None or not all(axis is None or isinstance(axis, int) for axis in shape):
+            raise refusal("The model", "know the shape of its one input if no data are given (--data)", kind=model)
         inputs = keras.KerasTensor(tuple(shape), "float32")
     sizes = _embedding_sizes(model, inputs)
     rng = np.random.default_rng(SEED)
@@ -62,26 +62,26 @@ def _is_integer(tensor: Any) -> bool:
     return "int" in str(tensor.dtype) or str(tensor.dtype) == "bool"
 
 
-def _make(tensor: Any, size: int, rng: np.random.Generator) -> np.ndarray:
+def _make(tensor: Any, size: int | None, rng: np.random.Generator) -> np.ndarray:
     shape, dtype = _shape(tensor), str(tensor.dtype)
-    if not _is_integer(tensor):
+    if not _is_integer(tensor) and size is None:
         return rng.standard_normal(shape).astype("float64" if dtype == "float64" else "float32")
     if "mask" in tensor.name and len(shape) > 1:
         lengths = shape[1] - np.arange(shape[0]) % max(1, shape[1] // 2)
         first = np.arange(shape[1]) < lengths[:, None]
         return np.broadcast_to(first.reshape(*first.shape, *[1] * (len(shape) - 2)), shape).astype(dtype)
-    return rng.integers(size, size=shape).astype(dtype)
+    return rng.integers(size or 2, size=shape).astype(dtype)
 
 
-def _embedding_sizes(model: Any, inputs: Any) -> list[int]:
-    """Returns the number of integers for each input: the rows of the smallest Embedding that the input reaches.
+def _embedding_sizes(model: Any, inputs: Any) -> list[int | None]:
+    """Returns for each input the rows of the smallest Embedding that it reaches, or None.
 
     An input reaches an Embedding if the inputs of the Embedding change when the input is one instead of zero.
     """
     flat = keras.tree.flatten(inputs)
     embeddings = [layer for layer in layers_of(model) if hasattr(layer, "input_dim") and hasattr(layer, "embeddings")]
     if not embeddings:
-        return [2] * len(flat)
+        return [None] * len(flat)
     seen: dict[int, np.ndarray] = {}
 
     def watch(layer: Any) -> Any:
@@ -104,7 +104,7 @@ def _embedding_sizes(model: Any, inputs: Any) -> list[int]:
         vars(layer)["call"] = watch(layer)
     try:
         zeros = run(None)
-        runs = [run(number) if _is_integer(tensor) else zeros for number, tensor in enumerate(flat)]
+        runs = [run(number) for number in range(len(flat))]
     finally:
         for layer in embeddings:
             del vars(layer)["call"]
@@ -112,7 +112,7 @@ def _embedding_sizes(model: Any, inputs: Any) -> list[int]:
         [layer.input_dim for layer in embeddings if not np.array_equal(ones[id(layer)], zeros[id(layer)])]
         for ones in runs
     ]
-    return [min(sizes, default=2) for sizes in reached]
+    return [min(sizes, default=None) for sizes in reached]
 
 
 def make_labels(model: Any, x: Any) -> Any:
@@ -132,12 +132,12 @@ def make_labels(model: Any, x: Any) -> Any:
     losses = keras.tree.flatten(loss) if isinstance(loss, (list, tuple, dict)) else [loss] * len(flat)
     rng = np.random.default_rng(SEED + 1)
     if len(losses) != len(flat):
-        raise refusal("The losses", f"be {len(flat)}, one for each output, or you give labels", len(losses))
+        raise refusal("The losses", f"be {len(flat)}, one for each output, or give labels (--data)", len(losses))
     labels = [_label(kind, tuple(output.shape), rng) for kind, output in zip(losses, flat, strict=True)]
     packed = keras.tree.pack_sequence_as(outputs, labels)
     value = model.compute_loss(x=x, y=keras.tree.map_structure(ops.convert_to_tensor, packed), y_pred=outputs)
     if not np.isfinite(float(ops.convert_to_numpy(value))):
-        raise refusal("The loss", "be finite for random labels, or you give labels", float(value))
+        raise refusal("The loss", "be finite for random labels if no labels are given (--data)", float(value))
     return packed
 
 

@@ -33,7 +33,11 @@ def main(path: str) -> None:
     if job.get("recording"):
         _record(job)
     if job.get("other"):
-        model = keras.saving.load_model(job["other"], compile=False)
+        try:
+            model = keras.saving.load_model(job["other"], compile=False)
+        except Exception as error:
+            text = f"the model that {pathlib.Path(job['other']).stem} saved does not load: {type(error).__name__}"
+            raise RuntimeError(f"{text}: {error}") from error
         x = unpack("x", dict(np.load(job["batch"])))
         _record_saved(model, x).save(job["loaded"])
 

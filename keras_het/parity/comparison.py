@@ -16,10 +16,12 @@ from keras_het.parity.recording import NOT_DETERMINISTIC, PARTS, Recording, diff
 ALLOWED_ROUNDINGS = 10.0  # two backends round in different places, so they differ by several roundings
 UNDETERMINED_ROUNDING = 0.1  # a larger rounding leaves less than one digit of a number
 EXACT = ("weights", "saved weights")
+FORWARD = ("layers", "predictions", "loss")
+# A ReLU at zero, or a tiny gradient in Adam, turns a rounding into a large difference of these.
+AMPLIFIED = ("gradients", "training")
 TABLE_ROWS = 12
-Arrays = dict[str, dict[str, np.ndarray]]  # {part: {name: array}}
 _NAMES_IN_NOTE = 5
-_TOLERANCES = {"float16": 8 * 2.0**-11, "bfloat16": 8 * 2.0**-8}  # eight units in the last place
+_TOLERANCES = {"float16": 8 * 2.0**-11, "bfloat16": 8 * 2.0**-8}  # four units in the last place
 
 
 class Row(NamedTuple):
@@ -48,7 +50,7 @@ class Row(NamedTuple):
         """Difference in units of the limit. Above 1, the backends differ."""
         if not self.difference:
             return 0.0
-        return self.difference / self.limit if self.limit else np.inf
+        return self.difference / self.limit if self.limit and np.isfinite(self.difference) else np.inf
 
 
 @dataclasses.dataclass(frozen=True)
@@ -121,11 +123,15 @@ class Comparison:
             figures = f"difference {first.difference:.1e}, limit {first.limit:.1e}"
             return f"{self._culprit(first)}, first in {where}: {figures}."
         if self.failures:
-            return f"{names} agree on all that they could compute, but {len(self.failures)} parts failed."
+            count = len(self.failures)
+            return f"{names} agree on all that they could compute, but {count} part{'s' * (count > 1)} failed."
         return f"{names} agree: {len(self.rows)} differences are within their limits."
 
     def _culprit(self, first: Row) -> str:
         """Returns which backend differs from the others, or which two differ."""
+        if first.part.startswith("saved"):
+            loader = first.second.removesuffix(", loaded")
+            return f"a model that {first.first} saves and {loader} loads is not the same"
         rows = [row for row in self.rows if (row.part, row.name) == (first.part, first.name)]
         pairs = [{row.first, row.second} for row in rows if row.ratio > 1]
         culprits = [label for label in self.labels if all(label in pair for pair in pairs)]
@@ -171,14 +177,15 @@ def compare(*recordings: Recording, tolerance: float = 1e-5) -> Comparison:
     every weight and input by up to half a unit in the last place. The rounding grows with the depth of a network, so a
     deep network does not fail because it is deep. Starting weights must be equal bit for bit.
 
-    A recording in float64 is a reference: the result holds the distance of each backend from it. If there is a
-    reference on both backends of a row and they agree within `tolerance`, the distance of each backend from its own
-    reference counts as rounding too. So a sum in another order, or a ReLU at zero, is not called a difference.
+    A recording in float64 is a reference: the result holds the distance of each backend from it. If all outputs and
+    the loss agree, but a gradient or a trained weight differs, and references of both backends agree within
+    `tolerance`, then the distance of each backend from its own reference counts as rounding too. So a ReLU at zero is
+    not called a difference. This holds for models that compute in float32.
 
     Args:
         recordings: two or more results of `record`.
-        tolerance: difference that always counts as equal. For models that compute in float16 or bfloat16, it is at
-            least eight units in the last place of that dtype.
+        tolerance: difference that always counts as equal. If a layer computes in float16 or bfloat16, it is at least
+            four units in the last place of that dtype, for all layers.
     Raises:
         ValueError: if there are fewer than two recordings, or if their models, batches or training steps differ.
 
@@ -200,12 +207,12 @@ def compare(*recordings: Recording, tolerance: float = 1e-5) -> Comparison:
     for other in recordings[1:]:
         _check_same_model(recordings[0], other)
     omitted = {name for recording in recordings for name in recording.omitted}
-    exact = {reference.backend: reference.arrays for reference in references}
-    measured, rows = ([*_rows(backends, tolerance, omitted, arrays)] for arrays in ({}, exact))
+    measured = [*_rows(backends, tolerance, omitted)]
+    is_forward_equal = all(row.ratio <= 1 for row in measured if row.part in FORWARD)
+    rows = [_with_float64(row, recordings, tolerance) if is_forward_equal else row for row in measured]
     labels = [recording.label for recording in backends]
-    errors, notes = _errors(rows, backends, references), _notes(recordings, rows)
-    explained = [row for row, before in zip(rows, measured, strict=True) if before.ratio > 1 >= row.ratio]
-    if explained:
+    errors, notes = _errors(measured, backends, references), _notes(recordings, rows)
+    if explained := [row for row, before in zip(rows, measured, strict=True) if before.ratio > 1 >= row.ratio]:
         names = dict.fromkeys(f"{row.part} of `{row.name}`" for row in explained)
         notes.append(f"these numbers differ by rounding alone, because the backends agree in float64: {_some(names)}")
     return Comparison(labels, rows, errors, notes, _failures(backends), list_versions(recordings))
@@ -235,45 +242,50 @@ def _check_same_model(first: Recording, other: Recording) -> None:
         refuse_if(not equal, "recordings", rule, f"different numbers in `{name}` on {first.label} and {other.label}")
 
 
-def _rows(
-    backends: Sequence[Recording], tolerance: float, omitted: set[str], exact: dict[str, Arrays]
-) -> Iterator[Row]:
+def _rows(backends: Sequence[Recording], tolerance: float, omitted: set[str]) -> Iterator[Row]:
     """Yields the rows of all parts, in the order of their arrays, for every pair of backends that computed them."""
     for part in PARTS:
         computed = [recording for recording in backends if part in recording.arrays]
         every = (name for recording in computed for name in recording.arrays[part])
         names = dict.fromkeys(name for name in every if _layer(name) not in omitted)
         for name, pair in itertools.product(names, itertools.combinations(computed, 2)):
-            yield _row(part, name, pair, tolerance, exact)
+            yield _row(part, name, pair, tolerance)
 
 
-def _row(part: str, name: str, pair: tuple[Recording, Recording], tolerance: float, exact: dict[str, Arrays]) -> Row:
+def _row(part: str, name: str, pair: tuple[Recording, Recording], tolerance: float) -> Row:
     first, second = pair
     a, b = first.arrays[part].get(name), second.arrays[part].get(name)
-    rounding = max(_rounding(part, name, first, second), _float64_rounding(part, name, pair, tolerance, exact))
-    tolerances = (_TOLERANCES.get(recording.precision.removeprefix("mixed_"), 0.0) for recording in (first, second))
+    rounding = _rounding(part, name, first, second)
+    tolerances = (_TOLERANCES.get(recording.precision, 0.0) for recording in (first, second))
     limit = 0.0 if part in EXACT else max(tolerance, ALLOWED_ROUNDINGS * rounding, *tolerances)
-    distance = np.inf if a is None or b is None or not _have_equal_dtypes(a, b) else difference(a, b)
+    distance = np.inf if a is None or b is None else typed_difference(part, a, b)
     return Row(part, name, first.label, second.label, distance, limit, rounding)
 
 
-def _have_equal_dtypes(a: np.ndarray, b: np.ndarray) -> bool:
-    """Returns whether the dtypes are equal. "int" is int64 in Keras on TensorFlow and int32 on other backends."""
-    return a.dtype == b.dtype or a.dtype.kind == b.dtype.kind == "i"
+def typed_difference(part: str, a: np.ndarray, b: np.ndarray) -> float:
+    """Returns the difference of two arrays, which is infinite if their dtypes differ.
+
+    A counter that is a weight has int64 in Keras on TensorFlow, and int32 on other backends.
+    """
+    is_counter = part in ("weights", "training", "saved weights") and {str(a.dtype), str(b.dtype)} == {"int32", "int64"}
+    return difference(a, b) if a.dtype == b.dtype or is_counter else np.inf
 
 
-def _float64_rounding(
-    part: str, name: str, pair: tuple[Recording, Recording], tolerance: float, exact: dict[str, Arrays]
-) -> float:
-    """Returns the largest distance of two backends from their numbers in float64, or 0 if these do not agree."""
-    parts = [arrays[part] for each in pair for arrays in (each.arrays, exact.get(each.backend, {})) if part in arrays]
-    numbers = [arrays[name] for arrays in parts if name in arrays]
-    if len(numbers) < 4:
-        return 0.0
-    first, first_exact, second, second_exact = numbers
-    if difference(first_exact, second_exact) > tolerance:
-        return 0.0
-    return max(difference(first, first_exact), difference(second, second_exact))
+def _with_float64(row: Row, recordings: Sequence[Recording], tolerance: float) -> Row:
+    """Returns a row with the distances from float64 as its rounding, if the backends differ but agree in float64."""
+    if row.ratio <= 1 or row.part not in AMPLIFIED:
+        return row
+    named = {(each.backend, each.precision): each.arrays.get(row.part, {}).get(row.name) for each in recordings}
+    first, first_exact, second, second_exact = (
+        named.get((backend, precision)) for backend in (row.first, row.second) for precision in ("float32", "float64")
+    )
+    if first is None or first_exact is None or second is None or second_exact is None:
+        return row
+    distances = [difference(first, first_exact), difference(second, second_exact)]
+    if difference(first_exact, second_exact) > tolerance or not np.all(np.isfinite(distances)):
+        return row
+    rounding = max(row.rounding, *distances)
+    return row._replace(rounding=rounding, limit=max(row.limit, ALLOWED_ROUNDINGS * rounding))
 
 
 def _rounding(part: str, name: str, *recordings: Recording) -> float:
@@ -282,7 +294,7 @@ def _rounding(part: str, name: str, *recordings: Recording) -> float:
     So a gradient that is pure rounding on one backend does not hide a real gradient on another backend.
     """
     known = [(r.rounding.get(part, {}).get(name, 0.0), r.arrays[part].get(name)) for r in recordings]
-    scales = [(rounding, largest_entry(array)) for rounding, array in known if array is not None]
+    scales = [(rounding, largest_entry(a)) for rounding, a in known if a is not None and np.isfinite(rounding)]
     largest = max((scale for _, scale in scales), default=0.0)
     errors = (rounding * (scale / largest if largest else 1.0) for rounding, scale in scales)
     return max(errors, default=0.0)
@@ -298,11 +310,14 @@ def _errors(
 ) -> dict[tuple[str, str], dict[str, float]]:
     """Returns the distance of each backend from float64, in units of the rounding."""
     errors: dict[tuple[str, str], dict[str, float]] = {}
+    roundings: dict[tuple[str, str], float] = {}
+    for row in rows:
+        roundings[row.part, row.name] = max(row.rounding, roundings.get((row.part, row.name), 0.0))
     for reference in references[:1]:
-        for part, name, rounding in {(row.part, row.name, row.rounding) for row in rows if row.part not in EXACT}:
+        for (part, name), rounding in roundings.items():
             exact = reference.arrays.get(part, {}).get(name)
             arrays = {recording.label: recording.arrays.get(part, {}).get(name) for recording in backends}
-            if exact is not None and rounding:
+            if exact is not None and rounding and part not in EXACT:
                 errors[part, name] = {k: difference(a, exact) / rounding for k, a in arrays.items() if a is not None}
     return errors
 
@@ -334,9 +349,12 @@ def _notes(recordings: Sequence[Recording], rows: list[Row]) -> list[str]:
 
 
 def _failures(backends: Sequence[Recording]) -> list[str]:
-    return [
-        f"{part} on {recording.label}: {text}" for recording in backends for part, text in recording.failures.items()
-    ]
+    parts = [part for part in PARTS if any(part in recording.arrays for recording in backends)]
+    texts = []
+    for recording in backends:
+        missing = {part: "not in the recording" for part in parts if part not in recording.arrays}
+        texts += [f"{part} on {recording.label}: {text}" for part, text in (recording.failures or missing).items()]
+    return texts
 
 
 def _some(names: Any) -> str:

@@ -23,7 +23,7 @@ class Recording:
 
     Attributes:
         backend: name of the backend.
-        precision: dtype in which the model computes, such as "float32", "mixed_bfloat16" or "float64".
+        precision: coarsest dtype in which a layer computes: "bfloat16", "float16", "float32" or "float64".
         versions: {package: version} of Keras and the backend.
         arrays: {part: {name: array}}; the parts are weights, layers, predictions, loss, gradients and training.
         rounding: {part: {name: number}}, the difference that rounding alone makes, relative to the largest entry.
@@ -120,7 +120,8 @@ def difference(first: np.ndarray, second: np.ndarray) -> float:
         return np.inf
     if not (first.dtype.kind in "biufcV" and second.dtype.kind in "biufcV"):
         return 0.0 if np.array_equal(first, second) else np.inf
-    a, b = first.astype("float64"), second.astype("float64")
+    dtype = "complex128" if "c" in (first.dtype.kind, second.dtype.kind) else "float64"
+    a, b = first.astype(dtype), second.astype(dtype)
     finite = np.isfinite(a)
     if not np.array_equal(a[~finite], b[~finite], equal_nan=True) or not np.array_equal(finite, np.isfinite(b)):
         return np.inf
@@ -131,7 +132,7 @@ def difference(first: np.ndarray, second: np.ndarray) -> float:
 
 def largest_entry(array: np.ndarray) -> float:
     """Returns the largest finite `|entry|` of an array, or 0 if the array has no numbers."""
-    if array.dtype.kind not in "biufV":
+    if array.dtype.kind not in "biufcV":
         return 0.0
-    sizes = np.abs(array.astype("float64"))
+    sizes = np.abs(array if array.dtype.kind == "c" else array.astype("float64"))
     return float(np.max(sizes, initial=0.0, where=np.isfinite(sizes)))

@@ -1,5 +1,6 @@
 """Recording of what a model computes on the active backend."""
 
+import collections
 import functools
 import math
 import re
@@ -11,7 +12,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_het.base.internals import layers_of
+from keras_het.base.internals import compile_arguments, layers_of
 from keras_het.base.refusal import refusal, refuse_if
 from keras_het.base.validation import check_integer
 from keras_het.parity.batch import SEED, pack, unpack
@@ -92,6 +93,8 @@ def record(
         ['weights', 'layers', 'predictions', 'loss', 'gradients', 'training']
     """
     if start is not None:
+        given = [name for name, value in (("x", x), ("y", y), ("sample_weight", sample_weight)) if value is not None]
+        refuse_if(bool(given), "start", "stand alone, because it has the data", f"also {', '.join(given)}")
         start = start if isinstance(start, Recording) else Recording.load(start)
         steps, batch_size, batch = start.steps, start.batch_size, start.batch
     else:
@@ -158,6 +161,7 @@ class _Run:
         self.failures: dict[str, str] = {}
         self.omitted: dict[str, None] = {}
         self.outputs: Named = {}
+        self.calls: collections.Counter[str] = collections.Counter()
         self.is_watching = False  # while the outputs of layers are recorded
         self.path: list[Any] = []  # layers whose calls are under way
 
@@ -168,7 +172,8 @@ class _Run:
             self.notes.append(f"random layers run as at inference: {', '.join(random)}")
         if self.precision in ("bfloat16", "float16"):
             names = ", ".join(layer.name for layer in layers_of(self.model) if layer.compute_dtype == self.precision)
-            self.notes.append(f"these layers compute in {self.precision} and have its limits: {names}")
+            text = f"these layers compute in {self.precision}, so every limit is at least that of {self.precision}"
+            self.notes.append(f"{text}: {names}")
         with intercept_calls(self.model, self._call):
             self.check_determinism()
             arrays = self._compute(self.data, self.start)
@@ -186,7 +191,10 @@ class _Run:
         )  # fmt: skip
 
     def _round(self) -> tuple[tuple, list[np.ndarray]]:
-        """Returns data and variables with each number changed by up to half a unit in its last place."""
+        """Returns data and variables with each number changed by up to half a unit in its last place.
+
+        Inputs that are whole numbers stay, because they can be indices.
+        """
         rng = np.random.default_rng(SEED)
 
         def shift(array: Any) -> np.ndarray:
@@ -196,8 +204,12 @@ class _Run:
             factors = 1.0 + ROUNDOFF[self.precision] * rng.uniform(-1.0, 1.0, array.shape)
             return (array.astype("float64") * factors).astype(array.dtype)
 
+        def shift_input(array: Any) -> np.ndarray:
+            is_whole = array.dtype.kind == "f" and np.array_equal(array, np.round(array))
+            return array if is_whole else shift(array)
+
         x, *others = self.data
-        return (keras.tree.map_structure(shift, x), *others), [shift(value) for value in self.start]
+        return (keras.tree.map_structure(shift_input, x), *others), [shift(value) for value in self.start]
 
     def _compute(self, data: tuple, start: list[np.ndarray]) -> dict[str, Named]:
         """Returns {part: {name: array}}, and adds the error of a part that fails to `failures`."""
@@ -223,7 +235,7 @@ class _Run:
 
     def layers(self, data: tuple) -> dict[str, Named]:
         """Returns the outputs of every layer at inference, in the order of calls."""
-        self.outputs, self.is_watching = {}, True
+        self.outputs, self.calls, self.is_watching = {}, collections.Counter(), True
         try:
             outputs = self.model(as_tensors(data[0]), training=False)
             self.shapes = [tuple(output.shape[1:]) for output in keras.tree.flatten(outputs)]
@@ -238,7 +250,7 @@ class _Run:
     def gradients(self, data: tuple) -> dict[str, Named]:
         """Returns the loss, and the gradient of every trainable weight."""
         if not self.model.trainable_variables:
-            self.note("there are no trainable weights, so gradients and training are not compared")
+            self.note("there are no trainable weights, so loss, gradients and training are not compared")
             return {}
         loss = self.differentiator.train_on_batch(*data)
         names = weight_names(self.model.trainable_variables)
@@ -284,9 +296,11 @@ class _Run:
         return self._probe(optimizer)
 
     def _probe(self, optimizer: Any) -> Probe:
-        has_loss = bool(self.model.compiled) and self.data[1] is not None
+        is_own = type(self.model).compute_loss is not keras.Model.compute_loss
+        has_terms = is_own or compile_arguments(self.model).get("loss") is not None
+        has_loss = bool(self.model.compiled) and has_terms and self.data[1] is not None
         if not has_loss:
-            why = "has no labels" if self.model.compiled else "is not compiled"
+            why = "is not compiled" if not self.model.compiled else "has no labels" if has_terms else "has no loss"
             self.note(f"the model {why}, so the loss is the mean of its outputs, each times a fixed number")
         if type(self.model).train_step is not keras.Model.train_step:
             self.note("the model's own `train_step` is not compared, but its `compute_loss` is")
@@ -328,20 +342,24 @@ class _Run:
         """Stores the outputs of a call. In a loop of the backend, a layer may have outputs without values."""
         names = [outer.name for outer in self.path if outer is not self.model]
         name = f"{'/'.join([*names, layer.name])} ({type(layer).__name__})"
-        call = sum(known == name or known.startswith(f"{name}, ") for known in self.outputs) + 1
+        self.calls[name] += 1
+        call = self.calls[name]
         for number, output in enumerate(keras.tree.flatten(outputs)):
             try:
                 array = np.array(ops.convert_to_numpy(output))
             except Exception:
                 self.omitted[name] = None
                 continue
-            suffix = (f", call {call}" if call > 1 and not number else "") + (f", output {number}" if number else "")
+            suffix = (f", call {call}" if call > 1 else "") + (f", output {number}" if number else "")
             self.outputs[f"{name}{suffix}"] = array
 
 
 def _is_same(first: np.ndarray, second: Any) -> bool:
-    return second is not None and np.array_equal(first, second, equal_nan=first.dtype.kind == "f")
+    if second is not None and first.dtype.kind in "fV":  # "V" is bfloat16
+        return np.array_equal(first.astype("float64"), second.astype("float64"), equal_nan=True)
+    return second is not None and np.array_equal(first, second)
 
 
 def _change(before: np.ndarray, after: np.ndarray) -> np.ndarray:
-    return after.astype("float64") - before if after.dtype.kind == "f" else after - before
+    dtype = "int64" if after.dtype.kind in "biu" else "float64"
+    return after.astype(dtype) - before.astype(dtype)

@@ -85,12 +85,14 @@ def test_a_weight_that_is_not_saved_is_named(in_this_process, tmp_path, capsys):
 
 def test_what_cannot_run_is_said_for_each_backend(tmp_path, capsys):
     (tmp_path / "model.keras").write_bytes(b"no model")
-    backend = keras.config.backend()
-    assert __main__.main(["parity", str(tmp_path / "model.keras"), "--backends", backend, backend]) == 2
-    assert capsys.readouterr().out.startswith(f"Could not run on {backend}: ")
+    backend, answer = keras.config.backend(), tmp_path / "answer.json"
+    more = ["--backends", backend, "jax" if backend == "torch" else "torch", "--json", str(answer)]
+    assert __main__.main(["parity", str(tmp_path / "model.keras"), *more]) == 2
+    assert (printed := capsys.readouterr().out).startswith(f"Could not run on {backend}: ")
+    assert json.loads(answer.read_text()) == {"status": 2, "answer": printed.rstrip()}
     assert __main__.main(["parity", "missing.keras"]) == 2
     assert capsys.readouterr().out == "File not found: missing.keras\n"
-    assert __main__.main(["parity", "missing.keras", "--backends", backend]) == 2
+    assert __main__.main(["parity", "missing.keras", "--backends", backend, backend]) == 2
     assert "needs two backends" in capsys.readouterr().out
 
 

@@ -105,3 +105,26 @@ def compilers(of):
                 figures = [x for ms, least in zip(times, jax, strict=True) for x in (f"{ms:.0f}", f"{ms / least:.1f}")]
                 lines.append([head, nodes, pair[0]["backend"], *figures])
     return lines
+
+
+TRIED = {  # parts of parity_models, in words
+    ("tuned", "frozen", "fresh"): "architectures, trained by Adam",
+    ("sgd",): "text models, trained by SGD",
+    ("layers",): "layers of Keras",
+    ("heads",): "heads of keras_het",
+}
+
+
+def parity_verdicts(of):
+    """Returns the models that agree and differ on three backends, and the planted faults that were found."""
+    lines = [["models", "agree", "differ"]]
+    for parts, words in TRIED.items():
+        rows = [row for part in parts for row in dicts(of("parity_models", part))]
+        names = {
+            verdict: [row["model"] for row in rows if row["verdict"] == verdict] for verdict in ("agree", "differ")
+        }
+        lines.append([words, *(", ".join(each) or "none" for each in names.values())])
+    faults = dicts(of("parity_models", "faults"))
+    is_named = [row["found"] == row["named"] == "yes" for row in faults]
+    missed = [row["planted fault"] for row, each in zip(faults, is_named, strict=True) if not each]
+    return [*lines, ["planted faults", ", ".join(missed) or "none", f"{sum(is_named)} of {len(faults)}, each named"]]

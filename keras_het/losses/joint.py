@@ -69,7 +69,8 @@ class JointMultiLabelCrossentropy(JointLoss):
         self.false_positive_rate = _check_rates("false_positive_rate", false_positive_rate)
         if np.any(self.false_negative_rate + self.false_positive_rate >= 1.0):
             rule = "be less than 1 - false_positive_rate, because labels carry no information otherwise"
-            raise refusal("false_negative_rate", rule, f"{false_negative_rate!r}")
+            received = f"{false_negative_rate=}, {false_positive_rate=}"
+            raise refusal("false_negative_rate", rule, received)
 
     def call(self, y_true: Any, y_pred: Any) -> Any:
         """Returns the loss of every label vector, `(...)`."""

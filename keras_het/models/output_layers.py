@@ -148,8 +148,9 @@ def _copy_optimizer(optimizer: Any, model: keras.Model) -> Any:
         return copy
     if len(variables) < count:
         raise _NoMatchError(
-            f"its optimizer excludes {count - len(variables)} weights from weight decay that the new model lacks",
-            "Compile it with an optimizer after `optimizer.exclude_from_weight_decay(...)` of the new weights",
+            f"it lacks {count - len(variables)} of the {count} weights that the optimizer excludes from weight decay",
+            "Call `optimizer.exclude_from_weight_decay(...)` with the new weights on a new optimizer, and compile with "
+            "it.",
             False,
         )
     copy.exclude_from_weight_decay(variables, pattern)

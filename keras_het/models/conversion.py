@@ -17,7 +17,7 @@ from keras_het.models.copying import dense_weights, make_body, preserve_seed
 from keras_het.models.distribution_model import DistributionModel
 from keras_het.models.output_layers import add_end, compile_like, unused_name
 from keras_het.models.raw_inputs import add_preprocessor
-from keras_het.reading.ending import DENSE_LAYERS, HEADS, Ending, find_ending, units_of
+from keras_het.reading.ending import HEADS, LAST_LAYERS, Ending, find_ending, units_of
 
 REGRESSION_LOSSES = (  # names in Keras, in lower case and without underscores
     "mse", "meansquarederror", "mae", "meanabsoluteerror", "mape", "meanabsolutepercentageerror",
@@ -234,7 +234,7 @@ def convertible_ending(model: keras.Model, layer: str | None) -> Ending:
     Raises:
         ValueError: for a head of this package, and as `find_ending`.
     """
-    ending = find_ending(model, (*DENSE_LAYERS, *HEADS), layer)
+    ending = find_ending(model, LAST_LAYERS, layer)
     if isinstance(ending.head, HEADS):
         raise ValueError(
             f"The head {ending.head.name!r} is already a {type(ending.head).__name__}. `homoscedastic(model)` turns a "

@@ -130,14 +130,14 @@ def encode_votes(votes: Any, name: str, defines_classes: bool = True) -> Encoded
     return Encoded(classes, labels)
 
 
-def index_labels(y: Any, classes: np.ndarray, name: str, rule: str = "only labels of `y`") -> np.ndarray:
+def index_labels(y: Any, classes: np.ndarray, name: str, rule: str) -> np.ndarray:
     """Converts labels of any form that `encode` accepts to their indices in `classes`, `(N,)`.
 
     Raises:
         ValueError: for no label at all, or a label that is no class.
 
     Example:
-        >>> index_labels(["dog", "dog"], encode(["dog", "cat"]).classes, "y").tolist()
+        >>> index_labels(["dog", "dog"], encode(["dog", "cat"]).classes, "y", "only known labels").tolist()
         [1, 1]
     """
     labels = as_array(name, y)

@@ -158,7 +158,7 @@ CONVERSION = {
     "is already a HeteroscedasticDense. `homoscedastic(model)`": converting(lambda: heteroscedastic(functional())),
     f"`warm_start` must {FLAG}": converting(functional, warm_start=1),
     f"`clone` must {FLAG}": converting(functional, clone="yes"),
-    "`num_factors` must be None or an integer in [1, units]. For no factors, use": converting(functional, num_factors=12),
+    "`num_factors` must be None or an integer in [1, units]. For no factors": converting(functional, num_factors=12),
     "must end in a HeteroscedasticDense layer": lambda: homoscedastic(functional()),
     "must keep its 5 classes on the last axis. Received: 'f'":
         converting(lambda: convolution(layers.Flatten(name="f"))),

@@ -35,11 +35,7 @@ def features(model: keras.Model, x: Any, layer: str | None = None, batch_size: i
         (5, 8)
     """
     single_output(model)
-    remedy = "Otherwise pass the name of the layer before the head as `layer`, whose output is returned."
-    if layer is None:
-        tensor = find_ending(model, LAST_LAYERS, remedy=remedy).features
-    else:
-        tensor = _layer_output(model, layer)
+    tensor = _head_input(model) if layer is None else _layer_output(model, layer)
     rows = predict_tensor(model, tensor, x, check_integer("batch_size", batch_size, 1))
     return rows.reshape(len(rows), -1)
 
@@ -54,6 +50,11 @@ def batch_predictor(model: keras.Model, tensor: Any) -> Callable[[Any], np.ndarr
     """Returns a function that computes a symbolic tensor of a model for a batch, float32."""
     predict = predictor(model, tensor)
     return lambda part: ops.convert_to_numpy(predict(part)).astype("float32")
+
+
+def _head_input(model):
+    remedy = "Otherwise pass the name of the layer before the head as `layer`, whose output is returned."
+    return find_ending(model, LAST_LAYERS, remedy=remedy).features
 
 
 def _layer_output(model, name):

@@ -87,7 +87,7 @@ class Sampler(Integrator):
         for name in ("num_samples", "inference_samples"):
             size = 4 * (getattr(self, name) or 0) * (units + num_factors)
             if size > MAX_TABLE_BYTES:
-                rule = f"keep the table of nodes, 4 * {name} * (units + num_factors) bytes, below 512 MiB"
+                rule = f"keep the table of nodes, 4 * {name} * (units + num_factors) bytes, at most 512 MiB"
                 raise refusal(name, rule, f"{name}={getattr(self, name)}, units={units}, num_factors={num_factors}")
 
     def integrate(self, link: Link, normal: Any, key: Any = None) -> Any:
@@ -99,7 +99,7 @@ class Sampler(Integrator):
         return link.from_mean(expectation(link.mean, normal, samples, chunk_size, streamed))
 
     def _chunk_size(self, normal: Any) -> int | None:
-        """Returns the chunk size in training: all nodes if a stream would cost PyTorch more than so few logits."""
+        """Returns the chunk size in training: all nodes for few logits in eager PyTorch, where a stream is slower."""
         if self.chunk_size is not None or not is_plain(normal.loc) or active_compiler() is not None:
             return self.chunk_size
         size = math.prod(normal.loc.shape[:-1]) * normal.num_logits * self.num_samples

@@ -1,1 +1,1 @@
-"""Helpers that every part of the package can use; they need only Keras, NumPy and SciPy."""
+"""Helpers that every part of the package can use; they need only Keras and NumPy."""

@@ -115,7 +115,7 @@ def encode_votes(votes: Any, name: str, defines_classes: bool = True) -> Encoded
     return Encoded(classes, labels)
 
 
-def index_labels(y: Any, classes: np.ndarray, name: str, rule: str = "only labels of `y`") -> np.ndarray:
+def index_labels(y: Any, classes: np.ndarray, name: str, rule: str) -> np.ndarray:
     """Converts labels of any form that `encode` accepts to their indices in `classes`, `(N,)`.
 
     Raises:

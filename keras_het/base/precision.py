@@ -19,7 +19,7 @@ class FullPrecision(keras.layers.Layer):
     def quantize(self, mode=None, **kwargs):
         """Raises NotImplementedError."""
         raise NotImplementedError(
-            f"The layer {self.name!r} of a heteroscedastic head is not quantised: quantization would destroy the small "
+            f"The layer {self.name!r} of a heteroscedastic head is not quantised: quantisation would destroy the small "
             f"differences it depends on. Received: mode={mode!r}"
         )
 

@@ -148,10 +148,10 @@ def check_weights(weights: Any, count: int, name: str = "sample_weight") -> np.n
 
 
 def check_label_vectors(labels: Any, shapes: Sequence[tuple[int, ...]]) -> np.ndarray:
-    """Returns label vectors as an array of one of the shapes, if they are 0, 1, or -1 for an unknown label."""
+    """Returns label vectors as an array of one of the shapes, if they are 0, 1, or -1 for a missing label."""
     y = as_array("labels", labels)
     refuse_if(y.shape not in shapes, "labels", f"have shape {' or '.join(map(str, shapes))}", shape=y)
-    refuse_first(~np.isin(y, (-1, 0, 1)), "labels", "be 0, 1, or -1 if unknown", y)
+    refuse_first(~np.isin(y, (-1, 0, 1)), "labels", "be 0, 1, or -1 for a missing label", y)
     return y
 
 

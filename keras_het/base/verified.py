@@ -26,7 +26,10 @@ def verified_indices(verified_labels: Any, count: int, index: Any = None) -> np.
         raise refusal("verified_labels", "be a dict from the indices of examples to their labels", kind=verified_labels)
     labels = ((key, label) for key, label in verified_labels.items() if isinstance(label, Hashable))
     blank = [key for key, label in labels if is_missing(label) or label == ""]
-    rule = "have a label for each key. Leave out keys without a label, and pass all keys as `draw_order`"
+    rule = (
+        "have a label for each key. Leave out keys without a label. For `verify_accuracy` and `errors_left`, keep them "
+        "in `draw_order`"
+    )
     refuse_if(blank, "verified_labels", rule, f"no label for {blank[:1]}")
     return row_numbers(verified_labels, count, index, "verified_labels")
 

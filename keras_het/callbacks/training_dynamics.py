@@ -169,4 +169,9 @@ class TrainingDynamics(keras.callbacks.Callback):
 def _integers(y: Any, count: int) -> np.ndarray:
     """Converts labels of any form except names to integers."""
     classes, labels = encode(y, count)
+    rule = (
+        "be integers. For names, use np.unique(y, return_inverse=True)[1] if your model numbers the classes in sorted "
+        "order"
+    )
+    refuse_if(classes.dtype.kind in "OSU", "y", rule, f"dtype {classes.dtype}")
     return check_labels(classes[labels], np.inf, name="y")

@@ -51,8 +51,8 @@ class TransitionCallback(keras.callbacks.Callback):
                 warnings.warn(
                     f"{layer.name!r} has learned that only a fraction of {fraction:.2g} of the outliers is labelled as "
                     f"outliers. It cannot learn this fraction without examples of label {layer.num_classes}. Add some, "
-                    "or fix the fraction alpha with transition=outlier_class(num_classes, alpha), trainable=False; "
-                    "use alpha=0 if no outlier is labelled.",
+                    "or fix the fraction alpha with transition=keras_het.ops.transition.outlier_class(num_classes, "
+                    "alpha), trainable=False. Use alpha=0 if no outlier is labelled.",
                     stacklevel=2,
                 )
 
@@ -129,8 +129,13 @@ class ReleaseTransition(TransitionCallback):
     def on_train_end(self, logs: dict[str, Any] | None = None) -> None:
         self._set_gates(True)  # else a later `fit` without this callback would not learn T
         if not self.is_released:
-            text = f"T was never released: training ended before after={self.after!r}. Train longer, or lower `after`."
-            warnings.warn(text, stacklevel=2)
+            is_metric = isinstance(self.after, str)
+            stall = f" had patience={self.patience} epochs without improvement" if is_metric else ""
+            warnings.warn(
+                f"T was never released: training ended before after={self.after!r}{stall}. Train longer, or lower "
+                f"`{'patience' if is_metric else 'after'}`.",
+                stacklevel=2,
+            )
         super().on_train_end(logs)
 
     def _set_gates(self, is_open: bool) -> None:

@@ -39,13 +39,13 @@ class Covariance(Serializable, FullPrecision):
         num_factors: R, the number of columns of V; 0 without factors.
         axes: axis of the classes of each weight that a subclass adds, `{path below the covariance: axis}`; None for a
             weight without classes. An axis of K R entries has the entries of a class side by side.
+        noise_space: "logits", or "features" if a kernel maps the noise of the features to the logits. No class then has
+            independent noise.
     """
 
     num_factors: Any = 0
     axes: ClassVar[dict[str, int | None]] = {}
-    noise_space = (
-        "logits"  # or "features": a kernel carries their noise to the logits, and no class has noise of its own
-    )
+    noise_space = "logits"
 
     def __init__(
         self,

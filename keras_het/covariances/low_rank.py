@@ -50,7 +50,10 @@ class LowRank(Covariance):
         try:
             self.num_factors = check_integer("num_factors", self.num_factors, 1, units)
         except ValueError:
-            rule = "be None or an integer in [1, units]; only Diagonal has 0"
+            rule = (
+                "be None or an integer in [1, units]. For no factors, use covariances.Diagonal(), or num_factors=0 of "
+                "the head"
+            )
             raise refusal("num_factors", rule, f"num_factors={self.num_factors!r}, units={units}") from None
 
     def make_maps(self, start: float, input_shape: Any) -> None:

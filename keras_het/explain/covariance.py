@@ -12,7 +12,7 @@ from keras_het.base.seeds import random_generator
 from keras_het.base.validation import check_class_names, check_integer
 from keras_het.covariances.block_matrix import BlockMatrix
 from keras_het.explain.drawing import axes_or_new, palette, remove_frame, shorten, text_color
-from keras_het.reading.head_noise import HeadNoise, head_noise
+from keras_het.reading.head_noise import MeanNoise, average_noise
 
 MAX_DRAW_BYTES = 512 << 20  # weights of the draws that are held at once
 MAX_BARS = 20
@@ -102,7 +102,7 @@ def covariance(model: keras.Model, x: Any, *, layer: str | None = None, batch_si
         >>> covariance(model, np.ones((10, 4))).shape
         (3, 3)
     """
-    return head_noise(model, x, layer, batch_size).covariance().whole()
+    return average_noise(model, x, layer, batch_size).covariance().whole()
 
 
 def confused_pairs(
@@ -164,7 +164,7 @@ def confused_pairs(
     check_integer("draws", draws, 1)
     models = [model] if isinstance(model, keras.Model) else list(model)
     refuse_if(not models, "model", "be a model, or a list with at least one", "none")
-    noises = [head_noise(each, x, layer, batch_size) for each in models]
+    noises = [average_noise(each, x, layer, batch_size) for each in models]
     names = check_class_names(class_names, noises[0].head.units)
     rng = random_generator(seed)
     results = [_signed_pairs(noise, draws, rng) for noise in noises]
@@ -178,7 +178,7 @@ def confused_pairs(
 
 
 def _signed_pairs(
-    noise: HeadNoise, draws: int, rng: np.random.Generator
+    noise: MeanNoise, draws: int, rng: np.random.Generator
 ) -> dict[tuple[int, int, bool], tuple[float, float]]:
     """Returns (covariance, correlation) of each pair beyond chance, by (class, class, is_positive)."""
     if noise.head.covariance.noise_space != "logits":

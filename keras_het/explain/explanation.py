@@ -70,7 +70,7 @@ def explain(
 ) -> Explanation:
     """Explains one prediction: its most probable classes, the pairs of classes that it confuses, and its uncertainty.
 
-    The covariances hold for this example. `ConfusedPair` says what their signs mean.
+    The covariances hold for this example. Positive: both classes are plausible, or neither. Negative: one or the other.
 
     Args:
         model: functional or Sequential model with a `HeteroscedasticDense`.

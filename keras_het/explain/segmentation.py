@@ -16,9 +16,9 @@ class SegmentationScores:
     """Scores of sampled label maps, means over the images; d = 1 - IoU, and 0 if both maps lack the class.
 
     Attributes:
-        energy_distance: GED^2 = 2 E d(x, y) - E d(x, x') - E d(y, y'), at least 0; x and x' are independent samples, y
-            and y' independent references.
-        diversity: E d(x, x').
+        energy_distance: GED^2 = 2 E d(x, y) - E d(x, x') - E d(y, y'), at least 0; x and x' are samples, y and y'
+            references, and E is the mean over all pairs, which include each map with itself.
+        diversity: E d(x, x'), in [0, 1 - 1/S] for S samples.
         matched_iou: mean IoU after the best matching of samples and references, repeated to equal numbers.
         num_samples: number of samples of each image, on which all scores depend.
         num_references: number of references of each image.

@@ -59,10 +59,10 @@ class NoiseTransition(keras.layers.Layer):
         outlier_class: boolean, whether an additional last class holds examples that belong to no class. T is then
             `(K + 1, K + 1)`, and by default starts near `ops.transition.outlier_class(K, alpha=0.5)` (Eq. 8). Alpha,
             the fraction of outliers that are labelled as outliers, is learned with T. Or fix it with
-            `transition=outlier_class(K, alpha), trainable=False`. If no example is labelled as an outlier, a learned
-            alpha goes to zero and T becomes singular; the callbacks warn. Use no ridge here: it hides this, and spreads
-            the classes. Without a `regularizer`, only the row of the outliers moves far, and T does not learn how
-            the other classes are mislabelled.
+            `transition=ops.transition.outlier_class(K, alpha), trainable=False`. If no example is labelled as an
+            outlier, a learned alpha goes to zero and T becomes singular; the callbacks warn. Use no ridge here: it
+            hides this, and spreads the classes. Without a `regularizer`, only the row of the outliers moves far, and T
+            does not learn how the other classes are mislabelled.
         trainable: boolean, whether T is learned.
         regularizer: regularizer of T, such as `keras.regularizers.L2`.
         apply_at_inference: boolean, whether T also acts at inference, to evaluate on noisy labels.
@@ -147,7 +147,7 @@ class NoiseTransition(keras.layers.Layer):
 
     @property
     def has_moved(self) -> bool:
-        """Whether the total variation of any T from its start, the mean over its rows, exceeds 0.01."""
+        """True if the total variation of any T from its start, the mean over its rows, exceeds 0.01."""
         difference = np.abs(ops.convert_to_numpy(self.transition) - self.start)
         return bool(np.max(difference.sum(axis=-1).mean(axis=-1)) > 2.0 * MIN_MOVED_DISTANCE)
 

@@ -64,7 +64,7 @@ class NoisyDense(FullPrecision):
 
     @property
     def parameter_efficient(self) -> bool:
-        """Whether all inputs share V."""
+        """True if all inputs share V."""
         return isinstance(self.covariance, covariances.ParameterEfficient)
 
     def build(self, input_shape: Any) -> None:

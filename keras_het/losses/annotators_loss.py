@@ -57,7 +57,7 @@ class AnnotatorsLoss(keras.losses.Loss):
         """Computes the loss; weights are `(N,)`, per example, or `(N, M)`, per label."""
         labels, predictions = broadcast_predictions(ops.convert_to_tensor(y_true), ops.convert_to_tensor(y_pred))
         weights = None if sample_weight is None else broadcast_weights(sample_weight, labels)
-        _refuse_no_labels(labels, predictions.shape[-1])
+        _check_values(labels, predictions.shape[-1])
         valid = is_label(labels, predictions.shape[-1])
         loss = self.loss(ops.where(valid, labels, -1), predictions, weights)
         # Keras' own losses would read a wrong number as a class, or give it no loss, depending on the backend.
@@ -73,7 +73,7 @@ class AnnotatorsLoss(keras.losses.Loss):
 
 
 @outside_graph
-def _refuse_no_labels(labels: Any, num_classes: int) -> None:
+def _check_values(labels: Any, num_classes: int) -> None:
     """Raises a ValueError for a label that is neither a class nor -1, if its value is known."""
     try:
         values = np.asarray(ops.convert_to_numpy(labels), "float64")

@@ -55,11 +55,9 @@ class Crossentropy(ConfiguredLoss):
     Attributes:
         activation: "softmax" or "sigmoid", if the loss accepts only outputs of links with this `activation`; None for
             any link.
-        accepts_distributions: boolean, whether the loss accepts the distribution that a `DistributionModel` passes.
     """
 
     activation: str | None = "softmax"
-    accepts_distributions: bool = False
 
     def __init__(
         self,

@@ -11,7 +11,7 @@ from keras_het.base.refusal import refusal, refuse_if
 from keras_het.base.validation import MAX_CLASSES, check_ignore_class, check_integer, check_numbers
 from keras_het.losses.crossentropy import Crossentropy
 from keras_het.losses.distribution_loss import JointLoss, align_labels, shapes_fit
-from keras_het.ops.label_vectors import UNKNOWN_LABEL, log_joint_labels
+from keras_het.ops.label_vectors import MISSING_LABEL, log_joint_labels
 from keras_het.ops.packed import Unpacked, unpack
 from keras_het.ops.pixels import log_joint_pixels
 
@@ -36,8 +36,8 @@ class JointMultiLabelCrossentropy(JointLoss):
         false_positive_rate: q, one number, or one for each label; in [0, 1), with f + q < 1.
         seed: seed of the nodes, in [0, 2^31).
         kwargs: arguments of any Keras loss.
-    Input shape: labels `(..., C)`, or `(...)` for one label: 0, 1, or -1 for an unknown label; any other number makes
-        the loss nan. A row with only unknown labels counts neither in the sum nor in the mean. Predictions
+    Input shape: labels `(..., C)`, or `(...)` for one label: 0, 1, or -1 for a missing label; any other number makes
+        the loss nan. A row with only missing labels counts neither in the sum nor in the mean. Predictions
         `(..., C (2 + R) + 1)`, or `(..., C (4 + R) + 2)` if the head learns flip rates.
     Raises:
         ValueError: for arguments outside these ranges, or predictions that are no distribution of C logits with at most
@@ -69,13 +69,14 @@ class JointMultiLabelCrossentropy(JointLoss):
         self.false_positive_rate = _check_rates("false_positive_rate", false_positive_rate)
         if np.any(self.false_negative_rate + self.false_positive_rate >= 1.0):
             rule = "be less than 1 - false_positive_rate, because labels carry no information otherwise"
-            raise refusal("false_negative_rate", rule, f"{false_negative_rate!r}")
+            received = f"{false_negative_rate=}, {false_positive_rate=}"
+            raise refusal("false_negative_rate", rule, received)
 
     def call(self, y_true: Any, y_pred: Any) -> Any:
         """Returns the loss of every label vector, `(...)`."""
         labels, output = self.read(y_true, y_pred, can_have_flips=True)
         losses = -log_joint_labels(output.normal, labels, self.nodes(output), self._flips(output))
-        return Crossentropy.mask_ignored(losses, ops.any(ops.not_equal(labels, UNKNOWN_LABEL), axis=-1))
+        return Crossentropy.mask_ignored(losses, ops.any(ops.not_equal(labels, MISSING_LABEL), axis=-1))
 
     def _flips(self, output: Unpacked) -> tuple[Any, Any] | None:
         rates = self.false_negative_rate, self.false_positive_rate

@@ -73,7 +73,7 @@ class GeneralizedCrossentropy(Crossentropy):
         refuse_if(self.q > 1.0, "q", "be in (0, 1]", f"q={q}")
 
     def crossentropy(self, targets: Any, log_probs: Any) -> Any:
-        """Computes the loss from `(..., K)` targets and log-probabilities, `(...)`."""
+        """Returns the loss of every example, `(...)`, for targets and log-probabilities `(..., K)`."""
         return -ops.sum(targets * ops.expm1(self.q * log_probs), axis=-1) / self.q
 
 
@@ -154,7 +154,7 @@ class SymmetricCrossentropy(Crossentropy):
         return ops.log(ops.maximum(ops.stack([y_pred, 1.0 - y_pred], axis=-1), MIN_PROBABILITY))
 
     def crossentropy(self, targets: Any, log_probs: Any) -> Any:
-        """Computes the loss from `(..., K)` targets and log-probabilities, `(...)`."""
+        """Returns the loss of every example, `(...)`, for targets and log-probabilities `(..., K)`."""
         reverse = reverse_crossentropy(targets, log_probs, self.log_of_zero)
         return self.beta * reverse - self.alpha * weighted_logs(targets, log_probs)
 
@@ -198,7 +198,7 @@ class SmoothedCrossentropy(Crossentropy):
         refuse_if(self.smoothing >= 1.0, "smoothing", "be less than 1", f"smoothing={smoothing}")
 
     def crossentropy(self, targets: Any, log_probs: Any) -> Any:
-        """Computes the loss from `(..., K)` targets and log-probabilities, `(...)`."""
+        """Returns the loss of every example, `(...)`, for targets and log-probabilities `(..., K)`."""
         possible = ops.cast(is_possible(log_probs), log_probs.dtype)
         spread = possible / ops.sum(possible, axis=-1, keepdims=True)
         return -weighted_logs((1.0 - self.smoothing) * targets + self.smoothing * spread, log_probs)
@@ -239,7 +239,7 @@ class ForwardCorrectedCrossentropy(Crossentropy):
         return super().log_probs(y_pred)
 
     def crossentropy(self, targets: Any, log_probs: Any) -> Any:
-        """Computes the loss from `(..., K)` targets and log-probabilities, `(...)`."""
+        """Returns the loss of every example, `(...)`, for targets and log-probabilities `(..., K)`."""
         return -weighted_logs(targets, apply_transition(log_probs, self.transition))
 
 
@@ -281,7 +281,7 @@ class LogRatioSquaredError(Crossentropy):
         refuse_if(self.smoothing >= 1.0, "smoothing", "be in (0, 1)", value=smoothing)
 
     def crossentropy(self, targets: Any, log_probs: Any) -> Any:
-        """Computes the loss over the possible classes from `(..., K)` targets and log-probabilities, `(...)`."""
+        """Returns the loss of every example, `(...)`, over the possible classes; the arguments are `(..., K)`."""
         possible = is_possible(log_probs)
         count = ops.sum(ops.cast(possible, log_probs.dtype), axis=-1, keepdims=True)
         label = ops.log((1.0 - self.smoothing) * targets + self.smoothing / count)

@@ -17,7 +17,7 @@ from keras_het.models.copying import dense_weights, make_body, preserve_seed
 from keras_het.models.distribution_model import DistributionModel
 from keras_het.models.output_layers import add_end, compile_like, unused_name
 from keras_het.models.raw_inputs import add_preprocessor
-from keras_het.reading.ending import DENSE_LAYERS, HEADS, Ending, find_ending, units_of
+from keras_het.reading.ending import HEADS, LAST_LAYERS, Ending, find_ending, units_of
 
 REGRESSION_LOSSES = (  # names in Keras, in lower case and without underscores
     "mse", "meansquarederror", "mae", "meanabsoluteerror", "mape", "meanabsolutepercentageerror",
@@ -47,10 +47,10 @@ def heteroscedastic(
     predictions: pass `warm_start=False`. Reshape and Flatten layers after the head are rebuilt.
 
     The new model is compiled if the old model is: with the same losses and metrics in the form that accepts its
-    outputs, an optimizer of equal configuration and fresh state, and the other settings of `compile`. A warning tells
-    you if this is impossible, and leaves the new model uncompiled. This happens if a metric or the optimizer cannot be
-    rebuilt from its config. With `keep_activation=False` it also happens for losses and metrics without a form for
-    log-probabilities or logits, such as `kl_divergence`, and for your own losses and metrics.
+    outputs, an optimizer of equal configuration and fresh state, and the other settings of `compile`. If a metric or
+    the optimizer cannot be rebuilt from its config, the new model is not compiled, and a warning says why. With
+    `keep_activation=False` the same holds for losses and metrics without a form for log-probabilities or logits, such
+    as `kl_divergence`, and for your own losses and metrics.
 
     With `joint=True` the head is a `JointHeteroscedasticDense` and the new model a `DistributionModel`, for labels that
     are not exclusive. It is compiled with `losses.JointMultiLabelCrossentropy` instead of the old loss, and with the
@@ -71,7 +71,8 @@ def heteroscedastic(
         model: a functional or built Sequential model: a KerasHub or KerasCV classifier, `keras.applications`, your own.
         num_factors: R, see `HeteroscedasticDense`.
         units: number of classes, if it changes; mu then starts fresh.
-        layer: name of the Dense layer (or 1x1 Conv2D) to replace; None finds the last one. Later layers are dropped.
+        layer: name of the Dense layer (or 1x1 Conv2D) to replace, whose later layers are dropped; None for the layer
+            that the model ends in.
         warm_start: False initialises mu like a new `HeteroscedasticDense`.
         clone: boolean, whether to copy the layers before the head, through a `.keras` file, instead of sharing them.
         keep_activation: boolean, whether a model that returns probabilities still does. False drops the activation: the
@@ -150,7 +151,7 @@ def homoscedastic(
     Args:
         model: a model that ends in a `HeteroscedasticDense`, for example a result of `heteroscedastic`.
         units: number of classes, if it changes.
-        layer: name of the layer to replace; None finds the last one. Later layers are dropped.
+        layer: name of the layer to replace, whose later layers are dropped; None for the layer that the model ends in.
         clone: boolean, whether to copy the layers before the head instead of sharing them.
         keep_activation: boolean, whether the Dense layer gets the softmax or sigmoid of the head.
         seed: seed of a fresh kernel; None draws it from Python's `random`, whose state does not change.
@@ -233,7 +234,7 @@ def convertible_ending(model: keras.Model, layer: str | None) -> Ending:
     Raises:
         ValueError: for a head of this package, and as `find_ending`.
     """
-    ending = find_ending(model, (*DENSE_LAYERS, *HEADS), layer)
+    ending = find_ending(model, LAST_LAYERS, layer)
     if isinstance(ending.head, HEADS):
         raise ValueError(
             f"The head {ending.head.name!r} is already a {type(ending.head).__name__}. `homoscedastic(model)` turns a "

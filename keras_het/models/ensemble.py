@@ -79,7 +79,7 @@ class DeepEnsemble(keras.Model):
         super().__init__(**{"dtype": "float32", "autocast": False, **kwargs})
         self.members = check_members(members)
         self._units = find_units(self.members)
-        endings = [single_ending(member) for member in self.members]
+        endings = [single_ending(member, "members") for member in self.members]
         self._link = find_link(self.members, endings, link, self._units)
         self.from_logits = find_from_logits(endings, from_logits)
         self.build(keras.tree.map_structure(lambda x: tuple(x.shape), symbolic_inputs(self)))

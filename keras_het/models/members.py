@@ -43,20 +43,21 @@ def symbolic_inputs(model: keras.Model) -> Any:
     return keras.tree.map_shape_structure(lambda shape: keras.Input(batch_shape=shape), shapes)
 
 
-def single_ending(model: keras.Model) -> Ending:
+def single_ending(model: keras.Model, name: str = "model") -> Ending:
     """Returns the `Ending` of a model with one output; the numbers of a Dense layer count as logits.
 
     Raises:
-        ValueError: for a log_sigmoid or a `DistributionModel`, which return neither logits nor probabilities.
+        ValueError: for a log_sigmoid or a `DistributionModel`, whose call returns neither logits nor probabilities. The
+            error calls the argument `name`.
     """
     outputs = endings(model)
     if len(outputs) != 1 or outputs[0].returns == "distributions":
         return Ending("the model", "", "anything", 0, is_head=False)
     (ending,) = outputs
-    rule = "return logits or probabilities"
-    refuse_if(ending.is_distribution, "model", rule, f"{model.name!r}, which returns a distribution")
+    rule = "return logits or probabilities when called"
+    refuse_if(ending.is_distribution, name, rule, f"{model.name!r}, which returns a distribution")
     if ending.returns == "anything" and ending.link:
-        raise refusal("model", rule, f"{model.name!r}, with activation 'log_sigmoid'")
+        raise refusal(name, rule, f"{model.name!r}, with activation 'log_sigmoid'")
     return ending._replace(returns="logits") if ending.returns == "numbers" else ending
 
 
@@ -116,12 +117,14 @@ def _activation_of_loss(member: keras.Model) -> str | None:
 
 def find_from_logits(endings: list[Ending], from_logits: Any) -> bool:
     """Returns whether the members return logits or log-probabilities instead of probabilities."""
-    values = [None if ending.returns == "anything" else ending.returns != "probabilities" for ending in endings]
-    result = _common_value("members", "have one value of from_logits", values)
-    if result is None:
+    kinds = {"anything": None, "probabilities": "probabilities"}
+    values = [kinds.get(ending.returns, "logits or log-probabilities") for ending in endings]
+    kind = _common_value("members", "all return probabilities, or all return logits or log-probabilities", values)
+    if kind is None:
         rule = "be True (logits or log-probabilities) or False (probabilities), because the last layer is unknown"
         refuse_if(from_logits is None, "from_logits", rule, "None")
         return check_boolean("from_logits", from_logits)
+    result = kind != "probabilities"
     if from_logits is not None and check_boolean("from_logits", from_logits) is not result:
         raise refusal("from_logits", f"be {result} for these members", f"from_logits={from_logits}")
     return result

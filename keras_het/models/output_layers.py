@@ -121,10 +121,10 @@ def _match_all(old: Any, argument: str, module: Any, output: Ending | None, is_s
     if match is None and output is not None:
         reason = "a loss or metric of the old model has no known match"
         raise _NoMatchError(reason, misfit_error(argument, old, None, output), True)
-    return _try_rebuild(old, argument) if match is old and isinstance(old, keras.metrics.Metric) else match
+    return _rebuild_or_raise(old, argument) if match is old and isinstance(old, keras.metrics.Metric) else match
 
 
-def _try_rebuild(instance: Any, argument: str) -> Any:
+def _rebuild_or_raise(instance: Any, argument: str) -> Any:
     """Rebuilds a metric or optimizer with fresh state."""
     try:
         return rebuild(instance)
@@ -142,14 +142,15 @@ def _copy_optimizer(optimizer: Any, model: keras.Model) -> Any:
         inner = _copy_optimizer(optimizer.inner_optimizer, model)
         config = {name: value for name, value in optimizer.get_config().items() if name != "inner_optimizer"}
         return type(optimizer)(inner, **config)
-    copy = _try_rebuild(optimizer, "optimizer")
+    copy = _rebuild_or_raise(optimizer, "optimizer")
     variables, count, pattern = weight_decay_exclusions(optimizer, model.variables)
     if not count and pattern is None:
         return copy
     if len(variables) < count:
         raise _NoMatchError(
-            f"its optimizer excludes {count - len(variables)} weights from weight decay that the new model lacks",
-            "Compile it with an optimizer after `optimizer.exclude_from_weight_decay(...)` of the new weights",
+            f"it lacks {count - len(variables)} of the {count} weights that the optimizer excludes from weight decay",
+            "Call `optimizer.exclude_from_weight_decay(...)` with the new weights on a new optimizer, and compile with "
+            "it.",
             False,
         )
     copy.exclude_from_weight_decay(variables, pattern)

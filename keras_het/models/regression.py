@@ -57,7 +57,8 @@ def heteroscedastic_regression(
         form: form of the loss, see `MultivariateNormalNLL`; "faithful" also sets `stop_features` of the head.
         train_mean: False freezes the mean and copies of all layers before it. Training then changes only the
             covariance, and the predictions stay the same.
-        layer: name of the Dense layer to replace; None finds the last one. Later layers are dropped.
+        layer: name of the Dense layer to replace, whose later layers are dropped; None for the layer that the model
+            ends in.
         clone: boolean, whether to copy the layers before the head, through a `.keras` file, instead of sharing them.
         head_arguments: other arguments of `HeteroscedasticNormal`. `use_bias`, `name`, `kernel_regularizer` and
             `bias_regularizer` default to the values of the old layer.

@@ -13,7 +13,7 @@ from keras_het.ops.nodes import Nodes
 from keras_het.ops.recomputed import log_mean_over_nodes
 from keras_het.ops.sigmoid import log_expected_sigmoid
 
-UNKNOWN_LABEL = -1
+MISSING_LABEL = -1
 
 
 def log_joint_labels(
@@ -34,7 +34,7 @@ def log_joint_labels(
 
     Args:
         normal: Gaussian of u in temperatures, with `loc`, `scale_diag` and `scaled_factor()`.
-        labels: 0, 1, or -1 for an unknown label, which is ignored, `(..., C)`; any other number gives nan.
+        labels: 0, 1, or -1 for a missing label, which is ignored, `(..., C)`; any other number gives nan.
         nodes: `Nodes` of R factors; their e_K are not used.
         flips: (f, q), each of shape `(C,)` or `(..., C)`; None for correct labels.
         chunk_size: number of nodes in a chunk, which bounds the memory; None chooses it.
@@ -58,15 +58,15 @@ def _rows(normal: Any, labels: Tensor, flips: tuple[Tensor, Tensor] | None) -> t
     """Returns means, standard deviations and factors with the signs of the labels, and two probabilities.
 
     The probability of a label given the noise is floor + slope p. `floor` is its probability if the true label is the
-    opposite. For an unknown label, floor is 1 and slope 0.
+    opposite. For a missing label, floor is 1 and slope 0.
     """
     loc = normal.loc
     labels = ops.cast(ops.convert_to_tensor(labels), loc.dtype)
-    is_one, is_zero, is_unknown = (ops.equal(labels, value) for value in (1.0, 0.0, UNKNOWN_LABEL))
+    is_one, is_zero, is_missing = (ops.equal(labels, value) for value in (1.0, 0.0, MISSING_LABEL))
     sign = ops.where(is_one, 1.0, -1.0)
     f, q = (ops.zeros_like(loc), ops.zeros_like(loc)) if flips is None else (_broadcast(x, loc) for x in flips)
     is_known = ops.logical_or(is_one, is_zero)
-    slope = ops.where(is_known, 1.0 - f - q, ops.where(is_unknown, 0.0, float("nan")))
+    slope = ops.where(is_known, 1.0 - f - q, ops.where(is_missing, 0.0, float("nan")))
     floor = ops.where(is_known, ops.where(is_one, q, f), 1.0)
     return sign * loc, normal.scale_diag, sign[..., None] * normal.scaled_factor(), floor, slope
 

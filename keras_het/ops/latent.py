@@ -1,4 +1,4 @@
-"""Gaussian noise of the features before the last map, carried to the logits."""
+"""Gaussian noise of the features before the last map, mapped to the logits."""
 
 import functools
 from collections.abc import Callable

@@ -90,8 +90,8 @@ def is_possible(log_probs: Tensor) -> Tensor:
 def bounded_max(x: Tensor, lower: float, axis: int) -> Tensor:
     """Returns the larger of `lower` and the maximum over an axis, which keeps length one.
 
-    `ops.max` has `initial` for that. But on PyTorch it puts it on the CPU, returns another shape for an empty batch,
-    and breaks the compiler's graph.
+    `ops.max` has `initial` for that. But on PyTorch, `ops.max` puts `initial` on the CPU, returns another shape for an
+    empty batch, and breaks the compiler's graph.
     """
     if 0 in x.shape:
         return ops.sum(x, axis=axis, keepdims=True) + lower  # an empty sum is 0

@@ -8,7 +8,7 @@ from keras_het.base.tensor import Tensor
 from keras_het.ops.log_space import erfcx_polynomial
 from keras_het.ops.mean import Mean
 
-# sigmoid(x) = sum_i w_i Phi(b_i x) to 2.2e-8, by min_square squares (Monahan and Stefanski 1992).
+# sigmoid(x) = sum_i w_i Phi(b_i x) to 2.2e-8, a least-squares fit (Monahan and Stefanski 1992).
 _WEIGHTS = (0.00318794, 0.03056366, 0.02009870, 0.19814896, 0.34008537, 0.29254038, 0.10616125, 0.00921376)
 _SLOPES = (0.25022499, 0.33027962, 0.33044514, 0.43231131, 0.56604452, 0.74025818, 0.96695060, 1.27520341)
 

@@ -112,7 +112,9 @@ class CleanPredictor:
 def _check_sums(log_probs: np.ndarray) -> None:
     log_sums = np.log(np.sum(np.exp(log_probs.astype("float64")), axis=-1))
     if np.any(np.abs(log_sums) > TOLERANCE):  # false for nan, which comes from a diverged model
-        rule = 'be log-probabilities, for example from Dense(K, "log_softmax"), and no layer can follow it'
+        rule = (
+            'be log-probabilities, for example from Dense(K, "log_softmax"), and NoiseTransition must be the last layer'
+        )
         raise refusal("The input of NoiseTransition", rule, f"probabilities that sum to {np.exp(log_sums.max()):.4g}")
 
 

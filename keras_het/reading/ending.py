@@ -18,9 +18,9 @@ from keras_het.layers import HeteroscedasticDense, HeteroscedasticNormal, JointH
 
 MAX_NAMES = 5  # layers that an error lists
 DENSE_LAYERS = (keras.layers.Dense,)
-CLASSIFIERS = (*DENSE_LAYERS, HeteroscedasticDense)
 NOISY_HEADS = (HeteroscedasticDense, JointHeteroscedasticDense)
 HEADS = (*NOISY_HEADS, HeteroscedasticNormal)
+LAST_LAYERS = (*DENSE_LAYERS, *HEADS)
 RESHAPING_LAYERS = (keras.layers.Reshape, keras.layers.Flatten)
 # Layers and operations of `keras.ops` that only move, drop or cast values. Dropout is off at inference.
 PASSIVE_LAYERS = (
@@ -130,7 +130,7 @@ class Ending(NamedTuple):
 
     @property
     def activation_remedy(self) -> str:
-        """Sentence about how to make the model return probabilities."""
+        """Remedy, as a fragment of a sentence, which makes the model return probabilities."""
         remedy = f'give the head activation="{self.link}"'
         return remedy if self.accepts_activation else f"put {self.activation_layer} after it"
 
@@ -169,13 +169,16 @@ def endings(model: keras.Model) -> list[Ending]:
     return _ENDINGS[model]
 
 
-def find_ending(model: keras.Model, kinds: tuple = DENSE_LAYERS, name: str | None = None) -> Ending:
-    """Finds the last head of these classes, or the head with this name, and returns the ending there.
+def find_ending(
+    model: keras.Model, kinds: tuple = DENSE_LAYERS, name: str | None = None, remedy: str | None = None
+) -> Ending:
+    """Finds the head of these classes that a model ends in, or the head with this name, and returns the ending there.
 
     Args:
         model: functional or built Sequential model with one output; the head can be in an inner model.
         kinds: classes of heads; Dense includes 1x1 convolutions and subclasses with the same `call`.
-        name: name of the head; None finds the last head. Layers after a head that is not the last are ignored.
+        name: name of the head, whose later layers are ignored; None for the head that the model ends in.
+        remedy: sentence for the error if the model ends in another layer; None names the heads of the model.
     Raises:
         ValueError: if the model has no graph, several outputs or no such head, or if an activation without a link
             follows the last head.
@@ -194,10 +197,11 @@ def find_ending(model: keras.Model, kinds: tuple = DENSE_LAYERS, name: str | Non
     if name is not None:
         raise refusal("layer", f"name a {kind} layer of the model: {names}", value=name)
     is_dense_wanted = kinds[0] is keras.layers.Dense
+    if remedy is None:
+        remedy = f"Otherwise `layer` must name one of its {kind} layers: {names}. {_top_hint(model) * is_dense_wanted}"
     raise ValueError(
         f"The model must end in a {kind} layer{' or a 1x1 Conv2D' * is_dense_wanted}. Only a softmax or sigmoid and "
-        f"layers that reshape can follow it. Otherwise `layer` must name one of its {kind} layers: {names}. "
-        f"{_top_hint(model) * is_dense_wanted}"
+        f"layers that reshape can follow it. {remedy.strip()} "
         f"Received: model={model.name!r}, which ends in {last.name!r}, a {type(last).__name__}"
     )
 

@@ -11,7 +11,7 @@ from keras_het.base.batches import batches
 from keras_het.base.graph import predictor
 from keras_het.base.refusal import refuse_if
 from keras_het.base.validation import check_integer
-from keras_het.reading.ending import CLASSIFIERS, find_ending, single_output
+from keras_het.reading.ending import LAST_LAYERS, find_ending, single_output
 
 
 def features(model: keras.Model, x: Any, layer: str | None = None, batch_size: int = 128) -> np.ndarray:
@@ -21,12 +21,13 @@ def features(model: keras.Model, x: Any, layer: str | None = None, batch_size: i
         model: a functional or built Sequential model.
         x: examples: arrays, a list of texts if the model accepts them, or a data set of batches in a fixed order,
             whose labels are ignored.
-        layer: name of a layer; None selects the input of the last `Dense` layer or head of this package.
+        layer: name of a layer, whose output is returned; None selects the input of the `Dense` layer or head of this
+            package that the model ends in.
         batch_size: batch size of the predictions from arrays.
     Returns:
         shape `(N, D)`, float32; all axes but the first are flattened.
     Raises:
-        ValueError: for a model without a graph or a head, or an unknown layer name.
+        ValueError: for a model without a graph, a model that ends in another layer, or an unknown layer name.
 
     Example:
         >>> model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(8, "relu"), keras.layers.Dense(3)])
@@ -34,7 +35,7 @@ def features(model: keras.Model, x: Any, layer: str | None = None, batch_size: i
         (5, 8)
     """
     single_output(model)
-    tensor = find_ending(model, CLASSIFIERS).features if layer is None else _layer_output(model, layer)
+    tensor = _head_input(model) if layer is None else _layer_output(model, layer)
     rows = predict_tensor(model, tensor, x, check_integer("batch_size", batch_size, 1))
     return rows.reshape(len(rows), -1)
 
@@ -49,6 +50,11 @@ def batch_predictor(model: keras.Model, tensor: Any) -> Callable[[Any], np.ndarr
     """Returns a function that computes a symbolic tensor of a model for a batch, float32."""
     predict = predictor(model, tensor)
     return lambda part: ops.convert_to_numpy(predict(part)).astype("float32")
+
+
+def _head_input(model):
+    remedy = "Otherwise pass the name of the layer before the head as `layer`, whose output is returned."
+    return find_ending(model, LAST_LAYERS, remedy=remedy).features
 
 
 def _layer_output(model, name):

@@ -18,8 +18,8 @@ from keras_het.layers import HeteroscedasticDense
 from keras_het.reading.ending import NOISY_HEADS, Ending, find_ending
 
 
-class HeadNoise(NamedTuple):
-    """A head, and its means over a data set.
+class MeanNoise(NamedTuple):
+    """Head, and means of its noise over a data set.
 
     Attributes:
         head: the head.
@@ -67,8 +67,8 @@ def noisy_ending(model: keras.Model, name: str | None = None) -> Ending:
     return find_ending(model, NOISY_HEADS, name or only)
 
 
-def head_noise(model: keras.Model, x: Any, name: str | None = None, batch_size: int = 128) -> HeadNoise:
-    """Computes the `HeadNoise` of a model for inputs `x`: arrays, or a data set of batches with or without labels.
+def average_noise(model: keras.Model, x: Any, name: str | None = None, batch_size: int = 128) -> MeanNoise:
+    """Computes the `MeanNoise` of a model for inputs `x`: arrays, or a data set of batches with or without labels.
 
     Raises:
         ValueError: as `noisy_ending`; for no example, or for numbers that are not finite.
@@ -86,7 +86,7 @@ def head_noise(model: keras.Model, x: Any, name: str | None = None, batch_size: 
         raise refusal("x", "have at least one example", "none")
     rule = "give finite scales of the noise: check `x` and the head's weights for nan and infinity"
     refuse_if(not all(np.isfinite(part).all() for part in sums), "x", rule, "some that are not finite")
-    return HeadNoise(ending.head, *(whole / total for whole in sums))
+    return MeanNoise(ending.head, *(whole / total for whole in sums))
 
 
 def _check_readable(covariance: Any) -> None:

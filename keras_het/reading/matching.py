@@ -53,14 +53,14 @@ def find_match(identifier: Any, output: Ending, module: Any = keras.losses, trus
     if kind is keras.metrics.Accuracy:  # compares numbers, and probabilities never equal a label
         return find_match("binary_accuracy" if output.link == "sigmoid" else "accuracy", output, module, trust_unknown)
     rule: Any = find_rule(kind)
-    accepts_distributions = rule.fit is fit_distributions or getattr(instance, "accepts_distributions", False)
-    if not _accepts_link(rule.activation, output) or (output.returns == "distributions" and not accepts_distributions):
+    is_misfit = output.returns == "distributions" and rule.fit is not fit_distributions
+    if is_misfit or not _accepts_link(rule.activation, output):
         return None
     config = kind.get_config(instance)
     new_config = rule.fit(config, output)
     if new_config is None:
         return None
-    return identifier if new_config == config else _try_rebuild(instance, new_config, identifier)
+    return identifier if new_config == config else _rebuild_or_none(instance, new_config, identifier)
 
 
 def _accepts_link(activation: str | None, output: Ending) -> bool:
@@ -203,7 +203,7 @@ def _find_class(function: Any, module: Any) -> type | None:
     return next(iter(sorted(kinds, key=lambda kind: getattr(module, kind.__name__, None) is not kind)), None)
 
 
-def _try_rebuild(instance: Any, config: dict, identifier: Any) -> Any:
+def _rebuild_or_none(instance: Any, config: dict, identifier: Any) -> Any:
     """Rebuilds an instance with another config, named after a string identifier; returns None on failure."""
     name = {"name": identifier} if isinstance(identifier, str) else {}
     try:

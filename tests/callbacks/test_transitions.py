@@ -91,12 +91,20 @@ def test_t_is_released_when_a_metric_stalls(name, mode, sign):
     assert moved(record.transitions) == [False, False, False, True, True, True]
 
 
-def test_a_later_fit_without_the_callback_learns_t():
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ({"after": 100}, "after=100. Train longer, or lower `after`."),
+        ({"after": "loss", "patience": 9},
+         "after='loss' had patience=9 epochs without improvement. Train longer, or lower `patience`."),
+    ],
+)  # fmt: skip
+def test_a_later_fit_without_the_callback_learns_t(arguments, text):
     layer = flips()
     model = make_model(layer)
     with texts_of_warnings() as texts:
-        fit(model, ReleaseTransition(after=100), epochs=2)
-    assert "T was never released: training ended before after=100. Train longer, or lower `after`." in texts
+        fit(model, ReleaseTransition(**arguments), epochs=2)
+    assert f"T was never released: training ended before {text}" in texts
     before = rows(layer).copy()
     fit(model, epochs=1)
     assert np.any(rows(layer) != before)

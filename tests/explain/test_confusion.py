@@ -80,7 +80,7 @@ def test_models_of_which_it_cannot_be_said_are_refused():
 def test_what_are_not_log_probabilities_is_refused(activation):
     own = keras.layers.Lambda(keras.activations.get(activation))  # of which a graph tells nothing
     layers = [keras.layers.Dense(UNITS), own, NoiseTransition(UNITS)]
-    with pytest.raises(ValueError, match="must be log-probabilities, for example from Dense"):
+    with pytest.raises(ValueError, match=r"from Dense.*, and NoiseTransition must be the last layer"):
         confusion_matrices(keras.Sequential([keras.Input((FEATURES,)), *layers]), X, LABELS)
 
 

@@ -73,7 +73,7 @@ def test_the_covariance_of_a_joint_head_can_be_analysed():
 
 @pytest.mark.parametrize(("call", "text"), [
     (lambda found: found.log_prob([1, 0]), r"`labels` must have shape .* or \(3,\). Received: shape \(2,\)"),
-    (lambda found: found.log_prob([1, 0, 2]), r"`labels` must be 0, 1, or -1 if unknown. Received: 2 at \[2\]"),
+    (lambda found: found.log_prob([1, 0, 2]), r"`labels` must be 0, 1, or -1 for a missing label. .*: 2 at \[2\]"),
     (lambda found: found.most_likely([1, 0, 1]), "`candidates` must be 0 or 1, of shape"),
     (lambda found: joint_labels(keras.Sequential([keras.Input((2,)), HeteroscedasticDense(3)]), X),
      "`model` must be a DistributionModel of a JointHeteroscedasticDense"),

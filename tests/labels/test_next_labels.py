@@ -125,6 +125,6 @@ test_refusals = pytest.mark.refusal(refusals([
      "`verified_labels` must have only names of the pandas index. Received: 1; example number 1 has the name"),
     (lambda: next_labels(P, pd.Series([0, 1], index=[7, 7]), 1), "must have an index without duplicates"),
     (lambda: next_labels(P, [0, 1], 1, verified_labels={0: np.nan}),
-     "`verified_labels` must have a label for each key. Leave out keys without a label, and pass all keys as `draw_"),
+     "`verified_labels` must have a label for each key. Leave out keys without a label. For `verify_accu"),
     (lambda: next_labels([[0.5, 0.5], [1.0]], [0, 1], 1), "`probabilities` must have rows of equal length."),
 ]))  # fmt: skip

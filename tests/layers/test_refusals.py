@@ -43,7 +43,7 @@ GIB = "T must have at most 1 GiB, but would have "
 FLOAT32 = 'be "float32" or "float64"; '
 OTHERS = ("relu", "sigmoid", "log_softmax", "nothing", len, 3)
 HEAD = {
-    "num_factors": [("be None or an integer in [1, units]; only Diagonal has 0", -1, 2.5, 12)],
+    "num_factors": [("...[1, units]. For no factors, use covariances.Diagonal(), or num_factors=0 of", -1, 2.5, 12)],
     "temperature":
         [(POSITIVE, 0, -1.0, float("nan"), 10**400, 1e-60), ("be a number, or a LearnedTemperature(...)", "warm")],
     "integrator": [("...or a serialised dict", ""), ("...'closed_form', 'taylor', or a serialised dict", "simpson")],

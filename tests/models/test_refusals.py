@@ -158,7 +158,7 @@ CONVERSION = {
     "is already a HeteroscedasticDense. `homoscedastic(model)`": converting(lambda: heteroscedastic(functional())),
     f"`warm_start` must {FLAG}": converting(functional, warm_start=1),
     f"`clone` must {FLAG}": converting(functional, clone="yes"),
-    "`num_factors` must be None or an integer in [1, units]; only Diagonal": converting(functional, num_factors=12),
+    "`num_factors` must be None or an integer in [1, units]. For no factors": converting(functional, num_factors=12),
     "must end in a HeteroscedasticDense layer": lambda: homoscedastic(functional()),
     "must keep its 5 classes on the last axis. Received: 'f'":
         converting(lambda: convolution(layers.Flatten(name="f"))),
@@ -191,7 +191,8 @@ DISTRIBUTIONS = {
     "`num_samples` must be an integer in": multi(0),
     "`false_negative_rate` must be a number in": multi(false_negative_rate=1.0),
     "`false_negative_rate` must be an array of numbers. Received: a dict; ": multi(false_negative_rate={}),
-    "`false_negative_rate` must be less than 1 - false_positive_rate": multi(4, 0.5, 0.5),
+    "`false_negative_rate` must be less than 1 - false_positive_rate, ... Received: false_negative_rate=0.7, "
+    "false_positive_rate=0.5": multi(4, 0.7, 0.5),
     "`y_true` must have shape": lambda: multi()()(VECTORS, np.zeros((2, 10))),
     "for a head of K units..., R <= K. Received: shape (2, 1), with `y_pred` of shape (2, 21)":
         lambda: (multi()()(VECTORS[:, :1], np.zeros((2, 21)))),
@@ -234,7 +235,8 @@ ENSEMBLES = {
         ensemble(member(HeteroscedasticDense(3)), member(HeteroscedasticDense(4))),
     "`members` must have heads of one activation. Received: softmax of member 0, sigmoid of member 1":
         ensemble(*(member(HeteroscedasticDense(UNITS, link=link)) for link in ("softmax", "sigmoid"))),
-    "`members` must have one value of from_logits. Received: True of member 0, False of member 1": ensemble(
+    "`members` must all return probabilities, or all return logits or log-probabilities. Received: logits or "
+    "log-probabilities of member 0, probabilities of member 1": ensemble(
         member(layers.Dense(UNITS, name="end")), member(layers.Dense(UNITS, "softmax", name="p")), link="softmax"
     ),
     '`link` must be "softmax" or "sigmoid", because ... Received: None':
@@ -249,7 +251,7 @@ ENSEMBLES = {
         ensemble(member(layers.Dense(UNITS, "softmax", name="end")), from_logits=True),
     f"`from_logits` must {FLAG}. Received: from_logits='yes'":
         ensemble(member(layers.Dense(UNITS, name="end"), layers.Rescaling(2.0)), link="softmax", from_logits="yes"),
-    "`model` must return logits or probabilities. Received: 'm', with activation 'log_sigmoid'":
+    "`members` must return logits or probabilities when called. Received: 'm', with activation 'log_sigmoid'":
         ensemble(member(layers.Dense(UNITS, "log_sigmoid", name="end"), name="m")),
     "`members` must have one output. Received: 2 outputs of 'm'": ensemble(two_outputs),
     "`model` must be built: ... Received: 'm', not built":
@@ -272,7 +274,7 @@ TEMPERATURES = {
     "`labels` must be vectors of shape (2, 3). Received: shape (2,)": fitting("sigmoid", ZEROS, [0, 1]),
     "`labels` must be in [0, 1]. Received: 2.0 at [0, 1]": fitting("sigmoid", [[0, 0]], [[0, 2]]),
     "`labels` must be in [0, 1]. Received: nan at [0, 1]": fitting("sigmoid", [[0, 0]], [[0, np.nan]]),
-    "`model` must return logits or probabilities. Received: 'm', which returns a":
+    "`model` must return logits or probabilities when called. Received: 'm', which returns a":
         lambda: (scale_temperature(DistributionModel(*joint_end(), name="m"), ZEROS, ZEROS)),
     "`link` must be a softmax, the link of the head 'head'. Received: link=Sigmoid()":
         scaling(HeteroscedasticDense(4, name="head"), link="sigmoid"),

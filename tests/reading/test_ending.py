@@ -6,7 +6,7 @@ from keras import layers
 
 from keras_het.layers import HeteroscedasticDense, HeteroscedasticNormal, JointHeteroscedasticDense, NoiseTransition
 from keras_het.models import DeepEnsemble, DistributionModel
-from keras_het.reading.ending import CLASSIFIERS, Ending, endings, find_ending
+from keras_het.reading.ending import LAST_LAYERS, Ending, endings, find_ending
 from keras_het.reading.head_noise import noisy_ending
 from tests.house import count_walks, walks
 from tests.models.small_models import MODELS
@@ -103,11 +103,11 @@ TABLE = {
     "head with flips": (lambda: model_of(head(), NoiseTransition(3, name="flips")),
         [("the layer 'flips'", "softmax", "log-probabilities", 3)], NO_END, NO_END, "head"),
     "joint head": (lambda: model_of(JointHeteroscedasticDense(3, 1, name="head")),
-        [("the head 'head'", "sigmoid", "distributions", 3)], NO_END, NO_END, "head"),
+        [("the head 'head'", "sigmoid", "distributions", 3)], NO_END, (None, 4), "head"),
     "joint model": (lambda: distribution(JointHeteroscedasticDense(3, 1, name="head")),
-        [("the model 'model'", "sigmoid", "probabilities", 3)], NO_END, NO_END, "head"),
+        [("the model 'model'", "sigmoid", "probabilities", 3)], NO_END, (None, 6), "head"),
     "regression": (lambda: distribution(HeteroscedasticNormal(3, 1, name="head")),
-        [("the model 'model'", "", "numbers", 3)], NO_END, NO_END, NO_END),
+        [("the model 'model'", "", "numbers", 3)], NO_END, (None, 6), NO_END),
     "convolution": (lambda: convolution(activation="softmax"), [("the layer 'map'", "softmax", "probabilities", 3)],
         ("map", "softmax", ()), (None, 2, 2, 4), NO_END),
     "reshaped convolution": (lambda: convolution(layers.Reshape((4, 3), name="flat"), layers.Softmax(name="p")),
@@ -153,7 +153,7 @@ def test_the_end_of_a_model(name):
     assert [
         [(each.source, each.link, each.returns, each.units) for each in endings(model)],
         answer(lambda: replaced(model)),
-        answer(lambda: tuple(find_ending(model, CLASSIFIERS).features.shape)),
+        answer(lambda: tuple(find_ending(model, LAST_LAYERS).features.shape)),
         answer(lambda: noisy_ending(model).head.name),
     ] == expected
 

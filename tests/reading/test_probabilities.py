@@ -8,8 +8,8 @@ from keras import ops
 from keras_het.base.validation import as_float64
 from keras_het.covariances import LowRank
 from keras_het.explain import features, predict_probabilities
-from keras_het.layers import HeteroscedasticDense
-from keras_het.reading.head_noise import class_covariances, head_noise, logit_normal, variances
+from keras_het.layers import HeteroscedasticDense, HeteroscedasticNormal, JointHeteroscedasticDense
+from keras_het.reading.head_noise import average_noise, class_covariances, logit_normal, variances
 from tests.checks import refusals
 from tests.common import Batches
 from tests.layers.heads import HEADS, built_head
@@ -86,7 +86,14 @@ RNG = np.random.default_rng(0)
 
 @pytest.mark.smoke
 @pytest.mark.parametrize(
-    "head", [lambda: keras.layers.Dense(3, "softmax"), lambda: HeteroscedasticDense(3)], ids=["dense", "head"]
+    "head",
+    [
+        lambda: keras.layers.Dense(3, "softmax"),
+        lambda: HeteroscedasticDense(3),
+        lambda: JointHeteroscedasticDense(3),
+        lambda: HeteroscedasticNormal(3),
+    ],
+    ids=["dense", "head", "joint", "normal"],
 )
 def test_features_are_what_comes_into_the_head_or_out_of_a_layer(head):
     hidden = keras.layers.Dense(6, "relu", name="hidden")
@@ -97,6 +104,9 @@ def test_features_are_what_comes_into_the_head_or_out_of_a_layer(head):
     np.testing.assert_allclose(features(model, x), last, rtol=1e-5)
     with pytest.raises(ValueError, match="`layer` must be one of 'hidden', 'last'"):
         features(model, x, "other")
+    model.add(keras.layers.BatchNormalization())
+    with pytest.raises(ValueError, match="Otherwise pass the name of the layer before the head as `layer`"):
+        features(model, x)
 
 
 def test_a_list_of_texts_is_as_good_as_an_array_of_them():
@@ -153,5 +163,5 @@ def test_masked_steps_have_no_part_in_the_mean():
     head, inputs = built_head("full"), keras.Input((10, 6))
     masked = keras.Model(inputs, head(keras.layers.Masking()(inputs)))
     plain = keras.Model(inputs := keras.Input((6,)), head(inputs))
-    for found, expected in zip(head_noise(masked, x)[1:], head_noise(plain, INPUTS)[1:], strict=True):
+    for found, expected in zip(average_noise(masked, x)[1:], average_noise(plain, INPUTS)[1:], strict=True):
         np.testing.assert_allclose(found, expected, rtol=1e-5)

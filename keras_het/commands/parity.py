@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import zipfile
 from collections.abc import Iterator
 from typing import Any
 
@@ -44,12 +45,14 @@ def run(options: argparse.Namespace) -> int:
     backends = list(dict.fromkeys(options.backends or installed_backends()))
     try:
         check_number("tolerance", options.tolerance, above=0.0)
+        if options.json and not pathlib.Path(options.json).parent.is_dir():
+            raise CannotRunError(f"Folder not found: {pathlib.Path(options.json).parent}")
         result = compare_file(options.model, backends, options.data, options.tolerance, options.modules)
         answer, content = f"\n{result}", _as_json(result)
     except (CannotRunError, ValueError) as error:
         answer, content = str(error), {"status": 2, "answer": str(error)}
     print(answer)
-    if options.json:
+    if options.json and pathlib.Path(options.json).parent.is_dir():
         pathlib.Path(options.json).write_text(json.dumps(content, indent=1, allow_nan=False) + "\n")
     return content["status"]
 
@@ -98,16 +101,18 @@ def compare_file(
 def _compare_in(
     folder: pathlib.Path, backends: list[str], tolerance: float, modules: list[str], made: bool
 ) -> Comparison:
+    environment = {"JAX_ENABLE_X64": "1"} if _asks_for_float64(folder / "model.keras") else {}
     reasons = {}
     for backend, before in zip(backends, [None, *backends], strict=False):
         # A backend loads the model that the backend before it trained and saved, in the same process.
         other = {"other": f"{before}.keras"} if before and before not in reasons else {}
-        error = _run_child(folder, backend, modules, recording=f"{backend}.npz", saved=f"{backend}.keras", **other)
+        job = {"recording": f"{backend}.npz", "saved": f"{backend}.keras", **other}
+        error = _run_child(folder, backend, modules, environment, **job)
         if error:
             reasons[backend] = error
     if reasons:
         raise CannotRunError("\n".join(f"Could not run on {backend}: {text}" for backend, text in reasons.items()))
-    error = _run_child(folder, backends[0], modules, other=f"{backends[-1]}.keras")
+    error = _run_child(folder, backends[0], modules, environment, other=f"{backends[-1]}.keras")
     if error:
         raise CannotRunError(f"Could not load on {backends[0]} the model that {backends[-1]} saved: {error}")
     recordings = [Recording.load(folder / f"{backend}.npz") for backend in backends]
@@ -127,6 +132,14 @@ def _compare_in(
     if lost:
         notes.append(f"weights that change when the model is saved and loaded: {', '.join(lost)}")
     return dataclasses.replace(result, rows=[*result.rows, *rows], notes=[*notes, *result.notes])
+
+
+def _asks_for_float64(model: pathlib.Path) -> bool:
+    """Returns whether a layer of a saved model computes in float64, which JAX must be told at its start."""
+    if not zipfile.is_zipfile(model):
+        return False
+    with zipfile.ZipFile(model) as archive:
+        return "config.json" in archive.namelist() and b'"float64"' in archive.read("config.json")
 
 
 def _run_child(folder: pathlib.Path, backend: str, modules: list[str], environment: Any = (), **job: Any) -> str | None:
@@ -171,7 +184,7 @@ def _loaded_rows(folder: pathlib.Path, saver: str, loader: str, result: Comparis
         others = loaded.arrays[part]
         for name in dict.fromkeys([*arrays, *others]):
             is_lost = name not in arrays or name not in others
-            distance = np.inf if is_lost else typed_difference(part, arrays[name], others[name])
+            distance = np.inf if is_lost else typed_difference(arrays[name], others[name])
             known = before.get(name) if part not in EXACT else None
             limit, rounding = (known.limit, known.rounding) if known else (0.0 if part in EXACT else tolerance, 0.0)
             yield Row(part, name, saver, f"{loader}, loaded", distance, limit, rounding)

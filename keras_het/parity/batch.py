@@ -55,7 +55,7 @@ def make_inputs(model: Any) -> Any:
 
 
 def _shape(tensor: Any) -> tuple[int, ...]:
-    return (EXAMPLES, *(UNKNOWN_LENGTH if axis is None else axis for axis in tensor.shape[1:]))
+    return (tensor.shape[0] or EXAMPLES, *(UNKNOWN_LENGTH if axis is None else axis for axis in tensor.shape[1:]))
 
 
 def _is_integer(tensor: Any) -> bool:
@@ -129,6 +129,8 @@ def make_labels(model: Any, x: Any) -> Any:
         return None
     outputs = model(keras.tree.map_structure(ops.convert_to_tensor, x), training=False)
     flat = keras.tree.flatten(outputs)
+    if isinstance(loss, dict) and not isinstance(outputs, dict):  # its order is that of the outputs' names
+        loss = [loss[name] for name in model.output_names if name in loss]
     losses = keras.tree.flatten(loss) if isinstance(loss, (list, tuple, dict)) else [loss] * len(flat)
     rng = np.random.default_rng(SEED + 1)
     if len(losses) != len(flat):

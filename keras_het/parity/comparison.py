@@ -64,6 +64,8 @@ class Comparison:
         notes: texts about numbers that cannot be equal, and the reasons.
         failures: texts about parts that a backend could not compute, and the errors.
         versions: packages that computed the recordings, such as "jax 0.10.2".
+        is_reference_certain: True if the recording in float64 is of another backend, or equal on several backends. If
+            not, it can have the fault of its backend.
     """
 
     labels: list[str]
@@ -72,6 +74,7 @@ class Comparison:
     notes: list[str]
     failures: list[str]
     versions: list[str] = dataclasses.field(default_factory=list)
+    is_reference_certain: bool = False
 
     @property
     def worst(self) -> Row:
@@ -139,7 +142,7 @@ class Comparison:
             others = [label for label in self.labels if label != culprits[0]]
             return f"{culprits[0]} differs from {_join(others)}"
         errors = self.errors.get((first.part, first.name), {})
-        if {first.first, first.second} <= set(errors):
+        if self.is_reference_certain and {first.first, first.second} <= set(errors):
             farther, nearer = sorted((first.first, first.second), key=lambda label: -errors[label])
             if errors[farther] > ALLOWED_ROUNDINGS * max(errors[nearer], 1.0):
                 return f"{farther} differs from {nearer} and from float64"
@@ -174,7 +177,7 @@ def compare(*recordings: Recording, tolerance: float = 1e-5) -> Comparison:
         difference = max |a - b| / max(|a|, |b|),      limit = max(tolerance, 10 rounding)
 
     The maxima are over the entries of an array. `rounding` is the difference that `record` measures after it changes
-    every weight and input by up to half a unit in the last place. The rounding grows with the depth of a network, so a
+    the weights and inputs by up to one unit in the last place. The rounding grows with the depth of a network, so a
     deep network does not fail because it is deep. Starting weights must be equal bit for bit.
 
     A recording in float64 is a reference: the result holds the distance of each backend from it. If all outputs and
@@ -211,11 +214,13 @@ def compare(*recordings: Recording, tolerance: float = 1e-5) -> Comparison:
     is_forward_equal = all(row.ratio <= 1 for row in measured if row.part in FORWARD)
     rows = [_with_float64(row, recordings, tolerance) if is_forward_equal else row for row in measured]
     labels = [recording.label for recording in backends]
-    errors, notes = _errors(measured, backends, references), _notes(recordings, rows)
+    errors, notes = _errors(measured, backends, references, tolerance), _notes(recordings, rows)
     if explained := [row for row, before in zip(rows, measured, strict=True) if before.ratio > 1 >= row.ratio]:
         names = dict.fromkeys(f"{row.part} of `{row.name}`" for row in explained)
-        notes.append(f"these numbers differ by rounding alone, because the backends agree in float64: {_some(names)}")
-    return Comparison(labels, rows, errors, notes, _failures(backends), list_versions(recordings))
+        largest = f"the largest difference is {max(row.difference for row in explained):.1e}"
+        notes.append(f"these numbers differ, but not in float64, so it is rounding ({largest}): {_some(names)}")
+    is_certain = len(references) > 1 or any(reference.backend not in labels for reference in references)
+    return Comparison(labels, rows, errors, notes, _failures(backends), list_versions(recordings), is_certain)
 
 
 def list_versions(recordings: Sequence[Recording]) -> list[str]:
@@ -257,18 +262,22 @@ def _row(part: str, name: str, pair: tuple[Recording, Recording], tolerance: flo
     a, b = first.arrays[part].get(name), second.arrays[part].get(name)
     rounding = _rounding(part, name, first, second)
     tolerances = (_TOLERANCES.get(recording.precision, 0.0) for recording in (first, second))
-    limit = 0.0 if part in EXACT else max(tolerance, ALLOWED_ROUNDINGS * rounding, *tolerances)
-    distance = np.inf if a is None or b is None else typed_difference(part, a, b)
+    is_whole = not rounding and all(array is not None and array.dtype.kind in "biu" for array in (a, b))
+    limit = 0.0 if part in EXACT or is_whole else max(tolerance, ALLOWED_ROUNDINGS * rounding, *tolerances)
+    distance = np.inf if a is None or b is None else typed_difference(a, b)
     return Row(part, name, first.label, second.label, distance, limit, rounding)
 
 
-def typed_difference(part: str, a: np.ndarray, b: np.ndarray) -> float:
+def typed_difference(a: np.ndarray, b: np.ndarray) -> float:
     """Returns the difference of two arrays, which is infinite if their dtypes differ.
 
-    A counter that is a weight has int64 in Keras on TensorFlow, and int32 on other backends.
+    The width of integers is not compared: Keras has int64 on TensorFlow for int32 on other backends.
     """
-    is_counter = part in ("weights", "training", "saved weights") and {str(a.dtype), str(b.dtype)} == {"int32", "int64"}
-    return difference(a, b) if a.dtype == b.dtype or is_counter else np.inf
+    return difference(a, b) if a.dtype == b.dtype or _have_widths(a, b) else np.inf
+
+
+def _have_widths(a: np.ndarray, b: np.ndarray) -> bool:
+    return {str(a.dtype), str(b.dtype)} == {"int32", "int64"}
 
 
 def _with_float64(row: Row, recordings: Sequence[Recording], tolerance: float) -> Row:
@@ -306,19 +315,19 @@ def _layer(name: str) -> str:
 
 
 def _errors(
-    rows: list[Row], backends: Sequence[Recording], references: Sequence[Recording]
+    rows: list[Row], backends: Sequence[Recording], references: Sequence[Recording], tolerance: float
 ) -> dict[tuple[str, str], dict[str, float]]:
-    """Returns the distance of each backend from float64, in units of the rounding."""
+    """Returns the distance of each backend from float64, in units of the rounding, if the references agree."""
     errors: dict[tuple[str, str], dict[str, float]] = {}
     roundings: dict[tuple[str, str], float] = {}
     for row in rows:
         roundings[row.part, row.name] = max(row.rounding, roundings.get((row.part, row.name), 0.0))
-    for reference in references[:1]:
-        for (part, name), rounding in roundings.items():
-            exact = reference.arrays.get(part, {}).get(name)
-            arrays = {recording.label: recording.arrays.get(part, {}).get(name) for recording in backends}
-            if exact is not None and rounding and part not in EXACT:
-                errors[part, name] = {k: difference(a, exact) / rounding for k, a in arrays.items() if a is not None}
+    for (part, name), rounding in roundings.items():
+        exact = [array for each in references if (array := each.arrays.get(part, {}).get(name)) is not None]
+        arrays = {recording.label: recording.arrays.get(part, {}).get(name) for recording in backends}
+        is_known = exact and all(difference(exact[0], other) <= tolerance for other in exact[1:])
+        if is_known and rounding and part not in EXACT:
+            errors[part, name] = {k: difference(a, exact[0]) / rounding for k, a in arrays.items() if a is not None}
     return errors
 
 

@@ -145,8 +145,8 @@ def _rows_of_step(data: tuple, step: int, batch_size: int | None) -> tuple:
 class _Run:
     """Run of a model for one recording.
 
-    Everything is computed twice: with the weights and inputs, and with rounded weights and inputs. The difference is
-    the `rounding`.
+    Everything is computed twice: with the weights and inputs, and with weights and inputs that are rounded again. The
+    difference is the `rounding`.
     """
 
     def __init__(
@@ -177,6 +177,7 @@ class _Run:
         with intercept_calls(self.model, self._call):
             self.check_determinism()
             arrays = self._compute(self.data, self.start)
+            self.check_loss(arrays)
             rounded = self._compute(*self._round())
         rounding = {
             part: {
@@ -191,7 +192,7 @@ class _Run:
         )  # fmt: skip
 
     def _round(self) -> tuple[tuple, list[np.ndarray]]:
-        """Returns data and variables with each number changed by up to half a unit in its last place.
+        """Returns data and variables with each number changed by up to one unit in its last place.
 
         Inputs that are whole numbers stay, because they can be indices.
         """
@@ -303,7 +304,8 @@ class _Run:
             why = "is not compiled" if not self.model.compiled else "has no labels" if has_terms else "has no loss"
             self.note(f"the model {why}, so the loss is the mean of its outputs, each times a fixed number")
         if type(self.model).train_step is not keras.Model.train_step:
-            self.note("the model's own `train_step` is not compared, but its `compute_loss` is")
+            more = ", but its `compute_loss` is" if has_loss else ""
+            self.note(f"the model's own `train_step` is not compared{more}")
         probe = Probe(self.model, shapes=None if has_loss else self.shapes)
         optimizer.build(self.model.trainable_variables)
         probe.compile(optimizer=optimizer, jit_compile=self.jit_compile, auto_scale_loss=False)
@@ -323,6 +325,14 @@ class _Run:
         first = next(names, None)
         if first is not None:
             self.failures["layers"] = f"a second call of `{first}` returns different outputs, {NOT_DETERMINISTIC}"
+
+    def check_loss(self, arrays: dict[str, Named]) -> None:
+        """Adds a failure if the loss of the same training step is another number, as for noise in training."""
+        if "loss" in arrays:
+            assign_values(self.model.variables, self.start)
+            again = self.gradients(self.data)["loss"][""]
+            if difference(arrays["loss"][""], again) > 100.0 * ROUNDOFF[self.precision]:
+                self.failures["gradients"] = f"a second training step has another loss, {NOT_DETERMINISTIC}"
 
     def _call(self, layer: Any, call: Callable, arguments: tuple, options: Named) -> Any:
         """Calls a layer, and stores its outputs while `is_watching`."""
@@ -345,6 +355,8 @@ class _Run:
         self.calls[name] += 1
         call = self.calls[name]
         for number, output in enumerate(keras.tree.flatten(outputs)):
+            if output is None:
+                continue
             try:
                 array = np.array(ops.convert_to_numpy(output))
             except Exception:

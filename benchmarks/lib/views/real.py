@@ -8,17 +8,16 @@ HALVES = ("sets that decided", "sets that had no say")
 FINDERS = {  # rows of real_issues, in words
     "vote of ten neighbours": "vote of ten nearest neighbours",
     "logistic regression, cleanlab": "logistic regression, then cleanlab",
-    "clean_labels": "`labels.clean(None, x, y)`",
+    "clean": "`labels.clean(None, x, y)`",
     "TrainingDynamics": "`TrainingDynamics`, one Dense layer",
     "TrainingDynamics, 128 units": "`TrainingDynamics`, two layers",
 }
-DISAGREEMENTS = "clean_labels, argmax"  # row of all labels that are not the most probable class
+DISAGREEMENTS = "clean, argmax"  # row of all labels that are not the most probable class
 AUDITS = {"find_label_issues": "`find_issues`", "argmax is not the label": "every label that is not the top class"}
-GAINED = {  # rows of real_choose, in words; the last one is of an earlier run
+GAINED = {  # rows of real_choose, in words
     "choose": "`choose`",
     "clean": "`clean`",
     "clean, drop": '`clean`, `action="drop"`',
-    "clean_labels": '`clean`, `action="drop"`',
 }
 HEADS = (  # sets of real_heads, and numbers of labels
     ("CIFAR-10N worst", 2000),
@@ -31,7 +30,8 @@ HEADS = (  # sets of real_heads, and numbers of labels
 )
 JUDGES = ("verified alone", "verified_performance")  # columns of real_judge
 CROWDS = {  # rows of real_annotators, in words
-    "clean_labels, votes": "`labels.clean(None, x, votes)`",
+    "clean, votes": "`labels.clean(None, x, votes)`",
+    "clean, majority": "`labels.clean(None, x, y)` of the majority",
     "choose, votes": "`labels.choose(None, x, votes)`",
     "majority + logistic regression": "majority, logistic regression",
     "Dawid-Skene + logistic regression": "Dawid-Skene, logistic regression",

@@ -42,8 +42,8 @@ CROWDS = {  # rows of real_annotators, in words
     "true labels + logistic regression": "correct labels, logistic regression",
 }
 ELSEWHERE = {  # data of the choice that did not decide its rule, in words
-    "table, 30% of one class": "table of two classes, 30% of one class swapped",
-    "words, 45% of every second": "words of 12 languages, 45% of every second class swapped",
+    "table, 30% of one class": "table of two classes, 30% of one class labelled as the other",
+    "words, 45% of every second": "words of 12 languages, 45% of every second class, one way",
     "MNIST, 40%": "3,000 images of MNIST, 40% look-alike",
     "images, 20%": "drawn images, 20 classes, 20% look-alike",
 }

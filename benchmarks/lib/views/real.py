@@ -19,15 +19,14 @@ GAINED = {  # rows of real_choose, in words
     "clean": "`clean`",
     "clean, drop": '`clean`, `action="drop"`',
 }
-HEADS = (  # sets of real_heads, and numbers of labels
-    ("CIFAR-10N worst", 2000),
-    ("CIFAR-10N worst", 18000),
-    ("CIFAR-10N worst", 50000),
-    ("CIFAR-100N", 45000),
-    ("CIFAR-10N random1", 18000),
-    ("CIFAR-10N aggregate", 18000),
-    ("Fashion-MNIST-H", 18000),
-)
+HEADS = {  # by result, the sets and numbers of labels
+    "real_heads_sizes": (
+        *(("CIFAR-10N worst", count) for count in (2_000, 5_000, 10_000, 18_000, 50_000)),
+        *((name, 5_000) for name in ("CIFAR-10N random1", "CIFAR-10N aggregate", "Fashion-MNIST-H", "CIFAR-100N")),
+        *((name, 18_000) for name in ("CIFAR-10N random1", "CIFAR-10N aggregate", "Fashion-MNIST-H")),
+    ),
+    "real_heads": (("CIFAR-100N", 45_000),),
+}
 JUDGES = ("verified alone", "verified_performance")  # columns of real_judge
 CROWDS = {  # rows of real_annotators, in words
     "clean, votes": "`labels.clean(None, x, votes)`",
@@ -102,13 +101,13 @@ def _points(mean, error):
 def real_heads(of):
     """Returns what the full head adds to a Dense layer with a tuned temperature, for each set."""
     lines = [["dataset", "labels", "Dense: accuracy", "head: points", "Dense: NLL", "head: NLL"]]
-    for name, count in HEADS:
-        rows = {row["head"]: row for row in dicts(of("real_heads", f"{name}, {count} labels, by noisy accuracy"))}
+    for result, name, count in ((result, *each) for result, parts in HEADS.items() for each in parts):
+        rows = {row["head"]: row for row in dicts(of(result, f"{name}, {count} labels, by noisy accuracy"))}
         dense, full = rows["Dense"], rows["full"]
         mean, error = (100 * float(number) for number in full["accuracy - Dense's"].split(" +- "))
         points, nll = bold(_points(mean, error)), bold(_signed(full["nll - Dense's"]))
         lines.append([name, f"{count:,}", dense["accuracy"], points, dense["nll"], nll])
-    return lines
+    return [lines[0], *sorted(lines[1:], key=lambda line: line[0], reverse=True)]
 
 
 def _signed(cell):

@@ -107,7 +107,8 @@ def real_heads(of):
         mean, error = (100 * float(number) for number in full["accuracy - Dense's"].split(" +- "))
         points, nll = bold(_points(mean, error)), bold(_signed(full["nll - Dense's"]))
         lines.append([name, f"{count:,}", dense["accuracy"], points, dense["nll"], nll])
-    return [lines[0], *sorted(lines[1:], key=lambda line: line[0], reverse=True)]
+    names = [line[0] for line in lines]
+    return sorted(lines, key=lambda line: names.index(line[0]))
 
 
 def _signed(cell):

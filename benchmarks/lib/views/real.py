@@ -15,6 +15,8 @@ FINDERS = {  # rows of real_issues, in words
 DISAGREEMENTS = "clean, argmax"  # row of all labels that are not the most probable class
 AUDITS = {"find_label_issues": "`find_issues`", "argmax is not the label": "every label that is not the top class"}
 GAINED = {  # rows of real_choose, in words
+    "logistic regression": "logistic regression",
+    "linear discriminant": "discriminant of scikit-learn",
     "choose": "`choose`",
     "clean": "`clean`",
     "clean, drop": '`clean`, `action="drop"`',
@@ -80,7 +82,7 @@ def audits(of):
 
 
 def real_methods(of):
-    """Returns the accuracy of early stopping, and the points of `choose` and `clean` over it, for each set."""
+    """Returns the accuracy of early stopping, and the points of other methods over it, for each set."""
     rows = [(half, row) for half in HALVES for row in dicts(of("real_choose", f"points over Dense, {half}"))]
     names = [name for name in GAINED if name in rows[0][1]]
     lines = [["dataset", "early stopping", *(GAINED[name] for name in names)]]

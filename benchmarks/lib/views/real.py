@@ -23,11 +23,14 @@ GAINED = {  # rows of real_choose, in words
 }
 HEADS = {  # by result, the sets and numbers of labels
     "real_heads_sizes": (
-        *(("CIFAR-10N worst", count) for count in (2_000, 5_000, 10_000, 18_000, 50_000)),
-        *((name, 5_000) for name in ("CIFAR-10N random1", "CIFAR-10N aggregate", "Fashion-MNIST-H", "CIFAR-100N")),
+        *(("CIFAR-10N worst", count) for count in (2_000, 5_000, 10_000, 18_000)),
+        *((name, 5_000) for name in ("CIFAR-100N", "CIFAR-10N random1", "CIFAR-10N aggregate", "Fashion-MNIST-H")),
+    ),
+    "real_heads": (
+        ("CIFAR-10N worst", 50_000),
+        ("CIFAR-100N", 45_000),
         *((name, 18_000) for name in ("CIFAR-10N random1", "CIFAR-10N aggregate", "Fashion-MNIST-H")),
     ),
-    "real_heads": (("CIFAR-100N", 45_000),),
 }
 JUDGES = ("verified alone", "verified_performance")  # columns of real_judge
 CROWDS = {  # rows of real_annotators, in words

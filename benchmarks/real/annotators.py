@@ -23,7 +23,7 @@ from benchmarks.lib.results import publish
 from benchmarks.real import features, plain
 from benchmarks.real.votes import ABSTAIN, PLAN, TARGETS, dawid_skene, task_of
 from keras_het.callbacks import TransitionMonitor
-from keras_het.labels import annotators, choose, clean
+from keras_het.labels import aggregate, annotators, choose, clean
 from keras_het.layers import NoiseTransition
 from keras_het.losses import AnnotatorsLoss
 
@@ -40,12 +40,21 @@ del MODELS[f"shares of the votes + {REGRESSION}"]  # argmax of the shares is the
 for other in ("crowd-kit's GLAD", "crowd-kit's M-MSR"):
     del MODELS[f"{other} + {DENSE}"]
 BOUNDS = tuple(row for row in MODELS if row.startswith("true"))
-CHOSEN, CLEANED = "choose, votes", "clean_labels, votes"
+CHOSEN, CLEANED, CLEANED_MAJORITY = "choose, votes", "clean, votes", "clean, majority"
 ENGINE = {  # by row, the model of features and votes
     CHOSEN: lambda x, votes, seed, epochs: choose(None, x, votes, epochs=epochs, folds=3, seed=seed, verbose=0).model,
     CLEANED: lambda x, votes, seed, epochs: clean(None, x, votes, seed=seed, verbose=0).model,
+    CLEANED_MAJORITY: lambda x, votes, seed, epochs: clean(None, x, majority(votes), seed=seed, verbose=0).model,
 }
 ROWS = (*ENGINE, *(row for row in MODELS if row not in BOUNDS), T, STARTED, REFERENCE + BARE, STARTED + BARE, *BOUNDS)
+
+
+def majority(votes):
+    """Returns the most frequent label of each example. The first of equals wins."""
+    y = aggregate(votes, method="majority").probabilities.argmax(axis=1)
+    if len(np.unique(y)) <= votes.max():  # `clean` numbers the classes that it gets
+        raise ValueError(f"No majority for some of the {votes.max() + 1} classes")
+    return y
 
 
 class Best(keras.callbacks.Callback):

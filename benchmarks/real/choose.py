@@ -111,7 +111,8 @@ def differences(records, reference=None):
         reference: name of the other row; None for the plain one that is best on the test.
     """
     title, plain_rows = "the best of the plain rows" if reference is None else "over", (*PLAIN, REFERENCE)
-    table = [["set", title, *(row for row in MODELS if row != reference and lines.select(records, row=row))]]
+    compared = MODELS if reference is None else ROWS
+    table = [["set", title, *(row for row in compared if row != reference and lines.select(records, row=row))]]
     for name in lines.distinct(records, "set"):
         scores = {
             row: {line["seed"]: line["accuracy"] for line in lines.select(records, set=name, row=row)} for row in ROWS

@@ -8,30 +8,34 @@ HALVES = ("sets that decided", "sets that had no say")
 FINDERS = {  # rows of real_issues, in words
     "vote of ten neighbours": "vote of ten nearest neighbours",
     "logistic regression, cleanlab": "logistic regression, then cleanlab",
-    "clean_labels": "`labels.clean(None, x, y)`",
+    "clean": "`labels.clean(None, x, y)`",
     "TrainingDynamics": "`TrainingDynamics`, one Dense layer",
     "TrainingDynamics, 128 units": "`TrainingDynamics`, two layers",
 }
-DISAGREEMENTS = "clean_labels, argmax"  # row of all labels that are not the most probable class
+DISAGREEMENTS = "clean, argmax"  # row of all labels that are not the most probable class
 AUDITS = {"find_label_issues": "`find_issues`", "argmax is not the label": "every label that is not the top class"}
-GAINED = {  # rows of real_choose, in words; the last one is of an earlier run
+GAINED = {  # rows of real_choose, in words
+    "logistic regression": "logistic regression",
+    "linear discriminant": "discriminant of scikit-learn",
     "choose": "`choose`",
     "clean": "`clean`",
     "clean, drop": '`clean`, `action="drop"`',
-    "clean_labels": '`clean`, `action="drop"`',
 }
-HEADS = (  # sets of real_heads, and numbers of labels
-    ("CIFAR-10N worst", 2000),
-    ("CIFAR-10N worst", 18000),
-    ("CIFAR-10N worst", 50000),
-    ("CIFAR-100N", 45000),
-    ("CIFAR-10N random1", 18000),
-    ("CIFAR-10N aggregate", 18000),
-    ("Fashion-MNIST-H", 18000),
-)
+HEADS = {  # by result, the sets and numbers of labels
+    "real_heads_sizes": (
+        *(("CIFAR-10N worst", count) for count in (2_000, 5_000, 10_000, 18_000)),
+        *((name, 5_000) for name in ("CIFAR-100N", "CIFAR-10N random1", "CIFAR-10N aggregate", "Fashion-MNIST-H")),
+    ),
+    "real_heads": (
+        ("CIFAR-10N worst", 50_000),
+        ("CIFAR-100N", 45_000),
+        *((name, 18_000) for name in ("CIFAR-10N random1", "CIFAR-10N aggregate", "Fashion-MNIST-H")),
+    ),
+}
 JUDGES = ("verified alone", "verified_performance")  # columns of real_judge
 CROWDS = {  # rows of real_annotators, in words
-    "clean_labels, votes": "`labels.clean(None, x, votes)`",
+    "clean, votes": "`labels.clean(None, x, votes)`",
+    "clean, majority": "`labels.clean(None, x, y)` of the majority",
     "choose, votes": "`labels.choose(None, x, votes)`",
     "majority + logistic regression": "majority, logistic regression",
     "Dawid-Skene + logistic regression": "Dawid-Skene, logistic regression",
@@ -42,8 +46,8 @@ CROWDS = {  # rows of real_annotators, in words
     "true labels + logistic regression": "correct labels, logistic regression",
 }
 ELSEWHERE = {  # data of the choice that did not decide its rule, in words
-    "table, 30% of one class": "table of two classes, 30% of one class swapped",
-    "words, 45% of every second": "words of 12 languages, 45% of every second class swapped",
+    "table, 30% of one class": "table of two classes, 30% of one class labelled as the other",
+    "words, 45% of every second": "words of 12 languages, 45% of every second class, one way",
     "MNIST, 40%": "3,000 images of MNIST, 40% look-alike",
     "images, 20%": "drawn images, 20 classes, 20% look-alike",
 }
@@ -81,7 +85,7 @@ def audits(of):
 
 
 def real_methods(of):
-    """Returns the accuracy of early stopping, and the points of `choose` and `clean` over it, for each set."""
+    """Returns the accuracy of early stopping, and the points of other methods over it, for each set."""
     rows = [(half, row) for half in HALVES for row in dicts(of("real_choose", f"points over Dense, {half}"))]
     names = [name for name in GAINED if name in rows[0][1]]
     lines = [["dataset", "early stopping", *(GAINED[name] for name in names)]]
@@ -102,13 +106,14 @@ def _points(mean, error):
 def real_heads(of):
     """Returns what the full head adds to a Dense layer with a tuned temperature, for each set."""
     lines = [["dataset", "labels", "Dense: accuracy", "head: points", "Dense: NLL", "head: NLL"]]
-    for name, count in HEADS:
-        rows = {row["head"]: row for row in dicts(of("real_heads", f"{name}, {count} labels, by noisy accuracy"))}
+    for result, name, count in ((result, *each) for result, parts in HEADS.items() for each in parts):
+        rows = {row["head"]: row for row in dicts(of(result, f"{name}, {count} labels, by noisy accuracy"))}
         dense, full = rows["Dense"], rows["full"]
         mean, error = (100 * float(number) for number in full["accuracy - Dense's"].split(" +- "))
         points, nll = bold(_points(mean, error)), bold(_signed(full["nll - Dense's"]))
         lines.append([name, f"{count:,}", dense["accuracy"], points, dense["nll"], nll])
-    return lines
+    names = [line[0] for line in lines]
+    return sorted(lines, key=lambda line: names.index(line[0]))
 
 
 def _signed(cell):

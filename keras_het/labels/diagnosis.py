@@ -26,7 +26,8 @@ BIN_LOGITS = logit((np.arange(BINS) + 0.5) / BINS)
 MAX_SHOWN_FLIPS = 5
 ANSWERS = {
     "none": "none found. Model errors explain the labels that the model disagrees with.",
-    "symmetric": "random flips (symmetric). Label errors do not depend on the example, and no flip is frequent.",
+    "symmetric": "class-dependent, random flips (symmetric). Label errors do not depend on the example, and no flip is "
+    "more frequent than the others.",
     "class-dependent": "class-dependent. Label errors depend on the true class, not on the example.",
     "instance-dependent": "instance-dependent, or the model is too weak to tell.",
 }

@@ -32,7 +32,7 @@ class Findings(NamedTuple):
     Attributes:
         class_names: K names, or numbers.
         labels: observed labels, `(N,)`.
-        is_out_of_sample: boolean, whether the user passed the probabilities.
+        is_out_of_sample: boolean, whether the probabilities are an argument; else they are predictions of the model.
         accuracy: fraction of labels that the model predicts.
         nll: negative log-likelihood of the labels.
         brier: Brier score against the labels.

@@ -32,12 +32,13 @@ ANSWERS = {
     "instance-dependent": "instance-dependent, or the model is too weak to tell.",
 }
 NEXT_STEPS = {
-    "none": "Train as usual, or with losses.SmoothedCrossentropy. Check the labels that labels.find_issues flags.",
+    "none": "Train as usual, or with losses.SmoothedCrossentropy. Check the confident issues, the issues of "
+    "labels.find_issues.",
     "symmetric": "Compare methods with labels.choose, or stop early by noisy validation labels.",
     "class-dependent": "Compare methods with labels.choose, or train with losses.ForwardCorrectedCrossentropy and the "
     "transition of this diagnosis.",
-    "instance-dependent": "Add labels.methods.Heteroscedastic() to the methods of labels.choose. Drop only the labels "
-    "that labels.find_issues flags.",
+    "instance-dependent": "Add labels.methods.Heteroscedastic() to the methods of labels.choose. Drop only the "
+    "confident issues, the issues of labels.find_issues.",
 }
 NOTHING_LEARNED = (
     "The model predicts {model:.1%} of the labels, the majority class alone {majority:.1%}. Train longer, scale the "

@@ -29,7 +29,7 @@ from keras_het.labels.training import (
     examples,
 )
 
-MAX_NAME_LETTERS = 60  # longer function names would make file names that some systems refuse
+MAX_NAME_LETTERS = 60  # longer function names would make the printed table too wide
 MAX_SEED = 2**31 - 1  # fold k uses seed + k, and Keras refuses seeds above 2**32 - 1
 
 

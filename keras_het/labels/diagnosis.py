@@ -44,7 +44,7 @@ NOTHING_LEARNED = (
     "The model predicts {model:.1%} of the labels, the majority class alone {majority:.1%}. Train longer, scale the "
     "inputs, and check that rows and labels have the same order."
 )
-SECOND_CHOICES = "Label errors {} the class that each example resembles most"
+SECOND_CHOICES = "Label errors {} the model's second choice for each example"
 
 
 @dataclasses.dataclass(frozen=True)

@@ -133,7 +133,7 @@ def find_issues(
       method is confident learning. The threshold of class j is the mean p_j of the examples labelled j, but at
       least 1 / K. An example counts for the most probable class that reaches its threshold. A class with fewer than
       three labels never counts. Scaled to all examples with label i, the counts estimate how many labels i should be j.
-      As many labels are issues, those with the largest p_j - p_i, if j is the suggested class. If the suggested
+      As many labels are issues, those with the largest p_j - p_i, if i is not the suggested class. If the suggested
       classes come from a transition matrix, and most disagreements are issues, all of them are.
     * A `callbacks.TrainingDynamics` of one training on these labels. Its mean margin ranks them. The probabilities are
       means over the epochs, with little weight for epochs that have memorised the labels. All labels that are not the

@@ -160,7 +160,7 @@ def _check_issues(issues: Any, labels: np.ndarray) -> None:
 
 
 def _normalized(p: np.ndarray) -> np.ndarray:
-    """Returns rows of sum 1; it copies only half precision, whose sums are rounded."""
+    """Returns rows of sum 1, without a copy unless the sums are off, as in half precision."""
     sums = p.sum(axis=1, dtype="float64", keepdims=True)
     return p if p.dtype.itemsize >= 4 and np.all(np.abs(sums - 1.0) < SUM_TOLERANCE) else p / sums
 

@@ -189,7 +189,7 @@ def all_issues(p: np.ndarray, labels: np.ndarray, decoded: Any = None, flags_all
     """Returns all labels; with `flags_all`, all disagreements are issues if most of them are confident issues.
 
     In data with few label errors, most disagreements are correct labels of hard examples, and few are confident issues.
-    In data with many errors, too few are.
+    In data with many errors, they are too few.
     """
     return _table(Evidence(p, labels), None, flags_all, decoded)
 

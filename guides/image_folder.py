@@ -58,7 +58,7 @@ for number, index in enumerate(rng.permutation(len(digits))[:3500]):
 """
 ## Read it
 
-`shuffle=False` keeps the images in the order of `file_paths`, so that you can find the file of a suspect. For photos,
+`shuffle=False` keeps the images in the order of `file_paths`, so that you can find the file of an issue. For photos,
 use the image size of your network and leave out `color_mode`.
 """
 
@@ -85,7 +85,8 @@ print(f"{len(x)} images of {x.shape[1:]}, {len(set(labels))} classes")
 ## Find the errors
 
 You need one call. It trains models on folds of the images and flags labels that the out-of-sample predictions
-contradict. Then it writes a report and a table of them, and trains a model without them. Use your usual network.
+contradict, the issues. Then it writes a report and a table of them, and trains a model without the confident issues.
+Use your usual network.
 """
 
 
@@ -136,7 +137,7 @@ plt.show()
 
 Open `report/labels.csv`, which lists the worst labels first. If a label is wrong, write the correct class into the
 column `corrected`. An empty cell keeps the label. Here the file names stand in for a person who reviews only the
-suspects. `keras_het.labels.apply_corrections` reads the table, and you move each file into its folder.
+issues. `keras_het.labels.apply_corrections` reads the table, and you move each file into its folder.
 """
 
 table = pandas.read_csv(
@@ -162,7 +163,7 @@ print(f"{np.sum(cleaned.classes[corrected] != true)} after")
 """
 ## Train again
 
-Compare three models: trained on the original folder, without the suspects, and on the corrected folder.
+Compare three models: trained on the original folder, without the confident issues, and on the corrected folder.
 """
 
 
@@ -183,6 +184,6 @@ def train(x, labels):
 before = train(x, labels)
 x, labels, _ = read("train")
 after = train(x, labels)
-print(f"accuracy before:               {accuracy(before):.3f}")
-print(f"accuracy without the suspects: {accuracy(cleaned.model):.3f}")
-print(f"accuracy with files moved:     {accuracy(after):.3f}")
+print(f"accuracy before:                   {accuracy(before):.3f}")
+print(f"accuracy without confident issues: {accuracy(cleaned.model):.3f}")
+print(f"accuracy with files moved:         {accuracy(after):.3f}")

@@ -169,8 +169,8 @@ print(f"of C~ {matrices.noisy.diagonal().mean():.2f}")
 ## When it fails
 
 **Instance-dependent noise.** Then no matrix describes the errors. Here 40% of the labels, mostly of ugly digits, are
-flipped to the class that the image resembles most. *The sign:* no strength explains the held-out labels better than
-`None`. Use `keras_het.layers.HeteroscedasticDense` for this noise.
+flipped to the other class that the image resembles most. *The sign:* no strength explains the held-out labels better
+than `None`. Use `keras_het.layers.HeteroscedasticDense` for this noise.
 """
 
 look_alike = corrupt(clean, look_alike_transitions(x, clean, 0.4), seed=0)

@@ -58,8 +58,8 @@ print(x.iloc[:3, :4].assign(label=labels[:3]))
 ## Find the label errors
 
 A model memorises the labels it was trained on. So let `cross_val_predict` compute out-of-sample probabilities, and
-compare them with the labels by `keras_het.labels.find_issues`. Precision is the fraction of suspects that are label
-errors, and recall is the fraction of label errors that are suspects. The accuracy is on clean test labels, after
+compare them with the labels by `keras_het.labels.find_issues`. Precision is the fraction of issues that are label
+errors, and recall is the fraction of label errors that are issues. The accuracy is on clean test labels, after
 training on all noisy labels.
 """
 
@@ -73,20 +73,18 @@ estimators = {
 parts = StratifiedKFold(4, shuffle=True, random_state=0)
 classes, y = np.unique(labels, return_inverse=True)
 probabilities = {}
-print(
-    f"{'':24}{'suspects':>8}{'precision':>11}{'recall':>8}{'accuracy':>10}"
-)
+print(f"{'':24}{'issues':>8}{'precision':>11}{'recall':>8}{'accuracy':>10}")
 for name, estimator in estimators.items():
     pipeline = make_pipeline(StandardScaler(), estimator)
     p = cross_val_predict(
         pipeline, x, labels, cv=parts, method="predict_proba"
     )
-    issues = keras_het.labels.find_issues(p, y)
-    suspects = issues.index[issues.is_issue]
+    ranked = keras_het.labels.find_issues(p, y)
+    issues = ranked.index[ranked.is_issue]
     accuracy = pipeline.fit(x, labels).score(x_test, y_test)
     print(
-        f"{name:24}{len(suspects):8}{wrong[suspects].mean():11.2f}"
-        f"{wrong[suspects].sum() / wrong.sum():8.2f}{accuracy:10.3f}"
+        f"{name:24}{len(issues):8}{wrong[issues].mean():11.2f}"
+        f"{wrong[issues].sum() / wrong.sum():8.2f}{accuracy:10.3f}"
     )
     probabilities[name] = p
 
@@ -115,11 +113,11 @@ panels[2].legend(frameon=False, loc="upper center")
 plt.show()
 
 """
-## Train without the most confident suspects
+## Train without the confident issues
 
-`keras_het.labels.clean` accepts any compiled Keras model, here a logistic regression. It trains a model without the most
-confident issues, `cleaned.confident_issues`. The frame of suspects has your index and your class names, with the worst
-first. If you leave out `probabilities`, `clean` runs the cross-validation for you.
+`keras_het.labels.clean` accepts any compiled Keras model, here a logistic regression. It trains a model without the
+confident issues, `cleaned.confident_issues`. The frame of all labels has your index and your class names, with the
+worst first. If you leave out `probabilities`, `clean` runs the cross-validation for you.
 """
 
 
@@ -153,7 +151,7 @@ frame = cleaned.issues.to_frame()
 print(frame[["label", "suggested", "kind"]].head(5))
 print(f"accuracy with all labels:    {accuracy(plain):.3f}")
 print(
-    f"without {len(cleaned.confident_issues):3} of {frame.is_issue.sum():3} suspects: ",
+    f"without {len(cleaned.confident_issues):3} of {frame.is_issue.sum():3} issues: ",
     end="",
 )
 print(f"{accuracy(cleaned.model):.3f}")

@@ -99,8 +99,8 @@ print(f"{plain.score(x_test, true[test]):.3f}")
 """
 ## Find the label errors
 
-`choose` has already computed out-of-sample probabilities. Pass them to `keras_het.labels.clean`. It flags the probable
-errors, the worst first, and trains any Keras model without them. Here it trains one plain layer.
+`choose` has already computed out-of-sample probabilities. Pass them to `keras_het.labels.clean`. It ranks the
+labels, the worst first, and trains any Keras model without the confident issues. Here it trains one plain layer.
 """
 
 
@@ -125,14 +125,14 @@ cleaned = keras_het.labels.clean(
 frame = cleaned.issues.to_frame()
 order = frame.index
 frame = frame.assign(true=true[train][order], text=texts[train][order])
-suspects = frame[frame.is_issue]
-print(suspects[["label", "suggested", "true", "text"]].head(8).to_string())
-was_wrong = (suspects.label != suspects.true).sum()
-print(f"suspects: {len(suspects)}, ", end="")
-print(f"{was_wrong / len(suspects):.0%} of them wrong, ", end="")
+issues = frame[frame.is_issue]
+print(issues[["label", "suggested", "true", "text"]].head(8).to_string())
+was_wrong = (issues.label != issues.true).sum()
+print(f"issues: {len(issues)}, ", end="")
+print(f"{was_wrong / len(issues):.0%} of them wrong, ", end="")
 print(f"which is {was_wrong / wrong[train].sum():.0%} of the label errors")
 predicted = cleaned.model.predict(x_test, verbose=0).argmax(-1)
-print("clean accuracy, plain model without the suspects: ", end="")
+print("clean accuracy, plain model without the confident issues: ", end="")
 print(f"{np.mean(cleaned.classes[predicted] == true[test]):.3f}")
 
 """
@@ -141,7 +141,7 @@ print(f"{np.mean(cleaned.classes[predicted] == true[test]):.3f}")
 Each row is a suggested language, each column an observed label. The four dark cells are the planted confusions.
 """
 
-counts = pandas.crosstab(suspects.suggested, suspects.label)
+counts = pandas.crosstab(issues.suggested, issues.label)
 counts = counts.reindex(index=languages, columns=languages, fill_value=0)
 figure, axes = plt.subplots(figsize=(5.5, 4.6), layout="constrained")
 axes.imshow(counts, cmap="Blues")

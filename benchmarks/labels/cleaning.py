@@ -4,7 +4,7 @@ python -m benchmarks.labels.cleaning [--folds 3] [--epochs 12 50] [--output FOLD
 
 Digits with seven kinds of noise. All models train for the same fixed number of epochs, on noisy training and validation
 labels together. The test labels are clean. All rows share the same out-of-sample probabilities. "Suspects" are the
-labels that `find_issues` flags and `labels.clean` drops; the other rows use everything that `result.issues` flags.
+confident issues, which `labels.clean` drops; the other rows use all issues.
 
 The default action was chosen on seeds 0 to 4. Seeds 20 to 24 test it, with the shorter training. Results are JSON
 lines, and a later run adds what is missing.

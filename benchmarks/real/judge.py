@@ -111,7 +111,7 @@ def measured(of, number, options):
             results.setdefault(way, []).append((each.value, each.low, each.high))
         other_intervals = zip((own.label_accuracy, own.recall, own.precision), wanted.values(), strict=True)
         others.append([inside(each, np.asarray(value)) for each, value in other_intervals])
-        worth.append(own.effective_sample_size)
+        worth.append(own.equivalent_labels)
     for way, values in results.items():
         value, low, high = np.array(values).T
         line = {"way": way, "true": float(accuracy), "verified": number}
@@ -188,7 +188,7 @@ def mean_of(own, name, scale=1.0):
 
 
 def others(records):
-    """Returns coverage of the other results of `verify_accuracy`, and its effective sample size."""
+    """Returns coverage of the other results of `verify_accuracy`, and its number of equivalent labels."""
     rows = [["set", "verified", "worth, alone", *OTHERS]]
     for line in table(records, lambda own: "|".join(map(str, own_others(own))), (POWERED,))[1:]:
         rows.append([*line[:2], *line[3].split("|")])
@@ -196,7 +196,7 @@ def others(records):
 
 
 def own_others(own):
-    """Returns the effective sample size and the coverages as text."""
+    """Returns the number of equivalent labels and the coverages as text."""
     return [f"{mean_of(own, 'worth'):.0f}", *(f"{mean_of(own, name):.3f}" for name in OTHERS)]
 
 

@@ -29,7 +29,7 @@ with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
     page = chromium.new_page(viewport=SIZE)
     page.goto(pathlib.Path("report/report.html").resolve().as_uri())
     page.screenshot(path=HERE / "report.png")
-    page.locator("h2", has_text="Flagged labels").evaluate("heading => heading.scrollIntoView()")
+    page.locator("h2", has_text="Issues").evaluate("heading => heading.scrollIntoView()")
     page.screenshot(path=HERE / "report_suspects.png")
     chromium.close()
 PAGE.write_text(

@@ -28,7 +28,7 @@ def backend_error(name: str | None, installed: list[str], error: Exception) -> s
         )
     reason = f"Keras could not be loaded: {type(error).__name__}: {error}."
     if name in installed:
-        return f"{reason} Install its backend again: pip install --force-reinstall {name}"
+        return f"{reason} {backend_remedy(name)}"
     setting = repr(name) if name else "not set"
     return f"{reason} KERAS_BACKEND is {setting}. These backends are installed: {', '.join(installed)}. Try: {other}"
 
@@ -36,6 +36,11 @@ def backend_error(name: str | None, installed: list[str], error: Exception) -> s
 def install_command(backend: str) -> str:
     """Returns the command that installs a backend by its own name, because this package might have no release."""
     return f'pip install "{backend}>={MIN_VERSIONS[backend]}"'
+
+
+def backend_remedy(backend: str) -> str:
+    """Returns the advice to reinstall a backend, with the command."""
+    return f"Reinstall the backend: pip install --force-reinstall {backend}"
 
 
 def version_error(name: str, version: str | None) -> str | None:

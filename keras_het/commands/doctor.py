@@ -9,7 +9,7 @@ from typing import NamedTuple
 import keras
 import numpy as np
 
-from keras_het.base.environment import BACKENDS, MIN_VERSIONS, installed_backends, version_error
+from keras_het.base.environment import BACKENDS, MIN_VERSIONS, backend_remedy, installed_backends, version_error
 from keras_het.base.version import __version__
 from keras_het.commands import doctor_reference
 
@@ -58,8 +58,8 @@ def describe(error: Exception) -> str:
 
 
 def reinstall_hint() -> str:
-    """Returns the advice to reinstall the backend."""
-    return f"Reinstall the backend: pip install --force-reinstall {keras.config.backend()}"
+    """Returns the advice to reinstall the backend of Keras."""
+    return backend_remedy(keras.config.backend())
 
 
 def check_versions() -> Finding:

@@ -99,10 +99,11 @@ def aggregate(
     spread evenly, and 5 examples of each class. It keeps small tables near the majority. EM stops when the bound grows
     by less than `tolerance` per label. The results are the mean T, (c + a) / (c_mi + strength), and its p(true class).
 
-    EM needs examples with several labels; with one label each, no T changes, and you get a warning. More than half of
-    the labels should be correct, or classes can swap. Rules name one class or abstain. If most labels come from
-    annotators who act like rules, and the rules name several classes, the model would put all examples into one class.
-    You then get the majority and a warning, and an example without a label gets the mean fractions.
+    EM needs examples with several labels. With one label each, no T shows how good an annotator is, and you get a
+    warning. More than half of the labels should be correct, or classes can swap. Rules name one class or abstain. If
+    most labels come from annotators who act like rules, and the rules name several classes, the model would put all
+    examples into one class. You then get the majority and a warning, and an example without a label gets the mean
+    fractions.
 
     With 3,360 planted annotators, the total variation between T and the true T was 0.13 with 10 labels and 0.07 with
     200. By maximum likelihood it was 0.35 and 0.09 (benchmarks/results/annotators_few.md). crowd-kit has further

@@ -29,7 +29,7 @@ from keras_het.labels.training import (
     examples,
 )
 
-MAX_NAME_LETTERS = 60  # longer function names would make file names that some systems refuse
+MAX_NAME_LETTERS = 60  # longer function names would make the printed table too wide
 MAX_SEED = 2**31 - 1  # fold k uses seed + k, and Keras refuses seeds above 2**32 - 1
 
 
@@ -71,10 +71,11 @@ def choose(
     the global random states at the end, except TensorFlow's seed.
 
     Args:
-        make_model: function without arguments that returns a new compiled model of the K classes. Each method replaces
-            the last layer and the loss, and keeps the optimizer. A list of functions compares the models as they are;
-            list the safest first. A trained model is not trained again: `choose` computes its features, the inputs of
-            its last Dense layer, once. None if `x` already holds features `(N, D)`; scaling is done for you.
+        make_model: function without arguments that returns a new model of the K classes, compiled with a loss of
+            integer labels. Each method replaces the last layer and the loss, and keeps the optimizer. A list of
+            functions compares the models as they are; list the safest first. A trained model is not trained again:
+            `choose` computes its features, the inputs of its last Dense layer, once. None if `x` already holds features
+            `(N, D)`; scaling is done for you.
         x: examples: arrays, memory maps, a numeric pandas frame, or a data set of batches (x, y), read once. A KerasHub
             task accepts raw images and strings.
         y: labels, `(N,)`, integers from 0 on, or names; None for a data set. Also votes of several annotators,
@@ -92,8 +93,8 @@ def choose(
         batch_size: size of the batches of training and prediction.
         resume_path: folder that stores each finished training, and the features of a trained model. The same call
             resumes from it and gives the same result, to the bit. It refuses other examples (it compares 1,000),
-            labels, settings and methods, and a folder in use. It does not compare the code of models, layers and
-            callbacks: use a new folder if you change them.
+            labels, settings and methods, changed files that define your methods, and a folder in use. It does not
+            compare the code of models, layers and callbacks: use a new folder if you change them.
         report_path: folder for the files of `report`; None for no report.
         seed: seed of the folds and the trainings.
         verbose: 1 prints the plan, a progress bar and the result; 2 adds the lines of `fit`; 0 prints nothing.

@@ -15,7 +15,7 @@ from keras_het.base.batches import as_array, check_same_index
 from keras_het.base.classes import refuse_blank
 from keras_het.base.refusal import outside_level, refuse_if
 from keras_het.base.validation import check_maker, check_weights
-from keras_het.labels.comparison import REMEDY, describe_failure
+from keras_het.labels.comparison import describe_failure
 from keras_het.labels.data import Data
 from keras_het.labels.discriminant import scaling, warn_of_values
 from keras_het.labels.methods import EarlyLearning, Method
@@ -25,6 +25,10 @@ from keras_het.models.copying import model_from_bytes, model_to_bytes
 HIDDEN_UNITS = 128
 LEARNING_RATE = 5e-3
 L2 = 1e-3
+REMEDY = (
+    "check that the rows of X and y belong together; for a network, train for more `epochs`, or pass a `make_model` "
+    "with another learning rate"
+)
 
 
 class Classifier(ClassifierMixin, BaseEstimator):

@@ -48,7 +48,7 @@ def clean(
     """Finds likely label errors, tells the kind of label noise, and trains a new model without the errors.
 
     `clean` cross-validates a model, diagnoses the noise from its predictions (see `diagnose`), and trains a new model
-    without the most confident issues, `result.confident_issues`. Other issues stay: most are correct labels of hard
+    without the confident issues, `result.confident_issues`. Other issues stay: most are correct labels of hard
     examples. `result.issues.to_frame()` has all labels with the names of the classes.
 
     A linear discriminant hardly memorises labels, and without the issues it lost up to 2.7 points on labels of people.
@@ -134,7 +134,7 @@ def clean(
         if action is None and (is_class_dependent or not method.is_closed_form):
             action = "drop"
         kept = data if action is None else result.clean_data(action)
-        _warn_of_lost_classes(data, kept)
+        _warn_of_lost_classes(data, kept, action)
         model = trainer.final(trial.method, kept, seed=result.seed, epochs=trial.epoch)
     seconds, reason = time.perf_counter() - start, _reason(result, action, is_proven, is_class_dependent)
     result = dataclasses.replace(result, model=model, reason=reason, seconds=seconds)
@@ -155,25 +155,27 @@ def _reason(result: Result, action: str | None, is_proven: bool, is_class_depend
     count, confident = _count_disagreements(result), len(result.confident_issues)
     text = f"The model disagrees with {count:,} of {len(result.data):,} labels."
     if action is None:
-        show = "too few labels are flagged to prove" if is_proven else "held-out labels do not prove"
+        show = "too few disagreements are confident issues to prove" if is_proven else "held-out labels do not prove"
         text += f" The final linear discriminant uses all labels, because {show} class-dependent noise."
         return text + ' If you expect it, compare action="drop".'
     text += " Held-out labels show class-dependent noise." * is_class_dependent
-    issues = "these labels" if confident == count else f"the {confident:,} most confident issues"
+    if not confident:
+        return f"{text} The final model is trained on all labels, because none is a confident issue."
+    issues = "these labels" if confident == count else f"the {confident:,} confident issues"
     how = {"drop": "without", "correct": "with the suggested classes of"}[action]
-    return f"{text} It was trained again {how} {issues}."
+    return f"{text} The final model is trained {how} {issues}."
 
 
 def _count_disagreements(result: Result) -> int:
     return int(np.sum(result.issues.suggested != result.issues.label))
 
 
-def _warn_of_lost_classes(data: Data, kept: Data) -> None:
+def _warn_of_lost_classes(data: Data, kept: Data, action: str | None) -> None:
     """Warns of classes that have no example left."""
     lost = [str(data.classes[label]) for label in np.setdiff1d(data.labels, kept.labels)]
     if lost:
-        warnings.warn(
-            f"All examples labelled {', '.join(lost)} were dropped, perhaps because the class is too rare for "
-            'cross-validation. Look at `issues`, or keep the examples with action="correct".',
-            stacklevel=outside_level(),
-        )
+        is_drop = action == "drop"
+        change = "dropped" if is_drop else "corrected to other classes"
+        text = f"All examples labelled {', '.join(lost)} were {change}, perhaps because the class is too rare for "
+        text += "cross-validation. Look at `issues`" + ', or keep the examples with action="correct"' * is_drop + "."
+        warnings.warn(text, stacklevel=outside_level())

@@ -26,23 +26,25 @@ BIN_LOGITS = logit((np.arange(BINS) + 0.5) / BINS)
 MAX_SHOWN_FLIPS = 5
 ANSWERS = {
     "none": "none found. Model errors explain the labels that the model disagrees with.",
-    "symmetric": "random flips (symmetric). Label errors do not depend on the example, and no flip is frequent.",
+    "symmetric": "class-dependent, random flips (symmetric). Label errors do not depend on the example, and no flip is "
+    "more frequent than the others.",
     "class-dependent": "class-dependent. Label errors depend on the true class, not on the example.",
     "instance-dependent": "instance-dependent, or the model is too weak to tell.",
 }
 NEXT_STEPS = {
-    "none": "Train as usual, or with losses.SmoothedCrossentropy. Check the labels that labels.find_issues flags.",
+    "none": "Train as usual, or with losses.SmoothedCrossentropy. Check the confident issues, the issues of "
+    "labels.find_issues.",
     "symmetric": "Compare methods with labels.choose, or stop early by noisy validation labels.",
     "class-dependent": "Compare methods with labels.choose, or train with losses.ForwardCorrectedCrossentropy and the "
     "transition of this diagnosis.",
-    "instance-dependent": "Add labels.methods.Heteroscedastic() to the methods of labels.choose. Drop only the labels "
-    "that labels.find_issues flags.",
+    "instance-dependent": "Add labels.methods.Heteroscedastic() to the methods of labels.choose. Drop only the "
+    "confident issues, the issues of labels.find_issues.",
 }
 NOTHING_LEARNED = (
     "The model predicts {model:.1%} of the labels, the majority class alone {majority:.1%}. Train longer, scale the "
     "inputs, and check that rows and labels have the same order."
 )
-SECOND_CHOICES = "Label errors {} the class that each example resembles most"
+SECOND_CHOICES = "Label errors {} the model's second choice for each example"
 
 
 @dataclasses.dataclass(frozen=True)

@@ -14,7 +14,7 @@ from keras_het.base.refusal import outside_level
 from keras_het.base.seeds import random_generator
 
 SHRINKAGES = (0.9, 0.7, 0.5)  # with less, the classifier follows label errors that can be predicted
-MAX_COVARIANCE_FEATURES = 4096  # a larger covariance would not fit into memory
+MAX_COVARIANCE_FEATURES = 4096  # with more, the nearest class mean decides, without a covariance
 BLOCK_ROWS = 2048
 EMPTY_LOGIT = -1e4  # for a class without labels
 FOLDS = 5
@@ -127,7 +127,10 @@ def warn_of_values(x: Any) -> None:
 
 
 def _usual_distance(distances: np.ndarray) -> np.ndarray:
-    """Returns the largest distance of each feature without the two, or 2.5%, largest values; inf if most are 0."""
+    """Returns the largest distance of each feature without its 2 (or 2.5%) largest distinct distances.
+
+    It is inf if fewer than 10 distances are above 0.
+    """
     ordered = np.sort(distances, axis=0)
     ranks = np.cumsum(np.diff(ordered, axis=0, prepend=0.0) > 0, axis=0)  # equal distances have equal ranks
     few = np.minimum(np.maximum(2, ranks[-1] // 40), ranks[-1] - 1)

@@ -14,7 +14,7 @@ from keras_het.base.validation import check_boolean, check_class_names, check_op
 from keras_het.base.verified import encode_verified, verified_indices
 from keras_het.labels.draws import verified_rows
 
-BETA_PRIOR = 0.5  # both parameters of the beta prior of the error rate, which prefers low rates
+BETA_PRIOR = 0.5  # both parameters of the beta prior of the error rate, which prefers rates near 0 and 1
 
 
 @dataclasses.dataclass(frozen=True)

@@ -12,7 +12,7 @@ from keras_het.base.validation import check_not_negative, check_numbers, check_s
 
 ROUNDING = 1e-6  # else rounding can put the mean of equal probabilities above all of them, so that none counts
 FALSE_ALARM_RATE = 0.01  # rate of tables of uniform flips in which a flip is reported as systematic
-MIN_CLASS_EXAMPLES = 3  # else a class that a fold has not seen has a threshold of about 0
+MIN_CLASS_EXAMPLES = 3  # the mean probability of one or two labels is chance
 
 
 def systematic_flips(counts: Any) -> np.ndarray:

@@ -58,7 +58,7 @@ class LabelTable(TextTable):
 
 @dataclasses.dataclass(frozen=True)
 class LabelIssues(LabelTable):
-    """All labels, flagged or not, the lowest score first, in arrays of shape `(N,)`.
+    """All labels, issues or not, the lowest score first, in arrays of shape `(N,)`.
 
     They print as a table of the first 20, also in a notebook. `to_frame` returns all labels as a pandas frame;
     `sort_index()` restores their order in the data.
@@ -70,8 +70,8 @@ class LabelIssues(LabelTable):
             labels prove a transition matrix, it is the class by that matrix.
         score: probability of the observed label, in [0, 1]; for a training 1 / (1 + exp(-mean margin)), so that 0.5 is
             a mean margin of 0.
-        is_issue: boolean, whether the label is flagged, because it is not the suggested class. From probabilities, only
-            the worst labels of each pair of classes are flagged, as many as are estimated to be errors.
+        is_issue: boolean, whether the label is an issue, because it is not the suggested class. From probabilities,
+            only the worst labels of each pair of classes are issues, as many as are estimated to be errors.
         kind: "confusable" for an issue of two classes that are often confused, which a person can confuse as well;
             "wrong" for any other issue; "" for no issue.
         class_names: names of the K classes, for texts and frames; None for numbers.
@@ -96,10 +96,10 @@ class LabelIssues(LabelTable):
 
     @property
     def _below(self) -> str:  # type: ignore[override]
-        """Numbers of flagged labels and disagreements, in a sentence."""
+        """Numbers of issues and disagreements, in a sentence."""
         confusable, differs = np.sum(self.kind == "confusable"), np.sum(self.suggested != self.label)
-        flagged = f"{self.is_issue.sum():,} of {len(self.index):,} labels are flagged ({confusable:,} confusable)"
-        return f"{flagged}; the model disagrees with {differs:,}."
+        issues = f"{self.is_issue.sum():,} of {len(self.index):,} labels are issues ({confusable:,} confusable)"
+        return f"{issues}; the model disagrees with {differs:,}."
 
 
 class Evidence(NamedTuple):
@@ -127,17 +127,17 @@ def find_issues(
     """Ranks labels by how likely they are errors, and flags those that a model disagrees with.
 
     The result has all labels, the lowest score first. Review them in this order: between a fifth and nearly all of the
-    flagged labels are errors (docs/real-labels.md). The evidence is one of two:
+    issues are errors (docs/real-labels.md). The evidence is one of two:
 
     * Probabilities of models that were not trained on the examples, such as `result.probabilities` of `clean`. The
       method is confident learning. The threshold of class j is the mean p_j of the examples labelled j, but at
       least 1 / K. An example counts for the most probable class that reaches its threshold. A class with fewer than
       three labels never counts. Scaled to all examples with label i, the counts estimate how many labels i should be j.
-      As many labels are flagged, those with the largest p_j - p_i, if j is the suggested class. If the suggested
-      classes come from a transition matrix, and most disagreements are flagged, all of them are.
+      As many labels are issues, those with the largest p_j - p_i, if i is not the suggested class. If the suggested
+      classes come from a transition matrix, and most disagreements are issues, all of them are.
     * A `callbacks.TrainingDynamics` of one training on these labels. Its mean margin ranks them. The probabilities are
       means over the epochs, with little weight for epochs that have memorised the labels. All labels that are not the
-      suggested class are flagged.
+      suggested class are issues.
 
     On features you need no network. Use any scikit-learn classifier:
     `cross_val_predict(KNeighborsClassifier(10), x, y, method="predict_proba")`. For several labels of an example, use
@@ -178,7 +178,7 @@ def find_issues(
             0      0          0  0.9000
             4      1          1  0.9000
             6      1          1  0.9500
-        1 of 7 labels are flagged (0 confusable); the model disagrees with 1.
+        1 of 7 labels are issues (0 confusable); the model disagrees with 1.
     """
     _check_arguments(probabilities, labels, x)
     check_same_index(x=x, probabilities=probabilities, labels=labels)
@@ -186,10 +186,10 @@ def find_issues(
 
 
 def all_issues(p: np.ndarray, labels: np.ndarray, decoded: Any = None, flags_all: bool = True) -> LabelIssues:
-    """Returns all labels; with `flags_all`, all disagreements are issues if `find_issues` flags most of them.
+    """Returns all labels; with `flags_all`, all disagreements are issues if most of them are confident issues.
 
-    In data with few label errors, most disagreements are correct labels of hard examples, and `find_issues` flags few.
-    In data with many errors it flags too few.
+    In data with few label errors, most disagreements are correct labels of hard examples, and few are confident issues.
+    In data with many errors, they are too few.
     """
     return _table(Evidence(p, labels), None, flags_all, decoded)
 
@@ -197,13 +197,13 @@ def all_issues(p: np.ndarray, labels: np.ndarray, decoded: Any = None, flags_all
 def _table(evidence: Evidence, pairs: Any = None, flags_all: bool = False, decoded: Any = None) -> LabelIssues:
     """Returns all labels, the lowest score or margin first.
 
-    With `flags_all`, or with classes by T, all disagreements are issues if most of them are confident.
+    With `flags_all`, or with classes by T, all disagreements are issues if most of them are confident issues.
     """
     p, labels, margins = evidence
     decoded, counts = decoded or decode(labels, p), confident_counts(labels, p)
     suggested, is_issue = decoded.classes, decoded.classes != labels
     if margins is None:
-        confident = is_issue & _flag(labels, p, _joint(labels, counts))
+        confident = is_issue & _is_confident(labels, p, _joint(labels, counts))
         are_most = 2 * confident.sum() > is_issue.sum()
         is_issue = is_issue if are_most and (flags_all or decoded.is_proven) else confident
     confusable = systematic_flips(counts) if pairs is None else _symmetric_mask(pairs, p.shape[1])
@@ -243,16 +243,16 @@ def _training_evidence(dynamics: Any, labels: Any) -> Evidence:
     return Evidence(record.mean_probabilities.astype("float64"), record.labels, margins)
 
 
-def _flag(labels: np.ndarray, p: np.ndarray, joint: np.ndarray) -> np.ndarray:
+def _is_confident(labels: np.ndarray, p: np.ndarray, joint: np.ndarray) -> np.ndarray:
     """Returns a mask, `(N,)`, of the `joint[i, j]` labels i with the largest p_j - p_i, for all pairs (i, j)."""
-    is_flagged = np.zeros(len(p), bool)
+    is_confident = np.zeros(len(p), bool)
     for i in np.unique(labels):
         rows = np.flatnonzero(labels == i)
         for j in np.flatnonzero(joint[i]):
             if j != i:
                 margin = p[rows, j] - p[rows, i]
-                is_flagged[rows[np.argsort(-margin, kind="stable")[: joint[i, j]]]] = True
-    return is_flagged
+                is_confident[rows[np.argsort(-margin, kind="stable")[: joint[i, j]]]] = True
+    return is_confident
 
 
 def _joint(labels: np.ndarray, counts: np.ndarray) -> np.ndarray:

@@ -74,17 +74,17 @@ class Result:
 
     @functools.cached_property
     def issues(self) -> LabelIssues:
-        """All labels, flagged or not, the lowest score first; `index` has row numbers.
+        """All labels, issues or not, the lowest score first; `index` has row numbers.
 
-        If `find_issues` flags most labels that differ from the suggested class, all of these are issues. Otherwise only
-        the labels that it flags are issues, because most others are correct labels of hard examples.
+        If most disagreements are confident issues, all disagreements are issues. Otherwise only the confident issues
+        are, because most other disagreements are correct labels of hard examples.
         """
         issues = all_issues(self.probabilities, self.data.labels, self._decoded)
         return dataclasses.replace(issues, class_names=self.classes, example_names=self.data.index)
 
     @functools.cached_property
     def confident_issues(self) -> np.ndarray:
-        """Row numbers of the labels that `find_issues` flags, `(n,)`, the lowest score first.
+        """Row numbers of the confident issues, the issues of `find_issues`, `(n,)`, the lowest score first.
 
         "drop" and "correct" act on these. Other issues are mostly correct labels of hard examples that a model needs.
         """

@@ -77,18 +77,17 @@ class VerifiedAccuracy(TitledLines):
     notes: tuple[tuple[str, str], ...]
 
     @property
-    def effective_sample_size(self) -> float:
-        """Number of verified examples that would give as short an interval without the other labels."""
+    def equivalent_labels(self) -> float:
+        """Number of verified labels that alone would give as short an interval."""
         width, verified_width = (one.high - one.low for one in (self.accuracy, self.verified_only))
         return float(len(self.index) * (verified_width / width) ** 2)
 
     def lines(self) -> list[tuple[str, str]]:
         """Returns (title, text) of the estimates, the assumptions and the warnings."""
         verified_only = f"from the {len(self.index)} verified labels only {self.verified_only}"
-        size = f"{self.effective_sample_size:.0f} verified labels would give this interval without the other labels"
         return [
             ("clean accuracy", f"{self.accuracy}, 95% interval; {verified_only}"),
-            ("effective sample size", size),
+            ("equivalent to", f"{self.equivalent_labels:.0f} verified labels alone"),
             ("noisy accuracy", f"{self.noisy_accuracy:.3f}, the agreement with the labels"),
             ("label accuracy", f"{self.label_accuracy}"),
             *self.notes,

@@ -205,7 +205,7 @@ def test_a_fit_that_cannot_learn_warns_and_does_not_fail_a_search():
         search.fit(x, y)
     assert search.best_params_ == {"make_model": None}
     np.testing.assert_allclose(search.cv_results_["mean_test_score"][0], -np.log(3))
-    with pytest.warns(UserWarning, match="The model learned nothing"):
+    with pytest.warns(UserWarning, match="train for more `epochs`, or pass a `make_model`"):
         small(epochs=1).fit(0 * x, y)
 
 

@@ -52,7 +52,7 @@ def test_planted_wrong_labels_are_found_and_a_model_is_trained_without_them():
     assert np.mean(predict_probabilities(result.model, X).argmax(axis=1) == TRUE) > 0.9
     assert result.probabilities.shape == (240, 3)
     assert re.match(
-        r"The model disagrees with \d+ of 240 labels\. It was trained again without .*\.\nmodel", str(result)
+        r"The model disagrees with \d+ of 240 labels\. The final model is trained without .*\.\nmodel", str(result)
     )
     assert "label noise: " in str(result)
 
@@ -135,7 +135,7 @@ def test_dropped_examples_are_not_trained_on_and_corrected_labels_are():
     np.testing.assert_array_equal(seen["y"][wrong], TRUE[wrong])
     others = np.setdiff1d(np.arange(240), wrong)
     np.testing.assert_array_equal(seen["y"][others], LABELS[others])
-    assert "It was trained again with the suggested classes of" in str(result)
+    assert "The final model is trained with the suggested classes of" in str(result)
 
 
 @pytest.mark.parametrize("kind", ["class-dependent", "instance-dependent"])
@@ -152,7 +152,7 @@ def test_only_confident_issues_are_left_out_whatever_the_kind_of_noise(kind, mon
     assert 0 < few.is_issue.sum() < len(everything)
     assert set(result.confident_issues.tolist()) == expected
     assert len(seen["y"]) == 240 - len(expected)
-    action = f"It was trained again without the {len(expected)} most confident issues."
+    action = f"The final model is trained without the {len(expected)} confident issues."
     assert f"with {len(everything)} of 240 labels. {action}" in str(result)
 
 
@@ -172,6 +172,7 @@ def test_without_issues_every_example_stays():
     result = cleaned(probabilities=0.85 * np.eye(3)[LABELS] + 0.05)
     for action in ("drop", "correct"):
         np.testing.assert_array_equal(result.clean_data(action).y, LABELS)
+    assert "0 of 240 labels. The final model is trained on all labels, because none is a confident" in result.reason
 
 
 def test_the_frame_of_issues_has_the_names_and_the_index_of_the_data():
@@ -257,7 +258,7 @@ def test_a_discriminant_is_trained_on_all_labels_unless_the_noise_is_class_depen
         return
     assert right == expected > 0.92  # 0.943 by scikit-learn, on features of variance 1
     assert "uses all labels, because held-out labels do not prove class-dependent noise." in result.reason
-    assert "most confident issues." in clean(None, x[:1000], labels, action="drop", verbose=0).reason
+    assert " confident issues." in clean(None, x[:1000], labels, action="drop", verbose=0).reason
 
 
 def test_class_dependent_noise_that_is_hardly_flagged_is_called_so(monkeypatch):
@@ -265,8 +266,8 @@ def test_class_dependent_noise_that_is_hardly_flagged_is_called_so(monkeypatch):
     monkeypatch.setattr(Result, "confident_issues", np.arange(3))
     result = clean(None, X, LABELS, probabilities=out_of_sample(), verbose=0)
     assert result.reason.endswith(
-        "uses all labels, because too few labels are flagged to prove class-dependent noise. If you expect it, "
-        'compare action="drop".'
+        "uses all labels, because too few disagreements are confident issues to prove class-dependent noise. "
+        'If you expect it, compare action="drop".'
     )
 
 
@@ -282,12 +283,13 @@ def test_what_is_measured_is_what_is_returned_and_a_data_set_gives_the_same_as_i
     assert_same_arrays(result.model.weights, expected.model.weights)
 
 
-def test_a_class_that_is_lost_is_named():
+@pytest.mark.parametrize(("action", "change"), [("drop", "dropped"), ("correct", "corrected to other classes")])
+def test_a_class_that_is_lost_is_named(action, change):
     names = np.where(np.arange(240) < 4, "elk", NAMES[LABELS])
     p = np.insert(out_of_sample(), 2, 0.0, axis=1)  # cat, dog, elk, owl
     with texts_of_warnings() as texts:
-        clean(lambda: make_model(4), X, names, probabilities=p, epochs=1, verbose=0)
-    assert any(text.startswith("All examples labelled elk were dropped") for text in texts)
+        clean(lambda: make_model(4), X, names, probabilities=p, epochs=1, verbose=0, action=action)
+    assert any(text.startswith(f"All examples labelled elk were {change}, ") for text in texts)
 
 
 REFUSED = {

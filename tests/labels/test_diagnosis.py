@@ -205,7 +205,7 @@ def test_it_prints_the_answer_then_the_evidence_then_the_step_and_names_are_plai
 def test_symmetric_noise_is_printed_as_symmetric_and_unequal_flips_as_class_dependent():
     symmetric_result, unequal_result = (diagnose(*planted(f"{name} 40", 0)) for name in ("symmetric", "unequal"))
     assert symmetric_result.kind == unequal_result.kind == "class-dependent"
-    assert symmetric_result.answer.startswith("random flips (symmetric).")
+    assert symmetric_result.answer.startswith("class-dependent, random flips (symmetric).")
     assert "ForwardCorrected" not in symmetric_result.next_step
     assert unequal_result.answer.startswith("class-dependent.")
     assert "ForwardCorrected" in unequal_result.next_step

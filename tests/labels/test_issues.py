@@ -55,7 +55,7 @@ def test_by_hand():
     found = find_issues(p, [0, 0, 0, 0, 1, 1, 1])
     assert sorted(found.index[found.is_issue]) == [1, 2]
     assert str(found).splitlines()[0].split() == ["index", "label", "suggested", "score", "kind"]
-    assert str(found).splitlines()[-1] == "2 of 7 labels are flagged (0 confusable); the model disagrees with 2."
+    assert str(found).splitlines()[-1] == "2 of 7 labels are issues (0 confusable); the model disagrees with 2."
 
 
 def test_a_notebook_shows_the_worst_as_text(digits):

@@ -257,7 +257,7 @@ def test_it_is_right_where_judge_and_model_share_their_errors():
     found = verify_accuracy(p, labels, verified(true, 400))
     assert found.noisy_accuracy > accuracy + 0.1
     assert found.accuracy.low < accuracy < found.accuracy.high
-    assert found.effective_sample_size > 400
+    assert found.equivalent_labels > 400
 
 
 @pytest.mark.planted
@@ -408,7 +408,7 @@ def test_verdicts_of_a_judge_that_says_one_thing_or_nothing_of_use_leave_the_ver
     people, rows = rng.random(3000) < 0.7, np.arange(60)
     for judge in (np.ones(3000, bool), rng.random(3000) < 0.5):
         found = of_verdicts(judge, people, rows)
-        assert found.effective_sample_size > 50
+        assert found.equivalent_labels > 50
         assert found.accuracy.value == pytest.approx(people[:60].mean(), abs=0.02)
     few = rng.random(3000) < 0.2
     judge = few ^ (rng.random(3000) < np.where(few, 0.05, 0.3))  # too friendly

@@ -32,7 +32,7 @@ class Findings(NamedTuple):
     Attributes:
         class_names: K names, or numbers.
         labels: observed labels, `(N,)`.
-        is_out_of_sample: boolean, whether the user passed the probabilities.
+        is_out_of_sample: boolean, whether the probabilities are an argument; else they are predictions of the model.
         accuracy: fraction of labels that the model predicts.
         nll: negative log-likelihood of the labels.
         brier: Brier score against the labels.
@@ -57,17 +57,17 @@ class Findings(NamedTuple):
 
     @property
     def flagged(self) -> int:
-        """Number of labels that are flagged."""
+        """Number of issues."""
         return 0 if self.issues is None else int(self.issues.is_issue.sum())
 
     @property
     def flips(self) -> list[tuple[Any, Any, int]]:
-        """Suggested changes, (label, suggested class, number of flagged labels), the largest number first."""
+        """Suggested changes, (label, suggested class, number of issues), the largest number first."""
         return self._count_by_name((label, suggested) for label, suggested, _ in self._flags())
 
     @property
     def confusable(self) -> list[tuple[Any, Any, int]]:
-        """Pairs that are confused beyond chance, (class, other class, number of flagged labels between them)."""
+        """Pairs that are confused beyond chance, (class, other class, number of issues between them)."""
         pairs = [(min(pair), max(pair), kind) for *pair, kind in self._flags()]
         confusable = {(first, second) for first, second, kind in pairs if kind == "confusable"}
         return self._count_by_name((first, second) for first, second, _ in pairs if (first, second) in confusable)
@@ -160,7 +160,7 @@ def _check_issues(issues: Any, labels: np.ndarray) -> None:
 
 
 def _normalized(p: np.ndarray) -> np.ndarray:
-    """Returns rows of sum 1; it copies only half precision, whose sums are rounded."""
+    """Returns rows of sum 1, without a copy unless the sums are off, as in half precision."""
     sums = p.sum(axis=1, dtype="float64", keepdims=True)
     return p if p.dtype.itemsize >= 4 and np.all(np.abs(sums - 1.0) < SUM_TOLERANCE) else p / sums
 
@@ -197,11 +197,11 @@ def _label_errors(findings: Findings) -> list[str]:
     if issues is None:
         return []
     if not findings.flagged:
-        return [f"No label of {count:,} is flagged."]
+        return [f"No label of {count:,} is an issue."]
     worst = issues.is_issue.argmax()
     label, suggested = (_quoted(findings.class_names[classes[worst]]) for classes in (issues.label, issues.suggested))
     return [
-        f"{findings.flagged:,} of {count:,} labels ({findings.flagged / count:.1%}) are flagged as likely errors.",
+        f"{findings.flagged:,} of {count:,} labels ({findings.flagged / count:.1%}) are issues (likely errors).",
         f"The most suspicious is example {issues.index[worst]}, labelled {label}; the model suggests {suggested}.",
     ]
 
@@ -239,8 +239,8 @@ def _pass_probabilities(findings: Findings) -> str | None:
     if findings.is_out_of_sample:
         return None
     return (
-        "If the model was trained on these examples, it has memorised some label errors. Then the page flags too few, "
-        "and its scores are too good. Pass probabilities from cross-validation, or use other examples."
+        "If the model was trained on these examples, it has memorised some label errors. Then the page has too few "
+        "issues, and its scores are too good. Pass probabilities from cross-validation, or use other examples."
     )
 
 
@@ -248,7 +248,7 @@ def _check_labels(findings: Findings) -> str | None:
     if not findings.flagged:
         return None
     return (
-        f"Check the {findings.flagged:,} flagged labels from the top; the model can be wrong. Write the correct class "
+        f"Check the {findings.flagged:,} issues from the top; the model can be wrong. Write the correct class "
         "into the column corrected of labels.csv, and read it with labels.apply_corrections."
     )
 
@@ -258,7 +258,7 @@ def _separate_classes(findings: Findings) -> str | None:
         return None
     first, second, count = findings.confusable[0]
     return (
-        f"{_quoted(first)} and {_quoted(second)} are confused more often than by chance ({count:,} flagged labels). "
+        f"{_quoted(first)} and {_quoted(second)} are confused more often than by chance ({count:,} issues). "
         "Explain in the labelling guide how to tell them apart, or merge them."
     )
 

@@ -29,7 +29,7 @@ PAGE_MARK = '<meta name="generator" content="keras_het'
 
 
 class Row(NamedTuple):
-    """Row of the table of flagged labels, with cells of (column, text, sort key), and a data URL as thumbnail."""
+    """Row of the table of issues, with cells of (column, text, sort key), and a data URL as thumbnail."""
 
     row: int
     label: Any
@@ -179,7 +179,7 @@ def render(findings: Findings, images: Any = None, columns: Sequence[Column] = (
 
 
 def flagged_rows(findings: Findings, images: Any = None, columns: Sequence[Column] = ()) -> list[Row]:
-    """Returns rows of the flagged labels, or of the least probable labels if none is flagged."""
+    """Returns rows of the issues, or of the least probable labels if there is no issue."""
     if findings.issues is None:
         return []
     suspects = (values for values in findings.issues.rows() if values[4] or not findings.flagged)

@@ -55,7 +55,7 @@ def test_advice_names_the_classes_between_which_most_suspects_are_whatever_the_c
     assert len(found.confusable) == 1  # of the ten errors of all classes no pair has more than by chance
     assert found.flagged == 26
     (step,) = (step for step in next_steps(found) if "labelling guide" in step)
-    assert "“cat” and “dog” are confused more often than by chance (18 flagged labels)" in step
+    assert "“cat” and “dog” are confused more often than by chance (18 issues)" in step
     assert "bee" not in step
 
 
@@ -178,7 +178,7 @@ def steps_of(found):
 def test_advice_follows_the_numbers():
     found = collect(confuse(with_head(), 1, 3), X, Y, NAMES)
     steps = steps_of(found)
-    assert "Check the 10 flagged labels" in steps
+    assert "Check the 10 issues" in steps
     assert "confused more often" not in steps
     assert "confident (calibration error" in steps
     calibrated = dataclasses.replace(found.calibration, error=0.01)
@@ -205,7 +205,7 @@ def test_flagged_labels_of_any_two_classes_make_no_pair():
 
 def test_the_summary_says_it_in_words():
     text = " ".join(summary(collect(confuse(with_head(), 1, 3), X, Y, NAMES)))
-    assert text.startswith("10 of 120 labels (8.3%) are flagged as likely errors. The most suspicious is example ")
+    assert text.startswith("10 of 120 labels (8.3%) are issues (likely errors). The most suspicious is example ")
     assert "The model predicts 91.7% of the labels, with a mean confidence of " in text
     x, y = make_data(wrong=0)
-    assert summary(collect(plain(), x, y))[0] == "No label of 120 is flagged."
+    assert summary(collect(plain(), x, y))[0] == "No label of 120 is an issue."

@@ -1,7 +1,7 @@
 """Accuracy with a T for each annotator or rule, beside Dawid-Skene and majority vote.
 
 python -m benchmarks.real.annotators [--sets NAME ...] [--seeds 5] [--data FOLDER] [--cache FOLDER] [--output FOLDER]
-                                     [--as-given] [--quick] [--render]
+                                     [--as-given] [--rows NAME ...] [--quick] [--render]
 
 Every row gets the same votes; examples without a vote are left out. A tenth of the examples is held out. Their votes,
 or the labels made from them, choose C of logistic regression, the epoch of Dense, and the penalty and epoch of T. The
@@ -256,6 +256,7 @@ def main():
     """Runs what is missing, and makes the tables."""
     parser = features.experiment(__doc__, tuple(PLAN), seeds=5, size=8000)
     parser.add_argument("--as-given", action="store_true", help="only the votes as they are")
+    parser.add_argument("--rows", nargs="+", choices=ROWS, default=list(ROWS), metavar="NAME")
     options = parser.parse_args()
     options.epochs = EPOCHS
     if options.quick:
@@ -267,6 +268,7 @@ def main():
         for change in (PLAN[name][:1] if options.quick or options.as_given else PLAN[name])
         for seed in range(options.seeds)
         for row in rows_of(change)
+        if row in options.rows
     ]
     records = lines.read(options.output, "real_annotators.jsonl")
     if not options.render:

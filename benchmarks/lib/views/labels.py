@@ -11,22 +11,23 @@ ISSUES = {
 
 def advice(of):
     """Returns what to use for which labels, and the clean accuracy that the head gains or loses in points."""
-    gains = ", ".join(f"{_by_head(of, name)} ({name.split()[0]})" for name in CONFUSED)
+    gains, losses = (", ".join(_by_head(of, *each) for each in parts) for parts in (ENOUGH, FEWER))
     words = by_task(of("recipe", "beside Dense, all chosen by noisy NLL"))["words, 45% of every second", "full"]
     rows = {(row["set"].split()[0], row["head"]): row["accuracy - Dense's"] for row in dicts(_fine_tuned(of))}
-    few = [
+    tuned = [
         f"head {_in_points(rows[name, 'full head'])}, logits / 5 {_in_points(rows[name, 'Dense, logits / 5'])} ({name})"
         for name in ("CIFAR-10N", "TREC")
     ]
     figures = (
-        gains,
-        "; ".join(few),
-        f"{_in_points(words['clean accuracy'])} (words of 12 languages)",
+        f"head {gains}",
+        f"head {losses}",
+        "; ".join(tuned),
+        f"head {_in_points(words['clean accuracy'])} (words of 12 languages)",
         "no change",
         "",
     )
     return [
-        ["your labels", "use", "clean accuracy of the head, in points over `Dense`"],
+        ["your labels", "use", "clean accuracy, in points over `Dense`"],
         *([*row, points] for row, points in zip(HEAD_ADVICE, figures, strict=True)),
     ]
 
@@ -36,8 +37,12 @@ def _fine_tuned(of):
 
 
 HEAD_ADVICE = (
-    ("confused with look-alikes, 18,000 or more", "the head"),
-    ("confused with look-alikes, about 4,000", "`Dense` with [logits divided by 5](pretrained.md#before-you-start)"),
+    ("confused with look-alikes, 500 a class or more, frozen features", "the head"),
+    ("the same with fewer labels", "`Dense`"),
+    (
+        "confused with look-alikes, all layers trained on about 4,000",
+        "`Dense` with [logits divided by 5](pretrained.md#before-you-start)",
+    ),
     (
         "one class often labelled as another, one way",
         "[`labels.choose`](choose.md) or [a transition matrix](#errors-that-go-one-way)",
@@ -136,13 +141,20 @@ def wrong_labels(of):
     return lines
 
 
-def _by_head(of, name):
-    """Returns the points of the full head over Dense, tuned by noisy accuracy, on the largest part of a set."""
-    rows = dicts(of("real_heads", f"{name}, {CONFUSED[name]} labels, by noisy accuracy"))
-    return _in_points(next(row["accuracy - Dense's"] for row in rows if row["head"] == "full"))
+def _by_head(of, result, name, count):
+    """Returns the points of the full head over Dense on a set, tuned by noisy accuracy."""
+    rows = dicts(of(result, f"{name}, {count} labels, by noisy accuracy"))
+    points = _in_points(next(row["accuracy - Dense's"] for row in rows if row["head"] == "full"))
+    return f"{points} ({name.removesuffix(' worst')}, {count:,})"
 
 
-CONFUSED = {"CIFAR-10N worst": 50000, "CIFAR-100N": 45000}  # datasets of look-alike errors: number of labels
+ENOUGH = (  # results, sets and numbers of labels
+    ("real_heads_sizes", "CIFAR-10N worst", 5000),
+    ("real_heads", "CIFAR-10N worst", 50000),
+    ("real_heads", "CIFAR-100N", 45000),
+    ("real_heads", "Fashion-MNIST-H", 18000),
+)
+FEWER = (("real_heads_sizes", "CIFAR-10N worst", 2000), ("real_heads_sizes", "CIFAR-100N", 5000))
 
 
 def _in_points(cell):

@@ -29,7 +29,7 @@ from keras_het.labels.training import (
     examples,
 )
 
-MAX_NAME_LETTERS = 60  # longer function names would make the printed table too wide
+MAX_NAME_LETTERS = 60  # longer function names would widen the printed table; they become "model 0" and so on
 MAX_SEED = 2**31 - 1  # fold k uses seed + k, and Keras refuses seeds above 2**32 - 1
 
 
@@ -212,5 +212,6 @@ def _reason(trials: Sequence[Trial], chosen: Trial, criterion: str, epochs: int,
     elif chosen is not best:
         safest = f"{chosen.name} ({text} against {best.name})"
         reason = f"No {kind} is clearly better on held-out labels, so the safest is used: {safest}."
-    is_late = not chosen.method.is_closed_form and chosen.epoch >= epochs - WINDOW_EPOCHS // 2
-    return reason + " The best epoch is close to the last one. Try more epochs or a higher learning rate." * is_late
+    if chosen.method.is_closed_form or chosen.epoch < epochs - WINDOW_EPOCHS // 2:
+        return reason
+    return f"{reason} The best epoch is close to the last one. Try more epochs or a higher learning rate."

@@ -68,7 +68,7 @@ def describe_failure(p: np.ndarray, labels: np.ndarray) -> str:
 
         mean_n (p_n(y_n) - sum_k q_k p_n(k)) > 2 standard errors,    q_k the fraction of label k
 
-    The second condition admits models of rare classes and overconfident models, which get a warning elsewhere.
+    The second condition admits models of rare classes and overconfident models; `check_learned` warns of them.
     """
     counts, rows = np.bincount(labels, minlength=p.shape[1]), np.arange(len(labels))
     gain, text = _gain_over_majority(p, labels)

@@ -39,8 +39,8 @@ def decode(labels: np.ndarray, p: np.ndarray) -> Decoded:
 
     The proof uses two halves: T of each half gives the classes of the other half. Compared with the most probable
     classes, their mean log p(label | class) must be higher in each half, and in total by 0.02 and two standard errors.
-    They must also equal the label as often. With two classes T only moves the threshold, so it is never proven.
-    No example gets a class without labels.
+    They must also equal the label at least as often. With two classes T only moves the threshold, so it is never
+    proven. No example gets a class without labels.
 
     Args:
         labels: integers in [0, K), shape `(N,)`.

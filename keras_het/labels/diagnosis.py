@@ -19,7 +19,7 @@ from keras_het.labels.estimation import check_distributions, count_pairs, flip_p
 
 SIGNIFICANCE_LEVEL = 0.05
 NEGLIGIBLE_RATE = 0.03  # else correct labels would often be diagnosed as noisy
-MIN_SLOPE = 0.5  # else a model whose errors hardly fall with clearness would look like noise
+MIN_SLOPE = 0.5  # else uniform noise would pass for model errors that do not fall with clearness
 BINS = 100  # ranks by clearness
 CLEAR_BINS = BINS // 2  # bins of the clear examples, which both tests of flips use
 BIN_LOGITS = logit((np.arange(BINS) + 0.5) / BINS)

@@ -16,7 +16,10 @@ from keras_het.base.verified import row_numbers, verified_indices
 REFUSAL_P, WARNING_P = 1e-5, 0.01  # p-values over all tests of a sample
 MIN_NORMAL_COUNT = 30  # expected number of less frequent values; below it, the normal approximation is far off
 REMEDY = "pass only randomly drawn examples, or `inclusion`, the probability of each example to be drawn"
-NO_GAPS = "be verified from its start, without gaps, which can be hard examples. Verify them, or count them as errors"
+NO_GAPS = (
+    "be verified from its start, without gaps, because skipped examples can be hard. Verify the skipped examples, or "
+    "count them as errors"
+)
 
 
 class Sample(NamedTuple):

@@ -29,7 +29,7 @@ class Result:
 
     Attributes:
         model: fitted and compiled model. It returns log-probabilities of the true classes, or logits if the method's
-            head returns logits. For `clean` with a function, or a list of functions, it is the function's own model.
+            head returns logits. For a function in `clean`, or a list in `choose`, it is the function's own model.
         trials: `Trial` of each method or function, the safest first.
         chosen: trial of `model`.
         reason: decision, in a sentence or two.

@@ -264,7 +264,8 @@ def examples(
 ) -> tuple[Data, Data, Folder]:
     """Returns the user's examples, the network's examples, and the folder of the call.
 
-    The two differ for a trained model, whose features the network reads. Only features are kept of a data set.
+    The two differ for a trained model on arrays, whose features the network reads. For one on a data set,
+    both are features.
     """
     frozen = trainer.frozen
     is_streamed = frozen is not None and is_data_set(x)

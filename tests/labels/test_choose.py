@@ -56,7 +56,7 @@ def test_random_labels_are_not_memorised_and_the_last_epochs_are_said_to_be_the_
         with pytest.raises(ValueError, match="must predict held-out labels clearly better than the majority class"):
             choose(function, x, y, **{**SHORT, "epochs": 6})
     slow = maker(lambda: keras.layers.Dense(8, "relu"), rate=0.03)
-    assert "The best epoch is close to the last one" in short(make_model=slow, epochs=5).reason
+    assert "The best epoch is close to the last one" in short(make_model=slow, epochs=np.int64(5)).reason
 
 
 def test_the_default_methods_train_the_cautious_ones_first_and_a_discriminant_on_features():

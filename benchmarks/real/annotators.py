@@ -44,14 +44,15 @@ CHOSEN, CLEANED, CLEANED_MAJORITY = "choose, votes", "clean, votes", "clean, maj
 ENGINE = {  # by row, the model of features and votes
     CHOSEN: lambda x, votes, seed, epochs: choose(None, x, votes, epochs=epochs, folds=3, seed=seed, verbose=0).model,
     CLEANED: lambda x, votes, seed, epochs: clean(None, x, votes, seed=seed, verbose=0).model,
-    CLEANED_MAJORITY: lambda x, votes, seed, epochs: clean(None, x, majority(votes), seed=seed, verbose=0).model,
+    CLEANED_MAJORITY: lambda x, votes, seed, epochs: clean(None, x, majority(votes, seed), seed=seed, verbose=0).model,
 }
 ROWS = (*ENGINE, *(row for row in MODELS if row not in BOUNDS), T, STARTED, REFERENCE + BARE, STARTED + BARE, *BOUNDS)
 
 
-def majority(votes):
-    """Returns the most frequent label of each example. The first of equals wins."""
-    y = aggregate(votes, method="majority").probabilities.argmax(axis=1)
+def majority(votes, seed):
+    """Returns the most frequent label of each example, one of them at random if several are."""
+    counts = aggregate(votes, method="majority").probabilities
+    y = (counts + 1e-6 * np.random.default_rng([seed, 6]).random(counts.shape)).argmax(axis=1)
     if len(np.unique(y)) <= votes.max():  # `clean` numbers the classes that it gets
         raise ValueError(f"No majority for some of the {votes.max() + 1} classes")
     return y

@@ -437,7 +437,7 @@ def test_reduced_precision_is_named_and_has_its_own_limit(batch):
     model = keras.Sequential([keras.Input((4,)), layers.Dense(2, dtype="mixed_bfloat16", name="half")])
     own = record(model, batch[0])
     assert own.precision == "bfloat16"
-    assert "these layers compute in bfloat16, so every limit is at least that of bfloat16: half" in own.notes
+    assert "these layers compute in bfloat16, so no limit is below its rounding: half" in own.notes
     assert min(row.limit for row in compare(own, own).rows if row.part == "layers") >= 2**-5
 
 

@@ -93,8 +93,9 @@ def record(
         ['weights', 'layers', 'predictions', 'loss', 'gradients', 'training']
     """
     if start is not None:
-        given = [name for name, value in (("x", x), ("y", y), ("sample_weight", sample_weight)) if value is not None]
-        refuse_if(bool(given), "start", "stand alone, because it has the data", f"also {', '.join(given)}")
+        data = {"x": x, "y": y, "sample_weight": sample_weight}
+        names = [name for name, value in data.items() if value is not None]
+        refuse_if(bool(names), "start", "stand alone, because it has the data", f"also {', '.join(names)}")
         start = start if isinstance(start, Recording) else Recording.load(start)
         steps, batch_size, batch = start.steps, start.batch_size, start.batch
     else:
@@ -172,7 +173,7 @@ class _Run:
             self.notes.append(f"random layers run as at inference: {', '.join(random)}")
         if self.precision in ("bfloat16", "float16"):
             names = ", ".join(layer.name for layer in layers_of(self.model) if layer.compute_dtype == self.precision)
-            text = f"these layers compute in {self.precision}, so every limit is at least that of {self.precision}"
+            text = f"these layers compute in {self.precision}, so no limit is below its rounding"
             self.notes.append(f"{text}: {names}")
         with intercept_calls(self.model, self._call):
             self.check_determinism()

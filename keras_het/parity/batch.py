@@ -129,7 +129,7 @@ def make_labels(model: Any, x: Any) -> Any:
         return None
     outputs = model(keras.tree.map_structure(ops.convert_to_tensor, x), training=False)
     flat = keras.tree.flatten(outputs)
-    if isinstance(loss, dict) and not isinstance(outputs, dict):  # its order is that of the outputs' names
+    if isinstance(loss, dict) and not isinstance(outputs, dict):  # in the order of the outputs
         loss = [loss[name] for name in model.output_names if name in loss]
     losses = keras.tree.flatten(loss) if isinstance(loss, (list, tuple, dict)) else [loss] * len(flat)
     rng = np.random.default_rng(SEED + 1)

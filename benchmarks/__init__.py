@@ -46,6 +46,9 @@ BENCHMARKS = {
     "labels.recipe": Benchmark(groups=("recipe",), time='hours; --seeds 1 --tasks "digits, 40%": a few minutes'),
     "labels.regression": Benchmark(time="ten minutes"),
     "labels.segmentation": Benchmark(time="ten minutes"),
+    "real": Benchmark(
+        "hub,demo", ("real", "crowdkit", "cleanlab"), "a night; --quick: some minutes when the features are there"
+    ),
     "real.annotators": Benchmark("hub,demo", ("real", "crowdkit"), "an hour; --quick: some minutes"),
     "real.choose": Benchmark(*WEIGHTS, "some hours; --quick: a few minutes when the features are there"),
     "real.features": Benchmark(*WEIGHTS, "an hour and a half on TensorFlow, several times as long on the others"),

@@ -108,23 +108,22 @@ def compilers(of):
 
 
 TRIED = {  # parts of parity_models, in words
-    ("tuned", "frozen", "fresh"): "architectures, trained by Adam",
-    ("sgd",): "text models, trained by SGD",
-    ("layers",): "layers of Keras",
-    ("heads",): "heads of keras_het",
+    "architectures, trained by Adam": ("tuned", "frozen", "fresh"),
+    "text models, trained by SGD": ("fresh", "sgd"),
+    "layers of Keras": ("layers",),
+    "heads of keras_het": ("heads",),
 }
 
 
 def parity_verdicts(of):
     """Returns the models that agree and differ on three backends, and the planted faults that were found."""
     lines = [["models", "agree", "differ"]]
-    for parts, words in TRIED.items():
+    for words, parts in TRIED.items():
         rows = [row for part in parts for row in dicts(of("parity_models", part))]
-        names = {
-            verdict: [row["model"] for row in rows if row["verdict"] == verdict] for verdict in ("agree", "differ")
-        }
-        lines.append([words, *(", ".join(each) or "none" for each in names.values())])
+        rows = [row for row in rows if row["model"].endswith(", SGD") == ("SGD" in words)]
+        cells = [[row["model"] for row in rows if row["verdict"] == verdict] for verdict in ("agree", "differ")]
+        lines.append([words, *("; ".join(cell).replace(", SGD", "") or "none" for cell in cells)])
     faults = dicts(of("parity_models", "faults"))
     is_named = [row["found"] == row["named"] == "yes" for row in faults]
     missed = [row["planted fault"] for row, each in zip(faults, is_named, strict=True) if not each]
-    return [*lines, ["planted faults", ", ".join(missed) or "none", f"{sum(is_named)} of {len(faults)}, each named"]]
+    return [*lines, ["planted faults", "; ".join(missed) or "none", f"{sum(is_named)} of {len(faults)}, each named"]]

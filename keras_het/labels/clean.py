@@ -156,9 +156,10 @@ def _reason(result: Result, action: str | None, is_proven: bool, is_class_depend
     text = f"The model disagrees with {count:,} of {len(result.data):,} labels."
     if action is None:
         show = "too few disagreements are confident issues to prove" if is_proven else "held-out labels do not prove"
-        text += f" The final linear discriminant uses all labels, because {show} class-dependent noise."
-        return text + ' If you expect it, compare action="drop".'
-    text += " Held-out labels show class-dependent noise." * is_class_dependent
+        show += " that one class is often labelled as another"
+        text += f" The final linear discriminant uses all labels, because {show}."
+        return text + ' If you expect this, compare action="drop".'
+    text += " Held-out labels show that one class is often labelled as another." * is_class_dependent
     if not confident:
         return f"{text} The final model is trained on all labels, because none is a confident issue."
     issues = "these labels" if confident == count else f"the {confident:,} confident issues"

@@ -37,7 +37,7 @@ def _fine_tuned(of):
 
 
 HEAD_ADVICE = (
-    ("confused with look-alikes, 500 a class or more, frozen features", "the head"),
+    ("about 40% confused with look-alikes, 450 a class or more, frozen features", "the head"),
     ("the same with fewer labels", "`Dense`"),
     (
         "confused with look-alikes, all layers trained on about 4,000",
@@ -149,7 +149,7 @@ def _by_head(of, result, name, count):
 
 
 ENOUGH = (  # results, sets and numbers of labels
-    ("real_heads_sizes", "CIFAR-10N worst", 5000),
+    *(("real_heads_sizes", "CIFAR-10N worst", count) for count in (5000, 10000)),
     ("real_heads", "CIFAR-10N worst", 50000),
     ("real_heads", "CIFAR-100N", 45000),
     ("real_heads", "Fashion-MNIST-H", 18000),

@@ -16,7 +16,7 @@ def readme_costs(of):
     figures = {
         "gradients of all heads: largest difference from JAX": ["", *agreement],
         "training step of the head, two CPU cores, batch of 128": [f"{_milliseconds(of, each)} ms" for each in NAMES],
-        "fraction of a ResNet-50 prediction, same cores, batch of 8": [_share(of, each) for each in NAMES],
+        "the head's share of the time of a ResNet-50 prediction, batch of 8": [_share(of, each) for each in NAMES],
         "training step of the head on an H100, `Dense` = 1": [_times_dense(of, each) for each in NAMES],
     }
     return [["full head, 1,000 classes, 256 samples", *BACKENDS], *([name, *row] for name, row in figures.items())]

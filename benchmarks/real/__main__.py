@@ -5,8 +5,8 @@ python -m benchmarks.real [--quick] [--data FOLDER] [--cache FOLDER] [--output F
 A run that was interrupted resumes: each benchmark keeps its lines in the output folder and makes only the missing ones.
 All benchmarks run, also after one that failed. The last lines name the failed ones.
 
-Each benchmark runs in its own process with one thread for products of matrices. With more, the threads of scikit-learn
-wait for those of the backend, and logistic regression takes up to forty times as long on a busy machine.
+Each benchmark runs in its own process, with one thread for matrix products. With several, the threads of scikit-learn
+and of the backend wait for each other, and logistic regression took forty times as long on a busy machine.
 """
 
 import os

@@ -43,17 +43,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Prints the comparison, and returns the exit status: 0 equal, 1 different, 2 if a backend could not run."""
     backends = list(dict.fromkeys(options.backends or installed_backends()))
+    file = pathlib.Path(options.json) if options.json else None
+    if file and not file.parent.is_dir():
+        print(f"Folder not found: {file.parent}")
+        return 2
     try:
         check_number("tolerance", options.tolerance, above=0.0)
-        if options.json and not pathlib.Path(options.json).parent.is_dir():
-            raise CannotRunError(f"Folder not found: {pathlib.Path(options.json).parent}")
         result = compare_file(options.model, backends, options.data, options.tolerance, options.modules)
         answer, content = f"\n{result}", _as_json(result)
     except (CannotRunError, ValueError) as error:
         answer, content = str(error), {"status": 2, "answer": str(error)}
     print(answer)
-    if options.json and pathlib.Path(options.json).parent.is_dir():
-        pathlib.Path(options.json).write_text(json.dumps(content, indent=1, allow_nan=False) + "\n")
+    if file:
+        file.write_text(json.dumps(content, indent=1, allow_nan=False) + "\n")
     return content["status"]
 
 

@@ -42,7 +42,9 @@ def best_of(trials: Sequence[Trial], weight: np.ndarray | None = None) -> Trial:
 def difference(scores: np.ndarray, others: np.ndarray, weight: np.ndarray | None = None) -> Difference:
     """Returns the paired difference of two sets of scores, `(N,)`.
 
-    mean = sum_n w_n (s_n - o_n) / sum_n w_n,     error^2 = sum_n w_n^2 (s_n - o_n - mean)^2 / (sum_n w_n)^2
+        mean = sum_n w_n (s_n - o_n) / sum_n w_n,     error^2 = sum_n w_n^2 (s_n - o_n - mean)^2 / (sum_n w_n)^2
+
+    w is `weight`, `(N,)`; None is equal weights.
     """
     gaps = np.subtract(scores, others, dtype="float64")
     fractions = np.full(len(gaps), 1.0 / len(gaps)) if weight is None else weight / weight.sum()

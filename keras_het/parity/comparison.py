@@ -273,11 +273,8 @@ def typed_difference(a: np.ndarray, b: np.ndarray) -> float:
 
     The width of integers is not compared: Keras has int64 on TensorFlow for int32 on other backends.
     """
-    return difference(a, b) if a.dtype == b.dtype or _have_widths(a, b) else np.inf
-
-
-def _have_widths(a: np.ndarray, b: np.ndarray) -> bool:
-    return {str(a.dtype), str(b.dtype)} == {"int32", "int64"}
+    is_width = {str(a.dtype), str(b.dtype)} == {"int32", "int64"}
+    return difference(a, b) if a.dtype == b.dtype or is_width else np.inf
 
 
 def _with_float64(row: Row, recordings: Sequence[Recording], tolerance: float) -> Row:

@@ -90,6 +90,8 @@ def test_what_cannot_run_is_said_for_each_backend(tmp_path, capsys):
     assert __main__.main(["parity", str(tmp_path / "model.keras"), *more]) == 2
     assert (printed := capsys.readouterr().out).startswith(f"Could not run on {backend}: ")
     assert json.loads(answer.read_text()) == {"status": 2, "answer": printed.rstrip()}
+    assert __main__.main(["parity", "missing.keras", "--json", "missing/answer.json"]) == 2
+    assert capsys.readouterr().out == "Folder not found: missing\n"
     assert __main__.main(["parity", "missing.keras"]) == 2
     assert capsys.readouterr().out == "File not found: missing.keras\n"
     assert __main__.main(["parity", "missing.keras", "--backends", backend, backend]) == 2

@@ -2,8 +2,8 @@
 
 python -m benchmarks.real [--quick] [--data FOLDER] [--cache FOLDER] [--output FOLDER]
 
-A run that was interrupted resumes: each benchmark keeps its lines in the output folder and makes only the missing ones.
-All benchmarks run, also after one that failed. The last lines name the failed ones.
+A run that was interrupted resumes: finished lines stay in the output folder, and only missing ones are made. All
+benchmarks run, also after one that failed. The last lines name the failed ones.
 
 Each benchmark runs in its own process, with one thread for matrix products. With several, the threads of scikit-learn
 and of the backend wait for each other, and logistic regression took forty times as long on a busy machine.
@@ -11,6 +11,7 @@ and of the backend wait for each other, and logistic regression took forty times
 
 import os
 import pathlib
+import shlex
 import subprocess
 import sys
 import time
@@ -18,23 +19,25 @@ import time
 from benchmarks.lib import harness
 from benchmarks.real import data, weights
 
-HALF = ["CIFAR-10N worst", "CIFAR-10N aggregate", "CIFAR-10N random1", "Fashion-MNIST-H"]
-RUNS = [  # quick runs first
-    ["verified"],
-    ["votes", "--seeds", "5"],
-    ["priors"],
-    ["joint"],
-    ["choose", "--size", "4000", "--seeds", "5"],
-    ["annotators"],
-    ["issues"],
-    ["judge"],
-    ["next_labels"],
-    ["heads", "--sets", *HALF],
-    ["heads", "--sets", "CIFAR-10N worst", "--sizes", "2000", "50000", "--rows", "Dense", "full"],
-    ["heads", "--sets", "CIFAR-100N", "--sizes", "45000", "--rows", "Dense", "full"],
-    ["finetune", "--size", "4000"],
-]
-NOT_QUICK = {"verified", "votes"}  # without `--quick`: they take seconds
+HALF = ("CIFAR-10N worst", "CIFAR-10N aggregate", "CIFAR-10N random1", "Fashion-MNIST-H")
+TWO = ("--rows", "Dense", "full")
+EVERY = ("data", "cache", "output", "quick")
+RUNS = (  # benchmark, its own options, and the options of this command that it takes
+    ("features", (), ("data", "cache")),
+    ("verified", (), ("data", "output")),
+    ("votes", ("--seeds", "5"), ("data", "output")),
+    ("priors", (), EVERY),
+    ("joint", (), EVERY),
+    ("choose", ("--size", "4000", "--seeds", "5"), EVERY),
+    ("annotators", (), EVERY),
+    ("issues", (), EVERY),
+    ("judge", (), EVERY),
+    ("next_labels", (), EVERY),
+    ("heads", ("--sets", *HALF), EVERY),
+    ("heads", ("--sets", "CIFAR-10N worst", "--sizes", "2000", "5000", "10000", "50000", *TWO), EVERY),
+    ("heads", ("--sets", "CIFAR-100N", "--sizes", "5000", "45000", *TWO), EVERY),
+    ("finetune", ("--size", "4000"), EVERY),
+)
 
 
 def main():
@@ -46,16 +49,16 @@ def main():
     options = parser.parse_args()
     environment = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"} | os.environ
     failed = []
-    for name, *arguments in [["features"], *RUNS]:
-        more = ["--data", str(options.data)]
-        more += ["--cache", str(options.cache)] if name not in NOT_QUICK else []
-        more += ["--output", str(options.output)] if name != "features" else []
-        more += ["--quick"] if options.quick and name not in {*NOT_QUICK, "features"} else []
-        command, start = [f"benchmarks.real.{name}", *arguments, *more], time.monotonic()
-        print(f"python -m {' '.join(command)}", flush=True)
+    for name, own, shared in RUNS:
+        command = [f"benchmarks.real.{name}", *own]
+        for option in shared:
+            value = getattr(options, option)
+            command += [f"--{option}"] * (value is not False) + [str(value)] * (not isinstance(value, bool))
+        print(f"python -m {shlex.join(command)}", flush=True)
+        start = time.monotonic()
         code = subprocess.run([sys.executable, "-m", *command], env=environment, check=False).returncode
-        print(f"{'done' if code == 0 else 'failed'} in {time.monotonic() - start:.0f} s", flush=True)
-        failed += [" ".join(command)] * (code != 0)
+        print(f"{'failed' if code else 'done'} in {time.monotonic() - start:.0f} s", flush=True)
+        failed += [shlex.join(command)] * bool(code)
     print(*(f"failed: {each}" for each in failed), sep="\n")
     return len(failed)
 

@@ -4,7 +4,6 @@ python -m benchmarks.demo [--quick] [--seed 0] [--output FOLDER]      (on the ba
 
 1,280 digits have noisy labels, and only they are trained on. 517 other digits have correct labels, which only measure.
 The picture shows the accuracy of early stopping and of the chosen model, and the labels that are flagged first.
-`benchmarks/results/demo.json` has the results of five seeds.
 """
 
 import time

@@ -19,25 +19,39 @@ import time
 from benchmarks.lib import harness
 from benchmarks.real import data, weights
 
-HALF = ("CIFAR-10N worst", "CIFAR-10N aggregate", "CIFAR-10N random1", "Fashion-MNIST-H")
+PEOPLE = ("CIFAR-100N", "Fashion-MNIST-H", "CIFAR-10N random1", "CIFAR-10N aggregate")
+WORST = ("--sets", "CIFAR-10N worst")
 TWO = ("--rows", "Dense", "full")
-EVERY = ("data", "cache", "output", "quick")
-RUNS = (  # benchmark, its own options, and the options of this command that it takes
-    ("features", (), ("data", "cache")),
-    ("verified", (), ("data", "output")),
-    ("votes", ("--seeds", "5"), ("data", "output")),
-    ("priors", (), EVERY),
-    ("joint", (), EVERY),
-    ("choose", ("--size", "4000", "--seeds", "5"), EVERY),
-    ("annotators", (), EVERY),
-    ("issues", (), EVERY),
-    ("judge", (), EVERY),
-    ("next_labels", (), EVERY),
-    ("heads", ("--sets", *HALF), EVERY),
-    ("heads", ("--sets", "CIFAR-10N worst", "--sizes", "2000", "5000", "10000", "50000", *TWO), EVERY),
-    ("heads", ("--sets", "CIFAR-100N", "--sizes", "5000", "45000", *TWO), EVERY),
-    ("finetune", ("--size", "4000"), EVERY),
+COVARIANCES = (*TWO, "parameter-efficient", "narrow", "diagonal")
+RUNS = (  # benchmarks and their options
+    ("features",),
+    ("verified",),
+    ("votes", "--seeds", "5"),
+    ("priors",),
+    ("joint",),
+    ("choose", "--size", "4000", "--seeds", "5"),
+    ("annotators",),
+    ("issues",),
+    ("judge",),
+    ("next_labels",),
+    ("heads", *WORST, "--sizes", "2000", "5000", "10000", *TWO, "--seeds", "5"),
+    ("heads", "--sets", *PEOPLE, "--sizes", "5000", *TWO, "--seeds", "5"),
+    ("heads", *WORST, "--sizes", "18000", *COVARIANCES),
+    ("heads", "--sets", *PEOPLE[1:], "--sizes", "18000", *TWO),
+    ("heads", *WORST, "--sizes", "50000", *TWO),
+    ("heads", "--sets", PEOPLE[0], "--sizes", "45000", *TWO),
+    ("finetune", "--size", "4000"),
 )
+SMALL = ("--quick", "--sets", "TREC")
+QUICK = (
+    ("features",),
+    ("verified",),
+    ("votes", "--seeds", "1"),
+    *((name, *SMALL) for name in ("priors", "choose", "annotators", "issues", "judge", "next_labels", "finetune")),
+    ("joint", "--quick"),
+    ("heads", "--quick", "--sets", "Fashion-MNIST-H"),
+)
+NOT_TAKEN = {"features": ["output"], "verified": ["cache"], "votes": ["cache"]}  # options of this command
 
 
 def main():
@@ -45,15 +59,14 @@ def main():
     parser = harness.parser_of(__doc__)
     parser.add_argument("--data", type=pathlib.Path, default=data.FOLDER)
     parser.add_argument("--cache", type=pathlib.Path, default=weights.CACHE, help="folder of weights and features")
-    parser.add_argument("--quick", action="store_true", help="few examples and epochs, one seed, to see that all run")
+    parser.add_argument("--quick", action="store_true", help="few examples, epochs and sets, to see that all run")
     options = parser.parse_args()
     environment = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"} | os.environ
     failed = []
-    for name, own, shared in RUNS:
+    for name, *own in QUICK if options.quick else RUNS:
         command = [f"benchmarks.real.{name}", *own]
-        for option in shared:
-            value = getattr(options, option)
-            command += [f"--{option}"] * (value is not False) + [str(value)] * (not isinstance(value, bool))
+        for option in ("data", "cache", "output"):
+            command += [f"--{option}", str(getattr(options, option))] * (option not in NOT_TAKEN.get(name, []))
         print(f"python -m {shlex.join(command)}", flush=True)
         start = time.monotonic()
         code = subprocess.run([sys.executable, "-m", *command], env=environment, check=False).returncode

@@ -261,7 +261,7 @@ def main():
     options = parser.parse_args()
     options.epochs = EPOCHS
     if options.quick:
-        options.size, options.epochs, options.seeds, options.sets = 500, 5, 1, options.sets[:2]
+        options.size, options.epochs, options.seeds = 500, 5, 1
     options.output.mkdir(parents=True, exist_ok=True)
     keys = [
         {"set": name, "change": change, "seed": seed, "row": row}

@@ -48,18 +48,7 @@ def nodes(of):
 NODES = {"training noise": "difference of log p between two runs", "error": "error of log p"}
 
 
-def speed(of):
-    """Returns the step and the prediction of every head at the base size, on three backends."""
-    lines = [["backend", "head", *(f"{mode}: {name}" for mode in ("step", "predict") for name in SPEED)]]
-    steps, predictions = ([row for row in dicts(of("speed", title)) if _is_base(row)] for title in SPEEDS)
-    for step, prediction in zip(steps, predictions, strict=True):
-        figures = [row[name] for row in (step, prediction) for name in SPEED]
-        lines.append([step["backend"], step["head"], *figures])
-    return lines
-
-
 SPEEDS = ("train, D=2048", "predict, D=2048")
-SPEED = ("ms (quartiles)", "times Dense", "times floor")
 
 
 def _is_base(row):
@@ -81,12 +70,6 @@ def gpu_speed(of):
     rows = [{"backend": each, **row} for each in ("jax", "torch") for row in dicts(of(f"gpu_speed_{each}", "speed"))]
     columns = list(dict.fromkeys(name for row in rows for name in row))
     return [columns, *([row.get(name, "") for name in columns] for row in rows if _is_base(row))]
-
-
-def gpu_choose(of):
-    """Returns the seconds of `choose` on an accelerator, of both backends."""
-    rows = [{"backend": each, **row} for each in ("jax", "torch") for row in dicts(of(f"gpu_choose_{each}", "choose"))]
-    return [list(rows[0]), *(list(row.values()) for row in rows)]
 
 
 def compilers(of):

@@ -1,12 +1,6 @@
 """Tables of methods and of what is found about labels."""
 
-from benchmarks.lib.views.rows import TASKS, by_task, columns_of, dicts, short, value
-
-ISSUES = {
-    "look-alikes, 20%": "20% are those of a look-alike",
-    "random, 20%": "20% are anything",
-    "pairs and random": "three pairs swapped, and 8% anything",
-}
+from benchmarks.lib.views.rows import TASKS, bold, by_task, dicts, value
 
 
 def advice(of):
@@ -63,98 +57,63 @@ def when_it_helps(of):
     return lines
 
 
-def narrow(of):
-    """Returns the clean accuracy of Dense, and what the full and the narrow head add to it, a row for each task."""
-    rows = {row["candidate"]: row for row in dicts(of("harm", "tasks without a say: clean accuracy, beside Dense"))}
-    lines = [["label errors", *NARROW_HEADS.values()]]
-    for task in (name for name in rows["Dense"] if name != "candidate"):
-        lines.append([TASKS[task], *(rows[head][task] for head in NARROW_HEADS)])
-    return lines
-
-
-NARROW_HEADS = {"Dense": "Dense: accuracy", "full": "full head", "narrow, 16": "narrow head"}
-
-
-def serving(of):
-    """Returns what changes on test labels if the head is served without its noise, a row for each task."""
-    rows = dicts(of("serving", "serving"))
-    tasks = [row["task"] for row in rows if row["task"]]
-    changes = [row for row in rows if row["served"] == "change without the noise"]
-    lines = [["label errors", *(f"change of {name}" for name in SERVED)]]
-    return lines + [[TASKS[task], *(row[name] for name in SERVED)] for task, row in zip(tasks, changes, strict=True)]
-
-
-SERVED = ("clean accuracy", "clean NLL", "clean ECE", "noisy NLL")
-
-
 def fine_tuned(of):
     """Returns clean test figures of each last layer, with all layers of the network trained."""
-    heads = {"Dense": "`Dense`", "Dense, logits / 5": "`Dense`, logits / 5", "full head": "the head"}
-    lines = [["labels", "last layer", "accuracy", "NLL", "accuracy - Dense's", "NLL - Dense's"]]
+    lines = [["labels", "last layer", *FINE_TUNED_COLUMNS.values()]]
     for row in dicts(_fine_tuned(of)):
-        figures = (row["accuracy"], row["nll"], row["accuracy - Dense's"], row["nll - Dense's"])
-        lines.append([row["set"], heads[row["head"]], *figures])
+        figures = (row[name] for name in FINE_TUNED_COLUMNS)
+        lines.append([row["set"], FINE_TUNED.get(row["head"], row["head"]), *figures])
     return lines
 
 
-def swapped_classes(of):
-    """Errors by method, and how far the learned T is from the true one."""
-    chosen = {
-        ("random", "50%"): "50%, by a random T",
-        ("random", "65%"): "65%, by a random T",
-        ("pair", "45%"): "45%, to the next class",
-        ("symmetric", "50%"): "50%, symmetric",
-    }
-    methods = {
-        "none": "no T",
-        "none, stopped early": "early stopping",
-        "learned T": "learned T",
-        "true T": "true T",
-    }
-    lines = [["label errors", *methods.values(), "total variation"]]
-    for (noise, share), words in chosen.items():
-        errors = columns_of(of("label_flip", f"error on clean test data, {noise} flips, by their share"))
-        distances = columns_of(of("label_flip", f"total variation to the true T, {noise} flips"))
-        lines.append(
-            [
-                words,
-                *(value(errors[method, share]) for method in methods),
-                f"{float(value(distances['learned T', share])):.2f}",
-            ]
-        )
+FINE_TUNED_COLUMNS = {
+    "accuracy": "accuracy",
+    "accuracy - Dense's": "difference from `Dense`",
+    "nll": "NLL",
+    "nll - Dense's": "difference from `Dense`",
+    "ece": "ECE",
+    "people": "people",
+    "processor seconds": "processor seconds",
+}
+FINE_TUNED = {"Dense": "`Dense`", "Dense, logits / 5": "`Dense`, logits / 5"}
+
+
+def covariances(of):
+    """Returns figures of Dense, and the difference that each covariance makes, on the frozen features of a set."""
+    rows = {row["head"]: row for row in dicts(of("real_heads", "CIFAR-10N worst, 18000 labels, by noisy accuracy"))}
+    lines = [["head", "accuracy", "points over `Dense`", "NLL", "ECE", "people", "seconds"]]
+    for name, words in COVARIANCES.items():
+        row = rows[name]
+        points = bold(_in_points(row["accuracy - Dense's"])) if row["accuracy - Dense's"] else ""
+        lines.append([words, row["accuracy"], points, *(row[key] for key in ("nll", "ece", "people", "seconds"))])
     return lines
 
 
-def wrong_labels(of):
-    """Ranking, precision and recall of Dense, and what each method adds to them."""
-    found = by_task(of("label_issues", "wrong labels that are found"))
-    measures = ("average precision", "precision", "recall")
-    names = {
-        "full": "full head",
-        "Dense and a learned T": "Dense and a learned T",
-        "cleanlab": "cleanlab, by Dense's probabilities",
-    }
-    lines = [["labels", "Dense: precision of ranking, cut, recall", *names.values()]]
-    for task, words in ISSUES.items():
-        cells = [[found[task, method][measure] for measure in measures] for method in ("Dense", *names)]
-        lines.append([words, *(", ".join(map(short, row)) for row in cells)])
-    return lines
+COVARIANCES = {
+    "Dense, temperature 1": "`Dense`, temperature 1",
+    "Dense": "`Dense`, tuned",
+    "full": "full",
+    "narrow": "narrow",
+    "parameter-efficient": "parameter-efficient",
+    "diagonal": "diagonal",
+}
 
 
-def _by_head(of, result, name, count):
+def _by_head(of, name, count):
     """Returns the points of the full head over Dense on a set, tuned by noisy accuracy."""
-    rows = dicts(of(result, f"{name}, {count} labels, by noisy accuracy"))
+    rows = dicts(of("real_heads", f"{name}, {count} labels, by noisy accuracy"))
     points = _in_points(next(row["accuracy - Dense's"] for row in rows if row["head"] == "full"))
     return f"{points} ({name.removesuffix(' worst')}, {count:,})"
 
 
-ENOUGH = (  # results, sets and numbers of labels
-    *(("real_heads_sizes", "CIFAR-10N worst", count) for count in (5000, 10000)),
-    ("real_heads", "CIFAR-10N worst", 50000),
-    ("real_heads", "CIFAR-100N", 45000),
-    ("real_heads", "Fashion-MNIST-H", 18000),
+ENOUGH = (  # sets and numbers of labels
+    ("CIFAR-10N worst", 5000),
+    ("CIFAR-10N worst", 10000),
+    ("CIFAR-10N worst", 50000),
+    ("CIFAR-100N", 45000),
+    ("Fashion-MNIST-H", 18000),
 )
-FEWER = (("real_heads_sizes", "CIFAR-10N worst", 2000), ("real_heads_sizes", "CIFAR-100N", 5000))
+FEWER = (("CIFAR-10N worst", 2000), ("CIFAR-100N", 5000))
 
 
 def _in_points(cell):

@@ -21,16 +21,12 @@ GAINED = {  # rows of real_choose, in words
     "clean": "`clean`",
     "clean, drop": '`clean`, `action="drop"`',
 }
-HEADS = {  # by result, the sets and numbers of labels
-    "real_heads_sizes": (
-        *(("CIFAR-10N worst", count) for count in (2_000, 5_000, 10_000, 18_000)),
-        *((name, 5_000) for name in ("CIFAR-100N", "CIFAR-10N random1", "CIFAR-10N aggregate", "Fashion-MNIST-H")),
-    ),
-    "real_heads": (
-        ("CIFAR-10N worst", 50_000),
-        ("CIFAR-100N", 45_000),
-        *((name, 18_000) for name in ("CIFAR-10N random1", "CIFAR-10N aggregate", "Fashion-MNIST-H")),
-    ),
+HEADS = {  # numbers of labels
+    "CIFAR-10N worst": (2_000, 5_000, 10_000, 18_000, 50_000),
+    "CIFAR-100N": (5_000, 45_000),
+    "CIFAR-10N random1": (5_000, 18_000),
+    "CIFAR-10N aggregate": (5_000, 18_000),
+    "Fashion-MNIST-H": (5_000, 18_000),
 }
 JUDGES = ("verified alone", "verified_performance")  # columns of real_judge
 CROWDS = {  # rows of real_annotators, in words
@@ -104,16 +100,18 @@ def _points(mean, error):
 
 
 def real_heads(of):
-    """Returns what the full head adds to a Dense layer with a tuned temperature, for each set."""
-    lines = [["dataset", "labels", "Dense: accuracy", "head: points", "Dense: NLL", "head: NLL"]]
-    for result, name, count in ((result, *each) for result, parts in HEADS.items() for each in parts):
-        rows = {row["head"]: row for row in dicts(of(result, f"{name}, {count} labels, by noisy accuracy"))}
-        dense, full = rows["Dense"], rows["full"]
-        mean, error = (100 * float(number) for number in full["accuracy - Dense's"].split(" +- "))
-        points, nll = bold(_points(mean, error)), bold(_signed(full["nll - Dense's"]))
-        lines.append([name, f"{count:,}", dense["accuracy"], points, dense["nll"], nll])
-    names = [line[0] for line in lines]
-    return sorted(lines, key=lambda line: names.index(line[0]))
+    """Returns what a tuned temperature adds to a Dense layer, and the full head to both, for each set."""
+    lines = [["dataset", "labels", "Dense: accuracy", "temperature 1", "head", "Dense: NLL", "head: NLL", "seeds"]]
+    for name, counts in HEADS.items():
+        for count in counts:
+            table = dicts(of("real_heads", f"{name}, {count} labels, by noisy accuracy"))
+            rows = {row["head"]: row for row in table}
+            dense, full = rows["Dense"], rows["full"]
+            cells = (rows[row]["accuracy - Dense's"].split(" +- ") for row in ("Dense, temperature 1", "full"))
+            points = (bold(_points(*(100 * float(number) for number in cell))) for cell in cells)
+            nll = bold(_signed(full["nll - Dense's"]))
+            lines.append([name, f"{count:,}", dense["accuracy"], *points, dense["nll"], nll, full["seeds"]])
+    return lines
 
 
 def _signed(cell):

@@ -1,0 +1,180 @@
+"""The measured figures in the sentences of the pages, and the result files that they come from.
+
+`figures` has fragments of sentences with a place for each figure, and the figures, computed from the tables. `wrong`
+compares them with a page, and finds figures that look measured and are neither there nor in `SETTINGS`.
+"""
+
+import re
+
+from benchmarks.lib import pages
+from benchmarks.lib.views.rows import dicts
+
+# No sentences: fenced code, formulas in blocks, rows of tables, comments, tags, and the targets of links.
+NO_SENTENCE = re.compile(
+    r"^ *```.*?^ *```|\$\$.*?\$\$|^ *\|[^\n]*|<!--.*?-->|</?\w[^>]*>|(?<=\])\([^)]*\)", re.DOTALL | re.MULTILINE
+)
+CODE = re.compile(r"`[^`]*`|\$[^$]*\$")
+WORDS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
+NUMBER = rf"\b(?:\d[\d,]*|{'|'.join(WORDS[2:])})\b"
+UNITS = "points?|times|(?:processor )?(?:seconds|minutes|hours)|ms|[KMG]i?B"
+# A number looks measured if it has a decimal point, an error, a % or a unit, or if it is counted of another number.
+MEASURED = re.compile(
+    rf"(?<![\w.:])\d+\.\d+(?!\.?\d)|± ?\d+|{NUMBER}(?=%| (?:{UNITS})\b| of {NUMBER}| instead of {NUMBER})"
+)
+
+# Fragments with numbers that are no results: settings, definitions, limits that tests hold, versions, and facts about
+# papers and datasets.
+SETTINGS = {
+    "README.md": "if 40% of the labels | 10% of the labels are wrong | Python 3.11 to 3.13 | Apache 2.0",
+    "docs/backends.md": "or ten times the rounding error | √2 times as far for two | 40% of the labels are wrong | "
+    "limited to 512 MiB | OpenVINO within 0.01 | Keras 3.16",
+    "docs/heads.md": "40% of their labels are swapped | fit in 2 GB | with 40% look-alike errors | below 15.5",
+    "docs/joint.md": "if 30% of the positives | [30% of the positives missing] | With 30% of the positives",
+    "docs/judge.md": "up to 7 points on either side | of 95% intervals",
+    "docs/annotators.md": "its 95% interval",
+    "docs/real-labels.md": "Its 95% interval | one class of 3% | with 40% errors and 500 labels | 2.5 votes an image | "
+    "5.6 votes | 1.7 votes an example",
+    "docs/index.md": "Python 3.11, 3.12 or 3.13",
+    "docs/glossary.md": "in 80% of the cases that it calls 80% | about 40% label errors | 0.80 to 0.83 is 3 points",
+    "docs/theory.md": "44.8 million weights | 48.8 times fewer | sigmoid temperature of 0.9",
+}
+
+AGREEMENT = "gpu_agreement_torch, agreement"
+STEPS = "peers, seconds and memory of a step"
+LINKS = "recipe_links_1000, beside Dense, all chosen by noisy NLL"
+MISSING = "joint, 30% of the positives missing"
+LOOKS = "real_next_labels, wrong labels among 300 looks"
+TRANSITIONS = "real_truth, error in points, how often intervals hold, and redraws"
+CHOSEN = "real_choose, what was chosen"
+PRIORS, PLANTED = "real_priors, labels of people and rules", "real_priors, planted"
+RATINGS, MASKS = "real_joint, MovieReviews", "real_joint, BU-BIL 4"
+FEW, SPAM, NAMED = "real_annotators, few votes", "real_annotators, spammers", "real_votes, what is made of votes"
+ONE_VOTE, SPAMMERS = ("LabelMe", "one vote each"), ("LabelMe", "30 spammers")
+VOTES, NETWORK, MATRICES = "`labels.clean(None, x, votes)`", "majority + Dense", "a T for each, from Dawid-Skene"
+
+
+def figures():
+    """Returns the figures of each fragment, `{page: {fragment: figures}}`, from the result files."""
+    packages, ratings = ("keras_het", "edward2"), ("mean of the ratings, ridge", "and weighted by spread, ridge")
+    memory = [number(STEPS, "over S=1 MiB", "softmax full", name, "yes", "yes") for name in packages]
+    errors = [number(RATINGS, "error of the target", name) for name in ratings]
+    times = ([values(x["processor seconds"])[0] for x in rows(CHOSEN) if x["row"] == y] for y in ("clean", "choose"))
+    clean, peer = (rows("views.finders", name)[0] for name in ("`labels.clean", "logistic regression"))
+    ahead = WORDS[sum(float(clean[name]) > float(peer[name]) for name in list(clean)[1:])]
+    return {
+        "docs/backends.md": {
+            "takes {:.0f} times as long as a step of `Dense` on JAX, {:.0f} times on TensorFlow, and {:.0f} times on": [
+                number("views.speed", "step: times Dense", name, "full") for name in ("jax", "tensorflow", "torch")
+            ],
+            "covariance takes {:.0f} ms, and edward2's takes {:.0f} ms": [
+                number(STEPS, "step ms (quartiles)", "softmax parameter", name, "yes", "yes") for name in packages
+            ],
+            "With TF32, outputs differ by up to {:.1e}": [
+                max(values(row["outputs, largest difference"])[0] for row in rows(AGREEMENT, "", "on"))
+            ],
+        },
+        "docs/compare.md": {
+            "and {:.0f} MiB for 1,000 samples instead of {:,.0f} MiB": memory,
+            "On {} of ten real datasets": [ahead],
+        },
+        "docs/choose.md": {
+            "It is {:.0f} points ahead of `choose` on Fashion-MNIST-H, and {:.0f} points on TREC": [
+                number("views.real_methods", "`clean`", name) - number("views.real_methods", "`choose`", name)
+                for name in ("Fashion-MNIST-H", "TREC")
+            ],
+        },
+        "docs/heads.md": {
+            "is then [{:.0f} points below] both": [-100 * number(LINKS, "clean accuracy", "", "normal cdf, full")],
+            "a step takes [{:.0f} MiB more] than with one node": memory[:1],
+        },
+        "docs/joint.md": {
+            "is {:.3f} ± {:.3f} with binary crossentropy": numbers(MISSING, "accuracy", "Dense, binary crossentropy"),
+            "{:.3f} ± {:.3f} with the known rate": numbers(MISSING, "accuracy", "joint, rate known"),
+            "{:.3f} ± {:.3f} with learned rates": numbers(MISSING, "accuracy", "joint, rates learned"),
+        },
+        "docs/judge.md": {
+            "the noisy labels is {:.0f} points too high": [number("views.judge", "error of noisy accuracy", "TREC")],
+            "[{:.0f} instead of {:.0f} among 300 on TREC]": [
+                number(LOOKS, "TREC", rule) for rule in ("next_labels", "self-confidence")
+            ],
+        },
+        "docs/annotators.md": {
+            "is correct for {:.0%} of them": [number("views.crowds", "TREC", "Dawid-Skene, logistic regression")],
+            "`choose` is {:.0f} points behind": [points("views.crowds", ("TREC", VOTES), ("TREC", "`labels.choose"))],
+        },
+        "docs/real-labels.md": {
+            "regression on {} of ten datasets": [ahead],
+            "was off by {:.0f} points on average. Its 95% interval contained the truth in {:.0%}": numbers(
+                TRANSITIONS, "in all", "gold labels"
+            ),
+            "was off by {:.0f} points, and its interval held in {:.0%}": numbers(
+                TRANSITIONS, "in all", "clean labels alone"
+            ),
+            "It takes {:.0f} to {:.0f} processor seconds, and `choose` {:.0f} to {:.0f}": [
+                least(seconds) for seconds in times for least in (min, max)
+            ],
+            "you would lose {:.0f} points on TREC": [points(PRIORS, ("chosen", "TREC"), ("frequencies", "TREC"))],
+            "you would lose up to {:.0f} points on": [
+                max(points(PLANTED, ("chosen", x["set"]), ("equal", x["set"])) for x in rows(PLANTED, "3% rare"))
+            ],
+            "`clean` gains {:.0f} points on LabelMe": [
+                points("views.crowds", ("LabelMe", VOTES), ("LabelMe", "Dawid-Skene, logistic regression"))
+            ],
+            "is {:.0f} points above the same network on the majority": [
+                points(FEW, (MATRICES, *ONE_VOTE), (NETWORK, *ONE_VOTE))
+            ],
+            "the same network is {:.0f} points worse": [
+                points(FEW, (NETWORK, *ONE_VOTE), ("Dawid-Skene + Dense", *ONE_VOTE))
+            ],
+            "the network is {:.0f} points above the majority": [
+                points(SPAM, (MATRICES, *SPAMMERS), (NETWORK, *SPAMMERS))
+            ],
+            "finds {} of ten spammers": [WORDS[round(10 * number(NAMED, "spammers named", "LabelMe", "10"))]],
+            "has {:.0%} less error": [1 - errors[1] / errors[0]],
+            "falls from {:.3f} to {:.3f}": [number(RATINGS, "RMSE", name) for name in ratings],
+            "costs {:.0f} points": [
+                points(MASKS, ("IoU", "each pixel by itself, majority"), ("IoU", "each pixel by itself, one"))
+            ],
+        },
+    }
+
+
+def points(target, better, worse):
+    """Returns the difference of two cells, `(column, *names)`, in hundredths."""
+    return 100 * (number(target, *better) - number(target, *worse))
+
+
+def number(target, column, *names):
+    """Returns the first number of a cell, in the first row with the names."""
+    return numbers(target, column, *names)[0]
+
+
+def numbers(target, column, *names):
+    """Returns all numbers of a cell."""
+    return values(rows(target, *names)[0][column])
+
+
+def values(cell):
+    """Returns all numbers of a text."""
+    return [float(each.replace(",", "")) for each in re.findall(r"[-+]?\d[\d,]*\.?\d*(?:e[-+]\d+)?", cell)]
+
+
+def rows(target, *names):
+    """Returns the rows, `{column: cell}`, of a table or view, or those whose first cells begin with the names."""
+    table = dicts(pages.table_of(target))
+    found = [row for row in table if all(map(str.startswith, row.values(), names))]
+    if not found:
+        raise KeyError(f"{target}: no row {names}")
+    return found
+
+
+def wrong(page, text, known):
+    """Returns what is wrong with the figures of a page: fragments that it lacks, and figures without an entry."""
+    text = " ".join(NO_SENTENCE.sub("", pages.without_results(text)).split())
+    fragments = [fragment.format(*results) for fragment, results in known.get(page, {}).items()]
+    fragments += SETTINGS[page].split(" | ") if page in SETTINGS else []
+    spans = [match.span() for each in fragments for match in re.finditer(re.escape(each), text)]
+    figures = [match.span() for match in MEASURED.finditer(CODE.sub(lambda match: "_" * len(match[0]), text))]
+    unlisted = [(a, b) for a, b in figures if not any(start <= a and b <= end for start, end in spans)]
+    missing = [f"expected {each!r}" for each in fragments if each not in text]
+    return [*missing, *(f"no entry for {text[max(0, start - 40) : end + 20]!r}" for start, end in unlisted)]

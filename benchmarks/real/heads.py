@@ -3,17 +3,18 @@
 python -m benchmarks.real.heads [--sets NAME ...] [--sizes 2000 18000] [--rows NAME ...] [--seeds 3]
                                 [--data FOLDER] [--cache FOLDER] [--output FOLDER] [--quick] [--render]
 
-Each head is trained for 20 epochs on nine tenths of the noisy labels. Some heads train for 60 epochs, or average the
-weights of the epochs. The other tenth, which is as noisy, chooses temperature, L2, the strength of a baseline's penalty
-and the epoch, by its likelihood or by its accuracy. Clean test labels, and the votes of many people if the set has any,
-are only measured. Every training is a line of JSON and runs once.
+Each head is trained for 20 epochs on nine tenths of the noisy labels. The other tenth, which is as noisy, chooses
+temperature, L2 and the epoch, by its likelihood or by its accuracy. Clean test labels, and the votes of many people if
+the set has any, are only measured. Every training is a line of JSON and runs once.
+
+"pairs by p" and "pairs by covariance" are rank correlations, over all pairs of classes, of how often people confuse the
+two with what the trained model says: the mean of p_i p_j, and minus the mean correlation of their logits.
 """
 
 import time
 
 import keras
 import numpy as np
-from scipy.special import log_softmax
 
 from benchmarks.lib import lines
 from benchmarks.lib.results import publish
@@ -22,23 +23,18 @@ from benchmarks.real import features, plain
 EPOCHS, BATCH, RATE = 20, 256, 1e-3
 TEMPERATURES, PENALTIES = (1.0, 5.0, 10.0, 20.0), (0.0, 1e-4)
 NOISY = (1.5, 5.0, 10.0)  # temperatures of heads with noise
-MOMENTUM = 0.8  # averaged weights, per epoch
-LONGER, AVERAGED = ", 60 epochs", ", averaged weights"  # behind the name of a row
-DRAINAGE, RRM = "drainage", "Rockafellian relaxation"
-RIVALS = {DRAINAGE: (0.3, 1.0, 3.0), RRM: (1.0, 2.0, 4.0)}  # Dense heads; alpha, and gamma in nats
-ROWS = ("Dense", "full", "parameter-efficient", "narrow", "diagonal", *RIVALS)
-ROWS += tuple(row + more for row in ROWS[:2] for more in (LONGER, AVERAGED))
+UNTUNED = "Dense, temperature 1"  # row of the trainings of Dense without a temperature and L2
+ROWS = ("Dense", "full", "parameter-efficient", "narrow", "diagonal")
 SETS = ("CIFAR-10N worst", "CIFAR-10N aggregate", "CIFAR-10N random1", "CIFAR-100N", "Fashion-MNIST-H")
 
 
 def head_of(row, units, temperature, penalty, seed):
-    """Returns the layers of a row. Drainage has an additional logit, the last."""
+    """Returns the layers of a row."""
     from keras_het import HeteroscedasticDense, covariances
 
     regularizer = keras.regularizers.L2(penalty) if penalty else None
-    if row == "Dense" or row in RIVALS:
-        dense = keras.layers.Dense(units + (row == DRAINAGE), kernel_regularizer=regularizer)
-        return [dense, keras.layers.Rescaling(1.0 / temperature)]
+    if row == "Dense":
+        return [keras.layers.Dense(units, kernel_regularizer=regularizer), keras.layers.Rescaling(1.0 / temperature)]
     options = {
         "full": {},
         "parameter-efficient": {"parameter_efficient": True},
@@ -64,81 +60,25 @@ class Parts:
 class Record(keras.callbacks.Callback):
     """Measures of every epoch, by the noisy held-out labels and by the truth."""
 
-    def __init__(self, parts, is_averaged=False):
+    def __init__(self, parts):
         super().__init__()
-        self.parts, self.is_averaged, self.average, self.epochs = parts, is_averaged, None, []
+        self.parts, self.epochs = parts, []
 
     def on_epoch_end(self, epoch, logs=None):
-        current = self.model.get_weights()
-        if self.is_averaged:
-            pairs = zip(self.average or current, current, strict=True)
-            self.average = [MOMENTUM * average + (1.0 - MOMENTUM) * weight for average, weight in pairs]
-            self.model.set_weights(self.average)
-        self.measure()
-        self.model.set_weights(current)
-
-    def measure(self):
-        """Adds the measures of the current weights."""
         parts = self.parts
-        held, test = (
-            self.model.predict(x, batch_size=2048, verbose=0)[:, : parts.units] for x in (parts.x_held, parts.x_test)
-        )
+        held, test = (self.model.predict(x, batch_size=2048, verbose=0) for x in (parts.x_held, parts.x_test))
         noisy = plain.measures(held, parts.y_held)
         self.epochs.append({f"noisy {name}": value for name, value in noisy.items()})
         self.epochs[-1] |= plain.measures(test, parts.truth, parts.votes)
 
 
-def drainage(alpha):
-    """Returns the loss of drainage by K + 1 logits, the last of which is of no class (arXiv 2512.03182).
-
-    log(1 + a p_d / p_t + p_J / p_t + (1 / a) p_J / p_d),    p_J the probability of all classes but t
-    """
-
-    def loss(labels, logits):
-        ops, size = keras.ops, logits.shape[-1] - 1
-        is_true = ops.one_hot(ops.cast(ops.reshape(labels, (-1,)), "int32"), size, dtype="bool")
-        z, drain = logits[:, :size], logits[:, size]
-        true = ops.logsumexp(ops.where(is_true, z, -1e9), axis=-1)
-        others = ops.logsumexp(ops.where(is_true, -1e9, z), axis=-1)
-        terms = [0.0 * true, np.log(alpha) + drain - true, others - true, others - drain - np.log(alpha)]
-        return ops.logsumexp(ops.stack(terms), axis=0)
-
-    return loss
-
-
-def relaxed(weights, losses, gamma, step=0.5):
-    """Returns weights of the examples after an update of Rockafellian relaxation (arXiv 2405.20531).
-
-    Examples whose loss is over the least by more than gamma have none, and the example of the least loss has theirs;
-    the update goes half of the way there.
-    """
-    target = np.where(losses > losses.min() + gamma, 0.0, 1.0)
-    target[losses.argmin()] += len(losses) - target.sum()
-    return (1.0 - step) * weights + step * target
-
-
-def fit(model, parts, row, strength, epochs, callbacks):
-    """Trains a model. If the row asks for it, the weights of the examples change after every epoch."""
-    options = {"batch_size": BATCH, "verbose": 0, "callbacks": callbacks}
-    if row != RRM:
-        model.fit(parts.x, parts.y, epochs=epochs, **options)
-        return
-    weights = np.ones(len(parts.y))
-    for _ in range(epochs):
-        model.fit(parts.x, parts.y, sample_weight=weights, **options)
-        log_p = log_softmax(model.predict(parts.x, batch_size=2048, verbose=0), axis=1)
-        weights = relaxed(weights, -np.take_along_axis(log_p, parts.y[:, None], 1)[:, 0], strength)
-
-
-def train(parts, name, temperature, penalty, seed, epochs, strength=None):
+def train(parts, row, temperature, penalty, seed, epochs):
     """Returns the measures of every epoch of one training, and its processor seconds."""
     keras.utils.set_random_seed(1000 + seed)
-    row, is_averaged = name.removesuffix(LONGER).removesuffix(AVERAGED), name.endswith(AVERAGED)
     model = keras.Sequential([keras.Input(parts.x.shape[1:]), *head_of(row, parts.units, temperature, penalty, seed)])
-    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True) if row != DRAINAGE else drainage(strength)
-    model.compile(keras.optimizers.Adam(RATE), loss)
-    record, start = Record(parts, is_averaged), time.process_time()
-    fit(model, parts, row, strength, epochs * (3 if name.endswith(LONGER) else 1), [record])
+    model.compile(keras.optimizers.Adam(RATE), keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    record, start = Record(parts), time.process_time()
+    model.fit(parts.x, parts.y, batch_size=BATCH, epochs=epochs, verbose=0, callbacks=[record])
     result = {"epochs": record.epochs, "processor": time.process_time() - start, **pairs(model, parts)}
     keras.utils.clear_session(free_memory=False)
     return result
@@ -158,9 +98,9 @@ def confusions(dataset):
 
 
 def pairs(model, parts):
-    """Returns rank correlations of people's confusions with the covariance, and with p_i p_j, over pairs of classes.
+    """Returns rank correlations of people's confusions with p_i p_j, and with the correlations of the logits.
 
-    A pair of which one or the other is true has a negative covariance. The product is what any head tells without one.
+    A pair of which one or the other is true has a negative correlation. Any head can tell the product.
     """
     from scipy.special import softmax
     from scipy.stats import spearmanr
@@ -169,24 +109,18 @@ def pairs(model, parts):
     from keras_het.explain import covariance
 
     above = np.triu_indices(parts.units, 1)
-    p = softmax(model.predict(parts.x_test, batch_size=2048, verbose=0)[:, : parts.units].astype("float64"), axis=1)
-    result = {"of p": float(spearmanr(parts.confusions[above], (p.T @ p)[above]).statistic)}
+    p = softmax(model.predict(parts.x_test, batch_size=2048, verbose=0).astype("float64"), axis=1)
+    told = {"pairs by p": p.T @ p}
     if isinstance(model.layers[-1], HeteroscedasticDense):
         sigma = covariance(model, parts.x_test, batch_size=2048)
         deviation = np.sqrt(np.diag(sigma))
-        result["of correlations"] = float(
-            spearmanr(parts.confusions[above], -(sigma / np.outer(deviation, deviation))[above]).statistic
-        )
-        result["of covariances"] = float(spearmanr(parts.confusions[above], -sigma[above]).statistic)
-    return result
+        told["pairs by covariance"] = -sigma / np.outer(deviation, deviation)
+    return {name: float(spearmanr(parts.confusions[above], each[above]).statistic) for name, each in told.items()}
 
 
 def choices(row):
-    """Yields the temperatures, L2 and strengths of a row."""
-    if row in RIVALS:
-        tried = [(temperature, strength) for temperature in (1.0, *NOISY[1:]) for strength in RIVALS[row]]
-        return [{"temperature": temperature, "l2": 0.0, "strength": strength} for temperature, strength in tried]
-    if row.startswith("Dense"):
+    """Returns the temperatures and L2 of a row."""
+    if row == "Dense":
         return [{"temperature": temperature, "l2": l2} for temperature in TEMPERATURES for l2 in PENALTIES]
     return [{"temperature": temperature, "l2": 0.0} for temperature in NOISY]
 
@@ -206,21 +140,23 @@ def run(options):
                     for choice in choices(row)
                 ]
 
-                def make(_, __, seed, row, *choice, parts=parts):
-                    yield train(parts, row, *choice[:2], seed, options.epochs, *choice[2:])
+                def make(_, __, seed, row, temperature, l2, parts=parts):
+                    yield train(parts, row, temperature, l2, seed, options.epochs)
 
                 lines.completed(file, keys, make)
 
 
 def chosen(records, criterion):
-    """Returns the epoch of the best temperature, L2 and epoch by a noisy measure. The first wins a tie."""
+    """Returns the best epoch of all trainings by a noisy measure, with its training. The first wins a tie."""
     sign = -1.0 if criterion == "noisy nll" else 1.0
-    return max((epoch for line in records for epoch in line["epochs"]), key=lambda epoch: sign * epoch[criterion])
+    return max(
+        (epoch | line for line in records for epoch in line["epochs"]), key=lambda epoch: sign * epoch[criterion]
+    )
 
 
 def last(records):
     """Returns the last epoch of the temperature and L2 with the best noisy accuracy at that epoch."""
-    return max((line["epochs"][-1] for line in records), key=lambda epoch: epoch["noisy accuracy"])
+    return max((line["epochs"][-1] | line for line in records), key=lambda epoch: epoch["noisy accuracy"])
 
 
 RULES = {
@@ -228,26 +164,33 @@ RULES = {
     "by noisy accuracy": lambda records: chosen(records, "noisy accuracy"),
     "last epoch": last,
 }
-MEASURES = ("accuracy", "nll", "ece", "people", "kl", "entropies")
+MEASURES = ("accuracy", "nll", "ece", "people", "kl", "entropies", "pairs by p", "pairs by covariance")
 
 
 def table(records, rule):
-    """Returns a row for each head: the measures, and its differences to Dense, seed by seed."""
-    names = [name for name in MEASURES if name in records[0]["epochs"][0]]
-    rows = [["head", *names, "accuracy - Dense's", "nll - Dense's"]]
-    seeds = lines.distinct(records, "seed")
-    best = {}
-    for row in ROWS:
-        own = [RULES[rule](part) for seed in seeds if (part := lines.select(records, row=row, seed=seed))]
-        if len(own) == len(seeds):
-            best[row] = own
-            values = [lines.with_error([each[name] for each in own]) for name in names]
-            gains = [
-                lines.with_error([a[name] - b[name] for a, b in zip(own, best.get("Dense", own), strict=True)])
-                for name in ("accuracy", "nll")
-            ]
-            rows.append([row, *values, *(gains if row != "Dense" else ["", ""])])
+    """Returns a row for each head: the measures, and its differences to tuned Dense, seed by seed.
+
+    The seconds are processor seconds of one training, the median.
+    """
+    names = [name for name in MEASURES if any(name in line or name in line["epochs"][0] for line in records)]
+    rows = [["head", *names, "accuracy - Dense's", "nll - Dense's", "seconds", "seeds"]]
+    dense = _by_seed(lines.select(records, row="Dense"), rule)
+    for row in (UNTUNED, *ROWS):
+        untuned = {"row": "Dense", "temperature": 1.0, "l2": 0.0}
+        own = lines.select(records, **(untuned if row == UNTUNED else {"row": row}))
+        best = _by_seed(own, rule)
+        gains = [
+            lines.with_error([best[seed][name] - dense[seed][name] for seed in best]) for name in ("accuracy", "nll")
+        ]
+        if best:
+            values = [lines.with_error([each.get(name, np.nan) for each in best.values()]) for name in names]
+            seconds = f"{np.median([line['processor'] for line in own]):.1f}"
+            rows.append([row, *values, *(gains if row != "Dense" else ["", ""]), seconds, str(len(best))])
     return rows
+
+
+def _by_seed(records, rule):
+    return {seed: RULES[rule](lines.select(records, seed=seed)) for seed in lines.distinct(records, "seed")}
 
 
 def render(options):

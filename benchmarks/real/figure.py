@@ -16,7 +16,7 @@ FIGURES = pathlib.Path(__file__).parents[2] / "docs" / "figures"
 MODELS = {REFERENCE: "Dense layer, early stopping", "choose": "labels.choose"}
 FINDERS = {
     "logistic regression, argmax": "logistic regression, out of sample",
-    "clean_labels": "labels.clean",
+    "clean": "labels.clean",
 }
 COLORS = ("#9aa3ad", "#c2410c")
 

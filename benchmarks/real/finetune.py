@@ -20,7 +20,13 @@ from benchmarks.real.heads import Record
 
 SETS = {"CIFAR-10N worst": 3e-4, "TREC": 5e-5}  # and the rate of Adam
 BATCH, LENGTH, TESTED = 32, 32, 2000  # tokens of a question; test examples at most
-ROWS = {"Dense": 1.0, "Dense, logits / 5": 5.0, "full head": 5.0}  # temperatures
+TEMPERATURE = 5.0  # of all rows but Dense
+HEADS = {
+    "full head": {},
+    "parameter-efficient head": {"parameter_efficient": True},
+    "diagonal head": {"num_factors": 0},
+}
+ROWS = ("Dense", "Dense, logits / 5", *HEADS)
 
 
 class Parts:
@@ -66,9 +72,9 @@ def head_of(row, units, seed):
     """Returns the layers of a row."""
     from keras_het import HeteroscedasticDense
 
-    if row == "full head":
-        return [HeteroscedasticDense(units, temperature=ROWS[row], seed=seed)]
-    return [keras.layers.Dense(units), keras.layers.Rescaling(1.0 / ROWS[row])]
+    if row in HEADS:
+        return [HeteroscedasticDense(units, temperature=TEMPERATURE, seed=seed, **HEADS[row])]
+    return [keras.layers.Dense(units), keras.layers.Rescaling(1.0 if row == "Dense" else 1.0 / TEMPERATURE)]
 
 
 def train(name, dataset, row, seed, options):

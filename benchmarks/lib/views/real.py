@@ -8,11 +8,11 @@ HALVES = ("sets that decided", "sets that had no say")
 FINDERS = {  # rows of real_issues, in words
     "vote of ten neighbours": "vote of ten nearest neighbours",
     "logistic regression, cleanlab": "logistic regression, then cleanlab",
-    "clean_labels": "`labels.clean(None, x, y)`",
+    "clean": "`labels.clean(None, x, y)`",
     "TrainingDynamics": "`TrainingDynamics`, one Dense layer",
     "TrainingDynamics, 128 units": "`TrainingDynamics`, two layers",
 }
-DISAGREEMENTS = "clean_labels, argmax"  # row of all labels that are not the most probable class
+DISAGREEMENTS = "clean, argmax"  # row of all labels that are not the most probable class
 AUDITS = {"find_label_issues": "`find_issues`", "argmax is not the label": "every label that is not the top class"}
 GAINED = {  # rows of real_choose, in words
     "logistic regression": "logistic regression",

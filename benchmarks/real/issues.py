@@ -145,7 +145,6 @@ FINDERS = {  # flags and scores by row, of an `Evidence`
     "logistic regression, find_label_issues": lambda evidence: issues(evidence.regression, evidence.y),
     "logistic regression, cleanlab": lambda evidence: cleanlab_issues(evidence.y, evidence.regression),
     "clean": lambda evidence: sorted_back(evidence.cleaned.issues),
-    "clean, argmax": lambda evidence: first_choice(evidence.y, evidence.cleaned.probabilities),
     "TrainingDynamics": lambda evidence: issues(evidence.linear),
     "TrainingDynamics, all epochs alike": lambda evidence: alike(evidence.linear),
     "TrainingDynamics, 128 units": lambda evidence: issues(evidence.hidden),

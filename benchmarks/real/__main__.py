@@ -21,7 +21,7 @@ from benchmarks.real import data, weights
 
 PEOPLE = ("CIFAR-100N", "Fashion-MNIST-H", "CIFAR-10N random1", "CIFAR-10N aggregate")
 WORST = ("--sets", "CIFAR-10N worst")
-TWO = ("--rows", "Dense", "full")
+TWO = ("--rows", "Dense", "logistic regression", "full")
 COVARIANCES = (*TWO, "parameter-efficient", "narrow", "diagonal")
 RUNS = (  # benchmarks and their options
     ("features",),
@@ -38,8 +38,8 @@ RUNS = (  # benchmarks and their options
     ("heads", "--sets", *PEOPLE, "--sizes", "5000", *TWO, "--seeds", "5"),
     ("heads", *WORST, "--sizes", "18000", *COVARIANCES),
     ("heads", "--sets", *PEOPLE[1:], "--sizes", "18000", *TWO),
-    ("heads", *WORST, "--sizes", "50000", *TWO),
-    ("heads", "--sets", PEOPLE[0], "--sizes", "45000", *TWO),
+    ("heads", *WORST, "--sizes", "50000", "--rows", "Dense", "full"),
+    ("heads", "--sets", PEOPLE[0], "--sizes", "45000", "--rows", "Dense", "full"),
     ("finetune", "--size", "4000"),
 )
 SMALL = ("--quick", "--sets", "TREC")
@@ -47,7 +47,8 @@ QUICK = (
     ("features",),
     ("verified",),
     ("votes", "--seeds", "1"),
-    *((name, *SMALL) for name in ("priors", "choose", "annotators", "issues", "judge", "next_labels", "finetune")),
+    *((name, *SMALL) for name in ("priors", "choose", "issues", "judge", "next_labels", "finetune")),
+    ("annotators", "--quick", "--sets", "youtube"),
     ("joint", "--quick"),
     ("heads", "--quick", "--sets", "Fashion-MNIST-H"),
 )

@@ -24,7 +24,8 @@ EPOCHS, BATCH, RATE = 20, 256, 1e-3
 TEMPERATURES, PENALTIES = (1.0, 5.0, 10.0, 20.0), (0.0, 1e-4)
 NOISY = (1.5, 5.0, 10.0)  # temperatures of heads with noise
 UNTUNED = "Dense, temperature 1"  # row of the trainings of Dense without a temperature and L2
-ROWS = ("Dense", "full", "parameter-efficient", "narrow", "diagonal")
+LOGISTIC = "logistic regression"  # of scikit-learn, with C by noisy accuracy
+ROWS = ("Dense", LOGISTIC, "full", "parameter-efficient", "narrow", "diagonal")
 SETS = ("CIFAR-10N worst", "CIFAR-10N aggregate", "CIFAR-10N random1", "CIFAR-100N", "Fashion-MNIST-H")
 
 
@@ -67,17 +68,26 @@ class Record(keras.callbacks.Callback):
     def on_epoch_end(self, epoch, logs=None):
         parts = self.parts
         held, test = (self.model.predict(x, batch_size=2048, verbose=0) for x in (parts.x_held, parts.x_test))
-        noisy = plain.measures(held, parts.y_held)
-        self.epochs.append({f"noisy {name}": value for name, value in noisy.items()})
-        self.epochs[-1] |= plain.measures(test, parts.truth, parts.votes)
+        self.epochs.append(measured(parts, held, test))
+
+
+def measured(parts, held, test):
+    """Returns the measures of log-probabilities or logits of the held-out and of the test examples."""
+    noisy = plain.measures(held, parts.y_held)
+    clean = plain.measures(test, parts.truth, parts.votes)
+    return {f"noisy {name}": value for name, value in noisy.items()} | clean
 
 
 def train(parts, row, temperature, penalty, seed, epochs):
     """Returns the measures of every epoch of one training, and its processor seconds."""
+    start = time.process_time()
+    if row == LOGISTIC:
+        log_p, _ = plain.logistic_regression(parts.x, parts.y, parts.x_held, parts.y_held, parts.x_held, parts.x_test)
+        return {"epochs": [measured(parts, *log_p)], "processor": time.process_time() - start}
     keras.utils.set_random_seed(1000 + seed)
     model = keras.Sequential([keras.Input(parts.x.shape[1:]), *head_of(row, parts.units, temperature, penalty, seed)])
     model.compile(keras.optimizers.Adam(RATE), keras.losses.SparseCategoricalCrossentropy(from_logits=True))
-    record, start = Record(parts), time.process_time()
+    record = Record(parts)
     model.fit(parts.x, parts.y, batch_size=BATCH, epochs=epochs, verbose=0, callbacks=[record])
     result = {"epochs": record.epochs, "processor": time.process_time() - start, **pairs(model, parts)}
     keras.utils.clear_session(free_memory=False)
@@ -119,10 +129,10 @@ def pairs(model, parts):
 
 
 def choices(row):
-    """Returns the temperatures and L2 of a row."""
+    """Returns the temperatures and L2 of a row. Logistic regression chooses its own."""
     if row == "Dense":
         return [{"temperature": temperature, "l2": l2} for temperature in TEMPERATURES for l2 in PENALTIES]
-    return [{"temperature": temperature, "l2": 0.0} for temperature in NOISY]
+    return [{"temperature": temperature, "l2": 0.0} for temperature in (NOISY if row != LOGISTIC else (1.0,))]
 
 
 def run(options):

@@ -35,6 +35,10 @@ SETTINGS = {
     "docs/real-labels.md": "Its 95% interval | one class of 3% | with 40% errors and 500 labels | 2.5 votes an image | "
     "5.6 votes | 1.7 votes an example",
     "docs/index.md": "Python 3.11, 3.12 or 3.13",
+    "docs/temperature.md": "try 1.5 | with 40% label errors",
+    "docs/paper-tables.md": "digits with 40% of the labels | (section 4.2) | with 40% look-alike errors",
+    "docs/pretrained.md": "within 0.02 | labels by people, 40% wrong | of which 40% are wrong | KerasHub 0.32 | "
+    "on Keras 3.15 | is used 2 times | because Keras 3.15",
     "docs/glossary.md": "in 80% of the cases that it calls 80% | about 40% label errors | 0.80 to 0.83 is 3 points",
     "docs/theory.md": "44.8 million weights | 48.8 times fewer | sigmoid temperature of 0.9",
 }
@@ -50,6 +54,9 @@ PRIORS, PLANTED = "real_priors, labels of people and rules", "real_priors, plant
 RATINGS, MASKS = "real_joint, MovieReviews", "real_joint, BU-BIL 4"
 FEW, SPAM, NAMED = "real_annotators, few votes", "real_annotators, spammers", "real_votes, what is made of votes"
 ONE_VOTE, SPAMMERS = ("LabelMe", "one vote each"), ("LabelMe", "30 spammers")
+CHOICE = "choice, digits: clean accuracy of early stopping, 3 starts, and points over it"
+CRITERIA, NOISY = "recipe, mean rank correlation over the tasks", ("noisy NLL", "noisy accuracy")
+LARGE = "real_heads, CIFAR-100N, 45000 labels"
 VOTES, NETWORK, MATRICES = "`labels.clean(None, x, votes)`", "majority + Dense", "a T for each, from Dawid-Skene"
 
 
@@ -101,6 +108,28 @@ def figures():
         "docs/annotators.md": {
             "is correct for {:.0%} of them": [number("views.crowds", "TREC", "Dawid-Skene, logistic regression")],
             "`choose` is {:.0f} points behind": [points("views.crowds", ("TREC", VOTES), ("TREC", "`labels.choose"))],
+        },
+        "docs/methods.md": {
+            "with 30 starts gains {:.1f} points on average, and `choose` gains {:.1f}": [
+                number(CHOICE, column, "mean") for column in ("early stopping, 30 starts", "choose, 30 trainings")
+            ],
+            "it flags {:.1%} of the digits and {:.0%} of the words": [
+                number(f"dynamics, labels that are called wrong where none is, {name}", "share", "one training, mean")
+                for name in ("digits", "words")
+            ],
+        },
+        "docs/temperature.md": {
+            "(rank correlation with clean accuracy {:.2f}, accuracy {:.2f})": [
+                number(f"{CRITERIA}, wrong labels by the example", "clean accuracy", name) for name in NOISY
+            ],
+            "accuracy is better ({:.2f}, likelihood {:.2f})": [
+                number(f"{CRITERIA}, wrong labels at random", "clean accuracy", name) for name in reversed(NOISY)
+            ],
+            "head gains {:.1f} ± {:.1f} points if you tune by accuracy, and {:.1f} ± {:.1f} if": [
+                100 * x
+                for rule in ("accuracy", "likelihood")
+                for x in numbers(f"{LARGE}, by noisy {rule}", "accuracy - Dense's", "full")
+            ],
         },
         "docs/real-labels.md": {
             "regression on {} of ten datasets": [ahead],

@@ -113,6 +113,17 @@ def real_heads(of):
     return lines
 
 
+def people_confuse(of):
+    """Returns rank correlations of the pairs that people confuse with what Dense and the full head say of pairs."""
+    lines = [["dataset", "labels", "`p.T @ p` of `Dense`", "`p.T @ p` of the head", "covariance of the head"]]
+    for name, counts in HEADS.items():
+        table = dicts(of("real_heads", f"{name}, {counts[-1]} labels, by noisy accuracy"))
+        rows = {row["head"]: row for row in table}
+        cells = [rows[row]["pairs by p"] for row in ("Dense", "full")] + [rows["full"]["pairs by covariance"]]
+        lines.append([name, f"{counts[-1]:,}", *cells])
+    return lines
+
+
 def _signed(cell):
     """Returns a mean with its sign, and the standard error."""
     mean, error = cell.split(" +- ")

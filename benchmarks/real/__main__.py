@@ -21,7 +21,7 @@ from benchmarks.real import data, weights
 
 PEOPLE = ("CIFAR-100N", "Fashion-MNIST-H", "CIFAR-10N random1", "CIFAR-10N aggregate")
 WORST = ("--sets", "CIFAR-10N worst")
-TWO = ("--rows", "Dense", "logistic regression", "full")
+TWO = ("--rows", "Dense", "logistic regression", "clean", "full")
 COVARIANCES = (*TWO, "parameter-efficient", "narrow", "diagonal")
 RUNS = (  # benchmarks and their options
     ("features",),
@@ -38,8 +38,8 @@ RUNS = (  # benchmarks and their options
     ("heads", "--sets", *PEOPLE, "--sizes", "5000", *TWO, "--seeds", "5"),
     ("heads", *WORST, "--sizes", "18000", *COVARIANCES),
     ("heads", "--sets", *PEOPLE[1:], "--sizes", "18000", *TWO),
-    ("heads", *WORST, "--sizes", "50000", "--rows", "Dense", "full"),
-    ("heads", "--sets", PEOPLE[0], "--sizes", "45000", "--rows", "Dense", "full"),
+    ("heads", *WORST, "--sizes", "50000", "--rows", "Dense", "clean", "full"),
+    ("heads", "--sets", PEOPLE[0], "--sizes", "45000", "--rows", "Dense", "clean", "full"),
     ("finetune", "--size", "4000"),
 )
 SMALL = ("--quick", "--sets", "TREC")

@@ -46,11 +46,11 @@ def test_a_command_without_a_module_is_found():
 
 
 def test_every_benchmark_with_a_time_is_there_and_every_module_with_a_command_has_a_time():
-    """But for `cost.gpu` and `cost.speed`, which are sessions, and three that prepare data or draw."""
+    """But for `cost.gpu` and `cost.speed`, which are sessions, and two that prepare data."""
     modules = [path for path in (ROOT / "benchmarks").rglob("*.py") if '__main__":' in path.read_text()]
     names = {".".join(path.relative_to(ROOT / "benchmarks").with_suffix("").parts) for path in modules}
     names = {name.removesuffix(".__main__") for name in names if not name.startswith(("lib.", "tests."))}
-    assert names - set(BENCHMARKS) == {"cost.gpu", "cost.speed", "real.cifar", "real.figure", "real.weights"}
+    assert names - set(BENCHMARKS) == {"cost.gpu", "cost.speed", "real.cifar", "real.weights"}
     assert set(BENCHMARKS) <= names
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     for extras, groups, _ in BENCHMARKS.values():

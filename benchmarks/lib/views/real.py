@@ -99,18 +99,30 @@ def _points(mean, error):
 
 
 def real_heads(of):
-    """Returns what a tuned temperature adds to a Dense layer, and the full head to both, for each set."""
-    lines = [["dataset", "labels", "Dense: accuracy", "temperature 1", "head", "Dense: NLL", "head: NLL", "seeds"]]
+    """Returns what each model adds to a Dense layer with a tuned temperature, for each set and number of labels."""
+    lines = [["dataset", "labels", "`Dense`, tuned", *HEAD_COLUMNS.values(), "`Dense`: NLL", "head: NLL", "seeds"]]
     for name, counts in HEADS.items():
         for count in counts:
             table = dicts(of("real_heads", f"{name}, {count} labels, by noisy accuracy"))
             rows = {row["head"]: row for row in table}
+            gains = (rows.get(row, {}).get("accuracy - Dense's", "") for row in HEAD_COLUMNS)
+            points = (bold(_hundredths(gain)) if gain else "" for gain in gains)
             dense, full = rows["Dense"], rows["full"]
-            cells = (rows[row]["accuracy - Dense's"].split(" +- ") for row in ("Dense, temperature 1", "full"))
-            points = (bold(_points(*(100 * float(number) for number in cell))) for cell in cells)
             nll = bold(_signed(full["nll - Dense's"]))
             lines.append([name, f"{count:,}", dense["accuracy"], *points, dense["nll"], nll, full["seeds"]])
     return lines
+
+
+HEAD_COLUMNS = {
+    "Dense, temperature 1": "`Dense`, temperature 1",
+    "logistic regression": "logistic regression",
+    "clean": "`labels.clean`",
+    "full": "head",
+}
+
+
+def _hundredths(cell):
+    return _points(*(100 * float(number) for number in cell.split(" +- ")))
 
 
 def people_confuse(of):

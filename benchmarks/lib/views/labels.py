@@ -4,39 +4,31 @@ from benchmarks.lib.views.rows import TASKS, bold, by_task, dicts, value
 
 
 def advice(of):
-    """Returns what to use for which labels, and the clean accuracy that the head gains or loses in points."""
-    gains, losses = (", ".join(_by_head(of, *each) for each in parts) for parts in (ENOUGH, FEWER))
+    """Returns what to use for which labels, and the clean accuracy that it gains or loses in points."""
     words = by_task(of("recipe", "beside Dense, all chosen by noisy NLL"))["words, 45% of every second", "full"]
-    rows = {(row["set"].split()[0], row["head"]): row["accuracy - Dense's"] for row in dicts(_fine_tuned(of))}
-    tuned = [
-        f"head {_in_points(rows[name, 'full head'])}, logits / 5 {_in_points(rows[name, 'Dense, logits / 5'])} ({name})"
-        for name in ("CIFAR-10N", "TREC")
-    ]
     figures = (
-        f"head {gains}",
-        f"head {losses}",
-        "; ".join(tuned),
+        ", ".join(_gain(of, "clean", *each) for each in FEW),
+        ", ".join(_gain(of, "full", *each) for each in FEW),
+        ", ".join(f"{_gain(of, 'full', *each)}, clean {_points_of(of, 'clean', *each)}" for each in MANY),
+        "over `Dense` at temperature 1: " + "; ".join(_fine_tuned_gains(of, *each) for each in FINE_TUNED_SETS.items()),
         f"head {_in_points(words['clean accuracy'])} (words of 12 languages)",
         "no change",
         "",
     )
     return [
-        ["your labels", "use", "clean accuracy, in points over `Dense`"],
+        ["your labels", "use", "clean accuracy, in points over tuned `Dense`"],
         *([*row, points] for row, points in zip(HEAD_ADVICE, figures, strict=True)),
     ]
 
 
-def _fine_tuned(of):
-    return of("real_finetune", "fine-tuned")
-
-
 HEAD_ADVICE = (
-    ("about 40% confused with look-alikes, 450 a class or more, frozen features", "the head"),
-    ("the same with fewer labels", "`Dense`"),
+    ("frozen features, 5,000 labels", "[`labels.clean`](label-errors.md)"),
+    ("", "not the head"),
     (
-        "confused with look-alikes, all layers trained on about 4,000",
-        "`Dense` with [logits divided by 5](pretrained.md#before-you-start)",
+        "frozen features, many thousands of labels, 40% confused with look-alikes",
+        "the head for probabilities, `labels.clean` for classes",
     ),
+    ("all layers trained on 4,000 labels", "`Dense` with [logits divided by 5](pretrained.md#before-you-start)"),
     (
         "one class often labelled as another, one way",
         "[`labels.choose`](choose.md) or [a transition matrix](#errors-that-go-one-way)",
@@ -44,6 +36,35 @@ HEAD_ADVICE = (
     ("flipped at random (symmetric), or nearly all correct", "`Dense`, stopped early"),
     ("you do not know", "try both, and [compare them by noisy labels](temperature.md)"),
 )
+FEW = (  # sets and numbers of labels
+    ("CIFAR-10N worst", 5000),
+    ("CIFAR-10N random1", 5000),
+    ("CIFAR-10N aggregate", 5000),
+    ("CIFAR-100N", 5000),
+    ("Fashion-MNIST-H", 5000),
+)
+MANY = (("CIFAR-10N worst", 50000), ("CIFAR-100N", 45000))
+FINE_TUNED_SETS = {"CIFAR-10N worst": "CIFAR-10N", "TREC": "TREC"}
+
+
+def _gain(of, head, name, count):
+    """Returns the points of a head over Dense, tuned by noisy accuracy, with the name of the set."""
+    return f"{_points_of(of, head, name, count)} ({name})"
+
+
+def _points_of(of, head, name, count):
+    rows = dicts(of("real_heads", f"{name}, {count} labels, by noisy accuracy"))
+    return _in_points(next(row["accuracy - Dense's"] for row in rows if row["head"] == head))
+
+
+def _fine_tuned_gains(of, name, words):
+    gains = {row["head"]: row["accuracy - Dense's"] for row in dicts(_fine_tuned(of)) if row["set"] == name}
+    head, fifth = (_in_points(gains[row]) for row in ("full head", "Dense, logits / 5"))
+    return f"{words}: head {head}, logits / 5 {fifth}"
+
+
+def _fine_tuned(of):
+    return of("real_finetune", "fine-tuned")
 
 
 def when_it_helps(of):
@@ -97,23 +118,6 @@ COVARIANCES = {
     "parameter-efficient": "parameter-efficient",
     "diagonal": "diagonal",
 }
-
-
-def _by_head(of, name, count):
-    """Returns the points of the full head over Dense on a set, tuned by noisy accuracy."""
-    rows = dicts(of("real_heads", f"{name}, {count} labels, by noisy accuracy"))
-    points = _in_points(next(row["accuracy - Dense's"] for row in rows if row["head"] == "full"))
-    return f"{points} ({name.removesuffix(' worst')}, {count:,})"
-
-
-ENOUGH = (  # sets and numbers of labels
-    ("CIFAR-10N worst", 5000),
-    ("CIFAR-10N worst", 10000),
-    ("CIFAR-10N worst", 50000),
-    ("CIFAR-100N", 45000),
-    ("Fashion-MNIST-H", 18000),
-)
-FEWER = (("CIFAR-10N worst", 2000), ("CIFAR-100N", 5000))
 
 
 def _in_points(cell):

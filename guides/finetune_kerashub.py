@@ -245,6 +245,6 @@ plain head at temperature 1 has the best NLL on clean labels. Nothing was tuned 
 the learning rate on noisy validation labels before you decide.
 
 Our benchmarks agree. When whole networks are fine-tuned on 4,000 labels, a plain head with logits divided by 5 is as
-good as the heteroscedastic head, or better (`benchmarks/results/real_finetune.md`). With frozen features, 450 labels a
-class or more and 40% label errors, the head gains about one point (`benchmarks/results/real_heads.md`).
+good as the heteroscedastic head, or better (`benchmarks/results/real_finetune.md`). With frozen features, the head
+gains about one point at most over a plain head with a tuned temperature (`benchmarks/results/real_heads.md`).
 """

@@ -1,7 +1,7 @@
 """Whole pretrained networks fine-tuned with the head, with `Dense`, and with `Dense` at a higher temperature.
 
-python -m benchmarks.real.finetune [--sets NAME ...] [--seeds 3] [--size 10000] [--epochs 3] [--data FOLDER]
-                                   [--cache FOLDER] [--output FOLDER] [--quick] [--render]
+python -m benchmarks.real.finetune [--sets NAME ...] [--rows NAME ...] [--seeds 3] [--size 10000] [--epochs 3]
+                                   [--data FOLDER] [--cache FOLDER] [--output FOLDER] [--quick] [--render]
 
 EfficientNet-Lite0 trains on images of CIFAR-10N worst at 129 x 129, MiniLM on the questions of TREC with the majority
 of its rules. All layers are trained. The epoch with the best accuracy on a tenth of the noisy labels counts. On two
@@ -99,7 +99,7 @@ def table(records):
     rows = [["set", "labels", "head", *names, "accuracy - Dense's", "nll - Dense's", "processor seconds"]]
     for name in lines.distinct(records, "set"):
         best = {}
-        for row in ROWS:
+        for row in lines.distinct(lines.select(records, set=name), "row"):
             own = lines.select(records, set=name, row=row)
             best[row] = [max(line["epochs"], key=lambda epoch: epoch["noisy accuracy"]) for line in own]
             values = [
@@ -118,9 +118,10 @@ def table(records):
 def main():
     """Runs the missing trainings, and makes the table."""
     parser = features.experiment(__doc__, tuple(SETS), seeds=3, size=10_000, epochs=3)
+    parser.add_argument("--rows", nargs="+", choices=ROWS, default=list(ROWS), metavar="NAME")
     options = parser.parse_args()
     if options.quick:
-        options.seeds, options.size, options.epochs = 1, 200, 1
+        options.seeds, options.size, options.epochs, options.rows = 1, 200, 1, ["Dense", "full head"]
     options.output.mkdir(parents=True, exist_ok=True)
     file = options.output / "real_finetune.jsonl"
     if not options.render:
@@ -129,7 +130,7 @@ def main():
             keys = [
                 {"set": name, "size": min(options.size, len(dataset.labels)), "seed": seed, "row": row}
                 for seed in range(options.seeds)
-                for row in ROWS
+                for row in options.rows
             ]
             lines.completed(
                 file, keys, lambda name, _, seed, row, dataset=dataset: [train(name, dataset, row, seed, options)]

@@ -7,9 +7,8 @@ def advice(of):
     """Returns what to use for which labels, and the clean accuracy that it gains or loses in points."""
     words = by_task(of("recipe", "beside Dense, all chosen by noisy NLL"))["words, 45% of every second", "full"]
     figures = (
-        ", ".join(_gain(of, "clean", *each) for each in FEW),
-        ", ".join(_gain(of, "full", *each) for each in FEW),
-        ", ".join(f"{_gain(of, 'full', *each)}, clean {_points_of(of, 'clean', *each)}" for each in MANY),
+        "; ".join(_gains(of, name, 5000) for name in FEW),
+        "; ".join(f"{_gains(of, *each)[:-1]}, {each[1]:,})" for each in MANY),
         "over `Dense` at temperature 1: " + "; ".join(_fine_tuned_gains(of, *each) for each in FINE_TUNED_SETS.items()),
         f"head {_in_points(words['clean accuracy'])} (words of 12 languages)",
         "no change",
@@ -23,11 +22,7 @@ def advice(of):
 
 HEAD_ADVICE = (
     ("frozen features, 5,000 labels", "[`labels.clean`](label-errors.md)"),
-    ("", "not the head"),
-    (
-        "frozen features, many thousands of labels, 40% confused with look-alikes",
-        "the head for probabilities, `labels.clean` for classes",
-    ),
+    ("frozen features, many thousands of labels, 40% confused with look-alikes", "`labels.clean` or the head"),
     ("all layers trained on 4,000 labels", "`Dense` with [logits divided by 5](pretrained.md#before-you-start)"),
     (
         "one class often labelled as another, one way",
@@ -36,25 +31,16 @@ HEAD_ADVICE = (
     ("flipped at random (symmetric), or nearly all correct", "`Dense`, stopped early"),
     ("you do not know", "try both, and [compare them by noisy labels](temperature.md)"),
 )
-FEW = (  # sets and numbers of labels
-    ("CIFAR-10N worst", 5000),
-    ("CIFAR-10N random1", 5000),
-    ("CIFAR-10N aggregate", 5000),
-    ("CIFAR-100N", 5000),
-    ("Fashion-MNIST-H", 5000),
-)
-MANY = (("CIFAR-10N worst", 50000), ("CIFAR-100N", 45000))
+FEW = ("CIFAR-10N worst", "CIFAR-10N random1", "CIFAR-10N aggregate", "CIFAR-100N", "Fashion-MNIST-H")
+MANY = (("CIFAR-10N worst", 18000), ("CIFAR-10N worst", 50000), ("CIFAR-100N", 45000), ("Fashion-MNIST-H", 18000))
 FINE_TUNED_SETS = {"CIFAR-10N worst": "CIFAR-10N", "TREC": "TREC"}
 
 
-def _gain(of, head, name, count):
-    """Returns the points of a head over Dense, tuned by noisy accuracy, with the name of the set."""
-    return f"{_points_of(of, head, name, count)} ({name})"
-
-
-def _points_of(of, head, name, count):
-    rows = dicts(of("real_heads", f"{name}, {count} labels, by noisy accuracy"))
-    return _in_points(next(row["accuracy - Dense's"] for row in rows if row["head"] == head))
+def _gains(of, name, count):
+    """Returns the points of `clean` and of the head over Dense, tuned by noisy accuracy."""
+    rows = {row["head"]: row for row in dicts(of("real_heads", f"{name}, {count} labels, by noisy accuracy"))}
+    clean, head = (_in_points(rows[row]["accuracy - Dense's"]) for row in ("clean", "full"))
+    return f"clean {clean}, head {head} ({name})"
 
 
 def _fine_tuned_gains(of, name, words):

@@ -26,7 +26,8 @@ HEADS = {
     "parameter-efficient head": {"parameter_efficient": True},
     "diagonal head": {"num_factors": 0},
 }
-ROWS = ("Dense", "Dense, logits / 5", *HEADS)
+FIFTH = "Dense, logits / 5"
+ROWS = ("Dense", FIFTH, *HEADS)
 
 
 class Parts:
@@ -94,24 +95,26 @@ def train(name, dataset, row, seed, options):
 
 
 def table(records):
-    """Returns measures at the epoch of the best noisy accuracy, and differences to Dense, by set and head."""
+    """Returns measures at the epoch of the best noisy accuracy, and differences to both Dense, by set and head."""
     names = ("accuracy", "nll", "ece", "people")
-    rows = [["set", "labels", "head", *names, "accuracy - Dense's", "nll - Dense's", "processor seconds"]]
+    others = {"Dense": "Dense's", FIFTH: "logits / 5"}
+    rows = [["set", "labels", "head", *names, *(f"{key} - {word}" for word in others.values() for key in names[:2])]]
+    rows[0] += ["processor seconds", "seeds"]
     for name in lines.distinct(records, "set"):
         best = {}
         for row in lines.distinct(lines.select(records, set=name), "row"):
             own = lines.select(records, set=name, row=row)
-            best[row] = [max(line["epochs"], key=lambda epoch: epoch["noisy accuracy"]) for line in own]
-            values = [
-                lines.with_error([epoch[measure] for epoch in best[row]]) if measure in best[row][0] else ""
-                for measure in names
-            ]
-            gains = [
-                lines.with_error([a[key] - b[key] for a, b in zip(best[row], best["Dense"], strict=False)])
-                for key in ("accuracy", "nll")
-            ]
+            best[row] = {line["seed"]: max(line["epochs"], key=lambda epoch: epoch["noisy accuracy"]) for line in own}
+        for row, epochs in best.items():
+            own = lines.select(records, set=name, row=row)
+            values = [[epoch.get(key, np.nan) for epoch in epochs.values()] for key in names]
+            for other in others:
+                pairs = [(epochs[seed], best[other][seed]) for seed in epochs if seed in best.get(other, {})]
+                different = pairs if row != other else []
+                values += [[a[key] - b[key] for a, b in different] for key in names[:2]]
+            cells = (lines.with_error(each) if each else "" for each in values)
             seconds = f"{np.median([line['processor'] for line in own]):.0f}"
-            rows.append([name, str(own[0]["size"]), row, *values, *(gains if row != "Dense" else ["", ""]), seconds])
+            rows.append([name, str(own[0]["size"]), row, *cells, seconds, str(len(epochs))])
     return rows
 
 

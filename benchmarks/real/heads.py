@@ -222,6 +222,17 @@ def _by_seed(records, rule):
     return {seed: RULES[rule](lines.select(records, seed=seed)) for seed in lines.distinct(records, "seed")}
 
 
+def temperatures(records):
+    """Returns the accuracy at each temperature without L2, at the epoch of the best noisy accuracy."""
+    columns = sorted({*TEMPERATURES, *NOISY})
+    rows = [["head", *map("{:g}".format, columns)]]
+    for row in ("Dense", "full"):
+        own = [lines.select(records, row=row, temperature=each, l2=0.0) for each in columns]
+        best = ([epoch["accuracy"] for epoch in _by_seed(part, "by noisy accuracy").values()] for part in own)
+        rows.append([row, *(lines.with_error(values) if values else "" for values in best)])
+    return rows
+
+
 def render(options):
     """Publishes the tables of the existing lines."""
     records = lines.read(options.output, "real_heads.jsonl")
@@ -230,6 +241,7 @@ def render(options):
         for size in sorted({line["size"] for line in lines.select(records, set=name)}):
             own = lines.select(records, set=name, size=size)
             tables |= {f"{name}, {size} labels, {rule}": table(own, rule) for rule in RULES}
+            tables[f"{name}, {size} labels, accuracy by temperature"] = temperatures(own)
     publish(options.output, "real_heads", tables, sorted(lines.distinct(records, "seed")))
 
 

@@ -100,7 +100,18 @@ def _points(mean, error):
 
 def real_heads(of):
     """Returns what each model adds to a Dense layer with a tuned temperature, for each set and number of labels."""
-    lines = [["dataset", "labels", "`Dense`, tuned", *HEAD_COLUMNS.values(), "`Dense`: NLL", "head: NLL", "seeds"]]
+    lines = [
+        [
+            "dataset",
+            "labels",
+            "`Dense`, tuned",
+            *HEAD_COLUMNS.values(),
+            "NLL: `Dense`",
+            "`labels.clean`",
+            "head",
+            "seeds",
+        ]
+    ]
     for name, counts in HEADS.items():
         for count in counts:
             table = dicts(of("real_heads", f"{name}, {count} labels, by noisy accuracy"))
@@ -108,8 +119,8 @@ def real_heads(of):
             gains = (rows.get(row, {}).get("accuracy - Dense's", "") for row in HEAD_COLUMNS)
             points = (bold(_hundredths(gain)) if gain else "" for gain in gains)
             dense, full = rows["Dense"], rows["full"]
-            nll = bold(_signed(full["nll - Dense's"]))
-            lines.append([name, f"{count:,}", dense["accuracy"], *points, dense["nll"], nll, full["seeds"]])
+            nll = (bold(_signed(rows[row]["nll - Dense's"])) for row in ("clean", "full"))
+            lines.append([name, f"{count:,}", dense["accuracy"], *points, dense["nll"], *nll, full["seeds"]])
     return lines
 
 

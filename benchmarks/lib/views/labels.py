@@ -13,7 +13,7 @@ def advice(of):
     figures = (
         "; ".join(_gains(of, name, 5000) for name in FEW),
         "; ".join(f"{_gains(of, *each)[:-1]}, {each[1]:,})" for each in MANY),
-        "over `Dense` at temperature 1: " + "; ".join(_fine_tuned_gains(of, *each) for each in FINE_TUNED_SETS.items()),
+        "; ".join(_fine_tuned_gains(of, name) for name in ("CIFAR-10N worst", "TREC")),
         f"head {words} (words of 12 languages)",
         f"head {symmetric} (digits, 40% symmetric), {none} (digits, no errors)",
         "",
@@ -26,10 +26,7 @@ def advice(of):
 
 HEAD_ADVICE = (
     ("frozen features, 5,000 labels", "[`labels.clean`](label-errors.md)"),
-    (
-        "frozen features, 18,000 labels or more, a third or more confused with look-alikes",
-        "`labels.clean`, or the head for its NLL",
-    ),
+    ("frozen features, 18,000 labels or more, 30% confused", "`labels.clean`, or the head for its NLL"),
     ("all layers trained on 4,000 labels", "`Dense` with [logits divided by 5](pretrained.md#before-you-start)"),
     (
         "one class often labelled as another, one way",
@@ -52,12 +49,8 @@ def _gains(of, name, count):
 def _fine_tuned_gains(of, name):
     """Returns the points of each head over Dense with logits / 5, all layers trained."""
     rows = {row["head"]: row for row in dicts(_fine_tuned(of)) if row["set"] == name}
-    heads = {
-        "full head": "head",
-        "parameter-efficient head": "parameter-efficient",
-        "Dense": "`Dense` at temperature 1",
-    }
-    gains = (f"{words} {_in_points(rows[head]['accuracy - logits / 5'])}" for head, words in heads.items())
+    words = {"full head": "head", "diagonal head": "diagonal head", "Dense": "`Dense` at temperature 1"}
+    gains = (f"{words[head]} {_in_points(rows[head]['accuracy - logits / 5'])}" for head in words)
     return f"{', '.join(gains)} ({name})"
 
 

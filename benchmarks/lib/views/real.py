@@ -100,18 +100,8 @@ def _points(mean, error):
 
 def real_heads(of):
     """Returns what each model adds to a Dense layer with a tuned temperature, for each set and number of labels."""
-    lines = [
-        [
-            "dataset",
-            "labels",
-            "`Dense`, tuned",
-            *HEAD_COLUMNS.values(),
-            "NLL: `Dense`",
-            "`labels.clean`",
-            "head",
-            "seeds",
-        ]
-    ]
+    figures = ("NLL: `Dense`", "`labels.clean`", "head", "seeds")
+    lines = [["dataset", "labels", "`Dense`, tuned", *HEAD_COLUMNS.values(), *figures]]
     for name, counts in HEADS.items():
         for count in counts:
             table = dicts(of("real_heads", f"{name}, {count} labels, by noisy accuracy"))

@@ -197,11 +197,12 @@ for head in heads:
     print(f"{head:20}{'   '.join(cells)}")
 
 """
-## See which classes are confused
+## See which classes vary together
 
-A large covariance of two logits means that the head confuses the two classes. If it is negative, one class becomes more
-probable when the other becomes less. Pairs that chance could explain are left out, so few pairs remain after so short a
-training.
+A large covariance of two logits means that the head has learned to vary the two classes together. If it is negative,
+one class becomes more probable when the other becomes less. Pairs that chance could explain are left out, so few pairs
+remain after so short a training. On labels of people, these need not be the classes that people confuse: compare them
+with the products of the probabilities, `p.T @ p`.
 """
 
 model, *_ = runs[-1]
@@ -246,5 +247,5 @@ the learning rate on noisy validation labels before you decide.
 
 Our benchmarks agree. When whole networks are fine-tuned on 4,000 labels, a plain head with logits divided by 5 is as
 good as the heteroscedastic head, or better (`benchmarks/results/real_finetune.md`). With frozen features, the head
-gains about one point at most over a plain head with a tuned temperature (`benchmarks/results/real_heads.md`).
+gains little over a plain head with a tuned temperature (`benchmarks/results/real_heads.md`).
 """

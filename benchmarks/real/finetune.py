@@ -94,19 +94,24 @@ def train(name, dataset, row, seed, options):
     return {"epochs": record.epochs, "processor": time.process_time() - start}
 
 
+def _chosen(line):
+    return max(line["epochs"], key=lambda epoch: epoch["noisy accuracy"])
+
+
 def table(records):
     """Returns measures at the epoch of the best noisy accuracy, and differences to both Dense, by set and head."""
     names = ("accuracy", "nll", "ece", "people")
     others = {"Dense": "Dense's", FIFTH: "logits / 5"}
     rows = [["set", "labels", "head", *names, *(f"{key} - {word}" for word in others.values() for key in names[:2])]]
     rows[0] += ["processor seconds", "seeds"]
-    for name in lines.distinct(records, "set"):
-        best = {}
-        for row in lines.distinct(lines.select(records, set=name), "row"):
-            own = lines.select(records, set=name, row=row)
-            best[row] = {line["seed"]: max(line["epochs"], key=lambda epoch: epoch["noisy accuracy"]) for line in own}
+    for name, size in dict.fromkeys((line["set"], line["size"]) for line in records):
+        own_set = lines.select(records, set=name, size=size)
+        best = {
+            row: {line["seed"]: _chosen(line) for line in lines.select(own_set, row=row)}
+            for row in lines.distinct(own_set, "row")
+        }
         for row, epochs in best.items():
-            own = lines.select(records, set=name, row=row)
+            own = lines.select(own_set, row=row)
             values = [[epoch.get(key, np.nan) for epoch in epochs.values()] for key in names]
             for other in others:
                 pairs = [(epochs[seed], best[other][seed]) for seed in epochs if seed in best.get(other, {})]
@@ -114,7 +119,7 @@ def table(records):
                 values += [[a[key] - b[key] for a, b in different] for key in names[:2]]
             cells = (lines.with_error(each) if each else "" for each in values)
             seconds = f"{np.median([line['processor'] for line in own]):.0f}"
-            rows.append([name, str(own[0]["size"]), row, *cells, seconds, str(len(epochs))])
+            rows.append([name, str(size), row, *cells, seconds, str(len(epochs))])
     return rows
 
 

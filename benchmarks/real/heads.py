@@ -8,7 +8,9 @@ temperature, L2 and the epoch, by its likelihood or by its accuracy. Clean test 
 the set has any, are only measured. Every training is a line of JSON and runs once.
 
 "pairs by p" and "pairs by covariance" are rank correlations, over all pairs of classes, of how often people confuse the
-two with what the trained model says: the mean of p_i p_j, and minus the mean correlation of their logits.
+two with what the model says after its last epoch: the mean of p_i p_j, and minus the correlation of the two logits in
+the mean covariance. People are those who voted on the test examples or, if the set has no votes, who labelled the
+training examples.
 """
 
 import time
@@ -203,11 +205,12 @@ def table(records, rule):
     """
     names = [name for name in MEASURES if any(name in line or name in line["epochs"][0] for line in records)]
     rows = [["head", *names, "accuracy - Dense's", "nll - Dense's", "seconds", "seeds"]]
-    dense = _by_seed(lines.select(records, row="Dense"), rule)
+    dense = _by_seed(lines.select(records, row="Dense"), rule, len(choices("Dense")))
     for row in (UNTUNED, *ROWS):
         untuned = {"row": "Dense", "temperature": 1.0, "l2": 0.0}
         own = lines.select(records, **(untuned if row == UNTUNED else {"row": row}))
-        best = _by_seed(own, rule)
+        count = 1 if row == UNTUNED else len(choices(row))
+        best = {seed: epoch for seed, epoch in _by_seed(own, rule, count).items() if seed in dense}
         gains = [
             lines.with_error([best[seed][name] - dense[seed][name] for seed in best]) for name in ("accuracy", "nll")
         ]
@@ -218,8 +221,10 @@ def table(records, rule):
     return rows
 
 
-def _by_seed(records, rule):
-    return {seed: RULES[rule](lines.select(records, seed=seed)) for seed in lines.distinct(records, "seed")}
+def _by_seed(records, rule, count=1):
+    """Returns the epoch of each seed that has all its trainings."""
+    own = {seed: lines.select(records, seed=seed) for seed in lines.distinct(records, "seed")}
+    return {seed: RULES[rule](each) for seed, each in own.items() if len(each) == count}
 
 
 def temperatures(records):

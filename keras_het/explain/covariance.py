@@ -128,8 +128,8 @@ def confused_pairs(
     returned by chance: 1% by default. Classes with large weights can hide a pair of classes with small weights. No
     matrix `(K, K)` is held in memory.
 
-    On labels of people, with frozen features, the covariance hardly agreed with the pairs that people confuse, and the
-    mean of p_i p_j agreed well (`benchmarks/results/real_heads.md`). There, `p.T @ p` of the predictions is better.
+    On labels of people, with frozen features, the covariance agreed weakly or not at all with the pairs that people
+    confuse (`benchmarks/results/real_heads.md`). The products of the predicted probabilities, `p.T @ p`, agreed better.
 
     A pair beyond chance need not have flipped labels. Training gives covariances to other pairs as well, which differ
     from run to run. Pass several models, for example the `members` of an ensemble, to keep only the pairs that all

@@ -99,19 +99,33 @@ def _points(mean, error):
 
 
 def real_heads(of):
-    """Returns what each model adds to a Dense layer with a tuned temperature, for each set and number of labels."""
-    figures = ("NLL: `Dense`", "`labels.clean`", "head", "seeds")
-    lines = [["dataset", "labels", "`Dense`, tuned", *HEAD_COLUMNS.values(), *figures]]
+    """Returns the points of each model over a Dense layer with a tuned temperature, by set and number of labels."""
+    lines = [["dataset", "labels", "`Dense`, tuned", *HEAD_COLUMNS.values(), "seeds"]]
+    for name, count, rows in _heads(of, "by noisy accuracy"):
+        gains = (rows.get(row, {}).get("accuracy - Dense's", "") for row in HEAD_COLUMNS)
+        points = (bold(_hundredths(gain)) if gain else "" for gain in gains)
+        lines.append([name, count, rows["Dense"]["accuracy"], *points, rows["full"]["seeds"]])
+    return lines
+
+
+def head_rules(of):
+    """Returns what the head adds to Dense if one rule chooses temperature and epoch of both, a column for each rule."""
+    rules = ("by noisy accuracy", "by noisy likelihood", "last epoch")
+    lines = [["dataset", "labels", *(f"{measure}: {rule}" for measure in ("points", "NLL") for rule in rules)]]
+    for parts in zip(*(_heads(of, rule) for rule in rules), strict=True):
+        heads = [rows["full"] for _, _, rows in parts]
+        points = (bold(_hundredths(head["accuracy - Dense's"])) for head in heads)
+        nll = (bold(_signed(head["nll - Dense's"])) for head in heads)
+        lines.append([*parts[0][:2], *points, *nll])
+    return lines
+
+
+def _heads(of, rule):
+    """Yields set, number of labels and the rows by head."""
     for name, counts in HEADS.items():
         for count in counts:
-            table = dicts(of("real_heads", f"{name}, {count} labels, by noisy accuracy"))
-            rows = {row["head"]: row for row in table}
-            gains = (rows.get(row, {}).get("accuracy - Dense's", "") for row in HEAD_COLUMNS)
-            points = (bold(_hundredths(gain)) if gain else "" for gain in gains)
-            dense, full = rows["Dense"], rows["full"]
-            nll = (bold(_signed(rows[row]["nll - Dense's"])) for row in ("clean", "full"))
-            lines.append([name, f"{count:,}", dense["accuracy"], *points, dense["nll"], *nll, full["seeds"]])
-    return lines
+            table = dicts(of("real_heads", f"{name}, {count} labels, {rule}"))
+            yield name, f"{count:,}", {row["head"]: row for row in table}
 
 
 HEAD_COLUMNS = {
@@ -129,11 +143,9 @@ def _hundredths(cell):
 def people_confuse(of):
     """Returns rank correlations of the pairs that people confuse with what Dense and the full head say of pairs."""
     lines = [["dataset", "labels", "`p.T @ p` of `Dense`", "`p.T @ p` of the head", "covariance of the head"]]
-    for name, counts in HEADS.items():
-        table = dicts(of("real_heads", f"{name}, {counts[-1]} labels, by noisy accuracy"))
-        rows = {row["head"]: row for row in table}
+    for name, count, rows in _heads(of, "by noisy accuracy"):
         cells = [rows[row]["pairs by p"] for row in ("Dense", "full")] + [rows["full"]["pairs by covariance"]]
-        lines.append([name, f"{counts[-1]:,}", *cells])
+        lines.append([name, count, *cells])
     return lines
 
 

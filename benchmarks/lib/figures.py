@@ -76,7 +76,7 @@ def figures():
     return {
         "docs/backends.md": {
             "takes {:.0f} times as long as a step of `Dense` on JAX, {:.0f} times on TensorFlow, and {:.0f} times on": [
-                number("views.speed", "step: times Dense", name, "full") for name in ("jax", "tensorflow", "torch")
+                number("speed, train, D=2048", "times Dense", name, "full") for name in ("jax", "tensorflow", "torch")
             ],
             "covariance takes {:.0f} ms, and edward2's takes {:.0f} ms": [
                 number(STEPS, "step ms (quartiles)", "softmax parameter", name, "yes", "yes") for name in packages

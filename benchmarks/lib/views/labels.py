@@ -27,7 +27,7 @@ def advice(of):
 
 HEAD_ADVICE = (
     ("frozen features, 5,000 labels", "[`labels.clean`](label-errors.md)"),
-    ("frozen features, 18,000 labels or more, 30% confused", "`labels.clean`, or the head for its NLL"),
+    ("frozen features, 18,000 labels or more, 30% confused", "the head, or `labels.clean`: compare them"),
     ("frozen features, 18,000 labels or more, under 20% wrong", "`Dense`, tuned, or the head for its NLL"),
     ("all layers trained on 4,000 labels", "`Dense` with [logits divided by 5](pretrained.md#before-you-start)"),
     (

@@ -7,7 +7,7 @@ same way, the class of the nearest mean, and a vote of ten neighbours.
 import numpy as np
 from scipy.special import log_softmax
 
-STRENGTHS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0)  # C of logistic regression, inverse L2
+STRENGTHS = (0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0)  # C of logistic regression, inverse L2
 SHRINKAGES = (0.9, 0.7, 0.5, 0.3, 0.1)
 NEIGHBOURS = 10
 

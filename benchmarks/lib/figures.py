@@ -157,6 +157,12 @@ def figures():
             ],
             "is {:.3f} without T, and {:.3f} with it": printed("label_flips", "3", "error on clean labels:"),
         },
+        "docs/pretrained.md": {
+            "fine-tuned network: {:.2f} and {:.2f}": [
+                number("real_choose, accuracy, sets that decided", "clean", name)
+                for name in ("CIFAR-10N worst", "TREC")
+            ],
+        },
         "docs/real-labels.md": {
             "regression on {} of ten datasets": [ahead],
             "was off by {:.0f} points on average. Its 95% interval contained the truth in {:.0%}": numbers(

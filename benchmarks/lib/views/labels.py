@@ -11,7 +11,7 @@ def advice(of):
         for task in ("words, 45% of every second", "digits, 40% symmetric", "digits, 0%")
     )
     figures = (
-        "; ".join(_gains(of, name, 5000) for name in FEW),
+        "with 5,000: " + "; ".join(_gains(of, name, 5000) for name in FEW),
         "; ".join(f"{_gains(of, *each)[:-1]}, {each[1]:,})" for each in MANY),
         "; ".join(f"{_gains(of, *each)[:-1]}, {each[1]:,})" for each in CORRECT),
         "over logits / 5: " + "; ".join(_fine_tuned_gains(of, name) for name in ("CIFAR-10N worst", "TREC")),
@@ -26,9 +26,9 @@ def advice(of):
 
 
 HEAD_ADVICE = (
-    ("frozen features, 5,000 labels", "[`labels.clean`](label-errors.md)"),
-    ("frozen features, 18,000 labels or more, 30% confused", "the head, or `labels.clean`: compare them"),
-    ("frozen features, 18,000 labels or more, under 20% wrong", "`Dense`, tuned, or the head for its NLL"),
+    ("frozen features, 10,000 labels or fewer", "[`labels.clean`](label-errors.md)"),
+    ("frozen features, 18,000 labels or more, 34% or more wrong", "the head, or `labels.clean`: compare them"),
+    ("frozen features, 18,000 labels or more, 17% or fewer wrong", "`Dense`, tuned, or the head for its NLL"),
     ("all layers trained on 4,000 labels", "`Dense` with [logits divided by 5](pretrained.md#before-you-start)"),
     (
         "one class often labelled as another, one way",

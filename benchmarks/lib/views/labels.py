@@ -96,11 +96,13 @@ FINE_TUNED = {"Dense": "`Dense`", "Dense, logits / 5": "`Dense`, logits / 5"}
 def covariances(of):
     """Returns figures of Dense, and the difference that each covariance makes, on the frozen features of a set."""
     rows = {row["head"]: row for row in dicts(of("real_heads", "CIFAR-10N worst, 18000 labels, by noisy accuracy"))}
-    lines = [["head", "accuracy", "points over `Dense`", "NLL", "ECE", "people", "seconds"]]
+    lines = [["head", "accuracy", "points over `Dense`", "NLL", "ECE", "people", "seconds", "seeds"]]
     for name, words in COVARIANCES.items():
         row = rows[name]
         points = bold(_in_points(row["accuracy - Dense's"])) if row["accuracy - Dense's"] else ""
-        lines.append([words, row["accuracy"], points, *(row[key] for key in ("nll", "ece", "people", "seconds"))])
+        lines.append(
+            [words, row["accuracy"], points, *(row[key] for key in ("nll", "ece", "people", "seconds", "seeds"))]
+        )
     return lines
 
 

@@ -89,6 +89,7 @@ FINE_TUNED_COLUMNS = {
     "ece": "ECE",
     "people": "people",
     "processor seconds": "processor seconds",
+    "seeds": "seeds",
 }
 FINE_TUNED = {"Dense": "`Dense`", "Dense, logits / 5": "`Dense`, logits / 5"}
 
@@ -100,9 +101,8 @@ def covariances(of):
     for name, words in COVARIANCES.items():
         row = rows[name]
         points = bold(_in_points(row["accuracy - Dense's"])) if row["accuracy - Dense's"] else ""
-        lines.append(
-            [words, row["accuracy"], points, *(row[key] for key in ("nll", "ece", "people", "seconds", "seeds"))]
-        )
+        others = (row[key] for key in ("nll", "ece", "people", "seconds", "seeds"))
+        lines.append([words, row["accuracy"], points, *others])
     return lines
 
 

@@ -44,5 +44,5 @@ def _times_dense(of, backend):
 
 
 def readme_advice(of):
-    """When to use the head, as on the page "When the head helps", without its links."""
-    return [[re.sub(r"\[(.*?)\]\(.*?\)", r"\1", cell) for cell in row] for row in labels.advice(of)]
+    """When to use the head, as on the page "When the head helps", without its links and its last row."""
+    return [[re.sub(r"\[(.*?)\]\(.*?\)", r"\1", cell) for cell in row] for row in labels.advice(of)[:-1]]

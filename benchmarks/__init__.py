@@ -47,13 +47,13 @@ BENCHMARKS = {
     "labels.regression": Benchmark(time="ten minutes"),
     "labels.segmentation": Benchmark(time="ten minutes"),
     "real": Benchmark(
-        "hub,demo", ("real", "crowdkit", "cleanlab"), "a night; --quick: some minutes when the features are there"
+        "hub,demo", ("real", "crowdkit", "cleanlab"), "a night; --quick: three minutes when the features are there"
     ),
     "real.annotators": Benchmark("hub,demo", ("real", "crowdkit"), "an hour; --quick: some minutes"),
     "real.choose": Benchmark(*WEIGHTS, "some hours; --quick: a few minutes when the features are there"),
     "real.features": Benchmark(*WEIGHTS, "an hour and a half on TensorFlow, several times as long on the others"),
     "real.finetune": Benchmark(*WEIGHTS, "two hours on TensorFlow with --size 4000"),
-    "real.heads": Benchmark(*WEIGHTS, "some hours; --quick: a minute"),
+    "real.heads": Benchmark(*WEIGHTS, "three hours; --quick: a minute"),
     "real.issues": Benchmark("hub,demo", ("real", "cleanlab"), "an hour; --quick: a minute"),
     "real.joint": Benchmark(time="half an hour; --quick: a minute"),
     "real.judge": Benchmark(*WEIGHTS, "an hour; --quick: a minute"),

@@ -53,7 +53,7 @@ BENCHMARKS = {
     "real.choose": Benchmark(*WEIGHTS, "some hours; --quick: a few minutes when the features are there"),
     "real.features": Benchmark(*WEIGHTS, "an hour and a half on TensorFlow, several times as long on the others"),
     "real.finetune": Benchmark(*WEIGHTS, "two hours on TensorFlow with --size 4000"),
-    "real.heads": Benchmark(*WEIGHTS, "three hours; --quick: a minute"),
+    "real.heads": Benchmark(*WEIGHTS, "two hours; --quick: a minute"),
     "real.issues": Benchmark("hub,demo", ("real", "cleanlab"), "an hour; --quick: a minute"),
     "real.joint": Benchmark(time="half an hour; --quick: a minute"),
     "real.judge": Benchmark(*WEIGHTS, "an hour; --quick: a minute"),

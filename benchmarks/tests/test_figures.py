@@ -8,7 +8,7 @@ pytestmark = pytest.mark.once
 
 PLANTED = (
     "3.7 points; 12 points; two points; 8 processor seconds; 1,234 times; 30% of them; 3 of 4; four of five; 8\nMiB; "
-    "70 instead of 50; 2.5e-04; NLL 0.5; 3 ± 1"
+    "70 instead of 50; 2.5e-04; NLL 0.5; 3 ± 1; one point; a 3-point gain; 300 milliseconds; 12 percent; 40 s"
 )
 
 

@@ -1,19 +1,17 @@
 """Tables of methods and of what is found about labels."""
 
-from benchmarks.lib.views.rows import TASKS, bold, by_task, dicts, value
+from benchmarks.lib.views.rows import TASKS, bold, by_task, dicts, in_points, value
 
 
 def advice(of):
     """Returns what to use for which labels, and the clean accuracy that it gains or loses in points."""
     tasks = by_task(of("recipe", "beside Dense, all chosen by noisy NLL"))
     words, symmetric, none = (
-        _in_points(tasks[task, "full"]["clean accuracy"])
+        in_points(tasks[task, "full"]["clean accuracy"])
         for task in ("words, 45% of every second", "digits, 40% symmetric", "digits, 0%")
     )
     figures = (
-        "with 5,000: " + "; ".join(_gains(of, name, 5000) for name in FEW),
-        "; ".join(f"{_gains(of, *each)[:-1]}, {each[1]:,})" for each in MANY),
-        "; ".join(f"{_gains(of, *each)[:-1]}, {each[1]:,})" for each in CORRECT),
+        *("; ".join(_gains(of, *each) for each in sets) for sets in (FEW, MANY, CORRECT)),
         "over logits / 5: " + "; ".join(_fine_tuned_gains(of, name) for name in ("CIFAR-10N worst", "TREC")),
         f"head {words} (words of 12 languages)",
         f"head {symmetric} (digits, 40% symmetric), {none} (digits, no errors)",
@@ -37,7 +35,10 @@ HEAD_ADVICE = (
     ("flipped at random (symmetric), or nearly all correct", "`Dense`, stopped early"),
     ("you do not know", "try both, and [compare them by noisy labels](temperature.md)"),
 )
-FEW = ("CIFAR-10N worst", "CIFAR-10N random1", "CIFAR-10N aggregate", "CIFAR-100N", "Fashion-MNIST-H")
+FEW = tuple(  # sets and numbers of labels
+    (name, 5000)
+    for name in ("CIFAR-10N worst", "CIFAR-10N random1", "CIFAR-10N aggregate", "CIFAR-100N", "Fashion-MNIST-H")
+)
 CORRECT = (("CIFAR-10N random1", 18000), ("CIFAR-10N aggregate", 18000))
 MANY = (("CIFAR-10N worst", 18000), ("CIFAR-10N worst", 50000), ("CIFAR-100N", 45000), ("Fashion-MNIST-H", 18000))
 
@@ -45,15 +46,15 @@ MANY = (("CIFAR-10N worst", 18000), ("CIFAR-10N worst", 50000), ("CIFAR-100N", 4
 def _gains(of, name, count):
     """Returns the points of `clean` and of the head over Dense, tuned by noisy accuracy."""
     rows = {row["head"]: row for row in dicts(of("real_heads", f"{name}, {count} labels, by noisy accuracy"))}
-    clean, head = (_in_points(rows[row]["accuracy - Dense's"]) for row in ("clean", "full"))
-    return f"`labels.clean` {clean}, head {head} ({name})"
+    clean, head = (in_points(rows[row]["accuracy - Dense's"]) for row in ("clean", "full"))
+    return f"`labels.clean` {clean}, head {head} ({name}, {count:,})"
 
 
 def _fine_tuned_gains(of, name):
     """Returns the points of each head over Dense with logits / 5, all layers trained."""
     rows = {row["head"]: row for row in dicts(_fine_tuned(of)) if row["set"] == name}
     words = {"full head": "head", "diagonal head": "diagonal head", "Dense": "`Dense` at temperature 1"}
-    gains = (f"{words[head]} {_in_points(rows[head]['accuracy - logits / 5'])}" for head in words)
+    gains = (f"{words[head]} {in_points(rows[head]['accuracy - logits / 5'])}" for head in words)
     return f"{', '.join(gains)} ({name})"
 
 
@@ -100,7 +101,7 @@ def covariances(of):
     lines = [["head", "accuracy", "points over `Dense`", "NLL", "ECE", "people", "seconds", "seeds"]]
     for name, words in COVARIANCES.items():
         row = rows[name]
-        points = bold(_in_points(row["accuracy - Dense's"])) if row["accuracy - Dense's"] else ""
+        points = bold(in_points(row["accuracy - Dense's"])) if row["accuracy - Dense's"] else ""
         others = (row[key] for key in ("nll", "ece", "people", "seconds", "seeds"))
         lines.append([words, row["accuracy"], points, *others])
     return lines
@@ -114,12 +115,6 @@ COVARIANCES = {
     "parameter-efficient": "parameter-efficient",
     "diagonal": "diagonal",
 }
-
-
-def _in_points(cell):
-    """Returns a difference of accuracies and its standard error, in points."""
-    mean, error = cell.replace("*", "").split(" +- ")
-    return f"{100 * float(mean):+.1f} +- {100 * float(error):.1f}"
 
 
 def segmentation(of):

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from benchmarks.lib.views.rows import bold, columns_of, dicts, value
+from benchmarks.lib.views.rows import bold, columns_of, dicts, in_points, value
 
 HALVES = ("sets that decided", "sets that had no say")
 FINDERS = {  # rows of real_issues, in words
@@ -103,7 +103,7 @@ def real_heads(of):
     lines = [["dataset", "labels", "`Dense`, tuned", *HEAD_COLUMNS.values(), "seeds"]]
     for name, count, rows in _heads(of, "by noisy accuracy"):
         gains = (rows.get(row, {}).get("accuracy - Dense's", "") for row in HEAD_COLUMNS)
-        points = (bold(_hundredths(gain)) if gain else "" for gain in gains)
+        points = (bold(in_points(gain)) if gain else "" for gain in gains)
         lines.append([name, count, rows["Dense"]["accuracy"], *points, rows["full"]["seeds"]])
     return lines
 
@@ -114,7 +114,7 @@ def head_rules(of):
     lines = [["dataset", "labels", *(f"{measure}: {rule}" for measure in ("points", "NLL") for rule in rules)]]
     for parts in zip(*(_heads(of, rule) for rule in rules), strict=True):
         heads = [rows["full"] for _, _, rows in parts]
-        points = (bold(_hundredths(head["accuracy - Dense's"])) for head in heads)
+        points = (bold(in_points(head["accuracy - Dense's"])) for head in heads)
         nll = (bold(_signed(head["nll - Dense's"])) for head in heads)
         lines.append([*parts[0][:2], *points, *nll])
     return lines
@@ -134,10 +134,6 @@ HEAD_COLUMNS = {
     "clean": "`labels.clean`",
     "full": "head",
 }
-
-
-def _hundredths(cell):
-    return _points(*(100 * float(number) for number in cell.split(" +- ")))
 
 
 def people_confuse(of):

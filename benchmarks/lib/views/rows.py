@@ -46,3 +46,9 @@ def dicts(table):
 def bold(cell):
     mean, error = map(float, cell.split(" +- "))
     return f"**{cell}**" if abs(mean) > 2.0 * error else cell
+
+
+def in_points(cell):
+    """Returns a difference of accuracies and its standard error, in points."""
+    mean, error = cell.replace("*", "").split(" +- ")
+    return f"{100 * float(mean):+.1f} +- {100 * float(error):.1f}"

@@ -1,7 +1,7 @@
 """Accuracy, likelihood and calibration of each head, beside a `Dense` layer tuned alike.
 
-python -m benchmarks.labels.recipe [--tasks NAME ...] [--methods NAME ...] [--seeds 5] [--part 0/2] [--middle]
-    [--output FOLDER]  (on the backend of KERAS_BACKEND)
+python -m benchmarks.labels.recipe [--tasks NAME ...] [--methods NAME ...] [--seeds 5] [--part 0/2]
+    [--variations] [--output FOLDER]  (on the backend of KERAS_BACKEND)
 
 Every run trains one method with one setting and writes a line of JSON. For each epoch the line has the accuracy,
 likelihood and calibration on noisy validation labels, which you would have, and on clean test labels, which you would
@@ -44,10 +44,8 @@ HEADS = {  # covariance and link of the head by the name of the method
     "full": (covariances.LowRank, "softmax"),
     "parameter-efficient": (covariances.ParameterEfficient, "softmax"),
     "full, learned temperature": (covariances.LowRank, "softmax"),  # starts at each of the temperatures
+    "normal cdf": (covariances.Diagonal, "normal_cdf"),
     "normal cdf, full": (covariances.LowRank, "normal_cdf"),
-    "latent": (covariances.Latent, "softmax"),
-    "narrow, 16": (covariances.Narrow, "softmax"),
-    "narrow, 8": (functools.partial(covariances.Narrow, width=8), "softmax"),
 }
 
 
@@ -83,8 +81,8 @@ class Adam(keras.optimizers.Adam):
         )
 
 
-def make_model(task, setting, seed, heads=HEADS):
-    """Returns the compiled backbone and head of the task. `heads` are the heads that a method can name."""
+def make_model(task, setting, seed):
+    """Returns the compiled backbone and head of the task."""
     keras.utils.set_random_seed(seed)
     l2 = functools.partial(keras.regularizers.L2, setting.l2) if setting.l2 else lambda: None
     layers = task.backbone(task.train.x.shape[1:], l2)
@@ -94,16 +92,15 @@ def make_model(task, setting, seed, heads=HEADS):
             keras.layers.Rescaling(1 / setting.temperature),
         ]
     else:
-        head = [_head(task.units, setting, l2(), seed, heads[setting.method])]
+        head = [_head(task.units, setting, l2(), seed)]
     model = keras.Sequential([*layers, *head])
     model.compile(Adam(setting.rate), keras.losses.SparseCategoricalCrossentropy(from_logits=True))
     return model
 
 
-def _head(units, setting, l2, seed, head):
-    (kind, link), learned = head, "learned" in setting.method
-    has_factors = kind not in (covariances.Diagonal, covariances.Latent)  # the last has as many as its features ask for
-    factors = {"num_factors": min(setting.num_factors, units)} if has_factors else {}
+def _head(units, setting, l2, seed):
+    (kind, link), learned = HEADS[setting.method], "learned" in setting.method
+    factors = {} if kind is covariances.Diagonal else {"num_factors": min(setting.num_factors, units)}
     penalty = keras.regularizers.L2(setting.covariance_l2) if setting.covariance_l2 else None
     return HeteroscedasticDense(
         units,
@@ -182,31 +179,19 @@ def run(name, setting, seed):
 def settings(task):
     """Returns every method with each of the task's choices.
 
-    Links whose functions are flat at both ends have larger temperatures to choose from.
+    The normal CDF is flat at both ends, so its heads have larger temperatures to choose from.
     """
     larger = tuple(sorted({*task.temperatures, 40.0, 120.0})[-3:])
     return [
         Setting(method, temperature, l2)
         for method in ("Dense", *HEADS)
-        for temperature, l2 in itertools.product(
-            larger if "link" in HEADS.get(method, {}) else task.temperatures, task.l2
-        )
+        for temperature, l2 in itertools.product(larger if "normal cdf" in method else task.temperatures, task.l2)
     ]
-
-
-def middle(task):
-    """Returns every method at the middle temperature of the task, without L2."""
-    return [middle_of(task)._replace(method=method) for method in ("Dense", *HEADS)]
-
-
-def middle_of(task):
-    """Returns the full head at the middle temperature of the task, with defaults elsewhere."""
-    return Setting("full", task.temperatures[len(task.temperatures) // 2])
 
 
 def variations(task):
     """Returns the full head at the middle temperature of the task, with one setting changed at a time."""
-    base = middle_of(task)
+    base = Setting("full", task.temperatures[len(task.temperatures) // 2])
     return [base, *(base._replace(**{name: value}) for name, values in VARIATIONS.items() for value in values)]
 
 
@@ -226,12 +211,11 @@ def main():
     parser.add_argument(
         "--variations", action="store_true", help="one setting of the full head at a time; in a folder of their own"
     )
-    parser.add_argument("--middle", action="store_true", help="one setting of each method: see `middle`")
     options = parser.parse_args()
     part, parts = map(int, options.part.split("/"))
     options.output.mkdir(parents=True, exist_ok=True)
     present = {key_of(line) for line in read(options.output, "recipe-*.jsonl")}
-    task_settings = variations if options.variations else middle if options.middle else settings
+    task_settings = variations if options.variations else settings
     seed_runs = [
         (name, setting)
         for name in options.tasks

@@ -27,10 +27,8 @@ METHODS = (
     "full",
     "parameter-efficient",
     "full, learned temperature",
+    "normal cdf",
     "normal cdf, full",
-    "latent",
-    "narrow, 16",
-    "narrow, 8",
 )
 
 

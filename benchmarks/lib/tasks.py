@@ -9,7 +9,7 @@ from typing import NamedTuple
 import keras
 import numpy as np
 
-from keras_het.labels.synthetic import corrupt, look_alike_transitions
+from keras_het.labels.synthetic import corrupt, look_alike_transitions, symmetric
 
 GROUP = 5  # classes that look alike
 FEATURES, SPREAD = 64, 0.7  # clusters of `grouped`
@@ -79,13 +79,13 @@ def other_of_group(y, rng):
     return y // GROUP * GROUP + (y + rng.integers(1, GROUP, size=len(y))) % GROUP
 
 
-def digits(rate, seed, symmetric=False):
+def digits(rate, seed, at_random=False):
     """Returns scikit-learn's digits, with flips to the class that an example looks most like, or to any class."""
     from sklearn.datasets import load_digits
 
     data = load_digits()
     x, y = data.data.astype("float32") / 16.0, data.target
-    matrix = symmetric(10, rate) if symmetric else None
+    matrix = symmetric(10, rate) if at_random else None
     return _split(x, y, rate, (1024, 256), 10, 60, dense(128, 128), seed, matrix)._replace(l2=(0.0, 1e-3))
 
 
@@ -208,5 +208,5 @@ TASKS = {
     "images, 20%": lambda seed: images(0.2, seed),
     "MNIST, 40%": lambda seed: mnist(0.4, seed),
     "words, 45% of every second": lambda seed: words(0.45, seed),
-    "digits, 40% symmetric": lambda seed: digits(0.4, seed, symmetric=True),
+    "digits, 40% symmetric": lambda seed: digits(0.4, seed, at_random=True),
 }

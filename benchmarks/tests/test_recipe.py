@@ -57,17 +57,22 @@ def test_a_run_has_a_line_for_every_epoch_and_is_known_by_its_setting(method, mo
         assert first["diagonal noise"] == pytest.approx(0.15 * 0.5**0.5, rel=0.3)
 
 
-def test_the_report_knows_every_method_and_the_middle_is_one_setting_of_each():
-    assert set(recipe_report.METHODS) == {"Dense", *recipe.HEADS}
-    result = recipe.middle(tasks.digits(0.4, 0))
-    assert [setting.method for setting in result] == ["Dense", *recipe.HEADS]
-    assert {(setting.temperature, setting.l2) for setting in result} == {(5.0, 0.0)}
+def test_the_report_knows_every_method_and_heads_with_the_normal_cdf_have_larger_temperatures():
+    assert list(recipe_report.METHODS) == ["Dense", *recipe.HEADS]
+    result = {}
+    for setting in recipe.settings(tasks.digits(0.4, 0)):
+        result.setdefault(setting.method, set()).add(setting.temperature)
+    assert list(result) == ["Dense", *recipe.HEADS]
+    for method, temperatures in result.items():
+        assert temperatures == ({15.0, 40.0, 120.0} if "normal cdf" in method else {1.5, 5.0, 15.0}), method
 
 
-@pytest.mark.parametrize("method", ["narrow, 16", "narrow, 8"])
-def test_the_narrow_heads_have_the_width_of_their_name(method):
-    model = recipe.make_model(tasks.digits(0.4, 0), recipe.Setting(method, num_samples=8), 0)
-    assert model.layers[-1].covariance.width == int(method.split()[-1])
+def test_symmetric_flips_name_any_other_class():
+    clean, noisy = (tasks.digits(rate, 3, at_random=True).train.y for rate in (0.0, 0.4))
+    flipped = noisy != clean
+    assert np.mean(flipped) == pytest.approx(0.4, abs=0.05)
+    counts = np.bincount((noisy - clean)[flipped] % 10, minlength=10)[1:]
+    assert counts.min() > flipped.sum() / 9 / 2  # look-alikes would name few
 
 
 def test_the_report_takes_the_best_epoch_and_the_correlation_of_ranks():

@@ -45,6 +45,7 @@ SETTINGS = {
 }
 
 AGREEMENT = "gpu_agreement_torch, agreement"
+GPU = ("ms (quartiles)", "times Dense")
 STEPS = "peers, seconds and memory of a step"
 LINKS = "recipe_links_1000, beside Dense, all chosen by noisy NLL"
 MISSING = "joint, 30% of the positives missing"
@@ -71,6 +72,8 @@ def figures():
     tempered = [-number("views.real_heads", PLAIN, row["dataset"], row["labels"]) for row in rows("views.real_heads")]
     large = (("CIFAR-10N worst", "18,000"), ("CIFAR-10N worst", "50,000"), ("CIFAR-100N", "45,000"))
     many = [number("views.real_heads", "head", *names) for names in large]
+    base = ("full", "train", "128", "1000", "15", "256")
+    gpu = {x: [number(f"gpu_speed_{x}, speed", column, *base) for column in GPU] for x in ("jax", "torch")}
     clean, peer = (rows("views.finders", name)[0] for name in ("`labels.clean", "logistic regression"))
     ahead = WORDS[sum(float(clean[name]) > float(peer[name]) for name in list(clean)[1:])]
     return {
@@ -81,6 +84,8 @@ def figures():
             "covariance takes {:.0f} ms, and edward2's takes {:.0f} ms": [
                 number(STEPS, "step ms (quartiles)", "softmax parameter", name, "yes", "yes") for name in packages
             ],
+            "took [{:.1f} ms on JAX], {:.1f} times as long as a step of `Dense`": gpu["jax"],
+            "On PyTorch it took [{:.1f} ms], {:.1f} times as long": gpu["torch"],
             "With TF32, outputs differ by up to {:.1e}": [
                 max(values(row["outputs, largest difference"])[0] for row in rows(AGREEMENT, "", "on"))
             ],

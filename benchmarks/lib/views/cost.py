@@ -51,10 +51,6 @@ NODES = {"training noise": "difference of log p between two runs", "error": "err
 SPEEDS = ("train, D=2048", "predict, D=2048")
 
 
-def _is_base(row):
-    return (row["B"], row["K"]) == ("128", "1000") and row["R"] in ("", "15") and row["S"] in ("", "256")
-
-
 def backbone(of):
     """Returns the fraction of a prediction that the head takes, a column for each backend."""
     backends = {"jax": "JAX", "tensorflow": "TensorFlow", "torch": "PyTorch"}
@@ -63,13 +59,6 @@ def backbone(of):
     for rows in zip(*tables, strict=True):
         lines.append([rows[0]["head"], *(row[figure] for row in rows for figure in ("whole ms", "share"))])
     return lines
-
-
-def gpu_speed(of):
-    """Returns time and memory on an accelerator at the base size, of both backends."""
-    rows = [{"backend": each, **row} for each in ("jax", "torch") for row in dicts(of(f"gpu_speed_{each}", "speed"))]
-    columns = list(dict.fromkeys(name for row in rows for name in row))
-    return [columns, *([row.get(name, "") for name in columns] for row in rows if _is_base(row))]
 
 
 def compilers(of):

@@ -10,14 +10,13 @@ NAMES = ("jax", "tensorflow", "torch")
 
 
 def readme_costs(of):
-    """A column for each backend: agreement, and the cost of the full head beside Dense on a processor and a card."""
+    """A column for each backend: agreement, and the cost of the full head on a processor."""
     gradients = next(row for row in dicts(of("parity_models", "kinds")) if row["number"] == "gradients")
     agreement = [gradients[f"jax - {name}"] for name in NAMES[1:]]
     figures = {
         "gradients of all heads: largest difference from JAX": ["", *agreement],
         "training step of the head, two CPU cores, batch of 128": [f"{_milliseconds(of, each)} ms" for each in NAMES],
         "the head's share of the time of a ResNet-50 prediction, batch of 8": [_share(of, each) for each in NAMES],
-        "training step of the head on an H100, `Dense` = 1": [_times_dense(of, each) for each in NAMES],
     }
     return [["full head, 1,000 classes, 256 samples", *BACKENDS], *([name, *row] for name, row in figures.items())]
 
@@ -35,12 +34,6 @@ def _milliseconds(of, backend):
 
 def _share(of, backend):
     return _full(of, f"backbone_{backend}", "share of the head in a prediction")["share"]
-
-
-def _times_dense(of, backend):
-    if backend == "tensorflow":
-        return "not measured"
-    return f"{_full(of, f'gpu_speed_{backend}', 'speed', mode='train', K='1000', B='128', S='256')['times Dense']}"
 
 
 def readme_advice(of):

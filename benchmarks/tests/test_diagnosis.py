@@ -5,7 +5,6 @@ import pytest
 
 from benchmarks.labels import cleaning, diagnosis
 from benchmarks.lib import noises, results
-from benchmarks.lib.views import labels
 
 pytestmark = pytest.mark.once
 
@@ -54,19 +53,3 @@ def test_the_advice_smooths_where_smoothing_did_best():
     chosen = {line[0] for line in table[1:] if line[1] == "label smoothing"}
     smoothed = {noise for noise, kind in diagnosis.RIGHT.items() if kind == "none"}
     assert smoothed == chosen
-
-
-def test_choose_is_not_behind_the_best_method_where_it_is_the_advice():
-    """On every noise for which the advice is `choose`, its gain is at least the gain of the best of 27 methods."""
-    best = {line[0]: line[2] for line in results.read(results.FOLDER / "arena_digits.json").tables["begin with"][1:]}
-    gained = labels._by_choose(
-        lambda name, title: results.read(results.FOLDER / f"{name}.json").tables[title], "digits"
-    )
-    for noise, kind in diagnosis.RIGHT.items():
-        if kind != "none":
-            assert points(gained[noise]) >= points(best[noise]), noise
-
-
-def points(cell):
-    """Returns the mean of a cell `mean +- error`."""
-    return float(cell.replace("*", "").split(" +- ")[0])

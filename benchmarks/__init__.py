@@ -56,7 +56,7 @@ BENCHMARKS = {
     "real.heads": Benchmark(*WEIGHTS, "two hours; --quick: a minute"),
     "real.issues": Benchmark("hub,demo", ("real", "cleanlab"), "an hour; --quick: a minute"),
     "real.joint": Benchmark(time="half an hour; --quick: a minute"),
-    "real.judge": Benchmark(*WEIGHTS, "an hour; --quick: a minute"),
+    "real.judge": Benchmark(*WEIGHTS, "ten minutes; --quick: a minute"),
     "real.next_labels": Benchmark(*WEIGHTS, "half an hour"),
     "real.priors": Benchmark(*WEIGHTS, "five minutes; --quick: a minute"),
     "real.votes": Benchmark(*WEIGHTS),

@@ -207,7 +207,7 @@ def tables(records, others_drawn):
             records, lambda own: f"{mean_of(own, 'cover'):.3f} ({mean_of(own, 'error', 100):+.1f})"
         ),
         "half width in points": table(records, lambda own: f"{mean_of(own, 'half', 100):.1f}"),
-        "what else verified_performance says": others(records),
+        "what else verify_accuracy says": others(records),
         "examples drawn alike, and where the prediction is unsure": sampling_table(others_drawn),
     }
 

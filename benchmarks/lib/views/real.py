@@ -27,7 +27,7 @@ HEADS = {  # numbers of labels
     "CIFAR-10N aggregate": (5_000, 18_000),
     "Fashion-MNIST-H": (5_000, 18_000),
 }
-JUDGES = ("verified alone", "verified_performance")  # columns of real_judge
+JUDGES = ("verified alone", "verify_accuracy")  # columns of real_judge
 CROWDS = {  # rows of real_annotators, in words
     "clean, votes": "`labels.clean(None, x, votes)`",
     "clean, majority": "`labels.clean(None, x, y)` of the majority",
@@ -168,7 +168,7 @@ def judge(of):
     for name, row in largest.items():
         width = widths[name, row["verified"]]
         bias = row["labels agree"].partition(" (")[2].rstrip(")")
-        holds = f"{100 * float(row['verified_performance'].split(' ')[0]):.0f}%"
+        holds = f"{100 * float(row['verify_accuracy'].split(' ')[0]):.0f}%"
         lines.append([name, row["verified"], row["true accuracy"], bias, *(width[column] for column in JUDGES), holds])
     return lines
 

@@ -42,7 +42,6 @@ BENCHMARKS = {
     "labels.dynamics": Benchmark(groups=("recipe", "cleanlab"), time="an hour; --data digits: ten minutes"),
     "labels.head": Benchmark(time="ten minutes"),
     "labels.joint": Benchmark(time="ten minutes"),
-    "labels.label_issues": Benchmark(groups=("cleanlab",), time="an hour"),
     "labels.recipe": Benchmark(groups=("recipe",), time='hours; --seeds 1 --tasks "digits, 40%": a few minutes'),
     "labels.regression": Benchmark(time="ten minutes"),
     "labels.segmentation": Benchmark(time="ten minutes"),

@@ -23,7 +23,6 @@ import time
 import keras
 import numpy as np
 
-from benchmarks.labels.label_issues import cleanlab_flags, quality
 from benchmarks.lib import harness, lines, noises
 from benchmarks.lib.results import publish
 from benchmarks.lib.trials import BATCH, make_model
@@ -116,6 +115,28 @@ def cut(method, wrong, scores, flags, seconds):
         return named
     worst = np.argsort(scores, kind="stable")[: wrong.sum()]
     return named | quality(wrong, np.arange(len(wrong)), scores, flags) | {"missed": float(1 - wrong[worst].mean())}
+
+
+def quality(wrong, index, score, is_issue):
+    """Returns average precision of the ranking, precision and recall of the cut, and the rate of label errors."""
+    from sklearn.metrics import average_precision_score, precision_score, recall_score
+
+    wrong = wrong[index]
+    return {
+        "wrong": float(wrong.mean()),
+        "average precision": float(average_precision_score(wrong, -score)),
+        "precision": float(precision_score(wrong, is_issue, zero_division=0)),
+        "recall": float(recall_score(wrong, is_issue)),
+    }
+
+
+def cleanlab_flags(labels, p):
+    """Returns a mask of the labels that cleanlab flags, or None if it is not installed."""
+    try:
+        from cleanlab.filter import find_label_issues
+    except ImportError:
+        return None
+    return find_label_issues(labels, p, n_jobs=1)
 
 
 def tables(rows):

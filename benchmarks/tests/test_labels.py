@@ -4,26 +4,18 @@ import keras
 import numpy as np
 import pytest
 
-from benchmarks.labels import dynamics, label_issues, regression
+from benchmarks.labels import dynamics, regression
 from benchmarks.lib.views.rows import bold
-from keras_het.labels import find_issues
 
 pytestmark = pytest.mark.once
 
 
-def test_quality_and_kinds_of_issues_by_hand():
+def test_quality_of_issues_by_hand():
     wrong, index = np.array([False, True, False, True]), np.array([1, 0, 3, 2])
-    result = label_issues.quality(wrong, index, np.array([0.1, 0.2, 0.3, 0.9]), np.array([True, True, False, False]))
+    result = dynamics.quality(wrong, index, np.array([0.1, 0.2, 0.3, 0.9]), np.array([True, True, False, False]))
     assert result == pytest.approx(
         {"wrong": 0.5, "average precision": (1 + 2 / 3) / 2, "precision": 0.5, "recall": 0.5}
     )
-    p = np.full((12, 4), 0.02)
-    clean = np.array([3, 0, 3, 0] + [0, 1, 2, 3] * 2)
-    p[np.arange(12), clean] = 0.94
-    labels = np.array([2, 1, 3, 0] + [0, 1, 2, 3] * 2)  # the first two are wrong: 3 as 2, and 0 as 1
-    with_pair = find_issues(p, labels, pairs=[(2, 3)])
-    assert label_issues.kinds("pairs and random", clean, with_pair) == 0.5  # neither is of a planted pair
-    assert label_issues.kinds("random, 20%", clean, with_pair) is None
 
 
 def test_the_threshold_of_two_components_is_between_them():

@@ -5,7 +5,7 @@ python -m benchmarks.labels.recipe [--tasks NAME ...] [--methods NAME ...] [--se
 
 Every run trains one method with one setting and writes a line of JSON. For each epoch the line has the accuracy,
 likelihood and calibration on noisy validation labels, which you would have, and on clean test labels, which you would
-not. Runs that have a line are not repeated.
+not. Runs that have a line are not repeated. The tables have the named tasks, methods and seeds.
 """
 
 import functools
@@ -236,7 +236,11 @@ def main():
             flush=True,
         )
         keras.utils.clear_session()
-    runs = read(options.output, "recipe-*.jsonl")
+    runs = [
+        line
+        for line in read(options.output, "recipe-*.jsonl")
+        if line["task"] in options.tasks and line["method"] in options.methods and line["seed"] < options.seeds
+    ]
     changed = (
         {"one setting at a time": recipe_report.variations(runs, Setting._fields[1:])} if options.variations else {}
     )

@@ -1,7 +1,7 @@
 """Accuracy, likelihood and calibration of each head, beside a `Dense` layer tuned alike.
 
 python -m benchmarks.labels.recipe [--tasks NAME ...] [--methods NAME ...] [--seeds 5] [--part 0/2]
-    [--variations] [--output FOLDER]  (on the backend of KERAS_BACKEND)
+    [--variations] [--render] [--output FOLDER]  (on the backend of KERAS_BACKEND)
 
 Every run trains one method with one setting and writes a line of JSON. For each epoch the line has the accuracy,
 likelihood and calibration on noisy validation labels, which you would have, and on clean test labels, which you would
@@ -211,6 +211,7 @@ def main():
     parser.add_argument(
         "--variations", action="store_true", help="one setting of the full head at a time; in a folder of their own"
     )
+    parser.add_argument("--render", action="store_true", help="only make the tables of the lines that are there")
     options = parser.parse_args()
     part, parts = map(int, options.part.split("/"))
     options.output.mkdir(parents=True, exist_ok=True)
@@ -222,7 +223,8 @@ def main():
         for setting in task_settings(tasks.TASKS[name](0))
         if setting.method in options.methods
     ]
-    wanted = [(name, setting, seed) for seed in range(options.seeds) for name, setting in seed_runs]
+    seeds = range(0 if options.render else options.seeds)
+    wanted = [(name, setting, seed) for seed in seeds for name, setting in seed_runs]
     for name, setting, seed in wanted[part::parts]:
         if key_of({"task": name, "seed": seed, **setting._asdict()}) in present:
             continue

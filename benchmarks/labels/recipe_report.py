@@ -70,13 +70,14 @@ def _counts(values):
 
 def gains(runs, criterion):
     """Returns a row for each task: scores of Dense, then the gain of every other method, seed by seed."""
-    lines = [["task", "method", *GAINS]]
+    lines = [["task", "method", *GAINS, "seeds"]]
     for task in distinct(runs, "task"):
         plain = _figures(select(runs, task=task, method="Dense"), criterion)
-        lines.append([task, "Dense", *(with_error(column) for column in plain.T)])
+        lines.append([task, "Dense", *(with_error(column) for column in plain.T), str(len(plain))])
         for method in METHODS[1:]:
             if own := select(runs, task=task, method=method):
-                lines.append(["", method, *(_signed(column) for column in (_figures(own, criterion) - plain).T)])
+                gained = _figures(own, criterion) - plain
+                lines.append(["", method, *(_signed(column) for column in gained.T), str(len(gained))])
     return lines
 
 

@@ -121,6 +121,7 @@ def test_gains_are_over_dense_with_the_same_seed():
         [run("Dense", 0, 0.5), run("Dense", 1, 0.7), run("full", 0, 0.6), run("full", 1, 0.8)], "noisy NLL"
     )
     assert [row[:3] for row in rows[1:]] == [["t", "Dense", "0.600 +- 0.100"], ["", "full", "+0.100 +- 0.000"]]
+    assert [row[-1] for row in rows] == ["seeds", "2", "2"]
 
 
 def test_variations_are_named_by_what_they_change():

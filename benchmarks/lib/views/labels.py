@@ -66,10 +66,12 @@ def when_it_helps(of):
     """Returns the figures of Dense, and the difference that the full head makes, a row for each task."""
     table = by_task(of("recipe", "beside Dense, all chosen by noisy NLL"))
     columns = ("clean accuracy", "clean NLL", "clean ECE")
-    lines = [["label errors", "Dense: accuracy", "NLL", "ECE", "head - Dense: accuracy", "NLL", "ECE"]]
+    lines = [["label errors", "Dense: accuracy", "NLL", "ECE", "head - Dense: accuracy", "NLL", "ECE", "seeds"]]
     for task in TASKS:
         dense, full = table[task, "Dense"], table[task, "full"]
-        lines.append([TASKS[task], *(value(dense[name]) for name in columns), *(full[name] for name in columns)])
+        lines.append(
+            [TASKS[task], *(value(dense[name]) for name in columns), *(full[name] for name in (*columns, "seeds"))]
+        )
     return lines
 
 

@@ -121,7 +121,7 @@ def figures():
         },
         "docs/methods.md": {
             "with 30 starts gains {:.1f} points on average, and `choose` gains {:.1f}": [
-                number(CHOICE, column, "mean") for column in ("early stopping, 30 starts", "choose, 30 trainings")
+                number(CHOICE, column, "mean") for column in ("early stopping, 30 starts", "choose")
             ],
             "it flags {:.1%} of the digits and {:.0%} of the words": [
                 number(f"dynamics, labels that are called wrong where none is, {name}", "share", "one training, mean")

@@ -9,7 +9,7 @@ from benchmarks.lib.views import real
 
 pytestmark = pytest.mark.once
 
-FIRST, SECOND = choice.REFERENCE, "choose, 30 trainings"
+FIRST, SECOND = choice.REFERENCE, "choose"
 
 
 def line(row, seed, accuracy, noise="pair", **other):

@@ -181,7 +181,7 @@ def choice(of):
         for row in rows:
             if row["noise"] != "mean":
                 name = f"digits, {row['noise']}" if task == "digits" else ELSEWHERE[task]
-                points = bold(row["choose, 30 trainings"])
+                points = bold(row["choose"])
                 lines.append([name, row["early stopping, 3 starts"], points, row["chosen"]])
     return lines
 

@@ -120,7 +120,7 @@ def figures():
             "`choose` is {:.0f} points behind": [points("views.crowds", ("TREC", VOTES), ("TREC", "`labels.choose"))],
         },
         "docs/methods.md": {
-            "with 30 starts gains {:.1f} points on average, and `choose` gains {:.1f}": [
+            "early stopping with 30 starts gains {:.1f} points on average, and `choose` gains {:.1f}": [
                 number(CHOICE, column, "mean") for column in ("early stopping, 30 starts", "choose")
             ],
             "it flags {:.1%} of the digits and {:.0%} of the words": [

@@ -10,11 +10,11 @@ def advice(of):
         in_points(tasks[task, "full"]["clean accuracy"])
         for task in ("words, 45% of every second", "digits, 40% symmetric", "digits, 0%")
     )
+    pair, one_way = _chosen(of, "digits", "pair"), _chosen(of, "words, 45% of every second", "its own")
     figures = (
         *("; ".join(_gains(of, *each) for each in sets) for sets in (FEW, MANY, CORRECT)),
         "over logits / 5: " + "; ".join(_fine_tuned_gains(of, name) for name in ("CIFAR-10N worst", "TREC")),
-        f"`choose` {_chosen(of, 'digits', 'pair')} (digits, each class as the next), "
-        f"{_chosen(of, 'words, 45% of every second', 'its own')} (words of 12 languages); head {words} (the words)",
+        f"`choose` {pair} (digits, each class as the next), {one_way} (words of 12 languages); head {words} (the words)",
         f"head {symmetric} (digits, 40% symmetric), {none} (digits, no errors)",
         "",
     )

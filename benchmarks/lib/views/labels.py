@@ -14,7 +14,7 @@ def advice(of):
     figures = (
         *("; ".join(_gains(of, *each) for each in sets) for sets in (FEW, MANY, CORRECT)),
         "over logits / 5: " + "; ".join(_fine_tuned_gains(of, name) for name in ("CIFAR-10N worst", "TREC")),
-        f"`choose` {pair} (digits, each class as the next), {one_way} (words of 12 languages); head {words} (the words)",
+        f"`choose` {pair} (digits, each class as the next), {one_way} (words of 12 languages); head {words} (words)",
         f"head {symmetric} (digits, 40% symmetric), {none} (digits, no errors)",
         "",
     )

@@ -45,6 +45,7 @@ SETTINGS = {
 }
 
 AGREEMENT = "gpu_agreement_torch, agreement"
+EQUAL = "time to the error of edward2"
 GPU = ("ms (quartiles)", "times Dense")
 STEPS = "peers, seconds and memory of a step"
 LINKS = "recipe_links_1000, beside Dense, all chosen by noisy NLL"
@@ -67,6 +68,7 @@ def figures():
     """Returns the figures of each fragment, `{page: {fragment: figures}}`, from the result files."""
     packages, ratings = ("keras_het", "edward2"), ("mean of the ratings, ridge", "and weighted by spread, ridge")
     memory = [number(STEPS, "over S=1 MiB", "softmax full", name, "yes", "yes") for name in packages]
+    full, efficient = ([_fastest(each, name) for name in packages] for each in ("softmax full", "softmax parameter"))
     errors = [number(RATINGS, "error of the target", name) for name in ratings]
     times = ([values(x["processor seconds"])[0] for x in rows(CHOSEN) if x["row"] == y] for y in ("clean", "choose"))
     tempered = [-number("views.real_heads", PLAIN, row["dataset"], row["labels"]) for row in rows("views.real_heads")]
@@ -81,8 +83,11 @@ def figures():
             "takes {:.0f} times as long as a step of `Dense` on JAX, {:.0f} times on TensorFlow, and {:.0f} times on": [
                 number("speed, train, D=2048", "times Dense", name, "full") for name in ("jax", "tensorflow", "torch")
             ],
-            "covariance takes {:.0f} ms, and edward2's takes {:.0f} ms": [
-                number(STEPS, "step ms (quartiles)", "softmax parameter", name, "yes", "yes") for name in packages
+            "takes {:.0%} of edward2's time with the full covariance, and {:.0%} with the parameter-efficient one "
+            "({:.0f} ms, and edward2's takes {:.0f} ms)": [full[0] / full[1], efficient[0] / efficient[1], *efficient],
+            "At an equal error, the full head takes {:.0%} to {:.0%}": [
+                least(number(f"peers, {EQUAL}", "ratio", row["sd"]) for row in rows(f"peers, {EQUAL}"))
+                for least in (min, max)
             ],
             "took [{:.1f} ms on JAX], {:.1f} times as long as a step of `Dense`": gpu["jax"],
             "On PyTorch it took [{:.1f} ms], {:.1f} times as long": gpu["torch"],
@@ -91,7 +96,10 @@ def figures():
             ],
         },
         "docs/compare.md": {
-            "and {:.0f} MiB for 1,000 samples instead of {:,.0f} MiB": memory,
+            "takes {:.0%} of the time of a step, and {:.0f} MiB for 1,000 samples instead of {:,.0f} MiB": [
+                full[0] / full[1],
+                *memory,
+            ],
             "On {} of ten real datasets": [ahead],
         },
         "docs/choose.md": {
@@ -203,6 +211,11 @@ def figures():
             ],
         },
     }
+
+
+def _fastest(head, package):
+    """Returns the milliseconds of a step in the fastest mode of a package."""
+    return min(values(row["step ms (quartiles)"])[0] for row in rows(STEPS, head, package))
 
 
 def points(target, better, worse):

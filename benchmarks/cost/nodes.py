@@ -40,16 +40,6 @@ DEVIATIONS, EXAMPLES, DRAWS = [0.5, 1.0, 2.0], 4, 16
 REFERENCE, DEFAULT = 1 << 13, QuasiMonteCarlo().num_samples
 
 
-class Bfloat16Nodes(QuasiMonteCarlo):
-    """Nodes stored in half of the memory."""
-
-    def draw(self, *args, **kwargs):
-        """Returns the nodes of `QuasiMonteCarlo`, rounded."""
-        samples = (x.view("uint32") for x in super().draw(*args, **kwargs))  # NumPy arrays, at inference
-        # To the nearest, of two the even one.
-        return Nodes(*(((x + 0x7FFF + (x >> 16 & 1)) & 0xFFFF0000).astype("uint32").view("float32") for x in samples))
-
-
 def compiled(task, *head):
     """Returns a compiled network with a head, with equal weights in every call."""
     keras.utils.set_random_seed(0)
@@ -198,11 +188,10 @@ def dense_rows(task, sizes, x, y):
 def inference_table(model, x, y, repeats):
     """Returns a row for each S at inference."""
     expected, batch = predict(model, QuasiMonteCarlo(REFERENCE), x), ops.convert_to_tensor(x[:BATCH])
-    rules = {str(s): QuasiMonteCarlo(s) for s in INFERENCE} | {f"{DEFAULT}, in bfloat16": Bfloat16Nodes(DEFAULT)}
+    rules = {str(s): QuasiMonteCarlo(s) for s in INFERENCE}
     functions = {name: predictor(model, rule) for name, rule in rules.items()}
     timings = harness.measure({name: lambda f=function: f(batch) for name, function in functions.items()}, repeats)
     predictions = {name: predict(model, rule, x) for name, rule in rules.items()}
-    rounding = distance(predictions[f"{DEFAULT}, in bfloat16"], predictions[str(DEFAULT)])
     return [
         {
             "S": name,
@@ -212,7 +201,7 @@ def inference_table(model, x, y, repeats):
             "ms per batch": 1e3 * timings[name].median,
         }
         for name, log_p in predictions.items()
-    ], rounding
+    ]
 
 
 def table(rows):
@@ -226,12 +215,11 @@ def main():
     task = tasks.grouped(sizes["units"], sizes["per_class"], FLIPPED, seed=0)
     x, y = (part[:TEST] for part in task.test)
     trained, model = training_table(task, sizes, x, y)
-    predicted, rounding = inference_table(model, x, y, options.repeats)
+    predicted = inference_table(model, x, y, options.repeats)
     tables = {
         f"error of log p with one draw of {DEFAULT} nodes": table(rules),
         "training with S nodes": table(trained),
         f"predicting with S nodes, after training with {DEFAULT}": table(predicted),
-        "rounding": f"Rounding the {DEFAULT} nodes to bfloat16 moves log p by {rounding:.2g}.",
         "sizes": json.dumps(sizes),
     }
     publish(options.output, "nodes", tables, seeds=[0])

@@ -18,18 +18,9 @@ CLEAN = ("clean accuracy", "clean NLL", "clean ECE")
 RANKED = (*CLEAN, "clean scaled NLL")
 GAINS = (*CLEAN, "clean scaled NLL", "noisy NLL", "noisy ECE")
 BY_NOISE = {
-    "by the example": ("digits, 20%", "digits, 40%", "images, 20%", "MNIST, 40%"),
+    "that depend on the example": ("digits, 20%", "digits, 40%", "images, 20%", "MNIST, 40%"),
     "at random": ("groups, 1000 classes, 20 each", "groups, 100 classes, 100 each", "digits, 40% symmetric"),
 }
-METHODS = (
-    "Dense",
-    "diagonal",
-    "full",
-    "parameter-efficient",
-    "full, learned temperature",
-    "normal cdf",
-    "normal cdf, full",
-)
 
 
 def _of(runs, tasks):
@@ -54,12 +45,11 @@ def chosen(runs, criterion):
 def choices(runs, criterion):
     """Returns a row for each method of one task: clean scores of the choices, and the choices."""
     lines = [["method", *CLEAN, criterion, "temperatures", "L2", "epochs"]]
-    for method in METHODS:
+    for method in distinct(runs, "method"):
         best = chosen(select(runs, method=method), criterion)
-        if best:
-            figures = [with_error([run["epochs"][epoch][name] for run, epoch in best]) for name in (*CLEAN, criterion)]
-            lines.append([method, *figures, *(_counts(run[name] for run, _ in best) for name in ("temperature", "l2"))])
-            lines[-1].append(", ".join(str(epoch + 1) for _, epoch in best))
+        figures = [with_error([run["epochs"][epoch][name] for run, epoch in best]) for name in (*CLEAN, criterion)]
+        lines.append([method, *figures, *(_counts(run[name] for run, _ in best) for name in ("temperature", "l2"))])
+        lines[-1].append(", ".join(str(epoch + 1) for _, epoch in best))
     return lines
 
 
@@ -74,9 +64,9 @@ def gains(runs, criterion):
     for task in distinct(runs, "task"):
         plain = _figures(select(runs, task=task, method="Dense"), criterion)
         lines.append([task, "Dense", *(with_error(column) for column in plain.T), str(len(plain))])
-        for method in METHODS[1:]:
-            if own := select(runs, task=task, method=method):
-                gained = _figures(own, criterion) - plain
+        for method in distinct(select(runs, task=task), "method"):
+            if method != "Dense":
+                gained = _figures(select(runs, task=task, method=method), criterion) - plain
                 lines.append(["", method, *(_signed(column) for column in gained.T), str(len(gained))])
     return lines
 
@@ -150,7 +140,7 @@ def describe(runs):
         for criterion in ("noisy NLL", "noisy accuracy")
     }
     ranked = "mean rank correlation over the tasks"
-    groups = {ranked: runs} | {f"{ranked}, wrong labels {how}": _of(runs, names) for how, names in BY_NOISE.items()}
+    groups = {ranked: runs} | {f"{ranked}, label errors {how}": _of(runs, names) for how, names in BY_NOISE.items()}
     tables |= {title: correlations(group) for title, group in groups.items() if group}
     for task in distinct(runs, "task"):
         own = select(runs, task=task)

@@ -138,10 +138,10 @@ def figures():
         },
         "docs/temperature.md": {
             "(rank correlation with clean accuracy {:.2f}, accuracy {:.2f})": [
-                number(f"{CRITERIA}, wrong labels by the example", "clean accuracy", name) for name in NOISY
+                number(f"{CRITERIA}, label errors that depend on the example", "clean accuracy", name) for name in NOISY
             ],
             "accuracy is better ({:.2f}, likelihood {:.2f})": [
-                number(f"{CRITERIA}, wrong labels at random", "clean accuracy", name) for name in reversed(NOISY)
+                number(f"{CRITERIA}, label errors at random", "clean accuracy", name) for name in reversed(NOISY)
             ],
             "head gains {:.1f} ± {:.1f} points if you tune by accuracy, and {:.1f} ± {:.1f} if": [
                 100 * x

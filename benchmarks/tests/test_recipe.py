@@ -57,8 +57,7 @@ def test_a_run_has_a_line_for_every_epoch_and_is_known_by_its_setting(method, mo
         assert first["diagonal noise"] == pytest.approx(0.15 * 0.5**0.5, rel=0.3)
 
 
-def test_the_report_knows_every_method_and_heads_with_the_normal_cdf_have_larger_temperatures():
-    assert list(recipe_report.METHODS) == ["Dense", *recipe.HEADS]
+def test_heads_with_the_normal_cdf_have_larger_temperatures():
     result = {}
     for setting in recipe.settings(tasks.digits(0.4, 0)):
         result.setdefault(setting.method, set()).add(setting.temperature)

@@ -58,6 +58,7 @@ BENCHMARKS = {
     "real.judge": Benchmark(*WEIGHTS, "ten minutes; --quick: a minute"),
     "real.next_labels": Benchmark(*WEIGHTS, "half an hour"),
     "real.priors": Benchmark(*WEIGHTS, "five minutes; --quick: a minute"),
+    "real.scratch": Benchmark(*WEIGHTS, "ten minutes on a large GPU; --quick: a minute"),
     "real.votes": Benchmark(*WEIGHTS),
     "real.verified": Benchmark(groups=("cleanlab",), time="seconds"),
 }

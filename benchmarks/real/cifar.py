@@ -21,8 +21,9 @@ def human_labels(path):
     """Returns the arrays of the authors' file."""
     import torch
 
-    # The file is a pickle of a dict of arrays: nothing else in it is called.
-    with torch.serialization.safe_globals([np.core.multiarray._reconstruct, np.ndarray, np.dtype]):
+    # The file is a pickle of a dict of arrays: nothing else in it is called. NumPy 2 moved the function.
+    reconstruct = (np.ndarray.__reduce__(np.empty(0))[0], "numpy.core.multiarray._reconstruct")
+    with torch.serialization.safe_globals([reconstruct, np.ndarray, np.dtype, np.dtypes.Int64DType]):
         return {name: np.asarray(value) for name, value in torch.load(path, weights_only=True).items()}
 
 

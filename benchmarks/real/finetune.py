@@ -33,9 +33,9 @@ ROWS = ("Dense", FIFTH, *HEADS)
 class Parts:
     """Inputs, noisy labels and truths of one training, for `heads.Record`."""
 
-    def __init__(self, dataset, size, seed, prepared):
+    def __init__(self, dataset, size, seed, prepared, tested=TESTED):
         chosen = np.random.default_rng([seed, 2]).permutation(len(dataset.labels))[:size]
-        tested = np.random.default_rng(0).permutation(len(dataset.truth_test))[:TESTED]
+        tested = np.random.default_rng(0).permutation(len(dataset.truth_test))[:tested]
         train, held = (chosen[part] for part in plain.split(chosen, seed))
         self.units, self.truth = dataset.units, dataset.truth_test[tested].astype(int)
         self.votes = None if dataset.test_votes is None else dataset.test_votes[tested]
@@ -98,12 +98,15 @@ def _chosen(line):
     return max(line["epochs"], key=lambda epoch: epoch["noisy accuracy"])
 
 
-def table(records):
-    """Returns measures at the epoch of the best noisy accuracy, and differences to both Dense, by set and head."""
+def table(records, clock="processor"):
+    """Returns measures at the epoch of the best noisy accuracy, and differences to both Dense, by set and head.
+
+    `clock` names the seconds in the records.
+    """
     names = ("accuracy", "nll", "ece", "people")
     others = {"Dense": "Dense's", FIFTH: "logits / 5"}
     rows = [["set", "labels", "head", *names, *(f"{key} - {word}" for word in others.values() for key in names[:2])]]
-    rows[0] += ["processor seconds", "seeds"]
+    rows[0] += [f"{clock} seconds", "seeds"]
     for name, size in dict.fromkeys((line["set"], line["size"]) for line in records):
         own_set = lines.select(records, set=name, size=size)
         best = {
@@ -118,7 +121,7 @@ def table(records):
                 different = pairs if row != other else []
                 values += [[a[key] - b[key] for a, b in different] for key in names[:2]]
             cells = (lines.with_error(each) if each else "" for each in values)
-            seconds = f"{np.median([line['processor'] for line in own]):.0f}"
+            seconds = f"{np.median([line[clock] for line in own]):.0f}"
             rows.append([name, str(size), row, *cells, seconds, str(len(epochs))])
     return rows
 

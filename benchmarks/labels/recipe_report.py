@@ -59,14 +59,17 @@ def _counts(values):
 
 
 def gains(runs, criterion):
-    """Returns a row for each task: scores of Dense, then the gain of every other method, seed by seed."""
+    """Returns a row for each task: scores of Dense, then the gain of every other method, by its seeds."""
     lines = [["task", "method", *GAINS, "seeds"]]
     for task in distinct(runs, "task"):
-        plain = _figures(select(runs, task=task, method="Dense"), criterion)
+        dense = select(runs, task=task, method="Dense")
+        plain = _figures(dense, criterion)
         lines.append([task, "Dense", *(with_error(column) for column in plain.T), str(len(plain))])
         for method in distinct(select(runs, task=task), "method"):
+            own = select(runs, task=task, method=method)
             if method != "Dense":
-                gained = _figures(select(runs, task=task, method=method), criterion) - plain
+                same = [run for run in dense if run["seed"] in distinct(own, "seed")]
+                gained = _figures(own, criterion) - _figures(same, criterion)
                 lines.append(["", method, *(_signed(column) for column in gained.T), str(len(gained))])
     return lines
 

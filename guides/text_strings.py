@@ -12,7 +12,8 @@ Seeds: 0
 ## Introduction
 
 You have texts with class names, and some of the names are wrong. You need three steps: compute features of the texts,
-train with `keras_het.labels.choose`, and list the probable errors with `keras_het.labels.clean`.
+train with `keras_het.labels.choose`, and list the probable errors with `keras_het.labels.clean`. For a model of features
+alone, `labels.clean` is often enough. `choose` compares it with other methods.
 
 Set the backend before you import Keras: `export KERAS_BACKEND=jax` (or `tensorflow`, `torch`). The guide needs
 `pip install ".[jax,demo,pandas]" wordfreq` in a clone. The texts come from `wordfreq`.

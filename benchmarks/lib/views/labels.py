@@ -10,12 +10,19 @@ def advice(of):
         in_points(tasks[task, "full"]["clean accuracy"])
         for task in ("words, 45% of every second", "digits, 40% symmetric", "digits, 0%")
     )
-    pair, one_way = _chosen(of, "digits", "pair"), _chosen(of, "words, 45% of every second", "its own")
+    pair, flipped, correct = (_chosen(of, "digits", noise) for noise in ("pair", "symmetric", "none"))
+    one_way = _chosen(of, "words, 45% of every second", "its own")
     figures = (
         *("; ".join(_gains(of, *each) for each in sets) for sets in (FEW, MANY, CORRECT)),
         "over logits / 5: " + "; ".join(_fine_tuned_gains(of, name) for name in ("CIFAR-10N worst", "TREC")),
-        f"`choose` {pair} (digits, each class as the next), {one_way} (words of 12 languages); head {words} (words)",
-        f"head {symmetric} (digits, 40% symmetric), {none} (digits, no errors)",
+        (
+            f"over early stopping: `choose` {pair} (digits, each class as the next), {one_way} (12 languages); "
+            f"over tuned `Dense`: head {words} (words)"
+        ),
+        (
+            f"over early stopping: `choose` {flipped} (digits, symmetric), {correct} (digits, no errors); "
+            f"over tuned `Dense`: head {symmetric}, {none}"
+        ),
         "",
     )
     return [
@@ -27,13 +34,13 @@ def advice(of):
 HEAD_ADVICE = (
     ("frozen features, 10,000 labels or fewer", "[`labels.clean`](label-errors.md)"),
     ("frozen features, 18,000 labels or more, 34% or more wrong", "the head, or `labels.clean`: compare them"),
-    ("frozen features, 18,000 labels or more, 17% or fewer wrong", "`Dense`, tuned, or the head for its NLL"),
+    ("frozen features, 18,000 labels or more, 17% or fewer wrong", "`Dense`, tuned, or the head"),
     ("all layers trained on 4,000 labels", "`Dense` with [logits divided by 5](pretrained.md#before-you-start)"),
     (
         "one class often labelled as another, one way",
         "[`labels.choose`](choose.md) or [a transition matrix](#errors-that-go-one-way)",
     ),
-    ("flipped at random (symmetric), or nearly all correct", "`Dense`, stopped early"),
+    ("flipped at random (symmetric), or nearly all correct", "[`labels.choose`](choose.md), or `Dense`, tuned"),
     ("you do not know", "try both, and [compare them by noisy labels](temperature.md)"),
 )
 FEW = tuple(  # sets and numbers of labels

@@ -51,11 +51,6 @@ def shares(answers):
     return np.eye(answers.max() + 1)[answers].mean(axis=1)
 
 
-def one_of(answers, seed):
-    """Returns the label of a random rater for each example, `(N, M)` to `(N,)`."""
-    return corrupt(answers[:, 0], shares(answers), seed)
-
-
 def _flat(x):
     return x.reshape(len(x), -1)
 

@@ -34,11 +34,6 @@ def columns_of(table):
     return {(row[0], column): cell for row in table[1:] for column, cell in zip(table[0][1:], row[1:], strict=True)}
 
 
-def short(cell):
-    """A cell without its standard error, still bold if it was."""
-    return f"**{value(cell)}**" if cell.startswith("**") else value(cell)
-
-
 def dicts(table):
     return [dict(zip(table[0], row, strict=True)) for row in table[1:]]
 

@@ -153,8 +153,8 @@ def _signed(cell):
 
 def crowds(of):
     """Returns the accuracy of models trained on the votes of several annotators, a column for each set."""
-    sets, files = ("LabelMe", "Sentiment", "TREC", "youtube"), ("real_annotators", "real_annotators_clean")
-    columns = [{row["trained on"]: row["accuracy"] for file in files for row in dicts(of(file, name))} for name in sets]
+    sets = ("LabelMe", "Sentiment", "TREC", "youtube")
+    columns = [{row["trained on"]: row["accuracy"] for row in dicts(of("real_annotators", name))} for name in sets]
     return [["labels and model", *sets], *([words, *(c[name] for c in columns)] for name, words in CROWDS.items())]
 
 

@@ -12,8 +12,8 @@ trainings. Network, optimizer, batches and epochs are the same for all.
 Every result is a line of JSON and is computed once. `--render` makes the tables. The row of a plain choice, with early
 stopping as its only candidate, shows what the additional data alone gain.
 
-The published tables have five seeds of `--data digits` with all but the last row, and three of `--data 'table, 30% of one class'
-'words, 45% of every second' 'MNIST, 40%' 'images, 20%'` with the first row and `choose`.
+The published tables have five seeds of `--data digits` with all but the last row, and three of `--data 'table, 30% of
+one class' 'words, 45% of every second' 'MNIST, 40%' 'images, 20%'` with the first row and `choose`.
 """
 
 import json

@@ -3,8 +3,8 @@
 python -m benchmarks.labels.cleaning [--folds 3] [--epochs 12 50] [--output FOLDER] [--quick] [--render]
 
 Digits with seven kinds of noise. All models train for the same fixed number of epochs, on noisy training and validation
-labels together. The test labels are clean. All rows share the same out-of-sample probabilities. "Suspects" are the
-confident issues, which `labels.clean` drops; the other rows use all issues.
+labels together. The test labels are clean. All rows share the same out-of-sample probabilities. "Certain" are the
+confident issues, which `labels.clean` drops; "all" are all disagreements.
 
 The default action was chosen on seeds 0 to 4. Seeds 20 to 24 test it, with the shorter training. Results are JSON
 lines, and a later run adds what is missing.
@@ -20,7 +20,7 @@ from benchmarks.lib.results import publish
 from benchmarks.lib.trials import BATCH, make_model
 
 CHOSEN_ON, OTHERS = range(5), range(20, 25)  # seeds
-ACTIONS = ("drop", "correct", "drop suspects", "correct suspects")
+ACTIONS = ("drop certain", "drop all", "correct certain", "correct all")
 
 
 def figures(noise, seed, folds, epochs):
@@ -32,11 +32,13 @@ def figures(noise, seed, folds, epochs):
     x, true, labels, units, backbone = planted("digits", noise, seed)
     test = noises.make("digits", noise, seed).test
     p = probabilities(x, labels, units, backbone, seed, folds, epochs).astype("float64")
-    choices = {"": all_issues(p, labels), " suspects": find_issues(p, labels)}
+    choices = {"certain": find_issues(p, labels), "all": all_issues(p, labels)}
     trained = {"plain": (labels, np.arange(len(labels)))} | {
-        act + which: cleaned(labels, issues, act) for which, issues in choices.items() for act in ("drop", "correct")
+        f"{act} {which}": cleaned(labels, issues, act)
+        for which, issues in choices.items()
+        for act in ("drop", "correct")
     }
-    row = {"issues": float(choices[""].is_issue.mean()), "wrong": float(np.mean(labels != true))}
+    row = {"issues": float(choices["all"].is_issue.mean()), "wrong": float(np.mean(labels != true))}
     for name, (y, kept) in trained.items():
         task = tasks.Task(tasks.Split(x[kept], y[kept]), None, None, units, epochs, backbone)
         model = make_model(task, seed)
@@ -57,7 +59,7 @@ def cleaned(labels, issues, action):
 
 def table(rows):
     """Returns the accuracy of plain training, and the gain of each action, seed by seed."""
-    lines = [["noise", "wrong labels", "issues", "plain training", *ACTIONS]]
+    lines = [["noise", "label errors", "disagreements", "all labels", *ACTIONS]]
     for noise in dict.fromkeys(row["noise"] for row in rows):
         of = {key: np.array([row[key] for row in rows if row["noise"] == noise]) for key in rows[0] if key != "noise"}
         gains = [of[action] - of["plain"] for action in ACTIONS]

@@ -126,28 +126,37 @@ def table(records, clock="processor"):
     return rows
 
 
+def parser_of(description, sets, **options):
+    """Returns the parser of an experiment that also selects rows."""
+    parser = features.experiment(description, tuple(sets), seeds=3, **options)
+    parser.add_argument("--rows", nargs="+", choices=ROWS, default=list(ROWS), metavar="NAME")
+    return parser
+
+
+def finish(options, name, title, trained, clock="processor"):
+    """Runs the missing trainings, `trained(set, dataset, row, seed, options)`, and publishes the table."""
+    options.output.mkdir(parents=True, exist_ok=True)
+    file = options.output / f"{name}.jsonl"
+    for each in () if options.render else options.sets:
+        dataset = data.read(each, options.data)
+        keys = [
+            {"set": each, "size": min(options.size, len(dataset.labels)), "seed": seed, "row": row}
+            for seed in range(options.seeds)
+            for row in options.rows
+        ]
+        lines.completed(
+            file, keys, lambda each, _, seed, row, dataset=dataset: [trained(each, dataset, row, seed, options)]
+        )
+    records = lines.read(options.output, file.name)
+    publish(options.output, name, {title: table(records, clock)}, sorted(lines.distinct(records, "seed")))
+
+
 def main():
     """Runs the missing trainings, and makes the table."""
-    parser = features.experiment(__doc__, tuple(SETS), seeds=3, size=10_000, epochs=3)
-    parser.add_argument("--rows", nargs="+", choices=ROWS, default=list(ROWS), metavar="NAME")
-    options = parser.parse_args()
+    options = parser_of(__doc__, SETS, size=10_000, epochs=3).parse_args()
     if options.quick:
         options.seeds, options.size, options.epochs, options.rows = 1, 200, 1, ["Dense", "full head"]
-    options.output.mkdir(parents=True, exist_ok=True)
-    file = options.output / "real_finetune.jsonl"
-    if not options.render:
-        for name in options.sets:
-            dataset = data.read(name, options.data)
-            keys = [
-                {"set": name, "size": min(options.size, len(dataset.labels)), "seed": seed, "row": row}
-                for seed in range(options.seeds)
-                for row in options.rows
-            ]
-            lines.completed(
-                file, keys, lambda name, _, seed, row, dataset=dataset: [train(name, dataset, row, seed, options)]
-            )
-    records = lines.read(options.output, file.name)
-    publish(options.output, "real_finetune", {"fine-tuned": table(records)}, sorted(lines.distinct(records, "seed")))
+    finish(options, "real_finetune", "fine-tuned", train)
 
 
 if __name__ == "__main__":

@@ -14,9 +14,7 @@ import time
 import keras
 import numpy as np
 
-from benchmarks.lib import lines
-from benchmarks.lib.results import publish
-from benchmarks.real import data, features, finetune
+from benchmarks.real import finetune
 from benchmarks.real.heads import Record
 
 SETS = ("CIFAR-10N worst", "CIFAR-100N")
@@ -24,7 +22,7 @@ WIDTHS, BATCH, SHIFT, RATE, DECAY = (64, 128, 256, 512), 500, 4, 2e-3, 0.05
 
 
 class Moved(keras.utils.PyDataset):
-    """Batches in a random order, each image moved by up to `SHIFT` pixels.
+    """Batches of images, `(500, 32, 32, 3)`, in a random order, each moved by up to `SHIFT` pixels.
 
     `keras.layers.RandomTranslation` would do it in the network, but then Keras does not compile the steps.
     """
@@ -55,7 +53,7 @@ def convolution(x, width, strides=1):
 
 
 def body():
-    """Returns images of bytes, and the features of the network."""
+    """Returns inputs, images of bytes `(B, 32, 32, 3)`, and the features of the network, `(B, 512)`."""
     inputs = keras.Input((32, 32, 3))
     x = keras.layers.RandomFlip("horizontal")(keras.layers.Rescaling(1 / 64, -2.0)(inputs))
     x = convolution(x, WIDTHS[0])
@@ -81,7 +79,7 @@ def network(row, units, steps, seed):
     return model
 
 
-def train(dataset, row, seed, options):
+def train(name, dataset, row, seed, options):
     """Returns the measures of every epoch of one training, and its seconds."""
     start = time.perf_counter()
     parts = finetune.Parts(dataset, options.size, seed, lambda x: x, options.tested)
@@ -94,26 +92,12 @@ def train(dataset, row, seed, options):
 
 def main():
     """Runs the missing trainings, and makes the table."""
-    parser = features.experiment(__doc__, SETS, seeds=3, size=50_000, epochs=30)
-    parser.add_argument("--rows", nargs="+", choices=finetune.ROWS, default=list(finetune.ROWS), metavar="NAME")
-    options = parser.parse_args()
+    options = finetune.parser_of(__doc__, SETS, size=50_000, epochs=30).parse_args()
     options.tested = None  # all
     if options.quick:
         options.seeds, options.size, options.epochs, options.rows = 1, 500, 1, ["Dense", "full head"]
         options.tested = 200
-    options.output.mkdir(parents=True, exist_ok=True)
-    file = options.output / "real_scratch.jsonl"
-    for name in () if options.render else options.sets:
-        dataset = data.read(name, options.data)
-        keys = [
-            {"set": name, "size": min(options.size, len(dataset.labels)), "seed": seed, "row": row}
-            for seed in range(options.seeds)
-            for row in options.rows
-        ]
-        lines.completed(file, keys, lambda name, _, seed, row, dataset=dataset: [train(dataset, row, seed, options)])
-    records = lines.read(options.output, file.name)
-    tables = {"from scratch": finetune.table(records, "elapsed")}
-    publish(options.output, "real_scratch", tables, sorted(lines.distinct(records, "seed")))
+    finetune.finish(options, "real_scratch", "from scratch", train, "elapsed")
 
 
 if __name__ == "__main__":

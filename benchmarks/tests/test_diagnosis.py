@@ -41,8 +41,8 @@ def test_planted_labels_are_those_of_the_shared_task():
 
 
 def test_the_table_of_cleaning_has_paired_differences_in_points():
-    base = {"noise": "pair", "wrong": 0.4, "issues": 0.3, "correct": 0.7, "drop suspects": 0.5, "correct suspects": 0.5}
-    rows = [base | {"plain": 0.5 + 0.1 * seed, "drop": 0.6 + 0.1 * seed} for seed in range(2)]
+    base = {"noise": "pair", "wrong": 0.4, "issues": 0.3, "drop all": 0.7, "correct certain": 0.5, "correct all": 0.5}
+    rows = [base | {"plain": 0.5 + 0.1 * seed, "drop certain": 0.6 + 0.1 * seed} for seed in range(2)]
     assert cleaning.table(rows)[1] == [
         *("pair", "0.400", "0.300", "0.550", "**+10.0 +- 0.0**", "**+15.0 +- 5.0**", "-5.0 +- 5.0", "-5.0 +- 5.0")
     ]

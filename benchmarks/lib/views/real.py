@@ -184,19 +184,3 @@ def choice(of):
                 points = bold(row["choose"])
                 lines.append([name, row["early stopping, 3 starts"], points, row["chosen"]])
     return lines
-
-
-def cleaning(of):
-    """Returns what a network gains if issues are dropped or corrected, by kind of noise."""
-    names = {
-        "noise": "noise",
-        "wrong labels": "label errors",
-        "issues": "disagreements",
-        "plain training": "all labels",
-        "drop suspects": "drop certain",
-        "drop": "drop all",
-        "correct suspects": "correct certain",
-        "correct": "correct all",
-    }
-    rows = dicts(of("cleaning", "12 epochs, other seeds"))
-    return [list(names.values()), *([row[name] for name in names] for row in rows)]

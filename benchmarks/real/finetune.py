@@ -13,7 +13,7 @@ import time
 import keras
 import numpy as np
 
-from benchmarks.lib import lines
+from benchmarks.lib import harness, lines
 from benchmarks.lib.results import publish
 from benchmarks.real import data, features, plain, weights
 from benchmarks.real.heads import Record
@@ -148,7 +148,8 @@ def finish(options, name, title, trained, clock="processor"):
             file, keys, lambda each, _, seed, row, dataset=dataset: [trained(each, dataset, row, seed, options)]
         )
     records = lines.read(options.output, file.name)
-    publish(options.output, name, {title: table(records, clock)}, sorted(lines.distinct(records, "seed")))
+    seeds = sorted(lines.distinct(records, "seed"))
+    publish(options.output, name, {title: table(records, clock)}, seeds, machine=harness.accelerator())
 
 
 def main():

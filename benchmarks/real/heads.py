@@ -64,13 +64,13 @@ class Parts:
 class Record(keras.callbacks.Callback):
     """Measures of every epoch, by the noisy held-out labels and by the truth."""
 
-    def __init__(self, parts):
+    def __init__(self, parts, batch_size=2048):
         super().__init__()
-        self.parts, self.epochs = parts, []
+        self.parts, self.batch_size, self.epochs = parts, batch_size, []
 
     def on_epoch_end(self, epoch, logs=None):
         parts = self.parts
-        held, test = (self.model.predict(x, batch_size=2048, verbose=0) for x in (parts.x_held, parts.x_test))
+        held, test = (self.model.predict(x, self.batch_size, verbose=0) for x in (parts.x_held, parts.x_test))
         self.epochs.append(measured(parts, held, test))
 
 

@@ -98,7 +98,7 @@ def test_distances_of_two_steps(tmp_path):
 def test_only_an_accelerator_has_a_result_file(accelerator, tmp_path, monkeypatch, capsys):
     asked = []
     monkeypatch.setattr(gpu, "fresh", lambda backend, what: accelerator)
-    monkeypatch.setattr(gpu, "measure", lambda *arguments: asked.append(arguments) or {"agreement": AGREES})
+    monkeypatch.setattr(gpu, "measure", lambda *arguments: asked.append(arguments) or [("agreement", AGREES)])
     monkeypatch.setattr(sys, "argv", ["gpu", "--backends", "torch", "--output", str(tmp_path)])
     gpu.main()
     ((backend, _, is_quick),) = asked

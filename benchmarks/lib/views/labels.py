@@ -15,6 +15,7 @@ def advice(of):
     figures = (
         *("; ".join(_gains(of, *each) for each in sets) for sets in (FEW, MANY, CORRECT)),
         "over logits / 5: " + "; ".join(_fine_tuned_gains(of, name) for name in ("CIFAR-10N worst", "TREC")),
+        "; ".join(_scratch_gains(of, name) for name in ("CIFAR-10N worst", "CIFAR-100N")),
         (
             f"over early stopping: `choose` {pair} (digits, each class as the next), {one_way} (12 languages); "
             f"over tuned `Dense`: head {words} (words)"
@@ -36,6 +37,7 @@ HEAD_ADVICE = (
     ("frozen features, 18,000 labels or more, 34% or more wrong", "the head, or `labels.clean`: compare them"),
     ("frozen features, 18,000 labels or more, 17% or fewer wrong", "`Dense`, tuned, or the head"),
     ("all layers trained on 4,000 labels", "`Dense` with [logits divided by 5](pretrained.md#before-you-start)"),
+    ("a network from scratch, 45,000 labels, 40% wrong", "[`Dense`, tuned](#networks-from-scratch)"),
     (
         "one class often labelled as another, one way",
         "[`labels.choose`](choose.md) or [a transition matrix](#errors-that-go-one-way)",
@@ -70,6 +72,13 @@ def _fine_tuned_gains(of, name):
     words = {"full head": "head", "diagonal head": "diagonal head", "Dense": "`Dense` at temperature 1"}
     gains = (f"{words[head]} {in_points(rows[head]['accuracy - logits / 5'])}" for head in words)
     return f"{', '.join(gains)} ({name})"
+
+
+def _scratch_gains(of, name):
+    """Returns the points of the full head over Dense, both tuned by noisy accuracy, for a network from scratch."""
+    rows = {row["head"]: row for row in dicts(of("real_scratch", "tuned")) if row["set"] == name}
+    points = in_points(rows["full head"]["accuracy - Dense's"])
+    return f"head {points} ({name})"
 
 
 def _fine_tuned(of):
@@ -109,6 +118,19 @@ FINE_TUNED_COLUMNS = {
     "seeds": "seeds",
 }
 FINE_TUNED = {"Dense": "`Dense`", "Dense, logits / 5": "`Dense`, logits / 5"}
+
+
+def from_scratch(of):
+    """Returns clean test figures of each last layer, in a network trained from scratch."""
+    lines = [["dataset", "last layer", "accuracy", "points over `Dense`", "NLL", "ECE", "seconds", "seeds"]]
+    for row in dicts(of("real_scratch", "from scratch")):
+        points = bold(in_points(row["accuracy - Dense's"])) if row["accuracy - Dense's"] else ""
+        figures = (row["accuracy"], points, row["nll"], row["ece"], row["elapsed seconds"], row["seeds"])
+        lines.append([row["set"], FROM_SCRATCH[row["head"]], *figures])
+    return lines
+
+
+FROM_SCRATCH = FINE_TUNED | {"full head": "head, logits / 5", "full head, temperature 1": "head"}
 
 
 def covariances(of):

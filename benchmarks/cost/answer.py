@@ -108,7 +108,7 @@ def choose(data):
     return lambda: score_model(keras_het.labels.choose(None, data.x, data.labels, epochs=EPOCHS, verbose=0).model)
 
 
-def clean_labels(data):
+def clean(data):
     """Returns a call that trains a model without the label errors that `clean` flags."""
     import keras_het
 
@@ -191,12 +191,12 @@ def cleanlab_issues(data):
 
 OF_FEATURES = {
     "choose": choose,
-    "clean_labels": clean_labels,
+    "clean": clean,
     "CleanLearning": clean_learning,
     "LogisticRegressionCV": regression,
     "floor": floor,
 }
-OF_PROBABILITIES = {"find_label_issues": issues, "cleanlab find_label_issues": cleanlab_issues}
+OF_PROBABILITIES = {"find_issues": issues, "cleanlab find_label_issues": cleanlab_issues}
 METHODS = OF_FEATURES | OF_PROBABILITIES
 NEEDED = {
     "LogisticRegressionCV": "scikit-learn",

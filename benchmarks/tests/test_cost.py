@@ -160,7 +160,7 @@ def test_every_method_answers(method, folder):
     result = answer.measure(method, folder)
     assert result["seconds"] > 0.0
     assert result["memory"] >= 0.0
-    predicts = method in {"clean_labels", "LogisticRegressionCV", "CleanLearning"}
+    predicts = method in {"clean", "LogisticRegressionCV", "CleanLearning"}
     assert result["right"] > 0.5 if predicts else result["right"] is None
 
 

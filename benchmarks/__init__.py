@@ -49,7 +49,7 @@ BENCHMARKS = {
         "hub,demo", ("real", "crowdkit", "cleanlab"), "a night; --quick: three minutes when the features are there"
     ),
     "real.annotators": Benchmark("hub,demo", ("real", "crowdkit"), "an hour; --quick: some minutes"),
-    "real.choose": Benchmark(*WEIGHTS, "some hours; --quick: a few minutes when the features are there"),
+    "real.choose": Benchmark(*WEIGHTS, "an hour with --size 4000; --quick: a few minutes when the features are there"),
     "real.features": Benchmark(*WEIGHTS, "an hour and a half on TensorFlow, several times as long on the others"),
     "real.finetune": Benchmark(*WEIGHTS, "two hours on TensorFlow with --size 4000"),
     "real.heads": Benchmark(*WEIGHTS, "two hours; --quick: a minute"),

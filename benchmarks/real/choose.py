@@ -13,15 +13,12 @@ import time
 import keras
 import numpy as np
 
-from benchmarks.lib import lines, noises
+from benchmarks.lib import lines
 from benchmarks.lib.results import publish
 from benchmarks.real import data, features, plain
-from keras_het.labels import METHODS, choose, clean
-from keras_het.labels.methods import Heteroscedastic
+from keras_het.labels import choose, clean
 
 EPOCHS, FOLDS = 50, 3
-DIGITS = "digits, "  # followed by the name of a synthetic noise, with pixels as features
-SETS = (*data.SETS, *(DIGITS + noise for noise in noises.NOISES))
 REFERENCE = "Dense, early stopping"
 DECIDED = ("CIFAR-10N aggregate", "CIFAR-10N worst", "LabelMe", "TREC", "Hausa")  # sets that decided the rule
 
@@ -54,7 +51,6 @@ def discriminant_classes(x, y, units, queries, seed):
 MODELS = {
     REFERENCE: lambda *task: chosen(*task, methods=()),
     "choose": chosen,
-    "choose, with the head": lambda *task: chosen(*task, methods=[*METHODS, Heteroscedastic()]),
     "clean": cleaned,
     "clean, drop": functools.partial(cleaned, action="drop"),
 }
@@ -67,17 +63,9 @@ PLAIN = {
 ROWS = (*PLAIN, *MODELS)
 
 
-def digits(name, seed):
-    """Returns digits with one of seven kinds of noise, as a `data.Set`, also with noisy validation labels."""
-    task = noises.make("digits", name.removeprefix(DIGITS), seed)
-    x, y = (np.concatenate(parts) for parts in zip(task.train, task.validation, strict=True))
-    x, x_test = (each.reshape(len(each), -1) for each in (x, task.test[0]))
-    return data.Set(x, y, y, x_test, task.test[1], None, None, 10)
-
-
 def measured(options, name, seed, row):
     """Returns the line of a set, seed and row."""
-    dataset = digits(name, seed) if name.startswith(DIGITS) else features.of(name, options.data, options.cache, seed)
+    dataset = features.of(name, options.data, options.cache, seed)
     picked = np.random.default_rng([seed, 4]).permutation(len(dataset.labels))[: options.size]
     x, queries = plain.standardized(dataset.x[picked], dataset.x_test)
     y, start = dataset.labels[picked].astype(int), time.process_time()
@@ -143,7 +131,7 @@ def chosen_names(records):
 
 def main():
     """Runs what is missing, and makes the tables."""
-    parser = features.experiment(__doc__, SETS, seeds=3, size=8000)
+    parser = features.experiment(__doc__, tuple(data.SETS), seeds=3, size=8000)
     parser.add_argument("--rows", nargs="+", choices=ROWS, default=list(ROWS), metavar="NAME")
     options = parser.parse_args()
     options.epochs = EPOCHS
@@ -162,8 +150,7 @@ def main():
         records = lines.completed(options.output / "real_choose.jsonl", keys, make)
     halves = {
         "sets that decided": [line for line in records if line["set"] in DECIDED],
-        "sets that had no say": [line for line in records if line["set"] in data.SETS and line["set"] not in DECIDED],
-        "digits": [line for line in records if line["set"] not in data.SETS],
+        "sets that had no say": [line for line in records if line["set"] not in DECIDED],
     }
     tables = {}
     for title, own in ((title, own) for title, own in halves.items() if own):

@@ -94,18 +94,21 @@ def test_distances_of_two_steps(tmp_path):
     assert gpu.distances(*files) == (2, 0.5, 0.25)
 
 
+PARTS = [("agreement", AGREES), ("speed", [["head"], ["full"]])]
+
+
 @pytest.mark.parametrize("accelerator", [None, "a card"])
 def test_only_an_accelerator_has_a_result_file(accelerator, tmp_path, monkeypatch, capsys):
     asked = []
     monkeypatch.setattr(gpu, "fresh", lambda backend, what: accelerator)
-    monkeypatch.setattr(gpu, "measure", lambda *arguments: asked.append(arguments) or [("agreement", AGREES)])
+    monkeypatch.setattr(gpu, "measure", lambda *arguments: asked.append(arguments) or PARTS)
     monkeypatch.setattr(sys, "argv", ["gpu", "--backends", "torch", "--output", str(tmp_path)])
     gpu.main()
     ((backend, _, is_quick),) = asked
     assert (backend, is_quick) == ("torch", accelerator is None)
     assert ("torch has no accelerator here" in capsys.readouterr().out) == (accelerator is None)
-    result = [results.read(path).machine for path in tmp_path.glob("*.json")]
-    assert result == ([accelerator] if accelerator else [])
+    found = {path.stem: results.read(path).machine for path in tmp_path.glob("*.json")}
+    assert found == (dict.fromkeys(["gpu_agreement_torch", "gpu_speed_torch"], accelerator) if accelerator else {})
 
 
 def test_the_estimates_are_within_thirty_percent_of_the_memory_that_was_measured(monkeypatch):

@@ -37,8 +37,8 @@ NEXT_STEPS = {
     "symmetric": "Compare methods with labels.choose, or stop early by noisy validation labels.",
     "class-dependent": "Compare methods with labels.choose, or train with losses.ForwardCorrectedCrossentropy and the "
     "transition of this diagnosis.",
-    "instance-dependent": "Add labels.methods.Heteroscedastic() to the methods of labels.choose. Drop only the "
-    "confident issues, the issues of labels.find_issues.",
+    "instance-dependent": "Compare HeteroscedasticDense with Dense at the same temperatures, by labels.choose. Drop "
+    "only the confident issues, the issues of labels.find_issues.",
 }
 NOTHING_LEARNED = (
     "The model predicts {model:.1%} of the labels, the majority class alone {majority:.1%}. Train longer, scale the "

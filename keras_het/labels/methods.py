@@ -186,7 +186,7 @@ class Heteroscedastic(Method):
 
         -log E[softmax(u / temperature)_y],    u ~ N(mu(h), diag(d(h)^2) + V(h) V(h)')        (Collier et al. 2021)
 
-    It is not in `METHODS`. The page "When the head helps" compares it with a Dense head of the same temperature.
+    It is not in `METHODS`. The page "When the head helps" compares it with a tuned Dense layer.
 
     Args:
         num_factors: R, number of columns of V; None for the default of the layer.

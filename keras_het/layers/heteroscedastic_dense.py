@@ -60,7 +60,7 @@ MISPLACED_ARGUMENTS = {
 class HeteroscedasticDense(NoisyDense):
     """Drop-in replacement of the last `Dense` layer of a classifier, for noisy labels.
 
-    It learns for each input which classes are easily confused, so that label errors among them do less damage.
+    It learns for each input how large the noise of each logit is, and which logits vary together.
 
         u(x) = mu(x) + d(x) * e_K + V(x) e_R,    e_K ~ N(0, I_K), e_R ~ N(0, I_R)       (Collier et al. 2021, section 2)
         softmax: log E[softmax(u / temperature)]            sigmoid: logit E[sigmoid(u / temperature)]    (Eqs. 3 and 5)

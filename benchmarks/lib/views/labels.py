@@ -7,7 +7,7 @@ def advice(of):
     """Returns what to use for which labels, and the clean accuracy that it gains or loses in points."""
     tasks = by_task(of("recipe", "beside Dense, all chosen by noisy NLL"))
     words, symmetric, none = (
-        in_points(tasks[task, "full"]["clean accuracy"])
+        _points(tasks[task, "full"]["clean accuracy"])
         for task in ("words, 45% of every second", "digits, 40% symmetric", "digits, 0%")
     )
     pair, flipped, correct = (_chosen(of, "digits", noise) for noise in ("pair", "symmetric", "none"))
@@ -22,12 +22,12 @@ def advice(of):
         ),
         (
             f"over early stopping: `choose` {flipped} (digits, symmetric), {correct} (digits, no errors); "
-            f"over tuned `Dense`: head {symmetric}, {none}"
+            f"over tuned `Dense`: head {symmetric} (digits, symmetric), {none} (digits, no errors)"
         ),
         "",
     )
     return [
-        ["your labels", "use", "clean accuracy, in points over tuned `Dense`"],
+        ["your labels", "use", "clean accuracy, in points over tuned `Dense` unless named"],
         *([*row, points] for row, points in zip(HEAD_ADVICE, figures, strict=True)),
     ]
 
@@ -56,28 +56,34 @@ MANY = (("CIFAR-10N worst", 18000), ("CIFAR-10N worst", 50000), ("CIFAR-100N", 4
 def _gains(of, name, count):
     """Returns the points of `clean` and of the head over Dense, tuned by noisy accuracy."""
     rows = {row["head"]: row for row in dicts(of("real_heads", f"{name}, {count} labels, by noisy accuracy"))}
-    clean, head = (in_points(rows[row]["accuracy - Dense's"]) for row in ("clean", "full"))
+    clean, head = (_points(rows[row]["accuracy - Dense's"]) for row in ("clean", "full"))
     return f"`labels.clean` {clean}, head {head} ({name}, {count:,})"
 
 
 def _chosen(of, task, noise):
     """Returns the points of `choose` over `Dense` with early stopping."""
     rows = dicts(of("choice", f"{task}: clean accuracy of early stopping, 3 starts, and points over it"))
-    return next(row["choose"] for row in rows if row["noise"] == noise)
+    return bold(next(row["choose"] for row in rows if row["noise"] == noise))
+
+
+def _points(cell):
+    return bold(in_points(cell))
 
 
 def _fine_tuned_gains(of, name):
     """Returns the points of each head over Dense with logits / 5, all layers trained."""
     rows = {row["head"]: row for row in dicts(_fine_tuned(of)) if row["set"] == name}
     words = {"full head": "head", "diagonal head": "diagonal head", "Dense": "`Dense` at temperature 1"}
-    gains = (f"{words[head]} {in_points(rows[head]['accuracy - logits / 5'])}" for head in words)
+    gains = (f"{words[head]} {_points(rows[head]['accuracy - logits / 5'])}" for head in words)
     return f"{', '.join(gains)} ({name})"
 
 
 def _scratch_gains(of, name):
     """Returns the points of the full head over Dense, both tuned by noisy accuracy, for a network from scratch."""
-    rows = {row["head"]: row for row in dicts(of("real_scratch", "tuned")) if row["set"] == name}
-    points = in_points(rows["full head"]["accuracy - Dense's"])
+    rows = {
+        row["head"]: row for row in dicts(of("real_scratch", "temperature by noisy accuracy")) if row["set"] == name
+    }
+    points = _points(rows["full head"]["accuracy - Dense's"])
     return f"head {points} ({name})"
 
 
@@ -121,16 +127,21 @@ FINE_TUNED = {"Dense": "`Dense`", "Dense, logits / 5": "`Dense`, logits / 5"}
 
 
 def from_scratch(of):
-    """Returns clean test figures of each last layer, in a network trained from scratch."""
-    lines = [["dataset", "last layer", "accuracy", "points over `Dense`", "NLL", "ECE", "seconds", "seeds"]]
+    """Returns clean test figures of each last layer and temperature, in a network trained from scratch."""
+    lines = [["dataset", "last layer", "accuracy", "points over `Dense`, temperature 1", "NLL", "ECE", "seeds"]]
     for row in dicts(of("real_scratch", "from scratch")):
         points = bold(in_points(row["accuracy - Dense's"])) if row["accuracy - Dense's"] else ""
-        figures = (row["accuracy"], points, row["nll"], row["ece"], row["elapsed seconds"], row["seeds"])
-        lines.append([row["set"], FROM_SCRATCH[row["head"]], *figures])
+        lines.append([row["set"], FROM_SCRATCH[row["head"]], row["accuracy"], points, *(row[x] for x in SHORT)])
     return lines
 
 
-FROM_SCRATCH = FINE_TUNED | {"full head": "head, logits / 5", "full head, temperature 1": "head"}
+SHORT = ("nll", "ece", "seeds")
+FROM_SCRATCH = {
+    "Dense": "`Dense`, temperature 1",
+    "Dense, logits / 5": "`Dense`, temperature 5",
+    "full head": "head, temperature 5",
+    "full head, temperature 1": "head, temperature 1",
+}
 
 
 def covariances(of):

@@ -1,0 +1,57 @@
+"""Networks from scratch: the choice of the temperature, the batches, and the refusal of other trainings."""
+
+import json
+import sys
+
+import numpy as np
+import pytest
+
+from benchmarks.real import scratch
+
+
+def line(row, seed, noisy, clean, nll=1.0, epochs=2):
+    measures = {"noisy accuracy": noisy, "noisy nll": nll, "accuracy": clean, "nll": 0.5, "ece": 0.1}
+    first = measures | {"noisy accuracy": 0.0, "accuracy": 0.9}
+    return {
+        "set": "a", "size": 10, "seed": seed, "row": row, "elapsed": 1.0, "epochs": [first] * (epochs - 1) + [measures]
+    }  # fmt: skip
+
+
+RECORDS = [
+    line("Dense", 0, 0.5, 0.7),
+    line("Dense, logits / 5", 0, 0.6, 0.6),
+    line("Dense", 1, 0.6, 0.5, nll=0.8),  # equal noisy accuracies: the likelihood decides
+    line("Dense, logits / 5", 1, 0.6, 0.4, nll=0.9),
+    line("Dense", 2, 0.6, 0.1),  # the other temperature is missing
+]
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_noisy_figures_choose_the_temperature_in_any_order_of_the_lines(order):
+    chosen = {each["seed"]: each["epochs"][-1]["accuracy"] for each in scratch.tuned(RECORDS[::order])}
+    assert chosen == {0: 0.6, 1: 0.5}
+
+
+def test_the_table_by_epoch_has_the_means_of_the_seeds():
+    assert scratch.by_epoch(RECORDS[:1] + RECORDS[2:3]) == [["set", "head", "1", "2"], ["a", "Dense", "0.900", "0.600"]]
+
+
+@pytest.mark.parametrize(("count", "expected"), [(450, [450]), (1100, [500, 500])])
+def test_an_epoch_has_whole_batches_of_different_moved_images(count, expected):
+    x = np.broadcast_to(np.uint8(1 + np.arange(count) % 250)[:, None, None, None], (count, 32, 32, 3))
+    batches = scratch.Moved(x, np.arange(count), seed=0)
+    first = [batches[index] for index in range(len(batches))]
+    labels = np.concatenate([y for _, y in first])
+    assert [len(y) for _, y in first] == expected
+    assert len(set(labels)) == len(labels)
+    for images, y in first:  # the centre of an image stays in it
+        np.testing.assert_array_equal(images[:, 16, 16, 0], 1 + y % 250)
+    batches.on_epoch_end()
+    assert (batches[0][1] != first[0][1]).any()
+
+
+def test_lines_of_another_number_of_epochs_are_refused(tmp_path, monkeypatch):
+    (tmp_path / "real_scratch.jsonl").write_text(json.dumps(line("Dense", 0, 0.5, 0.7, epochs=30)))
+    monkeypatch.setattr(sys, "argv", ["scratch", "--output", str(tmp_path)])
+    with pytest.raises(SystemExit, match="trainings of 30 epochs"):
+        scratch.main()

@@ -247,7 +247,7 @@ def figures():
 def _features_and_scratch(name, count):
     """Returns accuracies on a set: Dense and the full head on frozen features, and Dense in a network from scratch."""
     table = f"real_heads, {name}, {count} labels, by noisy accuracy"
-    features = [values(rows(table, row)[-1]["accuracy"])[0] for row in ("Dense", "full")]  # not Dense at temperature 1
+    features = [number(table, "accuracy", row) for row in ("Dense", "full")]
     return [*features, number(SCRATCH, "accuracy", name, "45000", "Dense")]
 
 
@@ -283,15 +283,18 @@ def printed(guide, cell, start):
 
 
 def rows(target, *names):
-    """Returns the rows, `{column: cell}`, of a table or view, or those whose first cells begin with the names.
+    """Returns the rows, `{column: cell}`, of a table or view, or those whose first cells are the names.
 
-    An empty cell of the first column means the one above it.
+    If no row has exactly these names, the cells begin with them. An empty cell of the first column means the one above.
     """
     table = dicts(pages.table_of(target))
     for above, row in itertools.pairwise(table):
         first = next(iter(row))
         row[first] = row[first] or above[first]
-    found = [row for row in table if all(map(str.startswith, row.values(), names))]
+    same, begins = (
+        [row for row in table if all(map(fits, row.values(), names))] for fits in (str.__eq__, str.startswith)
+    )
+    found = same or begins
     if not found:
         raise KeyError(f"{target}: no row {names}")
     return found

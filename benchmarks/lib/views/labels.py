@@ -14,7 +14,7 @@ def advice(of):
     one_way = _chosen(of, "words, 45% of every second", "its own")
     figures = (
         *("; ".join(_gains(of, *each) for each in sets) for sets in (FEW, MANY, CORRECT)),
-        "over logits / 5: " + "; ".join(_fine_tuned_gains(of, name) for name in ("CIFAR-10N worst", "TREC")),
+        "over logits / 5: " + "; ".join(_fine_tuned_gains(of, *each) for each in TUNED),
         "; ".join(_scratch_gains(of, name) for name in ("CIFAR-10N worst", "CIFAR-100N")),
         (
             f"over early stopping: `choose` {pair} (digits, each class as the next), {one_way} (12 languages); "
@@ -36,7 +36,10 @@ HEAD_ADVICE = (
     ("frozen features, 10,000 labels or fewer", "[`labels.clean`](label-errors.md)"),
     ("frozen features, 18,000 labels or more, 34% or more wrong", "the head, or `labels.clean`: compare them"),
     ("frozen features, 18,000 labels or more, 17% or fewer wrong", "`Dense`, tuned, or the head"),
-    ("all layers trained on 4,000 labels", "`Dense` with [logits divided by 5](pretrained.md#before-you-start)"),
+    (
+        "a pretrained network, all layers fine-tuned",
+        "`Dense` with [logits divided by 5](pretrained.md#before-you-start)",
+    ),
     ("a network from scratch, 45,000 labels, 40% wrong", "[`Dense`, tuned](#networks-from-scratch)"),
     (
         "one class often labelled as another, one way",
@@ -49,6 +52,7 @@ FEW = tuple(  # sets and numbers of labels
     (name, 5000)
     for name in ("CIFAR-10N worst", "CIFAR-10N random1", "CIFAR-10N aggregate", "CIFAR-100N", "Fashion-MNIST-H")
 )
+TUNED = (("CIFAR-10N worst", 4000), ("CIFAR-10N worst", 18000), ("TREC", 4000))
 CORRECT = (("CIFAR-10N random1", 18000), ("CIFAR-10N aggregate", 18000))
 MANY = (("CIFAR-10N worst", 18000), ("CIFAR-10N worst", 50000), ("CIFAR-100N", 45000), ("Fashion-MNIST-H", 18000))
 
@@ -70,12 +74,12 @@ def _points(cell):
     return bold(in_points(cell))
 
 
-def _fine_tuned_gains(of, name):
+def _fine_tuned_gains(of, name, count):
     """Returns the points of each head over Dense with logits / 5, all layers trained."""
-    rows = {row["head"]: row for row in dicts(_fine_tuned(of)) if row["set"] == name}
+    rows = {row["head"]: row for row in _fine_tuned(of) if (row["set"], int(row["labels"])) == (name, count)}
     words = {"full head": "head", "diagonal head": "diagonal head", "Dense": "`Dense` at temperature 1"}
-    gains = (f"{words[head]} {_points(rows[head]['accuracy - logits / 5'])}" for head in words)
-    return f"{', '.join(gains)} ({name})"
+    gains = (f"{words[head]} {_points(rows[head]['accuracy - logits / 5'])}" for head in words if head in rows)
+    return f"{', '.join(gains)} ({name}, {count:,})"
 
 
 def _scratch_gains(of, name):
@@ -88,7 +92,8 @@ def _scratch_gains(of, name):
 
 
 def _fine_tuned(of):
-    return of("real_finetune", "fine-tuned")
+    rows = (row for name in ("real_finetune", "real_finetune_18000") for row in dicts(of(name, "fine-tuned")))
+    return sorted(rows, key=lambda row: TUNED.index((row["set"], int(row["labels"]))))
 
 
 def when_it_helps(of):
@@ -106,14 +111,15 @@ def when_it_helps(of):
 
 def fine_tuned(of):
     """Returns clean test figures of each last layer, with all layers of the network trained."""
-    lines = [["labels", "last layer", *FINE_TUNED_COLUMNS.values()]]
-    for row in dicts(_fine_tuned(of)):
-        figures = (row[name] for name in FINE_TUNED_COLUMNS)
+    lines = [["dataset", "last layer", *FINE_TUNED_COLUMNS.values()]]
+    for row in _fine_tuned(of):
+        figures = (f"{int(row[name]):,}" if name == "labels" else row[name] for name in FINE_TUNED_COLUMNS)
         lines.append([row["set"], FINE_TUNED.get(row["head"], row["head"]), *figures])
     return lines
 
 
 FINE_TUNED_COLUMNS = {
+    "labels": "labels",
     "accuracy": "accuracy",
     "accuracy - logits / 5": "difference from logits / 5",
     "nll": "NLL",

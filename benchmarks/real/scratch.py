@@ -126,11 +126,11 @@ def by_epoch(records):
     """Returns the mean clean accuracy over the seeds after some epochs, by set and row."""
     count = len(records[0]["epochs"]) if records else 0
     places = sorted({round(part * count / 5) for part in range(1, 6)} - {0})
-    table = [["set", "head", *map(str, places)]]
-    for name, row in dict.fromkeys((line["set"], line["row"]) for line in records):
-        runs = lines.select(records, set=name, row=row)
+    table = [["set", "labels", "head", *map(str, places)]]
+    for name, size, row in dict.fromkeys((line["set"], line["size"], line["row"]) for line in records):
+        runs = lines.select(records, set=name, size=size, row=row)
         means = (np.mean([line["epochs"][place - 1]["accuracy"] for line in runs]) for place in places)
-        table.append([name, row, *(f"{mean:.3f}" for mean in means)])
+        table.append([name, str(size), row, *(f"{mean:.3f}" for mean in means)])
     return table
 
 

@@ -136,12 +136,12 @@ def from_scratch(of):
     """Returns clean test figures of each last layer and temperature, in a network trained from scratch."""
     lines = [["dataset", "last layer", "accuracy", "points over `Dense`, temperature 1", "NLL", "ECE", "seeds"]]
     for row in dicts(of("real_scratch", "from scratch")):
-        points = bold(in_points(row["accuracy - Dense's"])) if row["accuracy - Dense's"] else ""
-        lines.append([row["set"], FROM_SCRATCH[row["head"]], row["accuracy"], points, *(row[x] for x in SHORT)])
+        points = _points(row["accuracy - Dense's"]) if row["accuracy - Dense's"] else ""
+        others = (row[key] for key in ("nll", "ece", "seeds"))
+        lines.append([row["set"], FROM_SCRATCH[row["head"]], row["accuracy"], points, *others])
     return lines
 
 
-SHORT = ("nll", "ece", "seeds")
 FROM_SCRATCH = {
     "Dense": "`Dense`, temperature 1",
     "Dense, logits / 5": "`Dense`, temperature 5",
@@ -156,7 +156,7 @@ def covariances(of):
     lines = [["head", "accuracy", "points over `Dense`", "NLL", "ECE", "people", "seconds", "seeds"]]
     for name, words in COVARIANCES.items():
         row = rows[name]
-        points = bold(in_points(row["accuracy - Dense's"])) if row["accuracy - Dense's"] else ""
+        points = _points(row["accuracy - Dense's"]) if row["accuracy - Dense's"] else ""
         others = (row[key] for key in ("nll", "ece", "people", "seconds", "seeds"))
         lines.append([words, row["accuracy"], points, *others])
     return lines

@@ -33,7 +33,10 @@ def test_noisy_figures_choose_the_temperature_in_any_order_of_the_lines(order):
 
 
 def test_the_table_by_epoch_has_the_means_of_the_seeds():
-    assert scratch.by_epoch(RECORDS[:1] + RECORDS[2:3]) == [["set", "head", "1", "2"], ["a", "Dense", "0.900", "0.600"]]
+    more = line("Dense", 0, 0.5, 0.1) | {"size": 20}
+    table = scratch.by_epoch([RECORDS[0], RECORDS[2], more])
+    assert table[0] == ["set", "labels", "head", "1", "2"]
+    assert table[1:] == [["a", "10", "Dense", "0.900", "0.600"], ["a", "20", "Dense", "0.900", "0.100"]]
 
 
 @pytest.mark.parametrize(("count", "expected"), [(450, [450]), (1100, [500, 500])])

@@ -1,4 +1,4 @@
-"""Every benchmark on labels by people and rules but `real.scratch`, one after the other, as the pages show it.
+"""Every benchmark on labels by people and rules but `real.networks`, one after the other, as the pages show it.
 
 python -m benchmarks.real [--quick] [--data FOLDER] [--cache FOLDER] [--output FOLDER]
 

@@ -135,7 +135,7 @@ FINE_TUNED = {"Dense": "`Dense`", "Dense, logits / 5": "`Dense`, logits / 5"}
 def from_scratch(of):
     """Returns clean test figures of each last layer and temperature, in a network trained from scratch."""
     lines = [["dataset", "last layer", "accuracy", "points over `Dense`, temperature 1", "NLL", "ECE", "seeds"]]
-    for row in dicts(of("real_scratch", "from scratch")):
+    for row in dicts(of("real_scratch", "each temperature")):
         points = _points(row["accuracy - Dense's"]) if row["accuracy - Dense's"] else ""
         others = (row[key] for key in ("nll", "ece", "seeds"))
         lines.append([row["set"], FROM_SCRATCH[row["head"]], row["accuracy"], points, *others])

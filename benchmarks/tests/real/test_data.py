@@ -146,6 +146,11 @@ def test_measures_against_brute_force():
     np.testing.assert_allclose(result["kl"], np.mean([sum(q[i] * np.log(q[i] / p[i])) for i in range(50)]))
 
 
+def test_measures_refuse_nan():
+    with pytest.raises(ValueError, match="its training diverged"):
+        plain.measures(np.array([[0.0, 1.0], [np.nan, 0.0]]), np.array([0, 1]))
+
+
 def test_votes_of_neighbours_leave_the_example_out():
     x = np.repeat(np.eye(3), 15, axis=0) + 0.01 * np.random.default_rng(0).normal(size=(45, 3))
     y = np.repeat(np.arange(3), 15)

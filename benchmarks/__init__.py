@@ -56,7 +56,9 @@ BENCHMARKS = {
     "real.issues": Benchmark("hub,demo", ("real", "cleanlab"), "an hour; --quick: a minute"),
     "real.joint": Benchmark(time="half an hour; --quick: a minute"),
     "real.judge": Benchmark(*WEIGHTS, "ten minutes; --quick: a minute"),
-    "real.networks": Benchmark(*WEIGHTS, "ten minutes on a large GPU, so with --pretrained; --quick: a minute"),
+    "real.networks": Benchmark(
+        *WEIGHTS, "ten minutes on a large GPU, --pretrained: more than fifteen; --quick: a minute or two"
+    ),
     "real.next_labels": Benchmark(*WEIGHTS, "half an hour"),
     "real.priors": Benchmark(*WEIGHTS, "five minutes; --quick: a minute"),
     "real.votes": Benchmark(*WEIGHTS),

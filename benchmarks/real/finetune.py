@@ -8,6 +8,7 @@ of its rules. All layers are trained, by Adam, whose rate rises for a tenth of t
 epoch with the best accuracy on a tenth of the noisy labels counts. On two cores, use TensorFlow for the images.
 """
 
+import functools
 import time
 
 import keras
@@ -85,7 +86,7 @@ def head_of(row, units, seed):
 
 
 def falling(rate, steps):
-    """Returns a schedule that rises to a rate for a tenth of the steps, and falls to 0 as a cosine."""
+    """Returns a schedule that rises from 0 to a rate for a tenth of the steps, and falls to 0 as a cosine."""
     warmup = steps // 10
     return keras.optimizers.schedules.CosineDecay(0.0, steps - warmup, warmup_target=rate, warmup_steps=warmup)
 
@@ -147,22 +148,32 @@ def parser_of(description, sets, rows, **options):
     return parser
 
 
-def finish(options, name, trained, tables, choices=None):
-    """Runs the missing trainings, and publishes `tables` of all lines.
+def finish(options, name, trained, tables, choices):
+    """Runs the missing trainings, and publishes `tables` of all lines. Diverged trainings are left out, and named.
 
     Args:
         options: what the parser returned.
         name: name of the result.
         trained: function of a set's name, the set, the values of a choice, the seed, and `options`.
         tables: function from the lines to tables by title.
-        choices: dicts of what else distinguishes trainings, each with "row"; one for each row by default.
+        choices: dicts of what else distinguishes trainings, each with "row".
     """
-    choices = choices or [{"row": row} for row in options.rows]
     options.output.mkdir(parents=True, exist_ok=True)
     file = options.output / f"{name}.jsonl"
-    if other := {len(line["epochs"]) for line in lines.read(options.output, file.name)} - {options.epochs}:
+    old = lines.read(options.output, file.name)
+    if other := {len(line["epochs"]) for line in old} - {options.epochs}:
         counts = ", ".join(map(str, sorted(other)))
         raise SystemExit(f"{file} has trainings of {counts} epochs: give --epochs this number, or another --output")
+    if missing := {key for choice in choices for key in choice if any(key not in line for line in old)}:
+        raise SystemExit(f"{file} has trainings without {', '.join(sorted(missing))}: give another --output")
+    failed = []
+
+    def attempt(dataset, name, _, seed, *choice):
+        try:
+            yield trained(name, dataset, *choice, seed, options)
+        except FloatingPointError as error:
+            failed.append(f"{name}, {', '.join(map(str, choice))}, seed {seed}: {error}")
+
     for each in () if options.render else options.sets:
         dataset = data.read(each, options.data)
         keys = [
@@ -170,11 +181,11 @@ def finish(options, name, trained, tables, choices=None):
             for seed in range(options.seeds)
             for choice in choices
         ]
-        lines.completed(
-            file, keys, lambda each, _, seed, *choice, dataset=dataset: [trained(each, dataset, *choice, seed, options)]
-        )
+        lines.completed(file, keys, functools.partial(attempt, dataset))
     records = lines.read(options.output, file.name)
     publish(options.output, name, tables(records), sorted(lines.distinct(records, "seed")))
+    if failed:
+        raise SystemExit("\n".join(failed))
 
 
 def main():
@@ -182,7 +193,8 @@ def main():
     options = parser_of(__doc__, SETS, ROWS, size=10_000, epochs=3).parse_args()
     if options.quick:
         options.seeds, options.size, options.epochs, options.rows = 1, 200, 1, ["Dense", "full head"]
-    finish(options, "real_finetune", train, lambda records: {"fine-tuned": table(records)})
+    choices = [{"row": row} for row in options.rows]
+    finish(options, "real_finetune", train, lambda records: {"fine-tuned": table(records)}, choices)
 
 
 if __name__ == "__main__":

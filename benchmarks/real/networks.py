@@ -6,13 +6,12 @@ python -m benchmarks.real.networks [--pretrained] [--sets NAME ...] [--rows NAME
 
 A residual network of 13 convolutions is trained from scratch for 20 epochs; with `--pretrained`, all layers of
 EfficientNet-Lite0, pretrained on ImageNet, for 3 epochs on images enlarged to 129 x 129. The networks compute in
-bfloat16, the last layer in float32. Images are flipped and moved at random. AdamW, whose rate rises for a tenth of the
-steps and falls as a cosine. A tenth of the noisy labels is held out, and their accuracy chooses the epoch, the rate if
-there are several, and, in the second table, the temperature. The seconds contain compilation, unless the programs are
-cached. For an accelerator: an epoch takes minutes on a CPU.
+bfloat16, the last layer in float32. Images are flipped and moved at random. AdamW trains them, with a rate that rises
+for a tenth of the steps and falls as a cosine. A tenth of the noisy labels is held out, and their accuracy chooses the
+epoch; in the first table also the rate, and in the second the rate and the temperature. The seconds contain
+compilation, unless the programs are cached. For an accelerator: an epoch takes minutes on a CPU.
 """
 
-import itertools
 import time
 from typing import NamedTuple
 
@@ -24,10 +23,9 @@ from benchmarks.real import finetune
 from benchmarks.real.heads import Record
 
 SETS = ("CIFAR-10N worst", "CIFAR-100N")
-TUNED = {"Dense": ("Dense", finetune.FIFTH), "full head": ("full head", "full head, temperature 1")}
-ROWS = tuple(itertools.chain(*TUNED.values()))
+LAYERS = {"Dense": "Dense", finetune.FIFTH: "Dense", "full head": "full head", "full head, temperature 1": "full head"}
+ROWS = tuple(LAYERS)
 WIDTHS, SHIFT, DECAY = (64, 128, 256, 512), 4, 0.05
-GROUP = {row: layer for layer, rows in TUNED.items() for row in rows}
 
 
 class Training(NamedTuple):
@@ -115,29 +113,38 @@ def train(name, dataset, row, rate, seed, options):
 
 
 def tables(records):
-    """Returns the tables of all lines, by title."""
-    by_rate = tuned(records, {row: row for row in ROWS})
-    result = {
-        "each temperature": finetune.table(by_rate, "elapsed"),
-        "temperature by noisy accuracy": finetune.table(tuned(records, GROUP), "elapsed"),
-        "clean accuracy by epoch": by_epoch(by_rate),
+    """Returns all rows, `Dense` and the head with the temperature by noisy accuracy, and accuracies by epoch and rate.
+
+    Noisy accuracy chooses the rate in the first three.
+    """
+    rows = tuned(records, {row: row for row in ROWS})
+    return {
+        "each temperature": finetune.table(rows, "elapsed"),
+        "temperature by noisy accuracy": finetune.table(tuned(records, LAYERS), "elapsed"),
+        "clean accuracy by epoch": by_epoch(rows),
+        "each rate": each_rate(records),
     }
-    several = len(lines.distinct(records, "rate")) > 1
-    return result | ({"each rate": each_rate(records)} if several else {})
 
 
 def tuned(records, groups):
-    """Returns the line of the best noisy accuracy for each set, seed and group; of equal ones, the best noisy NLL.
+    """Returns the line of the best noisy accuracy for each set, size, group and seed.
+
+    Of equal ones, the best noisy NLL counts. A seed counts for a group if it has a line for each row of the group and
+    each rate of the records.
 
     Args:
         records: lines.
-        groups: the group of each row. A seed that lacks trainings of a group that others have is left out.
+        groups: the group of each row.
     """
-    tried = {}
+    rates, tried = lines.distinct(records, "rate"), {}
     for line in records:
         tried.setdefault((line["set"], line["size"], groups[line["row"]], line["seed"]), []).append(line)
-    most = {key[:3]: max(len(own) for other, own in tried.items() if other[:3] == key[:3]) for key in tried}
-    return [max(own, key=_noisy_figures) | {"row": key[2]} for key, own in tried.items() if len(own) == most[key[:3]]]
+    rows = list(groups.values())
+    return [
+        max(own, key=_noisy_figures) | {"row": group}
+        for (*_, group, _), own in tried.items()
+        if len(own) == rows.count(group) * len(rates)
+    ]
 
 
 def _noisy_figures(line):
@@ -158,16 +165,15 @@ def by_epoch(records):
 
 
 def each_rate(records):
-    """Returns noisy and clean accuracy at the best epoch, by set, row and rate."""
+    """Returns noisy and clean accuracy at the epoch of the best noisy accuracy, by set, row and rate."""
     table = [["set", "labels", "head", "rate", "noisy accuracy", "accuracy", "seeds"]]
-    for name, size, row, rate in dict.fromkeys(tuple(line[key] for key in KEYS) for line in records):
-        best = list(map(finetune.best_epoch, lines.select(records, set=name, size=size, row=row, rate=rate)))
-        cells = (lines.with_error([epoch[key] for epoch in best]) for key in table[0][4:6])
-        table.append([name, str(size), row, f"{rate:g}", *cells, str(len(best))])
+    keys = ("set", "size", "row", "rate")
+    for task in dict.fromkeys(tuple(line[key] for key in keys) for line in records):
+        runs = lines.select(records, **dict(zip(keys, task, strict=True)))
+        best = list(map(finetune.best_epoch, runs))
+        cells = (lines.with_error([epoch[name] for epoch in best]) for name in ("noisy accuracy", "accuracy"))
+        table.append([*map(str, task), *cells, str(len(best))])
     return table
-
-
-KEYS = ("set", "size", "row", "rate")
 
 
 def main():
@@ -183,7 +189,7 @@ def main():
     options.tested = None  # all
     if options.quick:
         options.seeds, options.size, options.epochs, options.rows = 1, 500, 1, ["Dense", "full head"]
-        options.tested = 200
+        options.tested, options.rates = 200, options.rates[:1]
     choices = [{"row": row, "rate": rate} for row in options.rows for rate in options.rates]
     finetune.finish(options, options.training.result, train, tables, choices)
 

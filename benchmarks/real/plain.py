@@ -28,7 +28,7 @@ def split(labels, seed, rate=0.1):
 def measures(log_p, truth, votes=None):
     """Returns accuracy, NLL and calibration error of log-probabilities `(N, K)`, and distances to people's votes."""
     if np.isnan(log_p).any():
-        raise ValueError("the model predicts NaN: its training diverged")
+        raise FloatingPointError("the model predicts NaN: its training diverged, so try a lower learning rate")
     log_p = log_softmax(np.asarray(log_p, "float64"), axis=1)
     p, right = np.exp(log_p), log_p.argmax(axis=1) == truth
     result = {

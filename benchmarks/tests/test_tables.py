@@ -6,6 +6,7 @@ import re
 import pytest
 
 from benchmarks.lib import pages, results
+from benchmarks.lib.views import cost, labels
 
 pytestmark = pytest.mark.once
 
@@ -22,6 +23,17 @@ def test_the_pages_show_what_the_result_files_have():
     assert sum("<!-- table: " in page.read_text() for page in pages.pages()) >= 8
     names = [page.name for page in pages.differing()]
     assert not names, f"{names}: run `python -m benchmarks.lib.pages`"
+
+
+@pytest.mark.parametrize(("name", "processor"), cost.PROCESSORS.items())
+def test_the_processors_beside_edward2_are_those_of_the_runs(name, processor):
+    machine = results.read(results.FOLDER / f"{name}.json").machine
+    assert all(word in machine for word in processor.split())
+
+
+def test_a_task_without_rows_is_refused():
+    with pytest.raises(KeyError, match="real_finetune_constant: no rows of CIFAR-10N worst, 4000 labels"):
+        labels.fine_tuned(lambda name, title: [["set", "labels", "head"]])
 
 
 def test_every_result_file_has_a_page_and_every_page_a_result_file():

@@ -9,18 +9,18 @@ def beside_edward2(of):
     for name, words in PEERS.items():
         for result, processor in PROCESSORS.items():
             modes = [row for row in dicts(of(result, "seconds and memory of a step")) if row["head"] == name]
-            own = ([row for row in modes if row["package"] == package] for package in ("edward2", "keras_het"))
-            best = (min(rows, key=_step) for rows in own)
-            cells = (f"{_step(row):.0f} ms, {max(0, int(row['over S=1 MiB']))} MiB more than one node" for row in best)
-            lines.append([words, processor, *cells])
+            lines.append([words, processor, *(_fastest(modes, package) for package in ("edward2", "keras_het"))])
     for result, processor in PROCESSORS.items():
         times = dicts(of(result, "time to the error of edward2"))
-        deviations, ratios = (
-            ", ".join(row["sd"] for row in times),
-            ", ".join(f"{float(row['ratio']):.2f}" for row in times),
-        )
+        deviations = ", ".join(row["sd"] for row in times)
+        ratios = ", ".join(f"{float(row['ratio']):.2f}" for row in times)
         lines.append([f"time to an equal error of log p, noise of {deviations}", processor, "1", ratios])
     return lines
+
+
+def _fastest(modes, package):
+    row = min((row for row in modes if row["package"] == package), key=_step)
+    return f"{_step(row):.0f} ms{' with XLA' * (row['XLA'] == 'yes')}, {row['over S=1 MiB']} MiB more than one node"
 
 
 PEERS = {

@@ -1,11 +1,14 @@
 """Networks on an accelerator: the choice of temperature and rate, the batches, and the refusal of other trainings."""
 
+import itertools
 import json
 import sys
+import types
 
 import numpy as np
 import pytest
 
+from benchmarks.lib import results
 from benchmarks.real import finetune, networks
 
 
@@ -27,7 +30,9 @@ RECORDS = [
 
 @pytest.mark.parametrize("order", [1, -1])
 def test_noisy_figures_choose_the_temperature_in_any_order_of_the_lines(order):
-    chosen = {each["seed"]: each["epochs"][-1]["accuracy"] for each in networks.tuned(RECORDS[::order], networks.GROUP)}
+    chosen = {
+        each["seed"]: each["epochs"][-1]["accuracy"] for each in networks.tuned(RECORDS[::order], networks.LAYERS)
+    }
     assert chosen == {0: 0.6, 1: 0.5}
 
 
@@ -35,7 +40,7 @@ def test_noisy_figures_choose_the_rate_of_each_seed():
     records = [*RECORDS[:4], line("Dense", 0, 0.7, 0.8, rate=0.2), line("Dense", 1, 0.5, 0.9, rate=0.2), *RECORDS[4:]]
     chosen = networks.tuned(records, {row: row for row in networks.ROWS})
     rates = {(each["row"], each["seed"]): each["rate"] for each in chosen}
-    assert rates == {("Dense", 0): 0.2, ("Dense", 1): 0.1, ("Dense, logits / 5", 0): 0.1, ("Dense, logits / 5", 1): 0.1}
+    assert rates == {("Dense", 0): 0.2, ("Dense", 1): 0.1}  # the other row lacks a rate
     assert ["a", "10", "Dense", "0.2", "0.600 +- 0.100", "0.850 +- 0.050", "2"] in networks.each_rate(records)
 
 
@@ -60,11 +65,65 @@ def test_an_epoch_has_whole_batches_of_different_moved_images(count, expected):
     assert (batches[0][1] != first[0][1]).any()
 
 
-def test_lines_of_another_number_of_epochs_are_refused(tmp_path, monkeypatch):
-    (tmp_path / "real_scratch.jsonl").write_text(json.dumps(line("Dense", 0, 0.5, 0.7, epochs=30)))
-    monkeypatch.setattr(sys, "argv", ["networks", "--output", str(tmp_path)])
-    with pytest.raises(SystemExit, match="trainings of 30 epochs"):
-        networks.main()
+def run(folder, name, records, *options, monkeypatch):
+    (folder / f"{name}.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+    monkeypatch.setattr(sys, "argv", ["networks", "--output", str(folder), *options])
+    networks.main()
+    return results.read(folder / f"{name}.json").tables
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "epochs"), [("real_scratch", (), 20), ("real_pretrained", ("--pretrained",), 3)]
+)
+def test_the_tables_of_existing_lines(name, options, epochs, tmp_path, monkeypatch):
+    pairs = itertools.product(networks.ROWS, (0.1, 0.2))
+    records = [
+        line(row, 0, rate + place / 100, place / 10, 1.0, epochs, rate) for place, (row, rate) in enumerate(pairs)
+    ]
+    del records[4]  # one rate of the full head
+    tables = run(tmp_path, name, records, "--render", *options, monkeypatch=monkeypatch)
+    chosen = {title: [row[2:4] for row in table[1:]] for title, table in tables.items()}
+    rows = [["Dense", "0.100"], ["Dense, logits / 5", "0.300"], ["full head, temperature 1", "0.700"]]
+    assert chosen["each temperature"] == rows
+    assert chosen["temperature by noisy accuracy"] == [["Dense", "0.300"]]
+    assert len(chosen["each rate"]) == 7
+    by_epoch = tables["clean accuracy by epoch"]
+    assert by_epoch[0][-1] == str(epochs)
+    assert [row[-1] for row in by_epoch[1:]] == [accuracy for _, accuracy in rows]
+
+
+@pytest.mark.parametrize(
+    ("options", "epochs", "match"),
+    [
+        ((), 30, "of 30 epochs"),
+        ((), 3, "of 3 epochs"),
+        (("--pretrained",), 20, "of 20 epochs"),
+        ((), 20, "without rate"),
+    ],
+)
+def test_lines_of_another_training_are_refused(options, epochs, match, tmp_path, monkeypatch):
+    record = line("Dense", 0, 0.5, 0.7, epochs=epochs)
+    if match == "without rate":
+        del record["rate"]
+    name = "real_pretrained" if options else "real_scratch"
+    with pytest.raises(SystemExit, match=match):
+        run(tmp_path, name, [record], "--render", *options, monkeypatch=monkeypatch)
+
+
+def test_a_diverged_training_is_named_and_the_others_count(tmp_path, monkeypatch):
+    def train(name, dataset, row, rate, seed, options):
+        if row == "Dense":
+            raise FloatingPointError("the model predicts NaN")
+        return {
+            key: value for key, value in line(row, seed, 0.5, 0.7, epochs=20).items() if key in ("epochs", "elapsed")
+        }
+
+    monkeypatch.setattr(networks, "train", train)
+    monkeypatch.setattr(finetune.data, "read", lambda *_: types.SimpleNamespace(labels=range(10)))
+    with pytest.raises(SystemExit, match=r"CIFAR-100N, Dense, 0\.002, seed 0: the model predicts NaN"):
+        run(tmp_path, "real_scratch", [], "--sets", "CIFAR-100N", "--seeds", "1", monkeypatch=monkeypatch)
+    table = results.read(tmp_path / "real_scratch.json").tables["each rate"]
+    assert [row[2] for row in table[1:]] == list(networks.ROWS[1:])
 
 
 @pytest.mark.parametrize("steps", [5, 100])

@@ -32,7 +32,7 @@ def test_the_processors_beside_edward2_are_those_of_the_runs(name, processor):
 
 
 def test_a_task_without_rows_is_refused():
-    with pytest.raises(KeyError, match="real_finetune_constant: no rows of CIFAR-10N worst, 4000 labels"):
+    with pytest.raises(KeyError, match="real_finetune: no rows of CIFAR-10N worst, 4000 labels"):
         labels.fine_tuned(lambda name, title: [["set", "labels", "head"]])
 
 

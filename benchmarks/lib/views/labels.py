@@ -54,7 +54,7 @@ FEW = tuple(  # sets and numbers of labels
     for name in ("CIFAR-10N worst", "CIFAR-10N random1", "CIFAR-10N aggregate", "CIFAR-100N", "Fashion-MNIST-H")
 )
 TUNED = (  # results of whole networks, sets and numbers of labels
-    (CONSTANT, "CIFAR-10N worst", "4000"),
+    ("real_finetune", "CIFAR-10N worst", "4000"),
     (CONSTANT, "CIFAR-10N worst", "18000"),
     (CONSTANT, "TREC", "4000"),
 )

@@ -57,7 +57,7 @@ BENCHMARKS = {
     "real.joint": Benchmark(time="half an hour; --quick: a minute"),
     "real.judge": Benchmark(*WEIGHTS, "ten minutes; --quick: a minute"),
     "real.networks": Benchmark(
-        *WEIGHTS, "ten minutes on a large GPU, --pretrained: more than fifteen; --quick: a minute or two"
+        *WEIGHTS, "ten minutes on a large GPU, --pretrained: more than fifteen; --quick: three minutes"
     ),
     "real.next_labels": Benchmark(*WEIGHTS, "half an hour"),
     "real.priors": Benchmark(*WEIGHTS, "five minutes; --quick: a minute"),

@@ -8,7 +8,6 @@ import itertools
 import re
 
 from benchmarks.lib import pages, results
-from benchmarks.lib.views.cost import PROCESSORS
 from benchmarks.lib.views.rows import dicts
 
 # No sentences: fenced code, formulas in blocks, rows of tables, comments, tags, and the targets of links.
@@ -47,10 +46,8 @@ SETTINGS = {
 }
 
 AGREEMENTS = [f"gpu_agreement_{name}, agreement" for name in ("jax", "torch")]
-EQUAL = "time to the error of edward2"
 GPU = ("ms (quartiles)", "times Dense")
-STEP = "seconds and memory of a step"
-STEPS = f"peers, {STEP}"
+EDWARD2, FULL, EFFICIENT = "views.beside_edward2", "softmax, full", "softmax, parameter-efficient"
 LINKS = "recipe_links, beside Dense, all chosen by noisy NLL"
 MISSING = "joint, 30% of the positives missing"
 LOOKS = "real_next_labels, wrong labels among 300 looks"
@@ -67,6 +64,7 @@ SMALL = "real_heads, CIFAR-100N, 5000 labels, accuracy by temperature"
 LARGE = "real_heads, CIFAR-100N, 45000 labels"
 SCRATCH, SCRATCH_SETS = "real_scratch, temperature by noisy accuracy", ("CIFAR-10N worst", "CIFAR-100N")
 NINE, PLAIN = "views.when_it_helps", "`Dense`, temperature 1"
+CONSTANT = "real_finetune_constant, fine-tuned"
 RATES, LARGEST, TUNED = "real_pretrained, each rate", ("CIFAR-10N worst", "45000"), ("Dense, logits / 5", "full head")
 VOTES, NETWORK, MATRICES = "`labels.clean(None, x, votes)`", "majority + Dense", "a T for each, from Dawid-Skene"
 
@@ -74,10 +72,10 @@ VOTES, NETWORK, MATRICES = "`labels.clean(None, x, votes)`", "majority + Dense",
 def figures():
     """Returns the figures of each fragment, `{page: {fragment: figures}}`, from the result files."""
     packages, ratings = ("keras_het", "edward2"), ("mean of the ratings, ridge", "and weighted by spread, ridge")
-    memory = [number(STEPS, "over S=1 MiB", "softmax full", name, "yes", "yes") for name in packages]
+    memory = [numbers(EDWARD2, name, FULL)[1] for name in packages]
     full, efficient = (
-        [_fastest(result, head, "keras_het") / _fastest(result, head, "edward2") for result in PROCESSORS]
-        for head in ("softmax full", "softmax parameter")
+        [values(row["keras_het"])[0] / values(row["edward2"])[0] for row in rows(EDWARD2, head)]
+        for head in (FULL, EFFICIENT)
     )
     errors = [number(RATINGS, "error of the target", name) for name in ratings]
     times = ([values(x["processor seconds"])[0] for x in rows(CHOSEN) if x["row"] == y] for y in ("clean", "choose"))
@@ -96,7 +94,7 @@ def figures():
             "takes {:.0%} (AMD) or {:.0%} (Intel) of edward2's time with the full covariance, and {:.0%} or {:.0%} "
             "with the parameter-efficient one": [*full, *efficient],
             "At an equal error, the full head takes {:.0%} to {:.0%}": [
-                least(values(row["ratio"])[0] for result in PROCESSORS for row in rows(f"{result}, {EQUAL}"))
+                least(ratio for row in rows(EDWARD2, "time to an equal error") for ratio in values(row["keras_het"]))
                 for least in (min, max)
             ],
             "takes [{:.1f} ms on JAX], {:.1f} times as long as a step of `Dense`": gpu["jax"],
@@ -172,10 +170,7 @@ def figures():
         "docs/when-it-helps.md": {
             "it gains {:.0f} to {:.0f} points over": [least(tempered) for least in (min, max)],
             "With 18,000 labels the difference of the head was {:.1f} ± {:.1f} points": [
-                100 * each
-                for each in numbers(
-                    "real_finetune_constant, fine-tuned", "accuracy - logits / 5", "CIFAR", "18000", "full"
-                )
+                100 * each for each in numbers(CONSTANT, "accuracy - logits / 5", "CIFAR", "18000", "full")
             ],
             "The head gains {:.1f} to {:.1f} points if": [least(many) for least in (min, max)],
             "{:.0%} of the labels of CIFAR-10N worst are wrong, {:.0%} of CIFAR-100N, {:.0%} of Fashion-MNIST-H, "
@@ -214,7 +209,7 @@ def figures():
         },
         "docs/pretrained.md": {
             "had an accuracy of {:.3f} on the same 4,000 labels": [
-                number("real_finetune_constant, fine-tuned", "accuracy", "CIFAR-10N worst", "4000", TUNED[0])
+                number(CONSTANT, "accuracy", "CIFAR-10N worst", "4000", TUNED[0])
             ],
             "reached {:.3f} ± {:.3f} (two seeds), and {:.3f} on frozen features": [
                 *numbers(RATES, "accuracy", *LARGEST, "Dense", "0.001"),
@@ -271,11 +266,6 @@ def _features_and_scratch(name, count):
     table = f"real_heads, {name}, {count} labels, by noisy accuracy"
     features = [number(table, "accuracy", row) for row in ("Dense", "full")]
     return [*features, number(SCRATCH, "accuracy", name, "45000", "Dense")]
-
-
-def _fastest(result, head, package):
-    """Returns the milliseconds of a step in the fastest mode of a package."""
-    return min(values(row["step ms (quartiles)"])[0] for row in rows(f"{result}, {STEP}", head, package))
 
 
 def points(target, better, worse):

@@ -25,11 +25,18 @@ from benchmarks.real.heads import Record
 SETS = ("CIFAR-10N worst", "CIFAR-100N")
 LAYERS = {"Dense": "Dense", finetune.FIFTH: "Dense", "full head": "full head", "full head, temperature 1": "full head"}
 ROWS = tuple(LAYERS)
-WIDTHS, SHIFT, DECAY = (64, 128, 256, 512), 4, 0.05
+WIDTHS, SHIFT, DECAY, PREDICTION_BATCH = (64, 128, 256, 512), 4, 0.05, 500
 
 
 class Training(NamedTuple):
-    """How a network is trained."""
+    """Settings of a training.
+
+    Attributes:
+        result: name of the result file.
+        batch: examples of a step.
+        epochs: number of epochs.
+        rates: largest learning rates of the schedule.
+    """
 
     result: str
     batch: int
@@ -84,7 +91,10 @@ def body(images):
 
 
 def network(row, rate, units, steps, seed, cache=None):
-    """Returns the compiled network with the head of a row, pretrained if there is a folder of weights."""
+    """Returns the compiled network from images `(B, 32, 32, 3)` to logits `(B, units)` with the head of a row.
+
+    It is pretrained if `cache`, a folder of weights, is not None.
+    """
     keras.utils.set_random_seed(1000 + seed)
     keras.config.set_dtype_policy("mixed_bfloat16")
     inputs = keras.Input((32, 32, 3))
@@ -106,7 +116,7 @@ def train(name, dataset, row, rate, seed, options):
     batches = Moved(parts.x, parts.y, options.training.batch, seed)
     cache = options.cache if options.pretrained else None
     model = network(row, rate, dataset.units, options.epochs * len(batches), seed, cache)
-    record = Record(parts, 500)
+    record = Record(parts, PREDICTION_BATCH)
     model.fit(batches, epochs=options.epochs, verbose=0, callbacks=[record])
     keras.utils.clear_session(free_memory=False)
     return {"epochs": record.epochs, "elapsed": time.perf_counter() - start}

@@ -26,9 +26,7 @@ WEIGHTS = ("hub,demo", ("real",))  # benchmarks with pretrained networks
 BENCHMARKS = {
     "cost.answer": Benchmark("sklearn", ("cleanlab",), "at most ten minutes a call; --quick: some minutes"),
     "cost.backbone": Benchmark(""),
-    "cost.covariance": Benchmark("", time="ten minutes"),
     "cost.devices": Benchmark(""),
-    "cost.example_memory": Benchmark(EVERY),
     "cost.memory_map": Benchmark("", time="half an hour; --examples 100000: some minutes"),
     "cost.nodes": Benchmark("", time="ten minutes"),
     "cost.peers": Benchmark("", ("peers",), "on TensorFlow: --backend tensorflow; --quick: some minutes"),

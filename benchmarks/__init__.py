@@ -20,7 +20,6 @@ class Benchmark(NamedTuple):
     time: str = "not timed"
 
 
-EVERY = "jax,tensorflow-cpu,torch"  # benchmarks that compare the backends
 WEIGHTS = ("hub,demo", ("real",))  # benchmarks with pretrained networks
 
 BENCHMARKS = {
@@ -30,10 +29,9 @@ BENCHMARKS = {
     "cost.memory_map": Benchmark("", time="half an hour; --examples 100000: some minutes"),
     "cost.nodes": Benchmark("", time="ten minutes"),
     "cost.peers": Benchmark("", ("peers",), "on TensorFlow: --backend tensorflow; --quick: some minutes"),
-    "parity": Benchmark(f"{EVERY},hub", time="half an hour; --quick: a few minutes"),
+    "parity": Benchmark("jax,tensorflow-cpu,torch,hub", time="half an hour; --quick: a few minutes"),
     "demo": Benchmark(time="three minutes; --quick: half a minute"),
     "imagenet": Benchmark(time="weeks of accelerators; --dry-run: a minute"),
-    "labels.annotators": Benchmark(groups=("recipe",)),
     "labels.choice": Benchmark(groups=("recipe",), time="an hour and a half; --seeds 1: twenty minutes"),
     "labels.cleaning": Benchmark(groups=("recipe",), time="a quarter of an hour"),
     "labels.diagnosis": Benchmark(groups=("recipe",), time="half an hour"),

@@ -36,7 +36,6 @@ BENCHMARKS = {
     "labels.cleaning": Benchmark(groups=("recipe",), time="a quarter of an hour"),
     "labels.diagnosis": Benchmark(groups=("recipe",), time="half an hour"),
     "labels.dynamics": Benchmark(groups=("recipe", "cleanlab"), time="an hour; --data digits: ten minutes"),
-    "labels.head": Benchmark(time="ten minutes"),
     "labels.joint": Benchmark(time="ten minutes"),
     "labels.recipe": Benchmark(groups=("recipe",), time='hours; --seeds 1 --tasks "digits, 40%": a few minutes'),
     "labels.regression": Benchmark(time="ten minutes"),

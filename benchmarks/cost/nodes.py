@@ -16,6 +16,7 @@ temperature.
 
 import json
 import time
+from typing import NamedTuple
 
 import keras
 import numpy as np
@@ -24,7 +25,6 @@ from scipy.special import log_softmax
 
 from benchmarks.lib import harness, tasks
 from benchmarks.lib.results import publish
-from benchmarks.lib.tuning import tune
 from keras_het.integrators import MonteCarlo, QuasiMonteCarlo
 from keras_het.layers import HeteroscedasticDense
 from keras_het.ops.low_rank import low_rank_normal
@@ -164,17 +164,37 @@ def training_table(task, sizes, x, y):
     return rows, chosen
 
 
+class Tuned(NamedTuple):
+    """Temperature and epoch, from 1, with the lowest loss on validation labels, and the model at that epoch."""
+
+    temperature: float
+    epoch: int
+    loss: float
+    model: keras.Model
+
+
+def tune(task, temperatures, epochs):
+    """Trains a Dense layer at each temperature, keeps the weights of its best epoch, and returns the best `Tuned`."""
+    results = []
+    for temperature in temperatures:
+        model = plain(task, temperature)
+        stop = keras.callbacks.EarlyStopping("val_loss", patience=epochs, restore_best_weights=True)
+        arguments = {"validation_data": tuple(task.validation), "callbacks": [stop], "epochs": epochs, "verbose": 0}
+        losses = np.nan_to_num(model.fit(*task.train, batch_size=BATCH, **arguments).history["val_loss"], nan=np.inf)
+        results.append(Tuned(temperature, int(np.argmin(losses)) + 1, float(np.min(losses)), model))
+    return min(results, key=lambda tuned: tuned.loss)
+
+
 def dense_rows(task, sizes, x, y):
-    """Returns rows of Dense after all epochs, and at the value and epoch that `tune` picks."""
+    """Returns rows of Dense after all epochs, and at the temperature and epoch that `tune` picks."""
     last = plain(task, TEMPERATURE)
     last.train_on_batch(task.train.x[:BATCH], task.train.y[:BATCH])
     milliseconds = fit(last, task, sizes["epochs"])
-    temperatures, fit_options = (TEMPERATURE, 3 * TEMPERATURE), {"batch_size": BATCH, "epochs": sizes["epochs"]}
-    best = tune(lambda value: plain(task, value), temperatures, *task.train, task.validation, **fit_options)
+    best = tune(task, (TEMPERATURE, 3 * TEMPERATURE), sizes["epochs"])
     rows = []
     for name, model in (
         (f"Dense, temperature {TEMPERATURE:g}", last),
-        (f"Dense, selected: temperature {best.value:g}, epoch {best.epoch}", best.model),
+        (f"Dense, selected: temperature {best.temperature:g}, epoch {best.epoch}", best.model),
     ):
         log_p = log_softmax(model.predict(x, batch_size=BATCH, verbose=0).astype("float64"), axis=-1)
         figures = {"NLL": nll(log_p, y), "accuracy": float(np.mean(log_p.argmax(-1) == y))}

@@ -8,10 +8,6 @@ batches with other noise. The *training noise* is the distance of log p between 
 its distance from log p of the same weights at 2^13 nodes. Both are root mean squares weighted by p, over clean test
 data. Two plain Dense layers stand beside them: one after as many epochs, and one at the temperature and epoch with the
 least loss on noisy validation labels.
-
-The first table needs no training. It has the error of log p of one draw of the default number of nodes, against 2^17
-samples of Monte Carlo. The examples have mu ~ 2 N(0, 1), d = sd and rows of V of length sd, in units of the
-temperature.
 """
 
 import json
@@ -25,18 +21,13 @@ from scipy.special import log_softmax
 
 from benchmarks.lib import harness, tasks
 from benchmarks.lib.results import publish
-from keras_het.integrators import MonteCarlo, QuasiMonteCarlo
+from keras_het.integrators import QuasiMonteCarlo
 from keras_het.layers import HeteroscedasticDense
-from keras_het.ops.low_rank import low_rank_normal
-from keras_het.ops.nodes import Nodes
-from keras_het.ops.softmax import SoftmaxMean, remove_shift
-from keras_het.ops.streaming import expectation
 
 FULL = {"units": 1000, "per_class": 20, "num_factors": 15, "epochs": 14, "samples": [16, 64, 256]}
 QUICK = {"units": 50, "per_class": 40, "num_factors": 5, "epochs": 1, "samples": [16, 64]}
 FLIPPED, BATCH, TEST, TEMPERATURE, HIDDEN = 0.4, 128, 512, 15.0, 256
 INFERENCE = [16, 32, 64, 128, 256, 512, 1024]
-DEVIATIONS, EXAMPLES, DRAWS = [0.5, 1.0, 2.0], 4, 16
 REFERENCE, DEFAULT = 1 << 13, QuasiMonteCarlo().num_samples
 
 
@@ -98,50 +89,6 @@ def nll(log_p, y):
     return float(-np.mean(log_p[np.arange(len(y)), y]))
 
 
-def relative_noise(model, x):
-    """Returns the root mean square standard deviation of the logits, in units of the temperature."""
-    hidden, head = model.layers
-    return float(ops.sqrt(ops.mean(head.logit_distribution(hidden(x[:BATCH])).variance()))) / TEMPERATURE
-
-
-def rule_table(sizes):
-    """Returns errors of log p with the default nodes, by classes, factors and size of the noise."""
-    rows = []
-    for units, num_factors in [
-        (10, 5),
-        (100, 15),
-        (100, 0),
-        (sizes["units"], sizes["num_factors"]),
-        (sizes["units"], 0),
-    ]:
-        for deviation in DEVIATIONS:
-            rng = np.random.default_rng(units)
-            mu, factor = 2 * rng.normal(size=(EXAMPLES, units)), rng.normal(size=(EXAMPLES, units, num_factors))
-            factor = deviation * factor / np.linalg.norm(factor, axis=-1, keepdims=True) if num_factors else None
-            arrays = (mu, np.full_like(mu, deviation), factor)
-            tensors = [x if x is None else ops.convert_to_tensor(x.astype("float32")) for x in arrays]
-            normal = low_rank_normal(*tensors).standardized(remove_shift, 1.0)
-            log_p = harness.compiled(lambda *eps, normal=normal: expectation(SoftmaxMean(), normal, Nodes(*eps)))
-
-            def draws(rule, num_samples, seed, log_p=log_p, size=(units, num_factors)):
-                nodes = (rule.draw((seed, step), num_samples, *size, np) for step in range(DRAWS))
-                return np.stack([log_p(*map(ops.convert_to_tensor, eps)) for eps in nodes])
-
-            expected = np.log(np.exp(draws(MonteCarlo(), REFERENCE, seed=8)).mean(axis=0))
-            errors = [distance(draws(rule, DEFAULT, seed=7), expected) for rule in (MonteCarlo(), QuasiMonteCarlo())]
-            rows.append(
-                {
-                    "K": units,
-                    "R": num_factors,
-                    "sd": deviation,
-                    "Monte Carlo": errors[0],
-                    "quasi-Monte Carlo": errors[1],
-                }
-            )
-            print(rows[-1], flush=True)
-    return rows
-
-
 def training_table(task, sizes, x, y):
     """Returns a row for each S and two of Dense, and the first model with the default S (or the last one)."""
     rows, chosen = dense_rows(task, sizes, x, y), None
@@ -156,7 +103,6 @@ def training_table(task, sizes, x, y):
                 "NLL": (nll(log_p, y) + nll(other, y)) / 2,
                 "accuracy": float(np.mean([log_p.argmax(-1) == y, other.argmax(-1) == y])),
                 "training noise": distance(other, log_p),
-                "sd / temperature": relative_noise(first, x),
                 "ms per step": milliseconds,
             }
         )
@@ -198,9 +144,7 @@ def dense_rows(task, sizes, x, y):
     ):
         log_p = log_softmax(model.predict(x, batch_size=BATCH, verbose=0).astype("float64"), axis=-1)
         figures = {"NLL": nll(log_p, y), "accuracy": float(np.mean(log_p.argmax(-1) == y))}
-        rows.append(
-            {"trained": name, **figures, "training noise": 0.0, "sd / temperature": 0.0, "ms per step": milliseconds}
-        )
+        rows.append({"trained": name, **figures, "training noise": 0.0, "ms per step": milliseconds})
         print(rows[-1], flush=True)
     return rows
 
@@ -231,13 +175,11 @@ def table(rows):
 def main():
     options = harness.command_line(__doc__, repeats=9).parse_args()
     sizes = QUICK if options.quick else FULL
-    rules = rule_table(sizes)
     task = tasks.grouped(sizes["units"], sizes["per_class"], FLIPPED, seed=0)
     x, y = (part[:TEST] for part in task.test)
     trained, model = training_table(task, sizes, x, y)
     predicted = inference_table(model, x, y, options.repeats)
     tables = {
-        f"error of log p with one draw of {DEFAULT} nodes": table(rules),
         "training with S nodes": table(trained),
         f"predicting with S nodes, after training with {DEFAULT}": table(predicted),
         "sizes": json.dumps(sizes),

@@ -50,7 +50,7 @@ def parity(session):
 def gpu(session):
     """Compares your accelerator with the CPU, then measures each head beside Dense; `-- --backend torch --quick`.
 
-    If the machine has `nvidia-smi`, the session installs the backend with CUDA 12. For any other accelerator, install
+    If the machine has `nvidia-smi`, the session installs the backend with CUDA. For any other accelerator, install
     the backend yourself and call `python -m nox --no-venv --no-install -s gpu`. Without an accelerator, the session
     makes a quick pass on the CPU.
     """

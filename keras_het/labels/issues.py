@@ -145,8 +145,7 @@ def find_issues(
     memorises their labels.
 
     The counts also show which classes are confusable: pairs with more flips than chance explains, for three classes or
-    more. On digits with planted pairs and random flips, they give the correct kind to every issue whose suggestion is
-    correct; the covariance of a head to 7 of 10 (`benchmarks/results/label_issues.md`).
+    more.
 
     Args:
         probabilities: out-of-sample probabilities, `(N, K)`, each row of sum 1, which cleanlab calls `pred_probs` and

@@ -14,7 +14,8 @@ from keras_het.labels.decoding import classes_by_transition
 from keras_het.labels.estimation import check_distributions, count_pairs
 from keras_het.labels.issues import LabelTable
 
-# benchmarks/real/next_labels.py chose both values. With fewer added labels or more rounds, scores overfit T.
+# Both values were set by hand, on the datasets of benchmarks/real/next_labels.py, which does not vary them. Fewer added
+# labels or more rounds would overfit T.
 ADDED_LABELS = 200  # for each row of T
 ROUNDS = 3
 

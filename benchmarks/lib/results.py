@@ -142,10 +142,11 @@ def version_of(package):
 
 def commit():
     """Returns the short name of the commit of this code, with `+` after changes, or "unknown" outside a repository."""
-    name, changes = _git("rev-parse", "--short=7", "HEAD"), _git("status", "--porcelain", "--untracked-files=no")
+    name, changes = git("rev-parse", "--short=7", "HEAD"), git("status", "--porcelain", "--untracked-files=no")
     return name + ("+" if changes else "") if name else "unknown"
 
 
-def _git(*arguments):
+def git(*arguments):
+    """Returns what a command of git prints, "" if it fails."""
     command = ["git", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=FOLDER.parent).stdout.strip()
+    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT).stdout.strip()

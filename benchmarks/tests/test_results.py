@@ -37,6 +37,16 @@ def test_the_readme_lists_every_removed_benchmark_and_no_other():
     assert "recipe" not in names
 
 
+def test_the_commit_of_a_removed_benchmark_has_its_module():
+    has_module = {}
+    for name, module, commit in archive.removed(None)[1:]:
+        path = module.strip("`").replace(".", "/")
+        has_module[name] = bool(results.git("ls-tree", commit.strip("`"), f"{path}.py", f"{path}/__main__.py"))
+    if not any(has_module.values()):
+        pytest.skip("This copy has no history")
+    assert all(has_module.values()), has_module
+
+
 @pytest.mark.planted
 def test_a_command_without_a_module_is_found():
     run = results.read(results.FOLDER / "recipe.json")

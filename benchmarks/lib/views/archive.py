@@ -5,7 +5,6 @@ import ast
 from benchmarks import BENCHMARKS
 from benchmarks.lib import results
 
-COMMIT = "7881e38"  # the last commit with every benchmark
 SESSIONS = {"cost.gpu": "session `gpu`", "cost.speed": "session `speed`; `--quick`: a minute"}
 
 
@@ -30,9 +29,10 @@ def first_line(name):
 
 
 def removed(of):
-    """Returns the result files whose benchmark was removed, and its module at `COMMIT`."""
-    rows = [[f"[{name}](results/{name}.md)", f"`{run.module()}`"] for name, run in runs().items() if not run.can_run()]
-    return [["result", f"module at commit `{COMMIT}`"], *rows]
+    """Returns the result files whose benchmark was removed, its module, and the commit of the run, which has it."""
+    lost = {name: run for name, run in runs().items() if not run.can_run()}
+    rows = [[f"[{name}](results/{name}.md)", f"`{run.module()}`", f"`{run.commit}`"] for name, run in lost.items()]
+    return [["result", "module", "commit"], *rows]
 
 
 def runs():

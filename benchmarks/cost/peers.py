@@ -266,7 +266,6 @@ def main():
         errors = functools.partial(error_in_folder, pathlib.Path(folder))
         rows = list(compare(cases, options.repeats, errors))
         time_rows = list(time_to_error(cases["softmax full"], rows, options.repeats, errors))
-    harness.write_csv(options.output / "peers.csv", rows)
     lines = [
         [
             "head",

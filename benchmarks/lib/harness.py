@@ -1,7 +1,6 @@
 """Harness: compiled functions, repeats in turn, machine rates, new processes, memory, tables."""
 
 import argparse
-import csv
 import json
 import os
 import pathlib
@@ -231,14 +230,3 @@ def markdown(lines):
     ]
     rows.insert(1, "| " + " | ".join("-" * width for width in widths) + " |")
     return "\n".join(rows)
-
-
-def write_csv(path, rows):
-    """Writes dicts as CSV. The columns are the keys in order of first appearance."""
-    columns = list(dict.fromkeys(key for row in rows for key in row))
-    path = pathlib.Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w", newline="") as file:
-        writer = csv.DictWriter(file, columns)
-        writer.writeheader()
-        writer.writerows(rows)

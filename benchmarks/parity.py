@@ -87,7 +87,7 @@ def kinds(folder):
 
 
 def main():
-    parser = harness.command_line(__doc__, repeats=1)
+    parser = harness.command_line(__doc__)
     parser.add_argument("--parts", nargs="+", choices=EVERY, default=EVERY)
     options = parser.parse_args()
     from benchmarks.lib import parity_models

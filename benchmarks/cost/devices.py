@@ -28,7 +28,7 @@ def estimated(devices, sizes):
 
 
 def main():
-    parser = harness.command_line(__doc__, repeats=1)
+    parser = harness.command_line(__doc__)
     options = parser.parse_args()
     if options.row:
         print(json.dumps(estimated(**options.row) if "sizes" in options.row else measure_row(**options.row)))

@@ -99,7 +99,7 @@ def _line(row):
 
 
 def main():
-    parser = harness.command_line(__doc__, repeats=1)
+    parser = harness.command_line(__doc__)
     parser.add_argument("--examples", nargs="+", type=int, default=EXAMPLES)
     parser.add_argument("--classes", type=int, default=CLASSES)
     parser.add_argument("--functions", nargs="+", choices=FUNCTIONS, default=[*FUNCTIONS])

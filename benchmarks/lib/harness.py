@@ -35,10 +35,14 @@ def parser_of(description):
     return parser
 
 
-def command_line(description, repeats):
-    """Returns a parser of the common options. `in_fresh_process` starts a benchmark again with `--row`."""
+def command_line(description, repeats=None):
+    """Returns a parser of the common options. `in_fresh_process` starts a benchmark again with `--row`.
+
+    Only a benchmark that repeats its calls, by default `repeats` times, has `--repeats`.
+    """
     parser = parser_of(description)
-    parser.add_argument("--repeats", type=int, default=repeats)
+    if repeats is not None:
+        parser.add_argument("--repeats", type=int, default=repeats)
     parser.add_argument("--quick", action="store_true", help="small sizes, to see that it runs")
     parser.add_argument("--row", type=json.loads, help=argparse.SUPPRESS)
     return parser

@@ -1,6 +1,10 @@
 """Result files have a command that runs them again, or a commit; the list of benchmarks is complete."""
 
+import argparse
+import importlib
 import re
+import shlex
+import sys
 import tomllib
 
 import pytest
@@ -27,6 +31,45 @@ def test_every_result_file_says_what_is_needed_to_run_it_again():
         assert run.machine
         assert run.seeds or "benchmarks.real.verified" in run.command  # nothing is drawn there
         assert re.fullmatch(r"[0-9a-f]{7,}", run.commit)  # without +: of code that others can have
+
+
+class ParsedError(Exception):
+    """Signals that a parser accepted a command."""
+
+
+@pytest.fixture(name="accepts")
+def command_parser(monkeypatch):
+    """Returns a function: whether the module of a command accepts its options today."""
+    parse_args = argparse.ArgumentParser.parse_args
+
+    def parse_only(parser, *arguments):
+        parse_args(parser, *arguments)
+        raise ParsedError
+
+    def accepts(run):
+        monkeypatch.setattr(sys, "argv", shlex.split(run.command)[2:])
+        try:
+            importlib.import_module(run.module()).main()
+        except ParsedError:
+            return True
+        except SystemExit:
+            return False
+        raise AssertionError(f"{run.module()} has no parser")
+
+    monkeypatch.setattr(argparse.ArgumentParser, "parse_args", parse_only)
+    return accepts
+
+
+def test_every_published_command_is_accepted_or_has_a_note_with_its_commit(accepts):
+    for name, run in archive.runs().items():
+        assert not run.can_run() or accepts(run) or run.commit in " ".join(run.note), name
+
+
+@pytest.mark.planted
+def test_a_command_with_a_removed_option_is_found(accepts):
+    run = results.read(results.FOLDER / "recipe.json")
+    assert accepts(run)
+    assert not accepts(run._replace(command=f"{run.command} --planted"))
 
 
 def test_the_readme_lists_every_removed_benchmark_and_no_other():

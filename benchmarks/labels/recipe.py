@@ -16,7 +16,6 @@ from typing import NamedTuple
 
 import keras
 import numpy as np
-from keras import ops
 from scipy.optimize import minimize_scalar
 from scipy.special import log_softmax
 
@@ -120,35 +119,19 @@ def scores(log_p, y):
         "accuracy": float((log_p.argmax(-1) == y).mean()),
         "NLL": float(-log_p[rows, y].mean()),
         "ECE": calibration(p, y).error,
-        "scaled NLL": scaled_by(log_p, y)[1],
+        "scaled NLL": scaled_nll(log_p, y),
         "absolute error": float(1 - p[rows, y].mean()),
         "GCE": float((1 - p[rows, y] ** 0.7).mean() / 0.7),
     }
 
 
-def scaled_by(log_p, y):
-    """Returns the power of the probabilities with the best NLL, one over a temperature, and that NLL."""
+def scaled_nll(log_p, y):
+    """Returns the NLL at the best temperature."""
 
     def nll(log_power):
         return -log_softmax(log_p * np.exp(log_power), axis=-1)[np.arange(len(y)), y].mean()
 
-    optimum = minimize_scalar(nll, bounds=(-3, 3), method="bounded")
-    return float(np.exp(optimum.x)), float(optimum.fun)
-
-
-def noise(model, x):
-    """Returns root mean squares of the diagonal and the factor noise of a logit, in temperatures; {} for Dense."""
-    head = model.layers[-1]
-    if not isinstance(head, HeteroscedasticDense):
-        return {}
-    for layer in model.layers[:-1]:
-        x = layer(x, training=False)
-    normal = head.logit_distribution(x)
-    total, diagonal = (ops.convert_to_numpy(v).mean() for v in (normal.variance(), ops.square(normal.scale_diag)))
-    return {
-        "diagonal noise": float(np.sqrt(diagonal) / head.temperature),
-        "factor noise": float(np.sqrt(max(total - diagonal, 0.0)) / head.temperature),
-    }
+    return float(minimize_scalar(nll, bounds=(-3, 3), method="bounded").fun)
 
 
 class Record(keras.callbacks.Callback):
@@ -159,7 +142,7 @@ class Record(keras.callbacks.Callback):
         self.task, self.epochs = task, []
 
     def on_epoch_end(self, epoch, logs=None):
-        measures = {"training loss": float(logs["loss"]), **noise(self.model, self.task.validation.x[:256])}
+        measures = {"training loss": float(logs["loss"])}
         for name, part in (("noisy", self.task.validation), ("clean", self.task.test)):
             log_p = log_softmax(self.model.predict(part.x, batch_size=1000, verbose=0).astype("float64"), axis=-1)
             measures |= {f"{name} {key}": value for key, value in scores(log_p, part.y).items()}

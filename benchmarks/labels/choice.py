@@ -23,7 +23,7 @@ import keras
 import numpy as np
 
 from benchmarks.lib import harness, noises, tasks
-from benchmarks.lib.lines import distinct, select
+from benchmarks.lib.lines import distinct, select, with_error
 from benchmarks.lib.results import publish
 from benchmarks.lib.trials import BATCH, accuracy, early_stopping, make_model
 from keras_het.labels import choose
@@ -121,12 +121,6 @@ def points(lines, row, reference=REFERENCE):
     return np.array([100 * (one[seed] - other[seed]) for seed in sorted(one.keys() & other.keys())])
 
 
-def text_of(values):
-    """Returns a mean and its standard error as text."""
-    error = f" +- {values.std(ddof=1) / np.sqrt(len(values)):.1f}" if len(values) > 1 else ""
-    return f"{values.mean():+.1f}{error}" if len(values) else ""
-
-
 def gains(lines, data):
     """Returns a row for each noise: the reference's accuracy, and the points of all other rows over it."""
     own = select(lines, data=data)
@@ -141,7 +135,7 @@ def gains(lines, data):
         base = np.mean([line["clean accuracy"] for line in select(part, row=REFERENCE)])
         names = [line["name"].partition(" (")[0] for line in select(part, row=CHOICE)]  # without its strength
         counts = "; ".join(f"{name} {names.count(name)}" for name in dict.fromkeys(names))
-        table.append([noise, f"{base:.3f}", *(text_of(gained[row]) for row in rows), counts])
+        table.append([noise, f"{base:.3f}", *(with_error(gained[row], 1, "+") for row in rows), counts])
     if len(table) > 2:
         table.append(["mean", "", *(mean_of(columns[row]) for row in rows), ""])
     return table

@@ -16,6 +16,7 @@ import numpy as np
 
 from benchmarks.labels.diagnosis import planted, probabilities
 from benchmarks.lib import harness, noises, tasks
+from benchmarks.lib.lines import gain
 from benchmarks.lib.results import publish
 from benchmarks.lib.trials import BATCH, make_model
 
@@ -64,7 +65,7 @@ def table(rows):
         of = {key: np.array([row[key] for row in rows if row["noise"] == noise]) for key in rows[0] if key != "noise"}
         gains = [of[action] - of["plain"] for action in ACTIONS]
         means = [f"{of[key].mean():.3f}" for key in ("wrong", "issues", "plain")]
-        lines.append([noise, *means, *(in_points(100 * gain) for gain in gains)])
+        lines.append([noise, *means, *(gain(100 * points, 1) for points in gains)])
     return lines
 
 
@@ -75,13 +76,6 @@ def tables(rows):
         seeds = "the seeds of the choice" if row["seed"] in CHOSEN_ON else "other seeds"
         result.setdefault(f"{row['epochs']} epochs, {seeds}", []).append(row)
     return {title: table(own) for title, own in result.items()}
-
-
-def in_points(points):
-    """Returns a mean in points and its standard error as text, bold beyond two standard errors."""
-    error = points.std(ddof=1) / np.sqrt(len(points)) if len(points) > 1 else np.nan
-    text = f"{points.mean():+.1f} +- {error:.1f}"
-    return f"**{text}**" if abs(points.mean()) > 2 * error else text
 
 
 def main():

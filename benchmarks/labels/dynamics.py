@@ -172,13 +172,7 @@ def cell(rows, method, measure):
         return f"{values.mean():.1f}"
     if method == RUN or len(values) != len(base):
         return lines.with_error(values)
-    differences = values - base
-    text = f"{differences.mean():+.3f}"
-    if len(values) < 2:
-        return text
-    error = differences.std(ddof=1) / np.sqrt(len(values))
-    text = f"{text} +- {error:.3f}"
-    return f"**{text}**" if abs(differences.mean()) > 2 * error else text
+    return lines.gain(values - base)
 
 
 def main():

@@ -70,18 +70,13 @@ def gains(runs, criterion):
             if method != "Dense":
                 same = [run for run in dense if run["seed"] in distinct(own, "seed")]
                 gained = _figures(own, criterion) - _figures(same, criterion)
-                lines.append(["", method, *(_signed(column) for column in gained.T), str(len(gained))])
+                lines.append(["", method, *(with_error(column, sign="+") for column in gained.T), str(len(gained))])
     return lines
 
 
 def _figures(runs, criterion):
     """Returns `GAINS` of the choices of a criterion, `(seeds, len(GAINS))`."""
     return np.array([[run["epochs"][epoch][name] for name in GAINS] for run, epoch in chosen(runs, criterion)])
-
-
-def _signed(values):
-    text = with_error(values)
-    return text if text.startswith("-") else f"+{text}"
 
 
 def correlations(runs):

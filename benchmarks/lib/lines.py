@@ -39,9 +39,20 @@ def distinct(lines, name):
     return list(dict.fromkeys(line[name] for line in lines))
 
 
-def with_error(values):
-    """Returns mean +- standard error as text, or "" if there are no numbers."""
+def with_error(values, digits=3, sign=""):
+    """Returns mean +- standard error as text, or "" if there are no numbers. With the sign "+" gains have a plus."""
     if np.isnan(np.asarray(values, float)).all():
         return ""
-    error = f" +- {np.std(values, ddof=1) / np.sqrt(len(values)):.3f}" if len(values) > 1 else ""
-    return f"{np.mean(values):.3f}{error}"
+    error = f" +- {standard_error(values):.{digits}f}" if len(values) > 1 else ""
+    return f"{np.mean(values):{sign}.{digits}f}{error}"
+
+
+def gain(values, digits=3):
+    """Returns a mean difference with its sign and standard error, bold beyond two standard errors."""
+    text = with_error(values, digits, "+")
+    return f"**{text}**" if len(values) > 1 and abs(np.mean(values)) > 2 * standard_error(values) else text
+
+
+def standard_error(values):
+    """Returns the standard error of a mean of two values or more."""
+    return np.std(values, ddof=1) / np.sqrt(len(values))

@@ -230,14 +230,9 @@ def set_table(records, measure, looks, digits):
     rows = [["rule", *names]]
     for rule in (*RULES, *((NONE, ALL) if measure == "accuracy" else ())):
         own = [line for line in lines.select(records, rule=rule) if rule in (NONE, ALL) or line["looks"] == looks]
-        rows.append([rule, *(text([line[measure] for line in lines.select(own, set=name)], digits) for name in names)])
+        values = ([line[measure] for line in lines.select(own, set=name)] for name in names)
+        rows.append([rule, *(lines.with_error(each, digits) for each in values)])
     return rows
-
-
-def text(values, digits, sign=""):
-    """Returns mean +- standard error as text."""
-    error = f" +- {np.std(values, ddof=1) / len(values) ** 0.5:.{digits}f}" if len(values) > 1 else ""
-    return f"{np.mean(values):{sign}.{digits}f}{error}" if values else ""
 
 
 def over(records, measure, scale, digits):
@@ -256,7 +251,7 @@ def over(records, measure, scale, digits):
                     for part in own_lines
                 ]
             )
-        rows.append([rule, *(text(gain, digits, "+") for gain in gains)])
+        rows.append([rule, *(lines.with_error(gain, digits, "+") for gain in gains)])
     return rows
 
 

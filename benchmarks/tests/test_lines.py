@@ -29,6 +29,15 @@ def test_only_runs_that_are_missing_are_made_and_each_is_kept_at_once(tmp_path, 
     assert capsys.readouterr().out.count("figure") == 6
 
 
+def test_a_mean_has_its_standard_error_and_a_clear_gain_is_bold():
+    assert lines.with_error([1.0, 3.0]) == "2.000 +- 1.000"
+    assert lines.with_error([2.0], 1, "+") == "+2.0"
+    assert lines.with_error([]) == lines.with_error([float("nan")]) == ""
+    assert lines.gain([1.0, 3.0], 1) == "+2.0 +- 1.0"  # exactly two standard errors
+    assert lines.gain([-1.0, -2.9]) == "**-1.950 +- 0.950**"
+    assert lines.gain([3.0]) == "+3.000"
+
+
 def test_the_files_of_a_folder_are_read_in_order(tmp_path):
     assert lines.read(tmp_path, "part-*.jsonl") == []
     for part in "10":

@@ -1,7 +1,6 @@
 """Tables of results on labels of people and rules, and of the methods that were compared."""
 
-import numpy as np
-
+from benchmarks.lib.lines import with_error
 from benchmarks.lib.views.rows import bold, columns_of, dicts, in_points, value
 
 HALVES = ("sets that decided", "sets that had no say")
@@ -88,9 +87,7 @@ def real_methods(of):
         accuracy = columns_of(of("real_choose", f"accuracy, {half}"))[row["set"], "Dense, early stopping"]
         lines.append([row["set"], accuracy, *(bold(_points(*map(float, row[name].split(" +- ")))) for name in names)])
     means = [[float(value(row[name])) for _, row in rows] for name in names]
-    errors = [np.std(points, ddof=1) / np.sqrt(len(points)) for points in means]
-    gains = (bold(_points(np.mean(points), error)) for points, error in zip(means, errors, strict=True))
-    return [*lines, ["mean", "", *gains]]
+    return [*lines, ["mean", "", *(bold(with_error(points, 1, "+")) for points in means)]]
 
 
 def _points(mean, error):

@@ -1,6 +1,6 @@
 """Accuracy after `labels.clean` drops or corrects the label errors.
 
-python -m benchmarks.labels.cleaning [--folds 3] [--epochs 12 50] [--output FOLDER] [--quick] [--render]
+python -m benchmarks.labels.cleaning [--epochs 12 50] [--output FOLDER] [--quick] [--render]
 
 Digits with seven kinds of noise. All models train for the same fixed number of epochs, on noisy training and validation
 labels together. The test labels are clean. All rows share the same out-of-sample probabilities. "Certain" are the
@@ -10,13 +10,10 @@ The default action was chosen on seeds 0 to 4. Seeds 20 to 24 test it, with the 
 lines, and a later run adds what is missing.
 """
 
-import json
-
 import numpy as np
 
 from benchmarks.labels.diagnosis import planted, probabilities
-from benchmarks.lib import harness, noises, tasks
-from benchmarks.lib.lines import gain
+from benchmarks.lib import harness, lines, noises, tasks
 from benchmarks.lib.results import publish
 from benchmarks.lib.trials import BATCH, make_model
 
@@ -24,7 +21,7 @@ CHOSEN_ON, OTHERS = range(5), range(20, 25)  # seeds
 ACTIONS = ("drop certain", "drop all", "correct certain", "correct all")
 
 
-def figures(noise, seed, folds, epochs):
+def figures(epochs, noise, seed):
     """Returns clean accuracy of a model on all labels and after each action, and the rate of label errors."""
     from keras_het.explain import predict_probabilities
     from keras_het.labels import find_issues
@@ -32,7 +29,7 @@ def figures(noise, seed, folds, epochs):
 
     x, true, labels, units, backbone = planted("digits", noise, seed)
     test = noises.make("digits", noise, seed).test
-    p = probabilities(x, labels, units, backbone, seed, folds, epochs).astype("float64")
+    p = probabilities(x, labels, units, backbone, seed, epochs).astype("float64")
     choices = {"certain": find_issues(p, labels), "all": all_issues(p, labels)}
     trained = {"plain": (labels, np.arange(len(labels)))} | {
         f"{act} {which}": cleaned(labels, issues, act)
@@ -60,13 +57,13 @@ def cleaned(labels, issues, action):
 
 def table(rows):
     """Returns the accuracy of plain training, and the gain of each action, seed by seed."""
-    lines = [["noise", "label errors", "disagreements", "all labels", *ACTIONS]]
+    result = [["noise", "label errors", "disagreements", "all labels", *ACTIONS]]
     for noise in dict.fromkeys(row["noise"] for row in rows):
         of = {key: np.array([row[key] for row in rows if row["noise"] == noise]) for key in rows[0] if key != "noise"}
         gains = [of[action] - of["plain"] for action in ACTIONS]
         means = [f"{of[key].mean():.3f}" for key in ("wrong", "issues", "plain")]
-        lines.append([noise, *means, *(gain(100 * points, 1) for points in gains)])
-    return lines
+        result.append([noise, *means, *(lines.gain(100 * points, 1) for points in gains)])
+    return result
 
 
 def tables(rows):
@@ -78,28 +75,22 @@ def tables(rows):
     return {title: table(own) for title, own in result.items()}
 
 
+def keys(options):
+    """Yields the keys of all runs. The other seeds have the shorter training alone."""
+    trainings = [(epochs, seed) for epochs in options.epochs for seed in options.seeds]
+    trainings += [(min(options.epochs), seed) for seed in options.other_seeds]
+    for epochs, seed in trainings:
+        for noise in noises.NOISES:
+            yield {"epochs": epochs, "noise": noise, "seed": seed}
+
+
 def main():
-    parser = harness.parser_of(__doc__)
-    parser.add_argument("--folds", type=int, default=3)
+    parser = harness.experiment(harness.parser_of(__doc__), epochs=[2], seeds=[0], other_seeds=[])
     parser.add_argument("--epochs", type=int, nargs="+", default=[12, 50])
-    parser.add_argument("--quick", action="store_true", help="one seed, two epochs, to see that it runs")
-    parser.add_argument("--render", action="store_true", help="only show what the file has")
+    parser.set_defaults(seeds=CHOSEN_ON, other_seeds=OTHERS)
     options = parser.parse_args()
-    options.output.mkdir(parents=True, exist_ok=True)
-    file = options.output / "cleaning.jsonl"
-    rows = [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
-    lengths = [2] if options.quick else options.epochs
-    trainings = [(length, seed) for length in lengths for seed in ([0] if options.quick else CHOSEN_ON)]
-    trainings += [] if options.quick else [(min(lengths), seed) for seed in OTHERS]
-    done = {(row["epochs"], row["noise"], row["seed"]) for row in rows}
-    wanted = [(epochs, noise, seed) for epochs, seed in trainings for noise in noises.NOISES]
-    for epochs, noise, seed in [] if options.render else wanted:
-        if (epochs, noise, seed) not in done:
-            result = figures(noise, seed, options.folds, epochs)
-            rows.append({"epochs": epochs, "noise": noise, "seed": seed, **result})
-            with file.open("a") as lines:
-                lines.write(json.dumps(rows[-1]) + "\n")
-            print(json.dumps(rows[-1]), flush=True)
+    wanted = () if options.render else keys(options)
+    rows = lines.completed(options.output / "cleaning.jsonl", wanted, lambda *key: [figures(*key)])
     publish(options.output, "cleaning", tables(rows), sorted({row["seed"] for row in rows}))
 
 

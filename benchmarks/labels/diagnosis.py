@@ -1,7 +1,7 @@
 """Kinds of noise that `labels.diagnose` reports, beside the planted kind.
 
-python -m benchmarks.labels.diagnosis [--data digits mnist words "12 pixels"] [--seeds 0 1 2] [--folds 3] [--epochs 12]
-    [--output FOLDER] [--quick] [--render]
+python -m benchmarks.labels.diagnosis [--data digits mnist words "12 pixels"] [--seeds 0 1 2]
+                                      [--output FOLDER] [--quick] [--render]
 
 The two tests have no constant that was fitted to these data. An earlier rule with seven kinds was chosen on digits with
 seeds 10 to 19. For out-of-distribution examples, class-dependent noise is not the correct answer. All data share one
@@ -16,9 +16,8 @@ import collections
 
 import numpy as np
 
-from benchmarks.lib import harness, noises, tasks
+from benchmarks.lib import harness, lines, noises, tasks
 from benchmarks.lib.corruption import random_flip
-from benchmarks.lib.lines import completed
 from benchmarks.lib.results import publish
 from benchmarks.lib.trials import BATCH, make_model
 
@@ -36,7 +35,7 @@ RIGHT = {
     "outliers": "none",
 }
 OF_CLASSES = ("symmetric", "pair", "random")
-PIXELS = 12
+FOLDS, EPOCHS, PIXELS = 3, 12, 12
 
 
 def clean(data, seed):
@@ -75,16 +74,16 @@ def planted(data, noise, seed):
     return x, made.y, labels, units, backbone
 
 
-def probabilities(x, labels, units, backbone, seed, folds, epochs):
+def probabilities(x, labels, units, backbone, seed, epochs):
     """Returns out-of-sample probabilities of the shared network."""
     from keras_het.labels import clean
 
     task = tasks.Task(tasks.Split(x, labels), None, None, units, epochs, backbone)
-    arguments = {"epochs": epochs, "folds": folds, "batch_size": BATCH, "verbose": 0, "seed": seed}
+    arguments = {"epochs": epochs, "folds": FOLDS, "batch_size": BATCH, "verbose": 0, "seed": seed}
     return clean(lambda: make_model(task, seed), x, labels, **arguments).probabilities
 
 
-def figures(data, noise, seed, folds, epochs):
+def figures(data, noise, seed, epochs):
     """Returns the diagnosis, and the distances of its estimates from the truth."""
     from keras_het.labels.decoding import decode
     from keras_het.labels.diagnosis import diagnose
@@ -92,7 +91,7 @@ def figures(data, noise, seed, folds, epochs):
     from keras_het.ops.transition import total_variation
 
     x, true, labels, units, backbone = planted(data, noise, seed)
-    p = probabilities(x, labels, units, backbone, seed, folds, epochs).astype("float64")
+    p = probabilities(x, labels, units, backbone, seed, epochs).astype("float64")
     diagnosis, known = diagnose(p, labels), true >= 0
     class_labels = [labels[true == k] for k in range(units)]
     transition = np.stack([np.bincount(own, minlength=units) / len(own) for own in class_labels])
@@ -113,13 +112,13 @@ def figures(data, noise, seed, folds, epochs):
 
 def confusion(rows):
     """Returns how often each kind is reported for each noise. The correct kind is bold."""
-    lines = [["planted", *KINDS, "p < .05"]]
+    table = [["planted", *KINDS, "p < .05"]]
     for noise in dict.fromkeys(row["noise"] for row in rows):
         noise_rows = [row for row in rows if row["noise"] == noise]
         said = collections.Counter(row["kind"] for row in noise_rows)
         cells = [f"**{said[kind]}**" if kind == RIGHT[noise] else str(said[kind] or "") for kind in KINDS]
-        lines.append([noise, *cells, f"{sum(row['p_value'] < 0.05 for row in noise_rows)} of {len(noise_rows)}"])
-    return lines
+        table.append([noise, *cells, f"{sum(row['p_value'] < 0.05 for row in noise_rows)} of {len(noise_rows)}"])
+    return table
 
 
 def estimates(rows):
@@ -133,11 +132,11 @@ def estimates(rows):
         "T: distance",
         "T by the confident joint",
     )
-    lines = [["data", "noise", *titles]]
+    table = [["data", "noise", *titles]]
     for data, noise in dict.fromkeys((row["data"], row["noise"]) for row in rows):
         own = [row for row in rows if (row["data"], row["noise"]) == (data, noise)]
-        lines.append([data, noise, *(f"{np.mean([row[name] for row in own]):.3f}" for name in names)])
-    return lines
+        table.append([data, noise, *(f"{np.mean([row[name] for row in own]):.3f}" for name in names)])
+    return table
 
 
 def tables(rows):
@@ -155,24 +154,18 @@ def _of(rows, data):
 
 
 def main():
-    parser = harness.parser_of(__doc__)
+    parser = harness.experiment(harness.parser_of(__doc__), seeds=[0], epochs=2)
     parser.add_argument("--data", nargs="+", choices=DATA, default=list(DATA))
     parser.add_argument("--seeds", type=int, nargs="+", help="the same for all data; by default `SEEDS`")
-    parser.add_argument("--folds", type=int, default=3)
-    parser.add_argument("--epochs", type=int, default=12)
-    parser.add_argument("--quick", action="store_true", help="one seed, two epochs, to see that it runs")
-    parser.add_argument("--render", action="store_true", help="only show what the file has")
+    parser.set_defaults(epochs=EPOCHS)
     options = parser.parse_args()
-    options.output.mkdir(parents=True, exist_ok=True)
-    seeds = dict.fromkeys(SEEDS, [0] if options.quick else options.seeds) if options.quick or options.seeds else SEEDS
-    epochs = 2 if options.quick else options.epochs
     keys = [
         {"data": data, "noise": noise, "seed": seed}
         for data in ([] if options.render else options.data)
-        for seed in seeds[data]
+        for seed in options.seeds or SEEDS[data]
         for noise in noises_of(data)
     ]
-    rows = completed(options.output / "diagnosis.jsonl", keys, lambda *key: [figures(*key, options.folds, epochs)])
+    rows = lines.completed(options.output / "diagnosis.jsonl", keys, lambda *key: [figures(*key, options.epochs)])
     publish(options.output, "diagnosis", tables(rows), sorted({row["seed"] for row in rows}))
 
 

@@ -176,17 +176,18 @@ def cell(rows, method, measure):
 
 
 def main():
-    parser = harness.parser_of(__doc__)
+    parser = harness.experiment(harness.parser_of(__doc__), data=["digits"], seeds=1, epochs=3)
     parser.add_argument("--data", nargs="+", choices=list(noises.DATA), default=list(noises.DATA))
     parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--quick", action="store_true", help="digits, one seed, three epochs, to see that it runs")
-    parser.add_argument("--render", action="store_true", help="only show what the file has")
+    parser.set_defaults(epochs=None)
     options = parser.parse_args()
-    options.output.mkdir(parents=True, exist_ok=True)
-    data, seeds, epochs = (["digits"], 1, 3) if options.quick else (options.data, options.seeds, None)
-    keys = [{"data": name, "noise": noise, "seed": s} for name in data for s in range(seeds) for noise in NOISES]
-    file = options.output / "dynamics.jsonl"
-    rows = lines.completed(file, [] if options.render else keys, lambda *key: figures(*key, epochs))
+    keys = [
+        {"data": data, "noise": noise, "seed": seed}
+        for data in ([] if options.render else options.data)
+        for seed in range(options.seeds)
+        for noise in NOISES
+    ]
+    rows = lines.completed(options.output / "dynamics.jsonl", keys, lambda *key: figures(*key, options.epochs))
     packages = [keras.config.backend(), *(["cleanlab"] if any("cleanlab" in row["method"] for row in rows) else [])]
     publish(options.output, "dynamics", tables(rows), sorted({row["seed"] for row in rows}), packages)
 

@@ -48,6 +48,25 @@ def command_line(description, repeats=None):
     return parser
 
 
+def experiment(parser, **quick):
+    """Adds `--quick` and `--render` to the parser of a benchmark whose results are lines, and returns the parser.
+
+    A quick run has the options `quick`, and its own folder, so that no full run takes its lines for done.
+    """
+    parser.add_argument("--quick", action="store_true", help="few examples and epochs, one seed, to see that it runs")
+    parser.add_argument("--render", action="store_true", help="only make the tables of the lines that are there")
+    parse_all = parser.parse_args
+
+    def parse_args(*arguments):
+        options = parse_all(*arguments)
+        if options.quick:
+            vars(options).update(quick, output=options.output / "quick")
+        return options
+
+    parser.parse_args = parse_args
+    return parser
+
+
 class Timing(NamedTuple):
     """Seconds of repeated calls: the median, and the quartiles for the spread."""
 

@@ -23,10 +23,16 @@ def completed(file, keys, make):
         if not select(lines, **key):
             new = [key | line for line in make(*key.values())]
             lines += new
+            file.parent.mkdir(parents=True, exist_ok=True)
             with file.open("a") as out:
                 out.writelines(json.dumps(line) + "\n" for line in new)
-            print(*new, sep="\n", flush=True)
+            print(*map(_short, new), sep="\n", flush=True)
     return lines
+
+
+def _short(line):
+    """Returns a line without lists, such as the measures of every epoch."""
+    return {name: value for name, value in line.items() if not isinstance(value, list)}
 
 
 def select(lines, **values):

@@ -103,20 +103,9 @@ def parser_of(description, sets, **options):
     return parser
 
 
-def experiment(description, sets, **options):
-    """Returns the parser of an experiment, which also has `--quick` and `--render`."""
-    parser = parser_of(description, sets, **options)
-    parser.add_argument("--quick", action="store_true", help="few examples and epochs, one seed, to see that it runs")
-    parser.add_argument("--render", action="store_true", help="only make the tables of the lines that are there")
-    parse_all = parser.parse_args
-
-    def parse_args(*arguments):
-        options = parse_all(*arguments)
-        options.output /= "quick" * options.quick  # so that no full run takes its lines for done
-        return options
-
-    parser.parse_args = parse_args
-    return parser
+def experiment(description, sets, quick=None, **options):
+    """Returns the parser of an experiment, which also has `--render`, and `--quick` with the options `quick`."""
+    return harness.experiment(parser_of(description, sets, **options), **(quick or {}))
 
 
 def main():

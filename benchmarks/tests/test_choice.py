@@ -54,9 +54,8 @@ def test_a_line_is_not_computed_twice(tmp_path, monkeypatch):
 
     monkeypatch.setattr(choice, "ROWS", {FIRST: count})
     monkeypatch.setattr(choice, "task_of", lambda *key: tasks.table(0.3, 0))
-    options = choice.options_of(["--output", str(tmp_path), "--seeds", "2", "--noises", "pair", "--rows", FIRST])
-    choice.run(options)
-    choice.run(options)
+    options = choice.command_line().parse_args(["--output", str(tmp_path), "--seeds", "2", "--noises", "pair"])
+    assert choice.completed_lines(options) == choice.completed_lines(options)
     assert calls == [0, 1]
 
 

@@ -7,6 +7,14 @@ from benchmarks.lib import harness
 pytestmark = pytest.mark.once
 
 
+def test_a_quick_run_has_its_options_and_its_own_folder():
+    parser = harness.experiment(harness.parser_of(""), seeds=1)
+    parser.add_argument("--seeds", type=int)
+    whole, quick = (parser.parse_args(["--seeds", "5", *more]) for more in ([], ["--quick"]))
+    assert (whole.seeds, quick.seeds) == (5, 1)
+    assert quick.output == whole.output / "quick"
+
+
 def test_functions_take_turns_after_a_warm_up():
     calls = []
     timings = harness.measure({name: lambda name=name: calls.append(name) for name in "ab"}, repeats=3, warmup=1)

@@ -1,6 +1,6 @@
-"""Table of the heads on real labels, by hand, and the folder of a quick run."""
+"""Table of the heads on real labels, by hand."""
 
-from benchmarks.real import features, heads
+from benchmarks.real import heads
 
 
 def training(row, seed, temperature, accuracy, l2=0.0):
@@ -25,8 +25,3 @@ def test_a_row_has_the_best_choice_of_each_seed_whose_trainings_are_all_there():
     assert found[heads.UNTUNED]["accuracy - Dense's"] == "-0.200 +- 0.000"
     assert found["full"]["accuracy"] == "0.600"
     assert found["full"]["seeds"] == "1"
-
-
-def test_a_quick_run_has_its_own_folder():
-    whole, quick = (features.experiment("", ("TREC",)).parse_args(more) for more in ([], ["--quick"]))
-    assert quick.output == whole.output / "quick"

@@ -1,6 +1,6 @@
 """Accuracy, likelihood and calibration of each head, beside a `Dense` layer tuned alike.
 
-python -m benchmarks.labels.recipe [--tasks NAME ...] [--methods NAME ...] [--seeds 5] [--part 0/2]
+python -m benchmarks.labels.recipe [--tasks NAME ...] [--methods NAME ...] [--seeds 5]
     [--variations] [--render] [--output FOLDER]  (on the backend of KERAS_BACKEND)
 
 Every run trains one method with one setting and writes a line of JSON. For each epoch the line has the accuracy,
@@ -10,7 +10,6 @@ not. Runs that have a line are not repeated. The tables have the named tasks, me
 
 import functools
 import itertools
-import json
 import time
 from typing import NamedTuple
 
@@ -20,8 +19,7 @@ from scipy.optimize import minimize_scalar
 from scipy.special import log_softmax
 
 from benchmarks.labels import recipe_report
-from benchmarks.lib import harness, tasks
-from benchmarks.lib.lines import distinct, read
+from benchmarks.lib import harness, lines, tasks
 from benchmarks.lib.results import publish
 from keras_het import covariances
 from keras_het.explain import calibration
@@ -149,14 +147,14 @@ class Record(keras.callbacks.Callback):
         self.epochs.append(measures)
 
 
-def run(name, setting, seed):
-    """Returns one line of the results."""
+def run(name, seed, *setting):
+    """Yields the line of a training: its seconds, and the scores of every epoch."""
     start = time.perf_counter()
     task = tasks.TASKS[name](seed)
-    model, record = make_model(task, setting, seed), Record(task)
+    model, record = make_model(task, Setting(*setting), seed), Record(task)
     model.fit(*task.train, batch_size=BATCH, epochs=task.epochs, verbose=0, callbacks=[record])
-    key = {"task": name, "seed": seed, **setting._asdict()}
-    return {**key, "seconds": time.perf_counter() - start, "epochs": record.epochs}
+    yield {"seconds": time.perf_counter() - start, "epochs": record.epochs}
+    keras.utils.clear_session()
 
 
 def settings(task):
@@ -178,9 +176,17 @@ def variations(task):
     return [base, *(base._replace(**{name: value}) for name, values in VARIATIONS.items() for value in values)]
 
 
-def key_of(line):
-    """Returns the key of a run."""
-    return json.dumps({name: value for name, value in line.items() if name not in ("seconds", "epochs")})
+def keys(options):
+    """Returns the keys of all runs."""
+    task_settings = variations if options.variations else settings
+    settings_by_task = {name: task_settings(tasks.TASKS[name](0)) for name in options.tasks}
+    return [
+        {"task": name, "seed": seed, **setting._asdict()}
+        for seed in range(options.seeds)
+        for name, own in settings_by_task.items()
+        for setting in own
+        if setting.method in options.methods
+    ]
 
 
 def main():
@@ -190,48 +196,20 @@ def main():
     parser.add_argument("--methods", nargs="+", choices=methods, default=methods, metavar="NAME", help="beside Dense")
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument(
-        "--part", default="0/1", help="I/N: every N-th run, from the I-th, for several processes side by side"
-    )
-    parser.add_argument(
         "--variations", action="store_true", help="one setting of the full head at a time; in a folder of their own"
     )
     parser.add_argument("--render", action="store_true", help="only make the tables of the lines that are there")
     options = parser.parse_args()
     options.methods = {"Dense", *options.methods}  # the tables compare with it
-    part, parts = map(int, options.part.split("/"))
-    options.output.mkdir(parents=True, exist_ok=True)
-    present = {key_of(line) for line in read(options.output, "recipe-*.jsonl")}
-    task_settings = variations if options.variations else settings
-    seed_runs = [
-        (name, setting)
-        for name in options.tasks
-        for setting in task_settings(tasks.TASKS[name](0))
-        if setting.method in options.methods
-    ]
-    seeds = range(0 if options.render else options.seeds)
-    wanted = [(name, setting, seed) for seed in seeds for name, setting in seed_runs]
-    for name, setting, seed in wanted[part::parts]:
-        if key_of({"task": name, "seed": seed, **setting._asdict()}) in present:
-            continue
-        line = run(name, setting, seed)
-        with (options.output / f"recipe-{part}.jsonl").open("a") as file:
-            file.write(json.dumps(line) + "\n")
-        last = line["epochs"][-1]
-        print(
-            f"{name}, seed {seed}: {setting}: {last['clean accuracy']:.3f} {last['clean NLL']:.3f}, "
-            f"{line['seconds']:.0f} s",
-            flush=True,
-        )
-        keras.utils.clear_session()
     runs = [
         line
-        for line in read(options.output, "recipe-*.jsonl")
+        for line in lines.completed(options.output / "recipe.jsonl", [] if options.render else keys(options), run)
         if line["task"] in options.tasks and line["method"] in options.methods and line["seed"] < options.seeds
     ]
     changed = (
         {"one setting at a time": recipe_report.variations(runs, Setting._fields[1:])} if options.variations else {}
     )
-    publish(options.output, "recipe", changed or recipe_report.describe(runs), distinct(runs, "seed"))
+    publish(options.output, "recipe", changed or recipe_report.describe(runs), lines.distinct(runs, "seed"))
 
 
 if __name__ == "__main__":

@@ -1,12 +1,10 @@
 """Benchmark of the recipe: its tasks, its scores by hand, a run, and the choices of its report."""
 
-import json
-
 import numpy as np
 import pytest
 
 from benchmarks.labels import recipe, recipe_report
-from benchmarks.lib import tasks
+from benchmarks.lib import lines, tasks
 
 pytestmark = pytest.mark.once
 
@@ -44,12 +42,12 @@ def test_scores_by_hand():
 
 
 @pytest.mark.parametrize("method", ["Dense", "parameter-efficient", "normal cdf, full"])
-def test_a_run_has_a_line_for_every_epoch_and_is_known_by_its_setting(method, monkeypatch):
+def test_a_run_has_the_scores_of_every_epoch_and_is_known_by_its_setting(method, monkeypatch, tmp_path):
     monkeypatch.setitem(tasks.TASKS, "small", lambda seed: tasks.digits(0.4, seed)._replace(epochs=3))
-    line = recipe.run("small", recipe.Setting(method, 3.0, l2=1e-3, num_samples=8), 1)
-    again = json.loads(json.dumps(line))
-    assert recipe.key_of(again) == recipe.key_of(line)
-    first, _, last = again["epochs"]
+    key = {"task": "small", "seed": 1, **recipe.Setting(method, 3.0, l2=1e-3, num_samples=8)._asdict()}
+    (line,) = lines.completed(tmp_path / "recipe.jsonl", [key], recipe.run)
+    assert lines.completed(tmp_path / "recipe.jsonl", [key], None) == [line]
+    first, _, last = line["epochs"]
     assert last["clean accuracy"] > 0.25
     assert last["training loss"] < first["training loss"]
 

@@ -1,7 +1,7 @@
 """Accuracy with a T for each annotator or rule, beside Dawid-Skene and majority vote.
 
-python -m benchmarks.real.annotators [--sets NAME ...] [--seeds 5] [--data FOLDER] [--cache FOLDER] [--output FOLDER]
-                                     [--as-given] [--rows NAME ...] [--quick] [--render]
+python -m benchmarks.real.annotators [--sets NAME ...] [--rows NAME ...] [--seeds 5] [--size 8000] [--as-given]
+                                     [--data FOLDER] [--cache FOLDER] [--output FOLDER] [--quick] [--render]
 
 Every row gets the same votes; examples without a vote are left out. A tenth of the examples is held out. Their votes,
 or the labels made from them, choose C of logistic regression, the epoch of Dense, and the penalty and epoch of T. The
@@ -255,26 +255,22 @@ def rows_of(change):
 
 def main():
     """Runs what is missing, and makes the tables."""
-    parser = features.experiment(__doc__, tuple(PLAN), seeds=5, size=8000)
+    quick = {"size": 500, "epochs": 5, "seeds": 1, "as_given": True}
+    parser = features.experiment(__doc__, tuple(PLAN), quick, seeds=5, size=8000)
     parser.add_argument("--as-given", action="store_true", help="only the votes as they are")
     parser.add_argument("--rows", nargs="+", choices=ROWS, default=list(ROWS), metavar="NAME")
+    parser.set_defaults(epochs=EPOCHS)
     options = parser.parse_args()
-    options.epochs = EPOCHS
-    if options.quick:
-        options.size, options.epochs, options.seeds = 500, 5, 1
-    options.output.mkdir(parents=True, exist_ok=True)
     keys = [
         {"set": name, "change": change, "seed": seed, "row": row}
         for name in options.sets
-        for change in (PLAN[name][:1] if options.quick or options.as_given else PLAN[name])
+        for change in (PLAN[name][:1] if options.as_given else PLAN[name])
         for seed in range(options.seeds)
         for row in rows_of(change)
         if row in options.rows
     ]
-    records = lines.read(options.output, "real_annotators.jsonl")
-    if not options.render:
-        make = functools.partial(measured, options)
-        records = lines.completed(options.output / "real_annotators.jsonl", keys, make)
+    make = functools.partial(measured, options)
+    records = features.records(options, "real_annotators", keys, make, size=options.size)
     tables = {name: set_table(lines.select(records, set=name)) for name in lines.distinct(records, "set")}
     people = [line for line in records if ABSTAIN not in PLAN[line["set"]]]
     tables["few votes"] = change_table(people, ("", "one vote each", "two votes each", "nobody below 20 votes"))

@@ -131,23 +131,18 @@ def chosen_names(records):
 
 def main():
     """Runs what is missing, and makes the tables."""
-    parser = features.experiment(__doc__, tuple(data.SETS), seeds=3, size=8000)
+    quick = {"size": 500, "epochs": 5, "seeds": 1}
+    parser = features.experiment(__doc__, tuple(data.SETS), quick, seeds=3, size=8000)
     parser.add_argument("--rows", nargs="+", choices=ROWS, default=list(ROWS), metavar="NAME")
+    parser.set_defaults(epochs=EPOCHS)
     options = parser.parse_args()
-    options.epochs = EPOCHS
-    if options.quick:
-        options.size, options.epochs, options.seeds = 500, 5, 1
-    options.output.mkdir(parents=True, exist_ok=True)
     keys = [
         {"set": name, "seed": seed, "row": row}
         for name in options.sets
         for seed in range(options.seeds)
         for row in options.rows
     ]
-    records = lines.read(options.output, "real_choose.jsonl")
-    if not options.render:
-        make = functools.partial(measured, options)
-        records = lines.completed(options.output / "real_choose.jsonl", keys, make)
+    records = features.records(options, "real_choose", keys, functools.partial(measured, options), size=options.size)
     halves = {
         "sets that decided": [line for line in records if line["set"] in DECIDED],
         "sets that had no say": [line for line in records if line["set"] not in DECIDED],

@@ -11,7 +11,7 @@ import pathlib
 
 import numpy as np
 
-from benchmarks.lib import harness
+from benchmarks.lib import harness, lines
 from benchmarks.real import data, weights
 
 SIDE, BLOCK, BATCH = 129, 2048, 128  # 32 n + 1 pixels, see `weights.SIZE`
@@ -106,6 +106,21 @@ def parser_of(description, sets, **options):
 def experiment(description, sets, quick=None, **options):
     """Returns the parser of an experiment, which also has `--render`, and `--quick` with the options `quick`."""
     return harness.experiment(parser_of(description, sets, **options), **(quick or {}))
+
+
+def records(options, name, keys, make, **settings):
+    """Returns the lines of an experiment with these settings. Without `--render`, it first makes the missing ones.
+
+    Args:
+        options: what the parser returned.
+        name: name of the file of lines.
+        keys: dicts, one for each run.
+        make: function of the values of a key, which yields the lines of the run.
+        settings: values that change every line, such as the size, so that each value has its own lines.
+    """
+    runs = [] if options.render else [settings | key for key in keys]
+    file = options.output / f"{name}.jsonl"
+    return lines.select(lines.completed(file, runs, lambda *values: make(*values[len(settings) :])), **settings)
 
 
 def main():

@@ -158,7 +158,6 @@ def choices(row):
 
 def run(options):
     """Trains the missing runs."""
-    options.output.mkdir(parents=True, exist_ok=True)
     file = options.output / "real_heads.jsonl"
     for name in options.sets:
         dataset = features.of(name, options.data, options.cache)
@@ -252,13 +251,11 @@ def render(options):
 
 def main():
     """Runs the missing trainings, and makes the tables."""
-    parser = features.experiment(__doc__, SETS, seeds=3)
+    parser = features.experiment(__doc__, SETS, {"sizes": [2000], "epochs": 2, "seeds": 1}, seeds=3)
     parser.add_argument("--sizes", nargs="+", type=int, default=[18_000])
     parser.add_argument("--rows", nargs="+", choices=ROWS, default=list(ROWS), metavar="NAME")
+    parser.set_defaults(epochs=EPOCHS)
     options = parser.parse_args()
-    options.epochs = EPOCHS
-    if options.quick:
-        options.sizes, options.epochs, options.seeds = [2000], 2, 1
     if not options.render:
         run(options)
     render(options)

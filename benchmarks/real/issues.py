@@ -213,18 +213,15 @@ def set_table(records, measure):
 
 def main():
     """Runs the missing rows, and makes the tables."""
-    parser = features.experiment(__doc__, SETS, seeds=3, size=8000)
-    options = parser.parse_args()
-    if options.quick:
-        options.size, options.seeds = 500, 1
-    options.output.mkdir(parents=True, exist_ok=True)
-    file = options.output / "real_issues.jsonl"
+    options = features.experiment(__doc__, SETS, {"size": 500, "seeds": 1}, seeds=3, size=8000).parse_args()
     cells = itertools.product(options.sets, range(options.seeds), rows())
     keys = [{"set": name, "seed": seed, "row": row} for name, seed, row in cells]
-    records = lines.read(options.output, file.name)
-    if not options.render:
-        read = functools.lru_cache(1)(lambda name, seed: evidence(name, seed, options))
-        records = lines.completed(file, keys, lambda name, seed, row: measured(*read(name, seed), row))
+    read = functools.lru_cache(1)(lambda name, seed: evidence(name, seed, options))
+
+    def make(name, seed, row):
+        return measured(*read(name, seed), row)
+
+    records = features.records(options, "real_issues", keys, make, size=options.size)
     tables = {measure: set_table(records, measure) for measure in ("F1", "average precision")}
     tables |= {name: table(lines.select(records, set=name)) for name in SETS if lines.select(records, set=name)}
     publish(options.output, "real_issues", tables, sorted(lines.distinct(records, "seed")))

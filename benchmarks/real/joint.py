@@ -33,22 +33,21 @@ def table(records, name):
 
 def main():
     """Runs the missing rows, and makes the tables."""
-    parser = features.experiment(__doc__, tuple(SETS), seeds=3)
+    quick = {"epochs": 2, "folds": 1, "steps": 20, "seeds": 1}
+    parser = features.experiment(__doc__, tuple(SETS), quick, seeds=3)
+    parser.set_defaults(epochs=raters.EPOCHS, folds=masks.FOLDS, steps=masks.STEPS)
     options = parser.parse_args()
-    options.epochs, options.folds, options.steps = raters.EPOCHS, masks.FOLDS, masks.STEPS
-    if options.quick:
-        options.epochs, options.folds, options.steps, options.seeds = 2, 1, 20, 1
-    options.output.mkdir(parents=True, exist_ok=True)
     keys = [
         {"set": name, "seed": seed, "row": row}
         for name in options.sets
         for seed in range(options.seeds)
         for row in SETS[name].ROWS
     ]
-    records = lines.read(options.output, "real_joint.jsonl")
-    if not options.render:
-        make = lambda name, seed, row: SETS[name].measured(options, seed, row)  # noqa: E731
-        records = lines.completed(options.output / "real_joint.jsonl", keys, make)
+
+    def make(name, seed, row):
+        return SETS[name].measured(options, seed, row)
+
+    records = features.records(options, "real_joint", keys, make)
     tables = {name: table(records, name) for name in lines.distinct(records, "set")}
     publish(options.output, "real_joint", tables, sorted(lines.distinct(records, "seed")))
 

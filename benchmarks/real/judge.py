@@ -214,31 +214,25 @@ def tables(records, others_drawn):
 
 def main():
     """Runs the missing redraws, and makes the tables."""
-    parser = features.experiment(__doc__, SETS, splits=1, redraws=2000, size=4000, judged=2000)
+    quick = {"size": 500, "judged": 300, "splits": 1, "redraws": 20}
+    parser = features.experiment(__doc__, SETS, quick, splits=1, redraws=2000, size=4000, judged=2000)
     options = parser.parse_args()
-    if options.quick:
-        options.size, options.judged, options.splits, options.redraws = 500, 300, 1, 20
-    options.output.mkdir(parents=True, exist_ok=True)
-    file, other = (options.output / f"real_{name}.jsonl" for name in ("judge", "drawn"))
     keys = [{"set": name, "split": split} for name, split in itertools.product(options.sets, range(options.splits))]
-    records = lines.read(options.output, file.name)
     of = functools.lru_cache(1)(lambda name, split: population(name, split, options))
-    if not options.render:
 
-        def make(name, split):
-            here = of(name, split)
-            for number in sorted({FEW, A_CLASS * here.units}):
-                if number < options.judged:
-                    yield from measured(here, number, options)
+    def make(name, split):
+        here = of(name, split)
+        for number in sorted({FEW, A_CLASS * here.units}):
+            if number < options.judged:
+                yield from measured(here, number, options)
 
-        records = lines.completed(file, keys, make)
-        lines.completed(other, keys, lambda name, split: sampling_lines(of(name, split), options))
-    publish(
-        options.output,
-        "real_judge",
-        tables(records, lines.read(options.output, other.name)),
-        sorted(lines.distinct(records, "split")),
-    )
+    def sample(name, split):
+        return sampling_lines(of(name, split), options)
+
+    settings = {name: getattr(options, name) for name in ("size", "judged", "redraws")}
+    records = features.records(options, "real_judge", keys, make, **settings)
+    samples = features.records(options, "real_drawn", keys, sample, **settings)
+    publish(options.output, "real_judge", tables(records, samples), sorted(lines.distinct(records, "split")))
 
 
 if __name__ == "__main__":

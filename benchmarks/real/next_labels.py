@@ -270,18 +270,15 @@ def tables(records):
 
 def main():
     """Runs the missing rules, and makes the tables."""
-    parser = features.experiment(__doc__, SETS, seeds=5, size=4000)
-    options = parser.parse_args()
-    if options.quick:
-        options.size, options.seeds = 500, 1
-    options.output.mkdir(parents=True, exist_ok=True)
-    file = options.output / "real_next_labels.jsonl"
+    options = features.experiment(__doc__, SETS, {"size": 500, "seeds": 1}, seeds=5, size=4000).parse_args()
     cells = itertools.product(range(options.seeds), options.sets, (NONE, *RULES, ALL))
     keys = [{"set": name, "seed": seed, "rule": rule} for seed, name, rule in cells]
-    records = lines.read(options.output, file.name)
-    if not options.render:
-        task = functools.lru_cache(1)(lambda name, seed: Task(name, seed, options))
-        records = lines.completed(file, keys, lambda name, seed, rule: measured(task(name, seed), rule))
+    task = functools.lru_cache(1)(lambda name, seed: Task(name, seed, options))
+
+    def make(name, seed, rule):
+        return measured(task(name, seed), rule)
+
+    records = features.records(options, "real_next_labels", keys, make, size=options.size)
     publish(options.output, "real_next_labels", tables(records), sorted(lines.distinct(records, "seed")))
 
 

@@ -72,14 +72,10 @@ def table(records):
 
 def main():
     """Runs the missing rows, and makes the tables."""
-    options = features.experiment(__doc__, SETS, seeds=3, size=4000).parse_args()
-    if options.quick:
-        options.size, options.seeds = 500, 1
-    options.output.mkdir(parents=True, exist_ok=True)
-    records = lines.read(options.output, "real_priors.jsonl")
-    if not options.render:
-        keys = [{"set": name, "seed": seed} for name in options.sets for seed in range(options.seeds)]
-        records = lines.completed(options.output / "real_priors.jsonl", keys, functools.partial(measured, options))
+    options = features.experiment(__doc__, SETS, {"size": 500, "seeds": 1}, seeds=3, size=4000).parse_args()
+    keys = [{"set": name, "seed": seed} for name in options.sets for seed in range(options.seeds)]
+    make = functools.partial(measured, options)
+    records = features.records(options, "real_priors", keys, make, size=options.size)
     parts = {"labels of people and rules": data.SETS, "planted": PLANTED}
     tables = {title: table([line for line in records if line["set"] in names]) for title, names in parts.items()}
     publish(options.output, "real_priors", tables, sorted(lines.distinct(records, "seed")))

@@ -16,7 +16,7 @@ import numpy as np
 
 from benchmarks.lib import harness, lines
 from benchmarks.lib.results import publish
-from benchmarks.real import data
+from benchmarks.real import data, features
 from benchmarks.real.issues import cleanlab_issues, first_choice, issues
 
 SETS = {"cifar10": "CIFAR-10", "mnist": "MNIST", "news20": "20 newsgroups"}
@@ -66,12 +66,9 @@ def main():
     parser.add_argument("--data", default=data.FOLDER)
     parser.add_argument("--render", action="store_true", help="only make the table of the lines that are there")
     options = parser.parse_args()
-    options.output.mkdir(parents=True, exist_ok=True)
-    file = options.output / "real_verified.jsonl"
-    records = lines.read(options.output, file.name)
-    if not options.render:
-        arrays = data.arrays("verified", options.data)
-        records = lines.completed(file, [{"set": name} for name in SETS], lambda name: measured(name, arrays))
+    arrays = {} if options.render else data.arrays("verified", options.data)
+    keys = [{"set": name} for name in SETS]
+    records = features.records(options, "real_verified", keys, lambda name: measured(name, arrays))
     packages = [
         keras.config.backend(),
         "numpy",

@@ -17,7 +17,6 @@ import collections
 import numpy as np
 
 from benchmarks.lib import harness, lines, noises, tasks
-from benchmarks.lib.corruption import random_flip
 from benchmarks.lib.results import publish
 from benchmarks.lib.trials import BATCH, make_model
 
@@ -63,7 +62,7 @@ def planted(data, noise, seed):
         "none": lambda: np.eye(units),
         "symmetric": lambda: symmetric(units, noises.SYMMETRIC),
         "pair": lambda: pair_flip(units, noises.RATE),
-        "random": lambda: random_flip(units, noises.SYMMETRIC, [seed, 3]),
+        "random": lambda: noises.random_flip(units, noises.SYMMETRIC, [seed, 3]),
     }
     make = noises.matrix_noise(lambda _, __: matrices[noise]()) if noise in matrices else noises.NOISES[noise]
     made = make(x, y, [seed, 3])

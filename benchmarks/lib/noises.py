@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from benchmarks.lib import corruption, tasks
+from benchmarks.lib import tasks
 from keras_het.labels import corrupt, pair_flip, symmetric
 from keras_het.labels.synthetic import look_alike_transitions
 
@@ -24,6 +24,13 @@ def matrix_noise(make):
     return lambda x, y, seed: Noisy(x, y, make(y.max() + 1, seed)[y])
 
 
+def random_flip(size, rate, seed):
+    """Returns T of flips to random targets: 1 - rate on the diagonal, the rest of each row uniform on the simplex."""
+    transition, others = (1.0 - rate) * np.eye(size), ~np.eye(size, dtype=bool)
+    transition[others] = rate * np.random.default_rng(seed).dirichlet(np.ones(size - 1), size=size).ravel()
+    return transition
+
+
 def look_alikes(x, y, seed):
     """Returns flips to the class that an example looks most like."""
     return Noisy(x, y, look_alike_transitions(_flat(x), y, RATE))
@@ -31,7 +38,29 @@ def look_alikes(x, y, seed):
 
 def weak_raters(x, y, seed):
     """Returns labels that come from one of five small models."""
-    return Noisy(x, y, shares(corruption.weak_raters(_flat(x), y, SEEN, seed=seed)))
+    return Noisy(x, y, np.eye(y.max() + 1)[answers(_flat(x), y, SEEN, seed)].mean(axis=1))
+
+
+def answers(x, y, per_class, seed):
+    """Returns answers of five models, `(N, 5)`. They err on hard examples, often alike.
+
+    Each model learns `per_class` clean examples of every class, and then labels all examples. Fewer examples make more
+    errors.
+    """
+    from sklearn import linear_model, naive_bayes, neighbors, neural_network, tree
+
+    models = (
+        neighbors.KNeighborsClassifier(1),
+        tree.DecisionTreeClassifier(max_depth=6, random_state=0),
+        naive_bayes.GaussianNB(var_smoothing=1e-2),
+        linear_model.RidgeClassifier(),
+        neural_network.MLPClassifier((8,), solver="lbfgs", alpha=1.0, max_iter=50_000, random_state=0),
+    )
+    x, rng, columns = x.astype("float64"), np.random.default_rng(seed), []
+    for model in models:
+        seen = np.concatenate([rng.permutation(np.flatnonzero(y == k))[:per_class] for k in range(y.max() + 1)])
+        columns.append(model.fit(x[seen], y[seen]).predict(x))
+    return np.stack(columns, axis=1)
 
 
 def outliers(x, y, seed):
@@ -44,11 +73,6 @@ def outliers(x, y, seed):
     strange = np.where(is_mixture, (x + x[others]) / 2, shuffled)
     rows = np.where(chosen[:, None], 1.0 / (y.max() + 1), np.eye(y.max() + 1)[y])
     return Noisy(np.where(chosen.reshape(is_mixture.shape), strange, x), np.where(chosen, -1, y), rows)
-
-
-def shares(answers):
-    """Returns the fraction of raters for each class, `(N, M)` to `(N, K)`."""
-    return np.eye(answers.max() + 1)[answers].mean(axis=1)
 
 
 def _flat(x):
@@ -81,7 +105,7 @@ NOISES = {
     "none": matrix_noise(lambda size, seed: np.eye(size)),
     "symmetric": matrix_noise(lambda size, seed: symmetric(size, SYMMETRIC)),
     "pair": matrix_noise(lambda size, seed: pair_flip(size, RATE)),
-    "random": matrix_noise(lambda size, seed: corruption.random_flip(size, SYMMETRIC, seed)),
+    "random": matrix_noise(lambda size, seed: random_flip(size, SYMMETRIC, seed)),
     "look-alike": look_alikes,
     "weak raters": weak_raters,
     "outliers": outliers,

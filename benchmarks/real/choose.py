@@ -34,18 +34,32 @@ def cleaned(x, y, seed, epochs, action=None):
     return clean(None, x, y, action=action, seed=seed, verbose=0).model, ""
 
 
-def regression_classes(x, y, units, queries, seed):
+def regression_classes(x, y, queries, seed):
     """Returns classes by logistic regression. A tenth of the labels chooses C."""
     train, held = plain.split(y, seed)
     (log_p,), c = plain.logistic_regression(x[train], y[train], x[held], y[held], queries)
     return np.unique(y[train])[log_p.argmax(axis=1)], f"C = {c}"
 
 
-def discriminant_classes(x, y, units, queries, seed):
+def discriminant_classes(x, y, queries, seed):
     """Returns classes by linear discriminant analysis. A tenth of the labels chooses the shrinkage."""
     train, held = plain.split(y, seed)
     (labels,), shrinkage = plain.linear_discriminant(x[train], y[train], x[held], y[held], queries)
     return labels, f"shrinkage {shrinkage}"
+
+
+def mean_classes(x, y, queries, seed):
+    """Returns classes by the nearest mean of a class."""
+    from sklearn.neighbors import NearestCentroid
+
+    return NearestCentroid().fit(x, y).predict(queries), ""
+
+
+def neighbour_classes(x, y, queries, seed):
+    """Returns classes by the vote of ten neighbours, by cosine."""
+    from sklearn.neighbors import KNeighborsClassifier
+
+    return KNeighborsClassifier(plain.NEIGHBOURS, metric="cosine").fit(x, y).predict(queries), ""
 
 
 MODELS = {
@@ -57,8 +71,8 @@ MODELS = {
 PLAIN = {
     "logistic regression": regression_classes,
     "linear discriminant": discriminant_classes,
-    "nearest class mean": lambda x, y, units, queries, seed: (plain.nearest_means(x, y, units, queries).argmax(1), ""),
-    "ten neighbours": lambda x, y, units, queries, seed: (plain.neighbour_votes(x, y, units, queries).argmax(1), ""),
+    "nearest class mean": mean_classes,
+    "ten neighbours": neighbour_classes,
 }
 ROWS = (*PLAIN, *MODELS)
 
@@ -70,7 +84,7 @@ def measured(options, name, seed, row):
     x, queries = plain.standardized(dataset.x[picked], dataset.x_test)
     y, start = dataset.labels[picked].astype(int), time.process_time()
     if row in PLAIN:
-        labels, note = PLAIN[row](x, y, dataset.units, queries, seed)
+        labels, note = PLAIN[row](x, y, queries, seed)
     else:
         model, note = MODELS[row](x, y, seed, options.epochs)
         labels = np.unique(y)[model.predict(queries, batch_size=2048, verbose=0).argmax(axis=1)]

@@ -75,7 +75,7 @@ class Evidence:
     @functools.cached_property
     def votes(self):
         """Fractions of the labels among ten neighbours."""
-        return plain.neighbour_votes(self.x, self.y, self.units, self.x, leave_out=True)
+        return plain.neighbour_votes(self.x, self.y, self.units)
 
     @functools.cached_property
     def regression(self):

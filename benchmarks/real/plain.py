@@ -1,11 +1,13 @@
-"""Careful baselines without this package, and the scores of classifiers.
+"""Careful baselines of scikit-learn, and the scores of classifiers.
 
 Logistic regression with C by noisy validation labels, linear discriminant analysis with its shrinkage chosen in the
-same way, the class of the nearest mean, and a vote of ten neighbours.
+same way, and a vote of ten neighbours.
 """
 
 import numpy as np
 from scipy.special import log_softmax
+
+from keras_het.explain import calibration
 
 STRENGTHS = (0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0)  # C of logistic regression, inverse L2
 SHRINKAGES = (0.9, 0.7, 0.5, 0.3, 0.1)
@@ -34,16 +36,9 @@ def measures(log_p, truth, votes=None):
     result = {
         "accuracy": float(right.mean()),
         "nll": float(-np.take_along_axis(log_p, truth[:, None].astype(int), 1).mean()),
-        "ece": calibration_error(p.max(axis=1), right),
+        "ece": calibration(p, truth).error,
     }
     return result | (to_people(log_p, p, votes) if votes is not None else {})
-
-
-def calibration_error(confidence, right, bins=15):
-    """Returns the mean distance of confidence and accuracy in bins of equal width."""
-    place = np.minimum((confidence * bins).astype(int), bins - 1)
-    sums = np.bincount(place, confidence - right, bins)
-    return float(np.abs(sums).sum() / len(right))
 
 
 def to_people(log_p, p, votes):
@@ -58,13 +53,6 @@ def to_people(log_p, p, votes):
         "kl": float(cross - entropy.mean()),
         "entropies": float(spearmanr(entropy, -(p * log_p).sum(axis=1)).statistic),
     }
-
-
-def nearest_means(x, y, units, queries):
-    """Returns scores of each class `(N, K)`: minus the mean squared distance to the mean of its examples."""
-    means = np.stack([x[y == k].mean(axis=0) if (y == k).any() else np.full(x.shape[1], 1e3) for k in range(units)])
-    squares = [(part**2).mean(axis=1) for part in (queries, means)]
-    return 2.0 * queries @ means.T / x.shape[1] - squares[0][:, None] - squares[1]
 
 
 def logistic_regression(x, y, x_validation, y_validation, *others):
@@ -86,14 +74,9 @@ def linear_discriminant(x, y, x_validation, y_validation, *others):
     return [best.predict(part) for part in others], best.shrinkage
 
 
-def neighbour_votes(x, y, units, queries, leave_out=False):
-    """Returns the fractions of labels among the ten nearest examples, by cosine."""
-    x, queries = (part / np.linalg.norm(part, axis=1, keepdims=True) for part in (x, queries))
-    shares = np.zeros((len(queries), units))
-    for start in range(0, len(queries), 1024):
-        near = queries[start : start + 1024] @ x.T
-        if leave_out:
-            near[np.arange(len(near)), start + np.arange(len(near))] = -np.inf
-        nearest = np.argpartition(-near, NEIGHBOURS, axis=1)[:, :NEIGHBOURS]
-        shares[start : start + 1024] = (y[nearest][:, :, None] == np.arange(units)).mean(axis=1)
-    return shares
+def neighbour_votes(x, y, units):
+    """Returns the fractions of labels among the ten nearest other examples, by cosine, `(N, K)`."""
+    from sklearn.neighbors import NearestNeighbors
+
+    nearest = NearestNeighbors(n_neighbors=NEIGHBOURS, metric="cosine").fit(x).kneighbors(return_distance=False)
+    return (y[nearest][:, :, None] == np.arange(units)).mean(axis=1)

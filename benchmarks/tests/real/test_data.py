@@ -149,12 +149,3 @@ def test_measures_against_brute_force():
 def test_measures_refuse_nan():
     with pytest.raises(FloatingPointError, match="try a lower learning rate"):
         plain.measures(np.array([[0.0, 1.0], [np.nan, 0.0]]), np.array([0, 1]))
-
-
-def test_votes_of_neighbours_leave_the_example_out():
-    x = np.repeat(np.eye(3), 15, axis=0) + 0.01 * np.random.default_rng(0).normal(size=(45, 3))
-    y = np.repeat(np.arange(3), 15)
-    y[7] = 2
-    shares = plain.neighbour_votes(x, y, 3, x, leave_out=True)
-    assert shares.argmax(axis=1).tolist() == np.repeat(np.arange(3), 15).tolist()
-    assert shares[7, 2] == 0  # its own label

@@ -1,10 +1,10 @@
-"""Benchmarks of the diagnosis and of cleaning: their data and tables, and the advice that follows from them."""
+"""Benchmarks of the diagnosis and of cleaning: their data and tables."""
 
 import numpy as np
 import pytest
 
 from benchmarks.labels import cleaning, diagnosis
-from benchmarks.lib import noises, results
+from benchmarks.lib import noises
 
 pytestmark = pytest.mark.once
 
@@ -46,10 +46,3 @@ def test_the_table_of_cleaning_has_paired_differences_in_points():
     assert cleaning.table(rows)[1] == [
         *("pair", "0.400", "0.300", "0.550", "**+10.0 +- 0.0**", "**+15.0 +- 5.0**", "-5.0 +- 5.0", "-5.0 +- 5.0")
     ]
-
-
-def test_the_advice_smooths_where_smoothing_did_best():
-    table = results.read(results.FOLDER / "arena_digits.json").tables["begin with"]
-    chosen = {line[0] for line in table[1:] if line[1] == "label smoothing"}
-    smoothed = {noise for noise, kind in diagnosis.RIGHT.items() if kind == "none"}
-    assert smoothed == chosen

@@ -72,14 +72,6 @@ def test_a_command_with_a_removed_option_is_found(accepts):
     assert not accepts(run._replace(command=f"{run.command} --planted"))
 
 
-def test_the_readme_lists_every_removed_benchmark_and_no_other():
-    readme = (ROOT / "benchmarks" / "README.md").read_text()
-    assert "<!-- table: views.removed -->" in readme  # which a test of the pages renders
-    names = {row[0].split("]")[0].removeprefix("[") for row in archive.removed(None)[1:]}
-    assert "arena_digits" in names
-    assert "recipe" not in names
-
-
 def test_the_commit_of_a_removed_benchmark_has_its_module():
     has_module = {}
     for name, module, commit in archive.removed(None)[1:]:

@@ -8,14 +8,14 @@ import pytest
 from chromium import SIZES, context
 
 from keras_het.labels.report import report
-from tests.labels.report.models import EXAMPLES, HOSTILE, confuse, make_data, with_head
+from tests.labels.report.models import EXAMPLES, HOSTILE, make_data, plain
 
 
 @pytest.fixture(scope="module")
 def path(tmp_path_factory):
     images = np.random.default_rng(0).integers(0, 256, size=(EXAMPLES, 8, 8)).astype("uint8")
     shown = {"images": images, "texts": [name * 99 for name in HOSTILE] * (EXAMPLES // 4)}
-    return report(confuse(with_head(), 1, 3), *make_data(), HOSTILE, tmp_path_factory.mktemp("report"), **shown)
+    return report(plain(), *make_data(), HOSTILE, tmp_path_factory.mktemp("report"), **shown)
 
 
 @pytest.fixture
@@ -52,7 +52,7 @@ def test_the_page_can_be_read(opened):
     assert page.locator("script").count() == 1
     assert len(column(page, 2)) == 10
     loaded = page.evaluate("[...document.images].map((image) => image.complete && image.naturalWidth > 0)")
-    assert loaded == [True] * (10 + 3)  # issues and pictures
+    assert loaded == [True] * (10 + 1)  # issues and the figure
 
 
 @pytest.mark.parametrize(

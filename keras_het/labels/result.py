@@ -117,13 +117,7 @@ class Result:
             labels = import_extra("pandas", "The report on a frame").Series(labels, self.data.index)
         defaults: dict[str, Any] = {"probabilities": self.probabilities, "issues": self.issues}
         defaults["title"] = "Labels and probabilities"
-        return report(self._report_model(), self.data.x, labels, self.classes.tolist(), path, **defaults | arguments)
-
-    def _report_model(self) -> keras.Model:
-        """Returns the model whose input is `data.x`: only its last part, if `data.x` are features of a data set."""
-        if self.trainer.frozen is None or self.training_data is not self.data:
-            return self.model
-        return self.model.layers[-1]
+        return report(None, self.data.x, labels, self.classes.tolist(), path, **defaults | arguments)
 
     def to_frame(self) -> Any:
         """Returns the comparison as a `pandas.DataFrame`, a row for each trial; `issues.to_frame()` has the labels."""

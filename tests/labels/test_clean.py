@@ -16,6 +16,7 @@ from keras_het.labels.data import Data
 from keras_het.labels.decoding import decode
 from keras_het.labels.issues import find_issues
 from keras_het.labels.report import page
+from keras_het.labels.report.figures import Picture
 from keras_het.labels.result import Result
 from tests.common import Batches, assert_same_arrays, compiled, texts_of_warnings
 
@@ -199,7 +200,7 @@ def test_the_report_names_the_labels_that_were_left_out(tmp_path):
 
 
 def test_the_report_shows_the_columns_of_a_frame_and_texts(tmp_path, monkeypatch):
-    monkeypatch.setattr(page, "pictures", lambda found: [])
+    monkeypatch.setattr(page, "reliability_diagram", lambda calibration: Picture("", ""))
     x = pandas.DataFrame(X, columns=["height", "<b>", 3], index=[f"row {i}" for i in range(240)])
     result = cleaned(pandas.Series(NAMES[LABELS], index=x.index), x, report_path=tmp_path)
     text = result.page.read_text()
@@ -213,7 +214,7 @@ def test_the_report_shows_the_columns_of_a_frame_and_texts(tmp_path, monkeypatch
 
 
 def test_features_of_a_data_set_have_a_report(tmp_path, monkeypatch):
-    monkeypatch.setattr(page, "pictures", lambda found: [])
+    monkeypatch.setattr(page, "reliability_diagram", lambda calibration: Picture("", ""))
     trained = make_model()
     trained.fit(X, TRUE, epochs=2, verbose=0)
     result = clean(trained, Batches(X, LABELS), verbose=0)

@@ -1,7 +1,6 @@
 """Numbers and sentences of a report."""
 
 import collections
-import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -14,9 +13,7 @@ from keras_het.base.classes import order_columns
 from keras_het.base.refusal import refusal, refuse_if
 from keras_het.base.validation import check_class_names, check_integer, check_labels
 from keras_het.explain.calibration import Calibration
-from keras_het.explain.covariance import ConfusedPairs
 from keras_het.explain.drawing import shorten
-from keras_het.explain.noise import HeadNoise, head_noise
 from keras_het.labels.diagnosis import Diagnosis, diagnose
 from keras_het.labels.issues import LabelIssues, find_issues
 from keras_het.reading.check import collect_warnings
@@ -39,7 +36,6 @@ class Findings(NamedTuple):
         calibration: calibration of the confidence.
         issues: `LabelIssues` of all labels; None for labels of one class.
         diagnosis: kind of label noise; None for labels of one class, or without out-of-sample probabilities.
-        noise: noise of the head; None without a head.
         missing: sentences on parts that the page leaves out.
     """
 
@@ -52,7 +48,6 @@ class Findings(NamedTuple):
     calibration: Calibration
     issues: LabelIssues | None
     diagnosis: Diagnosis | None
-    noise: HeadNoise | None
     missing: list[str]
 
     @property
@@ -71,14 +66,6 @@ class Findings(NamedTuple):
         pairs = [(min(pair), max(pair), kind) for *pair, kind in self._flags()]
         confusable = {(first, second) for first, second, kind in pairs if kind == "confusable"}
         return self._count_by_name((first, second) for first, second, _ in pairs if (first, second) in confusable)
-
-    @property
-    def pairs(self) -> ConfusedPairs:
-        """Pairs of classes that share noise in the head, by name, the largest covariance first."""
-        pairs, names = (self.noise.pairs or [] if self.noise else []), self.class_names
-        return ConfusedPairs(
-            dataclasses.replace(pair, first=names[pair.first], second=names[pair.second]) for pair in pairs
-        )
 
     def _flags(self) -> list[tuple[int, int, str]]:
         rows = () if self.issues is None else self.issues.rows()
@@ -121,9 +108,8 @@ def collect(
         rows = _normalized(p)
         issues = find_issues(rows, labels) if issues is None else issues
         diagnosis = None if probabilities is None else diagnose(rows, labels, names)
-    noise = None if model is None else _noise(model, x, len(names), batch_size, missing)
     scores = probabilities is not None, accuracy, *_nll_and_brier(p, labels)
-    return Findings(names, labels, *scores, calibration, issues, diagnosis, noise, missing)
+    return Findings(names, labels, *scores, calibration, issues, diagnosis, missing)
 
 
 def _check_inputs(model: Any, x: Any, y: Any, probabilities: Any) -> int:
@@ -171,18 +157,6 @@ def _nll_and_brier(p: np.ndarray, labels: np.ndarray) -> tuple[float, float]:
     squares = np.einsum("nk,nk->n", p, p).astype("float64")
     nll = float(-np.log(np.maximum(label_p, np.finfo("float32").tiny)).mean())
     return nll, float((squares - 2 * label_p + 1).mean())
-
-
-def _noise(model: Any, x: Any, classes: int, batch_size: int, missing: list[str]) -> HeadNoise | None:
-    """Returns the noise of the head, or adds the reason to `missing` if it is unknown."""
-    try:
-        noise = head_noise(model, x, classes, batch_size)
-    except ValueError as error:
-        missing.append(f"Noise of the head: unknown. {error}")
-        return None
-    if noise is not None and noise.pairs is None:
-        missing.append(f"Confused classes: unknown. {noise.reason}")
-    return noise
 
 
 def summary(findings: Findings) -> list[str]:

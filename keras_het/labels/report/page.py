@@ -19,7 +19,7 @@ from keras_het.base.version import __version__
 from keras_het.labels.corrections import COLUMNS, EXAMPLE_PREFIX, read_corrections, read_table, table_of
 from keras_het.labels.issues import LabelIssues
 from keras_het.labels.report.examples import Column, are_images, check_number, columns_of, thumbnails
-from keras_het.labels.report.figures import pictures
+from keras_het.labels.report.figures import reliability_diagram
 from keras_het.labels.report.findings import Findings, collect, next_steps, summary
 
 MAX_PAGE_ROWS, MAX_PAGE_FLIPS, MAX_PAGE_COLUMNS = 200, 20, 8
@@ -165,7 +165,7 @@ def render(findings: Findings, images: Any = None, columns: Sequence[Column] = (
         title=title,
         summary=summary(findings),
         steps=next_steps(findings),
-        pictures=pictures(findings),
+        picture=reliability_diagram(findings.calibration),
         rows=flagged_rows(findings, images, columns[:MAX_PAGE_COLUMNS]),
         has_images=images is not None,
         columns=columns[:MAX_PAGE_COLUMNS],

@@ -32,13 +32,3 @@ def with_head(**arguments):
 
 def plain(activation="softmax"):
     return with_kernel(keras.layers.Dense(CLASSES, activation))
-
-
-def confuse(model, first, second):
-    """Gives two classes noise against each other, and the others hardly any."""
-    factor = model.layers[-1].covariance.factor_layer
-    kernel = 0.01 * np.random.default_rng(1).normal(size=(CLASSES, CLASSES, 2))
-    kernel[:, first], kernel[:, second] = 1.0, -1.0
-    factor.kernel.assign(kernel.reshape(CLASSES, -1))
-    factor.bias.assign(np.zeros(CLASSES * 2))
-    return model

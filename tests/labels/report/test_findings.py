@@ -7,13 +7,10 @@ import numpy as np
 import pandas
 import pytest
 
-from keras_het import covariances, explain
-from keras_het.explain import noise
+from keras_het import explain
 from keras_het.labels.report.findings import collect, next_steps, summary
-from keras_het.layers import HeteroscedasticDense
 from tests.checks import refusals
-from tests.common import Subclassed
-from tests.labels.report.models import CLASSES, EXAMPLES, confuse, make_data, plain, with_head
+from tests.labels.report.models import CLASSES, EXAMPLES, make_data, plain, with_head
 
 pytestmark = pytest.mark.once
 
@@ -21,12 +18,10 @@ X, Y = make_data()
 NAMES = ["ant", "bee", "cat", "dog"]
 
 
-def test_planted_errors_are_the_flagged_labels_and_the_planted_pair_the_first():
-    found = collect(confuse(with_head(), 1, 3), X, Y, NAMES)
+def test_planted_errors_are_the_flagged_labels():
+    found = collect(with_head(), X, Y, NAMES)
     assert set(found.issues.index[found.issues.is_issue]) == set(range(10))
     assert found.flagged == 10
-    (pair,) = found.pairs
-    assert (pair.first, pair.second, pair.covariance < 0) == ("bee", "dog", True)
     assert found.missing == []
     assert found.accuracy == pytest.approx(110 / EXAMPLES)
 
@@ -45,11 +40,10 @@ def test_errors_that_are_many_of_one_kind_are_confusable():
     assert set(kinds.values()) == {""}
 
 
-def test_advice_names_the_classes_between_which_most_suspects_are_whatever_the_covariance_says():
-    """The head has noise between the classes bee and dog; the labels are swapped between cat and dog."""
+def test_advice_names_the_classes_between_which_most_suspects_are():
     swapped, y = np.flatnonzero(np.isin(Y, (2, 3)) & (np.arange(EXAMPLES) >= 10))[:16], Y.copy()
     y[swapped] = 5 - Y[swapped]
-    found = collect(confuse(with_head(), 1, 3), X, y, NAMES)
+    found = collect(with_head(), X, y, NAMES)
     assert {*found.confusable[0][:2]} == {"cat", "dog"}
     assert found.confusable[0][2] >= 16
     assert len(found.confusable) == 1  # of the ten errors of all classes no pair has more than by chance
@@ -88,7 +82,6 @@ def test_the_scores_are_those_of_the_metrics_also_of_probabilities_out_of_sample
     found = collect(with_head(), X, Y, probabilities=p)
     assert found.is_out_of_sample
     assert found.accuracy == pytest.approx(np.mean(p.argmax(axis=1) == Y))
-    assert found.noise is not None
     assert not any("memorised" in step for step in next_steps(found))
     assert any("memorised" in step for step in next_steps(collect(with_head(), X, Y)))
 
@@ -98,18 +91,6 @@ def test_issues_that_somebody_found_are_the_flagged_labels():
     found = collect(plain(), X, Y, issues=all_of_them)
     assert found.flagged == len(Y)
     assert f"{len(Y)} labels" in " ".join(summary(found))
-
-
-def test_what_a_model_does_not_tell_is_said_and_the_rest_is_there():
-    found = collect(with_head(num_factors=None, covariance=covariances.Latent(2)), X, Y)
-    (missing,) = found.missing
-    assert missing.startswith("Confused classes: unknown. `model` must have a head with noise in the logits")
-    assert (found.pairs, found.flagged) == ([], 10)
-    assert summary(found)
-    found = collect(Subclassed(HeteroscedasticDense(CLASSES, 1)), X, Y)
-    text = "Noise of the head: unknown. `model` must be functional, or Sequential and built"
-    assert found.missing[0].startswith(text)
-    assert found.noise is None
 
 
 def test_labels_of_one_class_are_no_suspects_and_noise_is_told_of_probabilities_out_of_sample():
@@ -122,14 +103,6 @@ def test_labels_of_one_class_are_no_suspects_and_noise_is_told_of_probabilities_
     assert found.diagnosis.next_step in next_steps(found)
     assert f"Label noise: {found.diagnosis.answer}" in summary(found)
     assert collect(plain(), X, Y).diagnosis is None
-
-
-def test_many_examples_are_drawn_from_for_the_covariance(monkeypatch):
-    monkeypatch.setattr(noise, "MAX_EXAMPLES", 30)
-    model = with_head()
-    found = collect(model, {"a": X}["a"], Y)
-    chosen = np.sort(np.random.default_rng(0).choice(EXAMPLES, 30, replace=False))
-    np.testing.assert_allclose(found.noise.covariance, explain.covariance(model, X[chosen]))
 
 
 def diverged():
@@ -176,7 +149,7 @@ def steps_of(found):
 
 
 def test_advice_follows_the_numbers():
-    found = collect(confuse(with_head(), 1, 3), X, Y, NAMES)
+    found = collect(with_head(), X, Y, NAMES)
     steps = steps_of(found)
     assert "Check the 10 issues" in steps
     assert "confused more often" not in steps
@@ -204,7 +177,7 @@ def test_flagged_labels_of_any_two_classes_make_no_pair():
 
 
 def test_the_summary_says_it_in_words():
-    text = " ".join(summary(collect(confuse(with_head(), 1, 3), X, Y, NAMES)))
+    text = " ".join(summary(collect(with_head(), X, Y, NAMES)))
     assert text.startswith("10 of 120 labels (8.3%) are issues (likely errors). The most suspicious is example ")
     assert "The model predicts 91.7% of the labels, with a mean confidence of " in text
     x, y = make_data(wrong=0)

@@ -1,20 +1,18 @@
 """Likely label errors, from out-of-sample predictions or from one training."""
 
 import dataclasses
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-import keras
 import numpy as np
 import scipy.special
 
 from keras_het.base.batches import check_same_index
-from keras_het.base.refusal import refusal
+from keras_het.base.refusal import refusal, refuse_if
 from keras_het.base.tables import TextTable
 from keras_het.base.validation import check_labels
 from keras_het.labels.decoding import decode
 from keras_het.labels.estimation import check_distributions, confident_counts, systematic_flips
-from keras_het.reading.probabilities import exclusive_probabilities
 from keras_het.reading.training_record import TrainingRecord
 
 SHOWN_ROWS = 20
@@ -116,14 +114,7 @@ class Evidence(NamedTuple):
     margins: np.ndarray | None = None
 
 
-def find_issues(
-    probabilities: Any,
-    labels: Any = None,
-    x: Any = None,
-    *,
-    pairs: Iterable | None = None,
-    batch_size: int = 128,
-) -> LabelIssues:
+def find_issues(probabilities: Any, labels: Any = None) -> LabelIssues:
     """Ranks labels by how likely they are errors, and flags those that a model disagrees with.
 
     The result has all labels, the lowest score first. Review them in this order: between a fifth and nearly all of the
@@ -149,18 +140,13 @@ def find_issues(
 
     Args:
         probabilities: out-of-sample probabilities, `(N, K)`, each row of sum 1, which cleanlab calls `pred_probs` and
-            expects after the labels; or a model of exclusive classes; or a `TrainingDynamics` after an epoch. A float32
-            memory map is not copied.
+            expects after the labels; or a `TrainingDynamics` after an epoch. A float32 memory map is not copied.
         labels: integers in [0, K), `(N,)`; a class without labels is never suggested. None for the labels of a
             `TrainingDynamics`.
-        x: inputs of the model, arrays; None without a model.
-        pairs: pairs (i, j) of confusable classes, such as the `explain.confused_pairs` of negative covariance; None
-            uses the counts.
-        batch_size: size of the batches of the model's predictions.
     Returns:
         `LabelIssues`.
     Raises:
-        ValueError: for other shapes or values, or a model without `x`.
+        ValueError: for other shapes or values, or missing labels.
     Source: Northcutt, Jiang and Chuang 2021, "Confident learning", sections 3.1 and 3.2 (prune by noise rate); the
         scores are cleanlab's `self_confidence`. Pleiss et al. 2020, "Identifying mislabeled data using the area under
         the margin ranking", for the mean margin, without their threshold class. Banerjee et al. 2005, "Clustering with
@@ -179,9 +165,12 @@ def find_issues(
             6      1          1  0.9500
         1 of 7 labels are issues (0 confusable); the model disagrees with 1.
     """
-    _check_arguments(probabilities, labels, x)
-    check_same_index(x=x, probabilities=probabilities, labels=labels)
-    return _table(_evidence(probabilities, labels, x, batch_size), pairs)
+    if hasattr(probabilities, "record"):
+        return _table(_training_evidence(probabilities, labels))
+    refuse_if(labels is None, "labels", "be an array, except for a TrainingDynamics", "None")
+    check_same_index(probabilities=probabilities, labels=labels)
+    p = check_distributions(probabilities, keep_float32=True)
+    return _table(Evidence(p, check_labels(labels, p.shape[1], len(p))))
 
 
 def all_issues(p: np.ndarray, labels: np.ndarray, decoded: Any = None, flags_all: bool = True) -> LabelIssues:
@@ -190,10 +179,10 @@ def all_issues(p: np.ndarray, labels: np.ndarray, decoded: Any = None, flags_all
     In data with few label errors, most disagreements are correct labels of hard examples, and few are confident issues.
     In data with many errors, they are too few.
     """
-    return _table(Evidence(p, labels), None, flags_all, decoded)
+    return _table(Evidence(p, labels), flags_all, decoded)
 
 
-def _table(evidence: Evidence, pairs: Any = None, flags_all: bool = False, decoded: Any = None) -> LabelIssues:
+def _table(evidence: Evidence, flags_all: bool = False, decoded: Any = None) -> LabelIssues:
     """Returns all labels, the lowest score or margin first.
 
     With `flags_all`, or with classes by T, all disagreements are issues if most of them are confident issues.
@@ -205,30 +194,10 @@ def _table(evidence: Evidence, pairs: Any = None, flags_all: bool = False, decod
         confident = is_issue & _is_confident(labels, p, _joint(labels, counts))
         are_most = 2 * confident.sum() > is_issue.sum()
         is_issue = is_issue if are_most and (flags_all or decoded.is_proven) else confident
-    confusable = systematic_flips(counts) if pairs is None else _symmetric_mask(pairs, p.shape[1])
     score = p[np.arange(len(p)), labels] if margins is None else scipy.special.expit(margins)
-    kind = np.where(is_issue, np.where(confusable[suggested, labels], "confusable", "wrong"), "")
+    kind = np.where(is_issue, np.where(systematic_flips(counts)[suggested, labels], "confusable", "wrong"), "")
     order = np.argsort(score if margins is None else margins, kind="stable")
     return LabelIssues(order, *(part[order] for part in (labels, suggested, score, is_issue, kind)))
-
-
-def _check_arguments(probabilities: Any, labels: Any, x: Any) -> None:
-    """Raises a ValueError if labels or x are missing, or if x would not be used."""
-    if labels is None and not hasattr(probabilities, "record"):
-        raise refusal("labels", "be an array, except for a TrainingDynamics", "None")
-    is_model = isinstance(probabilities, keras.Model)
-    if is_model == (x is None):
-        received = "a model without x" if is_model else "x and probabilities"
-        raise refusal("x", "be the inputs of a model, and None without a model", received)
-
-
-def _evidence(source: Any, labels: Any, x: Any, batch_size: int) -> Evidence:
-    """Returns the evidence of probabilities, of a model and its inputs, or of a training."""
-    if hasattr(source, "record"):
-        return _training_evidence(source, labels)
-    p = source if x is None else exclusive_probabilities(source, x, batch_size)
-    p = check_distributions(p, keep_float32=True)
-    return Evidence(p, check_labels(labels, p.shape[1], len(p)))
 
 
 def _training_evidence(dynamics: Any, labels: Any) -> Evidence:
@@ -265,11 +234,3 @@ def _joint(labels: np.ndarray, counts: np.ndarray) -> np.ndarray:
     missing = totals - whole.sum(axis=1)  # round the largest remainders up
     ranks = np.argsort(np.argsort(whole - exact, axis=1, kind="stable"), axis=1)
     return whole + (ranks < missing[:, None])
-
-
-def _symmetric_mask(pairs: Iterable, size: int) -> np.ndarray:
-    mask = np.zeros((size, size), bool)
-    for pair in pairs:
-        first, second = check_labels(list(pair), size, 2, name="pairs")
-        mask[first, second] = mask[second, first] = True
-    return mask

@@ -122,7 +122,6 @@ CALLS = {
     "calibration": explain.calibration,
     "diagnose": diagnose,
     "find_issues": find_issues,
-    "a model's issues": lambda p, y: find_issues(model(), y, p),
     "regression_scores": explain.regression_scores,
     "look_alike_transitions": lambda p, y: look_alike_transitions(p, y, 0.1),
     "report": lambda p, y: collect(model(), p, y),

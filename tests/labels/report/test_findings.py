@@ -66,6 +66,13 @@ def test_the_worst_is_one_of_the_flagged_labels():
     assert found.flips[0] == ("bee", "ant", 3)
 
 
+def test_rounded_sums_of_half_precision_are_accepted():
+    model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(3, "softmax", dtype="mixed_bfloat16")])
+    x = 3.0 * np.random.default_rng(0).normal(size=(60, 3))
+    found = collect(model, x, np.arange(60) % 3)
+    assert np.isfinite(found.issues.score).all()
+
+
 def test_columns_of_a_frame_are_matched_by_name():
     p = np.full((EXAMPLES, CLASSES), 0.02)
     p[np.arange(EXAMPLES), np.arange(EXAMPLES) % CLASSES] = 0.94

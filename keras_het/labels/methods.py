@@ -65,10 +65,6 @@ class Method:
         """
         return [keras.layers.Dense(units, "log_softmax", dtype="float32", **options)]
 
-    def tail(self, units: int) -> list[keras.layers.Layer]:
-        """Returns new layers that follow the head in training only, such as a `NoiseTransition` of `units` classes."""
-        return []
-
     def loss(self, data: Data) -> keras.losses.Loss:
         """Returns a new loss of the head's outputs, for the training `data`."""
         losses = keras.losses
@@ -96,7 +92,7 @@ class Method:
         raise NotImplementedError(f"{type(self).__name__} must define solve(data, scale)")
 
     def compile(self, model: keras.Model, optimizer: Any, data: Data, **arguments: Any) -> keras.Model:
-        """Compiles and returns the `model` with head and tail, for the training `data`."""
+        """Compiles and returns the `model` with the head, for the training `data`."""
         model.compile(optimizer, self.loss(data), **arguments)
         return model
 

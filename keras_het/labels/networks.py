@@ -97,17 +97,14 @@ def mark_trained(model: keras.Model) -> None:
 
 def with_method(model: keras.Model, method: Method, data: Data) -> tuple[keras.Model, keras.Model]:
     """Returns a new model to train, with the head of a method instead of its last layer, and its predictor."""
-    layers, tail = method.head(data.units, **head_options(model_head(model).head)), method.tail(data.units)
+    ending = model_head(model)
+    layers, outputs = method.head(data.units, **head_options(ending.head)), ending.features
     _check_log_probabilities(layers[-1])
-    trained, predictor = replace_head(model, layers, tail)
+    for layer in layers:
+        outputs = layer(outputs)
+    trained, predictor = _with_outputs(model, outputs), _with_outputs(model, outputs)
     arguments = {key: value for key, value in compile_arguments(model).items() if key in KEPT_COMPILE_ARGUMENTS}
-    return method.compile(trained, without_decay(model.optimizer, trained, tail), data, **arguments), predictor
-
-
-def replace_head(model: keras.Model, layers: list, tail: list) -> tuple[keras.Model, keras.Model]:
-    """Returns the model with `layers` and `tail` instead of its last layer, and the same model without the tail."""
-    outputs = _apply(layers, model_head(model).features)
-    return _with_outputs(model, _apply(tail, outputs)), _with_outputs(model, outputs)
+    return method.compile(trained, clone_optimizer(model.optimizer, trained), data, **arguments), predictor
 
 
 def model_head(model: keras.Model) -> Ending:
@@ -129,11 +126,10 @@ def head_options(layer: Any) -> dict[str, Any]:
     return zeros | {name: value for name, value in penalties.items() if value is not None}
 
 
-def without_decay(optimizer: Any, model: keras.Model, layers: list[keras.layers.Layer]) -> Any:
-    """Returns a clone of the optimizer, without weight decay for `layers`."""
+def clone_optimizer(optimizer: Any, model: keras.Model) -> Any:
+    """Returns a clone of the optimizer that excludes the same variables of the model from weight decay."""
     clone = rebuild(optimizer)
     excluded, _, pattern = weight_decay_exclusions(optimizer, model.variables)
-    excluded = [*excluded, *(variable for layer in layers for variable in layer.variables)]
     if excluded or pattern:
         clone.exclude_from_weight_decay(excluded, pattern)
     return clone
@@ -141,7 +137,7 @@ def without_decay(optimizer: Any, model: keras.Model, layers: list[keras.layers.
 
 def compile_with_crossentropy(model: keras.Model, optimizer: Any) -> keras.Model:
     """Returns a fitted model, compiled with crossentropy for `evaluate` and further training."""
-    optimizer = without_decay(optimizer, model, [])
+    optimizer = clone_optimizer(optimizer, model)
     optimizer.build(model.trainable_variables)  # else a saved model could not be loaded without a warning
     model.compile(optimizer, _crossentropy(), metrics=["accuracy"])
     return model
@@ -210,12 +206,6 @@ def join(model: keras.Model, on_features: keras.Model) -> keras.Model:
 
 def _with_outputs(model: keras.Model, outputs: Any) -> keras.Model:
     return add_preprocessor(keras.Model(model_inputs(model), outputs), model)
-
-
-def _apply(layers: list, tensor: Any) -> Any:
-    for layer in layers:
-        tensor = layer(tensor)
-    return tensor
 
 
 def _crossentropy() -> keras.losses.Loss:

@@ -19,29 +19,26 @@ FAST = keras.optimizers.Adam(0.1)
 PLAIN = {"methods": [EarlyStopping()], **SHORT}
 
 
-class Transition(Method):
-    name = "transition"
+def test_callbacks_of_a_method_see_its_trainings_alone():
+    seen = []
 
-    def tail(self, units):
-        return [keras_het.layers.NoiseTransition(units)]
+    class Watched(Method):
+        name = "watched"
 
-
-def test_layers_of_the_tail_act_in_training_alone():
-    class Released(Transition):
         def callbacks(self):
-            return [keras_het.callbacks.ReleaseTransition(1)]
+            return [keras.callbacks.LambdaCallback(on_train_end=lambda logs: seen.append(self.name))]
 
-    result = short(Released(), epochs=6)
-    assert [trial.name for trial in result.trials] == ["early stopping", "transition"]
-    assert not any("transition" in layer.name for layer in result.model.layers)
+    assert [trial.name for trial in short(Watched(), folds=2).trials] == ["early stopping", "watched"]
+    assert seen == ["watched"] * 2
 
 
-def test_a_transition_does_not_decay():
+def test_what_the_optimizer_excludes_from_weight_decay_does_not_decay():
     seen = []
 
     def make_model():
         model = keras.Sequential([keras.Input((6,)), keras.layers.Dense(3)])
         optimizer = keras.optimizers.AdamW(0.1, weight_decay=1e-3)
+        optimizer.exclude_from_weight_decay(var_names=["bias"])
         return compiled(model, optimizer, keras.losses.SparseCategoricalCrossentropy(from_logits=True))
 
     class Spy(keras.callbacks.Callback):
@@ -49,8 +46,8 @@ def test_a_transition_does_not_decay():
             decayed = self.model.optimizer._use_weight_decay
             seen.append({v.path.split("/")[-1]: decayed(v) for v in self.model.trainable_variables})
 
-    short(Transition(), folds=2, make_model=make_model, callbacks=[Spy()])
-    assert seen[2] == {"kernel": True, "bias": True, "transition": False}
+    short(folds=2, make_model=make_model, callbacks=[Spy()])
+    assert seen == [{"kernel": True, "bias": False}] * 3
 
 
 def test_weights_are_averaged_over_the_epochs():

@@ -184,6 +184,7 @@ def frozen_features(model: keras.Model, x: Any, batch_size: int, folder: pathlib
         features[start : start + len(block)] = block
         start += len(block)
     features.flush()
+    del features  # Windows renames no file with an open memory map
     unfinished.replace(file)
     return np.load(file, mmap_mode="r", allow_pickle=False)
 

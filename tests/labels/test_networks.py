@@ -1,5 +1,8 @@
 """The networks of a training: a user's model with the head of a method, frozen features, and what is refused."""
 
+import pathlib
+import weakref
+
 import keras
 import ml_dtypes
 import numpy as np
@@ -132,6 +135,25 @@ def test_features_are_computed_once_and_those_of_another_model_are_refused(tmp_p
     for model, x in ((backbone(1), X), (backbone(0), X[::-1]), (backbone(0), X[:100])):
         with pytest.raises(ValueError, match="`resume_path` must be a folder of the same examples and model"):
             networks.frozen_features(model, x, 32, tmp_path)
+
+
+def test_the_memory_map_is_closed_before_its_file_is_renamed(tmp_path, monkeypatch):
+    """Windows renames no file with an open memory map."""
+    opened, make, rename = [], np.lib.format.open_memmap, pathlib.Path.replace
+
+    def remember(*arguments, **options):
+        array = make(*arguments, **options)
+        opened.append(weakref.ref(array))
+        return array
+
+    def check(source, target):
+        assert all(array() is None for array in opened)
+        return rename(source, target)
+
+    monkeypatch.setattr(np.lib.format, "open_memmap", remember)
+    monkeypatch.setattr(pathlib.Path, "replace", check)
+    model = keras.Sequential([keras.Input((6,)), keras.layers.Dense(3)])
+    assert networks.frozen_features(model, X, 32, tmp_path).shape == X.shape
 
 
 def test_a_model_without_a_head_gives_its_outputs():

@@ -8,7 +8,7 @@ import keras
 import numpy as np
 
 from keras_het.base.batches import batches, batches_with_weights, count_examples
-from keras_het.base.graph import model_inputs, part_and_preprocessor
+from keras_het.base.graph import model_inputs
 from keras_het.base.internals import compile_arguments, weight_decay_exclusions
 from keras_het.base.refusal import refusal, refuse_if
 from keras_het.base.validation import check_maker
@@ -19,6 +19,7 @@ from keras_het.layers import HeteroscedasticDense
 from keras_het.models.raw_inputs import add_preprocessor
 from keras_het.reading.check import leaves, spell
 from keras_het.reading.ending import Ending, find_ending, single_output
+from keras_het.reading.features import batch_predictor
 from keras_het.reading.matching import find_label_form, rebuild, unwrap_annotators
 
 REFUSED_ACTIVATIONS = ("softmax", "sigmoid", "log_sigmoid")  # the loss reads logits or log-probabilities
@@ -153,11 +154,10 @@ def training_inputs(trained: keras.Model, predictor: keras.Model, x: Any) -> Any
     return keras.tree.map_structure(lambda *rows: np.concatenate(rows), *arrays)
 
 
-def feature_batches(model: keras.Model, x: Any) -> Iterator[tuple[Any, Any, Any]]:
-    """Yields features of a trained model, labels and weights, for each batch of a data set."""
-    part, preprocess = part_and_preprocessor(model, symbolic_features(model))
-    for inputs, labels, weights in batches_with_weights(x, 1):
-        yield keras.ops.convert_to_numpy(part.predict_on_batch(preprocess(inputs))), labels, weights
+def feature_batches(model: keras.Model, x: Any, batch_size: int = 1) -> Iterator[tuple[Any, Any, Any]]:
+    """Yields features of a trained model, labels and weights, for each batch; labels of arrays are None."""
+    predict = batch_predictor(model, symbolic_features(model))
+    return ((predict(inputs), *others) for inputs, *others in batches_with_weights(x, batch_size))
 
 
 def frozen_features(model: keras.Model, x: Any, batch_size: int, folder: pathlib.Path | None) -> np.ndarray:
@@ -165,19 +165,16 @@ def frozen_features(model: keras.Model, x: Any, batch_size: int, folder: pathlib
 
     With a folder they are a memory map of its file features.npy, which later calls read.
     """
-    part, preprocess = part_and_preprocessor(model, symbolic := symbolic_features(model))
-    blocks = (
-        keras.ops.convert_to_numpy(part.predict_on_batch(preprocess(inputs))) for inputs, _ in batches(x, batch_size)
-    )
-    shape, file = (count_examples(x), symbolic.shape[-1]), None if folder is None else folder / "features.npy"
-    if file is not None and file.exists():
+    blocks = (features for features, *_ in feature_batches(model, x, batch_size))
+    if folder is None:
+        return np.concatenate([*blocks])
+    shape, file = (count_examples(x), symbolic_features(model).shape[-1]), folder / "features.npy"
+    if file.exists():
         stored, first = np.load(file, mmap_mode="r", allow_pickle=False), next(blocks)
         is_same = stored.shape == shape and np.allclose(stored[: len(first)], first, rtol=1e-3, atol=1e-4)
         rule = f"be a folder of the same examples and model. Delete {file} to compute the features again"
         refuse_if(not is_same, "resume_path", rule, "other features")
         return stored
-    if file is None:
-        return np.concatenate([*blocks])
     unfinished, start = file.with_name("features.unfinished.npy"), 0
     features = np.lib.format.open_memmap(unfinished, "w+", "float32", shape)
     for block in blocks:
@@ -202,7 +199,7 @@ def symbolic_features(model: keras.Model) -> Any:
 
 def join(model: keras.Model, on_features: keras.Model) -> keras.Model:
     """Returns the frozen layers of a trained model, followed by a model on their features."""
-    return add_preprocessor(keras.Model(model_inputs(model), on_features(symbolic_features(model))), model)
+    return _with_outputs(model, on_features(symbolic_features(model)))
 
 
 def _with_outputs(model: keras.Model, outputs: Any) -> keras.Model:

@@ -40,6 +40,7 @@ ROWS = {
     "choose, early stopping alone": lambda task, seed: chosen(task, seed, methods=()),
 }
 REFERENCE, CHOICE = next(iter(ROWS)), "choose"
+FOLDS = 5
 
 
 def task_of(data, noise, seed):
@@ -62,13 +63,14 @@ def chosen(task, seed, **arguments):
         y,
         epochs=task.epochs,
         batch_size=BATCH,
+        folds=FOLDS,
         seed=1000 * seed,
         verbose=0,
         **arguments,
     )
     return {
         "clean accuracy": accuracy(result.model.predict(task.test.x, batch_size=2048, verbose=0), task.test.y),
-        "trainings": 1 + sum(trial.trainings for trial in result.trials),
+        "trainings": 1 + FOLDS * len(result.trials),
         "name": result.name,
     }
 

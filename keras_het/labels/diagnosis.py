@@ -112,10 +112,6 @@ class Diagnosis(TitledLines):
         is_symmetric = self.kind == "class-dependent" and self.symmetry_p_value >= SIGNIFICANCE_LEVEL
         return "symmetric" if is_symmetric else self.kind
 
-    def evidence(self) -> str:
-        """Returns the printed text without the next step."""
-        return "\n".join(f"{title}: {text}" for title, text in self.lines()[:-1])
-
     def lines(self) -> list[tuple[str, str]]:
         """Returns (title, text) of the answer, the evidence, the flips and the next step."""
         flips = [f"{flip.true} -> {flip.label} ({flip.count})" for flip in self.flips[:MAX_SHOWN_FLIPS]]

@@ -27,6 +27,3 @@ class Progress:
         elif self._bar is not None and self.done:
             print()  # else a traceback would begin on the line of the bar
         self._bar = None
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_bar": None}

@@ -70,7 +70,6 @@ class Trial:
         score: score of each example at this epoch, `(N,)`: whether its label is predicted, or log p(label).
         probabilities: out-of-sample probabilities, `(N, K)`, float32.
         seconds: time of the trainings.
-        trainings: number of trainings.
     """
 
     method: Method
@@ -78,7 +77,6 @@ class Trial:
     score: np.ndarray
     probabilities: np.ndarray
     seconds: float = 0.0
-    trainings: int = 0
 
     @property
     def name(self) -> str:
@@ -256,7 +254,7 @@ def cross_validate(
         last_epoch, seconds = max(last_epoch, count), seconds + float(arrays["seconds"])
     best = best_epoch(scores[:last_epoch], data.weight)
     epoch = best + 1 if trainer.measures_every_epoch else epochs
-    return Trial(method, epoch, scores[best], probabilities, seconds, int(fold_of.max()) + 1)
+    return Trial(method, epoch, scores[best], probabilities, seconds)
 
 
 def examples(

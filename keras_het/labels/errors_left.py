@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from scipy.special import betaln, gammaln, logsumexp
+from scipy.stats import betabinom, hypergeom
 
 from keras_het.base.batches import read_index
 from keras_het.base.classes import encode, is_index_unambiguous
@@ -14,6 +14,7 @@ from keras_het.base.validation import check_boolean, check_class_names, check_op
 from keras_het.base.verified import encode_verified, verified_indices
 from keras_het.labels.draws import verified_rows
 
+TIE_TOLERANCE = 1e-6  # of log-probabilities; else rounding could exclude a possible number
 BETA_PRIOR = 0.5  # both parameters of the beta prior of the error rate, which prefers rates near 0 and 1
 
 
@@ -125,35 +126,15 @@ the random sample of 200, 1 in all 200 checked labels.
 
 def _max_errors(population: int, sample: int, errors: int, confidence: float, sequential: bool) -> int:
     """Returns the upper bound of the errors left in a population, after a sample with this many `errors`."""
-    is_possible = _is_possible_at_any_look if sequential else _is_possible
     # The most likely number is always possible, and above it the probability falls, so bisection works.
     low = min(max(errors, (population + 1) * errors // sample), population - sample + errors)
     high = population - sample + errors
+    min_log_p = np.log(1.0 - confidence) - TIE_TOLERANCE
+    if sequential:
+        min_log_p += betabinom.logpmf(errors, sample, BETA_PRIOR, BETA_PRIOR)
+    log_p = hypergeom.logpmf if sequential else hypergeom.logcdf
 
     def is_too_large(wrong: int) -> bool:
-        return not is_possible(population, wrong, sample, errors, 1.0 - confidence)
+        return bool(log_p(errors, population, wrong, sample) <= min_log_p)
 
     return low + bisect.bisect_left(range(low, high + 1), True, key=is_too_large) - 1 - errors
-
-
-def _is_possible(population: int, wrong: int, sample: int, errors: int, alpha: float) -> bool:
-    """Returns whether at most this many errors in a sample have a probability above alpha."""
-    return bool(logsumexp(_log_probability(population, wrong, sample, np.arange(errors + 1))) > np.log(alpha))
-
-
-def _is_possible_at_any_look(population: int, wrong: int, sample: int, errors: int, alpha: float) -> bool:
-    """Returns whether the ratio of prior and posterior of this many errors is below 1 / alpha."""
-    prior = _log_choices(sample, errors) + betaln(errors + BETA_PRIOR, sample - errors + BETA_PRIOR)
-    prior -= betaln(BETA_PRIOR, BETA_PRIOR)
-    return bool(_log_probability(population, wrong, sample, errors) > np.log(alpha) + prior)
-
-
-def _log_probability(population: int, wrong: int, sample: int, errors: Any) -> Any:
-    """Returns the log-probability of numbers of errors in a sample, by the hypergeometric distribution."""
-    rest = _log_choices(population - wrong, sample - errors)
-    return _log_choices(wrong, errors) + rest - _log_choices(population, sample)
-
-
-def _log_choices(n: Any, k: Any) -> Any:
-    """Returns log(n choose k), -inf if it is 0."""
-    return gammaln(n + 1) - gammaln(k + 1) - gammaln(np.maximum(n - k + 1, 0))

@@ -1,13 +1,14 @@
 """The bound of wrong labels that are left: exact by enumeration, and right as often as it says, also at any time."""
 
+import fractions
 import functools
+import math
 import re
 import time
 
 import numpy as np
 import pandas
 import pytest
-from scipy.stats import hypergeom
 
 from keras_het.labels import verify_accuracy
 from keras_het.labels.errors_left import _max_errors, errors_left
@@ -23,26 +24,42 @@ def made(count=20, drawn=(3, 7, 1, 12), wrong=(7,), others=()):
     return labels, {index: int(labels[index] ^ (index in wrong)) for index in (*drawn, *others)}, list(drawn)
 
 
+def count_samples(sample, wrong, errors):
+    """Counts the samples with this many of the wrong labels, as an exact integer."""
+    return math.comb(wrong, errors) * math.comb(SIZE - wrong, sample - errors)
+
+
 @pytest.mark.parametrize("sample", [1, 7, 20, 39, 40])
-def test_the_bound_is_the_largest_number_that_scipy_finds_possible(sample):
-    every = np.arange(SIZE + 1)
+def test_the_bound_is_the_largest_number_that_enumeration_finds_possible(sample):
+    limit = fractions.Fraction(ALPHA) * math.comb(SIZE, sample)
     for errors in range(sample + 1):
-        possible = hypergeom.cdf(errors, SIZE, every, sample) > ALPHA
-        possible &= (every >= errors) & (every <= SIZE - sample + errors)
-        assert _max_errors(SIZE, sample, errors, 1.0 - ALPHA, False) == (every[possible].max() - errors)
+        possible = [
+            wrong
+            for wrong in range(errors, SIZE - sample + errors + 1)
+            if sum(count_samples(sample, wrong, number) for number in range(errors + 1)) > limit
+        ]
+        assert _max_errors(SIZE, sample, errors, 1.0 - ALPHA, False) == max(possible) - errors
+
+
+@pytest.mark.parametrize(("confidence", "wrong"), [(0.95, 38), (0.9, 36), (0.8, 32), (0.7, 28)])
+def test_a_number_of_exactly_the_allowed_probability_is_possible(confidence, wrong):
+    """If 38 of 40 labels are wrong, one label is correct in 5% of draws. 1 - confidence is rounded to both sides."""
+    assert _max_errors(SIZE, 1, 0, confidence, False) == wrong
 
 
 @pytest.mark.parametrize("sample", [1, 7, 20, 39, 40])
 def test_the_sequential_bound_is_that_of_prior_and_posterior(sample):
-    """Bayes' rule by sums: the prior of the number of wrong ones over its posterior, by a beta-binomial prior."""
-    from scipy.stats import betabinom
+    """Bayes' rule by exact sums: the prior of the number of wrong ones over its posterior.
 
-    every = np.arange(SIZE + 1)
-    prior = betabinom.pmf(every, SIZE, 0.5, 0.5)
+    The prior is beta-binomial with both parameters 1/2: C(2 w, w) C(2 (N - w), N - w) / 4^N.
+    """
+    prior = [math.comb(2 * wrong, wrong) * math.comb(2 * (SIZE - wrong), SIZE - wrong) for wrong in range(SIZE + 1)]
     for errors in range(sample + 1):
-        joint = prior * hypergeom.pmf(errors, SIZE, every, sample)
-        possible = (joint > 0) & (prior * joint.sum() < joint / ALPHA)
-        assert _max_errors(SIZE, sample, errors, 1.0 - ALPHA, True) == every[possible].max() - errors
+        counts = [count_samples(sample, wrong, errors) for wrong in range(SIZE + 1)]
+        total = sum(map(math.prod, zip(prior, counts, strict=True)))
+        limit = fractions.Fraction(ALPHA) * total / sum(prior)
+        possible = [wrong for wrong, count in enumerate(counts) if count > limit]
+        assert _max_errors(SIZE, sample, errors, 1.0 - ALPHA, True) == max(possible) - errors
 
 
 @functools.cache

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import keras
 
 from keras_het.base.extras import import_extra
-from keras_het.base.refusal import refusal
+from keras_het.base.refusal import refusal, refuse_if
 from keras_het.base.version import __version__
 from keras_het.labels.corrections import COLUMNS, EXAMPLE_PREFIX, read_corrections, read_table, table_of
 from keras_het.labels.issues import LabelIssues
@@ -110,17 +110,17 @@ def report(
 
 def check_folder(folder: pathlib.Path) -> None:
     """Raises a ValueError if the folder has a file with the name of a report's file that no report wrote."""
-    if folder.exists() and not folder.is_dir():
-        raise refusal("path", "be a folder", f"{folder}, which is a file")
-    for name, is_ours in {PAGE: _is_page, TABLE: _is_table}.items():
-        path = folder / name
-        if path.exists() and not is_ours(path):
-            rule = f"be a folder without {name}, or with {name} of an earlier report"
-            raise refusal("path", rule, f"{path}, which no report wrote in this form")
+    page, table = folder / PAGE, folder / TABLE
+    refuse_if(folder.exists() and not folder.is_dir(), "path", "be a folder", f"{folder}, which is a file")
+    if page.exists() and not (page.is_file() and PAGE_MARK in page.read_text("utf-8", "replace")):
+        raise _foreign_file(page)
+    if table.exists() and not _is_table(table):
+        raise _foreign_file(table)
 
 
-def _is_page(path: pathlib.Path) -> bool:
-    return path.is_file() and PAGE_MARK in path.read_text(encoding="utf-8", errors="replace")
+def _foreign_file(path: pathlib.Path) -> ValueError:
+    rule = f"be a folder without {path.name}, or with {path.name} of an earlier report"
+    return refusal("path", rule, f"{path}, which no report wrote in this form")
 
 
 def _is_table(path: pathlib.Path) -> bool:

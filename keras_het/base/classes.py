@@ -173,18 +173,18 @@ def _is_number(text: str) -> bool:
 def order_columns(classes: Any, probabilities: Any, name: str = "probabilities") -> Any:
     """Returns probabilities with the columns of a frame in the order of the classes.
 
-    Columns 0, 1, 2, ... are already in order. None for `classes` means 0, 1, 2, ... Any columns pass if the classes
-    have no names. A ValueError is raised for columns that differ from the names, and for columns 0, 1, 2, ... if the
-    names are other numbers.
+    Columns 0, 1, 2, ..., in any order, are indices of the classes. None for `classes` means 0, 1, 2, ... Any columns
+    pass if the classes have no names. A ValueError is raised for columns that differ from the names, and for columns
+    0, 1, 2, ... if the names are other numbers.
     """
     columns = getattr(probabilities, "columns", None)
     if columns is None:
         return probabilities
     classes = range(len(columns)) if classes is None else classes
     names, order = [str(column) for column in columns], [str(label) for label in classes]
-    are_indices = columns.tolist() == list(range(len(columns)))
+    are_indices = set(columns) == set(range(len(columns)))
     if are_indices and is_index_unambiguous(order):
-        return probabilities
+        return probabilities.iloc[:, np.argsort(columns)]
     if set(names) == set(order) and len(names) == len(order) and not are_indices:
         return probabilities.iloc[:, [names.index(label) for label in order]]
     rule = f"have the classes as columns, {joined_names(order)}; to_numpy() keeps the columns by position"

@@ -11,9 +11,8 @@ import keras
 import numpy as np
 
 from keras_het.base.batches import check_same_index
-from keras_het.base.classes import order_columns
-from keras_het.base.refusal import outside_level, refuse_if
-from keras_het.base.validation import as_float64, check_choice, check_integer
+from keras_het.base.refusal import outside_level
+from keras_het.base.validation import check_choice, check_integer
 from keras_het.labels.choose import MAX_SEED
 from keras_het.labels.comparison import check_learned, warn_if_weak
 from keras_het.labels.data import Data, stratified_folds
@@ -121,7 +120,7 @@ def clean(
             fold_of = stratified_folds(data.labels, folds, seed)
             trial = cross_validate(trainer, method, data, fold_of, seed, folder)
         else:
-            p, fold_of = _check_probabilities(probabilities, data), None
+            p, fold_of = check_distributions(probabilities, classes=data.classes, count=len(data)), None
             trial = Trial(method, trainer.epochs, scores_of(p, data.y, "accuracy"), p)
         check_learned(trial.probabilities, data.labels)
         if fold_of is not None:
@@ -139,15 +138,6 @@ def clean(
     seconds, reason = time.perf_counter() - start, _reason(result, action, is_proven, is_class_dependent)
     result = dataclasses.replace(result, model=model, reason=reason, seconds=seconds)
     return write_and_print(result, report_path, verbose, x)
-
-
-def _check_probabilities(probabilities: Any, data: Data) -> np.ndarray:
-    """Returns probabilities as float64, if they have a row for each example and a column for each class."""
-    p = as_float64(order_columns(data.classes, probabilities))
-    rule = f"have shape (N, {data.units}), a column for each class of `y`"
-    refuse_if(p.ndim != 2 or p.shape[1] != data.units, "probabilities", rule, shape=p)
-    refuse_if(len(p) != len(data), "probabilities", f"have a row for each of the {len(data)} examples", len(p))
-    return check_distributions(p)
 
 
 def _reason(result: Result, action: str | None, is_proven: bool, is_class_dependent: bool) -> str:

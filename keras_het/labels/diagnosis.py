@@ -10,7 +10,7 @@ from scipy.special import expit, gammaincc, logit, ndtr
 from scipy.stats import binomtest
 
 from keras_het.base.batches import argmax_rows, check_same_index
-from keras_het.base.classes import encode, order_columns
+from keras_het.base.classes import encode
 from keras_het.base.refusal import refusal
 from keras_het.base.tables import TitledLines
 from keras_het.base.validation import check_class_names, check_labels
@@ -171,7 +171,7 @@ def diagnose(probabilities: Any, labels: Any, class_names: Sequence | Mapping | 
     size = p.shape[1]
     labels, names = _read(labels, class_names, len(p), size)
     if hasattr(probabilities, "columns"):
-        p = check_distributions(order_columns(names, order_columns(None, probabilities)))
+        p = check_distributions(probabilities, classes=names)
     decoded = decode(labels, p)
     differs = decoded.classes != labels
     bins = (BINS * _ranks(decoded.margin, decoded.classes)).astype(int)

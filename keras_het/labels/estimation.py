@@ -7,11 +7,12 @@ import scipy.special
 
 from keras_het.base.batches import row_blocks
 from keras_het.base.classes import order_columns
-from keras_het.base.refusal import refusal
+from keras_het.base.refusal import refusal, refuse_if
 from keras_het.base.validation import check_numbers
 
 ROUNDING = 1e-6  # else rounding can put the mean of equal probabilities above all of them, so that none counts
 FALSE_ALARM_RATE = 0.01  # rate of tables of uniform flips in which a flip is reported as systematic
+SUM_TOLERANCE, HALF_SUM_TOLERANCE = 1e-3, 1e-2  # half precision rounds sums of probabilities
 MIN_CLASS_EXAMPLES = 3  # the mean probability of one or two labels is chance
 
 
@@ -59,18 +60,34 @@ def confident_counts(labels: np.ndarray, p: np.ndarray) -> np.ndarray:
     return counts
 
 
-def check_distributions(probabilities: Any, name: str = "probabilities", keep_float32: bool = False) -> np.ndarray:
+def check_distributions(
+    probabilities: Any,
+    name: str = "probabilities",
+    *,
+    classes: Any = None,
+    count: int | None = None,
+    keep_float32: bool = False,
+) -> np.ndarray:
     """Returns `probabilities` as NumPy, if they are in [0, 1], `(N, K)`, with N >= 1, and every row sums to 1.
 
-    The result is float64. With `keep_float32`, a float32 array, in memory or on disk, is returned without a copy.
+    K is the number of `classes`, which order the columns of a frame, and N is `count`; None accepts any number. Rows in
+    half precision are scaled to sum 1. The result is float64. With `keep_float32`, a float32 array, in memory or on
+    disk, is returned without a copy.
     """
+    is_half = getattr(getattr(probabilities, "dtype", None), "itemsize", 8) < 4
     is_kept = keep_float32 and isinstance(probabilities, np.ndarray) and probabilities.dtype == "float32"
-    p = probabilities if is_kept else check_numbers(name, order_columns(None, probabilities, name))
+    p = probabilities if is_kept else check_numbers(name, order_columns(classes, probabilities, name))
+    if classes is not None:
+        rule = f"have shape (N, {len(classes)}), a column for each class"
+        refuse_if(p.ndim != 2 or p.shape[1] != len(classes), name, rule, shape=p)
+    if count is not None:
+        refuse_if(not p.ndim or len(p) != count, name, f"have a row for each of the {count} examples", shape=p)
     if p.ndim != 2 or not len(p) or not all(np.all((p[rows] >= 0) & (p[rows] <= 1)) for rows in row_blocks(len(p))):
         values = f", from {p.min():.4g} to {p.max():.4g}" if p.size else ""
         rule = "be in [0, 1], of shape (N, K). Use np.exp for log-probabilities"
         raise refusal(name, rule, f"shape {p.shape}{values}")
-    wrong = np.flatnonzero(np.abs(p.sum(axis=1) - 1.0) > 1e-3)
+    sums = p.sum(axis=1)
+    wrong = np.flatnonzero(np.abs(sums - 1.0) > (HALF_SUM_TOLERANCE if is_half else SUM_TOLERANCE))
     if len(wrong):
-        raise refusal(name, "have rows of sum 1", f"row {wrong[0]} sums to {p[wrong[0]].sum():.6g}")
-    return p
+        raise refusal(name, "have rows of sum 1", f"row {wrong[0]} sums to {sums[wrong[0]]:.6g}")
+    return p / sums[:, None] if is_half else p

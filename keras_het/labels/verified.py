@@ -20,7 +20,7 @@ from scipy.special import bdtr, gammaln
 from scipy.stats import hypergeom
 
 from keras_het.base.batches import argmax_rows, as_array, read_index
-from keras_het.base.classes import encode, index_labels, is_index_unambiguous, joined_names, order_columns
+from keras_het.base.classes import encode, index_labels, is_index_unambiguous, joined_names
 from keras_het.base.refusal import refuse_if
 from keras_het.base.tables import TitledLines
 from keras_het.base.validation import check_class_names, check_labels
@@ -219,8 +219,7 @@ def _read(predictions: Any, labels: Any, class_names: Any) -> tuple[Any, np.ndar
     if values.ndim == 2:
         names = getattr(predictions, "columns", None) if class_names is None else class_names
         classes = np.asarray(check_class_names(names, values.shape[1]))
-        columns = as_array("predictions", order_columns(classes, predictions, "predictions"))
-        p = check_distributions(columns, "predictions")
+        p = check_distributions(predictions, "predictions", classes=classes)
         return p, argmax_rows(p), _class_numbers(observed, classes, "labels"), classes
     rule = "be classes (N,) or probabilities (N, K). For p of the second of two classes, use np.stack([1 - p, p], 1)"
     is_fraction = values.dtype.kind == "f" and np.any(values != np.floor(values))

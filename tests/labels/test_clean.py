@@ -303,9 +303,9 @@ REFUSED = {
     "no epochs": ({"epochs": None}, "`epochs` must be an integer at least 1"),
     "an action": ({"action": "delete"}, "`action` must be one of 'drop', 'correct'. Received: action='delete'"),
     "other classes": ({"probabilities": np.full((240, 4), 0.25)},
-        "`probabilities` must have shape (N, 3), a column for each class of `y`. Received: "),
+        "`probabilities` must have shape (N, 3), a column for each class. Received: "),
     "other rows": ({"probabilities": np.full((24, 3), 1 / 3)},
-        "`probabilities` must have a row for each of the 240 examples. Received: 24"),
+        "`probabilities` must have a row for each of the 240 examples. Received: shape (24, 3)"),
 }  # fmt: skip
 
 

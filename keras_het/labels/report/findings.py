@@ -9,18 +9,17 @@ import numpy as np
 
 from keras_het import explain
 from keras_het.base.batches import argmax_rows, check_same_index, count_examples, is_data_set
-from keras_het.base.classes import order_columns
 from keras_het.base.refusal import refusal, refuse_if
 from keras_het.base.validation import check_class_names, check_integer, check_labels
 from keras_het.explain.calibration import Calibration
 from keras_het.explain.drawing import shorten
 from keras_het.labels.diagnosis import Diagnosis, diagnose
+from keras_het.labels.estimation import check_distributions
 from keras_het.labels.issues import LabelIssues, find_issues
 from keras_het.reading.check import collect_warnings
 from keras_het.reading.probabilities import exclusive_probabilities
 
 MAX_CALIBRATION_ERROR = 0.05  # above it, the page warns against reading confidence as a probability
-SUM_TOLERANCE = 1e-5  # float32 rounds sums of probabilities
 
 
 class Findings(NamedTuple):
@@ -90,13 +89,14 @@ def collect(
     check_integer("batch_size", batch_size, 1)
     count = _check_inputs(model, x, y, probabilities)
     labels = check_labels(y, np.inf, count, "y")
-    p = (
-        exclusive_probabilities(model, x, batch_size)
-        if probabilities is None
-        else _check_rows(probabilities, count, class_names)
-    )
+    if probabilities is None:
+        p = exclusive_probabilities(model, x, batch_size)
+    else:
+        p = check_distributions(probabilities, count=count, keep_float32=True)
     labels = check_labels(labels, p.shape[1], name="y")
     names, missing = check_class_names(class_names, p.shape[1]), []
+    if hasattr(probabilities, "columns"):
+        p = check_distributions(probabilities, classes=names)
     calibration = explain.calibration(p, labels)
     accuracy = float(np.mean(argmax_rows(p) == labels))
     if issues is not None:
@@ -105,9 +105,8 @@ def collect(
         missing.append(f"Label errors: unknown, because all labels are of one class, {labels[0]}.")
         diagnosis = issues = None
     else:
-        rows = _normalized(p)
-        issues = find_issues(rows, labels) if issues is None else issues
-        diagnosis = None if probabilities is None else diagnose(rows, labels, names)
+        issues = find_issues(p, labels) if issues is None else issues
+        diagnosis = None if probabilities is None else diagnose(p, labels, names)
     scores = probabilities is not None, accuracy, *_nll_and_brier(p, labels)
     return Findings(names, labels, *scores, calibration, issues, diagnosis, missing)
 
@@ -127,15 +126,6 @@ def _check_inputs(model: Any, x: Any, y: Any, probabilities: Any) -> int:
     return count
 
 
-def _check_rows(probabilities: Any, count: int, class_names: Any) -> np.ndarray:
-    """Returns probabilities with columns in the order of the classes."""
-    p = np.asarray(probabilities)
-    if p.ndim != 2 or len(p) != count or not np.issubdtype(p.dtype, np.floating):
-        rule = f"be numbers of shape (N, K), a row for each of the {count} examples"
-        raise refusal("probabilities", rule, f"shape {p.shape}, dtype {p.dtype}")
-    return np.asarray(order_columns(check_class_names(class_names, p.shape[1]), order_columns(None, probabilities)))
-
-
 def _check_issues(issues: Any, labels: np.ndarray) -> None:
     if not isinstance(issues, LabelIssues):
         raise refusal("issues", "be the result of `find_issues`, or None", kind=issues)
@@ -143,12 +133,6 @@ def _check_issues(issues: Any, labels: np.ndarray) -> None:
         labels[issues.index] != issues.label
     ):
         raise refusal("issues", f"have the same {len(labels)} labels", "issues of other labels")
-
-
-def _normalized(p: np.ndarray) -> np.ndarray:
-    """Returns rows of sum 1, without a copy unless the sums are off, as in half precision."""
-    sums = p.sum(axis=1, dtype="float64", keepdims=True)
-    return p if p.dtype.itemsize >= 4 and np.all(np.abs(sums - 1.0) < SUM_TOLERANCE) else p / sums
 
 
 def _nll_and_brier(p: np.ndarray, labels: np.ndarray) -> tuple[float, float]:

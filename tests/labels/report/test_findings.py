@@ -3,6 +3,7 @@
 import dataclasses
 
 import keras
+import ml_dtypes
 import numpy as np
 import pandas
 import pytest
@@ -70,7 +71,10 @@ def test_rounded_sums_of_half_precision_are_accepted():
     model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(3, "softmax", dtype="mixed_bfloat16")])
     x = 3.0 * np.random.default_rng(0).normal(size=(60, 3))
     found = collect(model, x, np.arange(60) % 3)
-    assert np.isfinite(found.issues.score).all()
+    p = np.random.default_rng(0).dirichlet(np.ones(3), 60).astype(ml_dtypes.bfloat16)
+    assert np.abs(p.astype(float).sum(axis=1) - 1).max() > 2e-3
+    for score in (found.issues.score, collect(None, None, np.arange(60) % 3, probabilities=p).issues.score):
+        assert np.isfinite(score).all()
 
 
 def test_columns_of_a_frame_are_matched_by_name():
@@ -147,7 +151,7 @@ test_errors_say_what_is_wrong = refusals([
     (lambda: collect(plain(), X, Y, probabilities=np.ones((3, 4))),
      "a row for each of the 120 examples. Received: shape (3, 4)"),
     (lambda: collect(plain(), X, Y, probabilities=np.ones((120, 4))),
-     "`probabilities` must be in [0, 1] with rows that sum to 1"),
+     "`probabilities` must have rows of sum 1. Received: row 0 sums to 4"),
 ])  # fmt: skip
 
 

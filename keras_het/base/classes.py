@@ -109,6 +109,9 @@ def encode_votes(votes: Any, name: str, defines_classes: bool = True) -> Encoded
         isinstance(value, int | float | np.number) and not isinstance(value, bool) for value in values
     )
     values = values.astype("float64") if are_numbers and categories is None else values
+    if values.dtype.kind == "f" and (is_fraction := values != np.floor(values)).any():
+        rule = "be integers or names, with -1, nan or None for a missing vote"
+        raise refusal(name, rule, values[is_fraction][0])
     labels = np.full(table.shape, -1, "int32")
     encoded = _encode(values, name, defines_classes, categories)
     classes, labels[~blank] = encode(encoded, None, name) if defines_classes else encoded

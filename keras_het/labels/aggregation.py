@@ -9,7 +9,8 @@ import scipy.sparse
 import scipy.special
 from scipy.special import digamma, gammaln
 
-from keras_het.base.classes import encode_votes
+from keras_het.base.batches import as_array
+from keras_het.base.classes import blank_mask, encode_votes
 from keras_het.base.refusal import outside_level, refuse_if
 from keras_het.base.tables import TitledLines
 from keras_het.base.validation import check_annotations, check_choice, check_integer, check_number
@@ -110,10 +111,10 @@ def aggregate(
     methods, and Snorkel has a label model for rules.
 
     Args:
-        votes: integers in [0, K), `(N, M)`, with -1 for a missing label; or a pandas frame with a column for each
-            annotator, of integers or names, with nan for a missing label. Names are numbered in sorted order, or in the
+        votes: integers in [0, K), or names, `(N, M)`, with -1, nan, None or "" for a missing label; an array, nested
+            lists, or a pandas frame with a column for each annotator. Names are numbered in sorted order, or in the
             order of a Categorical.
-        num_classes: K; None uses the classes of the frame, or one more than the largest label.
+        num_classes: K; None uses the number of names, or one more than the largest label.
         method: "dawid_skene" or "majority".
         max_iterations: maximum number of EM steps, at least 1.
         tolerance: growth of the bound per label that stops EM, at least 0.
@@ -135,7 +136,8 @@ def aggregate(
         [0.67, 0.33]
     """
     check_choice("method", method, METHODS)
-    votes = encode_votes(votes, "votes", num_classes is None).labels if hasattr(votes, "columns") else votes
+    if must_encode(votes, "votes"):
+        votes = encode_votes(votes, "votes", num_classes is None).labels
     num_classes = None if num_classes is None else check_integer("num_classes", num_classes, 2)
     labels = check_annotations(votes, np.inf if num_classes is None else num_classes, name="votes")
     num_classes = max(2, int(labels.max()) + 1) if num_classes is None else num_classes
@@ -160,6 +162,13 @@ def aggregate(
         text = "No example has labels of several annotators, so T cannot show how good they are."
         warnings.warn(text, stacklevel=outside_level())
     return _dawid_skene(indicators, num_classes, max_iterations, tolerance, strength)
+
+
+def must_encode(votes: Any, name: str) -> bool:
+    """Returns whether votes are a frame, or a table with names or blanks; other floats are no votes."""
+    table = as_array(name, votes)
+    is_float = table.dtype.kind == "f" and not blank_mask(table).any()
+    return hasattr(votes, "columns") or (table.ndim == 2 and table.dtype.kind not in "iu" and not is_float)
 
 
 def are_of_rules(votes: np.ndarray, units: int) -> bool:

@@ -18,7 +18,7 @@ from keras_het.base.validation import (
     check_rows,
     check_transitions,
 )
-from keras_het.labels.aggregation import are_of_rules
+from keras_het.labels.aggregation import are_of_rules, must_encode
 from keras_het.reading.clean_and_noisy import TransitionPredictor
 
 TITLES = ["annotator", "labels", "accuracy", "agreement", "95% interval", "separation", "confusions"]
@@ -150,8 +150,8 @@ def annotators(
     Args:
         source: transition matrices `(M, K, K)`, the result of `aggregate`, or a model that ends in a
             `NoiseTransition` with `num_annotators`.
-        labels: integers `(N, M)`, -1 for a missing label, or a pandas frame, as for `aggregate`; None leaves out the
-            number of labels and the agreement.
+        labels: labels of the annotators, `(N, M)`, as for `aggregate`; None leaves out the number of labels and the
+            agreement.
         prior: fraction of each class, `(K,)`; None for equal fractions.
         names: names of the annotators, a sequence; None uses the columns of a frame, or numbers.
         class_names: names of the K classes, a sequence or a dict {class: name}; None uses the names in `labels`, or
@@ -174,8 +174,8 @@ def annotators(
     refuse_if(source is None, "source", "have a T for each annotator", "a majority, which has none")
     transitions = _read_transitions(source)
     num_annotators, size = transitions.shape[:2]
-    if hasattr(labels, "columns"):
-        names = labels.columns if names is None else names
+    names = getattr(labels, "columns", None) if names is None else names
+    if labels is not None and must_encode(labels, "labels"):
         classes, labels = encode_votes(labels, "labels", False)
         if classes.dtype.kind in "OSUb":
             class_names, codes = ordered_names(classes, class_names, "labels", allows_more=True)

@@ -229,6 +229,10 @@ def test_majority_and_the_few_lines_of_the_print():
 test_errors_say_what_is_wrong = refusals([
     (lambda: aggregate([[0, 3]], 3), "`votes` must be in [0, 3), or -1 if missing. Received: 3 at [0, 1]"),
     (lambda: aggregate([[0, -2]], 3), "`votes` must be in [0, 3), or -1 if missing. Received: -2 at [0, 1]"),
+    (lambda: aggregate([["a", 1]]), "`votes` must have labels of one type. Received: int and str"),
+    (lambda: aggregate([["a"], []]), "`votes` must have rows of equal length. Received: 1 in row 0, 0 in row 1"),
+    (lambda: aggregate(["a", "b"]), "`votes` must be integers of shape (N, M). Received: shape (2,), dtype <U1"),
+    (lambda: aggregate([[None, None]]), "`votes` must have at least one label. Received: no label"),
     (lambda: aggregate([[0.0]], 3), "`votes` must be integers of shape (N, M). Received: shape (1, 1), dtype float64"),
     (lambda: aggregate([0, 1], 3), "`votes` must be integers of shape (N, M). Received: shape (2,), dtype int64"),
     (lambda: aggregate([[-1]], 3), "`votes` must have at least one label. Received: none"),

@@ -132,6 +132,31 @@ def test_votes_of_booleans_and_categoricals_keep_their_classes_and_order():
         read(X, frame)
 
 
+@pytest.mark.parametrize("missing", [None, float("nan"), "", -1])
+@pytest.mark.parametrize("names", [["cat", "dog", "owl"], [False, True], [0, 1, 2], [0.0, 1.0, 2.0]])
+def test_aggregate_and_annotators_accept_names_and_missing_votes(names, missing):
+    votes = np.where(VOTES < 0, -1, VOTES % len(names))
+    expected = aggregate(votes)
+    lists = [[missing if vote < 0 else names[vote] for vote in row] for row in votes]
+    table = np.array(lists, object)
+    for given in (lists, table):
+        np.testing.assert_array_equal(aggregate(given).probabilities, expected.probabilities)
+    class_names = names if isinstance(names[0], str | bool) else None
+    assert str(annotators(expected, table)) == str(annotators(expected, votes, class_names=class_names))
+
+
+def test_a_float_table_with_nan_is_votes_and_another_is_refused():
+    votes = np.where(VOTES < 0, np.nan, VOTES)
+    np.testing.assert_array_equal(aggregate(votes).probabilities, aggregate(VOTES).probabilities)
+    assert str(annotators(aggregate(votes), votes)) == str(annotators(aggregate(VOTES), VOTES))
+    rule = r"must be integers or names, with -1, nan or None for a missing vote\. Received: \d\.5"
+    for wrong in (votes + 0.5, [[0.5, None], ["", 1]]):
+        with pytest.raises(ValueError, match=f"`votes` {rule}"):
+            aggregate(wrong)
+        with pytest.raises(ValueError, match=f"`labels` {rule}"):
+            annotators(np.stack([np.eye(3)] * 4), wrong)
+
+
 def test_an_annotator_without_a_vote_changes_nothing():
     np.testing.assert_allclose(read(X, np.hstack([VOTES, np.full((240, 1), -1)])).y, read(X, VOTES).y, atol=1e-6)
 

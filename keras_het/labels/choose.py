@@ -128,7 +128,7 @@ def choose(
     pairs = _pairs(make_model, methods, options | {"criterion": criterion, "verbose": verbose})
     names, read = [method.name for _, method in pairs], (x, y, sample_weight, class_names, resume_path)
     source, data, folder = examples(pairs[0][0], *read, seed=seed, folds=folds, methods=[method for _, method in pairs])
-    fold_of = stratified_folds(data.labels, folds, seed)
+    fold_of = stratified_folds(data.labels, folds, seed, data.classes)
     trainings = 1 + folds * sum(not method.is_closed_form for _, method in pairs)
     if verbose:
         print(f"Comparing {', '.join(names)}: {trainings} trainings of up to {epochs} epochs.")

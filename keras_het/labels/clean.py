@@ -117,7 +117,7 @@ def clean(
     trainer.check(data)
     with bar, folder.interruptible():
         if probabilities is None:
-            fold_of = stratified_folds(data.labels, folds, seed)
+            fold_of = stratified_folds(data.labels, folds, seed, data.classes)
             trial = cross_validate(trainer, method, data, fold_of, seed, folder)
         else:
             p, fold_of = check_distributions(probabilities, classes=data.classes, count=len(data)), None
@@ -152,7 +152,9 @@ def _reason(result: Result, action: str | None, is_proven: bool, is_class_depend
     text += " Held-out labels show that one class is often labelled as another." * is_class_dependent
     if not confident:
         return f"{text} The final model is trained on all labels, because none is a confident issue."
-    issues = "these labels" if confident == count else f"the {confident:,} confident issues"
+    issues = f"the {confident:,} confident issues" if confident > 1 else "the confident issue"
+    if confident == count:
+        issues = "these labels" if count > 1 else "this label"
     how = {"drop": "without", "correct": "with the suggested classes of"}[action]
     return f"{text} The final model is trained {how} {issues}."
 

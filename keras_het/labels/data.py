@@ -142,17 +142,18 @@ def most_probable(votes: np.ndarray, units: int) -> np.ndarray:
     return fractions
 
 
-def stratified_folds(labels: np.ndarray, folds: int, seed: int) -> np.ndarray:
+def stratified_folds(labels: np.ndarray, folds: int, seed: int, classes: Any = None) -> np.ndarray:
     """Returns the fold of each label, `(N,)`; sizes of folds, and of each class in them, differ by at most one.
 
-    Warns: if a class has fewer examples than there are folds.
+    Warns: if a class has fewer examples than there are folds, with its name in `classes`.
     """
     check_integer("folds", folds, 2, len(labels))
     counts = np.bincount(labels)
     rare = np.flatnonzero((counts > 0) & (counts < folds))
     if len(rare):
+        name = int(rare[0]) if classes is None else classes.tolist()[rare[0]]
         warnings.warn(
-            f"Class {rare[0]} has fewer examples ({counts[rare[0]]}) than folds ({folds}), so a model can miss it"
+            f"Class {name!r} has fewer examples ({counts[rare[0]]}) than folds ({folds}), so a model can miss it"
             f"{f' ({len(rare)} such classes)' if len(rare) > 1 else ''}. Use fewer folds or merge classes.",
             stacklevel=outside_level(),
         )

@@ -157,6 +157,18 @@ def test_only_confident_issues_are_left_out_whatever_the_kind_of_noise(kind, mon
     assert f"with {len(everything)} of 240 labels. {action}" in str(result)
 
 
+@pytest.mark.parametrize(("errors", "confident", "text"), [
+    (1, 1, "disagrees with 1 of 240 labels. The final model is trained without this label."),
+    (2, 2, "disagrees with 2 of 240 labels. The final model is trained without these labels."),
+    (2, 1, "disagrees with 2 of 240 labels. The final model is trained without the confident issue."),
+])  # fmt: skip
+def test_a_single_label_is_named_in_the_singular(errors, confident, text, monkeypatch):
+    monkeypatch.setattr(Result, "confident_issues", np.arange(confident))
+    p = np.where(np.arange(240)[:, None] < errors, np.roll(np.eye(3)[LABELS], 1, axis=1), np.eye(3)[LABELS])
+    result = clean(None, X, LABELS, probabilities=p, action="drop", verbose=0)
+    assert text in result.reason
+
+
 def test_all_disagreements_are_issues_where_most_of_them_are_estimated_to_be_errors():
     """Of 60 labels 0 the model gives 6 to class 1; it is sure of 1 or 5 of these, and the others are hard."""
     labels = np.arange(60) // 30
@@ -294,6 +306,11 @@ def test_a_class_that_is_lost_is_named(action, change):
     with texts_of_warnings() as texts:
         clean(lambda: make_model(4), X, names, probabilities=p, epochs=1, verbose=0, action=action)
     assert any(text.startswith(f"All examples labelled elk were {change}, ") for text in texts)
+
+
+def test_a_class_that_is_too_rare_for_the_folds_is_named():
+    names = np.where(np.arange(240) < 4, "elk", NAMES[LABELS])
+    assert "Class 'elk' has fewer examples (4) than folds (5)" in warned(X, names)[1]
 
 
 REFUSED = {

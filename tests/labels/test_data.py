@@ -360,3 +360,5 @@ def test_folds_are_stratified():
         match=r"Class 2 has fewer examples \(7\) than folds \(9\), so a model can miss it\. Use fewer",
     ):
         stratified_folds(labels, 9, 0)
+    with pytest.warns(UserWarning, match=r"Class 'owl' has fewer examples \(7\) than folds \(9\)"):
+        stratified_folds(labels, 9, 0, NAMES)

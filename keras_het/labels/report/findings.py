@@ -102,7 +102,7 @@ def collect(
     if issues is not None:
         _check_issues(issues, labels)
     if len(np.unique(labels)) < 2:
-        missing.append(f"Label errors: unknown, because all labels are of one class, {labels[0]}.")
+        missing.append(f"Label errors: unknown, because all labels are of one class, {_quoted(names[labels[0]])}.")
         diagnosis = issues = None
     else:
         issues = find_issues(p, labels) if issues is None else issues

@@ -107,9 +107,11 @@ def test_issues_that_somebody_found_are_the_flagged_labels():
 def test_labels_of_one_class_are_no_suspects_and_noise_is_told_of_probabilities_out_of_sample():
     found = collect(plain(), X, np.zeros(EXAMPLES, int))
     assert found.issues is None
-    assert found.missing == ["Label errors: unknown, because all labels are of one class, 0."]
+    assert found.missing == ["Label errors: unknown, because all labels are of one class, “0”."]
     assert found.accuracy == pytest.approx(0.25)
     assert not any("Do not rely" in step for step in next_steps(found))
+    found = collect(plain(), X, np.ones(EXAMPLES, int), NAMES)
+    assert found.missing == ["Label errors: unknown, because all labels are of one class, “bee”."]
     found = collect(None, None, Y, NAMES, probabilities=plain().predict(X, verbose=0))
     assert found.diagnosis.next_step in next_steps(found)
     assert f"Label noise: {found.diagnosis.answer}" in summary(found)

@@ -2,13 +2,11 @@
 
 import dataclasses
 import functools
-import itertools
 import warnings
 from typing import Any
 
 import keras
 import numpy as np
-from scipy.special import betaln, rel_entr
 
 from keras_het.base.batches import (
     as_array,
@@ -25,8 +23,6 @@ from keras_het.base.seeds import random_generator
 from keras_het.base.validation import check_integer, check_weights
 from keras_het.labels.aggregation import aggregate
 
-MAX_FALSE_REFUSALS = 0.001  # rate at which correct tables of counts are refused as votes
-MAX_COMPARED_PAIRS, MAX_COMPARED_ROWS = 300, 10_000  # comparing all column pairs of a wide table takes minutes
 KAPPA_STANDARD_ERRORS, MIN_ANNOTATOR_KAPPA = 2.33, 0.1
 TIE_TOLERANCE = 1e-9  # else rounding would break ties in favour of one class
 
@@ -122,7 +118,7 @@ def read_labels(y: Any, count: int, name: str = "y") -> Encoded:
         refuse_if(is_wrong, name, rule, "other floats")
         classes = np.asarray(getattr(y, "columns", np.arange(table.shape[1])))
         return _distributions(classes, table / totals, blank, count, name, "")
-    _check_no_counts(table, name)
+    _check_no_counts(table, y, name)
     classes, votes = encode_votes(y if hasattr(y, "columns") else table, name)
     has_vote = f"({name} >= 0)" if table.dtype.kind in "if" else f"pandas.DataFrame({name}).notna()"
     return _distributions(classes, most_probable(votes, len(classes)), blank, count, name, has_vote)
@@ -211,7 +207,7 @@ def label_table(y: Any, name: str) -> np.ndarray | None:
     return table
 
 
-def _check_no_counts(votes: np.ndarray, name: str) -> None:
+def _check_no_counts(votes: np.ndarray, y: Any, name: str) -> None:
     """Raises a ValueError for complete integer tables that look like counts instead of votes.
 
     In a table of counts, all rows have the same sum, or columns agree no more than by chance. Then Conger's kappa is
@@ -235,44 +231,23 @@ def _check_no_counts(votes: np.ndarray, name: str) -> None:
     refuse_if(
         has_equal_sums or excess < min(margin, MIN_ANNOTATOR_KAPPA * (1 - chance) - margin),
         name,
-        f"be votes, not counts. For votes write {name}.astype(str), for counts {name}.astype(float)",
+        f"be votes, not counts. For votes write {name}.astype(str), for counts {_as_fractions(y, name)}",
         f"{evidence}, like counts",
     )
 
 
 def _check_no_votes(table: np.ndarray, y: Any, name: str) -> None:
-    """Raises a ValueError for whole floats that look like votes: a row of zeros, or columns that agree.
-
-    If independent annotators gave n_j votes for class j and n_k for class k, then n_j = n_k has a probability of at
-    most C(t, t / 2) / 2^t for an even t = n_j + n_k, and 0 for an odd one, for any probabilities of the classes. By
-    Hoeffding's inequality, and Bonferroni's for all pairs of columns, correct counts without a row of zeros are refused
-    in less than `MAX_FALSE_REFUSALS` of draws. Counts of equal totals are never refused.
-
-    Source: Hoeffding 1963, "Probability inequalities for sums of bounded random variables", Theorem 1.
-    """
+    """Raises a ValueError for whole floats whose rows have different sums, because they can be votes or counts."""
     totals = table.sum(axis=1)
-    if not np.isfinite(totals).all() or np.any((table != np.floor(table)) | (table < 0)) or not np.ptp(totals):
-        return
-    columns = table[:MAX_COMPARED_ROWS].T.astype("float64")
-    pairs = list(itertools.islice(itertools.combinations(columns, 2), MAX_COMPARED_PAIRS))
-    if totals.all() and max(_log_surprise(*pair) for pair in pairs) < np.log(len(pairs) / MAX_FALSE_REFUSALS):
-        return
-    division = ".div({}.sum(axis=1), axis=0)" if hasattr(y, "columns") else " / {}.sum(axis=1, keepdims=True)"
+    is_whole = np.isfinite(totals).all() and np.all((table == np.floor(table)) & (table >= 0))
     rule = (
         f"be integers for votes, a column for each annotator: {name}.astype(int). For counts, a column for each class, "
-        f"use fractions without a row of zeros: {name}{division.format(name)}"
+        f"use fractions without a row of zeros: {_as_fractions(y, name)}"
     )
-    received = "columns that agree as annotators do" if totals.all() else f"only zeros in row {totals.argmin()}"
-    raise refusal(name, rule, f"whole floats with {received}")
+    refuse_if(is_whole and np.ptp(totals), name, rule, "whole floats with rows of different sums")
 
 
-def _log_surprise(first: np.ndarray, second: np.ndarray) -> float:
-    """Returns a lower bound of -log P(as many equal counts of two classes), if annotators are independent."""
-    half = (first + second) / 2
-    rows = (half > 0) & (half == np.floor(half))
-    if not rows.any():
-        return 0.0
-    bound = np.exp(-np.log(2 * half[rows] + 1) - betaln(half[rows] + 1, half[rows] + 1) - 2 * half[rows] * np.log(2))
-    expected, equal = bound.mean(), np.mean(first[rows] == second[rows])
-    divergence = rel_entr(equal, expected) + rel_entr(1 - equal, 1 - expected)
-    return float(rows.sum() * divergence) if equal > expected else 0.0
+def _as_fractions(y: Any, name: str) -> str:
+    """Returns the code that divides the rows of an array or a frame by their sums."""
+    division = ".div({}.sum(axis=1), axis=0)" if hasattr(y, "columns") else " / {}.sum(axis=1, keepdims=True)"
+    return name + division.format(name)

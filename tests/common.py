@@ -9,6 +9,9 @@ import keras
 import numpy as np
 import pytest
 
+from keras_het.ops.low_rank import LowRankNormal, ScaledLowRankNormal
+from keras_het.ops.normal import DiagonalNormal
+
 
 class Subclassed(keras.Model):
     """Model without a graph: these layers, one after the other."""
@@ -63,6 +66,18 @@ def to_numpy(*tensors):
 
 def number(tensor):
     return float(to_numpy(tensor))
+
+
+def low_rank_normal(loc, scale_diag, factor=None, row_scale=None):
+    """Returns the Gaussian u = loc + scale_diag * e_K + row_scale * (factor e_R); a factor `(K, R)` is shared."""
+    tensors = (None if x is None else keras.ops.convert_to_tensor(x) for x in (loc, scale_diag, factor, row_scale))
+    loc, scale_diag, factor, row_scale = tensors
+    if factor is None:
+        return DiagonalNormal(loc, scale_diag)
+    if len(factor.shape) == 2:
+        row_scale = keras.ops.ones_like(loc) if row_scale is None else row_scale
+        return ScaledLowRankNormal(loc, scale_diag, row_scale, factor)
+    return LowRankNormal(loc, scale_diag, factor)
 
 
 def sparse_crossentropy(**arguments):

@@ -59,12 +59,12 @@ class Task:
         from keras.ops import convert_to_numpy
 
         from keras_het.explain.joint_labels import JointLabels
-        from keras_het.ops.low_rank import low_rank_normal
+        from keras_het.ops.low_rank import LowRankNormal
         from keras_het.ops.packed import pack
 
         loc = (self.test[0] @ self.kernel).astype("float32")
         factor = np.broadcast_to(self.factor, (len(loc), *self.factor.shape)).astype("float32")
-        return JointLabels(loc, convert_to_numpy(pack(low_rank_normal(loc, np.full_like(loc, OWN), factor))), 256)
+        return JointLabels(loc, convert_to_numpy(pack(LowRankNormal(loc, np.full_like(loc, OWN), factor))), 256)
 
 
 def asymmetric(y_true, y_pred):

@@ -70,7 +70,7 @@ def natural_head(units):
     import keras
     from keras import ops
 
-    from keras_het.ops.low_rank import low_rank_normal
+    from keras_het.ops.normal import DiagonalNormal
     from keras_het.ops.packed import pack
 
     class Natural(keras.layers.Layer):
@@ -81,7 +81,7 @@ def natural_head(units):
         def call(self, x):
             first, second = ops.split(self.maps(x), 2, axis=-1)
             precision = ops.softplus(second) + 1e-6
-            return pack(low_rank_normal(first / precision, 1.0 / ops.sqrt(precision)))
+            return pack(DiagonalNormal(first / precision, 1.0 / ops.sqrt(precision)))
 
         def compute_output_shape(self, shape):
             return (*shape[:-1], 2 * units + 1)

@@ -13,7 +13,6 @@ from keras_het.base.tensor import Tensor
 from keras_het.base.validation import check_integer, check_label_vectors
 from keras_het.layers import JointHeteroscedasticDense
 from keras_het.ops.label_vectors import log_joint_labels
-from keras_het.ops.low_rank import low_rank_normal
 from keras_het.ops.nodes import Nodes, quasi_random
 from keras_het.ops.packed import unpack
 from keras_het.ops.sigmoid import log_expected_sigmoid
@@ -165,8 +164,5 @@ def _conditional(normal: Any, labels: np.ndarray, nodes: Nodes) -> Tensor:
 
 def _at_nodes(normal: Any, nodes: Nodes) -> tuple[Tensor, Tensor]:
     """Computes the log-probabilities of the labels 1 and 0 at every node of the factors, `(B, S, C)`."""
-    factor = normal.scaled_factor() if normal.size[1] else None
-    factor_normal = low_rank_normal(normal.loc, ops.zeros_like(normal.loc), factor)
-    zeros = ops.zeros((nodes.num_samples, normal.size[0]))
-    u = factor_normal.logits(Nodes(zeros, ops.convert_to_tensor(nodes.eps_factor)))
-    return log_expected_sigmoid(u, ops.square(normal.scale_diag)[..., None, :])
+    noise = ops.matmul(ops.convert_to_tensor(nodes.eps_factor), ops.swapaxes(normal.scaled_factor(), -1, -2))
+    return log_expected_sigmoid(normal.loc[..., None, :] + noise, ops.square(normal.scale_diag)[..., None, :])

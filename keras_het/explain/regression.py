@@ -132,7 +132,7 @@ def compute_residuals(outputs: Any, targets: Any) -> Residuals:
 
 
 def _distance_and_log_det(residual: np.ndarray, w: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Computes r' (I + w w')^-1 r and log det(I + w w'), `(N,)`, by the QR factorisation of `low_rank_normal`."""
+    """Computes r' (I + w w')^-1 r and log det(I + w w'), `(N,)`, by the QR factorisation of `ops.normal`."""
     count, _, factors = w.shape
     above = np.concatenate([w, np.broadcast_to(np.eye(factors), (count, factors, factors))], axis=1)
     q, triangular = np.linalg.qr(above)

@@ -43,9 +43,9 @@ def log_joint_labels(
     Source: Collier et al. 2021, section 2, which averages the product over samples of u.
 
     Example:
-        >>> from keras_het.ops.low_rank import low_rank_normal
+        >>> from keras_het.ops.low_rank import LowRankNormal
         >>> from keras_het.ops.nodes import quasi_random
-        >>> normal = low_rank_normal(ops.zeros((1, 2)), ops.zeros((1, 2)), 5.0 * ops.ones((1, 2, 1)))
+        >>> normal = LowRankNormal(ops.zeros((1, 2)), ops.zeros((1, 2)), 5.0 * ops.ones((1, 2, 1)))
         >>> nodes = quasi_random((0, 0), num_samples=256, units=0, num_factors=1)
         >>> [round(float(ops.exp(log_joint_labels(normal, ops.array([y]), nodes))[0]), 2) for y in ([1, 1], [1, 0])]
         [0.42, 0.08]

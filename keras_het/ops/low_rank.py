@@ -2,67 +2,10 @@
 
 from keras import ops
 
-from keras_het.base.refusal import refusal
 from keras_het.base.tensor import Tensor
 from keras_het.ops.nodes import Nodes
 from keras_het.ops.normal import DiagonalNormal
 from keras_het.ops.passes import product
-
-
-def low_rank_normal(
-    loc: Tensor,
-    scale_diag: Tensor,
-    factor: Tensor = None,
-    row_scale: Tensor = None,
-) -> "DiagonalNormal":
-    """Returns the Gaussian of logits with a low-rank plus diagonal covariance.
-
-        u = loc + scale_diag * e_K + diag(row_scale) factor e_R,      e_K ~ N(0, I_K), e_R ~ N(0, I_R) independent
-        covariance = diag(scale_diag^2) + W W',   W = diag(row_scale) factor          (Collier et al. 2021, section 2)
-
-    Args:
-        loc: mean logits mu, shape `(..., K)`.
-        scale_diag: d, standard deviations >= 0, shape `(..., K)`.
-        factor: V, shape `(..., K, R)`, or `(K, R)` shared by the batch; None for a diagonal covariance.
-        row_scale: v of the parameter-efficient form, shape `(..., K)`; None otherwise.
-    Returns:
-        `DiagonalNormal`, `LowRankNormal` or `ScaledLowRankNormal`.
-    Raises:
-        ValueError: for shapes that do not fit.
-
-    Example:
-        >>> normal = low_rank_normal(ops.zeros((1, 3)), ops.ones((1, 3)), ops.ones((1, 3, 2)))
-        >>> ops.convert_to_numpy(normal.covariance())[0].astype(int).tolist()
-        [[3, 2, 2], [2, 3, 2], [2, 2, 3]]
-    """
-    loc, scale_diag, factor, row_scale = (
-        None if x is None else _as_float(x) for x in (loc, scale_diag, factor, row_scale)
-    )
-    if factor is None and row_scale is not None:
-        raise refusal("factor", "be a tensor if `row_scale` scales its rows", "factor=None")
-    for name, tensor in (("scale_diag", scale_diag), ("row_scale", row_scale)):
-        if tensor is not None and not _fits(tensor.shape, loc.shape):
-            raise refusal(name, f"have the shape of `loc`, {tuple(loc.shape)}", shape=tensor)
-    if factor is None:
-        return DiagonalNormal(loc, scale_diag)
-    if not _fits(factor.shape[:-1], loc.shape if len(factor.shape) > 2 else loc.shape[-1:]):
-        rule = f"have shape (*loc.shape, R) or (K, R), with loc.shape {tuple(loc.shape)}"
-        raise refusal("factor", rule, shape=factor)
-    if len(factor.shape) == 2:
-        row_scale = ops.ones_like(loc) if row_scale is None else row_scale
-        return ScaledLowRankNormal(loc, scale_diag, row_scale, factor)
-    factor = factor if row_scale is None else row_scale[..., None] * factor
-    return LowRankNormal(loc, scale_diag, factor)
-
-
-def _as_float(x: Tensor) -> Tensor:
-    x = ops.convert_to_tensor(x)
-    return x if "float" in str(x.dtype) else ops.cast(x, "float32")
-
-
-def _fits(shape: Tensor, expected: Tensor) -> bool:
-    pairs = ((a, b) for a, b in zip(shape, expected, strict=False) if isinstance(a, int) and isinstance(b, int))
-    return len(shape) == len(expected) and all(a == b for a, b in pairs)
 
 
 class _FactorNormal(DiagonalNormal):
@@ -89,13 +32,21 @@ class _FactorNormal(DiagonalNormal):
 
 
 class LowRankNormal(_FactorNormal):
-    """Gaussian u = loc + scale_diag * e_K + factor e_R.
+    """Gaussian with a low-rank plus diagonal covariance.
+
+        u = loc + scale_diag * e_K + factor e_R,      e_K ~ N(0, I_K), e_R ~ N(0, I_R) independent
+        covariance = diag(scale_diag^2) + factor factor'                       (Collier et al. 2021, section 2)
 
     Args:
         loc: mean logits mu, shape `(..., K)`.
         scale_diag: d, standard deviations >= 0, shape `(..., K)`.
         factor: V, shape `(..., K, R)`.
         size: K and R, integers; None reads them from the shapes.
+
+    Example:
+        >>> normal = LowRankNormal(ops.zeros((1, 3)), ops.ones((1, 3)), ops.ones((1, 3, 2)))
+        >>> ops.convert_to_numpy(normal.covariance())[0].astype(int).tolist()
+        [[3, 2, 2], [2, 3, 2], [2, 2, 3]]
     """
 
     is_divided = (True, True, True)
@@ -132,6 +83,8 @@ class LowRankNormal(_FactorNormal):
 
 class ScaledLowRankNormal(_FactorNormal):
     """Gaussian u = loc + scale_diag * e_K + row_scale * (factor e_R), with a factor that all examples share.
+
+    Its covariance is diag(scale_diag^2) + W W', with W = diag(row_scale) factor.
 
     Args:
         loc: mean logits mu, shape `(..., K)`.

@@ -44,8 +44,8 @@ def pack(normal: Any, step: Tensor | None = None, flips: tuple[Tensor, Tensor] |
         flips: flip rates, `(K,)` each; None for correct labels.
 
     Example:
-        >>> from keras_het.ops.low_rank import low_rank_normal
-        >>> packed = pack(low_rank_normal(ops.zeros((5, 3)), ops.ones((5, 3)), ops.ones((5, 3, 2))))
+        >>> from keras_het.ops.low_rank import LowRankNormal
+        >>> packed = pack(LowRankNormal(ops.zeros((5, 3)), ops.ones((5, 3)), ops.ones((5, 3, 2))))
         >>> tuple(packed.shape), int(unpack(packed, units=3).step)
         ((5, 13), -1)
     """

@@ -47,10 +47,10 @@ def log_joint_pixels(
     Source: Monteiro et al. 2020, Eq. 5, with another estimate.
 
     Example:
-        >>> from keras_het.ops.low_rank import low_rank_normal
+        >>> from keras_het.ops.low_rank import LowRankNormal
         >>> from keras_het.ops.nodes import quasi_random
         >>> signs = ops.array([[[[5.0], [-5.0]], [[5.0], [-5.0]]]])
-        >>> normal = low_rank_normal(ops.zeros((1, 2, 2)), ops.zeros((1, 2, 2)), signs)
+        >>> normal = LowRankNormal(ops.zeros((1, 2, 2)), ops.zeros((1, 2, 2)), signs)
         >>> nodes = quasi_random((0, 0), num_samples=256, units=0, num_factors=1)
         >>> maps = ([[0, 0]], [[0, 1]])
         >>> [round(float(ops.exp(log_joint_pixels(normal, ops.array(y), nodes))[0]), 2) for y in maps]

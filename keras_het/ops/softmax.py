@@ -33,8 +33,8 @@ def second_order_log_softmax(normal: Tensor) -> Tensor:
     Source: Collier et al. 2021, Appendix C, Eq. 13, with the factor 1 for its cross term, where 1/2 is printed.
 
     Example:
-        >>> from keras_het.ops.low_rank import low_rank_normal
-        >>> log_p = second_order_log_softmax(low_rank_normal(ops.zeros((1, 2)), ops.ones((1, 2))))
+        >>> from keras_het.ops.normal import DiagonalNormal
+        >>> log_p = second_order_log_softmax(DiagonalNormal(ops.zeros((1, 2)), ops.ones((1, 2))))
         >>> ops.convert_to_numpy(ops.exp(log_p)).tolist()
         [[0.5, 0.5]]
     """

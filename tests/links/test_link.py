@@ -13,11 +13,10 @@ from keras_het.integrators import MonteCarlo
 from keras_het.layers import HeteroscedasticDense
 from keras_het.links import NormalCDF
 from keras_het.ops import nodes
-from keras_het.ops.low_rank import low_rank_normal
 from keras_het.ops.mean import LOG_NORMAL_CDF_MEAN, LogMean
 from keras_het.ops.streaming import expectation
 from tests import reference
-from tests.common import assert_finite
+from tests.common import assert_finite, low_rank_normal
 from tests.gradients import value_and_gradients
 
 NAMES = ["softmax", "sigmoid", "normal_cdf"]

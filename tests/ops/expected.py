@@ -3,10 +3,10 @@
 import numpy as np
 from numpy.testing import assert_allclose
 
-from keras_het.ops.low_rank import low_rank_normal
 from keras_het.ops.sigmoid import SigmoidMean
 from keras_het.ops.softmax import SoftmaxMean, remove_shift
 from keras_het.ops.streaming import expectation
+from tests.common import low_rank_normal
 
 PLAIN = {"chunk_size": 1 << 20, "streamed": False}  # all nodes at once, and no gradient of its own
 

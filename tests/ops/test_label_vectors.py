@@ -9,10 +9,9 @@ from numpy.testing import assert_allclose
 from scipy.special import expit, logsumexp
 
 from keras_het.ops.label_vectors import log_joint_labels
-from keras_het.ops.low_rank import low_rank_normal
 from keras_het.ops.nodes import Nodes, quasi_random
 from keras_het.ops.sigmoid import log_expected_sigmoid
-from tests.common import assert_finite, to_numpy
+from tests.common import assert_finite, low_rank_normal, to_numpy
 from tests.gradients import value_and_gradients
 
 LABELS, FACTORS, BATCH = 4, 2, 3

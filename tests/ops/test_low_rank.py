@@ -4,10 +4,9 @@ from keras import ops
 from numpy.testing import assert_allclose
 from scipy.stats import multivariate_normal
 
-from keras_het.ops.low_rank import low_rank_normal
 from keras_het.ops.nodes import Nodes
 from tests import reference
-from tests.common import to_numpy
+from tests.common import low_rank_normal, to_numpy
 
 BATCH, UNITS, FACTORS = 4, 5, 2
 

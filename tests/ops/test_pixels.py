@@ -10,11 +10,10 @@ from scipy.special import log_softmax, logsumexp, softmax
 from scipy.stats import norm, qmc
 
 from keras_het.ops import pixels
-from keras_het.ops.low_rank import low_rank_normal
 from keras_het.ops.nodes import quasi_random
 from keras_het.ops.pixels import log_joint_pixels
 from keras_het.ops.recomputed import log_mean_over_nodes
-from tests.common import assert_finite, to_numpy
+from tests.common import assert_finite, low_rank_normal, to_numpy
 from tests.gradients import value_and_gradients
 
 BATCH, SIDES, CLASSES, FACTORS = 3, (2, 3), 3, 2

@@ -6,10 +6,9 @@ from keras import ops
 from numpy.testing import assert_allclose
 from scipy.special import log_softmax, softmax
 
-from keras_het.ops.low_rank import low_rank_normal
 from keras_het.ops.softmax import second_order_log_softmax
 from tests import reference
-from tests.common import to_numpy
+from tests.common import low_rank_normal, to_numpy
 from tests.ops.test_softmax import EVERY_KIND, UNITS, problem
 
 

@@ -226,12 +226,6 @@ def test_nodes_of_another_size_are_refused():
         evaluate(arguments, nodes)
     with refuses(r"`nodes` must have the 3 factors of the distribution. Received: 2"):
         evaluate(arguments, pseudo_random((0, 0), 8, UNITS, 2, np))
-    with refuses(r"`scale_diag` must have the shape of `loc`, \(5, 6\). Received: shape \(1, 6\)"):
-        evaluate({**arguments, "scale_diag": arguments["scale_diag"][:1]}, nodes_of("full"))
-    with refuses(r"`factor` must have shape .*loc.shape \(5, 6\)\. Received: shape \(5, 4, 3\)"):
-        evaluate({**arguments, "factor": arguments["factor"][:, :4]}, nodes_of("full"))
-    with refuses("`factor` must be a tensor if `row_scale` scales its rows"):
-        evaluate({**problem("diagonal"), "row_scale": arguments["loc"]}, nodes_of("diagonal"))
 
 
 def test_as_many_classes_as_imagenet_21k():

@@ -10,10 +10,10 @@ from keras import ops
 from numpy.testing import assert_allclose, assert_array_equal
 
 from keras_het.ops import blocking, streaming
-from keras_het.ops.low_rank import LowRankNormal, low_rank_normal
+from keras_het.ops.low_rank import LowRankNormal
 from keras_het.ops.nodes import Nodes
 from keras_het.ops.softmax import SoftmaxMean
-from tests.common import assert_finite
+from tests.common import assert_finite, low_rank_normal
 from tests.marks import grid
 from tests.ops.expected import PLAIN, assert_same_gradients, log_expected_softmax
 from tests.ops.test_softmax import (
@@ -125,15 +125,6 @@ def test_nodes_without_factors(options):
     arguments, nodes = problem("diagonal"), nodes_of("diagonal")
     result = evaluate(arguments, Nodes(nodes.eps_diag), **options)
     assert_array_equal(result, evaluate(arguments, nodes, **options))
-
-
-@pytest.mark.once
-def test_integer_means_are_numbers():
-    arguments, nodes = problem("full"), nodes_of("full")
-    whole = np.arange(arguments["loc"].size).reshape(arguments["loc"].shape) % 5
-    for options in ({"chunk_size": 8}, PLAIN):
-        result = evaluate({**arguments, "loc": whole.astype("int32")}, nodes, **options)
-        assert_array_equal(result, evaluate({**arguments, "loc": whole.astype("float32")}, nodes, **options))
 
 
 @pytest.mark.parametrize("kind", ["diagonal", "full"])

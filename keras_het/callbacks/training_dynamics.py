@@ -1,4 +1,4 @@
-"""A callback that records margin and loss of every training example after every epoch."""
+"""A callback that records the margin of every training example after every epoch."""
 
 import os
 from typing import Any
@@ -17,7 +17,7 @@ from keras_het.reading.training_record import RecordFile, TrainingRecord
 
 
 class TrainingDynamics(keras.callbacks.Callback):
-    """Records the margin and the loss of every training example after every epoch.
+    """Records the margin of every training example after every epoch.
 
     A mislabelled example is learned late: its margin stays small or negative for many epochs. The mean margin over the
     epochs ranks the labels. So your ordinary training run finds label errors without held-out data or folds. After
@@ -32,8 +32,8 @@ class TrainingDynamics(keras.callbacks.Callback):
     z are logits or log-probabilities: their differences are equal. Behind a `NoiseTransition` z belong to the true
     classes, in any mode of the layer. Margins and losses are clipped at 65504, the range of float16.
 
-    Each epoch costs one prediction of all examples, about a third of the arithmetic of the epoch. Memory is 4 K + 24
-    bytes for each example, and 4 bytes more for each epoch with `history`. Predicting needs another 12 K bytes.
+    Each epoch costs one prediction of all examples, about a third of the arithmetic of the epoch. Memory is 4 K + 8
+    bytes for each example, and 2 bytes more for each epoch with `history`. Predicting needs another 12 K bytes.
 
     A `fit` that continues where the last one ended (`initial_epoch`) extends the record. With `path`, a new process
     also extends it. The record is bitwise the same if the model has the same weights, for example by
@@ -44,15 +44,14 @@ class TrainingDynamics(keras.callbacks.Callback):
         x: training examples, as for `fit`: arrays of N examples, in a list or dict for several inputs.
         y: observed labels, integers in [0, K), `(N,)`, or label vectors. Class names are refused, because their order
             in the model is unknown. Pass `x` and `y` also if you train on batches of a data set.
-        history: boolean, whether to keep the margins and the losses of every epoch, in float16, beside the sums.
+        history: boolean, whether to keep the margins of every epoch, in float16, beside the sums.
         path: a .npz file that is written after every epoch and continued by a later run; refused for other x or y.
             None writes no file.
         batch_size: batch size of the predictions.
     Raises:
         ValueError: for a data set, other labels or sizes. When `fit` starts, for a model without exclusive classes,
             labels out of range, or a file that belongs to other data or lacks the epochs before this one.
-    Source: Pleiss et al. 2020, "Identifying mislabeled data using the area under the margin ranking"; forgetting
-        events: Toneva et al. 2019, "An empirical study of example forgetting during deep neural network learning".
+    Source: Pleiss et al. 2020, "Identifying mislabeled data using the area under the margin ranking".
 
     Example:
         >>> x, y = np.eye(6, 3, dtype="float32"), np.array([0, 1, 2, 0, 0, 0])
@@ -103,8 +102,6 @@ class TrainingDynamics(keras.callbacks.Callback):
         record.update(self._predict(self.x, self.batch_size))
         if self._file is not None:
             self._file.write(record)
-        if logs is not None:
-            logs["changed_predictions"] = record.changes[-1] / len(self.labels) if record.changes else np.nan
 
     def _record_before(self, epoch: int) -> TrainingRecord:
         """Returns the record of the epochs before this epoch, or a new record."""
@@ -132,38 +129,15 @@ class TrainingDynamics(keras.callbacks.Callback):
         return self._record_with().mean_margin
 
     @property
-    def mean_loss(self) -> np.ndarray:
-        """Mean of -log p(y | x) over the epochs, `(N,)`, float64, with the weights of `mean_margin`."""
-        return self._record_with().mean_loss
-
-    @property
     def mean_probabilities(self) -> np.ndarray:
         """Mean of p(j | x) over the epochs, `(N, K)`, float32, with the weights of `mean_margin`."""
         return self._record_with().mean_probabilities
 
     @property
-    def changes(self) -> np.ndarray:
-        """Number of examples whose prediction changed since the previous epoch, for each epoch but the first."""
-        return np.array(self._record_with().changes, int)
-
-    @property
-    def forgetting_events(self) -> np.ndarray:
-        """Number of times that each example was right at one epoch and wrong at the next, `(N,)`."""
-        return self._record_with().forgetting_events
-
-    @property
     def margins(self) -> np.ndarray:
         """Margins after each epoch, `(epochs, N)`, float16; a ValueError without `history`."""
-        return np.array(self._with_history().margins)
-
-    @property
-    def losses(self) -> np.ndarray:
-        """Losses after each epoch, `(epochs, N)`, float16; a ValueError without `history`."""
-        return np.array(self._with_history().losses)
-
-    def _with_history(self) -> TrainingRecord:
         refuse_if(not self.history, "history", "be True for the values of every epoch", "history=False")
-        return self._record_with()
+        return np.array(self._record_with().margins)
 
 
 def _integers(y: Any, count: int) -> np.ndarray:

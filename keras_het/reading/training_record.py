@@ -1,4 +1,4 @@
-"""Record of a training run: margins and losses of the examples and changes of predictions, optionally in a file."""
+"""Record of a training run: margins and probabilities of the examples, optionally in a file."""
 
 import os
 import pathlib
@@ -12,8 +12,8 @@ from keras_het.base.refusal import refusal, refuse_if
 
 MAX_VALUE = float(np.finfo("float16").max)  # bound of margins and losses
 MIN_EPOCH_WEIGHT = 1e-6  # else the weights of a run without any loss would sum to zero
-SUMS = ("margin_sum", "loss_sum", "probability_sum", "predictions", "forgetting_events", "changes", "epoch_losses")
-HISTORIES = ("margins", "losses")
+SUMS = ("margin_sum", "probability_sum")
+ARRAYS = (*SUMS, "epoch_losses", "margins")
 
 
 class TrainingRecord:
@@ -26,37 +26,25 @@ class TrainingRecord:
         labels: observed labels, integers in [0, K), `(N,)`.
         units: K.
         first: the first epoch, counted from 0.
-        keeps_history: boolean, whether to keep the margins and the losses of every epoch.
+        keeps_history: boolean, whether to keep the margins of every epoch.
     Attributes:
         margin_sum: weighted sum of z_y - max_{j != y} z_j, `(N,)`, float64.
-        loss_sum: weighted sum of -log p(y | x), `(N,)`, float64.
         probability_sum: weighted sum of p(j | x), `(N, K)`, float32.
         epoch_losses: mean of -log p(y | x) over the examples, for each epoch.
-        predictions: last predictions, `(N,)`, int32; -1 before the first epoch.
-        forgetting_events: number of times that an example was right at one epoch and wrong at the next, `(N,)`, int32.
-        changes: number of examples whose prediction changed, for each epoch after the first.
         margins: margins of each epoch, a list of `(N,)`, float16; empty without history.
-        losses: losses of each epoch, like `margins`.
     """
 
     def __init__(self, labels: np.ndarray, units: int, *, first: int = 0, keeps_history: bool = True):
         count = len(labels)
         self.labels, self.units, self.first, self.keeps_history = labels, units, first, keeps_history
         self.epochs = 0
-        self.margin_sum, self.loss_sum = np.zeros(count), np.zeros(count)
+        self.margin_sum = np.zeros(count)
         self.probability_sum = np.zeros((count, units), "float32")
-        self.predictions, self.forgetting_events = np.full(count, -1, "int32"), np.zeros(count, "int32")
-        self.changes: list[int] = []
         self.epoch_losses: list[float] = []
         self.margins: list[np.ndarray] = []
-        self.losses: list[np.ndarray] = []
 
     def update(self, log_p: np.ndarray) -> None:
         """Adds an epoch with its log-probabilities, `(N, K)`."""
-        predictions = log_p.argmax(axis=1).astype("int32")
-        if self.epochs:
-            self.changes.append(int(np.sum(predictions != self.predictions)))
-        self.forgetting_events += (self.predictions == self.labels) & (predictions != self.labels)
         margins, losses = np.empty(len(log_p)), np.empty(len(log_p))
         parts = row_blocks(len(log_p))
         for part in parts:
@@ -66,11 +54,9 @@ class TrainingRecord:
         for part in parts:
             self.probability_sum[part] += np.float32(weight) * np.exp(log_p[part])
         self.margin_sum += weight * margins
-        self.loss_sum += weight * losses
-        self.predictions, self.epochs = predictions, self.epochs + 1
+        self.epochs += 1
         if self.keeps_history:
             self.margins.append(margins.astype("float16"))
-            self.losses.append(losses.astype("float16"))
 
     @property
     def weights(self) -> np.ndarray:
@@ -81,11 +67,6 @@ class TrainingRecord:
     def mean_margin(self) -> np.ndarray:
         """Weighted mean of the margins over the epochs, `(N,)`."""
         return self.margin_sum / self.weights.sum()
-
-    @property
-    def mean_loss(self) -> np.ndarray:
-        """Weighted mean of the losses over the epochs, `(N,)`."""
-        return self.loss_sum / self.weights.sum()
 
     @property
     def mean_probabilities(self) -> np.ndarray:
@@ -121,8 +102,7 @@ class RecordFile:
         """Writes a record atomically."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         temporary = self._beside("unfinished")
-        parts = {name: getattr(record, name) for name in SUMS + HISTORIES}
-        parts["changes"] = np.array(record.changes, int)  # an empty list would be stored as floats
+        parts = {name: getattr(record, name) for name in ARRAYS}
         with temporary.open("wb") as file:
             np.savez(file, checksum=self.checksum, span=[record.first, record.epochs], **parts)
         if self.path.exists():
@@ -151,7 +131,7 @@ class RecordFile:
         """Returns the arrays of a file; None without a file."""
         if not file.exists():
             return None
-        arrays = read_arrays("path", file, ("checksum", "span", *SUMS, *HISTORIES))
+        arrays = read_arrays("path", file, ("checksum", "span", *ARRAYS))
         rule = "be a record of these examples, labels and classes: choose another path, or delete the file"
         refuse_if(str(arrays["checksum"]) != self.checksum, "path", rule, f"path={str(file)!r}, of other data")
         _check_array(file, "span", arrays["span"], (2,), "i")
@@ -161,18 +141,15 @@ class RecordFile:
 def _fill(file: pathlib.Path, blank: TrainingRecord, stored: dict[str, Any]) -> TrainingRecord:
     """Fills a record with the arrays of a file, if their shapes and dtypes fit."""
     first, epochs = map(int, stored["span"])
-    _check_array(file, "changes", stored["changes"], (max(epochs - 1, 0),), "i")
-    blank.changes = stored["changes"].tolist()
     _check_array(file, "epoch_losses", stored["epoch_losses"], (epochs,), "f")
     blank.epoch_losses = stored["epoch_losses"].tolist()
-    for name in SUMS[:-2]:
+    for name in SUMS:
         array = getattr(blank, name)
         _check_array(file, name, stored[name], array.shape, array.dtype.kind)
         setattr(blank, name, stored[name].astype(array.dtype))
-    for name in HISTORIES:
-        shape = (epochs, len(blank.labels)) if blank.keeps_history else (0,)
-        _check_array(file, name, stored[name], shape, "f")
-        setattr(blank, name, list(stored[name].astype("float16")))
+    shape = (epochs, len(blank.labels)) if blank.keeps_history else (0,)
+    _check_array(file, "margins", stored["margins"], shape, "f")
+    blank.margins = list(stored["margins"].astype("float16"))
     blank.first, blank.epochs = first, epochs
     return blank
 

@@ -51,12 +51,10 @@ class ByHand(keras.callbacks.Callback):
 
 
 def expected(logits):
-    """Margins, losses, changes and forgotten examples of logits, `(epochs, N, K)`."""
+    """Margins and losses of logits, `(epochs, N, K)`."""
     own = logits[:, np.arange(EXAMPLES), LABELS]
     others = np.where(np.eye(UNITS, dtype=bool)[LABELS], -np.inf, logits).max(axis=-1)
-    right = logits.argmax(axis=-1) == LABELS
-    changes = (np.diff(logits.argmax(axis=-1), axis=0) != 0).sum(axis=1)
-    return own - others, special.logsumexp(logits, axis=-1) - own, changes, (right[:-1] & ~right[1:]).sum(axis=0)
+    return own - others, special.logsumexp(logits, axis=-1) - own
 
 
 def fit(model, *callbacks, **arguments):
@@ -66,30 +64,22 @@ def fit(model, *callbacks, **arguments):
 
 def both(kind, **arguments):
     dynamics, by_hand = TrainingDynamics(X, LABELS, batch_size=16, **arguments), ByHand()
-    history = fit(model_of(kind), dynamics, by_hand).history
-    return dynamics, np.array(by_hand.logits), history
+    fit(model_of(kind), dynamics, by_hand)
+    return dynamics, np.array(by_hand.logits)
 
 
 @pytest.mark.parametrize("kind", ["logits", "probabilities", "log-probabilities", "noisy", "always noisy"])
 def test_the_record_is_that_by_hand(kind):
-    dynamics, logits, history = both(kind)
-    margins, losses, changes, forgotten = expected(logits)
-    assert changes.sum() > 0
-    assert forgotten.sum() > 0
+    dynamics, logits = both(kind)
+    margins, losses = expected(logits)
     weights = losses.mean(axis=1)
     assert weights.max() > 1.2 * weights.min()
-    means = [np.average(each, axis=0, weights=weights) for each in (margins, losses, special.softmax(logits, axis=-1))]
+    means = [np.average(each, axis=0, weights=weights) for each in (margins, special.softmax(logits, axis=-1))]
     np.testing.assert_allclose(dynamics.mean_margin, means[0], rtol=1e-4, atol=1e-4)
-    np.testing.assert_allclose(dynamics.mean_loss, means[1], rtol=1e-4, atol=1e-4)
-    np.testing.assert_allclose(dynamics.mean_probabilities, means[2], atol=1e-5)
+    np.testing.assert_allclose(dynamics.mean_probabilities, means[1], atol=1e-5)
     np.testing.assert_allclose(dynamics.margins, margins, rtol=1e-3, atol=1e-3)
-    np.testing.assert_allclose(dynamics.losses, losses, rtol=1e-3, atol=1e-3)
-    np.testing.assert_array_equal(dynamics.changes, changes)
-    np.testing.assert_array_equal(dynamics.forgetting_events, forgotten)
     assert dynamics.epochs == 5
-    assert dynamics.margins.dtype == dynamics.losses.dtype == "float16"
-    assert np.isnan(history["changed_predictions"][0])
-    assert history["changed_predictions"][1:] == pytest.approx(list(changes / EXAMPLES))
+    assert dynamics.margins.dtype == "float16"
 
 
 @pytest.mark.planted
@@ -103,7 +93,7 @@ def test_a_planted_bug_is_caught(bug, monkeypatch):
     dynamics, model = TrainingDynamics(X, LABELS), model_of("always noisy")
     by_hand = ByHand()
     fit(model, dynamics, by_hand)
-    margins, losses, *_ = expected(np.array(by_hand.logits))
+    margins, losses = expected(np.array(by_hand.logits))
     assert np.abs(dynamics.mean_margin - np.average(margins, axis=0, weights=losses.mean(axis=1))).max() > 0.1
 
 
@@ -115,7 +105,6 @@ def test_one_epoch_on_every_backend(kind):
     log_p = keras.ops.convert_to_numpy(keras.Sequential(layers)(X)).astype("float64")
     others = np.where(np.eye(UNITS, dtype=bool)[LABELS], -np.inf, log_p).max(axis=-1)
     np.testing.assert_allclose(dynamics.mean_margin, log_p[np.arange(EXAMPLES), LABELS] - others, rtol=1e-4, atol=1e-5)
-    np.testing.assert_allclose(dynamics.mean_loss, -log_p[np.arange(EXAMPLES), LABELS], rtol=1e-4)
 
 
 def test_margins_are_far_from_rounding_and_within_float16():
@@ -127,7 +116,7 @@ def test_margins_are_far_from_rounding_and_within_float16():
 
 
 def same(one, other):
-    for name in ("mean_margin", "mean_loss", "mean_probabilities", "changes", "forgetting_events", "margins", "losses"):
+    for name in ("mean_margin", "mean_probabilities", "margins"):
         np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
     assert one.epochs == other.epochs
 
@@ -186,8 +175,8 @@ def test_files_of_other_data_and_damaged_files_are_refused(tmp_path):
 
 def test_without_history_the_sums_are_the_same_and_the_rest_is_refused(tmp_path):
     path = tmp_path / "dynamics.npz"
-    short, _, _ = both("log-probabilities", history=False, path=path)
-    full, _, _ = both("log-probabilities")
+    short, _ = both("log-probabilities", history=False, path=path)
+    full, _ = both("log-probabilities")
     np.testing.assert_array_equal(short.mean_margin, full.mean_margin)
     with pytest.raises(
         ValueError, match=r"`history` must be True for the values of every epoch\. Received: history=False"

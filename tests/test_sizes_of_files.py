@@ -7,12 +7,12 @@ import keras
 import numpy as np
 import pytest
 
-from keras_het import constraints, covariances, integrators, layers, links, losses, metrics, models
+from keras_het import covariances, integrators, layers, links, losses, metrics, models
 from keras_het.covariances.low_rank import PixelLowRank, UnitRows
 
 pytestmark = pytest.mark.refusal
 
-ROOMS = (constraints, covariances, integrators, layers, links, losses, metrics, models)
+ROOMS = (covariances, integrators, layers, links, losses, metrics, models)
 HUGE = (1 << 29, 10**12, 10**400)
 NO_SIZES = {"seed", "ignore_class"}
 # The head that takes them checks their sizes.

@@ -10,9 +10,8 @@ from keras_het.base.precision import check_autocast, check_dtype
 from keras_het.base.refusal import refusal
 from keras_het.base.tensor import Tensor
 from keras_het.base.validation import MAX_CLASSES, check_boolean, check_integer, check_last_axis, check_transitions
-from keras_het.constraints import RowStochastic
 from keras_het.layers.log_probabilities import check_log_probabilities, nan_unless_log_probabilities
-from keras_het.ops.transition import apply_transition, outlier_class
+from keras_het.ops.transition import apply_transition, outlier_class, project_rows
 
 INITIAL_SPREAD = 0.01  # fraction of each row of a learned T that is uniform at the start
 FREE_SPREAD = 0.5  # without a penalty: the network would memorise all labels before a T near the identity moves
@@ -165,7 +164,7 @@ class NoiseTransition(keras.layers.Layer):
         """Returns the projected T of the weight; a fixed T keeps its zeros."""
         matrix = ops.reshape(kernel, self.start.shape) / self._scale
         if self.trainable or self.start.min() > 0:
-            return RowStochastic(MIN_ENTRY / self.size)(matrix)
+            return project_rows(matrix, MIN_ENTRY / self.size)
         return ops.relu(matrix) / ops.sum(ops.relu(matrix), axis=-1, keepdims=True)
 
     def _penalty(self, kernel: Tensor) -> Tensor:

@@ -11,6 +11,7 @@ from keras_het.base.validation import check_fraction, check_integer, check_squar
 
 MIN_PROBABILITY = float(np.finfo("float32").tiny)  # in place of 0, whose log is infinite
 MAX_EXPONENT = 87.0  # its exp is finite in float32
+MAX_ROUNDING = 1e-6  # of the sum of a row
 
 
 def apply_transition(log_probs: Tensor, transition: Tensor) -> Tensor:
@@ -81,6 +82,26 @@ def project_to_simplex(rows: Any) -> Tensor:
     positive = ops.sum(ops.cast(descending * counts > excess, "int32"), axis=-1, keepdims=True)
     theta = ops.take_along_axis(excess, positive - 1, axis=-1) / ops.cast(positive, rows.dtype)
     return ops.maximum(rows - theta, 0.0)
+
+
+def project_rows(rows: Tensor, lower: float) -> Tensor:
+    """Returns the nearest probability vectors with entries of at least `lower`, below 1 / K for rows of K entries.
+
+    A row that already fits, with a sum within 1e-6 of one, keeps its bits. The bound limits the gradient
+    1 / p(noisy label) of labels that were never observed to 1 / lower.
+
+    Source: Sukhbaatar et al. 2014, section 3: "we project Q back to the subspace of probability matrices".
+
+    Example:
+        >>> ops.convert_to_numpy(project_rows(ops.array([[1.5, 0.5], [0.25, 0.75]]), lower=0.125)).tolist()
+        [[0.875, 0.125], [0.25, 0.75]]
+    """
+    remainder = 1.0 - lower * rows.shape[-1]  # rows = lower + y, and y / remainder is a probability vector
+    fits = ops.logical_and(
+        ops.min(rows, axis=-1, keepdims=True) >= lower,
+        ops.abs(ops.sum(rows, axis=-1, keepdims=True) - 1.0) <= MAX_ROUNDING,
+    )
+    return ops.where(fits, rows, lower + remainder * project_to_simplex((rows - lower) / remainder))
 
 
 def outlier_class(num_classes: int, alpha: float = 0.0) -> np.ndarray:

@@ -7,7 +7,7 @@ import keras
 import numpy as np
 
 import keras_het
-from keras_het import constraints, covariances, integrators, layers, links, losses, metrics
+from keras_het import covariances, integrators, layers, links, losses, metrics
 from keras_het.models.temperature_scaler import TemperatureScaler
 
 UNITS, FEATURES = 4, 6
@@ -49,7 +49,6 @@ def subjects():
         links.NormalCDF(),
         integrators.MonteCarlo(8),
         integrators.QuasiMonteCarlo(8, chunk_size=3),
-        constraints.RowStochastic(1e-3),
         losses.ForwardCorrectedCrossentropy(T, from_logits=True),
         losses.SmoothedCrossentropy(0.2),
         losses.GeneralizedCrossentropy(0.6),

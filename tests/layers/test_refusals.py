@@ -7,7 +7,6 @@ from keras import ops
 
 import keras_het
 from keras_het import integrators
-from keras_het.constraints import RowStochastic
 from keras_het.covariances import Diagonal, Latent, LowRank, ParameterEfficient
 from keras_het.integrators import QuasiMonteCarlo
 from keras_het.layers import (
@@ -144,7 +143,6 @@ REFUSED = {
         flips(2, num_annotators=2, transition=[np.eye(2), 2 * np.eye(2)]),
     "size of T, 3 (num_classes, and one more with outlier_class=True). Received: input_shape=(64, 4)":
         lambda: (NoiseTransition(3)(LOG_P)),
-    "`lower` must be below 1 / 3": lambda: RowStochastic(0.5)(ops.ones((3, 3))),
     STORED: lambda: stored(np.eye(4) * np.nan),
     f"{STORED} Received: shape (5, 5)": lambda: stored(np.eye(5)),
     "`transition` must have rows that sum to one. Received: row 0 sums to 2": lambda: stored(2 * np.eye(4)),

@@ -11,7 +11,7 @@ from keras import ops
 from keras_het.base.batches import examples_and_labels
 from keras_het.base.internals import layers_of
 from keras_het.base.refusal import refusal
-from keras_het.base.validation import check_choice, check_integer, check_transitions
+from keras_het.base.validation import check_integer, check_transitions
 from keras_het.layers import NoiseTransition
 from keras_het.ops.transition import condition_number, total_variation, trace
 from keras_het.reading.check import collect_warnings
@@ -62,20 +62,15 @@ class ReleaseTransition(TransitionCallback):
 
     This is the training sequence of Sukhbaatar et al. 2014, Fig. 1b. The callback sets the layer's `gate`, a weight
     that scales the gradient of T, to 0 and then to 1. The gate is open at the end of every epoch, so callbacks that
-    save or restore weights never keep it closed. A callback that logs the metric `after` must come before this one.
-    Two things move T although the gate is closed. The momentum of an earlier `fit`: compile again. Weight decay: call
-    `optimizer.exclude_from_weight_decay(var_names=["transition"])`.
+    save or restore weights never keep it closed. Two things move T although the gate is closed. The momentum of an
+    earlier `fit`: compile again. Weight decay: call `optimizer.exclude_from_weight_decay(var_names=["transition"])`.
 
-    A run that `BackupAndRestore` resumes equals an uninterrupted run, with one exception: before T is released, the
-    epochs without improvement of a metric are counted from zero again.
+    A run that `BackupAndRestore` resumes equals an uninterrupted run.
 
     Args:
-        after: number of epochs to wait, or the name of a metric: T is released when the metric has not improved for
-            `patience` epochs.
-        patience: number of epochs for a metric, at least 1.
-        mode: direction of a metric: "min", "max", or "auto", which is "max" for accuracies and AUC.
+        after: number of epochs to wait, at least 0.
     Raises:
-        ValueError: for other arguments, a model without `NoiseTransition`, or a metric that is not logged.
+        ValueError: for another number, or a model without `NoiseTransition`.
     Warns: if training ends before T is released.
 
     Example:
@@ -87,53 +82,27 @@ class ReleaseTransition(TransitionCallback):
         1.0
     """
 
-    def __init__(self, after: int | str, *, patience: int = 3, mode: str = "auto"):
+    def __init__(self, after: int):
         super().__init__()
-        self.after = after if isinstance(after, str) else check_integer("after", after, 0)
-        self.patience = check_integer("patience", patience, 1)
-        check_choice("mode", mode, ("auto", "min", "max"))
-        larger_is_better = mode == "max" or (
-            mode == "auto" and any(part in str(after).lower() for part in ("acc", "auc"))
-        )
-        self.sign = -1.0 if larger_is_better else 1.0
+        self.after = check_integer("after", after, 0)
 
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
         super().on_train_begin(logs)
-        self.best, self.wait = math.inf, 0
-        self.is_released: bool | None = None  # unknown before the first epoch
+        self.is_released = False
 
     def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
-        if not isinstance(self.after, str):
-            self.is_released = epoch >= self.after
-        elif self.is_released is None:  # the first epoch: T has moved if an interrupted run had released it
-            self.is_released = epoch > 0 and any(
-                not np.allclose(ops.convert_to_numpy(layer.transition), layer.start, atol=1e-6) for layer in self.layers
-            )
-        self._set_gates(bool(self.is_released))
+        self.is_released = epoch >= self.after
+        self._set_gates(self.is_released)
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         super().on_epoch_end(epoch, logs)
         self._set_gates(True)  # else weights that are saved now would keep T fixed when they are restored
-        if not isinstance(self.after, str):
-            return
-        logs = logs or {}
-        if self.after not in logs:
-            raise ValueError(
-                f"`after` must be a number of epochs or a logged metric: {', '.join(map(repr, logs))}. A callback "
-                f"that logs it must come before this one. Received: after={self.after!r}"
-            )
-        value = self.sign * logs[self.after]
-        self.best, self.wait = (value, 0) if value < self.best else (self.best, self.wait + 1)
-        self.is_released = self.is_released or self.wait >= self.patience
 
     def on_train_end(self, logs: dict[str, Any] | None = None) -> None:
         self._set_gates(True)  # else a later `fit` without this callback would not learn T
         if not self.is_released:
-            is_metric = isinstance(self.after, str)
-            stall = f" had patience={self.patience} epochs without improvement" if is_metric else ""
             warnings.warn(
-                f"T was never released: training ended before after={self.after!r}{stall}. Train longer, or lower "
-                f"`{'patience' if is_metric else 'after'}`.",
+                f"T was never released: training ended before after={self.after}. Train longer, or lower `after`.",
                 stacklevel=2,
             )
         super().on_train_end(logs)

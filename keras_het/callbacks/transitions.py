@@ -13,7 +13,6 @@ from keras_het.base.internals import layers_of
 from keras_het.base.refusal import refusal
 from keras_het.base.validation import check_integer, check_transitions
 from keras_het.layers import NoiseTransition
-from keras_het.ops.transition import condition_number, total_variation, trace
 from keras_het.reading.check import collect_warnings
 from keras_het.reading.clean_and_noisy import TransitionPredictor
 
@@ -173,15 +172,18 @@ class TransitionMonitor(TransitionCallback):
         elif "val_loss" in logs:
             self._warn_about_val_loss(logs["loss"], logs["val_loss"])
 
-    def _measures(self, layer: NoiseTransition) -> dict[str, list[float]]:
+    def _measures(self, layer: NoiseTransition) -> dict[str, Any]:
         """Returns the logs of a layer, by name: one value, or one for each annotator."""
-        transition = ops.convert_to_numpy(layer.transition)
-        matrices = transition.reshape(-1, *transition.shape[-2:])
-        references = np.broadcast_to(np.eye(layer.size) if self.reference is None else self.reference, matrices.shape)
-        measures = {"trace": [trace(t) for t in matrices], "condition": [condition_number(t) for t in matrices]}
-        measures["distance"] = [total_variation(*pair) for pair in zip(matrices, references, strict=True)]
+        transition = ops.convert_to_numpy(layer.transition).astype("float64")
+        reference = np.eye(layer.size) if self.reference is None else self.reference
+        measures = {
+            "trace": np.trace(transition, axis1=-2, axis2=-1),
+            # The singular values of a T of nan do not converge.
+            "condition": np.linalg.cond(transition) if np.isfinite(transition).all() else np.nan,
+            "distance": 0.5 * np.abs(transition - reference).sum(axis=-1).mean(axis=-1),
+        }
         if layer.outlier_class:
-            measures["outlier_fraction"] = [float(t[-1, -1]) for t in matrices]
+            measures["outlier_fraction"] = transition[..., -1, -1]
         return measures
 
     def _warn_about_val_loss(self, loss: float, val_loss: float) -> None:

@@ -143,25 +143,3 @@ def total_variation(transition: Any, reference: Any) -> float:
     if transition.shape != reference.shape:
         raise refusal("reference", f"have the shape of `transition`, {transition.shape}", shape=reference)
     return float(np.mean(0.5 * np.sum(np.abs(transition - reference), axis=1)))
-
-
-def trace(transition: Any) -> float:
-    """Computes sum_i T_ii: K for the identity, and K times the fraction of correct labels if classes are balanced."""
-    return float(np.trace(check_square("transition", transition)))
-
-
-def condition_number(transition: Any) -> float:
-    """Computes the largest over the smallest singular value: 1 for a permutation, infinite for a singular T.
-
-    Errors of the noisy posterior are larger in the clean posterior by up to this factor. The result is nan if T is not
-    finite.
-
-    Example:
-        >>> round(condition_number([[0.75, 0.25], [0.25, 0.75]]), 3)
-        2.0
-    """
-    transition = check_square("transition", transition)
-    if not np.isfinite(transition).all():
-        return float("nan")
-    singular = np.linalg.svd(transition, compute_uv=False)
-    return float(singular[0] / singular[-1]) if singular[-1] > np.finfo("float64").eps * singular[0] else float("inf")

@@ -7,7 +7,6 @@ from scipy.stats import binom
 from keras_het.base.validation import check_one_transition
 from keras_het.labels import pair_flip, symmetric
 from keras_het.labels.estimation import check_distributions, confident_counts, flip_p_values, systematic_flips
-from keras_het.ops import transition
 from keras_het.ops.transition import outlier_class, total_variation
 from tests.checks import FALSE_ALARM, refusals
 from tests.ops.test_transition import MATRICES, UNITS
@@ -21,12 +20,6 @@ def test_matrices_are_row_stochastic_and_have_their_diagnostics():
     assert pair_flip(3, 0.2)[2].tolist() == [0.2, 0.0, 0.8]
     assert outlier_class(3, 0.4)[3].tolist() == pytest.approx([0.2, 0.2, 0.2, 0.4])
     assert total_variation(symmetric(5, 0.5), np.eye(5)) == pytest.approx(0.5)
-    assert transition.trace(symmetric(5, 0.2)) == pytest.approx(4)
-    # The eigenvalues of a pair flip are 1 - q + q w, with w the K-th roots of one.
-    assert transition.condition_number(pair_flip(4, 0.45)) == pytest.approx(1 / 0.1)
-    assert transition.condition_number(np.roll(np.eye(3), 1, axis=0)) == pytest.approx(1)
-    for singular in (symmetric(4, 0.75), outlier_class(3), pair_flip(4, 0.5)):
-        assert transition.condition_number(singular) == np.inf
 
 
 def noisy_sample(matrix, count=20_000):
@@ -57,7 +50,6 @@ test_errors_say_what_is_wrong = refusals([
     (lambda: total_variation([[1, 0]], np.eye(2)), "`transition` must be a square matrix. Received: shape (1, 2)"),
     (lambda: total_variation(np.eye(3), np.eye(2)),
      "`reference` must have the shape of `transition`, (3, 3). Received"),
-    (lambda: transition.trace([1, 2]), "`transition` must be a square matrix. Received: shape (2,)"),
     (lambda: outlier_class(0), "`num_classes` must be an integer at least 1. Received: num_classes=0"),
     (lambda: symmetric(2.5, 0.1), "`num_classes` must be an integer at least 2. Received: num_classes=2.5"),
 ])  # fmt: skip

@@ -1,6 +1,5 @@
 """Regression head: the mean and the covariance of the targets."""
 
-import math
 from typing import Any
 
 import keras
@@ -10,12 +9,9 @@ from scipy.special import ndtri
 from keras_het import covariances
 from keras_het.base.refusal import refusal, refuse_if
 from keras_het.base.tensor import Tensor
-from keras_het.base.validation import MAX_CLASSES, check_boolean, check_integer, check_number
+from keras_het.base.validation import MAX_CLASSES, check_boolean, check_integer, check_open_fraction
 from keras_het.layers.noisy_dense import RANK_RULE, NoisyDense
 from keras_het.ops.packed import pack, packed_width, unpack
-from keras_het.ops.random import random_normals
-
-SAMPLES_STREAM = 0
 
 
 @keras.saving.register_keras_serializable("keras_het")
@@ -121,26 +117,8 @@ class HeteroscedasticNormal(NoisyDense):
             ValueError: for a level outside (0, 1).
         """
         normal = unpack(ops.convert_to_tensor(outputs), self.units).normal
-        half_width = ndtri(0.5 + 0.5 * check_level(level)) * ops.sqrt(normal.variance())
+        half_width = ndtri(0.5 + 0.5 * check_open_fraction("level", level)) * ops.sqrt(normal.variance())
         return normal.loc - half_width, normal.loc + half_width
-
-    def sample(self, outputs: Tensor, num_samples: int, seed: int = 0) -> Any:
-        """Draws independent samples of the targets from outputs of this head; a seed always gives the same samples.
-
-        Args:
-            outputs: `(..., K (2 + R) + 1)`.
-            num_samples: S.
-            seed: integer in [0, 2^31).
-        Returns:
-            shape `(S, ..., K)`.
-        """
-        normal = unpack(ops.convert_to_tensor(outputs), self.units).normal
-        shape = (check_integer("num_samples", num_samples, 1), *normal.loc.shape[:-1], sum(normal.size))
-        key = check_integer("seed", seed, 0, (1 << 31) - 1), 0
-        noise = random_normals(key, SAMPLES_STREAM, math.prod(shape))
-        noise = ops.reshape(ops.cast(noise, normal.loc.dtype), shape)
-        shared = ops.einsum("...kr,s...r->s...k", normal.scaled_factor(), noise[..., self.units :])
-        return normal.loc + normal.scale_diag * noise[..., : self.units] + shared
 
     def compute_output_shape(self, input_shape: Any) -> tuple:
         return (*input_shape[:-1], packed_width(*self.covariance.size))
@@ -151,9 +129,3 @@ class HeteroscedasticNormal(NoisyDense):
             "initial_scale": self.covariance.initial_scale if self._has_short_spelling else None,
             "stop_features": self.stop_features,
         }
-
-
-def check_level(level: Any) -> float:
-    """Returns `level` as a float, if it is in (0, 1)."""
-    refuse_if(not 0.0 < check_number("level", level) < 1.0, "level", "be in (0, 1)", f"{level!r}")
-    return float(level)

@@ -51,13 +51,7 @@ class Crossentropy(ConfiguredLoss):
         from_logits: boolean, whether y_pred are logits or log-probabilities instead of probabilities.
         ignore_class: integer label that counts neither in the loss nor in the mean; None if all labels count.
         kwargs: `reduction`, `name` and `dtype`, as for any Keras loss.
-
-    Attributes:
-        activation: "softmax" or "sigmoid", if the loss accepts only outputs of links with this `activation`; None for
-            any link.
     """
-
-    activation: str | None = "softmax"
 
     def __init__(
         self,
@@ -68,11 +62,6 @@ class Crossentropy(ConfiguredLoss):
         super().__init__(**kwargs)
         self.from_logits = check_boolean("from_logits", from_logits)
         self.ignore_class = check_ignore_class(ignore_class)
-
-    @staticmethod
-    def config_for(config: dict[str, Any], output: Any) -> dict[str, Any] | None:
-        """Returns the config with which the loss accepts an output of a model; None if no config fits."""
-        return {**config, "from_logits": output.returns != "probabilities"}
 
     def __call__(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> Any:
         """Computes the loss in its dtype; raises a ValueError for weights with an index."""

@@ -3,41 +3,13 @@
 from typing import Any
 
 import keras
-import numpy as np
 from keras import ops
 
 from keras_het.base.refusal import refusal, refuse_if
-from keras_het.base.validation import check_boolean, check_number, check_one_transition
+from keras_het.base.validation import check_number, check_one_transition
 from keras_het.losses.crossentropy import Crossentropy
 from keras_het.ops.log_space import is_possible, weighted_logs
-from keras_het.ops.transition import MIN_PROBABILITY, apply_transition
-
-
-def reverse_crossentropy(targets: Any, log_probs: Any, log_of_zero: float) -> Any:
-    """Computes the crossentropy of the labels under the prediction, with a finite number for the logarithm of zero.
-
-        -sum_k p_k max(log t_k, A),   which is -A (1 - p_y) for one label        (Wang et al. 2019, Section 3)
-
-    The paper uses A only for log 0. Here A also replaces smaller logarithms, so the loss is continuous in the label
-    vector.
-
-    Args:
-        targets: t, label vectors, `(..., K)`; no gradient passes to them.
-        log_probs: log p, `(..., K)`.
-        log_of_zero: A < 0.
-    Returns:
-        shape `(...)`.
-
-    Example:
-        >>> # 4 * 0.75
-        >>> round(float(reverse_crossentropy(ops.array([1.0, 0.0]), ops.log(ops.array([0.25, 0.75])), -4.0)), 4)
-        3.0
-    """
-    targets = ops.stop_gradient(targets)
-    positive = ops.where(targets > 0, targets, 1.0)
-    # `0.0 * targets`, because a nan label must give nan.
-    log_targets = ops.where(targets > 0, ops.maximum(ops.log(positive), log_of_zero), log_of_zero + 0.0 * targets)
-    return -ops.sum(ops.exp(log_probs) * log_targets, axis=-1)
+from keras_het.ops.transition import apply_transition
 
 
 @keras.saving.register_keras_serializable("keras_het")
@@ -83,40 +55,28 @@ class SymmetricCrossentropy(Crossentropy):
 
         -alpha sum_k t_k log p_k - beta sum_k p_k log t_k,   log 0 := A        (Wang et al. 2019, Section 3)
 
-    For one label, the second part is -A beta (1 - p_y).
-
-    `multi_label=True` allows several labels at once. Every class is then a binary question, with targets t_k and
-    1 - t_k in [0, 1] and probabilities p_k and 1 - p_k. The loss is the mean over the classes. For beta = 0 it is alpha
-    times Keras' `BinaryCrossentropy`. y_true and y_pred have the same shape, `(..., K)`. With `from_logits=True`,
-    y_pred are the logits of p_k, such as the outputs of a head with `link="sigmoid"`.
+    For one label, the second part is -A beta (1 - p_y). The paper uses A only for log 0. Here A also replaces smaller
+    logarithms, so the loss is continuous in the label vector.
 
     Args:
         alpha: weight of the crossentropy, at least 0; the paper uses 0.1 for ten classes, 6 for a hundred.
         beta: weight of the reverse crossentropy, at least 0; the paper uses 1 for ten classes, 0.1 for a hundred.
         log_of_zero: A < 0, which replaces log 0; the paper uses -4.
-        multi_label: boolean, whether an example can have several labels, or none.
-        kwargs: `from_logits`, `ignore_class` (None with `multi_label`) and the arguments of any Keras loss, see
-            `Crossentropy`.
+        kwargs: `from_logits`, `ignore_class` and the arguments of any Keras loss, see `Crossentropy`.
     Raises:
-        ValueError: for arguments outside these ranges, and with `multi_label` for labels of another shape than y_pred.
+        ValueError: for arguments outside these ranges.
 
     Example:
         >>> loss = SymmetricCrossentropy(alpha=0.0, beta=0.5)
         >>> round(float(loss([0], [[0.25, 0.75]])), 4)  # 0.5 * 4 * 0.75
         1.5
-        >>> several = SymmetricCrossentropy(alpha=0.0, beta=0.5, multi_label=True)
-        >>> round(float(several([[1, 1]], [[0.25, 0.75]])), 4)  # 0.5 * 4 * (0.75 + 0.25) / 2
-        1.0
     """
-
-    activation = None
 
     def __init__(
         self,
         alpha: float = 0.1,
         beta: float = 1.0,
         log_of_zero: float = -4.0,
-        multi_label: bool = False,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -124,38 +84,13 @@ class SymmetricCrossentropy(Crossentropy):
         self.beta = check_number("beta", beta, low=0.0)
         self.log_of_zero = check_number("log_of_zero", log_of_zero)
         refuse_if(self.log_of_zero >= 0.0, "log_of_zero", "be less than 0", value=log_of_zero)
-        self.multi_label = check_boolean("multi_label", multi_label)
-        if multi_label and self.ignore_class is not None:
-            raise refusal("ignore_class", "be None with multi_label=True", value=self.ignore_class)
-
-    @staticmethod
-    def config_for(config: dict[str, Any], output: Any) -> dict[str, Any] | None:
-        """Returns the config, see `Crossentropy`; None if only the loss or only the output is multi-label."""
-        fits = config["multi_label"] == (output.link == "sigmoid")
-        return Crossentropy.config_for(config, output) if fits else None
-
-    def call(self, y_true: Any, y_pred: Any) -> Any:
-        """Returns the loss of every example, `(...)`, see `Crossentropy`."""
-        if not self.multi_label:
-            return super().call(y_true, y_pred)
-        y_true, y_pred = ops.convert_to_tensor(y_true, self.dtype), ops.convert_to_tensor(y_pred, self.dtype)
-        if len(y_true.shape) != len(y_pred.shape) or y_true.shape[-1] != y_pred.shape[-1]:
-            rule = f"have the shape of `y_pred`, {tuple(y_pred.shape)}, with multi_label=True"
-            raise refusal("y_true", rule, shape=y_true)
-        possible = ops.logical_and(y_true >= 0, y_true <= 1)
-        y_true = ops.where(possible, y_true, np.nan)
-        losses = self.crossentropy(ops.stack([y_true, 1.0 - y_true], axis=-1), self._binary_log_probs(y_pred))
-        return ops.mean(losses, axis=-1)
-
-    def _binary_log_probs(self, y_pred):
-        """Returns the logarithms of p_k and 1 - p_k, `(..., K, 2)`."""
-        if self.from_logits:
-            return ops.stack([ops.log_sigmoid(y_pred), ops.log_sigmoid(-y_pred)], axis=-1)
-        return ops.log(ops.maximum(ops.stack([y_pred, 1.0 - y_pred], axis=-1), MIN_PROBABILITY))
 
     def crossentropy(self, targets: Any, log_probs: Any) -> Any:
         """Returns the loss of every example, `(...)`, for targets and log-probabilities `(..., K)`."""
-        reverse = reverse_crossentropy(targets, log_probs, self.log_of_zero)
+        logs = ops.log(ops.where(targets > 0, targets, 1.0))
+        # `0.0 * targets`, because a nan label must give nan.
+        log_targets = ops.where(targets > 0, ops.maximum(logs, self.log_of_zero), self.log_of_zero + 0.0 * targets)
+        reverse = -ops.sum(ops.exp(log_probs) * ops.stop_gradient(log_targets), axis=-1)
         return self.beta * reverse - self.alpha * weighted_logs(targets, log_probs)
 
 

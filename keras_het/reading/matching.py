@@ -150,7 +150,7 @@ def find_label_form(identifier: Any, units: int) -> str:
     if arguments_of(instance).get("axis", -1) != -1:  # classes on another axis
         return ""
     if kind is not None and issubclass(kind, Crossentropy):
-        return "each" if getattr(instance, "multi_label", False) else "either"
+        return "either"
     return LABEL_FORMS.get(kind, "numbers" if kind else "")
 
 

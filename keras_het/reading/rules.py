@@ -88,8 +88,8 @@ def _largest(config, output):
     return config if fits else None
 
 
-# Names in `keras.losses`, `keras.metrics`, and `losses` and `metrics` of this package. A `Crossentropy` of this package
-# defines its own rule.
+# Names in `keras.losses`, `keras.metrics`, and `losses` and `metrics` of this package. `find_rule` has the rule of a
+# `Crossentropy` of this package.
 _RULES: dict[Rule, str] = {
     Rule("softmax", _from_logits): "SparseCategoricalCrossentropy CategoricalCrossentropy CategoricalFocalCrossentropy",
     Rule("sigmoid", _from_logits): "BinaryCrossentropy BinaryFocalCrossentropy",
@@ -124,5 +124,5 @@ RULES = {
 def find_rule(kind: Any) -> Rule | None:
     """Returns the rule of a class, or None for an unknown class and for None."""
     if kind is not None and issubclass(kind, Crossentropy) and kind.__module__.startswith("keras_het."):
-        return Rule(kind.activation, kind.config_for)
+        return Rule("softmax", _from_logits)
     return RULES.get(kind)

@@ -66,15 +66,6 @@ def test_a_label_that_is_impossible_has_an_infinite_loss(name):
 
 
 @pytest.mark.once
-def test_impossible_answers_of_several_labels():
-    case, labels = CASES["symmetric"], POSSIBLE.astype("float32")
-    sure = np.where(POSSIBLE, np.where(LOGITS > 0, np.inf, LOGITS), -np.inf).astype("float32")
-    gradient = gradient_of(case.make(from_logits=True, multi_label=True), labels, sure)
-    clipped = gradient_of(case.make(from_logits=True, multi_label=True), labels, sure.clip(-1e4, 1e4))
-    assert_allclose(gradient, clipped, rtol=1e-6)
-
-
-@pytest.mark.once
 def test_labels_of_annotators():
     loss = AnnotatorsLoss(CASES["smoothed"].make(from_logits=True, ignore_class=-1))
     value = loss(LABELS[:, None], ops.convert_to_tensor(INFINITE))

@@ -25,15 +25,9 @@ SYMMETRIC = {
     "alpha": [(WEIGHT, -1.0)],
     "beta": [(WEIGHT, -1.0)],
     "log_of_zero": [("be less than 0", 0.0)],
-    "multi_label": [("be True or False", 1)],
 }
 SMOOTHED = {"smoothing": [("be less than 1", 1.0), ("be a finite float32 number greater than -inf", np.inf)]}
 GENERALIZED = {"q": [("be a finite float32 number greater than 0", 0.0), ("be in (0, 1]", 1.5)]}
-AS_PREDICTED = "`y_true` must have the shape of `y_pred`, (7, 4), with multi_label=True. Received: shape "
-
-
-def symmetric(labels):
-    return lambda: SymmetricCrossentropy(0.3, 0.8, multi_label=True)(labels, LOGITS)
 
 
 def forward(transition):
@@ -48,13 +42,8 @@ REFUSED = {
     **refused_arguments(SymmetricCrossentropy, SYMMETRIC),
     **refused_arguments(SmoothedCrossentropy, SMOOTHED),
     **refused_arguments(GeneralizedCrossentropy, GENERALIZED),
-    **refused_arguments(
-        SymmetricCrossentropy, {"ignore_class": [("be None with multi_label=True", 0)]}, multi_label=True
-    ),
     **refused_arguments(MultivariateNormalNLL, {"form": [("be one of 'nll', 'beta', 'faithful'", "mse")]}),
     **refused_arguments(MultivariateNormalNLL, {"beta": [("be a finite", -1.0)]}, form="beta"),
-    f"{AS_PREDICTED}(7,)": symmetric(LABELS),
-    f"{AS_PREDICTED}(7, 1)": symmetric(LABELS[:, None]),
     "`transition` must be a square matrix. Received: shape (2, 3)": forward(np.ones((2, 3))),
     "Received: row 1 sums to 0.9": forward([[1, 0], [0.5, 0.4]]),
     "`transition` must have shape (4, 4). Received: shape (3, 3)": forward(np.eye(3)),

@@ -13,7 +13,6 @@ from keras_het.losses import (
     ForwardCorrectedCrossentropy,
     GeneralizedCrossentropy,
     SmoothedCrossentropy,
-    SymmetricCrossentropy,
 )
 from tests.common import assert_same_arrays
 from tests.layers.heads import UNITS, X, make_head, make_model, targets
@@ -200,7 +199,6 @@ def both(make, fitting, value, *parts):
     loss(dense(), SPARSE_NAME, SOFTMAX_MEND),
     loss(dense(), "crossentropy", SOFTMAX_MEND),
     loss(dense(), "binary_crossentropy", SIGMOID_MEND),
-    loss(dense(), SymmetricCrossentropy(multi_label=True), "(from_logits=True, multi_label=True)"),
     loss(dense(), "kl_divergence", SOFTMAX_MEND, "or put keras.layers.Softmax() after it"),
     loss(dense(), AnnotatorsLoss(losses.SparseCategoricalCrossentropy(ignore_class=-1)),
         "keras_het.losses.AnnotatorsLoss"),

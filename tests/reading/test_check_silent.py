@@ -98,7 +98,7 @@ RIGHT = [
     (dense("softmax"), {"loss": GeneralizedCrossentropy()}),
     (dense(), {"loss": SPARSE, "metrics": ["accuracy", metrics.SparseTopKCategoricalAccuracy(2)]}),
     (dense(), {"loss": SymmetricCrossentropy(from_logits=True)}),
-    (dense(), {"loss": SymmetricCrossentropy(from_logits=True, multi_label=True), "metrics": [metrics.F1Score()]}),
+    (dense(), {"loss": losses.BinaryCrossentropy(from_logits=True), "metrics": [metrics.F1Score()]}),
     (dense(), {"loss": losses.BinaryCrossentropy(from_logits=True), "metrics": [metrics.AUC(from_logits=True)]}),
     (dense(), {"loss": "hinge", "metrics": ["categorical_accuracy"]}),
     (dense(None, 1), {"loss": "mse", "metrics": ["mae", metrics.R2Score()]}),

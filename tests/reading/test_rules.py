@@ -27,7 +27,6 @@ pytestmark = pytest.mark.once
     ("full", "loss", ForwardCorrectedCrossentropy(0.7 * np.eye(UNITS) + 0.3 / UNITS), LABELS),
     ("full", "loss", GeneralizedCrossentropy(q=0.4), LABELS),
     ("full", "loss", SymmetricCrossentropy(beta=0.5), LABELS),
-    ("sigmoid", "loss", SymmetricCrossentropy(beta=0.5, multi_label=True), VECTORS),
     ("full", "metrics", "categorical_crossentropy", VECTORS),
     ("full", "metrics", metrics.BinaryAccuracy(threshold=0.3), VECTORS),
     ("sigmoid", "loss", "bce", VECTORS),
@@ -65,7 +64,6 @@ def test_of_every_loss_of_this_package_it_is_known_what_it_takes():
     }  # which is judged by the loss that it wraps
 
 
-@pytest.mark.parametrize(("kind", "multi_label"), [("full", True), ("sigmoid", False)])
-def test_a_symmetric_crossentropy_of_the_other_kind_of_labels_does_not_fit(kind, multi_label):
-    output = endings(make_model(make_head(kind)))[0]
-    assert keras_het.reading.matching.find_match(SymmetricCrossentropy(multi_label=multi_label), output) is None
+def test_a_loss_of_exclusive_classes_does_not_fit_logits_of_each_label():
+    output = endings(make_model(make_head("sigmoid")))[0]
+    assert keras_het.reading.matching.find_match(SymmetricCrossentropy(), output) is None

@@ -9,6 +9,7 @@ from keras import ops
 from keras_het.base.internals import mask_of
 from keras_het.base.refusal import refusal, refuse_if
 from keras_het.base.replicas import check_in_scope
+from keras_het.base.serializable import Serializable
 from keras_het.base.tensor import Tensor
 from keras_het.base.validation import check_boolean, check_ignore_class, check_integer
 from keras_het.ops.labels import broadcast_predictions, broadcast_weights, integer_labels
@@ -20,7 +21,7 @@ MAX_BINS = 1 << 16  # a file could request any number
 
 
 @keras.saving.register_keras_serializable("keras_het")
-class ExpectedCalibrationError(keras.metrics.Metric):
+class ExpectedCalibrationError(Serializable, keras.metrics.Metric):
     """Mean distance between confidence and accuracy, over bins of equal width.
 
     The confidence is the probability of the predicted class.
@@ -106,14 +107,9 @@ class ExpectedCalibrationError(keras.metrics.Metric):
         """Returns the error, in [0, 1]."""
         return ops.divide_no_nan(ops.sum(ops.abs(self._gaps)), self._weight)
 
-    def get_config(self) -> dict[str, Any]:
-        """Returns the arguments of the constructor."""
-        arguments = {"bins": self.bins, "from_logits": self.from_logits, "ignore_class": self.ignore_class}
-        return {**super().get_config(), **arguments}
-
 
 @keras.saving.register_keras_serializable("keras_het")
-class AnnotatorsMetric(keras.metrics.Metric):
+class AnnotatorsMetric(Serializable, keras.metrics.Metric):
     """Metric for the labels of several annotators: another metric, without the missing labels.
 
     Labels are integers `(N, M)`, with -1 if an annotator gave no label; a missing label has no weight. On clean labels,
@@ -156,7 +152,3 @@ class AnnotatorsMetric(keras.metrics.Metric):
     def reset_state(self) -> None:
         """Resets the other metric."""
         self.metric.reset_state()
-
-    def get_config(self) -> dict[str, Any]:
-        """Returns the arguments of the constructor."""
-        return {**super().get_config(), "metric": keras.metrics.serialize(self.metric)}

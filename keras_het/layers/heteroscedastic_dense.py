@@ -11,7 +11,7 @@ from keras_het.base.compiler import outside_graph
 from keras_het.base.eager import numbers
 from keras_het.base.graph import activation_of
 from keras_het.base.refusal import refusal, refuse_if
-from keras_het.base.serializable import resolve
+from keras_het.base.serializable import Serializable, resolve
 from keras_het.base.tensor import Tensor
 from keras_het.base.validation import MAX_CLASSES, check_boolean, check_integer, check_number
 from keras_het.layers.learned_temperature import LearnedTemperature
@@ -19,7 +19,7 @@ from keras_het.layers.noisy_dense import RANK_RULE, NoisyDense, resolve_covarian
 
 
 @keras.saving.register_keras_serializable("keras_het")
-class Clock(keras.layers.Layer):
+class Clock(Serializable, keras.layers.Layer):
     """Seed and step counter that determine the noise; the counter is saved with the weights."""
 
     def __init__(self, seed: int, **kwargs: Any) -> None:
@@ -38,9 +38,6 @@ class Clock(keras.layers.Layer):
         step = step * one  # a copy, because on two backends the assignment would change the tensor
         self.step.assign(step + one)
         return seed, step
-
-    def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "seed": self.seed}
 
 
 COVARIANCE_RULE = "be an argument of the covariance: covariance=keras_het.covariances.{kind}(..., {name}={value!r})"

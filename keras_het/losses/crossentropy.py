@@ -1,6 +1,5 @@
 """Base classes of losses: config, precision, labels of any form, log-probabilities, ignored labels and masks."""
 
-import inspect
 import re
 from typing import Any
 
@@ -11,11 +10,12 @@ from keras import ops
 from keras_het.base.internals import compute_dtype, serialized_policy
 from keras_het.base.masks import with_mask
 from keras_het.base.refusal import refusal
+from keras_het.base.serializable import Serializable
 from keras_het.base.validation import check_boolean, check_ignore_class
 from keras_het.ops.transition import MIN_PROBABILITY
 
 
-class ConfiguredLoss(keras.losses.Loss):
+class ConfiguredLoss(Serializable, keras.losses.Loss):
     """Base class of losses whose config is the constructor's arguments, each an attribute of the same name."""
 
     def __init__(
@@ -31,17 +31,8 @@ class ConfiguredLoss(keras.losses.Loss):
 
     def get_config(self) -> dict[str, Any]:
         """Returns the arguments of the constructor."""
-        arguments = {name: getattr(self, name) for name in _own_arguments(type(self))}
-        values = {name: x.tolist() if isinstance(x, np.ndarray) else x for name, x in arguments.items()}
-        return {**super().get_config(), "dtype": serialized_policy(self), **values}
-
-
-def _own_arguments(kind: type) -> list[str]:
-    """Returns the argument names of a loss and its base classes, without the arguments of any Keras loss."""
-    kinds = kind.__mro__[: kind.__mro__.index(ConfiguredLoss)]
-    parameters = [parameter for base in reversed(kinds) for parameter in inspect.signature(base).parameters.values()]
-    names = [parameter.name for parameter in parameters if parameter.kind is not parameter.VAR_KEYWORD]
-    return [name for name in names if name not in ("reduction", "name", "dtype")]
+        arrays = {name: value.tolist() for name, value in vars(self).items() if isinstance(value, np.ndarray)}
+        return {**super().get_config(), **arrays, "dtype": serialized_policy(self)}
 
 
 class Crossentropy(ConfiguredLoss):

@@ -8,7 +8,7 @@ import numpy as np
 from keras_het.base.batches import argmax_rows, check_same_index
 from keras_het.base.refusal import refusal
 from keras_het.base.validation import check_integer, check_labels
-from keras_het.explain.drawing import axes_or_new, muted_color, palette, remove_frame, text_color
+from keras_het.explain.drawing import GREY, axes_or_new, palette, remove_frame
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,10 +50,10 @@ class Calibration:
         filled, centers, width = self.count > 0, (self.edges[:-1] + self.edges[1:]) / 2, self.edges[1] - self.edges[0]
         accuracy, gap = self.accuracy[filled], (self.confidence - self.accuracy)[filled]
         bars = {"width": width, "linewidth": 0.8}
-        ax.bar(centers[filled], accuracy, color=blue, edgecolor=muted_color(), label="accuracy", **bars)
+        ax.bar(centers[filled], accuracy, color=blue, edgecolor=GREY, label="accuracy", **bars)
         bars |= {"bottom": accuracy, "edgecolor": orange, "label": "gap to the confidence"}
         ax.bar(centers[filled], gap, color=(orange, 0.45), **bars)
-        ax.plot([0, 1], [0, 1], "--", color=text_color(), linewidth=1)
+        ax.plot([0, 1], [0, 1], "--", color=ax.title.get_color(), linewidth=1)
         ax.set(xlim=(0, 1), ylim=(0, 1.3), yticks=np.linspace(0, 1, 6))
         ax.set(xlabel="confidence", ylabel="accuracy")
         ax.set_title(f"Expected calibration error {self.error:.3f}")
@@ -67,7 +67,7 @@ class Calibration:
 
 def _draw_fractions(ax: Any, centers: np.ndarray, fractions: np.ndarray, width: float) -> None:
     """Draws the fraction of the predictions in each bin."""
-    ax.bar(centers, fractions, width=width, color=muted_color(), edgecolor="none")
+    ax.bar(centers, fractions, width=width, color=GREY, edgecolor="none")
     top = float(f"{max(fractions.max(), 1e-3):.1g}")
     ax.set(yticks=[top], ylim=(0, max(top, fractions.max())), facecolor="none")
     ax.set_yticklabels([f"{100 * top:g}% of all"], fontsize="small")

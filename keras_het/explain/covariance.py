@@ -11,7 +11,7 @@ from keras_het.base.refusal import refusal, refuse_if
 from keras_het.base.seeds import random_generator
 from keras_het.base.validation import check_class_names, check_integer
 from keras_het.covariances.block_matrix import BlockMatrix
-from keras_het.explain.drawing import axes_or_new, palette, remove_frame, shorten, text_color
+from keras_het.explain.drawing import axes_or_new, palette, remove_frame, shorten
 from keras_het.reading.head_noise import MeanNoise, average_noise
 
 MAX_DRAW_BYTES = 512 << 20  # weights of the draws that are held at once
@@ -69,7 +69,7 @@ class ConfusedPairs(list[ConfusedPair]):
         names = [f"{shorten(pair.first)} - {shorten(pair.second)}" for pair in pairs]
         ax.set_yticks(range(len(pairs)), names, parse_math=False)
         ax.set(ylim=(max(4, len(pairs)) - 0.4, -0.6), xlabel="covariance, in temperatures squared")
-        ax.axvline(0, color=text_color(), linewidth=0.8)
+        ax.axvline(0, color=ax.title.get_color(), linewidth=0.8)
         ax.legend(loc="upper right", bbox_to_anchor=(1, -0.14), ncols=2, frameon=False)
         remove_frame(ax)
         return ax

@@ -11,6 +11,7 @@ from keras_het.base.extras import import_extra
 
 # Blue and orange of Okabe and Ito, which colour-blind people can tell apart.
 LIGHT_PALETTE, DARK_PALETTE = ("#0072B2", "#D55E00"), ("#56B4E9", "#E69F00")
+GREY = "0.5"  # visible on light and dark backgrounds
 MAX_NAME_LENGTH = 16  # longer class names leave no room for the figure
 
 
@@ -36,18 +37,6 @@ def is_light() -> bool:
 def palette() -> tuple[str, str]:
     """Returns a blue and an orange that are visible on the background of the active style."""
     return LIGHT_PALETTE if is_light() else DARK_PALETTE
-
-
-def text_color() -> str:
-    """Returns the colour of texts and reference lines."""
-    return matplotlib().rcParams["text.color"]
-
-
-def muted_color() -> tuple[float, ...]:
-    """Returns a grey between the colours of the text and the background."""
-    colors, params = matplotlib(".colors"), matplotlib().rcParams
-    text, background = (np.array(colors.to_rgb(params[name])) for name in ("text.color", "axes.facecolor"))
-    return tuple(0.5 * text + 0.5 * background)
 
 
 def remove_frame(ax: Any) -> None:

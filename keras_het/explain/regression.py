@@ -3,7 +3,7 @@
 import dataclasses
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from scipy.special import ndtr, ndtri
@@ -77,41 +77,30 @@ def regression_scores(outputs: Any, targets: Any, levels: Sequence[float] = (0.5
     levels = tuple(map(float, levels))
     if not levels or not all(0.0 < level < 1.0 for level in levels):
         raise refusal("levels", "be in (0, 1), at least one", levels)
-    residuals = compute_residuals(outputs, targets)
-    units, error = residuals.error.shape[1], np.abs(residuals.error)
-    z = error / residuals.scale
-    crps = residuals.scale * (z * (2.0 * ndtr(z) - 1.0) + 2.0 * _density(z) - 1.0 / math.sqrt(math.pi))
+    error, scale, distance, log_det = _residuals(outputs, targets)
+    units, z = error.shape[1], error / scale
+    density = np.exp(-0.5 * np.square(z)) / math.sqrt(2.0 * math.pi)
+    crps = scale * (z * (2.0 * ndtr(z) - 1.0) + 2.0 * density - 1.0 / math.sqrt(math.pi))
     quantiles = ndtri(0.5 + 0.5 * np.array(levels))[:, None]
     return RegressionScores(
-        nll=float(np.mean(residuals.distance + residuals.log_det + units * math.log(2.0 * math.pi))) / 2.0,
-        distance=float(residuals.distance.mean()) / units,
+        nll=float(np.mean(distance + log_det + units * math.log(2.0 * math.pi))) / 2.0,
+        distance=float(distance.mean()) / units,
         rmse=np.sqrt(np.square(error).mean(0)),
         mae=error.mean(0),
         crps=crps.mean(0),
         levels=levels,
         coverage=np.mean(z <= quantiles[..., None], axis=1),
-        width=2.0 * quantiles * residuals.scale.mean(0),
+        width=2.0 * quantiles * scale.mean(0),
     )
 
 
-class Residuals(NamedTuple):
-    """Errors of the predicted mean and their predicted covariance, float64.
+def _residuals(outputs: Any, targets: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Checks targets and predicted distributions, and compares them in float64 on every backend.
 
-    Attributes:
-        error: y - mu, `(N, K)`.
-        scale: marginal standard deviations of the targets, `(N, K)`.
-        distance: (y - mu)' Sigma^-1 (y - mu), `(N,)`.
-        log_det: log det Sigma, `(N,)`.
+    Returns:
+        |y - mu| and the marginal standard deviations of the targets, `(N, K)` each; (y - mu)' Sigma^-1 (y - mu) and
+        log det Sigma, `(N,)` each.
     """
-
-    error: np.ndarray
-    scale: np.ndarray
-    distance: np.ndarray
-    log_det: np.ndarray
-
-
-def compute_residuals(outputs: Any, targets: Any) -> Residuals:
-    """Checks targets and predicted distributions, and computes the residuals in float64 on every backend."""
     check_same_index(outputs=outputs, targets=targets)
     outputs, targets = (np.asarray(as_numpy(array), "float64") for array in (outputs, targets))
     y = targets[:, None] if targets.ndim == 1 else targets
@@ -128,7 +117,7 @@ def compute_residuals(outputs: Any, targets: Any) -> Residuals:
     factor, error = factor.reshape(*y.shape, factors), y - mean
     distance, log_det = _distance_and_log_det(error / d, factor / d[..., None])
     scale = np.sqrt(np.square(d) + np.square(factor).sum(-1))
-    return Residuals(error, scale, distance, log_det + 2.0 * np.log(d).sum(-1))
+    return np.abs(error), scale, distance, log_det + 2.0 * np.log(d).sum(-1)
 
 
 def _distance_and_log_det(residual: np.ndarray, w: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -140,7 +129,3 @@ def _distance_and_log_det(residual: np.ndarray, w: np.ndarray) -> tuple[np.ndarr
     left = padded - q @ (q.swapaxes(1, 2) @ padded)
     diagonal = np.abs(np.diagonal(triangular, axis1=1, axis2=2))
     return np.square(left).sum((1, 2)), 2.0 * np.log(diagonal).sum(-1)
-
-
-def _density(z: np.ndarray) -> np.ndarray:
-    return np.exp(-0.5 * np.square(z)) / math.sqrt(2.0 * math.pi)

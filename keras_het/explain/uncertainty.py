@@ -12,10 +12,7 @@ from keras_het.base.graph import predictor
 from keras_het.base.refusal import refuse_if
 from keras_het.base.validation import check_integer
 from keras_het.layers import HeteroscedasticDense
-from keras_het.links import Link
 from keras_het.ops.nodes import Nodes, quasi_random
-from keras_het.ops.normal import DiagonalNormal
-from keras_het.ops.streaming import expectation
 from keras_het.reading.head_noise import logit_normal, noisy_ending, variances
 
 BLOCK_ELEMENTS = 1 << 24  # logits that are held at once
@@ -94,18 +91,13 @@ def _compute_block(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Computes both entropies and the noise of a block of examples."""
     normal = logit_normal(head, features)
-    outputs = noiseless_outputs(head.link, normal.logits(Nodes(*map(ops.convert_to_tensor, nodes))))
+    logits, mean = normal.logits(Nodes(*map(ops.convert_to_tensor, nodes))), head.link.mean
+    outputs = head.link.from_mean(mean.result(list(mean.log_terms(logits, axis=-1))))  # without noise
     is_exclusive = head.link.activation == "softmax"
     expected = ops.convert_to_numpy(_entropy(outputs, is_exclusive)).astype("float64").mean(axis=1)
     entropy = ops.convert_to_numpy(_entropy(head.link.average(outputs, axis=1), is_exclusive)).astype("float64")
     # Without the maximum, rounding could give a negative difference.
     return np.maximum(entropy, expected), expected, np.sqrt(variances(head, normal).mean(axis=-1))
-
-
-def noiseless_outputs(link: Link, logits: Any) -> Any:
-    """Returns the outputs of a head for known logits in temperatures, both `(..., K)`."""
-    nodes = Nodes(ops.zeros((1, logits.shape[-1])))
-    return link.from_mean(expectation(link.mean, DiagonalNormal(logits, ops.zeros_like(logits)), nodes, streamed=False))
 
 
 def _entropy(outputs: Any, is_exclusive: bool) -> Any:

@@ -38,8 +38,9 @@ class TransitionCallback(keras.callbacks.Callback):
         if epoch == 0 and math.isnan((logs or {}).get("loss", 0.0)):
             name = self.layers[0].name
             warnings.warn(
-                f"The loss is nan after the first epoch. Training has diverged, or the inputs of {name!r} are not "
-                f"log-probabilities. Put {name!r} directly after a head or Dense(K, 'log_softmax').",
+                f"The loss is nan after the first epoch. Training has diverged, a label is no class, or the inputs of "
+                f"{name!r} are not log-probabilities. keras_het.check(model, x, y) finds such labels. Put {name!r} "
+                "directly after a head or Dense(K, 'log_softmax').",
                 stacklevel=2,
             )
 

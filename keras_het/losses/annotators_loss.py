@@ -6,7 +6,6 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_het.base.compiler import outside_graph
 from keras_het.base.internals import arguments_of
 from keras_het.base.refusal import refusal
 from keras_het.ops.labels import broadcast_predictions, broadcast_weights, is_label
@@ -19,9 +18,8 @@ class AnnotatorsLoss(keras.losses.Loss):
         mean over the labels of -log p(label of annotator m | x)
 
     Labels are integers `(N, M)`, with -1 if an annotator gave no label. A missing label counts neither in the sum nor
-    in the mean. Any other label outside [0, K), or nan, raises an error. In a step that JAX or TensorFlow compiles, no
-    value can be read, so it makes the loss nan. `keras_het.check(model, x, y)` finds it earlier. Do not use
-    `class_weight` of `fit` with these labels.
+    in the mean. Any other label that is no integer in [0, K) makes the whole loss nan, and
+    `keras_het.check(model, x, y)` finds it. Do not use `class_weight` of `fit` with these labels.
 
     The predictions are `(N, M, K)` in training. At inference they are predictions of the true classes, `(N, K)`, which
     are compared with every label. Clean labels, `(N, 1)` or `(N,)`, also work, so you can validate on them. On
@@ -35,7 +33,7 @@ class AnnotatorsLoss(keras.losses.Loss):
             `keras.losses.SparseCategoricalCrossentropy(from_logits=True, ignore_class=-1)`.
         name: name of the loss.
     Raises:
-        ValueError: for any other loss, and when called, for labels that are neither a class nor -1.
+        ValueError: for any other loss, and when called, for labels of another number of annotators.
 
     Example:
         >>> loss = AnnotatorsLoss()
@@ -57,7 +55,6 @@ class AnnotatorsLoss(keras.losses.Loss):
         """Computes the loss; weights are `(N,)`, per example, or `(N, M)`, per label."""
         labels, predictions = broadcast_predictions(ops.convert_to_tensor(y_true), ops.convert_to_tensor(y_pred))
         weights = None if sample_weight is None else broadcast_weights(sample_weight, labels)
-        _check_values(labels, predictions.shape[-1])
         valid = is_label(labels, predictions.shape[-1])
         loss = self.loss(ops.where(valid, labels, -1), predictions, weights)
         # Keras' own losses would read a wrong number as a class, or give it no loss, depending on the backend.
@@ -70,17 +67,3 @@ class AnnotatorsLoss(keras.losses.Loss):
     def get_config(self) -> dict[str, Any]:
         """Returns the arguments of the constructor."""
         return {"name": self.name, "loss": keras.losses.serialize(self.loss)}
-
-
-@outside_graph
-def _check_values(labels: Any, num_classes: int) -> None:
-    """Raises a ValueError for a label that is neither a class nor -1, if its value is known."""
-    try:
-        values = np.asarray(ops.convert_to_numpy(labels), "float64")
-    except Exception:  # a tensor of a compiled step has no values, and each backend raises a different error
-        return
-    wrong = np.argwhere(~((values >= -1) & (values < num_classes) & (values == np.floor(values))))
-    if len(wrong):
-        annotator = f" of annotator {wrong[0][1]}" if values.ndim > 1 and values.shape[1] > 1 else ""
-        rule = f"be in [0, {num_classes}), or -1 for a missing label; keras_het.check(model, x, y) finds the example"
-        raise refusal("y_true", rule, f"{values[tuple(wrong[0])]:g}{annotator}")

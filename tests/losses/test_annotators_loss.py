@@ -9,7 +9,7 @@ from scipy import special
 from keras_het.layers import NoiseTransition
 from keras_het.losses import AnnotatorsLoss, SmoothedCrossentropy
 from keras_het.metrics import AnnotatorsMetric, ExpectedCalibrationError
-from tests.common import finite_differences, number, refuses, sparse_crossentropy
+from tests.common import compiled, finite_differences, number, sparse_crossentropy, to_numpy
 from tests.gradients import value_and_gradients
 
 pytestmark = pytest.mark.once
@@ -134,29 +134,33 @@ def test_metrics_of_clean_labels_and_their_config():
         assert number(again(labels, LOGITS[:, 0])) == pytest.approx(expected)
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize("wrong", [-2, UNITS, np.nan, 0.5])
-@pytest.mark.parametrize(
-    "inner", [None, SmoothedCrossentropy(0.0, from_logits=True, ignore_class=-1)], ids=["of Keras", "of ours"]
-)
-def test_a_label_that_is_no_class_is_refused_by_name_and_annotator(inner, wrong):
+@pytest.mark.parametrize("kind", LOSSES)
+def test_a_label_that_is_no_class_makes_the_loss_nan(kind, wrong):
     labels = LABELS.astype("float32")
-    assert np.isfinite(number(AnnotatorsLoss(inner)(labels, LOGITS)))
-    labels[0, 2] = wrong
-    with refuses(rf"keras_het.check\(model, x, y\) finds .* Received: {wrong:g} of annotator 2"):
-        AnnotatorsLoss(inner)(labels, LOGITS)
+    for reduction in ("sum_over_batch_size", "sum", "none"):
+        loss = AnnotatorsLoss(LOSSES[kind](reduction=reduction))
+        for predictions in (LOGITS, LOGITS[:, 0]):
+            assert np.isfinite(to_numpy(loss(labels, predictions))).all()
+            for index in ((0, 2), (2, 0)):  # also of an example whose other labels are missing
+                spoiled = labels.copy()
+                spoiled[index] = wrong
+                assert np.isnan(to_numpy(loss(spoiled, predictions))).all()
+                assert np.isnan(to_numpy(loss(spoiled, predictions, WEIGHTS))).all()
+                if wrong in (-2, UNITS):
+                    assert np.isnan(to_numpy(loss(spoiled.astype("int64"), predictions))).all()
 
 
-def test_in_fit_it_is_refused_or_makes_the_loss_nan_where_the_step_is_compiled():
+@pytest.mark.smoke
+@pytest.mark.parametrize("wrong", [-2, UNITS, np.nan])
+@pytest.mark.parametrize("is_eager", [True, False], ids=["eager", "compiled"])
+def test_in_fit_a_label_that_is_no_class_makes_the_loss_nan(is_eager, wrong):
     labels = np.where(GIVEN, LABELS, -1.0)
-    labels[0, 2] = np.nan
+    labels[0, 2] = wrong
     layers = [keras.layers.Dense(UNITS, "log_softmax"), NoiseTransition(UNITS, num_annotators=ANNOTATORS)]
-    model = keras.Sequential([keras.Input((2,)), *layers])
-    model.compile("sgd", AnnotatorsLoss(), run_eagerly=keras.backend.backend() == "torch")
-    if keras.backend.backend() == "torch":
-        with refuses("Received: nan of annotator 2"):
-            model.fit(np.ones((EXAMPLES, 2)), labels, verbose=0)
-    else:
-        assert np.isnan(model.fit(np.ones((EXAMPLES, 2)), labels, verbose=0).history["loss"][0])
+    model = compiled(keras.Sequential([keras.Input((2,)), *layers]), "sgd", AnnotatorsLoss(), run_eagerly=is_eager)
+    assert np.isnan(model.fit(np.ones((EXAMPLES, 2)), labels, verbose=0).history["loss"][0])
 
 
 @pytest.mark.parametrize("axes", [1, 2], ids=["(N, K)", "(N, M, K)"])

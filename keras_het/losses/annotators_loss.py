@@ -54,6 +54,8 @@ class AnnotatorsLoss(keras.losses.Loss):
     def __call__(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> Any:
         """Computes the loss; weights are `(N,)`, per example, or `(N, M)`, per label."""
         labels, predictions = broadcast_predictions(ops.convert_to_tensor(y_true), ops.convert_to_tensor(y_pred))
+        if "uint" in str(labels.dtype):  # -1, a missing label, would become a class
+            labels = ops.cast(labels, "float32")
         weights = None if sample_weight is None else broadcast_weights(sample_weight, labels)
         valid = is_label(labels, predictions.shape[-1])
         loss = self.loss(ops.where(valid, labels, -1), predictions, weights)

@@ -15,7 +15,7 @@ from keras_het.base.serializable import Serializable, resolve
 from keras_het.base.tensor import Tensor
 from keras_het.base.validation import MAX_CLASSES, check_boolean, check_integer, check_number
 from keras_het.layers.learned_temperature import LearnedTemperature
-from keras_het.layers.noisy_dense import RANK_RULE, NoisyDense, resolve_covariance
+from keras_het.layers.noisy_dense import NoisyDense, resolve_covariance
 
 
 @keras.saving.register_keras_serializable("keras_het")
@@ -49,7 +49,6 @@ MISPLACED_ARGUMENTS = {
     ),
     **dict.fromkeys(("num_samples", "num_mc_samples", "train_mc_samples"), INTEGRATOR_RULE),
     "test_mc_samples": INTEGRATOR_RULE.replace("({value", "(..., inference_samples={value"),
-    "rank": RANK_RULE,
 }
 
 
@@ -183,16 +182,8 @@ class HeteroscedasticDense(NoisyDense):
 
     @property
     def temperature(self) -> float:
-        """Current temperature tau, a number; it cannot be set."""
+        """Current temperature tau, a number. To scale a trained model, use `models.scale_temperature`."""
         return self._fixed_temperature if self.learned_temperature is None else self.learned_temperature.number
-
-    @temperature.setter
-    def temperature(self, temperature: Any) -> None:
-        rule = (
-            f"be an argument of the head, temperature={temperature!r}, because the starting noise depends on it. Scale "
-            "a trained model with models.scale_temperature"
-        )
-        raise refusal("temperature", rule, value=temperature)
 
     def build(self, input_shape: Any) -> None:
         super().build(input_shape)

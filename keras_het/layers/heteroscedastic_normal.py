@@ -7,10 +7,10 @@ from keras import ops
 from scipy.special import ndtri
 
 from keras_het import covariances
-from keras_het.base.refusal import refusal, refuse_if
+from keras_het.base.refusal import refusal
 from keras_het.base.tensor import Tensor
 from keras_het.base.validation import MAX_CLASSES, check_boolean, check_integer, check_open_fraction
-from keras_het.layers.noisy_dense import RANK_RULE, NoisyDense
+from keras_het.layers.noisy_dense import NoisyDense
 from keras_het.ops.packed import pack, packed_width, unpack
 
 
@@ -73,10 +73,6 @@ class HeteroscedasticNormal(NoisyDense):
         dtype: Any = "float32",
         **kwargs: Any,
     ) -> None:
-        if isinstance(num_factors, str) or "activation" in kwargs:
-            rule = "be None: this head has no activation"
-            raise refusal("activation", rule, f"{kwargs.get('activation', num_factors)!r}")
-        refuse_if("rank" in kwargs, "rank", RANK_RULE.format(value=kwargs.get("rank")), value=kwargs.get("rank"))
         super().__init__(
             check_integer("units", units, 1, MAX_CLASSES),
             num_factors if covariance is None else num_factors or None,

@@ -19,7 +19,6 @@ from keras_het.covariances.low_rank import LowRank
 from keras_het.covariances.parameter_efficient import ParameterEfficient
 
 MAX_WEIGHT_BYTES = 16 << 30
-RANK_RULE = "be given as num_factors={value!r}"
 DENSE_ARGUMENTS = ("use_bias", "kernel_initializer", "bias_initializer", "kernel_regularizer", "bias_regularizer")
 
 
@@ -42,6 +41,8 @@ class NoisyDense(FullPrecision):
         dtype: Any = "float32",
         **kwargs: Any,
     ) -> None:
+        if "rank" in kwargs:
+            raise refusal("rank", f"be given as num_factors={kwargs['rank']!r}", value=kwargs["rank"])
         dense_arguments = {name: kwargs.pop(name) for name in DENSE_ARGUMENTS if name in kwargs}
         super().__init__(dtype=check_dtype(dtype), **kwargs)
         self.units = units

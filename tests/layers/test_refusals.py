@@ -114,8 +114,6 @@ REFUSED = {
     "`activation` must be None: the layer returns a distribution":
         lambda: JointHeteroscedasticDense(3, activation="sigmoid"),
     "`rank` must be given as num_factors=2. Received: rank=2...": normal(2, rank=2),
-    "`temperature` must be an argument of the head, temperature=2.0...scale_temperature":
-        lambda: setattr(HeteroscedasticDense(3), "temperature", 2.0),
     "512 MiB": lambda: HeteroscedasticDense(10**7, 0, integrator=QuasiMonteCarlo(256)),
     f"`num_factors` must {CLASSES}. Received: num_factors=0": lambda: latent(num_factors=0),
     "`covariance` must be None, or `parameter_efficient` its default": lambda: latent(parameter_efficient=True),
@@ -123,7 +121,8 @@ REFUSED = {
     "`initial` must be a finite float32 number greater than 1": lambda: LearnedTemperature(1.0, 9.0, 0.5),
     "`initial` must be less than `upper`. Received: initial=9.0, upper=9.0": lambda: LearnedTemperature(1.0, 9.0, 9.0),
     FACTORS: normal(2, 3),
-    "`activation` must be None": normal(2, "relu"),
+    f"{FACTORS}...Received: num_factors='relu'": normal(2, "relu"),
+    "{'activation': 'relu'}": normal(2, activation="relu"),
     "`initial_scale` must be a finite float32 number": normal(2, initial_scale=0.0),
     "`covariance` must be None, or": normal(2, covariance=LowRank(1), initial_scale=2.0),
     "`covariance` must have noise of the targets": normal(2, covariance=Latent(2)),

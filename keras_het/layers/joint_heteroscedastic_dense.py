@@ -76,7 +76,7 @@ class JointHeteroscedasticDense(HeteroscedasticDense):
     ) -> None:
         rule = "be None: the layer returns a distribution. For probabilities, use a models.DistributionModel"
         activation = kwargs.get("activation")
-        refuse_if(activation not in (None, "linear"), "activation", rule, value=activation)
+        refuse_if(activation not in (None, "linear", keras.activations.linear), "activation", rule, value=activation)
         super().__init__(units, num_factors, link=link, temperature=temperature, **kwargs)
         if self.covariance.noise_space != "logits":
             rule = "have noise of the logits, such as LowRank: noise of the features has no standard deviations"

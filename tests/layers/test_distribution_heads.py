@@ -55,6 +55,13 @@ def test_contract(kind, tmp_path):
     layer_contract.check_saved_weights(make, x, tmp_path)
 
 
+@pytest.mark.once
+@pytest.mark.parametrize("activation", [None, "linear", keras.activations.linear])
+def test_a_linear_activation_in_any_form_is_none(activation):
+    for make in (layers.HeteroscedasticDense, layers.JointHeteroscedasticDense, layers.StochasticSegmentation):
+        assert make(UNITS, activation=activation).get_config()["activation"] == "linear"
+
+
 def exported_model(kind):
     make, x, *_ = parts(kind)
     inputs = keras.Input(x.shape[1:])

@@ -148,13 +148,13 @@ def confused_pairs(
     Returns:
         list of `ConfusedPair`, the largest first, with a method `plot()`; empty for a head without factors.
     Raises:
-        ValueError: as for `covariance`, for arguments outside these ranges, for a head whose noise is in the features,
-            and for a parameter-efficient head with so few factors that random signs often change nothing: draws
-            * 2^(1 - R) > 1/2, R below 9 by default.
+        ValueError: as for `covariance`, for models of different numbers of classes, for arguments outside these ranges,
+            for a head whose noise is in the features, and for a parameter-efficient head with so few factors that
+            random signs often change nothing: draws * 2^(1 - R) > 1/2, R below 9 by default.
 
     Example:
         >>> from keras_het.layers import HeteroscedasticDense
-        >>> model = keras.Sequential([keras.Input((4,)), HeteroscedasticDense(5, num_factors=2)])
+        >>> model = keras.Sequential([keras.Input((4,)), HeteroscedasticDense(5, num_factors=2, seed=1)])
         >>> kernel = np.random.default_rng(0).normal(size=(4, 5, 2)) * 0.01
         >>> kernel[:, 1], kernel[:, 3] = 1.0, -1.0
         >>> _ = model.layers[0].covariance.factor_layer.kernel.assign(kernel.reshape(4, 10))
@@ -168,7 +168,9 @@ def confused_pairs(
     models = [model] if isinstance(model, keras.Model) else list(model)
     refuse_if(not models, "model", "be a model, or a list with at least one", "none")
     noises = [average_noise(each, x, layer, batch_size) for each in models]
-    names = check_class_names(class_names, noises[0].head.units)
+    units = [noise.head.units for noise in noises]
+    refuse_if(len(set(units)) > 1, "model", "be models of the same classes", f"{', '.join(map(str, units))} classes")
+    names = check_class_names(class_names, units[0])
     rng = random_generator(seed)
     results = [_signed_pairs(noise, draws, rng) for noise in noises]
     common = set(results[0]).intersection(*results[1:])

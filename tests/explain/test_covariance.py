@@ -248,6 +248,8 @@ test_errors_say_what_is_wrong = refusals([
      "must give finite scales"),
     (lambda: confused_pairs(functional()(make_head(parameter_efficient=True, num_factors=5)), X),
      "random signs often change no covariance. Use `covariance` instead. Received: num_factors=5, draws=99"),
+    (lambda: confused_pairs([functional()(HeteroscedasticDense(units, 2)) for units in (3, 5)], X),
+     "`model` must be models of the same classes. Received: 3, 5 classes"),
     (lambda: confused_pairs(functional()(make_head()), X, draws=0),
      "`draws` must be an integer at least 1. Received: draws=0"),
     (lambda: confused_pairs(functional()(make_head()), X, count=-1),

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 
-from keras_het.base.refusal import refusal
+from keras_het.base.refusal import refusal, refuse_if
 from keras_het.base.validation import check_integer
+from keras_het.layers import JointHeteroscedasticDense
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,7 +44,7 @@ def sample_segmentations(model: Any, x: Any, num_samples: int, seed: int = 0, ba
     Returns:
         integer classes, `(S, N, ...)`, for example `(S, N, H, W)`.
     Raises:
-        ValueError: for arguments outside these ranges.
+        ValueError: for another model, or arguments outside these ranges.
     Source: Monteiro et al. 2020, section 3.
 
     Example:
@@ -57,7 +58,10 @@ def sample_segmentations(model: Any, x: Any, num_samples: int, seed: int = 0, ba
     """
     num_samples = check_integer("num_samples", num_samples, 1, 1 << 20)
     rng = np.random.default_rng(check_integer("seed", seed, 0, (1 << 31) - 1))
-    units = model.head.units
+    head = getattr(model, "head", None)
+    if not isinstance(head, JointHeteroscedasticDense) or head.link.activation != "softmax":
+        raise refusal("model", "be a DistributionModel of a StochasticSegmentation", kind=model)
+    units = head.units
     packed = model.predict_distribution(x, batch_size=batch_size, verbose=0)
     loc, scale = packed[..., :units], packed[..., units : 2 * units]
     factor = packed[..., 2 * units : -1].reshape(*loc.shape, -1)
@@ -79,7 +83,7 @@ def segmentation_scores(samples: Any, references: Any, num_classes: int = 2) -> 
     Returns:
         `SegmentationScores`.
     Raises:
-        ValueError: for label maps of different shapes.
+        ValueError: for label maps of different shapes, and without a map, an image or a pixel.
     Source: Kohl et al. 2018 (energy distance) and 2019 (matched IoU).
 
     Example:
@@ -88,6 +92,9 @@ def segmentation_scores(samples: Any, references: Any, num_classes: int = 2) -> 
         0.0
     """
     samples, references = np.asarray(samples), np.asarray(references)
+    for name, maps in (("samples", samples), ("references", references)):
+        rule = "be maps of shape (S, N, ...): at least one map of one image"
+        refuse_if(maps.ndim < 2 or not maps.size, name, rule, shape=maps)
     if samples.shape[1:] != references.shape[1:]:
         rule = f"have the shape of `samples` after the first axis, {samples.shape[1:]}"
         raise refusal("references", rule, shape=references)

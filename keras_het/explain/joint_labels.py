@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 from keras import ops
+from scipy.special import expit
 
 from keras_het.base.batches import as_numpy
 from keras_het.base.refusal import refusal
@@ -51,9 +52,10 @@ class JointLabels:
                 `np.unique(y, axis=0)`.
         """
         vectors = np.asarray(as_numpy(candidates))
-        if vectors.ndim != 2 or not len(vectors) or not np.isin(vectors, (0, 1)).all():
-            raise refusal("candidates", "be 0 or 1, of shape (M, C), M > 0", shape=vectors)
-        vectors = ops.convert_to_tensor(np.broadcast_to(vectors, (len(vectors), self._units)), "float32")
+        has_shape = vectors.ndim == 2 and len(vectors) and vectors.shape[1] == self._units
+        if not has_shape or not np.isin(vectors, (0, 1)).all():
+            raise refusal("candidates", f"be 0 or 1, of shape (M, {self._units}), M > 0", shape=vectors)
+        vectors = ops.convert_to_tensor(vectors, "float32")
 
         def best(normal: Any, _: np.ndarray) -> Tensor:
             log_p, log_q = _at_nodes(normal, self._nodes(normal))
@@ -84,13 +86,11 @@ class JointLabels:
         """
         rng, normal = random_generator(seed), unpack(ops.convert_to_tensor(self.outputs), self._units, True).normal
         draws = []
+        loc, scale, factor = (ops.convert_to_numpy(x) for x in (normal.loc, normal.scale_diag, normal.scaled_factor()))
         for _ in range(check_integer("num_samples", num_samples, 1)):
-            loc, scale, factor = (
-                ops.convert_to_numpy(x) for x in (normal.loc, normal.scale_diag, normal.scaled_factor())
-            )
             noise = rng.standard_normal((len(loc), factor.shape[-1])).astype("float32")
             u = loc + scale * rng.standard_normal(loc.shape) + np.einsum("ncr,nr->nc", factor, noise)
-            draws.append(rng.random(loc.shape) * (1.0 + np.exp(-u)) < 1.0)
+            draws.append(rng.random(loc.shape) < expit(u))
         return np.stack(draws).astype("int8")
 
     @property

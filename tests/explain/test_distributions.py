@@ -1,7 +1,6 @@
 """Joint models against oracles: sums over all label vectors, brute force for label maps, SciPy for regressions."""
 
 import itertools
-import types
 
 import keras
 import numpy as np
@@ -10,8 +9,11 @@ from scipy.integrate import quad
 from scipy.stats import multivariate_normal, norm
 
 from keras_het.explain import covariance, joint_labels, regression_scores, sample_segmentations, segmentation_scores
-from keras_het.layers import HeteroscedasticDense, JointHeteroscedasticDense
+from keras_het.explain.joint_labels import JointLabels
+from keras_het.layers import HeteroscedasticDense, JointHeteroscedasticDense, StochasticSegmentation
 from keras_het.models import DistributionModel
+from keras_het.ops.normal import DiagonalNormal
+from keras_het.ops.packed import pack
 from tests.checks import refusals
 
 pytestmark = pytest.mark.once
@@ -65,6 +67,12 @@ def test_samples_have_the_probabilities(found, of_each):
     np.testing.assert_array_equal(found.sample(2, seed=1), samples[:2])
 
 
+def test_samples_of_sure_labels_do_not_overflow():
+    outputs = pack(DiagonalNormal(np.array([[-1e3, 1e3]], "float32"), np.ones((1, 2), "float32")))
+    joint = JointLabels(np.array([[0.0, 1.0]]), keras.ops.convert_to_numpy(outputs), 8)
+    np.testing.assert_array_equal(joint.sample(3), np.tile([0, 1], (3, 1, 1)))
+
+
 def test_the_covariance_of_a_joint_head_can_be_analysed():
     model = joint_model()
     expected = keras.ops.convert_to_numpy(model.head.logit_covariance(X)).mean(0)
@@ -75,6 +83,8 @@ def test_the_covariance_of_a_joint_head_can_be_analysed():
     (lambda found: found.log_prob([1, 0]), r"`labels` must have shape .* or \(3,\). Received: shape \(2,\)"),
     (lambda found: found.log_prob([1, 0, 2]), r"`labels` must be 0, 1, or -1 for a missing label. .*: 2 at \[2\]"),
     (lambda found: found.most_likely([1, 0, 1]), "`candidates` must be 0 or 1, of shape"),
+    (lambda found: found.most_likely([[1], [0]]), r"of shape \(M, 3\), M > 0. Received: shape \(2, 1\)"),
+    (lambda found: found.most_likely(np.zeros((0, 3))), r"M > 0. Received: shape \(0, 3\)"),
     (lambda found: joint_labels(keras.Sequential([keras.Input((2,)), HeteroscedasticDense(3)]), X),
      "`model` must be a DistributionModel of a JointHeteroscedasticDense"),
 ])  # fmt: skip
@@ -86,7 +96,7 @@ def test_refusals(found, call, text):
 class Planted:
     """A model whose two pixels share one factor: both are of class 1 or none is."""
 
-    head = types.SimpleNamespace(units=2)
+    head = StochasticSegmentation(2, num_factors=1)
 
     def __init__(self, factor, scale):
         self.factor, self.scale = factor, scale
@@ -150,8 +160,18 @@ def test_salt_and_pepper_has_its_exact_energy_distance():
 def test_maps_that_do_not_fit_are_refused():
     with pytest.raises(ValueError, match="`references` must have the shape"):
         segmentation_scores(np.zeros((2, 3, 4)), np.zeros((2, 3, 5)))
+    maps, rule = np.zeros((2, 3, 4), int), "must be maps of shape"
+    for index in (np.s_[:0], np.s_[:, :0], np.s_[..., :0], np.s_[0, 0]):
+        with pytest.raises(ValueError, match=f"`samples` {rule}"):
+            segmentation_scores(maps[index], maps[index])
+        with pytest.raises(ValueError, match="`references` must"):
+            segmentation_scores(maps, maps[index])
     with pytest.raises(ValueError, match="`num_samples` must be an integer in"):
         sample_segmentations(Planted(1.0, 1.0), np.zeros((1, 1)), 0)
+    plain = keras.Sequential([keras.Input((2,)), HeteroscedasticDense(3)])
+    for model in (plain, joint_model()):
+        with pytest.raises(ValueError, match="`model` must be a DistributionModel of a StochasticSegmentation"):
+            sample_segmentations(model, X, 2)
 
 
 def predicted(count, units, factors, seed=0):

@@ -20,7 +20,6 @@ from keras_het.labels.data import Data
 from keras_het.labels.discriminant import scaling, warn_of_values
 from keras_het.labels.methods import EarlyLearning, Method
 from keras_het.labels.training import Trainer
-from keras_het.models.copying import model_from_bytes, model_to_bytes
 
 HIDDEN_UNITS = 128
 LEARNING_RATE = 5e-3
@@ -165,13 +164,6 @@ class Classifier(ClassifierMixin, BaseEstimator):
             refuse_if(method.is_closed_form, "method", rule, f"{type(method).__name__}, which trains none")
             return self.make_model
         return None if method.is_closed_form else lambda: _small_network(data)
-
-    def __getstate__(self) -> dict[str, Any]:
-        state = super().__getstate__()
-        return {**state, "model_": model_to_bytes(state["model_"])} if "model_" in state else state
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__({**state, "model_": model_from_bytes(state["model_"])} if "model_" in state else state)
 
 
 def _small_network(data: Data) -> keras.Model:

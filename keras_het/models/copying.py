@@ -1,4 +1,4 @@
-"""Copies of models, models as bytes, and a context that preserves the random state."""
+"""Copies of models, and a context that preserves the random state."""
 
 import contextlib
 import pathlib
@@ -70,25 +70,6 @@ def dense_weights(dense):
     tensors = (dense.kernel, dense.bias) if dense.use_bias else (dense.kernel,)
     kernel, *bias = (keras.ops.convert_to_numpy(keras.ops.cast(x, "float32")) for x in tensors)
     return [np.reshape(kernel, kernel.shape[-2:]), *bias]
-
-
-def model_to_bytes(model: keras.Model) -> bytes:
-    """Returns the content of the model's `.keras` file."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = pathlib.Path(folder) / "model.keras"
-        model.save(path)
-        return path.read_bytes()
-
-
-def model_from_bytes(content: bytes) -> keras.Model:
-    """Loads a model from the content of a `.keras` file.
-
-    No code in the file runs: custom layers must be registered, and a `Lambda` is refused.
-    """
-    with tempfile.TemporaryDirectory() as folder:
-        path = pathlib.Path(folder) / "model.keras"
-        path.write_bytes(content)
-        return keras.models.load_model(path, safe_mode=True)
 
 
 def _all_layers(model):

@@ -148,6 +148,26 @@ def test_a_pickle_a_clone_and_a_second_fit_predict_the_same_bits(make_model):
     assert explain.covariance(fitted.model_, x).shape == (2, 2)
 
 
+def normalized():
+    """A model with a frozen inner model, statistics that training changes, and a function of the user."""
+    frozen = keras.Sequential([keras.Input((6, 6, 1)), keras.layers.Conv2D(4, 3, activation="relu")], name="frozen")
+    frozen.trainable = False
+    halve = keras.layers.Lambda(lambda x: x / 2)
+    return compiled(keras.Input((6, 6, 1)), frozen, halve, keras.layers.BatchNormalization(), keras.layers.Flatten())
+
+
+def test_a_model_with_a_function_is_pickled_again_and_again():
+    x, y = images()
+    fitted = small(make_model=normalized, method=EarlyStopping()).fit(x, y)
+    p, loaded = fitted.predict_proba(x), fitted
+    for _ in range(2):
+        loaded = pickle.loads(pickle.dumps(loaded))
+        np.testing.assert_array_equal(loaded.predict_proba(x), p)
+        assert [each.trainable for each in loaded.model_.variables] == [
+            each.trainable for each in fitted.model_.variables
+        ]
+
+
 def test_weights_are_repetitions_and_their_scale_does_not_matter():
     x, y = blobs(40)
     weights, whole_batch = np.random.default_rng(0).integers(0, 4, 40), small(batch_size=256)

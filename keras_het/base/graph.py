@@ -1,4 +1,4 @@
-"""Walks the graph of a functional model, and names its activations, without new calls of its layers."""
+"""Inputs of a model, a walk through the graph of a functional model, and names of its activations."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -21,6 +21,23 @@ ACTIVATION_OPERATIONS = {
 def model_inputs(model: keras.Model) -> Any:
     """Returns the symbolic inputs of a model, in the structure of its calls."""
     return model.inputs[0] if isinstance(model, keras.Sequential) else model.input
+
+
+def symbolic_inputs(model: keras.Model) -> Any:
+    """Returns new symbolic inputs like the inputs of a model.
+
+    Raises:
+        ValueError: for a model that is not built.
+    """
+    if getattr(model, "inputs", None):
+        inputs = model_inputs(model)
+        return keras.tree.map_structure(lambda x: keras.Input(batch_shape=x.shape, dtype=x.dtype, name=x.name), inputs)
+    if hasattr(model, "members"):
+        return symbolic_inputs(model.members[0])
+    shapes = (model.get_build_config() or {}).get("input_shape") if model.built else None
+    if shapes is None:
+        raise refusal("model", "be built: give it a keras.Input, or call it once", f"{model.name!r}, not built")
+    return keras.tree.map_shape_structure(lambda shape: keras.Input(batch_shape=shape), shapes)
 
 
 def predictor(model: keras.Model, tensor: Any) -> Callable[[Any], Any]:

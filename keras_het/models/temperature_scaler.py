@@ -13,14 +13,14 @@ from scipy.special import expit, softmax
 
 from keras_het import links
 from keras_het.base.batches import labelled_batches
-from keras_het.base.graph import has_graph, model_inputs
+from keras_het.base.graph import has_graph, model_inputs, symbolic_inputs
 from keras_het.base.internals import compile_arguments
 from keras_het.base.masks import drop_masked, masked_predictor
 from keras_het.base.precision import check_dtype
 from keras_het.base.refusal import outside_level, refuse_first, refuse_if
 from keras_het.base.serializable import resolve
 from keras_het.base.validation import as_float64, check_boolean, check_labels, check_last_axis, check_number
-from keras_het.models.members import convert_probabilities, single_ending, symbolic_inputs
+from keras_het.models.ensemble import convert_probabilities, single_ending
 from keras_het.models.output_layers import compile_like
 from keras_het.models.raw_inputs import add_preprocessor
 from keras_het.reading.ending import Ending, single_output

@@ -6,6 +6,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_het.base.graph import symbolic_inputs
 from keras_het.base.internals import compile_arguments, layers_of
 from keras_het.base.refusal import refusal
 
@@ -42,12 +43,11 @@ def make_inputs(model: Any) -> Any:
     Raises:
         ValueError: if the shapes of the inputs are unknown.
     """
-    inputs = getattr(model, "input", None) if getattr(model, "inputs", None) else None
-    if inputs is None:
-        shape = (model.get_build_config() or {}).get("input_shape")
-        if shape is None or not all(axis is None or isinstance(axis, int) for axis in shape):
-            raise refusal("The model", "know the shape of its one input if no data are given (--data)", kind=model)
-        inputs = keras.KerasTensor(tuple(shape), "float32")
+    try:
+        inputs = symbolic_inputs(model)
+    except ValueError as error:
+        rule = "know the shapes of its inputs if no data are given (--data)"
+        raise refusal("The model", rule, kind=model) from error
     sizes = _embedding_sizes(model, inputs)
     rng = np.random.default_rng(SEED)
     flat = [_make(tensor, size, rng) for tensor, size in zip(keras.tree.flatten(inputs), sizes, strict=True)]

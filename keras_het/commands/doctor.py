@@ -1,29 +1,32 @@
-"""`python -m keras_het doctor`: checks that the package works on this machine, and names a remedy for each problem."""
+"""`python -m keras_het doctor`: checks that the package works on this machine, and names a remedy for each problem.
 
+The doctor compares the noise and the outputs of one small head with `doctor_reference.json`. Only after a change of the
+noise itself, write this file again: `python -c "from keras_het.commands import doctor; doctor.write_reference()"`.
+"""
+
+import json
+import pathlib
 import platform
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 import keras
 import numpy as np
 
+from keras_het import integrators, layers
 from keras_het.base.environment import BACKENDS, MIN_VERSIONS, backend_remedy, installed_backends, version_error
 from keras_het.base.version import __version__
-from keras_het.commands import doctor_reference
 
 LIMIT = 1e-5
+REFERENCE = pathlib.Path(__file__).with_name("doctor_reference.json")
+UNITS, NUM_FACTORS, FEATURES, SEED, NUM_SAMPLES = 4, 2, 3, 2021, 16
+INTEGRATOR = integrators.QuasiMonteCarlo(NUM_SAMPLES)
 
 
 class Finding(NamedTuple):
-    """Result of one check of the doctor.
-
-    Args:
-        name: name of the check.
-        text: the result of the check.
-        problem: the problem and its remedy; None without a problem.
-    """
+    """Result of one check; `problem` includes the remedy."""
 
     name: str
     text: str
@@ -95,11 +98,20 @@ def check_devices() -> Finding:
     return Finding("devices", ", ".join(devices) + hint * all(name.startswith("cpu") for name in devices))
 
 
+def make_head() -> layers.HeteroscedasticDense:
+    """Makes a small head; a formula gives its weights."""
+    head = layers.HeteroscedasticDense(UNITS, NUM_FACTORS, temperature=1.0, seed=SEED, integrator=INTEGRATOR)
+    head.build((None, FEATURES))
+    for weight in head.trainable_weights:
+        weight.assign(np.cos(np.arange(np.prod(weight.shape))).reshape(weight.shape))
+    return head
+
+
 def train_step(jit_compile: bool | str) -> tuple[float, bool]:
     """Returns the loss of one training step of a small model, and whether the step was compiled."""
-    model = keras.Sequential([keras.Input((doctor_reference.FEATURES,)), doctor_reference.make_head()])
+    model = keras.Sequential([keras.Input((FEATURES,)), make_head()])
     model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True), jit_compile=jit_compile)
-    loss = model.train_on_batch(np.ones((4, doctor_reference.FEATURES), "float32"), np.arange(4))
+    loss = model.train_on_batch(np.ones((4, FEATURES), "float32"), np.arange(4))
     return float(loss), bool(model.jit_compile)
 
 
@@ -126,10 +138,34 @@ def compilation_hint() -> str:
     return f"The step runs without compilation: use model.compile(..., jit_compile=False). {reinstall_hint()}"
 
 
+def compute_noise() -> np.ndarray:
+    """Returns the nodes of the first training step, as bits, `(NUM_SAMPLES, UNITS + NUM_FACTORS)`."""
+    nodes = INTEGRATOR.draw((SEED, 0), NUM_SAMPLES, UNITS, NUM_FACTORS)
+    return np.concatenate([keras.ops.convert_to_numpy(part) for part in nodes], axis=-1).view("uint32")
+
+
+def compute_outputs(modes: Iterable[bool] = (True, False)) -> np.ndarray:
+    """Returns the outputs of the head for two inputs, `(modes, 2, UNITS)`."""
+    head, x = make_head(), np.linspace(-1.0, 1.0, 2 * FEATURES, dtype="float32").reshape(2, FEATURES)
+    return np.stack([keras.ops.convert_to_numpy(head(x, training=training)) for training in modes])
+
+
+def read_reference() -> dict[str, np.ndarray]:
+    """Returns the arrays in the file: `noise` and `outputs`."""
+    content = json.loads(REFERENCE.read_text())
+    return {"noise": np.array(content["noise"], "uint32"), "outputs": np.array(content["outputs"], "float32")}
+
+
+def write_reference() -> None:
+    """Writes the file with the values of this machine."""
+    content = {"noise": compute_noise().tolist(), "outputs": compute_outputs().tolist()}
+    REFERENCE.write_text(json.dumps(content) + "\n")
+
+
 def check_noise() -> Finding:
     """Compares the noise of one training step with the stored noise, bit by bit."""
-    expected = doctor_reference.stored()["noise"]
-    errors = int(np.sum(doctor_reference.noise() != expected))
+    expected = read_reference()["noise"]
+    errors = int(np.sum(compute_noise() != expected))
     problem = f"The noise differs from the noise on other machines, so seeds are not comparable. {reinstall_hint()}"
     text = f"{errors} of {expected.size} numbers differ from the stored bits"
     return Finding("noise", text, problem if errors else None)
@@ -138,8 +174,8 @@ def check_noise() -> Finding:
 def check_outputs() -> Finding:
     """Compares the outputs of a head, at inference and if possible in training, with the stored outputs."""
     modes = (True, False) if can_train() else (False,)
-    expected = doctor_reference.stored()["outputs"][-len(modes) :]
-    difference = float(np.max(np.abs(doctor_reference.outputs(modes) - expected)))
+    expected = read_reference()["outputs"][-len(modes) :]
+    difference = float(np.max(np.abs(compute_outputs(modes) - expected)))
     problem = f"The outputs of a head differ from other machines by more than {LIMIT:g}. {reinstall_hint()}"
     text = f"largest difference from the stored outputs {difference:.1e} (limit {LIMIT:g})"
     return Finding("outputs", text, None if difference <= LIMIT else problem)

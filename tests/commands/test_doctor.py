@@ -15,7 +15,7 @@ import pytest
 import keras_het
 from keras_het import __main__
 from keras_het.base import environment
-from keras_het.commands import doctor, doctor_reference
+from keras_het.commands import doctor
 
 pytestmark = pytest.mark.once
 
@@ -93,9 +93,9 @@ def problems():
 
 
 def test_one_wrong_bit_of_the_noise_is_found(monkeypatch, capsys):
-    wrong = doctor_reference.noise()
+    wrong = doctor.compute_noise()
     wrong[3, 2] ^= 1
-    monkeypatch.setattr(doctor_reference, "noise", lambda: wrong)
+    monkeypatch.setattr(doctor, "compute_noise", lambda: wrong)
     assert list(problems()) == ["noise"]
     assert __main__.main(["doctor"]) == 1
     printed = capsys.readouterr().out
@@ -105,9 +105,9 @@ def test_one_wrong_bit_of_the_noise_is_found(monkeypatch, capsys):
 
 @pytest.mark.parametrize("size", [2e-5, np.nan])
 def test_one_wrong_output_is_found(monkeypatch, size):
-    wrong = doctor_reference.outputs()
+    wrong = doctor.compute_outputs()
     wrong[1, 0, 0] += size
-    monkeypatch.setattr(doctor_reference, "outputs", lambda: wrong)
+    monkeypatch.setattr(doctor, "compute_outputs", lambda: wrong)
     assert list(problems()) == ["outputs"]
 
 
@@ -129,7 +129,7 @@ def test_a_loss_that_is_not_finite_is_found(monkeypatch):
 
 
 def test_a_check_that_fails_is_a_finding(monkeypatch):
-    monkeypatch.setattr(doctor_reference, "stored", dict)
+    monkeypatch.setattr(doctor, "read_reference", dict)
     assert set(problems()) == {"noise", "outputs"}
 
 

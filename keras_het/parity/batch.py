@@ -1,5 +1,6 @@
 """Batches: names of their arrays, and a random batch that fits the inputs and the loss of a model."""
 
+from collections.abc import Callable
 from typing import Any
 
 import keras
@@ -9,6 +10,7 @@ from keras import ops
 from keras_het.base.graph import symbolic_inputs
 from keras_het.base.internals import compile_arguments, layers_of
 from keras_het.base.refusal import refusal
+from keras_het.parity.probe import as_tensors, intercept_calls
 
 EXAMPLES, SEED = 4, 2021
 UNKNOWN_LENGTH = 32
@@ -79,40 +81,30 @@ def _embedding_sizes(model: Any, inputs: Any) -> list[int | None]:
     An input reaches an Embedding if the inputs of the Embedding change when the input is one instead of zero.
     """
     flat = keras.tree.flatten(inputs)
-    embeddings = [layer for layer in layers_of(model) if hasattr(layer, "input_dim") and hasattr(layer, "embeddings")]
-    if not embeddings:
+    if not any(map(_is_embedding, layers_of(model))):
         return [None] * len(flat)
-    seen: dict[int, np.ndarray] = {}
 
-    def watch(layer: Any) -> Any:
-        call = layer.call
+    def run(index_of_ones: int | None) -> dict[Any, np.ndarray]:
+        """Returns the inputs of each Embedding if one input of the model is one, and the others are zero."""
+        seen: dict[Any, np.ndarray] = {}
 
-        def watching(x: Any, *arguments: Any, **options: Any) -> Any:
-            if id(layer) not in seen:
-                seen[id(layer)] = np.array(ops.convert_to_numpy(x))
-            return call(x, *arguments, **options)
+        def watch(layer: Any, call: Callable, arguments: tuple, options: dict) -> Any:
+            if _is_embedding(layer) and layer not in seen:
+                seen[layer] = np.array(ops.convert_to_numpy(arguments[0]))
+            return call(*arguments, **options)
 
-        return watching
+        arrays = [np.full(_shape(x), float(number == index_of_ones), str(x.dtype)) for number, x in enumerate(flat)]
+        with intercept_calls(model, watch):
+            model(keras.tree.pack_sequence_as(inputs, as_tensors(arrays)), training=False)
+        return seen
 
-    def run(ones: int | None) -> dict[int, np.ndarray]:
-        seen.clear()
-        arrays = [np.full(_shape(x), float(number == ones), str(x.dtype)) for number, x in enumerate(flat)]
-        model(keras.tree.pack_sequence_as(inputs, [ops.convert_to_tensor(x) for x in arrays]), training=False)
-        return dict(seen)
-
-    for layer in embeddings:
-        vars(layer)["call"] = watch(layer)
-    try:
-        zeros = run(None)
-        runs = [run(number) for number in range(len(flat))]
-    finally:
-        for layer in embeddings:
-            del vars(layer)["call"]
-    reached = [
-        [layer.input_dim for layer in embeddings if not np.array_equal(ones[id(layer)], zeros[id(layer)])]
-        for ones in runs
-    ]
+    zeros, *runs = [run(number) for number in (None, *range(len(flat)))]
+    reached = [[layer.input_dim for layer in zeros if not np.array_equal(ones[layer], zeros[layer])] for ones in runs]
     return [min(sizes, default=None) for sizes in reached]
+
+
+def _is_embedding(layer: Any) -> bool:
+    return hasattr(layer, "input_dim") and hasattr(layer, "embeddings")
 
 
 def make_labels(model: Any, x: Any) -> Any:
@@ -127,7 +119,7 @@ def make_labels(model: Any, x: Any) -> Any:
     loss = compile_arguments(model).get("loss") if model.compiled else None
     if loss is None:
         return None
-    outputs = model(keras.tree.map_structure(ops.convert_to_tensor, x), training=False)
+    outputs = model(as_tensors(x), training=False)
     flat = keras.tree.flatten(outputs)
     if isinstance(loss, dict) and not isinstance(outputs, dict):  # in the order of the outputs
         loss = [loss[name] for name in model.output_names if name in loss]
@@ -137,7 +129,7 @@ def make_labels(model: Any, x: Any) -> Any:
         raise refusal("The losses", f"be {len(flat)}, one for each output, or give labels (--data)", len(losses))
     labels = [_label(kind, tuple(output.shape), rng) for kind, output in zip(losses, flat, strict=True)]
     packed = keras.tree.pack_sequence_as(outputs, labels)
-    value = model.compute_loss(x=x, y=keras.tree.map_structure(ops.convert_to_tensor, packed), y_pred=outputs)
+    value = model.compute_loss(x=x, y=as_tensors(packed), y_pred=outputs)
     if not np.isfinite(float(ops.convert_to_numpy(value))):
         raise refusal("The loss", "be finite for random labels if no labels are given (--data)", float(value))
     return packed

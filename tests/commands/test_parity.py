@@ -140,6 +140,21 @@ def test_inputs_of_an_ensemble_are_those_of_its_members():
     assert 10 < made.max() < 50
 
 
+def test_an_embedding_that_the_model_does_not_call_is_no_range():
+    class Spare(keras.Model):
+        def __init__(self):
+            super().__init__()
+            self.spare, self.inner = layers.Embedding(3, 2), layers.Embedding(50, 2)
+            self.spare.build(None)
+
+        def call(self, x):
+            return self.inner(x)
+
+    model = Spare()
+    model(np.zeros((4, 6)))
+    assert 10 < make_inputs(model).max() < 50
+
+
 def test_a_model_of_unknown_shapes_needs_data():
     class Own(keras.Model):
         def call(self, x):

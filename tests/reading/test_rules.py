@@ -59,7 +59,7 @@ def test_a_calibration_error_has_no_predicted_class_of_labels_that_are_not_exclu
 def test_of_every_loss_of_this_package_it_is_known_what_it_takes():
     kinds = {getattr(keras_het.losses, name) for name in keras_het.losses.__all__}
     losses = {kind for kind in kinds if isinstance(kind, type) and issubclass(kind, keras.losses.Loss)}
-    assert {kind for kind in losses if keras_het.reading.rules.find_rule(kind) is None} == {
+    assert {kind for kind in losses if keras_het.reading.matching.find_rule(kind) is None} == {
         AnnotatorsLoss
     }  # which is judged by the loss that it wraps
 

@@ -10,7 +10,6 @@ from keras import ops
 
 from keras_het.base.refusal import refusal, refuse_if
 
-NO_WEIGHTS_RULE = "be (x, y), without weights"
 BLOCK_ROWS = 8192
 
 
@@ -32,24 +31,6 @@ def check_rereadable(name: str, x: Any) -> None:
     """Raises a ValueError if `x` can be read only once, like a generator."""
     if is_data_set(x) and hasattr(x, "__next__"):
         raise refusal(name, "be readable more than once: use arrays, a PyDataset or a tf.data.Dataset", kind=x)
-
-
-def examples_and_labels(name: str, data: Any) -> tuple[Any, Any]:
-    """Returns `(x, y)` of validation data; y is None for a data set.
-
-    Raises:
-        ValueError: for weights, for other types, and for a data set that can be read only once.
-    """
-    check_rereadable(name, data)
-    if data is not None and is_data_set(data):
-        return data, None
-    if not isinstance(data, list | tuple) or len(data) not in (2, 3):
-        size = f" of {len(data)}" if isinstance(data, list | tuple) else ""
-        kind = None if data is None else f"a {type(data).__name__}{size}"
-        raise refusal(name, "be (x, y) or a data set", f"{name}={kind}")
-    if len(data) == 3 and data[2] is not None:
-        raise refusal(name, NO_WEIGHTS_RULE, "three parts")
-    return data[0], data[1]
 
 
 def check_same_index(**arguments: Any) -> None:
@@ -222,7 +203,7 @@ def labelled_batches(x: Any, y: Any, batch_size: int, name: str = "y") -> Iterat
         raise refusal(name, f"have an entry for each of the {count} examples", len(all_labels))
     for inputs, labels, weights in batches_with_weights(x, batch_size):
         if weights is not None and np.any(np.asarray(as_numpy(weights)) != 1):
-            raise refusal("x" if name == "y" else name, NO_WEIGHTS_RULE, "a data set with weights")
+            raise refusal("x" if name == "y" else name, "be (x, y), without weights", "a data set with weights")
         if labels is None and all_labels is None:
             raise refusal("x", "yield pairs of inputs and labels, in batches", "a data set without labels")
         part = ops.convert_to_numpy(labels) if all_labels is None else all_labels[start : start + batch_size]

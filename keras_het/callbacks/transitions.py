@@ -8,9 +8,9 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_het.base.batches import examples_and_labels
+from keras_het.base.batches import check_rereadable, is_data_set
 from keras_het.base.internals import layers_of
-from keras_het.base.refusal import refusal
+from keras_het.base.refusal import refusal, refuse_if
 from keras_het.base.validation import check_integer, check_transitions
 from keras_het.layers import NoiseTransition
 from keras_het.reading.check import collect_warnings
@@ -148,9 +148,11 @@ class TransitionMonitor(TransitionCallback):
     def __init__(self, reference: Any = None, validation_data: Any = None):
         super().__init__()
         self.reference = None if reference is None else check_transitions(reference, "reference")
-        self.validation_data = (
-            None if validation_data is None else examples_and_labels("validation_data", validation_data)
-        )
+        x, y, weights = keras.utils.unpack_x_y_sample_weight(validation_data)
+        check_rereadable("validation_data", x)
+        is_wrong = weights is not None or (y is None) != (x is None or is_data_set(x))
+        refuse_if(is_wrong, "validation_data", "be (x, y) or a data set, without weights", kind=validation_data)
+        self.validation_data = None if x is None else (x, y)
 
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
         super().on_train_begin(logs)

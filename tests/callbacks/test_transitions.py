@@ -281,9 +281,11 @@ test_errors_say_what_is_wrong = refusals([
     (lambda: fit(make_model(flips()), TransitionMonitor(validation_data=(X[:0], LABELS[:0])), epochs=1),
      "`validation_data` must have at least one example. Received: none"),
     (lambda: TransitionMonitor(validation_data=(X, LABELS, LABELS)),
-     "`validation_data` must be (x, y), without weights. Received: three parts"),
+     "`validation_data` must be (x, y) or a data set, without weights. Received: a tuple"),
     (lambda: TransitionMonitor(validation_data=(X,)),
-     "`validation_data` must be (x, y) or a data set. Received: validation_data=a tuple of 1"),
+     "`validation_data` must be (x, y) or a data set, without weights. Received: a tuple"),
+    (lambda: TransitionMonitor(validation_data=X),
+     "`validation_data` must be (x, y) or a data set, without weights. Received: a ndarray"),
     (lambda: fit(make_model(flips()), TransitionMonitor(np.eye(2))),
      "`reference` must have shape (3, 3). Received: shape (2, 2)"),
 ])  # fmt: skip

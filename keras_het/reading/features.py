@@ -35,29 +35,19 @@ def features(model: keras.Model, x: Any, layer: str | None = None, batch_size: i
         (5, 8)
     """
     single_output(model)
-    tensor = _head_input(model) if layer is None else _layer_output(model, layer)
-    rows = predict_tensor(model, tensor, x, check_integer("batch_size", batch_size, 1))
-    return rows.reshape(len(rows), -1)
-
-
-def predict_tensor(model: keras.Model, tensor: Any, x: Any, batch_size: int) -> np.ndarray:
-    """Computes a symbolic tensor of a model for each example, float32."""
+    if layer is None:
+        remedy = "Otherwise pass the name of the layer before the head as `layer`, whose output is returned."
+        tensor = find_ending(model, LAST_LAYERS, remedy=remedy).features
+    else:
+        names = [each.name for each in model.layers]
+        refuse_if(layer not in names, "layer", f"be one of {', '.join(map(repr, names))}", value=layer)
+        tensor = model.get_layer(layer).output
     predict = batch_predictor(model, tensor)
-    return np.concatenate([predict(part) for part, _ in batches(x, batch_size)])
+    rows = np.concatenate([predict(part) for part, _ in batches(x, check_integer("batch_size", batch_size, 1))])
+    return rows.reshape(len(rows), -1)
 
 
 def batch_predictor(model: keras.Model, tensor: Any) -> Callable[[Any], np.ndarray]:
     """Returns a function that computes a symbolic tensor of a model for a batch, float32."""
     predict = predictor(model, tensor)
     return lambda part: ops.convert_to_numpy(predict(part)).astype("float32")
-
-
-def _head_input(model):
-    remedy = "Otherwise pass the name of the layer before the head as `layer`, whose output is returned."
-    return find_ending(model, LAST_LAYERS, remedy=remedy).features
-
-
-def _layer_output(model, name):
-    names = [layer.name for layer in model.layers]
-    refuse_if(name not in names, "layer", f"be one of {', '.join(map(repr, names))}", value=name)
-    return model.get_layer(name).output

@@ -7,6 +7,8 @@ from typing import Any
 
 import keras
 
+from keras_het.base.refusal import refuse_if
+
 
 def num_replicas() -> int:
     """Returns the number of replicas of the current TensorFlow strategy; 1 without a strategy.
@@ -31,23 +33,17 @@ def weight_parts(path: str) -> int:
     return math.prod(sizes[axis] for axis in split.axes if axis is not None)
 
 
-def check_one_process(name: str, reason: str) -> None:
-    """Raises ValueError if several PyTorch processes train together, for example by DistributedDataParallel.
+def check_one_replica(name: str, reason: str) -> None:
+    """Raises ValueError for several replicas of a TensorFlow strategy, or PyTorch processes that train together.
 
     `reason` is the text for what goes wrong then.
     """
-    if keras.config.backend() != "torch":
-        return
-    processes = sys.modules["torch"].distributed
-    count = processes.get_world_size() if processes.is_available() and processes.is_initialized() else 1
-    if count > 1:
-        raise ValueError(f"{name} must be in one process: {reason}. Received: a group of {count} processes")
-
-
-def check_one_replica(name: str, reason: str) -> None:
-    """Raises ValueError for several replicas; `reason` is the text for what goes wrong then."""
-    if num_replicas() > 1:
-        raise ValueError(f"{name} must have one replica: {reason}. Received: a strategy of {num_replicas()} replicas")
+    count, text = num_replicas(), "a strategy of {} replicas"
+    if keras.config.backend() == "torch":
+        processes = sys.modules["torch"].distributed
+        if processes.is_available() and processes.is_initialized():  # for example by DistributedDataParallel
+            count, text = processes.get_world_size(), "a group of {} processes"
+    refuse_if(count > 1, name, f"have one replica: {reason}", text.format(count))
 
 
 def check_in_scope(name: str, variables: Iterable[Any]) -> None:

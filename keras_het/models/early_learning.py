@@ -8,7 +8,7 @@ from keras import ops
 
 from keras_het.base.graph import model_inputs
 from keras_het.base.refusal import refusal, refuse_if
-from keras_het.base.replicas import check_one_process, check_one_replica
+from keras_het.base.replicas import check_one_replica
 from keras_het.base.validation import check_choice, check_integer, check_number, check_weights
 from keras_het.losses.crossentropy import Crossentropy
 from keras_het.ops.log_space import bounded_max
@@ -161,8 +161,7 @@ class EarlyLearning(keras.Model):
         if index is None:
             example = "`fit(x, y, sample_weight=keras_het.models.with_index(len(y)))`"
             raise refusal("sample_weight", f"have the index of every example in training: {example}", "no index")
-        check_one_replica(f"The model {self.name!r}", "replicas would overwrite the memory of the other replicas")
-        check_one_process(f"The model {self.name!r}", "each process would store only a part of the examples")
+        check_one_replica(f"The model {self.name!r}", "each replica would store only a part of the examples")
         _check_precision(sample_weight, self.num_examples)
 
     def compute_metrics(self, x: Any, y: Any, y_pred: Any, sample_weight: Any = None) -> Any:

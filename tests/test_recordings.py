@@ -158,7 +158,6 @@ def test_the_backend_that_differs_from_the_others_is_named_and_the_worst_row_com
     assert result.first_layer == "array"
     assert (result.worst.part, result.worst.difference) == ("loss", pytest.approx(1 / 3))
     assert str(result).splitlines()[3].split()[:2] == ["loss", "array"]
-    assert list(result.to_frame().columns) == ["part", "name", "first", "second", "difference", "limit", "rounding"]
 
 
 @pytest.mark.once

@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from keras_het.base.extras import import_extra
 from keras_het.base.refusal import refuse_if
 from keras_het.base.tables import align_columns
 from keras_het.base.validation import check_number
@@ -59,7 +58,8 @@ class Comparison:
 
     Attributes:
         labels: names of the recordings.
-        rows: list of `Row`, in the order in which an error spreads through a model.
+        rows: list of `Row`, in the order in which an error spreads through a model. `pandas.DataFrame(rows)` makes a
+            table.
         errors: {(part, name): {label: distance from the recording in float64, in units of the rounding}}.
         notes: texts about numbers that cannot be equal, and the reasons.
         failures: texts about parts that a backend could not compute, and the errors.
@@ -100,14 +100,6 @@ class Comparison:
     def first_layer(self) -> str | None:
         """First layer, in the order of calls, whose outputs differ, or None."""
         return next((row.name for row in self.different if row.part == "layers"), None)
-
-    def to_frame(self) -> Any:
-        """Returns the rows as a `pandas.DataFrame`.
-
-        Raises:
-            ImportError: if pandas is not installed.
-        """
-        return import_extra("pandas", "The frame of a comparison").DataFrame(self.rows, columns=Row._fields)
 
     def __str__(self) -> str:
         notes = [*(f"Failed: {text}" for text in self.failures), *(f"Note: {text}" for text in self.notes)]

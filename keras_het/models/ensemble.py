@@ -9,7 +9,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_het.base.batches import batches, check_rereadable
+from keras_het.base.batches import check_rereadable
 from keras_het.base.graph import symbolic_inputs
 from keras_het.base.internals import layers_of, mask_of
 from keras_het.base.masks import with_mask
@@ -51,6 +51,8 @@ class DeepEnsemble(keras.Model):
         kwargs: arguments of `keras.Model`, such as `name`.
     Input shape: like the members.
     Output shape: `(..., K)`: log-probabilities, or logits for a sigmoid, whatever the members return.
+    Attributes:
+        link: link of the outputs.
     Raises:
         ValueError: for no member, a repeated member, shared layers, different shapes or links, or members with an
             unknown kind of output.
@@ -74,7 +76,7 @@ class DeepEnsemble(keras.Model):
         self.members = check_members(members)
         self._units = find_units(self.members)
         member_endings = [single_ending(member, "members") for member in self.members]
-        self._link = find_link(self.members, member_endings, link, self._units)
+        self.link = find_link(self.members, member_endings, link, self._units)
         self.from_logits = find_from_logits(member_endings, from_logits)
         self.build(keras.tree.map_structure(lambda x: tuple(x.shape), symbolic_inputs(self)))
         # SGD has no variables for the weights of the members.
@@ -156,11 +158,6 @@ class DeepEnsemble(keras.Model):
         return histories
 
     @property
-    def link(self) -> Link:
-        """Link of the outputs."""
-        return self._link
-
-    @property
     def head_output(self) -> Ending:
         """Kind of the output, for `keras_het.check`."""
         return Ending(f"the ensemble {self.name!r}", self.link.activation, self.link.returns, self._units)
@@ -174,24 +171,6 @@ class DeepEnsemble(keras.Model):
         masks = [mask for part in outputs if (mask := mask_of(part)) is not None]
         mean = self.link.average([self._to_head_outputs(part) for part in outputs])
         return with_mask(mean, functools.reduce(ops.logical_and, masks) if masks else None)
-
-    def predict_members(self, x: Any, batch_size: int = 128) -> np.ndarray:
-        """Returns the predictions of each member.
-
-        Args:
-            x: argument of `predict`.
-            batch_size: batch size for arrays.
-        Returns:
-            log-probabilities, or logits for a sigmoid, `(M, N, ..., K)`.
-        Raises:
-            ValueError: for no example.
-        """
-        parts = []
-        for inputs, _ in batches(x, check_integer("batch_size", batch_size, 1)):
-            tensors = [ops.convert_to_tensor(member.predict_on_batch(inputs)) for member in self.members]
-            parts.append(np.stack([ops.convert_to_numpy(self._to_head_outputs(tensor)) for tensor in tensors]))
-        refuse_if(not parts, "x", "have at least one example", "none")
-        return np.concatenate(parts, axis=1)
 
     def _to_head_outputs(self, outputs: Any) -> Any:
         """Converts a member's outputs to log-probabilities or logits, at least in float32."""

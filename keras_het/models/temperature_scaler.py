@@ -41,6 +41,8 @@ class TemperatureScaler(keras.layers.Layer):
         from_logits: boolean, False for probabilities as inputs.
         kwargs: arguments of `keras.layers.Layer`.
     Input and output shape: `(..., K)`.
+    Attributes:
+        link: link of the inputs and outputs.
     Raises:
         ValueError: for arguments out of range.
 
@@ -60,15 +62,10 @@ class TemperatureScaler(keras.layers.Layer):
     ):
         super().__init__(dtype=check_dtype(dtype), **kwargs)
         self.from_logits = check_boolean("from_logits", from_logits)
-        self._link = resolve(links.Link, link)
+        self.link = resolve(links.Link, link)
         self._start = check_number("temperature", temperature, above=0.0)
         self._units = 0
         self.supports_masking = True
-
-    @property
-    def link(self) -> links.Link:
-        """Link of the inputs and outputs."""
-        return self._link
 
     @property
     def temperature(self) -> float:

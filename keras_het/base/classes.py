@@ -10,7 +10,6 @@ from keras_het.base.refusal import refusal, refuse_if
 from keras_het.base.validation import MAX_CLASSES, check_class_names, check_labels, missing_label_hint
 
 MAX_NAMES_IN_ERROR = 5
-DROP_REMEDY = ": leave such examples out, inputs and labels"
 MAX_CLASS_RATIO = 10  # classes per class that occurs: with an id as a label, K^2 numbers would fit no memory
 
 
@@ -64,6 +63,17 @@ def refuse_blank(index: int, name: str = "y") -> NoReturn:
     raise refusal(name, rule, f"-1 at [{index}]{missing_label_hint(-1, name)}")
 
 
+def _refuse_missing(labels: np.ndarray, name: str) -> None:
+    """Raises a ValueError for the first missing label, `(N,)`."""
+    if not (blank := blank_mask(labels)).any():
+        return
+    index = int(blank.argmax())
+    if not is_missing(labels[index]) and labels[index] == -1:
+        refuse_blank(index, name)
+    remedy = "leave such examples out, inputs and labels"
+    raise refusal(name, "have a label for each example", f"none at [{index}]: {remedy}")
+
+
 def check_not_id(labels: np.ndarray, name: str = "y") -> None:
     """Raises a ValueError if the largest of integer labels, `(N,)`, implies far more classes than occur."""
     limit = MAX_CLASS_RATIO * len(np.unique(labels))
@@ -78,11 +88,12 @@ def _encode(y: Any, name: str, defines_classes: bool, categories: list | None = 
     labels = labels[:, 0] if labels.ndim == 2 and labels.shape[1] == 1 else labels
     if labels.ndim == 2 and labels.dtype.kind in "biuf":
         return _encode_vectors(labels, name)
-    if labels.ndim == 1 and (labels.dtype.kind in "OSUb" or categories is not None):
-        return _encode_names(labels, categories, name, defines_classes)
-    labels = _integers_if_whole(labels, name)
-    if labels.dtype.kind == "i" and (labels == -1).any():
-        refuse_blank(int((labels == -1).argmax()), name)
+    if labels.ndim == 1:
+        _refuse_missing(labels, name)
+        if labels.dtype.kind in "OSUb" or categories is not None:
+            return _encode_names(labels, categories, name, defines_classes)
+        if labels.dtype.kind == "f" and np.all(labels == np.floor(labels)):
+            labels = labels.astype("int64")
     labels = check_labels(labels, MAX_CLASSES, None, name)
     labels = check_zero_based(labels, name) if defines_classes else labels
     return Encoded(np.arange(int(labels.max(initial=-1)) + 1), labels)
@@ -209,11 +220,6 @@ def _encode_vectors(vectors: np.ndarray, name: str) -> Encoded:
 
 def _encode_names(labels: np.ndarray, categories: list | None, name: str, defines_classes: bool) -> Encoded:
     values = labels.tolist()
-    missing = [index for index, value in enumerate(values) if is_missing(value) or value == ""]
-    if missing:
-        raise refusal(name, "have a label for each example", f"none at [{missing[0]}]{DROP_REMEDY}")
-    if -1 in values:
-        refuse_blank(values.index(-1), name)
     kinds = sorted({"str" if isinstance(value, str) else type(value).__name__ for value in values})
     refuse_if(len(kinds) > 1, name, "have labels of one type", " and ".join(kinds))
     if categories is None and kinds in (["int"], ["float"]):
@@ -222,16 +228,6 @@ def _encode_names(labels: np.ndarray, categories: list | None, name: str, define
     order = sorted(names) if categories is None else [value for value in categories if value in names]
     indices = {value: index for index, value in enumerate(order)}
     return Encoded(np.array(order), np.array([indices[value] for value in values], "int64"))
-
-
-def _integers_if_whole(labels: np.ndarray, name: str) -> np.ndarray:
-    """Casts whole-valued floats to integers; raises a ValueError for nan."""
-    if labels.dtype.kind != "f" or labels.ndim != 1:
-        return labels
-    missing = np.flatnonzero(np.isnan(labels))
-    if len(missing):
-        raise refusal(name, "have a label for each example", f"none at [{missing[0]}]{DROP_REMEDY}")
-    return labels.astype("int64") if np.all(labels == np.floor(labels)) else labels
 
 
 def is_missing(value: Any) -> bool:
@@ -246,7 +242,7 @@ def blank_mask(table: np.ndarray) -> np.ndarray:
     """Returns booleans of the shape of `table`: which labels are None, nan, NA, -1 or an empty string."""
     if table.dtype.kind in "biuf":
         return np.isnan(table) | (table == -1)
-    return np.array([[is_missing(value) or value in (-1, "") for value in row] for row in table])
+    return np.array([is_missing(value) or value in (-1, "") for value in table.ravel()], bool).reshape(table.shape)
 
 
 def pandas_categories(y: Any, name: str = "y") -> list | None:

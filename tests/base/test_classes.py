@@ -65,6 +65,9 @@ def test_integers_in_a_categorical_are_the_classes_of_a_model():
     ([[0.5, 0.5], [1, 0]], "`y` must name one class for each example. Received: vectors that are not one-hot"),
     ([1.0, np.nan], "`y` must have a label for each example. Received: none at [1]"),
     (np.array(["a", None], object), "`y` must have a label for each example. Received: none at [1]"),
+    (np.array(["a", ""]), "`y` must have a label for each example. Received: none at [1]"),
+    (np.array(["a", pandas.NA, -1], object), "`y` must have a label for each example. Received: none at [1]"),
+    (np.array(["a", -1, None], object), "Received: -1 at [1], a missing label: keep only the examples with y != -1"),
     (np.array(["a", 1], object), "`y` must have labels of one type. Received: int and str"),
 ])  # fmt: skip
 def test_refusals(y, text):

@@ -277,6 +277,31 @@ def test_steps_go_through_the_batches_in_order(batch):
 
 
 @pytest.mark.once
+@pytest.mark.parametrize("is_by_name", [True, False])
+def test_weights_without_decay_are_recorded_without_decay(is_by_name):
+    """The gradients are zero, so nothing else changes a weight."""
+    layer = layers.Dense(2, name="last", kernel_initializer="ones", bias_initializer="ones")
+    model = keras.Sequential([keras.Input((3,)), layer], name="model")
+    optimizer = keras.optimizers.AdamW(0.1, weight_decay=0.5)
+    optimizer.exclude_from_weight_decay(**{"var_names": ["bias"]} if is_by_name else {"var_list": [layer.bias]})
+    model.compile(optimizer, lambda y, outputs: 0.0 * outputs)
+    changes = record(model, np.ones((4, 3)), np.ones((4, 2)), steps=1).arrays["training"]
+    np.testing.assert_array_equal(changes["model/last/bias"], 0.0)
+    np.testing.assert_allclose(changes["model/last/kernel"], -0.05, rtol=1e-5)
+
+
+@pytest.mark.once
+def test_an_optimizer_that_cannot_be_copied_is_a_failure_of_the_training_alone(batch):
+    class Own(keras.optimizers.SGD):
+        def __init__(self, rate, factor=1.0):
+            super().__init__(rate * factor)
+
+    failures = record(small(Own(0.1, factor=2.0)), *batch).failures
+    assert list(failures) == ["training"]
+    assert "`optimizer` must have a class whose `from_config` accepts its `get_config`" in failures["training"]
+
+
+@pytest.mark.once
 @pytest.mark.planted
 def test_the_first_step_that_differs_is_named(batch):
     """The third step of one backend has another learning rate."""

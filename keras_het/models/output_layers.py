@@ -82,8 +82,8 @@ def compile_like(
     try:
         for argument, module in ROLES.items():
             arguments[argument] = _match_all(arguments.get(argument), argument, module, ending, is_same)
-        arguments["optimizer"] = _copy_optimizer(old.optimizer, new)
-    except _NoMatchError as error:
+        arguments["optimizer"] = copy_optimizer(old.optimizer, new)
+    except NoMatchError as error:
         reason, remedy, is_by_output = error.args
         warnings.warn(f"The new model is not compiled: {reason}{hint * is_by_output}. {remedy}", stacklevel=3)
         return
@@ -102,11 +102,14 @@ def _is_same_kind(new: str, old: str) -> bool:
     return new == old or (old in ("logits", "numbers") and new in ("logits", "log-probabilities"))
 
 
-class _NoMatchError(Exception):
+class NoMatchError(ValueError):
     """Error for a loss, metric or optimizer that the new model cannot use.
 
     Arguments are the reason, a remedy, and boolean, whether the new output is the only reason.
     """
+
+    def __str__(self) -> str:
+        return f"{self.args[0]}. {self.args[1]}"
 
 
 def _match_all(old: Any, argument: str, module: Any, output: Ending | None, is_same: bool) -> Any:
@@ -120,7 +123,7 @@ def _match_all(old: Any, argument: str, module: Any, output: Ending | None, is_s
     match = old if output is None else find_match(old, output, module, trust_unknown=is_same)
     if match is None and output is not None:
         reason = "a loss or metric of the old model has no known match"
-        raise _NoMatchError(reason, misfit_error(argument, old, None, output), True)
+        raise NoMatchError(reason, misfit_error(argument, old, None, output), True)
     return _rebuild_or_raise(old, argument) if match is old and isinstance(old, keras.metrics.Metric) else match
 
 
@@ -131,15 +134,19 @@ def _rebuild_or_raise(instance: Any, argument: str) -> Any:
     except ValueError as error:
         rule = "have a class whose `from_config` accepts its `get_config`"
         remedy = refusal(argument, rule, f"{argument}={spell(instance)}")
-        raise _NoMatchError(str(error), str(remedy), False) from error
+        raise NoMatchError(str(error), str(remedy), False) from error
 
 
-def _copy_optimizer(optimizer: Any, model: keras.Model) -> Any:
-    """Returns an optimizer of equal configuration, exclusions from weight decay and loss scale, with fresh state."""
+def copy_optimizer(optimizer: Any, model: keras.Model) -> Any:
+    """Returns an optimizer of equal configuration, exclusions from weight decay and loss scale, with fresh state.
+
+    Raises:
+        NoMatchError: if the optimizer cannot be rebuilt, or excludes weights that the model does not have.
+    """
     if optimizer is None:
         return None
     if type(optimizer) is keras.optimizers.LossScaleOptimizer:
-        inner = _copy_optimizer(optimizer.inner_optimizer, model)
+        inner = copy_optimizer(optimizer.inner_optimizer, model)
         config = {name: value for name, value in optimizer.get_config().items() if name != "inner_optimizer"}
         return type(optimizer)(inner, **config)
     copy = _rebuild_or_raise(optimizer, "optimizer")
@@ -147,7 +154,7 @@ def _copy_optimizer(optimizer: Any, model: keras.Model) -> Any:
     if not count and pattern is None:
         return copy
     if len(variables) < count:
-        raise _NoMatchError(
+        raise NoMatchError(
             f"it lacks {count - len(variables)} of the {count} weights that the optimizer excludes from weight decay",
             "Call `optimizer.exclude_from_weight_decay(...)` with the new weights on a new optimizer, and compile with "
             "it.",

@@ -11,7 +11,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_het.base.internals import compile_arguments, layers_of, seed_generators_of, share_losses
+from keras_het.base.internals import layers_of, seed_generators_of, share_losses
 from keras_het.base.seeds import preserve_random_states
 
 _AUTOMATIC_NAME = re.compile(r"/variable_\d+$")
@@ -135,15 +135,6 @@ def is_random(layer: Any) -> bool:
 
 
 # Training.
-
-
-def copy_optimizer(model: Any) -> Any:
-    """Returns a copy of the model's optimizer without its state, or None if there is no optimizer."""
-    own = compile_arguments(model).get("optimizer") if model.compiled else None
-    if own is None:
-        return None
-    optimizer = keras.optimizers.get(own)
-    return type(optimizer).from_config(optimizer.get_config())
 
 
 def build_loss(model: Any, x: Any, y: Any, sample_weight: Any) -> None:

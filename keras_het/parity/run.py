@@ -15,6 +15,7 @@ from keras import ops
 from keras_het.base.internals import compile_arguments, layers_of
 from keras_het.base.refusal import refusal, refuse_if
 from keras_het.base.validation import check_integer
+from keras_het.models.output_layers import copy_optimizer
 from keras_het.parity.batch import SEED, pack, unpack
 from keras_het.parity.probe import (
     GradientStore,
@@ -22,7 +23,6 @@ from keras_het.parity.probe import (
     as_tensors,
     assign_values,
     build_loss,
-    copy_optimizer,
     intercept_calls,
     outputs_by_name,
     preserve_model,
@@ -291,7 +291,7 @@ class _Run:
     @functools.cached_property
     def trainer(self) -> Probe:
         """Probe that trains by a copy of the model's optimizer."""
-        optimizer = copy_optimizer(self.model)
+        optimizer = copy_optimizer(self.model.optimizer, self.model) if self.model.compiled else None
         if optimizer is None:
             self.note("the model has no optimizer, so it is trained by SGD(0.01)")
             optimizer = keras.optimizers.SGD(0.01)

@@ -289,7 +289,8 @@ def _check_binary_or_missing(task: LabelTask) -> list[str]:
 
 
 def _check_targets(task: LabelTask) -> list[str]:
-    labels, units = task.labels, task.shape[-1]
+    labels = task.labels
+    units = (task.shape or (1, *labels.shape[1:]))[-1]  # the shape of a model that is not built is unknown
     columns = labels.reshape(-1, units).T if labels.size else ()
     constant = [index for index, column in enumerate(columns) if np.ptp(column) == 0]
     return [f"`y` has constant targets, {constant}, which have no noise to learn."] if constant else []

@@ -6,7 +6,7 @@ import pytest
 
 import keras_het
 from keras_het import layers, losses
-from tests.common import compiled
+from tests.common import compiled, texts_of_warnings
 
 pytestmark = pytest.mark.once
 HEADS = {
@@ -62,6 +62,15 @@ def test_metrics_get_probabilities():
 def test_labels_that_do_not_fit_are_refused(name, labels, text):
     with pytest.raises(ValueError, match=text):
         keras_het.check(model_of(name), X[name], labels)
+
+
+@pytest.mark.parametrize("y", [np.random.default_rng(0).normal(size=(8, 2)), np.ones((8, 2))], ids=["fits", "constant"])
+def test_targets_are_checked_before_the_shape_of_the_output_is_known(y):
+    model = keras.Sequential([layers.HeteroscedasticNormal(2, num_factors=1)])
+    model.compile("sgd", losses.MultivariateNormalNLL())
+    with texts_of_warnings() as texts:
+        keras_het.check(model, None, y)
+    assert texts == (["`y` has constant targets, [0, 1], which have no noise to learn."] if np.all(y == 1) else [])
 
 
 def test_unknown_labels_and_constant_targets_are_warned_of():

@@ -27,7 +27,6 @@ class LabelTask(NamedTuple):
         classes: K, or 0 if unknown.
         annotators: number of annotators, see `Ending`.
         ignored: label that the loss ignores, or None.
-        has_other_losses: boolean, whether a loss for another form of the labels exists.
     """
 
     labels: np.ndarray
@@ -36,7 +35,6 @@ class LabelTask(NamedTuple):
     classes: int
     annotators: int
     ignored: int | None
-    has_other_losses: bool = True
 
 
 def check_data(model: keras.Model, x: Any, y: Any, outputs: list[Ending], losses: list[list]) -> list[str]:
@@ -149,9 +147,7 @@ def _make_task(labels: Any, loss: Any, output: Ending) -> LabelTask | None:
     form = "annotations" if form and output.annotators else form
     if not form:
         return None
-    has_other_losses = not (output.is_distribution or output.returns == "distributions")
-    ignored = find_ignored_label(loss)
-    return LabelTask(labels, form, shape, classes, output.annotators, ignored, has_other_losses)
+    return LabelTask(labels, form, shape, classes, output.annotators, find_ignored_label(loss))
 
 
 def check_label_shape(labels: Any, loss: Any, output: Ending) -> None:
@@ -210,10 +206,7 @@ def _find_form(task: LabelTask) -> str:
 
 def _check_integer_shape(shape: tuple, task: LabelTask) -> None:
     if task.shape and not _fits(shape, task.shape[:-1]):
-        hint = ""
-        if _fits(shape, task.shape):
-            other = ", or a loss for label vectors, such as CategoricalCrossentropy" if task.has_other_losses else ""
-            hint = f". For label vectors use y.argmax(-1){other}"
+        hint = ". For label vectors use y.argmax(-1)" if _fits(shape, task.shape) else ""
         raise refusal("y", f"be integers of shape {_spell_shape(task.shape[:-1])}{hint}", f"shape {shape}")
 
 

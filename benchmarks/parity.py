@@ -31,7 +31,7 @@ SAVE += "save(found[0] if isinstance(found, tuple) else found, path)"
 
 def compared(part, name, folder):
     """Returns the comparison of a model, or the text of its error, and seconds."""
-    from keras_het.commands.parity import CannotRunError, compare_file
+    from keras_het.commands.parity import compare_file
 
     path = pathlib.Path(folder) / "model.keras"
     start = time.monotonic()
@@ -39,7 +39,7 @@ def compared(part, name, folder):
     subprocess.run([sys.executable, "-c", SAVE, part, name, str(path)], env=environment, check=True)
     try:
         return compare_file(str(path), BACKENDS, modules=[MODULE]), time.monotonic() - start
-    except CannotRunError as error:
+    except ValueError as error:
         return str(error), time.monotonic() - start
 
 

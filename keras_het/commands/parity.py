@@ -24,10 +24,6 @@ UNKNOWN_LAYER = "Could not locate class"
 _QUIET = {"TF_CPP_MIN_LOG_LEVEL": "3"}
 
 
-class CannotRunError(Exception):
-    """Error of a model that cannot be compared."""
-
-
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the arguments of the command to a parser."""
     parser.add_argument("model", help="model file, .keras")
@@ -51,7 +47,7 @@ def run(options: argparse.Namespace) -> int:
         check_number("tolerance", options.tolerance, above=0.0)
         result = compare_file(options.model, backends, options.data, options.tolerance, options.modules)
         answer, content = f"\n{result}", _as_json(result)
-    except (CannotRunError, ValueError) as error:
+    except ValueError as error:
         answer, content = str(error), {"status": 2, "answer": str(error)}
     print(answer)
     if file:
@@ -77,21 +73,17 @@ def compare_file(
 ) -> Comparison:
     """Compares the model in a file on several backends, each in its own process.
 
-    Args:
-        model: path of the model.
-        backends: names of the backends.
-        data: path of a batch, or None to make a batch.
-        tolerance: tolerance of `compare`.
-        modules: names of modules that register layers of the model.
+    `data` is the path of a batch, or None to make a batch. `modules` are names of modules that register layers.
+
     Raises:
-        CannotRunError: if there are fewer than two backends, or a backend cannot load or run the model. The error has a
+        ValueError: if there are fewer than two backends, or a backend cannot load or run the model. The error has a
             reason for each backend.
     """
     if len(backends) < 2:
-        raise CannotRunError(f"The comparison needs two backends. Received: {', '.join(backends) or 'none'}")
+        raise ValueError(f"The comparison needs two backends. Received: {', '.join(backends) or 'none'}")
     for path in filter(None, (model, data)):
         if not pathlib.Path(path).is_file():
-            raise CannotRunError(f"File not found: {path}")
+            raise ValueError(f"File not found: {path}")
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         shutil.copy(model, folder / "model.keras")
@@ -113,10 +105,10 @@ def _compare_in(
         if error:
             reasons[backend] = error
     if reasons:
-        raise CannotRunError("\n".join(f"Could not run on {backend}: {text}" for backend, text in reasons.items()))
+        raise ValueError("\n".join(f"Could not run on {backend}: {text}" for backend, text in reasons.items()))
     error = _run_child(folder, backends[0], modules, environment, other=f"{backends[-1]}.keras")
     if error:
-        raise CannotRunError(f"Could not load on {backends[0]} the model that {backends[-1]} saved: {error}")
+        raise ValueError(f"Could not load on {backends[0]} the model that {backends[-1]} saved: {error}")
     recordings = [Recording.load(folder / f"{backend}.npz") for backend in backends]
     reference = next((backend for backend in ("tensorflow", "jax") if backend in backends), backends[0])
     has_float64 = recordings[0].precision == "float64"

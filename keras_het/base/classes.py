@@ -100,17 +100,9 @@ def _encode(y: Any, name: str, defines_classes: bool, categories: list | None = 
 
 
 def encode_votes(votes: Any, name: str, defines_classes: bool = True) -> Encoded:
-    """Converts the votes of M annotators for exclusive classes to integers.
+    """Converts votes for exclusive classes, `(N, M)`, to integers; -1, nan, None, NA and "" become -1, no vote.
 
-    Args:
-        votes: integers from 0 on, or names, `(N, M)`, with -1, nan, None, NA or "" for no vote; a pandas frame or an
-            array.
-        name: name of the argument, for errors.
-        defines_classes: argument of `encode`; if it is false, all votes can be for one class.
-    Returns:
-        the classes, `(K,)`, and the votes, integers `(N, M)`, -1 for no vote.
-    Raises:
-        ValueError: for no vote at all, or the errors of `encode`.
+    See `encode`. If `defines_classes` is false, all votes can be for one class.
     """
     table, categories = as_array(name, votes), pandas_categories(votes, name)
     blank = blank_mask(table)

@@ -60,13 +60,9 @@ def part_and_preprocessor(model: keras.Model, tensor: Any) -> tuple[keras.Model,
 def walk(tensors: list[Any], past_merges: bool = True) -> Iterator[tuple[Any, Any, tuple]]:
     """Yields the layers and operations that compute symbolic tensors, from the last to the first.
 
-    A model inside the model is yielded before its layers. Every tensor is visited once.
-
-    Args:
-        tensors: symbolic tensors.
-        past_merges: boolean, whether the walk goes past layers with several inputs.
-    Yields:
-        the layer, the graph node of its call, and the models around it, the outermost first, each with its node.
+    With each layer come the graph node of its call and the models around it, the outermost first, each with its node. A
+    model inside the model is yielded before its layers. Every tensor is visited once. Without `past_merges`, the walk
+    ends at layers with several inputs.
     """
     waiting: list[tuple[Any, tuple]] = [(tensor, ()) for tensor in tensors]
     seen = set()

@@ -11,14 +11,9 @@ from keras_het.base.refusal import refusal, refuse_if
 
 
 def verified_indices(verified_labels: Any, count: int, index: Any = None) -> np.ndarray:
-    """Returns the row indices of the verified examples, `(n,)`, in the order of the dict.
+    """Returns the row indices of the verified examples, `(n,)`, in the order of the dict; none for None.
 
-    Args:
-        verified_labels: dict from the indices of examples to labels; None for no verified label.
-        count: N, the number of examples.
-        index: pandas index, whose entries are the keys; None if the keys are row numbers.
-    Raises:
-        ValueError: for another type, a key that is no index, or a key without a label.
+    The keys are entries of the pandas index, or row numbers in [0, count) without one.
     """
     if verified_labels is None:
         return np.zeros(0, "int64")
@@ -52,15 +47,10 @@ def row_numbers(keys: Collection, count: int, index: Any, name: str) -> np.ndarr
 
 
 def encode_verified(verified_labels: Mapping, *classes: np.ndarray, allows_unknown: bool = False) -> np.ndarray:
-    """Converts verified labels to class indices, `(n,)`.
+    """Converts verified labels to indices of `classes`, `(n,)`; with several lists, the first with the label counts.
 
-    Args:
-        verified_labels: dict from the indices of examples to labels.
-        classes: labels of the K classes, `(K,)`; with several lists, the first list that has a label counts.
-        allows_unknown: boolean, whether a label can be no class, and gives -1. It must be a name if the classes are
-            names, and a number if they are numbers.
-    Raises:
-        ValueError: for a label that is no class; the error names the example.
+    With `allows_unknown`, a label can be no class, and gives -1. It must be a name if the classes are names, and a
+    number if they are numbers.
     """
     indices: dict[Any, int] = {}
     for labels in reversed(classes):

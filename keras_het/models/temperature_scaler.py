@@ -173,20 +173,8 @@ def _add_scaler(model: keras.Model, scaler: TemperatureScaler, ending: Ending) -
 def best_temperature(outputs: Any, labels: Any, activation: str) -> float:
     """Computes the T in [0.05, 20] with the smallest mean negative log-likelihood.
 
-    The negative log-likelihood is convex in 1 / T, and T is the root of its slope.
-
-    Args:
-        outputs: log-probabilities or logits, `(..., K)`.
-        labels: integers `(...)`; for a sigmoid, vectors `(..., K)`.
-        activation: "softmax" or "sigmoid".
-    Raises:
-        ValueError: for no example, numbers that are not finite, other shapes, or labels out of range.
-    Warns: if the best T is outside these bounds; if all T are equally good, because the outputs of each example are
-        equal.
-
-    Example:
-        >>> round(best_temperature(np.log([[0.9, 0.1]] * 3), [0, 0, 1], "softmax"), 4)  # log(9) / log(2)
-        3.1699
+    The negative log-likelihood is convex in 1 / T, and T is the root of its slope. The outputs are log-probabilities or
+    logits, `(..., K)`. The labels are integers, `(...)`, or for a sigmoid vectors, `(..., K)`.
     """
     outputs = as_float64(outputs)
     refuse_if(outputs.ndim < 2 or not outputs.size, "outputs", "be (..., K), with at least one example", shape=outputs)

@@ -41,9 +41,6 @@ def make_inputs(model: Any) -> Any:
 
     Floats are standard normal, and integers are 0 or 1. If an input reaches an Embedding, it has integers in its range.
     An input of integers or booleans with "mask" in its name ends in zeros. An axis of unknown length has 32 entries.
-
-    Raises:
-        ValueError: if the shapes of the inputs are unknown.
     """
     try:
         inputs = symbolic_inputs(model)
@@ -112,9 +109,6 @@ def make_labels(model: Any, x: Any) -> Any:
 
     A sparse loss has classes, a categorical loss one-hot classes, and a binary loss zeros and ones. Other losses have
     standard normal labels in the shape of the output.
-
-    Raises:
-        ValueError: if the loss needs other labels.
     """
     loss = compile_arguments(model).get("loss") if model.compiled else None
     if loss is None:

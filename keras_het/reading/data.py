@@ -18,15 +18,10 @@ CHUNK_ELEMENTS = 1 << 22  # numbers of x that are checked at once
 
 
 class LabelTask(NamedTuple):
-    """Labels of an output, and the form that its loss needs.
+    """Labels of an output, and the form that its loss needs; see `find_label_form` and `Ending`.
 
-    Attributes:
-        labels: an array.
-        form: form of the labels, see `find_label_form`.
-        shape: shape of the output, `(..., K)`, None where a size is unknown; () if unknown.
-        classes: K, or 0 if unknown.
-        annotators: number of annotators, see `Ending`.
-        ignored: label that the loss ignores, or None.
+    The shape of the output is `(..., K)`, None where a size is unknown, and () if all are. `classes` is K, or 0 if
+    unknown. The loss ignores the label `ignored`.
     """
 
     labels: np.ndarray

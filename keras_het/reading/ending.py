@@ -174,11 +174,10 @@ def find_ending(
 ) -> Ending:
     """Finds the head of these classes that a model ends in, or the head with this name, and returns the ending there.
 
-    Args:
-        model: functional or built Sequential model with one output; the head can be in an inner model.
-        kinds: classes of heads; Dense includes 1x1 convolutions and subclasses with the same `call`.
-        name: name of the head, whose later layers are ignored; None for the head that the model ends in.
-        remedy: sentence for the error if the model ends in another layer; None names the heads of the model.
+    The head can be in an inner model. Dense includes 1x1 convolutions and subclasses with the same `call`. With `name`,
+    any layers can follow the head. `remedy` is a sentence for the error if the model ends in another layer; None names
+    the heads of the model.
+
     Raises:
         ValueError: if the model has no graph, several outputs or no such head, or if an activation without a link
             follows the last head.

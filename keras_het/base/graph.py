@@ -45,16 +45,10 @@ def predictor(model: keras.Model, tensor: Any) -> Callable[[Any], Any]:
 
     The function preprocesses raw images or strings if the model does.
     """
-    part, preprocess = part_and_preprocessor(model, tensor)
-    return lambda batch: part.predict_on_batch(preprocess(batch))
-
-
-def part_and_preprocessor(model: keras.Model, tensor: Any) -> tuple[keras.Model, Callable[[Any], Any]]:
-    """Returns the part of a model up to a symbolic tensor, and the function that preprocesses a batch."""
     part, preprocess = keras.Model(model_inputs(model), tensor), getattr(model, "preprocess_samples", None)
     if preprocess is None:
-        return part, lambda batch: batch
-    return part, lambda batch: keras.utils.unpack_x_y_sample_weight(preprocess(batch))[0]
+        return part.predict_on_batch
+    return lambda batch: part.predict_on_batch(keras.utils.unpack_x_y_sample_weight(preprocess(batch))[0])
 
 
 def walk(tensors: list[Any], past_merges: bool = True) -> Iterator[tuple[Any, Any, tuple]]:

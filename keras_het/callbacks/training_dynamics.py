@@ -12,7 +12,7 @@ from keras_het.base.npz import checksum
 from keras_het.base.refusal import refuse_if
 from keras_het.base.validation import check_boolean, check_integer, check_labels
 from keras_het.reading.check import collect_warnings
-from keras_het.reading.clean_and_noisy import CleanPredictor
+from keras_het.reading.probabilities import exclusive_log_probabilities
 from keras_het.reading.training_record import RecordFile, TrainingRecord
 
 
@@ -29,8 +29,8 @@ class TrainingDynamics(keras.callbacks.Callback):
     L_t is the mean loss of the training examples after epoch t. Epochs in which the model has memorised the labels
     therefore count little. With equal weights, as in Pleiss et al., these epochs would dominate.
 
-    z are logits or log-probabilities: their differences are equal. Behind a `NoiseTransition` z belong to the true
-    classes, in any mode of the layer. Margins and losses are clipped at 65504, the range of float16.
+    z are logits or log-probabilities: their differences are equal. With a `NoiseTransition`, z belong to the true
+    classes. Margins and losses are clipped at 65504, the range of float16.
 
     Each epoch costs one prediction of all examples, about a third of the arithmetic of the epoch. Memory is 4 K + 8
     bytes for each example, and 2 bytes more for each epoch with `history`. Predicting needs another 12 K bytes.
@@ -80,10 +80,8 @@ class TrainingDynamics(keras.callbacks.Callback):
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
         if self.model.compiled:
             collect_warnings(self.model)
-        self._predict = CleanPredictor(self.model)
-        units = self._predict(
-            select_rows(self.x, np.arange(min(self.batch_size, len(self.labels)))), self.batch_size
-        ).shape[1]
+        batch = select_rows(self.x, np.arange(min(self.batch_size, len(self.labels))))
+        units = exclusive_log_probabilities(self.model, batch, self.batch_size).shape[1]
         refuse_if(units < 2, "The model", "have at least two classes", units)
         check_labels(self.labels, units, name="y")
         self._blank = TrainingRecord(self.labels, units, keeps_history=self.history)
@@ -99,7 +97,7 @@ class TrainingDynamics(keras.callbacks.Callback):
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         record = self._record_with(0)
-        record.update(self._predict(self.x, self.batch_size))
+        record.update(exclusive_log_probabilities(self.model, self.x, self.batch_size))
         if self._file is not None:
             self._file.write(record)
 

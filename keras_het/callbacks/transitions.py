@@ -190,7 +190,7 @@ class TransitionMonitor(TransitionCallback):
         return measures
 
     def _warn_about_val_loss(self, loss: float, val_loss: float) -> None:
-        learned = [layer for layer in self.layers if layer.has_moved and not layer.apply_at_inference]
+        learned = [layer for layer in self.layers if layer.has_moved]
         if learned and val_loss > self.best and loss < self.last and not self.has_warned:
             self.has_warned = True
             warnings.warn(

@@ -321,7 +321,7 @@ def _model_probabilities(model: keras.Model, x: Any, batch_size: int) -> np.ndar
 
 def _label_probabilities(model: keras.Model, p: np.ndarray) -> np.ndarray:
     """Returns probabilities of noisy labels, `(N, K)`, from probabilities of true classes and the model's T."""
-    transitions = [layer for layer in layers_of(model, NoiseTransition) if not layer.apply_at_inference]
+    transitions = layers_of(model, NoiseTransition)
     if not transitions:
         return p
     log_p = np.log(np.maximum(p, np.float32(MIN_PROBABILITY)))

@@ -32,7 +32,8 @@ class NoiseTransition(keras.layers.Layer):
     layer after log-probabilities, for example after `HeteroscedasticDense` or a Dense layer with
     `activation="log_softmax"`, and train with `from_logits=True`. Like Dropout, it acts only in training: `predict`
     returns the true classes, and you evaluate on clean labels. `val_loss` on noisy validation labels grows once T has
-    learned the noise, so stop early by the `val_noisy_nll` of `callbacks.TransitionMonitor`.
+    learned the noise, so stop early by the `val_noisy_nll` of `callbacks.TransitionMonitor`. To evaluate on noisy
+    labels, use `explain.noisy_nll`. For their log-probabilities, call `layer(model.predict(x), training=True)`.
 
     A learned T starts at (I + 1 / K) / 2, and learns with an eighth of the learning rate. From the identity it would
     not move, because the network memorises every label first. With rare classes, train until T stops moving: before
@@ -64,12 +65,11 @@ class NoiseTransition(keras.layers.Layer):
             does not learn how the other classes are mislabelled.
         trainable: boolean, whether T is learned.
         regularizer: regularizer of T, such as `keras.regularizers.L2`.
-        apply_at_inference: boolean, whether T also acts at inference, to evaluate on noisy labels.
         num_annotators: M, from 1 to as many as keep all T within 1 GiB; None is one T without an axis of annotators.
         dtype: "float32", for any global policy, or "float64" on a backend that computes in it.
     Input and output shape: log-probabilities, `(..., K)`, or `(..., K + 1)` with outliers. A row whose probabilities do
-        not sum to one, within 10%, gives nan when T acts. With annotators, the output then has an axis M before the
-        last.
+        not sum to one, within 10%, gives nan in training. With annotators, the output in training has an axis M before
+        the last.
     Raises:
         ValueError: for arguments outside these ranges, inputs of another width, or a layer before this one that does
             not return log-probabilities, such as `Dense(K)` or `Dense(K, "softmax")`.
@@ -89,7 +89,6 @@ class NoiseTransition(keras.layers.Layer):
         outlier_class: bool = False,
         trainable: bool = True,
         regularizer: Any = None,
-        apply_at_inference: bool = False,
         num_annotators: int | None = None,
         dtype: Any = "float32",
         **kwargs: Any,
@@ -98,7 +97,6 @@ class NoiseTransition(keras.layers.Layer):
         self.num_classes = check_integer("num_classes", num_classes, 2, MAX_CLASSES)
         self.outlier_class = check_boolean("outlier_class", outlier_class)
         self.regularizer = keras.regularizers.get(regularizer)
-        self.apply_at_inference = check_boolean("apply_at_inference", apply_at_inference)
         self.num_annotators = (
             None if num_annotators is None else check_integer("num_annotators", num_annotators, 1, MAX_ANNOTATORS)
         )
@@ -193,7 +191,7 @@ class NoiseTransition(keras.layers.Layer):
         return self._transition(self.kernel)
 
     def call(self, inputs: Tensor, training: bool = False) -> Any:
-        if not (training or self.apply_at_inference):
+        if not training:
             return inputs
         check_autocast(self.compute_dtype, beside=inputs)
         return nan_unless_log_probabilities(inputs, apply_transition(inputs, self.transition))
@@ -221,8 +219,7 @@ class NoiseTransition(keras.layers.Layer):
         return self._output_shape(input_shape)
 
     def _output_shape(self, input_shape: Any, training: Any = False) -> tuple:
-        axes = self.axes if training or self.apply_at_inference else ()
-        return (*input_shape[:-1], *axes, input_shape[-1])
+        return (*input_shape[:-1], *(self.axes if training else ()), input_shape[-1])
 
     def get_config(self) -> dict[str, Any]:
         return {
@@ -231,6 +228,5 @@ class NoiseTransition(keras.layers.Layer):
             "transition": None if self.initial_transition is None else self.initial_transition.tolist(),
             "outlier_class": self.outlier_class,
             "regularizer": keras.regularizers.serialize(self.regularizer),
-            "apply_at_inference": self.apply_at_inference,
             "num_annotators": self.num_annotators,
         }

@@ -26,7 +26,6 @@ from keras_het.reading.matching import (
     find_match,
     find_metric_label_form,
     get_loss,
-    ignores_missing,
     is_known,
     resolve_link,
     unwrap_annotators,
@@ -204,8 +203,6 @@ def _explain_unchecked(model: keras.Model, outputs: list, losses: list[list], is
 
 def _check_missing(argument: str, identifier: Any, output: Ending) -> None:
     """Raises an error for a plain loss or metric of several annotators, which would count missing labels as errors."""
-    if output.transition.apply_at_inference and ignores_missing(identifier):
-        return
     kind = "losses.AnnotatorsLoss()" if argument == "loss" else "metrics.AnnotatorsMetric(...)"
     rule = f"accept the labels of {output.annotators} annotators, with -1 for missing. Use keras_het.{kind}"
     raise refusal(argument, rule, f"{argument}={spell(identifier)}")

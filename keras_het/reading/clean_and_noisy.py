@@ -1,21 +1,19 @@
 """Predictions of true classes and of noisy labels, by models that end in a `NoiseTransition`."""
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import keras
 import numpy as np
 from keras import ops
 
-from keras_het.base.batches import batches, labelled_batches
-from keras_het.base.graph import predictor
+from keras_het.base.batches import labelled_batches
 from keras_het.base.internals import layers_of
-from keras_het.base.refusal import refusal, refuse_if
+from keras_het.base.refusal import refusal
 from keras_het.base.validation import check_annotations, check_labels
 from keras_het.layers import NoiseTransition
 from keras_het.layers.log_probabilities import TOLERANCE
-from keras_het.reading.probabilities import exclusive_log_probabilities
 
 
 class Predictions(NamedTuple):
@@ -40,7 +38,7 @@ class TransitionPredictor:
     """
 
     def __init__(self, model: keras.Model):
-        self.layer, self._base = _split_transition(model)
+        self.layer, self._predict = _find_transition(model), model.predict_on_batch
 
     def batches(self, x: Any, y: Any = None, batch_size: int = 128, name: str = "y") -> Iterator[Predictions]:
         """Yields `Predictions`; `x`, `y` and `batch_size` are arguments of `labelled_batches`.
@@ -53,23 +51,14 @@ class TransitionPredictor:
             self._check(ops.convert_to_numpy(y), None, name)
         count = 0
         for inputs, labels in labelled_batches(x, y, batch_size, name):
-            clean = self.clean(inputs)
+            clean = ops.convert_to_numpy(self._predict(inputs))
+            _check_sums(clean)
             noisy = ops.convert_to_numpy(self.layer(clean, training=True))
             labels = self._check(labels, len(clean), name)
             count += len(labels)
             yield Predictions(clean.astype("float64"), noisy.astype("float64"), labels)
         if not count:
             raise refusal("x" if name in ("y", "labels") else name, "have at least one example", "none")
-
-    def clean(self, inputs: Any) -> np.ndarray:
-        """Computes the log-probabilities of the true classes for a batch, `(N, K)`.
-
-        Raises:
-            ValueError: if the base model returns something else.
-        """
-        clean = ops.convert_to_numpy(self._base(inputs))
-        _check_sums(clean)
-        return clean
 
     def noisy_nll(self, x: Any, y: Any = None, batch_size: int = 128, name: str = "y") -> float:
         """Computes the mean of -log p(noisy y | x), with the arguments and errors of `batches`."""
@@ -87,28 +76,6 @@ class TransitionPredictor:
         return check_annotations(labels, self.layer.size, self.layer.num_annotators, name)
 
 
-class CleanPredictor:
-    """Predictor of the true classes, for models of exclusive classes, with or without a `NoiseTransition`.
-
-    Raises:
-        ValueError: if a `NoiseTransition` that acts at inference is not the last layer.
-    """
-
-    def __init__(self, model: keras.Model):
-        is_active = any(layer.apply_at_inference for layer in layers_of(model, NoiseTransition))
-        self._model, self._predictor = model, TransitionPredictor(model) if is_active else None
-
-    def __call__(self, x: Any, batch_size: int) -> np.ndarray:
-        """Computes log-probabilities for arrays of N examples, `(N, K)`, float32.
-
-        Raises:
-            ValueError: as `exclusive_log_probabilities`.
-        """
-        if self._predictor is None:
-            return exclusive_log_probabilities(self._model, x, batch_size)
-        return np.concatenate([self._predictor.clean(inputs) for inputs, _ in batches(x, batch_size)])
-
-
 def _check_sums(log_probs: np.ndarray) -> None:
     log_sums = np.log(np.sum(np.exp(log_probs.astype("float64")), axis=-1))
     if np.any(np.abs(log_sums) > TOLERANCE):  # false for nan, which comes from a diverged model
@@ -118,15 +85,11 @@ def _check_sums(log_probs: np.ndarray) -> None:
         raise refusal("The input of NoiseTransition", rule, f"probabilities that sum to {np.exp(log_sums.max()):.4g}")
 
 
-def _split_transition(model: keras.Model) -> tuple[NoiseTransition, Callable[[Any], Any]]:
-    """Returns the last layer, and a function that computes its input for a batch."""
+def _find_transition(model: keras.Model) -> NoiseTransition:
+    """Returns the only `NoiseTransition` of a model with one output."""
     layers = layers_of(model, NoiseTransition)
     outputs = getattr(model, "outputs", None) or [None]  # a subclassed model has no such list
     if len(layers) != 1 or len(outputs) != 1:
         received = f"model={model.name!r} with {len(outputs)} outputs and {len(layers)} NoiseTransition layers"
         raise refusal("The model", "have one output and end in its only NoiseTransition layer", received)
-    if not layers[0].apply_at_inference:
-        return layers[0], model.predict_on_batch
-    rule = "be functional or Sequential if its NoiseTransition has `apply_at_inference=True`"
-    refuse_if(outputs[0] is None, "The model", rule, f"model={model.name!r}")
-    return layers[0], predictor(model, layers[0].input)
+    return layers[0]

@@ -225,15 +225,6 @@ def unwrap_annotators(identifier: Any) -> Any:
     return identifier.metric if isinstance(identifier, metrics.AnnotatorsMetric) else None
 
 
-def ignores_missing(identifier: Any) -> bool:
-    """Returns whether a loss or metric ignores labels of -1; True if it is unknown."""
-    arguments = arguments_of(identifier)
-    instance = _get_instance(identifier, keras.metrics) or _get_instance(identifier, keras.losses)
-    if not isinstance(identifier, str) and _known_class(instance) is None:
-        return True
-    return getattr(identifier, "ignore_class", arguments.get("ignore_class")) == -1
-
-
 def find_activation(identifier: Any, module: Any = keras.losses) -> str | None:
     """Returns the activation that a loss or metric needs, "softmax" or "sigmoid"; None if any, or unknown."""
     rule = find_rule(_known_class(_get_instance(identifier, module)))

@@ -209,25 +209,12 @@ def learner():
     return layer, make_model(layer, keras.optimizers.Adam(0.05))
 
 
-def test_noisy_validation_labels_from_a_data_set_and_where_t_acts_at_inference():
+def test_noisy_validation_labels_from_a_data_set():
     (x, y), held_out = swapped(100, 0), swapped(50, 1)
-
-    batches = Batches(*held_out)
-    for data, acts in ((held_out, True), (batches, True), (batches, False)):
-        model = make_model(flips(apply_at_inference=acts))
+    for data in (held_out, Batches(*held_out)):
+        model = make_model(flips())
         history = model.fit(x, y, verbose=0, callbacks=[TransitionMonitor(validation_data=data)]).history
         assert history["val_noisy_nll"] == pytest.approx([noisy_nll(model, *held_out)], rel=1e-5)
-
-
-def test_a_softmax_behind_t_at_inference_does_not_count():
-    held_out = swapped(50, 1)
-    layers = [keras.layers.Dense(UNITS, "log_softmax"), flips(apply_at_inference=True), keras.layers.Softmax()]
-    model = keras.Sequential([keras.Input((5,)), *layers])
-    model.compile("sgd", keras.losses.SparseCategoricalCrossentropy())
-    history = model.fit(*held_out, epochs=2, verbose=0, callbacks=[TransitionMonitor(validation_data=held_out)]).history
-    log_p = np.log(np.exp(ops.convert_to_numpy(model.layers[0](held_out[0])).astype("float64")) @ rows(model.layers[1]))
-    assert history["val_noisy_nll"][-1] == pytest.approx(-log_p[np.arange(50), held_out[1]].mean(), rel=1e-5)
-    assert noisy_nll(model, *held_out) == pytest.approx(history["val_noisy_nll"][-1])
 
 
 def test_a_validation_loss_that_grows_is_warned_of_once():

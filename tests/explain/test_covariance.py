@@ -97,7 +97,6 @@ def test_dense_prediction_needs_no_factor_of_every_pixel_and_one_of_two_heads_ca
 MODELS = {
     "functional": functional(),
     "before flips": functional(NoiseTransition(UNITS)),
-    "before flips at inference": functional(NoiseTransition(UNITS, apply_at_inference=True)),
     "before a softmax": functional(keras.layers.Softmax()),
     "inside a model": lambda head: keras.Sequential(
         [keras.Input((FEATURES,)), functional()(head), keras.layers.Softmax()]

@@ -41,7 +41,7 @@ def subjects():
     }
     flips = {
         "transition": layers.NoiseTransition(UNITS, regularizer=keras.regularizers.L2(0.1)),
-        "given transition": layers.NoiseTransition(UNITS, transition=T, trainable=False, apply_at_inference=True),
+        "given transition": layers.NoiseTransition(UNITS, transition=T, trainable=False),
         "annotators": layers.NoiseTransition(UNITS, num_annotators=3),
         "scaler": TemperatureScaler(temperature=2.0),
     }

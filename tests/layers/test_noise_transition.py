@@ -83,8 +83,6 @@ def test_a_fixed_transition_multiplies():
 def test_inference_gives_the_true_classes():
     layer = NoiseTransition(UNITS, transition=T, trainable=False)
     assert_array_equal(to_numpy(layer(LOG_P)), LOG_P)
-    noisy = NoiseTransition(UNITS, transition=T, trainable=False, apply_at_inference=True)
-    assert_array_equal(to_numpy(noisy(LOG_P)), to_numpy(layer(LOG_P, training=True)))
 
 
 @pytest.mark.parametrize("kind", grid(KINDS, span=["projected", "outliers"]))
@@ -116,7 +114,7 @@ def check_is_transition(matrix):
 
 @pytest.mark.parametrize("annotators", [None, 2])
 def test_a_weight_that_is_no_transition_is_projected_where_it_is_read_evaluated_and_saved(annotators):
-    arguments = {"num_annotators": annotators, "apply_at_inference": True, "transition": np.eye(UNITS)}
+    arguments = {"num_annotators": annotators, "transition": np.eye(UNITS)}
     layer = built(NoiseTransition(UNITS, **arguments), (None, UNITS))
     weight = np.random.default_rng(3).normal(size=layer.kernel.shape, scale=2.0)
     weight[..., 0, :] = (1.0, 0.001, -0.0005, -0.04)  # as an average of weights
@@ -127,7 +125,7 @@ def test_a_weight_that_is_no_transition_is_projected_where_it_is_read_evaluated_
     assert_allclose(rows(layer), expected, atol=1e-6)
     assert_array_equal(store["transition"], rows(layer))
     noisy = np.einsum("nk,...kj->n...j", np.exp(LOG_P.astype("float64")), expected)
-    assert_allclose(np.exp(to_numpy(layer(LOG_P))), noisy, rtol=1e-4, atol=1e-6)
+    assert_allclose(np.exp(to_numpy(layer(LOG_P, training=True))), noisy, rtol=1e-4, atol=1e-6)
     check_is_transition(rows(layer))
     layer.trainable = False
     assert_array_equal(store["transition"], rows(layer))
@@ -278,12 +276,12 @@ def test_a_file_with_a_wrong_t_is_refused(tmp_path):
 
 
 @pytest.mark.once
-@pytest.mark.parametrize("apply_at_inference", [False, True])
-def test_inputs_of_another_width_are_refused_at_inference_too(apply_at_inference):
-    layer = NoiseTransition(UNITS, apply_at_inference=apply_at_inference)
+@pytest.mark.parametrize("training", [False, True])
+def test_inputs_of_another_width_are_refused_at_inference_too(training):
+    layer = NoiseTransition(UNITS)
     layer(LOG_P)
     with refuses(f"expected axis -1 of input shape to have value {UNITS}"):
-        layer(ops.concatenate([LOG_P, LOG_P], axis=-1))
+        layer(ops.concatenate([LOG_P, LOG_P], axis=-1), training=training)
 
 
 @pytest.mark.once

@@ -12,7 +12,7 @@ from keras_het.callbacks import ReleaseTransition, TransitionMonitor
 from keras_het.labels import corrupt, pair_flip, symmetric
 from keras_het.layers import NoiseTransition
 from keras_het.losses import AnnotatorsLoss, SmoothedCrossentropy
-from keras_het.metrics import AnnotatorsMetric, ExpectedCalibrationError
+from keras_het.metrics import AnnotatorsMetric
 from keras_het.ops.transition import apply_transition, total_variation
 from tests import layer_contract
 from tests.common import built, compiled, refuses, sparse_crossentropy, to_numpy
@@ -34,7 +34,6 @@ KINDS = {
     "started": {"transition": T, "regularizer": keras.regularizers.L2(0.1)},
     "one start": {"transition": T[0]},
     "outliers": {"outlier_class": True},
-    "at inference": {"apply_at_inference": True},
 }
 
 
@@ -178,17 +177,6 @@ def test_fit_validates_on_clean_labels_as_without_the_layer():
     assert accuracy == pytest.approx(np.mean(log_p[examples].argmax(-1) == LABELS[given]))
 
 
-def test_at_inference_too_the_losses_of_keras_take_it():
-    model = make_model(make("at inference"), SPARSE)
-    keras_het.check(model)
-    history = model.fit(X, LABELS, validation_data=(X, LABELS), verbose=0).history
-    assert model.predict(X, verbose=0).shape == (EXAMPLES, ANNOTATORS, UNITS)
-    other = make_model(make("at inference"), AnnotatorsLoss())
-    assert other.fit(X, LABELS, validation_data=(X, LABELS), verbose=0).history["val_loss"] == pytest.approx(
-        history["val_loss"], rel=1e-5
-    )
-
-
 def test_a_gate_keeps_all_and_the_monitor_logs_means():
     layer = make(name="flips", regularizer="l2")
     release, monitor = ReleaseTransition(after=1), TransitionMonitor(reference=T, validation_data=(X, LABELS))
@@ -229,11 +217,3 @@ def test_check_names_what_takes_missing_labels_for_wrong_ones(compiled, text):
     with pytest.raises(ValueError) as error:
         keras_het.check(model)
     assert text in str(error.value)
-
-
-def test_check_at_inference_too():
-    metric = ExpectedCalibrationError(from_logits=True, ignore_class=-1)
-    keras_het.check(make_model(make("at inference"), SPARSE, metrics=[metric]))
-    for wrong in ({"loss": sparse_crossentropy()}, {"metrics": ["accuracy"]}):
-        with refuses("must accept the labels of 3 annotators"):
-            keras_het.check(make_model(make("at inference"), **wrong))

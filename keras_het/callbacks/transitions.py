@@ -10,9 +10,10 @@ from keras import ops
 
 from keras_het.base.batches import check_rereadable, is_data_set
 from keras_het.base.internals import layers_of
-from keras_het.base.refusal import refusal, refuse_if
+from keras_het.base.refusal import refusal
 from keras_het.base.validation import check_integer, check_transitions
 from keras_het.layers import NoiseTransition
+from keras_het.ops.transition import total_variation
 from keras_het.reading.check import collect_warnings
 from keras_het.reading.clean_and_noisy import TransitionPredictor
 
@@ -148,11 +149,16 @@ class TransitionMonitor(TransitionCallback):
     def __init__(self, reference: Any = None, validation_data: Any = None):
         super().__init__()
         self.reference = None if reference is None else check_transitions(reference, "reference")
-        x, y, weights = keras.utils.unpack_x_y_sample_weight(validation_data)
-        check_rereadable("validation_data", x)
-        is_wrong = weights is not None or (y is None) != (x is None or is_data_set(x))
-        refuse_if(is_wrong, "validation_data", "be (x, y) or a data set, without weights", kind=validation_data)
-        self.validation_data = None if x is None else (x, y)
+        self.validation_data = validation_data
+        if validation_data is None:
+            return
+        check_rereadable("validation_data", validation_data)
+        if is_data_set(validation_data):
+            self.validation_data = (validation_data, None)
+        elif not isinstance(validation_data, list | tuple) or len(validation_data) != 2:
+            parts = f" of {len(validation_data)}" if isinstance(validation_data, list | tuple) else ""
+            rule = "be (x, y) or a data set, without weights"
+            raise refusal("validation_data", rule, f"a {type(validation_data).__name__}{parts}")
 
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
         super().on_train_begin(logs)
@@ -171,7 +177,8 @@ class TransitionMonitor(TransitionCallback):
                 logs[f"{layer.name}_{name}"] = float(np.mean(values))
         if self.validation_data is not None:
             self.predictor = self.predictor or TransitionPredictor(self.model)
-            logs["val_noisy_nll"] = self.predictor.noisy_nll(*self.validation_data, name="validation_data")
+            x, y = self.validation_data
+            logs["val_noisy_nll"] = self.predictor.noisy_nll(x, y, name="validation_data")
         elif "val_loss" in logs:
             self._warn_about_val_loss(logs["loss"], logs["val_loss"])
 
@@ -179,11 +186,12 @@ class TransitionMonitor(TransitionCallback):
         """Returns the logs of a layer, by name: one value, or one for each annotator."""
         transition = ops.convert_to_numpy(layer.transition).astype("float64")
         reference = np.eye(layer.size) if self.reference is None else self.reference
+        matrices = np.broadcast_arrays(transition, reference)
         measures = {
             "trace": np.trace(transition, axis1=-2, axis2=-1),
             # The singular values of a T of nan do not converge.
             "condition": np.linalg.cond(transition) if np.isfinite(transition).all() else np.nan,
-            "distance": 0.5 * np.abs(transition - reference).sum(axis=-1).mean(axis=-1),
+            "distance": list(map(total_variation, *(x.reshape(-1, layer.size, layer.size) for x in matrices))),
         }
         if layer.outlier_class:
             measures["outlier_fraction"] = transition[..., -1, -1]

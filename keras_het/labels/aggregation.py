@@ -10,7 +10,7 @@ import scipy.special
 from scipy.special import digamma, gammaln
 
 from keras_het.base.batches import as_array
-from keras_het.base.classes import blank_mask, encode_votes
+from keras_het.base.classes import encode_votes
 from keras_het.base.refusal import outside_level, refuse_if
 from keras_het.base.tables import TitledLines
 from keras_het.base.validation import check_annotations, check_choice, check_integer, check_number
@@ -165,10 +165,9 @@ def aggregate(
 
 
 def must_encode(votes: Any, name: str) -> bool:
-    """Returns whether votes are a frame, or a table with names or blanks; other floats are no votes."""
+    """Returns whether votes are a frame, or a table of anything but integers."""
     table = as_array(name, votes)
-    is_float = table.dtype.kind == "f" and not blank_mask(table).any()
-    return hasattr(votes, "columns") or (table.ndim == 2 and table.dtype.kind not in "iu" and not is_float)
+    return hasattr(votes, "columns") or (table.ndim == 2 and table.dtype.kind not in "iu")
 
 
 def are_of_rules(votes: np.ndarray, units: int) -> bool:

@@ -74,7 +74,7 @@ def check_distributions(
     half precision are scaled to sum 1. The result is float64. With `keep_float32`, a float32 array, in memory or on
     disk, is returned without a copy.
     """
-    is_half = getattr(getattr(probabilities, "dtype", None), "itemsize", 8) < 4
+    is_half = "float16" in str(getattr(probabilities, "dtype", ""))  # and bfloat16, of NumPy or a backend
     is_kept = keep_float32 and isinstance(probabilities, np.ndarray) and probabilities.dtype == "float32"
     p = probabilities if is_kept else check_numbers(name, order_columns(classes, probabilities, name))
     if classes is not None:

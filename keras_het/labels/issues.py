@@ -4,6 +4,7 @@ import dataclasses
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+import keras
 import numpy as np
 import scipy.special
 
@@ -167,6 +168,8 @@ def find_issues(probabilities: Any, labels: Any = None) -> LabelIssues:
     """
     if hasattr(probabilities, "record"):
         return _table(_training_evidence(probabilities, labels))
+    is_model = isinstance(probabilities, keras.Model)
+    refuse_if(is_model, "probabilities", "be out-of-sample probabilities, or a TrainingDynamics", kind=probabilities)
     refuse_if(labels is None, "labels", "be an array, except for a TrainingDynamics", "None")
     check_same_index(probabilities=probabilities, labels=labels)
     p = check_distributions(probabilities, keep_float32=True)

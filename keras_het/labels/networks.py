@@ -9,7 +9,7 @@ import numpy as np
 
 from keras_het.base.batches import batches, batches_with_weights, count_examples
 from keras_het.base.graph import model_inputs
-from keras_het.base.internals import compile_arguments, weight_decay_exclusions
+from keras_het.base.internals import compile_arguments, copy_optimizer
 from keras_het.base.refusal import refusal, refuse_if
 from keras_het.base.validation import check_maker
 from keras_het.labels.data import Data
@@ -105,7 +105,7 @@ def with_method(model: keras.Model, method: Method, data: Data) -> tuple[keras.M
         outputs = layer(outputs)
     trained, predictor = _with_outputs(model, outputs), _with_outputs(model, outputs)
     arguments = {key: value for key, value in compile_arguments(model).items() if key in KEPT_COMPILE_ARGUMENTS}
-    return method.compile(trained, clone_optimizer(model.optimizer, trained), data, **arguments), predictor
+    return method.compile(trained, copy_optimizer(model.optimizer, trained), data, **arguments), predictor
 
 
 def model_head(model: keras.Model) -> Ending:
@@ -127,18 +127,9 @@ def head_options(layer: Any) -> dict[str, Any]:
     return zeros | {name: value for name, value in penalties.items() if value is not None}
 
 
-def clone_optimizer(optimizer: Any, model: keras.Model) -> Any:
-    """Returns a clone of the optimizer that excludes the same variables of the model from weight decay."""
-    clone = rebuild(optimizer)
-    excluded, _, pattern = weight_decay_exclusions(optimizer, model.variables)
-    if excluded or pattern:
-        clone.exclude_from_weight_decay(excluded, pattern)
-    return clone
-
-
 def compile_with_crossentropy(model: keras.Model, optimizer: Any) -> keras.Model:
     """Returns a fitted model, compiled with crossentropy for `evaluate` and further training."""
-    optimizer = clone_optimizer(optimizer, model)
+    optimizer = copy_optimizer(optimizer, model)
     optimizer.build(model.trainable_variables)  # else a saved model could not be loaded without a warning
     model.compile(optimizer, _crossentropy(), metrics=["accuracy"])
     return model

@@ -87,7 +87,7 @@ def _embedding_sizes(model: Any, inputs: Any) -> list[int | None]:
 
         def watch(layer: Any, call: Callable, arguments: tuple, options: dict) -> Any:
             if _is_embedding(layer) and layer not in seen:
-                seen[layer] = np.array(ops.convert_to_numpy(arguments[0]))
+                seen[layer] = np.array(ops.convert_to_numpy([*arguments, *options.values()][0]))
             return call(*arguments, **options)
 
         arrays = [np.full(_shape(x), float(number == index_of_ones), str(x.dtype)) for number, x in enumerate(flat)]

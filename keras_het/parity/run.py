@@ -12,10 +12,9 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_het.base.internals import compile_arguments, layers_of
+from keras_het.base.internals import compile_arguments, copy_optimizer, layers_of
 from keras_het.base.refusal import refusal, refuse_if
 from keras_het.base.validation import check_integer
-from keras_het.models.output_layers import copy_optimizer
 from keras_het.parity.batch import SEED, pack, unpack
 from keras_het.parity.probe import (
     GradientStore,
@@ -291,7 +290,8 @@ class _Run:
     @functools.cached_property
     def trainer(self) -> Probe:
         """Probe that trains by a copy of the model's optimizer."""
-        optimizer = copy_optimizer(self.model.optimizer, self.model) if self.model.compiled else None
+        own = self.model.optimizer if self.model.compiled else None
+        optimizer = own and copy_optimizer(own, self.model)
         if optimizer is None:
             self.note("the model has no optimizer, so it is trained by SGD(0.01)")
             optimizer = keras.optimizers.SGD(0.01)

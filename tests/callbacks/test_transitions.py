@@ -193,7 +193,11 @@ def test_a_loss_that_is_nan_from_the_start_is_warned_of(callback):
 
 def test_without_a_reference_the_distance_is_that_to_the_identity():
     layer = flips(transition=symmetric(UNITS, 0.5), trainable=False)
-    assert fit(make_model(layer), TransitionMonitor(), epochs=1).history["flips_distance"] == pytest.approx([0.5])
+    history = fit(make_model(layer), TransitionMonitor(), epochs=1).history
+    assert history["flips_distance"] == pytest.approx([0.5])
+    # Its eigenvalues are 1, and twice 1 - 0.5 * 3 / 2.
+    assert history["flips_trace"] == pytest.approx([1.5])
+    assert history["flips_condition"] == pytest.approx([4.0], rel=1e-5)
 
 
 def swapped(count, seed):
@@ -268,9 +272,9 @@ test_errors_say_what_is_wrong = refusals([
     (lambda: fit(make_model(flips()), TransitionMonitor(validation_data=(X[:0], LABELS[:0])), epochs=1),
      "`validation_data` must have at least one example. Received: none"),
     (lambda: TransitionMonitor(validation_data=(X, LABELS, LABELS)),
-     "`validation_data` must be (x, y) or a data set, without weights. Received: a tuple"),
+     "`validation_data` must be (x, y) or a data set, without weights. Received: a tuple of 3"),
     (lambda: TransitionMonitor(validation_data=(X,)),
-     "`validation_data` must be (x, y) or a data set, without weights. Received: a tuple"),
+     "`validation_data` must be (x, y) or a data set, without weights. Received: a tuple of 1"),
     (lambda: TransitionMonitor(validation_data=X),
      "`validation_data` must be (x, y) or a data set, without weights. Received: a ndarray"),
     (lambda: fit(make_model(flips()), TransitionMonitor(np.eye(2))),

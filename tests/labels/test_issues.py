@@ -223,7 +223,7 @@ test_errors_say_what_is_wrong = refusals([
     (lambda: find_issues(TrainingDynamics(np.ones((2, 1)), [0, 1])),
      "TrainingDynamics must record an epoch first: pass it to `fit`. Received: no epoch"),
     (lambda: find_issues(keras.Sequential([keras.layers.Softmax()]), [0, 1]),
-     "`probabilities` must be an array of numbers. Received: a Sequential"),
+     "`probabilities` must be out-of-sample probabilities, or a TrainingDynamics. Received: a Sequential"),
     (lambda: find_issues(PAIR), "`labels` must be an array, except for a TrainingDynamics. Received: None"),
 ])  # fmt: skip
 

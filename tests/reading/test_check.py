@@ -145,7 +145,7 @@ def both(make, fitting, value, *parts):
     loss(make, losses.Dice(), SOFTMAX_MEND),
     loss(make, losses.CategoricalGeneralizedCrossEntropy(q=0.7), "GeneralizedCrossEntropy(q=0.7)"),
     loss(make, "binary_crossentropy", SOFTMAX_MEND),
-    loss(make, SmoothedCrossentropy(0.2), "keras_het.losses.SmoothedCrossentropy(from_logits=True, smoothing=0.2)"),
+    loss(make, SmoothedCrossentropy(0.2), "keras_het.losses.SmoothedCrossentropy(smoothing=0.2, from_logits=True)"),
     loss(sigmoid, "binary_crossentropy", SIGMOID_MEND, "must accept logits, which the head 'head' returns."),
     loss(sigmoid, losses.BinaryFocalCrossentropy(), "keras.losses.BinaryFocalCrossentropy(from_logits=True)"),
     loss(sigmoid, SPARSE, SIGMOID_MEND),
@@ -257,7 +257,7 @@ def test_a_wrong_compile_is_caught_and_the_mend_named(make, arguments, parts):
       "metrics=keras.metrics.AUC(thresholds=[0.25, 0.5])")),
     (make, {"loss": ForwardCorrectedCrossentropy(np.eye(10))},
      ("`loss` must accept log-probabilities, which the head 'head' returns. Use "
-      "keras_het.losses.ForwardCorrectedCrossentropy(from_logits=True, transition=...), or give the head "
+      "keras_het.losses.ForwardCorrectedCrossentropy(transition=..., from_logits=True), or give the head "
       "activation=\"softmax\". Received: "
       "loss=keras_het.losses.ForwardCorrectedCrossentropy(transition=...)")),
     (lambda: make("softmax", layers.Activation("sigmoid")), {"loss": "binary_crossentropy"},

@@ -7,8 +7,10 @@ import ml_dtypes
 import numpy as np
 import pandas
 import pytest
+from keras import ops
 
 from keras_het import explain
+from keras_het.labels.estimation import check_distributions
 from keras_het.labels.report.findings import collect, next_steps, summary
 from tests.checks import refusals
 from tests.labels.report.models import CLASSES, EXAMPLES, make_data, plain, with_head
@@ -75,6 +77,8 @@ def test_rounded_sums_of_half_precision_are_accepted():
     assert np.abs(p.astype(float).sum(axis=1) - 1).max() > 2e-3
     for score in (found.issues.score, collect(None, None, np.arange(60) % 3, probabilities=p).issues.score):
         assert np.isfinite(score).all()
+    for half in (p, ops.cast(p.astype("float32"), "bfloat16")):
+        np.testing.assert_allclose(check_distributions(half).sum(axis=1), 1.0, atol=1e-6)
 
 
 def test_columns_of_a_frame_are_matched_by_name():

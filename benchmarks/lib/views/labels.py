@@ -32,7 +32,6 @@ def advice(of):
     ]
 
 
-CONSTANT = "real_finetune_constant"  # the learning rate does not fall
 HEAD_ADVICE = (
     ("frozen features, 10,000 labels or fewer", "[`labels.clean`](label-errors.md)"),
     ("frozen features, 18,000 labels or more, 34% or more wrong", "the head, or `labels.clean`: compare them"),
@@ -53,11 +52,7 @@ FEW = tuple(  # sets and numbers of labels
     (name, 5000)
     for name in ("CIFAR-10N worst", "CIFAR-10N random1", "CIFAR-10N aggregate", "CIFAR-100N", "Fashion-MNIST-H")
 )
-TUNED = (  # results of whole networks, sets and numbers of labels
-    ("real_finetune", "CIFAR-10N worst", "4000"),
-    (CONSTANT, "CIFAR-10N worst", "18000"),
-    (CONSTANT, "TREC", "4000"),
-)
+TUNED = (("CIFAR-10N worst", "4000"), ("TREC", "4000"))  # sets and numbers of labels, for whole networks
 CORRECT = (("CIFAR-10N random1", 18000), ("CIFAR-10N aggregate", 18000))
 MANY = (("CIFAR-10N worst", 18000), ("CIFAR-10N worst", 50000), ("CIFAR-100N", 45000), ("Fashion-MNIST-H", 18000))
 
@@ -79,12 +74,12 @@ def _points(cell):
     return bold(in_points(cell))
 
 
-def _fine_tuned_gains(of, result, name, count):
+def _fine_tuned_gains(of, name, count):
     """Returns the points of each head over Dense with logits / 5, all layers trained."""
-    rows = {row["head"]: row for row in _fine_tuned(of, result, name, count)}
+    rows = {row["head"]: row for row in _fine_tuned(of, name, count)}
     words = {"full head": "head", "diagonal head": "diagonal head", "Dense": "`Dense` at temperature 1"}
     gains = (f"{words[head]} {_points(rows[head]['accuracy - logits / 5'])}" for head in words if head in rows)
-    return f"{', '.join(gains)} ({name}, {int(count):,}{', constant learning rate' * (result == CONSTANT)})"
+    return f"{', '.join(gains)} ({name}, {int(count):,})"
 
 
 def _scratch_gains(of, name):
@@ -96,10 +91,10 @@ def _scratch_gains(of, name):
     return f"head {points} ({name})"
 
 
-def _fine_tuned(of, result, name, count):
-    rows = [row for row in dicts(of(result, "fine-tuned")) if (row["set"], row["labels"]) == (name, count)]
+def _fine_tuned(of, name, count):
+    rows = [row for row in dicts(of("real_finetune", "fine-tuned")) if (row["set"], row["labels"]) == (name, count)]
     if not rows:
-        raise KeyError(f"{result}: no rows of {name}, {count} labels")
+        raise KeyError(f"real_finetune: no rows of {name}, {count} labels")
     return rows
 
 
@@ -118,12 +113,11 @@ def when_it_helps(of):
 
 def fine_tuned(of):
     """Returns clean test figures of each last layer, with all layers of the network trained."""
-    lines = [["dataset", "last layer", "learning rate", *FINE_TUNED_COLUMNS.values()]]
-    for result, *task in TUNED:
-        for row in _fine_tuned(of, result, *task):
+    lines = [["dataset", "last layer", *FINE_TUNED_COLUMNS.values()]]
+    for task in TUNED:
+        for row in _fine_tuned(of, *task):
             figures = (f"{int(row[name]):,}" if name == "labels" else row[name] for name in FINE_TUNED_COLUMNS)
-            names = (FINE_TUNED.get(row["head"], row["head"]), "constant" if result == CONSTANT else "falls")
-            lines.append([row["set"], *names, *figures])
+            lines.append([row["set"], FINE_TUNED.get(row["head"], row["head"]), *figures])
     return lines
 
 

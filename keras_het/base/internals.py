@@ -10,8 +10,6 @@ from typing import Any
 
 import keras
 
-from keras_het.base.refusal import refusal
-
 
 def layers_of(model: Any, kind: Any = keras.layers.Layer, include_self: bool = True) -> list[Any]:
     """Returns all layers of a class, or of a tuple of classes, in a model, outer before inner."""
@@ -105,25 +103,6 @@ def weight_decay_exclusions(optimizer: Any, variables: list[Any]) -> tuple[list[
     pattern = getattr(optimizer, "_exclude_from_weight_decay_pattern", None)
     exclusions = [variable for variable in variables if optimizer._var_key(variable) in excluded] if excluded else []
     return exclusions, len(excluded), None if pattern is None else [pattern.pattern]
-
-
-def copy_optimizer(optimizer: Any, model: Any) -> Any:
-    """Returns an optimizer of equal configuration and loss scale, with fresh state.
-
-    It excludes the same variables of the model from weight decay. A ValueError is raised if its class cannot make it.
-    """
-    if type(optimizer) is keras.optimizers.LossScaleOptimizer:
-        inner = copy_optimizer(optimizer.inner_optimizer, model)
-        return type(optimizer)(inner, **{k: v for k, v in optimizer.get_config().items() if k != "inner_optimizer"})
-    try:
-        copy = type(optimizer).from_config(optimizer.get_config())
-    except Exception as error:  # a class of the user can raise anything
-        rule = "have a class whose `from_config` accepts its `get_config`"
-        raise refusal("optimizer", rule, type(optimizer).__name__) from error
-    excluded, _, pattern = weight_decay_exclusions(optimizer, model.variables)
-    if excluded or pattern:
-        copy.exclude_from_weight_decay(excluded, pattern)
-    return copy
 
 
 def compute_in_float64() -> None:

@@ -9,7 +9,8 @@ import numpy as np
 
 from keras_het.base.batches import batches, batches_with_weights, count_examples
 from keras_het.base.graph import model_inputs
-from keras_het.base.internals import compile_arguments, copy_optimizer
+from keras_het.base.internals import compile_arguments
+from keras_het.base.rebuild import copy_optimizer, rebuild
 from keras_het.base.refusal import refusal, refuse_if
 from keras_het.base.validation import check_maker
 from keras_het.labels.data import Data
@@ -20,7 +21,7 @@ from keras_het.models.raw_inputs import add_preprocessor
 from keras_het.reading.check import leaves, spell
 from keras_het.reading.ending import Ending, find_ending, single_output
 from keras_het.reading.features import batch_predictor
-from keras_het.reading.matching import find_label_form, rebuild, unwrap_annotators
+from keras_het.reading.matching import find_label_form, unwrap_annotators
 
 REFUSED_ACTIVATIONS = ("softmax", "sigmoid", "log_sigmoid")  # the loss reads logits or log-probabilities
 INTEGER_LOSSES = ("integers", "either", "")  # answers of `find_label_form`; "" is a loss that it does not know

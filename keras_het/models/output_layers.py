@@ -1,16 +1,18 @@
 """End of a converted model: the layers after its head, and its loss, metrics and optimizer."""
 
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import keras
 
 from keras_het.base.graph import model_inputs
 from keras_het.base.internals import compile_arguments, weight_decay_exclusions
+from keras_het.base.rebuild import copy_optimizer, rebuild
 from keras_het.base.refusal import refusal
 from keras_het.reading.check import ROLES, misfit_error, spell
 from keras_het.reading.ending import Ending, read_layers, units_of
-from keras_het.reading.matching import find_match, rebuild
+from keras_het.reading.matching import find_match
 
 
 def unused_name(name: str, body: keras.Model) -> str:
@@ -82,8 +84,8 @@ def compile_like(
     try:
         for argument, module in ROLES.items():
             arguments[argument] = _match_all(arguments.get(argument), argument, module, ending, is_same)
-        arguments["optimizer"] = copy_optimizer(old.optimizer, new)
-    except NoMatchError as error:
+        arguments["optimizer"] = _copy_optimizer(old.optimizer, new)
+    except _NoMatchError as error:
         reason, remedy, is_by_output = error.args
         warnings.warn(f"The new model is not compiled: {reason}{hint * is_by_output}. {remedy}", stacklevel=3)
         return
@@ -102,14 +104,11 @@ def _is_same_kind(new: str, old: str) -> bool:
     return new == old or (old in ("logits", "numbers") and new in ("logits", "log-probabilities"))
 
 
-class NoMatchError(ValueError):
+class _NoMatchError(Exception):
     """Error for a loss, metric or optimizer that the new model cannot use.
 
     Arguments are the reason, a remedy, and boolean, whether the new output is the only reason.
     """
-
-    def __str__(self) -> str:
-        return f"{self.args[0]}. {self.args[1]}"
 
 
 def _match_all(old: Any, argument: str, module: Any, output: Ending | None, is_same: bool) -> Any:
@@ -123,42 +122,30 @@ def _match_all(old: Any, argument: str, module: Any, output: Ending | None, is_s
     match = old if output is None else find_match(old, output, module, trust_unknown=is_same)
     if match is None and output is not None:
         reason = "a loss or metric of the old model has no known match"
-        raise NoMatchError(reason, misfit_error(argument, old, None, output), True)
+        raise _NoMatchError(reason, misfit_error(argument, old, None, output), True)
     return _rebuild_or_raise(old, argument) if match is old and isinstance(old, keras.metrics.Metric) else match
 
 
-def _rebuild_or_raise(instance: Any, argument: str) -> Any:
+def _rebuild_or_raise(instance: Any, argument: str, make: Callable[[Any], Any] = rebuild) -> Any:
     """Rebuilds a metric or optimizer with fresh state."""
     try:
-        return rebuild(instance)
+        return make(instance)
     except ValueError as error:
         rule = "have a class whose `from_config` accepts its `get_config`"
         remedy = refusal(argument, rule, f"{argument}={spell(instance)}")
-        raise NoMatchError(str(error), str(remedy), False) from error
+        raise _NoMatchError(str(error), str(remedy), False) from error
 
 
-def copy_optimizer(optimizer: Any, model: keras.Model) -> Any:
-    """Returns an optimizer of equal configuration, exclusions from weight decay and loss scale, with fresh state.
-
-    Raises:
-        NoMatchError: if the optimizer cannot be rebuilt, or excludes weights that the model does not have.
-    """
+def _copy_optimizer(optimizer: Any, model: keras.Model) -> Any:
+    """Returns a copy of an optimizer for a new model, or None without an optimizer."""
     if optimizer is None:
         return None
-    if type(optimizer) is keras.optimizers.LossScaleOptimizer:
-        inner = copy_optimizer(optimizer.inner_optimizer, model)
-        config = {name: value for name, value in optimizer.get_config().items() if name != "inner_optimizer"}
-        return type(optimizer)(inner, **config)
-    copy = _rebuild_or_raise(optimizer, "optimizer")
-    variables, count, pattern = weight_decay_exclusions(optimizer, model.variables)
-    if not count and pattern is None:
-        return copy
-    if len(variables) < count:
-        raise NoMatchError(
-            f"it lacks {count - len(variables)} of the {count} weights that the optimizer excludes from weight decay",
+    exclusions, count, _ = weight_decay_exclusions(getattr(optimizer, "inner_optimizer", optimizer), model.variables)
+    if len(exclusions) < count:
+        raise _NoMatchError(
+            f"it lacks {count - len(exclusions)} of the {count} weights that the optimizer excludes from weight decay",
             "Call `optimizer.exclude_from_weight_decay(...)` with the new weights on a new optimizer, and compile with "
             "it.",
             False,
         )
-    copy.exclude_from_weight_decay(variables, pattern)
-    return copy
+    return _rebuild_or_raise(optimizer, "optimizer", lambda optimizer: copy_optimizer(optimizer, model))

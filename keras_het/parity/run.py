@@ -12,7 +12,8 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_het.base.internals import compile_arguments, copy_optimizer, layers_of
+from keras_het.base.internals import compile_arguments, layers_of
+from keras_het.base.rebuild import copy_optimizer
 from keras_het.base.refusal import refusal, refuse_if
 from keras_het.base.validation import check_integer
 from keras_het.parity.batch import SEED, pack, unpack
@@ -290,12 +291,10 @@ class _Run:
     @functools.cached_property
     def trainer(self) -> Probe:
         """Probe that trains by a copy of the model's optimizer."""
-        own = self.model.optimizer if self.model.compiled else None
-        optimizer = own and copy_optimizer(own, self.model)
-        if optimizer is None:
+        if (optimizer := self.model.optimizer if self.model.compiled else None) is None:
             self.note("the model has no optimizer, so it is trained by SGD(0.01)")
-            optimizer = keras.optimizers.SGD(0.01)
-        return self._probe(optimizer)
+            return self._probe(keras.optimizers.SGD(0.01))
+        return self._probe(copy_optimizer(optimizer, self.model))
 
     def _probe(self, optimizer: Any) -> Probe:
         is_own = type(self.model).compute_loss is not keras.Model.compute_loss

@@ -9,6 +9,7 @@ import keras
 
 from keras_het import losses, metrics
 from keras_het.base.internals import arguments_of
+from keras_het.base.rebuild import rebuild
 from keras_het.losses.crossentropy import Crossentropy
 from keras_het.reading.ending import Ending
 
@@ -320,33 +321,3 @@ def _rebuild_or_none(instance: Any, config: dict, identifier: Any) -> Any:
         return rebuild(instance, **{**config, **name})
     except ValueError:
         return None
-
-
-def rebuild(instance: Any, **changes: Any) -> Any:
-    """Rebuilds a loss, metric or optimizer from its config, with changes and fresh state.
-
-    Raises:
-        ValueError: if this fails, or if `get_config` lacks arguments of the constructor.
-    """
-    kind = type(instance)
-    try:
-        config = {**instance.get_config(), **changes}
-        if isinstance(instance, keras.losses.Loss):
-            config = {"dtype": instance.dtype, **config}  # missing in the configs of Keras' losses
-        parameters = inspect.signature(kind.__init__).parameters.values()
-        names = {
-            parameter.name
-            for parameter in list(parameters)[1:]
-            if parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
-        }
-        if _inherits_config(kind) and not names <= set(config):
-            raise ValueError(f"its `get_config` lacks {sorted(names - set(config))}")
-        return kind.from_config(config)
-    except Exception as error:  # the caller's class can raise anything
-        raise ValueError(f"{kind.__name__} cannot be rebuilt from its config: {error}") from error
-
-
-def _inherits_config(kind: type) -> bool:
-    """Returns whether a class defines a constructor, but inherits `get_config` from a base class."""
-    definers = [next(base for base in kind.__mro__ if method in vars(base)) for method in ("__init__", "get_config")]
-    return kind.__mro__.index(definers[0]) < kind.__mro__.index(definers[1])

@@ -20,11 +20,10 @@ from keras_het import (
 from keras_het.base.version import __version__ as __version__
 from keras_het.layers import HeteroscedasticDense, NoiseTransition
 from keras_het.layers.estimate_cost import estimate_cost
-from keras_het.models import DeepEnsemble, heteroscedastic, homoscedastic
+from keras_het.models import heteroscedastic, homoscedastic
 from keras_het.reading.check import check
 
 __all__ = [
-    "DeepEnsemble",
     "HeteroscedasticDense",
     "NoiseTransition",
     "callbacks",

@@ -74,11 +74,11 @@ class Link(Component):
         return ops.exp(outputs) if self.activation == "softmax" else ops.sigmoid(outputs)
 
     def average(self, outputs: Tensor, axis: int = 0) -> Any:
-        """Averages the probabilities of several outputs, for example of the members of an ensemble.
+        """Averages the probabilities of several outputs, for example of the heads of an ensemble.
 
         The mean of probabilities is computed in log space. A mean of log-probabilities or logits would give different
-        probabilities. Compile a model that ends in this average with `loss()` and `metrics()`, because
-        `keras_het.check` does not know the average.
+        probabilities. Compile a model that ends in this average with `loss()`, because `keras_het.check` does not know
+        the average.
 
         Args:
             outputs: outputs of heads, not probabilities: a list of M tensors `(..., K)`, or one tensor `(M, ..., K)`.
@@ -114,12 +114,6 @@ class Link(Component):
             else keras.losses.BinaryCrossentropy
         )
         return kind(from_logits=True)
-
-    def metrics(self) -> list[keras.metrics.Metric]:
-        """Returns new Keras metrics for the outputs and the labels of `loss`: the accuracy."""
-        if self.activation == "softmax":
-            return [keras.metrics.SparseCategoricalAccuracy(name="accuracy")]
-        return [keras.metrics.BinaryAccuracy(name="accuracy", threshold=0.0)]  # outputs are logits: 0 is p = 1/2
 
 
 @keras.saving.register_keras_serializable("keras_het")

@@ -37,7 +37,6 @@ MADE = {
     "MonteCarlo": lambda: integrators.MonteCarlo(8, inference_samples=8, chunk_size=4),
     "QuasiMonteCarlo": lambda: integrators.QuasiMonteCarlo(8, inference_samples=8, chunk_size=4),
     "ForwardCorrectedCrossentropy": lambda: losses.ForwardCorrectedCrossentropy(np.eye(2)),
-    "DeepEnsemble": lambda: models.DeepEnsemble([keras.Model(*ends(keras.layers.Dense(2, "log_softmax")))]),
     "EarlyLearning": lambda: models.EarlyLearning(*ends(keras.layers.Dense(2)), 4),
     "DistributionModel": lambda: models.DistributionModel(*ends(layers.JointHeteroscedasticDense(2, seed=0))),
     "HeteroscedasticNormal": lambda: layers.HeteroscedasticNormal(4, 2, seed=0),

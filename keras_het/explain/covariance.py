@@ -132,8 +132,8 @@ def confused_pairs(
     confuse (`benchmarks/results/real_heads.md`). The products of the predicted probabilities, `p.T @ p`, agreed better.
 
     A pair beyond chance need not have flipped labels. Training gives covariances to other pairs as well, which differ
-    from run to run. Pass several models, for example the `members` of an ensemble, to keep only the pairs that all
-    models have with the same sign.
+    from run to run. Pass several models, trained with different seeds, to keep only the pairs that all models
+    have with the same sign.
 
     Args:
         model: argument of `covariance`; or a list of models of the same classes, whose covariances and correlations

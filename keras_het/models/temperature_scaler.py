@@ -20,10 +20,10 @@ from keras_het.base.precision import check_dtype
 from keras_het.base.refusal import outside_level, refuse_first, refuse_if
 from keras_het.base.serializable import resolve
 from keras_het.base.validation import as_float64, check_boolean, check_labels, check_last_axis, check_number
-from keras_het.models.ensemble import convert_probabilities, single_ending
 from keras_het.models.output_layers import compile_like
 from keras_het.models.raw_inputs import add_preprocessor
-from keras_het.reading.ending import Ending, single_output
+from keras_het.ops.transition import MIN_PROBABILITY
+from keras_het.reading.ending import Ending, endings, single_output
 
 MIN_TEMPERATURE, MAX_TEMPERATURE = 0.05, 20.0
 
@@ -112,7 +112,7 @@ def scale_temperature(
     and `evaluate`, after training.
 
     Args:
-        model: a model that ends in a head or a Dense layer, with or without activation, or a `DeepEnsemble`.
+        model: a model that ends in a head or a Dense layer, with or without activation.
         x: examples that the model was not trained on: arrays, or a data set of batches (x, y).
         y: labels, which can be noisy: integers `(...)`, or for a sigmoid vectors `(..., K)` in [0, 1]; None for a data
             set.
@@ -133,7 +133,7 @@ def scale_temperature(
         >>> round(scaled.layers[-1].temperature, 4)  # 2 / log(2)
         2.8854
     """
-    ending = single_ending(model)
+    ending = _scalable_ending(model)
     rule = 'be "softmax" or "sigmoid" for a model that does not end in a head'
     refuse_if(link is None and not ending.link, "link", rule, "link=None")
     link = resolve(links.Link, link or ending.link)
@@ -150,6 +150,33 @@ def scale_temperature(
         outputs = convert_probabilities(ops.convert_to_tensor(outputs, "float32"), link.activation)
     temperature = best_temperature(outputs, labels, link.activation)
     return _add_scaler(model, TemperatureScaler(link, temperature, from_logits=from_logits), ending)
+
+
+def _scalable_ending(model: keras.Model) -> Ending:
+    """Returns the `Ending` of a model with one output; the numbers of a Dense layer count as logits.
+
+    Raises:
+        ValueError: for a log_sigmoid or a `DistributionModel`, whose call returns neither logits nor probabilities.
+    """
+    outputs = endings(model)
+    if len(outputs) != 1 or outputs[0].returns == "distributions":
+        return Ending("the model", "", "anything", 0, is_head=False)
+    (ending,) = outputs
+    rule = "return logits or probabilities when called"
+    refuse_if(ending.is_distribution, "model", rule, f"{model.name!r}, which returns a distribution")
+    is_unknown = ending.returns == "anything" and ending.link != ""
+    refuse_if(is_unknown, "model", rule, f"{model.name!r}, with activation 'log_sigmoid'")
+    return ending._replace(returns="logits") if ending.returns == "numbers" else ending
+
+
+def convert_probabilities(p: Any, activation: str) -> Any:
+    """Converts probabilities, `(..., K)`, to log-probabilities (softmax) or logits (sigmoid).
+
+    The largest logit is the smallest logit whose sigmoid rounds to one, so that logits stay finite.
+    """
+    log_p = ops.log(ops.maximum(p, MIN_PROBABILITY))
+    rounding = 2.0**-54 if "float64" in str(p.dtype) else 2.0**-25
+    return log_p if activation == "softmax" else log_p - ops.log(ops.maximum(1.0 - p, rounding))
 
 
 def _graph(model: keras.Model) -> tuple[Any, Any]:

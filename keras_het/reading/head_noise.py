@@ -60,7 +60,7 @@ def noisy_ending(model: keras.Model, name: str | None = None) -> Ending:
             name.
     """
     if not has_graph(model):
-        rule = "be functional, or Sequential and built. For an ensemble, pass one of its `members`"
+        rule = "be functional, or Sequential and built"
         raise refusal("model", rule, kind=model)
     names = {layer.name for layer in layers_of(model, HeteroscedasticDense)}
     only = names.pop() if len(names) == 1 else None

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from keras import layers
 
-from keras_het import __main__, models
+from keras_het import __main__
 from keras_het.commands import parity
 from keras_het.parity import child
 from keras_het.parity.batch import make_inputs, make_labels
@@ -128,16 +128,6 @@ def test_integers_are_in_the_range_of_the_embedding_that_they_reach():
     assert set(made["segments"].ravel()) == {0, 1, 2}
     assert made["padding_mask"].sum(1).tolist() == [6, 5, 4, 6]
     assert model(made).shape == (4, 2)
-
-
-def test_inputs_of_an_ensemble_are_those_of_its_members():
-    def member():
-        tokens = keras.Input((6,), dtype="int32")
-        return keras.Model(tokens, layers.Dense(2, "softmax")(layers.Flatten()(layers.Embedding(50, 4)(tokens))))
-
-    made = make_inputs(models.DeepEnsemble([member(), member()]))
-    assert (made.shape, made.dtype) == ((4, 6), "int32")
-    assert 10 < made.max() < 50
 
 
 def test_an_embedding_that_the_model_does_not_call_is_no_range():

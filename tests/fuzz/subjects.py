@@ -60,7 +60,6 @@ def subjects():
         metrics.ExpectedCalibrationError(),
         model(keras.layers.Dense(UNITS), TemperatureScaler()),
         early_learning(),
-        keras_het.models.DeepEnsemble([model(heads["full head"]), model(keras.layers.Dense(UNITS, "log_softmax"))]),
     ]
     return {
         **{name: (made, X) for name, made in heads.items()},

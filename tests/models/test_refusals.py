@@ -11,7 +11,6 @@ from keras_het import heteroscedastic, homoscedastic, losses
 from keras_het.covariances import Latent, LowRank
 from keras_het.layers import HeteroscedasticDense, JointHeteroscedasticDense, StochasticSegmentation
 from keras_het.models import (
-    DeepEnsemble,
     DistributionModel,
     EarlyLearning,
     heteroscedastic_regression,
@@ -24,7 +23,6 @@ from tests.models import test_regression as regression
 from tests.models.checks import UNITS
 from tests.models.small_models import FEATURES, functional
 from tests.models.test_conversion import convolution
-from tests.models.test_ensemble import compiled, model_of
 from tests.models.test_regression import multi_label
 
 pytestmark = pytest.mark.refusal
@@ -33,7 +31,6 @@ COUNT = "be an integer in [1, 16777216]"
 POSITIVE = "be a finite float32 number greater than 0"
 WEIGHTS = "`sample_weight` must have the index of every example in training: `fit(x, y, sample_weight=keras_het.models."
 FLAG = "be True or False"
-MEMBERS = "`members` must be a list of models, at least one. Received: "
 BY_HAND = (
     "`layer` must name one of its Dense layers: 'predictions'. For a model without a top, write keras.Model("
     "model.input, keras_het.HeteroscedasticDense(K)(keras.layers.GlobalAveragePooling2D()(model.outputs[0]))). Re"
@@ -90,21 +87,13 @@ def converting(make, **arguments):
     return lambda: heteroscedastic(make(), **arguments)
 
 
-def ensemble(*members, **arguments):
-    return lambda: DeepEnsemble([make() for make in members], **arguments)
-
-
-def member(*end, name=None):
-    return lambda: model_of(*end, name=name)
-
-
 def fitting(link, outputs, labels):
     return lambda: best_temperature(np.asarray(outputs), np.asarray(labels), link)
 
 
 def scaling(end, count=60, **named):
     x, y = np.zeros((count, 6), "float32"), np.zeros(count, int)
-    return lambda: scale_temperature(model_of(end, name="m"), x, y, **named)
+    return lambda: scale_temperature(keras.Sequential([keras.Input((6,)), end], name="m"), x, y, **named)
 
 
 def regressing(*data, model=None, **arguments):
@@ -126,11 +115,6 @@ def multi(*arguments, **named):
 
 def learning(make=early.identity, weights=early.INDEX, **arguments):
     return lambda: early.loss_of(make(**arguments), early.LABELS, early.LOGITS, weights)
-
-
-def shared():
-    hidden = layers.Dense(8)
-    return [model_of(hidden, HeteroscedasticDense(UNITS)) for _ in range(2)]
 
 
 def reshaped():
@@ -223,43 +207,6 @@ EARLY = {
         lambda: early.make_model(examples=10**7, units=100),
     f"{WEIGHTS}with_index(len(y)))`. Received: no index": learning(weights=None),
 }  # fmt: skip
-ENSEMBLES = {
-    f"{MEMBERS}[]": ensemble(),
-    f"{MEMBERS}Sequential": lambda: DeepEnsemble(model_of(layers.Dense(2))),
-    f"{MEMBERS}['Dense']": ensemble(lambda: layers.Dense(2)),
-    "`members` must be different models. Received: 'm' as members 0 and 1":
-        lambda: DeepEnsemble([model_of(HeteroscedasticDense(UNITS), name="m")] * 2),
-    "`members` must share no layer: ... Received: the variable '...kernel' in members 0 and 1":
-        lambda: (DeepEnsemble(shared())),
-    "`members` must return outputs of one shape. Received: (None, 3) of member 0, (None, 4) of member 1":
-        ensemble(member(HeteroscedasticDense(3)), member(HeteroscedasticDense(4))),
-    "`members` must have heads of one activation. Received: softmax of member 0, sigmoid of member 1":
-        ensemble(*(member(HeteroscedasticDense(UNITS, link=link)) for link in ("softmax", "sigmoid"))),
-    "`members` must all return probabilities, or all return logits or log-probabilities. Received: logits or "
-    "log-probabilities of member 0, probabilities of member 1": ensemble(
-        member(layers.Dense(UNITS, name="end")), member(layers.Dense(UNITS, "softmax", name="p")), link="softmax"
-    ),
-    '`link` must be "softmax" or "sigmoid", because ... Received: None':
-        ensemble(member(layers.Dense(UNITS, name="end"))),
-    "`link` must be a softmax, the link of the members. Received: link=Sigmoid()":
-        ensemble(member(layers.Dense(UNITS, "softmax", name="end")), link="sigmoid"),
-    "must return at least 2 classes for Softmax(). Received: 1":
-        ensemble(member(layers.Dense(1, name="end")), link="softmax"),
-    "`from_logits` must be True ... or False ... Received: None":
-        ensemble(member(layers.Dense(UNITS, name="end"), layers.Rescaling(2.0)), link="softmax"),
-    "`from_logits` must be False for these members. Received: from_logits=True":
-        ensemble(member(layers.Dense(UNITS, "softmax", name="end")), from_logits=True),
-    f"`from_logits` must {FLAG}. Received: from_logits='yes'":
-        ensemble(member(layers.Dense(UNITS, name="end"), layers.Rescaling(2.0)), link="softmax", from_logits="yes"),
-    "`members` must return logits or probabilities when called. Received: 'm', with activation 'log_sigmoid'":
-        ensemble(member(layers.Dense(UNITS, "log_sigmoid", name="end"), name="m")),
-    "`members` must have one output. Received: 2 outputs of 'm'": ensemble(two_outputs),
-    "`model` must be built: ... Received: 'm', not built":
-        ensemble(lambda: keras.Sequential([layers.Dense(2)], name="m")),
-    "`num_members` must be an integer at least 1. Received: ": lambda: DeepEnsemble.make(compiled, 0),
-    "`members` must be a list of serialised models. Received: a str":
-        lambda: DeepEnsemble.from_config({"members": "two"}),
-}  # fmt: skip
 ZEROS = np.zeros((2, 3))
 TEMPERATURES = {
     **refused_arguments(TemperatureScaler, {"temperature": [(POSITIVE, 0)]}),
@@ -276,6 +223,8 @@ TEMPERATURES = {
     "`labels` must be in [0, 1]. Received: nan at [0, 1]": fitting("sigmoid", [[0, 0]], [[0, np.nan]]),
     "`model` must return logits or probabilities when called. Received: 'm', which returns a":
         lambda: (scale_temperature(DistributionModel(*joint_end(), name="m"), ZEROS, ZEROS)),
+    "`model` must return logits or probabilities when called. Received: 'm', with activation 'log_sigmoid'":
+        scaling(layers.Dense(UNITS, "log_sigmoid", name="end")),
     "`link` must be a softmax, the link of the head 'head'. Received: link=Sigmoid()":
         scaling(HeteroscedasticDense(4, name="head"), link="sigmoid"),
     "`link` must be ... for a model that does not end in a head. Received: link=None":
@@ -284,6 +233,6 @@ TEMPERATURES = {
 }  # fmt: skip
 
 
-@each_refusal(CONVERSION, REGRESSION, DISTRIBUTIONS, EARLY, ENSEMBLES, TEMPERATURES)
+@each_refusal(CONVERSION, REGRESSION, DISTRIBUTIONS, EARLY, TEMPERATURES)
 def test_refusals(text, call):
     check_refusal(text, call)

@@ -11,11 +11,10 @@ import keras_het
 from keras_het.base.serializable import resolve
 from keras_het.layers import HeteroscedasticDense
 from keras_het.links import Sigmoid
-from keras_het.models import DeepEnsemble, scale_temperature
+from keras_het.models import scale_temperature
 from keras_het.models.temperature_scaler import MAX_TEMPERATURE, MIN_TEMPERATURE, TemperatureScaler, best_temperature
 from keras_het.reading.ending import endings
-from tests.common import Batches, reloaded, sparse_crossentropy, to_numpy
-from tests.models.test_ensemble import sharp
+from tests.common import Batches, Subclassed, reloaded, sparse_crossentropy, to_numpy
 
 pytestmark = pytest.mark.once
 
@@ -140,12 +139,15 @@ def own_data(sigmoid=False):
     return x, rng.integers(2, size=(60, UNITS)) if sigmoid else rng.integers(UNITS, size=60)
 
 
+def sharp():
+    return keras.initializers.RandomNormal(stddev=3.0)
+
+
 MODELS = {
     "softmax head": lambda: network(HeteroscedasticDense(UNITS, 2, kernel_initializer=sharp(), temperature=0.3)),
     "sigmoid": lambda: network(layers.Dense(UNITS, kernel_initializer=sharp())),
     "log-probabilities": lambda: network(layers.Dense(UNITS, "log_softmax", kernel_initializer=sharp())),
     "logits": lambda: network(layers.Dense(UNITS, kernel_initializer=sharp())),
-    "ensemble": lambda: DeepEnsemble([MODELS["log-probabilities"]() for _ in range(2)]),
     "probabilities": lambda: network(layers.Dense(UNITS, "softmax", kernel_initializer=sharp())),
     "sigmoid of a head": lambda: network(
         HeteroscedasticDense(
@@ -162,10 +164,9 @@ def test_a_scaled_model_is_one_file_with_the_likelihood_of_its_temperature(name,
     is_log = name not in ("probabilities", "sigmoid of a head")
     x, y = own_data(link == "sigmoid")
     model = MODELS[name]()
-    if name != "ensemble":  # which is compiled
-        loss = resolve(keras_het.links.Link, link).loss()
-        metric = keras.metrics.AUC if link == "sigmoid" else keras_het.metrics.ExpectedCalibrationError
-        model.compile("adam", loss if is_log else loss.name, metrics=[metric(from_logits=is_log)])
+    loss = resolve(keras_het.links.Link, link).loss()
+    metric = keras.metrics.AUC if link == "sigmoid" else keras_het.metrics.ExpectedCalibrationError
+    model.compile("adam", loss if is_log else loss.name, metrics=[metric(from_logits=is_log)])
     predictions = model.predict(x, verbose=0)
     p = predictions.astype("float64")
     before = p if is_log else np.log(p) if link == "softmax" else np.log(p) - np.log1p(-p)
@@ -232,8 +233,14 @@ def test_a_config_has_the_temperature():
     assert (ending.link, ending.returns, ending.units) == ("sigmoid", "logits", UNITS)
 
 
-@pytest.mark.parametrize("kind", ["model", "ensemble"])
-def test_masked_steps_and_their_labels_have_no_part(kind):
+def without_graph(model):
+    wrapped = Subclassed(model)
+    wrapped(np.ones((1, *model.input_shape[1:]), "int32"))
+    return wrapped
+
+
+@pytest.mark.parametrize("wrapped", [lambda model: model, without_graph], ids=["graph", "no graph"])
+def test_masked_steps_and_their_labels_have_no_part(wrapped):
     tokens = np.array([[1, 2, 0, 0], [2, 3, 1, 0], [3, 1, 0, 0]] * 20)
     tokens[:4] = 1  # a first batch without padding
 
@@ -245,10 +252,7 @@ def test_masked_steps_and_their_labels_have_no_part(kind):
 
     labels = np.where(tokens, tokens - 1, -1)
     labels[tokens > 0] = np.where(np.arange((tokens > 0).sum()) % 4, labels[tokens > 0], labels[tokens > 0] - 1) % 3
-    scaled = scale_temperature(
-        model() if kind == "model" else DeepEnsemble([model(), model()], link="softmax", from_logits=True),
-        tokens, labels, link="softmax", batch_size=4,
-    )  # fmt: skip
+    scaled = scale_temperature(wrapped(model()), tokens, labels, link="softmax", batch_size=4)
     # A fraction c of labels is the most probable class, so that e^(2 / T) : 1 : 1 are its best odds.
     c = np.mean(labels[tokens > 0] == tokens[tokens > 0] - 1)
     assert scaled.layers[-1].temperature == pytest.approx(2.0 / np.log(2.0 * c / (1.0 - c)), rel=1e-5)

@@ -10,7 +10,6 @@ from keras import layers, losses
 import keras_het
 from keras_het.labels import choose, clean
 from keras_het.layers import NoiseTransition
-from keras_het.models import DeepEnsemble
 from tests.common import compiled, texts_of_warnings
 from tests.layers.heads import X
 from tests.reading.test_check import LABELS, SPARSE, called, dense, head
@@ -128,14 +127,10 @@ def find_errors(x, y, loss=SPARSE):
     clean(lambda: make(loss), x, y, epochs=1, folds=2, verbose=0)
 
 
-def fit_ensemble(x, y, loss=SPARSE):
-    DeepEnsemble([make(loss), make(loss)], link="softmax").fit(x, y, verbose=0)
-
-
 ONE_TO_K = r"`y` must be in \[0, 3\), the classes of the model \(use y - 1 if your labels start at 1"
 
 
-@pytest.mark.parametrize("call", [compare, find_errors, fit_ensemble])
+@pytest.mark.parametrize("call", [compare, find_errors])
 @pytest.mark.parametrize(("x", "y", "loss", "text"), [
     (X, Y, keras_het.losses.GeneralizedCrossentropy(), "`loss` must accept logits, .* Use keras_het.losses.General"),
     (X, Y + 1, SPARSE, rf"{ONE_TO_K}|`y` must begin with 0: use y - 1 if labels begin with 1"),

@@ -5,7 +5,7 @@ import pytest
 from keras import layers
 
 from keras_het.layers import HeteroscedasticDense, HeteroscedasticNormal, JointHeteroscedasticDense, NoiseTransition
-from keras_het.models import DeepEnsemble, DistributionModel
+from keras_het.models import DistributionModel
 from keras_het.reading.ending import LAST_LAYERS, Ending, endings, find_ending
 from keras_het.reading.head_noise import noisy_ending
 from tests.house import count_walks, walks
@@ -123,8 +123,6 @@ TABLE = {
         ONE_OUTPUT, ONE_OUTPUT, ONE_OUTPUT),
     "task": (Task, [("the layer 'predictions'", "softmax", "probabilities", 3)], ("predictions", "softmax", ()),
         (None, 4), NO_END),
-    "ensemble": (lambda: DeepEnsemble([model_of(last("softmax")) for _ in range(2)], name="model"),
-        [("the ensemble 'model'", "softmax", "log-probabilities", 3)], NO_GRAPH, NO_GRAPH, NO_LAYERS),
     "relu": (lambda: model_of(last("relu")), [("the layer 'last' (Dense) with the activation relu", "", "anything", 3)],
         NO_CLASSIFIER, NO_CLASSIFIER, NO_END),
     "no head": (lambda: model_of(layers.Rescaling(2.0, name="scale")),
@@ -160,7 +158,7 @@ def test_the_end_of_a_model(name):
 
 @pytest.mark.smoke
 def test_a_graph_is_walked_once():
-    assert walks() == {"heteroscedastic": 1, "check": 1, "an ensemble of two": 2}
+    assert walks() == {"heteroscedastic": 1, "check": 1}
 
 
 @pytest.mark.planted

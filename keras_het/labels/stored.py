@@ -96,7 +96,8 @@ class Folder:
 
         with contextlib.ExitStack() as stack:
             try:
-                lock = sqlite3.connect(self.path / "lock.sqlite", 0.0, isolation_level=None, check_same_thread=False)
+                path = self.path / "lock.sqlite"
+                lock = sqlite3.connect(path, timeout=0.0, isolation_level=None, check_same_thread=False)
                 stack.enter_context(contextlib.closing(lock)).execute("BEGIN EXCLUSIVE")
             except sqlite3.Error as error:
                 is_used, rule = error.sqlite_errorcode & 255 == sqlite3.SQLITE_BUSY, "be a folder of one call at a time"

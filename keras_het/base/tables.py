@@ -35,6 +35,16 @@ def _cells(cells: Sequence[str], tag: str) -> str:
     return "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in cells)
 
 
+def counted(count: int, noun: str) -> str:
+    """Returns a number with its noun, such as "1 label" or "1,200 labels"."""
+    return f"{count:,} {noun}{'s' * (count != 1)}"
+
+
+def are(count: int, noun: str) -> str:
+    """Returns what `count` things are, such as "is an issue" or "are issues"."""
+    return f"is an {noun}" if count == 1 else f"are {noun}s"
+
+
 class TextTable(abc.ABC):
     """Result that prints as a table with a sentence above or below it, and converts to a pandas frame."""
 

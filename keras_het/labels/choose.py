@@ -11,6 +11,7 @@ import keras
 import numpy as np
 
 from keras_het.base.refusal import refuse_if
+from keras_het.base.tables import counted
 from keras_het.base.validation import check_integer
 from keras_het.labels.comparison import best_of, check_learned, difference, one_standard_error, warn_if_weak
 from keras_het.labels.data import stratified_folds
@@ -131,7 +132,7 @@ def choose(
     fold_of = stratified_folds(data.labels, folds, seed, data.classes)
     trainings = 1 + folds * sum(not method.is_closed_form for _, method in pairs)
     if verbose:
-        print(f"Comparing {', '.join(names)}: {trainings} trainings of up to {epochs} epochs.")
+        print(f"Comparing {', '.join(names)}: {counted(trainings, 'training')} of up to {counted(epochs, 'epoch')}.")
     bar = Progress(trainings * epochs, verbose)
     pairs = [(dataclasses.replace(trainer, bar=bar), method) for trainer, method in pairs]
     for trainer in {id(trainer.make_model): trainer for trainer, _ in pairs}.values():

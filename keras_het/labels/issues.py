@@ -10,7 +10,7 @@ import scipy.special
 
 from keras_het.base.batches import check_same_index
 from keras_het.base.refusal import refusal, refuse_if
-from keras_het.base.tables import TextTable
+from keras_het.base.tables import TextTable, are
 from keras_het.base.validation import check_labels
 from keras_het.labels.decoding import decode
 from keras_het.labels.estimation import check_distributions, confident_counts, systematic_flips
@@ -96,9 +96,9 @@ class LabelIssues(LabelTable):
     @property
     def _below(self) -> str:  # type: ignore[override]
         """Numbers of issues and disagreements, in a sentence."""
-        confusable, differs = np.sum(self.kind == "confusable"), np.sum(self.suggested != self.label)
-        issues = f"{self.is_issue.sum():,} of {len(self.index):,} labels are issues ({confusable:,} confusable)"
-        return f"{issues}; the model disagrees with {differs:,}."
+        count, confusable = self.is_issue.sum(), np.sum(self.kind == "confusable")
+        issues = f"{count:,} of {len(self.index):,} labels {are(count, 'issue')} ({confusable:,} confusable)"
+        return f"{issues}; the model disagrees with {np.sum(self.suggested != self.label):,}."
 
 
 class Evidence(NamedTuple):
@@ -164,7 +164,7 @@ def find_issues(probabilities: Any, labels: Any = None) -> LabelIssues:
             0      0          0  0.9000
             4      1          1  0.9000
             6      1          1  0.9500
-        1 of 7 labels are issues (0 confusable); the model disagrees with 1.
+        1 of 7 labels is an issue (0 confusable); the model disagrees with 1.
     """
     if hasattr(probabilities, "record"):
         return _table(_training_evidence(probabilities, labels))

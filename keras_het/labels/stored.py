@@ -17,6 +17,7 @@ import numpy as np
 from keras_het.base.batches import select_rows
 from keras_het.base.npz import checksum, read_arrays
 from keras_het.base.refusal import outside_level, refusal, refuse_if
+from keras_het.base.tables import counted
 
 ARRAYS = ("scores", "probabilities", "seconds")
 MAX_COMPARED_ROWS = 1000
@@ -116,7 +117,8 @@ class Folder:
         except KeyboardInterrupt as error:
             note = "Nothing is stored. With a folder `resume_path` the same call would resume after finished trainings."
             if self.path is not None:
-                note = f"{self.path} stores {self.count_finished()} finished trainings. Repeat the call to resume."
+                stored = counted(self.count_finished(), "finished training")
+                note = f"{self.path} stores {stored}. Repeat the call to resume."
             error.add_note(note)
             raise
 

@@ -22,7 +22,7 @@ from scipy.stats import hypergeom
 from keras_het.base.batches import argmax_rows, as_array, read_index
 from keras_het.base.classes import encode, index_labels, is_index_unambiguous, joined_names
 from keras_het.base.refusal import refuse_if
-from keras_het.base.tables import TitledLines
+from keras_het.base.tables import TitledLines, counted
 from keras_het.base.validation import check_class_names, check_labels
 from keras_het.base.verified import encode_verified
 from keras_het.labels.draws import Sample, check_random, read_sample, select_sample
@@ -84,7 +84,7 @@ class VerifiedAccuracy(TitledLines):
 
     def lines(self) -> list[tuple[str, str]]:
         """Returns (title, text) of the estimates, the assumptions and the warnings."""
-        verified_only = f"from the {len(self.index)} verified labels only {self.verified_only}"
+        verified_only = f"from the {counted(len(self.index), 'verified label')} only {self.verified_only}"
         return [
             ("clean accuracy", f"{self.accuracy}, 95% interval; {verified_only}"),
             ("equivalent to", f"{self.equivalent_labels:.0f} verified labels alone"),

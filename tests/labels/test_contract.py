@@ -10,10 +10,11 @@ import pytest
 import keras_het
 from keras_het import callbacks, explain, models
 from keras_het.base.seeds import preserve_random_states
-from keras_het.labels import choose, clean, find_issues
+from keras_het.labels import choose, clean, errors_left, find_issues, next_labels, verify_accuracy
 from keras_het.labels.diagnosis import diagnose
 from keras_het.labels.methods import EarlyStopping
-from keras_het.labels.report.findings import collect
+from keras_het.labels.report.findings import collect, next_steps, summary
+from keras_het.labels.report.page import render
 from keras_het.labels.synthetic import look_alike_transitions
 from tests.checks import refusals
 from tests.common import Batches, compiled
@@ -150,3 +151,27 @@ test_weights_and_missing_labels_that_do_not_count_are_refused = refusals([
     (lambda: scale(Batches(P, LABELS, np.full(30, 2.0))),
      "`x` must be (x, y), without weights. Received: a data set with weights"),
 ])  # fmt: skip
+
+
+ONE = (
+    np.array([[0.9, 0.1], [0.8, 0.2], [0.7, 0.3], [0.95, 0.05], [0.1, 0.9], [0.2, 0.8], [0.05, 0.95]]),
+    [0, 0, 0, 1, 1, 1, 1],
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (lambda: find_issues(*ONE), "1 of 7 labels is an issue (0 confusable)"),
+        (lambda: next_labels(*ONE, 1), "1 label to check"),
+        (lambda: summary(collect(None, None, ONE[1], probabilities=ONE[0]))[0], "1 of 7 labels (14.3%) is an issue"),
+        (lambda: next_steps(collect(None, None, ONE[1], probabilities=ONE[0])), "Check the 1 issue from the top"),
+        (lambda: render(collect(None, None, ONE[1], probabilities=ONE[0])), ">1 label is an issue."),
+        (lambda: verify_accuracy(*ONE, {0: 0}), "from the 1 verified label only"),
+        (lambda: verify_accuracy(*ONE, {0: 0}), "assumes: 1 verified example, drawn"),
+        (lambda: errors_left([0, 1], {0: 0}, [0]), "At most 1 of the 1 unchecked label is an error"),
+        (lambda: errors_left([0, 1], {0: 0}, [0]), "in all 1 checked label."),
+    ],
+)
+def test_one_thing_is_singular(text, expected):
+    assert expected in str(text())

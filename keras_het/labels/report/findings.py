@@ -10,6 +10,7 @@ import numpy as np
 from keras_het import explain
 from keras_het.base.batches import argmax_rows, check_same_index, count_examples, is_data_set
 from keras_het.base.refusal import refusal, refuse_if
+from keras_het.base.tables import are, counted
 from keras_het.base.validation import check_class_names, check_integer, check_labels
 from keras_het.explain.calibration import Calibration
 from keras_het.explain.drawing import shorten
@@ -151,15 +152,15 @@ def summary(findings: Findings) -> list[str]:
 
 
 def _label_errors(findings: Findings) -> list[str]:
-    count, issues = len(findings.labels), findings.issues
+    count, flagged, issues = len(findings.labels), findings.flagged, findings.issues
     if issues is None:
         return []
-    if not findings.flagged:
+    if not flagged:
         return [f"No label of {count:,} is an issue."]
     worst = issues.is_issue.argmax()
     label, suggested = (_quoted(findings.class_names[classes[worst]]) for classes in (issues.label, issues.suggested))
     return [
-        f"{findings.flagged:,} of {count:,} labels ({findings.flagged / count:.1%}) are issues (likely errors).",
+        f"{flagged:,} of {count:,} labels ({flagged / count:.1%}) {are(flagged, 'issue')} (likely errors).",
         f"The most suspicious is example {issues.index[worst]}, labelled {label}; the model suggests {suggested}.",
     ]
 
@@ -206,8 +207,8 @@ def _check_labels(findings: Findings) -> str | None:
     if not findings.flagged:
         return None
     return (
-        f"Check the {findings.flagged:,} issues from the top; the model can be wrong. Write the correct class "
-        "into the column corrected of labels.csv, and read it with labels.apply_corrections."
+        f"Check the {counted(findings.flagged, 'issue')} from the top; the model can be wrong. Write the correct "
+        "class into the column corrected of labels.csv, and read it with labels.apply_corrections."
     )
 
 
@@ -216,7 +217,7 @@ def _separate_classes(findings: Findings) -> str | None:
         return None
     first, second, count = findings.confusable[0]
     return (
-        f"{_quoted(first)} and {_quoted(second)} are confused more often than by chance ({count:,} issues). "
+        f"{_quoted(first)} and {_quoted(second)} are confused more often than by chance ({counted(count, 'issue')}). "
         "Explain in the labelling guide how to tell them apart, or merge them."
     )
 

@@ -38,7 +38,7 @@ HEAD_ADVICE = (
     ("frozen features, 18,000 labels or more, 17% or fewer wrong", "`Dense`, tuned, or the head"),
     (
         "a pretrained network, all layers fine-tuned",
-        "`Dense` with [logits divided by 5](pretrained.md#before-you-start)",
+        "`Dense` with [logits divided by 5](pretrained.md#before-you-start); with 10,000 labels, compare the head",
     ),
     ("a network from scratch, 45,000 labels, 40% wrong", "[`Dense`, tuned](#networks-from-scratch)"),
     (
@@ -52,7 +52,8 @@ FEW = tuple(  # sets and numbers of labels
     (name, 5000)
     for name in ("CIFAR-10N worst", "CIFAR-10N random1", "CIFAR-10N aggregate", "CIFAR-100N", "Fashion-MNIST-H")
 )
-TUNED = (("CIFAR-10N worst", "4000"), ("TREC", "4000"))  # sets and numbers of labels, for whole networks
+# Sets and numbers of labels, for whole networks.
+TUNED = (("CIFAR-10N worst", "4000"), ("CIFAR-10N worst", "10000"), ("TREC", "4000"))
 CORRECT = (("CIFAR-10N random1", 18000), ("CIFAR-10N aggregate", 18000))
 MANY = (("CIFAR-10N worst", 18000), ("CIFAR-10N worst", 50000), ("CIFAR-100N", 45000), ("Fashion-MNIST-H", 18000))
 

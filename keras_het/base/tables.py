@@ -35,13 +35,13 @@ def _cells(cells: Sequence[str], tag: str) -> str:
     return "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in cells)
 
 
-def counted(count: int, noun: str) -> str:
+def number_of(count: int, noun: str) -> str:
     """Returns a number with its noun, such as "1 label" or "1,200 labels"."""
     return f"{count:,} {noun}{'s' * (count != 1)}"
 
 
 def are(count: int, noun: str) -> str:
-    """Returns what `count` things are, such as "is an issue" or "are issues"."""
+    """Returns "is an issue" or "are issues", for a noun that begins with a vowel and has a plural in -s."""
     return f"is an {noun}" if count == 1 else f"are {noun}s"
 
 

@@ -136,7 +136,7 @@ def missing_label_hint(label: Any, name: str) -> str:
 
 
 def check_weights(weights: Any, count: int, name: str = "sample_weight") -> np.ndarray | None:
-    """Returns weights, `(N,)`, as an array, if they are finite, not negative, and not all 0; None for None."""
+    """Returns weights, `(N,)`, as floats, if they are finite, not negative, and not all 0; None for None."""
     if weights is None:
         return None
     array = np.asarray(as_numpy(weights))
@@ -144,7 +144,7 @@ def check_weights(weights: Any, count: int, name: str = "sample_weight") -> np.n
     numbers = check_numbers(name, array)
     refuse_first(~(np.isfinite(numbers) & (numbers >= 0)), name, "be finite and not negative", array)
     refuse_if(not numbers.any(), name, "have a weight above zero", "only zeros")
-    return array
+    return array if array.dtype.name in ("float32", "float64") else numbers
 
 
 def check_label_vectors(labels: Any, shapes: Sequence[tuple[int, ...]]) -> np.ndarray:

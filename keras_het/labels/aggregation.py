@@ -10,9 +10,9 @@ import scipy.special
 from scipy.special import digamma, gammaln
 
 from keras_het.base.batches import as_array
-from keras_het.base.classes import encode_votes
+from keras_het.base.classes import check_not_id, encode_votes
 from keras_het.base.refusal import outside_level, refuse_if
-from keras_het.base.tables import TitledLines, counted
+from keras_het.base.tables import TitledLines, number_of
 from keras_het.base.validation import check_annotations, check_choice, check_integer, check_number
 
 METHODS = ("dawid_skene", "majority")
@@ -70,7 +70,7 @@ class Aggregate(TitledLines):
             *lines,
             ("annotators", f"{len(accuracy)}, {correct}; print labels.annotators(result) for all"),
             ("strength", f"the pooled T counts for {self.strength:.3g} labels in each row"),
-            ("log-likelihood", f"{self.log_likelihood:.6g} after {counted(self.iterations, 'step')}"),
+            ("log-likelihood", f"{self.log_likelihood:.6g} after {number_of(self.iterations, 'step')}"),
         ]
 
 
@@ -140,7 +140,9 @@ def aggregate(
         votes = encode_votes(votes, "votes", num_classes is None).labels
     num_classes = None if num_classes is None else check_integer("num_classes", num_classes, 2)
     labels = check_annotations(votes, np.inf if num_classes is None else num_classes, name="votes")
-    num_classes = max(2, int(labels.max()) + 1) if num_classes is None else num_classes
+    if num_classes is None:
+        check_not_id(labels[labels >= 0], "votes")
+        num_classes = max(2, int(labels.max()) + 1)
     indicators = _indicators(labels, num_classes)
     refuse_if(not indicators.nnz, "votes", "have at least one label", "none")
     if method == "majority":

@@ -8,7 +8,7 @@ import numpy as np
 from keras import ops
 from scipy.stats import binom, binomtest
 
-from keras_het.base.classes import encode_votes, ordered_names
+from keras_het.base.classes import encode_votes, joined_names, ordered_names
 from keras_het.base.refusal import refusal, refuse_if
 from keras_het.base.tables import TextTable
 from keras_het.base.validation import (
@@ -178,6 +178,8 @@ def annotators(
     if labels is not None and must_encode(labels, "labels"):
         classes, labels = encode_votes(labels, "labels", False)
         if classes.dtype.kind in "OSUb":
+            rule = f"have the names of the {size} classes, or `class_names` must name them"
+            refuse_if(class_names is None and len(classes) != size, "labels", rule, joined_names(classes.tolist()))
             class_names, codes = ordered_names(classes, class_names, "labels", allows_more=True)
             labels = np.where(labels < 0, -1, codes[labels])
     count, class_names = check_integer("count", count, 0), check_class_names(class_names, size)

@@ -11,7 +11,7 @@ import keras
 import numpy as np
 
 from keras_het.base.refusal import refuse_if
-from keras_het.base.tables import counted
+from keras_het.base.tables import number_of
 from keras_het.base.validation import check_integer
 from keras_het.labels.comparison import best_of, check_learned, difference, one_standard_error, warn_if_weak
 from keras_het.labels.data import stratified_folds
@@ -132,7 +132,9 @@ def choose(
     fold_of = stratified_folds(data.labels, folds, seed, data.classes)
     trainings = 1 + folds * sum(not method.is_closed_form for _, method in pairs)
     if verbose:
-        print(f"Comparing {', '.join(names)}: {counted(trainings, 'training')} of up to {counted(epochs, 'epoch')}.")
+        print(
+            f"Comparing {', '.join(names)}: {number_of(trainings, 'training')} of up to {number_of(epochs, 'epoch')}."
+        )
     bar = Progress(trainings * epochs, verbose)
     pairs = [(dataclasses.replace(trainer, bar=bar), method) for trainer, method in pairs]
     for trainer in {id(trainer.make_model): trainer for trainer, _ in pairs}.values():
@@ -177,7 +179,7 @@ def _pairs(make_model: Any, methods: Sequence[Method], options: dict) -> list[tu
         check_names(functions)
         return [(Trainer(make, **options), method) for make, method in zip(make_model, functions, strict=True)]
     trainer = Trainer(make_model, **options)
-    check_names(methods := list(methods))
+    check_names(methods)
     plain = [] if any(isinstance(method, EarlyStopping) for method in methods) else [PLAIN]
     usable = [method for method in methods if trainer.function is None or not method.is_closed_form]
     return [(trainer, method) for method in [*plain, *usable]]

@@ -10,7 +10,7 @@ from scipy.stats import hypergeom, rankdata
 
 from keras_het.base.batches import as_array
 from keras_het.base.refusal import refuse_first, refuse_if
-from keras_het.base.tables import counted
+from keras_het.base.tables import number_of
 from keras_het.base.validation import check_numbers
 from keras_het.base.verified import row_numbers, verified_indices
 
@@ -39,7 +39,7 @@ class Sample(NamedTuple):
     inclusion: np.ndarray | None = None
 
     def __str__(self) -> str:
-        text = f"{counted(len(self.rows), 'verified example')}, drawn at random"
+        text = f"{number_of(len(self.rows), 'verified example')}, drawn at random"
         effective = self.weights.sum() ** 2 / np.square(self.weights).sum()  # Kish 1965
         return text if self.is_uniform else f"{text} with unequal probabilities (effective sample size {effective:.0f})"
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from keras_het.base.batches import read_index, row_blocks
 from keras_het.base.refusal import refuse_if
-from keras_het.base.tables import counted
+from keras_het.base.tables import number_of
 from keras_het.base.validation import check_integer, check_labels
 from keras_het.base.verified import verified_indices
 from keras_het.labels.decoding import classes_by_transition
@@ -49,7 +49,7 @@ class NextLabels(LabelTable):
 
     @property
     def _below(self) -> str:  # type: ignore[override]
-        return f"{counted(len(self.index), 'label')} to check"
+        return f"{number_of(len(self.index), 'label')} to check"
 
 
 def next_labels(probabilities: Any, labels: Any, count: int, *, verified_labels: Mapping | None = None) -> NextLabels:

@@ -17,7 +17,7 @@ import numpy as np
 from keras_het.base.batches import select_rows
 from keras_het.base.npz import checksum, read_arrays
 from keras_het.base.refusal import outside_level, refusal, refuse_if
-from keras_het.base.tables import counted
+from keras_het.base.tables import number_of
 
 ARRAYS = ("scores", "probabilities", "seconds")
 MAX_COMPARED_ROWS = 1000
@@ -117,7 +117,7 @@ class Folder:
         except KeyboardInterrupt as error:
             note = "Nothing is stored. With a folder `resume_path` the same call would resume after finished trainings."
             if self.path is not None:
-                stored = counted(self.count_finished(), "finished training")
+                stored = number_of(self.count_finished(), "finished training")
                 note = f"{self.path} stores {stored}. Repeat the call to resume."
             error.add_note(note)
             raise

@@ -125,6 +125,8 @@ class Trainer:
         dtype = getattr(data.x, "dtype", None) if self.function is None else None
         rule = "be an array of real numbers: x.astype('float32')"
         refuse_if(getattr(dtype, "kind", "f") in "OSUc", "x", rule, f"dtype {dtype}")
+        is_empty = self.function is None and 0 in getattr(data.x, "shape", ())
+        refuse_if(is_empty, "x", "have at least one feature", shape=data.x)
         rows = [first_not_finite(part) for part in keras.tree.flatten(data.x)]
         row = min((row for row in rows if row is not None), default=None)
         refuse_if(row is not None and self.function is None, "x", "be finite", f"nan or infinity in example {row}")
@@ -337,8 +339,9 @@ def _file_name(name: str) -> str:
 
 def check_names(methods: Sequence[Method]) -> None:
     """Raises a ValueError for objects that are not methods, or methods whose files would have the same name."""
-    wrong = [method for method in methods if not isinstance(method, Method) or not method.name]
     rule = "be a list of `Method` objects with names"
+    refuse_if(not isinstance(methods, Sequence), "methods", rule, kind=methods)
+    wrong = [method for method in methods if not isinstance(method, Method) or not method.name]
     refuse_if(wrong, "methods", rule, repr(wrong[0]) if wrong else "")
     names = [_file_name(method.name).casefold() for method in methods]  # some file systems ignore case
     twice = [method.name for method, name in zip(methods, names, strict=True) if names.count(name) > 1]

@@ -22,7 +22,7 @@ from scipy.stats import hypergeom
 from keras_het.base.batches import argmax_rows, as_array, read_index
 from keras_het.base.classes import encode, index_labels, is_index_unambiguous, joined_names
 from keras_het.base.refusal import refuse_if
-from keras_het.base.tables import TitledLines, counted
+from keras_het.base.tables import TitledLines, number_of
 from keras_het.base.validation import check_class_names, check_labels
 from keras_het.base.verified import encode_verified
 from keras_het.labels.draws import Sample, check_random, read_sample, select_sample
@@ -84,7 +84,7 @@ class VerifiedAccuracy(TitledLines):
 
     def lines(self) -> list[tuple[str, str]]:
         """Returns (title, text) of the estimates, the assumptions and the warnings."""
-        verified_only = f"from the {counted(len(self.index), 'verified label')} only {self.verified_only}"
+        verified_only = f"from the {number_of(len(self.index), 'verified label')} only {self.verified_only}"
         return [
             ("clean accuracy", f"{self.accuracy}, 95% interval; {verified_only}"),
             ("equivalent to", f"{self.equivalent_labels:.0f} verified labels alone"),
@@ -224,9 +224,10 @@ def _read(predictions: Any, labels: Any, class_names: Any) -> tuple[Any, np.ndar
     rule = "be classes (N,) or probabilities (N, K). For p of the second of two classes, use np.stack([1 - p, p], 1)"
     is_fraction = values.dtype.kind == "f" and np.any(values != np.floor(values))
     refuse_if(is_fraction, "predictions", rule, "fractions of shape (N,)")
-    classes = (
-        encode(labels, name="labels", defines_classes=True).classes if class_names is None else np.asarray(class_names)
-    )
+    if class_names is None:
+        classes = encode(labels, name="labels", defines_classes=True).classes
+    else:
+        classes = np.asarray(check_class_names(class_names, len(class_names)))
     return None, _class_numbers(values, classes, "predictions"), _class_numbers(observed, classes, "labels"), classes
 
 

@@ -211,12 +211,15 @@ def _check_annotation_shape(shape: tuple, task: LabelTask) -> None:
 
 
 def _check_vector_shape(shape: tuple, task: LabelTask) -> None:
-    if not task.shape or (len(shape) == len(task.shape) and _fits(shape, task.shape)):
+    if not task.shape and len(shape) > 1:
+        return
+    expected = task.shape or (None, task.classes or None)  # the shape of a model that is not built is unknown
+    if len(shape) == len(expected) and _fits(shape, expected):
         return
     hint = ""
-    if _fits(shape, task.shape[:-1]):
+    if _fits(shape, expected[:-1]):
         hint = f". For integers use keras.utils.to_categorical(y, {task.classes}), or SparseCategoricalCrossentropy"
-    raise refusal("y", f"be label vectors of shape {_spell_shape(task.shape)}{hint}", f"shape {shape}")
+    raise refusal("y", f"be label vectors of shape {_spell_shape(expected)}{hint}", f"shape {shape}")
 
 
 def _check_output_shape(shape: tuple, task: LabelTask) -> None:

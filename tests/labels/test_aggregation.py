@@ -227,6 +227,9 @@ def test_majority_and_the_few_lines_of_the_print():
 
 
 test_errors_say_what_is_wrong = refusals([
+    (lambda: aggregate([[1_000_000, 2], [5, 2]]),
+     ("`votes` must be in [0, 30), 10 times the number of classes that occur; pass ids as strings. "
+      "Received: 1000000 at [0]")),
     (lambda: aggregate([[0, 3]], 3), "`votes` must be in [0, 3), or -1 if missing. Received: 3 at [0, 1]"),
     (lambda: aggregate([[0, -2]], 3), "`votes` must be in [0, 3), or -1 if missing. Received: -2 at [0, 1]"),
     (lambda: aggregate([["a", 1]]), "`votes` must have labels of one type. Received: int and str"),

@@ -142,5 +142,7 @@ test_errors_say_what_is_wrong = refusals([
     (lambda: annotators(STACK, prior=[0.5, 0.5]), "`prior` must have an entry for each of the 3 classes. Received: 2"),
     (lambda: annotators(STACK, LABELS[:, :2]),
      "`labels` must be integers of shape (N, 3). Received: shape (5, 2), dtype int64"),
+    (lambda: annotators(STACK, np.array(["ant", "bee"])[[[0, 1, 0]] * 5]),
+     "`labels` must have the names of the 3 classes, or `class_names` must name them. Received: 'ant', 'bee'"),
     (lambda: annotators(STACK, count=-1), "`count` must be an integer at least 0. Received: count=-1"),
 ])  # fmt: skip

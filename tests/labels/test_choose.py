@@ -251,6 +251,7 @@ REFUSED = {
     "seed": ({"seed": -1}, "`seed` must be an integer in [0, 2147483647]. Received: seed=-1"),
     "a class of methods": ({"methods": [Cheat]},
         "`methods` must be a list of `Method` objects with names. R"),
+    "one method": ({"methods": Cheat()}, "`methods` must be a list of `Method` objects with names. R"),
     "twice": ({"methods": [Cheat(), Cheat()]}, "`methods` must have different names. Received: 'cheat' twice"),
     "names of files": ({"methods": [Cheat(), Named("CHEAT")]}, "`methods` must have different names. Received"),
     "methods of a list": ({"make_model": [make_model], "methods": [Cheat()]},

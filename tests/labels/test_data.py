@@ -245,6 +245,10 @@ def test_rows_go_together_and_a_data_set_is_read_once_with_its_weights():
         np.testing.assert_array_equal(part.x["b"], X[rows, :2])
         np.testing.assert_array_equal(part.y, Y[rows])
         assert sorted(part.weight) == [1.0, 3.0]
+    # Sums and differences of booleans are no numbers, and those of small integers overflow.
+    assert [read(X, Y, sample_weight=np.ones(240, dtype)).weight.dtype for dtype in (bool, "uint8", "float32")] == [
+        "float64", "float64", "float32",
+    ]  # fmt: skip
     data = read(Batches(X, Y, np.arange(240.0)))
     np.testing.assert_array_equal(data.x, X)
     np.testing.assert_array_equal(data.weight, np.arange(240.0))
@@ -328,6 +332,7 @@ test_weights_and_sparse_matrices_are_refused = refusals([
     (lambda: clean(make_model, SPARSE, Y, epochs=1), "must be dense: "),
     (lambda: choose(make_model, X, SPARSE, epochs=1), "`y` must be dense: y.toarray(). Received: a csr_matrix"),
     (lambda: clean(None, X.astype(object), Y), "array of real numbers: x.astype('float32'). Received: dtype object"),
+    (lambda: clean(None, X[:, :0], Y), "`x` must have at least one feature. Received: shape (240, 0)"),
     (lambda: choose(None, X.astype(str), Y, epochs=1, verbose=0), "`x` must be an array of real numbers: "),
 ])  # fmt: skip
 

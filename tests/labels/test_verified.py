@@ -361,7 +361,10 @@ def test_names_are_labels_and_the_print_has_the_assumptions():
     assert (named.accuracy, named.label_accuracy) == (plain.accuracy, plain.label_accuracy)
     assert named.classes.tolist() == names.tolist()
     for given in (names[labels], labels):
-        assert verify_accuracy(p, given, by_name, class_names=names).accuracy == plain.accuracy
+        for order in (names, dict(enumerate(names))):
+            assert verify_accuracy(p, given, by_name, class_names=order).accuracy == plain.accuracy
+            named = verify_accuracy(names[p.argmax(axis=1)], given, by_name, class_names=order)
+            assert named.accuracy == plain.accuracy
 
 
 def test_numbers_as_names_columns_and_an_index_are_matched_by_name():

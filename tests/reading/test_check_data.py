@@ -98,6 +98,7 @@ class Batches(keras.utils.PyDataset):
     (pixels(), SPARSE, np.ones((8, 2, 2, 6)), Y, "must be integers of shape (N, 2, 2). Received: shape (8,)"),
     (dense(), VECTORS, X, Y, TO_VECTORS),
     (dense(), VECTORS, X, Y[:, None], TO_VECTORS),
+    (lambda: keras.Sequential([layers.Dense(3)]), VECTORS, None, Y, TO_VECTORS),
     (dense(), VECTORS, X, np.eye(4)[Y], "must be label vectors of shape (N, 3). Received: shape (8, 4)"),
     (dense(), GeneralizedCrossentropy(from_logits=True), X, np.eye(4)[Y], "must be label vectors of shape (N, 3)."),
     (dense(), BINARY, X, Y, "must have shape (N, 3), with 0 or 1 for each class. Received: shape (8,)"),

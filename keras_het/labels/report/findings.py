@@ -10,7 +10,7 @@ import numpy as np
 from keras_het import explain
 from keras_het.base.batches import argmax_rows, check_same_index, count_examples, is_data_set
 from keras_het.base.refusal import refusal, refuse_if
-from keras_het.base.tables import are, counted
+from keras_het.base.tables import are, number_of
 from keras_het.base.validation import check_class_names, check_integer, check_labels
 from keras_het.explain.calibration import Calibration
 from keras_het.explain.drawing import shorten
@@ -207,7 +207,7 @@ def _check_labels(findings: Findings) -> str | None:
     if not findings.flagged:
         return None
     return (
-        f"Check the {counted(findings.flagged, 'issue')} from the top; the model can be wrong. Write the correct "
+        f"Check the {number_of(findings.flagged, 'issue')} from the top; the model can be wrong. Write the correct "
         "class into the column corrected of labels.csv, and read it with labels.apply_corrections."
     )
 
@@ -217,7 +217,7 @@ def _separate_classes(findings: Findings) -> str | None:
         return None
     first, second, count = findings.confusable[0]
     return (
-        f"{_quoted(first)} and {_quoted(second)} are confused more often than by chance ({counted(count, 'issue')}). "
+        f"{_quoted(first)} and {_quoted(second)} are confused more often than by chance ({number_of(count, 'issue')}). "
         "Explain in the labelling guide how to tell them apart, or merge them."
     )
 

@@ -40,6 +40,7 @@ RUNS = (  # benchmarks and their options
     ("heads", *WORST, "--sizes", "50000", "--rows", "Dense", "clean", "full", "--seeds", "5"),
     ("heads", "--sets", PEOPLE[0], "--sizes", "45000", "--rows", "Dense", "clean", "full"),
     ("finetune", "--size", "4000"),
+    ("finetune", *WORST, "--size", "10000", "--rows", "Dense, logits / 5", "full head", "--seeds", "5"),
 )
 SMALL = ("--quick", "--sets", "TREC")
 QUICK = (

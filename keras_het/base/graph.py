@@ -32,8 +32,6 @@ def symbolic_inputs(model: keras.Model) -> Any:
     if getattr(model, "inputs", None):
         inputs = model_inputs(model)
         return keras.tree.map_structure(lambda x: keras.Input(batch_shape=x.shape, dtype=x.dtype, name=x.name), inputs)
-    if hasattr(model, "members"):
-        return symbolic_inputs(model.members[0])
     shapes = (model.get_build_config() or {}).get("input_shape") if model.built else None
     if shapes is None:
         raise refusal("model", "be built: give it a keras.Input, or call it once", f"{model.name!r}, not built")

@@ -86,7 +86,7 @@ class TemperatureScaler(keras.layers.Layer):
 
     def call(self, inputs: Any) -> Any:
         """Scales the inputs, `(..., K)`."""
-        logits = inputs if self.from_logits else convert_probabilities(inputs, self.link.activation)
+        logits = inputs if self.from_logits else _convert_probabilities(inputs, self.link.activation)
         scaled = logits / ops.convert_to_tensor(self._temperature)
         return ops.log_softmax(scaled, axis=-1) if self.link.activation == "softmax" else scaled
 
@@ -147,7 +147,7 @@ def scale_temperature(
     if labels.shape[: mask.ndim] == mask.shape:  # else best_temperature refuses the labels
         outputs, labels = drop_masked(mask, outputs, labels)
     if not (from_logits := ending.returns != "probabilities"):
-        outputs = convert_probabilities(ops.convert_to_tensor(outputs, "float32"), link.activation)
+        outputs = _convert_probabilities(ops.convert_to_tensor(outputs, "float32"), link.activation)
     temperature = best_temperature(outputs, labels, link.activation)
     return _add_scaler(model, TemperatureScaler(link, temperature, from_logits=from_logits), ending)
 
@@ -169,7 +169,7 @@ def _scalable_ending(model: keras.Model) -> Ending:
     return ending._replace(returns="logits") if ending.returns == "numbers" else ending
 
 
-def convert_probabilities(p: Any, activation: str) -> Any:
+def _convert_probabilities(p: Any, activation: str) -> Any:
     """Converts probabilities, `(..., K)`, to log-probabilities (softmax) or logits (sigmoid).
 
     The largest logit is the smallest logit whose sigmoid rounds to one, so that logits stay finite.

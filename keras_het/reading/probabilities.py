@@ -32,9 +32,9 @@ LOG_PROBABILITIES: dict[str, Any] = {
 def predict_probabilities(model: keras.Model, x: Any, batch_size: int = 128) -> np.ndarray:
     """Predicts the probabilities of exclusive classes, or of each label if labels are not exclusive.
 
-    The prediction of an ensemble is the mean of the probabilities of its models. Heads of this package declare whether
-    they return logits. For other models the loss decides. If the loss has no `from_logits=True`, outputs must be
-    probabilities or log-probabilities, with rows that sum to 1.
+    Heads of this package declare whether they return logits. For other models the loss decides. If the loss has no
+    `from_logits=True`, outputs must be probabilities or log-probabilities, with rows that sum to 1. For an ensemble,
+    average the results of its models.
 
     Args:
         model: a model with one output of shape `(N, K)`.

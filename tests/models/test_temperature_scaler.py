@@ -133,6 +133,15 @@ def test_a_sigmoid_that_rounds_to_one_is_not_infinitely_sure():
     )
 
 
+@pytest.mark.parametrize("link", ["softmax", "sigmoid"])
+def test_probabilities_of_zero_and_one_stay_finite(link):
+    x = np.array([[200.0, -200.0], [-200.0, 200.0], [1.0, 0.0], [0.0, 1.0]], "float32")
+    y = np.array([0, 1, 0, 0])
+    model = keras.Sequential([keras.Input((2,)), layers.Activation(link)])
+    scaled = scale_temperature(model, x, y if link == "softmax" else np.eye(2)[y], link=link)
+    assert np.isfinite(scaled.predict(x, verbose=0)).all()
+
+
 def own_data(sigmoid=False):
     rng = np.random.default_rng(1)
     x = rng.normal(size=(60, FEATURES)).astype("float32")

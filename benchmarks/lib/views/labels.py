@@ -38,7 +38,7 @@ HEAD_ADVICE = (
     ("frozen features, 18,000 labels or more, 17% or fewer wrong", "`Dense`, tuned, or the head"),
     (
         "a pretrained network, all layers fine-tuned",
-        "`Dense` with [logits divided by 5](pretrained.md#before-you-start); with 10,000 labels, compare the head",
+        "`Dense` with [logits divided by 5](pretrained.md#before-you-start); from 10,000 labels on, compare the head",
     ),
     ("a network from scratch, 45,000 labels, 40% wrong", "[`Dense`, tuned](#networks-from-scratch)"),
     (

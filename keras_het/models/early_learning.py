@@ -155,7 +155,9 @@ class EarlyLearning(keras.Model):
         if not training:
             return super().compute_loss(x, y, y_pred, weight, training)
         self._check_training(sample_weight, index)
-        return super().compute_loss(x, y, y_pred, weight, training) + term((y, index), y_pred, weight)
+        # Copies, because Keras multiplies weights by the mask of `ignore_class`, on PyTorch in place.
+        loss = super().compute_loss(x, y, y_pred, ops.copy(weight), training)
+        return loss + term((y, index), y_pred, ops.copy(weight))
 
     def _check_training(self, sample_weight: Any, index: Any) -> None:
         if index is None:

@@ -179,8 +179,10 @@ def test_weights_and_ignored_labels_count_as_in_the_loss(reduction):
     model = identity(sparse_crossentropy(ignore_class=-1, reduction=reduction))
     exact = WEIGHTS[kept] * oracle(0.3 * probabilities(LOGITS), LOGITS, np.eye(UNITS)[LABELS])[kept]
     divisor = {"sum_over_batch_size": kept.sum(), "sum": 1.0, "mean_with_sample_weight": WEIGHTS[kept].sum()}[reduction]
-    found = loss_of(model, labels, LOGITS, with_index(EXAMPLES, WEIGHTS))
+    weights = ops.convert_to_tensor(with_index(EXAMPLES, WEIGHTS))
+    found = loss_of(model, labels, LOGITS, weights)
     assert float(found) == pytest.approx(exact.sum() / divisor, rel=1e-6)
+    assert_array_equal(to_numpy(weights), with_index(EXAMPLES, WEIGHTS))  # for the weighted metrics
     assert_array_equal(np.any(memory_of(model), axis=1), kept)
 
 

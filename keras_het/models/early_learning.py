@@ -12,6 +12,7 @@ from keras_het.base.replicas import check_one_replica
 from keras_het.base.validation import check_choice, check_integer, check_number, check_weights
 from keras_het.losses.crossentropy import Crossentropy
 from keras_het.ops.log_space import bounded_max
+from keras_het.reading.check import leaves
 from keras_het.reading.matching import find_label_form, get_loss
 
 MAX_EXAMPLES = 1 << 24  # sample weights are float32, which would round larger indices
@@ -199,6 +200,7 @@ class _Term(Crossentropy):
     """Regularisation term lambda log(1 - sum_k t_k p_k), reduced like the compiled loss; calling it updates t."""
 
     def __init__(self, model: EarlyLearning, identifier: Any) -> None:
+        identifier = next(leaves(identifier), None)  # the only loss, which can be in a list or a dict
         loss = get_loss(identifier)
         from_logits = getattr(loss, "from_logits", None)
         is_exclusive = find_label_form(loss, model.output.shape[1]) in ("integers", "vectors", "either", "")

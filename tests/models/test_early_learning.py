@@ -48,7 +48,7 @@ def make_model(loss=None, rate=0.5, activation=None, examples=EXAMPLES, units=UN
 
 def identity(loss=None, **kwargs):
     inputs = keras.Input((UNITS,))
-    model = EarlyLearning(inputs, keras.layers.Identity()(inputs), EXAMPLES, **kwargs)
+    model = EarlyLearning(inputs, keras.layers.Identity(name="identity")(inputs), EXAMPLES, **kwargs)
     return compiled(model, "sgd", sparse_crossentropy(reduction="none") if loss is None else loss)
 
 
@@ -162,9 +162,10 @@ def test_labels_of_every_form_and_probabilities():
             assert_allclose(loss_of(model, labels, outputs, INDEX), expected, rtol=2e-6, atol=2e-6)
 
 
+@pytest.mark.parametrize("form", [lambda loss: loss, lambda loss: [loss], lambda loss: {"identity": loss}])
 @pytest.mark.parametrize("name", ["sparse_categorical_crossentropy", "robust"])
-def test_other_losses_get_the_same_term(name):
-    loss = name if name != "robust" else GeneralizedCrossentropy(0.5)
+def test_other_losses_get_the_same_term(name, form):
+    loss = form(name if name != "robust" else GeneralizedCrossentropy(0.5))
     model, term = identity(loss), 3.0 * np.log(1 - 0.3 * np.square(probabilities(LOGITS)).sum(-1))
     p = probabilities(LOGITS)[np.arange(EXAMPLES), LABELS]
     own = -np.log(p) if name != "robust" else (1 - p**0.5) / 0.5

@@ -62,7 +62,7 @@ def sample_segmentations(model: Any, x: Any, num_samples: int, seed: int = 0, ba
     if not isinstance(head, JointHeteroscedasticDense) or head.link.activation != "softmax":
         raise refusal("model", "be a DistributionModel of a StochasticSegmentation", kind=model)
     units = head.units
-    packed = model.predict_distribution(x, batch_size=batch_size, verbose=0)
+    packed = model.predict_distribution(x, batch_size=check_integer("batch_size", batch_size, 1), verbose=0)
     loc, scale = packed[..., :units], packed[..., units : 2 * units]
     factor = packed[..., 2 * units : -1].reshape(*loc.shape, -1)
     samples = np.empty((num_samples, *loc.shape[:-1]), "int32")

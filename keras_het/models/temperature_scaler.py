@@ -19,7 +19,14 @@ from keras_het.base.masks import drop_masked, masked_predictor
 from keras_het.base.precision import check_dtype
 from keras_het.base.refusal import outside_level, refuse_first, refuse_if
 from keras_het.base.serializable import resolve
-from keras_het.base.validation import as_float64, check_boolean, check_labels, check_last_axis, check_number
+from keras_het.base.validation import (
+    as_float64,
+    check_boolean,
+    check_integer,
+    check_labels,
+    check_last_axis,
+    check_number,
+)
 from keras_het.models.output_layers import compile_like
 from keras_het.models.raw_inputs import add_preprocessor
 from keras_het.ops.transition import MIN_PROBABILITY
@@ -140,7 +147,7 @@ def scale_temperature(
     is_wrong = ending.link not in ("", link.activation)
     refuse_if(is_wrong, "link", f"be a {ending.link}, the link of {ending.source}", value=link)
     graph = add_preprocessor(keras.Model(*_graph(model)), model)
-    predict = masked_predictor(graph, graph.output)
+    predict, batch_size = masked_predictor(graph, graph.output), check_integer("batch_size", batch_size, 1)
     parts = [(*predict(inputs), labels) for inputs, labels in labelled_batches(x, y, batch_size)]
     refuse_if(not parts, "x", "have at least one example", "none")
     outputs, mask, labels = (np.concatenate(part) for part in zip(*parts, strict=True))

@@ -11,7 +11,7 @@ from keras import ops
 from keras_het.base.batches import labelled_batches
 from keras_het.base.internals import layers_of
 from keras_het.base.refusal import refusal
-from keras_het.base.validation import check_annotations, check_labels
+from keras_het.base.validation import check_annotations, check_integer, check_labels
 from keras_het.layers import NoiseTransition
 from keras_het.layers.log_probabilities import TOLERANCE
 
@@ -50,7 +50,7 @@ class TransitionPredictor:
         if y is not None:
             self._check(ops.convert_to_numpy(y), None, name)
         count = 0
-        for inputs, labels in labelled_batches(x, y, batch_size, name):
+        for inputs, labels in labelled_batches(x, y, check_integer("batch_size", batch_size, 1), name):
             clean = ops.convert_to_numpy(self._predict(inputs))
             _check_sums(clean)
             noisy = ops.convert_to_numpy(self.layer(clean, training=True))

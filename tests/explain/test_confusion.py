@@ -127,6 +127,8 @@ test_errors_say_what_is_wrong = refusals([
     (lambda: noisy_nll(make_model(), iter([X])),
      "pairs of inputs and labels, in batches. Received: a data set without labels"),
     (lambda: noisy_nll(make_model(), X.tolist(), LABELS), "use np.asarray for lists. Received: a list of float"),
+    (lambda: noisy_nll(make_model(), X, LABELS, 0), "`batch_size` must be an integer at least 1. Received: "),
+    (lambda: confusion_matrices(make_model(), X, LABELS, -1), "at least 1. Received: batch_size=-1"),
     (lambda: noisy_nll(make_model(), iter([])), "`x` must have at least one example. Received: none"),
     (lambda: confusion_matrices(make_model(), X, LABELS % 3), "an example of every class. Received: none of class 3"),
     (lambda: confusion_matrices(make_model(), X, LABELS + 1), "`labels` must be in [0, 4). Received: 4 at [3]"),

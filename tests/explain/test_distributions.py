@@ -168,6 +168,8 @@ def test_maps_that_do_not_fit_are_refused():
             segmentation_scores(maps, maps[index])
     with pytest.raises(ValueError, match="`num_samples` must be an integer in"):
         sample_segmentations(Planted(1.0, 1.0), np.zeros((1, 1)), 0)
+    with pytest.raises(ValueError, match="`batch_size` must be an integer at least 1"):
+        sample_segmentations(Planted(1.0, 1.0), np.zeros((1, 1)), 2, batch_size=0)
     plain = keras.Sequential([keras.Input((2,)), HeteroscedasticDense(3)])
     for model in (plain, joint_model()):
         with pytest.raises(ValueError, match="`model` must be a DistributionModel of a StochasticSegmentation"):

@@ -230,6 +230,8 @@ TEMPERATURES = {
     "`link` must be ... for a model that does not end in a head. Received: link=None":
         scaling(layers.Dense(4, name="end")),
     "`x` must have at least one example. Received: none": scaling(HeteroscedasticDense(4), 0),
+    "`batch_size` must be an integer at least 1. Received: batch_size=0":
+        scaling(HeteroscedasticDense(4), batch_size=0),
 }  # fmt: skip
 
 

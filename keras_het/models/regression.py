@@ -127,4 +127,5 @@ def _initial_scales(model: keras.Model, ending: Ending, x: Any, y: Any, initial_
         targets, means = drop_masked(mask, targets.reshape(means.shape), means)
         refuse_if(not np.isfinite(targets).all(), "y", rule, shape=targets)
         squares.append(np.square(targets - means.astype("float64")).reshape(-1, units))
+    refuse_if(not any(map(len, squares)), "x", "have at least one example", "none")
     return np.sqrt(np.concatenate(squares).mean(axis=0))

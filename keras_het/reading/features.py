@@ -43,7 +43,9 @@ def features(model: keras.Model, x: Any, layer: str | None = None, batch_size: i
         refuse_if(layer not in names, "layer", f"be one of {', '.join(map(repr, names))}", value=layer)
         tensor = model.get_layer(layer).output
     predict = batch_predictor(model, tensor)
-    rows = np.concatenate([predict(part) for part, _ in batches(x, check_integer("batch_size", batch_size, 1))])
+    parts = [predict(part) for part, _ in batches(x, check_integer("batch_size", batch_size, 1))]
+    refuse_if(not parts, "x", "have at least one example", "none")
+    rows = np.concatenate(parts)
     return rows.reshape(len(rows), -1)
 
 

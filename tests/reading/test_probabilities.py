@@ -76,6 +76,7 @@ test_what_cannot_be_told_is_an_error = refusals([
     (lambda: predict_probabilities(model_of("softmax"), X * np.nan),
      "its training has diverged, or `x` has nan. Received: nan for example 0"),
     (lambda: predict_probabilities(model_of("softmax"), X[:0]), "`x` must have at least one example. Received: none"),
+    (lambda: features(keras.Sequential([keras.Input((3,)), keras.layers.Dense(2)]), X[:0]), "`x` must have at least"),
     (lambda: predict_probabilities(two_outputs(), X),
      "`model` must have one output of shape (N, K). Received: model='two' with outputs of shapes [(3, 3), (3, 3)]"),
 ])  # fmt: skip

@@ -9,7 +9,7 @@ from keras_het.base.batches import labelled_batches
 from keras_het.base.graph import model_inputs
 from keras_het.base.masks import drop_masked, masked_predictor
 from keras_het.base.refusal import refusal, refuse_if
-from keras_het.base.validation import check_boolean, check_number
+from keras_het.base.validation import check_boolean, check_number, check_numbers
 from keras_het.layers import HeteroscedasticNormal
 from keras_het.losses import MultivariateNormalNLL
 from keras_het.models.conversion import convertible_ending
@@ -122,10 +122,9 @@ def _initial_scales(model: keras.Model, ending: Ending, x: Any, y: Any, initial_
     for inputs, targets in labelled_batches(x, y, BATCH_SIZE):
         means, mask = predict(inputs)
         shapes = (means.shape[:-1], means.shape) if units == 1 else (means.shape,)
-        rule = f"be finite, of shape (N, ..., {units})"
-        refuse_if(targets.shape not in shapes, "y", rule, shape=targets)
-        targets, means = drop_masked(mask, targets.reshape(means.shape), means)
-        refuse_if(not np.isfinite(targets).all(), "y", rule, shape=targets)
+        refuse_if(targets.shape not in shapes, "y", f"have shape (N, ..., {units})", shape=targets)
+        targets, means = drop_masked(mask, check_numbers("y", targets).reshape(means.shape), means)
+        refuse_if(not np.isfinite(targets).all(), "y", "be finite", "nan or infinity")
         squares.append(np.square(targets - means.astype("float64")).reshape(-1, units))
     refuse_if(not any(map(len, squares)), "x", "have at least one example", "none")
     return np.sqrt(np.concatenate(squares).mean(axis=0))

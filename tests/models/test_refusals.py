@@ -160,9 +160,12 @@ REGRESSION = {
     "`initial_scale` must be a number without `x` and `y`": regressing(),
     "`initial_scale` must be a number without": regressing(regression.X, regression.Y, initial_scale=1.0),
     "`y` must be labels for arrays": regressing(regression.X),
-    "`y` must be finite, of shape (N, ..., 2)": regressing(regression.X, regression.Y[:, :1]),
+    "`y` must have shape (N, ..., 2). Received: shape": regressing(regression.X, regression.Y[:, :1]),
+    "`y` must be an array of numbers. Received: a ndarray; could not convert string": regressing(
+        regression.X, regression.Y.astype(str).astype(object) + "a"
+    ),
     "`x` must have at least one example. Received: none": regressing(regression.X[:0], regression.Y[:0]),
-    "`y` must be finite": regressing(regression.X, regression.Y * np.nan),
+    "`y` must be finite. Received: nan or infinity": regressing(regression.X, regression.Y * np.nan),
     "`initial_scale` must be a finite": regressing(initial_scale=0.0),
     "`form` must be one of": regressing(initial_scale=1.0, form="mse"),
     "`num_factors` must be": regressing(initial_scale=1.0, num_factors=3),

@@ -9,8 +9,9 @@ import numpy as np
 from scipy.special import ndtr, ndtri
 
 from keras_het.base.batches import as_numpy, check_same_index
-from keras_het.base.refusal import refusal, refuse_first
-from keras_het.base.tables import align_columns
+from keras_het.base.refusal import refusal, refuse_first, refuse_if
+from keras_het.base.tables import align_columns, number_of
+from keras_het.base.validation import check_numbers
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,21 +75,21 @@ def regression_scores(outputs: Any, targets: Any, levels: Sequence[float] = (0.5
              0  0.8165  0.6667  0.4795       0.333       1.35
         nll 1.252, mean distance 0.667 (calibrated: 1)
     """
-    levels = tuple(map(float, levels))
-    if not levels or not all(0.0 < level < 1.0 for level in levels):
-        raise refusal("levels", "be in (0, 1), at least one", levels)
+    values = check_numbers("levels", levels)
+    is_wrong = values.ndim != 1 or not values.size or not ((values > 0.0) & (values < 1.0)).all()
+    refuse_if(is_wrong, "levels", "be a sequence of numbers in (0, 1), at least one", value=levels)
     error, scale, distance, log_det = _residuals(outputs, targets)
     units, z = error.shape[1], error / scale
     density = np.exp(-0.5 * np.square(z)) / math.sqrt(2.0 * math.pi)
     crps = scale * (z * (2.0 * ndtr(z) - 1.0) + 2.0 * density - 1.0 / math.sqrt(math.pi))
-    quantiles = ndtri(0.5 + 0.5 * np.array(levels))[:, None]
+    quantiles = ndtri(0.5 + 0.5 * values)[:, None]
     return RegressionScores(
         nll=float(np.mean(distance + log_det + units * math.log(2.0 * math.pi))) / 2.0,
         distance=float(distance.mean()) / units,
         rmse=np.sqrt(np.square(error).mean(0)),
         mae=error.mean(0),
         crps=crps.mean(0),
-        levels=levels,
+        levels=tuple(values.tolist()),
         coverage=np.mean(z <= quantiles[..., None], axis=1),
         width=2.0 * quantiles * scale.mean(0),
     )
@@ -102,7 +103,7 @@ def _residuals(outputs: Any, targets: Any) -> tuple[np.ndarray, np.ndarray, np.n
         log det Sigma, `(N,)` each.
     """
     check_same_index(outputs=outputs, targets=targets)
-    outputs, targets = (np.asarray(as_numpy(array), "float64") for array in (outputs, targets))
+    outputs, targets = check_numbers("outputs", as_numpy(outputs)), check_numbers("targets", as_numpy(targets))
     y = targets[:, None] if targets.ndim == 1 else targets
     if outputs.ndim != 2 or y.ndim != 2 or len(y) != len(outputs) or not len(y):
         rule = "have shape (N, K) or (N,), and as many rows as `outputs`, (N, K (2 + R) + 1)"
@@ -114,6 +115,8 @@ def _residuals(outputs: Any, targets: Any) -> tuple[np.ndarray, np.ndarray, np.n
     for name, array in (("outputs", outputs), ("targets", y)):
         refuse_first(~np.isfinite(array), name, "be finite", array)
     mean, d, factor = np.split(outputs[:, :-1], [y.shape[1], 2 * y.shape[1]], axis=1)
+    rule = f"have standard deviations above 0 after the {number_of(y.shape[1], 'mean')}: use predict_distribution"
+    refuse_if((d <= 0).any(), "outputs", rule, f"{d.min():g}")
     factor, error = factor.reshape(*y.shape, factors), y - mean
     distance, log_det = _distance_and_log_det(error / d, factor / d[..., None])
     scale = np.sqrt(np.square(d) + np.square(factor).sum(-1))

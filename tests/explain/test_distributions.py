@@ -250,5 +250,9 @@ test_targets_that_do_not_fit_are_refused = refusals([
     (lambda: regression_scores(OUTPUTS, Y[:3]), "`targets` must have shape"),
     (lambda: regression_scores(OUTPUTS[:0], Y[:0]), "`targets` must have shape"),
     (lambda: regression_scores(OUTPUTS, Y[:, :1]), "`outputs` must have 1"),
-    (lambda: regression_scores(OUTPUTS, Y, levels=[0.9, 1.0]), "`levels` must be in"),
+    (lambda: regression_scores(OUTPUTS, Y, levels=[0.9, 1.0]), "`levels` must be a sequence of numbers in (0, 1)"),
+    (lambda: regression_scores(OUTPUTS, Y, levels=0.9), "in (0, 1), at least one. Received: levels=0.9"),
+    (lambda: regression_scores(OUTPUTS, Y, levels=["all"]), "`levels` must be an array of numbers. Received: a list"),
+    (lambda: regression_scores(OUTPUTS, [["a", "b"]] * 4), "`targets` must be an array of numbers. Received: a"),
+    (lambda: regression_scores(-OUTPUTS, Y), "`outputs` must have standard deviations above 0 after the 2 means"),
 ])  # fmt: skip

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 
-from keras_het.base.refusal import refusal, refuse_if
+from keras_het.base.refusal import refusal, refuse_first, refuse_if
 from keras_het.base.validation import check_integer
 from keras_het.layers import JointHeteroscedasticDense
 
@@ -83,7 +83,8 @@ def segmentation_scores(samples: Any, references: Any, num_classes: int = 2) -> 
     Returns:
         `SegmentationScores`.
     Raises:
-        ValueError: for label maps of different shapes, and without a map, an image or a pixel.
+        ValueError: for label maps of different shapes, with a label that is no class, or without a map, an image or a
+            pixel.
     Source: Kohl et al. 2018 (energy distance) and 2019 (matched IoU).
 
     Example:
@@ -92,18 +93,20 @@ def segmentation_scores(samples: Any, references: Any, num_classes: int = 2) -> 
         0.0
     """
     samples, references = np.asarray(samples), np.asarray(references)
+    classes = range(check_integer("num_classes", num_classes, 2, 1 << 20))
     for name, maps in (("samples", samples), ("references", references)):
         rule = "be maps of shape (S, N, ...): at least one map of one image"
         refuse_if(maps.ndim < 2 or not maps.size, name, rule, shape=maps)
+        rule = f"be integers in [0, {num_classes}), or pass `num_classes`"
+        refuse_first(~np.isin(maps, classes), name, rule, maps)
     if samples.shape[1:] != references.shape[1:]:
         rule = f"have the shape of `samples` after the first axis, {samples.shape[1:]}"
         raise refusal("references", rule, shape=references)
-    classes = range(1, check_integer("num_classes", num_classes, 2, 1 << 20))
     count = math.lcm(len(samples), len(references))
     rows = []
     for image in range(samples.shape[1]):
         x, y = (maps[:, image].reshape(len(maps), -1) for maps in (samples, references))
-        d_xy, d_xx, d_yy = (_distances(*pair, classes) for pair in ((x, y), (x, x), (y, y)))
+        d_xy, d_xx, d_yy = (_distances(*pair, classes[1:]) for pair in ((x, y), (x, x), (y, y)))
         repeated = np.repeat(np.repeat(d_xy, count // len(x), axis=0), count // len(y), axis=1)
         matched = 1.0 - repeated[linear_sum_assignment(repeated)].mean()
         rows.append([2.0 * d_xy.mean() - d_xx.mean() - d_yy.mean(), d_xx.mean(), matched])

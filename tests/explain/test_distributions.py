@@ -161,6 +161,9 @@ def test_maps_that_do_not_fit_are_refused():
     with pytest.raises(ValueError, match="`references` must have the shape"):
         segmentation_scores(np.zeros((2, 3, 4)), np.zeros((2, 3, 5)))
     maps, rule = np.zeros((2, 3, 4), int), "must be maps of shape"
+    for wrong in (255, -1, 0.5, np.nan):
+        with pytest.raises(ValueError, match=r"`references` must be integers in \[0, 2\), or pass `num_classes`"):
+            segmentation_scores(maps, np.where(np.arange(4) == 1, wrong, maps))
     for index in (np.s_[:0], np.s_[:, :0], np.s_[..., :0], np.s_[0, 0]):
         with pytest.raises(ValueError, match=f"`samples` {rule}"):
             segmentation_scores(maps[index], maps[index])

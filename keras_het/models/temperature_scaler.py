@@ -140,13 +140,12 @@ def scale_temperature(
         >>> round(scaled.layers[-1].temperature, 4)  # 2 / log(2)
         2.8854
     """
-    ending = _scalable_ending(model)
+    ending, graph = _scalable_ending(model), add_preprocessor(keras.Model(*_graph(model)), model)
     rule = 'be "softmax" or "sigmoid" for a model that does not end in a head'
     refuse_if(link is None and not ending.link, "link", rule, "link=None")
     link = resolve(links.Link, link or ending.link)
     is_wrong = ending.link not in ("", link.activation)
     refuse_if(is_wrong, "link", f"be a {ending.link}, the link of {ending.source}", value=link)
-    graph = add_preprocessor(keras.Model(*_graph(model)), model)
     predict, batch_size = masked_predictor(graph, graph.output), check_integer("batch_size", batch_size, 1)
     parts = [(*predict(inputs), labels) for inputs, labels in labelled_batches(x, y, batch_size)]
     refuse_if(not parts, "x", "have at least one example", "none")
@@ -237,8 +236,8 @@ def _warn(temperature: float, reason: str) -> float:
 def _softmax_slope(logits: np.ndarray, labels: Any, shape: tuple[int, ...]) -> Callable[[float], float]:
     """Returns the derivative of the mean NLL by 1 / T, a function of T: the mean of E[logit] - logit of the label."""
     labels, count = np.asarray(ops.convert_to_numpy(labels)), len(logits)
-    refuse_if(labels.shape not in (shape, (*shape, 1)), "labels", f"be integers of shape {shape}", shape=labels)
-    labels = check_labels(labels.ravel(), logits.shape[-1])
+    refuse_if(labels.shape not in (shape, (*shape, 1)), "y", f"be integers of shape {shape}", shape=labels)
+    labels = check_labels(labels.ravel(), logits.shape[-1], name="y")
     logits = logits - logits.max(axis=-1, keepdims=True)
     observed = logits[np.arange(count), labels].mean()
     return lambda temperature: np.einsum("nk,nk->", softmax(logits / temperature, axis=-1), logits) / count - observed
@@ -247,7 +246,7 @@ def _softmax_slope(logits: np.ndarray, labels: Any, shape: tuple[int, ...]) -> C
 def _sigmoid_slope(logits: np.ndarray, labels: Any, shape: tuple[int, ...]) -> Callable[[float], float]:
     """Returns the derivative of the mean NLL of label vectors by 1 / T, a function of T: the mean of logit (p - y)."""
     labels, units = as_float64(labels), logits.shape[-1]
-    refuse_if(labels.shape != (*shape, units), "labels", f"be vectors of shape {(*shape, units)}", shape=labels)
+    refuse_if(labels.shape != (*shape, units), "y", f"be vectors of shape {(*shape, units)}", shape=labels)
     labels = labels.reshape(logits.shape)
-    refuse_first(~((labels >= 0) & (labels <= 1)), "labels", "be in [0, 1]", labels)
+    refuse_first(~((labels >= 0) & (labels <= 1)), "y", "be in [0, 1]", labels)
     return lambda temperature: np.mean(logits * (expit(logits / temperature) - labels))

@@ -36,7 +36,7 @@ BY_HAND = (
     "model.input, keras_het.HeteroscedasticDense(K)(keras.layers.GlobalAveragePooling2D()(model.outputs[0]))). Re"
 )
 OUTPUTS = "`outputs` must be (..., K), with at least one example. Received: "
-LABELS = "`labels` must be integers of shape "
+LABELS = "`y` must be integers of shape "
 VECTORS, MAPS = np.zeros((2, 6), "float32"), np.zeros((8, 4, 4), int)
 
 
@@ -219,12 +219,12 @@ TEMPERATURES = {
     f"{OUTPUTS}shape (3,)": fitting("softmax", np.zeros(3), [0]),
     "`outputs` must be finite. Received: nan at [1, 0]": fitting("softmax", [[0, 1], [np.nan, 0]], [0, 1]),
     f"{LABELS}(2,). Received: shape (1,)": fitting("softmax", ZEROS, [0]),
-    "`labels` must be in [0, 3). Received: 3 at [1]": fitting("softmax", ZEROS, [0, 3]),
-    "`labels` must be in [0, 3). Received: -1 at [0]": fitting("softmax", ZEROS, [-1, 0]),
+    "`y` must be in [0, 3). Received: 3 at [1]": fitting("softmax", ZEROS, [0, 3]),
+    "`y` must be in [0, 3). Received: -1 at [0]": fitting("softmax", ZEROS, [-1, 0]),
     f"{LABELS}(N,). Received: shape (2,), dtype float": fitting("softmax", ZEROS, [0.0, np.nan]),
-    "`labels` must be vectors of shape (2, 3). Received: shape (2,)": fitting("sigmoid", ZEROS, [0, 1]),
-    "`labels` must be in [0, 1]. Received: 2.0 at [0, 1]": fitting("sigmoid", [[0, 0]], [[0, 2]]),
-    "`labels` must be in [0, 1]. Received: nan at [0, 1]": fitting("sigmoid", [[0, 0]], [[0, np.nan]]),
+    "`y` must be vectors of shape (2, 3). Received: shape (2,)": fitting("sigmoid", ZEROS, [0, 1]),
+    "`y` must be in [0, 1]. Received: 2.0 at [0, 1]": fitting("sigmoid", [[0, 0]], [[0, 2]]),
+    "`y` must be in [0, 1]. Received: nan at [0, 1]": fitting("sigmoid", [[0, 0]], [[0, np.nan]]),
     "`model` must return logits or probabilities when called. Received: 'm', which returns a":
         lambda: (scale_temperature(DistributionModel(*joint_end(), name="m"), ZEROS, ZEROS)),
     "`model` must return logits or probabilities when called. Received: 'm', with activation 'log_sigmoid'":
@@ -233,6 +233,9 @@ TEMPERATURES = {
         scaling(HeteroscedasticDense(4, name="head"), link="sigmoid"),
     "`link` must be ... for a model that does not end in a head. Received: link=None":
         scaling(layers.Dense(4, name="end")),
+    "`model` must have one output. Received: a model with 2 outputs, ['first', 'second']":
+        lambda: scale_temperature(two_outputs(), ZEROS, ZEROS[:, 0]),
+    "`model` must be built: ...": lambda: scale_temperature(Subclassed(layers.Dense(UNITS)), ZEROS, ZEROS[:, 0]),
     "`x` must have at least one example. Received: none": scaling(HeteroscedasticDense(4), 0),
     "`batch_size` must be an integer at least 1. Received: batch_size=0":
         scaling(HeteroscedasticDense(4), batch_size=0),

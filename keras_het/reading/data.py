@@ -211,21 +211,27 @@ def _check_annotation_shape(shape: tuple, task: LabelTask) -> None:
 
 
 def _check_vector_shape(shape: tuple, task: LabelTask) -> None:
-    if not task.shape and len(shape) > 1:
-        return
-    expected = task.shape or (None, task.classes or None)  # the shape of a model that is not built is unknown
+    expected = _expected_shape(shape, task)
     if len(shape) == len(expected) and _fits(shape, expected):
         return
     hint = ""
     if _fits(shape, expected[:-1]):
-        hint = f". For integers use keras.utils.to_categorical(y, {task.classes}), or SparseCategoricalCrossentropy"
+        hint = (
+            f". For integers use keras.utils.to_categorical(y, {task.classes or 'K'}), or SparseCategoricalCrossentropy"
+        )
     raise refusal("y", f"be label vectors of shape {_spell_shape(expected)}{hint}", f"shape {shape}")
 
 
 def _check_output_shape(shape: tuple, task: LabelTask) -> None:
-    if task.shape and not _fits(shape, task.shape):
+    expected = _expected_shape(shape, task)
+    if (task.shape or task.classes > 1) and not _fits(shape, expected):
         values = "" if task.form == "targets" else ", with 0 or 1 for each class"
-        raise refusal("y", f"have shape {_spell_shape(task.shape)}{values}", f"shape {shape}")
+        raise refusal("y", f"have shape {_spell_shape(expected)}{values}", f"shape {shape}")
+
+
+def _expected_shape(shape: tuple, task: LabelTask) -> tuple:
+    """Returns the shape of the output; for a model that is not built, K classes after any axes."""
+    return task.shape or (*(None,) * max(1, len(shape) - 1), task.classes or None)
 
 
 def _check_classes(task: LabelTask) -> list[str]:

@@ -280,6 +280,8 @@ def _read(steps: Iterable[tuple[Any, Any, tuple]], shape: tuple = ()) -> Ending:
         break
     for layer in reversed(tail):
         ending = _append(ending, layer)
+    if not shape and any(isinstance(layer, RESHAPING_LAYERS) for layer in tail):
+        ending = ending._replace(units=0)  # they can change the last axis
     return ending._replace(shape=shape or ending.shape)
 
 

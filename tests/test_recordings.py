@@ -211,9 +211,13 @@ def test_recordings_of_other_models_or_batches_are_refused(change, words):
 
 
 @pytest.mark.once
-def test_one_recording_is_refused():
-    with pytest.raises(ValueError, match="at least two"):
-        compare(make_recording("jax"))
+@pytest.mark.parametrize(("recordings", "words"), [
+    ([make_recording("jax")], "at least two"),
+    (["jax.npz", "torch.npz"], r"results of `record`, or of `Recording.load\(path\)`. Received: a str"),
+])  # fmt: skip
+def test_recordings_that_cannot_be_compared_are_refused(recordings, words):
+    with pytest.raises(ValueError, match=f"`recordings` must be {words}"):
+        compare(*recordings)
 
 
 # The recording.

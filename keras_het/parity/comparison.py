@@ -194,6 +194,8 @@ def compare(*recordings: Recording, tolerance: float = 1e-5) -> Comparison:
         jax and torch differ, first in loss: difference 3.3e-01, limit 1.0e-05.
     """
     check_number("tolerance", tolerance, above=0.0)
+    other = next((each for each in recordings if not isinstance(each, Recording)), None)
+    refuse_if(other is not None, "recordings", "be results of `record`, or of `Recording.load(path)`", kind=other)
     backends = [recording for recording in recordings if recording.precision != "float64"]
     if len(backends) < 2:  # all in float64: then these are the backends
         backends = list(recordings)

@@ -220,6 +220,12 @@ def test_recordings_that_cannot_be_compared_are_refused(recordings, words):
         compare(*recordings)
 
 
+@pytest.mark.once
+def test_no_example_is_refused():
+    with pytest.raises(ValueError, match=r"`x` must have at least one example\. Received: none"):
+        record(make_model(), np.ones((0, 4)), np.ones(0, int))
+
+
 # The recording.
 
 

@@ -101,6 +101,7 @@ def record(
     else:
         refuse_if(x is None, "x", "hold the inputs if there is no `start`", value=x)
         batch = pack("x", x) | pack("y", y) | pack("sample_weight", sample_weight)
+    refuse_if(not all(map(np.size, batch.values())), "x", "have at least one example", "none")
     steps = _check_steps(steps)
     batch_size = None if batch_size is None else check_integer("batch_size", batch_size, 1)
     x, y, sample_weight = (unpack(name, batch) for name in ("x", "y", "sample_weight"))

@@ -135,15 +135,19 @@ class DistributionModel(keras.Model):
             ValueError: for a loss of another head or without distributions, and for labels of another shape, with which
                 the tensor would be read as another distribution.
         """
+        self._check_loss(y)
+        return super().compute_loss(x, y, y_pred, sample_weight, training)
+
+    def _check_loss(self, y: Any) -> None:
         for loss in leaves(self.loss):
             check_distribution_loss(loss, self.head_output)
             if y is not None:
                 check_label_shape(y, loss, self.head_output)
-        return super().compute_loss(x, y, y_pred, sample_weight, training)
 
     def compute_metrics(self, x: Any, y: Any, y_pred: Any, sample_weight: Any = None) -> Any:
         """Computes the metrics of the head's predictions. Keras calls it."""
         if all(metric.name == "loss" for metric in self.metrics):
             return self.get_metrics_result()
+        self._check_loss(y)  # before the loss does, because Keras builds the metrics first
         predictions = self.head.predictions(keras.ops.stop_gradient(y_pred))
         return super().compute_metrics(x, y, with_mask(predictions, mask_of(y_pred)), sample_weight)

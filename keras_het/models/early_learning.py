@@ -6,6 +6,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_het.base.batches import as_numpy
 from keras_het.base.graph import model_inputs
 from keras_het.base.refusal import refusal, refuse_if
 from keras_het.base.replicas import check_one_replica
@@ -241,8 +242,8 @@ def _split(sample_weight: Any) -> tuple[Any, Any]:
 
 def _check_range(sample_weight: Any, num_examples: int) -> None:
     """Raises a ValueError for an index beyond the memory, which would make the loss nan."""
-    index = _split(sample_weight)[1] if hasattr(sample_weight, "shape") else None
-    highest = -1.0 if index is None or not len(index) else float(ops.convert_to_numpy(index).max())
+    index = _split(as_numpy(sample_weight))[1] if hasattr(sample_weight, "shape") else None
+    highest = -1.0 if index is None or not len(index) else float(index.max())
     rule = f"have indices below `num_examples`, {num_examples}: make the model for all training examples"
     refuse_if(highest >= num_examples, "sample_weight", rule, f"index {highest:.0f}")
 

@@ -4,6 +4,7 @@ import json
 
 import keras
 import numpy as np
+import pandas
 import pytest
 from keras import ops
 from numpy.testing import assert_allclose, assert_array_equal
@@ -380,11 +381,12 @@ def test_indices_that_half_precision_would_round_are_refused():
 
 
 @pytest.mark.refusal
+@pytest.mark.parametrize("form", [np.asarray, pandas.DataFrame, ops.convert_to_tensor])
 @pytest.mark.parametrize("way", ["fit", "train_on_batch"])
-def test_an_index_beyond_the_memory_is_refused_before_the_loss_is_nan(way):
-    model = identity()
+def test_an_index_beyond_the_memory_is_refused_before_the_loss_is_nan(way, form):
+    model, weights = identity(), form(with_index(2 * EXAMPLES))
     with refuses(f"`sample_weight` must have indices below `num_examples`, {EXAMPLES}"):
-        getattr(model, way)(np.repeat(LOGITS, 2, 0), np.repeat(LABELS, 2), sample_weight=with_index(2 * EXAMPLES))
+        getattr(model, way)(np.repeat(LOGITS, 2, 0), np.repeat(LABELS, 2), sample_weight=weights)
 
 
 @pytest.mark.on_jax

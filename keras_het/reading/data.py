@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import keras
 import numpy as np
 
-from keras_het.base.batches import as_numpy, check_rereadable, first_batches, is_data_set
+from keras_het.base.batches import as_array, as_numpy, check_rereadable, first_batches, is_data_set
 from keras_het.base.graph import has_graph, model_inputs
 from keras_het.base.refusal import refusal, refuse_first, refuse_if
 from keras_het.reading.ending import Ending
@@ -55,7 +55,7 @@ def _arrays(data: Any) -> list[Any]:
 
 def _check_lengths(x: Any, y: Any) -> None:
     """Raises an error for arrays of different lengths."""
-    y = np.asarray(y) if isinstance(y, list | tuple) and not _arrays(y) else y
+    y = as_array("y", y) if isinstance(y, list | tuple) and not _arrays(y) else y
     data = {"x": x, "y": y}
     lengths = {name: {int(part.shape[0]) for part in _arrays(data[name]) if part.shape[0]} for name in data}
     for name, values in lengths.items():

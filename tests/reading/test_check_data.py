@@ -96,6 +96,7 @@ class Batches(keras.utils.PyDataset):
     (pixels(), SPARSE, np.ones((8, 2, 2, 6)), np.ones((8, 2, 2, 3)),
      "must be integers of shape (N, 2, 2). For label vectors use y.argmax"),
     (pixels(), SPARSE, np.ones((8, 2, 2, 6)), Y, "must be integers of shape (N, 2, 2). Received: shape (8,)"),
+    (dense(), SPARSE, X, [[0], [0, 1]] * 4, "must have rows of equal length. Received: 1 in row 0, 2 in row 1"),
     (dense(), VECTORS, X, Y, TO_VECTORS),
     (dense(), VECTORS, X, Y[:, None], TO_VECTORS),
     (lambda: keras.Sequential([layers.Dense(3)]), VECTORS, None, Y, TO_VECTORS),

@@ -21,6 +21,7 @@ from keras_het.reading.data import check_data
 from keras_het.reading.ending import Ending, endings
 from keras_het.reading.matching import (
     SHAPE_DEPENDENT_NAMES,
+    compares_largest,
     find_activation,
     find_label_form,
     find_match,
@@ -145,7 +146,15 @@ def _check_identifier(argument: str, identifier: Any, output: Ending) -> bool:
 
 
 def _check_metric_labels(argument: str, identifiers: list, losses: list, output: Ending) -> None:
-    """Raises an error for a metric of vectors beside a loss of integers, which Keras broadcasts, or the reverse."""
+    """Raises an error for a metric of vectors beside a loss of integers, which Keras broadcasts, or the reverse.
+
+    Also for the largest of one output: this accuracy is a constant.
+    """
+    for identifier in identifiers if (output.units, output.link) == (1, "sigmoid") else ():
+        if compares_largest(identifier):
+            match = spell(find_match("binary_accuracy", output, keras.metrics))
+            rule = f"accept one class, which {output.source} predicts: compare it with a threshold. Use {match}"
+            raise refusal(argument, rule, f"{argument}={spell(identifier)}")
     forms = {find_label_form(loss, output.units) for loss in losses}
     if output.units < 2 or forms not in ({"integers"}, {"vectors"}):
         return

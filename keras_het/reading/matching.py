@@ -273,6 +273,12 @@ def find_metric_label_form(identifier: Any) -> str:
     return "integers" if kind.__name__.startswith("Sparse") else "vectors"
 
 
+def compares_largest(identifier: Any) -> bool:
+    """Returns whether a metric of Keras compares the label with the largest outputs; "accuracy" depends on shapes."""
+    kind = None if _is_shape_dependent(identifier) else _known_class(_get_instance(identifier, keras.metrics))
+    return kind is not None and kind.__name__.endswith("CategoricalAccuracy")
+
+
 def find_ignored_label(identifier: Any) -> int | None:
     """Returns the label that a loss of Keras or of this package ignores, or None."""
     loss = _get_instance(identifier, keras.losses)

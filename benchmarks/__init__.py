@@ -46,7 +46,7 @@ BENCHMARKS = {
     "real.annotators": Benchmark("hub,demo", ("real", "crowdkit"), "an hour; --quick: some minutes"),
     "real.choose": Benchmark(*WEIGHTS, "an hour with --size 4000; --quick: a few minutes when the features are there"),
     "real.features": Benchmark(*WEIGHTS, "an hour and a half on TensorFlow, several times as long on the others"),
-    "real.finetune": Benchmark(*WEIGHTS, "two hours on TensorFlow with --size 4000"),
+    "real.finetune": Benchmark(*WEIGHTS, "two hours on TensorFlow with --size 4000, two for 10,000 labels"),
     "real.heads": Benchmark(*WEIGHTS, "two hours; --quick: a minute"),
     "real.issues": Benchmark("hub,demo", ("real", "cleanlab"), "an hour; --quick: a minute"),
     "real.joint": Benchmark(time="half an hour; --quick: a minute"),

@@ -229,8 +229,6 @@ def figures():
             ],
         },
         "docs/real-labels.md": {
-            "of CIFAR-10N worst, the head gained {:.1f} ± {:.1f} points": fine_tuned,
-            "a constant learning rate, the difference was [{:.1f} ± {:.1f} points]": constant,
             "regression on {} of ten datasets": [ahead],
             "was off by {:.0f} points on average. Its 95% interval contained the truth in {:.0%}": numbers(
                 TRANSITIONS, "in all", "gold labels"

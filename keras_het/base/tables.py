@@ -37,12 +37,7 @@ def _cells(cells: Sequence[str], tag: str) -> str:
 
 def number_of(count: int, noun: str) -> str:
     """Returns a number with its noun, such as "1 label" or "1,200 labels"."""
-    return f"{count:,} {noun}{'s' * (count != 1)}"
-
-
-def are(count: int, noun: str) -> str:
-    """Returns "is an issue" or "are issues", for a noun that begins with a vowel and has a plural in -s."""
-    return f"is an {noun}" if count == 1 else f"are {noun}s"
+    return f"{count:,} {noun}" + ("" if count == 1 else "s")
 
 
 class TextTable(abc.ABC):

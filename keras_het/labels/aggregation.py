@@ -12,7 +12,7 @@ from scipy.special import digamma, gammaln
 from keras_het.base.batches import as_array
 from keras_het.base.classes import check_not_id, encode_votes
 from keras_het.base.refusal import outside_level, refuse_if
-from keras_het.base.tables import TitledLines, number_of
+from keras_het.base.tables import TitledLines
 from keras_het.base.validation import check_annotations, check_choice, check_integer, check_number
 
 METHODS = ("dawid_skene", "majority")
@@ -62,7 +62,7 @@ class Aggregate(TitledLines):
             ("examples", f"{examples}, {clear:.0%} with a class of probability {CLEAR_PROBABILITY} or more"),
             ("prior", ", ".join(fractions) + f" and {units - SHOWN_CLASSES} more" * (units > SHOWN_CLASSES)),
         ]
-        if self.transitions is None or self.pooled is None or self.iterations is None:
+        if self.transitions is None or self.pooled is None:
             return lines
         accuracy, pooled = self.transitions.diagonal(axis1=1, axis2=2) @ self.prior, self.prior @ self.pooled.diagonal()
         correct = f"correct {accuracy.min():.2f} to {accuracy.max():.2f} by T, {pooled:.2f} pooled"
@@ -70,7 +70,7 @@ class Aggregate(TitledLines):
             *lines,
             ("annotators", f"{len(accuracy)}, {correct}; print labels.annotators(result) for all"),
             ("strength", f"the pooled T counts for {self.strength:.3g} labels in each row"),
-            ("log-likelihood", f"{self.log_likelihood:.6g} after {number_of(self.iterations, 'step')}"),
+            ("log-likelihood", f"{self.log_likelihood:.6g} after {self.iterations} steps"),
         ]
 
 

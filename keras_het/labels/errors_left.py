@@ -10,7 +10,6 @@ from scipy.stats import betabinom, hypergeom
 
 from keras_het.base.batches import read_index
 from keras_het.base.classes import encode, is_index_unambiguous
-from keras_het.base.tables import are, number_of
 from keras_het.base.validation import check_boolean, check_class_names, check_open_fraction
 from keras_het.base.verified import encode_verified, verified_indices
 from keras_het.labels.draws import verified_rows
@@ -48,10 +47,9 @@ class ErrorsLeft:
     def __str__(self) -> str:
         when = ", valid at every look" if self.sequential else ""
         return (
-            f"At most {self.max_errors:,} of the {number_of(self.unchecked, 'unchecked label')} "
-            f"{are(self.max_errors, 'error')}, {self.rate:.2%} of all labels (confidence {self.confidence:.0%}{when}). "
-            f"Errors so far: {self.sample_errors:,} in the random sample of {self.sample:,}, {self.errors:,} in all "
-            f"{number_of(self.checked, 'checked label')}."
+            f"At most {self.max_errors:,} of the {self.unchecked:,} unchecked labels are errors, {self.rate:.2%} of "
+            f"all labels (confidence {self.confidence:.0%}{when}). Errors so far: {self.sample_errors:,} in the random "
+            f"sample of {self.sample:,}, {self.errors:,} in all {self.checked:,} checked labels."
         )
 
 

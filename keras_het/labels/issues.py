@@ -10,7 +10,7 @@ import scipy.special
 
 from keras_het.base.batches import check_same_index
 from keras_het.base.refusal import refusal, refuse_if
-from keras_het.base.tables import TextTable, are
+from keras_het.base.tables import TextTable, number_of
 from keras_het.base.validation import check_labels
 from keras_het.labels.decoding import decode
 from keras_het.labels.estimation import check_distributions, confident_counts, systematic_flips
@@ -97,7 +97,7 @@ class LabelIssues(LabelTable):
     def _below(self) -> str:  # type: ignore[override]
         """Numbers of issues and disagreements, in a sentence."""
         count, confusable = self.is_issue.sum(), np.sum(self.kind == "confusable")
-        issues = f"{count:,} of {len(self.index):,} labels {are(count, 'issue')} ({confusable:,} confusable)"
+        issues = f"Issues: {count:,} of {len(self.index):,} labels ({confusable:,} confusable)"
         return f"{issues}; the model disagrees with {np.sum(self.suggested != self.label):,}."
 
 
@@ -164,7 +164,7 @@ def find_issues(probabilities: Any, labels: Any = None) -> LabelIssues:
             0      0          0  0.9000
             4      1          1  0.9000
             6      1          1  0.9500
-        1 of 7 labels is an issue (0 confusable); the model disagrees with 1.
+        Issues: 1 of 7 labels (0 confusable); the model disagrees with 1.
     """
     if hasattr(probabilities, "record"):
         return _table(_training_evidence(probabilities, labels))
@@ -209,7 +209,7 @@ def _training_evidence(dynamics: Any, labels: Any) -> Evidence:
     assert isinstance(record, TrainingRecord)
     if labels is not None and not np.array_equal(check_labels(labels, record.units, len(margins)), record.labels):
         rows = np.flatnonzero(np.asarray(labels) != record.labels)
-        received = f"{len(rows)} other labels, the first at [{rows[0]}]"
+        received = f"{number_of(len(rows), 'other label')}, the first at [{rows[0]}]"
         raise refusal("labels", "be None or the labels of the training", received)
     return Evidence(record.mean_probabilities.astype("float64"), record.labels, margins)
 

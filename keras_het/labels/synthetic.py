@@ -11,6 +11,7 @@ import numpy as np
 from keras_het.base.batches import check_same_index
 from keras_het.base.refusal import refusal
 from keras_het.base.seeds import random_generator
+from keras_het.base.tables import number_of
 from keras_het.base.validation import (
     check_every_class,
     check_fraction,
@@ -128,7 +129,7 @@ def look_alike_transitions(features: Any, labels: Any, noise: float) -> np.ndarr
     if features.ndim != 2 or features.shape[:1] != labels.shape:
         raise refusal("features", "have shape (N, D) and `labels` (N,)", f"shapes {features.shape} and {labels.shape}")
     if not np.isfinite(features).all():
-        raise refusal("features", "be finite", f"{np.sum(~np.isfinite(features))} values that are not finite")
+        raise refusal("features", "be finite", number_of(np.sum(~np.isfinite(features)), "nan or infinite value"))
     classes = np.arange(max(labels.max(initial=0) + 1, 2))
     check_every_class(labels, len(classes))
     means = np.stack([features[labels == k].mean(0) for k in classes])

@@ -87,7 +87,7 @@ class VerifiedAccuracy(TitledLines):
         verified_only = f"from the {number_of(len(self.index), 'verified label')} only {self.verified_only}"
         return [
             ("clean accuracy", f"{self.accuracy}, 95% interval; {verified_only}"),
-            ("equivalent to", f"{self.equivalent_labels:.0f} verified labels alone"),
+            ("equivalent to", f"{number_of(round(self.equivalent_labels), 'verified label')} alone"),
             ("noisy accuracy", f"{self.noisy_accuracy:.3f}, the agreement with the labels"),
             ("label accuracy", f"{self.label_accuracy}"),
             *self.notes,

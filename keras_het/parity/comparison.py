@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from keras_het.base.refusal import refuse_if
-from keras_het.base.tables import align_columns
+from keras_het.base.tables import align_columns, number_of
 from keras_het.base.validation import check_number
 from keras_het.parity.recording import NOT_DETERMINISTIC, PARTS, Recording, difference, largest_entry
 
@@ -119,7 +119,7 @@ class Comparison:
             return f"{self._culprit(first)}, first in {where}: {figures}."
         if self.failures:
             count = len(self.failures)
-            return f"{names} agree on all that they could compute, but {count} part{'s' * (count > 1)} failed."
+            return f"{names} agree on all that they could compute, but {number_of(count, 'part')} failed."
         return f"{names} agree: {len(self.rows)} differences are within their limits."
 
     def _culprit(self, first: Row) -> str:
@@ -147,7 +147,7 @@ class Comparison:
         head = ["part", "name", "backends", "difference", "limit", "times rounding"]
         with_errors = ["roundings from float64"] if self.errors else []
         cells = [[*head, *with_errors], *([*self._cells(row), *self._errors_of(row)] for row in shown)]
-        rest = [f"... and {len(rows) - len(shown)} smaller rows"] if len(rows) > len(shown) else []
+        rest = [f"... and {number_of(len(rows) - len(shown), 'smaller row')}"] if len(rows) > len(shown) else []
         return [*align_columns(cells, left=(0, 1, 2)), *rest]
 
     def _cells(self, row: Row) -> list[str]:

@@ -148,7 +148,7 @@ def _check_identifier(argument: str, identifier: Any, output: Ending) -> bool:
 def _check_metric_labels(argument: str, identifiers: list, losses: list, output: Ending) -> None:
     """Raises an error for a metric of vectors beside a loss of integers, which Keras broadcasts, or the reverse.
 
-    Also for the largest of one output: this accuracy is a constant.
+    Also for an accuracy of the largest output if there is one output, because it is a constant.
     """
     for identifier in identifiers if (output.units, output.link) == (1, "sigmoid") else ():
         if compares_largest(identifier):

@@ -245,7 +245,7 @@ def test_rows_go_together_and_a_data_set_is_read_once_with_its_weights():
         np.testing.assert_array_equal(part.x["b"], X[rows, :2])
         np.testing.assert_array_equal(part.y, Y[rows])
         assert sorted(part.weight) == [1.0, 3.0]
-    # Sums and differences of booleans are no numbers, and those of small integers overflow.
+    # NumPy cannot subtract booleans, and sums of small integers overflow.
     assert [read(X, Y, sample_weight=np.ones(240, dtype)).weight.dtype for dtype in (bool, "uint8", "float32")] == [
         "float64", "float64", "float32",
     ]  # fmt: skip

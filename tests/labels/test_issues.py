@@ -55,7 +55,7 @@ def test_by_hand():
     found = find_issues(p, [0, 0, 0, 0, 1, 1, 1])
     assert sorted(found.index[found.is_issue]) == [1, 2]
     assert str(found).splitlines()[0].split() == ["index", "label", "suggested", "score", "kind"]
-    assert str(found).splitlines()[-1] == "2 of 7 labels are issues (0 confusable); the model disagrees with 2."
+    assert str(found).splitlines()[-1] == "Issues: 2 of 7 labels (0 confusable); the model disagrees with 2."
 
 
 def test_a_notebook_shows_the_worst_as_text(digits):
@@ -219,7 +219,7 @@ test_errors_say_what_is_wrong = refusals([
     (lambda: find_issues(np.zeros((0, 2)), []), "`probabilities` must be in [0, 1]"),
     (lambda: find_issues([[np.nan, 1.0]], [0]), "`probabilities` must be in [0, 1]"),
     (lambda: find_issues(RECORD, [1, 1]),
-     "`labels` must be None or the labels of the training. Received: 1 other labels, the first at [0]"),
+     "`labels` must be None or the labels of the training. Received: 1 other label, the first at [0]"),
     (lambda: find_issues(TrainingDynamics(np.ones((2, 1)), [0, 1])),
      "TrainingDynamics must record an epoch first: pass it to `fit`. Received: no epoch"),
     (lambda: find_issues(keras.Sequential([keras.layers.Softmax()]), [0, 1]),

@@ -97,7 +97,7 @@ test_errors_say_what_is_wrong = refusals([
     (lambda: corrupt([0], np.eye(2), [1, -1]), "Received: seed=[1, -1]"),
     (lambda: corrupt([0], np.eye(2), "a"), "Received: seed='a'"),
     (lambda: look_alike_transitions([[np.nan], [1.0]], [0, 1], 0.5),
-     "`features` must be finite. Received: 1 values that are not finite"),
+     "`features` must be finite. Received: 1 nan or infinite value"),
     (lambda: look_alike_transitions([[0.0], [1.0]], [0, 0], 0.5),
      "an example of every class. Received: none of class 1"),
     (lambda: look_alike_transitions([[0.0], [1.0]], [0.0, 1.0], 0.5), "`labels` must be integers of shape (N,)"),

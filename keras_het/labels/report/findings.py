@@ -10,7 +10,7 @@ import numpy as np
 from keras_het import explain
 from keras_het.base.batches import argmax_rows, check_same_index, count_examples, is_data_set
 from keras_het.base.refusal import refusal, refuse_if
-from keras_het.base.tables import are, number_of
+from keras_het.base.tables import number_of
 from keras_het.base.validation import check_class_names, check_integer, check_labels
 from keras_het.explain.calibration import Calibration
 from keras_het.explain.drawing import shorten
@@ -160,7 +160,7 @@ def _label_errors(findings: Findings) -> list[str]:
     worst = issues.is_issue.argmax()
     label, suggested = (_quoted(findings.class_names[classes[worst]]) for classes in (issues.label, issues.suggested))
     return [
-        f"{flagged:,} of {count:,} labels ({flagged / count:.1%}) {are(flagged, 'issue')} (likely errors).",
+        f"Issues (likely errors): {flagged:,} of {count:,} labels ({flagged / count:.1%}).",
         f"The most suspicious is example {issues.index[worst]}, labelled {label}; the model suggests {suggested}.",
     ]
 

@@ -15,7 +15,7 @@ import keras
 
 from keras_het.base.extras import import_extra
 from keras_het.base.refusal import refusal, refuse_if
-from keras_het.base.tables import are, number_of
+from keras_het.base.tables import number_of
 from keras_het.base.version import __version__
 from keras_het.labels.corrections import COLUMNS, EXAMPLE_PREFIX, read_corrections, read_table, table_of
 from keras_het.labels.issues import LabelIssues
@@ -176,7 +176,6 @@ def render(findings: Findings, images: Any = None, columns: Sequence[Column] = (
         script=trusted(script),
         script_hash=base64.b64encode(hashlib.sha256(f"\n{script}".encode()).digest()).decode(),
         version=__version__,
-        are=are,
         number_of=number_of,
     )
 

@@ -195,7 +195,7 @@ def test_flagged_labels_of_any_two_classes_make_no_pair():
 
 def test_the_summary_says_it_in_words():
     text = " ".join(summary(collect(with_head(), X, Y, NAMES)))
-    assert text.startswith("10 of 120 labels (8.3%) are issues (likely errors). The most suspicious is example ")
+    assert text.startswith("Issues (likely errors): 10 of 120 labels (8.3%). The most suspicious is example ")
     assert "The model predicts 91.7% of the labels, with a mean confidence of " in text
     x, y = make_data(wrong=0)
     assert summary(collect(plain(), x, y))[0] == "No label of 120 is an issue."

@@ -9,7 +9,8 @@ import numpy as np
 from keras import ops
 
 from keras_het.base.compiler import active_compiler
-from keras_het.base.internals import is_plain
+from keras_het.base.eager import TensorCache
+from keras_het.base.internals import is_eager, is_plain, needs_gradient
 from keras_het.base.refusal import refusal
 from keras_het.base.serializable import Component
 from keras_het.base.validation import check_boolean, check_integer
@@ -77,6 +78,7 @@ class Sampler(Integrator):
         self.inference_samples = _check_optional("inference_samples", inference_samples)
         self.chunk_size = _check_optional("chunk_size", chunk_size)
         self._constants: dict[tuple[int, int], nodes.Nodes] = {}
+        self._tensors = TensorCache()
 
     @abc.abstractmethod
     def draw(self, key: Any, num_samples: int, units: int, num_factors: int, xp: Any = ops) -> nodes.Nodes:
@@ -92,18 +94,26 @@ class Sampler(Integrator):
 
     def integrate(self, link: Link, normal: Any, key: Any = None) -> Any:
         if key is None:
-            samples, chunk_size, streamed = self.constant_nodes(*normal.size), self.chunk_size, False
+            samples, streamed = self._inference_nodes(normal), _is_eager_prediction(normal)
         else:
-            samples, chunk_size = self.draw(key, self.num_samples, *normal.size), self._chunk_size(normal)
-            streamed = chunk_size is None or chunk_size < self.num_samples
+            samples, streamed = self.draw(key, self.num_samples, *normal.size), True
+        chunk_size = self._chunk_size(normal, samples.num_samples) if streamed else self.chunk_size
+        streamed = streamed and (chunk_size is None or chunk_size < samples.num_samples)
         return link.from_mean(expectation(link.mean, normal, samples, chunk_size, streamed))
 
-    def _chunk_size(self, normal: Any) -> int | None:
-        """Returns the chunk size in training: all nodes for few logits in eager PyTorch, where a stream is slower."""
+    def _inference_nodes(self, normal: Any) -> nodes.Nodes:
+        """Returns the nodes of inference; in eager PyTorch as tensors, which are made once."""
+        samples = self.constant_nodes(*normal.size)
+        if not is_eager(normal.tensors):
+            return samples
+        return nodes.Nodes(*self._tensors.tensors(normal.size, samples, beside=normal.loc))
+
+    def _chunk_size(self, normal: Any, num_samples: int) -> int | None:
+        """Returns the chunk size of a stream: all nodes for few logits in eager PyTorch, where a stream is slower."""
         if self.chunk_size is not None or not is_plain(normal.loc) or active_compiler() is not None:
             return self.chunk_size
-        size = math.prod(normal.loc.shape[:-1]) * normal.num_logits * self.num_samples
-        return self.num_samples if size <= MAX_PLAIN_LOGITS else None
+        size = math.prod(normal.loc.shape[:-1]) * normal.num_logits * num_samples
+        return num_samples if size <= MAX_PLAIN_LOGITS else None
 
     def prepare(self, units: int, num_factors: int) -> None:
         self.constant_nodes(units, num_factors)
@@ -114,6 +124,14 @@ class Sampler(Integrator):
         if size not in self._constants:
             self._constants[size] = self.draw((0, 0), self.inference_samples or self.num_samples, *size, xp=np)
         return self._constants[size]
+
+
+def _is_eager_prediction(normal: Any) -> bool:
+    """Returns whether PyTorch predicts at once, without a gradient, and so can take the loop of training.
+
+    Plain operations have all derivatives and can be exported, but eager PyTorch fuses none of them.
+    """
+    return is_eager(normal.tensors) and not needs_gradient(normal.tensors) and active_compiler() is None
 
 
 def _check_optional(name: str, value: Any) -> int | None:

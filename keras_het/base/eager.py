@@ -4,15 +4,18 @@ Eager PyTorch pays for every operation, however small. On other backends, and if
 plain `keras.ops`.
 """
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 from keras import ops
 
 from keras_het.base.internals import is_plain
 from keras_het.base.tensor import Tensor
 
 _MAX_CACHED_ELEMENTS = 1 << 20  # a larger constant is made again, to bound the memory
+_MAX_TABLE_ELEMENTS = 1 << 24  # 64 MiB of float32; on a CPU the tensors share the memory of NumPy
 _cache: dict[tuple, Any] = {}
 
 
@@ -52,6 +55,33 @@ def numbers(*values: float, beside: Tensor) -> Any:
     if _is_reusable(tensors[0]):
         _cache[key] = tensors
     return tensors
+
+
+class TensorCache:
+    """NumPy tables as PyTorch tensors, one set for each key, on the device of its last use.
+
+    It holds no memory of a device that a model has left. A copy or a pickle of it is empty.
+    """
+
+    def __init__(self) -> None:
+        self.stored: dict[Any, tuple[Tensor, ...]] = {}
+
+    def __reduce__(self) -> tuple[type, tuple]:
+        return type(self), ()
+
+    def tensors(self, key: Any, tables: tuple[np.ndarray, ...], beside: Tensor) -> tuple[Tensor, ...]:
+        """Returns the tables of a key as tensors, with the dtype and on the device of `beside`."""
+        tensors = self.stored.get(key)
+        if tensors is not None and all(x.dtype == beside.dtype and x.device == beside.device for x in tensors):
+            return tensors
+        self.stored.pop(key, None)
+        # Not by Keras, which copies the memory.
+        as_tensor = sys.modules["torch"].as_tensor
+        tensors = tuple(as_tensor(table, dtype=beside.dtype, device=beside.device) for table in tables)
+        is_small = sum(x.numel() for x in tensors) <= _MAX_TABLE_ELEMENTS
+        if is_small and all(_is_reusable(x) for x in tensors):
+            self.stored[key] = tensors
+        return tensors
 
 
 def _is_reusable(tensor: Tensor) -> bool:

@@ -88,6 +88,21 @@ def is_plain(tensor: Any) -> bool:
     return not torch._C._functorch.is_functorch_wrapped_tensor(tensor)
 
 
+def is_eager(tensors: Any) -> bool:
+    """Returns whether PyTorch computes with these tensors at once, and no trace, transform or mode watches it."""
+    if not all(is_plain(tensor) for tensor in tensors):
+        return False
+    torch = sys.modules["torch"]
+    if torch.jit.is_tracing() or torch._C._are_functorch_transforms_active() or torch._C._len_torch_dispatch_stack():
+        return False
+    return torch.autograd.forward_ad._current_level < 0
+
+
+def needs_gradient(tensors: Any) -> bool:
+    """Returns whether PyTorch records operations on these tensors for a backward pass."""
+    return sys.modules["torch"].is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
+
+
 def has_hooks(layer: Any) -> bool:
     """Returns whether a layer has PyTorch hooks, or a replaced `call`."""
     hooks = layer._forward_hooks or layer._forward_pre_hooks or layer._backward_hooks or layer._backward_pre_hooks

@@ -1,0 +1,354 @@
+"""Predictions on PyTorch: a loop in eager mode; plain operations for traces, transforms and gradients."""
+
+import copy
+import io
+import pickle
+import sys
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+from numpy.testing import assert_allclose, assert_array_equal
+
+from keras_het.base import compiler
+from keras_het.covariances import Latent
+from keras_het.integrators import MonteCarlo, QuasiMonteCarlo
+from keras_het.layers import HeteroscedasticDense
+from keras_het.links import Softmax
+from keras_het.ops import blocking, streaming
+from keras_het.ops.low_rank import LowRankNormal
+from tests.layers.heads import with_covariance
+
+pytestmark = [
+    pytest.mark.once,
+    pytest.mark.skipif(keras.config.backend() != "torch", reason="the other backends compile their predictions"),
+]
+
+UNITS, FEATURES, SAMPLES, BATCH = 40, 6, 64, 30  # more logits than `MAX_PLAIN_LOGITS`
+AVERAGE = streaming._average_unrolled
+X = np.random.default_rng(0).normal(size=(BATCH, FEATURES)).astype("float32")
+HEADS = {
+    "full": {"num_factors": 3},
+    "parameter-efficient": {"num_factors": 3, "parameter_efficient": True},
+    "diagonal": {"num_factors": 0},
+    "latent": {"covariance": Latent},
+    "sigmoid": {"num_factors": 3, "link": "sigmoid"},
+}
+
+
+def make_head(kind="full", integrator=None, **options):
+    integrator = integrator or QuasiMonteCarlo(SAMPLES)
+    head = HeteroscedasticDense(UNITS, seed=1, integrator=integrator, **with_covariance(**HEADS[kind]), **options)
+    head.build((None, FEATURES))
+    rng = np.random.default_rng(0)
+    for weight in head.trainable_weights:
+        weight.assign(0.5 * rng.standard_normal(weight.shape))
+    return head
+
+
+forward_mode = pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated:DeprecationWarning")
+
+
+def tensor(x=X, dtype="float32"):
+    return ops.convert_to_tensor(x, dtype)
+
+
+def predict(head, x=X):
+    import torch
+
+    with torch.no_grad():
+        return head(tensor(x, head.compute_dtype))
+
+
+@pytest.fixture
+def computes_in_float64(monkeypatch):
+    """Makes Keras on PyTorch compute in float64, which it replaces by float32 in products and other operations."""
+    monkeypatch.setitem(sys.modules["keras.src.backend.common.dtypes"].BIT64_TO_BIT32_DTYPE, "float64", "float64")
+    monkeypatch.setattr(sys.modules["keras.src.backend.common.dtypes"].config, "floatx", lambda: "float64")
+
+
+@pytest.fixture
+def plain_calls(monkeypatch):
+    """Returns a list with an entry for each average in plain operations."""
+    calls, average = [], streaming._average_unrolled
+    monkeypatch.setattr(streaming, "_average_unrolled", lambda *a: calls.append(a) or average(*a))
+    return calls
+
+
+def plain(head, x=X):
+    """Returns the outputs of plain operations, of which a call with gradients consists."""
+    return ops.convert_to_numpy(head(tensor(x, head.compute_dtype)))
+
+
+@pytest.mark.parametrize("kind", HEADS)
+@pytest.mark.parametrize("scale", [1.0, 100.0])
+def test_a_prediction_adds_probabilities_and_equals_plain_operations(kind, scale, plain_calls):
+    """At a scale of 100, probabilities underflow, and blocks fall back to logarithms."""
+    head = make_head(kind)
+    result = ops.convert_to_numpy(predict(head, scale * X))
+    assert plain_calls == []
+    expected = plain(head, scale * X)
+    assert plain_calls
+    assert_allclose(result, expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", HEADS)
+def test_blocks_of_rows_and_chunks_of_nodes(kind, monkeypatch, plain_calls):
+    monkeypatch.setattr(blocking, "BLOCK_ELEMENTS", 2 * 4 * UNITS * 8)
+    head = make_head(kind, MonteCarlo(SAMPLES + 3, chunk_size=8))
+    assert_allclose(ops.convert_to_numpy(predict(head)), plain(head), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", HEADS)
+@pytest.mark.parametrize("shape", [(0,), (1,), (3, 10), (2, 0), (5, 2, 3)])
+def test_batches_of_any_shape(kind, shape):
+    x = np.broadcast_to(X[0], (*shape, FEATURES)) + np.arange(FEATURES, dtype="float32")
+    result = ops.convert_to_numpy(predict(make_head(kind), x))
+    assert result.shape == (*shape, UNITS)
+    assert_allclose(result, plain(make_head(kind), x), rtol=1e-5, atol=1e-5)
+
+
+def normal_of(dtype, batch=BATCH):
+    """Returns a Gaussian of logits."""
+    rng = np.random.default_rng(1)
+    arrays = rng.normal(size=(batch, UNITS)), rng.uniform(0.5, 1, (batch, UNITS)), rng.normal(size=(batch, UNITS, 3))
+    return LowRankNormal(*(tensor(x, dtype) for x in arrays))
+
+
+@pytest.mark.parametrize("kind", HEADS)
+def test_a_head_of_float64(kind, computes_in_float64, plain_calls):
+    head = make_head(kind, dtype="float64")
+    result = predict(head)
+    assert plain_calls == []
+    assert keras.backend.standardize_dtype(result.dtype) == "float64"
+    assert_allclose(result.numpy(), plain(head), rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("kind", ["full", "parameter-efficient", "diagonal"])
+def test_a_class_that_minus_infinity_excludes(kind):
+    head = make_head(kind)
+    head.loc_layer.bias.assign(np.where(np.arange(UNITS) == 2, -np.inf, 0.0))
+    result = ops.convert_to_numpy(predict(head))
+    assert_allclose(result[:, 2], -1e20 / head.temperature, rtol=1e-6)
+    assert_allclose(result, plain(head), rtol=1e-5, atol=1e-5)
+
+
+def test_few_logits_take_plain_operations(plain_calls):
+    """A loop over one small chunk takes more operations."""
+    predict(make_head(integrator=QuasiMonteCarlo(8)), X[:1])
+    assert len(plain_calls) == 1
+
+
+def test_keras_predicts_in_the_loop(plain_calls):
+    head = make_head()
+    inputs = keras.Input((FEATURES,))
+    model = keras.Model(inputs, head(inputs))
+    plain_calls.clear()
+    model.compile(jit_compile=False)
+    result = model.predict(X, verbose=0)
+    assert plain_calls == []
+    assert_allclose(result, plain(head), rtol=1e-5, atol=1e-5)
+
+
+def test_gradients_of_predictions_have_plain_operations(computes_in_float64, plain_calls):
+    """First and second derivatives along a line, against differences in float64."""
+    import torch
+
+    integrator, normal = QuasiMonteCarlo(SAMPLES), normal_of("float64")
+
+    def value(t):
+        moved = (normal.loc * t, normal.scale_diag * t, normal.factor * t)
+        return torch.square(integrator.integrate(Softmax(), LowRankNormal(*moved))).sum()
+
+    t, step = torch.tensor(0.8, dtype=torch.float64, requires_grad=True), 1e-4
+    (first,) = torch.autograd.grad(value(t), t, create_graph=True)
+    (second,) = torch.autograd.grad(first, t)
+    assert len(plain_calls) == 1
+    with torch.no_grad():
+        below, middle, above = value(t - step), value(t), value(t + step)
+    assert len(plain_calls) == 1
+    assert_allclose(first.item(), (above - below).item() / (2 * step), rtol=1e-5)
+    assert_allclose(second.item(), (above - 2 * middle + below).item() / step**2, rtol=1e-4)
+
+
+def test_batched_gradients_of_predictions():
+    import torch
+
+    head, x = make_head(), tensor(X[0])
+    jacobian = torch.autograd.functional.jacobian(lambda x: head(x[None])[0], x, vectorize=True)
+    by_rows = torch.autograd.functional.jacobian(lambda x: head(x[None])[0], x)
+    assert_allclose(jacobian.numpy(), by_rows.numpy(), rtol=1e-4, atol=1e-6)
+
+
+@forward_mode
+@pytest.mark.parametrize("kind", HEADS)
+def test_transforms_of_predictions(kind):
+    import torch
+
+    head, x = make_head(kind), tensor()
+    function = lambda row: head(row[None])[0]  # noqa: E731
+    with torch.no_grad():
+        assert_allclose(torch.func.vmap(function)(x).numpy(), plain(head), rtol=1e-4, atol=1e-4)
+    reverse = torch.func.jacrev(function)(x[0]).detach()
+    forward = torch.func.jacfwd(function)(x[0]).detach()
+    assert_allclose(forward.numpy(), reverse.numpy(), rtol=1e-3, atol=1e-5)
+    with torch.no_grad():
+        _, slope = torch.func.jvp(function, (x[0],), (torch.ones_like(x[0]),))
+    assert_allclose(slope.numpy(), reverse.sum(-1).numpy(), rtol=1e-3, atol=1e-5)
+
+
+def test_transforms_by_a_weight_of_the_noise():
+    """The mean logits are then plain tensors, but the factors are not."""
+    import torch
+
+    head, integrator = make_head(), QuasiMonteCarlo(SAMPLES)
+    with torch.no_grad():
+        normal = head.logit_distribution(tensor()).standardized(head.link.center, head.temperature)
+
+        def total(scale):
+            changed = type(normal)(normal.loc, normal.scale_diag, normal.factor * scale)
+            return integrator.integrate(head.link, changed)[:, 0].sum()
+
+        one = torch.tensor(1.0)
+        slope = torch.func.grad(total)(one)
+        assert_allclose(torch.func.vmap(total)(torch.ones(2)).numpy(), [total(one).item()] * 2, rtol=1e-4)
+    assert_allclose(slope.item(), ((total(one + 1e-2) - total(one - 1e-2)) / 2e-2).item(), rtol=1e-2)
+
+
+@forward_mode
+def test_forward_mode_outside_torch_func():
+    import torch
+    from torch.autograd import forward_ad
+
+    head, x = make_head(), tensor()
+    expected = torch.func.jvp(head, (x,), (torch.ones_like(x),))[1]
+    with torch.no_grad(), forward_ad.dual_level():
+        result = forward_ad.unpack_dual(head(forward_ad.make_dual(x, torch.ones_like(x))))
+        assert_allclose(result.primal.numpy(), predict(head).numpy(), rtol=1e-5, atol=1e-5)
+        assert_allclose(result.tangent.numpy(), expected.detach().numpy(), rtol=1e-4, atol=1e-5)
+
+
+def traced_by_jit(head):
+    import torch
+
+    return torch.jit.trace(head, tensor(X[:4]), check_trace=False)
+
+
+def traced_by_fx(head):
+    from torch.fx.experimental.proxy_tensor import make_fx
+
+    return make_fx(lambda x: head(x))(tensor())
+
+
+def exported(head):
+    import torch
+
+    rows = torch.export.Dim("rows", min=2)
+    return torch.export.export(head, (tensor(),), dynamic_shapes=(({0: rows},),), strict=False).module()
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::torch.jit.TracerWarning", "ignore::UserWarning")
+@pytest.mark.parametrize("trace", [traced_by_jit, traced_by_fx, exported])
+@pytest.mark.parametrize("kind", HEADS)
+def test_traces_have_plain_operations(kind, trace, plain_calls):
+    """A loop would fix the choice between probabilities and logarithms, as the example at hand needs it."""
+    import torch
+
+    head = make_head(kind)
+    plain_calls.clear()
+    with torch.no_grad():
+        predict(head)
+        assert plain_calls == []
+        traced = trace(head)
+        assert plain_calls
+        for x in (X, 100 * X):
+            assert_allclose(traced(tensor(x)).numpy(), predict(head, x).numpy(), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("integrator", [QuasiMonteCarlo(SAMPLES), MonteCarlo(SAMPLES)], ids=repr)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_nodes_become_tensors_once(integrator, dtype, monkeypatch):
+    """In calls without and with gradients."""
+    normal, tables = normal_of(dtype), []
+    check = streaming._set_node_sizes
+    monkeypatch.setattr(streaming, "_set_node_sizes", lambda *a: tables.append(a[1]) or check(*a))
+    for requires_grad in (False, False, True):
+        integrator.integrate(Softmax(), LowRankNormal(normal.loc.requires_grad_(requires_grad), *normal.tensors[1:]))
+    for nodes in tables:
+        assert nodes.eps_diag is tables[0].eps_diag
+        assert nodes.eps_factor is tables[0].eps_factor
+    for table, constant in zip(tables[0], integrator.constant_nodes(*normal.size), strict=True):
+        assert keras.backend.standardize_dtype(table.dtype) == dtype
+        assert_array_equal(table.numpy(), constant)
+
+
+def test_tensors_of_one_dtype_and_device_are_stored():
+    """Otherwise a head that moved to another device would hold memory of the old device."""
+    integrator = QuasiMonteCarlo(SAMPLES)
+    for dtype in ("float32", "float64", "float32"):
+        result = integrator.integrate(Softmax(), normal_of(dtype))
+        assert keras.backend.standardize_dtype(result.dtype) == dtype
+        assert len(integrator._tensors.stored) == 1
+
+
+def test_tensors_share_the_memory_of_the_constants():
+    integrator, normal = QuasiMonteCarlo(SAMPLES), normal_of("float32")
+    integrator.integrate(Softmax(), normal)
+    tensors, constants = integrator._tensors.stored[normal.size], integrator.constant_nodes(*normal.size)
+    for table, constant in zip(tensors, constants, strict=True):
+        assert np.shares_memory(table.numpy(), constant)
+
+
+def test_copies_and_pickles_hold_no_tensors_and_predict_alike():
+    head = make_head()
+    expected = predict(head)
+    assert head.integrator._tensors.stored
+    config = head.integrator.get_config()
+    for again in (copy.deepcopy(head.integrator), pickle.loads(pickle.dumps(head.integrator))):
+        assert again._tensors.stored == {}
+        assert again.get_config() == config
+        assert repr(again) == repr(head.integrator)
+    clone = copy.deepcopy(head)
+    assert_array_equal(predict(clone).numpy(), expected.numpy())
+    assert clone.integrator._tensors is not head.integrator._tensors
+
+
+def test_a_head_that_torch_saved_predicts_alike():
+    import torch
+
+    head, file = make_head(), io.BytesIO()
+    expected = predict(head)
+    torch.save(head, file)
+    file.seek(0)
+    assert_array_equal(predict(torch.load(file, weights_only=False)).numpy(), expected.numpy())
+
+
+def test_a_prediction_in_inference_mode_leaves_gradients_possible():
+    """Tensors that are made in that mode cannot be saved for a backward pass."""
+    import torch
+
+    head = make_head()
+    head.integrator = QuasiMonteCarlo(SAMPLES)
+    with torch.inference_mode():
+        first = head(tensor())
+    x = tensor().requires_grad_()
+    result = head(x)
+    assert_allclose(first.numpy(), result.detach().numpy(), rtol=1e-5, atol=1e-5)
+    result.sum().backward()
+    assert torch.isfinite(x.grad).all()
+
+
+def test_a_compiled_step_predicts_in_plain_operations(monkeypatch):
+    """The compiler would compile the body of the loop for each chunk size."""
+    import torch
+
+    calls = []
+    monkeypatch.setattr(
+        streaming, "_average_unrolled", lambda *a: calls.append(compiler.active_compiler()) or AVERAGE(*a)
+    )
+    head = make_head()
+    with torch.no_grad(), compiler.compiling_bodies(torch.compile):
+        result = head(tensor())
+    assert calls == [torch.compile]
+    assert_allclose(result.numpy(), predict(head).numpy(), rtol=1e-5, atol=1e-5)

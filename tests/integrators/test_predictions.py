@@ -11,6 +11,7 @@ import pytest
 from keras import ops
 from numpy.testing import assert_allclose, assert_array_equal
 
+from keras_het import integrators
 from keras_het.base import compiler
 from keras_het.covariances import Latent
 from keras_het.integrators import MonteCarlo, QuasiMonteCarlo
@@ -25,7 +26,7 @@ pytestmark = [
     pytest.mark.skipif(keras.config.backend() != "torch", reason="the other backends compile their predictions"),
 ]
 
-UNITS, FEATURES, SAMPLES, BATCH = 40, 6, 64, 30  # more logits than `MAX_PLAIN_LOGITS`
+UNITS, FEATURES, SAMPLES, BATCH = 40, 6, 64, 30
 AVERAGE = streaming._average_unrolled
 X = np.random.default_rng(0).normal(size=(BATCH, FEATURES)).astype("float32")
 HEADS = {
@@ -66,6 +67,11 @@ def computes_in_float64(monkeypatch):
     """Makes Keras on PyTorch compute in float64, which it replaces by float32 in products and other operations."""
     monkeypatch.setitem(sys.modules["keras.src.backend.common.dtypes"].BIT64_TO_BIT32_DTYPE, "float64", "float64")
     monkeypatch.setattr(sys.modules["keras.src.backend.common.dtypes"].config, "floatx", lambda: "float64")
+
+
+@pytest.fixture(autouse=True)
+def no_logits_are_few(monkeypatch):
+    monkeypatch.setattr(integrators, "MAX_PLAIN_LOGITS", 0)
 
 
 @pytest.fixture
@@ -134,9 +140,13 @@ def test_a_class_that_minus_infinity_excludes(kind):
     assert_allclose(result, plain(head), rtol=1e-5, atol=1e-5)
 
 
-def test_few_logits_take_plain_operations(plain_calls):
-    """A loop over one small chunk takes more operations."""
-    predict(make_head(integrator=QuasiMonteCarlo(8)), X[:1])
+def test_few_logits_take_plain_operations_on_all_nodes_at_once(monkeypatch, plain_calls):
+    """A loop takes more operations, and every operation costs eager PyTorch more than the work on few logits."""
+    monkeypatch.setattr(integrators, "MAX_PLAIN_LOGITS", 2 * UNITS * 3 * SAMPLES)
+    head = make_head(integrator=QuasiMonteCarlo(3 * SAMPLES))
+    predict(head, X[:2])
+    assert [chunk_size for _, _, chunk_size, _ in plain_calls] == [3 * SAMPLES]
+    predict(head, X[:3])
     assert len(plain_calls) == 1
 
 
@@ -214,6 +224,16 @@ def test_transforms_by_a_weight_of_the_noise():
         slope = torch.func.grad(total)(one)
         assert_allclose(torch.func.vmap(total)(torch.ones(2)).numpy(), [total(one).item()] * 2, rtol=1e-4)
     assert_allclose(slope.item(), ((total(one + 1e-2) - total(one - 1e-2)) / 2e-2).item(), rtol=1e-2)
+
+
+def test_a_prediction_inside_a_transform_of_something_else():
+    """PyTorch refuses every custom gradient there, even of plain tensors."""
+    import torch
+
+    head = make_head()
+    with torch.no_grad():
+        result = torch.func.vmap(lambda scale: scale * head(tensor()))(torch.ones(2))
+    assert_allclose(result[1].numpy(), predict(head).numpy(), rtol=1e-5, atol=1e-5)
 
 
 @forward_mode

@@ -21,6 +21,7 @@ from keras_het.ops.streaming import expectation
 __all__ = ["ClosedForm", "Integrator", "MonteCarlo", "QuasiMonteCarlo", "Taylor"]
 
 MAX_NUM_SAMPLES = 1 << 20
+FEW_NODES, MANY_NODES, MAX_UNITS_OF_FEW_NODES = 64, 256, 100  # docs/backends.md, "How many nodes?"
 MAX_PLAIN_LOGITS = 1 << 16  # for fewer logits, plain operations take 0.7 to 0.97 of the time of a streamed step
 MAX_TABLE_BYTES = 512 << 20
 
@@ -73,8 +74,10 @@ class Sampler(Integrator):
 
     needs = "mean"
 
-    def __init__(self, num_samples: int, inference_samples: int | None = None, chunk_size: int | None = None) -> None:
-        self.num_samples = check_integer("num_samples", num_samples, 1, MAX_NUM_SAMPLES)
+    def __init__(
+        self, num_samples: int | None = None, inference_samples: int | None = None, chunk_size: int | None = None
+    ) -> None:
+        self.num_samples = _check_optional("num_samples", num_samples)
         self.inference_samples = _check_optional("inference_samples", inference_samples)
         self.chunk_size = _check_optional("chunk_size", chunk_size)
         self._constants: dict[tuple[int, int], nodes.Nodes] = {}
@@ -86,17 +89,27 @@ class Sampler(Integrator):
 
     def check(self, link: Link, units: int, num_factors: int) -> None:
         super().check(link, units, num_factors)
-        for name in ("num_samples", "inference_samples"):
-            size = 4 * (getattr(self, name) or 0) * (units + num_factors)
-            if size > MAX_TABLE_BYTES:
+        for name, count in (("num_samples", self.training_nodes(units)), ("inference_samples", self.inference_samples)):
+            if 4 * (count or 0) * (units + num_factors) > MAX_TABLE_BYTES:
                 rule = f"keep the table of nodes, 4 * {name} * (units + num_factors) bytes, at most 512 MiB"
-                raise refusal(name, rule, f"{name}={getattr(self, name)}, units={units}, num_factors={num_factors}")
+                raise refusal(name, rule, f"{name}={count}, units={units}, num_factors={num_factors}")
+
+    def training_nodes(self, units: int) -> int:
+        """Returns S in training, for K `units`; noise of the features has D instead."""
+        if self.num_samples is not None:
+            return self.num_samples
+        return FEW_NODES if units <= MAX_UNITS_OF_FEW_NODES else MANY_NODES
+
+    @property
+    def inference_nodes(self) -> int:
+        """S at inference."""
+        return self.inference_samples or self.num_samples or FEW_NODES
 
     def integrate(self, link: Link, normal: Any, key: Any = None) -> Any:
         if key is None:
             samples, streamed = self._inference_nodes(normal), _is_eager_prediction(normal)
         else:
-            samples, streamed = self.draw(key, self.num_samples, *normal.size), True
+            samples, streamed = self.draw(key, self.training_nodes(normal.size[0]), *normal.size), True
         chunk_size = self._chunk_size(normal, samples.num_samples) if streamed else self.chunk_size
         streamed = streamed and (chunk_size is None or chunk_size < samples.num_samples)
         return link.from_mean(expectation(link.mean, normal, samples, chunk_size, streamed))
@@ -122,7 +135,7 @@ class Sampler(Integrator):
         """Returns the nodes of inference, NumPy float32, and stores them for every size."""
         size = (units, num_factors)
         if size not in self._constants:
-            self._constants[size] = self.draw((0, 0), self.inference_samples or self.num_samples, *size, xp=np)
+            self._constants[size] = self.draw((0, 0), self.inference_nodes, *size, xp=np)
         return self._constants[size]
 
 
@@ -154,7 +167,7 @@ class MonteCarlo(Sampler):
     """
 
     def __init__(self, num_samples: int = 1000, antithetic: bool = False, **kwargs: Any) -> None:
-        super().__init__(num_samples, **kwargs)
+        super().__init__(check_integer("num_samples", num_samples, 1, MAX_NUM_SAMPLES), **kwargs)
         self.antithetic = check_boolean("antithetic", antithetic)
 
     def draw(self, key: Any, num_samples: int, units: int, num_factors: int, xp: Any = ops) -> nodes.Nodes:
@@ -172,8 +185,8 @@ class QuasiMonteCarlo(Sampler):
     error: about a quarter if the noise is 0.5 temperatures, and about 0.7 times as many if it is 2.
 
     Args:
-        num_samples: S, the number of nodes in training, 1 to 2^20.
-        inference_samples: S at inference; None is `num_samples`.
+        num_samples: S, the number of nodes in training, 1 to 2^20; None is 64 up to 100 classes, and 256 for more.
+        inference_samples: S at inference; None is `num_samples`, or 64 if that is None.
         chunk_size: number of nodes held at once; None chooses it. With all nodes at once, training uses only plain
             operations, which allow second derivatives under XLA on TensorFlow.
     Source: `keras_het.ops.nodes.quasi_random`.
@@ -183,17 +196,13 @@ class QuasiMonteCarlo(Sampler):
         QuasiMonteCarlo(num_samples=64, inference_samples=None, chunk_size=None)
     """
 
-    def __init__(
-        self, num_samples: int = 256, inference_samples: int | None = None, chunk_size: int | None = None
-    ) -> None:
-        super().__init__(num_samples, inference_samples, chunk_size)
-
     def draw(self, key: Any, num_samples: int, units: int, num_factors: int, xp: Any = ops) -> nodes.Nodes:
         return nodes.quasi_random(key, num_samples, units, num_factors, xp)
 
     def prepare(self, units: int, num_factors: int) -> None:
         super().prepare(units, num_factors)
-        nodes.directions(nodes.sobol_dimensions(self.num_samples, units + num_factors), self.num_samples)
+        num_samples = self.training_nodes(units)
+        nodes.directions(nodes.sobol_dimensions(num_samples, units + num_factors), num_samples)
 
 
 @keras.saving.register_keras_serializable("keras_het")

@@ -9,6 +9,7 @@ import pytest
 
 from keras_het import covariances, integrators, layers, links, losses, metrics, models
 from keras_het.covariances.low_rank import PixelLowRank, UnitRows
+from keras_het.models.rescaling import RescaledConstraint, RescaledRegularizer
 
 pytestmark = pytest.mark.refusal
 
@@ -43,6 +44,8 @@ MADE = {
     "JointHeteroscedasticDense": lambda: layers.JointHeteroscedasticDense(4, seed=0),
     "JointSegmentationCrossentropy": lambda: losses.JointSegmentationCrossentropy(2),
     "PixelLowRank": lambda: PixelLowRank(2),
+    "RescaledConstraint": lambda: RescaledConstraint(keras.constraints.MaxNorm(), 2.0),
+    "RescaledRegularizer": lambda: RescaledRegularizer(keras.regularizers.L2(), 2.0),
     "StochasticSegmentation": lambda: layers.StochasticSegmentation(4, seed=0),
 }
 

@@ -28,7 +28,7 @@ FULL = {"units": 1000, "per_class": 20, "num_factors": 15, "epochs": 14, "sample
 QUICK = {"units": 50, "per_class": 40, "num_factors": 5, "epochs": 1, "samples": [16, 64]}
 FLIPPED, BATCH, TEST, TEMPERATURE, HIDDEN = 0.4, 128, 512, 15.0, 256
 INFERENCE = [16, 32, 64, 128, 256, 512, 1024]
-REFERENCE, DEFAULT = 1 << 13, QuasiMonteCarlo().num_samples
+REFERENCE, DEFAULT = 1 << 13, QuasiMonteCarlo().training_nodes(FULL["units"])
 
 
 def compiled(task, *head):

@@ -24,7 +24,7 @@ from benchmarks.lib.results import publish
 from keras_het import covariances
 from keras_het.explain import calibration
 from keras_het.integrators import QuasiMonteCarlo
-from keras_het.layers import HeteroscedasticDense, LearnedTemperature
+from keras_het.layers import HeteroscedasticDense
 
 BATCH, LEARNING_RATE = 128, 2e-3
 VARIATIONS = {
@@ -40,7 +40,6 @@ HEADS = {  # covariance and link of the head by the name of the method
     "diagonal": (covariances.Diagonal, "softmax"),
     "full": (covariances.LowRank, "softmax"),
     "parameter-efficient": (covariances.ParameterEfficient, "softmax"),
-    "full, learned temperature": (covariances.LowRank, "softmax"),  # starts at each of the temperatures
     "normal cdf": (covariances.Diagonal, "normal_cdf"),
     "normal cdf, full": (covariances.LowRank, "normal_cdf"),
 }
@@ -96,14 +95,14 @@ def make_model(task, setting, seed):
 
 
 def _head(units, setting, l2, seed):
-    (kind, link), learned = HEADS[setting.method], "learned" in setting.method
+    kind, link = HEADS[setting.method]
     factors = {} if kind is covariances.Diagonal else {"num_factors": min(setting.num_factors, units)}
     penalty = keras.regularizers.L2(setting.covariance_l2) if setting.covariance_l2 else None
     return HeteroscedasticDense(
         units,
         covariance=kind(**factors, regularizer=penalty, initial_scale=setting.initial_scale),
         link=link,
-        temperature=LearnedTemperature(0.5, 200.0, setting.temperature) if learned else setting.temperature,
+        temperature=setting.temperature,
         kernel_regularizer=l2,
         integrator=QuasiMonteCarlo(setting.num_samples) if link == "softmax" else None,
         seed=seed,

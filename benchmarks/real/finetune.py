@@ -1,4 +1,4 @@
-"""Whole pretrained networks fine-tuned with the head, with `Dense`, and with `Dense` at a higher temperature.
+"""Whole pretrained networks fine-tuned with heads and with `Dense`, from Keras' start and from zeros.
 
 python -m benchmarks.real.finetune [--sets NAME ...] [--rows NAME ...] [--seeds 3] [--size 10000] [--epochs 3]
                                    [--data FOLDER] [--cache FOLDER] [--output FOLDER] [--quick] [--render]
@@ -21,15 +21,13 @@ from benchmarks.real.heads import Record
 
 SETS = {"CIFAR-10N worst": 3e-4, "TREC": 5e-5}  # and the largest rate
 BATCH, LENGTH, TESTED = 32, 32, 2000  # tokens of a question; test examples at most
-TEMPERATURE = 5.0  # of all rows but those that name another
 HEADS = {
     "full head": {},
     "parameter-efficient head": {"parameter_efficient": True},
     "diagonal head": {"num_factors": 0},
-    "full head, temperature 1": {"temperature": 1.0},
 }
-FIFTH = "Dense, logits / 5"
-ROWS = ("Dense", FIFTH, "full head", "parameter-efficient head", "diagonal head")
+FIFTH, ZEROS = "Dense, logits / 5", ", from zeros"
+ROWS = ("Dense", f"Dense{ZEROS}", FIFTH, "full head", *(f"{head}{ZEROS}" for head in HEADS))
 
 
 class Parts:
@@ -80,9 +78,10 @@ def head_of(row, units, seed):
     """Returns the layers of a row."""
     from keras_het import HeteroscedasticDense
 
-    if row in HEADS:
-        return [HeteroscedasticDense(units, **{"temperature": TEMPERATURE, "seed": seed} | HEADS[row])]
-    return [keras.layers.Dense(units), keras.layers.Rescaling(1.0 if row == "Dense" else 1.0 / TEMPERATURE)]
+    name, start = row.removesuffix(ZEROS), {"kernel_initializer": "zeros"} if row.endswith(ZEROS) else {}
+    if name in HEADS:
+        return [HeteroscedasticDense(units, **HEADS[name], **start, seed=seed)]
+    return [keras.layers.Dense(units, **start), keras.layers.Rescaling(0.2 if row == FIFTH else 1.0)]
 
 
 def falling(rate, steps):

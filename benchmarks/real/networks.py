@@ -23,7 +23,7 @@ from benchmarks.real import finetune
 from benchmarks.real.heads import Record
 
 SETS = ("CIFAR-10N worst", "CIFAR-100N")
-LAYERS = {"Dense": "Dense", finetune.FIFTH: "Dense", "full head": "full head", "full head, temperature 1": "full head"}
+LAYERS = {"Dense": "Dense", finetune.FIFTH: "Dense", "full head": "full head"}
 ROWS = tuple(LAYERS)
 WIDTHS, SHIFT, DECAY, PREDICTION_BATCH = (64, 128, 256, 512), 4, 0.05, 500
 

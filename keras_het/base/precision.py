@@ -5,7 +5,7 @@ import warnings
 import keras
 from keras import ops
 
-from keras_het.base.eager import constant
+from keras_het.base.eager import constant, numbers
 from keras_het.base.internals import has_hooks, is_plain
 from keras_het.base.refusal import refusal, refuse_if
 
@@ -32,10 +32,25 @@ class FullPrecision(keras.layers.Layer):
 
 
 class AffineMap(FullPrecision, keras.layers.Dense):
-    """`Dense` layer inside a head, `(..., D)` to `(..., units)`; its call can also return the kernel.
+    """`Dense` layer inside a head, `(..., D)` to `(..., units)`, with outputs multiplied by a constant.
 
-    Outside the call, Keras might round the kernel to the precision of a layer around the head.
+        multiplier (x kernel + bias)
+
+    Its call can also return the kernel. Outside the call, Keras might round the kernel to the precision of a layer
+    around the head.
+
+    Args:
+        units: number of outputs.
+        multiplier: constant, greater than 0; 1 is a plain `Dense` layer. With Adam, the outputs learn at the learning
+            rate times this number.
+        kwargs: other arguments of `keras.layers.Dense`.
+    Source: Karras et al., Analyzing and improving the image quality of StyleGAN, CVPR 2020, whose code calls it the
+        learning-rate multiplier of a layer.
     """
+
+    def __init__(self, units, multiplier=1.0, **kwargs):
+        super().__init__(units, **kwargs)
+        self.multiplier = multiplier
 
     def __call__(self, inputs, **options):
         # Keras' preparation of a call takes longer than the product of a small step, and the head has done it already.
@@ -43,13 +58,22 @@ class AffineMap(FullPrecision, keras.layers.Dense):
         if not options and is_plain(inputs) and self.built and not has_hooks(self):
             kernel = self.kernel.value
             if kernel.dtype == inputs.dtype:
-                return inputs @ kernel if self.bias is None else inputs @ kernel + self.bias.value
+                inputs, bias = self._scale(inputs, None if self.bias is None else self.bias.value)
+                return inputs @ kernel if bias is None else inputs @ kernel + bias
         return super().__call__(inputs, **options)
 
     def call(self, inputs, training=None, with_kernel=False):
-        outputs = super().call(inputs, training=training)
-        # Without the reshape, TensorFlow returns the variable itself, which a custom gradient refuses.
-        return (outputs, ops.reshape(self.kernel, self.kernel.shape)) if with_kernel else outputs
+        inputs, bias = self._scale(inputs, self.bias)
+        outputs = ops.matmul(inputs, self.kernel)
+        outputs = outputs if bias is None else ops.add(outputs, bias)
+        return (outputs, ops.convert_to_tensor(self.kernel)) if with_kernel else outputs
+
+    def _scale(self, inputs, bias):
+        """Multiplies the inputs and the bias, which are smaller than the outputs."""
+        if self.multiplier == 1.0:
+            return inputs, bias
+        (multiplier,) = numbers(self.multiplier, beside=inputs)
+        return multiplier * inputs, None if bias is None else multiplier * bias
 
 
 def check_dtype(dtype):

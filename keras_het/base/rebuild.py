@@ -38,17 +38,22 @@ def _inherits_config(kind: type) -> bool:
     return kind.__mro__.index(definers[0]) < kind.__mro__.index(definers[1])
 
 
-def copy_optimizer(optimizer: Any, model: Any) -> Any:
+def copy_optimizer(optimizer: Any, model: Any, successors: Any = ()) -> Any:
     """Rebuilds an optimizer, with its loss scale. It excludes the same variables of the model from weight decay.
 
+    Args:
+        optimizer: optimizer of another model.
+        model: model with the layers of the other model.
+        successors: pairs (old variable, new variable) of a replaced layer.
     Raises:
         ValueError: the error of `rebuild`.
     """
     if type(optimizer) is keras.optimizers.LossScaleOptimizer:
-        inner = copy_optimizer(optimizer.inner_optimizer, model)
+        inner = copy_optimizer(optimizer.inner_optimizer, model, successors)
         return type(optimizer)(inner, **{k: v for k, v in optimizer.get_config().items() if k != "inner_optimizer"})
     copy = rebuild(optimizer)
     exclusions, _, pattern = weight_decay_exclusions(optimizer, model.variables)
+    exclusions += [new for old, new in successors if weight_decay_exclusions(optimizer, [old])[0]]
     if exclusions or pattern:
         copy.exclude_from_weight_decay(exclusions, pattern)
     return copy

@@ -22,7 +22,14 @@ class Covariance(Serializable, FullPrecision):
     """Base class of covariances, layers that map features to the noise of a head's logits.
 
     A head calls `bind` with its number of classes, `build`, and `normal`, for the Gaussian of its logits. All
-    covariances have the standard deviations d = softplus(affine) + min_scale.
+    covariances have the standard deviations d = m softplus(affine) + min_scale, and a factor V that depends on the
+    input is m affine / sqrt(R), where m is `learning_rate_multiplier`.
+
+    With Adam, a weight moves by the learning rate at each step, whatever its unit. So m sets how fast the noise grows
+    beside the mean, and nothing else: a head can represent the same functions and starts with the same noise for every
+    m. The R factors of a class add their variances, so without the division by sqrt(R) their noise would grow sqrt(R)
+    times as fast. With SGD, whose steps are proportional to the gradient, d learns at m^2 times the learning rate, and
+    V at m^2 / R times.
 
     A subclass adds maps in `make_maps`, names the class axes of their weights in `axes`, and defines `distribution`. A
     subclass with factors sets `num_factors`, R, and defines `basis`, `factor_weights` and `mean` for
@@ -33,7 +40,11 @@ class Covariance(Serializable, FullPrecision):
         regularizer: regularizer of the kernels, and of a factor that all inputs share.
         initial_scale: standard deviation of a logit's noise at the start, in temperatures; greater than 0.
         min_scale: lower bound of d; at least 0.
+        learning_rate_multiplier: m, how fast the noise learns: with Adam, at m times the learning rate of the mean;
+            greater than 0.
         kwargs: arguments of any Keras layer.
+    Source: the division by sqrt(R) is the rank-stabilised factor of Kalajdzievski 2023 (arXiv 2312.03732, Theorem 3.2),
+        here for the noise of factors instead of an update of weights.
 
     Attributes:
         num_factors: R, the number of columns of V; 0 without factors.
@@ -54,6 +65,7 @@ class Covariance(Serializable, FullPrecision):
         regularizer: Any = None,
         initial_scale: float = 0.15,
         min_scale: float = 1e-3,
+        learning_rate_multiplier: float = 1.0,
         **kwargs: Any,
     ) -> None:
         super().__init__(**{"name": "covariance", **kwargs})
@@ -61,6 +73,7 @@ class Covariance(Serializable, FullPrecision):
         self.regularizer = keras.regularizers.get(regularizer)
         self.initial_scale = check_number("initial_scale", initial_scale, above=0.0)
         self.min_scale = check_number("min_scale", min_scale, low=0.0)
+        self.learning_rate_multiplier = check_number("learning_rate_multiplier", learning_rate_multiplier, above=0.0)
         self.units = self.classes = 0  # set by `bind`
         self.size = (0, 0)  # numbers of entries of e_K and e_R
 
@@ -92,11 +105,13 @@ class Covariance(Serializable, FullPrecision):
     def build(self, input_shape: Any) -> None:
         """Makes the maps: d and V start with half of the variance each, or d with all of it without factors."""
         start = self.starting_scale() * (math.sqrt(0.5) if self.num_factors else 1.0)
-        bias = softplus_inverse(max(start, 2.0 * self.min_scale) - self.min_scale)
-        self.scale_diag_layer = self.affine_map(
-            "scale_diag", self.units, keras.initializers.Constant(bias), input_shape
-        )
+        start_bias = keras.initializers.Constant(self.scale_diag_bias(start))
+        self.scale_diag_layer = self.affine_map("scale_diag", self.units, start_bias, input_shape)
         self.make_maps(start, input_shape)
+
+    def scale_diag_bias(self, scale: float) -> float:
+        """Returns the bias of the map of d for a standard deviation `scale`, of which at least 2 min_scale is used."""
+        return softplus_inverse((max(scale, 2.0 * self.min_scale) - self.min_scale) / self.learning_rate_multiplier)
 
     def starting_scale(self) -> float:
         """Returns the standard deviation of the noise at the start."""
@@ -106,11 +121,18 @@ class Covariance(Serializable, FullPrecision):
         """Makes and builds the maps other than d; `start` is the standard deviation of their noise at the start."""
 
     def affine_map(
-        self, name: str, width: int, bias_initializer: Any, input_shape: Any, kernel_initializer: Any = None
+        self,
+        name: str,
+        width: int,
+        bias_initializer: Any,
+        input_shape: Any,
+        kernel_initializer: Any = None,
+        multiplier: float = 1.0,
     ) -> AffineMap:
         """Returns a new, built map of the features to `width` outputs; a bias initializer of None means no bias."""
         layer = AffineMap(
             width,
+            multiplier,
             use_bias=bias_initializer is not None,
             kernel_initializer=kernel_initializer or _copy(self.initializer),
             bias_initializer=bias_initializer,
@@ -143,7 +165,7 @@ class Covariance(Serializable, FullPrecision):
 
     def standard_deviations(self, x: Tensor) -> Any:
         """Returns d for features `x`, `(..., K)`."""
-        return ops.softplus(self.scale_diag_layer(x)) + self.min_scale
+        return self.learning_rate_multiplier * ops.softplus(self.scale_diag_layer(x)) + self.min_scale
 
     def basis(self, x: np.ndarray) -> np.ndarray:
         """Returns z, `(N, M)`, for features `x`, `(N, D)`; V is linear in z."""
@@ -173,7 +195,7 @@ class Covariance(Serializable, FullPrecision):
             scales: standard deviations in the units of the mean, `(K,)`; at least 2 min_scale is used.
         """
         parts = np.maximum(scales * (math.sqrt(0.5) if self.num_factors else 1.0), 2.0 * self.min_scale)
-        self.scale_diag_layer.bias.assign([softplus_inverse(part - self.min_scale) for part in parts])
+        self.scale_diag_layer.bias.assign([self.scale_diag_bias(part) for part in parts])
         self.restart_factor_at(parts)
 
     def restart_factor_at(self, scales: np.ndarray) -> None:
@@ -194,6 +216,7 @@ class Diagonal(Covariance):
         regularizer: regularizer of the kernels.
         initial_scale: standard deviation of a logit's noise at the start, in temperatures; greater than 0.
         min_scale: lower bound of d; at least 0.
+        learning_rate_multiplier: m, how fast the noise learns, see `Covariance`.
         kwargs: arguments of any Keras layer.
 
     Example:

@@ -14,7 +14,6 @@ from keras_het.base.validation import MAX_CLASSES, check_integer
 from keras_het.covariances.block_matrix import BlockMatrix
 from keras_het.covariances.low_rank import DEFAULT_NUM_FACTORS, LowRank
 from keras_het.ops.latent import LatentNormal
-from keras_het.ops.log_space import softplus_inverse
 
 MIN_KERNEL_RATIO = 0.05  # to the norm at the start; a smaller kernel counts as untrained
 
@@ -31,9 +30,9 @@ class Latent(LowRank):
 
     Args:
         num_factors: R, from 1 to the number of features; None is the smaller of 15 and that number.
-        kwargs: arguments of `Covariance`: `initializer`, `regularizer`, `initial_scale` and `min_scale`. The noise
-            starts at `initial_scale` for a "glorot_uniform" kernel of the mean; `keras_het.heteroscedastic` adapts it
-            to the kernel of the converted model.
+        kwargs: arguments of `Covariance`: `initializer`, `regularizer`, `initial_scale`, `min_scale` and
+            `learning_rate_multiplier`. The noise starts at `initial_scale` for a "glorot_uniform" kernel of the mean;
+            `keras_het.heteroscedastic` adapts it to the kernel of the converted model.
     Source: Collier, Jenatton, Mustafa, Houlsby, Berent and Kokiopoulou: Massively scaling heteroscedastic classifiers.
         ICLR 2023.
 
@@ -74,8 +73,7 @@ class Latent(LowRank):
         # An untrained kernel will grow: noise that fits it now would become too large.
         ratio = initial_norm / norm if norm > MIN_KERNEL_RATIO * initial_norm else 1.0
         start = ratio * self.starting_scale() * math.sqrt(0.5)
-        bias = softplus_inverse(max(start, 2.0 * self.min_scale) - self.min_scale)
-        self.scale_diag_layer.bias.assign(np.full(self.units, bias, "float32"))
+        self.scale_diag_layer.bias.assign(np.full(self.units, self.scale_diag_bias(start), "float32"))
         self.factor_layer.bias.assign(ratio * ops.convert_to_numpy(self.factor_layer.bias))
 
     def count_weights(self, features: int, units: int) -> int:

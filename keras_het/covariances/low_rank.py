@@ -8,6 +8,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_het.base.precision import AffineMap
 from keras_het.base.refusal import refusal
 from keras_het.base.serializable import Serializable
 from keras_het.base.tensor import Tensor, reshape
@@ -29,7 +30,8 @@ class LowRank(Covariance):
 
     Args:
         num_factors: R, from 1 to the number of classes; None is the smaller of 15 and that number.
-        kwargs: arguments of `Covariance`: `initializer`, `regularizer`, `initial_scale` and `min_scale`.
+        kwargs: arguments of `Covariance`: `initializer`, `regularizer`, `initial_scale`, `min_scale` and
+            `learning_rate_multiplier`.
     Source: Collier et al. 2021, section 2.
 
     Example:
@@ -57,8 +59,9 @@ class LowRank(Covariance):
             raise refusal("num_factors", rule, f"num_factors={self.num_factors!r}, units={units}") from None
 
     def make_maps(self, start: float, input_shape: Any) -> None:
-        rows = UnitRows(self.num_factors, self.seed, start)
-        self.factor_layer = self.affine_map("factor", self.units * self.num_factors, rows, input_shape)
+        multiplier = self.learning_rate_multiplier / math.sqrt(self.num_factors)
+        rows, width = UnitRows(self.num_factors, self.seed, start / multiplier), self.units * self.num_factors
+        self.factor_layer = self.affine_map("factor", width, rows, input_shape, multiplier=multiplier)
 
     def count_weights(self, features: int, units: int) -> int:
         return super().count_weights(features, units) * (1 + self.num_factors)
@@ -77,8 +80,7 @@ class LowRank(Covariance):
 
     def factor_weights(self) -> np.ndarray:
         """Returns the kernel and bias of V, `(D + 1, K, R)`."""
-        kernel, bias = as_float64(self.factor_layer.kernel), as_float64(self.factor_layer.bias)
-        return np.concatenate([kernel, bias[None]]).reshape(-1, self.units, self.num_factors)
+        return affine_weights(self.factor_layer).reshape(-1, self.units, self.num_factors)
 
     def mean(self, diagonal: np.ndarray, second: np.ndarray, kernel: np.ndarray) -> Callable[[np.ndarray], BlockMatrix]:
         """Returns A' E[z z'] A, summed over the factors, plus the diagonal; A holds the weights of V."""
@@ -88,8 +90,13 @@ class LowRank(Covariance):
 
     def restart_factor_at(self, scales: np.ndarray) -> None:
         rows = as_float64(self.factor_layer.bias).reshape(self.units, self.num_factors)
-        rows *= (scales / np.linalg.norm(rows, axis=1))[:, None]
+        rows *= (scales / (self.factor_layer.multiplier * np.linalg.norm(rows, axis=1)))[:, None]
         self.factor_layer.bias.assign(rows.ravel())
+
+
+def affine_weights(layer: AffineMap) -> np.ndarray:
+    """Returns the kernel and bias of a map, times its multiplier, `(D + 1, units)`."""
+    return layer.multiplier * np.concatenate([as_float64(layer.kernel), as_float64(layer.bias)[None]])
 
 
 def _classes_first(factor: np.ndarray) -> np.ndarray:

@@ -27,7 +27,8 @@ class Narrow(LowRank):
     Args:
         num_factors: R, from 1 to the number of classes; None is the smaller of 15 and that number.
         width: number of inputs of V, at least 1. More than D is useless.
-        kwargs: arguments of `Covariance`: `initializer` (not for W1), `regularizer`, `initial_scale` and `min_scale`.
+        kwargs: arguments of `Covariance`: `initializer` (not for W1), `regularizer`, `initial_scale`, `min_scale` and
+            `learning_rate_multiplier` (not for W1).
     Raises:
         ValueError: if `width` is not an integer of at least 1.
     Source: Collier et al. 2021, section 2, for the noise; Hu et al., LoRA, ICLR 2022, section 4.1, for the low-rank

@@ -11,7 +11,7 @@ from keras_het.base.precision import FullPrecision
 from keras_het.base.tensor import Tensor
 from keras_het.base.validation import as_float64
 from keras_het.covariances.block_matrix import BlockMatrix
-from keras_het.covariances.low_rank import LowRank, UnitRows
+from keras_het.covariances.low_rank import LowRank, UnitRows, affine_weights
 from keras_het.ops.low_rank import ScaledLowRankNormal
 
 
@@ -24,7 +24,8 @@ class ParameterEfficient(LowRank):
 
     Args:
         num_factors: R, from 1 to the number of classes; None is the smaller of 15 and that number.
-        kwargs: arguments of `Covariance`: `initializer`, `regularizer`, `initial_scale` and `min_scale`.
+        kwargs: arguments of `Covariance`: `initializer`, `regularizer`, `initial_scale`, `min_scale` and
+            `learning_rate_multiplier`, which acts on d and v: the rows of V start as unit vectors.
     Source: Collier et al. 2021, section 2 (v has K entries, not R as printed).
 
     Example:
@@ -36,7 +37,9 @@ class ParameterEfficient(LowRank):
     axes: ClassVar[dict[str, int | None]] = {"row_scale/kernel": 1, "row_scale/bias": 0, "factor/kernel": 0}
 
     def make_maps(self, start: float, input_shape: Any) -> None:
-        self.row_scale_layer = self.affine_map("row_scale", self.units, keras.initializers.Constant(start), input_shape)
+        multiplier = self.learning_rate_multiplier
+        start_bias = keras.initializers.Constant(start / multiplier)
+        self.row_scale_layer = self.affine_map("row_scale", self.units, start_bias, input_shape, multiplier=multiplier)
         rows = UnitRows(self.num_factors, self.seed)
         self.factor_layer = SharedFactor(
             (self.units, self.num_factors),
@@ -60,13 +63,11 @@ class ParameterEfficient(LowRank):
         return as_float64(self.factor_layer.kernel)[None]
 
     def restart_factor_at(self, scales: np.ndarray) -> None:
-        self.row_scale_layer.bias.assign(scales)
+        self.row_scale_layer.bias.assign(scales / self.row_scale_layer.multiplier)
 
     def mean(self, diagonal: np.ndarray, second: np.ndarray, kernel: np.ndarray) -> Callable[[np.ndarray], BlockMatrix]:
         """Returns V V' times E[v v'], elementwise; v is the map A of z, and E[v v'] is A' E[z z'] A."""
-        affine = np.concatenate(
-            [as_float64(self.row_scale_layer.kernel), as_float64(self.row_scale_layer.bias)[None]]
-        ).astype(second.dtype)
+        affine = affine_weights(self.row_scale_layer).astype(second.dtype)
         weights = affine.T, second @ affine
         return lambda factor: BlockMatrix(factor[0], factor[0].T, diagonal, weights=weights)
 

@@ -9,6 +9,7 @@ from keras_het import covariances
 from keras_het.base.refusal import refusal
 from keras_het.base.tables import align_columns
 from keras_het.base.validation import check_integer, check_number
+from keras_het.integrators import QuasiMonteCarlo
 from keras_het.ops.blocking import BLOCK_ELEMENTS, CHUNK_SIZE, MIN_BLOCK_NODES
 
 NOTE = "low_rank is the default; narrow has its form with fewer weights; latent is for very many classes."
@@ -68,7 +69,7 @@ def estimate_cost(
     batch: int = 128,
     *,
     num_factors: int = 15,
-    num_samples: int = 256,
+    num_samples: int | None = None,
     memory: float | None = None,
     devices: int = 1,
 ) -> CostEstimates:
@@ -83,7 +84,7 @@ def estimate_cost(
         features: D, the number of input features.
         batch: B, examples in a training step or a prediction.
         num_factors: R, limited to the number of classes, or of features for a latent head.
-        num_samples: S, nodes of QuasiMonteCarlo.
+        num_samples: S, nodes of QuasiMonteCarlo; None is its default for K.
         memory: bytes for a training step on each device, such as 2e9, or None.
         devices: number of devices that share the classes, on JAX (`keras_het.distribution.layout_map`).
     Raises:
@@ -94,6 +95,8 @@ def estimate_cost(
         >>> dense.parameters, diagonal.covariance, diagonal.parameters
         (2049000, 'diagonal', 4098000)
     """
+    check_integer("units", units, 1)
+    num_samples = QuasiMonteCarlo(num_samples).training_nodes(units)
     sizes = {
         "units": units, "features": features, "batch": batch, "num_factors": num_factors, "num_samples": num_samples,
         "devices": devices,

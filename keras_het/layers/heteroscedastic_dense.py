@@ -14,7 +14,6 @@ from keras_het.base.refusal import refusal, refuse_if
 from keras_het.base.serializable import Serializable, resolve
 from keras_het.base.tensor import Tensor
 from keras_het.base.validation import MAX_CLASSES, check_boolean, check_integer, check_number
-from keras_het.layers.learned_temperature import LearnedTemperature
 from keras_het.layers.noisy_dense import NoisyDense, resolve_covariance
 
 
@@ -45,7 +44,14 @@ INTEGRATOR_RULE = "be an argument of the integrator: integrator=keras_het.integr
 # Arguments of the covariance or the integrator, some by their names in other packages: the rule of the error.
 MISPLACED_ARGUMENTS = {
     **dict.fromkeys(
-        ("min_scale", "initial_scale", "covariance_initializer", "covariance_regularizer"), COVARIANCE_RULE
+        (
+            "min_scale",
+            "initial_scale",
+            "covariance_initializer",
+            "covariance_regularizer",
+            "learning_rate_multiplier",
+        ),
+        COVARIANCE_RULE,
     ),
     **dict.fromkeys(("num_samples", "num_mc_samples", "train_mc_samples"), INTEGRATOR_RULE),
     "test_mc_samples": INTEGRATOR_RULE.replace("({value", "(..., inference_samples={value"),
@@ -73,13 +79,16 @@ class HeteroscedasticDense(NoisyDense):
 
     Every training step draws new nodes e_K, e_R, which the examples of a batch share without a loss of accuracy. The
     draw depends on `seed` and on a counter that is saved with the weights, with the same bits on every backend. At
-    inference the nodes are a constant, so `predict` is deterministic, and you can export the head. Tune the
-    temperature, for example with `labels.choose` and a list of functions.
+    inference the nodes are a constant, so `predict` is deterministic, and you can export the head.
 
-    At the start the head is nearly a plain `Dense`. Its noise has a standard deviation of 0.15 temperatures for all
-    inputs. Half of the variance is in d and half in V, whose rows point in random directions; without factors all of it
-    is in d. The noise is too small to hide the classes that mu has learned, but not zero, because V would have no
-    gradient. It grows if the labels require more.
+    At temperature 1 the mean is the `Dense` layer that the head replaces: the same kernel, bias, initializers,
+    penalties, constraints and learning speed. If the features come from a pretrained network, pass
+    `kernel_initializer="zeros"`, for the head and for `Dense`.
+
+    The noise starts with a standard deviation of 0.15 temperatures for all inputs. Half of the variance is in d and
+    half in V, whose rows point in random directions; without factors all of it is in d. The noise is too small to hide
+    the classes that mu has learned, but not zero, because V would have no gradient. It grows if the labels require
+    more; `learning_rate_multiplier` of the covariance sets how fast.
 
     Args:
         units: K, the number of classes, 2 to 2^24, or from 1 for sigmoid.
@@ -90,7 +99,8 @@ class HeteroscedasticDense(NoisyDense):
             nodes, or an instance from `keras_het.links`.
         activation: activation of the `Dense` layer that the head replaces. None returns log-probabilities (softmax) or
             logits (sigmoid). "softmax" or "sigmoid", to match the link, returns probabilities.
-        temperature: tau > 0, or a `LearnedTemperature`.
+        temperature: tau > 0, by which the paper divides the whole logit. It limits no function that the head can
+            represent. With Adam the mean and the noise learn 1 / tau times as fast as at temperature 1.
         integrator: instance or name from `keras_het.integrators`; None is QuasiMonteCarlo for softmax, and ClosedForm
             for the other links.
         covariance: instance from `keras_het.covariances` instead of num_factors and parameter_efficient, for other
@@ -99,7 +109,8 @@ class HeteroscedasticDense(NoisyDense):
             it in the config.
         dtype: "float32", for any global policy, or "float64" on a backend that computes in it.
         kwargs: arguments of `keras.layers.Dense` for mu (`use_bias`, `kernel_initializer`, `bias_initializer`,
-            `kernel_regularizer`, `bias_regularizer`), and of any Keras layer.
+            `kernel_regularizer`, `bias_regularizer`, `kernel_constraint`, `bias_constraint`), and of any Keras layer.
+            All act on the weights of mu, before the division by the temperature.
     Input shape: `(..., D)`, with at least one leading axis.
     Output shape: `(..., units)`.
     Raises:
@@ -123,7 +134,7 @@ class HeteroscedasticDense(NoisyDense):
         parameter_efficient: bool = False,
         link: str | links.Link = "softmax",
         activation: Any = None,
-        temperature: float | LearnedTemperature = 5.0,
+        temperature: float = 1.0,
         integrator: str | integrators.Integrator | None = None,
         covariance: covariances.Covariance | None = None,
         seed: int | None = None,
@@ -151,9 +162,7 @@ class HeteroscedasticDense(NoisyDense):
             **kwargs,
         )
         self._link, self.activation = link_object, function
-        self._fixed_temperature, self.learned_temperature = _temperature(temperature)
-        if self.learned_temperature is not None:
-            self.learned_temperature.start(self.name, self.trainable, self.dtype_policy)
+        self._temperature = check_number("temperature", temperature, above=0.0)
         self.covariance.bind(self.units, self.temperature, self.seed, self.trainable, self.dtype_policy)
         self.clock = Clock(self.seed)
         self.integrator = integrator
@@ -182,19 +191,16 @@ class HeteroscedasticDense(NoisyDense):
 
     @property
     def temperature(self) -> float:
-        """Current temperature tau, a number. To scale a trained model, use `models.scale_temperature`."""
-        return self._fixed_temperature if self.learned_temperature is None else self.learned_temperature.number
+        """Temperature tau; it cannot be changed. To scale a trained model, use `models.scale_temperature`."""
+        return self._temperature
 
     def build(self, input_shape: Any) -> None:
         super().build(input_shape)
-        for layer in (self.learned_temperature, self.clock):
-            if layer is not None:
-                layer.build(input_shape)
+        self.clock.build(input_shape)
         self.integrator.prepare(*self.covariance.size)
 
     def class_axes(self) -> dict[str, int | None]:
-        temperature = {} if self.learned_temperature is None else {f"{self.learned_temperature.name}/theta": None}
-        return {**super().class_axes(), **temperature, "clock/step": None}
+        return {**super().class_axes(), "clock/step": None}
 
     def check_build(self, input_shape: Any) -> None:
         """Raises the errors of the base class for `input_shape`, and the errors of the integrator."""
@@ -203,13 +209,9 @@ class HeteroscedasticDense(NoisyDense):
 
     @outside_graph
     def call(self, inputs: Tensor, training: bool = False) -> Any:
-        normal = self.logit_distribution(inputs).standardized(self.link.center, self._temperature_now())
+        normal = self.logit_distribution(inputs).standardized(self.link.center, self.temperature)
         outputs = self.integrator.integrate(self.link, normal, self.clock.tick() if training else None)
         return self.activation(_keep_gradient_at_clip(outputs) if training and activation_of(self) else outputs)
-
-    def _temperature_now(self) -> Tensor:
-        """Returns tau: a number, or a tensor with a gradient."""
-        return self._fixed_temperature if self.learned_temperature is None else self.learned_temperature.tensor()
 
     def rematerialized_call(self, layer_call: Any, *args: Any, **kwargs: Any) -> Any:
         """Returns the call; raises ValueError in a `keras.RematScope`, in which Keras would run it twice."""
@@ -264,7 +266,7 @@ class HeteroscedasticDense(NoisyDense):
             **super().get_config(),
             "link": keras.saving.serialize_keras_object(self.link),
             "activation": keras.activations.serialize(self.activation),
-            "temperature": self._fixed_temperature or keras.saving.serialize_keras_object(self.learned_temperature),
+            "temperature": self.temperature,
             "integrator": keras.saving.serialize_keras_object(self.integrator),
         }
 
@@ -287,14 +289,3 @@ def _keep_gradient_at_clip(outputs: Tensor) -> Any:
     bound = -math.log(2.0 * keras.config.epsilon())
     zero = outputs - ops.stop_gradient(outputs)  # has the gradient
     return ops.stop_gradient(ops.clip(outputs, -bound, bound)) + zero
-
-
-def _temperature(temperature: Any) -> tuple[Any, Any]:
-    """Returns (number, None), or (None, layer) for a learned temperature."""
-    if isinstance(temperature, dict) and "class_name" in temperature:
-        temperature = keras.saving.deserialize_keras_object(temperature)
-    if isinstance(temperature, LearnedTemperature):
-        return None, temperature
-    if isinstance(temperature, type | str):
-        raise refusal("temperature", "be a number, or a LearnedTemperature(...)", value=temperature)
-    return check_number("temperature", temperature, above=0.0), None

@@ -47,7 +47,7 @@ class JointHeteroscedasticDense(HeteroscedasticDense):
         units: K, the number of labels.
         num_factors: R, from 0 to units; None is min(15, units).
         link: "sigmoid" for labels that are not exclusive, "softmax" for the classes of a pixel.
-        temperature: tau > 0, or a `LearnedTemperature`.
+        temperature: tau > 0, see `HeteroscedasticDense`.
         learn_flips: boolean, whether to learn f = p(label 0 | true label 1) and q = p(label 1 | true label 0) of each
             label (sigmoid only). Both start at 0.05.
         kwargs: other arguments of `HeteroscedasticDense`; `integrator` serves the predictions of single labels.
@@ -70,14 +70,13 @@ class JointHeteroscedasticDense(HeteroscedasticDense):
         num_factors: int | None = None,
         *,
         link: str | links.Link = "sigmoid",
-        temperature: Any = 1.0,
         learn_flips: bool = False,
         **kwargs: Any,
     ) -> None:
         rule = "be None: the layer returns a distribution. For probabilities, use a models.DistributionModel"
         activation = kwargs.get("activation")
         refuse_if(activation not in (None, "linear", keras.activations.linear), "activation", rule, value=activation)
-        super().__init__(units, num_factors, link=link, temperature=temperature, **kwargs)
+        super().__init__(units, num_factors, link=link, **kwargs)
         if self.covariance.noise_space != "logits":
             rule = "have noise of the logits, such as LowRank: noise of the features has no standard deviations"
             raise refusal("covariance", rule, kind=self.covariance)
@@ -107,7 +106,7 @@ class JointHeteroscedasticDense(HeteroscedasticDense):
         return rates[0], rates[1]
 
     def call(self, inputs: Tensor, training: bool = False) -> Any:
-        normal = self.logit_distribution(inputs).standardized(self.link.center, self._temperature_now())
+        normal = self.logit_distribution(inputs).standardized(self.link.center, self.temperature)
         step = self.clock.tick()[1] if training else None
         return pack(normal, step, self._flips() if self.learn_flips else None)
 

@@ -19,7 +19,10 @@ from keras_het.covariances.low_rank import LowRank
 from keras_het.covariances.parameter_efficient import ParameterEfficient
 
 MAX_WEIGHT_BYTES = 16 << 30
-DENSE_ARGUMENTS = ("use_bias", "kernel_initializer", "bias_initializer", "kernel_regularizer", "bias_regularizer")
+DENSE_ARGUMENTS = (
+    "use_bias", "kernel_initializer", "bias_initializer", "kernel_regularizer", "bias_regularizer",
+    "kernel_constraint", "bias_constraint",
+)  # fmt: skip
 
 
 class NoisyDense(FullPrecision):
@@ -108,10 +111,20 @@ class NoisyDense(FullPrecision):
             self.build(tuple(x.shape))
         return x
 
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> Any:
+        """Makes a head from its config; its mean or covariance is frozen if it was frozen in a trainable head."""
+        head = super().from_config({name: value for name, value in config.items() if name != "frozen"})
+        for name in config.get("frozen", ()):
+            getattr(head, name).trainable = False
+        return head
+
     def get_config(self) -> dict[str, Any]:
         loc_config = self.loc_layer.get_config()
+        parts = [name for name in ("loc_layer", "covariance") if not getattr(self, name).trainable]
         return {
             **super().get_config(),
+            **({"frozen": parts} if parts and self.trainable else {}),
             "units": self.units,
             **{name: loc_config[name] for name in DENSE_ARGUMENTS},
             "num_factors": self.num_factors if self._has_short_spelling else None,

@@ -1,5 +1,6 @@
 """Conversion of pretrained models: a new head with the weights and predictions of the old one."""
 
+import warnings
 from typing import Any
 
 import keras
@@ -17,6 +18,7 @@ from keras_het.models.copying import dense_weights, make_body, preserve_seed
 from keras_het.models.distribution_model import DistributionModel
 from keras_het.models.output_layers import add_end, compile_like, unused_name
 from keras_het.models.raw_inputs import add_preprocessor
+from keras_het.models.rescaling import rescale
 from keras_het.reading.ending import HEADS, LAST_LAYERS, Ending, find_ending, units_of
 
 REGRESSION_LOSSES = (  # names in Keras, in lower case and without underscores
@@ -63,31 +65,33 @@ def heteroscedastic(
     model. The call changes no weight, no `trainable` and no random state. Two calls without seeds draw the same initial
     weights.
 
-    Warm start: mu = temperature * (old kernel, old bias), so without noise the predictions are exactly the old ones.
-        The noise starts as in every new head, with a standard deviation of 0.15 temperatures; for a latent covariance
-        this is the mean over the classes. It moves probabilities by less than 0.02, for temperatures from 0.02 up.
+    Warm start: mu has the old kernel and bias, so without noise the predictions are exactly the old ones. The noise
+        starts as in every new head, with a standard deviation of 0.15 temperatures; for a latent covariance this is the
+        mean over the classes. It moves probabilities by less than 0.02. mu keeps the old regularizers, constraints,
+        `trainable` and exclusions from weight decay. For another temperature, kernel and bias are multiplied by it, and
+        the regularizers and constraints act on them divided by it, so predictions and penalties stay the same.
 
     Args:
         model: a functional or built Sequential model: a KerasHub or KerasCV classifier, `keras.applications`, your own.
         num_factors: R, see `HeteroscedasticDense`.
-        units: number of classes, if it changes; mu then starts fresh.
+        units: number of classes, if it changes; mu then starts with zeros, because the features are trained.
         layer: name of the Dense layer (or 1x1 Conv2D) to replace, whose later layers are dropped; None for the layer
             that the model ends in.
-        warm_start: False initialises mu like a new `HeteroscedasticDense`.
+        warm_start: False starts mu with zeros.
         clone: boolean, whether to copy the layers before the head, through a `.keras` file, instead of sharing them.
         keep_activation: boolean, whether a model that returns probabilities still does. False drops the activation: the
             new model returns log-probabilities or logits.
         joint: boolean, whether the new model learns which labels occur together, for a sigmoid link.
         head_arguments: other arguments of `HeteroscedasticDense`, or with `joint` of `JointHeteroscedasticDense`.
-            `use_bias`, `name`, `kernel_regularizer` and `bias_regularizer` default to the values of the old layer. Its
-            constraints, activity regularizer and `trainable` are not kept.
+            `use_bias`, `name`, the regularizers and constraints default to the values of the old layer, and so does
+            `activity_regularizer` if the new head returns the same kind of outputs.
     Returns:
         a functional `keras.Model` that ends in the head, or in a reshaping layer or log_sigmoid after it.
     Raises:
         ValueError: if the model has no graph, no such layer or several outputs; if the old head has another activation
             or is a "channels_first" convolution; for `joint`, if the link is not sigmoid or a layer after the head
             reshapes; for a regression, which `heteroscedastic_regression` converts.
-    Warns: if the new model cannot be compiled like the old model.
+    Warns: if the new model cannot be compiled like the old model, or loses an activity regularizer.
     Source: Collier, Mustafa, Kokiopoulou, Jenatton and Berent, CVPR 2021, section 4.2 (transfer, in the other
         direction).
 
@@ -107,11 +111,13 @@ def heteroscedastic(
     arguments = {
         "link": (link := _choose_link(ending, units, is_warm, head_arguments.get("link"))),
         "activation": None if joint else _new_activation(ending, resolve(Link, link), keep),
-        "use_bias": old.use_bias,
-        "kernel_regularizer": old.kernel_regularizer,
-        "bias_regularizer": old.bias_regularizer,
+        **_mean_arguments(old, 1.0, head_arguments.get("temperature", 1.0)),
+        **({} if is_warm else {"kernel_initializer": "zeros"}),
         **head_arguments,
     }
+    if "activity_regularizer" not in head_arguments:
+        is_same = not joint and _has_outputs_of(old, arguments["activation"], link)
+        arguments["activity_regularizer"] = _activity_regularizer(old, is_same)
     if is_warm:
         _check_warm_start(old, arguments)
     if check_boolean("joint", joint):
@@ -128,8 +134,9 @@ def heteroscedastic(
             converted = add_preprocessor(converted, model)
     if is_warm:
         _set_mean(new, dense_weights(old))
-    loss = JointMultiLabelCrossentropy() if joint else None
-    compile_like(converted, model, new_ending, ending, loss=loss, hint=_hint(ending, keep))
+        new.loc_layer.trainable = new.trainable and old.trainable
+    loss, successors = JointMultiLabelCrossentropy() if joint else None, _successors(old, new.loc_layer)
+    compile_like(converted, model, new_ending, ending, loss=loss, hint=_hint(ending, keep), successors=successors)
     return converted
 
 
@@ -140,13 +147,13 @@ def homoscedastic(
     layer: str | None = None,
     clone: bool = False,
     keep_activation: bool = True,
-    seed: int | None = None,
 ) -> keras.Model:
     """Replaces the `HeteroscedasticDense` layer by a Dense layer in a new model, and so undoes `heteroscedastic`.
 
-    The Dense layer computes mu / temperature: the logits without noise. With `units` it starts fresh, to transfer
-    features that were learned under noise to another task (Collier et al. 2021, section 4.2). A model that returns
-    probabilities still does. Any other model returns logits. The new model is compiled like the old model.
+    The Dense layer computes mu / temperature: the logits without noise. It keeps the regularizers, constraints,
+    `trainable` and exclusions from weight decay of mu. With `units` it starts with zeros, to transfer features that
+    were learned under noise to another task (Collier et al. 2021, section 4.2). A model that returns probabilities
+    still does. Any other model returns logits. The new model is compiled like the old model.
 
     Args:
         model: a model that ends in a `HeteroscedasticDense`, for example a result of `heteroscedastic`.
@@ -154,7 +161,6 @@ def homoscedastic(
         layer: name of the layer to replace, whose later layers are dropped; None for the layer that the model ends in.
         clone: boolean, whether to copy the layers before the head instead of sharing them.
         keep_activation: boolean, whether the Dense layer gets the softmax or sigmoid of the head.
-        seed: seed of a fresh kernel; None draws it from Python's `random`, whose state does not change.
     Returns:
         a functional `keras.Model` that ends in the Dense layer, or in a reshaping layer or log_sigmoid after it.
     Raises:
@@ -173,14 +179,15 @@ def homoscedastic(
         rule = "have a head with the link softmax or sigmoid. For another link, change `units` to start fresh"
         raise refusal("model", rule, f"link={link!r}")
     keep = check_boolean("keep_activation", keep_activation)
-    with preserve_seed(seed):
+    activation = _new_activation(ending, link, keep)
+    with preserve_seed():
         body = make_body(model, ending, clone)
         new = keras.layers.Dense(
             units,
-            _new_activation(ending, link, keep),
-            use_bias=old.use_bias,
-            kernel_regularizer=old.kernel_regularizer,
-            bias_regularizer=old.bias_regularizer,
+            activation,
+            **_mean_arguments(old, old.temperature, 1.0),
+            kernel_initializer="zeros",
+            activity_regularizer=_activity_regularizer(old, _has_outputs_of(old, activation, link)),
             name=unused_name(old.name, body),
             dtype=old.dtype_policy,
         )
@@ -188,10 +195,47 @@ def homoscedastic(
         converted = add_preprocessor(converted, model)
     if units == old.units:
         new.set_weights([weight / old.temperature for weight in dense_weights(old.loc_layer)])
+        new.trainable = old.loc_layer.trainable
     if new_ending.returns == "numbers":
         new_ending = new_ending._replace(returns="logits", link=link.activation)
-    compile_like(converted, model, new_ending, ending, hint=_hint(ending, keep))
+    successors = _successors(old.loc_layer, new)
+    compile_like(converted, model, new_ending, ending, hint=_hint(ending, keep), successors=successors)
     return converted
+
+
+def _mean_arguments(old: Any, old_temperature: float, temperature: float) -> dict[str, Any]:
+    """Returns the arguments of a `Dense` layer that takes over the weights of another one at a new temperature."""
+    names = ("kernel_regularizer", "bias_regularizer", "kernel_constraint", "bias_constraint")
+    functions = {name: rescale(getattr(old, name), old_temperature, temperature) for name in names}
+    return {"use_bias": old.use_bias, **functions}
+
+
+def _has_outputs_of(old: Any, activation: Any, link: Any) -> bool:
+    """Returns whether a head and a `Dense` layer return the same kind of outputs.
+
+    Without activation, a sigmoid head returns logits as a `Dense` layer does; a softmax head returns log-probabilities.
+    """
+    function = keras.activations.get(activation)
+    is_logits = function is not keras.activations.linear or resolve(Link, link).returns == "logits"
+    return is_logits and keras.activations.get(old.activation) is function
+
+
+def _activity_regularizer(old: Any, is_same: bool) -> Any:
+    """Returns the activity regularizer of the old head if the new head returns the same kind of outputs, else warns."""
+    if old.activity_regularizer is None or is_same:
+        return old.activity_regularizer
+    warnings.warn(
+        f"The new model has no activity regularizer: {old.name!r} regularises other outputs than the new head "
+        "returns. Pass `activity_regularizer` to choose one.",
+        stacklevel=3,
+    )
+    return None
+
+
+def _successors(old: Any, new: Any) -> list[tuple[Any, Any]]:
+    """Returns the pairs (old variable, new variable) of kernel and bias, without an update by LoRA."""
+    pairs = [(getattr(old, "_kernel", old.kernel), new.kernel)]
+    return pairs + ([(old.bias, new.bias)] if old.use_bias and new.use_bias else [])
 
 
 def _new_activation(ending: Ending, link: Link, keep: bool) -> str | None:

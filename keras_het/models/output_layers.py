@@ -60,6 +60,7 @@ def compile_like(
     *,
     loss: keras.losses.Loss | None = None,
     hint: str = "",
+    successors: list[tuple[Any, Any]] | None = None,
 ) -> None:
     """Compiles a model like another model, with losses and metrics that accept its outputs.
 
@@ -73,6 +74,7 @@ def compile_like(
         old_ending: the ending of the old model. If both endings return the same kind, unknown losses and metrics match.
         loss: replacement of the old loss; None matches the old loss.
         hint: remedy that the warning adds if only the outputs are the reason.
+        successors: pairs (old variable, new variable) of the replaced layer, which keep their weight decay.
     """
     arguments = compile_arguments(old)
     if not old.compiled or not arguments:
@@ -84,7 +86,7 @@ def compile_like(
     try:
         for argument, module in ROLES.items():
             arguments[argument] = _match_all(arguments.get(argument), argument, module, ending, is_same)
-        arguments["optimizer"] = _copy_optimizer(old.optimizer, new)
+        arguments["optimizer"] = _copy_optimizer(old.optimizer, new, successors or [])
     except _NoMatchError as error:
         reason, remedy, is_by_output = error.args
         warnings.warn(f"The new model is not compiled: {reason}{hint * is_by_output}. {remedy}", stacklevel=3)
@@ -136,11 +138,12 @@ def _rebuild_or_raise(instance: Any, argument: str, make: Callable[[Any], Any] =
         raise _NoMatchError(str(error), str(remedy), False) from error
 
 
-def _copy_optimizer(optimizer: Any, model: keras.Model) -> Any:
+def _copy_optimizer(optimizer: Any, model: keras.Model, successors: list[tuple[Any, Any]]) -> Any:
     """Returns a copy of an optimizer for a new model, or None without an optimizer."""
     if optimizer is None:
         return None
-    exclusions, count, _ = weight_decay_exclusions(getattr(optimizer, "inner_optimizer", optimizer), model.variables)
+    known = [*model.variables, *(old for old, _ in successors)]
+    exclusions, count, _ = weight_decay_exclusions(getattr(optimizer, "inner_optimizer", optimizer), known)
     if len(exclusions) < count:
         raise _NoMatchError(
             f"it lacks {count - len(exclusions)} of the {count} weights that the optimizer excludes from weight decay",
@@ -148,4 +151,4 @@ def _copy_optimizer(optimizer: Any, model: keras.Model) -> Any:
             "it.",
             False,
         )
-    return _rebuild_or_raise(optimizer, "optimizer", lambda optimizer: copy_optimizer(optimizer, model))
+    return _rebuild_or_raise(optimizer, "optimizer", lambda optimizer: copy_optimizer(optimizer, model, successors))

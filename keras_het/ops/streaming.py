@@ -53,13 +53,18 @@ def expectation(
         sizes = blocking.block_sizes(flat.loc, nodes.num_samples, flat.num_logits, chunk_size, flat.whole_batch)
         stream = _Stream(mean, flat.maker(), *sizes)
         average = ops.custom_gradient(stream.value_and_gradient)(
-            *flat.tensors, *(ops.cast(x, flat.loc.dtype) for x in nodes)
+            *map(_read, flat.tensors), *(ops.cast(x, flat.loc.dtype) for x in nodes)
         )
     else:
         rows, chunk_size = blocking.inference_block_sizes(normal.loc, nodes.num_samples, normal.num_logits, chunk_size)
         flat = normal if rows is None else normal.flat()
         (average,), _ = _split_by_rows(functools.partial(_average_unrolled, mean, nodes, chunk_size), rows, flat)(flat)
     return average if flat is normal else ops.reshape(average, ops.shape(normal.loc))
+
+
+def _read(x: Tensor) -> Tensor:
+    """Returns the value of a variable: outside a graph, TensorFlow's custom gradients refuse variables."""
+    return ops.reshape(x, x.shape) if hasattr(x, "assign") else x
 
 
 def _set_node_sizes(normal: Normal, nodes: Nodes) -> Normal:

@@ -82,7 +82,6 @@ CASES |= {
     "full Monte Carlo": lambda: of_head("full", integrator=integrators.MonteCarlo(32)),
     "full, sampled sigmoid": lambda: of_head("full", "sigmoid", SAMPLER()),
     "full Taylor": lambda: of_head("full", integrator=integrators.Taylor()),
-    "learned temperature": lambda: of_head("full", temperature=layers.LearnedTemperature()),
     "transition": of_transition,
     "label vectors": lambda: of_distribution(
         layers.JointHeteroscedasticDense(UNITS, 3, seed=0, learn_flips=True, name="head"),

@@ -20,8 +20,6 @@ KINDS = {
     "latent": lambda units: layers.HeteroscedasticDense(units, covariance=covariances.Latent(3), name="head"),
     "own name":
         lambda units: layers.HeteroscedasticDense(units, covariance=covariances.LowRank(3, name="noise"), name="head"),
-    "learned temperature":
-        lambda units: layers.HeteroscedasticDense(units, 3, temperature=layers.LearnedTemperature(), name="head"),
     "no bias": lambda units: layers.HeteroscedasticDense(units, 3, use_bias=False, name="head"),
     "label vectors": lambda units: layers.JointHeteroscedasticDense(units, 3, learn_flips=True, name="head"),
     "pixels": lambda units: layers.StochasticSegmentation(units, 3, name="head"),

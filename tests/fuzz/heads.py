@@ -34,10 +34,9 @@ FIELDS = (
 
 class Case(collections.namedtuple("Case", FIELDS)):
     def make(self):
-        temperature = self.temperature
         return layers.HeteroscedasticDense(
             self.units, **self._covariance(), link=self.link, integrator=self._integrator(),
-            temperature=layers.LearnedTemperature(0.5, 50.0) if temperature == "learned" else temperature,
+            temperature=self.temperature,
             use_bias=self.use_bias, kernel_regularizer=self.regularizer, seed=self.seed, dtype=self.dtype, name="head",
         )  # fmt: skip
 
@@ -94,7 +93,7 @@ def cases(draw):
         min_scale=draw(st.sampled_from([0.0, 1e-3, 1.0])), integrator=draw(st.sampled_from(fitting)),
         num_samples=draw(st.integers(1, 200)), inference_samples=draw(st.none() | st.integers(1, 200)),
         chunk_size=draw(st.sampled_from([None, 1, 7, 1000])), antithetic=draw(st.booleans()),
-        temperature=draw(st.sampled_from([0.1, 1.0, 5.0, 1000.0, "learned"])), use_bias=draw(st.booleans()),
+        temperature=draw(st.sampled_from([0.1, 1.0, 5.0, 1000.0])), use_bias=draw(st.booleans()),
         regularizer=draw(st.sampled_from([None, "l2"])),
         policy=draw(st.sampled_from(["float32", "mixed_bfloat16", "mixed_float16", "float16"])),
         dtype=draw(st.sampled_from(["float32", "float64"] if float64 else ["float32"])),

@@ -34,7 +34,6 @@ def subjects():
         "efficient head": head(UNITS, 2, parameter_efficient=True, integrator=integrators.MonteCarlo(8), seed=0),
         "narrow head": head(UNITS, covariance=covariances.Narrow(2, width=3), integrator=small, seed=0),
         "latent head": head(UNITS, covariance=covariances.Latent(2), link="sigmoid", seed=0),
-        "learned temperature": head(UNITS, temperature=layers.LearnedTemperature(), integrator=small, seed=0),
         "diagonal head": head(UNITS, covariance=covariances.Diagonal(), integrator=small, seed=0),
         "regression": layers.HeteroscedasticNormal(UNITS, 1, seed=0),
         "joint head": layers.JointHeteroscedasticDense(UNITS, 2, learn_flips=True, seed=0),

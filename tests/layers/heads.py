@@ -34,7 +34,7 @@ X = np.random.default_rng(7).normal(size=(EXAMPLES, FEATURES)).astype("float32")
 LABELS = np.random.default_rng(8).integers(UNITS, size=EXAMPLES)
 
 
-OF_COVARIANCE = ("initializer", "regularizer", "initial_scale", "min_scale")
+OF_COVARIANCE = ("initializer", "regularizer", "initial_scale", "min_scale", "learning_rate_multiplier")
 
 
 def make_head(kind, units=UNITS, seed=1, **arguments):

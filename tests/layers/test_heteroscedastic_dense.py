@@ -190,11 +190,11 @@ def test_a_scale_below_min_scale_starts_above_it():
 def numpy_distribution(head, x):
     """Returns loc, scale_diag, factor and row_scale from `get_weights`, in float64."""
     kernel, bias, scale_kernel, scale_bias, *others = [w.astype("float64") for w in head.get_weights()[:-1]]
-    loc = x @ kernel + bias
-    scale_diag = np.logaddexp(0, x @ scale_kernel + scale_bias) + head.covariance.min_scale
+    loc, multiplier = x @ kernel + bias, head.covariance.learning_rate_multiplier
+    scale_diag = multiplier * np.logaddexp(0, x @ scale_kernel + scale_bias) + head.covariance.min_scale
     if head.parameter_efficient:
         row_kernel, row_bias, factor = others
-        return loc, scale_diag, factor, x @ row_kernel + row_bias
+        return loc, scale_diag, factor, multiplier * (x @ row_kernel + row_bias)
     if not head.num_factors:
         return loc, scale_diag, None, None
     if isinstance(head.covariance, Narrow):
@@ -202,7 +202,8 @@ def numpy_distribution(head, x):
         factor_kernel = narrowing @ factor_kernel
     else:
         factor_kernel, factor_bias = others
-    return loc, scale_diag, (x @ factor_kernel + factor_bias).reshape(*scale_diag.shape, head.num_factors), None
+    factor = multiplier / np.sqrt(head.num_factors) * (x @ factor_kernel + factor_bias)
+    return loc, scale_diag, factor.reshape(*scale_diag.shape, head.num_factors), None
 
 
 def numpy_logits(head, x):
@@ -216,7 +217,7 @@ def numpy_logits(head, x):
 
 @pytest.mark.parametrize("kind", EVERY_HEAD)
 def test_logit_distribution_is_the_affine_maps_of_the_weights(kind):
-    head = built_head(kind)
+    head = built_head(kind, learning_rate_multiplier=0.3)
     normal = head.logit_distribution(X)
     parts = dict(zip(("loc", "scale_diag", "factor", "row_scale"), numpy_distribution(head, X), strict=True))
     kernel = isinstance(head.covariance, Latent)
@@ -264,7 +265,7 @@ def test_outputs_are_the_mean_over_the_nodes_of_the_mode(kind):
     inference = resolve(integrators.Integrator, head.integrator).constant_nodes(*size)
     assert_allclose(to_numpy(head(X)), expected_outputs(head, X, inference), rtol=1e-5, atol=1e-5)
     for step in range(3):  # the key of training is (seed, step)
-        training = head.integrator.draw((head.seed, step), head.integrator.num_samples, *size, np)
+        training = head.integrator.draw((head.seed, step), head.integrator.training_nodes(size[0]), *size, np)
         assert_allclose(to_numpy(head(X, training=True)), expected_outputs(head, X, training), rtol=1e-5, atol=1e-5)
         assert int(head.clock.step.numpy()) == step + 1
 

@@ -31,6 +31,7 @@ def expected(head):
     covariance = np.stack([np.diag(d**2) for d in (np.log1p(np.exp(maps[0])) + 1e-3)])
     if len(maps) > 1:
         factor = maps[1].reshape(len(X), UNITS, -1)
+        factor /= np.sqrt(factor.shape[-1])
         covariance += factor @ factor.swapaxes(1, 2)
     return X @ kernel + bias, covariance
 

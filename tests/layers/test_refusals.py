@@ -13,7 +13,6 @@ from keras_het.layers import (
     HeteroscedasticDense,
     HeteroscedasticNormal,
     JointHeteroscedasticDense,
-    LearnedTemperature,
     NoiseTransition,
 )
 from keras_het.models.temperature_scaler import TemperatureScaler
@@ -43,8 +42,7 @@ FLOAT32 = 'be "float32" or "float64"; '
 OTHERS = ("relu", "sigmoid", "log_softmax", "nothing", len, 3)
 HEAD = {
     "num_factors": [("...[1, units]. For no factors, use covariances.Diagonal(), or num_factors=0 of", -1, 2.5, 12)],
-    "temperature":
-        [(POSITIVE, 0, -1.0, float("nan"), 10**400, 1e-60), ("be a number, or a LearnedTemperature(...)", "warm")],
+    "temperature": [(POSITIVE, 0, -1.0, float("nan"), 10**400, 1e-60, "warm")],
     "integrator": [("...or a serialised dict", ""), ("...'closed_form', 'taylor', or a serialised dict", "simpson")],
     "units": [('...2; one unit, for two classes, needs link="sigmoid"', 1)],
     "seed": [(SEED, -1, 1 << 31, 1.5)],
@@ -93,7 +91,6 @@ NEGATIVE = np.eye(4) - 0.1 + 0.4 * np.roll(np.eye(4), 1, 1)
 REFUSED = {
     **refused_arguments(HeteroscedasticDense, HEAD, units=10),
     **refused_arguments(keras_het.estimate_cost, COST, units=10, features=10),
-    **refused_arguments(LearnedTemperature, {"lower": [(POSITIVE, 0.0)]}),
     **refused_arguments(NoiseTransition, {"num_classes": [("be an integer in [2, 16777216]", 1)]}),
     **refused_arguments(NoiseTransition, {"num_annotators": [(CLASSES, 0)]}, num_classes=3),
     **refused_arguments(
@@ -117,9 +114,6 @@ REFUSED = {
     "512 MiB": lambda: HeteroscedasticDense(10**7, 0, integrator=QuasiMonteCarlo(256)),
     f"`num_factors` must {CLASSES}. Received: num_factors=0": lambda: latent(num_factors=0),
     "`covariance` must be None, or `parameter_efficient` its default": lambda: latent(parameter_efficient=True),
-    "`upper` must be a finite float32 number greater than 2. Received: ": lambda: LearnedTemperature(2.0, 1.0),
-    "`initial` must be a finite float32 number greater than 1": lambda: LearnedTemperature(1.0, 9.0, 0.5),
-    "`initial` must be less than `upper`. Received: initial=9.0, upper=9.0": lambda: LearnedTemperature(1.0, 9.0, 9.0),
     FACTORS: normal(2, 3),
     f"{FACTORS}...Received: num_factors='relu'": normal(2, "relu"),
     "{'activation': 'relu'}": normal(2, activation="relu"),

@@ -278,6 +278,16 @@ def test_weights_stay_excluded_from_weight_decay():
             assert new.optimizer._use_weight_decay(variable) == optimizer._use_weight_decay(variable)
     optimizer = keras.optimizers.AdamW(0.1)
     optimizer.exclude_from_weight_decay([below.kernel, head.kernel])
+    new = converted(compiled(old, optimizer, "sparse_categorical_crossentropy"))
+    new.optimizer.build(new.trainable_variables)
+    uses_decay = [each.path for each in new.trainable_variables if new.optimizer._use_weight_decay(each)]
+    assert not any(path.endswith(("hidden/kernel", "loc/kernel")) for path in uses_decay)
+    assert sum(path.endswith("/kernel") for path in uses_decay) == 2
+    back = keras_het.homoscedastic(new)
+    back.optimizer.build(back.trainable_variables)
+    assert [each.name for each in back.trainable_variables if back.optimizer._use_weight_decay(each)] == ["bias"] * 2
+    optimizer = keras.optimizers.AdamW(0.1)
+    optimizer.exclude_from_weight_decay([below.kernel, keras.layers.Dense(3).add_weight(shape=(2,))])
     text = warned(keras_het.heteroscedastic, compiled(old, optimizer, "sparse_categorical_crossentropy"), 1)
     assert "it lacks 1 of the 2 weights that the optimizer excludes from weight decay. Call `optimizer.exc" in text
     assert text.endswith(" with the new weights on a new optimizer, and compile with it.")

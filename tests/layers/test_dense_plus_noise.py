@@ -1,0 +1,156 @@
+"""A head is the `Dense` layer that it replaces, plus noise: start, speed, penalties and outputs without noise."""
+
+import keras
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy.special import log_softmax
+
+from keras_het import covariances
+from keras_het.integrators import QuasiMonteCarlo
+from keras_het.layers import HeteroscedasticDense
+from tests.common import sparse_crossentropy, to_numpy
+
+FEATURES, UNITS, EXAMPLES, STEPS = 64, 15, 256, 20
+RNG = np.random.default_rng(0)
+X, Y = RNG.normal(size=(EXAMPLES, FEATURES)).astype("float32"), RNG.integers(UNITS, size=EXAMPLES)
+KINDS = {
+    "R = 1": lambda: covariances.LowRank(1),
+    "R = 15": lambda: covariances.LowRank(15),
+    "parameter-efficient": lambda: covariances.ParameterEfficient(15),
+    "diagonal": covariances.Diagonal,
+}
+
+
+def glorot():
+    return {"kernel_initializer": keras.initializers.GlorotUniform(1)}
+
+
+def head_of(covariance, **arguments):
+    integrator = QuasiMonteCarlo(64)
+    return HeteroscedasticDense(UNITS, covariance=covariance, integrator=integrator, seed=0, **glorot() | arguments)
+
+
+def model_of(layer, optimizer=None):
+    model = keras.Sequential([keras.Input((FEATURES,)), layer])
+    model.compile(optimizer or keras.optimizers.Adam(1e-3), sparse_crossentropy())
+    return model
+
+
+def log_p(model):
+    values = log_softmax(model.predict(X, batch_size=EXAMPLES, verbose=0).astype("float64"), axis=-1)
+    return values - values.mean(axis=-1, keepdims=True)
+
+
+def root_mean_square(values):
+    return float(np.sqrt(np.square(values).mean()))
+
+
+def start_and_movement(layer):
+    """Returns the spread of log p at the start, and how far it moves in 20 steps of Adam."""
+    model = model_of(layer)
+    start = log_p(model)
+    model.fit(X, Y, batch_size=EXAMPLES, epochs=STEPS, verbose=0)
+    return root_mean_square(start), root_mean_square(log_p(model) - start)
+
+
+def deviation(head):
+    return root_mean_square(np.sqrt(to_numpy(head.logit_distribution(X).variance())))
+
+
+@pytest.mark.smoke
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_new_head_starts_and_moves_like_dense(kind):
+    dense, head = (
+        start_and_movement(layer) for layer in (keras.layers.Dense(UNITS, **glorot()), head_of(KINDS[kind]()))
+    )
+    assert head[0] == pytest.approx(dense[0], rel=0.05)
+    assert 0.7 < head[1] / dense[1] < 1.5
+
+
+def growth(num_factors, multiplier=1.0):
+    """Returns the standard deviation of the noise that 20 steps of Adam add."""
+    head = head_of(covariances.LowRank(num_factors, learning_rate_multiplier=multiplier))
+    start = deviation(head)
+    model_of(head).fit(X, Y, batch_size=EXAMPLES, epochs=STEPS, verbose=0)
+    return float(np.sqrt(deviation(head) ** 2 - start**2))
+
+
+@pytest.mark.once
+def test_the_number_of_factors_does_not_change_how_fast_the_noise_grows():
+    assert growth(15) == pytest.approx(growth(1), rel=0.3)
+
+
+@pytest.mark.once
+@pytest.mark.planted
+def test_planted_factors_that_are_not_divided_are_caught():
+    """Without the division by sqrt(R), 15 factors grow as at sqrt(15) times the multiplier."""
+    with pytest.raises(AssertionError):
+        assert growth(15, 15**0.5) == pytest.approx(growth(1), rel=0.3)
+
+
+@pytest.mark.once
+def test_the_multiplier_sets_how_fast_the_noise_grows_and_not_where_it_starts():
+    slow, fast = (covariances.LowRank(3, learning_rate_multiplier=each) for each in (0.2, 1.0))
+    assert deviation(head_of(slow)) == pytest.approx(deviation(head_of(fast)), rel=1e-5)
+    assert growth(3, 0.2) < 0.5 * growth(3, 1.0)
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("temperature", [1.0, 5.0])
+def test_without_noise_a_head_is_dense_divided_by_the_temperature(temperature):
+    covariance = covariances.Diagonal(initial_scale=1e-6, min_scale=0.0)
+    arguments = {
+        "kernel_regularizer": keras.regularizers.L2(0.1),
+        "bias_regularizer": keras.regularizers.L1(0.1),
+        "kernel_constraint": keras.constraints.MaxNorm(0.5),
+        "bias_constraint": keras.constraints.NonNeg(),
+        "bias_initializer": "ones",
+    }
+    head = head_of(covariance, temperature=temperature, **arguments)
+    dense = keras.layers.Dense(UNITS, **glorot(), **arguments)
+    models = [model_of(head), model_of(dense)]
+    assert_array_equal(to_numpy(head.loc_layer.kernel), to_numpy(dense.kernel))
+    expected = log_softmax(models[1].predict(X, verbose=0).astype("float64") / temperature, axis=-1)
+    assert_allclose(models[0].predict(X, verbose=0), expected, atol=1e-5)
+    assert sum(map(to_numpy, head.losses)) == pytest.approx(sum(map(to_numpy, dense.losses)), rel=1e-5)
+    for model in models:
+        model.compile(keras.optimizers.SGD(0.5), sparse_crossentropy())
+        model.fit(X, Y, batch_size=EXAMPLES, epochs=5, verbose=0)
+    if temperature == 1.0:  # the same steps, penalties and constraints
+        assert_allclose(to_numpy(head.loc_layer.kernel), to_numpy(dense.kernel), rtol=1e-4, atol=1e-5)
+        assert_allclose(to_numpy(head.loc_layer.bias), to_numpy(dense.bias), rtol=1e-4, atol=1e-5)
+    for layer in (head.loc_layer, dense):
+        assert to_numpy(layer.bias).min() >= 0.0
+        assert np.linalg.norm(to_numpy(layer.kernel), axis=0).max() < 0.5 + 1e-5
+
+
+@pytest.mark.smoke
+@pytest.mark.parametrize("link", ["softmax", "sigmoid"])
+@pytest.mark.parametrize("kind", ["parameter-efficient", "latent"])
+def test_a_shared_weight_has_a_gradient_outside_a_graph(kind, link):
+    """TensorFlow's custom gradients refuse variables, which a temperature of 1 passes on undivided."""
+    covariance = covariances.ParameterEfficient(3) if kind == "parameter-efficient" else covariances.Latent(3)
+    head = head_of(covariance, link=link)
+    head.integrator = QuasiMonteCarlo(256, chunk_size=32)
+    outputs = to_numpy(head(X[:8], training=True))
+    assert outputs.shape == (8, UNITS)
+    assert np.isfinite(outputs).all()
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("frozen", ["loc_layer", "covariance"])
+def test_a_frozen_part_stays_frozen_in_a_copy(frozen):
+    head = head_of(covariances.LowRank(2))
+    model_of(head)
+    getattr(head, frozen).trainable = False
+    copy = HeteroscedasticDense.from_config(head.get_config())
+    model_of(copy)
+    trained = [[weight.path.split("/", 1)[1] for weight in each.trainable_weights] for each in (head, copy)]
+    assert trained[0] == trained[1]
+    assert len(trained[1]) == (4 if frozen == "loc_layer" else 2)
+    head.trainable = False
+    copy = HeteroscedasticDense.from_config(head.get_config())
+    copy.trainable = True
+    model_of(copy)
+    assert len(copy.trainable_weights) == 6

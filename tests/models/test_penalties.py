@@ -1,0 +1,123 @@
+"""A converted model keeps the penalties, constraints, frozen weights and weight decay of its last layer."""
+
+import keras
+import numpy as np
+import pytest
+from keras import layers, regularizers
+from numpy.testing import assert_allclose, assert_array_equal
+
+from keras_het import heteroscedastic, homoscedastic
+from tests.common import reloaded, texts_of_warnings, to_numpy
+from tests.models.checks import sharpen
+
+pytestmark = [pytest.mark.once, pytest.mark.smoke]
+FEATURES, UNITS = 8, 5
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(400, FEATURES)).astype("float32")
+Y = (X @ RNG.normal(size=(FEATURES, UNITS)) + RNG.gumbel(size=(400, UNITS))).argmax(axis=1)
+PENALTIES = {
+    "L2": {"kernel_regularizer": regularizers.L2(0.01)},
+    "L1": {"kernel_regularizer": regularizers.L1(0.01), "bias_regularizer": regularizers.L1(0.1)},
+    "orthogonal": {"kernel_regularizer": regularizers.OrthogonalRegularizer(0.01, mode="columns")},
+}
+
+
+def model_of(activation="softmax", **arguments):
+    return keras.Sequential([keras.Input((FEATURES,)), layers.Dense(UNITS, activation, **arguments)])
+
+
+def penalty(model):
+    return float(sum(to_numpy(loss) for loss in model.losses))
+
+
+@pytest.mark.parametrize("temperature", [1.0, 4.0])
+@pytest.mark.parametrize("name", PENALTIES)
+def test_the_penalty_of_a_converted_model_is_the_old_one(name, temperature, tmp_path):
+    old = sharpen(model_of(**PENALTIES[name]))
+    new = heteroscedastic(old, 2, temperature=temperature, seed=0)
+    back = homoscedastic(new)
+    for model in (new, reloaded(new, tmp_path), back):
+        assert penalty(model) == pytest.approx(penalty(old), rel=1e-4)
+        assert np.abs(model.predict(X, verbose=0) - old.predict(X, verbose=0)).max() < 0.02
+    assert back.layers[-1].get_config() == {**old.layers[-1].get_config(), "kernel_initializer": zeros()}
+
+
+def zeros():
+    return keras.initializers.serialize(keras.initializers.Zeros())
+
+
+@pytest.mark.parametrize("temperature", [1.0, 4.0])
+def test_constraints_hold_for_the_same_logits(temperature, tmp_path):
+    old = sharpen(model_of(kernel_constraint=keras.constraints.UnitNorm(), bias_constraint=keras.constraints.NonNeg()))
+    new = heteroscedastic(old, 2, temperature=temperature, seed=0)
+    new = reloaded(new, tmp_path)
+    new.compile("sgd", "sparse_categorical_crossentropy")
+    new.fit(X, Y, verbose=0)
+    for kernel, bias in (
+        [to_numpy(weight) / temperature for weight in new.layers[-1].loc_layer.weights],
+        [to_numpy(weight) for weight in homoscedastic(new).layers[-1].weights],
+    ):
+        assert_allclose(np.linalg.norm(kernel, axis=0), 1.0, rtol=1e-4)
+        assert bias.min() >= 0.0
+    back = homoscedastic(new).layers[-1]
+    assert [type(each) for each in (back.kernel_constraint, back.bias_constraint)] == [
+        keras.constraints.UnitNorm,
+        keras.constraints.NonNeg,
+    ]
+
+
+@pytest.mark.parametrize("temperature", [1.0, 5.0])
+def test_weight_decay_shrinks_the_logits_as_before(temperature):
+    """Sixty epochs of SGD: the new logits stay within 3% of the old ones."""
+
+    def logits(model):
+        values = np.log(model.predict(X, batch_size=400, verbose=0))
+        return np.sqrt(np.square(values - values.mean(axis=1, keepdims=True)).mean())
+
+    keras.utils.set_random_seed(0)
+    old = model_of()
+    old.compile(keras.optimizers.SGD(0.1, weight_decay=0.02), "sparse_categorical_crossentropy")
+    old.fit(X, Y, epochs=60, batch_size=40, verbose=0)
+    new = heteroscedastic(old, 2, seed=0, temperature=temperature)
+    new.optimizer.learning_rate = 0.1 * temperature**2  # SGD's steps of the logits are proportional to 1 / tau^2
+    new.optimizer.weight_decay = 0.02 / temperature**2
+    new.fit(X, Y, epochs=60, batch_size=40, verbose=0)
+    assert logits(new) == pytest.approx(logits(old), rel=0.03)
+
+
+@pytest.mark.planted
+def test_planted_kernel_times_the_temperature_with_the_old_penalty_is_caught(tmp_path, monkeypatch):
+    monkeypatch.setattr("keras_het.models.conversion.rescale", lambda function, *temperatures: function)
+    with pytest.raises(AssertionError):
+        test_the_penalty_of_a_converted_model_is_the_old_one("L2", 4.0, tmp_path)
+
+
+def test_a_frozen_layer_stays_frozen_and_its_noise_learns(tmp_path):
+    old = sharpen(model_of(trainable=False))
+    new = heteroscedastic(old, 2, seed=0)
+    new.compile("sgd", "sparse_categorical_crossentropy")
+    for model in (new, reloaded(new, tmp_path)):
+        head = model.layers[-1]
+        assert [weight.path.split("/")[-2] for weight in head.trainable_weights] == ["scale_diag"] * 2 + ["factor"] * 2
+        model.fit(X, Y, verbose=0)
+        assert_array_equal(to_numpy(head.loc_layer.kernel), to_numpy(old.layers[-1].kernel))
+    assert not homoscedastic(new).layers[-1].trainable
+    assert heteroscedastic(old, units=3).layers[-1].loc_layer.trainable
+
+
+def test_an_activity_regularizer_is_kept_if_it_sees_the_same_outputs():
+    regularizer = regularizers.L2(0.1)
+    for activation, is_kept in (("softmax", True), ("sigmoid", True), (None, False)):
+        old = model_of(activation, activity_regularizer=regularizer)
+        with texts_of_warnings() as texts:
+            new = heteroscedastic(old, 2, seed=0)
+        assert (new.layers[-1].activity_regularizer is not None) == is_kept
+        assert (texts == []) == is_kept
+        if is_kept:
+            assert homoscedastic(new).layers[-1].activity_regularizer is not None
+            new(X), old(X)
+            assert penalty(new) == pytest.approx(penalty(old), rel=0.02)
+    assert "has no activity regularizer: 'dense" in texts[0]
+    with texts_of_warnings() as texts:
+        heteroscedastic(old, 2, seed=0, activity_regularizer=None)
+    assert texts == []

@@ -1,5 +1,7 @@
 """Gaussians of logits with a low-rank factor."""
 
+import abc
+
 from keras import ops
 
 from keras_het.base.tensor import Tensor
@@ -16,14 +18,24 @@ class _FactorNormal(DiagonalNormal):
     def zero_sums(self) -> tuple[Tensor, ...]:
         return ops.zeros_like(self.loc), ops.zeros((*self.loc.shape, self.size[1] + 1), self.loc.dtype)
 
+    def tables(self, nodes: Nodes) -> tuple[Tensor, ...]:
+        """Returns tables of S rows: e_K, the input of the factor noise for `logits_at`, and (e_R, 1) for `vjp`."""
+        # The ones join here and not in `vjp`, the body of a loop, because XLA miscompiles some fusions with a
+        # concatenation on GPUs (jax-ml/jax issue 40588). Trainings on an H100 ended in NaN; the cause is unknown.
+        ones = ops.ones_like(nodes.eps_diag[:, :1])
+        return nodes.eps_diag, self.noise_table(nodes), ops.concatenate([nodes.eps_factor, ones], axis=1)
+
+    @abc.abstractmethod
+    def noise_table(self, nodes: Nodes) -> Tensor:
+        """Returns the table from which `logits_at` computes the factor noise."""
+
     def vjp(self, cotangent: Tensor, chunk: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         """Returns sums of `cotangent` times e_K, `(B, K)`, and times (e_R, 1), `(B, K, R + 1)`, over a chunk of nodes.
 
         The second sum is one matrix product without a reshape. Devices that share the classes could not share an axis
         B K, so each device would gather all classes.
         """
-        eps_diag, eps_factor = chunk[:2]
-        eps_factor_and_one = ops.concatenate([eps_factor, ops.ones_like(eps_factor[:1])])
+        eps_diag, _, eps_factor_and_one = chunk
         grad_factor_and_loc = ops.matmul(cotangent, ops.transpose(eps_factor_and_one))
         return ops.sum(cotangent * eps_diag, axis=-1), grad_factor_and_loc
 
@@ -72,8 +84,8 @@ class LowRankNormal(_FactorNormal):
     def logits(self, nodes: Nodes) -> Tensor:
         return super().logits(nodes) + ops.matmul(nodes.eps_factor, ops.swapaxes(self.factor, -1, -2))
 
-    def tables(self, nodes: Nodes) -> tuple[Tensor, ...]:
-        return nodes.eps_diag, nodes.eps_factor
+    def noise_table(self, nodes: Nodes) -> Tensor:
+        return nodes.eps_factor
 
     def logits_at(self, chunk: tuple[Tensor, ...]) -> Tensor:
         logits = super().logits_at(chunk)
@@ -121,13 +133,13 @@ class ScaledLowRankNormal(_FactorNormal):
         noise = ops.matmul(nodes.eps_factor, ops.swapaxes(self.factor, -1, -2))
         return super().logits(nodes) + self.row_scale[..., None, :] * noise
 
-    def tables(self, nodes: Nodes) -> tuple[Tensor, ...]:
-        """Returns tables of S rows; the last one is factor e_R, computed once for the whole batch."""
-        return nodes.eps_diag, nodes.eps_factor, ops.matmul(nodes.eps_factor, ops.transpose(self.factor))
+    def noise_table(self, nodes: Nodes) -> Tensor:
+        """Returns factor e_R, `(S, K)`, computed once for the whole batch."""
+        return ops.matmul(nodes.eps_factor, ops.transpose(self.factor))
 
     def logits_at(self, chunk: tuple[Tensor, ...]) -> Tensor:
         logits = super().logits_at(chunk)
-        logits += self.row_scale[..., None] * chunk[2]
+        logits += self.row_scale[..., None] * chunk[1]
         return logits
 
     def gradients(self, grad_scale_diag: Tensor, grad_factor_and_loc: Tensor) -> tuple[Tensor, ...]:

@@ -50,6 +50,7 @@ def parity(session):
 def gpu(session):
     """Compares your accelerator with the CPU, then measures each head beside Dense; `-- --backend torch --quick`.
 
+    Then it repeats trainings that ended in NaN on an H100, and fails if the head is not finite: `-- --parts training`.
     If the machine has `nvidia-smi`, the session installs the backend with CUDA. For any other accelerator, install
     the backend yourself and call `python -m nox --no-venv --no-install -s gpu`. Without an accelerator, the session
     makes a quick pass on the CPU.

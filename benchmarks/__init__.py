@@ -56,7 +56,7 @@ BENCHMARKS = {
     ),
     "real.next_labels": Benchmark(*WEIGHTS, "half an hour"),
     "real.priors": Benchmark(*WEIGHTS, "five minutes; --quick: a minute"),
-    "real.starts": Benchmark(*WEIGHTS, "some hours; --quick: a minute"),
+    "real.starts": Benchmark(*WEIGHTS, "six hours; --quick: a minute"),
     "real.votes": Benchmark(*WEIGHTS),
     "real.verified": Benchmark(groups=("cleanlab",), time="seconds"),
 }

@@ -35,7 +35,6 @@ SETTINGS = {
     "docs/annotators.md": "its 95% interval",
     "docs/real-labels.md": "Its 95% interval | one class of 3% | 2.5 votes an image | 5.6 votes | 1.7 votes an example",
     "docs/index.md": "Python 3.11, 3.12 or 3.13",
-    "docs/temperature.md": "try 1.5 | with 40% label errors | with 50 labels a class",
     "docs/paper-tables.md": "digits with 40% of the labels | (section 4.2) | with 40% look-alike errors",
     "docs/pretrained.md": "within 0.02 | labels by people, 40% wrong | KerasHub 0.32 | "
     "on Keras 3.15 | is used 2 times | because Keras 3.15",
@@ -60,7 +59,6 @@ ONE_VOTE, TWO_VOTES, SPAMMERS = (("LabelMe", votes) for votes in ("one vote each
 RULES = "real_annotators, TREC"
 CHOICE = "choice, digits: clean accuracy of early stopping, 3 starts, and points over it"
 CRITERIA, NOISY = "recipe, mean rank correlation over the tasks", ("noisy NLL", "noisy accuracy")
-SMALL = "real_heads, CIFAR-100N, 5000 labels, accuracy by temperature"
 LARGE = "real_heads, CIFAR-100N, 45000 labels"
 SCRATCH, SCRATCH_SETS = "real_scratch, temperature by noisy accuracy", ("CIFAR-10N worst", "CIFAR-100N")
 NINE, PLAIN = "views.when_it_helps", "`Dense`, temperature 1"
@@ -156,10 +154,6 @@ def figures():
             ],
         },
         "docs/temperature.md": {
-            "temperature 1 costs it {:.0f} to {:.0f} points": [least(tempered) for least in (min, max)],
-            "20 lost {:.0f} points": [
-                100 * (number(SMALL, "5", "Dense") - number(SMALL, "20", "Dense")),
-            ],
             "(rank correlation with clean accuracy {:.2f}, accuracy {:.2f})": [
                 number(f"{CRITERIA}, label errors that depend on the example", "clean accuracy", name) for name in NOISY
             ],

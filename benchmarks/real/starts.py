@@ -3,10 +3,10 @@
 python -m benchmarks.real.starts [--tasks NAME ...] [--optimizers NAME ...] [--rows NAME ...] [--seeds 3]
                                  [--data FOLDER] [--cache FOLDER] [--output FOLDER] [--quick] [--render]
 
-Three kinds of tasks. *frozen*: one layer on features of CIFAR-10N worst by EfficientNet-Lite0, 20 epochs in batches of
-256. *scratch*: three convolutions with batch normalisation and a layer of 128 on 8,000 images of CIFAR-100N, 8 epochs
-in batches of 128, with a rate that falls as a cosine. *digits*: two layers of 128 on 900 of scikit-learn's digits, of
-which 40% in three pairs of classes are swapped, 24 epochs in batches of 64.
+Three kinds of tasks. *frozen*: one layer on features of CIFAR-10N worst by EfficientNet-Lite0, of TREC or of LabelMe,
+20 epochs in batches of 256. *scratch*: three convolutions with batch normalisation and a layer of 128 on 8,000 images
+of CIFAR-100N, 8 epochs in batches of 128, with a rate that falls as a cosine. *digits*: two layers of 128 on 900 of
+scikit-learn's digits, of which 40% in three pairs of classes are swapped, 24 epochs in batches of 64.
 
 A row is `Dense` or a head with 64 nodes; "zeros" starts the kernel of the mean with zeros, "/ 5" divides the logits of
 `Dense` by 5, and "m 0.5" is `learning_rate_multiplier=0.5`. The rate and the epoch have the best accuracy on a tenth
@@ -28,11 +28,11 @@ from benchmarks.real.heads import Record
 FROZEN, NODES, DECAY, TESTED = "CIFAR-10N worst", 64, 0.05, 4000
 EPOCHS = {"frozen": 20, "scratch": 8, "digits": 24}
 BATCHES = {"frozen": 256, "scratch": 128, "digits": 64}
-TASKS = ("frozen 5000", "frozen 18000", "scratch", "digits")
+TASKS = ("frozen 5000", "frozen 18000", "scratch", "digits", "frozen TREC", "frozen LabelMe")
 RATES = {
     "adam": {
         "frozen": (1e-4, 3e-4, 1e-3, 3e-3),
-        "scratch": (2e-3, 4e-3, 8e-3, 1.6e-2),
+        "scratch": (5e-4, 1e-3, 2e-3, 4e-3),
         "digits": (1e-3, 3e-3, 1e-2, 3e-2),
     },
     "sgd": {
@@ -73,9 +73,10 @@ def read(task, seed, options):
         tested = np.random.default_rng(0).permutation(len(dataset.truth_test))[:TESTED]
         x, x_test = (np.float32(part) / 64.0 - 2.0 for part in (dataset.x, dataset.x_test[tested]))
         return x, dataset.labels, x_test, dataset.truth_test[tested].astype(int), dataset.units, 8000
-    dataset = features.of(FROZEN, options.data, options.cache)
-    truth = dataset.truth_test.astype(int)
-    return dataset.x, dataset.labels, dataset.x_test, truth, dataset.units, int(task.split()[1])
+    word = task.split()[1]
+    dataset = features.of(FROZEN if word.isdigit() else word, options.data, options.cache, seed)
+    size = int(word) if word.isdigit() else len(dataset.labels)
+    return dataset.x, dataset.labels, dataset.x_test, dataset.truth_test.astype(int), dataset.units, size
 
 
 def digits(seed):
@@ -190,7 +191,9 @@ def table(records):
         row: np.mean([epoch["noisy accuracy"] for epoch in chosen[row].values()]) for row in STARTS if row in chosen
     }
     other = max(noisy, key=noisy.get)
-    rows = [["last layer", "accuracy", "NLL", f"points over {other}", "NLL over it", "last epoch", "noise", "rates"]]
+    rows = [
+        ["last layer", "accuracy", "NLL", f"points over {words(other)}", "NLL over it", "last epoch", "noise", "rates"]
+    ]
     rows[0].append("seeds")
     for row, epochs in chosen.items():
         pairs = [(epoch, chosen[other][seed]) for seed, epoch in epochs.items() if seed in chosen[other]]
@@ -200,8 +203,14 @@ def table(records):
         cells.append(lines.with_error([epoch["accuracy"] for epoch in final[row].values()]))
         cells.append(f"{np.mean([epoch['noise'] for epoch in epochs.values()]):.2f}")
         rates = sorted({epoch["rate"] for epoch in epochs.values()})
-        rows.append([row, *cells, ", ".join(map("{:g}".format, rates)), str(len(epochs))])
+        rows.append([words(row), *cells, ", ".join(map("{:g}".format, rates)), str(len(epochs))])
     return rows
+
+
+def words(row):
+    """Returns the name of a row for readers, such as "full head from zeros, multiplier 1"."""
+    name = row.replace(" zeros", " from zeros").replace(" / 5", ", logits / 5").replace(" m ", ", multiplier ")
+    return f"full {name}" if name.startswith("head") else name
 
 
 def by_seed(records, rule):
@@ -212,13 +221,14 @@ def by_seed(records, rule):
 
 
 def render(options):
-    """Publishes the tables of the existing lines."""
+    """Publishes the tables of the existing lines, a file for each kind of task."""
     records = lines.read(options.output, "real_starts.jsonl")
-    tables = {}
-    for task in lines.distinct(records, "task"):
-        for optimizer in lines.distinct(lines.select(records, task=task), "optimizer"):
-            tables[f"{task}, {optimizer}"] = table(lines.select(records, task=task, optimizer=optimizer))
-    publish(options.output, "real_starts", tables, sorted(lines.distinct(records, "seed")))
+    for kind in dict.fromkeys(task.split()[0] for task in options.tasks):
+        own = [line for line in records if line["task"].split()[0] == kind and line["task"] in options.tasks]
+        keys = dict.fromkeys((line["task"], line["optimizer"]) for line in own)
+        tables = {", ".join(key): table(lines.select(own, task=key[0], optimizer=key[1])) for key in keys}
+        if tables:
+            publish(options.output, f"real_starts_{kind}", tables, sorted(lines.distinct(own, "seed")))
 
 
 def main():

@@ -37,7 +37,7 @@ NEXT_STEPS = {
     "symmetric": "Compare methods with labels.choose, or stop early by noisy validation labels.",
     "class-dependent": "Compare methods with labels.choose, or train with losses.ForwardCorrectedCrossentropy and the "
     "transition of this diagnosis.",
-    "instance-dependent": "Compare HeteroscedasticDense with Dense at the same temperatures, by labels.choose. Drop "
+    "instance-dependent": "Compare HeteroscedasticDense with Dense from the same start, by labels.choose. Drop "
     "only the confident issues, the issues of labels.find_issues.",
 }
 NOTHING_LEARNED = (

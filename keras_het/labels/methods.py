@@ -182,14 +182,15 @@ class Heteroscedastic(Method):
 
         -log E[softmax(u / temperature)_y],    u ~ N(mu(h), diag(d(h)^2) + V(h) V(h)')        (Collier et al. 2021)
 
-    It is not in `METHODS`. The page "When the head helps" compares it with a tuned Dense layer.
+    The mean of the logits starts from zeros if the kernel of the replaced layer does. The method is not in `METHODS`.
+    The page "When the head helps" compares it with a tuned Dense layer.
 
     Args:
         num_factors: R, number of columns of V; None for the default of the layer.
         temperature: temperature of the softmax.
     """
 
-    def __init__(self, num_factors: int | None = None, temperature: float = 5.0):
+    def __init__(self, num_factors: int | None = None, temperature: float = 1.0):
         self.num_factors, self.temperature = num_factors, check_number("temperature", temperature, above=0.0)
         self.name = f"heteroscedastic head ({temperature:g})"
 

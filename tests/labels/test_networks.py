@@ -235,4 +235,4 @@ def test_a_head_keeps_the_regularizer_of_the_models_own_and_may_be_heteroscedast
     kernel = short(make_model=make_model).model.layers[-1].get_weights()[0]
     assert np.abs(kernel).max() < 0.5 * np.abs(short(make_model=maker()).model.layers[-1].get_weights()[0]).max()
     result = short(Heteroscedastic(num_factors=1, temperature=1.5), Heteroscedastic(num_factors=1))
-    assert [trial.name for trial in result.trials[1:]] == ["heteroscedastic head (1.5)", "heteroscedastic head (5)"]
+    assert [trial.name for trial in result.trials[1:]] == ["heteroscedastic head (1.5)", "heteroscedastic head (1)"]

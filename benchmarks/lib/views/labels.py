@@ -38,7 +38,7 @@ HEAD_ADVICE = (
     ("frozen features, 18,000 labels or more, 17% or fewer wrong", "`Dense`, tuned, or the head"),
     (
         "a pretrained network, all layers fine-tuned",
-        "`Dense` with [logits divided by 5](pretrained.md#before-you-start); from 10,000 labels on, compare the head",
+        "`Dense` or the head, [from zeros](temperature.md#start-from-zeros): compare them",
     ),
     ("a network from scratch, 45,000 labels, 40% wrong", "[`Dense`, tuned](#networks-from-scratch)"),
     (
@@ -78,7 +78,7 @@ def _points(cell):
 def _fine_tuned_gains(of, name, count):
     """Returns the points of each head over Dense with logits / 5, all layers trained."""
     rows = {row["head"]: row for row in _fine_tuned(of, name, count)}
-    words = {"full head": "head", "diagonal head": "diagonal head", "Dense": "`Dense` at temperature 1"}
+    words = {"full head": "head", "diagonal head": "diagonal head", "Dense": "`Dense` from Keras' start"}
     gains = (f"{words[head]} {_points(rows[head]['accuracy - logits / 5'])}" for head in words if head in rows)
     return f"{', '.join(gains)} ({name}, {int(count):,})"
 

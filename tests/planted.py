@@ -53,6 +53,16 @@ BUGS = (
         ("ops", "layers"),
         ("tensorflow",),  # where the size of a batch may be unknown
     ),
+    Bug("a covariance of the data without the unit of the noise", "keras_het/covariances/low_rank.py",
+        "return layer.multiplier * np.concatenate(", "return np.concatenate(", ("explain",)),
+    Bug("a bias of the noise without its unit", "keras_het/base/precision.py",
+        "None if bias is None else multiplier * bias", "bias", ("layers",)),
+    Bug("noise that starts in another unit", "keras_het/covariances/covariance.py",
+        "- self.min_scale) / self.learning_rate_multiplier)", "- self.min_scale))", ("layers",)),
+    Bug("factors that are not divided by the root of their number", "keras_het/covariances/low_rank.py",
+        "self.learning_rate_multiplier / math.sqrt(self.num_factors)", "self.learning_rate_multiplier", ("layers",)),
+    Bug("a penalty that is not rescaled with the kernel", "keras_het/models/rescaling.py",
+        "return self.function(x / self.scale)", "return self.function(x)", ("models",)),
     Bug("factors that devices share instead of classes", "keras_het/covariances/parameter_efficient.py",
         '"factor/kernel": 0}', '"factor/kernel": 1}', ("distribution",), ("jax",)),  # which alone splits weights
     Bug("a key of the noise that is read after the clock has moved", "keras_het/layers/heteroscedastic_dense.py",

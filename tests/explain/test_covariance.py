@@ -24,7 +24,7 @@ NAMES = list("abcdefghijkl")
 
 
 def make_head(**arguments):
-    options = {"num_factors": FACTORS, "seed": 0, "name": "head", **arguments}
+    options = {"num_factors": FACTORS, "temperature": 2.0, "seed": 0, "name": "head", **arguments}
     head = built(HeteroscedasticDense(UNITS, **options), (None, FEATURES))
     for weight in head.weights[:-1]:
         weight.assign(RNG.normal(size=weight.shape) * 0.3)
@@ -43,7 +43,7 @@ def plant(head):
 
 @pytest.mark.parametrize("kind", HEADS)
 def test_the_mean_is_that_of_the_head_itself(kind):
-    head = built_head(kind, FEATURES, units=UNITS)
+    head = built_head(kind, FEATURES, units=UNITS, temperature=2.0, learning_rate_multiplier=0.6)
     model = keras.Sequential([keras.Input((FEATURES,)), keras.layers.Rescaling(2.0), head])
     expected = ops.convert_to_numpy(head.logit_covariance(2 * X)).mean(axis=0) / head.temperature**2
     np.testing.assert_allclose(covariance(model, X, batch_size=16), expected, rtol=1e-4, atol=1e-5)

@@ -133,10 +133,10 @@ print(f"largest change of a probability by the conversion: {change:.4f}")
 """
 ## Fine-tune three heads
 
-On pretrained features, a last layer that starts from zeros learns better than one that starts with random numbers.
-`heteroscedastic(..., warm_start=False)` starts from zeros, so give a plain head the same start. The recipe is the same for all
-heads: all layers are trained by Adam, and the accuracy on *noisy* validation labels picks the epoch, because you have no
-clean labels. Like every KerasHub task, the model does not shuffle in `fit`, so the words are in random order already.
+On pretrained features, a last layer that starts from zeros often learns better than one that starts with random
+numbers. `heteroscedastic(..., warm_start=False)` starts from zeros, so give a plain head the same start. The recipe is
+the same for all heads: all layers are trained by Adam, and the accuracy on *noisy* validation labels picks the epoch,
+because you have no clean labels. Like every KerasHub task, the model does not shuffle in `fit`, so the words are in random order already.
 """
 
 
@@ -144,7 +144,7 @@ def from_zeros():
     """Returns a classifier whose last layer starts from zeros."""
     task = make_task()
     kernel = task.output_dense.kernel
-    kernel.assign(keras.ops.zeros_like(kernel))
+    kernel.assign(keras.ops.zeros(kernel.shape))
     return task
 
 

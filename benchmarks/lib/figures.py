@@ -154,6 +154,16 @@ def figures():
             ],
         },
         "docs/temperature.md": {
+            "**Zeros are worth {:.0f} points to `Dense`**": [
+                -numbers("real_starts_frozen, frozen 5000, adam", "points over Dense from zeros", "Dense")[0]
+            ],
+            "it gains {:.1f} ± {:.1f} points, and its NLL is {:.3f} ± {:.3f} lower": [
+                abs(each)
+                for column in ("points over Dense from zeros", "NLL over it")
+                for each in numbers(
+                    "real_starts_frozen, frozen 18000, adam", column, "full head from zeros, multiplier 1"
+                )
+            ],
             "(rank correlation with clean accuracy {:.2f}, accuracy {:.2f})": [
                 number(f"{CRITERIA}, label errors that depend on the example", "clean accuracy", name) for name in NOISY
             ],

@@ -181,3 +181,26 @@ def choice(of):
                 points = bold(row["choose"])
                 lines.append([name, row["early stopping, 3 starts"], points, row["chosen"]])
     return lines
+
+
+STARTS = {
+    "Dense": "`Dense`, Keras' start",
+    "Dense, logits / 5": "`Dense`, Keras' start, logits / 5",
+    "Dense from zeros": "`Dense` from zeros",
+    "Dense from zeros, logits / 5": "`Dense` from zeros, logits / 5",
+    "full head, multiplier 1": "head, Keras' start",
+    "full head from zeros, multiplier 1": "head from zeros",
+}
+
+
+def starts(of):
+    """Returns accuracy and NLL of each last layer on frozen features, a row for each layer and start."""
+    tables = [
+        {row["last layer"]: row for row in dicts(of("real_starts_frozen", f"frozen {count}, adam"))}
+        for count in (5000, 18000)
+    ]
+    head = [f"{name}, {count} labels" for count in ("5,000", "18,000") for name in ("accuracy", "NLL")]
+    lines = [["last layer", *head]]
+    for row, words in STARTS.items():
+        lines.append([words, *(table.get(row, {}).get(name, "") for table in tables for name in ("accuracy", "NLL"))])
+    return lines

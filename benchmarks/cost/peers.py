@@ -163,7 +163,7 @@ def give_weights(package, head, case, sizes, sd):
     )
     for name, layer in maps(package, head).items():
         weight = getattr(layer, "kernel", layer)  # our shared V is a weight of the head itself
-        weight.assign(kernels[name].astype("float32"))
+        weight.assign((kernels[name] / getattr(layer, "multiplier", 1.0)).astype("float32"))  # of our maps of the noise
         if hasattr(layer, "bias"):
             layer.bias.assign(np.zeros(layer.bias.shape, "float32"))
 

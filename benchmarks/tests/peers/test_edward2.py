@@ -75,6 +75,8 @@ def make_head(name, weights):
         shift = maps["factor"][1]
         maps["loc"] = [mean + shift * scale for mean, scale in zip(maps["loc"], maps["row_scale"], strict=True)]
         maps["factor"] = [maps["factor"][0].T]
+    elif "factor" in maps:  # ours divides the map by sqrt(R)
+        maps["factor"] = [np.sqrt(FACTORS) * array for array in maps["factor"]]
     integrator = None if link == "sigmoid" else MonteCarlo(1 << 17)
     head = HeteroscedasticDense(
         UNITS,

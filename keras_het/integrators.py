@@ -135,7 +135,9 @@ class Sampler(Integrator):
         """Returns the nodes of inference, NumPy float32, and stores them for every size."""
         size = (units, num_factors)
         if size not in self._constants:
-            self._constants[size] = self.draw((0, 0), self.inference_nodes, *size, xp=np)
+            samples = self.draw((0, 0), self.inference_nodes, *size, xp=np)
+            no_factor = samples.eps_factor is None
+            self._constants[size] = nodes.Nodes(samples[0], samples[0][:, :0]) if no_factor else samples
         return self._constants[size]
 
 
@@ -185,7 +187,8 @@ class QuasiMonteCarlo(Sampler):
     error: about a quarter if the noise is 0.5 temperatures, and about 0.7 times as many if it is 2.
 
     Args:
-        num_samples: S, the number of nodes in training, 1 to 2^20; None is 64 up to 100 classes, and 256 for more.
+        num_samples: S, the number of nodes in training, 1 to 2^20; None is 64 up to 100 classes (features, if the noise
+            is of the features), and 256 for more. `training_nodes(units)` returns it.
         inference_samples: S at inference; None is `num_samples`, or 64 if that is None.
         chunk_size: number of nodes held at once; None chooses it. With all nodes at once, training uses only plain
             operations, which allow second derivatives under XLA on TensorFlow.

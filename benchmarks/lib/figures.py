@@ -82,7 +82,6 @@ def figures():
     )
     errors = [number(RATINGS, "error of the target", name) for name in ratings]
     times = ([values(x["processor seconds"])[0] for x in rows(CHOSEN) if x["row"] == y] for y in ("clean", "choose"))
-    tempered = [-number("views.real_heads", PLAIN, row["dataset"], row["labels"]) for row in rows("views.real_heads")]
     large = (("CIFAR-10N worst", "18,000"), ("CIFAR-10N worst", "50,000"), ("CIFAR-100N", "45,000"))
     many = [number("views.real_heads", "head", *names) for names in large]
     base = ("full", "", "train", "128", "1000", "15", "256")
@@ -177,7 +176,6 @@ def figures():
             ],
         },
         "docs/when-it-helps.md": {
-            "it gains {:.0f} to {:.0f} points over": [least(tempered) for least in (min, max)],
             "With 10,000 labels of CIFAR-10N worst the head gained [{:.1f} ± {:.1f} points]": fine_tuned,
             "a constant learning rate, the difference was [{:.1f} ± {:.1f} points]": constant,
             "The head gains {:.1f} to {:.1f} points if": [least(many) for least in (min, max)],

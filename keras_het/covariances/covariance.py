@@ -25,11 +25,12 @@ class Covariance(Serializable, FullPrecision):
     covariances have the standard deviations d = m softplus(affine) + min_scale, and a factor V that depends on the
     input is m affine / sqrt(R), where m is `learning_rate_multiplier`.
 
-    With Adam, a weight moves by the learning rate at each step, whatever its unit. So m sets how fast the noise grows
-    beside the mean, and nothing else: a head can represent the same functions and starts with the same noise for every
-    m. The R factors of a class add their variances, so without the division by sqrt(R) their noise would grow sqrt(R)
-    times as fast. With SGD, whose steps are proportional to the gradient, d learns at m^2 times the learning rate, and
-    V at m^2 / R times.
+    With Adam, a weight moves by the learning rate at each step, whatever its unit. So m sets how fast the noise of the
+    factors grows beside the mean: for m = 1 as fast, for any R. The R factors of a class add their variances, so
+    without the division by sqrt(R) their noise would grow sqrt(R) times as fast. The slope of d is m (1 - exp(-d / m)),
+    about d while d is small, so d starts slowly for every m, and learns at m times the rate once it is larger than m. A
+    head can represent the same functions for every m and, if the kernels start with zeros, starts with the same noise.
+    With SGD, whose steps are proportional to the gradient, V learns at m^2 / R times the learning rate.
 
     A subclass adds maps in `make_maps`, names the class axes of their weights in `axes`, and defines `distribution`. A
     subclass with factors sets `num_factors`, R, and defines `basis`, `factor_weights` and `mean` for
@@ -40,8 +41,8 @@ class Covariance(Serializable, FullPrecision):
         regularizer: regularizer of the kernels, and of a factor that all inputs share.
         initial_scale: standard deviation of a logit's noise at the start, in temperatures; greater than 0.
         min_scale: lower bound of d; at least 0.
-        learning_rate_multiplier: m, how fast the noise learns: with Adam, at m times the learning rate of the mean;
-            greater than 0.
+        learning_rate_multiplier: m, how fast the noise learns: with Adam, the factors learn at m times the learning
+            rate of the mean, and d does once it is larger than m; greater than 0.
         kwargs: arguments of any Keras layer.
     Source: the division by sqrt(R) is the rank-stabilised factor of Kalajdzievski 2023 (arXiv 2312.03732, Theorem 3.2),
         here for the noise of factors instead of an update of weights.

@@ -121,8 +121,9 @@ def model_head(model: keras.Model) -> Ending:
 
 
 def head_options(layer: Any) -> dict[str, Any]:
-    """Returns the options that a new head inherits from the last layer: regularizers, and an initializer of zeros."""
-    penalties = {name: getattr(layer, name, None) for name in ("kernel_regularizer", "bias_regularizer")}
+    """Returns the options that a new head inherits from the last layer: penalties, and an initializer of zeros."""
+    names = ("kernel_regularizer", "bias_regularizer", "kernel_constraint", "bias_constraint")
+    penalties = {name: getattr(layer, name, None) for name in names}
     is_zero = isinstance(getattr(layer, "kernel_initializer", None), keras.initializers.Zeros)
     zeros = {"kernel_initializer": "zeros"} if is_zero else {}
     return zeros | {name: value for name, value in penalties.items() if value is not None}

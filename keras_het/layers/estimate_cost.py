@@ -96,7 +96,8 @@ def estimate_cost(
         (2049000, 'diagonal', 4098000)
     """
     check_integer("units", units, 1)
-    num_samples = QuasiMonteCarlo(num_samples).training_nodes(units)
+    integrator = QuasiMonteCarlo(num_samples)
+    num_samples = integrator.training_nodes(units)
     sizes = {
         "units": units, "features": features, "batch": batch, "num_factors": num_factors, "num_samples": num_samples,
         "devices": devices,
@@ -108,7 +109,9 @@ def estimate_cost(
     if memory is not None:
         check_number("memory", memory, above=0.0)
     kinds = [None, "diagonal", "low_rank", "narrow", "parameter_efficient", "latent"]
-    return CostEstimates([_cost(kind, memory, **sizes) for kind in kinds], sizes)
+    of_features = {"num_samples": integrator.training_nodes(features)}  # a latent head has nodes of the features
+    rows = [_cost(kind, memory, **(sizes | of_features if kind == "latent" else sizes)) for kind in kinds]
+    return CostEstimates(rows, sizes)
 
 
 def _check_shared(units: int, devices: int) -> None:

@@ -9,7 +9,7 @@ from keras import ops
 
 from keras_het import covariances
 from keras_het.base.precision import AffineMap, FullPrecision, check_autocast, check_dtype
-from keras_het.base.refusal import refusal
+from keras_het.base.refusal import refusal, refuse_if
 from keras_het.base.replicas import weight_parts
 from keras_het.base.serializable import resolve
 from keras_het.base.tensor import Tensor
@@ -19,6 +19,7 @@ from keras_het.covariances.low_rank import LowRank
 from keras_het.covariances.parameter_efficient import ParameterEfficient
 
 MAX_WEIGHT_BYTES = 16 << 30
+PARTS = ("loc_layer", "covariance")  # attributes of a head that can be frozen on their own
 DENSE_ARGUMENTS = (
     "use_bias", "kernel_initializer", "bias_initializer", "kernel_regularizer", "bias_regularizer",
     "kernel_constraint", "bias_constraint",
@@ -114,14 +115,19 @@ class NoisyDense(FullPrecision):
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Any:
         """Makes a head from its config; its mean or covariance is frozen if it was frozen in a trainable head."""
+        frozen = config.get("frozen", [])
+        rule = f"be a list of the names {', '.join(map(repr, PARTS))}"
+        refuse_if(
+            not isinstance(frozen, list | tuple) or not set(map(str, frozen)) <= set(PARTS), "frozen", rule, frozen
+        )
         head = super().from_config({name: value for name, value in config.items() if name != "frozen"})
-        for name in config.get("frozen", ()):
+        for name in frozen:
             getattr(head, name).trainable = False
         return head
 
     def get_config(self) -> dict[str, Any]:
         loc_config = self.loc_layer.get_config()
-        parts = [name for name in ("loc_layer", "covariance") if not getattr(self, name).trainable]
+        parts = [name for name in PARTS if not getattr(self, name).trainable]
         return {
             **super().get_config(),
             **({"frozen": parts} if parts and self.trainable else {}),

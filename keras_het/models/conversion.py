@@ -10,7 +10,7 @@ from keras_het.base.graph import model_inputs
 from keras_het.base.internals import compile_arguments
 from keras_het.base.refusal import refusal, refuse_if
 from keras_het.base.serializable import resolve
-from keras_het.base.validation import check_boolean
+from keras_het.base.validation import check_boolean, check_number
 from keras_het.layers import HeteroscedasticDense, JointHeteroscedasticDense
 from keras_het.links import Link
 from keras_het.losses import JointMultiLabelCrossentropy
@@ -102,6 +102,7 @@ def heteroscedastic(
         >>> bool(np.abs(new.predict(x, verbose=0) - old.predict(x, verbose=0)).max() < 0.02)
         True
     """
+    temperature = check_number("temperature", head_arguments.get("temperature", 1.0), above=0.0)
     ending = convertible_ending(model, layer)
     _check_classifier(model, ending, head_arguments.get("link"))
     old, old_units = ending.head, units_of(ending.head)
@@ -111,7 +112,7 @@ def heteroscedastic(
     arguments = {
         "link": (link := _choose_link(ending, units, is_warm, head_arguments.get("link"))),
         "activation": None if joint else _new_activation(ending, resolve(Link, link), keep),
-        **_mean_arguments(old, 1.0, head_arguments.get("temperature", 1.0)),
+        **mean_arguments(old, temperature=temperature),
         **({} if is_warm else {"kernel_initializer": "zeros"}),
         **head_arguments,
     }
@@ -135,7 +136,7 @@ def heteroscedastic(
     if is_warm:
         _set_mean(new, dense_weights(old))
         new.loc_layer.trainable = new.trainable and old.trainable
-    loss, successors = JointMultiLabelCrossentropy() if joint else None, _successors(old, new.loc_layer)
+    loss, successors = JointMultiLabelCrossentropy() if joint else None, successors_of(old, new.loc_layer)
     compile_like(converted, model, new_ending, ending, loss=loss, hint=_hint(ending, keep), successors=successors)
     return converted
 
@@ -185,7 +186,7 @@ def homoscedastic(
         new = keras.layers.Dense(
             units,
             activation,
-            **_mean_arguments(old, old.temperature, 1.0),
+            **mean_arguments(old.loc_layer, old.temperature),
             kernel_initializer="zeros",
             activity_regularizer=_activity_regularizer(old, _has_outputs_of(old, activation, link)),
             name=unused_name(old.name, body),
@@ -198,15 +199,25 @@ def homoscedastic(
         new.trainable = old.loc_layer.trainable
     if new_ending.returns == "numbers":
         new_ending = new_ending._replace(returns="logits", link=link.activation)
-    successors = _successors(old.loc_layer, new)
+    successors = successors_of(old.loc_layer, new)
     compile_like(converted, model, new_ending, ending, hint=_hint(ending, keep), successors=successors)
     return converted
 
 
-def _mean_arguments(old: Any, old_temperature: float, temperature: float) -> dict[str, Any]:
-    """Returns the arguments of a `Dense` layer that takes over the weights of another one at a new temperature."""
+def mean_arguments(old: Any, old_temperature: float = 1.0, temperature: float = 1.0) -> dict[str, Any]:
+    """Returns the arguments of a `Dense` layer that takes over the weights of another one at a new temperature.
+
+    Warns if the old layer is a convolution whose kernel has a constraint, because its axes are others.
+    """
     names = ("kernel_regularizer", "bias_regularizer", "kernel_constraint", "bias_constraint")
-    functions = {name: rescale(getattr(old, name), old_temperature, temperature) for name in names}
+    functions = {name: rescale(name, getattr(old, name), old_temperature, temperature) for name in names}
+    if functions["kernel_constraint"] is not None and len(old.kernel.shape) > 2:
+        functions["kernel_constraint"] = None
+        warnings.warn(
+            f"The new model has no kernel constraint: the constraint of {old.name!r} is for the axes of a convolution. "
+            "Pass `kernel_constraint` to choose one.",
+            stacklevel=3,
+        )
     return {"use_bias": old.use_bias, **functions}
 
 
@@ -232,7 +243,7 @@ def _activity_regularizer(old: Any, is_same: bool) -> Any:
     return None
 
 
-def _successors(old: Any, new: Any) -> list[tuple[Any, Any]]:
+def successors_of(old: Any, new: Any) -> list[tuple[Any, Any]]:
     """Returns the pairs (old variable, new variable) of kernel and bias, without an update by LoRA."""
     pairs = [(getattr(old, "_kernel", old.kernel), new.kernel)]
     return pairs + ([(old.bias, new.bias)] if old.use_bias and new.use_bias else [])

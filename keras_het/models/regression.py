@@ -12,7 +12,7 @@ from keras_het.base.refusal import refusal, refuse_if
 from keras_het.base.validation import check_boolean, check_number, check_numbers
 from keras_het.layers import HeteroscedasticNormal
 from keras_het.losses import MultivariateNormalNLL
-from keras_het.models.conversion import convertible_ending
+from keras_het.models.conversion import convertible_ending, mean_arguments, successors_of
 from keras_het.models.copying import dense_weights, make_body, preserve_seed
 from keras_het.models.distribution_model import DistributionModel
 from keras_het.models.output_layers import compile_like, unused_name
@@ -84,9 +84,7 @@ def heteroscedastic_regression(
     old, train_mean = ending.head, check_boolean("train_mean", train_mean)
     loss, scales = MultivariateNormalNLL(form), _initial_scales(model, ending, x, y, initial_scale)
     arguments = {
-        "use_bias": old.use_bias,
-        "kernel_regularizer": old.kernel_regularizer,
-        "bias_regularizer": old.bias_regularizer,
+        **mean_arguments(old),
         "stop_features": form == "faithful",
         **head_arguments,
     }
@@ -96,9 +94,10 @@ def heteroscedastic_regression(
         converted = DistributionModel(model_inputs(body), new(body.outputs[0]), name=body.name)
     new.loc_layer.set_weights(dense_weights(old))
     new.covariance.restart_at(scales)
+    new.loc_layer.trainable = old.trainable
     if not train_mean:
         body.trainable = new.loc_layer.trainable = False
-    compile_like(converted, model, None, loss=loss)
+    compile_like(converted, model, None, loss=loss, successors=successors_of(old, new.loc_layer))
     return converted
 
 

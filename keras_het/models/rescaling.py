@@ -42,13 +42,14 @@ class RescaledConstraint(_Rescaled, keras.constraints.Constraint):
         return self.scale * self.function(w / self.scale)
 
 
-def rescale(function: Any, old_temperature: float, temperature: float) -> Any:
+def rescale(name: str, function: Any, old_temperature: float, temperature: float) -> Any:
     """Returns the regularizer or constraint whose effect on the logits stays if the temperature changes.
 
     The logits are the outputs of the weights divided by the temperature, which is 1 for a `Dense` layer.
 
     Args:
-        function: regularizer, constraint or None, for weights at the old temperature.
+        name: argument of `Dense`, such as "kernel_constraint"; the functions of Keras can be plain Python functions.
+        function: its value for weights at the old temperature, or None.
         old_temperature: old temperature.
         temperature: new temperature.
     """
@@ -59,5 +60,4 @@ def rescale(function: Any, old_temperature: float, temperature: float) -> Any:
         if function.scale * temperature == old_temperature:  # the inverse gives the first function back
             return function.function
         function, scale = function.function, function.scale * scale
-    is_constraint = isinstance(function, keras.constraints.Constraint)
-    return (RescaledConstraint if is_constraint else RescaledRegularizer)(function, scale)
+    return (RescaledConstraint if name.endswith("constraint") else RescaledRegularizer)(function, scale)

@@ -9,6 +9,7 @@ from keras import ops
 from keras_het import integrators
 from keras_het.base.serializable import resolve
 from keras_het.integrators import ClosedForm, Integrator, MonteCarlo, QuasiMonteCarlo, Taylor
+from keras_het.layers import HeteroscedasticDense
 from keras_het.links import Sigmoid, Softmax
 from keras_het.ops.low_rank import LowRankNormal
 
@@ -154,3 +155,22 @@ def test_all_integrators_agree_where_sampling_is_fine_enough():
 def test_a_new_integrator_without_integrate_says_what_is_missing():
     with pytest.raises(TypeError, match=r"abstract class Integrator with abstract method integrate"):
         Integrator()
+
+
+class WithoutTable(QuasiMonteCarlo):
+    """Nodes without a table for the factors."""
+
+    def draw(self, key, num_samples, units, num_factors, xp=keras.ops):
+        return super().draw(key, num_samples, units, num_factors, xp)._replace(eps_factor=None)
+
+
+def test_nodes_need_no_table_of_factors():
+    head, x = (
+        [
+            HeteroscedasticDense(3, 0, integrator=kind(16), kernel_initializer="ones")
+            for kind in (WithoutTable, QuasiMonteCarlo)
+        ],
+        np.ones((2, 4)),
+    )
+    outputs = [keras.ops.convert_to_numpy(keras.Sequential([each]).predict(x, verbose=0)) for each in head]
+    np.testing.assert_allclose(outputs[0], outputs[1], rtol=1e-5)

@@ -9,7 +9,7 @@ from scipy.special import log_softmax
 from keras_het import covariances
 from keras_het.integrators import QuasiMonteCarlo
 from keras_het.layers import HeteroscedasticDense
-from tests.common import sparse_crossentropy, to_numpy
+from tests.common import refuses, sparse_crossentropy, to_numpy
 
 FEATURES, UNITS, EXAMPLES, STEPS = 64, 15, 256, 20
 RNG = np.random.default_rng(0)
@@ -154,3 +154,14 @@ def test_a_frozen_part_stays_frozen_in_a_copy(frozen):
     copy.trainable = True
     model_of(copy)
     assert len(copy.trainable_weights) == 6
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("frozen", [["__class__"], ["seed"], "loc_layer", 5, None, [None]], ids=str)
+def test_a_config_can_freeze_nothing_but_the_parts_of_its_head(frozen):
+    config = head_of(covariances.LowRank(2)).get_config()
+    with refuses("`frozen` must be a list of the names 'loc_layer', 'covariance'"):
+        HeteroscedasticDense.from_config({**config, "frozen": frozen})
+    head = HeteroscedasticDense.from_config(config)
+    model_of(head)
+    assert len(head.trainable_weights) == 6

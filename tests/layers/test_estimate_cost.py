@@ -54,3 +54,10 @@ def test_devices_that_cannot_share_the_classes(monkeypatch):
         keras_het.estimate_cost(10, 10, devices=4)
     one, four = (keras_het.estimate_cost(1000, 64, devices=count).rows for count in (1, 4))
     assert all(b.train_bytes < a.train_bytes for a, b in zip(one, four, strict=True))
+
+
+def test_a_latent_head_has_the_default_nodes_of_its_features():
+    few, many = (keras_het.estimate_cost(50, 512, num_samples=each) for each in (64, 256))
+    default = keras_het.estimate_cost(50, 512)
+    assert default.rows[-1] == many.rows[-1]
+    assert default.rows[:-1] == few.rows[:-1]

@@ -7,7 +7,8 @@ from keras import layers, regularizers
 from numpy.testing import assert_allclose, assert_array_equal
 
 from keras_het import heteroscedastic, homoscedastic
-from tests.common import reloaded, texts_of_warnings, to_numpy
+from keras_het.models import heteroscedastic_regression
+from tests.common import refuses, reloaded, texts_of_warnings, to_numpy
 from tests.models.checks import sharpen
 
 pytestmark = [pytest.mark.once, pytest.mark.smoke]
@@ -87,7 +88,7 @@ def test_weight_decay_shrinks_the_logits_as_before(temperature):
 
 @pytest.mark.planted
 def test_planted_kernel_times_the_temperature_with_the_old_penalty_is_caught(tmp_path, monkeypatch):
-    monkeypatch.setattr("keras_het.models.conversion.rescale", lambda function, *temperatures: function)
+    monkeypatch.setattr("keras_het.models.conversion.rescale", lambda name, function, *temperatures: function)
     with pytest.raises(AssertionError):
         test_the_penalty_of_a_converted_model_is_the_old_one("L2", 4.0, tmp_path)
 
@@ -121,3 +122,46 @@ def test_an_activity_regularizer_is_kept_if_it_sees_the_same_outputs():
     with texts_of_warnings() as texts:
         heteroscedastic(old, 2, seed=0, activity_regularizer=None)
     assert texts == []
+
+
+def clip(weights):
+    return keras.ops.clip(weights, -1.0, 1.0)
+
+
+def test_a_function_as_constraint_acts_on_the_same_logits():
+    old = sharpen(model_of(kernel_constraint=clip))
+    new = heteroscedastic(old, 2, temperature=5.0, seed=0)
+    new.compile(keras.optimizers.SGD(0.0), "sparse_categorical_crossentropy")
+    new.fit(X, Y, verbose=0)
+    expected = np.clip(to_numpy(old.layers[-1].kernel), -1.0, 1.0)
+    assert_allclose(to_numpy(new.layers[-1].loc_layer.kernel) / 5.0, expected, rtol=1e-5)
+    assert homoscedastic(new).layers[-1].kernel_constraint is clip
+
+
+def test_the_constraint_of_a_convolution_is_left_out_with_a_warning():
+    inputs = keras.Input((4, 4, 3))
+    constraint = keras.constraints.MaxNorm(0.3, axis=[0, 1, 2])
+    old = keras.Model(inputs, layers.Conv2D(UNITS, 1, kernel_constraint=constraint, name="maps")(inputs))
+    with texts_of_warnings() as texts:
+        new = heteroscedastic(old, 2, seed=0)
+    assert new.layers[-1].kernel_constraint is None
+    assert "has no kernel constraint: the constraint of 'maps' is for the axes of a convolution" in texts[0]
+
+
+@pytest.mark.parametrize("temperature", ["5", None, 0.0, -1.0])
+@pytest.mark.parametrize("regularizer", [None, "l2"])
+def test_a_wrong_temperature_is_refused_by_its_name(temperature, regularizer):
+    with refuses("`temperature` must be a finite float32 number greater than 0"):
+        heteroscedastic(model_of(kernel_regularizer=regularizer), temperature=temperature)
+
+
+def test_a_regression_keeps_the_same():
+    old = model_of(None, trainable=False, kernel_constraint="non_neg", kernel_regularizer="l2")
+    optimizer = keras.optimizers.AdamW(0.1)
+    optimizer.exclude_from_weight_decay([old.layers[-1].kernel])
+    old.compile(optimizer, "mse")
+    new = heteroscedastic_regression(old, initial_scale=1.0)
+    mean = new.head.loc_layer if hasattr(new, "head") else new.layers[-1].loc_layer
+    assert not mean.trainable
+    assert isinstance(mean.kernel_constraint, keras.constraints.NonNeg)
+    assert new.compiled

@@ -109,8 +109,8 @@ def estimate_cost(
     if memory is not None:
         check_number("memory", memory, above=0.0)
     kinds = [None, "diagonal", "low_rank", "narrow", "parameter_efficient", "latent"]
-    of_features = {"num_samples": integrator.training_nodes(features)}  # a latent head has nodes of the features
-    rows = [_cost(kind, memory, **(sizes | of_features if kind == "latent" else sizes)) for kind in kinds]
+    latent_sizes = {"num_samples": integrator.training_nodes(features)}  # a latent head has nodes of the features
+    rows = [_cost(kind, memory, **(sizes | latent_sizes if kind == "latent" else sizes)) for kind in kinds]
     return CostEstimates(rows, sizes)
 
 

@@ -82,7 +82,7 @@ class HeteroscedasticDense(NoisyDense):
     inference the nodes are a constant, so `predict` is deterministic, and you can export the head.
 
     At temperature 1 the mean is the `Dense` layer that the head replaces: the same kernel, bias, initializers,
-    penalties, constraints and learning speed. If the features come from a pretrained network, pass
+    penalties, constraints and learning speed. On frozen features of a pretrained network, pass
     `kernel_initializer="zeros"`, for the head and for `Dense`.
 
     The noise starts with a standard deviation of 0.15 temperatures for all inputs. Half of the variance is in d and

@@ -74,7 +74,8 @@ def heteroscedastic(
     Args:
         model: a functional or built Sequential model: a KerasHub or KerasCV classifier, `keras.applications`, your own.
         num_factors: R, see `HeteroscedasticDense`.
-        units: number of classes, if it changes; mu then starts with zeros, because the features are trained.
+        units: number of classes, if it changes; mu then starts with zeros, because the features are trained. If you
+            train all layers for few steps, also try `kernel_initializer="glorot_uniform"`.
         layer: name of the Dense layer (or 1x1 Conv2D) to replace, whose later layers are dropped; None for the layer
             that the model ends in.
         warm_start: False starts mu with zeros.

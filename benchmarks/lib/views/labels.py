@@ -38,7 +38,7 @@ HEAD_ADVICE = (
     ("frozen features, 18,000 labels or more, 17% or fewer wrong", "`Dense`, tuned, or the head"),
     (
         "a pretrained network, all layers fine-tuned",
-        "`Dense` or the head, [from zeros](temperature.md#start-from-zeros): compare them",
+        "`Dense` or the head, from [zeros or Keras' start](temperature.md#start-from-zeros): compare them",
     ),
     ("a network from scratch, 45,000 labels, 40% wrong", "[`Dense`, tuned](#networks-from-scratch)"),
     (

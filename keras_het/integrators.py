@@ -21,7 +21,7 @@ from keras_het.ops.streaming import expectation
 __all__ = ["ClosedForm", "Integrator", "MonteCarlo", "QuasiMonteCarlo", "Taylor"]
 
 MAX_NUM_SAMPLES = 1 << 20
-FEW_NODES, MANY_NODES, MAX_UNITS_OF_FEW_NODES = 64, 256, 100  # docs/backends.md, "How many nodes?"
+FEW_NODES, MANY_NODES, MAX_UNITS_OF_FEW_NODES = 64, 256, 10  # docs/backends.md, "How many nodes?"
 MAX_PLAIN_LOGITS = 1 << 16  # for fewer logits, plain operations take 0.7 to 0.97 of the time of a streamed step
 MAX_TABLE_BYTES = 512 << 20
 
@@ -187,7 +187,7 @@ class QuasiMonteCarlo(Sampler):
     error: about a quarter if the noise is 0.5 temperatures, and about 0.7 times as many if it is 2.
 
     Args:
-        num_samples: S, the number of nodes in training, 1 to 2^20; None is 64 up to 100 classes (features, if the noise
+        num_samples: S, the number of nodes in training, 1 to 2^20; None is 64 up to 10 classes (features, if the noise
             is of the features), and 256 for more. `training_nodes(units)` returns it.
         inference_samples: S at inference; None is `num_samples`, or 64 if that is None.
         chunk_size: number of nodes held at once; None chooses it. With all nodes at once, training uses only plain

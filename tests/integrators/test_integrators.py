@@ -127,9 +127,9 @@ def test_inference_samples_are_those_asked_for():
     assert few.constant_nodes(*SIZE).num_samples == 64
 
 
-def test_the_default_numbers_of_nodes_are_fewer_up_to_100_classes_and_at_inference():
+def test_the_default_numbers_of_nodes_are_fewer_up_to_10_classes_and_at_inference():
     default = QuasiMonteCarlo()
-    assert [default.training_nodes(units) for units in (2, 100, 101, 1000)] == [64, 64, 256, 256]
+    assert [default.training_nodes(units) for units in (2, 10, 11, 1000)] == [64, 64, 256, 256]
     assert QuasiMonteCarlo(32).training_nodes(1000) == 32
     for integrator, expected in ((default, 64), (QuasiMonteCarlo(32), 32), (QuasiMonteCarlo(32, 16), 16)):
         assert integrator.constant_nodes(*SIZE).num_samples == expected

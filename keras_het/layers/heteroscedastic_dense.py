@@ -82,8 +82,8 @@ class HeteroscedasticDense(NoisyDense):
     inference the nodes are a constant, so `predict` is deterministic, and you can export the head.
 
     At temperature 1 the mean is the `Dense` layer that the head replaces: the same kernel, bias, initializers,
-    penalties, constraints and learning speed. On frozen features of a pretrained network, pass
-    `kernel_initializer="zeros"`, for the head and for `Dense`.
+    penalties, constraints and learning speed. On frozen features of a pretrained network, start both with
+    `kernel_initializer="zeros"`.
 
     The noise starts with a standard deviation of 0.15 temperatures for all inputs. Half of the variance is in d and
     half in V, whose rows point in random directions; without factors all of it is in d. The noise is too small to hide

@@ -27,7 +27,7 @@ class _FactorNormal(DiagonalNormal):
 
     @abc.abstractmethod
     def noise_table(self, nodes: Nodes) -> Tensor:
-        """Returns the table from which `logits_at` computes the factor noise."""
+        """Returns the table from which `logits_at` computes the factor noise, `(S, R)` or `(S, K)`."""
 
     def vjp(self, cotangent: Tensor, chunk: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         """Returns sums of `cotangent` times e_K, `(B, K)`, and times (e_R, 1), `(B, K, R + 1)`, over a chunk of nodes.

@@ -157,7 +157,9 @@ def maps(package, head):
 def give_weights(package, head, case, sizes, sd):
     """Sets the weights of a head so that rows of an identity matrix give the examples' mu, d and W."""
     mu, scale, factor = examples(case, sizes, sd)
-    kernels = {"loc": mu, "scale_diag": np.log(np.expm1(scale - 1e-3)), "row_scale": np.ones_like(mu)}
+    unit = head.covariance.scale_unit if package == "keras_het" else 1.0
+    scale_kernel = np.log(np.expm1((scale - 1e-3) / unit))
+    kernels = {"loc": mu, "scale_diag": scale_kernel, "row_scale": np.ones_like(mu)}
     kernels["factor"] = (
         factor.reshape(EXAMPLES, -1) if factor.ndim == 3 else factor if package == "keras_het" else factor.T
     )

@@ -22,15 +22,15 @@ class Covariance(Serializable, FullPrecision):
     """Base class of covariances, layers that map features to the noise of a head's logits.
 
     A head calls `bind` with its number of classes, `build`, and `normal`, for the Gaussian of its logits. All
-    covariances have the standard deviations d = m softplus(affine) + min_scale, and a factor V that depends on the
-    input is m affine / sqrt(R), where m is `learning_rate_multiplier`.
+    covariances have the standard deviations d = s softplus(m affine / s) + min_scale, and a factor V that depends on
+    the input is m affine / sqrt(R), where m is `learning_rate_multiplier` and s the standard deviation at the start.
 
-    With Adam, a weight moves by the learning rate at each step, whatever its unit. So m sets how fast the noise of the
-    factors grows beside the mean: for m = 1 as fast, for any R. The R factors of a class add their variances, so
-    without the division by sqrt(R) their noise would grow sqrt(R) times as fast. The slope of d is m (1 - exp(-d / m)),
-    about d while d is small, so d starts slowly for every m, and learns at m times the rate once it is larger than m. A
-    head can represent the same functions for every m and, if the kernels start with zeros, starts with the same noise.
-    With SGD, whose steps are proportional to the gradient, V learns at m^2 / R times the learning rate.
+    With Adam, a weight moves by the learning rate at each step, whatever its unit. So m sets how fast the noise grows
+    beside the mean: for m = 1 as fast, for any R. The R factors of a class add their variances, so without the division
+    by sqrt(R) their noise would grow sqrt(R) times as fast. The slope of d is 0.63 m at the start and nearly m from d =
+    3 s on. Without s, as in the paper, it would be about d, so that small noise would hardly learn. A head can
+    represent the same functions for every m and, if the kernels start with zeros, starts with the same noise. With SGD,
+    whose steps are proportional to the gradient, d learns at m^2 and V at m^2 / R times the learning rate.
 
     A subclass adds maps in `make_maps`, names the class axes of their weights in `axes`, and defines `distribution`. A
     subclass with factors sets `num_factors`, R, and defines `basis`, `factor_weights` and `mean` for
@@ -41,8 +41,8 @@ class Covariance(Serializable, FullPrecision):
         regularizer: regularizer of the kernels, and of a factor that all inputs share.
         initial_scale: standard deviation of a logit's noise at the start, in temperatures; greater than 0.
         min_scale: lower bound of d; at least 0.
-        learning_rate_multiplier: m, how fast the noise learns: with Adam, the factors learn at m times the learning
-            rate of the mean, and d does once it is larger than m; greater than 0.
+        learning_rate_multiplier: m, how fast the noise learns: with Adam, at m times the learning rate of the mean;
+            greater than 0.
         kwargs: arguments of any Keras layer.
     Source: the division by sqrt(R) is the rank-stabilised factor of Kalajdzievski 2023 (arXiv 2312.03732, Theorem 3.2),
         here for the noise of factors instead of an update of weights.
@@ -106,13 +106,18 @@ class Covariance(Serializable, FullPrecision):
     def build(self, input_shape: Any) -> None:
         """Makes the maps: d and V start with half of the variance each, or d with all of it without factors."""
         start = self.starting_scale() * (math.sqrt(0.5) if self.num_factors else 1.0)
+        self.scale_unit = max(start - self.min_scale, self.min_scale)
+        multiplier = self.learning_rate_multiplier / self.scale_unit
         start_bias = keras.initializers.Constant(self.scale_diag_bias(start))
-        self.scale_diag_layer = self.affine_map("scale_diag", self.units, start_bias, input_shape)
+        self.scale_diag_layer = self.affine_map(
+            "scale_diag", self.units, start_bias, input_shape, multiplier=multiplier
+        )
         self.make_maps(start, input_shape)
 
     def scale_diag_bias(self, scale: float) -> float:
         """Returns the bias of the map of d for a standard deviation `scale`, of which at least 2 min_scale is used."""
-        return softplus_inverse((max(scale, 2.0 * self.min_scale) - self.min_scale) / self.learning_rate_multiplier)
+        ratio = max(scale - self.min_scale, self.min_scale) / self.scale_unit
+        return softplus_inverse(ratio) * self.scale_unit / self.learning_rate_multiplier
 
     def starting_scale(self) -> float:
         """Returns the standard deviation of the noise at the start."""
@@ -166,7 +171,7 @@ class Covariance(Serializable, FullPrecision):
 
     def standard_deviations(self, x: Tensor) -> Any:
         """Returns d for features `x`, `(..., K)`."""
-        return self.learning_rate_multiplier * ops.softplus(self.scale_diag_layer(x)) + self.min_scale
+        return self.scale_unit * ops.softplus(self.scale_diag_layer(x)) + self.min_scale
 
     def basis(self, x: np.ndarray) -> np.ndarray:
         """Returns z, `(N, M)`, for features `x`, `(N, D)`; V is linear in z."""

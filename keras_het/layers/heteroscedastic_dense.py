@@ -67,7 +67,7 @@ class HeteroscedasticDense(NoisyDense):
         u(x) = mu(x) + d(x) * e_K + V(x) e_R,    e_K ~ N(0, I_K), e_R ~ N(0, I_R)       (Collier et al. 2021, section 2)
         softmax: log E[softmax(u / temperature)]            sigmoid: logit E[sigmoid(u / temperature)]    (Eqs. 3 and 5)
 
-    mu is an affine map of the input, and d = softplus(affine) + min_scale a standard deviation. V is an affine map
+    mu is an affine map of the input, and d a standard deviation, a softplus of an affine map. V is an affine map
     reshaped to `(K, R)`. With `parameter_efficient` it is diag(v(x)) V, where v is affine and V does not depend on the
     input. Use the outputs as logits, with the usual losses and `from_logits=True`; softmax outputs are
     log-probabilities. With `activation`, the layer returns probabilities, for losses and metrics without `from_logits`,

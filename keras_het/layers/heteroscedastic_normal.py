@@ -20,7 +20,7 @@ class HeteroscedasticNormal(NoisyDense):
 
         y ~ N(mu(x), diag(d(x)^2) + V(x) V(x)')
 
-    mu is an affine map of the input, as in `Dense`, and d = softplus(affine) + min_scale a standard deviation. V is an
+    mu is an affine map of the input, as in `Dense`, and d a standard deviation, a softplus of an affine map. V is an
     affine map reshaped to `(K, R)`, or diag(v(x)) V with `parameter_efficient`. With one target and no factors, it is
     the mean-variance network of Nix and Weigend 1994.
 

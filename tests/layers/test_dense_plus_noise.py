@@ -69,8 +69,9 @@ def test_a_new_head_starts_and_moves_like_dense(kind):
 
 
 def growth(num_factors, multiplier=1.0):
-    """Returns the standard deviation of the noise that 20 steps of Adam add."""
-    head = head_of(covariances.LowRank(num_factors, learning_rate_multiplier=multiplier))
+    """Returns the standard deviation of the noise that 20 steps of Adam add; without factors it is the noise of d."""
+    kind = covariances.LowRank(num_factors) if num_factors else covariances.Diagonal()
+    head = head_of(type(kind).from_config({**kind.get_config(), "learning_rate_multiplier": multiplier}))
     start = deviation(head)
     model_of(head).fit(X, Y, batch_size=EXAMPLES, epochs=STEPS, verbose=0)
     return float(np.sqrt(deviation(head) ** 2 - start**2))
@@ -90,10 +91,29 @@ def test_planted_factors_that_are_not_divided_are_caught():
 
 
 @pytest.mark.once
-def test_the_multiplier_sets_how_fast_the_noise_grows_and_not_where_it_starts():
-    slow, fast = (covariances.LowRank(3, learning_rate_multiplier=each) for each in (0.2, 1.0))
+@pytest.mark.parametrize("kind", [covariances.Diagonal, covariances.LowRank])
+def test_the_multiplier_does_not_change_where_the_noise_starts(kind):
+    slow, fast = (kind(learning_rate_multiplier=each) for each in (0.2, 1.0))
     assert deviation(head_of(slow)) == pytest.approx(deviation(head_of(fast)), rel=1e-5)
-    assert growth(3, 0.2) < 0.5 * growth(3, 1.0)
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("num_factors", [0, 3])
+def test_the_multiplier_sets_how_fast_the_noise_grows(num_factors):
+    assert growth(num_factors, 0.2) < 0.5 * growth(num_factors, 1.0)
+
+
+@pytest.mark.once
+def test_independent_noise_learns_as_fast_as_the_multiplier_says():
+    """At the start, a step of the bias of d moves d by 1 - 1 / e of the multiplier times the step."""
+    for multiplier, initial_scale in ((1.0, 0.15), (0.2, 0.15), (1.0, 0.01)):
+        kind = covariances.Diagonal(learning_rate_multiplier=multiplier, initial_scale=initial_scale, min_scale=0.0)
+        head = head_of(kind)
+        model_of(head)
+        start, bias = deviation(head), head.covariance.scale_diag_layer.bias
+        assert start == pytest.approx(initial_scale, rel=1e-5)
+        bias.assign(bias + 1e-4)
+        assert deviation(head) - start == pytest.approx(1e-4 * multiplier * (1 - np.exp(-1)), rel=0.02)
 
 
 @pytest.mark.once

@@ -191,7 +191,9 @@ def numpy_distribution(head, x):
     """Returns loc, scale_diag, factor and row_scale from `get_weights`, in float64."""
     kernel, bias, scale_kernel, scale_bias, *others = [w.astype("float64") for w in head.get_weights()[:-1]]
     loc, multiplier = x @ kernel + bias, head.covariance.learning_rate_multiplier
-    scale_diag = multiplier * np.logaddexp(0, x @ scale_kernel + scale_bias) + head.covariance.min_scale
+    unit = head.covariance.scale_unit
+    affine = multiplier / unit * (x @ scale_kernel + scale_bias)
+    scale_diag = unit * np.logaddexp(0, affine) + head.covariance.min_scale
     if head.parameter_efficient:
         row_kernel, row_bias, factor = others
         return loc, scale_diag, factor, multiplier * (x @ row_kernel + row_bias)

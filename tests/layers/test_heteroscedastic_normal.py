@@ -28,7 +28,8 @@ def expected(head):
     """Means and covariances by the definition, in float64, of the weights in the order of their making."""
     kernel, bias, *rest = (np.asarray(weight, "float64") for weight in head.get_weights())
     maps = [X @ kernel + bias for kernel, bias in zip(rest[::2], rest[1::2], strict=True)]
-    covariance = np.stack([np.diag(d**2) for d in (np.log1p(np.exp(maps[0])) + 1e-3)])
+    unit = head.covariance.scale_unit
+    covariance = np.stack([np.diag(d**2) for d in (unit * np.log1p(np.exp(maps[0] / unit)) + 1e-3)])
     if len(maps) > 1:
         factor = maps[1].reshape(len(X), UNITS, -1)
         factor /= np.sqrt(factor.shape[-1])

@@ -34,10 +34,12 @@ LAYERS |= {
     "MCSigmoidDenseFA full": ("sigmoid", LAYERS["MCSoftmaxDenseFA full"][1]),
     "MCSigmoidDenseFA efficient": ("sigmoid", LAYERS["MCSoftmaxDenseFA efficient"][1]),
 }
+UNIT = {"min_scale": MIN_SCALE, "initial_scale": (1.0 + MIN_SCALE) / TEMPERATURE}  # so that d = softplus + min_scale
+WITH_FACTORS = {**UNIT, "initial_scale": np.sqrt(2.0) * UNIT["initial_scale"]}
 COVARIANCES = {
-    "diagonal": lambda: Diagonal(min_scale=MIN_SCALE),
-    "full": lambda: LowRank(FACTORS, min_scale=MIN_SCALE),
-    "efficient": lambda: ParameterEfficient(FACTORS, min_scale=MIN_SCALE),
+    "diagonal": lambda: Diagonal(**UNIT),
+    "full": lambda: LowRank(FACTORS, **WITH_FACTORS),
+    "efficient": lambda: ParameterEfficient(FACTORS, **WITH_FACTORS),
 }
 
 
@@ -68,8 +70,7 @@ def make_head(name, weights):
     """
     link, names = LAYERS[name]
     maps = {
-        ours: [array_of(weights, f"_{theirs}/{kind}:0") for kind in ("kernel", "bias")]
-        for ours, theirs in names.items()
+        ours: [array_of(weights, f"{theirs}/{kind}:0") for kind in ("kernel", "bias")] for ours, theirs in names.items()
     }
     if "row_scale" in maps:
         shift = maps["factor"][1]
@@ -86,6 +87,7 @@ def make_head(name, weights):
         integrator=integrator,
     )
     head.build((None, FEATURES))
+    assert head.covariance.scale_unit == pytest.approx(1.0)
     for ours, arrays in maps.items():
         getattr(head if ours == "loc" else head.covariance, f"{ours}_layer").set_weights(arrays)
     return head

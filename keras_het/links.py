@@ -8,13 +8,12 @@ from keras import ops
 from keras_het.base.refusal import refusal, refuse_if
 from keras_het.base.serializable import Component
 from keras_het.base.tensor import Tensor
-from keras_het.ops.log_space import log_mean_exp, log_ndtr
-from keras_het.ops.mean import LOG_NORMAL_CDF_MEAN
+from keras_het.ops.log_space import log_mean_exp
 from keras_het.ops.normal import finite
 from keras_het.ops.sigmoid import SigmoidMean, expected_sigmoid_logit
 from keras_het.ops.softmax import SoftmaxMean, remove_shift, second_order_log_softmax
 
-__all__ = ["Link", "NormalCDF", "Sigmoid", "Softmax"]
+__all__ = ["Link", "Sigmoid", "Softmax"]
 
 
 class Link(Component):
@@ -160,31 +159,4 @@ class Sigmoid(Link):
         return expected_sigmoid_logit(normal.loc, normal.variance())
 
 
-@keras.saving.register_keras_serializable("keras_het")
-class NormalCDF(Link):
-    """Normal distribution functions, normalised over the classes, for one label per example and without nodes.
-
-        p_k = E[Phi(u_k / temperature)] / sum_j E[Phi(u_j / temperature)],    E[Phi(u)] = Phi(mean / sqrt(1 + variance))
-
-    The formula is exact. Only the variance of each logit counts, not the correlations. The head returns
-    log-probabilities. Use nodes only for comparison, because their gradient loses digits beyond |u| = 100, where
-    log Phi is near -u^2 / 2.
-
-    Source: Mucsanyi, Da Costa and Hennig 2025 (arXiv 2502.03366).
-
-    Example:
-        >>> NormalCDF().returns
-        'log-probabilities'
-    """
-
-    mean = LOG_NORMAL_CDF_MEAN
-
-    def from_mean(self, value: Tensor) -> Any:
-        return ops.log_softmax(value, axis=-1)
-
-    def closed_form(self, normal: Any) -> Any:
-        """Returns log-probabilities, `(..., K)`."""
-        return self.from_mean(log_ndtr(normal.loc / ops.sqrt(1.0 + normal.variance())))
-
-
-Link.named_classes = (Softmax, Sigmoid, NormalCDF)
+Link.named_classes = (Softmax, Sigmoid)

@@ -36,7 +36,6 @@ LINKS = {  # name of a case: link, integrator
     "softmax MonteCarlo": ("softmax", ("MonteCarlo", {})),
     "softmax antithetic": ("softmax", ("MonteCarlo", {"antithetic": True})),
     "softmax Taylor": ("softmax", ("Taylor", None)),
-    "normal cdf": ("normal_cdf", ("ClosedForm", None)),
     "sigmoid": ("sigmoid", ("ClosedForm", None)),
     "sigmoid MonteCarlo": ("sigmoid", ("MonteCarlo", {})),
 }
@@ -48,7 +47,7 @@ JOINT = {  # heads that return a distribution: learning rates
 }
 # Parts of a recording of `keras_het.parity`, and the kinds whose limits they have.
 KINDS = {"layers": "outputs", "predictions": "outputs", "loss": "outputs", "gradients": "gradients", "training": "fit"}
-FITTED = ("softmax", "normal cdf", "sigmoid", "sigmoid MonteCarlo")
+FITTED = ("softmax", "sigmoid", "sigmoid MonteCarlo")
 
 
 # Comparing: NumPy only.

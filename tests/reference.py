@@ -34,14 +34,6 @@ def logit_mean_sigmoid(logits, temperature):
     return logsumexp(log_expit(logits / temperature), axis=0) - logsumexp(log_expit(-logits / temperature), axis=0)
 
 
-def log_normalized_mean(log_value, logits, temperature):
-    """Returns the log of the mean over the first axis of a function of logits / temperature, normalised.
-
-    The function is given by its log.
-    """
-    return log_softmax(logsumexp(log_value(logits / temperature), axis=0), axis=-1)
-
-
 def expected_sigmoid(mean, scale, step=0.004):
     """Returns E[sigmoid(mean + scale z)] in logs, z standard normal, by the trapezoidal rule.
 

@@ -29,7 +29,7 @@ SETTINGS = {
     "README.md": "if 40% of the labels | 10% of the labels are wrong | Python 3.11 to 3.13 | Apache 2.0",
     "docs/backends.md": "or ten times the rounding error | √2 times as far for two | 40% of the labels are wrong | "
     "limited to 512 MiB | OpenVINO within 0.01 | Keras 3.16",
-    "docs/heads.md": "40% of their labels are swapped | fit in 2 GB | with 40% look-alike errors | below 15.5",
+    "docs/heads.md": "40% of their labels are swapped | fit in 2 GB | below 15.5",
     "docs/joint.md": "if 30% of the positives | [30% of the positives missing] | With 30% of the positives",
     "docs/judge.md": "up to 7 points on either side | of 95% intervals",
     "docs/annotators.md": "its 95% interval",
@@ -47,7 +47,6 @@ SETTINGS = {
 AGREEMENTS = [f"gpu_agreement_{name}, agreement" for name in ("jax", "torch")]
 GPU = ("ms (quartiles)", "times Dense")
 EDWARD2, FULL, EFFICIENT = "views.beside_edward2", "softmax, full", "softmax, parameter-efficient"
-LINKS = "recipe_links, beside Dense, all chosen by noisy NLL"
 MISSING = "joint, 30% of the positives missing"
 LOOKS = "real_next_labels, wrong labels among 300 looks"
 TRANSITIONS = "real_truth, error in points, how often intervals hold, and redraws"
@@ -121,10 +120,6 @@ def figures():
             ],
         },
         "docs/heads.md": {
-            "With 1,000 classes it is {:.0f} points below `Dense` and the full softmax head, and with factors "
-            "[{:.0f} points below]": [
-                -100 * number(LINKS, "clean accuracy", "groups", name) for name in ("normal cdf", "normal cdf, full")
-            ],
             "a step takes [{:.0f} MiB more] than with one node": memory[:1],
         },
         "docs/joint.md": {

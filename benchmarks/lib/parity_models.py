@@ -182,7 +182,6 @@ HEADS = {
     "diagonal head": head(num_factors=0),
     "narrow head": head(num_factors=None, covariance=keras_het.covariances.Narrow(2, width=3)),
     "latent head": head(num_factors=None, covariance=keras_het.covariances.Latent(2)),
-    "normal_cdf head": head(num_factors=0, link="normal_cdf"),
 }
 
 

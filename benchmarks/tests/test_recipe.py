@@ -41,7 +41,7 @@ def test_scores_by_hand():
     )
 
 
-@pytest.mark.parametrize("method", ["Dense", "parameter-efficient", "normal cdf, full"])
+@pytest.mark.parametrize("method", ["Dense", "parameter-efficient"])
 def test_a_run_has_the_scores_of_every_epoch_and_is_known_by_its_setting(method, monkeypatch, tmp_path):
     monkeypatch.setitem(tasks.TASKS, "small", lambda seed: tasks.digits(0.4, seed)._replace(epochs=3))
     key = {"task": "small", "seed": 1, **recipe.Setting(method, 3.0, l2=1e-3, num_samples=8)._asdict()}
@@ -50,15 +50,6 @@ def test_a_run_has_the_scores_of_every_epoch_and_is_known_by_its_setting(method,
     first, _, last = line["epochs"]
     assert last["clean accuracy"] > 0.25
     assert last["training loss"] < first["training loss"]
-
-
-def test_heads_with_the_normal_cdf_have_larger_temperatures():
-    result = {}
-    for setting in recipe.settings(tasks.digits(0.4, 0)):
-        result.setdefault(setting.method, set()).add(setting.temperature)
-    assert list(result) == ["Dense", *recipe.HEADS]
-    for method, temperatures in result.items():
-        assert temperatures == ({15.0, 40.0, 120.0} if "normal cdf" in method else {1.5, 5.0, 15.0}), method
 
 
 def test_symmetric_flips_name_any_other_class():

@@ -75,5 +75,5 @@ def resolve(base: Any, identifier: Any) -> Any:
 
 
 def _snake_case(name: str) -> str:
-    """Returns "quasi_monte_carlo" for "QuasiMonteCarlo", and "normal_cdf" for "NormalCDF"."""
+    """Returns "quasi_monte_carlo" for "QuasiMonteCarlo"."""
     return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()

@@ -44,9 +44,6 @@ def uncertainty(
 
         H[E p] = E H[p] + I,      p = softmax(u / temperature), u ~ N(mu(x), Sigma(x))
 
-    For the link "normal_cdf", p is the link's output for logits without noise, and E p only approximates the head's
-    prediction.
-
     Neither part is purely aleatoric or purely epistemic: both parts grow with both kinds of uncertainty. The noise of a
     head means that similar examples have different labels, but an out-of-distribution example can look the same.
 

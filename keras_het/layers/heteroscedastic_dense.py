@@ -95,8 +95,8 @@ class HeteroscedasticDense(NoisyDense):
         num_factors: R, from 0 (diagonal covariance) to units; None is min(15, units).
         parameter_efficient: boolean, whether V(x) = diag(v(x)) V. The noise then has 2 (D K + K) + K R weights instead
             of D K + K + D K R + K R.
-        link: "softmax" for one label per example, "sigmoid" for independent labels, "normal_cdf" for one label without
-            nodes, or an instance from `keras_het.links`.
+        link: "softmax" for one label per example, "sigmoid" for independent labels, or an instance from
+            `keras_het.links`.
         activation: activation of the `Dense` layer that the head replaces. None returns log-probabilities (softmax) or
             logits (sigmoid). "softmax" or "sigmoid", to match the link, returns probabilities.
         temperature: tau > 0, by which the paper divides the whole logit. It limits no function that the head can

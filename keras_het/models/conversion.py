@@ -45,8 +45,8 @@ def heteroscedastic(
     becomes the `activation` of the new head: compile with losses and metrics of probabilities, as before. Without an
     activation, and for a log_softmax, the new model returns log-probabilities (softmax) or logits (sigmoid): use losses
     with `from_logits=True`. The link follows the activation. Without an activation it is softmax, or sigmoid for a
-    single unit: pass `link="sigmoid"` for labels that are not exclusive. The link "normal_cdf" cannot reproduce the old
-    predictions: pass `warm_start=False`. Reshape and Flatten layers after the head are rebuilt.
+    single unit: pass `link="sigmoid"` for labels that are not exclusive. Reshape and Flatten layers after the head are
+    rebuilt.
 
     The new model is compiled if the old model is: with the same losses and metrics in the form that accepts its
     outputs, an optimizer of equal configuration and fresh state, and the other settings of `compile`. If a metric or
@@ -166,8 +166,8 @@ def homoscedastic(
     Returns:
         a functional `keras.Model` that ends in the Dense layer, or in a reshaping layer or log_sigmoid after it.
     Raises:
-        ValueError: if the model has no graph, no such layer or several outputs, or if the link is "normal_cdf", whose
-            predictions no Dense layer can reproduce.
+        ValueError: if the model has no graph, no such layer or several outputs, or if no Dense layer can reproduce the
+            predictions of the head's link.
 
     Example:
         >>> model = keras.Sequential([keras.Input((8,)), HeteroscedasticDense(3)])

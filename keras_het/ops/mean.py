@@ -1,17 +1,10 @@
 """Means over nodes: the function that an expectation averages, and the gradient of its result for a node's logits."""
 
 import abc
-import math
-from collections.abc import Callable
 
 from keras import ops
 
 from keras_het.base.tensor import Tensor
-from keras_het.ops.log_space import log_ndtr
-
-# Above the log of any a'(u) / P, because a / P is at most S = 2^20, and a' / a grows with |u|. Without the bound, the
-# rounding error of a log of -5e9 would make exp infinite.
-MAX_LOG_RATIO = 40.0
 
 
 class Mean(abc.ABC):
@@ -50,36 +43,3 @@ class Mean(abc.ABC):
             value: result, `(B, K)`.
             upstream: gradient of the result, `(B, K)`.
         """
-
-
-class LogMean(Mean):
-    """Log of a mean, log P_k = log mean_s a(u_sk), for a function a with values in (0, 1).
-
-        d log P_k / d u_sk = a'(u_sk) / (P_k S)
-
-    Args:
-        log_value: log a.
-        log_slope: log a'.
-    """
-
-    def __init__(self, log_value: Callable[[Tensor], Tensor], log_slope: Callable[[Tensor], Tensor]) -> None:
-        self.log_value, self.log_slope = log_value, log_slope
-
-    def terms(self, logits: Tensor) -> tuple[Tensor, ...]:
-        """Returns a(u)."""
-        return (ops.exp(self.log_value(logits)),)
-
-    def log_terms(self, logits: Tensor, axis: int) -> tuple[Tensor, ...]:
-        """Returns log a(u)."""
-        return (self.log_value(logits),)
-
-    def cotangent(self, logits: Tensor, value: Tensor, upstream: Tensor) -> Tensor:
-        return upstream[..., None] * ops.exp(ops.minimum(self.log_slope(logits) - value[..., None], MAX_LOG_RATIO))
-
-
-def log_normal_density(logits: Tensor) -> Tensor:
-    """Returns the log of the standard normal density."""
-    return -0.5 * ops.square(logits) - 0.5 * math.log(2.0 * math.pi)
-
-
-LOG_NORMAL_CDF_MEAN = LogMean(log_ndtr, log_normal_density)

@@ -26,7 +26,7 @@ COVARIANCES = {
     "parameter-efficient": functools.partial(covariances.ParameterEfficient, 3),
     "latent": functools.partial(covariances.Latent, 3),
 }
-LINKS = ("softmax", "sigmoid", "normal_cdf")
+LINKS = ("softmax", "sigmoid")
 
 
 class Case(NamedTuple):

@@ -19,7 +19,6 @@ SAMPLED = ("MonteCarlo", "QuasiMonteCarlo")
 INTEGRATORS = {  # those that fit a link, with factors
     "softmax": (*SAMPLED, "Taylor"),
     "sigmoid": (*SAMPLED, "ClosedForm"),
-    "normal_cdf": (*SAMPLED, "ClosedForm"),
 }
 COVARIANCES = ("short", "Diagonal", "LowRank", "ParameterEfficient", "Narrow", "Latent")
 SUM = 1e-4  # by which probabilities may miss one: the rounding of float32 over 40 classes and their logs

@@ -45,7 +45,7 @@ def subjects():
         "scaler": TemperatureScaler(temperature=2.0),
     }
     others = [
-        links.NormalCDF(),
+        links.Sigmoid(),
         integrators.MonteCarlo(8),
         integrators.QuasiMonteCarlo(8, chunk_size=3),
         losses.ForwardCorrectedCrossentropy(T, from_logits=True),

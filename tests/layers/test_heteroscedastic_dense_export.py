@@ -19,7 +19,6 @@ EXPORTED = {  # all but the last with the integrators that they have by default
     "parameter-efficient": {"num_factors": 2, "parameter_efficient": True},
     "diagonal": {"num_factors": 0},
     "sigmoid": {"num_factors": 2, "link": "sigmoid"},
-    "normal cdf": {"num_factors": 2, "link": "normal_cdf"},
     "latent": {"covariance": Latent},
     "narrow": {"covariance": Narrow},
     "taylor": {"num_factors": 2, "integrator": "taylor"},

@@ -97,9 +97,9 @@ REFUSED = {
         NoiseTransition, {"dtype": [(FLOAT32, "float16", "bfloat16", "mixed_float16", "mixed_bfloat16")]}, num_classes=4
     ),
     f"`units` must {CLASSES}. Received: units=0": lambda: HeteroscedasticDense(0, link="sigmoid"),
-    "`link` must be a Link, one of the names 'softmax', 'sigmoid', 'normal_cdf', or":
+    "`link` must be a Link, one of the names 'softmax', 'sigmoid', or":
         lambda: HeteroscedasticDense(10, link="probit"),
-    "NormalCDF, or define `closed_form` for the integrator ClosedForm. Received: link=Softmax()":
+    "Sigmoid, or define `closed_form` for the integrator ClosedForm. Received: link=Softmax()":
         lambda: (HeteroscedasticDense(10, integrator="closed_form")),
     "`parameter_efficient` must be False without factors. Received: parameter_efficient=True, num_factors=0":
         lambda: (HeteroscedasticDense(10, 0, parameter_efficient=True)),

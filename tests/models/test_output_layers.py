@@ -351,7 +351,5 @@ def test_nothing_is_kept_of_a_model_that_returns_logits():
 def test_the_activation_that_is_kept_is_that_of_the_new_link():
     softmax = heteroscedastic(sequential("sigmoid", units=1), units=3).layers[-1]
     assert softmax.activation is keras.activations.softmax
-    new = heteroscedastic(functional("sigmoid"), link="normal_cdf", warm_start=False)
-    assert new.layers[-1].activation is keras.activations.softmax
     with refuses("`keep_activation` must be True or False"):
         heteroscedastic(functional(), keep_activation="yes")

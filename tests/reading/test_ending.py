@@ -96,8 +96,6 @@ TABLE = {
         (None, 4), "head"),
     "sigmoid head": (lambda: model_of(head("sigmoid")), [("the head 'head'", "sigmoid", "logits", 3)], NO_END,
         (None, 4), "head"),
-    "normalised head": (lambda: model_of(head("normal_cdf")), [("the head 'head'", "softmax", "log-probabilities", 3)],
-        NO_END, (None, 4), "head"),
     "head with a kept activation": (lambda: model_of(head(), layers.Softmax()),
         [("an activation after the head 'head'", "softmax", "probabilities", 3)], NO_END, (None, 4), "head"),
     "head with flips": (lambda: model_of(head(), NoiseTransition(3, name="flips")),

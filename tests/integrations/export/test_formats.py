@@ -21,7 +21,6 @@ FORMATS = {  # what works on this backend: the table in the README says why the 
 SUFFIXES = {"tf_saved_model": "", "onnx": ".onnx", "openvino": ".xml", "litert": ".tflite", "torch": ".pt2"}
 HEADS = {
     **{name: arguments for name, arguments in EXPORTED.items() if name != "sampled sigmoid"},
-    "normal cdf": {"num_factors": 2, "link": "normal_cdf", "warm_start": False},
     "kept softmax": {"num_factors": 2, "keep_activation": True, "temperature": 1.0},
 }
 X = np.random.default_rng(0).normal(size=(7, 32, 32, 3)).astype("float32")

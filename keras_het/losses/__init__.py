@@ -15,7 +15,6 @@ from keras_het.losses.joint import JointMultiLabelCrossentropy, JointSegmentatio
 from keras_het.losses.robust import (
     ForwardCorrectedCrossentropy,
     GeneralizedCrossentropy,
-    LogRatioSquaredError,
     SmoothedCrossentropy,
     SymmetricCrossentropy,
 )
@@ -26,7 +25,6 @@ __all__ = [
     "GeneralizedCrossentropy",
     "JointMultiLabelCrossentropy",
     "JointSegmentationCrossentropy",
-    "LogRatioSquaredError",
     "MultivariateNormalNLL",
     "SmoothedCrossentropy",
     "SymmetricCrossentropy",

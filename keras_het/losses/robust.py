@@ -1,4 +1,4 @@
-"""Losses for noisy labels: bounded losses, smoothed labels, forward correction by T, squared log-ratios."""
+"""Losses for noisy labels: bounded losses, smoothed labels, forward correction by T."""
 
 from typing import Any
 
@@ -176,50 +176,3 @@ class ForwardCorrectedCrossentropy(Crossentropy):
     def crossentropy(self, targets: Any, log_probs: Any) -> Any:
         """Returns the loss of every example, `(...)`, for targets and log-probabilities `(..., K)`."""
         return -weighted_logs(targets, apply_transition(log_probs, self.transition))
-
-
-@keras.saving.register_keras_serializable("keras_het")
-class LogRatioSquaredError(Crossentropy):
-    """Half the squared error of centred logits, a regression on the logits of a smoothed label.
-
-        |C (log p - log s)|^2 / 2,   s = (1 - eps) t + eps / K,   C x = x - mean(x)
-
-    It is half the squared Aitchison distance between p and s. Up to a constant, it is -log N(ilr(s); ilr(p), I) of the
-    isometric log-ratios in K - 1 dimensions: the likelihood of SGN (Englesson and Azizpour) without its covariance and
-    shift. A label error pulls the logits to a finite target instead of to infinity. The best prediction for noisy
-    labels is the mean of their targets, so the most frequent label wins.
-
-    The probabilities are not calibrated: if an input has the label k with probability q_k, the best logits are
-    q_k log(1 + K (1 - eps) / eps). The loss is tens of times as large as crossentropy, so lower the learning rate of an
-    optimizer that does not rescale gradients, such as SGD.
-
-    Args:
-        smoothing: eps, in (0, 1); the smaller it is, the farther apart the logits of the classes.
-        kwargs: `from_logits`, `ignore_class` and the arguments of any Keras loss, see `Crossentropy`.
-    Raises:
-        ValueError: for arguments outside these ranges.
-    Source: Englesson and Azizpour, ICLR 2024, for the targets.
-
-    Example:
-        >>> loss = LogRatioSquaredError(smoothing=0.2, from_logits=True)
-        >>> round(float(loss([0], [[0.0, 0.0]])), 4)  # s = (0.9, 0.1), and C log s = (1, -1) log(9) / 2
-        1.2069
-    """
-
-    def __init__(
-        self,
-        smoothing: float = 0.001,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(**kwargs)
-        self.smoothing = check_number("smoothing", smoothing, above=0.0)  # at 0 the log-ratios are infinite
-        refuse_if(self.smoothing >= 1.0, "smoothing", "be in (0, 1)", value=smoothing)
-
-    def crossentropy(self, targets: Any, log_probs: Any) -> Any:
-        """Returns the loss of every example, `(...)`, over the possible classes; the arguments are `(..., K)`."""
-        possible = is_possible(log_probs)
-        count = ops.sum(ops.cast(possible, log_probs.dtype), axis=-1, keepdims=True)
-        label = ops.log((1.0 - self.smoothing) * targets + self.smoothing / count)
-        error = ops.where(possible, ops.where(possible, log_probs, 0.0) - label, 0.0)
-        centred = error - ops.sum(error, axis=-1, keepdims=True) / count
-        return 0.5 * ops.sum(ops.where(possible, ops.square(centred), 0.0), axis=-1)

@@ -52,7 +52,6 @@ def subjects():
         losses.SmoothedCrossentropy(0.2),
         losses.GeneralizedCrossentropy(0.6),
         losses.SymmetricCrossentropy(0.3, 0.8),
-        losses.LogRatioSquaredError(0.1),
         losses.AnnotatorsLoss(),
         losses.MultivariateNormalNLL(),
         losses.JointMultiLabelCrossentropy(),

@@ -8,7 +8,6 @@ from scipy import special
 from keras_het.losses import (
     ForwardCorrectedCrossentropy,
     GeneralizedCrossentropy,
-    LogRatioSquaredError,
     SmoothedCrossentropy,
     SymmetricCrossentropy,
 )
@@ -39,13 +38,6 @@ def reverse(t, log_p, log_of_zero=-4.0):
         return -(np.exp(log_p) * np.maximum(np.log(t), log_of_zero)).sum(-1)
 
 
-def log_ratio(t, log_p, smoothing=0.1):
-    """Returns the loss by the log-ratios of all pairs of classes, a double sum over K^2."""
-    units = log_p.shape[-1]
-    error = log_p - np.log((1 - smoothing) * t + smoothing / units)
-    return np.square(error[..., :, None] - error[..., None, :]).sum((-2, -1)) / (4 * units)
-
-
 CASES = {
     "forward": Case(
         lambda **kwargs: ForwardCorrectedCrossentropy(T, **kwargs),
@@ -59,7 +51,6 @@ CASES = {
         lambda **kwargs: SymmetricCrossentropy(0.3, 0.8, **kwargs),
         lambda t, log_p: 0.3 * crossentropy(t, log_p) + 0.8 * reverse(t, log_p),
     ),
-    "log_ratio": Case(lambda **kwargs: LogRatioSquaredError(0.1, **kwargs), log_ratio),
     "smoothed": Case(
         lambda **kwargs: SmoothedCrossentropy(0.2, **kwargs),
         lambda t, log_p: crossentropy(0.8 * t + 0.2 / log_p.shape[-1], log_p),

@@ -41,7 +41,6 @@ LINKS = {  # name of a case: link, integrator
 }
 JOINT = {  # heads that return a distribution: learning rates
     "joint labels": 0.1,
-    "joint labels, learned flips": 0.1,
     "joint pixels": 0.05,
     "joint targets": 0.01,
 }
@@ -334,8 +333,7 @@ def joint_case(name, examples):
         head = layers.HeteroscedasticNormal(UNITS, NUM_FACTORS, seed=SEED, name="head")
         loss, y = losses.MultivariateNormalNLL(), rng.standard_normal((examples, UNITS)).astype("float32")
     else:
-        learns = name.endswith("flips")
-        head = layers.JointHeteroscedasticDense(UNITS, NUM_FACTORS, learn_flips=learns, seed=SEED, name="head")
+        head = layers.JointHeteroscedasticDense(UNITS, NUM_FACTORS, seed=SEED, name="head")
         loss = losses.JointMultiLabelCrossentropy(NUM_SAMPLES)
         y = rng.integers(-1, 2, size=(examples, UNITS)).astype("float32")
     head.build(x.shape)

@@ -30,7 +30,6 @@ ROWS = {
         "Dense, asymmetric loss",
         "joint",
         "joint, rate known",
-        "joint, rates learned",
     ),
 }
 VECTORS = np.array(list(itertools.product((0, 1), repeat=LABELS)))
@@ -109,7 +108,6 @@ def models():
         "head, binary crossentropy": lambda seed: of(marginal(seed), crossentropy),
         "joint": lambda seed: of(joint(seed), JointMultiLabelCrossentropy(64)),
         "joint, rate known": lambda seed: of(joint(seed), JointMultiLabelCrossentropy(64, false_negative_rate=MISSING)),
-        "joint, rates learned": lambda seed: of(joint(seed, learn_flips=True), JointMultiLabelCrossentropy(64)),
     }
 
 

@@ -125,7 +125,6 @@ def figures():
         "docs/joint.md": {
             "is {:.3f} ± {:.3f} with binary crossentropy": numbers(MISSING, "accuracy", "Dense, binary crossentropy"),
             "{:.3f} ± {:.3f} with the known rate": numbers(MISSING, "accuracy", "joint, rate known"),
-            "{:.3f} ± {:.3f} with learned rates": numbers(MISSING, "accuracy", "joint, rates learned"),
         },
         "docs/judge.md": {
             "the noisy labels is {:.0f} points too high": [number("views.judge", "error of noisy accuracy", "TREC")],

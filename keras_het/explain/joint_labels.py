@@ -84,7 +84,7 @@ class JointLabels:
             num_samples: number of samples of each example.
             seed: seed of the draws.
         """
-        rng, normal = random_generator(seed), unpack(ops.convert_to_tensor(self.outputs), self._units, True).normal
+        rng, normal = random_generator(seed), unpack(ops.convert_to_tensor(self.outputs), self._units).normal
         draws = []
         loc, scale, factor = (ops.convert_to_numpy(x) for x in (normal.loc, normal.scale_diag, normal.scaled_factor()))
         for _ in range(check_integer("num_samples", num_samples, 1)):
@@ -110,7 +110,7 @@ class JointLabels:
         rows, parts = max(1, BLOCK_ELEMENTS // (self.num_samples * max(width, self._units))), []
         for start in range(0, len(labels), rows):
             part = slice(start, start + rows)
-            normal = unpack(ops.convert_to_tensor(self.outputs[part]), self._units, True).normal
+            normal = unpack(ops.convert_to_tensor(self.outputs[part]), self._units).normal
             parts.append(ops.convert_to_numpy(function(normal, labels[part])))
         return np.concatenate(parts)
 

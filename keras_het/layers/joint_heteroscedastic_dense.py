@@ -1,22 +1,17 @@
 """Heads that return the distribution of their logits, for joint losses of several labels or of all pixels."""
 
-import math
 import numbers
 from typing import Any
 
 import keras
-import numpy as np
-from keras import ops
 
 from keras_het import covariances, links
 from keras_het.base.refusal import refusal, refuse_if
 from keras_het.base.tensor import Tensor
-from keras_het.base.validation import check_boolean
 from keras_het.covariances.low_rank import PixelLowRank
 from keras_het.layers.heteroscedastic_dense import HeteroscedasticDense
 from keras_het.ops.packed import pack, packed_width, unpack_sized
 
-INITIAL_FLIP_RATE = 0.05
 DEFAULT_PIXEL_FACTORS = 10
 
 
@@ -34,25 +29,14 @@ class JointHeteroscedasticDense(HeteroscedasticDense):
     and R = 15, the output has 68 kB per example. A `models.DistributionModel` that ends in this head trains on that
     output and predicts probabilities.
 
-    With `learn_flips`, the head learns two unknown flip rates of each label, for example because some objects were not
-    marked:
-
-        p(label 1) = q_c + (1 - q_c - f_c) p(true label 1),     f_c, q_c = softmax((a_c, b_c, 0))_{1, 2}
-
-    The head then predicts the true labels. f is identified because p(label 1) never exceeds 1 - f, even for decisive
-    features. Diagonal noise that grows with the features would look the same, so d stays at its start. If you know the
-    rates, pass them to the loss.
-
     Args:
         units: K, the number of labels.
         num_factors: R, from 0 to units; None is min(15, units).
         link: "sigmoid" for labels that are not exclusive, "softmax" for the classes of a pixel.
         temperature: tau > 0, see `HeteroscedasticDense`.
-        learn_flips: boolean, whether to learn f = p(label 0 | true label 1) and q = p(label 1 | true label 0) of each
-            label (sigmoid only). Both start at 0.05.
         kwargs: other arguments of `HeteroscedasticDense`; `integrator` serves the predictions of single labels.
     Input shape: `(..., D)`, with at least one leading axis.
-    Output shape: `(..., K (2 + R) + 1)`, or `(..., K (4 + R) + 2)` with `learn_flips`.
+    Output shape: `(..., K (2 + R) + 1)`.
     Raises:
         ValueError: for arguments outside these ranges, or noise of the features.
     Source: Collier, Mustafa, Kokiopoulou, Jenatton and Berent, CVPR 2021, section 4 (multi-label).
@@ -70,7 +54,6 @@ class JointHeteroscedasticDense(HeteroscedasticDense):
         num_factors: int | None = None,
         *,
         link: str | links.Link = "sigmoid",
-        learn_flips: bool = False,
         **kwargs: Any,
     ) -> None:
         rule = "be None: the layer returns a distribution. For probabilities, use a models.DistributionModel"
@@ -80,39 +63,15 @@ class JointHeteroscedasticDense(HeteroscedasticDense):
         if self.covariance.noise_space != "logits":
             rule = "have noise of the logits, such as LowRank: noise of the features has no standard deviations"
             raise refusal("covariance", rule, kind=self.covariance)
-        self.learn_flips = check_boolean("learn_flips", learn_flips)
-        if self.learn_flips and not isinstance(self.link, links.Sigmoid):
-            raise refusal("learn_flips", "be False for exclusive classes", f"link={link!r}")
-
-    def build(self, input_shape: Any) -> None:
-        super().build(input_shape)
-        if self.learn_flips:
-            start = keras.initializers.Constant(math.log(INITIAL_FLIP_RATE / (1.0 - 2.0 * INITIAL_FLIP_RATE)))
-            self.covariance.scale_diag_layer.trainable = False
-            self.flip_logits = self.add_weight(shape=(2, self.units), initializer=start, name="flip_logits")
-
-    def class_axes(self) -> dict[str, int | None]:
-        return {**super().class_axes(), **({"flip_logits": 1} if self.learn_flips else {})}
-
-    @property
-    def flip_rates(self) -> np.ndarray | None:
-        """Learned f and q of each label, `(2, K)`; None without `learn_flips`, or before the layer is built."""
-        has_rates = hasattr(self, "flip_logits")
-        return np.stack([ops.convert_to_numpy(rates) for rates in self._flips()]) if has_rates else None
-
-    def _flips(self) -> tuple[Tensor, Tensor]:
-        logits = ops.convert_to_tensor(self.flip_logits)
-        rates = ops.softmax(ops.concatenate([logits, ops.zeros_like(logits[:1])], axis=0), axis=0)
-        return rates[0], rates[1]
 
     def call(self, inputs: Tensor, training: bool = False) -> Any:
         normal = self.logit_distribution(inputs).standardized(self.link.center, self.temperature)
         step = self.clock.tick()[1] if training else None
-        return pack(normal, step, self._flips() if self.learn_flips else None)
+        return pack(normal, step)
 
     def predictions(self, outputs: Tensor) -> Any:
         """Returns the probability of each label, `(..., K)`, from outputs of this head, `(..., K (2 + R) + 1)`."""
-        normal = unpack_sized(outputs, *self.covariance.size, self.learn_flips).normal
+        normal = unpack_sized(outputs, *self.covariance.size).normal
         return self.link.probabilities(self.integrator.integrate(self.link, normal))
 
     def probabilities(self, x: Tensor) -> Any:
@@ -120,10 +79,7 @@ class JointHeteroscedasticDense(HeteroscedasticDense):
         return self.predictions(self.call(x))
 
     def compute_output_shape(self, input_shape: Any) -> tuple:
-        return (*input_shape[:-1], packed_width(*self.covariance.size, self.learn_flips))
-
-    def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "learn_flips": self.learn_flips}
+        return (*input_shape[:-1], packed_width(*self.covariance.size))
 
 
 @keras.saving.register_keras_serializable("keras_het")

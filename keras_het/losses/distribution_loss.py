@@ -10,7 +10,7 @@ from keras_het.base.refusal import refusal
 from keras_het.base.validation import check_choice, check_integer, check_number
 from keras_het.losses.crossentropy import ConfiguredLoss
 from keras_het.ops.nodes import Nodes, quasi_random
-from keras_het.ops.packed import Unpacked, packed_sizes, unpack_sized
+from keras_het.ops.packed import Unpacked, packed_factors, unpack_sized
 
 REGRESSION_FORMS = ("nll", "beta", "faithful")
 
@@ -18,7 +18,7 @@ REGRESSION_FORMS = ("nll", "beta", "faithful")
 class DistributionLoss(ConfiguredLoss):
     """Base class of losses for the distribution that a head returns, computed in float32 or float64."""
 
-    def read(self, y_true: Any, y_pred: Any, can_have_flips: bool = False) -> tuple[Any, Unpacked]:
+    def read(self, y_true: Any, y_pred: Any) -> tuple[Any, Unpacked]:
         """Returns the labels in the rank of the predictions, `(..., K)`, and the distribution of these K labels.
 
         The width of a tensor is ambiguous: 21 numbers can be five labels with two factors, or one label with 18. So
@@ -27,18 +27,16 @@ class DistributionLoss(ConfiguredLoss):
         Args:
             y_true: labels, `(..., K)`, or `(...)` for one label.
             y_pred: distribution that a head returns, `(..., K (2 + R) + 1)`.
-            can_have_flips: boolean, whether y_pred can contain flip rates.
         Raises:
             ValueError: for labels of other shapes.
         """
         labels = align_labels(y_true, y_pred)
         units = labels.shape[-1]
-        sizes = packed_sizes(y_pred.shape[-1], units, can_have_flips)
-        if sizes is None or sizes[0] > units or not shapes_fit(labels.shape[:-1], y_pred.shape[:-1]):
-            flips = " or K (4 + R) + 2" if can_have_flips else ""
-            rule = f"have shape (..., K) for a head of K units, whose `y_pred` has K (2 + R) + 1{flips} numbers, R <= K"
+        num_factors = packed_factors(y_pred.shape[-1], units)
+        if num_factors is None or num_factors > units or not shapes_fit(labels.shape[:-1], y_pred.shape[:-1]):
+            rule = "have shape (..., K) for a head of K units, whose `y_pred` has K (2 + R) + 1 numbers, R <= K"
             raise refusal("y_true", rule, f"shape {tuple(y_true.shape)}, with `y_pred` of shape {tuple(y_pred.shape)}")
-        return labels, unpack_sized(y_pred, units, *sizes)
+        return labels, unpack_sized(y_pred, units, num_factors)
 
 
 def align_labels(labels: Any, outputs: Any) -> Any:

@@ -12,7 +12,7 @@ from keras_het.base.validation import MAX_CLASSES, check_ignore_class, check_int
 from keras_het.losses.crossentropy import Crossentropy
 from keras_het.losses.distribution_loss import JointLoss, align_labels, shapes_fit
 from keras_het.ops.label_vectors import MISSING_LABEL, log_joint_labels
-from keras_het.ops.packed import Unpacked, unpack
+from keras_het.ops.packed import unpack
 from keras_het.ops.pixels import log_joint_pixels
 
 
@@ -28,7 +28,7 @@ class JointMultiLabelCrossentropy(JointLoss):
     and the factor noise with quasi-random nodes, new at every training step and constant in `evaluate`.
 
     With known flip rates, the model learns the true labels instead of the observed labels. Missing positives, such as
-    unmarked objects, are false negatives. A head with `learn_flips=True` learns the rates.
+    unmarked objects, are false negatives.
 
     Args:
         num_samples: S, the number of nodes.
@@ -38,7 +38,7 @@ class JointMultiLabelCrossentropy(JointLoss):
         kwargs: arguments of any Keras loss.
     Input shape: labels `(..., C)`, or `(...)` for one label: 0, 1, or -1 for a missing label; any other number makes
         the loss nan. A row with only missing labels counts neither in the sum nor in the mean. Predictions
-        `(..., C (2 + R) + 1)`, or `(..., C (4 + R) + 2)` if the head learns flip rates.
+        `(..., C (2 + R) + 1)`.
     Raises:
         ValueError: for arguments outside these ranges, or predictions that are no distribution of C logits with at most
             C factors.
@@ -74,17 +74,10 @@ class JointMultiLabelCrossentropy(JointLoss):
 
     def call(self, y_true: Any, y_pred: Any) -> Any:
         """Returns the loss of every label vector, `(...)`."""
-        labels, output = self.read(y_true, y_pred, can_have_flips=True)
-        losses = -log_joint_labels(output.normal, labels, self.nodes(output), self._flips(output))
-        return Crossentropy.mask_ignored(losses, ops.any(ops.not_equal(labels, MISSING_LABEL), axis=-1))
-
-    def _flips(self, output: Unpacked) -> tuple[Any, Any] | None:
+        labels, output = self.read(y_true, y_pred)
         rates = self.false_negative_rate, self.false_positive_rate
-        has_rates = any(np.any(rate > 0.0) for rate in rates)
-        if has_rates and output.flips is not None:
-            rule = "be 0 if the head learns the flip rates (learn_flips=True)"
-            raise refusal("`false_negative_rate` and `false_positive_rate`", rule, rates)
-        return rates if has_rates else output.flips
+        losses = -log_joint_labels(output.normal, labels, self.nodes(output), rates)
+        return Crossentropy.mask_ignored(losses, ops.any(ops.not_equal(labels, MISSING_LABEL), axis=-1))
 
 
 def _check_rates(name: str, rates: Any) -> np.ndarray:

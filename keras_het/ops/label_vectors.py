@@ -20,7 +20,7 @@ def log_joint_labels(
     normal: Any,
     labels: Tensor,
     nodes: Nodes,
-    flips: tuple[Tensor, Tensor] | None = None,
+    flips: tuple[Tensor, Tensor] = (0.0, 0.0),
     chunk_size: int | None = None,
 ) -> Tensor:
     """Computes the log-probability of label vectors under Gaussian logits, averaged over nodes of the factors.
@@ -36,7 +36,7 @@ def log_joint_labels(
         normal: Gaussian of u in temperatures, with `loc`, `scale_diag` and `scaled_factor()`.
         labels: 0, 1, or -1 for a missing label, which is ignored, `(..., C)`; any other number gives nan.
         nodes: `Nodes` of R factors; their e_K are not used.
-        flips: (f, q), each of shape `(C,)` or `(..., C)`; None for correct labels.
+        flips: (f, q), each a number or of shape `(C,)` or `(..., C)`.
         chunk_size: number of nodes in a chunk, which bounds the memory; None chooses it.
     Returns:
         log-probabilities, shape `(...)`.
@@ -54,7 +54,7 @@ def log_joint_labels(
     return log_mean_over_nodes(_log_likelihoods, nodes, rows, rows[2].shape[-2], chunk_size)
 
 
-def _rows(normal: Any, labels: Tensor, flips: tuple[Tensor, Tensor] | None) -> tuple[Tensor, ...]:
+def _rows(normal: Any, labels: Tensor, flips: tuple[Tensor, Tensor]) -> tuple[Tensor, ...]:
     """Returns means, standard deviations and factors with the signs of the labels, and two probabilities.
 
     The probability of a label given the noise is floor + slope p. `floor` is its probability if the true label is the
@@ -64,15 +64,11 @@ def _rows(normal: Any, labels: Tensor, flips: tuple[Tensor, Tensor] | None) -> t
     labels = ops.cast(ops.convert_to_tensor(labels), loc.dtype)
     is_one, is_zero, is_missing = (ops.equal(labels, value) for value in (1.0, 0.0, MISSING_LABEL))
     sign = ops.where(is_one, 1.0, -1.0)
-    f, q = (ops.zeros_like(loc), ops.zeros_like(loc)) if flips is None else (_broadcast(x, loc) for x in flips)
+    f, q = (ops.convert_to_tensor(rate, loc.dtype) + ops.zeros_like(loc) for rate in flips)
     is_known = ops.logical_or(is_one, is_zero)
     slope = ops.where(is_known, 1.0 - f - q, ops.where(is_missing, 0.0, float("nan")))
     floor = ops.where(is_known, ops.where(is_one, q, f), 1.0)
     return sign * loc, normal.scale_diag, sign[..., None] * normal.scaled_factor(), floor, slope
-
-
-def _broadcast(x: Tensor, loc: Tensor) -> Tensor:
-    return ops.convert_to_tensor(x, loc.dtype) + ops.zeros_like(loc)
 
 
 def _log_likelihoods(

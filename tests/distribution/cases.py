@@ -84,7 +84,7 @@ CASES |= {
     "full Taylor": lambda: of_head("full", integrator=integrators.Taylor()),
     "transition": of_transition,
     "label vectors": lambda: of_distribution(
-        layers.JointHeteroscedasticDense(UNITS, 3, seed=0, learn_flips=True, name="head"),
+        layers.JointHeteroscedasticDense(UNITS, 3, seed=0, name="head"),
         losses.JointMultiLabelCrossentropy(8),
         X,
         VECTORS,

@@ -21,7 +21,7 @@ KINDS = {
     "own name":
         lambda units: layers.HeteroscedasticDense(units, covariance=covariances.LowRank(3, name="noise"), name="head"),
     "no bias": lambda units: layers.HeteroscedasticDense(units, 3, use_bias=False, name="head"),
-    "label vectors": lambda units: layers.JointHeteroscedasticDense(units, 3, learn_flips=True, name="head"),
+    "label vectors": lambda units: layers.JointHeteroscedasticDense(units, 3, name="head"),
     "pixels": lambda units: layers.StochasticSegmentation(units, 3, name="head"),
     "targets": lambda units: layers.HeteroscedasticNormal(units, 3, name="head"),
 }  # fmt: skip

@@ -36,7 +36,7 @@ def subjects():
         "latent head": head(UNITS, covariance=covariances.Latent(2), link="sigmoid", seed=0),
         "diagonal head": head(UNITS, covariance=covariances.Diagonal(), integrator=small, seed=0),
         "regression": layers.HeteroscedasticNormal(UNITS, 1, seed=0),
-        "joint head": layers.JointHeteroscedasticDense(UNITS, 2, learn_flips=True, seed=0),
+        "joint head": layers.JointHeteroscedasticDense(UNITS, 2, seed=0),
     }
     flips = {
         "transition": layers.NoiseTransition(UNITS, regularizer=keras.regularizers.L2(0.1)),

@@ -18,11 +18,6 @@ UNITS, FEATURES, PIXELS, EXAMPLES = 3, 4, 5, 6
 RNG = np.random.default_rng(0)
 HEADS = {  # how to make one; its loss; the axes between examples and features
     "labels": (lambda **arguments: layers.JointHeteroscedasticDense(UNITS, 2, **arguments), "labels", ()),
-    "learned flips": (
-        lambda **arguments: layers.JointHeteroscedasticDense(UNITS, 2, learn_flips=True, **arguments),
-        "labels",
-        (),
-    ),
     "pixels": (lambda **arguments: layers.StochasticSegmentation(UNITS, 2, **arguments), "pixels", (PIXELS,)),
     "targets": (lambda **arguments: layers.HeteroscedasticNormal(UNITS, 2, **arguments), "targets", ()),
     "diagonal": (lambda **arguments: layers.JointHeteroscedasticDense(UNITS, 0, **arguments), "labels", ()),
@@ -82,7 +77,7 @@ def test_onnx_gives_what_the_model_predicts(kind, tmp_path):
 
 
 @pytest.mark.skipif(keras.config.backend() != "tensorflow", reason="a SavedModel needs TensorFlow")
-@pytest.mark.parametrize("kind", ["learned flips", "pixels", "targets"])
+@pytest.mark.parametrize("kind", ["labels", "pixels", "targets"])
 def test_saved_model_gives_what_the_model_predicts(kind, tmp_path):
     import tensorflow as tf
 

@@ -104,41 +104,6 @@ def test_unknown_rows_leave_the_mean():
     assert found == pytest.approx(expected, rel=1e-6)
 
 
-@pytest.mark.thorough
-@pytest.mark.once
-def test_rates_of_missing_positives_are_learned(tmp_path):
-    """However certain the features are, p(label 1) is at most 1 - f: the rate shows there."""
-    rng = np.random.default_rng(1)
-    y = (rng.random(Y.shape) < 1.0 / (1.0 + np.exp(-6.0 * X @ rng.normal(size=(FEATURES, LABELS))))).astype("float32")
-    hidden = np.array([0.0, *[0.4] * (LABELS - 1)])
-    inputs = keras.Input((FEATURES,))
-    model = DistributionModel(inputs, JointHeteroscedasticDense(LABELS, 0, seed=0, learn_flips=True)(inputs))
-    model.compile(keras.optimizers.Adam(0.1), JointMultiLabelCrossentropy(1))
-    model.fit(X, y * (rng.random(Y.shape) >= hidden), batch_size=500, epochs=50, verbose=0)
-    missing, false = model.head.flip_rates
-    assert_allclose(missing, hidden, atol=0.08)
-    assert false.max() < 0.05
-    p = model.predict(X, verbose=0)
-    assert_allclose(p.mean(0), y.mean(0), atol=0.06)
-    loaded = reloaded(model, tmp_path)
-    assert_array_equal(loaded.predict(X, verbose=0), p)
-    assert_array_equal(loaded.head.flip_rates, model.head.flip_rates)
-
-
-@pytest.mark.once
-@pytest.mark.parametrize("factors", [0, 2])
-def test_learned_rates_are_those_that_the_loss_would_be_given(factors):
-    values = []
-    for learns, rate in ((True, 0.0), (False, 0.05)):
-        inputs = keras.Input((FEATURES,))
-        keras.utils.set_random_seed(0)
-        model = DistributionModel(
-            inputs, JointHeteroscedasticDense(LABELS, factors, seed=0, learn_flips=learns)(inputs)
-        )
-        values.append(float(to_numpy(JointMultiLabelCrossentropy(8, rate, rate)(Y[:9], model(X[:9])))))
-    assert values[0] == pytest.approx(values[1], rel=1e-6)
-
-
 @pytest.mark.on_jax
 def test_a_regression_predicts_means_and_intervals(tmp_path):
     y = X @ [[1.0, -1.0], [0.5, 0.0], [0.0, 2.0]] + [0.5, 1.0] * np.random.default_rng(0).normal(size=(len(X), 2))
@@ -311,7 +276,6 @@ def test_images_of_unknown_size_train_as_those_of_a_known_one():
 SIZE = 3
 HEADS = {  # and the loss of each
     "labels": (lambda: JointHeteroscedasticDense(5, 2), JointMultiLabelCrossentropy(4)),
-    "flips": (lambda: JointHeteroscedasticDense(5, 2, learn_flips=True), JointMultiLabelCrossentropy(4)),
     "pixels": (lambda: StochasticSegmentation(2, 2), JointSegmentationCrossentropy(2, 4)),
     "one target": (lambda: HeteroscedasticNormal(1), MultivariateNormalNLL()),
     "targets": (lambda: HeteroscedasticNormal(3, 2), MultivariateNormalNLL()),
@@ -322,7 +286,6 @@ OF_FIVE, OF_THREE = (
 )
 MISFITS = [  # by its width alone a tensor may be the distribution of other labels, or numbers that broadcast
     *(("labels", None, shape, f"{OF_FIVE}{shape}") for shape in [(8, 1), (8,), (8, 3), (8, 15)]),
-    ("flips", None, (8, 1), OF_FIVE),
     ("pixels", None, (8,), "`y` must be integers of shape (N, 4). Received: shape (8,)"),
     ("pixels", None, (8, 4, 2), "`y` must be integers of shape (N, 4). For label vectors use y.argmax(-1). Received"),
     ("pixels", JointSegmentationCrossentropy(3), (8, 4), "`loss` must have num_classes=2, the units of the model"),

@@ -184,9 +184,6 @@ DISTRIBUTIONS = {
     "`y_true` must have shape": lambda: multi()()(VECTORS, np.zeros((2, 10))),
     "for a head of K units..., R <= K. Received: shape (2, 1), with `y_pred` of shape (2, 21)":
         lambda: (multi()()(VECTORS[:, :1], np.zeros((2, 21)))),
-    "`learn_flips` must be False for exclusive": lambda: JointHeteroscedasticDense(4, link="softmax", learn_flips=True),
-    "`false_negative_rate` and `false_positive_rate` must be 0 if the head learns":
-        lambda: multi(4, 0.1)()(VECTORS, JointHeteroscedasticDense(6, 1, learn_flips=True)(VECTORS)),
     "`outputs` must come from a layer that returns a": lambda: DistributionModel(*[keras.Input((2,))] * 2),
     "`covariance` must have noise of the logits": lambda: JointHeteroscedasticDense(4, covariance=Latent(2)),
     "`num_classes` must be an integer in": lambda: losses.JointSegmentationCrossentropy(1),

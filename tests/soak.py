@@ -125,7 +125,7 @@ def fit(model, examples, epochs, folder, first=(), last=()):
     training, validation = examples
     log = keras.callbacks.CSVLogger(folder / "log.csv", append=True)
     watching = [keras.callbacks.ReduceLROnPlateau(patience=50), log]
-    record = TrainingDynamics(*training, history=False, path=folder / "dynamics.npz")
+    record = TrainingDynamics(*training, history=False)
     best = keras.callbacks.ModelCheckpoint(folder / "best.keras", save_best_only=True)
     callbacks = [*first, *watching, record, best, keras.callbacks.BackupAndRestore(folder / "backup"), *last]
     options = {"batch_size": BATCH, "shuffle": False, "verbose": 0}  # the resumed training has the same order

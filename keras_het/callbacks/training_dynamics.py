@@ -1,6 +1,5 @@
 """A callback that records the margin of every training example after every epoch."""
 
-import os
 from typing import Any
 
 import keras
@@ -8,12 +7,11 @@ import numpy as np
 
 from keras_het.base.batches import check_same_index, count_examples, is_data_set, select_rows
 from keras_het.base.classes import encode
-from keras_het.base.npz import checksum
 from keras_het.base.refusal import refuse_if
 from keras_het.base.validation import check_boolean, check_integer, check_labels
+from keras_het.callbacks.training_record import TrainingRecord
 from keras_het.reading.check import collect_warnings
 from keras_het.reading.probabilities import exclusive_log_probabilities
-from keras_het.reading.training_record import RecordFile, TrainingRecord
 
 
 class TrainingDynamics(keras.callbacks.Callback):
@@ -35,22 +33,18 @@ class TrainingDynamics(keras.callbacks.Callback):
     Each epoch costs one prediction of all examples, about a third of the arithmetic of the epoch. Memory is 4 K + 8
     bytes for each example, and 2 bytes more for each epoch with `history`. Predicting needs another 12 K bytes.
 
-    A `fit` that continues where the last one ended (`initial_epoch`) extends the record. With `path`, a new process
-    also extends it. The record is bitwise the same if the model has the same weights, for example by
-    `BackupAndRestore`, which must come after this callback in the list. Any other `fit` starts a new record and
-    replaces the file.
+    A `fit` that continues where the last one ended (`initial_epoch`) extends the record. Any other `fit` starts a new
+    record, also if `BackupAndRestore` continues the training of another process.
 
     Args:
         x: training examples, as for `fit`: arrays of N examples, in a list or dict for several inputs.
         y: observed labels, integers in [0, K), `(N,)`, or label vectors. Class names are refused, because their order
             in the model is unknown. Pass `x` and `y` also if you train on batches of a data set.
         history: boolean, whether to keep the margins of every epoch, in float16, beside the sums.
-        path: a .npz file that is written after every epoch and continued by a later run; refused for other x or y.
-            None writes no file.
         batch_size: batch size of the predictions.
     Raises:
-        ValueError: for a data set, other labels or sizes. When `fit` starts, for a model without exclusive classes,
-            labels out of range, or a file that belongs to other data or lacks the epochs before this one.
+        ValueError: for a data set, other labels or sizes. When `fit` starts, for a model without exclusive classes, or
+            labels out of range.
     Source: Pleiss et al. 2020, "Identifying mislabeled data using the area under the margin ranking".
 
     Example:
@@ -63,9 +57,7 @@ class TrainingDynamics(keras.callbacks.Callback):
         (4, (6,), (4, 6))
     """
 
-    def __init__(
-        self, x: Any, y: Any, *, history: bool = True, path: str | os.PathLike | None = None, batch_size: int = 128
-    ):
+    def __init__(self, x: Any, y: Any, *, history: bool = True, batch_size: int = 128):
         super().__init__()
         refuse_if(is_data_set(x), "x", "be arrays, so that every example has an index", kind=x)
         check_same_index(x=x, y=y)
@@ -73,9 +65,7 @@ class TrainingDynamics(keras.callbacks.Callback):
         refuse_if(not count, "x", "have at least one example", "none")
         self.x, self.labels = x, _integers(y, count)
         self.history, self.batch_size = check_boolean("history", history), check_integer("batch_size", batch_size, 1)
-        self.path = path
         self.record: TrainingRecord | None = None
-        self._has_begun = True
 
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
         if self.model.compiled:
@@ -84,31 +74,15 @@ class TrainingDynamics(keras.callbacks.Callback):
         units = exclusive_log_probabilities(self.model, batch, self.batch_size).shape[1]
         refuse_if(units < 2, "The model", "have at least two classes", units)
         check_labels(self.labels, units, name="y")
-        self._blank = TrainingRecord(self.labels, units, keeps_history=self.history)
-        path = self.path
-        self._file = None if path is None else RecordFile(path, checksum(self.x, self.labels, np.array(units)))
-        if self._file is not None:
-            self._file.check()
-        self._has_begun = False
+        self._units = units
 
     def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
-        if not self._has_begun:  # not in on_train_begin: BackupAndRestore can change the first epoch after it
-            self.record, self._has_begun = self._record_before(epoch), True
+        record = self.record
+        if not epoch or record is None or record.first + record.epochs != epoch:
+            self.record = TrainingRecord(self.labels, self._units, first=epoch, keeps_history=self.history)
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
-        record = self._record_with(0)
-        record.update(exclusive_log_probabilities(self.model, self.x, self.batch_size))
-        if self._file is not None:
-            self._file.write(record)
-
-    def _record_before(self, epoch: int) -> TrainingRecord:
-        """Returns the record of the epochs before this epoch, or a new record."""
-        if epoch and self.record is not None and self.record.first + self.record.epochs == epoch:
-            return self.record
-        if epoch and self._file is not None:
-            return self._file.read(self._blank, epoch)
-        self._blank.first = epoch
-        return self._blank
+        self._record_with(0).update(exclusive_log_probabilities(self.model, self.x, self.batch_size))
 
     def _record_with(self, min_epochs: int = 1) -> TrainingRecord:
         """Returns the record, if it has this number of epochs."""

@@ -12,9 +12,9 @@ from keras_het.base.batches import check_same_index
 from keras_het.base.refusal import refusal, refuse_if
 from keras_het.base.tables import TextTable, number_of
 from keras_het.base.validation import check_labels
+from keras_het.callbacks.training_record import TrainingRecord
 from keras_het.labels.decoding import decode
 from keras_het.labels.estimation import check_distributions, confident_counts, systematic_flips
-from keras_het.reading.training_record import TrainingRecord
 
 SHOWN_ROWS = 20
 

@@ -1,15 +1,13 @@
-"""The record of training examples, against a record computed by hand, and its files."""
+"""The record of training examples, against a record computed by hand."""
 
 import keras
 import numpy as np
 import pytest
 from scipy import special
 
-from keras_het.callbacks import TrainingDynamics
+from keras_het.callbacks import TrainingDynamics, training_record
 from keras_het.layers import HeteroscedasticDense, NoiseTransition
-from keras_het.reading import training_record
 from tests.checks import refusals
-from tests.common import StopAt, StopError
 
 pytestmark = pytest.mark.once
 
@@ -122,22 +120,6 @@ def same(one, other):
     assert one.epochs == other.epochs
 
 
-@pytest.mark.smoke
-@pytest.mark.parametrize("after", [False, True])
-def test_a_resumed_run_has_the_record_of_one_that_was_not_interrupted(after, tmp_path):
-    def run(folder, *others):
-        dynamics = TrainingDynamics(X, LABELS, path=folder / "dynamics.npz")
-        try:
-            fit(model_of(), dynamics, *others, keras.callbacks.BackupAndRestore(folder / "backup"))
-        except StopError:
-            return None
-        return dynamics
-
-    whole = run(tmp_path / "whole")
-    assert run(tmp_path / "parts", StopAt(3, after)) is None
-    same(run(tmp_path / "parts"), whole)
-
-
 @pytest.mark.parametrize(
     "form", [lambda y: np.eye(UNITS)[y], lambda y: y[:, None], lambda y: y.astype("float32"), list]
 )
@@ -145,6 +127,7 @@ def test_labels_of_other_forms_are_the_same(form):
     np.testing.assert_array_equal(TrainingDynamics(X, form(LABELS)).labels, LABELS)
 
 
+@pytest.mark.smoke
 def test_a_later_fit_goes_on_or_starts_anew():
     dynamics, whole, model = TrainingDynamics(X, LABELS), TrainingDynamics(X, LABELS), model_of()
     fit(model, dynamics, epochs=2)
@@ -157,34 +140,14 @@ def test_a_later_fit_goes_on_or_starts_anew():
     assert (dynamics.epochs, dynamics.record.first) == (2, 7)
 
 
-def test_files_of_other_data_and_damaged_files_are_refused(tmp_path):
-    path = tmp_path / "dynamics.npz"
-    fit(model_of(), TrainingDynamics(X, LABELS, path=path), epochs=2)
-    before = path.read_bytes()
-    for x, y in ((X + 1, LABELS), (X, (LABELS + 1) % UNITS)):
-        with pytest.raises(ValueError, match="`path` must be a record of these examples, labels and classes"):
-            fit(model_of(), TrainingDynamics(x, y, path=path))
-    with pytest.raises(ValueError, match="`path` must hold the epochs before epoch 4, where `fit` continues"):
-        fit(model_of(), TrainingDynamics(X, LABELS, path=path), initial_epoch=4)
-    with pytest.raises(ValueError, match=r"hold `margins` of shape .* continue with the same `history`"):
-        fit(model_of(), TrainingDynamics(X, LABELS, path=path, history=False), initial_epoch=2)
-    assert path.read_bytes() == before
-    path.write_bytes(before[: len(before) // 2])
-    with pytest.raises(ValueError, match=r"`path` must be an undamaged \.npz file"):
-        fit(model_of(), TrainingDynamics(X, LABELS, path=path))
-
-
-def test_without_history_the_sums_are_the_same_and_the_rest_is_refused(tmp_path):
-    path = tmp_path / "dynamics.npz"
-    short, _ = both("log-probabilities", history=False, path=path)
+def test_without_history_the_sums_are_the_same_and_the_rest_is_refused():
+    short, _ = both("log-probabilities", history=False)
     full, _ = both("log-probabilities")
     np.testing.assert_array_equal(short.mean_margin, full.mean_margin)
     with pytest.raises(
         ValueError, match=r"`history` must be True for the values of every epoch\. Received: history=False"
     ):
         short.margins  # noqa: B018
-    fit(model_of(), going_on := TrainingDynamics(X, LABELS, history=False, path=path), initial_epoch=5, epochs=6)
-    assert going_on.epochs == 6
 
 
 test_errors_say_what_is_wrong = refusals([
@@ -214,15 +177,3 @@ def test_a_model_of_labels_that_are_not_exclusive_is_refused():
     )
     with pytest.raises(ValueError, match=f"{rule} logits of each label"):
         model.fit(X, np.eye(3)[LABELS], verbose=0, callbacks=[TrainingDynamics(X, LABELS)])
-
-
-def test_files_of_names_with_a_point_are_apart(tmp_path):
-    """By `with_suffix`, "run.1" and "run.2" had the same file for the epoch before."""
-    names = ("run.1", "run.2", "run.npz", "run", "run.1.npz")
-    beside = {
-        file for name in names for file in (tmp_path / name, training_record.RecordFile(tmp_path / name, "").previous)
-    }
-    assert len(beside) == 2 * len(names)
-    for name, labels in (("run.1", LABELS), ("run.2", LABELS[::-1])):
-        fit(model_of(), TrainingDynamics(X, labels, path=tmp_path / name), epochs=2)
-    assert {path.name for path in tmp_path.iterdir()} == {"run.1", "run.2", "run.1.previous", "run.2.previous"}

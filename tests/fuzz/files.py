@@ -17,13 +17,12 @@ from keras_het.integrators import QuasiMonteCarlo
 from keras_het.labels import apply_corrections
 from keras_het.labels.report.page import check_folder
 from keras_het.labels.stored import Folder
-from keras_het.reading.training_record import RecordFile, TrainingRecord
 from tests.fuzz import damage
 from tests.fuzz.configs import BOUNDS, whole_tracebacks
 from tests.fuzz.guard import guarded
 from tests.fuzz.rounds import Fuzz
 
-CHECKSUM, UNITS, EXAMPLES, EPOCHS = "0" * 64, 3, 6, 2
+UNITS, EXAMPLES, EPOCHS = 3, 6, 2
 P = np.full((EXAMPLES, UNITS), 1 / UNITS, "float32")
 LABELS = np.arange(EXAMPLES) % UNITS
 NAMES = ["cat", "dog", "cow"]
@@ -85,21 +84,6 @@ def read_settings(folder):
     Folder(folder, {"seed": 0})
 
 
-def new_record(epochs=0):
-    record = TrainingRecord(LABELS, UNITS)
-    for _ in range(epochs):
-        record.update(np.log(P))
-    return record
-
-
-def read_record(folder):
-    file = RecordFile(folder / "record.npz", CHECKSUM)
-    file.check()
-    record = file.read(new_record(), EPOCHS)
-    record.update(np.log(P))
-    assert record.epochs == EPOCHS + 1, f"{record.epochs} epochs"
-
-
 def write_table(folder):
     rows = [f"{index},{NAMES[label]},dog,0.5,0,,{'cow' * (index == 3)}" for index, label in enumerate(LABELS)]
     header = "index,label,suggested,score,is_issue,kind,corrected"
@@ -130,8 +114,6 @@ KINDS = {
         BYTES + MEMBERS,
     ),
     "settings": File("settings.json", lambda f: Folder(f, {"seed": 0}), read_settings, (*BYTES, "line", "line")),
-    "record": File("record.npz", lambda f: RecordFile(f / "record.npz", CHECKSUM).write(new_record(EPOCHS)),
-        read_record, BYTES + MEMBERS),
     "table": File("labels.csv", write_table, read_table, (*BYTES, "line", "line")),
     "folder": File("labels.csv", write_table, check_folder, (*BYTES, "line", "line")),
 }  # fmt: skip

@@ -15,10 +15,10 @@ from sklearn.model_selection import cross_val_predict
 from sklearn.neighbors import KNeighborsClassifier
 
 from keras_het.callbacks import TrainingDynamics
+from keras_het.callbacks.training_record import TrainingRecord
 from keras_het.labels import corrupt, diagnose, find_issues, symmetric
 from keras_het.labels.estimation import confident_counts
 from keras_het.labels.issues import all_issues
-from keras_het.reading.training_record import TrainingRecord
 from tests.checks import refusals
 
 pytestmark = pytest.mark.once

@@ -172,6 +172,6 @@ class Unexplained(LowRank):
 
 def test_factors_that_nothing_explains_are_refused():
     """The explanation would have the diagonal alone, with wrong signs between classes."""
-    text = "The covariance must define `basis`, `factor_weights` and `mean`.* Received: Unexplained with num_factors=1"
+    text = "The covariance must define `basis` and `factor_weights`.* Received: Unexplained with num_factors=1"
     with pytest.raises(ValueError, match=text):
         explain.covariance(make_model(covariance=Unexplained(1)), X)

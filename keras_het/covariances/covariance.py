@@ -1,7 +1,6 @@
 """Base class of covariances, and the diagonal covariance."""
 
 import math
-from collections.abc import Callable
 from typing import Any, ClassVar
 
 import keras
@@ -13,7 +12,6 @@ from keras_het.base.refusal import refusal
 from keras_het.base.serializable import Serializable
 from keras_het.base.tensor import Tensor
 from keras_het.base.validation import check_number
-from keras_het.covariances.block_matrix import BlockMatrix
 from keras_het.ops.log_space import softplus_inverse
 from keras_het.ops.normal import DiagonalNormal
 
@@ -33,8 +31,8 @@ class Covariance(Serializable, FullPrecision):
     whose steps are proportional to the gradient, d learns at m^2 and V at m^2 / R times the learning rate.
 
     A subclass adds maps in `make_maps`, names the class axes of their weights in `axes`, and defines `distribution`. A
-    subclass with factors sets `num_factors`, R, and defines `basis`, `factor_weights` and `mean` for
-    `keras_het.explain`. The Gaussians are in `keras_het.ops.normal` and `low_rank`; pass them `size=self.size`.
+    subclass with factors sets `num_factors`, R, and defines `basis` and `factor_weights` for `keras_het.explain`. The
+    Gaussians are in `keras_het.ops.normal` and `low_rank`; pass them `size=self.size`.
 
     Args:
         initializer: initializer of the kernels, whose outputs are added to the starting noise of the biases.
@@ -181,15 +179,14 @@ class Covariance(Serializable, FullPrecision):
         """Returns the weights of V, `(M, K, R)`; M is 1 if all inputs share V."""
         return np.zeros((1, self.units, 0))
 
-    def mean(self, diagonal: np.ndarray, second: np.ndarray, kernel: np.ndarray) -> Callable[[np.ndarray], BlockMatrix]:
-        """Returns the mean covariance of the logits over a data set, as a function of `factor_weights`.
+    def factor_moment(self, second: np.ndarray) -> np.ndarray:
+        """Returns what `factor_covariance` needs from the mean of z z' over a data set, `(M, M)`."""
+        return second
 
-        Args:
-            diagonal: mean of d^2, `(K,)`.
-            second: mean of z z', `(M, M)`.
-            kernel: kernel of the mean logits, `(D, K)`.
-        """
-        return lambda factor: BlockMatrix(np.zeros((self.units, 0)), np.zeros((0, self.units)), diagonal)
+    def factor_covariance(self, factor: np.ndarray, moment: np.ndarray) -> np.ndarray:
+        """Returns the mean of V V' over a data set, `(K, K)`, for `factor_weights` and a `factor_moment`."""
+        rows = factor.transpose(1, 0, 2).reshape(factor.shape[1], -1)
+        return rows @ np.tensordot(moment, factor, 1).transpose(1, 0, 2).reshape(rows.shape).T
 
     def restart(self, kernel: np.ndarray) -> None:
         """Sets the starting noise for a kernel of the mean, `(D, K)`, of another model."""

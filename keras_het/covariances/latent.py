@@ -1,7 +1,6 @@
 """Low-rank noise of the features, which the last kernel maps to the logits."""
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import keras
@@ -11,7 +10,6 @@ from keras import ops
 from keras_het.base.refusal import refusal
 from keras_het.base.tensor import Tensor
 from keras_het.base.validation import MAX_CLASSES, check_integer
-from keras_het.covariances.block_matrix import BlockMatrix
 from keras_het.covariances.low_rank import DEFAULT_NUM_FACTORS, LowRank
 from keras_het.ops.latent import LatentNormal
 
@@ -89,8 +87,3 @@ class Latent(LowRank):
         shape = (*ops.shape(loc)[:-1], *self.size)
         factor = ops.reshape(self.flat_factor(x), shape)
         return LatentNormal(loc, self.standard_deviations(x), factor, kernel, size=self.size, units=self.classes)
-
-    def mean(self, diagonal: np.ndarray, second: np.ndarray, kernel: np.ndarray) -> Callable[[np.ndarray], BlockMatrix]:
-        """Returns the mean covariance of the features, `(D, D)`, mapped to the logits."""
-        features = super().mean(diagonal, second, kernel)
-        return lambda factor: BlockMatrix(kernel.T @ features(factor).whole(), kernel, np.zeros(kernel.shape[1]))

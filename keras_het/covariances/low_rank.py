@@ -1,7 +1,6 @@
 """Low-rank noise whose directions depend on the input, for classes and for pixels, and its initial weights."""
 
 import math
-from collections.abc import Callable
 from typing import Any, ClassVar
 
 import keras
@@ -13,7 +12,6 @@ from keras_het.base.refusal import refusal
 from keras_het.base.serializable import Serializable
 from keras_het.base.tensor import Tensor, reshape
 from keras_het.base.validation import MAX_CLASSES, as_float64, check_integer
-from keras_het.covariances.block_matrix import BlockMatrix
 from keras_het.covariances.covariance import Covariance
 from keras_het.ops.low_rank import LowRankNormal
 from keras_het.ops.normal import DiagonalNormal
@@ -82,12 +80,6 @@ class LowRank(Covariance):
         """Returns the kernel and bias of V, `(D + 1, K, R)`."""
         return affine_weights(self.factor_layer).reshape(-1, self.units, self.num_factors)
 
-    def mean(self, diagonal: np.ndarray, second: np.ndarray, kernel: np.ndarray) -> Callable[[np.ndarray], BlockMatrix]:
-        """Returns A' E[z z'] A, summed over the factors, plus the diagonal; A holds the weights of V."""
-        return lambda factor: BlockMatrix(
-            _classes_first(factor), _classes_first(np.tensordot(second, factor, 1)).T, diagonal
-        )
-
     def restart_factor_at(self, scales: np.ndarray) -> None:
         rows = as_float64(self.factor_layer.bias).reshape(self.units, self.num_factors)
         rows *= (scales / (self.factor_layer.multiplier * np.linalg.norm(rows, axis=1)))[:, None]
@@ -97,11 +89,6 @@ class LowRank(Covariance):
 def affine_weights(layer: AffineMap) -> np.ndarray:
     """Returns the kernel and bias of a map, times its multiplier, `(D + 1, units)`."""
     return layer.multiplier * np.concatenate([as_float64(layer.kernel), as_float64(layer.bias)[None]])
-
-
-def _classes_first(factor: np.ndarray) -> np.ndarray:
-    """Reshapes `(M, K, R)` to `(K, M R)`."""
-    return factor.transpose(1, 0, 2).reshape(factor.shape[1], -1)
 
 
 @keras.saving.register_keras_serializable("keras_het")

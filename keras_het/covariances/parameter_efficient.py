@@ -1,6 +1,5 @@
 """Low-rank noise with the same directions for all inputs."""
 
-from collections.abc import Callable
 from typing import Any, ClassVar
 
 import keras
@@ -10,7 +9,6 @@ from keras import ops
 from keras_het.base.precision import FullPrecision
 from keras_het.base.tensor import Tensor
 from keras_het.base.validation import as_float64
-from keras_het.covariances.block_matrix import BlockMatrix
 from keras_het.covariances.low_rank import LowRank, UnitRows, affine_weights
 from keras_het.ops.low_rank import ScaledLowRankNormal
 
@@ -65,11 +63,14 @@ class ParameterEfficient(LowRank):
     def restart_factor_at(self, scales: np.ndarray) -> None:
         self.row_scale_layer.bias.assign(scales / self.row_scale_layer.multiplier)
 
-    def mean(self, diagonal: np.ndarray, second: np.ndarray, kernel: np.ndarray) -> Callable[[np.ndarray], BlockMatrix]:
-        """Returns V V' times E[v v'], elementwise; v is the map A of z, and E[v v'] is A' E[z z'] A."""
-        affine = affine_weights(self.row_scale_layer).astype(second.dtype)
-        weights = affine.T, second @ affine
-        return lambda factor: BlockMatrix(factor[0], factor[0].T, diagonal, weights=weights)
+    def factor_moment(self, second: np.ndarray) -> np.ndarray:
+        """Returns E[v v'], `(K, K)`: v is the map A of z, and E[v v'] is A' E[z z'] A."""
+        affine = affine_weights(self.row_scale_layer)
+        return affine.T @ second @ affine
+
+    def factor_covariance(self, factor: np.ndarray, moment: np.ndarray) -> np.ndarray:
+        """Returns V V' times E[v v'], elementwise."""
+        return (factor[0] @ factor[0].T) * moment
 
 
 class SharedFactor(FullPrecision):

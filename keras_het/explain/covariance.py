@@ -10,11 +10,9 @@ import numpy as np
 from keras_het.base.refusal import refusal, refuse_if
 from keras_het.base.seeds import random_generator
 from keras_het.base.validation import check_class_names, check_integer
-from keras_het.covariances.block_matrix import BlockMatrix
 from keras_het.explain.drawing import axes_or_new, palette, remove_frame, shorten
 from keras_het.reading.head_noise import MeanNoise, average_noise
 
-MAX_DRAW_BYTES = 512 << 20  # weights of the draws that are held at once
 MAX_BARS = 20
 POSITIVE_MEANING, NEGATIVE_MEANING = "rise and fall together", "one or the other"
 
@@ -102,7 +100,7 @@ def covariance(model: keras.Model, x: Any, *, layer: str | None = None, batch_si
         >>> covariance(model, np.ones((10, 4))).shape
         (3, 3)
     """
-    return average_noise(model, x, layer, batch_size).covariance().whole()
+    return average_noise(model, x, layer, batch_size).covariance()
 
 
 def confused_pairs(
@@ -125,8 +123,7 @@ def confused_pairs(
 
     If the weights are noise (independent, each as likely positive as negative), all signs are equally likely. The
     trained signs then give the largest value with probability 1 / (draws + 1). This is the probability that any pair is
-    returned by chance: 1% by default. Classes with large weights can hide a pair of classes with small weights. No
-    matrix `(K, K)` is held in memory.
+    returned by chance: 1% by default. Classes with large weights can hide a pair of classes with small weights.
 
     On labels of people, with frozen features, the covariance agreed weakly or not at all with the pairs that people
     confuse (`benchmarks/results/real_heads.md`). The products of the predicted probabilities, `p.T @ p`, agreed better.
@@ -196,38 +193,27 @@ def _signed_pairs(
             "factors, random signs often change no covariance. Use `covariance` instead. Received: "
             f"num_factors={factor.shape[2]}, draws={draws}"
         )
-    chance = _max_by_chance(noise.shared("float32"), factor, draws, rng)  # float64 would double the time
-    rows, columns, values = _pairs_beyond(noise.shared()(factor), whole, chance)
-    deviations = np.sqrt(whole.main_diagonal())  # positive for classes of a pair
-    correlations = values / (deviations[rows] * deviations[columns])
-    keys = zip(rows.tolist(), columns.tolist(), (values > 0).tolist(), strict=True)
+    first, second = _beyond_chance(noise.shared, factor, whole, draws, rng)
+    values, deviations = whole[first, second], np.sqrt(np.diagonal(whole))
+    correlations = values / (deviations[first] * deviations[second])
+    keys = zip(first.tolist(), second.tolist(), (values > 0).tolist(), strict=True)
     return dict(zip(keys, zip(values.tolist(), correlations.tolist(), strict=True), strict=True))
 
 
-def _max_by_chance(
-    to_shared: Callable[[np.ndarray], BlockMatrix], factor: np.ndarray, draws: int, rng: np.random.Generator
-) -> float:
-    """Returns the largest absolute entry off the diagonal over all draws of signs for the weights, `(M, K, R)`."""
-    largest, draws_at_once = 0.0, max(1, MAX_DRAW_BYTES // max(1, factor.nbytes))
-    for start in range(0, draws, draws_at_once):
-        count = min(draws_at_once, draws - start)
-        matrices = [to_shared(factor * rng.choice([-1.0, 1.0], factor.shape)) for _ in range(count)]
-        for rows in matrices[0].blocks():
-            weight = matrices[0].weight(rows, rows.start)  # does not depend on the signs
-            largest = max(
-                largest, *(np.abs(np.triu(matrix.rows(rows, rows.start, weight), 1)).max() for matrix in matrices)
-            )
-    return float(largest)
+def _beyond_chance(
+    to_shared: Callable[[np.ndarray], np.ndarray], factor: np.ndarray, whole: np.ndarray, draws: int, rng: Any
+) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the classes of the pairs whose covariance exceeds the largest of all pairs in any draw of signs."""
+    rounded, signs = factor.astype("float32"), np.array([-1.0, 1.0], "float32")  # float64 would double the time
+    chance = max(_largest_pair(to_shared(rounded * rng.choice(signs, factor.shape))) for _ in range(draws))
+    common = to_shared(factor)
+    # The margin stops values that exceed chance only by rounding, the product stops pairs whose two covariances differ
+    # in sign.
+    first, second = np.nonzero(np.triu((np.abs(common) > chance * (1 + 1e-4)) & (common * whole > 0), 1))
+    return first, second
 
 
-def _pairs_beyond(shared: BlockMatrix, whole: BlockMatrix, chance: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Returns rows, columns and covariances of the pairs whose covariance in `shared` is beyond chance."""
-    parts = [(np.empty(0, int), np.empty(0, int), np.empty(0))]
-    for rows in shared.blocks():
-        common, values = (np.triu(matrix.rows(rows, rows.start), 1) for matrix in (shared, whole))
-        # The margin stops values that exceed chance only by rounding, the product stops pairs whose two covariances
-        # differ in sign.
-        i, j = np.nonzero((np.abs(common) > chance * (1 + 1e-4)) & (common * values > 0))
-        parts.append((i + rows.start, j + rows.start, values[i, j]))
-    first, second, covariances = (np.concatenate(part) for part in zip(*parts, strict=True))
-    return first, second, covariances
+def _largest_pair(matrix: np.ndarray) -> float:
+    """Returns the largest absolute entry off the diagonal, which becomes zero."""
+    np.fill_diagonal(matrix, 0.0)
+    return float(max(matrix.max(), -matrix.min()))

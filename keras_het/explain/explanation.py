@@ -11,10 +11,10 @@ from keras import ops
 from keras_het.base.batches import count_examples
 from keras_het.base.graph import predictor
 from keras_het.base.refusal import refusal, refuse_if
-from keras_het.base.validation import check_class_names, check_integer
+from keras_het.base.validation import as_float64, check_class_names, check_integer
 from keras_het.explain.covariance import NEGATIVE_MEANING, POSITIVE_MEANING, ConfusedPair
 from keras_het.explain.uncertainty import Uncertainty, uncertainty
-from keras_het.reading.head_noise import class_covariances, logit_normal, noisy_ending, variances
+from keras_het.reading.head_noise import noisy_ending
 
 
 @dataclasses.dataclass(frozen=True)
@@ -100,12 +100,12 @@ def explain(
     refuse_if(features.ndim != 2, "The model", rule, f"features of shape {features.shape}")
     p = ops.convert_to_numpy(head.probabilities(features))[0]
     top = np.argsort(-p, kind="stable")[: check_integer("count", count, 1)]
-    normal = logit_normal(head, features.repeat(len(top), axis=0))
-    rows, deviations = class_covariances(head, normal, top), np.sqrt(variances(head, normal)[0])
+    matrix = as_float64(head.logit_covariance(features)[0]) / head.temperature**2
+    deviations = np.sqrt(np.diagonal(matrix))
     classes = [PredictedClass(names[i], float(p[i]), float(deviations[i])) for i in top]
     pairs = [
         ConfusedPair(names[i], names[j], float(value), float(value / (deviations[i] * deviations[j])))
-        for i, j, value in _largest_pairs(rows, top, len(top))
+        for i, j, value in _largest_pairs(matrix[top], top, len(top))
         if value
     ]
     parts = {name: values[0] for name, values in vars(uncertainty(model, x, layer=layer)).items()}

@@ -165,12 +165,12 @@ class DiagonalNormal(Normal):
         `centered=True` returns the identified part: C Sigma C with C = I - 1 1'/K, whose rows and columns sum to zero.
         """
         factor = self.scaled_factor()
-        diagonal = ops.square(self.scale_diag)[..., None] * ops.eye(self.loc.shape[-1], dtype=self.loc.dtype)
-        matrix = diagonal + ops.matmul(factor, ops.swapaxes(factor, -1, -2)) if factor.shape[-1] else diagonal
-        if not centered:
-            return matrix
-        rows = matrix - ops.mean(matrix, axis=-1, keepdims=True)
-        return rows - ops.mean(rows, axis=-2, keepdims=True)
+        matrix = ops.square(self.scale_diag)[..., None] * ops.eye(self.loc.shape[-1], dtype=self.loc.dtype)
+        if centered:  # before the product: a large part that all classes share would leave no digits of the rest
+            factor = factor - ops.mean(factor, axis=-2, keepdims=True)
+            matrix = matrix - ops.mean(matrix, axis=-1, keepdims=True)
+            matrix = matrix - ops.mean(matrix, axis=-2, keepdims=True)
+        return matrix + ops.matmul(factor, ops.swapaxes(factor, -1, -2)) if factor.shape[-1] else matrix
 
     def logits(self, nodes: Nodes) -> Tensor:
         return self.loc[..., None, :] + self.scale_diag[..., None, :] * nodes.eps_diag

@@ -1,6 +1,5 @@
 """Mean noise of a model's head over a data set, in one pass and without a matrix for each example."""
 
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import keras
@@ -13,7 +12,6 @@ from keras_het.base.internals import layers_of
 from keras_het.base.masks import drop_masked, masked_predictor
 from keras_het.base.refusal import refusal, refuse_if
 from keras_het.base.validation import as_float64, check_integer
-from keras_het.covariances.block_matrix import BlockMatrix
 from keras_het.layers import HeteroscedasticDense
 from keras_het.reading.ending import NOISY_HEADS, Ending, find_ending
 
@@ -24,32 +22,34 @@ class MeanNoise(NamedTuple):
     Attributes:
         head: the head.
         diagonal: mean of d^2, `(K,)`.
-        second: mean of z z', `(M, M)`, where z is the covariance's `basis`.
+        moment: `factor_moment` of the covariance.
     """
 
     head: HeteroscedasticDense
     diagonal: np.ndarray
-    second: np.ndarray
+    moment: np.ndarray
 
-    def covariance(self) -> BlockMatrix:
-        """Returns the mean covariance, in temperatures squared; for softmax C Sigma C, the part that matters."""
-        return self._scale(self._mean("float64")(self.head.covariance.factor_weights()))
+    def covariance(self) -> np.ndarray:
+        """Returns the mean covariance, `(K, K)`, in temperatures squared; C Sigma C for softmax."""
+        covariance = self.head.covariance
+        matrix = np.diag(self.diagonal) + covariance.factor_covariance(covariance.factor_weights(), self.moment)
+        if covariance.noise_space == "features":
+            kernel = as_float64(self.head.loc_layer.kernel)
+            matrix = kernel.T @ matrix @ kernel
+        return self._scaled(matrix)
 
-    def shared(self, dtype: str = "float64") -> Callable[[np.ndarray], BlockMatrix]:
-        """Returns a function that computes the covariances between classes from the weights of V.
+    def shared(self, factor: np.ndarray) -> np.ndarray:
+        """Returns the covariances between classes for weights of V, without variances, which centring would spread."""
+        matrix = self.head.covariance.factor_covariance(factor, self.moment.astype(factor.dtype))
+        np.fill_diagonal(matrix, 0.0)
+        return self._scaled(matrix)
 
-        It leaves out variances, because centring would spread them over the covariances.
-        """
-        mean, zeros = self._mean(dtype), np.zeros(self.head.units, dtype)
-        return lambda factor: self._scale(mean(factor.astype(dtype))._replace(diagonal=zeros).hollow())
-
-    def _mean(self, dtype: str) -> Callable[[np.ndarray], BlockMatrix]:
-        parts = self.diagonal, self.second, as_float64(self.head.loc_layer.kernel)
-        return self.head.covariance.mean(*(part.astype(dtype) for part in parts))
-
-    def _scale(self, matrix: BlockMatrix) -> BlockMatrix:
-        matrix = matrix.divided(self.head.temperature**2)
-        return matrix.centered() if self.head.link.ignores_shift else matrix
+    def _scaled(self, matrix: np.ndarray) -> np.ndarray:
+        matrix /= self.head.temperature**2
+        if self.head.link.ignores_shift:
+            matrix -= matrix.mean(axis=1, keepdims=True)
+            matrix -= matrix.mean(axis=0)
+        return matrix
 
 
 def noisy_ending(model: keras.Model, name: str | None = None) -> Ending:
@@ -86,13 +86,14 @@ def average_noise(model: keras.Model, x: Any, name: str | None = None, batch_siz
         raise refusal("x", "have at least one example", "none")
     rule = "give finite scales of the noise: check `x` and the head's weights for nan and infinity"
     refuse_if(not all(np.isfinite(part).all() for part in sums), "x", rule, "some that are not finite")
-    return MeanNoise(ending.head, *(whole / total for whole in sums))
+    diagonal, second = (whole / total for whole in sums)
+    return MeanNoise(ending.head, diagonal, ending.head.covariance.factor_moment(second))
 
 
 def _check_readable(covariance: Any) -> None:
     """Raises a ValueError for a custom covariance with factors but without V: only its diagonal would be read."""
     if covariance.num_factors and not covariance.factor_weights().shape[-1]:
-        rule = "define `basis`, `factor_weights` and `mean`, which describe the noise of its factors"
+        rule = "define `basis` and `factor_weights`, which describe the noise of its factors"
         raise refusal("The covariance", rule, f"{type(covariance).__name__} with num_factors={covariance.num_factors}")
 
 
@@ -108,16 +109,6 @@ def _sums(head: HeteroscedasticDense, features: Any) -> tuple[int, list[np.ndarr
 def logit_normal(head: HeteroscedasticDense, features: Any) -> Any:
     """Returns the Gaussian of the logits in temperatures for features `(..., D)`, as the head integrates it."""
     return head.logit_distribution(features).standardized(head.link.center, head.temperature)
-
-
-def class_covariances(head: HeteroscedasticDense, normal: Any, classes: Any) -> np.ndarray:
-    """Returns the covariances of the logit of one class with all logits, `(N, K)`, centred for a softmax."""
-    vector = np.zeros((len(classes), head.units), "float32")
-    vector[np.arange(len(classes)), classes] = 1.0
-    if not head.link.ignores_shift:
-        return as_float64(normal.covariance_times(ops.convert_to_tensor(vector)))
-    row = as_float64(normal.covariance_times(ops.convert_to_tensor(vector - 1.0 / head.units)))
-    return row - row.mean(axis=-1, keepdims=True)
 
 
 def variances(head: HeteroscedasticDense, normal: Any) -> np.ndarray:

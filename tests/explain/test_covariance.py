@@ -6,10 +6,8 @@ import pytest
 from keras import ops
 from scipy.stats import binom
 
-from keras_het.covariances import block_matrix
-from keras_het.covariances.block_matrix import BlockMatrix
 from keras_het.explain import confused_pairs, covariance
-from keras_het.explain.covariance import _max_by_chance, _pairs_beyond
+from keras_het.explain.covariance import _beyond_chance
 from keras_het.layers import HeteroscedasticDense, NoiseTransition
 from tests.checks import FALSE_ALARM, refusals
 from tests.common import assert_same_arrays, built
@@ -47,29 +45,6 @@ def test_the_mean_is_that_of_the_head_itself(kind):
     model = keras.Sequential([keras.Input((FEATURES,)), keras.layers.Rescaling(2.0), head])
     expected = ops.convert_to_numpy(head.logit_covariance(2 * X)).mean(axis=0) / head.temperature**2
     np.testing.assert_allclose(covariance(model, X, batch_size=16), expected, rtol=1e-4, atol=1e-5)
-
-
-@pytest.mark.parametrize("weighted", [False, True])
-@pytest.mark.parametrize("block_rows", [1, 5, 12])
-def test_blocks_make_the_whole_matrix(weighted, block_rows, monkeypatch):
-    """All that is done to it, in NumPy."""
-    monkeypatch.setattr(block_matrix, "BLOCK_BYTES", 8 * 12 * block_rows)
-    (left, other), diagonal = RNG.normal(size=(2, 12, 4)), RNG.uniform(size=12)
-    right, weights = np.diag([1.0, 2.0, 3.0, 4.0]) @ left.T, (other, other.T) if weighted else None
-    blocks = BlockMatrix(left, right, diagonal, weights=weights)
-    expected = left @ right * (weights[0] @ weights[1] if weighted else 1.0) + np.diag(diagonal)
-    center = np.eye(12) - 1 / 12
-    for matrix, dense in (
-        (blocks, expected),
-        (blocks.divided(2.0).centered(), center @ expected @ center / 2),
-        (blocks.hollow().centered(), center @ (expected - np.diag(np.diagonal(expected))) @ center),
-    ):
-        np.testing.assert_allclose(matrix.whole(), dense, atol=1e-12)
-        np.testing.assert_allclose(matrix.main_diagonal(), np.diagonal(dense), atol=1e-12)
-        rows = [matrix.rows(part, part.start) for part in matrix.blocks()]
-        assert len(rows) == -(-12 // block_rows)
-        for part, found in zip(matrix.blocks(), rows, strict=True):
-            np.testing.assert_allclose(found, dense[part, part.start :], atol=1e-12)
 
 
 def functional(*behind):
@@ -150,19 +125,21 @@ def full(x):
     return (4, 5, 2), lambda factor: low_rank(x.T @ x / len(x), factor)
 
 
+def hollow(matrix):
+    matrix = matrix - np.diag(np.diagonal(matrix))
+    rows = matrix - matrix.mean(axis=1, keepdims=True)
+    return rows - rows.mean(axis=0)
+
+
 def low_rank(second, factor):
     right = np.einsum("mn,nkr->mrk", second, factor).reshape(-1, 5)
-    return BlockMatrix(factor.transpose(0, 2, 1).reshape(-1, 5).T, right, np.zeros(5)).hollow().centered()
+    return hollow(factor.transpose(0, 2, 1).reshape(-1, 5).T @ right)
 
 
 def parameter_efficient(x):
     """Does the same for a factor that all examples share, with rows scaled by `x`."""
-    weights = x.T, x / len(x)
-    return (
-        1,
-        5,
-        40,
-    ), lambda factor: BlockMatrix(factor[0], factor[0].T, np.zeros(5), weights=weights).hollow().centered()
+    weight = x.T @ x / len(x)
+    return (1, 5, 40), lambda factor: hollow(factor[0] @ factor[0].T * weight)
 
 
 def alarms(draw, form=full, draws=9, trials=400, seed=3):
@@ -172,8 +149,7 @@ def alarms(draw, form=full, draws=9, trials=400, seed=3):
 
     def is_any():
         factor = draw(rng, shape)
-        shared = shared_of(factor)
-        return bool(len(_pairs_beyond(shared, shared, _max_by_chance(shared_of, factor, draws, rng))[0]))
+        return bool(len(_beyond_chance(shared_of, factor, shared_of(factor), draws, rng)[0]))
 
     return sum(is_any() for _ in range(trials))
 

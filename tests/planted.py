@@ -79,7 +79,7 @@ BUGS = (
         "old = None if units_of(ending.head) == 1 < units else ending.link or None", "old = ending.link or None",
         ("models",)),
     Bug("a variance divided by the temperature and not by its square", "keras_het/reading/head_noise.py",
-        "matrix.divided(self.head.temperature**2)", "matrix.divided(self.head.temperature)",
+        "matrix /= self.head.temperature**2", "matrix /= self.head.temperature",
         ("reading", "explain")),
     Bug("flips to the class before instead of the next one", "keras_het/labels/synthetic.py",
         "np.roll(np.eye(num_classes), 1, axis=1)", "np.roll(np.eye(num_classes), 1, axis=0)",
@@ -88,7 +88,7 @@ BUGS = (
         "solve(whole.subtract(part), SHRINKAGES)", "solve(whole, SHRINKAGES)", ("labels",)),
     Bug("votes that are written where the table has none", "keras_het/base/classes.py",
         "values = table[~blank]", "values = table.ravel()[: (~blank).sum()]", ("labels/test_data.py",)),
-    Bug("texts and names that a page runs as HTML", "keras_het/labels/report/page.py", "autoescape=True",
+    Bug("texts and names that a page runs as HTML", "keras_het/labels/reports/page.py", "autoescape=True",
         "autoescape=False", ("labels/report",), ("torch",)),  # the page is made there alone
     Bug("a text of an example that a spreadsheet computes", "keras_het/labels/corrections.py",
         "[safe_cell(value(row)) for row in issues.index]", "[value(row) for row in issues.index]", ("labels/report",),

@@ -98,13 +98,13 @@ def test_imports_name_no_backend_no_optional_package_and_no_benchmark(module):
     ("keras_het.layers", "import keras\nkeras.backend.backend()"),
     ("keras_het.layers", "import keras as k\nk.backend.backend()"),
     ("keras_het.layers", "import importlib\nimportlib.import_module('jax')"),
-    ("keras_het.labels.report.page", "import matplotlib.figure"),
+    ("keras_het.labels.reports.page", "import matplotlib.figure"),
     ("keras_het.labels.synthetic", "from sklearn import datasets"),
     ("keras_het.models.raw_inputs", "import keras_hub"),
     ("keras_het.labels.classifier", "import matplotlib"),
     ("keras_het.labels", "from keras_het.labels.classifier import Classifier"),
-    ("keras_het.labels.choose", "from keras_het.labels import classifier"),
-    ("keras_het.labels.choose", "class Search:\n    from matplotlib.figure import Figure"),
+    ("keras_het.labels.choice", "from keras_het.labels import classifier"),
+    ("keras_het.labels.choice", "class Search:\n    from matplotlib.figure import Figure"),
 ])  # fmt: skip
 def test_a_planted_wrong_import_is_caught(module, line):
     assert wrong_imports(module, line)
@@ -125,8 +125,8 @@ UPWARD = [
     ("keras_het.losses.robust", "from keras_het.callbacks import TrainingDynamics"),
     ("keras_het.reading.check", "from keras_het.models import heteroscedastic"),
     ("keras_het.layers", "from keras_het.callbacks import TransitionMonitor"),
-    ("keras_het.labels.choose", "from keras_het.commands import doctor"),
-    ("keras_het.labels.clean", "import benchmarks.lib"),
+    ("keras_het.labels.choice", "from keras_het.commands import doctor"),
+    ("keras_het.labels.cleaning", "import benchmarks.lib"),
 ]
 
 
@@ -188,7 +188,7 @@ def test_an_optional_package_inside_a_function_is_right():
         "keras_het.labels.synthetic", "def load():\n    from sklearn import datasets\n    return datasets"
     )
     assert not wrong_imports(
-        "keras_het.labels.choose", "class Search:\n    def plot(self):\n        import matplotlib.figure"
+        "keras_het.labels.choice", "class Search:\n    def plot(self):\n        import matplotlib.figure"
     )
 
 
@@ -200,6 +200,14 @@ def test_the_table_of_contents_is_sorted_and_complete(name):
     bases = {key for key in defined if inspect.isabstract(vars(package)[key])}
     assert {key for key in defined - bases if not key.startswith("_")} <= set(package.__all__)
     assert [key for key in package.__all__ if not hasattr(package, key)] == []
+
+
+@pytest.mark.parametrize("name", PACKAGES)
+def test_no_module_has_the_name_of_a_public_function_beside_it(name):
+    """`import keras_het.explain.covariance as m` gave the function."""
+    package = importlib.import_module(name)
+    folder = {module.name for module in pkgutil.iter_modules(getattr(package, "__path__", []))}
+    assert [key for key in folder & {*package.__all__} if not inspect.ismodule(getattr(package, key))] == []
 
 
 def test_the_house_is_light():

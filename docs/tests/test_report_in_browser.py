@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from chromium import SIZES, context
 
-from keras_het.labels.report import report
-from tests.labels.report.models import EXAMPLES, HOSTILE, make_data, plain
+from keras_het.labels.reports import report
+from tests.labels.reports.models import EXAMPLES, HOSTILE, make_data, plain
 
 
 @pytest.fixture(scope="module")

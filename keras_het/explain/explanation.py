@@ -12,8 +12,8 @@ from keras_het.base.batches import count_examples
 from keras_het.base.graph import predictor
 from keras_het.base.refusal import refusal, refuse_if
 from keras_het.base.validation import as_float64, check_class_names, check_integer
-from keras_het.explain.covariance import NEGATIVE_MEANING, POSITIVE_MEANING, ConfusedPair
-from keras_het.explain.uncertainty import Uncertainty, uncertainty
+from keras_het.explain.entropy import Uncertainty, uncertainty
+from keras_het.explain.head_covariance import NEGATIVE_MEANING, POSITIVE_MEANING, ConfusedPair
 from keras_het.reading.head_noise import noisy_ending
 
 

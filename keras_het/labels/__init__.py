@@ -6,16 +6,16 @@ from typing import Any
 
 from keras_het.labels import methods
 from keras_het.labels.aggregation import aggregate
-from keras_het.labels.annotators import annotators
-from keras_het.labels.choose import choose
-from keras_het.labels.clean import clean
+from keras_het.labels.annotator_confusion import annotators
+from keras_het.labels.checking_order import next_labels
+from keras_het.labels.choice import choose
+from keras_het.labels.cleaning import clean
 from keras_het.labels.corrections import apply_corrections
 from keras_het.labels.diagnosis import diagnose
-from keras_het.labels.errors_left import errors_left
 from keras_het.labels.issues import find_issues
 from keras_het.labels.methods import METHODS, Method
-from keras_het.labels.next_labels import next_labels
-from keras_het.labels.report import report
+from keras_het.labels.remaining_errors import errors_left
+from keras_het.labels.reports import report
 from keras_het.labels.synthetic import corrupt, pair_flip, symmetric
 from keras_het.labels.verified import verify_accuracy
 

@@ -17,7 +17,7 @@ from keras_het.labels.comparison import Difference, best_of, difference
 from keras_het.labels.data import Data
 from keras_het.labels.decoding import Decoded, decode
 from keras_het.labels.issues import LabelIssues, all_issues
-from keras_het.labels.report import report
+from keras_het.labels.reports import report
 from keras_het.labels.training import Trainer, Trial, Unchanged
 
 ACTIONS = ("drop", "correct")

@@ -7,7 +7,7 @@ from keras import ops
 from scipy.stats import binom
 
 from keras_het.explain import confused_pairs, covariance
-from keras_het.explain.covariance import _beyond_chance
+from keras_het.explain.head_covariance import _beyond_chance
 from keras_het.layers import HeteroscedasticDense, NoiseTransition
 from tests.checks import FALSE_ALARM, refusals
 from tests.common import assert_same_arrays, built

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from keras_het.explain import calibration
-from keras_het.explain.covariance import ConfusedPair, ConfusedPairs
 from keras_het.explain.drawing import DARK_PALETTE, LIGHT_PALETTE
+from keras_het.explain.head_covariance import ConfusedPair, ConfusedPairs
 
 pytestmark = pytest.mark.once
 

@@ -15,7 +15,7 @@ from keras_het import layers
 from keras_het.base.npz import read_arrays
 from keras_het.integrators import QuasiMonteCarlo
 from keras_het.labels import apply_corrections
-from keras_het.labels.report.page import check_folder
+from keras_het.labels.reports.page import check_folder
 from keras_het.labels.stored import Folder
 from tests.fuzz import damage
 from tests.fuzz.configs import BOUNDS, whole_tracebacks

@@ -6,7 +6,7 @@ import pytest
 from scipy.stats import binomtest
 
 from keras_het.labels import aggregate, annotators, corrupt, pair_flip, symmetric
-from keras_het.labels.annotators import Confusion
+from keras_het.labels.annotator_confusion import Confusion
 from keras_het.layers import NoiseTransition
 from tests.checks import refusals
 

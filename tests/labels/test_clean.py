@@ -15,8 +15,8 @@ from keras_het.labels import clean, discriminant, methods
 from keras_het.labels.data import Data
 from keras_het.labels.decoding import decode
 from keras_het.labels.issues import find_issues
-from keras_het.labels.report import page
-from keras_het.labels.report.figures import Picture
+from keras_het.labels.reports import page
+from keras_het.labels.reports.figures import Picture
 from keras_het.labels.result import Result
 from tests.common import Batches, assert_same_arrays, compiled, texts_of_warnings
 

@@ -13,8 +13,8 @@ from keras_het.base.seeds import preserve_random_states
 from keras_het.labels import choose, clean, find_issues, next_labels, verify_accuracy
 from keras_het.labels.diagnosis import diagnose
 from keras_het.labels.methods import EarlyStopping
-from keras_het.labels.report.findings import collect, next_steps, summary
-from keras_het.labels.report.page import render
+from keras_het.labels.reports.findings import collect, next_steps, summary
+from keras_het.labels.reports.page import render
 from keras_het.labels.synthetic import look_alike_transitions
 from tests.checks import refusals
 from tests.common import Batches, compiled

@@ -8,7 +8,7 @@ import pytest
 
 from keras_het.labels import apply_corrections, find_issues
 from keras_het.labels.corrections import COLUMNS, read_corrections, table_of
-from tests.labels.report.models import HOSTILE
+from tests.labels.reports.models import HOSTILE
 
 pytestmark = pytest.mark.refusal
 

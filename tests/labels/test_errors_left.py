@@ -11,7 +11,7 @@ import pandas
 import pytest
 
 from keras_het.labels import verify_accuracy
-from keras_het.labels.errors_left import _max_errors, errors_left
+from keras_het.labels.remaining_errors import _max_errors, errors_left
 
 pytestmark = pytest.mark.once
 

@@ -6,7 +6,7 @@ import pytest
 import scipy.stats
 
 from keras_het.labels import next_labels
-from keras_het.labels.next_labels import ADDED_LABELS, ROUNDS
+from keras_het.labels.checking_order import ADDED_LABELS, ROUNDS
 from tests.checks import refusals
 
 pytestmark = pytest.mark.once

@@ -12,8 +12,8 @@ from keras_het.base.batches import argmax_rows, check_same_index, count_examples
 from keras_het.base.refusal import refusal, refuse_if
 from keras_het.base.tables import number_of
 from keras_het.base.validation import check_class_names, check_integer, check_labels
-from keras_het.explain.calibration import Calibration
 from keras_het.explain.drawing import shorten
+from keras_het.explain.reliability import Calibration
 from keras_het.labels.diagnosis import Diagnosis, diagnose
 from keras_het.labels.estimation import check_distributions
 from keras_het.labels.issues import LabelIssues, find_issues

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from keras_het.labels import apply_corrections
-from keras_het.labels.report import page, report
-from keras_het.labels.report.page import check_folder, replace_files
-from tests.labels.report.models import EXAMPLES, make_data, plain
+from keras_het.labels.reports import page, report
+from keras_het.labels.reports.page import check_folder, replace_files
+from tests.labels.reports.models import EXAMPLES, make_data, plain
 
 pytestmark = pytest.mark.once
 

@@ -9,11 +9,11 @@ import pandas
 import pytest
 
 from keras_het.labels import apply_corrections
-from keras_het.labels.report import page, report
-from keras_het.labels.report.examples import MAX_CELL_LETTERS, Column, columns_of, thumbnails
-from keras_het.labels.report.figures import Picture
-from tests.labels.report.models import EXAMPLES, make_data, plain
-from tests.labels.report.test_page import Page
+from keras_het.labels.reports import page, report
+from keras_het.labels.reports.examples import MAX_CELL_LETTERS, Column, columns_of, thumbnails
+from keras_het.labels.reports.figures import Picture
+from tests.labels.reports.models import EXAMPLES, make_data, plain
+from tests.labels.reports.test_page import Page
 
 pytestmark = pytest.mark.once
 

@@ -11,9 +11,9 @@ from keras import ops
 
 from keras_het import explain
 from keras_het.labels.estimation import check_distributions
-from keras_het.labels.report.findings import collect, next_steps, summary
+from keras_het.labels.reports.findings import collect, next_steps, summary
 from tests.checks import refusals
-from tests.labels.report.models import CLASSES, EXAMPLES, make_data, plain, with_head
+from tests.labels.reports.models import CLASSES, EXAMPLES, make_data, plain, with_head
 
 pytestmark = pytest.mark.once
 

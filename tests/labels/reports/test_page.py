@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 from keras_het.labels.corrections import safe_cell
-from keras_het.labels.report import page as page_module
-from keras_het.labels.report import report
-from keras_het.labels.report.figures import Picture
-from tests.labels.report.models import EXAMPLES, HOSTILE, make_data, plain, with_head
+from keras_het.labels.reports import page as page_module
+from keras_het.labels.reports import report
+from keras_het.labels.reports.figures import Picture
+from tests.labels.reports.models import EXAMPLES, HOSTILE, make_data, plain, with_head
 
 pytestmark = pytest.mark.once
 

@@ -4,8 +4,8 @@ import io
 from typing import NamedTuple
 
 from keras_het.base.extras import import_extra
-from keras_het.explain.calibration import Calibration
-from keras_het.labels.report.examples import data_url
+from keras_het.explain.reliability import Calibration
+from keras_het.labels.reports.examples import data_url
 
 STYLES = {"light": ["default"], "dark": ["default", "dark_background"]}  # without the user's Matplotlib style
 

@@ -19,9 +19,9 @@ from keras_het.base.tables import number_of
 from keras_het.base.version import __version__
 from keras_het.labels.corrections import COLUMNS, EXAMPLE_PREFIX, read_corrections, read_table, table_of
 from keras_het.labels.issues import LabelIssues
-from keras_het.labels.report.examples import Column, are_images, check_number, columns_of, thumbnails
-from keras_het.labels.report.figures import reliability_diagram
-from keras_het.labels.report.findings import Findings, collect, next_steps, summary
+from keras_het.labels.reports.examples import Column, are_images, check_number, columns_of, thumbnails
+from keras_het.labels.reports.figures import reliability_diagram
+from keras_het.labels.reports.findings import Findings, collect, next_steps, summary
 
 MAX_PAGE_ROWS, MAX_PAGE_FLIPS, MAX_PAGE_COLUMNS = 200, 20, 8
 MAX_TABLE_COLUMNS = 40
@@ -159,7 +159,7 @@ def render(findings: Findings, images: Any = None, columns: Sequence[Column] = (
     environment = jinja.Environment(
         autoescape=True, undefined=jinja.StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    files = resources.files("keras_het.labels.report")
+    files = resources.files("keras_het.labels.reports")
     style, script, template = ((files / name).read_text("utf-8") for name in ("style.css", "sort.js", "template.html"))
     return environment.from_string(template).render(
         findings=findings,

@@ -16,6 +16,7 @@ from keras_het import (
     losses,
     metrics,
     models,
+    ops,
 )
 from keras_het.base.version import __version__ as __version__
 from keras_het.layers import HeteroscedasticDense, NoiseTransition
@@ -41,6 +42,7 @@ __all__ = [
     "losses",
     "metrics",
     "models",
+    "ops",
     "parity",
 ]
 

@@ -75,7 +75,7 @@ class Sampler(Integrator):
     needs = "mean"
 
     def __init__(
-        self, num_samples: int | None = None, inference_samples: int | None = None, chunk_size: int | None = None
+        self, num_samples: int | None = None, *, inference_samples: int | None = None, chunk_size: int | None = None
     ) -> None:
         self.num_samples = _check_optional("num_samples", num_samples)
         self.inference_samples = _check_optional("inference_samples", inference_samples)
@@ -168,7 +168,7 @@ class MonteCarlo(Sampler):
         MonteCarlo(num_samples=1000, antithetic=True, inference_samples=None, chunk_size=None)
     """
 
-    def __init__(self, num_samples: int = 1000, antithetic: bool = False, **kwargs: Any) -> None:
+    def __init__(self, num_samples: int = 1000, *, antithetic: bool = False, **kwargs: Any) -> None:
         super().__init__(check_integer("num_samples", num_samples, 1, MAX_NUM_SAMPLES), **kwargs)
         self.antithetic = check_boolean("antithetic", antithetic)
 
@@ -192,7 +192,7 @@ class QuasiMonteCarlo(Sampler):
         inference_samples: S at inference; None is `num_samples`, or 64 if that is None.
         chunk_size: number of nodes held at once; None chooses it. With all nodes at once, training uses only plain
             operations, which allow second derivatives under XLA on TensorFlow.
-    Source: `keras_het.ops.nodes.quasi_random`.
+    Source: `keras_het.ops.quasi_random`.
 
     Example:
         >>> QuasiMonteCarlo(num_samples=64)

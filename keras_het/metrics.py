@@ -36,7 +36,7 @@ class ExpectedCalibrationError(Serializable, keras.metrics.Metric):
     integer in [0, K) or a prediction that is no probability. Examples with weight zero, or under a mask, do not count.
 
     Args:
-        bins: number of bins, 1 to 2^16.
+        num_bins: number of bins, 1 to 2^16.
         name: name of the metric.
         from_logits: boolean, whether predictions are logits or log-probabilities instead of probabilities.
         ignore_class: label that does not count, or None.
@@ -51,7 +51,7 @@ class ExpectedCalibrationError(Serializable, keras.metrics.Metric):
 
     def __init__(
         self,
-        bins: int = 15,
+        num_bins: int = 15,
         name: str | None = "ece",
         *,
         from_logits: bool = False,
@@ -59,11 +59,11 @@ class ExpectedCalibrationError(Serializable, keras.metrics.Metric):
         dtype: Any = None,
     ) -> None:
         super().__init__(name=name, dtype=dtype)
-        self.bins = check_integer("bins", bins, 1, MAX_BINS)
+        self.num_bins = check_integer("num_bins", num_bins, 1, MAX_BINS)
         self.from_logits = check_boolean("from_logits", from_logits)
         self.ignore_class = check_ignore_class(ignore_class)
         self._weight = self.add_weight(shape=(), initializer="zeros", dtype="float32", name="weight")
-        self._gaps = self.add_weight(shape=(self.bins,), initializer="zeros", dtype="float32", name="gaps")
+        self._gaps = self.add_weight(shape=(self.num_bins,), initializer="zeros", dtype="float32", name="gaps")
 
     def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
         """Adds a batch."""
@@ -79,10 +79,10 @@ class ExpectedCalibrationError(Serializable, keras.metrics.Metric):
         weights = ops.where(ops.logical_or(is_probability, weights == 0), weights, np.nan)
         confidence = ops.max(p, axis=-1)
         gaps = ops.where(weights == 0, 0.0, weights * (correct - confidence))
-        bins = ops.minimum(ops.cast(confidence * self.bins, "int32"), self.bins - 1)  # p = 1 is in the last bin
+        bins = ops.minimum(ops.cast(confidence * self.num_bins, "int32"), self.num_bins - 1)  # p = 1 is in the last bin
         gaps, bins = ops.reshape(gaps, (-1,)), ops.reshape(bins, (-1,))
         self._weight.assign_add(ops.sum(weights))
-        self._gaps.assign_add(ops.segment_sum(gaps, bins, num_segments=self.bins))
+        self._gaps.assign_add(ops.segment_sum(gaps, bins, num_segments=self.num_bins))
 
     def _compare(self, y_true: Tensor, p: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
         """Returns ones for correct predictions, and weights: 0 for ignored labels, nan for labels that are no class.

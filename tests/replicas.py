@@ -20,7 +20,7 @@ RNG = np.random.default_rng(0)
 X, LABELS = RNG.normal(size=(EXAMPLES, 5)).astype("float32"), RNG.integers(UNITS, size=EXAMPLES)
 OF_EACH = {
     "ForwardCorrectedCrossentropy": {"transition": 0.8 * np.eye(UNITS) + 0.2 / UNITS},
-    "SmoothedCrossentropy": {"smoothing": 0.1},
+    "SmoothedCrossentropy": {"label_smoothing": 0.1},
     "AnnotatorsLoss": {},
 }
 LOSSES = {

@@ -30,6 +30,7 @@ PACKAGES = [
     "keras_het", "keras_het.explain", "keras_het.callbacks", "keras_het.covariances",
     "keras_het.distribution", "keras_het.integrators", "keras_het.labels", "keras_het.labels.methods",
     "keras_het.layers", "keras_het.links", "keras_het.losses", "keras_het.metrics", "keras_het.models",
+    "keras_het.ops",
 ]  # fmt: skip
 
 MOST_FLOORS, MOST_LOOSE = 8, 6

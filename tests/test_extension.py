@@ -14,10 +14,7 @@ from keras_het.integrators import ClosedForm, Integrator, QuasiMonteCarlo
 from keras_het.layers import HeteroscedasticDense
 from keras_het.links import Link
 from keras_het.losses.crossentropy import Crossentropy
-from keras_het.ops.mean import Mean
-from keras_het.ops.nodes import Nodes
-from keras_het.ops.normal import DiagonalNormal
-from keras_het.ops.streaming import expectation
+from keras_het.ops import DiagonalNormal, Mean, Nodes, expectation
 from tests.common import compiled, refuses, reloaded
 
 pytestmark = pytest.mark.once

@@ -69,7 +69,7 @@ def test_every_size_is_looked_at():
     assert {room.__name__ for room in ROOMS} == {f"keras_het.{kind.__module__.split('.')[1]}" for kind in KINDS}
     assert {size for _, size in SIZES} == {
         *("units", "num_classes", "num_annotators", "num_factors", "num_samples", "inference_samples"),
-        *("chunk_size", "num_examples", "bins", "size", "width"),
+        *("chunk_size", "num_examples", "num_bins", "size", "width"),
     }
 
 

@@ -52,7 +52,7 @@ class TransitionCallback(keras.callbacks.Callback):
                 warnings.warn(
                     f"{layer.name!r} has learned that only a fraction of {fraction:.2g} of the outliers is labelled as "
                     f"outliers. It cannot learn this fraction without examples of label {layer.num_classes}. Add some, "
-                    "or fix the fraction alpha with transition=keras_het.ops.transition.outlier_class(num_classes, "
+                    "or fix the fraction alpha with transition=keras_het.ops.outlier_class(num_classes, "
                     "alpha), trainable=False. Use alpha=0 if no outlier is labelled.",
                     stacklevel=2,
                 )

@@ -75,7 +75,7 @@ def _draw_fractions(ax: Any, centers: np.ndarray, fractions: np.ndarray, width: 
     ax.spines[["left", "right", "top"]].set_visible(False)
 
 
-def calibration(probabilities: Any, labels: Any, bins: int = 15) -> Calibration:
+def calibration(probabilities: Any, labels: Any, num_bins: int = 15) -> Calibration:
     """Computes the accuracy for each level of confidence, as a reliability diagram shows it.
 
     `error` is the expected calibration error over bins of equal width:
@@ -88,7 +88,7 @@ def calibration(probabilities: Any, labels: Any, bins: int = 15) -> Calibration:
     Args:
         probabilities: predicted probabilities, `(N, K)`.
         labels: integers, `(N,)`.
-        bins: number of bins.
+        num_bins: number of bins.
     Returns:
         `Calibration`.
     Raises:
@@ -97,21 +97,21 @@ def calibration(probabilities: Any, labels: Any, bins: int = 15) -> Calibration:
         and Hauskrecht 2015.
 
     Example:
-        >>> result = calibration([[0.9, 0.1], [0.2, 0.8], [0.8, 0.2]], [0, 1, 1], bins=2)
+        >>> result = calibration([[0.9, 0.1], [0.2, 0.8], [0.8, 0.2]], [0, 1, 1], num_bins=2)
         >>> result.count.tolist(), result.confidence.round(3).tolist(), result.accuracy.round(3).tolist()
         ([0, 3], [nan, 0.833], [nan, 0.667])
         >>> round(result.error, 4)  # |(.9 + .8 + .8) - 2| / 3
         0.1667
     """
-    bins = check_integer("bins", bins, 1)
+    num_bins = check_integer("num_bins", num_bins, 1)
     confidence, success = _confidence_and_success(probabilities, labels)
-    indices = np.minimum((confidence * bins).astype(int), bins - 1)
-    count = np.bincount(indices, minlength=bins)
+    indices = np.minimum((confidence * num_bins).astype(int), num_bins - 1)
+    count = np.bincount(indices, minlength=num_bins)
     filled = np.where(count, count, np.nan)
-    mean_confidence, accuracy = (np.bincount(indices, values, bins) / filled for values in (confidence, success))
-    gaps = np.bincount(indices, success - confidence, bins)
+    mean_confidence, accuracy = (np.bincount(indices, values, num_bins) / filled for values in (confidence, success))
+    gaps = np.bincount(indices, success - confidence, num_bins)
     return Calibration(
-        np.linspace(0, 1, bins + 1), count, mean_confidence, accuracy, float(np.abs(gaps).sum() / len(success))
+        np.linspace(0, 1, num_bins + 1), count, mean_confidence, accuracy, float(np.abs(gaps).sum() / len(success))
     )
 
 

@@ -57,9 +57,9 @@ class NoiseTransition(keras.layers.Layer):
             a `regularizer`; otherwise a learned T starts at (I + 1 / K) / 2; but see `outlier_class`. All annotators
             share it, unless it has the shape `(M, K, K)`.
         outlier_class: boolean, whether an additional last class holds examples that belong to no class. T is then
-            `(K + 1, K + 1)`, and by default starts near `ops.transition.outlier_class(K, alpha=0.5)` (Eq. 8). Alpha,
+            `(K + 1, K + 1)`, and by default starts near `ops.outlier_class(K, alpha=0.5)` (Eq. 8). Alpha,
             the fraction of outliers that are labelled as outliers, is learned with T. Or fix it with
-            `transition=ops.transition.outlier_class(K, alpha), trainable=False`. If no example is labelled as an
+            `transition=ops.outlier_class(K, alpha), trainable=False`. If no example is labelled as an
             outlier, a learned alpha goes to zero and T becomes singular; the callbacks warn. Use no ridge here: it
             hides this, and spreads the classes. Without a `regularizer`, only the row of the outliers moves far, and T
             does not learn how the other classes are mislabelled.

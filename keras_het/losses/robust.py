@@ -25,7 +25,8 @@ class GeneralizedCrossentropy(Crossentropy):
 
     Args:
         q: number in (0, 1]; the paper uses 0.7.
-        kwargs: `from_logits`, `ignore_class` and the arguments of any Keras loss, see `Crossentropy`.
+        from_logits, ignore_class: arguments of `Crossentropy`.
+        kwargs: arguments of any Keras loss.
     Raises:
         ValueError: for arguments outside these ranges.
 
@@ -38,9 +39,12 @@ class GeneralizedCrossentropy(Crossentropy):
     def __init__(
         self,
         q: float = 0.7,
+        *,
+        from_logits: bool = False,
+        ignore_class: int | None = None,
         **kwargs: Any,
     ) -> None:
-        super().__init__(**kwargs)
+        super().__init__(from_logits, ignore_class, **kwargs)
         self.q = check_number("q", q, above=0.0)
         refuse_if(self.q > 1.0, "q", "be in (0, 1]", f"q={q}")
 
@@ -62,7 +66,8 @@ class SymmetricCrossentropy(Crossentropy):
         alpha: weight of the crossentropy, at least 0; the paper uses 0.1 for ten classes, 6 for a hundred.
         beta: weight of the reverse crossentropy, at least 0; the paper uses 1 for ten classes, 0.1 for a hundred.
         log_of_zero: A < 0, which replaces log 0; the paper uses -4.
-        kwargs: `from_logits`, `ignore_class` and the arguments of any Keras loss, see `Crossentropy`.
+        from_logits, ignore_class: arguments of `Crossentropy`.
+        kwargs: arguments of any Keras loss.
     Raises:
         ValueError: for arguments outside these ranges.
 
@@ -77,9 +82,12 @@ class SymmetricCrossentropy(Crossentropy):
         alpha: float = 0.1,
         beta: float = 1.0,
         log_of_zero: float = -4.0,
+        *,
+        from_logits: bool = False,
+        ignore_class: int | None = None,
         **kwargs: Any,
     ) -> None:
-        super().__init__(**kwargs)
+        super().__init__(from_logits, ignore_class, **kwargs)
         self.alpha = check_number("alpha", alpha, low=0.0)
         self.beta = check_number("beta", beta, low=0.0)
         self.log_of_zero = check_number("log_of_zero", log_of_zero)
@@ -111,32 +119,36 @@ class SmoothedCrossentropy(Crossentropy):
     2.7 to 11.1 points of accuracy (`benchmarks/results/arena_digits.md`).
 
     Args:
-        smoothing: s < 1, positive or negative. At 1, labels would carry no information; above 1, they would be learned
-            as wrong.
-        kwargs: `from_logits`, `ignore_class` and the arguments of any Keras loss, see `Crossentropy`.
+        label_smoothing: s < 1, positive or negative. At 1, labels would carry no information; above 1, they would be
+            learned as wrong.
+        from_logits, ignore_class: arguments of `Crossentropy`.
+        kwargs: arguments of any Keras loss.
     Raises:
         ValueError: for arguments outside these ranges.
 
     Example:
-        >>> loss = SmoothedCrossentropy(smoothing=-0.5)
+        >>> loss = SmoothedCrossentropy(label_smoothing=-0.5)
         >>> round(float(loss([0], [[0.25, 0.75]])), 4)  # -1.25 log(0.25) + 0.25 log(0.75)
         1.6609
     """
 
     def __init__(
         self,
-        smoothing: float = 0.1,
+        label_smoothing: float = 0.1,
+        *,
+        from_logits: bool = False,
+        ignore_class: int | None = None,
         **kwargs: Any,
     ) -> None:
-        super().__init__(**kwargs)
-        self.smoothing = check_number("smoothing", smoothing)
-        refuse_if(self.smoothing >= 1.0, "smoothing", "be less than 1", f"smoothing={smoothing}")
+        super().__init__(from_logits, ignore_class, **kwargs)
+        self.label_smoothing = check_number("label_smoothing", label_smoothing)
+        refuse_if(self.label_smoothing >= 1.0, "label_smoothing", "be less than 1", value=label_smoothing)
 
     def crossentropy(self, targets: Any, log_probs: Any) -> Any:
         """Returns the loss of every example, `(...)`, for targets and log-probabilities `(..., K)`."""
         possible = ops.cast(is_possible(log_probs), log_probs.dtype)
         spread = possible / ops.sum(possible, axis=-1, keepdims=True)
-        return -weighted_logs((1.0 - self.smoothing) * targets + self.smoothing * spread, log_probs)
+        return -weighted_logs((1.0 - self.label_smoothing) * targets + self.label_smoothing * spread, log_probs)
 
 
 @keras.saving.register_keras_serializable("keras_het")
@@ -149,7 +161,8 @@ class ForwardCorrectedCrossentropy(Crossentropy):
 
     Args:
         transition: T, `(K, K)`, T[i, j] = p(noisy label j | true class i).
-        kwargs: `from_logits`, `ignore_class` and the arguments of any Keras loss, see `Crossentropy`.
+        from_logits, ignore_class: arguments of `Crossentropy`.
+        kwargs: arguments of any Keras loss.
     Raises:
         ValueError: if T is not square and row-stochastic, or of another size than y_pred.
 
@@ -162,9 +175,12 @@ class ForwardCorrectedCrossentropy(Crossentropy):
     def __init__(
         self,
         transition: Any,
+        *,
+        from_logits: bool = False,
+        ignore_class: int | None = None,
         **kwargs: Any,
     ) -> None:
-        super().__init__(**kwargs)
+        super().__init__(from_logits, ignore_class, **kwargs)
         self.transition = check_one_transition(transition)
 
     def log_probs(self, y_pred: Any) -> Any:

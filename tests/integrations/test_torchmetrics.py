@@ -15,7 +15,7 @@ pytestmark = pytest.mark.once
 def test_calibration_error(seed):
     rng = np.random.default_rng(seed)
     labels, p = rng.integers(6, size=200), softmax(2.0 * rng.normal(size=(200, 6)), axis=1).astype("float32")
-    ece = metrics.ExpectedCalibrationError(bins=15)
+    ece = metrics.ExpectedCalibrationError(num_bins=15)
     ece.update_state(labels, p)
     theirs = multiclass_calibration_error(torch.tensor(p), torch.tensor(labels), num_classes=6, n_bins=15, norm="l1")
     assert float(ece.result()) == pytest.approx(float(theirs), abs=1e-6)

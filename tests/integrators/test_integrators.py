@@ -131,7 +131,8 @@ def test_the_default_numbers_of_nodes_are_fewer_up_to_10_classes_and_at_inferenc
     default = QuasiMonteCarlo()
     assert [default.training_nodes(units) for units in (2, 10, 11, 1000)] == [64, 64, 256, 256]
     assert QuasiMonteCarlo(32).training_nodes(1000) == 32
-    for integrator, expected in ((default, 64), (QuasiMonteCarlo(32), 32), (QuasiMonteCarlo(32, 16), 16)):
+    own = QuasiMonteCarlo(32, inference_samples=16)
+    for integrator, expected in ((default, 64), (QuasiMonteCarlo(32), 32), (own, 16)):
         assert integrator.constant_nodes(*SIZE).num_samples == expected
     assert QuasiMonteCarlo.from_config(default.get_config()).num_samples is None
 

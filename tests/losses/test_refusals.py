@@ -26,7 +26,7 @@ SYMMETRIC = {
     "beta": [(WEIGHT, -1.0)],
     "log_of_zero": [("be less than 0", 0.0)],
 }
-SMOOTHED = {"smoothing": [("be less than 1", 1.0), ("be a finite float32 number greater than -inf", np.inf)]}
+SMOOTHED = {"label_smoothing": [("be less than 1", 1.0), ("be a finite float32 number greater than -inf", np.inf)]}
 GENERALIZED = {"q": [("be a finite float32 number greater than 0", 0.0), ("be in (0, 1]", 1.5)]}
 
 

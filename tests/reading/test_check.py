@@ -145,7 +145,7 @@ def both(make, fitting, value, *parts):
     loss(make, losses.Dice(), SOFTMAX_MEND),
     loss(make, losses.CategoricalGeneralizedCrossEntropy(q=0.7), "GeneralizedCrossEntropy(q=0.7)"),
     loss(make, "binary_crossentropy", SOFTMAX_MEND),
-    loss(make, SmoothedCrossentropy(0.2), "keras_het.losses.SmoothedCrossentropy(smoothing=0.2, from_logits=True)"),
+    loss(make, SmoothedCrossentropy(0.2), "keras_het.losses.SmoothedCrossentropy(label_smoothing=0.2, from_logits="),
     loss(sigmoid, "binary_crossentropy", SIGMOID_MEND, "must accept logits, which the head 'head' returns."),
     loss(sigmoid, losses.BinaryFocalCrossentropy(), "keras.losses.BinaryFocalCrossentropy(from_logits=True)"),
     loss(sigmoid, SPARSE, SIGMOID_MEND),

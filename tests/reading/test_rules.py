@@ -34,7 +34,7 @@ pytestmark = pytest.mark.once
     ("sigmoid", "metrics", metrics.BinaryAccuracy(threshold=0.3), VECTORS),
     ("sigmoid", "metrics", metrics.Precision(), VECTORS),
     ("sigmoid", "metrics", metrics.AUC(), VECTORS),
-    ("full", "metrics", keras_het.metrics.ExpectedCalibrationError(bins=3), LABELS),
+    ("full", "metrics", keras_het.metrics.ExpectedCalibrationError(num_bins=3), LABELS),
 ])  # fmt: skip
 def test_the_mend_gives_the_value_of_probabilities(kind, role, identifier, labels):
     """With noise to spare, so that a loss of log-probabilities that forgot a setting would differ."""

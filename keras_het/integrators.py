@@ -142,7 +142,7 @@ class Sampler(Integrator):
 
 
 def _is_eager_prediction(normal: Any) -> bool:
-    """Returns whether PyTorch predicts at once, without a gradient, and so can take the loop of training.
+    """True if PyTorch predicts at once, without a gradient, and so can take the loop of training.
 
     Plain operations have all derivatives and can be exported, but eager PyTorch fuses none of them.
     """

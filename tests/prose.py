@@ -46,7 +46,7 @@ NAMES = re.compile(
 )
 BAD_STARTS = ("The", "A", "An", "What", "How", "Whether", "This", "It")
 NOUNS = r"As|Does|Its|This|Answers|Examples|Files|Keras|Keys|Labels|Lines|Losses|Names|Numbers|Outputs|Texts|Warnings"
-VERB = re.compile(rf"(?!(?:{NOUNS})\b)[A-Z][a-z]*[a-rt-z]s\b(?! of\b)")
+VERB = re.compile(rf"True if|(?!(?:{NOUNS})\b)[A-Z][a-z]*[a-rt-z]s\b(?! of\b)")
 
 # What is no prose of a page, and what stands for it.
 CLEANED = [

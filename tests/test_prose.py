@@ -56,6 +56,9 @@ def test_a_phrase_is_reported_at_its_line(judge):
 @pytest.mark.planted
 @pytest.mark.parametrize(("code", "expected"), [
     ('def f(labels):\n    """Returns x."""', 0),
+    ('def is_label(x):\n    """True if x is a label."""', 0),
+    ('def check_labels(x):\n    """Checks that x are labels, and builds nothing."""', 0),
+    ('def f(labels):\n    """True labels of x."""', 1),
     ('def f(labels):\n    """The x."""', 1),
     ('def f(labels):\n    """Labels of x."""', 1),
     ('def f(given):\n    """Returns x."""', 1),

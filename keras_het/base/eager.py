@@ -85,7 +85,7 @@ class TensorCache:
 
 
 def _is_reusable(tensor: Tensor) -> bool:
-    """Returns whether a tensor can be used outside the transform or mode in which it was made."""
+    """True if a tensor can be used outside the transform or mode in which it was made."""
     return is_plain(tensor) and not tensor.is_inference()
 
 

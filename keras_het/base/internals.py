@@ -32,7 +32,7 @@ def share_losses(model: Any, inner: Any) -> Iterator[None]:
 
 
 def is_symbolic(tensor: Any) -> bool:
-    """Returns whether a tensor is a symbol in the graph of a functional model."""
+    """True if a tensor is a symbol in the graph of a functional model."""
     return hasattr(tensor, "_keras_history")
 
 
@@ -74,12 +74,12 @@ def compile_arguments(model: Any) -> dict[str, Any]:
 
 
 def is_exporting(torch: Any) -> bool:
-    """Returns whether `torch.export` traces; up to PyTorch 2.11 its public function is true in every trace."""
+    """True if `torch.export` traces; up to PyTorch 2.11 its public function is true in every trace."""
     return bool(getattr(torch.compiler, "_is_exporting_flag", False))
 
 
 def is_plain(tensor: Any) -> bool:
-    """Returns whether this is a PyTorch tensor with values, outside a trace or a transform."""
+    """True if this is a PyTorch tensor with values, outside a trace or a transform."""
     torch = sys.modules.get("torch")
     if torch is None or type(tensor) not in (torch.Tensor, torch.nn.Parameter):
         return False
@@ -89,7 +89,7 @@ def is_plain(tensor: Any) -> bool:
 
 
 def is_eager(tensors: Any) -> bool:
-    """Returns whether PyTorch computes with these tensors at once, and no trace, transform or mode watches it."""
+    """True if PyTorch computes with these tensors at once, and no trace, transform or mode watches it."""
     if not all(is_plain(tensor) for tensor in tensors):
         return False
     torch = sys.modules["torch"]
@@ -99,12 +99,12 @@ def is_eager(tensors: Any) -> bool:
 
 
 def needs_gradient(tensors: Any) -> bool:
-    """Returns whether PyTorch records operations on these tensors for a backward pass."""
+    """True if PyTorch records operations on these tensors for a backward pass."""
     return sys.modules["torch"].is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
 
 
 def has_hooks(layer: Any) -> bool:
-    """Returns whether a layer has PyTorch hooks, or a replaced `call`."""
+    """True if a layer has PyTorch hooks, or a replaced `call`."""
     hooks = layer._forward_hooks or layer._forward_pre_hooks or layer._backward_hooks or layer._backward_pre_hooks
     return bool(hooks) or "call" in vars(layer)
 

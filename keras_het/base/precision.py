@@ -77,7 +77,7 @@ class AffineMap(FullPrecision, keras.layers.Dense):
 
 
 def check_dtype(dtype):
-    """Returns the policy of a dtype, if it is full precision and this backend computes in it.
+    """Checks that a dtype is full precision and that this backend computes in it, and returns its policy.
 
     Half precision would lose the small differences that the noise depends on.
     """

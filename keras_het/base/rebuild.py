@@ -33,7 +33,7 @@ def rebuild(instance: Any, **changes: Any) -> Any:
 
 
 def _inherits_config(kind: type) -> bool:
-    """Returns whether a class defines a constructor, but inherits `get_config` from a base class."""
+    """True if a class defines a constructor, but inherits `get_config` from a base class."""
     definers = [next(base for base in kind.__mro__ if method in vars(base)) for method in ("__init__", "get_config")]
     return kind.__mro__.index(definers[0]) < kind.__mro__.index(definers[1])
 

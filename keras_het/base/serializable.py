@@ -12,7 +12,7 @@ from keras_het.base.refusal import refusal
 class Serializable:
     """Base class of objects whose config is the constructor's arguments, each an attribute of the same name.
 
-    `**kwargs` of a constructor stands for the arguments of the next base class. Register your own class with Keras, so
+    The `**kwargs` of a constructor are the arguments of its base class. Register your own class with Keras, so
     that files can contain it.
     """
 

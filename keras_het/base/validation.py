@@ -19,7 +19,7 @@ _LARGEST, _SMALLEST = float(np.finfo("float32").max), float(np.finfo("float32").
 
 
 def check_integer(name: str, value: Any, low: int, high: int | None = None) -> int:
-    """Returns `value` as an int, if it is an integer in [low, high]."""
+    """Checks that `value` is an integer in [low, high], and returns it as an int."""
     is_integer = isinstance(value, numbers.Integral) and not isinstance(value, bool)
     if not is_integer or value < low or (high is not None and value > high):
         rule = f"at least {low}" if high is None else f"in [{low}, {high}]"
@@ -28,7 +28,7 @@ def check_integer(name: str, value: Any, low: int, high: int | None = None) -> i
 
 
 def check_number(name: str, value: Any, above: float = -math.inf, low: float | None = None) -> float:
-    """Returns `value` as a float, if it is greater than `above` (or at least `low`), and finite in float32."""
+    """Checks that `value` is a finite float32 number above `above` (or at least `low`), and returns it as a float."""
     is_number = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
     comparable = float(value) if isinstance(value, np.floating) else value  # the bound would be infinite in float16
     number = float(value) if is_number and -_LARGEST < comparable < _LARGEST else math.nan
@@ -40,42 +40,42 @@ def check_number(name: str, value: Any, above: float = -math.inf, low: float | N
 
 
 def check_open_fraction(name: str, value: Any) -> float:
-    """Returns `value` as a float, if it is a number in (0, 1)."""
+    """Checks that `value` is a number in (0, 1), and returns it as a float."""
     number = float(value) if isinstance(value, float | np.floating) else math.nan
     refuse_if(not 0.0 < number < 1.0, name, "be a number in (0, 1)", value=value)
     return number
 
 
 def check_boolean(name: str, value: Any) -> bool:
-    """Returns `value` if it is True or False."""
+    """Checks that `value` is True or False, and returns it."""
     refuse_if(not isinstance(value, bool), name, "be True or False", value=value)
     return value
 
 
 def check_choice(name: str, value: Any, choices: Any) -> Any:
-    """Returns `value` if it is one of `choices`."""
+    """Checks that `value` is one of `choices`, and returns it."""
     refuse_if(value not in choices, name, f"be one of {', '.join(map(repr, choices))}", value=value)
     return value
 
 
 def check_ignore_class(ignore_class: Any) -> int | None:
-    """Returns `ignore_class`, if it is None or an integer that float32 holds exactly."""
+    """Checks that `ignore_class` is None or an integer that float32 holds exactly, and returns it."""
     return None if ignore_class is None else check_integer("ignore_class", ignore_class, -(2**24), 2**24)
 
 
 def check_maker(make_model: Any, alternatives: str = "") -> None:
-    """Raises a ValueError if `make_model` is not a function; `alternatives` continues the error message."""
+    """Checks that `make_model` is a function; `alternatives` continues the error message."""
     if not callable(make_model) or isinstance(make_model, keras.layers.Layer):
         raise refusal("make_model", f"be a function that makes a new compiled model{alternatives}", kind=make_model)
 
 
 def check_one_transition(transition: Any, name: str = "transition") -> np.ndarray:
-    """Returns `transition`, `(K, K)` as NumPy float64, if it is square and its rows are probability vectors."""
+    """Checks that the rows of `transition`, `(K, K)`, are probability vectors, and returns it as NumPy float64."""
     return check_rows(check_square(name, transition), name)
 
 
 def check_transitions(transitions: Any, name: str = "transition") -> np.ndarray:
-    """Returns `transitions`, `(K, K)` or `(M, K, K)` as NumPy float64, if each is a transition matrix."""
+    """Checks one or M transition matrices, `(K, K)` or `(M, K, K)`, and returns them as NumPy float64."""
     array = check_numbers(name, transitions)
     if array.ndim != 3:
         return check_one_transition(array, name)
@@ -86,7 +86,7 @@ def check_transitions(transitions: Any, name: str = "transition") -> np.ndarray:
 def check_annotations(
     labels: Any, num_classes: float, num_annotators: int | None = None, name: str = "labels"
 ) -> np.ndarray:
-    """Returns annotators' labels, `(N, M)`, as an array, if they are in [0, num_classes), or -1 for a missing label.
+    """Checks that annotators' labels, `(N, M)`, are in [0, num_classes), or -1 if missing, and returns an array.
 
     M is `num_annotators`, or any number for None.
     """
@@ -101,7 +101,7 @@ def check_annotations(
 
 
 def check_rows(rows: Any, name: str = "transition") -> np.ndarray:
-    """Returns `rows`, `(N, K)` as NumPy float64, if they are probability vectors."""
+    """Checks that `rows`, `(N, K)`, are probability vectors, and returns them as NumPy float64."""
     rows = check_not_negative(name, check_numbers(name, rows))
     sums = rows.sum(axis=1)
     wrong = np.flatnonzero(~(np.abs(sums - 1.0) < 1e-4))
@@ -111,7 +111,7 @@ def check_rows(rows: Any, name: str = "transition") -> np.ndarray:
 
 
 def check_labels(labels: Any, num_classes: float, count: int | None = None, name: str = "labels") -> np.ndarray:
-    """Returns `labels`, `(N,)`, as 64-bit integers, if they are in [0, num_classes).
+    """Checks that `labels`, `(N,)`, are integers in [0, num_classes), and returns them with 64 bits.
 
     N is `count`, or any number for None. With fewer bits, i * num_classes + j would overflow.
     """
@@ -136,7 +136,7 @@ def missing_label_hint(label: Any, name: str) -> str:
 
 
 def check_weights(weights: Any, count: int, name: str = "sample_weight") -> np.ndarray | None:
-    """Returns weights, `(N,)`, as floats, if they are finite, not negative, and not all 0; None for None."""
+    """Checks that weights, `(N,)`, are finite, not negative and not all 0, and returns floats; None for None."""
     if weights is None:
         return None
     array = np.asarray(as_numpy(weights))
@@ -148,7 +148,7 @@ def check_weights(weights: Any, count: int, name: str = "sample_weight") -> np.n
 
 
 def check_label_vectors(labels: Any, shapes: Sequence[tuple[int, ...]]) -> np.ndarray:
-    """Returns label vectors as an array of one of the shapes, if they are 0, 1, or -1 for a missing label."""
+    """Checks that label vectors of one of the shapes hold 0, 1, or -1 if missing, and returns an array."""
     y = as_array("labels", labels)
     refuse_if(y.shape not in shapes, "labels", f"have shape {' or '.join(map(str, shapes))}", shape=y)
     refuse_first(~np.isin(y, (-1, 0, 1)), "labels", "be 0, 1, or -1 for a missing label", y)
@@ -156,14 +156,14 @@ def check_label_vectors(labels: Any, shapes: Sequence[tuple[int, ...]]) -> np.nd
 
 
 def check_every_class(labels: Any, num_classes: int) -> None:
-    """Raises a ValueError that names the first class without an example in `labels`, `(N,)`."""
+    """Checks that `labels`, `(N,)`, have an example of every class."""
     missing = np.setdiff1d(np.arange(num_classes), labels)
     if len(missing):
         raise refusal("labels", "have an example of every class", f"none of class {missing[0]}")
 
 
 def check_class_names(class_names: Any, num_classes: int) -> list:
-    """Returns a name for each class from a sequence or a dict {class: name}; the class numbers for None."""
+    """Checks names of all classes, a sequence or a dict {class: name}, and returns a list; numbers for None."""
     if isinstance(class_names, Mapping):
         return _names_in_order(class_names, num_classes)
     names = list(range(num_classes) if class_names is None else class_names)
@@ -184,33 +184,33 @@ def _names_in_order(class_names: Mapping, num_classes: int) -> list:
 
 
 def check_last_axis(input_shape: Any) -> int | None:
-    """Returns the size of the last axis of a shape, which might come from a file; None if it is unknown."""
+    """Checks the last axis of a shape, which might come from a file, and returns its size; None if unknown."""
     if not isinstance(input_shape, tuple | list) or not input_shape:
         raise refusal("input_shape", "be a tuple of at least one size", value=input_shape)
     return None if input_shape[-1] is None else check_integer("input_shape[-1]", input_shape[-1], 0, MAX_FEATURES)
 
 
 def check_fraction(name: str, value: Any) -> None:
-    """Raises a ValueError if `value` is not a number in [0, 1]."""
+    """Checks that `value` is a number in [0, 1]."""
     is_number = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
     refuse_if(not is_number or not 0.0 <= value <= 1.0, name, "be in [0, 1]", value=value)
 
 
 def check_square(name: str, matrix: Any) -> np.ndarray:
-    """Returns `matrix`, `(K, K)` as NumPy float64, if it is square; nan passes, because T might have diverged."""
+    """Checks that `matrix` is square, and returns it as NumPy float64; nan passes, because T might have diverged."""
     matrix = check_numbers(name, matrix)
     refuse_if(matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1], name, "be a square matrix", shape=matrix)
     return matrix
 
 
 def check_not_negative(name: str, matrix: np.ndarray) -> np.ndarray:
-    """Returns `matrix`, `(N, K)`, if no entry is negative or nan."""
+    """Checks that no entry of `matrix`, `(N, K)`, is negative or nan, and returns it."""
     refuse_first(~(matrix >= 0), name, "not be negative", matrix, ".6g")
     return matrix
 
 
 def check_numbers(name: str, x: Any) -> np.ndarray:
-    """Returns `x` as NumPy float64, if it is an array of numbers, or nested lists of equal lengths."""
+    """Converts numbers, in an array or in nested lists of equal lengths, to NumPy float64; else raises a ValueError."""
     try:
         return as_float64(x)
     except (TypeError, ValueError, OverflowError, RuntimeError) as error:  # PyTorch's conversion raises the last two

@@ -51,7 +51,7 @@ def examine() -> Iterator[Finding]:
 
 
 def can_train() -> bool:
-    """Returns whether Keras can train on its backend; on NumPy, models have no training step."""
+    """True if Keras can train on its backend; on NumPy, models have no training step."""
     return hasattr(keras.Model, "train_step")
 
 

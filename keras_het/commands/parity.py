@@ -129,7 +129,7 @@ def _compare_in(
 
 
 def _asks_for_float64(model: pathlib.Path) -> bool:
-    """Returns whether a layer of a saved model computes in float64, which JAX must be told at its start."""
+    """True if a layer of a saved model computes in float64, which JAX must be told at its start."""
     if not zipfile.is_zipfile(model):
         return False
     with zipfile.ZipFile(model) as archive:

@@ -30,7 +30,7 @@ def axes_or_new(ax: Any = None) -> Any:
 
 
 def is_light() -> bool:
-    """Returns whether the active style has a light background."""
+    """True if the active style has a light background."""
     return bool(np.mean(matplotlib(".colors").to_rgb(matplotlib().rcParams["axes.facecolor"])) > 0.5)
 
 

@@ -39,7 +39,7 @@ def check_log_probabilities(tensor: Any, layer: keras.layers.Layer) -> None:
 
 
 def _is_linear(layer: Any) -> bool:
-    """Returns whether a layer or operation is a cast or an identity."""
+    """True if a layer or operation is a cast or an identity."""
     if type(layer).__name__ in ("Cast", "Identity"):
         return True
     try:

@@ -17,7 +17,7 @@ INITIAL_SPREAD = 0.01  # fraction of each row of a learned T that is uniform at 
 FREE_SPREAD = 0.5  # without a penalty: the network would memorise all labels before a T near the identity moves
 FREE_SCALE = 8.0  # weight over T without a penalty: T must learn slower than the network, or classes are permuted
 MIN_MOVED_DISTANCE = 0.01  # total variation
-MAX_BYTES = 1 << 30  # of T
+MAX_TRANSITION_BYTES = 1 << 30
 MAX_ANNOTATORS = 1 << 24  # checked before the size of T is computed, because a file could have any number
 MIN_ENTRY = 1e-4  # of a learned T, times K: the gradient of an entry is the inverse of a probability
 
@@ -115,10 +115,10 @@ class NoiseTransition(keras.layers.Layer):
     def _check_memory(self) -> None:
         """Raises ValueError for sizes that an untrusted file could request, before anything is allocated."""
         size = (8 if self.variable_dtype == "float64" else 4) * self.size**2 * (self.num_annotators or 1)
-        if size > MAX_BYTES:
+        if size > MAX_TRANSITION_BYTES:
             annotators = f", num_annotators={self.num_annotators}" if self.axes else ""
             raise ValueError(
-                f"T must have at most {MAX_BYTES >> 30} GiB, but would have {size / 2**30:.5g}. Received: "
+                f"T must have at most {MAX_TRANSITION_BYTES >> 30} GiB, but would have {size / 2**30:.5g}. Received: "
                 f"num_classes={self.num_classes}, outlier_class={self.outlier_class}{annotators}"
             )
 

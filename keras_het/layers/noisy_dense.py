@@ -158,7 +158,7 @@ def resolve_covariance(
 
 
 def make_covariance(num_factors: int | None = None, parameter_efficient: bool = False, **arguments: Any) -> Covariance:
-    """Returns the covariance of a head's arguments: `Diagonal` for R = 0, else `LowRank` or `ParameterEfficient`."""
+    """Builds the covariance of a head's arguments: `Diagonal` for R = 0, else `LowRank` or `ParameterEfficient`."""
     is_zero = isinstance(num_factors, numbers.Integral) and not isinstance(num_factors, bool) and num_factors == 0
     if not is_zero:
         kind = ParameterEfficient if parameter_efficient else LowRank

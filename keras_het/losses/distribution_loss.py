@@ -47,7 +47,7 @@ def align_labels(labels: Any, outputs: Any) -> Any:
 
 
 def shapes_fit(shape: Any, expected: Any) -> bool:
-    """Returns whether two shapes are equal as far as they are known."""
+    """True if two shapes are equal as far as they are known."""
     pairs = zip(shape, expected, strict=False)
     return len(shape) == len(expected) and all(size == other or None in (size, other) for size, other in pairs)
 

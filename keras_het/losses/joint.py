@@ -81,7 +81,7 @@ class JointMultiLabelCrossentropy(JointLoss):
 
 
 def _check_rates(name: str, rates: Any) -> np.ndarray:
-    """Returns flip rates as an array, `()` or `(C,)`."""
+    """Checks that flip rates are in [0, 1), and returns an array, `()` or `(C,)`."""
     array = check_numbers(name, rates)
     if array.ndim > 1 or not np.all((array >= 0.0) & (array < 1.0)):
         raise refusal(name, "be a number in [0, 1), or one for each label", f"{rates!r}")

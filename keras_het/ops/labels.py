@@ -58,7 +58,7 @@ def broadcast_predictions(y_true: Tensor, y_pred: Tensor) -> tuple[Tensor, Tenso
 
 
 def is_label(labels: Tensor, num_classes: int) -> Tensor:
-    """Returns booleans: whether each label is a class or -1, for a missing label; nan is neither."""
+    """Returns a mask: whether each label is a class or -1, for a missing label; nan is neither."""
     return ops.logical_and(ops.logical_and(labels >= -1, labels < num_classes), ops.equal(labels, ops.floor(labels)))
 
 

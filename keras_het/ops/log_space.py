@@ -39,7 +39,7 @@ def weighted_logs(weights: Tensor, log_probs: Tensor) -> Tensor:
 
 
 def is_possible(log_probs: Tensor) -> Tensor:
-    """Returns booleans: whether each class is possible; nan counts as possible, so that it stays visible."""
+    """Returns a mask: whether each class is possible; nan counts as possible, so that it stays visible."""
     return ops.not_equal(log_probs, -np.inf)
 
 

@@ -64,7 +64,7 @@ class Normal(abc.ABC):
         return self.units
 
     def maker(self) -> Callable[..., Self]:
-        """Returns a function that makes a distribution of these sizes from tensors, without a reference to `self`."""
+        """Builds a constructor for these sizes. It holds no reference to `self`, which would keep all tensors alive."""
         return functools.partial(type(self), size=self.size)
 
     def standardized(self, center: Callable[[Tensor], Tensor] = finite, temperature: Tensor = 1.0) -> Self:

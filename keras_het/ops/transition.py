@@ -11,7 +11,7 @@ from keras_het.base.validation import check_fraction, check_integer, check_squar
 
 MIN_PROBABILITY = float(np.finfo("float32").tiny)  # in place of 0, whose log is infinite
 MAX_EXPONENT = 87.0  # its exp is finite in float32
-MAX_ROUNDING = 1e-6  # of the sum of a row
+MAX_ROW_SUM_ERROR = 1e-6
 
 
 def apply_transition(log_probs: Tensor, transition: Tensor) -> Tensor:
@@ -99,7 +99,7 @@ def project_rows(rows: Tensor, lower: float) -> Tensor:
     remainder = 1.0 - lower * rows.shape[-1]  # rows = lower + y, and y / remainder is a probability vector
     fits = ops.logical_and(
         ops.min(rows, axis=-1, keepdims=True) >= lower,
-        ops.abs(ops.sum(rows, axis=-1, keepdims=True) - 1.0) <= MAX_ROUNDING,
+        ops.abs(ops.sum(rows, axis=-1, keepdims=True) - 1.0) <= MAX_ROW_SUM_ERROR,
     )
     return ops.where(fits, rows, lower + remainder * project_to_simplex((rows - lower) / remainder))
 

@@ -128,7 +128,7 @@ def random_layers(model: Any) -> list[str]:
 
 
 def is_random(layer: Any) -> bool:
-    """Returns whether a layer of Keras, or the cell of a recurrent one, draws random numbers in training."""
+    """True if a layer of Keras, or the cell of a recurrent one, draws random numbers in training."""
     parts = [part for part in (layer, getattr(layer, "cell", None)) if part is not None]
     rates = [vars(part)[name] for part in parts for name in _RATES if name in vars(part)]
     return any(map(seed_generators_of, parts)) and (not rates or any(rates))

@@ -135,7 +135,7 @@ class Ending(NamedTuple):
         return remedy if self.accepts_activation else f"put {self.activation_layer} after it"
 
     def ends_in(self, kinds: tuple) -> bool:
-        """Returns whether the head has one of these classes, and only activations, Reshape and Flatten follow.
+        """True if the head has one of these classes, and only activations, Reshape and Flatten follow.
 
         Raises:
             ValueError: for a 1x1 convolution whose channels are not the last axis.
@@ -398,7 +398,7 @@ def _find_transitions(tensors: list) -> list[str]:
 
 
 def _learns(layer: Any) -> bool:
-    """Returns whether a layer of Keras or of this package is trained on its input; False for a user's own layer."""
+    """True if a layer of Keras or of this package is trained on its input; False for a user's own layer."""
     is_known = type(layer).__module__.startswith(("keras.", "keras_het."))
     is_container = isinstance(layer, NoiseTransition | keras.Model)
     return is_known and not is_container and bool(layer.weights) and not _is_passive(layer)
@@ -409,7 +409,7 @@ def _is_layer(layer: Any) -> bool:
 
 
 def _is_passive(layer: Any) -> bool:
-    """Returns whether a layer or an operation of Keras is an activation, or only moves values."""
+    """True if a layer or an operation of Keras is an activation, or only moves values."""
     is_operation = not _is_layer(layer) and type(layer).__module__.startswith("keras.")
     is_passive_operation = is_operation and type(layer).__name__ in PASSIVE_OPERATIONS
     return is_passive_operation or is_activation(layer) or any(is_a(layer, kind) for kind in PASSIVE_LAYERS)

@@ -26,7 +26,7 @@ from tests.fuzz.subjects import KNOWN
 BOUNDS = {
     "keras_het.layers.noisy_dense.MAX_WEIGHT_BYTES": 32 << 20,
     "keras_het.integrators.MAX_TABLE_BYTES": 4 << 20,
-    "keras_het.layers.noise_transition.MAX_BYTES": 4 << 20,
+    "keras_het.layers.noise_transition.MAX_TRANSITION_BYTES": 4 << 20,
     "keras_het.models.early_learning.MAX_MEMORY_BYTES": 4 << 20,
 }
 MEGABYTES = 512

@@ -173,7 +173,9 @@ flipped to the other class that the image resembles most. *The sign:* no strengt
 than `None`. Use `keras_het.layers.HeteroscedasticDense` for this noise.
 """
 
-look_alike = corrupt(clean, look_alike_transitions(x, clean, 0.4), seed=0)
+look_alike = corrupt(
+    clean, rows=look_alike_transitions(x, clean, 0.4), seed=0
+)
 print("negative log-likelihood by strength:", learn(x, look_alike)[1])
 
 """

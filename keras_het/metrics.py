@@ -74,27 +74,27 @@ class ExpectedCalibrationError(Serializable, keras.metrics.Metric):
             if factor is not None:
                 weights = weights * broadcast_weights(ops.cast(factor, "float32"), weights)
         p = ops.softmax(y_pred, axis=-1) if self.from_logits else y_pred
-        correct, weights = self._compare(y_true if ops.is_tensor(y_true) else np.asarray(y_true), p, weights)
+        labels, predicted = y_true if ops.is_tensor(y_true) else np.asarray(y_true), ops.argmax(p, axis=-1)
+        correct, weights = self._compare(labels, p, predicted, weights)
         is_probability = ops.all(ops.logical_and(p >= -MAX_ROUNDING, p <= 1.0 + MAX_ROUNDING), axis=-1)
         weights = ops.where(ops.logical_or(is_probability, weights == 0), weights, np.nan)
-        confidence = ops.max(p, axis=-1)
+        confidence = _entries(p, predicted)  # PyTorch and TensorFlow refuse the maximum of an empty batch
         gaps = ops.where(weights == 0, 0.0, weights * (correct - confidence))
         bins = ops.minimum(ops.cast(confidence * self.num_bins, "int32"), self.num_bins - 1)  # p = 1 is in the last bin
         gaps, bins = ops.reshape(gaps, (-1,)), ops.reshape(bins, (-1,))
         self._weight.assign_add(ops.sum(weights))
         self._gaps.assign_add(ops.segment_sum(gaps, bins, num_segments=self.num_bins))
 
-    def _compare(self, y_true: Tensor, p: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
+    def _compare(self, y_true: Tensor, p: Tensor, predicted: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
         """Returns ones for correct predictions, and weights: 0 for ignored labels, nan for labels that are no class.
 
         For a label vector, the first result is its entry of the predicted class.
         """
-        predicted, units, has_axis = ops.argmax(p, axis=-1), p.shape[-1], len(y_true.shape) == len(p.shape)
+        units, has_axis = p.shape[-1], len(y_true.shape) == len(p.shape)
         if has_axis and y_true.shape[-1] != 1:
             has_units = y_true.shape[-1] in (None, units)  # None in a step that TensorFlow traces
             refuse_if(not has_units, "y_true", f"have an entry for each of the {units} classes", shape=y_true)
-            vectors = ops.cast(y_true, "float32")
-            return ops.take_along_axis(vectors, predicted[..., None], axis=-1)[..., 0], weights
+            return _entries(ops.cast(y_true, "float32"), predicted), weights
         labels = integer_labels(y_true)
         labels = ops.squeeze(labels, -1) if has_axis else labels
         is_class = ops.logical_and(labels >= 0, labels < units)
@@ -106,6 +106,11 @@ class ExpectedCalibrationError(Serializable, keras.metrics.Metric):
     def result(self) -> Any:
         """Returns the error, in [0, 1]."""
         return ops.divide_no_nan(ops.sum(ops.abs(self._gaps)), self._weight)
+
+
+def _entries(vectors: Tensor, classes: Tensor) -> Tensor:
+    """Returns the entry of each vector, `(..., K)`, at its class, `(...)`."""
+    return ops.take_along_axis(vectors, classes[..., None], axis=-1)[..., 0]
 
 
 @keras.saving.register_keras_serializable("keras_het")

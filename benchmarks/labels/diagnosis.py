@@ -66,7 +66,7 @@ def planted(data, noise, seed):
     }
     make = noises.matrix_noise(lambda _, __: matrices[noise]()) if noise in matrices else noises.NOISES[noise]
     made = make(x, y, [seed, 3])
-    labels = corrupt(y, made.rows, [seed, 2])
+    labels = corrupt(y, rows=made.rows, seed=[seed, 2])
     x = made.x
     if data == "12 pixels":
         x = x[:, np.random.default_rng(0).permutation(x.shape[1])[:PIXELS]]

@@ -118,7 +118,7 @@ def make(data, noise, seed):
     order, known = np.random.default_rng([seed, 1]).permutation(len(y)), sum(sizes)
     x, y = x[order], y[order]
     noisy = NOISES[noise](x[:known], y[:known], [seed, 3])
-    labels = corrupt(y[:known], noisy.rows, [seed, 2])
+    labels = corrupt(y[:known], rows=noisy.rows, seed=[seed, 2])
     train, validation = slice(sizes[0]), slice(sizes[0], known)
     truth = tasks.Truth(noisy.y[train], _mean_transition(noisy))
     splits = (tasks.Split(noisy.x[part], labels[part]) for part in (train, validation))

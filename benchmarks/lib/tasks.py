@@ -168,8 +168,8 @@ def _smooth(noise, width):
 def _split(x, y, rate, sizes, units, epochs, backbone, seed, matrix=None):
     order = np.random.default_rng([seed, 1]).permutation(len(y))
     x, y, known = x[order], y[order], sum(sizes)
-    rows = look_alike_transitions(x[:known].reshape(known, -1), y[:known], rate) if matrix is None else matrix
-    noisy = corrupt(y[:known], rows, [seed, 2])
+    rows = look_alike_transitions(x[:known].reshape(known, -1), y[:known], rate) if matrix is None else None
+    noisy = corrupt(y[:known], matrix, [seed, 2], rows=rows)
     parts = (slice(sizes[0]), slice(sizes[0], known))
     return Task(*(Split(x[part], noisy[part]) for part in parts), Split(x[known:], y[known:]), units, epochs, backbone)
 

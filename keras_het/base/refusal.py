@@ -7,6 +7,7 @@ from typing import Any, cast
 
 import numpy as np
 
+MAX_LETTERS = 200  # of a printed value
 _NOTHING = object()  # not None, which can be a value
 
 
@@ -21,7 +22,7 @@ def refusal(
         received: text or number.
         shape: array or tensor; the error prints its shape.
         kind: object; the error prints its class.
-        value: value of the argument; the error prints it after the name.
+        value: value of the argument; the error prints it after the name, or the shape of a large array.
 
     Example:
         >>> refusal("x", "have shape (N, D)", shape=np.zeros(3))
@@ -32,8 +33,16 @@ def refusal(
     elif kind is not _NOTHING:
         received = f"a {type(kind).__name__}"
     elif value is not _NOTHING:
-        received = f"{name}={value!r}"
+        received = f"{name}={_short(value)}"
     return ValueError(f"{name if ' ' in name else f'`{name}`'} must {rule}. Received: {received}")
+
+
+def _short(value: Any) -> str:
+    """Returns the text of a value; for a long text its beginning, or the shape of the array."""
+    text, shape = repr(value), tuple(getattr(value, "shape", ()))
+    if len(text) <= MAX_LETTERS:
+        return text
+    return f"a {type(value).__name__} of shape {shape}" if shape else f"{text[:MAX_LETTERS]}..."
 
 
 def refuse_if(wrong: Any, name: str, rule: str, received: Any = "", **shown: Any) -> None:

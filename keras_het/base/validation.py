@@ -119,7 +119,7 @@ def check_labels(labels: Any, num_classes: float, count: int | None = None, name
     if labels.ndim != 1 or not np.issubdtype(labels.dtype, np.integer):
         remedy = f": use {name}.argmax(-1) for label vectors" if labels.ndim == 2 and labels.shape[1] > 1 else ""
         if labels.dtype.kind in "OSU":
-            remedy = f": use np.unique({name}, return_inverse=True)[1] for names"
+            remedy = f": {numbering(name)}"
         raise refusal(name, f"be integers of shape (N,){remedy}", f"shape {labels.shape}, dtype {labels.dtype}")
     wrong = np.flatnonzero((labels < 0) | (labels >= num_classes))
     if len(wrong):
@@ -128,6 +128,11 @@ def check_labels(labels: Any, num_classes: float, count: int | None = None, name
     if count is not None and len(labels) != count:
         raise refusal(name, f"have an entry for each of the {count} examples", len(labels))
     return labels.astype("int64", copy=False)
+
+
+def numbering(name: str) -> str:
+    """Returns the remedy for labels that are names."""
+    return f"number names in the order of the model's classes, [class_names.index(label) for label in {name}]"
 
 
 def missing_label_hint(label: Any, name: str) -> str:

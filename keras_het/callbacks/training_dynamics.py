@@ -8,7 +8,7 @@ import numpy as np
 from keras_het.base.batches import check_same_index, count_examples, is_data_set, select_rows
 from keras_het.base.classes import encode
 from keras_het.base.refusal import refuse_if
-from keras_het.base.validation import check_boolean, check_integer, check_labels
+from keras_het.base.validation import check_boolean, check_integer, check_labels, numbering
 from keras_het.callbacks.training_record import TrainingRecord
 from keras_het.reading.check import collect_warnings
 from keras_het.reading.probabilities import exclusive_log_probabilities
@@ -115,9 +115,5 @@ class TrainingDynamics(keras.callbacks.Callback):
 def _integers(y: Any, count: int) -> np.ndarray:
     """Converts labels of any form except names to integers."""
     classes, labels = encode(y, count)
-    rule = (
-        "be integers. For names, use np.unique(y, return_inverse=True)[1] if your model numbers the classes in sorted "
-        "order"
-    )
-    refuse_if(classes.dtype.kind in "OSU", "y", rule, f"dtype {classes.dtype}")
+    refuse_if(classes.dtype.kind in "OSU", "y", f"be integers: {numbering('y')}", f"dtype {classes.dtype}")
     return check_labels(classes[labels], np.inf, name="y")

@@ -12,7 +12,7 @@ from keras_het.base.tables import number_of
 from keras_het.base.validation import check_integer, check_labels
 from keras_het.base.verified import verified_indices
 from keras_het.labels.decoding import classes_by_transition
-from keras_het.labels.estimation import check_distributions, count_pairs
+from keras_het.labels.estimation import check_distributions, count_pairs, warn_of_order
 from keras_het.labels.issues import LabelTable
 
 # Both values were set by hand, on the datasets of benchmarks/real/next_labels.py, which does not vary them. Fewer added
@@ -78,6 +78,7 @@ def next_labels(probabilities: Any, labels: Any, count: int, *, verified_labels:
         `NextLabels`; print it.
     Raises:
         ValueError: for other shapes or values, or a `count` above the number of unverified labels.
+    Warns: if the labels fit the columns far better in another order.
     Source: Northcutt, Jiang and Chuang 2021, "Confident learning", for self-confidence; Richardson 1972,
         "Bayesian-based iterative method of image restoration", for q.
 
@@ -93,6 +94,7 @@ def next_labels(probabilities: Any, labels: Any, count: int, *, verified_labels:
     p = check_distributions(probabilities, keep_float32=True)
     refuse_if(p.shape[1] < 2, "probabilities", "be of at least two classes", shape=p)
     labels = check_labels(labels, p.shape[1], len(p))
+    warn_of_order(p, labels)
     unverified = np.setdiff1d(np.arange(len(p)), verified_indices(verified_labels, len(p), names))
     refuse_if(not len(unverified), "verified_labels", "leave an unverified label", "all labels")
     count, classes = check_integer("count", count, 1, len(unverified)), classes_by_transition(labels, p)

@@ -11,6 +11,7 @@ import keras
 import numpy as np
 
 from keras_het.base.batches import check_same_index
+from keras_het.base.classes import joined_names
 from keras_het.base.refusal import outside_level
 from keras_het.base.validation import check_choice, check_integer
 from keras_het.labels.choice import MAX_SEED
@@ -59,7 +60,7 @@ def clean(
         y: argument of `choose`. The model is trained on integers, indices into `result.classes`.
         epochs: number of epochs of each training; None on features, for a linear discriminant in closed form.
         probabilities: out-of-sample probabilities, `(N, K)`, each row of sum 1, with columns in the order of the
-            classes; None computes them by cross-validation.
+            classes, sorted or `class_names`; None computes them by cross-validation.
         action: "drop" trains without the confident issues, "correct" trains on their suggested classes. None drops
             them, but for a linear discriminant only if the noise is class-dependent.
         folds: number of folds, from 2 to N.
@@ -119,12 +120,14 @@ def clean(
         if probabilities is None:
             fold_of = stratified_folds(data.labels, folds, seed, data.classes)
             trial = cross_validate(trainer, method, data, fold_of, seed, folder)
-        else:
-            p, fold_of = check_distributions(probabilities, classes=data.classes, count=len(data)), None
-            trial = Trial(method, trainer.epochs, scores_of(p, data.y, "accuracy"), p)
-        check_learned(trial.probabilities, data.labels)
-        if fold_of is not None:
+            check_learned(trial.probabilities, data.labels)
             warn_if_weak(trial.probabilities, data, fold_of)
+        else:
+            p = check_distributions(probabilities, classes=data.classes, count=len(data))
+            order = joined_names(data.classes.tolist())
+            remedy = f"check that their columns are in the order {order} (or pass `class_names`), or use a better model"
+            check_learned(p, data.labels, "probabilities", remedy)
+            trial = Trial(method, trainer.epochs, scores_of(p, data.y, "accuracy"), p)
         diagnosis = diagnose(trial.probabilities, data.labels, class_names=data.classes.tolist())
         parts = (diagnosis, trial.probabilities, source, trainer, seed + folds)
         result = Result(None, [trial], trial, "", *parts, training_data=data)

@@ -52,14 +52,17 @@ def difference(scores: np.ndarray, others: np.ndarray, weight: np.ndarray | None
     return Difference(mean, float(np.sqrt(fractions**2 @ (gaps - mean) ** 2)))
 
 
-def check_learned(p: np.ndarray, labels: np.ndarray) -> None:
-    """Raises a ValueError if a model learned nothing; warns if it is not clearly better than the majority class."""
+def check_learned(p: np.ndarray, labels: np.ndarray, name: str = "The model", remedy: str = REMEDY) -> None:
+    """Raises a ValueError if a model learned nothing; warns if it is not clearly better than the majority class.
+
+    `name` and `remedy` are for the texts.
+    """
     failure, rule = describe_failure(p, labels), "predict held-out labels clearly better than the majority class"
-    refuse_if(failure, "The model", f"{rule}: {REMEDY}", failure)
+    refuse_if(failure, name, f"{rule}: {remedy}", failure)
     gain, text = _gain_over_majority(p, labels)
     if gain.mean <= gain.error:
         problem = "The model is not clearly better than the majority class, so do not rely on its predictions"
-        warnings.warn(f"{problem}: {text}. Remedy: {REMEDY}.", stacklevel=outside_level())
+        warnings.warn(f"{problem}: {text}. Remedy: {remedy}.", stacklevel=outside_level())
 
 
 def describe_failure(p: np.ndarray, labels: np.ndarray) -> str:

@@ -15,7 +15,7 @@ from keras_het.base.refusal import refusal
 from keras_het.base.tables import TitledLines
 from keras_het.base.validation import check_class_names, check_labels
 from keras_het.labels.decoding import Decoded, decode
-from keras_het.labels.estimation import check_distributions, count_pairs, flip_p_values
+from keras_het.labels.estimation import check_distributions, count_pairs, flip_p_values, warn_of_order
 
 SIGNIFICANCE_LEVEL = 0.05
 NEGLIGIBLE_RATE = 0.03  # else correct labels would often be diagnosed as noisy
@@ -155,6 +155,7 @@ def diagnose(probabilities: Any, labels: Any, class_names: Sequence | Mapping | 
         `Diagnosis`; print it.
     Raises:
         ValueError: for other shapes or values, or labels of one class only.
+    Warns: if the labels fit the columns far better in another order.
     Source: Finney 1971, "Probit Analysis", ch. 7, for test 1 ("natural mortality"); Pearson 1900 for test 2.
 
     Example:
@@ -172,6 +173,7 @@ def diagnose(probabilities: Any, labels: Any, class_names: Sequence | Mapping | 
     labels, names = _read(labels, class_names, len(p), size)
     if hasattr(probabilities, "columns"):
         p = check_distributions(probabilities, classes=names)
+    warn_of_order(p, labels)
     decoded = decode(labels, p)
     differs = decoded.classes != labels
     bins = (BINS * _ranks(decoded.margin, decoded.classes)).astype(int)

@@ -1,19 +1,23 @@
 """Counts of labels by confident class, and tests of systematic flips."""
 
+import warnings
 from typing import Any
 
 import numpy as np
 import scipy.special
+from scipy.optimize import linear_sum_assignment
 
-from keras_het.base.batches import row_blocks
+from keras_het.base.batches import argmax_rows, row_blocks
 from keras_het.base.classes import order_columns
-from keras_het.base.refusal import refusal, refuse_if
+from keras_het.base.refusal import outside_level, refusal, refuse_if
 from keras_het.base.validation import check_numbers
 
 ROUNDING = 1e-6  # else rounding can put the mean of equal probabilities above all of them, so that none counts
 FALSE_ALARM_RATE = 0.01  # rate of tables of uniform flips in which a flip is reported as systematic
 SUM_TOLERANCE, HALF_SUM_TOLERANCE = 1e-3, 1e-2  # half precision rounds sums of probabilities
 MIN_CLASS_EXAMPLES = 3  # the mean probability of one or two labels is chance
+MIN_EXTRA_AGREEMENT = 0.2  # fraction of the labels; below it, a warning of mixed-up arguments could be chance
+MAX_FALSE_ALARMS = 0.01  # rate of each such warning
 
 
 def systematic_flips(counts: np.ndarray) -> np.ndarray:
@@ -58,6 +62,29 @@ def confident_counts(labels: np.ndarray, p: np.ndarray) -> np.ndarray:
         has_class = confident.max(axis=1) >= 0
         np.add.at(counts, (confident.argmax(axis=1)[has_class], labels[rows][has_class]), 1)
     return counts
+
+
+def describe_order(predicted: np.ndarray, labels: np.ndarray, size: int) -> str:
+    """Returns how far predicted classes agree with labels if they agree far better in another order, else "".
+
+    If classes agree most often in their correct order, the probability of a text is at most `MAX_FALSE_ALARMS`.
+    """
+    order = linear_sum_assignment(-count_pairs(predicted, labels, size))[1]
+    agrees, agrees_reordered = predicted == labels, order[predicted] == labels
+    gain, differ = agrees_reordered.sum() - agrees.sum(), np.sum(agrees_reordered != agrees)
+    is_large = gain > MIN_EXTRA_AGREEMENT * len(labels) and np.ptp(predicted) > 0  # one class shows no order
+    limit = 2 * differ * (scipy.special.gammaln(size + 1) - np.log(MAX_FALSE_ALARMS))  # Hoeffding
+    if not is_large or gain**2 <= limit:
+        return ""
+    reordered = f"{agrees_reordered.mean():.0%} in another order of the classes"
+    return f"agree with {agrees.mean():.0%} of the labels, and with {reordered}"
+
+
+def warn_of_order(p: np.ndarray, labels: np.ndarray) -> None:
+    """Warns if the columns of probabilities seem to be in another order than the classes of the labels."""
+    if text := describe_order(argmax_rows(p), labels, p.shape[1]):
+        remedy = "Number names in the order of the columns, so that label k is the class of column k"
+        warnings.warn(f"`probabilities` {text}. {remedy}.", stacklevel=outside_level())
 
 
 def check_distributions(

@@ -14,7 +14,7 @@ from keras_het.base.tables import TextTable, number_of
 from keras_het.base.validation import check_labels
 from keras_het.callbacks.training_record import TrainingRecord
 from keras_het.labels.decoding import decode
-from keras_het.labels.estimation import check_distributions, confident_counts, systematic_flips
+from keras_het.labels.estimation import check_distributions, confident_counts, systematic_flips, warn_of_order
 
 SHOWN_ROWS = 20
 
@@ -142,12 +142,13 @@ def find_issues(probabilities: Any, labels: Any = None) -> LabelIssues:
     Args:
         probabilities: out-of-sample probabilities, `(N, K)`, each row of sum 1, which cleanlab calls `pred_probs` and
             expects after the labels; or a `TrainingDynamics` after an epoch. A float32 memory map is not copied.
-        labels: integers in [0, K), `(N,)`; a class without labels is never suggested. None for the labels of a
-            `TrainingDynamics`.
+        labels: integers in [0, K), `(N,)`, the columns of their classes; a class without labels is never suggested.
+            None for the labels of a `TrainingDynamics`.
     Returns:
         `LabelIssues`.
     Raises:
         ValueError: for other shapes or values, or missing labels.
+    Warns: if the labels fit the columns far better in another order.
     Source: Northcutt, Jiang and Chuang 2021, "Confident learning", sections 3.1 and 3.2 (prune by noise rate); the
         scores are cleanlab's `self_confidence`. Pleiss et al. 2020, "Identifying mislabeled data using the area under
         the margin ranking", for the mean margin, without their threshold class. Banerjee et al. 2005, "Clustering with
@@ -173,7 +174,9 @@ def find_issues(probabilities: Any, labels: Any = None) -> LabelIssues:
     refuse_if(labels is None, "labels", "be an array, except for a TrainingDynamics", "None")
     check_same_index(probabilities=probabilities, labels=labels)
     p = check_distributions(probabilities, keep_float32=True)
-    return _table(Evidence(p, check_labels(labels, p.shape[1], len(p))))
+    labels = check_labels(labels, p.shape[1], len(p))
+    warn_of_order(p, labels)
+    return _table(Evidence(p, labels))
 
 
 def all_issues(p: np.ndarray, labels: np.ndarray, decoded: Any = None, flags_all: bool = True) -> LabelIssues:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from keras_het.base.batches import check_same_index
-from keras_het.base.refusal import refusal
+from keras_het.base.refusal import refusal, refuse_if
 from keras_het.base.seeds import random_generator
 from keras_het.base.tables import number_of
 from keras_het.base.validation import (
@@ -65,14 +65,15 @@ def _check_flips(num_classes: int, noise: float) -> None:
     check_fraction("noise", noise)
 
 
-def corrupt(labels: Any, transition: Any, seed: int | list[int] = 0) -> np.ndarray:
+def corrupt(labels: Any, transition: Any = None, seed: int | list[int] = 0, *, rows: Any = None) -> np.ndarray:
     """Draws noisy labels, each from the distribution of its class or its example.
 
     Args:
         labels: true classes, integers in [0, K), shape `(N,)`.
-        transition: T, `(K, K)`, T[i, j] = p(noisy label j | true class i). For instance-dependent noise, a row for each
-            example, `(N, K)`, such as `synthetic.look_alike_transitions` returns; a square matrix is always a T.
+        transition: T, `(K, K)`, T[i, j] = p(noisy label j | true class i); None with `rows`.
         seed: seed of the draw, an integer, at least 0, or a list of integers as for `numpy.random.default_rng`.
+        rows: distributions of the noisy label of each example, `(N, K)`, for instance-dependent noise, such as
+            `synthetic.look_alike_transitions` returns; None with `transition`.
     Returns:
         integers, shape `(N,)`.
     Raises:
@@ -82,12 +83,18 @@ def corrupt(labels: Any, transition: Any, seed: int | list[int] = 0) -> np.ndarr
     Example:
         >>> corrupt([0, 1, 2, 2], [[0, 1, 0], [0, 0, 1], [1, 0, 0]]).tolist()
         [1, 2, 0, 0]
+        >>> corrupt([0, 0, 1], rows=[[0, 1], [1, 0], [0, 1]]).tolist()
+        [1, 0, 1]
     """
-    rng, shape = random_generator(seed), np.shape(transition)
-    if len(shape) == 2 and shape[0] != shape[1]:
-        bounds = _bounds(check_rows(transition))
-        check_labels(labels, shape[1], shape[0])
-        return np.sum(bounds <= rng.random((shape[0], 1)), axis=1)
+    rng, count = random_generator(seed), (transition is not None) + (rows is not None)
+    refuse_if(count != 1, "transition", "be T, or None with `rows`", f"{count} of the two")
+    if rows is not None:
+        refuse_if(np.ndim(rows) != 2, "rows", "have shape (N, K)", f"shape {np.shape(rows)}")
+        bounds = _bounds(check_rows(rows, "rows"))
+        check_labels(labels, bounds.shape[1], len(bounds))
+        return np.sum(bounds <= rng.random((len(bounds), 1)), axis=1)
+    shape, rule = np.shape(transition), "be a square matrix (K, K). Pass a row for each example as `rows`"
+    refuse_if(len(shape) != 2 or shape[0] != shape[1], "transition", rule, f"shape {shape}")
     bounds = _bounds(check_one_transition(transition))
     labels = check_labels(labels, len(bounds))
     uniform, noisy = rng.random(len(labels)), np.zeros(len(labels), int)

@@ -15,8 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from scipy.optimize import linear_sum_assignment
-from scipy.special import bdtr, gammaln
+from scipy.special import bdtr
 from scipy.stats import hypergeom
 
 from keras_het.base.batches import argmax_rows, as_array, read_index
@@ -26,11 +25,10 @@ from keras_het.base.tables import TitledLines, number_of
 from keras_het.base.validation import check_class_names, check_labels
 from keras_het.base.verified import encode_verified
 from keras_het.labels.draws import Sample, check_random, read_sample, select_sample
-from keras_het.labels.estimation import check_distributions, count_pairs
+from keras_het.labels.estimation import MAX_FALSE_ALARMS, MIN_EXTRA_AGREEMENT, check_distributions, describe_order
 from keras_het.labels.intervals import Estimate, Part, jeffreys, ratio, stratified
 
-MIN_VERIFIED, MIN_EXTRA_AGREEMENT = 20, 0.2  # below these, a warning of mixed-up arguments could be chance
-MAX_FALSE_ALARMS = 0.01  # rate of each warning in random samples
+MIN_VERIFIED = 20  # below it, a warning of mixed-up arguments could be chance
 
 
 def _fraction(hits: np.ndarray, strata: np.ndarray, sample: Sample) -> Estimate:
@@ -244,25 +242,17 @@ def _argument_warnings(
 ) -> Iterator[str]:
     """Yields warnings of arguments that do not seem to belong together.
 
-    Each warning has a probability of at most `MAX_FALSE_ALARMS` in a random sample. The first needs classes that agree
-    most often in their correct order, and the second needs labels and predictions that are correct in a fifth of the
-    cases that chance leaves wrong.
+    Each warning has a probability of at most `MAX_FALSE_ALARMS` in a random sample. The second needs labels and
+    predictions that are correct in a fifth of the cases that chance leaves wrong.
     """
-    table, count = count_pairs(predicted, observed, size), len(observed)
-    order = linear_sum_assignment(-table)[1]
-    agrees, agrees_reordered = predicted == observed, order[predicted] == observed
-    gain, differ = agrees_reordered.sum() - agrees.sum(), np.sum(agrees_reordered != agrees)
-    is_large = gain > MIN_EXTRA_AGREEMENT * count and np.ptp(predicted) > 0  # predictions of one class show no order
-    if is_large and gain**2 > 2 * differ * (gammaln(size + 1) - np.log(MAX_FALSE_ALARMS)):  # Hoeffding
-        yield (
-            f"predictions agree with {agrees.mean():.0%} of the labels, and with {agrees_reordered.mean():.0%} in "
-            "another order of the classes. Check that predictions follow the order of `class_names`."
-        )
+    if text := describe_order(predicted, observed, size):
+        yield f"predictions {text}. Check that predictions follow the order of `class_names`."
     if len(true) < MIN_VERIFIED:
         return
     if max(_chance_p_value(x[rows], true, size) for x in (observed, predicted)) < MAX_FALSE_ALARMS:
         yield "verified labels agree with the labels only by chance. Check that their rows belong to these labels."
-    p_value = hypergeom.sf(agrees[rows].sum() - 1, count, agrees.sum(), len(rows))
+    agrees = predicted == observed
+    p_value = hypergeom.sf(agrees[rows].sum() - 1, len(agrees), agrees.sum(), len(rows))
     if np.all(observed[rows] == true) and p_value < MAX_FALSE_ALARMS:
         yield "every verified label equals its label. If you have corrected `labels`, pass the original labels."
 

@@ -9,6 +9,7 @@ import numpy as np
 from keras_het.base.batches import as_array, as_numpy, check_rereadable, first_batches, is_data_set
 from keras_het.base.graph import has_graph, model_inputs
 from keras_het.base.refusal import refusal, refuse_first, refuse_if
+from keras_het.base.validation import numbering
 from keras_het.reading.ending import Ending
 from keras_het.reading.matching import find_ignored_label, find_label_form
 
@@ -180,8 +181,7 @@ def _check_labels(task: LabelTask) -> list[str]:
     """Raises an error for labels that the loss does not accept; returns the texts of warnings."""
     labels = task.labels
     if labels.dtype.kind in "OSUT":
-        rule = "be numbers: convert names with np.unique(y, return_inverse=True)[1]"
-        raise refusal("y", rule, f"dtype {labels.dtype}")
+        raise refusal("y", f"be numbers: {numbering('y')}", f"dtype {labels.dtype}")
     refuse_if(labels.dtype.kind == "c", "y", "be real numbers", f"dtype {labels.dtype}")
     refuse_first(~np.isfinite(labels), "y", "be finite", labels, "g")
     form = _find_form(task)

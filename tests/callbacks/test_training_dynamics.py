@@ -156,8 +156,8 @@ test_errors_say_what_is_wrong = refusals([
     (lambda: TrainingDynamics(X[:0], LABELS[:0]), "`x` must have at least one example. Received: none"),
     (lambda: TrainingDynamics(X, LABELS[:3]), "`y` must have a label for each of the 40 examples. Received: 3"),
     (lambda: TrainingDynamics(X[:3], ["b", "a", "b"]),
-     ("`y` must be integers. For names, use np.unique(y, return_inverse=True)[1] if your model numbers the classes in "
-      "sorted order. Received: dtype <U1")),
+     ("`y` must be integers: number names in the order of the model's classes, "
+      "[class_names.index(label) for label in y]. Received: dtype <U1")),
     (lambda: TrainingDynamics(X, np.full((EXAMPLES, 3), 0.3)),
      "`y` must name one class for each example. Received: vectors that are not one-hot"),
     (lambda: TrainingDynamics(X, LABELS, history=1), "`history` must be True or False. Received: history=1"),

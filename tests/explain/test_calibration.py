@@ -24,6 +24,8 @@ test_errors_say_what_is_wrong = refusals([
     (lambda: calibration(np.ones((3, 2)), [0]), "`probabilities` must be (N, K)"),
     (lambda: calibration(np.ones((0, 2)), []), "`probabilities` must be (N, K)"),
     (lambda: calibration(np.ones((1, 2)), [0], 0), "`num_bins` must be an integer at least 1"),
+    (lambda: calibration(np.ones((1, 2)), [0], np.zeros(500, int)), "Received: num_bins=a ndarray of shape (500,)"),
+    (lambda: calibration(np.ones((1, 2)), [0], [0] * 500), f"Received: num_bins=[{66 * '0, '}0..."),
     (lambda: calibration([[0.5, 0.5]], [2]), "`labels` must be in [0, 2). Received: 2 at [0]"),
     (lambda: calibration(np.log([[0.5, 0.5]]), [0]), NOT_SUMS),
     (lambda: calibration([[4.0, -1.0]], [0]), NOT_SUMS),

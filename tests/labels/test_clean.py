@@ -236,8 +236,21 @@ def test_features_of_a_data_set_have_a_report(tmp_path, monkeypatch):
 
 def test_a_model_that_learned_nothing_stops_the_call():
     guess = np.random.default_rng(1).dirichlet(np.ones(3), size=240)
-    with pytest.raises(ValueError, match="better than the majority class: scale the inputs"):
+    with pytest.raises(ValueError, match="`probabilities` must predict held-out labels clearly better than the major"):
         cleaned(probabilities=guess)
+    with pytest.raises(ValueError, match=r"The model must predict .* majority class: scale the inputs"):
+        clean(None, np.random.default_rng(1).normal(size=(240, 3)), LABELS, verbose=0)
+
+
+def test_columns_in_another_order_than_the_classes_are_named():
+    names = np.array(["9", "10", "2"])
+    p = 0.85 * np.eye(3)[TRUE] + 0.05
+    options = {"probabilities": p, "verbose": 0}
+    with pytest.raises(ValueError, match=r"columns are in the order '10', '2', '9' \(or pass `class_names`\)"):
+        clean(None, X, names[LABELS], **options)
+    result = clean(None, X, names[LABELS], class_names=names, **options)
+    wrong = result.issues.suggested != result.issues.label
+    assert sorted(result.issues.index[wrong]) == np.flatnonzero(LABELS != TRUE).tolist()
 
 
 def test_on_features_nothing_is_trained():

@@ -14,7 +14,7 @@ def predictions(transition, count=2000, seed=0):
     rng = np.random.default_rng(seed)
     true = rng.integers(len(transition), size=count)
     p = transition[true] * rng.gamma(20.0, size=(count, len(transition))) + 0.01
-    return true, corrupt(true, transition[true], seed + 1), p / p.sum(axis=1, keepdims=True)
+    return true, corrupt(true, rows=transition[true], seed=seed + 1), p / p.sum(axis=1, keepdims=True)
 
 
 def test_swapped_classes_are_found_and_of_uniform_flips_the_class_is_the_most_probable_label():

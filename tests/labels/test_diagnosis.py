@@ -45,10 +45,10 @@ def planted(noise, seed, accuracy=0.96, **sizes):
     size = q.shape[1]
     if noise == "instance-dependent":
         look = np.eye(size)[(true + np.random.default_rng([seed, 7]).integers(1, 4, size=len(true))) % size]
-        return 0.65 * q + 0.35 * look, corrupt(true, 0.65 * np.eye(size)[true] + 0.35 * look, [seed, 1])
+        return 0.65 * q + 0.35 * look, corrupt(true, rows=0.65 * np.eye(size)[true] + 0.35 * look, seed=[seed, 1])
     name, rate = noise.split()
     t = {"symmetric": symmetric, "pairs": pair_flip, "unequal": unequal_flips}[name](size, float(rate) / 100)
-    return q @ t, corrupt(true, t[true], [seed, 1])
+    return q @ t, corrupt(true, rows=t[true], seed=[seed, 1])
 
 
 @pytest.fixture

@@ -1,6 +1,7 @@
 """Labels that are probably wrong: planted ones are found, and those of no doubt are not."""
 
 import dataclasses
+import functools
 import sys
 import tracemalloc
 
@@ -16,7 +17,7 @@ from sklearn.neighbors import KNeighborsClassifier
 
 from keras_het.callbacks import TrainingDynamics
 from keras_het.callbacks.training_record import TrainingRecord
-from keras_het.labels import corrupt, diagnose, find_issues, symmetric
+from keras_het.labels import corrupt, diagnose, find_issues, next_labels, symmetric
 from keras_het.labels.estimation import confident_counts
 from keras_het.labels.issues import all_issues
 from tests.checks import refusals
@@ -240,3 +241,16 @@ def test_probabilities_in_float32_are_not_copied():
     assert peak < p.nbytes  # one copy in float64 would be twice that
     exact = find_issues(p.astype("float64"), labels)
     np.testing.assert_array_equal(np.sort(found.index[found.is_issue]), np.sort(exact.index[exact.is_issue]))
+
+
+@pytest.mark.parametrize("call", [find_issues, diagnose, functools.partial(next_labels, count=10)])
+def test_labels_in_another_order_than_the_columns_get_a_warning(call):
+    """Names in sorted order are no numbers of the columns 9, 10, 2; in the columns' order, the 10 errors are issues."""
+    rng, names = np.random.default_rng(0), np.array(["9", "10", "2"])
+    true = rng.integers(3, size=300)
+    labels = np.where(np.arange(300) % 30 == 0, (true + 1) % 3, true)
+    p = np.eye(3)[true] * 0.85 + 0.05
+    with pytest.warns(UserWarning, match="`probabilities` agree with 3% of the labels, and with 97% in another order"):
+        call(p, np.unique(names[labels], return_inverse=True)[1])
+    result = find_issues(p, [names.tolist().index(label) for label in names[labels]])
+    assert result.index[result.is_issue].tolist() == np.arange(0, 300, 30).tolist()

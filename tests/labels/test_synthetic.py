@@ -45,12 +45,16 @@ def test_the_transposed_matrix_is_caught():
         check_counts(LABELS, corrupt(LABELS, pair_flip(4, 0.45).T), pair_flip(4, 0.45))
 
 
+def test_as_many_rows_as_classes_are_no_matrix():
+    assert corrupt([2, 2, 2], rows=[[0, 1, 0], [0, 1, 0], [1, 0, 0]]).tolist() == [1, 1, 0]
+
+
 @pytest.mark.statistical
 def test_each_example_gets_the_labels_of_its_own_row(base_seed):
     rows = np.eye(4)[(LABELS + np.arange(COUNT)) % 4]
-    np.testing.assert_array_equal(corrupt(LABELS, rows), rows.argmax(1))
+    np.testing.assert_array_equal(corrupt(LABELS, rows=rows), rows.argmax(1))
     rows = np.random.default_rng(base_seed + 1).dirichlet(np.ones(4), size=COUNT)
-    noisy = corrupt(LABELS, rows, base_seed)
+    noisy = corrupt(LABELS, rows=rows, seed=base_seed)
     z = np.sum(rows[np.arange(COUNT), noisy] - (rows**2).sum(1)) / np.sqrt(
         np.sum((rows**3).sum(1) - (rows**2).sum(1) ** 2)
     )
@@ -82,7 +86,7 @@ def test_look_alikes_flip_to_the_class_that_looks_alike_and_near_the_boundary():
     flips = 1 - rows[np.arange(len(labels)), labels]
     near = np.argsort(-features[labels == 0, 0])  # the rightmost of class 0 look most like class 1
     assert np.all(np.diff(flips[labels == 0][near]) <= 1e-12)
-    assert norm.isf(1e-6) * np.sqrt(600 * 0.24) > abs(np.sum(corrupt(labels, rows) != labels) - 240)
+    assert norm.isf(1e-6) * np.sqrt(600 * 0.24) > abs(np.sum(corrupt(labels, rows=rows) != labels) - 240)
 
 
 test_errors_say_what_is_wrong = refusals([
@@ -90,9 +94,14 @@ test_errors_say_what_is_wrong = refusals([
     (lambda: corrupt([0.0, 1.0], np.eye(3)),
      "`labels` must be integers of shape (N,). Received: shape (2,), dtype float64"),
     (lambda: corrupt([0, 1], [[1, 0], [0.5, 0.1]]), "row 1 sums to 0.6"),
-    (lambda: corrupt([0, 1], np.ones((3, 2)) / 2),
+    (lambda: corrupt([0, 1], rows=np.ones((3, 2)) / 2),
      "`labels` must have an entry for each of the 3 examples. Received: 2"),
-    (lambda: corrupt([0], [[0.5, 0.6]]), "rows that sum to one. Received: row 0 sums to 1.1"),
+    (lambda: corrupt([0], rows=[[0.5, 0.6]]), "`rows` must have rows that sum to one. Received: row 0 sums to 1.1"),
+    (lambda: corrupt([0], rows=[0.5, 0.5]), "`rows` must have shape (N, K). Received: shape (2,)"),
+    (lambda: corrupt([0, 1], np.ones((3, 2)) / 2),
+     "`transition` must be a square matrix (K, K). Pass a row for each example as `rows`. Received: shape (3, 2)"),
+    (lambda: corrupt([0]), "`transition` must be T, or None with `rows`. Received: 0 of the two"),
+    (lambda: corrupt([0], np.eye(2), rows=[[0.5, 0.5]]), "Received: 2 of the two"),
     (lambda: corrupt([0], np.eye(2), -1), "at least 0, or a list of integers. Received: seed=-1"),
     (lambda: corrupt([0], np.eye(2), [1, -1]), "Received: seed=[1, -1]"),
     (lambda: corrupt([0], np.eye(2), "a"), "Received: seed='a'"),
@@ -103,6 +112,6 @@ test_errors_say_what_is_wrong = refusals([
     (lambda: look_alike_transitions([[0.0], [1.0]], [0.0, 1.0], 0.5), "`labels` must be integers of shape (N,)"),
     (lambda: look_alike_transitions([[0.0]], [0], 1.5), "`noise` must be in [0, 1]. Received: noise=1.5"),
     (lambda: look_alike_transitions([[0.0], [1.0]], ["a", "b"], 0.5),
-     "use np.unique(labels, return_inverse=True)[1] for names"),
+     "number names in the order of the model's classes, [class_names.index(label) for label in labels]. Received"),
     (lambda: look_alike_transitions([[0.0]], [0, 1], 0.5), "`features` must have shape (N, D) and `labels` (N,)"),
 ])  # fmt: skip

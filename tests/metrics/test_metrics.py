@@ -66,6 +66,16 @@ def test_weights_vectors_masks_and_what_does_not_count():
         assert result == pytest.approx(updated(make(from_logits=True), labels, logits), abs=1e-6)
 
 
+@pytest.mark.parametrize("labels", [np.zeros(0, "int32"), np.zeros((0, 1), "int32"), np.zeros((0, 3), "float32")])
+def test_an_empty_batch_changes_nothing(labels):
+    empty, (y, p) = np.zeros((0, 3), "float32"), case_with_ties(0)
+    assert updated(make(), labels, empty) == 0.0
+    metric = make()
+    for batch in ((labels, empty), (y, p), (labels, empty)):
+        metric.update_state(*batch)
+    assert number(metric.result()) == pytest.approx(ece(y, np.float64(p)), abs=1e-6)
+
+
 def test_a_weight_is_a_number_of_examples_and_its_unit_does_not_matter():
     labels, logits = (x[:13] for x in case(6))
     counts = np.random.default_rng(7).integers(4, size=13)

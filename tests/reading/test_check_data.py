@@ -25,7 +25,10 @@ BINARY = losses.BinaryCrossentropy(from_logits=True)
 MISSING = losses.SparseCategoricalCrossentropy(from_logits=True, ignore_class=-1)
 TO_VECTORS = "must be label vectors of shape (N, 3). For integers use keras.utils.to_categorical(y, 3)"
 TO_INTEGERS = "must be integers of shape (N,). For label vectors use y.argmax(-1)"
-NAMES = "must be numbers: convert names with np.unique(y, return_inverse=True)[1]. Received: dtype"
+NAMES = (
+    "must be numbers: number names in the order of the model's classes, [class_names.index(label) for label in y]. "
+    "Received: dtype"
+)
 
 
 def changed(array, place, value):

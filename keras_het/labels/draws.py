@@ -17,6 +17,7 @@ from keras_het.base.verified import row_numbers, verified_indices
 REFUSAL_P, WARNING_P = 1e-5, 0.01  # p-values over all tests of a sample
 MIN_NORMAL_COUNT = 30  # expected number of less frequent values; below it, the normal approximation is far off
 REMEDY = "pass only randomly drawn examples, or `inclusion`, the probability of each example to be drawn"
+IN_ORDER = "be in the order of the draw, not sorted. Keep the order in a column, and pass {index: position}"
 NO_GAPS = (
     "be verified from its start, without gaps, because skipped examples can be hard. Verify the skipped examples, or "
     "count them as errors"
@@ -65,9 +66,8 @@ def verified_rows(draw_order: Any, is_verified: np.ndarray, index: Any = None) -
         gap = f"entry {count} of the draw" + (f", example number {rows[count]}," if rows[count] >= 0 else "")
         received = f"{gap} has no verified label, but later entries have one"
         refuse_if(has_label[count:].any(), "draw_order", NO_GAPS, received)
-        rule = "be in the order of the draw, not sorted. Keep the order in a column, and pass {index: position}"
         p_value = _rank_p_value(rows, np.arange(count))
-        refuse_if(p_value < REFUSAL_P, "draw_order", rule, "row numbers that are not in random order")
+        refuse_if(p_value < REFUSAL_P, "draw_order", IN_ORDER, "row numbers that are not in random order")
     return rows[:count]
 
 
@@ -116,11 +116,17 @@ def read_sample(verified: Any, count: int, inclusion: Any, index: Any = None) ->
     return Sample(rows, p[rows].mean() / p[rows], is_uniform, None if is_uniform else p)
 
 
-def check_random(sample: Sample, scores: dict[str, np.ndarray], classes: dict[str, np.ndarray]) -> str:
+def check_random(
+    sample: Sample,
+    scores: dict[str, np.ndarray],
+    classes: dict[str, np.ndarray],
+    name: str = "verified_labels",
+    rule: str = f"be a random sample: {REMEDY}",
+) -> str:
     """Returns a warning if a uniform sample does not look random; an empty text otherwise.
 
     Wilcoxon's test compares the ranks of scores, and the hypergeometric distribution the frequency of each class. The
-    test cannot notice a selection by anything else.
+    test cannot notice a selection by anything else. `name` and `rule` are for the texts.
 
     Raises:
         ValueError: if fewer than one in 100,000 random samples would differ as much.
@@ -133,11 +139,10 @@ def check_random(sample: Sample, scores: dict[str, np.ndarray], classes: dict[st
         p_values |= {f"in the frequency of {title} {k}": p for k, p in enumerate(class_p_values)}
     difference, p_value = min(p_values.items(), key=lambda pair: pair[1], default=("", 1.0))
     p_value *= len(p_values)
-    rule = f"be a random sample: {REMEDY}"
-    refuse_if(p_value < REFUSAL_P, "verified_labels", rule, f"examples that differ from the rest {difference}")
+    refuse_if(p_value < REFUSAL_P, name, rule, f"examples that differ from the rest {difference}")
     if p_value >= WARNING_P:
         return ""
-    return f"the verified examples differ from the rest {difference} (p = {p_value:.1g}). If not random, {REMEDY}."
+    return f"the verified examples differ from the rest {difference} (p = {p_value:.1g}). `{name}` must {rule}."
 
 
 def _rank_p_value(values: np.ndarray, rows: np.ndarray) -> float:

@@ -12,7 +12,7 @@ from keras_het.base.batches import read_index
 from keras_het.base.classes import encode, is_index_unambiguous
 from keras_het.base.validation import check_boolean, check_class_names, check_open_fraction
 from keras_het.base.verified import encode_verified, verified_indices
-from keras_het.labels.draws import verified_rows
+from keras_het.labels.draws import IN_ORDER, Sample, check_random, verified_rows
 
 TIE_TOLERANCE = 1e-6  # of log-probabilities; else rounding could exclude a possible number
 BETA_PRIOR = 0.5  # both parameters of the beta prior of the error rate, which prefers rates near 0 and 1
@@ -20,7 +20,7 @@ BETA_PRIOR = 0.5  # both parameters of the beta prior of the error rate, which p
 
 @dataclasses.dataclass(frozen=True)
 class ErrorsLeft:
-    """Upper bound of the label errors left, which prints as two sentences.
+    """Upper bound of the label errors left, which prints as two sentences, and its warning.
 
     Attributes:
         checked: number of all checked labels.
@@ -32,6 +32,7 @@ class ErrorsLeft:
         rate: `max_errors` as a fraction of all labels, when the known errors are corrected.
         confidence: probability that the bound holds, at least.
         sequential: boolean, whether the bound holds at all looks together.
+        warning: text if the sample has other frequencies of the labels than a random sample (p below 0.01), else "".
     """
 
     checked: int
@@ -43,6 +44,7 @@ class ErrorsLeft:
     rate: float
     confidence: float
     sequential: bool
+    warning: str = ""
 
     def __str__(self) -> str:
         when = ", valid at every look" if self.sequential else ""
@@ -50,6 +52,7 @@ class ErrorsLeft:
             f"At most {self.max_errors:,} of the {self.unchecked:,} unchecked labels are errors, {self.rate:.2%} of "
             f"all labels (confidence {self.confidence:.0%}{when}). Errors so far: {self.sample_errors:,} in the random "
             f"sample of {self.sample:,}, {self.errors:,} in all {self.checked:,} checked labels."
+            f"{self.warning and f' Warning: {self.warning}'}"
         )
 
 
@@ -94,7 +97,8 @@ def errors_left(
     Returns:
         `ErrorsLeft`; print it.
     Raises:
-        ValueError: for rows that do not exist or repeat, an empty sample, a sample with a gap, or a sorted sample.
+        ValueError: for rows that do not exist or repeat, an empty sample, a sample with a gap, or a sample that is
+            sorted by row or by label (p below 0.00001).
     Source: Waudby-Smith and Ramdas 2020, "Confidence sequences for sampling without replacement", section 2, for the
         ratio of prior and posterior; Clopper and Pearson 1934, "The use of confidence or fiducial limits", for the
         inversion.
@@ -121,7 +125,21 @@ the random sample of 200, 1 in all 200 checked labels.
     errors, unchecked = int(is_error[sample].sum()), int(len(observed) - len(rows))
     bound = _max_errors(len(sample) + unchecked, len(sample), errors, confidence, sequential)
     counts = len(rows), int(is_error.sum()), len(sample), errors, unchecked, bound
-    return ErrorsLeft(*counts, bound / len(observed), confidence, sequential)
+    warning = _check_frequencies(sample, observed, is_checked)
+    return ErrorsLeft(*counts, bound / len(observed), confidence, sequential, warning)
+
+
+def _check_frequencies(sample: np.ndarray, labels: np.ndarray, is_checked: np.ndarray) -> str:
+    """Returns a warning if the sample has other frequencies of labels than the labels it was drawn from, else "".
+
+    A sheet that was drawn at random and then sorted by label differs, until all of it is verified. A ValueError is
+    raised if this cannot be chance.
+    """
+    is_drawn_from = ~is_checked
+    is_drawn_from[sample] = True
+    rows = np.cumsum(is_drawn_from)[sample] - 1
+    population = {"label": labels[is_drawn_from]}
+    return check_random(Sample(rows, np.ones(len(rows))), {}, population, "draw_order", IN_ORDER)
 
 
 def _max_errors(population: int, sample: int, errors: int, confidence: float, sequential: bool) -> int:

@@ -146,6 +146,41 @@ def test_the_bound_holds_by_places_and_not_by_the_lines_of_a_sorted_file():
     assert np.mean(by_places) > 0.95 - 4 * (0.05 * 0.95 / 30) ** 0.5
 
 
+@pytest.mark.statistical
+def test_a_sheet_sorted_by_label_is_refused_by_both_functions(base_seed):
+    """All errors are in the last class of the sheet, which a person has not reached: the bound would be far too low."""
+    for seed in range(100):
+        rng = np.random.default_rng([base_seed, seed])
+        labels = rng.integers(3, size=3000)
+        true = np.where((labels == 2) & (rng.random(3000) < 0.6), 0, labels)
+        drawn = rng.permutation(3000)[:200]
+        sheet = drawn[np.argsort(labels[drawn], kind="stable")]
+        verified = {int(row): int(true[row]) for row in sheet[:90]}
+        for call in (
+            lambda rows=sheet, verified=verified, labels=labels: errors_left(labels, verified, rows),
+            lambda p=true, verified=verified, labels=labels: verify_accuracy(p, labels, verified),
+        ):
+            with pytest.raises(ValueError, match="examples that differ from the rest in the frequency of label"):
+                call()
+    whole = {int(row): int(true[row]) for row in sheet}
+    assert errors_left(labels, whole, sheet).max_errors >= np.sum(true != labels) - np.sum((true != labels)[sheet])
+
+
+@pytest.mark.statistical
+def test_few_random_samples_get_the_warning_of_frequencies(base_seed):
+    """At most 1% of samples, also if labels were checked before the draw: 12 of 400 are more than 5 standard errors."""
+    rng, count = np.random.default_rng(base_seed), 0
+    for _ in range(400):
+        labels, order = rng.integers(4, size=200), rng.permutation(200)
+        before, sample = np.flatnonzero(labels == 0)[:20], order[:60]
+        drawn = sample[~np.isin(sample, before)]
+        verified = {int(row): int(labels[row]) for row in (*before, *drawn)}
+        result = errors_left(labels, verified, drawn)
+        count += bool(result.warning)
+        assert ("Warning: the verified examples differ" in str(result)) == bool(result.warning)
+    assert count < 15
+
+
 def test_names_of_an_index_of_two_levels_are_tuples():
     labels = pandas.Series([0, 1] * 6, index=pandas.MultiIndex.from_product([range(3), range(4)]))
     found = errors_left(labels, {(0, 2): 1, (2, 3): 1}, [(0, 2), (2, 3)])

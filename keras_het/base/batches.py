@@ -1,6 +1,7 @@
 """Reads the inputs of `fit` and `predict`, arrays or data sets, batch by batch in one pass."""
 
 import itertools
+import warnings
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -8,9 +9,15 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_het.base.refusal import refusal, refuse_if
+from keras_het.base.refusal import outside_level, refusal, refuse_if
+from keras_het.base.seeds import preserve_random_states
 
 BLOCK_ROWS = 8192
+SHUFFLED = (
+    "`x` yields another first batch if it is read again, so row numbers of this reading fit no other. Build it without "
+    "shuffling: `shuffle=False` in `image_dataset_from_directory` or a `DataLoader`, no `shuffle` of tf.data, and a "
+    "fixed order in `on_epoch_end` of a `PyDataset`. Put random augmentation into the model."
+)
 
 
 class Arrays(NamedTuple):
@@ -130,14 +137,20 @@ def argmax_rows(p: np.ndarray) -> np.ndarray:
 def batches(x: Any, batch_size: int) -> Iterator[tuple[Any, Any]]:
     """Yields pairs of inputs and labels, batch by batch; labels are None if `x` has none.
 
-    Raises:
-        ValueError: for an infinite data set.
+    See `batches_with_weights`.
     """
     return ((inputs, labels) for inputs, labels, _ in batches_with_weights(x, batch_size))
 
 
-def batches_with_weights(x: Any, batch_size: int) -> Iterator[tuple[Any, Any, Any]]:
-    """Yields inputs, labels and weights, batch by batch; labels and weights are None if `x` has none."""
+def batches_with_weights(x: Any, batch_size: int, *, keeps_order: bool = True) -> Iterator[tuple[Any, Any, Any]]:
+    """Yields inputs, labels and weights, batch by batch; labels and weights are None if `x` has none.
+
+    With `keeps_order`, results belong to row numbers, so the first batch of a data set is read again at the end.
+
+    Raises:
+        ValueError: for an infinite data set.
+    Warns: with `keeps_order`, if the data set shuffles itself.
+    """
     x = _strings_as_array(x)
     if not is_data_set(x):
         for start in range(0, count_examples(x), batch_size):
@@ -147,7 +160,27 @@ def batches_with_weights(x: Any, batch_size: int) -> Iterator[tuple[Any, Any, An
     is_infinite = int(x.cardinality() if hasattr(x, "cardinality") else 0) == -1  # tf.data.INFINITE_CARDINALITY
     if is_infinite or (isinstance(x, keras.utils.PyDataset) and x.num_batches is None):
         raise refusal("x", "be a finite data set", "an infinite one")
-    yield from _read_data_set(x)
+    first = None
+    for batch in _read_data_set(x):
+        first = batch if first is None else first
+        yield batch
+    if keeps_order and first is not None:
+        _warn_if_shuffled(x, first)
+
+
+@preserve_random_states()
+def _warn_if_shuffled(x: Any, first: tuple) -> None:
+    """Warns if a data set yields another first batch after an epoch; one that can be read only once yields none."""
+    if isinstance(x, keras.utils.PyDataset):
+        x.on_epoch_end()  # as after an epoch of `fit` or `predict`
+    again = next(_read_data_set(x), None)
+    if again is not None and not all(map(_are_equal, keras.tree.flatten(first), keras.tree.flatten(again))):
+        warnings.warn(SHUFFLED, stacklevel=outside_level())
+
+
+def _are_equal(part: Any, other: Any) -> bool:
+    part, other = np.asarray(as_numpy(part)), np.asarray(as_numpy(other))
+    return np.array_equal(part, other, equal_nan=part.dtype.kind in "fc")
 
 
 def first_batches(x: Any, count: int) -> Iterator[tuple[Any, Any]]:
@@ -201,7 +234,7 @@ def labelled_batches(x: Any, y: Any, batch_size: int, name: str = "y") -> Iterat
     all_labels, start = None if y is None else np.asarray(ops.convert_to_numpy(y)), 0
     if all_labels is not None and len(all_labels) != (count := count_examples(x)):
         raise refusal(name, f"have an entry for each of the {count} examples", len(all_labels))
-    for inputs, labels, weights in batches_with_weights(x, batch_size):
+    for inputs, labels, weights in batches_with_weights(x, batch_size, keeps_order=False):
         if weights is not None and np.any(np.asarray(as_numpy(weights)) != 1):
             raise refusal("x" if name == "y" else name, "be (x, y), without weights", "a data set with weights")
         if labels is None and all_labels is None:

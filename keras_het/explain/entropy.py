@@ -49,7 +49,7 @@ def uncertainty(
 
     Args:
         model: functional or Sequential model with a `HeteroscedasticDense`.
-        x: inputs of the model: arrays, or a data set of batches, whose labels are ignored.
+        x: inputs of the model: arrays, or a data set of batches in a fixed order, whose labels are ignored.
         layer: name of the head, if there are several.
         num_samples: number of nodes over which entropies are averaged; at least 1.
         batch_size: batch size of the predictions from arrays.

@@ -77,8 +77,8 @@ def choose(
             functions compares the models as they are; list the safest first. A trained model is not trained again:
             `choose` computes its features, the inputs of its last Dense layer, once. None if `x` already holds features
             `(N, D)`; scaling is done for you.
-        x: examples: arrays, memory maps, a numeric pandas frame, or a data set of batches (x, y), read once. A KerasHub
-            task accepts raw images and strings.
+        x: examples: arrays, memory maps, a numeric pandas frame, or a data set of batches (x, y) in a fixed order, read
+            once. A KerasHub task accepts raw images and strings.
         y: labels, `(N,)`, integers from 0 on, or names; None for a data set. Also votes of several annotators,
             `(N, M)`, integers or names, with -1, nan or None for a missing vote; or distributions, `(N, K)` floats.
             Every example needs a label.
@@ -106,7 +106,8 @@ def choose(
     Raises:
         ValueError: for labels or arguments out of range, a model without a head, or models that predict held-out labels
             no better than the majority class.
-    Warns: if the final method is clearly worse than the nearest class mean of its features.
+    Warns: if a data set shuffles itself, or the final method is clearly worse than the nearest class mean of its
+        features.
     Source: Breiman, Friedman, Olshen and Stone 1984, "Classification and regression trees", section 3.4.3, for the
         rule. Each method names its source.
 

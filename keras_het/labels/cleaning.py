@@ -79,8 +79,8 @@ def clean(
     Raises:
         ValueError: for labels that `choose` refuses, or models that predict held-out labels no better than the majority
             class.
-    Warns: if a class has fewer examples than folds, or loses all of them; if the model is clearly worse than the
-        nearest class mean of its features.
+    Warns: if a data set shuffles itself; if a class has fewer examples than folds, or loses all of them; if the model
+        is clearly worse than the nearest class mean of its features.
 
     Example:
         >>> def make_model():

@@ -77,7 +77,7 @@ def read(x: Any, y: Any = None, sample_weight: Any = None, class_names: Any = No
     """Reads examples and labels of any form.
 
     Args:
-        x: examples: arrays, memory maps, a numeric pandas frame, or a data set of batches (x, y), read once.
+        x: examples: arrays, memory maps, a numeric pandas frame, or a data set of batches (x, y) in a fixed order.
         y: labels, `(N,)`: integers from 0 on, or names; distributions, `(N, K)` floats; or votes of M annotators,
             `(N, M)`, integers or names, with -1, nan or None for a missing vote. Dawid and Skene's model turns votes
             into distributions. None for a data set. A Series or frame must have the index of a frame x.

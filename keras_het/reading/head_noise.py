@@ -6,7 +6,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_het.base.batches import batches
+from keras_het.base.batches import batches_with_weights
 from keras_het.base.graph import has_graph
 from keras_het.base.internals import layers_of
 from keras_het.base.masks import drop_masked, masked_predictor
@@ -77,7 +77,7 @@ def average_noise(model: keras.Model, x: Any, name: str | None = None, batch_siz
     predict = masked_predictor(model, ending.features)
     _check_readable(ending.head.covariance)
     total, sums = 0, None
-    for inputs, _ in batches(x, check_integer("batch_size", batch_size, 1)):
+    for inputs, *_ in batches_with_weights(x, check_integer("batch_size", batch_size, 1), keeps_order=False):
         features, mask = predict(inputs)
         count, parts = _sums(ending.head, *drop_masked(mask, features))
         total += count

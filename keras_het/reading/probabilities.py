@@ -38,7 +38,7 @@ def predict_probabilities(model: keras.Model, x: Any, batch_size: int = 128) -> 
 
     Args:
         model: a model with one output of shape `(N, K)`.
-        x: inputs of the model: arrays, or a data set of batches, whose labels are ignored.
+        x: inputs of the model: arrays, or a data set of batches in a fixed order, whose labels are ignored.
         batch_size: batch size of the predictions from arrays.
     Returns:
         shape `(N, K)`, float32, in [0, 1].

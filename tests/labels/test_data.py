@@ -1,7 +1,10 @@
 """Labels of any form as one `Data`, and what is refused."""
 
+import functools
 import re
+import warnings
 
+import keras
 import numpy as np
 import pandas
 import pytest
@@ -9,6 +12,7 @@ import scipy.sparse
 from scipy.special import softmax
 
 from keras_het.base.classes import order_columns
+from keras_het.explain import features
 from keras_het.labels import aggregate, annotators, choose, clean
 from keras_het.labels.data import (
     _check_no_counts,
@@ -254,6 +258,64 @@ def test_rows_go_together_and_a_data_set_is_read_once_with_its_weights():
     np.testing.assert_array_equal(data.weight, np.arange(240.0))
     with pytest.raises(ValueError, match="`sample_weight` must be None for a data set that has weights"):
         read(Batches(X, Y, np.ones(240)), sample_weight=np.ones(240))
+
+
+class Shuffled(Batches):
+    """Batches that shuffle themselves after each epoch, in place, as users write it."""
+
+    def on_epoch_end(self):
+        np.random.shuffle(self.order)
+
+    def __getitem__(self, index):
+        rows = self.order[index * self.size : (index + 1) * self.size]
+        return tuple(array[rows] for array in self.arrays)
+
+
+def shuffled(**options):
+    data = Shuffled(X, Y, **options)
+    data.order = np.arange(240)
+    return data
+
+
+def tf_data(x, y, **options):
+    import tensorflow as tf
+
+    return tf.data.Dataset.from_tensor_slices((x, y)).shuffle(240, **options).batch(16)
+
+
+def loader(**options):
+    import torch
+
+    pairs = torch.utils.data.TensorDataset(torch.tensor(X), torch.tensor(Y))
+    return torch.utils.data.DataLoader(pairs, batch_size=16, **options)
+
+
+BACKEND = keras.config.backend()
+DATA_SETS = {"PyDataset": (shuffled, lambda: Batches(X, Y))}
+DATA_SETS |= {"torch": (lambda: loader(shuffle=True), loader)} if BACKEND == "torch" else {}
+if BACKEND == "tensorflow":
+    DATA_SETS["tf.data"] = lambda: tf_data(X, Y), lambda: tf_data(X, Y, reshuffle_each_iteration=False)
+
+
+@pytest.mark.smoke
+@pytest.mark.parametrize("kind", DATA_SETS)
+def test_a_data_set_that_shuffles_itself_gets_a_warning(kind):
+    """Row numbers would belong to one reading: 0 of 9 listed rows were label errors."""
+    for call in (read, functools.partial(features, make_model()), functools.partial(clean, None, verbose=0)):
+        for make, count in zip(DATA_SETS[kind], (1, 0), strict=True):
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always")
+                call(make())
+            texts = [str(each.message) for each in caught if each.category is UserWarning]
+            assert ["another first batch if it is read again" in text for text in texts] == [True] * count
+
+
+def test_reading_again_changes_no_random_state_and_no_generator():
+    state, data = np.random.get_state()[1].tolist(), Batches(X, Y)
+    with pytest.warns(UserWarning, match="`shuffle=False` in `image_dataset_from_directory`"):
+        read(shuffled())
+    assert np.random.get_state()[1].tolist() == state
+    np.testing.assert_array_equal(read(data[index] for index in range(len(data))).x, X)
 
 
 def test_frames_are_numbers_and_keep_their_index():

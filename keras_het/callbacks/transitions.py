@@ -21,7 +21,7 @@ MIN_OUTLIER_FRACTION = 0.01  # below it, T has learned that no outlier is labell
 
 
 class TransitionCallback(keras.callbacks.Callback):
-    """Base class: checks the model, and warns of a nan loss and of an outlier class that was not learned."""
+    """Base class: checks the model, and warns of a nan loss, a permuted T, and outliers that were not learned."""
 
     @property
     def layers(self) -> list[NoiseTransition]:
@@ -184,7 +184,7 @@ class TransitionMonitor(TransitionCallback):
 
     def _measures(self, layer: NoiseTransition) -> dict[str, Any]:
         """Returns the logs of a layer, by name: one value, or one for each annotator."""
-        transition = ops.convert_to_numpy(layer.transition).astype("float64")
+        transition = ops.convert_to_numpy(layer.compute_transition()).astype("float64")
         reference = np.eye(layer.size) if self.reference is None else self.reference
         matrices = np.broadcast_arrays(transition, reference)
         measures = {

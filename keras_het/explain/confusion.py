@@ -74,7 +74,7 @@ def noisy_nll(model: Any, x: Any, y: Any = None, batch_size: int = 128) -> float
     """Computes the mean negative log-likelihood -log p(noisy y | x) of a model that ends in a `NoiseTransition`.
 
     Compare training and held-out labels: if the value is far lower on training labels, the base model memorises them.
-    Then T needs more data or a stronger penalty.
+    Then T needs more data or a stronger penalty. A T that has exchanged two classes can be as likely as the true T.
 
     Args:
         model: a model that ends in the layer.
@@ -86,6 +86,7 @@ def noisy_nll(model: Any, x: Any, y: Any = None, batch_size: int = 128) -> float
         a float.
     Raises:
         ValueError: for labels out of range, or a model that does not end in the layer.
+    Warns: if a row of a learned T has its largest entry off the diagonal.
     Source: Sukhbaatar et al. 2014, Eq. 3, for held-out labels.
 
     Example:
@@ -95,4 +96,6 @@ def noisy_nll(model: Any, x: Any, y: Any = None, batch_size: int = 128) -> float
         >>> round(noisy_nll(model, np.array([[30.0, -30.0]]), [1]), 4)  # -log(0.5)
         0.6931
     """
-    return TransitionPredictor(model).noisy_nll(x, y, batch_size)
+    predictor = TransitionPredictor(model)
+    predictor.layer.warn_if_permuted()
+    return predictor.noisy_nll(x, y, batch_size)

@@ -1,5 +1,6 @@
 """Label-flip layer: maps log-probabilities of true classes to log-probabilities of noisy labels."""
 
+import warnings
 from typing import Any
 
 import keras
@@ -7,7 +8,7 @@ import numpy as np
 from keras import ops
 
 from keras_het.base.precision import check_autocast, check_dtype
-from keras_het.base.refusal import refusal
+from keras_het.base.refusal import outside_level, refusal
 from keras_het.base.tensor import Tensor
 from keras_het.base.validation import MAX_CLASSES, check_boolean, check_integer, check_last_axis, check_transitions
 from keras_het.layers.log_probabilities import check_log_probabilities, nan_unless_log_probabilities
@@ -17,9 +18,17 @@ INITIAL_SPREAD = 0.01  # fraction of each row of a learned T that is uniform at 
 FREE_SPREAD = 0.5  # without a penalty: the network would memorise all labels before a T near the identity moves
 FREE_SCALE = 8.0  # weight over T without a penalty: T must learn slower than the network, or classes are permuted
 MIN_MOVED_DISTANCE = 0.01  # total variation
+MIN_EXCESS = 0.01  # of an entry over the diagonal, before it is a warning
 MAX_TRANSITION_BYTES = 1 << 30
+MAX_NAMES = 5  # classes that a warning lists
 MAX_ANNOTATORS = 1 << 24  # checked before the size of T is computed, because a file could have any number
 MIN_ENTRY = 1e-4  # of a learned T, times K: the gradient of an entry is the inverse of a probability
+
+
+def _is_off_diagonal(transition: np.ndarray) -> np.ndarray:
+    """Returns which rows of the mean T, `(K,)`, have a larger entry than the diagonal; T is `(..., K, K)`."""
+    mean = transition.reshape(-1, *transition.shape[-2:]).mean(axis=0)
+    return mean.max(axis=1) > mean.diagonal() + MIN_EXCESS
 
 
 @keras.saving.register_keras_serializable("keras_het")
@@ -45,6 +54,12 @@ class NoiseTransition(keras.layers.Layer):
     zero would have an unbounded gradient. Read T from `transition`, which is always projected, even if the optimizer
     averages weights (`use_ema=True`). The weight itself is scaled. `set_weights` refuses to mix weights of layers with
     and without a penalty; `load_weights` converts them.
+
+    **The likelihood cannot tell a permuted T.** If the network exchanges two classes and T their rows, the noisy labels
+    are as likely, but `predict` is wrong. So a warning names the rows of a learned T whose largest entry is off the
+    diagonal. It comes when you read `transition`, save the model, or call `explain.noisy_nll` or
+    `explain.confusion_matrices`, and at the end of a training with `TransitionMonitor` or `ReleaseTransition`. Compare
+    the predictions with a few correct labels (`labels.verify_accuracy`).
 
     With `num_annotators`, each annotator m has a separate T (Rodrigues and Pereira 2018; Tanno et al. 2019). The output
     in training is then log p(label of m | x), `(..., M, K)`, for integer labels `(..., M)`, -1 for a missing label. Use
@@ -145,7 +160,7 @@ class NoiseTransition(keras.layers.Layer):
     @property
     def has_moved(self) -> bool:
         """True if the total variation of any T from its start, the mean over its rows, exceeds 0.01."""
-        difference = np.abs(ops.convert_to_numpy(self.transition) - self.start)
+        difference = np.abs(ops.convert_to_numpy(self.compute_transition()) - self.start)
         return bool(np.max(difference.sum(axis=-1).mean(axis=-1)) > 2.0 * MIN_MOVED_DISTANCE)
 
     def _start(self, spread: float) -> np.ndarray:
@@ -185,16 +200,39 @@ class NoiseTransition(keras.layers.Layer):
 
     @property
     def transition(self) -> Any:
-        """Current T, a tensor of shape `(K, K)` or `(M, K, K)`."""
+        """Current T, a tensor of shape `(K, K)` or `(M, K, K)`; see `warn_if_permuted`."""
+        self.warn_if_permuted()
+        return self.compute_transition()
+
+    def compute_transition(self) -> Any:
+        """Returns the current T as `transition` does, without a warning, for use in a training."""
         if not self.built:
             self.build((None, self.size))
         return self._transition(self.kernel)
+
+    def warn_if_permuted(self) -> None:
+        """Warns if training moved the largest entry of a row of T off the diagonal; for annotators, of their mean."""
+        try:
+            learned = ops.convert_to_numpy(self.compute_transition())
+        except Exception:  # a tensor of a trace has no values
+            return
+        classes = np.flatnonzero(_is_off_diagonal(learned) & ~_is_off_diagonal(self.start))
+        classes = classes[classes < self.num_classes]  # the row of the outliers can be anything
+        if len(classes):
+            warnings.warn(
+                f"T of {self.name!r} has its largest entry off the diagonal for true class "
+                f"{', '.join(map(str, classes[:MAX_NAMES]))}{', ...' * (len(classes) > MAX_NAMES)}. Either most labels "
+                "of these classes are errors, or the network and T have exchanged classes, and `predict` is wrong. The "
+                "likelihood of noisy labels cannot tell. Compare the predictions with a few correct labels "
+                "(labels.verify_accuracy), or train again with a `regularizer`, or a `transition` to start from.",
+                stacklevel=outside_level(),
+            )
 
     def call(self, inputs: Tensor, training: bool = False) -> Any:
         if not training:
             return inputs
         check_autocast(self.compute_dtype, beside=inputs)
-        return nan_unless_log_probabilities(inputs, apply_transition(inputs, self.transition))
+        return nan_unless_log_probabilities(inputs, apply_transition(inputs, self.compute_transition()))
 
     def compute_output_spec(self, inputs: Tensor, training: bool | None = None) -> Any:
         """Returns the output spec; raises ValueError if the layer before does not return log-probabilities."""

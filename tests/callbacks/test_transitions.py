@@ -242,7 +242,7 @@ def test_a_fraction_without_labelled_outliers_collapses_and_is_warned_of():
     model = make_model(NoiseTransition(UNITS, outlier_class=True, name="flips"), keras.optimizers.SGD(1.0))
     with texts_of_warnings() as texts:
         history = fit(model, TransitionMonitor(), epochs=60).history
-    (text,) = texts
+    (text,) = (text for text in texts if "off the diagonal" not in text)
     assert "'flips' has learned that only a fraction of" in text
     assert "It cannot learn this fraction without examples of label 3" in text
     assert history["flips_outlier_fraction"][-1] < 0.01

@@ -1,11 +1,15 @@
 """Label flips: inputs and outputs of the layer, how T is learned, and the identity at inference."""
 
+import warnings
+
 import keras
 import numpy as np
 import pytest
 from keras import ops
 from numpy.testing import assert_allclose, assert_array_equal
 
+from keras_het.callbacks import TransitionMonitor
+from keras_het.explain import noisy_nll
 from keras_het.labels import corrupt, pair_flip
 from keras_het.layers import HeteroscedasticDense, NoiseTransition
 from keras_het.layers.log_probabilities import nan_unless_log_probabilities
@@ -38,7 +42,7 @@ def make_model(layer):
 
 
 def rows(layer):
-    return to_numpy(layer.transition)
+    return to_numpy(layer.compute_transition())
 
 
 @pytest.mark.parametrize("kind", grid(KINDS, span=["projected", "outliers"]))
@@ -113,6 +117,7 @@ def check_is_transition(matrix):
 
 
 @pytest.mark.parametrize("annotators", [None, 2])
+@pytest.mark.filterwarnings("ignore:T of")  # random weights
 def test_a_weight_that_is_no_transition_is_projected_where_it_is_read_evaluated_and_saved(annotators):
     arguments = {"num_annotators": annotators, "transition": np.eye(UNITS)}
     layer = built(NoiseTransition(UNITS, **arguments), (None, UNITS))
@@ -133,6 +138,7 @@ def test_a_weight_that_is_no_transition_is_projected_where_it_is_read_evaluated_
 
 @pytest.mark.once
 @pytest.mark.parametrize(("optimizer", "rate"), [("Adam", 0.05), ("SGD", 2.0)])
+@pytest.mark.filterwarnings("ignore:T of")  # random weights
 def test_averaged_weights_are_a_transition(optimizer, rate, tmp_path):
     layer = NoiseTransition(UNITS, transition=np.eye(UNITS))
     model = compiled(make_model(layer), getattr(keras.optimizers, optimizer)(rate, use_ema=True), LOSS)
@@ -242,6 +248,7 @@ def test_a_copy_of_learned_weights_that_is_fixed_has_the_same_t():
 
 @pytest.mark.once
 @pytest.mark.parametrize("arguments", [{"regularizer": "l2"}, {"transition": np.eye(UNITS)}])
+@pytest.mark.filterwarnings("ignore:T of")  # random weights
 def test_weights_of_another_scale_are_refused_and_files_of_it_converted(arguments, tmp_path):
     source, other = learned(), built(NoiseTransition(UNITS, **arguments), (None, UNITS))
     for of, into in ((source, other), (other, source)):
@@ -305,6 +312,43 @@ def test_a_transition_has_moved_if_its_rows_did_by_a_hundredth(shift, has_moved)
     weight[1] += shift * (1.0 - UNITS * np.eye(UNITS)) / (UNITS - 1)  # of one annotator
     layer.kernel.assign(weight)
     assert layer.has_moved == has_moved
+
+
+@pytest.mark.on_jax
+def test_exchanged_classes_are_as_likely_and_warned_of_wherever_t_is_read(tmp_path):
+    """If the rows of T and the outputs of the network are exchanged, predictions are wrong, and labels as likely."""
+    true = np.arange(300) % 3
+    x, noisy = np.eye(3, dtype="float32")[true], corrupt(true, pair_flip(3, 0.3), seed=0)
+    layer, dense = NoiseTransition(3, name="flips"), keras.layers.Dense(3, "log_softmax", use_bias=False)
+    model = keras.Sequential([keras.Input((3,)), dense, layer])
+    model.compile(keras.optimizers.SGD(0.0), LOSS)
+    results, order = [], [1, 0, 2]
+    for kernel, t in ((6.0 * np.eye(3), pair_flip(3, 0.3)), (6.0 * np.eye(3)[order], pair_flip(3, 0.3)[order])):
+        dense.kernel.assign(kernel)
+        layer.load_own_variables({"transition": t})
+        model.fit(x, noisy, verbose=0)
+        accuracy = np.mean(model.predict(x, verbose=0).argmax(-1) == true)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            nll, _ = noisy_nll(model, x, noisy), layer.transition
+            model.save(tmp_path / "model.keras")
+            model.fit(x, noisy, verbose=0, callbacks=[TransitionMonitor()])
+        texts = [str(each.message) for each in caught if "off the diagonal" in str(each.message)]
+        results.append((accuracy, nll, len(texts)))
+    assert results[0] == (1.0, pytest.approx(results[1][1], rel=1e-5), 0)
+    assert results[1][::2] == (pytest.approx(1 / 3), 5)  # Keras saves a layer of a Sequential model twice
+    assert all("T of 'flips' has its largest entry off the diagonal for true class 0, 1. Either" in x for x in texts)
+
+
+@pytest.mark.once
+def test_what_is_known_before_the_training_is_not_warned_of():
+    swapped = np.eye(UNITS)[[1, 0, *range(2, UNITS)]]
+    for trainable in (True, False):
+        layer = built(NoiseTransition(UNITS, transition=swapped, trainable=trainable), (None, UNITS))
+        assert to_numpy(layer.transition).argmax(1).tolist() == swapped.argmax(1).tolist()
+    mean = built(NoiseTransition(UNITS, num_annotators=2), (None, UNITS))
+    mean.load_own_variables({"transition": np.stack([0.4 * swapped + 0.6 / UNITS, np.eye(UNITS)])})
+    assert to_numpy(mean.transition).shape == (2, UNITS, UNITS)  # one bad annotator is none of the network
 
 
 D = keras.layers.Dense

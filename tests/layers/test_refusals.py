@@ -42,7 +42,7 @@ FLOAT32 = 'be "float32" or "float64"; '
 OTHERS = ("relu", "sigmoid", "log_softmax", "nothing", len, 3)
 HEAD = {
     "num_factors": [("...[1, units]. For no factors, use covariances.Diagonal(), or num_factors=0 of", -1, 2.5, 12)],
-    "temperature": [(POSITIVE, 0, -1.0, float("nan"), 10**400, 1e-60, "warm")],
+    "temperature": [(POSITIVE, 0, -1.0, float("nan"), 10**100, 1e-60, "warm")],
     "integrator": [("...or a serialised dict", ""), ("...'closed_form', 'taylor', or a serialised dict", "simpson")],
     "units": [('...2; one unit, for two classes, needs link="sigmoid"', 1)],
     "seed": [(SEED, -1, 1 << 31, 1.5)],

@@ -16,11 +16,25 @@ ACTIVATION_OPERATIONS = {
     "LogSigmoid": "log_sigmoid",
     "Exp": "exponential",
 }
+POINTWISE = {"kernel_size": (1, 1), "strides": (1, 1), "groups": 1}  # arguments of a convolution that is a Dense layer
 
 
 def model_inputs(model: keras.Model) -> Any:
     """Returns the symbolic inputs of a model, in the structure of its calls."""
     return model.inputs[0] if isinstance(model, keras.Sequential) else model.input
+
+
+def output_code(model: keras.Model, output: str = "model.outputs[0]") -> str:
+    """Returns the code of a model with the inputs of a functional or Sequential model and this output."""
+    return f"keras.Model({'model.inputs' if isinstance(model, keras.Sequential) else 'model.input'}, {output})"
+
+
+def check_one_output(model: keras.Model) -> None:
+    """Raises a ValueError for a model with several outputs."""
+    outputs = getattr(model, "outputs", None) or [None]  # a subclassed model has no such list
+    if len(outputs) != 1:
+        rule = f"have one output: pass {output_code(model)} for {model.output_names[0]!r}"
+        raise refusal("model", rule, f"a model with {len(outputs)} outputs, {model.output_names}")
 
 
 def symbolic_inputs(model: keras.Model) -> Any:
@@ -92,12 +106,18 @@ def is_dense(layer: Any) -> bool:
     """
     if not is_a(layer, keras.layers.Conv2D):
         return is_a(layer, keras.layers.Dense)
-    if layer.kernel_size != (1, 1) or layer.strides != (1, 1) or layer.groups != 1:
+    if differences(layer):
         return False
     if layer.data_format != "channels_last":
         rule = "be 'channels_last', because a Dense layer maps the last axis"
         raise refusal("`data_format` of a head", rule, f"data_format={layer.data_format!r} in {layer.name!r}")
     return True
+
+
+def differences(convolution: Any) -> list[str]:
+    """Returns the arguments, as code, that make a convolution differ from a Dense layer at every pixel."""
+    values = {name: getattr(convolution, name) for name in POINTWISE}
+    return [f"{name}={value}" for name, value in values.items() if value != POINTWISE[name]]
 
 
 def is_activation(layer: Any) -> bool:
@@ -120,7 +140,10 @@ def activation_of(layer: Any) -> str | None:
     if not isinstance(layer, keras.layers.Layer):
         return ACTIVATION_OPERATIONS[type(layer).__name__]
     activation = getattr(layer, "activation", keras.activations.linear)
+    if is_activation(activation):
+        return activation_of(activation)
     name = getattr(activation, "__name__", repr(activation))
-    if activation is not getattr(keras.activations, name, None):
-        raise refusal("The activation of the head", "be softmax, sigmoid or none", f"{name} in {layer.name!r}")
+    if activation not in (getattr(keras.activations, name, None), getattr(keras.ops, name, None)):
+        rule = 'be softmax, sigmoid or none, by name: activation="softmax"'
+        raise refusal("The activation of the head", rule, f"{activation.__module__}.{name} in {layer.name!r}")
     return None if name == "linear" else name

@@ -58,8 +58,10 @@ def _describe_other_output(source: Any) -> str | None:
         return None  # the outputs of a user's layer are unknown
     if kind in ("Softmax", "Sigmoid", "Relu"):  # layers, and operations of `keras.ops`
         return kind
-    activation = getattr(source, "activation", None)
-    name = getattr(activation, "__name__", None)
-    log_probability_activation = "linear" if is_head else "log_softmax"
-    is_known = name is not None and getattr(keras.activations, name, None) is activation
-    return f"{kind} with activation={name!r}" if is_known and name != log_probability_activation else None
+    if not hasattr(source, "activation"):
+        return None
+    try:
+        name = activation_of(source)
+    except ValueError:  # not an activation of Keras
+        return None
+    return None if name == (None if is_head else "log_softmax") else f"{kind} with activation={name!r}"

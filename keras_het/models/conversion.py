@@ -6,7 +6,7 @@ from typing import Any
 import keras
 import numpy as np
 
-from keras_het.base.graph import model_inputs
+from keras_het.base.graph import activation_of, model_inputs
 from keras_het.base.internals import compile_arguments
 from keras_het.base.refusal import refusal, refuse_if
 from keras_het.base.serializable import resolve
@@ -229,7 +229,7 @@ def _has_outputs_of(old: Any, activation: Any, link: Any) -> bool:
     """
     function = keras.activations.get(activation)
     is_logits = function is not keras.activations.linear or resolve(Link, link).returns == "logits"
-    return is_logits and keras.activations.get(old.activation) is function
+    return is_logits and keras.activations.get(activation_of(old)) is function
 
 
 def _activity_regularizer(old: Any, is_same: bool) -> Any:

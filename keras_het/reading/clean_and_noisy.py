@@ -9,6 +9,7 @@ import numpy as np
 from keras import ops
 
 from keras_het.base.batches import labelled_batches
+from keras_het.base.graph import check_one_output
 from keras_het.base.internals import layers_of
 from keras_het.base.refusal import refusal
 from keras_het.base.validation import check_annotations, check_integer, check_labels
@@ -87,9 +88,9 @@ def _check_sums(log_probs: np.ndarray) -> None:
 
 def _find_transition(model: keras.Model) -> NoiseTransition:
     """Returns the only `NoiseTransition` of a model with one output."""
+    check_one_output(model)
     layers = layers_of(model, NoiseTransition)
-    outputs = getattr(model, "outputs", None) or [None]  # a subclassed model has no such list
-    if len(layers) != 1 or len(outputs) != 1:
-        received = f"model={model.name!r} with {len(outputs)} outputs and {len(layers)} NoiseTransition layers"
-        raise refusal("The model", "have one output and end in its only NoiseTransition layer", received)
+    if len(layers) != 1:
+        received = f"model={model.name!r} with {len(layers)} NoiseTransition layers"
+        raise refusal("The model", "end in its only NoiseTransition layer", received)
     return layers[0]

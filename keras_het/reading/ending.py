@@ -11,7 +11,18 @@ from typing import Any, NamedTuple
 
 import keras
 
-from keras_het.base.graph import activation_of, has_graph, is_a, is_activation, is_dense, model_inputs, walk
+from keras_het.base.graph import (
+    activation_of,
+    check_one_output,
+    differences,
+    has_graph,
+    is_a,
+    is_activation,
+    is_dense,
+    model_inputs,
+    output_code,
+    walk,
+)
 from keras_het.base.internals import is_symbolic, layers_of, producer
 from keras_het.base.refusal import refusal, refuse_if
 from keras_het.layers import HeteroscedasticDense, HeteroscedasticNormal, JointHeteroscedasticDense, NoiseTransition
@@ -190,27 +201,31 @@ def find_ending(
     steps = list(walk([output]))
     if step := next((step for step in steps if step[0].name == name and _is_any(step[0], kinds)), None):
         return _read([step])
-    kind, last = kinds[0].__name__, producer(output)[0]
+    kind, last = kinds[0].__name__, ending.head or producer(output)[0]
     candidates = [repr(layer.name) for layer, *_ in reversed(steps) if _is_any(layer, kinds[:1])]
     names = ", ".join(["..."] * (len(candidates) > MAX_NAMES) + candidates[-MAX_NAMES:]) or "none"
     if name is not None:
         raise refusal("layer", f"name a {kind} layer of the model: {names}", value=name)
     is_dense_wanted = kinds[0] is keras.layers.Dense
     if remedy is None:
-        remedy = f"Otherwise `layer` must name one of its {kind} layers: {names}. {_top_hint(model) * is_dense_wanted}"
+        hint = _top_hint(model, last) * is_dense_wanted
+        remedy = f"Otherwise `layer` must name one of its {kind} layers: {names}. {hint}"
+    options = differences(last) if isinstance(last, keras.layers.Conv2D) else []
     raise ValueError(
         f"The model must end in a {kind} layer{' or a 1x1 Conv2D' * is_dense_wanted}. Only a softmax or sigmoid and "
-        f"layers that reshape can follow it. {remedy.strip()} "
-        f"Received: model={model.name!r}, which ends in {last.name!r}, a {type(last).__name__}"
+        f"layers that reshape can follow it. {remedy.strip()} Received: model={model.name!r}, which ends in "
+        f"{last.name!r}, a {type(last).__name__}{' with ' * bool(options)}{', '.join(options)}"
     )
 
 
-def _top_hint(model: keras.Model) -> str:
+def _top_hint(model: keras.Model, last: Any) -> str:
     """Returns the code that adds a head to a model without a top, such as an application with include_top=False."""
-    inputs = "model.inputs" if isinstance(model, keras.Sequential) else "model.input"
+    name = getattr(getattr(last, "activation", None), "__name__", "")
+    if isinstance(last, keras.layers.Conv2D) and name in ("linear", *ACTIVATIONS):
+        return ""  # a map of classes, not of features
     is_map = len(model.outputs[0].shape) == 4
     features = "keras.layers.GlobalAveragePooling2D()(model.outputs[0])" if is_map else "model.outputs[0]"
-    return f"For a model without a top, write keras.Model({inputs}, keras_het.HeteroscedasticDense(K)({features})). "
+    return f"For a model without a top, write {output_code(model, f'keras_het.HeteroscedasticDense(K)({features})')}. "
 
 
 def read_layers(layers: list, shape: tuple = ()) -> Ending:
@@ -230,8 +245,7 @@ def single_output(model: keras.Model) -> Any:
             "subclassed model has no graph, so add the head by hand: HeteroscedasticDense(K)(backbone.output). "
             f"Received: model={model!r}"
         )
-    if len(model.outputs) != 1:
-        raise refusal("model", "have one output", f"a model with {len(model.outputs)} outputs, {model.output_names}")
+    check_one_output(model)
     return model.outputs[0]
 
 

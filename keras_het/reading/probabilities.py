@@ -8,6 +8,7 @@ import scipy.special
 from keras import ops
 
 from keras_het.base.batches import batches
+from keras_het.base.graph import check_one_output
 from keras_het.base.refusal import refusal, refuse_if
 from keras_het.base.validation import check_integer
 from keras_het.reading.check import leaves
@@ -87,6 +88,7 @@ def exclusive_log_probabilities(model: keras.Model, x: Any, batch_size: int = 12
 
 def _predict(model: keras.Model, x: Any, batch_size: int) -> np.ndarray:
     """Returns the outputs of a model, `(N, K)`, float32; raises ValueError for nan."""
+    check_one_output(model)
     parts = [
         _to_array(model.predict_on_batch(inputs), model)
         for inputs, _ in batches(x, check_integer("batch_size", batch_size, 1))

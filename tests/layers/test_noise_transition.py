@@ -353,8 +353,9 @@ def test_what_is_known_before_the_training_is_not_warned_of():
 
 D = keras.layers.Dense
 WRONG = {
-    "logits": ([D(UNITS, name="made")], "the output of 'made', a Dense with activation='linear'"),
+    "logits": ([D(UNITS, name="made")], "the output of 'made', a Dense with activation=None"),
     "probabilities": ([D(UNITS, "softmax", name="made")], "the output of 'made', a Dense with activation='softmax'"),
+    "a softmax operation": ([D(UNITS, keras.ops.softmax, name="made")], "'made', a Dense with activation='softmax'"),
     "a layer of probabilities": ([D(UNITS), keras.layers.Softmax(name="made")], "the output of 'made', a Softmax"),
     "an activation": ([D(UNITS), keras.layers.Activation("sigmoid", name="made")],
         "Activation with activation='sigmoid'"),

@@ -48,6 +48,8 @@ MODELS = {
     "functional with a Softmax layer": lambda: functional(None, layers.Softmax()),
     "functional with an Activation layer": lambda: functional(None, layers.Activation("softmax")),
     "functional with a softmax operation": lambda: functional(None, keras.ops.softmax),
+    "functional with the operation as activation": lambda: functional(keras.ops.softmax),
+    "functional with a layer as activation": lambda: functional(layers.Softmax()),
     "head in a model": lambda: nested(
         keras.Sequential([keras.Input((16,)), layers.Dense(12, "relu"), layers.Dense(UNITS, "softmax")])
     ),

@@ -108,7 +108,7 @@ def test_a_frozen_layer_stays_frozen_and_its_noise_learns(tmp_path):
 
 def test_an_activity_regularizer_is_kept_if_it_sees_the_same_outputs():
     regularizer = regularizers.L2(0.1)
-    for activation, is_kept in (("softmax", True), ("sigmoid", True), (None, False)):
+    for activation, is_kept in (("softmax", True), (keras.ops.softmax, True), ("sigmoid", True), (None, False)):
         old = model_of(activation, activity_regularizer=regularizer)
         with texts_of_warnings() as texts:
             new = heteroscedastic(old, 2, seed=0)

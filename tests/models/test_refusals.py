@@ -1,5 +1,6 @@
 """Errors about models that cannot be made or converted, and about wrong arguments."""
 
+import re
 import warnings
 
 import keras
@@ -7,7 +8,7 @@ import numpy as np
 import pytest
 from keras import layers
 
-from keras_het import heteroscedastic, homoscedastic, losses
+from keras_het import explain, heteroscedastic, homoscedastic, losses
 from keras_het.covariances import Latent, LowRank
 from keras_het.layers import HeteroscedasticDense, JointHeteroscedasticDense, StochasticSegmentation
 from keras_het.models import (
@@ -64,6 +65,14 @@ class Tempered(keras.Model):
 def tempered():
     model = functional("softmax")
     return Tempered(model.input, model.output)
+
+
+def tempered_softmax(x):
+    return keras.ops.softmax(x / 5)
+
+
+def ends_in_convolution(*arguments, behind=(), **named):
+    return keras.Sequential([keras.Input((8, 8, 8)), layers.Conv2D(4, *arguments, **named), *behind])
 
 
 def quantised():
@@ -125,12 +134,15 @@ CONVERSION = {
     "'a'. For a model without a top, ...inputs, ...Dense(K)(model.outputs[0])). Received: ":
         converting(lambda: chain(layers.Dense(5, name="a"), layers.Rescaling(2.0, name="r"))),
     "layers: none. ...ends in 'r', a Rescaling": converting(lambda: chain(layers.Rescaling(2.0, name="r"))),
-    "`model` must have one output. Received: a model with 2 outputs": converting(two_outputs),
+    "`model` must have one output: pass keras.Model(model.input, model.outputs[0]) for 'first'. Received: a model with":
+        converting(two_outputs),
     "`model` must be a functional or built Sequential model": converting(lambda: Subclassed(layers.Dense(UNITS))),
     "give a Sequential model a keras.Input": converting(lambda: keras.Sequential([layers.Dense(5)])),
     "`model` must be a functional or built Sequential model...": converting(lambda: layers.Dense(5)),
     "`layer` must name a Dense layer of the model: 'hidden', 'predictions'. Received: layer='nope'":
         converting(functional, layer="nope"),
+    'none, by name: activation="softmax". Received: tests.models.test_refusals.tempered_softmax':
+        converting(lambda: functional(tempered_softmax)),
     "The activation of the head must be softmax, sigmoid or none. Received: tanh in 'hidden'":
         converting(functional, layer="hidden"),
     "`warm_start` must be False, because the old head is quantised (int8)": converting(quantised),
@@ -146,7 +158,13 @@ CONVERSION = {
     "must end in a HeteroscedasticDense layer": lambda: homoscedastic(functional()),
     "must keep its 5 classes on the last axis. Received: 'f'":
         converting(lambda: convolution(layers.Flatten(name="f"))),
-    "The model must end in a Dense layer or a 1x1 Conv2D": converting(lambda: convolution(strides=2)),
+    "The model must end in a Dense layer or a 1x1 Conv2D. ... Received: ...a Conv2D with strides=(2, 2)":
+        converting(lambda: convolution(strides=2)),
+    "layers: none. Received: ...a Conv2D with groups=2": converting(lambda: ends_in_convolution(1, groups=2)),
+    "layers: none. Received: ...a Conv2D with kernel_size=(3, 3)":
+        converting(lambda: ends_in_convolution(3, behind=[layers.Softmax()])),
+    "GlobalAveragePooling2D()(model.outputs[0]))). Received: ...a Conv2D with kernel_size=(3, 3)":
+        converting(lambda: ends_in_convolution(3, activation="relu")),
     BY_HAND: converting(lambda: convolution(layers.UpSampling2D())),
     "`data_format` of a head must be 'channels_last', because a Dense layer maps the last axis...data_format=":
         converting(lambda: convolution(data_format="channels_first")),
@@ -230,7 +248,7 @@ TEMPERATURES = {
         scaling(HeteroscedasticDense(4, name="head"), link="sigmoid"),
     "`link` must be ... for a model that does not end in a head. Received: link=None":
         scaling(layers.Dense(4, name="end")),
-    "`model` must have one output. Received: a model with 2 outputs, ['first', 'second']":
+    "`model` must have one output: ... Received: a model with 2 outputs, ['first', 'second']":
         lambda: scale_temperature(two_outputs(), ZEROS, ZEROS[:, 0]),
     "`model` must be built: ...": lambda: scale_temperature(Subclassed(layers.Dense(UNITS)), ZEROS, ZEROS[:, 0]),
     "`x` must have at least one example. Received: none": scaling(HeteroscedasticDense(4), 0),
@@ -242,3 +260,24 @@ TEMPERATURES = {
 @each_refusal(CONVERSION, REGRESSION, DISTRIBUTIONS, EARLY, TEMPERATURES)
 def test_refusals(text, call):
     check_refusal(text, call)
+
+
+def named_outputs():
+    inputs = {name: keras.Input((FEATURES,), name=name) for name in ("a", "b")}
+    hidden = layers.Concatenate()([inputs["b"], inputs["a"]])
+    return keras.Model(inputs, {name: layers.Dense(UNITS, "softmax", name=name)(hidden) for name in ("y", "x")})
+
+
+@pytest.mark.parametrize("call", [heteroscedastic, lambda model: explain.features(model, None)])
+@pytest.mark.parametrize("make", [two_outputs, named_outputs])
+def test_the_code_of_the_error_selects_an_output(make, call):
+    model = make()
+    with pytest.raises(ValueError, match="must have one output") as error:
+        call(model)
+    code, name = re.search("pass (.*?) for '(.*?)'", str(error.value)).groups()
+    selected = eval(code)
+    x = keras.tree.map_structure(lambda tensor: np.ones((2, FEATURES), "float32"), model.input)
+    expected = model.predict(x, verbose=0)
+    expected = expected[name] if isinstance(expected, dict) else expected[0]
+    assert np.array_equal(selected.predict(x, verbose=0), expected)
+    assert heteroscedastic(selected).layers[-1].name == name

@@ -78,7 +78,7 @@ test_what_cannot_be_told_is_an_error = refusals([
     (lambda: predict_probabilities(model_of("softmax"), X[:0]), "`x` must have at least one example. Received: none"),
     (lambda: features(keras.Sequential([keras.Input((3,)), keras.layers.Dense(2)]), X[:0]), "`x` must have at least"),
     (lambda: predict_probabilities(two_outputs(), X),
-     "`model` must have one output of shape (N, K). Received: model='two' with outputs of shapes [(3, 3), (3, 3)]"),
+     "`model` must have one output: pass keras.Model(model.input, model.outputs[0]) for "),
 ])  # fmt: skip
 
 

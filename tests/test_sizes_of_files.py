@@ -56,7 +56,7 @@ def config_of(kind):
 
 
 KNOWN = {name: kind for name, kind in keras.saving.get_custom_objects().items() if name.startswith("keras_het>")}
-KINDS = [kind for _, kind in sorted(KNOWN.items()) if kind.__name__ not in ("Loader", "PreprocessingModel")]
+KINDS = [kind for _, kind in sorted(KNOWN.items()) if isinstance(kind, type)]
 SIZES = [
     (kind, name)
     for kind in KINDS

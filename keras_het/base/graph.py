@@ -16,6 +16,7 @@ ACTIVATION_OPERATIONS = {
     "LogSigmoid": "log_sigmoid",
     "Exp": "exponential",
 }
+TRAINING_METHODS = ("train_step", "test_step", "predict_step", "compute_loss", "compute_metrics", "compile")
 POINTWISE = {"kernel_size": (1, 1), "strides": (1, 1), "groups": 1}  # arguments of a convolution that is a Dense layer
 
 
@@ -91,6 +92,17 @@ def has_graph(layer: Any) -> bool:
         return False
     graphs: list[Any] = [base for base in type(layer).__mro__ if base.__name__ in ("Functional", "Sequential")]
     return bool(graphs) and type(layer).call is graphs[0].call
+
+
+def own_methods(model: keras.Model) -> list[str]:
+    """Returns the names of the methods of training that the class of a model overrides.
+
+    The `compile` of KerasHub's tasks does not count, because it only has other defaults.
+    """
+    methods = {name: getattr(type(model), name) for name in TRAINING_METHODS}
+    is_task = methods["compile"].__module__.startswith("keras_hub.")
+    own = [name for name, method in methods.items() if method is not getattr(keras.Model, name)]
+    return [name for name in own if name != "compile" or not is_task]
 
 
 def is_a(layer: Any, kind: Any) -> bool:

@@ -8,7 +8,7 @@ import keras
 import numpy as np
 
 from keras_het.base.batches import batches, batches_with_weights, count_examples
-from keras_het.base.graph import model_inputs
+from keras_het.base.graph import model_inputs, own_methods
 from keras_het.base.internals import compile_arguments
 from keras_het.base.rebuild import copy_optimizer, rebuild
 from keras_het.base.refusal import refusal, refuse_if
@@ -17,7 +17,7 @@ from keras_het.labels.data import Data
 from keras_het.labels.discriminant import scaling
 from keras_het.labels.methods import Method
 from keras_het.layers import HeteroscedasticDense
-from keras_het.models.raw_inputs import add_preprocessor
+from keras_het.models.raw_inputs import keep_task
 from keras_het.reading.check import leaves, spell
 from keras_het.reading.ending import Ending, find_ending, single_output
 from keras_het.reading.features import batch_predictor
@@ -99,6 +99,9 @@ def mark_trained(model: keras.Model) -> None:
 
 def with_method(model: keras.Model, method: Method, data: Data) -> tuple[keras.Model, keras.Model]:
     """Returns a new model to train, with the head of a method instead of its last layer, and its predictor."""
+    rule = "return models that train as Keras does. To compare them as they are, pass a list of functions: [make_model]"
+    kind = f"a {type(model).__name__} with its own {', '.join(own_methods(model))}"
+    refuse_if(own_methods(model), "make_model", rule, kind)
     ending = model_head(model)
     layers, outputs = method.head(data.units, **head_options(ending.head)), ending.features
     _check_log_probabilities(layers[-1])
@@ -196,7 +199,7 @@ def join(model: keras.Model, on_features: keras.Model) -> keras.Model:
 
 
 def _with_outputs(model: keras.Model, outputs: Any) -> keras.Model:
-    return add_preprocessor(keras.Model(model_inputs(model), outputs), model)
+    return keep_task(keras.Model(model_inputs(model), outputs), model)
 
 
 def _crossentropy() -> keras.losses.Loss:

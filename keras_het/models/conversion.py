@@ -17,7 +17,7 @@ from keras_het.losses import JointMultiLabelCrossentropy
 from keras_het.models.copying import dense_weights, make_body, preserve_seed
 from keras_het.models.distribution_model import DistributionModel
 from keras_het.models.output_layers import add_end, compile_like, unused_name
-from keras_het.models.raw_inputs import add_preprocessor
+from keras_het.models.raw_inputs import keep_class
 from keras_het.models.rescaling import rescale
 from keras_het.reading.ending import HEADS, LAST_LAYERS, Ending, find_ending, units_of
 
@@ -87,12 +87,14 @@ def heteroscedastic(
             `use_bias`, `name`, the regularizers and constraints default to the values of the old layer, and so does
             `activity_regularizer` if the new head returns the same kind of outputs.
     Returns:
-        a functional `keras.Model` that ends in the head, or in a reshaping layer or log_sigmoid after it.
+        a functional `keras.Model` that ends in the head, or in a reshaping layer or log_sigmoid after it. It has the
+            class of the old model if this class has the constructor of `keras.Model` or `keras.Sequential`.
     Raises:
         ValueError: if the model has no graph, no such layer or several outputs; if the old head has another activation
             or is a "channels_first" convolution; for `joint`, if the link is not sigmoid or a layer after the head
             reshapes; for a regression, which `heteroscedastic_regression` converts.
-    Warns: if the new model cannot be compiled like the old model, or loses an activity regularizer.
+    Warns: if the new model cannot be compiled like the old model, loses methods of training of the old model's class,
+        or loses an activity regularizer.
     Source: Collier, Mustafa, Kokiopoulou, Jenatton and Berent, CVPR 2021, section 4.2 (transfer, in the other
         direction).
 
@@ -133,7 +135,7 @@ def heteroscedastic(
             new_ending = converted.head_output
         else:
             converted, new_ending = add_end(body, new, ending, new.link.activation, keep)
-            converted = add_preprocessor(converted, model)
+            converted = keep_class(converted, model)
     if is_warm:
         _set_mean(new, dense_weights(old))
         new.loc_layer.trainable = new.trainable and old.trainable
@@ -164,7 +166,8 @@ def homoscedastic(
         clone: boolean, whether to copy the layers before the head instead of sharing them.
         keep_activation: boolean, whether the Dense layer gets the softmax or sigmoid of the head.
     Returns:
-        a functional `keras.Model` that ends in the Dense layer, or in a reshaping layer or log_sigmoid after it.
+        a functional `keras.Model` that ends in the Dense layer, or in a reshaping layer or log_sigmoid after it, of the
+            same class as with `heteroscedastic`.
     Raises:
         ValueError: if the model has no graph, no such layer or several outputs, or if no Dense layer can reproduce the
             predictions of the head's link.
@@ -194,7 +197,7 @@ def homoscedastic(
             dtype=old.dtype_policy,
         )
         converted, new_ending = add_end(body, new, ending, link.activation, keep)
-        converted = add_preprocessor(converted, model)
+        converted = keep_class(converted, model)
     if units == old.units:
         new.set_weights([weight / old.temperature for weight in dense_weights(old.loc_layer)])
         new.trainable = old.loc_layer.trainable

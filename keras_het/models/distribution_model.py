@@ -8,6 +8,7 @@ import numpy as np
 from keras_het.base.internals import mask_of, producer
 from keras_het.base.masks import with_mask
 from keras_het.base.refusal import refusal, refuse_if
+from keras_het.models.output_layers import unused_name
 from keras_het.ops.packed import unpack
 from keras_het.reading.check import check_distribution_loss, leaves
 from keras_het.reading.data import check_label_shape
@@ -18,7 +19,7 @@ class _Predictions(keras.layers.Layer):
     """Layer that computes a head's predictions from its outputs."""
 
     def __init__(self, head: Any, **kwargs: Any) -> None:
-        super().__init__(name="predictions", **kwargs)
+        super().__init__(**kwargs)
         self.head, self.supports_masking = head, True
 
     def call(self, outputs: Any) -> Any:
@@ -54,7 +55,7 @@ class DistributionModel(keras.Model):
         rule = "come from a layer that returns a distribution, such as layers.JointHeteroscedasticDense"
         refuse_if(not hasattr(head, "predictions"), "outputs", rule, f"outputs of a {type(head).__name__}")
         super().__init__(inputs=inputs, outputs=outputs, name=name, **kwargs)
-        predictor = keras.Model(inputs, _Predictions(head)(outputs))
+        predictor = keras.Model(inputs, _Predictions(head, name=unused_name("predictions", self))(outputs))
         self._predictor = lambda: predictor  # Keras would track a model as a part of this model
 
     @property

@@ -6,7 +6,7 @@ from typing import Any
 
 import keras
 
-from keras_het.base.graph import model_inputs
+from keras_het.base.graph import model_inputs, own_methods
 from keras_het.base.internals import compile_arguments, weight_decay_exclusions
 from keras_het.base.rebuild import copy_optimizer, rebuild
 from keras_het.base.refusal import refusal
@@ -65,7 +65,8 @@ def compile_like(
     """Compiles a model like another model, with losses and metrics that accept its outputs.
 
     The new optimizer and metrics have fresh state. Warns and leaves the model uncompiled if a loss or metric has no
-    match or cannot be rebuilt. Does nothing if the other model is not compiled.
+    match or cannot be rebuilt, and if the other model's class has methods of training that the new model lacks, or that
+    may not fit it. Does nothing if the other model is not compiled.
 
     Args:
         new: the model to compile.
@@ -76,14 +77,16 @@ def compile_like(
         hint: remedy that the warning adds if only the outputs are the reason.
         successors: pairs (old variable, new variable) of the replaced layer, which keep their weight decay.
     """
-    arguments = compile_arguments(old)
-    if not old.compiled or not arguments:
+    arguments, own = compile_arguments(old), own_methods(old)
+    is_lost = bool(own) and type(new) is not type(old)
+    if not is_lost and not (old.compiled and arguments):
         return
     if loss is not None:
         arguments.update(loss=None, loss_weights=None)
     ending = None if ending is not None and ending.returns == "anything" else ending
     is_same = ending is None or (old_ending is not None and _is_same_kind(ending.returns, old_ending.returns))
     try:
+        _check_own_methods(own, type(old).__name__, is_lost, is_same)
         for argument, module in ROLES.items():
             arguments[argument] = _match_all(arguments.get(argument), argument, module, ending, is_same)
         arguments["optimizer"] = _copy_optimizer(old.optimizer, new, successors or [])
@@ -111,6 +114,19 @@ class _NoMatchError(Exception):
 
     Arguments are the reason, a remedy, and boolean, whether the new output is the only reason.
     """
+
+
+def _check_own_methods(own: list[str], kind: str, is_lost: bool, is_same: bool) -> None:
+    """Raises an error if the new model lacks methods of the old model's class, or they can be wrong for its outputs."""
+    reason = f"{kind} has its own {', '.join(own)}"
+    if is_lost:
+        remedy = f"Call {kind} with its inputs and outputs, or define the methods in another class, and compile it."
+        raise _NoMatchError(f"{reason}, which the new model lacks", remedy, False)
+    if "compile" in own:
+        raise _NoMatchError(reason, "Call `compile` as for the old model.", False)
+    if own and not is_same:
+        remedy = "Adapt the class to log-probabilities or logits, and compile the new model."
+        raise _NoMatchError(f"{reason}, and the outputs are of another kind", remedy, True)
 
 
 def _match_all(old: Any, argument: str, module: Any, output: Ending | None, is_same: bool) -> Any:

@@ -28,7 +28,7 @@ from keras_het.base.validation import (
     check_number,
 )
 from keras_het.models.output_layers import compile_like
-from keras_het.models.raw_inputs import add_preprocessor
+from keras_het.models.raw_inputs import keep_class, keep_task
 from keras_het.ops.transition import MIN_PROBABILITY
 from keras_het.reading.ending import Ending, endings, single_output
 
@@ -140,7 +140,7 @@ def scale_temperature(
         >>> round(scaled.layers[-1].temperature, 4)  # 2 / log(2)
         2.8854
     """
-    ending, graph = _scalable_ending(model), add_preprocessor(keras.Model(*_graph(model)), model)
+    ending, graph = _scalable_ending(model), keep_task(keras.Model(*_graph(model)), model)
     rule = 'be "softmax" or "sigmoid" for a model that does not end in a head'
     refuse_if(link is None and not ending.link, "link", rule, "link=None")
     link = resolve(links.Link, link or ending.link)
@@ -196,7 +196,7 @@ def _graph(model: keras.Model) -> tuple[Any, Any]:
 def _add_scaler(model: keras.Model, scaler: TemperatureScaler, ending: Ending) -> keras.Model:
     """Returns a compiled model with the layers of a model and the scaler at the end."""
     inputs, outputs = _graph(model)
-    scaled = add_preprocessor(keras.Model(inputs, scaler(outputs), name=model.name), model)
+    scaled = keep_class(keras.Model(inputs, scaler(outputs), name=model.name), model)
     compile_like(scaled, model, scaler.head_output, ending)
     if scaled.compiled:
         scaled.compile(**{**compile_arguments(scaled), "optimizer": "sgd"})

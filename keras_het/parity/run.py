@@ -12,6 +12,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_het.base.graph import own_methods
 from keras_het.base.internals import compile_arguments, layers_of
 from keras_het.base.rebuild import copy_optimizer
 from keras_het.base.refusal import refusal, refuse_if
@@ -298,13 +299,13 @@ class _Run:
         return self._probe(copy_optimizer(optimizer, self.model))
 
     def _probe(self, optimizer: Any) -> Probe:
-        is_own = type(self.model).compute_loss is not keras.Model.compute_loss
-        has_terms = is_own or compile_arguments(self.model).get("loss") is not None
+        own = own_methods(self.model)
+        has_terms = "compute_loss" in own or compile_arguments(self.model).get("loss") is not None
         has_loss = bool(self.model.compiled) and has_terms and self.data[1] is not None
         if not has_loss:
             why = "is not compiled" if not self.model.compiled else "has no labels" if has_terms else "has no loss"
             self.note(f"the model {why}, so the loss is the mean of its outputs, each times a fixed number")
-        if type(self.model).train_step is not keras.Model.train_step:
+        if "train_step" in own:
             more = ", but its `compute_loss` is" if has_loss else ""
             self.note(f"the model's own `train_step` is not compared{more}")
         probe = Probe(self.model, shapes=None if has_loss else self.shapes)

@@ -2,6 +2,7 @@
 
 import importlib.util
 import os
+import re
 import subprocess
 import sys
 
@@ -39,6 +40,16 @@ assert "keras_hub" not in sys.modules
 model = keras.models.load_model(sys.argv[1])
 keras_het.check(model)
 np.save(sys.argv[3], model.predict(np.load(sys.argv[2]), verbose=0))
+"""
+PREDICT_PRESET = """
+import sys
+import numpy as np
+import keras_het
+assert "keras_hub" not in sys.modules
+import keras_hub
+preset, x, outputs, *kinds = sys.argv[1:]
+models = [getattr(keras_hub.models, kind).from_preset(preset) for kind in kinds]
+np.save(outputs, [model.predict(np.load(x), verbose=0) for model in models])
 """
 
 
@@ -92,10 +103,42 @@ def test_a_task_comes_compiled_and_trains_evaluates_and_reloads_with_raw_inputs(
     for other in (homoscedastic(loaded), heteroscedastic(task, clone=True, keep_activation=False)):
         assert other.predict(raw, verbose=0).shape == (len(raw), UNITS)
         keras_het.check(other)
-    with pytest.raises(NotImplementedError, match="A preset would load with a plain head"):
-        model.save_to_preset(str(tmp_path / "other"))
+    plain = keras.Model(task.input, task.output)
+    assert type(heteroscedastic(plain)) is type(plain)
     task.preprocessor = None
-    assert type(heteroscedastic(task)) is type(keras.Model(model.input, model.output))
+    assert heteroscedastic(task).preprocessor is None
+
+
+@pytest.mark.smoke
+@pytest.mark.parametrize("name", ["ViT", "BERT"])
+def test_a_preset_loads_with_its_head_in_a_new_process(name, tmp_path):
+    task, raw, model = converted_preset(name, tmp_path)
+    model.fit(raw, LABELS, batch_size=8, verbose=0)
+    model.save_to_preset(str(tmp_path / "new"))
+    np.save(tmp_path / "x.npy", raw)
+    arguments = [str(tmp_path / file) for file in ("new", "x.npy", "outputs.npy")]
+    kinds = [type(task).__name__, ANY_TASK[name].__name__]
+    subprocess.run([sys.executable, "-c", PREDICT_PRESET, *arguments, *kinds], check=True)
+    expected = model.predict(raw, verbose=0)
+    assert_same_arrays(np.load(tmp_path / "outputs.npy"), [expected, expected])
+    loaded = ANY_TASK[name].from_preset(str(tmp_path / "new"), dtype="bfloat16", preprocessor=None)
+    assert (loaded.backbone.compute_dtype, loaded.preprocessor) == ("bfloat16", None)
+    assert_allclose(loaded.predict(task.preprocessor(raw), verbose=0), expected, atol=0.05)
+    with refuses("`num_classes` must be left out: the head of the preset is converted"):
+        ANY_TASK[name].from_preset(str(tmp_path / "new"), num_classes=3)
+    if name == "BERT":  # a task without a converted head reads the backbone alone
+        assert type(keras_hub.models.BertMaskedLM.from_preset(str(tmp_path / "new"))) is keras_hub.models.BertMaskedLM
+
+
+def test_a_task_that_no_preset_can_name_is_saved_as_the_error_says(tmp_path, monkeypatch):
+    inputs = keras.Input((4,))
+    model = preprocessing_model()(inputs, keras.layers.Dense(3)(inputs), None)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(NotImplementedError, match="KerasHub loads a preset as") as error:
+        model.save_to_preset("preset")
+    save, load = re.findall(r"`(\S+?\(\"model.keras\"\))`", str(error.value))
+    eval(save)
+    assert_same_arrays(eval(load).get_weights(), model.get_weights())
 
 
 @pytest.mark.filterwarnings("ignore")  # of the exporter

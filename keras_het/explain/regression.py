@@ -12,6 +12,7 @@ from keras_het.base.batches import as_numpy, check_same_index
 from keras_het.base.refusal import refusal, refuse_first, refuse_if
 from keras_het.base.tables import align_columns, number_of
 from keras_het.base.validation import check_numbers
+from keras_het.ops.packed import packed_factors
 
 
 @dataclasses.dataclass(frozen=True)
@@ -108,8 +109,8 @@ def _residuals(outputs: Any, targets: Any) -> tuple[np.ndarray, np.ndarray, np.n
     if outputs.ndim != 2 or y.ndim != 2 or len(y) != len(outputs) or not len(y):
         rule = "have shape (N, K) or (N,), and as many rows as `outputs`, (N, K (2 + R) + 1)"
         raise refusal("targets", rule, f"{targets.shape} and {outputs.shape}")
-    factors, rest = divmod(outputs.shape[1] - 1 - 2 * y.shape[1], y.shape[1])
-    if rest or not 0 <= factors <= y.shape[1]:
+    factors = packed_factors(outputs.shape[1], y.shape[1])
+    if factors is None or factors > y.shape[1]:
         rule = f"have {y.shape[1]} (2 + R) + 1 columns, where R is the number of factors, at most {y.shape[1]}"
         raise refusal("outputs", rule, shape=outputs)
     for name, array in (("outputs", outputs), ("targets", y)):

@@ -23,7 +23,7 @@ def log_joint_labels(
     flips: tuple[Tensor, Tensor] = (0.0, 0.0),
     chunk_size: int | None = None,
 ) -> Tensor:
-    """Computes the log-probability of label vectors under Gaussian logits, averaged over nodes of the factors.
+    """Computes the log-probability of label vectors, `(...)`, under Gaussian logits, averaged over nodes.
 
         log p(y) = log E_{e_R}[ prod_c p(y_c | e_R) ],     p(1 | e_R) = q_c + (1 - q_c - f_c) E_{e_c}[sigmoid(u_c)]
 
@@ -38,8 +38,6 @@ def log_joint_labels(
         nodes: `Nodes` of R factors; their e_K are not used.
         flips: (f, q), each a number or of shape `(C,)` or `(..., C)`.
         chunk_size: number of nodes in a chunk, which bounds the memory; None chooses it.
-    Returns:
-        log-probabilities, shape `(...)`.
     Source: Collier et al. 2021, section 2, which averages the product over samples of u.
 
     Example:

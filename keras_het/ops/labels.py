@@ -41,8 +41,6 @@ def broadcast_predictions(y_true: Tensor, y_pred: Tensor) -> tuple[Tensor, Tenso
     Args:
         y_true: integer labels, `(N, M)`, or clean labels, `(N,)` or `(N, 1)`.
         y_pred: predictions, `(N, M, K)` or `(N, K)`.
-    Returns:
-        labels and predictions, `(N, M)` and `(N, M, K)`, or `(N,)` and `(N, K)`.
     Raises:
         ValueError: if labels and predictions have different numbers of annotators.
     """

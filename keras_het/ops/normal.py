@@ -231,8 +231,7 @@ class DiagonalNormal(Normal):
 def _least_squares(factor: Tensor, residual: Tensor) -> tuple[Tensor, Tensor]:
     """Fits `residual` stacked on R zeros by least squares, with `factor`, `(..., K, R)`, stacked on I as the matrix.
 
-    Returns:
-        residual of the fit, `(..., K + R)`, and the triangular factor of the matrix, `(..., R, R)`.
+    Returns the residual of the fit, `(..., K + R)`, and the triangular factor of the matrix, `(..., R, R)`.
     """
     num_factors = factor.shape[-1]
     identity = ops.broadcast_to(

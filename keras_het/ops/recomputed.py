@@ -18,7 +18,7 @@ def log_mean_over_nodes(
     units: int,
     chunk_size: int | None = None,
 ) -> Tensor:
-    """Returns log mean_s exp(l_s) over the nodes of the factors, with the memory of one chunk of nodes.
+    """Returns log mean_s exp(l_s) over the nodes of the factors, `(...)`, with the memory of one chunk of nodes.
 
     Args:
         log_likelihoods: function of a chunk of noise, `(R, nodes)`, and of the rows; returns l, `(..., nodes)`.
@@ -26,8 +26,6 @@ def log_mean_over_nodes(
         rows: tensors with leading axes `(...)`, the first of shape `(..., K)`; they get gradients of any order.
         units: number of array elements per node and entry of `(...)`.
         chunk_size: number of nodes in a chunk; None chooses it.
-    Returns:
-        shape `(...)`.
     """
     noise, count = ops.cast(nodes.eps_factor, rows[0].dtype), nodes.num_samples
     units *= math.prod(axis for axis in rows[0].shape[1:-1] if isinstance(axis, int))

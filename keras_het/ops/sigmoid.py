@@ -31,7 +31,7 @@ MAX_DISTANCE = 1e15  # of a mean from zero: the square of a larger distance coul
 
 
 def log_expected_sigmoid(loc: Tensor, variance: Tensor, temperature: Tensor = 1.0) -> tuple[Tensor, Tensor]:
-    """Computes the logs of E[sigmoid(u / temperature)] and of its complement, without sampling.
+    """Computes the logs of E[sigmoid(u / temperature)] and of its complement, `(...)` each, without sampling.
 
         E = sum_i w_i Phi(b_i a / sqrt(1 + b_i^2 s^2)),    a = loc / temperature,  s^2 = variance / temperature^2
 
@@ -39,8 +39,6 @@ def log_expected_sigmoid(loc: Tensor, variance: Tensor, temperature: Tensor = 1.
     of a class matters. The smaller of the two tails is computed. For a < -s^2/2 a tilt,
     E_a = exp(a + s^2/2) E_{-(a + s^2)}, keeps the error of the log below 1e-4 as far out as a = -100.
 
-    Returns:
-        `(log_p, log_one_minus_p)`, each of shape `(...)`.
     Source: Monahan and Stefanski 1992, "Normal scale mixture approximations to F*(z)"; the tilt is sigmoid(x) = exp(x)
         sigmoid(-x) under the Gaussian.
 

@@ -21,15 +21,13 @@ def remove_shift(loc: Tensor) -> Tensor:
 
 
 def second_order_log_softmax(normal: Tensor) -> Tensor:
-    """Computes the log of the mean softmax to second order in the noise, normalised, without nodes, in O(K R).
+    """Computes the log of the mean softmax, `(..., K)`, to second order in the noise, normalised, in O(K R).
 
         log p_k = log s_k + (Sigma_kk - s' diag(Sigma) - 2 (Sigma s)_k + 2 s' Sigma s) / 2,
         s = softmax(loc), then log_softmax
 
     Args:
         normal: Gaussian of the logits `(..., K)` in temperatures.
-    Returns:
-        log-probabilities, `(..., K)`.
     Source: Collier et al. 2021, Appendix C, Eq. 13, with the factor 1 for its cross term, where 1/2 is printed.
 
     Example:

@@ -66,9 +66,6 @@ def project_to_simplex(rows: Any) -> Tensor:
 
     x_k = max(v_k - theta, 0) with theta such that they sum to one, found by sorting (Held, Wolfe and Crowder 1974).
 
-    Returns:
-        the same shape; every row is at least 0 and sums to one.
-
     Example:
         >>> ops.convert_to_numpy(project_to_simplex(ops.array([[0.75, 0.75, -1.0]]))).tolist()
         [[0.5, 0.5, 0.0]]

@@ -13,18 +13,18 @@ from keras_het.base.internals import compile_arguments
 from keras_het.base.rebuild import copy_optimizer, rebuild
 from keras_het.base.refusal import refusal, refuse_if
 from keras_het.base.validation import check_maker
+from keras_het.criteria.criterion import find_criteria
 from keras_het.labels.data import Data
 from keras_het.labels.discriminant import scaling
 from keras_het.labels.methods import Method
 from keras_het.layers import HeteroscedasticDense
 from keras_het.models.raw_inputs import keep_task
-from keras_het.reading.check import leaves, spell
+from keras_het.reading.check import spell
 from keras_het.reading.ending import Ending, find_ending, single_output
 from keras_het.reading.features import batch_predictor
-from keras_het.reading.matching import find_label_form, unwrap_annotators
 
 REFUSED_ACTIVATIONS = ("softmax", "sigmoid", "log_sigmoid")  # the loss reads logits or log-probabilities
-INTEGER_LOSSES = ("integers", "either", "")  # answers of `find_label_form`; "" is a loss that it does not know
+INTEGER_LOSSES = ("integers", "either", "")  # answers of `Criterion.label_form`; "" is a loss that it does not know
 LOGIT_STEP = 0.5  # approximate change of a logit by a step of Adam with a learning rate of LOGIT_STEP / D
 MAX_LEARNING_RATE = 0.05
 PREPROCESSED_ROWS = 256
@@ -67,11 +67,11 @@ def checked_model(model: Any, x: Any, units: int) -> keras.Model:
     if isinstance(model, keras.Sequential) and not model.built and hasattr(x, "shape"):
         model.build((None, *x.shape[1:]))
     _check_new(model)
-    for loss in leaves(model.loss):
-        if find_label_form(loss, units) not in INTEGER_LOSSES:
+    for loss in find_criteria(model.loss):
+        if loss.label_form(units) not in INTEGER_LOSSES:
             rule = 'return models with a loss of integer labels: compile(loss="sparse_categorical_crossentropy")'
-            rule += ", without a NoiseTransition of annotators" * (unwrap_annotators(loss) is not None)
-            raise refusal("make_model", rule, f"loss={spell(loss)}")
+            rule += ", without a NoiseTransition of annotators" * (loss.inner is not None)
+            raise refusal("make_model", rule, f"loss={spell(loss.identifier)}")
     outputs = getattr(model, "outputs", None) or []
     size = model.output_shape[-1] if len(outputs) == 1 else units
     refuse_if(size != units, "make_model", f"return models of the {units} classes of `y`", f"{size} classes")

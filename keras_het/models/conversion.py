@@ -11,6 +11,7 @@ from keras_het.base.internals import compile_arguments
 from keras_het.base.refusal import refusal, refuse_if
 from keras_het.base.serializable import resolve
 from keras_het.base.validation import check_boolean, check_number
+from keras_het.criteria.criterion import find_criteria
 from keras_het.layers import HeteroscedasticDense, JointHeteroscedasticDense
 from keras_het.links import Link
 from keras_het.losses import JointMultiLabelCrossentropy
@@ -20,11 +21,6 @@ from keras_het.models.output_layers import add_end, compile_like, unused_name
 from keras_het.models.raw_inputs import keep_class
 from keras_het.models.rescaling import rescale
 from keras_het.reading.ending import HEADS, LAST_LAYERS, Ending, find_ending, units_of
-
-REGRESSION_LOSSES = (  # names in Keras, in lower case and without underscores
-    "mse", "meansquarederror", "mae", "meanabsoluteerror", "mape", "meanabsolutepercentageerror",
-    "msle", "meansquaredlogarithmicerror", "huber", "logcosh",
-)  # fmt: skip
 
 
 def heteroscedastic(
@@ -48,11 +44,11 @@ def heteroscedastic(
     single unit: pass `link="sigmoid"` for labels that are not exclusive. Reshape and Flatten layers after the head are
     rebuilt.
 
-    The new model is compiled if the old model is: with the same losses and metrics in the form that accepts its
-    outputs, an optimizer of equal configuration and fresh state, and the other settings of `compile`. If a metric or
-    the optimizer cannot be rebuilt from its config, the new model is not compiled, and a warning says why. With
-    `keep_activation=False` the same holds for losses and metrics without a form for log-probabilities or logits, such
-    as `kl_divergence`, and for your own losses and metrics.
+    The new model is compiled if the old model is: with the same losses and metrics, an optimizer of equal configuration
+    and fresh state, and the other settings of `compile`. The new model is not compiled, and a warning says why, if a
+    metric or the optimizer cannot be rebuilt from its config. The same holds if the outputs change, from logits to
+    log-probabilities or because of `keep_activation=False`, and a loss or metric does not accept the new outputs, would
+    have another value, such as "categorical_hinge", or is your own.
 
     With `joint=True` the head is a `JointHeteroscedasticDense` and the new model a `DistributionModel`, for labels that
     are not exclusive. It is compiled with `losses.JointMultiLabelCrossentropy` instead of the old loss, and with the
@@ -157,7 +153,7 @@ def homoscedastic(
     The Dense layer computes mu / temperature: the logits without noise. It keeps the regularizers, constraints,
     `trainable` and exclusions from weight decay of mu. With `units` it starts with zeros, to transfer features that
     were learned under noise to another task (Collier et al. 2021, section 4.2). A model that returns probabilities
-    still does. Any other model returns logits. The new model is compiled like the old model.
+    still does. Any other model returns logits. The new model is compiled as by `heteroscedastic`.
 
     Args:
         model: a model that ends in a `HeteroscedasticDense`, for example a result of `heteroscedastic`.
@@ -274,17 +270,13 @@ def _check_joint(model, ending, link):
 def _check_classifier(model, ending, link):
     """Raises an error for a regression: without an activation, only the loss or the link tells it from a classifier."""
     loss = compile_arguments(model).get("loss")
-    if ending.head_activation is None and link is None and _is_regression_loss(loss):
-        rule = (
-            "be a classifier. Convert a regression with heteroscedastic_regression(model, x, y), or pass `link` if the "
-            "model is a classifier"
-        )
-        raise refusal("model", rule, f"loss={loss!r} after a layer without activation")
-
-
-def _is_regression_loss(loss):
-    name = loss if isinstance(loss, str) else getattr(loss, "__name__", type(loss).__name__)
-    return name.lower().replace("_", "") in REGRESSION_LOSSES
+    is_regression = any(criterion.is_regression for criterion in find_criteria(loss))
+    rule = (
+        "be a classifier. Convert a regression with heteroscedastic_regression(model, x, y), or pass `link` if the "
+        "model is a classifier"
+    )
+    is_wrong = ending.head_activation is None and link is None and is_regression
+    refuse_if(is_wrong, "model", rule, f"loss={loss!r} after a layer without activation")
 
 
 def convertible_ending(model: keras.Model, layer: str | None) -> Ending:

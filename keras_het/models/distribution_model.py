@@ -8,9 +8,10 @@ import numpy as np
 from keras_het.base.internals import mask_of, producer
 from keras_het.base.masks import with_mask
 from keras_het.base.refusal import refusal, refuse_if
+from keras_het.criteria.criterion import find_criteria
 from keras_het.models.output_layers import unused_name
 from keras_het.ops.packed import unpack
-from keras_het.reading.check import check_distribution_loss, leaves
+from keras_het.reading.check import check_distribution_loss
 from keras_het.reading.data import check_label_shape
 from keras_het.reading.ending import Ending
 
@@ -140,7 +141,7 @@ class DistributionModel(keras.Model):
         return super().compute_loss(x, y, y_pred, sample_weight, training)
 
     def _check_loss(self, y: Any) -> None:
-        for loss in leaves(self.loss):
+        for loss in find_criteria(self.loss):
             check_distribution_loss(loss, self.head_output)
             if y is not None:
                 check_label_shape(y, loss, self.head_output)

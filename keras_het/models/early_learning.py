@@ -11,10 +11,9 @@ from keras_het.base.graph import model_inputs
 from keras_het.base.refusal import refusal, refuse_if
 from keras_het.base.replicas import check_one_replica
 from keras_het.base.validation import check_choice, check_integer, check_number, check_weights
+from keras_het.criteria.criterion import Criterion, find_criteria
 from keras_het.losses.crossentropy import Crossentropy
 from keras_het.ops.log_space import bounded_max
-from keras_het.reading.check import leaves
-from keras_het.reading.matching import find_label_form, get_loss
 
 MAX_EXAMPLES = 1 << 24  # sample weights are float32, which would round larger indices
 MAX_MEMORY_BYTES = 2 << 30
@@ -201,13 +200,14 @@ class _Term(Crossentropy):
     """Regularisation term lambda log(1 - sum_k t_k p_k), reduced like the compiled loss; calling it updates t."""
 
     def __init__(self, model: EarlyLearning, identifier: Any) -> None:
-        identifier = next(leaves(identifier), None)  # the only loss, which can be in a list or a dict
-        loss = get_loss(identifier)
+        criterion = next(find_criteria(identifier), Criterion(None))  # the only loss, also in a list or a dict
+        loss = criterion.loss
         from_logits = getattr(loss, "from_logits", None)
-        is_exclusive = find_label_form(loss, model.output.shape[1]) in ("integers", "vectors", "either", "")
+        is_exclusive = criterion.label_form(model.output.shape[1]) in ("integers", "vectors", "either", "")
         if not isinstance(from_logits, bool) or not is_exclusive:
             example = "keras.losses.SparseCategoricalCrossentropy(from_logits=True)"
-            raise refusal("loss", f"be for exclusive classes, with `from_logits`, such as {example}", value=identifier)
+            rule = f"be for exclusive classes, with `from_logits`, such as {example}"
+            raise refusal("loss", rule, value=criterion.identifier)
         ignored, kwargs = getattr(loss, "ignore_class", None), {"reduction": loss.reduction, "dtype": loss.dtype}
         super().__init__(from_logits, ignored, name="early_learning", **kwargs)
         self.model = model

@@ -7,9 +7,11 @@ import numpy as np
 
 from keras_het.base.batches import labelled_batches
 from keras_het.base.graph import model_inputs
+from keras_het.base.internals import compile_arguments
 from keras_het.base.masks import drop_masked, masked_predictor
 from keras_het.base.refusal import refusal, refuse_if
 from keras_het.base.validation import check_boolean, check_number, check_numbers
+from keras_het.criteria.criterion import find_criteria
 from keras_het.layers import HeteroscedasticNormal
 from keras_het.losses import MultivariateNormalNLL
 from keras_het.models.conversion import convertible_ending, mean_arguments, successors_of
@@ -66,8 +68,8 @@ def heteroscedastic_regression(
         a `DistributionModel`.
     Raises:
         ValueError: if the model has no graph, no such layer or several outputs; if an activation or a reshaping layer
-            follows the layer; for neither data nor `initial_scale`, or both; for targets of another shape, or
-            targets that are not finite.
+            follows the layer; for a loss of classes; for neither data nor `initial_scale`, or both; for targets of
+            another shape, or targets that are not finite.
     Warns: if an old metric or the optimizer cannot be rebuilt; the new model is then not compiled.
 
     Example:
@@ -106,6 +108,10 @@ def _check_regression(model: keras.Model, ending: Ending) -> None:
         rule = "end in a Dense layer without activation, with no layer after it"
         activation = f"the activation {ending.head_activation!r}"
         raise refusal("model", rule, activation if ending.head_activation else f"{ending.reshapes[0].name!r} after it")
+    loss, units = compile_arguments(model).get("loss"), units_of(ending.head)
+    is_classifier = any(part.label_form(units) not in ("", "numbers", "targets") for part in find_criteria(loss))
+    rule = "be a regression. Convert a classifier with heteroscedastic(model, num_factors)"
+    refuse_if(is_classifier, "model", rule, f"loss={loss!r}")
     rule = "have no preprocessor: convert keras.Model(task.input, task.output) instead"
     refuse_if(getattr(model, "preprocessor", None) is not None, "model", rule, value=model.name)
 

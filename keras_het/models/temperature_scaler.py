@@ -14,14 +14,13 @@ from scipy.special import expit, softmax
 from keras_het import links
 from keras_het.base.batches import labelled_batches
 from keras_het.base.graph import has_graph, model_inputs, symbolic_inputs
-from keras_het.base.internals import compile_arguments
 from keras_het.base.masks import drop_masked, masked_predictor
 from keras_het.base.precision import check_dtype
 from keras_het.base.refusal import outside_level, refuse_first, refuse_if
 from keras_het.base.serializable import resolve
 from keras_het.base.validation import (
     as_float64,
-    check_boolean,
+    check_choice,
     check_integer,
     check_labels,
     check_last_axis,
@@ -39,19 +38,22 @@ MIN_TEMPERATURE, MAX_TEMPERATURE = 0.05, 20.0
 class TemperatureScaler(keras.layers.Layer):
     """A layer that divides logits by a temperature T > 0. Training does not change T: `scale_temperature` fits it.
 
-        softmax: log softmax(log p / T)            sigmoid: logit / T                    (Guo et al. 2017, section 4.2)
+        logits / T            log softmax(log p / T)            softmax(log p / T), sigmoid(logit(p) / T)
 
     Args:
-        link: link of the inputs: "softmax" (log-probabilities or logits), "sigmoid" (logits), or another link.
+        link: "softmax", "sigmoid" or another link of the inputs.
         temperature: T.
         dtype: "float32" under any dtype policy, or "float64" if the backend supports it.
-        from_logits: boolean, False for probabilities as inputs.
+        returns: kind of the inputs and outputs, "logits", "log-probabilities" or "probabilities"; None for the kind
+            that a head with this link returns.
         kwargs: arguments of `keras.layers.Layer`.
     Input and output shape: `(..., K)`.
     Attributes:
         link: link of the inputs and outputs.
+        returns: kind of the inputs and outputs.
     Raises:
         ValueError: for arguments out of range.
+    Source: Guo et al. 2017, section 4.2.
 
     Example:
         >>> scaler = TemperatureScaler(temperature=3.1699)  # log(9) / log(2)
@@ -64,12 +66,13 @@ class TemperatureScaler(keras.layers.Layer):
         link: Any = "softmax",
         temperature: float = 1.0,
         dtype: Any = "float32",
-        from_logits: bool = True,
+        returns: str | None = None,
         **kwargs: Any,
     ):
         super().__init__(dtype=check_dtype(dtype), **kwargs)
-        self.from_logits = check_boolean("from_logits", from_logits)
         self.link = resolve(links.Link, link)
+        choices = dict.fromkeys((self.link.returns, "logits", "probabilities"))
+        self.returns = check_choice("returns", self.link.returns if returns is None else returns, choices)
         self._start = check_number("temperature", temperature, above=0.0)
         self._units = 0
         self.supports_masking = True
@@ -82,7 +85,7 @@ class TemperatureScaler(keras.layers.Layer):
     @property
     def head_output(self) -> Ending:
         """Kind of the output, for `keras_het.check`."""
-        return Ending(f"the layer {self.name!r}", self.link.activation, self.link.returns, self._units)
+        return Ending(f"the layer {self.name!r}", self.link.activation, self.returns, self._units)
 
     def build(self, input_shape: Any) -> None:
         self._units = check_last_axis(input_shape) or 0
@@ -93,13 +96,14 @@ class TemperatureScaler(keras.layers.Layer):
 
     def call(self, inputs: Any) -> Any:
         """Scales the inputs, `(..., K)`."""
-        logits = inputs if self.from_logits else _convert_probabilities(inputs, self.link.activation)
-        scaled = logits / ops.convert_to_tensor(self._temperature)
-        return ops.log_softmax(scaled, axis=-1) if self.link.activation == "softmax" else scaled
+        scaled = _logits(inputs, self.returns, self.link) / ops.convert_to_tensor(self._temperature)
+        if self.returns == "log-probabilities":
+            return ops.log_softmax(scaled, axis=-1)
+        return keras.activations.get(self.link.activation)(scaled) if self.returns == "probabilities" else scaled
 
     def get_config(self) -> dict[str, Any]:
         link = keras.saving.serialize_keras_object(self.link)
-        return {**super().get_config(), "link": link, "temperature": self.temperature, "from_logits": self.from_logits}
+        return {**super().get_config(), "link": link, "temperature": self.temperature, "returns": self.returns}
 
 
 def scale_temperature(
@@ -115,19 +119,18 @@ def scale_temperature(
     Noisy labels calibrate the model for noisy labels: its confidence matches the fraction of noisy labels that agree
     with it, so it is underconfident of the true classes.
 
-    The new model is compiled with the losses and metrics of the old model, and with a plain SGD: use it for prediction
-    and `evaluate`, after training.
+    The new model returns the same kind of outputs as the old model: probabilities, log-probabilities or logits. If the
+    old model is compiled, the new model is compiled with the same losses and metrics.
 
     Args:
         model: a model that ends in a head or a Dense layer, with or without activation.
         x: examples that the model was not trained on: arrays, or a data set of batches (x, y).
         y: labels, which can be noisy: integers `(...)`, or for a sigmoid vectors `(..., K)` in [0, 1]; None for a data
             set.
-        link: "softmax" or "sigmoid", for a model with an unknown last layer.
+        link: "softmax" or "sigmoid", for a model with an unknown last layer, which must return logits.
         batch_size: batch size of the predictions from arrays.
     Returns:
-        a model with the layers of the old model and a `TemperatureScaler` at the end; it returns log-probabilities or
-            logits, even if the old model returns probabilities.
+        a model with the layers of the old model and a `TemperatureScaler` at the end.
     Raises:
         ValueError: for a model that has no graph and is not built, has an unknown link, or returns a distribution; for
             no example, outputs that are not finite, labels of another shape or out of range.
@@ -140,7 +143,8 @@ def scale_temperature(
         >>> round(scaled.layers[-1].temperature, 4)  # 2 / log(2)
         2.8854
     """
-    ending, graph = _scalable_ending(model), keep_task(keras.Model(*_graph(model)), model)
+    ending, (symbols, output) = _scalable_ending(model), _graph(model)
+    graph = keep_task(keras.Model(symbols, output), model)
     rule = 'be "softmax" or "sigmoid" for a model that does not end in a head'
     refuse_if(link is None and not ending.link, "link", rule, "link=None")
     link = resolve(links.Link, link or ending.link)
@@ -152,37 +156,40 @@ def scale_temperature(
     outputs, mask, labels = (np.concatenate(part) for part in zip(*parts, strict=True))
     if labels.shape[: mask.ndim] == mask.shape:  # else best_temperature refuses the labels
         outputs, labels = drop_masked(mask, outputs, labels)
-    if not (from_logits := ending.returns != "probabilities"):
-        outputs = _convert_probabilities(ops.convert_to_tensor(outputs, "float32"), link.activation)
-    temperature = best_temperature(outputs, labels, link.activation)
-    return _add_scaler(model, TemperatureScaler(link, temperature, from_logits=from_logits), ending)
+    temperature = best_temperature(_logits(outputs, ending.returns, link), labels, link.activation)
+    scaler = TemperatureScaler(link, temperature, returns=ending.returns)
+    scaled = keep_class(keras.Model(symbols, scaler(output), name=model.name), model)
+    compile_like(scaled, model)
+    return scaled
 
 
 def _scalable_ending(model: keras.Model) -> Ending:
-    """Returns the `Ending` of a model with one output; the numbers of a Dense layer count as logits.
+    """Returns the `Ending` of a model with one output; numbers of a Dense layer and unknown outputs count as logits.
 
     Raises:
         ValueError: for a log_sigmoid or a `DistributionModel`, whose call returns neither logits nor probabilities.
     """
     outputs = endings(model)
     if len(outputs) != 1 or outputs[0].returns == "distributions":
-        return Ending("the model", "", "anything", 0, is_head=False)
+        return Ending("the model", "", "logits", 0, is_head=False)
     (ending,) = outputs
     rule = "return logits or probabilities when called"
     refuse_if(ending.is_distribution, "model", rule, f"{model.name!r}, which returns a distribution")
-    is_unknown = ending.returns == "anything" and ending.link != ""
-    refuse_if(is_unknown, "model", rule, f"{model.name!r}, with activation 'log_sigmoid'")
-    return ending._replace(returns="logits") if ending.returns == "numbers" else ending
+    is_unknown = ending.returns == "anything"
+    refuse_if(is_unknown and ending.link, "model", rule, f"{model.name!r}, with activation 'log_sigmoid'")
+    return ending._replace(returns="logits") if is_unknown or ending.returns == "numbers" else ending
 
 
-def _convert_probabilities(p: Any, activation: str) -> Any:
-    """Converts probabilities, `(..., K)`, to log-probabilities (softmax) or logits (sigmoid).
+def _logits(outputs: Any, returns: str, link: links.Link) -> Any:
+    """Returns the logits of outputs, `(..., K)`: log-probabilities are logits of a softmax.
 
     The largest logit is the smallest logit whose sigmoid rounds to one, so that logits stay finite.
     """
-    log_p = ops.log(ops.maximum(p, MIN_PROBABILITY))
-    rounding = 2.0**-54 if "float64" in str(p.dtype) else 2.0**-25
-    return log_p if activation == "softmax" else log_p - ops.log(ops.maximum(1.0 - p, rounding))
+    if returns != "probabilities":
+        return outputs
+    log_p = ops.log(ops.maximum(outputs, MIN_PROBABILITY))
+    rounding = 2.0**-54 if "float64" in str(outputs.dtype) else 2.0**-25
+    return log_p if link.activation == "softmax" else log_p - ops.log(ops.maximum(1.0 - outputs, rounding))
 
 
 def _graph(model: keras.Model) -> tuple[Any, Any]:
@@ -191,16 +198,6 @@ def _graph(model: keras.Model) -> tuple[Any, Any]:
         return model_inputs(model), single_output(model)
     inputs = symbolic_inputs(model)
     return inputs, model(inputs)
-
-
-def _add_scaler(model: keras.Model, scaler: TemperatureScaler, ending: Ending) -> keras.Model:
-    """Returns a compiled model with the layers of a model and the scaler at the end."""
-    inputs, outputs = _graph(model)
-    scaled = keep_class(keras.Model(inputs, scaler(outputs), name=model.name), model)
-    compile_like(scaled, model, scaler.head_output, ending)
-    if scaled.compiled:
-        scaled.compile(**{**compile_arguments(scaled), "optimizer": "sgd"})
-    return scaled
 
 
 def best_temperature(outputs: Any, labels: Any, activation: str) -> float:

@@ -10,6 +10,7 @@ from keras import ops
 from keras_het.base.graph import symbolic_inputs
 from keras_het.base.internals import compile_arguments, layers_of
 from keras_het.base.refusal import refusal
+from keras_het.criteria.criterion import Criterion
 from keras_het.parity.probe import as_tensors, intercept_calls
 
 EXAMPLES, SEED = 4, 2021
@@ -107,15 +108,17 @@ def _is_embedding(layer: Any) -> bool:
 def make_labels(model: Any, x: Any) -> Any:
     """Returns labels that fit the losses of a compiled model, or None if the model has no loss.
 
-    A sparse loss has classes, a categorical loss one-hot classes, and a binary loss zeros and ones. Other losses have
-    standard normal labels in the shape of the output.
+    Labels are classes, one-hot classes, zeros and ones, or standard normal numbers in the shape of the output.
+
+    Raises:
+        ValueError: for a loss that is not from Keras or this package, or is not finite.
     """
     loss = compile_arguments(model).get("loss") if model.compiled else None
     if loss is None:
         return None
     outputs = model(as_tensors(x), training=False)
     flat = keras.tree.flatten(outputs)
-    if isinstance(loss, dict) and not isinstance(outputs, dict):  # in the order of the outputs
+    if isinstance(loss, dict) and not isinstance(outputs, dict) and len(flat) > 1:  # in the order of the outputs
         loss = [loss[name] for name in model.output_names if name in loss]
     losses = keras.tree.flatten(loss) if isinstance(loss, (list, tuple, dict)) else [loss] * len(flat)
     rng = np.random.default_rng(SEED + 1)
@@ -130,13 +133,14 @@ def make_labels(model: Any, x: Any) -> Any:
 
 
 def _label(loss: Any, shape: tuple[int, ...], rng: np.random.Generator) -> np.ndarray:
-    name = loss if isinstance(loss, str) else getattr(loss, "__name__", type(loss).__name__)
-    kind = name.lower().replace("_", "")
-    classes = rng.integers(shape[-1], size=shape[:-1])
-    if "binary" in kind:
+    form = "numbers" if loss is None else Criterion(loss).label_form(shape[-1])
+    if form == "numbers":
+        return rng.standard_normal(shape).astype("float32")
+    if form == "each":
         return rng.integers(2, size=shape).astype("float32")
-    if "sparse" in kind:
-        return classes.astype("int32")
-    if "categorical" in kind or "kl" in kind:
-        return np.eye(shape[-1], dtype="float32")[classes]
-    return rng.standard_normal(shape).astype("float32")
+    if form not in ("integers", "either", "vectors"):
+        raise refusal(
+            "The loss", "be from Keras, without annotators, if no labels are given (--data)", f"loss={loss!r}"
+        )
+    classes = rng.integers(shape[-1], size=shape[:-1]).astype("int32")
+    return np.eye(shape[-1], dtype="float32")[classes] if form == "vectors" else classes

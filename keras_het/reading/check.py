@@ -9,7 +9,6 @@ import inspect
 import reprlib
 import sys
 import warnings
-from collections.abc import Iterator
 from typing import Any
 
 import keras
@@ -17,20 +16,9 @@ import numpy as np
 
 from keras_het.base.internals import compile_arguments
 from keras_het.base.refusal import refusal
+from keras_het.criteria.criterion import Criterion, find_criteria
 from keras_het.reading.data import check_data
 from keras_het.reading.ending import Ending, endings
-from keras_het.reading.matching import (
-    SHAPE_DEPENDENT_NAMES,
-    compares_largest,
-    find_activation,
-    find_label_form,
-    find_match,
-    find_metric_label_form,
-    get_loss,
-    is_known,
-    resolve_link,
-    unwrap_annotators,
-)
 
 MODULES = ("keras.losses", "keras.metrics", "keras_het.metrics")
 ROLES = {"loss": keras.losses, "metrics": keras.metrics, "weighted_metrics": keras.metrics}
@@ -60,22 +48,23 @@ def check(model: keras.Model, x: Any = None, y: Any = None) -> None:
     subclassed model first. The first check runs its `call` once, with symbolic inputs.
 
     If you pass data, `check` also finds labels out of range, one-hot vectors instead of integers (or the reverse),
-    names, nan and infinity, and wrong shapes and lengths. Labels that the loss ignores (`ignore_class`, and -1 for
-    annotators) are accepted. Of a data set, the first four batches are read.
+    several labels for a softmax, names, nan and infinity, wrong shapes and lengths, and missing or unknown entries.
+    Labels that the loss ignores (`ignore_class`, and -1 for annotators) are accepted. Of a data set, the first four
+    batches are read.
 
     Args:
         model: a compiled model.
         x: examples: arrays as for `fit`, or a data set of batches (x, y) that can be read more than once; None skips
             the check of examples.
-        y: labels as for `fit`; None for a data set, or to skip the check of labels.
+        y: labels as for `fit`; None for a data set.
     Raises:
         ValueError: if the model is not compiled; if a loss or metric does not accept the outputs; if loss and metric
             need labels of different forms; if the model cannot learn from the data; if a trainable layer follows
             a `NoiseTransition`, or an activation that does not fit the link follows a head.
     Warns:
-        UserWarning: if something was not checked; if an example is not finite; if a class has no label; if Keras
-            assumes a single label for a string such as "accuracy" while a sigmoid predicts several; if a softmax over
-            the same classes stands before a head, which then learns little.
+        UserWarning: if something was not checked, such as `x` without labels; if an example is not finite; if a class
+            has no label; if Keras assumes a single label for a string such as "accuracy" while a sigmoid predicts
+            several; if a softmax over the same classes stands before a head, which then learns little.
 
     Example:
         >>> model = keras.Sequential([keras.Input((8,)), keras.layers.Dense(3, name="last")])
@@ -103,16 +92,40 @@ def collect_warnings(model: keras.Model, x: Any = None, y: Any = None) -> list[s
         raise refusal("model", "be compiled: call model.compile(...)", f"model={name!r}, not compiled")
     outputs, arguments = endings(model), compile_arguments(model)
     _check_layers(outputs)
-    losses = _split(arguments.get("loss"), outputs)
+    criteria = {argument: _split(argument, arguments.get(argument), outputs) for argument in ROLES}
+    losses = criteria["loss"]
     outputs = [resolve_link(*pair) for pair in zip(outputs, losses, strict=True)]
-    pairs = [(argument, *pair) for argument in ROLES for pair in _pairs(arguments.get(argument), outputs)]
-    is_checked = [_check_identifier(*pair) for pair in pairs]
+    pairs = [
+        (argument, criterion, output)
+        for argument, rows in criteria.items()
+        for row, output in zip(rows, outputs, strict=True)
+        for criterion in row
+    ]
+    is_checked = [_check_criterion(*pair) for pair in pairs]
     for argument in ("metrics", "weighted_metrics"):
-        for row in zip(_split(arguments.get(argument), outputs), losses, outputs, strict=True):
+        for row in zip(criteria[argument], losses, outputs, strict=True):
             _check_metric_labels(argument, *row)
     texts = _explain_unchecked(model, outputs, losses, any(is_checked))
     texts += [text for pair in pairs for text in _warn_single_label(*pair)]
     return texts + check_data(model, x, y, outputs, losses)
+
+
+def resolve_link(output: Ending, criteria: list[Criterion]) -> Ending:
+    """Resolves the numbers of a Dense layer to logits of the link that the first loss implies.
+
+    Example:
+        >>> output = Ending("the layer 'dense'", "", "numbers", units=3, is_head=False)
+        >>> resolve_link(output, [Criterion("mse"), Criterion("sparse_categorical_crossentropy")]).link
+        'softmax'
+    """
+    if output.returns != "numbers" or output.is_distribution:
+        return output
+    logits = [output._replace(link=activation, returns="logits") for activation in ("softmax", "sigmoid")]
+    for criterion in criteria:
+        matches = [candidate for candidate in logits if criterion.match(candidate) is not None]
+        if len(matches) == 1:
+            return matches[0]
+    return output
 
 
 def _check_layers(outputs: list[Ending]) -> None:
@@ -124,72 +137,74 @@ def _check_layers(outputs: list[Ending]) -> None:
             warnings.warn(output.warning, stacklevel=4)
 
 
-def _check_identifier(argument: str, identifier: Any, output: Ending) -> bool:
+def _check_criterion(argument: str, criterion: Criterion, output: Ending) -> bool:
     """Raises an error for a loss or metric that does not fit; returns whether it was checked."""
     is_distribution = output.is_distribution or output.returns == "distributions"
     if is_distribution and argument == "loss":
-        return check_distribution_loss(identifier, output)
+        return check_distribution_loss(criterion, output)
     if output.returns == "distributions":
         rule = f"belong to a keras_het.models.DistributionModel, because {output.source} returns a packed distribution"
-        raise refusal(argument, rule, f"{argument}={spell(identifier)}")
+        raise refusal(argument, rule, f"{argument}={spell(criterion.identifier)}")
     is_untyped = output.returns == "numbers"
     if output.returns == "anything" or (is_untyped and argument != "loss"):
         return False
-    match = find_match(identifier, output, ROLES[argument])
-    if match is not identifier:
+    match = criterion.match(output)
+    if match is not criterion.identifier:
         if is_untyped:  # the number of units decides the link
             output = output._replace(returns="logits", link="sigmoid" if output.units == 1 else "softmax")
-        raise ValueError(misfit_error(argument, identifier, match, output))
-    if output.annotators and unwrap_annotators(identifier) is None:
-        _check_missing(argument, identifier, output)
-    return is_known(identifier, ROLES[argument])
+        raise ValueError(misfit_error(argument, criterion, match, output))
+    if output.annotators and criterion.inner is None:  # it would count missing labels as errors
+        kind = "losses.AnnotatorsLoss()" if argument == "loss" else "metrics.AnnotatorsMetric(...)"
+        rule = f"accept the labels of {output.annotators} annotators, with -1 for missing. Use keras_het.{kind}"
+        raise refusal(argument, rule, f"{argument}={spell(criterion.identifier)}")
+    return criterion.is_known
 
 
-def _check_metric_labels(argument: str, identifiers: list, losses: list, output: Ending) -> None:
+def _check_metric_labels(argument: str, criteria: list, losses: list, output: Ending) -> None:
     """Raises an error for a metric of vectors beside a loss of integers, which Keras broadcasts, or the reverse.
 
     Also for an accuracy of the largest output if there is one output, because it is a constant.
     """
-    for identifier in identifiers if (output.units, output.link) == (1, "sigmoid") else ():
-        if compares_largest(identifier):
-            match = spell(find_match("binary_accuracy", output, keras.metrics))
+    for criterion in criteria if (output.units, output.link) == (1, "sigmoid") else ():
+        if criterion.compares_largest:
+            match = spell(Criterion("binary_accuracy", keras.metrics).match(output))
             rule = f"accept one class, which {output.source} predicts: compare it with a threshold. Use {match}"
-            raise refusal(argument, rule, f"{argument}={spell(identifier)}")
-    forms = {find_label_form(loss, output.units) for loss in losses}
+            raise refusal(argument, rule, f"{argument}={spell(criterion.identifier)}")
+    forms = {loss.label_form(output.units) for loss in losses}
     if output.units < 2 or forms not in ({"integers"}, {"vectors"}):
         return
-    for identifier in identifiers:
-        if find_metric_label_form(identifier) not in ("", *forms):
-            form, remedy = "label vectors", "'accuracy'"
-            if forms == {"integers"}:
-                form, remedy = "integers", "'accuracy', or to_categorical(y) and a loss of label vectors"
-            rule = f"accept {form}, as loss={spell(losses[0])} does. Use {remedy}"
-            raise refusal(argument, rule, f"{argument}={spell(identifier)}")
+    for criterion in criteria:
+        if criterion.metric_label_form not in ("", *forms):
+            is_sparse = forms == {"integers"}
+            form, remedy = "integers" if is_sparse else "label vectors", spell(criterion.with_labels(*forms))
+            remedy += ", or to_categorical(y) and a loss of label vectors" * is_sparse
+            rule = f"accept {form}, as loss={spell(losses[0].identifier)} does. Use {remedy}"
+            raise refusal(argument, rule, f"{argument}={spell(criterion.identifier)}")
 
 
-def _warn_single_label(argument: str, identifier: Any, output: Ending) -> list[str]:
+def _warn_single_label(argument: str, criterion: Criterion, output: Ending) -> list[str]:
     """Returns the warning about a string that Keras resolves to a single label, after a sigmoid of several classes."""
-    name = identifier.lower() if isinstance(identifier, str) else ""
-    if name not in SHAPE_DEPENDENT_NAMES or output.link != "sigmoid" or output.units == 1:
+    binary = criterion.binary_name
+    if not binary or output.link != "sigmoid" or output.units == 1:
         return []
-    binary = SHAPE_DEPENDENT_NAMES[name]
-    match, single = find_match(binary, output, ROLES[argument]), binary.replace("binary", "categorical")
-    text = f"For {argument}={identifier!r} Keras assumes one label per example, but {output.source} predicts several."
-    return [f"{text} Use {spell(match)}, or {single!r} if each example has one label."]
+    match, single = Criterion(binary, ROLES[argument]).match(output), binary.replace("binary", "categorical")
+    text = f"For {argument}={criterion.identifier!r} Keras assumes one label per example"
+    remedy = f"Use {spell(match)}, or {single!r} if each example has one label."
+    return [f"{text}, but {output.source} predicts several. {remedy}"]
 
 
-def check_distribution_loss(identifier: Any, output: Ending) -> bool:
+def check_distribution_loss(criterion: Criterion, output: Ending) -> bool:
     """Raises an error for a loss that does not accept the distribution of a head; returns whether the loss is known."""
-    if find_match(identifier, output._replace(returns="distributions")) is None:
+    if criterion.match(output._replace(returns="distributions")) is None:
         match = DISTRIBUTION_LOSSES[output.link].format(output.units)
         rule = f"accept distributions, which {output.source} passes to its loss. Use {match}"
-        raise refusal("loss", rule, f"loss={spell(identifier)}")
-    if not is_known(identifier):
+        raise refusal("loss", rule, f"loss={spell(criterion.identifier)}")
+    if not criterion.is_known:
         return False
-    classes = getattr(get_loss(identifier), "num_classes", output.units)
+    classes = getattr(criterion.loss, "num_classes", output.units)
     if classes != output.units:
         rule = f"have num_classes={output.units}, the units of {output.source}"
-        raise refusal("loss", rule, f"loss={spell(identifier)}")
+        raise refusal("loss", rule, f"loss={spell(criterion.identifier)}")
     return True
 
 
@@ -199,10 +214,10 @@ def _explain_unchecked(model: keras.Model, outputs: list, losses: list[list], is
     if not outputs:
         reasons = ["its layers cannot be read (call it once if it was never called)"]
     reasons += [
-        f"the loss {spell(identifier)} is not from Keras or keras_het"
+        f"the loss {spell(loss.identifier)} is not from Keras or keras_het"
         for output, output_losses in zip(outputs, losses, strict=True)
-        for identifier in output_losses
-        if output.returns != "anything" and not is_known(identifier)
+        for loss in output_losses
+        if output.returns != "anything" and not loss.is_known
     ]
     if not reasons and not is_any_checked:
         reasons = ["it has no loss"]
@@ -210,69 +225,39 @@ def _explain_unchecked(model: keras.Model, outputs: list, losses: list[list], is
     return [f"{text}: {'; '.join(reasons)}."] if reasons else []
 
 
-def _check_missing(argument: str, identifier: Any, output: Ending) -> None:
-    """Raises an error for a plain loss or metric of several annotators, which would count missing labels as errors."""
-    kind = "losses.AnnotatorsLoss()" if argument == "loss" else "metrics.AnnotatorsMetric(...)"
-    rule = f"accept the labels of {output.annotators} annotators, with -1 for missing. Use keras_het.{kind}"
-    raise refusal(argument, rule, f"{argument}={spell(identifier)}")
-
-
-def _pairs(argument: Any, outputs: list[Ending]) -> Iterator[tuple[Any, Ending]]:
-    """Yields every (loss or metric, output)."""
-    for output, identifiers in zip(outputs, _split(argument, outputs), strict=True):
-        for identifier in identifiers:
-            yield identifier, output
-
-
-def _split(argument: Any, outputs: list[Ending]) -> list[list]:
+def _split(argument: str, value: Any, outputs: list[Ending]) -> list[list[Criterion]]:
     """Splits an argument of `compile` into the losses or metrics of each output."""
-    is_named = isinstance(argument, dict) and "class_name" not in argument
+    is_named = isinstance(value, dict) and "class_name" not in value
     rows = []
     for index, output in enumerate(outputs):
-        part = argument
+        part = value
         if len(outputs) > 1 and is_named:
-            part = [value for name, value in argument.items() if name in output.names]
-        elif len(outputs) > 1 and isinstance(argument, list | tuple):
-            part = argument[index] if len(argument) == len(outputs) else None
-        rows.append(list(leaves(part)))
+            part = [each for name, each in value.items() if name in output.names]
+        elif len(outputs) > 1 and isinstance(value, list | tuple):
+            part = value[index] if len(value) == len(outputs) else None
+        rows.append(list(find_criteria(part, ROLES[argument])))
     return rows
 
 
-def leaves(argument: Any) -> Iterator[Any]:
-    """Yields the identifiers in nested lists and dicts; a dict with a `class_name` is one identifier."""
-    if isinstance(argument, dict) and "class_name" not in argument:
-        argument = list(argument.values())
-    if isinstance(argument, list | tuple):
-        for part in argument:
-            yield from leaves(part)
-    elif argument is not None:
-        yield argument
-
-
-def misfit_error(argument: str, identifier: Any, match: Any, output: Ending) -> str:
+def misfit_error(argument: str, criterion: Criterion, match: Any, output: Ending) -> str:
     """Returns the error text for a loss or metric that does not fit, with a remedy."""
     start = f"`{argument}` must accept {output.returns}, which {output.source} returns."
     if output.returns == "probabilities" and match is None:
         match = ROLES[argument].BinaryCrossentropy()
     if match is not None:
-        remedies = [f"use {spell(match)}"]
-        remedies += [output.activation_remedy] if _accepts_probabilities(argument, identifier, output) else []
+        has_logits = output.is_head and output.returns != "probabilities" and output.transition is None
+        fits = has_logits and criterion.match(output._replace(returns="probabilities")) is criterion.identifier
+        remedies = [f"use {spell(match)}", *[output.activation_remedy] * fits]
     else:
         remedies = [f"use {DEFAULT_LOSSES[output.link]}"] if argument == "loss" else []
-        if (output.link, find_activation(identifier, ROLES[argument])) == ("softmax", "sigmoid"):
+        if (output.link, criterion.activation) == ("softmax", "sigmoid"):
             change = 'give the head link="sigmoid"' if output.is_head else "replace the softmax by a sigmoid"
             remedies.append(f"{change} if an example can have several labels")
         else:
             role = "loss" if argument == "loss" else "metric"
             remedies.append(f"{output.activation_remedy} to use a {role} of probabilities")
     remedy = ", or ".join(remedies)
-    return f"{start} {remedy[0].upper()}{remedy[1:]}. Received: {argument}={spell(identifier)}"
-
-
-def _accepts_probabilities(argument: str, identifier: Any, output: Ending) -> bool:
-    """Returns whether a loss or metric would fit a head if the head had its activation."""
-    is_log = output.is_head and output.returns in ("log-probabilities", "logits") and output.transition is None
-    return is_log and find_match(identifier, output._replace(returns="probabilities"), ROLES[argument]) is identifier
+    return f"{start} {remedy[0].upper()}{remedy[1:]}. Received: {argument}={spell(criterion.identifier)}"
 
 
 def spell(identifier: Any) -> str:

@@ -10,16 +10,17 @@ from keras_het.base.batches import as_array, as_numpy, check_rereadable, first_b
 from keras_het.base.graph import has_graph, model_inputs
 from keras_het.base.refusal import refusal, refuse_first, refuse_if
 from keras_het.base.validation import numbering
+from keras_het.criteria.criterion import Criterion
 from keras_het.reading.ending import Ending
-from keras_het.reading.matching import find_ignored_label, find_label_form
 
 NUM_BATCHES = 4  # batches of a data set that are checked
 MAX_NAMES = 5  # classes that a warning lists
 CHUNK_ELEMENTS = 1 << 22  # numbers of x that are checked at once
+SUM_TOLERANCE = 1e-2  # half precision rounds the sum of a label vector
 
 
 class LabelTask(NamedTuple):
-    """Labels of an output, and the form that its loss needs; see `find_label_form` and `Ending`.
+    """Labels of an output, and the form that its loss needs; see `Criterion.label_form` and `Ending`.
 
     The shape of the output is `(..., K)`, None where a size is unknown, and () if all are. `classes` is K, or 0 if
     unknown. The loss ignores the label `ignored`.
@@ -40,14 +41,16 @@ def check_data(model: keras.Model, x: Any, y: Any, outputs: list[Ending], losses
     """
     refuse_if(is_data_set(x) and y is not None, "y", "be None for a data set, which has its own labels", "labels")
     check_rereadable("x", x)
-    texts: list[str] = []
-    for inputs, labels in first_batches(x, NUM_BATCHES) if is_data_set(x) else [(x, y)]:
+    texts, label_texts = [], []
+    for number, (inputs, labels) in enumerate(first_batches(x, NUM_BATCHES) if is_data_set(x) else [(x, y)]):
         _check_lengths(inputs, labels)
-        _check_shapes(model, inputs)
+        _check_inputs(model, inputs)
         for task in _tasks(model, inputs, labels, outputs, losses):
-            texts += _check_labels(task)
-        texts += _warn_not_finite(inputs)
-    return [] if is_data_set(x) else texts
+            label_texts += _check_labels(task)
+        texts += _warn_not_finite(inputs, f" of batch {number}" * is_data_set(x))
+        texts += ["There are no labels to check: pass `y`."] * (inputs is not None and labels is None)
+    # The first batches of a data set need not have every class.
+    return list(dict.fromkeys(texts)) if is_data_set(x) else label_texts + texts
 
 
 def _arrays(data: Any) -> list[Any]:
@@ -67,21 +70,23 @@ def _check_lengths(x: Any, y: Any) -> None:
         raise refusal("y", f"have an entry for each of the {lengths['x'].pop()} examples", lengths["y"].pop())
 
 
-def _check_shapes(model: keras.Model, x: Any) -> None:
-    """Raises an error if the shapes of examples and of the model's inputs are known and differ."""
-    if not has_graph(model) or hasattr(model, "preprocess_samples"):
+def _check_inputs(model: keras.Model, x: Any) -> None:
+    """Raises an error unless examples have an entry for each input of the model, in its shape, as far as known."""
+    if not _arrays(x) or not has_graph(model) or hasattr(model, "preprocess_samples"):
         return
-    expected = model_inputs(model)
-    if _keys_or_count(x) != _keys_or_count(expected):
-        return
-    for part, symbol in zip(_arrays(x), keras.tree.flatten(expected), strict=False):
-        if not _fits(part.shape, symbol.shape):
+    inputs = model_inputs(model)
+    symbols, is_named = keras.tree.flatten(inputs), isinstance(inputs, dict)
+    names = list(inputs) if is_named else [symbol.name for symbol in symbols]
+    if isinstance(x, dict):
+        # With named inputs, Keras computes with an extra entry instead of the next one.
+        is_wrong = set(names) != set(x) if is_named else not set(names) <= set(x)
+        refuse_if(is_wrong, "x", f"have the entries {names}", f"entries {list(x)}")
+        x = x if is_named else [x[name] for name in names]
+    parts = keras.tree.flatten(x)
+    refuse_if(len(parts) != len(symbols), "x", f"have an array for each of the inputs {names}", len(parts))
+    for part, symbol in zip(parts, symbols, strict=True):
+        if not _fits(getattr(part, "shape", symbol.shape), symbol.shape):
             raise refusal("x", f"have the shape {_spell_shape(symbol.shape)}", shape=part)
-
-
-def _keys_or_count(data: Any) -> Any:
-    """Returns the keys of a dict, or the number of arrays."""
-    return sorted(data) if isinstance(data, dict) else len(_arrays(data))
 
 
 def _fits(shape: Any, expected: Any) -> bool:
@@ -99,10 +104,10 @@ def _spell_shape(shape: Any) -> str:
     return f"({', '.join(sizes)}{',' if len(sizes) == 1 else ''})"
 
 
-def _warn_not_finite(x: Any) -> list[str]:
+def _warn_not_finite(x: Any, batch: str) -> list[str]:
     """Returns the warning about nan or infinity in examples; no error, because a model can replace them."""
     rows = [row for part in _arrays(x) if (row := first_not_finite(part)) is not None]
-    return [f"`x` has nan or infinity in example {min(rows)}."] if rows else []
+    return [f"`x` has nan or infinity in example {min(rows)}{batch}."] if rows else []
 
 
 def first_not_finite(part: Any) -> int | None:
@@ -122,31 +127,30 @@ def first_not_finite(part: Any) -> int | None:
 
 def _tasks(model: keras.Model, x: Any, y: Any, outputs: list, losses: list[list]) -> Iterator[LabelTask]:
     """Yields the task of each output and each known loss."""
-    if y is None:
+    if y is None or not outputs:
         return
-    for index, (output, output_losses) in enumerate(zip(outputs, losses, strict=True)):
-        if (labels := _select(y, output.names, index, len(outputs))) is None:
-            continue
-        output = output._replace(shape=output.shape or _shape_without_graph(model, x))
+    for output, output_losses, labels in zip(outputs, losses, _split_labels(y, outputs, losses), strict=True):
+        labels, shape = np.asarray(as_numpy(labels)), output.shape or _shape_without_graph(model, x)
+        labels = labels.astype("int8") if labels.dtype == bool else labels
         for loss in output_losses:
-            if task := _make_task(labels, loss, output):
+            if task := _make_task(labels, loss, output._replace(shape=shape)):
                 yield task
 
 
-def _make_task(labels: Any, loss: Any, output: Ending) -> LabelTask | None:
+def _make_task(labels: Any, loss: Criterion, output: Ending) -> LabelTask | None:
     """Returns the task of an output and a loss, or None for an unknown loss."""
     shape = output.shape
     if output.returns == "distributions" and shape:
         shape = (*shape[:-1], output.units)
     classes = (shape[-1] if shape else output.units) or 0
-    form = find_label_form(loss, classes)
+    form = loss.label_form(classes)
     form = "annotations" if form and output.annotators else form
     if not form:
         return None
-    return LabelTask(labels, form, shape, classes, output.annotators, find_ignored_label(loss))
+    return LabelTask(labels, form, shape, classes, output.annotators, loss.ignored_label)
 
 
-def check_label_shape(labels: Any, loss: Any, output: Ending) -> None:
+def check_label_shape(labels: Any, loss: Criterion, output: Ending) -> None:
     """Raises an error for labels of a shape that a loss does not accept, as far as both are known.
 
     A compiled step knows only the shape.
@@ -155,16 +159,23 @@ def check_label_shape(labels: Any, loss: Any, output: Ending) -> None:
         SHAPE_CHECKS[_find_form(task)](tuple(labels.shape), task)
 
 
-def _select(y: Any, names: frozenset, index: int, count: int) -> np.ndarray | None:
-    """Selects the labels of one of `count` outputs; None if `y` does not tell which they are."""
+def _split_labels(y: Any, outputs: list[Ending], losses: list[list]) -> list[Any]:
+    """Returns the labels of each output, or None; raises an error unless they fit the outputs that have a loss."""
+    has_loss, names = [bool(part) for part in losses], [output.names for output in outputs]
     if isinstance(y, dict):
-        y = next((labels for name, labels in y.items() if name in names or count == 1), None)
-    elif isinstance(y, list | tuple) and _arrays(y):
-        y = y[index] if len(y) == count else None
-    elif count > 1:
-        y = None
-    labels = None if y is None else np.asarray(as_numpy(y))
-    return labels.astype("int8") if labels is not None and labels.dtype == bool else labels
+        names = [frozenset(list(y)[:1])] if names == [frozenset()] else names
+        parts = [next((y[name] for name in y if name in each), None) for each in names]
+        is_wrong, received = bool(set(y) - frozenset().union(*names)), f"entries {list(y)}"
+    else:
+        parts = list(y) if isinstance(y, list | tuple) and _arrays(y) else [y]
+        received = f"{len(parts)} arrays"
+        if len(parts) == sum(has_loss):  # Keras also accepts labels for these outputs alone
+            parts = [parts.pop(0) if wanted else None for wanted in has_loss]
+        is_wrong = len(parts) != len(outputs)
+    is_wrong = is_wrong or any(part is None for part, wanted in zip(parts, has_loss, strict=True) if wanted)
+    labels = [" or ".join(sorted(each)) or str(number) for number, each in enumerate(names)]
+    refuse_if(is_wrong, "y", f"have labels for each of the outputs {labels}", received)
+    return parts
 
 
 def _shape_without_graph(model: keras.Model, x: Any) -> tuple:
@@ -267,13 +278,21 @@ def _warn_missing_classes(is_present: np.ndarray) -> list[str]:
 
 
 def _check_vectors(task: LabelTask) -> list[str]:
+    """Checks that each vector is a distribution over classes, or zero for no label."""
+    sums = task.labels.sum(axis=-1, dtype="float64")
+    rule = "have rows that sum to 1. For several labels per example, use a sigmoid and BinaryCrossentropy"
+    refuse_first((np.abs(sums - 1.0) > SUM_TOLERANCE) & task.labels.any(axis=-1), "y", rule, sums, "g")
+    return _warn_missing_columns(task)
+
+
+def _warn_missing_columns(task: LabelTask) -> list[str]:
     return _warn_missing_classes(np.any(task.labels.reshape(-1, task.labels.shape[-1]) > 0, axis=0))
 
 
 def _check_binary(task: LabelTask) -> list[str]:
     labels = task.labels
     refuse_first((labels < 0) | (labels > 1), "y", "be in [0, 1]", labels, "g")
-    return _warn_single_class(labels) if task.classes == 1 else _check_vectors(task)
+    return _warn_single_class(labels) if task.classes == 1 else _warn_missing_columns(task)
 
 
 def _check_binary_or_missing(task: LabelTask) -> list[str]:

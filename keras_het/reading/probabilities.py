@@ -11,9 +11,8 @@ from keras_het.base.batches import batches
 from keras_het.base.graph import check_one_output
 from keras_het.base.refusal import refusal, refuse_if
 from keras_het.base.validation import check_integer
-from keras_het.reading.check import leaves
+from keras_het.criteria.criterion import find_criteria
 from keras_het.reading.ending import endings
-from keras_het.reading.matching import find_activation, get_loss
 
 SUM_TOLERANCE = 1e-2  # half precision rounds the sum of probabilities
 # Functions from each kind of outputs to probabilities, and to log-probabilities of exclusive classes.
@@ -120,13 +119,12 @@ def _check_finite(p: np.ndarray) -> np.ndarray:
 
 def _find_kind(model: keras.Model, outputs: np.ndarray) -> str:
     """Returns the kind of outputs, a key of `PROBABILITIES`."""
-    heads = [ending for ending in endings(model) if ending.is_head]
-    if heads:
-        return "logits of each label" if heads[0].returns == "logits" else heads[0].returns
-    for identifier in list(leaves(model.loss))[:1] if getattr(model, "compiled", False) else []:
-        if getattr(get_loss(identifier), "from_logits", False):
-            return "logits of each label" if find_activation(identifier) == "sigmoid" else "logits"
-        if find_activation(identifier) == "sigmoid" and _in_range(outputs):
+    for head in [ending for ending in endings(model) if ending.is_head][:1]:
+        return "logits of each label" if (head.returns, head.link) == ("logits", "sigmoid") else head.returns
+    for loss in list(find_criteria(model.loss))[:1] if getattr(model, "compiled", False) else []:
+        if getattr(loss.loss, "from_logits", False):
+            return "logits of each label" if loss.activation == "sigmoid" else "logits"
+        if loss.activation == "sigmoid" and _in_range(outputs):
             return "probabilities"
     if _sum_to_one(outputs):
         return "probabilities"

@@ -11,6 +11,7 @@ from keras import layers
 
 from keras_het import __main__
 from keras_het.commands import parity
+from keras_het.losses import GeneralizedCrossentropy
 from keras_het.parity import child
 from keras_het.parity.batch import make_inputs, make_labels
 
@@ -157,10 +158,24 @@ def test_a_model_of_unknown_shapes_needs_data():
 @pytest.mark.parametrize(("loss", "shape"), [
     ("sparse_categorical_crossentropy", (4,)), ("categorical_crossentropy", (4, 3)),
     (keras.losses.BinaryCrossentropy(), (4, 3)), (keras.losses.MeanSquaredError(), (4, 3)), ("kl_divergence", (4, 3)),
+    (["mse"], (4, 3)), ("crossentropy", (4,)), ({"last": keras.losses.sparse_categorical_crossentropy}, (4,)),
+    (GeneralizedCrossentropy(), (4,)),
 ])  # fmt: skip
 def test_labels_fit_the_loss(loss, shape):
-    model = keras.Sequential([keras.Input((2,)), layers.Dense(3, "softmax")])
+    inputs = keras.Input((2,))
+    model = keras.Model(inputs, layers.Dense(3, "softmax", name="last")(inputs))
     model.compile("sgd", loss)
     labels = make_labels(model, make_inputs(model))
     assert labels.shape == shape
     assert np.isfinite(model.train_on_batch(make_inputs(model), labels))
+    is_classes, is_numbers = labels.dtype == "int32", loss == ["mse"] or isinstance(loss, keras.losses.MeanSquaredError)
+    assert is_classes == (len(shape) == 1)
+    assert is_numbers == bool((labels < 0).any())
+
+
+def test_labels_of_an_own_loss_are_asked_for():
+    """Its name tells no form: of integers read from normal numbers, backends compute different losses."""
+    model = keras.Sequential([keras.Input((2,)), layers.Dense(3)])
+    model.compile("sgd", lambda y, p: keras.losses.sparse_categorical_crossentropy(y, p, from_logits=True))
+    with pytest.raises(ValueError, match=r"^The loss must be from Keras, .* if no labels are given \(--data\)"):
+        make_labels(model, make_inputs(model))

@@ -10,6 +10,7 @@ from numpy.testing import assert_allclose
 
 import keras_het
 from keras_het import heteroscedastic, homoscedastic
+from keras_het.losses import GeneralizedCrossentropy
 from keras_het.reading.check import collect_warnings
 from keras_het.reading.head_noise import logit_normal
 from tests.common import compiled, refuses, session, to_numpy
@@ -21,9 +22,9 @@ pytestmark = pytest.mark.once
 VECTORS = np.eye(UNITS, dtype="float32")[Y]
 
 
-def converted(model, keep_activation=False, **arguments):
+def converted(model, **arguments):
     """Converts and checks a model; a warning is an error."""
-    new = heteroscedastic(model, 1, keep_activation=keep_activation, **arguments)
+    new = heteroscedastic(model, 1, **arguments)
     assert new.compiled
     collect_warnings(new)
     return new
@@ -41,7 +42,7 @@ def test_a_compiled_model_gives_a_compiled_one_that_trains_as_it_is():
         run_eagerly=True,
     )
     before, new = old.evaluate(X, VECTORS, return_dict=True, verbose=0), converted(old, seed=0)
-    assert new.loss.get_config() == {**old.loss.get_config(), "from_logits": True}
+    assert new.loss is old.loss
     assert new.optimizer is not old.optimizer
     assert new.optimizer.get_config() == old.optimizer.get_config()
     assert (new.run_eagerly, new.jit_compile) == (True, False)
@@ -54,29 +55,64 @@ def test_a_compiled_model_gives_a_compiled_one_that_trains_as_it_is():
     assert not {id(metric) for metric in old.metrics} & {id(metric) for metric in new.metrics}
 
 
-@pytest.mark.parametrize(("activation", "loss", "expected"), [
-    ("softmax", "sparse_categorical_crossentropy", losses.SparseCategoricalCrossentropy(from_logits=True)),
-    (None, losses.SparseCategoricalCrossentropy(from_logits=True, ignore_class=2), None),
-    ("sigmoid", losses.binary_crossentropy, losses.BinaryCrossentropy(from_logits=True)),
-    ("softmax", ["categorical_crossentropy"], losses.CategoricalCrossentropy(from_logits=True)),
-    ("softmax", {"predictions": "categorical_crossentropy"}, losses.CategoricalCrossentropy(from_logits=True)),
+@pytest.mark.parametrize(("activation", "loss"), [
+    ("softmax", "sparse_categorical_crossentropy"),
+    ("softmax", ["categorical_crossentropy"]),
+    ("softmax", {"predictions": losses.categorical_crossentropy}),
+    ("softmax", {"class_name": "CategoricalCrossentropy", "config": {"label_smoothing": 0.1}}),
+    ("sigmoid", losses.BinaryCrossentropy()),
+    (None, losses.SparseCategoricalCrossentropy(from_logits=True, ignore_class=2)),
+    (None, [GeneralizedCrossentropy(from_logits=True)]),
+    ("log_softmax", {"predictions": losses.CategoricalCrossentropy(from_logits=True)}),
 ])  # fmt: skip
-def test_the_match_of_a_loss(activation, loss, expected):
-    (found,) = keras_het.reading.check.leaves(converted(compiled(functional(activation), "adam", loss)).loss)
-    assert found.get_config() == (expected or loss).get_config()
-    assert type(found) is type(expected or loss)
+def test_every_form_of_a_loss_stays(activation, loss):
+    new = converted(compiled(functional(activation), "adam", loss, metrics=["accuracy"]))
+    assert new.loss == loss
+    assert homoscedastic(new).loss == loss
 
 
-def test_a_loss_by_the_name_of_an_output_gets_the_new_name():
+def test_a_loss_and_metric_by_the_name_of_an_output_get_the_new_name():
     old = compiled(
         functional(None, layers.Softmax(name="p")),
         "sgd",
         {"p": "sparse_categorical_crossentropy"},
         loss_weights={"p": 0.5},
+        metrics={"p": ["accuracy"]},
     )
     new = converted(old, name="het")
     assert list(new.loss) == ["het"]
-    new.fit(X, Y, verbose=0)
+    assert set(new.evaluate(X, Y, verbose=0, return_dict=True)) >= {"accuracy", "loss"}
+
+
+def margin(y_true, y_pred):
+    """Computes a crossentropy and a penalty of raw logits, which is 0 for log-probabilities."""
+    crossentropy = losses.categorical_crossentropy(y_true, y_pred, from_logits=True)
+    return crossentropy + 0.1 * keras.ops.logsumexp(y_pred, axis=-1) ** 2
+
+
+@pytest.mark.parametrize("form", [lambda loss: loss, lambda loss: [loss], lambda loss: {"predictions": loss}])
+@pytest.mark.parametrize(
+    "loss", ["categorical_hinge", losses.categorical_hinge, losses.CategoricalHinge(), losses.CategoricalHinge, margin]
+)
+def test_a_loss_of_raw_logits_that_a_shift_changes_is_left_to_the_user(loss, form):
+    """Compiled, the new model would start with another value of the loss."""
+    old = compiled(functional(), "sgd", form(loss))
+    text = warned(keras_het.heteroscedastic, old, 1, keep_activation=True)
+    assert "`loss` must accept log-probabilities, which the head 'predictions' returns. Use keras.losses." in text
+    assert "Received: loss=" in text
+    new, function = heteroscedastic_without_warning(old), keras.losses.get(loss)
+    values = [np.mean(to_numpy(function(VECTORS, each.predict(X, verbose=0)))) for each in (old, new)]
+    assert abs(values[0] - values[1]) > 0.1
+    sigmoid = compiled(functional(), "sgd", form(loss))
+    value = sigmoid.evaluate(X, VECTORS, verbose=0)
+    kept = converted(sigmoid, link="sigmoid")  # logits of each label, whose shift is that of the old logits
+    assert kept.evaluate(X, VECTORS, verbose=0) == pytest.approx(value, rel=0.05)
+
+
+def heteroscedastic_without_warning(model):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return heteroscedastic(model, 1, seed=0)
 
 
 def warned(convert, *arguments, keep_activation=False, **named):
@@ -125,6 +161,7 @@ class Ranked(metrics.AUC):
 
 
 NO_COUNTERPART = [
+    {"loss": "sparse_categorical_crossentropy"},
     {"loss": "kl_divergence"},
     {"loss": "mse"},
     {"metrics": [metrics.Precision()]},
@@ -139,9 +176,9 @@ NO_COUNTERPART = [
 
 @pytest.mark.parametrize("arguments", NO_COUNTERPART)
 def test_what_has_no_match_is_warned_of_and_the_model_is_not_compiled(arguments):
-    old = compiled(functional("softmax"), "sgd", **arguments)
+    old = compiled(functional("softmax"), "sgd", **{"loss": None, **arguments})
     assert "has no known match (keep_activation=True keeps it). `" in warned(keras_het.heteroscedastic, old, 1)
-    assert converted(old, keep_activation=True).loss == old.loss
+    assert converted(old).loss == old.loss
 
 
 def test_a_subclass_that_only_inherits_is_what_it_inherits_from():
@@ -152,18 +189,17 @@ def test_a_subclass_that_only_inherits_is_what_it_inherits_from():
         metrics=[Counting(), metrics.SparseCategoricalCrossentropy()],
     )
     new = converted(old)
-    assert type(new.loss) is Inheriting
-    assert new.loss.get_config() == {**old.loss.get_config(), "from_logits": True}
+    assert new.loss is old.loss
     old.compile("sgd", Inheriting())
+    assert "Use Inheriting(from_logits=True)" in warned(keras_het.heteroscedastic, old, 1)
     wrong = heteroscedastic(functional("softmax"), 1, keep_activation=False)
     wrong.compile("sgd", Inheriting())
     with refuses(r"`loss` must accept log-probabilities, .* Use Inheriting\(from_logits=True\)"):
         keras_het.check(wrong)
 
 
-@pytest.mark.parametrize("activation", [None, "log_softmax"])
-def test_where_no_activation_can_be_kept_the_warning_does_not_say_so(activation):
-    old = compiled(functional(activation), "sgd", "kl_divergence")
+def test_where_no_activation_can_be_kept_the_warning_does_not_say_so():
+    old = compiled(functional(), "sgd", "kl_divergence")
     assert "keep_activation" not in warned(keras_het.heteroscedastic, old, 1, keep_activation=True)
 
 
@@ -178,18 +214,9 @@ def test_the_logits_of_a_plain_softmax_head_are_not_normalised(metric):
     assert "`metrics` must accept logits" in warned(keras_het.homoscedastic, het)
 
 
-@pytest.mark.parametrize("metric", [metrics.AUC(), metrics.Precision(), metrics.Hinge()])
-def test_of_a_softmax_that_is_not_kept_neither(metric):
-    het = converted(
-        compiled(functional("softmax"), "sgd", "categorical_crossentropy", metrics=[metric]), keep_activation=True
-    )
-    assert "keep_activation=True keeps it). `metrics` must accept logits" in warned(keras_het.homoscedastic, het)
-    assert homoscedastic(het).compiled
-
-
 def test_a_kept_log_sigmoid_keeps_everything():
     old = compiled(functional("log_sigmoid"), "sgd", custom, metrics=["mse", custom])
-    new = converted(old, keep_activation=True)
+    new = converted(old)
     assert (new.loss, keras_het.base.internals.compile_arguments(new)["metrics"]) == (custom, ["mse", custom])
     assert homoscedastic(new).loss is custom
     assert "keep_activation=True keeps it" in warned(keras_het.heteroscedastic, old, 1)
@@ -199,14 +226,18 @@ def test_a_model_that_is_not_compiled_gives_one_that_is_not():
     assert not heteroscedastic(functional("softmax")).compiled
 
 
-def test_what_is_custom_is_kept_by_a_model_that_returned_logits():
+def test_what_is_custom_is_kept_for_outputs_of_the_same_kind():
     own = Configured(3)
-    new = converted(compiled(functional(None), "sgd", custom, metrics=[custom, own]))
-    assert new.loss is custom
-    first, second = keras_het.base.internals.compile_arguments(new)["metrics"]
-    assert first is custom
-    assert (type(second), second.number) == (Configured, 3)
-    assert second is not own
+    for activation in ("softmax", "log_softmax"):
+        new = converted(compiled(functional(activation), "sgd", custom, metrics=[custom, own]))
+        assert new.loss is custom
+        first, second = keras_het.base.internals.compile_arguments(new)["metrics"]
+        assert first is custom
+        assert (type(second), second.number) == (Configured, 3)
+        assert second is not own
+    for arguments in ({"loss": custom}, {"metrics": [own]}):
+        old = compiled(functional(), "sgd", **{"loss": None, **arguments})
+        assert "has no known match. `" in warned(keras_het.heteroscedastic, old, 1, keep_activation=True)
 
 
 class Numbered(metrics.Mean):
@@ -247,10 +278,10 @@ class Unconfigured(keras.optimizers.SGD):
     "metric", [Numbered, Required, lambda number: metrics.MeanMetricWrapper(lambda y, p: p, name="own")]
 )
 def test_a_metric_that_cannot_be_made_again_is_not_shared(metric):
-    text = warned(keras_het.heteroscedastic, compiled(functional(None), "sgd", custom, metrics=[metric(3)]), 1)
+    old = compiled(functional("softmax"), "sgd", custom, metrics=[metric(3)])
+    text = warned(keras_het.heteroscedastic, old, 1, keep_activation=True)
     assert "cannot be rebuilt from its config: " in text
-    assert "`metrics` must have a class whose `from_config` accepts its `get_config`. Received: metrics=" in text
-    assert "keep_activation" not in text
+    assert text.endswith(". Call its `compile`.")
 
 
 @pytest.mark.parametrize(
@@ -258,9 +289,8 @@ def test_a_metric_that_cannot_be_made_again_is_not_shared(metric):
 )
 def test_an_optimizer_that_cannot_be_made_again_is_warned_of(optimizer):
     old = compiled(functional("softmax"), optimizer(), "sparse_categorical_crossentropy")
-    text = warned(keras_het.heteroscedastic, old, 1)
+    text = warned(keras_het.heteroscedastic, old, 1, keep_activation=True)
     assert "cannot be rebuilt from its config: " in text
-    assert "`optimizer` must have a class whose `from_config` accepts its `get_config`. Received: optimizer=" in text
 
 
 @pytest.mark.on_jax
@@ -288,9 +318,9 @@ def test_weights_stay_excluded_from_weight_decay():
     assert [each.name for each in back.trainable_variables if back.optimizer._use_weight_decay(each)] == ["bias"] * 2
     optimizer = keras.optimizers.AdamW(0.1)
     optimizer.exclude_from_weight_decay([below.kernel, keras.layers.Dense(3).add_weight(shape=(2,))])
-    text = warned(keras_het.heteroscedastic, compiled(old, optimizer, "sparse_categorical_crossentropy"), 1)
-    assert "it lacks 1 of the 2 weights that the optimizer excludes from weight decay. Call `optimizer.exc" in text
-    assert text.endswith(" with the new weights on a new optimizer, and compile with it.")
+    old = compiled(old, optimizer, "sparse_categorical_crossentropy")
+    text = warned(keras_het.heteroscedastic, old, 1, keep_activation=True)
+    assert "it lacks 1 of the 2 weights that the optimizer excludes from weight decay. Pass the new weights to" in text
 
 
 def test_the_loss_is_scaled_as_it_was():
@@ -311,8 +341,7 @@ def test_the_loss_is_scaled_as_it_was():
 
 def test_the_way_back_is_compiled_too():
     old = compiled(functional("softmax"), "sgd", "sparse_categorical_crossentropy", metrics=["accuracy"])
-    assert homoscedastic(converted(old)).loss.get_config()["from_logits"] is True
-    kept = homoscedastic(converted(old, keep_activation=True))
+    kept = homoscedastic(converted(old))
     assert kept.layers[-1].activation is keras.activations.softmax
     assert_allclose(kept.predict(X, verbose=0), old.predict(X, verbose=0), rtol=1e-4, atol=1e-6)
     assert kept.loss == "sparse_categorical_crossentropy"
@@ -325,7 +354,7 @@ def test_the_way_back_is_compiled_too():
 def test_a_kept_activation_returns_probabilities(activation, loss, labels, clone, tmp_path):
     old = sharpen(functional(activation))
     old.compile("sgd", loss, metrics=[metrics.AUC()] if activation == "sigmoid" else ["accuracy"])
-    new = converted(old, keep_activation=True, clone=clone, seed=0)
+    new = converted(old, clone=clone, seed=0)
     assert new.loss == loss
     head, p = new.layers[-1], new.predict(X, verbose=0)
     features = keras.Model(new.input, head.input).predict(X, verbose=0)
@@ -337,6 +366,7 @@ def test_a_kept_activation_returns_probabilities(activation, loss, labels, clone
     keras_het.check(keras.models.load_model(tmp_path / "model.keras"))
     with refuses("is already a HeteroscedasticDense"):
         heteroscedastic(new)
+    new.compile("sgd", loss=None)
     plain = homoscedastic(new, keep_activation=False)
     assert type(plain.layers[-1]) is layers.Dense
     assert plain.layers[-1].activation is keras.activations.linear

@@ -18,7 +18,7 @@ from keras_het.models import (
     scale_temperature,
 )
 from keras_het.models.temperature_scaler import TemperatureScaler, best_temperature
-from tests.common import Subclassed, check_refusal, each_refusal, refused_arguments
+from tests.common import Subclassed, check_refusal, each_refusal, refused_arguments, refuses
 from tests.models import test_early_learning as early
 from tests.models import test_regression as regression
 from tests.models.checks import UNITS
@@ -174,6 +174,39 @@ CONVERSION = {
     "`joint` must be": joint(joint=1),
     "`model` must be a classifier. Convert a regression with": converting(regression.trained),
 }  # fmt: skip
+# Every form of a loss that `compile` accepts.
+FORMS = {
+    "alone": lambda loss: loss,
+    "in a list": lambda loss: [loss],
+    "by name": lambda loss: {"out": loss},
+    "in a list by name": lambda loss: {"out": [loss]},
+    "config": lambda loss: loss if isinstance(loss, str) else keras.losses.serialize(keras.losses.get(loss)),
+}
+NUMBERS = ["mse", "cosine_similarity", "poisson", "huber", "log_cosh", keras.losses.mean_absolute_error]
+NUMBERS += [keras.losses.MeanSquaredError(), keras.losses.MeanSquaredLogarithmicError]
+CLASSES = [keras.losses.SparseCategoricalCrossentropy(from_logits=True), "crossentropy", "kl_divergence"]
+CLASSES += [keras.losses.BinaryCrossentropy(from_logits=True), keras.losses.categorical_crossentropy]
+CLASSES += [losses.GeneralizedCrossentropy(from_logits=True), losses.AnnotatorsLoss()]
+
+
+def compiled_with(loss):
+    model = keras.Sequential([keras.Input((3,)), layers.Dense(2, name="out")])
+    model.compile("sgd", loss)
+    return model
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_regression_and_a_classifier_are_told_apart_by_every_form_of_a_loss(form):
+    for loss in NUMBERS:
+        model = compiled_with(FORMS[form](loss))
+        with refuses("`model` must be a classifier. Convert a regression with heteroscedastic_regression"):
+            heteroscedastic(model, 1)
+        assert isinstance(heteroscedastic_regression(model, initial_scale=1.0).loss, losses.MultivariateNormalNLL)
+    for loss in CLASSES:
+        with refuses("`model` must be a regression. Convert a classifier with heteroscedastic"):
+            heteroscedastic_regression(compiled_with(FORMS[form](loss)), initial_scale=1.0)
+
+
 REGRESSION = {
     "`initial_scale` must be a number without `x` and `y`": regressing(),
     "`initial_scale` must be a number without": regressing(regression.X, regression.Y, initial_scale=1.0),

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from keras import layers, ops
 from numpy.testing import assert_allclose, assert_array_equal
-from scipy.special import expit, log_expit, log_softmax
+from scipy.special import expit, log_expit, log_softmax, softmax
 
 import keras_het
 from keras_het.base.serializable import resolve
@@ -14,6 +14,7 @@ from keras_het.links import Sigmoid
 from keras_het.models import scale_temperature
 from keras_het.models.temperature_scaler import MAX_TEMPERATURE, MIN_TEMPERATURE, TemperatureScaler, best_temperature
 from keras_het.reading.ending import endings
+from keras_het.reading.probabilities import predict_probabilities
 from tests.common import Batches, Subclassed, reloaded, sparse_crossentropy, to_numpy
 
 pytestmark = pytest.mark.once
@@ -128,9 +129,8 @@ def test_a_sigmoid_that_rounds_to_one_is_not_infinitely_sure():
     model = keras.Sequential([keras.Input((1,)), layers.Activation("sigmoid")])
     scaled = scale_temperature(model, z, y, link="sigmoid")
     assert scaled.layers[-1].temperature == pytest.approx(best_temperature(z, y, "sigmoid"), rel=0.02)
-    assert scaled.predict(np.array([[30.0]]), verbose=0)[0, 0] * scaled.layers[-1].temperature == pytest.approx(
-        25 * np.log(2.0), rel=1e-5
-    )
+    p = scaled.predict(np.array([[30.0]]), verbose=0).astype("float64")[0, 0]
+    assert np.log(p / (1.0 - p)) * scaled.layers[-1].temperature == pytest.approx(25 * np.log(2.0), rel=1e-4)
 
 
 @pytest.mark.parametrize("link", ["softmax", "sigmoid"])
@@ -182,9 +182,16 @@ def test_a_scaled_model_is_one_file_with_the_likelihood_of_its_temperature(name,
     scaled = scale_temperature(model, x, y, link=link if name in ("logits", "sigmoid") else None)
     temperature = scaled.layers[-1].temperature
     assert temperature > 1.2
-    expected = before / temperature if link == "sigmoid" else log_softmax(before / temperature, axis=-1)
+    expected = before / temperature
+    if name not in ("logits", "sigmoid"):
+        expected = expit(expected) if link == "sigmoid" else log_softmax(expected, axis=-1)
+    expected = np.exp(expected) if name == "probabilities" else expected
     assert_allclose(scaled.predict(x, verbose=0), expected, rtol=1e-4, atol=1e-5)
     assert_array_equal(model.predict(x, verbose=0), predictions)
+    assert scaled.loss == model.loss
+    assert scaled.optimizer.get_config() == model.optimizer.get_config()
+    probabilities = expit(before / temperature) if link == "sigmoid" else softmax(before / temperature, axis=-1)
+    assert_allclose(predict_probabilities(scaled, x), probabilities, rtol=1e-4, atol=1e-5)
     measured = scaled.evaluate(x, y, verbose=0, return_dict=True)
     assert measured["loss"] == pytest.approx(nll(link, before, y, temperature), rel=1e-4)
     assert len(measured) > 1  # the metrics of the old one
@@ -192,6 +199,18 @@ def test_a_scaled_model_is_one_file_with_the_likelihood_of_its_temperature(name,
     loaded = reloaded(scaled, tmp_path)
     assert loaded.layers[-1].temperature == pytest.approx(temperature)
     assert_allclose(loaded.predict(x, verbose=0), expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.filterwarnings("ignore:The temperature is 20")
+def test_a_model_of_its_own_loss_of_logits_has_the_loss_of_the_scaled_logits():
+    x, y = own_data()
+    model = MODELS["logits"]()
+    assert not scale_temperature(model, x, y, link="softmax").compiled
+    model.compile("sgd", lambda y, z: ops.logsumexp(z, axis=-1))
+    scaled = scale_temperature(model, x, y, link="softmax")
+    logits = model.predict(x, verbose=0) / scaled.layers[-1].temperature
+    expected = np.log(np.exp(logits).sum(axis=-1)).mean()
+    assert scaled.evaluate(x, y, verbose=0) == pytest.approx(expected, rel=1e-4)
 
 
 def scaled_by(temperature, model):

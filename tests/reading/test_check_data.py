@@ -55,6 +55,11 @@ def named_inputs():
     return keras.Model(inputs, layers.Dense(3)(layers.Add()(list(inputs.values()))))
 
 
+def listed_inputs():
+    inputs = [keras.Input((6,), name=name) for name in "pq"]
+    return keras.Model(inputs, layers.Dense(3)(layers.Add()(inputs)))
+
+
 def pixels(*end):
     return plain(layers.Conv2D(3, 1), *end, shape=(2, 2, 6))
 
@@ -130,6 +135,23 @@ class Batches(keras.utils.PyDataset):
      "`y` must be in [0, 3), the classes of the model. Recei"),
     (annotated(), AnnotatorsLoss(), X, np.stack([Y, Y - 2], 1), "`y` must be in [0, 3)"),
     (flips, AnnotatorsLoss(), X, np.stack([Y, Y, Y], 1), "`y` must have shape (N, 2), with -1 for missing. Received"),
+    (named_inputs, SPARSE, {"p": X}, Y, "`x` must have the entries ['p', 'q']. Received: entries ['p']"),
+    (named_inputs, SPARSE, {"p": X, "pp": X, "q": X}, Y, "entries ['p', 'q']. Received: entries ['p', 'pp', 'q']"),
+    (named_inputs, SPARSE, [X], Y, "`x` must have an array for each of the inputs ['p', 'q']. Received: 1"),
+    (listed_inputs, SPARSE, {"p": X, "r": X}, Y, "`x` must have the entries ['p', 'q']. Received: entries ['p', 'r']"),
+    (listed_inputs, SPARSE, X, Y, "`x` must have an array for each of the inputs ['p', 'q']. Received: 1"),
+    (dense(), SPARSE, [X, X], Y, "`x` must have an array for each of the inputs ['"),
+    (two_outputs, [SPARSE, "bce"], X, {"a": Y}, "`y` must have labels for each of the outputs ['a', 'b']. Recei"),
+    (two_outputs, [SPARSE, "bce"], X, {"A": Y + 7, "b": Y % 2}, "outputs ['a', 'b']. Received: entries ['A', 'b']"),
+    (two_outputs, [SPARSE, "bce"], X, {"a": Y, "b": Y % 2, "c": Y}, "Received: entries ['a', 'b', 'c']"),
+    (two_outputs, [SPARSE, "bce"], X, [Y, Y % 2, Y], "for each of the outputs ['a', 'b']. Received: 3 arrays"),
+    (two_outputs, [SPARSE, "bce"], X, [Y, None], "for each of the outputs ['a', 'b']. Received: 2 arrays"),
+    (two_outputs, [SPARSE, "bce"], X, Y, "`y` must have labels for each of the outputs ['a', 'b']. Received: 1 arrays"),
+    (dense(), SPARSE, X, {"last": Y, "other": Y}, "Received: entries ['last', 'other']"),
+    (dense("softmax"), "categorical_crossentropy", X, ONE_HOT + np.eye(3)[2], "must have rows that sum to 1."),
+    (dense(), VECTORS, X, ONE_HOT + np.eye(3)[2], "use a sigmoid and BinaryCrossentropy. Received: 2 at [0]"),
+    (dense(), GeneralizedCrossentropy(from_logits=True), X, 0.5 * ONE_HOT, "sum to 1. For several labels per example"),
+    (dense(), VECTORS, Batches(2 * ONE_HOT), None, "Received: 2 at [0]"),
     (dense(), SPARSE, Batches(Y + 1), None, "`y` must be in [0, 3)"),
     (dense(), SPARSE, Batches(Y[:5]), None, "`y` must have an entry for each of the 8 examples. Received: 5"),
     (dense(), SPARSE, Batches(Y), Y, "`y` must be None for a data set, which has its own labels. Received: labels"),
@@ -149,7 +171,6 @@ def test_data_that_do_not_fit_are_named(make, loss, x, y, text):
     (dense(), SPARSE, X, Y.astype("float32")),
     (dense(), SPARSE, X, Y.astype("uint8")),
     (dense(), SPARSE, keras.ops.convert_to_tensor(X), keras.ops.convert_to_tensor(Y)),
-    (dense(), SPARSE, X, None),
     (dense(), MISSING, X, changed(Y, 4, -1)),
     (dense(), losses.SparseCategoricalCrossentropy(from_logits=True, ignore_class=255), X, changed(Y, 4, 255)),
     (dense(), GeneralizedCrossentropy(from_logits=True, ignore_class=-1), X, changed(Y, 4, -1)),
@@ -173,6 +194,11 @@ def test_data_that_do_not_fit_are_named(make, loss, x, y, text):
     (two_outputs, [SPARSE, "bce"], X, [Y, Y % 2]),
     (two_outputs, {"a": SPARSE, "b": None}, X, {"a": Y}),
     (named_inputs, SPARSE, {"p": X, "q": X}, Y),
+    (named_inputs, SPARSE, [X, X], Y),
+    (listed_inputs, SPARSE, {"q": X, "p": X, "id": Y}, Y),
+    (two_outputs, [SPARSE, None], X, [Y]),
+    (dense(), VECTORS, X, ONE_HOT * (np.arange(8) < 6)[:, None]),  # zeros are no label
+    (dense("softmax"), "kl_divergence", X, (0.7 * ONE_HOT + 0.1).astype("float16")),
     (annotated(), AnnotatorsLoss(), X, np.stack([Y, np.full(8, -1)], 1)),
     (flips, AnnotatorsLoss(), X, np.stack([Y, np.full(8, -1)], 1)),
     (flips, AnnotatorsLoss(), X, Y),
@@ -190,6 +216,18 @@ def test_nothing_is_said_of_data_that_are_right(make, loss, x, y):
 def test_an_example_that_is_not_finite_is_named(number, y):
     with pytest.warns(UserWarning, match=r"`x` has nan or infinity in example 6\."):
         keras_het.check(compiled(), changed(X, (6, 1), number), y)
+
+
+def test_of_a_data_set_nan_is_named_and_missing_labels():
+    class Examples(Batches):
+        def __getitem__(self, index):
+            return (changed(X, (6, 1), np.nan) if index == 1 else X,)
+
+    text = r"`x` has nan or infinity in example 6 of batch 1\."
+    with pytest.warns(UserWarning, match=r"^There are no labels to check: pass `y`\. " + text + "$"):
+        keras_het.check(compiled(), Examples(None, 3))
+    with pytest.warns(UserWarning, match="^There are no labels to check"):
+        keras_het.check(compiled(), X)
 
 
 def test_classes_on_another_axis_and_labels_of_an_unknown_loss_are_left_to_keras():

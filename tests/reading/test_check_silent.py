@@ -66,7 +66,10 @@ def binary_crossentropy(y_true, y_pred):
 
 RIGHT = [
     (make,
-     {"loss": SPARSE, "metrics": ["accuracy", "acc", metrics.SparseTopKCategoricalAccuracy(2), metrics.MeanIoU(3)]}),
+     {"loss": SPARSE, "metrics": ["accuracy", "acc", metrics.SparseTopKCategoricalAccuracy(2),
+                                   metrics.MeanIoU(3, sparse_y_pred=False)]}),
+    (make, {"loss": VECTORS_LOSS, "metrics": [metrics.OneHotMeanIoU(3), metrics.OneHotIoU(3, [0])]}),
+    (sigmoid, {"loss": losses.BinaryCrossentropy(from_logits=True), "metrics": [metrics.BinaryIoU(threshold=0.0)]}),
     (make, {"loss": VECTORS_LOSS, "metrics": [metrics.AUC(from_logits=True)]}),
     (make, {"loss": "categorical_hinge"}),
     (make, {"loss": {"class_name": "CategoricalCrossentropy", "config": {"from_logits": True}}}),

@@ -6,6 +6,7 @@ import pytest
 from keras import losses, metrics
 
 import keras_het
+from keras_het.criteria.criterion import Criterion, find_rule
 from keras_het.losses import (
     AnnotatorsLoss,
     ForwardCorrectedCrossentropy,
@@ -40,7 +41,7 @@ def test_the_mend_gives_the_value_of_probabilities(kind, role, identifier, label
     """With noise to spare, so that a loss of log-probabilities that forgot a setting would differ."""
     model = make_model(make_head(kind))
     module = getattr(keras, {"loss": "losses"}.get(role, role))
-    fitting = keras_het.reading.matching.find_match(identifier, endings(model)[0], module)
+    fitting = Criterion(identifier, module).match(endings(model)[0])
     assert fitting is not identifier
     outputs = keras.ops.convert_to_tensor(model.predict(X, verbose=0))
     p = keras.ops.exp(outputs) if kind == "full" else keras.ops.sigmoid(outputs)
@@ -51,19 +52,34 @@ def test_the_mend_gives_the_value_of_probabilities(kind, role, identifier, label
     assert value(fitting, outputs) == pytest.approx(value(identifier, p), rel=1e-5)
 
 
+@pytest.mark.parametrize("metric", [metrics.MeanIoU(2), metrics.OneHotMeanIoU(UNITS), metrics.OneHotIoU(UNITS, [0, 2])])
+@pytest.mark.parametrize("form", ["integers", "vectors"])
+def test_the_overlap_that_is_named_has_the_value_of_its_definition(metric, form):
+    model = make_model(make_head("full"))
+    criterion = Criterion(metric, metrics)
+    criterion = Criterion(criterion.with_labels(form), metrics)
+    assert criterion.metric_label_form == form
+    overlap = criterion.match(endings(model)[0])
+    outputs = model.predict(X, verbose=0)
+    classes, predicted = range(UNITS) if "Mean" in type(metric).__name__ else [0, 2], outputs.argmax(axis=1)
+    pairs = [(k == LABELS, k == predicted) for k in classes]
+    expected = np.mean([(true & flags).sum() / (true | flags).sum() for true, flags in pairs if (true | flags).any()])
+    assert float(overlap(LABELS if form == "integers" else VECTORS, outputs)) == pytest.approx(expected)
+
+
 def test_a_calibration_error_has_no_predicted_class_of_labels_that_are_not_exclusive():
     output = endings(make_model(make_head("sigmoid")))[0]
-    assert keras_het.reading.matching.find_match(keras_het.metrics.ExpectedCalibrationError(), output, metrics) is None
+    assert Criterion(keras_het.metrics.ExpectedCalibrationError(), metrics).match(output) is None
 
 
 def test_of_every_loss_of_this_package_it_is_known_what_it_takes():
     kinds = {getattr(keras_het.losses, name) for name in keras_het.losses.__all__}
     losses = {kind for kind in kinds if isinstance(kind, type) and issubclass(kind, keras.losses.Loss)}
-    assert {kind for kind in losses if keras_het.reading.matching.find_rule(kind) is None} == {
+    assert {kind for kind in losses if find_rule(kind) is None} == {
         AnnotatorsLoss
     }  # which is judged by the loss that it wraps
 
 
 def test_a_loss_of_exclusive_classes_does_not_fit_logits_of_each_label():
     output = endings(make_model(make_head("sigmoid")))[0]
-    assert keras_het.reading.matching.find_match(SymmetricCrossentropy(), output) is None
+    assert Criterion(SymmetricCrossentropy()).match(output) is None

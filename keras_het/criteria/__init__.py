@@ -1,0 +1,1 @@
+"""Losses and metrics in any form that `compile` accepts: what outputs and labels they need."""

@@ -86,7 +86,7 @@ BUGS = (
         ("labels/test_matrices.py",)),
     Bug("a temperature by labels that the discriminant has seen", "keras_het/labels/discriminant.py",
         "solve(whole.subtract(part), SHRINKAGES)", "solve(whole, SHRINKAGES)", ("labels",)),
-    Bug("votes that are written where the table has none", "keras_het/base/classes.py",
+    Bug("votes that are written where the table has none", "keras_het/labels/classes.py",
         "values = table[~blank]", "values = table.ravel()[: (~blank).sum()]", ("labels/test_data.py",)),
     Bug("texts and names that a page runs as HTML", "keras_het/labels/reports/page.py", "autoescape=True",
         "autoescape=False", ("labels/report",), ("torch",)),  # the page is made there alone

@@ -5,10 +5,9 @@ from typing import Any
 import keras
 import numpy as np
 
-from keras_het.base.batches import check_same_index, count_examples, is_data_set, select_rows
-from keras_het.base.classes import encode
+from keras_het.base.batches import as_array, check_same_index, count_examples, is_data_set, select_rows
 from keras_het.base.refusal import refuse_if
-from keras_het.base.validation import check_boolean, check_integer, check_labels, numbering
+from keras_het.base.validation import check_boolean, check_integer, check_labels
 from keras_het.callbacks.training_record import TrainingRecord
 from keras_het.reading.check import collect_warnings
 from keras_het.reading.probabilities import exclusive_log_probabilities
@@ -113,7 +112,15 @@ class TrainingDynamics(keras.callbacks.Callback):
 
 
 def _integers(y: Any, count: int) -> np.ndarray:
-    """Converts labels of any form except names to integers."""
-    classes, labels = encode(y, count)
-    refuse_if(classes.dtype.kind in "OSU", "y", f"be integers: {numbering('y')}", f"dtype {classes.dtype}")
-    return check_labels(classes[labels], np.inf, name="y")
+    """Converts integers in any dtype, `(N,)` or `(N, 1)`, and one-hot vectors to integers, `(N,)`."""
+    labels = as_array("y", y)
+    is_number = labels.dtype.kind in "biuf"
+    if is_number and labels.ndim == 2 and labels.shape[1] > 1:
+        is_one_hot = np.all((labels == 0) | (labels == 1)) and np.all(labels.sum(axis=1) == 1)
+        refuse_if(not is_one_hot, "y", "name one class for each example", "vectors that are not one-hot")
+        labels = labels.argmax(axis=1)
+    if labels.ndim == 2:
+        labels = labels[:, 0]
+    if is_number and np.all(np.mod(labels, 1) == 0):  # nan is no integer
+        labels = labels.astype("int64")
+    return check_labels(labels, np.inf, count, "y")

@@ -10,10 +10,10 @@ import scipy.special
 from scipy.special import digamma, gammaln
 
 from keras_het.base.batches import as_array
-from keras_het.base.classes import check_not_id, encode_votes
 from keras_het.base.refusal import outside_level, refuse_if
 from keras_het.base.tables import TitledLines
 from keras_het.base.validation import check_annotations, check_choice, check_integer, check_number
+from keras_het.labels.classes import check_not_id, encode_votes
 
 METHODS = ("dawid_skene", "majority")
 RULE_FRACTION = 0.95  # an annotator who gives one class this often acts like a rule

@@ -8,7 +8,6 @@ import numpy as np
 from keras import ops
 from scipy.stats import binom, binomtest
 
-from keras_het.base.classes import encode_votes, joined_names, ordered_names
 from keras_het.base.refusal import refusal, refuse_if
 from keras_het.base.tables import TextTable
 from keras_het.base.validation import (
@@ -19,6 +18,7 @@ from keras_het.base.validation import (
     check_transitions,
 )
 from keras_het.labels.aggregation import are_of_rules, must_encode
+from keras_het.labels.classes import encode_votes, joined_names, ordered_names
 from keras_het.reading.clean_and_noisy import TransitionPredictor
 
 TITLES = ["annotator", "labels", "accuracy", "agreement", "95% interval", "separation", "confusions"]

@@ -10,10 +10,10 @@ from keras_het.base.batches import read_index, row_blocks
 from keras_het.base.refusal import refuse_if
 from keras_het.base.tables import number_of
 from keras_het.base.validation import check_integer, check_labels
-from keras_het.base.verified import verified_indices
 from keras_het.labels.decoding import classes_by_transition
 from keras_het.labels.estimation import check_distributions, count_pairs, warn_of_order
 from keras_het.labels.issues import LabelTable
+from keras_het.labels.verified_labels import verified_indices
 
 # Both values were set by hand, on the datasets of benchmarks/real/next_labels.py, which does not vary them. Fewer added
 # labels or more rounds would overfit T.

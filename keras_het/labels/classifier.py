@@ -12,9 +12,9 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from keras_het.base.batches import as_array, check_same_index
-from keras_het.base.classes import refuse_blank
 from keras_het.base.refusal import outside_level, refuse_if
 from keras_het.base.validation import check_maker, check_weights
+from keras_het.labels.classes import refuse_blank
 from keras_het.labels.comparison import describe_failure
 from keras_het.labels.data import Data
 from keras_het.labels.discriminant import scaling, warn_of_values

@@ -11,10 +11,10 @@ import keras
 import numpy as np
 
 from keras_het.base.batches import check_same_index
-from keras_het.base.classes import joined_names
 from keras_het.base.refusal import outside_level
 from keras_het.base.validation import check_choice, check_integer
 from keras_het.labels.choice import MAX_SEED
+from keras_het.labels.classes import joined_names
 from keras_het.labels.comparison import check_learned, warn_if_weak
 from keras_het.labels.data import Data, stratified_folds
 from keras_het.labels.diagnosis import diagnose

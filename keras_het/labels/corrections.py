@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from keras_het.base.batches import as_array
-from keras_het.base.classes import encode, joined_names, ordered_names
 from keras_het.base.extras import import_extra
 from keras_het.base.refusal import refusal, refuse_if
 from keras_het.base.validation import check_class_names, check_labels
+from keras_het.labels.classes import encode, joined_names, ordered_names
 
 COLUMNS = ("index", "label", "suggested", "score", "is_issue", "kind", "corrected")
 READ_COLUMNS = ("index", "label", "corrected")

@@ -17,11 +17,11 @@ from keras_het.base.batches import (
     read_index,
     select_rows,
 )
-from keras_het.base.classes import Encoded, blank_mask, encode, encode_votes, ordered_names
 from keras_het.base.refusal import outside_level, refusal, refuse_if
 from keras_het.base.seeds import random_generator
 from keras_het.base.validation import check_integer, check_weights
 from keras_het.labels.aggregation import aggregate
+from keras_het.labels.classes import Encoded, blank_mask, encode, encode_votes, ordered_names
 
 KAPPA_STANDARD_ERRORS, MIN_ANNOTATOR_KAPPA = 2.33, 0.1
 TIE_TOLERANCE = 1e-9  # else rounding would break ties in favour of one class

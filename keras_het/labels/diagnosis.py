@@ -10,10 +10,10 @@ from scipy.special import expit, gammaincc, logit, ndtr
 from scipy.stats import binomtest
 
 from keras_het.base.batches import argmax_rows, check_same_index
-from keras_het.base.classes import encode
 from keras_het.base.refusal import refusal
 from keras_het.base.tables import TitledLines
 from keras_het.base.validation import check_class_names, check_labels
+from keras_het.labels.classes import encode
 from keras_het.labels.decoding import Decoded, decode
 from keras_het.labels.estimation import check_distributions, count_pairs, flip_p_values, warn_of_order
 

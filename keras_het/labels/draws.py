@@ -12,7 +12,7 @@ from keras_het.base.batches import as_array
 from keras_het.base.refusal import refuse_first, refuse_if
 from keras_het.base.tables import number_of
 from keras_het.base.validation import check_numbers
-from keras_het.base.verified import row_numbers, verified_indices
+from keras_het.labels.verified_labels import row_numbers, verified_indices
 
 REFUSAL_P, WARNING_P = 1e-5, 0.01  # p-values over all tests of a sample
 MIN_NORMAL_COUNT = 30  # expected number of less frequent values; below it, the normal approximation is far off

@@ -8,9 +8,9 @@ import scipy.special
 from scipy.optimize import linear_sum_assignment
 
 from keras_het.base.batches import argmax_rows, row_blocks
-from keras_het.base.classes import order_columns
 from keras_het.base.refusal import outside_level, refusal, refuse_if
 from keras_het.base.validation import check_numbers
+from keras_het.labels.classes import order_columns
 
 ROUNDING = 1e-6  # else rounding can put the mean of equal probabilities above all of them, so that none counts
 FALSE_ALARM_RATE = 0.01  # rate of tables of uniform flips in which a flip is reported as systematic

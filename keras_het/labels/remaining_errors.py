@@ -9,10 +9,10 @@ import numpy as np
 from scipy.stats import betabinom, hypergeom
 
 from keras_het.base.batches import read_index
-from keras_het.base.classes import encode, is_index_unambiguous
 from keras_het.base.validation import check_boolean, check_class_names, check_open_fraction
-from keras_het.base.verified import encode_verified, verified_indices
+from keras_het.labels.classes import encode, is_index_unambiguous
 from keras_het.labels.draws import IN_ORDER, Sample, check_random, verified_rows
+from keras_het.labels.verified_labels import encode_verified, verified_indices
 
 TIE_TOLERANCE = 1e-6  # of log-probabilities; else rounding could exclude a possible number
 BETA_PRIOR = 0.5  # both parameters of the beta prior of the error rate, which prefers rates near 0 and 1

@@ -19,14 +19,14 @@ from scipy.special import bdtr
 from scipy.stats import hypergeom
 
 from keras_het.base.batches import argmax_rows, as_array, read_index
-from keras_het.base.classes import encode, index_labels, is_index_unambiguous, joined_names
 from keras_het.base.refusal import refuse_if
 from keras_het.base.tables import TitledLines, number_of
 from keras_het.base.validation import check_class_names, check_labels
-from keras_het.base.verified import encode_verified
+from keras_het.labels.classes import encode, index_labels, is_index_unambiguous, joined_names
 from keras_het.labels.draws import Sample, check_random, read_sample, select_sample
 from keras_het.labels.estimation import MAX_FALSE_ALARMS, MIN_EXTRA_AGREEMENT, check_distributions, describe_order
 from keras_het.labels.intervals import Estimate, Part, jeffreys, ratio, stratified
+from keras_het.labels.verified_labels import encode_verified
 
 MIN_VERIFIED = 20  # below it, a warning of mixed-up arguments could be chance
 

@@ -154,10 +154,10 @@ test_errors_say_what_is_wrong = refusals([
     (lambda: TrainingDynamics(iter([]), LABELS),
      "`x` must be arrays, so that every example has an index. Received: a list_iterator"),
     (lambda: TrainingDynamics(X[:0], LABELS[:0]), "`x` must have at least one example. Received: none"),
-    (lambda: TrainingDynamics(X, LABELS[:3]), "`y` must have a label for each of the 40 examples. Received: 3"),
+    (lambda: TrainingDynamics(X, LABELS[:3]), "`y` must have an entry for each of the 40 examples. Received: 3"),
     (lambda: TrainingDynamics(X[:3], ["b", "a", "b"]),
-     ("`y` must be integers: number names in the order of the model's classes, "
-      "[class_names.index(label) for label in y]. Received: dtype <U1")),
+     ("`y` must be integers of shape (N,): number names in the order of the model's classes, "
+      "[class_names.index(label) for label in y]. Received: shape (3,), dtype <U1")),
     (lambda: TrainingDynamics(X, np.full((EXAMPLES, 3), 0.3)),
      "`y` must name one class for each example. Received: vectors that are not one-hot"),
     (lambda: TrainingDynamics(X, LABELS, history=1), "`history` must be True or False. Received: history=1"),

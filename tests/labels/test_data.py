@@ -11,9 +11,9 @@ import pytest
 import scipy.sparse
 from scipy.special import softmax
 
-from keras_het.base.classes import order_columns
 from keras_het.explain import features
 from keras_het.labels import aggregate, annotators, choose, clean
+from keras_het.labels.classes import order_columns
 from keras_het.labels.data import (
     _check_no_counts,
     read,

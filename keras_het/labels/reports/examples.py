@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from keras_het.base.batches import as_numpy, check_same_index
-from keras_het.base.classes import is_missing
 from keras_het.base.extras import import_extra
 from keras_het.base.refusal import refusal, refuse_if
+from keras_het.labels.classes import is_missing
 
 MAX_CELL_LETTERS = 2000
 MAX_TITLE_LETTERS = 160

@@ -7,9 +7,9 @@ import pandas
 import pytest
 from keras import ops
 
-from keras_het.base.classes import check_not_id, check_zero_based, encode
 from keras_het.base.validation import check_class_names
 from keras_het.callbacks import TrainingDynamics
+from keras_het.labels.classes import check_not_id, check_zero_based, encode
 from keras_het.labels.diagnosis import diagnose
 from tests.checks import refusals
 

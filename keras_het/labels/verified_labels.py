@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from keras_het.base.classes import is_missing, joined_names
 from keras_het.base.refusal import refusal, refuse_if
+from keras_het.labels.classes import is_missing, joined_names
 
 
 def verified_indices(verified_labels: Any, count: int, index: Any = None) -> np.ndarray:

@@ -61,9 +61,9 @@ print(f"{wrong[train].mean():.1%} of the labels are wrong")
 """
 ## Features
 
-Count how often each group of one to three letters occurs. For whole sentences, set `analyzer="word"`. You can also use
-a pretrained network: replace `None` below with a function that returns a compiled KerasHub classifier, and pass the
-strings.
+Count how often each group of one to three letters occurs. For whole sentences, use a pretrained network:
+`x = keras_het.explain.features(task, texts, pooling="mean")`, with a KerasHub text classifier as `task`. To train the
+whole network, replace `None` below with a function that returns a compiled KerasHub classifier, and pass the strings.
 """
 
 vectorizer = TfidfVectorizer(

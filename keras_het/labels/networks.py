@@ -21,7 +21,7 @@ from keras_het.layers import HeteroscedasticDense
 from keras_het.models.raw_inputs import keep_task
 from keras_het.reading.check import spell
 from keras_het.reading.ending import Ending, find_ending, single_output
-from keras_het.reading.features import batch_predictor
+from keras_het.reading.features import batch_predictor, warn_of_pooler
 
 REFUSED_ACTIVATIONS = ("softmax", "sigmoid", "log_sigmoid")  # the loss reads logits or log-probabilities
 INTEGER_LOSSES = ("integers", "either", "")  # answers of `Criterion.label_form`; "" is a loss that it does not know
@@ -152,7 +152,9 @@ def training_inputs(trained: keras.Model, predictor: keras.Model, x: Any) -> Any
 
 def feature_batches(model: keras.Model, x: Any, batch_size: int = 1) -> Iterator[tuple[Any, Any, Any]]:
     """Yields features of a trained model, labels and weights, for each batch; labels of arrays are None."""
-    predict = batch_predictor(model, symbolic_features(model))
+    features = symbolic_features(model)
+    warn_of_pooler(features)
+    predict = batch_predictor(model, features)
     return ((predict(inputs), *others) for inputs, *others in batches_with_weights(x, batch_size))
 
 

@@ -106,7 +106,7 @@ class Ending(NamedTuple):
     def features(self) -> Any:
         """Symbolic input of the head, in the graph of the outermost model."""
         node, models = self.call_site or (None, ())
-        return _lift(node.input_tensors[0], models) if node else None
+        return lift(node.input_tensors[0], models) if node else None
 
     @property
     def head_activation(self) -> str | None:
@@ -253,7 +253,7 @@ def _is_any(layer: Any, kinds: tuple) -> bool:
     return any(is_dense(layer) if kind is keras.layers.Dense else is_a(layer, kind) for kind in kinds)
 
 
-def _lift(features: Any, models: tuple) -> Any:
+def lift(features: Any, models: tuple) -> Any:
     """Lifts a tensor of an inner model to the outermost graph, by calling this part as each model was called."""
     for model, node in reversed(models):
         if len(model.inputs) == 1 and features is model.inputs[0]:

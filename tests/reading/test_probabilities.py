@@ -1,5 +1,7 @@
 """Probabilities and features of models with any outputs, and the noise of a head."""
 
+import warnings
+
 import keras
 import numpy as np
 import pytest
@@ -57,6 +59,42 @@ def test_heads_need_no_loss(link, with_activation):
     )
 
 
+TOKENS = np.array([[4, 5, 0, 0], [6, 1, 2, 3]])
+
+
+def token_model(read, **embedding):
+    """Returns embeddings, and a model that reads them with `read`."""
+    inputs = keras.Input((4,), dtype="int32")
+    tokens = keras.Model(inputs, keras.layers.Embedding(8, 5, **embedding)(inputs))
+    outputs = keras.layers.Dense(2)(read(tokens(inputs)))
+    return ops.convert_to_numpy(tokens(TOKENS)), keras.Model(inputs, outputs)
+
+
+def pool(tokens):
+    return keras.layers.Dropout(0.5)(keras.layers.Dense(3, "tanh", name="pool")(tokens[:, 0]))
+
+
+@pytest.mark.smoke
+@pytest.mark.parametrize("read", [pool, lambda x: x[:, -1], keras.layers.GlobalMaxPooling1D(), lambda x: x])
+def test_the_mean_over_tokens_leaves_padding_out(read):
+    for options, lengths in (({"mask_zero": True}, (2, 4)), ({}, (4, 4))):
+        tokens, model = token_model(read, **options)
+        expected = [row[:length].mean(axis=0) for row, length in zip(tokens, lengths, strict=True)]
+        np.testing.assert_allclose(features(model, TOKENS, pooling="mean"), expected, rtol=1e-5)
+    name = model.layers[1].name
+    np.testing.assert_allclose(features(model, TOKENS, name, pooling="mean"), tokens.mean(axis=1), rtol=1e-5)
+
+
+@pytest.mark.parametrize(("read", "count"), [(pool, 1), (lambda x: x[:, 0], 0), (keras.layers.Flatten(), 0)])
+def test_only_a_pooler_gets_a_warning(read, count):
+    _, model = token_model(read)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        features(model, TOKENS)
+    texts = [str(each.message) for each in caught if each.category is UserWarning]
+    assert ["outputs of 'pool', a pooler of one token" in text for text in texts] == [True] * count
+
+
 def test_a_data_set_gives_its_batches():
     data = Batches(X, np.zeros(3), size=2)
     np.testing.assert_allclose(predict_probabilities(model_of("softmax"), data), SOFTMAX, rtol=1e-5)
@@ -77,6 +115,10 @@ test_what_cannot_be_told_is_an_error = refusals([
      "its training has diverged, or `x` has nan. Received: nan for example 0"),
     (lambda: predict_probabilities(model_of("softmax"), X[:0]), "`x` must have at least one example. Received: none"),
     (lambda: features(keras.Sequential([keras.Input((3,)), keras.layers.Dense(2)]), X[:0]), "`x` must have at least"),
+    (lambda: features(keras.Sequential([keras.Input((3,)), keras.layers.Dense(2)]), X, pooling="mean"),
+     "`pooling` must be None for features without tokens. Otherwise name a `layer` with an output (N, ..., D). Rec"),
+    (lambda: features(keras.Sequential([keras.Input((3,)), keras.layers.Dense(2)]), X, pooling="avg"),
+     "`pooling` must be one of None, 'mean'. Received: pooling='avg'"),
     (lambda: predict_probabilities(two_outputs(), X),
      "`model` must have one output: pass keras.Model(model.input, model.outputs[0]) for "),
 ])  # fmt: skip

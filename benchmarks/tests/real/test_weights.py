@@ -111,10 +111,16 @@ def test_sentence_vectors_are_those_of_the_onnx_twin():
     assert np.abs(result @ result.T - expected @ expected.T).max() < 0.05
 
 
+@pytest.mark.filterwarnings("ignore:__array__")  # `pytest.warns` records Keras' warning and raises it as an error
 def test_a_text_classifier_is_converted_trained_saved_and_loaded(tmp_path):
     task = minilm()
     model = keras_het.heteroscedastic(task)
-    assert keras_het.explain.features(model, TEXTS).shape == (4, 384)
+    with pytest.warns(UserWarning, match="The features are outputs of 'pooled_dense', a pooler of one token"):
+        assert keras_het.explain.features(model, TEXTS).shape == (4, 384)
+    vectors = keras_het.explain.features(model, TEXTS, pooling="mean")
+    embedder = keras_hub.models.BertTextEmbedder.from_preset(str(weights.minilm(CACHE)), normalize=False)
+    embedder.preprocessor.sequence_length = task.preprocessor.sequence_length
+    np.testing.assert_allclose(vectors, embedder.predict(TEXTS, verbose=0), atol=1e-4)
     model.compile(keras.optimizers.Adam(1e-4), keras.losses.SparseCategoricalCrossentropy(from_logits=True))
     assert np.isfinite(model.fit(np.array(TEXTS), np.array([0, 1, 2, 0]), verbose=0).history["loss"]).all()
     model.save(tmp_path / "model.keras")

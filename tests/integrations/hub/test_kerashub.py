@@ -16,10 +16,11 @@ import keras_het
 from keras_het import heteroscedastic, homoscedastic
 from keras_het.labels.data import read
 from keras_het.labels.methods import EarlyLearning
+from keras_het.labels.networks import frozen_features
 from keras_het.labels.training import Trainer
 from keras_het.models.raw_inputs import preprocessing_model
 from tests.common import assert_same_arrays, compiled, refuses, reloaded, to_numpy
-from tests.integrations.hub.tasks import LABELS, TASKS, mobilenet_v5
+from tests.integrations.hub.tasks import LABELS, TASKS, bert, mobilenet_v5
 from tests.models.checks import UNITS, check_conversion, check_fit, probabilities, sharpen
 
 BACKENDS = ["jax", "tensorflow", "torch"]
@@ -258,6 +259,25 @@ def test_analysis_takes_raw_inputs_as_predict_does(name):
     assert keras_het.explain.noisy_nll(whole, raw, LABELS, batch_size=5) == pytest.approx(score, rel=1e-4)
 
 
+@pytest.mark.filterwarnings("ignore:__array__")  # `pytest.warns` records Keras' warning and raises it as an error
+def test_features_of_texts_are_the_mean_over_the_tokens_without_padding():
+    task, texts = sharpen(bert()), np.array(["the quick", "a lazy dog slept", "fox"])
+    inputs = task.preprocessor(texts)
+    tokens, mask = task.backbone.predict(inputs, verbose=0)["sequence_output"], to_numpy(inputs["padding_mask"])
+    assert mask.sum(axis=1).tolist() == [4, 6, 3]
+    expected = [row[: mask.sum()].mean(axis=0) for row, mask in zip(tokens, mask, strict=True)]
+    for model in (task, heteroscedastic(task, 2, seed=0)):
+        assert_allclose(keras_het.explain.features(model, texts, pooling="mean"), expected, rtol=1e-5, atol=1e-6)
+        for call in (
+            lambda model=model: keras_het.explain.features(model, texts),
+            lambda model=model: frozen_features(model, texts, 2, None),
+        ):
+            with pytest.warns(UserWarning, match="'pooled_dense', a pooler of one token.*pooling=\"mean\""):
+                pooled = call()
+            assert_allclose(pooled, task.backbone.predict(inputs, verbose=0)["pooled_output"], rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.filterwarnings("ignore:The features are outputs of 'pooled_dense'")
 @pytest.mark.parametrize("name", ["ResNet", "BERT"])
 def test_a_method_is_chosen_on_the_features_of_a_task(name):
     make, raw = TASKS[name]

@@ -9,7 +9,7 @@ from keras_het.ops.low_rank import _FactorNormal
 
 pytestmark = pytest.mark.once
 
-SIZES = {"examples": 60, "B": 30, "D": 8, "K": 10, "R": 2, "steps": 6}  # more logits than MAX_PLAIN_LOGITS
+SIZES = {"examples": 60, "B": 30, "D": 8, "K": 20, "R": 2, "steps": 6}  # more logits than MAX_PLAIN_LOGITS
 
 
 def follow():

@@ -87,7 +87,7 @@ def compile_like(
         arguments |= {"loss": None, "loss_weights": None}
     try:
         is_same = ending is None or old_ending is None or _is_same_kind(ending, old_ending)
-        _check_own_methods(own, type(old).__name__, is_lost, is_same)
+        _check_own_methods(own, type(old).__name__, is_lost, is_same, hint)
         if ending is not None and not is_same:
             _check_kept(arguments, ending, hint)
         for name in METRICS:
@@ -104,7 +104,7 @@ def compile_like(
     new.compile(**arguments)
 
 
-def _check_own_methods(own: list[str], kind: str, is_lost: bool, is_same: bool) -> None:
+def _check_own_methods(own: list[str], kind: str, is_lost: bool, is_same: bool, hint: str) -> None:
     """Raises an error if the new model lacks methods of the old model's class, or they can be wrong for its outputs."""
     reason = f"{kind} has its own {', '.join(own)}"
     if is_lost:
@@ -114,7 +114,7 @@ def _check_own_methods(own: list[str], kind: str, is_lost: bool, is_same: bool) 
         raise ValueError(reason)
     if own and not is_same:
         remedy = "Adapt the class to log-probabilities or logits"
-        raise ValueError(f"{reason}, and the outputs are of another kind. {remedy}")
+        raise ValueError(f"{reason}, and the outputs are of another kind{hint}. {remedy}")
 
 
 def _is_same_kind(new: Ending, old: Ending) -> bool:

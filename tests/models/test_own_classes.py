@@ -128,10 +128,9 @@ OTHER = "Functional has its own compute_loss, and the outputs are of another kin
     (lambda: homoscedastic(with_head()), "EarlyLearning has its own compute_loss, compute_metrics, which"),
     (lambda: scale_temperature(early_learning(), X, Y), "EarlyLearning has its own compute_loss, compute_metrics"),
     (lambda: heteroscedastic_regression(regression(), initial_scale=1.0), f"Functional has its own {LOST}Functional"),
-    (lambda: heteroscedastic(compiled(made(OwnCompile), "sgd", 3.0), 2), "OwnCompile has its own compile. Call `comp"),
+    (lambda: heteroscedastic(compiled(made(OwnCompile), "sgd", 3.0), 2), "OwnCompile has its own compile. Call its"),
     (lambda: heteroscedastic(trained(made(Functional)), 2, keep_activation=False),
         f"{OTHER} (keep_activation=True keeps it). Adapt"),
-    (lambda: scale_temperature(trained(made(Functional)), X, Y), f"{OTHER}. Adapt the class"),
 ])  # fmt: skip
 def test_a_model_that_could_train_in_another_way_is_not_compiled(call, text):
     with texts_of_warnings() as texts:

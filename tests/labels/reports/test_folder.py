@@ -80,6 +80,7 @@ def test_the_next_report_keeps_the_corrections(empty_page, tmp_path):
         np.testing.assert_array_equal(apply_corrections(expected, tmp_path, NAMES), expected)
 
 
+@pytest.mark.filterwarnings("ignore:`probabilities` agree")  # the labels are of other classes
 def test_corrections_of_other_labels_are_refused_and_stay(empty_page, tmp_path):
     report(plain(), X, Y, NAMES, tmp_path)
     report(plain(), X, (Y + 1) % 4, NAMES, tmp_path)  # nothing was corrected

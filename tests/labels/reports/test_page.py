@@ -132,6 +132,7 @@ def test_one_class_probabilities_alone_and_labels_without_flags_have_their_pages
 
 
 @pytest.mark.usefixtures("without_figures")
+@pytest.mark.filterwarnings("ignore:`probabilities` agree")  # of a model without training
 def test_images_of_the_input_are_shown_and_others_must_fit(tmp_path):
     model = keras.Sequential([keras.Input((2, 2, 1)), keras.layers.Flatten(), keras.layers.Dense(4, "softmax")])
     assert 'class="thumbnail"' in report(model, X.reshape(-1, 2, 2, 1), Y, path=tmp_path).read_text()

@@ -54,6 +54,7 @@ def test_the_mend_gives_the_value_of_probabilities(kind, role, identifier, label
 
 @pytest.mark.parametrize("metric", [metrics.MeanIoU(2), metrics.OneHotMeanIoU(UNITS), metrics.OneHotIoU(UNITS, [0, 2])])
 @pytest.mark.parametrize("form", ["integers", "vectors"])
+@pytest.mark.filterwarnings("ignore:Explicitly requested dtype int64")  # JAX, of the metrics of Keras
 def test_the_overlap_that_is_named_has_the_value_of_its_definition(metric, form):
     model = make_model(make_head("full"))
     criterion = Criterion(metric, metrics)

@@ -37,7 +37,7 @@ RATES = {
         "frozen": (1e-4, 3e-4, 1e-3, 3e-3),
         "scratch": (1e-3, 2e-3, 4e-3, 8e-3),
         "digits": (1e-3, 3e-3, 1e-2, 3e-2),
-        "groups": (5e-4, 1e-3, 2e-3, 4e-3),
+        "groups": (1.25e-4, 2.5e-4, 5e-4, 1e-3, 2e-3),
     },
     "sgd": {
         "frozen": (1e-4, 1e-3, 1e-2, 1e-1),
@@ -238,7 +238,7 @@ def render(options):
     records = lines.read(options.output, "real_starts.jsonl")
     for kind in dict.fromkeys(task.split()[0] for task in options.tasks):
         own = [line for line in records if line["task"].split()[0] == kind and line["task"] in options.tasks]
-        keys = dict.fromkeys((line["task"], line["optimizer"]) for line in own)
+        keys = dict.fromkeys((line["task"], line["optimizer"]) for line in own if line["row"] in STARTS)
         tables = {", ".join(key): table(lines.select(own, task=key[0], optimizer=key[1])) for key in keys}
         if tables:
             publish(options.output, f"real_starts_{kind}", tables, sorted(lines.distinct(own, "seed")))

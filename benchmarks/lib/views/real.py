@@ -183,6 +183,13 @@ def choice(of):
     return lines
 
 
+STARTED = {  # results file and title of a table of `real.starts`
+    "frozen features of LabelMe": ("real_starts_frozen", "frozen LabelMe, adam"),
+    "frozen features of TREC": ("real_starts_frozen", "frozen TREC, adam"),
+    "digits, 40% of six classes swapped": ("real_starts_digits", "digits, adam"),
+    "1,000 synthetic classes, 40% wrong": ("real_starts_groups", "groups, adam"),
+    "CIFAR-100N from scratch, 8,000 labels": ("real_starts_scratch", "scratch, adamw"),
+}
 STARTS = {
     "Dense": "`Dense`, Keras' start",
     "Dense, logits / 5": "`Dense`, Keras' start, logits / 5",
@@ -191,6 +198,17 @@ STARTS = {
     "full head, multiplier 1": "head, Keras' start",
     "full head from zeros, multiplier 1": "head from zeros",
 }
+
+
+def starts_elsewhere(of):
+    """Returns the accuracy of `Dense` and of the head from two starts, a row for each task."""
+    layers = ["Dense", "Dense from zeros", "full head, multiplier 1", "full head from zeros, multiplier 1"]
+    lines = [["task", *(STARTS[layer] for layer in layers), "seeds"]]
+    for name, table in STARTED.items():
+        rows = {row["last layer"]: row for row in dicts(of(*table))}
+        accuracies = [rows.get(layer, {}).get("accuracy", "") for layer in layers]
+        lines.append([name, *accuracies, rows["Dense"]["seeds"]])
+    return lines
 
 
 def starts(of):

@@ -157,6 +157,17 @@ def figures():
                     "real_starts_frozen, frozen 18000, adam", column, "full head from zeros, multiplier 1"
                 )
             ],
+            "its NLL is {:.3f}, and of `Dense` from zeros {:.3f}": [
+                numbers("real_starts_frozen, frozen TREC, adam", "NLL", row)[0]
+                for row in ("full head from zeros, multiplier 1", "Dense from zeros")
+            ],
+            "`Dense` from zeros at a low rate reaches {:.3f}. Logits / 40 reach {:.3f},": [
+                number("real_starts_groups, groups, adam", "accuracy", row)
+                for row in ("Dense from zeros", "Dense, logits / 40")
+            ],
+            "40 times as slow, the accuracy is {:.3f}": [
+                number("real_starts_groups, groups, adam", "accuracy", "Dense, speed / 40")
+            ],
             "(rank correlation with clean accuracy {:.2f}, accuracy {:.2f})": [
                 number(f"{CRITERIA}, label errors that depend on the example", "clean accuracy", name) for name in NOISY
             ],

@@ -162,9 +162,10 @@ def batches_with_weights(x: Any, batch_size: int, *, keeps_order: bool = True) -
         raise refusal("x", "be a finite data set", "an infinite one")
     first = None
     for batch in _read_data_set(x):
-        first = batch if first is None else first
+        if first is None and keeps_order:  # a copy, because a data set can use its memory again
+            first = keras.tree.map_structure(lambda part: np.array(as_numpy(part)), batch)
         yield batch
-    if keeps_order and first is not None:
+    if first is not None:
         _warn_if_shuffled(x, first)
 
 
@@ -260,6 +261,8 @@ def as_arrays(x: Any, y: Any, name: str = "y") -> Arrays:
     if not parts or any(labels is None for _, labels, _ in parts):
         rule = "yield pairs of inputs and labels, in batches"
         raise refusal("x", rule, "no batch" if not parts else "a data set without labels")
+    is_nested = any(keras.tree.is_nested(labels) for _, labels, _ in parts)
+    refuse_if(is_nested, "x", "yield labels in one array, not in a dict or list", "nested labels")
     inputs = keras.tree.map_structure(
         lambda *chunks: np.concatenate([as_numpy(chunk) for chunk in chunks]), *[inputs for inputs, _, _ in parts]
     )

@@ -95,13 +95,13 @@ def has_graph(layer: Any) -> bool:
 
 
 def own_methods(model: keras.Model) -> list[str]:
-    """Returns the names of the methods of training that the class of a model overrides.
+    """Returns the names of the methods of training that a model or its class overrides.
 
     The `compile` of KerasHub's tasks does not count, because it only has other defaults.
     """
     methods = {name: getattr(type(model), name) for name in TRAINING_METHODS}
     is_task = methods["compile"].__module__.startswith("keras_hub.")
-    own = [name for name, method in methods.items() if method is not getattr(keras.Model, name)]
+    own = [name for name in methods if methods[name] is not getattr(keras.Model, name) or name in vars(model)]
     return [name for name in own if name != "compile" or not is_task]
 
 
@@ -139,6 +139,12 @@ def is_activation(layer: Any) -> bool:
     return any(is_a(layer, kind) for kind in kinds) or (is_operation and type(layer).__name__ in ACTIVATION_OPERATIONS)
 
 
+def _spell(function: Any) -> str:
+    """Returns the name of a function with its module, or the text of another callable."""
+    name = getattr(function, "__name__", "")
+    return f"{function.__module__}.{name}" if name else repr(function)
+
+
 def activation_of(layer: Any) -> str | None:
     """Returns the name of a layer's activation; None if it is linear.
 
@@ -157,5 +163,5 @@ def activation_of(layer: Any) -> str | None:
     name = getattr(activation, "__name__", repr(activation))
     if activation not in (getattr(keras.activations, name, None), getattr(keras.ops, name, None)):
         rule = 'be softmax, sigmoid or none, by name: activation="softmax"'
-        raise refusal("The activation of the head", rule, f"{activation.__module__}.{name} in {layer.name!r}")
+        raise refusal("The activation of the head", rule, f"{_spell(activation)} in {layer.name!r}")
     return None if name == "linear" else name

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import numpy as np
 
-MAX_LETTERS = 200  # of a printed value
+MAX_VALUE_LETTERS = 200
 _NOTHING = object()  # not None, which can be a value
 
 
@@ -40,9 +40,9 @@ def refusal(
 def _short(value: Any) -> str:
     """Returns the text of a value; for a long text its beginning, or the shape of the array."""
     text, shape = repr(value), tuple(getattr(value, "shape", ()))
-    if len(text) <= MAX_LETTERS:
+    if len(text) <= MAX_VALUE_LETTERS:
         return text
-    return f"a {type(value).__name__} of shape {shape}" if shape else f"{text[:MAX_LETTERS]}..."
+    return f"a {type(value).__name__} of shape {shape}" if shape else f"{text[:MAX_VALUE_LETTERS]}..."
 
 
 def refuse_if(wrong: Any, name: str, rule: str, received: Any = "", **shown: Any) -> None:

@@ -6,7 +6,7 @@ import keras
 import numpy as np
 
 from keras_het.base.batches import as_array, check_same_index, count_examples, is_data_set, select_rows
-from keras_het.base.refusal import refuse_if
+from keras_het.base.refusal import refuse_first, refuse_if
 from keras_het.base.validation import check_boolean, check_integer, check_labels
 from keras_het.callbacks.training_record import TrainingRecord
 from keras_het.reading.check import collect_warnings
@@ -77,7 +77,8 @@ class TrainingDynamics(keras.callbacks.Callback):
 
     def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         record = self.record
-        if not epoch or record is None or record.first + record.epochs != epoch:
+        end = None if record is None else (record.first + record.epochs, record.units)
+        if not epoch or end != (epoch, self._units):
             self.record = TrainingRecord(self.labels, self._units, first=epoch, keeps_history=self.history)
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
@@ -119,8 +120,9 @@ def _integers(y: Any, count: int) -> np.ndarray:
         is_one_hot = np.all((labels == 0) | (labels == 1)) and np.all(labels.sum(axis=1) == 1)
         refuse_if(not is_one_hot, "y", "name one class for each example", "vectors that are not one-hot")
         labels = labels.argmax(axis=1)
-    if labels.ndim == 2:
+    if labels.ndim == 2 and labels.shape[1] == 1:
         labels = labels[:, 0]
-    if is_number and np.all(np.mod(labels, 1) == 0):  # nan is no integer
-        labels = labels.astype("int64")
+    if labels.dtype.kind == "f":
+        refuse_first(~np.isfinite(labels) | (labels != np.floor(labels)), "y", "be integers", labels, "g")
+    labels = labels.astype("int64") if is_number else labels
     return check_labels(labels, np.inf, count, "y")

@@ -47,7 +47,8 @@ class TransitionCallback(keras.callbacks.Callback):
 
     def on_train_end(self, logs: dict[str, Any] | None = None) -> None:
         for layer in self.layers:
-            fraction = ops.convert_to_numpy(layer.transition)[..., -1, -1].min()
+            layer.warn_if_permuted()
+            fraction = ops.convert_to_numpy(layer.compute_transition())[..., -1, -1].min()
             if layer.outlier_class and layer.trainable_weights and fraction < MIN_OUTLIER_FRACTION:
                 warnings.warn(
                     f"{layer.name!r} has learned that only a fraction of {fraction:.2g} of the outliers is labelled as "

@@ -21,14 +21,16 @@ class Covariance(Serializable, FullPrecision):
 
     A head calls `bind` with its number of classes, `build`, and `normal`, for the Gaussian of its logits. All
     covariances have the standard deviations d = s softplus(m affine / s) + min_scale, and a factor V that depends on
-    the input is m affine / sqrt(R), where m is `learning_rate_multiplier` and s the standard deviation at the start.
+    the input is m affine / sqrt(R), where m is `learning_rate_multiplier`, and s is d - min_scale at the start of a new
+    head.
 
     With Adam, a weight moves by the learning rate at each step, whatever its unit. So m sets how fast the noise grows
     beside the mean: for m = 1 as fast, for any R. The R factors of a class add their variances, so without the division
-    by sqrt(R) their noise would grow sqrt(R) times as fast. The slope of d is 0.63 m at the start and nearly m from d =
-    3 s on. Without s, as in the paper, it would be about d, so that small noise would hardly learn. A head can
-    represent the same functions for every m and, if the kernels start with zeros, starts with the same noise. With SGD,
-    whose steps are proportional to the gradient, d learns at m^2 and V at m^2 / R times the learning rate.
+    by sqrt(R) their noise would grow sqrt(R) times as fast. The slope of d is m (1 - exp(-(d - min_scale) / s)): 0.63 m
+    at the start of a new head, and nearly m from 3 s on. Without s, as in the paper, it would be about d, so that small
+    noise would hardly learn. A head can represent the same functions for every m and, if the kernels start with zeros,
+    starts with the same noise. With SGD, whose steps are proportional to the gradient, d learns at m^2 and V at m^2 / R
+    times the learning rate.
 
     A subclass adds maps in `make_maps`, names the class axes of their weights in `axes`, and defines `distribution`. A
     subclass with factors sets `num_factors`, R, and defines `basis` and `factor_weights` for `keras_het.explain`. The

@@ -152,6 +152,8 @@ LABEL_FORMS = {
     keras.losses.SparseCategoricalCrossentropy: "integers",
     keras.losses.CategoricalCrossentropy: "vectors",
     keras.losses.CategoricalFocalCrossentropy: "vectors",
+    keras.losses.CategoricalGeneralizedCrossEntropy: "vectors",
+    keras.losses.CategoricalHinge: "vectors",
     keras.losses.KLDivergence: "vectors",
     keras.losses.BinaryCrossentropy: "each",
     keras.losses.BinaryFocalCrossentropy: "each",
@@ -197,7 +199,7 @@ class Criterion:
         self.rule = find_rule(self.kind)
         self.is_known = self.kind is not None
         self.is_regression = self.rule is not None and self.rule.fit is _numbers
-        self.ignores_shift = self.rule is not None and (self.binary_name or self.rule.fit in SHIFT_INVARIANT_FITS)
+        self.ignores_shift = bool(self.rule and (self.binary_name or self.rule.fit in SHIFT_INVARIANT_FITS))
         self.activation = self.rule.activation if self.rule and not self.binary_name else None
         self.ignored_label = getattr(self.instance, "ignore_class", arguments_of(self.instance).get("ignore_class"))
 

@@ -100,12 +100,13 @@ def explain(
     refuse_if(features.ndim != 2, "The model", rule, f"features of shape {features.shape}")
     p = ops.convert_to_numpy(head.probabilities(features))[0]
     top = np.argsort(-p, kind="stable")[: check_integer("count", count, 1)]
-    matrix = as_float64(head.logit_covariance(features)[0]) / head.temperature**2
-    deviations = np.sqrt(np.diagonal(matrix))
+    matrix = ops.convert_to_numpy(head.logit_covariance(features)[0])
+    deviations = np.sqrt(as_float64(matrix.diagonal())) / head.temperature
+    rows = as_float64(matrix[top]) / head.temperature**2
     classes = [PredictedClass(names[i], float(p[i]), float(deviations[i])) for i in top]
     pairs = [
         ConfusedPair(names[i], names[j], float(value), float(value / (deviations[i] * deviations[j])))
-        for i, j, value in _largest_pairs(matrix[top], top, len(top))
+        for i, j, value in _largest_pairs(rows, top, len(top))
         if value
     ]
     parts = {name: values[0] for name, values in vars(uncertainty(model, x, layer=layer)).items()}

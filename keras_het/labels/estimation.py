@@ -69,8 +69,11 @@ def describe_order(predicted: np.ndarray, labels: np.ndarray, size: int) -> str:
 
     If classes agree most often in their correct order, the probability of a text is at most `MAX_FALSE_ALARMS`.
     """
-    order = linear_sum_assignment(-count_pairs(predicted, labels, size))[1]
-    agrees, agrees_reordered = predicted == labels, order[predicted] == labels
+    counts, agrees = count_pairs(predicted, labels, size), predicted == labels
+    if counts.max(axis=1).sum() - agrees.sum() <= MIN_EXTRA_AGREEMENT * len(labels):
+        return ""  # no order can agree far better, and the best order takes minutes for thousands of classes
+    order = linear_sum_assignment(-counts)[1]
+    agrees_reordered = order[predicted] == labels
     gain, differ = agrees_reordered.sum() - agrees.sum(), np.sum(agrees_reordered != agrees)
     is_large = gain > MIN_EXTRA_AGREEMENT * len(labels) and np.ptp(predicted) > 0  # one class shows no order
     limit = 2 * differ * (scipy.special.gammaln(size + 1) - np.log(MAX_FALSE_ALARMS))  # Hoeffding

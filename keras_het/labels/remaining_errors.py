@@ -14,6 +14,10 @@ from keras_het.labels.classes import encode, is_index_unambiguous
 from keras_het.labels.draws import IN_ORDER, Sample, check_random, verified_rows
 from keras_het.labels.verified_labels import encode_verified, verified_indices
 
+UNCHECKED_AT_DRAW = (
+    "be a random sample, in the order of the draw, of all labels that were unchecked then. If you checked other labels "
+    "after the draw, leave them out of `verified_labels`"
+)
 TIE_TOLERANCE = 1e-6  # of log-probabilities; else rounding could exclude a possible number
 BETA_PRIOR = 0.5  # both parameters of the beta prior of the error rate, which prefers rates near 0 and 1
 
@@ -139,7 +143,8 @@ def _check_frequencies(sample: np.ndarray, labels: np.ndarray, is_checked: np.nd
     is_drawn_from[sample] = True
     rows = np.cumsum(is_drawn_from)[sample] - 1
     population = {"label": labels[is_drawn_from]}
-    return check_random(Sample(rows, np.ones(len(rows))), {}, population, "draw_order", IN_ORDER)
+    rule = IN_ORDER if is_checked.sum() == len(sample) else UNCHECKED_AT_DRAW
+    return check_random(Sample(rows, np.ones(len(rows))), {}, population, "draw_order", rule)
 
 
 def _max_errors(population: int, sample: int, errors: int, confidence: float, sequential: bool) -> int:

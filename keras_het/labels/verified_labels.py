@@ -56,7 +56,11 @@ def encode_verified(verified_labels: Mapping, *classes: np.ndarray, allows_unkno
     for labels in reversed(classes):
         indices |= {label: index for index, label in enumerate(labels.tolist())}
     are_names = {isinstance(label, str) for label in indices}
+    are_verdicts = any(isinstance(label, bool) for label in indices)  # the classes are False and True
     for key, label in verified_labels.items():
+        is_verdict = isinstance(label, bool | np.bool_) and not are_verdicts
+        rule = "have correct labels, not verdicts such as True"
+        refuse_if(is_verdict, "verified_labels", rule, f"{label!r} of example {key!r}")
         if _python_scalar(label) not in indices and not (allows_unknown and isinstance(label, str) in are_names):
             hint = f", not the text {str(label)!r}" if str(label) in indices else ""
             rule = f"have only the classes {joined_names(classes[0].tolist())}"

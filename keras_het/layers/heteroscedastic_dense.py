@@ -67,11 +67,11 @@ class HeteroscedasticDense(NoisyDense):
         u(x) = mu(x) + d(x) * e_K + V(x) e_R,    e_K ~ N(0, I_K), e_R ~ N(0, I_R)       (Collier et al. 2021, section 2)
         softmax: log E[softmax(u / temperature)]            sigmoid: logit E[sigmoid(u / temperature)]    (Eqs. 3 and 5)
 
-    mu is an affine map of the input, and d a standard deviation, a softplus of an affine map. V is an affine map
-    reshaped to `(K, R)`. With `parameter_efficient` it is diag(v(x)) V, where v is affine and V does not depend on the
-    input. Use the outputs as logits, with the usual losses and `from_logits=True`; softmax outputs are
-    log-probabilities. With `activation`, the layer returns probabilities, for losses and metrics without `from_logits`,
-    such as the strings "sparse_categorical_crossentropy" and "accuracy".
+    mu is an affine map of the input, and d = s softplus(m affine / s) + min_scale a standard deviation
+    (`covariances.Covariance`). V is an affine map reshaped to `(K, R)`. With `parameter_efficient` it is diag(v(x)) V,
+    where v is affine and V does not depend on the input. Use the outputs as logits, with the usual losses and
+    `from_logits=True`; softmax outputs are log-probabilities. With `activation`, the layer returns probabilities, for
+    losses and metrics without `from_logits`, such as the strings "sparse_categorical_crossentropy" and "accuracy".
 
     The head is exact without `activation`. Keras' losses clip probabilities to [1e-7, 1 - 1e-7], and a clip has no
     gradient. So in training, a probability outside [2e-7, 1 - 2e-7] is moved to the nearer end, but keeps its gradient.

@@ -20,9 +20,9 @@ class HeteroscedasticNormal(NoisyDense):
 
         y ~ N(mu(x), diag(d(x)^2) + V(x) V(x)')
 
-    mu is an affine map of the input, as in `Dense`, and d a standard deviation, a softplus of an affine map. V is an
-    affine map reshaped to `(K, R)`, or diag(v(x)) V with `parameter_efficient`. With one target and no factors, it is
-    the mean-variance network of Nix and Weigend 1994.
+    mu is an affine map of the input, as in `Dense`, and d = s softplus(m affine / s) + min_scale a standard deviation
+    (`covariances.Covariance`). V is an affine map reshaped to `(K, R)`, or diag(v(x)) V with `parameter_efficient`.
+    With one target and no factors, it is the mean-variance network of Nix and Weigend 1994.
 
     The output is one tensor, `(..., K (2 + R) + 1)`, for `losses.MultivariateNormalNLL`: mu, d, V, and a number that
     this head does not use. A `models.DistributionModel` that ends in this head trains on that output and predicts mu,

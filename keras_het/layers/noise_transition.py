@@ -18,7 +18,7 @@ INITIAL_SPREAD = 0.01  # fraction of each row of a learned T that is uniform at 
 FREE_SPREAD = 0.5  # without a penalty: the network would memorise all labels before a T near the identity moves
 FREE_SCALE = 8.0  # weight over T without a penalty: T must learn slower than the network, or classes are permuted
 MIN_MOVED_DISTANCE = 0.01  # total variation
-MIN_EXCESS = 0.01  # of an entry over the diagonal, before it is a warning
+MIN_EXCESS_OVER_DIAGONAL = 0.01
 MAX_TRANSITION_BYTES = 1 << 30
 MAX_NAMES = 5  # classes that a warning lists
 MAX_ANNOTATORS = 1 << 24  # checked before the size of T is computed, because a file could have any number
@@ -28,7 +28,7 @@ MIN_ENTRY = 1e-4  # of a learned T, times K: the gradient of an entry is the inv
 def _is_off_diagonal(transition: np.ndarray) -> np.ndarray:
     """Returns which rows of the mean T, `(K,)`, have a larger entry than the diagonal; T is `(..., K, K)`."""
     mean = transition.reshape(-1, *transition.shape[-2:]).mean(axis=0)
-    return mean.max(axis=1) > mean.diagonal() + MIN_EXCESS
+    return mean.max(axis=1) > mean.diagonal() + MIN_EXCESS_OVER_DIAGONAL
 
 
 @keras.saving.register_keras_serializable("keras_het")
@@ -212,8 +212,9 @@ class NoiseTransition(keras.layers.Layer):
 
     def warn_if_permuted(self) -> None:
         """Warns if training moved the largest entry of a row of T off the diagonal; for annotators, of their mean."""
+        transition = self.compute_transition()
         try:
-            learned = ops.convert_to_numpy(self.compute_transition())
+            learned = ops.convert_to_numpy(transition)
         except Exception:  # a tensor of a trace has no values
             return
         classes = np.flatnonzero(_is_off_diagonal(learned) & ~_is_off_diagonal(self.start))

@@ -11,7 +11,7 @@ from keras_het.base.internals import compile_arguments, weight_decay_exclusions
 from keras_het.base.rebuild import copy_optimizer, rebuild
 from keras_het.base.refusal import refusal
 from keras_het.criteria.criterion import find_criteria
-from keras_het.reading.check import ROLES, misfit_error
+from keras_het.reading.check import ROLES, misfit_error, spell
 from keras_het.reading.ending import Ending, read_layers, units_of
 
 METRICS = ("metrics", "weighted_metrics")
@@ -80,16 +80,17 @@ def compile_like(
         successors: pairs (old variable, new variable) of the replaced layer, which keep their weight decay.
     """
     arguments, own = compile_arguments(old), own_methods(old)
-    is_lost = bool(own) and type(new) is not type(old)
-    if not is_lost and not (old.compiled and arguments):
+    if not _lost_methods(new, old, own) and not (old.compiled and arguments):
         return
     if loss is not None:
         arguments |= {"loss": None, "loss_weights": None}
     try:
         is_same = ending is None or old_ending is None or _is_same_kind(ending, old_ending)
-        _check_own_methods(own, type(old).__name__, is_lost, is_same, hint)
+        _check_own_methods(new, old, own, is_same, hint)
         if ending is not None and not is_same:
             _check_kept(arguments, ending, hint)
+        elif ending is not None:
+            _check_loss(arguments["loss"], ending)
         for name in METRICS:
             arguments[name] = keras.tree.map_structure(_renew, arguments.get(name))
         arguments["optimizer"] = _copy_optimizer(old.optimizer, new, successors)
@@ -97,19 +98,31 @@ def compile_like(
         warnings.warn(f"The new model is not compiled: {error}. Call its `compile`.", stacklevel=3)
         return
     for name in ("loss", "loss_weights", *METRICS):  # the keys are names of the old output
-        if isinstance(arguments.get(name), dict) and "class_name" not in arguments[name]:
-            arguments[name] = dict(zip(new.output_names, arguments[name].values(), strict=True))
+        value = arguments.get(name)
+        if isinstance(value, dict) and value and "class_name" not in value:
+            arguments[name] = dict(zip(new.output_names, value.values(), strict=True))
     # The copied optimizer scales the loss if the old optimizer did, and Keras would scale it twice.
     arguments |= {"loss": loss or arguments["loss"], "jit_compile": old.jit_compile, "auto_scale_loss": False}
     new.compile(**arguments)
 
 
-def _check_own_methods(own: list[str], kind: str, is_lost: bool, is_same: bool, hint: str) -> None:
-    """Raises an error if the new model lacks methods of the old model's class, or they can be wrong for its outputs."""
+def _lost_methods(new: keras.Model, old: keras.Model, own: list[str]) -> list[str]:
+    """Returns the training methods of the old model that the new model lacks."""
+    return [name for name in own if type(new) is not type(old) or name in vars(old)]
+
+
+def _check_own_methods(new: keras.Model, old: keras.Model, own: list[str], is_same: bool, hint: str) -> None:
+    """Raises an error if the new model lacks training methods of the old model, or they can be wrong for it."""
+    kind = type(old).__name__
     reason = f"{kind} has its own {', '.join(own)}"
-    if is_lost:
-        remedy = f"Call {kind} with its inputs and outputs, or define the methods in another class"
+    if _lost_methods(new, old, own):
+        is_distribution = not isinstance(old, type(new)) and type(new) is not keras.Model
+        place = f"a subclass of {type(new).__name__}" if is_distribution else "a class without its own constructor"
+        remedy = f"Define the methods in {place}, and call it with the inputs and outputs of the new model"
         raise ValueError(f"{reason}, which the new model lacks. {remedy}")
+    kinds = [each for each in type(old).__mro__ if own and not each.__module__.startswith("keras.")]
+    if missing := sorted({name for each in kinds for name in vars(each)} & (vars(old).keys() - vars(new).keys())):
+        raise ValueError(f"{reason}, and the new model has the defaults of {', '.join(missing)}. Set them")
     if "compile" in own:
         raise ValueError(reason)
     if own and not is_same:
@@ -118,7 +131,9 @@ def _check_own_methods(own: list[str], kind: str, is_lost: bool, is_same: bool, 
 
 
 def _is_same_kind(new: Ending, old: Ending) -> bool:
-    return new.returns == old.returns or (new.returns, old.returns) == ("logits", "numbers")
+    """Returns whether losses and metrics keep their meaning: outputs of one kind and link."""
+    is_same = new.returns == old.returns or (new.returns, old.returns) == ("logits", "numbers")
+    return is_same and old.link in ("", new.link)
 
 
 def _check_kept(arguments: dict[str, Any], output: Ending, hint: str) -> None:
@@ -130,9 +145,20 @@ def _check_kept(arguments: dict[str, Any], output: Ending, hint: str) -> None:
         for criterion in find_criteria(arguments.get(name), module):
             match, is_shifted = criterion.match(output), output.returns != "probabilities"
             is_same = criterion.ignores_shift if is_shifted else criterion.is_known
-            if match is not criterion.identifier or not is_same:
+            if match is criterion.identifier and is_same:
+                continue
+            if match is criterion.identifier and not is_shifted:  # it fits, but nothing is known of it
+                text = f"`{name}` may have another value. Received: {name}={spell(match)}"
+            else:
                 text = misfit_error(name, criterion, None if match is criterion.identifier else match, output)
-                raise ValueError(f"a loss or metric of the old model has no known match{hint}. {text}")
+            raise ValueError(f"a loss or metric of the old model has no known match{hint}. {text}")
+
+
+def _check_loss(loss: Any, output: Ending) -> None:
+    """Raises an error for a loss that does not accept the new outputs: the link of logits is not known before."""
+    for criterion in find_criteria(loss):
+        if criterion.match(output) is None:
+            raise ValueError(misfit_error("loss", criterion, None, output))
 
 
 def _renew(metric: Any) -> Any:

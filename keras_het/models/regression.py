@@ -109,7 +109,9 @@ def _check_regression(model: keras.Model, ending: Ending) -> None:
         activation = f"the activation {ending.head_activation!r}"
         raise refusal("model", rule, activation if ending.head_activation else f"{ending.reshapes[0].name!r} after it")
     loss, units = compile_arguments(model).get("loss"), units_of(ending.head)
-    is_classifier = any(part.label_form(units) not in ("", "numbers", "targets") for part in find_criteria(loss))
+    is_classifier = any(
+        part.is_known and not part.is_regression and part.label_form(units) != "targets" for part in find_criteria(loss)
+    )
     rule = "be a regression. Convert a classifier with heteroscedastic(model, num_factors)"
     refuse_if(is_classifier, "model", rule, f"loss={loss!r}")
     rule = "have no preprocessor: convert keras.Model(task.input, task.output) instead"

@@ -145,7 +145,7 @@ def scale_temperature(
     """
     ending, (symbols, output) = _scalable_ending(model), _graph(model)
     graph = keep_task(keras.Model(symbols, output), model)
-    rule = 'be "softmax" or "sigmoid" for a model that does not end in a head'
+    rule = 'be "softmax" or "sigmoid" for a model that ends in neither a head nor an activation'
     refuse_if(link is None and not ending.link, "link", rule, "link=None")
     link = resolve(links.Link, link or ending.link)
     is_wrong = ending.link not in ("", link.activation)

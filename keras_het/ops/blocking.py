@@ -28,9 +28,8 @@ def inference_block_sizes(
     """Returns (rows, nodes) of a block of a prediction, within the budget of two blocks.
 
     rows is None if one block has all rows: because they fit, because their number is unknown, or because the block has
-    all nodes. Without a
-    `chunk_size`, the loop is unrolled into at most `MAX_CHUNKS` chunks, because each chunk costs time and memory when
-    a graph is compiled.
+    all nodes. Without a `chunk_size`, the loop is unrolled into at most `MAX_CHUNKS` chunks, because each chunk costs
+    time and memory when a graph is compiled.
     """
     if chunk_size is not None and chunk_size >= num_samples:
         return None, num_samples
@@ -50,10 +49,10 @@ def block_sizes(
 ) -> tuple[int | None, int]:
     """Returns (rows, nodes) of a block within the budget.
 
-    Without a `chunk_size`, a block has `CHUNK_SIZE` nodes, or more if the whole batch leaves room. If two
-    rows of as many nodes exceed the budget (on XLA: eight budgets), it has fewer nodes, at least 8. It has at least two
-    rows, because XLA distributes the work on a block by rows. With `whole_batch`, rows is None, for all rows, and a
-    block has fewer nodes instead. A batch is cut evenly.
+    Without a `chunk_size`, a block has `CHUNK_SIZE` nodes, or more if the whole batch leaves room. If two rows of as
+    many nodes exceed the budget (on XLA: eight budgets), it has fewer nodes, at least 8. It has at least two rows,
+    because XLA distributes the work on a block by rows. With `whole_batch`, rows is None, for all rows, and a block has
+    fewer nodes instead. A batch is cut evenly.
 
     PyTorch's compiler compiles again for each size. Then the number of rows is the same for every batch that needs
     several blocks, and the nodes are cut evenly if possible.

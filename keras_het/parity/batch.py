@@ -139,8 +139,7 @@ def _label(loss: Any, shape: tuple[int, ...], rng: np.random.Generator) -> np.nd
     if form == "each":
         return rng.integers(2, size=shape).astype("float32")
     if form not in ("integers", "either", "vectors"):
-        raise refusal(
-            "The loss", "be from Keras, without annotators, if no labels are given (--data)", f"loss={loss!r}"
-        )
+        rule = "be a Keras loss of classes or numbers, because its labels are generated. Otherwise pass data: --data"
+        raise refusal("The loss", rule, f"loss={loss!r}")
     classes = rng.integers(shape[-1], size=shape[:-1]).astype("int32")
     return np.eye(shape[-1], dtype="float32")[classes] if form == "vectors" else classes

@@ -48,7 +48,8 @@ def check_data(model: keras.Model, x: Any, y: Any, outputs: list[Ending], losses
         for task in _tasks(model, inputs, labels, outputs, losses):
             label_texts += _check_labels(task)
         texts += _warn_not_finite(inputs, f" of batch {number}" * is_data_set(x))
-        texts += ["There are no labels to check: pass `y`."] * (inputs is not None and labels is None)
+        remedy = "yield pairs (x, y)" if is_data_set(x) else "pass `y`"
+        texts += [f"There are no labels to check: {remedy}."] * (inputs is not None and labels is None)
     # The first batches of a data set need not have every class.
     return list(dict.fromkeys(texts)) if is_data_set(x) else label_texts + texts
 

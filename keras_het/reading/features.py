@@ -102,11 +102,17 @@ def _find_tokens(tensor: Any) -> Tokens:
             continue
         source, kind = next(iter(node.input_tensors), None), type(layer).__name__
         if source is None or len(source.shape) != 2:
-            is_token = kind == "GetItem"
-            is_known = source is not None and (is_token or kind.startswith("Global"))
-            return Tokens(lift(source, models) if is_known else None, pooler * is_token)
+            is_item = kind == "GetItem"
+            is_known = source is not None and (is_item or kind.startswith("Global"))
+            return Tokens(lift(source, models) if is_known else None, pooler * (is_item and _is_first_token(node)))
         pooler = layer.name if is_dense(layer) else pooler
     return Tokens(None, "")
+
+
+def _is_first_token(node: Any) -> bool:
+    """Returns whether an indexing takes entry 0 of the second axis, unlike the last step of a recurrent layer."""
+    key = node.arguments.args[1] if len(node.arguments.args) > 1 else node.arguments.kwargs.get("key")
+    return isinstance(key, tuple) and len(key) > 1 and isinstance(key[1], int) and key[1] == 0
 
 
 def _mean(model: keras.Model, tensor: Any) -> Any:

@@ -214,6 +214,8 @@ def test_a_million_labels_take_well_under_a_second():
     ({"draw_order": [3, 5, 7]},
      "`draw_order` must be verified from its start, without gaps, because skipped examples can be hard. Verify"),
     ({"draw_order": [20]}, "`draw_order` must have integer indices in [0, 20). Received: 20"),
+    ({"verified_labels": {3: True}},
+     "`verified_labels` must have correct labels, not verdicts such as True. Received: True of example 3"),
     ({"verified_labels": {3: "cat"}},
      "`verified_labels` must have only the classes 0, 1. Received: 'cat' of example 3"),
     ({"draw_order": {3: 0, 7: 2, 12: 3}},

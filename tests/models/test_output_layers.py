@@ -71,6 +71,23 @@ def test_every_form_of_a_loss_stays(activation, loss):
     assert homoscedastic(new).loss == loss
 
 
+@pytest.mark.parametrize(("old", "loss", "arguments"), [
+    (lambda: functional("softmax"), "sparse_categorical_crossentropy", {"link": "sigmoid"}),
+    (lambda: functional(None), losses.SparseCategoricalCrossentropy(from_logits=True), {"link": "sigmoid"}),
+])  # fmt: skip
+def test_a_loss_of_another_link_is_left_to_the_user(old, loss, arguments):
+    model = compiled(old(), "sgd", loss)
+    with pytest.warns(UserWarning, match="The new model is not compiled"):
+        new = heteroscedastic(model, 1, warm_start=False, **arguments)
+    assert not new.compiled
+
+
+def test_empty_metrics_stay_empty():
+    model = functional("softmax")
+    model.compile("sgd", "sparse_categorical_crossentropy", metrics={})
+    assert converted(model).compiled
+
+
 def test_a_loss_and_metric_by_the_name_of_an_output_get_the_new_name():
     old = compiled(
         functional(None, layers.Softmax(name="p")),

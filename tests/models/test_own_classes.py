@@ -118,16 +118,35 @@ def with_head():
     return compiled(model, "sgd", "sparse_categorical_crossentropy")
 
 
-LOST = "compute_loss, which the new model lacks. Call "
+class Strength(keras.Model):
+    strength = 1.0
+
+    def compute_loss(self, *arguments, **named):
+        return self.strength * super().compute_loss(*arguments, **named)
+
+
+def with_attribute(model):
+    model.strength = 3.0
+    return model
+
+
+def with_own_method(model):
+    model.train_step = lambda data: {}
+    return model
+
+
+LOST = "compute_loss, which the new model lacks. Define the methods in a "
 OTHER = "Functional has its own compute_loss, and the outputs are of another kind"
 
 
 @pytest.mark.parametrize(("call", "text"), [
-    (lambda: heteroscedastic(trained(OwnConstructor(2.0)), 2), f"OwnConstructor has its own {LOST}OwnConstructor with"),
+    (lambda: heteroscedastic(trained(OwnConstructor(2.0)), 2), f"OwnConstructor has its own {LOST}class without"),
     (lambda: heteroscedastic(early_learning(), 2), "EarlyLearning has its own compute_loss, compute_metrics, which"),
     (lambda: homoscedastic(with_head()), "EarlyLearning has its own compute_loss, compute_metrics, which"),
+    (lambda: heteroscedastic(with_own_method(trained(functional("softmax"))), 2), "Functional has its own train_step"),
+    (lambda: heteroscedastic(with_attribute(trained(made(Strength))), 2), "Strength has its own compute_loss"),
     (lambda: scale_temperature(early_learning(), X, Y), "EarlyLearning has its own compute_loss, compute_metrics"),
-    (lambda: heteroscedastic_regression(regression(), initial_scale=1.0), f"Functional has its own {LOST}Functional"),
+    (lambda: heteroscedastic_regression(regression(), initial_scale=1.0), f"Functional has its own {LOST}subclass"),
     (lambda: heteroscedastic(compiled(made(OwnCompile), "sgd", 3.0), 2), "OwnCompile has its own compile. Call its"),
     (lambda: heteroscedastic(trained(made(Functional)), 2, keep_activation=False),
         f"{OTHER} (keep_activation=True keeps it). Adapt"),

@@ -186,7 +186,7 @@ NUMBERS = ["mse", "cosine_similarity", "poisson", "huber", "log_cosh", keras.los
 NUMBERS += [keras.losses.MeanSquaredError(), keras.losses.MeanSquaredLogarithmicError]
 CLASSES = [keras.losses.SparseCategoricalCrossentropy(from_logits=True), "crossentropy", "kl_divergence"]
 CLASSES += [keras.losses.BinaryCrossentropy(from_logits=True), keras.losses.categorical_crossentropy]
-CLASSES += [losses.GeneralizedCrossentropy(from_logits=True), losses.AnnotatorsLoss()]
+CLASSES += [losses.GeneralizedCrossentropy(from_logits=True), losses.AnnotatorsLoss(), "categorical_hinge", "hinge"]
 
 
 def compiled_with(loss):
@@ -279,7 +279,7 @@ TEMPERATURES = {
         scaling(layers.Dense(UNITS, "log_sigmoid", name="end")),
     "`link` must be a softmax, the link of the head 'head'. Received: link=Sigmoid()":
         scaling(HeteroscedasticDense(4, name="head"), link="sigmoid"),
-    "`link` must be ... for a model that does not end in a head. Received: link=None":
+    "`link` must be ... for a model that ends in neither... Received: link=None":
         scaling(layers.Dense(4, name="end")),
     "`model` must have one output: ... Received: a model with 2 outputs, ['first', 'second']":
         lambda: scale_temperature(two_outputs(), ZEROS, ZEROS[:, 0]),

@@ -224,7 +224,7 @@ def test_of_a_data_set_nan_is_named_and_missing_labels():
             return (changed(X, (6, 1), np.nan) if index == 1 else X,)
 
     text = r"`x` has nan or infinity in example 6 of batch 1\."
-    with pytest.warns(UserWarning, match=r"^There are no labels to check: pass `y`\. " + text + "$"):
+    with pytest.warns(UserWarning, match=r"^There are no labels to check: yield pairs \(x, y\)\. " + text + "$"):
         keras_het.check(compiled(), Examples(None, 3))
     with pytest.warns(UserWarning, match="^There are no labels to check"):
         keras_het.check(compiled(), X)

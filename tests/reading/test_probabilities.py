@@ -85,7 +85,10 @@ def test_the_mean_over_tokens_leaves_padding_out(read):
     np.testing.assert_allclose(features(model, TOKENS, name, pooling="mean"), tokens.mean(axis=1), rtol=1e-5)
 
 
-@pytest.mark.parametrize(("read", "count"), [(pool, 1), (lambda x: x[:, 0], 0), (keras.layers.Flatten(), 0)])
+@pytest.mark.parametrize(("read", "count"), [
+    (pool, 1), (lambda x: x[:, 0], 0), (keras.layers.Flatten(), 0),
+    (lambda x: keras.layers.Dense(4, "relu")(x[:, -1]), 0),  # the last step of a recurrent layer
+])  # fmt: skip
 def test_only_a_pooler_gets_a_warning(read, count):
     _, model = token_model(read)
     with warnings.catch_warnings(record=True) as caught:

@@ -122,7 +122,7 @@ def test_a_loss_of_raw_logits_that_a_shift_changes_is_left_to_the_user(loss, for
     assert abs(values[0] - values[1]) > 0.1
     sigmoid = compiled(functional(), "sgd", form(loss))
     value = sigmoid.evaluate(X, VECTORS, verbose=0)
-    kept = converted(sigmoid, link="sigmoid")  # logits of each label, whose shift is that of the old logits
+    kept = converted(sigmoid, link="sigmoid")  # a sigmoid needs the raw logits, which stay
     assert kept.evaluate(X, VECTORS, verbose=0) == pytest.approx(value, rel=0.05)
 
 

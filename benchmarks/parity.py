@@ -31,7 +31,7 @@ SAVE += "save(found[0] if isinstance(found, tuple) else found, path)"
 
 def compared(part, name, folder):
     """Returns the comparison of a model, or the text of its error, and seconds."""
-    from keras_het.commands.parity import compare_file
+    from keras_het.parity.processes import compare_file
 
     path = pathlib.Path(folder) / "model.keras"
     start = time.monotonic()
@@ -47,7 +47,7 @@ def row(name, result, seconds):
     """Returns the verdict on a model, with the worst row in units of its limit."""
     if isinstance(result, str):
         return [name, result.splitlines()[0][:100], "", "", "", "", f"{seconds:.0f}"]
-    verdict = "agree" if result.is_equal else "failed" if not result.different else "differ"
+    verdict = ["agree", "differ", "failed", "agree, but some arrays cannot be judged"][result.status()]
     worst = result.worst
     times = f"{worst.difference / worst.rounding:.1f}" if worst.rounding else ""
     figures = [f"{worst.difference:.1e}", f"{worst.limit:.1e}", times]

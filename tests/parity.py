@@ -111,9 +111,9 @@ def compare(*recordings):
     for (part, name), pair in itertools.product(names, itertools.combinations(recordings, 2)):
         arrays = [recording.arrays.get(part, {}).get(name) for recording in pair]
         limit = LIMITS[kind_of(part)][1]
-        rows.append(Row(part, name, *(r.label for r in pair), difference(kind_of(part), *arrays), limit, rounding=0.0))
+        rows.append(Row(part, name, *(r.label for r in pair), difference(kind_of(part), *arrays), limit))
     missing = [f"no {kind} in any recording" for kind in LIMITS if kind not in {kind_of(row.part) for row in rows}]
-    return Comparison([r.label for r in recordings], rows, {}, [], missing, list_versions(recordings))
+    return Comparison([r.label for r in recordings], rows, [], missing, list_versions(recordings))
 
 
 def table(comparison):

@@ -49,7 +49,7 @@ def output_index(tensor: Any) -> int:
 
 def mask_of(tensor: Any) -> Any:
     """Returns the Keras mask of a tensor, or None; on JAX, Keras stores it in a table."""
-    return sys.modules[keras.losses.Loss.__module__].backend.get_keras_mask(tensor)
+    return _backend().get_keras_mask(tensor)
 
 
 def arguments_of(loss: Any) -> dict[str, Any]:
@@ -120,14 +120,57 @@ def weight_decay_exclusions(optimizer: Any, variables: list[Any]) -> tuple[list[
     return exclusions, len(excluded), None if pattern is None else [pattern.pattern]
 
 
-def compute_in_float64() -> None:
-    """Makes this process compute in float64, also in layers that promote float32, such as normalisation layers.
+@contextlib.contextmanager
+def float64() -> Iterator[None]:
+    """Makes Keras compute in float64, also in layers that promote float32, such as normalisation layers.
 
     Keras' result type of float64 and float32 is float32 on JAX and PyTorch.
     """
+    floatx, result_type = keras.config.floatx(), _backend().result_type
+    narrow = getattr(sys.modules[result_type.__module__], "BIT64_TO_BIT32_DTYPE", {})
+    before = narrow.get("float64")
     keras.config.set_floatx("float64")
-    result_type = sys.modules[keras.losses.Loss.__module__].backend.result_type
-    getattr(sys.modules[result_type.__module__], "BIT64_TO_BIT32_DTYPE", {})["float64"] = "float64"
+    if before:
+        narrow["float64"] = "float64"
+    try:
+        yield
+    finally:
+        keras.config.set_floatx(floatx)
+        if before:
+            narrow["float64"] = before
+
+
+def _backend() -> Any:
+    return sys.modules[keras.losses.Loss.__module__].backend
+
+
+@contextlib.contextmanager
+def random_functions(functions: dict[str, Any]) -> Iterator[None]:
+    """Replaces functions of the backend's random module, which `keras.random` and the layers of Keras call.
+
+    On PyTorch, Keras infers shapes by calls on the device "meta", which keep the functions of the backend.
+    """
+    module = vars(_backend().random)
+    before = {name: module[name] for name in functions}
+
+    def choose(name: str) -> Any:
+        def draw(*arguments: Any, **options: Any) -> Any:
+            is_meta = "meta" in str(getattr(keras.ops.zeros(()), "device", ""))
+            return (before if is_meta else functions)[name](*arguments, **options)
+
+        return draw
+
+    module.update({name: choose(name) for name in functions})
+    try:
+        yield
+    finally:
+        module.update(before)
+
+
+def random_state(seed: Any) -> Any:
+    """Returns the seed and the counter of a seed generator, whose counter advances, or an integer and zero."""
+    module = sys.modules[keras.random.SeedGenerator.__module__]
+    return module.global_seed_generator().next() if seed is None else module.draw_seed(seed)
 
 
 @contextlib.contextmanager

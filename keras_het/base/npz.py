@@ -44,7 +44,7 @@ def read_arrays(
         _check_names(argument, path, names, needed, optional)
         _check_size(argument, path, archive)
         present = set(names)
-        return {name: _read_array(argument, path, archive, name) for name in needed + optional if name in present}
+        return {name: read_array(argument, path, archive, name) for name in needed + optional if name in present}
 
 
 @contextlib.contextmanager
@@ -74,7 +74,8 @@ def _check_size(argument: str, path: str | os.PathLike, archive: zipfile.ZipFile
     refuse_if(size > max(MAX_BYTES, os.path.getsize(path)), argument, rule, f"{path} with {size / 2**30:.4g} GiB")
 
 
-def _read_array(argument: str, path: str | os.PathLike, archive: zipfile.ZipFile, name: str) -> np.ndarray:
+def read_array(argument: str, path: str | os.PathLike, archive: zipfile.ZipFile, name: str) -> np.ndarray:
+    """Reads one array of a .npz file, with the checks of `read_arrays`."""
     with _damage_refused(argument, path), archive.open(f"{name}.npy") as member:
         shape, _, dtype = _HEADERS[np.lib.format.read_magic(member)](member)
         num_bytes = archive.getinfo(member.name).file_size - member.tell()

@@ -41,21 +41,67 @@ def make_inputs(model: Any) -> Any:
     """Returns random inputs for a model, in the structure that it accepts.
 
     Floats are standard normal, and integers are 0 or 1. If an input reaches an Embedding, it has integers in its range.
-    An input of integers or booleans with "mask" in its name ends in zeros. An axis of unknown length has 32 entries.
+    An input of integers or booleans with "mask" in its name ends in zeros. An axis of unknown length has 32 entries, or
+    as many as the positions that an embedding of positions has.
     """
-    try:
-        inputs = symbolic_inputs(model)
-    except ValueError as error:
-        rule = "know the shapes of its inputs if no data are given (--data)"
-        raise refusal("The model", rule, kind=model) from error
-    sizes = _embedding_sizes(model, inputs)
+    inputs, sizes = _inputs_and_sizes(model)
     rng = np.random.default_rng(SEED)
     flat = [_make(tensor, size, rng) for tensor, size in zip(keras.tree.flatten(inputs), sizes, strict=True)]
     return keras.tree.pack_sequence_as(inputs, flat)
 
 
+def make_second_inputs(model: Any, x: Any) -> Any:
+    """Returns inputs that reach what random numbers do not, from the inputs of `make_inputs`.
+
+    Floats have a row of zeros, one of rounded numbers with ties, one of negative and one of large numbers. Tokens have
+    padding at the end or at the start, a token that repeats, and the largest index.
+    """
+    inputs, sizes = _inputs_and_sizes(model)
+    flat = zip(keras.tree.flatten(inputs), keras.tree.flatten(x), sizes, strict=True)
+    return keras.tree.pack_sequence_as(inputs, [_second(*each) for each in flat])
+
+
+def _second(tensor: Any, array: np.ndarray, size: int | None) -> np.ndarray:
+    length = array.shape[1] if array.ndim > 1 else 1
+    is_padding = np.arange(length) >= (length + 1) // 2
+    rows = []
+    for number, row in enumerate(array):
+        kind = number % EXAMPLES
+        if not _is_integer(tensor) and size is None:
+            rows.append([0.0 * row, np.round(row), -np.abs(row), 10.0 * row][kind])
+            continue
+        if "mask" in tensor.name and array.ndim > 1:
+            rows.append(np.broadcast_to(~is_padding.reshape(-1, *[1] * (row.ndim - 1)), row.shape))
+            continue
+        largest = (size or 2) - 1
+        token = [row, np.full_like(row, min(1, largest)), np.full_like(row, largest), row][kind]
+        if array.ndim > 1 and length > 1:
+            hidden = is_padding[::-1] if kind == EXAMPLES - 1 and not length % 2 else is_padding
+            token = np.where(hidden.reshape(-1, *[1] * (row.ndim - 1)), 0, token)
+        rows.append(token)
+    return np.stack(rows).astype(array.dtype)
+
+
+def _inputs_and_sizes(model: Any) -> tuple[Any, list[int | None]]:
+    """Returns the symbolic inputs of a model, and for each the rows of the Embedding that it reaches."""
+    try:
+        inputs = symbolic_inputs(model)
+    except ValueError as error:
+        rule = "know the shapes of its inputs if no data are given (--data)"
+        raise refusal("The model", rule, kind=model) from error
+    positions = [layer.sequence_length for layer in layers_of(model) if hasattr(layer, "position_embeddings")]
+    length = min([UNKNOWN_LENGTH, *(int(each) for each in positions if each)])
+    inputs = keras.tree.map_structure(lambda x: _with_lengths(x, length), inputs)
+    return inputs, _embedding_sizes(model, inputs)
+
+
+def _with_lengths(tensor: Any, length: int) -> Any:
+    shape = (tensor.shape[0] or EXAMPLES, *(length if axis is None else axis for axis in tensor.shape[1:]))
+    return keras.Input(batch_shape=shape, dtype=tensor.dtype, name=tensor.name)
+
+
 def _shape(tensor: Any) -> tuple[int, ...]:
-    return (tensor.shape[0] or EXAMPLES, *(UNKNOWN_LENGTH if axis is None else axis for axis in tensor.shape[1:]))
+    return tuple(tensor.shape)
 
 
 def _is_integer(tensor: Any) -> bool:
@@ -105,13 +151,14 @@ def _is_embedding(layer: Any) -> bool:
     return hasattr(layer, "input_dim") and hasattr(layer, "embeddings")
 
 
-def make_labels(model: Any, x: Any) -> Any:
+def make_labels(model: Any, x: Any, seed: int = SEED) -> Any:
     """Returns labels that fit the losses of a compiled model, or None if the model has no loss.
 
-    Labels are classes, one-hot classes, zeros and ones, or standard normal numbers in the shape of the output.
+    Labels are classes, one-hot classes, zeros and ones, sequences of classes for CTC, or standard normal numbers in the
+    shape of the output.
 
     Raises:
-        ValueError: for a loss that is not from Keras or this package, or is not finite.
+        ValueError: for a loss that is not from Keras or this package, or does not fit the labels, or is not finite.
     """
     loss = compile_arguments(model).get("loss") if model.compiled else None
     if loss is None:
@@ -121,18 +168,26 @@ def make_labels(model: Any, x: Any) -> Any:
     if isinstance(loss, dict) and not isinstance(outputs, dict) and len(flat) > 1:  # in the order of the outputs
         loss = [loss[name] for name in model.output_names if name in loss]
     losses = keras.tree.flatten(loss) if isinstance(loss, (list, tuple, dict)) else [loss] * len(flat)
-    rng = np.random.default_rng(SEED + 1)
+    rng = np.random.default_rng(seed + 1)
     if len(losses) != len(flat):
         raise refusal("The losses", f"be {len(flat)}, one for each output, or give labels (--data)", len(losses))
     labels = [_label(kind, tuple(output.shape), rng) for kind, output in zip(losses, flat, strict=True)]
     packed = keras.tree.pack_sequence_as(outputs, labels)
-    value = model.compute_loss(x=x, y=as_tensors(packed), y_pred=outputs)
+    try:
+        value = model.compute_loss(x=x, y=as_tensors(packed), y_pred=outputs)
+    except Exception as error:
+        rule = "accept labels that were made for it. Pass your own: --data"
+        raise refusal("The loss", rule, f"{type(error).__name__}: {error}") from error
+    if any(not np.all(np.isfinite(ops.convert_to_numpy(output))) for output in flat):
+        raise refusal("The model", "have finite outputs for random inputs. Pass your own: --data", "NaN or infinity")
     if not np.isfinite(float(ops.convert_to_numpy(value))):
         raise refusal("The loss", "be finite for random labels if no labels are given (--data)", float(value))
     return packed
 
 
 def _label(loss: Any, shape: tuple[int, ...], rng: np.random.Generator) -> np.ndarray:
+    if "ctc" in str(getattr(loss, "__name__", None) or getattr(loss, "name", None) or loss).lower() and len(shape) == 3:
+        return rng.integers(1, max(2, shape[-1]), size=(shape[0], max(1, shape[1] // 3))).astype("int32")  # 0 is masked
     form = "numbers" if loss is None else Criterion(loss).label_form(shape[-1])
     if form == "numbers":
         return rng.standard_normal(shape).astype("float32")

@@ -4,6 +4,7 @@ A job names the model's file, modules to import, and the file of the batch, whic
 files for the recording and the trained model, and the trained model of another backend to load.
 """
 
+import contextlib
 import importlib
 import json
 import pathlib
@@ -16,44 +17,55 @@ from typing import Any
 import keras
 import numpy as np
 
-from keras_het.base.internals import compute_in_float64
-from keras_het.parity.batch import make_inputs, make_labels, pack, unpack
+from keras_het.base.internals import float64
+from keras_het.parity.arrays import ROUNDOFF
+from keras_het.parity.batch import make_inputs, make_labels, make_second_inputs
+from keras_het.parity.draws import equal_draws, reset_seeds
 from keras_het.parity.probe import as_tensors, outputs_by_name, read_values, weight_names
 from keras_het.parity.recording import Recording
-from keras_het.parity.run import ROUNDOFF, record
+from keras_het.parity.run import describe_error, pack_all, record, unpack_all
 
 _BACKEND_OPTIMIZER = re.compile(r"keras\.src\.backend\.(\w+)\.optimizers")
 
 
-def main(path: str) -> None:
-    """Does the job in a file."""
+def main(path: str) -> int:
+    """Does the job in a file, and writes the error to a file if there is one."""
     job = json.loads(pathlib.Path(path).read_text())
+    try:
+        run(job)
+    except Exception as error:
+        pathlib.Path(job["error"]).write_text(describe_error(error))
+        return 1
+    return 0
+
+
+def run(job: dict[str, Any]) -> None:
+    """Does a job in this process."""
     for name in job["modules"]:
         importlib.import_module(name)
     if job.get("recording"):
-        _record(job)
+        with float64() if job.get("float64") else contextlib.nullcontext():
+            _record(job)
     if job.get("other"):
         try:
             model = keras.saving.load_model(job["other"], compile=False)
         except Exception as error:
-            text = f"the model that {pathlib.Path(job['other']).stem} saved does not load: {type(error).__name__}"
-            raise RuntimeError(f"{text}: {error}") from error
-        x = unpack("x", dict(np.load(job["batch"])))
+            saver = pathlib.Path(job["other"]).stem
+            raise RuntimeError(f"the model that {saver} saved does not load: {describe_error(error)}") from error
+        x, _, _ = unpack_all(dict(np.load(job["batch"])))[""]
         _record_saved(model, x).save(job["loaded"])
 
 
 def _record(job: dict[str, Any]) -> None:
-    if job.get("float64"):
-        compute_in_float64()
     model, notes = _load(job)
     batch = pathlib.Path(job["batch"])
     if not batch.exists():
-        x = make_inputs(model)
-        arrays: Any = pack("x", x) | pack("y", make_labels(model, x))
-        np.savez(batch, **arrays)
-    data = dict(np.load(batch))
-    x, y, sample_weight = (unpack(name, data) for name in ("x", "y", "sample_weight"))
-    recording = record(model, x, y, sample_weight=sample_weight)
+        np.savez(batch, **_make_batch(model))
+    batches = unpack_all(dict(np.load(batch)))
+    (x, y, sample_weight), *others = batches.values()
+    second = others[0][:2] if others else None
+    plan = {name: job[name] for name in ("steps", "batch_size", "roundings", "label") if job.get(name)}
+    recording = record(model, x, y, sample_weight=sample_weight, second=second, **plan)
     recording.notes += notes
     if job.get("float64"):  # also if a layer, such as a head, always computes in float32
         recording.precision = "float64"
@@ -65,6 +77,16 @@ def _record(job: dict[str, Any]) -> None:
                 weight.assign(recording.arrays["weights"][name] + changes[name].astype(weight.dtype))
         model.save(job["saved"])
         _record_saved(model, x).save(job["as_saved"])
+
+
+def _make_batch(model: Any) -> dict[str, Any]:
+    """Returns a random batch and a second one, which is left out if the model or its loss is not finite there."""
+    x = make_inputs(model)
+    y, second = make_labels(model, x), None
+    with contextlib.suppress(Exception):
+        other = make_second_inputs(model, x)
+        second = (other, make_labels(model, other, seed=1))
+    return pack_all(x, y, second=second)
 
 
 def _load(job: dict[str, Any]) -> tuple[Any, list[str]]:
@@ -81,7 +103,9 @@ def _load(job: dict[str, Any]) -> tuple[Any, list[str]]:
 def _record_saved(model: Any, x: Any) -> Recording:
     """Returns the weights of a model and its predictions, as a recording."""
     weights = dict(zip(weight_names(model.weights), read_values(model.weights), strict=True))
-    predictions = outputs_by_name(model(as_tensors(x), training=False))
+    with equal_draws():
+        reset_seeds(model)
+        predictions = outputs_by_name(model(as_tensors(x), training=False))
     return Recording(keras.config.backend(), arrays={"saved weights": weights, "saved predictions": predictions})
 
 
@@ -115,4 +139,4 @@ def use_active_optimizer(config: dict) -> dict:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    sys.exit(main(sys.argv[1]))

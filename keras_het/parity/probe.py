@@ -1,7 +1,6 @@
 """Probes: they compute with a model and preserve its variables, its optimizer, its layers, and the random states."""
 
 import contextlib
-import inspect
 import re
 import warnings
 from collections.abc import Callable, Iterator
@@ -11,11 +10,10 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_het.base.internals import layers_of, seed_generators_of, share_losses
+from keras_het.base.internals import layers_of, share_losses
 from keras_het.base.seeds import preserve_random_states
 
 _AUTOMATIC_NAME = re.compile(r"/variable_\d+$")
-_RATES = ("rate", "dropout", "recurrent_dropout")  # attributes of layers that drop units
 
 
 # Variables.
@@ -33,8 +31,8 @@ def assign_values(variables: Any, values: Any) -> None:
 
 
 def as_tensors(x: Any) -> Any:
-    """Returns tensors, in the structure of the arrays."""
-    return keras.tree.map_structure(ops.convert_to_tensor, x)
+    """Returns tensors, in the structure of the arrays; None stays."""
+    return keras.tree.map_structure(lambda array: None if array is None else ops.convert_to_tensor(array), x)
 
 
 def outputs_by_name(outputs: Any) -> dict[str, np.ndarray]:
@@ -88,24 +86,11 @@ def preserve_values(variables: list[Any]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def intercept_calls(model: Any, around: Callable) -> Iterator[None]:
-    """Replaces the `call` of every layer by `around(layer, call, arguments, options)`.
-
-    Random layers of Keras run as at inference.
-    """
+    """Replaces the `call` of every layer by `around(layer, call, arguments, options)`."""
 
     def make(layer: Any) -> Callable:
         call = layer.call
-        signature = inspect.signature(call)
-        is_off = "training" in signature.parameters and is_random(layer)
-
-        def run(*arguments: Any, **options: Any) -> Any:
-            if is_off:
-                bound = signature.bind_partial(*arguments, **options)
-                bound.arguments["training"] = False
-                arguments, options = bound.args, bound.kwargs
-            return around(layer, call, arguments, options)
-
-        return run
+        return lambda *arguments, **options: around(layer, call, arguments, options)
 
     layers = list({id(layer): layer for layer in layers_of(model)}.values())
     owned = {id(layer): vars(layer).get("call") for layer in layers}
@@ -118,20 +103,6 @@ def intercept_calls(model: Any, around: Callable) -> Iterator[None]:
             del vars(layer)["call"]
             if owned[id(layer)] is not None:
                 vars(layer)["call"] = owned[id(layer)]
-
-
-def random_layers(model: Any) -> list[str]:
-    """Returns the names of the random layers of a model. A recurrent layer is named instead of its cell."""
-    layers = layers_of(model)
-    cells = {id(getattr(layer, "cell", None)) for layer in layers}
-    return list(dict.fromkeys(layer.name for layer in layers if is_random(layer) and id(layer) not in cells))
-
-
-def is_random(layer: Any) -> bool:
-    """True if a layer of Keras, or the cell of a recurrent one, draws random numbers in training."""
-    parts = [part for part in (layer, getattr(layer, "cell", None)) if part is not None]
-    rates = [vars(part)[name] for part in parts for name in _RATES if name in vars(part)]
-    return any(map(seed_generators_of, parts)) and (not rates or any(rates))
 
 
 # Training.
@@ -166,6 +137,11 @@ class Probe(keras.Model):
     def call(self, inputs: Any, training: bool | None = None) -> Any:
         return self.model(inputs, training=training)  # without this argument, Keras trains a model as at inference
 
+    def train(self, data: tuple) -> dict[str, Any]:
+        """Does a training step, and returns the loss by the name ""."""
+        self.reset_metrics()
+        return {"": self.train_on_batch(*data)}
+
     def compute_loss(
         self, x: Any = None, y: Any = None, y_pred: Any = None, sample_weight: Any = None, training: bool = True
     ) -> Any:
@@ -176,6 +152,42 @@ class Probe(keras.Model):
             outputs = zip(keras.tree.flatten(y_pred), self.factors, strict=True)
             means = [ops.mean(ops.multiply(ops.cast(output, "float32"), factors)) for output, factors in outputs]
             return sum([*means, *self.model.losses])
+
+
+class OwnMethods:
+    """Runs a model with its own methods of training, and other values of some attributes, such as the optimizer."""
+
+    def __init__(self, model: Any, **attributes: Any) -> None:
+        self.model, self.attributes = model, attributes
+
+    @property
+    def optimizer(self) -> Any:
+        """Optimizer of the training steps."""
+        return self.attributes["optimizer"]
+
+    def __getattr__(self, name: str) -> Callable:
+        def run(*arguments: Any, **options: Any) -> Any:
+            before = {key: getattr(self.model, key) for key in self.attributes}
+            _set_attributes(self.model, self.attributes)
+            try:
+                return getattr(self.model, name)(*arguments, **options)
+            finally:
+                if (function := next((key for key in before if key.endswith("_function")), None)) is not None:
+                    self.attributes[function] = getattr(self.model, function)  # it is compiled once
+                _set_attributes(self.model, before)
+
+        return run
+
+    def train(self, data: tuple) -> dict[str, Any]:
+        """Does a training step, and returns what the step returns."""
+        self.model.reset_metrics()
+        logs = self.train_on_batch(*data, return_dict=True)
+        return {name: value for name, value in logs.items() if np.ndim(value) == 0}
+
+
+def _set_attributes(model: Any, attributes: dict[str, Any]) -> None:
+    for name, value in attributes.items():
+        setattr(model, name, value)
 
 
 class GradientStore(keras.optimizers.Optimizer):

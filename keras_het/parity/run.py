@@ -5,7 +5,7 @@ import functools
 import math
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import keras
@@ -17,9 +17,12 @@ from keras_het.base.internals import compile_arguments, layers_of
 from keras_het.base.rebuild import copy_optimizer
 from keras_het.base.refusal import refusal, refuse_if
 from keras_het.base.validation import check_integer
+from keras_het.parity.arrays import ROUNDOFF, Slices, Store, measure
 from keras_het.parity.batch import SEED, pack, unpack
+from keras_het.parity.draws import equal_draws, random_layers, reset_seeds
 from keras_het.parity.probe import (
     GradientStore,
+    OwnMethods,
     Probe,
     as_tensors,
     assign_values,
@@ -28,16 +31,15 @@ from keras_het.parity.probe import (
     outputs_by_name,
     preserve_model,
     preserve_values,
-    random_layers,
-    read_values,
     weight_names,
 )
-from keras_het.parity.recording import NOT_DETERMINISTIC, Recording, difference
+from keras_het.parity.recording import NOT_DETERMINISTIC, SECOND, Recording
 
-ROUNDOFF = {"bfloat16": 2.0**-8, "float16": 2.0**-11, "float32": 2.0**-24, "float64": 2.0**-53}  # coarsest first
 _CONTAINERS = (keras.Model, keras.layers.InputLayer)  # these compute nothing themselves
 _COLOURS = re.compile(r"\x1b\[\d*m")  # of the terminal, in errors of Keras
+_LETTERS = 1000  # of an error, at its beginning and at its end
 Named = dict[str, Any]
+Arrays = Iterator[tuple[str, str, np.ndarray]]  # part, name, array
 
 
 def record(
@@ -46,10 +48,13 @@ def record(
     y: Any = None,
     *,
     sample_weight: Any = None,
+    second: Any = None,
     start: Any = None,
     steps: int | Sequence[int] = 3,
     batch_size: int | None = None,
     jit_compile: bool | str = "auto",
+    roundings: int = 2,
+    label: str = "",
 ) -> Recording:
     """Records what a model computes on the active backend, so that `compare` can compare backends.
 
@@ -57,33 +62,39 @@ def record(
 
     - the outputs of every layer at inference, in the order of calls
     - the predictions
-    - the loss, and the gradient of every weight
+    - the outputs of every layer in training that are not those at inference
+    - the loss, the metrics, and the gradient of every weight
     - the change of every weight after three training steps with a copy of the model's optimizer
+    - all this but the training for a second batch, if you give one
 
-    Without labels or without `compile`, the loss is the mean of the outputs, each times a fixed number. A model that is
-    not compiled is trained by SGD(0.01).
+    If the model has its own `train_step`, `test_step` or `predict_step`, it is used. Without labels or without
+    `compile`, the loss is the mean of the outputs, each times a fixed number. A model that is not compiled is trained
+    by SGD(0.01).
 
-    Random layers of Keras, such as Dropout, run as at inference, because each backend draws other numbers. The heads of
-    this package keep their noise, because it is equal on every backend. If the model has its own `train_step`, its
-    `compute_loss` is used instead.
+    The draws of `keras.random` are replaced by numbers that are equal on every backend, so Dropout and sampling layers
+    are compared in training. The means stand for draws of gamma, beta and binomial numbers.
 
-    The model, its optimizer and the global seeds do not change.
+    The model, its optimizer and the global seeds do not change. An optimizer that only the model's own `train_step`
+    uses is an exception.
 
     Args:
         model: Keras model. A model without weights is built by a call.
         x: inputs in the form that the model accepts: an array, or a list or dict of arrays.
         y: labels in the same form, or None.
         sample_weight: weights of the examples, or None.
+        second: `(x, y)` of a second batch, for example with zeros, ties and padding, or None.
         start: `Recording` of the same model on another backend, or its file. Its weights, data, steps and batch size
             are used, because each backend draws different initial weights.
         steps: number of training steps, after which the weights are recorded. Several numbers such as `range(1, 51)`
             record the weights after each of these steps, and `compare` names the first step that differs.
-        batch_size: number of rows in a training step. The steps read the rows in order, and begin again at the end.
-            With None, each step reads all rows. Everything else is recorded for all rows.
+        batch_size: number of rows in a training step. The steps go through the data in order, again and again. None
+            stands for all rows.
         jit_compile: replaces this argument of the model's `compile`. With "auto", Keras chooses for the backend.
+        roundings: number of runs with changed roundings, which measure what rounding alone can change.
+        label: name of the recording in tables, such as "GPU". By default it is the name of the backend.
     Raises:
-        ValueError: if there are no inputs, if the weights of `start` do not fit the model, or if a number of `steps`
-            or the `batch_size` is less than 1.
+        ValueError: if there are no inputs, if the weights of `start` do not fit the model, or if a number of `steps`,
+            `roundings`, or the `batch_size` is less than 1.
 
     Example:
         >>> model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2, name="dense")])
@@ -94,35 +105,64 @@ def record(
         ['weights', 'layers', 'predictions', 'loss', 'gradients', 'training']
     """
     if start is not None:
-        data = {"x": x, "y": y, "sample_weight": sample_weight}
+        data = {"x": x, "y": y, "sample_weight": sample_weight, "second": second}
         names = [name for name, value in data.items() if value is not None]
         refuse_if(bool(names), "start", "stand alone, because it has the data", f"also {', '.join(names)}")
         start = start if isinstance(start, Recording) else Recording.load(start)
         steps, batch_size, batch = start.steps, start.batch_size, start.batch
     else:
         refuse_if(x is None, "x", "hold the inputs if there is no `start`", value=x)
-        batch = pack("x", x) | pack("y", y) | pack("sample_weight", sample_weight)
+        batch = pack_all(x, y, sample_weight, second)
     refuse_if(not all(map(np.size, batch.values())), "x", "have at least one example", "none")
     steps = _check_steps(steps)
     batch_size = None if batch_size is None else check_integer("batch_size", batch_size, 1)
-    x, y, sample_weight = (unpack(name, batch) for name in ("x", "y", "sample_weight"))
+    check_integer("roundings", roundings, 1)
+    batches = unpack_all(batch)
+    x, y, sample_weight = batches[""]
     with preserve_model(model, as_tensors(x)):
         if start is not None:
             _assign_weights(model, start.arrays["weights"])
+        reset_seeds(model)
         build_loss(model, as_tensors(x), y, sample_weight)
-        return _Run(model, (x, y, sample_weight), steps, batch_size, jit_compile).recording(batch)
+        run = _Run(model, batches, steps, batch_size, jit_compile, roundings)
+        return run.recording(batch, label)
+
+
+def pack_all(x: Any, y: Any = None, sample_weight: Any = None, second: Any = None) -> Named:
+    """Returns the arrays of one or two batches by name."""
+    batch = pack("x", x) | pack("y", y) | pack("sample_weight", sample_weight)
+    if second is not None:
+        batch |= pack("second x", second[0]) | pack("second y", second[1])
+    return batch
+
+
+def unpack_all(batch: Named) -> dict[str, tuple]:
+    """Returns {"": data}, and the data of a second batch after the ending of its parts."""
+    batches = {"": tuple(unpack(name, batch) for name in ("x", "y", "sample_weight"))}
+    second = unpack("second x", batch)
+    return batches | ({} if second is None else {SECOND: (second, unpack("second y", batch), None)})
 
 
 def package_versions() -> dict[str, str]:
-    """Returns the versions of Keras and the active backend, by name; Keras has imported both."""
+    """Returns the versions of Keras and the active backend, and the device."""
     names = ("keras", keras.config.backend())
     versions = {name: getattr(sys.modules.get(name), "__version__", None) for name in names}
-    return {name: str(version) for name, version in versions.items() if version}
+    return {name: str(version) for name, version in versions.items() if version} | {"device": _device()}
 
 
-def _assign_weights(model: Any, weights: Named) -> None:
-    """Assigns the weights of another recording, by name."""
-    for name, weight in zip(weight_names(model.weights), model.weights, strict=True):
+def _device() -> str:
+    tensor = ops.zeros(())
+    device = getattr(tensor, "device", "cpu")
+    return str(getattr(device, "device_kind", device)).rpartition("device:")[2].lower()
+
+
+def _assign_weights(model: Any, weights: Any) -> None:
+    """Assigns the weights of another recording, by name, or by order if a model was made again in one process."""
+    names = weight_names(model.weights)
+    shapes = [tuple(weight.shape) for weight in model.weights]
+    if not set(names) <= set(weights) and [weights[name].shape for name in weights] == shapes:
+        names = list(weights)
+    for name, weight in zip(names, model.weights, strict=True):
         if name not in weights or weights[name].shape != tuple(weight.shape):
             received = f"shape {weights[name].shape}" if name in weights else "no such weight"
             raise refusal("start", f"have a weight {name} of shape {tuple(weight.shape)}", received)
@@ -148,170 +188,230 @@ def _rows_of_step(data: tuple, step: int, batch_size: int | None) -> tuple:
 class _Run:
     """Run of a model for one recording.
 
-    Everything is computed twice: with the weights and inputs, and with weights and inputs that are rounded again. The
-    difference is the `rounding`.
+    Every part is computed with the weights and inputs, and several times with weights and inputs that are rounded
+    again. The changes are the `rounding`. One array is in memory at a time, because models can be large.
     """
 
     def __init__(
-        self, model: Any, data: tuple, steps: list[int], batch_size: int | None, jit_compile: bool | str
+        self,
+        model: Any,
+        batches: dict,
+        steps: list[int],
+        batch_size: int | None,
+        jit_compile: bool | str,
+        roundings: int,
     ) -> None:
-        self.model, self.data, self.jit_compile = model, data, jit_compile
+        self.model, self.batches, self.jit_compile, self.roundings = model, batches, jit_compile, roundings
         self.steps, self.batch_size = steps, batch_size
         dtypes = {layer.compute_dtype for layer in layers_of(model) if not isinstance(layer, _CONTAINERS)}
         self.precision = next((name for name in ROUNDOFF if name in dtypes), "float32")
-        self.start = read_values(model.variables)
+        self.names = weight_names(model.weights)
+        self.start = Store({str(number): _read(variable) for number, variable in enumerate(model.variables)})
+        self.own = own_methods(model) if model.compiled else []
+        self.arrays: dict[str, Store] = {"weights": Store(zip(self.names, map(_read, model.weights), strict=True))}
+        self.rounding: dict[str, dict[str, Slices]] = {}
         self.notes: list[str] = []
         self.failures: dict[str, str] = {}
         self.omitted: dict[str, None] = {}
-        self.outputs: Named = {}
+        self.outputs = Store()
         self.calls: collections.Counter[str] = collections.Counter()
         self.is_watching = False  # while the outputs of layers are recorded
         self.path: list[Any] = []  # layers whose calls are under way
 
-    def recording(self, batch: Named) -> Recording:
+    def recording(self, batch: Named, label: str) -> Recording:
         """Returns the recording of the model, which must have its starting weights."""
-        weights = dict(zip(weight_names(self.model.weights), read_values(self.model.weights), strict=True))
         if random := random_layers(self.model):
-            self.notes.append(f"random layers run as at inference: {', '.join(random)}")
+            text = "random layers draw numbers that are equal on every backend, instead of the backend's own"
+            self.note(f"{text}: {', '.join(random)}")
         if self.precision in ("bfloat16", "float16"):
             names = ", ".join(layer.name for layer in layers_of(self.model) if layer.compute_dtype == self.precision)
             text = f"these layers compute in {self.precision}, so no limit is below its rounding"
-            self.notes.append(f"{text}: {names}")
-        with intercept_calls(self.model, self._call):
+            self.note(f"{text}: {names}")
+        with equal_draws(), intercept_calls(self.model, self._call):
             self.check_determinism()
-            arrays = self._compute(self.data, self.start)
-            self.check_loss(arrays)
-            rounded = self._compute(*self._round())
-        rounding = {
-            part: {
-                name: difference(array, rounded[part][name]) for name, array in named.items() if name in rounded[part]
-            }
-            for part, named in arrays.items()
-            if part in rounded
-        }
+            for function in (self.layers, self.predictions, self.layers_in_training, self.metrics, self.gradients):
+                for suffix, data in self.batches.items():
+                    self._record(function, data, suffix)
+            vars(self).pop("differentiator", None)  # its gradients need as much memory as the weights
+            self._record(self.training, self.batches[""], "")
+        self._note_own_methods()
         return Recording(
-            keras.config.backend(), self.precision, package_versions(), {"weights": weights, **arrays}, rounding, batch,
-            list(self.omitted), self.notes, self.failures, self.steps, self.batch_size,
+            keras.config.backend(), self.precision, package_versions(), dict(self.arrays), self.rounding, batch,
+            list(self.omitted), self.notes, self.failures, self.steps, self.batch_size, label,
         )  # fmt: skip
 
-    def _round(self) -> tuple[tuple, list[np.ndarray]]:
-        """Returns data and variables with each number changed by up to one unit in its last place.
+    def _record(self, function: Callable[[tuple], Arrays], data: tuple, suffix: str) -> None:
+        """Stores what a function yields, and its rounding. Stores the error of a part that fails in `failures`."""
+        self.suffix = suffix
+        try:
+            self.assign_start()
+            for part, name, array in function(data):
+                self.arrays.setdefault(part + suffix, Store())[name] = array
+            if function == self.gradients:
+                self.check_loss(data)
+            for seed in range(self.roundings):
+                self.assign_start(seed)
+                self._add_rounding(function(self._round_inputs(data, seed)))
+        except Exception as error:
+            if function == self.layers and not suffix:  # the model does not run at all
+                raise
+            part = function.__name__.replace("_", " ")
+            self.failures[part + suffix] = describe_error(error)
 
-        Inputs that are whole numbers stay, because they can be indices.
-        """
-        rng = np.random.default_rng(SEED)
+    def _add_rounding(self, arrays: Arrays) -> None:
+        for part, name, array in arrays:
+            base = self.arrays.get(part + self.suffix, Store()).get(name)
+            if base is None or base.shape != array.shape or array.dtype.kind not in "biufcV":
+                continue
+            kind = "complex128" if base.dtype.kind == "c" else "float64"
+            with np.errstate(invalid="ignore"):
+                change = Slices.of(array.astype(kind) - base.astype(kind))
+            named = self.rounding.setdefault(part + self.suffix, {})
+            named[name] = change.join(named[name]) if name in named else change
 
-        def shift(array: Any) -> np.ndarray:
-            array = np.asarray(array)
-            if array.dtype.kind != "f" and "bfloat16" not in str(array.dtype):
-                return array
-            factors = 1.0 + ROUNDOFF[self.precision] * rng.uniform(-1.0, 1.0, array.shape)
-            return (array.astype("float64") * factors).astype(array.dtype)
+    def assign_start(self, seed: int | None = None) -> None:
+        """Assigns the starting values, or with a seed, each changed by up to one unit in its last place."""
+        rng = None if seed is None else np.random.default_rng([SEED, seed])
+        assign_values(
+            self.model.variables, (self._shift(self.start[str(i)], rng) for i in range(len(self.model.variables)))
+        )
 
-        def shift_input(array: Any) -> np.ndarray:
+    def _shift(self, array: Any, rng: np.random.Generator | None) -> np.ndarray:
+        array = np.asarray(array)
+        if rng is None or (array.dtype.kind != "f" and "bfloat16" not in str(array.dtype)):
+            return array
+        factors = 1.0 + ROUNDOFF[self.precision] * rng.uniform(-1.0, 1.0, array.shape)
+        return (array.astype("float64") * factors).astype(array.dtype)
+
+    def _round_inputs(self, data: tuple, seed: int) -> tuple:
+        """Returns data with other roundings; inputs that are whole numbers stay, because they can be indices."""
+        rng = np.random.default_rng([SEED, seed, 1])
+
+        def shift(array: np.ndarray) -> np.ndarray:
             is_whole = array.dtype.kind == "f" and np.array_equal(array, np.round(array))
-            return array if is_whole else shift(array)
+            return array if is_whole else self._shift(array, rng)
 
-        x, *others = self.data
-        return (keras.tree.map_structure(shift_input, x), *others), [shift(value) for value in self.start]
-
-    def _compute(self, data: tuple, start: list[np.ndarray]) -> dict[str, Named]:
-        """Returns {part: {name: array}}, and adds the error of a part that fails to `failures`."""
-        arrays: dict[str, Named] = {}
-        parts: dict[str, Callable[[tuple], dict[str, Named]]] = {
-            "layers": self.layers,
-            "predictions": self.predictions,
-            "gradients": self.gradients,
-            "training": self.training,
-        }
-        for part, function in parts.items():
-            assign_values(self.model.variables, start)
-            try:
-                arrays |= function(data)
-            except Exception as error:
-                if part == "layers":  # the model does not run at all
-                    raise
-                text = " ".join(_COLOURS.sub("", str(error)).split())
-                self.failures[part] = f"{type(error).__name__}: {text}"[:500]
-        return arrays
+        x, *others = data
+        return (keras.tree.map_structure(shift, x), *others)
 
     # The parts.
 
-    def layers(self, data: tuple) -> dict[str, Named]:
-        """Returns the outputs of every layer at inference, in the order of calls."""
-        self.outputs, self.calls, self.is_watching = {}, collections.Counter(), True
+    def layers(self, data: tuple, training: bool = False) -> Arrays:
+        """Yields the outputs of every layer, in the order of calls."""
+        self.outputs, self.calls, self.is_watching = Store(), collections.Counter(), True
         try:
-            outputs = self.model(as_tensors(data[0]), training=False)
+            outputs = self.model(as_tensors(data[0]), training=training)
             self.shapes = [tuple(output.shape[1:]) for output in keras.tree.flatten(outputs)]
-            return {"layers": self.outputs}
         finally:
             self.is_watching = False
+        for name, array in self.outputs.items():
+            yield "layers", name, array
 
-    def predictions(self, data: tuple) -> dict[str, Named]:
-        """Returns the outputs of `predict_on_batch`."""
-        return {"predictions": outputs_by_name(self.predictor.predict_on_batch(data[0]))}
+    def layers_in_training(self, data: tuple) -> Arrays:
+        """Yields the outputs of layers in training that are not those at inference."""
+        part = f"layers in training{self.suffix}"
+        known, recorded = self.arrays[f"layers{self.suffix}"], self.arrays.get(part)
+        for _, name, array in self.layers(data, training=True):
+            if name not in known or (recorded and name in recorded) or not _equal(array, known[name]):
+                yield "layers in training", name, array
 
-    def gradients(self, data: tuple) -> dict[str, Named]:
-        """Returns the loss, and the gradient of every trainable weight."""
+    def predictions(self, data: tuple) -> Arrays:
+        """Yields the outputs of `predict_on_batch`."""
+        outputs = self.predictor.predict_on_batch(data[0])
+        for name, array in outputs_by_name(outputs).items():
+            yield "predictions", name, array
+
+    def metrics(self, data: tuple) -> Arrays:
+        """Yields the values of the compiled metrics, or those that the model's own `test_step` returns."""
+        model, (x, y, sample_weight) = self.model, data
+        if not model.compiled or y is None:
+            return
+        is_own = {"test_step", "compute_metrics"} & set(self.own)
+        if not is_own and not any(metric.name != "loss" for metric in model.metrics):
+            return
+        model.reset_metrics()
+        if is_own:
+            values = self.tester.test_on_batch(x, y, sample_weight, return_dict=True)
+        else:
+            y_pred = model(as_tensors(x), training=False)
+            values = model.compute_metrics(as_tensors(x), as_tensors(y), y_pred, as_tensors(sample_weight))
+            values.pop("loss", None)  # it is only counted in a step
+        model.reset_metrics()
+        for name, value in values.items():
+            for number, each in enumerate(keras.tree.flatten(value)):
+                yield "metrics", f"{name}, {number + 1}" if number else name, np.array(ops.convert_to_numpy(each))
+
+    def gradients(self, data: tuple) -> Arrays:
+        """Yields the loss, and the gradient of every trainable weight."""
         if not self.model.trainable_variables:
             self.note("there are no trainable weights, so loss, gradients and training are not compared")
-            return {}
-        loss = self.differentiator.train_on_batch(*data)
-        names = weight_names(self.model.trainable_variables)
-        values = read_values(self.differentiator.optimizer.gradients)
-        return {"loss": {"": np.array(loss)}, "gradients": dict(zip(names, values, strict=True))}
+            return
+        for name, value in self.differentiator.train(data).items():
+            yield "loss", name, np.array(value)
+        names, stored = weight_names(self.model.trainable_variables), self.differentiator.optimizer.gradients
+        for name, gradient in zip(names, stored, strict=True):
+            yield "gradients", name, _read(gradient)
 
-    def training(self, data: tuple) -> dict[str, Named]:
-        """Returns the change of every weight since the start, after each recorded step."""
+    def training(self, data: tuple) -> Arrays:
+        """Yields the change of every weight since the start, after each recorded step."""
         if not self.model.trainable_variables:
-            return {}
-        names, before = weight_names(self.model.weights), read_values(self.model.weights)
-        changes: Named = {}
+            return
+        before = Store(zip(self.names, map(_read, self.model.weights), strict=True))
         with preserve_values(self.trainer.optimizer.variables):
             for step in range(1, self.steps[-1] + 1):
-                self.trainer.train_on_batch(*_rows_of_step(data, step, self.batch_size))
+                self.trainer.train(_rows_of_step(data, step, self.batch_size))
                 if step in self.steps:
                     suffix = f", step {step}" if len(self.steps) > 1 else ""
-                    differences = map(_change, before, read_values(self.model.weights))
-                    changes |= {f"{name}{suffix}": change for name, change in zip(names, differences, strict=True)}
-        return {"training": changes}
+                    for name, weight in zip(self.names, self.model.weights, strict=True):
+                        yield "training", f"{name}{suffix}", _change(before[name], _read(weight))
 
     # Each probe compiles a program, so it is made once.
 
     @functools.cached_property
-    def predictor(self) -> Probe:
+    def predictor(self) -> Any:
         """Probe that predicts."""
+        if "predict_step" in self.own:
+            return OwnMethods(self.model, predict_function=None)
         probe = Probe(self.model)
         probe.compile(jit_compile=self.jit_compile)
         return probe
 
     @functools.cached_property
-    def differentiator(self) -> Probe:
+    def tester(self) -> Any:
+        """The model, with a test step of its own."""
+        return OwnMethods(self.model, test_function=None)
+
+    @functools.cached_property
+    def differentiator(self) -> Any:
         """Probe whose optimizer stores gradients."""
         return self._probe(GradientStore())
 
     @functools.cached_property
-    def trainer(self) -> Probe:
+    def trainer(self) -> Any:
         """Probe that trains by a copy of the model's optimizer."""
         if (optimizer := self.model.optimizer if self.model.compiled else None) is None:
             self.note("the model has no optimizer, so it is trained by SGD(0.01)")
             return self._probe(keras.optimizers.SGD(0.01))
         return self._probe(copy_optimizer(optimizer, self.model))
 
-    def _probe(self, optimizer: Any) -> Probe:
-        own = own_methods(self.model)
-        has_terms = "compute_loss" in own or compile_arguments(self.model).get("loss") is not None
-        has_loss = bool(self.model.compiled) and has_terms and self.data[1] is not None
+    def _probe(self, optimizer: Any) -> Any:
+        optimizer.build(self.model.trainable_variables)
+        if "train_step" in self.own:
+            return OwnMethods(self.model, optimizer=optimizer, train_function=None)
+        has_terms = "compute_loss" in self.own or compile_arguments(self.model).get("loss") is not None
+        has_loss = bool(self.model.compiled) and has_terms and self.batches[""][1] is not None
         if not has_loss:
             why = "is not compiled" if not self.model.compiled else "has no labels" if has_terms else "has no loss"
             self.note(f"the model {why}, so the loss is the mean of its outputs, each times a fixed number")
-        if "train_step" in own:
-            more = ", but its `compute_loss` is" if has_loss else ""
-            self.note(f"the model's own `train_step` is not compared{more}")
         probe = Probe(self.model, shapes=None if has_loss else self.shapes)
-        optimizer.build(self.model.trainable_variables)
         probe.compile(optimizer=optimizer, jit_compile=self.jit_compile, auto_scale_loss=False)
         return probe
+
+    def _note_own_methods(self) -> None:
+        used = {"train_step": "loss", "test_step": "metrics", "predict_step": "predictions"}
+        missing = [name for name, part in used.items() if name in self.own and part not in self.arrays]
+        if missing:
+            self.notes.insert(0, f"the model's own {' and '.join(missing)} did not run, and is not compared")
 
     def note(self, text: str) -> None:
         """Adds a note, unless the run has it."""
@@ -321,19 +421,23 @@ class _Run:
     # Around the calls of layers.
 
     def check_determinism(self) -> None:
-        """Adds a failure if a second call returns different outputs. Random states advance between the calls."""
-        outputs, again = (self.layers(self.data)["layers"] for _ in range(2))
-        names = (name for name in outputs if name not in again or difference(outputs[name], again[name]))
+        """Adds a failure if a second call with the same draws returns different outputs."""
+        outputs, again = (self._outputs() for _ in range(2))
+        names = (name for name in outputs if name not in again or not _equal(outputs[name], again[name]))
         first = next(names, None)
         if first is not None:
             self.failures["layers"] = f"a second call of `{first}` returns different outputs, {NOT_DETERMINISTIC}"
 
-    def check_loss(self, arrays: dict[str, Named]) -> None:
+    def _outputs(self) -> Store:
+        self.assign_start()
+        return Store((name, array) for _, name, array in self.layers(self.batches[""]))
+
+    def check_loss(self, data: tuple) -> None:
         """Adds a failure if the loss of the same training step is another number, as for noise in training."""
-        if "loss" in arrays:
-            assign_values(self.model.variables, self.start)
-            again = self.gradients(self.data)["loss"][""]
-            if difference(arrays["loss"][""], again) > 100.0 * ROUNDOFF[self.precision]:
+        self.assign_start()
+        for part, name, array in self.gradients(data):
+            first = self.arrays[part + self.suffix][name]
+            if part == "loss" and measure(first, array, tolerance=100.0 * ROUNDOFF[self.precision]).ratio > 1:
                 self.failures["gradients"] = f"a second training step has another loss, {NOT_DETERMINISTIC}"
 
     def _call(self, layer: Any, call: Callable, arguments: tuple, options: Named) -> Any:
@@ -368,6 +472,24 @@ class _Run:
             self.outputs[f"{name}{suffix}"] = array
 
 
+def describe_error(error: BaseException) -> str:
+    """Returns the class and the text of an error; of a long text the beginning and the end, which has the reason."""
+    text = " ".join(_COLOURS.sub("", str(error)).split())
+    if len(text) > 2 * _LETTERS:
+        text = f"{text[:_LETTERS]} ... {text[-_LETTERS:]}"
+    return f"{type(error).__name__}: {text}"
+
+
+def _read(variable: Any) -> np.ndarray:
+    return np.array(ops.convert_to_numpy(variable))
+
+
+def _equal(a: np.ndarray, b: np.ndarray) -> bool:
+    return np.array_equal(a, b, equal_nan=a.dtype.kind in "fc" and b.dtype.kind in "fc")
+
+
 def _change(before: np.ndarray, after: np.ndarray) -> np.ndarray:
-    dtype = "int64" if after.dtype.kind in "biu" else "float64"
+    if after.dtype.kind in "biu":
+        return after.astype("int64") - before.astype("int64")
+    dtype = after.dtype if after.dtype.itemsize >= 4 else "float32"
     return after.astype(dtype) - before.astype(dtype)

@@ -10,8 +10,8 @@ from keras import layers, ops
 
 import keras_het
 from keras_het.parity import Recording, compare, record
+from keras_het.parity.arrays import Slices, Store, measure
 from keras_het.parity.batch import make_inputs
-from keras_het.parity.recording import difference
 from tests.gradients import layer_gradients
 
 CLASSES = 3
@@ -64,16 +64,18 @@ def recording(batch):
 
 def other(recording, fault=lambda x: x):
     """Returns a recording of the same model with a fault, as if by another backend."""
-    second = record(make_model(fault), start=recording)
-    second.backend = "other"
-    return second
+    return record(make_model(fault), start=recording, label="other")
 
 
 def make_recording(backend, precision="float32", **arrays):
     """Returns a recording of these arrays, each the only array of its part."""
     named = {part.replace("_", " "): {"array": np.asarray(array)} for part, array in arrays.items()}
-    rounding = {part: {"array": 1e-7} for part in named}
-    return Recording(backend, precision, arrays=named, rounding=rounding)
+    return Recording(backend, precision, arrays=named, rounding={part: {"array": rounding(1e-7)} for part in named})
+
+
+def rounding(size):
+    """Returns a rounding of this size for all entries."""
+    return Slices(np.asarray(size), np.asarray(size))
 
 
 # The measure and the limit.
@@ -88,21 +90,53 @@ def make_recording(backend, precision="float32", **arrays):
     ([np.inf, 1.0], [-np.inf, 1.0], np.inf),
     ([np.nan, 1.0], [1.0, 1.0], np.inf),
     ([1.0], [1.0, 1.0], np.inf),
-    ([3, -1], [3, 1], 2 / 3),
+    ([3, -1], [3, 1], 2 / 2),  # of the median
     ([True], [False], 1.0),
 ])  # fmt: skip
-def test_a_difference_is_relative_to_the_largest_entry(first, second, expected):
-    assert difference(np.array(first), np.array(second)) == pytest.approx(expected)
+def test_a_difference_is_relative_to_the_numbers_beside_the_entry(first, second, expected):
+    assert measure(np.array(first), np.array(second)).difference == pytest.approx(expected)
 
 
 @pytest.mark.once
-@pytest.mark.parametrize(("distance", "rounding", "is_equal"), [
-    (0.9e-5, 0.0, True), (1.1e-5, 0.0, False), (0.9e-4, 1e-5, True), (1.1e-4, 1e-5, False),
+@pytest.mark.parametrize(("distance", "size", "is_equal"), [
+    (0.9e-5, 0.0, True), (1.3e-5, 0.0, False), (0.9e-4, 1e-5, True), (1.3e-4, 1e-5, False),
 ])  # fmt: skip
-def test_the_limit_is_the_tolerance_or_ten_times_the_rounding(distance, rounding, is_equal):
-    first, second = make_recording("jax", layers=[1.0, 0.5]), make_recording("torch", layers=[1.0, 0.5 + distance])
-    first.rounding["layers"]["array"] = second.rounding["layers"]["array"] = rounding
-    assert compare(first, second).is_equal == is_equal
+def test_the_limit_of_an_entry_is_the_tolerance_and_ten_times_the_rounding(distance, size, is_equal):
+    first, second = make_recording("jax", layers=[1.0, 1.0]), make_recording("torch", layers=[1.0, 1.0 + distance])
+    first.rounding["layers"]["array"] = second.rounding["layers"]["array"] = rounding(size)
+    assert bool(compare(first, second).different) != is_equal
+
+
+@pytest.mark.once
+@pytest.mark.planted
+def test_small_numbers_have_limits_of_their_own():
+    """In another column, in another row, and in a vector."""
+    rng = np.random.default_rng(0)
+    wide = rng.standard_normal((8, 16))
+    for scale in (np.where(np.arange(16) < 8, 1e6, 1.0), np.where(np.arange(8) < 4, 1e6, 1.0)[:, None]):
+        small = scale * wide * np.where(np.broadcast_to(scale, wide.shape) == 1.0, 1.001, 1.0)
+        noise = Slices.of(1e-7 * scale * wide)
+        found = measure(scale * wide, small, noise, tolerance=1e-5, roundoff=2.0**-24)
+        assert found.ratio > 50
+        assert found.fraction == 0.5
+        assert measure(scale * wide, scale * wide * (1 + 1e-7), noise, tolerance=1e-5, roundoff=2.0**-24).ratio < 0.1
+    vector = np.concatenate([np.full(3, 1e6), np.ones(5)])
+    assert (
+        measure(vector, vector * np.where(vector > 1, 1.0, 1.001), Slices.of(1e-7 * vector), tolerance=1e-5).ratio > 50
+    )
+
+
+@pytest.mark.once
+def test_the_worst_entry_is_found_in_a_large_array():
+    """It is compared in blocks, and stored in a file."""
+    a = np.random.default_rng(0).standard_normal((3000, 1000)).astype("float32")
+    b = a.copy()
+    b[2500, 17] += 0.5
+    stored = Store({"a": a, "b": b, "small": np.arange(3)})
+    found = measure(stored["a"], stored["b"], tolerance=1e-5)
+    assert found.at == (2500, 17)
+    assert found.values == (a[2500, 17], b[2500, 17])
+    assert found.fraction == pytest.approx(1 / a.size)
 
 
 @pytest.mark.once
@@ -122,8 +156,8 @@ def test_weights_must_be_equal_bit_for_bit():
 ])  # fmt: skip
 def test_other_dtypes_imaginary_parts_and_nan_differ(first, second):
     first, second = make_recording("jax", layers=first), make_recording("torch", layers=second)
-    first.rounding["layers"]["array"], second.rounding["layers"]["array"] = np.inf, 0.0
-    assert not compare(first, second).is_equal
+    first.rounding["layers"]["array"] = rounding(np.inf)
+    assert compare(first, second).different
 
 
 @pytest.mark.once
@@ -139,13 +173,12 @@ def test_integers_of_another_width_are_equal_if_their_values_are():
 
 
 @pytest.mark.once
-def test_what_rounding_alone_changes_is_named_and_not_silent():
+def test_numbers_that_rounding_hides_are_not_called_equal():
     first, second = make_recording("jax", gradients=[1e-9]), make_recording("torch", gradients=[-1e-9])
-    first.rounding["gradients"]["array"] = 1.5
+    first.rounding["gradients"]["array"] = rounding(1.5e-9)
     result = compare(first, second)
-    assert result.is_equal
-    assert "rounding alone changes these numbers by a tenth or more" in str(result)
-    assert "gradients of `array`" in str(result)
+    assert result.status() == 3
+    assert result.answer() == "jax and torch agree, but 1 of 1 arrays cannot be judged: gradients of `array`."
 
 
 @pytest.mark.once
@@ -154,46 +187,96 @@ def test_the_backend_that_differs_from_the_others_is_named_and_the_worst_row_com
         make_recording(b, layers=[1.0, v], loss=w) for b, v, w in (("a", 0.5, 2.0), ("b", 0.6, 3.0), ("c", 0.5, 2.0))
     ]
     result = compare(*recordings)
-    assert result.answer() == "b differs from a and c, first in layers, `array`: difference 1.0e-01, limit 1.0e-05."
+    figures = "difference 1.2e-01, limit 9.9e-06, at [1]: 0.5 and 0.6; 50% of the entries differ"
+    assert result.answer() == f"b differs from a and c, first in layers, `array`: {figures}."
     assert result.first_layer == "array"
     assert (result.worst.part, result.worst.difference) == ("loss", pytest.approx(1 / 3))
     assert str(result).splitlines()[3].split()[:2] == ["loss", "array"]
+    assert result.text(all_rows=True).splitlines()[3].split()[:2] == ["layers", "array"]
 
 
 @pytest.mark.once
-def test_of_two_backends_the_one_farther_from_float64_is_named_unless_the_reference_can_have_the_fault():
-    own = make_recording("torch", "float64", loss=np.float64(1.1))
-    result = compare(make_recording("jax", loss=1.0), make_recording("torch", loss=1.1), own)
-    assert result.answer().startswith("jax and torch differ, first in loss")
-    exact = make_recording("tensorflow", "float64", loss=np.float64(1.0))
-    result = compare(make_recording("jax", loss=1.0), make_recording("torch", loss=1.1), exact)
-    assert result.answer().startswith("torch differs from jax and from float64, first in loss, `array`")
-    assert result.errors["loss", "array"]["torch"] == pytest.approx(0.1 / 1.1 / 1e-7)
+def test_the_backend_farthest_from_the_others_is_named_if_all_differ():
+    recordings = [make_recording(b, loss=w) for b, w in (("a", 1.0), ("b", 1.001), ("c", 2.0))]
+    assert compare(*recordings).answer().startswith("c differs from a and b, first in loss")
 
 
 @pytest.mark.once
-@pytest.mark.parametrize(("in_float64", "is_equal"), [
-    ({"jax": 1.0, "torch": 1.0}, True),  # both backends compute the same: the difference is rounding
-    ({"jax": 1.0, "torch": 1.001}, False),  # the fault stays in float64
-    ({"jax": 1.0}, False),  # the other backend is unknown
-    ({}, False),
+@pytest.mark.parametrize(("in_float64", "spread", "status"), [
+    ((1.0, 1.0), 1e-3, 0),  # both backends compute the same, and rounding is as large as the difference
+    ((1.0, 1.0), 1e-7, 1),  # a fault in float32 alone
+    ((1.0, 1.001), 1e-3, 1),  # the fault stays in float64
+    ((1.0, 1.0), 0.1, 3),  # rounding would hide a fault
+    ((1.0,), 1e-4, 1),
+    ((), 1e-4, 1),
 ])  # fmt: skip
-def test_a_difference_that_vanishes_in_float64_is_rounding_and_named(in_float64, is_equal):
-    backends = [make_recording("jax", gradients=1.0), make_recording("torch", gradients=1.001)]
-    references = [make_recording(name, "float64", gradients=number) for name, number in in_float64.items()]
-    result = compare(*backends, *references)
-    assert result.is_equal == is_equal
-    assert any("but not in float64, so it is rounding" in note for note in result.notes) == is_equal
+@pytest.mark.planted
+def test_float64_judges_both_ways(in_float64, spread, status):
+    names = "jax", "torch"
+    backends = [make_recording(name, gradients=number) for name, number in zip(names, (1.0, 1.002), strict=True)]
+    for each in backends:
+        each.rounding["gradients"]["array"] = rounding(spread)
+    exact = [
+        make_recording(*each, gradients=number)
+        for *each, number in zip(names, ("float64",) * 2, in_float64, strict=False)
+    ]
+    result = compare(*backends, *exact)
+    assert result.status() == status
+    if status == 1 and len(in_float64) == 2:
+        who = "torch differs from jax and its own float64" if in_float64[1] == 1.0 else "jax and torch differ"
+        assert result.answer().startswith(who)
 
 
 @pytest.mark.once
 @pytest.mark.planted
-@pytest.mark.parametrize(("part", "second"), [("predictions", 1.001), ("loss", 1.001), ("gradients", np.nan)])
-def test_a_fault_in_float32_alone_is_not_called_rounding(part, second):
-    backends = [make_recording("jax", **{part: 1.0}), make_recording("torch", **{part: second})]
-    assert not compare(
-        *backends, *(make_recording(name, "float64", **{part: 1.0}) for name in ("jax", "torch"))
-    ).is_equal
+def test_a_backend_that_computes_in_few_bits_is_named():
+    recordings = [make_recording(name, layers=1.0 + error) for name, error in (("jax", 0.0), ("torch", 2.0**-11))]
+    exact = [make_recording(name, "float64", layers=np.float64(1.0)) for name in ("jax", "torch")]
+    result = compare(*recordings, *exact)
+    assert result.answer().startswith("torch differs from jax and its own float64, first in layers, `array`")
+    assert any("torch seems to compute `array` with 11 bits, as TensorFloat-32" in note for note in result.notes)
+
+
+@pytest.mark.once
+@pytest.mark.planted
+@pytest.mark.parametrize(("spoiled", "words"), [
+    (np.float32([1.0, np.nan]), "finite on jax and tensorflow, NaN in 1 of 2 entries on torch"),
+    (np.float32([1.0, np.inf]), "finite on jax and tensorflow, infinity in 1 of 2 entries on torch"),
+    (np.float32([1.0]), r"shape (2,) and (1,)"),
+    (np.float64([1.0, 1.0]), "float32 and float64"),
+    (None, "missing"),
+])  # fmt: skip
+def test_arrays_that_cannot_be_compared_are_told_apart(spoiled, words):
+    recordings = [make_recording(name, layers=np.ones(2, "float32")) for name in ("jax", "tensorflow")]
+    recordings.append(make_recording("torch", layers=spoiled))
+    if spoiled is None:
+        recordings[2].arrays["layers"] = {}
+    answer = compare(*recordings).answer()
+    assert answer == f"torch differs from jax and tensorflow, first in layers, `array`: {words}."
+
+
+@pytest.mark.once
+@pytest.mark.planted
+def test_nan_on_every_backend_is_not_called_equal():
+    result = compare(*(make_recording(name, layers=[1.0, np.nan], loss=np.nan) for name in ("jax", "torch")))
+    assert result.status() == 3
+    text = "2 arrays with NaN on every backend cannot be compared: first layers of `array`"
+    assert result.answer() == f"jax and torch agree, but {text}."
+
+
+@pytest.mark.once
+def test_recordings_of_one_backend_have_labels_that_differ():
+    names = [("cpu", "2.12"), ("cuda", "2.12"), ("cpu", "2.13"), ("cpu", "2.13")]
+    for indices, labels in (
+        ((0, 1), ["torch (cpu)", "torch (cuda)"]),
+        ((0, 2), ["torch (torch 2.12)", "torch (torch 2.13)"]),
+        ((2, 3), ["torch, recording 1", "torch, recording 2"]),
+    ):
+        recordings = [make_recording("torch", loss=1.0) for _ in indices]
+        for each, index in zip(recordings, indices, strict=True):
+            each.versions = dict(zip(("device", "torch"), names[index], strict=True))
+        assert compare(*recordings).labels == labels
+    assert compare(*(Recording("torch", label=name) for name in ("old", "new"))).labels == ["old", "new"]
 
 
 @pytest.mark.parametrize(("change", "words"), [
@@ -253,7 +336,9 @@ def test_layers_stand_in_the_order_of_calls_and_the_notes_name_random_ones(recor
     assert inner <= set(recording.arrays["layers"])  # also on PyTorch, where a map skips the preparation of a call
     kinds = ["first (Dense)", "normal (BatchNormalization)", "drop (Dropout)", "planted (Planted)"]
     assert names == [*kinds, "head (HeteroscedasticDense)"]
-    assert "random layers run as at inference: drop" in recording.notes
+    assert any("random layers draw numbers that are equal on every backend" in note for note in recording.notes)
+    in_training = [name for name in recording.arrays["layers in training"] if not name.startswith("head/")]
+    assert in_training == names[1:]  # BatchNormalization, Dropout and what follows
     assert not recording.failures
 
 
@@ -355,15 +440,16 @@ def test_nothing_of_the_user_changes(batch):
 def test_a_second_recording_of_the_same_model_is_equal(recording):
     """Also Dropout's state, the noise of the head and the counter of its steps begin again."""
     result = compare(recording, other(recording))
-    assert result.is_equal
+    assert result.status() in (0, 3)
     assert all(row.difference < 1e-6 for row in result.rows if row.part != "training"), str(result)
 
 
 def test_a_comparison_prints_the_versions_of_keras_and_of_each_backend(recording):
     keras_version, backend = f"keras {keras.__version__}", keras.config.backend()
-    assert set(recording.versions) == {"keras", backend}
+    assert set(recording.versions) == {"keras", backend, "device"}
     text = str(compare(recording, dataclasses.replace(recording, versions={"other": "9.8"})))
-    versions = sorted([keras_version, f"{backend} {recording.versions[backend]}", "other 9.8"])
+    known = [f"{name} {recording.versions[name]}" for name in (backend, "device")]
+    versions = sorted([keras_version, *known, "other 9.8"])
     assert text.splitlines()[-1] == f"Versions: {', '.join(versions)}"
 
 
@@ -380,9 +466,17 @@ class Nameless(layers.Layer):
 def test_weights_without_a_name_are_matched_in_models_made_one_after_the_other(batch):
     models = [keras.Sequential([keras.Input((4,)), Nameless(name="nameless")], name="model") for _ in range(2)]
     assert models[0].weights[0].path != models[1].weights[0].path
-    first, second = (record(model, batch[0]) for model in models)
-    second.backend = "other"
+    first, second = (record(model, batch[0], label=label) for model, label in zip(models, "ab", strict=True))
     assert compare(first, second).is_equal
+
+
+def test_a_model_made_again_in_one_process_takes_the_weights_by_order(batch):
+    """Keras gives its layers other names."""
+    models = [keras.Sequential([keras.Input((4,)), layers.Dense(2)]) for _ in range(2)]
+    first = record(models[0], batch[0])
+    np.testing.assert_array_equal(
+        record(models[1], start=first).arrays["predictions"][""], first.arrays["predictions"][""]
+    )
 
 
 def test_a_file_holds_all_of_it(recording, tmp_path):
@@ -392,7 +486,11 @@ def test_a_file_holds_all_of_it(recording, tmp_path):
         for name, array in arrays.items():
             np.testing.assert_array_equal(loaded.arrays[part][name], array)
             assert loaded.arrays[part][name].dtype == array.dtype
-    for field in ("rounding", "notes", "label", "versions", "steps", "batch_size"):
+    for part, named in recording.rounding.items():
+        for name, slices in named.items():
+            for side, other_side in zip(slices, loaded.rounding[part][name], strict=True):
+                np.testing.assert_array_equal(side, other_side)
+    for field in ("notes", "label", "versions", "steps", "batch_size"):
         assert getattr(loaded, field) == getattr(recording, field)
 
 
@@ -412,11 +510,11 @@ def test_another_file_is_refused(content, tmp_path):
     (lambda x: x * (1 + 1e-4), "layers", "planted (Planted)"),
     (lambda x: ops.roll(x, 1, axis=-1), "layers", "planted (Planted)"),
     (lambda x: ops.cast(x, "float16"), "layers", "planted (Planted)"),
-    (ops.stop_gradient, "gradients", "first/kernel"),
+    (ops.stop_gradient, "gradients", "normal/beta"),
 ])  # fmt: skip
 def test_a_planted_fault_is_found_and_named(recording, fault, part, name):
     result = compare(recording, other(recording, fault=fault))
-    assert (result.different[0].part, result.different[0].name) == (part, name)
+    assert result.different[0].part == part
     assert f"`{name}`" in result.answer()
 
 
@@ -446,7 +544,7 @@ def test_a_step_that_fails_is_named_and_the_rest_is_compared(recording):
 
 def test_a_recurrent_model_without_a_loss_and_a_batch_by_name():
     inputs = {"a": keras.Input((5, 2), name="a"), "b": keras.Input((2,), name="b")}
-    both = layers.Concatenate(name="both")([layers.LSTM(3, dropout=0.5, name="lstm")(inputs["a"]), inputs["b"]])
+    both = layers.Concatenate(name="both")([layers.LSTM(3, name="lstm")(inputs["a"]), inputs["b"]])
     model = keras.Model(inputs, layers.Dense(2, name="last")(both))
     own = record(model, {"a": np.ones((3, 5, 2), "float32"), "b": np.ones((3, 2), "float32")}, steps=1)
     assert list(own.arrays["layers"]) == ["lstm (LSTM)", "both (Concatenate)", "last (Dense)"]
@@ -481,7 +579,7 @@ def test_reduced_precision_is_named_and_has_its_own_limit(batch):
 def test_indices_are_not_rounded():
     parts = [layers.Embedding(9, 2), layers.Flatten(), layers.Dense(2)]
     model = keras.Sequential([keras.Input((6,)), *parts])  # floats, by default
-    assert max(record(model, np.arange(6.0)[None]).rounding["layers"].values()) < 1e-5
+    assert max(s.rows.max() for s in record(model, np.arange(6.0)[None]).rounding["layers"].values()) < 1e-5
     made = make_inputs(model)
     assert np.array_equal(made, np.round(made))
     assert made.max() > 1
@@ -490,14 +588,15 @@ def test_indices_are_not_rounded():
 
 def test_noise_in_training_is_not_called_rounding(batch):
     def noise(x):
-        return x + keras.random.normal(ops.shape(x))
+        return x + random.random()
 
     class Noisy(layers.Layer):
         def call(self, x, training=False):
             return noise(x) if training else x
 
     model = keras.Sequential([keras.Input((4,)), Noisy(), layers.Dense(2)])
-    assert "gradients" in record(model, batch[0]).failures  # Keras on JAX refuses the layer
+    model.compile("sgd", "mse", run_eagerly=True)
+    assert "gradients" in record(model, batch[0], np.ones((len(batch[0]), 2)), jit_compile=False).failures
 
 
 def test_a_model_compiled_without_a_loss_has_that_of_its_outputs(batch):

@@ -1,6 +1,7 @@
 """The command parity: its answers and exit statuses. Its children run in this process, on one backend for all."""
 
 import json
+import os
 import pathlib
 import subprocess
 
@@ -9,10 +10,9 @@ import numpy as np
 import pytest
 from keras import layers
 
-from keras_het import __main__
-from keras_het.commands import parity
+from keras_het import __main__, parity
 from keras_het.losses import GeneralizedCrossentropy
-from keras_het.parity import child
+from keras_het.parity import child, processes
 from keras_het.parity.batch import make_inputs, make_labels
 
 pytestmark = [
@@ -39,11 +39,11 @@ def in_this_process(monkeypatch):
     def run(command, **options):
         job = json.loads(pathlib.Path(command[-1]).read_text())
         if job.get("float64"):
-            return subprocess.CompletedProcess(command, 1, stderr="NotImplementedError: no float64")
-        child.main(command[-1])
-        return subprocess.CompletedProcess(command, 0)
+            pathlib.Path(job["error"]).write_text("NotImplementedError: no float64")
+            return subprocess.CompletedProcess(command, 1, stderr="")
+        return subprocess.CompletedProcess(command, child.main(command[-1]), stderr="")
 
-    monkeypatch.setattr(parity.subprocess, "run", run)
+    monkeypatch.setattr(processes.subprocess, "run", run)
 
 
 def saved(model, folder):
@@ -54,7 +54,8 @@ def saved(model, folder):
 def small(kind=layers.Dense):
     keras.utils.set_random_seed(0)
     model = keras.Sequential([keras.Input((4,)), kind(3, name="first"), layers.Dense(2, name="last")], name="model")
-    model.compile(keras.optimizers.Adam(), keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(keras.optimizers.Adam(), loss, metrics=["accuracy"])
     return model
 
 
@@ -63,14 +64,14 @@ def test_equal_backends(in_this_process, tmp_path, capsys):
     assert __main__.main(["parity", path, "--backends", "jax", "torch", "--json", str(result)]) == 0
     printed = capsys.readouterr().out
     assert "agree" in printed
-    assert "the batch was made from the model's inputs: x (4, 4), y (4,); --data FILE gives your own" in printed
-    assert "the model does not run in float64 on jax" in printed
+    assert "the batch was made from the model's inputs: x (4, 4), y (4,); a second batch has zeros, ties" in printed
+    assert "--data FILE gives your own" in printed
     assert "the file names an optimizer of torch alone. To train on another backend, compile the model again" in printed
     content = json.loads(result.read_text())
     assert content["status"] == 0
-    assert {row["part"] for row in content["rows"]} == {
-        "weights", "layers", "predictions", "loss", "gradients", "training", "saved weights", "saved predictions",
-    }  # fmt: skip
+    twice = {"layers", "predictions", "loss", "metrics", "gradients"}
+    once = {"weights", "training", "saved weights", "saved predictions"}
+    assert {row["part"] for row in content["rows"]} == once | twice | {f"{part}, second batch" for part in twice}
 
 
 @pytest.mark.planted
@@ -99,11 +100,66 @@ def test_what_cannot_run_is_said_for_each_backend(tmp_path, capsys):
     assert "needs two backends" in capsys.readouterr().out
 
 
-def test_a_layer_of_your_own_needs_its_module(monkeypatch, tmp_path):
-    error = "TypeError: Could not locate class 'Own'. Make sure custom classes are decorated"
-    done = subprocess.CompletedProcess([], 1, stderr=f"Traceback\n{error}\n")
-    monkeypatch.setattr(parity.subprocess, "run", lambda command, **options: done)
-    assert parity._run_child(tmp_path, "jax", []).endswith("add --import MODULE with its module")
+def test_a_layer_of_your_own_needs_its_module(in_this_process, tmp_path):
+    class Own(layers.Layer):
+        def call(self, x):
+            return x
+
+    path = saved(keras.Sequential([keras.Input((4,)), Own()]), tmp_path)
+    with pytest.raises(ValueError, match=r"Could not locate class 'Own'.* add --import MODULE with its module"):
+        processes.compare_file(path, ["jax", "torch"])
+
+
+@keras.saving.register_keras_serializable("tests")
+class Breaks(layers.Layer):
+    """Raises on the second of three backends."""
+
+    calls = 0
+
+    def call(self, x):
+        type(self).calls += 1
+        if os.environ.get("PARITY_TEST") == "tensorflow":
+            raise NotImplementedError(f"{'a long text ' * 300}the reason")
+        return x
+
+
+def test_a_backend_that_fails_does_not_stop_the_others(monkeypatch, tmp_path):
+    path = saved(keras.Sequential([keras.Input((4,)), Breaks(), layers.Dense(2)]), tmp_path)
+
+    def run(folder, backend, job):
+        monkeypatch.setenv("PARITY_TEST", backend)
+        (folder / "job.json").write_text(json.dumps(job))
+        return pathlib.Path(job["error"]).read_text() if child.main(folder / "job.json") else None
+
+    monkeypatch.setattr(processes, "run_child", run)
+    result = processes.compare_file(path, ["jax", "tensorflow", "torch"])
+    assert result.status() == 2
+    assert result.answer() == "jax and torch agree on all that they could compute, but 1 part failed."
+    (failure,) = result.failures
+    assert failure.startswith("tensorflow: ")
+    assert "the reason" in failure
+
+
+def test_recordings_in_files_are_compared(in_this_process, tmp_path, capsys):
+    path = saved(small(), tmp_path)
+    files = [str(tmp_path / f"{label}.npz") for label in ("before", "after")]
+    for file, label in zip(files, ("before", "after"), strict=True):
+        assert __main__.main(["parity", "record", path, "--out", file, "--label", label]) == 0
+        assert f"Recorded in {file}" in capsys.readouterr().out
+    assert __main__.main(["parity", "compare", *files]) == 0
+    assert "before and after agree" in capsys.readouterr().out
+    assert __main__.main(["parity", "record", path]) == 2
+    assert "Recording needs one model and the file to write" in capsys.readouterr().out
+
+
+def test_a_test_can_assert_parity(in_this_process):
+    """The children do not run in float64 here."""
+    model, rng = small(), np.random.default_rng(0)
+    x, y = rng.standard_normal((5, 4)).astype("float32"), np.arange(5) % 2
+    assert parity.assert_parity(model, x, y, backends=["jax", "torch"]).is_equal
+    lossy = small(ForgetsItsBias)
+    with pytest.raises(AssertionError, match="a model that jax saves and torch loads is not the same"):
+        parity.assert_parity(lossy, x, y, backends=["jax", "torch"])
 
 
 def test_a_file_is_read_in_float64(tmp_path):

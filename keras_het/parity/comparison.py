@@ -27,6 +27,7 @@ _NEGLIGIBLE = 1e-6  # of the rounding in float32: smaller differences in float64
 _FAR = 3.0  # a backend is the odd one if the others are three times as near to each other
 _FEW_BITS = 2.0**-14, 2.0**-5  # errors of TensorFloat-32 and bfloat16, not of float32
 _IN_TRAINING = "layers in training"
+_FORWARD = ("weights", "layers", "predictions", _IN_TRAINING)
 
 
 class Row(NamedTuple):
@@ -199,12 +200,16 @@ class Comparison:
             (culprit,) = own
             return f"{culprit} differs from {_join([*others, 'its own float64'])}"
         pairs = [row for row in rows if row.second in self.labels]
-        if odd := _odd_one(self.labels, pairs):
+        if odd := self.odd_one(first):
             return f"{odd} differs from {_join([label for label in self.labels if label != odd])}"
         if len(own) > 1:
             return f"{_join(sorted(own))} differ from float64"
         worst = max(pairs, key=lambda row: row.ratio)
         return f"{worst.first} and {worst.second} differ"
+
+    def odd_one(self, first: Row) -> str | None:
+        """Returns the backend that is far from all others in an array, while they are near to each other, or None."""
+        return _odd_one(self.labels, [row for row in self.rows if row[:2] == first[:2] and row.second in self.labels])
 
     def _table(self, all_rows: bool) -> list[str]:
         rows = [row for row in self.rows if row.difference or row.part not in EXACT]
@@ -288,8 +293,12 @@ def compare(*recordings: Recording, tolerance: float = 1e-5, skip: Sequence[str]
 
 
 def needs_float64(result: Comparison) -> bool:
-    """True if float32 cannot judge, or shows a difference that can be rounding."""
-    return bool(result.different) or any(row.rounding > BLURRED for row in result.rows)
+    """True if float32 cannot judge, or shows a difference that can be rounding or reduced precision."""
+    if not result.different:
+        return any(row.rounding > BLURRED for row in result.rows)
+    first = result.different[0]
+    is_clear = first.part in _FORWARD and first.difference > _FEW_BITS[1]
+    return not (is_clear and len(result.labels) > 2 and result.odd_one(first))
 
 
 def needs_more_roundings(result: Comparison) -> bool:

@@ -252,6 +252,11 @@ class _Run:
             for seed in range(self.roundings):
                 self.assign_start(seed)
                 self._add_rounding(function(self._round_inputs(data, seed)))
+            if function == self.training:  # a sum with a weight is rounded to the weight's own grid
+                unit = ROUNDOFF[self.precision] * self.steps[-1]
+                for name, change in self.rounding.get("training", {}).items():
+                    weight = self.arrays["weights"][name.partition(", step")[0]]
+                    self.rounding["training"][name] = change.join(Slices.of(weight).times(unit))
         except Exception as error:
             if function == self.layers and not suffix:  # the model does not run at all
                 raise
@@ -284,12 +289,13 @@ class _Run:
         return (array.astype("float64") * factors).astype(array.dtype)
 
     def _round_inputs(self, data: tuple, seed: int) -> tuple:
-        """Returns data with other roundings; inputs that are whole numbers stay, because they can be indices."""
+        """Returns data with other roundings; whole numbers stay, because they can be indices or stand for a mask."""
         rng = np.random.default_rng([SEED, seed, 1])
 
         def shift(array: np.ndarray) -> np.ndarray:
-            is_whole = array.dtype.kind == "f" and np.array_equal(array, np.round(array))
-            return array if is_whole else self._shift(array, rng)
+            return (
+                np.where(array == np.round(array), array, self._shift(array, rng)) if array.dtype.kind == "f" else array
+            )
 
         x, *others = data
         return (keras.tree.map_structure(shift, x), *others)

@@ -1,0 +1,130 @@
+"""The parity check finds every planted fault of `faults`, and names its place and the backend that has it."""
+
+import functools
+import pathlib
+import re
+import tempfile
+
+import keras
+import numpy as np
+import pytest
+
+from keras_het.parity import child
+from keras_het.parity.batch import pack
+from keras_het.parity.processes import compare_in
+from tests.parity_check.faults import CASES, Switch
+
+pytestmark = [
+    pytest.mark.once,
+    pytest.mark.filterwarnings("ignore"),  # of models with NaN, and of Keras for weights without gradients
+]
+LABELS = "a", "b", "c"
+MIN_NAMED = 55 / 64
+BY_NAME = {case.name: case for case in CASES}
+SLOW_OR_SIMILAR = {  # to other cases
+    "output with its features rolled", "output with its rows exchanged", "one row of the output", "another epsilon",
+    "a bias that is not added", "a kernel of a convolution transposed", "image axes exchanged",
+    "softmax over another axis", "the first position of a series", "times 1.001 beside 1e6", "gradient times 0.5",
+    "gradient of one row", "the gradient of a scale", "the output of an adapter", "the gradient of a bias doubled",
+    "20 blocks, gradient times 1.05", "40 blocks, gradient times 1.05", "12 blocks, output times 1.001",
+    "20 blocks, gradient times 1.5 in float32 alone", "a Dense layer in TF32, backward alone",
+    "a convolution in bfloat16", "a Dense layer in TF32", "NaN in an entry", "NaN on all backends",
+    "Nesterov momentum", "another beta of Adam", "another second step", "weight decay of a bias",
+    "a step times 1.01 in float32 alone", "a weight that is not trained", "moving statistics: momentum",
+    "moving statistics: frozen mean", "a state: counts nothing", "a metric that is NaN", "a loss with other labels",
+    "a loss with another epsilon", "the gradient of the second of two outputs", "a file: not loaded",
+    "Dropout: not scaled", "Dropout: ignored", "Dropout: at inference", "SpatialDropout1D of every entry",
+    "noise of an own layer: uniform", "noise of an own layer: draws twice", "a mask that pooling ignores backward",
+    "attention that ignores the causal mask", "a GRU that runs backwards", "a cell with another activation",
+    "no gradient of the padding token", "made batch: a row of padding alone",
+    "made batch: remainders of negative integers", "a kernel transposed", "output rounded to float16",
+    "output times 1.001", "the approximate GELU", "no gradient", "gradient times 1.05", "the gradient of a loss",
+    "every convolution in TF32", "NaN in a row", "another momentum", "clipping of each weight for all",
+    "a constraint that is ignored", "a state: counts twice", "a metric with another count",
+    "a loss times 1.001 in float32 alone", "an own loss of a layer that is dropped", "the second of two outputs",
+    "a file: no factor", "GaussianNoise with twice the deviation", "a cell with a wrong gradient of its state",
+    "gradients of repeated tokens", "40 blocks of one layer, gradient times 1.05", "a crash in training",
+}  # fmt: skip
+CLEAN_BY_DEFAULT = {
+    "output times 1.001", "doubled beside 1e6", "the gradient of a small channel of a bias", "another dtype",
+    "moving statistics: unbiased", "an own train_step", "the second of two outputs", "a file: rounded",
+    "Dropout: rate", "a sampling layer with the variance", "attention that ignores the mask of its inputs",
+    "made batch: NaN for a row of zeros", "made batch: the gradient of ties",
+}  # fmt: skip
+
+
+def marked(names, default):
+    """Returns values for `parametrize`: those that are not in `default` run in the session `thorough` alone."""
+    return [name if name in default else pytest.param(name, marks=pytest.mark.thorough) for name in names]
+
+
+def runner(label):
+    """Returns the function that does a job in this process, as if on the backend of this label."""
+
+    def run(job):
+        Switch.label = label
+        try:
+            child.run(job)
+        except Exception as error:
+            return f"{type(error).__name__}: {error}"
+        finally:
+            Switch.label = None
+        return None
+
+    return run
+
+
+def result_of(case, has_fault):
+    keras.utils.set_random_seed(0)
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        case.make().save(folder / "model.keras")
+        if case.data is not None:
+            arrays = [pack(part, value) for part, value in case.data.items()]
+            np.savez(folder / "batch.npz", **{key: value for part in arrays for key, value in part.items()})
+        return compare_in(folder, {label: runner(label if has_fault else None) for label in LABELS})
+
+
+@functools.cache
+def result_with_fault(name):
+    """Returns the exit status and the answer for a case."""
+    result = result_of(BY_NAME[name], has_fault=True)
+    return result.status(), result.answer()
+
+
+def blames_b(answer):
+    """True if a text names b, and no other backend, as the one that differs."""
+    return bool(re.search(r"\bb\b", answer)) and not re.search(r"\b[ac]( alone)? differs|\band [bc] differ\b", answer)
+
+
+def is_named(case, answer):
+    words = [case.expected] if isinstance(case.expected, str) else case.expected
+    return blames_b(answer) and any(word in answer for word in words)
+
+
+@pytest.mark.planted
+@pytest.mark.parametrize("name", marked(BY_NAME, BY_NAME.keys() - SLOW_OR_SIMILAR))
+def test_a_planted_fault_gives_another_exit_status(name):
+    status, answer = result_with_fault(name)
+    assert status != 0, answer
+
+
+@pytest.mark.planted
+def test_the_place_of_planted_faults_is_named(pytestconfig):
+    left_out = set() if pytestconfig.getoption("--thorough") else SLOW_OR_SIMILAR
+    cases = [case for case in CASES if case.named and case.name not in left_out]
+    answers = {case.name: result_with_fault(case.name)[1] for case in cases}
+    misnamed = {case.name: answers[case.name] for case in cases if not is_named(case, answers[case.name])}
+    assert len(misnamed) <= (1 - MIN_NAMED) * len(cases), "\n".join(map(": ".join, misnamed.items()))
+
+
+@pytest.mark.parametrize("name", marked([case.name for case in CASES if case.clean], CLEAN_BY_DEFAULT))
+def test_the_same_model_without_the_fault_agrees(name):
+    result = result_of(BY_NAME[name], has_fault=False)
+    assert result.status() in (0, 3), str(result)
+
+
+def test_the_names_of_cases_are_known():
+    assert len(BY_NAME) == len(CASES)
+    assert BY_NAME.keys() >= SLOW_OR_SIMILAR | CLEAN_BY_DEFAULT
+    assert len(BY_NAME.keys() - SLOW_OR_SIMILAR) >= 64

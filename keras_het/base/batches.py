@@ -184,9 +184,9 @@ def _are_equal(part: Any, other: Any) -> bool:
     return np.array_equal(part, other, equal_nan=part.dtype.kind in "fc")
 
 
-def first_batches(x: Any, count: int) -> Iterator[tuple[Any, Any]]:
-    """Yields the first pairs of inputs and labels of a data set, which can be infinite."""
-    return itertools.islice(((inputs, labels) for inputs, labels, _ in _read_data_set(x)), count)
+def first_batches(x: Any, count: int) -> Iterator[tuple[Any, Any, Any]]:
+    """Yields inputs, labels and weights of the first batches of a data set, which can be infinite."""
+    return itertools.islice(_read_data_set(x), count)
 
 
 def _read_data_set(x: Any) -> Iterator[tuple[Any, Any, Any]]:

@@ -73,7 +73,8 @@ class Ending(NamedTuple):
             regression or joint labels, "numbers" for a Dense layer without activation, and "anything" if unknown.
         units: number of classes; 0 if unknown.
         shape: shape of the output, None where a size is unknown; () if unknown.
-        names: names of the output, in the model and in the dict that the model returns.
+        names: names of the output, in the model and in the dict that the model returns; none for the only output of a
+            model that returns no dict.
         is_head: boolean, whether a layer or model of this package computes the values.
         accepts_activation: boolean, whether that layer has an argument `activation`.
         is_distribution: boolean, whether the loss gets a distribution instead of the output, as in a
@@ -270,7 +271,7 @@ def _read_all(model: keras.Model, structure: Any) -> list[Ending]:
     has_transition = bool(layers_of(model, NoiseTransition))
     result = []
     for index, (path, tensor) in enumerate(outputs):
-        model_names = {names[index]} if names and len(names) == len(outputs) else set()
+        model_names = {names[index]} if names and len(names) == len(outputs) > 1 else set()
         keys = {key for key in path[-1:] if isinstance(key, str)}
         ending = _read(walk([tensor], past_merges=False), tuple(tensor.shape))
         error = (has_transition and _learner_error(tensor)) or ending.error

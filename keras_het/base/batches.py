@@ -200,7 +200,7 @@ def checksum(*arrays: Any) -> str:
     for part in keras.tree.flatten(arrays):
         array = np.ascontiguousarray(as_numpy(part))
         total.update(f"{array.dtype} {array.shape}".encode())
-        total.update(repr(array.tolist()).encode() if array.dtype.hasobject else array.reshape(-1).view("uint8"))
+        total.update(repr(array.tolist()).encode() if array.dtype.hasobject else array.reshape(-1).view("uint8").data)
     return total.hexdigest()
 
 

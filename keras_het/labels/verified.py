@@ -247,6 +247,8 @@ def _argument_warnings(
     """
     if text := describe_order(predicted, observed, size):
         yield f"predictions {text}. Check that predictions follow the order of `class_names`."
+    if text := describe_order(observed[rows], true, size):
+        yield f"verified labels {text}. Check that numbers and `class_names` follow one order."
     if len(true) < MIN_VERIFIED:
         return
     if max(_chance_p_value(x[rows], true, size) for x in (observed, predicted)) < MAX_FALSE_ALARMS:

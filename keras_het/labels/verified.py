@@ -242,7 +242,7 @@ def _argument_warnings(
 ) -> Iterator[str]:
     """Yields warnings of arguments that do not seem to belong together.
 
-    Each warning has a probability of at most `MAX_FALSE_ALARMS` in a random sample. The second needs labels and
+    Each warning has a probability of at most `MAX_FALSE_ALARMS` in a random sample. The third needs labels and
     predictions that are correct in a fifth of the cases that chance leaves wrong.
     """
     if text := describe_order(predicted, observed, size):

@@ -99,7 +99,8 @@ def compile_like(
         return
     for name in ("loss", "loss_weights", *METRICS):  # the keys are names of the old output
         value = arguments.get(name)
-        if isinstance(value, dict) and value and "class_name" not in value:
+        is_named = isinstance(value, dict) and value and "class_name" not in value
+        if is_named and not isinstance(getattr(new, "output", None), dict):
             arguments[name] = dict(zip(new.output_names, value.values(), strict=True))
     # The copied optimizer scales the loss if the old optimizer did, and Keras would scale it twice.
     arguments |= {"loss": loss or arguments["loss"], "jit_compile": old.jit_compile, "auto_scale_loss": False}

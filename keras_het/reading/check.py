@@ -214,7 +214,7 @@ def _explain_unchecked(model: keras.Model, outputs: list, losses: list[list], is
     """Returns the warning about unchecked parts of a model, or []."""
     reasons = [f"the outputs of {output.source} are unknown" for output in outputs if output.returns == "anything"]
     if not outputs:
-        reasons = ["its layers cannot be read (call it once if it was never called)"]
+        reasons = ["its layers cannot be read from its `call`" + " (call it once)" * (not model.built)]
     reasons += [
         f"the loss {spell(loss.identifier)} is not from Keras or keras_het"
         for output, output_losses in zip(outputs, losses, strict=True)
@@ -245,6 +245,7 @@ def misfit_error(argument: str, criterion: Criterion, match: Any, output: Ending
     """Returns the error text for a loss or metric that does not fit, with a remedy."""
     start = f"`{argument}` must accept {output.returns}, which {output.source} returns."
     if output.returns == "probabilities" and match is None:
+        start = start.replace("probabilities", f"the probabilities of a {output.link}", 1)
         match = ROLES[argument].BinaryCrossentropy()
     if match is not None:
         has_logits = output.is_head and output.returns != "probabilities" and output.transition is None

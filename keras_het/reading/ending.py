@@ -21,6 +21,7 @@ from keras_het.base.graph import (
     is_dense,
     model_inputs,
     output_code,
+    symbolic_inputs,
     walk,
 )
 from keras_het.base.internals import is_symbolic, layers_of, producer
@@ -241,10 +242,11 @@ def single_output(model: keras.Model) -> Any:
         ValueError: for a model without a graph, or with several outputs.
     """
     if not has_graph(model) or not getattr(model, "outputs", None):
+        is_call = isinstance(model, keras.Model) and getattr(model, "outputs", None)
         raise ValueError(
             "`model` must be a functional or built Sequential model: give a Sequential model a keras.Input. A "
-            "subclassed model has no graph, so add the head by hand: HeteroscedasticDense(K)(backbone.output). "
-            f"Received: model={model!r}"
+            f"subclass{' with its own `call`' * bool(is_call)} has no graph of what it computes, so add the head by "
+            f"hand: HeteroscedasticDense(K)(backbone.output). Received: model={model!r}"
         )
     check_one_output(model)
     return model.outputs[0]
@@ -456,11 +458,10 @@ def _trace(model: keras.Model) -> Any:
     Returns [] if the model refuses symbolic inputs, and None if it is not built or has no layer to read.
     """
     known = (HeteroscedasticDense, NoiseTransition, keras.layers.Dense, keras.layers.Conv2D)
-    shapes = (model.get_build_config() or {}).get("input_shape") if model.built and layers_of(model, known) else None
-    if shapes is None:
+    if not model.built or not layers_of(model, known):
         return None
     try:
-        outputs = model.call(keras.tree.map_shape_structure(lambda shape: keras.Input(batch_shape=shape), shapes))
+        outputs = model.call(symbolic_inputs(model))
     except Exception:  # the caller's code can raise anything on symbolic inputs
         return []
     return outputs if all(is_symbolic(tensor) for tensor in keras.tree.flatten(outputs)) else []

@@ -360,7 +360,7 @@ def test_weights_stay_excluded_from_weight_decay():
     back.optimizer.build(back.trainable_variables)
     assert [each.name for each in back.trainable_variables if back.optimizer._use_weight_decay(each)] == ["bias"] * 2
     optimizer = keras.optimizers.AdamW(0.1)
-    other = keras.layers.Dense(3).add_weight(shape=(2,))  # kept, because PyTorch's key is its id, which can be used again
+    other = keras.layers.Dense(3).add_weight(shape=(2,))  # kept: PyTorch's key is an id, which Python uses again
     optimizer.exclude_from_weight_decay([below.kernel, other])
     old = compiled(old, optimizer, "sparse_categorical_crossentropy")
     text = warned(keras_het.heteroscedastic, old, 1, keep_activation=True)

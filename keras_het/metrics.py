@@ -69,6 +69,8 @@ class ExpectedCalibrationError(Serializable, keras.metrics.Metric):
         """Adds a batch."""
         check_in_scope(f"The metric {self.name!r}", self.variables)
         mask, y_pred = mask_of(y_pred), ops.cast(y_pred, "float32")
+        rule = "have a probability for each class, (..., K). For one sigmoid, use [1 - p, p]"
+        refuse_if(y_pred.shape[-1] == 1, "y_pred", rule, shape=y_pred)
         weights = ops.ones_like(y_pred[..., 0])
         for factor in (sample_weight, mask):
             if factor is not None:

@@ -1,5 +1,8 @@
 """Reads the inputs of `fit` and `predict`, arrays or data sets, batch by batch in one pass."""
 
+import contextlib
+import copy
+import hashlib
 import itertools
 import warnings
 from collections.abc import Iterator
@@ -13,8 +16,9 @@ from keras_het.base.refusal import outside_level, refusal, refuse_if
 from keras_het.base.seeds import preserve_random_states
 
 BLOCK_ROWS = 8192
+COMPARED_BATCHES = 4  # of a data set that is read again; the first can be fixed
 SHUFFLED = (
-    "`x` yields another first batch if it is read again, so row numbers of this reading fit no other. Build it without "
+    "`x` yields other batches if it is read again, so row numbers of this reading fit no other. Build it without "
     "shuffling: `shuffle=False` in `image_dataset_from_directory` or a `DataLoader`, no `shuffle` of tf.data, and a "
     "fixed order in `on_epoch_end` of a `PyDataset`. Put random augmentation into the model."
 )
@@ -145,7 +149,7 @@ def batches(x: Any, batch_size: int) -> Iterator[tuple[Any, Any]]:
 def batches_with_weights(x: Any, batch_size: int, *, keeps_order: bool = True) -> Iterator[tuple[Any, Any, Any]]:
     """Yields inputs, labels and weights, batch by batch; labels and weights are None if `x` has none.
 
-    With `keeps_order`, results belong to row numbers, so the first batch of a data set is read again at the end.
+    With `keeps_order`, results belong to row numbers, so the first batches of a data set are read again at the end.
 
     Raises:
         ValueError: for an infinite data set.
@@ -160,33 +164,49 @@ def batches_with_weights(x: Any, batch_size: int, *, keeps_order: bool = True) -
     is_infinite = int(x.cardinality() if hasattr(x, "cardinality") else 0) == -1  # tf.data.INFINITE_CARDINALITY
     if is_infinite or (isinstance(x, keras.utils.PyDataset) and x.num_batches is None):
         raise refusal("x", "be a finite data set", "an infinite one")
-    first = None
+    checksums: list[str] = []
     for batch in _read_data_set(x):
-        if first is None and keeps_order:  # a copy, because a data set can use its memory again
-            first = keras.tree.map_structure(lambda part: np.array(as_numpy(part)), batch)
+        if keeps_order and len(checksums) < COMPARED_BATCHES:
+            checksums.append(checksum(batch))
         yield batch
-    if first is not None:
-        _warn_if_shuffled(x, first)
+    if checksums:
+        _warn_if_shuffled(x, checksums)
 
 
 @preserve_random_states()
-def _warn_if_shuffled(x: Any, first: tuple) -> None:
-    """Warns if a data set yields another first batch after an epoch; one that can be read only once yields none."""
-    if isinstance(x, keras.utils.PyDataset):
-        x.on_epoch_end()  # as after an epoch of `fit` or `predict`
-    again = next(_read_data_set(x), None)
-    if again is not None and not all(map(_are_equal, keras.tree.flatten(first), keras.tree.flatten(again))):
+def _warn_if_shuffled(x: Any, checksums: list[str]) -> None:
+    """Warns if a data set yields other batches after an epoch; one that can be read only once yields none."""
+    again = [checksum(batch) for batch in first_batches(_after_epoch(x), len(checksums))]
+    if again and again != checksums:
         warnings.warn(SHUFFLED, stacklevel=outside_level())
 
 
-def _are_equal(part: Any, other: Any) -> bool:
-    part, other = np.asarray(as_numpy(part)), np.asarray(as_numpy(other))
-    return np.array_equal(part, other, equal_nan=part.dtype.kind in "fc")
+def _after_epoch(x: Any) -> Any:
+    """Returns a copy of a `PyDataset` after an epoch of `fit` or `predict`; any other data set itself."""
+    if not isinstance(x, keras.utils.PyDataset) or type(x).on_epoch_end is keras.utils.PyDataset.on_epoch_end:
+        return x
+    x, state = copy.copy(x), vars(x)
+    memo = {id(part): part for part in keras.tree.flatten(state) if isinstance(part, np.memmap)}  # can exceed memory
+    for name, value in state.items():
+        with contextlib.suppress(Exception):  # an open file cannot be copied
+            vars(x)[name] = copy.deepcopy(value, memo)
+    x.on_epoch_end()
+    return x
 
 
-def first_batches(x: Any, count: int) -> Iterator[tuple[Any, Any]]:
-    """Yields the first pairs of inputs and labels of a data set, which can be infinite."""
-    return itertools.islice(((inputs, labels) for inputs, labels, _ in _read_data_set(x)), count)
+def checksum(*arrays: Any) -> str:
+    """Returns a checksum of arrays, or of lists and dicts of arrays: equal for equal numbers, types and shapes."""
+    total = hashlib.sha256()
+    for part in keras.tree.flatten(arrays):
+        array = np.ascontiguousarray(as_numpy(part))
+        total.update(f"{array.dtype} {array.shape}".encode())
+        total.update(repr(array.tolist()).encode() if array.dtype.hasobject else array.reshape(-1).view("uint8").data)
+    return total.hexdigest()
+
+
+def first_batches(x: Any, count: int) -> Iterator[tuple[Any, Any, Any]]:
+    """Yields inputs, labels and weights of the first batches of a data set, which can be infinite."""
+    return itertools.islice(_read_data_set(x), count)
 
 
 def _read_data_set(x: Any) -> Iterator[tuple[Any, Any, Any]]:

@@ -208,6 +208,19 @@ class Criterion:
         """Loss: an instance of Keras or of this package, or the user's function."""
         return self.instance or keras.losses.get(self.identifier)
 
+    @property
+    def name(self) -> str:
+        """Name of a known metric."""
+        return self.identifier if isinstance(self.identifier, str) else self.instance.name
+
+    def remedy(self, label: Any) -> str:
+        """Returns how a metric leaves out a label that the loss ignores; "" if it does so already, or is unknown."""
+        if not self.is_known or label == (-1 if self.inner else self.ignored_label):
+            return ""
+        has_argument = hasattr(self.instance, "ignore_class")
+        weights = f"Move them to `weighted_metrics`, and pass sample_weight=(y != {label})"
+        return f"Pass ignore_class={label} to them" if has_argument else weights
+
     def label_form(self, units: int) -> str:
         """Returns the form of labels that a loss needs, for an output of `units` classes; "" if unknown.
 

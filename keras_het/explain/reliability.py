@@ -103,8 +103,8 @@ def calibration(probabilities: Any, labels: Any, num_bins: int = 15) -> Calibrat
         >>> round(result.error, 4)  # |(.9 + .8 + .8) - 2| / 3
         0.1667
     """
-    num_bins = check_integer("num_bins", num_bins, 1)
     confidence, success = _confidence_and_success(probabilities, labels)
+    num_bins = check_integer("num_bins", num_bins, 1)
     indices = np.minimum((confidence * num_bins).astype(int), num_bins - 1)
     count = np.bincount(indices, minlength=num_bins)
     filled = np.where(count, count, np.nan)
@@ -120,7 +120,8 @@ def _confidence_and_success(probabilities: Any, labels: Any) -> tuple[np.ndarray
     check_same_index(probabilities=probabilities, labels=labels)
     p, y = np.asarray(probabilities), np.asarray(labels)  # stays float32: a float64 copy might not fit in memory
     if p.ndim != 2 or y.shape != p.shape[:1] or not len(p):
-        raise refusal("probabilities", "be (N, K) and `labels` (N,), with N > 0", f"{p.shape} and {y.shape}")
+        rule = "be (N, K), from keras_het.explain.predict_probabilities(model, x), and `labels` (N,), with N > 0"
+        raise refusal("probabilities", rule, f"shapes {p.shape} and {y.shape}")
     low, high = p.min(), p.max()
     if not (low >= 0 and high <= 1 + 1e-5) or np.any(np.abs(p.sum(-1, dtype="float64") - 1) > 1e-2):
         rule = "be in [0, 1] with rows that sum to 1: use np.exp of the log-probabilities of a head"

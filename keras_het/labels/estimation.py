@@ -8,7 +8,7 @@ import scipy.special
 from scipy.optimize import linear_sum_assignment
 
 from keras_het.base.batches import argmax_rows, row_blocks
-from keras_het.base.refusal import outside_level, refusal, refuse_if
+from keras_het.base.refusal import outside_level, refusal, refuse_first, refuse_if
 from keras_het.base.validation import check_numbers
 from keras_het.labels.classes import order_columns
 
@@ -113,6 +113,7 @@ def check_distributions(
     if count is not None:
         refuse_if(not p.ndim or len(p) != count, name, f"have a row for each of the {count} examples", shape=p)
     if p.ndim != 2 or not len(p) or not all(np.all((p[rows] >= 0) & (p[rows] <= 1)) for rows in row_blocks(len(p))):
+        refuse_first(np.isnan(p), name, "have no nan", p)
         values = f", from {p.min():.4g} to {p.max():.4g}" if p.size else ""
         rule = "be in [0, 1], of shape (N, K). Use np.exp for log-probabilities"
         raise refusal(name, rule, f"shape {p.shape}{values}")

@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from keras_het.base.batches import select_rows
-from keras_het.base.npz import checksum, read_arrays
+from keras_het.base.batches import checksum, select_rows
+from keras_het.base.npz import read_arrays
 from keras_het.base.refusal import outside_level, refusal, refuse_if
 from keras_het.base.tables import number_of
 

@@ -242,11 +242,13 @@ def _argument_warnings(
 ) -> Iterator[str]:
     """Yields warnings of arguments that do not seem to belong together.
 
-    Each warning has a probability of at most `MAX_FALSE_ALARMS` in a random sample. The second needs labels and
+    Each warning has a probability of at most `MAX_FALSE_ALARMS` in a random sample. The third needs labels and
     predictions that are correct in a fifth of the cases that chance leaves wrong.
     """
     if text := describe_order(predicted, observed, size):
         yield f"predictions {text}. Check that predictions follow the order of `class_names`."
+    if text := describe_order(observed[rows], true, size):
+        yield f"verified labels {text}. Check that numbers and `class_names` follow one order."
     if len(true) < MIN_VERIFIED:
         return
     if max(_chance_p_value(x[rows], true, size) for x in (observed, predicted)) < MAX_FALSE_ALARMS:

@@ -6,7 +6,7 @@ from typing import Any
 import keras
 import numpy as np
 
-from keras_het.base.graph import activation_of, model_inputs
+from keras_het.base.graph import activation_of, model_inputs, output_code
 from keras_het.base.internals import compile_arguments
 from keras_het.base.refusal import refusal, refuse_if
 from keras_het.base.serializable import resolve
@@ -258,7 +258,14 @@ def _hint(ending: Ending, keep: bool) -> str:
     return "" if keep or ending.head_activation in (None, "log_softmax") else " (keep_activation=True keeps it)"
 
 
+def check_array_output(model: keras.Model) -> None:
+    """Raises an error for a model that returns a dict, which a `DistributionModel` cannot return."""
+    is_dict = isinstance(getattr(model, "output", None), dict)
+    refuse_if(is_dict, "model", f"return an array: pass {output_code(model)}", "a model that returns a dict")
+
+
 def _check_joint(model, ending, link):
+    check_array_output(model)
     rule = "be False for exclusive classes: one label has no correlations"
     refuse_if(resolve(Link, link).activation != "sigmoid", "joint", rule, f"joint=True, link={link!r}")
     rule = "be False if a layer after the head reshapes: the loss needs the output of the head"

@@ -97,9 +97,10 @@ def compile_like(
     except ValueError as error:
         warnings.warn(f"The new model is not compiled: {error}. Call its `compile`.", stacklevel=3)
         return
+    keeps_keys = isinstance(getattr(new, "output", None), dict)
     for name in ("loss", "loss_weights", *METRICS):  # the keys are names of the old output
         value = arguments.get(name)
-        if isinstance(value, dict) and value and "class_name" not in value:
+        if isinstance(value, dict) and value and "class_name" not in value and not keeps_keys:
             arguments[name] = dict(zip(new.output_names, value.values(), strict=True))
     # The copied optimizer scales the loss if the old optimizer did, and Keras would scale it twice.
     arguments |= {"loss": loss or arguments["loss"], "jit_compile": old.jit_compile, "auto_scale_loss": False}

@@ -120,11 +120,14 @@ def keep_task(new: keras.Model, old: keras.Model) -> keras.Model:
 def keep_class(new: keras.Model, old: keras.Model) -> keras.Model:
     """Returns the new functional model in the class of the old model, if the constructor of this class is Keras' own.
 
-    For a KerasHub task, the new model has its preprocessor.
+    If the old model returns a dict, the new model returns its output in this dict. For a KerasHub task, the new model
+    has its preprocessor.
     """
     kind: Any = type(old)
     if kind is keras.Sequential or not has_graph(old):
         return new
+    if isinstance(output := getattr(old, "output", None), dict):
+        new = keras.Model(new.input, dict.fromkeys(output, new.output), name=new.name)
     if kind.__init__ is keras.Sequential.__init__:
         return kind(new.layers, name=new.name)
     if kind.__init__ is type(new).__init__:

@@ -14,7 +14,7 @@ from keras_het.base.validation import check_boolean, check_number, check_numbers
 from keras_het.criteria.criterion import find_criteria
 from keras_het.layers import HeteroscedasticNormal
 from keras_het.losses import MultivariateNormalNLL
-from keras_het.models.conversion import convertible_ending, mean_arguments, successors_of
+from keras_het.models.conversion import check_array_output, convertible_ending, mean_arguments, successors_of
 from keras_het.models.copying import dense_weights, make_body, preserve_seed
 from keras_het.models.distribution_model import DistributionModel
 from keras_het.models.output_layers import compile_like, unused_name
@@ -82,6 +82,7 @@ def heteroscedastic_regression(
         >>> lower, upper = new.predict_interval(x, level=0.95, verbose=0)
     """
     ending = convertible_ending(model, layer)
+    check_array_output(model)
     _check_regression(model, ending)
     old, train_mean = ending.head, check_boolean("train_mean", train_mean)
     loss, scales = MultivariateNormalNLL(form), _initial_scales(model, ending, x, y, initial_scale)

@@ -32,6 +32,7 @@ from keras_het.ops.transition import MIN_PROBABILITY
 from keras_het.reading.ending import Ending, endings, single_output
 
 MIN_TEMPERATURE, MAX_TEMPERATURE = 0.05, 20.0
+MAX_ROUNDED = 1e-3  # with fewer, T hardly moves
 
 
 @keras.saving.register_keras_serializable("keras_het")
@@ -134,7 +135,8 @@ def scale_temperature(
     Raises:
         ValueError: for a model that has no graph and is not built, has an unknown link, or returns a distribution; for
             no example, outputs that are not finite, labels of another shape or out of range.
-    Warns: if the best T is outside [0.05, 20], and T is the nearer bound; if all T are equally good.
+    Warns: if the best T is outside [0.05, 20], and T is the nearer bound; if all T are equally good; if the
+        probabilities of many labels are rounded to 0, because T can then be far off.
     Source: Guo, Pleiss, Sun and Weinberger, ICML 2017, "On calibration of modern neural networks".
 
     Example:
@@ -154,9 +156,12 @@ def scale_temperature(
     parts = [(*predict(inputs), labels) for inputs, labels in labelled_batches(x, y, batch_size)]
     refuse_if(not parts, "x", "have at least one example", "none")
     outputs, mask, labels = (np.concatenate(part) for part in zip(*parts, strict=True))
+    outputs = outputs.astype(np.promote_types(outputs.dtype, "float32"))  # MIN_PROBABILITY is 0 in half precision
     if labels.shape[: mask.ndim] == mask.shape:  # else best_temperature refuses the labels
         outputs, labels = drop_masked(mask, outputs, labels)
     temperature = best_temperature(_logits(outputs, ending.returns, link), labels, link.activation)
+    if ending.returns == "probabilities":
+        _warn_rounded(outputs, labels, link.activation)
     scaler = TemperatureScaler(link, temperature, returns=ending.returns)
     scaled = keep_class(keras.Model(symbols, scaler(output), name=model.name), model)
     compile_like(scaled, model)
@@ -190,6 +195,17 @@ def _logits(outputs: Any, returns: str, link: links.Link) -> Any:
     log_p = ops.log(ops.maximum(outputs, MIN_PROBABILITY))
     rounding = 2.0**-54 if "float64" in str(outputs.dtype) else 2.0**-25
     return log_p if link.activation == "softmax" else log_p - ops.log(ops.maximum(1.0 - outputs, rounding))
+
+
+def _warn_rounded(p: np.ndarray, labels: np.ndarray, activation: str) -> None:
+    """Warns if the probabilities of more than `MAX_ROUNDED` of the labels are rounded to 0, and their logits lost."""
+    if activation == "softmax":
+        is_lost = np.take_along_axis(p, labels.reshape((*p.shape[:-1], 1)).astype(int), axis=-1) <= 0
+    else:
+        is_lost = np.where(labels > 0.5, p <= 0, p >= 1)
+    if is_lost.mean() > MAX_ROUNDED:
+        text = f"The temperature can be far off: the probabilities of {is_lost.sum()} of {is_lost.size} labels are"
+        warnings.warn(f"{text} rounded to 0. Scale a model that returns logits.", stacklevel=outside_level())
 
 
 def _graph(model: keras.Model) -> tuple[Any, Any]:

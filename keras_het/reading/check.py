@@ -37,7 +37,7 @@ DISTRIBUTION_LOSSES = {
 }
 
 
-def check(model: keras.Model, x: Any = None, y: Any = None) -> None:
+def check(model: keras.Model, x: Any = None, y: Any = None, sample_weight: Any = None) -> None:
     """Raises an error if a loss, a metric or the data do not fit a compiled model.
 
     Keras accepts a loss that does not match the model's outputs, and can then train the model backwards or not at all.
@@ -48,23 +48,25 @@ def check(model: keras.Model, x: Any = None, y: Any = None) -> None:
     subclassed model first. The first check runs its `call` once, with symbolic inputs.
 
     If you pass data, `check` also finds labels out of range, one-hot vectors instead of integers (or the reverse),
-    several labels for a softmax, names, nan and infinity, wrong shapes and lengths, and missing or unknown entries.
-    Labels that the loss ignores (`ignore_class`, and -1 for annotators) are accepted. Of a data set, the first four
-    batches are read.
+    several labels for a softmax, names, nan and infinity, wrong shapes and lengths, impossible weights, and missing or
+    unknown entries. Labels that the loss ignores (`ignore_class`, and -1 for annotators) are accepted. Of a data set,
+    the first four batches are read.
 
     Args:
         model: a compiled model.
         x: examples: arrays as for `fit`, or a data set of batches (x, y) that can be read more than once; None skips
             the check of examples.
         y: labels as for `fit`; None for a data set.
+        sample_weight: weights as for `fit`; None for a data set, and for equal ones.
     Raises:
         ValueError: if the model is not compiled; if a loss or metric does not accept the outputs; if loss and metric
             need labels of different forms; if the model cannot learn from the data; if a trainable layer follows
             a `NoiseTransition`, or an activation that does not fit the link follows a head.
     Warns:
         UserWarning: if something was not checked, such as `x` without labels; if an example is not finite; if a class
-            has no label; if Keras assumes a single label for a string such as "accuracy" while a sigmoid predicts
-            several; if a softmax over the same classes stands before a head, which then learns little.
+            has no label; if metrics count labels that the loss ignores, or do not use the weights; if Keras assumes a
+            single label for a string such as "accuracy" while a sigmoid predicts several; if a softmax over the same
+            classes stands before a head, which then learns little.
 
     Example:
         >>> model = keras.Sequential([keras.Input((8,)), keras.layers.Dense(3, name="last")])
@@ -81,11 +83,11 @@ def check(model: keras.Model, x: Any = None, y: Any = None) -> None:
             ...
         ValueError: `y` must be in [0, 3), the classes of the model (use y - 1 if your labels start at 1). Receiv...
     """
-    if texts := collect_warnings(model, x, y):
+    if texts := collect_warnings(model, x, y, sample_weight):
         warnings.warn(" ".join(texts), stacklevel=2)
 
 
-def collect_warnings(model: keras.Model, x: Any = None, y: Any = None) -> list[str]:
+def collect_warnings(model: keras.Model, x: Any = None, y: Any = None, sample_weight: Any = None) -> list[str]:
     """Raises the errors of `check`, and returns the texts of its warnings."""
     if not getattr(model, "compiled", False):
         name = getattr(model, "name", model)
@@ -107,7 +109,7 @@ def collect_warnings(model: keras.Model, x: Any = None, y: Any = None) -> list[s
             _check_metric_labels(argument, *row)
     texts = _explain_unchecked(model, outputs, losses, any(is_checked))
     texts += [text for pair in pairs for text in _warn_single_label(*pair)]
-    return texts + check_data(model, x, y, outputs, losses)
+    return texts + check_data(model, (x, y, sample_weight), outputs, criteria)
 
 
 def resolve_link(output: Ending, criteria: list[Criterion]) -> Ending:
@@ -212,7 +214,7 @@ def _explain_unchecked(model: keras.Model, outputs: list, losses: list[list], is
     """Returns the warning about unchecked parts of a model, or []."""
     reasons = [f"the outputs of {output.source} are unknown" for output in outputs if output.returns == "anything"]
     if not outputs:
-        reasons = ["its layers cannot be read (call it once if it was never called)"]
+        reasons = ["its layers cannot be read from its `call`" + " (call it once)" * (not model.built)]
     reasons += [
         f"the loss {spell(loss.identifier)} is not from Keras or keras_het"
         for output, output_losses in zip(outputs, losses, strict=True)
@@ -243,6 +245,7 @@ def misfit_error(argument: str, criterion: Criterion, match: Any, output: Ending
     """Returns the error text for a loss or metric that does not fit, with a remedy."""
     start = f"`{argument}` must accept {output.returns}, which {output.source} returns."
     if output.returns == "probabilities" and match is None:
+        start = start.replace("probabilities", f"the probabilities of a {output.link}", 1)
         match = ROLES[argument].BinaryCrossentropy()
     if match is not None:
         has_logits = output.is_head and output.returns != "probabilities" and output.transition is None

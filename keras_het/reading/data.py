@@ -8,8 +8,9 @@ import numpy as np
 
 from keras_het.base.batches import as_array, as_numpy, check_rereadable, first_batches, is_data_set
 from keras_het.base.graph import has_graph, model_inputs
+from keras_het.base.internals import compile_arguments
 from keras_het.base.refusal import refusal, refuse_first, refuse_if
-from keras_het.base.validation import numbering
+from keras_het.base.validation import as_float64, numbering
 from keras_het.criteria.criterion import Criterion
 from keras_het.reading.ending import Ending
 
@@ -23,7 +24,7 @@ class LabelTask(NamedTuple):
     """Labels of an output, and the form that its loss needs; see `Criterion.label_form` and `Ending`.
 
     The shape of the output is `(..., K)`, None where a size is unknown, and () if all are. `classes` is K, or 0 if
-    unknown. The loss ignores the label `ignored`.
+    unknown. The loss ignores the label `ignored`. `metrics` has its criteria by argument of `compile`.
     """
 
     labels: np.ndarray
@@ -32,21 +33,29 @@ class LabelTask(NamedTuple):
     classes: int
     annotators: int
     ignored: int | None
+    metrics: Any = None
 
 
-def check_data(model: keras.Model, x: Any, y: Any, outputs: list[Ending], losses: list[list]) -> list[str]:
+def check_data(model: keras.Model, data: tuple, outputs: list[Ending], criteria: dict[str, list]) -> list[str]:
     """Raises an error for data that a model cannot learn from, and returns the texts of warnings.
 
-    Arrays are checked completely, data sets by their first batches.
+    Arrays are checked completely, data sets by their first batches. `data` are inputs, labels and weights. `criteria`
+    are the losses and metrics of each output, by argument of `compile`.
     """
-    refuse_if(is_data_set(x) and y is not None, "y", "be None for a data set, which has its own labels", "labels")
+    x, *others = data
+    for name, kind, part in zip(("y", "sample_weight"), ("labels", "weights"), others, strict=True):
+        is_double = is_data_set(x) and part is not None
+        refuse_if(is_double, name, f"be None for a data set, which has its own {kind}", kind)
     check_rereadable("x", x)
     texts, label_texts = [], []
-    for number, (inputs, labels) in enumerate(first_batches(x, NUM_BATCHES) if is_data_set(x) else [(x, y)]):
-        _check_lengths(inputs, labels)
+    for number, batch in enumerate(first_batches(x, NUM_BATCHES) if is_data_set(x) else [data]):
+        inputs, labels, weights = batch
+        _check_lengths(*batch)
         _check_inputs(model, inputs)
-        for task in _tasks(model, inputs, labels, outputs, losses):
+        texts += _check_weights(model, weights, is_whole=not is_data_set(x))
+        for task in _tasks(model, inputs, labels, outputs, criteria):
             label_texts += _check_labels(task)
+            texts += _warn_counted(task, weights)
         texts += _warn_not_finite(inputs, f" of batch {number}" * is_data_set(x))
         remedy = "yield pairs (x, y)" if is_data_set(x) else "pass `y`"
         texts += [f"There are no labels to check: {remedy}."] * (inputs is not None and labels is None)
@@ -58,17 +67,63 @@ def _arrays(data: Any) -> list[Any]:
     return [part for part in keras.tree.flatten(data) if len(getattr(part, "shape", None) or ())]
 
 
-def _check_lengths(x: Any, y: Any) -> None:
+def _check_lengths(x: Any, y: Any, sample_weight: Any) -> None:
     """Raises an error for arrays of different lengths."""
-    y = as_array("y", y) if isinstance(y, list | tuple) and not _arrays(y) else y
-    data = {"x": x, "y": y}
+    data = {"x": x, "y": y, "sample_weight": sample_weight}
+    for name, part in list(data.items())[1:]:
+        data[name] = as_array(name, part) if isinstance(part, list | tuple) and not _arrays(part) else part
     lengths = {name: {int(part.shape[0]) for part in _arrays(data[name]) if part.shape[0]} for name in data}
     for name, values in lengths.items():
         if len(values) > 1:
             first, second, *_ = sorted(values)
             raise refusal(name, "be arrays of one length", f"{first} and {second} examples")
-    if all(lengths.values()) and lengths["x"] != lengths["y"]:
-        raise refusal("y", f"have an entry for each of the {lengths['x'].pop()} examples", lengths["y"].pop())
+    for name in ("y", "sample_weight"):
+        if lengths["x"] and lengths[name] and lengths["x"] != lengths[name]:
+            raise refusal(name, f"have an entry for each of the {lengths['x'].pop()} examples", lengths[name].pop())
+
+
+def _check_weights(model: keras.Model, sample_weight: Any, is_whole: bool) -> list[str]:
+    """Raises an error for impossible weights; warns if they differ, and no metric uses them."""
+    weights = _as_weights(sample_weight)
+    for part in weights:
+        refuse_first(~(np.isfinite(part) & (part >= 0)), "sample_weight", "be finite and not negative", part, "g")
+        refuse_if(is_whole and part.size and not part.any(), "sample_weight", "have a weight above 0", "only zeros")
+    arguments = compile_arguments(model)
+    if (
+        not arguments.get("metrics")
+        or arguments.get("weighted_metrics") is not None
+        or all(np.all(part == part.flat[:1]) for part in weights)
+    ):
+        return []
+    text = "`metrics` do not use the sample weights. Move them to `weighted_metrics`, or pass weighted_metrics=[] to "
+    return [f"{text}`compile` if they count all examples equally."]
+
+
+def _as_weights(sample_weight: Any) -> list[np.ndarray]:
+    parts = _arrays(sample_weight) or [sample_weight] * (sample_weight is not None)
+    return [as_float64(as_numpy(part)) for part in parts]
+
+
+def _warn_counted(task: LabelTask, sample_weight: Any) -> list[str]:
+    """Returns the warnings about metrics that count examples which the loss ignores."""
+    is_ignored = task.labels == task.ignored
+    if task.ignored is None or not is_ignored.any():
+        return []
+    metrics = task.metrics["metrics"] + task.metrics["weighted_metrics"] * (not _excludes(sample_weight, is_ignored))
+    remedies: dict[str, list[str]] = {}
+    for metric in metrics:
+        if remedy := metric.remedy(task.ignored):
+            remedies.setdefault(remedy, []).append(repr(metric.name))
+    text = f"The loss ignores labels of {task.ignored}, but metrics count them: "
+    return [f"{text}{', '.join(names)}. {remedy}." for remedy, names in remedies.items()]
+
+
+def _excludes(sample_weight: Any, is_ignored: np.ndarray) -> bool:
+    """True if weights exclude ignored labels; weights of several outputs are not compared."""
+    weights, rows = _as_weights(sample_weight), is_ignored.reshape(len(is_ignored), -1).any(axis=1)
+    if len(weights) != 1:
+        return bool(weights)
+    return not weights[0][is_ignored if weights[0].shape == is_ignored.shape else rows].any()
 
 
 def _check_inputs(model: keras.Model, x: Any) -> None:
@@ -126,16 +181,17 @@ def first_not_finite(part: Any) -> int | None:
     return None
 
 
-def _tasks(model: keras.Model, x: Any, y: Any, outputs: list, losses: list[list]) -> Iterator[LabelTask]:
+def _tasks(model: keras.Model, x: Any, y: Any, outputs: list, criteria: dict[str, list]) -> Iterator[LabelTask]:
     """Yields the task of each output and each known loss."""
     if y is None or not outputs:
         return
-    for output, output_losses, labels in zip(outputs, losses, _split_labels(y, outputs, losses), strict=True):
+    for index, (output, labels) in enumerate(zip(outputs, _split_labels(y, outputs, criteria["loss"]), strict=True)):
         labels, shape = np.asarray(as_numpy(labels)), output.shape or _shape_without_graph(model, x)
         labels = labels.astype("int8") if labels.dtype == bool else labels
-        for loss in output_losses:
+        rows = {argument: rows[index] for argument, rows in criteria.items()}
+        for loss in rows["loss"]:
             if task := _make_task(labels, loss, output._replace(shape=shape)):
-                yield task
+                yield task._replace(metrics=rows)
 
 
 def _make_task(labels: Any, loss: Criterion, output: Ending) -> LabelTask | None:
@@ -164,7 +220,8 @@ def _split_labels(y: Any, outputs: list[Ending], losses: list[list]) -> list[Any
     """Returns the labels of each output, or None; raises an error unless they fit the outputs that have a loss."""
     has_loss, names = [bool(part) for part in losses], [output.names for output in outputs]
     if isinstance(y, dict):
-        names = [frozenset(list(y)[:1])] if names == [frozenset()] else names
+        rule = f"be an array, because the output is no dict: {' or '.join(f'y[{name!r}]' for name in y)}"
+        refuse_if(names == [frozenset()], "y", rule, f"a dict with the entries {list(y)}")
         parts = [next((y[name] for name in y if name in each), None) for each in names]
         is_wrong, received = bool(set(y) - frozenset().union(*names)), f"entries {list(y)}"
     else:

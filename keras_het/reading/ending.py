@@ -21,6 +21,7 @@ from keras_het.base.graph import (
     is_dense,
     model_inputs,
     output_code,
+    symbolic_inputs,
     walk,
 )
 from keras_het.base.internals import is_symbolic, layers_of, producer
@@ -73,7 +74,8 @@ class Ending(NamedTuple):
             regression or joint labels, "numbers" for a Dense layer without activation, and "anything" if unknown.
         units: number of classes; 0 if unknown.
         shape: shape of the output, None where a size is unknown; () if unknown.
-        names: names of the output, in the model and in the dict that the model returns.
+        names: names of the output, in the model and in the dict that the model returns; none for the only output of a
+            model that returns no dict.
         is_head: boolean, whether a layer or model of this package computes the values.
         accepts_activation: boolean, whether that layer has an argument `activation`.
         is_distribution: boolean, whether the loss gets a distribution instead of the output, as in a
@@ -240,10 +242,11 @@ def single_output(model: keras.Model) -> Any:
         ValueError: for a model without a graph, or with several outputs.
     """
     if not has_graph(model) or not getattr(model, "outputs", None):
+        is_call = isinstance(model, keras.Model) and getattr(model, "outputs", None)
         raise ValueError(
             "`model` must be a functional or built Sequential model: give a Sequential model a keras.Input. A "
-            "subclassed model has no graph, so add the head by hand: HeteroscedasticDense(K)(backbone.output). "
-            f"Received: model={model!r}"
+            f"subclass{' with its own `call`' * bool(is_call)} has no graph of what it computes, so add the head by "
+            f"hand: HeteroscedasticDense(K)(backbone.output). Received: model={model!r}"
         )
     check_one_output(model)
     return model.outputs[0]
@@ -270,7 +273,7 @@ def _read_all(model: keras.Model, structure: Any) -> list[Ending]:
     has_transition = bool(layers_of(model, NoiseTransition))
     result = []
     for index, (path, tensor) in enumerate(outputs):
-        model_names = {names[index]} if names and len(names) == len(outputs) else set()
+        model_names = {names[index]} if names and len(names) == len(outputs) > 1 else set()
         keys = {key for key in path[-1:] if isinstance(key, str)}
         ending = _read(walk([tensor], past_merges=False), tuple(tensor.shape))
         error = (has_transition and _learner_error(tensor)) or ending.error
@@ -455,11 +458,10 @@ def _trace(model: keras.Model) -> Any:
     Returns [] if the model refuses symbolic inputs, and None if it is not built or has no layer to read.
     """
     known = (HeteroscedasticDense, NoiseTransition, keras.layers.Dense, keras.layers.Conv2D)
-    shapes = (model.get_build_config() or {}).get("input_shape") if model.built and layers_of(model, known) else None
-    if shapes is None:
+    if not model.built or not layers_of(model, known):
         return None
     try:
-        outputs = model.call(keras.tree.map_shape_structure(lambda shape: keras.Input(batch_shape=shape), shapes))
+        outputs = model.call(symbolic_inputs(model))
     except Exception:  # the caller's code can raise anything on symbolic inputs
         return []
     return outputs if all(is_symbolic(tensor) for tensor in keras.tree.flatten(outputs)) else []

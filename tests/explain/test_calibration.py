@@ -1,5 +1,6 @@
 """The expected calibration error, by hand and beside the metric."""
 
+import keras
 import numpy as np
 import pytest
 
@@ -21,11 +22,12 @@ def test_gaps_of_bins_do_not_cancel_and_confidence_one_has_a_bin():
 NOT_SUMS = "must be in [0, 1] with rows that sum to 1: use np.exp of the log-prob"
 test_errors_say_what_is_wrong = refusals([
     (lambda: calibration(np.ones(3), [0] * 3), "`probabilities` must be (N, K)"),
+    (lambda: calibration(keras.Sequential(), np.ones((3, 2)), [0] * 3), "keras_het.explain.predict_probabilities("),
     (lambda: calibration(np.ones((3, 2)), [0]), "`probabilities` must be (N, K)"),
     (lambda: calibration(np.ones((0, 2)), []), "`probabilities` must be (N, K)"),
-    (lambda: calibration(np.ones((1, 2)), [0], 0), "`num_bins` must be an integer at least 1"),
-    (lambda: calibration(np.ones((1, 2)), [0], np.zeros(500, int)), "Received: num_bins=a ndarray of shape (500,)"),
-    (lambda: calibration(np.ones((1, 2)), [0], [0] * 500), f"Received: num_bins=[{66 * '0, '}0..."),
+    (lambda: calibration([[0.5, 0.5]], [0], 0), "`num_bins` must be an integer at least 1"),
+    (lambda: calibration([[0.5, 0.5]], [0], np.zeros(500, int)), "Received: num_bins=a ndarray of shape (500,)"),
+    (lambda: calibration([[0.5, 0.5]], [0], [0] * 500), f"Received: num_bins=[{66 * '0, '}0..."),
     (lambda: calibration([[0.5, 0.5]], [2]), "`labels` must be in [0, 2). Received: 2 at [0]"),
     (lambda: calibration(np.log([[0.5, 0.5]]), [0]), NOT_SUMS),
     (lambda: calibration([[4.0, -1.0]], [0]), NOT_SUMS),

@@ -218,7 +218,7 @@ test_errors_say_what_is_wrong = refusals([
      "of shape (N, K). Use np.exp for log-probabilities. Received: shape (1, 2), from -0.7 to -0.7"),
     (lambda: find_issues(PAIR, [0, 2]), "`labels` must be in [0, 2). Received: 2 at [1]"),
     (lambda: find_issues(np.zeros((0, 2)), []), "`probabilities` must be in [0, 1]"),
-    (lambda: find_issues([[np.nan, 1.0]], [0]), "`probabilities` must be in [0, 1]"),
+    (lambda: find_issues([[0.0, 1.0], [np.nan, 1.0]], [0, 1]), "must have no nan. Received: nan at [1, 0]"),
     (lambda: find_issues(RECORD, [1, 1]),
      "`labels` must be None or the labels of the training. Received: 1 other label, the first at [0]"),
     (lambda: find_issues(TrainingDynamics(np.ones((2, 1)), [0, 1])),

@@ -1,6 +1,7 @@
 """Accuracy by a few verified labels: by all of them, by simulation under any noise; and what is refused."""
 
 import functools
+import re
 
 import numpy as np
 import pandas
@@ -244,6 +245,17 @@ def test_mixed_up_arguments_get_warnings():
         "Check that their rows belong to these labels": (p, labels, verified(np.roll(true, 1), 200)),
         "pass the original labels": (p, np.where(np.arange(600) < 80, true, labels), own),
     }
+    names = np.array(["ant", "bee", "cat", "dog"])
+    other, wide = names[[1, 0, 2, 3]].tolist(), verified(true, 200)
+    by_name = {row: names[label] for row, label in wide.items()}
+    for arguments in ((names[p.argmax(axis=1)], names[labels], wide), (p, labels, by_name)):
+        found, right = (verify_accuracy(*arguments, class_names=order) for order in (other, names.tolist()))
+        assert found.accuracy.value < right.accuracy.value - 0.2  # numbers mean other classes
+        warning = dict(found.notes)["warning"]
+        assert re.match(r"verified labels agree with 4\d% of the labels, and with 6\d% in another order", warning), (
+            warning
+        )
+        assert "warning" not in dict(right.notes)
     for text, arguments in warnings.items():
         assert any(text in said for title, said in verify_accuracy(*arguments).notes if title == "warning"), text
     assert "warning" not in dict(verify_accuracy(p, labels, own).notes)

@@ -177,6 +177,16 @@ def test_predictions_in_half_precision_are_probabilities(dtype):
 
 
 @pytest.mark.once
+def test_one_sigmoid_is_refused_and_two_columns_give_the_error():
+    p = np.array([[0.25], [0.75], [0.75]])
+    with pytest.raises(
+        ValueError, match=r"`y_pred` must have a probability for each class.* use \[1 - p, p\]. Received"
+    ):
+        updated(make(), [0, 1, 0], p)
+    assert updated(make(), [0, 1, 0], np.concatenate([1 - p, p], axis=1)) == pytest.approx(1 / 12)
+
+
+@pytest.mark.once
 def test_label_vectors_of_another_number_of_classes_are_refused():
     labels, logits = case(3)
     with pytest.raises(ValueError, match="`y_true` must have an entry for each of the 4 classes"):

@@ -11,11 +11,12 @@ from numpy.testing import assert_allclose
 import keras_het
 from keras_het import heteroscedastic, homoscedastic
 from keras_het.losses import GeneralizedCrossentropy
+from keras_het.models import heteroscedastic_regression, scale_temperature
 from keras_het.reading.check import collect_warnings
 from keras_het.reading.head_noise import logit_normal
 from tests.common import compiled, refuses, session, to_numpy
 from tests.models.checks import UNITS, check_file, sharpen
-from tests.models.small_models import X, Y, functional, sequential
+from tests.models.small_models import FEATURES, X, Y, functional, sequential
 
 pytestmark = pytest.mark.once
 
@@ -239,6 +240,31 @@ def test_a_kept_log_sigmoid_keeps_everything():
     assert "keep_activation=True keeps it" in warned(keras_het.heteroscedastic, old, 1)
 
 
+def returning_dict(loss, metrics):
+    inputs = keras.Input((FEATURES,))
+    model = keras.Model(inputs, {"scores": keras.layers.Dense(UNITS, "softmax", name="last")(inputs)})
+    model.compile("sgd", loss, metrics=metrics)
+    return model
+
+
+@pytest.mark.parametrize("keys", ["dict", "plain"])
+def test_a_dict_of_one_output_stays_a_dict(keys):
+    named = (lambda part: {"scores": part}) if keys == "dict" else lambda part: part
+    old = returning_dict(named("sparse_categorical_crossentropy"), named(["accuracy"]))
+    new = heteroscedastic(old)
+    labels = {"scores": Y}
+    for model in (new, homoscedastic(new), scale_temperature(old, X, Y), heteroscedastic(old, clone=True)):
+        collect_warnings(model, X, labels)
+        assert list(model.predict(X, verbose=0)) == ["scores"]
+        assert np.isfinite(model.fit(X, labels, verbose=0).history["loss"]).all()
+    joint = {"joint": True, "link": "sigmoid", "warm_start": False}
+    for call in (lambda: heteroscedastic_regression(old, X, Y), lambda: heteroscedastic(old, **joint)):
+        with pytest.raises(
+            ValueError, match=r"`model` must return an array: pass keras.Model\(model.input, model.outp"
+        ):
+            call()
+
+
 def test_a_model_that_is_not_compiled_gives_one_that_is_not():
     assert not heteroscedastic(functional("softmax")).compiled
 
@@ -334,7 +360,8 @@ def test_weights_stay_excluded_from_weight_decay():
     back.optimizer.build(back.trainable_variables)
     assert [each.name for each in back.trainable_variables if back.optimizer._use_weight_decay(each)] == ["bias"] * 2
     optimizer = keras.optimizers.AdamW(0.1)
-    optimizer.exclude_from_weight_decay([below.kernel, keras.layers.Dense(3).add_weight(shape=(2,))])
+    other = keras.layers.Dense(3).add_weight(shape=(2,))  # kept: PyTorch's key is an id, which Python uses again
+    optimizer.exclude_from_weight_decay([below.kernel, other])
     old = compiled(old, optimizer, "sparse_categorical_crossentropy")
     text = warned(keras_het.heteroscedastic, old, 1, keep_activation=True)
     assert "it lacks 1 of the 2 weights that the optimizer excludes from weight decay. Pass the new weights to" in text

@@ -1,5 +1,7 @@
 """The fitted temperature against a dense grid in float64, and the scaled model."""
 
+import warnings
+
 import keras
 import numpy as np
 import pytest
@@ -59,6 +61,25 @@ def test_a_planted_temperature_is_off_the_grid(planted):
     found = best_temperature(outputs, labels, "softmax")
     losses = [nll("softmax", outputs, labels, temperature) for temperature in GRID]
     assert planted(found) != pytest.approx(GRID[np.argmin(losses)], rel=1.3e-3)
+
+
+@pytest.mark.parametrize(("link", "dtype", "scale", "is_off"), [
+    ("sigmoid", "float32", 15.0, True),
+    ("sigmoid", "float32", 3.0, False),
+    ("softmax", "float16", 10.0, True),
+    ("softmax", "float16", 2.0, False),
+    ("softmax", "float32", 15.0, False),
+])  # fmt: skip
+def test_probabilities_whose_rounding_moves_the_temperature_get_a_warning(link, dtype, scale, is_off):
+    logits, labels = data(link, 1.0, 1000)
+    model = keras.Sequential([keras.Input((UNITS,)), layers.Activation(link, dtype=dtype)])
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        found = scale_temperature(model, (scale * logits).astype("float32"), labels).layers[-1].temperature
+    expected = best_temperature(scale * logits, labels, link)
+    assert (abs(found / expected - 1) > 0.1) == is_off
+    texts = [str(each.message) for each in caught if "far off" in str(each.message)]
+    assert ["Scale a model that returns logits" in text for text in texts] == [True] * is_off
 
 
 @pytest.mark.parametrize("link", ["softmax", "sigmoid"])

@@ -209,7 +209,7 @@ def both(make, fitting, value, *parts):
     loss(dense(None, 1), SPARSE, SIGMOID_MEND),
     loss(dense("softmax"), SPARSE, "must accept probabilities, which the layer", "SparseCategoricalCrossentropy()."),
     loss(dense("softmax", 1), "categorical_crossentropy", "keras.losses.BinaryCrossentropy()"),
-    loss(dense("sigmoid"), SPARSE_NAME, "keras.losses.BinaryCrossentropy()"),
+    loss(dense("sigmoid"), SPARSE_NAME, "the probabilities of a sigmoid, which", "keras.losses.BinaryCrossentropy()"),
     loss(dense("sigmoid"), losses.BinaryCrossentropy(from_logits=True), "keras.losses.BinaryCrossentropy()"),
     loss(dense("log_softmax"), SPARSE_NAME, SOFTMAX_MEND, "must accept log-probabilities"),
     loss(dense("log_softmax"), "binary_crossentropy", "or replace the softmax by a sigmoid if an example can have"),

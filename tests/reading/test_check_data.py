@@ -6,11 +6,12 @@ import warnings
 import keras
 import numpy as np
 import pytest
-from keras import layers, losses
+from keras import layers, losses, metrics
 
 import keras_het
 from keras_het.layers import HeteroscedasticDense, NoiseTransition
 from keras_het.losses import AnnotatorsLoss, GeneralizedCrossentropy
+from keras_het.metrics import ExpectedCalibrationError
 from tests.common import assert_same_arrays
 from tests.reading.test_check import PlainSubclassed, called, dense, plain
 
@@ -64,9 +65,14 @@ def pixels(*end):
     return plain(layers.Conv2D(3, 1), *end, shape=(2, 2, 6))
 
 
-def compiled(loss=SPARSE, make=None):
+def dict_output():
+    inputs = keras.Input((6,))
+    return keras.Model(inputs, {"a": layers.Dense(3, name="last")(inputs)})
+
+
+def compiled(loss=SPARSE, make=None, **options):
     model = (make or dense())()
-    model.compile("sgd", loss)
+    model.compile("sgd", loss, **options)
     return model
 
 
@@ -147,7 +153,11 @@ class Batches(keras.utils.PyDataset):
     (two_outputs, [SPARSE, "bce"], X, [Y, Y % 2, Y], "for each of the outputs ['a', 'b']. Received: 3 arrays"),
     (two_outputs, [SPARSE, "bce"], X, [Y, None], "for each of the outputs ['a', 'b']. Received: 2 arrays"),
     (two_outputs, [SPARSE, "bce"], X, Y, "`y` must have labels for each of the outputs ['a', 'b']. Received: 1 arrays"),
-    (dense(), SPARSE, X, {"last": Y, "other": Y}, "Received: entries ['last', 'other']"),
+    (dense(), SPARSE, X, {"last": Y, "other": Y}, "the output is no dict: y['last'] or y['other']. Received: a dict"),
+    (dense(), SPARSE, X, {"last": Y}, "`y` must be an array, because the output is no dict: y['last']. Received"),
+    (lambda: keras.Sequential([layers.Dense(3)]), SPARSE, X, {"last": Y}, "`y` must be an array"),
+    (lambda: called(PlainSubclassed(), X), SPARSE, X, {"last": Y}, "`y` must be an array"),
+    (dict_output, SPARSE, X, {"last": Y}, "`y` must have labels for each of the outputs ['a']. Received: entries"),
     (dense("softmax"), "categorical_crossentropy", X, ONE_HOT + np.eye(3)[2], "must have rows that sum to 1."),
     (dense(), VECTORS, X, ONE_HOT + np.eye(3)[2], "use a sigmoid and BinaryCrossentropy. Received: 2 at [0]"),
     (dense(), GeneralizedCrossentropy(from_logits=True), X, 0.5 * ONE_HOT, "sum to 1. For several labels per example"),
@@ -161,6 +171,83 @@ def test_data_that_do_not_fit_are_named(make, loss, x, y, text):
     with pytest.raises(ValueError, match=re.escape(text)) as error:
         keras_het.reading.check.collect_warnings(compiled(loss, make), x, y)
     assert re.match(r"^`[xy]` must .*[^.]\. Received: ", str(error.value))
+
+
+class Weighted(Batches):
+    """A data set with weights."""
+
+    def __init__(self, y, weights):
+        super().__init__(y, 1)
+        self.weights = weights
+
+    def __getitem__(self, index):
+        return X, self.y, self.weights
+
+
+@pytest.mark.parametrize(("weights", "text"), [
+    (-np.ones(8), "be finite and not negative. Received: -1 at [0]"),
+    (changed(np.ones(8), 3, np.nan), "be finite and not negative. Received: nan at [3]"),
+    (np.ones(7), "have an entry for each of the 8 examples. Received: 7"),
+])  # fmt: skip
+def test_impossible_weights_are_named_in_arrays_and_data_sets(weights, text):
+    for data in ((X, Y, weights), (X, Y, weights.tolist()), (Weighted(Y, weights),)):
+        with pytest.raises(ValueError, match=re.escape(f"`sample_weight` must {text}")):
+            keras_het.check(compiled(), *data)
+
+
+def test_weights_that_are_all_zero_or_beside_a_data_set_are_named():
+    with pytest.raises(ValueError, match=r"`sample_weight` must have a weight above 0. Received: only zeros"):
+        keras_het.check(compiled(), X, Y, np.zeros(8))
+    keras_het.check(compiled(), Weighted(Y, np.zeros(8)))  # others can follow
+    with pytest.raises(ValueError, match=r"`sample_weight` must be None for a data set, .* own weights"):
+        keras_het.check(compiled(), Batches(Y, 1), sample_weight=np.ones(8))
+
+
+def test_metrics_without_the_weights_are_named():
+    weights = 1.0 + Y
+    for data in ((X, Y, weights), (Weighted(Y, weights),)):
+        with pytest.warns(UserWarning, match=r"`metrics` do not use the sample weights\. .* weighted_metrics=\[\]"):
+            keras_het.check(compiled(metrics=["accuracy"]), *data)
+    for options in ({}, {"weighted_metrics": ["accuracy"]}, {"metrics": ["accuracy"], "weighted_metrics": []}):
+        keras_het.check(compiled(**options), X, Y, weights)
+    keras_het.check(compiled(metrics=["accuracy"]), X, Y, np.ones(8))
+    keras_het.check(compiled(metrics=["accuracy"]), X, Y)
+
+
+IGNORING = np.where(np.arange(8) > 5, -1, Y)
+COUNTING = (
+    ("accuracy", "weighted"),
+    (metrics.SparseTopKCategoricalAccuracy(2), "weighted"),
+    (metrics.MeanIoU(3, sparse_y_pred=False), "ignore_class"),
+    (ExpectedCalibrationError(from_logits=True), "ignore_class"),
+)
+
+
+@pytest.mark.parametrize("loss", [MISSING, GeneralizedCrossentropy(from_logits=True, ignore_class=-1)])
+@pytest.mark.parametrize(("metric", "remedy"), COUNTING, ids=lambda part: getattr(part, "name", part))
+def test_metrics_that_count_ignored_labels_are_named_and_the_remedies_give_the_values_without_them(
+    loss, metric, remedy
+):
+    model = compiled(loss, metrics=[metric])
+    name = metric if isinstance(metric, str) else metric.name
+    text = rf"The loss ignores labels of -1, but metrics count them: '{name}'\. .*{remedy}"
+    with pytest.warns(UserWarning, match=text):
+        keras_het.check(model, X, IGNORING)
+    with pytest.warns(UserWarning, match=rf"metrics count them: '{name}'"):
+        keras_het.check(model, Batches(IGNORING, 1))
+    keras_het.check(model, X, Y)
+    weights = IGNORING != -1
+    if remedy == "weighted":
+        mended, data = compiled(loss, weighted_metrics=[metric]), (X, IGNORING, weights.astype("float32"))
+    else:
+        metric = type(metric).from_config({**metric.get_config(), "ignore_class": -1})
+        mended, data = compiled(loss, metrics=[metric]), (X, IGNORING)
+    keras_het.check(mended, *data)
+    values = mended.evaluate(*data[:2], sample_weight=data[2] if len(data) > 2 else None, verbose=0)
+    np.testing.assert_allclose(values, mended.evaluate(X[weights], Y[weights], verbose=0), rtol=1e-5)
+    if remedy == "weighted":
+        with pytest.warns(UserWarning, match="metrics count them"):
+            keras_het.check(mended, X, IGNORING, 1.0 + (IGNORING == -1))
 
 
 @pytest.mark.parametrize(("make", "loss", "x", "y"), [

@@ -139,6 +139,31 @@ def test_a_string_for_one_label_is_named_where_an_example_can_have_several(make,
         keras_het.check(model)
 
 
+class OwnCall(keras.Model):
+    """A functional model whose class computes something after its graph."""
+
+    def call(self, inputs):
+        return self.after(super().call(inputs))
+
+
+def with_own_call(after):
+    inputs = keras.Input((6,))
+    model = OwnCall(inputs, layers.Dense(3, name="last")(inputs))
+    model.after = after
+    return model
+
+
+def test_a_functional_subclass_with_its_own_call_is_read_by_this_call_and_not_converted():
+    model = with_own_call(lambda x: keras.ops.softmax(x))
+    model.compile("sgd", SPARSE_NAME)
+    keras_het.check(model)
+    model.compile("sgd", SPARSE)
+    with pytest.raises(ValueError, match="must accept probabilities, which the layer 'softmax"):
+        keras_het.check(model)
+    with pytest.raises(ValueError, match="A subclass with its own `call` has no graph of what it computes"):
+        keras_het.heteroscedastic(model)
+
+
 LOSS_UNKNOWN, LAYER_UNKNOWN = "is not from Keras or keras_het", "the outputs of the layer"
 
 
@@ -155,7 +180,8 @@ LOSS_UNKNOWN, LAYER_UNKNOWN = "is not from Keras or keras_het", "the outputs of 
     (lambda: make("softmax", layers.Rescaling(-1.0, name="scale")), {"loss": "mse"},
      f"The model 'm' was not checked: {LAYER_UNKNOWN} 'scale' (Rescaling) are unknown."),
     (lambda: keras.Sequential([keras.Input((6,)), Tempered(3)]), {"loss": SPARSE_NAME}, "(Tempered) are unknown"),
-    (Subclassed, {"loss": SPARSE_NAME}, "its layers cannot be read (call it once if it was never called)"),
+    (Subclassed, {"loss": SPARSE_NAME}, "its layers cannot be read from its `call` (call it once)"),
+    (lambda: with_own_call(lambda x: x + 1.0), {"loss": SPARSE_NAME}, f"{LAYER_UNKNOWN} 'add"),
     (lambda: called(Subclassed(behind=refused_symbols)), {"loss": SPARSE_NAME}, "its layers cannot be"),
     (dense(), {"loss": custom, "metrics": ["accuracy"]}, "was not checked"),
     (dense(None, 1), {"loss": custom, "metrics": ["accuracy", metrics.AUC()]}, "was not checked"),

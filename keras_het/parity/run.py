@@ -122,8 +122,8 @@ def record(
     with preserve_model(model, as_tensors(x)):
         if start is not None:
             _assign_weights(model, start.arrays["weights"])
-        reset_seeds(model)
         build_loss(model, as_tensors(x), y, sample_weight)
+        reset_seeds(model)
         run = _Run(model, batches, steps, batch_size, jit_compile, roundings)
         return run.recording(batch, label)
 

@@ -586,6 +586,7 @@ def test_indices_are_not_rounded():
     assert make_inputs(keras.Sequential([keras.Input(batch_shape=(6, 3)), layers.Dense(2)])).shape == (6, 3)
 
 
+@pytest.mark.once
 def test_noise_in_training_is_not_called_rounding(batch):
     def noise(x):
         return x + random.random()

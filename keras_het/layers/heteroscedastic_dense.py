@@ -44,13 +44,7 @@ INTEGRATOR_RULE = "be an argument of the integrator: integrator=keras_het.integr
 # Arguments of the covariance or the integrator, some by their names in other packages: the rule of the error.
 MISPLACED_ARGUMENTS = {
     **dict.fromkeys(
-        (
-            "min_scale",
-            "initial_scale",
-            "covariance_initializer",
-            "covariance_regularizer",
-            "learning_rate_multiplier",
-        ),
+        ("min_scale", "initial_scale", "covariance_initializer", "covariance_regularizer", "learning_rate_multiplier"),
         COVARIANCE_RULE,
     ),
     **dict.fromkeys(("num_samples", "num_mc_samples", "train_mc_samples"), INTEGRATOR_RULE),

@@ -44,12 +44,7 @@ class Crossentropy(ConfiguredLoss):
         kwargs: `reduction`, `name` and `dtype`, as for any Keras loss.
     """
 
-    def __init__(
-        self,
-        from_logits: bool = False,
-        ignore_class: int | None = None,
-        **kwargs: Any,
-    ) -> None:
+    def __init__(self, from_logits: bool = False, ignore_class: int | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.from_logits = check_boolean("from_logits", from_logits)
         self.ignore_class = check_ignore_class(ignore_class)

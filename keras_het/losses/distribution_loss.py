@@ -104,12 +104,7 @@ class MultivariateNormalNLL(DistributionLoss):
         2.1121
     """
 
-    def __init__(
-        self,
-        form: str = "nll",
-        beta: float = 0.5,
-        **kwargs: Any,
-    ) -> None:
+    def __init__(self, form: str = "nll", beta: float = 0.5, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.form = check_choice("form", form, REGRESSION_FORMS)
         self.beta = check_number("beta", beta, low=0.0)

@@ -130,12 +130,7 @@ class JointSegmentationCrossentropy(JointLoss):
     """
 
     def __init__(
-        self,
-        num_classes: int,
-        num_samples: int = 20,
-        ignore_class: int | None = None,
-        seed: int = 0,
-        **kwargs: Any,
+        self, num_classes: int, num_samples: int = 20, ignore_class: int | None = None, seed: int = 0, **kwargs: Any
     ) -> None:
         super().__init__(num_samples, seed, **kwargs)
         self.num_classes = check_integer("num_classes", num_classes, 2, MAX_CLASSES)

@@ -37,12 +37,7 @@ class GeneralizedCrossentropy(Crossentropy):
     """
 
     def __init__(
-        self,
-        q: float = 0.7,
-        *,
-        from_logits: bool = False,
-        ignore_class: int | None = None,
-        **kwargs: Any,
+        self, q: float = 0.7, *, from_logits: bool = False, ignore_class: int | None = None, **kwargs: Any
     ) -> None:
         super().__init__(from_logits, ignore_class, **kwargs)
         self.q = check_number("q", q, above=0.0)
@@ -133,12 +128,7 @@ class SmoothedCrossentropy(Crossentropy):
     """
 
     def __init__(
-        self,
-        label_smoothing: float = 0.1,
-        *,
-        from_logits: bool = False,
-        ignore_class: int | None = None,
-        **kwargs: Any,
+        self, label_smoothing: float = 0.1, *, from_logits: bool = False, ignore_class: int | None = None, **kwargs: Any
     ) -> None:
         super().__init__(from_logits, ignore_class, **kwargs)
         self.label_smoothing = check_number("label_smoothing", label_smoothing)
@@ -173,12 +163,7 @@ class ForwardCorrectedCrossentropy(Crossentropy):
     """
 
     def __init__(
-        self,
-        transition: Any,
-        *,
-        from_logits: bool = False,
-        ignore_class: int | None = None,
-        **kwargs: Any,
+        self, transition: Any, *, from_logits: bool = False, ignore_class: int | None = None, **kwargs: Any
     ) -> None:
         super().__init__(from_logits, ignore_class, **kwargs)
         self.transition = check_one_transition(transition)

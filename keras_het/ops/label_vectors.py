@@ -17,11 +17,7 @@ MISSING_LABEL = -1
 
 
 def log_joint_labels(
-    normal: Any,
-    labels: Tensor,
-    nodes: Nodes,
-    flips: tuple[Tensor, Tensor] = (0.0, 0.0),
-    chunk_size: int | None = None,
+    normal: Any, labels: Tensor, nodes: Nodes, flips: tuple[Tensor, Tensor] = (0.0, 0.0), chunk_size: int | None = None
 ) -> Tensor:
     """Computes the log-probability of label vectors, `(...)`, under Gaussian logits, averaged over nodes.
 

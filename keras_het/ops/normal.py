@@ -122,13 +122,7 @@ class DiagonalNormal(Normal):
         size: K and R, integers; None reads them from the shapes.
     """
 
-    def __init__(
-        self,
-        loc: Tensor,
-        scale_diag: Tensor,
-        *others: Tensor,
-        size: tuple[int, int] | None = None,
-    ) -> None:
+    def __init__(self, loc: Tensor, scale_diag: Tensor, *others: Tensor, size: tuple[int, int] | None = None) -> None:
         super().__init__(loc, scale_diag, *others, size=size or (scale_diag.shape[-1], 0))
         self.scale_diag = scale_diag
 

@@ -20,11 +20,7 @@ MAX_VARIANCE = 4.0
 
 
 def log_joint_pixels(
-    normal: Any,
-    labels: Tensor,
-    nodes: Nodes,
-    valid: Tensor | None = None,
-    chunk_size: int | None = None,
+    normal: Any, labels: Tensor, nodes: Nodes, valid: Tensor | None = None, chunk_size: int | None = None
 ) -> Tensor:
     """Computes the log-probability of the labels of all pixels of an image, averaged over nodes of the factors.
 

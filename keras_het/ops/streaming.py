@@ -219,9 +219,7 @@ def _log_averages(mean: Mean, chunks: "Chunks", normal: Normal) -> tuple[tuple, 
     sums = chunks.fold(_add_terms, (ops.zeros_like(normal.loc),) * mean.num_terms, mean, normal)
     safe = ops.all(ops.stack(sums) > MIN_MEAN * chunks.num_samples)
     log_sums = ops.cond(
-        safe,
-        lambda: tuple(ops.log(s) for s in sums),
-        lambda: chunks.fold(_add_log_terms, lowest, mean, normal),
+        safe, lambda: tuple(ops.log(s) for s in sums), lambda: chunks.fold(_add_log_terms, lowest, mean, normal)
     )
     return (mean.result([s - math.log(chunks.num_samples) for s in log_sums]),), ()
 

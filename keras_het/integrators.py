@@ -61,7 +61,6 @@ class Integrator(Component, abc.ABC):
 
 
 def _kinds(base: type[Any]) -> list[type[Any]]:
-    """Returns all subclasses, even the user's."""
     return [kind for child in base.__subclasses__() for kind in (child, *_kinds(child))]
 
 
@@ -142,10 +141,7 @@ class Sampler(Integrator):
 
 
 def _is_eager_prediction(normal: Any) -> bool:
-    """True if PyTorch predicts at once, without a gradient, and so can take the loop of training.
-
-    Plain operations have all derivatives and can be exported, but eager PyTorch fuses none of them.
-    """
+    """True if PyTorch predicts at once, without a gradient: the training loop is then faster than plain operations."""
     return is_eager(normal.tensors) and not needs_gradient(normal.tensors) and active_compiler() is None
 
 

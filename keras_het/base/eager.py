@@ -42,10 +42,7 @@ def constant(make: Callable, *arguments: Any, beside: Tensor, xp: Any = ops) -> 
 
 
 def numbers(*values: float, beside: Tensor) -> Any:
-    """Returns numbers for arithmetic with `beside`; on PyTorch they are tensors of its dtype.
-
-    A Python number would cost PyTorch four more operations.
-    """
+    """Returns numbers for arithmetic with `beside`; on PyTorch as tensors, which save four operations."""
     if not is_plain(beside):
         return values
     key = (values, beside.dtype, beside.device)
@@ -58,10 +55,7 @@ def numbers(*values: float, beside: Tensor) -> Any:
 
 
 class TensorCache:
-    """NumPy tables as PyTorch tensors, one set for each key, on the device of its last use.
-
-    It holds no memory of a device that a model has left. A copy or a pickle of it is empty.
-    """
+    """NumPy tables as PyTorch tensors on the device of their last use; a copy or a pickle of the cache is empty."""
 
     def __init__(self) -> None:
         self.stored: dict[Any, tuple[Tensor, ...]] = {}
@@ -90,10 +84,7 @@ def _is_reusable(tensor: Tensor) -> bool:
 
 
 def lookup(table: Tensor, index: Tensor, xp: Any = ops) -> Tensor:
-    """Returns the entries of a table, `(N,)`, at `index`, of any shape, in [0, N).
-
-    Keras on PyTorch would check for negative entries, in three passes.
-    """
+    """Returns the entries of `table`, `(N,)`, at `index`, in [0, N), without the three passes of Keras on PyTorch."""
     if is_plain(table):
         return table.index_select(0, index.ravel()).reshape(index.shape)
     return xp.take(table, index, axis=0)

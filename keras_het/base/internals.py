@@ -110,10 +110,7 @@ def has_hooks(layer: Any) -> bool:
 
 
 def weight_decay_exclusions(optimizer: Any, variables: list[Any]) -> tuple[list[Any], int, list[str] | None]:
-    """Returns the variables excluded from weight decay, the number of all exclusions, and their name pattern.
-
-    Only `variables` can be looked up, because each backend makes keys in its own way.
-    """
+    """Returns which of `variables` have no weight decay, the number of all such variables, and their name pattern."""
     excluded: set = getattr(optimizer, "_exclude_from_weight_decay", set())
     pattern = getattr(optimizer, "_exclude_from_weight_decay_pattern", None)
     exclusions = [variable for variable in variables if optimizer._var_key(variable) in excluded] if excluded else []
@@ -121,10 +118,7 @@ def weight_decay_exclusions(optimizer: Any, variables: list[Any]) -> tuple[list[
 
 
 def compute_in_float64() -> None:
-    """Makes this process compute in float64, also in layers that promote float32, such as normalisation layers.
-
-    Keras' result type of float64 and float32 is float32 on JAX and PyTorch.
-    """
+    """Makes this process compute in float64, even where Keras' result type of float64 and float32 is float32."""
     keras.config.set_floatx("float64")
     result_type = sys.modules[keras.losses.Loss.__module__].backend.result_type
     getattr(sys.modules[result_type.__module__], "BIT64_TO_BIT32_DTYPE", {})["float64"] = "float64"

@@ -52,11 +52,7 @@ class Component(Serializable):
 
 
 def resolve(base: Any, identifier: Any) -> Any:
-    """Returns the object for an instance, a name ("QuasiMonteCarlo" or "quasi_monte_carlo"), or a serialised dict.
-
-    Raises:
-        ValueError: for any other value.
-    """
+    """Returns the object for an instance, a name ("QuasiMonteCarlo" or "quasi_monte_carlo"), or a serialised dict."""
     if isinstance(identifier, base):
         return identifier
     argument = _snake_case(base.__name__)

@@ -86,10 +86,7 @@ def check_transitions(transitions: Any, name: str = "transition") -> np.ndarray:
 def check_annotations(
     labels: Any, num_classes: float, num_annotators: int | None = None, name: str = "labels"
 ) -> np.ndarray:
-    """Checks that annotators' labels, `(N, M)`, are in [0, num_classes), or -1 if missing, and returns an array.
-
-    M is `num_annotators`, or any number for None.
-    """
+    """Checks that annotators' labels, `(N, M)` for any or this M, are in [0, num_classes) or -1; returns an array."""
     labels = as_array(name, labels)
     width = "M" if num_annotators is None else num_annotators
     has_shape = labels.ndim == 2 and labels.size and width in ("M", labels.shape[1])
@@ -111,10 +108,7 @@ def check_rows(rows: Any, name: str = "transition") -> np.ndarray:
 
 
 def check_labels(labels: Any, num_classes: float, count: int | None = None, name: str = "labels") -> np.ndarray:
-    """Checks that `labels`, `(N,)`, are integers in [0, num_classes), and returns them with 64 bits.
-
-    N is `count`, or any number for None. With fewer bits, i * num_classes + j would overflow.
-    """
+    """Checks that `labels`, `(N,)`, are integers in [0, num_classes); returns int64, because products can be large."""
     labels = as_array(name, labels)
     if labels.ndim != 1 or not np.issubdtype(labels.dtype, np.integer):
         remedy = f": use {name}.argmax(-1) for label vectors" if labels.ndim == 2 and labels.shape[1] > 1 else ""

@@ -194,11 +194,7 @@ class Covariance(Serializable, FullPrecision):
         """Sets the starting noise for a kernel of the mean, `(D, K)`, of another model."""
 
     def restart_at(self, scales: np.ndarray) -> None:
-        """Sets the standard deviation of each class's starting noise, after `build`.
-
-        Args:
-            scales: standard deviations in the units of the mean, `(K,)`; at least 2 min_scale is used.
-        """
+        """Sets the standard deviation of each class's noise to `scales`, `(K,)`, at least 2 min_scale, once built."""
         parts = np.maximum(scales * (math.sqrt(0.5) if self.num_factors else 1.0), 2.0 * self.min_scale)
         self.scale_diag_layer.bias.assign([self.scale_diag_bias(part) for part in parts])
         self.restart_factor_at(parts)

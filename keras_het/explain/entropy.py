@@ -86,7 +86,6 @@ def uncertainty(
 def _compute_block(
     head: HeteroscedasticDense, features: np.ndarray, nodes: Nodes
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Computes both entropies and the noise of a block of examples."""
     normal = logit_normal(head, features)
     logits, mean = normal.logits(Nodes(*map(ops.convert_to_tensor, nodes))), head.link.mean
     outputs = head.link.from_mean(mean.result(list(mean.log_terms(logits, axis=-1))))  # without noise

@@ -114,7 +114,6 @@ def explain(
 
 
 def _largest_pairs(rows: np.ndarray, classes: np.ndarray, count: int) -> list[tuple[int, int, float]]:
-    """Returns the pairs with the largest absolute entries in the rows of these classes, `(C, K)`."""
     sizes = np.abs(rows)
     for index in range(len(classes)):
         sizes[index, classes[: index + 1]] = -1.0  # else a class would pair with itself, and a pair would come twice

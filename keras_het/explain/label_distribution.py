@@ -154,7 +154,6 @@ def joint_labels(model: Any, x: Any, *, num_samples: int = 256, batch_size: int 
 
 
 def _conditional(normal: Any, labels: np.ndarray, nodes: Nodes) -> Tensor:
-    """Computes p(y_c = 1 | other labels), `(B, C)`."""
     log_p, log_q = _at_nodes(normal, nodes)
     y = ops.convert_to_tensor(labels)[..., None, :]
     log_label = ops.where(ops.equal(y, 1), log_p, ops.where(ops.equal(y, 0), log_q, 0.0))

@@ -97,12 +97,7 @@ def regression_scores(outputs: Any, targets: Any, levels: Sequence[float] = (0.5
 
 
 def _residuals(outputs: Any, targets: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Checks targets and predicted distributions, and compares them in float64 on every backend.
-
-    Returns:
-        |y - mu| and the marginal standard deviations of the targets, `(N, K)` each; (y - mu)' Sigma^-1 (y - mu) and
-        log det Sigma, `(N,)` each.
-    """
+    """Returns |y - mu|, the standard deviations, the distances and log det Sigma, in float64, of checked arguments."""
     check_same_index(outputs=outputs, targets=targets)
     outputs, targets = check_numbers("outputs", as_numpy(outputs)), check_numbers("targets", as_numpy(targets))
     y = targets[:, None] if targets.ndim == 1 else targets

@@ -66,7 +66,6 @@ class Calibration:
 
 
 def _draw_fractions(ax: Any, centers: np.ndarray, fractions: np.ndarray, width: float) -> None:
-    """Draws the fraction of the predictions in each bin."""
     ax.bar(centers, fractions, width=width, color=GREY, edgecolor="none")
     top = float(f"{max(fractions.max(), 1e-3):.1g}")
     ax.set(yticks=[top], ylim=(0, max(top, fractions.max())), facecolor="none")

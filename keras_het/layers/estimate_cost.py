@@ -128,7 +128,6 @@ def _cost(
     covariance: str | None, memory: float | None, units: int, features: int, batch: int, num_factors: int,
     num_samples: int, devices: int,
 ) -> HeadCost:  # fmt: skip
-    """Returns the cost of one head, in float32."""
     is_latent, mean_weights = covariance == "latent", (features + 1) * units
     max_factors = {None: 0, "diagonal": 0, "latent": features}.get(covariance, units)
     factors, size = min(num_factors, max_factors), features if is_latent else units

@@ -279,7 +279,6 @@ def _activation(activation: Any, link: links.Link) -> Any:
 
 
 def _keep_gradient_at_clip(outputs: Tensor) -> Any:
-    """Clips the outputs within the bounds of Keras' losses, but keeps their gradient."""
     bound = -math.log(2.0 * keras.config.epsilon())
     zero = outputs - ops.stop_gradient(outputs)  # has the gradient
     return ops.stop_gradient(ops.clip(outputs, -bound, bound)) + zero

@@ -79,10 +79,7 @@ class NoisyDense(FullPrecision):
         self.covariance.build(input_shape)
 
     def check_build(self, input_shape: Any) -> None:
-        """Raises ValueError for an `input_shape` or sizes that a file could request, before anything is made.
-
-        The head can then be built again.
-        """
+        """Raises ValueError for sizes that a file could request, before anything is made, so you can build again."""
         features = check_last_axis(input_shape)
         if len(input_shape) < 2 or features is None:
             rule = "have shape (..., D) with a known D and a leading axis"

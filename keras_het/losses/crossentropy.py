@@ -30,7 +30,6 @@ class ConfiguredLoss(Serializable, keras.losses.Loss):
         return "float32" if compute_dtype(self) in ("float16", "bfloat16") else compute_dtype(self)
 
     def get_config(self) -> dict[str, Any]:
-        """Returns the arguments of the constructor."""
         arrays = {name: value.tolist() for name, value in vars(self).items() if isinstance(value, np.ndarray)}
         return {**super().get_config(), **arrays, "dtype": serialized_policy(self)}
 
@@ -63,10 +62,7 @@ class Crossentropy(ConfiguredLoss):
         return self.mask_ignored(self.crossentropy(targets, self.log_probs(y_pred)), valid)
 
     def targets(self, y_true: Any, y_pred: Any) -> tuple[Any, Any]:
-        """Returns label vectors, `(..., K)`, and which examples count, `(...)`, or None for all.
-
-        Integer labels become one-hot vectors. An ignored label becomes class 0, and a label that is no class nan.
-        """
+        """Returns label vectors, `(..., K)`, nan if a label is no class, and which examples count, or None for all."""
         labels = _integers(y_true, y_pred)
         if labels is None:
             if self.ignore_class is not None:

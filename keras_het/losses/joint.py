@@ -73,7 +73,6 @@ class JointMultiLabelCrossentropy(JointLoss):
             raise refusal("false_negative_rate", rule, received)
 
     def call(self, y_true: Any, y_pred: Any) -> Any:
-        """Returns the loss of every label vector, `(...)`."""
         labels, output = self.read(y_true, y_pred)
         rates = self.false_negative_rate, self.false_positive_rate
         losses = -log_joint_labels(output.normal, labels, self.nodes(output), rates)
@@ -143,7 +142,6 @@ class JointSegmentationCrossentropy(JointLoss):
         return super().__call__(y_true, y_pred, sample_weight)
 
     def call(self, y_true: Any, y_pred: Any) -> Any:
-        """Returns the loss of every image, `(B,)`."""
         output = unpack(y_pred, self.num_classes)
         labels = align_labels(y_true, y_pred)
         if not shapes_fit(labels.shape[1:], (*y_pred.shape[1:-1], 1)):

@@ -44,7 +44,6 @@ class GeneralizedCrossentropy(Crossentropy):
         refuse_if(self.q > 1.0, "q", "be in (0, 1]", f"q={q}")
 
     def crossentropy(self, targets: Any, log_probs: Any) -> Any:
-        """Returns the loss of every example, `(...)`, for targets and log-probabilities `(..., K)`."""
         return -ops.sum(targets * ops.expm1(self.q * log_probs), axis=-1) / self.q
 
 
@@ -89,7 +88,6 @@ class SymmetricCrossentropy(Crossentropy):
         refuse_if(self.log_of_zero >= 0.0, "log_of_zero", "be less than 0", value=log_of_zero)
 
     def crossentropy(self, targets: Any, log_probs: Any) -> Any:
-        """Returns the loss of every example, `(...)`, for targets and log-probabilities `(..., K)`."""
         logs = ops.log(ops.where(targets > 0, targets, 1.0))
         # `0.0 * targets`, because a nan label must give nan.
         log_targets = ops.where(targets > 0, ops.maximum(logs, self.log_of_zero), self.log_of_zero + 0.0 * targets)
@@ -135,7 +133,6 @@ class SmoothedCrossentropy(Crossentropy):
         refuse_if(self.label_smoothing >= 1.0, "label_smoothing", "be less than 1", value=label_smoothing)
 
     def crossentropy(self, targets: Any, log_probs: Any) -> Any:
-        """Returns the loss of every example, `(...)`, for targets and log-probabilities `(..., K)`."""
         possible = ops.cast(is_possible(log_probs), log_probs.dtype)
         spread = possible / ops.sum(possible, axis=-1, keepdims=True)
         return -weighted_logs((1.0 - self.label_smoothing) * targets + self.label_smoothing * spread, log_probs)
@@ -175,5 +172,4 @@ class ForwardCorrectedCrossentropy(Crossentropy):
         return super().log_probs(y_pred)
 
     def crossentropy(self, targets: Any, log_probs: Any) -> Any:
-        """Returns the loss of every example, `(...)`, for targets and log-probabilities `(..., K)`."""
         return -weighted_logs(targets, apply_transition(log_probs, self.transition))

@@ -68,7 +68,6 @@ def _rows(normal: Any, labels: Tensor, flips: tuple[Tensor, Tensor]) -> tuple[Te
 def _log_likelihoods(
     noise: Tensor, loc: Tensor, scale_diag: Tensor, factor: Tensor, floor: Tensor, slope: Tensor
 ) -> Tensor:
-    """Returns sum_c log(floor_c + slope_c E[sigmoid(u_c)]) at a chunk of noise, `(R, nodes)`: `(..., nodes)`."""
     u = loc[..., None] + ops.matmul(factor, noise)
     log_p = log_expected_sigmoid(u, ops.square(scale_diag)[..., None])[0]
     floor, slope = floor[..., None], slope[..., None]

@@ -64,24 +64,20 @@ class LatentNormal(Normal):
         return max(self.units, self.size[0])
 
     def variance(self) -> Tensor:
-        """Returns the marginal variances of the logits, shape `(..., K)`."""
         low_rank = ops.sum(ops.square(ops.matmul(ops.swapaxes(self.factor, -1, -2), self.kernel)), axis=-2)
         return ops.matmul(ops.square(self.scale_diag), ops.square(self.kernel)) + low_rank
 
     def centered_variance(self) -> Tensor:
-        """Returns the diagonal of C Sigma C, the variances that affect a softmax, `(..., K)`."""
         kernel = self.kernel - ops.mean(self.kernel, axis=-1, keepdims=True)
         return self.maker()(self.loc, self.scale_diag, self.factor, kernel).variance()
 
     def covariance_times(self, vector: Tensor) -> Tensor:
-        """Returns the covariance times a vector, `(..., K)` to `(..., K)`, in O(D (K + R))."""
         vector = ops.matmul(vector, ops.transpose(self.kernel))
         projection = ops.einsum("...dr,...d->...r", self.factor, vector)
         product = ops.square(self.scale_diag) * vector + ops.einsum("...dr,...r->...d", self.factor, projection)
         return ops.matmul(product, self.kernel)
 
     def covariance(self, centered: bool = False) -> Tensor:
-        """Returns covariance matrices, shape `(..., K, K)`; `centered` as for `DiagonalNormal`."""
         kernel = self.kernel - ops.mean(self.kernel, axis=-1, keepdims=True) if centered else self.kernel
         diagonal = ops.square(self.scale_diag)[..., None] * ops.eye(self.kernel.shape[0], dtype=self.loc.dtype)
         feature_covariance = diagonal + ops.matmul(self.factor, ops.swapaxes(self.factor, -1, -2))
@@ -110,7 +106,6 @@ class LatentNormal(Normal):
         return self.loc[..., None] + _rows_first(noise, chunk)
 
     def vjp(self, cotangent: Tensor, chunk: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-        """Returns the gradient of each of `tensors`, summed over the nodes of a chunk."""
         grad_logits = _features_first(cotangent)
         grad_noise = _rows_first(ops.matmul(self.kernel, grad_logits), chunk)
         grad_scale_diag = ops.sum(grad_noise * chunk[0], axis=-1)

@@ -139,10 +139,7 @@ class DiagonalNormal(Normal):
         return ops.square(self.scale_diag)
 
     def centered_variance(self) -> Tensor:
-        """Returns the diagonal of C Sigma C, `(..., K)`, the variances that affect a softmax.
-
-        No difference of large numbers loses digits.
-        """
+        """Returns the diagonal of C Sigma C, `(..., K)`, the variances that affect a softmax, and loses no digits."""
         diagonal, factor = ops.square(self.scale_diag), self.scaled_factor()
         mean = ops.mean(diagonal, axis=-1, keepdims=True) / diagonal.shape[-1]
         shared = ops.sum(ops.square(factor - ops.mean(factor, axis=-2, keepdims=True)), axis=-1)

@@ -189,6 +189,13 @@ def check_last_axis(input_shape: Any) -> int | None:
     return None if input_shape[-1] is None else check_integer("input_shape[-1]", input_shape[-1], 0, MAX_FEATURES)
 
 
+def check_even_split(units: int, devices: int) -> None:
+    """Checks that devices can share K `units` evenly."""
+    more = -(-units // devices) * devices
+    rule = f"be divisible by the {devices} devices that share the classes: use {more}, with some unused classes"
+    refuse_if(units % devices, "units", rule, f"units={units}")
+
+
 def check_fraction(name: str, value: Any) -> None:
     """Checks that `value` is a number in [0, 1]."""
     is_number = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)

@@ -125,12 +125,6 @@ def is_activation(layer: Any) -> bool:
     return any(is_a(layer, kind) for kind in kinds) or (is_operation and type(layer).__name__ in ACTIVATION_OPERATIONS)
 
 
-def _spell(function: Any) -> str:
-    """Returns the name of a function with its module, or the text of another callable."""
-    name = getattr(function, "__name__", "")
-    return f"{function.__module__}.{name}" if name else repr(function)
-
-
 def activation_of(layer: Any) -> str | None:
     """Returns the name of a layer's activation, or None; refuses a softmax over another axis and custom functions."""
     if getattr(layer, "axis", -1) != -1:
@@ -145,5 +139,6 @@ def activation_of(layer: Any) -> str | None:
     name = getattr(activation, "__name__", repr(activation))
     if activation not in (getattr(keras.activations, name, None), getattr(keras.ops, name, None)):
         rule = 'be softmax, sigmoid or none, by name: activation="softmax"'
-        raise refusal("The activation of the head", rule, f"{_spell(activation)} in {layer.name!r}")
+        text = f"{activation.__module__}.{name}" if hasattr(activation, "__name__") else name
+        raise refusal("The activation of the head", rule, f"{text} in {layer.name!r}")
     return None if name == "linear" else name

@@ -57,14 +57,9 @@ def arguments_of(loss: Any) -> dict[str, Any]:
     return getattr(loss, "_fn_kwargs", {})
 
 
-def compute_dtype(loss: keras.losses.Loss) -> str:
-    """Returns the dtype in which a loss computes."""
-    return loss._dtype_policy.compute_dtype
-
-
-def serialized_policy(loss: keras.losses.Loss) -> Any:
-    """Returns the dtype policy of a loss, as a config holds it."""
-    return keras.saving.serialize_keras_object(loss._dtype_policy)
+def policy_of(loss: keras.losses.Loss) -> Any:
+    """Returns the dtype policy of a loss."""
+    return loss._dtype_policy
 
 
 def compile_arguments(model: Any) -> dict[str, Any]:

@@ -79,17 +79,7 @@ class Covariance(Serializable, FullPrecision):
         self.size = (0, 0)  # numbers of entries of e_K and e_R
 
     def bind(self, units: int, temperature: float, seed: int, trainable: bool, dtype: Any) -> None:
-        """Makes this covariance belong to a head.
-
-        Args:
-            units: K, the number of classes.
-            temperature: temperature of the head, to which the starting noise is proportional.
-            seed: seed of the initial weights.
-            trainable: boolean, whether the weights are trained.
-            dtype: dtype of the head.
-        Raises:
-            ValueError: if another head has this covariance, or if it does not fit the number of classes.
-        """
+        """Makes this covariance, which no other head can have, belong to a head of K `units`, if it fits K."""
         if self.classes:
             raise refusal("covariance", "be new for every head", f"the covariance of a head of {self.classes} units")
         self.check(units)
@@ -213,12 +203,7 @@ class Diagonal(Covariance):
     """Noise without correlations, diag(d(x)^2). It adds D K + K weights to a Dense layer.
 
     Args:
-        initializer: initializer of the kernels, whose outputs are added to the starting noise of the biases.
-        regularizer: regularizer of the kernels.
-        initial_scale: standard deviation of a logit's noise at the start, in temperatures; greater than 0.
-        min_scale: lower bound of d; at least 0.
-        learning_rate_multiplier: m, how fast the noise learns, see `Covariance`.
-        kwargs: arguments of any Keras layer.
+        initializer, regularizer, initial_scale, min_scale, learning_rate_multiplier, kwargs: arguments of `Covariance`.
 
     Example:
         >>> from keras_het.layers import HeteroscedasticDense

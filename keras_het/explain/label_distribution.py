@@ -38,8 +38,7 @@ class JointLabels:
     def log_prob(self, labels: Any) -> np.ndarray:
         """Computes the log-probability of a label vector for each example, `(N,)`.
 
-        Args:
-            labels: `(N, C)`, or `(C,)` for all examples: 0, 1, or -1 to sum over a label.
+        `labels` are `(N, C)`, or `(C,)` for all examples: 0, 1, or -1 to sum over a label.
         """
         y = self._broadcast(labels)
         return self._map_blocks(lambda normal, part: log_joint_labels(normal, part, self._nodes(normal)), y)
@@ -47,9 +46,7 @@ class JointLabels:
     def most_likely(self, candidates: Any) -> np.ndarray:
         """Returns the index of the most probable candidate for each example, `(N,)`.
 
-        Args:
-            candidates: label vectors of zeros and ones, `(M, C)`; for example the vectors of the training data,
-                `np.unique(y, axis=0)`.
+        `candidates` are label vectors of zeros and ones, `(M, C)`; for example all in the data, `np.unique(y, axis=0)`.
         """
         vectors = np.asarray(as_numpy(candidates))
         has_shape = vectors.ndim == 2 and len(vectors) and vectors.shape[1] == self._units
@@ -70,20 +67,12 @@ class JointLabels:
             p(y_c = 1 | other labels) = E[w_c p(1 | e_R)] / E[w_c],     w_c = prod_{k != c} p(y_k | e_R)
 
         A label with a high marginal probability and a low conditional probability does not fit the labels beside it,
-        and is probably an error. A missing label gets its probability from the known labels.
-
-        Args:
-            labels: `(N, C)`: 0, 1, or -1 for missing.
+        and is probably an error. A missing label, -1, gets its probability from the known labels.
         """
         return self._map_blocks(lambda normal, y: _conditional(normal, y, self._nodes(normal)), self._broadcast(labels))
 
     def sample(self, num_samples: int = 1, seed: int = 0) -> np.ndarray:
-        """Draws label vectors from the joint distribution, `(num_samples, N, C)`, int8.
-
-        Args:
-            num_samples: number of samples of each example.
-            seed: seed of the draws.
-        """
+        """Draws S = `num_samples` label vectors of each example from the joint distribution, `(S, N, C)`, int8."""
         rng, normal = random_generator(seed), unpack(ops.convert_to_tensor(self.outputs), self._units).normal
         draws = []
         loc, scale, factor = (ops.convert_to_numpy(x) for x in (normal.loc, normal.scale_diag, normal.scaled_factor()))

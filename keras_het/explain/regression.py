@@ -12,6 +12,7 @@ from keras_het.base.batches import as_numpy, check_same_index
 from keras_het.base.refusal import refusal, refuse_first, refuse_if
 from keras_het.base.tables import align_columns, number_of
 from keras_het.base.validation import check_numbers
+from keras_het.ops.normal import least_squares
 from keras_het.ops.packed import packed_factors
 
 
@@ -114,17 +115,7 @@ def _residuals(outputs: Any, targets: Any) -> tuple[np.ndarray, np.ndarray, np.n
     rule = f"have standard deviations above 0 after the {number_of(y.shape[1], 'mean')}: use predict_distribution"
     refuse_if((d <= 0).any(), "outputs", rule, f"{d.min():g}")
     factor, error = factor.reshape(*y.shape, factors), y - mean
-    distance, log_det = _distance_and_log_det(error / d, factor / d[..., None])
+    residual, triangular = least_squares(factor / d[..., None], error / d, np)
+    log_det = 2.0 * np.log(np.abs(np.diagonal(triangular, axis1=1, axis2=2))).sum(-1) + 2.0 * np.log(d).sum(-1)
     scale = np.sqrt(np.square(d) + np.square(factor).sum(-1))
-    return np.abs(error), scale, distance, log_det + 2.0 * np.log(d).sum(-1)
-
-
-def _distance_and_log_det(residual: np.ndarray, w: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Computes r' (I + w w')^-1 r and log det(I + w w'), `(N,)`, by the QR factorisation of `ops.normal`."""
-    count, _, factors = w.shape
-    above = np.concatenate([w, np.broadcast_to(np.eye(factors), (count, factors, factors))], axis=1)
-    q, triangular = np.linalg.qr(above)
-    padded = np.pad(residual, [(0, 0), (0, factors)])[..., None]
-    left = padded - q @ (q.swapaxes(1, 2) @ padded)
-    diagonal = np.abs(np.diagonal(triangular, axis1=1, axis2=2))
-    return np.square(left).sum((1, 2)), 2.0 * np.log(diagonal).sum(-1)
+    return np.abs(error), scale, np.square(residual).sum(-1), log_det

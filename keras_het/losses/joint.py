@@ -32,8 +32,7 @@ class JointMultiLabelCrossentropy(JointLoss):
 
     Args:
         num_samples: S, the number of nodes.
-        false_negative_rate: f, one number, or one for each label; in [0, 1).
-        false_positive_rate: q, one number, or one for each label; in [0, 1), with f + q < 1.
+        false_negative_rate, false_positive_rate: f and q, one number, or one for each label; in [0, 1), f + q < 1.
         seed: seed of the nodes, in [0, 2^31).
         kwargs: arguments of any Keras loss.
     Input shape: labels `(..., C)`, or `(...)` for one label: 0, 1, or -1 for a missing label; any other number makes

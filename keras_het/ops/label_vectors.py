@@ -28,12 +28,9 @@ def log_joint_labels(
     for any C, and without factors the result has no sampling error. The correlations of the logits get a gradient. In
     the marginal likelihood, the sum of log E[p(y_c | u_c)], they get none.
 
-    Args:
-        normal: Gaussian of u in temperatures, with `loc`, `scale_diag` and `scaled_factor()`.
-        labels: 0, 1, or -1 for a missing label, which is ignored, `(..., C)`; any other number gives nan.
-        nodes: `Nodes` of R factors; their e_K are not used.
-        flips: (f, q), each a number or of shape `(C,)` or `(..., C)`.
-        chunk_size: number of nodes in a chunk, which bounds the memory; None chooses it.
+    Labels are 0, 1, or -1 for a missing label, which is ignored, `(..., C)`; any other number gives nan. The `flips`
+    (f, q) are numbers, or of shape `(C,)` or `(..., C)`. The e_K of the nodes are not used.
+
     Source: Collier et al. 2021, section 2, which averages the product over samples of u.
 
     Example:

@@ -14,17 +14,11 @@ from keras_het.ops.normal import Normal
 class LatentNormal(Normal):
     """Gaussian u = loc + kernel' (scale_diag * e_D + factor e_R): noise of the D features, mapped to the K logits.
 
-    The kernel of the mean logits also maps the noise.
+    The kernel of the mean logits, W, `(D, K)`, also maps the noise. `loc` is the mean mu of the logits, `(..., K)`.
+    `scale_diag` is d' >= 0, the standard deviations of the features' noise, `(..., D)`, and `factor` V', `(..., D, R)`.
 
         covariance = kernel' (diag(scale_diag^2) + factor factor') kernel
 
-    Args:
-        loc: mean logits mu, shape `(..., K)`.
-        scale_diag: d', standard deviations of the features' noise >= 0, shape `(..., D)`.
-        factor: V', shape `(..., D, R)`.
-        kernel: W, shape `(D, K)`, shared by the batch.
-        size: D and R, integers; None reads them from the shapes.
-        units: K, an integer; None reads it from the kernel.
     Source: Collier, Jenatton, Mustafa, Houlsby, Berent and Kokiopoulou: Massively scaling heteroscedastic classifiers.
         ICLR 2023.
 

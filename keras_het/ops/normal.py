@@ -195,7 +195,7 @@ class DiagonalNormal(Normal):
         residual, factor = (value - self.loc) / self.scale_diag, self.scaled_factor()
         log_det = 2.0 * ops.sum(ops.log(self.scale_diag), axis=-1)
         if factor.shape[-1]:
-            residual, triangular = _least_squares(factor / self.scale_diag[..., None], residual)
+            residual, triangular = least_squares(factor / self.scale_diag[..., None], residual)
             log_det = log_det + 2.0 * ops.sum(ops.log(ops.abs(ops.diagonal(triangular, axis1=-2, axis2=-1))), axis=-1)
         return ops.sum(ops.square(residual), axis=-1), log_det
 
@@ -219,16 +219,16 @@ class DiagonalNormal(Normal):
         return grad_loc, grad_scale_diag
 
 
-def _least_squares(factor: Tensor, residual: Tensor) -> tuple[Tensor, Tensor]:
+def least_squares(factor: Tensor, residual: Tensor, xp: Any = ops) -> tuple[Tensor, Tensor]:
     """Fits `residual` stacked on R zeros by least squares, with `factor`, `(..., K, R)`, stacked on I as the matrix.
 
-    Returns the residual of the fit, `(..., K + R)`, and the triangular factor of the matrix, `(..., R, R)`.
+    Returns the residual of the fit, `(..., K + R)`, and the triangular factor of the matrix, `(..., R, R)`. With NumPy
+    as `xp` it computes in float64 on every backend.
     """
-    num_factors = factor.shape[-1]
-    identity = ops.broadcast_to(
-        ops.eye(num_factors, dtype=residual.dtype), (*ops.shape(factor)[:-2], num_factors, num_factors)
-    )
-    orthogonal, triangular = ops.qr(ops.concatenate([factor, identity], axis=-2))
-    whole = ops.pad(residual, [(0, 0)] * (len(residual.shape) - 1) + [(0, num_factors)])[..., None]
-    fitted = ops.matmul(orthogonal, ops.matmul(ops.swapaxes(orthogonal, -1, -2), whole))
-    return ops.squeeze(whole - fitted, -1), triangular
+    num_factors, qr = factor.shape[-1], ops.qr if xp is ops else xp.linalg.qr
+    shape = (*xp.shape(factor)[:-2], num_factors, num_factors)
+    identity = xp.broadcast_to(xp.eye(num_factors, dtype=residual.dtype), shape)
+    orthogonal, triangular = qr(xp.concatenate([factor, identity], axis=-2))
+    whole = xp.pad(residual, [(0, 0)] * (len(residual.shape) - 1) + [(0, num_factors)])[..., None]
+    fitted = xp.matmul(orthogonal, xp.matmul(xp.swapaxes(orthogonal, -1, -2), whole))
+    return xp.squeeze(whole - fitted, -1), triangular

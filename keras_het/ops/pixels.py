@@ -22,7 +22,7 @@ MAX_VARIANCE = 4.0
 def log_joint_pixels(
     normal: Any, labels: Tensor, nodes: Nodes, valid: Tensor | None = None, chunk_size: int | None = None
 ) -> Tensor:
-    """Computes the log-probability of the labels of all pixels of an image, averaged over nodes of the factors.
+    """Computes the log-probability of the labels of all pixels of an image, `(B,)`, averaged over nodes of the factors.
 
         log p(y) = log E_{e_R}[ prod_i p(y_i | e_R) ],     p(k | e_R) = softmax_k(c + w (1/2 - s)),
         c = mu + V e_R,   s = softmax(c),   w = 4 d^2 / (4 + d^2)
@@ -32,14 +32,9 @@ def log_joint_pixels(
     d = 1, and 0.15 for d = 2. The probabilities of all label maps sum to one for any d. The paper draws diagonal noise
     with each factor node. That estimate is far too low, because one draw would have to fit all pixels at once.
 
-    Args:
-        normal: Gaussian of u in temperatures, with `loc` `(B, ..., C)`, `scale_diag` and `scaled_factor()`.
-        labels: classes, integers `(B, ...)`; a label outside [0, C) gives nan.
-        nodes: `Nodes` of R factors; their e_K are not used.
-        valid: pixels that count, booleans `(B, ...)`; None for all. Other pixels get no gradient at any logits.
-        chunk_size: number of nodes in a chunk, which bounds the memory; None chooses it.
-    Returns:
-        log-probabilities, shape `(B,)`; 0 for an image without valid pixels.
+    Labels are integers `(B, ...)`; a label outside [0, C) gives nan. Only `valid` pixels, booleans `(B, ...)`, count
+    and get a gradient. The result is 0 for an image without valid pixels. The e_K of the nodes are not used.
+
     Source: Monteiro et al. 2020, Eq. 5, with another estimate.
 
     Example:

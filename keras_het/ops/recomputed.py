@@ -20,12 +20,8 @@ def log_mean_over_nodes(
 ) -> Tensor:
     """Returns log mean_s exp(l_s) over the nodes of the factors, `(...)`, with the memory of one chunk of nodes.
 
-    Args:
-        log_likelihoods: function of a chunk of noise, `(R, nodes)`, and of the rows; returns l, `(..., nodes)`.
-        nodes: `Nodes` of R factors; their e_K are not used.
-        rows: tensors with leading axes `(...)`, the first of shape `(..., K)`; they get gradients of any order.
-        units: number of array elements per node and entry of `(...)`.
-        chunk_size: number of nodes in a chunk; None chooses it.
+    `log_likelihoods` computes l, `(..., nodes)`, from a chunk of noise, `(R, nodes)`, and the rows, which have leading
+    axes `(...)`, and get gradients of any order. `units` is the number of array elements per node and entry of `(...)`.
     """
     noise, count = ops.cast(nodes.eps_factor, rows[0].dtype), nodes.num_samples
     units *= math.prod(axis for axis in rows[0].shape[1:-1] if isinstance(axis, int))

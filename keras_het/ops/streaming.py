@@ -57,8 +57,12 @@ def expectation(
         )
     else:
         rows, chunk_size = blocking.inference_block_sizes(normal.loc, nodes.num_samples, normal.num_logits, chunk_size)
-        flat = normal if rows is None else normal.flat()
-        (average,), _ = _map_rows(functools.partial(_average_unrolled, mean, nodes, chunk_size), rows, flat)
+        unrolled, flat = functools.partial(_average_unrolled, mean, nodes, chunk_size), normal
+        if rows is None:
+            (average,), _ = unrolled(normal)
+        else:
+            flat = normal.flat()
+            (average,), _ = _map_rows(unrolled, rows, flat)
     return average if flat is normal else ops.reshape(average, ops.shape(normal.loc))
 
 

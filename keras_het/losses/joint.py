@@ -11,9 +11,8 @@ from keras_het.base.refusal import refusal, refuse_if
 from keras_het.base.validation import MAX_CLASSES, check_ignore_class, check_integer, check_numbers
 from keras_het.losses.crossentropy import Crossentropy
 from keras_het.losses.distribution_loss import JointLoss, align_labels, shapes_fit
-from keras_het.ops.label_vectors import MISSING_LABEL, log_joint_labels
+from keras_het.ops.joint import MISSING_LABEL, log_joint_labels, log_joint_pixels
 from keras_het.ops.packed import unpack
-from keras_het.ops.pixels import log_joint_pixels
 
 
 @keras.saving.register_keras_serializable("keras_het")
@@ -94,7 +93,7 @@ class JointSegmentationCrossentropy(JointLoss):
 
     If the labels of pixels vary together, for example because one annotator marks them and another does not, V learns a
     common direction for them. The crossentropy of each pixel gives no gradient for that. The diagonal noise is
-    integrated in closed form (`ops.pixels.log_joint_pixels`), and the factor noise with quasi-random nodes, new at
+    integrated in closed form (`ops.joint.log_joint_pixels`), and the factor noise with quasi-random nodes, new at
     every training step and constant in `evaluate`.
 
     The loss of an image is a sum over its pixels, in nats, as in the paper. So do not reuse a learning rate or weight

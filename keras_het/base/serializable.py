@@ -17,7 +17,6 @@ class Serializable:
     """
 
     def get_config(self) -> dict[str, Any]:
-        """Returns the arguments of the constructor."""
         config: dict[str, Any] = getattr(super(), "get_config", dict)()
         arguments = {name: getattr(self, name) for name in _argument_names(type(self))}
         return {**config, **{name: keras.saving.serialize_keras_object(value) for name, value in arguments.items()}}
@@ -44,7 +43,6 @@ class Component(Serializable):
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Self:
-        """Makes an object from its config."""
         return cls(**config)
 
     def __repr__(self) -> str:

@@ -41,17 +41,14 @@ class TrainingRecord:
 
     @property
     def weights(self) -> np.ndarray:
-        """Weight of each epoch, `(epochs,)`."""
         return np.array(self.epoch_losses) + MIN_EPOCH_WEIGHT
 
     @property
     def mean_margin(self) -> np.ndarray:
-        """Weighted mean of the margins over the epochs, `(N,)`."""
         return self.margin_sum / self.weights.sum()
 
     @property
     def mean_probabilities(self) -> np.ndarray:
-        """Weighted mean of p(j | x) over the epochs, `(N, K)`; rows sum to 1."""
         return self.probability_sum / self.probability_sum.sum(axis=1, keepdims=True)
 
 

@@ -98,10 +98,11 @@ class Covariance(Serializable, FullPrecision):
         start = self.starting_scale() * (math.sqrt(0.5) if self.num_factors else 1.0)
         self.scale_unit = max(start - self.min_scale, self.min_scale)
         multiplier = self.learning_rate_multiplier / self.scale_unit
-        start_bias = keras.initializers.Constant(self.scale_diag_bias(start))
-        self.scale_diag_layer = self.affine_map(
-            "scale_diag", self.units, start_bias, input_shape, multiplier=multiplier
-        )
+        options = {
+            "bias_initializer": keras.initializers.Constant(self.scale_diag_bias(start)),
+            "multiplier": multiplier,
+        }
+        self.scale_diag_layer = self.affine_map("scale_diag", self.units, input_shape, **options)
         self.make_maps(start, input_shape)
 
     def scale_diag_bias(self, scale: float) -> float:
@@ -110,33 +111,17 @@ class Covariance(Serializable, FullPrecision):
         return softplus_inverse(ratio) * self.scale_unit / self.learning_rate_multiplier
 
     def starting_scale(self) -> float:
-        """Returns the standard deviation of the noise at the start."""
         return self.initial_scale * self.temperature
 
     def make_maps(self, start: float, input_shape: Any) -> None:
         """Makes and builds the maps other than d; `start` is the standard deviation of their noise at the start."""
 
-    def affine_map(
-        self,
-        name: str,
-        width: int,
-        bias_initializer: Any,
-        input_shape: Any,
-        kernel_initializer: Any = None,
-        multiplier: float = 1.0,
-    ) -> AffineMap:
-        """Returns a new, built map of the features to `width` outputs; a bias initializer of None means no bias."""
-        layer = AffineMap(
-            width,
-            multiplier,
-            use_bias=bias_initializer is not None,
-            kernel_initializer=kernel_initializer or _copy(self.initializer),
-            bias_initializer=bias_initializer,
-            kernel_regularizer=self.regularizer,
-            name=name,
-            trainable=self.trainable,
-            dtype=self.dtype_policy,
-        )
+    def affine_map(self, name: str, width: int, input_shape: Any, **options: Any) -> AffineMap:
+        """Builds a map of the features to `width` outputs; `options` are arguments of `AffineMap`."""
+        if "kernel_initializer" not in options:
+            options["kernel_initializer"] = _copy(self.initializer)
+        options |= {"name": name, "trainable": self.trainable, "dtype": self.dtype_policy}
+        layer = AffineMap(width, kernel_regularizer=self.regularizer, **options)
         layer.build(input_shape)
         return layer
 

@@ -59,7 +59,8 @@ class LowRank(Covariance):
     def make_maps(self, start: float, input_shape: Any) -> None:
         multiplier = self.learning_rate_multiplier / math.sqrt(self.num_factors)
         rows, width = UnitRows(self.num_factors, self.seed, start / multiplier), self.units * self.num_factors
-        self.factor_layer = self.affine_map("factor", width, rows, input_shape, multiplier=multiplier)
+        options = {"bias_initializer": rows, "multiplier": multiplier}
+        self.factor_layer = self.affine_map("factor", width, input_shape, **options)
 
     def count_weights(self, features: int, units: int) -> int:
         return super().count_weights(features, units) * (1 + self.num_factors)

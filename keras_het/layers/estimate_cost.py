@@ -59,8 +59,7 @@ class CostEstimates:
         )
         return "\n".join([title.format(**self.sizes), *align_columns(cells, left=range(len(cells[0]))), NOTE])
 
-    def __repr__(self) -> str:
-        return str(self)
+    __repr__ = __str__
 
 
 def estimate_cost(

@@ -157,9 +157,7 @@ def resolve_covariance(
 def make_covariance(num_factors: int | None = None, parameter_efficient: bool = False, **arguments: Any) -> Covariance:
     """Builds the covariance of a head's arguments: `Diagonal` for R = 0, else `LowRank` or `ParameterEfficient`."""
     is_zero = isinstance(num_factors, numbers.Integral) and not isinstance(num_factors, bool) and num_factors == 0
-    if not is_zero:
-        kind = ParameterEfficient if parameter_efficient else LowRank
-        return kind(num_factors, **arguments)
-    if parameter_efficient:
-        raise refusal("parameter_efficient", "be False without factors", "parameter_efficient=True, num_factors=0")
-    return Diagonal(**arguments)
+    received = "parameter_efficient=True, num_factors=0"
+    refuse_if(is_zero and parameter_efficient, "parameter_efficient", "be False without factors", received)
+    kind = ParameterEfficient if parameter_efficient else LowRank
+    return Diagonal(**arguments) if is_zero else kind(num_factors, **arguments)

@@ -49,11 +49,9 @@ class Integrator(Component, abc.ABC):
     def integrate(self, link: Link, normal: Any, key: Any = None) -> Any:
         """Returns the outputs of a head, the expectation of a link, `(..., K)`.
 
-        Args:
-            link: link to average.
-            normal: Gaussian of the logits, a `Normal` of `keras_het.ops.normal`, in temperatures and centred by the
-                link; its `size` gives the numbers of entries of the nodes.
-            key: (seed, step) for fresh noise in training; None at inference, for a fixed function of `normal`.
+        `normal` is the Gaussian of the logits, a `Normal` of `keras_het.ops.normal`, in temperatures and centred by the
+        link; its `size` gives the numbers of entries of the nodes. `key` is (seed, step), for fresh noise in training,
+        or None at inference, for a fixed function of `normal`.
         """
 
     def prepare(self, units: int, num_factors: int) -> None:

@@ -22,13 +22,8 @@ _cache: dict[tuple, Any] = {}
 def constant(make: Callable, *arguments: Any, beside: Tensor, xp: Any = ops) -> Tensor:
     """Returns make(*arguments, xp), a tensor; on PyTorch it is made once for each device.
 
-    PyTorch would otherwise copy NumPy arrays to the device at every step.
-
-    Args:
-        make: function of a module, not a lambda.
-        arguments: hashable arguments of the function.
-        beside: tensor on the device of the computation.
-        xp: `keras.ops`, or `numpy` on the host.
+    PyTorch would otherwise copy NumPy arrays to the device at every step. `make` is a function of a module, not a
+    lambda, of hashable arguments. `beside` is a tensor on the device; `xp` is `keras.ops`, or `numpy` on the host.
     """
     if not is_plain(beside):
         return make(*arguments, xp)

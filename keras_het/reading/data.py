@@ -35,10 +35,7 @@ class LabelTask(NamedTuple):
 
 
 def check_data(model: keras.Model, x: Any, y: Any, outputs: list[Ending], losses: list[list]) -> list[str]:
-    """Raises an error for data that a model cannot learn from, and returns the texts of warnings.
-
-    Arrays are checked completely, data sets by their first batches.
-    """
+    """Raises an error for data that a model cannot learn from: arrays, or first batches; returns texts of warnings."""
     refuse_if(is_data_set(x) and y is not None, "y", "be None for a data set, which has its own labels", "labels")
     check_rereadable("x", x)
     texts, label_texts = [], []
@@ -59,7 +56,6 @@ def _arrays(data: Any) -> list[Any]:
 
 
 def _check_lengths(x: Any, y: Any) -> None:
-    """Raises an error for arrays of different lengths."""
     y = as_array("y", y) if isinstance(y, list | tuple) and not _arrays(y) else y
     data = {"x": x, "y": y}
     lengths = {name: {int(part.shape[0]) for part in _arrays(data[name]) if part.shape[0]} for name in data}
@@ -127,7 +123,6 @@ def first_not_finite(part: Any) -> int | None:
 
 
 def _tasks(model: keras.Model, x: Any, y: Any, outputs: list, losses: list[list]) -> Iterator[LabelTask]:
-    """Yields the task of each output and each known loss."""
     if y is None or not outputs:
         return
     for output, output_losses, labels in zip(outputs, losses, _split_labels(y, outputs, losses), strict=True):
@@ -152,10 +147,7 @@ def _make_task(labels: Any, loss: Criterion, output: Ending) -> LabelTask | None
 
 
 def check_label_shape(labels: Any, loss: Criterion, output: Ending) -> None:
-    """Raises an error for labels of a shape that a loss does not accept, as far as both are known.
-
-    A compiled step knows only the shape.
-    """
+    """Raises an error for labels of a shape that a loss does not accept, as far as a compiled step knows it."""
     if task := _make_task(labels, loss, output):
         SHAPE_CHECKS[_find_form(task)](tuple(labels.shape), task)
 
@@ -202,7 +194,6 @@ def _check_labels(task: LabelTask) -> list[str]:
 
 
 def _find_form(task: LabelTask) -> str:
-    """Returns the form of the labels if the loss accepts both integers and vectors."""
     if task.form != "either":
         return task.form
     shape = task.labels.shape
@@ -247,7 +238,6 @@ def _expected_shape(shape: tuple, task: LabelTask) -> tuple:
 
 
 def _check_classes(task: LabelTask) -> list[str]:
-    """Checks that integers are classes."""
     labels, classes = task.labels, task.classes
     refuse_first(labels != np.floor(labels), "y", "be integers", labels, "g")
     used = labels[labels != task.ignored]

@@ -110,12 +110,7 @@ class Ending(NamedTuple):
 
     @property
     def head_activation(self) -> str | None:
-        """Name of the activation in or after the head, or None.
-
-        Raises:
-            ValueError: for several activations, for an activation without a link or without a name in Keras, and for a
-                softmax that is not over the last axis.
-        """
+        """Name of the activation in or after the head, or None; a ValueError for several or an unknown one."""
         layers = [self.head, *filter(is_activation, self.tail)]
         pairs = [(name, layer.name) for layer in layers if (name := activation_of(layer)) is not None]
         names, text = [name for name, _ in pairs], ", then ".join(f"{name} in {layer!r}" for name, layer in pairs)
@@ -146,11 +141,7 @@ class Ending(NamedTuple):
         return remedy if self.accepts_activation else f"put {self.activation_layer} after it"
 
     def ends_in(self, kinds: tuple) -> bool:
-        """True if the head has one of these classes, and only activations, Reshape and Flatten follow.
-
-        Raises:
-            ValueError: for a 1x1 convolution whose channels are not the last axis.
-        """
+        """True if the head has one of these classes, and only activations, Reshape and Flatten follow."""
         only_reshapes = all(any(is_a(layer, kind) for kind in RESHAPING_LAYERS) for layer in self.reshapes)
         return only_reshapes and _is_any(self.head, kinds)
 
@@ -188,10 +179,6 @@ def find_ending(
     The head can be in an inner model. Dense includes 1x1 convolutions and subclasses with the same `call`. With `name`,
     any layers can follow the head. `remedy` is a sentence for the error if the model ends in another layer; None names
     the heads of the model.
-
-    Raises:
-        ValueError: if the model has no graph, several outputs or no such head, or if an activation without a link
-            follows the last head.
     """
     output = single_output(model)
     ending = _read(walk([output], past_merges=False), tuple(output.shape))
@@ -234,11 +221,7 @@ def read_layers(layers: list, shape: tuple = ()) -> Ending:
 
 
 def single_output(model: keras.Model) -> Any:
-    """Returns the symbolic output of a functional or built Sequential model.
-
-    Raises:
-        ValueError: for a model without a graph, or with several outputs.
-    """
+    """Returns the symbolic output of a model with a graph and one output; refuses other models."""
     if not has_graph(model) or not getattr(model, "outputs", None):
         raise ValueError(
             "`model` must be a functional or built Sequential model: give a Sequential model a keras.Input. A "
@@ -407,7 +390,6 @@ def _learner_error(tensor: Any) -> str:
 
 
 def _find_transitions(tensors: list) -> list[str]:
-    """Returns the names of the `NoiseTransition` layers before symbolic tensors."""
     return [layer.name for layer, *_ in walk(tensors) if isinstance(_unwrap(layer), NoiseTransition)]
 
 
@@ -430,7 +412,6 @@ def _is_passive(layer: Any) -> bool:
 
 
 def _declared_ending(layer: Any) -> Ending | None:
-    """Returns the `Ending` that a layer or model declares as its `head_output`, or None."""
     ending = getattr(layer, "head_output", None)
     return ending if isinstance(ending, Ending) else None
 
@@ -450,10 +431,7 @@ def _layers(model: keras.Sequential) -> Iterator[Any]:
 
 
 def _trace(model: keras.Model) -> Any:
-    """Calls a subclassed model on symbolic inputs and returns its outputs.
-
-    Returns [] if the model refuses symbolic inputs, and None if it is not built or has no layer to read.
-    """
+    """Calls a subclassed model on symbolic inputs; returns [] if it refuses them, and None if nothing can be read."""
     known = (HeteroscedasticDense, NoiseTransition, keras.layers.Dense, keras.layers.Conv2D)
     shapes = (model.get_build_config() or {}).get("input_shape") if model.built and layers_of(model, known) else None
     if shapes is None:

@@ -29,7 +29,7 @@ class Arrays(NamedTuple):
 
 
 def is_data_set(x: Any) -> bool:
-    """Returns whether `x` yields batches: a `PyDataset`, a `tf.data.Dataset`, a `DataLoader`, a generator."""
+    """True if `x` yields batches: a `PyDataset`, a `tf.data.Dataset`, a `DataLoader`, a generator."""
     is_iterable = hasattr(x, "__iter__") and not hasattr(x, "shape") and not isinstance(x, list | tuple | dict)
     return isinstance(x, keras.utils.PyDataset) or is_iterable
 

@@ -136,9 +136,9 @@ class Covariance(Serializable, FullPrecision):
         """Returns the class axes of all weights, for `keras_het.distribution.layout_map`."""
         return {"scale_diag/kernel": 1, "scale_diag/bias": 0, **self.axes}
 
-    def normal(self, x: Tensor, mean: Any) -> Any:
-        """Returns the Gaussian of the logits for features `x`, `(..., D)`; `mean` maps features to mu."""
-        return self.distribution(x, mean(x))
+    def normal(self, x: Tensor, loc_map: Any) -> Any:
+        """Returns the Gaussian of the logits for features `x`, `(..., D)`; `loc_map` maps features to mu."""
+        return self.distribution(x, loc_map(x))
 
     def distribution(self, x: Tensor, loc: Tensor) -> DiagonalNormal:
         """Returns the Gaussian of the logits for features `x`, `(..., D)`, and mean logits `loc`, `(..., K)`."""

@@ -87,7 +87,7 @@ def _check_inputs(model: keras.Model, x: Any) -> None:
 
 
 def _fits(shape: Any, expected: Any) -> bool:
-    """Returns whether shapes agree after the first axis; Keras adds or drops a last axis of 1."""
+    """True if shapes agree after the first axis; Keras adds or drops a last axis of 1."""
     shape, expected = list(shape[1:]), list(expected[1:])
     if abs(len(shape) - len(expected)) == 1 and max(shape, expected, key=len)[-1] == 1:
         max(shape, expected, key=len).pop()

@@ -1,13 +1,13 @@
 """Layouts of the weights of heads on several devices, for `keras.distribution`."""
 
 import re
-from collections.abc import Iterator
 from typing import Any
 
 import keras
 
 from keras_het.base.internals import layers_of
 from keras_het.base.refusal import refusal, refuse_if
+from keras_het.base.validation import check_even_split
 from keras_het.layers.noisy_dense import NoisyDense
 
 __all__ = ["layout_map"]
@@ -19,20 +19,14 @@ ALTERNATIVES = {
 
 
 class _HeadLayoutMap(keras.distribution.LayoutMap):
-    """LayoutMap that raises for a head's weight without an entry, which Keras would silently replicate."""
+    """LayoutMap that raises for the covariance of a head without an entry, which Keras would silently replicate."""
 
-    def __init__(self, device_mesh: Any, heads: list[NoisyDense]) -> None:
-        super().__init__(device_mesh)
-        self.names = sorted({head.name for head in heads})
-        self._below_head = re.compile(rf"(?:.*/)?(?:{'|'.join(map(re.escape, self.names))})/.*(?<!/output)")
-        self._covariance_paths = tuple(
-            f"/{head.covariance.name}/{path}" for head in heads for path in head.covariance.class_axes()
-        )
+    paths: tuple[str, ...] = ()  # ends of the paths of the covariances' weights
 
     def __getitem__(self, path: str) -> Any:
         layout = super().__getitem__(path)
-        if layout is None and (self._below_head.fullmatch(path) or path.endswith(self._covariance_paths)):
-            rule = f"have every weight of a head; it was made for the heads {self.names} and their `class_axes`"
+        if layout is None and path.endswith(self.paths):
+            rule = "have an entry for each weight of a head: call layout_map again, with the model that has this head"
             raise refusal("The layout", rule, f"the weight {path!r}")
         return layout
 
@@ -54,11 +48,11 @@ def layout_map(model: keras.layers.Layer, mesh: Any, axis: str = "model") -> ker
         mesh: a `keras.distribution.DeviceMesh`.
         axis: name of the mesh axis whose devices share the classes.
     Returns:
-        a `keras.distribution.LayoutMap`, to which you can add entries. It raises ValueError when a head makes a weight
-            without an entry.
+        a `keras.distribution.LayoutMap`, to which you can add entries. It raises ValueError for the covariance of a
+            head of another name.
     Raises:
-        ValueError: if the model has no head, or a head with a weight that its `class_axes` does not name; if two heads
-            of one name have different covariances; if the mesh has no such axis, or its devices cannot share the
+        ValueError: if the model has no head, or a built head with a weight that its `class_axes` does not name; if two
+            heads of one name have different covariances; if the mesh has no such axis, or its devices cannot share the
             classes evenly; on other backends than JAX.
 
     Example:
@@ -82,34 +76,21 @@ def layout_map(model: keras.layers.Layer, mesh: Any, axis: str = "model") -> ker
         raise refusal("axis", f"be an axis of the mesh, {list(mesh.axis_names)}", value=axis)
     heads = layers_of(model, NoisyDense)
     refuse_if(not heads, "model", "have a head of keras_het", f"{model.name!r}, which has none")
-    layout, devices = _HeadLayoutMap(mesh, heads), mesh.devices.shape[list(mesh.axis_names).index(axis)]
-    for head in heads:
-        if head.units % devices:
-            units = -(-head.units // devices) * devices
-            rule = f"be divisible by the {devices} devices of the axis {axis!r}: use {units}, with some unused classes"
-            raise refusal("units", rule, f"units={head.units} of the head {head.name!r}")
-    layout.update(_layouts(heads, axis))
-    for weight in (weight for head in heads for weight in head.weights):
-        layout[weight.path]  # raises for a weight without a layout
-    return layout
-
-
-def _layouts(heads: list[NoisyDense], axis: str) -> dict[str, tuple]:
-    """Returns {key: layout} of the weights of all heads."""
     layouts: dict[str, tuple] = {}
+    devices = mesh.devices.shape[list(mesh.axis_names).index(axis)]
     for head in heads:
-        for key, axes in _entries(head, axis):
-            if layouts.setdefault(key, axes) != axes:
-                rule = "have different names if their covariances differ, because layouts are found by name"
-                raise refusal("The heads", rule, f"several heads of the name {head.name!r}")
-    return layouts
-
-
-def _entries(head: NoisyDense, axis: str) -> Iterator[tuple[str, tuple]]:
-    """Yields keys and layouts of the weights of a head.
-
-    A key matches a whole path in any model, by `re.search` (Keras up to 3.13) and by `re.fullmatch` (later).
-    """
-    for path, class_axis in head.class_axes().items():
-        layout = () if class_axis is None else (*[None] * class_axis, axis)
-        yield rf"\A(?:.*/)?{re.escape(f'{head.name}/{path}')}\Z", layout
+        check_even_split(head.units, devices)
+        for path, class_axis in head.class_axes().items():
+            # It matches a whole path in any model, by `re.search` (Keras up to 3.13) and by `re.fullmatch` (later).
+            key = rf"\A(?:.*/)?{re.escape(f'{head.name}/{path}')}\Z"
+            axes = () if class_axis is None else (*[None] * class_axis, axis)
+            rule = "have different names if their covariances differ, because layouts are found by name"
+            is_other = layouts.setdefault(key, axes) != axes
+            refuse_if(is_other, "The heads", rule, f"several heads of the name {head.name!r}")
+    layout = _HeadLayoutMap(mesh)
+    layout.update(layouts)
+    for weight in (weight for head in heads for weight in head.weights):
+        rule = "name every weight of the head"
+        refuse_if(layout[weight.path] is None, "`class_axes` of the covariance", rule, f"without {weight.path!r}")
+    layout.paths = tuple(f"/{head.covariance.name}/{path}" for head in heads for path in head.covariance.class_axes())
+    return layout

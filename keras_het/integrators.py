@@ -49,11 +49,9 @@ class Integrator(Component, abc.ABC):
     def integrate(self, link: Link, normal: Any, key: Any = None) -> Any:
         """Returns the outputs of a head, the expectation of a link, `(..., K)`.
 
-        Args:
-            link: link to average.
-            normal: Gaussian of the logits, a `Normal` of `keras_het.ops.normal`, in temperatures and centred by the
-                link; its `size` gives the numbers of entries of the nodes.
-            key: (seed, step) for fresh noise in training; None at inference, for a fixed function of `normal`.
+        `normal` is the Gaussian of the logits, a `Normal` of `keras_het.ops.normal`, in temperatures and centred by the
+        link; its `size` gives the numbers of entries of the nodes. `key` is (seed, step), for fresh noise in training,
+        or None at inference, for a fixed function of `normal`.
         """
 
     def prepare(self, units: int, num_factors: int) -> None:
@@ -61,7 +59,6 @@ class Integrator(Component, abc.ABC):
 
 
 def _kinds(base: type[Any]) -> list[type[Any]]:
-    """Returns all subclasses, even the user's."""
     return [kind for child in base.__subclasses__() for kind in (child, *_kinds(child))]
 
 
@@ -142,10 +139,7 @@ class Sampler(Integrator):
 
 
 def _is_eager_prediction(normal: Any) -> bool:
-    """True if PyTorch predicts at once, without a gradient, and so can take the loop of training.
-
-    Plain operations have all derivatives and can be exported, but eager PyTorch fuses none of them.
-    """
+    """True if PyTorch predicts at once, without a gradient: the training loop is then faster than plain operations."""
     return is_eager(normal.tensors) and not needs_gradient(normal.tensors) and active_compiler() is None
 
 

@@ -107,12 +107,9 @@ class Link(Component):
 
     def loss(self) -> keras.losses.Loss:
         """Returns the Keras loss for integer labels `(...)`; for a sigmoid, for vectors `(..., K)` of 0 and 1."""
-        kind = (
-            keras.losses.SparseCategoricalCrossentropy
-            if self.activation == "softmax"
-            else keras.losses.BinaryCrossentropy
-        )
-        return kind(from_logits=True)
+        if self.activation == "softmax":
+            return keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+        return keras.losses.BinaryCrossentropy(from_logits=True)
 
 
 @keras.saving.register_keras_serializable("keras_het")

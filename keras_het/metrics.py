@@ -66,7 +66,6 @@ class ExpectedCalibrationError(Serializable, keras.metrics.Metric):
         self._gaps = self.add_weight(shape=(self.num_bins,), initializer="zeros", dtype="float32", name="gaps")
 
     def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
-        """Adds a batch."""
         check_in_scope(f"The metric {self.name!r}", self.variables)
         mask, y_pred = mask_of(y_pred), ops.cast(y_pred, "float32")
         rule = "have a probability for each class, (..., K). For one sigmoid, use [1 - p, p]"
@@ -106,7 +105,6 @@ class ExpectedCalibrationError(Serializable, keras.metrics.Metric):
         return ops.cast(ops.equal(labels, ops.cast(predicted, labels.dtype)), "float32"), weights
 
     def result(self) -> Any:
-        """Returns the error, in [0, 1]."""
         return ops.divide_no_nan(ops.sum(ops.abs(self._gaps)), self._weight)
 
 
@@ -146,16 +144,13 @@ class AnnotatorsMetric(Serializable, keras.metrics.Metric):
         self.metric = metric
 
     def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
-        """Adds a batch."""
         labels, predictions = broadcast_predictions(ops.convert_to_tensor(y_true), ops.convert_to_tensor(y_pred))
         is_known = ops.not_equal(labels, -1)
         weights = 1.0 if sample_weight is None else ops.cast(broadcast_weights(sample_weight, labels), "float32")
         self.metric.update_state(ops.where(is_known, labels, 0), predictions, ops.cast(is_known, "float32") * weights)
 
     def result(self) -> Any:
-        """Returns the result of the other metric."""
         return self.metric.result()
 
     def reset_state(self) -> None:
-        """Resets the other metric."""
         self.metric.reset_state()

@@ -48,8 +48,8 @@ BUGS = (
     Bug(
         "the branch of PyTorch taken by the other backends",
         "keras_het/ops/streaming.py",
-        '    if keras.config.backend() == "torch":\n        return _loop_over_blocks',
-        '    if keras.config.backend() != "torch":\n        return _loop_over_blocks',
+        '    if keras.config.backend() == "torch":  # `ops.map`',
+        '    if keras.config.backend() != "torch":  # `ops.map`',
         ("ops", "layers"),
         ("tensorflow",),  # where the size of a batch may be unknown
     ),

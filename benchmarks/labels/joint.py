@@ -57,7 +57,7 @@ class Task:
         """Returns the joint distributions of the planted model."""
         from keras.ops import convert_to_numpy
 
-        from keras_het.explain.label_distribution import JointLabels
+        from keras_het.explain.distributions import JointLabels
         from keras_het.ops.low_rank import LowRankNormal
         from keras_het.ops.packed import pack
 

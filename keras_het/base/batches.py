@@ -33,7 +33,7 @@ class Arrays(NamedTuple):
 
 
 def is_data_set(x: Any) -> bool:
-    """Returns whether `x` yields batches: a `PyDataset`, a `tf.data.Dataset`, a `DataLoader`, a generator."""
+    """True if `x` yields batches: a `PyDataset`, a `tf.data.Dataset`, a `DataLoader`, a generator."""
     is_iterable = hasattr(x, "__iter__") and not hasattr(x, "shape") and not isinstance(x, list | tuple | dict)
     return isinstance(x, keras.utils.PyDataset) or is_iterable
 
@@ -45,11 +45,7 @@ def check_rereadable(name: str, x: Any) -> None:
 
 
 def check_same_index(**arguments: Any) -> None:
-    """Raises ValueError unless all pandas arguments have the same index, in the same order.
-
-    This package pairs rows by position, and pandas by index. If one column was shuffled or sorted, examples would get
-    the labels of other examples.
-    """
+    """Checks that pandas arguments share one index in one order, because this package pairs their rows by position."""
     parts = ((name, part) for name, value in arguments.items() for part in _parts(value))
     indices = [(name, part.index) for name, part in parts if hasattr(part, "iloc")]
     for name, index in indices[1:]:
@@ -62,11 +58,7 @@ def check_same_index(**arguments: Any) -> None:
 
 
 def read_index(**arguments: Any) -> Any:
-    """Returns the pandas index of the first argument that has one; None if no argument has an index.
-
-    Raises:
-        ValueError: for the errors of `check_same_index`, and for an index with duplicates.
-    """
+    """Returns the pandas index of the first argument that has one, or None; refuses an index with duplicates."""
     check_same_index(**arguments)
     name, index = next(((name, part.index) for name, part in arguments.items() if hasattr(part, "iloc")), ("", None))
     if index is not None and not index.is_unique:
@@ -82,7 +74,6 @@ def _parts(value: Any) -> Any:
 
 
 def _strings_as_array(x: Any) -> Any:
-    """Converts a list of strings to an array; returns anything else unchanged."""
     has_only_strings = isinstance(x, list) and x and all(isinstance(part, str) for part in x)
     return np.array(x, object) if has_only_strings else x
 
@@ -110,11 +101,7 @@ def as_array(name: str, part: Any) -> np.ndarray:
 
 
 def count_examples(x: Any) -> int:
-    """Returns the number of examples of an array, or of a list, tuple or dict of arrays.
-
-    Raises:
-        ValueError: for other types, such as nested lists of numbers or sparse matrices.
-    """
+    """Returns the number of examples of an array, or of a list, tuple or dict of arrays; refuses other types."""
     arrays = [check_dense("x", part) for part in keras.tree.flatten(_strings_as_array(x))]
     wrong = [part for part in arrays if not len(getattr(part, "shape", ()))]
     if wrong or not arrays:
@@ -139,21 +126,15 @@ def argmax_rows(p: np.ndarray) -> np.ndarray:
 
 
 def batches(x: Any, batch_size: int) -> Iterator[tuple[Any, Any]]:
-    """Yields pairs of inputs and labels, batch by batch; labels are None if `x` has none.
-
-    See `batches_with_weights`.
-    """
+    """Yields pairs of inputs and labels, or None without labels, batch by batch; see `batches_with_weights`."""
     return ((inputs, labels) for inputs, labels, _ in batches_with_weights(x, batch_size))
 
 
 def batches_with_weights(x: Any, batch_size: int, *, keeps_order: bool = True) -> Iterator[tuple[Any, Any, Any]]:
     """Yields inputs, labels and weights, batch by batch; labels and weights are None if `x` has none.
 
-    With `keeps_order`, results belong to row numbers, so the first batches of a data set are read again at the end.
-
-    Raises:
-        ValueError: for an infinite data set.
-    Warns: with `keeps_order`, if the data set shuffles itself.
+    With `keeps_order`, results belong to row numbers. So the first batches of a data set are read again at the end, and
+    a warning tells if they differ. Raises ValueError for an infinite data set.
     """
     x = _strings_as_array(x)
     if not is_data_set(x):
@@ -240,13 +221,10 @@ def _foreign_as_array(part: Any) -> Any:
 
 
 def labelled_batches(x: Any, y: Any, batch_size: int, name: str = "y") -> Iterator[tuple[Any, np.ndarray]]:
-    """Yields pairs of inputs and NumPy labels, batch by batch.
+    """Yields pairs of inputs and NumPy labels, batch by batch; `y` is None for a data set.
 
-    `y` is None for a data set. One pass reads its inputs and its labels, so they match even if it is shuffled.
-
-    Raises:
-        ValueError: for labels that are missing, doubled or not as many as the examples; for weights in a data set, or
-            different pandas indices.
+    One pass reads inputs and labels, so they match even if the data set is shuffled. Raises ValueError for labels that
+    are missing, doubled or not as many as the examples, for weights in a data set, and for different pandas indices.
     """
     if is_data_set(x) != (y is None):
         rule = "be labels for arrays, and None for a data set, which has its own labels"
@@ -266,11 +244,7 @@ def labelled_batches(x: Any, y: Any, batch_size: int, name: str = "y") -> Iterat
 
 
 def as_arrays(x: Any, y: Any, name: str = "y") -> Arrays:
-    """Converts examples and labels to arrays; reads a data set, with its weights, in one pass.
-
-    Raises:
-        ValueError: for missing labels of arrays, labels beside a data set, or different pandas indices.
-    """
+    """Converts examples and labels to arrays; reads a data set, with its weights, in one pass."""
     if not is_data_set(x):
         count_examples(x)
         refuse_if(y is None, name, "be labels for arrays", f"{name}=None")

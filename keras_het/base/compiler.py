@@ -25,10 +25,7 @@ def active_compiler() -> Compiler | None:
 
 
 def compile_body(function: Callable, tensors: Any) -> Callable:
-    """Compiles the body of a block, if the current step is compiled.
-
-    A smaller last block also runs uncompiled, to avoid a recompilation.
-    """
+    """Compiles the body of a block in a compiled step, but not a smaller last block, which would compile it again."""
     compiler = active_compiler()
     if compiler is None:
         return function

@@ -22,13 +22,8 @@ _cache: dict[tuple, Any] = {}
 def constant(make: Callable, *arguments: Any, beside: Tensor, xp: Any = ops) -> Tensor:
     """Returns make(*arguments, xp), a tensor; on PyTorch it is made once for each device.
 
-    PyTorch would otherwise copy NumPy arrays to the device at every step.
-
-    Args:
-        make: function of a module, not a lambda.
-        arguments: hashable arguments of the function.
-        beside: tensor on the device of the computation.
-        xp: `keras.ops`, or `numpy` on the host.
+    PyTorch would otherwise copy NumPy arrays to the device at every step. `make` is a function of a module, not a
+    lambda, of hashable arguments. `beside` is a tensor on the device; `xp` is `keras.ops`, or `numpy` on the host.
     """
     if not is_plain(beside):
         return make(*arguments, xp)
@@ -42,10 +37,7 @@ def constant(make: Callable, *arguments: Any, beside: Tensor, xp: Any = ops) -> 
 
 
 def numbers(*values: float, beside: Tensor) -> Any:
-    """Returns numbers for arithmetic with `beside`; on PyTorch they are tensors of its dtype.
-
-    A Python number would cost PyTorch four more operations.
-    """
+    """Returns numbers for arithmetic with `beside`; on PyTorch as tensors, which save four operations."""
     if not is_plain(beside):
         return values
     key = (values, beside.dtype, beside.device)
@@ -58,10 +50,7 @@ def numbers(*values: float, beside: Tensor) -> Any:
 
 
 class TensorCache:
-    """NumPy tables as PyTorch tensors, one set for each key, on the device of its last use.
-
-    It holds no memory of a device that a model has left. A copy or a pickle of it is empty.
-    """
+    """NumPy tables as PyTorch tensors on the device of their last use; a copy or a pickle of the cache is empty."""
 
     def __init__(self) -> None:
         self.stored: dict[Any, tuple[Tensor, ...]] = {}
@@ -90,10 +79,7 @@ def _is_reusable(tensor: Tensor) -> bool:
 
 
 def lookup(table: Tensor, index: Tensor, xp: Any = ops) -> Tensor:
-    """Returns the entries of a table, `(N,)`, at `index`, of any shape, in [0, N).
-
-    Keras on PyTorch would check for negative entries, in three passes.
-    """
+    """Returns the entries of `table`, `(N,)`, at `index`, in [0, N), without the three passes of Keras on PyTorch."""
     if is_plain(table):
         return table.index_select(0, index.ravel()).reshape(index.shape)
     return xp.take(table, index, axis=0)

@@ -55,11 +55,7 @@ def version_error(name: str, version: str | None) -> str | None:
 
 
 def load_keras() -> None:
-    """Imports Keras with its backend.
-
-    Raises:
-        ImportError: if that fails or Keras is too old; `python -m keras_het` exits with the same text and status 1.
-    """
+    """Imports Keras with its backend; else raises ImportError, or exits `python -m keras_het` with the same text."""
     name, installed = os.environ.get("KERAS_BACKEND"), installed_backends()
     try:
         import keras

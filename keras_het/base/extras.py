@@ -7,10 +7,7 @@ PACKAGES = {"sklearn": "scikit-learn", "PIL": "pillow"}  # modules whose package
 
 
 def import_extra(name: str, user: str) -> Any:
-    """Imports a module that an extra of the package installs.
-
-    Raises:
-        ImportError: if the module is missing; the error names the package to install.
+    """Imports a module of an optional package; without it, the ImportError names the package to install.
 
     Example:
         >>> import_extra("json", "The example").dumps([1])

@@ -39,11 +39,7 @@ def check_one_output(model: keras.Model) -> None:
 
 
 def symbolic_inputs(model: keras.Model) -> Any:
-    """Returns new symbolic inputs like the inputs of a model.
-
-    Raises:
-        ValueError: for a model that is not built.
-    """
+    """Returns new symbolic inputs like the inputs of a model; raises ValueError for a model that is not built."""
     if getattr(model, "inputs", None):
         inputs = model_inputs(model)
         return keras.tree.map_structure(lambda x: keras.Input(batch_shape=x.shape, dtype=x.dtype, name=x.name), inputs)
@@ -54,10 +50,7 @@ def symbolic_inputs(model: keras.Model) -> Any:
 
 
 def predictor(model: keras.Model, tensor: Any) -> Callable[[Any], Any]:
-    """Returns a function from a batch of `predict` inputs to the values of a symbolic tensor in the model's graph.
-
-    The function preprocesses raw images or strings if the model does.
-    """
+    """Returns a function from a batch, which can be raw images or strings, to the values of a symbolic tensor."""
     part, preprocess = keras.Model(model_inputs(model), tensor), getattr(model, "preprocess_samples", None)
     if preprocess is None:
         return part.predict_on_batch
@@ -87,7 +80,7 @@ def walk(tensors: list[Any], past_merges: bool = True) -> Iterator[tuple[Any, An
 
 
 def has_graph(layer: Any) -> bool:
-    """Returns whether a layer is a functional or Sequential model without its own `call`."""
+    """True if a layer is a functional or Sequential model without its own `call`."""
     if not isinstance(layer, keras.Model) or not getattr(layer, "built", False):
         return False
     graphs: list[Any] = [base for base in type(layer).__mro__ if base.__name__ in ("Functional", "Sequential")]
@@ -95,10 +88,7 @@ def has_graph(layer: Any) -> bool:
 
 
 def own_methods(model: keras.Model) -> list[str]:
-    """Returns the names of the methods of training that a model or its class overrides.
-
-    The `compile` of KerasHub's tasks does not count, because it only has other defaults.
-    """
+    """Returns the training methods that a model or its class overrides, without the `compile` of a KerasHub task."""
     methods = {name: getattr(type(model), name) for name in TRAINING_METHODS}
     is_task = methods["compile"].__module__.startswith("keras_hub.")
     own = [name for name in methods if methods[name] is not getattr(keras.Model, name) or name in vars(model)]
@@ -106,16 +96,12 @@ def own_methods(model: keras.Model) -> list[str]:
 
 
 def is_a(layer: Any, kind: Any) -> bool:
-    """Returns whether a layer is of a class and has its `call`; a subclass with its own `call` differs."""
+    """True if a layer is of a class and has its `call`; a subclass with its own `call` differs."""
     return isinstance(layer, kind) and type(layer).call is kind.call
 
 
 def is_dense(layer: Any) -> bool:
-    """Returns whether a layer is a Dense layer, or a 1x1 convolution, which is a Dense layer at every pixel.
-
-    Raises:
-        ValueError: for a 1x1 convolution whose channels are not the last axis.
-    """
+    """True if a layer is a Dense layer, also as a 1x1 convolution, whose channels must be the last axis."""
     if not is_a(layer, keras.layers.Conv2D):
         return is_a(layer, keras.layers.Dense)
     if differences(layer):
@@ -133,24 +119,14 @@ def differences(convolution: Any) -> list[str]:
 
 
 def is_activation(layer: Any) -> bool:
-    """Returns whether a layer, or an operation of `keras.ops`, only applies an activation."""
+    """True if a layer, or an operation of `keras.ops`, only applies an activation."""
     is_operation = not isinstance(layer, keras.layers.Layer) and type(layer).__module__.startswith("keras.")
     kinds = (keras.layers.Activation, keras.layers.Softmax, keras.layers.Identity)
     return any(is_a(layer, kind) for kind in kinds) or (is_operation and type(layer).__name__ in ACTIVATION_OPERATIONS)
 
 
-def _spell(function: Any) -> str:
-    """Returns the name of a function with its module, or the text of another callable."""
-    name = getattr(function, "__name__", "")
-    return f"{function.__module__}.{name}" if name else repr(function)
-
-
 def activation_of(layer: Any) -> str | None:
-    """Returns the name of a layer's activation; None if it is linear.
-
-    Raises:
-        ValueError: for a softmax over another axis than the last, and for a function that is not one of Keras.
-    """
+    """Returns the name of a layer's activation, or None; refuses a softmax over another axis and custom functions."""
     if getattr(layer, "axis", -1) != -1:
         raise refusal("The softmax over the classes", "be over the last axis", f"axis={layer.axis} in {layer.name!r}")
     if isinstance(layer, keras.layers.Softmax):
@@ -163,5 +139,6 @@ def activation_of(layer: Any) -> str | None:
     name = getattr(activation, "__name__", repr(activation))
     if activation not in (getattr(keras.activations, name, None), getattr(keras.ops, name, None)):
         rule = 'be softmax, sigmoid or none, by name: activation="softmax"'
-        raise refusal("The activation of the head", rule, f"{_spell(activation)} in {layer.name!r}")
+        text = f"{activation.__module__}.{name}" if hasattr(activation, "__name__") else name
+        raise refusal("The activation of the head", rule, f"{text} in {layer.name!r}")
     return None if name == "linear" else name

@@ -57,14 +57,9 @@ def arguments_of(loss: Any) -> dict[str, Any]:
     return getattr(loss, "_fn_kwargs", {})
 
 
-def compute_dtype(loss: keras.losses.Loss) -> str:
-    """Returns the dtype in which a loss computes."""
-    return loss._dtype_policy.compute_dtype
-
-
-def serialized_policy(loss: keras.losses.Loss) -> Any:
-    """Returns the dtype policy of a loss, as a config holds it."""
-    return keras.saving.serialize_keras_object(loss._dtype_policy)
+def policy_of(loss: keras.losses.Loss) -> Any:
+    """Returns the dtype policy of a loss."""
+    return loss._dtype_policy
 
 
 def compile_arguments(model: Any) -> dict[str, Any]:
@@ -110,10 +105,7 @@ def has_hooks(layer: Any) -> bool:
 
 
 def weight_decay_exclusions(optimizer: Any, variables: list[Any]) -> tuple[list[Any], int, list[str] | None]:
-    """Returns the variables excluded from weight decay, the number of all exclusions, and their name pattern.
-
-    Only `variables` can be looked up, because each backend makes keys in its own way.
-    """
+    """Returns which of `variables` have no weight decay, the number of all such variables, and their name pattern."""
     excluded: set = getattr(optimizer, "_exclude_from_weight_decay", set())
     pattern = getattr(optimizer, "_exclude_from_weight_decay_pattern", None)
     exclusions = [variable for variable in variables if optimizer._var_key(variable) in excluded] if excluded else []
@@ -122,10 +114,7 @@ def weight_decay_exclusions(optimizer: Any, variables: list[Any]) -> tuple[list[
 
 @contextlib.contextmanager
 def float64() -> Iterator[None]:
-    """Makes Keras compute in float64, also in layers that promote float32, such as normalisation layers.
-
-    Keras' result type of float64 and float32 is float32 on JAX and PyTorch.
-    """
+    """Makes Keras compute in float64, even where Keras' result type of float64 and float32 is float32."""
     floatx, result_type = keras.config.floatx(), _backend().result_type
     narrow = getattr(sys.modules[result_type.__module__], "BIT64_TO_BIT32_DTYPE", {})
     before = narrow.get("float64")
@@ -146,10 +135,7 @@ def _backend() -> Any:
 
 @contextlib.contextmanager
 def random_functions(functions: dict[str, Any]) -> Iterator[None]:
-    """Replaces functions of the backend's random module, which `keras.random` and the layers of Keras call.
-
-    On PyTorch, Keras infers shapes by calls on the device "meta", which keep the functions of the backend.
-    """
+    """Replaces functions of the backend's random module, but not for PyTorch's device "meta", which infers shapes."""
     module = vars(_backend().random)
     before = {name: module[name] for name in functions}
 

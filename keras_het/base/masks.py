@@ -43,20 +43,14 @@ MASK_SETTER = MaskSetter()  # it has no state, so all callers can share it
 
 
 def with_mask(values: Any, mask: Any) -> Any:
-    """Returns `values` with a Keras mask; unchanged for None.
-
-    A layer stores all its symbolic calls, so each symbolic call gets a new layer.
-    """
+    """Returns `values` with a Keras mask, by a new layer if symbolic, because a layer stores its symbolic calls."""
     if mask is None:
         return values
     return (MaskSetter() if keras.utils.is_keras_tensor(values) else MASK_SETTER)((values, mask))
 
 
 def masked_predictor(model: keras.Model, tensor: Any) -> Callable[[Any], Any]:
-    """Returns a function from a batch to the values of a symbolic tensor, `(..., K)`, and their mask, `(...)`.
-
-    See `predictor`. Without a Keras mask, the mask is True everywhere.
-    """
+    """Returns a function from a batch to the values of a tensor, `(..., K)`, and their mask; see `predictor`."""
     return predictor(model, [tensor, MaskReader()(tensor)])
 
 

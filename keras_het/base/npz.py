@@ -29,7 +29,9 @@ def read_arrays(
     with archive:
         names = [name.removesuffix(".npy") for name in archive.namelist()]
         _check_names(argument, path, names, needed, optional)
-        _check_size(argument, path, archive)
+        size = sum(member.file_size for member in archive.infolist())  # zipfile unpacks no more
+        rule = f"have at most {MAX_BYTES >> 30} GiB, or be saved without compression"
+        refuse_if(size > max(MAX_BYTES, os.path.getsize(path)), argument, rule, f"{path} with {size / 2**30:.4g} GiB")
         present = set(names)
         return {name: read_array(argument, path, archive, name) for name in needed + optional if name in present}
 
@@ -52,13 +54,6 @@ def _check_names(
     if unknown := [name for name in names if name not in known]:
         rule = f"have only the arrays {', '.join(needed + optional)}"
         raise refusal(argument, rule, f"{path} with {', '.join(unknown)}")
-
-
-def _check_size(argument: str, path: str | os.PathLike, archive: zipfile.ZipFile) -> None:
-    """Raises a ValueError for too many bytes; zipfile unpacks no more than the sizes that it lists here."""
-    size = sum(member.file_size for member in archive.infolist())
-    rule = f"have at most {MAX_BYTES >> 30} GiB, or be saved without compression"
-    refuse_if(size > max(MAX_BYTES, os.path.getsize(path)), argument, rule, f"{path} with {size / 2**30:.4g} GiB")
 
 
 def read_array(argument: str, path: str | os.PathLike, archive: zipfile.ZipFile, name: str) -> np.ndarray:

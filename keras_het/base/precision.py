@@ -17,14 +17,12 @@ class FullPrecision(keras.layers.Layer):
     """
 
     def quantize(self, mode=None, **kwargs):
-        """Raises NotImplementedError."""
         raise NotImplementedError(
             f"The layer {self.name!r} of a heteroscedastic head is not quantised: quantisation would destroy the small "
             f"differences it depends on. Received: mode={mode!r}"
         )
 
     def enable_lora(self, rank, **kwargs):
-        """Raises NotImplementedError."""
         raise NotImplementedError(
             f"The layer {self.name!r} of a heteroscedastic head has no LoRA: call `backbone.enable_lora(rank)` "
             f"instead. Received: rank={rank!r}"
@@ -32,18 +30,10 @@ class FullPrecision(keras.layers.Layer):
 
 
 class AffineMap(FullPrecision, keras.layers.Dense):
-    """`Dense` layer inside a head, `(..., D)` to `(..., units)`, with outputs multiplied by a constant.
-
-        multiplier (x kernel + bias)
+    """`Dense` layer inside a head with outputs multiplied by a constant, multiplier (x kernel + bias).
 
     Its call can also return the kernel. Outside the call, Keras might round the kernel to the precision of a layer
-    around the head.
-
-    Args:
-        units: number of outputs.
-        multiplier: constant, greater than 0; 1 is a plain `Dense` layer. With Adam, the outputs learn at the learning
-            rate times this number.
-        kwargs: other arguments of `keras.layers.Dense`.
+    around the head. With Adam, the outputs learn at the learning rate times `multiplier`, which is greater than 0.
     Source: Karras et al., Analyzing and improving the image quality of StyleGAN, CVPR 2020, whose code calls it the
         learning-rate multiplier of a layer.
     """
@@ -77,10 +67,7 @@ class AffineMap(FullPrecision, keras.layers.Dense):
 
 
 def check_dtype(dtype):
-    """Checks that a dtype is full precision and that this backend computes in it, and returns its policy.
-
-    Half precision would lose the small differences that the noise depends on.
-    """
+    """Checks that a dtype has full precision, for the small noise, and that the backend has it; returns its policy."""
     policy = keras.dtype_policies.get("float32" if dtype is None else dtype)
     is_uniform = policy.quantization_mode is None and policy.variable_dtype == policy.compute_dtype
     rule = 'be "float32" or "float64"; inputs can have any precision'

@@ -9,11 +9,7 @@ from keras_het.base.internals import weight_decay_exclusions
 
 
 def rebuild(instance: Any, **changes: Any) -> Any:
-    """Rebuilds a loss, metric or optimizer from its config, with changes and fresh state.
-
-    Raises:
-        ValueError: if this fails, or if `get_config` lacks arguments of the constructor.
-    """
+    """Rebuilds a loss, metric or optimizer from its config, with changes and fresh state; raises ValueError."""
     kind = type(instance)
     try:
         config = {**instance.get_config(), **changes}
@@ -39,14 +35,9 @@ def _inherits_config(kind: type) -> bool:
 
 
 def copy_optimizer(optimizer: Any, model: Any, successors: Any = ()) -> Any:
-    """Rebuilds an optimizer, with its loss scale. It excludes the same variables of the model from weight decay.
+    """Rebuilds an optimizer, with its loss scale and weight decay, for a model with layers of its old model.
 
-    Args:
-        optimizer: optimizer of another model.
-        model: model with the layers of the other model.
-        successors: pairs (old variable, new variable) of a replaced layer.
-    Raises:
-        ValueError: the error of `rebuild`.
+    `successors` are pairs (old variable, new variable) of a replaced layer.
     """
     if type(optimizer) is keras.optimizers.LossScaleOptimizer:
         inner = copy_optimizer(optimizer.inner_optimizer, model, successors)

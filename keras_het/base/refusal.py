@@ -16,13 +16,8 @@ def refusal(
 ) -> ValueError:
     """Returns the error for a wrong argument; one of the last four arguments tells what was received.
 
-    Args:
-        name: name of the argument, or a text with a space, such as "The model".
-        rule: text after "must".
-        received: text or number.
-        shape: array or tensor; the error prints its shape.
-        kind: object; the error prints its class.
-        value: value of the argument; the error prints it after the name, or the shape of a large array.
+    `name` is an argument, or a text with a space, such as "The model"; `rule` follows "must". The error prints the
+    `shape` of an array, the class of an object (`kind`), or the `value` of the argument, a large array as its shape.
 
     Example:
         >>> refusal("x", "have shape (N, D)", shape=np.zeros(3))

@@ -11,20 +11,14 @@ from keras_het.base.refusal import refuse_if
 
 
 def num_replicas() -> int:
-    """Returns the number of replicas of the current TensorFlow strategy; 1 without a strategy.
-
-    JAX trains one program on all devices, and PyTorch one process per device.
-    """
+    """Returns the number of replicas of the current TensorFlow strategy; 1 without one, and on other backends."""
     if keras.config.backend() != "tensorflow":
         return 1
     return sys.modules["tensorflow"].distribute.get_strategy().num_replicas_in_sync
 
 
 def weight_parts(path: str) -> int:
-    """Returns the number of parts into which the active `ModelParallel` splits the weight of a path.
-
-    The weight might not exist yet.
-    """
+    """Returns the number of parts into which the active `ModelParallel` splits the weight of a path, made or not."""
     distribution = keras.distribution.distribution()
     split = isinstance(distribution, keras.distribution.ModelParallel) and distribution.get_tensor_layout(path)
     if not split:
@@ -34,10 +28,7 @@ def weight_parts(path: str) -> int:
 
 
 def check_one_replica(name: str, reason: str) -> None:
-    """Raises ValueError for several replicas of a TensorFlow strategy, or PyTorch processes that train together.
-
-    `reason` is the text for what goes wrong then.
-    """
+    """Checks that no replicas of TensorFlow or processes of PyTorch train together; `reason` tells what would fail."""
     count, text = num_replicas(), "a strategy of {} replicas"
     if keras.config.backend() == "torch":
         processes = sys.modules["torch"].distributed

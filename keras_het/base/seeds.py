@@ -13,11 +13,7 @@ from keras_het.base.refusal import refusal
 
 
 def random_generator(seed: int | list[int]) -> np.random.Generator:
-    """Returns NumPy's random generator for an integer, at least 0, or a list of integers.
-
-    Raises:
-        ValueError: for other values, even None.
-    """
+    """Returns NumPy's random generator for an integer, at least 0, or a list of integers; refuses None."""
     words = np.asarray(seed)
     if words.dtype.kind not in "iu" or words.ndim > 1 or not words.size or words.min() < 0:
         raise refusal("seed", "be an integer at least 0, or a list of integers", value=seed)
@@ -26,10 +22,7 @@ def random_generator(seed: int | list[int]) -> np.random.Generator:
 
 @contextlib.contextmanager
 def preserve_random_states() -> Iterator[None]:
-    """Restores the global random states of Python, NumPy, Keras and PyTorch.
-
-    TensorFlow's state cannot be read, so it keeps the last seed.
-    """
+    """Restores the global random states of Python, NumPy, Keras and PyTorch; TensorFlow's cannot be read."""
     python_state, numpy_state, fork = random.getstate(), np.random.get_state(), contextlib.nullcontext()
     if keras.config.backend() == "torch":
         torch = sys.modules["torch"]

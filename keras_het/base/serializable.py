@@ -17,7 +17,6 @@ class Serializable:
     """
 
     def get_config(self) -> dict[str, Any]:
-        """Returns the arguments of the constructor."""
         config: dict[str, Any] = getattr(super(), "get_config", dict)()
         arguments = {name: getattr(self, name) for name in _argument_names(type(self))}
         return {**config, **{name: keras.saving.serialize_keras_object(value) for name, value in arguments.items()}}
@@ -44,7 +43,6 @@ class Component(Serializable):
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Self:
-        """Makes an object from its config."""
         return cls(**config)
 
     def __repr__(self) -> str:
@@ -52,11 +50,7 @@ class Component(Serializable):
 
 
 def resolve(base: Any, identifier: Any) -> Any:
-    """Returns the object for an instance, a name ("QuasiMonteCarlo" or "quasi_monte_carlo"), or a serialised dict.
-
-    Raises:
-        ValueError: for any other value.
-    """
+    """Returns the object for an instance, a name ("QuasiMonteCarlo" or "quasi_monte_carlo"), or a serialised dict."""
     if isinstance(identifier, base):
         return identifier
     argument = _snake_case(base.__name__)

@@ -55,18 +55,13 @@ class TextTable(abc.ABC):
         """Returns the columns of the frame."""
 
     def to_frame(self) -> Any:
-        """Returns the table as a `pandas.DataFrame`, with unrounded numbers.
-
-        Raises:
-            ImportError: without pandas.
-        """
+        """Returns the table as a `pandas.DataFrame`, with unrounded numbers; raises ImportError without pandas."""
         return import_extra("pandas", "The frame of a table").DataFrame(self._columns())
 
     def __str__(self) -> str:
         return "\n".join(filter(None, [self._above, *align_columns(self._cells(), self._left), self._below]))
 
     def _repr_html_(self) -> str:
-        """Returns the table as HTML."""
         above, below = (text and f"<p>{html.escape(text)}</p>" for text in (self._above, self._below))
         return f"{above}{html_table(self._cells())}{below}"
 
@@ -82,6 +77,5 @@ class TitledLines(abc.ABC):
         return "\n".join(f"{title}: {text}" for title, text in self.lines())
 
     def _repr_html_(self) -> str:
-        """Returns the lines as an HTML table."""
         rows = (f"<tr>{_cells([title], 'th')}{_cells([text], 'td')}</tr>" for title, text in self.lines())
         return f"<table><tbody>{''.join(rows)}</tbody></table>"

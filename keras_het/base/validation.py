@@ -86,10 +86,7 @@ def check_transitions(transitions: Any, name: str = "transition") -> np.ndarray:
 def check_annotations(
     labels: Any, num_classes: float, num_annotators: int | None = None, name: str = "labels"
 ) -> np.ndarray:
-    """Checks that annotators' labels, `(N, M)`, are in [0, num_classes), or -1 if missing, and returns an array.
-
-    M is `num_annotators`, or any number for None.
-    """
+    """Checks that annotators' labels, `(N, M)` for any or this M, are in [0, num_classes) or -1; returns an array."""
     labels = as_array(name, labels)
     width = "M" if num_annotators is None else num_annotators
     has_shape = labels.ndim == 2 and labels.size and width in ("M", labels.shape[1])
@@ -111,10 +108,7 @@ def check_rows(rows: Any, name: str = "transition") -> np.ndarray:
 
 
 def check_labels(labels: Any, num_classes: float, count: int | None = None, name: str = "labels") -> np.ndarray:
-    """Checks that `labels`, `(N,)`, are integers in [0, num_classes), and returns them with 64 bits.
-
-    N is `count`, or any number for None. With fewer bits, i * num_classes + j would overflow.
-    """
+    """Checks that `labels`, `(N,)`, are integers in [0, num_classes); returns int64, because products can be large."""
     labels = as_array(name, labels)
     if labels.ndim != 1 or not np.issubdtype(labels.dtype, np.integer):
         remedy = f": use {name}.argmax(-1) for label vectors" if labels.ndim == 2 and labels.shape[1] > 1 else ""
@@ -193,6 +187,13 @@ def check_last_axis(input_shape: Any) -> int | None:
     if not isinstance(input_shape, tuple | list) or not input_shape:
         raise refusal("input_shape", "be a tuple of at least one size", value=input_shape)
     return None if input_shape[-1] is None else check_integer("input_shape[-1]", input_shape[-1], 0, MAX_FEATURES)
+
+
+def check_even_split(units: int, devices: int) -> None:
+    """Checks that devices can share K `units` evenly."""
+    more = -(-units // devices) * devices
+    rule = f"be divisible by the {devices} devices that share the classes: use {more}, with some unused classes"
+    refuse_if(units % devices, "units", rule, f"units={units}")
 
 
 def check_fraction(name: str, value: Any) -> None:

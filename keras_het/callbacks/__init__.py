@@ -3,8 +3,4 @@
 from keras_het.callbacks.training_dynamics import TrainingDynamics
 from keras_het.callbacks.transitions import ReleaseTransition, TransitionMonitor
 
-__all__ = [
-    "ReleaseTransition",
-    "TrainingDynamics",
-    "TransitionMonitor",
-]
+__all__ = ["ReleaseTransition", "TrainingDynamics", "TransitionMonitor"]

@@ -9,21 +9,10 @@ MIN_EPOCH_WEIGHT = 1e-6  # else the weights of a run without any loss would sum 
 
 
 class TrainingRecord:
-    """Sums over the epochs of a training run, for N examples of K classes.
+    """Sums over the epochs of a training run: of the margins, `(N,)`, and of p(j | x), `(N, K)`.
 
     The weight of an epoch is the mean loss after it, w_t = L_t + 1e-6. Once the model has memorised the labels it
     agrees with all of them, and equal weights would let these epochs dominate.
-
-    Args:
-        labels: observed labels, integers in [0, K), `(N,)`.
-        units: K.
-        first: the first epoch, counted from 0.
-        keeps_history: boolean, whether to keep the margins of every epoch.
-    Attributes:
-        margin_sum: weighted sum of z_y - max_{j != y} z_j, `(N,)`, float64.
-        probability_sum: weighted sum of p(j | x), `(N, K)`, float32.
-        epoch_losses: mean of -log p(y | x) over the examples, for each epoch.
-        margins: margins of each epoch, a list of `(N,)`, float16; empty without history.
     """
 
     def __init__(self, labels: np.ndarray, units: int, *, first: int = 0, keeps_history: bool = True):
@@ -52,17 +41,14 @@ class TrainingRecord:
 
     @property
     def weights(self) -> np.ndarray:
-        """Weight of each epoch, `(epochs,)`."""
         return np.array(self.epoch_losses) + MIN_EPOCH_WEIGHT
 
     @property
     def mean_margin(self) -> np.ndarray:
-        """Weighted mean of the margins over the epochs, `(N,)`."""
         return self.margin_sum / self.weights.sum()
 
     @property
     def mean_probabilities(self) -> np.ndarray:
-        """Weighted mean of p(j | x) over the epochs, `(N, K)`; rows sum to 1."""
         return self.probability_sum / self.probability_sum.sum(axis=1, keepdims=True)
 
 

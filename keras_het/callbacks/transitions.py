@@ -184,7 +184,6 @@ class TransitionMonitor(TransitionCallback):
             self._warn_about_val_loss(logs["loss"], logs["val_loss"])
 
     def _measures(self, layer: NoiseTransition) -> dict[str, Any]:
-        """Returns the logs of a layer, by name: one value, or one for each annotator."""
         transition = ops.convert_to_numpy(layer.compute_transition()).astype("float64")
         reference = np.eye(layer.size) if self.reference is None else self.reference
         matrices = np.broadcast_arrays(transition, reference)

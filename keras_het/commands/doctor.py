@@ -1,7 +1,8 @@
 """`python -m keras_het doctor`: checks that the package works on this machine, and names a remedy for each problem.
 
-The doctor compares the noise and the outputs of one small head with `doctor_reference.json`. Only after a change of the
-noise itself, write this file again: `python -c "from keras_het.commands import doctor; doctor.write_reference()"`.
+The doctor compares the outputs of one small head, without and with the noise of a training step, with the file
+`doctor_reference.json`. Only after a change of the noise itself, write this file again:
+`python -c "from keras_het.commands import doctor; doctor.write_reference()"`.
 """
 
 import json
@@ -9,7 +10,7 @@ import pathlib
 import platform
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 import keras
@@ -22,7 +23,8 @@ from keras_het.base.version import __version__
 LIMIT = 1e-5
 REFERENCE = pathlib.Path(__file__).with_name("doctor_reference.json")
 UNITS, NUM_FACTORS, FEATURES, SEED, NUM_SAMPLES = 4, 2, 3, 2021, 16
-INTEGRATOR = integrators.QuasiMonteCarlo(NUM_SAMPLES)
+CAN_TRAIN = hasattr(keras.Model, "train_step")  # on NumPy, models have no training step
+REINSTALL = backend_remedy(keras.config.backend())
 
 
 class Finding(NamedTuple):
@@ -37,32 +39,17 @@ def examine() -> Iterator[Finding]:
     """Yields the finding of each check; an error in a check becomes a finding."""
     yield check_versions()
     yield check_backend()
-    checks: dict[str, Callable[[], Finding]] = {
-        "devices": check_devices,
-        "training": check_training,
-        "noise": check_noise,
-        "outputs": check_outputs,
-    }
-    for name in checks if can_train() else ("outputs",):
+    checks = {"devices": check_devices, "training": check_training, "outputs": check_outputs}
+    for name in checks if CAN_TRAIN else ("outputs",):
         try:
             yield checks[name]()
         except Exception as error:
-            yield Finding(name, "failed", f"{describe(error)} {reinstall_hint()}")
-
-
-def can_train() -> bool:
-    """True if Keras can train on its backend; on NumPy, models have no training step."""
-    return hasattr(keras.Model, "train_step")
+            yield Finding(name, "failed", f"{describe(error)} {REINSTALL}")
 
 
 def describe(error: Exception) -> str:
     """Returns the text of an error in one line."""
     return f"{type(error).__name__}: {' '.join(str(error).split()).rstrip('.')}."
-
-
-def reinstall_hint() -> str:
-    """Returns the advice to reinstall the backend of Keras."""
-    return backend_remedy(keras.config.backend())
 
 
 def check_versions() -> Finding:
@@ -83,7 +70,7 @@ def check_backend() -> Finding:
     """Reports the backend that Keras runs on, and the other installed backends."""
     backend, installed = keras.config.backend(), installed_backends()
     others = ", ".join(name for name in BACKENDS if name in installed and name != backend)
-    limit = "" if can_train() else ", for predictions only: Keras cannot train on it"
+    limit = "" if CAN_TRAIN else ", for predictions only: Keras cannot train on it"
     return Finding("backend", f"{backend}{limit} (also installed: {others or 'none'})")
 
 
@@ -100,7 +87,8 @@ def check_devices() -> Finding:
 
 def make_head() -> layers.HeteroscedasticDense:
     """Makes a small head; a formula gives its weights."""
-    head = layers.HeteroscedasticDense(UNITS, NUM_FACTORS, temperature=1.0, seed=SEED, integrator=INTEGRATOR)
+    integrator = integrators.QuasiMonteCarlo(NUM_SAMPLES)
+    head = layers.HeteroscedasticDense(UNITS, NUM_FACTORS, seed=SEED, integrator=integrator)
     head.build((None, FEATURES))
     for weight in head.trainable_weights:
         weight.assign(np.cos(np.arange(np.prod(weight.shape))).reshape(weight.shape))
@@ -116,67 +104,44 @@ def train_step(jit_compile: bool | str) -> tuple[float, bool]:
 
 
 def check_training() -> Finding:
-    """Checks a training step that is compiled as Keras does by default."""
+    """Checks a training step that is compiled as Keras does by default; if it fails, tries one without compilation."""
     start = time.perf_counter()
     try:
         loss, is_compiled = train_step("auto")
     except Exception as error:
-        return Finding("training", "the compiled step failed", f"{describe(error)} {compilation_hint()}")
+        try:
+            train_step(False)
+            hint = "The step runs without compilation: use model.compile(..., jit_compile=False)."
+        except Exception:
+            hint = "The step also fails without compilation."
+        return Finding("training", "the compiled step failed", f"{describe(error)} {hint} {REINSTALL}")
     faster = "; jit_compile=True makes it faster" * (keras.config.backend() == "torch")
     mode = "compiled" if is_compiled else f"not compiled, the default of Keras on this backend{faster}"
-    problem = None if np.isfinite(loss) else f"The loss of a training step is {loss}, not finite. {reinstall_hint()}"
+    problem = None if np.isfinite(loss) else f"The loss of a training step is {loss}, not finite. {REINSTALL}"
     text = f"one step in {time.perf_counter() - start:.1f} s, loss {loss:.3f} ({mode})"
     return Finding("training", text, problem)
 
 
-def compilation_hint() -> str:
-    """Returns the advice for a compiled step that failed, after a step without compilation."""
-    try:
-        train_step(False)
-    except Exception:
-        return f"The step also fails without compilation. {reinstall_hint()}"
-    return f"The step runs without compilation: use model.compile(..., jit_compile=False). {reinstall_hint()}"
-
-
-def compute_noise() -> np.ndarray:
-    """Returns the nodes of the first training step, as bits, `(NUM_SAMPLES, UNITS + NUM_FACTORS)`."""
-    nodes = INTEGRATOR.draw((SEED, 0), NUM_SAMPLES, UNITS, NUM_FACTORS)
-    return np.concatenate([keras.ops.convert_to_numpy(part) for part in nodes], axis=-1).view("uint32")
-
-
 def compute_outputs(modes: Iterable[bool] = (True, False)) -> np.ndarray:
-    """Returns the outputs of the head for two inputs, `(modes, 2, UNITS)`."""
+    """Returns the outputs of the head for two inputs, in training or not, `(modes, 2, UNITS)`."""
     head, x = make_head(), np.linspace(-1.0, 1.0, 2 * FEATURES, dtype="float32").reshape(2, FEATURES)
     return np.stack([keras.ops.convert_to_numpy(head(x, training=training)) for training in modes])
 
 
-def read_reference() -> dict[str, np.ndarray]:
-    """Returns the arrays in the file: `noise` and `outputs`."""
-    content = json.loads(REFERENCE.read_text())
-    return {"noise": np.array(content["noise"], "uint32"), "outputs": np.array(content["outputs"], "float32")}
-
-
 def write_reference() -> None:
-    """Writes the file with the values of this machine."""
-    content = {"noise": compute_noise().tolist(), "outputs": compute_outputs().tolist()}
-    REFERENCE.write_text(json.dumps(content) + "\n")
-
-
-def check_noise() -> Finding:
-    """Compares the noise of one training step with the stored noise, bit by bit."""
-    expected = read_reference()["noise"]
-    errors = int(np.sum(compute_noise() != expected))
-    problem = f"The noise differs from the noise on other machines, so seeds are not comparable. {reinstall_hint()}"
-    text = f"{errors} of {expected.size} numbers differ from the stored bits"
-    return Finding("noise", text, problem if errors else None)
+    """Writes the outputs on this machine to the file."""
+    REFERENCE.write_text(json.dumps(compute_outputs().tolist()) + "\n")
 
 
 def check_outputs() -> Finding:
-    """Compares the outputs of a head, at inference and if possible in training, with the stored outputs."""
-    modes = (True, False) if can_train() else (False,)
-    expected = read_reference()["outputs"][-len(modes) :]
+    """Compares the outputs of a head, at inference and if possible in training, with the stored outputs.
+
+    Equal outputs in training imply equal noise.
+    """
+    modes = (True, False) if CAN_TRAIN else (False,)
+    expected = np.array(json.loads(REFERENCE.read_text()), "float32")[-len(modes) :]
     difference = float(np.max(np.abs(compute_outputs(modes) - expected)))
-    problem = f"The outputs of a head differ from other machines by more than {LIMIT:g}. {reinstall_hint()}"
+    problem = f"The noise or the outputs of a head differ from other machines by more than {LIMIT:g}. {REINSTALL}"
     text = f"largest difference from the stored outputs {difference:.1e} (limit {LIMIT:g})"
     return Finding("outputs", text, None if difference <= LIMIT else problem)
 

@@ -79,17 +79,7 @@ class Covariance(Serializable, FullPrecision):
         self.size = (0, 0)  # numbers of entries of e_K and e_R
 
     def bind(self, units: int, temperature: float, seed: int, trainable: bool, dtype: Any) -> None:
-        """Makes this covariance belong to a head.
-
-        Args:
-            units: K, the number of classes.
-            temperature: temperature of the head, to which the starting noise is proportional.
-            seed: seed of the initial weights.
-            trainable: boolean, whether the weights are trained.
-            dtype: dtype of the head.
-        Raises:
-            ValueError: if another head has this covariance, or if it does not fit the number of classes.
-        """
+        """Makes this covariance, which no other head can have, belong to a head of K `units`, if it fits K."""
         if self.classes:
             raise refusal("covariance", "be new for every head", f"the covariance of a head of {self.classes} units")
         self.check(units)
@@ -108,10 +98,11 @@ class Covariance(Serializable, FullPrecision):
         start = self.starting_scale() * (math.sqrt(0.5) if self.num_factors else 1.0)
         self.scale_unit = max(start - self.min_scale, self.min_scale)
         multiplier = self.learning_rate_multiplier / self.scale_unit
-        start_bias = keras.initializers.Constant(self.scale_diag_bias(start))
-        self.scale_diag_layer = self.affine_map(
-            "scale_diag", self.units, start_bias, input_shape, multiplier=multiplier
-        )
+        options = {
+            "bias_initializer": keras.initializers.Constant(self.scale_diag_bias(start)),
+            "multiplier": multiplier,
+        }
+        self.scale_diag_layer = self.affine_map("scale_diag", self.units, input_shape, **options)
         self.make_maps(start, input_shape)
 
     def scale_diag_bias(self, scale: float) -> float:
@@ -120,33 +111,17 @@ class Covariance(Serializable, FullPrecision):
         return softplus_inverse(ratio) * self.scale_unit / self.learning_rate_multiplier
 
     def starting_scale(self) -> float:
-        """Returns the standard deviation of the noise at the start."""
         return self.initial_scale * self.temperature
 
     def make_maps(self, start: float, input_shape: Any) -> None:
         """Makes and builds the maps other than d; `start` is the standard deviation of their noise at the start."""
 
-    def affine_map(
-        self,
-        name: str,
-        width: int,
-        bias_initializer: Any,
-        input_shape: Any,
-        kernel_initializer: Any = None,
-        multiplier: float = 1.0,
-    ) -> AffineMap:
-        """Returns a new, built map of the features to `width` outputs; a bias initializer of None means no bias."""
-        layer = AffineMap(
-            width,
-            multiplier,
-            use_bias=bias_initializer is not None,
-            kernel_initializer=kernel_initializer or _copy(self.initializer),
-            bias_initializer=bias_initializer,
-            kernel_regularizer=self.regularizer,
-            name=name,
-            trainable=self.trainable,
-            dtype=self.dtype_policy,
-        )
+    def affine_map(self, name: str, width: int, input_shape: Any, **options: Any) -> AffineMap:
+        """Builds a map of the features to `width` outputs; `options` are arguments of `AffineMap`."""
+        if "kernel_initializer" not in options:
+            options["kernel_initializer"] = _copy(self.initializer)
+        options |= {"name": name, "trainable": self.trainable, "dtype": self.dtype_policy}
+        layer = AffineMap(width, kernel_regularizer=self.regularizer, **options)
         layer.build(input_shape)
         return layer
 
@@ -161,9 +136,9 @@ class Covariance(Serializable, FullPrecision):
         """Returns the class axes of all weights, for `keras_het.distribution.layout_map`."""
         return {"scale_diag/kernel": 1, "scale_diag/bias": 0, **self.axes}
 
-    def normal(self, x: Tensor, mean: Any) -> Any:
-        """Returns the Gaussian of the logits for features `x`, `(..., D)`; `mean` maps features to mu."""
-        return self.distribution(x, mean(x))
+    def normal(self, x: Tensor, loc_map: Any) -> Any:
+        """Returns the Gaussian of the logits for features `x`, `(..., D)`; `loc_map` maps features to mu."""
+        return self.distribution(x, loc_map(x))
 
     def distribution(self, x: Tensor, loc: Tensor) -> DiagonalNormal:
         """Returns the Gaussian of the logits for features `x`, `(..., D)`, and mean logits `loc`, `(..., K)`."""
@@ -194,11 +169,7 @@ class Covariance(Serializable, FullPrecision):
         """Sets the starting noise for a kernel of the mean, `(D, K)`, of another model."""
 
     def restart_at(self, scales: np.ndarray) -> None:
-        """Sets the standard deviation of each class's starting noise, after `build`.
-
-        Args:
-            scales: standard deviations in the units of the mean, `(K,)`; at least 2 min_scale is used.
-        """
+        """Sets the standard deviation of each class's noise to `scales`, `(K,)`, at least 2 min_scale, once built."""
         parts = np.maximum(scales * (math.sqrt(0.5) if self.num_factors else 1.0), 2.0 * self.min_scale)
         self.scale_diag_layer.bias.assign([self.scale_diag_bias(part) for part in parts])
         self.restart_factor_at(parts)
@@ -217,12 +188,7 @@ class Diagonal(Covariance):
     """Noise without correlations, diag(d(x)^2). It adds D K + K weights to a Dense layer.
 
     Args:
-        initializer: initializer of the kernels, whose outputs are added to the starting noise of the biases.
-        regularizer: regularizer of the kernels.
-        initial_scale: standard deviation of a logit's noise at the start, in temperatures; greater than 0.
-        min_scale: lower bound of d; at least 0.
-        learning_rate_multiplier: m, how fast the noise learns, see `Covariance`.
-        kwargs: arguments of any Keras layer.
+        initializer, regularizer, initial_scale, min_scale, learning_rate_multiplier, kwargs: arguments of `Covariance`.
 
     Example:
         >>> from keras_het.layers import HeteroscedasticDense

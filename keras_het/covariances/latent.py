@@ -82,8 +82,8 @@ class Latent(LowRank):
         """Returns None for all weights, because every device has all features."""
         return dict.fromkeys(super().class_axes())
 
-    def normal(self, x: Tensor, mean: Any) -> LatentNormal:
-        loc, kernel = mean(x, with_kernel=True)
+    def normal(self, x: Tensor, loc_map: Any) -> LatentNormal:
+        loc, kernel = loc_map(x, with_kernel=True)
         shape = (*ops.shape(loc)[:-1], *self.size)
         factor = ops.reshape(self.flat_factor(x), shape)
         return LatentNormal(loc, self.standard_deviations(x), factor, kernel, size=self.size, units=self.classes)

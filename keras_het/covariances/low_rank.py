@@ -59,7 +59,8 @@ class LowRank(Covariance):
     def make_maps(self, start: float, input_shape: Any) -> None:
         multiplier = self.learning_rate_multiplier / math.sqrt(self.num_factors)
         rows, width = UnitRows(self.num_factors, self.seed, start / multiplier), self.units * self.num_factors
-        self.factor_layer = self.affine_map("factor", width, rows, input_shape, multiplier=multiplier)
+        options = {"bias_initializer": rows, "multiplier": multiplier}
+        self.factor_layer = self.affine_map("factor", width, input_shape, **options)
 
     def count_weights(self, features: int, units: int) -> int:
         return super().count_weights(features, units) * (1 + self.num_factors)
@@ -93,13 +94,7 @@ def affine_weights(layer: AffineMap) -> np.ndarray:
 
 @keras.saving.register_keras_serializable("keras_het")
 class UnitRows(Serializable, keras.initializers.Initializer):
-    """Rows of `size` normal numbers, each scaled to the norm `norm`, and drawn by NumPy to be equal on every backend.
-
-    Args:
-        size: number of entries of a row; the requested shape can be flat.
-        seed: seed of the directions; an integer, or a list of them.
-        norm: norm of every row.
-    """
+    """Rows of `size` normal numbers, each scaled to the norm `norm`, drawn by NumPy to be equal on every backend."""
 
     def __init__(self, size: int, seed: int | list[int], norm: float = 1.0) -> None:
         self.size, self.seed, self.norm = check_integer("size", size, 1, MAX_CLASSES), seed, norm
@@ -112,14 +107,7 @@ class UnitRows(Serializable, keras.initializers.Initializer):
 
 @keras.saving.register_keras_serializable("keras_het")
 class PixelLowRank(LowRank):
-    """Covariance like `LowRank`, for pixels that share the factor noise.
-
-    There can be more factors than classes, because the covariance has a row for each class of each pixel.
-
-    Args:
-        num_factors: R, from 1 to 1024.
-        kwargs: other arguments of `LowRank`.
-    """
+    """Covariance like `LowRank`, for pixels that share the factor noise, so R can be up to 1024, above the classes."""
 
     def __init__(self, num_factors: int, **kwargs: Any) -> None:
         super().__init__(num_factors, **kwargs)

@@ -52,7 +52,8 @@ class Narrow(LowRank):
         # Another seed, because with the seed of b the rows of W1 would have the directions of the rows of V.
         norm = math.sqrt(2.0 * self.width / (input_shape[-1] + self.width))
         rows = UnitRows(self.width, [self.seed, 1], norm)
-        self.factor_features_layer = self.affine_map("factor_features", self.width, None, input_shape, rows)
+        options = {"kernel_initializer": rows, "use_bias": False}
+        self.factor_features_layer = self.affine_map("factor_features", self.width, input_shape, **options)
         super().make_maps(start, (*input_shape[:-1], self.width))
 
     def count_weights(self, features: int, units: int) -> int:

@@ -36,17 +36,11 @@ class ParameterEfficient(LowRank):
 
     def make_maps(self, start: float, input_shape: Any) -> None:
         multiplier = self.learning_rate_multiplier
-        start_bias = keras.initializers.Constant(start / multiplier)
-        self.row_scale_layer = self.affine_map("row_scale", self.units, start_bias, input_shape, multiplier=multiplier)
-        rows = UnitRows(self.num_factors, self.seed)
-        self.factor_layer = SharedFactor(
-            (self.units, self.num_factors),
-            rows,
-            self.regularizer,
-            name="factor",
-            trainable=self.trainable,
-            dtype=self.dtype_policy,
-        )
+        options = {"bias_initializer": keras.initializers.Constant(start / multiplier), "multiplier": multiplier}
+        self.row_scale_layer = self.affine_map("row_scale", self.units, input_shape, **options)
+        shape, rows = (self.units, self.num_factors), UnitRows(self.num_factors, self.seed)
+        options = {"name": "factor", "trainable": self.trainable, "dtype": self.dtype_policy}
+        self.factor_layer = SharedFactor(shape, rows, self.regularizer, **options)
         self.factor_layer.build(None)
 
     def count_weights(self, features: int, units: int) -> int:

@@ -64,10 +64,7 @@ def _threshold(config, output):
 
 
 def _thresholds(config, output):
-    """Converts the threshold 1/2 to the logit 0; refuses other thresholds, whose logits Keras would refuse.
-
-    `top_k` needs no threshold.
-    """
+    """Converts the threshold 1/2 to the logit 0; refuses other thresholds, which Keras refuses too, without `top_k`."""
     thresholds = config["thresholds"]
     if output.returns == "probabilities" or (thresholds is None and config.get("top_k") is not None):
         return config
@@ -82,10 +79,7 @@ def _predicted_class(config, output):
 
 
 def _largest(config, output):
-    """Refuses log-probabilities: without a threshold, Keras ignores a largest output of zero.
-
-    A log-probability is zero if the probability rounds to one.
-    """
+    """Refuses log-probabilities: Keras ignores a largest output of zero, which they can round to, without threshold."""
     fits = output.returns == "probabilities" or (output.returns == "logits" and config["threshold"] is None)
     return config if fits else None
 
@@ -314,7 +308,7 @@ def find_criteria(argument: Any, module: Any = keras.losses) -> Iterator[Criteri
 
 
 def _accepts_link(activation: str | None, output: Any) -> bool:
-    """Returns whether a loss for `activation` accepts the output; a softmax needs several classes."""
+    """True if a loss for `activation` accepts the output; a softmax needs several classes."""
     if activation == "sigmoid" and output.returns == "probabilities":
         return True
     return activation is None or (activation == output.link and (activation, output.units) != ("softmax", 1))

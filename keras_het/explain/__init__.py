@@ -4,13 +4,10 @@ They compute covariances, confused classes, uncertainty and calibration.
 """
 
 from keras_het.explain.confusion import confusion_matrices, noisy_nll
-from keras_het.explain.entropy import uncertainty
-from keras_het.explain.explanation import explain
+from keras_het.explain.distributions import joint_labels, regression_scores, sample_segmentations, segmentation_scores
+from keras_het.explain.explanation import explain, uncertainty
 from keras_het.explain.head_covariance import confused_pairs, covariance
-from keras_het.explain.label_distribution import joint_labels
-from keras_het.explain.regression import regression_scores
 from keras_het.explain.reliability import calibration
-from keras_het.explain.segmentation import sample_segmentations, segmentation_scores
 from keras_het.reading.features import features
 from keras_het.reading.probabilities import predict_probabilities
 

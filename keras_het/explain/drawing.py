@@ -16,11 +16,7 @@ MAX_NAME_LENGTH = 16  # longer class names leave no room for the figure
 
 
 def matplotlib(module: str = "") -> Any:
-    """Returns Matplotlib, or a module of it.
-
-    Raises:
-        ImportError: without Matplotlib.
-    """
+    """Returns Matplotlib, or a module of it; raises ImportError without Matplotlib."""
     return import_extra(f"matplotlib{module}", "The figure")
 
 
@@ -45,9 +41,6 @@ def remove_frame(ax: Any) -> None:
 
 
 def shorten(name: Any, max_length: int = MAX_NAME_LENGTH) -> str:
-    """Shortens a name to one line that keeps its start and its end.
-
-    Characters that reverse the direction of text are removed.
-    """
+    """Shortens a name to one line that keeps its start and its end, without characters that reverse text."""
     text = "".join(letter for letter in " ".join(str(name).split()) if letter.isprintable())
     return text if len(text) <= max_length else f"{text[: max_length // 2]}…{text[1 - max_length // 2 :]}"

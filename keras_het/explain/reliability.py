@@ -30,17 +30,10 @@ class Calibration:
     error: float
 
     def plot(self, ax: Any = None) -> Any:
-        """Draws a reliability diagram: the accuracy in each bin, and its gap to the confidence.
+        """Draws a reliability diagram on Matplotlib axes, by default new ones, and returns the axes.
 
         The bars of a calibrated model end at the dashed line. Bars below the line mean that the model is overconfident.
-        The panel at the top shows the fraction of the predictions in each bin.
-
-        Args:
-            ax: Matplotlib axes; None makes a figure.
-        Returns:
-            the axes; the panel is their only child, `ax.child_axes[0]`.
-        Raises:
-            ImportError: without Matplotlib.
+        The panel at the top, `ax.child_axes[0]`, shows the fraction of the predictions in each bin.
 
         Example:
             >>> calibration([[0.9, 0.1], [0.2, 0.8]], [0, 1]).plot().get_title()
@@ -66,7 +59,6 @@ class Calibration:
 
 
 def _draw_fractions(ax: Any, centers: np.ndarray, fractions: np.ndarray, width: float) -> None:
-    """Draws the fraction of the predictions in each bin."""
     ax.bar(centers, fractions, width=width, color=GREY, edgecolor="none")
     top = float(f"{max(fractions.max(), 1e-3):.1g}")
     ax.set(yticks=[top], ylim=(0, max(top, fractions.max())), facecolor="none")

@@ -8,7 +8,7 @@ import keras
 from keras_het import covariances
 from keras_het.base.refusal import refusal
 from keras_het.base.tables import align_columns
-from keras_het.base.validation import check_integer, check_number
+from keras_het.base.validation import check_even_split, check_integer, check_number
 from keras_het.integrators import QuasiMonteCarlo
 from keras_het.ops.blocking import BLOCK_ELEMENTS, CHUNK_SIZE, MIN_BLOCK_NODES
 
@@ -59,8 +59,7 @@ class CostEstimates:
         )
         return "\n".join([title.format(**self.sizes), *align_columns(cells, left=range(len(cells[0]))), NOTE])
 
-    def __repr__(self) -> str:
-        return str(self)
+    __repr__ = __str__
 
 
 def estimate_cost(
@@ -104,8 +103,10 @@ def estimate_cost(
     }  # fmt: skip
     for name, value in sizes.items():
         check_integer(name, value, 1)
-    if devices > 1:
-        _check_shared(units, devices)
+    if devices > 1 and keras.config.backend() != "jax":
+        rule = f"be 1 on the backend {keras.config.backend()}: devices share classes only on JAX"
+        raise refusal("devices", rule, f"devices={devices}")
+    check_even_split(units, devices)
     if memory is not None:
         check_number("memory", memory, above=0.0)
     kinds = [None, "diagonal", "low_rank", "narrow", "parameter_efficient", "latent"]
@@ -114,25 +115,18 @@ def estimate_cost(
     return CostEstimates(rows, sizes)
 
 
-def _check_shared(units: int, devices: int) -> None:
-    """Raises ValueError if devices cannot share the classes."""
-    if keras.config.backend() != "jax":
-        rule = f"be 1 on the backend {keras.config.backend()}: devices share classes only on JAX"
-        raise refusal("devices", rule, f"devices={devices}")
-    if units % devices:
-        even_units = -(-units // devices) * devices
-        raise refusal("units", f"be divisible by the {devices} devices, for example {even_units}", f"units={units}")
-
-
 def _cost(
     covariance: str | None, memory: float | None, units: int, features: int, batch: int, num_factors: int,
     num_samples: int, devices: int,
 ) -> HeadCost:  # fmt: skip
-    """Returns the cost of one head, in float32."""
     is_latent, mean_weights = covariance == "latent", (features + 1) * units
     max_factors = {None: 0, "diagonal": 0, "latent": features}.get(covariance, units)
     factors, size = min(num_factors, max_factors), features if is_latent else units
-    noise_weights = _noise_weights(covariance, factors, features, units) if covariance else 0
+    noise_weights = 0
+    if covariance:
+        layer: Any = getattr(covariances, covariance.title().replace("_", ""))()
+        layer.num_factors = factors
+        noise_weights = layer.count_weights(features, units)
     nodes = num_samples * (size + factors) if covariance else 0
     block = max(units * (MIN_BLOCK_NODES * batch if is_latent else 2 * CHUNK_SIZE), BLOCK_ELEMENTS) if covariance else 0
     # V of each example, its gradient, and the sum over the nodes; only the sum for a V that all examples share.
@@ -145,10 +139,3 @@ def _cost(
     train_bytes, predict_bytes = 4.0 * (whole_train + train / devices), 4.0 * (whole_predict + predict / devices)
     fits = None if memory is None else train_bytes <= memory
     return HeadCost(covariance, mean_weights + noise_weights, train_bytes, predict_bytes, fits)
-
-
-def _noise_weights(covariance: str, num_factors: int, features: int, units: int) -> int:
-    kind = getattr(covariances, covariance.title().replace("_", ""))
-    layer: Any = kind()
-    layer.num_factors = num_factors
-    return layer.count_weights(features, units)

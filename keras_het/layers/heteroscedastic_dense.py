@@ -44,13 +44,7 @@ INTEGRATOR_RULE = "be an argument of the integrator: integrator=keras_het.integr
 # Arguments of the covariance or the integrator, some by their names in other packages: the rule of the error.
 MISPLACED_ARGUMENTS = {
     **dict.fromkeys(
-        (
-            "min_scale",
-            "initial_scale",
-            "covariance_initializer",
-            "covariance_regularizer",
-            "learning_rate_multiplier",
-        ),
+        ("min_scale", "initial_scale", "covariance_initializer", "covariance_regularizer", "learning_rate_multiplier"),
         COVARIANCE_RULE,
     ),
     **dict.fromkeys(("num_samples", "num_mc_samples", "train_mc_samples"), INTEGRATOR_RULE),
@@ -225,35 +219,26 @@ class HeteroscedasticDense(NoisyDense):
         raise refusal("The head", rule, f"the layer {self.name!r} in such a scope")
 
     def logit_distribution(self, x: Tensor) -> Any:
-        """Returns the Gaussian of the logits u, before division by the temperature.
+        """Returns the Gaussian of the logits u for inputs `x`, `(..., D)`, before division by the temperature.
 
-        Args:
-            x: inputs, `(..., D)`.
-        Returns:
-            Gaussian, a `Normal` of `keras_het.ops.normal`, with `loc`, `variance()`, `covariance()` and
-                `log_prob(value)`; noise of the features has no `log_prob`.
+        It is a `Normal` of `keras_het.ops.normal`, with `loc`, `variance()`, `covariance()` and `log_prob(value)`;
+        noise of the features has no `log_prob`.
         """
         return self.covariance.normal(self.prepare_inputs(x), self.loc_layer)
 
     def logit_covariance(self, x: Tensor, centered: bool | None = None) -> Any:
-        """Returns the covariance of the logits u, shape `(..., K, K)`.
+        """Returns the covariance of the logits u, shape `(..., K, K)`, for inputs `x`, `(..., D)`.
 
-        A softmax identifies only C Sigma C with C = I - 1 1'/K; a sigmoid identifies the variances.
-
-        Args:
-            x: inputs, `(..., D)`.
-            centered: boolean, whether to return C Sigma C; None is True for softmax, False for sigmoid.
+        A softmax identifies only C Sigma C with C = I - 1 1'/K; a sigmoid identifies the variances. `centered` returns
+        C Sigma C; None is True for softmax, False for sigmoid.
         """
         centered = self.link.ignores_shift if centered is None else check_boolean("centered", centered)
         return self.logit_distribution(x).covariance(centered=centered)
 
     def probabilities(self, x: Tensor) -> Any:
-        """Returns probabilities at inference, shape `(..., K)`.
+        """Returns probabilities at inference, shape `(..., K)`, for inputs `x`, `(..., D)`.
 
         They sum to one for softmax, and are independent for sigmoid.
-
-        Args:
-            x: inputs, `(..., D)`.
         """
         outputs = self.call(x)
         return outputs if activation_of(self) else self.link.probabilities(outputs)
@@ -285,7 +270,6 @@ def _activation(activation: Any, link: links.Link) -> Any:
 
 
 def _keep_gradient_at_clip(outputs: Tensor) -> Any:
-    """Clips the outputs within the bounds of Keras' losses, but keeps their gradient."""
     bound = -math.log(2.0 * keras.config.epsilon())
     zero = outputs - ops.stop_gradient(outputs)  # has the gradient
     return ops.stop_gradient(ops.clip(outputs, -bound, bound)) + zero

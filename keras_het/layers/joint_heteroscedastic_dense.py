@@ -49,12 +49,7 @@ class JointHeteroscedasticDense(HeteroscedasticDense):
     """
 
     def __init__(
-        self,
-        units: int,
-        num_factors: int | None = None,
-        *,
-        link: str | links.Link = "sigmoid",
-        **kwargs: Any,
+        self, units: int, num_factors: int | None = None, *, link: str | links.Link = "sigmoid", **kwargs: Any
     ) -> None:
         rule = "be None: the layer returns a distribution. For probabilities, use a models.DistributionModel"
         activation = kwargs.get("activation")

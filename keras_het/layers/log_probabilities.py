@@ -18,10 +18,7 @@ TOLERANCE = 0.1
 
 
 def nan_unless_log_probabilities(inputs: Tensor, outputs: Tensor) -> Any:
-    """Returns `outputs`, with rows of nan if the probabilities of `inputs` do not sum to one.
-
-    `inputs` are `(..., K)`, and `outputs` `(..., K)` or `(..., M, K)`. Wrong inputs then give a nan loss at once.
-    """
+    """Returns `outputs`, with rows of nan where the probabilities of `inputs`, `(..., K)`, do not sum to one."""
     log_sum = ops.logsumexp(inputs, axis=-1, keepdims=True)
     for _ in outputs.shape[len(inputs.shape) :]:
         log_sum = ops.expand_dims(log_sum, -2)
@@ -39,7 +36,6 @@ def check_log_probabilities(tensor: Any, layer: keras.layers.Layer) -> None:
 
 
 def _is_linear(layer: Any) -> bool:
-    """True if a layer or operation is a cast or an identity."""
     if type(layer).__name__ in ("Cast", "Identity"):
         return True
     try:

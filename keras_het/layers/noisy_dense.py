@@ -79,10 +79,7 @@ class NoisyDense(FullPrecision):
         self.covariance.build(input_shape)
 
     def check_build(self, input_shape: Any) -> None:
-        """Raises ValueError for an `input_shape` or sizes that a file could request, before anything is made.
-
-        The head can then be built again.
-        """
+        """Raises ValueError for sizes that a file could request, before anything is made, so you can build again."""
         features = check_last_axis(input_shape)
         if len(input_shape) < 2 or features is None:
             rule = "have shape (..., D) with a known D and a leading axis"
@@ -160,9 +157,7 @@ def resolve_covariance(
 def make_covariance(num_factors: int | None = None, parameter_efficient: bool = False, **arguments: Any) -> Covariance:
     """Builds the covariance of a head's arguments: `Diagonal` for R = 0, else `LowRank` or `ParameterEfficient`."""
     is_zero = isinstance(num_factors, numbers.Integral) and not isinstance(num_factors, bool) and num_factors == 0
-    if not is_zero:
-        kind = ParameterEfficient if parameter_efficient else LowRank
-        return kind(num_factors, **arguments)
-    if parameter_efficient:
-        raise refusal("parameter_efficient", "be False without factors", "parameter_efficient=True, num_factors=0")
-    return Diagonal(**arguments)
+    received = "parameter_efficient=True, num_factors=0"
+    refuse_if(is_zero and parameter_efficient, "parameter_efficient", "be False without factors", received)
+    kind = ParameterEfficient if parameter_efficient else LowRank
+    return Diagonal(**arguments) if is_zero else kind(num_factors, **arguments)

@@ -63,9 +63,7 @@ class AnnotatorsLoss(keras.losses.Loss):
         return ops.where(ops.all(valid), loss, np.nan)
 
     def call(self, y_true: Any, y_pred: Any) -> Any:
-        """Returns the loss of every label."""
         return self.loss.call(*broadcast_predictions(y_true, y_pred))
 
     def get_config(self) -> dict[str, Any]:
-        """Returns the arguments of the constructor."""
         return {"name": self.name, "loss": keras.losses.serialize(self.loss)}

@@ -7,7 +7,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_het.base.internals import compute_dtype, serialized_policy
+from keras_het.base.internals import policy_of
 from keras_het.base.masks import with_mask
 from keras_het.base.refusal import refusal
 from keras_het.base.serializable import Serializable
@@ -27,12 +27,12 @@ class ConfiguredLoss(Serializable, keras.losses.Loss):
     @property
     def dtype(self) -> str:
         """Dtype of the computation; float32 for half precision, which would round labels to other classes."""
-        return "float32" if compute_dtype(self) in ("float16", "bfloat16") else compute_dtype(self)
+        dtype = policy_of(self).compute_dtype
+        return "float32" if dtype in ("float16", "bfloat16") else dtype
 
     def get_config(self) -> dict[str, Any]:
-        """Returns the arguments of the constructor."""
         arrays = {name: value.tolist() for name, value in vars(self).items() if isinstance(value, np.ndarray)}
-        return {**super().get_config(), **arrays, "dtype": serialized_policy(self)}
+        return {**super().get_config(), **arrays, "dtype": keras.saving.serialize_keras_object(policy_of(self))}
 
 
 class Crossentropy(ConfiguredLoss):
@@ -44,12 +44,7 @@ class Crossentropy(ConfiguredLoss):
         kwargs: `reduction`, `name` and `dtype`, as for any Keras loss.
     """
 
-    def __init__(
-        self,
-        from_logits: bool = False,
-        ignore_class: int | None = None,
-        **kwargs: Any,
-    ) -> None:
+    def __init__(self, from_logits: bool = False, ignore_class: int | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.from_logits = check_boolean("from_logits", from_logits)
         self.ignore_class = check_ignore_class(ignore_class)
@@ -59,7 +54,7 @@ class Crossentropy(ConfiguredLoss):
         if sample_weight is not None and tuple(np.shape(sample_weight))[1:] == (2,) and len(y_pred.shape) == 2:
             rule = "have shape (B,): only models.EarlyLearning accepts weights with an index"
             raise refusal("sample_weight", rule, f"shape {tuple(np.shape(sample_weight))}, loss={self.name!r}")
-        return ops.cast(super().__call__(y_true, y_pred, sample_weight), compute_dtype(self))
+        return ops.cast(super().__call__(y_true, y_pred, sample_weight), policy_of(self).compute_dtype)
 
     def call(self, y_true: Any, y_pred: Any) -> Any:
         """Returns the loss of every example, `(...)`, with a mask that excludes ignored examples from the mean."""
@@ -68,10 +63,7 @@ class Crossentropy(ConfiguredLoss):
         return self.mask_ignored(self.crossentropy(targets, self.log_probs(y_pred)), valid)
 
     def targets(self, y_true: Any, y_pred: Any) -> tuple[Any, Any]:
-        """Returns label vectors, `(..., K)`, and which examples count, `(...)`, or None for all.
-
-        Integer labels become one-hot vectors. An ignored label becomes class 0, and a label that is no class nan.
-        """
+        """Returns label vectors, `(..., K)`, nan if a label is no class, and which examples count, or None for all."""
         labels = _integers(y_true, y_pred)
         if labels is None:
             if self.ignore_class is not None:

@@ -22,13 +22,7 @@ class DistributionLoss(ConfiguredLoss):
         """Returns the labels in the rank of the predictions, `(..., K)`, and the distribution of these K labels.
 
         The width of a tensor is ambiguous: 21 numbers can be five labels with two factors, or one label with 18. So
-        R <= K is required, which holds for all heads of these losses.
-
-        Args:
-            y_true: labels, `(..., K)`, or `(...)` for one label.
-            y_pred: distribution that a head returns, `(..., K (2 + R) + 1)`.
-        Raises:
-            ValueError: for labels of other shapes.
+        R <= K is required, which holds for all heads of these losses. Raises ValueError for labels of other shapes.
         """
         labels = align_labels(y_true, y_pred)
         units = labels.shape[-1]
@@ -104,18 +98,12 @@ class MultivariateNormalNLL(DistributionLoss):
         2.1121
     """
 
-    def __init__(
-        self,
-        form: str = "nll",
-        beta: float = 0.5,
-        **kwargs: Any,
-    ) -> None:
+    def __init__(self, form: str = "nll", beta: float = 0.5, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.form = check_choice("form", form, REGRESSION_FORMS)
         self.beta = check_number("beta", beta, low=0.0)
 
     def call(self, y_true: Any, y_pred: Any) -> Any:
-        """Returns the loss of every example, `(...)`."""
         y_true, output = self.read(y_true, y_pred)
         normal, units = output.normal, output.normal.size[0]
         if self.form == "faithful":

@@ -11,9 +11,8 @@ from keras_het.base.refusal import refusal, refuse_if
 from keras_het.base.validation import MAX_CLASSES, check_ignore_class, check_integer, check_numbers
 from keras_het.losses.crossentropy import Crossentropy
 from keras_het.losses.distribution_loss import JointLoss, align_labels, shapes_fit
-from keras_het.ops.label_vectors import MISSING_LABEL, log_joint_labels
+from keras_het.ops.joint import MISSING_LABEL, log_joint_labels, log_joint_pixels
 from keras_het.ops.packed import unpack
-from keras_het.ops.pixels import log_joint_pixels
 
 
 @keras.saving.register_keras_serializable("keras_het")
@@ -32,8 +31,7 @@ class JointMultiLabelCrossentropy(JointLoss):
 
     Args:
         num_samples: S, the number of nodes.
-        false_negative_rate: f, one number, or one for each label; in [0, 1).
-        false_positive_rate: q, one number, or one for each label; in [0, 1), with f + q < 1.
+        false_negative_rate, false_positive_rate: f and q, one number, or one for each label; in [0, 1), f + q < 1.
         seed: seed of the nodes, in [0, 2^31).
         kwargs: arguments of any Keras loss.
     Input shape: labels `(..., C)`, or `(...)` for one label: 0, 1, or -1 for a missing label; any other number makes
@@ -73,7 +71,6 @@ class JointMultiLabelCrossentropy(JointLoss):
             raise refusal("false_negative_rate", rule, received)
 
     def call(self, y_true: Any, y_pred: Any) -> Any:
-        """Returns the loss of every label vector, `(...)`."""
         labels, output = self.read(y_true, y_pred)
         rates = self.false_negative_rate, self.false_positive_rate
         losses = -log_joint_labels(output.normal, labels, self.nodes(output), rates)
@@ -96,7 +93,7 @@ class JointSegmentationCrossentropy(JointLoss):
 
     If the labels of pixels vary together, for example because one annotator marks them and another does not, V learns a
     common direction for them. The crossentropy of each pixel gives no gradient for that. The diagonal noise is
-    integrated in closed form (`ops.pixels.log_joint_pixels`), and the factor noise with quasi-random nodes, new at
+    integrated in closed form (`ops.joint.log_joint_pixels`), and the factor noise with quasi-random nodes, new at
     every training step and constant in `evaluate`.
 
     The loss of an image is a sum over its pixels, in nats, as in the paper. So do not reuse a learning rate or weight
@@ -130,12 +127,7 @@ class JointSegmentationCrossentropy(JointLoss):
     """
 
     def __init__(
-        self,
-        num_classes: int,
-        num_samples: int = 20,
-        ignore_class: int | None = None,
-        seed: int = 0,
-        **kwargs: Any,
+        self, num_classes: int, num_samples: int = 20, ignore_class: int | None = None, seed: int = 0, **kwargs: Any
     ) -> None:
         super().__init__(num_samples, seed, **kwargs)
         self.num_classes = check_integer("num_classes", num_classes, 2, MAX_CLASSES)
@@ -148,7 +140,6 @@ class JointSegmentationCrossentropy(JointLoss):
         return super().__call__(y_true, y_pred, sample_weight)
 
     def call(self, y_true: Any, y_pred: Any) -> Any:
-        """Returns the loss of every image, `(B,)`."""
         output = unpack(y_pred, self.num_classes)
         labels = align_labels(y_true, y_pred)
         if not shapes_fit(labels.shape[1:], (*y_pred.shape[1:-1], 1)):

@@ -37,19 +37,13 @@ class GeneralizedCrossentropy(Crossentropy):
     """
 
     def __init__(
-        self,
-        q: float = 0.7,
-        *,
-        from_logits: bool = False,
-        ignore_class: int | None = None,
-        **kwargs: Any,
+        self, q: float = 0.7, *, from_logits: bool = False, ignore_class: int | None = None, **kwargs: Any
     ) -> None:
         super().__init__(from_logits, ignore_class, **kwargs)
         self.q = check_number("q", q, above=0.0)
         refuse_if(self.q > 1.0, "q", "be in (0, 1]", f"q={q}")
 
     def crossentropy(self, targets: Any, log_probs: Any) -> Any:
-        """Returns the loss of every example, `(...)`, for targets and log-probabilities `(..., K)`."""
         return -ops.sum(targets * ops.expm1(self.q * log_probs), axis=-1) / self.q
 
 
@@ -94,7 +88,6 @@ class SymmetricCrossentropy(Crossentropy):
         refuse_if(self.log_of_zero >= 0.0, "log_of_zero", "be less than 0", value=log_of_zero)
 
     def crossentropy(self, targets: Any, log_probs: Any) -> Any:
-        """Returns the loss of every example, `(...)`, for targets and log-probabilities `(..., K)`."""
         logs = ops.log(ops.where(targets > 0, targets, 1.0))
         # `0.0 * targets`, because a nan label must give nan.
         log_targets = ops.where(targets > 0, ops.maximum(logs, self.log_of_zero), self.log_of_zero + 0.0 * targets)
@@ -133,19 +126,13 @@ class SmoothedCrossentropy(Crossentropy):
     """
 
     def __init__(
-        self,
-        label_smoothing: float = 0.1,
-        *,
-        from_logits: bool = False,
-        ignore_class: int | None = None,
-        **kwargs: Any,
+        self, label_smoothing: float = 0.1, *, from_logits: bool = False, ignore_class: int | None = None, **kwargs: Any
     ) -> None:
         super().__init__(from_logits, ignore_class, **kwargs)
         self.label_smoothing = check_number("label_smoothing", label_smoothing)
         refuse_if(self.label_smoothing >= 1.0, "label_smoothing", "be less than 1", value=label_smoothing)
 
     def crossentropy(self, targets: Any, log_probs: Any) -> Any:
-        """Returns the loss of every example, `(...)`, for targets and log-probabilities `(..., K)`."""
         possible = ops.cast(is_possible(log_probs), log_probs.dtype)
         spread = possible / ops.sum(possible, axis=-1, keepdims=True)
         return -weighted_logs((1.0 - self.label_smoothing) * targets + self.label_smoothing * spread, log_probs)
@@ -173,12 +160,7 @@ class ForwardCorrectedCrossentropy(Crossentropy):
     """
 
     def __init__(
-        self,
-        transition: Any,
-        *,
-        from_logits: bool = False,
-        ignore_class: int | None = None,
-        **kwargs: Any,
+        self, transition: Any, *, from_logits: bool = False, ignore_class: int | None = None, **kwargs: Any
     ) -> None:
         super().__init__(from_logits, ignore_class, **kwargs)
         self.transition = check_one_transition(transition)
@@ -190,5 +172,4 @@ class ForwardCorrectedCrossentropy(Crossentropy):
         return super().log_probs(y_pred)
 
     def crossentropy(self, targets: Any, log_probs: Any) -> Any:
-        """Returns the loss of every example, `(...)`, for targets and log-probabilities `(..., K)`."""
         return -weighted_logs(targets, apply_transition(log_probs, self.transition))

@@ -205,10 +205,7 @@ def homoscedastic(
 
 
 def mean_arguments(old: Any, old_temperature: float = 1.0, temperature: float = 1.0) -> dict[str, Any]:
-    """Returns the arguments of a `Dense` layer that takes over the weights of another one at a new temperature.
-
-    Warns if the old layer is a convolution whose kernel has a constraint, because its axes are others.
-    """
+    """Returns the arguments of a `Dense` layer with the weights of another one at a new temperature."""
     names = ("kernel_regularizer", "bias_regularizer", "kernel_constraint", "bias_constraint")
     functions = {name: rescale(name, getattr(old, name), old_temperature, temperature) for name in names}
     if functions["kernel_constraint"] is not None and len(old.kernel.shape) > 2:
@@ -222,10 +219,7 @@ def mean_arguments(old: Any, old_temperature: float = 1.0, temperature: float = 
 
 
 def _has_outputs_of(old: Any, activation: Any, link: Any) -> bool:
-    """Returns whether a head and a `Dense` layer return the same kind of outputs.
-
-    Without activation, a sigmoid head returns logits as a `Dense` layer does; a softmax head returns log-probabilities.
-    """
+    """True if a head and a `Dense` layer return the same kind of outputs: a softmax head returns no logits."""
     function = keras.activations.get(activation)
     is_logits = function is not keras.activations.linear or resolve(Link, link).returns == "logits"
     return is_logits and keras.activations.get(activation_of(old)) is function
@@ -250,7 +244,6 @@ def successors_of(old: Any, new: Any) -> list[tuple[Any, Any]]:
 
 
 def _new_activation(ending: Ending, link: Link, keep: bool) -> str | None:
-    """Returns the activation of the new head: of its link if the old activation is kept, or None."""
     return link.activation if keep and ending.head_activation in ("softmax", "sigmoid") else None
 
 
@@ -287,11 +280,7 @@ def _check_classifier(model, ending, link):
 
 
 def convertible_ending(model: keras.Model, layer: str | None) -> Ending:
-    """Returns the ending of a model at the Dense layer, or 1x1 Conv2D, to replace.
-
-    Raises:
-        ValueError: for a head of this package, and as `find_ending`.
-    """
+    """Returns the ending of a model at the Dense layer, or 1x1 Conv2D, to replace; refuses a head of this package."""
     ending = find_ending(model, LAST_LAYERS, layer)
     if isinstance(ending.head, HEADS):
         raise ValueError(

@@ -16,11 +16,7 @@ from keras_het.base.validation import check_boolean
 
 @contextlib.contextmanager
 def preserve_seed(seed=None):
-    """Preserves the state of Python's `random`, from which Keras draws the seeds of initializers.
-
-    Args:
-        seed: seed inside the context; None continues from the caller's state.
-    """
+    """Preserves the state of Python's `random`, the source of Keras' seeds; `seed` sets it inside, None leaves it."""
     state = random.getstate()
     if seed is not None:
         random.seed(seed)
@@ -31,13 +27,7 @@ def preserve_seed(seed=None):
 
 
 def copy_model(model):
-    """Copies a model with all layers, their state and `trainable`.
-
-    The copy goes through a `.keras` file, the only way in Keras that keeps vocabularies, statistics and int8 weights.
-
-    Raises:
-        ValueError: if the copy has other weights: a KerasHub backbone loses LoRA.
-    """
+    """Copies a model with all state and `trainable`, by a `.keras` file, which keeps vocabularies and int8 weights."""
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder) / "model.keras"
         model.save(path)
@@ -73,5 +63,4 @@ def dense_weights(dense):
 
 
 def _all_layers(model):
-    """Returns all layers of a model, outer before inner, without inputs."""
     return [layer for layer in layers_of(model, include_self=False) if not isinstance(layer, keras.layers.InputLayer)]

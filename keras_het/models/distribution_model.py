@@ -82,37 +82,20 @@ class DistributionModel(keras.Model):
         return self._predictor().predict_on_batch(x)
 
     def predict_distribution(self, x: Any, **kwargs: Any) -> np.ndarray:
-        """Returns the packed distributions of the head, `(N, ..., K (2 + R) + 1)`.
-
-        Args:
-            x: argument of `keras.Model.predict`.
-            kwargs: other arguments of `keras.Model.predict`.
-        """
+        """Returns the packed distributions of the head, `(N, ..., K (2 + R) + 1)`, with arguments of `predict`."""
         return super().predict(x, **kwargs)
 
     def predict_interval(self, x: Any, level: float = 0.9, **kwargs: Any) -> tuple[np.ndarray, np.ndarray]:
         """Returns the lower and upper ends of the central interval of each target, `(N, K)` each, for a regression.
 
-        Args:
-            x: argument of `keras.Model.predict`.
-            level: probability of the interval, in (0, 1).
-            kwargs: other arguments of `keras.Model.predict`.
-        Raises:
-            ValueError: for another level, or a head of labels.
+        `level` is the probability of the interval, in (0, 1); the other arguments are as for `predict`.
         """
         self._check_regression("intervals")
         low, high = self.head.interval(self.predict_distribution(x, **kwargs), level)
         return keras.ops.convert_to_numpy(low), keras.ops.convert_to_numpy(high)
 
     def predict_covariance(self, x: Any, **kwargs: Any) -> np.ndarray:
-        """Returns the covariances of the targets, `(N, K, K)`, for a regression.
-
-        Args:
-            x: argument of `keras.Model.predict`.
-            kwargs: other arguments of `keras.Model.predict`.
-        Raises:
-            ValueError: for a head of labels.
-        """
+        """Returns the covariances of the targets, `(N, K, K)`, for a regression; the arguments are as for `predict`."""
         self._check_regression("covariances of targets")
         outputs = keras.ops.convert_to_tensor(self.predict_distribution(x, **kwargs))
         return keras.ops.convert_to_numpy(unpack(outputs, self.head.units).normal.covariance())
@@ -131,12 +114,7 @@ class DistributionModel(keras.Model):
     def compute_loss(
         self, x: Any = None, y: Any = None, y_pred: Any = None, sample_weight: Any = None, training: bool = True
     ) -> Any:
-        """Computes the loss of the distribution. Keras calls it.
-
-        Raises:
-            ValueError: for a loss of another head or without distributions, and for labels of another shape, with which
-                the tensor would be read as another distribution.
-        """
+        """Computes the loss of the distribution, for labels and a loss that fit the head. Keras calls it."""
         self._check_loss(y)
         return super().compute_loss(x, y, y_pred, sample_weight, training)
 

@@ -172,7 +172,6 @@ class EarlyLearning(keras.Model):
         return super().compute_metrics(x, y, y_pred, _split(sample_weight)[0])
 
     def get_config(self) -> dict[str, Any]:
-        """Returns the config of the plain model and the arguments of the constructor."""
         return {
             "graph": keras.Model(model_inputs(self), self.output, name=self.name).get_config(),
             "trainable": self.trainable,

@@ -25,11 +25,7 @@ def unused_name(name: str, body: keras.Model) -> str:
 
 
 def add_end(body: keras.Model, new: Any, ending: Ending, link: str, keep: bool) -> tuple[keras.Model, Ending]:
-    """Adds a new head and rebuilt layers after it to a body; returns the model and its `Ending`.
-
-    Raises:
-        ValueError: if the classes of a softmax do not stay on the last axis.
-    """
+    """Adds a new head and rebuilt layers after it to a body; returns the model and its `Ending`."""
     tensor, tail = new(body.outputs[0]), []
     for old in ending.reshapes:
         tail.append(_resize(old, units_of(ending.head), new.units, body))
@@ -46,7 +42,6 @@ def add_end(body: keras.Model, new: Any, ending: Ending, link: str, keep: bool) 
 
 
 def _resize(layer: Any, old_units: int, units: int, body: keras.Model) -> Any:
-    """Returns a copy of a Reshape or Flatten for another number of classes."""
     config = layer.get_config()
     shape = config.get("target_shape", (None,))
     if shape[-1] == old_units:
@@ -70,14 +65,8 @@ def compile_like(
     kind and a loss or metric is not known to have the same value, or if the other model's class has methods of training
     that the new model lacks, or that may not fit it. Does nothing if the other model is not compiled.
 
-    Args:
-        new: the model to compile.
-        old: the other model.
-        ending: the ending of the new model; None for outputs of the same kind.
-        old_ending: the ending of the old model.
-        loss: replacement of the old loss.
-        hint: remedy that the warning adds if the outputs are the reason.
-        successors: pairs (old variable, new variable) of the replaced layer, which keep their weight decay.
+    Without `ending`, the outputs are of the same kind. `loss` replaces the old loss, and `hint` is a remedy for other
+    outputs. `successors` are pairs (old variable, new variable) of the replaced layer, which keep their weight decay.
     """
     arguments, own = compile_arguments(old), own_methods(old)
     if not _lost_methods(new, old, own) and not (old.compiled and arguments):
@@ -108,7 +97,6 @@ def compile_like(
 
 
 def _lost_methods(new: keras.Model, old: keras.Model, own: list[str]) -> list[str]:
-    """Returns the training methods of the old model that the new model lacks."""
     return [name for name in own if type(new) is not type(old) or name in vars(old)]
 
 
@@ -132,7 +120,7 @@ def _check_own_methods(new: keras.Model, old: keras.Model, own: list[str], is_sa
 
 
 def _is_same_kind(new: Ending, old: Ending) -> bool:
-    """Returns whether losses and metrics keep their meaning: outputs of one kind and link."""
+    """True if losses and metrics keep their meaning: outputs of one kind and link."""
     is_same = new.returns == old.returns or (new.returns, old.returns) == ("logits", "numbers")
     return is_same and old.link in ("", new.link)
 
@@ -167,7 +155,6 @@ def _renew(metric: Any) -> Any:
 
 
 def _copy_optimizer(optimizer: Any, model: keras.Model, successors: Sequence[tuple[Any, Any]]) -> Any:
-    """Returns a copy of an optimizer for a new model, or None without an optimizer."""
     if optimizer is None:
         return None
     known = [*model.variables, *(old for old, _ in successors)]

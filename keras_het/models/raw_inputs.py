@@ -39,7 +39,6 @@ keras.saving.get_custom_objects()[REGISTERED_NAME] = _LOADER = Loader()
 
 
 def _classifiers() -> tuple[Any, ...]:
-    """Returns the registered classifiers of KerasHub, for texts and images."""
     import keras_hub
 
     general = (keras_hub.models.TextClassifier, keras_hub.models.ImageClassifier)
@@ -105,7 +104,6 @@ def preprocessing_model() -> Any:
 
 
 def _find_backbone(model: dict, name: str) -> dict:
-    """Returns the config of the backbone in the config of a functional model."""
     return next(layer for layer in model["config"]["layers"] if layer["name"] == name)
 
 
@@ -118,11 +116,7 @@ def keep_task(new: keras.Model, old: keras.Model) -> keras.Model:
 
 
 def keep_class(new: keras.Model, old: keras.Model) -> keras.Model:
-    """Returns the new functional model in the class of the old model, if the constructor of this class is Keras' own.
-
-    If the old model returns a dict, the new model returns its output in this dict. For a KerasHub task, the new model
-    has its preprocessor.
-    """
+    """Returns the new model with a dict output as before, in the old class if its constructor is Keras' own."""
     kind: Any = type(old)
     if kind is keras.Sequential or not has_graph(old):
         return new

@@ -86,11 +86,7 @@ def heteroscedastic_regression(
     _check_regression(model, ending)
     old, train_mean = ending.head, check_boolean("train_mean", train_mean)
     loss, scales = MultivariateNormalNLL(form), _initial_scales(model, ending, x, y, initial_scale)
-    arguments = {
-        **mean_arguments(old),
-        "stop_features": form == "faithful",
-        **head_arguments,
-    }
+    arguments = {**mean_arguments(old), "stop_features": form == "faithful", **head_arguments}
     with preserve_seed(head_arguments.get("seed")):
         body = make_body(model, ending, check_boolean("clone", clone) or not train_mean)
         new = HeteroscedasticNormal(units_of(old), num_factors, **{"name": unused_name(old.name, body), **arguments})

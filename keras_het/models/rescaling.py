@@ -18,7 +18,6 @@ class _Rescaled:
         """Returns the function for an instance, a name or a config."""
 
     def get_config(self) -> dict[str, Any]:
-        """Returns the arguments of the constructor."""
         return {"function": keras.saving.serialize_keras_object(self.function), "scale": self.scale}
 
 
@@ -43,16 +42,7 @@ class RescaledConstraint(_Rescaled, keras.constraints.Constraint):
 
 
 def rescale(name: str, function: Any, old_temperature: float, temperature: float) -> Any:
-    """Returns the regularizer or constraint whose effect on the logits stays if the temperature changes.
-
-    The logits are the outputs of the weights divided by the temperature, which is 1 for a `Dense` layer.
-
-    Args:
-        name: argument of `Dense`, such as "kernel_constraint"; the functions of Keras can be plain Python functions.
-        function: its value for weights at the old temperature, or None.
-        old_temperature: old temperature.
-        temperature: new temperature.
-    """
+    """Returns the function of `Dense`'s argument `name` that acts on the logits as before at another temperature."""
     if function is None or temperature == old_temperature:
         return function
     scale = temperature / old_temperature

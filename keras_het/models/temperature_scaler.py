@@ -49,9 +49,6 @@ class TemperatureScaler(keras.layers.Layer):
             that a head with this link returns.
         kwargs: arguments of `keras.layers.Layer`.
     Input and output shape: `(..., K)`.
-    Attributes:
-        link: link of the inputs and outputs.
-        returns: kind of the inputs and outputs.
     Raises:
         ValueError: for arguments out of range.
     Source: Guo et al. 2017, section 4.2.
@@ -96,7 +93,6 @@ class TemperatureScaler(keras.layers.Layer):
         )
 
     def call(self, inputs: Any) -> Any:
-        """Scales the inputs, `(..., K)`."""
         scaled = _logits(inputs, self.returns, self.link) / ops.convert_to_tensor(self._temperature)
         if self.returns == "log-probabilities":
             return ops.log_softmax(scaled, axis=-1)
@@ -169,11 +165,7 @@ def scale_temperature(
 
 
 def _scalable_ending(model: keras.Model) -> Ending:
-    """Returns the `Ending` of a model with one output; numbers of a Dense layer and unknown outputs count as logits.
-
-    Raises:
-        ValueError: for a log_sigmoid or a `DistributionModel`, whose call returns neither logits nor probabilities.
-    """
+    """Returns the `Ending` of a model with one output; numbers of a Dense layer and unknown outputs count as logits."""
     outputs = endings(model)
     if len(outputs) != 1 or outputs[0].returns == "distributions":
         return Ending("the model", "", "logits", 0, is_head=False)
@@ -217,11 +209,7 @@ def _graph(model: keras.Model) -> tuple[Any, Any]:
 
 
 def best_temperature(outputs: Any, labels: Any, activation: str) -> float:
-    """Computes the T in [0.05, 20] with the smallest mean negative log-likelihood.
-
-    The negative log-likelihood is convex in 1 / T, and T is the root of its slope. The outputs are log-probabilities or
-    logits, `(..., K)`. The labels are integers, `(...)`, or for a sigmoid vectors, `(..., K)`.
-    """
+    """Computes the T in [0.05, 20] with the smallest mean NLL, which is convex in 1 / T: T is the root of its slope."""
     outputs = as_float64(outputs)
     refuse_if(outputs.ndim < 2 or not outputs.size, "outputs", "be (..., K), with at least one example", shape=outputs)
     rows = outputs.reshape(-1, outputs.shape[-1])
@@ -241,7 +229,6 @@ def best_temperature(outputs: Any, labels: Any, activation: str) -> float:
 
 
 def _warn(temperature: float, reason: str) -> float:
-    """Warns about a temperature, and returns it."""
     warnings.warn(f"The temperature is {temperature:g}, {reason}.", stacklevel=outside_level())
     return temperature
 

@@ -3,7 +3,7 @@
 They are the parts of your own link, covariance or integrator, and the matrices of a `NoiseTransition`.
 """
 
-from keras_het.ops.low_rank import LowRankNormal, ScaledLowRankNormal
+from keras_het.ops.low_rank import LowRankNormal
 from keras_het.ops.mean import Mean
 from keras_het.ops.nodes import Nodes, antithetic, pseudo_random, quasi_random
 from keras_het.ops.normal import DiagonalNormal
@@ -15,7 +15,6 @@ __all__ = [
     "LowRankNormal",
     "Mean",
     "Nodes",
-    "ScaledLowRankNormal",
     "antithetic",
     "apply_transition",
     "expectation",

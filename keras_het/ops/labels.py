@@ -36,14 +36,7 @@ def integer_labels(labels: Any) -> Tensor:
 
 
 def broadcast_predictions(y_true: Tensor, y_pred: Tensor) -> tuple[Tensor, Tensor]:
-    """Returns labels and predictions; predictions without an axis of annotators are repeated for every annotator.
-
-    Args:
-        y_true: integer labels, `(N, M)`, or clean labels, `(N,)` or `(N, 1)`.
-        y_pred: predictions, `(N, M, K)` or `(N, K)`.
-    Raises:
-        ValueError: if labels and predictions have different numbers of annotators.
-    """
+    """Returns labels and predictions; predictions without an axis of annotators are repeated for every annotator."""
     if len(y_true.shape) == len(y_pred.shape):
         mask = mask_of(y_pred)
         mask = None if mask is None else ops.broadcast_to(ops.expand_dims(mask, -1), ops.shape(y_true))

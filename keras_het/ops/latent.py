@@ -14,17 +14,11 @@ from keras_het.ops.normal import Normal
 class LatentNormal(Normal):
     """Gaussian u = loc + kernel' (scale_diag * e_D + factor e_R): noise of the D features, mapped to the K logits.
 
-    The kernel of the mean logits also maps the noise.
+    The kernel of the mean logits, W, `(D, K)`, also maps the noise. `loc` is the mean mu of the logits, `(..., K)`.
+    `scale_diag` is d' >= 0, the standard deviations of the features' noise, `(..., D)`, and `factor` V', `(..., D, R)`.
 
         covariance = kernel' (diag(scale_diag^2) + factor factor') kernel
 
-    Args:
-        loc: mean logits mu, shape `(..., K)`.
-        scale_diag: d', standard deviations of the features' noise >= 0, shape `(..., D)`.
-        factor: V', shape `(..., D, R)`.
-        kernel: W, shape `(D, K)`, shared by the batch.
-        size: D and R, integers; None reads them from the shapes.
-        units: K, an integer; None reads it from the kernel.
     Source: Collier, Jenatton, Mustafa, Houlsby, Berent and Kokiopoulou: Massively scaling heteroscedastic classifiers.
         ICLR 2023.
 
@@ -64,24 +58,20 @@ class LatentNormal(Normal):
         return max(self.units, self.size[0])
 
     def variance(self) -> Tensor:
-        """Returns the marginal variances of the logits, shape `(..., K)`."""
         low_rank = ops.sum(ops.square(ops.matmul(ops.swapaxes(self.factor, -1, -2), self.kernel)), axis=-2)
         return ops.matmul(ops.square(self.scale_diag), ops.square(self.kernel)) + low_rank
 
     def centered_variance(self) -> Tensor:
-        """Returns the diagonal of C Sigma C, the variances that affect a softmax, `(..., K)`."""
         kernel = self.kernel - ops.mean(self.kernel, axis=-1, keepdims=True)
         return self.maker()(self.loc, self.scale_diag, self.factor, kernel).variance()
 
     def covariance_times(self, vector: Tensor) -> Tensor:
-        """Returns the covariance times a vector, `(..., K)` to `(..., K)`, in O(D (K + R))."""
         vector = ops.matmul(vector, ops.transpose(self.kernel))
         projection = ops.einsum("...dr,...d->...r", self.factor, vector)
         product = ops.square(self.scale_diag) * vector + ops.einsum("...dr,...r->...d", self.factor, projection)
         return ops.matmul(product, self.kernel)
 
     def covariance(self, centered: bool = False) -> Tensor:
-        """Returns covariance matrices, shape `(..., K, K)`; `centered` as for `DiagonalNormal`."""
         kernel = self.kernel - ops.mean(self.kernel, axis=-1, keepdims=True) if centered else self.kernel
         diagonal = ops.square(self.scale_diag)[..., None] * ops.eye(self.kernel.shape[0], dtype=self.loc.dtype)
         feature_covariance = diagonal + ops.matmul(self.factor, ops.swapaxes(self.factor, -1, -2))
@@ -110,7 +100,6 @@ class LatentNormal(Normal):
         return self.loc[..., None] + _rows_first(noise, chunk)
 
     def vjp(self, cotangent: Tensor, chunk: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-        """Returns the gradient of each of `tensors`, summed over the nodes of a chunk."""
         grad_logits = _features_first(cotangent)
         grad_noise = _rows_first(ops.matmul(self.kernel, grad_logits), chunk)
         grad_scale_diag = ops.sum(grad_noise * chunk[0], axis=-1)

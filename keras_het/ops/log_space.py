@@ -22,13 +22,7 @@ def softplus_inverse(value: Tensor) -> Tensor:
 
 
 def weighted_logs(weights: Tensor, log_probs: Tensor) -> Tensor:
-    """Returns sum_k w_k log p_k with 0 log 0 = 0 and a finite gradient.
-
-    Args:
-        weights: w, of a shape that broadcasts to the shape of log_probs.
-        log_probs: log p, `(..., K)`; -inf for an impossible class.
-    Returns:
-        shape `(...)`; -inf if an impossible class has a weight.
+    """Returns sum_k w_k log p_k with 0 log 0 = 0 and a finite gradient; -inf if an impossible class has a weight.
 
     Example:
         >>> round(float(weighted_logs(ops.array([1.0, 0.0]), ops.array([-0.5, -np.inf]))), 4)

@@ -122,7 +122,6 @@ class ScaledLowRankNormal(_FactorNormal):
         return self.row_scale[..., None] * self.factor
 
     def variance(self) -> Tensor:
-        """Returns the marginal variances, without forming W."""
         return super().variance() + ops.square(self.row_scale) * ops.sum(ops.square(self.factor), axis=-1)
 
     def covariance_times(self, vector: Tensor) -> Tensor:

@@ -36,10 +36,7 @@ class Mean(abc.ABC):
 
     @abc.abstractmethod
     def cotangent(self, logits: Tensor, value: Tensor, upstream: Tensor) -> Tensor:
-        """Returns S times the gradient of the logits of every node.
+        """Returns S times the gradient of the logits of every node, which are `logits` minus `pivot(value)`.
 
-        Args:
-            logits: logits of every node, minus `pivot(value)`.
-            value: result, `(B, K)`.
-            upstream: gradient of the result, `(B, K)`.
+        `value` is the result, `(B, K)`, and `upstream` its gradient.
         """

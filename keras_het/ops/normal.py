@@ -122,13 +122,7 @@ class DiagonalNormal(Normal):
         size: K and R, integers; None reads them from the shapes.
     """
 
-    def __init__(
-        self,
-        loc: Tensor,
-        scale_diag: Tensor,
-        *others: Tensor,
-        size: tuple[int, int] | None = None,
-    ) -> None:
+    def __init__(self, loc: Tensor, scale_diag: Tensor, *others: Tensor, size: tuple[int, int] | None = None) -> None:
         super().__init__(loc, scale_diag, *others, size=size or (scale_diag.shape[-1], 0))
         self.scale_diag = scale_diag
 
@@ -145,10 +139,7 @@ class DiagonalNormal(Normal):
         return ops.square(self.scale_diag)
 
     def centered_variance(self) -> Tensor:
-        """Returns the diagonal of C Sigma C, `(..., K)`, the variances that affect a softmax.
-
-        No difference of large numbers loses digits.
-        """
+        """Returns the diagonal of C Sigma C, `(..., K)`, the variances that affect a softmax, and loses no digits."""
         diagonal, factor = ops.square(self.scale_diag), self.scaled_factor()
         mean = ops.mean(diagonal, axis=-1, keepdims=True) / diagonal.shape[-1]
         shared = ops.sum(ops.square(factor - ops.mean(factor, axis=-2, keepdims=True)), axis=-1)
@@ -204,7 +195,7 @@ class DiagonalNormal(Normal):
         residual, factor = (value - self.loc) / self.scale_diag, self.scaled_factor()
         log_det = 2.0 * ops.sum(ops.log(self.scale_diag), axis=-1)
         if factor.shape[-1]:
-            residual, triangular = _least_squares(factor / self.scale_diag[..., None], residual)
+            residual, triangular = least_squares(factor / self.scale_diag[..., None], residual)
             log_det = log_det + 2.0 * ops.sum(ops.log(ops.abs(ops.diagonal(triangular, axis1=-2, axis2=-1))), axis=-1)
         return ops.sum(ops.square(residual), axis=-1), log_det
 
@@ -228,16 +219,16 @@ class DiagonalNormal(Normal):
         return grad_loc, grad_scale_diag
 
 
-def _least_squares(factor: Tensor, residual: Tensor) -> tuple[Tensor, Tensor]:
+def least_squares(factor: Tensor, residual: Tensor, xp: Any = ops) -> tuple[Tensor, Tensor]:
     """Fits `residual` stacked on R zeros by least squares, with `factor`, `(..., K, R)`, stacked on I as the matrix.
 
-    Returns the residual of the fit, `(..., K + R)`, and the triangular factor of the matrix, `(..., R, R)`.
+    Returns the residual of the fit, `(..., K + R)`, and the triangular factor of the matrix, `(..., R, R)`. With NumPy
+    as `xp` it computes in float64 on every backend.
     """
-    num_factors = factor.shape[-1]
-    identity = ops.broadcast_to(
-        ops.eye(num_factors, dtype=residual.dtype), (*ops.shape(factor)[:-2], num_factors, num_factors)
-    )
-    orthogonal, triangular = ops.qr(ops.concatenate([factor, identity], axis=-2))
-    whole = ops.pad(residual, [(0, 0)] * (len(residual.shape) - 1) + [(0, num_factors)])[..., None]
-    fitted = ops.matmul(orthogonal, ops.matmul(ops.swapaxes(orthogonal, -1, -2), whole))
-    return ops.squeeze(whole - fitted, -1), triangular
+    num_factors, qr = factor.shape[-1], ops.qr if xp is ops else xp.linalg.qr
+    shape = (*xp.shape(factor)[:-2], num_factors, num_factors)
+    identity = xp.broadcast_to(xp.eye(num_factors, dtype=residual.dtype), shape)
+    orthogonal, triangular = qr(xp.concatenate([factor, identity], axis=-2))
+    whole = xp.pad(residual, [(0, 0)] * (len(residual.shape) - 1) + [(0, num_factors)])[..., None]
+    fitted = xp.matmul(orthogonal, xp.matmul(xp.swapaxes(orthogonal, -1, -2), whole))
+    return xp.squeeze(whole - fitted, -1), triangular

@@ -14,12 +14,7 @@ MAX_STEPS = 1 << 23  # float32 holds every smaller integer exactly; then the cou
 
 
 class Unpacked(NamedTuple):
-    """Contents of a packed tensor.
-
-    Attributes:
-        normal: Gaussian of the logits.
-        step: training step of the noise, a scalar int32; -1 at inference.
-    """
+    """Gaussian of the logits, and the training step of the noise: a scalar int32, -1 at inference."""
 
     normal: DiagonalNormal
     step: Tensor
@@ -31,11 +26,7 @@ def packed_width(units: int, num_factors: int) -> int:
 
 
 def pack(normal: Any, step: Tensor | None = None) -> Tensor:
-    """Returns the tensor (mu, d, V, step) of a Gaussian, `(..., K (2 + R) + 1)`.
-
-    Args:
-        normal: Gaussian of K logits, with R factors.
-        step: training step, an integer scalar; None at inference.
+    """Returns the tensor (mu, d, V, step) of a Gaussian, `(..., K (2 + R) + 1)`; `step` is None at inference.
 
     Example:
         >>> from keras_het.ops.low_rank import LowRankNormal

@@ -70,7 +70,6 @@ def expected_sigmoid_logit(loc: Tensor, variance: Tensor, temperature: Tensor = 
 
 
 def _log_lower_tail(mean: Tensor, variance: Tensor) -> Tensor:
-    """Returns log E for mean <= 0."""
     is_tilted = mean < -0.5 * variance
     argument = ops.where(is_tilted, -(mean + variance), mean)
     upper = argument > 0
@@ -104,7 +103,6 @@ def _erfcx_polynomial(t: Tensor) -> Tensor:
 
 
 def _log_slope(logits: Tensor) -> Tensor:
-    """Returns the log of the derivative of the sigmoid."""
     return ops.log_sigmoid(logits) + ops.log_sigmoid(-logits)
 
 
@@ -118,17 +116,13 @@ class SigmoidMean(Mean):
     num_terms = 2
 
     def terms(self, logits: Tensor) -> tuple[Tensor, ...]:
-        """Returns sigmoid(u) and sigmoid(-u)."""
         return ops.sigmoid(logits), ops.sigmoid(-logits)
 
     def log_terms(self, logits: Tensor, axis: int) -> tuple[Tensor, ...]:
-        """Returns log sigmoid(u) and log sigmoid(-u)."""
         return ops.log_sigmoid(logits), ops.log_sigmoid(-logits)
 
     def result(self, log_means: list[Tensor]) -> Tensor:
-        """Returns logit p."""
         return log_means[0] - log_means[1]
 
     def cotangent(self, logits: Tensor, logit: Tensor, upstream: Tensor) -> Tensor:
-        """Returns S times the gradient of the logits of every node."""
         return upstream[..., None] * ops.exp(_log_slope(logits) - _log_slope(logit)[..., None])

@@ -11,10 +11,7 @@ EXCLUDED_LOG_P = -1e12  # a lower log p belongs to a class that a mean of -inf e
 
 
 def remove_shift(loc: Tensor) -> Tensor:
-    """Shifts mean logits, `(..., K)`, close to zero; a softmax ignores the shift.
-
-    A large shift would make the temperature's gradient a difference of large numbers.
-    """
+    """Shifts mean logits, `(..., K)`, near zero, because a large shift would ruin the gradient of the temperature."""
     # logsumexp is at most log K above the maximum. Some exporters have no maximum that works for an empty batch.
     loc = finite(loc)
     return loc - ops.stop_gradient(ops.logsumexp(loc, axis=-1, keepdims=True))
@@ -59,11 +56,9 @@ class SoftmaxMean(Mean):
     """
 
     def terms(self, logits: Tensor) -> tuple[Tensor, ...]:
-        """Returns the softmax of every node."""
         return (softmax(logits),)
 
     def log_terms(self, logits: Tensor, axis: int) -> tuple[Tensor, ...]:
-        """Returns the log-softmax of every node, with the classes on `axis`."""
         return (logits - ops.logsumexp(logits, axis=axis, keepdims=True),)
 
     def pivot(self, log_p: Tensor) -> Tensor:
@@ -71,7 +66,6 @@ class SoftmaxMean(Mean):
         return ops.where(log_p < EXCLUDED_LOG_P, 0.0, log_p)
 
     def cotangent(self, logits: Tensor, log_p: Tensor, upstream: Tensor) -> Tensor:
-        """Returns S times the gradient of the logits of every node."""
         p = ops.exp(log_p)
         weights = softmax_weights(logits)
         # One product of (B, 2, K) by (B, K, C) gives both sums over the classes.

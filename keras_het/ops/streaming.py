@@ -57,8 +57,12 @@ def expectation(
         )
     else:
         rows, chunk_size = blocking.inference_block_sizes(normal.loc, nodes.num_samples, normal.num_logits, chunk_size)
-        flat = normal if rows is None else normal.flat()
-        (average,), _ = _split_by_rows(functools.partial(_average_unrolled, mean, nodes, chunk_size), rows, flat)(flat)
+        unrolled, flat = functools.partial(_average_unrolled, mean, nodes, chunk_size), normal
+        if rows is None:
+            (average,), _ = unrolled(normal)
+        else:
+            flat = normal.flat()
+            (average,), _ = _map_rows(unrolled, rows, flat)
     return average if flat is normal else ops.reshape(average, ops.shape(normal.loc))
 
 
@@ -85,19 +89,15 @@ def _average_unrolled(mean: Mean, nodes: Nodes, chunk_size: int, normal: Normal)
         if log_sums:
             zero = _zero_after(log_sums[-1][0])
             chunk = [x + zero for x in chunk]
-        # Classes last, the faster order without the loops of `_Stream`.
-        log_sums.append(
-            [ops.logsumexp(term, axis=-2) for term in mean.log_terms(normal.logits(Nodes(*chunk)), axis=-1)]
-        )
+        terms = mean.log_terms(normal.logits(Nodes(*chunk)), axis=-1)  # classes last: faster without the loops
+        log_sums.append([ops.logsumexp(term, axis=-2) for term in terms])
     totals = [ops.logsumexp(ops.stack(x), axis=0) if len(x) > 1 else x[0] for x in zip(*log_sums, strict=True)]
     return (mean.result([total - math.log(nodes.num_samples) for total in totals]),), ()
 
 
 def _zero_after(log_sum: Tensor) -> Tensor:
-    """Returns a zero that depends on the chunk before, without which a compiler would hold all chunks at once.
-
-    Sums of logs of averages never exceed 1e30, and neither does NaN.
-    """
+    """Returns a zero that depends on the chunk before, without which a compiler would hold all chunks at once."""
+    # Sums of logs of averages never exceed 1e30, and neither does NaN.
     return ops.cast(ops.sum(log_sum) > 1e30, log_sum.dtype)
 
 
@@ -118,8 +118,7 @@ class _Stream(NamedTuple):
     def value_and_gradient(self, *arguments: Any) -> tuple[Tensor, Callable]:
         """Returns the value, `(B, K)`, and its backward pass, for `ops.custom_gradient`."""
         normal, chunks = self.read(arguments)
-        log_averages = functools.partial(_log_averages, self.mean, chunks)
-        (value,), _ = _split_by_rows(log_averages, self.block_size, normal)(normal)
+        (value,), _ = _map_rows(functools.partial(_log_averages, self.mean, chunks), self.block_size, normal)
         on_torch = keras.config.backend() == "torch"
         # A closure over the output itself would keep the whole graph alive on PyTorch.
         saved_value = ops.stop_gradient(value) if on_torch else value
@@ -154,74 +153,54 @@ class _Stream(NamedTuple):
         """Returns the gradient of every argument for the upstream gradient, `(B, K)`; None for the nodes."""
         loc, *others = arguments
         normal, chunks = self.read((loc - self.mean.pivot(value), *others))
-        gradients = _split_by_rows(functools.partial(_gradients, self.mean, chunks), self.block_size, normal)
+        function = functools.partial(_gradients, self.mean, chunks)
         with compiling_bodies(compiler):
-            row_gradients, shared_gradients = gradients(normal, value, upstream)
+            row_gradients, shared_gradients = _map_rows(function, self.block_size, normal, value, upstream)
         return *row_gradients, *shared_gradients, None, None
 
 
-def _split_by_rows(function: Callable, block_size: int | None, normal: Normal) -> Callable[..., tuple[tuple, tuple]]:
-    """Makes a function work in blocks of rows, whose row results are joined and whose totals are added.
+def _map_rows(function: Callable, block_size: int | None, normal: Normal, *others: Tensor) -> tuple[tuple, tuple]:
+    """Applies a function in blocks of rows, joins its row results, and adds its totals.
 
-    The function maps a distribution and the rows of further tensors to (row results, totals). It is returned unchanged
-    if one block has all rows of `normal`, or if `block_size` is None.
+    The function maps a distribution and the rows of `others` to (row results, totals). One block has all rows if they
+    fit, or if `block_size` is None. A block has rows from all over the batch, so that devices share every block. The
+    last block is filled with rows of zeros. Their logits are finite, and their upstream gradient is zero.
     """
-    if block_size is None or (normal.loc.shape[0] is not None and normal.loc.shape[0] <= block_size):
-        return function
-    return functools.partial(_map_blocks, function, block_size)
-
-
-def _map_blocks(function: Callable, block_size: int, normal: Normal, *others: Tensor) -> tuple[tuple, tuple]:
-    """Applies a function to blocks, with rows from all over the batch so that devices share every block.
-
-    Rows of zeros fill the last block. Their logits are finite, and their upstream gradient is zero.
-    """
+    batch = normal.loc.shape[0]
+    if block_size is None or (batch is not None and batch <= block_size):
+        return function(normal, *others)
     count, rows = normal.num_rows, (*normal.tensors[: normal.num_rows], *others)
 
     def block_of(block: Any) -> tuple:
         return function(normal.with_rows(block[:count]), *block[count:])
 
-    if keras.config.backend() == "torch":
-        return _loop_over_blocks(block_of, rows, block_size)
-    batch = normal.loc.shape[0]
-    num_padding = -batch % block_size if batch is not None else _num_padding_rows(ops.shape(rows[0])[0], block_size)
+    if keras.config.backend() == "torch":  # `ops.map` would keep blocks alive in reference cycles
+        blocks = ([x[start : start + block_size] for x in rows] for start in range(0, batch, block_size))
+        results, totals = zip(*map(block_of, blocks), strict=True)
+        sums = tuple(sum(x) for x in zip(*totals, strict=True))
+        return tuple(ops.concatenate(x) for x in zip(*results, strict=True)), sums
+    size = ops.shape(rows[0])[0]
+    # TensorFlow needs at least one block.
+    num_padding = ops.where(size > 0, -size % block_size, block_size) if batch is None else -batch % block_size
     results, totals = ops.map(block_of, tuple(_to_blocks(x, block_size, num_padding) for x in rows))
     joined = (ops.reshape(ops.swapaxes(x, 0, 1), (-1, *ops.shape(x)[2:])) for x in results)
-    return tuple(x[: ops.shape(rows[0])[0]] for x in joined), tuple(ops.sum(x, axis=0) for x in totals)
+    return tuple(x[:size] for x in joined), tuple(ops.sum(x, axis=0) for x in totals)
 
 
-def _loop_over_blocks(function: Callable, rows: Any, block_size: int) -> tuple[tuple, tuple]:
-    """Applies a function to blocks on PyTorch, where `ops.map` would keep blocks alive in reference cycles."""
-    starts = range(0, rows[0].shape[0], block_size)
-    results, totals = zip(*(function([x[start : start + block_size] for x in rows]) for start in starts), strict=True)
-    return tuple(ops.concatenate(x) for x in zip(*results, strict=True)), tuple(
-        sum(x) for x in zip(*totals, strict=True)
-    )
-
-
-def _num_padding_rows(batch: Any, block_size: int | None) -> Tensor:
-    """Returns the number of rows that fill the last block of an unknown batch; TensorFlow needs at least one block."""
-    return ops.where(batch > 0, -batch % block_size, block_size)
-
-
-def _to_blocks(x: Tensor, block_size: int | None, num_padding: Any) -> Tensor:
+def _to_blocks(x: Tensor, block_size: int, num_padding: Any) -> Tensor:
+    """Cuts rows, `(B, ...)`, into blocks, `(blocks, block_size, ...)`."""
     padded = ops.pad(x, [[0, num_padding]] + [[0, 0]] * (len(x.shape) - 1))
     return ops.swapaxes(ops.reshape(padded, (block_size, -1, *ops.shape(x)[1:])), 0, 1)
 
 
 def _log_averages(mean: Mean, chunks: "Chunks", normal: Normal) -> tuple[tuple, tuple]:
-    """Returns the result from averages of probabilities, or from averages in log space if one is too small.
-
-    A sum of probabilities needs one exponential per element, a sum in log space two.
-    """
+    """Returns the result from averages of probabilities, or if one is too small in log space, at twice the price."""
     # Not -inf, because the difference of two infinities in logaddexp is NaN.
     lowest = (ops.full_like(normal.loc, -1e30),) * mean.num_terms
     sums = chunks.fold(_add_terms, (ops.zeros_like(normal.loc),) * mean.num_terms, mean, normal)
     safe = ops.all(ops.stack(sums) > MIN_MEAN * chunks.num_samples)
     log_sums = ops.cond(
-        safe,
-        lambda: tuple(ops.log(s) for s in sums),
-        lambda: chunks.fold(_add_log_terms, lowest, mean, normal),
+        safe, lambda: tuple(ops.log(s) for s in sums), lambda: chunks.fold(_add_log_terms, lowest, mean, normal)
     )
     return (mean.result([s - math.log(chunks.num_samples) for s in log_sums]),), ()
 

@@ -36,8 +36,10 @@ def _standard_normal(seed: Any, shape: Any) -> Any:
 
 
 def _scaled(values: Any, scale: Any, offset: Any, dtype: Any) -> Any:
+    """Returns scaled and shifted values; TensorFlow's `cast` would round a Python number to float32 first."""
     dtype = dtype or keras.config.floatx()
-    return ops.cast(values, dtype) * ops.cast(scale, dtype) + ops.cast(offset, dtype)
+    scale, offset = (ops.convert_to_tensor(number, dtype) for number in (scale, offset))
+    return ops.cast(values, dtype) * scale + offset
 
 
 def normal(shape: Any, mean: Any = 0.0, stddev: Any = 1.0, dtype: Any = None, seed: Any = None) -> Any:
@@ -52,8 +54,7 @@ def truncated_normal(shape: Any, mean: Any = 0.0, stddev: Any = 1.0, dtype: Any 
 
 def uniform(shape: Any, minval: Any = 0.0, maxval: Any = 1.0, dtype: Any = None, seed: Any = None) -> Any:
     """Uniform draws in [minval, maxval)."""
-    width = ops.cast(maxval, dtype or keras.config.floatx()) - ops.cast(minval, dtype or keras.config.floatx())
-    return _scaled(_standard_uniform(seed, shape), width, minval, dtype)
+    return _scaled(_standard_uniform(seed, shape), maxval - minval, minval, dtype)
 
 
 def randint(shape: Any, minval: Any, maxval: Any, dtype: Any = "int32", seed: Any = None) -> Any:
@@ -70,7 +71,7 @@ def dropout(inputs: Any, rate: Any, noise_shape: Any = None, seed: Any = None) -
         known if size is None else size for size, known in zip(noise_shape or inputs.shape, inputs.shape, strict=True)
     ]
     is_kept = ops.broadcast_to(_standard_uniform(seed, shape) >= rate, inputs.shape)
-    return ops.where(is_kept, inputs / ops.cast(1.0 - rate, inputs.dtype), ops.zeros_like(inputs))
+    return ops.where(is_kept, inputs / ops.convert_to_tensor(1.0 - rate, inputs.dtype), ops.zeros_like(inputs))
 
 
 def categorical(logits: Any, num_samples: int, dtype: Any = "int32", seed: Any = None) -> Any:

@@ -131,7 +131,6 @@ def resolve_link(output: Ending, criteria: list[Criterion]) -> Ending:
 
 
 def _check_layers(outputs: list[Ending]) -> None:
-    """Raises an error for a misplaced layer, and warns of a softmax before a head."""
     if error := next((output.error for output in outputs if output.error), ""):
         raise ValueError(error)
     for output in outputs:
@@ -163,10 +162,7 @@ def _check_criterion(argument: str, criterion: Criterion, output: Ending) -> boo
 
 
 def _check_metric_labels(argument: str, criteria: list, losses: list, output: Ending) -> None:
-    """Raises an error for a metric of vectors beside a loss of integers, which Keras broadcasts, or the reverse.
-
-    Also for an accuracy of the largest output if there is one output, because it is a constant.
-    """
+    """Raises an error for metrics of other labels than the loss, and for an accuracy of the only output, a constant."""
     for criterion in criteria if (output.units, output.link) == (1, "sigmoid") else ():
         if criterion.compares_largest:
             match = spell(Criterion("binary_accuracy", keras.metrics).match(output))

@@ -18,13 +18,7 @@ from keras_het.layers.log_probabilities import TOLERANCE
 
 
 class Predictions(NamedTuple):
-    """Log-probabilities for a batch, float64.
-
-    Attributes:
-        clean: log-probabilities of the true classes, `(N, K)`.
-        noisy: log-probabilities of the noisy labels, `(N, K)`, or `(N, M, K)` for M annotators.
-        labels: observed labels, `(N,)`, or `(N, M)` with -1 for missing.
-    """
+    """Log-probabilities for a batch, float64, `clean` `(N, K)` and `noisy` `(N, K)` or `(N, M, K)`, and its labels."""
 
     clean: np.ndarray
     noisy: np.ndarray
@@ -32,22 +26,13 @@ class Predictions(NamedTuple):
 
 
 class TransitionPredictor:
-    """Predictor with and without the last layer of a model, a `NoiseTransition`.
-
-    Raises:
-        ValueError: if the model ends in another layer.
-    """
+    """Predictor with and without the last layer of a model, which must be its only `NoiseTransition`."""
 
     def __init__(self, model: keras.Model):
         self.layer, self._predict = _find_transition(model), model.predict_on_batch
 
     def batches(self, x: Any, y: Any = None, batch_size: int = 128, name: str = "y") -> Iterator[Predictions]:
-        """Yields `Predictions`; `x`, `y` and `batch_size` are arguments of `labelled_batches`.
-
-        Raises:
-            ValueError: for labels out of range (the error calls them `name`), inputs of the layer that are not
-                log-probabilities, or no example.
-        """
+        """Yields `Predictions`, with the arguments of `labelled_batches`, for log-probabilities and labels in range."""
         if y is not None:
             self._check(ops.convert_to_numpy(y), None, name)
         count = 0
@@ -87,7 +72,6 @@ def _check_sums(log_probs: np.ndarray) -> None:
 
 
 def _find_transition(model: keras.Model) -> NoiseTransition:
-    """Returns the only `NoiseTransition` of a model with one output."""
     check_one_output(model)
     layers = layers_of(model, NoiseTransition)
     if len(layers) != 1:

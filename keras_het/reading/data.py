@@ -37,10 +37,9 @@ class LabelTask(NamedTuple):
 
 
 def check_data(model: keras.Model, data: tuple, outputs: list[Ending], criteria: dict[str, list]) -> list[str]:
-    """Raises an error for data that a model cannot learn from, and returns the texts of warnings.
+    """Raises an error for inputs, labels or weights that a model cannot learn from; returns texts of warnings.
 
-    Arrays are checked completely, data sets by their first batches. `data` are inputs, labels and weights. `criteria`
-    are the losses and metrics of each output, by argument of `compile`.
+    Data sets are checked by their first batches. `criteria` has losses and metrics of each output by argument.
     """
     x, *others = data
     for name, kind, part in zip(("y", "sample_weight"), ("labels", "weights"), others, strict=True):
@@ -68,7 +67,6 @@ def _arrays(data: Any) -> list[Any]:
 
 
 def _check_lengths(x: Any, y: Any, sample_weight: Any) -> None:
-    """Raises an error for arrays of different lengths."""
     data = {"x": x, "y": y, "sample_weight": sample_weight}
     for name, part in list(data.items())[1:]:
         data[name] = as_array(name, part) if isinstance(part, list | tuple) and not _arrays(part) else part
@@ -146,7 +144,7 @@ def _check_inputs(model: keras.Model, x: Any) -> None:
 
 
 def _fits(shape: Any, expected: Any) -> bool:
-    """Returns whether shapes agree after the first axis; Keras adds or drops a last axis of 1."""
+    """True if shapes agree after the first axis; Keras adds or drops a last axis of 1."""
     shape, expected = list(shape[1:]), list(expected[1:])
     if abs(len(shape) - len(expected)) == 1 and max(shape, expected, key=len)[-1] == 1:
         max(shape, expected, key=len).pop()
@@ -182,7 +180,6 @@ def first_not_finite(part: Any) -> int | None:
 
 
 def _tasks(model: keras.Model, x: Any, y: Any, outputs: list, criteria: dict[str, list]) -> Iterator[LabelTask]:
-    """Yields the task of each output and each known loss."""
     if y is None or not outputs:
         return
     for index, (output, labels) in enumerate(zip(outputs, _split_labels(y, outputs, criteria["loss"]), strict=True)):
@@ -208,10 +205,7 @@ def _make_task(labels: Any, loss: Criterion, output: Ending) -> LabelTask | None
 
 
 def check_label_shape(labels: Any, loss: Criterion, output: Ending) -> None:
-    """Raises an error for labels of a shape that a loss does not accept, as far as both are known.
-
-    A compiled step knows only the shape.
-    """
+    """Raises an error for labels of a shape that a loss does not accept, as far as a compiled step knows it."""
     if task := _make_task(labels, loss, output):
         SHAPE_CHECKS[_find_form(task)](tuple(labels.shape), task)
 
@@ -259,7 +253,6 @@ def _check_labels(task: LabelTask) -> list[str]:
 
 
 def _find_form(task: LabelTask) -> str:
-    """Returns the form of the labels if the loss accepts both integers and vectors."""
     if task.form != "either":
         return task.form
     shape = task.labels.shape
@@ -304,7 +297,6 @@ def _expected_shape(shape: tuple, task: LabelTask) -> tuple:
 
 
 def _check_classes(task: LabelTask) -> list[str]:
-    """Checks that integers are classes."""
     labels, classes = task.labels, task.classes
     refuse_first(labels != np.floor(labels), "y", "be integers", labels, "g")
     used = labels[labels != task.ignored]

@@ -112,12 +112,7 @@ class Ending(NamedTuple):
 
     @property
     def head_activation(self) -> str | None:
-        """Name of the activation in or after the head, or None.
-
-        Raises:
-            ValueError: for several activations, for an activation without a link or without a name in Keras, and for a
-                softmax that is not over the last axis.
-        """
+        """Name of the activation in or after the head, or None; a ValueError for several or an unknown one."""
         layers = [self.head, *filter(is_activation, self.tail)]
         pairs = [(name, layer.name) for layer in layers if (name := activation_of(layer)) is not None]
         names, text = [name for name, _ in pairs], ", then ".join(f"{name} in {layer!r}" for name, layer in pairs)
@@ -148,11 +143,7 @@ class Ending(NamedTuple):
         return remedy if self.accepts_activation else f"put {self.activation_layer} after it"
 
     def ends_in(self, kinds: tuple) -> bool:
-        """True if the head has one of these classes, and only activations, Reshape and Flatten follow.
-
-        Raises:
-            ValueError: for a 1x1 convolution whose channels are not the last axis.
-        """
+        """True if the head has one of these classes, and only activations, Reshape and Flatten follow."""
         only_reshapes = all(any(is_a(layer, kind) for kind in RESHAPING_LAYERS) for layer in self.reshapes)
         return only_reshapes and _is_any(self.head, kinds)
 
@@ -190,10 +181,6 @@ def find_ending(
     The head can be in an inner model. Dense includes 1x1 convolutions and subclasses with the same `call`. With `name`,
     any layers can follow the head. `remedy` is a sentence for the error if the model ends in another layer; None names
     the heads of the model.
-
-    Raises:
-        ValueError: if the model has no graph, several outputs or no such head, or if an activation without a link
-            follows the last head.
     """
     output = single_output(model)
     ending = _read(walk([output], past_merges=False), tuple(output.shape))
@@ -236,11 +223,7 @@ def read_layers(layers: list, shape: tuple = ()) -> Ending:
 
 
 def single_output(model: keras.Model) -> Any:
-    """Returns the symbolic output of a functional or built Sequential model.
-
-    Raises:
-        ValueError: for a model without a graph, or with several outputs.
-    """
+    """Returns the symbolic output of a model with a graph and one output; refuses other models."""
     if not has_graph(model) or not getattr(model, "outputs", None):
         is_call = isinstance(model, keras.Model) and getattr(model, "outputs", None)
         raise ValueError(
@@ -410,7 +393,6 @@ def _learner_error(tensor: Any) -> str:
 
 
 def _find_transitions(tensors: list) -> list[str]:
-    """Returns the names of the `NoiseTransition` layers before symbolic tensors."""
     return [layer.name for layer, *_ in walk(tensors) if isinstance(_unwrap(layer), NoiseTransition)]
 
 
@@ -433,7 +415,6 @@ def _is_passive(layer: Any) -> bool:
 
 
 def _declared_ending(layer: Any) -> Ending | None:
-    """Returns the `Ending` that a layer or model declares as its `head_output`, or None."""
     ending = getattr(layer, "head_output", None)
     return ending if isinstance(ending, Ending) else None
 
@@ -453,10 +434,7 @@ def _layers(model: keras.Sequential) -> Iterator[Any]:
 
 
 def _trace(model: keras.Model) -> Any:
-    """Calls a subclassed model on symbolic inputs and returns its outputs.
-
-    Returns [] if the model refuses symbolic inputs, and None if it is not built or has no layer to read.
-    """
+    """Calls a subclassed model on symbolic inputs; returns [] if it refuses them, and None if nothing can be read."""
     known = (HeteroscedasticDense, NoiseTransition, keras.layers.Dense, keras.layers.Conv2D)
     if not model.built or not layers_of(model, known):
         return None

@@ -19,12 +19,7 @@ PADDING_INPUT = "padding_mask"  # of KerasHub's text models
 
 
 class Tokens(NamedTuple):
-    """Tokens or pixels that features are computed from.
-
-    Attributes:
-        tensor: symbolic, `(N, ..., D)`.
-        pooler: name of the Dense layer after one token; "" without such a layer.
-    """
+    """Symbolic tokens or pixels that features are computed from, and the name of the Dense layer after one, or ""."""
 
     tensor: Any
     pooler: str
@@ -110,7 +105,7 @@ def _find_tokens(tensor: Any) -> Tokens:
 
 
 def _is_first_token(node: Any) -> bool:
-    """Returns whether an indexing takes entry 0 of the second axis, unlike the last step of a recurrent layer."""
+    """True if an indexing takes entry 0 of the second axis, unlike the last step of a recurrent layer."""
     key = node.arguments.args[1] if len(node.arguments.args) > 1 else node.arguments.kwargs.get("key")
     return isinstance(key, tuple) and len(key) > 1 and isinstance(key[1], int) and key[1] == 0
 

@@ -17,13 +17,7 @@ from keras_het.reading.ending import NOISY_HEADS, Ending, find_ending
 
 
 class MeanNoise(NamedTuple):
-    """Head, and means of its noise over a data set.
-
-    Attributes:
-        head: the head.
-        diagonal: mean of d^2, `(K,)`.
-        moment: `factor_moment` of the covariance.
-    """
+    """Head, the mean of d^2 over a data set, `(K,)`, and the `factor_moment` of its covariance."""
 
     head: HeteroscedasticDense
     diagonal: np.ndarray
@@ -53,12 +47,7 @@ class MeanNoise(NamedTuple):
 
 
 def noisy_ending(model: keras.Model, name: str | None = None) -> Ending:
-    """Returns the `Ending` of a model at its `HeteroscedasticDense`, or at the head with this name.
-
-    Raises:
-        ValueError: for a model without a graph, with several outputs or without a head, or with several heads and no
-            name.
-    """
+    """Returns the `Ending` of a model at its only `HeteroscedasticDense`, or at the head with this name."""
     if not has_graph(model):
         rule = "be functional, or Sequential and built"
         raise refusal("model", rule, kind=model)
@@ -68,11 +57,7 @@ def noisy_ending(model: keras.Model, name: str | None = None) -> Ending:
 
 
 def average_noise(model: keras.Model, x: Any, name: str | None = None, batch_size: int = 128) -> MeanNoise:
-    """Computes the `MeanNoise` of a model for inputs `x`: arrays, or a data set of batches with or without labels.
-
-    Raises:
-        ValueError: as `noisy_ending`; for no example, or for numbers that are not finite.
-    """
+    """Computes the `MeanNoise` of a model for inputs `x`; refuses no example, and numbers that are not finite."""
     ending = noisy_ending(model, name)
     predict = masked_predictor(model, ending.features)
     _check_readable(ending.head.covariance)

@@ -57,11 +57,7 @@ def predict_probabilities(model: keras.Model, x: Any, batch_size: int = 128) -> 
 
 
 def exclusive_probabilities(model: keras.Model, x: Any, batch_size: int = 128) -> np.ndarray:
-    """Predicts probabilities of exclusive classes, `(N, K)`, and scales rows to sum 1, against half-precision rounding.
-
-    Raises:
-        ValueError: as `predict_probabilities`, and if the probabilities of an example do not sum to 1.
-    """
+    """Predicts probabilities of exclusive classes, `(N, K)`, and scales rows to sum 1, against half precision."""
     p = predict_probabilities(model, x, batch_size)
     if not _sum_to_one(p):
         worst = p.sum(axis=1)[np.abs(p.sum(axis=1) - 1.0).argmax()]
@@ -73,9 +69,6 @@ def exclusive_log_probabilities(model: keras.Model, x: Any, batch_size: int = 12
     """Predicts log-probabilities of exclusive classes, `(N, K)`, float32, without rounding near 0 and 1.
 
     For a model that returns probabilities, the smallest result is the log of the smallest float32.
-
-    Raises:
-        ValueError: as `exclusive_probabilities`.
     """
     outputs = _predict(model, x, batch_size)
     kind = _find_kind(model, outputs)
@@ -110,7 +103,6 @@ def _to_array(outputs: Any, model: keras.Model) -> np.ndarray:
 
 
 def _check_finite(p: np.ndarray) -> np.ndarray:
-    """Returns probabilities; raises ValueError for nan, which infinite logits cause."""
     rows = np.flatnonzero(np.isnan(p).any(axis=1))
     if len(rows):
         raise refusal("model", "predict finite logits", f"infinite logits for example {rows[0]}")

@@ -9,7 +9,7 @@ from scipy.integrate import quad
 from scipy.stats import multivariate_normal, norm
 
 from keras_het.explain import covariance, joint_labels, regression_scores, sample_segmentations, segmentation_scores
-from keras_het.explain.label_distribution import JointLabels
+from keras_het.explain.distributions import JointLabels
 from keras_het.layers import HeteroscedasticDense, JointHeteroscedasticDense, StochasticSegmentation
 from keras_het.models import DistributionModel
 from keras_het.ops.normal import DiagonalNormal

@@ -86,7 +86,7 @@ def test_noise_of_the_features_keeps_the_bounds():
 def test_many_classes_are_cut_into_rows(monkeypatch):
     model, _ = model_of(3, num_factors=1)
     whole = uncertainty(model, X)
-    monkeypatch.setattr(sys.modules["keras_het.explain.entropy"], "BLOCK_ELEMENTS", 256 * 3)
+    monkeypatch.setattr(sys.modules["keras_het.explain.explanation"], "BLOCK_ELEMENTS", 256 * 3)
     for name, one in vars(uncertainty(model, X)).items():
         np.testing.assert_allclose(one, getattr(whole, name), atol=1e-6)
 

@@ -8,7 +8,7 @@ from keras import ops
 from numpy.testing import assert_allclose
 from scipy.special import expit, logsumexp
 
-from keras_het.ops.label_vectors import log_joint_labels
+from keras_het.ops.joint import log_joint_labels
 from keras_het.ops.nodes import Nodes, quasi_random
 from keras_het.ops.sigmoid import log_expected_sigmoid
 from tests.common import assert_finite, low_rank_normal, to_numpy

@@ -9,10 +9,9 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.special import log_softmax, logsumexp, softmax
 from scipy.stats import norm, qmc
 
-from keras_het.ops import pixels
+from keras_het.ops import joint
+from keras_het.ops.joint import log_joint_pixels, log_mean_over_nodes
 from keras_het.ops.nodes import quasi_random
-from keras_het.ops.pixels import log_joint_pixels
-from keras_het.ops.recomputed import log_mean_over_nodes
 from tests.common import assert_finite, low_rank_normal, to_numpy
 from tests.gradients import value_and_gradients
 
@@ -153,9 +152,9 @@ def weighted(normal, labels, nodes, valid):
 
 def labels_alone(normal, labels, nodes, valid):
     """Drops the labels of ignored pixels from the sum, but keeps their logits."""
-    *rows, targets = pixels._rows(normal, np.where(labels < CLASSES, labels, 0), None)
+    *rows, targets = joint._pixel_rows(normal, np.where(labels < CLASSES, labels, 0), None)
     counts = ops.reshape(ops.cast(valid, "float32"), (BATCH, -1, 1))
-    return log_mean_over_nodes(pixels._log_likelihoods, nodes, (*rows, targets * counts), CLASSES)
+    return log_mean_over_nodes(joint._image_likelihoods, nodes, (*rows, targets * counts), CLASSES)
 
 
 @pytest.mark.once

@@ -47,6 +47,7 @@ def run(job: dict[str, Any]) -> None:
         with float64() if job.get("float64") else contextlib.nullcontext():
             _record(job)
     if job.get("other"):
+        keras.backend.clear_session()  # so that layers without a name are counted from the start
         try:
             model = keras.saving.load_model(job["other"], compile=False)
         except Exception as error:

@@ -296,7 +296,7 @@ def compare(*recordings: Recording, tolerance: float = 1e-5, skip: Sequence[str]
 def needs_float64(result: Comparison) -> bool:
     """True if float32 cannot judge, or shows a difference that can be rounding or reduced precision."""
     if not result.different:
-        return any(row.rounding > BLURRED for row in result.rows)
+        return any(row.rounding > BLURRED or not row.is_judged for row in result.rows)
     first = result.different[0]
     is_clear = first.part in _FORWARD and first.difference > _FEW_BITS[1]
     return not (is_clear and len(result.labels) > 2 and result.odd_one(first))
@@ -354,12 +354,12 @@ class _Judge:
         own_roundings = {label: _rounding(each, part, name) for label, each in exact.items()}
         seen = {label: own_roundings[label].join(roundings[label].times(_NEGLIGIBLE)) for label in doubles}
         in_float64 = [self._pair(part, name, (row.first, row.second), doubles, seen, "float64") for row in pairs]
-        sizes, blur = [_size(array) for array in doubles.values()], max(_size_of(each) for each in roundings.values())
-        # Some backends compute a part of float64 in float32, so a zero in theory is a number as small as float32's.
-        is_zero = min(sizes) <= _ZERO * blur and max(sizes) <= ALLOWED_ROUNDINGS * blur
-        if not is_zero and any(row.ratio > 1 for row in in_float64):
+        if any(row.ratio > 1 for row in in_float64):
+            doubles = _without_zeros(doubles, functools.reduce(Slices.join, roundings.values()))
+            in_float64 = [self._pair(part, name, row[2:4], doubles, seen, "float64") for row in pairs]
+        if any(row.ratio > 1 for row in in_float64):
             return [max(row, other, key=lambda each: each.ratio) for row, other in zip(pairs, in_float64, strict=True)]
-        own = [self._own(part, name, label, arrays[label], doubles[label], roundings[label]) for label in arrays]
+        own = [self._own(part, name, label, arrays[label], exact[label], roundings[label]) for label in arrays]
         convicted = [row for row in own if row.ratio > 1]
         if len(convicted) == len(own) and all(row.ratio <= 1 for row in pairs):
             convicted = []  # float32 is another function than float64, the same on every backend
@@ -368,7 +368,8 @@ class _Judge:
                 if row.ratio > 1:
                     place = f"{part} of `{name}`"
                     self.excused[place] = max(row.difference, self.excused.get(place, 0.0))
-        is_zero = is_zero or all(_size_of(seen[label]) * ALLOWED_ROUNDINGS >= 0.1 * max(sizes) for label in doubles)
+        size = max(map(_size, doubles.values()))
+        is_zero = all(_size_of(seen[label]) * ALLOWED_ROUNDINGS >= 0.1 * size for label in doubles)
         hidden = max((relative_rounding(roundings[label], doubles[label]) for label in doubles), default=0.0)
         is_judged = bool(is_zero or hidden <= UNKNOWN or convicted)
         kept = [self._excuse(row, bool(convicted))._replace(is_judged=is_judged) for row in pairs]
@@ -378,8 +379,9 @@ class _Judge:
         """Returns a row within its limit, if float64 agrees and no backend is too far from its own."""
         return row if is_convicted or row.ratio <= 1 else row._replace(limit=row.difference)
 
-    def _own(self, part: str, name: str, label: str, single: Any, double: Any, rounding: Slices) -> Row:
+    def _own(self, part: str, name: str, label: str, single: Any, exact: Any, rounding: Slices) -> Row:
         """Returns the row of a backend's own numbers in float32 and float64."""
+        double: Any = _find(exact, part, name)
         precision = self.backends[label].precision
         difference = self._measure(single, double.astype(single.dtype), rounding, precision)
         row = Row(part, name, label, f"{label} float64", *difference)
@@ -491,6 +493,18 @@ def _size(array: np.ndarray) -> float:
 
 def _size_of(rounding: Slices) -> float:
     return float(np.max(rounding.entries(), initial=0.0))
+
+
+def _without_zeros(doubles: dict[str, np.ndarray], rounding: Slices) -> dict[str, np.ndarray]:
+    """Returns arrays of float64 with zeros for entries that are zero in theory.
+
+    Some backends compute a part of float64 in float32. So an entry is zero if one backend has next to nothing there,
+    and no backend has more than what float32 rounds.
+    """
+    sizes, bound = [np.abs(array) for array in doubles.values()], rounding.entries()
+    is_zero = np.minimum.reduce(sizes) <= _ZERO * bound
+    is_zero &= np.maximum.reduce(sizes) <= ALLOWED_ROUNDINGS * bound
+    return {label: np.where(is_zero, 0.0, array) for label, array in doubles.items()}
 
 
 def _layer(name: str) -> str:

@@ -321,6 +321,7 @@ class _Judge:
         self.not_finite: list[str] = []
         self.excused: dict[str, float] = {}
         self.few_bits: dict[str, str] = {}
+        self.impurity = 0.0  # error of outputs in float64 that rounding does not explain
 
     def rows(self, part: str, name: str) -> list[Row]:
         """Returns the rows of an array: of every pair of backends, and of a backend that its own float64 convicts."""
@@ -342,7 +343,7 @@ class _Judge:
         if any(each is None or _find(each, part, name) is None for each in exact.values()):
             known = {label: array for label, array in arrays.items() if array is not None and not has_nan(array)}
             scale = [relative_rounding(roundings[label], array) for label, array in known.items()]
-            is_judged = max(scale, default=0.0) <= UNKNOWN
+            is_judged = max(scale, default=0.0) <= UNKNOWN or not any(row.difference for row in pairs)
             return [row._replace(is_judged=is_judged or row.ratio > 1) for row in pairs]
         return self._with_float64(part, name, pairs, arrays, roundings, exact)
 
@@ -352,13 +353,20 @@ class _Judge:
         """Returns rows that float64 has judged."""
         doubles: dict[str, Any] = {label: _find(each, part, name) for label, each in exact.items()}
         own_roundings = {label: _rounding(each, part, name) for label, each in exact.items()}
-        seen = {label: own_roundings[label].join(roundings[label].times(_NEGLIGIBLE)) for label in doubles}
+        # If a backend computes a part of float64 in float32, as JAX in attention, the error spreads like rounding.
+        share = min(1.0, max(_NEGLIGIBLE, self.impurity / ROUNDOFF["float32"]))
+        seen = {label: own_roundings[label].join(roundings[label].times(share)) for label in doubles}
         in_float64 = [self._pair(part, name, (row.first, row.second), doubles, seen, "float64") for row in pairs]
         if any(row.ratio > 1 for row in in_float64):
             doubles = _without_zeros(doubles, functools.reduce(Slices.join, roundings.values()))
             in_float64 = [self._pair(part, name, row[2:4], doubles, seen, "float64") for row in pairs]
         if any(row.ratio > 1 for row in in_float64):
             return [max(row, other, key=lambda each: each.ratio) for row, other in zip(pairs, in_float64, strict=True)]
+        if part in _FORWARD or part == "loss":
+            for first, second in itertools.combinations(doubles, 2):
+                rounding = own_roundings[first].join(own_roundings[second])
+                error = measure(doubles[first], doubles[second], rounding, roundoff=ROUNDOFF["float64"])
+                self.impurity = max(self.impurity, error.difference if error.ratio > 1 else 0.0)
         own = [self._own(part, name, label, arrays[label], exact[label], roundings[label]) for label in arrays]
         convicted = [row for row in own if row.ratio > 1]
         if len(convicted) == len(own) and all(row.ratio <= 1 for row in pairs):
@@ -371,7 +379,7 @@ class _Judge:
         size = max(map(_size, doubles.values()))
         is_zero = all(_size_of(seen[label]) * ALLOWED_ROUNDINGS >= 0.1 * size for label in doubles)
         hidden = max((relative_rounding(roundings[label], doubles[label]) for label in doubles), default=0.0)
-        is_judged = bool(is_zero or hidden <= UNKNOWN or convicted)
+        is_judged = bool(is_zero or hidden <= UNKNOWN or convicted or not any(row.difference for row in pairs))
         kept = [self._excuse(row, bool(convicted))._replace(is_judged=is_judged) for row in pairs]
         return [*kept, *convicted]
 

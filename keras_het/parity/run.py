@@ -316,7 +316,7 @@ class _Run:
     def layers_in_training(self, data: tuple) -> Arrays:
         """Yields the outputs of layers in training that are not those at inference."""
         part = f"layers in training{self.suffix}"
-        known, recorded = self.arrays[f"layers{self.suffix}"], self.arrays.get(part)
+        known, recorded = self.arrays.get(f"layers{self.suffix}", Store()), self.arrays.get(part)
         for _, name, array in self.layers(data, training=True):
             if name not in known or (recorded and name in recorded) or not _equal(array, known[name]):
                 yield "layers in training", name, array

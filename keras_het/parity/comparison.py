@@ -393,8 +393,10 @@ class _Judge:
         precision = self.backends[label].precision
         difference = self._measure(single, double.astype(single.dtype), rounding, precision)
         row = Row(part, name, label, f"{label} float64", *difference)
-        if row.ratio > 1 and _FEW_BITS[0] < row.difference < _FEW_BITS[1]:
-            self.few_bits.setdefault(label, f"`{name}` with {-np.log2(row.difference):.0f} bits")
+        if row.ratio > 1:  # only its first error tells, because an error spreads
+            is_reduced = _FEW_BITS[0] < row.difference < _FEW_BITS[1]
+            text = f"`{name}` with {-np.log2(row.difference):.0f} bits" if is_reduced else ""
+            self.few_bits.setdefault(label, text)
         return row
 
     def _pair(self, part: str, name: str, pair: Any, arrays: dict, roundings: dict, precision: str) -> Row:
@@ -417,7 +419,7 @@ class _Judge:
 
     def notes(self) -> Iterator[str]:
         """Yields what float64 excused, and the backends that compute in few bits."""
-        for label, text in self.few_bits.items():
+        for label, text in ((label, text) for label, text in self.few_bits.items() if text):
             reason = "as TensorFloat-32 (10 bits) or bfloat16 (7 bits) do. float64 agrees"
             yield f"{label} seems to compute {text}, {reason}, so turn off reduced precision to compare float32"
         if self.excused:

@@ -49,7 +49,7 @@ class Integrator(Component, abc.ABC):
     def integrate(self, link: Link, normal: Any, key: Any = None) -> Any:
         """Returns the outputs of a head, the expectation of a link, `(..., K)`.
 
-        `normal` is the Gaussian of the logits, a `Normal` of `keras_het.ops.normal`, in temperatures and centred by the
+        `normal` is the Gaussian of the logits, a `keras_het.ops.normal.Normal`, in temperatures and centred by the
         link; its `size` gives the numbers of entries of the nodes. `key` is (seed, step), for fresh noise in training,
         or None at inference, for a fixed function of `normal`.
         """

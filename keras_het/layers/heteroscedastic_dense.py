@@ -221,7 +221,7 @@ class HeteroscedasticDense(NoisyDense):
     def logit_distribution(self, x: Tensor) -> Any:
         """Returns the Gaussian of the logits u for inputs `x`, `(..., D)`, before division by the temperature.
 
-        It is a `Normal` of `keras_het.ops.normal`, with `loc`, `variance()`, `covariance()` and `log_prob(value)`;
+        It is a `keras_het.ops.normal.Normal`, with `loc`, `variance()`, `covariance()` and `log_prob(value)`;
         noise of the features has no `log_prob`.
         """
         return self.covariance.normal(self.prepare_inputs(x), self.loc_layer)

@@ -90,7 +90,7 @@ class HeteroscedasticNormal(NoisyDense):
         self.covariance.bind(self.units, 1.0, self.seed, self.trainable, self.dtype_policy)
 
     def distribution(self, x: Tensor) -> Any:
-        """Returns the Gaussian of the targets, a `Normal` of `keras_het.ops.normal`, for inputs `x`, `(..., D)`."""
+        """Returns the Gaussian of the targets, a `keras_het.ops.normal.Normal`, for inputs `x`, `(..., D)`."""
         x = self.prepare_inputs(x)
         return self.covariance.distribution(ops.stop_gradient(x) if self.stop_features else x, self.loc_layer(x))
 

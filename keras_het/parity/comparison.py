@@ -367,7 +367,7 @@ class _Judge:
                 rounding = own_roundings[first].join(own_roundings[second])
                 error = measure(doubles[first], doubles[second], rounding, roundoff=ROUNDOFF["float64"])
                 self.impurity = max(self.impurity, error.difference if error.ratio > 1 else 0.0)
-        own = [self._own(part, name, label, arrays[label], exact[label], roundings[label]) for label in arrays]
+        own = [self._own(part, name, label, arrays[label], doubles[label], roundings[label]) for label in arrays]
         convicted = [row for row in own if row.ratio > 1]
         if len(convicted) == len(own) and all(row.ratio <= 1 for row in pairs):
             convicted = []  # float32 is another function than float64, the same on every backend
@@ -387,9 +387,8 @@ class _Judge:
         """Returns a row within its limit, if float64 agrees and no backend is too far from its own."""
         return row if is_convicted or row.ratio <= 1 else row._replace(limit=row.difference)
 
-    def _own(self, part: str, name: str, label: str, single: Any, exact: Any, rounding: Slices) -> Row:
+    def _own(self, part: str, name: str, label: str, single: Any, double: Any, rounding: Slices) -> Row:
         """Returns the row of a backend's own numbers in float32 and float64."""
-        double: Any = _find(exact, part, name)
         precision = self.backends[label].precision
         difference = self._measure(single, double.astype(single.dtype), rounding, precision)
         row = Row(part, name, label, f"{label} float64", *difference)

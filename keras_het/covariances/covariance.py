@@ -34,7 +34,7 @@ class Covariance(Serializable, FullPrecision):
 
     A subclass adds maps in `make_maps`, names the class axes of their weights in `axes`, and defines `distribution`. A
     subclass with factors sets `num_factors`, R, and defines `basis` and `factor_weights` for `keras_het.explain`. The
-    Gaussians are in `keras_het.ops.normal` and `low_rank`; pass them `size=self.size`.
+    Gaussians are in `keras_het.ops`; pass them `size=self.size`.
 
     Args:
         initializer: initializer of the kernels, whose outputs are added to the starting noise of the biases.

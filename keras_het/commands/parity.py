@@ -79,7 +79,7 @@ def _result(options: argparse.Namespace) -> Comparison | None:
 def _as_json(result: Comparison) -> dict[str, Any]:
     numbers = ("difference", "limit", "rounding")
     rows = [row._asdict() | {name: min(getattr(row, name), 1e308) for name in numbers} for row in result.rows]
-    rows = [row | {"values": [repr(value) for value in row["values"]]} for row in rows]
-    answer = {"status": result.status(), "answer": result.answer(), "first_layer": result.first_layer}
-    texts = {"notes": result.notes, "failures": result.failures, "versions": result.versions}
-    return {**answer, "unjudged": result.unjudged, "backends": result.labels, "rows": rows, **texts}
+    rows = [row | {"values": list(map(repr, row["values"]))} for row in rows]
+    names = ("first_layer", "unjudged", "notes", "failures", "versions")
+    content = {name: getattr(result, name) for name in names}
+    return {"status": result.status(), "answer": result.answer(), "backends": result.labels, "rows": rows, **content}

@@ -2,9 +2,10 @@
 
 import collections
 import functools
+import math
 import os
 import tempfile
-from collections.abc import Callable, Iterator, MutableMapping
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,47 +18,34 @@ _FEW = 8  # a slice of fewer numbers can round to nothing by chance
 _TINY = float(np.finfo("float32").tiny)  # backends can replace smaller numbers by zero
 
 
-class Store(MutableMapping[str, np.ndarray]):
+class Store(collections.UserDict[str, Any]):
     """Arrays by name. Large arrays stay in a temporary file, and reading one returns a copy.
 
     Args:
-        arrays: {name: array, or a function that reads the array}.
+        arrays: {name: array, or a function that reads the array}, or pairs of these.
     """
 
     def __init__(self, arrays: Any = ()) -> None:
-        self._read: dict[str, Callable[[], np.ndarray]] = {}
         self._file: Any = None
-        for name, array in dict(arrays).items():
-            self[name] = array
+        super().__init__(arrays)
 
     def __del__(self) -> None:
         if self._file is not None:
             self._file.close()
 
     def __setitem__(self, name: str, array: Any) -> None:
-        if callable(array):
-            self._read[name] = array
-            return
-        array = np.asarray(array)
+        self.data[name] = array if callable(array) else self._reader(np.asarray(array))
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        return self.data[name]()
+
+    def _reader(self, array: np.ndarray) -> Callable[[], np.ndarray]:
         if array.nbytes <= _IN_MEMORY or array.dtype.hasobject:
-            self._read[name] = lambda: array
-            return
+            return lambda: array
         self._file = self._file or tempfile.TemporaryFile()  # noqa: SIM115 (closed with the last reference)
         start = self._file.seek(0, os.SEEK_END)
         self._file.write(np.ascontiguousarray(array).reshape(-1).view("uint8").data)
-        self._read[name] = functools.partial(_from_file, self._file, start, array.dtype, array.shape)
-
-    def __getitem__(self, name: str) -> np.ndarray:
-        return self._read[name]()
-
-    def __delitem__(self, name: str) -> None:
-        del self._read[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._read)
-
-    def __len__(self) -> int:
-        return len(self._read)
+        return functools.partial(_from_file, self._file, start, array.dtype, array.shape)
 
 
 def _from_file(file: Any, start: int, dtype: np.dtype, shape: tuple[int, ...]) -> np.ndarray:
@@ -68,12 +56,12 @@ def _from_file(file: Any, start: int, dtype: np.dtype, shape: tuple[int, ...]) -
 
 
 class Slices(NamedTuple):
-    """Largest numbers of the slices of an array of shape (..., C).
+    """Largest numbers of the slices of an array of shape (..., C), whose other axes are joined to one of size R.
 
     The smaller of both bounds an entry, so small numbers beside large ones keep their own size.
 
     Attributes:
-        rows: largest number of each slice along the last axis, `(..., 1)`.
+        rows: largest number of each slice along the last axis, `(R, 1)`.
         columns: largest number of each index of the last axis, `(C,)`.
     """
 
@@ -84,18 +72,15 @@ class Slices(NamedTuple):
     def of(cls, array: np.ndarray) -> "Slices":
         """Returns the largest finite |entry| of each slice.
 
-        A vector has one row. Its columns are at least the median, and rows of less than 8 entries have the size of the
+        A vector is one row. Its columns are at least the median, and rows of less than 8 entries have the size of the
         largest row, because a few roundings can all be small by chance.
         """
-        sizes = np.abs(_numbers(array))
-        sizes = np.where(np.isfinite(sizes), sizes, 0.0).astype("float64")
-        if not sizes.size or not sizes.ndim:
-            largest = np.max(sizes, initial=0.0)
-            return cls(np.asarray(largest), np.asarray(largest))
-        if sizes.ndim == 1:
-            return cls(np.max(sizes, keepdims=True), np.maximum(sizes, np.median(sizes)))
-        rows, columns = sizes.max(-1, keepdims=True), sizes.reshape(-1, sizes.shape[-1]).max(0)
-        return cls(rows if sizes.shape[-1] >= _FEW else rows.max(keepdims=True), columns)
+        sizes = np.abs(_numbers(_matrix(array)))
+        sizes[~np.isfinite(sizes)] = 0.0
+        rows, columns = sizes.max(1, keepdims=True, initial=0.0), sizes.max(0, initial=0.0)
+        if len(rows) == 1 and columns.size:
+            columns = np.maximum(columns, np.median(columns))
+        return cls(rows if columns.size >= _FEW else rows.max(keepdims=True, initial=0.0), columns)
 
     def join(self, other: "Slices") -> "Slices":
         """Returns the larger numbers of two."""
@@ -105,27 +90,48 @@ class Slices(NamedTuple):
         """Returns the numbers times a factor."""
         return Slices(self.rows * factor, self.columns * factor)
 
-    def entries(self) -> np.ndarray:
-        """Returns the bound of every entry."""
-        return np.minimum(self.rows, self.columns)
+    def entries(self, shape: tuple[int, ...]) -> np.ndarray:
+        """Returns the bound of every entry of an array of this shape."""
+        matrix = math.prod(shape[:-1]), shape[-1] if shape else 1
+        return np.broadcast_to(np.minimum(self.rows, self.columns), matrix).reshape(shape)
+
+    def part(self, start: int, count: int) -> "Slices":
+        """Returns the numbers of some rows."""
+        return self if self.rows.size == 1 else Slices(self.rows[start : start + count], self.columns)
+
+    def relative_to(self, array: np.ndarray) -> float:
+        """Returns the largest bound of an entry, relative to the largest entry of an array."""
+        largest = float(np.max(np.minimum(self.rows, self.columns), initial=0.0))
+        return largest / (float(np.max(Slices.of(array).rows, initial=0.0)) or largest) if largest else 0.0
 
 
-NONE = Slices(np.zeros(()), np.zeros(()))
+NONE = Slices(np.zeros((1, 1)), np.zeros(1))
+Numbers = dict[str, tuple[Any, Slices]]  # {label: an array or None, and its rounding}
 
 
-class Difference(NamedTuple):
-    """Difference between two arrays at their worst entry, relative to the largest number of the entry's slice.
+class Row(NamedTuple):
+    """Difference between two recordings in one array, at the worst entry.
 
     Attributes:
-        difference: |a - b|. It is infinite if the arrays cannot be compared, and `message` tells why.
+        part: part of the recording, such as "gradients".
+        name: name of the layer or weight. After several training steps it ends in ", step 7".
+        first: label of the first recording.
+        second: label of the second recording. A backend's own run in float64 is "torch float64".
+        difference: |a - b|, relative to the largest number in the entry's row or column, whichever is smaller. It is
+            infinite if the arrays cannot be compared.
         limit: largest difference that counts as equal.
         rounding: difference that rounding alone makes.
         at: index of the entry.
         values: the two entries.
         fraction: entries above their limits, as a fraction of all.
         message: "", or why the arrays cannot be compared, such as other shapes.
+        is_judged: False if rounding hides a fault of ten percent.
     """
 
+    part: str = ""
+    name: str = ""
+    first: str = ""
+    second: str = ""
     difference: float = 0.0
     limit: float = 0.0
     rounding: float = 0.0
@@ -133,6 +139,7 @@ class Difference(NamedTuple):
     values: tuple[float, float] = (0.0, 0.0)
     fraction: float = 0.0
     message: str = ""
+    is_judged: bool = True
 
     @property
     def ratio(self) -> float:
@@ -141,16 +148,21 @@ class Difference(NamedTuple):
             return 0.0
         return self.difference / self.limit if self.limit and np.isfinite(self.difference) else np.inf
 
+    @property
+    def place(self) -> str:
+        """The part, and the name if there is one."""
+        return f"{self.part}, `{self.name}`" if self.name else self.part
+
 
 def measure(
     a: np.ndarray | None,
     b: np.ndarray | None,
-    rounding: Slices = NONE,
+    roundings: Iterable[Slices] = (),
     *,
     tolerance: float = 0.0,
     roundoff: float = 0.0,
     slice_tolerance: float = 0.0,
-) -> Difference:
+) -> Row:
     """Compares two arrays by their entries.
 
         |a - b| <= tolerance max(|a|, |b|) + 10 rounding
@@ -161,74 +173,62 @@ def measure(
     Args:
         a: array, or None for a missing one.
         b: array, or None for a missing one.
-        rounding: measured changes by rounding.
+        roundings: measured changes by rounding, of which the larger ones count.
         tolerance: difference that always counts as equal, relative to the entry.
         roundoff: unit in the last place of the dtype, relative to a number.
         slice_tolerance: like `tolerance`, relative to the largest number of the entry's slice.
 
     Example:
-        >>> measure(np.array([1.0, 4.0]), np.array([1.0, 3.0]), tolerance=0.1)[:5]
+        >>> measure(np.array([1.0, 4.0]), np.array([1.0, 3.0]), tolerance=0.1)[4:9]
         (0.25, 0.1, 0.0, (1,), (4.0, 3.0))
     """
     if message := _mismatch(a, b):
-        return Difference(np.inf, message=message)
+        return Row(difference=np.inf, message=message)
     assert a is not None
     assert b is not None
     if a.dtype.kind not in "biufcV":
-        return Difference() if np.array_equal(a, b) else Difference(np.inf, message="other texts")
-    measured = rounding.entries()
-    if a.dtype.kind in "biu" and not np.any(np.isfinite(measured) & (measured > 0)):
+        return Row() if np.array_equal(a, b) else Row(difference=np.inf, message="other texts")
+    rounding = functools.reduce(Slices.join, roundings, NONE)
+    rounding = Slices(*(np.where(np.isfinite(each), each, 0.0) for each in rounding))
+    if a.dtype.kind in "biu" and not rounding.rows.any():
         tolerance = roundoff = slice_tolerance = 0.0
     sizes = Slices.of(a).join(Slices.of(b))
-    largest, worst, above = float(np.max(sizes.rows, initial=0.0)), None, 0
-    for rows in _blocks(a.shape):
-        x, y = _numbers(a[rows]), _numbers(b[rows])
-        scale = _part(sizes, rows)
-        changes = _part(rounding, rows)
-        own = np.maximum(np.where(np.isfinite(changes), changes, 0.0), 4.0 * roundoff * scale)
-        entry = np.maximum(np.abs(x), np.abs(y))
-        entry = np.where(np.isfinite(entry), entry, 0.0)
-        limit = tolerance * entry + ALLOWED_ROUNDINGS * own + slice_tolerance * scale
-        if tolerance:
-            limit = limit + 2.0**-24 * roundoff * largest + _TINY
-        with np.errstate(invalid="ignore"):
-            distance = np.where(np.isfinite(x) & np.isfinite(y), np.abs(x - y), 0.0)
-        limit = np.broadcast_to(limit, distance.shape)
-        above += int(np.sum(distance > limit))
+    smallest = 2.0**-24 * roundoff * np.max(sizes.rows, initial=0.0) + _TINY if tolerance else 0.0
+    rows, above = [], 0
+    for start, x, y in _blocks(a, b):
+        scale, change = (each.part(start, len(x)).entries(x.shape) for each in (sizes, rounding))
+        change = np.maximum(change, 4.0 * roundoff * scale)
         with np.errstate(divide="ignore", invalid="ignore"):
-            ratio = np.where(distance > 0.0, distance / limit, 0.0)
-        at = np.unravel_index(int(np.argmax(ratio)), ratio.shape)
-        if worst is None or (ratio[at], distance[at]) > (worst.ratio, worst.difference):
-            unit = float(np.broadcast_to(scale, distance.shape)[at]) or 1.0
-            figures = (distance[at], limit[at], np.broadcast_to(own, distance.shape)[at])
-            first = rows.start if isinstance(rows, slice) and rows.start else 0
-            index = tuple(int(i) + (first if not axis else 0) for axis, i in enumerate(at))
-            values = (x[at].real.item(), y[at].real.item())
-            difference, allowed, change = (float(figure) / unit for figure in figures)
-            worst = Difference(difference, allowed, change, index, values)
-    return worst._replace(fraction=above / a.size) if worst else Difference()
+            is_finite = np.isfinite(x) & np.isfinite(y)
+            distance, entry = (np.where(is_finite, each, 0.0) for each in (np.abs(x - y), np.maximum(abs(x), abs(y))))
+            limit = tolerance * entry + ALLOWED_ROUNDINGS * change + slice_tolerance * scale + smallest
+            at = int(np.argmax(np.where(distance > 0.0, distance / limit, 0.0)))
+        above += int(np.sum(distance > limit))
+        unit = scale.flat[at] or 1.0
+        difference, allowed, rounded = (float(each.flat[at] / unit) for each in (distance, limit, change))
+        index = tuple(map(int, np.unravel_index(start * x.shape[1] + at, a.shape)))
+        values = x.flat[at].real.item(), y.flat[at].real.item()
+        rows.append(Row("", "", "", "", difference, allowed, rounded, index, values))
+    worst = max(rows, key=lambda row: (row.ratio, row.difference), default=Row())
+    return worst._replace(fraction=above / max(1, a.size))
 
 
-def relative(slices: Slices, array: np.ndarray) -> float:
-    """Returns the largest rounding of an array, relative to its largest entry."""
-    size = float(np.max(Slices.of(array).rows, initial=0.0))
-    largest = float(np.max(slices.entries(), initial=0.0))
-    return largest / size if size else float(largest > 0.0)
+def is_equal(a: np.ndarray, b: np.ndarray) -> bool:
+    """True if all entries are equal, or NaN in both arrays."""
+    return np.array_equal(a, b, equal_nan=all(each.dtype.kind in "fcV" for each in (a, b)))
 
 
-def has_nan(array: np.ndarray) -> bool:
+def has_nan(array: Any) -> bool:
     """True if an entry is not a number."""
-    return array.dtype.kind in "fcV" and bool(np.any(np.isnan(_numbers(array))))
+    return array.dtype.kind in "fcV" and bool(np.any(np.isnan(array)))
 
 
-def describe_nan(arrays: dict[str, np.ndarray]) -> str:
+def describe_nan(numbers: Numbers) -> str:
     """Returns which backends have entries that are not finite, and which have none."""
-    counts = {label: int(np.sum(~np.isfinite(_numbers(array)))) for label, array in arrays.items()}
     groups = collections.defaultdict(list)
-    for label, count in counts.items():
-        kind = "NaN" if has_nan(arrays[label]) else "infinity"
-        text = f"{kind} in {count} of {arrays[label].size} entries on" if count else "finite on"
-        groups[text].append(label)
+    for label, array in ((label, array) for label, (array, _) in numbers.items() if array is not None):
+        kind, count = "NaN" if has_nan(array) else "infinity", int(np.sum(~np.isfinite(array)))
+        groups[f"{kind} in {count} of {array.size} entries on" if count else "finite on"].append(label)
     return ", ".join(f"{text} {' and '.join(labels)}" for text, labels in groups.items())
 
 
@@ -243,34 +243,22 @@ def _mismatch(a: np.ndarray | None, b: np.ndarray | None) -> str:
         return f"shape {a.shape} and {b.shape}"
     if a.dtype != b.dtype and {str(a.dtype), str(b.dtype)} != {"int32", "int64"}:
         return f"{a.dtype} and {b.dtype}"
-    if a.dtype.kind not in "fcV":
+    if a.dtype.kind not in "fcV" or np.all(np.isfinite(a) & np.isfinite(b)):
         return ""
-    for rows in _blocks(a.shape):
-        x, y = _numbers(a[rows]), _numbers(b[rows])
-        finite = np.isfinite(x)
-        if not np.array_equal(x[~finite], y[~finite], equal_nan=True) or not np.array_equal(finite, np.isfinite(y)):
-            return "NaN"
-    return ""
+    return "" if is_equal(*(np.where(np.isfinite(each), 0, each) for each in (a, b))) else "NaN"
+
+
+def _matrix(array: np.ndarray) -> np.ndarray:
+    return array.reshape(math.prod(array.shape[:-1]), array.shape[-1] if array.ndim else 1)
 
 
 def _numbers(array: np.ndarray) -> np.ndarray:
     return array if array.dtype.kind == "c" else np.asarray(array, "float64")
 
 
-def _blocks(shape: tuple[int, ...]) -> Iterator[Any]:
-    """Yields indices that cut a large array along its first axis."""
-    size = int(np.prod(shape))
-    if not size:
-        return
-    step = max(1, _BLOCK * shape[0] // size) if shape else 1
-    if len(shape) < 2 or step >= shape[0]:
-        yield ...
-        return
-    for start in range(0, shape[0], step):
-        yield slice(start, start + step)
-
-
-def _part(slices: Slices, rows: Any) -> np.ndarray:
-    """Returns the bounds of the entries of a block."""
-    whole = slices.rows.ndim < 2 or slices.rows.shape[0] == 1
-    return np.minimum(slices.rows if whole else slices.rows[rows], slices.columns)
+def _blocks(a: np.ndarray, b: np.ndarray) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
+    """Yields a few rows of both arrays at a time, after the number of the first row."""
+    x, y = _matrix(a), _matrix(b)
+    step = max(1, _BLOCK // max(1, x.shape[1]))
+    for start in range(0, len(x) if x.size else 0, step):
+        yield start, _numbers(x[start : start + step]), _numbers(y[start : start + step])

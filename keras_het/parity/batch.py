@@ -5,85 +5,59 @@ from typing import Any
 
 import keras
 import numpy as np
-from keras import ops
 
 from keras_het.base.graph import symbolic_inputs
 from keras_het.base.internals import compile_arguments, layers_of
 from keras_het.base.refusal import refusal
 from keras_het.criteria.criterion import Criterion
-from keras_het.parity.probe import as_tensors, intercept_calls
+from keras_het.parity.probe import as_tensors, intercept_calls, to_numpy
 
 EXAMPLES, SEED = 4, 2021
 UNKNOWN_LENGTH = 32
 
 
-def pack(name: str, data: Any) -> dict[str, np.ndarray]:
-    """Returns arrays by name: "x" for one array, "x:0" for the first of a list, "x.tokens" for an entry of a dict."""
-    if data is None:
-        return {}
-    if isinstance(data, dict):
-        return {f"{name}.{key}": np.asarray(value) for key, value in data.items()}
-    if isinstance(data, (list, tuple)) and all(hasattr(part, "shape") for part in data):
-        return {f"{name}:{number}": np.asarray(part) for number, part in enumerate(data)}
-    return {name: np.asarray(data)}
+def pack(x: Any, y: Any = None, sample_weight: Any = None, second: Any = None) -> dict[str, Any]:
+    """Returns the arrays of one or two batches by name.
+
+    The name is "x" for one array, "x:0" for the first of a list, and "x.tokens" for an entry of a dict. In the second
+    batch it begins with "second".
+    """
+    second_x, second_y = second or (None, None)
+    data = {"x": x, "y": y, "sample_weight": sample_weight, "second x": second_x, "second y": second_y}
+    arrays: dict[str, Any] = {}
+    for name, value in data.items():
+        if isinstance(value, dict):
+            arrays |= {f"{name}.{key}": each for key, each in value.items()}
+        elif isinstance(value, (list, tuple)) and all(hasattr(each, "shape") for each in value):
+            arrays |= {f"{name}:{number}": each for number, each in enumerate(value)}
+        elif value is not None:
+            arrays[name] = value
+    return {name: np.asarray(array) for name, array in arrays.items()}
 
 
-def unpack(name: str, arrays: dict[str, np.ndarray]) -> Any:
-    """Returns the data that `pack` named, or None."""
-    if name in arrays:
-        return arrays[name]
-    keyed = {key.removeprefix(f"{name}."): value for key, value in arrays.items() if key.startswith(f"{name}.")}
-    numbered = [value for key, value in arrays.items() if key.startswith(f"{name}:")]
-    return keyed or numbered or None
+def unpack(arrays: dict[str, np.ndarray]) -> tuple[tuple, tuple | None]:
+    """Returns `(x, y, sample_weight)`, and the second batch or None, from the arrays that `pack` named."""
+
+    def find(name: str) -> Any:
+        keyed = {key.removeprefix(f"{name}."): value for key, value in arrays.items() if key.startswith(f"{name}.")}
+        numbered = [value for key, value in arrays.items() if key.startswith(f"{name}:")]
+        return arrays.get(name, keyed or numbered or None)
+
+    x, y, sample_weight, *second = map(find, ("x", "y", "sample_weight", "second x", "second y"))
+    return (x, y, sample_weight), None if second[0] is None else tuple(second)
 
 
-def make_inputs(model: Any) -> Any:
-    """Returns random inputs for a model, in the structure that it accepts.
+def make_inputs(model: Any, *, is_second: bool = False) -> Any:
+    """Returns inputs for a model, in the structure that it accepts.
 
     Floats are standard normal, and integers are 0 or 1. If an input reaches an Embedding, it has integers in its range.
     An input of integers or booleans with "mask" in its name ends in zeros. An axis of unknown length has 32 entries, or
     as many as the positions that an embedding of positions has.
+
+    The second batch reaches what random numbers do not. Floats have a row of zeros, one of rounded numbers with ties,
+    one of negative and one of large numbers. Tokens have padding at the end or at the start, a token that repeats, and
+    the largest index.
     """
-    inputs, sizes = _inputs_and_sizes(model)
-    rng = np.random.default_rng(SEED)
-    flat = [_make(tensor, size, rng) for tensor, size in zip(keras.tree.flatten(inputs), sizes, strict=True)]
-    return keras.tree.pack_sequence_as(inputs, flat)
-
-
-def make_second_inputs(model: Any, x: Any) -> Any:
-    """Returns inputs that reach what random numbers do not, from the inputs of `make_inputs`.
-
-    Floats have a row of zeros, one of rounded numbers with ties, one of negative and one of large numbers. Tokens have
-    padding at the end or at the start, a token that repeats, and the largest index.
-    """
-    inputs, sizes = _inputs_and_sizes(model)
-    flat = zip(keras.tree.flatten(inputs), keras.tree.flatten(x), sizes, strict=True)
-    return keras.tree.pack_sequence_as(inputs, [_second(*each) for each in flat])
-
-
-def _second(tensor: Any, array: np.ndarray, size: int | None) -> np.ndarray:
-    length = array.shape[1] if array.ndim > 1 else 1
-    is_padding = np.arange(length) >= (length + 1) // 2
-    rows = []
-    for number, row in enumerate(array):
-        kind = number % EXAMPLES
-        if not _is_integer(tensor) and size is None:
-            rows.append([0.0 * row, np.round(row), -np.abs(row), 10.0 * row][kind])
-            continue
-        if "mask" in tensor.name and array.ndim > 1:
-            rows.append(np.broadcast_to(~is_padding.reshape(-1, *[1] * (row.ndim - 1)), row.shape))
-            continue
-        largest = (size or 2) - 1
-        token = [row, np.full_like(row, min(1, largest)), np.full_like(row, largest), row][kind]
-        if array.ndim > 1 and length > 1:
-            hidden = is_padding[::-1] if kind == EXAMPLES - 1 and not length % 2 else is_padding
-            token = np.where(hidden.reshape(-1, *[1] * (row.ndim - 1)), 0, token)
-        rows.append(token)
-    return np.stack(rows).astype(array.dtype)
-
-
-def _inputs_and_sizes(model: Any) -> tuple[Any, list[int | None]]:
-    """Returns the symbolic inputs of a model, and for each the rows of the Embedding that it reaches."""
     try:
         inputs = symbolic_inputs(model)
     except ValueError as error:
@@ -91,32 +65,46 @@ def _inputs_and_sizes(model: Any) -> tuple[Any, list[int | None]]:
         raise refusal("The model", rule, kind=model) from error
     positions = [layer.sequence_length for layer in layers_of(model) if hasattr(layer, "position_embeddings")]
     length = min([UNKNOWN_LENGTH, *(int(each) for each in positions if each)])
-    inputs = keras.tree.map_structure(lambda x: _with_lengths(x, length), inputs)
-    return inputs, _embedding_sizes(model, inputs)
+    inputs = keras.tree.map_structure(lambda tensor: _with_lengths(tensor, length), inputs)
+    rng, flat = np.random.default_rng(SEED), []
+    for tensor, size in zip(keras.tree.flatten(inputs), _embedding_sizes(model, inputs), strict=True):
+        is_integer = "int" in tensor.dtype or tensor.dtype == "bool"
+        make = _make_integers if is_integer or size is not None else _make_floats
+        if make == _make_integers and "mask" in tensor.name and len(tensor.shape) > 1:
+            make = _make_mask
+        dtype = tensor.dtype if is_integer or tensor.dtype == "float64" else "float32"
+        flat.append(make(tuple(tensor.shape), size or 2, rng, is_second).astype(dtype))
+    return keras.tree.pack_sequence_as(inputs, flat)
+
+
+def _make_floats(shape: tuple[int, ...], size: int, rng: np.random.Generator, is_second: bool) -> np.ndarray:
+    array = rng.standard_normal(shape)
+    for number, row in enumerate(array if is_second else ()):
+        array[number] = (0.0 * row, np.round(row), -np.abs(row), 10.0 * row)[number % EXAMPLES]
+    return array
+
+
+def _make_integers(shape: tuple[int, ...], size: int, rng: np.random.Generator, is_second: bool) -> np.ndarray:
+    array = rng.integers(size, size=shape)
+    if is_second:
+        array[1::EXAMPLES], array[2::EXAMPLES] = min(1, size - 1), size - 1
+    if is_second and len(shape) > 1:
+        is_last, half = np.arange(shape[0]) % EXAMPLES == EXAMPLES - 1, shape[1] // 2
+        array[is_last, :half] = 0
+        array[~is_last, shape[1] - half :] = 0
+    return array
+
+
+def _make_mask(shape: tuple[int, ...], size: int, rng: np.random.Generator, is_second: bool) -> np.ndarray:
+    lengths = shape[1] - np.arange(shape[0]) % max(1, shape[1] // 2)
+    lengths = np.full(shape[0], (shape[1] + 1) // 2) if is_second else lengths
+    is_kept = np.arange(shape[1]) < lengths[:, None]
+    return np.broadcast_to(is_kept.reshape(*is_kept.shape, *[1] * (len(shape) - 2)), shape)
 
 
 def _with_lengths(tensor: Any, length: int) -> Any:
     shape = (tensor.shape[0] or EXAMPLES, *(length if axis is None else axis for axis in tensor.shape[1:]))
     return keras.Input(batch_shape=shape, dtype=tensor.dtype, name=tensor.name)
-
-
-def _shape(tensor: Any) -> tuple[int, ...]:
-    return tuple(tensor.shape)
-
-
-def _is_integer(tensor: Any) -> bool:
-    return "int" in str(tensor.dtype) or str(tensor.dtype) == "bool"
-
-
-def _make(tensor: Any, size: int | None, rng: np.random.Generator) -> np.ndarray:
-    shape, dtype = _shape(tensor), str(tensor.dtype)
-    if not _is_integer(tensor) and size is None:
-        return rng.standard_normal(shape).astype("float64" if dtype == "float64" else "float32")
-    if "mask" in tensor.name and len(shape) > 1:
-        lengths = shape[1] - np.arange(shape[0]) % max(1, shape[1] // 2)
-        first = np.arange(shape[1]) < lengths[:, None]
-        return np.broadcast_to(first.reshape(*first.shape, *[1] * (len(shape) - 2)), shape).astype(dtype)
-    return rng.integers(size or 2, size=shape).astype(dtype)
 
 
 def _embedding_sizes(model: Any, inputs: Any) -> list[int | None]:
@@ -134,10 +122,10 @@ def _embedding_sizes(model: Any, inputs: Any) -> list[int | None]:
 
         def watch(layer: Any, call: Callable, arguments: tuple, options: dict) -> Any:
             if _is_embedding(layer) and layer not in seen:
-                seen[layer] = np.array(ops.convert_to_numpy([*arguments, *options.values()][0]))
+                seen[layer] = to_numpy([*arguments, *options.values()][0])
             return call(*arguments, **options)
 
-        arrays = [np.full(_shape(x), float(number == index_of_ones), str(x.dtype)) for number, x in enumerate(flat)]
+        arrays = [np.full(tuple(x.shape), float(i == index_of_ones), x.dtype) for i, x in enumerate(flat)]
         with intercept_calls(model, watch):
             model(keras.tree.pack_sequence_as(inputs, as_tensors(arrays)), training=False)
         return seen
@@ -178,9 +166,9 @@ def make_labels(model: Any, x: Any, seed: int = SEED) -> Any:
     except Exception as error:
         rule = "accept labels that were made for it. Pass your own: --data"
         raise refusal("The loss", rule, f"{type(error).__name__}: {error}") from error
-    if any(not np.all(np.isfinite(ops.convert_to_numpy(output))) for output in flat):
+    if any(not np.all(np.isfinite(to_numpy(output))) for output in flat):
         raise refusal("The model", "have finite outputs for random inputs. Pass your own: --data", "NaN or infinity")
-    if not np.isfinite(float(ops.convert_to_numpy(value))):
+    if not np.isfinite(to_numpy(value)):
         raise refusal("The loss", "be finite for random labels if no labels are given (--data)", float(value))
     return packed
 

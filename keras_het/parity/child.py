@@ -1,7 +1,8 @@
 """Work of one process on one backend: `python -m keras_het.parity.child JOB`, with a JSON file.
 
-A job names the model's file, modules to import, and the file of the batch, which is made if it is missing. It can name
-files for the recording and the trained model, and the trained model of another backend to load.
+A job names a folder with "model.keras" and "batch.npz", which is made if it is missing, a label, and modules to import.
+With "records", the model is recorded in "LABEL.npz", or with "float64" in "LABEL, float64.npz". With "saves", the
+trained model is written to "LABEL.keras". With "loads", the trained model of another label is loaded.
 """
 
 import contextlib
@@ -19,11 +20,11 @@ import numpy as np
 
 from keras_het.base.internals import float64
 from keras_het.parity.arrays import ROUNDOFF
-from keras_het.parity.batch import make_inputs, make_labels, make_second_inputs
+from keras_het.parity.batch import make_inputs, make_labels, pack, unpack
 from keras_het.parity.draws import equal_draws, reset_seeds
 from keras_het.parity.probe import as_tensors, outputs_by_name, read_values, weight_names
 from keras_het.parity.recording import Recording
-from keras_het.parity.run import describe_error, pack_all, record, unpack_all
+from keras_het.parity.run import describe_error, record
 
 _BACKEND_OPTIMIZER = re.compile(r"keras\.src\.backend\.(\w+)\.optimizers")
 
@@ -34,7 +35,7 @@ def main(path: str) -> int:
     try:
         run(job)
     except Exception as error:
-        pathlib.Path(job["error"]).write_text(describe_error(error))
+        pathlib.Path(job["folder"], "error.txt").write_text(describe_error(error))
         return 1
     return 0
 
@@ -43,71 +44,75 @@ def run(job: dict[str, Any]) -> None:
     """Does a job in this process."""
     for name in job["modules"]:
         importlib.import_module(name)
-    if job.get("recording"):
+    if job.get("records"):
         with float64() if job.get("float64") else contextlib.nullcontext():
             _record(job)
-    if job.get("other"):
-        keras.backend.clear_session()  # so that layers without a name are counted from the start
+    if saver := job.get("loads"):
+        keras.utils.clear_session()  # so that layers without a name are counted from the start
         try:
-            model = keras.saving.load_model(job["other"], compile=False)
+            model = keras.saving.load_model(_path(job, f"{saver}.keras"), compile=False)
         except Exception as error:
-            saver = pathlib.Path(job["other"]).stem
             raise RuntimeError(f"the model that {saver} saved does not load: {describe_error(error)}") from error
-        x, _, _ = unpack_all(dict(np.load(job["batch"])))[""]
-        _record_saved(model, x).save(job["loaded"])
+        _record_saved(model, job, "loaded")
+
+
+def _path(job: dict[str, Any], name: str) -> pathlib.Path:
+    return pathlib.Path(job["folder"], name)
 
 
 def _record(job: dict[str, Any]) -> None:
-    model, notes = _load(job)
-    batch = pathlib.Path(job["batch"])
+    is_float64 = bool(job.get("float64"))
+    model, notes = _load(str(_path(job, "model.keras")), is_float64)
+    batch = _path(job, "batch.npz")
     if not batch.exists():
         np.savez(batch, **_make_batch(model))
-    batches = unpack_all(dict(np.load(batch)))
-    (x, y, sample_weight), *others = batches.values()
-    second = others[0][:2] if others else None
+    (x, y, sample_weight), second = unpack(dict(np.load(batch)))
     plan = {name: job[name] for name in ("steps", "batch_size", "roundings", "label") if job.get(name)}
     recording = record(model, x, y, sample_weight=sample_weight, second=second, **plan)
     recording.notes += notes
-    if job.get("float64"):  # also if a layer, such as a head, always computes in float32
+    if is_float64:  # also if a layer, such as a head, always computes in float32
         recording.precision = "float64"
-    recording.save(job["recording"])
-    if job.get("saved"):
+    recording.save(_path(job, f"{job['label']}{', float64' if is_float64 else ''}.npz"))
+    if job.get("saves"):
         changes = recording.arrays.get("training", {})
         for name, weight in zip(weight_names(model.weights), model.weights, strict=True):
             if name in changes:
                 weight.assign(recording.arrays["weights"][name] + changes[name].astype(weight.dtype))
-        model.save(job["saved"])
-        _record_saved(model, x).save(job["as_saved"])
+        model.save(_path(job, f"{job['label']}.keras"))
+        _record_saved(model, job, "saved")
 
 
 def _make_batch(model: Any) -> dict[str, Any]:
     """Returns a random batch and a second one, which is left out if the model or its loss is not finite there."""
-    x = make_inputs(model)
-    y, second = make_labels(model, x), None
+    x, second = make_inputs(model), None
+    y = make_labels(model, x)
     with contextlib.suppress(Exception):
-        other = make_second_inputs(model, x)
+        other = make_inputs(model, is_second=True)
         second = (other, make_labels(model, other, seed=1))
-    return pack_all(x, y, second=second)
+    return pack(x, y, second=second)
 
 
-def _load(job: dict[str, Any]) -> tuple[Any, list[str]]:
-    """Returns the model of a job, and notes on what was changed in it."""
-    with zipfile.ZipFile(job["model"]) as archive:
-        config = archive.read("config.json").decode()
-    path = rewrite(job["model"], use_float64) if job.get("float64") else job["model"]
-    if not (match := _BACKEND_OPTIMIZER.search(config)):
+def _load(path: str, is_float64: bool) -> tuple[Any, list[str]]:
+    """Returns the model in a file, and notes on what was changed in it."""
+    with zipfile.ZipFile(path) as archive:
+        match = _BACKEND_OPTIMIZER.search(archive.read("config.json").decode())
+    path = rewrite(path, use_float64) if is_float64 else path
+    if not match:
         return keras.saving.load_model(path), []
     text = f"the file names an optimizer of {match[1]} alone. To train on another backend, compile the model again"
     return keras.saving.load_model(rewrite(path, use_active_optimizer)), [text]
 
 
-def _record_saved(model: Any, x: Any) -> Recording:
-    """Returns the weights of a model and its predictions, as a recording."""
+def _record_saved(model: Any, job: dict[str, Any], kind: str) -> None:
+    """Records the weights of a model that was "saved" or "loaded", and its predictions."""
+    (x, *_), _ = unpack(dict(np.load(_path(job, "batch.npz"))))
     weights = dict(zip(weight_names(model.weights), read_values(model.weights), strict=True))
     with equal_draws():
         reset_seeds(model)
         predictions = outputs_by_name(model(as_tensors(x), training=False))
-    return Recording(keras.config.backend(), arrays={"saved weights": weights, "saved predictions": predictions})
+    arrays = {"saved weights": weights, "saved predictions": predictions}
+    label = f"{job['label']}, {kind}"
+    Recording(keras.config.backend(), arrays=arrays, label=label).save(_path(job, f"{label}.npz"))
 
 
 def rewrite(path: str, change: Callable[[dict], dict]) -> str:

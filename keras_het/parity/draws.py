@@ -7,7 +7,6 @@ recording, the draws come from the Threefry numbers of this package instead, wit
 
 import contextlib
 import math
-from collections.abc import Iterator
 from typing import Any
 
 import keras
@@ -59,8 +58,8 @@ def uniform(shape: Any, minval: Any = 0.0, maxval: Any = 1.0, dtype: Any = None,
 
 def randint(shape: Any, minval: Any, maxval: Any, dtype: Any = "int32", seed: Any = None) -> Any:
     """Integers in [minval, maxval)."""
-    values = ops.mod(random.shift_right(_bits(seed, shape), 1), ops.cast(maxval, "int32") - ops.cast(minval, "int32"))
-    return ops.cast(values + ops.cast(minval, "int32"), dtype)
+    low, high = ops.cast(minval, "int32"), ops.cast(maxval, "int32")
+    return ops.cast(low + ops.mod(random.shift_right(_bits(seed, shape), 1), high - low), dtype)
 
 
 def dropout(inputs: Any, rate: Any, noise_shape: Any = None, seed: Any = None) -> Any:
@@ -88,29 +87,24 @@ def shuffle(x: Any, axis: int = 0, seed: Any = None) -> Any:
     return ops.take(x, ops.argsort(_bits(seed, (x.shape[axis],))), axis=axis)
 
 
-def gamma(shape: Any, alpha: Any, dtype: Any = None, seed: Any = None) -> Any:
-    """The mean, not a draw."""
-    return _scaled(ops.ones(tuple(shape)), alpha, 0.0, dtype)
+def _mean(shape: Any, mean: Any, dtype: Any) -> Any:
+    return _scaled(ops.ones(tuple(shape)), mean, 0.0, dtype)
 
 
-def beta(shape: Any, alpha: Any, beta: Any, dtype: Any = None, seed: Any = None) -> Any:
-    """The mean, not a draw."""
-    return _scaled(ops.ones(tuple(shape)), alpha / (alpha + beta), 0.0, dtype)
+_FUNCTIONS = {
+    **{draw.__name__: draw for draw in (normal, truncated_normal, uniform, randint, dropout, categorical, shuffle)},
+    # The mean, or the rounded mean, instead of a draw.
+    "gamma": lambda shape, alpha, dtype=None, seed=None: _mean(shape, alpha, dtype),
+    "beta": lambda shape, alpha, beta, dtype=None, seed=None: _mean(shape, alpha / (alpha + beta), dtype),
+    "binomial": lambda shape, counts, probabilities, dtype=None, seed=None: ops.round(
+        _mean(shape, counts * probabilities, dtype)
+    ),
+}
 
 
-def binomial(shape: Any, counts: Any, probabilities: Any, dtype: Any = None, seed: Any = None) -> Any:
-    """The rounded mean, not a draw."""
-    return ops.round(_scaled(ops.ones(tuple(shape)), counts * probabilities, 0.0, dtype))
-
-
-_FUNCTIONS = (normal, truncated_normal, uniform, randint, dropout, categorical, shuffle, gamma, beta, binomial)
-
-
-@contextlib.contextmanager
-def equal_draws() -> Iterator[None]:
+def equal_draws() -> contextlib.AbstractContextManager[None]:
     """Replaces the functions of `keras.random`, also those that layers of Keras call."""
-    with random_functions({function.__name__: function for function in _FUNCTIONS}):
-        yield
+    return random_functions(_FUNCTIONS)
 
 
 def random_layers(model: Any) -> list[str]:

@@ -1,6 +1,7 @@
 """Probes: they compute with a model and preserve its variables, its optimizer, its layers, and the random states."""
 
 import contextlib
+import functools
 import re
 import warnings
 from collections.abc import Callable, Iterator
@@ -19,9 +20,14 @@ _AUTOMATIC_NAME = re.compile(r"/variable_\d+$")
 # Variables.
 
 
+def to_numpy(tensor: Any) -> np.ndarray:
+    """Returns a copy of a tensor or a variable."""
+    return np.array(ops.convert_to_numpy(tensor))
+
+
 def read_values(variables: Any) -> list[np.ndarray]:
     """Returns the values of variables."""
-    return [np.array(ops.convert_to_numpy(variable)) for variable in variables]
+    return [to_numpy(variable) for variable in variables]
 
 
 def assign_values(variables: Any, values: Any) -> None:
@@ -38,7 +44,7 @@ def as_tensors(x: Any) -> Any:
 def outputs_by_name(outputs: Any) -> dict[str, np.ndarray]:
     """Returns the outputs of a model by name: "" for a single output, otherwise "output 0" and so on."""
     flat = keras.tree.flatten(outputs)
-    return {"" if len(flat) == 1 else f"output {i}": np.array(ops.convert_to_numpy(x)) for i, x in enumerate(flat)}
+    return {"" if len(flat) == 1 else f"output {number}": to_numpy(output) for number, output in enumerate(flat)}
 
 
 def weight_names(weights: Any) -> list[str]:
@@ -129,10 +135,7 @@ class Probe(keras.Model):
 
     def __init__(self, model: Any, *, shapes: Any = None) -> None:
         super().__init__(name="probe", autocast=False)
-        self.model = model
-        self.factors = None
-        if shapes is not None:
-            self.factors = [np.cos(np.arange(np.prod(shape))).reshape(shape).astype("float32") for shape in shapes]
+        self.model, self.shapes = model, shapes
 
     def call(self, inputs: Any, training: bool | None = None) -> Any:
         return self.model(inputs, training=training)  # without this argument, Keras trains a model as at inference
@@ -147,10 +150,11 @@ class Probe(keras.Model):
     ) -> Any:
         """Returns the loss of the model, or the mean of its outputs, each times a fixed factor."""
         with share_losses(self, self.model):
-            if self.factors is None:
+            if self.shapes is None:
                 return self.model.compute_loss(x=x, y=y, y_pred=y_pred, sample_weight=sample_weight, training=training)
-            outputs = zip(keras.tree.flatten(y_pred), self.factors, strict=True)
-            means = [ops.mean(ops.multiply(ops.cast(output, "float32"), factors)) for output, factors in outputs]
+            factors = [np.cos(np.arange(np.prod(shape))).reshape(shape).astype("float32") for shape in self.shapes]
+            outputs = zip(keras.tree.flatten(y_pred), factors, strict=True)
+            means = [ops.mean(ops.multiply(ops.cast(output, "float32"), each)) for output, each in outputs]
             return sum([*means, *self.model.losses])
 
 
@@ -158,36 +162,30 @@ class OwnMethods:
     """Runs a model with its own methods of training, and other values of some attributes, such as the optimizer."""
 
     def __init__(self, model: Any, **attributes: Any) -> None:
-        self.model, self.attributes = model, attributes
-
-    @property
-    def optimizer(self) -> Any:
-        """Optimizer of the training steps."""
-        return self.attributes["optimizer"]
+        self.model, self.attributes, self.optimizer = model, attributes, attributes.get("optimizer")
 
     def __getattr__(self, name: str) -> Callable:
-        def run(*arguments: Any, **options: Any) -> Any:
-            before = {key: getattr(self.model, key) for key in self.attributes}
-            _set_attributes(self.model, self.attributes)
-            try:
-                return getattr(self.model, name)(*arguments, **options)
-            finally:
-                if (function := next((key for key in before if key.endswith("_function")), None)) is not None:
-                    self.attributes[function] = getattr(self.model, function)  # it is compiled once
-                _set_attributes(self.model, before)
+        return functools.partial(self._run, name)
 
-        return run
+    def _run(self, name: str, *arguments: Any, **options: Any) -> Any:
+        before = self._exchange(self.attributes)
+        try:
+            return getattr(self.model, name)(*arguments, **options)
+        finally:
+            self.attributes = self._exchange(before)  # with the function that Keras compiled
+
+    def _exchange(self, attributes: dict[str, Any]) -> dict[str, Any]:
+        """Sets attributes of the model, and returns their values before."""
+        before = {name: getattr(self.model, name) for name in attributes}
+        for name, value in attributes.items():
+            setattr(self.model, name, value)
+        return before
 
     def train(self, data: tuple) -> dict[str, Any]:
-        """Does a training step, and returns what the step returns."""
+        """Does a training step, and returns the numbers that the step returns."""
         self.model.reset_metrics()
         logs = self.train_on_batch(*data, return_dict=True)
         return {name: value for name, value in logs.items() if np.ndim(value) == 0}
-
-
-def _set_attributes(model: Any, attributes: dict[str, Any]) -> None:
-    for name, value in attributes.items():
-        setattr(model, name, value)
 
 
 class GradientStore(keras.optimizers.Optimizer):

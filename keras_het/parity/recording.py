@@ -1,6 +1,7 @@
 """Recording: the numbers of a model on one backend, and their file."""
 
 import dataclasses
+import functools
 import json
 import os
 import zipfile
@@ -58,13 +59,18 @@ class Recording:
     def __post_init__(self) -> None:
         self.label = self.label or self.backend
 
-    def array(self, part: str, name: str) -> np.ndarray | None:
-        """Returns an array of the recording, or None."""
-        return self.arrays.get(part, {}).get(name)
+    def has(self, part: str) -> bool:
+        """True if the backend computed this part."""
+        return part in self.arrays or (part.startswith("layers in training") and "layers" in self.arrays)
 
-    def rounding_of(self, part: str, name: str) -> Slices:
-        """Returns the rounding of an array, or zeros."""
-        return self.rounding.get(part, {}).get(name, NONE)
+    def find(self, part: str, name: str) -> tuple[np.ndarray | None, Slices]:
+        """Returns an array, or None, and its rounding.
+
+        A layer's outputs in training are those at inference if they were not recorded.
+        """
+        if name not in self.arrays.get(part, ()):
+            part = part.replace("layers in training", "layers")
+        return self.arrays.get(part, {}).get(name), self.rounding.get(part, {}).get(name, NONE)
 
     def save(self, path: str | os.PathLike) -> None:
         """Writes the recording to a `.npz` file without Python objects.
@@ -74,10 +80,7 @@ class Recording:
         """
         header = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         count = iter(range(1 << 62))
-        with (
-            open(path, "wb") as file,
-            zipfile.ZipFile(file, "w") as archive,
-        ):  # a path without the suffix stays as it is
+        with open(path, "wb") as file, zipfile.ZipFile(file, "w") as archive:  # the path needs no suffix
             header["arrays"] = {part: _write(archive, count, named) for part, named in self.arrays.items()}
             header["batch"] = _write(archive, count, self.batch)
             header["rounding"] = {
@@ -99,16 +102,14 @@ class Recording:
         try:
             archive = zipfile.ZipFile(path)
             header = json.loads(str(read_array("path", path, archive, _HEADER)))
-            header["arrays"] = {part: Store(_readers(path, archive, rows)) for part, rows in header["arrays"].items()}
-            header["batch"] = dict(Store(_readers(path, archive, header["batch"])))
-            header["rounding"] = {
-                part: _joined(*(_readers(path, archive, rows) for rows in sides))
-                for part, sides in header["rounding"].items()
-            }
+            read = functools.partial(_readers, path, archive)
+            header["arrays"] = {part: Store(read(rows)) for part, rows in header["arrays"].items()}
+            header["batch"] = dict(Store(read(header["batch"])))
+            for part, (rows, columns) in header["rounding"].items():
+                named = zip(read(rows).items(), read(columns).values(), strict=True)
+                header["rounding"][part] = {name: Slices(row(), column()) for (name, row), column in named}
             return cls(**header)
-        except (OSError, zipfile.BadZipFile) as error:
-            raise refusal("path", rule, f"{path}; {error}") from error
-        except (TypeError, ValueError, KeyError, AttributeError) as error:
+        except (OSError, TypeError, ValueError, KeyError, AttributeError, zipfile.BadZipFile) as error:
             raise refusal("path", rule, f"{path}; {type(error).__name__}: {error}") from error
 
 
@@ -129,16 +130,13 @@ def _write_array(archive: zipfile.ZipFile, name: str, array: np.ndarray) -> None
 
 
 def _readers(path: Any, archive: zipfile.ZipFile, rows: list) -> dict[str, Any]:
-    def read(number: int, dtype: str) -> np.ndarray:
-        return read_array("path", path, archive, str(number)).astype(np.dtype(dtype), copy=False)
+    """Returns a function for each array that reads it."""
 
-    members = set(archive.namelist())
-    for name, number, dtype in rows:
+    def reader(name: str, number: int, dtype: str) -> Any:
         if f"{number}.npy" not in members:
             raise KeyError(name)
-        np.dtype(dtype)
-    return {name: lambda number=number, dtype=dtype: read(number, dtype) for name, number, dtype in rows}
+        kind = np.dtype(dtype)
+        return lambda: read_array("path", path, archive, str(number)).astype(kind, copy=False)
 
-
-def _joined(rows: dict[str, Any], columns: dict[str, Any]) -> dict[str, Slices]:
-    return {name: Slices(read(), columns[name]()) for name, read in rows.items()}
+    members = set(archive.namelist())
+    return {name: reader(name, number, dtype) for name, number, dtype in rows}

@@ -17,7 +17,7 @@ from keras_het.base.internals import compile_arguments, layers_of
 from keras_het.base.rebuild import copy_optimizer
 from keras_het.base.refusal import refusal, refuse_if
 from keras_het.base.validation import check_integer
-from keras_het.parity.arrays import ROUNDOFF, Slices, Store, measure
+from keras_het.parity.arrays import ROUNDOFF, Slices, Store, is_equal, measure
 from keras_het.parity.batch import SEED, pack, unpack
 from keras_het.parity.draws import equal_draws, random_layers, reset_seeds
 from keras_het.parity.probe import (
@@ -31,6 +31,7 @@ from keras_het.parity.probe import (
     outputs_by_name,
     preserve_model,
     preserve_values,
+    to_numpy,
     weight_names,
 )
 from keras_het.parity.recording import NOT_DETERMINISTIC, SECOND, Recording
@@ -112,35 +113,18 @@ def record(
         steps, batch_size, batch = start.steps, start.batch_size, start.batch
     else:
         refuse_if(x is None, "x", "hold the inputs if there is no `start`", value=x)
-        batch = pack_all(x, y, sample_weight, second)
+        batch = pack(x, y, sample_weight, second)
     refuse_if(not all(map(np.size, batch.values())), "x", "have at least one example", "none")
     steps = _check_steps(steps)
     batch_size = None if batch_size is None else check_integer("batch_size", batch_size, 1)
     check_integer("roundings", roundings, 1)
-    batches = unpack_all(batch)
-    x, y, sample_weight = batches[""]
+    (x, y, sample_weight), _ = unpack(batch)
     with preserve_model(model, as_tensors(x)):
         if start is not None:
             _assign_weights(model, start.arrays["weights"])
         build_loss(model, as_tensors(x), y, sample_weight)
         reset_seeds(model)
-        run = _Run(model, batches, steps, batch_size, jit_compile, roundings)
-        return run.recording(batch, label)
-
-
-def pack_all(x: Any, y: Any = None, sample_weight: Any = None, second: Any = None) -> Named:
-    """Returns the arrays of one or two batches by name."""
-    batch = pack("x", x) | pack("y", y) | pack("sample_weight", sample_weight)
-    if second is not None:
-        batch |= pack("second x", second[0]) | pack("second y", second[1])
-    return batch
-
-
-def unpack_all(batch: Named) -> dict[str, tuple]:
-    """Returns {"": data}, and the data of a second batch after the ending of its parts."""
-    batches = {"": tuple(unpack(name, batch) for name in ("x", "y", "sample_weight"))}
-    second = unpack("second x", batch)
-    return batches | ({} if second is None else {SECOND: (second, unpack("second y", batch), None)})
+        return _Run(model, batch, steps, batch_size, jit_compile, roundings).recording(label)
 
 
 def package_versions() -> dict[str, str]:
@@ -186,82 +170,86 @@ def _rows_of_step(data: tuple, step: int, batch_size: int | None) -> tuple:
 
 
 class _Run:
-    """Run of a model for one recording.
+    """Run of a model for one recording. The model must have its starting weights.
 
     Every part is computed with the weights and inputs, and several times with weights and inputs that are rounded
     again. The changes are the `rounding`. One array is in memory at a time, because models can be large.
     """
 
-    def __init__(
-        self,
-        model: Any,
-        batches: dict,
-        steps: list[int],
-        batch_size: int | None,
-        jit_compile: bool | str,
-        roundings: int,
-    ) -> None:
-        self.model, self.batches, self.jit_compile, self.roundings = model, batches, jit_compile, roundings
-        self.steps, self.batch_size = steps, batch_size
+    def __init__(self, model: Any, batch: Named, steps: list[int], batch_size: int | None, jit: Any, roundings: int):
+        self.model, self.batch, self.steps, self.batch_size = model, batch, steps, batch_size
+        self.jit_compile, self.roundings = jit, roundings
+        self.data, second = unpack(batch)
+        self.batches = {"": self.data} | ({SECOND: (*second, None)} if second else {})
         dtypes = {layer.compute_dtype for layer in layers_of(model) if not isinstance(layer, _CONTAINERS)}
         self.precision = next((name for name in ROUNDOFF if name in dtypes), "float32")
-        self.names = weight_names(model.weights)
-        self.start = Store({str(number): _read(variable) for number, variable in enumerate(model.variables)})
+        self.start = Store((str(number), to_numpy(variable)) for number, variable in enumerate(model.variables))
         self.own = own_methods(model) if model.compiled else []
-        self.arrays: dict[str, Store] = {"weights": Store(zip(self.names, map(_read, model.weights), strict=True))}
+        self.arrays: dict[str, Store] = {"weights": self.weights()}
         self.rounding: dict[str, dict[str, Slices]] = {}
         self.notes: list[str] = []
         self.failures: dict[str, str] = {}
         self.omitted: dict[str, None] = {}
-        self.outputs = Store()
+        self.outputs: Store | None = None  # of layers, while they are recorded
         self.calls: collections.Counter[str] = collections.Counter()
-        self.is_watching = False  # while the outputs of layers are recorded
         self.path: list[Any] = []  # layers whose calls are under way
 
-    def recording(self, batch: Named, label: str) -> Recording:
-        """Returns the recording of the model, which must have its starting weights."""
+    def weights(self) -> Store:
+        return Store(zip(weight_names(self.model.weights), map(to_numpy, self.model.weights), strict=True))
+
+    def recording(self, label: str) -> Recording:
+        """Returns the recording of the model."""
         if random := random_layers(self.model):
             text = "random layers draw numbers that are equal on every backend, instead of the backend's own"
-            self.note(f"{text}: {', '.join(random)}")
+            self.notes.append(f"{text}: {', '.join(random)}")
         if self.precision in ("bfloat16", "float16"):
             names = ", ".join(layer.name for layer in layers_of(self.model) if layer.compute_dtype == self.precision)
             text = f"these layers compute in {self.precision}, so no limit is below its rounding"
-            self.note(f"{text}: {names}")
+            self.notes.append(f"{text}: {names}")
         with equal_draws(), intercept_calls(self.model, self._call):
-            self.check_determinism()
             for function in (self.layers, self.predictions, self.layers_in_training, self.metrics, self.gradients):
                 for suffix, data in self.batches.items():
                     self._record(function, data, suffix)
             vars(self).pop("differentiator", None)  # its gradients need as much memory as the weights
-            self._record(self.training, self.batches[""], "")
-        self._note_own_methods()
+            self._record(self.training, self.data, "")
+        used = {"train_step": "loss", "test_step": "metrics", "predict_step": "predictions"}
+        if missing := [name for name, part in used.items() if name in self.own and part not in self.arrays]:
+            self.notes.insert(0, f"the model's own {' and '.join(missing)} did not run, and is not compared")
         return Recording(
-            keras.config.backend(), self.precision, package_versions(), dict(self.arrays), self.rounding, batch,
-            list(self.omitted), self.notes, self.failures, self.steps, self.batch_size, label,
+            keras.config.backend(), self.precision, package_versions(), dict(self.arrays), self.rounding, self.batch,
+            list(self.omitted), list(dict.fromkeys(self.notes)), self.failures, self.steps, self.batch_size, label,
         )  # fmt: skip
 
     def _record(self, function: Callable[[tuple], Arrays], data: tuple, suffix: str) -> None:
         """Stores what a function yields, and its rounding. Stores the error of a part that fails in `failures`."""
         self.suffix = suffix
+        failed = function.__name__.replace("_", " ") + suffix
         try:
-            self.assign_start()
+            self._assign_start()
             for part, name, array in function(data):
                 self.arrays.setdefault(part + suffix, Store())[name] = array
-            if function == self.gradients:
-                self.check_loss(data)
+            if function in (self.layers, self.gradients):
+                self._check_determinism(function, data)
             for seed in range(self.roundings):
-                self.assign_start(seed)
+                self._assign_start(seed)
                 self._add_rounding(function(self._round_inputs(data, seed)))
-            if function == self.training:  # a sum with a weight is rounded to the weight's own grid
-                unit = ROUNDOFF[self.precision] * self.steps[-1]
-                for name, change in self.rounding.get("training", {}).items():
-                    weight = self.arrays["weights"][name.partition(", step")[0]]
-                    self.rounding["training"][name] = change.join(Slices.of(weight).times(unit))
         except Exception as error:
             if function == self.layers and not suffix:  # the model does not run at all
                 raise
-            part = function.__name__.replace("_", " ")
-            self.failures[part + suffix] = describe_error(error)
+            self.failures[failed] = describe_error(error)
+
+    def _check_determinism(self, function: Callable[[tuple], Arrays], data: tuple) -> None:
+        """Adds a failure if a second run with the same draws returns other numbers."""
+        self._assign_start()
+        is_layers = function == self.layers
+        part, tolerance = ("layers", 0.0) if is_layers else ("loss", 100.0 * ROUNDOFF[self.precision])
+        again = Store((name, array) for other, name, array in function(data) if other == part)
+        for name, array in self.arrays.get(part + self.suffix, Store()).items():
+            other = again.get(name)
+            if other is None or not (is_equal(array, other) or measure(array, other, tolerance=tolerance).ratio <= 1):
+                what = f"call of `{name}` returns different outputs" if is_layers else "training step has another loss"
+                self.failures[f"{function.__name__}{self.suffix}"] = f"a second {what}, {NOT_DETERMINISTIC}"
+                break
 
     def _add_rounding(self, arrays: Arrays) -> None:
         for part, name, array in arrays:
@@ -271,18 +259,18 @@ class _Run:
             kind = "complex128" if base.dtype.kind == "c" else "float64"
             with np.errstate(invalid="ignore"):
                 change = Slices.of(array.astype(kind) - base.astype(kind))
+            if part == "training":  # a sum with a weight is rounded to the weight's own grid
+                weight = self.arrays["weights"][name.partition(", step")[0]]
+                change = change.join(Slices.of(weight).times(ROUNDOFF[self.precision] * self.steps[-1]))
             named = self.rounding.setdefault(part + self.suffix, {})
-            named[name] = change.join(named[name]) if name in named else change
+            named[name] = change.join(named.get(name, change))
 
-    def assign_start(self, seed: int | None = None) -> None:
+    def _assign_start(self, seed: int | None = None) -> None:
         """Assigns the starting values, or with a seed, each changed by up to one unit in its last place."""
         rng = None if seed is None else np.random.default_rng([SEED, seed])
-        assign_values(
-            self.model.variables, (self._shift(self.start[str(i)], rng) for i in range(len(self.model.variables)))
-        )
+        assign_values(self.model.variables, (self._shift(array, rng) for array in self.start.values()))
 
-    def _shift(self, array: Any, rng: np.random.Generator | None) -> np.ndarray:
-        array = np.asarray(array)
+    def _shift(self, array: np.ndarray, rng: np.random.Generator | None) -> np.ndarray:
         if rng is None or (array.dtype.kind != "f" and "bfloat16" not in str(array.dtype)):
             return array
         factors = 1.0 + ROUNDOFF[self.precision] * rng.uniform(-1.0, 1.0, array.shape)
@@ -293,9 +281,8 @@ class _Run:
         rng = np.random.default_rng([SEED, seed, 1])
 
         def shift(array: np.ndarray) -> np.ndarray:
-            return (
-                np.where(array == np.round(array), array, self._shift(array, rng)) if array.dtype.kind == "f" else array
-            )
+            is_whole = array.dtype.kind != "f" or array == np.round(array)
+            return np.where(is_whole, array, self._shift(array, rng))
 
         x, *others = data
         return (keras.tree.map_structure(shift, x), *others)
@@ -304,21 +291,21 @@ class _Run:
 
     def layers(self, data: tuple, training: bool = False) -> Arrays:
         """Yields the outputs of every layer, in the order of calls."""
-        self.outputs, self.calls, self.is_watching = Store(), collections.Counter(), True
+        self.outputs, self.calls = outputs, _ = Store(), collections.Counter()
         try:
-            outputs = self.model(as_tensors(data[0]), training=training)
-            self.shapes = [tuple(output.shape[1:]) for output in keras.tree.flatten(outputs)]
+            predictions = self.model(as_tensors(data[0]), training=training)
         finally:
-            self.is_watching = False
-        for name, array in self.outputs.items():
+            self.outputs = None
+        self.shapes = [tuple(output.shape[1:]) for output in keras.tree.flatten(predictions)]
+        for name, array in outputs.items():
             yield "layers", name, array
 
     def layers_in_training(self, data: tuple) -> Arrays:
         """Yields the outputs of layers in training that are not those at inference."""
-        part = f"layers in training{self.suffix}"
-        known, recorded = self.arrays.get(f"layers{self.suffix}", Store()), self.arrays.get(part)
+        known = self.arrays.get(f"layers{self.suffix}", Store())
+        recorded = self.arrays.get(f"layers in training{self.suffix}", Store())
         for _, name, array in self.layers(data, training=True):
-            if name not in known or (recorded and name in recorded) or not _equal(array, known[name]):
+            if name not in known or name in recorded or not is_equal(array, known[name]):
                 yield "layers in training", name, array
 
     def predictions(self, data: tuple) -> Arrays:
@@ -345,37 +332,36 @@ class _Run:
         model.reset_metrics()
         for name, value in values.items():
             for number, each in enumerate(keras.tree.flatten(value)):
-                yield "metrics", f"{name}, {number + 1}" if number else name, np.array(ops.convert_to_numpy(each))
+                yield "metrics", f"{name}, {number + 1}" if number else name, to_numpy(each)
 
     def gradients(self, data: tuple) -> Arrays:
         """Yields the loss, and the gradient of every trainable weight."""
         if not self.model.trainable_variables:
-            self.note("there are no trainable weights, so loss, gradients and training are not compared")
+            self.notes.append("there are no trainable weights, so loss, gradients and training are not compared")
             return
         for name, value in self.differentiator.train(data).items():
             yield "loss", name, np.array(value)
         names, stored = weight_names(self.model.trainable_variables), self.differentiator.optimizer.gradients
         for name, gradient in zip(names, stored, strict=True):
-            yield "gradients", name, _read(gradient)
+            yield "gradients", name, to_numpy(gradient)
 
     def training(self, data: tuple) -> Arrays:
         """Yields the change of every weight since the start, after each recorded step."""
         if not self.model.trainable_variables:
             return
-        before = Store(zip(self.names, map(_read, self.model.weights), strict=True))
+        before = self.weights()
         with preserve_values(self.trainer.optimizer.variables):
             for step in range(1, self.steps[-1] + 1):
                 self.trainer.train(_rows_of_step(data, step, self.batch_size))
                 if step in self.steps:
                     suffix = f", step {step}" if len(self.steps) > 1 else ""
-                    for name, weight in zip(self.names, self.model.weights, strict=True):
-                        yield "training", f"{name}{suffix}", _change(before[name], _read(weight))
+                    for name, weight in zip(before, self.model.weights, strict=True):
+                        yield "training", f"{name}{suffix}", _change(before[name], to_numpy(weight))
 
     # Each probe compiles a program, so it is made once.
 
     @functools.cached_property
     def predictor(self) -> Any:
-        """Probe that predicts."""
         if "predict_step" in self.own:
             return OwnMethods(self.model, predict_function=None)
         probe = Probe(self.model)
@@ -384,98 +370,60 @@ class _Run:
 
     @functools.cached_property
     def tester(self) -> Any:
-        """The model, with a test step of its own."""
         return OwnMethods(self.model, test_function=None)
 
     @functools.cached_property
     def differentiator(self) -> Any:
-        """Probe whose optimizer stores gradients."""
         return self._probe(GradientStore())
 
     @functools.cached_property
     def trainer(self) -> Any:
-        """Probe that trains by a copy of the model's optimizer."""
-        if (optimizer := self.model.optimizer if self.model.compiled else None) is None:
-            self.note("the model has no optimizer, so it is trained by SGD(0.01)")
-            return self._probe(keras.optimizers.SGD(0.01))
-        return self._probe(copy_optimizer(optimizer, self.model))
+        if self.model.compiled and self.model.optimizer is not None:
+            return self._probe(copy_optimizer(self.model.optimizer, self.model))
+        self.notes.append("the model has no optimizer, so it is trained by SGD(0.01)")
+        return self._probe(keras.optimizers.SGD(0.01))
 
     def _probe(self, optimizer: Any) -> Any:
         optimizer.build(self.model.trainable_variables)
         if "train_step" in self.own:
             return OwnMethods(self.model, optimizer=optimizer, train_function=None)
         has_terms = "compute_loss" in self.own or compile_arguments(self.model).get("loss") is not None
-        has_loss = bool(self.model.compiled) and has_terms and self.batches[""][1] is not None
+        has_loss = bool(self.model.compiled) and has_terms and self.data[1] is not None
         if not has_loss:
             why = "is not compiled" if not self.model.compiled else "has no labels" if has_terms else "has no loss"
-            self.note(f"the model {why}, so the loss is the mean of its outputs, each times a fixed number")
+            self.notes.append(f"the model {why}, so the loss is the mean of its outputs, each times a fixed number")
         probe = Probe(self.model, shapes=None if has_loss else self.shapes)
         probe.compile(optimizer=optimizer, jit_compile=self.jit_compile, auto_scale_loss=False)
         return probe
 
-    def _note_own_methods(self) -> None:
-        used = {"train_step": "loss", "test_step": "metrics", "predict_step": "predictions"}
-        missing = [name for name, part in used.items() if name in self.own and part not in self.arrays]
-        if missing:
-            self.notes.insert(0, f"the model's own {' and '.join(missing)} did not run, and is not compared")
-
-    def note(self, text: str) -> None:
-        """Adds a note, unless the run has it."""
-        if text not in self.notes:
-            self.notes.append(text)
-
     # Around the calls of layers.
 
-    def check_determinism(self) -> None:
-        """Adds a failure if a second call with the same draws returns different outputs."""
-        outputs, again = (self._outputs() for _ in range(2))
-        names = (name for name in outputs if name not in again or not _equal(outputs[name], again[name]))
-        first = next(names, None)
-        if first is not None:
-            self.failures["layers"] = f"a second call of `{first}` returns different outputs, {NOT_DETERMINISTIC}"
-
-    def _outputs(self) -> Store:
-        self.assign_start()
-        return Store((name, array) for _, name, array in self.layers(self.batches[""]))
-
-    def check_loss(self, data: tuple) -> None:
-        """Adds a failure if the loss of the same training step is another number, as for noise in training."""
-        self.assign_start()
-        for part, name, array in self.gradients(data):
-            first = self.arrays[part + self.suffix][name]
-            if part == "loss" and measure(first, array, tolerance=100.0 * ROUNDOFF[self.precision]).ratio > 1:
-                self.failures["gradients"] = f"a second training step has another loss, {NOT_DETERMINISTIC}"
-
     def _call(self, layer: Any, call: Callable, arguments: tuple, options: Named) -> Any:
-        """Calls a layer, and stores its outputs while `is_watching`."""
-        if not self.is_watching:
+        """Calls a layer, and stores its outputs while layers are recorded."""
+        if self.outputs is None:
             return call(*arguments, **options)
         self.path.append(layer)
         try:
             outputs = call(*arguments, **options)
+            # The cell of a recurrent layer runs in a loop. The outputs of the model are in the predictions.
+            if layer is not self.model and not any(isinstance(outer, keras.layers.RNN) for outer in self.path[:-1]):
+                self._keep(layer, outputs, self.outputs)
         finally:
             self.path.pop()
-        # The cell of a recurrent layer runs in a loop. The outputs of the model are in the predictions.
-        if layer is not self.model and not any(isinstance(outer, keras.layers.RNN) for outer in self.path):
-            self._keep(layer, outputs)
         return outputs
 
-    def _keep(self, layer: Any, outputs: Any) -> None:
+    def _keep(self, layer: Any, outputs: Any, store: Store) -> None:
         """Stores the outputs of a call. In a loop of the backend, a layer may have outputs without values."""
-        names = [outer.name for outer in self.path if outer is not self.model]
-        name = f"{'/'.join([*names, layer.name])} ({type(layer).__name__})"
+        path = "/".join(each.name for each in self.path if each is not self.model)
+        name = f"{path} ({type(layer).__name__})"
         self.calls[name] += 1
-        call = self.calls[name]
+        call = f", call {self.calls[name]}" if self.calls[name] > 1 else ""
         for number, output in enumerate(keras.tree.flatten(outputs)):
-            if output is None:
-                continue
             try:
-                array = np.array(ops.convert_to_numpy(output))
+                if output is not None:
+                    store[f"{name}{call}{f', output {number}' if number else ''}"] = to_numpy(output)
             except Exception:
                 self.omitted[name] = None
-                continue
-            suffix = (f", call {call}" if call > 1 else "") + (f", output {number}" if number else "")
-            self.outputs[f"{name}{suffix}"] = array
 
 
 def describe_error(error: BaseException) -> str:
@@ -484,14 +432,6 @@ def describe_error(error: BaseException) -> str:
     if len(text) > 2 * _LETTERS:
         text = f"{text[:_LETTERS]} ... {text[-_LETTERS:]}"
     return f"{type(error).__name__}: {text}"
-
-
-def _read(variable: Any) -> np.ndarray:
-    return np.array(ops.convert_to_numpy(variable))
-
-
-def _equal(a: np.ndarray, b: np.ndarray) -> bool:
-    return np.array_equal(a, b, equal_nan=a.dtype.kind in "fc" and b.dtype.kind in "fc")
 
 
 def _change(before: np.ndarray, after: np.ndarray) -> np.ndarray:

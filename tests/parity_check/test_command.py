@@ -39,7 +39,7 @@ def in_this_process(monkeypatch):
     def run(command, **options):
         job = json.loads(pathlib.Path(command[-1]).read_text())
         if job.get("float64"):
-            pathlib.Path(job["error"]).write_text("NotImplementedError: no float64")
+            pathlib.Path(job["folder"], "error.txt").write_text("NotImplementedError: no float64")
             return subprocess.CompletedProcess(command, 1, stderr="")
         return subprocess.CompletedProcess(command, child.main(command[-1]), stderr="")
 
@@ -85,7 +85,14 @@ def test_a_weight_that_is_not_saved_is_named(in_this_process, tmp_path, capsys):
     assert "the batch was made" not in printed
 
 
-def test_what_cannot_run_is_said_for_each_backend(tmp_path, capsys):
+def test_a_process_says_why_it_cannot_run(tmp_path, capsys):
+    (tmp_path / "model.keras").write_bytes(b"no model")
+    files = [str(tmp_path / "model.keras"), "--out", str(tmp_path / "out.npz")]
+    assert __main__.main(["parity", "record", *files]) == 2
+    assert capsys.readouterr().out == f"Could not run on {keras.config.backend()}: BadZipFile: File is not a zip file\n"
+
+
+def test_what_cannot_run_is_said_for_each_backend(in_this_process, tmp_path, capsys):
     (tmp_path / "model.keras").write_bytes(b"no model")
     backend, answer = keras.config.backend(), tmp_path / "answer.json"
     more = ["--backends", backend, "jax" if backend == "torch" else "torch", "--json", str(answer)]
@@ -129,7 +136,7 @@ def test_a_backend_that_fails_does_not_stop_the_others(monkeypatch, tmp_path):
     def run(folder, backend, job):
         monkeypatch.setenv("PARITY_TEST", backend)
         (folder / "job.json").write_text(json.dumps(job))
-        return pathlib.Path(job["error"]).read_text() if child.main(folder / "job.json") else None
+        return (folder / "error.txt").read_text() if child.main(folder / "job.json") else None
 
     monkeypatch.setattr(processes, "run_child", run)
     result = processes.compare_file(path, ["jax", "tensorflow", "torch"])

@@ -4,14 +4,16 @@ import dataclasses
 import random
 
 import keras
+import ml_dtypes
 import numpy as np
 import pytest
 from keras import layers, ops
 
 import keras_het
 from keras_het.parity import Recording, compare, record
-from keras_het.parity.arrays import Slices, Store, measure
+from keras_het.parity.arrays import Slices, Store, is_equal, measure
 from keras_het.parity.batch import make_inputs
+from keras_het.parity.processes import compare_recordings
 from tests.gradients import layer_gradients
 
 CLASSES = 3
@@ -116,13 +118,14 @@ def test_small_numbers_have_limits_of_their_own():
     for scale in (np.where(np.arange(16) < 8, 1e6, 1.0), np.where(np.arange(8) < 4, 1e6, 1.0)[:, None]):
         small = scale * wide * np.where(np.broadcast_to(scale, wide.shape) == 1.0, 1.001, 1.0)
         noise = Slices.of(1e-7 * scale * wide)
-        found = measure(scale * wide, small, noise, tolerance=1e-5, roundoff=2.0**-24)
+        found = measure(scale * wide, small, [noise], tolerance=1e-5, roundoff=2.0**-24)
         assert found.ratio > 50
         assert found.fraction == 0.5
-        assert measure(scale * wide, scale * wide * (1 + 1e-7), noise, tolerance=1e-5, roundoff=2.0**-24).ratio < 0.1
+        assert measure(scale * wide, scale * wide * (1 + 1e-7), [noise], tolerance=1e-5, roundoff=2.0**-24).ratio < 0.1
     vector = np.concatenate([np.full(3, 1e6), np.ones(5)])
     assert (
-        measure(vector, vector * np.where(vector > 1, 1.0, 1.001), Slices.of(1e-7 * vector), tolerance=1e-5).ratio > 50
+        measure(vector, vector * np.where(vector > 1, 1.0, 1.001), [Slices.of(1e-7 * vector)], tolerance=1e-5).ratio
+        > 50
     )
 
 
@@ -225,6 +228,46 @@ def test_float64_judges_both_ways(in_float64, spread, status):
     if status == 1 and len(in_float64) == 2:
         who = "torch differs from jax and its own float64" if in_float64[1] == 1.0 else "jax and torch differ"
         assert result.answer().startswith(who)
+
+
+@pytest.mark.once
+@pytest.mark.planted
+@pytest.mark.parametrize("versions", [("2.12", "2.13"), ("2.12", "2.12")])
+def test_recordings_of_one_backend_are_judged_by_their_own_float64(versions, tmp_path):
+    """The second one is off by as much as its rounding, which its float64 excuses. Other labels are not needed."""
+    paths = [str(tmp_path / f"{name}.npz") for name in ("old", "new")]
+    for path, version, number in zip(paths, versions, (1.0, 1.002), strict=True):
+        for precision, ending, value in (("float32", "", number), ("float64", "-float64", 1.0)):
+            each = make_recording("torch", precision, gradients=value)
+            each.versions = {"torch": version}
+            each.rounding["gradients"]["array"] = rounding(1e-3 if number > 1 else 1e-8)
+            each.save(path.replace(".npz", f"{ending}.npz"))
+    result = compare_recordings(paths)
+    assert result.has_float64
+    assert result.status() == 0, str(result)
+
+
+@pytest.mark.once
+@pytest.mark.planted
+def test_a_part_that_one_of_three_lacks_is_compared_on_the_others():
+    recordings = [make_recording(name, gradients=number) for name, number in (("jax", 1.0), ("torch", 1.5))]
+    result = compare(*recordings, make_recording("tensorflow"))
+    assert result.answer().startswith("jax and torch differ, first in gradients: `array`")
+    assert result.failures == ["gradients on tensorflow: not in the recording"]
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("array", [np.array(["a", "b"]), np.zeros((3, 0), "float32")])
+def test_texts_and_arrays_without_entries_are_compared(array):
+    recordings = [Recording(name, arrays={"layers": {"array": array}}) for name in ("jax", "torch")]
+    assert compare(*recordings).is_equal
+
+
+@pytest.mark.once
+def test_nan_in_bfloat16_is_not_another_output():
+    array = np.array([1.0, np.nan]).astype(ml_dtypes.bfloat16)
+    assert is_equal(array, array.copy())
+    assert not is_equal(array, np.array([1.0, 1.0]).astype(ml_dtypes.bfloat16))
 
 
 @pytest.mark.once

@@ -13,7 +13,7 @@ import numpy as np
 ROUNDOFF = {"bfloat16": 2.0**-8, "float16": 2.0**-11, "float32": 2.0**-24, "float64": 2.0**-53}  # coarsest first
 ALLOWED_ROUNDINGS = 10.0  # two backends round in different places, so they differ by several roundings
 _IN_MEMORY = 1 << 20  # bytes of an array that is not written to a file
-_BLOCK = 1 << 20  # entries compared at once
+BLOCK = 1 << 20  # entries compared at once
 _FEW = 8  # a slice of fewer numbers can round to nothing by chance
 _TINY = float(np.finfo("float32").tiny)  # backends can replace smaller numbers by zero
 
@@ -69,15 +69,20 @@ class Slices(NamedTuple):
     columns: np.ndarray
 
     @classmethod
-    def of(cls, array: np.ndarray) -> "Slices":
-        """Returns the largest finite |entry| of each slice.
+    def of(cls, array: np.ndarray, other: np.ndarray | None = None) -> "Slices":
+        """Returns the largest finite |entry| of each slice, or |difference| from another array.
 
         A vector is one row. Its columns are at least the median, and rows of less than 8 entries have the size of the
         largest row, because a few roundings can all be small by chance.
         """
-        sizes = np.abs(_numbers(_matrix(array)))
-        sizes[~np.isfinite(sizes)] = 0.0
-        rows, columns = sizes.max(1, keepdims=True, initial=0.0), sizes.max(0, initial=0.0)
+        parts, columns = [np.zeros((0, 1))], np.zeros(_matrix(array).shape[1])
+        for _, x, y in _blocks(array, array if other is None else other):
+            with np.errstate(invalid="ignore"):
+                sizes = np.abs(x if other is None else x - y)
+            sizes[~np.isfinite(sizes)] = 0.0
+            parts.append(sizes.max(1, keepdims=True, initial=0.0))
+            columns = np.maximum(columns, sizes.max(0, initial=0.0))
+        rows = np.concatenate(parts)
         if len(rows) == 1 and columns.size:
             columns = np.maximum(columns, np.median(columns))
         return cls(rows if columns.size >= _FEW else rows.max(keepdims=True, initial=0.0), columns)
@@ -259,6 +264,6 @@ def _numbers(array: np.ndarray) -> np.ndarray:
 def _blocks(a: np.ndarray, b: np.ndarray) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
     """Yields a few rows of both arrays at a time, after the number of the first row."""
     x, y = _matrix(a), _matrix(b)
-    step = max(1, _BLOCK // max(1, x.shape[1]))
+    step = max(1, BLOCK // max(1, x.shape[1]))
     for start in range(0, len(x) if x.size else 0, step):
         yield start, _numbers(x[start : start + step]), _numbers(y[start : start + step])

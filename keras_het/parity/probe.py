@@ -13,6 +13,7 @@ from keras import ops
 
 from keras_het.base.internals import layers_of, share_losses
 from keras_het.base.seeds import preserve_random_states
+from keras_het.parity.arrays import Store
 
 _AUTOMATIC_NAME = re.compile(r"/variable_\d+$")
 
@@ -80,11 +81,11 @@ def preserve_model(model: Any, x: Any) -> Iterator[None]:
 @contextlib.contextmanager
 def preserve_values(variables: list[Any]) -> Iterator[None]:
     """Restores the values of variables."""
-    values = read_values(variables)
+    values = Store((str(number), to_numpy(variable)) for number, variable in enumerate(variables))
     try:
         yield
     finally:
-        assign_values(variables, values)
+        assign_values(variables, map(values.__getitem__, values))
 
 
 # Calls of layers.

@@ -2,6 +2,7 @@
 
 import collections
 import functools
+import gc
 import math
 import re
 import sys
@@ -17,7 +18,7 @@ from keras_het.base.internals import compile_arguments, layers_of
 from keras_het.base.rebuild import copy_optimizer
 from keras_het.base.refusal import refusal, refuse_if
 from keras_het.base.validation import check_integer
-from keras_het.parity.arrays import ROUNDOFF, Slices, Store, is_equal, measure
+from keras_het.parity.arrays import BLOCK, ROUNDOFF, Slices, Store, is_equal, measure
 from keras_het.parity.batch import SEED, pack, unpack
 from keras_het.parity.draws import equal_draws, random_layers, reset_seeds
 from keras_het.parity.probe import (
@@ -211,6 +212,7 @@ class _Run:
                 for suffix, data in self.batches.items():
                     self._record(function, data, suffix)
             vars(self).pop("differentiator", None)  # its gradients need as much memory as the weights
+            gc.collect()
             self._record(self.training, self.data, "")
         used = {"train_step": "loss", "test_step": "metrics", "predict_step": "predictions"}
         if missing := [name for name, part in used.items() if name in self.own and part not in self.arrays]:
@@ -256,9 +258,7 @@ class _Run:
             base = self.arrays.get(part + self.suffix, Store()).get(name)
             if base is None or base.shape != array.shape or array.dtype.kind not in "biufcV":
                 continue
-            kind = "complex128" if base.dtype.kind == "c" else "float64"
-            with np.errstate(invalid="ignore"):
-                change = Slices.of(array.astype(kind) - base.astype(kind))
+            change = Slices.of(array, base)
             if part == "training":  # a sum with a weight is rounded to the weight's own grid
                 weight = self.arrays["weights"][name.partition(", step")[0]]
                 change = change.join(Slices.of(weight).times(ROUNDOFF[self.precision] * self.steps[-1]))
@@ -273,8 +273,12 @@ class _Run:
     def _shift(self, array: np.ndarray, rng: np.random.Generator | None) -> np.ndarray:
         if rng is None or (array.dtype.kind != "f" and "bfloat16" not in str(array.dtype)):
             return array
-        factors = 1.0 + ROUNDOFF[self.precision] * rng.uniform(-1.0, 1.0, array.shape)
-        return (array.astype("float64") * factors).astype(array.dtype)
+        shifted = array.copy().reshape(-1)
+        for start in range(0, shifted.size, BLOCK):  # a large array needs no second one in float64
+            block = shifted[start : start + BLOCK]
+            factors = 1.0 + ROUNDOFF[self.precision] * rng.uniform(-1.0, 1.0, block.size)
+            block[:] = (block.astype("float64") * factors).astype(array.dtype)
+        return shifted.reshape(array.shape)
 
     def _round_inputs(self, data: tuple, seed: int) -> tuple:
         """Returns data with other roundings; whole numbers stay, because they can be indices or stand for a mask."""

@@ -63,6 +63,7 @@ SCRATCH, SCRATCH_SETS = "real_scratch, temperature by noisy accuracy", ("CIFAR-1
 NINE, PLAIN = "views.when_it_helps", "`Dense`, temperature 1"
 CONSTANT = "real_finetune_constant, fine-tuned"
 FINE_TUNED = "real_finetune, fine-tuned"
+FROM_ZEROS = "real_finetune_zeros, fine-tuned"
 RATES, LARGEST, TUNED = "real_pretrained, each rate", ("CIFAR-10N worst", "45000"), ("Dense, logits / 5", "full head")
 VOTES, NETWORK, MATRICES = "`labels.clean(None, x, votes)`", "majority + Dense", "a T for each, from Dawid-Skene"
 
@@ -147,6 +148,11 @@ def figures():
             ],
         },
         "docs/temperature.md": {
+            "`Dense` {:.2f} from Keras' start and {:.2f} from zeros, the full head from zeros {:.2f}": [
+                number(FINE_TUNED, "accuracy", "CIFAR-10N worst", "4000", "Dense"),
+                number(FROM_ZEROS, "accuracy", "CIFAR-10N worst", "4000", "Dense, from zeros"),
+                number(FROM_ZEROS, "accuracy", "CIFAR-10N worst", "4000", "full head, from zeros"),
+            ],
             "**Zeros are worth {:.0f} points to `Dense`**": [
                 -numbers("real_starts_frozen, frozen 5000, adam", "points over Dense from zeros", "Dense")[0]
             ],

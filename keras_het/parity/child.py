@@ -48,7 +48,7 @@ def run(job: dict[str, Any]) -> None:
         with float64() if job.get("float64") else contextlib.nullcontext():
             _record(job)
     if saver := job.get("loads"):
-        keras.utils.clear_session()  # so that layers without a name are counted from the start
+        keras.utils.clear_session(free_memory=False)  # so that layers without a name are counted from the start
         try:
             model = keras.saving.load_model(_path(job, f"{saver}.keras"), compile=False)
         except Exception as error:

@@ -1,6 +1,7 @@
 """The parity check finds every planted fault of `faults`, and names its place and the backend that has it."""
 
 import functools
+import gc
 import pathlib
 import re
 import shutil
@@ -53,11 +54,19 @@ IN_FLOAT64 = {  # cases that need it
     "a Dense layer in bfloat16", "12 blocks of one layer, gradient times 1.05", "output plus 0.001", "no clipping",
 }  # fmt: skip
 CLEAN_BY_DEFAULT = {
-    "output times 1.001", "doubled beside 1e6", "the gradient of a small channel of a bias", "another dtype",
-    "moving statistics: unbiased", "an own train_step", "the second of two outputs", "a file: rounded",
-    "Dropout: rate", "a sampling layer with the variance", "attention that ignores the mask of its inputs",
+    "output times 1.001", "the gradient of a small channel of a bias", "an own train_step", "Dropout: rate",
+    "a sampling layer with the variance", "attention that ignores the mask of its inputs",
     "made batch: NaN for a row of zeros", "made batch: the gradient of ties",
 }  # fmt: skip
+
+
+@pytest.fixture(scope="module", autouse=True)
+def no_old_garbage():
+    """A recording collects garbage, which is slow beside all that Keras and its backends have imported."""
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()
 
 
 def marked(names, default):
@@ -103,7 +112,8 @@ def result_of(case, labels=LABELS, has_fault=True, has_float64=True):
         case.make().save(folder / "model.keras")
         if case.data is not None:
             np.savez(folder / "batch.npz", **pack(**case.data))
-        return compare_in(folder, {label: runner(label, has_fault, has_float64) for label in labels})
+        runners = {label: runner(label, has_fault, has_float64) for label in labels}
+        return compare_in(folder, runners, plan={} if has_float64 else {"roundings": 1})
 
 
 @functools.cache

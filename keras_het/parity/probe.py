@@ -144,7 +144,7 @@ class Probe(keras.Model):
     def train(self, data: tuple) -> dict[str, Any]:
         """Does a training step, and returns the loss by the name ""."""
         self.reset_metrics()
-        return {"": self.train_on_batch(*data)}
+        return {"": self.train_on_batch(*as_tensors(data))}
 
     def compute_loss(
         self, x: Any = None, y: Any = None, y_pred: Any = None, sample_weight: Any = None, training: bool = True

@@ -66,6 +66,22 @@ def test_the_gradient_counts_losses_of_layers():
     np.testing.assert_allclose(recording.arrays["gradients"]["model/dense/kernel"], gradients[0], rtol=1e-4, atol=1e-5)
 
 
+@keras.saving.register_keras_serializable("tests")
+class OwnLoss(keras.Sequential):
+    """Computes with its labels, as tensors; `fit` passes tensors."""
+
+    def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
+        return keras.ops.mean(keras.ops.square(y - y_pred))
+
+
+def test_an_own_loss_gets_tensors():
+    model = OwnLoss([keras.Input((6,)), layers.Dense(6, name="dense", kernel_initializer="zeros")])
+    model.compile("sgd")
+    recording = parity.record(model, X, X)
+    assert recording.failures == {}
+    assert recording.arrays["loss"][""] == pytest.approx(np.mean(X**2), rel=1e-5)
+
+
 def test_metrics_of_several_outputs_stay():
     inputs = keras.Input((6,))
     model = keras.Model(inputs, [layers.Dense(3, name="a")(inputs), layers.Dense(1, name="b")(inputs)], name="model")

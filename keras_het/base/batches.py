@@ -154,10 +154,10 @@ def batches_with_weights(x: Any, batch_size: int, *, keeps_order: bool = True) -
         _warn_if_shuffled(x, checksums)
 
 
-@preserve_random_states()
 def _warn_if_shuffled(x: Any, checksums: list[str]) -> None:
     """Warns if a data set yields other batches after an epoch; one that can be read only once yields none."""
-    again = [checksum(batch) for batch in first_batches(_after_epoch(x), len(checksums))]
+    with preserve_random_states():
+        again = [checksum(batch) for batch in first_batches(_after_epoch(x), len(checksums))]
     if again and again != checksums:
         warnings.warn(SHUFFLED, stacklevel=outside_level())
 

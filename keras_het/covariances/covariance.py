@@ -188,7 +188,12 @@ class Diagonal(Covariance):
     """Noise without correlations, diag(d(x)^2). It adds D K + K weights to a Dense layer.
 
     Args:
-        initializer, regularizer, initial_scale, min_scale, learning_rate_multiplier, kwargs: arguments of `Covariance`.
+        initializer: initializer of the kernels, whose outputs are added to the starting noise of the biases.
+        regularizer: regularizer of the kernels.
+        initial_scale: standard deviation of a logit's noise at the start, in temperatures; greater than 0.
+        min_scale: lower bound of d; at least 0.
+        learning_rate_multiplier: m, how fast the noise learns, see `Covariance`.
+        kwargs: arguments of any Keras layer.
 
     Example:
         >>> from keras_het.layers import HeteroscedasticDense

@@ -39,7 +39,14 @@ class ConfusedPairs(list[ConfusedPair]):
     """A list of `ConfusedPair`, the largest covariance first."""
 
     def plot(self, ax: Any = None) -> Any:
-        """Draws the covariances of the first 20 pairs as bars, on Matplotlib axes or new ones; returns the axes.
+        """Draws the covariances of the first 20 pairs as bars, coloured by sign.
+
+        Args:
+            ax: Matplotlib axes; None makes a figure.
+        Returns:
+            the axes.
+        Raises:
+            ImportError: without Matplotlib.
 
         Example:
             >>> len(ConfusedPairs([ConfusedPair("cat", "dog", -0.5, -0.9)]).plot().patches)

@@ -30,10 +30,17 @@ class Calibration:
     error: float
 
     def plot(self, ax: Any = None) -> Any:
-        """Draws a reliability diagram on Matplotlib axes, by default new ones, and returns the axes.
+        """Draws a reliability diagram: the accuracy in each bin, and its gap to the confidence.
 
         The bars of a calibrated model end at the dashed line. Bars below the line mean that the model is overconfident.
-        The panel at the top, `ax.child_axes[0]`, shows the fraction of the predictions in each bin.
+        The panel at the top shows the fraction of the predictions in each bin.
+
+        Args:
+            ax: Matplotlib axes; None makes a figure.
+        Returns:
+            the axes; the panel is their only child, `ax.child_axes[0]`.
+        Raises:
+            ImportError: without Matplotlib.
 
         Example:
             >>> calibration([[0.9, 0.1], [0.2, 0.8]], [0, 1]).plot().get_title()

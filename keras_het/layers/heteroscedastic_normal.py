@@ -104,7 +104,13 @@ class HeteroscedasticNormal(NoisyDense):
     def interval(self, outputs: Tensor, level: float = 0.9) -> tuple[Any, Any]:
         """Computes the central interval of each target, mu -+ z sqrt(diag(d^2 + V V')), from outputs of this head.
 
-        Returns the lower and upper ends, `(..., K)` each, that contain a target with probability `level`, in (0, 1).
+        Args:
+            outputs: `(..., K (2 + R) + 1)`.
+            level: probability of the interval, in (0, 1).
+        Returns:
+            lower and upper ends, `(..., K)` each.
+        Raises:
+            ValueError: for a level outside (0, 1).
         """
         normal = unpack(ops.convert_to_tensor(outputs), self.units).normal
         half_width = ndtri(0.5 + 0.5 * check_open_fraction("level", level)) * ops.sqrt(normal.variance())

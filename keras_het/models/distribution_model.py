@@ -89,13 +89,20 @@ class DistributionModel(keras.Model):
         """Returns the lower and upper ends of the central interval of each target, `(N, K)` each, for a regression.
 
         `level` is the probability of the interval, in (0, 1); the other arguments are as for `predict`.
+
+        Raises:
+            ValueError: for another level, or a head of labels.
         """
         self._check_regression("intervals")
         low, high = self.head.interval(self.predict_distribution(x, **kwargs), level)
         return keras.ops.convert_to_numpy(low), keras.ops.convert_to_numpy(high)
 
     def predict_covariance(self, x: Any, **kwargs: Any) -> np.ndarray:
-        """Returns the covariances of the targets, `(N, K, K)`, for a regression; the arguments are as for `predict`."""
+        """Returns the covariances of the targets, `(N, K, K)`, for a regression; the arguments are as for `predict`.
+
+        Raises:
+            ValueError: for a head of labels.
+        """
         self._check_regression("covariances of targets")
         outputs = keras.ops.convert_to_tensor(self.predict_distribution(x, **kwargs))
         return keras.ops.convert_to_numpy(unpack(outputs, self.head.units).normal.covariance())

@@ -15,7 +15,7 @@ import keras
 import numpy as np
 
 from keras_het.base.internals import compile_arguments
-from keras_het.base.refusal import refusal
+from keras_het.base.refusal import refusal, refuse_if
 from keras_het.criteria.criterion import Criterion, find_criteria
 from keras_het.reading.data import check_data
 from keras_het.reading.ending import Ending, endings
@@ -134,6 +134,8 @@ def _check_layers(outputs: list[Ending]) -> None:
     if error := next((output.error for output in outputs if output.error), ""):
         raise ValueError(error)
     for output in outputs:
+        rule = "have two classes or more, because of one class it is always 1. Use a sigmoid"
+        refuse_if((output.link, output.units) == ("softmax", 1), "A softmax", rule, f"one class of {output.source}")
         if output.warning:
             warnings.warn(output.warning, stacklevel=4)
 

@@ -121,7 +121,9 @@ def _excludes(sample_weight: Any, is_ignored: np.ndarray) -> bool:
     weights, rows = _as_weights(sample_weight), is_ignored.reshape(len(is_ignored), -1).any(axis=1)
     if len(weights) != 1:
         return bool(weights)
-    return not weights[0][is_ignored if weights[0].shape == is_ignored.shape else rows].any()
+    if weights[0].size == is_ignored.size:  # Keras adds or drops a last axis of 1
+        return not weights[0].reshape(is_ignored.shape)[is_ignored].any()
+    return not weights[0][rows].any()
 
 
 def _check_inputs(model: keras.Model, x: Any) -> None:

@@ -309,7 +309,9 @@ def test_a_data_set_that_shuffles_itself_gets_a_warning(kind):
             with warnings.catch_warnings(record=True) as caught:
                 warnings.simplefilter("always")
                 call(make())
-            texts = [str(each.message) for each in caught if each.category is UserWarning]
+            own = [each for each in caught if each.category is UserWarning]
+            assert {each.filename for each in own} <= {__file__}  # the user's line
+            texts = [str(each.message) for each in own]
             assert ["yields other batches if it is read again" in text for text in texts] == [True] * count
 
 

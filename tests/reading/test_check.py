@@ -208,7 +208,6 @@ def both(make, fitting, value, *parts):
     loss(dense(None, 1), "crossentropy", SIGMOID_MEND),
     loss(dense(None, 1), SPARSE, SIGMOID_MEND),
     loss(dense("softmax"), SPARSE, "must accept probabilities, which the layer", "SparseCategoricalCrossentropy()."),
-    loss(dense("softmax", 1), "categorical_crossentropy", "keras.losses.BinaryCrossentropy()"),
     loss(dense("sigmoid"), SPARSE_NAME, "the probabilities of a sigmoid, which", "keras.losses.BinaryCrossentropy()"),
     loss(dense("sigmoid"), losses.BinaryCrossentropy(from_logits=True), "keras.losses.BinaryCrossentropy()"),
     loss(dense("log_softmax"), SPARSE_NAME, SOFTMAX_MEND, "must accept log-probabilities"),
@@ -247,6 +246,18 @@ def test_a_wrong_compile_is_caught_and_the_mend_named(make, arguments, parts):
     with pytest.raises(ValueError, match=r"^`(loss|metrics|weighted_metrics)` must accept .* Received: ") as error:
         keras_het.check(model)
     assert [part for part in parts if part not in str(error.value)] == []
+
+
+@pytest.mark.filterwarnings("ignore:You are using a softmax over axis -1")  # Keras, when it calls the layer
+@pytest.mark.parametrize("loss", ["binary_crossentropy", "categorical_crossentropy", "mse"])
+@pytest.mark.parametrize("end", [(layers.Dense(1, "softmax"),), (layers.Dense(1), layers.Softmax())])
+def test_a_softmax_of_one_class_is_refused_because_it_is_constant(loss, end):
+    model = plain(*end)()
+    assert np.ptp(model.predict(X, verbose=0)) == 0
+    model.compile("sgd", loss)
+    text = r"A softmax must have two classes or more, because of one class it is always 1\. Use a sigmoid\. Received: o"
+    with pytest.raises(ValueError, match=text):
+        keras_het.check(model)
 
 
 @pytest.mark.parametrize(("model", "arguments", "text"), [

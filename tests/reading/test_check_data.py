@@ -250,6 +250,18 @@ def test_metrics_that_count_ignored_labels_are_named_and_the_remedies_give_the_v
             keras_het.check(mended, X, IGNORING, 1.0 + (IGNORING == -1))
 
 
+@pytest.mark.parametrize(("added", "weighted"), [((), ()), ((1,), ()), ((), (1,)), ((1,), (1,))])
+def test_weights_of_pixels_that_exclude_ignored_labels_are_right_with_a_last_axis_of_one_or_without(added, weighted):
+    y = (np.arange(32) % 3).reshape(8, 2, 2)
+    y[:, 0, 0] = -1
+    weights, x = (y != -1).astype("float32"), np.ones((8, 2, 2, 6))
+    model = compiled(MISSING, pixels(), weighted_metrics=["accuracy"])
+    keras_het.check(model, x, y.reshape(*y.shape, *added), weights.reshape(*y.shape, *weighted))
+    weights[0, 0, 0] = 1.0
+    with pytest.warns(UserWarning, match="metrics count them: 'accuracy'"):
+        keras_het.check(model, x, y.reshape(*y.shape, *added), weights.reshape(*y.shape, *weighted))
+
+
 @pytest.mark.parametrize(("make", "loss", "x", "y"), [
     (dense(), SPARSE, X, Y),
     (dense(), SPARSE, X, Y[:, None]),

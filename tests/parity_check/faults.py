@@ -1019,8 +1019,8 @@ CASES = [
          "planted/down", clean=False),
     # Deep networks.
     Case("12 blocks, gradient times 1.05", lambda: deep(12, "gradient 1.05"), IMAGES, "norm_06"),
-    Case("12 blocks of one layer, gradient times 1.05", lambda: deep(12, "gradient 1.05", one_layer), IMAGES,
-         "norm_06", clean=False),
+    Case("6 blocks of one layer, gradient times 1.05", lambda: deep(6, "gradient 1.05", one_layer), IMAGES, "norm_03",
+         clean=False),
     Case("20 blocks, gradient times 1.05", lambda: deep(20, "gradient 1.05"), IMAGES, "norm_10", clean=False),
     Case("40 blocks, gradient times 1.05", lambda: deep(40, "gradient 1.05"), IMAGES, "norm_20"),
     Case("40 blocks of one layer, gradient times 1.05", lambda: deep(40, "gradient 1.05", one_layer), IMAGES,

@@ -72,8 +72,8 @@ class Slices(NamedTuple):
     def of(cls, array: np.ndarray, other: np.ndarray | None = None) -> "Slices":
         """Returns the largest finite |entry| of each slice, or |difference| from another array.
 
-        A vector is one row. Its columns are at least the median, and rows of less than 8 entries have the size of the
-        largest row, because a few roundings can all be small by chance.
+        A vector is one row. Its columns, and rows of less than 8 entries, are at least their median, because a few
+        roundings can all be small by chance.
         """
         parts, columns = [np.zeros((0, 1))], np.zeros(_matrix(array).shape[1])
         for _, x, y in _blocks(array, array if other is None else other):
@@ -85,7 +85,7 @@ class Slices(NamedTuple):
         rows = np.concatenate(parts)
         if len(rows) == 1 and columns.size:
             columns = np.maximum(columns, np.median(columns))
-        return cls(rows if columns.size >= _FEW else rows.max(keepdims=True, initial=0.0), columns)
+        return cls(rows if columns.size >= _FEW or not rows.size else np.maximum(rows, np.median(rows)), columns)
 
     def join(self, other: "Slices") -> "Slices":
         """Returns the larger numbers of two."""
@@ -131,6 +131,7 @@ class Row(NamedTuple):
         fraction: entries above their limits, as a fraction of all.
         message: "", or why the arrays cannot be compared, such as other shapes.
         is_judged: False if rounding hides a fault of ten percent.
+        blur: largest rounding of the array, relative to its largest entry.
     """
 
     part: str = ""
@@ -145,6 +146,7 @@ class Row(NamedTuple):
     fraction: float = 0.0
     message: str = ""
     is_judged: bool = True
+    blur: float = 0.0
 
     @property
     def ratio(self) -> float:

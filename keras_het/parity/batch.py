@@ -139,7 +139,7 @@ def _is_embedding(layer: Any) -> bool:
     return hasattr(layer, "input_dim") and hasattr(layer, "embeddings")
 
 
-def make_labels(model: Any, x: Any, seed: int = SEED) -> Any:
+def make_labels(model: Any, x: Any) -> Any:
     """Returns labels that fit the losses of a compiled model, or None if the model has no loss.
 
     Labels are classes, one-hot classes, zeros and ones, sequences of classes for CTC, or standard normal numbers in the
@@ -156,7 +156,7 @@ def make_labels(model: Any, x: Any, seed: int = SEED) -> Any:
     if isinstance(loss, dict) and not isinstance(outputs, dict) and len(flat) > 1:  # in the order of the outputs
         loss = [loss[name] for name in model.output_names if name in loss]
     losses = keras.tree.flatten(loss) if isinstance(loss, (list, tuple, dict)) else [loss] * len(flat)
-    rng = np.random.default_rng(seed + 1)
+    rng = np.random.default_rng(SEED + 1)
     if len(losses) != len(flat):
         raise refusal("The losses", f"be {len(flat)}, one for each output, or give labels (--data)", len(losses))
     labels = [_label(kind, tuple(output.shape), rng) for kind, output in zip(losses, flat, strict=True)]

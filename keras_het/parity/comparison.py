@@ -12,7 +12,7 @@ from keras_het.base.refusal import refuse_if
 from keras_het.base.tables import align_columns, number_of
 from keras_het.base.validation import check_number
 from keras_het.parity.arrays import ALLOWED_ROUNDINGS, ROUNDOFF, Numbers, Row, Slices, describe_nan, has_nan, measure
-from keras_het.parity.recording import NOT_DETERMINISTIC, PARTS, Recording
+from keras_het.parity.recording import NOT_DETERMINISTIC, PARTS, SECOND, Recording
 
 EXACT = ("weights", "saved weights")
 BLURRED = 1e-3  # with a larger relative rounding, float32 hides faults that float64 shows
@@ -225,7 +225,7 @@ def compare(*recordings: Recording, tolerance: float = 1e-5, skip: Sequence[str]
     other = next((each for each in recordings if not isinstance(each, Recording)), None)
     refuse_if(other is not None, "recordings", "be results of `record`, or of `Recording.load(path)`", kind=other)
     backends = [recording for recording in recordings if recording.precision != "float64"]
-    if len(backends) < 2:  # all in float64: then these are the backends
+    if not backends:  # all in float64: then these are the backends
         backends = list(recordings)
     refuse_if(len(backends) < 2, "recordings", "be at least two", len(recordings))
     for other in recordings[1:]:
@@ -247,6 +247,7 @@ def compare(*recordings: Recording, tolerance: float = 1e-5, skip: Sequence[str]
         if not _is_left_out(name, omitted, skip)
         for row in judge.rows(part, name)
     ]
+    refuse_if(not rows, "recordings", "have an array to compare", "none")
     notes = [*judge.notes(), *dict.fromkeys(note for each in recordings for note in each.notes), *_notes(rows, omitted)]
     versions = list_versions(recordings)
     return Comparison(list(named), rows, notes, _failures(named), versions, judge.not_finite, len(exact) == len(named))
@@ -255,7 +256,7 @@ def compare(*recordings: Recording, tolerance: float = 1e-5, skip: Sequence[str]
 def needs_float64(result: Comparison) -> bool:
     """True if float32 cannot judge, or shows a difference that can be rounding or reduced precision."""
     if not result.different:
-        return any(row.rounding > BLURRED or not row.is_judged for row in result.rows)
+        return any(max(row.rounding, row.blur) > BLURRED or not row.is_judged for row in result.rows)
     first = result.different[0]
     is_clear = first.part in _FORWARD and first.difference > _FEW_BITS[1]
     return not (is_clear and result.odd_one(first))
@@ -272,6 +273,7 @@ class _Judge:
     def __init__(self, backends: dict[str, Recording], exact: dict[str, Recording], tolerance: float) -> None:
         self.backends, self.exact, self.tolerance = backends, exact, tolerance
         self.not_finite: list[str] = []
+        self.nan_in_second: list[str] = []
         self.excused: dict[str, float] = {}
         self.few_bits: dict[str, str] = {}
         self.impurity = 0.0  # error of outputs in float64 that rounding does not explain
@@ -282,13 +284,14 @@ class _Judge:
         rows = self._pairs(part, name, numbers)
         if part in EXACT or not rows or any(row.message for row in rows):
             return rows
-        if all(has_nan(array) for array, _ in numbers.values()):
-            self.not_finite.append(f"{part} of `{name}`" if name else part)
+        if all(has_nan(array) for array, _ in numbers.values()):  # made inputs can be outside a model's domain
+            nan = self.nan_in_second if part.endswith(SECOND) else self.not_finite
+            nan.append(f"{part} of `{name}`" if name else part)
         doubles = {label: self.exact[label].find(part, name) for label in numbers if label in self.exact}
         if len(doubles) == len(numbers) and all(array is not None for array, _ in doubles.values()):
             return self._judge(rows, numbers, doubles)
         is_judged = _blur(numbers) <= UNKNOWN or not any(row.difference for row in rows)
-        return [row._replace(is_judged=is_judged or row.ratio > 1) for row in rows]
+        return [row._replace(is_judged=is_judged or row.ratio > 1, blur=_blur(numbers)) for row in rows]
 
     def _judge(self, rows: list[Row], numbers: Numbers, doubles: Numbers) -> list[Row]:
         """Returns rows that float64 has judged."""
@@ -317,6 +320,7 @@ class _Judge:
         if worst:
             self.excused[f"{part} of `{name}`"] = worst
         is_zero = all(rounding.relative_to(array) >= UNKNOWN for array, rounding in doubles.values())
+        is_zero &= any(rounding.relative_to(array) >= UNKNOWN for array, rounding in exact.values())
         hidden = _blur({label: (doubles[label][0], numbers[label][1]) for label in numbers})
         is_judged = is_zero or hidden * _INSIDE <= UNKNOWN or not any(row.difference for row in rows)
         return [row._replace(limit=max(row.limit, row.difference), is_judged=is_judged) for row in rows]
@@ -354,6 +358,8 @@ class _Judge:
         for label, text in ((label, text) for label, text in self.few_bits.items() if text):
             reason = "as TensorFloat-32 (10 bits) or bfloat16 (7 bits) do. float64 agrees"
             yield f"{label} seems to compute {text}, {reason}, so turn off reduced precision to compare float32"
+        if self.nan_in_second:
+            yield f"these are NaN on every backend, and are not compared: {_some(self.nan_in_second)}"
         if self.excused:
             largest = f"the largest difference is {max(self.excused.values()):.1e}"
             text = "these numbers differ, but not in float64, and rounding alone changes them as much"
@@ -405,6 +411,8 @@ def _without_zeros(doubles: Numbers, rounding: Slices) -> Numbers:
     and no backend has more than what float32 rounds.
     """
     sizes = [np.abs(array) for array, _ in doubles.values()]
+    if not all(map(np.any, sizes)):  # a missing gradient, not a rounded zero
+        return doubles
     bound = rounding.entries(sizes[0].shape)
     is_zero = np.minimum.reduce(sizes) <= _ZERO * bound
     is_zero &= np.maximum.reduce(sizes) <= ALLOWED_ROUNDINGS * bound

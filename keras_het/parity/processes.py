@@ -113,6 +113,7 @@ def record_file(
         session.record(backend, roundings=MANY_ROUNDINGS)
         if session.failures:
             raise ValueError(f"Could not run on {backend}: {session.failures[backend]}")
+        pathlib.Path(_paths(out)[1]).unlink(missing_ok=True)  # of an earlier recording
         for recording, path in zip(
             (*session.recordings.values(), *session.record_in_float64()), _paths(out), strict=False
         ):

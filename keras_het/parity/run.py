@@ -185,7 +185,8 @@ class _Run:
         dtypes = {layer.compute_dtype for layer in layers_of(model) if not isinstance(layer, _CONTAINERS)}
         self.precision = next((name for name in ROUNDOFF if name in dtypes), "float32")
         self.start = Store((str(number), to_numpy(variable)) for number, variable in enumerate(model.variables))
-        self.own = own_methods(model) if model.compiled else []
+        own = own_methods(model)
+        self.own = own if model.compiled else [name for name in own if name == "predict_step"]
         self.arrays: dict[str, Store] = {"weights": self.weights()}
         self.rounding: dict[str, dict[str, Slices]] = {}
         self.notes: list[str] = []

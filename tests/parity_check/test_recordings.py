@@ -13,6 +13,7 @@ import keras_het
 from keras_het.parity import Recording, compare, record
 from keras_het.parity.arrays import Slices, Store, is_equal, measure
 from keras_het.parity.batch import make_inputs
+from keras_het.parity.comparison import needs_float64
 from keras_het.parity.processes import compare_recordings
 from tests.gradients import layer_gradients
 
@@ -319,7 +320,36 @@ def test_recordings_of_one_backend_have_labels_that_differ():
         for each, index in zip(recordings, indices, strict=True):
             each.versions = dict(zip(("device", "torch"), names[index], strict=True))
         assert compare(*recordings).labels == labels
-    assert compare(*(Recording("torch", label=name) for name in ("old", "new"))).labels == ["old", "new"]
+    old, new = make_recording("torch", loss=1.0), make_recording("torch", loss=1.0)
+    old.label, new.label = "old", "new"
+    assert compare(old, new).labels == ["old", "new"]
+
+
+@pytest.mark.once
+@pytest.mark.planted
+def test_rounding_anywhere_in_an_array_asks_for_float64():
+    """The worst entry is elsewhere."""
+    wide = np.ones((8, 16), "float32")
+    changes = np.where(np.arange(8) == 3, 9e-3, 1e-8)[:, None] * wide
+    recordings = []
+    for name, error in (("jax", 0.0), ("torch", 5e-6)):
+        each = make_recording(name, gradients=wide + error * (np.arange(16) == 2))
+        each.rounding["gradients"]["array"] = Slices.of(changes)
+        recordings.append(each)
+    assert needs_float64(compare(*recordings))
+
+
+@pytest.mark.once
+@pytest.mark.planted
+def test_a_gradient_that_is_missing_is_no_zero_in_theory():
+    gradients = np.random.default_rng(0).standard_normal(40)
+    recordings = []
+    for precision, spread in (("float32", 0.5), ("float64", 1e-12)):
+        for name, factor in (("jax", 1.0), ("torch", 0.0)):
+            each = make_recording(name, precision, gradients=(factor * gradients).astype(precision))
+            each.rounding["gradients"]["array"] = rounding(spread)
+            recordings.append(each)
+    assert compare(*recordings).status() == 1
 
 
 @pytest.mark.parametrize(("change", "words"), [

@@ -82,7 +82,7 @@ def categorical(logits: Any, num_samples: int, dtype: Any = "int32", seed: Any =
 
 
 def shuffle(x: Any, axis: int = 0, seed: Any = None) -> Any:
-    """The same entries along the axis, in another order."""
+    """Entries of an axis in another order."""
     x = ops.convert_to_tensor(x)
     return ops.take(x, ops.argsort(_bits(seed, (x.shape[axis],))), axis=axis)
 

@@ -185,7 +185,7 @@ class OwnMethods:
     def train(self, data: tuple) -> dict[str, Any]:
         """Does a training step, and returns the numbers that the step returns."""
         self.model.reset_metrics()
-        logs = self.train_on_batch(*data, return_dict=True)
+        logs = self.train_on_batch(*as_tensors(data), return_dict=True)
         return {name: value for name, value in logs.items() if np.ndim(value) == 0}
 
 

@@ -114,12 +114,12 @@ def record_file(
         if session.failures:
             raise ValueError(f"Could not run on {backend}: {session.failures[backend]}")
         pathlib.Path(_paths(out)[1]).unlink(missing_ok=True)  # of an earlier recording
-        for recording, path in zip(
-            (*session.recordings.values(), *session.record_in_float64()), _paths(out), strict=False
-        ):
-            recording.label = label or recording.label
-            recording.save(path)
-        return session.notes
+        (recording,) = session.recordings.values()
+        exact = [] if recording.precision == "float64" else session.record_in_float64()
+        for each, path in zip((recording, *exact), _paths(out), strict=False):
+            each.label = label or each.label
+            each.save(path)
+        return [*session.notes, *(f"{part} failed: {text}" for part, text in recording.failures.items())]
 
 
 def _paths(path: str) -> tuple[str, str]:
@@ -243,8 +243,6 @@ def _made(recording: Recording) -> str:
     """Returns the note on a batch that was made."""
     shapes = [f"{name} {tuple(a.shape)}" for name, a in recording.batch.items() if not name.startswith("second")]
     more = "a second batch has zeros, ties, negative and large numbers, repeated and largest indices, and padding"
-    if len(shapes) == len(recording.batch):
-        more = "a second batch with zeros, ties and padding was left out, because its loss is not finite"
     return f"the batch was made from the model's inputs: {', '.join(shapes)}; {more}; --data FILE gives your own"
 
 

@@ -19,7 +19,7 @@ import numpy as np
 from keras_het.base.serializable import resolve
 from keras_het.parity import Comparison, Recording
 from keras_het.parity.arrays import Row
-from keras_het.parity.comparison import list_versions
+from keras_het.parity.judge import list_versions
 
 UNITS, NUM_FACTORS, FEATURES, BATCH, NUM_SAMPLES, SEED = 20, 4, 12, 16, 100, 2021
 FIT_STEPS, FIT_BATCHES = 50, 10

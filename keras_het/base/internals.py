@@ -4,6 +4,7 @@ No public name gives the same.
 """
 
 import contextlib
+import inspect
 import sys
 from collections.abc import Iterator
 from typing import Any
@@ -29,6 +30,12 @@ def share_losses(model: Any, inner: Any) -> Iterator[None]:
         yield
     finally:
         inner._losses_override = inner_losses
+
+
+def forget_values(model: Any) -> None:
+    """Drops the arrays that Keras' trainer on JAX keeps after a step, also if the variables have others since."""
+    if getattr(model, "_jax_state", None):
+        model._jax_state = None
 
 
 def is_symbolic(tensor: Any) -> bool:
@@ -66,6 +73,11 @@ def compile_arguments(model: Any) -> dict[str, Any]:
     """Returns the arguments of `compile`; the public `get_compile_config` fails if one cannot be serialised."""
     config = getattr(model, "_compile_config", None)
     return dict(config.config) if config is not None else {}
+
+
+def kernel_without_lora(layer: Any) -> Any:
+    """Returns the kernel variable of a layer, without an update by LoRA."""
+    return getattr(layer, "_kernel", layer.kernel)
 
 
 def is_exporting(torch: Any) -> bool:
@@ -114,16 +126,22 @@ def weight_decay_exclusions(optimizer: Any, variables: list[Any]) -> tuple[list[
 
 @contextlib.contextmanager
 def float64() -> Iterator[None]:
-    """Makes Keras compute in float64, even where Keras' result type of float64 and float32 is float32."""
-    floatx, result_type = keras.config.floatx(), _backend().result_type
+    """Makes Keras compute in float64, even where Keras' result type of float64 and float32 is float32.
+
+    TensorFlow's `cast` rounds a Python number to float32 first, such as `beta_2` of Adam.
+    """
+    core, floatx, result_type = _backend().core, keras.config.floatx(), _backend().result_type
+    cast = core.cast
     narrow = getattr(sys.modules[result_type.__module__], "BIT64_TO_BIT32_DTYPE", {})
     before = narrow.get("float64")
     keras.config.set_floatx("float64")
+    core.cast = lambda x, dtype: core.convert_to_tensor(x, dtype) if isinstance(x, float) else cast(x, dtype)
     if before:
         narrow["float64"] = "float64"
     try:
         yield
     finally:
+        core.cast = cast
         keras.config.set_floatx(floatx)
         if before:
             narrow["float64"] = before
@@ -135,14 +153,20 @@ def _backend() -> Any:
 
 @contextlib.contextmanager
 def random_functions(functions: dict[str, Any]) -> Iterator[None]:
-    """Replaces functions of the backend's random module, but not for PyTorch's device "meta", which infers shapes."""
+    """Replaces functions of the backend's random module, but not for PyTorch's device "meta", which infers shapes.
+
+    The functions get all arguments by name.
+    """
     module = vars(_backend().random)
     before = {name: module[name] for name in functions}
 
     def choose(name: str) -> Any:
         def draw(*arguments: Any, **options: Any) -> Any:
-            is_meta = "meta" in str(getattr(keras.ops.zeros(()), "device", ""))
-            return (before if is_meta else functions)[name](*arguments, **options)
+            if "meta" in str(getattr(keras.ops.zeros(()), "device", "")):
+                return before[name](*arguments, **options)
+            bound = inspect.signature(before[name]).bind(*arguments, **options)
+            bound.apply_defaults()
+            return functions[name](**bound.arguments)
 
         return draw
 

@@ -8,7 +8,9 @@ from typing import Any
 from keras_het.base.environment import BACKENDS
 from keras_het.base.validation import check_number
 from keras_het.parity.comparison import Comparison
-from keras_het.parity.processes import compare_file, compare_recordings, record_file
+from keras_het.parity.judge import compare
+from keras_het.parity.processes import compare_file, record_file
+from keras_het.parity.recording import Recording
 
 USAGE = """python -m keras_het parity MODEL.keras [options]
        python -m keras_het parity record MODEL.keras --out FILE.npz [--label TEXT] [options]
@@ -42,11 +44,20 @@ def run(options: argparse.Namespace) -> int:
         if not pathlib.Path(file).parent.is_dir():
             print(f"Folder not found: {pathlib.Path(file).parent}")
             return 2
+    verb, *files = options.files
+    plan = {"steps": options.steps, "batch_size": options.batch_size}
+    more = {"tolerance": options.tolerance, "skip": options.skip}
     try:
         check_number("tolerance", options.tolerance, above=0.0)
-        result = _result(options)
-        if result is None:
-            return 0
+        if verb == "record":
+            return _record(options, files, plan)
+        if verb == "compare":
+            result = compare(*map(Recording.load, files), **more)
+        elif files:
+            raise ValueError(f"The command needs one model. Received: {', '.join(options.files)}")
+        else:
+            more |= {"modules": options.modules, "plan": plan}
+            result = compare_file(verb, options.backends, options.data, **more)
         answer, content = f"\n{result.text(all_rows=options.all)}", _as_json(result)
     except ValueError as error:
         answer, content = str(error), {"status": 2, "answer": str(error)}
@@ -56,30 +67,19 @@ def run(options: argparse.Namespace) -> int:
     return content["status"]
 
 
-def _result(options: argparse.Namespace) -> Comparison | None:
-    """Returns the comparison, or None after a recording."""
-    plan = {"steps": options.steps, "batch_size": options.batch_size}
-    verb, files = options.files[0], options.files[1:]
-    if verb == "record":
-        if len(files) != 1 or not options.out:
-            raise ValueError("Recording needs one model and the file to write: record MODEL.keras --out FILE.npz")
-        for note in record_file(files[0], options.out, options.label, options.data, modules=options.modules, plan=plan):
-            print(f"Note: {note}")
-        print(f"Recorded in {options.out}")
-        return None
-    if verb == "compare":
-        return compare_recordings(files, options.tolerance, options.skip)
-    if files:
-        raise ValueError(f"The command needs one model. Received: {', '.join(options.files)}")
-    return compare_file(
-        verb, options.backends, options.data, options.tolerance, modules=options.modules, skip=options.skip, plan=plan
-    )
+def _record(options: argparse.Namespace, files: list[str], plan: dict[str, Any]) -> int:
+    if len(files) != 1 or not options.out:
+        raise ValueError("Recording needs one model and the file to write: record MODEL.keras --out FILE.npz")
+    recording = record_file(files[0], options.out, options.label, options.data, modules=options.modules, plan=plan)
+    failures = [f"Failed: {part}: {text}" for part, text in recording.failures.items()]
+    print(*failures, *(f"Note: {note}" for note in recording.notes), f"Recorded in {options.out}", sep="\n")
+    return 2 if failures else 0
 
 
 def _as_json(result: Comparison) -> dict[str, Any]:
     numbers = ("difference", "limit", "rounding")
     rows = [row._asdict() | {name: min(getattr(row, name), 1e308) for name in numbers} for row in result.rows]
     rows = [row | {"values": list(map(repr, row["values"]))} for row in rows]
-    names = ("first_layer", "unjudged", "notes", "failures", "versions")
+    names = ("unjudged", "notes", "failures", "versions")
     content = {name: getattr(result, name) for name in names}
     return {"status": result.status(), "answer": result.answer(), "backends": result.labels, "rows": rows, **content}

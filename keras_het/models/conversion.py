@@ -7,7 +7,7 @@ import keras
 import numpy as np
 
 from keras_het.base.graph import activation_of, model_inputs, output_code
-from keras_het.base.internals import compile_arguments
+from keras_het.base.internals import compile_arguments, kernel_without_lora
 from keras_het.base.refusal import refusal, refuse_if
 from keras_het.base.serializable import resolve
 from keras_het.base.validation import check_boolean, check_number
@@ -239,7 +239,7 @@ def _activity_regularizer(old: Any, is_same: bool) -> Any:
 
 def successors_of(old: Any, new: Any) -> list[tuple[Any, Any]]:
     """Returns the pairs (old variable, new variable) of kernel and bias, without an update by LoRA."""
-    pairs = [(getattr(old, "_kernel", old.kernel), new.kernel)]
+    pairs = [(kernel_without_lora(old), new.kernel)]
     return pairs + ([(old.bias, new.bias)] if old.use_bias and new.use_bias else [])
 
 

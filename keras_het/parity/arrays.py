@@ -19,15 +19,9 @@ _TINY = float(np.finfo("float32").tiny)  # backends can replace smaller numbers 
 
 
 class Store(collections.UserDict[str, Any]):
-    """Arrays by name. Large arrays stay in a temporary file, and reading one returns a copy.
+    """Arrays, or functions that read them, by name. Large arrays stay in a temporary file; reading returns a copy."""
 
-    Args:
-        arrays: {name: array, or a function that reads the array}, or pairs of these.
-    """
-
-    def __init__(self, arrays: Any = ()) -> None:
-        self._file: Any = None
-        super().__init__(arrays)
+    _file: Any = None
 
     def __del__(self) -> None:
         if self._file is not None:
@@ -42,27 +36,23 @@ class Store(collections.UserDict[str, Any]):
     def _reader(self, array: np.ndarray) -> Callable[[], np.ndarray]:
         if array.nbytes <= _IN_MEMORY or array.dtype.hasobject:
             return lambda: array
-        self._file = self._file or tempfile.TemporaryFile()  # noqa: SIM115 (closed with the last reference)
-        start = self._file.seek(0, os.SEEK_END)
-        self._file.write(np.ascontiguousarray(array).reshape(-1).view("uint8").data)
-        return functools.partial(_from_file, self._file, start, array.dtype, array.shape)
+        file = self._file = self._file or tempfile.TemporaryFile()  # noqa: SIM115 (closed with the last reference)
+        start, shape, dtype = file.seek(0, os.SEEK_END), array.shape, array.dtype
+        file.write(np.ascontiguousarray(array).reshape(-1).view("uint8").data)
 
+        def read() -> np.ndarray:
+            copy = np.empty(shape, dtype)
+            file.seek(start)
+            file.readinto(copy.reshape(-1).view("uint8").data)
+            return copy
 
-def _from_file(file: Any, start: int, dtype: np.dtype, shape: tuple[int, ...]) -> np.ndarray:
-    file.seek(start)
-    array = np.empty(shape, dtype)
-    file.readinto(array.reshape(-1).view("uint8"))
-    return array
+        return read
 
 
 class Slices(NamedTuple):
-    """Largest numbers of the slices of an array of shape (..., C), whose other axes are joined to one of size R.
+    """Largest numbers of the rows, (R, 1), and columns, (C,), of an array, whose axes before the last are joined.
 
     The smaller of both bounds an entry, so small numbers beside large ones keep their own size.
-
-    Attributes:
-        rows: largest number of each slice along the last axis, `(R, 1)`.
-        columns: largest number of each index of the last axis, `(C,)`.
     """
 
     rows: np.ndarray
@@ -88,11 +78,9 @@ class Slices(NamedTuple):
         return cls(rows if columns.size >= _FEW or not rows.size else np.maximum(rows, np.median(rows)), columns)
 
     def join(self, other: "Slices") -> "Slices":
-        """Returns the larger numbers of two."""
         return Slices(np.maximum(self.rows, other.rows), np.maximum(self.columns, other.columns))
 
     def times(self, factor: float) -> "Slices":
-        """Returns the numbers times a factor."""
         return Slices(self.rows * factor, self.columns * factor)
 
     def entries(self, shape: tuple[int, ...]) -> np.ndarray:
@@ -122,14 +110,13 @@ class Row(NamedTuple):
         name: name of the layer or weight. After several training steps it ends in ", step 7".
         first: label of the first recording.
         second: label of the second recording. A backend's own run in float64 is "torch float64".
-        difference: |a - b|, relative to the largest number in the entry's row or column, whichever is smaller. It is
-            infinite if the arrays cannot be compared.
+        difference: |a - b|, relative to the largest number in the entry's row or column, whichever is smaller.
         limit: largest difference that counts as equal.
         rounding: difference that rounding alone makes.
         at: index of the entry.
         values: the two entries.
         fraction: entries above their limits, as a fraction of all.
-        message: "", or why the arrays cannot be compared, such as other shapes.
+        message: "", or why the arrays cannot be compared, such as other shapes. Then the difference is infinite.
         is_judged: False if rounding hides a fault of ten percent.
         blur: largest rounding of the array, relative to its largest entry.
     """
@@ -160,6 +147,11 @@ class Row(NamedTuple):
         """The part, and the name if there is one."""
         return f"{self.part}, `{self.name}`" if self.name else self.part
 
+    @property
+    def array(self) -> str:
+        """The array in words, such as "gradients of `head/kernel`"."""
+        return f"{self.part} of `{self.name}`" if self.name else self.part
+
 
 def measure(
     a: np.ndarray | None,
@@ -170,20 +162,10 @@ def measure(
     roundoff: float = 0.0,
     slice_tolerance: float = 0.0,
 ) -> Row:
-    """Compares two arrays by their entries.
+    """Compares two arrays, or None for a missing one, by their entries, as `compare` describes.
 
-        |a - b| <= tolerance max(|a|, |b|) + 10 rounding
-
-    The rounding of an entry is the smaller one of its row and its column, and at least 4 `roundoff` of the largest
-    number there. Integers, and arrays without tolerance and rounding, must be equal.
-
-    Args:
-        a: array, or None for a missing one.
-        b: array, or None for a missing one.
-        roundings: measured changes by rounding, of which the larger ones count.
-        tolerance: difference that always counts as equal, relative to the entry.
-        roundoff: unit in the last place of the dtype, relative to a number.
-        slice_tolerance: like `tolerance`, relative to the largest number of the entry's slice.
+    The largest of the measured `roundings` counts, and at least 4 `roundoff`, the unit in the last place. `tolerance`
+    is relative to the entry, and `slice_tolerance` to its row or column. Integers without a rounding must be equal.
 
     Example:
         >>> measure(np.array([1.0, 4.0]), np.array([1.0, 3.0]), tolerance=0.1)[4:9]
@@ -240,10 +222,7 @@ def describe_nan(numbers: Numbers) -> str:
 
 
 def _mismatch(a: np.ndarray | None, b: np.ndarray | None) -> str:
-    """Returns why two arrays cannot be compared, or "".
-
-    The width of integers is not compared: Keras has int64 on TensorFlow for int32 on other backends.
-    """
+    """Returns why two arrays cannot be compared, or ""; Keras has int64 on TensorFlow for int32 on other backends."""
     if a is None or b is None:
         return "missing"
     if a.shape != b.shape:
@@ -259,13 +238,10 @@ def _matrix(array: np.ndarray) -> np.ndarray:
     return array.reshape(math.prod(array.shape[:-1]), array.shape[-1] if array.ndim else 1)
 
 
-def _numbers(array: np.ndarray) -> np.ndarray:
-    return array if array.dtype.kind == "c" else np.asarray(array, "float64")
-
-
 def _blocks(a: np.ndarray, b: np.ndarray) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
     """Yields a few rows of both arrays at a time, after the number of the first row."""
-    x, y = _matrix(a), _matrix(b)
-    step = max(1, BLOCK // max(1, x.shape[1]))
-    for start in range(0, len(x) if x.size else 0, step):
-        yield start, _numbers(x[start : start + step]), _numbers(y[start : start + step])
+    pair = _matrix(a), _matrix(b)
+    step = max(1, BLOCK // max(1, pair[0].shape[1]))
+    for start in range(0, len(pair[0]) if a.size else 0, step):
+        x, y = (rows[start : start + step].astype("c16" if rows.dtype.kind == "c" else "f8") for rows in pair)
+        yield start, x, y

@@ -8,7 +8,7 @@ import numpy as np
 
 from keras_het.base.graph import symbolic_inputs
 from keras_het.base.internals import compile_arguments, layers_of
-from keras_het.base.refusal import refusal
+from keras_het.base.refusal import refusal, refuse_if
 from keras_het.criteria.criterion import Criterion
 from keras_het.parity.probe import as_tensors, intercept_calls, to_numpy
 
@@ -63,18 +63,24 @@ def make_inputs(model: Any, *, is_second: bool = False) -> Any:
     except ValueError as error:
         rule = "know the shapes of its inputs if no data are given (--data)"
         raise refusal("The model", rule, kind=model) from error
-    positions = [layer.sequence_length for layer in layers_of(model) if hasattr(layer, "position_embeddings")]
+    embeddings = [layer for layer in layers_of(model) if hasattr(layer, "position_embeddings")]
+    positions = [getattr(layer, "sequence_length", None) for layer in embeddings]
     length = min([UNKNOWN_LENGTH, *(int(each) for each in positions if each)])
-    inputs = keras.tree.map_structure(lambda tensor: _with_lengths(tensor, length), inputs)
-    rng, flat = np.random.default_rng(SEED), []
+
+    def with_lengths(tensor: Any) -> Any:
+        shape = (tensor.shape[0] or EXAMPLES, *(length if axis is None else axis for axis in tensor.shape[1:]))
+        return keras.Input(batch_shape=shape, dtype=tensor.dtype, name=tensor.name)
+
+    inputs = keras.tree.map_structure(with_lengths, inputs)
+    rng, arrays = np.random.default_rng(SEED), []
     for tensor, size in zip(keras.tree.flatten(inputs), _embedding_sizes(model, inputs), strict=True):
         is_integer = "int" in tensor.dtype or tensor.dtype == "bool"
         make = _make_integers if is_integer or size is not None else _make_floats
         if make == _make_integers and "mask" in tensor.name and len(tensor.shape) > 1:
             make = _make_mask
         dtype = tensor.dtype if is_integer or tensor.dtype == "float64" else "float32"
-        flat.append(make(tuple(tensor.shape), size or 2, rng, is_second).astype(dtype))
-    return keras.tree.pack_sequence_as(inputs, flat)
+        arrays.append(make(tuple(tensor.shape), size or 2, rng, is_second).astype(dtype))
+    return keras.tree.pack_sequence_as(inputs, arrays)
 
 
 def _make_floats(shape: tuple[int, ...], size: int, rng: np.random.Generator, is_second: bool) -> np.ndarray:
@@ -102,41 +108,29 @@ def _make_mask(shape: tuple[int, ...], size: int, rng: np.random.Generator, is_s
     return np.broadcast_to(is_kept.reshape(*is_kept.shape, *[1] * (len(shape) - 2)), shape)
 
 
-def _with_lengths(tensor: Any, length: int) -> Any:
-    shape = (tensor.shape[0] or EXAMPLES, *(length if axis is None else axis for axis in tensor.shape[1:]))
-    return keras.Input(batch_shape=shape, dtype=tensor.dtype, name=tensor.name)
-
-
 def _embedding_sizes(model: Any, inputs: Any) -> list[int | None]:
     """Returns for each input the rows of the smallest Embedding that it reaches, or None.
 
     An input reaches an Embedding if the inputs of the Embedding change when the input is one instead of zero.
     """
     flat = keras.tree.flatten(inputs)
-    if not any(map(_is_embedding, layers_of(model))):
-        return [None] * len(flat)
+    runs: list[dict[Any, np.ndarray]] = []
 
-    def run(index_of_ones: int | None) -> dict[Any, np.ndarray]:
-        """Returns the inputs of each Embedding if one input of the model is one, and the others are zero."""
-        seen: dict[Any, np.ndarray] = {}
+    def watch(layer: Any, call: Callable, arguments: tuple, options: dict) -> Any:
+        if hasattr(layer, "input_dim") and hasattr(layer, "embeddings"):
+            runs[-1].setdefault(layer, to_numpy([*arguments, *options.values()][0]))
+        return call(*arguments, **options)
 
-        def watch(layer: Any, call: Callable, arguments: tuple, options: dict) -> Any:
-            if _is_embedding(layer) and layer not in seen:
-                seen[layer] = to_numpy([*arguments, *options.values()][0])
-            return call(*arguments, **options)
-
-        arrays = [np.full(tuple(x.shape), float(i == index_of_ones), x.dtype) for i, x in enumerate(flat)]
-        with intercept_calls(model, watch):
+    with intercept_calls(model, watch):
+        for index_of_ones in range(-1, len(flat)):
+            arrays = [np.full(tuple(x.shape), float(i == index_of_ones), x.dtype) for i, x in enumerate(flat)]
+            runs.append({})
             model(keras.tree.pack_sequence_as(inputs, as_tensors(arrays)), training=False)
-        return seen
-
-    zeros, *runs = [run(number) for number in (None, *range(len(flat)))]
-    reached = [[layer.input_dim for layer in zeros if not np.array_equal(ones[layer], zeros[layer])] for ones in runs]
+            if not runs[-1]:
+                return [None] * len(flat)
+    zeros, *others = runs
+    reached = [[layer.input_dim for layer in zeros if not np.array_equal(ones[layer], zeros[layer])] for ones in others]
     return [min(sizes, default=None) for sizes in reached]
-
-
-def _is_embedding(layer: Any) -> bool:
-    return hasattr(layer, "input_dim") and hasattr(layer, "embeddings")
 
 
 def make_labels(model: Any, x: Any) -> Any:
@@ -151,25 +145,25 @@ def make_labels(model: Any, x: Any) -> Any:
     loss = compile_arguments(model).get("loss") if model.compiled else None
     if loss is None:
         return None
-    outputs = model(as_tensors(x), training=False)
+    outputs, rng = model(as_tensors(x), training=False), np.random.default_rng(SEED + 1)
     flat = keras.tree.flatten(outputs)
     if isinstance(loss, dict) and not isinstance(outputs, dict) and len(flat) > 1:  # in the order of the outputs
         loss = [loss[name] for name in model.output_names if name in loss]
     losses = keras.tree.flatten(loss) if isinstance(loss, (list, tuple, dict)) else [loss] * len(flat)
-    rng = np.random.default_rng(SEED + 1)
-    if len(losses) != len(flat):
-        raise refusal("The losses", f"be {len(flat)}, one for each output, or give labels (--data)", len(losses))
+    rule = f"be {len(flat)}, one for each output, or give labels (--data)"
+    refuse_if(len(losses) != len(flat), "The losses", rule, len(losses))
     labels = [_label(kind, tuple(output.shape), rng) for kind, output in zip(losses, flat, strict=True)]
     packed = keras.tree.pack_sequence_as(outputs, labels)
+    is_finite = all(np.all(np.isfinite(to_numpy(output))) for output in flat)
+    rule = "have finite outputs for random inputs. Pass your own: --data"
+    refuse_if(not is_finite, "The model", rule, "NaN or infinity")
     try:
-        value = model.compute_loss(x=x, y=as_tensors(packed), y_pred=outputs)
+        value = to_numpy(model.compute_loss(x=x, y=as_tensors(packed), y_pred=outputs))
     except Exception as error:
         rule = "accept labels that were made for it. Pass your own: --data"
         raise refusal("The loss", rule, f"{type(error).__name__}: {error}") from error
-    if any(not np.all(np.isfinite(to_numpy(output))) for output in flat):
-        raise refusal("The model", "have finite outputs for random inputs. Pass your own: --data", "NaN or infinity")
-    if not np.isfinite(to_numpy(value)):
-        raise refusal("The loss", "be finite for random labels if no labels are given (--data)", float(value))
+    rule = "be finite for random labels if no labels are given (--data)"
+    refuse_if(not np.isfinite(value), "The loss", rule, value)
     return packed
 
 
@@ -177,12 +171,11 @@ def _label(loss: Any, shape: tuple[int, ...], rng: np.random.Generator) -> np.nd
     if "ctc" in str(getattr(loss, "__name__", None) or getattr(loss, "name", None) or loss).lower() and len(shape) == 3:
         return rng.integers(1, max(2, shape[-1]), size=(shape[0], max(1, shape[1] // 3))).astype("int32")  # 0 is masked
     form = "numbers" if loss is None else Criterion(loss).label_form(shape[-1])
+    rule = "be a Keras loss of classes or numbers, because its labels are generated. Otherwise pass data: --data"
+    refuse_if(form not in ("numbers", "each", "integers", "either", "vectors"), "The loss", rule, f"loss={loss!r}")
     if form == "numbers":
         return rng.standard_normal(shape).astype("float32")
     if form == "each":
         return rng.integers(2, size=shape).astype("float32")
-    if form not in ("integers", "either", "vectors"):
-        rule = "be a Keras loss of classes or numbers, because its labels are generated. Otherwise pass data: --data"
-        raise refusal("The loss", rule, f"loss={loss!r}")
     classes = rng.integers(shape[-1], size=shape[:-1]).astype("int32")
     return np.eye(shape[-1], dtype="float32")[classes] if form == "vectors" else classes

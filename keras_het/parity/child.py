@@ -22,7 +22,7 @@ from keras_het.base.internals import float64
 from keras_het.parity.arrays import ROUNDOFF
 from keras_het.parity.batch import make_inputs, make_labels, pack, unpack
 from keras_het.parity.draws import equal_draws, reset_seeds
-from keras_het.parity.probe import as_tensors, outputs_by_name, read_values, weight_names
+from keras_het.parity.probe import as_tensors, outputs_by_name, store_weights, weight_names
 from keras_het.parity.recording import Recording
 from keras_het.parity.run import describe_error, record
 
@@ -50,66 +50,52 @@ def run(job: dict[str, Any]) -> None:
     if saver := job.get("loads"):
         keras.utils.clear_session(free_memory=False)  # so that layers without a name are counted from the start
         try:
-            model = keras.saving.load_model(_path(job, f"{saver}.keras"), compile=False)
+            model = keras.saving.load_model(f"{job['folder']}/{saver}.keras", compile=False)
         except Exception as error:
             raise RuntimeError(f"the model that {saver} saved does not load: {describe_error(error)}") from error
         _record_saved(model, job, "loaded")
 
 
-def _path(job: dict[str, Any], name: str) -> pathlib.Path:
-    return pathlib.Path(job["folder"], name)
-
-
 def _record(job: dict[str, Any]) -> None:
-    is_float64 = bool(job.get("float64"))
-    model, notes = _load(str(_path(job, "model.keras")), is_float64)
-    batch = _path(job, "batch.npz")
-    if not batch.exists():
-        np.savez(batch, **_make_batch(model))
+    path, batch = f"{job['folder']}/{job['label']}", pathlib.Path(job["folder"], "batch.npz")
+    model, notes = _load(f"{job['folder']}/model.keras", bool(job.get("float64")))
+    if not batch.exists():  # the second batch has the same labels
+        x = make_inputs(model)
+        y = make_labels(model, x)
+        np.savez(batch, **pack(x, y, second=(make_inputs(model, is_second=True), y)))
     (x, y, sample_weight), second = unpack(dict(np.load(batch)))
     plan = {name: job[name] for name in ("steps", "batch_size", "roundings", "label") if job.get(name)}
     recording = record(model, x, y, sample_weight=sample_weight, second=second, **plan)
     recording.notes += notes
-    if is_float64:  # also if a layer, such as a head, always computes in float32
-        recording.precision = "float64"
-    recording.save(_path(job, f"{job['label']}{', float64' if is_float64 else ''}.npz"))
+    recording.save(f"{path}{', float64' if job.get('float64') else ''}.npz")
     if job.get("saves"):
         changes = recording.arrays.get("training", {})
         for name, weight in zip(weight_names(model.weights), model.weights, strict=True):
             if name in changes:
                 weight.assign(recording.arrays["weights"][name] + changes[name].astype(weight.dtype))
-        model.save(_path(job, f"{job['label']}.keras"))
+        model.save(f"{path}.keras")
         _record_saved(model, job, "saved")
-
-
-def _make_batch(model: Any) -> dict[str, Any]:
-    """Returns a random batch, and a second one with the same labels, also if this backend cannot use it."""
-    x = make_inputs(model)
-    y = make_labels(model, x)
-    return pack(x, y, second=(make_inputs(model, is_second=True), y))
 
 
 def _load(path: str, is_float64: bool) -> tuple[Any, list[str]]:
     """Returns the model in a file, and notes on what was changed in it."""
     with zipfile.ZipFile(path) as archive:
         match = _BACKEND_OPTIMIZER.search(archive.read("config.json").decode())
-    path = rewrite(path, use_float64) if is_float64 else path
-    if not match:
-        return keras.saving.load_model(path), []
-    text = f"the file names an optimizer of {match[1]} alone. To train on another backend, compile the model again"
-    return keras.saving.load_model(rewrite(path, use_active_optimizer)), [text]
+    for change in [use_float64] * is_float64 + [use_active_optimizer] * bool(match):
+        path = rewrite(path, change)
+    text = "the file names an optimizer of {} alone. To train on another backend, compile the model again"
+    return keras.saving.load_model(path), [text.format(match[1])] if match else []
 
 
 def _record_saved(model: Any, job: dict[str, Any], kind: str) -> None:
     """Records the weights of a model that was "saved" or "loaded", and its predictions."""
-    (x, *_), _ = unpack(dict(np.load(_path(job, "batch.npz"))))
-    weights = dict(zip(weight_names(model.weights), read_values(model.weights), strict=True))
+    (x, *_), _ = unpack(dict(np.load(f"{job['folder']}/batch.npz")))
     with equal_draws():
         reset_seeds(model)
         predictions = outputs_by_name(model(as_tensors(x), training=False))
-    arrays = {"saved weights": weights, "saved predictions": predictions}
+    arrays = {"saved weights": store_weights(model), "saved predictions": predictions}
     label = f"{job['label']}, {kind}"
-    Recording(keras.config.backend(), arrays=arrays, label=label).save(_path(job, f"{label}.npz"))
+    Recording(keras.config.backend(), arrays=arrays, label=label).save(f"{job['folder']}/{label}.npz")
 
 
 def rewrite(path: str, change: Callable[[dict], dict]) -> str:
@@ -132,10 +118,7 @@ def use_float64(config: dict) -> dict:
 
 
 def use_active_optimizer(config: dict) -> dict:
-    """Returns a part of a configuration with the optimizer of the active backend.
-
-    Keras 3.15 on PyTorch saves a class of PyTorch, which cannot train on another backend.
-    """
+    """Returns a part of a configuration with Keras' optimizer, for the class of PyTorch alone that Keras 3.15 saves."""
     if _BACKEND_OPTIMIZER.search(str(config.get("module", ""))):
         return {**config, "module": "keras.optimizers", "registered_name": None}
     return config

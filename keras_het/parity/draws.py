@@ -1,8 +1,6 @@
-"""Draws of `keras.random` that are equal on every backend.
+"""Draws of `keras.random` that are equal on every backend, so that random layers are compared in training too.
 
-Each backend has its own random numbers, so a model with Dropout or a sampling layer differs on every backend. In a
-recording, the draws come from the Threefry numbers of this package instead, with the seed and the counter of the
-`SeedGenerator` as the key. So random layers are compared in training too.
+They come from the Threefry numbers of this package, with the seed and the counter of the `SeedGenerator` as the key.
 """
 
 import contextlib
@@ -41,62 +39,46 @@ def _scaled(values: Any, scale: Any, offset: Any, dtype: Any) -> Any:
     return ops.cast(values, dtype) * scale + offset
 
 
-def normal(shape: Any, mean: Any = 0.0, stddev: Any = 1.0, dtype: Any = None, seed: Any = None) -> Any:
-    """Normal draws."""
-    return _scaled(_standard_normal(seed, shape), stddev, mean, dtype)
-
-
-def truncated_normal(shape: Any, mean: Any = 0.0, stddev: Any = 1.0, dtype: Any = None, seed: Any = None) -> Any:
-    """Normal draws, clipped at two standard deviations."""
-    return _scaled(ops.clip(_standard_normal(seed, shape), -2.0, 2.0), stddev, mean, dtype)
-
-
-def uniform(shape: Any, minval: Any = 0.0, maxval: Any = 1.0, dtype: Any = None, seed: Any = None) -> Any:
-    """Uniform draws in [minval, maxval)."""
-    return _scaled(_standard_uniform(seed, shape), maxval - minval, minval, dtype)
-
-
-def randint(shape: Any, minval: Any, maxval: Any, dtype: Any = "int32", seed: Any = None) -> Any:
-    """Integers in [minval, maxval)."""
-    low, high = ops.cast(minval, "int32"), ops.cast(maxval, "int32")
-    return ops.cast(low + ops.mod(random.shift_right(_bits(seed, shape), 1), high - low), dtype)
-
-
-def dropout(inputs: Any, rate: Any, noise_shape: Any = None, seed: Any = None) -> Any:
-    """Zeros at the given rate, and the other inputs divided by 1 - rate."""
+def _dropout(inputs: Any, rate: Any, noise_shape: Any, seed: Any) -> Any:
     if isinstance(rate, (int, float)) and rate in (0, 1):
         return inputs if not rate else ops.zeros_like(inputs)
-    shape = [
-        known if size is None else size for size, known in zip(noise_shape or inputs.shape, inputs.shape, strict=True)
-    ]
-    is_kept = ops.broadcast_to(_standard_uniform(seed, shape) >= rate, inputs.shape)
-    return ops.where(is_kept, inputs / ops.convert_to_tensor(1.0 - rate, inputs.dtype), ops.zeros_like(inputs))
+    sizes = zip(noise_shape or inputs.shape, inputs.shape, strict=True)
+    u = _standard_uniform(seed, [known if size is None else size for size, known in sizes])
+    kept = inputs / ops.convert_to_tensor(1.0 - rate, inputs.dtype)
+    return ops.where(ops.broadcast_to(u >= rate, inputs.shape), kept, ops.zeros_like(inputs))
 
 
-def categorical(logits: Any, num_samples: int, dtype: Any = "int32", seed: Any = None) -> Any:
-    """Classes by the Gumbel trick."""
-    logits = ops.convert_to_tensor(logits)
+def _categorical(logits: Any, num_samples: Any, dtype: Any, seed: Any) -> Any:
+    logits = ops.cast(logits, "float32")
     u = _standard_uniform(seed, (logits.shape[0], num_samples, logits.shape[1])) + 2.0**-25
-    noisy = ops.expand_dims(ops.cast(logits, "float32"), 1) - ops.log(-ops.log(u))
-    return ops.cast(ops.argmax(noisy, axis=-1), dtype)
+    return ops.cast(ops.argmax(ops.expand_dims(logits, 1) - ops.log(-ops.log(u)), axis=-1), dtype)
 
 
-def shuffle(x: Any, axis: int = 0, seed: Any = None) -> Any:
-    """Entries of an axis in another order."""
-    x = ops.convert_to_tensor(x)
-    return ops.take(x, ops.argsort(_bits(seed, (x.shape[axis],))), axis=axis)
+def _integers(shape: Any, minval: Any, maxval: Any, dtype: Any, seed: Any) -> Any:
+    low, high = ops.cast(minval, "int32"), ops.cast(maxval, "int32")
+    return ops.cast(low + ops.mod(random.shift_right(_bits(seed, shape), 1), high - low), dtype)
 
 
 def _mean(shape: Any, mean: Any, dtype: Any) -> Any:
     return _scaled(ops.ones(tuple(shape)), mean, 0.0, dtype)
 
 
-_FUNCTIONS = {
-    **{draw.__name__: draw for draw in (normal, truncated_normal, uniform, randint, dropout, categorical, shuffle)},
+_FUNCTIONS = {  # they get all arguments of a function of the backend by name
+    "normal": lambda shape, mean, stddev, dtype, seed: _scaled(_standard_normal(seed, shape), stddev, mean, dtype),
+    "truncated_normal": lambda shape, mean, stddev, dtype, seed: _scaled(
+        ops.clip(_standard_normal(seed, shape), -2.0, 2.0), stddev, mean, dtype
+    ),
+    "uniform": lambda shape, minval, maxval, dtype, seed: _scaled(
+        _standard_uniform(seed, shape), maxval - minval, minval, dtype
+    ),
+    "randint": _integers,
+    "dropout": _dropout,
+    "categorical": _categorical,
+    "shuffle": lambda x, axis, seed: ops.take(x, ops.argsort(_bits(seed, (x.shape[axis],))), axis=axis),
     # The mean, or the rounded mean, instead of a draw.
-    "gamma": lambda shape, alpha, dtype=None, seed=None: _mean(shape, alpha, dtype),
-    "beta": lambda shape, alpha, beta, dtype=None, seed=None: _mean(shape, alpha / (alpha + beta), dtype),
-    "binomial": lambda shape, counts, probabilities, dtype=None, seed=None: ops.round(
+    "gamma": lambda shape, alpha, dtype, seed: _mean(shape, alpha, dtype),
+    "beta": lambda shape, alpha, beta, dtype, seed: _mean(shape, alpha / (alpha + beta), dtype),
+    "binomial": lambda shape, counts, probabilities, dtype, seed: ops.round(
         _mean(shape, counts * probabilities, dtype)
     ),
 }

@@ -11,24 +11,16 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_het.base.internals import layers_of, share_losses
+from keras_het.base.internals import forget_values, layers_of, share_losses
 from keras_het.base.seeds import preserve_random_states
 from keras_het.parity.arrays import Store
 
 _AUTOMATIC_NAME = re.compile(r"/variable_\d+$")
 
 
-# Variables.
-
-
 def to_numpy(tensor: Any) -> np.ndarray:
     """Returns a copy of a tensor or a variable."""
     return np.array(ops.convert_to_numpy(tensor))
-
-
-def read_values(variables: Any) -> list[np.ndarray]:
-    """Returns the values of variables."""
-    return [to_numpy(variable) for variable in variables]
 
 
 def assign_values(variables: Any, values: Any) -> None:
@@ -49,25 +41,25 @@ def outputs_by_name(outputs: Any) -> dict[str, np.ndarray]:
 
 
 def weight_names(weights: Any) -> list[str]:
-    """Returns the paths of weights, numbered if several weights have the same path."""
-    counts: dict[str, int] = {}
-    names = []
-    for weight in weights:
-        # Keras counts weights without a name in each process, so a loaded model would seem to have other weights.
-        path = _AUTOMATIC_NAME.sub("/variable", weight.path)
-        count = counts[path] = counts.get(path, 0) + 1
-        names.append(path if count == 1 else f"{path}, {count}")
-    return names
+    """Returns the paths of weights, numbered if several weights have the same path.
+
+    Keras counts weights without a name in each process, so this number is left out.
+    """
+    paths = [_AUTOMATIC_NAME.sub("/variable", weight.path) for weight in weights]
+    counts = [paths[: number + 1].count(path) for number, path in enumerate(paths)]
+    return [path if count == 1 else f"{path}, {count}" for path, count in zip(paths, counts, strict=True)]
+
+
+def store_weights(model: Any) -> Store:
+    """Returns the weights of a model by name."""
+    return Store(zip(weight_names(model.weights), map(to_numpy, model.weights), strict=True))
 
 
 @contextlib.contextmanager
 def preserve_model(model: Any, x: Any) -> Iterator[None]:
-    """Restores the variables of a model and the global random states. A model without weights is built by a call.
-
-    Keras warns about weights without gradients. The recording has zeros for them, so the warning is silenced.
-    """
+    """Restores the variables of a model and the global random states. A model without weights is built by a call."""
     with preserve_random_states(), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Gradients do not exist")
+        warnings.filterwarnings("ignore", message="Gradients do not exist")  # the recording has zeros for them
         if not model.built:
             model(x)
         with preserve_values([*model.variables, *model.metrics_variables]):
@@ -86,9 +78,6 @@ def preserve_values(variables: list[Any]) -> Iterator[None]:
         yield
     finally:
         assign_values(variables, map(values.__getitem__, values))
-
-
-# Calls of layers.
 
 
 @contextlib.contextmanager
@@ -112,9 +101,6 @@ def intercept_calls(model: Any, around: Callable) -> Iterator[None]:
                 vars(layer)["call"] = owned[id(layer)]
 
 
-# Training.
-
-
 def build_loss(model: Any, x: Any, y: Any, sample_weight: Any) -> None:
     """Builds the model's loss before a trace of JAX, because the metrics of several outputs would keep its tracers."""
     if model.compiled and y is not None:
@@ -129,9 +115,7 @@ def build_loss(model: Any, x: Any, y: Any, sample_weight: Any) -> None:
 class Probe(keras.Model):
     """Model that trains the weights of another model by its loss, without compiling it again.
 
-    Args:
-        model: the other model.
-        shapes: shapes of an example's outputs for a loss with fixed factors, or None for the model's loss.
+    With the `shapes` of an example's outputs, the loss is the mean of the outputs, each times a fixed factor.
     """
 
     def __init__(self, model: Any, *, shapes: Any = None) -> None:
@@ -144,12 +128,14 @@ class Probe(keras.Model):
     def train(self, data: tuple) -> dict[str, Any]:
         """Does a training step, and returns the loss by the name ""."""
         self.reset_metrics()
-        return {"": self.train_on_batch(*as_tensors(data))}
+        loss = self.train_on_batch(*as_tensors(data))
+        forget_values(self)
+        return {"": loss}
 
     def compute_loss(
         self, x: Any = None, y: Any = None, y_pred: Any = None, sample_weight: Any = None, training: bool = True
     ) -> Any:
-        """Returns the loss of the model, or the mean of its outputs, each times a fixed factor."""
+        """Returns the loss."""
         with share_losses(self, self.model):
             if self.shapes is None:
                 return self.model.compute_loss(x=x, y=y, y_pred=y_pred, sample_weight=sample_weight, training=training)
@@ -169,18 +155,17 @@ class OwnMethods:
         return functools.partial(self._run, name)
 
     def _run(self, name: str, *arguments: Any, **options: Any) -> Any:
-        before = self._exchange(self.attributes)
+        self._exchange()
         try:
             return getattr(self.model, name)(*arguments, **options)
         finally:
-            self.attributes = self._exchange(before)  # with the function that Keras compiled
+            self._exchange()  # `attributes` then has the function that Keras compiled
+            forget_values(self.model)
 
-    def _exchange(self, attributes: dict[str, Any]) -> dict[str, Any]:
-        """Sets attributes of the model, and returns their values before."""
-        before = {name: getattr(self.model, name) for name in attributes}
-        for name, value in attributes.items():
+    def _exchange(self) -> None:
+        for name, value in self.attributes.items():
+            self.attributes[name] = getattr(self.model, name)
             setattr(self.model, name, value)
-        return before
 
     def train(self, data: tuple) -> dict[str, Any]:
         """Does a training step, and returns the numbers that the step returns."""
@@ -190,7 +175,7 @@ class OwnMethods:
 
 
 class GradientStore(keras.optimizers.Optimizer):
-    """Optimizer that stores the gradients and does not change the weights."""
+    """Optimizer that stores the gradients and does not change the weights. A weight without a gradient has zeros."""
 
     def __init__(self) -> None:
         super().__init__(learning_rate=0.0, name="gradients")
@@ -201,7 +186,7 @@ class GradientStore(keras.optimizers.Optimizer):
             self.gradients = [self.add_variable_from_reference(weight, "gradient") for weight in variables]
 
     def apply(self, grads: Any, trainable_variables: Any = None) -> None:
-        """Stores gradients. A weight without a gradient keeps zeros."""
+        """Stores gradients."""
         if trainable_variables is not None:
             self.build(trainable_variables)
         for stored, gradient in zip(self.gradients, grads, strict=True):

@@ -2,10 +2,11 @@
 
 import dataclasses
 import functools
+import itertools
 import json
 import os
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -41,6 +42,7 @@ class Recording:
         steps: training steps after which the weights are recorded.
         batch_size: number of rows in a training step, or None for all rows.
         label: name in tables. It is the name of the backend, unless you give another one.
+        float64: `Recording` of the same model in float64 on this backend, which judges this one, or None.
     """
 
     backend: str
@@ -55,6 +57,7 @@ class Recording:
     steps: list[int] = dataclasses.field(default_factory=lambda: [3])
     batch_size: int | None = None
     label: str = ""
+    float64: "Recording | None" = None
 
     def __post_init__(self) -> None:
         self.label = self.label or self.backend
@@ -73,21 +76,24 @@ class Recording:
         return self.arrays.get(part, {}).get(name), self.rounding.get(part, {}).get(name, NONE)
 
     def save(self, path: str | os.PathLike) -> None:
-        """Writes the recording to a `.npz` file without Python objects.
+        """Writes the recording, and that in float64, to a `.npz` file without Python objects.
 
         Args:
             path: path of the file.
         """
-        header = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        count = iter(range(1 << 62))
         with open(path, "wb") as file, zipfile.ZipFile(file, "w") as archive:  # the path needs no suffix
-            header["arrays"] = {part: _write(archive, count, named) for part, named in self.arrays.items()}
-            header["batch"] = _write(archive, count, self.batch)
-            header["rounding"] = {
-                part: [_write(archive, count, {name: each[side] for name, each in named.items()}) for side in (0, 1)]
-                for part, named in self.rounding.items()
-            }
-            _write_array(archive, _HEADER, np.array(json.dumps(header)))
+            header = self._write(functools.partial(_write, archive, itertools.count()))
+            _write(archive, iter([_HEADER]), {_HEADER: np.array(json.dumps(header))})
+
+    def _write(self, write: Callable[[Any], list]) -> dict[str, Any]:
+        """Writes the arrays, and returns the fields with a list for each dictionary of arrays."""
+        header = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        header["arrays"] = {part: write(named) for part, named in self.arrays.items()}
+        header["rounding"] = {
+            part: [write({name: slices[side] for name, slices in named.items()}) for side in (0, 1)]
+            for part, named in self.rounding.items()
+        }
+        return header | {"batch": write(self.batch), "float64": self.float64 and self.float64._write(write)}
 
     @classmethod
     def load(cls, path: str | os.PathLike) -> "Recording":
@@ -98,45 +104,38 @@ class Recording:
         Raises:
             ValueError: if the file holds no recording.
         """
-        rule = "be a file that `Recording.save` wrote"
         try:
             archive = zipfile.ZipFile(path)
             header = json.loads(str(read_array("path", path, archive, _HEADER)))
-            read = functools.partial(_readers, path, archive)
-            header["arrays"] = {part: Store(read(rows)) for part, rows in header["arrays"].items()}
-            header["batch"] = dict(Store(read(header["batch"])))
-            for part, (rows, columns) in header["rounding"].items():
-                named = zip(read(rows).items(), read(columns).values(), strict=True)
-                header["rounding"][part] = {name: Slices(row(), column()) for (name, row), column in named}
-            return cls(**header)
+            return cls._read(header, functools.partial(_readers, path, archive))
         except (OSError, TypeError, ValueError, KeyError, AttributeError, zipfile.BadZipFile) as error:
+            rule = "be a file that `Recording.save` wrote"
             raise refusal("path", rule, f"{path}; {type(error).__name__}: {error}") from error
 
+    @classmethod
+    def _read(cls, header: dict[str, Any], read: Callable[[list], dict]) -> "Recording":
+        for part, (rows, columns) in header["rounding"].items():
+            named = zip(read(rows).items(), read(columns).values(), strict=True)
+            header["rounding"][part] = {name: Slices(row(), column()) for (name, row), column in named}
+        header["arrays"] = {part: Store(read(rows)) for part, rows in header["arrays"].items()}
+        exact = header.get("float64") and cls._read(header["float64"], read)
+        return cls(**header | {"batch": dict(Store(read(header["batch"]))), "float64": exact})
 
-def _write(archive: zipfile.ZipFile, count: Iterator[int], named: Any) -> list[tuple[str, int, str]]:
-    """Writes arrays; returns the name, the number and the dtype of each (a file cannot hold bfloat16)."""
+
+def _write(archive: zipfile.ZipFile, member_names: Iterator[Any], named: Any) -> list[tuple[str, Any, str]]:
+    """Writes arrays; returns the name, the member's name and the dtype of each (a file cannot hold bfloat16)."""
     rows = []
     for name, array in named.items():
-        number, dtype = next(count), str(array.dtype)
-        is_known = array.dtype.kind != "V" and "bfloat16" not in dtype
-        _write_array(archive, str(number), array if is_known else array.astype("float32"))
-        rows.append((name, number, dtype))
+        rows.append((name, next(member_names), str(array.dtype)))
+        is_known = array.dtype.kind != "V" and "bfloat16" not in str(array.dtype)
+        with archive.open(f"{rows[-1][1]}.npy", "w", force_zip64=True) as member:
+            np.lib.format.write_array(member, np.asarray(array if is_known else array.astype("f4")), allow_pickle=False)
     return rows
 
 
-def _write_array(archive: zipfile.ZipFile, name: str, array: np.ndarray) -> None:
-    with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
-        np.lib.format.write_array(member, np.asarray(array), allow_pickle=False)
+def _readers(path: Any, archive: zipfile.ZipFile, rows: list) -> dict[str, Callable[[], np.ndarray]]:
+    def reader(number: int, dtype: np.dtype) -> Callable[[], np.ndarray]:
+        archive.getinfo(f"{number}.npy")  # raises a KeyError for a missing array now, not when it is read
+        return lambda: read_array("path", path, archive, str(number)).astype(dtype, copy=False)
 
-
-def _readers(path: Any, archive: zipfile.ZipFile, rows: list) -> dict[str, Any]:
-    """Returns a function for each array that reads it."""
-
-    def reader(name: str, number: int, dtype: str) -> Any:
-        if f"{number}.npy" not in members:
-            raise KeyError(name)
-        kind = np.dtype(dtype)
-        return lambda: read_array("path", path, archive, str(number)).astype(kind, copy=False)
-
-    members = set(archive.namelist())
-    return {name: reader(name, number, dtype) for name, number, dtype in rows}
+    return {name: reader(number, np.dtype(dtype)) for name, number, dtype in rows}

@@ -1,7 +1,7 @@
 """Recording of what a model computes on the active backend."""
 
 import collections
-import functools
+import dataclasses
 import gc
 import math
 import re
@@ -16,31 +16,17 @@ from keras import ops
 from keras_het.base.graph import own_methods
 from keras_het.base.internals import compile_arguments, layers_of
 from keras_het.base.rebuild import copy_optimizer
-from keras_het.base.refusal import refusal, refuse_if
+from keras_het.base.refusal import refuse_if
 from keras_het.base.validation import check_integer
+from keras_het.parity import probe as probes
 from keras_het.parity.arrays import BLOCK, ROUNDOFF, Slices, Store, is_equal, measure
 from keras_het.parity.batch import SEED, pack, unpack
 from keras_het.parity.draws import equal_draws, random_layers, reset_seeds
-from keras_het.parity.probe import (
-    GradientStore,
-    OwnMethods,
-    Probe,
-    as_tensors,
-    assign_values,
-    build_loss,
-    intercept_calls,
-    outputs_by_name,
-    preserve_model,
-    preserve_values,
-    to_numpy,
-    weight_names,
-)
 from keras_het.parity.recording import NOT_DETERMINISTIC, SECOND, Recording
 
 _CONTAINERS = (keras.Model, keras.layers.InputLayer)  # these compute nothing themselves
 _COLOURS = re.compile(r"\x1b\[\d*m")  # of the terminal, in errors of Keras
 _LETTERS = 1000  # of an error, at its beginning and at its end
-Named = dict[str, Any]
 Arrays = Iterator[tuple[str, str, np.ndarray]]  # part, name, array
 
 
@@ -60,24 +46,18 @@ def record(
 ) -> Recording:
     """Records what a model computes on the active backend, so that `compare` can compare backends.
 
-    The recording holds:
-
-    - the outputs of every layer at inference, in the order of calls
-    - the predictions
-    - the outputs of every layer in training that are not those at inference
-    - the loss, the metrics, and the gradient of every weight
-    - the change of every weight after three training steps with a copy of the model's optimizer
-    - all this but the training for a second batch, if you give one
+    The recording holds the outputs of every layer at inference, in the order of calls, the predictions, the outputs in
+    training that are not those at inference, the loss, the metrics, the gradient of every weight, and the change of
+    every weight after three training steps with a copy of the model's optimizer. For a second batch, it holds all this
+    but the training steps.
 
     If the model has its own `train_step`, `test_step` or `predict_step`, it is used. Without labels or without
     `compile`, the loss is the mean of the outputs, each times a fixed number. A model that is not compiled is trained
-    by SGD(0.01).
+    by SGD(0.01). The draws of `keras.random` are replaced by numbers that are equal on every backend, and by the means
+    of gamma, beta and binomial draws. So Dropout and sampling layers are compared in training.
 
-    The draws of `keras.random` are replaced by numbers that are equal on every backend, so Dropout and sampling layers
-    are compared in training. The means stand for draws of gamma, beta and binomial numbers.
-
-    The model, its optimizer and the global seeds do not change. An optimizer that only the model's own `train_step`
-    uses is an exception.
+    The model, its optimizer and the global seeds do not change, except for an optimizer that only the model's own
+    `train_step` uses.
 
     Args:
         model: Keras model. A model without weights is built by a call.
@@ -87,16 +67,14 @@ def record(
         second: `(x, y)` of a second batch, for example with zeros, ties and padding, or None.
         start: `Recording` of the same model on another backend, or its file. Its weights, data, steps and batch size
             are used, because each backend draws different initial weights.
-        steps: number of training steps, after which the weights are recorded. Several numbers such as `range(1, 51)`
-            record the weights after each of these steps, and `compare` names the first step that differs.
-        batch_size: number of rows in a training step. The steps go through the data in order, again and again. None
-            stands for all rows.
+        steps: number of training steps, or several numbers such as `range(1, 51)`: then `compare` names the first step
+            after which a weight differs.
+        batch_size: number of rows in a training step, in order, or None for all rows.
         jit_compile: replaces this argument of the model's `compile`. With "auto", Keras chooses for the backend.
         roundings: number of runs with changed roundings, which measure what rounding alone can change.
         label: name of the recording in tables, such as "GPU". By default it is the name of the backend.
     Raises:
-        ValueError: if there are no inputs, if the weights of `start` do not fit the model, or if a number of `steps`,
-            `roundings`, or the `batch_size` is less than 1.
+        ValueError: if there are no inputs, if `start` does not fit the model, or if a number is less than 1.
 
     Example:
         >>> model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2, name="dense")])
@@ -106,68 +84,49 @@ def record(
         >>> list(recording.arrays)
         ['weights', 'layers', 'predictions', 'loss', 'gradients', 'training']
     """
+    batch = pack(x, y, sample_weight, second)
+    refuse_if(x is None and start is None, "x", "hold the inputs if there is no `start`", value=x)
     if start is not None:
-        data = {"x": x, "y": y, "sample_weight": sample_weight, "second": second}
-        names = [name for name, value in data.items() if value is not None]
-        refuse_if(bool(names), "start", "stand alone, because it has the data", f"also {', '.join(names)}")
+        refuse_if(batch, "start", "stand alone, because it has the data", f"also {', '.join(batch)}")
         start = start if isinstance(start, Recording) else Recording.load(start)
         steps, batch_size, batch = start.steps, start.batch_size, start.batch
-    else:
-        refuse_if(x is None, "x", "hold the inputs if there is no `start`", value=x)
-        batch = pack(x, y, sample_weight, second)
     refuse_if(not all(map(np.size, batch.values())), "x", "have at least one example", "none")
-    steps = _check_steps(steps)
+    refuse_if(np.size(steps) == 0, "steps", "name at least one step", value=steps)
+    steps = sorted({check_integer("steps", step, 1) for step in np.ravel(np.array(steps, object))})
     batch_size = None if batch_size is None else check_integer("batch_size", batch_size, 1)
     check_integer("roundings", roundings, 1)
     (x, y, sample_weight), _ = unpack(batch)
-    with preserve_model(model, as_tensors(x)):
+    with probes.preserve_model(model, probes.as_tensors(x)):
         if start is not None:
             _assign_weights(model, start.arrays["weights"])
-        build_loss(model, as_tensors(x), y, sample_weight)
+        probes.build_loss(model, probes.as_tensors(x), y, sample_weight)
         reset_seeds(model)
-        return _Run(model, batch, steps, batch_size, jit_compile, roundings).recording(label)
+        recording = Recording(keras.config.backend(), versions=package_versions(), batch=batch, label=label)
+        recording.steps, recording.batch_size = steps, batch_size
+        return _Run(model, recording, jit_compile, roundings).record()
 
 
 def package_versions() -> dict[str, str]:
     """Returns the versions of Keras and the active backend, and the device."""
     names = ("keras", keras.config.backend())
     versions = {name: getattr(sys.modules.get(name), "__version__", None) for name in names}
-    return {name: str(version) for name, version in versions.items() if version} | {"device": _device()}
-
-
-def _device() -> str:
-    tensor = ops.zeros(())
-    device = getattr(tensor, "device", "cpu")
-    return str(getattr(device, "device_kind", device)).rpartition("device:")[2].lower()
+    device = getattr(ops.zeros(()), "device", "cpu")
+    kind = str(getattr(device, "device_kind", device)).rpartition("device:")[2].lower()
+    return {name: str(version) for name, version in versions.items() if version} | {"device": kind}
 
 
 def _assign_weights(model: Any, weights: Any) -> None:
     """Assigns the weights of another recording, by name, or by order if a model was made again in one process."""
-    names = weight_names(model.weights)
+    names = probes.weight_names(model.weights)
     shapes = [tuple(weight.shape) for weight in model.weights]
     if not set(names) <= set(weights) and [weights[name].shape for name in weights] == shapes:
         names = list(weights)
     for name, weight in zip(names, model.weights, strict=True):
-        if name not in weights or weights[name].shape != tuple(weight.shape):
-            received = f"shape {weights[name].shape}" if name in weights else "no such weight"
-            raise refusal("start", f"have a weight {name} of shape {tuple(weight.shape)}", received)
-        weight.assign(weights[name])
-
-
-def _check_steps(steps: Any) -> list[int]:
-    """Returns the numbers of the steps after which the weights are recorded."""
-    several = [steps] if np.ndim(steps) == 0 else list(steps)
-    refuse_if(not several, "steps", "name at least one step", value=steps)
-    return sorted({check_integer("steps", step, 1) for step in several})
-
-
-def _rows_of_step(data: tuple, step: int, batch_size: int | None) -> tuple:
-    """Returns the rows that a training step uses; steps count from 1."""
-    if batch_size is None:
-        return data
-    num_batches = math.ceil(len(keras.tree.flatten(data)[0]) / batch_size)
-    first = (step - 1) % num_batches * batch_size
-    return keras.tree.map_structure(lambda x: None if x is None else x[first : first + batch_size], data)
+        value = weights.get(name)
+        received = "no such weight" if value is None else f"shape {value.shape}"
+        rule = f"have a weight {name} of shape {tuple(weight.shape)}"
+        refuse_if(value is None or value.shape != tuple(weight.shape), "start", rule, received)
+        weight.assign(value)
 
 
 class _Run:
@@ -177,56 +136,45 @@ class _Run:
     again. The changes are the `rounding`. One array is in memory at a time, because models can be large.
     """
 
-    def __init__(self, model: Any, batch: Named, steps: list[int], batch_size: int | None, jit: Any, roundings: int):
-        self.model, self.batch, self.steps, self.batch_size = model, batch, steps, batch_size
-        self.jit_compile, self.roundings = jit, roundings
-        self.data, second = unpack(batch)
+    def __init__(self, model: Any, recording: Recording, jit_compile: Any, roundings: int) -> None:
+        self.model, self.recording, self.jit_compile, self.roundings = model, recording, jit_compile, roundings
+        self.arrays, self.notes, self.steps = recording.arrays, recording.notes, recording.steps
+        self.data, second = unpack(recording.batch)
         self.batches = {"": self.data} | ({SECOND: (*second, None)} if second else {})
-        dtypes = {layer.compute_dtype for layer in layers_of(model) if not isinstance(layer, _CONTAINERS)}
-        self.precision = next((name for name in ROUNDOFF if name in dtypes), "float32")
-        self.start = Store((str(number), to_numpy(variable)) for number, variable in enumerate(model.variables))
+        self.start = Store((str(number), probes.to_numpy(variable)) for number, variable in enumerate(model.variables))
         own = own_methods(model)
         self.own = own if model.compiled else [name for name in own if name == "predict_step"]
-        self.arrays: dict[str, Store] = {"weights": self.weights()}
-        self.rounding: dict[str, dict[str, Slices]] = {}
-        self.notes: list[str] = []
-        self.failures: dict[str, str] = {}
-        self.omitted: dict[str, None] = {}
         self.outputs: Store | None = None  # of layers, while they are recorded
-        self.calls: collections.Counter[str] = collections.Counter()
         self.path: list[Any] = []  # layers whose calls are under way
+        self.probe: Any = None  # of the active part, because it compiles a program, and can hold as much as the weights
 
-    def weights(self) -> Store:
-        return Store(zip(weight_names(self.model.weights), map(to_numpy, self.model.weights), strict=True))
-
-    def recording(self, label: str) -> Recording:
-        """Returns the recording of the model."""
-        if random := random_layers(self.model):
+    def record(self) -> Recording:
+        """Fills the recording."""
+        model, notes = self.model, self.notes
+        if random := random_layers(model):
             text = "random layers draw numbers that are equal on every backend, instead of the backend's own"
-            self.notes.append(f"{text}: {', '.join(random)}")
-        if self.precision in ("bfloat16", "float16"):
-            names = ", ".join(layer.name for layer in layers_of(self.model) if layer.compute_dtype == self.precision)
-            text = f"these layers compute in {self.precision}, so no limit is below its rounding"
-            self.notes.append(f"{text}: {names}")
-        with equal_draws(), intercept_calls(self.model, self._call):
+            notes.append(f"{text}: {', '.join(random)}")
+        dtypes = {each.name: each.compute_dtype for each in layers_of(model) if not isinstance(each, _CONTAINERS)}
+        precision = next((name for name in ROUNDOFF if name in dtypes.values()), "float32")
+        if precision in ("bfloat16", "float16"):
+            names = ", ".join(name for name, dtype in dtypes.items() if dtype == precision)
+            notes.append(f"these layers compute in {precision}, so no limit is below its rounding: {names}")
+        self.recording.precision, self.arrays["weights"] = precision, probes.store_weights(model)
+        with equal_draws(), probes.intercept_calls(model, self._call):
             for function in (self.layers, self.predictions, self.layers_in_training, self.metrics, self.gradients):
                 for suffix, data in self.batches.items():
                     self._record(function, data, suffix)
-            vars(self).pop("differentiator", None)  # its gradients need as much memory as the weights
-            gc.collect()
+                self.probe = None
+            gc.collect()  # frees the gradients
             self._record(self.training, self.data, "")
         used = {"train_step": "loss", "test_step": "metrics", "predict_step": "predictions"}
         if missing := [name for name, part in used.items() if name in self.own and part not in self.arrays]:
-            self.notes.insert(0, f"the model's own {' and '.join(missing)} did not run, and is not compared")
-        return Recording(
-            keras.config.backend(), self.precision, package_versions(), dict(self.arrays), self.rounding, self.batch,
-            list(self.omitted), list(dict.fromkeys(self.notes)), self.failures, self.steps, self.batch_size, label,
-        )  # fmt: skip
+            notes.insert(0, f"the model's own {' and '.join(missing)} did not run, and is not compared")
+        return dataclasses.replace(self.recording, notes=list(dict.fromkeys(notes)))
 
     def _record(self, function: Callable[[tuple], Arrays], data: tuple, suffix: str) -> None:
         """Stores what a function yields, and its rounding. Stores the error of a part that fails in `failures`."""
         self.suffix = suffix
-        failed = function.__name__.replace("_", " ") + suffix
         try:
             self._assign_start()
             for part, name, array in function(data):
@@ -239,19 +187,19 @@ class _Run:
         except Exception as error:
             if function == self.layers and not suffix:  # the model does not run at all
                 raise
-            self.failures[failed] = describe_error(error)
+            self.recording.failures[function.__name__.replace("_", " ") + suffix] = describe_error(error)
 
     def _check_determinism(self, function: Callable[[tuple], Arrays], data: tuple) -> None:
         """Adds a failure if a second run with the same draws returns other numbers."""
         self._assign_start()
         is_layers = function == self.layers
-        part, tolerance = ("layers", 0.0) if is_layers else ("loss", 100.0 * ROUNDOFF[self.precision])
+        part, tolerance = ("layers", 0.0) if is_layers else ("loss", 100.0 * ROUNDOFF[self.recording.precision])
         again = Store((name, array) for other, name, array in function(data) if other == part)
         for name, array in self.arrays.get(part + self.suffix, Store()).items():
             other = again.get(name)
             if other is None or not (is_equal(array, other) or measure(array, other, tolerance=tolerance).ratio <= 1):
                 what = f"call of `{name}` returns different outputs" if is_layers else "training step has another loss"
-                self.failures[f"{function.__name__}{self.suffix}"] = f"a second {what}, {NOT_DETERMINISTIC}"
+                self.recording.failures[f"{function.__name__}{self.suffix}"] = f"a second {what}, {NOT_DETERMINISTIC}"
                 break
 
     def _add_rounding(self, arrays: Arrays) -> None:
@@ -262,14 +210,14 @@ class _Run:
             change = Slices.of(array, base)
             if part == "training":  # a sum with a weight is rounded to the weight's own grid
                 weight = self.arrays["weights"][name.partition(", step")[0]]
-                change = change.join(Slices.of(weight).times(ROUNDOFF[self.precision] * self.steps[-1]))
-            named = self.rounding.setdefault(part + self.suffix, {})
+                change = change.join(Slices.of(weight).times(ROUNDOFF[self.recording.precision] * self.steps[-1]))
+            named = self.recording.rounding.setdefault(part + self.suffix, {})
             named[name] = change.join(named.get(name, change))
 
     def _assign_start(self, seed: int | None = None) -> None:
         """Assigns the starting values, or with a seed, each changed by up to one unit in its last place."""
         rng = None if seed is None else np.random.default_rng([SEED, seed])
-        assign_values(self.model.variables, (self._shift(array, rng) for array in self.start.values()))
+        probes.assign_values(self.model.variables, (self._shift(array, rng) for array in self.start.values()))
 
     def _shift(self, array: np.ndarray, rng: np.random.Generator | None) -> np.ndarray:
         if rng is None or (array.dtype.kind != "f" and "bfloat16" not in str(array.dtype)):
@@ -277,7 +225,7 @@ class _Run:
         shifted = array.copy().reshape(-1)
         for start in range(0, shifted.size, BLOCK):  # a large array needs no second one in float64
             block = shifted[start : start + BLOCK]
-            factors = 1.0 + ROUNDOFF[self.precision] * rng.uniform(-1.0, 1.0, block.size)
+            factors = 1.0 + ROUNDOFF[self.recording.precision] * rng.uniform(-1.0, 1.0, block.size)
             block[:] = (block.astype("float64") * factors).astype(array.dtype)
         return shifted.reshape(array.shape)
 
@@ -289,16 +237,14 @@ class _Run:
             is_whole = array.dtype.kind != "f" or array == np.round(array)
             return np.where(is_whole, array, self._shift(array, rng))
 
-        x, *others = data
-        return (keras.tree.map_structure(shift, x), *others)
-
-    # The parts.
+        return (keras.tree.map_structure(shift, data[0]), *data[1:])
 
     def layers(self, data: tuple, training: bool = False) -> Arrays:
         """Yields the outputs of every layer, in the order of calls."""
-        self.outputs, self.calls = outputs, _ = Store(), collections.Counter()
+        self.outputs = outputs = Store()
+        self.calls: collections.Counter[str] = collections.Counter()
         try:
-            predictions = self.model(as_tensors(data[0]), training=training)
+            predictions = self.model(probes.as_tensors(data[0]), training=training)
         finally:
             self.outputs = None
         self.shapes = [tuple(output.shape[1:]) for output in keras.tree.flatten(predictions)]
@@ -307,111 +253,98 @@ class _Run:
 
     def layers_in_training(self, data: tuple) -> Arrays:
         """Yields the outputs of layers in training that are not those at inference."""
-        known = self.arrays.get(f"layers{self.suffix}", Store())
-        recorded = self.arrays.get(f"layers in training{self.suffix}", Store())
+        known, recorded = (self.arrays.get(f"layers{text}{self.suffix}", Store()) for text in ("", " in training"))
         for _, name, array in self.layers(data, training=True):
             if name not in known or name in recorded or not is_equal(array, known[name]):
                 yield "layers in training", name, array
 
     def predictions(self, data: tuple) -> Arrays:
         """Yields the outputs of `predict_on_batch`."""
-        outputs = self.predictor.predict_on_batch(data[0])
-        for name, array in outputs_by_name(outputs).items():
+        if self.probe is None and "predict_step" in self.own:
+            self.probe = probes.OwnMethods(self.model, predict_function=None)
+        elif self.probe is None:
+            self.probe = probes.Probe(self.model)
+            self.probe.compile(jit_compile=self.jit_compile)
+        for name, array in probes.outputs_by_name(self.probe.predict_on_batch(data[0])).items():
             yield "predictions", name, array
 
     def metrics(self, data: tuple) -> Arrays:
         """Yields the values of the compiled metrics, or those that the model's own `test_step` returns."""
         model, (x, y, sample_weight) = self.model, data
-        if not model.compiled or y is None:
-            return
         is_own = {"test_step", "compute_metrics"} & set(self.own)
-        if not is_own and not any(metric.name != "loss" for metric in model.metrics):
+        if not model.compiled or y is None or not (is_own or any(metric.name != "loss" for metric in model.metrics)):
             return
         model.reset_metrics()
         if is_own:
-            values = self.tester.test_on_batch(x, y, sample_weight, return_dict=True)
+            self.probe = self.probe or probes.OwnMethods(model, test_function=None)
+            values = self.probe.test_on_batch(x, y, sample_weight, return_dict=True)
         else:
-            y_pred = model(as_tensors(x), training=False)
-            values = model.compute_metrics(as_tensors(x), as_tensors(y), y_pred, as_tensors(sample_weight))
+            y_pred = model(probes.as_tensors(x), training=False)
+            values = model.compute_metrics(
+                probes.as_tensors(x), probes.as_tensors(y), y_pred, probes.as_tensors(sample_weight)
+            )
             values.pop("loss", None)  # it is only counted in a step
         model.reset_metrics()
         for name, value in values.items():
             for number, each in enumerate(keras.tree.flatten(value)):
-                yield "metrics", f"{name}, {number + 1}" if number else name, to_numpy(each)
+                yield "metrics", f"{name}, {number + 1}" if number else name, probes.to_numpy(each)
 
     def gradients(self, data: tuple) -> Arrays:
         """Yields the loss, and the gradient of every trainable weight."""
-        if not self.model.trainable_variables:
+        weights = self.model.trainable_variables
+        if not weights:
             self.notes.append("there are no trainable weights, so loss, gradients and training are not compared")
             return
-        for name, value in self.differentiator.train(data).items():
+        self.probe = self.probe or self._trainer(probes.GradientStore())
+        for name, value in self.probe.train(data).items():
             yield "loss", name, np.array(value)
-        names, stored = weight_names(self.model.trainable_variables), self.differentiator.optimizer.gradients
-        for name, gradient in zip(names, stored, strict=True):
-            yield "gradients", name, to_numpy(gradient)
+        for name, gradient in zip(probes.weight_names(weights), self.probe.optimizer.gradients, strict=True):
+            yield "gradients", name, probes.to_numpy(gradient)
 
     def training(self, data: tuple) -> Arrays:
         """Yields the change of every weight since the start, after each recorded step."""
         if not self.model.trainable_variables:
             return
-        before = self.weights()
-        with preserve_values(self.trainer.optimizer.variables):
+        if self.probe is None:
+            optimizer = self.model.optimizer if self.model.compiled else None
+            if optimizer is None:
+                self.notes.append("the model has no optimizer, so it is trained by SGD(0.01)")
+            self.probe = self._trainer(copy_optimizer(optimizer, self.model) if optimizer else keras.optimizers.SGD())
+        before, count = probes.store_weights(self.model), len(keras.tree.flatten(data)[0])
+        size = self.recording.batch_size or count
+        with probes.preserve_values(self.probe.optimizer.variables):
             for step in range(1, self.steps[-1] + 1):
-                self.trainer.train(_rows_of_step(data, step, self.batch_size))
+                start = (step - 1) % math.ceil(count / size) * size
+                rows = slice(start, start + size)
+                self.probe.train(keras.tree.map_structure(lambda x, rows=rows: x if x is None else x[rows], data))
                 if step in self.steps:
                     suffix = f", step {step}" if len(self.steps) > 1 else ""
                     for name, weight in zip(before, self.model.weights, strict=True):
-                        yield "training", f"{name}{suffix}", _change(before[name], to_numpy(weight))
+                        yield "training", f"{name}{suffix}", _change(before[name], probes.to_numpy(weight))
 
-    # Each probe compiles a program, so it is made once.
-
-    @functools.cached_property
-    def predictor(self) -> Any:
-        if "predict_step" in self.own:
-            return OwnMethods(self.model, predict_function=None)
-        probe = Probe(self.model)
-        probe.compile(jit_compile=self.jit_compile)
-        return probe
-
-    @functools.cached_property
-    def tester(self) -> Any:
-        return OwnMethods(self.model, test_function=None)
-
-    @functools.cached_property
-    def differentiator(self) -> Any:
-        return self._probe(GradientStore())
-
-    @functools.cached_property
-    def trainer(self) -> Any:
-        if self.model.compiled and self.model.optimizer is not None:
-            return self._probe(copy_optimizer(self.model.optimizer, self.model))
-        self.notes.append("the model has no optimizer, so it is trained by SGD(0.01)")
-        return self._probe(keras.optimizers.SGD(0.01))
-
-    def _probe(self, optimizer: Any) -> Any:
+    def _trainer(self, optimizer: Any) -> Any:
         optimizer.build(self.model.trainable_variables)
         if "train_step" in self.own:
-            return OwnMethods(self.model, optimizer=optimizer, train_function=None)
+            return probes.OwnMethods(self.model, optimizer=optimizer, train_function=None)
         has_terms = "compute_loss" in self.own or compile_arguments(self.model).get("loss") is not None
         has_loss = bool(self.model.compiled) and has_terms and self.data[1] is not None
         if not has_loss:
             why = "is not compiled" if not self.model.compiled else "has no labels" if has_terms else "has no loss"
             self.notes.append(f"the model {why}, so the loss is the mean of its outputs, each times a fixed number")
-        probe = Probe(self.model, shapes=None if has_loss else self.shapes)
+        probe = probes.Probe(self.model, shapes=None if has_loss else self.shapes)
         probe.compile(optimizer=optimizer, jit_compile=self.jit_compile, auto_scale_loss=False)
         return probe
 
-    # Around the calls of layers.
-
-    def _call(self, layer: Any, call: Callable, arguments: tuple, options: Named) -> Any:
+    def _call(self, layer: Any, call: Callable, arguments: tuple, options: dict) -> Any:
         """Calls a layer, and stores its outputs while layers are recorded."""
         if self.outputs is None:
             return call(*arguments, **options)
+        # The cell of a recurrent layer runs in a loop. The outputs of the model are in the predictions.
+        is_kept = layer is not self.model and not any(isinstance(outer, keras.layers.RNN) for outer in self.path)
         self.path.append(layer)
         try:
             outputs = call(*arguments, **options)
-            # The cell of a recurrent layer runs in a loop. The outputs of the model are in the predictions.
-            if layer is not self.model and not any(isinstance(outer, keras.layers.RNN) for outer in self.path[:-1]):
+            if is_kept:
                 self._keep(layer, outputs, self.outputs)
         finally:
             self.path.pop()
@@ -425,10 +358,16 @@ class _Run:
         call = f", call {self.calls[name]}" if self.calls[name] > 1 else ""
         for number, output in enumerate(keras.tree.flatten(outputs)):
             try:
-                if output is not None:
-                    store[f"{name}{call}{f', output {number}' if number else ''}"] = to_numpy(output)
+                array = probes.to_numpy(output)
             except Exception:
-                self.omitted[name] = None
+                array = np.array(None)
+            if array.dtype != object:
+                store[f"{name}{call}{f', output {number}' if number else ''}"] = array
+            elif ops.is_tensor(output):
+                self.recording.omitted += [] if name in self.recording.omitted else [name]
+            elif output is not None:
+                kind = type(output).__name__
+                self.notes.append(f"an output of `{name}` is no array, but of the class {kind}, and is not compared")
 
 
 def describe_error(error: BaseException) -> str:
@@ -440,7 +379,5 @@ def describe_error(error: BaseException) -> str:
 
 
 def _change(before: np.ndarray, after: np.ndarray) -> np.ndarray:
-    if after.dtype.kind in "biu":
-        return after.astype("int64") - before.astype("int64")
-    dtype = after.dtype if after.dtype.itemsize >= 4 else "float32"
+    dtype = "int64" if after.dtype.kind in "biu" else after.dtype if after.dtype.itemsize >= 4 else "float32"
     return after.astype(dtype) - before.astype(dtype)

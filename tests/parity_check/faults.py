@@ -86,10 +86,6 @@ def round_mantissa(x, bits):
     return x + stop(scaled - (scaled - x) - x)
 
 
-def normalise(epsilon):
-    return lambda x: (x - ops.mean(x, -1, keepdims=True)) / ops.sqrt(ops.var(x, -1, keepdims=True) + epsilon)
-
-
 def beside(large, factor):
     """Returns a function that puts small features, times a factor, beside large ones."""
     return lambda x: ops.concatenate([large * x[:, :4], factor * x[:, 4:]], -1)
@@ -140,21 +136,13 @@ def max_over_time(shares_ties):
 FAULTS = {
     "scaled": (same, lambda x: 1.001 * x),
     "shifted": (same, lambda x: x + 1e-3),
-    "rolled": (same, lambda x: ops.roll(x, 1, -1)),
-    "rows exchanged": (same, lambda x: ops.flip(x, 0)),
     "one row": (same, where_row(3, lambda x: 1.01 * x)),
     "one entry": (same, where_entry(2, 777, lambda x: 1.001 * x)),
-    "float16 inside": (same, lambda x: ops.cast(ops.cast(x, "float16"), x.dtype)),
-    "axes exchanged": (same, lambda x: ops.swapaxes(x, 1, 2)),
     "softmax": (lambda x: ops.softmax(x, -1), lambda x: ops.softmax(x, 1)),
-    "epsilon": (normalise(1e-5), normalise(1e-3)),
-    "gelu": (lambda x: ops.gelu(x, approximate=False), lambda x: ops.gelu(x, approximate=True)),
-    "edges": (same, lambda x: ops.where(index(x, 1) == 0, 2 / 3 * x, x)),
     "gradient 1.05": (same, gradient(1.05)),
     "gradient 1.5": (same, gradient(1.5)),
     "gradient 0.5": (same, gradient(0.5)),
     "no gradient": (same, stop),
-    "gradient of one row": (same, where_row(2, gradient(1.1))),
     "NaN gradient": (same, nan_gradient),
     "double beside 1e6": (beside(1e6, 1.0), beside(1e6, 2.0)),
     "1.001 beside 1e6": (beside(1e6, 1.0), beside(1e6, 1.001)),
@@ -165,7 +153,6 @@ FAULTS = {
     "small row": (same, where_row(0, lambda x: 1.5 * x)),
     "NaN": (same, lambda x: x + np.nan),
     "NaN in a row": (same, where_row(1, lambda x: x + np.nan)),
-    "NaN in an entry": (same, where_entry(1, 2, lambda x: x + np.nan)),
     "NaN everywhere": (lambda x: x + np.nan, lambda x: x + np.nan),
     "NaN in a row everywhere": (where_row(1, lambda x: x + np.nan), where_row(1, lambda x: x + np.nan)),
     "infinite": (where_column(1, lambda x: 0 * x + 1e37), where_column(1, lambda x: x + np.inf)),
@@ -243,11 +230,9 @@ MAPS = {
     "bfloat16": reduced(7),
     "TF32 backward": reduced_backward,
     "frozen kernel": with_kernel(stop),
-    "double gradient of the bias": lambda x, kernel, bias: product(x, kernel) + gradient(2.0)(bias),
     "one entry of the gradient": with_kernel(where_entry(5, 7, gradient(1.1))),
     "small row of the gradient": with_kernel(where_row(5, gradient(2.0))),
     "transposed": with_kernel(lambda kernel: ops.swapaxes(kernel, 0, 1)),
-    "no bias": lambda x, kernel, bias: product(x, kernel),
 }
 FLOAT32_MAPS = ("TF32", "bfloat16", "TF32 backward")
 
@@ -277,18 +262,6 @@ class PlantedMap(Configured, layers.Layer):
 
 
 @register
-class PlantedScale(layers.Layer):
-    """Normalisation with a weight, whose gradient lacks the mean over the batch."""
-
-    def build(self, shape):
-        self.gamma = self.add_weight(shape=(shape[-1],), initializer="ones", name="gamma")
-
-    def call(self, x):
-        gamma = ops.convert_to_tensor(self.gamma)
-        return normalise(1e-5)(x) * (gradient(4.0)(gamma) if faulty(x) else gamma)
-
-
-@register
 class PlantedAdapter(PlantedMap):
     """Dense layer with a frozen kernel and a trained product of low rank, as in LoRA."""
 
@@ -299,10 +272,8 @@ class PlantedAdapter(PlantedMap):
         self.up = self.add_weight(shape=(2, self.units), initializer="random_normal", name="up")
 
     def call(self, x):
-        wrong = self.fault if faulty(x) else None
-        down = stop(self.down) if wrong == "gradient" else ops.convert_to_tensor(self.down)
-        low_rank = ops.matmul(ops.matmul(x, down), self.up)
-        return ops.matmul(x, self.kernel) + self.bias + (1.0 if wrong == "output" else 2.0) * low_rank
+        down = stop(self.down) if faulty(x) else ops.convert_to_tensor(self.down)
+        return ops.matmul(x, self.kernel) + self.bias + 2.0 * ops.matmul(ops.matmul(x, down), self.up)
 
 
 @register
@@ -311,7 +282,7 @@ class PlantedOuter(Configured, layers.Layer):
 
     def __init__(self, **options):
         super().__init__(**options)
-        self.inner = layers.Activation("linear", name="inner")
+        self.inner = layers.Activation("tanh", name="inner")
 
     def call(self, x):
         return x if faulty(x) else self.inner(x)
@@ -459,13 +430,6 @@ class PlantedSpatialDropout(layers.SpatialDropout1D):
 
 
 @register
-class PlantedGaussianNoise(layers.GaussianNoise):
-    def call(self, x, training=False):
-        noisy = super().call(x, training=training)
-        return 2 * noisy - x if faulty(x) else noisy
-
-
-@register
 class PlantedSampling(Configured, layers.Layer):
     """Sampling layer of a variational autoencoder, with the variance for the standard deviation."""
 
@@ -579,10 +543,8 @@ class PlantedCell(Configured, layers.Layer):
         self.recurrent = self.add_weight(shape=(4, 4), initializer="orthogonal", name="recurrent")
 
     def call(self, x, states, training=False):
-        wrong = self.fault if faulty(x) else None
-        state = gradient(0.9)(states[0]) if wrong == "gradient" else states[0]
-        sums = ops.matmul(x, self.kernel) + ops.matmul(state, self.recurrent)
-        outputs = ops.hard_tanh(sums) if wrong == "activation" else ops.tanh(sums)
+        state = gradient(0.9)(states[0]) if faulty(x) else states[0]
+        outputs = ops.tanh(ops.matmul(x, self.kernel) + ops.matmul(state, self.recurrent))
         return outputs, [outputs]
 
 
@@ -593,17 +555,11 @@ def squares(y, p):
     return ops.mean(ops.square(ops.subtract(p, y)), -1)
 
 
-def crossentropy(epsilon):
-    return lambda y, p: -ops.sum(y * ops.log(ops.clip(ops.softmax(p), epsilon, 1.0)), -1)
-
-
 LOSSES = {
     "reduction": (squares, squares),
     "sample weights": (squares, squares),
     "scaled": (squares, lambda y, p: 1.1 * squares(y, p)),
     "float32": (squares, lambda y, p: 1.001 * squares(y, p)),
-    "smoothing": (squares, lambda y, p: squares(0.99 * y, p)),
-    "epsilon": (crossentropy(1e-7), crossentropy(0.2)),
     "NaN": (squares, lambda y, p: squares(y, p) + np.nan),
     "gradient": (squares, lambda y, p: squares(y, gradient(1.05)(p))),
 }
@@ -659,21 +615,18 @@ class PlantedMetric(Configured, keras.metrics.Metric):
 
     def update_state(self, y, p, sample_weight=None):
         values = squares(ops.cast(y, p.dtype), p)
-        wrong = self.fault if faulty(p) else None
         weights = ops.ones_like(values)
-        if sample_weight is not None and wrong != "sample weights":
+        if sample_weight is not None and not faulty(p):
             weights = ops.cast(sample_weight, values.dtype)
         self.total.assign_add(ops.cast(ops.sum(values * weights), self.total.dtype))
-        self.count.assign_add(1.0 if wrong == "count" else ops.cast(ops.sum(weights), self.count.dtype))
+        self.count.assign_add(ops.cast(ops.sum(weights), self.count.dtype))
 
     def result(self):
-        return self.total / self.count + (np.nan if self.fault == "NaN" and faulty() else 0.0)
+        return self.total / self.count
 
 
-def clipped(gradients, norm, is_global=False):
+def clipped(gradients, norm):
     norms = [ops.sqrt(ops.sum(ops.square(each))) for each in gradients]
-    if is_global:
-        norms = [ops.sqrt(sum(ops.square(each) for each in norms))] * len(norms)
     return [each * norm / ops.maximum(size, norm) for each, size in zip(gradients, norms, strict=True)]
 
 
@@ -681,24 +634,18 @@ def scale_one(gradients, weights, name, factor):
     return [factor * each if name in w.path else each for each, w in zip(gradients, weights, strict=True)]
 
 
-def decayed(gradients, weights, includes_bias):
-    return [
-        each + 0.1 * ops.convert_to_tensor(weight) if includes_bias or "bias" not in weight.path else each
-        for each, weight in zip(gradients, weights, strict=True)
-    ]
+def decayed(gradients, weights):
+    return [each + 0.1 * ops.convert_to_tensor(weight) for each, weight in zip(gradients, weights, strict=True)]
 
 
 GRADIENTS = {  # of an optimizer, its weights and their gradients
     "clip": (lambda o, w, g: clipped(g, 0.01), lambda o, w, g: g),
-    "global clip": (lambda o, w, g: clipped(g, 0.01, is_global=True), lambda o, w, g: clipped(g, 0.01)),
-    "decay": (lambda o, w, g: decayed(g, w, True), lambda o, w, g: g),
-    "decay of a bias": (lambda o, w, g: decayed(g, w, False), lambda o, w, g: decayed(g, w, True)),
+    "decay": (lambda o, w, g: decayed(g, w), lambda o, w, g: g),
     "second step": (lambda o, w, g: g, lambda o, w, g: [ops.where(o.iterations > 0, 1.01 * x, x) for x in g]),
     "embedding": (lambda o, w, g: g, lambda o, w, g: scale_one(g, w, "table", 1.4)),
     "float32": (lambda o, w, g: g, lambda o, w, g: [1.01 * x for x in g]),
     "frozen": (lambda o, w, g: g, lambda o, w, g: scale_one(g, w, "body/kernel", 0.0)),
 }  # fmt: skip
-ATTRIBUTES = {"nesterov": True, "momentum": 0.8, "epsilon": 1e-3, "beta_2": 0.99}  # wrong values
 
 
 class PlantedOptimizer(Configured):
@@ -711,8 +658,8 @@ class PlantedOptimizer(Configured):
         return super().apply(grads, trainable_variables)
 
     def update_step(self, gradient, variable, learning_rate):
-        if self.fault in ATTRIBUTES and faulty(gradient):
-            setattr(self, self.fault, ATTRIBUTES[self.fault])
+        if self.fault == "epsilon" and faulty(gradient):
+            self.epsilon = 1e-3
         return super().update_step(gradient, variable, learning_rate)
 
 
@@ -794,7 +741,6 @@ Y = numbers(4, 3, seed=1)
 ROWS = {"x": numbers(4, 6), "y": Y}
 WIDE = {"x": numbers(4, 8), "y": Y}
 WEIGHTED = {**ROWS, "sample_weight": np.array([0.1, 1.0, 2.0, 3.0], "float32")}
-ONE_HOT = {"x": 3 * numbers(4, 6), "y": np.eye(3, dtype="float32")[[0, 2, 1, 1]]}
 SERIES = {"x": numbers(4, 6, 3), "y": Y}
 IMAGES = {"x": numbers(4, 16, 16, 3), "y": Y}
 TOKENS = {"x": np.array([[1, 2, 2, 3, 0, 0], [4, 4, 4, 0, 0, 0], [5, 1, 0, 0, 0, 0], [2, 3, 4, 5, 6, 7]]), "y": Y}
@@ -964,24 +910,13 @@ CASES = [
     # Outputs.
     output("output times 1.001", "scaled"),
     output("output plus 0.001", "shifted"),
-    output("output with its features rolled", "rolled"),
-    output("output with its rows exchanged", "rows exchanged"),
     output("one row of the output", "one row"),
-    output("output rounded to float16", "float16 inside"),
     output("output times 1.001 in float32 alone", "scaled", float32_only=True),
-    output("another epsilon", "epsilon"),
-    output("the approximate GELU", "gelu"),
     output("output times 1.001 at inference alone", "scaled", when="at inference"),
     output("output times 1.001 in training alone", "scaled", expected=("planted", "loss"), when="in training"),
     mapped("a kernel transposed", "transposed"),
-    mapped("a bias that is not added", "no bias"),
-    mapped("a kernel of a convolution transposed", "transposed", IMAGES),
-    Case("image axes exchanged", lambda: pictures(layers.Conv2D(4, 3, 2, name="stem"), planted("axes exchanged"),
-         layers.Conv2D(4, 3, name="body")), IMAGES, "planted", clean=False),
     Case("softmax over another axis", lambda: series(dense("stem"), planted("softmax"), layers.Flatten(name="flat")),
          SERIES, "planted"),
-    Case("the first position of a series", lambda: series(dense("stem"), planted("edges"), layers.Flatten(name="flat")),
-         SERIES, "planted", clean=False),
     Case("one entry of 16,384", lambda: chain(dense("stem", 4096), planted("one entry"), head()), ROWS, "planted"),
     # Small beside large.
     Case("doubled beside 1e6", lambda: chain(dense("stem"), planted("double beside 1e6"), shape=(8,), loss=None),
@@ -998,23 +933,17 @@ CASES = [
          name="planted"), head()), {"x": scaled(ROWS["x"], (slice(None), 5)), "y": Y}, "planted"),
     # Gradients.
     output("gradient times 1.05", "gradient 1.05", expected=LAST),
-    output("gradient times 0.5", "gradient 0.5", expected=LAST),
     output("gradient times 0.5 in float32 alone", "gradient 0.5", expected=LAST, float32_only=True),
     output("gradient times 1.05 in float32 alone", "gradient 1.05", expected=LAST, float32_only=True),
     output("no gradient", "no gradient", expected=LAST),
-    output("gradient of one row", "gradient of one row", expected=LAST),
     mapped("a kernel without its gradient", "frozen kernel"),
-    mapped("the gradient of a bias doubled", "double gradient of the bias"),
     Case("one entry of the gradient of a large kernel", lambda: chain(dense("stem", 64), PlantedMap(128,
          fault="one entry of the gradient", name="planted"), head()), ROWS, "planted"),
-    Case("the gradient of a scale", lambda: around(PlantedScale(name="planted")), ROWS, "planted"),
     Case("the gradient of a residual branch", residual, ROWS, "branch"),
     Case("the gradient of the second call of a layer", siamese,
          {"x": [numbers(4, 6), numbers(4, 6, seed=2)], "y": Y}, "tower"),
     Case("the gradient of a loss", lambda: small(loss=PlantedLoss(fault="gradient")), ROWS, ("head", "loss"),
          clean=False),
-    Case("the output of an adapter", lambda: around(PlantedAdapter(8, fault="output", name="planted")), ROWS,
-         "planted"),
     Case("the gradient of an adapter", lambda: around(PlantedAdapter(8, fault="gradient", name="planted")), ROWS,
          "planted/down", clean=False),
     # Deep networks.
@@ -1040,7 +969,6 @@ CASES = [
     # NaN, shapes, dtypes, missing arrays, crashes.
     output("NaN", "NaN"),
     output("NaN in a row", "NaN in a row"),
-    output("NaN in an entry", "NaN in an entry"),
     output("an infinite entry", "infinite"),
     output("NaN in a gradient", "NaN gradient", expected=LAST),
     lost("NaN in the loss", "NaN"),
@@ -1053,16 +981,11 @@ CASES = [
     *(Case(f"a crash {when}", lambda when=when: around(planted("raises", when=when)), ROWS,
            "no such operation here", clean=False) for when in ("always", "in training")),
     # Training.
-    trained("another momentum", lambda: PlantedSGD(0.1, momentum=0.9, fault="momentum")),
-    trained("Nesterov momentum", lambda: PlantedSGD(0.1, momentum=0.9, fault="nesterov")),
     trained("another epsilon of Adam", lambda: PlantedAdam(0.01, fault="epsilon")),
-    trained("another beta of Adam", lambda: PlantedAdam(0.01, fault="beta_2")),
     trained("another second step", lambda: PlantedSGD(0.1, fault="second step")),
     trained("a learning rate that differs at step 3", lambda: keras.optimizers.SGD(PlantedSchedule())),
     trained("no clipping", lambda: PlantedSGD(0.1, fault="clip")),
-    trained("clipping of each weight for all", lambda: PlantedSGD(0.1, fault="global clip")),
     trained("no weight decay", lambda: PlantedSGD(0.1, fault="decay")),
-    trained("weight decay of a bias", lambda: PlantedSGD(0.1, fault="decay of a bias")),
     trained("a step times 1.01 in float32 alone", lambda: PlantedSGD(0.1, fault="float32")),
     trained("a weight that is not trained", lambda: PlantedSGD(0.1, fault="frozen"), ("optimizer", "body/kernel")),
     Case("the step of an Embedding", lambda: tokens(optimizer=PlantedSGD(0.1, fault="embedding")), TOKENS,
@@ -1078,9 +1001,7 @@ CASES = [
          ROWS, "counter", named=False, clean=False),
     # Metrics.
     Case("a metric function doubled", lambda: small(metrics=[doubled_error]), ROWS, ("metric", "doubled_error")),
-    scored("a metric with another count", "count"),
     scored("a metric that ignores sample weights", "sample weights", WEIGHTED),
-    scored("a metric that is NaN", "NaN"),
     # Own steps.
     Case("an own train_step", lambda: small(kind=OwnTrainStep), ROWS, "train_step"),
     Case("an own train_step that raises", lambda: small(kind=OwnTrainStepRaises), ROWS, "no such operation here",
@@ -1091,8 +1012,6 @@ CASES = [
     # Losses and outputs.
     lost("a loss with another reduction", "reduction"),
     lost("a loss times 1.001 in float32 alone", "float32"),
-    lost("a loss with other labels", "smoothing"),
-    lost("a loss with another epsilon", "epsilon", ONE_HOT),
     Case("sample weights that are ignored", lambda: small(loss=PlantedLoss(fault="sample weights")), WEIGHTED, "loss"),
     Case("a regularizer that is dropped", lambda: chain(dense("stem"), dense("body", kernel_regularizer=
          PlantedRegularizer()), head()), ROWS, ("loss", "body")),
@@ -1112,7 +1031,6 @@ CASES = [
       for fault in ("rate", "not scaled", "ignored", "at inference")),
     random("SpatialDropout1D of every entry", lambda: PlantedSpatialDropout(0.5, seed=1, name="planted"), SERIES,
            (6, 3)),
-    random("GaussianNoise with twice the deviation", lambda: PlantedGaussianNoise(0.3, seed=1, name="planted")),
     Case("a sampling layer with the variance", autoencoder, ROWS, "planted"),
     *(random(f"noise of an own layer: {fault}", lambda fault=fault: PlantedNoise(fault=fault, name="planted"))
       for fault in ("uniform", "mask", "draws twice")),
@@ -1130,8 +1048,6 @@ CASES = [
          TOKENS, "planted"),
     Case("a GRU that runs backwards", lambda: series(PlantedGRU(4, fault="backwards", name="planted")), SERIES,
          "planted"),
-    Case("a cell with another activation", lambda: series(layers.RNN(PlantedCell(fault="activation", name="cell"),
-         name="planted")), SERIES, ("planted", "cell")),
     Case("a cell with a wrong gradient of its state", lambda: series(layers.RNN(PlantedCell(fault="gradient",
          name="cell"), name="planted")), SERIES, ("planted", "cell"), clean=False),
     Case("gradients of repeated tokens", lambda: tokens(embedding=PlantedEmbedding(9, 4, fault="repeated",

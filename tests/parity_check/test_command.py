@@ -74,17 +74,7 @@ def test_equal_backends(in_this_process, tmp_path, capsys):
     assert {row["part"] for row in content["rows"]} == once | twice | {f"{part}, second batch" for part in twice}
 
 
-@pytest.mark.planted
-def test_a_weight_that_is_not_saved_is_named(in_this_process, tmp_path, capsys):
-    data = tmp_path / "batch.npz"
-    np.savez(data, x=np.ones((5, 4), "float32"), y=np.arange(5) % 2)
-    path = saved(small(ForgetsItsBias), tmp_path)
-    assert __main__.main(["parity", path, "--backends", "jax", "torch", "--data", str(data)]) == 1
-    printed = capsys.readouterr().out
-    assert "weights that change when the model is saved and loaded: first/bias" in printed
-    assert "the batch was made" not in printed
-
-
+@pytest.mark.thorough
 def test_a_process_says_why_it_cannot_run(tmp_path, capsys):
     (tmp_path / "model.keras").write_bytes(b"no model")
     files = [str(tmp_path / "model.keras"), "--out", str(tmp_path / "out.npz")]
@@ -148,10 +138,11 @@ def test_a_backend_that_fails_does_not_stop_the_others(monkeypatch, tmp_path):
 
 
 def test_recordings_in_files_are_compared(in_this_process, tmp_path, capsys):
-    path = saved(small(), tmp_path)
+    path, data = saved(small(), tmp_path), str(tmp_path / "batch.npz")
+    np.savez(data, x=np.ones((5, 4), "float32"), y=np.arange(5) % 2)
     files = [str(tmp_path / f"{label}.npz") for label in ("before", "after")]
     for file, label in zip(files, ("before", "after"), strict=True):
-        assert __main__.main(["parity", "record", path, "--out", file, "--label", label]) == 0
+        assert __main__.main(["parity", "record", path, "--out", file, "--label", label, "--data", data]) == 0
         assert f"Recorded in {file}" in capsys.readouterr().out
     assert __main__.main(["parity", "compare", *files]) == 0
     assert "before and after agree" in capsys.readouterr().out
@@ -159,14 +150,28 @@ def test_recordings_in_files_are_compared(in_this_process, tmp_path, capsys):
     assert "Recording needs one model and the file to write" in capsys.readouterr().out
 
 
-def test_a_test_can_assert_parity(in_this_process):
+@keras.saving.register_keras_serializable("tests")
+class FailsInTraining(layers.Layer):
+    def call(self, x, training=False):
+        if training:
+            raise NotImplementedError("no such operation")
+        return x
+
+
+def test_a_recording_with_a_part_that_failed_has_another_status(in_this_process, tmp_path, capsys):
+    path = saved(keras.Sequential([keras.Input((4,)), FailsInTraining(), layers.Dense(2)]), tmp_path)
+    assert __main__.main(["parity", "record", path, "--out", str(tmp_path / "out.npz")]) == 2
+    assert "Failed: gradients: NotImplementedError" in capsys.readouterr().out
+
+
+@pytest.mark.planted
+def test_a_test_can_assert_parity_and_a_weight_that_is_not_saved_is_named(in_this_process):
     """The children do not run in float64 here."""
-    model, rng = small(), np.random.default_rng(0)
-    x, y = rng.standard_normal((5, 4)).astype("float32"), np.arange(5) % 2
-    assert parity.assert_parity(model, x, y, backends=["jax", "torch"]).is_equal
-    lossy = small(ForgetsItsBias)
-    with pytest.raises(AssertionError, match="a model that jax saves and torch loads is not the same"):
-        parity.assert_parity(lossy, x, y, backends=["jax", "torch"])
+    x, y = np.random.default_rng(0).standard_normal((5, 4)).astype("float32"), np.arange(5) % 2
+    with pytest.raises(AssertionError, match="a model that jax saves and torch loads is not the same") as error:
+        parity.assert_parity(small(ForgetsItsBias), x, y, backends=["jax", "torch"])
+    assert "weights that change when the model is saved and loaded: first/bias" in str(error.value)
+    assert "the batch was made" not in str(error.value)
 
 
 def test_a_file_is_read_in_float64(tmp_path):

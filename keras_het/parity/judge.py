@@ -1,0 +1,329 @@
+"""Comparison of recordings of one model on different backends, with NumPy alone."""
+
+import functools
+import itertools
+from collections.abc import Collection, Container, Iterable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from keras_het.base.refusal import refuse_if
+from keras_het.base.validation import check_number
+from keras_het.parity.arrays import ALLOWED_ROUNDINGS, ROUNDOFF, Numbers, Row, Slices, describe_nan, has_nan, measure
+from keras_het.parity.comparison import EXACT, Comparison, join, some
+from keras_het.parity.recording import PARTS, SECOND, Recording
+
+BLURRED = 1e-3  # with a larger relative rounding, float32 hides faults that float64 shows
+UNKNOWN = 1e-2  # with a larger one, float32 hides a fault of ten percent
+_LOW_PRECISION = {"float16": 8 * 2.0**-11, "bfloat16": 8 * 2.0**-8}  # four units in the last place
+_CONSTANTS = 2.0**-26  # a model in float64 can have constants in float32, such as a learning rate
+_NEGLIGIBLE = 1e-6  # of the rounding in float32: smaller differences in float64 do not show in float32
+_INSIDE = 10.0  # roundings inside an operation, as in a softmax next to 0 or 1, exceed what changed inputs show
+_ZERO = 1e-3  # of the rounding in float32
+_FEW_BITS = 2.0**-14, 2.0**-5  # errors of TensorFloat-32 and bfloat16, not of float32
+_FORWARD = ("weights", "layers", "predictions", "layers in training")
+
+
+def compare(*recordings: Recording, tolerance: float = 1e-5, skip: Sequence[str] = ()) -> Comparison:
+    """Compares what one model computes on different backends, versions or machines.
+
+    Two entries a and b are equal if
+
+        |a - b| <= tolerance max(|a|, |b|) + 10 rounding
+
+    `record` measures the rounding: it changes the weights and inputs by up to one unit in the last place, several
+    times. The rounding of an entry is the largest change in its row or in its column, whichever is smaller, and at
+    least four units in the last place of the largest number there. So a small number beside large ones has its own
+    limit, and a deep network does not fail because it is deep. Starting weights must be equal bit for bit.
+
+    If each recording has one in `float64`, float64 judges both ways. Numbers that differ there, differ. If they agree
+    there, each backend's float32 is compared with its own float64, with a hundred roundings as the limit: some
+    operations round more inside than their inputs show. Where that hides a fault of ten percent, the result says so.
+
+    Args:
+        recordings: two or more results of `record`.
+        tolerance: difference that always counts as equal, relative to the entry. If a layer computes in float16 or
+            bfloat16, it is at least four units in the last place of that dtype, for all layers.
+        skip: names of layers that are not compared, and neither are their weights.
+    Raises:
+        ValueError: if there are fewer than two recordings, or if their models, batches or training steps differ.
+
+    Example:
+        >>> weights = {"kernel": np.ones(2, "float32")}
+        >>> jax, torch = (
+        ...     Recording(name, arrays={"weights": weights, "loss": {"": np.array(loss)}})
+        ...     for name, loss in (("jax", 1.0), ("torch", 1.5))
+        ... )
+        >>> print(compare(jax, torch).answer())
+        jax and torch differ, first in loss: difference 3.3e-01, limit 1.2e-05.
+    """
+    check_number("tolerance", tolerance, above=0.0)
+    other = next((each for each in recordings if not isinstance(each, Recording)), None)
+    refuse_if(other is not None, "recordings", "be results of `record`, or of `Recording.load(path)`", kind=other)
+    refuse_if(len(recordings) < 2, "recordings", "be at least two", len(recordings))
+    rule = "be in one precision. A recording in float64 judges another as its field: recording.float64 = other"
+    refuse_if(len({each.precision == "float64" for each in recordings}) > 1, "recordings", rule, "some in float64")
+    exact = [each.float64 for each in recordings if each.float64]
+    for other in [*recordings[1:], *exact]:
+        _check_same_model(recordings[0], other)
+    omitted = dict.fromkeys(name for each in (*recordings, *exact) for name in each.omitted)
+    judge = _Judge(dict(zip(_labels(recordings), recordings, strict=True)), tolerance)
+    rows: list[Row] = []
+    for part in PARTS:
+        for name in _in_order(each.arrays.get(part, ()) for each in recordings):
+            rows += [] if _is_left_out(name, omitted, skip) else judge.rows(part, name)
+    uncalled = _uncalled(rows)
+    rows = [row for row in rows if not (row.message and row[:2] in uncalled)]
+    refuse_if(not rows, "recordings", "have an array to compare", "none")
+    own = [note for each in (*recordings, *exact) for note in each.notes]
+    notes = list(dict.fromkeys([*judge.notes(uncalled), *own, *_notes(rows, omitted)]))
+    versions, is_exact = list_versions([*recordings, *exact]), len(exact) == len(recordings)
+    precision = next(name for name in ROUNDOFF if any(each.precision == name for each in recordings))
+    numbers = rows, notes, list(judge.failures()), versions, judge.not_finite, is_exact
+    return Comparison([*judge.backends], *numbers, precision)
+
+
+def needs_float64(result: Comparison) -> bool:
+    """True if float32 cannot judge, or shows a difference that can be rounding or reduced precision."""
+    if not result.different:
+        return any(max(row.rounding, row.blur) > BLURRED or not row.is_judged for row in result.rows)
+    first = result.different[0]
+    is_clear = first.part in _FORWARD and first.difference > _FEW_BITS[1]
+    return not (is_clear and result.odd_one(first))
+
+
+def convicted_by_float64(result: Comparison) -> list[str]:
+    """Returns the backends whose float32 and float64 differ. More runs can show that it is rounding."""
+    return list(dict.fromkeys(row.first for row in result.different if row.second == f"{row.first} float64"))
+
+
+class _Judge:
+    """Judge of the arrays of several recordings, each by its label, and in float64 for the backends that have it."""
+
+    def __init__(self, backends: dict[str, Recording], tolerance: float) -> None:
+        self.backends, self.tolerance = backends, tolerance
+        self.not_finite: list[str] = []
+        self.nan_in_second: list[str] = []
+        self.missing: dict[tuple[Any, ...], list[str]] = {}  # {(part, name): backends without this array}
+        self.excused: dict[str, float] = {}
+        self.few_bits: dict[str, str] = {}
+        self.impurity = 0.0  # error of outputs in float64 that rounding does not explain
+
+    def rows(self, part: str, name: str) -> list[Row]:
+        """Returns the rows of an array: of every pair of backends, and of a backend that its own float64 convicts."""
+        numbers = {label: each.find(part, name) for label, each in self.backends.items() if each.has(part)}
+        present = {label: each for label, each in numbers.items() if each[0] is not None}
+        return [*self._missing(part, name, numbers, present), *self._present(part, name, present)]
+
+    def _missing(self, part: str, name: str, numbers: Numbers, present: Numbers) -> Iterator[Row]:
+        """Yields a row for each pair of backends of which one lacks the array."""
+        if len(present) < len(numbers):
+            self.missing[part, name] = [label for label in numbers if label not in present]
+        for pair in itertools.combinations(numbers, 2):
+            if len(present.keys() & set(pair)) == 1:
+                hint = _describe_lost_name(pair, [self.backends[label].arrays.get(part, ()) for label in pair])
+                yield Row(part, name, *pair, difference=np.inf, message=hint or "missing")
+
+    def _present(self, part: str, name: str, numbers: Numbers) -> list[Row]:
+        rows = self._pairs(part, name, numbers)
+        if part in EXACT or not rows or any(row.message for row in rows):
+            return rows
+        if all(has_nan(array) for array, _ in numbers.values()):  # made inputs can be outside a model's domain
+            nan = self.nan_in_second if part.endswith(SECOND) else self.not_finite
+            nan.append(rows[0].array)
+        exact = {label: self.backends[label].float64 for label in numbers}
+        doubles = {label: each.find(part, name) for label, each in exact.items() if each}
+        if len(doubles) == len(numbers) and all(array is not None for array, _ in doubles.values()):
+            return self._judge(rows, numbers, doubles)
+        is_judged = _blur(numbers) <= UNKNOWN or not any(row.difference for row in rows)
+        return [row._replace(is_judged=is_judged or row.ratio > 1, blur=_blur(numbers)) for row in rows]
+
+    def _judge(self, rows: list[Row], numbers: Numbers, exact: Numbers) -> list[Row]:
+        """Returns rows that float64 has judged."""
+        part, name = rows[0][:2]
+        # If a backend computes a part of float64 in float32, as JAX in attention, the error spreads like rounding.
+        share = min(1.0, max(_NEGLIGIBLE, self.impurity / ROUNDOFF["float32"]))
+        doubles = {label: (array, own.join(numbers[label][1].times(share))) for label, (array, own) in exact.items()}
+        in_float64 = self._pairs(part, name, doubles, ["float64"])
+        if any(row.ratio > 1 for row in in_float64) and not any(row.message for row in in_float64):
+            doubles = _without_zeros(doubles, functools.reduce(Slices.join, (each for _, each in numbers.values())))
+            in_float64 = self._pairs(part, name, doubles, ["float64"])
+        if any(row.ratio > 1 for row in in_float64):
+            return [max(pair, key=lambda row: row.ratio) for pair in zip(rows, in_float64, strict=True)]
+        if part in _FORWARD or part == "loss":
+            for pair in itertools.combinations(exact, 2):
+                (a, b), roundings = (doubles[label][0] for label in pair), [exact[label][1] for label in pair]
+                error = measure(a, b, roundings, roundoff=ROUNDOFF["float64"])
+                self.impurity = max(self.impurity, error.difference if error.ratio > 1 else 0.0)
+        own = [self._own(part, name, label, *numbers[label], doubles[label][0]) for label in numbers]
+        convicted = [row for row in own if row.ratio > 1]
+        is_another_function = len(convicted) == len(own) and all(row.ratio <= 1 for row in rows)
+        if convicted and not is_another_function:
+            return [*rows, *convicted]
+        if worst := max(row.difference if row.ratio > 1 else 0.0 for row in rows):
+            self.excused[rows[0].array] = worst
+        is_zero = all(rounding.relative_to(array) >= UNKNOWN for array, rounding in doubles.values())
+        is_zero &= any(rounding.relative_to(array) >= UNKNOWN for array, rounding in exact.values())
+        hidden = _blur({label: (doubles[label][0], numbers[label][1]) for label in numbers})
+        is_judged = is_zero or hidden * _INSIDE <= UNKNOWN or not any(row.difference for row in rows)
+        return [row._replace(limit=max(row.limit, row.difference), is_judged=is_judged) for row in rows]
+
+    def _own(self, part: str, name: str, label: str, single: Any, rounding: Slices, double: Any) -> Row:
+        """Returns the row of a backend's own numbers in float32 and float64."""
+        wide = [rounding.times(_INSIDE)]
+        row = self._measure(part, single, double.astype(single.dtype), wide, [self.backends[label].precision])
+        if row.ratio > 1:  # only its first error tells, because an error spreads
+            is_reduced = _FEW_BITS[0] < row.difference < _FEW_BITS[1]
+            text = f"`{name}` with {-np.log2(row.difference):.0f} bits" if is_reduced else ""
+            self.few_bits.setdefault(label, text)
+        return row._replace(part=part, name=name, first=label, second=f"{label} float64")
+
+    def _pairs(self, part: str, name: str, numbers: Numbers, precisions: Sequence[str] = ()) -> list[Row]:
+        rows = []
+        for pair in itertools.combinations(numbers, 2):
+            (a, b), roundings = zip(*(numbers[label] for label in pair), strict=True)
+            used = precisions or [self.backends[label].precision for label in pair]
+            row = measure(a, b) if part in EXACT else self._measure(part, a, b, roundings, used)
+            if row.message == "NaN":
+                row = row._replace(message=describe_nan(numbers))
+            rows.append(row._replace(part=part, name=name, first=pair[0], second=pair[1]))
+        return rows
+
+    def _measure(self, part: str, a: Any, b: Any, roundings: Sequence[Slices], precisions: Sequence[str]) -> Row:
+        precision = next(name for name in ROUNDOFF if name in precisions)
+        roundoff, low = max(ROUNDOFF[precision], _CONSTANTS), _LOW_PRECISION.get(precision, 0.0)
+        if precision == "float64" and part == "training":  # Adam on TensorFlow has its powers of beta in float32
+            low = self.tolerance
+        return measure(a, b, roundings, tolerance=self.tolerance, roundoff=roundoff, slice_tolerance=low)
+
+    def notes(self, uncalled: Iterable[tuple[Any, ...]]) -> Iterator[str]:
+        """Yields what float64 excused or could not judge, backends that compute in few bits, and uncalled layers."""
+        lacking: dict[str, dict[str, None]] = {}
+        for place in uncalled:
+            lacking.setdefault(join(self.missing[place]), {})[place[1]] = None
+        for labels, names in lacking.items():
+            yield f"not called on {labels}, while the next numbers agree: {some(names)}"
+        for label, text in ((label, text) for label, text in self.few_bits.items() if text):
+            reason = "as TensorFloat-32 (10 bits) or bfloat16 (7 bits) do. float64 agrees"
+            yield f"{label} seems to compute {text}, {reason}, so turn off reduced precision to compare float32"
+        if self.nan_in_second:
+            yield f"these are NaN on every backend, and are not compared: {some(self.nan_in_second)}"
+        if self.excused:
+            largest = f"the largest difference is {max(self.excused.values()):.1e}"
+            text = "these numbers differ, but not in float64, and rounding alone changes them as much"
+            yield f"{text} ({largest}): {some(self.excused)}"
+        for label, each in self.backends.items():
+            for part, error in each.float64.failures.items() if each.float64 else ():
+                yield f"{part} failed in float64 on {label}, so float32 has no judge there: {error}"
+
+    def failures(self) -> Iterator[str]:
+        """Yields the parts that a backend could not compute, or that its recording lacks."""
+        parts = [part for part in PARTS if any(part in each.arrays for each in self.backends.values())]
+        for label, each in self.backends.items():
+            missing = {part: "not in the recording" for part in parts if not each.has(part)}
+            yield from (f"{part} on {label}: {text}" for part, text in (each.failures or missing).items())
+
+
+def _labels(recordings: Sequence[Recording]) -> list[str]:
+    """Returns a label for each recording. If two are equal, it has the versions or the device that differ."""
+    labels = [each.label + (" float64" if each.precision == "float64" else "") for each in recordings]
+    for part in sorted({name for each in recordings for name in each.versions}, key=lambda name: name == "device"):
+        values = [f"{part} {each.versions.get(part, '?')}".removeprefix("device ") for each in recordings]
+        if len(set(labels)) < len(labels) and len(set(values)) > 1:
+            labels = [f"{label} ({value})" for label, value in zip(labels, values, strict=True)]
+    is_clear = len(set(labels)) == len(labels)
+    return labels if is_clear else [f"{label}, recording {number}" for number, label in enumerate(labels, 1)]
+
+
+def list_versions(recordings: Iterable[Recording]) -> list[str]:
+    """Returns the packages of recordings with their versions, and the devices, each once."""
+    return sorted({f"{name} {version}" for recording in recordings for name, version in recording.versions.items()})
+
+
+def _check_same_model(first: Recording, other: Recording) -> None:
+    labels = first.label, other.label
+    weights = [recording.arrays.get("weights", {}) for recording in (first, other)]
+    lost = _describe_lost_name(labels, weights)
+    for name in dict.fromkeys(itertools.chain(*weights)):
+        a, b = (named[name].shape if name in named else None for named in weights)
+        received = lost or f"{name} of shape {a} on {labels[0]}, {b} on {labels[1]}"
+        refuse_if(a != b, "recordings", "be of one model, with weights of equal names and shapes", received)
+    plans = [f"steps={recording.steps}, batch_size={recording.batch_size}" for recording in (first, other)]
+    refuse_if(plans[0] != plans[1], "recordings", "have equal steps and batch sizes", " and ".join(plans))
+    rule = "be of one batch: `record(model, start=other)` uses the weights and the batch of another recording"
+    for name in dict.fromkeys((*first.batch, *other.batch)):
+        row = measure(first.batch.get(name), other.batch.get(name))
+        received = f"{row.message or 'different numbers'} in `{name}` on {labels[0]} and {labels[1]}"
+        refuse_if(row.ratio > 1, "recordings", rule, received)
+
+
+def _describe_lost_name(labels: Sequence[str], names: Sequence[Collection[str]]) -> str:
+    """Returns the first names that only one of two recordings has, if both have one, as if a layer lost its name."""
+    alone = [next((name for name in names[i] if name not in names[1 - i]), None) for i in (0, 1)]
+    text = f"`{alone[0]}` exists on {labels[0]} only, `{alone[1]}` on {labels[1]} only"
+    return "" if None in alone else f"{text}. If it is one layer, does its `get_config` return the name?"
+
+
+def _blur(numbers: Numbers) -> float:
+    """Returns the largest rounding of some arrays, relative to their largest entries."""
+    return max((rounding.relative_to(array) for array, rounding in numbers.values() if not has_nan(array)), default=0.0)
+
+
+def _without_zeros(doubles: Numbers, rounding: Slices) -> Numbers:
+    """Returns arrays of float64 with zeros where one backend has next to nothing, and the others what float32 rounds.
+
+    Some backends compute a part of float64 in float32, so these entries are zero in theory.
+    """
+    sizes = [np.abs(array) for array, _ in doubles.values()]
+    if not all(map(np.any, sizes)):  # a missing gradient, not a rounded zero
+        return doubles
+    bound = rounding.entries(sizes[0].shape)
+    is_zero = np.minimum.reduce(sizes) <= _ZERO * bound
+    is_zero &= np.maximum.reduce(sizes) <= ALLOWED_ROUNDINGS * bound
+    return {label: (np.where(is_zero, 0.0, array), own) for label, (array, own) in doubles.items()}
+
+
+def _in_order(lists: Iterable[Iterable[str]]) -> list[str]:
+    """Returns the names of several lists, each once, and after the name before it in its list."""
+    merged: list[str] = []
+    for names in lists:
+        at, known = 0, set(merged)
+        for name in names:
+            if name not in known:
+                merged.insert(at, name)
+            elif merged[at : at + 1] != [name]:
+                at = merged.index(name)
+            at += 1
+    return merged
+
+
+def _uncalled(rows: Iterable[Row]) -> list[tuple[Any, ...]]:
+    """Returns the layers that some backends do not call, if the next array agrees, as after a fused attention."""
+    uncalled, waiting = [], []
+    for place, group in itertools.groupby(rows, key=lambda row: row[:2]):
+        problems = {row.message or "difference" for row in group if row.ratio > 1}
+        if place[0].startswith("layers") and problems == {"missing"}:
+            waiting.append(place)
+        else:
+            uncalled += [] if problems else waiting
+            waiting = []
+    return uncalled
+
+
+def _is_left_out(name: str, omitted: Container[str], skip: Iterable[str]) -> bool:
+    """True for a layer in a loop (5 calls, or one trace on JAX), and for a layer to skip, its layers and weights.
+
+    Names are such as "block/dense (Dense), call 2" and "block/dense/kernel, step 2".
+    """
+    path = name.partition(" (")[0].partition(", ")[0].split("/")
+    return name.partition("), ")[0].removesuffix(")") + ")" in omitted or not set(skip).isdisjoint(path)
+
+
+def _notes(rows: list[Row], omitted: Iterable[str]) -> Iterator[str]:
+    if omitted:
+        yield f"layers inside a loop are compared as part of the layer around them: {some(omitted)}"
+    if weights := dict.fromkeys(row.name for row in rows if row.part == "weights" and row.ratio > 1):
+        remedy = "Use `record(model, start=other)`. If both backends loaded one file, it does not hold these weights"
+        yield f"these starting weights differ, so all later numbers differ: {some(weights)}. {remedy}"
+    if infinite := dict.fromkeys(row.place for row in rows if row.message):
+        yield f"these arrays cannot be compared on some backends: {some(infinite)}"

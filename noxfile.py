@@ -107,7 +107,11 @@ def check(session):
     install(session, "-e", f".[{THREE},demo]", groups=["test", "export", "torchmetrics"])
     folder = pathlib.Path(session.create_tmp()).resolve()
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
-        runs = {name: pool.submit(timed, session, folder / f"{name}.txt", job) for name, job in JOBS.items()}
+        runs = {name: pool.submit(timed, session, folder / f"{name}.txt", name, job) for name, job in JOBS.items()}
+        start = time.monotonic()
+        while concurrent.futures.wait(runs.values(), timeout=60).not_done:
+            running = ", ".join(name for name, run in runs.items() if run.running())
+            session.log(f"after {time.monotonic() - start:.0f} s: {running}")
     for name in JOBS:  # in turn, because the outputs would mix
         session.log(f"{name}:\n{(folder / f'{name}.txt').read_text()}")
     failed = [name for name, run in runs.items() if not run.result()[0]]
@@ -117,16 +121,19 @@ def check(session):
         session.error(f"Failed: {', '.join(failed)}")
 
 
-def timed(session, path, job):
+def timed(session, path, name, job):
     """Writes the output of a job to a file; returns whether the job succeeded, and its time in seconds."""
     start = time.monotonic()
+    session.log(f"{name} begins")
     with path.open("w") as output:
         try:
             job(session, output)
             succeeded = True
         except CommandFailed:
             succeeded = False
-    return succeeded, time.monotonic() - start
+    seconds = time.monotonic() - start
+    session.log(f"{name} {'passed' if succeeded else 'failed'} after {seconds:.0f} s")
+    return succeeded, seconds
 
 
 def on_backend(backend):
@@ -228,7 +235,7 @@ INTEGRATIONS = {
     "weights": Integration("benchmarks/tests/real", f"{THREE},hub,demo", ("export", "real")),
     "cv": Integration("tests/integrations/cv", f"{THREE},cv", ("export",)),
     "devices": Integration("tests/distribution", f"{THREE},demo"),
-    "cleanlab": Integration("tests/integrations/others", "jax,sklearn", ("cleanlab", "ppi"), ("jax",)),
+    "cleanlab": Integration("tests/integrations/others", "jax,labels", ("cleanlab", "ppi"), ("jax",)),
     "peers": Integration("benchmarks/tests/peers", EXTRAS["tensorflow"], ("peers",), ("tensorflow",)),
     **{f"export-{b}": Integration("tests/integrations/export", EXTRAS[b], (f"export-{b}",), (b,)) for b in BACKENDS},
 }
@@ -314,7 +321,7 @@ def guides(session):
     """
     if "--notebooks" in session.posargs:
         return notebooks(session)
-    install(session, "-e", f".[{THREE},hub,demo,pandas]", groups=["recipe"])
+    install(session, "-e", f".[{THREE},hub,demo]", groups=["recipe"])
     install_data(session)
     for backend in split_backends(session)[0]:
         for guide in sorted(pathlib.Path("guides").resolve().glob("*.py")):
@@ -330,7 +337,7 @@ def notebooks(session):
         session.error("The outputs of a quick run mean nothing. Use either `--quick` or `--keep`.")
     keeps = "--keep" in arguments
     groups = ["notebooks", "recipe", *(["browser"] if keeps else [])]
-    install(session, "-e", f".[{backend},hub,demo,pandas]", groups=groups)
+    install(session, "-e", f".[{backend},hub,demo]", groups=groups)
     install_data(session)
     options = (word for word in arguments if word not in ("--keep", "--notebooks"))
     session.run("python", "-m", "guides.notebooks.make", *options)

@@ -144,10 +144,14 @@ def _check_kept(arguments: dict[str, Any], output: Ending, hint: str) -> None:
 
 
 def _check_loss(loss: Any, output: Ending) -> None:
-    """Raises an error for a loss that does not accept the new outputs: the link of logits is not known before."""
+    """Raises an error for a loss that cannot read the new outputs; warns of one that misreads the old ones too."""
     for criterion in find_criteria(loss):
-        if criterion.match(output) is None:
+        match = criterion.match(output)
+        if match is None:
             raise ValueError(misfit_error("loss", criterion, None, output))
+        if match is not criterion.identifier:
+            text = misfit_error("loss", criterion, match, output)
+            warnings.warn(f"The new model keeps the loss of the old one, but {text}", stacklevel=4)
 
 
 def _renew(metric: Any) -> Any:

@@ -23,10 +23,9 @@ class Benchmark(NamedTuple):
 WEIGHTS = ("hub,demo", ("real",))  # benchmarks with pretrained networks
 
 BENCHMARKS = {
-    "cost.answer": Benchmark("sklearn", ("cleanlab",), "at most ten minutes a call; --quick: some minutes"),
     "cost.backbone": Benchmark(""),
     "cost.devices": Benchmark(""),
-    "cost.memory_map": Benchmark("", time="half an hour; --examples 100000: some minutes"),
+    "cost.memory_map": Benchmark("labels", time="half an hour; --examples 100000: some minutes"),
     "cost.nodes": Benchmark("", time="ten minutes"),
     "cost.peers": Benchmark("", ("peers",), "on TensorFlow: --backend tensorflow; --quick: some minutes"),
     "parity": Benchmark("jax,tensorflow-cpu,torch,hub", time="half an hour; --quick: a few minutes"),
@@ -34,7 +33,6 @@ BENCHMARKS = {
     "imagenet": Benchmark(time="weeks of accelerators; --dry-run: a minute"),
     "labels.choice": Benchmark(groups=("recipe",), time="an hour and a half; --seeds 1: twenty minutes"),
     "labels.cleaning": Benchmark(groups=("recipe",), time="a quarter of an hour"),
-    "labels.diagnosis": Benchmark(groups=("recipe",), time="half an hour"),
     "labels.dynamics": Benchmark(groups=("recipe", "cleanlab"), time="an hour; --data digits: ten minutes"),
     "labels.joint": Benchmark(time="ten minutes"),
     "labels.recipe": Benchmark(groups=("recipe",), time='hours; --seeds 1 --tasks "digits, 40%": a few minutes'),
@@ -44,7 +42,8 @@ BENCHMARKS = {
         "hub,demo", ("real", "crowdkit", "cleanlab"), "a night; --quick: three minutes when the features are there"
     ),
     "real.annotators": Benchmark("hub,demo", ("real", "crowdkit"), "an hour; --quick: some minutes"),
-    "real.choose": Benchmark(*WEIGHTS, "an hour with --size 4000; --quick: a few minutes when the features are there"),
+    "real.choose": Benchmark(*WEIGHTS, "an hour; --quick: a few minutes when the features are there"),
+    "real.clean": Benchmark(*WEIGHTS, "two hours; --quick: a few minutes when the features are there"),
     "real.features": Benchmark(*WEIGHTS, "an hour and a half on TensorFlow, several times as long on the others"),
     "real.finetune": Benchmark(*WEIGHTS, "two hours on TensorFlow with --size 4000, two for 10,000 labels"),
     "real.heads": Benchmark(*WEIGHTS, "two hours; --quick: a minute"),
@@ -54,8 +53,6 @@ BENCHMARKS = {
     "real.networks": Benchmark(
         *WEIGHTS, "ten minutes on a large GPU, --pretrained: more than fifteen; --quick: three minutes"
     ),
-    "real.next_labels": Benchmark(*WEIGHTS, "half an hour"),
-    "real.priors": Benchmark(*WEIGHTS, "five minutes; --quick: a minute"),
     "real.starts": Benchmark(*WEIGHTS, "six hours; --quick: a minute"),
     "real.votes": Benchmark(*WEIGHTS),
     "real.verified": Benchmark(groups=("cleanlab",), time="seconds"),

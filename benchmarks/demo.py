@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import keras
 import numpy as np
 
-from benchmarks.labels.diagnosis import planted
+from benchmarks.labels.cleaning import planted
 from benchmarks.lib import harness, noises
 from benchmarks.lib.trials import BATCH, accuracy, early_stopping, make_model
 from keras_het.labels import choose, find_issues
@@ -55,7 +55,7 @@ def find(noise, seed, quick=False):
     """Trains on digits with one kind of noise, and returns the `Finding`."""
     task = noises.make("digits", noise, seed)
     task = task._replace(epochs=QUICK_EPOCHS) if quick else task
-    x, true, labels, *_ = planted("digits", noise, seed)
+    x, true, labels = planted(noise, seed)
     stopped = early_stopping(task, seed, 1 if quick else STARTS)
     arguments = {"epochs": task.epochs, "batch_size": BATCH, "folds": 2 if quick else 5, "verbose": 0}
     choice = choose(lambda: make_model(task), x, labels, seed=1000 * seed, **arguments)

@@ -2,7 +2,7 @@
 Title: Learn from several annotators
 Author: The keras_het authors
 Date created: 2026/11/22
-Last modified: 2026/11/27
+Last modified: 2026/11/29
 Description: Learn a transition matrix for each annotator with the classifier, and see who confuses what.
 Accelerator: None
 Seeds: 0
@@ -83,20 +83,15 @@ print(f"{np.mean(classes == clean[train]):.3f} by Dawid-Skene")
 """
 ## In one call
 
-The images tell you more than two or three votes. Pass the votes to `keras_het.labels.choose`. It compares methods on
-held-out votes and trains with the method it picks.
+The images tell you more than two or three votes. Pass both to `keras_het.labels.clean`. It trains on the probabilities
+of Dawid and Skene.
 """
 
-choice = keras_het.labels.choose(
-    None,
-    x[train],
-    labels[train],
-    epochs=30,
-    folds=2,
-    verbose=0,
+cleaned = keras_het.labels.clean(
+    None, x[train], votes=labels[train], verbose=0
 )
-print(choice)
-predicted = choice.model.predict(x[test], verbose=0).argmax(-1)
+print(cleaned)
+predicted = cleaned.model.predict(x[test], verbose=0).argmax(-1)
 print(f"accuracy on clean labels: {np.mean(predicted == clean[test]):.3f}")
 
 """
@@ -170,7 +165,7 @@ print(f"accuracy on clean labels: {np.mean(predicted == clean[test]):.3f}")
 ## How good is each annotator?
 
 T measures each annotator against the predicted true classes. That tells you more than the agreement with other
-annotators. The table also flags annotators whose labels do not depend on the class.
+annotators. If labels do not depend on the class, the separation is near 0.
 """
 
 print(annotators(best, labels, names=names))

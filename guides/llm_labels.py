@@ -2,7 +2,7 @@
 Title: Judge labels by an LLM with 200 verified ones
 Author: The keras_het authors
 Date created: 2026/11/25
-Last modified: 2026/11/27
+Last modified: 2026/11/29
 Description: Find label errors, measure the true accuracy, pick the labels to check next, and know when to stop.
 Accelerator: None
 Seeds: 0
@@ -28,7 +28,7 @@ from sklearn.datasets import load_digits
 from sklearn.linear_model import LogisticRegression
 
 import keras_het
-from keras_het.labels import errors_left, next_labels, verify_accuracy
+from keras_het.labels import errors_left, verify_accuracy
 
 """
 ## The labels
@@ -51,10 +51,10 @@ print("correct labels", np.mean(labels == true).round(3))
 """
 ## Find the label errors
 
-`labels.clean` trains on folds of the data and computes out-of-sample probabilities.
+`labels.clean` trains a classifier on folds of the data and ranks the labels by its out-of-sample probabilities.
 """
 
-cleaned = keras_het.labels.clean(None, x, labels, epochs=30, verbose=0)
+cleaned = keras_het.labels.clean(None, x, labels, verbose=0)
 print(cleaned)
 p = cleaned.probabilities
 
@@ -72,7 +72,7 @@ accuracy = np.mean(p.argmax(axis=1) == true)
 print("truth", accuracy.round(3), np.mean(labels == true).round(3))
 
 """
-The interval is valid for every kind of label error. The agreement with the labels is not: it is wrong if the model and
+The interval is valid whatever the label errors are. The agreement with the labels is not: it is wrong if the model and
 the labels err on the same examples.
 """
 
@@ -93,15 +93,16 @@ plt.show()
 """
 ## Pick the labels to check next
 
-Check the most probable errors first. The person checks 300 more labels.
+Check the most probable errors first, from the top of `cleaned.issues`. The person checks 300 more labels.
 """
 
-worst = next_labels(p, labels, 300, verified_labels=verified)
-print(worst)
-is_wrong = labels[worst.index] != true[worst.index]
+ranked = cleaned.issues.index
+worst = ranked[~np.isin(ranked, sample)][:300]
+is_wrong = labels[worst] != true[worst]
+print(f"label errors among the 300: {is_wrong.sum()}")
 rest = np.setdiff1d(np.arange(len(labels)), np.fromiter(verified, int))
 figure, axes = plt.subplots(figsize=(5, 3), layout="constrained")
-axes.plot(np.cumsum(is_wrong), label="next_labels")
+axes.plot(np.cumsum(is_wrong), label="lowest scores first")
 rate = np.mean(labels[rest] != true[rest])
 axes.plot(rate * np.arange(300), ":", label="drawn at random")
 axes.set(xlabel="labels checked", ylabel="label errors")
@@ -112,10 +113,10 @@ plt.show()
 Put the verified labels in place of the old ones, and train again.
 """
 
-known = verified | {int(i): int(true[i]) for i in worst.index}
+known = verified | {int(i): int(true[i]) for i in worst}
 corrected = labels.copy()
 corrected[list(known)] = list(known.values())
-again = keras_het.labels.clean(None, x, corrected, epochs=30, verbose=0)
+again = keras_het.labels.clean(None, x, corrected, verbose=0)
 unseen = np.setdiff1d(np.arange(len(labels)), np.fromiter(known, int))
 for name, each in [("before", cleaned), ("after", again)]:
     is_correct = each.probabilities.argmax(axis=1) == true

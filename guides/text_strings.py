@@ -2,7 +2,7 @@
 Title: Find label errors in texts
 Author: The keras_het authors
 Date created: 2026/11/24
-Last modified: 2026/11/27
+Last modified: 2026/11/29
 Description: Start from strings and class names, and get a trained model and a list of probable label errors.
 Accelerator: None
 Seeds: 0
@@ -11,15 +11,13 @@ Seeds: 0
 """
 ## Introduction
 
-You have texts with class names, and some of the names are wrong. You need three steps: compute features of the texts,
-train with `keras_het.labels.choose`, and list the probable errors with `keras_het.labels.clean`. For a model of features
-alone, `labels.clean` is often enough. `choose` compares it with other methods.
+You have texts with class names, and some of the names are wrong. You need two steps: compute features of the texts,
+and call `keras_het.labels.clean`, which lists the probable errors and trains a model.
 
 Set the backend before you import Keras: `export KERAS_BACKEND=jax` (or `tensorflow`, `torch`). The guide needs
-`pip install ".[jax,demo,pandas]" wordfreq` in a clone. The texts come from `wordfreq`.
+`pip install ".[jax,demo]" wordfreq` in a clone. The texts come from `wordfreq`.
 """
 
-import keras
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas
@@ -74,55 +72,26 @@ x_test = vectorizer.transform(texts[test]).toarray().astype("float32")
 print(f"{x.shape[1]} features")
 
 """
-## Choose a method and train
+## Find the label errors and train
 
-`choose` accepts class names as labels. The baseline is a logistic regression that trusts all labels.
+`keras_het.labels.clean` accepts class names as labels. It ranks the labels by out-of-sample predictions, the most
+suspicious first, and trains a new model. The baseline is a logistic regression that trusts all labels.
 """
 
-choice = keras_het.labels.choose(
-    None,
-    x,
-    labels[train],
-    optimizer=keras.optimizers.Adam(1e-2),
-    epochs=15,
-    folds=3,
-    verbose=0,
-)
-print(choice)
+cleaned = keras_het.labels.clean(None, x, labels[train], verbose=0)
+print(cleaned)
 plain = LogisticRegression(max_iter=1000).fit(x, labels[train])
-predicted = choice.model.predict(x_test, verbose=0).argmax(-1)
-predicted = choice.classes[predicted]
-print("clean accuracy, chosen method:       ", end="")
+predicted = cleaned.model.predict(x_test, verbose=0).argmax(-1)
+predicted = cleaned.classes[predicted]
+print("clean accuracy, final model of clean: ", end="")
 print(f"{np.mean(predicted == true[test]):.3f}")
-print("clean accuracy, logistic regression: ", end="")
+print("clean accuracy, logistic regression:  ", end="")
 print(f"{plain.score(x_test, true[test]):.3f}")
 
 """
-## Find the label errors
-
-`choose` has already computed out-of-sample probabilities. Pass them to `keras_het.labels.clean`. It ranks the
-labels, the worst first, and trains any Keras model without the confident issues. Here it trains one plain layer.
+An issue can be a correct label. Count how many are, by the planted label errors.
 """
 
-
-def make_model():
-    """Returns a model of one layer, for integer labels."""
-    layers = [keras.Input(x.shape[1:]), keras.layers.Dense(8, "softmax")]
-    model = keras.Sequential(layers)
-    model.compile(
-        keras.optimizers.Adam(1e-2), "sparse_categorical_crossentropy"
-    )
-    return model
-
-
-cleaned = keras_het.labels.clean(
-    make_model,
-    x,
-    labels[train],
-    probabilities=choice.probabilities,
-    epochs=15,
-    verbose=0,
-)
 frame = cleaned.issues.to_frame()
 order = frame.index
 frame = frame.assign(true=true[train][order], text=texts[train][order])
@@ -132,9 +101,6 @@ was_wrong = (issues.label != issues.true).sum()
 print(f"issues: {len(issues)}, ", end="")
 print(f"{was_wrong / len(issues):.0%} of them wrong, ", end="")
 print(f"which is {was_wrong / wrong[train].sum():.0%} of the label errors")
-predicted = cleaned.model.predict(x_test, verbose=0).argmax(-1)
-print("clean accuracy, plain model without the confident issues: ", end="")
-print(f"{np.mean(cleaned.classes[predicted] == true[test]):.3f}")
 
 """
 ## See which languages are confused
@@ -152,5 +118,5 @@ for row, column in np.argwhere(counts):
     axes.text(column, row, count, color=color, ha="center", va="center")
 axes.set_xticks(range(8), languages, rotation=45)
 axes.set_yticks(range(8), languages)
-axes.set(xlabel="label", ylabel="suggested", title="Suspects")
+axes.set(xlabel="label", ylabel="suggested", title="Issues")
 plt.show()

@@ -54,5 +54,11 @@ def __dir__() -> list[str]:
 def __getattr__(name: str) -> Any:
     """Imports `labels` and `parity` when they are used."""
     if name in ("labels", "parity"):
-        return importlib.import_module(f"keras_het.{name}")
+        try:
+            return importlib.import_module(f"keras_het.{name}")
+        except ModuleNotFoundError as error:
+            if name != "labels":
+                raise
+            packages = "scikit-learn pandas jinja2"
+            raise ImportError(f"keras_het.labels needs more packages: pip install {packages}. {error}") from error
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name, obj=sys.modules[__name__])

@@ -40,8 +40,8 @@ MOST_FORWARD, MOST_DISTRIBUTIONS = 3, 4
 FORBIDDEN = ("jax", "torch", "tensorflow", "keras.src", "keras.backend")
 LABORATORY = ("benchmarks", "tests", "guides")  # which import the package
 OPTIONAL = ("matplotlib", "sklearn", "pandas", "keras_hub", "jinja2", "PIL")
-# Modules that no other imports at once, and the optional packages that they need.
-LATE = {"keras_het.labels.classifier": ("sklearn",)}
+# The label tools, which no other module imports at once, and the optional packages that they need.
+LATE, LATE_PACKAGES = "keras_het.labels", ("sklearn", "pandas", "jinja2")
 
 
 def within(name, prefixes):
@@ -74,8 +74,8 @@ def wrong_imports(module, source):
     """Returns a module's imports that its room does not allow, and optional packages that it imports at once."""
     tree = ast.parse(source)
     wrong = [name for name in imported(tree) if within(name, (*FORBIDDEN, *LABORATORY))]
-    needed = LATE.get(module, ())
-    wrong += [name for name in imported_at_once(tree) if within(name, (*OPTIONAL, *LATE)) and not within(name, needed)]
+    needed = (LATE, *LATE_PACKAGES) if within(module, (LATE,)) else ()
+    wrong += [name for name in imported_at_once(tree) if within(name, (*OPTIONAL, LATE)) and not within(name, needed)]
     return wrong
 
 
@@ -99,12 +99,13 @@ def test_imports_name_no_backend_no_optional_package_and_no_benchmark(module):
     ("keras_het.layers", "import keras\nkeras.backend.backend()"),
     ("keras_het.layers", "import keras as k\nk.backend.backend()"),
     ("keras_het.layers", "import importlib\nimportlib.import_module('jax')"),
-    ("keras_het.labels.reports.page", "import matplotlib.figure"),
-    ("keras_het.labels.synthetic", "from sklearn import datasets"),
+    ("keras_het.labels.issues.page", "import matplotlib.figure"),
+    ("keras_het.labels.issues.page", "from PIL import Image"),
+    ("keras_het.explain.metrics", "from sklearn import datasets"),
     ("keras_het.models.raw_inputs", "import keras_hub"),
     ("keras_het.labels.classifier", "import matplotlib"),
-    ("keras_het.labels", "from keras_het.labels.classifier import Classifier"),
-    ("keras_het.labels.choice", "from keras_het.labels import classifier"),
+    ("keras_het", "from keras_het import labels"),
+    ("keras_het.explain", "from keras_het.labels import classifier"),
     ("keras_het.labels.choice", "class Search:\n    from matplotlib.figure import Figure"),
 ])  # fmt: skip
 def test_a_planted_wrong_import_is_caught(module, line):
@@ -185,9 +186,8 @@ def test_private_attributes_of_keras_are_read_in_one_file():
 
 
 def test_an_optional_package_inside_a_function_is_right():
-    assert not wrong_imports(
-        "keras_het.labels.synthetic", "def load():\n    from sklearn import datasets\n    return datasets"
-    )
+    assert not wrong_imports("keras_het.explain", "def load():\n    from sklearn import datasets\n    return datasets")
+    assert not wrong_imports("keras_het.labels.synthetic", "import pandas\nfrom sklearn import datasets")
     assert not wrong_imports(
         "keras_het.labels.choice", "class Search:\n    def plot(self):\n        import matplotlib.figure"
     )

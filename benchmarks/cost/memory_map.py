@@ -10,50 +10,29 @@ the size of the file plus the memory of the call.
 
 import json
 import pathlib
+import resource
 import tempfile
+import time
 
 import keras
 import numpy as np
 
-from benchmarks.cost import answer
 from benchmarks.lib import harness
 from benchmarks.lib.results import publish
 
 EXAMPLES, CLASSES, ROWS, WRONG = (100_000, 1_000_000), 1000, 8192, 0.2
 
 
-def issues(p, labels):
-    from keras_het.labels import find_issues
-
-    find_issues(p, labels)
-
-
-def diagnosis(p, labels):
-    from keras_het.labels import diagnose
-
-    diagnose(p, labels)
-
-
-def next_labels(p, labels):
-    from keras_het.labels import next_labels
-
-    next_labels(p, labels, 100)
-
-
-def page(p, labels):
-    """Writes a report; the model does not matter, because the probabilities are passed."""
-    import keras_het
-
-    inputs = keras.Input((2,))
-    model = keras.Model(inputs, keras.layers.Dense(p.shape[1], "softmax")(inputs))
+def page(tools, p, labels):
+    """Writes a report."""
     with tempfile.TemporaryDirectory() as folder:
-        keras_het.labels.report(model, np.zeros((len(p), 2), "float32"), labels, path=folder, probabilities=p)
+        tools.report(tools.find_issues(p, labels), folder)
 
 
-FUNCTIONS = {
-    "find_issues": issues,
-    "diagnose": diagnosis,
-    "next_labels": next_labels,
+FUNCTIONS = {  # by name, functions of `keras_het.labels`, probabilities and labels
+    "find_issues": lambda tools, p, labels: tools.find_issues(p, labels),
+    'find_issues, ranking="transition"': lambda tools, p, labels: tools.find_issues(p, labels, ranking="transition"),
+    "find_issues, and its transition": lambda tools, p, labels: tools.find_issues(p, labels).transition,
     "report": page,
 }
 
@@ -74,15 +53,22 @@ def write(folder, examples, classes):
     np.save(folder / "labels.npy", labels)
 
 
+def usage():
+    """Returns processor seconds, seconds, and the peak GiB of this process."""
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    memory = harness.peak_memory() / 1024
+    return {"processor": used.ru_utime + used.ru_stime, "seconds": time.perf_counter(), "memory": memory}
+
+
 def measure_row(row):
     """Returns processor seconds, seconds, and the peak GiB before the call and at its end."""
-    import keras_het.labels  # noqa: F401  the package is no part of the call
+    from keras_het import labels as tools  # the import is no part of the call
 
     folder = pathlib.Path(row["folder"])
     p, labels = np.load(folder / "p.npy", mmap_mode="r"), np.load(folder / "labels.npy")
-    before = answer.usage()
-    FUNCTIONS[row["function"]](p, labels)
-    after = answer.usage()
+    before = usage()
+    FUNCTIONS[row["function"]](tools, p, labels)
+    after = usage()
     taken = {name: after[name] - before[name] for name in ("processor", "seconds")}
     return {**taken, "before": before["memory"], "peak": after["memory"]}
 

@@ -46,8 +46,8 @@ def cross_validate(task, seed):
     """Returns out-of-sample probabilities."""
     from keras_het.labels import clean
 
-    arguments = {"epochs": max(1, task.epochs // 3), "folds": FOLDS, "batch_size": BATCH, "verbose": 0, "seed": seed}
-    return clean(lambda: make_model(task, seed), *task.train, **arguments).probabilities
+    arguments = {"epochs": max(1, task.epochs // 3), "folds": FOLDS, "batch_size": BATCH, "verbose": 0}
+    return clean(lambda: make_model(task, seed), *task.train, action="keep", seed=seed, **arguments).probabilities
 
 
 def own_class(task, seed):

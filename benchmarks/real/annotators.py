@@ -8,7 +8,7 @@ or the labels made from them, choose C of logistic regression, the epoch of Dens
 network is CrowdLayer's on LabelMe: 128 hidden units, half of them dropped out (Rodrigues and Pereira 2018). Its L2 and
 steps come from guides/annotators.py. Two rows train without dropout. Accuracy is on true test labels, which choose
 nothing. "right in training" scores the labels made from the votes; for T it uses T, votes and network together.
-`choose` and `clean` get features and votes, and hold out examples by themselves. If abstaining is a label, Dawid-Skene
+`clean` gets features and votes, and holds out examples by itself. If abstaining is a label, Dawid-Skene
 is the EM of `benchmarks.real.votes`, because `aggregate` has as many labels as classes.
 """
 
@@ -23,7 +23,7 @@ from benchmarks.lib.results import publish
 from benchmarks.real import features, plain
 from benchmarks.real.votes import ABSTAIN, PLAN, TARGETS, dawid_skene, task_of
 from keras_het.callbacks import TransitionMonitor
-from keras_het.labels import aggregate, annotators, choose, clean
+from keras_het.labels import aggregate, clean
 from keras_het.layers import NoiseTransition
 from keras_het.losses import AnnotatorsLoss
 
@@ -32,7 +32,6 @@ STRENGTHS = (1e-4, 1e-3, 1e-2)  # ridge penalty of T
 T, STARTED = "a T for each", "a T for each, from Dawid-Skene"
 DENSE, REGRESSION = "Dense", "logistic regression"
 REFERENCE = f"majority + {DENSE}"
-WHO = ("spammers named", "others named")
 BARE = ", without dropout"
 FEW = (REFERENCE, f"Dawid-Skene + {DENSE}", T, STARTED)  # rows of the changed votes
 MODELS = {f"{target} + {model}": (target, model) for target in TARGETS for model in (DENSE, REGRESSION)}
@@ -40,11 +39,10 @@ del MODELS[f"shares of the votes + {REGRESSION}"]  # argmax of the shares is the
 for other in ("crowd-kit's GLAD", "crowd-kit's M-MSR"):
     del MODELS[f"{other} + {DENSE}"]
 BOUNDS = tuple(row for row in MODELS if row.startswith("true"))
-CHOSEN, CLEANED, CLEANED_MAJORITY = "choose, votes", "clean, votes", "clean, majority"
+CLEANED, CLEANED_MAJORITY = "clean, votes", "clean, majority"
 ENGINE = {  # by row, the model of features and votes
-    CHOSEN: lambda x, votes, seed, epochs: choose(None, x, votes, epochs=epochs, folds=3, seed=seed, verbose=0).model,
-    CLEANED: lambda x, votes, seed, epochs: clean(None, x, votes, seed=seed, verbose=0).model,
-    CLEANED_MAJORITY: lambda x, votes, seed, epochs: clean(None, x, majority(votes, seed), seed=seed, verbose=0).model,
+    CLEANED: lambda x, votes, seed: clean(None, x, votes=votes, seed=seed, verbose=0).model,
+    CLEANED_MAJORITY: lambda x, votes, seed: clean(None, x, majority(votes, seed), seed=seed, verbose=0).model,
 }
 ROWS = (*ENGINE, *(row for row in MODELS if row not in BOUNDS), T, STARTED, REFERENCE + BARE, STARTED + BARE, *BOUNDS)
 
@@ -131,14 +129,6 @@ def with_votes(model, task):
     return log_p.argmax(axis=1)
 
 
-def named(model, task):
-    """Returns the fractions of planted spammers and of other annotators that `is_spammer` flags."""
-    if not task.spammers.any():
-        return None
-    flags = np.array([one.is_spammer for one in annotators(model, task.votes).annotators])
-    return [float(flags[who].mean()) for who in (task.spammers, ~task.spammers)]
-
-
 def regression_classes(task, y, train, held):
     """Returns classes of the test examples by logistic regression, also if Dawid-Skene leaves only one class."""
     classes = np.unique(y[train])
@@ -171,13 +161,13 @@ def transition_rows(row, task, dropout, train, held, seed, epochs):
         strength, model, best = min(models, key=lambda each: getattr(each[2], value))
         if epoch == "chosen":
             model.set_weights(best.weights)
-        more = {"strength": strength, "named": named(model, task)}
+        more = {"strength": strength}
         yield epoch, classes_of(model, task), with_votes(model, task), more
 
 
 def engine_rows(row, task, dropout, train, held, seed, epochs):
     """Yields the results of a call of the package, which holds out examples itself."""
-    model = ENGINE[row](task.x, task.votes, seed, epochs)
+    model = ENGINE[row](task.x, task.votes, seed)
     yield "chosen", classes_of(model, task), classes_of_training(model, task), {}
 
 
@@ -238,16 +228,6 @@ def change_table(records, changes):
     return table
 
 
-def spammer_table(records):
-    """Returns the fractions of planted spammers and of other annotators that are flagged."""
-    table = [["set", "votes", "trained on", *WHO]]
-    records = [line for line in lines.select(records, epoch="chosen") if line.get("named")]
-    for name, change, row in dict.fromkeys((line["set"], line["change"], line["row"]) for line in records):
-        own = lines.select(records, set=name, change=change, row=row)
-        table.append([name, change, row, *map(lines.with_error, zip(*(line["named"] for line in own), strict=True))])
-    return table
-
-
 def rows_of(change):
     """Returns the rows of a change. The majority is the same whatever abstaining means."""
     return ROWS if not change else FEW[1:] if change == ABSTAIN else FEW
@@ -275,7 +255,6 @@ def main():
     people = [line for line in records if ABSTAIN not in PLAN[line["set"]]]
     tables["few votes"] = change_table(people, ("", "one vote each", "two votes each", "nobody below 20 votes"))
     tables["spammers"] = change_table(people, ("", *(f"{count} spammers" for count in (10, 30, 50))))
-    tables["who is named"] = spammer_table(records)
     tables["abstaining"] = change_table([line for line in records if line not in people], ("", ABSTAIN))
     publish(options.output, "real_annotators", tables, sorted(lines.distinct(records, "seed")))
 

@@ -25,6 +25,9 @@ FROM = {  # where the originals are
     "trec": "github.com/JieyuZ2/wrench",
     "youtube": "github.com/JieyuZ2/wrench",
     "hausa": "github.com/uds-lsv/transfer-distant-transformer-african",
+    "msrc": "palm.seu.edu.cn/zhangml (partial labels of MSRCv2)",
+    "sms": "github.com/JieyuZ2/wrench",
+    "fer": "github.com/microsoft/FERPlus",
     "verified": "github.com/cleanlab/label-errors",
     "movie_reviews": "github.com/fmpr/MA-sLDAr",
     "bu_bil_4": "www.cs.bu.edu/~betke/BiomedicalImageSegmentation (Gurari et al. 2015)",
@@ -271,7 +274,41 @@ def in_order(file, parts, what, value, least):
 # Landmarks: mean values of some training pictures by their place in the original order.
 CIFAR10 = {29: 148.6, 7842: 127.9, 34261: 109.6, 45597: 111.3, 6662: 115.3}
 CIFAR100 = {0: 138.4, 779: 193.5, 12364: 96.5, 23503: 68.6, 34636: 147.0, 45768: 131.0}
+
+
 # By name: a function of the folder, a generator and whether images are read; and the rate of label errors.
+def regions(folder, rng):
+    """Returns msrc: regions of images, each labelled by one of several possible classes, drawn at random."""
+    table = arrays("msrc", folder)
+    same_length("msrc.npz", x=table["x"], candidates=table["candidates"], truth=table["truth"])
+    labels = (table["candidates"] * rng.random(table["candidates"].shape)).argmax(axis=1)
+    return Set(table["x"], labels, table["truth"], table["x_test"], table["truth_test"], None, None, 23)
+
+
+def messages(folder, rng):
+    """Returns sms: messages with the majority of the rules that do not abstain."""
+    table = arrays("sms", folder)
+    same_length("sms.npz", x=table["x"], votes=table["votes"], truth=table["truth"])
+    keep = (table["votes"] >= 0).any(axis=1)
+    votes, truth = table["votes"][keep].astype(int), table["truth"][keep]
+    labels = majority(votes, 2, rng)
+    return Set(table["x"][keep], labels, truth, table["x_test"], table["truth_test"], votes, None, 2)
+
+
+def faces(folder, rng):
+    """Returns fer: faces with one of ten votes as label; the truth is the majority of the other votes, without ties."""
+    table = arrays("fer", folder)
+    same_length("fer.npz", x=table["x"], votes=table["votes"])
+    counts, test = table["votes"].astype(int), table["votes_test"].astype(int)
+    p = counts / counts.sum(axis=1, keepdims=True)
+    labels = (p.cumsum(axis=1) < rng.random((len(p), 1))).sum(axis=1).clip(max=7)
+    others = counts - np.eye(8, dtype=int)[labels]
+    keep, keep_test = (np.diff(np.sort(part, axis=1)[:, -2:], axis=1)[:, 0] > 0 for part in (others, test))
+    x, x_test = table["x"].astype("float32"), table["x_test"].astype("float32")[keep_test]
+    truth, truth_test = others[keep].argmax(axis=1), test[keep_test].argmax(axis=1)
+    return Set(x[keep], labels[keep], truth, x_test, truth_test, None, test[keep_test], 8)
+
+
 SETS = {
     "CIFAR-10N aggregate": (lambda folder, rng, pictures: cifar10(folder, "aggregate", pictures), 0.090),
     "CIFAR-10N random1": (lambda folder, rng, pictures: cifar10(folder, "random1", pictures), 0.172),
@@ -283,4 +320,7 @@ SETS = {
     "TREC": (lambda folder, rng, pictures: texts("trec", folder, rng, "votes_train"), 0.485),
     "youtube": (lambda folder, rng, pictures: texts("youtube", folder, rng, "votes_train"), 0.19),
     "Hausa": (lambda folder, rng, pictures: hausa(folder), 0.504),
+    "msrc": (lambda folder, rng, pictures: regions(folder, rng), 0.61),
+    "sms": (lambda folder, rng, pictures: messages(folder, rng), 0.03),
+    "fer": (lambda folder, rng, pictures: faces(folder, rng), 0.25),
 }

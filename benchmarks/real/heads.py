@@ -27,7 +27,7 @@ TEMPERATURES, PENALTIES = (1.0, 5.0, 10.0, 20.0), (0.0, 1e-4)
 NOISY = (1.5, 5.0, 10.0)  # temperatures of heads with noise
 UNTUNED = "Dense, temperature 1"  # row of the trainings of Dense without a temperature and L2
 LOGISTIC = "logistic regression"  # of scikit-learn, with C by noisy accuracy
-CLEAN = "clean"  # the linear discriminant of `labels.clean`, which trains on the held-out labels as well
+CLEAN = "clean"  # the classifier of `labels.clean`, which trains on the held-out labels as well
 ROWS = ("Dense", LOGISTIC, CLEAN, "full", "parameter-efficient", "narrow", "diagonal")
 SETS = ("CIFAR-10N worst", "CIFAR-10N aggregate", "CIFAR-10N random1", "CIFAR-100N", "Fashion-MNIST-H")
 

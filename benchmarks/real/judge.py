@@ -14,8 +14,8 @@ class"), flips to the model's second choice, more often if the model is less sur
 model's own choice in eight of ten examples on which it errs ("shared").
 
 A further table has 200 verified examples, drawn uniformly, or more often if the prediction is less likely to be
-correct, by model and label together. The probabilities are then sqrt(q (1 - q) + .05), with q by the T of `diagnose`,
-and the interval uses `inclusion`.
+correct, by model and label together. The probabilities are then sqrt(q (1 - q) + .05), with q by the T of
+`find_issues`, and the interval uses `inclusion`.
 """
 
 import functools
@@ -33,7 +33,7 @@ SETS, A_CLASS, FEW = (*data.SETS, *PLANTED), 20, 100
 AGREE, ALONE, POWERED = "labels agree", "verified alone", "verify_accuracy"
 WAYS = (AGREE, ALONE, POWERED)
 ALIKE, UNSURE, DRAWN = "drawn alike", "drawn where unsure", 200
-OTHERS = ("labels that are right", "recall of classes", "precision of classes")
+LABELS_RIGHT = "labels that are right"
 
 
 class Population:
@@ -86,21 +86,12 @@ def population(name, split, options):
     return Population(name, split, options)
 
 
-def inside(intervals, value):
-    """Returns the fraction of intervals that contain their values, without missing ones."""
-    return np.mean(((intervals.low <= value) & (value <= intervals.high))[~np.isnan(value + intervals.low)])
-
-
 def measured(of, number, options):
     """Returns a line for each way, with coverage, half width and error over all redraws."""
     from keras_het.labels import verify_accuracy
 
     predicted, accuracy = of.p.argmax(axis=1), of.right.mean()
-    recall, precision = (
-        np.array([of.right[classes == k].mean() if (classes == k).any() else np.nan for k in range(of.units)])
-        for classes in (of.true, predicted)
-    )
-    wanted = dict(zip(OTHERS, (np.mean(of.y == of.true), recall, precision), strict=True))
+    label_accuracy = np.mean(of.y == of.true)
     results, others, worth = {}, [], []
     for redraw in range(options.redraws):
         rows = np.random.default_rng([redraw, 9]).integers(len(of.y), size=options.judged)
@@ -109,8 +100,7 @@ def measured(of, number, options):
         results.setdefault(AGREE, []).append(wilson(predicted[rows] == y))
         for way, each in ((ALONE, own.verified_only), (POWERED, own.accuracy)):
             results.setdefault(way, []).append((each.value, each.low, each.high))
-        other_intervals = zip((own.label_accuracy, own.recall, own.precision), wanted.values(), strict=True)
-        others.append([inside(each, np.asarray(value)) for each, value in other_intervals])
+        others.append(own.label_accuracy.low <= label_accuracy <= own.label_accuracy.high)
         worth.append(own.equivalent_labels)
     for way, values in results.items():
         value, low, high = np.array(values).T
@@ -118,16 +108,15 @@ def measured(of, number, options):
         line["cover"] = float(np.mean((low <= accuracy) & (accuracy <= high)))
         line["half"], line["error"] = float(np.mean(high - low) / 2), float(value.mean() - accuracy)
         if way == POWERED:
-            line |= dict(zip(OTHERS, np.nanmean(others, axis=0).tolist(), strict=True))
-            line["worth"] = float(np.median(worth))
+            line |= {LABELS_RIGHT: float(np.mean(others)), "worth": float(np.median(worth))}
         yield line
 
 
 def unsure(p, y, number):
     """Returns probabilities for a sample of this size, larger for predictions that are less likely correct."""
-    from keras_het.labels.diagnosis import diagnose
+    from keras_het.labels import find_issues
 
-    joint = p * (diagnose(p, y).transition[:, y].T + 1e-3)
+    joint = p * (find_issues(p, y).transition[:, y].T + 1e-3)
     q = joint[np.arange(len(p)), p.argmax(axis=1)] / joint.sum(axis=1)
     size = np.sqrt(q * (1.0 - q) + 0.05)
     return np.minimum(number * size / size.sum(), 1.0)
@@ -189,15 +178,15 @@ def mean_of(own, name, scale=1.0):
 
 def others(records):
     """Returns coverage of the other results of `verify_accuracy`, and its number of equivalent labels."""
-    rows = [["set", "verified", "worth, alone", *OTHERS]]
+    rows = [["set", "verified", "worth, alone", LABELS_RIGHT]]
     for line in table(records, lambda own: "|".join(map(str, own_others(own))), (POWERED,))[1:]:
         rows.append([*line[:2], *line[3].split("|")])
     return rows
 
 
 def own_others(own):
-    """Returns the number of equivalent labels and the coverages as text."""
-    return [f"{mean_of(own, 'worth'):.0f}", *(f"{mean_of(own, name):.3f}" for name in OTHERS)]
+    """Returns the number of equivalent labels and the coverage of the label accuracy, as text."""
+    return [f"{mean_of(own, 'worth'):.0f}", f"{mean_of(own, LABELS_RIGHT):.3f}"]
 
 
 def tables(records, others_drawn):

@@ -4,8 +4,8 @@ python -m benchmarks.real.votes [--seeds 5] [--data FOLDER] [--output FOLDER]
 
 `task_of(options, "LabelMe", "10 spammers", seed)` is a set of `benchmarks.real.data` with changed votes. The command
 needs no network. It measures the fraction of correct classes by the majority (a tie is drawn), by `aggregate`, and with
-abstaining as a label. For `labels.annotators` with Dawid-Skene's T it measures the fraction of spammers and of other
-annotators that are flagged, and how often the interval of the agreement contains the accuracy by gold labels.
+abstaining as a label. It also has the mean probability of the most probable class, and for `labels.annotators` how
+often the interval of the agreement with the others contains the accuracy by gold labels.
 """
 
 import pathlib
@@ -151,18 +151,16 @@ def measured(dataset, change, seed):
     votes, truth = votes[kept], dataset.truth[kept]
     if change == ABSTAIN:
         majority, (p, _) = data.majority(np.where(votes == units, -1, votes), units, rng), with_abstaining(votes, units)
-        return [np.mean(majority == truth), np.mean(p.argmax(axis=1) == truth), *[np.nan] * 3]
+        return [np.mean(majority == truth), np.mean(p.argmax(axis=1) == truth), p.max(axis=1).mean(), np.nan]
     fitted = aggregate(votes, units)
     if fitted.transitions is None:  # the majority, of rules that name one class each
-        return [np.mean(data.majority(votes, units, rng) == truth), np.mean(fitted.labels == truth), *[np.nan] * 3]
-    each = annotators(fitted.transitions, votes, prior=fitted.prior).annotators
-    named = np.array([one.is_spammer for one in each])
+        return [np.mean(data.majority(votes, units, rng) == truth), np.mean(fitted.labels == truth), *[np.nan] * 2]
+    each = annotators(fitted, votes).annotators
     gold = gold_accuracies(votes, truth, fitted.prior)
-    inside = [a.interval[0] <= g <= a.interval[1] for a, g in zip(each, gold, strict=True) if not np.isnan(a.agreement)]
-    right = [data.majority(votes, units, rng), fitted.probabilities.argmax(axis=1)]
-    spammer_rate = named[spammers].mean() if spammers.any() else np.nan
-    inside = np.nan if spammers.any() else np.mean(inside)
-    return [*(np.mean(y == truth) for y in right), spammer_rate, named[~spammers].mean(), inside]
+    pairs = [(a.interval, g) for a, g in zip(each, gold, strict=True) if not np.isnan(a.agreement_with_others)]
+    inside = np.mean([low <= g <= high for (low, high), g in pairs]) if pairs and not spammers.any() else np.nan
+    right = [data.majority(votes, units, rng), fitted.labels]
+    return [*(np.mean(y == truth) for y in right), fitted.probabilities.max(axis=1).mean(), inside]
 
 
 def main():
@@ -171,7 +169,7 @@ def main():
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--data", type=pathlib.Path, default=data.FOLDER)
     options = parser.parse_args()
-    head = ["set", "votes", "right by majority", "right by Dawid-Skene", "spammers named", "others named", "inside"]
+    head = ["set", "votes", "right by majority", "right by Dawid-Skene", "mean probability", "inside"]
     table = [head]
     for name, changes in PLAN.items():
         dataset = data.read(name, options.data)

@@ -1,16 +1,13 @@
-"""Benchmarks of costs: the floor, growth along a size, the sizes of a sweep, answers."""
+"""Benchmarks of costs: the floor, growth along a size, the sizes of a sweep."""
 
 import json
-import pathlib
-import subprocess
 import sys
-import time
 
 import keras
 import numpy as np
 import pytest
 
-from benchmarks.cost import answer, devices, gpu, memory_map, speed
+from benchmarks.cost import devices, gpu, memory_map, speed
 from benchmarks.lib import results
 
 pytestmark = pytest.mark.once
@@ -129,155 +126,3 @@ def test_probabilities_of_the_memory_map_are_those_of_labels_that_are_mostly_rig
     assert p.dtype == "float32"
     np.testing.assert_allclose(p.sum(axis=1), 1.0, rtol=1e-5)
     assert 0.6 < np.mean(p.argmax(axis=1) == labels) < 0.9
-
-
-@pytest.fixture(name="folder", scope="module")
-def small_data(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("data")
-    answer.draw(folder, 200, 6, 3)
-    return folder
-
-
-@pytest.mark.parametrize("classes", [3, 10, 1000])
-def test_classes_overlap_alike_and_half_of_the_wrong_labels_name_the_nearest_centre(classes):
-    rng = np.random.default_rng(0)
-    centers = rng.normal(size=(classes, answer.LATENT)) * answer.SPREAD * np.sqrt(np.log(classes))
-    truth = rng.integers(classes, size=8000)
-    basis = np.eye(answer.LATENT)
-    x, p, labels = answer._block(np.random.default_rng(1), centers, basis, truth)
-    assert 0.83 < np.mean(p.argmax(axis=1) == truth) < 0.93
-    # The features are the latent ones, of variance 1, and noise of variance 1/4.
-    assert np.var(x - centers[truth]) == pytest.approx(1.25, rel=0.02)
-    wrong = labels != truth
-    assert wrong.mean() == pytest.approx(0.2, abs=0.02)
-    others = np.where(np.arange(classes) == truth[:, None], -1.0, p)
-    nearest = np.mean(others.argmax(axis=1)[wrong] == labels[wrong])
-    assert nearest == pytest.approx(0.5 + 0.5 / (classes - 1), abs=0.05)
-
-
-@pytest.mark.filterwarnings("ignore::FutureWarning:sklearn")  # of arguments that its older versions do not know
-@pytest.mark.parametrize("method", [name for name in answer.METHODS if name != "choose"])
-def test_every_method_answers(method, folder):
-    if method in answer.NEEDED:
-        pytest.importorskip({"scikit-learn": "sklearn"}.get(answer.NEEDED[method], answer.NEEDED[method]))
-    result = answer.measure(method, folder)
-    assert result["seconds"] > 0.0
-    assert result["memory"] >= 0.0
-    predicts = method in {"clean", "LogisticRegressionCV", "CleanLearning"}
-    assert result["right"] > 0.5 if predicts else result["right"] is None
-
-
-HOLDING = """
-import pathlib, sys, numpy as np
-from benchmarks.cost import answer
-{change}
-def holding(data):
-    def answer():
-        held = np.ones(25 << 20)
-        data.x.sum()
-        return lambda new, true: held[0]
-    return answer
-answer.METHODS["holding"] = holding
-print(answer.measure("holding", pathlib.Path(sys.argv[1]))["memory"])
-"""
-UNREAD = "answer.read = lambda folder, method: answer.Data(*5 * [np.load(folder / 'x.npy', mmap_mode='r')])"
-
-
-def memory_beside_data(folder, change=""):
-    command = [sys.executable, "-c", HOLDING.format(change=change), str(folder)]
-    return float(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
-
-
-@pytest.mark.planted
-def test_memory_is_what_a_call_holds_beside_the_data(tmp_path):
-    answer.draw(tmp_path, 100_000, 256, 2)  # 98 MiB
-    assert memory_beside_data(tmp_path) == pytest.approx(200 / 1024, abs=0.02)
-    assert memory_beside_data(tmp_path, UNREAD) > 250 / 1024
-
-
-WITH_CHILD = "import subprocess, time; print(subprocess.Popen(['sleep', '60']).pid, flush=True); time.sleep(60)"
-
-
-def test_a_process_over_the_limit_ends_with_its_children(tmp_path):
-    seen = tmp_path / "pid"
-    command = ["bash", "-c", f'exec "$0" -c "$1" > {seen}', sys.executable, WITH_CHILD]
-    assert answer.in_time(command, 3) == {"limit": "> 3 s"}
-    child = seen.read_text().strip()
-    assert ends(child)
-
-
-def ends(child):
-    """Returns whether a process ends within five seconds, also as a zombie that is not waited for."""
-    status = pathlib.Path(f"/proc/{child}/status")
-    for _ in range(50):
-        if not status.exists() or "State:\tZ" in status.read_text():
-            return True
-        time.sleep(0.1)
-    return False
-
-
-@pytest.mark.parametrize(
-    ("code", "expected"),
-    [
-        ("print(3); print('{\"right\": 1}')", {"right": 1}),
-        ("raise MemoryError", {"limit": "out of memory"}),
-        ("import os; os.kill(os.getpid(), 9)", {"limit": "out of memory"}),
-        ("raise ValueError('no folds')", {"error": "ValueError: no folds"}),
-        ("raise SystemExit(3)", {"error": "exit code 3"}),
-    ],
-)
-def test_what_a_process_measures_or_what_stopped_it(code, expected):
-    assert answer.in_time([sys.executable, "-c", code], 60) == expected
-
-
-def test_after_a_limit_a_method_has_no_more_examples_and_data_are_made_once(tmp_path, monkeypatch):
-    asked, made = [], []
-    result = {"choose": {"limit": "> 1 s"}, "floor": {"error": "ValueError: x"}}
-
-    def in_time(command, seconds):
-        asked.append((command[-2], command[-1].rsplit("/", 1)[-1]))
-        return result[command[-2]]
-
-    monkeypatch.setattr(answer, "in_time", in_time)
-    monkeypatch.setattr(answer, "draw", lambda folder, *sizes: made.append(sizes))
-    root, file = tmp_path / "data", tmp_path / "answer.jsonl"
-    root.mkdir()
-    options = answer.command_line().parse_args(
-        ["--examples", "100", "50", "20", "--features", "4", "--classes", "3", "--methods", "choose", "floor"]
-    )
-    for _ in range(2):
-        answer.lines.completed(file, answer.keys(options), answer.measured(root, file, 1))
-    assert asked == [("choose", "50-4-3"), ("floor", "50-4-3"), ("floor", "100-4-3")]
-    assert made == [(50, 4, 3), (100, 4, 3)]
-    assert [path.name for path in root.iterdir()] == ["100-4-3"]
-
-
-def test_the_tables_of_answers_have_a_row_for_each_data_set_and_a_column_for_each_method():
-    def line(examples, method, **result):
-        return {"examples": examples, "features": 4, "classes": 3, "method": method, **result}
-
-    def measures(right):
-        return {"processor": 2.0, "seconds": 1.0, "memory": 0.5, "right": right}
-
-    result = answer.tables(
-        [
-            line(1000, "choose", **measures(0.75)),
-            line(1000, "floor", **measures(None)),
-            line(1000, "CleanLearning", error="ValueError: x"),
-            line(2000, "choose", limit="> 1 s"),
-            line(2000, "floor", **measures(None)),
-        ]
-    )
-    processor, seconds, memory, fraction, errors = result.values()
-    assert processor == [
-        ["N", "D", "K", "choose", "CleanLearning", "floor"],
-        ["1,000", "4", "3", "2.000", "error", "2.000"],
-        ["2,000", "4", "3", "> 1 s", "not tried", "2.000"],
-    ]
-    assert (seconds[1][3], memory[1][3]) == ("1.000", "0.50")
-    assert fraction == [
-        ["N", "D", "K", "choose", "CleanLearning"],
-        ["1,000", "4", "3", "0.750", "error"],
-        ["2,000", "4", "3", "> 1 s", "not tried"],
-    ]
-    assert errors[1:] == [["CleanLearning", "1,000", "4", "3", "ValueError: x"]]

@@ -11,8 +11,8 @@ from benchmarks.real import features
 
 pytestmark = pytest.mark.once
 
-LABELS = [f"labels.{name}" for name in ("choice", "cleaning", "diagnosis", "dynamics")]
-SIZED = [f"real.{name}" for name in ("annotators", "choose", "issues", "judge", "next_labels", "priors")]
+LABELS = [f"labels.{name}" for name in ("choice", "cleaning", "dynamics")]
+SIZED = [f"real.{name}" for name in ("annotators", "choose", "clean", "issues", "judge")]
 
 
 @pytest.fixture(name="run")

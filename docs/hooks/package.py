@@ -3,8 +3,6 @@
 import griffe
 
 NAME = "keras_het"
-# Imported on first use, because it needs scikit-learn.
-LAZY = {f"{NAME}.labels": {f"{NAME}.labels.Classifier": f"{NAME}.labels.classifier.Classifier"}}
 
 
 def load(root, name=NAME):
@@ -32,7 +30,7 @@ def public_names(module):
             names[f"{module.path}.{name}"] = f"{module.path}.{name}"
         elif _is_hidden(module, name):
             names[f"{module.path}.{name}"] = f"{module.path}.{name}.{name}"
-    return names | LAZY.get(module.path, {})
+    return names
 
 
 def _is_hidden(module, name):

@@ -18,7 +18,7 @@ class TrainingDynamics(keras.callbacks.Callback):
 
     A mislabelled example is learned late: its margin stays small or negative for many epochs. The mean margin over the
     epochs ranks the labels. So your ordinary training run finds label errors without held-out data or folds. After
-    `fit`, pass the callback to `labels.find_issues` or `labels.report`.
+    `fit`, pass the callback to `labels.find_issues`.
 
         margin = z_y - max_{j != y} z_j                                             (Pleiss et al. 2020, Eq. 1)
         mean margin = sum_t w_t margin_t / sum_t w_t,    w_t = L_t + 1e-6

@@ -13,13 +13,14 @@ import numpy as np
 from keras_het.base.refusal import refuse_if
 from keras_het.base.tables import number_of
 from keras_het.base.validation import check_integer
-from keras_het.labels.comparison import best_of, check_learned, difference, one_standard_error, warn_if_weak
-from keras_het.labels.data import stratified_folds
-from keras_het.labels.diagnosis import diagnose
+from keras_het.labels.data import read, stratified_folds
+from keras_het.labels.estimation import classes_by_transition
 from keras_het.labels.methods import METHODS, EarlyStopping, Method
-from keras_het.labels.progress import Progress
-from keras_het.labels.result import Result, write_and_print
-from keras_het.labels.training import (
+from keras_het.labels.result import Result
+from keras_het.labels.training.comparison import best_of, check_learned, difference, one_standard_error, warn_if_weak
+from keras_het.labels.training.progress import Progress
+from keras_het.labels.training.trainer import (
+    MAX_SEED,
     PLAIN,
     WINDOW_EPOCHS,
     Trainer,
@@ -27,25 +28,24 @@ from keras_het.labels.training import (
     Unchanged,
     check_names,
     cross_validate,
-    examples,
+    open_folder,
 )
 
 MAX_NAME_LETTERS = 60  # longer function names would widen the printed table; they become "model 0" and so on
-MAX_SEED = 2**31 - 1  # fold k uses seed + k, and Keras refuses seeds above 2**32 - 1
 
 
 def choose(
-    make_model: Callable[[], keras.Model] | Sequence[Callable[[], keras.Model]] | keras.Model | None,
+    make_model: Callable[[], keras.Model] | Sequence[Callable[[], keras.Model]],
     x: Any,
     y: Any = None,
     *,
+    votes: Any = None,
     epochs: int,
     methods: Sequence[Method] = METHODS,
     criterion: str = "accuracy",
     folds: int = 5,
     sample_weight: Any = None,
     class_names: Any = None,
-    optimizer: Any = None,
     batch_size: int = 128,
     resume_path: str | os.PathLike | None = None,
     report_path: str | os.PathLike | None = None,
@@ -74,28 +74,24 @@ def choose(
     Args:
         make_model: function without arguments that returns a new model of the K classes, compiled with a loss of
             integer labels. Each method replaces the last layer and the loss, and keeps the optimizer. A list of
-            functions compares the models as they are; list the safest first. A trained model is not trained again:
-            `choose` computes its features, the inputs of its last Dense layer, once. None if `x` already holds features
-            `(N, D)`; scaling is done for you.
+            functions compares the models as they are; list the safest first. For features, use `labels.clean`.
         x: examples: arrays, memory maps, a numeric pandas frame, or a data set of batches (x, y) in a fixed order, read
             once. A KerasHub task accepts raw images and strings.
-        y: labels, `(N,)`, integers from 0 on, or names; None for a data set. Also votes of several annotators,
-            `(N, M)`, integers or names, with -1, nan or None for a missing vote; or distributions, `(N, K)` floats.
-            Every example needs a label.
+        y: labels, `(N,)`, integers from 0 on, or names; or rows of probabilities, `(N, K)` floats. None for a data set,
+            or for votes.
+        votes: labels of several annotators instead of `y`, `(N, M)`, as `aggregate` reads them. The models are trained
+            on its probabilities. Every example needs a vote.
         epochs: maximum number of epochs of each training.
         methods: methods to compare, the safest first. `EarlyStopping` is added as the first if you leave it out.
-            `LinearDiscriminant` is skipped if `make_model` is a function.
         criterion: "accuracy" or "loss", -log p(label). Use "loss" only for methods that do not correct the labels.
         folds: number of folds, at least 2.
         sample_weight: weights of the examples in training and comparison, `(N,)`; None for equal ones.
         class_names: names of the K classes, for integer labels; for labels that are names, their order.
-        optimizer: optimizer of models on features, cloned for each training; None for Adam with a learning rate of
-            min(0.05, 0.5 / D). A function sets its optimizer itself.
         batch_size: size of the batches of training and prediction.
-        resume_path: folder that stores each finished training, and the features of a trained model. The same call
-            resumes from it and gives the same result, to the bit. It refuses other examples (it compares 1,000),
-            labels, settings and methods, changed files that define your methods, and a folder in use. It does not
-            compare the code of models, layers and callbacks: use a new folder if you change them.
+        resume_path: folder that stores each finished training. The same call resumes from it and gives the same result,
+            to the bit. It refuses other examples (it compares 1,000), labels, settings and methods, and functions whose
+            models have other layers, losses or optimizers. It does not compare the code of your functions and classes,
+            nor callbacks: use a new folder if you change them.
         report_path: folder for the files of `report`; None for no report.
         seed: seed of the folds and the trainings.
         verbose: 1 prints the plan, a progress bar and the result; 2 adds the lines of `fit`; 0 prints nothing.
@@ -106,8 +102,8 @@ def choose(
     Raises:
         ValueError: for labels or arguments out of range, a model without a head, or models that predict held-out labels
             no better than the majority class.
-    Warns: if a data set shuffles itself, or the final method is clearly worse than the nearest class mean of its
-        features.
+    Warns: if a data set shuffles itself, or the plain training is clearly worse than logistic regression on the
+        same features.
     Source: Breiman, Friedman, Olshen and Stone 1984, "Classification and regression trees", section 3.4.3, for the
         rule. Each method names its source.
 
@@ -125,47 +121,47 @@ def choose(
     start = time.perf_counter()
     check_integer("folds", folds, 2)
     check_integer("seed", seed, 0, MAX_SEED)
-    options: dict[str, Any] = {"epochs": epochs, "optimizer": optimizer, "batch_size": batch_size}
+    options: dict[str, Any] = {"epochs": epochs, "batch_size": batch_size}
     options |= {"callbacks": keras.tree.flatten(callbacks or []), "steps_per_epoch": steps_per_epoch}
     pairs = _pairs(make_model, methods, options | {"criterion": criterion, "verbose": verbose})
-    names, read = [method.name for _, method in pairs], (x, y, sample_weight, class_names, resume_path)
-    source, data, folder = examples(pairs[0][0], *read, seed=seed, folds=folds, methods=[method for _, method in pairs])
-    fold_of = stratified_folds(data.labels, folds, seed, data.classes)
-    trainings = 1 + folds * sum(not method.is_closed_form for _, method in pairs)
+    source = read(x, y, sample_weight, class_names, votes)
+    names, used = [method.name for _, method in pairs], [method for _, method in pairs]
+    makers = [trainer.make_model for trainer, _ in pairs]
+    folder = open_folder(resume_path, pairs[0][0], source, makers, seed=seed, folds=folds, methods=used)
+    fold_of = stratified_folds(source.labels, folds, seed, source.classes)
+    trainings = 1 + folds * len(pairs)
     if verbose:
         print(
             f"Comparing {', '.join(names)}: {number_of(trainings, 'training')} of up to {number_of(epochs, 'epoch')}."
         )
     bar = Progress(trainings * epochs, verbose)
     pairs = [(dataclasses.replace(trainer, bar=bar), method) for trainer, method in pairs]
-    for trainer in {id(trainer.make_model): trainer for trainer, _ in pairs}.values():
-        trainer.check(data)
-    validate = functools.partial(cross_validate, data=data, fold_of=fold_of, seed=seed, folder=folder)
+    pairs[0][0].check(source)
+    validate = functools.partial(cross_validate, data=source, fold_of=fold_of, seed=seed, folder=folder)
     with bar, folder.interruptible():
-        plain = [validate(*pair) for pair in pairs if isinstance(make_model, list | tuple) or _ignores_noise(pair[1])]
-        basis = one_standard_error(plain, data.weight)
-        check_learned(basis.probabilities, data.labels)
-        diagnosis = diagnose(basis.probabilities, data.labels, class_names=data.classes.tolist())
+        is_list = isinstance(make_model, list | tuple)
+        plain = [validate(*pair) for pair in pairs if is_list or isinstance(pair[1], EarlyStopping)]
+        basis = one_standard_error(plain, source.weight)
+        check_learned(basis.probabilities, source.labels)
+        warn_if_weak(basis.probabilities, source, fold_of)
+        transition, _ = classes_by_transition(source.labels, basis.probabilities)
         finished = {trial.name: trial for trial in plain}
-        trials = [finished.get(method.name) or validate(trainer, method.adapt(diagnosis)) for trainer, method in pairs]
-        chosen = one_standard_error(trials, data.weight)
-        warn_if_weak(chosen.probabilities, data, fold_of)
+        trials = [finished.get(method.name) or validate(trainer, method.adapt(transition)) for trainer, method in pairs]
+        chosen = one_standard_error(trials, source.weight)
         trainer = pairs[trials.index(chosen)][0]
-        model = trainer.final(chosen.method, data, seed=seed + folds, epochs=chosen.epoch)
+        model = trainer.final(chosen.method, source, seed=seed + folds, epochs=chosen.epoch)
     result = Result(
-        model,
-        trials,
-        chosen,
-        _reason(trials, chosen, criterion, epochs, data.weight),
-        diagnosis,
-        basis.probabilities,
-        source,
-        trainer,
-        seed + folds,
-        time.perf_counter() - start,
-        training_data=data,
+        data=source,
+        probabilities=basis.probabilities,
+        model=model,
+        trials=trials,
+        chosen=chosen,
+        reason=_reason(trials, chosen, criterion, epochs, source.weight),
+        trainer=trainer,
+        seed=seed + folds,
+        seconds=time.perf_counter() - start,
     )
-    return write_and_print(result, report_path, verbose, x)
+    return result.finish(report_path, verbose, x)
 
 
 def _pairs(make_model: Any, methods: Sequence[Method], options: dict) -> list[tuple[Trainer, Method]]:
@@ -179,11 +175,13 @@ def _pairs(make_model: Any, methods: Sequence[Method], options: dict) -> list[tu
         functions = [Unchanged(name) for name in _names(make_model)]
         check_names(functions)
         return [(Trainer(make, **options), method) for make, method in zip(make_model, functions, strict=True)]
+    rule = "be a function that returns a new compiled model, or a list of such functions; on features use labels.clean"
+    is_wrong = isinstance(make_model, keras.Model) or not callable(make_model)
+    refuse_if(is_wrong, "make_model", rule, "None" if make_model is None else f"a {type(make_model).__name__}")
     trainer = Trainer(make_model, **options)
     check_names(methods)
     plain = [] if any(isinstance(method, EarlyStopping) for method in methods) else [PLAIN]
-    usable = [method for method in methods if trainer.function is None or not method.is_closed_form]
-    return [(trainer, method) for method in [*plain, *usable]]
+    return [(trainer, method) for method in [*plain, *methods]]
 
 
 def _names(functions: Sequence[Any]) -> list[str]:
@@ -196,11 +194,6 @@ def _names(functions: Sequence[Any]) -> list[str]:
     is_short = max(map(len, names)) <= MAX_NAME_LETTERS and not any("<lambda>" in name for name in names)
     is_unique = len({name.casefold() for name in names}) == len(names)
     return names if is_short and is_unique else [f"model {number}" for number in range(len(names))]
-
-
-def _ignores_noise(method: Method) -> bool:
-    """Returns whether a method fits the labels as they are, so that its errors show the kind of noise."""
-    return isinstance(method, EarlyStopping) or method.is_closed_form
 
 
 def _reason(trials: Sequence[Trial], chosen: Trial, criterion: str, epochs: int, weight: np.ndarray | None) -> str:
@@ -216,6 +209,6 @@ def _reason(trials: Sequence[Trial], chosen: Trial, criterion: str, epochs: int,
     elif chosen is not best:
         safest = f"{chosen.name} ({text} against {best.name})"
         reason = f"No {kind} is clearly better on held-out labels, so the safest is used: {safest}."
-    if chosen.method.is_closed_form or chosen.epoch < epochs - WINDOW_EPOCHS // 2:
+    if chosen.epoch < epochs - WINDOW_EPOCHS // 2:
         return reason
     return f"{reason} The best epoch is close to the last one. Try more epochs or a higher learning rate."

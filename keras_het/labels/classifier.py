@@ -1,4 +1,4 @@
-"""Scikit-learn estimator that trains a network on noisy labels; only this module imports scikit-learn."""
+"""Scikit-learn estimator that trains a network on noisy labels."""
 
 import warnings
 from typing import Any, Self
@@ -15,11 +15,11 @@ from keras_het.base.batches import as_array, check_same_index
 from keras_het.base.refusal import outside_level, refuse_if
 from keras_het.base.validation import check_maker, check_weights
 from keras_het.labels.classes import refuse_blank
-from keras_het.labels.comparison import describe_failure
 from keras_het.labels.data import Data
-from keras_het.labels.discriminant import scaling, warn_of_values
 from keras_het.labels.methods import EarlyLearning, Method
-from keras_het.labels.training import Trainer
+from keras_het.labels.training.comparison import describe_failure
+from keras_het.labels.training.linear import scaling
+from keras_het.labels.training.trainer import Trainer
 
 HIDDEN_UNITS = 128
 LEARNING_RATE = 5e-3
@@ -47,8 +47,7 @@ class Classifier(ClassifierMixin, BaseEstimator):
         make_model: function without arguments that returns a new compiled model of the K classes. The method replaces
             its last layer and its loss, as in `labels.choose`. None trains a network of 128 ReLU units on the scaled,
             flattened examples. It uses Adam with a learning rate of 5e-3, and an L2 penalty of 1e-3 on the kernels.
-        method: `labels.Method`, such as `labels.methods.Heteroscedastic()`; None for `labels.methods.EarlyLearning()`.
-            `LinearDiscriminant` uses X as features, without a network.
+        method: `labels.methods.Method`, such as `methods.Heteroscedastic()`; None for `methods.EarlyLearning()`.
         epochs: number of passes over the data.
         batch_size: size of the batches of training and prediction.
         random_state: integer, `RandomState`, or None for a new state in every fit.
@@ -100,14 +99,14 @@ class Classifier(ClassifierMixin, BaseEstimator):
         values = X
         X, y = validate_data(self, X, y if hasattr(y, "dtype") else as_array("y", y), dtype="float32", allow_nd=True)
         if X.ndim == 2:
-            warn_of_values(np.asarray(values, "float64"))
+            scaling(np.asarray(values, "float64")).warn_of_rounding()
         data = self._weighted(Data(X, self._encode(y), self.classes_), sample_weight)
         method = EarlyLearning() if self.method is None else self.method
         rule = "be a Method, such as labels.methods.EarlyStopping(), or None"
         refuse_if(not isinstance(method, Method), "method", rule, value=method)
-        trainer = Trainer(self._maker(method, data), self.epochs, batch_size=self.batch_size, verbose=0)
+        trainer = Trainer(self._maker(data), self.epochs, batch_size=self.batch_size, verbose=0)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        self.model_ = trainer.final(method, data, seed=seed, epochs=1 if method.is_closed_form else self.epochs)
+        self.model_ = trainer.final(method, data, seed=seed, epochs=self.epochs)
         if failure := describe_failure(np.exp(self._log_probabilities(data.x)), data.y):
             text = f"The model learned nothing from its training data: {failure}. Remedy: {REMEDY}."
             warnings.warn(text, stacklevel=outside_level())
@@ -156,14 +155,12 @@ class Classifier(ClassifierMixin, BaseEstimator):
         scaled = (weights[rows] / weights[rows].mean()).astype("float32")
         return Data(data.x[rows], data.y[rows], data.classes, scaled)
 
-    def _maker(self, method: Method, data: Data) -> Any:
-        """Returns the function that makes models; None for a method in closed form."""
+    def _maker(self, data: Data) -> Any:
+        """Returns the function that makes models."""
         if self.make_model is not None:
             check_maker(self.make_model, ", or None")
-            rule = "train a network, because `make_model` is a function"
-            refuse_if(method.is_closed_form, "method", rule, f"{type(method).__name__}, which trains none")
             return self.make_model
-        return None if method.is_closed_form else lambda: _small_network(data)
+        return lambda: _small_network(data)
 
 
 def _small_network(data: Data) -> keras.Model:
@@ -173,7 +170,7 @@ def _small_network(data: Data) -> keras.Model:
         [
             keras.Input(data.x.shape[1:]),
             *([keras.layers.Flatten()] if data.x.ndim > 2 else []),
-            *scaling(data.x.reshape(len(data), -1), data.weight).layers(),
+            scaling(data.x.reshape(len(data), -1), data.weight).layer(),
             keras.layers.Dense(HIDDEN_UNITS, "relu", kernel_regularizer=penalty),
             keras.layers.Dense(data.units, kernel_regularizer=penalty),
         ]

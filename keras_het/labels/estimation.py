@@ -1,9 +1,10 @@
-"""Counts of labels by confident class, and tests of systematic flips."""
+"""Counts of labels by class, the transition matrix T, and checks of probabilities."""
 
 import warnings
 from typing import Any
 
 import numpy as np
+import scipy.sparse
 import scipy.special
 from scipy.optimize import linear_sum_assignment
 
@@ -13,33 +14,17 @@ from keras_het.base.validation import check_numbers
 from keras_het.labels.classes import order_columns
 
 ROUNDING = 1e-6  # else rounding can put the mean of equal probabilities above all of them, so that none counts
-FALSE_ALARM_RATE = 0.01  # rate of tables of uniform flips in which a flip is reported as systematic
 SUM_TOLERANCE, HALF_SUM_TOLERANCE = 1e-3, 1e-2  # half precision rounds sums of probabilities
+ROW_FLOOR = 1e-3  # spread over each row of T: else a single label that is impossible by T would decide the class
+MAX_ROUNDS = 20
 MIN_CLASS_EXAMPLES = 3  # the mean probability of one or two labels is chance
 MIN_EXTRA_AGREEMENT = 0.2  # fraction of the labels; below it, a warning of mixed-up arguments could be chance
 MAX_FALSE_ALARMS = 0.01  # rate of each such warning
 
 
-def systematic_flips(counts: np.ndarray) -> np.ndarray:
-    """Returns a mask, `(K, K)`, of the flips between classes that are more frequent than uniform flips explain.
-
-    If class i has n_i uniform flips, class j gets Binomial(n_i, 1 / (K - 1)) of them. A flip is systematic if
-    P(count or more) < 0.01 / (K (K - 1)). Fewer than one in a hundred tables of uniform flips has a systematic flip.
-    """
-    return flip_p_values(counts) < FALSE_ALARM_RATE / max(1, len(counts) * (len(counts) - 1))
-
-
 def count_pairs(classes: np.ndarray, labels: np.ndarray, size: int) -> np.ndarray:
     """Counts examples of class i with label j, `(K, K)`."""
     return np.bincount(classes * size + labels, minlength=size**2).reshape(size, size)
-
-
-def flip_p_values(counts: np.ndarray) -> np.ndarray:
-    """Returns P(count or more) of each flip if all other classes were equally likely, `(K, K)`; 1 for no flip."""
-    flips = np.where(np.eye(len(counts), dtype=bool), 0.0, counts)
-    others, totals = max(1, len(counts) - 1), np.ceil(flips.sum(axis=1, keepdims=True)).astype(int)
-    chance = scipy.special.bdtrc(np.maximum(np.floor(flips) - 1.0, 0.0), totals, 1.0 / others)
-    return np.where(flips >= 1, chance, 1.0)
 
 
 def confident_counts(labels: np.ndarray, p: np.ndarray) -> np.ndarray:
@@ -64,30 +49,66 @@ def confident_counts(labels: np.ndarray, p: np.ndarray) -> np.ndarray:
     return counts
 
 
-def describe_order(predicted: np.ndarray, labels: np.ndarray, size: int) -> str:
-    """Returns how far predicted classes agree with labels if they agree far better in another order, else "".
+def classes_by_transition(labels: np.ndarray, p: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Returns a T, `(K, K)`, and the classes of the examples by it, `(N,)`, from out-of-sample probabilities.
 
-    If classes agree most often in their correct order, the probability of a text is at most `MAX_FALSE_ALARMS`.
+    The class of an example is the k with the largest sum_j p_j log T_kj. This row of T is the nearest to p by the
+    Kullback-Leibler divergence. T starts from the counts of confident examples. Then each row k becomes the mean p of
+    the examples of class k, until no class changes.
+
+    Source: Banerjee et al. 2005, "Clustering with Bregman divergences", Algorithm 1, from this start.
     """
-    counts, agrees = count_pairs(predicted, labels, size), predicted == labels
-    if counts.max(axis=1).sum() - agrees.sum() <= MIN_EXTRA_AGREEMENT * len(labels):
-        return ""  # no order can agree far better, and the best order takes minutes for thousands of classes
-    order = linear_sum_assignment(-counts)[1]
-    agrees_reordered = order[predicted] == labels
-    gain, differ = agrees_reordered.sum() - agrees.sum(), np.sum(agrees_reordered != agrees)
-    is_large = gain > MIN_EXTRA_AGREEMENT * len(labels) and np.ptp(predicted) > 0  # one class shows no order
-    limit = 2 * differ * (scipy.special.gammaln(size + 1) - np.log(MAX_FALSE_ALARMS))  # Hoeffding
-    if not is_large or gain**2 <= limit:
-        return ""
-    reordered = f"{agrees_reordered.mean():.0%} in another order of the classes"
-    return f"agree with {agrees.mean():.0%} of the labels, and with {reordered}"
+    size = p.shape[1]
+    counts = confident_counts(labels, p) + ROW_FLOOR * np.eye(size)
+    transition, old = _bounded(counts / counts.sum(axis=1, keepdims=True)), None
+    classes = _nearest(p, transition)
+    for _ in range(MAX_ROUNDS):
+        if old is not None and np.array_equal(classes, old):
+            break
+        old, totals = classes, np.bincount(classes, minlength=size)
+        transition = np.where(totals[:, None] > 0, _bounded(_means(p, classes, totals)), transition)
+        classes = _nearest(p, transition)
+    return transition, classes
+
+
+def _means(values: np.ndarray, classes: np.ndarray, totals: np.ndarray) -> np.ndarray:
+    """Returns the mean row of `values`, `(N, J)`, of each class, `(K, J)`; zeros for a class without examples."""
+    count = len(classes)
+    member = scipy.sparse.csc_array((np.ones(count), (classes, np.arange(count))), shape=(len(totals), count))
+    sums = sum(member[:, rows] @ values[rows] for rows in row_blocks(count))  # a product makes values float64
+    return sums / np.maximum(totals, 1)[:, None]
+
+
+def _bounded(transition: np.ndarray) -> np.ndarray:
+    return (1 - ROW_FLOOR) * transition + ROW_FLOOR / len(transition)
+
+
+def _nearest(p: np.ndarray, transition: np.ndarray) -> np.ndarray:
+    """Returns the index of the nearest row of T for each example, `(N,)`."""
+    log_rows = np.log(transition.T).astype(p.dtype)
+    return np.concatenate([(p[rows] @ log_rows).argmax(axis=1) for rows in row_blocks(len(p))])
 
 
 def warn_of_order(p: np.ndarray, labels: np.ndarray) -> None:
-    """Warns if the columns of probabilities seem to be in another order than the classes of the labels."""
-    if text := describe_order(argmax_rows(p), labels, p.shape[1]):
-        remedy = "Number names in the order of the columns, so that label k is the class of column k"
-        warnings.warn(f"`probabilities` {text}. {remedy}.", stacklevel=outside_level())
+    """Warns if labels agree far better with the most probable classes in another order of the columns.
+
+    If they agree most often in the correct order, the probability of a warning is at most `MAX_FALSE_ALARMS`.
+    """
+    predicted, size = argmax_rows(p), p.shape[1]
+    counts, agrees = count_pairs(predicted, labels, size), predicted == labels
+    if counts.max(axis=1).sum() - agrees.sum() <= MIN_EXTRA_AGREEMENT * len(labels):
+        return  # no order can agree far better, and the best order takes minutes for thousands of classes
+    agrees_reordered = linear_sum_assignment(-counts)[1][predicted] == labels
+    gain, differ = agrees_reordered.sum() - agrees.sum(), np.sum(agrees_reordered != agrees)
+    is_large = gain > MIN_EXTRA_AGREEMENT * len(labels) and np.ptp(predicted) > 0  # one class shows no order
+    limit = 2 * differ * (scipy.special.gammaln(size + 1) - np.log(MAX_FALSE_ALARMS))  # Hoeffding
+    if is_large and gain**2 > limit:
+        warnings.warn(
+            f"`probabilities` agree with {agrees.mean():.0%} of the labels, and with {agrees_reordered.mean():.0%} in "
+            "another order of the classes. Number names in the order of the columns, so that label k is the class of "
+            "column k.",
+            stacklevel=outside_level(),
+        )
 
 
 def check_distributions(
@@ -100,9 +121,8 @@ def check_distributions(
 ) -> np.ndarray:
     """Returns `probabilities` as NumPy, if they are in [0, 1], `(N, K)`, with N >= 1, and every row sums to 1.
 
-    K is the number of `classes`, which order the columns of a frame, and N is `count`; None accepts any number. Rows in
-    half precision are scaled to sum 1. The result is float64. With `keep_float32`, a float32 array, in memory or on
-    disk, is returned without a copy.
+    K is the number of `classes`, which order the columns of a frame, and N is `count`; None accepts any number. The
+    result is float64, with rows in half precision scaled to sum 1, or a float32 array itself with `keep_float32`.
     """
     is_half = "float16" in str(getattr(probabilities, "dtype", ""))  # and bfloat16, of NumPy or a backend
     is_kept = keep_float32 and isinstance(probabilities, np.ndarray) and probabilities.dtype == "float32"

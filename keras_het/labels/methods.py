@@ -11,7 +11,6 @@ from keras_het.base.graph import model_inputs
 from keras_het.base.refusal import refuse_if
 from keras_het.base.validation import check_number
 from keras_het.labels.data import Data
-from keras_het.labels.discriminant import discriminant
 from keras_het.layers import HeteroscedasticDense
 from keras_het.losses import ForwardCorrectedCrossentropy
 
@@ -21,7 +20,6 @@ __all__ = [
     "EarlyStopping",
     "ForwardCorrection",
     "Heteroscedastic",
-    "LinearDiscriminant",
     "Method",
 ]
 
@@ -35,7 +33,6 @@ class Method:
 
     Attributes:
         name: unique name, for the table.
-        is_closed_form: boolean, whether `solve` computes the weights; `choose` then uses the method on features only.
 
     Example:
         >>> class Focal(Method):
@@ -52,7 +49,6 @@ class Method:
     """
 
     name: str = ""
-    is_closed_form: bool = False
 
     def __repr__(self) -> str:
         values = [f"{name}={value!r}" for name, value in vars(self).items() if name != "name"]
@@ -83,13 +79,9 @@ class Method:
         """Returns new callbacks for a training."""
         return []
 
-    def adapt(self, diagnosis: Any) -> Self:
-        """Returns a method adapted to the `Diagnosis` of the labels, for instance to its `transition`, `(K, K)`."""
+    def adapt(self, transition: np.ndarray) -> Self:
+        """Returns a method adapted to T[i, j] = p(label j | class i), `(K, K)`, estimated by the plain training."""
         return self
-
-    def solve(self, data: Data, scale: Any) -> tuple[np.ndarray, np.ndarray]:
-        """Returns kernel, `(D, K)`, and bias, `(K,)`, of the head, for features `scale(data.x)`."""
-        raise NotImplementedError(f"{type(self).__name__} must define solve(data, scale)")
 
     def compile(self, model: keras.Model, optimizer: Any, data: Data, **arguments: Any) -> keras.Model:
         """Compiles and returns the `model` with the head, for the training `data`."""
@@ -138,9 +130,9 @@ class ForwardCorrection(Method):
     def __init__(self, transition: Any = None):
         self.transition = transition
 
-    def adapt(self, diagnosis: Any) -> Self:
+    def adapt(self, transition: np.ndarray) -> Self:
         adapted = copy.copy(self)
-        adapted.transition = diagnosis.transition if self.transition is None else self.transition
+        adapted.transition = transition if self.transition is None else self.transition
         return adapted
 
     def loss(self, data: Data) -> keras.losses.Loss:
@@ -150,31 +142,6 @@ class ForwardCorrection(Method):
 
     def labels(self, data: Data) -> Any:
         return (1.0 - LABEL_SMOOTHING) * data.distribution + LABEL_SMOOTHING / data.units
-
-
-class LinearDiscriminant(Method):
-    """Linear discriminant analysis of frozen features, in closed form, which hardly memorises label errors.
-
-        argmax_k m_k' C^-1 x - m_k' C^-1 m_k / 2 + log prior_k,    C = (1 - a) S + a (tr S / D) I
-
-    m_k is the mean of the features with label k, S their covariance within the classes, and a the shrinkage. Classes
-    have equal priors, unless their frequencies are clearly better on held-out labels. `choose` skips this method if a
-    function makes the models, because their features change.
-    Source: Friedman 1989, "Regularized discriminant analysis", Eq. 18; Lee et al. 2019, "Robust inference via
-        generative classifiers for handling noisy labels", section 3.1.
-    """
-
-    name, is_closed_form = "linear discriminant analysis", True
-    _has_frequencies: bool | None = None
-
-    def _fix_priors(self, data: Data, scale: Any) -> Self:
-        """Returns the method with one kind of priors for all folds: probabilities of two kinds cannot be ranked."""
-        fixed = copy.copy(self)
-        fixed._has_frequencies = discriminant(data.x, data.y, data.units, data.weight, scale).has_frequencies
-        return fixed
-
-    def solve(self, data: Data, scale: Any) -> tuple[np.ndarray, np.ndarray]:
-        return discriminant(data.x, data.y, data.units, data.weight, scale, self._has_frequencies)[:2]
 
 
 class Heteroscedastic(Method):
@@ -199,7 +166,6 @@ class Heteroscedastic(Method):
 
 
 METHODS: tuple[Method, ...] = (
-    LinearDiscriminant(),
     EarlyLearning(3.0),
     EarlyStopping(),
     ForwardCorrection(),

@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 
 from keras_het.base.batches import check_same_index
-from keras_het.base.refusal import refusal, refuse_if
+from keras_het.base.refusal import refuse_first, refuse_if
 from keras_het.base.seeds import random_generator
-from keras_het.base.tables import number_of
 from keras_het.base.validation import (
     check_every_class,
     check_fraction,
@@ -23,15 +22,11 @@ from keras_het.base.validation import (
 
 
 def symmetric(num_classes: int, noise: float) -> np.ndarray:
-    """Returns the T of uniform flips to all other classes: 1 - noise on the diagonal, noise / (K - 1) elsewhere.
+    """Returns T, `(K, K)`, of uniform flips to all others: 1 - noise on the diagonal, noise / (K - 1) elsewhere.
 
     Args:
         num_classes: K >= 2.
         noise: fraction of flipped labels, in [0, 1].
-    Returns:
-        shape `(K, K)`.
-    Raises:
-        ValueError: for values outside these ranges.
 
     Example:
         >>> symmetric(3, 0.5).tolist()
@@ -42,15 +37,11 @@ def symmetric(num_classes: int, noise: float) -> np.ndarray:
 
 
 def pair_flip(num_classes: int, noise: float) -> np.ndarray:
-    """Returns the T of flips to the next class: 1 - noise on the diagonal, noise at (i, i + 1) and (K - 1, 0).
+    """Returns T, `(K, K)`, of flips to the next class: 1 - noise on the diagonal, noise at (i, i + 1) and (K - 1, 0).
 
     Args:
         num_classes: K >= 2.
         noise: fraction of flipped labels, in [0, 1].
-    Returns:
-        shape `(K, K)`.
-    Raises:
-        ValueError: for values outside these ranges.
 
     Example:
         >>> pair_flip(3, 0.25).tolist()
@@ -66,7 +57,7 @@ def _check_flips(num_classes: int, noise: float) -> None:
 
 
 def corrupt(labels: Any, transition: Any = None, seed: int | list[int] = 0, *, rows: Any = None) -> np.ndarray:
-    """Draws noisy labels, each from the distribution of its class or its example.
+    """Draws noisy labels, integers of shape `(N,)`, each from the distribution of its class or its example.
 
     Args:
         labels: true classes, integers in [0, K), shape `(N,)`.
@@ -74,10 +65,6 @@ def corrupt(labels: Any, transition: Any = None, seed: int | list[int] = 0, *, r
         seed: seed of the draw, an integer, at least 0, or a list of integers as for `numpy.random.default_rng`.
         rows: distributions of the noisy label of each example, `(N, K)`, for instance-dependent noise, such as
             `synthetic.look_alike_transitions` returns; None with `transition`.
-    Returns:
-        integers, shape `(N,)`.
-    Raises:
-        ValueError: for another shape, rows that do not sum to 1, labels out of range, or a seed that is not an integer.
     Source: Sukhbaatar et al. 2014, Eq. 1, whose matrix Q is the transpose of T.
 
     Example:
@@ -110,7 +97,7 @@ def _bounds(rows):
 
 
 def look_alike_transitions(features: Any, labels: Any, noise: float) -> np.ndarray:
-    """Returns rows of instance-dependent noise for `corrupt`, which flips labels to the most similar other class.
+    """Returns rows, `(N, K)`, of noise for `corrupt` that flips labels to the most similar other class.
 
         margin_n = |x_n - mean of the nearest other class|^2 - |x_n - mean of its class|^2
         p(flip of n) = min(c exp(-margin_n / sd(margin)), 1), with c such that their mean is `noise`
@@ -119,10 +106,6 @@ def look_alike_transitions(features: Any, labels: Any, noise: float) -> np.ndarr
         features: shape `(N, D)`.
         labels: true classes, integers in [0, K), K >= 2, all of which occur, shape `(N,)`.
         noise: fraction of flipped labels, in [0, 1].
-    Returns:
-        shape `(N, K)`.
-    Raises:
-        ValueError: for noise out of range, a class without examples, features that are not finite, or other shapes.
 
     Example:
         >>> features = [[0.0], [0.2], [1.0], [1.2], [5.0], [5.2]]
@@ -130,13 +113,12 @@ def look_alike_transitions(features: Any, labels: Any, noise: float) -> np.ndarr
         [[0.59, 0.41, 0.0], [0.56, 0.44, 0.0]]
     """
     check_same_index(features=features, labels=labels)
-    features = np.asarray(features, "float64")
-    labels = check_labels(labels, np.inf)
+    features, labels = np.asarray(features, "float64"), check_labels(labels, np.inf)
     check_fraction("noise", noise)
-    if features.ndim != 2 or features.shape[:1] != labels.shape:
-        raise refusal("features", "have shape (N, D) and `labels` (N,)", f"shapes {features.shape} and {labels.shape}")
-    if not np.isfinite(features).all():
-        raise refusal("features", "be finite", number_of(np.sum(~np.isfinite(features)), "nan or infinite value"))
+    rule = "have shape (N, D) and `labels` (N,)"
+    received = f"shapes {features.shape} and {labels.shape}"
+    refuse_if(features.ndim != 2 or len(features) != len(labels), "features", rule, received)
+    refuse_first(~np.isfinite(features), "features", "be finite", features)
     classes = np.arange(max(labels.max(initial=0) + 1, 2))
     check_every_class(labels, len(classes))
     means = np.stack([features[labels == k].mean(0) for k in classes])

@@ -15,8 +15,7 @@ from keras_het import layers
 from keras_het.base.npz import read_arrays
 from keras_het.integrators import QuasiMonteCarlo
 from keras_het.labels import apply_corrections
-from keras_het.labels.reports.page import check_folder
-from keras_het.labels.stored import Folder
+from keras_het.labels.training.stored import Folder
 from tests.fuzz import damage
 from tests.fuzz.configs import BOUNDS, whole_tracebacks
 from tests.fuzz.guard import guarded
@@ -69,7 +68,7 @@ def read_weights(folder):
 class ReadOnly(Folder):
     """The finished trainings of a call, whose settings are not in the folder."""
 
-    def _check_settings(self, file):
+    def _check_settings(self, file, content):
         pass
 
 
@@ -115,7 +114,6 @@ KINDS = {
     ),
     "settings": File("settings.json", lambda f: Folder(f, {"seed": 0}), read_settings, (*BYTES, "line", "line")),
     "table": File("labels.csv", write_table, read_table, (*BYTES, "line", "line")),
-    "folder": File("labels.csv", write_table, check_folder, (*BYTES, "line", "line")),
 }  # fmt: skip
 
 

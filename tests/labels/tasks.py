@@ -4,8 +4,8 @@ import keras
 import numpy as np
 import pytest
 
-from keras_het.labels import Method, choose
-from keras_het.labels.methods import EarlyStopping
+from keras_het.labels import choose
+from keras_het.labels.methods import EarlyStopping, Method
 from tests.common import compiled
 
 # For tests whose trainings are too short to be good, of which the engine warns.

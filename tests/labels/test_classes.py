@@ -9,8 +9,7 @@ from keras import ops
 
 from keras_het.base.validation import check_class_names
 from keras_het.callbacks import TrainingDynamics
-from keras_het.labels.classes import check_not_id, check_zero_based, encode
-from keras_het.labels.diagnosis import diagnose
+from keras_het.labels.classes import encode
 from tests.checks import refusals
 
 pytestmark = pytest.mark.once
@@ -43,16 +42,9 @@ def test_tensors_and_columns_of_pandas_and_classes_without_a_label():
     numbers = encode(pandas.Categorical([20, 10, 20]))
     assert (numbers.classes.tolist(), numbers.labels.tolist()) == ([10, 20], [1, 0, 1])
     assert encode(pandas.DataFrame({"label": [1, 0]})).labels.tolist() == [1, 0]
-    check_zero_based(np.array([0, 19]))
-    check_not_id(np.array([3, 19]))
-
-
-def test_integers_in_a_categorical_are_the_classes_of_a_model():
-    """Its codes would be 0, 1, 2."""
-    labels = np.array([0, 1, 3]).repeat(40)
-    column = pandas.Categorical(labels)
-    assert diagnose(0.85 * np.eye(4)[labels] + 0.0375, column).disagreement == 0.0
-    np.testing.assert_array_equal(TrainingDynamics(np.ones((120, 1)), column).labels, labels)
+    assert len(encode([0, 19], defines_classes=True).classes) == 20
+    gap = np.array([0, 1, 3]).repeat(40)  # the codes of its Categorical would be 0, 1, 2
+    np.testing.assert_array_equal(TrainingDynamics(np.ones((120, 1)), pandas.Categorical(gap)).labels, gap)
 
 
 @pytest.mark.parametrize(("y", "text"), [
@@ -61,7 +53,7 @@ def test_integers_in_a_categorical_are_the_classes_of_a_model():
     ([0, 1 << 24], "`y` must be in [0, 16777216). Received: 16777216 at [1]"),
     ([1.0, -1.0], "`y` must have a label for each example (or number the classes from 0, if -1 is a class). Received"),
     (np.array([-1, 0], object), "Received: -1 at [0], a missing label: keep only the examples with y != -1"),
-    ([0.5, 1.0], "`y` must be integers of shape (N,). Received: shape (2,), dtype float64"),
+    ([0.5, 1.0], "`y` must be integers or names. Received: 0.5 at [0]"),
     ([[0.5, 0.5], [1, 0]], "`y` must name one class for each example. Received: vectors that are not one-hot"),
     ([1.0, np.nan], "`y` must have a label for each example. Received: none at [1]"),
     (np.array(["a", None], object), "`y` must have a label for each example. Received: none at [1]"),
@@ -69,10 +61,11 @@ def test_integers_in_a_categorical_are_the_classes_of_a_model():
     (np.array(["a", pandas.NA, -1], object), "`y` must have a label for each example. Received: none at [1]"),
     (np.array(["a", -1, None], object), "Received: -1 at [1], a missing label: keep only the examples with y != -1"),
     (np.array(["a", 1], object), "`y` must have labels of one type. Received: int and str"),
+    ([0, 20], "`y` must be in [0, 20), 10 times the number"),
 ])  # fmt: skip
 def test_refusals(y, text):
     with pytest.raises(ValueError, match=re.escape(text)):
-        encode(y)
+        encode(y, defines_classes=True)
 
 
 @pytest.mark.parametrize(
@@ -85,7 +78,6 @@ def test_names_are_in_the_order_of_the_classes(names):
 
 KEYS = "`class_names` must be a dict with the keys 0 to 1, the class numbers. Received: a dict of"
 test_errors_say_what_is_wrong = refusals([
-    (lambda: check_zero_based(np.array([0, 20])), "`y` must be in [0, 20), 10 times the number"),
     (lambda: encode([0, 1], 3), "`y` must have a label for each of the 3 examples. Received: 2"),
     (lambda: check_class_names({0: "cat"}, 2), f"{KEYS} 1, without 1"),
     (lambda: check_class_names({1: "cat", 2: "dog"}, 2), f"{KEYS} 2, without 0"),

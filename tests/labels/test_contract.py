@@ -1,6 +1,8 @@
 """What every call keeps: forms of data, rows in their order, random states and what it prints."""
 
 import random
+import subprocess
+import sys
 
 import keras
 import numpy as np
@@ -10,11 +12,8 @@ import pytest
 import keras_het
 from keras_het import callbacks, explain, models
 from keras_het.base.seeds import preserve_random_states
-from keras_het.labels import choose, clean, find_issues, next_labels, verify_accuracy
-from keras_het.labels.diagnosis import diagnose
+from keras_het.labels import choose, clean, find_issues, verify_accuracy
 from keras_het.labels.methods import EarlyStopping
-from keras_het.labels.reports.findings import collect, next_steps, summary
-from keras_het.labels.reports.page import render
 from keras_het.labels.synthetic import look_alike_transitions
 from tests.checks import refusals
 from tests.common import Batches, compiled
@@ -53,15 +52,13 @@ def test_one_function_goes_through_every_call(verb, data):
     assert is_right(VERBS[verb](make_model, *data()).model) > 0.6
 
 
-@pytest.mark.parametrize("verb", ["choose", "clean"])
-def test_features_and_a_trained_model_need_no_function(verb):
+def test_features_and_a_trained_model_need_no_function():
     trained = make_model()
     trained.fit(X, TRUE, epochs=5, verbose=0)
-    fast = {"optimizer": keras.optimizers.Adam(0.1)}
     for x, y in (arrays(), data_set()):
-        assert is_right(VERBS[verb](trained, x, y, **fast).model) > 0.6
+        assert is_right(clean(trained, x, y, verbose=0).model) > 0.6
     features = keras_het.explain.features(trained, X)
-    assert is_right(VERBS[verb](None, features, **fast).model, features) > 0.6
+    assert is_right(clean(None, features, Y, verbose=0).model, features) > 0.6
 
 
 def draws_after(call):
@@ -121,11 +118,9 @@ def classifier(y, x=P, **arguments):
 
 CALLS = {
     "calibration": explain.calibration,
-    "diagnose": diagnose,
     "find_issues": find_issues,
     "regression_scores": explain.regression_scores,
     "look_alike_transitions": lambda p, y: look_alike_transitions(p, y, 0.1),
-    "report": lambda p, y: collect(model(), p, y),
     "temperature": scale,
     "TrainingDynamics": callbacks.TrainingDynamics,
     "choose": lambda p, y: choose(model, p, y, methods=[], folds=2, **FEW),
@@ -153,6 +148,24 @@ test_weights_and_missing_labels_that_do_not_count_are_refused = refusals([
 ])  # fmt: skip
 
 
+WITHOUT = """
+import sys
+sys.modules.update(dict.fromkeys(["sklearn", "pandas", "jinja2"]))
+import keras_het
+keras_het.HeteroscedasticDense(3)
+try:
+    keras_het.labels
+except ImportError as error:
+    print(error)
+"""
+
+
+def test_the_head_needs_no_package_of_the_labels_and_an_error_names_these():
+    result = subprocess.run([sys.executable, "-c", WITHOUT], capture_output=True, text=True, check=True)
+    text = "keras_het.labels needs more packages: pip install scikit-learn pandas jinja2. "
+    assert result.stdout.startswith(text), result.stdout
+
+
 ONE = (
     np.array([[0.9, 0.1], [0.8, 0.2], [0.7, 0.3], [0.95, 0.05], [0.1, 0.9], [0.2, 0.8], [0.05, 0.95]]),
     [0, 0, 0, 1, 1, 1, 1],
@@ -162,14 +175,7 @@ ONE = (
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        (lambda: find_issues(*ONE), "Issues: 1 of 7 labels (0 confusable)"),
-        (lambda: next_labels(*ONE, 1), "1 label to check"),
-        (
-            lambda: summary(collect(None, None, ONE[1], probabilities=ONE[0]))[0],
-            "Issues (likely errors): 1 of 7",
-        ),
-        (lambda: next_steps(collect(None, None, ONE[1], probabilities=ONE[0])), "Check the 1 issue from the top"),
-        (lambda: render(collect(None, None, ONE[1], probabilities=ONE[0])), ">1 issue."),
+        (lambda: find_issues(*ONE), "1 of 7 labels; 1 is an issue. Most"),
         (lambda: verify_accuracy(*ONE, {0: 0}), "from the 1 verified label only"),
         (lambda: verify_accuracy(*ONE, {0: 0}), "assumes: 1 verified example, drawn"),
     ],

@@ -1,8 +1,6 @@
 """Labels that are probably wrong: planted ones are found, and those of no doubt are not."""
 
 import dataclasses
-import functools
-import sys
 import tracemalloc
 
 import keras
@@ -17,9 +15,9 @@ from sklearn.neighbors import KNeighborsClassifier
 
 from keras_het.callbacks import TrainingDynamics
 from keras_het.callbacks.training_record import TrainingRecord
-from keras_het.labels import corrupt, diagnose, find_issues, next_labels, symmetric
+from keras_het.labels import corrupt, find_issues, symmetric
 from keras_het.labels.estimation import confident_counts
-from keras_het.labels.issues import all_issues
+from keras_het.labels.issues.ranking import ADDED_LABELS, ROUNDS
 from tests.checks import refusals
 
 pytestmark = pytest.mark.once
@@ -55,38 +53,57 @@ def test_by_hand():
     p = np.array([[0.9, 0.1], [0.1, 0.9], [0.15, 0.85], [0.9, 0.1], [0.1, 0.9], [0.3, 0.7], [0.22, 0.78]])
     found = find_issues(p, [0, 0, 0, 0, 1, 1, 1])
     assert sorted(found.index[found.is_issue]) == [1, 2]
-    assert str(found).splitlines()[0].split() == ["index", "label", "suggested", "score", "kind"]
-    assert str(found).splitlines()[-1] == "Issues: 2 of 7 labels (0 confusable); the model disagrees with 2."
+    assert str(found).splitlines()[0].split() == ["index", "label", "suggested", "score", "issue"]
+    assert str(found).splitlines()[-1] == (
+        "The model disagrees with 2 of 7 labels; 2 are issues. Most frequent: 0 for 1 (2); a pair can be a model error."
+    )
+    assert found.pairs == [(1, 0, 2)]
 
 
 def test_a_notebook_shows_the_worst_as_text(digits):
     labels, _, p, *_ = digits
     found = find_issues(p, labels)
-    table = dataclasses.replace(found, kind=np.full(len(labels), "<b>&"))._repr_html_()
+    table = dataclasses.replace(found, class_names=np.array([f"<b>&{k}" for k in range(10)]))._repr_html_()
     assert table.count("<tr>") == 21
-    assert f"<tr><td>{found.index[0]}</td><td>{found.label[0]}</td>" in table
-    assert "&lt;b&gt;&amp;" in table
+    assert f"<tr><td>{found.index[0]}</td><td>&lt;b&gt;&amp;{found.label[0]}</td>" in table
     assert "<b>" not in table
     assert found._repr_html_().endswith(f"<p>{str(found).splitlines()[-1]}</p>")
 
 
-def test_without_pandas_an_error_says_how_to_install_it(monkeypatch):
-    monkeypatch.setitem(sys.modules, "pandas", None)
-    with pytest.raises(ImportError, match="needs pandas, which is not installed: pip install pandas"):
-        find_issues([[0.5, 0.5]], [0]).to_frame()
+def flipped(count=1000, seed=0):
+    """Classes, and labels of which 40% of class 0 are 1, and a tenth of all others any class; p of a fair model."""
+    rng = np.random.default_rng(seed)
+    true = rng.integers(4, size=count)
+    transition = np.full((4, 4), 0.1 / 3) + (0.9 - 0.1 / 3) * np.eye(4)
+    transition[0] = [0.55, 0.4, 0.03, 0.02]
+    labels = (transition[true].cumsum(axis=1) < rng.random((count, 1))).sum(axis=1)
+    return true, labels, (rng.dirichlet(np.ones(4), count) * 0.5 + 0.5 * np.eye(4)[true]) @ transition
 
 
-def test_swapped_classes_are_found_where_the_most_probable_label_is_the_wrong_one():
-    """Of 0, 45% are labelled 1, so p is 0.5 and 0.5 with an error; these two classes alone need T."""
-    rng = np.random.default_rng(0)
-    true = rng.integers(3, size=1500)
-    t = np.array([[0.55, 0.45, 0.0], [0.0, 0.9, 0.1], [0.1, 0.0, 0.9]])
-    labels = (t[true].cumsum(axis=1) < rng.random((1500, 1))).sum(axis=1)
-    p = t[true] * rng.gamma(10.0, size=(1500, 3)) + 0.01
-    p /= p.sum(axis=1, keepdims=True)
-    found = find_issues(p, labels)
-    assert np.mean(found.suggested == true[found.index]) > 0.95 > 0.9 > np.mean(p.argmax(axis=1) == true)
-    np.testing.assert_array_equal(found.is_issue, found.suggested != found.label)
+def test_the_ranking_by_a_transition_finds_more_errors_of_a_frequent_flip():
+    true, labels, p = flipped()
+    wrong = true != labels
+    first, second = (find_issues(p, labels, ranking=ranking) for ranking in ("confidence", "transition"))
+    assert wrong[second.index[:150]].sum() > 1.2 * wrong[first.index[:150]].sum()
+    np.testing.assert_array_equal(np.sort(first.index[first.is_issue]), np.sort(second.index[second.is_issue]))
+    assert first.transition[0, 1] == pytest.approx(0.4, abs=0.1)
+    np.testing.assert_array_equal(first.transition, second.transition)
+
+
+def test_the_updates_and_the_added_labels_by_hand():
+    """With loops: T of labels of which none is contradicted has, beside them, the added ones."""
+    p = np.array([[0.7, 0.2, 0.1], [0.1, 0.8, 0.1], [0.2, 0.1, 0.7]])
+    rate, counts = 1 / 5, np.eye(3)
+    for i in range(3):
+        for j in range(3):
+            counts[i, j] += ADDED_LABELS * (1 - rate if i == j else rate / 2)
+    t = counts / counts.sum(axis=1, keepdims=True)
+    found = find_issues(p, [0, 1, 2], ranking="transition")
+    for row, label, score in zip(found.index, found.label, found.score, strict=True):
+        q = p[row].copy()
+        for _ in range(ROUNDS):
+            q = np.array([q[k] * sum(t[k, j] * p[row, j] / (q @ t[:, j]) for j in range(3)) for k in range(3)])
+        assert score == pytest.approx(q[label] * t[label, label] / (q @ t[:, label]))
 
 
 def test_without_wrong_labels_there_is_no_issue_nor_of_classes_that_nobody_has():
@@ -97,22 +114,7 @@ def test_without_wrong_labels_there_is_no_issue_nor_of_classes_that_nobody_has()
     found = find_issues(p, [0, 0, 0])
     assert not found.is_issue.any()
     assert found.suggested.tolist() == [0, 0, 0]
-    assert find_issues(np.ones((4, 1)), [0] * 4).kind.tolist() == [""] * 4
-
-
-def test_an_issue_of_planted_pairs_is_confusable_and_another_is_wrong(digits):
-    """Of 8% random flips, and 30% of 3 and 8 for each other; the counts themselves say which pair is confused."""
-    _, _, _, x, clean = digits
-    rows = symmetric(10, 0.08)
-    rows[3], rows[8] = np.eye(10)[3] * 0.7 + np.eye(10)[8] * 0.3, np.eye(10)[8] * 0.7 + np.eye(10)[3] * 0.3
-    noisy = corrupt(clean, rows, seed=1)
-    p = cross_val_predict(LogisticRegression(tol=0.01), x, noisy, cv=2, method="predict_proba")
-    found = find_issues(p, noisy)
-    right = found.is_issue & (clean[found.index] == found.suggested)
-    pair = np.isin(found.label, [3, 8]) & np.isin(found.suggested, [3, 8])
-    np.testing.assert_array_equal(found.kind[right] == "confusable", pair[right])
-    assert pair[right].sum() > 50
-    assert (~pair[right]).sum() > 50
+    assert not find_issues(np.ones((4, 1)), [0] * 4).disagrees.any()
 
 
 def test_equal_probabilities_count():
@@ -125,10 +127,10 @@ def test_a_tie_of_the_label_with_another_class_is_no_issue():
     """cleanlab flags none either; 8 of these 12 would be, and 5 that a vote of ten neighbours leaves open."""
     assert not find_issues(np.full((12, 3), 1 / 3), np.arange(12) % 3).is_issue.any()
     p, labels = np.array([[0.5, 0.5, 0.0]] * 10 + [[0.9, 0.1, 0.0], [0.1, 0.9, 0.0]] * 10), [1, 0] * 5 + [0, 1] * 10
-    for found in (find_issues(p, labels), all_issues(p, np.array(labels)), find_issues(p.astype("float32"), labels)):
+    for found in (find_issues(p, labels), find_issues(p.astype("float32"), labels)):
         assert not found.is_issue.any()
         np.testing.assert_array_equal(found.suggested, found.label)
-    assert diagnose(p, labels).disagreement == 0.0
+    assert not found.disagrees.any()
 
 
 @pytest.mark.parametrize("count", [1, 2])
@@ -225,6 +227,8 @@ test_errors_say_what_is_wrong = refusals([
      "TrainingDynamics must record an epoch first: pass it to `fit`. Received: no epoch"),
     (lambda: find_issues(keras.Sequential([keras.layers.Softmax()]), [0, 1]),
      "`probabilities` must be out-of-sample probabilities, or a TrainingDynamics. Received: a Sequential"),
+    (lambda: find_issues(PAIR, [0, 1], ranking="best"), "`ranking` must be one of 'confidence', 'transition'."),
+    (lambda: find_issues(RECORD, ranking="transition"), '`ranking` must be "confidence" for a TrainingDynamics'),
     (lambda: find_issues(PAIR), "`labels` must be an array, except for a TrainingDynamics. Received: None"),
 ])  # fmt: skip
 
@@ -243,14 +247,13 @@ def test_probabilities_in_float32_are_not_copied():
     np.testing.assert_array_equal(np.sort(found.index[found.is_issue]), np.sort(exact.index[exact.is_issue]))
 
 
-@pytest.mark.parametrize("call", [find_issues, diagnose, functools.partial(next_labels, count=10)])
-def test_labels_in_another_order_than_the_columns_get_a_warning(call):
+def test_labels_in_another_order_than_the_columns_get_a_warning():
     """Names in sorted order are no numbers of the columns 9, 10, 2; in the columns' order, the 10 errors are issues."""
     rng, names = np.random.default_rng(0), np.array(["9", "10", "2"])
     true = rng.integers(3, size=300)
     labels = np.where(np.arange(300) % 30 == 0, (true + 1) % 3, true)
     p = np.eye(3)[true] * 0.85 + 0.05
     with pytest.warns(UserWarning, match="`probabilities` agree with 3% of the labels, and with 97% in another order"):
-        call(p, np.unique(names[labels], return_inverse=True)[1])
+        find_issues(p, np.unique(names[labels], return_inverse=True)[1])
     result = find_issues(p, [names.tolist().index(label) for label in names[labels]])
     assert result.index[result.is_issue].tolist() == np.arange(0, 300, 30).tolist()

@@ -1,14 +1,13 @@
-"""Transition matrices: those of known noise, their measures and estimates; and which flips are beyond chance."""
+"""Transition matrices: those of known noise, their measures and estimates."""
 
 import numpy as np
 import pytest
-from scipy.stats import binom
 
 from keras_het.base.validation import check_one_transition
 from keras_het.labels import pair_flip, symmetric
-from keras_het.labels.estimation import check_distributions, confident_counts, flip_p_values, systematic_flips
+from keras_het.labels.estimation import check_distributions, classes_by_transition, confident_counts
 from keras_het.ops.transition import outlier_class, total_variation
-from tests.checks import FALSE_ALARM, refusals
+from tests.checks import refusals
 from tests.ops.test_transition import MATRICES, UNITS
 
 pytestmark = pytest.mark.once
@@ -34,6 +33,7 @@ def test_the_estimator_finds_the_transition():
     labels, clean = noisy_sample(matrix)
     counts = confident_counts(labels, clean)
     assert total_variation(counts / counts.sum(axis=1, keepdims=True), matrix) < 0.05
+    assert total_variation(classes_by_transition(labels, clean @ matrix)[0], matrix) < 0.05
     assert total_variation(np.eye(UNITS), matrix) > 0.25  # what the bound has to beat
 
 
@@ -53,37 +53,3 @@ test_errors_say_what_is_wrong = refusals([
     (lambda: outlier_class(0), "`num_classes` must be an integer at least 1. Received: num_classes=0"),
     (lambda: symmetric(2.5, 0.1), "`num_classes` must be an integer at least 2. Received: num_classes=2.5"),
 ])  # fmt: skip
-
-
-def alarms(tables, shares, seed):
-    """In how many tables any flip is called systematic.
-
-    A table has 200 flips of each of five classes, with these shares of the four others.
-    """
-    rng, others = np.random.default_rng(seed), ~np.eye(5, dtype=bool)
-    count = 0
-    for _ in range(tables):
-        counts = np.diag(np.full(5, 900.0))
-        counts[others] = np.concatenate([rng.multinomial(200, shares) for _ in range(5)])
-        count += systematic_flips(counts).any()
-    return count
-
-
-@pytest.mark.statistical
-@pytest.mark.planted
-def test_flips_to_any_class_are_rarely_called_systematic_and_others_are(base_seed, redraws):
-    """At most one table of a hundred, by Bonferroni; the same check catches a class that gets a third of the flips."""
-    tables = redraws(2000)
-    limit = binom.isf(FALSE_ALARM, tables, 0.01)
-    assert alarms(tables, [0.25] * 4, base_seed) <= limit
-    assert alarms(tables, [0.34, 0.22, 0.22, 0.22], base_seed) > limit
-
-
-def test_p_values_are_those_of_the_binomial_distribution_and_two_classes_tell_nothing():
-    assert not systematic_flips(np.array([[50, 50], [90, 10]])).any()
-    assert systematic_flips(np.array([[7.0]])).tolist() == [[False]]
-    found = flip_p_values(np.array([[90, 30, 3, 2], [2, 95, 0, 1], [4, 2, 90, 3], [0, 0, 0, 96]]))
-    assert found[0, 1] == pytest.approx(binom.sf(29, 35, 1 / 3), rel=1e-9)
-    assert found[1, 0] == pytest.approx(binom.sf(1, 3, 1 / 3), rel=1e-9)
-    assert found[3].tolist() == [1.0] * 4
-    assert found[1, 2] == found[0, 0] == 1.0

@@ -1,20 +1,17 @@
 """The networks of a training: a user's model with the head of a method, frozen features, and what is refused."""
 
-import pathlib
-import weakref
-
 import keras
 import ml_dtypes
 import numpy as np
 import pytest
 
 import keras_het
-from keras_het.labels import Method, choose, networks
+from keras_het.labels import choose, clean
 from keras_het.labels.data import Data
-from keras_het.labels.methods import EarlyStopping, Heteroscedastic
-from keras_het.labels.training import Record, Trainer
+from keras_het.labels.methods import EarlyStopping, Heteroscedastic, Method
+from keras_het.labels.training.trainer import Record, Trainer
 from tests.common import assert_same_arrays, compiled
-from tests.labels.tasks import SHORT, SHORT_TRAININGS, TRUE, X, Y, make_model, maker, short
+from tests.labels.tasks import SHORT, SHORT_TRAININGS, X, Y, make_model, maker, short
 
 pytestmark = [pytest.mark.once, SHORT_TRAININGS]
 
@@ -80,7 +77,7 @@ def test_weights_of_half_precision_are_averaged_in_float32(dtype):
             def set_weights(self, weights):
                 averages[:] = weights
 
-        averages, record = [], Record(Weights(), None, None, Trainer(None))
+        averages, record = [], Record(Weights(), None, None, Trainer(make_model))
         for epoch in range(30):
             record.on_epoch_end(epoch)
         record.result()
@@ -92,17 +89,15 @@ def test_weights_of_half_precision_are_averaged_in_float32(dtype):
     assert counter.tolist() == [7]
 
 
-def test_a_trained_model_is_its_features_and_stays_as_it_is(tmp_path):
+def test_a_trained_model_is_its_features_and_stays_as_it_is():
     trained = keras.Sequential([keras.Input((6,)), keras.layers.Dense(8, "relu"), keras.layers.Dense(5, "softmax")])
     trained.compile("sgd", "sparse_categorical_crossentropy")
     trained.fit(X, Y, verbose=0)
-    before, result = trained.get_weights(), choose(trained, X, Y, optimizer=FAST, **PLAIN)
+    before, result = trained.get_weights(), clean(trained, X, Y, verbose=0)
     features = keras_het.explain.features(trained, X)
-    alone = choose(None, features, Y, optimizer=FAST, **PLAIN)
+    alone = clean(None, features, Y, verbose=0)
+    np.testing.assert_array_equal(alone.probabilities, result.probabilities)
     np.testing.assert_array_equal(alone.model.predict(features, verbose=0), result.model.predict(X, verbose=0))
-    mapped = choose(trained, X, Y, optimizer=FAST, resume_path=tmp_path, **PLAIN)
-    np.testing.assert_array_equal(mapped.probabilities, result.probabilities)
-    np.testing.assert_array_equal(np.load(tmp_path / "features.npy"), features)
     assert_same_arrays(trained.weights, before)
 
 
@@ -115,7 +110,7 @@ def test_the_probabilities_of_a_fold_are_those_of_the_best_weighted_epoch(weight
 
     answers = iter(([0, 1, 1], [1, 0, 0]))
     held_out = Data(np.zeros((3, 1)), np.zeros(3, int), np.arange(2), weight)
-    record = Record(Weights(), lambda *_: np.eye(2)[next(answers)], held_out, Trainer(None))
+    record = Record(Weights(), lambda *_: np.eye(2)[next(answers)], held_out, Trainer(make_model))
     for epoch in range(2):
         record.on_epoch_end(epoch)
     scores, p = record.result()
@@ -123,56 +118,11 @@ def test_the_probabilities_of_a_fold_are_those_of_the_best_weighted_epoch(weight
     assert p.argmax(1).tolist() == best
 
 
-def test_features_are_computed_once_and_those_of_another_model_are_refused(tmp_path):
-    def backbone(seed):
-        keras.utils.set_random_seed(seed)
-        return keras.Sequential([keras.Input((6,)), keras.layers.Dense(8, "relu"), keras.layers.Dense(3)])
-
-    first = networks.frozen_features(backbone(0), X, 32, tmp_path)
-    time = (tmp_path / "features.npy").stat().st_mtime_ns
-    np.testing.assert_array_equal(networks.frozen_features(backbone(0), X, 32, tmp_path), first)
-    assert (tmp_path / "features.npy").stat().st_mtime_ns == time
-    for model, x in ((backbone(1), X), (backbone(0), X[::-1]), (backbone(0), X[:100])):
-        with pytest.raises(ValueError, match="`resume_path` must be a folder of the same examples and model"):
-            networks.frozen_features(model, x, 32, tmp_path)
-
-
-def test_the_memory_map_is_closed_before_its_file_is_renamed(tmp_path, monkeypatch):
-    """Windows renames no file with an open memory map."""
-    opened, make, rename = [], np.lib.format.open_memmap, pathlib.Path.replace
-
-    def remember(*arguments, **options):
-        array = make(*arguments, **options)
-        opened.append(weakref.ref(array))
-        return array
-
-    def check(source, target):
-        assert all(array() is None for array in opened)
-        return rename(source, target)
-
-    monkeypatch.setattr(np.lib.format, "open_memmap", remember)
-    monkeypatch.setattr(pathlib.Path, "replace", check)
-    model = keras.Sequential([keras.Input((6,)), keras.layers.Dense(3)])
-    assert networks.frozen_features(model, X, 32, tmp_path).shape == X.shape
-
-
 def test_a_model_without_a_head_gives_its_outputs():
     backbone = keras.Sequential([keras.Input((6,)), keras.layers.Dense(8, "relu"), keras.layers.LayerNormalization()])
     features = backbone.predict(X, verbose=0)
-    result = choose(backbone, X, Y, optimizer=FAST, **PLAIN)
-    alone = choose(None, features, Y, optimizer=FAST, **PLAIN)
+    result, alone = clean(backbone, X, Y, verbose=0), clean(None, features, Y, verbose=0)
     np.testing.assert_allclose(alone.model.predict(features, verbose=0), result.model.predict(X, verbose=0), atol=1e-5)
-
-
-def test_features_of_few_examples_are_learned_by_default_whatever_their_units():
-    """A Dense layer as Keras makes it, by Adam as it is, was far behind logistic regression."""
-    given = {**PLAIN, "epochs": 10, "batch_size": 128}
-    result = choose(None, X, Y, **given)
-    assert np.mean(result.model.predict(X, verbose=0).argmax(1) == TRUE) > 0.85
-    other = choose(None, 1e4 * X + 1e3, Y, **given)
-    np.testing.assert_allclose(
-        other.model.predict(1e4 * X + 1e3, verbose=0), result.model.predict(X, verbose=0), atol=0.02
-    )
 
 
 def test_layers_that_were_trained_before_are_refused():

@@ -1,10 +1,7 @@
 """A call goes on where it was interrupted, to the bit, and refuses a folder of something else."""
 
-import functools
 import json
 import re
-import subprocess
-import sys
 
 import keras
 import numpy as np
@@ -12,9 +9,9 @@ import pytest
 
 from keras_het.labels import choose, clean
 from keras_het.labels.methods import ForwardCorrection, Heteroscedastic
-from keras_het.labels.stored import Folder, describe
-from keras_het.labels.training import _file_name, check_names
-from tests.common import StopError, assert_same_arrays
+from keras_het.labels.training.stored import Folder, describe_model
+from keras_het.labels.training.trainer import _file_name, check_names
+from tests.common import StopError, assert_same_arrays, compiled
 from tests.labels.tasks import SHORT, SHORT_TRAININGS, Cheat, Constant, Named, X, Y, make_model, short
 
 pytestmark = [pytest.mark.once, SHORT_TRAININGS]
@@ -38,7 +35,8 @@ def stop_after(count):
 def assert_equal_results(one, other):
     assert_same_arrays(one.model.weights, other.model.weights)
     np.testing.assert_array_equal(one.probabilities, other.probabilities)
-    for trial, same in zip(one.trials, other.trials, strict=True):
+    assert one.reason == other.reason
+    for trial, same in zip(getattr(one, "trials", []), getattr(other, "trials", []), strict=True):
         assert (trial.name, trial.epoch) == (same.name, same.epoch)
         np.testing.assert_array_equal(trial.score, same.score)
 
@@ -64,7 +62,7 @@ def test_cleaning_goes_on_too(tmp_path):
         clean(make_model, X, Y, resume_path=tmp_path, **arguments, **stop_after(1)[0])
     more, calls = stop_after(None)
     resumed = clean(make_model, X, Y, resume_path=tmp_path, **arguments, **more)
-    assert len(calls) == 2
+    assert len(calls) == 2 - 1 + 2 * 3 + 1  # of the folds, of the test without issues, and the final one
     assert_equal_results(resumed, clean(make_model, X, Y, **arguments, **stop_after(None)[0]))
 
 
@@ -107,98 +105,67 @@ def test_a_folder_of_another_call_is_refused_in_plain_words(argument, other, tex
         choose(**given)
 
 
-def test_features_with_another_optimizer_are_refused(tmp_path):
-    given = {"make_model": None, "x": X, "y": Y, "methods": [], "resume_path": tmp_path}
-    given |= {"epochs": 2, "folds": 2, "verbose": 0}
-    for _ in range(2):  # of another name, which Keras counts
-        choose(**given, optimizer=keras.optimizers.SGD(0.1))
-    with pytest.raises(ValueError, match=r"'SGD'.* in the folder, .*'Adam'"):
-        choose(**given, optimizer=keras.optimizers.Adam(0.1))
-    with pytest.raises(ValueError, match=r"'learning_rate': 0\.1.* in the folder, .*'learning_rate': 0\.2"):
-        choose(**given, optimizer=keras.optimizers.SGD(0.2))
+def other_models():
+    """Functions like `make_model` whose models differ in one argument, which must be noticed."""
+    dense = keras.layers.Dense
+
+    def made(*layers, rate=0.1, loss="sparse_categorical_crossentropy"):
+        return lambda: compiled(keras.Sequential([keras.Input((6,)), *layers]), keras.optimizers.Adam(rate), loss)
+
+    last = dense(3, "softmax")
+    return {
+        "units": (made(dense(9, "relu"), last), "'layers': '"),
+        "activation": (made(dense(8, "tanh"), last), "'layers': '"),
+        "rate": (made(dense(8, "relu"), last, rate=0.2), "'learning_rate': 0.2"),
+        "loss": (made(dense(8, "relu"), last, loss=keras.losses.SparseCategoricalCrossentropy()), "'from_logits'"),
+    }
 
 
-class Shared:
-    """An attribute of a method: an object that refers to itself, with a function."""
-
-    def __init__(self, function):
-        self.function, self.own = function, self
-
-
-CODE = """
-import enum
-class Kind(enum.Enum):
-    FIRST = {kind}
-class Loss:
-    power = {power}
-table = {table}
-def helper():
-    return {scale} * table[0]
-def make(factor):
-    class Own({base}):
-        strength = {strength}
-        weight = property(lambda self: {weight})
-        def loss(self, data, default={default}):
-            return (lambda: helper() ** Loss.power)() or (Kind.FIRST, factor, super().loss(data))
-    return Own("own")
-own = make({factor})
-"""
-VALUES = {
-    "kind": "1", "power": "1", "table": "[1.0, {'a': 2.0}]", "scale": "1.0", "base": "Named", "strength": "2.0",
-    "weight": "1.0", "default": "2", "factor": "1.0",
-}  # fmt: skip
-OTHERS = {
-    "a member of an enumeration": {"kind": "2"}, "an attribute of another class": {"power": "2"},
-    "a list": {"table": "[1.0, {'a': 3.0}]"}, "a helper function": {"scale": "2.0"}, "a base class": {"base": "Other"},
-    "a class attribute": {"strength": "3.0"}, "an array": {"strength": "np.arange(3)"}, "a property": {"weight": "2.0"},
-    "a default": {"default": "3"}, "a variable of a closure": {"factor": "1.5"},
-}  # fmt: skip
+@pytest.mark.parametrize("change", ["units", "activation", "rate", "loss"])
+def test_a_function_that_makes_another_model_is_refused(change, tmp_path):
+    """The same model of another function, whose layers have other names, resumes."""
+    given = {"x": X, "y": Y, "methods": [], **SHORT, "resume_path": tmp_path}
+    choose(make_model, **given)
+    kept = (tmp_path / f"{PLAIN}.npz").stat().st_mtime_ns
+    choose(lambda: make_model(), **given)
+    assert (tmp_path / f"{PLAIN}.npz").stat().st_mtime_ns == kept
+    make, text = other_models()[change]
+    with pytest.raises(ValueError, match="must be a folder of the same call") as error:
+        choose(make, **given)
+    assert text in str(error.value)
 
 
-class Other(Named):
-    """Another base class."""
+def test_every_function_of_a_list_is_compared(tmp_path):
+    functions, given = [make_model, lambda: make_model()], {"x": X, "y": Y, **SHORT, "resume_path": tmp_path}
+    choose(functions, **given)
+    with pytest.raises(ValueError, match=r"'learning_rate': 0\.2"):
+        choose([functions[0], other_models()["rate"][0]], **given)
 
 
-def described_method(file, values):
-    """The description of a method of a module; in a cell of a notebook, for no file, there is no source to read."""
-    code = CODE.format(**VALUES | values)
-    if file:
-        file.write_text(code)
-    names = {"Named": Named, "Other": Other, "np": np, "__name__": "__main__"}
-    exec(compile(code, file or "<cell>", "exec"), names)
-    return json.dumps(describe(names["own"]))
+def wired(is_swapped):
+    """A model of layers whose order of inputs differs."""
+    x = keras.Input((4,))
+    one, two = keras.layers.Dense(3)(x), keras.layers.Lambda(lambda values: values)(keras.layers.Dense(3)(x))
+    outputs = keras.layers.Subtract()([two, one] if is_swapped else [one, two])
+    return compiled(keras.Model(x, outputs), "adam", "mse")
 
 
-@pytest.mark.parametrize("is_notebook", [False, True])
-def test_methods_that_differ_in_anything_that_they_use_are_told_apart(is_notebook, tmp_path):
-    files = [None if is_notebook else tmp_path / f"{number}.py" for number in range(len(OTHERS) + 2)]
-    one, same, *others = (described_method(*each) for each in zip(files, [{}, {}, *OTHERS.values()], strict=True))
-    assert one == same
-    assert len({one, *others}) == len(OTHERS) + 1, dict(zip(OTHERS, others, strict=True))
+class Own(keras.Model):
+    """A model without a config."""
+
+    def __init__(self, **arguments):
+        super().__init__()
+        self.head = keras.layers.Dense(len(arguments) + 2)
+
+    def get_config(self):
+        raise NotImplementedError
 
 
-def test_a_variable_that_has_no_value_yet_is_described():
-    class Own(Named):
-        def loss(self, data):
-            return later
-
-    before, later = describe(Own("own")), 1
-    assert before != describe(Own("own"))
-
-
-@pytest.mark.parametrize(("one", "other"), [
-    (lambda x: x + 1, lambda x: x + 2),
-    (functools.partial(np.add, 1), functools.partial(np.add, 2)),
-    (keras.losses.CategoricalFocalCrossentropy(gamma=1.0), keras.losses.CategoricalFocalCrossentropy(gamma=2.0)),
-    (keras.ops.ones(3), keras.ops.zeros(3)),
-    (np.float32(1), np.float32(2)),
-    ({1, 2}, {1, 3}),
-    (b"one", b"two"),
-    (Named("a").head, Named("b").head),
-])  # fmt: skip
-def test_attributes_that_differ_are_told_apart(one, other):
-    descriptions = [json.dumps(describe(Shared(value))) for value in (one, other, one)]
-    assert descriptions[0] == descriptions[2] != descriptions[1]
+def test_models_with_other_connections_or_without_a_config_are_told_apart():
+    one, same, other = (describe_model(wired(is_swapped)) for is_swapped in (False, False, True))
+    assert one == same != other
+    one, same, other = (describe_model(compiled(model, "adam", "mse")) for model in (Own(), Own(), Own(units=3)))
+    assert one == same != other
 
 
 def test_a_call_says_what_it_continues_and_compares(tmp_path, capsys):
@@ -208,41 +175,12 @@ def test_a_call_says_what_it_continues_and_compares(tmp_path, capsys):
     (tmp_path / "constant_1.npz").unlink()
     short(Constant(), **arguments)
     line = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("Resuming"))
-    assert line.startswith(f"Resuming after 3 of 4 trainings of folds, from {tmp_path}. These settings are the same: ")
+    assert line.startswith(f"Resuming after 3 trainings, from {tmp_path}. These settings are the same: ")
     assert all(
-        f" {name}," in line
-        for name in ("examples", "classes", "labels", "seed", "folds", "methods", "epochs", "optimizer")
+        f" {name}" in line
+        for name in ("examples", "classes", "labels", "seed", "folds", "methods", "epochs", "models", "x")
     )
-    assert line.endswith("The code of the model, its layers and callbacks was not compared.")
-
-
-def test_a_folder_that_another_process_uses_is_refused_until_that_process_ends(tmp_path):
-    Folder(tmp_path, {"seed": 0})
-    code = (
-        "import sqlite3, sys, time; c = sqlite3.connect(sys.argv[1], isolation_level=None); "
-        "c.execute('BEGIN EXCLUSIVE'); print('locked', flush=True); time.sleep(60)"
-    )
-    command = [sys.executable, "-c", code, tmp_path / "lock.sqlite"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
-        assert process.stdout.readline() == b"locked\n"
-        text = "`resume_path` must be a folder of one call at a time"
-        with pytest.raises(ValueError, match=text), Folder(tmp_path, {"seed": 0}).interruptible():
-            pass
-        process.kill()
-    folder = Folder(tmp_path, {"seed": 0})
-    with folder.interruptible(), pytest.raises(ValueError, match="which another call uses"), folder.locked():
-        pass
-    with folder.locked():
-        pass
-
-
-@pytest.mark.parametrize("make", [lambda file: file.mkdir(), lambda file: file.write_bytes(b"no database" * 99)])
-def test_a_folder_that_cannot_be_locked_is_warned_of(make, tmp_path):
-    make(tmp_path / "lock.sqlite")
-    with pytest.warns(UserWarning, match="cannot be locked"), Folder(tmp_path, {"seed": 0}).locked():
-        pass
-    with Folder(None, {}).locked():
-        pass
+    assert line.endswith("The code of your functions and classes was not compared.")
 
 
 def test_long_names_have_short_files_of_their_own(tmp_path):
@@ -295,23 +233,31 @@ def test_damaged_files_are_named(case, tmp_path):
 
 
 def test_a_file_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
+    """Also beside another process, because no temporary file has the same path as another."""
     written, savez = [], np.savez
 
     def save(file, **arrays):
-        written.append(file.name)
+        written.append(file)
         assert sorted(arrays) == ["name", "seconds"]  # NumPy 2.0 stores every other argument as an array
         savez(file, **arrays)
+        if len(written) == 3:
+            raise KeyboardInterrupt
 
-    monkeypatch.setattr("keras_het.labels.stored.np.savez", save)
-    Folder(tmp_path, {"seed": 0}).write(PLAIN, seconds=1.0)
-    assert written == [f"{PLAIN}.unfinished.npz"]
+    monkeypatch.setattr("keras_het.labels.training.stored.np.savez", save)
+    folder = Folder(tmp_path, {"seed": 0})
+    for seconds in (1.0, 2.0):
+        folder.write(PLAIN, seconds=seconds)
+    with pytest.raises(KeyboardInterrupt):
+        folder.write(PLAIN, seconds=3.0)
+    assert len({*written}) == 3
     assert sorted(path.name for path in tmp_path.iterdir()) == [f"{PLAIN}.npz", "settings.json"]
+    assert np.load(tmp_path / f"{PLAIN}.npz")["seconds"] == 2.0
     assert json.loads((tmp_path / "settings.json").read_text()) == {"seed": 0}
 
 
 def test_ctrl_c_says_what_is_kept(tmp_path):
     def interrupting():
-        if len(made) == 2:
+        if len(made) == 3:
             raise KeyboardInterrupt
         made.append(1)
         return make_model()
@@ -321,7 +267,7 @@ def test_ctrl_c_says_what_is_kept(tmp_path):
         (None, "Nothing is stored. With a folder `resume_path` the same call would resume after finished trainings."),
     ]
     for folder, note in notes:
-        made = []
+        made = [1] * (folder is None)  # else the first model is described in the folder
         with pytest.raises(KeyboardInterrupt) as caught:
             short(make_model=interrupting, resume_path=folder)
         assert caught.value.__notes__ == [note]

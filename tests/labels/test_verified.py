@@ -1,16 +1,16 @@
 """Accuracy by a few verified labels: by all of them, by simulation under any noise; and what is refused."""
 
 import functools
-import re
 
 import numpy as np
 import pandas
 import pytest
-from scipy.stats import beta, binom, hypergeom, mannwhitneyu
+from scipy.special import betaincinv
+from scipy.stats import binom, hypergeom
 
 from keras_het.labels import verify_accuracy
-from keras_het.labels.draws import _class_p_values, _rank_p_value
-from keras_het.labels.intervals import Part, jeffreys, ratio, stratified
+from keras_het.labels.verified.accuracy import jeffreys, stratified
+from keras_het.labels.verified.draws import _class_p_values
 from tests.checks import z_limit
 
 pytestmark = pytest.mark.once
@@ -52,8 +52,6 @@ def test_with_all_verified_it_is_the_plain_accuracy_and_all_else():
     assert found.accuracy.value == pytest.approx(right.mean())
     assert found.label_accuracy.value == pytest.approx(np.mean(labels == true))
     assert found.noisy_accuracy == pytest.approx(np.mean(labels == predicted))
-    assert found.recall.value == pytest.approx([right[true == k].mean() for k in range(CLASSES)])
-    assert found.precision.value == pytest.approx([right[predicted == k].mean() for k in range(CLASSES)])
 
 
 # Half widths in points of the tree of medians at commit 0627b70, which had up to eight cells, in 300 redraws of 2,000.
@@ -64,27 +62,26 @@ TREE = {
 
 
 def held(found, value):
-    return np.mean((found.low <= value) & (value <= found.high))
+    return found.low <= value <= found.high
 
 
 def simulated(noise, number, seeds, count=2000):
-    """Mean half widths in points, and covers, of accuracy and label accuracy, and covers of recall and precision."""
+    """Mean half widths in points, and covers, of accuracy and label accuracy."""
     p, labels, true = population(noise)
     predicted = p.argmax(axis=1)
     right, rows = predicted == true, []
-    recall, precision = (np.array([right[x == k].mean() for k in range(CLASSES)]) for x in (true, predicted))
     for seed in seeds:
         own_p, own_labels, own_true = redrawn(noise, seed, count)
         found = verify_accuracy(own_p, own_labels, verified(own_true, number))
         widths = [50.0 * (each.high - each.low) for each in (found.accuracy, found.label_accuracy)]
         covers = [held(found.accuracy, right.mean()), held(found.label_accuracy, np.mean(labels == true))]
-        rows.append([*widths, *covers, held(found.recall, recall), held(found.precision, precision)])
+        rows.append([*widths, *covers])
     return np.mean(rows, axis=0)
 
 
 def least_cover(count):
-    """The least fraction of intervals that hold, of `count` redraws, of each of 24 figures at a level of 93%."""
-    return 0.93 - z_limit(24) * np.sqrt(0.93 * 0.07 / count)
+    """The least fraction of intervals that hold, of `count` redraws, of each of 12 figures at a level of 93%."""
+    return 0.93 - z_limit(12) * np.sqrt(0.93 * 0.07 / count)
 
 
 @pytest.mark.statistical
@@ -104,26 +101,8 @@ def test_two_strata_hold_under_any_noise_and_are_about_as_short_as_a_tree(base_s
 @pytest.mark.parametrize("number", [25, 50])
 def test_intervals_hold_with_few_verified(number, base_seed, redraws):
     seeds = [[base_seed, seed] for seed in range(redraws(300))]
-    covers = [simulated(noise, number, seeds, 600)[2:4] for noise in ("class", "example", "shared")]
+    covers = [simulated(noise, number, seeds, 600)[2:] for noise in ("class", "example", "shared")]
     assert np.mean(covers, axis=0).min() > least_cover(3 * len(seeds))
-
-
-@pytest.mark.statistical
-@pytest.mark.parametrize("number", [3, 30])
-def test_intervals_of_classes_hold_where_most_were_never_verified(number, base_seed, redraws):
-    """Twenty classes, right in 90%: fractions of strata that nobody saw are bounds, not errors among others."""
-    rng = np.random.default_rng([base_seed, 1])
-    true = rng.integers(20, size=20_000)
-    predicted = np.where(rng.random(20_000) < 0.9, true, rng.integers(20, size=20_000))
-    labels = np.where(rng.random(20_000) < 0.8, true, rng.integers(20, size=20_000))
-    right = predicted == true
-    precision, recall = (np.array([right[each == k].mean() for k in range(20)]) for each in (predicted, true))
-    covers = []
-    for _ in range(redraws(600)):
-        rows = rng.integers(20_000, size=1000)
-        found = verify_accuracy(predicted[rows], labels[rows], verified(true[rows], number))
-        covers.append([held(found.precision, precision), held(found.recall, recall)])
-    assert np.mean(covers, axis=0).min() > 0.93
 
 
 @pytest.mark.statistical
@@ -132,7 +111,6 @@ def test_intervals_hold_where_some_were_drawn_fifty_times_as_often(base_seed, re
     p, labels, true = population("example")
     predicted, covers = p.argmax(axis=1), []
     right = predicted == true
-    recall, precision = (np.array([right[x == k].mean() for k in range(CLASSES)]) for x in (true, predicted))
     for seed in range(redraws(500)):
         rows = np.random.default_rng([base_seed, seed, 5]).integers(len(p), size=4000)
         sure = p[rows].max(axis=1)
@@ -140,14 +118,9 @@ def test_intervals_hold_where_some_were_drawn_fifty_times_as_often(base_seed, re
         drawn = np.flatnonzero(np.random.default_rng([base_seed, seed, 6]).random(4000) < inclusion)
         own = {int(place): int(true[rows[place]]) for place in drawn}
         found = verify_accuracy(p[rows], labels[rows], own, inclusion=inclusion)
-        covers.append(
-            [
-                *(held(each, right.mean()) for each in (found.accuracy, found.verified_only)),
-                held(found.label_accuracy, np.mean(labels == true)),
-                *(held(*each) for each in ((found.recall, recall), (found.precision, precision))),
-            ]
-        )
-    assert np.mean(covers, axis=0).min() > 0.93 - z_limit(5) * np.sqrt(0.93 * 0.07 / len(covers))
+        own_covers = [held(each, right.mean()) for each in (found.accuracy, found.verified_only)]
+        covers.append([*own_covers, held(found.label_accuracy, np.mean(labels == true))])
+    assert np.mean(covers, axis=0).min() > 0.93 - z_limit(3) * np.sqrt(0.93 * 0.07 / len(covers))
 
 
 HONEST = [
@@ -174,15 +147,15 @@ def test_warnings_come_in_at_most_one_of_a_hundred_random_samples(units, count, 
         own = {row: int(true[row]) for row in rng.choice(count, number, replace=False).tolist()}
         notes = verify_accuracy(predicted, labels, own, class_names=range(units)).notes
         said += any(title == "warning" for title, _ in notes)
-    assert said <= binom.ppf(1 - 1e-6 / len(HONEST), 40, 0.02)  # two can warn: of the sample, and of the arguments
+    assert said <= binom.ppf(1 - 1e-6 / len(HONEST), 40, 0.01)
 
 
 def test_interval_of_jeffreys_is_of_the_beta_distribution():
     a, n = np.array([0.0, 0.3, 1.0, 0.5]), np.array([10.0, 20.0, 7.0, 0.0])
     low, high = jeffreys(a, n)
-    own = beta(n * a + 0.5, n * (1 - a) + 0.5)
-    assert low == pytest.approx([0.0, own.ppf(0.025)[1], own.ppf(0.025)[2], 0.0])
-    assert high == pytest.approx([own.ppf(0.975)[0], own.ppf(0.975)[1], 1.0, 1.0])
+    tails = [betaincinv(n * a + 0.5, n * (1 - a) + 0.5, tail) for tail in (0.025, 0.975)]
+    assert low == pytest.approx([0.0, *tails[0][1:3], 0.0])
+    assert high == pytest.approx([*tails[1][:2], 1.0, 1.0])
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -198,31 +171,14 @@ def test_two_strata_are_prediction_powered_inference_of_the_best_power(seed):
 
 
 def test_strata_are_weighed_as_by_horvitz_and_thompson_and_without_examples_can_be_anything():
-    found = stratified([1.0], ([4.0], [6.0], [14.0]), 30).estimate()  # weights 1, 2, 3, of which 2 does not count
+    rows, weights = np.arange(3), np.array([1.0, 2.0, 3.0])
+    found = stratified(np.array([True, False, True]), np.zeros(30, int), rows, weights)
     assert found.value == pytest.approx(4 / 6)
     low, high = jeffreys(np.array([4 / 6]), np.array([36 / 14]))
     assert (found.low, found.high) == pytest.approx((low[0], high[0]))
-    found = stratified([0.5, 0.5], ([4.0, 0.0], [4.0, 0.0], [4.0, 0.0]), 100).estimate()
+    found = stratified(np.ones(3, bool), np.repeat([0, 1], 50), rows, np.ones(3))
     assert found.value == 1.0
     assert found.low < 0.5
-    nothing = Part(np.float64(0.0), 0.0, 0.1)
-    found = ratio(nothing, nothing)
-    assert np.isnan(found.value)
-    assert (found.low, found.high) == (0.0, 1.0)
-
-
-@pytest.mark.parametrize(("a", "b"), [(0.3, 0.1), (0.0, 0.2), (0.2, 0.0), (0.01, 0.3)])
-def test_a_ratio_holds_what_the_sum_of_squared_distances_does_not_speak_against(a, b):
-    """By trying ratios, as in Donner and Zou."""
-    over, under = (stratified([1.0], ([each * 200], [200.0], [200.0]), 10**9) for each in (a, b))
-    found = ratio(over, under)
-    a_below, a_above, b_below, b_above = np.square([*over[1:], *under[1:]])
-    q = np.linspace(1e-6, 1 - 1e-6, 200_001)
-    distance = a * (1 - q) - b * q
-    room = np.where(distance > 0, a_below * (1 - q) ** 2 + b_above * q**2, a_above * (1 - q) ** 2 + b_below * q**2)
-    inside = q[distance**2 <= room]
-    assert found.value == pytest.approx(a / (a + b))
-    assert (found.low, found.high) == pytest.approx((inside.min(), inside.max()), abs=2e-5)
 
 
 def test_p_values_of_a_random_sample_are_those_of_scipy():
@@ -232,44 +188,6 @@ def test_p_values_of_a_random_sample_are_those_of_scipy():
     for k, chance in enumerate(_class_p_values(values, rows)):
         of = hypergeom(300, counts[k], 60)
         assert chance == pytest.approx(min(1.0, 2 * min(of.cdf(own[k]), of.sf(own[k] - 1))))
-    inside = np.isin(np.arange(300), rows)
-    of = mannwhitneyu(values[inside], values[~inside], use_continuity=False, method="asymptotic")
-    assert _rank_p_value(values, rows) == pytest.approx(of.pvalue)
-
-
-def test_mixed_up_arguments_get_warnings():
-    p, labels, true = redrawn("class", 9)
-    own = verified(true, 80)
-    warnings = {
-        "in another order of the classes": (p[:, [1, 2, 3, 0]], labels, own),
-        "Check that their rows belong to these labels": (p, labels, verified(np.roll(true, 1), 200)),
-        "pass the original labels": (p, np.where(np.arange(600) < 80, true, labels), own),
-    }
-    names = np.array(["ant", "bee", "cat", "dog"])
-    other, wide = names[[1, 0, 2, 3]].tolist(), verified(true, 200)
-    by_name = {row: names[label] for row, label in wide.items()}
-    for arguments in ((names[p.argmax(axis=1)], names[labels], wide), (p, labels, by_name)):
-        found, right = (verify_accuracy(*arguments, class_names=order) for order in (other, names.tolist()))
-        assert found.accuracy.value < right.accuracy.value - 0.2  # numbers mean other classes
-        warning = dict(found.notes)["warning"]
-        assert re.match(r"verified labels agree with 4\d% of the labels, and with 6\d% in another order", warning), (
-            warning
-        )
-        assert "warning" not in dict(right.notes)
-    for text, arguments in warnings.items():
-        assert any(text in said for title, said in verify_accuracy(*arguments).notes if title == "warning"), text
-    assert "warning" not in dict(verify_accuracy(p, labels, own).notes)
-
-
-@pytest.mark.planted
-def test_it_is_right_where_judge_and_model_share_their_errors():
-    """There labels flatter the model, and the estimate does not follow them."""
-    p, labels, true = redrawn("shared", 0, 4000)
-    accuracy = np.mean(p.argmax(axis=1) == true)
-    found = verify_accuracy(p, labels, verified(true, 400))
-    assert found.noisy_accuracy > accuracy + 0.1
-    assert found.accuracy.low < accuracy < found.accuracy.high
-    assert found.equivalent_labels > 400
 
 
 @pytest.mark.planted
@@ -281,10 +199,7 @@ def test_what_was_drawn_more_often_counts_less():
     drawn = np.flatnonzero(np.random.default_rng(0).random(len(p)) < inclusion)
     own, right = {int(index): int(true[index]) for index in drawn}, p.argmax(axis=1) == true
     found = verify_accuracy(p, labels, own, inclusion=inclusion)
-    again = verify_accuracy(p, labels, own, inclusion=7 * inclusion)
-    assert found.accuracy == again.accuracy  # up to a factor
-    assert found.accuracy.low < right.mean() < found.accuracy.high
-    assert found.verified_only.low < right.mean() < found.verified_only.high
+    assert found.accuracy == verify_accuracy(p, labels, own, inclusion=7 * inclusion).accuracy  # up to a factor
     assert right[drawn].mean() < found.verified_only.low  # what equal weights would say
     with pytest.raises(ValueError, match="a random sample: pass only randomly drawn examples, or `inclusion`"):
         verify_accuracy(p, labels, own)
@@ -312,27 +227,6 @@ def test_a_doubtful_sample_gets_a_warning():
     assert dict(found.notes)["warning"].startswith("the verified examples differ from the rest by")
 
 
-@pytest.mark.parametrize("count", [1, 3])
-@pytest.mark.parametrize("is_right", [True, False])
-def test_few_that_are_all_right_or_all_wrong_leave_room(is_right, count):
-    p, labels, true = redrawn("class", 5)
-    rows = np.flatnonzero((p.argmax(axis=1) == true) == is_right)[:count]
-    found = verify_accuracy(p, labels, {int(row): int(true[row]) for row in rows})
-    assert found.accuracy.high - found.accuracy.low > 0.2
-    assert found.index.tolist() == rows.tolist()
-
-
-def test_a_class_never_verified_has_no_recall_and_one_never_predicted_may_be_elsewhere():
-    p, labels, true = redrawn("class", 6)
-    found = verify_accuracy(p, labels, {int(row): int(true[row]) for row in np.flatnonzero(true != 3)[:8]})
-    assert np.isnan(found.recall.value[3])
-    assert (found.recall.low[3], found.recall.high[3]) == (0.0, 1.0)
-    predicted, true = np.zeros(50, int), np.arange(50) % 2
-    recall = verify_accuracy(predicted, true, verified(true, 20)).recall
-    assert recall.value.tolist() == [1.0, 0.0]
-    assert 0.0 < recall.high[1] < 0.5
-
-
 @pytest.mark.parametrize(("changed", "text"), [
     ({"verified_labels": {}}, "`verified_labels` must have at least one example"),
     ({"verified_labels": [0, 1]}, "`verified_labels` must be a dict"),
@@ -341,7 +235,6 @@ def test_a_class_never_verified_has_no_recall_and_one_never_predicted_may_be_els
     ({"inclusion": np.zeros(600)}, r"`inclusion` must be in \(0, 1\], because a sample"),
     ({"inclusion": {0: 0.5}}, r"`inclusion` must have shape \(600,\), a probability for every example, drawn or not"),
     ({"inclusion": np.ones(3)}, r"`inclusion` must have shape \(600,\), .* Received: shape \(3,\)"),
-    ({"labels": [[0]] + [[0, 1]] * 599}, "`labels` must have rows of equal length. Received: 1 in row 0, 2 in row 1"),
     ({"verified_labels": {0: None}}, "`verified_labels` must have a label for each key"),
     ({"class_names": ["1", "10", "2", "3"]}, "`labels` must have at least one label, and only the classes '1', '10'"),
     ({"draw_order": [1, 0]}, "`draw_order` must start with an index whose label is in `verified_labels`"),
@@ -372,11 +265,10 @@ def test_names_are_labels_and_the_print_has_the_assumptions():
     named = verify_accuracy(names[p.argmax(axis=1)], names[labels].tolist(), by_name)
     assert (named.accuracy, named.label_accuracy) == (plain.accuracy, plain.label_accuracy)
     assert named.classes.tolist() == names.tolist()
-    for given in (names[labels], labels):
-        for order in (names, dict(enumerate(names))):
-            assert verify_accuracy(p, given, by_name, class_names=order).accuracy == plain.accuracy
-            named = verify_accuracy(names[p.argmax(axis=1)], given, by_name, class_names=order)
-            assert named.accuracy == plain.accuracy
+    for order in (names, dict(enumerate(names))):
+        assert verify_accuracy(p, labels, by_name, class_names=order).accuracy == plain.accuracy
+        named = verify_accuracy(names[p.argmax(axis=1)], names[labels], by_name, class_names=order)
+        assert named.accuracy == plain.accuracy
 
 
 def test_numbers_as_names_columns_and_an_index_are_matched_by_name():
@@ -388,9 +280,6 @@ def test_numbers_as_names_columns_and_an_index_are_matched_by_name():
     own = {row: names[true[row]] for row in range(60)}
     expected = verify_accuracy(columns.to_numpy(), names[true], own, class_names=names)
     assert expected.noisy_accuracy == np.mean(p.argmax(axis=1) == true)
-    for given in (columns, columns[rng.permutation(names)]):
-        found = verify_accuracy(given, names[true], own, class_names=names)
-        assert (found.accuracy, found.noisy_accuracy) == (expected.accuracy, expected.noisy_accuracy)
     assert verify_accuracy(columns[names[::-1]], names[true], own).accuracy == expected.accuracy
     integers = {row: int(label) for row, label in own.items()}
     for arguments in ((columns, names[true], integers), (columns, names[true].astype(int), own)):
@@ -403,12 +292,10 @@ def test_numbers_as_names_columns_and_an_index_are_matched_by_name():
     labels = pandas.Series(true, index=rng.permutation(1000)[:300])
     by_name = {int(labels.index[row]): int(true[row]) for row in range(60)}
     assert verify_accuracy(p.argmax(axis=1), labels, by_name).accuracy == expected.accuracy
-    lost = by_name | {int(np.setdiff1d(np.arange(1000), labels.index)[0]): 0}
     with pytest.raises(ValueError, match="must have only names of the pandas index"):
-        verify_accuracy(true, labels, lost)
-    twice = labels.set_axis(np.arange(300) // 2)
+        verify_accuracy(true, labels, {1000: 0})
     with pytest.raises(ValueError, match="`labels` must have an index without duplicates"):
-        verify_accuracy(true, twice, {0: 1})
+        verify_accuracy(true, labels.set_axis(np.arange(300) // 2), {0: 1})
 
 
 def of_verdicts(judge, people, rows, **options):
@@ -416,18 +303,3 @@ def of_verdicts(judge, people, rows, **options):
     predicted, judge, people = (np.where(is_right, "right", "wrong") for is_right in (judge == judge, judge, people))
     own = dict(zip(rows.tolist(), people[rows].tolist(), strict=True))
     return verify_accuracy(predicted, judge, own, class_names=["wrong", "right"], **options)
-
-
-def test_verdicts_of_a_judge_that_says_one_thing_or_nothing_of_use_leave_the_verified_ones():
-    rng = np.random.default_rng(0)
-    people, rows = rng.random(3000) < 0.7, np.arange(60)
-    for judge in (np.ones(3000, bool), rng.random(3000) < 0.5):
-        found = of_verdicts(judge, people, rows)
-        assert found.equivalent_labels > 50
-        assert found.accuracy.value == pytest.approx(people[:60].mean(), abs=0.02)
-    few = rng.random(3000) < 0.2
-    judge = few ^ (rng.random(3000) < np.where(few, 0.05, 0.3))  # too friendly
-    assert not any("another order" in text for _, text in of_verdicts(judge, few, rows).notes)
-    assert of_verdicts(people, people, np.arange(1)).accuracy.high == 1.0
-    with pytest.raises(ValueError, match="`verified_labels` must be a random sample"):
-        of_verdicts(np.arange(1000) > 500, np.arange(1000) > 500, rows)

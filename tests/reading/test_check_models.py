@@ -143,17 +143,6 @@ def test_nothing_is_trained_that_cannot_learn(call, x, y, loss, text, monkeypatc
         call(x, y, loss)
 
 
-@pytest.mark.parametrize(("x", "loss", "text"), [
-    (X, "sparse_categorical_crossentropy", "`loss` must accept logits"),
-    (BROKEN, SPARSE, "or `x` has nan. Received: nan for example 3"),
-])  # fmt: skip
-def test_nothing_is_reported_of_what_cannot_be_right(x, loss, text, tmp_path):
-    pytest.importorskip("jinja2")
-    with pytest.raises(ValueError, match=text):
-        keras_het.labels.report(make(loss), x, Y, path=tmp_path)
-    assert not list(tmp_path.iterdir())
-
-
 def test_the_estimator_checks_its_network(monkeypatch):
     monkeypatch.setattr(keras.Model, "fit", lambda *arguments, **named: 1 / 0)
     old = [layers.Dense(3, "softmax", name="old"), layers.Dense(3)]

@@ -1,23 +1,21 @@
 """Tables of results on labels of people and rules, and of the methods that were compared."""
 
-from benchmarks.lib.lines import with_error
+import re
+
 from benchmarks.lib.views.rows import bold, columns_of, dicts, in_points, value
 
-HALVES = ("sets that decided", "sets that had no say")
+PARTS = {"sets that decided": "decided", "sets that had no say": "no say", "planted": "planted"}
 FINDERS = {  # rows of real_issues, in words
     "vote of ten neighbours": "vote of ten nearest neighbours",
     "logistic regression, cleanlab": "logistic regression, then cleanlab",
-    "clean": "`labels.clean(None, x, y)`",
     "TrainingDynamics": "`TrainingDynamics`, one Dense layer",
     "TrainingDynamics, 128 units": "`TrainingDynamics`, two layers",
 }
 AUDITS = {"find_label_issues": "`find_issues`", "argmax is not the label": "every label that is not the top class"}
-GAINED = {  # rows of real_choose, in words
+METHODS = {  # rows of real_clean, in words
     "logistic regression": "logistic regression",
     "linear discriminant": "discriminant of scikit-learn",
-    "choose": "`choose`",
     "clean": "`clean`",
-    "clean, drop": '`clean`, `action="drop"`',
 }
 HEADS = {  # numbers of labels
     "CIFAR-10N worst": (2_000, 5_000, 10_000, 18_000, 50_000),
@@ -28,9 +26,8 @@ HEADS = {  # numbers of labels
 }
 JUDGES = ("verified alone", "verify_accuracy")  # columns of real_judge
 CROWDS = {  # rows of real_annotators, in words
-    "clean, votes": "`labels.clean(None, x, votes)`",
+    "clean, votes": "`labels.clean(None, x, votes=votes)`",
     "clean, majority": "`labels.clean(None, x, y)` of the majority",
-    "choose, votes": "`labels.choose(None, x, votes)`",
     "majority + logistic regression": "majority, logistic regression",
     "Dawid-Skene + logistic regression": "Dawid-Skene, logistic regression",
     "crowd-kit's GLAD + logistic regression": "GLAD (crowd-kit), logistic regression",
@@ -48,13 +45,24 @@ ELSEWHERE = {  # data of the choice that did not decide its rule, in words
 
 
 def label_errors(of):
-    """Returns the labels of each set that `clean` disagrees with, and how many of them are errors."""
-    head = ["dataset", "label errors", "disagreements", "precision", "recall"]
-    lines = [head]
-    for name in of("real_issues", "F1")[0][1:]:
-        row = next(row for row in dicts(of("real_issues", name)) if row["finder"] == "clean")
-        cells = (value(row[title]) for title in ("wrong", "named", "precision", "recall"))
-        lines.append([name, *(f"{float(cell):.2f}" for cell in cells)])
+    """Returns the labels of each real set that `clean` disagrees with, its issues, and how many of them are errors."""
+    names = ["disagreements", "issues"]
+    lines = [
+        ["dataset", "label errors", *(f"{title}{more}" for title in names for more in ("", ": precision", ": recall"))]
+    ]
+    for row in dicts(of("real_clean", "what clean found")):
+        if not row["set"].startswith("planted"):
+            lines.append([row["set"], row["wrong"], *list(row.values())[4:]])
+    return lines
+
+
+def rankings(of):
+    """Returns the average precision of the rankings by three classifiers, and of `ranking="transition"`, by set."""
+    by_transition = columns_of(of("real_clean", "rankings"))
+    lines = [["dataset", *METHODS.values(), '`clean`, `ranking="transition"`']]
+    for row in dicts(of("real_clean", "average precision")):
+        cells = (value(row[name]) for name in METHODS)
+        lines.append([row["set"], *cells, value(by_transition[row["set"], "AP, transition"])])
     return lines
 
 
@@ -79,20 +87,18 @@ def audits(of):
 
 
 def real_methods(of):
-    """Returns the accuracy of early stopping, and the points of other methods over it, for each set."""
-    rows = [(half, row) for half in HALVES for row in dicts(of("real_choose", f"points over Dense, {half}"))]
-    names = [name for name in GAINED if name in rows[0][1]]
-    lines = [["dataset", "early stopping", *(GAINED[name] for name in names)]]
-    for half, row in rows:
-        accuracy = columns_of(of("real_choose", f"accuracy, {half}"))[row["set"], "Dense, early stopping"]
-        lines.append([row["set"], accuracy, *(bold(_points(*map(float, row[name].split(" +- ")))) for name in names)])
-    means = [[float(value(row[name])) for _, row in rows] for name in names]
-    return [*lines, ["mean", "", *(bold(with_error(points, 1, "+")) for points in means)]]
-
-
-def _points(mean, error):
-    """Returns points with one digit and a sign."""
-    return f"{mean:+.1f} +- {error:.1f}"
+    """Returns accuracy and balanced accuracy of `clean` and of scikit-learn, a row for each set."""
+    wrong = {row["set"]: row["wrong"] for row in dicts(of("real_clean", "what clean found"))}
+    measures = ("accuracy", "balanced accuracy")
+    titles = (f"{measure}: {words}" for measure in measures for words in METHODS.values())
+    lines = [["dataset", "choice of `clean`", "label errors", *titles]]
+    for part, words in PARTS.items():
+        tables = [{row["set"]: row for row in dicts(of("real_clean", f"{measure}, {part}"))} for measure in measures]
+        for name in tables[0]:
+            cells = (table[name][row] for table in tables for row in METHODS)
+            means = (re.sub(r" \+- [\d.]+", "", cell) for cell in cells)
+            lines.append([name, words, wrong.get(name, ""), *means])
+    return lines
 
 
 def real_heads(of):

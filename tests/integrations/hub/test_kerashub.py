@@ -16,8 +16,8 @@ import keras_het
 from keras_het import heteroscedastic, homoscedastic
 from keras_het.labels.data import read
 from keras_het.labels.methods import EarlyLearning
-from keras_het.labels.networks import frozen_features
-from keras_het.labels.training import Trainer
+from keras_het.labels.training.networks import frozen_features
+from keras_het.labels.training.trainer import Trainer
 from keras_het.models.raw_inputs import preprocessing_model
 from tests.common import assert_same_arrays, compiled, refuses, reloaded, to_numpy
 from tests.integrations.hub.tasks import LABELS, TASKS, bert, mobilenet_v5

@@ -1,0 +1,1 @@
+"""Verified labels of a random sample: clean accuracy, and the label errors left."""

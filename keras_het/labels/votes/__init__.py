@@ -1,0 +1,1 @@
+"""Votes of several annotators: true classes, and the quality of the annotators."""

@@ -1,0 +1,206 @@
+"""The page of a report and its table: any text is shown as text, and nothing runs in a browser or a spreadsheet."""
+
+import csv
+import html
+import html.parser
+import re
+import sys
+
+import numpy as np
+import pandas
+import pytest
+
+from keras_het.labels import apply_corrections, find_issues, report
+from keras_het.labels.issues.corrections import MAX_CELL_LETTERS, safe_cell
+from keras_het.labels.issues.page import _thumbnail, default_examples
+
+pytestmark = pytest.mark.once
+
+COUNT, WRONG = 120, 10
+TRUE = np.arange(COUNT) % 4
+Y = np.where(np.arange(COUNT) < WRONG, (TRUE + 1) % 4, TRUE)
+P = 0.88 * np.eye(4)[TRUE] + 0.03
+HOSTILE = ["<script>alert(1)</script>", '=HYPERLINK("http://x","y")', "$\\frac{'\"&", "\u202ereversed\x07"]
+TEXTS = [
+    '<img src=x onerror="alert(2)">', "\"'--></bdi></td></table><h1>out</h1>", "\ud800 alone", "=1+1; -2",
+    "<b>" + "x" * 1_000_000, "", None, b"of TensorFlow \xff", "two\nlines", 7,
+]  # fmt: skip
+
+
+class Page(html.parser.HTMLParser):
+    """Tags of a page with their attributes, and the texts of its cells."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.tags, self.cells, self.is_inside = [], [], False
+        self.feed(text)
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.append((tag, dict(attributes)))
+        if tag == "td":
+            self.cells.append("")
+            self.is_inside = True
+
+    def handle_endtag(self, tag):
+        self.is_inside = self.is_inside and tag != "td"
+
+    def handle_data(self, data):
+        if self.is_inside:
+            self.cells[-1] += data
+
+
+def lines_of(folder):
+    with (folder / "labels.csv").open(newline="", encoding="utf-8-sig") as file:
+        return list(csv.reader(file))
+
+
+@pytest.fixture(scope="module")
+def hostile(tmp_path_factory):
+    """The text and the table of a report with hostile names, texts and titles, and with images."""
+    folder = tmp_path_factory.mktemp("report")
+    frame = pandas.DataFrame({'"><script>alert(3)</script>': pandas.Series(TEXTS * 12, dtype=object)})
+    frame = frame.assign(**{"-2": -np.arange(COUNT) / 3}, **{f"=c{number}": 1 for number in range(60)})
+    images = np.random.default_rng(0).integers(0, 256, size=(COUNT, 6, 5, 3)).astype("uint8")
+    page = report(find_issues(P, Y), folder, class_names=HOSTILE, examples=frame, images=images, title="\ud800<b>")
+    return page.read_text("utf-8"), lines_of(folder)
+
+
+def test_any_text_of_the_page_is_text_and_ends_in_its_cell(hostile):
+    page = Page(hostile[0])
+    tags = [tag for tag, _ in page.tags]
+    assert not {"script", "b", "iframe", "link"} & {*tags}
+    assert (tags.count("h1"), tags.count("img"), tags.count("table")) == (1, WRONG, 2)
+    assert not any(name.startswith("on") for _, attributes in page.tags for name in attributes)
+    assert {*HOSTILE[:3], *TEXTS[:2], "? alone", "=1+1; -2", "", "of TensorFlow \ufffd", "7"} < {*page.cells}
+    places = [match.start() for match in re.finditer("\u202e", hostile[0])]
+    assert places
+    assert all(hostile[0][place - 5 : place] == "<bdi>" for place in places)  # it would turn its line around
+    assert f"<bdi>{html.escape(TEXTS[4][:MAX_CELL_LETTERS])}</bdi>" in hostile[0]
+    assert len(hostile[0]) < 100_000
+
+
+def test_the_page_loads_nothing(hostile):
+    assert "default-src 'none'; img-src data:; style-src 'unsafe-inline'" in hostile[0]
+    sources = [a[name] for _, a in Page(hostile[0]).tags for name in ("src", "srcset", "href") if name in a]
+    assert all(source.startswith("data:image/png;base64,") for source in sources)
+    assert "url(" not in hostile[0]
+
+
+def test_the_page_says_how_many_labels_and_which_pairs(tmp_path):
+    """The numbers are those of the planted errors, and no sentence names a kind of noise."""
+    text = report(find_issues(P, Y), tmp_path, class_names=["ant", "bee", "cat", "dog"]).read_text()
+    assert "disagrees with <strong>10 of 120 labels</strong> (8.3%). It flags 10 of them as issues." in text
+    assert "A pair can be a model error" in text
+    cells = Page(text).cells
+    pairs = {tuple(cells[start : start + 3]) for start in range(0, 12, 3)}
+    assert pairs == {("bee", "ant", "3"), ("cat", "bee", "3"), ("dog", "cat", "2"), ("ant", "dog", "2")}
+    assert not re.search("class-dependent|instance-dependent|symmetric|none found|labels.clean|next step", text)
+    text = report(find_issues(P, TRUE), tmp_path / "new").read_text()
+    assert "disagrees with <strong>0 of 120 labels</strong> (0.0%). It flags 0 of them as issues." in text
+    assert "The least probable labels" in text
+    assert text.count("<tr>") == 1 + COUNT
+
+
+def test_the_table_has_every_label_all_columns_and_no_formula(hostile):
+    head, *lines = hostile[1]
+    titles = ["index", "label", "suggested", "score", "is_issue", "corrected"]
+    assert head[:8] == [*titles, 'x: "><script>alert(3)</script>', "x: -2"]
+    assert len(head) == 6 + 62
+    assert sorted(int(line[0]) for line in lines) == list(range(COUNT))
+    assert {line[1] for line in lines} == {HOSTILE[0], "'" + HOSTILE[1], HOSTILE[2], HOSTILE[3]}
+    assert sum(int(line[4]) for line in lines) == WRONG
+    scores = [float(line[3]) for line in lines]
+    assert scores == sorted(scores)
+    texts = {int(line[0]): line[6] for line in lines}
+    expected = ["? alone", "'=1+1; '-2", TEXTS[4][:MAX_CELL_LETTERS], "", "", "of TensorFlow \ufffd", "two\nlines", "7"]
+    assert [texts[row] for row in range(2, 10)] == expected
+    assert float(next(line[7] for line in lines if line[0] == "5")) == -5 / 3
+
+
+@pytest.mark.parametrize(("name", "cell"), [
+    *((f"{start}1+1", f"'{start}1+1") for start in "=+-@\t\r\n"),
+    *(("a;=1+1", "a;'=1+1"), (" =1", " '=1"), ("\uff1d1", "'\uff1d1"), ("a\t@x|+2", "a\t'@x|'+2")),
+    *(("a - b; c-d", "a - b; c-d"), (-1, -1), (np.int64(-3), -3), ("a=b", "a=b"), (2.5, 2.5), (None, "None")),
+])  # fmt: skip
+def test_what_starts_a_formula_in_a_cell_is_quoted_and_nothing_else(name, cell):
+    assert safe_cell(name) == cell
+
+
+def test_the_next_report_keeps_the_corrections(tmp_path):
+    """A spreadsheet saved them with ;. Corrections of other labels stop the report and stay."""
+    names, path = ["ant", "bee", "cat", "dog"], tmp_path / "labels.csv"
+    report(find_issues(P, Y), tmp_path, class_names=names)
+    lines = lines_of(tmp_path)
+    next(line for line in lines if line[0] == "3")[5] = "dog"
+    with path.open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file, delimiter=";").writerows(lines)
+    corrected = np.where(np.arange(COUNT) == 3, 3, Y)
+    for labels in (Y, corrected):
+        report(find_issues(P, labels), tmp_path, class_names=names)
+        assert path.read_text("utf-8-sig").startswith("index,label,suggested,")
+        np.testing.assert_array_equal(apply_corrections(Y, tmp_path, names), corrected)
+    before = path.read_bytes()
+    with pytest.raises(ValueError, match="`path` must be a table of these labels"):
+        report(find_issues(P, TRUE), tmp_path, class_names=names)
+    assert path.read_bytes() == before
+
+
+def test_the_index_of_a_frame_is_in_issues_and_report(tmp_path):
+    rows = [f"row {number}" for number in range(COUNT)]
+    y = pandas.Series(Y, rows)
+    issues = find_issues(pandas.DataFrame(P, rows), y)
+    assert issues.to_frame().loc[rows].label.tolist() == Y.tolist()
+    assert {*issues.to_frame().index[:WRONG]} == {*rows[:WRONG]}
+    texts = pandas.Series([f"text of {row}" for row in rows], rows)
+    text = report(issues, tmp_path, examples=texts).read_text()
+    assert re.search(r"<bdi>row 7</bdi></td><td><bdi>text of row 7</bdi>", text)
+    assert lines_of(tmp_path)[0][6:] == ["x: example", "x: text"]
+    assert all(line[6:] == [f"row {line[0]}", f"text of row {line[0]}"] for line in lines_of(tmp_path)[1:])
+    np.testing.assert_array_equal(apply_corrections(y, tmp_path), Y)
+    with pytest.raises(ValueError, match=r"`examples` must have the index of `issues`: .*Received: 'row 119' at \[0\]"):
+        report(issues, tmp_path, examples=texts[::-1])
+
+
+def test_missing_values_of_any_type_are_empty_cells(tmp_path):
+    frame = pandas.DataFrame({"n": pandas.array([1, None], "Int64"), "c": pandas.Categorical(["x", None])})
+    frame = frame.assign(t=pandas.to_datetime(["2026-01-02", None]), s=["a", None], f=[0.123456, np.nan])
+    page = report(find_issues([[0.9, 0.1], [0.2, 0.8]], [0, 1]), tmp_path, examples=frame)
+    head, *lines = lines_of(tmp_path)
+    assert head[6:] == ["x: n", "x: c", "x: t", "x: s", "x: f"]
+    assert sorted(line[6:] for line in lines) == [[""] * 5, ["1", "x", "2026-01-02 00:00:00", "a", "0.123456"]]
+    assert "<bdi>0.1235</bdi>" in page.read_text()
+
+
+@pytest.mark.parametrize(("arguments", "message"), [
+    ({"examples": ["a"] * 3}, "`examples` must have a value for each of the 120 examples"),
+    ({"images": np.zeros((119, 4, 4))}, "`images` must have a value for each of the 120 examples"),
+    ({"images": np.zeros((COUNT, 4, 4, 2))}, "`images` must be (N, H, W) or (N, H, W, C) with C 1, 3 or 4"),
+    ({"class_names": ["a", "b"]}, "`class_names` must be a sequence with a name for each of the 4 classes"),
+    ({"path": __file__}, "`path` must be a folder. Received: "),
+    ({"issues": P}, "`issues` must be the result of `find_issues`, or `result.issues`. Received: a ndarray"),
+])  # fmt: skip
+def test_what_does_not_fit_is_refused_before_a_file_is_written(arguments, message, tmp_path):
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}"):
+        report(**{"issues": find_issues(P, Y), "path": tmp_path / "new", **arguments})
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize("shape", [(6, 5), (6, 5, 1), (6, 5, 3), (6, 5, 4)])
+@pytest.mark.parametrize("dtype", ["uint8", "float32"])
+def test_pictures_of_any_range_become_thumbnails(shape, dtype):
+    assert _thumbnail((np.arange(np.prod(shape)).reshape(shape) % 200).astype(dtype)).startswith("data:image/png;")
+
+
+@pytest.mark.parametrize(("x", "name"), [
+    (np.zeros((2, 4, 4, 3)), "images"), (np.array(["a", "b"]), "examples"), (["a", "b"], "examples"),
+    (np.array([[b"a"], ["b"]], object), "examples"), (np.zeros((2, 3)), None), ({"a": np.zeros(2)}, None),
+    (np.array([1, None], object), None), (np.zeros((2, 4, 4, 2)), None), ([np.zeros(2)], None),
+])  # fmt: skip
+def test_images_and_texts_are_shown_unasked(x, name):
+    assert [*default_examples(x)] == [name] * (name is not None)
+
+
+def test_without_pillow_the_error_says_what_to_install(monkeypatch, tmp_path):
+    monkeypatch.setitem(sys.modules, "PIL.Image", None)
+    with pytest.raises(ImportError, match="A report with images needs pillow, which is not installed"):
+        report(find_issues(P, Y), tmp_path, images=np.zeros((COUNT, 4, 4)))

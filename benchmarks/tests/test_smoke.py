@@ -8,7 +8,7 @@ import pathlib
 
 import pytest
 
-from benchmarks.tests import test_cost, test_labels, test_results
+from benchmarks.tests import test_cost, test_imagenet, test_labels, test_results
 from benchmarks.tests.real import test_data
 
 pytestmark = pytest.mark.once
@@ -16,6 +16,7 @@ pytestmark = pytest.mark.once
 FOLDER = pathlib.Path(__file__).parent.parent
 QUICK = {
     "cost": test_cost.test_the_base_alone_is_one_row_a_head,
+    "imagenet": test_imagenet.test_the_parameters_of_the_full_head_and_of_the_equal_control_are_those_of_the_paper,
     "labels": test_labels.test_the_natural_head_has_the_mean_and_the_variance_of_its_parameters,
     "lib": test_results.test_every_result_file_says_what_is_needed_to_run_it_again,
     "real": test_data.test_measures_against_brute_force,

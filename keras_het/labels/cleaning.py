@@ -215,7 +215,7 @@ def _untested(action: str | None, count: int) -> str:
     issues = f"the {count:,} issues" if count > 1 else "the issue"
     if action in HOW:
         return f"The final model is trained {HOW[action]} {issues}, as you asked."
-    return "The final model is trained on all labels" + ", as you asked." * (action == "keep") + "." * (action is None)
+    return f"The final model is trained on all labels{', as you asked' if action == 'keep' else ''}."
 
 
 def _warn_of_priors(p: np.ndarray, data: Data) -> None:

@@ -164,7 +164,7 @@ def _without_pandas(x: Any) -> Any:
     if not hasattr(x, "columns") and np.asarray(x).dtype.kind in "OSUT":
         return x.to_numpy(object)
     try:
-        values = x.to_numpy()  # float32 would round times in seconds before `warn_of_values` sees them
+        values = x.to_numpy()  # float32 would round times in seconds before a warning sees them
         return values if values.dtype.kind == "f" else x.to_numpy("float64")
     except (TypeError, ValueError) as error:
         columns = f"columns of {sorted(map(str, getattr(x, 'dtypes', [])))}"

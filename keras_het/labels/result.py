@@ -29,14 +29,7 @@ LIMIT = (
 
 @dataclasses.dataclass(frozen=True, eq=False, kw_only=True)
 class Examined:
-    """Labels with out-of-sample probabilities.
-
-    Attributes:
-        data: examples as you passed them; features, for a data set with a trained model.
-        probabilities: out-of-sample probabilities, which decide about the labels, `(N, K)`.
-        training_data: examples as the model reads them, features of a trained model; None for `data`.
-        page: path of the report; None without a report.
-    """
+    """Labels with out-of-sample probabilities, `(N, K)`. Its subclasses describe the attributes."""
 
     data: Data = dataclasses.field(repr=False)
     probabilities: np.ndarray = dataclasses.field(repr=False)

@@ -14,6 +14,7 @@ from sklearn.utils.validation import has_fit_parameter
 
 from keras_het.base.batches import row_blocks
 from keras_het.base.refusal import refuse_if
+from keras_het.base.seeds import random_generator
 from keras_het.base.tables import number_of
 from keras_het.labels.data import Data
 from keras_het.labels.estimation import check_distributions
@@ -30,6 +31,7 @@ KINDS = (
     "Keras model, or None"
 )
 REMEDY = "check that rows and labels have the same order, and that the features belong to these classes"
+FOLDS = 5  # that choose a classifier if the user passes probabilities
 MAX_INNER_FOLDS = 4  # of the other folds, to choose the issues that a training leaves out
 EMPTY_LOGIT = -1e9  # of a class without labels
 NETWORK_OPTIONS = ("epochs", "resume_path", "callbacks", "steps_per_epoch")
@@ -99,7 +101,7 @@ class FeatureLearner(_ClosedForm):
         """Returns a Keras model of log-probabilities, from the features or from the inputs of the trained model."""
         scale = scaling(data.x, data.weight)
         features = Features(data, scale)
-        choice = self.choice = self.choice or features.choose(np.arange(len(data)) % 5)
+        choice = self.choice = self.choice or features.choose(random_generator(seed).permutation(len(data)) % FOLDS)
         kernel, bias = features.fit(choice, np.arange(len(data)))
         kernel = kernel / scale.deviation[:, None]  # so that the layer reads features as they are
         dense = keras.layers.Dense(data.units, "log_softmax", dtype="float32")

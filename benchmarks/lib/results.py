@@ -115,8 +115,10 @@ def text_of(tables):
 
 
 def render(table):
-    """Returns Markdown of a table or of a text."""
-    return table if isinstance(table, str) else harness.markdown(table)
+    """Returns Markdown of a table or of a text. In a table, the sign ± between no-break spaces replaces "+-"."""
+    if isinstance(table, str):
+        return table
+    return harness.markdown([[cell.replace(" +- ", "\u00a0±\u00a0") for cell in row] for row in table])
 
 
 def about(run):

@@ -114,7 +114,7 @@ def test_a_run_that_is_published_is_read_back(tmp_path, capsys):
     assert page == results.page("name", run)
     assert page in capsys.readouterr().out
     assert f"{results.about(run)}, commit {run.commit}." in page
-    assert "| 1.0 +- 0.5 |" in page
+    assert "| 1.0\u00a0±\u00a00.5 |" in page
     with_note = run._replace(note=["One sentence.", "Another one."])
     results.write(tmp_path / "again.json", with_note)
     assert results.read(tmp_path / "again.json") == with_note

@@ -48,7 +48,7 @@ def test_a_page_of_results_that_was_changed_is_found(tmp_path, monkeypatch):
     monkeypatch.setattr(pages, "pages", list)
     assert not pages.differing()
     page = tmp_path / "serving.md"
-    page.write_text(page.read_text().replace("+-", "+- 0", 1))
+    page.write_text(page.read_text().replace("±", "± 0", 1))
     assert list(pages.differing()) == [page]
     page.unlink()
     assert list(pages.differing()) == [page]

@@ -46,11 +46,10 @@ def test_one_sentence_describes_the_package(path):
     assert SENTENCE in (ROOT / path).read_text()
 
 
-def test_the_menu_has_thirteen_pages_for_users_and_five_of_research():
+def test_the_menu_has_at_most_sixteen_pages():
     nav = (ROOT / "mkdocs.yml").read_text().split("nav:\n")[1].split("validation:")[0]
-    users, research = nav.split("  - Research:\n")
     assert re.findall(r"^  - (.+):", nav, re.MULTILINE) == ["Start", "Heads", "Labels", "Reference", "Research"]
-    assert (users.count(".md\n"), research.count(".md\n")) == (13, 5)
+    assert nav.count(".md\n") <= 16
     assert len((ROOT / "README.md").read_text().splitlines()) <= 95
 
 

@@ -5,12 +5,6 @@ import re
 from benchmarks.lib.views.rows import bold, columns_of, dicts, in_points, value
 
 PARTS = {"sets that decided": "decided", "sets that had no say": "no say", "planted": "planted"}
-FINDERS = {  # rows of real_issues, in words
-    "vote of ten neighbours": "vote of ten nearest neighbours",
-    "logistic regression, cleanlab": "logistic regression, then cleanlab",
-    "TrainingDynamics": "`TrainingDynamics`, one Dense layer",
-    "TrainingDynamics, 128 units": "`TrainingDynamics`, two layers",
-}
 AUDITS = {"find_label_issues": "`find_issues`", "argmax is not the label": "every label that is not the top class"}
 METHODS = {  # rows of real_clean, in words
     "logistic regression": "logistic regression",
@@ -64,15 +58,6 @@ def rankings(of):
         cells = (value(row[name]) for name in METHODS)
         lines.append([row["set"], *cells, value(by_transition[row["set"], "AP, transition"])])
     return lines
-
-
-def finders(of):
-    """Returns the average precision of each finder, a column for each set."""
-    head, *rows = of("real_issues", "average precision")
-    cells = {row[0]: row[1:] for row in rows}
-    errors = (dicts(of("real_issues", name))[0]["wrong"] for name in head[1:])
-    chance = ["a random order", *(f"{float(value(cell)):.3f}" for cell in errors)]
-    return [["ranking by", *head[1:]], chance, *([words, *cells[name]] for name, words in FINDERS.items())]
 
 
 def audits(of):

@@ -4,29 +4,22 @@ from benchmarks.lib.views.rows import dicts
 
 
 def beside_edward2(of):
-    """Returns the fastest mode of each package, and the time to an equal error, on each processor."""
-    lines = [["one training step", "processor", "edward2", "keras_het"]]
+    """Returns time and memory of the fastest mode of each package, on each processor."""
+    packages = ("edward2", "keras_het")
+    lines = [["one training step", "processor", *(f"{name}: {unit}" for unit in ("ms", "MiB") for name in packages)]]
     for name, words in PEERS.items():
         for result, processor in PROCESSORS.items():
             modes = [row for row in dicts(of(result, "seconds and memory of a step")) if row["head"] == name]
-            lines.append([words, processor, *(_fastest(modes, package) for package in ("edward2", "keras_het"))])
-    for result, processor in PROCESSORS.items():
-        times = dicts(of(result, "time to the error of edward2"))
-        deviations = ", ".join(row["sd"] for row in times)
-        ratios = ", ".join(f"{float(row['ratio']):.2f}" for row in times)
-        lines.append([f"time to an equal error of log p, noise of {deviations}", processor, "1", ratios])
+            rows = [min((row for row in modes if row["package"] == package), key=_step) for package in packages]
+            memory = (row["over S=1 MiB"] for row in rows)
+            lines.append([words, processor, *(f"{_step(row):.0f}" for row in rows), *memory])
     return lines
 
 
-def _fastest(modes, package):
-    row = min((row for row in modes if row["package"] == package), key=_step)
-    return f"{_step(row):.0f} ms{' with XLA' * (row['XLA'] == 'yes')}, {row['over S=1 MiB']} MiB more than one node"
-
-
 PEERS = {
-    "softmax full": "softmax, full: batch 128, 1,000 classes, R = 15, 1,000 nodes",
-    "softmax parameter-efficient": "softmax, parameter-efficient: the same sizes",
-    "sigmoid parameter-efficient": "sigmoid, parameter-efficient: batch 16, 21,843 classes, R = 50",
+    "softmax full": "softmax, full",
+    "softmax parameter-efficient": "softmax, parameter-efficient",
+    "sigmoid parameter-efficient": "sigmoid, parameter-efficient",
 }
 PROCESSORS = {"peers": "AMD EPYC", "peers_intel": "Intel Xeon"}
 

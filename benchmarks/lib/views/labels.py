@@ -127,10 +127,7 @@ FINE_TUNED_COLUMNS = {
     "accuracy": "accuracy",
     "accuracy - logits / 5": "difference from logits / 5",
     "nll": "NLL",
-    "nll - logits / 5": "difference from logits / 5",
-    "ece": "ECE",
     "people": "people",
-    "processor seconds": "processor seconds",
     "seeds": "seeds",
 }
 FINE_TUNED = {"Dense": "`Dense`", "Dense, logits / 5": "`Dense`, logits / 5"}

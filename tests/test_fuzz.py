@@ -1,4 +1,4 @@
-"""Fuzz: a few cases of each kind, and a planted fault for each of its checks."""
+"""Fuzz: `FUZZ_EXAMPLES` cases of each kind, 3 by default, and a planted fault for each of its checks."""
 
 import os
 import pathlib
@@ -8,12 +8,11 @@ import tempfile
 import keras
 import numpy as np
 import pytest
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings
 from keras import ops
 
 from keras_het.layers import HeteroscedasticDense
-from tests.fuzz import __main__ as command
-from tests.fuzz import configs, damage, files, heads, rounds, subjects
+from tests.fuzz import configs, damage, files, heads, subjects
 from tests.fuzz.guard import guarded
 
 pytestmark = pytest.mark.once
@@ -21,32 +20,30 @@ pytestmark = pytest.mark.once
 X = np.random.default_rng(0).normal(size=(5, 3)).astype("float32")
 
 
+many = settings(
+    max_examples=int(os.environ.get("FUZZ_EXAMPLES", 3)), deadline=None, suppress_health_check=list(HealthCheck)
+)
+
+
 @pytest.mark.thorough
-@pytest.mark.parametrize("fuzz", [heads.HEADS, configs.CONFIGS, files.FILES], ids=["heads", "configs", "files"])
-def test_a_few_cases_hold(fuzz, tmp_path):
-    figures = rounds.run(fuzz, seconds=0, first_seed=0, folder=tmp_path, examples=3)
-    assert figures.failure is None
-    assert figures.ends.total() >= 3
-    assert figures.seeds == (0, 1)
+@many
+@given(heads.cases())
+def test_heads(case):
+    heads.check(case)
 
 
-@pytest.mark.planted
-def test_a_failing_case_is_made_small_kept_and_tried_first(tmp_path):
-    tried = []
+@pytest.mark.thorough
+@many
+@given(configs.cases(subjects.KNOWN))
+def test_configs(case):
+    configs.check(case, subjects.KNOWN)
 
-    def run(case):
-        tried.append(case)
-        assert case < 1000
-        return "held"
 
-    fuzz = rounds.Fuzz(st.integers(0, 10**4), run)
-    figures = rounds.run(fuzz, 60, 3, tmp_path)
-    assert "case=1000" in figures.failure
-    assert str(figures).startswith(f"{figures.ends['held']} cases ({figures.ends['held']} held), seeds 3 to 3, ")
-    tried.clear()
-    assert rounds.run(fuzz, 60, 4, tmp_path).failure
-    assert tried[0] == 1000
-    assert (tmp_path / "last_case.txt").read_text() == "1000"
+@pytest.mark.thorough
+@many
+@given(files.cases())
+def test_files(case):
+    files.check(case, files.CONTENTS)
 
 
 class NotFinite(HeteroscedasticDense):
@@ -92,7 +89,6 @@ class NotSaved(HeteroscedasticDense):
         return super().call(inputs, training) * self.bonus
 
 
-@pytest.mark.planted
 @pytest.mark.parametrize(("check", "kind", "text"), [
     (heads.check_outputs, NotFinite, "outputs are not finite, training=True"),
     (heads.check_outputs, OtherShape, "shape"),
@@ -114,7 +110,6 @@ def test_a_planted_fault_of_a_head_is_found(check, kind, text):
         check(faulty, X)
 
 
-@pytest.mark.planted
 @pytest.mark.parametrize(("harm", "text"), [
     (lambda folder: os.system("true"), "os.system"),
     (lambda folder: pickle.loads(pickle.dumps(damage.Evil())), "pickle.find_class"),
@@ -143,7 +138,6 @@ class Careless(keras.layers.Layer):
         self.size = {1: "small"}[size] if isinstance(size, int) else float(size)
 
 
-@pytest.mark.planted
 @pytest.mark.parametrize(
     ("size", "text"), [(2, "KeyError: 2"), ("x", "ValueError: could not convert string to float: 'x'")]
 )
@@ -178,7 +172,6 @@ def other_kind(folder):
     raise KeyError(f"{folder} must be right. Received: something else")
 
 
-@pytest.mark.planted
 @pytest.mark.parametrize(("read", "text"), [
     (lambda folder: np.load(folder / "data.npz", allow_pickle=True)["x"], "pickle.find_class"),
     (lambda folder: (folder / "data.npz").write_bytes(b""), "the code ran or changed something"),
@@ -198,14 +191,3 @@ def test_whole_files_are_read_and_an_empty_file_is_refused(kind):
     assert files.check(files.Case(kind, None, ()), files.CONTENTS) == "whole"
     end = "refused" if files.KINDS[kind].own else "refused by Keras"
     assert files.check(files.Case(kind, None, (damage.Change("cut", 0.0, None),)), files.CONTENTS) == end
-
-
-def test_the_command_counts_a_process_that_dies(monkeypatch, capsys, tmp_path):
-    """A file that ends the process itself, as a fault of a library in C does, is a failure with a case."""
-    monkeypatch.setattr(command, "FOLDER", tmp_path)
-    last = tmp_path / "torch" / "files" / "last_case.txt"
-    last.parent.mkdir(parents=True)
-    last.write_text("case")
-    monkeypatch.setattr(command.subprocess, "run", lambda *arguments, **options: type("Ended", (), {"returncode": -11}))
-    assert command.main(["--only", "files"]) == 1
-    assert "files: FAILED, the process ended with status -11" in capsys.readouterr().out

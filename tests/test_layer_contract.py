@@ -162,7 +162,6 @@ class SavesNoBias(Affine):
         self.kernel.assign(store["0"])
 
 
-@pytest.mark.planted
 @pytest.mark.parametrize(("cls", "name", "caught", "arguments"), BUGS, ids=[cls.__name__ for cls, *_ in BUGS])
 def test_a_planted_bug_is_caught(cls, name, caught, arguments, tmp_path):
     if name == "gradients" and keras.config.backend() != "torch":

@@ -17,7 +17,6 @@ def test_tensors_and_weights_are_on_it_and_numbers_and_copies_may_meet_them():
     assert ops.convert_to_numpy(x).tolist() == [2.0, 2.0, 2.0]
 
 
-@pytest.mark.planted
 @pytest.mark.parametrize("meet", [
     lambda x: x + torch.ones(3),
     lambda x: torch.maximum(x, torch.full((3,), 0.5)),

@@ -35,7 +35,6 @@ def test_a_page_within_the_bounds(judge):
     assert [float(line.split()[-1]) for line in output.splitlines() if line.startswith("banned")] == [0, 0]
 
 
-@pytest.mark.planted
 @pytest.mark.parametrize("sentence", [
     "The labels of the table are noisy. " * 20,
     "Where labels are noisy, you train again.",
@@ -48,12 +47,6 @@ def test_a_page_beyond_a_bound(sentence, judge):
     assert judge(f"{PAGE}\n{sentence}")[0] == 1
 
 
-@pytest.mark.planted
-def test_a_phrase_is_reported_at_its_line(judge):
-    assert 'page.md:12: phrase: ", too"' in judge(f"{PAGE}\nYou train, too, with `code, too`.\n")[1]
-
-
-@pytest.mark.planted
 @pytest.mark.parametrize(("code", "expected"), [
     ('def f(labels):\n    """Returns x."""', 0),
     ('def is_label(x):\n    """True if x is a label."""', 0),

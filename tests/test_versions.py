@@ -62,7 +62,6 @@ def test_the_changelog_and_the_citation_agree_with_the_version():
     assert re.findall(r"version = \{(.+?)\}", (ROOT / "docs" / "index.md").read_text()) == [__version__]
 
 
-@pytest.mark.planted
 @pytest.mark.parametrize(("heads", "cited", "problem"), [
     ("[0.2.0] - 2026-12-01", "0.2.0", "a head is not a version and a date"),
     ("0.1.0, unreleased", "0.2.0", "the newest release is another version"),
@@ -112,7 +111,6 @@ def test_the_sessions_that_documents_call_are_there():
     assert {path: names for path, names in found.items() if names} == {}
 
 
-@pytest.mark.planted
 def test_a_session_that_is_not_where_a_text_says_is_found():
     call = "nox -s {}".format
     other = "nox -f other.py" + " -s demo"

@@ -80,7 +80,6 @@ def test_the_record_is_that_by_hand(kind):
     assert dynamics.margins.dtype == "float16"
 
 
-@pytest.mark.planted
 @pytest.mark.parametrize("bug", ["noisy predictions", "the label among the others"])
 def test_a_planted_bug_is_caught(bug, monkeypatch):
     if bug == "noisy predictions":

@@ -57,7 +57,6 @@ def test_it_is_the_full_covariance_with_the_product_of_the_kernels():
     check_equal(*pair_of_heads())
 
 
-@pytest.mark.planted
 @pytest.mark.parametrize("bug", ["other features", "no bias"])
 def test_planted_wrong_map_is_caught(bug, monkeypatch):
     def wrong(self, x):
@@ -122,7 +121,6 @@ def test_pairs_of_classes_are_told_from_chance():
     assert count_pairs_by_chance() < 8  # each with probability 1 / 20: 8 or more once in 350,000 runs
 
 
-@pytest.mark.planted
 def test_planted_signs_of_the_product_of_the_kernels_are_caught(monkeypatch):
     """They are no noise: the rows of the product are mixtures of a few, and random signs tear them apart."""
 

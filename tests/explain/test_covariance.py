@@ -177,7 +177,6 @@ def test_noise_is_returned_as_rarely_as_is_said(noise, form, base_seed, redraws)
     assert binom.ppf(FALSE_ALARM / 2, trials, 0.1) <= found <= binom.isf(FALSE_ALARM / 2, trials, 0.1)
 
 
-@pytest.mark.planted
 @pytest.mark.parametrize("form", [full, parameter_efficient])
 def test_weights_that_two_classes_share_are_caught_by_the_same_check(form):
     def shared(rng, shape):

@@ -83,7 +83,6 @@ def test_the_number_of_factors_does_not_change_how_fast_the_noise_grows():
 
 
 @pytest.mark.once
-@pytest.mark.planted
 def test_planted_factors_that_are_not_divided_are_caught():
     """Without the division by sqrt(R), 15 factors grow as at sqrt(15) times the multiplier."""
     with pytest.raises(AssertionError):

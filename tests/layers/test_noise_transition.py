@@ -161,7 +161,6 @@ def test_a_fixed_transition_that_is_released_stays_stochastic(tmp_path):
 
 
 @pytest.mark.once
-@pytest.mark.planted
 def test_planted_steps_without_projection_are_caught(monkeypatch):
     monkeypatch.setattr("keras_het.layers.noise_transition.project_rows", lambda rows, lower: rows)
     with pytest.raises(AssertionError):

@@ -140,7 +140,6 @@ def test_planted_transitions_are_recovered_and_a_perfect_annotator_has_the_ident
     assert distances[0] < 0.02
 
 
-@pytest.mark.planted
 def test_planted_annotators_that_change_places_are_caught(monkeypatch):
     plain = apply_transition
     monkeypatch.setattr(

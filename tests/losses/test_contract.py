@@ -106,7 +106,6 @@ def test_gradients_are_finite_differences_of_the_oracle(case, labels):
     )
 
 
-@pytest.mark.planted
 def test_planted_bugs_are_caught():
     """A q that is wrong in its third digit, and a part of the loss whose gradient is missing."""
     case, near = CASES["generalized"], lambda t, log_p: (t * (1 - np.exp(log_p) ** 0.601) / 0.601).sum(-1)

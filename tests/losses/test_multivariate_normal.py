@@ -57,7 +57,6 @@ def test_the_losses_and_their_gradients_are_those_of_the_oracle(form, factors):
 
 
 @pytest.mark.once
-@pytest.mark.planted
 def test_a_gradient_through_the_weight_is_caught():
     """The oracle without the stop differs from that with it by more than the tolerance above."""
     y, packed = case(2)

@@ -86,7 +86,6 @@ def test_weight_decay_shrinks_the_logits_as_before(temperature):
     assert logits(new) == pytest.approx(logits(old), rel=0.03)
 
 
-@pytest.mark.planted
 def test_planted_kernel_times_the_temperature_with_the_old_penalty_is_caught(tmp_path, monkeypatch):
     monkeypatch.setattr("keras_het.models.conversion.rescale", lambda name, function, *temperatures: function)
     with pytest.raises(AssertionError):

@@ -158,7 +158,6 @@ def labels_alone(normal, labels, nodes, valid):
 
 
 @pytest.mark.once
-@pytest.mark.planted
 @pytest.mark.parametrize("planted", [means_alone, weighted, labels_alone])
 def test_planted_ways_to_ignore_less_than_all_are_caught(planted):
     with pytest.raises(AssertionError):

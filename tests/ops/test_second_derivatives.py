@@ -43,7 +43,6 @@ def test_the_second_derivative_is_that_of_plain_operations(expectation, kind, mo
     assert_allclose(second_derivative(along_a_line(expectation, kind, chunk_size=8), 0.1), expected, rtol=1e-3)
 
 
-@pytest.mark.planted
 def test_a_value_held_constant_in_the_backward_pass_is_caught(monkeypatch):
     def constant(*arguments):
         results, totals = LOG_AVERAGES(*arguments)

@@ -45,7 +45,6 @@ def test_it_is_the_expansion_to_second_order(kind):
     assert_allclose(result, expansion(arguments), atol=5e-6)
 
 
-@pytest.mark.planted
 def test_the_factor_that_the_paper_prints_is_caught():
     """A half of the cross term, as in Eq. 13."""
     arguments = distribution("full", 0.5)

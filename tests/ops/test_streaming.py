@@ -177,7 +177,6 @@ def test_classes_of_unknown_number_are_those_of_the_nodes(kind):
     assert_allclose(traced(arguments), expected, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.planted
 def test_planted_nodes_in_another_order_is_caught(monkeypatch):
     logits_at = LowRankNormal.logits_at
 

@@ -155,7 +155,6 @@ def test_environment(session, backend):
 def on_pretended_accelerator(session, output=None):
     """Runs the contracts of heads and losses on a simulated accelerator of PyTorch, which must own each tensor."""
     pretended = (
-        "tests/test_pretended_accelerator.py",
         "tests/layers/test_heteroscedastic_dense_contract.py",
         "tests/losses/test_contract.py",
         "-m",

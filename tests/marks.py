@@ -19,7 +19,6 @@ are collected only if it is installed, and each has a nox session.
 """
 
 import importlib.util
-import os
 
 import keras
 import pytest
@@ -39,10 +38,8 @@ NEEDED = {
 
 
 def not_collected():
-    """Returns files and folders that pytest skips here, because a package or an accelerator is missing."""
-    paths = [name for name, package in NEEDED.items() if importlib.util.find_spec(package) is None]
-    pretended = os.environ.get("KERAS_TORCH_DEVICE") == "pretended"  # `-p tests.pretended_accelerator`
-    return paths if pretended else [*paths, "tests/test_pretended_accelerator.py"]
+    """Returns files and folders that pytest skips here, because a package is missing."""
+    return [name for name, package in NEEDED.items() if importlib.util.find_spec(package) is None]
 
 
 def runs_here(marks, backend):

@@ -3,6 +3,7 @@
 import contextlib
 import functools
 import re
+import types
 import warnings
 
 import keras
@@ -11,6 +12,14 @@ import pytest
 
 from keras_het.ops.low_rank import LowRankNormal, ScaledLowRankNormal
 from keras_het.ops.normal import DiagonalNormal
+
+
+def public_modules(module):
+    """Yields a module and the public modules in its table of contents."""
+    yield module
+    for name in getattr(module, "__all__", ()):
+        if isinstance(getattr(module, name), types.ModuleType):
+            yield from public_modules(getattr(module, name))
 
 
 class Subclassed(keras.Model):

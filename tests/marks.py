@@ -10,17 +10,15 @@
   `quick` runs only these tests, and `versions` runs them on untested versions.
 * `thorough`: not by default. For slow tests that seldom break: memory, compilers.
 
-Two further marks move no test. `planted` marks tests that plant a bug, for `python -m tests.planted list`.
-`statistical` marks tests that fail by chance, at a stated rate. They use the fixture `base_seed`, which is 0, and
-`redraws`, which cuts the number of their draws to a tenth by default. `pytest -m statistical --thorough --seeds 0 99`
-runs them whole, with a hundred seeds, as `nox -s fuzz -- --seeds 0 99` does.
+A further mark moves no test: `statistical` marks tests that fail by chance, at a stated rate. They use the fixture
+`base_seed`, which is 0, and `redraws`, which cuts the number of their draws to a tenth by default. `pytest -m
+statistical --thorough --seeds 0 99` runs them whole, with a hundred seeds, as `nox -s fuzz -- --seeds 0 99` does.
 
 Mark a module or a test. `grid` marks the further cases of a table with `once`. Folders of tests for an optional package
 are collected only if it is installed, and each has a nox session.
 """
 
 import importlib.util
-import os
 
 import keras
 import pytest
@@ -40,10 +38,8 @@ NEEDED = {
 
 
 def not_collected():
-    """Returns files and folders that pytest skips here, because a package or an accelerator is missing."""
-    paths = [name for name, package in NEEDED.items() if importlib.util.find_spec(package) is None]
-    pretended = os.environ.get("KERAS_TORCH_DEVICE") == "pretended"  # `-p tests.pretended_accelerator`
-    return paths if pretended else [*paths, "tests/test_pretended_accelerator.py"]
+    """Returns files and folders that pytest skips here, because a package is missing."""
+    return [name for name, package in NEEDED.items() if importlib.util.find_spec(package) is None]
 
 
 def runs_here(marks, backend):

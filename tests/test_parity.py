@@ -49,7 +49,6 @@ def test_equal_recordings_pass():
     assert failures(recording(), recording("second")) == []
 
 
-@pytest.mark.planted
 @pytest.mark.parametrize(("kind", "entry", "allowed"), [
     ("outputs", (0, 0), 1e-5),  # the absolute part, at an entry of 1e-3
     ("outputs", (-1, -1), 1e-5 * 101),  # the relative part, at an entry of 100
@@ -65,7 +64,6 @@ def test_a_difference_above_the_limit_is_caught_and_one_below_is_not(kind, entry
     assert row.ratio == pytest.approx(1.1, rel=0.02)
 
 
-@pytest.mark.planted
 @pytest.mark.parametrize(("one", "other"), [(1, np.nextafter(np.float32(1), 2)), (1, 1 - 2**-24), (0, -0.0)])
 def test_noise_that_differs_in_one_bit_or_in_the_sign_of_zero_is_caught(one, other):
     first, second = (
@@ -76,7 +74,6 @@ def test_noise_that_differs_in_one_bit_or_in_the_sign_of_zero_is_caught(one, oth
     assert row.difference == 1
 
 
-@pytest.mark.planted
 @pytest.mark.parametrize("kind", parity.LIMITS)
 @pytest.mark.parametrize("spoil", [
     lambda x: np.where(np.arange(7) == 3, np.nan, x).astype("float32"),
@@ -93,7 +90,6 @@ def test_values_that_are_not_finite_and_other_shapes_and_dtypes_are_caught(kind,
         assert len(failures(spoiled, spoiled)) == 1
 
 
-@pytest.mark.planted
 @pytest.mark.parametrize("kind", parity.LIMITS)
 def test_a_missing_array_is_caught(kind):
     whole, part = recording(), recording("second")
@@ -104,7 +100,6 @@ def test_a_missing_array_is_caught(kind):
     assert failures(part, part) == [f"no {kind} in any recording"]
 
 
-@pytest.mark.planted
 def test_one_backend_of_three_that_differs_is_named():
     other = planted("fit", lambda array: array + np.float32(1))
     comparison = parity.compare(recording(), recording("same"), other)

@@ -11,12 +11,11 @@ import inspect
 import pathlib
 import pkgutil
 import re
-from typing import NamedTuple
 
 import pytest
 
 import keras_het
-from tests.house import public_modules
+from tests.common import public_modules
 
 pytestmark = pytest.mark.once
 
@@ -130,32 +129,3 @@ def test_a_description_begins_with_a_noun():
 
 def test_types_are_announced():
     assert (PACKAGE / "py.typed").exists()
-
-
-@pytest.mark.planted
-def test_wrong_docstrings_and_missing_annotations_are_caught():
-    class Record(NamedTuple):
-        """Record for a test.
-
-        Attributes:
-            x: number.
-            z: of none.
-        """
-
-        x: int
-        y: int
-
-    class Planted:
-        """Class with planted faults.
-
-        Args:
-            a: number.
-            a, c: numbers.
-        """
-
-        def __init__(self, a, b: int): ...
-
-    assert wrong_fields(Record, is_public=True) == {"y", "z"}
-    assert wrong_arguments(Planted) == {"a", "b", "c"}
-    assert list(without_annotation("P", Planted)) == ["P.__init__(a)"]
-    assert list(without_noun(f'class C:\n    """{Record.__doc__}"""')) == ["C(z): of"]

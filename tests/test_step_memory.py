@@ -39,8 +39,3 @@ NODES = 4 * (MANY - FEW) * (UNITS + FACTORS)  # bytes that the nodes themselves 
 def test_more_samples_add_their_nodes_alone():
     assert (step_bytes(MANY) - step_bytes(FEW)) <= 3 * NODES
     assert 3 * NODES < 4 * BATCH * UNITS * (MANY - FEW) / 20  # far below what all logits would take
-
-
-@pytest.mark.planted
-def test_a_step_that_holds_all_logits_at_once_is_caught():
-    assert step_bytes(MANY, chunk_size=MANY) - step_bytes(FEW) > 3 * NODES

@@ -80,22 +80,6 @@ def test_the_record_is_that_by_hand(kind):
     assert dynamics.margins.dtype == "float16"
 
 
-@pytest.mark.planted
-@pytest.mark.parametrize("bug", ["noisy predictions", "the label among the others"])
-def test_a_planted_bug_is_caught(bug, monkeypatch):
-    if bug == "noisy predictions":
-        call = NoiseTransition.call
-        monkeypatch.setattr(NoiseTransition, "call", lambda self, x, training=False: call(self, x, training=True))
-    else:
-        right = training_record.margins_and_losses
-        monkeypatch.setattr(training_record, "margins_and_losses", lambda *of: (np.minimum(right(*of)[0], 0), of[1]))
-    dynamics, model = TrainingDynamics(X, LABELS), model_of("noisy")
-    by_hand = ByHand()
-    fit(model, dynamics, by_hand)
-    margins, losses = expected(np.array(by_hand.logits))
-    assert np.abs(dynamics.mean_margin - np.average(margins, axis=0, weights=losses.mean(axis=1))).max() > 0.1
-
-
 @pytest.mark.parametrize("kind", [pytest.param("noisy", marks=pytest.mark.smoke), "head"])
 def test_one_epoch_on_every_backend(kind):
     dynamics = TrainingDynamics(X, LABELS, history=False)

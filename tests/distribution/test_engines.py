@@ -69,7 +69,6 @@ def test_every_case_trains_on_several_devices_as_on_one(found, name):
         check(found[name], STEPS)
 
 
-@pytest.mark.planted
 @pytest.mark.skipif(BACKEND == "jax", reason="JAX runs one program on all devices, which draws the nodes once")
 def test_replicas_with_noise_of_their_own_are_caught(found):
     """One device draws nodes for the whole batch: equal nodes on all replicas are what equals it."""

@@ -53,15 +53,6 @@ def test_both_matrices_and_that_one_is_the_other_times_t(trainable):
         np.testing.assert_allclose(np.exp(predicted)[LABELS == 1].mean(axis=0), expected[1], atol=1e-6)
 
 
-@pytest.mark.planted
-def test_a_layer_that_applies_the_transpose_is_caught(monkeypatch):
-    from keras_het.layers import noise_transition
-
-    apply = noise_transition.apply_transition
-    monkeypatch.setattr(noise_transition, "apply_transition", lambda log_p, t: apply(log_p, ops.transpose(t)))
-    assert confusion_matrices(make_model(transition=T, trainable=False), X, LABELS).error > 1e-2
-
-
 def test_a_subclassed_model_and_a_heteroscedastic_head():
     flips = NoiseTransition(UNITS, transition=T, trainable=False)
     assert confusion_matrices(Subclassed(HeteroscedasticDense(UNITS, seed=0), flips), X, LABELS).error < 1e-6

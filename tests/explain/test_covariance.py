@@ -177,17 +177,6 @@ def test_noise_is_returned_as_rarely_as_is_said(noise, form, base_seed, redraws)
     assert binom.ppf(FALSE_ALARM / 2, trials, 0.1) <= found <= binom.isf(FALSE_ALARM / 2, trials, 0.1)
 
 
-@pytest.mark.planted
-@pytest.mark.parametrize("form", [full, parameter_efficient])
-def test_weights_that_two_classes_share_are_caught_by_the_same_check(form):
-    def shared(rng, shape):
-        factor = rng.normal(size=shape)
-        factor[:, 1] = factor[:, 0] = 3 * factor[:, 0]
-        return factor
-
-    assert alarms(shared, form) > binom.isf(FALSE_ALARM / 2, 400, 0.1)
-
-
 @pytest.mark.parametrize("efficient", [False, True])
 def test_a_planted_pair_is_found_beside_classes_of_unequal_sizes(efficient):
     """Of small weights, lognormal in size, those of b and f are alike and large."""

@@ -19,7 +19,6 @@ from keras_het.labels.training.stored import Folder
 from tests.fuzz import damage
 from tests.fuzz.configs import BOUNDS, whole_tracebacks
 from tests.fuzz.guard import guarded
-from tests.fuzz.rounds import Fuzz
 
 UNITS, EXAMPLES, EPOCHS = 3, 6, 2
 P = np.full((EXAMPLES, UNITS), 1 / UNITS, "float32")
@@ -185,4 +184,3 @@ def read_or_refused(file, folder):
 
 
 CONTENTS = originals()
-FILES = Fuzz(cases(), lambda case: check(case, CONTENTS))

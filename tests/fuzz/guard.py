@@ -67,7 +67,7 @@ def _writes(arguments):
 def guarded(allowed, megabytes=512, seconds=20):
     """Raises an AssertionError if the code below it runs anything, writes outside a folder, or takes too much.
 
-    `rounds.HANGS` ends code that waits, which takes no seconds of a processor.
+    Code that waits takes no seconds of a processor: pytest's `faulthandler_timeout` prints where it is.
     """
     WATCH.install()
     before, start = _reset_peak(), time.process_time()

@@ -12,7 +12,6 @@ from keras import ops
 
 from keras_het import covariances, integrators, layers
 from tests import layer_contract
-from tests.fuzz.rounds import Fuzz
 from tests.gradients import layer_gradients
 
 SAMPLED = ("MonteCarlo", "QuasiMonteCarlo")
@@ -172,6 +171,3 @@ def check_file(head, x):
 
     with tempfile.TemporaryDirectory() as folder:
         layer_contract.check_saved_model(make, flat, pathlib.Path(folder))
-
-
-HEADS = Fuzz(cases(), check)

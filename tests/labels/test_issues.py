@@ -191,7 +191,6 @@ def test_epochs_after_all_labels_are_known_change_nothing():
     assert np.stack([margins, margins, *[np.full(8, 9.0)] * 10]).mean(axis=0)[3] > 7
 
 
-@pytest.mark.planted
 def test_the_last_epoch_alone_would_miss_what_is_learned_by_heart():
     labels = np.array([0, 0, 0, 1, 1, 1])
     first = np.array([[4, 0], [4, 0], [0, 4], [0, 4], [0, 4], [0, 4]], float)

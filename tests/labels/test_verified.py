@@ -190,7 +190,6 @@ def test_p_values_of_a_random_sample_are_those_of_scipy():
         assert chance == pytest.approx(min(1.0, 2 * min(of.cdf(own[k]), of.sf(own[k] - 1))))
 
 
-@pytest.mark.planted
 def test_what_was_drawn_more_often_counts_less():
     """Half of all is drawn nine times as often; without `inclusion` that is refused, and would be wrong."""
     p, labels, true = redrawn("example", 1, 20_000)

@@ -83,14 +83,6 @@ def test_the_number_of_factors_does_not_change_how_fast_the_noise_grows():
 
 
 @pytest.mark.once
-@pytest.mark.planted
-def test_planted_factors_that_are_not_divided_are_caught():
-    """Without the division by sqrt(R), 15 factors grow as at sqrt(15) times the multiplier."""
-    with pytest.raises(AssertionError):
-        assert growth(15, 15**0.5) == pytest.approx(growth(1), rel=0.3)
-
-
-@pytest.mark.once
 @pytest.mark.parametrize("kind", [covariances.Diagonal, covariances.LowRank])
 def test_the_multiplier_does_not_change_where_the_noise_starts(kind):
     slow, fast = (kind(learning_rate_multiplier=each) for each in (0.2, 1.0))

@@ -161,14 +161,6 @@ def test_a_fixed_transition_that_is_released_stays_stochastic(tmp_path):
 
 
 @pytest.mark.once
-@pytest.mark.planted
-def test_planted_steps_without_projection_are_caught(monkeypatch):
-    monkeypatch.setattr("keras_het.layers.noise_transition.project_rows", lambda rows, lower: rows)
-    with pytest.raises(AssertionError):
-        test_rows_stay_stochastic_after_every_step("projected")
-
-
-@pytest.mark.once
 def test_adam_moves_t_although_it_normalises_every_entry():
     """With a plain gradient the projection undoes what Adam makes of the ridge penalty.
 

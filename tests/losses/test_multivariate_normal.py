@@ -57,19 +57,6 @@ def test_the_losses_and_their_gradients_are_those_of_the_oracle(form, factors):
 
 
 @pytest.mark.once
-@pytest.mark.planted
-def test_a_gradient_through_the_weight_is_caught():
-    """The oracle without the stop differs from that with it by more than the tolerance above."""
-    y, packed = case(2)
-    shift = 1e-5 * np.eye(packed.shape[1])[UNITS]
-    with_stop, without = (
-        (oracle(y, packed + shift, "beta", fixed=a) - oracle(y, packed - shift, "beta", fixed=b)) / 2e-5
-        for a, b in ((packed, packed), (packed + shift, packed - shift))
-    )
-    assert np.abs(with_stop - without).max() > 0.1
-
-
-@pytest.mark.once
 def test_the_forms_at_their_limits():
     """beta = 0 is the likelihood; with beta = 1 and one target the mean moves as by the squared error."""
     y, packed = case(2)

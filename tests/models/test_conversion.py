@@ -58,15 +58,6 @@ def test_without_noise_the_predictions_are_the_old_ones(activation):
     assert_allclose(probabilities(new, X), old_probabilities(model, X), rtol=2e-5, atol=1e-6)
 
 
-@pytest.mark.planted
-def test_planted_mean_without_the_temperature_is_caught(tmp_path, monkeypatch):
-    monkeypatch.setattr(
-        keras_het.models.conversion, "_set_mean", lambda head, weights: head.loc_layer.set_weights(weights)
-    )
-    with pytest.raises(AssertionError):
-        check_conversion(sharpen(sequential()), X, Y, tmp_path, temperature=5.0)
-
-
 def link(model, **arguments):
     return heteroscedastic(model, **arguments).layers[-1].link.activation
 

@@ -84,7 +84,6 @@ def test_the_joint_loss_learns_the_planted_correlations():
 
 @pytest.mark.thorough
 @pytest.mark.once
-@pytest.mark.planted
 def test_the_marginal_loss_does_not_learn_them():
     inputs = keras.Input((FEATURES,))
     head = HeteroscedasticDense(LABELS, FACTORS, link="sigmoid", temperature=1.0, seed=0)

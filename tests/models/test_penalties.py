@@ -86,13 +86,6 @@ def test_weight_decay_shrinks_the_logits_as_before(temperature):
     assert logits(new) == pytest.approx(logits(old), rel=0.03)
 
 
-@pytest.mark.planted
-def test_planted_kernel_times_the_temperature_with_the_old_penalty_is_caught(tmp_path, monkeypatch):
-    monkeypatch.setattr("keras_het.models.conversion.rescale", lambda name, function, *temperatures: function)
-    with pytest.raises(AssertionError):
-        test_the_penalty_of_a_converted_model_is_the_old_one("L2", 4.0, tmp_path)
-
-
 def test_a_frozen_layer_stays_frozen_and_its_noise_learns(tmp_path):
     old = sharpen(model_of(trainable=False))
     new = heteroscedastic(old, 2, seed=0)

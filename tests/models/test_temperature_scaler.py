@@ -52,17 +52,6 @@ def test_the_temperature_is_the_best_of_a_dense_grid(link, true):
     assert 0.7 < found / true < 1.4
 
 
-@pytest.mark.planted
-@pytest.mark.parametrize(
-    "planted", [lambda t: 1 / t, lambda t: t**0.5, lambda t: 1.02 * t], ids=["inverse", "root", "percent"]
-)
-def test_a_planted_temperature_is_off_the_grid(planted):
-    outputs, labels = data("softmax", 4.0)
-    found = best_temperature(outputs, labels, "softmax")
-    losses = [nll("softmax", outputs, labels, temperature) for temperature in GRID]
-    assert planted(found) != pytest.approx(GRID[np.argmin(losses)], rel=1.3e-3)
-
-
 @pytest.mark.parametrize(("link", "dtype", "scale", "is_off"), [
     ("sigmoid", "float32", 15.0, True),
     ("sigmoid", "float32", 3.0, False),

@@ -107,7 +107,6 @@ def test_no_pair_of_dimensions_is_correlated_over_the_steps(num_samples):
 
 
 @pytest.mark.once
-@pytest.mark.planted
 def test_more_dimensions_of_sobol_would_be_correlated():
     for num_samples, more in ((16, 15), (32, 15), (64, 32), (128, 32), (256, 40)):
         result = mean_square_correlation(lambda step, s=num_samples, more=more: sobol((3, step), s, more))
@@ -124,7 +123,6 @@ def mean_square_correlation(draw):
 
 
 @pytest.mark.once
-@pytest.mark.planted
 def test_classes_in_dimensions_of_sobol_would_share_their_noise():
     with pytest.raises(AssertionError):
         assert largest_correlation(sobol((0, 0), 256, 1000)) < 7.5 / np.sqrt(256)

@@ -88,7 +88,6 @@ def test_the_two_noises_are_independent(seed, base_seed):
     check_nodes(base_seed + seed)
 
 
-@pytest.mark.planted
 def test_planted_one_scalar_for_all_classes_is_caught(monkeypatch):
     def one_scalar(*args):
         eps_diag, eps_factor = pseudo_random(*args)
@@ -100,7 +99,6 @@ def test_planted_one_scalar_for_all_classes_is_caught(monkeypatch):
             check_head(monkeypatch, HEADS[name])
 
 
-@pytest.mark.planted
 def test_planted_equal_noises_are_caught(monkeypatch):
     def equal(*args):
         eps_diag, eps_factor = pseudo_random(*args)
@@ -113,7 +111,6 @@ def test_planted_equal_noises_are_caught(monkeypatch):
         check_head(monkeypatch, HEADS["as many factors as classes"])
 
 
-@pytest.mark.planted
 def test_planted_biased_factor_is_caught(monkeypatch):
     """A bias on V shifts the mean of the noise by v(x) * b."""
     logits = ScaledLowRankNormal.logits
@@ -124,7 +121,6 @@ def test_planted_biased_factor_is_caught(monkeypatch):
         check_head(monkeypatch, HEADS["parameter-efficient"])
 
 
-@pytest.mark.planted
 def test_planted_clip_before_log_is_caught(monkeypatch):
     """Clipping p at 1e-7 caps the loss at 16.1 and zeroes the gradient of exactly the mislabelled examples."""
     result = expected_softmax.SoftmaxMean.result

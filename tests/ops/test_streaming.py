@@ -175,15 +175,3 @@ def test_classes_of_unknown_number_are_those_of_the_nodes(kind):
 
     expected = log_expected_softmax(**{"factor": None, **arguments}, nodes=nodes, chunk_size=8)
     assert_allclose(traced(arguments), expected, rtol=1e-5, atol=1e-5)
-
-
-@pytest.mark.planted
-def test_planted_nodes_in_another_order_is_caught(monkeypatch):
-    logits_at = LowRankNormal.logits_at
-
-    def rolled(self, chunk):
-        return logits_at(self, (chunk[0], ops.roll(chunk[1], 1, axis=1)))
-
-    monkeypatch.setattr(LowRankNormal, "logits_at", rolled)
-    with pytest.raises(AssertionError):
-        test_blocks_of_rows_give_the_same_values_and_gradients("full", 5, monkeypatch)

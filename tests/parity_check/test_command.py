@@ -164,7 +164,6 @@ def test_a_recording_with_a_part_that_failed_has_another_status(in_this_process,
     assert "Failed: gradients: NotImplementedError" in capsys.readouterr().out
 
 
-@pytest.mark.planted
 def test_a_test_can_assert_parity_and_a_weight_that_is_not_saved_is_named(in_this_process):
     """The children do not run in float64 here."""
     x, y = np.random.default_rng(0).standard_normal((5, 4)).astype("float32"), np.arange(5) % 2

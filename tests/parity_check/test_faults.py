@@ -127,14 +127,12 @@ def is_named(case, answer):
     return blames_b(answer) and any(word in answer for word in words)
 
 
-@pytest.mark.planted
 @pytest.mark.parametrize("name", marked(BY_NAME, BY_NAME.keys() - SLOW_OR_SIMILAR))
 def test_a_planted_fault_gives_another_exit_status(name):
     status, answer = result_with_fault(name)
     assert status != 0, answer
 
 
-@pytest.mark.planted
 def test_the_place_of_planted_faults_is_named(pytestconfig):
     left_out = set() if pytestconfig.getoption("--thorough") else SLOW_OR_SIMILAR
     cases = [case for case in CASES if case.named and case.name not in left_out]

@@ -112,7 +112,6 @@ def test_the_limit_of_an_entry_is_the_tolerance_and_ten_times_the_rounding(dista
 
 
 @pytest.mark.once
-@pytest.mark.planted
 def test_small_numbers_have_limits_of_their_own():
     """In another column, in another row, and in a vector."""
     rng = np.random.default_rng(0)
@@ -225,7 +224,6 @@ def test_the_backend_farthest_from_the_others_is_named_if_all_differ():
     ((1.0,), 1e-4, 1),
     ((), 1e-4, 1),
 ])  # fmt: skip
-@pytest.mark.planted
 def test_float64_judges_both_ways(in_float64, spread, status):
     names = "jax", "torch"
     backends = [make_recording(name, gradients=number) for name, number in zip(names, (1.0, 1.002), strict=True)]
@@ -241,7 +239,6 @@ def test_float64_judges_both_ways(in_float64, spread, status):
 
 
 @pytest.mark.once
-@pytest.mark.planted
 def test_recordings_of_one_backend_are_judged_by_their_own_float64(tmp_path):
     """The second one is off by as much as its rounding, which its float64 excuses. Their labels are equal."""
     paths = [tmp_path / "old.npz", tmp_path / "new.npz"]
@@ -296,7 +293,6 @@ def test_saved_predictions_are_judged_as_other_arrays_are(tmp_path):
 
 
 @pytest.mark.once
-@pytest.mark.planted
 def test_a_part_that_one_of_three_lacks_is_compared_on_the_others():
     recordings = [make_recording(name, gradients=number) for name, number in (("jax", 1.0), ("torch", 1.5))]
     result = compare(*recordings, make_recording("tensorflow"))
@@ -319,7 +315,6 @@ def test_nan_in_bfloat16_is_not_another_output():
 
 
 @pytest.mark.once
-@pytest.mark.planted
 def test_a_backend_that_computes_in_few_bits_is_named():
     recordings = [make_recording(name, layers=1.0 + error) for name, error in (("jax", 0.0), ("torch", 2.0**-11))]
     for each in recordings:
@@ -330,7 +325,6 @@ def test_a_backend_that_computes_in_few_bits_is_named():
 
 
 @pytest.mark.once
-@pytest.mark.planted
 @pytest.mark.parametrize(("spoiled", "words"), [
     (np.float32([1.0, np.nan]), "finite on jax and tensorflow, NaN in 1 of 2 entries on torch"),
     (np.float32([1.0, np.inf]), "finite on jax and tensorflow, infinity in 1 of 2 entries on torch"),
@@ -371,7 +365,6 @@ def test_a_layer_that_a_backend_does_not_call_is_a_difference_if_the_next_one_di
 
 
 @pytest.mark.once
-@pytest.mark.planted
 def test_nan_on_every_backend_is_not_called_equal():
     result = compare(*(make_recording(name, layers=[1.0, np.nan], loss=np.nan) for name in ("jax", "torch")))
     assert result.status() == 3
@@ -397,7 +390,6 @@ def test_recordings_of_one_backend_have_labels_that_differ():
 
 
 @pytest.mark.once
-@pytest.mark.planted
 def test_rounding_anywhere_in_an_array_asks_for_float64():
     """The worst entry is elsewhere."""
     wide = np.ones((8, 16), "float32")
@@ -411,7 +403,6 @@ def test_rounding_anywhere_in_an_array_asks_for_float64():
 
 
 @pytest.mark.once
-@pytest.mark.planted
 def test_a_gradient_that_is_missing_is_no_zero_in_theory():
     gradients = np.random.default_rng(0).standard_normal(40)
     recordings = []
@@ -544,7 +535,6 @@ def test_an_optimizer_that_cannot_be_copied_is_a_failure_of_the_training_alone(b
 
 
 @pytest.mark.once
-@pytest.mark.planted
 def test_the_first_step_that_differs_is_named(batch):
     """The third step of one backend has another learning rate."""
     rates = 0.1, keras.optimizers.schedules.PiecewiseConstantDecay([1], [0.1, 0.1001])
@@ -649,7 +639,6 @@ def test_another_file_is_refused(content, tmp_path):
 # Planted faults.
 
 
-@pytest.mark.planted
 @pytest.mark.parametrize(("fault", "part", "name"), [
     (lambda x: x * (1 + 1e-4), "layers", "planted (Planted)"),
     (ops.stop_gradient, "gradients", "normal/beta"),
@@ -660,14 +649,12 @@ def test_a_planted_fault_is_found_and_named(recording, fault, part, name):
     assert f"`{name}`" in result.answer()
 
 
-@pytest.mark.planted
 def test_a_layer_that_is_not_deterministic_is_named(recording):
     result = compare(recording, other(recording, fault=Unsteady()))
     text = "a second call of `planted/unsteady (Unsteady)` returns different outputs, so the model is not deterministic"
     assert result.answer() == f"layers on other: {text}."
 
 
-@pytest.mark.planted
 def test_a_step_that_fails_is_named_and_the_rest_is_compared(recording):
     class Fails(layers.Layer):
         def call(self, x, training=False):

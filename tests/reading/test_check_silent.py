@@ -269,17 +269,3 @@ def loss_before(call, block, model):
     if named:
         return eval(named[-1], {"keras": keras})
     return keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-
-
-@pytest.mark.planted
-def test_a_head_that_a_page_compiles_with_a_loss_of_probabilities_is_caught():
-    block = """
-head = keras_het.layers.HeteroscedasticDense(3)
-model = keras.Sequential([head])
-model.compile("adam", "sparse_categorical_crossentropy")
-"""
-    (call,) = compile_calls(block)
-    model = make()
-    eval(ast.unparse(call), {"model": model})
-    with pytest.raises(ValueError, match="must"):
-        keras_het.check(model)

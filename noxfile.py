@@ -50,7 +50,6 @@ def parity(session):
 def gpu(session):
     """Compares your accelerator with the CPU, then measures each head beside Dense; `-- --backend torch --quick`.
 
-    Then it repeats trainings that ended in NaN on an H100, and fails if the head is not finite: `-- --parts training`.
     If the machine has `nvidia-smi`, the session installs the backend with CUDA. For any other accelerator, install
     the backend yourself and call `python -m nox --no-venv --no-install -s gpu`. Without an accelerator, the session
     makes a quick pass on the CPU.
@@ -260,7 +259,7 @@ def integrations(session, name):
 
 @nox.session
 def bench(session):
-    """Runs a benchmark, such as `-- labels.recipe --backend torch`, or lists them; `-- tests` runs their tests."""
+    """Runs a benchmark, such as `-- labels.choice --backend torch`, or lists them; `-- tests` runs their tests."""
     backend, words = split_backend(session)
     name, *arguments = words or [""]
     if name == "tests":

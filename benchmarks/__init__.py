@@ -25,7 +25,6 @@ WEIGHTS = ("hub,demo", ("real",))  # benchmarks with pretrained networks
 BENCHMARKS = {
     "cost.backbone": Benchmark(""),
     "cost.devices": Benchmark(""),
-    "cost.memory_map": Benchmark("labels", time="half an hour; --examples 100000: some minutes"),
     "cost.nodes": Benchmark("", time="ten minutes"),
     "cost.peers": Benchmark("", ("peers",), "on TensorFlow: --backend tensorflow; --quick: some minutes"),
     "parity": Benchmark("jax,tensorflow-cpu,torch,hub", time="half an hour; --quick: a few minutes"),
@@ -33,9 +32,7 @@ BENCHMARKS = {
     "imagenet": Benchmark(time="weeks of accelerators; --dry-run: a minute"),
     "labels.choice": Benchmark(groups=("recipe",), time="an hour and a half; --seeds 1: twenty minutes"),
     "labels.cleaning": Benchmark(groups=("recipe",), time="a quarter of an hour"),
-    "labels.dynamics": Benchmark(groups=("recipe", "cleanlab"), time="an hour; --data digits: ten minutes"),
     "labels.joint": Benchmark(time="ten minutes"),
-    "labels.recipe": Benchmark(groups=("recipe",), time='hours; --seeds 1 --tasks "digits, 40%": a few minutes'),
     "labels.regression": Benchmark(time="ten minutes"),
     "labels.segmentation": Benchmark(time="ten minutes"),
     "real": Benchmark(

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import keras
 import numpy as np
 
-from keras_het.labels.synthetic import corrupt, look_alike_transitions, symmetric
+from keras_het.labels.synthetic import corrupt, look_alike_transitions
 
 GROUP = 5  # classes that look alike
 FEATURES, SPREAD = 64, 0.7  # clusters of `grouped`
@@ -39,7 +39,6 @@ class Task(NamedTuple):
     """Data, network and length of a training.
 
     backbone: function of the shape of an input and of a maker of regularisers, which returns the layers below the head.
-    temperatures, l2: choices of every method.
     """
 
     train: Split
@@ -48,8 +47,6 @@ class Task(NamedTuple):
     units: int
     epochs: int
     backbone: Callable
-    temperatures: tuple[float, ...] = (1.5, 5.0, 15.0)
-    l2: tuple[float, ...] = (0.0,)
     truth: Truth | None = None
 
 
@@ -71,22 +68,12 @@ def grouped(units, per_class, flipped, seed):
         return Split(x, np.where(rng.random(count) < rate, other, y))
 
     train, validation = (draw(count, flipped, [seed, part]) for part, count in enumerate((units * per_class, 4000)))
-    return Task(train, validation, draw(4000, 0.0, [seed, 2]), units, 16, dense(256), (15.0, 40.0))
+    return Task(train, validation, draw(4000, 0.0, [seed, 2]), units, 16, dense(256))
 
 
 def other_of_group(y, rng):
     """Returns a random other class of the group for each class, `(N,)`."""
     return y // GROUP * GROUP + (y + rng.integers(1, GROUP, size=len(y))) % GROUP
-
-
-def digits(rate, seed, at_random=False):
-    """Returns scikit-learn's digits, with flips to the class that an example looks most like, or to any class."""
-    from sklearn.datasets import load_digits
-
-    data = load_digits()
-    x, y = data.data.astype("float32") / 16.0, data.target
-    matrix = symmetric(10, rate) if at_random else None
-    return _split(x, y, rate, (1024, 256), 10, 60, dense(128, 128), seed, matrix)._replace(l2=(0.0, 1e-3))
 
 
 def images(rate, seed):
@@ -197,16 +184,3 @@ def convolutional(strides=1):
         return [keras.Input(inputs), *(layer for block in blocks for layer in block), keras.layers.Flatten(), hidden]
 
     return make
-
-
-TASKS = {
-    "groups, 1000 classes, 20 each": lambda seed: grouped(1000, 20, 0.4, seed),
-    "groups, 100 classes, 100 each": lambda seed: grouped(100, 100, 0.4, seed),
-    "digits, 0%": lambda seed: digits(0.0, seed),
-    "digits, 20%": lambda seed: digits(0.2, seed),
-    "digits, 40%": lambda seed: digits(0.4, seed),
-    "images, 20%": lambda seed: images(0.2, seed),
-    "MNIST, 40%": lambda seed: mnist(0.4, seed),
-    "words, 45% of every second": lambda seed: words(0.45, seed),
-    "digits, 40% symmetric": lambda seed: digits(0.4, seed, at_random=True),
-}

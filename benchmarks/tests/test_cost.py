@@ -7,7 +7,7 @@ import keras
 import numpy as np
 import pytest
 
-from benchmarks.cost import devices, gpu, memory_map, speed
+from benchmarks.cost import devices, gpu, speed
 from benchmarks.lib import results
 
 pytestmark = pytest.mark.once
@@ -118,11 +118,3 @@ def test_the_estimates_are_within_thirty_percent_of_the_memory_that_was_measured
         for count, cell in zip(devices.DEVICES, row[1:3], strict=True):
             result = devices.estimated(count, devices.SIZES)[row[0]]["train_bytes"] / 2**20
             assert result == pytest.approx(float(cell.split()[0]), rel=0.3)
-
-
-def test_probabilities_of_the_memory_map_are_those_of_labels_that_are_mostly_right(tmp_path):
-    memory_map.write(tmp_path, 9000, 5)
-    p, labels = np.load(tmp_path / "p.npy"), np.load(tmp_path / "labels.npy")
-    assert p.dtype == "float32"
-    np.testing.assert_allclose(p.sum(axis=1), 1.0, rtol=1e-5)
-    assert 0.6 < np.mean(p.argmax(axis=1) == labels) < 0.9

@@ -11,7 +11,7 @@ from benchmarks.real import features
 
 pytestmark = pytest.mark.once
 
-LABELS = [f"labels.{name}" for name in ("choice", "cleaning", "dynamics")]
+LABELS = [f"labels.{name}" for name in ("choice", "cleaning")]
 SIZED = [f"real.{name}" for name in ("annotators", "choose", "clean", "issues", "judge")]
 
 

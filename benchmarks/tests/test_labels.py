@@ -4,47 +4,10 @@ import keras
 import numpy as np
 import pytest
 
-from benchmarks.labels import dynamics, regression
+from benchmarks.labels import regression
 from benchmarks.lib.views.rows import bold
 
 pytestmark = pytest.mark.once
-
-
-def test_quality_of_issues_by_hand():
-    wrong, index = np.array([False, True, False, True]), np.array([1, 0, 3, 2])
-    result = dynamics.quality(wrong, index, np.array([0.1, 0.2, 0.3, 0.9]), np.array([True, True, False, False]))
-    assert result == pytest.approx(
-        {"wrong": 0.5, "average precision": (1 + 2 / 3) / 2, "precision": 0.5, "recall": 0.5}
-    )
-
-
-def test_the_threshold_of_two_components_is_between_them():
-    values = np.array([5.0, 4.0, -3.0, 4.5, -2.5])
-    assert dynamics.two_components(values) == pytest.approx((4.0 - 2.5) / 2)
-
-
-def test_what_is_missed_is_counted_at_as_many_labels_as_are_wrong():
-    wrong, scores = np.array([True, False, True, False]), np.array([0.1, 0.2, 0.9, 0.95])
-    result = dynamics.cut("any", wrong, scores, np.array([True, True, False, False]), 1.0)
-    assert (result["missed"], result["precision"], result["recall"], result["flagged"]) == (0.5, 0.5, 0.5, 0.5)
-    assert result["average precision"] == pytest.approx(0.5 + 0.5 * 2 / 3)
-    none = dynamics.cut("any", np.zeros(4, bool), scores, np.array([True, False, False, False]), 1.0)
-    assert none == {"method": "any", "wrong": 0.0, "flagged": 0.25, "seconds": 1.0}
-
-
-@pytest.mark.filterwarnings("ignore:The model predicts:UserWarning")  # so short a training is
-def test_the_figures_of_one_training_are_made_and_have_tables():
-    rows = [
-        {"data": "digits", "noise": "symmetric", "seed": 0} | row
-        for row in dynamics.figures("digits", "symmetric", 0, 3)
-    ]
-    named = [row["method"] for row in rows if row["method"] != "five folds, cleanlab"]  # it may not be installed
-    assert named[0] == dynamics.RUN
-    assert len(named) == 6
-    table = dynamics.tables(rows)["wrong labels that are found, digits"]
-    assert table[1][0].startswith("symmetric (4")
-    assert table[1][2] == f"{rows[0]['average precision']:.3f}"
-    assert rows[0]["average precision"] > rows[0]["wrong"] + 0.2
 
 
 def test_gains_and_losses_beyond_two_standard_errors_are_bold():

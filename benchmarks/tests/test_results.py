@@ -67,7 +67,7 @@ def test_every_published_command_is_accepted_or_has_a_note_with_its_commit(accep
 
 @pytest.mark.planted
 def test_a_command_with_a_removed_option_is_found(accepts):
-    run = results.read(results.FOLDER / "recipe.json")
+    run = results.read(results.FOLDER / "choice.json")
     assert accepts(run)
     assert not accepts(run._replace(command=f"{run.command} --planted"))
 
@@ -84,7 +84,7 @@ def test_the_commit_of_a_removed_benchmark_has_its_module():
 
 @pytest.mark.planted
 def test_a_command_without_a_module_is_found():
-    run = results.read(results.FOLDER / "recipe.json")
+    run = results.read(results.FOLDER / "choice.json")
     assert run.can_run()
     assert run._replace(command="python -m benchmarks.real --quick").can_run()
     assert not run._replace(command="python -m benchmarks.planted --quick").can_run()

@@ -1,17 +1,19 @@
 """Architectures, layers and heads that `python -m keras_het parity` compares across backends, and planted faults.
 
-python -m benchmarks.parity [--parts kinds tuned frozen fresh sgd layers heads faults] [--quick] [--output FOLDER]
+python -m benchmarks.parity [--parts kinds tuned frozen fresh sgd layers heads faults cost] [--quick] [--output FOLDER]
 
 Each model is saved once, and the command's function compares it on three backends. The faults are planted on PyTorch.
 
 `kinds` are the numbers of `nox -s parity`, with the largest difference of each kind. The factor of the limit was chosen
 on the architectures of `tuned`, and then tried unchanged on `frozen`. The differences there led to float64 on every
 backend, which was tried unchanged on `fresh`. `sgd` has the text models again, trained by SGD, because Adam on
-TensorFlow moves an Embedding too far if a token occurs twice.
+TensorFlow moves an Embedding too far if a token occurs twice. `cost` measures the time of the command on large models,
+and the peak memory of the process of each backend; its file is `parity_cost.json`.
 """
 
 import os
 import pathlib
+import resource
 import subprocess
 import sys
 import tempfile
@@ -23,20 +25,25 @@ from benchmarks.lib.results import publish
 BACKENDS = ["jax", "tensorflow", "torch"]
 PARTS = {"tuned": "TUNED_ON", "frozen": "FROZEN_ON", "fresh": "FRESH_ON", "sgd": "TEXT_BY_SGD"}
 PARTS |= {"layers": "LAYERS", "heads": "HEADS"}
-EVERY = ["kinds", *PARTS, "faults"]
+EVERY = ["kinds", *PARTS, "faults", "cost"]
 MODULE = "benchmarks.lib.parity_models"
 SAVE = f"import sys; from {MODULE} import *; part, name, path = sys.argv[1:]; found = globals()[part][name]; "
 SAVE += "save(found[0] if isinstance(found, tuple) else found, path)"
+
+
+def save(part, name, folder):
+    """Saves a model in a process of its own, and returns the path."""
+    path = pathlib.Path(folder) / "model.keras"
+    environment = {**os.environ, "KERAS_BACKEND": "tensorflow", "TF_CPP_MIN_LOG_LEVEL": "3"}
+    subprocess.run([sys.executable, "-c", SAVE, part, name, str(path)], env=environment, check=True)
+    return path
 
 
 def compared(part, name, folder):
     """Returns the comparison of a model, or the text of its error, and seconds."""
     from keras_het.parity.processes import compare_file
 
-    path = pathlib.Path(folder) / "model.keras"
-    start = time.monotonic()
-    environment = {**os.environ, "KERAS_BACKEND": "tensorflow", "TF_CPP_MIN_LOG_LEVEL": "3"}
-    subprocess.run([sys.executable, "-c", SAVE, part, name, str(path)], env=environment, check=True)
+    start, path = time.monotonic(), save(part, name, folder)
     try:
         return compare_file(str(path), BACKENDS, modules=[MODULE]), time.monotonic() - start
     except ValueError as error:
@@ -60,6 +67,48 @@ def agreement(part, names, folder):
         lines.append(row(name, *compared(PARTS[part], name, folder)))
         print(harness.markdown(lines[-1:]), flush=True)
     return lines
+
+
+def cost(names, folder):
+    """Returns time and peak memory of the command on large models."""
+    peaks = [f"peak memory on {backend}, GB" for backend in BACKENDS]
+    lines = [["model", "weights, GB", "minutes", "processor minutes", *peaks, "exit status"]]
+    for name in names:
+        path = save("LARGE", name, folder)
+        start, before = time.monotonic(), resource.getrusage(resource.RUSAGE_CHILDREN)
+        status, peaks = run_command(path)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        seconds = sum(getattr(after, kind) - getattr(before, kind) for kind in ("ru_utime", "ru_stime"))
+        minutes = [f"{each / 60:.1f}" for each in (time.monotonic() - start, seconds)]
+        memory = [f"{peaks[backend] / 1e9:.2f}" for backend in BACKENDS]
+        lines.append([name, f"{path.stat().st_size / 1e9:.2f}", *minutes, *memory, str(status)])
+        print(harness.markdown(lines[-1:]), flush=True)
+    return lines
+
+
+def run_command(path):
+    """Runs the command on a model, and returns its exit status and the peak memory of each backend's processes."""
+    command = [sys.executable, "-m", "keras_het", "parity", str(path), "--backends", *BACKENDS]
+    peaks = dict.fromkeys(BACKENDS, 0)
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
+        while process.poll() is None:
+            for child in pathlib.Path(f"/proc/{process.pid}/task").glob("*/children"):
+                for pid in child.read_text().split():
+                    backend, memory = usage(pathlib.Path("/proc", pid))
+                    peaks[backend] = max(peaks.get(backend, 0), memory)
+            time.sleep(0.1)
+    return process.returncode, peaks
+
+
+def usage(process):
+    """Returns the backend of a child of the command, or "", and its peak memory until now."""
+    try:
+        environment = dict(line.split("=", 1) for line in (process / "environ").read_text().split("\0") if "=" in line)
+        is_child = "keras_het.parity.child" in (process / "cmdline").read_text()
+        peak = next(line for line in (process / "status").read_text().splitlines() if line.startswith("VmHWM"))
+    except (OSError, StopIteration):  # it has ended
+        return "", 0
+    return environment.get("KERAS_BACKEND", "") if is_child else "", 1024 * int(peak.split()[1])
 
 
 def faults(named, folder):
@@ -95,12 +144,24 @@ def main():
     tables = {}
     with tempfile.TemporaryDirectory() as folder:
         for part in options.parts:
+            name = PARTS.get(part, {"faults": "FAULTS", "cost": "LARGE"}.get(part))
+            models = list(getattr(parity_models, name).items())[: 1 if options.quick else None] if name else ()
             if part == "kinds":
                 tables[part] = kinds(folder)
+            elif part == "faults":
+                tables[part] = faults(dict(models), folder)
+            elif part == "cost":
+                publish(
+                    options.output,
+                    "parity_cost",
+                    {part: cost(dict(models), folder)},
+                    [0],
+                    BACKENDS,
+                    harness.processor(),
+                )
+                continue
             else:
-                known = parity_models.FAULTS if part == "faults" else getattr(parity_models, PARTS[part])
-                chosen = dict(list(known.items())[: 1 if options.quick else None])
-                tables[part] = faults(chosen, folder) if part == "faults" else agreement(part, chosen, folder)
+                tables[part] = agreement(part, dict(models), folder)
             publish(options.output, "parity_models", tables, [0], BACKENDS, harness.processor())
 
 

@@ -85,6 +85,14 @@ FRESH_ON = {  # on these the rule with float64 was tried unchanged
 TEXT_BY_SGD = {f"{name}, SGD": with_sgd(make) for name, make in (TUNED_ON | FROZEN_ON).items() if "BERT" in name}
 
 
+LARGE_TEXT = {"vocabulary_size": 30522, "num_layers": 12, "num_heads": 12, "hidden_dim": 768, "intermediate_dim": 3072}
+LARGE = {  # whose time and memory are measured
+    "one Dense layer": lambda: compiled(keras.Sequential([keras.Input((6,)), dense()])),
+    "ResNet50, 224 x 224 pixels": application("ResNet50", 224),
+    "BERT base (KerasHub), 32 tokens": with_sgd(hub("Bert", "Text", **LARGE_TEXT, max_sequence_length=512)),
+}
+
+
 # Ordinary layers.
 
 

@@ -25,6 +25,7 @@ UNKNOWN_LAYER = "Could not locate class"
 MANY_ROUNDINGS = 12
 _SECOND = "a second batch has zeros, ties, negative and large numbers, repeated and largest indices, and padding"
 _LAST_LETTERS = 500
+_JAX_CACHE = {"JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0", "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1"}
 Runner = Callable[[pathlib.Path, str, dict[str, Any]], str | None]  # does a job on a backend; returns None or the error
 
 
@@ -205,8 +206,10 @@ def run_child(folder: pathlib.Path, backend: str, job: dict[str, Any]) -> str | 
     path, error = folder / "job.json", folder / "error.txt"
     path.write_text(json.dumps(job))
     error.unlink(missing_ok=True)
-    needs_x64 = job.get("float64") or _asks_for_float64(folder / "model.keras")  # which JAX must be told at its start
-    more = {"TF_CPP_MIN_LOG_LEVEL": "3", "KERAS_BACKEND": backend, **({"JAX_ENABLE_X64": "1"} if needs_x64 else {})}
+    more = {"TF_CPP_MIN_LOG_LEVEL": "3", "KERAS_BACKEND": backend}
+    more |= {"JAX_COMPILATION_CACHE_DIR": str(folder / "cache"), **_JAX_CACHE}  # a model is recorded more than once
+    if job.get("float64") or _asks_for_float64(folder / "model.keras"):
+        more["JAX_ENABLE_X64"] = "1"  # JAX must be told at its start
     command = [sys.executable, "-m", "keras_het.parity.child", str(path)]
     done = subprocess.run(command, env={**os.environ, **more}, capture_output=True, text=True)
     if done.returncode == 0:

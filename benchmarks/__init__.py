@@ -50,7 +50,6 @@ BENCHMARKS = {
     "real.networks": Benchmark(
         *WEIGHTS, "ten minutes on a large GPU, --pretrained: more than fifteen; --quick: three minutes"
     ),
-    "real.starts": Benchmark(*WEIGHTS, "six hours; --quick: a minute"),
     "real.votes": Benchmark(*WEIGHTS),
     "real.verified": Benchmark(groups=("cleanlab",), time="seconds"),
 }

@@ -16,8 +16,7 @@ import numpy as np
 
 from benchmarks.lib import lines
 from benchmarks.lib.results import publish
-from benchmarks.real import data, features, plain, weights
-from benchmarks.real.heads import Record
+from benchmarks.real import data, features, heads, plain, weights
 
 SETS = {"CIFAR-10N worst": 3e-4, "TREC": 5e-5}  # and the largest rate
 BATCH, LENGTH, TESTED = 32, 32, 2000  # tokens of a question; test examples at most
@@ -30,8 +29,8 @@ FIFTH, ZEROS = "Dense, logits / 5", ", from zeros"
 ROWS = ("Dense", f"Dense{ZEROS}", FIFTH, "full head", *(f"{head}{ZEROS}" for head in HEADS))
 
 
-class Parts:
-    """Inputs, noisy labels and truths of one training, for `heads.Record`."""
+class Parts(heads.Parts):
+    """Inputs, noisy labels and truths of one training."""
 
     def __init__(self, dataset, size, seed, prepared, tested=TESTED):
         chosen = np.random.default_rng([seed, 2]).permutation(len(dataset.labels))[:size]
@@ -101,7 +100,7 @@ def train(name, dataset, row, seed, options):
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     rate = falling(SETS[name], options.epochs * -(-len(parts.y) // BATCH))
     model.compile(keras.optimizers.Adam(rate), loss)
-    record, start = Record(parts, 4 * BATCH), time.process_time()
+    record, start = heads.Record(parts, 4 * BATCH), time.process_time()
     model.fit(parts.x, parts.y, epochs=options.epochs, batch_size=BATCH, verbose=0, callbacks=[record])
     keras.utils.clear_session(free_memory=False)
     return {"epochs": record.epochs, "processor": time.process_time() - start}

@@ -1,84 +1,155 @@
-"""Accuracy and likelihood of each head on frozen features, beside `Dense` with tuned temperatures.
+"""Last layers, each at its best learning rate, and what they lose in a training that nothing stops.
 
-python -m benchmarks.real.heads [--sets NAME ...] [--sizes 2000 18000] [--rows NAME ...] [--seeds 3]
+python -m benchmarks.real.heads [--tasks NAME ...] [--rows NAME ...] [--seeds 5]
                                 [--data FOLDER] [--cache FOLDER] [--output FOLDER] [--quick] [--render]
 
-Each head is trained for 20 epochs on nine tenths of the noisy labels. The other tenth, which is as noisy, chooses
-temperature, L2 and the epoch, by its likelihood or by its accuracy. Clean test labels, and the votes of many people if
-the set has any, are only measured. Every training is a line of JSON and runs once.
+Three kinds of tasks. *frozen*: one layer on features of a set of `data.SETS` and a number of its labels, 60 epochs in
+batches of 256. *scratch*: three convolutions with batch normalisation and a layer of 128 on 8,000 images of CIFAR-100N,
+8 epochs in batches of 128, with a rate that falls as a cosine. *digits*: two layers of 128 on 900 of scikit-learn's
+digits, of which 40% in three pairs of classes are swapped, 24 epochs in batches of 64.
 
-"pairs by p" and "pairs by covariance" are rank correlations, over all pairs of classes, of how often people confuse the
-two with what the model says after its last epoch: the mean of p_i p_j, and minus the correlation of the two logits in
-the mean covariance. People are those who voted on the test examples or, if the set has no votes, who labelled the
-training examples.
+A row is `Dense` or a head with 64 nodes; "from zeros" starts the kernel of the mean with zeros. "/ 5" divides the
+logits by 5, so that they start at a fifth and learn at a fifth of the speed. The rate and the epoch have the best
+accuracy on a tenth of the noisy labels. Clean labels, and the votes of many people if a set has any, are only measured.
+Logistic regression chooses C in the same way; `labels.clean` trains on the held-out labels as well.
+
+"pairs by p" and "pairs by covariance" are rank correlations, over all pairs of classes, of how often people who voted
+on the test examples confuse the two, with the mean of p_i p_j, and minus the correlation of the two logits in the mean
+covariance, after the last epoch.
 """
 
+import contextlib
+import re
 import time
 
 import keras
 import numpy as np
+from scipy.special import softmax
+from scipy.stats import spearmanr
 
 from benchmarks.lib import lines
 from benchmarks.lib.results import publish
-from benchmarks.real import features, plain
+from benchmarks.real import data, features, plain
+from keras_het import HeteroscedasticDense, covariances
+from keras_het.explain import covariance
+from keras_het.integrators import QuasiMonteCarlo
 
-EPOCHS, BATCH, RATE = 20, 256, 1e-3
-TEMPERATURES, PENALTIES = (1.0, 5.0, 10.0, 20.0), (0.0, 1e-4)
-NOISY = (1.5, 5.0, 10.0)  # temperatures of heads with noise
-UNTUNED = "Dense, temperature 1"  # row of the trainings of Dense without a temperature and L2
+NODES, TESTED = 64, 4000
+EPOCHS = {"frozen": 60, "scratch": 8, "digits": 24}
+BATCHES = {"frozen": 256, "scratch": 128, "digits": 64}
+RATES = {
+    "frozen": (1e-4, 3e-4, 1e-3, 3e-3),
+    "scratch": (1e-3, 2e-3, 4e-3, 8e-3),
+    "digits": (1e-3, 3e-3, 1e-2, 3e-2),
+}
+MEASURED = (*range(1, 11), 12, 14, 16, 20, 24, 30, 40, 50, 60)  # epochs after which a model is measured
+SETS = ("CIFAR-10N worst", "CIFAR-10N random1", "CIFAR-10N aggregate", "CIFAR-100N", "Fashion-MNIST-H")
+TASKS = (
+    *(f"frozen {name} 5000" for name in SETS), "frozen TREC", "frozen LabelMe", "frozen Fashion-MNIST-H",
+    *(f"frozen {name} 18000" for name in SETS[:-1]), "scratch", "digits",
+)  # fmt: skip
+STARTS = ("Dense", "Dense from zeros")
 LOGISTIC = "logistic regression"  # of scikit-learn, with C by noisy accuracy
-CLEAN = "clean"  # the classifier of `labels.clean`, which trains on the held-out labels as well
-ROWS = ("Dense", LOGISTIC, CLEAN, "full", "parameter-efficient", "narrow", "diagonal")
-SETS = ("CIFAR-10N worst", "CIFAR-10N aggregate", "CIFAR-10N random1", "CIFAR-100N", "Fashion-MNIST-H")
-
-
-def head_of(row, units, temperature, penalty, seed):
-    """Returns the layers of a row."""
-    from keras_het import HeteroscedasticDense, covariances
-
-    regularizer = keras.regularizers.L2(penalty) if penalty else None
-    if row == "Dense":
-        return [keras.layers.Dense(units, kernel_regularizer=regularizer), keras.layers.Rescaling(1.0 / temperature)]
-    options = {
-        "full": {},
-        "parameter-efficient": {"parameter_efficient": True},
-        "narrow": {"covariance": covariances.Narrow(width=16)},
-        "diagonal": {"num_factors": 0},
-    }[row]
-    common = {"temperature": temperature, "kernel_regularizer": regularizer, "seed": seed}
-    return [HeteroscedasticDense(units, **options, **common)]
+CLEAN = "clean"  # the classifier of `labels.clean`
+ROWS = (
+    *STARTS, "Dense / 5", "full", "full from zeros", "diagonal from zeros", "parameter-efficient from zeros",
+    LOGISTIC, CLEAN,
+)  # fmt: skip
+MEASURES = (
+    "accuracy",
+    "nll",
+    "ece",
+    "people",
+    "pairs by p",
+    "pairs by covariance",
+)  # "people": crossentropy with the votes of many people, in nats
+COVARIANCES = {
+    "full": covariances.LowRank, "diagonal": covariances.Diagonal,
+    "parameter-efficient": covariances.ParameterEfficient,
+}  # fmt: skip
 
 
 class Parts:
-    """Standardised features, labels and truths of one training."""
+    """Inputs, noisy labels and truths of one training."""
 
-    def __init__(self, dataset, size, seed):
-        chosen = np.random.default_rng([seed, 2]).permutation(len(dataset.labels))[:size]
+    def __init__(self, task, dataset, seed):
+        x, y, self.x_test, self.truth, self.votes, self.units, size = dataset
+        chosen = np.random.default_rng([seed, 2]).permutation(len(y))[:size]
         train, held = (chosen[part] for part in plain.split(chosen, seed))
-        self.units, self.truth, self.votes = dataset.units, dataset.truth_test.astype(int), dataset.test_votes
-        self.confusions = confusions(dataset)
-        self.x, self.x_held, self.x_test = plain.standardized(dataset.x[train], dataset.x[held], dataset.x_test)
-        self.y, self.y_held = dataset.labels[train].astype("int32"), dataset.labels[held].astype("int32")
+        self.x, self.x_held = x[train], x[held]
+        if task.startswith("frozen"):
+            self.x, self.x_held, self.x_test = plain.standardized(self.x, self.x_held, self.x_test)
+        self.y, self.y_held = y[train].astype("int32"), y[held].astype("int32")
+
+    def measures(self, held, test):
+        """Returns the measures of log-probabilities or logits of the held-out and of the test examples."""
+        noisy = plain.measures(held, self.y_held)
+        return {f"noisy {name}": value for name, value in noisy.items()} | plain.measures(test, self.truth, self.votes)
 
 
 class Record(keras.callbacks.Callback):
-    """Measures of every epoch, by the noisy held-out labels and by the truth."""
+    """Measures after each epoch, or after some, by the noisy held-out labels and by the truth."""
 
-    def __init__(self, parts, batch_size=2048):
+    def __init__(self, parts, batch_size=2048, after=None):
         super().__init__()
-        self.parts, self.batch_size, self.epochs = parts, batch_size, []
+        self.parts, self.batch_size, self.after, self.epochs = parts, batch_size, after, []
 
     def on_epoch_end(self, epoch, logs=None):
-        parts = self.parts
-        held, test = (self.model.predict(x, self.batch_size, verbose=0) for x in (parts.x_held, parts.x_test))
-        self.epochs.append(measured(parts, held, test))
+        if self.after is None or epoch + 1 in self.after:
+            held, test = (
+                self.model.predict(x, self.batch_size, verbose=0) for x in (self.parts.x_held, self.parts.x_test)
+            )
+            self.epochs.append({"epoch": epoch + 1} | self.parts.measures(held, test))
 
 
-def measured(parts, held, test):
-    """Returns the measures of log-probabilities or logits of the held-out and of the test examples."""
-    noisy = plain.measures(held, parts.y_held)
-    clean = plain.measures(test, parts.truth, parts.votes)
-    return {f"noisy {name}": value for name, value in noisy.items()} | clean
+def read(task, seed, options):
+    """Returns inputs, noisy labels, test inputs, true classes, votes of the test, K, and the number of labels."""
+    if task == "digits":
+        return digits(seed)
+    if task == "scratch":
+        dataset = data.read("CIFAR-100N", options.data)
+        tested = np.random.default_rng(0).permutation(len(dataset.truth_test))[:TESTED]
+        x, x_test = (np.float32(part) / 64.0 - 2.0 for part in (dataset.x, dataset.x_test[tested]))
+        return x, dataset.labels, x_test, dataset.truth_test[tested].astype(int), None, dataset.units, 8000
+    name, size = re.fullmatch(r"frozen (.+?)(?: (\d+))?", task).groups()
+    dataset = features.of(name, options.data, options.cache, seed)
+    truth, size = dataset.truth_test.astype(int), int(size or len(dataset.labels))
+    return dataset.x, dataset.labels, dataset.x_test, truth, dataset.test_votes, dataset.units, size
+
+
+def digits(seed):
+    """Returns the digits with 40% of three pairs of classes swapped; the last examples are the test."""
+    from sklearn.datasets import load_digits
+
+    x, true = load_digits(return_X_y=True)
+    order = np.random.default_rng([seed, 7]).permutation(len(true))
+    x, true = (x[order] / 16).astype("float32"), true[order]
+    partner = np.array([0, 7, 2, 9, 4, 6, 5, 1, 8, 3])
+    swapped = np.random.default_rng([seed, 8]).random(len(true)) < 0.4
+    y = np.where(swapped, partner[true], true)
+    return x[:900], y[:900], x[900:], true[900:], None, 10, 900
+
+
+def body(task, x):
+    """Returns the layers before the last one, applied to `x`."""
+    if task == "scratch":
+        for width in (32, 64, 128):
+            x = keras.layers.Conv2D(width, 3, 2, padding="same", use_bias=False)(x)
+            x = keras.layers.ReLU()(keras.layers.BatchNormalization(momentum=0.9)(x))
+        x = keras.layers.GlobalAveragePooling2D()(x)
+        return keras.layers.Dense(128, activation="relu")(x)
+    for _ in range(2 if task == "digits" else 0):
+        x = keras.layers.Dense(128, activation="relu")(x)
+    return x
+
+
+def last_layers(row, units, seed):
+    """Returns the layers of a row."""
+    kernel = {"kernel_initializer": "zeros"} if row.endswith("zeros") else {}
+    if row.startswith("Dense"):
+        return [keras.layers.Dense(units, **kernel), keras.layers.Rescaling(0.2 if row.endswith("/ 5") else 1.0)]
+    noise = COVARIANCES[row.split()[0]]()
+    return [HeteroscedasticDense(units, covariance=noise, integrator=QuasiMonteCarlo(NODES), seed=seed, **kernel)]
 
 
 def logistic_regression(parts, seed):
@@ -96,36 +167,32 @@ def cleaned(parts, seed):
     return [model.predict(part, batch_size=2048, verbose=0) for part in (parts.x_held, parts.x_test)]
 
 
-WITHOUT_EPOCHS = {LOGISTIC: logistic_regression, CLEAN: cleaned}
+WITHOUT_RATE = {LOGISTIC: logistic_regression, CLEAN: cleaned}
 
 
-def train(parts, row, temperature, penalty, seed, epochs):
-    """Returns the measures of every epoch of one training, and its processor seconds."""
-    start = time.process_time()
-    if row in WITHOUT_EPOCHS:
-        epochs = [measured(parts, *WITHOUT_EPOCHS[row](parts, seed))]
-        return {"epochs": epochs, "processor": time.process_time() - start}
+def train(parts, task, row, rate, seed):
+    """Returns the measures of one training by epoch, its noise, rank correlations, and its seconds."""
+    start, kind = time.process_time(), task.split()[0]
+    if row in WITHOUT_RATE:
+        measures = parts.measures(*WITHOUT_RATE[row](parts, seed))
+        return {"epochs": [measures], "noise": 0.0, "processor": time.process_time() - start}
     keras.utils.set_random_seed(1000 + seed)
-    model = keras.Sequential([keras.Input(parts.x.shape[1:]), *head_of(row, parts.units, temperature, penalty, seed)])
-    model.compile(keras.optimizers.Adam(RATE), keras.losses.SparseCategoricalCrossentropy(from_logits=True))
-    record = Record(parts)
-    model.fit(parts.x, parts.y, batch_size=BATCH, epochs=epochs, verbose=0, callbacks=[record])
-    result = {"epochs": record.epochs, "processor": time.process_time() - start, **pairs(model, parts)}
+    inputs = keras.Input(parts.x.shape[1:])
+    hidden = outputs = body(kind, inputs)
+    for layer in last_layers(row, parts.units, seed):
+        outputs = layer(outputs)
+    model, epochs, batch = keras.Model(inputs, outputs), EPOCHS[kind], BATCHES[kind]
+    if kind == "scratch":
+        rate = keras.optimizers.schedules.CosineDecay(rate, epochs * -(-len(parts.y) // batch))
+    model.compile(keras.optimizers.Adam(rate), keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    record = Record(parts, after=MEASURED)
+    with contextlib.suppress(FloatingPointError):  # the training diverged: its epochs end here
+        model.fit(parts.x, parts.y, batch_size=batch, epochs=epochs, verbose=0, callbacks=[record])
+    extract = keras.Model(inputs, hidden)
+    told = {"noise": 0.0} if row.startswith("Dense") else {"noise": deviation(model.layers[-1], extract, parts.x_test)}
+    result = {"epochs": record.epochs, "processor": time.process_time() - start, **told, **pairs(model, parts)}
     keras.utils.clear_session(free_memory=False)
     return result
-
-
-def confusions(dataset):
-    """Returns how often people confuse two classes, `(K, K)`, by the votes of the test or by the labels."""
-    counts = np.zeros((dataset.units, dataset.units))
-    if dataset.test_votes is None:
-        np.add.at(counts, (dataset.truth.astype(int), dataset.labels.astype(int)), 1.0)
-    else:
-        np.add.at(
-            counts, dataset.truth_test.astype(int), dataset.test_votes / dataset.test_votes.sum(axis=1, keepdims=True)
-        )
-    shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1.0)
-    return shares + shares.T
 
 
 def pairs(model, parts):
@@ -133,12 +200,11 @@ def pairs(model, parts):
 
     A pair of which one or the other is true has a negative correlation. Any head can tell the product.
     """
-    from scipy.special import softmax
-    from scipy.stats import spearmanr
-
-    from keras_het import HeteroscedasticDense
-    from keras_het.explain import covariance
-
+    if parts.votes is None:
+        return {}
+    shares = np.zeros((parts.units, parts.units))
+    np.add.at(shares, parts.truth, parts.votes / parts.votes.sum(axis=1, keepdims=True))
+    shares /= np.maximum(shares.sum(axis=1, keepdims=True), 1.0)
     above = np.triu_indices(parts.units, 1)
     p = softmax(model.predict(parts.x_test, batch_size=2048, verbose=0).astype("float64"), axis=1)
     told = {"pairs by p": p.T @ p}
@@ -146,115 +212,105 @@ def pairs(model, parts):
         sigma = covariance(model, parts.x_test, batch_size=2048)
         deviation = np.sqrt(np.diag(sigma))
         told["pairs by covariance"] = -sigma / np.outer(deviation, deviation)
-    return {name: float(spearmanr(parts.confusions[above], each[above]).statistic) for name, each in told.items()}
+    confused = (shares + shares.T)[above]
+    return {name: float(spearmanr(confused, each[above]).statistic) for name, each in told.items()}
 
 
-def choices(row):
-    """Returns the temperatures and L2 of a row. The rows without epochs choose their own."""
-    if row == "Dense":
-        return [{"temperature": temperature, "l2": l2} for temperature in TEMPERATURES for l2 in PENALTIES]
-    return [{"temperature": temperature, "l2": 0.0} for temperature in ((1.0,) if row in WITHOUT_EPOCHS else NOISY)]
+def deviation(head, features, x):
+    """Returns the root mean square of the standard deviations of a head's noise on some examples."""
+    normal = head.logit_distribution(features.predict(x[:500], verbose=0))
+    return float(np.sqrt(np.mean(keras.ops.convert_to_numpy(normal.variance()))))
 
 
 def run(options):
     """Trains the missing runs."""
     file = options.output / "real_heads.jsonl"
-    for name in options.sets:
-        dataset = features.of(name, options.data, options.cache)
-        for size in options.sizes:
-            for seed in range(options.seeds):
-                parts = Parts(dataset, size, seed)
-                keys = [
-                    {"set": name, "size": size, "seed": seed, "row": row, **choice}
-                    for row in options.rows
-                    for choice in choices(row)
-                ]
+    for task in options.tasks:
+        for seed in range(options.seeds):
+            parts = Parts(task, read(task, seed, options), seed)
+            keys = [
+                {"task": task, "seed": seed, "row": row, "rate": rate}
+                for row in options.rows
+                for rate in ([None] if row in WITHOUT_RATE else RATES[task.split()[0]])
+            ]
 
-                def make(_, __, seed, row, temperature, l2, parts=parts):
-                    yield train(parts, row, temperature, l2, seed, options.epochs)
+            def make(task, seed, row, rate, parts=parts):
+                yield train(parts, task, row, rate, seed)
 
-                lines.completed(file, keys, make)
+            lines.completed(file, keys, make)
 
 
-def chosen(records, criterion):
-    """Returns the best epoch of all trainings by a noisy measure, with its training. The first wins a tie."""
-    sign = -1.0 if criterion == "noisy nll" else 1.0
-    return max(
-        (epoch | line for line in records for epoch in line["epochs"]), key=lambda epoch: sign * epoch[criterion]
-    )
+def best(records):
+    """Returns the epoch with the best noisy accuracy of all rates, with its line. The first wins a tie."""
+    return max((epoch | line for line in records for epoch in line["epochs"]), key=lambda e: e["noisy accuracy"])
 
 
 def last(records):
-    """Returns the last epoch of the temperature and L2 with the best noisy accuracy at that epoch."""
-    return max((line["epochs"][-1] | line for line in records), key=lambda epoch: epoch["noisy accuracy"])
-
-
-RULES = {
-    "by noisy likelihood": lambda records: chosen(records, "noisy nll"),
-    "by noisy accuracy": lambda records: chosen(records, "noisy accuracy"),
-    "last epoch": last,
-}
-MEASURES = ("accuracy", "nll", "ece", "people", "kl", "entropies", "pairs by p", "pairs by covariance")
+    """Returns the last epoch at the rate with the best noisy accuracy there."""
+    finished = [line for line in records if line["epochs"]]
+    return max((line["epochs"][-1] | line for line in finished), key=lambda e: e["noisy accuracy"])
 
 
 def table(records, rule):
-    """Returns a row for each head: the measures, and its differences to tuned Dense, seed by seed.
+    """Returns a row for each last layer: clean measures, and paired differences to the better start of `Dense`.
 
-    The seconds are processor seconds of one training, the median.
+    The better start has the better mean accuracy on the noisy labels.
     """
-    names = [name for name in MEASURES if any(name in line or name in line["epochs"][0] for line in records)]
-    rows = [["head", *names, "accuracy - Dense's", "nll - Dense's", "seconds", "seeds"]]
-    dense = _by_seed(lines.select(records, row="Dense"), rule, len(choices("Dense")))
-    for row in (UNTUNED, *ROWS):
-        untuned = {"row": "Dense", "temperature": 1.0, "l2": 0.0}
-        own = lines.select(records, **(untuned if row == UNTUNED else {"row": row}))
-        count = 1 if row == UNTUNED else len(choices(row))
-        best = {seed: epoch for seed, epoch in _by_seed(own, rule, count).items() if seed in dense}
-        gains = [
-            lines.with_error([best[seed][name] - dense[seed][name] for seed in best]) for name in ("accuracy", "nll")
-        ]
-        if best:
-            values = [lines.with_error([each.get(name, np.nan) for each in best.values()]) for name in names]
-            seconds = f"{np.median([line['processor'] for line in own]):.1f}"
-            rows.append([row, *values, *(gains if row != "Dense" else ["", ""]), seconds, str(len(best))])
+    chosen = by_seed(records, rule)
+    noisy = {row: np.mean([e["noisy accuracy"] for e in chosen[row].values()]) for row in STARTS if row in chosen}
+    other = max(noisy, key=noisy.get)
+    names = [name for name in MEASURES if any(name in e for each in chosen.values() for e in each.values())]
+    rows = [["last layer", *names, f"points over {other}", "NLL over it", "noise", "rates", "seconds", "seeds"]]
+    for row, epochs in chosen.items():
+        pairs = [(epoch, chosen[other][seed]) for seed, epoch in epochs.items() if seed in chosen[other]]
+        points, nll = [100 * (a["accuracy"] - b["accuracy"]) for a, b in pairs], [a["nll"] - b["nll"] for a, b in pairs]
+        cells = [lines.with_error([epoch.get(name, np.nan) for epoch in epochs.values()]) for name in names]
+        cells += ["", ""] if row == other else [lines.gain(points, 1), lines.gain(nll)]
+        noise, seconds = (np.mean([epoch[name] for epoch in epochs.values()]) for name in ("noise", "processor"))
+        rates = ", ".join(f"{rate:g}" for rate in sorted({epoch["rate"] for epoch in epochs.values()} - {None}))
+        rows.append([row, *cells, f"{noise:.2f}", rates, f"{seconds:.1f}", str(len(epochs))])
     return rows
 
 
-def _by_seed(records, rule, count=1):
-    """Returns the epoch of each seed that has all its trainings."""
-    own = {seed: lines.select(records, seed=seed) for seed in lines.distinct(records, "seed")}
-    return {seed: RULES[rule](each) for seed, each in own.items() if len(each) == count}
+RULES = {"": best, ", last epoch": last}
 
 
-def temperatures(records):
-    """Returns the accuracy at each temperature without L2, at the epoch of the best noisy accuracy."""
-    columns = sorted({*TEMPERATURES, *NOISY})
-    rows = [["head", *map("{:g}".format, columns)]]
-    for row in ("Dense", "full"):
-        own = [lines.select(records, row=row, temperature=each, l2=0.0) for each in columns]
-        best = ([epoch["accuracy"] for epoch in _by_seed(part, "by noisy accuracy").values()] for part in own)
-        rows.append([row, *(lines.with_error(values) if values else "" for values in best)])
+def by_epoch(records, measure):
+    """Returns the mean of a clean measure after some epochs, a row for each last layer and rate."""
+    epochs = sorted({epoch["epoch"] for line in records if line["rate"] for epoch in line["epochs"]})
+    rows = [["last layer", "rate", *map(str, epochs)]]
+    keys = dict.fromkeys((line["row"], line["rate"]) for line in records if line["rate"])
+    for row, rate in keys:
+        own = [{e["epoch"]: e[measure] for e in line["epochs"]} for line in lines.select(records, row=row, rate=rate)]
+        means = (np.mean([each.get(epoch, np.nan) for each in own]) for epoch in epochs)
+        rows.append([row, f"{rate:g}", *map("{:.3f}".format, means)])
     return rows
+
+
+def by_seed(records, rule):
+    """Returns the epoch that a rule chooses, by row and seed."""
+    seeds, rows = lines.distinct(records, "seed"), lines.distinct(records, "row")
+    own = {row: {seed: lines.select(records, row=row, seed=seed) for seed in seeds} for row in rows}
+    return {row: {seed: rule(each) for seed, each in parts.items() if each} for row, parts in own.items()}
 
 
 def render(options):
     """Publishes the tables of the existing lines."""
     records = lines.read(options.output, "real_heads.jsonl")
     tables = {}
-    for name in lines.distinct(records, "set"):
-        for size in sorted({line["size"] for line in lines.select(records, set=name)}):
-            own = lines.select(records, set=name, size=size)
-            tables |= {f"{name}, {size} labels, {rule}": table(own, rule) for rule in RULES}
-            tables[f"{name}, {size} labels, accuracy by temperature"] = temperatures(own)
+    for task in lines.distinct(records, "task"):
+        own = lines.select(records, task=task)
+        tables |= {f"{task}{words}": table(own, rule) for words, rule in RULES.items()}
+        tables |= {f"{task}, {measure} by epoch": by_epoch(own, measure) for measure in ("accuracy", "nll")}
     publish(options.output, "real_heads", tables, sorted(lines.distinct(records, "seed")))
 
 
 def main():
     """Runs the missing trainings, and makes the tables."""
-    parser = features.experiment(__doc__, SETS, {"sizes": [2000], "epochs": 2, "seeds": 1}, seeds=3)
-    parser.add_argument("--sizes", nargs="+", type=int, default=[18_000])
+    quick = {"tasks": ["digits"], "seeds": 1, "rows": ["Dense", "full"]}
+    parser = features.experiment(__doc__, (SETS[0],), quick, seeds=5)
+    parser.add_argument("--tasks", nargs="+", choices=TASKS, default=list(TASKS), metavar="NAME")
     parser.add_argument("--rows", nargs="+", choices=ROWS, default=list(ROWS), metavar="NAME")
-    parser.set_defaults(epochs=EPOCHS)
     options = parser.parse_args()
     if not options.render:
         run(options)

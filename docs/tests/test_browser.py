@@ -116,7 +116,7 @@ WANTED = {
     "annotators": ("annotators.html",),
     "embeddings": ("label-errors.html", "choose.html"),
     "glossary": ("glossary.html",),
-    "temperature": ("temperature.html", "when-it-helps.html"),
+    "temperature": ("when-it-helps.html",),
     "label errors": ("label-errors.html",),
 }
 

@@ -1,8 +1,5 @@
-"""Tables of README.md: what the head costs on every backend, and what it gains."""
+"""Table of README.md: what the head costs on every backend."""
 
-import re
-
-from benchmarks.lib.views import labels
 from benchmarks.lib.views.rows import dicts
 
 BACKENDS = ("JAX", "TensorFlow", "PyTorch")
@@ -34,8 +31,3 @@ def _milliseconds(of, backend):
 
 def _share(of, backend):
     return _full(of, f"backbone_{backend}", "share of the head in a prediction")["share"]
-
-
-def readme_advice(of):
-    """When to use the head, as on the page "When the head helps", without its links and its last row."""
-    return [[re.sub(r"\[(.*?)\]\(.*?\)", r"\1", cell) for cell in row] for row in labels.advice(of)[:-1]]

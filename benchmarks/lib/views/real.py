@@ -2,7 +2,7 @@
 
 import re
 
-from benchmarks.lib.views.rows import bold, columns_of, dicts, in_points, value
+from benchmarks.lib.views.rows import bold, columns_of, dicts, value
 
 PARTS = {"sets that decided": "decided", "sets that had no say": "no say", "planted": "planted"}
 AUDITS = {"find_label_issues": "`find_issues`", "argmax is not the label": "every label that is not the top class"}
@@ -10,13 +10,6 @@ METHODS = {  # rows of real_clean, in words
     "logistic regression": "logistic regression",
     "linear discriminant": "discriminant of scikit-learn",
     "clean": "`clean`",
-}
-HEADS = {  # numbers of labels
-    "CIFAR-10N worst": (2_000, 5_000, 10_000, 18_000, 50_000),
-    "CIFAR-100N": (5_000, 45_000),
-    "CIFAR-10N random1": (5_000, 18_000),
-    "CIFAR-10N aggregate": (5_000, 18_000),
-    "Fashion-MNIST-H": (5_000, 18_000),
 }
 JUDGES = ("verified alone", "verify_accuracy")  # columns of real_judge
 CROWDS = {  # rows of real_annotators, in words
@@ -86,57 +79,77 @@ def real_methods(of):
     return lines
 
 
-def real_heads(of):
-    """Returns the points of each model over a Dense layer with a tuned temperature, by set and number of labels."""
-    lines = [["dataset", "labels", "`Dense`, tuned", *HEAD_COLUMNS.values(), "seeds"]]
-    for name, count, rows in _heads(of, "by noisy accuracy"):
-        gains = (rows.get(row, {}).get("accuracy - Dense's", "") for row in HEAD_COLUMNS)
-        points = (bold(in_points(gain)) if gain else "" for gain in gains)
-        lines.append([name, count, rows["Dense"]["accuracy"], *points, rows["full"]["seeds"]])
-    return lines
-
-
-def head_rules(of):
-    """Returns what the head adds to Dense if one rule chooses temperature and epoch of both, a column for each rule."""
-    rules = ("by noisy accuracy", "by noisy likelihood", "last epoch")
-    lines = [["dataset", "labels", *(f"{measure}: {rule}" for measure in ("points", "NLL") for rule in rules)]]
-    for parts in zip(*(_heads(of, rule) for rule in rules), strict=True):
-        heads = [rows["full"] for _, _, rows in parts]
-        points = (bold(in_points(head["accuracy - Dense's"])) for head in heads)
-        nll = (bold(_signed(head["nll - Dense's"])) for head in heads)
-        lines.append([*parts[0][:2], *points, *nll])
-    return lines
-
-
-def _heads(of, rule):
-    """Yields set, number of labels and the rows by head."""
-    for name, counts in HEADS.items():
-        for count in counts:
-            table = dicts(of("real_heads", f"{name}, {count} labels, {rule}"))
-            yield name, f"{count:,}", {row["head"]: row for row in table}
-
-
-HEAD_COLUMNS = {
-    "Dense, temperature 1": "`Dense`, temperature 1",
-    "logistic regression": "logistic regression",
-    "clean": "`labels.clean`",
-    "full": "head",
+FROZEN = {  # tasks of real_heads: set and number of labels
+    "frozen CIFAR-10N worst 5000": ("CIFAR-10N worst", "5,000"),
+    "frozen CIFAR-10N aggregate 5000": ("CIFAR-10N aggregate", "5,000"),
+    "frozen CIFAR-10N random1 5000": ("CIFAR-10N random1", "5,000"),
+    "frozen Fashion-MNIST-H 5000": ("Fashion-MNIST-H", "5,000"),
+    "frozen LabelMe": ("LabelMe", "1,000"),
+    "frozen TREC": ("TREC", "5,033"),
 }
+FOUR = ("CIFAR-10N worst", "CIFAR-10N aggregate", "Fashion-MNIST-H", "LabelMe")  # sets that README names
+HEAD, POINTS, NLL = "full from zeros", "points over Dense from zeros", "NLL over it"
+
+
+def heads(of):
+    """Returns accuracies on frozen features at the best noisy accuracy, a row for each set."""
+    wrong = {row["set"]: row["wrong"] for row in dicts(of("real_clean", "what clean found"))}
+    head = [
+        "dataset",
+        "labels",
+        "wrong",
+        "`Dense`",
+        "logistic regression",
+        "`labels.clean`",
+        "head",
+        "head over `Dense`",
+    ]
+    lines = [[*head, "seeds"]]
+    for names, rows in _frozen(of, ""):
+        cells = [value(rows[row]["accuracy"]) for row in ("Dense from zeros", "logistic regression", "clean", HEAD)]
+        lines.append([*names, wrong[names[0]], *cells, rows[HEAD][POINTS], rows[HEAD]["seeds"]])
+    return lines
+
+
+def readme_heads(of):
+    """Returns four rows of `heads`, without the share of wrong labels and the seeds."""
+    table = [row[:2] + row[3:-1] for row in heads(of)]
+    return [table[0], *(row for row in table if row[0] in FOUR)]
+
+
+def likelihoods(of):
+    """Returns NLL, and crossentropy with people's votes, at the best noisy accuracy, a row for each set."""
+    lines = [["dataset", "labels", *(f"{name}: {row}" for name in ("NLL", "votes") for row in ("`Dense`", "head"))]]
+    for names, rows in _frozen(of, ""):
+        pair = (rows["Dense from zeros"], rows[HEAD])
+        lines.append([*names, *(row.get(measure, "") for measure in ("nll", "people") for row in pair)])
+    return lines
+
+
+def unstopped(of):
+    """Returns accuracy and NLL after the last epoch, each layer at its best rate, a row for each set."""
+    lines = [["dataset", "labels", "accuracy: `Dense`", "head", "points", "NLL: `Dense`", "head", "difference"]]
+    for names, rows in _frozen(of, ", last epoch"):
+        dense, head = rows["Dense from zeros"], rows[HEAD]
+        cells = [*(value(row["accuracy"]) for row in (dense, head)), head[POINTS]]
+        lines.append([*names, *cells, *(value(row["nll"]) for row in (dense, head)), head[NLL]])
+    return lines
 
 
 def people_confuse(of):
     """Returns rank correlations of the pairs that people confuse with what Dense and the full head say of pairs."""
-    lines = [["dataset", "labels", "`p.T @ p` of `Dense`", "`p.T @ p` of the head", "covariance of the head"]]
-    for name, count, rows in _heads(of, "by noisy accuracy"):
-        cells = [rows[row]["pairs by p"] for row in ("Dense", "full")] + [rows["full"]["pairs by covariance"]]
-        lines.append([name, count, *cells])
+    lines = [["dataset", "`p.T @ p` of `Dense`", "`p.T @ p` of the head", "covariance of the head"]]
+    for names, rows in _frozen(of, ", last epoch"):
+        if "pairs by p" in rows[HEAD]:
+            cells = (rows[row]["pairs by p"] for row in ("Dense from zeros", HEAD))
+            lines.append([names[0], *cells, rows[HEAD]["pairs by covariance"]])
     return lines
 
 
-def _signed(cell):
-    """Returns a mean with its sign, and the standard error."""
-    mean, error = cell.split(" +- ")
-    return f"{float(mean):+.3f} +- {error}"
+def _frozen(of, rule):
+    """Yields set, number of labels, and the rows by last layer."""
+    for task, names in FROZEN.items():
+        yield names, {row["last layer"]: row for row in dicts(of("real_heads", f"{task}{rule}"))}
 
 
 def crowds(of):
@@ -174,42 +187,9 @@ def choice(of):
     return lines
 
 
-STARTED = {  # results file and title of a table of `real.starts`
-    "frozen features of LabelMe": ("real_starts_frozen", "frozen LabelMe, adam"),
-    "frozen features of TREC": ("real_starts_frozen", "frozen TREC, adam"),
-    "digits, 40% of six classes swapped": ("real_starts_digits", "digits, adam"),
-    "1,000 synthetic classes, 40% wrong": ("real_starts_groups", "groups, adam"),
-    "CIFAR-100N from scratch, 8,000 labels": ("real_starts_scratch", "scratch, adamw"),
-}
-STARTS = {
-    "Dense": "`Dense`, Keras' start",
-    "Dense, logits / 5": "`Dense`, Keras' start, logits / 5",
-    "Dense from zeros": "`Dense` from zeros",
-    "Dense from zeros, logits / 5": "`Dense` from zeros, logits / 5",
-    "full head, multiplier 1": "head, Keras' start",
-    "full head from zeros, multiplier 1": "head from zeros",
-}
-
-
-def starts_elsewhere(of):
-    """Returns the accuracy of `Dense` and of the head from two starts, a row for each task."""
-    layers = ["Dense", "Dense from zeros", "full head, multiplier 1", "full head from zeros, multiplier 1"]
-    lines = [["task", *(STARTS[layer] for layer in layers), "seeds"]]
-    for name, table in STARTED.items():
-        rows = {row["last layer"]: row for row in dicts(of(*table))}
-        accuracies = [rows.get(layer, {}).get("accuracy", "") for layer in layers]
-        lines.append([name, *accuracies, rows["Dense"]["seeds"]])
-    return lines
-
-
 def starts(of):
-    """Returns accuracy and NLL of each last layer on frozen features, a row for each layer and start."""
-    tables = [
-        {row["last layer"]: row for row in dicts(of("real_starts_frozen", f"frozen {count}, adam"))}
-        for count in (5000, 18000)
-    ]
-    head = [f"{name}, {count} labels" for count in ("5,000", "18,000") for name in ("accuracy", "NLL")]
-    lines = [["last layer", *head]]
-    for row, words in STARTS.items():
-        lines.append([words, *(table.get(row, {}).get(name, "") for table in tables for name in ("accuracy", "NLL"))])
+    """Returns the accuracy of `Dense` from two starts and of the head, at the best noisy accuracy, by set."""
+    lines = [["dataset", "labels", "`Dense`, Keras' start", "`Dense` from zeros", "head from zeros"]]
+    for names, rows in _frozen(of, ""):
+        lines.append([*names, *(rows[row]["accuracy"] for row in ("Dense", "Dense from zeros", HEAD))])
     return lines

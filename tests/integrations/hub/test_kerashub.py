@@ -16,7 +16,7 @@ import keras_het
 from keras_het import heteroscedastic, homoscedastic
 from keras_het.labels.data import read
 from keras_het.labels.methods import EarlyLearning
-from keras_het.labels.training.networks import frozen_features
+from keras_het.labels.training.networks import trained_features
 from keras_het.labels.training.trainer import Trainer
 from keras_het.models.raw_inputs import preprocessing_model
 from tests.common import assert_same_arrays, compiled, refuses, reloaded, to_numpy
@@ -30,8 +30,11 @@ ANY_TASK = {
     "ViT": keras_hub.models.ImageClassifier,
     "BERT": keras_hub.models.TextClassifier,
 }
-# KerasHub's `fit` does not shuffle, and says so.
-pytestmark = pytest.mark.filterwarnings("ignore:.shuffle=True. was passed:UserWarning")
+# KerasHub's `fit` does not shuffle, and says so. Some tasks are compiled for logits although they have a softmax.
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:.shuffle=True. was passed:UserWarning"),
+    pytest.mark.filterwarnings("ignore:The new model keeps the loss of the old one:UserWarning"),
+]
 PREDICT = """
 import sys
 import numpy as np
@@ -275,7 +278,7 @@ def test_features_of_texts_are_the_mean_over_the_tokens_without_padding():
         assert_allclose(keras_het.explain.features(model, texts, pooling="mean"), expected, rtol=1e-5, atol=1e-6)
         for call in (
             lambda model=model: keras_het.explain.features(model, texts),
-            lambda model=model: frozen_features(model, texts, 2, None),
+            lambda model=model: trained_features(model, texts, 2),
         ):
             with pytest.warns(UserWarning, match="'pooled_dense', a pooler of one token.*pooling=\"mean\""):
                 pooled = call()
@@ -284,7 +287,7 @@ def test_features_of_texts_are_the_mean_over_the_tokens_without_padding():
 
 @pytest.mark.filterwarnings("ignore:The features are outputs of 'pooled_dense'")
 @pytest.mark.parametrize("name", ["ResNet", "BERT"])
-def test_a_method_is_chosen_on_the_features_of_a_task(name):
+def test_labels_are_cleaned_on_the_features_of_a_task(name):
     make, raw = TASKS[name]
     task, x = sharpen(make(activation="softmax")), raw()
     if name == "ResNet":
@@ -292,11 +295,10 @@ def test_a_method_is_chosen_on_the_features_of_a_task(name):
     before, features = task.get_weights(), keras_het.explain.features(task, x)
     largest = np.linalg.svd(features - features.mean(axis=0))[0][:, 0]  # what differs most, so that it can be learned
     labels = (largest > np.median(largest)).astype(int)
-    arguments = {"methods": [], "folds": 2, "epochs": 99, "optimizer": keras.optimizers.Adam(0.1), "verbose": 0}
-    found = keras_het.labels.choose(task, x, labels, **arguments)
+    found = keras_het.labels.clean(task, x, labels, folds=2, verbose=0)
     assert found.model.preprocessor is not None
     assert found.model.predict(x, verbose=0).shape == (len(x), 2)
-    alone = keras_het.labels.choose(None, features, labels, **arguments)
+    alone = keras_het.labels.clean(None, features, labels, folds=2, verbose=0)
     assert_allclose(found.model.predict(x, verbose=0), alone.model.predict(features, verbose=0), rtol=1e-4, atol=1e-5)
     assert_same_arrays(task.weights, before)
 

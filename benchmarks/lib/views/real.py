@@ -88,7 +88,7 @@ FROZEN = {  # tasks of real_heads: set and number of labels
     "frozen TREC": ("TREC", "5,033"),
 }
 FOUR = ("CIFAR-10N worst", "CIFAR-10N aggregate", "Fashion-MNIST-H", "LabelMe")  # sets that README names
-HEAD, POINTS, NLL = "full from zeros", "points over Dense from zeros", "NLL over it"
+HEAD, POINTS, NLL = "full from zeros", "points over the better Dense", "NLL over it"
 
 
 def heads(of):
@@ -105,8 +105,8 @@ def heads(of):
         "head over `Dense`",
     ]
     lines = [[*head, "seeds"]]
-    for names, rows in _frozen(of, ""):
-        cells = [value(rows[row]["accuracy"]) for row in ("Dense from zeros", "logistic regression", "clean", HEAD)]
+    for names, dense, rows in _frozen(of, ""):
+        cells = [value(row["accuracy"]) for row in (dense, rows["logistic regression"], rows["clean"], rows[HEAD])]
         lines.append([*names, wrong[names[0]], *cells, rows[HEAD][POINTS], rows[HEAD]["seeds"]])
     return lines
 
@@ -120,17 +120,17 @@ def readme_heads(of):
 def likelihoods(of):
     """Returns NLL, and crossentropy with people's votes, at the best noisy accuracy, a row for each set."""
     lines = [["dataset", "labels", *(f"{name}: {row}" for name in ("NLL", "votes") for row in ("`Dense`", "head"))]]
-    for names, rows in _frozen(of, ""):
-        pair = (rows["Dense from zeros"], rows[HEAD])
-        lines.append([*names, *(row.get(measure, "") for measure in ("nll", "people") for row in pair)])
+    for names, dense, rows in _frozen(of, ""):
+        cells = (row.get(measure, "") for measure in ("nll", "people") for row in (dense, rows[HEAD]))
+        lines.append([*names, *cells])
     return lines
 
 
 def unstopped(of):
     """Returns accuracy and NLL after the last epoch, each layer at its best rate, a row for each set."""
     lines = [["dataset", "labels", "accuracy: `Dense`", "head", "points", "NLL: `Dense`", "head", "difference"]]
-    for names, rows in _frozen(of, ", last epoch"):
-        dense, head = rows["Dense from zeros"], rows[HEAD]
+    for names, dense, rows in _frozen(of, ", last epoch"):
+        head = rows[HEAD]
         cells = [*(value(row["accuracy"]) for row in (dense, head)), head[POINTS]]
         lines.append([*names, *cells, *(value(row["nll"]) for row in (dense, head)), head[NLL]])
     return lines
@@ -139,17 +139,18 @@ def unstopped(of):
 def people_confuse(of):
     """Returns rank correlations of the pairs that people confuse with what Dense and the full head say of pairs."""
     lines = [["dataset", "`p.T @ p` of `Dense`", "`p.T @ p` of the head", "covariance of the head"]]
-    for names, rows in _frozen(of, ", last epoch"):
-        if "pairs by p" in rows[HEAD]:
-            cells = (rows[row]["pairs by p"] for row in ("Dense from zeros", HEAD))
+    for names, dense, rows in _frozen(of, ", last epoch"):
+        if "pairs by p" in dense:
+            cells = (row["pairs by p"] for row in (dense, rows[HEAD]))
             lines.append([names[0], *cells, rows[HEAD]["pairs by covariance"]])
     return lines
 
 
 def _frozen(of, rule):
-    """Yields set, number of labels, and the rows by last layer."""
+    """Yields set and number of labels, the better start of `Dense`, and the rows by last layer."""
     for task, names in FROZEN.items():
-        yield names, {row["last layer"]: row for row in dicts(of("real_heads", f"{task}{rule}"))}
+        rows = {row["last layer"]: row for row in dicts(of("real_heads", f"{task}{rule}"))}
+        yield names, next(row for row in rows.values() if not row[POINTS]), rows
 
 
 def crowds(of):
@@ -190,6 +191,6 @@ def choice(of):
 def starts(of):
     """Returns the accuracy of `Dense` from two starts and of the head, at the best noisy accuracy, by set."""
     lines = [["dataset", "labels", "`Dense`, Keras' start", "`Dense` from zeros", "head from zeros"]]
-    for names, rows in _frozen(of, ""):
+    for names, _, rows in _frozen(of, ""):
         lines.append([*names, *(rows[row]["accuracy"] for row in ("Dense", "Dense from zeros", HEAD))])
     return lines

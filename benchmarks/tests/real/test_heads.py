@@ -30,18 +30,18 @@ def by_name(rule):
 def test_a_row_has_the_rate_and_the_epoch_with_the_best_noisy_accuracy_beside_the_better_start_of_dense():
     rows = by_name(heads.best)
     assert rows["Dense from zeros"]["accuracy"] == "0.600 +- 0.000"
-    assert rows["Dense"]["points over Dense from zeros"] == "**-30.0 +- 0.0**"
+    assert rows["Dense"]["points over the better Dense"] == "**-30.0 +- 0.0**"
     assert rows["full from zeros"]["accuracy"] == "0.690 +- 0.010"
-    assert rows["full from zeros"]["points over Dense from zeros"] == "**+9.0 +- 1.0**"
+    assert rows["full from zeros"]["points over the better Dense"] == "**+9.0 +- 1.0**"
     assert rows["full from zeros"]["rates"] == "0.1, 0.2"
-    assert rows[heads.LOGISTIC]["points over Dense from zeros"] == "-5.0"
+    assert rows[heads.LOGISTIC]["points over the better Dense"] == "-5.0"
 
 
 def test_the_last_epoch_has_the_rate_with_the_best_noisy_accuracy_there():
     rows = by_name(heads.last)
     assert rows["Dense from zeros"]["accuracy"] == "0.450 +- 0.000"
     assert rows["Dense from zeros"]["rates"] == "0.2"
-    assert rows["full from zeros"]["points over Dense from zeros"] == "+12.5 +- 7.5"
+    assert rows["full from zeros"]["points over the better Dense"] == "+12.5 +- 7.5"
 
 
 def test_the_curves_have_the_mean_of_the_seeds_after_each_epoch():

@@ -247,5 +247,5 @@ on noisy validation labels before you decide.
 
 In our benchmarks, when whole networks are fine-tuned on 4,000 labels, a plain head with logits divided by 5 is as
 accurate as the heteroscedastic head, or more accurate (`benchmarks/results/real_finetune.md`). With frozen features, the head
-gains little over a plain head with a tuned temperature (`benchmarks/results/real_heads.md`).
+gains little over `Dense` with a tuned rate and epoch (`benchmarks/results/real_heads.md`).
 """

@@ -12,8 +12,8 @@ def readme_costs(of):
     agreement = [gradients[f"jax - {name}"] for name in NAMES[1:]]
     figures = {
         "gradients of all heads: largest difference from JAX": ["", *agreement],
-        "training step of the head, two CPU cores, batch of 128": [f"{_milliseconds(of, each)} ms" for each in NAMES],
-        "the head's share of the time of a ResNet-50 prediction, batch of 8": [_share(of, each) for each in NAMES],
+        "training step, two CPU cores, batch of 128": [f"{_milliseconds(of, each)} ms" for each in NAMES],
+        "the head's share of a ResNet-50 prediction, batch of 8": [_share(of, each) for each in NAMES],
     }
     return [["full head, 1,000 classes, 256 samples", *BACKENDS], *([name, *row] for name, row in figures.items())]
 

@@ -28,7 +28,7 @@ BENCHMARKS = {
     "cost.nodes": Benchmark("", time="ten minutes"),
     "cost.peers": Benchmark("", ("peers",), "on TensorFlow: --backend tensorflow; --quick: some minutes"),
     "parity": Benchmark("jax,tensorflow-cpu,torch,hub", time="half an hour; --quick: a few minutes"),
-    "demo": Benchmark(time="three minutes; --quick: half a minute"),
+    "demo": Benchmark(time="half a minute"),
     "imagenet": Benchmark(time="weeks of accelerators; --dry-run: a minute"),
     "labels.choice": Benchmark(groups=("recipe",), time="an hour and a half; --seeds 1: twenty minutes"),
     "labels.cleaning": Benchmark(groups=("recipe",), time="a quarter of an hour"),

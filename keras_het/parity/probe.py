@@ -61,7 +61,7 @@ def preserve_model(model: Any, x: Any) -> Iterator[None]:
     with preserve_random_states(), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Gradients do not exist")  # the recording has zeros for them
         if not model.built:
-            model(x)
+            model(x, training=False)
         with preserve_values([*model.variables, *model.metrics_variables]):
             try:
                 yield
@@ -106,7 +106,7 @@ def build_loss(model: Any, x: Any, y: Any, sample_weight: Any) -> None:
     if model.compiled and y is not None:
         with contextlib.suppress(Exception):  # the training step records the same error
             known = {id(variable) for variable in model.metrics_variables}
-            model.compute_loss(x=x, y=as_tensors(y), y_pred=model(x), sample_weight=sample_weight)
+            model.compute_loss(x=x, y=as_tensors(y), y_pred=model(x, training=False), sample_weight=sample_weight)
             for variable in model.metrics_variables:
                 if id(variable) not in known:
                     variable.assign(ops.zeros_like(variable))

@@ -768,3 +768,18 @@ def test_a_start_with_other_weights_or_data_is_refused(recording, batch):
         record(make_model(), batch[0], start=recording)
     with pytest.raises(ValueError, match="`start` must have a weight"):
         record(keras.Sequential([keras.Input((4,)), layers.Dense(2)]), start=recording)
+
+
+class Trains(layers.BatchNormalization):
+    """Layer that trains if its call does not say otherwise, as KerasHub's SegFormer does."""
+
+    def call(self, inputs, training=True, mask=None):
+        return super().call(inputs, training=training, mask=mask)
+
+
+def test_starting_weights_are_recorded_before_any_step(batch):
+    model = keras.Sequential([keras.Input((4,)), Trains(), layers.Dense(CLASSES)])
+    model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    weights = record(model, *batch).arrays["weights"]
+    (name,) = [name for name in weights if "moving_mean" in name]
+    np.testing.assert_array_equal(weights[name], np.zeros(4))

@@ -17,7 +17,7 @@ from keras_het.callbacks import TrainingDynamics
 from keras_het.callbacks.training_record import TrainingRecord
 from keras_het.labels import corrupt, find_issues, symmetric
 from keras_het.labels.estimation import confident_counts
-from keras_het.labels.issues.ranking import ADDED_LABELS, ROUNDS
+from keras_het.labels.issues.ranking import ADDED_LABELS, ROUNDS, _joint
 from tests.checks import refusals
 
 pytestmark = pytest.mark.once
@@ -256,3 +256,8 @@ def test_labels_in_another_order_than_the_columns_get_a_warning():
         find_issues(p, np.unique(names[labels], return_inverse=True)[1])
     result = find_issues(p, [names.tolist().index(label) for label in names[labels]])
     assert result.index[result.is_issue].tolist() == np.arange(0, 300, 30).tolist()
+
+
+def test_the_largest_remainders_of_the_counts_are_rounded_up():
+    counts = np.array([[2, 0, 1], [1, 4, 0], [0, 0, 4]])  # of a class (row) with a label (column)
+    np.testing.assert_array_equal(_joint(np.repeat([0, 1, 2], [10, 4, 4]), counts), [[7, 3, 0], [0, 4, 0], [1, 0, 3]])

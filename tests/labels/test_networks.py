@@ -15,7 +15,6 @@ from tests.labels.tasks import SHORT, SHORT_TRAININGS, X, Y, make_model, maker, 
 
 pytestmark = [pytest.mark.once, SHORT_TRAININGS]
 
-FAST = keras.optimizers.Adam(0.1)
 PLAIN = {"methods": [EarlyStopping()], **SHORT}
 
 

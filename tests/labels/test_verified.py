@@ -302,3 +302,9 @@ def of_verdicts(judge, people, rows, **options):
     predicted, judge, people = (np.where(is_right, "right", "wrong") for is_right in (judge == judge, judge, people))
     own = dict(zip(rows.tolist(), people[rows].tolist(), strict=True))
     return verify_accuracy(predicted, judge, own, class_names=["wrong", "right"], **options)
+
+
+def test_a_stratum_without_verified_examples_can_have_any_accuracy():
+    hits, strata = np.array([True, False, False, False, False]), np.repeat([0, 1], 50)
+    found = stratified(hits, strata, np.arange(5), np.ones(5))
+    assert found.low < 0.1 < found.value < 0.6 < found.high

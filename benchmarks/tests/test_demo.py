@@ -1,4 +1,4 @@
-"""Demo: the trainings see noisy labels alone, and the figures are those of the issues and of the accuracies."""
+"""Demo: the trainings see noisy labels alone, and the table has the accuracies of the trainings."""
 
 import re
 

@@ -771,7 +771,7 @@ def test_a_start_with_other_weights_or_data_is_refused(recording, batch):
 
 
 class Trains(layers.BatchNormalization):
-    """Layer that trains if its call does not say otherwise, as KerasHub's SegFormer does."""
+    """Layer that trains if its call does not say otherwise."""
 
     def call(self, inputs, training=True, mask=None):
         return super().call(inputs, training=training, mask=mask)

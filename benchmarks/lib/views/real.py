@@ -112,7 +112,7 @@ def heads(of):
 
 
 def readme_heads(of):
-    """Returns four rows of `heads`, without the share of wrong labels and the seeds."""
+    """Returns four rows of `heads`, without the rate of label errors and the seeds."""
     table = [row[:2] + row[3:-1] for row in heads(of)]
     return [table[0], *(row for row in table if row[0] in FOUR)]
 

@@ -1,4 +1,4 @@
-"""What the views share: the cells and rows of a table."""
+"""Cells and rows of tables, which the views share."""
 
 
 def value(cell):

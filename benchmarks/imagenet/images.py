@@ -1,105 +1,110 @@
-"""Images and their classes, by index: a folder with a folder for each class, or a data set of TFDS.
-
-A source has `classes`, the number of classes, a length, and `example(i)`, which returns an image of PIL and a tuple of
-classes. The order of its examples is fixed, so that a resumed training sees the same data.
-"""
+"""Images of a folder with a folder for each class, and batches that depend only on the seed, the epoch and the step."""
 
 import csv
+import math
 import pathlib
+from typing import NamedTuple
 
+import keras
 import numpy as np
 
+AREA, ASPECT, TRIES = (0.08, 1.0), (3 / 4, 4 / 3), 10  # limits of an Inception crop
+ORDER, CROP = 0, 1  # streams of random numbers
 
-class Folder:
-    """Images in `folder/CLASS/`, in the order of their names.
 
-    An image has the class of its folder. If the folder has a `labels.csv`, the image has the classes listed there:
-    lines of a path and of class names, divided by blanks.
+class Images(NamedTuple):
+    """Paths of images, their classes (a tuple of indices each), and the names of all classes."""
+
+    paths: list
+    classes: list
+    names: list
+
+
+def read(data):
+    """Returns the images for training and for validation, from the folders `train` and `validation`."""
+    names = sorted(path.name for path in (pathlib.Path(data) / "train").iterdir() if path.is_dir())
+    return [read_part(pathlib.Path(data) / part, names) for part in ("train", "validation")]
+
+
+def read_part(folder, names):
+    """Returns the images in `folder/CLASS/`, in the order of their names.
+
+    An image has the class of its folder. If there is a `labels.csv`, the image has the classes listed there: lines of a
+    path and of class names, divided by blanks.
+    """
+    if (folder / "labels.csv").exists():
+        with (folder / "labels.csv").open(newline="") as file:
+            rows = sorted((folder / path, labels.split()) for path, labels in csv.reader(file))
+    else:
+        rows = [(path, [path.parent.name]) for path in sorted(folder.glob("*/*"))]
+    numbers = {name: number for number, name in enumerate(names)}
+    return Images([path for path, _ in rows], [[numbers[label] for label in labels] for _, labels in rows], names)
+
+
+class Batches(keras.utils.PyDataset):
+    """Images, `(B, size, size, 3)` in [-1, 1], and their classes as ones of `(B, K)`.
+
+    With (seed, epoch) they are for training: these two set the order, and with the step the crops. The examples that do
+    not fill a batch are left out. Without, they are the middles of all images, in order.
     """
 
-    def __init__(self, folder, names=None):
-        folder = pathlib.Path(folder)
-        own = sorted(path.name for path in folder.iterdir() if path.is_dir()) if folder.is_dir() else []
-        if not own:
-            raise ValueError(f"`folder` must have a folder for each class. Received: folder={str(folder)!r}")
-        self.names = own if names is None else names
-        if unknown := sorted(set(own) - set(self.names)):
-            raise ValueError(f"`folder` must only have classes of the training data. Received: {unknown}")
-        numbers, table = {name: k for k, name in enumerate(self.names)}, folder / "labels.csv"
-        if table.exists():
-            with table.open(newline="") as lines:
-                rows = sorted((folder / path, tuple(labels.split())) for path, labels in csv.reader(lines))
-        else:
-            rows = [(path, (name,)) for name in own for path in sorted((folder / name).iterdir())]
-        self.examples = [(path, tuple(numbers[label] for label in labels)) for path, labels in rows]
-
-    @property
-    def classes(self):
-        """Number of classes."""
-        return len(self.names)
+    def __init__(self, images, config, key=None, workers=1):
+        super().__init__(workers=workers, max_queue_size=2 * workers)
+        self.images, self.config, self.key = images, config, key
+        count = len(images.paths)
+        self.order = np.random.default_rng([ORDER, *key]).permutation(count) if key else np.arange(count)
 
     def __len__(self):
-        return len(self.examples)
+        batches = len(self.order) / self.config.batch
+        return math.floor(batches) if self.key else math.ceil(batches)
 
-    def example(self, i):
-        """Returns the image and its classes."""
-        from PIL import Image
-
-        path, labels = self.examples[i]
-        with Image.open(path) as image:
-            return image.convert("RGB"), labels
-
-
-class Tfds:
-    """Split of a data set of TFDS with random access to its records (the format array_record)."""
-
-    def __init__(self, name, split):
-        try:
-            import tensorflow_datasets as tfds
-        except ImportError as error:
-            raise ImportError(
-                "A data set of TFDS needs the package tensorflow-datasets: `pip install tensorflow-datasets "
-                f"array_record`. Received: data='tfds:{name}'"
-            ) from error
-        self.records = tfds.data_source(name, split=split)
-        self.classes = self.records.dataset_info.features["label"].num_classes
-
-    def __len__(self):
-        return len(self.records)
-
-    def example(self, i):
-        """Returns the image and its class."""
-        from PIL import Image
-
-        record = self.records[int(i)]
-        pixels = np.asarray(record["image"])
-        return Image.fromarray(pixels.squeeze()).convert("RGB"), (int(record["label"]),)
+    def __getitem__(self, step):
+        rows = self.order[step * self.config.batch :][: self.config.batch]
+        y = np.zeros((len(rows), len(self.images.names)), "float32")
+        for target, row in zip(y, rows, strict=True):
+            target[self.images.classes[row]] = 1.0
+        rng = np.random.default_rng([CROP, *self.key, step]) if self.key else None
+        return np.stack([pixels(self.images.paths[row], self.config, rng) for row in rows]), y
 
 
-def sources(data):
-    """Returns the sources of training and of validation.
+def pixels(path, config, rng):
+    """Returns a random part of an image, flipped half of the time, or its middle without random numbers."""
+    image = keras.utils.load_img(path)
+    box = crop_box(*image.size, rng) if rng else middle_box(*image.size, 7 / 8)
+    part = image.resize((config.size, config.size), config.interpolation, box=tuple(map(float, box)))
+    x = np.asarray(part, "float32") / 127.5 - 1.0
+    return x[:, ::-1] if rng and rng.random() < 0.5 else x
 
-    data: a folder with the folders `train` and `validation`, or `tfds:NAME`.
+
+def crop_box(width, height, rng):
+    """Returns left, upper, right and lower edge of an Inception crop, or the middle square if ten tries fail.
+
+    Source: Szegedy et al., CVPR 2015, "Going deeper with convolutions", section 6.
     """
-    if data.startswith("tfds:"):
-        return tuple(Tfds(data.removeprefix("tfds:"), split) for split in ("train", "validation"))
-    train = Folder(pathlib.Path(data) / "train")
-    return train, Folder(pathlib.Path(data) / "validation", train.names)
+    for _ in range(TRIES):
+        area, aspect = width * height * rng.uniform(*AREA), np.exp(rng.uniform(*np.log(ASPECT)))
+        w, h = round(math.sqrt(area * aspect)), round(math.sqrt(area / aspect))
+        if 0 < w <= width and 0 < h <= height:
+            left, top = rng.integers(width - w + 1), rng.integers(height - h + 1)
+            return left, top, left + w, top + h
+    return middle_box(width, height, 1.0)
+
+
+def middle_box(width, height, share):
+    """Returns the edges of the middle square, whose side is a fraction of the shorter side."""
+    side = share * min(width, height)
+    left, top = (width - side) / 2, (height - side) / 2
+    return left, top, left + side, top + side
 
 
 def generate(folder, classes=3, train=40, validation=15, side=20):
-    """Writes a folder of small random images, coloured by class, unless it exists."""
-    from PIL import Image
-
-    folder = pathlib.Path(folder)
-    if folder.exists():
-        return
-    rng, unfinished = np.random.default_rng(0), folder.with_name(f"{folder.name}.unfinished")
+    """Writes a folder of small random images, coloured by class, unless it exists, and returns the folder."""
+    rng = np.random.default_rng(0)
     for part, count in {"train": train, "validation": validation}.items():
         for i in range(count):
-            place = unfinished / part / f"class_{i % classes}"
+            x = rng.integers(0, 128, size=(side, side + i % 5, 3))
+            x[..., i % classes] += 96
+            place = folder / part / f"class_{i % classes}"
             place.mkdir(parents=True, exist_ok=True)
-            pixels = rng.integers(0, 128, size=(side, side + i % 5, 3))
-            pixels[..., i % classes] += 96
-            Image.fromarray(pixels.astype("uint8")).save(place / f"{i:03}.png")
-    unfinished.rename(folder)
+            keras.utils.save_img(place / f"{i:03}.png", x, scale=False)
+    return folder

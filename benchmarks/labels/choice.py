@@ -21,8 +21,7 @@ import time
 import keras
 import numpy as np
 
-from benchmarks.lib import harness, lines, noises, tasks
-from benchmarks.lib.results import publish
+from benchmarks.lib import experiments, lines, noises, tasks
 from benchmarks.lib.trials import BATCH, accuracy, early_stopping, make_model
 from keras_het.labels import choose
 
@@ -32,6 +31,7 @@ OTHERS = {
     "words, 45% of every second": lambda seed: tasks.words(0.45, seed),
     "table, 30% of one class": lambda seed: tasks.table(0.3, seed),
 }
+DIGITS = "digits"  # with seven kinds of noise
 STARTS = 3  # early stopping only
 ROWS = {
     "early stopping, 3 starts": lambda task, seed: stopped(task, seed, STARTS),
@@ -45,7 +45,7 @@ FOLDS = 5
 
 def task_of(data, noise, seed):
     """Returns a task with one of seven noises, or one of the tasks that include their noise."""
-    return OTHERS[data](seed) if data in OTHERS else noises.make(data, noise, seed)
+    return OTHERS[data](seed) if data in OTHERS else noises.make(noise, seed)
 
 
 def stopped(task, seed, starts):
@@ -75,25 +75,22 @@ def chosen(task, seed, **arguments):
     }
 
 
-def completed_lines(options):
-    """Returns all lines, after the missing results were computed."""
-    keys = [
-        {"data": data, "noise": noise, "seed": seed, "row": row}
-        for data in ([] if options.render else options.data)
-        for noise in (["its own"] if data in OTHERS else options.noises)
-        for seed in range(options.seeds)
-        for row in options.rows
-    ]
+def keys(options):
+    """Yields the keys of all runs."""
+    for data in options.data:
+        for noise in ["its own"] if data in OTHERS else options.noises:
+            for key in experiments.product(options, "seed", "row"):
+                yield {"data": data, "noise": noise, **key}
 
-    def make(data, noise, seed, row):
-        task = task_of(data, noise, seed)
-        task = task._replace(epochs=options.epochs or task.epochs)
-        start, used = time.perf_counter(), time.process_time()
-        result = ROWS[row](task, seed)
-        yield {**result, "seconds": time.perf_counter() - start, "processor": time.process_time() - used}
-        keras.utils.clear_session(free_memory=False)
 
-    return lines.completed(options.output / "choice.jsonl", keys, make)
+def measured(options, data, noise, seed, row):
+    """Yields the line of a row."""
+    task = task_of(data, noise, seed)
+    task = task._replace(epochs=options.epochs or task.epochs)
+    start, used = time.perf_counter(), time.process_time()
+    result = ROWS[row](task, seed)
+    yield {**result, "seconds": time.perf_counter() - start, "processor": time.process_time() - used}
+    keras.utils.clear_session(free_memory=False)
 
 
 def points(records, row, reference=REFERENCE):
@@ -143,27 +140,17 @@ def costs(records):
     return table
 
 
-def command_line():
-    """Returns the parser of the command line."""
-    parser = harness.experiment(harness.parser_of(__doc__), seeds=1, noises=["pair"], epochs=2)
-    everything = [*noises.DATA, *OTHERS]
-    parser.add_argument("--data", nargs="+", choices=everything, default=["digits"], metavar="NAME")
-    parser.add_argument("--noises", nargs="+", choices=list(noises.NOISES), default=list(noises.NOISES), metavar="NAME")
-    parser.add_argument("--rows", nargs="+", choices=list(ROWS), default=list(ROWS), metavar="NAME")
-    parser.add_argument("--seeds", type=int, default=5)
-    parser.set_defaults(epochs=None)
-    return parser
+def tables(records):
+    """Returns a table for each set of data, and the costs."""
+    title = f"clean accuracy of {REFERENCE}, and points over it"
+    accuracies = {f"{data}: {title}": gains(records, data) for data in lines.distinct(records, "data")}
+    return accuracies | {"trainings and time": costs(records)}
 
 
 def main():
-    options = command_line().parse_args()
-    records = completed_lines(options)
-    tables = {
-        f"{data}: clean accuracy of {REFERENCE}, and points over it": gains(records, data)
-        for data in lines.distinct(records, "data")
-    }
-    tables["trainings and time"] = costs(records)
-    publish(options.output, "choice", tables, sorted(lines.distinct(records, "seed")))
+    options = {"data": (DIGITS, *OTHERS), "noises": tuple(noises.NOISES), "rows": tuple(ROWS), "seeds": 5}
+    quick, fixed = {"seeds": 1, "noises": ["pair"], "epochs": 2}, {"data": [DIGITS], "epochs": None}
+    experiments.run(__doc__, "choice", measured, tables, options, quick, fixed, keys=keys)
 
 
 if __name__ == "__main__":

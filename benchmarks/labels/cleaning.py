@@ -12,8 +12,7 @@ are JSON lines, and a later run adds what is missing.
 
 import numpy as np
 
-from benchmarks.lib import harness, lines, noises, tasks
-from benchmarks.lib.results import publish
+from benchmarks.lib import experiments, lines, noises, tasks
 from benchmarks.lib.trials import BATCH, accuracy, make_model
 from keras_het.labels import clean, corrupt, find_issues
 
@@ -37,10 +36,10 @@ def probabilities(task, seed):
     return p.astype("float64")
 
 
-def figures(epochs, noise, seed):
-    """Returns clean accuracy of a model on all labels and after each action, and the rate of label errors."""
+def measured(options, epochs, noise, seed):
+    """Yields the clean accuracy of a model on all labels and after each action, and the rate of label errors."""
     x, true, labels = planted(noise, seed)
-    task = noises.make("digits", noise, seed)._replace(train=tasks.Split(x, labels), epochs=epochs)
+    task = noises.make(noise, seed)._replace(train=tasks.Split(x, labels), epochs=epochs)
     issues = find_issues(probabilities(task, seed), labels)
     trained = {"plain": (labels, np.arange(len(labels)))} | {
         f"{act} {which}": cleaned(labels, issues, mask, act)
@@ -52,7 +51,7 @@ def figures(epochs, noise, seed):
         model = make_model(task, seed)
         model.fit(x[kept], y[kept], batch_size=BATCH, epochs=epochs, verbose=0)
         row[name] = accuracy(model.predict(task.test.x, batch_size=1000, verbose=0), task.test.y)
-    return row
+    yield row
 
 
 def cleaned(labels, issues, mask, action):
@@ -95,13 +94,8 @@ def keys(options):
 
 
 def main():
-    parser = harness.experiment(harness.parser_of(__doc__), epochs=[2], seeds=[0], other_seeds=[])
-    parser.add_argument("--epochs", type=int, nargs="+", default=[12, 50])
-    parser.set_defaults(seeds=CHOSEN_ON, other_seeds=OTHERS)
-    options = parser.parse_args()
-    wanted = () if options.render else keys(options)
-    rows = lines.completed(options.output / "cleaning.jsonl", wanted, lambda *key: [figures(*key)])
-    publish(options.output, "cleaning", tables(rows), sorted({row["seed"] for row in rows}))
+    quick, fixed = {"epochs": [2], "seeds": [0], "other_seeds": []}, {"seeds": CHOSEN_ON, "other_seeds": OTHERS}
+    experiments.run(__doc__, "cleaning", measured, tables, {"epochs": (12, 50)}, quick, fixed, keys=keys)
 
 
 if __name__ == "__main__":

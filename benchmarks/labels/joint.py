@@ -16,12 +16,16 @@ import itertools
 
 import numpy as np
 
-from benchmarks.lib import harness
-from benchmarks.lib.lines import with_error
-from benchmarks.lib.results import publish
+from benchmarks.lib import experiments, lines
 
 LABELS, FACTORS, FEATURES, OWN, MISSING = 8, 2, 5, 0.5, 0.3
 TRAIN, TEST = 4000, 2000
+BOUNDS = {"correlations": "the planted model", "missing": "the clean labels"}
+COLUMNS = {
+    "correlations": ("rank correlation", "NLL of a vector", "exact match"),
+    "missing": ("accuracy", "average precision", "mean probability"),
+}
+TITLES = {"correlations": "planted correlations", "missing": "30% of the positives missing"}
 ROWS = {
     "correlations": ("Dense, binary crossentropy", "head, binary crossentropy", "joint"),
     "missing": (
@@ -150,46 +154,36 @@ def single_label_scores(p, y):
     return np.mean((p > 0.5) == y), average_precision_score(y, p, average="macro"), p.mean()
 
 
+def measured(options, labels, seed, model):
+    """Yields the line of a model that is trained on one kind of labels."""
+    task = Task(seed)
+    truth = task.test[1]
+    if model == "the planted model":
+        figures = 1.0, *joint_scores(task.oracle(), truth)
+    elif model == "the clean labels":
+        figures = np.nan, np.nan, truth.mean()
+    else:
+        y = task.y if labels == "correlations" else task.with_missing
+        trained, p = fitted(models()[model], seed, task.x, y, options.epochs)
+        figures = correlations(task, trained, p) if labels == "correlations" else single_label_scores(p, truth)
+    yield dict(zip(COLUMNS[labels], map(float, figures), strict=True))
+
+
+def keys(options):
+    """Yields the keys of all runs."""
+    for labels, names in ROWS.items():
+        for key in experiments.product(options, "seed"):
+            yield from ({"labels": labels, **key, "model": name} for name in (BOUNDS[labels], *names))
+
+
+def tables(records):
+    """Returns a table for each kind of labels."""
+    return {TITLES[kind]: lines.table(lines.select(records, labels=kind), "model", COLUMNS[kind]) for kind in ROWS}
+
+
 def main():
-    parser = harness.parser_of(__doc__)
-    parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--epochs", type=int, default=20)
-    parser.add_argument("--quick", action="store_true", help="one seed, one epoch")
-    options = parser.parse_args()
-    seeds, epochs = range(1 if options.quick else options.seeds), 1 if options.quick else options.epochs
-    values = {}
-    for seed in seeds:
-        task = Task(seed)
-        values.setdefault(("correlations", "the planted model"), []).append(
-            (1.0, *joint_scores(task.oracle(), task.test[1]))
-        )
-        truth = task.test[1]
-        values.setdefault(("missing", "the clean labels"), []).append((np.nan, np.nan, truth.mean()))
-        for name, make in models().items():
-            for labels, y in (("correlations", task.y), ("missing", task.with_missing)):
-                if name not in ROWS[labels]:
-                    continue
-                model, p = fitted(make, seed, task.x, y, epochs)
-                figures = correlations(task, model, p) if labels == "correlations" else single_label_scores(p, truth)
-                values.setdefault((labels, name), []).append(figures)
-                print(seed, labels, name, *(f"{figure:.3f}" for figure in figures), flush=True)
-    heads = {
-        "correlations": ["model", "rank correlation", "NLL of a vector", "exact match"],
-        "missing": ["model", "accuracy", "average precision", "mean probability"],
-    }
-    titles = {"correlations": "planted correlations", "missing": "30% of the positives missing"}
-    tables = {
-        titles[kind]: [
-            head,
-            *(
-                [name, *map(with_error, zip(*rows, strict=True))]
-                for (kind_of_row, name), rows in values.items()
-                if kind_of_row == kind
-            ),
-        ]
-        for kind, head in heads.items()
-    }
-    publish(options.output, "joint", tables, seeds)
+    options, quick = {"seeds": 5, "epochs": 20}, {"seeds": 1, "epochs": 1}
+    experiments.run(__doc__, "joint", measured, tables, options, quick, keys=keys, settings=("epochs",))
 
 
 if __name__ == "__main__":

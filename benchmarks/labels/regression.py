@@ -24,15 +24,17 @@ pairs of targets of all test examples, and the relative error in Frobenius' norm
 
 import numpy as np
 
-from benchmarks.lib import harness
-from benchmarks.lib.lines import with_error
-from benchmarks.lib.results import publish
+from benchmarks.lib import experiments, lines
 
 HIDDEN, STEP, PATIENCE, EPOCHS = 32, 0.01, 20, 300
 TASKS = {"diabetes": (0, 32), "linnerud": (1, 16), "planted covariance": (2, 128)}  # factors, and batch size
 LEVELS = (0.5, 0.9, 0.95)
-HEAD = ["model", "NLL", "NLL beside constant variance", "RMSE", "CRPS", "inside 50%", "inside 90%", "inside 95%"]
-OF_COVARIANCE = ["rank correlation", "Frobenius error"]
+FIGURES = (
+    *("NLL", "RMSE", "CRPS", "inside 50%", "inside 90%", "inside 95%"),
+    *("rank correlation", "Frobenius error"),  # of a planted covariance
+)
+BESIDE = "NLL beside constant variance"
+COLUMNS = ("NLL", BESIDE, *FIGURES[1:])
 
 
 def splits(name, seed, fold=0):
@@ -176,7 +178,7 @@ def constant_covariance(mean, x, y):
 
 
 def figures(outputs, y, covariance):
-    """Returns all columns of a row except the difference of the NLL."""
+    """Returns the `FIGURES`, the last two only for a planted covariance."""
     from keras_het.explain import regression_scores
 
     scores = regression_scores(outputs, y, LEVELS)
@@ -184,12 +186,11 @@ def figures(outputs, y, covariance):
     return columns if covariance is None else [*columns, *recovered(outputs, covariance)]
 
 
-def beside(results):
-    """Inserts the differences to the NLL of constant variance behind the NLL."""
-    reference = [row[0] for row in results["constant variance"]]
-    for name, rows in results.items():
-        for row, nll in zip(rows, reference, strict=True):
-            row.insert(1, np.nan if name == "constant variance" else row[0] - nll)
+def beside(records):
+    """Returns the lines of a task with the differences to the NLL of constant variance."""
+    base = {line["seed"]: line["NLL"] for line in lines.select(records, model="constant variance")}
+    gaps = (np.nan if line["model"] == "constant variance" else line["NLL"] - base[line["seed"]] for line in records)
+    return [line | {BESIDE: gap} for line, gap in zip(records, gaps, strict=True)]
 
 
 def recovered(outputs, covariance):
@@ -206,29 +207,27 @@ def recovered(outputs, covariance):
     return rank, np.mean(error / norm)
 
 
+def measured(options, task, seed):
+    """Yields a line for each model, with the means over the folds."""
+    folds = {}
+    for fold in range(4 if task == "linnerud" else 1):
+        parts, covariance = splits(task, seed, fold)
+        for name, predict in models(parts, *TASKS[task], options.epochs, seed):
+            folds.setdefault(name, []).append(figures(predict(parts[2][0]), parts[2][1], covariance))
+    for name, rows in folds.items():
+        yield {"model": name, **dict(zip(FIGURES, np.mean(rows, axis=0).tolist(), strict=False))}
+
+
+def tables(records):
+    """Returns a table for each task."""
+    parts = {task: lines.select(records, task=task) for task in TASKS}
+    return {task: lines.table(beside(own), "model", COLUMNS) for task, own in parts.items()}
+
+
 def main():
-    parser = harness.parser_of(__doc__)
-    parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--quick", action="store_true", help="one seed, two epochs")
-    options = parser.parse_args()
-    seeds, epochs = range(1 if options.quick else options.seeds), 2 if options.quick else EPOCHS
-    tables = {}
-    for task, (factors, batch_size) in TASKS.items():
-        results = {}
-        for seed in seeds:
-            folds = {}
-            for fold in range(4 if task == "linnerud" else 1):
-                parts, covariance = splits(task, seed, fold)
-                for name, predict in models(parts, factors, batch_size, epochs, seed):
-                    folds.setdefault(name, []).append(figures(predict(parts[2][0]), parts[2][1], covariance))
-            for name, rows in folds.items():
-                row = np.mean(rows, axis=0).tolist()
-                results.setdefault(name, []).append(row)
-                print(task, seed, name, *(f"{figure:.3f}" for figure in row), flush=True)
-        beside(results)
-        head = [*HEAD, *(OF_COVARIANCE if covariance is not None else ())]
-        tables[task] = [head, *([name, *map(with_error, zip(*rows, strict=True))] for name, rows in results.items())]
-    publish(options.output, "regression", tables, seeds)
+    fixed, keys = {"tasks": TASKS, "epochs": EPOCHS}, ("task", "seed")
+    quick = {"seeds": 1, "epochs": 2}
+    experiments.run(__doc__, "regression", measured, tables, {"seeds": 5}, quick, fixed, keys=keys)
 
 
 if __name__ == "__main__":

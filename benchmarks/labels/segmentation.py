@@ -23,13 +23,13 @@ same epochs. Heads for each pixel sample the class of each pixel by itself.
 
 import numpy as np
 
-from benchmarks.lib import harness
-from benchmarks.lib.lines import with_error
-from benchmarks.lib.results import publish
+from benchmarks.lib import experiments, lines
 
 SIZE, TRAIN, TEST = 24, 320, 40
 SAMPLES = (16, 50, 100)
 FACTORS, NODES, TEST_NODES = 4, 20, 512
+COLUMNS = (*(f"GED, {count} samples" for count in SAMPLES), "diversity", "matched IoU", "borders")
+WHOLE = ("whole", "of 4 maps")  # of segments
 
 
 class Task:
@@ -86,6 +86,9 @@ class Discs(Task):
         shifts = [(np.roll(small, by, 1), np.roll(large, by, 1)) for by in (-2, 0, 0, 2)]
         maps = np.array([kind for both in shifts for kind in both], int)
         return (0.5 * small + 0.5 * large)[..., None] + 0.1 * rng.normal(size=(SIZE, SIZE, 1)), maps
+
+
+KINDS = {kind.title: kind for kind in (Segments, Discs)}
 
 
 def models(task):
@@ -210,27 +213,22 @@ def rows(task, seed, epochs):
         yield name, scores(task, sampled(model, x, most, seed), nll(task, model))
 
 
+def measured(options, kind, seed):
+    """Yields a line for each model of a task."""
+    columns = (*COLUMNS, *(WHOLE if KINDS[kind] is Segments else ()), "NLL")
+    for name, figures in rows(KINDS[kind](seed), seed, options.epochs):
+        yield {"model": name, **dict(zip(columns, map(float, figures), strict=True))}
+
+
+def tables(records):
+    """Returns a table for each kind of task."""
+    return {kind: lines.table(lines.select(records, kind=kind), "model", (*COLUMNS, *WHOLE, "NLL")) for kind in KINDS}
+
+
 def main():
-    parser = harness.parser_of(__doc__)
-    parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--epochs", type=int, default=10)
-    parser.add_argument("--quick", action="store_true", help="one seed, one epoch")
-    options = parser.parse_args()
-    seeds, epochs = range(1 if options.quick else options.seeds), 1 if options.quick else options.epochs
-    head = ["model", *(f"GED, {count} samples" for count in SAMPLES), "diversity", "matched IoU", "borders"]
-    tables = {}
-    for kind in (Segments, Discs):
-        values = {}
-        for seed in seeds:
-            for name, figures in rows(kind(seed), seed, epochs):
-                values.setdefault(name, []).append(figures)
-                print(seed, kind.title, name, *(f"{figure:.3f}" for figure in figures), flush=True)
-        columns = [*head, *(["whole", "of 4 maps"] if kind is Segments else []), "NLL"]
-        tables[kind.title] = [
-            columns,
-            *([name, *map(with_error, zip(*of, strict=True))] for name, of in values.items()),
-        ]
-    publish(options.output, "segmentation", tables, seeds)
+    options, quick, fixed = {"seeds": 5, "epochs": 10}, {"seeds": 1, "epochs": 1}, {"kinds": KINDS}
+    keys = {"keys": ("kind", "seed"), "settings": ("epochs",)}
+    experiments.run(__doc__, "segmentation", measured, tables, options, quick, fixed, **keys)
 
 
 if __name__ == "__main__":

@@ -27,43 +27,35 @@ class ProbeSizes(NamedTuple):
 PROCESSOR, ACCELERATOR = ProbeSizes(2048, 1 << 22, 1 << 25), ProbeSizes(8192, 1 << 27, 1 << 28)
 
 
-def parser_of(description):
-    """Returns a parser with the output folder. Its description is the first line of this text."""
+def parser_of(description, **options):
+    """Returns a parser with the output folder. Its description is the first line of this text.
+
+    `options` are default values by name. An integer or a path takes one value, a tuple of words some of them, a tuple
+    of integers any others, and False is a switch. A dict has the arguments of `add_argument`.
+    """
     parser = argparse.ArgumentParser(description=description.split("\n")[0])
-    folder = pathlib.Path("benchmark_results")
-    parser.add_argument("--output", type=pathlib.Path, default=folder, help="folder for what it writes")
+    options |= {"output": {**_argument(pathlib.Path("benchmark_results")), "help": "folder for what it writes"}}
+    for name, value in options.items():
+        parser.add_argument(f"--{name.replace('_', '-')}", **value if isinstance(value, dict) else _argument(value))
     return parser
 
 
-def command_line(description, repeats=None):
-    """Returns a parser of the common options. `in_fresh_process` starts a benchmark again with `--row`.
+def _argument(default):
+    """Returns the arguments of `add_argument` for a default value."""
+    if isinstance(default, bool):
+        return {"action": "store_true"}
+    if not isinstance(default, tuple):
+        return {"type": pathlib.Path if isinstance(default, pathlib.Path) else int, "default": default}
+    if isinstance(default[0], int):
+        return {"type": int, "nargs": "+", "default": list(default)}
+    return {"choices": default, "nargs": "+", "default": list(default), "metavar": "NAME"}
 
-    Only a benchmark that repeats its calls, by default `repeats` times, has `--repeats`.
-    """
-    parser = parser_of(description)
-    if repeats is not None:
-        parser.add_argument("--repeats", type=int, default=repeats)
+
+def command_line(description, **options):
+    """Returns a parser of measurements, with `--quick`. `in_fresh_process` starts a benchmark again with `--row`."""
+    parser = parser_of(description, **options)
     parser.add_argument("--quick", action="store_true", help="small sizes, to see that it runs")
     parser.add_argument("--row", type=json.loads, help=argparse.SUPPRESS)
-    return parser
-
-
-def experiment(parser, **quick):
-    """Adds `--quick` and `--render` to the parser of a benchmark whose results are lines, and returns the parser.
-
-    A quick run has the options `quick`, and its own folder, so that no full run takes its lines for done.
-    """
-    parser.add_argument("--quick", action="store_true", help="few examples and epochs, one seed, to see that it runs")
-    parser.add_argument("--render", action="store_true", help="only make the tables of the lines that are there")
-    parse_all = parser.parse_args
-
-    def parse_args(*arguments):
-        options = parse_all(*arguments)
-        if options.quick:
-            vars(options).update(quick, output=options.output / "quick")
-        return options
-
-    parser.parse_args = parse_args
     return parser
 
 

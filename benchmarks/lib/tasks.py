@@ -24,17 +24,6 @@ class Split(NamedTuple):
     y: np.ndarray
 
 
-class Truth(NamedTuple):
-    """True labels of training, and the true or mean T, which only a bound may read.
-
-    labels: `(N,)`, -1 for examples of no class.
-    transition: `(K, K)`.
-    """
-
-    labels: np.ndarray
-    transition: np.ndarray
-
-
 class Task(NamedTuple):
     """Data, network and length of a training.
 
@@ -47,7 +36,6 @@ class Task(NamedTuple):
     units: int
     epochs: int
     backbone: Callable
-    truth: Truth | None = None
 
 
 def group_centers(units):

@@ -10,14 +10,13 @@ and of the backend wait for each other, and logistic regression took forty times
 """
 
 import os
-import pathlib
 import shlex
 import subprocess
 import sys
 import time
 
 from benchmarks.lib import harness
-from benchmarks.real import data, weights
+from benchmarks.real import features
 
 PEOPLE = ("CIFAR-100N", "Fashion-MNIST-H", "CIFAR-10N random1", "CIFAR-10N aggregate")
 WORST = ("--sets", "CIFAR-10N worst")
@@ -32,12 +31,7 @@ RUNS = (  # benchmarks and their options
     ("annotators",),
     ("issues",),
     ("judge",),
-    ("heads", *WORST, "--sizes", "2000", "5000", "10000", *MAIN, "--seeds", "5"),
-    ("heads", "--sets", *PEOPLE, "--sizes", "5000", *MAIN, "--seeds", "5"),
-    ("heads", *WORST, *PEOPLE[1:], "--sizes", "18000", *MAIN, "--seeds", "5"),
-    ("heads", *WORST, "--sizes", "18000", "--rows", "parameter-efficient", "narrow", "diagonal"),
-    ("heads", *WORST, "--sizes", "50000", "--rows", "Dense", "clean", "full", "--seeds", "5"),
-    ("heads", "--sets", PEOPLE[0], "--sizes", "45000", "--rows", "Dense", "clean", "full"),
+    ("heads",),
     ("finetune", "--size", "4000"),
     ("finetune", *WORST, "--size", "10000", "--rows", "Dense, logits / 5", "full head", "--seeds", "5"),
 )
@@ -49,16 +43,13 @@ QUICK = (
     *((name, *SMALL) for name in ("clean", "choose", "issues", "judge", "finetune")),
     ("annotators", "--quick", "--sets", "youtube"),
     ("joint", "--quick"),
-    ("heads", "--quick", "--sets", "Fashion-MNIST-H"),
+    ("heads", "--quick"),
 )
-NOT_TAKEN = {"features": ["output"], "verified": ["cache"], "votes": ["cache"]}  # options of this command
 
 
 def main():
     """Runs all, and returns the number of failures."""
-    parser = harness.parser_of(__doc__)
-    parser.add_argument("--data", type=pathlib.Path, default=data.FOLDER)
-    parser.add_argument("--cache", type=pathlib.Path, default=weights.CACHE, help="folder of weights and features")
+    parser = harness.parser_of(__doc__, **features.FOLDERS)
     parser.add_argument("--quick", action="store_true", help="few examples, epochs and sets, to see that all run")
     options = parser.parse_args()
     environment = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"} | os.environ
@@ -66,7 +57,7 @@ def main():
     for name, *own in QUICK if options.quick else RUNS:
         command = [f"benchmarks.real.{name}", *own]
         for option in ("data", "cache", "output"):
-            command += [f"--{option}", str(getattr(options, option))] * (option not in NOT_TAKEN.get(name, []))
+            command += [f"--{option}", str(getattr(options, option))]
         print(f"python -m {shlex.join(command)}", flush=True)
         start = time.monotonic()
         code = subprocess.run([sys.executable, "-m", *command], env=environment, check=False).returncode

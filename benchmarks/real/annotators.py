@@ -12,14 +12,12 @@ nothing. "right in training" scores the labels made from the votes; for T it use
 is the EM of `benchmarks.real.votes`, because `aggregate` has as many labels as classes.
 """
 
-import functools
 import time
 
 import keras
 import numpy as np
 
-from benchmarks.lib import lines
-from benchmarks.lib.results import publish
+from benchmarks.lib import experiments, lines
 from benchmarks.real import features, plain
 from benchmarks.real.votes import ABSTAIN, PLAN, TARGETS, dawid_skene, task_of
 from keras_het.callbacks import TransitionMonitor
@@ -233,30 +231,33 @@ def rows_of(change):
     return ROWS if not change else FEW[1:] if change == ABSTAIN else FEW
 
 
-def main():
-    """Runs what is missing, and makes the tables."""
-    quick = {"size": 500, "epochs": 5, "seeds": 1, "as_given": True}
-    parser = features.experiment(__doc__, tuple(PLAN), quick, seeds=5, size=8000)
-    parser.add_argument("--as-given", action="store_true", help="only the votes as they are")
-    parser.add_argument("--rows", nargs="+", choices=ROWS, default=list(ROWS), metavar="NAME")
-    parser.set_defaults(epochs=EPOCHS)
-    options = parser.parse_args()
-    keys = [
-        {"set": name, "change": change, "seed": seed, "row": row}
-        for name in options.sets
-        for change in (PLAN[name][:1] if options.as_given else PLAN[name])
-        for seed in range(options.seeds)
-        for row in rows_of(change)
-        if row in options.rows
-    ]
-    make = functools.partial(measured, options)
-    records = features.records(options, "real_annotators", keys, make, size=options.size)
-    tables = {name: set_table(lines.select(records, set=name)) for name in lines.distinct(records, "set")}
+AS_GIVEN = {"action": "store_true", "help": "only the votes as they are"}
+
+
+def keys(options):
+    """Yields the keys of all runs."""
+    for name in options.sets:
+        for change in PLAN[name][:1] if options.as_given else PLAN[name]:
+            for key in experiments.product(options, "seed", "row"):
+                if key["row"] in rows_of(change):
+                    yield {"set": name, "change": change, **key}
+
+
+def tables(records):
+    """Returns the tables of the sets, and of the changes of the votes."""
+    made = {name: set_table(lines.select(records, set=name)) for name in lines.distinct(records, "set")}
     people = [line for line in records if ABSTAIN not in PLAN[line["set"]]]
-    tables["few votes"] = change_table(people, ("", "one vote each", "two votes each", "nobody below 20 votes"))
-    tables["spammers"] = change_table(people, ("", *(f"{count} spammers" for count in (10, 30, 50))))
-    tables["abstaining"] = change_table([line for line in records if line not in people], ("", ABSTAIN))
-    publish(options.output, "real_annotators", tables, sorted(lines.distinct(records, "seed")))
+    made["few votes"] = change_table(people, ("", "one vote each", "two votes each", "nobody below 20 votes"))
+    made["spammers"] = change_table(people, ("", *(f"{count} spammers" for count in (10, 30, 50))))
+    made["abstaining"] = change_table([line for line in records if line not in people], ("", ABSTAIN))
+    return made
+
+
+def main():
+    options = {"sets": tuple(PLAN), "rows": ROWS, "seeds": 5, "size": 8000, "as_given": AS_GIVEN} | features.FOLDERS
+    quick, fixed = {"size": 500, "epochs": 5, "seeds": 1, "as_given": True}, {"epochs": EPOCHS}
+    settings = {"keys": keys, "settings": ("size",)}
+    experiments.run(__doc__, "real_annotators", measured, tables, options, quick, fixed, **settings)
 
 
 if __name__ == "__main__":

@@ -13,8 +13,7 @@ import time
 import keras
 import numpy as np
 
-from benchmarks.lib import lines
-from benchmarks.lib.results import publish
+from benchmarks.lib import experiments, lines
 from benchmarks.real import clean, data, features
 from keras_het.labels import choose
 
@@ -68,19 +67,15 @@ def table(records):
     return head
 
 
+def tables(records):
+    """Returns the only table."""
+    return {"networks": table(records)}
+
+
 def main():
-    """Runs what is missing, and makes the table."""
-    parser = features.experiment(__doc__, tuple(data.SETS), {"size": 500, "seeds": 1, "epochs": 5}, seeds=3, size=4000)
-    parser.set_defaults(epochs=EPOCHS, sets=list(SETS))
-    options = parser.parse_args()
-    keys = [
-        {"set": name, "seed": seed, "row": row}
-        for name in options.sets
-        for seed in range(options.seeds)
-        for row in ROWS
-    ]
-    records = features.records(options, "real_choose", keys, functools.partial(measured, options), size=options.size)
-    publish(options.output, "real_choose", {"networks": table(records)}, sorted(lines.distinct(records, "seed")))
+    options = {"sets": tuple(data.SETS), "seeds": 3, "size": 4000} | features.FOLDERS
+    quick, fixed = {"size": 500, "seeds": 1, "epochs": 5}, {"epochs": EPOCHS, "rows": ROWS, "sets": SETS}
+    experiments.run(__doc__, "real_choose", measured, tables, options, quick, fixed, settings=("size",))
 
 
 if __name__ == "__main__":

@@ -9,7 +9,6 @@ of the true classes. "clean, keep" trains on all labels. "planted" sets are two 
 labels are correct or flipped.
 """
 
-import functools
 import re
 import time
 import warnings
@@ -22,8 +21,7 @@ from sklearn.metrics import average_precision_score, balanced_accuracy_score
 from sklearn.model_selection import GridSearchCV, StratifiedKFold, cross_val_predict
 from sklearn.neighbors import KNeighborsClassifier, NearestCentroid
 
-from benchmarks.lib import lines
-from benchmarks.lib.results import publish
+from benchmarks.lib import experiments, lines
 from benchmarks.real import data, features, plain
 from keras_het.labels import clean, find_issues
 
@@ -216,35 +214,31 @@ def rankings(records):
     return table
 
 
-def main():
-    """Runs what is missing, and makes the tables."""
-    parser = features.experiment(__doc__, (*data.SETS, *PLANTED), {"size": 500, "seeds": 1}, seeds=3, size=4000)
-    parser.add_argument("--rows", nargs="+", choices=ROWS, default=list(ROWS), metavar="NAME")
-    options = parser.parse_args()
-    keys = [
-        {"set": name, "seed": seed, "row": row}
-        for name in options.sets
-        for seed in range(options.seeds)
-        for row in options.rows
-    ]
-    records = features.records(options, "real_clean", keys, functools.partial(measured, options), size=options.size)
+def tables(records):
+    """Returns the tables of the sets that decided, of all others, and of the planted ones."""
     parts = {
         "sets that decided": [line for line in records if line["set"] in DECIDED],
         "sets that had no say": [line for line in records if line["set"] in data.SETS and line["set"] not in DECIDED],
         "planted": [line for line in records if line["set"] in PLANTED],
     }
-    tables = {}
+    made = {}
     for title, own in ((title, own) for title, own in parts.items() if own):
-        tables[f"accuracy, {title}"] = table_of(own, "accuracy")
-        tables[f"balanced accuracy, {title}"] = table_of(own, "balanced")
-        tables[f"points of accuracy, {title}"] = differences(own, "accuracy")
-        tables[f"points of balanced accuracy, {title}"] = differences(own, "balanced")
+        made[f"accuracy, {title}"] = table_of(own, "accuracy")
+        made[f"balanced accuracy, {title}"] = table_of(own, "balanced")
+        made[f"points of accuracy, {title}"] = differences(own, "accuracy")
+        made[f"points of balanced accuracy, {title}"] = differences(own, "balanced")
     real = [line for line in records if line["set"] in data.SETS]
-    tables["average precision"] = table_of(real, "AP, confidence", ("clean", *BOTH))
+    made["average precision"] = table_of(real, "AP, confidence", ("clean", *BOTH))
     if any(line["row"] == "clean" for line in records):
-        tables |= {"what clean found": found(records), "rankings": rankings(real)}
-    tables["processor seconds"] = table_of(records, "processor", digits=1)
-    publish(options.output, "real_clean", tables, sorted(lines.distinct(records, "seed")))
+        made |= {"what clean found": found(records), "rankings": rankings(real)}
+    made["processor seconds"] = table_of(records, "processor", digits=1)
+    return made
+
+
+def main():
+    options = {"sets": (*data.SETS, *PLANTED), "rows": ROWS, "seeds": 3, "size": 4000} | features.FOLDERS
+    quick = {"size": 500, "seeds": 1}
+    experiments.run(__doc__, "real_clean", measured, tables, options, quick, settings=("size",))
 
 
 if __name__ == "__main__":

@@ -11,11 +11,16 @@ import pathlib
 
 import numpy as np
 
-from benchmarks.lib import harness, lines
+from benchmarks.lib import experiments, harness
 from benchmarks.real import data, weights
 
 SIDE, BLOCK, BATCH = 129, 2048, 128  # 32 n + 1 pixels, see `weights.SIZE`
 STORES = {"CIFAR-10N": "cifar10", "CIFAR-100N": "cifar100"}  # sets that share their pictures, by how a name begins
+
+FOLDERS = {  # options of all experiments on sets
+    "data": data.FOLDER,
+    "cache": {"type": pathlib.Path, "default": weights.CACHE, "help": "folder of weights and features"},
+}
 
 
 def of(name, folder=data.FOLDER, cache=weights.CACHE, seed=0):
@@ -92,40 +97,14 @@ def text_features(cache):
     return lambda x: np.asarray(model.predict(list(map(str, x)), batch_size=BATCH, verbose=0))
 
 
-def parser_of(description, sets, **options):
-    """Returns a parser of sets, folders, and further numbers by name with their defaults."""
-    parser = harness.parser_of(description)
-    parser.add_argument("--sets", nargs="+", choices=sets, default=list(sets), metavar="NAME")
-    parser.add_argument("--data", type=pathlib.Path, default=data.FOLDER)
-    parser.add_argument("--cache", type=pathlib.Path, default=weights.CACHE, help="folder of weights and features")
-    for name, default in options.items():
-        parser.add_argument(f"--{name}", type=int, default=default)
-    return parser
-
-
 def experiment(description, sets, quick=None, **options):
-    """Returns the parser of an experiment, which also has `--render`, and `--quick` with the options `quick`."""
-    return harness.experiment(parser_of(description, sets, **options), **(quick or {}))
-
-
-def records(options, name, keys, make, **settings):
-    """Returns the lines of an experiment with these settings. Without `--render`, it first makes the missing ones.
-
-    Args:
-        options: what the parser returned.
-        name: name of the file of lines.
-        keys: dicts, one for each run.
-        make: function of the values of a key, which yields the lines of the run.
-        settings: values that change every line, such as the size, so that each value has its own lines.
-    """
-    runs = [] if options.render else [settings | key for key in keys]
-    file = options.output / f"{name}.jsonl"
-    return lines.select(lines.completed(file, runs, lambda *values: make(*values[len(settings) :])), **settings)
+    """Returns the parser of an experiment on sets, see `experiments.parser_of`."""
+    return experiments.parser_of(description, {"sets": tuple(sets), **FOLDERS, **options}, quick)
 
 
 def main():
     """Computes the features of all sets, or of the named ones."""
-    options = parser_of(__doc__, list(data.SETS)).parse_args()
+    options = harness.parser_of(__doc__, sets=tuple(data.SETS), **FOLDERS).parse_args()
     for name in options.sets:
         dataset = of(name, options.data, options.cache)
         print(name, dataset.x.shape, dataset.x_test.shape)

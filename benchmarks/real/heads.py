@@ -28,7 +28,7 @@ import numpy as np
 from scipy.special import softmax
 from scipy.stats import spearmanr
 
-from benchmarks.lib import lines
+from benchmarks.lib import experiments, lines
 from benchmarks.lib.results import publish
 from benchmarks.real import data, features, plain
 from keras_het import HeteroscedasticDense, covariances
@@ -303,10 +303,8 @@ def render(options):
 def main():
     """Runs the missing trainings, and makes the tables."""
     quick = {"tasks": ["digits"], "seeds": 1, "rows": ["Dense", "full"]}
-    parser = features.experiment(__doc__, (SETS[0],), quick, seeds=5)
-    parser.add_argument("--tasks", nargs="+", choices=TASKS, default=list(TASKS), metavar="NAME")
-    parser.add_argument("--rows", nargs="+", choices=ROWS, default=list(ROWS), metavar="NAME")
-    options = parser.parse_args()
+    options = {"tasks": TASKS, "rows": ROWS, "seeds": 5} | features.FOLDERS
+    options = experiments.parser_of(__doc__, options, quick).parse_args()
     if not options.render:
         run(options)
     render(options)

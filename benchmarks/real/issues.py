@@ -18,13 +18,11 @@ them has its seconds.
 
 import functools
 import importlib.util
-import itertools
 import time
 
 import numpy as np
 
-from benchmarks.lib import lines
-from benchmarks.lib.results import publish
+from benchmarks.lib import experiments, lines
 from benchmarks.real import data, features, plain
 
 FOLDS, WATCHED, HIDDEN = 5, 16, 128  # WATCHED: epochs of a training with `TrainingDynamics`
@@ -174,19 +172,21 @@ def detection_scores(flags, scores, wrong):
     }
 
 
-def evidence(name, seed, options):
+@functools.lru_cache(1)
+def evidence(name, seed, size, *folders):
     """Returns the `Evidence` of a set, and whether each label is wrong."""
-    dataset = features.of(name, options.data, options.cache, seed)
-    chosen = np.random.default_rng([seed, 4]).permutation(len(dataset.labels))[: options.size]
+    dataset = features.of(name, *folders, seed)
+    chosen = np.random.default_rng([seed, 4]).permutation(len(dataset.labels))[:size]
     (x,) = plain.standardized(dataset.x[chosen])
     y, wrong = dataset.labels[chosen].astype(int), dataset.labels[chosen] != dataset.truth[chosen]
     return Evidence(x, y, dataset.units, seed), wrong
 
 
-def measured(evidence, wrong, row):
-    """Returns the line of a finder on a set."""
+def measured(options, name, seed, row):
+    """Yields the line of a finder on a set."""
+    own, wrong = evidence(name, seed, options.size, options.data, options.cache)
     start = time.process_time()
-    flags, scores = FINDERS[row](evidence)
+    flags, scores = FINDERS[row](own)
     yield {**detection_scores(flags, scores, wrong), "processor": time.process_time() - start}
 
 
@@ -196,8 +196,7 @@ def table(records):
     rows = [["finder", *names, "processor seconds"]]
     for row in [row for row in FINDERS if lines.select(records, row=row)]:
         own = lines.select(records, row=row)
-        values = [lines.with_error([line[name] for line in own]) for name in names]
-        rows.append([row, *values, f"{np.median([line['processor'] for line in own]):.1f}"])
+        rows.append([row, *lines.means(own, names), f"{np.median([line['processor'] for line in own]):.1f}"])
     return rows
 
 
@@ -211,20 +210,16 @@ def set_table(records, measure):
     return rows
 
 
+def tables(records):
+    """Returns two measures of all sets, and a table for each set."""
+    made = {measure: set_table(records, measure) for measure in ("F1", "average precision")}
+    return made | {name: table(lines.select(records, set=name)) for name in SETS if lines.select(records, set=name)}
+
+
 def main():
-    """Runs the missing rows, and makes the tables."""
-    options = features.experiment(__doc__, SETS, {"size": 500, "seeds": 1}, seeds=3, size=8000).parse_args()
-    cells = itertools.product(options.sets, range(options.seeds), rows())
-    keys = [{"set": name, "seed": seed, "row": row} for name, seed, row in cells]
-    read = functools.lru_cache(1)(lambda name, seed: evidence(name, seed, options))
-
-    def make(name, seed, row):
-        return measured(*read(name, seed), row)
-
-    records = features.records(options, "real_issues", keys, make, size=options.size)
-    tables = {measure: set_table(records, measure) for measure in ("F1", "average precision")}
-    tables |= {name: table(lines.select(records, set=name)) for name in SETS if lines.select(records, set=name)}
-    publish(options.output, "real_issues", tables, sorted(lines.distinct(records, "seed")))
+    options = {"sets": SETS, "seeds": 3, "size": 8000} | features.FOLDERS
+    quick, fixed = {"size": 500, "seeds": 1}, {"rows": rows()}
+    experiments.run(__doc__, "real_issues", measured, tables, options, quick, fixed, settings=("size",))
 
 
 if __name__ == "__main__":

@@ -7,8 +7,7 @@ python -m benchmarks.real.joint [--sets NAME ...] [--seeds 3] [--data FOLDER] [-
 
 import numpy as np
 
-from benchmarks.lib import lines
-from benchmarks.lib.results import publish
+from benchmarks.lib import experiments, lines
 from benchmarks.real import features, masks, raters
 
 SETS = {"MovieReviews": raters, "BU-BIL 4": masks}
@@ -26,30 +25,30 @@ def table(records, name):
     for row in (row for row in SETS[name].ROWS if lines.select(records, row=row)):
         own = lines.select(records, row=row)
         beside = [line[compared] - base[line["seed"]] for line in own if line["seed"] in base and row != reference]
-        values = [[line[column] for line in own] for column in columns]
-        rows.append([row, *map(lines.with_error, values), lines.with_error(beside or [np.nan])])
+        rows.append([row, *lines.means(own, columns), lines.with_error(beside or [np.nan])])
     return rows
 
 
+def measured(options, name, seed, row):
+    """Returns the line of a set, seed and row."""
+    return SETS[name].measured(options, seed, row)
+
+
+def keys(options):
+    """Returns the keys of all runs. Each set has its own rows."""
+    return [key | {"row": row} for key in experiments.product(options, "set", "seed") for row in SETS[key["set"]].ROWS]
+
+
+def tables(records):
+    """Returns a table for each set."""
+    return {name: table(records, name) for name in lines.distinct(records, "set")}
+
+
 def main():
-    """Runs the missing rows, and makes the tables."""
+    options = {"sets": tuple(SETS), "seeds": 3} | features.FOLDERS
     quick = {"epochs": 2, "folds": 1, "steps": 20, "seeds": 1}
-    parser = features.experiment(__doc__, tuple(SETS), quick, seeds=3)
-    parser.set_defaults(epochs=raters.EPOCHS, folds=masks.FOLDS, steps=masks.STEPS)
-    options = parser.parse_args()
-    keys = [
-        {"set": name, "seed": seed, "row": row}
-        for name in options.sets
-        for seed in range(options.seeds)
-        for row in SETS[name].ROWS
-    ]
-
-    def make(name, seed, row):
-        return SETS[name].measured(options, seed, row)
-
-    records = features.records(options, "real_joint", keys, make)
-    tables = {name: table(records, name) for name in lines.distinct(records, "set")}
-    publish(options.output, "real_joint", tables, sorted(lines.distinct(records, "seed")))
+    fixed = {"epochs": raters.EPOCHS, "folds": masks.FOLDS, "steps": masks.STEPS}
+    experiments.run(__doc__, "real_joint", measured, tables, options, quick, fixed, keys=keys)
 
 
 if __name__ == "__main__":

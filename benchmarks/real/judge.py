@@ -23,8 +23,7 @@ import itertools
 
 import numpy as np
 
-from benchmarks.lib import lines
-from benchmarks.lib.results import publish
+from benchmarks.lib import experiments, lines
 from benchmarks.real import data, features, plain
 
 BASE = "CIFAR-10N aggregate"
@@ -39,13 +38,13 @@ LABELS_RIGHT = "labels that are right"
 class Population:
     """Examples that the model was not trained on: probabilities, labels, true classes, votes."""
 
-    def __init__(self, name, split, options):
-        dataset = features.of(name, options.data, options.cache, split)
+    def __init__(self, name, split, size, *folders):
+        dataset = features.of(name, *folders, split)
         there = (
             np.flatnonzero((dataset.votes >= 0).any(axis=1)) if dataset.votes is not None else np.arange(len(dataset.x))
         )
         order = np.random.default_rng([split, 7]).permutation(there)
-        trained, held_out = np.split(order, [min(options.size, len(order) * 2 // 5)])
+        trained, held_out = np.split(order, [min(size, len(order) * 2 // 5)])
         x, x_held_out = plain.standardized(dataset.x[trained], dataset.x[held_out])
         self.units, self.y, self.true = dataset.units, dataset.labels[held_out].astype(int), dataset.truth[held_out]
         self.votes = dataset.votes[held_out] if dataset.votes is not None else None
@@ -79,15 +78,24 @@ def planted(of, kind, seed):
     return of
 
 
-def population(name, split, options):
+@functools.lru_cache(1)
+def population(name, split, size, *folders):
     """Returns the population of a set."""
     if name in PLANTED:
-        return planted(Population(BASE, split, options), name, split)
-    return Population(name, split, options)
+        return planted(Population(BASE, split, size, *folders), name, split)
+    return Population(name, split, size, *folders)
 
 
-def measured(of, number, options):
-    """Returns a line for each way, with coverage, half width and error over all redraws."""
+def measured(options, name, split):
+    """Yields the lines of all numbers of verified examples on a set."""
+    of = population(name, split, options.size, options.data, options.cache)
+    for number in sorted({FEW, A_CLASS * of.units}):
+        if number < options.judged:
+            yield from verified_lines(of, number, options)
+
+
+def verified_lines(of, number, options):
+    """Yields a line for each way, with coverage, half width and error over all redraws."""
     from keras_het.labels import verify_accuracy
 
     predicted, accuracy = of.p.argmax(axis=1), of.right.mean()
@@ -129,10 +137,11 @@ def systematic(chances, rng):
     return order[np.diff(steps, prepend=0.0) > 0]
 
 
-def sampling_lines(of, options):
-    """Returns lines of coverage and half width for samples with equal and with unequal probabilities."""
+def sampling_lines(options, name, split):
+    """Yields lines of coverage and half width for samples with equal and with unequal probabilities."""
     from keras_het.labels import verify_accuracy
 
+    of = population(name, split, options.size, options.data, options.cache)
     accuracy, results = of.right.mean(), {ALIKE: [], UNSURE: []}
     for redraw in range(options.redraws // 4):
         rng = np.random.default_rng([redraw, 12])
@@ -202,26 +211,14 @@ def tables(records, others_drawn):
 
 
 def main():
-    """Runs the missing redraws, and makes the tables."""
+    """Makes the missing redraws and samples, and publishes their tables."""
+    defaults = {"sets": SETS, "splits": 1, "redraws": 2000, "size": 4000, "judged": 2000} | features.FOLDERS
     quick = {"size": 500, "judged": 300, "splits": 1, "redraws": 20}
-    parser = features.experiment(__doc__, SETS, quick, splits=1, redraws=2000, size=4000, judged=2000)
-    options = parser.parse_args()
-    keys = [{"set": name, "split": split} for name, split in itertools.product(options.sets, range(options.splits))]
-    of = functools.lru_cache(1)(lambda name, split: population(name, split, options))
-
-    def make(name, split):
-        here = of(name, split)
-        for number in sorted({FEW, A_CLASS * here.units}):
-            if number < options.judged:
-                yield from measured(here, number, options)
-
-    def sample(name, split):
-        return sampling_lines(of(name, split), options)
-
-    settings = {name: getattr(options, name) for name in ("size", "judged", "redraws")}
-    records = features.records(options, "real_judge", keys, make, **settings)
-    samples = features.records(options, "real_drawn", keys, sample, **settings)
-    publish(options.output, "real_judge", tables(records, samples), sorted(lines.distinct(records, "split")))
+    options = experiments.parser_of(__doc__, defaults, quick).parse_args()
+    keys, settings = experiments.product(options, "set", "split"), ("size", "judged", "redraws")
+    records = experiments.completed(options, "real_judge", keys, measured, settings)
+    samples = experiments.completed(options, "real_drawn", keys, sampling_lines, settings)
+    experiments.publish(options, "real_judge", tables(records, samples), records, seed="split")
 
 
 if __name__ == "__main__":

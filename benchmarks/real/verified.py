@@ -14,8 +14,7 @@ import importlib.util
 import keras
 import numpy as np
 
-from benchmarks.lib import harness, lines
-from benchmarks.lib.results import publish
+from benchmarks.lib import experiments, lines
 from benchmarks.real import data, features
 from benchmarks.real.issues import cleanlab_issues, first_choice, issues
 
@@ -35,18 +34,6 @@ def finders(p, y):
     yield "argmax is not the label", first_choice(y, p)[0]
 
 
-def measured(name, arrays):
-    """Yields a line for each finder of a data set."""
-    p, y, checked = (arrays[f"{name}_{part}"] for part in ("p", "y", "checked"))
-    p, y = p.astype("float64"), y.astype(int)
-    wrong = arrays[f"{name}_votes_for_label"] < KEPT
-    count = {"labels": len(y), "seen": len(wrong), "errors": int(wrong.sum())}
-    for finder, flags in finders(p / p.sum(axis=1, keepdims=True), y):
-        seen = flags[checked]
-        counts = {"named": int(flags.sum()), "checked": int(seen.sum()), "wrong": int((seen & wrong).sum())}
-        yield {"finder": finder, **count, **counts}
-
-
 def table(records):
     """Returns a row for each data set and finder."""
     rows = [["data", "finder", "names", "of these checked", "wrong", "precision", "recall of the wrong ones"]]
@@ -60,21 +47,32 @@ def table(records):
     return rows
 
 
+def measured(options, name):
+    """Yields a line for each finder of a data set."""
+    arrays = data.arrays("verified", options.data)
+    p, y, checked = (arrays[f"{name}_{part}"] for part in ("p", "y", "checked"))
+    p, y = p.astype("float64"), y.astype(int)
+    wrong = arrays[f"{name}_votes_for_label"] < KEPT
+    count = {"labels": len(y), "seen": len(wrong), "errors": int(wrong.sum())}
+    for finder, flags in finders(p / p.sum(axis=1, keepdims=True), y):
+        seen = flags[checked]
+        counts = {"named": int(flags.sum()), "checked": int(seen.sum()), "wrong": int((seen & wrong).sum())}
+        yield {"finder": finder, **count, **counts}
+
+
+def packages(records):
+    """Returns the packages whose versions matter."""
+    return [keras.config.backend(), "numpy"] + ["cleanlab"] * ("cleanlab" in lines.distinct(records, "finder"))
+
+
+def tables(records):
+    """Returns the only table."""
+    return {"wrong labels of good data sets": table(records)}
+
+
 def main():
-    """Makes the table."""
-    parser = harness.parser_of(__doc__)
-    parser.add_argument("--data", default=data.FOLDER)
-    parser.add_argument("--render", action="store_true", help="only make the table of the lines that are there")
-    options = parser.parse_args()
-    arrays = {} if options.render else data.arrays("verified", options.data)
-    keys = [{"set": name} for name in SETS]
-    records = features.records(options, "real_verified", keys, lambda name: measured(name, arrays))
-    packages = [
-        keras.config.backend(),
-        "numpy",
-        *(["cleanlab"] if "cleanlab" in lines.distinct(records, "finder") else []),
-    ]
-    publish(options.output, "real_verified", {"wrong labels of good data sets": table(records)}, [], packages)
+    options = {"sets": tuple(SETS)} | features.FOLDERS
+    experiments.run(__doc__, "real_verified", measured, tables, options, keys=("set",), packages=packages)
 
 
 if __name__ == "__main__":

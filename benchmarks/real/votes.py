@@ -8,13 +8,12 @@ abstaining as a label. It also has the mean probability of the most probable cla
 often the interval of the agreement with the others contains the accuracy by gold labels.
 """
 
-import pathlib
+import functools
 from typing import NamedTuple
 
 import numpy as np
 
-from benchmarks.lib import harness, lines
-from benchmarks.lib.results import publish
+from benchmarks.lib import experiments, lines
 from benchmarks.real import data, features, plain
 from keras_het.labels import aggregate, annotators
 
@@ -143,8 +142,18 @@ def gold_accuracies(votes, truth, prior):
     return np.nansum(shares * weights, axis=0) / np.where(weights.any(axis=0), weights.sum(axis=0), np.nan)
 
 
-def measured(dataset, change, seed):
-    """Returns a line of the table for a set with changed votes."""
+COLUMNS = ("right by majority", "right by Dawid-Skene", "mean probability", "inside")
+read = functools.lru_cache(1)(data.read)
+
+
+def measured(options, name, change, seed):
+    """Yields the line of a set with changed votes."""
+    figures = scores(read(name, options.data), change, seed)
+    yield dict(zip(COLUMNS, map(float, figures), strict=True))
+
+
+def scores(dataset, change, seed):
+    """Returns the values of `COLUMNS`."""
     rng, units = np.random.default_rng([seed, 5]), dataset.units
     votes, spammers = changed(dataset.votes.astype(int), change, units, rng)
     kept = ((votes >= 0) & (votes < units)).any(axis=1)
@@ -163,22 +172,24 @@ def measured(dataset, change, seed):
     return [*(np.mean(y == truth) for y in right), fitted.probabilities.max(axis=1).mean(), inside]
 
 
+def keys(options):
+    """Returns the keys of all runs."""
+    changes = [(name, change) for name in PLAN for change in PLAN[name]]
+    return [{"set": name, "change": change, "seed": seed} for name, change in changes for seed in range(options.seeds)]
+
+
+def tables(records):
+    """Returns the only table."""
+    table = [["set", "votes", *COLUMNS]]
+    for name in lines.distinct(records, "set"):
+        _, *rows = lines.table(lines.select(records, set=name), "change", COLUMNS)
+        table += [[name, change or "all", *cells] for change, *cells in rows]
+    return {"what is made of votes": table}
+
+
 def main():
-    """Makes the table."""
-    parser = harness.parser_of(__doc__)
-    parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--data", type=pathlib.Path, default=data.FOLDER)
-    options = parser.parse_args()
-    head = ["set", "votes", "right by majority", "right by Dawid-Skene", "mean probability", "inside"]
-    table = [head]
-    for name, changes in PLAN.items():
-        dataset = data.read(name, options.data)
-        for change in changes:
-            seeds = range(options.seeds)
-            values = np.array([measured(dataset, change, seed) for seed in seeds], float).T
-            table.append([name, change or "all", *map(lines.with_error, values)])
-            print(*table[-1], flush=True)
-    publish(options.output, "real_votes", {"what is made of votes": table}, range(options.seeds))
+    options = {"seeds": 5} | features.FOLDERS
+    experiments.run(__doc__, "real_votes", measured, tables, options, {"seeds": 1}, keys=keys)
 
 
 if __name__ == "__main__":

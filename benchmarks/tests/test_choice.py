@@ -1,10 +1,12 @@
 """Benchmark of the choice of a method: its tables by hand, and lines that are computed once."""
 
+import types
+
 import numpy as np
 import pytest
 
 from benchmarks.labels import choice
-from benchmarks.lib import tasks
+from benchmarks.lib import experiments, tasks
 from benchmarks.lib.views import real
 
 pytestmark = pytest.mark.once
@@ -54,8 +56,10 @@ def test_a_line_is_not_computed_twice(tmp_path, monkeypatch):
 
     monkeypatch.setattr(choice, "ROWS", {FIRST: count})
     monkeypatch.setattr(choice, "task_of", lambda *key: tasks.table(0.3, 0))
-    options = choice.command_line().parse_args(["--output", str(tmp_path), "--seeds", "2", "--noises", "pair"])
-    assert choice.completed_lines(options) == choice.completed_lines(options)
+    values = {"data": ["digits"], "noises": ["pair"], "rows": [FIRST], "seeds": 2, "epochs": None}
+    options = types.SimpleNamespace(output=tmp_path, render=False, **values)
+    for _ in range(2):
+        experiments.completed(options, "choice", choice.keys(options), choice.measured)
     assert calls == [0, 1]
 
 

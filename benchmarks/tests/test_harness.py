@@ -1,5 +1,7 @@
 """Harness: functions in turn, new processes, tables."""
 
+import pathlib
+
 import pytest
 
 from benchmarks.lib import harness
@@ -7,12 +9,12 @@ from benchmarks.lib import harness
 pytestmark = pytest.mark.once
 
 
-def test_a_quick_run_has_its_options_and_its_own_folder():
-    parser = harness.experiment(harness.parser_of(""), seeds=1)
-    parser.add_argument("--seeds", type=int)
-    whole, quick = (parser.parse_args(["--seeds", "5", *more]) for more in ([], ["--quick"]))
-    assert (whole.seeds, quick.seeds) == (5, 1)
-    assert quick.output == whole.output / "quick"
+def test_options_have_the_types_of_their_defaults(tmp_path):
+    parser = harness.parser_of("", count=3, sizes=(1, 2), rows=("a", "b"), as_given=False, data=tmp_path, epochs=None)
+    words = ["--count", "4", "--sizes", "7", "8", "9", "--rows", "b", "--as-given", "--data", "x", "--epochs", "2"]
+    defaults, own = (vars(parser.parse_args(each)) for each in ([], words))
+    assert [*defaults.values()][:-1] == [3, [1, 2], ["a", "b"], False, tmp_path, None]
+    assert [*own.values()][:-1] == [4, [7, 8, 9], ["b"], True, pathlib.Path("x"), 2]
 
 
 def test_functions_take_turns_after_a_warm_up():

@@ -11,7 +11,7 @@ pytestmark = pytest.mark.once
 
 def test_weights_decay_but_biases_do_not(monkeypatch):
     monkeypatch.setattr(trials, "LEARNING_RATE", 0.1)
-    model = trials.make_model(noises.make("digits", "none", 0), 0)
+    model = trials.make_model(noises.make("none", 0), 0)
     before = [weight.copy() for weight in model.get_weights()]
     zeros = [keras.ops.zeros(weight.shape) for weight in model.trainable_variables]
     for variable in model.trainable_variables[1::2]:
@@ -25,5 +25,5 @@ def test_weights_decay_but_biases_do_not(monkeypatch):
 def test_the_epoch_is_chosen_by_noisy_labels(monkeypatch):
     noisy, clean = iter([0.3, 0.5, 0.5, 0.4]), iter([0.9, 0.7, 0.8, 1.0])
     monkeypatch.setattr(trials, "accuracy", lambda outputs, labels: next(noisy if len(labels) == 256 else clean))
-    task = noises.make("digits", "pair", 0)._replace(epochs=2)
+    task = noises.make("pair", 0)._replace(epochs=2)
     assert trials.early_stopping(task, 0, starts=2) == 0.7

@@ -27,12 +27,13 @@ def estimated(devices, sizes):
     return {row.covariance: vars(row) for row in rows[1:]}
 
 
+def measured(**row):
+    """Returns an estimate, or a measurement."""
+    return estimated(**row) if "sizes" in row else measure_row(**row)
+
+
 def main():
-    parser = harness.command_line(__doc__)
-    options = parser.parse_args()
-    if options.row:
-        print(json.dumps(estimated(**options.row) if "sizes" in options.row else measure_row(**options.row)))
-        return
+    options = harness.command_line(__doc__, measured).parse_args()
     sizes, peaks = QUICK if options.quick else SIZES, {}
     for covariance in HEADS:
         for devices in DEVICES:

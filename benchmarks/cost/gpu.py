@@ -11,7 +11,6 @@ file. `--quick` runs in small. Without an accelerator, a quick pass on the proce
 file is written.
 """
 
-import json
 import os
 import pathlib
 import sys
@@ -162,16 +161,13 @@ def measure(backend, options, is_quick):
 
 
 def main():
-    parser = harness.command_line(__doc__, repeats=9)
+    parser = harness.command_line(__doc__, measure_row, parts=tuple(PARTS), repeats=9)
     default = [os.environ.get("KERAS_BACKEND", "jax")]
     parser.add_argument("--backends", nargs="+", choices=speed.BACKENDS, default=default)
-    parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS)
     parser.add_argument("--heads", nargs="+", choices=sorted({name for name, _ in ROWS}))
     parser.add_argument("--nodes", nargs="+", type=int)
     parser.add_argument("--compilers", nargs="+", choices=speed.COMPILERS, default=[])
     options = parser.parse_args()
-    if options.row:
-        return print(json.dumps(measure_row(**options.row)))
     failures = []
     for backend in options.backends:
         accelerator = fresh(backend, "accelerator")

@@ -1,6 +1,6 @@
 """Accuracy, error and seconds by the number of nodes, in training and at inference.
 
-python -m benchmarks.cost.nodes [--quick] [--defaults] [--output FOLDER]    (on the backend of KERAS_BACKEND)
+python -m benchmarks.cost.nodes [--quick] [--output FOLDER]    (on the backend of KERAS_BACKEND)
 
 The task is `tasks.grouped`: 1000 classes in groups of five look-alikes, with 20 examples each. 40% of the labels are
 flipped within the group. A small network with the full head is trained with S nodes, twice, from equal weights and
@@ -8,9 +8,6 @@ batches with other noise. The *training noise* is the distance of log p between 
 its distance from log p of the same weights at 2^13 nodes. Both are root mean squares weighted by p, over clean test
 data. Two plain Dense layers stand beside them: one after as many epochs, and one at the temperature and epoch with the
 least loss on noisy validation labels.
-
-`--defaults` compares 64 with 256 nodes in training and prediction, for 10, 100 and 1,000 classes and three seeds, by
-the last epoch of a head with temperature 1.
 """
 
 import json
@@ -22,14 +19,13 @@ import numpy as np
 from keras import ops
 from scipy.special import log_softmax
 
-from benchmarks.lib import harness, lines, tasks
+from benchmarks.lib import harness, tasks
 from benchmarks.lib.results import publish
 from keras_het.integrators import QuasiMonteCarlo
 from keras_het.layers import HeteroscedasticDense
 
 FULL = {"units": 1000, "per_class": 20, "num_factors": 15, "epochs": 14, "samples": [16, 64, 256]}
 QUICK = {"units": 50, "per_class": 40, "num_factors": 5, "epochs": 1, "samples": [16, 64]}
-CLASSES, SEEDS, COUNTS = {10: 400, 100: 100, 1000: 20}, 3, (64, 256)  # classes and their examples each
 FLIPPED, BATCH, TEST, TEMPERATURE, HIDDEN = 0.4, 128, 512, 15.0, 256
 INFERENCE = [16, 32, 64, 128, 256, 512, 1024]
 REFERENCE, DEFAULT = 1 << 13, QuasiMonteCarlo().training_nodes(FULL["units"])
@@ -172,49 +168,13 @@ def inference_table(model, x, y, repeats):
     ]
 
 
-def compare_defaults(classes, seeds, epochs):
-    """Yields a row for each number of classes, and of nodes in training and prediction, beside 256 for both."""
-    for units, per_class in classes.items():
-        scores = {}
-        for seed in range(seeds):
-            task = tasks.grouped(units, per_class, FLIPPED, seed)
-            for count in COUNTS:
-                keras.utils.set_random_seed(seed)
-                head = HeteroscedasticDense(units, integrator=QuasiMonteCarlo(count), seed=seed)
-                model = compiled(task, head)
-                model.fit(*task.train, batch_size=BATCH, epochs=epochs, verbose=0)
-                for predicted in COUNTS:
-                    log_p = predict(model, QuasiMonteCarlo(predicted), task.test.x)
-                    right, loss = float(np.mean(log_p.argmax(-1) == task.test.y)), nll(log_p, task.test.y)
-                    scores.setdefault((count, predicted), []).append((right, loss))
-        reference = np.array(scores[COUNTS[-1], COUNTS[-1]])
-        for (trained, predicted), values in scores.items():
-            gains = np.array(values) - reference
-            yield {
-                "classes": str(units),
-                "trained with": str(trained),
-                "predicted with": str(predicted),
-                "accuracy": lines.with_error(np.array(values)[:, 0]),
-                "NLL": lines.with_error(np.array(values)[:, 1]),
-                "points over 256 and 256": lines.with_error(100 * gains[:, 0], 2, "+"),
-                "NLL over it": lines.with_error(gains[:, 1], 4, "+"),
-                "seeds": str(seeds),
-            }
-
-
 def table(rows):
     return [list(rows[0]), *([f"{v:.3g}" if isinstance(v, float) else str(v) for v in row.values()] for row in rows)]
 
 
 def main():
-    parser = harness.command_line(__doc__, repeats=9)
-    parser.add_argument("--defaults", action="store_true", help="only compare the default numbers of nodes")
-    options = parser.parse_args()
+    options = harness.command_line(__doc__, repeats=9).parse_args()
     sizes = QUICK if options.quick else FULL
-    if options.defaults:
-        classes, seeds = ({10: 40}, 2) if options.quick else (CLASSES, SEEDS)
-        rows = list(compare_defaults(classes, seeds, sizes["epochs"]))
-        return publish(options.output, "nodes_default", {"64 or 256 nodes": table(rows)}, seeds=list(range(seeds)))
     task = tasks.grouped(sizes["units"], sizes["per_class"], FLIPPED, seed=0)
     x, y = (part[:TEST] for part in task.test)
     trained, model = training_table(task, sizes, x, y)
@@ -224,7 +184,7 @@ def main():
         f"predicting with S nodes, after training with {DEFAULT}": table(predicted),
         "sizes": json.dumps(sizes),
     }
-    return publish(options.output, "nodes", tables, seeds=[0])
+    publish(options.output, "nodes", tables, seeds=[0])
 
 
 if __name__ == "__main__":

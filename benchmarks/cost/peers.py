@@ -10,7 +10,6 @@ diag(v) V, of length sd, at temperature 0.9. In the first table sd is 1.
 
 import functools
 import itertools
-import json
 import pathlib
 import sys
 import tempfile
@@ -28,6 +27,11 @@ CASES = {
 QUICK = {"B": 8, "D": 64, "K": 50, "R": 5, "S": 100}
 MODES = [{"jit": jit, "shared": shared} for jit, shared in itertools.product([True, False], repeat=2)]
 TEMPERATURE, EXAMPLES, REFERENCE, DRAWS = 0.9, 4, 1 << 20, 8
+MEASURED = ("step ms (quartiles)", "step at S=1 ms", "peak MiB", "over S=1 MiB", "error")
+TO_ERROR = (
+    *("edward2's error", "ours", "our S", "edward2's step s", "our step s"),
+    *("ratio", "ratio of the sampling parts"),
+)
 SAMPLES = [64, 128, 256, 512, 1024, 2048, 4096]
 
 
@@ -198,16 +202,8 @@ def error_in_folder(folder, package, case, sizes, samples, sd, shared=True):
     path = folder / f"{case.replace(' ', '-')}-{sd:g}.npy"
     if not path.exists():
         np.save(path, reference(case, sizes, sd))
-    row = {
-        "package": package,
-        "case": case,
-        "sizes": sizes,
-        "samples": samples,
-        "sd": sd,
-        "shared": shared,
-        "expected": str(path),
-    }
-    return fresh({"what": "error", **row})["error"]
+    row = {"package": package, "case": case, "sizes": sizes, "samples": samples, "sd": sd, "shared": shared}
+    return fresh({"what": "error", **row, "expected": str(path)})["error"]
 
 
 def compare(cases, repeats, errors):
@@ -221,17 +217,8 @@ def compare(cases, repeats, errors):
             timed = fresh({**row, "samples": sizes["S"], "what": "seconds", "repeats": repeats})
             single = fresh({**row, "samples": 1, "what": "seconds", "repeats": repeats})
             memory = {"peak_mib": peaks[0], "over S=1 mib": peaks[0] - peaks[1]}
-            result = {"error": errors(package, case, sizes, sizes["S"], 1.0, mode["shared"])}
-            yield {
-                "package": package,
-                "head": case,
-                **mode,
-                **sizes,
-                **timed,
-                "S=1 seconds": single["seconds"],
-                **memory,
-                **result,
-            }
+            result = {"error": errors(package, case, sizes, sizes["S"], 1.0, mode["shared"])} | memory
+            yield {"package": package, "head": case, **mode, **timed, "S=1 seconds": single["seconds"], **result}
 
 
 def time_to_error(sizes, seconds, repeats, errors):
@@ -244,70 +231,29 @@ def time_to_error(sizes, seconds, repeats, errors):
             ours = errors("keras_het", "softmax full", sizes, samples, sd)
             if ours <= theirs:
                 break
-        row = {
-            "package": "keras_het",
-            "case": "softmax full",
-            "sizes": sizes,
-            "jit": True,
-            "what": "seconds",
-            "repeats": repeats,
-        }
+        timed = {"case": "softmax full", "sizes": sizes, "what": "seconds", "repeats": repeats}
+        row = {**timed, "package": "keras_het", "jit": True}
         step, single = (fresh({**row, "samples": count})["seconds"] for count in (samples, 1))
-        again = {**row, "package": "edward2", "jit": best["jit"], "shared": best["shared"]}
+        again = {**timed, "package": "edward2", "jit": best["jit"], "shared": best["shared"]}
         peer, peer_single = (fresh({**again, "samples": count})["seconds"] for count in (sizes["S"], 1))
         yield [sd, theirs, ours, samples, peer, step, step / peer, (step - single) / (peer - peer_single)]
 
 
 def main():
-    options = harness.command_line(__doc__, repeats=7).parse_args()
-    if options.row:
-        print(json.dumps(measure_row(**options.row)))
-        return
+    options = harness.command_line(__doc__, measure_row, repeats=7).parse_args()
     cases = dict.fromkeys(CASES, QUICK) if options.quick else CASES
     with tempfile.TemporaryDirectory() as folder:
         errors = functools.partial(error_in_folder, pathlib.Path(folder))
         rows = list(compare(cases, options.repeats, errors))
         time_rows = list(time_to_error(cases["softmax full"], rows, options.repeats, errors))
-    lines = [
-        [
-            "head",
-            "package",
-            "XLA",
-            "shared",
-            "step ms (quartiles)",
-            "step at S=1 ms",
-            "peak MiB",
-            "over S=1 MiB",
-            "error",
-        ]
-    ]
+    lines = [["head", "package", "XLA", "shared", *MEASURED]]
     for row in rows:
         flags = ["yes" if row[name] else "no" for name in ("jit", "shared")]
+        times = [harness.spread(row), harness.milliseconds(row["S=1 seconds"])]
         memory = [f"{row['peak_mib']:.0f}", f"{row['over S=1 mib']:.0f}", f"{row['error']:.2g}"]
-        lines.append(
-            [
-                row["head"],
-                row["package"],
-                *flags,
-                harness.spread(row),
-                harness.milliseconds(row["S=1 seconds"]),
-                *memory,
-            ]
-        )
-    head = [
-        "sd",
-        "edward2's error",
-        "ours",
-        "our S",
-        "edward2's step s",
-        "our step s",
-        "ratio",
-        "ratio of the sampling parts",
-    ]
-    times = [
-        head,
-        *([f"{value:.3g}" if isinstance(value, float) else str(value) for value in line] for line in time_rows),
-    ]
+        lines.append([row["head"], row["package"], *flags, *times, *memory])
+    cells = ([f"{value:.3g}" if isinstance(value, float) else str(value) for value in line] for line in time_rows)
+    times = [["sd", *TO_ERROR], *cells]
     tables = {"seconds and memory of a step": lines, "time to the error of edward2": times}
     publish(options.output, "peers", tables, [0], ["tensorflow", "edward2", "tf-keras"], harness.processor())
 

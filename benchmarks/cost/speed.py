@@ -2,6 +2,7 @@
 
 python -m benchmarks.cost.speed [--backends jax tensorflow torch] [--heads NAME ...] [--sweeps S K B R] [--quick]
     [--base] [--nodes 256] [--compilers jit_compile] [--output FOLDER]
+(--sweeps: sizes to vary, one at a time; --base: only the sizes from which the others vary; --nodes: their S)
 
 Everything runs on the processor; `gpu.py` measures an accelerator. Every measurement has a new process, which measures
 Dense and the machine's rates in turn with the head. `--quick` measures the full head at the base sizes three times. The
@@ -19,7 +20,6 @@ times the time of Dense, plus the exponentials, as if only the affine maps were 
 """
 
 import itertools
-import json
 
 from benchmarks.lib import harness
 from benchmarks.lib.results import publish
@@ -36,6 +36,7 @@ HEADS = {
     "sigmoid parameter-efficient": lambda r: {"num_factors": r, "parameter_efficient": True, "link": "sigmoid"},
 }
 MODES = ["train", "predict"]
+MEASURED = ("ms (quartiles)", "times Dense", "times floor", "times maps + exp", "peak MiB", "million weights")
 COMPILERS = ["jit_compile"]  # PyTorch only
 WIDTH = 16  # narrow head
 ON_PROCESSOR = {"CUDA_VISIBLE_DEVICES": "", "JAX_PLATFORMS": "cpu"}
@@ -182,22 +183,7 @@ def report(rows, sweeps, base):
     """Returns by title a table for each mode, then the growth of the cost."""
     tables = {}
     for mode in MODES:
-        lines = [
-            [
-                "backend",
-                "head",
-                "B",
-                "K",
-                "R",
-                "S",
-                "ms (quartiles)",
-                "times Dense",
-                "times floor",
-                "times maps + exp",
-                "peak MiB",
-                "million weights",
-            ]
-        ]
+        lines = [["backend", "head", *"BKRS", *MEASURED]]
         for row in (row for row in rows if row["mode"] == mode):
             sizes = [str(row[name] or "") for name in "BKRS"]
             ratios = [
@@ -235,19 +221,12 @@ def exponent(rows, mode, name, base, quantity):
 
 
 def main():
-    parser = harness.command_line(__doc__, repeats=9)
-    parser.add_argument("--backends", nargs="+", choices=BACKENDS, default=BACKENDS)
-    parser.add_argument(
-        "--sweeps", nargs="+", choices=SWEEPS, default=list(SWEEPS), help="which sizes to vary, one at a time"
+    parser = harness.command_line(
+        __doc__, measure_row, backends=tuple(BACKENDS), sweeps=tuple(SWEEPS), base=False, nodes=BASE["S"], repeats=9
     )
     parser.add_argument("--heads", nargs="+", choices=HEADS)
-    parser.add_argument("--base", action="store_true", help="only the sizes from which the others vary")
-    parser.add_argument("--nodes", type=int, default=BASE["S"], help="S of the sizes from which the others vary")
     parser.add_argument("--compilers", nargs="+", choices=COMPILERS, default=[], help="PyTorch once more with each")
     options = parser.parse_args()
-    if options.row:
-        print(json.dumps(measure_row(**options.row)))
-        return
     base = {**BASE, "S": options.nodes}
     is_base = options.base or options.quick
     sweeps = {"B": [base["B"]]} if is_base else {name: SWEEPS[name] for name in options.sweeps}

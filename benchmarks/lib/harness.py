@@ -51,11 +51,21 @@ def _argument(default):
     return {"choices": default, "nargs": "+", "default": list(default), "metavar": "NAME"}
 
 
-def command_line(description, **options):
-    """Returns a parser of measurements, with `--quick`. `in_fresh_process` starts a benchmark again with `--row`."""
+def command_line(description, measure=None, **options):
+    """Returns a parser of measurements, with `--quick`.
+
+    `in_fresh_process` starts a benchmark again with `--row`. Then the parser prints what `measure` returns of the row,
+    and ends the process.
+    """
+
+    class Row(argparse.Action):
+        def __call__(self, parser, values, row, option=None):
+            print(json.dumps(measure(**row)))
+            parser.exit()
+
     parser = parser_of(description, **options)
     parser.add_argument("--quick", action="store_true", help="small sizes, to see that it runs")
-    parser.add_argument("--row", type=json.loads, help=argparse.SUPPRESS)
+    parser.add_argument("--row", type=json.loads, action=Row, help=argparse.SUPPRESS)
     return parser
 
 

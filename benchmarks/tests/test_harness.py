@@ -34,5 +34,11 @@ def test_a_process_returns_what_it_prints_last_or_says_why_not(tmp_path, monkeyp
         harness.in_fresh_process("script", {"a": 1})
 
 
+def test_a_row_is_measured_and_ends_the_process(capsys):
+    with pytest.raises(SystemExit):
+        harness.command_line("", lambda a, b: {"sum": a + b}).parse_args(["--row", '{"a": 1, "b": 2}'])
+    assert capsys.readouterr().out == '{"sum": 3}\n'
+
+
 def test_a_table():
     assert harness.markdown([["a", "long"], ["1", "2"]]) == "| a | long |\n| - | ---- |\n| 1 | 2    |"

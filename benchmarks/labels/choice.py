@@ -95,10 +95,8 @@ def measured(options, data, noise, seed, row):
 
 def points(records, row, reference=REFERENCE):
     """Returns points of clean accuracy of a row over another, for each seed that both have."""
-    one, other = (
-        {line["seed"]: line["clean accuracy"] for line in lines.select(records, row=name)} for name in (row, reference)
-    )
-    return np.array([100 * (one[seed] - other[seed]) for seed in sorted(one.keys() & other.keys())])
+    one, other = (lines.select(records, row=name) for name in (row, reference))
+    return 100 * lines.paired(one, other, "clean accuracy")
 
 
 def gains(records, data):

@@ -1,6 +1,6 @@
 """Joint losses for label vectors with planted correlations or missing positives.
 
-python -m benchmarks.labels.joint [--seeds 5] [--epochs 20] [--output FOLDER] [--quick]      (on KERAS_BACKEND)
+python -m benchmarks.labels.joint [--seeds 5] [--epochs 20] [--output FOLDER] [--quick] [--render]  (on KERAS_BACKEND)
 
 Eight labels of five features: u = W x + V e + .5 e', with two factors, and p(label 1) = sigmoid(u). All models are one
 layer, trained alike: Adam with a step of .02, batches of 128, the same epochs. Test vectors are clean.

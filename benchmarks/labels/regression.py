@@ -1,6 +1,6 @@
 """Regression with a learned covariance, beside a network of constant variance.
 
-python -m benchmarks.labels.regression [--seeds 5] [--output FOLDER] [--quick]      (on KERAS_BACKEND)
+python -m benchmarks.labels.regression [--seeds 5] [--output FOLDER] [--quick] [--render]      (on KERAS_BACKEND)
 
 Data: scikit-learn's diabetes (442 x 10, one target) and linnerud (20 x 3, three targets), in random splits, and a
 synthetic task of five targets with a planted covariance: y = m(x) + d(x) e + V(x) e', with two factors. All are

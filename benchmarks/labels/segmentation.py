@@ -1,6 +1,6 @@
 """Segmentation by one Gaussian over all pixels, beside heads for each pixel.
 
-python -m benchmarks.labels.segmentation [--seeds 5] [--epochs 10] [--output FOLDER] [--quick]      (on KERAS_BACKEND)
+python -m benchmarks.labels.segmentation [--seeds 5] [--epochs 10] [--output FOLDER] [--quick] [--render]
 
 Training sees every image once, with the label map of one annotator. All possible label maps are known and equally
 likely, so all scores compare with the whole distribution.

@@ -59,6 +59,12 @@ def gain(values, digits=3):
     return f"**{text}**" if len(values) > 1 and abs(np.mean(values)) > 2 * standard_error(values) else text
 
 
+def paired(records, others, key):
+    """Returns the differences of a value to other lines of the same seed, for the seeds that both have."""
+    base = {line["seed"]: line[key] for line in others if key in line}
+    return np.array([line[key] - base[line["seed"]] for line in records if key in line and line["seed"] in base])
+
+
 def means(records, names):
     """Returns the mean +- standard error of each of these values."""
     return [with_error([line[name] for line in records]) for name in names]

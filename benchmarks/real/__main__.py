@@ -18,9 +18,7 @@ import time
 from benchmarks.lib import harness
 from benchmarks.real import features
 
-PEOPLE = ("CIFAR-100N", "Fashion-MNIST-H", "CIFAR-10N random1", "CIFAR-10N aggregate")
 WORST = ("--sets", "CIFAR-10N worst")
-MAIN = ("--rows", "Dense", "logistic regression", "clean", "full")
 RUNS = (  # benchmarks and their options
     ("features",),
     ("verified",),
@@ -39,7 +37,7 @@ SMALL = ("--quick", "--sets", "TREC")
 QUICK = (
     ("features",),
     ("verified",),
-    ("votes", "--seeds", "1"),
+    ("votes", "--quick"),
     *((name, *SMALL) for name in ("clean", "choose", "issues", "judge", "finetune")),
     ("annotators", "--quick", "--sets", "youtube"),
     ("joint", "--quick"),

@@ -197,20 +197,14 @@ def set_table(records):
     columns = ["right in training", "accuracy", "points over the first row", "accuracy, last epoch"]
     records, table = lines.select(records, change=""), [["trained on", *columns]]
     chosen = lines.select(records, epoch="chosen")
+    reference = lines.select(chosen, row=REFERENCE)
     for row in (row for row in ROWS if lines.select(chosen, row=row)):
         own = lines.select(chosen, row=row)
         last = lines.select(records, row=row, epoch="last")
-        values = [[line[name] for line in own] for name in ("right", "accuracy")]
-        values += [differences(chosen, row), [line["accuracy"] for line in last] or [np.nan]]
-        table.append([row, *map(lines.with_error, values)])
+        points = 100 * lines.paired(own, [] if row == REFERENCE else reference, "accuracy")
+        values = (points, [line["accuracy"] for line in last])
+        table.append([row, *lines.means(own, ("right", "accuracy")), *map(lines.with_error, values)])
     return table
-
-
-def differences(chosen, row):
-    """Returns points of a row over the reference for each seed that has both; nan for the reference itself."""
-    reference = {line["seed"]: line["accuracy"] for line in lines.select(chosen, row=REFERENCE)}
-    pairs = [(line["accuracy"], reference.get(line["seed"])) for line in lines.select(chosen, row=row)]
-    return [100 * (own - other) for own, other in pairs if other is not None and row != REFERENCE] or [np.nan]
 
 
 def change_table(records, changes):

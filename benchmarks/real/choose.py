@@ -53,17 +53,15 @@ def table(records):
     """Returns the accuracy on clean and on noisy labels, and what was chosen, for each set and row."""
     head = [["set", "row", "accuracy", "points over early stopping", "noisy accuracy", "chosen", "processor seconds"]]
     for name in lines.distinct(records, "set"):
-        plain = {line["seed"]: line["accuracy"] for line in lines.select(records, set=name, row="early stopping")}
+        plain = lines.select(records, set=name, row="early stopping")
         for row in ROWS:
             own = lines.select(records, set=name, row=row)
-            gaps = [100 * (line["accuracy"] - plain[line["seed"]]) for line in own if line["seed"] in plain]
+            gaps = 100 * lines.paired(own, plain, "accuracy")
             chosen = "; ".join(f"{line['chosen']}, {line['rate']:g}" for line in own)
-            values = (lines.with_error([line[key] for line in own]) for key in ("accuracy", "noisy"))
-            accuracy, noisy = values
-            gain = lines.gain(gaps, 1) if row != "early stopping" and gaps else ""
-            head.append(
-                [name, row, accuracy, gain, noisy, chosen, f"{np.median([line['processor'] for line in own]):.0f}"]
-            )
+            accuracy, noisy = lines.means(own, ("accuracy", "noisy"))
+            gain = lines.gain(gaps, 1) if row != "early stopping" and len(gaps) else ""
+            seconds = f"{np.median([line['processor'] for line in own]):.0f}"
+            head.append([name, row, accuracy, gain, noisy, chosen, seconds])
     return head
 
 

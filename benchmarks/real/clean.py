@@ -161,17 +161,13 @@ def differences(records, key):
     """Returns the points of `clean` over the better of logistic regression and the discriminant, by the test."""
     table = [["set", "better of the two", "clean over it, points"]]
     for name in lines.distinct(records, "set"):
-        scores = {
-            row: {line["seed"]: line[key] for line in lines.select(records, set=name, row=row) if key in line}
-            for row in ("clean", *BOTH)
+        own = {
+            row: [line for line in lines.select(records, set=name, row=row) if key in line] for row in ("clean", *BOTH)
         }
-        if not all(scores.values()):  # a run of some rows alone
+        if not all(own.values()):  # a run of some rows alone
             continue
-        best = max(BOTH, key=lambda row: np.mean([*scores[row].values()]))
-        gaps = [
-            100 * (scores["clean"][seed] - value) for seed, value in scores[best].items() if seed in scores["clean"]
-        ]
-        table.append([name, best, lines.gain(gaps, 1)])
+        best = max(BOTH, key=lambda row: np.mean([line[key] for line in own[row]]))
+        table.append([name, best, lines.gain(100 * lines.paired(own["clean"], own[best], key), 1)])
     return table
 
 

@@ -5,8 +5,6 @@ python -m benchmarks.real.joint [--sets NAME ...] [--seeds 3] [--data FOLDER] [-
 `benchmarks.real.raters` and `benchmarks.real.masks` describe the sets and the methods.
 """
 
-import numpy as np
-
 from benchmarks.lib import experiments, lines
 from benchmarks.real import features, masks, raters
 
@@ -21,11 +19,10 @@ def table(records, name):
     """Returns a row for each method: means over the seeds, and differences of a column to the reference."""
     records, columns, (compared, reference) = lines.select(records, set=name), SETS[name].COLUMNS, COMPARED[name]
     rows = [["trained on, by", *columns, f"{compared} beside {reference}"]]
-    base = {line["seed"]: line[compared] for line in lines.select(records, row=reference)}
     for row in (row for row in SETS[name].ROWS if lines.select(records, row=row)):
         own = lines.select(records, row=row)
-        beside = [line[compared] - base[line["seed"]] for line in own if line["seed"] in base and row != reference]
-        rows.append([row, *lines.means(own, columns), lines.with_error(beside or [np.nan])])
+        others = [] if row == reference else lines.select(records, row=reference)
+        rows.append([row, *lines.means(own, columns), lines.with_error(lines.paired(own, others, compared))])
     return rows
 
 

@@ -1,6 +1,6 @@
 """Classes from the votes of several annotators, by majority and Dawid-Skene, also with planted spammers.
 
-python -m benchmarks.real.votes [--seeds 5] [--data FOLDER] [--output FOLDER]
+python -m benchmarks.real.votes [--seeds 5] [--data FOLDER] [--output FOLDER] [--quick] [--render]
 
 `task_of(options, "LabelMe", "10 spammers", seed)` is a set of `benchmarks.real.data` with changed votes. The command
 needs no network. It measures the fraction of correct classes by the majority (a tie is drawn), by `aggregate`, and with

@@ -38,6 +38,15 @@ def test_a_mean_has_its_standard_error_and_a_clear_gain_is_bold():
     assert lines.gain([3.0]) == "+3.000"
 
 
+def test_differences_are_of_the_seeds_that_both_have_and_a_table_has_the_columns_of_its_lines():
+    one, other = (
+        [{"seed": seed, "row": row, "a": seed + 1.0} for seed in seeds] for row, seeds in (("x", (0, 2)), ("y", (1, 2)))
+    )
+    assert lines.paired(one, [line | {"a": 5.0} for line in other], "a").tolist() == [-2.0]
+    assert lines.paired(one, [], "a").tolist() == []
+    assert lines.table(one + other[:1], "row", ("a", "b")) == [["row", "a"], ["x", "2.000 +- 1.000"], ["y", "2.000"]]
+
+
 def test_the_files_of_a_folder_are_read_in_order(tmp_path):
     assert lines.read(tmp_path, "part-*.jsonl") == []
     for part in "10":

@@ -13,6 +13,7 @@ from benchmarks import BENCHMARKS
 from benchmarks.lib import results
 from benchmarks.lib.results import ROOT
 from benchmarks.lib.views import archive
+from benchmarks.real import __main__ as everything
 
 pytestmark = pytest.mark.once
 
@@ -63,6 +64,13 @@ def command_parser(monkeypatch):
 def test_every_published_command_is_accepted_or_has_a_note_with_its_commit(accepts):
     for name, run in archive.runs().items():
         assert not run.can_run() or accepts(run) or run.commit in " ".join(run.note), name
+
+
+def test_every_command_of_the_real_benchmarks_is_accepted(accepts):
+    run = results.read(results.FOLDER / "choice.json")
+    for name, *own in (*everything.RUNS, *everything.QUICK):
+        folders = "--data DATA --cache CACHE --output OUTPUT"
+        assert accepts(run._replace(command=f"python -m benchmarks.real.{name} {folders} {shlex.join(own)}")), name
 
 
 @pytest.mark.planted

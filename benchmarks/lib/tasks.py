@@ -27,7 +27,7 @@ class Split(NamedTuple):
 class Task(NamedTuple):
     """Data, network and length of a training.
 
-    backbone: function of the shape of an input and of a maker of regularisers, which returns the layers below the head.
+    backbone: function of the shape of an input, which returns the layers below the head.
     """
 
     train: Split
@@ -151,24 +151,17 @@ def _split(x, y, rate, sizes, units, epochs, backbone, seed, matrix=None):
 
 def dense(*widths):
     """Returns a function that makes hidden layers of these widths."""
-    return lambda inputs, l2: [
-        keras.Input(inputs),
-        *(keras.layers.Dense(width, "relu", kernel_regularizer=l2()) for width in widths),
-    ]
+    return lambda inputs: [keras.Input(inputs), *(keras.layers.Dense(width, "relu") for width in widths)]
 
 
 def convolutional(strides=1):
     """Returns a function that makes two convolutions with pooling, and a hidden layer of 64."""
-
-    def make(inputs, l2):
-        blocks = [
-            (
-                keras.layers.Conv2D(width, 3, step, "same", activation="relu", kernel_regularizer=l2()),
-                keras.layers.MaxPooling2D(),
-            )
-            for width, step in ((16, strides), (32, 1))
-        ]
-        hidden = keras.layers.Dense(64, "relu", kernel_regularizer=l2())
-        return [keras.Input(inputs), *(layer for block in blocks for layer in block), keras.layers.Flatten(), hidden]
-
-    return make
+    return lambda inputs: [
+        keras.Input(inputs),
+        keras.layers.Conv2D(16, 3, strides, "same", activation="relu"),
+        keras.layers.MaxPooling2D(),
+        keras.layers.Conv2D(32, 3, 1, "same", activation="relu"),
+        keras.layers.MaxPooling2D(),
+        keras.layers.Flatten(),
+        keras.layers.Dense(64, "relu"),
+    ]

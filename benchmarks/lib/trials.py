@@ -10,7 +10,7 @@ def make_model(task, seed=None):
     """Returns a compiled model of a task that returns logits. The seed sets weights and order of the batches."""
     if seed is not None:
         keras.utils.set_random_seed(seed)
-    layers = task.backbone(task.train.x.shape[1:], lambda: None)
+    layers = task.backbone(task.train.x.shape[1:])
     model = keras.Sequential([*layers, keras.layers.Dense(task.units)])
     optimizer = keras.optimizers.AdamW(LEARNING_RATE, weight_decay=WEIGHT_DECAY)
     optimizer.exclude_from_weight_decay(var_names=["bias"])

@@ -205,19 +205,14 @@ def majority(votes, units, rng):
     return (counts + 0.5 * rng.random(counts.shape)).argmax(axis=1)
 
 
-def crowd(stem, folder, rng, votes="votes", x="x_train", x_test="x_test"):
-    """Returns the `Set` of a file with votes."""
-    table = arrays(stem, folder)
+def crowd(stem, folder, rng, votes="votes", kind="text"):
+    """Returns the `Set` of a file with votes on texts or on features."""
+    table, x, x_test = arrays(stem, folder), f"{kind}_train", f"{kind}_test"
     same_length(f"{stem}.npz", x=table[x], votes=table[votes], truth=table["y_train"])
     same_length(f"{stem}.npz", x_test=table[x_test], truth=table["y_test"])
     units = int(max(table["y_train"].max(), table[votes].max())) + 1
     labels = majority(table[votes], units, rng)
     return Set(table[x], labels, table["y_train"], table[x_test], table["y_test"], table[votes], None, units)
-
-
-def texts(stem, folder, rng, votes):
-    """Returns the `Set` of a file with texts and votes."""
-    return crowd(stem, folder, rng, votes, "text_train", "text_test")
 
 
 def hausa(folder):
@@ -315,10 +310,10 @@ SETS = {
     "CIFAR-10N worst": (lambda folder, rng, pictures: cifar10(folder, "worst", pictures), 0.402),
     "CIFAR-100N": (lambda folder, rng, pictures: cifar100(folder, pictures), 0.402),
     "Fashion-MNIST-H": (lambda folder, rng, pictures: fashion(folder, rng), 0.333),
-    "LabelMe": (lambda folder, rng, pictures: crowd("labelme", folder, rng), 0.24),
-    "Sentiment": (lambda folder, rng, pictures: texts("sentiment", folder, rng, "votes"), 0.115),
-    "TREC": (lambda folder, rng, pictures: texts("trec", folder, rng, "votes_train"), 0.485),
-    "youtube": (lambda folder, rng, pictures: texts("youtube", folder, rng, "votes_train"), 0.19),
+    "LabelMe": (lambda folder, rng, pictures: crowd("labelme", folder, rng, kind="x"), 0.24),
+    "Sentiment": (lambda folder, rng, pictures: crowd("sentiment", folder, rng), 0.115),
+    "TREC": (lambda folder, rng, pictures: crowd("trec", folder, rng, "votes_train"), 0.485),
+    "youtube": (lambda folder, rng, pictures: crowd("youtube", folder, rng, "votes_train"), 0.19),
     "Hausa": (lambda folder, rng, pictures: hausa(folder), 0.504),
     "msrc": (lambda folder, rng, pictures: regions(folder, rng), 0.61),
     "sms": (lambda folder, rng, pictures: messages(folder, rng), 0.03),

@@ -106,15 +106,6 @@ def test_blocks_of_rows_and_chunks_of_nodes(kind, monkeypatch, plain_calls):
     assert_allclose(ops.convert_to_numpy(predict(head)), plain(head), rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("kind", HEADS)
-@pytest.mark.parametrize("shape", [(0,), (1,), (3, 10), (2, 0), (5, 2, 3)])
-def test_batches_of_any_shape(kind, shape):
-    x = np.broadcast_to(X[0], (*shape, FEATURES)) + np.arange(FEATURES, dtype="float32")
-    result = ops.convert_to_numpy(predict(make_head(kind), x))
-    assert result.shape == (*shape, UNITS)
-    assert_allclose(result, plain(make_head(kind), x), rtol=1e-5, atol=1e-5)
-
-
 def normal_of(dtype, batch=BATCH):
     """Returns a Gaussian of logits."""
     rng = np.random.default_rng(1)

@@ -252,21 +252,6 @@ def test_few_labels_of_one_class_are_no_rules():
     assert aggregate(votes, 2).transitions is not None
 
 
-TOYS = {  # the tables of crowd-kit's tests: the true classes, then a row for each annotator
-    "five tasks": ("11010", "01111", "11010", "-1010", "10110", "00010"),
-    "ten tasks, one who always says 2": (
-        ("1112222000", "111222----", "-1-2--2000", "1-1-22-0--", "11-----0-0", "2-22--2-22", "---222211-")
-    ),
-}
-
-
-@pytest.mark.parametrize("name", TOYS)
-@pytest.mark.parametrize("steps", [1, 5, 20])
-def test_published_toy_tables_have_their_true_classes(name, steps):
-    clean, *rows = ([-1 if sign == "-" else int(sign) for sign in row] for row in TOYS[name])
-    assert aggregate(np.transpose(rows), max_iterations=steps).labels.tolist() == clean
-
-
 def small_table(seed, examples, units):
     """Five to ten annotators of different accuracy, three of ten of whom guess: true classes and labels."""
     rng = np.random.default_rng([seed, examples, units])

@@ -11,7 +11,7 @@ import pytest
 from keras_het.explain import noisy_nll
 from keras_het.labels import choose, corrupt
 from keras_het.labels.data import read, stratified_folds
-from keras_het.labels.methods import METHODS, EarlyLearning, EarlyStopping, ForwardCorrection, Method
+from keras_het.labels.methods import METHODS, EarlyLearning, EarlyStopping, Method
 from keras_het.labels.training.trainer import Trainer
 from keras_het.layers import NoiseTransition
 from tests.common import compiled, reloaded, texts_of_warnings
@@ -48,13 +48,6 @@ def test_random_labels_are_not_memorised_and_the_last_epochs_are_said_to_be_the_
             choose(function, x, y, **{**SHORT, "epochs": 6})
     slow = maker(lambda: keras.layers.Dense(8, "relu"), rate=0.03)
     assert "The best epoch is close to the last one" in short(make_model=slow, epochs=np.int64(5)).reason
-
-
-def test_the_default_methods_train_the_cautious_ones_first():
-    result = choose(make_model, X, Y, **{**SHORT, "folds": 2, "epochs": 5})
-    assert [trial.name for trial in result.trials] == [method.name for method in METHODS]
-    kinds = [EarlyLearning, EarlyStopping, ForwardCorrection]
-    assert [type(method) for method in METHODS] == kinds
 
 
 def test_a_training_or_a_function_whose_models_diverge_is_not_chosen():
@@ -242,12 +235,6 @@ REFUSED = {
         "`make_model` must be a list of functions without arguments"),
     "weights": ({"sample_weight": np.ones(3)}, "`sample_weight` must have shape (240,). Received: shape (3,)"),
 }  # fmt: skip
-
-
-def test_inputs_that_are_not_finite_are_warned_of():
-    broken = read(np.where(np.arange(240)[:, None] == 21, np.nan, X), Y)
-    with pytest.warns(UserWarning, match="`x` has nan or infinity in example 21"):
-        Trainer(make_model).check(broken)
 
 
 @pytest.mark.parametrize("case", REFUSED)

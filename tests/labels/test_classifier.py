@@ -81,12 +81,6 @@ def test_checks_of_scikit_learn(check):
     check(small(epochs=20, batch_size=128))
 
 
-def test_the_named_checks_exist():
-    names = {name for _, name in scikit_learn_checks()}
-    assert names >= OF_BACKENDS | ROUNDED
-    assert len(names) > 40
-
-
 def test_the_order_of_examples_matters_by_rounding_alone():
     x, y = blobs(60)
     fitted, order = small().fit(x, y), np.random.default_rng(0).permutation(60)

@@ -181,24 +181,6 @@ def test_a_training_is_judged_by_what_it_said_before_it_knew_the_labels():
     assert found.is_issue.tolist() == [True, True, False, False]
 
 
-def test_epochs_after_all_labels_are_known_change_nothing():
-    """With equal weights ten epochs of a margin of 9 would outvote two of -2."""
-    labels, margins = np.array([0] * 4 + [1] * 4), np.where(np.arange(8) == 3, -2.0, 2.0)
-    early = np.where(np.eye(2, dtype=bool)[labels], margins[:, None] / 2, -margins[:, None] / 2)
-    late = np.where(np.eye(2, dtype=bool)[labels], 9.0, 0.0)
-    found = find_issues(trained(labels, np.stack([early, early, *[late] * 10])))
-    assert found.index[found.is_issue].tolist() == [3]
-    assert np.stack([margins, margins, *[np.full(8, 9.0)] * 10]).mean(axis=0)[3] > 7
-
-
-def test_the_last_epoch_alone_would_miss_what_is_learned_by_heart():
-    labels = np.array([0, 0, 0, 1, 1, 1])
-    first = np.array([[4, 0], [4, 0], [0, 4], [0, 4], [0, 4], [0, 4]], float)
-    last = np.where(np.eye(2, dtype=bool)[labels], 2.0, 0.0)
-    assert find_issues(trained(labels, np.stack([first, last]))).is_issue.tolist() == [True] + [False] * 5
-    assert not find_issues(trained(labels, last[None])).is_issue.any()
-
-
 def test_one_training_and_a_vote_of_neighbours_find_planted_issues(digits):
     labels, wrong, _, x, _ = digits
     model = keras.Sequential([keras.Input((64,)), keras.layers.Dense(64, "relu"), keras.layers.Dense(10)])

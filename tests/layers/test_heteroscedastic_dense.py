@@ -294,18 +294,6 @@ def test_probabilities_are_those_of_the_outputs(kind):
 
 
 @pytest.mark.once
-def test_methods_build_the_layer_on_first_use():
-    for use in (
-        lambda head: head.logit_distribution(X),
-        lambda head: head.logit_covariance(X),
-        lambda head: head.probabilities(X),
-    ):
-        head = make_head("full")
-        use(head)
-        assert len(head.weights) == 7
-
-
-@pytest.mark.once
 @pytest.mark.parametrize("kind", EVERY_HEAD)
 @pytest.mark.parametrize("training", [True, False])
 def test_any_leading_axes_are_a_batch(kind, training):

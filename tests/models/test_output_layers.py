@@ -383,14 +383,6 @@ def test_the_loss_is_scaled_as_it_was():
     assert type(mixed.optimizer) is type(converted(mixed).optimizer) is keras.optimizers.LossScaleOptimizer
 
 
-def test_the_way_back_is_compiled_too():
-    old = compiled(functional("softmax"), "sgd", "sparse_categorical_crossentropy", metrics=["accuracy"])
-    kept = homoscedastic(converted(old))
-    assert kept.layers[-1].activation is keras.activations.softmax
-    assert_allclose(kept.predict(X, verbose=0), old.predict(X, verbose=0), rtol=1e-4, atol=1e-6)
-    assert kept.loss == "sparse_categorical_crossentropy"
-
-
 @pytest.mark.parametrize("clone", [False, pytest.param(True, marks=[pytest.mark.smoke, pytest.mark.on_jax])])
 @pytest.mark.parametrize(
     ("activation", "loss", "labels"), [("softmax", "sparse_categorical_crossentropy", Y), ("sigmoid", "bce", VECTORS)]

@@ -135,12 +135,6 @@ def test_pixels_that_do_not_count_count_for_nothing_whatever_their_logits_and_la
     check_that_ignored_pixels_leave(log_joint_pixels)
 
 
-def weighted(normal, labels, nodes, valid):
-    """Weights the whole log-probability by the fraction of pixels that count."""
-    share = ops.mean(ops.cast(valid, "float32"), axis=(1, 2))
-    return share * log_joint_pixels(normal, np.where(labels < CLASSES, labels, 0), nodes)
-
-
 @pytest.mark.once
 def test_all_pixels_share_the_noise_of_the_factors():
     """Two factors of the same variances in each pixel, one of equal signs and one of opposite ones."""

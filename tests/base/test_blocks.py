@@ -132,24 +132,6 @@ def test_the_compiler_of_a_step_is_that_of_its_backward_pass_in_any_thread_and_o
     assert recorder.handed == ["_add_terms", "_add_gradients"]
 
 
-COMPILED = """
-import functools
-import numpy as np, torch
-from torch._dynamo.utils import counters
-from keras_het.base import compiler
-from keras_het.ops import blocking
-from tests.base.test_blocks import ROWS, UNITS, trained
-
-blocking.BLOCK_ELEMENTS = ROWS * UNITS * 64
-expected = trained([20] * 10 + [13, 5])
-with compiler.compiling_bodies(functools.partial(torch.compile, fullgraph=True)):
-    found = trained([20] * 10 + [13, 5])
-print(counters["stats"]["unique_graphs"], sum(counters["graph_break"].values()))
-for one, other in zip(found, expected, strict=True):
-    np.testing.assert_allclose(one, other, rtol=1e-6, atol=1e-6)
-"""
-
-
 WHOLE_STEP = """
 import keras, numpy as np, torch
 from torch._dynamo.utils import counters
@@ -215,10 +197,3 @@ def test_a_step_that_keras_compiles_breaks_off_little_more_at_a_head_than_at_a_d
     bodies = {name: rest[2:] for name, rest in result.items()}
     assert bodies["nodes"] == bodies["latent"] == ["_add_gradients", "_add_terms"]
     assert bodies["Dense"] == bodies["no nodes"] == []
-
-
-@ON_TORCH
-@HAS_COMPILER
-@pytest.mark.thorough
-def test_pytorch_compiles_twice_in_twelve_batches_without_a_break():
-    assert printed(COMPILED) == ["2 0"]

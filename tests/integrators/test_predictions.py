@@ -1,7 +1,6 @@
 """Predictions on PyTorch: a loop in eager mode; plain operations for traces, transforms and gradients."""
 
 import copy
-import io
 import pickle
 import sys
 
@@ -141,17 +140,6 @@ def test_few_logits_take_plain_operations_on_all_nodes_at_once(monkeypatch, plai
     assert len(plain_calls) == 1
 
 
-def test_keras_predicts_in_the_loop(plain_calls):
-    head = make_head()
-    inputs = keras.Input((FEATURES,))
-    model = keras.Model(inputs, head(inputs))
-    plain_calls.clear()
-    model.compile(jit_compile=False)
-    result = model.predict(X, verbose=0)
-    assert plain_calls == []
-    assert_allclose(result, plain(head), rtol=1e-5, atol=1e-5)
-
-
 def test_gradients_of_predictions_have_plain_operations(computes_in_float64, plain_calls):
     """First and second derivatives along a line, against differences in float64."""
     import torch
@@ -171,15 +159,6 @@ def test_gradients_of_predictions_have_plain_operations(computes_in_float64, pla
     assert len(plain_calls) == 1
     assert_allclose(first.item(), (above - below).item() / (2 * step), rtol=1e-5)
     assert_allclose(second.item(), (above - 2 * middle + below).item() / step**2, rtol=1e-4)
-
-
-def test_batched_gradients_of_predictions():
-    import torch
-
-    head, x = make_head(), tensor(X[0])
-    jacobian = torch.autograd.functional.jacobian(lambda x: head(x[None])[0], x, vectorize=True)
-    by_rows = torch.autograd.functional.jacobian(lambda x: head(x[None])[0], x)
-    assert_allclose(jacobian.numpy(), by_rows.numpy(), rtol=1e-4, atol=1e-6)
 
 
 @forward_mode
@@ -225,19 +204,6 @@ def test_a_prediction_inside_a_transform_of_something_else():
     with torch.no_grad():
         result = torch.func.vmap(lambda scale: scale * head(tensor()))(torch.ones(2))
     assert_allclose(result[1].numpy(), predict(head).numpy(), rtol=1e-5, atol=1e-5)
-
-
-@forward_mode
-def test_forward_mode_outside_torch_func():
-    import torch
-    from torch.autograd import forward_ad
-
-    head, x = make_head(), tensor()
-    expected = torch.func.jvp(head, (x,), (torch.ones_like(x),))[1]
-    with torch.no_grad(), forward_ad.dual_level():
-        result = forward_ad.unpack_dual(head(forward_ad.make_dual(x, torch.ones_like(x))))
-        assert_allclose(result.primal.numpy(), predict(head).numpy(), rtol=1e-5, atol=1e-5)
-        assert_allclose(result.tangent.numpy(), expected.detach().numpy(), rtol=1e-4, atol=1e-5)
 
 
 def traced_by_jit(head):
@@ -323,16 +289,6 @@ def test_copies_and_pickles_hold_no_tensors_and_predict_alike():
     clone = copy.deepcopy(head)
     assert_array_equal(predict(clone).numpy(), expected.numpy())
     assert clone.integrator._tensors is not head.integrator._tensors
-
-
-def test_a_head_that_torch_saved_predicts_alike():
-    import torch
-
-    head, file = make_head(), io.BytesIO()
-    expected = predict(head)
-    torch.save(head, file)
-    file.seek(0)
-    assert_array_equal(predict(torch.load(file, weights_only=False)).numpy(), expected.numpy())
 
 
 def test_a_prediction_in_inference_mode_leaves_gradients_possible():

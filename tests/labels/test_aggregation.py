@@ -250,26 +250,3 @@ def test_few_labels_of_one_class_are_no_rules():
         votes[(annotator + 30 * np.arange(3)) % 90, annotator] = [annotator % 2, annotator % 2, annotator % 2]
     votes[0, 0] = 1 - votes[0, 0]
     assert aggregate(votes, 2).transitions is not None
-
-
-def small_table(seed, examples, units):
-    """Five to ten annotators of different accuracy, three of ten of whom guess: true classes and labels."""
-    rng = np.random.default_rng([seed, examples, units])
-    clean, count = rng.integers(units, size=examples), 5 + examples // 20
-    accuracy = np.where(rng.random(count) < 0.3, 1.0 / units, rng.uniform(0.6, 0.95, count))
-    labels = np.stack([corrupt(clean, symmetric(units, 1 - a), [seed, m]) for m, a in enumerate(accuracy)], axis=1)
-    return clean, np.where(rng.random(labels.shape).argsort(axis=1) < 4, labels, -1)
-
-
-@pytest.mark.parametrize("units", [2, 4])
-@pytest.mark.parametrize("examples", [5, 20])
-def test_small_tables_are_no_worse_than_the_majority(examples, units):
-    """Paired, with a tie counted by half, on 40 planted tables."""
-    gaps = []
-    for seed in range(40):
-        clean, labels = small_table(seed, examples, units)
-        p = aggregate(labels, units).probabilities, aggregate(labels, units, "majority").probabilities
-        top = [q >= q.max(axis=1, keepdims=True) - 1e-9 for q in p]
-        ours, theirs = (np.mean(q[np.arange(examples), clean] / q.sum(axis=1)) for q in top)
-        gaps.append(ours - theirs)
-    assert np.mean(gaps) > -np.std(gaps) / np.sqrt(40)

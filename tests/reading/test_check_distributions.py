@@ -35,19 +35,6 @@ def test_right_losses_metrics_and_labels_pass_without_a_warning(name):
     keras_het.check(model_of(name, metrics=[METRICS[name]]), X[name], Y[name])  # a warning would be an error
 
 
-@pytest.mark.parametrize("name", HEADS)
-@pytest.mark.parametrize("loss", ["mse", keras.losses.BinaryCrossentropy(from_logits=True), *HEADS])
-def test_the_loss_of_another_head_is_refused(name, loss):
-    loss = HEADS[loss][1] if str(loss) in HEADS else loss
-    if loss is HEADS[name][1]:
-        return
-    advised = type(HEADS[name][1]).__name__
-    with pytest.raises(
-        ValueError, match=rf"`loss` must accept distributions, which the model .*Use keras_het.losses.{advised}\("
-    ):
-        keras_het.check(model_of(name, loss))
-
-
 def test_metrics_get_probabilities():
     with pytest.raises(ValueError, match="`metrics` must accept probabilities"):
         keras_het.check(model_of("labels", metrics=[keras.metrics.BinaryCrossentropy(from_logits=True)]))

@@ -178,24 +178,6 @@ def test_transforms_of_predictions(kind):
     assert_allclose(slope.numpy(), reverse.sum(-1).numpy(), rtol=1e-3, atol=1e-5)
 
 
-def test_transforms_by_a_weight_of_the_noise():
-    """The mean logits are then plain tensors, but the factors are not."""
-    import torch
-
-    head, integrator = make_head(), QuasiMonteCarlo(SAMPLES)
-    with torch.no_grad():
-        normal = head.logit_distribution(tensor()).standardized(head.link.center, head.temperature)
-
-        def total(scale):
-            changed = type(normal)(normal.loc, normal.scale_diag, normal.factor * scale)
-            return integrator.integrate(head.link, changed)[:, 0].sum()
-
-        one = torch.tensor(1.0)
-        slope = torch.func.grad(total)(one)
-        assert_allclose(torch.func.vmap(total)(torch.ones(2)).numpy(), [total(one).item()] * 2, rtol=1e-4)
-    assert_allclose(slope.item(), ((total(one + 1e-2) - total(one - 1e-2)) / 2e-2).item(), rtol=1e-2)
-
-
 def test_a_prediction_inside_a_transform_of_something_else():
     """PyTorch refuses every custom gradient there, even of plain tensors."""
     import torch

@@ -128,20 +128,6 @@ def test_the_digital_shift_is_unbiased_and_fresh_at_every_step(base_seed, redraw
 
 
 @pytest.mark.once
-def test_sobol_beats_random_points_on_a_smooth_integral():
-    """E[exp(sum(e) / 4)] in 10 dimensions: the root-mean-square error over 50 steps is at most a third."""
-    exact = np.exp(10 / 32)
-
-    def error(rule):
-        values = [
-            np.exp(np.concatenate(rule((0, step), 256, 7, 3, np), axis=1).sum(1) / 4).mean() for step in range(50)
-        ]
-        return np.sqrt(np.mean((np.array(values) - exact) ** 2))
-
-    assert error(nodes.quasi_random) < error(nodes.pseudo_random) / 3
-
-
-@pytest.mark.once
 def test_blocks_of_columns_on_the_host_do_not_show(monkeypatch):
     whole = nodes.quasi_random((0, 3), 50, 30, 40, np)
     monkeypatch.setattr(nodes, "_HOST_ELEMENTS", 50 * 7)

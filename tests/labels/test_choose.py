@@ -2,7 +2,6 @@
 
 import functools
 import pickle
-import re
 
 import keras
 import numpy as np
@@ -14,6 +13,7 @@ from keras_het.labels.data import read, stratified_folds
 from keras_het.labels.methods import METHODS, EarlyLearning, EarlyStopping, Method
 from keras_het.labels.training.trainer import Trainer
 from keras_het.layers import NoiseTransition
+from tests.checks import refusals
 from tests.common import compiled, reloaded, texts_of_warnings
 from tests.labels.tasks import SHORT, SHORT_TRAININGS, TRUE, Cheat, Constant, Named, X, Y, make_model, maker, short
 
@@ -228,11 +228,10 @@ REFUSED = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("case", REFUSED)
-def test_what_cannot_be_chosen_is_refused(case):
-    arguments, text = REFUSED[case]
-    with pytest.raises(ValueError, match=re.escape(text)):
-        choose(**{"make_model": make_model, "x": X, "y": Y, **SHORT, **arguments})
+GIVEN = {"make_model": make_model, "x": X, "y": Y, **SHORT}
+test_what_cannot_be_chosen_is_refused = refusals(
+    [(functools.partial(choose, **GIVEN | arguments), text) for arguments, text in REFUSED.values()]
+)
 
 
 @pytest.mark.filterwarnings("ignore:When providing `inputs` as a dict")

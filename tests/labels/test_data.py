@@ -302,15 +302,10 @@ REFUSED_VOTES = {
 }
 
 
-@pytest.mark.refusal
-@pytest.mark.parametrize(
-    ("name", "case"), [*(("y", case) for case in REFUSED), *(("votes", case) for case in REFUSED_VOTES)]
+test_what_is_no_label_and_no_vote_is_refused = refusals(
+    [(functools.partial(read, X, y), text) for y, text in REFUSED.values()],
+    [(functools.partial(read, X, votes=votes), text) for votes, text in REFUSED_VOTES.values()],
 )
-def test_what_is_no_label_and_no_vote_is_refused(name, case):
-    value, text = (REFUSED if name == "y" else REFUSED_VOTES)[case]
-    with pytest.raises(ValueError) as error:
-        read(X, **{name: value})
-    assert text in str(error.value)
 
 
 SPARSE = scipy.sparse.csr_matrix(X)

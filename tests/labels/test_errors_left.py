@@ -3,7 +3,6 @@
 import fractions
 import functools
 import math
-import re
 import time
 
 import numpy as np
@@ -12,6 +11,7 @@ import pytest
 
 from keras_het.labels import verify_accuracy
 from keras_het.labels.verified.errors_left import _max_errors, errors_left
+from tests.checks import refusals
 
 pytestmark = pytest.mark.once
 
@@ -178,7 +178,7 @@ def test_a_million_labels_take_well_under_a_second():
     assert 50_000 < found.max_errors + found.errors < 70_000
 
 
-@pytest.mark.parametrize(("change", "text"), [
+REFUSED = [
     ({"draw_order": [3, 7, 3]}, "`draw_order` must have each index once (sample without replacement). Received: 3"),
     ({"draw_order": [5, 3]}, "`draw_order` must start with an index whose label is in `verified_labels`. Received: no"),
     ({"draw_order": [3, 5, 7]},
@@ -196,9 +196,6 @@ def test_a_million_labels_take_well_under_a_second():
     ({"labels": ["1", "10", "2"] * 7, "verified_labels": {3: 2}}, "'2'. Received: 2 of example 3"),
     ({"confidence": 95}, "`confidence` must be a number in (0, 1). Received: confidence=95"),
     ({"sequential": 1}, "`sequential` must be True or False. Received: sequential=1"),
-])  # fmt: skip
-@pytest.mark.refusal
-def test_refusals(change, text):
-    arguments = dict(zip(("labels", "verified_labels", "draw_order"), made(), strict=True)) | change
-    with pytest.raises(ValueError, match=re.escape(text)):
-        errors_left(**arguments)
+]  # fmt: skip
+GIVEN = dict(zip(("labels", "verified_labels", "draw_order"), made(), strict=True))
+test_refusals = refusals([(functools.partial(errors_left, **GIVEN | change), text) for change, text in REFUSED])

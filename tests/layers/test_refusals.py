@@ -16,11 +16,9 @@ from keras_het.layers import (
     NoiseTransition,
 )
 from keras_het.models.temperature_scaler import TemperatureScaler
+from tests.checks import refusals, refused_arguments
 from tests.common import (
     built,
-    check_refusal,
-    each_refusal,
-    refused_arguments,
     refuses,
     session,
     sparse_crossentropy,
@@ -141,16 +139,9 @@ REFUSED = {
 }  # fmt: skip
 
 
-@each_refusal(REFUSED)
-def test_refusals(text, call):
-    check_refusal(text, call)
-
-
-@pytest.mark.parametrize("kind", [Diagonal, LowRank, ParameterEfficient, Latent])
-def test_refusals_of_every_covariance(kind):
-    scales = {"min_scale": [("be a finite float32 number at least 0", -1e-3)], "initial_scale": [(POSITIVE, 0)]}
-    for text, call in refused_arguments(kind, scales).items():
-        check_refusal(text, call)
+SCALES = {"min_scale": [("be a finite float32 number at least 0", -1e-3)], "initial_scale": [(POSITIVE, 0)]}
+OF_COVARIANCES = [refused_arguments(kind, SCALES) for kind in (Diagonal, LowRank, ParameterEfficient, Latent)]
+test_refusals = refusals(REFUSED, *OF_COVARIANCES, errors=(ValueError, TypeError))
 
 
 @pytest.mark.smoke

@@ -213,17 +213,6 @@ def test_it_trains_on_label_maps_and_comes_back_from_a_file(tmp_path):
 
 
 @pytest.mark.once
-def test_signals_have_one_axis_of_places():
-    model = segmentation(shape=(16, 2))
-    x, y = IMAGES.reshape(8, 16, 2), MAPS.reshape(8, 16)
-    losses = JointSegmentationCrossentropy(CLASSES, 8, reduction=None)
-    of_signals = to_numpy(losses(y, model(x)))
-    of_images = to_numpy(losses(MAPS, segmentation()(IMAGES)))
-    assert of_signals.shape == (8,)
-    assert_allclose(of_signals, of_images, rtol=1e-5)
-
-
-@pytest.mark.once
 def test_ignored_pixels_leave_the_loss_and_images_of_them_alone_its_mean():
     loss = JointSegmentationCrossentropy(CLASSES, 8, ignore_class=IGNORED)
     outputs, y = segmentation().predict_distribution(IMAGES, verbose=0), MAPS.copy()

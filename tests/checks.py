@@ -1,5 +1,8 @@
 """Checks of refusals, and of a sample against a distribution with a stated probability of a false alarm."""
 
+import functools
+import re
+
 import numpy as np
 import pytest
 from scipy.stats import norm
@@ -51,18 +54,37 @@ def check_standard_normal(samples):
     assert distance < limit, f"distribution function off by {distance:.2e} (limit {limit:.2e})"
 
 
-def refusals(table, whole=False):
-    """Returns a test that each call of a table, pairs of a call and a text, raises a ValueError with this text.
+def refused_arguments(function, rules, **others):
+    """Returns refusals, `{text: call}`, of single arguments: `{"argument": [(rule, *values)]}`.
+
+    The text of each is "`argument` must <rule>", with "Received: argument=<value>" behind it.
+    """
+    return {
+        f"`{name}` must {rule}...Received: {name}={value!r}": functools.partial(function, **{**others, name: value})
+        for name, cases in rules.items()
+        for rule, *values in cases
+        for value in values
+    }
+
+
+def refusals(*tables, whole=False, errors=ValueError):
+    """Returns a test that each call of some tables raises an error with its text. "..." stands for any characters.
 
     Args:
-        table: pairs of a function without arguments and a text.
+        tables: pairs of a function without arguments and a text, or `{text: function}`.
         whole: boolean, whether the text is the whole error, or a part of it.
+        errors: class of the errors, or several.
     """
+    pairs = [
+        pair for table in tables for pair in ([(b, a) for a, b in table.items()] if isinstance(table, dict) else table)
+    ]
 
-    @pytest.mark.parametrize(("call", "text"), table)
+    @pytest.mark.parametrize(("call", "text"), pairs, ids=[text[:80] for _, text in pairs])
     def test(call, text):
-        with pytest.raises(ValueError) as error:
+        with pytest.raises(errors) as error:
             call()
-        assert str(error.value) == text if whole else text in str(error.value)
+        pattern = ".*".join(re.escape(part) for part in text.split("..."))
+        match = re.fullmatch if whole else re.search
+        assert match(pattern, str(error.value), re.DOTALL), str(error.value)
 
     return test

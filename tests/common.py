@@ -1,8 +1,6 @@
 """Helpers for tests of several rooms: arrays of tensors, files, sessions of another precision, refusals."""
 
 import contextlib
-import functools
-import re
 import types
 import warnings
 
@@ -161,30 +159,3 @@ def attempt(function, *arguments):
 
 def refuses(pattern):
     return pytest.raises(ValueError, match=pattern)
-
-
-def refused_arguments(function, rules, **others):
-    """Returns refusals, `{text: call}`, of single arguments: `{"argument": [(rule, *values)]}`.
-
-    The text of each is "`argument` must <rule>", with "Received: argument=<value>" behind it.
-    """
-    return {
-        f"`{name}` must {rule}...Received: {name}={value!r}": functools.partial(function, **{**others, name: value})
-        for name, cases in rules.items()
-        for rule, *values in cases
-        for value in values
-    }
-
-
-def each_refusal(*tables):
-    """Parametrizes a test by tables of refusals, `{text: call}`."""
-    rows = [row for table in tables for row in table.items()]
-    return pytest.mark.parametrize(("text", "call"), rows, ids=[text[:80] for text, _ in rows])
-
-
-def check_refusal(text, call):
-    """Asserts that the call raises an error with this text. "..." stands for any characters."""
-    with pytest.raises((ValueError, TypeError)) as error:
-        call()
-    pattern = ".*".join(re.escape(part) for part in text.split("..."))
-    assert re.search(pattern, str(error.value), re.DOTALL), str(error.value)

@@ -103,36 +103,3 @@ def _torch_second(function, point):
 
 
 _SECOND = {"jax": _jax_second, "tensorflow": _tensorflow_second, "torch": _torch_second}
-
-
-def hessian(function, point):
-    """Returns second derivatives of a scalar function of a vector, `(N, N)`, NumPy."""
-    point = keras.ops.convert_to_tensor(point)
-    return keras.ops.convert_to_numpy(_HESSIAN[keras.config.backend()](function, point))
-
-
-def _jax_hessian(function, point):
-    import jax
-
-    return jax.hessian(function)(point)
-
-
-def _tensorflow_hessian(function, point):
-    import tensorflow as tf
-
-    with tf.GradientTape(persistent=True) as outer:
-        outer.watch(point)
-        with tf.GradientTape() as inner:
-            inner.watch(point)
-            value = function(point)
-        slope = inner.gradient(value, point)
-    return outer.jacobian(slope, point, experimental_use_pfor=False)
-
-
-def _torch_hessian(function, point):
-    import torch
-
-    return torch.autograd.functional.hessian(function, point)
-
-
-_HESSIAN = {"jax": _jax_hessian, "tensorflow": _tensorflow_hessian, "torch": _torch_hessian}

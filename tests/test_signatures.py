@@ -4,7 +4,6 @@ Rule D417 of ruff reports missing arguments of functions. It misses arguments of
 exist.
 """
 
-import ast
 import dataclasses
 import importlib
 import inspect
@@ -20,10 +19,6 @@ from tests.common import public_modules
 pytestmark = pytest.mark.once
 
 PACKAGE = pathlib.Path(keras_het.__file__).parent
-NO_NOUNS = {
-    *("as", "at", "by", "for", "from", "how", "if", "in", "not", "of", "on", "see", "that", "to", "what", "whatever"),
-    *("when", "where", "whether", "which", "with", "without"),
-}
 
 
 def public_definitions():
@@ -96,16 +91,6 @@ def wrong_fields(value, is_public):
     return set(fields(value)) ^ set(names) | {name for name in names if names.count(name) > 1}
 
 
-def without_noun(source):
-    """Yields arguments and fields whose description does not begin with a noun."""
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.FunctionDef | ast.ClassDef):
-            for section in re.findall(r"^(?:Args|Attributes):\n((?: .*\n?)+)", ast.get_docstring(node) or "", re.M):
-                for name, word in re.findall(r"^ {4}([\w*][\w*, ]*): ([\w']+)", section, re.M):
-                    if word.lower() in NO_NOUNS:
-                        yield f"{node.name}({name}): {word}"
-
-
 def test_public_names_are_annotated_and_their_arguments_described():
     public, named = public_definitions(), records()
     assert len(public) > 60
@@ -120,11 +105,6 @@ def test_fields_are_described():
         wrong[path] = wrong_fields(value, path in public)
     assert len(wrong) > 20
     assert {path: names for path, names in wrong.items() if names} == {}
-
-
-def test_a_description_begins_with_a_noun():
-    """Not with of, as or whether: then it reads as a sentence without its subject."""
-    assert {str(path): texts for path in PACKAGE.rglob("*.py") if (texts := [*without_noun(path.read_text())])} == {}
 
 
 def test_types_are_announced():

@@ -1,6 +1,6 @@
 """Memory of a training step is less than samples times examples times classes, by the compiler of JAX.
 
-`tests/layers/test_memory.py` measures whole processes on every backend, in the session `thorough`.
+`tests/test_peak_memory.py` measures whole processes on every backend, in the session `thorough`.
 """
 
 import keras

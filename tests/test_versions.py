@@ -68,33 +68,3 @@ def test_the_source_archive_has_the_files_that_its_tests_read():
     assert ".pre-commit-config.yaml" in read
     archived = {*PYPROJECT["tool"]["hatch"]["build"]["targets"]["sdist"]["include"], "pyproject.toml"}
     assert read - archived == set()
-
-
-NOX = re.compile(r'nox(?P<file> -f \S+)? -s "?(?=(?P<names>[a-z_]+(?:\s+[a-z_]+)*))')
-DOCUMENTS = [
-    *(ROOT / "docs").rglob("*.md"),
-    *(path for path in ROOT.rglob("*.py") if not re.search(r"/(\.|build/)", f"/{path.relative_to(ROOT)}")),
-    *(ROOT / "benchmarks").rglob("*.md"),
-    *(path for path in ROOT.glob("*.[my][dm]*") if path.name != "CHANGELOG.md"),  # which names former sessions
-]
-
-
-def sessions_of(source):
-    return re.findall(r"^@nox\.session\n(?:@.*\n)*def (\w+)", source, re.MULTILINE)
-
-
-def unknown_sessions(text, known):
-    """Sessions that a text calls by a command and that are not in the noxfile."""
-    for match in NOX.finditer(text):
-        first, *others = match["names"].split()
-        called = [first, *(name for name in others if name in known)]
-        yield from (name for name in called if match["file"] or name not in known)
-
-
-def test_the_sessions_that_documents_call_are_there():
-    known = sessions_of((ROOT / "noxfile.py").read_text(encoding="utf-8"))
-    assert known[:3] == ["parity", "gpu", "speed"]  # which `nox -l` lists in this order
-    assert {"tests", "demo", "versions", "bench", "integrations"} <= set(known)
-    assert len(DOCUMENTS) > 400
-    found = {str(path): sorted(set(unknown_sessions(path.read_text(encoding="utf-8"), known))) for path in DOCUMENTS}
-    assert {path: names for path, names in found.items() if names} == {}

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from keras_het.base.npz import MAX_BYTES, read_arrays
+from tests.common import refuses
 
 pytestmark = pytest.mark.once
 
@@ -99,9 +100,7 @@ def test_what_is_wrong_is_said_and_nothing_is_allocated(name, tmp_path):
 def test_a_small_file_that_unpacks_to_more_than_the_limit(tmp_path, monkeypatch):
     np.savez_compressed(tmp_path / "bomb.npz", x=np.zeros(1 << 17))
     monkeypatch.setattr("keras_het.base.npz.MAX_BYTES", 1 << 19)
-    with pytest.raises(
-        ValueError, match=r"`data` must have at most 0 GiB, or be saved without compression. Received: "
-    ):
+    with refuses(r"`data` must have at most 0 GiB, or be saved without compression. Received: "):
         read_arrays("data", tmp_path / "bomb.npz", ("x",))
     np.savez(tmp_path / "large.npz", x=np.zeros(1 << 17))
     assert read_arrays("data", tmp_path / "large.npz", ("x",))["x"].shape == (1 << 17,)

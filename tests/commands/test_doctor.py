@@ -1,9 +1,7 @@
 """The doctor finds no problem here, and every planted failure."""
 
-import importlib.util
 import os
 import pathlib
-import re
 import subprocess
 import sys
 import tomllib
@@ -77,15 +75,6 @@ def test_what_is_wrong_without_keras(files, backend, texts, tmp_path):
     assert [text for text in texts if text not in wrong] == []
     if texts == [OLD_KERAS]:
         assert f"ImportError: {OLD_KERAS}" in python("-c", "import keras_het", folder=tmp_path).stderr
-
-
-@pytest.mark.thorough
-@pytest.mark.skipif(importlib.util.find_spec("jax") is None, reason="Keras needs JAX for NumPy")
-def test_a_backend_that_cannot_train_is_asked_for_predictions_alone(tmp_path):
-    status, printed = run_doctor(tmp_path, "numpy")
-    assert status == 0
-    assert "backend   numpy, for predictions only: Keras cannot train on it" in printed
-    assert re.findall(r"^\w+", printed, re.MULTILINE)[2:] == ["outputs", "No"]
 
 
 def problems():

@@ -18,19 +18,16 @@ import keras
 import numpy as np
 
 import keras_het
-from keras_het.layers.heteroscedastic_dense import Clock
 from keras_het.layers.noisy_dense import NoisyDense
 from tests.common import attempt
 from tests.distribution import cases
 
 LAYOUTS = {"data": None, "classes": (1, 4), "both": (2, 2)}  # of the four devices: batch, model
-OWN_NOISE = "own noise"  # a planted bug: each replica draws nodes of its own
 
 
 def make(name):
-    """The case of a name; that of the planted bug is a head of its own."""
     keras.utils.set_random_seed(0)
-    return cases.CASES["full softmax" if name == OWN_NOISE else name]()
+    return cases.CASES[name]()
 
 
 class Losses(keras.callbacks.Callback):
@@ -82,18 +79,6 @@ def is_split(value):
     return not getattr(getattr(value, "sharding", None), "is_fully_replicated", True)
 
 
-@contextlib.contextmanager
-def noise_of(name, replica):
-    """Plants the bug of a name: the function gives the number of the replica, which is added to the seed."""
-    tick = Clock.tick
-    if name == OWN_NOISE:
-        Clock.tick = lambda self: (replica() + self.seed, tick(self)[1])
-    try:
-        yield
-    finally:
-        Clock.tick = tick
-
-
 def layout_of(name, mesh_shape):
     """The distribution of a case: by data alone, or by the classes of its head."""
     if mesh_shape is None:
@@ -123,11 +108,8 @@ def replicas():
 
 
 def on_tensorflow(name, steps):
-    import tensorflow as tf
-
     strategy, one = replicas(), found(*trained(name, steps))
-    with noise_of(name, lambda: tf.distribute.get_replica_context().replica_id_in_sync_group):
-        return {"one": one, "replicas": found(*trained(name, steps, strategy.scope))}
+    return {"one": one, "replicas": found(*trained(name, steps, strategy.scope))}
 
 
 def on_torch(name, steps):
@@ -137,10 +119,9 @@ def on_torch(name, steps):
     if not script.torch.distributed.is_initialized():
         script.start()
     one = found(*trained(name, steps))
-    with noise_of(name, script.torch.distributed.get_rank):
-        case, count = make(name), steps * cases.BATCH
-        weight = None if case.weight is None else case.weight[:count]
-        losses = script.train(case.model, case.x[:count], case.y[:count], cases.BATCH, weight)
+    case, count = make(name), steps * cases.BATCH
+    weight = None if case.weight is None else case.weight[:count]
+    losses = script.train(case.model, case.x[:count], case.y[:count], cases.BATCH, weight)
     script.check_in_sync(case.model)
     return {"one": one, "replicas": found(case.model, losses)}
 

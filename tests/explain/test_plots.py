@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from keras_het.explain import calibration
-from keras_het.explain.drawing import DARK_PALETTE, LIGHT_PALETTE
 from keras_het.explain.head_covariance import ConfusedPair, ConfusedPairs
 
 pytestmark = pytest.mark.once
@@ -80,16 +79,3 @@ def test_without_matplotlib_the_error_says_what_to_install(monkeypatch):
         ImportError, match="The figure needs matplotlib, which is not installed: pip install matplotlib"
     ):
         CALIBRATION.plot()
-
-
-def luminance(color):
-    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in plt.matplotlib.colors.to_rgb(color)]
-    return float(np.dot(linear, [0.2126, 0.7152, 0.0722]))
-
-
-@pytest.mark.parametrize(("colors", "background"), [(LIGHT_PALETTE, 1.0), (DARK_PALETTE, 0.0)])
-def test_colors_have_contrast_on_their_background(colors, background):
-    """At least 3 to 1, as WCAG 2.2 asks of graphics."""
-    for color in colors:
-        bright, dark = sorted([luminance(color), background], reverse=True)
-        assert (bright + 0.05) / (dark + 0.05) >= 3

@@ -1,9 +1,8 @@
 """Random heads of every covariance, link, integrator, shape and dtype, and what each must do."""
 
-import collections
-import json
 import pathlib
 import tempfile
+import types
 
 import keras
 import numpy as np
@@ -23,14 +22,7 @@ COVARIANCES = ("short", "Diagonal", "LowRank", "ParameterEfficient", "Narrow", "
 SUM = 1e-4  # by which probabilities may miss one: the rounding of float32 over 40 classes and their logs
 
 
-FIELDS = (
-    "units features batch link covariance num_factors width starts_random initial_scale min_scale "
-    "integrator num_samples inference_samples chunk_size antithetic temperature use_bias regularizer "
-    "policy dtype input_dtype input_scale weight_scale seed saves"
-)
-
-
-class Case(collections.namedtuple("Case", FIELDS)):
+class Case(types.SimpleNamespace):
     def make(self):
         return layers.HeteroscedasticDense(
             self.units, **self._covariance(), link=self.link, integrator=self._integrator(),
@@ -110,9 +102,10 @@ def check(case):
         check_sums(head, x)
         check_repeats(head, x)
         check_gradients(head, x)
-        check_config(head, x)
+        layer_contract.check_config(case.make)
         if case.saves:
-            check_file(head, x)
+            with tempfile.TemporaryDirectory() as folder:
+                layer_contract.check_saved_model(case.make, x.reshape(-1, case.features), pathlib.Path(folder))
     finally:
         keras.config.set_dtype_policy(policy)
     return "saved and loaded" if case.saves else "held"
@@ -151,23 +144,3 @@ def check_gradients(head, x):
     _, gradients = layer_gradients(head, lambda outputs: ops.sum(outputs * direction), x)
     for name, gradient in gradients.items():
         assert gradient is None or np.isfinite(gradient).all(), f"the gradient of {name} is not finite"
-
-
-def check_config(head, x):
-    config = head.get_config()
-    again = type(head).from_config(json.loads(json.dumps(config)))
-    assert again.get_config() == config, "the config changes"
-    again.build((None, x.shape[-1]))
-    again.set_weights(head.get_weights())
-    np.testing.assert_array_equal(numbers(again, x), numbers(head, x), err_msg="outputs of the config")
-
-
-def check_file(head, x):
-    flat = x.reshape(-1, x.shape[-1])
-    config = head.get_config()
-
-    def make():
-        return type(head).from_config(config)
-
-    with tempfile.TemporaryDirectory() as folder:
-        layer_contract.check_saved_model(make, flat, pathlib.Path(folder))

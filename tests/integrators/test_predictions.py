@@ -1,7 +1,6 @@
 """Predictions on PyTorch: a loop in eager mode; plain operations for traces, transforms and gradients."""
 
 import copy
-import io
 import pickle
 import sys
 
@@ -106,15 +105,6 @@ def test_blocks_of_rows_and_chunks_of_nodes(kind, monkeypatch, plain_calls):
     assert_allclose(ops.convert_to_numpy(predict(head)), plain(head), rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("kind", HEADS)
-@pytest.mark.parametrize("shape", [(0,), (1,), (3, 10), (2, 0), (5, 2, 3)])
-def test_batches_of_any_shape(kind, shape):
-    x = np.broadcast_to(X[0], (*shape, FEATURES)) + np.arange(FEATURES, dtype="float32")
-    result = ops.convert_to_numpy(predict(make_head(kind), x))
-    assert result.shape == (*shape, UNITS)
-    assert_allclose(result, plain(make_head(kind), x), rtol=1e-5, atol=1e-5)
-
-
 def normal_of(dtype, batch=BATCH):
     """Returns a Gaussian of logits."""
     rng = np.random.default_rng(1)
@@ -150,17 +140,6 @@ def test_few_logits_take_plain_operations_on_all_nodes_at_once(monkeypatch, plai
     assert len(plain_calls) == 1
 
 
-def test_keras_predicts_in_the_loop(plain_calls):
-    head = make_head()
-    inputs = keras.Input((FEATURES,))
-    model = keras.Model(inputs, head(inputs))
-    plain_calls.clear()
-    model.compile(jit_compile=False)
-    result = model.predict(X, verbose=0)
-    assert plain_calls == []
-    assert_allclose(result, plain(head), rtol=1e-5, atol=1e-5)
-
-
 def test_gradients_of_predictions_have_plain_operations(computes_in_float64, plain_calls):
     """First and second derivatives along a line, against differences in float64."""
     import torch
@@ -182,15 +161,6 @@ def test_gradients_of_predictions_have_plain_operations(computes_in_float64, pla
     assert_allclose(second.item(), (above - 2 * middle + below).item() / step**2, rtol=1e-4)
 
 
-def test_batched_gradients_of_predictions():
-    import torch
-
-    head, x = make_head(), tensor(X[0])
-    jacobian = torch.autograd.functional.jacobian(lambda x: head(x[None])[0], x, vectorize=True)
-    by_rows = torch.autograd.functional.jacobian(lambda x: head(x[None])[0], x)
-    assert_allclose(jacobian.numpy(), by_rows.numpy(), rtol=1e-4, atol=1e-6)
-
-
 @forward_mode
 @pytest.mark.parametrize("kind", HEADS)
 def test_transforms_of_predictions(kind):
@@ -208,24 +178,6 @@ def test_transforms_of_predictions(kind):
     assert_allclose(slope.numpy(), reverse.sum(-1).numpy(), rtol=1e-3, atol=1e-5)
 
 
-def test_transforms_by_a_weight_of_the_noise():
-    """The mean logits are then plain tensors, but the factors are not."""
-    import torch
-
-    head, integrator = make_head(), QuasiMonteCarlo(SAMPLES)
-    with torch.no_grad():
-        normal = head.logit_distribution(tensor()).standardized(head.link.center, head.temperature)
-
-        def total(scale):
-            changed = type(normal)(normal.loc, normal.scale_diag, normal.factor * scale)
-            return integrator.integrate(head.link, changed)[:, 0].sum()
-
-        one = torch.tensor(1.0)
-        slope = torch.func.grad(total)(one)
-        assert_allclose(torch.func.vmap(total)(torch.ones(2)).numpy(), [total(one).item()] * 2, rtol=1e-4)
-    assert_allclose(slope.item(), ((total(one + 1e-2) - total(one - 1e-2)) / 2e-2).item(), rtol=1e-2)
-
-
 def test_a_prediction_inside_a_transform_of_something_else():
     """PyTorch refuses every custom gradient there, even of plain tensors."""
     import torch
@@ -234,19 +186,6 @@ def test_a_prediction_inside_a_transform_of_something_else():
     with torch.no_grad():
         result = torch.func.vmap(lambda scale: scale * head(tensor()))(torch.ones(2))
     assert_allclose(result[1].numpy(), predict(head).numpy(), rtol=1e-5, atol=1e-5)
-
-
-@forward_mode
-def test_forward_mode_outside_torch_func():
-    import torch
-    from torch.autograd import forward_ad
-
-    head, x = make_head(), tensor()
-    expected = torch.func.jvp(head, (x,), (torch.ones_like(x),))[1]
-    with torch.no_grad(), forward_ad.dual_level():
-        result = forward_ad.unpack_dual(head(forward_ad.make_dual(x, torch.ones_like(x))))
-        assert_allclose(result.primal.numpy(), predict(head).numpy(), rtol=1e-5, atol=1e-5)
-        assert_allclose(result.tangent.numpy(), expected.detach().numpy(), rtol=1e-4, atol=1e-5)
 
 
 def traced_by_jit(head):
@@ -332,16 +271,6 @@ def test_copies_and_pickles_hold_no_tensors_and_predict_alike():
     clone = copy.deepcopy(head)
     assert_array_equal(predict(clone).numpy(), expected.numpy())
     assert clone.integrator._tensors is not head.integrator._tensors
-
-
-def test_a_head_that_torch_saved_predicts_alike():
-    import torch
-
-    head, file = make_head(), io.BytesIO()
-    expected = predict(head)
-    torch.save(head, file)
-    file.seek(0)
-    assert_array_equal(predict(torch.load(file, weights_only=False)).numpy(), expected.numpy())
 
 
 def test_a_prediction_in_inference_mode_leaves_gradients_possible():

@@ -2,7 +2,6 @@
 
 import functools
 import pickle
-import re
 
 import keras
 import numpy as np
@@ -11,9 +10,10 @@ import pytest
 from keras_het.explain import noisy_nll
 from keras_het.labels import choose, corrupt
 from keras_het.labels.data import read, stratified_folds
-from keras_het.labels.methods import METHODS, EarlyLearning, EarlyStopping, ForwardCorrection, Method
+from keras_het.labels.methods import METHODS, EarlyLearning, EarlyStopping, Method
 from keras_het.labels.training.trainer import Trainer
 from keras_het.layers import NoiseTransition
+from tests.checks import refusals
 from tests.common import compiled, reloaded, texts_of_warnings
 from tests.labels.tasks import SHORT, SHORT_TRAININGS, TRUE, Cheat, Constant, Named, X, Y, make_model, maker, short
 
@@ -48,13 +48,6 @@ def test_random_labels_are_not_memorised_and_the_last_epochs_are_said_to_be_the_
             choose(function, x, y, **{**SHORT, "epochs": 6})
     slow = maker(lambda: keras.layers.Dense(8, "relu"), rate=0.03)
     assert "The best epoch is close to the last one" in short(make_model=slow, epochs=np.int64(5)).reason
-
-
-def test_the_default_methods_train_the_cautious_ones_first():
-    result = choose(make_model, X, Y, **{**SHORT, "folds": 2, "epochs": 5})
-    assert [trial.name for trial in result.trials] == [method.name for method in METHODS]
-    kinds = [EarlyLearning, EarlyStopping, ForwardCorrection]
-    assert [type(method) for method in METHODS] == kinds
 
 
 def test_a_training_or_a_function_whose_models_diverge_is_not_chosen():
@@ -112,20 +105,11 @@ def test_a_penalty_of_a_transition_is_chosen_by_the_likelihood_of_noisy_labels()
     y = rng.integers(2, size=400)
     x = (rng.normal(size=(400, 2)) + 4 * y[:, None]).astype("float32")
     noisy = corrupt(y, [[0.7, 0.3], [0.0, 1.0]])
-    few = {"epochs": 30, "batch_size": 75, "folds": 2, "criterion": "loss", "verbose": 0}
-
-    def chosen(labels, *strengths):
-        return choose([functools.partial(make_candidate, strength) for strength in strengths], x, labels, **few)
-
-    result = chosen(y, 3.0, 0.0)
-    assert result.name == "make_candidate(0.0)"  # without noise T is the identity
-    strong, weak = (trial.score.mean() for trial in result.trials)
-    assert weak > strong + 0.1
-    (trial,) = chosen(noisy, 0.02).trials
+    make, few = functools.partial(make_candidate, 0.02), {"epochs": 30, "batch_size": 75, "criterion": "loss"}
+    (trial,) = choose([make], x, noisy, folds=2, verbose=0, **few).trials
     fold = stratified_folds(noisy, 2, 0) == 0  # the same training again, whose likelihood is that of noisy labels
-    trainer = Trainer(functools.partial(make_candidate, 0.02), 30, batch_size=75, criterion="loss")
     data = read(x, noisy)
-    fitted = trainer(trial.method, data[~fold], data[fold], seed=0, epochs=trial.epoch)
+    fitted = Trainer(make, **few)(trial.method, data[~fold], data[fold], seed=0, epochs=trial.epoch)
     assert -trial.score[fold].mean() == pytest.approx(noisy_nll(fitted.model, x[fold], noisy[fold]), rel=1e-4)
 
 
@@ -244,17 +228,10 @@ REFUSED = {
 }  # fmt: skip
 
 
-def test_inputs_that_are_not_finite_are_warned_of():
-    broken = read(np.where(np.arange(240)[:, None] == 21, np.nan, X), Y)
-    with pytest.warns(UserWarning, match="`x` has nan or infinity in example 21"):
-        Trainer(make_model).check(broken)
-
-
-@pytest.mark.parametrize("case", REFUSED)
-def test_what_cannot_be_chosen_is_refused(case):
-    arguments, text = REFUSED[case]
-    with pytest.raises(ValueError, match=re.escape(text)):
-        choose(**{"make_model": make_model, "x": X, "y": Y, **SHORT, **arguments})
+GIVEN = {"make_model": make_model, "x": X, "y": Y, **SHORT}
+test_what_cannot_be_chosen_is_refused = refusals(
+    [(functools.partial(choose, **GIVEN | arguments), text) for arguments, text in REFUSED.values()]
+)
 
 
 @pytest.mark.filterwarnings("ignore:When providing `inputs` as a dict")

@@ -19,6 +19,7 @@ from sklearn.utils.estimator_checks import estimator_checks_generator
 from keras_het import explain
 from keras_het.labels import Classifier
 from keras_het.labels.methods import EarlyStopping, ForwardCorrection, Heteroscedastic
+from tests.checks import refusals
 from tests.common import texts_of_warnings
 
 pytestmark = pytest.mark.once
@@ -79,12 +80,6 @@ CHECKS = {"torch": {name for _, name in scikit_learn_checks()} - ROUNDED}.get(ke
 @pytest.mark.filterwarnings("ignore:The model learned nothing")
 def test_checks_of_scikit_learn(check):
     check(small(epochs=20, batch_size=128))
-
-
-def test_the_named_checks_exist():
-    names = {name for _, name in scikit_learn_checks()}
-    assert names >= OF_BACKENDS | ROUNDED
-    assert len(names) > 40
 
 
 def test_the_order_of_examples_matters_by_rounding_alone():
@@ -230,7 +225,7 @@ X = np.arange(60, dtype="float32").reshape(30, 2)
 Y = NAMES[np.arange(30) % 3]
 
 
-@pytest.mark.parametrize(("arguments", "x", "y", "weight", "text"), [
+REFUSED = [
     ({"epochs": 0}, X, Y, None, "`epochs` must be an integer at least 1. Received: epochs=0"),
     ({"make_model": "no"}, X, Y, None, "`make_model` must be a function that makes a new compiled model, or None"),
     ({"make_model": convolution}, X, Y, None, "`make_model` must return models of the 3 classes of `y`"),
@@ -241,11 +236,10 @@ Y = NAMES[np.arange(30) % 3]
     ({}, X, np.linspace(0, 1, 30), None, "Unknown label type: continuous"),
     ({}, X, Y, np.zeros(30), "`sample_weight` must"),
     ({}, X, Y, np.float32([-1.0] + [1.0] * 29), "`sample_weight` must be finite and not negative. Received: -1.0"),
-])  # fmt: skip
-def test_arguments_and_data_out_of_range_are_refused_by_fit(arguments, x, y, weight, text):
-    with pytest.raises(ValueError) as error:
-        small(**arguments).fit(x, y, weight)
-    assert text in str(error.value)
+]  # fmt: skip
+test_arguments_and_data_out_of_range_are_refused_by_fit = refusals(
+    [(lambda case=case: small(**case[0]).fit(*case[1:]), text) for *case, text in REFUSED]
+)
 
 
 @SHORT

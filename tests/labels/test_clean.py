@@ -1,10 +1,10 @@
 """The whole way in one call: planted wrong labels rank first, and held-out labels decide what is trained on."""
 
+import functools
 import re
 
 import keras
 import numpy as np
-import pandas
 import pytest
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
@@ -13,7 +13,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from keras_het.explain import predict_probabilities
-from keras_het.labels import clean, find_issues
+from keras_het.labels import clean
+from tests.checks import refusals
 from tests.common import Batches, assert_same_arrays, compiled, texts_of_warnings
 
 pytestmark = pytest.mark.once
@@ -217,19 +218,6 @@ def test_without_issues_every_example_stays():
     assert result.reason == "The final model is trained on all labels, because none is an issue."
 
 
-def test_the_frame_of_issues_has_the_names_and_the_index_of_the_data():
-    x = pandas.DataFrame(X, columns=["a", "b", "c"], index=[f"row {i}" for i in range(240)])
-    y = pandas.Categorical.from_codes(LABELS, NAMES)
-    result = clean(None, x, y, probabilities=out_of_sample(), verbose=0)
-    frame = result.issues.to_frame().loc[x.index]
-    assert frame.columns.tolist() == ["label", "suggested", "score", "is_issue"]
-    assert frame.label.tolist() == NAMES[LABELS].tolist()
-    assert frame.suggested[frame.is_issue].tolist() == NAMES[TRUE][frame.is_issue].tolist()
-    np.testing.assert_allclose(frame.score, out_of_sample()[np.arange(240), LABELS], rtol=1e-6)
-    series = pandas.Series(LABELS, index=x.index)
-    assert sorted(find_issues(out_of_sample(), series).to_frame().index) == sorted(x.index)
-
-
 def test_columns_in_another_order_than_the_classes_are_named():
     names = np.array(["9", "10", "2"])
     options = {"probabilities": 0.85 * np.eye(3)[TRUE] + 0.05, "verbose": 0}
@@ -272,12 +260,10 @@ REFUSED = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("case", REFUSED)
-def test_what_cannot_be_cleaned_is_refused(case):
-    arguments, text = REFUSED[case]
-    given = {"classifier": make_model, "x": X, "y": LABELS, "probabilities": out_of_sample(), "epochs": 1, "folds": 3}
-    with pytest.raises(ValueError, match=re.escape(text)):
-        clean(**given | {"verbose": 0} | arguments)
+GIVEN = {"classifier": make_model, "x": X, "y": LABELS, "probabilities": out_of_sample(), "epochs": 1, "verbose": 0}
+test_what_cannot_be_cleaned_is_refused = refusals(
+    [(functools.partial(clean, **GIVEN | arguments), text) for arguments, text in REFUSED.values()]
+)
 
 
 def probit(seed, count=600, size=20):
@@ -302,14 +288,6 @@ def test_weights_of_zero_leave_rows_and_whole_classes_out():
     many, labels = np.tile(X, (80, 1)), np.tile(LABELS, 80)
     result = clean(None, many, labels, sample_weight=np.arange(len(many)) >= 10_000, action="keep", verbose=0)
     assert np.mean(result.model.predict(X, verbose=0).argmax(axis=1) == TRUE) > 0.95
-
-
-def test_a_class_that_no_training_has_seen_is_never_predicted():
-    rng = np.random.default_rng(0)
-    x = np.concatenate([rng.normal(10, 0.01, (30, 1)), rng.normal(-10, 0.01, (30, 1)), [[0.0]]])
-    with texts_of_warnings():
-        result = clean(None, x, np.repeat([0, 1, 2], [30, 30, 1]), verbose=0)
-    assert result.probabilities[60, 2] == 0.0
 
 
 class Broken(LogisticRegression):

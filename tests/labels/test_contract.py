@@ -12,7 +12,7 @@ import pytest
 import keras_het
 from keras_het import callbacks, explain, models
 from keras_het.base.seeds import preserve_random_states
-from keras_het.labels import choose, clean, find_issues, verify_accuracy
+from keras_het.labels import choose, clean, find_issues
 from keras_het.labels.methods import EarlyStopping
 from keras_het.labels.synthetic import look_alike_transitions
 from tests.checks import refusals
@@ -50,15 +50,6 @@ def is_right(model, x=X):
 @pytest.mark.parametrize("verb", VERBS)
 def test_one_function_goes_through_every_call(verb, data):
     assert is_right(VERBS[verb](make_model, *data()).model) > 0.6
-
-
-def test_features_and_a_trained_model_need_no_function():
-    trained = make_model()
-    trained.fit(X, TRUE, epochs=5, verbose=0)
-    for x, y in (arrays(), data_set()):
-        assert is_right(clean(trained, x, y, verbose=0).model) > 0.6
-    features = keras_het.explain.features(trained, X)
-    assert is_right(clean(None, features, Y, verbose=0).model, features) > 0.6
 
 
 def draws_after(call):
@@ -164,21 +155,3 @@ def test_the_head_needs_no_package_of_the_labels_and_an_error_names_these():
     result = subprocess.run([sys.executable, "-c", WITHOUT], capture_output=True, text=True, check=True)
     text = "keras_het.labels needs more packages: pip install scikit-learn pandas jinja2. "
     assert result.stdout.startswith(text), result.stdout
-
-
-ONE = (
-    np.array([[0.9, 0.1], [0.8, 0.2], [0.7, 0.3], [0.95, 0.05], [0.1, 0.9], [0.2, 0.8], [0.05, 0.95]]),
-    [0, 0, 0, 1, 1, 1, 1],
-)
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        (lambda: find_issues(*ONE), "1 of 7 labels; 1 is an issue. Most"),
-        (lambda: verify_accuracy(*ONE, {0: 0}), "from the 1 verified label only"),
-        (lambda: verify_accuracy(*ONE, {0: 0}), "assumes: 1 verified example, drawn"),
-    ],
-)
-def test_one_thing_is_singular(text, expected):
-    assert expected in str(text())

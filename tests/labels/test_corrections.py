@@ -8,6 +8,7 @@ import pandas
 import pytest
 
 from keras_het.labels import apply_corrections, find_issues, report
+from tests.common import refuses
 from tests.labels.test_page import HOSTILE
 
 pytestmark = pytest.mark.refusal
@@ -78,9 +79,7 @@ def test_names_may_have_any_order_and_further_classes_and_two_classes_of_one_nam
         apply_corrections(["cat", "dog", "cat"], path, ["owl", "dog"])
     path = write(tmp_path / "labels.csv", "1,a,b", "0,a,")
     assert apply_corrections([0, 1], path, ["a", "a", "b"]).tolist() == [0, 2]
-    with pytest.raises(
-        ValueError, match=r"the name of one class in the column `corrected`: 'a', 'b'\. Received: 'a' in row 2"
-    ):
+    with refuses(r"the name of one class in the column `corrected`: 'a', 'b'\. Received: 'a' in row 2"):
         apply_corrections([0, 2], write(path, "1,b,a"), ["a", "a", "b"])
 
 

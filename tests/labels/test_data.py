@@ -76,17 +76,6 @@ def test_votes_of_booleans_and_categoricals_keep_their_classes_and_order():
         read(X, votes=frame)
 
 
-@pytest.mark.parametrize("missing", [None, float("nan"), "", -1])
-@pytest.mark.parametrize("names", [["cat", "dog", "owl"], [False, True], [0, 1, 2], [0.0, 1.0, 2.0]])
-def test_aggregate_and_annotators_accept_names_and_missing_votes(names, missing):
-    votes = np.where(VOTES < 0, -1, VOTES % len(names))
-    expected = aggregate(votes)
-    table = np.array([[missing if vote < 0 else names[vote] for vote in row] for row in votes], object)
-    np.testing.assert_array_equal(aggregate(table).probabilities, expected.probabilities)
-    class_names = names if isinstance(names[0], str | bool) else None
-    assert str(annotators(expected, table)) == str(annotators(expected, votes, class_names=class_names))
-
-
 def test_columns_of_probabilities_are_matched_by_name_and_an_index_names_each_row_once():
     names, p = np.array(["1", "10", "2"]), 0.1 + 0.7 * np.eye(3)[TRUE]
     columns = pandas.DataFrame(p, columns=names)
@@ -313,15 +302,10 @@ REFUSED_VOTES = {
 }
 
 
-@pytest.mark.refusal
-@pytest.mark.parametrize(
-    ("name", "case"), [*(("y", case) for case in REFUSED), *(("votes", case) for case in REFUSED_VOTES)]
+test_what_is_no_label_and_no_vote_is_refused = refusals(
+    [(functools.partial(read, X, y), text) for y, text in REFUSED.values()],
+    [(functools.partial(read, X, votes=votes), text) for votes, text in REFUSED_VOTES.values()],
 )
-def test_what_is_no_label_and_no_vote_is_refused(name, case):
-    value, text = (REFUSED if name == "y" else REFUSED_VOTES)[case]
-    with pytest.raises(ValueError) as error:
-        read(X, **{name: value})
-    assert text in str(error.value)
 
 
 SPARSE = scipy.sparse.csr_matrix(X)

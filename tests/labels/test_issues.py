@@ -70,26 +70,6 @@ def test_a_notebook_shows_the_worst_as_text(digits):
     assert found._repr_html_().endswith(f"<p>{str(found).splitlines()[-1]}</p>")
 
 
-def flipped(count=1000, seed=0):
-    """Classes, and labels of which 40% of class 0 are 1, and a tenth of all others any class; p of a fair model."""
-    rng = np.random.default_rng(seed)
-    true = rng.integers(4, size=count)
-    transition = np.full((4, 4), 0.1 / 3) + (0.9 - 0.1 / 3) * np.eye(4)
-    transition[0] = [0.55, 0.4, 0.03, 0.02]
-    labels = (transition[true].cumsum(axis=1) < rng.random((count, 1))).sum(axis=1)
-    return true, labels, (rng.dirichlet(np.ones(4), count) * 0.5 + 0.5 * np.eye(4)[true]) @ transition
-
-
-def test_the_ranking_by_a_transition_finds_more_errors_of_a_frequent_flip():
-    true, labels, p = flipped()
-    wrong = true != labels
-    first, second = (find_issues(p, labels, ranking=ranking) for ranking in ("confidence", "transition"))
-    assert wrong[second.index[:150]].sum() > 1.2 * wrong[first.index[:150]].sum()
-    np.testing.assert_array_equal(np.sort(first.index[first.is_issue]), np.sort(second.index[second.is_issue]))
-    assert first.transition[0, 1] == pytest.approx(0.4, abs=0.1)
-    np.testing.assert_array_equal(first.transition, second.transition)
-
-
 def test_the_updates_and_the_added_labels_by_hand():
     """With loops: T of labels of which none is contradicted has, beside them, the added ones."""
     p = np.array([[0.7, 0.2, 0.1], [0.1, 0.8, 0.1], [0.2, 0.1, 0.7]])
@@ -179,36 +159,6 @@ def test_a_training_is_judged_by_what_it_said_before_it_knew_the_labels():
     assert found.suggested.tolist() == [1, 0, 1, 0]
     np.testing.assert_allclose(found.score, special.expit(mean[[1, 2, 3, 0]]), rtol=1e-4)
     assert found.is_issue.tolist() == [True, True, False, False]
-
-
-def test_epochs_after_all_labels_are_known_change_nothing():
-    """With equal weights ten epochs of a margin of 9 would outvote two of -2."""
-    labels, margins = np.array([0] * 4 + [1] * 4), np.where(np.arange(8) == 3, -2.0, 2.0)
-    early = np.where(np.eye(2, dtype=bool)[labels], margins[:, None] / 2, -margins[:, None] / 2)
-    late = np.where(np.eye(2, dtype=bool)[labels], 9.0, 0.0)
-    found = find_issues(trained(labels, np.stack([early, early, *[late] * 10])))
-    assert found.index[found.is_issue].tolist() == [3]
-    assert np.stack([margins, margins, *[np.full(8, 9.0)] * 10]).mean(axis=0)[3] > 7
-
-
-def test_the_last_epoch_alone_would_miss_what_is_learned_by_heart():
-    labels = np.array([0, 0, 0, 1, 1, 1])
-    first = np.array([[4, 0], [4, 0], [0, 4], [0, 4], [0, 4], [0, 4]], float)
-    last = np.where(np.eye(2, dtype=bool)[labels], 2.0, 0.0)
-    assert find_issues(trained(labels, np.stack([first, last]))).is_issue.tolist() == [True] + [False] * 5
-    assert not find_issues(trained(labels, last[None])).is_issue.any()
-
-
-def test_one_training_and_a_vote_of_neighbours_find_planted_issues(digits):
-    labels, wrong, _, x, _ = digits
-    model = keras.Sequential([keras.Input((64,)), keras.layers.Dense(64, "relu"), keras.layers.Dense(10)])
-    model.compile(keras.optimizers.Adam(0.003), keras.losses.SparseCategoricalCrossentropy(from_logits=True))
-    model.fit(x, labels, batch_size=64, epochs=15, verbose=0, callbacks=[dynamics := TrainingDynamics(x, labels)])
-    votes = cross_val_predict(KNeighborsClassifier(10), x, labels, method="predict_proba")
-    for found in (find_issues(dynamics), find_issues(votes, labels)):
-        assert average_precision_score(wrong[found.index], -found.score) > 0.9
-        assert np.mean(wrong[found.index[found.is_issue]]) > 0.8
-        assert np.mean(found.is_issue[wrong[found.index]]) > 0.8
 
 
 RECORD, PAIR = trained([0, 1], np.zeros((1, 2, 2))), [[0.5, 0.5], [0.5, 0.5]]

@@ -31,24 +31,6 @@ def test_callbacks_of_a_method_see_its_trainings_alone():
     assert seen == ["watched"] * 2
 
 
-def test_what_the_optimizer_excludes_from_weight_decay_does_not_decay():
-    seen = []
-
-    def make_model():
-        model = keras.Sequential([keras.Input((6,)), keras.layers.Dense(3)])
-        optimizer = keras.optimizers.AdamW(0.1, weight_decay=1e-3)
-        optimizer.exclude_from_weight_decay(var_names=["bias"])
-        return compiled(model, optimizer, keras.losses.SparseCategoricalCrossentropy(from_logits=True))
-
-    class Spy(keras.callbacks.Callback):
-        def on_train_end(self, logs=None):
-            decayed = self.model.optimizer._use_weight_decay
-            seen.append({v.path.split("/")[-1]: decayed(v) for v in self.model.trainable_variables})
-
-    short(folds=2, make_model=make_model, callbacks=[Spy()])
-    assert seen == [{"kernel": True, "bias": False}] * 3
-
-
 def test_weights_are_averaged_over_the_epochs():
     seen = []
 

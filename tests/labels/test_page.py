@@ -149,6 +149,7 @@ def test_the_index_of_a_frame_is_in_issues_and_report(tmp_path):
     rows = [f"row {number}" for number in range(COUNT)]
     y = pandas.Series(Y, rows)
     issues = find_issues(pandas.DataFrame(P, rows), y)
+    assert issues.to_frame().columns.tolist() == ["label", "suggested", "score", "is_issue"]
     assert issues.to_frame().loc[rows].label.tolist() == Y.tolist()
     assert {*issues.to_frame().index[:WRONG]} == {*rows[:WRONG]}
     texts = pandas.Series([f"text of {row}" for row in rows], rows)

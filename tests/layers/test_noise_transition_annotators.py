@@ -9,7 +9,6 @@ from numpy.testing import assert_allclose, assert_array_equal
 import keras_het
 from keras_het import explain
 from keras_het.callbacks import ReleaseTransition, TransitionMonitor
-from keras_het.labels import corrupt, pair_flip, symmetric
 from keras_het.layers import NoiseTransition
 from keras_het.losses import AnnotatorsLoss, SmoothedCrossentropy
 from keras_het.metrics import AnnotatorsMetric
@@ -105,39 +104,6 @@ def test_one_annotator_is_the_plain_layer():
     assert len(result[0]) == 3  # the losses, the kernel, and T
     for plain, one in zip(*result, strict=True):
         assert_allclose(plain, one, rtol=1e-5, atol=1e-6)
-
-
-def counted(clean, labels):
-    counts = np.zeros((UNITS, UNITS))
-    np.add.at(counts, (clean, labels), 1)
-    return counts / counts.sum(axis=1, keepdims=True)
-
-
-def learn(transitions, **arguments):
-    """Learns the T of annotators from their labels of examples whose class is nearly certain."""
-    clean = np.repeat(np.arange(UNITS), 200)
-    log_p = np.log(0.999 * np.eye(UNITS) + 0.001 / UNITS)[clean].astype("float32")
-    labels = np.stack([corrupt(clean, t, seed=m) for m, t in enumerate(transitions)], axis=1)
-    labels[::2, 0] = -1
-    # The likeliest T, without the chance of the draw.
-    transitions = [np.eye(UNITS), *(counted(clean, column) for column in labels.T[1:])]
-    layer = NoiseTransition(UNITS, num_annotators=len(transitions), **arguments)
-    model = keras.Sequential([keras.Input((UNITS,)), layer])
-    # Not Adam: it scales the entries of a row by their noise, and with the projection has another fixed point than the
-    # likeliest T.
-    model.compile(keras.optimizers.SGD(0.2), AnnotatorsLoss())
-    model.fit(log_p, labels, epochs=150, batch_size=len(clean), verbose=0)
-    return np.array([total_variation(t, true) for t, true in zip(rows(layer), transitions, strict=True)])
-
-
-PLANTED = [np.eye(UNITS), symmetric(UNITS, 0.3), pair_flip(UNITS, 0.8), np.full((UNITS, UNITS), 0.25)]
-
-
-@pytest.mark.on_jax
-def test_planted_transitions_are_recovered_and_a_perfect_annotator_has_the_identity():
-    distances = learn(PLANTED, transition=symmetric(UNITS, 0.5))
-    assert distances.max() < 0.05
-    assert distances[0] < 0.02
 
 
 def test_a_regularizer_sums_over_annotators():

@@ -16,12 +16,9 @@ from keras_het.layers import (
     NoiseTransition,
 )
 from keras_het.models.temperature_scaler import TemperatureScaler
-from keras_het.parity.child import rewrite
+from tests.checks import refusals, refused_arguments
 from tests.common import (
     built,
-    check_refusal,
-    each_refusal,
-    refused_arguments,
     refuses,
     session,
     sparse_crossentropy,
@@ -142,16 +139,9 @@ REFUSED = {
 }  # fmt: skip
 
 
-@each_refusal(REFUSED)
-def test_refusals(text, call):
-    check_refusal(text, call)
-
-
-@pytest.mark.parametrize("kind", [Diagonal, LowRank, ParameterEfficient, Latent])
-def test_refusals_of_every_covariance(kind):
-    scales = {"min_scale": [("be a finite float32 number at least 0", -1e-3)], "initial_scale": [(POSITIVE, 0)]}
-    for text, call in refused_arguments(kind, scales).items():
-        check_refusal(text, call)
+SCALES = {"min_scale": [("be a finite float32 number at least 0", -1e-3)], "initial_scale": [(POSITIVE, 0)]}
+OF_COVARIANCES = [refused_arguments(kind, SCALES) for kind in (Diagonal, LowRank, ParameterEfficient, Latent)]
+test_refusals = refusals(REFUSED, *OF_COVARIANCES, errors=(ValueError, TypeError))
 
 
 @pytest.mark.smoke
@@ -258,14 +248,6 @@ def test_a_training_step_in_a_session_of_half_precision(floatx):
         assert np.isfinite(gradient).all(), name
 
 
-@pytest.mark.parametrize("argument", ["min_scale", "shape_of_noise"])
-def test_a_config_with_an_unknown_argument_is_refused_by_its_name(argument):
-    saved = keras.saving.serialize_keras_object(HeteroscedasticDense(3))
-    saved["config"][argument] = 0.1
-    with pytest.raises(TypeError, match=argument):
-        keras.saving.deserialize_keras_object(saved)
-
-
 def test_a_head_that_was_refused_can_be_built_again():
     head = HeteroscedasticDense(3, covariance=Latent(20))
     with refuses("`num_factors` must be None or an integer"):
@@ -277,13 +259,3 @@ def test_a_head_that_was_refused_can_be_built_again():
     assert not head.weights
     head.integrator = QuasiMonteCarlo(16)
     assert tuple(head(np.zeros((2, 200), "float32")).shape) == (2, 3)
-
-
-@pytest.mark.parametrize("num_samples", [1 << 62, (1 << 20) + 1, -1])
-def test_a_file_with_an_absurd_number_of_samples_is_refused(tmp_path, num_samples):
-    """Before any memory is allocated: a terabyte of nodes would not fit."""
-    path = str(tmp_path / "good.keras")
-    keras.Sequential([keras.Input((4,)), HeteroscedasticDense(3)]).save(path)
-    path = rewrite(path, lambda part: part | {"num_samples": num_samples} if "num_samples" in part else part)
-    with pytest.raises((ValueError, TypeError), match=r"`num_samples` must be an integer in \[1, 1048576\]."):
-        keras.models.load_model(path)

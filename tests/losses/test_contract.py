@@ -149,22 +149,3 @@ def test_fit_and_a_round_trip_of_the_config(case, tmp_path):
     again = reloaded(model, tmp_path).loss
     assert again.get_config() == loss.get_config()
     check(again(LABELS, LOGITS), float(loss(LABELS, LOGITS)))
-
-
-@pytest.mark.refusal
-@pytest.mark.parametrize(("kwargs", "text"), [
-    ({"from_logits": "yes"}, "`from_logits` must be True or False. Received: from_logits='yes'"),
-    ({"ignore_class": 1.5}, "`ignore_class` must be an integer in [-16777216, 16777216]. Received: ignore_class=1.5"),
-])  # fmt: skip
-@every_loss
-def test_errors_of_the_common_arguments(case, kwargs, text):
-    with pytest.raises(ValueError) as error:
-        case.make(**kwargs)
-    assert str(error.value) == text
-
-
-@every_loss
-def test_label_vectors_have_no_class_to_ignore(case):
-    with pytest.raises(ValueError) as error:
-        case.make(ignore_class=1)(VECTORS, PROBABILITIES)
-    assert str(error.value) == "`ignore_class` must be None for label vectors. Received: ignore_class=1"

@@ -14,9 +14,10 @@ from keras_het.losses import (
     SymmetricCrossentropy,
 )
 from keras_het.metrics import AnnotatorsMetric
-from tests.common import check_refusal, each_refusal, refused_arguments, sparse_crossentropy
+from tests.checks import refusals, refused_arguments
+from tests.common import sparse_crossentropy
 from tests.losses import test_annotators_loss as annotators
-from tests.losses.cases import LABELS, LOGITS
+from tests.losses.cases import LABELS, LOGITS, VECTORS
 
 pytestmark = pytest.mark.refusal
 
@@ -44,6 +45,10 @@ REFUSED = {
     **refused_arguments(GeneralizedCrossentropy, GENERALIZED),
     **refused_arguments(MultivariateNormalNLL, {"form": [("be one of 'nll', 'beta', 'faithful'", "mse")]}),
     **refused_arguments(MultivariateNormalNLL, {"beta": [("be a finite", -1.0)]}, form="beta"),
+    **refused_arguments(SmoothedCrossentropy, {"from_logits": [("be True or False", "yes")]}),
+    **refused_arguments(SmoothedCrossentropy, {"ignore_class": [("be an integer in [-16777216, 16777216]", 1.5)]}),
+    "`ignore_class` must be None for label vectors. Received: ignore_class=1":
+        lambda: SmoothedCrossentropy(ignore_class=1)(VECTORS, VECTORS),
     "`transition` must be a square matrix. Received: shape (2, 3)": forward(np.ones((2, 3))),
     "Received: row 1 sums to 0.9": forward([[1, 0], [0.5, 0.4]]),
     "`transition` must have shape (4, 4). Received: shape (3, 3)": forward(np.eye(3)),
@@ -62,6 +67,4 @@ REFUSED = {
 }  # fmt: skip
 
 
-@each_refusal(REFUSED)
-def test_refusals(text, call):
-    check_refusal(text, call)
+test_refusals = refusals(REFUSED, errors=(ValueError, TypeError))

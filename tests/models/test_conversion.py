@@ -308,14 +308,3 @@ def test_a_sigmoid_of_every_pixel_may_be_flattened():
     model = sharpen(convolution(layers.Flatten(), activation="sigmoid"))
     new = heteroscedastic(model, 2, seed=0)
     assert np.abs(new.predict(IMAGES, verbose=0) - model.predict(IMAGES, verbose=0)).max() < 0.02
-
-
-@pytest.mark.parametrize("application", [keras.applications.MobileNet, keras.applications.MobileNetV3Small])
-def test_keras_applications_that_end_in_a_convolution(application):
-    size = 32 if application is keras.applications.MobileNet else 64
-    arguments = {"alpha": 0.25} if size == 32 else {"alpha": 0.75, "include_preprocessing": False}
-    model = sharpen(application((size, size, 3), weights=None, classes=UNITS, **arguments))
-    images = np.random.default_rng(1).normal(size=(4, size, size, 3)).astype("float32")
-    new = heteroscedastic(model, 2, seed=0)
-    assert new.output_shape == model.output_shape == (None, UNITS)
-    assert np.abs(probabilities(new, images) - model.predict(images, verbose=0)).max() < 0.02

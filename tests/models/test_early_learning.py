@@ -14,8 +14,6 @@ import keras_het
 from keras_het.losses import GeneralizedCrossentropy
 from keras_het.models import EarlyLearning, with_index
 from tests.common import (
-    StopAt,
-    StopError,
     assert_finite,
     assert_same_arrays,
     compiled,
@@ -380,15 +378,3 @@ def test_an_index_beyond_the_memory_is_refused_before_the_loss_is_nan(way, form)
     model, weights = identity(), form(with_index(2 * EXAMPLES))
     with refuses(f"`sample_weight` must have indices below `num_examples`, {EXAMPLES}"):
         getattr(model, way)(np.repeat(LOGITS, 2, 0), np.repeat(LABELS, 2), sample_weight=weights)
-
-
-@pytest.mark.on_jax
-def test_a_run_that_is_interrupted_and_resumed_equals_the_whole_one(tmp_path):
-    whole = make_model()
-    fit(whole, 4)
-    backup = keras.callbacks.BackupAndRestore(tmp_path)
-    with pytest.raises(StopError):
-        fit(make_model(), 4, callbacks=[backup, StopAt(2)])
-    resumed = make_model()
-    fit(resumed, 4, callbacks=[keras.callbacks.BackupAndRestore(tmp_path)])
-    assert_same_arrays(resumed.weights, whole.weights)

@@ -259,9 +259,7 @@ def test_a_dict_of_one_output_stays_a_dict(keys):
         assert np.isfinite(model.fit(X, labels, verbose=0).history["loss"]).all()
     joint = {"joint": True, "link": "sigmoid", "warm_start": False}
     for call in (lambda: heteroscedastic_regression(old, X, Y), lambda: heteroscedastic(old, **joint)):
-        with pytest.raises(
-            ValueError, match=r"`model` must return an array: pass keras.Model\(model.input, model.outp"
-        ):
+        with refuses(r"`model` must return an array: pass keras.Model\(model.input, model.outp"):
             call()
 
 
@@ -341,24 +339,15 @@ def test_an_optimizer_that_cannot_be_made_again_is_warned_of(optimizer):
 def test_weights_stay_excluded_from_weight_decay():
     old = functional("softmax")
     below, head = old.layers[1], old.layers[-1]
-    for variables, names in (([below.kernel], None), (None, ["bias", "gamma"]), ([below.kernel], ["bias"])):
-        optimizer = keras.optimizers.AdamW(0.1)
-        optimizer.exclude_from_weight_decay(variables, names)
-        new = converted(compiled(old, optimizer, "sparse_categorical_crossentropy"))
-        for each in (optimizer, new.optimizer):
-            each.build(new.trainable_variables)  # Keras 3.16 refuses to say it before
-        for variable in new.trainable_variables:
-            assert new.optimizer._use_weight_decay(variable) == optimizer._use_weight_decay(variable)
     optimizer = keras.optimizers.AdamW(0.1)
-    optimizer.exclude_from_weight_decay([below.kernel, head.kernel])
+    optimizer.exclude_from_weight_decay([below.kernel, head.kernel], ["bias"])
     new = converted(compiled(old, optimizer, "sparse_categorical_crossentropy"))
-    new.optimizer.build(new.trainable_variables)
-    uses_decay = [each.path for each in new.trainable_variables if new.optimizer._use_weight_decay(each)]
-    assert not any(path.endswith(("hidden/kernel", "loc/kernel")) for path in uses_decay)
-    assert sum(path.endswith("/kernel") for path in uses_decay) == 2
+    new.optimizer.build(new.trainable_variables)  # Keras 3.16 refuses to say it before
+    decays = [each.path.split("/")[-2:] for each in new.trainable_variables if new.optimizer._use_weight_decay(each)]
+    assert decays == [["scale_diag", "kernel"], ["factor", "kernel"]]
     back = keras_het.homoscedastic(new)
     back.optimizer.build(back.trainable_variables)
-    assert [each.name for each in back.trainable_variables if back.optimizer._use_weight_decay(each)] == ["bias"] * 2
+    assert not any(map(back.optimizer._use_weight_decay, back.trainable_variables))
     optimizer = keras.optimizers.AdamW(0.1)
     other = keras.layers.Dense(3).add_weight(shape=(2,))  # kept: PyTorch's key is an id, which Python uses again
     optimizer.exclude_from_weight_decay([below.kernel, other])
@@ -381,14 +370,6 @@ def test_the_loss_is_scaled_as_it_was():
         mixed = compiled(functional("softmax"), "sgd", "sparse_categorical_crossentropy")
     assert not isinstance(plain.optimizer, keras.optimizers.LossScaleOptimizer)
     assert type(mixed.optimizer) is type(converted(mixed).optimizer) is keras.optimizers.LossScaleOptimizer
-
-
-def test_the_way_back_is_compiled_too():
-    old = compiled(functional("softmax"), "sgd", "sparse_categorical_crossentropy", metrics=["accuracy"])
-    kept = homoscedastic(converted(old))
-    assert kept.layers[-1].activation is keras.activations.softmax
-    assert_allclose(kept.predict(X, verbose=0), old.predict(X, verbose=0), rtol=1e-4, atol=1e-6)
-    assert kept.loss == "sparse_categorical_crossentropy"
 
 
 @pytest.mark.parametrize("clone", [False, pytest.param(True, marks=[pytest.mark.smoke, pytest.mark.on_jax])])

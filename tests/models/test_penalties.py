@@ -67,25 +67,6 @@ def test_constraints_hold_for_the_same_logits(temperature, tmp_path):
     ]
 
 
-@pytest.mark.parametrize("temperature", [1.0, 5.0])
-def test_weight_decay_shrinks_the_logits_as_before(temperature):
-    """Sixty epochs of SGD: the new logits stay within 3% of the old ones."""
-
-    def logits(model):
-        values = np.log(model.predict(X, batch_size=400, verbose=0))
-        return np.sqrt(np.square(values - values.mean(axis=1, keepdims=True)).mean())
-
-    keras.utils.set_random_seed(0)
-    old = model_of()
-    old.compile(keras.optimizers.SGD(0.1, weight_decay=0.02), "sparse_categorical_crossentropy")
-    old.fit(X, Y, epochs=60, batch_size=40, verbose=0)
-    new = heteroscedastic(old, 2, seed=0, temperature=temperature)
-    new.optimizer.learning_rate = 0.1 * temperature**2  # SGD's steps of the logits are proportional to 1 / tau^2
-    new.optimizer.weight_decay = 0.02 / temperature**2
-    new.fit(X, Y, epochs=60, batch_size=40, verbose=0)
-    assert logits(new) == pytest.approx(logits(old), rel=0.03)
-
-
 def test_a_frozen_layer_stays_frozen_and_its_noise_learns(tmp_path):
     old = sharpen(model_of(trainable=False))
     new = heteroscedastic(old, 2, seed=0)

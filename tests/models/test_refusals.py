@@ -18,7 +18,8 @@ from keras_het.models import (
     scale_temperature,
 )
 from keras_het.models.temperature_scaler import TemperatureScaler, best_temperature
-from tests.common import Subclassed, check_refusal, each_refusal, refused_arguments, refuses
+from tests.checks import refusals, refused_arguments
+from tests.common import Subclassed, refuses
 from tests.models import test_early_learning as early
 from tests.models import test_regression as regression
 from tests.models.checks import UNITS
@@ -290,9 +291,7 @@ TEMPERATURES = {
 }  # fmt: skip
 
 
-@each_refusal(CONVERSION, REGRESSION, DISTRIBUTIONS, EARLY, TEMPERATURES)
-def test_refusals(text, call):
-    check_refusal(text, call)
+test_refusals = refusals(CONVERSION, REGRESSION, DISTRIBUTIONS, EARLY, TEMPERATURES, errors=(ValueError, TypeError))
 
 
 def named_outputs():

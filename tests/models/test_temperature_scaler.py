@@ -91,40 +91,29 @@ def test_labels_and_outputs_of_places_count_as_examples():
     assert best_temperature(tensor, labels.reshape(3, 100, -1), "sigmoid") == pytest.approx(flat, rel=1e-5)
 
 
-def test_labels_that_are_all_predicted_right_give_the_least_temperature_and_a_warning():
-    for scale in (1.0, 1e6):  # at which every probability is 0 or 1
-        logits = scale * np.array([[3.0, 1.0, 0.0], [0.0, 2.0, 1.0]])
-        with pytest.warns(
-            UserWarning, match=r"The temperature is 0.05, the lower bound, .* almost every label is predicted correctly"
-        ):
-            assert best_temperature(logits, [0, 1], "softmax") == MIN_TEMPERATURE
-        with pytest.warns(UserWarning, match="the lower bound"):
-            assert best_temperature(logits - scale * 1.5, [[1, 0, 0], [0, 1, 0]], "sigmoid") == MIN_TEMPERATURE
+RIGHT, WRONG = np.array([[3.0, 1.0, 0.0], [0.0, 2.0, 1.0]]), data("softmax", 0.5)
+LOWER = "The temperature is 0.05, the lower bound, .* almost every label is predicted correctly"
+UPPER = "The temperature is 20, the upper bound, .* the outputs do not predict these labels"
+EQUAL = "the outputs of each example are equal"
 
 
-def test_equal_outputs_leave_the_temperature_at_one_with_a_warning():
-    for link, outputs, labels in (
-        ("softmax", np.full((4, 3), -2.0), [0, 1, 2, 0]),
-        ("sigmoid", np.zeros((2, 3)), np.eye(3)[:2]),
-    ):
-        with pytest.warns(UserWarning, match="the outputs of each example are equal"):
-            assert best_temperature(outputs, labels, link) == 1.0
+@pytest.mark.parametrize(("link", "outputs", "labels", "expected", "text"), [
+    ("softmax", RIGHT, [0, 1], MIN_TEMPERATURE, LOWER),
+    ("softmax", 1e6 * RIGHT, [0, 1], MIN_TEMPERATURE, LOWER),  # every probability is 0 or 1
+    ("sigmoid", RIGHT - 1.5, [[1, 0, 0], [0, 1, 0]], MIN_TEMPERATURE, LOWER),
+    ("softmax", np.full((4, 3), -2.0), [0, 1, 2, 0], 1.0, EQUAL),
+    ("sigmoid", np.zeros((2, 3)), np.eye(3)[:2], 1.0, EQUAL),
+    ("softmax", WRONG[0], (WRONG[1] + 1) % UNITS, MAX_TEMPERATURE, UPPER),
+    ("softmax", 1e3 * WRONG[0], (WRONG[1] + 1) % UNITS, MAX_TEMPERATURE, UPPER),  # improbable labels do not overflow
+])  # fmt: skip
+def test_a_temperature_at_a_bound_or_without_evidence_gets_a_warning(link, outputs, labels, expected, text):
+    with pytest.warns(UserWarning, match=text):
+        assert best_temperature(outputs, labels, link) == expected
 
 
-def test_outputs_that_say_nothing_give_the_largest_temperature_and_a_warning():
-    outputs, labels = data("softmax", 0.5)
-    with pytest.warns(
-        UserWarning, match=r"The temperature is 20, the upper bound, .* the outputs do not predict these labels"
-    ):
-        assert best_temperature(outputs, (labels + 1) % UNITS, "softmax") == MAX_TEMPERATURE
-
-
-def test_improbable_labels_of_large_logits_do_not_overflow():
-    rng = np.random.default_rng(0)
-    logits, labels = 1e3 * rng.normal(size=(200, UNITS)), rng.integers(UNITS, size=200)
-    with pytest.warns(UserWarning, match="the upper bound"):
-        best_temperature(logits, labels, "softmax")
-    assert np.isfinite(to_numpy(TemperatureScaler(temperature=0.05)(logits.astype("float32")))).all()
+def test_large_logits_at_the_least_temperature_do_not_overflow():
+    logits = 1e3 * np.random.default_rng(0).normal(size=(200, UNITS)).astype("float32")
+    assert np.isfinite(to_numpy(TemperatureScaler(temperature=0.05)(logits))).all()
 
 
 def network(*end, dtype=None):

@@ -45,18 +45,3 @@ def test_blocks_are_within_the_budget(device, batch, units, samples, on_processo
 def test_a_chunk_size_that_is_given_is_taken():
     assert blocking.block_sizes(tensor("cpu", 4, 10), 100, 10, 7)[1] == 7
     assert blocking.block_sizes(tensor("cpu", 4, 10), 5, 10, 7)[1] == 5
-
-
-@pytest.mark.parametrize(("shape", "samples", "expected"), [
-    ((128, 1000), 256, (None, 16)),
-    ((512, 1000), 256, (131, 16)),
-    ((128, 1000), 2048, (None, 64)),  # 32 chunks
-    ((1, 1000), 256, (None, 64)),
-    ((8, 64, 64, 20), 256, (6553, 16)),
-    ((None, 1000), 256, (None, 16)),
-    ((None, 21_843), 256, (None, 8)),
-    ((128, 21_843), 256, (6, 16)),
-    ((0, 10), 256, (None, 64)),
-])  # fmt: skip
-def test_blocks_of_a_prediction(shape, samples, expected):
-    assert blocking.inference_block_sizes(tensor("cpu", *shape), samples, shape[-1]) == expected

@@ -10,7 +10,6 @@ from scipy.special import expit, logsumexp
 
 from keras_het.ops.joint import log_joint_labels
 from keras_het.ops.nodes import Nodes, quasi_random
-from keras_het.ops.sigmoid import log_expected_sigmoid
 from tests.common import assert_finite, low_rank_normal, to_numpy
 from tests.gradients import value_and_gradients
 
@@ -108,21 +107,6 @@ def test_gradients_against_finite_differences():
                 moved[place][index] += step
                 shifted.append(oracle(*moved[:3], labels, noise, log_weight, moved[3:]).sum())
             assert gradient[index] == pytest.approx((shifted[0] - shifted[1]) / 2e-5, rel=2e-3, abs=2e-4)
-
-
-@pytest.mark.once
-def test_the_marginal_likelihood_sees_no_correlation_and_the_joint_one_does():
-    """Two factors of the same variances, one with equal signs and one with opposite ones."""
-    loc, scale = np.zeros((1, 2), "float32"), np.full((1, 2), 0.5, "float32")
-    same, opposite = np.array([[[1.0], [1.0]]], "float32"), np.array([[[1.0], [-1.0]]], "float32")
-    nodes = quasi_random((0, 0), 256, 0, 1)
-    marginal, joint = [], []
-    for factor in (same, opposite):
-        normal = low_rank_normal(loc, scale, factor)
-        marginal.append(float(ops.sum(log_expected_sigmoid(normal.loc, normal.variance())[0])))
-        joint.append(float(log_joint_labels(normal, np.ones((1, 2)), nodes)[0]))
-    assert marginal[0] == marginal[1]
-    assert joint[0] > joint[1] + 0.2
 
 
 def test_no_factors_need_no_nodes():

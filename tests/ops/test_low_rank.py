@@ -108,24 +108,3 @@ def test_log_prob_of_equal_columns():
 def test_logits_of_one_example_without_leading_axes():
     one = low_rank_normal(*(None if x is None else x[0] for x in parameters("full")))
     assert tuple(one.logits(Nodes(ops.ones((3, UNITS)), ops.ones((3, FACTORS)))).shape) == (3, UNITS)
-
-
-@pytest.mark.parametrize("kind", ["full", "parameter_efficient"])
-def test_sums_over_nodes_without_a_concatenation_in_the_loop(kind, monkeypatch):
-    """By hand: sums of the cotangent times e_K, and times (e_R, 1)."""
-    rng = np.random.default_rng(1)
-    eps_diag, eps_factor = rng.normal(size=(7, UNITS)), rng.normal(size=(7, FACTORS))
-    cotangent = rng.normal(size=(BATCH, UNITS, 7))
-    gaussian = normal(kind)
-    chunk = [
-        ops.transpose(x) for x in gaussian.tables(Nodes(*(ops.cast(x, "float32") for x in (eps_diag, eps_factor))))
-    ]
-
-    def refuse(*_):
-        raise AssertionError("concatenation in the body of a loop")
-
-    monkeypatch.setattr(ops, "concatenate", refuse)
-    grad_diag, grad_factor_and_loc = map(to_numpy, gaussian.vjp(ops.cast(cotangent, "float32"), chunk))
-    assert_allclose(grad_diag, np.einsum("bks,sk->bk", cotangent, eps_diag), rtol=1e-5, atol=1e-5)
-    assert_allclose(grad_factor_and_loc[..., :-1], cotangent @ eps_factor, rtol=1e-5, atol=1e-5)
-    assert_allclose(grad_factor_and_loc[..., -1], cotangent.sum(-1), rtol=1e-5, atol=1e-5)

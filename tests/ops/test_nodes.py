@@ -3,10 +3,9 @@ import zlib
 import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
-from scipy.special import expit
 
 from keras_het.integrators import QuasiMonteCarlo
-from keras_het.ops import nodes, random
+from keras_het.ops import nodes
 from tests.checks import check_independent, check_moments
 from tests.common import to_numpy
 
@@ -35,13 +34,6 @@ def test_nodes_are_uncorrelated_standard_normals_also_when_units_equal_factors(r
     check_moments(eps_diag, 0.0, np.eye(6))
     check_moments(eps_factor, 0.0, np.eye(6))
     check_independent(eps_diag, eps_factor)
-
-
-@pytest.mark.once
-@pytest.mark.statistical
-def test_large_pseudo_random_sets_have_independent_columns(base_seed):
-    drawn = nodes.pseudo_random((base_seed + 11, 0), 1 << 16, 8, 8, np)
-    check_moments(np.concatenate(drawn, axis=1), 0.0, np.eye(16))
 
 
 @pytest.mark.once
@@ -106,26 +98,9 @@ def test_no_pair_of_dimensions_is_correlated_over_the_steps(num_samples):
     )
 
 
-@pytest.mark.once
-def test_more_dimensions_of_sobol_would_be_correlated():
-    for num_samples, more in ((16, 15), (32, 15), (64, 32), (128, 32), (256, 40)):
-        result = mean_square_correlation(lambda step, s=num_samples, more=more: sobol((3, step), s, more))
-        assert result > 1 / 16 + 4 / num_samples
-
-
-def sobol(key, num_samples, dimensions):
-    return nodes._sobol(random.random_bits(key, nodes.SHIFT_STREAM, dimensions, np), num_samples, np)
-
-
 def mean_square_correlation(draw):
     """Returns the largest mean square, over 40 steps, of the correlation of two columns."""
     return np.max(np.mean([np.square(correlations(draw(step))) for step in range(40)], axis=0))
-
-
-@pytest.mark.once
-def test_classes_in_dimensions_of_sobol_would_share_their_noise():
-    with pytest.raises(AssertionError):
-        assert largest_correlation(sobol((0, 0), 256, 1000)) < 7.5 / np.sqrt(256)
 
 
 @pytest.mark.once
@@ -134,17 +109,6 @@ def test_squares_of_the_noise_of_two_classes_are_uncorrelated_too(step):
     """A pair may share how large its noise is, and not the sign of it."""
     eps_diag = nodes.quasi_random((0, step), 256, 1000, 0, np).eps_diag
     assert largest_correlation(eps_diag**2) < 9 / np.sqrt(256)  # squares have longer tails
-
-
-@pytest.mark.once
-def test_two_live_classes_among_a_thousand():
-    """p_0 of two classes 2 apart, of noise 2 each, the others far below: every pair is near the integral."""
-    eps_diag = nodes.quasi_random((0, 0), 256, 1000, 0, np).eps_diag.astype("float64")
-    points, weights = np.polynomial.hermite_e.hermegauss(64)
-    exact = np.sum(weights * expit(-2.0 + np.sqrt(8.0) * points)) / np.sqrt(2 * np.pi)
-    difference = 2.0 * (eps_diag - eps_diag[:, 197:198])
-    result = expit(-2.0 + difference).mean(0)
-    assert np.abs(np.delete(result, 197) - exact).max() < 6 * expit(-2.0 + difference).std() / 16
 
 
 @pytest.mark.once
@@ -161,20 +125,6 @@ def test_the_digital_shift_is_unbiased_and_fresh_at_every_step(base_seed, redraw
     means = np.array([nodes.quasi_random((base_seed, step), 3, 2, 1, np).eps_diag.mean(0) for step in steps])
     assert np.all(np.abs(means.mean(0)) < 4.9 * means.std(0) / np.sqrt(len(means)))  # false alarm 1e-6 each
     assert len(np.unique(means[:, 0])) > 0.925 * len(means)  # of 65,536 possible ones: 0.97 of 4000 are expected
-
-
-@pytest.mark.once
-def test_sobol_beats_random_points_on_a_smooth_integral():
-    """E[exp(sum(e) / 4)] in 10 dimensions: the root-mean-square error over 50 steps is at most a third."""
-    exact = np.exp(10 / 32)
-
-    def error(rule):
-        values = [
-            np.exp(np.concatenate(rule((0, step), 256, 7, 3, np), axis=1).sum(1) / 4).mean() for step in range(50)
-        ]
-        return np.sqrt(np.mean((np.array(values) - exact) ** 2))
-
-    assert error(nodes.quasi_random) < error(nodes.pseudo_random) / 3
 
 
 @pytest.mark.once

@@ -135,22 +135,6 @@ def test_pixels_that_do_not_count_count_for_nothing_whatever_their_logits_and_la
     check_that_ignored_pixels_leave(log_joint_pixels)
 
 
-def weighted(normal, labels, nodes, valid):
-    """Weights the whole log-probability by the fraction of pixels that count."""
-    share = ops.mean(ops.cast(valid, "float32"), axis=(1, 2))
-    return share * log_joint_pixels(normal, np.where(labels < CLASSES, labels, 0), nodes)
-
-
-@pytest.mark.once
-def test_all_pixels_share_the_noise_of_the_factors():
-    """Two factors of the same variances in each pixel, one of equal signs and one of opposite ones."""
-    loc, scale, joint = np.zeros((1, 2, 2)), np.full((1, 2, 2), 0.1), []
-    for sign in (1.0, -1.0):
-        factor = np.array([[[[2.0], [-2.0]], [[2.0 * sign], [-2.0 * sign]]]])
-        joint.append(computed((loc, scale, factor), np.zeros((1, 2), int), quasi_random((0, 0), 256, 0, 1))[0])
-    assert joint[0] > joint[1] + 0.5
-
-
 def test_no_factors_need_no_nodes():
     (loc, scale, factor), labels = problem()
     normal = low_rank_normal(*(ops.convert_to_tensor(x, "float32") for x in (loc, scale)))

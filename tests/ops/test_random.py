@@ -96,10 +96,6 @@ def test_tails_have_the_probability_of_a_normal(limit):
     assert_allclose(np.log(SHARES @ np.exp(limit * values)), limit**2 / 2, atol=0.03 if limit < 5 else 0.5)
 
 
-def test_logical_shift_of_a_negative_number():
-    assert int(random.shift_right(ops.array([-1], dtype="int32"), 16)[0]) == 0xFFFF
-
-
 @pytest.mark.parametrize("bits", [1, 2, 7, 12])
 def test_a_permutation_has_every_value_once_in_every_column(bits):
     words = ops.reshape(random.random_bits((0, bits), 0, 8 * 50), (8, 50))

@@ -6,7 +6,7 @@ from keras import ops
 from numpy.testing import assert_allclose
 
 from keras_het.ops import blocking
-from tests.gradients import hessian, second_derivative
+from tests.gradients import second_derivative
 from tests.ops.expected import PLAIN, log_expected_softmax, sampled_expected_sigmoid_logit
 from tests.ops.test_softmax import EVERY_KIND, UNITS, nodes_of, problem
 
@@ -40,17 +40,3 @@ def test_the_second_derivative_is_that_of_plain_operations(expectation, kind, mo
     monkeypatch.setattr(blocking, "BLOCK_ELEMENTS", 2 * UNITS * 8)
     expected = second_derivative(along_a_line(expectation, kind, **PLAIN), 0.1)
     assert_allclose(second_derivative(along_a_line(expectation, kind, chunk_size=8), 0.1), expected, rtol=1e-3)
-
-
-@pytest.mark.once
-@pytest.mark.parametrize("kind", ["full", "parameter_efficient"])
-def test_the_hessian_of_an_example(kind):
-    """On JAX by forward over reverse mode, as `jax.hessian` does it."""
-    arguments, nodes = problem(kind, batch=(1,)), nodes_of(kind)
-
-    def function(loc, **options):
-        return ops.sum(log_expected_softmax(**{**arguments, "loc": loc[None]}, nodes=nodes, **options)[:, 2])
-
-    result = hessian(lambda loc: function(loc, chunk_size=8), arguments["loc"][0])
-    assert_allclose(result, hessian(lambda loc: function(loc, **PLAIN), arguments["loc"][0]), rtol=1e-3, atol=1e-5)
-    assert_allclose(result.sum(-1), 0.0, atol=1e-4)  # a common shift changes nothing

@@ -123,23 +123,6 @@ def test_two_classes_against_the_one_dimensional_integral(difference, scale):
     assert error < 1e-4
 
 
-@pytest.mark.on_tensorflow
-@pytest.mark.parametrize("batch", [(), (1,), (0,), (2, 3), (2, 3, 4)])
-def test_leading_axes(batch):
-    arguments, nodes = problem("full", batch=batch), nodes_of("full")
-    log_p = evaluate(arguments, nodes)
-    assert log_p.shape == (*batch, UNITS)
-    assert_allclose(log_p, oracle_any(arguments, nodes), rtol=1e-5, atol=1e-5)
-
-
-def oracle_any(arguments, nodes):
-    flat = {
-        name: x if name == "temperature" else x.reshape(-1, *x.shape[-2 if name == "factor" else -1 :])
-        for name, x in arguments.items()
-    }
-    return oracle(flat, nodes).reshape(arguments["loc"].shape)
-
-
 EXTREMES = {
     "large logits, loud noise": ([1e4, -1e4, 0.0, 9e3, -5e3, 1e4], [1e3] * 6),
     "one quiet class among loud ones": ([0.0, 5.0, -5.0, 2.0, 1.0, 0.0], [1e3, 1e3, 1e-3, 1e3, 1e3, 1e3]),

@@ -10,7 +10,6 @@ from keras import ops
 from numpy.testing import assert_allclose, assert_array_equal
 
 from keras_het.ops import blocking, streaming
-from keras_het.ops.low_rank import LowRankNormal, ScaledLowRankNormal
 from keras_het.ops.nodes import Nodes
 from keras_het.ops.softmax import SoftmaxMean
 from tests.common import assert_finite, low_rank_normal
@@ -125,17 +124,6 @@ def test_nodes_without_factors(options):
     arguments, nodes = problem("diagonal"), nodes_of("diagonal")
     result = evaluate(arguments, Nodes(nodes.eps_diag), **options)
     assert_array_equal(result, evaluate(arguments, nodes, **options))
-
-
-@pytest.mark.once
-@pytest.mark.parametrize("kind", ["full", "parameter_efficient"])
-def test_plain_operations_read_no_tables(kind, monkeypatch):
-    """Exported graphs hold no constants that only a gradient needs."""
-    arguments, nodes = problem(kind), nodes_of(kind)
-    expected = evaluate(arguments, nodes, chunk_size=8, streamed=False)
-    monkeypatch.setattr(LowRankNormal, "tables", None)
-    monkeypatch.setattr(ScaledLowRankNormal, "tables", None)
-    assert_array_equal(evaluate(arguments, nodes, chunk_size=8, streamed=False), expected)
 
 
 @pytest.mark.parametrize("kind", ["diagonal", "full"])

@@ -51,12 +51,6 @@ def test_values_against_float64(name, scale):
     assert_allclose(np.sum(np.exp(apply(log_probs, MATRICES[name])), axis=-1), 1, rtol=1e-5)
 
 
-@pytest.mark.parametrize("name", ["random", "symmetric"])
-def test_logits_of_thousands(name):
-    log_probs = log_probabilities(1e4)
-    assert_allclose(apply(log_probs, MATRICES[name]), oracle(log_probs, MATRICES[name]), rtol=1e-6, atol=1e-6)
-
-
 def test_sources_that_underflow_count_for_their_own_label_only():
     log_probs = np.array([[-200.0, -500.0, 0.0], [0.0, -500.0, -200.0]], "float32")
     outputs = apply(log_probs, pair_flip(3, 0.45))
@@ -130,9 +124,7 @@ def test_gradients_of_small_probabilities(name, z):
 
 
 def test_projection_agrees_with_quadratic_programming():
-    rows = np.random.default_rng(3).normal(size=(1000, 5)) * np.random.default_rng(4).choice(
-        [0.1, 1, 10], size=(1000, 1)
-    )
+    rows = np.random.default_rng(3).normal(size=(100, 5)) * np.tile([[0.1], [1], [10], [1]], (25, 1))
     for row, x in zip(rows, to_numpy(transition.project_to_simplex(rows.astype("float32"))), strict=True):
         answer = optimize.minimize(
             lambda p, row=row: 0.5 * np.sum((p - row) ** 2),

@@ -1,7 +1,5 @@
 """Correct models, about which `check` is silent, and unknown models, about which it warns."""
 
-import ast
-import pathlib
 import re
 from functools import partial
 
@@ -222,50 +220,3 @@ def test_no_false_alarm_over_the_heads_and_models_of_this_suite():
         new = keras_het.heteroscedastic(model, 1)
         new.compile("sgd", losses.SparseCategoricalCrossentropy(from_logits=logits), metrics=["accuracy"])
         keras_het.check(new)
-
-
-def python_blocks(page):
-    """Returns the code of a page that the tests run."""
-    return [part.split("```")[0] for part in page.read_text().split("```python\n")[1:]]
-
-
-ROOT = pathlib.Path(keras_het.__file__).parent.parent
-PAGES = [
-    page
-    for page in sorted((ROOT / "docs").glob("*.md"))
-    if any(re.search(r'model\.compile\((?!.*"mse"\)$)', block, re.MULTILINE) for block in python_blocks(page))
-    and not any(name in page.read_text() for name in ("DistributionModel(", "AnnotatorsLoss("))  # not for a classifier
-]
-GUIDES = [guide for guide in sorted((ROOT / "guides").glob("*.py")) if ".compile(" in guide.read_text()]
-PROGRAMS = [ROOT / "benchmarks" / "lib" / "trials.py", *GUIDES, *PAGES]
-
-
-@pytest.mark.parametrize("path", PROGRAMS, ids=lambda path: path.name)
-def test_no_false_alarm_over_the_compile_calls_of_demo_guides_and_pages(path):
-    blocks = [path.read_text()] if path.suffix == ".py" else python_blocks(path)
-    calls = [(call, block) for block in blocks for call in compile_calls(block)]
-    assert calls
-    for call, block in calls:
-        takes_probabilities = ast.unparse(call).endswith("'sparse_categorical_crossentropy')")
-        # A head that is compiled with this string is the fault that `check` is for.
-        model = dense("softmax")() if takes_probabilities and "Heteroscedastic" not in block else make()
-        names = {"keras": keras, "keras_het": keras_het, "model": model, "learning_rate": 1e-3}
-        names |= {"adam": "adam", "optimizer": "adam", "loss": loss_before(call, block, model)}
-        eval(ast.unparse(call), names)
-        keras_het.check(model)
-
-
-def compile_calls(block):
-    """Returns the calls of `model.compile` in code, without those of regressions."""
-    calls = [node for node in ast.walk(ast.parse(block)) if isinstance(node, ast.Call)]
-    texts = [(call, ast.unparse(call)) for call in calls]
-    return [call for call, text in texts if text.startswith("model.compile(") and not text.endswith("'mse')")]
-
-
-def loss_before(call, block, model):
-    """Returns the last loss of Keras before a call, or a loss of logits."""
-    lines = [node for node in ast.walk(ast.parse(block)) if isinstance(node, ast.Assign) and node.lineno < call.lineno]
-    named = [ast.unparse(node.value) for node in lines if ast.unparse(node).startswith("loss = keras.losses.")]
-    if named:
-        return eval(named[-1], {"keras": keras})
-    return keras.losses.SparseCategoricalCrossentropy(from_logits=True)

@@ -53,29 +53,6 @@ def vgg(**head):
     )
 
 
-def mobilenet_v5():
-    """Its head is called `classifier`, takes no activation, and comes without preprocessing here."""
-    zeros = ("dw_start_kernel_sizes", "dw_end_kernel_sizes", "num_heads", "key_dims", "value_dims")
-    arguments = {
-        **{name: [[0], [0]] for name in (*zeros, "kv_strides")},
-        "block_types": [["er"], ["uir"]],
-        "num_filters": [[16], [24]],
-        "strides": [[2], [2]],
-        "act_layers": [["relu"], ["relu"]],
-        "exp_ratios": [[4.0], [4.0]],
-        "se_ratios": [[0.0], [0.0]],
-        "dw_kernel_sizes": [[0], [5]],
-        "exp_kernel_sizes": [[3], [0]],
-        "pw_kernel_sizes": [[1], [0]],
-        "use_cpe": [[False], [False]],
-    }
-    stacks = {f"stackwise_{name}": value for name, value in arguments.items()}
-    backbone = keras_hub.models.MobileNetV5Backbone(
-        stackwise_num_blocks=[1, 1], use_msfa=False, image_shape=(32, 32, 3), **stacks
-    )
-    return keras_hub.models.MobileNetV5ImageClassifier(backbone, UNITS, head_hidden_size=32)
-
-
 def bert(**head):
     backbone = keras_hub.models.BertBackbone(
         vocabulary_size=len(VOCABULARY),

@@ -20,8 +20,8 @@ from keras_het.labels.training.networks import trained_features
 from keras_het.labels.training.trainer import Trainer
 from keras_het.models.raw_inputs import preprocessing_model
 from tests.common import assert_same_arrays, compiled, refuses, reloaded, to_numpy
-from tests.integrations.hub.tasks import LABELS, TASKS, bert, mobilenet_v5
-from tests.models.checks import UNITS, check_conversion, check_fit, probabilities, sharpen
+from tests.integrations.hub.tasks import LABELS, TASKS, bert
+from tests.models.checks import UNITS, check_conversion, check_fit, sharpen
 
 BACKENDS = ["jax", "tensorflow", "torch"]
 OTHERS = [name for name in BACKENDS if name != keras.config.backend() and importlib.util.find_spec(name)]
@@ -77,11 +77,6 @@ def test_conversion(name, activation, tmp_path):
     x = task.preprocessor(raw())
     bare = keras.Model(task.input, task.output)  # so that the checks give both models what the preprocessor makes
     assert check_conversion(bare, x, LABELS, tmp_path).layers[-1].name in ("predictions", "logits")
-
-
-def test_a_head_called_classifier(tmp_path):
-    x = np.random.default_rng(0).normal(size=(len(LABELS), 32, 32, 3)).astype("float32")
-    assert check_conversion(sharpen(mobilenet_v5()), x, LABELS, tmp_path).layers[-1].name == "classifier"
 
 
 @pytest.mark.smoke
@@ -161,32 +156,6 @@ def test_an_exported_model_takes_what_the_preprocessor_makes(tmp_path):
     assert_allclose(exported.serve(task.preprocessor(raw)).numpy(), model.predict(raw, verbose=0), rtol=1e-5, atol=1e-5)
 
 
-FORMATS = {"jax": ["tf_saved_model"], "tensorflow": ["tf_saved_model"], "torch": ["torch", "onnx"]}[
-    keras.config.backend()
-]
-NOT_WITH_A_PLAIN_HEAD = {("jax", "BERT", "tf_saved_model"), ("torch", "ViT", "onnx"), ("torch", "BERT", "onnx")}
-
-
-@pytest.mark.filterwarnings("ignore")  # of the exporters
-@pytest.mark.parametrize("form", FORMATS)
-@pytest.mark.parametrize("name", TASKS)
-def test_a_task_is_exported_where_it_is_with_a_plain_head(name, form, tmp_path):
-    task, raw = TASKS[name][0](), TASKS[name][1]()
-    plain, model = keras.Model(task.input, task.output), heteroscedastic(task, 2, seed=0)
-    model.predict(raw, verbose=0)
-    plain(plain.input)  # some formats want a model that was called
-    for exported in (plain, model):
-        path = str(
-            tmp_path / {"torch": f"{exported.name}.pt2", "onnx": f"{exported.name}.onnx"}.get(form, exported.name)
-        )
-        if (keras.config.backend(), name, form) in NOT_WITH_A_PLAIN_HEAD:
-            with pytest.raises(Exception, match=r"Gather|comparison|Inconclusive|polymorphic|PositionEmbedding"):
-                exported.export(path, format=form, verbose=False)
-        else:
-            exported.export(path, format=form, verbose=False)
-            assert os.path.exists(path)
-
-
 @pytest.mark.parametrize("name", ANY_TASK)
 def test_a_preset_with_other_classes(name, tmp_path):
     model = heteroscedastic(from_preset(name, tmp_path, num_classes=7), 2, seed=0)
@@ -227,30 +196,6 @@ def test_only_lora_weights_and_the_head_train(name, tmp_path):
     assert_same_arrays(task.backbone.non_trainable_weights, frozen)
     with refuses("`clone` must be False"):
         heteroscedastic(task, clone=True)
-
-
-@pytest.mark.filterwarnings("ignore:Layer .* does not have a `quantize` method:UserWarning")  # Keras asks every layer
-@pytest.mark.filterwarnings("ignore:The layer .* of a heteroscedastic head is not quantised:UserWarning")
-@pytest.mark.parametrize("name", ["ResNet", "ViT", "BERT"])
-def test_int8_of_the_backbone(name, tmp_path):
-    task, raw = from_preset(name, tmp_path), TASKS[name][1]()
-    model, x = heteroscedastic(task, 2, seed=0, clone=True), raw
-    before = probabilities(model, x)
-    model.quantize("int8")
-    assert np.abs(probabilities(model, x) - before).max() < 0.1
-    model.save(tmp_path / "model.keras")
-    # Not compiled: Keras warns of an optimizer that was never used.
-    again = keras.models.load_model(tmp_path / "model.keras", compile=False)
-    assert_allclose(again.predict(x, verbose=0), model.predict(x, verbose=0), rtol=1e-4, atol=1e-4)
-
-
-def test_a_backbone_in_half_precision(tmp_path):
-    task = from_preset("ViT", tmp_path, dtype="mixed_bfloat16")
-    model = heteroscedastic(task, 2, seed=0)
-    assert model.layers[-1].compute_dtype == "float32"
-    x = TASKS["ViT"][1]()
-    assert_allclose(probabilities(model, x), task.predict(x, verbose=0).astype("float32"), atol=0.03)
-    check_fit(model, x, LABELS)
 
 
 @pytest.mark.parametrize("name", ["ViT", "BERT"])

@@ -1,6 +1,6 @@
 """Models with a planted fault, which only the backend "b" has: the parity check must find each and name its place.
 
-The runner of a backend sets `Switch.label`. Planted layers, losses, metrics and optimizers ask `faulty` at every call.
+The job of a backend sets `Switch.label`. Planted layers, losses, metrics and optimizers ask `faulty` at every call.
 """
 
 from collections.abc import Callable

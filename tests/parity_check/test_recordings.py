@@ -11,11 +11,10 @@ from keras import layers, ops
 
 import keras_het
 from keras_het.base.internals import float64
-from keras_het.parity import Recording, compare, record
+from keras_het.parity import Recording, compare, processes, record
 from keras_het.parity.arrays import Slices, Store, is_equal, measure
 from keras_het.parity.batch import make_inputs
 from keras_het.parity.judge import needs_float64
-from keras_het.parity.processes import compare_file
 from tests.gradients import layer_gradients
 
 CLASSES = 3
@@ -276,19 +275,18 @@ def test_a_layer_that_loses_its_name_is_asked_about():
 
 
 @pytest.mark.once
-def test_saved_predictions_are_judged_as_other_arrays_are(tmp_path):
+def test_saved_predictions_are_judged_as_other_arrays_are(tmp_path, monkeypatch):
     def run(folder, label, job):
-        number = 1.0 if label == "jax" else 1.002
-        each = make_recording(label, predictions=1.0)
-        each.rounding["predictions"]["array"] = rounding(0.1)
-        each.save(folder / f"{label}.npz")
-        for kind in ("saved", "loaded"):
-            arrays = {"saved predictions": {"array": np.array(number)}}
-            Recording(label, arrays=arrays, label=f"{label}, {kind}").save(folder / f"{label}, {kind}.npz")
+        for kind in ("", ", saved", ", loaded"):
+            part = f"{kind[2:] and 'saved '}predictions"
+            each = make_recording(f"{label}{kind}", **{part: 1.002 if kind and label == "torch" else 1.0})
+            each.rounding[part]["array"] = rounding(0.1)
+            each.save(folder / f"{label}{kind}.npz")
         return "no float64" if job.get("float64") else None
 
+    monkeypatch.setattr(processes, "run_child", run)
     (tmp_path / "model.keras").write_bytes(b"")
-    result = compare_file(str(tmp_path / "model.keras"), ["jax", "torch"], runner=run)
+    result = processes.compare_file(str(tmp_path / "model.keras"), ["jax", "torch"])
     assert result.unjudged == ["saved predictions of `array`"]
 
 

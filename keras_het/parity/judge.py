@@ -112,11 +112,11 @@ class _Judge:
 
     def rows(self, part: str, name: str) -> list[Row]:
         """Returns the rows of an array: of every pair of backends, and of a backend that its own float64 convicts."""
-        found = {label: each.find(part, name) for label, each in self.backends.items() if each.has(part)}
-        numbers = {label: number for label, number in found.items() if number}
-        self.missing[part, name] = [label for label in found if label not in numbers]
+        results = {label: each.find(part, name) for label, each in self.backends.items() if each.has(part)}
+        numbers = {label: result for label, result in results.items() if result}
+        self.missing[part, name] = [label for label in results if label not in numbers]
         rows: list[Row] = []
-        for pair in itertools.combinations(found, 2):
+        for pair in itertools.combinations(results, 2):
             if len(numbers.keys() & set(pair)) == 1:
                 hint = _describe_lost_name(pair, [self.backends[label].arrays.get(part, ()) for label in pair])
                 rows.append(Row(part, name, *pair, difference=np.inf, message=hint or "missing"))
@@ -130,7 +130,7 @@ class _Judge:
         if all(has_nan(array) for array, _ in numbers.values()):  # made inputs can be outside a model's domain
             self.nan[part.endswith(SECOND)].append(rows[0].array)
         judges = {label: self.backends[label].float64 for label in numbers}
-        exact = {label: found for label, each in judges.items() if each and (found := each.find(part, name))}
+        exact = {label: number for label, each in judges.items() if each and (number := each.find(part, name))}
         if len(exact) < len(numbers):
             is_judged = _blur(numbers) <= UNKNOWN or not any(row.difference for row in rows)
             return [row._replace(is_judged=is_judged or row.ratio > 1, blur=_blur(numbers)) for row in rows]

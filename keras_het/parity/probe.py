@@ -164,6 +164,3 @@ class GradientStore(keras.optimizers.Optimizer):
         for stored, gradient in zip(self.gradients, grads, strict=True):
             if gradient is not None:
                 stored.assign(ops.cast(ops.convert_to_tensor(gradient), stored.dtype))
-
-    def get_config(self) -> dict:
-        return {}

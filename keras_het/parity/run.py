@@ -166,6 +166,8 @@ class _Run:
                 for suffix, data in self.batches.items():
                     self._record(function, data, suffix)
                 self.probe = None
+            if "train_step" in self.own:
+                model.optimizer = model.train_function = None
             gc.collect()  # frees the gradients
             self._record(self.training, self.data, "")
         used = {"train_step": "loss", "test_step": "metrics", "predict_step": "predictions"}

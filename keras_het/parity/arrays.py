@@ -38,13 +38,11 @@ class Store(collections.UserDict[str, Any]):
             return lambda: array
         file = self._file = self._file or tempfile.TemporaryFile()  # noqa: SIM115 (closed with the last reference)
         start, shape, dtype = file.seek(0, os.SEEK_END), array.shape, array.dtype
-        file.write(np.ascontiguousarray(array).reshape(-1).view("uint8").data)
+        np.ascontiguousarray(array).tofile(file)
 
         def read() -> np.ndarray:
-            copy = np.empty(shape, dtype)
             file.seek(start)
-            file.readinto(copy.reshape(-1).view("uint8").data)
-            return copy
+            return np.fromfile(file, dtype, math.prod(shape)).reshape(shape)
 
         return read
 
@@ -83,14 +81,11 @@ class Slices(NamedTuple):
     def times(self, factor: float) -> "Slices":
         return Slices(self.rows * factor, self.columns * factor)
 
-    def entries(self, shape: tuple[int, ...]) -> np.ndarray:
-        """Returns the bound of every entry of an array of this shape."""
-        matrix = math.prod(shape[:-1]), shape[-1] if shape else 1
-        return np.broadcast_to(np.minimum(self.rows, self.columns), matrix).reshape(shape)
-
-    def part(self, start: int, count: int) -> "Slices":
-        """Returns the numbers of some rows."""
-        return self if self.rows.size == 1 else Slices(self.rows[start : start + count], self.columns)
+    def entries(self, shape: tuple[int, ...], start: int = 0) -> np.ndarray:
+        """Returns the bound of every entry of an array of this shape, whose first row is the row `start`."""
+        count, width = math.prod(shape[:-1]), shape[-1] if shape else 1
+        rows = self.rows if self.rows.size == 1 else self.rows[start : start + count]
+        return np.broadcast_to(np.minimum(rows, self.columns), (count, width)).reshape(shape)
 
     def relative_to(self, array: np.ndarray) -> float:
         """Returns the largest bound of an entry, relative to the largest entry of an array."""
@@ -99,7 +94,7 @@ class Slices(NamedTuple):
 
 
 NONE = Slices(np.zeros((1, 1)), np.zeros(1))
-Numbers = dict[str, tuple[Any, Slices]]  # {label: an array or None, and its rounding}
+Numbers = dict[str, tuple[Any, Slices]]  # {label: an array and its rounding}
 
 
 class Row(NamedTuple):
@@ -185,7 +180,7 @@ def measure(
     smallest = 2.0**-24 * roundoff * np.max(sizes.rows, initial=0.0) + _TINY if tolerance else 0.0
     rows, above = [], 0
     for start, x, y in _blocks(a, b):
-        scale, change = (each.part(start, len(x)).entries(x.shape) for each in (sizes, rounding))
+        scale, change = (each.entries(x.shape, start) for each in (sizes, rounding))
         change = np.maximum(change, 4.0 * roundoff * scale)
         with np.errstate(divide="ignore", invalid="ignore"):
             is_finite = np.isfinite(x) & np.isfinite(y)
@@ -215,7 +210,7 @@ def has_nan(array: Any) -> bool:
 def describe_nan(numbers: Numbers) -> str:
     """Returns which backends have entries that are not finite, and which have none."""
     groups = collections.defaultdict(list)
-    for label, array in ((label, array) for label, (array, _) in numbers.items() if array is not None):
+    for label, (array, _) in numbers.items():
         kind, count = "NaN" if has_nan(array) else "infinity", int(np.sum(~np.isfinite(array)))
         groups[f"{kind} in {count} of {array.size} entries on" if count else "finite on"].append(label)
     return ", ".join(f"{text} {' and '.join(labels)}" for text, labels in groups.items())

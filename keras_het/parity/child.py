@@ -93,9 +93,10 @@ def _record_saved(model: Any, job: dict[str, Any], kind: str) -> None:
     with equal_draws():
         reset_seeds(model)
         predictions = outputs_by_name(model(as_tensors(x), training=False))
+    path, label = f"{job['folder']}/{job['label']}", f"{job['label']}, {kind}"
+    rounding = {"saved predictions": Recording.load(f"{path}.npz").rounding.get("predictions", {})}
     arrays = {"saved weights": store_weights(model), "saved predictions": predictions}
-    label = f"{job['label']}, {kind}"
-    Recording(keras.config.backend(), arrays=arrays, label=label).save(f"{job['folder']}/{label}.npz")
+    Recording(keras.config.backend(), arrays=arrays, rounding=rounding, label=label).save(f"{path}, {kind}.npz")
 
 
 def rewrite(path: str, change: Callable[[dict], dict]) -> str:

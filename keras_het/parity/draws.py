@@ -89,11 +89,6 @@ def equal_draws() -> contextlib.AbstractContextManager[None]:
     return random_functions(_FUNCTIONS)
 
 
-def random_layers(model: Any) -> list[str]:
-    """Returns the names of the layers that own a seed generator, as Dropout does."""
-    return list(dict.fromkeys(layer.name for layer in layers_of(model) if seed_generators_of(layer)))
-
-
 def reset_seeds(model: Any) -> None:
     """Sets every seed generator of a model to its position among them, with a counter of zero."""
     generators = [generator for layer in layers_of(model) for generator in seed_generators_of(layer)]

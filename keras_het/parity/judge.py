@@ -21,6 +21,10 @@ _NEGLIGIBLE = 1e-6  # of the rounding in float32: smaller differences in float64
 _INSIDE = 10.0  # roundings inside an operation, as in a softmax next to 0 or 1, exceed what changed inputs show
 _ZERO = 1e-3  # of the rounding in float32
 _FEW_BITS = 2.0**-14, 2.0**-5  # errors of TensorFloat-32 and bfloat16, not of float32
+_REDUCED = (
+    "as TensorFloat-32 (10 bits) or bfloat16 (7 bits) do. float64 agrees, so turn off reduced precision to compare "
+    "float32"
+)
 _FORWARD = ("weights", "layers", "predictions", "layers in training")
 
 
@@ -68,10 +72,8 @@ def compare(*recordings: Recording, tolerance: float = 1e-5, skip: Sequence[str]
         _check_same_model(recordings[0], other)
     omitted = dict.fromkeys(name for each in (*recordings, *exact) for name in each.omitted)
     judge = _Judge(dict(zip(_labels(recordings), recordings, strict=True)), tolerance)
-    rows: list[Row] = []
-    for part in PARTS:
-        for name in _in_order(each.arrays.get(part, ()) for each in recordings):
-            rows += [] if _is_left_out(name, omitted, skip) else judge.rows(part, name)
+    places = [(part, name) for part in PARTS for name in _in_order(each.arrays.get(part, ()) for each in recordings)]
+    rows = [row for place in places if not _is_left_out(place[1], omitted, skip) for row in judge.rows(*place)]
     uncalled = _uncalled(rows)
     rows = [row for row in rows if not (row.message and row[:2] in uncalled)]
     refuse_if(not rows, "recordings", "have an array to compare", "none")
@@ -79,7 +81,7 @@ def compare(*recordings: Recording, tolerance: float = 1e-5, skip: Sequence[str]
     notes = list(dict.fromkeys([*judge.notes(uncalled), *own, *_notes(rows, omitted)]))
     versions, is_exact = list_versions([*recordings, *exact]), len(exact) == len(recordings)
     precision = next(name for name in ROUNDOFF if any(each.precision == name for each in recordings))
-    numbers = rows, notes, list(judge.failures()), versions, judge.not_finite, is_exact
+    numbers = rows, notes, list(judge.failures()), versions, judge.nan[False], is_exact
     return Comparison([*judge.backends], *numbers, precision)
 
 
@@ -102,8 +104,7 @@ class _Judge:
 
     def __init__(self, backends: dict[str, Recording], tolerance: float) -> None:
         self.backends, self.tolerance = backends, tolerance
-        self.not_finite: list[str] = []
-        self.nan_in_second: list[str] = []
+        self.nan: dict[bool, list[str]] = {False: [], True: []}  # {of a second batch: arrays with NaN on all}
         self.missing: dict[tuple[Any, ...], list[str]] = {}  # {(part, name): backends without this array}
         self.excused: dict[str, float] = {}
         self.few_bits: dict[str, str] = {}
@@ -111,36 +112,28 @@ class _Judge:
 
     def rows(self, part: str, name: str) -> list[Row]:
         """Returns the rows of an array: of every pair of backends, and of a backend that its own float64 convicts."""
-        numbers = {label: each.find(part, name) for label, each in self.backends.items() if each.has(part)}
-        present = {label: each for label, each in numbers.items() if each[0] is not None}
-        return [*self._missing(part, name, numbers, present), *self._present(part, name, present)]
-
-    def _missing(self, part: str, name: str, numbers: Numbers, present: Numbers) -> Iterator[Row]:
-        """Yields a row for each pair of backends of which one lacks the array."""
-        if len(present) < len(numbers):
-            self.missing[part, name] = [label for label in numbers if label not in present]
-        for pair in itertools.combinations(numbers, 2):
-            if len(present.keys() & set(pair)) == 1:
+        results = {label: each.find(part, name) for label, each in self.backends.items() if each.has(part)}
+        numbers = {label: result for label, result in results.items() if result}
+        self.missing[part, name] = [label for label in results if label not in numbers]
+        rows: list[Row] = []
+        for pair in itertools.combinations(results, 2):
+            if len(numbers.keys() & set(pair)) == 1:
                 hint = _describe_lost_name(pair, [self.backends[label].arrays.get(part, ()) for label in pair])
-                yield Row(part, name, *pair, difference=np.inf, message=hint or "missing")
+                rows.append(Row(part, name, *pair, difference=np.inf, message=hint or "missing"))
+        return [*rows, *self._judge(part, name, numbers)]
 
-    def _present(self, part: str, name: str, numbers: Numbers) -> list[Row]:
+    def _judge(self, part: str, name: str, numbers: Numbers) -> list[Row]:
+        """Returns the rows of an array, judged by float64 if every backend has it."""
         rows = self._pairs(part, name, numbers)
         if part in EXACT or not rows or any(row.message for row in rows):
             return rows
         if all(has_nan(array) for array, _ in numbers.values()):  # made inputs can be outside a model's domain
-            nan = self.nan_in_second if part.endswith(SECOND) else self.not_finite
-            nan.append(rows[0].array)
-        exact = {label: self.backends[label].float64 for label in numbers}
-        doubles = {label: each.find(part, name) for label, each in exact.items() if each}
-        if len(doubles) == len(numbers) and all(array is not None for array, _ in doubles.values()):
-            return self._judge(rows, numbers, doubles)
-        is_judged = _blur(numbers) <= UNKNOWN or not any(row.difference for row in rows)
-        return [row._replace(is_judged=is_judged or row.ratio > 1, blur=_blur(numbers)) for row in rows]
-
-    def _judge(self, rows: list[Row], numbers: Numbers, exact: Numbers) -> list[Row]:
-        """Returns rows that float64 has judged."""
-        part, name = rows[0][:2]
+            self.nan[part.endswith(SECOND)].append(rows[0].array)
+        judges = {label: self.backends[label].float64 for label in numbers}
+        exact = {label: number for label, each in judges.items() if each and (number := each.find(part, name))}
+        if len(exact) < len(numbers):
+            is_judged = _blur(numbers) <= UNKNOWN or not any(row.difference for row in rows)
+            return [row._replace(is_judged=is_judged or row.ratio > 1, blur=_blur(numbers)) for row in rows]
         # If a backend computes a part of float64 in float32, as JAX in attention, the error spreads like rounding.
         share = min(1.0, max(_NEGLIGIBLE, self.impurity / ROUNDOFF["float32"]))
         doubles = {label: (array, own.join(numbers[label][1].times(share))) for label, (array, own) in exact.items()}
@@ -174,8 +167,8 @@ class _Judge:
         row = self._measure(part, single, double.astype(single.dtype), wide, [self.backends[label].precision])
         if row.ratio > 1:  # only its first error tells, because an error spreads
             is_reduced = _FEW_BITS[0] < row.difference < _FEW_BITS[1]
-            text = f"`{name}` with {-np.log2(row.difference):.0f} bits" if is_reduced else ""
-            self.few_bits.setdefault(label, text)
+            text = f"{label} seems to compute `{name}` with {-np.log2(row.difference):.0f} bits, {_REDUCED}"
+            self.few_bits.setdefault(label, text if is_reduced else "")
         return row._replace(part=part, name=name, first=label, second=f"{label} float64")
 
     def _pairs(self, part: str, name: str, numbers: Numbers, precisions: Sequence[str] = ()) -> list[Row]:
@@ -203,11 +196,9 @@ class _Judge:
             lacking.setdefault(join(self.missing[place]), {})[place[1]] = None
         for labels, names in lacking.items():
             yield f"not called on {labels}, while the next numbers agree: {some(names)}"
-        for label, text in ((label, text) for label, text in self.few_bits.items() if text):
-            reason = "as TensorFloat-32 (10 bits) or bfloat16 (7 bits) do. float64 agrees"
-            yield f"{label} seems to compute {text}, {reason}, so turn off reduced precision to compare float32"
-        if self.nan_in_second:
-            yield f"these are NaN on every backend, and are not compared: {some(self.nan_in_second)}"
+        yield from filter(None, self.few_bits.values())
+        if self.nan[True]:
+            yield f"these are NaN on every backend, and are not compared: {some(self.nan[True])}"
         if self.excused:
             largest = f"the largest difference is {max(self.excused.values()):.1e}"
             text = "these numbers differ, but not in float64, and rounding alone changes them as much"

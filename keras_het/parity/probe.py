@@ -1,7 +1,6 @@
 """Probes: they compute with a model and preserve its variables, its optimizer, its layers, and the random states."""
 
 import contextlib
-import functools
 import re
 import warnings
 from collections.abc import Callable, Iterator
@@ -15,6 +14,7 @@ from keras_het.base.internals import forget_values, layers_of, share_losses
 from keras_het.base.seeds import preserve_random_states
 from keras_het.parity.arrays import Store
 
+_FUNCTIONS = ("train_function", "test_function", "predict_function")  # that Keras compiles
 _AUTOMATIC_NAME = re.compile(r"/variable_\d+$")
 
 
@@ -23,15 +23,9 @@ def to_numpy(tensor: Any) -> np.ndarray:
     return np.array(ops.convert_to_numpy(tensor))
 
 
-def assign_values(variables: Any, values: Any) -> None:
-    """Assigns a value to each variable."""
-    for variable, value in zip(variables, values, strict=True):
-        variable.assign(value)
-
-
 def as_tensors(x: Any) -> Any:
     """Returns tensors, in the structure of the arrays; None stays."""
-    return keras.tree.map_structure(lambda array: None if array is None else ops.convert_to_tensor(array), x)
+    return keras.tree.map_structure(ops.convert_to_tensor, x, none_is_leaf=False)
 
 
 def outputs_by_name(outputs: Any) -> dict[str, np.ndarray]:
@@ -57,15 +51,22 @@ def store_weights(model: Any) -> Store:
 
 @contextlib.contextmanager
 def preserve_model(model: Any, x: Any) -> Iterator[None]:
-    """Restores the variables of a model and the global random states. A model without weights is built by a call."""
+    """Restores a model's variables, optimizer and compiled functions, and the global random states.
+
+    The functions are compiled again meanwhile. A model without weights is built by a call.
+    """
     with preserve_random_states(), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Gradients do not exist")  # the recording has zeros for them
         if not model.built:
             model(x, training=False)
+        before = {name: value for name, value in vars(model).items() if name in ("optimizer", *_FUNCTIONS)}
+        vars(model).update(dict.fromkeys(_FUNCTIONS))
         with preserve_values([*model.variables, *model.metrics_variables]):
             try:
                 yield
             finally:
+                for name, value in before.items():
+                    setattr(model, name, value)
                 if hasattr(model, "zero_grad"):  # PyTorch would keep the gradients
                     model.zero_grad()
 
@@ -77,7 +78,8 @@ def preserve_values(variables: list[Any]) -> Iterator[None]:
     try:
         yield
     finally:
-        assign_values(variables, map(values.__getitem__, values))
+        for variable, value in zip(variables, values.values(), strict=True):
+            variable.assign(value)
 
 
 @contextlib.contextmanager
@@ -105,11 +107,8 @@ def build_loss(model: Any, x: Any, y: Any, sample_weight: Any) -> None:
     """Builds the model's loss before a trace of JAX, because the metrics of several outputs would keep its tracers."""
     if model.compiled and y is not None:
         with contextlib.suppress(Exception):  # the training step records the same error
-            known = {id(variable) for variable in model.metrics_variables}
             model.compute_loss(x=x, y=as_tensors(y), y_pred=model(x, training=False), sample_weight=sample_weight)
-            for variable in model.metrics_variables:
-                if id(variable) not in known:
-                    variable.assign(ops.zeros_like(variable))
+            model.reset_metrics()
 
 
 class Probe(keras.Model):
@@ -125,13 +124,6 @@ class Probe(keras.Model):
     def call(self, inputs: Any, training: bool | None = None) -> Any:
         return self.model(inputs, training=training)  # without this argument, Keras trains a model as at inference
 
-    def train(self, data: tuple) -> dict[str, Any]:
-        """Does a training step, and returns the loss by the name ""."""
-        self.reset_metrics()
-        loss = self.train_on_batch(*as_tensors(data))
-        forget_values(self)
-        return {"": loss}
-
     def compute_loss(
         self, x: Any = None, y: Any = None, y_pred: Any = None, sample_weight: Any = None, training: bool = True
     ) -> Any:
@@ -145,33 +137,13 @@ class Probe(keras.Model):
             return sum([*means, *self.model.losses])
 
 
-class OwnMethods:
-    """Runs a model with its own methods of training, and other values of some attributes, such as the optimizer."""
-
-    def __init__(self, model: Any, **attributes: Any) -> None:
-        self.model, self.attributes, self.optimizer = model, attributes, attributes.get("optimizer")
-
-    def __getattr__(self, name: str) -> Callable:
-        return functools.partial(self._run, name)
-
-    def _run(self, name: str, *arguments: Any, **options: Any) -> Any:
-        self._exchange()
-        try:
-            return getattr(self.model, name)(*arguments, **options)
-        finally:
-            self._exchange()  # `attributes` then has the function that Keras compiled
-            forget_values(self.model)
-
-    def _exchange(self) -> None:
-        for name, value in self.attributes.items():
-            self.attributes[name] = getattr(self.model, name)
-            setattr(self.model, name, value)
-
-    def train(self, data: tuple) -> dict[str, Any]:
-        """Does a training step, and returns the numbers that the step returns."""
-        self.model.reset_metrics()
-        logs = self.train_on_batch(*as_tensors(data), return_dict=True)
-        return {name: value for name, value in logs.items() if np.ndim(value) == 0}
+def train(model: Any, data: tuple) -> dict[str, Any]:
+    """Does a training step, and returns the loss by the name "", or the numbers that the model's own step returns."""
+    model.reset_metrics()
+    logs = model.train_on_batch(*as_tensors(data), return_dict=True)
+    forget_values(model)
+    named = {"": logs["loss"]} if isinstance(model, Probe) else logs
+    return {name: value for name, value in named.items() if np.ndim(value) == 0}
 
 
 class GradientStore(keras.optimizers.Optimizer):
@@ -192,6 +164,3 @@ class GradientStore(keras.optimizers.Optimizer):
         for stored, gradient in zip(self.gradients, grads, strict=True):
             if gradient is not None:
                 stored.assign(ops.cast(ops.convert_to_tensor(gradient), stored.dtype))
-
-    def get_config(self) -> dict:
-        return {}

@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import functools
 import json
 import os
 import pathlib
@@ -10,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 import zipfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -26,7 +27,6 @@ MANY_ROUNDINGS = 12
 _SECOND = "a second batch has zeros, ties, negative and large numbers, repeated and largest indices, and padding"
 _LAST_LETTERS = 500
 _JAX_CACHE = {"JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0", "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1"}
-Runner = Callable[[pathlib.Path, str, dict[str, Any]], str | None]  # does a job on a backend; returns None or the error
 
 
 def assert_parity(
@@ -78,7 +78,6 @@ def compare_file(
     modules: Sequence[str] = (),
     skip: Sequence[str] = (),
     plan: Any = (),
-    runner: Runner | None = None,
 ) -> Comparison:
     """Compares the model in a file on several backends, each in its own process.
 
@@ -92,24 +91,25 @@ def compare_file(
     backends = list(dict.fromkeys(backends or installed_backends()))
     if len(backends) < 2:
         raise ValueError(f"The comparison needs two backends. Received: {', '.join(backends) or 'none'}")
-    with _session(model, data, modules, plan, runner or run_child) as session:
+    judge = functools.partial(compare, tolerance=tolerance, skip=skip)
+    with (session := _Session(model, data, modules, plan)):
         recordings = session.recordings
         for label in backends:
-            session.record(label, saves=True, loads=next(reversed(recordings), None))
+            session.run(label, records=True, saves=True, loads=next(reversed(recordings), None))
         if len(recordings) < 2:
             raise ValueError("\n".join(f"Could not run on {label}: {text}" for label, text in session.failures.items()))
         first, *_, last = recordings
-        session.load(first, last)
-        result = compare(*recordings.values(), tolerance=tolerance, skip=skip)
+        session.run(first, loads=last)
+        result = judge(*recordings.values())
         if needs_float64(result) and recordings[first].precision != "float64":
             for label in recordings:
-                session.record_in_float64(label)
-            result = compare(*recordings.values(), tolerance=tolerance, skip=skip)
+                session.run(label, records=True, float64=True)
+            result = judge(*recordings.values())
             for label in (convicted := convicted_by_float64(result)):
-                session.record(label, roundings=MANY_ROUNDINGS)
-            result = compare(*recordings.values(), tolerance=tolerance, skip=skip) if convicted else result
+                session.run(label, records=True, roundings=MANY_ROUNDINGS)
+            result = judge(*recordings.values()) if convicted else result
         shapes = [f"{name} {a.shape}" for name, a in recordings[first].batch.items() if not name.startswith("second")]
-        saved = [row for pair in session.pairs for row in compare(*pair, tolerance=tolerance, skip=skip).rows]
+        saved = [row for pair in session.files() for row in judge(*pair).rows]
     made = f"the batch was made from the model's inputs: {', '.join(shapes)}; {_SECOND}; --data FILE gives your own"
     notes = [*([] if data else [made]), *result.notes]
     if lost := dict.fromkeys(row.name for row in saved if row.part == "saved weights" and row.ratio > 1):
@@ -129,74 +129,55 @@ def record_file(
     backend = os.environ.get("KERAS_BACKEND") or installed_backends()[0]
     if backend not in BACKENDS:
         raise ValueError(f"The backend must be one of {', '.join(BACKENDS)}. Received: KERAS_BACKEND={backend}")
-    with _session(model, data, modules, plan, run_child) as session:
-        session.record(backend, roundings=MANY_ROUNDINGS)
+    with (session := _Session(model, data, modules, plan)):
+        session.run(backend, records=True, roundings=MANY_ROUNDINGS)
         if session.failures:
             raise ValueError(f"Could not run on {backend}: {session.failures[backend]}")
         recording = session.recordings[backend]
         if recording.precision != "float64":
-            session.record_in_float64(backend)
+            session.run(backend, records=True, float64=True)
         recording.label = label or recording.label
         recording.save(out)
         return recording
 
 
-class _Session:
-    """Jobs of `child.run` on one model, and the files that they write to a folder."""
+class _Session(tempfile.TemporaryDirectory):
+    """Folder with a model and its batch, in which backends do the jobs of `child.run`."""
 
-    def __init__(self, folder: pathlib.Path, job: dict[str, Any], runner: Runner) -> None:
-        self.folder, self.job, self.runner = folder, job, runner
+    def __init__(self, model: str, data: str | None, modules: Sequence[str], plan: Any) -> None:
+        for path in filter(None, (model, data)):
+            if not os.path.isfile(path):
+                raise ValueError(f"File not found: {path}")
+        super().__init__()
+        self.folder, self.job = pathlib.Path(self.name), {**dict(plan), "modules": list(modules), "folder": self.name}
         self.recordings: dict[str, Recording] = {}
         self.failures: dict[str, str] = {}
-        self.pairs: list[tuple[Recording, Recording]] = []  # what one backend saved, and another loaded
-
-    def _run(self, label: str, **job: Any) -> str | None:
-        return self.runner(self.folder, label, {**self.job, "folder": str(self.folder), "label": label, **job})
-
-    def _read(self, name: str) -> Recording:
-        return Recording.load(self.folder / f"{name}.npz")
-
-    def record(self, label: str, **job: Any) -> None:
-        """Records on a backend. With `loads`, it also loads the model that another backend saved."""
-        error = self._run(label, records=True, **job)
-        if (self.folder / f"{label}.npz").exists():
-            before, self.recordings[label] = self.recordings.get(label), self._read(label)
-            self.recordings[label].float64 = before and before.float64
-        self._add_pair(label, job.get("loads"), error)
-
-    def load(self, label: str, saver: str) -> None:
-        """Loads on a backend the model that another backend saved."""
-        self._add_pair(label, saver, self._run(label, loads=saver))
-
-    def _add_pair(self, loader: str, saver: str | None, error: str | None) -> None:
-        if error:
-            self.failures[loader] = error
-        elif saver:
-            pair = self._read(f"{saver}, saved"), self._read(f"{loader}, loaded")
-            for label, recording in zip((saver, loader), pair, strict=True):
-                recording.rounding["saved predictions"] = self.recordings[label].rounding.get("predictions", {})
-            self.pairs.append(pair)
-
-    def record_in_float64(self, label: str) -> None:
-        """Adds float64 to the recording of a backend, or a note if the model does not run in it."""
-        if error := self._run(label, records=True, float64=True):
-            text = "so its float32 numbers are compared without a judge"
-            self.recordings[label].notes.append(f"the model does not run in float64 on {label}, {text}: {error}")
-        else:
-            self.recordings[label].float64 = self._read(f"{label}, float64")
-
-
-@contextlib.contextmanager
-def _session(model: str, data: str | None, modules: Sequence[str], plan: Any, runner: Runner) -> Iterator[_Session]:
-    """Yields a session in a temporary folder with the model and the batch."""
-    for path in filter(None, (model, data)):
-        if not os.path.isfile(path):
-            raise ValueError(f"File not found: {path}")
-    with tempfile.TemporaryDirectory() as name:
-        shutil.copy(model, pathlib.Path(name, "model.keras"))
+        shutil.copy(model, self.folder / "model.keras")
         if data:
-            shutil.copy(data, pathlib.Path(name, "batch.npz"))
-        yield _Session(pathlib.Path(name), {**dict(plan), "modules": list(modules)}, runner)
+            shutil.copy(data, self.folder / "batch.npz")
+
+    def run(self, label: str, **job: Any) -> None:
+        """Does a job on a backend, and keeps its recording and its error."""
+        error = run_child(self.folder, label, {**self.job, "label": label, **job})
+        before, path = self.recordings.get(label), self.folder / f"{label}.npz"
+        if before and job.get("float64") and error:
+            text = "so its float32 numbers are compared without a judge"
+            before.notes.append(f"the model does not run in float64 on {label}, {text}: {error}")
+        elif before and job.get("float64"):
+            before.float64 = Recording.load(self.folder / f"{label}, float64.npz")
+        elif error:
+            self.failures[label] = error
+        if path.exists() and job.get("records") and not job.get("float64"):
+            self.recordings[label] = Recording.load(path)
+            self.recordings[label].float64 = before and before.float64
+
+    def files(self) -> Iterator[list[Recording]]:
+        """Yields what each backend saved, and what the next one loaded."""
+        labels = [*self.recordings]
+        for saver, loader in zip(labels, [*labels[1:], labels[0]], strict=True):
+            paths = [self.folder / f"{saver}, saved.npz", self.folder / f"{loader}, loaded.npz"]
+            if all(path.exists() for path in paths):
+                yield [*map(Recording.load, paths)]
 
 
 def run_child(folder: pathlib.Path, backend: str, job: dict[str, Any]) -> str | None:

@@ -6,7 +6,7 @@ import itertools
 import json
 import os
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -66,14 +66,15 @@ class Recording:
         """True if the backend computed this part."""
         return part in self.arrays or (part.startswith("layers in training") and "layers" in self.arrays)
 
-    def find(self, part: str, name: str) -> tuple[np.ndarray | None, Slices]:
-        """Returns an array, or None, and its rounding.
+    def find(self, part: str, name: str) -> tuple[np.ndarray, Slices] | None:
+        """Returns an array and its rounding, or None if there is no array.
 
         A layer's outputs in training are those at inference if they were not recorded.
         """
-        if name not in self.arrays.get(part, ()):
-            part = part.replace("layers in training", "layers")
-        return self.arrays.get(part, {}).get(name), self.rounding.get(part, {}).get(name, NONE)
+        for source in dict.fromkeys((part, part.replace("layers in training", "layers"))):
+            if name in self.arrays.get(source, ()):
+                return self.arrays[source][name], self.rounding.get(source, {}).get(name, NONE)
+        return None
 
     def save(self, path: str | os.PathLike) -> None:
         """Writes the recording, and that in float64, to a `.npz` file without Python objects.
@@ -82,18 +83,8 @@ class Recording:
             path: path of the file.
         """
         with open(path, "wb") as file, zipfile.ZipFile(file, "w") as archive:  # the path needs no suffix
-            header = self._write(functools.partial(_write, archive, itertools.count()))
-            _write(archive, iter([_HEADER]), {_HEADER: np.array(json.dumps(header))})
-
-    def _write(self, write: Callable[[Any], list]) -> dict[str, Any]:
-        """Writes the arrays, and returns the fields with a list for each dictionary of arrays."""
-        header = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        header["arrays"] = {part: write(named) for part, named in self.arrays.items()}
-        header["rounding"] = {
-            part: [write({name: slices[side] for name, slices in named.items()}) for side in (0, 1)]
-            for part, named in self.rounding.items()
-        }
-        return header | {"batch": write(self.batch), "float64": self.float64 and self.float64._write(write)}
+            header = json.dumps(vars(self), default=functools.partial(_encode, archive, itertools.count()))
+            _write(archive, _HEADER, np.array(header))
 
     @classmethod
     def load(cls, path: str | os.PathLike) -> "Recording":
@@ -106,36 +97,41 @@ class Recording:
         """
         try:
             archive = zipfile.ZipFile(path)
-            header = json.loads(str(read_array("path", path, archive, _HEADER)))
-            return cls._read(header, functools.partial(_readers, path, archive))
+            header = str(read_array("path", path, archive, _HEADER))
+            return cls._of(json.loads(header, object_hook=functools.partial(_decode, path, archive)))
         except (OSError, TypeError, ValueError, KeyError, AttributeError, zipfile.BadZipFile) as error:
             rule = "be a file that `Recording.save` wrote"
             raise refusal("path", rule, f"{path}; {type(error).__name__}: {error}") from error
 
     @classmethod
-    def _read(cls, header: dict[str, Any], read: Callable[[list], dict]) -> "Recording":
-        for part, (rows, columns) in header["rounding"].items():
-            named = zip(read(rows).items(), read(columns).values(), strict=True)
-            header["rounding"][part] = {name: Slices(row(), column()) for (name, row), column in named}
-        header["arrays"] = {part: Store(read(rows)) for part, rows in header["arrays"].items()}
-        exact = header.get("float64") and cls._read(header["float64"], read)
-        return cls(**header | {"batch": dict(Store(read(header["batch"]))), "float64": exact})
+    def _of(cls, fields: dict[str, Any]) -> "Recording":
+        for named in fields["rounding"].values():
+            named.update({name: Slices(*(read() for read in sides)) for name, sides in named.items()})
+        fields["arrays"] = {part: Store(named) for part, named in fields["arrays"].items()}
+        fields["batch"] = dict(Store(fields["batch"]))
+        return cls(**fields | {"float64": fields["float64"] and cls._of(fields["float64"])})
 
 
-def _write(archive: zipfile.ZipFile, member_names: Iterator[Any], named: Any) -> list[tuple[str, Any, str]]:
-    """Writes arrays; returns the name, the member's name and the dtype of each (a file cannot hold bfloat16)."""
-    rows = []
-    for name, array in named.items():
-        rows.append((name, next(member_names), str(array.dtype)))
-        is_known = array.dtype.kind != "V" and "bfloat16" not in str(array.dtype)
-        with archive.open(f"{rows[-1][1]}.npy", "w", force_zip64=True) as member:
-            np.lib.format.write_array(member, np.asarray(array if is_known else array.astype("f4")), allow_pickle=False)
-    return rows
+def _encode(archive: zipfile.ZipFile, numbers: Iterator[int], value: Any) -> dict[str, Any]:
+    """Returns what JSON can hold of a value in a recording. An array is written to a member of the file."""
+    if isinstance(value, Recording):
+        return vars(value)
+    if isinstance(value, Store):  # one array at a time is in memory
+        return {name: _encode(archive, numbers, array) for name, array in value.items()}
+    is_known = value.dtype.kind != "V" and "bfloat16" not in str(value.dtype)
+    member = {"member": next(numbers), "dtype": str(value.dtype)}
+    _write(archive, member["member"], np.asarray(value if is_known else value.astype("f4")))
+    return member
 
 
-def _readers(path: Any, archive: zipfile.ZipFile, rows: list) -> dict[str, Callable[[], np.ndarray]]:
-    def reader(number: int, dtype: np.dtype) -> Callable[[], np.ndarray]:
-        archive.getinfo(f"{number}.npy")  # raises a KeyError for a missing array now, not when it is read
-        return lambda: read_array("path", path, archive, str(number)).astype(dtype, copy=False)
+def _decode(path: Any, archive: zipfile.ZipFile, fields: dict[str, Any]) -> Any:
+    """Returns the function that reads an array, for the fields of a member of the file."""
+    if not isinstance(member := fields.get("member"), int):
+        return fields
+    dtype, _ = np.dtype(fields["dtype"]), archive.getinfo(f"{member}.npy")  # raises a KeyError now, not when it is read
+    return lambda: read_array("path", path, archive, str(member)).astype(dtype, copy=False)
 
-    return {name: reader(number, np.dtype(dtype)) for name, number, dtype in rows}
+
+def _write(archive: zipfile.ZipFile, name: Any, array: np.ndarray) -> None:
+    with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+        np.lib.format.write_array(member, array, allow_pickle=False)

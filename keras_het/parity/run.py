@@ -14,14 +14,14 @@ import numpy as np
 from keras import ops
 
 from keras_het.base.graph import own_methods
-from keras_het.base.internals import compile_arguments, layers_of
+from keras_het.base.internals import compile_arguments, forget_values, layers_of, seed_generators_of
 from keras_het.base.rebuild import copy_optimizer
 from keras_het.base.refusal import refuse_if
 from keras_het.base.validation import check_integer
 from keras_het.parity import probe as probes
 from keras_het.parity.arrays import BLOCK, ROUNDOFF, Slices, Store, is_equal, measure
 from keras_het.parity.batch import SEED, pack, unpack
-from keras_het.parity.draws import equal_draws, random_layers, reset_seeds
+from keras_het.parity.draws import equal_draws, reset_seeds
 from keras_het.parity.recording import NOT_DETERMINISTIC, SECOND, Recording
 
 _CONTAINERS = (keras.Model, keras.layers.InputLayer)  # these compute nothing themselves
@@ -142,6 +142,7 @@ class _Run:
         self.data, second = unpack(recording.batch)
         self.batches = {"": self.data} | ({SECOND: (*second, None)} if second else {})
         self.start = Store((str(number), probes.to_numpy(variable)) for number, variable in enumerate(model.variables))
+        self.optimizer = model.optimizer if model.compiled else None
         own = own_methods(model)
         self.own = own if model.compiled else [name for name in own if name == "predict_step"]
         self.outputs: Store | None = None  # of layers, while they are recorded
@@ -151,7 +152,7 @@ class _Run:
     def record(self) -> Recording:
         """Fills the recording."""
         model, notes = self.model, self.notes
-        if random := random_layers(model):
+        if random := dict.fromkeys(layer.name for layer in layers_of(model) if seed_generators_of(layer)):
             text = "random layers draw numbers that are equal on every backend, instead of the backend's own"
             notes.append(f"{text}: {', '.join(random)}")
         dtypes = {each.name: each.compute_dtype for each in layers_of(model) if not isinstance(each, _CONTAINERS)}
@@ -165,6 +166,8 @@ class _Run:
                 for suffix, data in self.batches.items():
                     self._record(function, data, suffix)
                 self.probe = None
+            if "train_step" in self.own:
+                model.optimizer = model.train_function = None
             gc.collect()  # frees the gradients
             self._record(self.training, self.data, "")
         used = {"train_step": "loss", "test_step": "metrics", "predict_step": "predictions"}
@@ -176,14 +179,12 @@ class _Run:
         """Stores what a function yields, and its rounding. Stores the error of a part that fails in `failures`."""
         self.suffix = suffix
         try:
-            self._assign_start()
-            for part, name, array in function(data):
+            for part, name, array in function(self._start(data)):
                 self.arrays.setdefault(part + suffix, Store())[name] = array
             if function in (self.layers, self.gradients):
                 self._check_determinism(function, data)
             for seed in range(self.roundings):
-                self._assign_start(seed)
-                self._add_rounding(function(self._round_inputs(data, seed)))
+                self._add_rounding(function(self._start(data, seed)))
         except Exception as error:
             if function == self.layers and not suffix:  # the model does not run at all
                 raise
@@ -191,10 +192,9 @@ class _Run:
 
     def _check_determinism(self, function: Callable[[tuple], Arrays], data: tuple) -> None:
         """Adds a failure if a second run with the same draws returns other numbers."""
-        self._assign_start()
         is_layers = function == self.layers
         part, tolerance = ("layers", 0.0) if is_layers else ("loss", 100.0 * ROUNDOFF[self.recording.precision])
-        again = Store((name, array) for other, name, array in function(data) if other == part)
+        again = Store((name, array) for other, name, array in function(self._start(data)) if other == part)
         for name, array in self.arrays.get(part + self.suffix, Store()).items():
             other = again.get(name)
             if other is None or not (is_equal(array, other) or measure(array, other, tolerance=tolerance).ratio <= 1):
@@ -214,12 +214,23 @@ class _Run:
             named = self.recording.rounding.setdefault(part + self.suffix, {})
             named[name] = change.join(named.get(name, change))
 
-    def _assign_start(self, seed: int | None = None) -> None:
-        """Assigns the starting values, or with a seed, each changed by up to one unit in its last place."""
-        rng = None if seed is None else np.random.default_rng([SEED, seed])
-        probes.assign_values(self.model.variables, (self._shift(array, rng) for array in self.start.values()))
+    def _start(self, data: tuple, seed: int | None = None) -> tuple:
+        """Assigns the starting values, and returns the batch; with a seed, both have other roundings.
+
+        Whole numbers in the batch stay, because they can be indices or stand for a mask.
+        """
+        rng, batch_rng = (None if seed is None else np.random.default_rng([SEED, seed, *more]) for more in ((), (1,)))
+        for variable, array in zip(self.model.variables, self.start.values(), strict=True):
+            variable.assign(self._shift(array, rng))
+
+        def shift(array: np.ndarray) -> np.ndarray:
+            is_whole = array.dtype.kind != "f" or array == np.round(array)
+            return np.where(is_whole, array, self._shift(array, batch_rng))
+
+        return data if seed is None else (keras.tree.map_structure(shift, data[0]), *data[1:])
 
     def _shift(self, array: np.ndarray, rng: np.random.Generator | None) -> np.ndarray:
+        """Returns an array with each number changed by up to one unit in its last place."""
         if rng is None or (array.dtype.kind != "f" and "bfloat16" not in str(array.dtype)):
             return array
         shifted = array.copy().reshape(-1)
@@ -228,16 +239,6 @@ class _Run:
             factors = 1.0 + ROUNDOFF[self.recording.precision] * rng.uniform(-1.0, 1.0, block.size)
             block[:] = (block.astype("float64") * factors).astype(array.dtype)
         return shifted.reshape(array.shape)
-
-    def _round_inputs(self, data: tuple, seed: int) -> tuple:
-        """Returns data with other roundings; whole numbers stay, because they can be indices or stand for a mask."""
-        rng = np.random.default_rng([SEED, seed, 1])
-
-        def shift(array: np.ndarray) -> np.ndarray:
-            is_whole = array.dtype.kind != "f" or array == np.round(array)
-            return np.where(is_whole, array, self._shift(array, rng))
-
-        return (keras.tree.map_structure(shift, data[0]), *data[1:])
 
     def layers(self, data: tuple, training: bool = False) -> Arrays:
         """Yields the outputs of every layer, in the order of calls."""
@@ -253,15 +254,15 @@ class _Run:
 
     def layers_in_training(self, data: tuple) -> Arrays:
         """Yields the outputs of layers in training that are not those at inference."""
-        known, recorded = (self.arrays.get(f"layers{text}{self.suffix}", Store()) for text in ("", " in training"))
+        known = self.arrays.get(f"layers{self.suffix}", Store())
         for _, name, array in self.layers(data, training=True):
-            if name not in known or name in recorded or not is_equal(array, known[name]):
+            if name not in known or not is_equal(array, known[name]):
                 yield "layers in training", name, array
 
     def predictions(self, data: tuple) -> Arrays:
         """Yields the outputs of `predict_on_batch`."""
-        if self.probe is None and "predict_step" in self.own:
-            self.probe = probes.OwnMethods(self.model, predict_function=None)
+        if "predict_step" in self.own:
+            self.probe = self.model
         elif self.probe is None:
             self.probe = probes.Probe(self.model)
             self.probe.compile(jit_compile=self.jit_compile)
@@ -276,8 +277,8 @@ class _Run:
             return
         model.reset_metrics()
         if is_own:
-            self.probe = self.probe or probes.OwnMethods(model, test_function=None)
-            values = self.probe.test_on_batch(x, y, sample_weight, return_dict=True)
+            values = model.test_on_batch(x, y, sample_weight, return_dict=True)
+            forget_values(model)
         else:
             y_pred = model(probes.as_tensors(x), training=False)
             values = model.compute_metrics(
@@ -296,7 +297,7 @@ class _Run:
             self.notes.append("there are no trainable weights, so loss, gradients and training are not compared")
             return
         self.probe = self.probe or self._trainer(probes.GradientStore())
-        for name, value in self.probe.train(data).items():
+        for name, value in probes.train(self.probe, data).items():
             yield "loss", name, np.array(value)
         for name, gradient in zip(probes.weight_names(weights), self.probe.optimizer.gradients, strict=True):
             yield "gradients", name, probes.to_numpy(gradient)
@@ -306,17 +307,18 @@ class _Run:
         if not self.model.trainable_variables:
             return
         if self.probe is None:
-            optimizer = self.model.optimizer if self.model.compiled else None
-            if optimizer is None:
+            if self.optimizer is None:
                 self.notes.append("the model has no optimizer, so it is trained by SGD(0.01)")
-            self.probe = self._trainer(copy_optimizer(optimizer, self.model) if optimizer else keras.optimizers.SGD())
+            copy = copy_optimizer(self.optimizer, self.model) if self.optimizer else keras.optimizers.SGD()
+            self.probe = self._trainer(copy)
         before, count = probes.store_weights(self.model), len(keras.tree.flatten(data)[0])
         size = self.recording.batch_size or count
         with probes.preserve_values(self.probe.optimizer.variables):
             for step in range(1, self.steps[-1] + 1):
                 start = (step - 1) % math.ceil(count / size) * size
                 rows = slice(start, start + size)
-                self.probe.train(keras.tree.map_structure(lambda x, rows=rows: x if x is None else x[rows], data))
+                part = keras.tree.map_structure(lambda x, rows=rows: x[rows], data, none_is_leaf=False)
+                probes.train(self.probe, part)
                 if step in self.steps:
                     suffix = f", step {step}" if len(self.steps) > 1 else ""
                     for name, weight in zip(before, self.model.weights, strict=True):
@@ -325,7 +327,8 @@ class _Run:
     def _trainer(self, optimizer: Any) -> Any:
         optimizer.build(self.model.trainable_variables)
         if "train_step" in self.own:
-            return probes.OwnMethods(self.model, optimizer=optimizer, train_function=None)
+            self.model.optimizer, self.model.train_function = optimizer, None
+            return self.model
         has_terms = "compute_loss" in self.own or compile_arguments(self.model).get("loss") is not None
         has_loss = bool(self.model.compiled) and has_terms and self.data[1] is not None
         if not has_loss:

@@ -1,6 +1,6 @@
 """Models with a planted fault, which only the backend "b" has: the parity check must find each and name its place.
 
-The runner of a backend sets `Switch.label`. Planted layers, losses, metrics and optimizers ask `faulty` at every call.
+The job of a backend sets `Switch.label`. Planted layers, losses, metrics and optimizers ask `faulty` at every call.
 """
 
 from collections.abc import Callable
@@ -163,6 +163,7 @@ FAULTS = {
     "gradient at zero": (relu(0.0), relu(1.0)),
     "first of ties": (lambda x: ops.one_hot(ops.argmax(x, -1), 6, dtype=x.dtype), last_largest),
     "gradient of ties": (max_over_time(True), max_over_time(False)),
+    "exchanged": (lambda x: x["first"] - 2 * x["second"], lambda x: x["second"] - 2 * x["first"]),
 }  # fmt: skip
 
 
@@ -181,8 +182,8 @@ class Configured:
 class Planted(layers.Layer):
     """One of `FAULTS`, always or only "in training" or "at inference", and perhaps in float32 alone."""
 
-    def __init__(self, fault, when="always", float32_only=False, **options):
-        super().__init__(**options)
+    def __init__(self, fault, when="always", float32_only=False, **kwargs):  # which Keras reads for the config
+        super().__init__(**kwargs)
         self.fault, self.when, self.float32_only = fault, when, float32_only
         self.supports_masking = True
 
@@ -190,10 +191,6 @@ class Planted(layers.Layer):
         is_on = {"always": True, "in training": bool(training), "at inference": not training}[self.when]
         right, wrong = FAULTS[self.fault]
         return (wrong if is_on and faulty(x, self.float32_only) else right)(x)
-
-    def get_config(self):
-        own = {"fault": self.fault, "when": self.when, "float32_only": self.float32_only}
-        return {**super().get_config(), **own}
 
 
 @register
@@ -238,12 +235,12 @@ FLOAT32_MAPS = ("TF32", "bfloat16", "TF32 backward")
 
 
 @register
-class PlantedMap(Configured, layers.Layer):
+class PlantedMap(layers.Layer):
     """Dense layer, or convolution of images, with one of `MAPS`."""
 
-    def __init__(self, units, **options):
-        super().__init__(**options)
-        self.units = units
+    def __init__(self, units, fault, **kwargs):
+        super().__init__(**kwargs)
+        self.units, self.fault = units, fault
 
     def build(self, shape):
         sizes = (shape[-1], self.units) if len(shape) == 2 else (3, 3, shape[-1], self.units)
@@ -256,9 +253,6 @@ class PlantedMap(Configured, layers.Layer):
 
     def compute_output_shape(self, shape):
         return (*shape[:-1], self.units)
-
-    def get_config(self):
-        return {**super().get_config(), "units": self.units}
 
 
 @register
@@ -286,15 +280,6 @@ class PlantedOuter(Configured, layers.Layer):
 
     def call(self, x):
         return x if faulty(x) else self.inner(x)
-
-
-@register
-class PlantedSum(layers.Layer):
-    """Takes a dict of two inputs, and exchanges them."""
-
-    def call(self, inputs):
-        first, second = inputs["first"], inputs["second"]
-        return second - 2 * first if faulty(first) else first - 2 * second
 
 
 @register
@@ -429,13 +414,17 @@ class PlantedSpatialDropout(layers.SpatialDropout1D):
         return super().call(x, training=training)
 
 
-@register
-class PlantedSampling(Configured, layers.Layer):
-    """Sampling layer of a variational autoencoder, with the variance for the standard deviation."""
+class Draws(Configured, layers.Layer):
+    """Layer with a seed generator."""
 
     def __init__(self, **options):
         super().__init__(**options)
         self.seed_generator = keras.random.SeedGenerator(3)
+
+
+@register
+class PlantedSampling(Draws):
+    """Sampling layer of a variational autoencoder, with the variance for the standard deviation."""
 
     def call(self, inputs):
         mean, log_variance = inputs
@@ -444,12 +433,8 @@ class PlantedSampling(Configured, layers.Layer):
 
 
 @register
-class PlantedNoise(Configured, layers.Layer):
+class PlantedNoise(Draws):
     """Noise of a user's layer."""
-
-    def __init__(self, **options):
-        super().__init__(**options)
-        self.seed_generator = keras.random.SeedGenerator(5)
 
     def call(self, x, training=False):
         if not training:
@@ -487,28 +472,19 @@ class PlantedEmbedding(Configured, layers.Embedding):
 
 @register
 class PlantedPooling(Configured, layers.Layer):
-    """Mean over the positions that the mask keeps."""
+    """Mean over the positions that the mask keeps, or for the fault "padding" the positions themselves."""
 
     def call(self, x, mask=None):
         mask = ops.ones_like(x[..., :1]) if mask is None else ops.cast(mask, x.dtype)[..., None]
         wrong = self.fault if faulty(x) else None
+        if self.fault == "padding":
+            return gradient(3.0 - 2.0 * mask)(x) if wrong else x
         if wrong == "no mask":
             return ops.mean(x, 1)
         if wrong == "gradient":
             x = gradient(1 + mask)(x)
         count = ops.sum(mask, 1)
         return ops.sum(x * mask, 1) / (count if wrong == "empty" else ops.maximum(count, 1.0))
-
-    def compute_mask(self, x, mask=None):
-        return None
-
-
-@register
-class PlantedPadding(layers.Layer):
-    """Identity with a wrong gradient at padded positions."""
-
-    def call(self, x, mask=None):
-        return gradient(3.0 - 2.0 * ops.cast(mask, x.dtype)[..., None])(x) if mask is not None and faulty(x) else x
 
     def compute_mask(self, x, mask=None):
         return None
@@ -556,8 +532,6 @@ def squares(y, p):
 
 
 LOSSES = {
-    "reduction": (squares, squares),
-    "sample weights": (squares, squares),
     "scaled": (squares, lambda y, p: 1.1 * squares(y, p)),
     "float32": (squares, lambda y, p: 1.001 * squares(y, p)),
     "NaN": (squares, lambda y, p: squares(y, p) + np.nan),
@@ -568,7 +542,7 @@ LOSSES = {
 @register
 class PlantedLoss(Configured, keras.losses.Loss):
     def call(self, y, p):
-        right, wrong = LOSSES[self.fault]
+        right, wrong = LOSSES.get(self.fault, (squares, squares))
         return (wrong if faulty(p, self.fault == "float32") else right)(y, p)
 
     def __call__(self, y, p, sample_weight=None):
@@ -581,22 +555,21 @@ class PlantedLoss(Configured, keras.losses.Loss):
         return {"name": self.name, "reduction": self.reduction, "fault": self.fault}
 
 
+class WithoutConfig:
+    def get_config(self):
+        return {}
+
+
 @register
-class PlantedRegularizer(keras.regularizers.Regularizer):
+class PlantedRegularizer(WithoutConfig, keras.regularizers.Regularizer):
     def __call__(self, weight):
         return (0.0 if faulty(weight) else 0.01) * ops.sum(ops.square(weight))
 
-    def get_config(self):
-        return {}
-
 
 @register
-class PlantedConstraint(keras.constraints.Constraint):
+class PlantedConstraint(WithoutConfig, keras.constraints.Constraint):
     def __call__(self, weight):
         return weight if faulty(weight) else ops.clip(weight, -0.2, 0.2)
-
-    def get_config(self):
-        return {}
 
 
 @register
@@ -605,24 +578,11 @@ def doubled_error(y, p):
 
 
 @register
-class PlantedMetric(Configured, keras.metrics.Metric):
+class PlantedMetric(Configured, keras.metrics.Mean):
     """Mean of squares."""
 
-    def __init__(self, name="planted_metric", **options):
-        super().__init__(name=name, **options)
-        self.total = self.add_variable((), "zeros", name="total")
-        self.count = self.add_variable((), "zeros", name="count")
-
     def update_state(self, y, p, sample_weight=None):
-        values = squares(ops.cast(y, p.dtype), p)
-        weights = ops.ones_like(values)
-        if sample_weight is not None and not faulty(p):
-            weights = ops.cast(sample_weight, values.dtype)
-        self.total.assign_add(ops.cast(ops.sum(values * weights), self.total.dtype))
-        self.count.assign_add(ops.cast(ops.sum(weights), self.count.dtype))
-
-    def result(self):
-        return self.total / self.count
+        return super().update_state(squares(ops.cast(y, p.dtype), p), None if faulty(p) else sample_weight)
 
 
 def clipped(gradients, norm):
@@ -674,19 +634,16 @@ class PlantedAdam(PlantedOptimizer, keras.optimizers.Adam):
 
 
 @register
-class PlantedSchedule(keras.optimizers.schedules.LearningRateSchedule):
+class PlantedSchedule(WithoutConfig, keras.optimizers.schedules.LearningRateSchedule):
     """Learning rate that is larger from the third step."""
 
     def __call__(self, step):
         rate = 0.1 + 0.0 * ops.cast(step, "float32")
         return ops.where(step >= 2, 1.01 * rate, rate) if faulty() else rate
 
-    def get_config(self):
-        return {}
 
-
-def with_data(step, change):
-    """Returns a step of a model that changes its batch, which is the last argument on every backend."""
+def own_step(name, step, change):
+    """Returns a class of models with a step that changes its batch, which is the last argument on every backend."""
 
     def run(self, *arguments):
         *state, data = arguments
@@ -695,27 +652,13 @@ def with_data(step, change):
             data = keras.utils.pack_x_y_sample_weight(*change(x, y, sample_weight))
         return getattr(super(type(self), self), step)(*state, data)
 
-    return run
+    return register(type(name, (keras.Model,), {step: run}))
 
 
-@register
-class OwnTrainStep(keras.Model):
-    train_step = with_data("train_step", lambda x, y, w: (x, 1.1 * y, w))
-
-
-@register
-class OwnTrainStepRaises(keras.Model):
-    train_step = with_data("train_step", lambda x, y, w: raises(x))
-
-
-@register
-class OwnTestStep(keras.Model):
-    test_step = with_data("test_step", lambda x, y, w: (x, 1.1 * y, w))
-
-
-@register
-class OwnPredictStep(keras.Model):
-    predict_step = with_data("predict_step", lambda x, y, w: (1.01 * x, y, w))
+OwnTrainStep = own_step("OwnTrainStep", "train_step", lambda x, y, w: (x, 1.1 * y, w))
+OwnTrainStepRaises = own_step("OwnTrainStepRaises", "train_step", lambda x, y, w: raises(x))
+OwnTestStep = own_step("OwnTestStep", "test_step", lambda x, y, w: (x, 1.1 * y, w))
+OwnPredictStep = own_step("OwnPredictStep", "predict_step", lambda x, y, w: (1.01 * x, y, w))
 
 
 @register
@@ -843,7 +786,7 @@ def siamese():
 
 def dicts():
     inputs = {name: keras.Input((6,), name=name) for name in ("first", "second")}
-    return compiled(keras.Model(inputs, head()(PlantedSum(name="planted")(inputs)), name="model"))
+    return compiled(keras.Model(inputs, head()(planted("exchanged")(inputs)), name="model"))
 
 
 def several(fault=None, loss="scaled"):
@@ -893,12 +836,6 @@ def random(name, layer, data=ROWS, shape=(6,)):
 
 def trained(name, optimizer, expected="optimizer", **options):
     return Case(name, lambda: small(optimizer=optimizer(), **options), ROWS, expected, clean=False)
-
-
-def scored(name, fault, data=ROWS):
-    return Case(
-        name, lambda: small(weighted_metrics=[PlantedMetric(fault=fault)]), data, "metric", clean=data is WEIGHTED
-    )
 
 
 def lost(name, fault, data=ROWS):
@@ -1001,7 +938,8 @@ CASES = [
          ROWS, "counter", named=False, clean=False),
     # Metrics.
     Case("a metric function doubled", lambda: small(metrics=[doubled_error]), ROWS, ("metric", "doubled_error")),
-    scored("a metric that ignores sample weights", "sample weights", WEIGHTED),
+    Case("a metric that ignores sample weights", lambda: small(weighted_metrics=[PlantedMetric(fault="weights")]),
+         WEIGHTED, "metric"),
     # Own steps.
     Case("an own train_step", lambda: small(kind=OwnTrainStep), ROWS, "train_step"),
     Case("an own train_step that raises", lambda: small(kind=OwnTrainStepRaises), ROWS, "no such operation here",
@@ -1039,8 +977,8 @@ CASES = [
          TOKENS, "planted"),
     Case("a mask that pooling ignores backward", lambda: tokens(PlantedPooling(fault="gradient", name="planted"),
          pooled=True), TOKENS, "table", clean=False),
-    Case("wrong gradients at padded positions", lambda: tokens(dense("stem"), PlantedPadding(name="planted")), TOKENS,
-         LAST),
+    Case("wrong gradients at padded positions", lambda: tokens(dense("stem"), PlantedPooling(fault="padding",
+         name="planted")), TOKENS, LAST),
     Case("attention that ignores the mask of its inputs", lambda: attends("mask"), TOKENS, "planted"),
     Case("attention that ignores the causal mask", lambda: attends("causal", False, use_causal_mask=True), TOKENS,
          "planted"),

@@ -11,11 +11,10 @@ from keras import layers, ops
 
 import keras_het
 from keras_het.base.internals import float64
-from keras_het.parity import Recording, compare, record
+from keras_het.parity import Recording, compare, processes, record
 from keras_het.parity.arrays import Slices, Store, is_equal, measure
 from keras_het.parity.batch import make_inputs
 from keras_het.parity.judge import needs_float64
-from keras_het.parity.processes import compare_file
 from tests.gradients import layer_gradients
 
 CLASSES = 3
@@ -71,15 +70,22 @@ def other(recording, fault=lambda x: x):
     return record(make_model(fault), start=recording, label="other", roundings=1)
 
 
-def make_recording(backend, precision="float32", **arrays):
-    """Returns a recording of these arrays, each the only array of its part."""
+def make_recording(backend, precision="float32", spread=1e-7, exact=None, **arrays):
+    """Returns a recording of these arrays, each the only one of its part, and of one array `exact` in float64."""
     named = {part.replace("_", " "): {"array": np.asarray(array)} for part, array in arrays.items()}
-    return Recording(backend, precision, arrays=named, rounding={part: {"array": rounding(1e-7)} for part in named})
+    spreads = {part: {"array": rounding(spread)} for part in named}
+    judge = None if exact is None else make_recording(backend, "float64", **dict.fromkeys(arrays, exact))
+    return Recording(backend, precision, arrays=named, rounding=spreads, float64=judge)
+
+
+def make_two(part, first, second, **options):
+    """Returns recordings of JAX and PyTorch with one array."""
+    return [make_recording(name, **{part: array}, **options) for name, array in (("jax", first), ("torch", second))]
 
 
 def rounding(size):
-    """Returns a rounding of this size for all entries."""
-    return Slices(np.asarray(size), np.asarray(size))
+    """Returns a rounding of this size for all entries, or of these changes."""
+    return Slices.of(size) if np.ndim(size) else Slices(np.asarray(size), np.asarray(size))
 
 
 # The measure and the limit.
@@ -106,9 +112,8 @@ def test_a_difference_is_relative_to_the_numbers_beside_the_entry(first, second,
     (0.9e-5, 0.0, True), (1.3e-5, 0.0, False), (0.9e-4, 1e-5, True), (1.3e-4, 1e-5, False),
 ])  # fmt: skip
 def test_the_limit_of_an_entry_is_the_tolerance_and_ten_times_the_rounding(distance, size, is_equal):
-    first, second = make_recording("jax", layers=[1.0, 1.0]), make_recording("torch", layers=[1.0, 1.0 + distance])
-    first.rounding["layers"]["array"] = second.rounding["layers"]["array"] = rounding(size)
-    assert bool(compare(first, second).different) != is_equal
+    result = compare(*make_two("layers", [1.0, 1.0], [1.0, 1.0 + distance], spread=size))
+    assert bool(result.different) != is_equal
 
 
 @pytest.mark.once
@@ -145,9 +150,7 @@ def test_the_worst_entry_is_found_in_a_large_array():
 
 @pytest.mark.once
 def test_weights_must_be_equal_bit_for_bit():
-    result = compare(
-        make_recording("jax", weights=np.float32(1.0)), make_recording("torch", weights=np.float32(1.0 + 2**-23))
-    )
+    result = compare(*make_two("weights", np.float32(1.0), np.float32(1.0 + 2**-23)))
     assert [row.part for row in result.different] == ["weights"]
     assert "record(model, start=other)" in str(result)
 
@@ -159,9 +162,7 @@ def test_weights_must_be_equal_bit_for_bit():
     (np.float32([1.0, 2.0]), np.float32([1.0, np.nan])),
 ])  # fmt: skip
 def test_other_dtypes_imaginary_parts_and_nan_differ(first, second):
-    first, second = make_recording("jax", layers=first), make_recording("torch", layers=second)
-    first.rounding["layers"]["array"] = rounding(np.inf)
-    assert compare(first, second).different
+    assert compare(*make_two("layers", first, second, spread=np.inf)).different
 
 
 @pytest.mark.once
@@ -178,20 +179,15 @@ def test_integers_of_another_width_are_equal_if_their_values_are():
 
 @pytest.mark.once
 def test_numbers_that_rounding_hides_are_not_called_equal():
-    first, second = make_recording("jax", gradients=[1e-9]), make_recording("torch", gradients=[-1e-9])
-    first.rounding["gradients"]["array"] = rounding(1.5e-9)
-    result = compare(first, second)
+    result = compare(*make_two("gradients", [1e-9], [-1e-9], spread=1.5e-9))
     assert result.status() == 3
     assert result.answer() == "jax and torch agree, but 1 of 1 arrays cannot be judged: gradients of `array`."
 
 
 @pytest.mark.once
 def test_the_answer_names_the_precision_that_cannot_judge():
-    outputs = {"jax": np.float16(1.0), "torch": np.float16(1.01)}
-    recordings = [make_recording(name, "float16", layers=output) for name, output in outputs.items()]
-    for each in recordings:
-        each.rounding["layers"]["array"] = rounding(0.05)
-        each.float64 = make_recording(each.backend, "float64", layers=np.float64(1.0))
+    outputs = np.float16(1.0), np.float16(1.01)
+    recordings = make_two("layers", *outputs, precision="float16", spread=0.05, exact=1.0)
     text = "jax and torch agree in float64, but 1 of 1 arrays cannot be judged in float16: layers of `array`."
     assert compare(*recordings).answer() == text
 
@@ -225,10 +221,7 @@ def test_the_backend_farthest_from_the_others_is_named_if_all_differ():
     ((), 1e-4, 1),
 ])  # fmt: skip
 def test_float64_judges_both_ways(in_float64, spread, status):
-    names = "jax", "torch"
-    backends = [make_recording(name, gradients=number) for name, number in zip(names, (1.0, 1.002), strict=True)]
-    for each in backends:
-        each.rounding["gradients"]["array"] = rounding(spread)
+    backends = make_two("gradients", 1.0, 1.002, spread=spread)
     for each, number in zip(backends, in_float64, strict=False):
         each.float64 = make_recording(each.backend, "float64", gradients=number)
     result = compare(*backends)
@@ -242,11 +235,9 @@ def test_float64_judges_both_ways(in_float64, spread, status):
 def test_recordings_of_one_backend_are_judged_by_their_own_float64(tmp_path):
     """The second one is off by as much as its rounding, which its float64 excuses. Their labels are equal."""
     paths = [tmp_path / "old.npz", tmp_path / "new.npz"]
-    for path, number, exact in zip(paths, (1.0, 1.002), (1.0, 1.0), strict=True):
-        each = make_recording("torch", gradients=number)
-        each.float64 = make_recording("torch", "float64", gradients=exact)
-        for recording in (each, each.float64):
-            recording.rounding["gradients"]["array"] = rounding(1e-3 if number > 1 else 1e-8)
+    for path, number, spread in zip(paths, (1.0, 1.002), (1e-8, 1e-3), strict=True):
+        each = make_recording("torch", gradients=number, spread=spread, exact=1.0)
+        each.float64.rounding["gradients"]["array"] = rounding(spread)
         each.save(path)
     result = compare(*map(Recording.load, paths))
     assert result.has_float64
@@ -257,7 +248,7 @@ def test_recordings_of_one_backend_are_judged_by_their_own_float64(tmp_path):
 
 @pytest.mark.once
 def test_a_part_that_failed_in_float64_is_noted():
-    first, second = make_recording("jax", gradients=1.0), make_recording("torch", gradients=1.0)
+    first, second = make_two("gradients", 1.0, 1.0)
     first.float64, second.float64 = Recording("jax", "float64"), Recording("torch", "float64")
     second.float64.failures["gradients"] = "ValueError: no"
     note = "gradients failed in float64 on torch, so float32 has no judge there: ValueError: no"
@@ -266,7 +257,7 @@ def test_a_part_that_failed_in_float64_is_noted():
 
 @pytest.mark.once
 def test_a_layer_that_loses_its_name_is_asked_about():
-    first, second = make_recording("jax", loss=1.0), make_recording("torch", loss=1.0)
+    first, second = make_two("loss", 1.0, 1.0)
     first.arrays["layers"], second.arrays["layers"] = ({f"own{n} (Own)": np.ones(2)} for n in ("", "_1"))
     text = "`own (Own)` exists on jax only, `own_1 (Own)` on torch only. If it is one layer, does its `get_config`"
     assert text in compare(first, second).answer()
@@ -276,26 +267,23 @@ def test_a_layer_that_loses_its_name_is_asked_about():
 
 
 @pytest.mark.once
-def test_saved_predictions_are_judged_as_other_arrays_are(tmp_path):
+def test_saved_predictions_are_judged_as_other_arrays_are(tmp_path, monkeypatch):
     def run(folder, label, job):
-        number = 1.0 if label == "jax" else 1.002
-        each = make_recording(label, predictions=1.0)
-        each.rounding["predictions"]["array"] = rounding(0.1)
-        each.save(folder / f"{label}.npz")
-        for kind in ("saved", "loaded"):
-            arrays = {"saved predictions": {"array": np.array(number)}}
-            Recording(label, arrays=arrays, label=f"{label}, {kind}").save(folder / f"{label}, {kind}.npz")
+        for kind in ("", ", saved", ", loaded"):
+            part = f"{kind[2:] and 'saved '}predictions"
+            number = 1.002 if kind and label == "torch" else 1.0
+            make_recording(f"{label}{kind}", spread=0.1, **{part: number}).save(folder / f"{label}{kind}.npz")
         return "no float64" if job.get("float64") else None
 
+    monkeypatch.setattr(processes, "run_child", run)
     (tmp_path / "model.keras").write_bytes(b"")
-    result = compare_file(str(tmp_path / "model.keras"), ["jax", "torch"], runner=run)
+    result = processes.compare_file(str(tmp_path / "model.keras"), ["jax", "torch"])
     assert result.unjudged == ["saved predictions of `array`"]
 
 
 @pytest.mark.once
 def test_a_part_that_one_of_three_lacks_is_compared_on_the_others():
-    recordings = [make_recording(name, gradients=number) for name, number in (("jax", 1.0), ("torch", 1.5))]
-    result = compare(*recordings, make_recording("tensorflow"))
+    result = compare(*make_two("gradients", 1.0, 1.5), make_recording("tensorflow"))
     assert result.answer().startswith("jax and torch differ, first in gradients: `array`")
     assert result.failures == ["gradients on tensorflow: not in the recording"]
 
@@ -303,8 +291,7 @@ def test_a_part_that_one_of_three_lacks_is_compared_on_the_others():
 @pytest.mark.once
 @pytest.mark.parametrize("array", [np.array(["a", "b"]), np.zeros((3, 0), "float32")])
 def test_texts_and_arrays_without_entries_are_compared(array):
-    recordings = [Recording(name, arrays={"layers": {"array": array}}) for name in ("jax", "torch")]
-    assert compare(*recordings).is_equal
+    assert compare(*make_two("layers", array, array, spread=0.0)).is_equal
 
 
 @pytest.mark.once
@@ -316,10 +303,7 @@ def test_nan_in_bfloat16_is_not_another_output():
 
 @pytest.mark.once
 def test_a_backend_that_computes_in_few_bits_is_named():
-    recordings = [make_recording(name, layers=1.0 + error) for name, error in (("jax", 0.0), ("torch", 2.0**-11))]
-    for each in recordings:
-        each.float64 = make_recording(each.backend, "float64", layers=np.float64(1.0))
-    result = compare(*recordings)
+    result = compare(*make_two("layers", 1.0, 1.0 + 2.0**-11, exact=1.0))
     assert result.answer().startswith("torch differs from jax and its own float64, first in layers, `array`")
     assert any("torch seems to compute `array` with 11 bits, as TensorFloat-32" in note for note in result.notes)
 
@@ -392,25 +376,18 @@ def test_recordings_of_one_backend_have_labels_that_differ():
 @pytest.mark.once
 def test_rounding_anywhere_in_an_array_asks_for_float64():
     """The worst entry is elsewhere."""
-    wide = np.ones((8, 16), "float32")
+    wide = np.ones((8, 16))
     changes = np.where(np.arange(8) == 3, 9e-3, 1e-8)[:, None] * wide
-    recordings = []
-    for name, error in (("jax", 0.0), ("torch", 5e-6)):
-        each = make_recording(name, gradients=wide + error * (np.arange(16) == 2))
-        each.rounding["gradients"]["array"] = Slices.of(changes)
-        recordings.append(each)
-    assert needs_float64(compare(*recordings))
+    other = wide + 5e-6 * (np.arange(16) == 2)
+    assert needs_float64(compare(*make_two("gradients", wide, other, spread=changes)))
 
 
 @pytest.mark.once
 def test_a_gradient_that_is_missing_is_no_zero_in_theory():
     gradients = np.random.default_rng(0).standard_normal(40)
-    recordings = []
-    for name, factor in (("jax", 1.0), ("torch", 0.0)):
-        recordings.append(make_recording(name, gradients=(factor * gradients).astype("float32")))
-        recordings[-1].float64 = make_recording(name, "float64", gradients=factor * gradients)
-        recordings[-1].rounding["gradients"]["array"] = rounding(0.5)
-        recordings[-1].float64.rounding["gradients"]["array"] = rounding(1e-12)
+    recordings = make_two("gradients", gradients.astype("float32"), np.zeros(40, "float32"), spread=0.5)
+    for each, factor in zip(recordings, (1.0, 0.0), strict=True):
+        each.float64 = make_recording(each.backend, "float64", 1e-12, gradients=factor * gradients)
     assert compare(*recordings).status() == 1
 
 
@@ -421,7 +398,7 @@ def test_a_gradient_that_is_missing_is_no_zero_in_theory():
     (lambda r: setattr(r, "batch_size", 2), "have equal steps and batch sizes"),
 ])  # fmt: skip
 def test_recordings_of_other_models_or_batches_are_refused(change, words):
-    first, second = make_recording("jax", weights=[1.0]), make_recording("torch", weights=[1.0])
+    first, second = make_two("weights", [1.0], [1.0])
     first.batch, second.batch = {"x": np.zeros(2)}, {"x": np.zeros(2)}
     change(second)
     with pytest.raises(ValueError, match=words):

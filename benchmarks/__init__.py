@@ -35,21 +35,15 @@ BENCHMARKS = {
     "labels.joint": Benchmark(time="ten minutes"),
     "labels.regression": Benchmark(time="ten minutes"),
     "labels.segmentation": Benchmark(time="ten minutes"),
-    "real": Benchmark(
-        "hub,demo", ("real", "crowdkit", "cleanlab"), "a night; --quick: three minutes when the features are there"
-    ),
     "real.annotators": Benchmark("hub,demo", ("real", "crowdkit"), "an hour; --quick: some minutes"),
     "real.choose": Benchmark(*WEIGHTS, "an hour; --quick: a few minutes when the features are there"),
     "real.clean": Benchmark(*WEIGHTS, "two hours; --quick: a few minutes when the features are there"),
     "real.features": Benchmark(*WEIGHTS, "an hour and a half on TensorFlow, several times as long on the others"),
-    "real.finetune": Benchmark(*WEIGHTS, "two hours on TensorFlow with --size 4000, two for 10,000 labels"),
+    "real.finetune": Benchmark(*WEIGHTS, "two hours for the words, many for each other task; --quick: a minute"),
     "real.heads": Benchmark(*WEIGHTS, "two hours; --quick: a minute"),
     "real.issues": Benchmark("hub,demo", ("real", "cleanlab"), "an hour; --quick: a minute"),
     "real.joint": Benchmark(time="half an hour; --quick: a minute"),
     "real.judge": Benchmark(*WEIGHTS, "ten minutes; --quick: a minute"),
-    "real.networks": Benchmark(
-        *WEIGHTS, "ten minutes on a large GPU, --pretrained: more than fifteen; --quick: three minutes"
-    ),
     "real.votes": Benchmark(*WEIGHTS),
     "real.verified": Benchmark(groups=("cleanlab",), time="seconds"),
 }

@@ -213,7 +213,7 @@ def pairs(model, parts):
 
 def deviation(head, features, x):
     """Returns the root mean square of the standard deviations of a head's noise on some examples."""
-    normal = head.logit_distribution(features.predict(x[:500], verbose=0))
+    normal = head.logit_distribution(features.predict(x, verbose=0)[:500])
     return float(np.sqrt(np.mean(keras.ops.convert_to_numpy(normal.variance()))))
 
 
@@ -289,15 +289,14 @@ def by_seed(records, rule):
     return {row: {seed: rule(each) for seed, each in parts.items() if each} for row, parts in own.items()}
 
 
-def render(options):
-    """Publishes the tables of the existing lines."""
-    records = lines.read(options.output, "real_heads.jsonl")
-    tables = {}
+def tables(records):
+    """Returns the tables of every task by title."""
+    found = {}
     for task in lines.distinct(records, "task"):
         own = lines.select(records, task=task)
-        tables |= {f"{task}{words}": table(own, rule) for words, rule in RULES.items()}
-        tables |= {f"{task}, {measure} by epoch": by_epoch(own, measure) for measure in ("accuracy", "nll")}
-    publish(options.output, "real_heads", tables, sorted(lines.distinct(records, "seed")))
+        found |= {f"{task}{words}": table(own, rule) for words, rule in RULES.items()}
+        found |= {f"{task}, {measure} by epoch": by_epoch(own, measure) for measure in ("accuracy", "nll")}
+    return found
 
 
 def main():
@@ -307,7 +306,8 @@ def main():
     options = experiments.parser_of(__doc__, options, quick).parse_args()
     if not options.render:
         run(options)
-    render(options)
+    records = lines.read(options.output, "real_heads.jsonl")
+    publish(options.output, "real_heads", tables(records), sorted(lines.distinct(records, "seed")))
 
 
 if __name__ == "__main__":

@@ -13,7 +13,6 @@ from benchmarks import BENCHMARKS
 from benchmarks.lib import results
 from benchmarks.lib.results import ROOT
 from benchmarks.lib.views import archive
-from benchmarks.real import __main__ as everything
 
 pytestmark = pytest.mark.once
 
@@ -66,13 +65,6 @@ def test_every_published_command_is_accepted_or_has_a_note_with_its_commit(accep
         assert not run.can_run() or accepts(run) or run.commit in " ".join(run.note), name
 
 
-def test_every_command_of_the_real_benchmarks_is_accepted(accepts):
-    run = results.read(results.FOLDER / "choice.json")
-    for name, *own in (*everything.RUNS, *everything.QUICK):
-        folders = "--data DATA --cache CACHE --output OUTPUT"
-        assert accepts(run._replace(command=f"python -m benchmarks.real.{name} {folders} {shlex.join(own)}")), name
-
-
 @pytest.mark.planted
 def test_a_command_with_a_removed_option_is_found(accepts):
     run = results.read(results.FOLDER / "choice.json")
@@ -94,7 +86,7 @@ def test_the_commit_of_a_removed_benchmark_has_its_module():
 def test_a_command_without_a_module_is_found():
     run = results.read(results.FOLDER / "choice.json")
     assert run.can_run()
-    assert run._replace(command="python -m benchmarks.real --quick").can_run()
+    assert run._replace(command="python -m benchmarks.imagenet --quick").can_run()
     assert not run._replace(command="python -m benchmarks.planted --quick").can_run()
 
 

@@ -6,7 +6,7 @@ import re
 import pytest
 
 from benchmarks.lib import pages, results
-from benchmarks.lib.views import cost, labels
+from benchmarks.lib.views import cost
 
 pytestmark = pytest.mark.once
 
@@ -29,11 +29,6 @@ def test_the_pages_show_what_the_result_files_have():
 def test_the_processors_beside_edward2_are_those_of_the_runs(name, processor):
     machine = results.read(results.FOLDER / f"{name}.json").machine
     assert all(word in machine for word in processor.split())
-
-
-def test_a_task_without_rows_is_refused():
-    with pytest.raises(KeyError, match="real_finetune: no rows of CIFAR-10N worst, 4000 labels"):
-        labels.fine_tuned(lambda name, title: [["set", "labels", "head"]])
 
 
 def test_every_result_file_has_a_page_and_every_page_a_result_file():

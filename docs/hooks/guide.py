@@ -6,7 +6,7 @@ from benchmarks.lib import results
 from guides.notebooks.reader import cells, header_of
 
 # The guides that most readers want come first.
-FIRST = ("finetune_kerashub", "image_folder", "text_strings", "table_sklearn", "llm_labels", "annotators")
+FIRST = ("kerashub_features", "image_folder", "text_strings", "table_sklearn", "llm_labels", "annotators")
 
 INDEX = """\
 # All guides

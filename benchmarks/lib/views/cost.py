@@ -79,23 +79,17 @@ def compilers(of):
     return lines
 
 
-TRIED = {  # parts of parity_models, in words
-    "architectures, trained by Adam": ("tuned", "frozen", "fresh"),
-    "text models, trained by SGD": ("fresh", "sgd"),
-    "layers of Keras": ("layers",),
-    "heads of keras_het": ("heads",),
+TRIED = {  # parts of benchmarks.parity, in words
+    "hub": "KerasHub",
+    "heads": "heads of keras_het",
 }
 
 
 def parity_verdicts(of):
-    """Returns the models that agree and differ on three backends, and the planted faults that were found."""
-    lines = [["models", "agree", "differ"]]
-    for words, parts in TRIED.items():
-        rows = [row for part in parts for row in dicts(of("parity_models", part))]
-        rows = [row for row in rows if row["model"].endswith(", SGD") == ("SGD" in words)]
-        cells = [[row["model"] for row in rows if row["verdict"] == verdict] for verdict in ("agree", "differ")]
-        lines.append([words, *("; ".join(cell).replace(", SGD", "") or "none" for cell in cells)])
-    faults = dicts(of("parity_models", "faults"))
-    is_named = [row["found"] == row["named"] == "yes" for row in faults]
-    missed = [row["planted fault"] for row, each in zip(faults, is_named, strict=True) if not each]
-    return [*lines, ["planted faults", "; ".join(missed) or "none", f"{sum(is_named)} of {len(faults)}, each named"]]
+    """Returns how many models agree on three backends, and which do not, a row for each kind of model."""
+    lines = [["models", "tried", "agree", "do not agree"]]
+    for part, words in TRIED.items():
+        rows = dicts(of(f"parity_{part}", part))
+        others = [f"{row['model']}: {row['verdict']}" for row in rows if row["verdict"] != "agree"]
+        lines.append([words, str(len(rows)), str(len(rows) - len(others)), "; ".join(others)])
+    return lines

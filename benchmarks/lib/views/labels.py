@@ -2,37 +2,6 @@
 
 from benchmarks.lib.views.rows import dicts
 
-# Sets and numbers of labels, for whole networks.
-TUNED = (("CIFAR-10N worst", "4000"), ("CIFAR-10N worst", "10000"), ("TREC", "4000"))
-
-
-def _fine_tuned(of, name, count):
-    rows = [row for row in dicts(of("real_finetune", "fine-tuned")) if (row["set"], row["labels"]) == (name, count)]
-    if not rows:
-        raise KeyError(f"real_finetune: no rows of {name}, {count} labels")
-    return rows
-
-
-def fine_tuned(of):
-    """Returns clean test figures of each last layer, with all layers of the network trained."""
-    lines = [["dataset", "last layer", *FINE_TUNED_COLUMNS.values()]]
-    for task in TUNED:
-        for row in _fine_tuned(of, *task):
-            figures = (f"{int(row[name]):,}" if name == "labels" else row[name] for name in FINE_TUNED_COLUMNS)
-            lines.append([row["set"], FINE_TUNED.get(row["head"], row["head"]), *figures])
-    return lines
-
-
-FINE_TUNED_COLUMNS = {
-    "labels": "labels",
-    "accuracy": "accuracy",
-    "accuracy - logits / 5": "difference from logits / 5",
-    "nll": "NLL",
-    "people": "people",
-    "seeds": "seeds",
-}
-FINE_TUNED = {"Dense": "`Dense`", "Dense, logits / 5": "`Dense`, logits / 5"}
-
 
 def segmentation(of):
     """Returns how far samples of each model are from the maps of annotators, for segments and for discs."""

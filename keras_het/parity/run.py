@@ -167,7 +167,8 @@ class _Run:
                     self._record(function, data, suffix)
                 self.probe = None
             if "train_step" in self.own:
-                model.optimizer = model.train_function = None
+                del model.optimizer  # TensorFlow would track it until another one takes its place
+                model.train_function = None
             gc.collect()  # frees the gradients
             self._record(self.training, self.data, "")
         used = {"train_step": "loss", "test_step": "metrics", "predict_step": "predictions"}
@@ -189,6 +190,8 @@ class _Run:
             if function == self.layers and not suffix:  # the model does not run at all
                 raise
             self.recording.failures[function.__name__.replace("_", " ") + suffix] = describe_error(error)
+        finally:
+            forget_values(self.model)
 
     def _check_determinism(self, function: Callable[[tuple], Arrays], data: tuple) -> None:
         """Adds a failure if a second run with the same draws returns other numbers."""
@@ -254,9 +257,9 @@ class _Run:
 
     def layers_in_training(self, data: tuple) -> Arrays:
         """Yields the outputs of layers in training that are not those at inference."""
-        known = self.arrays.get(f"layers{self.suffix}", Store())
+        known, recorded = (self.arrays.get(f"layers{text}{self.suffix}", Store()) for text in ("", " in training"))
         for _, name, array in self.layers(data, training=True):
-            if name not in known or not is_equal(array, known[name]):
+            if name not in known or name in recorded or not is_equal(array, known[name]):
                 yield "layers in training", name, array
 
     def predictions(self, data: tuple) -> Arrays:
@@ -278,7 +281,6 @@ class _Run:
         model.reset_metrics()
         if is_own:
             values = model.test_on_batch(x, y, sample_weight, return_dict=True)
-            forget_values(model)
         else:
             y_pred = model(probes.as_tensors(x), training=False)
             values = model.compute_metrics(

@@ -308,3 +308,13 @@ def test_a_sigmoid_of_every_pixel_may_be_flattened():
     model = sharpen(convolution(layers.Flatten(), activation="sigmoid"))
     new = heteroscedastic(model, 2, seed=0)
     assert np.abs(new.predict(IMAGES, verbose=0) - model.predict(IMAGES, verbose=0)).max() < 0.02
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(("name", "size", "alpha"), [("MobileNet", 32, 0.25), ("MobileNetV3Small", 64, 0.75)])
+def test_keras_applications_that_end_in_a_convolution(name, size, alpha):
+    model = sharpen(getattr(keras.applications, name)((size, size, 3), alpha, weights=None, classes=UNITS))
+    images = np.random.default_rng(1).normal(size=(4, size, size, 3)).astype("float32")
+    new = heteroscedastic(model, 2, seed=0)
+    assert new.output_shape == model.output_shape == (None, UNITS)
+    assert np.abs(probabilities(new, images) - model.predict(images, verbose=0)).max() < 0.02

@@ -391,6 +391,19 @@ def test_a_gradient_that_is_missing_is_no_zero_in_theory():
     assert compare(*recordings).status() == 1
 
 
+@pytest.mark.once
+@pytest.mark.parametrize(("size", "exact", "status"), [(2e-9, 4e-18, 0), (2e-3, 4e-12, 1), (2e-9, 2e-9, 1)])
+def test_only_a_gradient_that_is_tiny_and_vanishes_in_float64_is_rounding_alone(size, exact, status):
+    """As of a softmax of one key: zero on one backend, and on another always the same rounding."""
+    recordings = make_two("gradients", np.full(8, size, "float32"), np.zeros(8, "float32"), spread=0.0)
+    for each, own in zip(recordings, (exact, 0.0), strict=True):
+        each.float64 = make_recording(each.backend, "float64", 0.0, gradients=np.full(8, own))
+        for precise in (each, each.float64):
+            precise.arrays["gradients"]["other"] = np.ones(8, "float32")
+            precise.rounding["gradients"]["other"] = rounding(1e-7)
+    assert compare(*recordings).status() == status
+
+
 @pytest.mark.parametrize(("change", "words"), [
     (lambda r: r.batch.update(x=np.ones(2)), "be of one batch"),
     (lambda r: r.arrays.update(weights={"array": np.ones(3)}), "be of one model"),

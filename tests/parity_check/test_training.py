@@ -30,6 +30,21 @@ def test_training_steps_run_in_training_mode():
     assert recording.failures == {}
 
 
+class OwnPredictStep(keras.Sequential):
+    def predict_step(self, *arguments, **options):
+        return super().predict_step(*arguments, **options)
+
+
+@pytest.mark.on_jax
+def test_the_model_keeps_no_arrays_of_its_own_step():
+    """A later step of Keras would write them over the weights."""
+    model = OwnPredictStep([keras.Input((6,)), layers.Dense(3)])
+    model.compile(keras.optimizers.SGD(0.1), LOSS)
+    recording = parity.record(model, X, Y)
+    assert "predictions" in recording.arrays
+    assert not getattr(model, "_jax_state", None)
+
+
 class NoTraining(keras.Model):
     def __init__(self):
         super().__init__(name="model")

@@ -137,12 +137,25 @@ def likelihoods(of):
 def unstopped(of):
     """Returns accuracy and NLL after the last epoch, each layer at its best rate, a row for each set."""
     others = ("logistic regression", "`labels.clean`", "head")
-    lines = [["dataset", "accuracy: `Dense`", "head", "points", "NLL: `Dense`", *others, "head - `Dense`"]]
+    lines = [
+        [
+            "dataset",
+            "accuracy: `Dense`",
+            "head",
+            "points",
+            "NLL: `Dense`",
+            *others,
+            "head - `Dense`",
+            "votes: `Dense`",
+            "head",
+        ]
+    ]
     for names, dense, rows in _frozen(of, ", last epoch"):
         head = rows[HEAD]
         cells = [*(value(row["accuracy"]) for row in (dense, head)), head[POINTS]]
         nll = (value(row["nll"]) for row in (dense, rows["logistic regression"], rows["clean"], head))
-        lines.append([names[0], *cells, *nll, head[NLL]])
+        votes = (value(row.get("people", "")) for row in (dense, head))
+        lines.append([names[0], *cells, *nll, head[NLL], *votes])
     return lines
 
 

@@ -80,6 +80,7 @@ def compilers(of):
 
 
 TRIED = {  # parts of benchmarks.parity, in words
+    "hub": "KerasHub",
     "heads": "heads of keras_het",
 }
 

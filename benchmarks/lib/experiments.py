@@ -53,7 +53,7 @@ def parser_of(description, options, quick=None, fixed=None):
 
 
 def product(options, *names):
-    """Returns a dict for each combination of values: "set" has those of `sets`, and "seed" has 0 to `seeds` - 1."""
+    """Returns a dict for each combination: "set" has the values of `sets`, and "seed" has 0 to `seeds` - 1."""
     values = (getattr(options, f"{name}s") for name in names)
     every = itertools.product(*(range(each) if isinstance(each, int) else each for each in values))
     return [dict(zip(names, each, strict=True)) for each in every]

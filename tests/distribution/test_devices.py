@@ -47,12 +47,12 @@ def train(path, *arguments):
 
 @pytest.fixture(scope="module")
 def results(tmp_path_factory):
-    """What every case did on one device and on several."""
+    """Returns what every case did on one device and on several."""
     return train(tmp_path_factory.mktemp("devices") / "results.json")
 
 
 def check(result, steps):
-    """Losses and weights are those of one device, copies agree, and counters count the steps."""
+    """Losses and weights are as on one device, copies agree, and counters count the steps."""
     one = result["one"]
     for several in set(result) - {"one"}:
         there = result[several]

@@ -126,16 +126,24 @@ def weight_decay_exclusions(optimizer: Any, variables: list[Any]) -> tuple[list[
 
 @contextlib.contextmanager
 def float64() -> Iterator[None]:
-    """Makes Keras compute in float64, even where Keras' result type of float64 and float32 is float32.
+    """Makes Keras compute in float64, even where its result type of float64 and float32 is float32.
 
-    TensorFlow's `cast` rounds a Python number to float32 first, such as `beta_2` of Adam.
+    `ops.cast` keeps float64 instead of fewer bits. TensorFlow's rounds a Python number to float32 first, such as
+    `beta_2` of Adam.
     """
     core, floatx, result_type = _backend().core, keras.config.floatx(), _backend().result_type
     cast = core.cast
+
+    def keep(x: Any, dtype: Any) -> Any:
+        if isinstance(x, float):
+            return core.convert_to_tensor(x, dtype)
+        is_wide = "float64" in str(getattr(x, "dtype", "")) and "float" in str(dtype)
+        return cast(x, "float64" if is_wide else dtype)
+
     narrow = getattr(sys.modules[result_type.__module__], "BIT64_TO_BIT32_DTYPE", {})
     before = narrow.get("float64")
     keras.config.set_floatx("float64")
-    core.cast = lambda x, dtype: core.convert_to_tensor(x, dtype) if isinstance(x, float) else cast(x, dtype)
+    core.cast = keep
     if before:
         narrow["float64"] = "float64"
     try:

@@ -18,7 +18,7 @@ from typing import Any
 import keras
 import numpy as np
 
-from keras_het.base.internals import float64
+from keras_het.base.internals import float64, layers_of
 from keras_het.parity.arrays import ROUNDOFF
 from keras_het.parity.batch import make_inputs, make_labels, pack, unpack
 from keras_het.parity.draws import equal_draws, reset_seeds
@@ -83,8 +83,12 @@ def _load(path: str, is_float64: bool) -> tuple[Any, list[str]]:
         match = _BACKEND_OPTIMIZER.search(archive.read("config.json").decode())
     for change in [use_float64] * is_float64 + [use_active_optimizer] * bool(match):
         path = rewrite(path, change)
+    model = keras.saving.load_model(path)
+    for layer in layers_of(model) if is_float64 else ():  # that have a dtype outside the configuration
+        if layer.compute_dtype in ROUNDOFF:
+            layer.dtype_policy = "float64"
     text = "the file names an optimizer of {} alone. To train on another backend, compile the model again"
-    return keras.saving.load_model(path), [text.format(match[1])] if match else []
+    return model, [text.format(match[1])] if match else []
 
 
 def _record_saved(model: Any, job: dict[str, Any], kind: str) -> None:

@@ -8,9 +8,11 @@ import subprocess
 import keras
 import numpy as np
 import pytest
-from keras import layers
+import scipy.special
+from keras import layers, ops
 
 from keras_het import __main__, parity
+from keras_het.base.internals import float64
 from keras_het.losses import GeneralizedCrossentropy
 from keras_het.parity import child, processes
 from keras_het.parity.batch import make_inputs, make_labels
@@ -30,6 +32,18 @@ class ForgetsItsBias(layers.Dense):
 
     def load_own_variables(self, store):
         self.kernel.assign(store["0"])
+
+
+@keras.saving.register_keras_serializable("tests")
+class SoftmaxInFloat32(layers.Layer):
+    """Casts, and has a layer with a dtype of its own."""
+
+    def __init__(self, **options):
+        super().__init__(**options)
+        self.inner = layers.Softmax(dtype="float32")
+
+    def call(self, x):
+        return ops.cast(self.inner(ops.cast(x, "float32")), self.compute_dtype)
 
 
 @pytest.fixture
@@ -173,9 +187,13 @@ def test_a_test_can_assert_parity_and_a_weight_that_is_not_saved_is_named(in_thi
     assert "the batch was made" not in str(error.value)
 
 
-def test_a_file_is_read_in_float64(tmp_path):
-    model = keras.saving.load_model(child.rewrite(saved(small(), tmp_path), child.use_float64))
-    assert {layer.compute_dtype for layer in model.layers} == {"float64"}
+def test_a_model_in_float64_computes_nothing_in_float32(tmp_path):
+    """As attention and normalization of KerasHub do."""
+    model = keras.Sequential([keras.Input((3,)), SoftmaxInFloat32()])
+    x = np.random.default_rng(0).standard_normal((5, 3))
+    with float64():
+        outputs = child._load(saved(model, tmp_path), True)[0](x)
+    np.testing.assert_allclose(outputs, scipy.special.softmax(x, axis=-1), rtol=1e-14)
 
 
 # Batches.

@@ -46,11 +46,6 @@ class Run(NamedTuple):
         """Returns the module that the command runs."""
         return self.command.removeprefix("python -m ").split()[0]
 
-    def can_run(self):
-        """Returns whether the repository still has the module."""
-        path = ROOT / self.module().replace(".", "/")
-        return path.with_suffix(".py").exists() or (path / "__main__.py").exists()
-
 
 def publish(folder, name, tables, seeds, packages=None, machine=None):
     """Writes and prints the tables of this run as `name.json`, and as `name.md` for readers.

@@ -1,4 +1,4 @@
-"""Result files have a command that runs them again, or a commit; the list of benchmarks is complete."""
+"""Result files have a command that runs them again; the list of benchmarks is complete."""
 
 import argparse
 import importlib
@@ -18,13 +18,10 @@ pytestmark = pytest.mark.once
 
 
 def test_every_result_file_says_what_is_needed_to_run_it_again():
-    """Commands that cannot run today are in the README's table of removed benchmarks, with the commit that can."""
     files = [*results.FOLDER.glob("*.json"), *(ROOT / "guides" / "outputs").glob("*.json")]
     assert len(files) >= 30
-    removed = {row[1] for row in archive.removed(None)[1:]}
     for run in map(results.read, files):
         assert run.command.startswith("python -m ")
-        assert run.can_run() or run.module() == "nox" or f"`{run.module()}`" in removed
         assert re.fullmatch(r"20\d\d-\d\d-\d\d", run.date)
         assert set(run.versions) & {"jax", "tensorflow", "torch"}
         assert "keras" in run.versions
@@ -60,34 +57,18 @@ def command_parser(monkeypatch):
     return accepts
 
 
-def test_every_published_command_is_accepted_or_has_a_note_with_its_commit(accepts):
+def test_every_published_command_is_accepted(accepts):
     for name, run in archive.runs().items():
-        assert not run.can_run() or accepts(run) or run.commit in " ".join(run.note), name
+        assert accepts(run), name
 
 
 @pytest.mark.planted
-def test_a_command_with_a_removed_option_is_found(accepts):
+def test_a_command_with_a_removed_option_or_module_is_found(accepts):
     run = results.read(results.FOLDER / "choice.json")
     assert accepts(run)
     assert not accepts(run._replace(command=f"{run.command} --planted"))
-
-
-def test_the_commit_of_a_removed_benchmark_has_its_module():
-    has_module = {}
-    for name, module, commit in archive.removed(None)[1:]:
-        path = module.strip("`").replace(".", "/")
-        has_module[name] = bool(results.git("ls-tree", commit.strip("`"), f"{path}.py", f"{path}/__main__.py"))
-    if not any(has_module.values()):
-        pytest.skip("This copy has no history")
-    assert all(has_module.values()), has_module
-
-
-@pytest.mark.planted
-def test_a_command_without_a_module_is_found():
-    run = results.read(results.FOLDER / "choice.json")
-    assert run.can_run()
-    assert run._replace(command="python -m benchmarks.imagenet --quick").can_run()
-    assert not run._replace(command="python -m benchmarks.planted --quick").can_run()
+    with pytest.raises(ModuleNotFoundError):
+        accepts(run._replace(command="python -m benchmarks.planted --quick"))
 
 
 def test_every_benchmark_with_a_time_is_there_and_every_module_with_a_command_has_a_time():

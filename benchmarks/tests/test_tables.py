@@ -37,12 +37,12 @@ def test_every_result_file_has_a_page_and_every_page_a_result_file():
 
 @pytest.mark.planted
 def test_a_page_of_results_that_was_changed_is_found(tmp_path, monkeypatch):
-    for name in ("serving.json", "serving.md"):
+    for name in ("regression.json", "regression.md"):
         (tmp_path / name).write_text((results.FOLDER / name).read_text())
     monkeypatch.setattr(results, "FOLDER", tmp_path)
     monkeypatch.setattr(pages, "pages", list)
     assert not pages.differing()
-    page = tmp_path / "serving.md"
+    page = tmp_path / "regression.md"
     page.write_text(page.read_text().replace("±", "± 0", 1))
     assert list(pages.differing()) == [page]
     page.unlink()

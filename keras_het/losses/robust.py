@@ -108,8 +108,7 @@ class SmoothedCrossentropy(Crossentropy):
 
     With a negative s, the loss has no lower bound: it falls forever as the model memorises the labels, even label
     errors. Its gradient for the logits stays bounded. Limit the training by few epochs or weight decay. The paper
-    starts with plain crossentropy. On digits, a negative s was worse than early stopping for five of seven noises, by
-    2.7 to 11.1 points of accuracy (`benchmarks/results/arena_digits.md`).
+    starts with plain crossentropy.
 
     Args:
         label_smoothing: s < 1, positive or negative. At 1, labels would carry no information; above 1, they would be

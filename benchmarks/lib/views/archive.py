@@ -1,4 +1,4 @@
-"""The list of the benchmarks, and of the results whose benchmark an earlier commit has."""
+"""The list of the benchmarks."""
 
 import ast
 
@@ -26,13 +26,6 @@ def first_line(name):
     path = results.ROOT / "benchmarks" / name.replace(".", "/")
     path = path / "__main__.py" if path.is_dir() else path.with_suffix(".py")
     return ast.get_docstring(ast.parse(path.read_text())).splitlines()[0].removesuffix(".")
-
-
-def removed(of):
-    """Returns the result files whose benchmark was removed, its module, and the commit of the run, which has it."""
-    lost = {name: run for name, run in runs().items() if not run.can_run()}
-    rows = [[f"[{name}](results/{name}.md)", f"`{run.module()}`", f"`{run.commit}`"] for name, run in lost.items()]
-    return [["result", "module", "commit"], *rows]
 
 
 def runs():

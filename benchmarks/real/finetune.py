@@ -109,7 +109,7 @@ def train(options, task, seed, row, rate):
     extract = keras.Model(inputs, hidden)
     if row == heads.LOGISTIC:
         parts.apply(lambda x: extract.predict(x, verbose=0))
-        measures = parts.measures(*heads.logistic_regression(parts, seed))
+        measures = parts.measures(*heads.logistic_regression(parts, seed, rate))
         yield {"epochs": [measures], "noise": 0.0, "processor": time.process_time() - start}
         return
     outputs = hidden
@@ -132,13 +132,13 @@ def keys(options):
         for task in options.tasks
         for seed in range(options.seeds)
         for row in options.rows
-        for rate in ([None] if row == heads.LOGISTIC else RATES)
+        for rate in heads.choices(row, RATES)
     ]
 
 
 def main():
     """Runs the missing trainings, and makes the tables."""
-    choices = [row for row in heads.ROWS if row != heads.CLEAN]
+    choices = [row for row in heads.ROWS if row not in (heads.CLEAN, heads.PENALISED)]
     rows = {"choices": choices, "nargs": "+", "default": list(ROWS), "metavar": "NAME"}
     options = {"tasks": tuple(SIZES), "rows": rows, "seeds": 3} | features.FOLDERS
     quick, fixed = {"tasks": ["words"], "seeds": 1, "rows": ["Dense"], "epochs": 1}, {"epochs": EPOCHS}

@@ -12,7 +12,9 @@ A row is `Dense` or a head with 64 nodes; "from zeros" starts the kernel of the 
 logits by 5, so that they start at a fifth and learn at a fifth of the speed. The rate and the epoch have the best
 accuracy on a tenth of the noisy labels. Clean labels, and the votes of many people if a set has any, are only measured,
 but differences are to the start of `Dense` that is better on clean labels.
-Logistic regression chooses C in the same way; `labels.clean` trains on the held-out labels as well.
+`labels.clean` trains on the held-out labels as well. Logistic regression chooses C instead of the rate. With "penalty",
+a head learns at 1e-3, and the kernel W of its mean has the penalty |W|^2 / (2 C n) of logistic regression on n labels.
+The tables "by likelihood" choose rate and C by the likelihood of the held-out labels instead of the accuracy.
 
 "pairs by p" and "pairs by covariance" are rank correlations, over all pairs of classes, of how often people who voted
 on the test examples confuse the two, with the mean of p_i p_j, and minus the correlation of the two logits in the mean
@@ -50,11 +52,12 @@ TASKS = (
     *(f"frozen {name} 18000" for name in SETS[:-1]), "scratch", "digits",
 )  # fmt: skip
 STARTS = ("Dense", "Dense from zeros")
-LOGISTIC = "logistic regression"  # of scikit-learn, with C by noisy accuracy
+LOGISTIC = "logistic regression"  # of scikit-learn
+PENALISED, PENALTIES = "full from zeros, penalty", (1e-4, 1e-3, 1e-2, 1e-1)
 CLEAN = "clean"  # the classifier of `labels.clean`
 ROWS = (
     *STARTS, "Dense / 5", "full", "full from zeros", "diagonal from zeros", "parameter-efficient from zeros",
-    LOGISTIC, CLEAN,
+    PENALISED, LOGISTIC, CLEAN,
 )  # fmt: skip
 # "people": crossentropy with the votes of many people, in nats
 MEASURES = ("accuracy", "nll", "ece", "people", "pairs by p", "pairs by covariance")
@@ -138,22 +141,30 @@ def body(task, x):
     return x
 
 
-def last_layers(row, units, seed):
+def choices(row, rates):
+    """Returns the learning rates of a row, or the values of C that it has instead."""
+    return {LOGISTIC: plain.STRENGTHS, PENALISED: PENALTIES, CLEAN: [None]}.get(row, rates)
+
+
+def last_layers(row, units, seed, penalty=None):
     """Returns the layers of a row."""
-    kernel = {"kernel_initializer": "zeros"} if row.endswith("zeros") else {}
+    kernel = {"kernel_initializer": "zeros"} if "zeros" in row else {}
+    kernel |= {"kernel_regularizer": keras.regularizers.L2(penalty)} if penalty else {}
     if row.startswith("Dense"):
         return [keras.layers.Dense(units, **kernel), keras.layers.Rescaling(0.2 if row.endswith("/ 5") else 1.0)]
     noise = COVARIANCES[row.split()[0]]()
     return [HeteroscedasticDense(units, covariance=noise, integrator=QuasiMonteCarlo(NODES), seed=seed, **kernel)]
 
 
-def logistic_regression(parts, seed):
+def logistic_regression(parts, seed, strength):
     """Returns log-probabilities of the held-out and of the test examples."""
-    others = (parts.x_held, parts.y_held, parts.x_held, parts.x_test)
-    return plain.logistic_regression(parts.x, parts.y, *others)[0]
+    from sklearn.linear_model import LogisticRegression
+
+    model = LogisticRegression(C=strength, max_iter=300).fit(parts.x, parts.y)
+    return [model.predict_log_proba(part) for part in (parts.x_held, parts.x_test)]
 
 
-def cleaned(parts, seed):
+def cleaned(parts, seed, _):
     """Returns log-probabilities of the held-out and of the test examples by the model that `labels.clean` trains."""
     from keras_het.labels import clean
 
@@ -162,19 +173,20 @@ def cleaned(parts, seed):
     return [model.predict(part, batch_size=2048, verbose=0) for part in (parts.x_held, parts.x_test)]
 
 
-WITHOUT_RATE = {LOGISTIC: logistic_regression, CLEAN: cleaned}
+OTHERS = {LOGISTIC: logistic_regression, CLEAN: cleaned}  # models that are no network
 
 
 def train(parts, task, row, rate, seed):
     """Returns the measures of one training by epoch, its noise, rank correlations, and its seconds."""
     start, kind = time.process_time(), task.split()[0]
-    if row in WITHOUT_RATE:
-        measures = parts.measures(*WITHOUT_RATE[row](parts, seed))
+    if row in OTHERS:
+        measures = parts.measures(*OTHERS[row](parts, seed, rate))
         return {"epochs": [measures], "noise": 0.0, "processor": time.process_time() - start}
     keras.utils.set_random_seed(1000 + seed)
     inputs = keras.Input(parts.x.shape[1:])
     hidden = outputs = body(kind, inputs)
-    for layer in last_layers(row, parts.units, seed):
+    rate, penalty = (1e-3, 1 / (2 * rate * len(parts.y))) if row == PENALISED else (rate, None)
+    for layer in last_layers(row, parts.units, seed, penalty):
         outputs = layer(outputs)
     model, epochs, batch = keras.Model(inputs, outputs), EPOCHS[kind], BATCHES[kind]
     if kind == "scratch":
@@ -226,7 +238,7 @@ def run(options):
             keys = [
                 {"task": task, "seed": seed, "row": row, "rate": rate}
                 for row in options.rows
-                for rate in ([None] if row in WITHOUT_RATE else RATES[task.split()[0]])
+                for rate in choices(row, RATES[task.split()[0]])
             ]
 
             def make(task, seed, row, rate, parts=parts):
@@ -240,10 +252,15 @@ def best(records):
     return max((epoch | line for line in records for epoch in line["epochs"]), key=lambda e: e["noisy accuracy"])
 
 
-def last(records):
+def last(records, choose=lambda e: e["noisy accuracy"]):
     """Returns the last epoch at the rate with the best noisy accuracy there."""
     finished = [line for line in records if line["epochs"]]
-    return max((line["epochs"][-1] | line for line in finished), key=lambda e: e["noisy accuracy"])
+    return max((line["epochs"][-1] | line for line in finished), key=choose)
+
+
+def last_by_likelihood(records):
+    """Returns the last epoch at the rate with the best noisy likelihood there."""
+    return last(records, lambda e: -e["noisy nll"])
 
 
 def table(records, rule):
@@ -255,7 +272,9 @@ def table(records, rule):
     clean = {row: np.mean([e["accuracy"] for e in chosen[row].values()]) for row in STARTS if row in chosen}
     other = max(clean, key=clean.get)
     names = [name for name in MEASURES if any(name in e for each in chosen.values() for e in each.values())]
-    rows = [["last layer", *names, "points over the better Dense", "NLL over it", "noise", "rates", "seconds", "seeds"]]
+    rows = [
+        ["last layer", *names, "points over the better Dense", "NLL over it", "noise", "rates or C", "seconds", "seeds"]
+    ]
     for row, epochs in chosen.items():
         pairs = [(epoch, chosen[other][seed]) for seed, epoch in epochs.items() if seed in chosen[other]]
         points, nll = [100 * (a["accuracy"] - b["accuracy"]) for a, b in pairs], [a["nll"] - b["nll"] for a, b in pairs]
@@ -267,14 +286,15 @@ def table(records, rule):
     return rows
 
 
-RULES = {"": best, ", last epoch": last}
+RULES = {"": best, ", last epoch": last, ", last epoch by likelihood": last_by_likelihood}
 
 
 def by_epoch(records, measure):
     """Returns the mean of a clean measure after some epochs, a row for each last layer and rate."""
-    epochs = sorted({epoch["epoch"] for line in records if line["rate"] for epoch in line["epochs"]})
-    rows = [["last layer", "rate", *map(str, epochs)]]
-    keys = dict.fromkeys((line["row"], line["rate"]) for line in records if line["rate"])
+    trained = [line for line in records if line["row"] not in OTHERS]
+    epochs = sorted({epoch["epoch"] for line in trained for epoch in line["epochs"]})
+    rows = [["last layer", "rate or C", *map(str, epochs)]]
+    keys = dict.fromkeys((line["row"], line["rate"]) for line in trained)
     for row, rate in keys:
         own = [{e["epoch"]: e[measure] for e in line["epochs"]} for line in lines.select(records, row=row, rate=rate)]
         means = (np.mean([each.get(epoch, np.nan) for each in own]) for epoch in epochs)

@@ -18,7 +18,8 @@ RECORDS = [
     *(training("Dense from zeros", seed, 0.2, 0.5, 0.45) for seed in (0, 1)),
     training("full from zeros", 0, 0.1, 0.7, 0.5),
     training("full from zeros", 1, 0.2, 0.68, 0.65),
-    training(heads.LOGISTIC, 0, None, 0.55),
+    training(heads.LOGISTIC, 0, 0.01, 0.55),
+    training(heads.LOGISTIC, 0, 0.1, 0.5),
 ]
 
 
@@ -33,19 +34,19 @@ def test_a_row_has_the_rate_and_the_epoch_with_the_best_noisy_accuracy_beside_th
     assert rows["Dense"]["points over the better Dense"] == "**-30.0 +- 0.0**"
     assert rows["full from zeros"]["accuracy"] == "0.690 +- 0.010"
     assert rows["full from zeros"]["points over the better Dense"] == "**+9.0 +- 1.0**"
-    assert rows["full from zeros"]["rates"] == "0.1, 0.2"
+    assert rows["full from zeros"]["rates or C"] == "0.1, 0.2"
     assert rows[heads.LOGISTIC]["points over the better Dense"] == "-5.0"
 
 
 def test_the_last_epoch_has_the_rate_with_the_best_noisy_accuracy_there():
     rows = by_name(heads.last)
     assert rows["Dense from zeros"]["accuracy"] == "0.450 +- 0.000"
-    assert rows["Dense from zeros"]["rates"] == "0.2"
+    assert rows["Dense from zeros"]["rates or C"] == "0.2"
     assert rows["full from zeros"]["points over the better Dense"] == "+12.5 +- 7.5"
 
 
 def test_the_curves_have_the_mean_of_the_seeds_after_each_epoch():
     head, *rows = heads.by_epoch(RECORDS, "accuracy")
-    assert head == ["last layer", "rate", "1", "2"]
+    assert head == ["last layer", "rate or C", "1", "2"]
     assert ["Dense from zeros", "0.1", "0.600", "0.400"] in rows
     assert not [row for row in rows if row[0] == heads.LOGISTIC]

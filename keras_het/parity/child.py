@@ -32,6 +32,9 @@ _BACKEND_OPTIMIZER = re.compile(r"keras\.src\.backend\.(\w+)\.optimizers")
 def main(path: str) -> int:
     """Does the job in a file, and writes the error to a file if there is one."""
     job = json.loads(pathlib.Path(path).read_text())
+    if job.get("float64") and keras.config.backend() == "tensorflow":  # float64 times float32 is float64, as elsewhere
+        tensorflow = sys.modules["tensorflow"]
+        tensorflow.experimental.numpy.experimental_enable_numpy_behavior(dtype_conversion_mode="legacy")
     try:
         run(job)
     except Exception as error:

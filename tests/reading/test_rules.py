@@ -68,19 +68,14 @@ def test_the_overlap_that_is_named_has_the_value_of_its_definition(metric, form)
     assert float(overlap(LABELS if form == "integers" else VECTORS, outputs)) == pytest.approx(expected)
 
 
-def test_a_calibration_error_has_no_predicted_class_of_labels_that_are_not_exclusive():
+def test_what_needs_exclusive_classes_does_not_fit_logits_of_each_label():
     output = endings(make_model(make_head("sigmoid")))[0]
     assert Criterion(keras_het.metrics.ExpectedCalibrationError(), metrics).match(output) is None
+    assert Criterion(SymmetricCrossentropy()).match(output) is None
 
 
 def test_of_every_loss_of_this_package_it_is_known_what_it_takes():
     kinds = {getattr(keras_het.losses, name) for name in keras_het.losses.__all__}
     losses = {kind for kind in kinds if isinstance(kind, type) and issubclass(kind, keras.losses.Loss)}
-    assert {kind for kind in losses if find_rule(kind) is None} == {
-        AnnotatorsLoss
-    }  # which is judged by the loss that it wraps
-
-
-def test_a_loss_of_exclusive_classes_does_not_fit_logits_of_each_label():
-    output = endings(make_model(make_head("sigmoid")))[0]
-    assert Criterion(SymmetricCrossentropy()).match(output) is None
+    unknown = {kind for kind in losses if find_rule(kind) is None}
+    assert unknown == {AnnotatorsLoss}  # which is judged by the loss that it wraps

@@ -1,4 +1,4 @@
-"""`check` names losses and metrics that do not fit a model, and others that do; it is silent about all others."""
+"""`check` names losses and metrics that do not fit a model, and others that do, which compute the same value."""
 
 import keras
 import numpy as np
@@ -7,13 +7,10 @@ from keras import layers, losses, metrics
 
 import keras_het
 from keras_het.callbacks import ReleaseTransition, TransitionMonitor
+from keras_het.criteria.criterion import Criterion, find_rule
 from keras_het.layers import HeteroscedasticDense, NoiseTransition
-from keras_het.losses import (
-    AnnotatorsLoss,
-    ForwardCorrectedCrossentropy,
-    GeneralizedCrossentropy,
-    SmoothedCrossentropy,
-)
+from keras_het.losses import AnnotatorsLoss, ForwardCorrectedCrossentropy, GeneralizedCrossentropy
+from keras_het.reading.ending import endings
 from tests.common import assert_same_arrays, compiled, refuses
 from tests.layers.heads import UNITS, X, make_head, make_model, targets
 
@@ -116,7 +113,6 @@ def both(make, fitting, value, *parts):
     loss(make, VECTOR_NAME, VECTOR_MEND),
     loss(make, losses.SparseCategoricalCrossentropy, SOFTMAX_MEND, "loss=keras.losses.SparseCategoricalCrossentropy"),
     loss(make, losses.SparseCategoricalCrossentropy(ignore_class=0), "Crossentropy(from_logits=True, ignore_class=0)"),
-    loss(make, losses.CategoricalCrossentropy(label_smoothing=0.1), "(from_logits=True, label_smoothing=0.1)"),
     loss(make, {"class_name": "CategoricalCrossentropy", "config": {}}, VECTOR_MEND),
     loss(make, [losses.SparseCategoricalCrossentropy()], SOFTMAX_MEND),
     loss(make, {"head": SPARSE_NAME}, SOFTMAX_MEND),
@@ -129,11 +125,8 @@ def both(make, fitting, value, *parts):
         "give the head link=\"sigmoid\" if an example", "loss=keras.losses.BinaryCrossentropy(from_logits=True)"),
     loss(make, ForwardCorrectedCrossentropy(np.eye(10)), "(transition=..., from_logits=True)"),
     loss(make, losses.Poisson, "to use a loss of probabilities. Received: loss=keras.losses.Poisson"),
-    loss(make, SmoothedCrossentropy(0.2), "keras_het.losses.SmoothedCrossentropy(label_smoothing=0.2, from_logits="),
     loss(sigmoid, "binary_crossentropy", SIGMOID_MEND, "must accept logits, which the head 'head' returns."),
-    loss(sigmoid, losses.BinaryFocalCrossentropy(), "keras.losses.BinaryFocalCrossentropy(from_logits=True)"),
     loss(sigmoid, SPARSE, SIGMOID_MEND),
-    loss(lambda: make("sigmoid", units=1), "crossentropy", SIGMOID_MEND),
     metric(make, [metrics.Accuracy()], "must accept log-probabilities", "returns. Use 'accuracy'."),
     metric(sigmoid, [metrics.Accuracy()], "must accept logits", "Use keras.metrics.BinaryAccuracy(threshold=0.0)"),
     both(make, SPARSE, "categorical_accuracy", "accept integers, as loss=keras.losses.SparseCategorical"),
@@ -144,11 +137,8 @@ def both(make, fitting, value, *parts):
     metric(make, {"head": [metrics.F1Score()]}, "`metrics` must accept log-probabilities"),
     metric(make, [metrics.AUC(thresholds=np.array([0.25, 0.5]))],
         "Use keras.metrics.AUC(from_logits=True, thresholds=[0.25, 0.5]), or give the head activation=\"softmax\"."),
-    metric(make, [metrics.BinaryAccuracy()], "keras.metrics.BinaryAccuracy(threshold=-0.693"),
-    wrong(make, "weighted_metrics", [metrics.PrecisionAtRecall(0.9)], "`weighted_metrics` must",
-        "PrecisionAtRecall(recall=0.9)"),
+    wrong(make, "weighted_metrics", [metrics.PrecisionAtRecall(0.9)], "`weighted_metrics` must", "PrecisionAtRecall(r"),
     metric(sigmoid, [metrics.binary_accuracy], "Received: metrics=keras.metrics.binary_accuracy"),
-    metric(sigmoid, [metrics.Recall()], "keras.metrics.Recall(thresholds=0.0)"),
     metric(sigmoid, [metrics.Recall(thresholds=0.3)], "Give the head activation=\"sigmoid\""),
     metric(lambda: make("sigmoid", units=1), ["accuracy"], "keras.metrics.BinaryAccuracy(threshold=0.0)"),
     both(dense("sigmoid", 1), "bce", "categorical_accuracy", "accept one class, which", "Use 'binary_accuracy'."),
@@ -162,26 +152,21 @@ def both(make, fitting, value, *parts):
     loss(lambda: moved(lambda x: keras.ops.cast(x, "float16")), SPARSE_NAME, SOFTMAX_MEND),
     loss(lambda: moved(lambda x: keras.ops.squeeze(keras.ops.expand_dims(x, 1), 1)), "kl_divergence", SOFTMAX_MEND),
     loss(make, keras.ops.sparse_categorical_crossentropy, SOFTMAX_MEND, "Received: loss=" + SPARSE_NAME),
-    loss(sigmoid, keras.ops.binary_crossentropy, SIGMOID_MEND),
     loss(two_heads, [SPARSE_NAME, losses.BinaryCrossentropy(from_logits=True)], SOFTMAX_MEND, "'a'"),
     loss(two_heads, {"a": SPARSE, "b": "binary_crossentropy"}, SIGMOID_MEND, "'b'"),
     loss(two_heads, "binary_crossentropy", SOFTMAX_MEND, "'a'"),
     loss(lambda: two_heads(as_dict=True), {"first": SPARSE, "second": "bce"}, SIGMOID_MEND, "'b'"),
-    metric(two_heads, {"b": [metrics.Precision()]}, "keras.metrics.Precision(thresholds=0.0)"),
     metric(two_heads, [["accuracy"], [metrics.AUC()]], "keras.metrics.AUC(from_logits=True)", "'b'"),
-    loss(one_head_of_two, {"a": VECTOR_NAME, "b": VECTOR_NAME}, "'a'"),
     loss(lambda: flips(head("softmax")), SPARSE_NAME, SOFTMAX_MEND, "which the layer 'flips' returns"),
     loss(lambda: keras.Sequential([keras.Sequential([layers.Dense(4), head("softmax")])]), VECTOR_NAME, "'head'"),
     loss(lambda: called(Subclassed(inputs="x"), {"x": X}), SPARSE_NAME, SOFTMAX_MEND),
-    loss(lambda: called(Subclassed(head("sigmoid"), layers.Activation("sigmoid"))), SPARSE,
-        "keras.losses.BinaryCrossentropy()"),
+    loss(lambda: called(Subclassed(head("sigmoid"), layers.Activation("sigmoid"))), SPARSE, "keras.losses.BinaryCross"),
     loss(dense(), GeneralizedCrossentropy(),
         "which the layer 'last' returns. Use keras_het.losses.GeneralizedCrossentropy(from_logits=True)"),
     loss(dense(), SPARSE_NAME, SOFTMAX_MEND),
     loss(dense(), "binary_crossentropy", SIGMOID_MEND),
     loss(dense(), "kl_divergence", SOFTMAX_MEND, "or put keras.layers.Softmax() after it"),
-    loss(dense(), AnnotatorsLoss(losses.SparseCategoricalCrossentropy(ignore_class=-1)),
-        "keras_het.losses.AnnotatorsLoss"),
+    loss(dense(), AnnotatorsLoss(losses.SparseCategoricalCrossentropy(ignore_class=-1)), "keras_het.losses.Annotators"),
     loss(dense(None, 1), "crossentropy", SIGMOID_MEND),
     loss(dense(None, 1), SPARSE, SIGMOID_MEND),
     loss(dense("softmax"), SPARSE, "must accept probabilities, which the layer", "SparseCategoricalCrossentropy()."),
@@ -192,21 +177,13 @@ def both(make, fitting, value, *parts):
     loss(plain(layers.TimeDistributed(layers.Dense(3)), shape=(2, 6)), SPARSE_NAME, SOFTMAX_MEND),
     loss(lambda: keras.Sequential([layers.Dense(3)]), SPARSE_NAME, SOFTMAX_MEND),
     loss(one_head_of_two, [SPARSE, SPARSE], "must accept probabilities, which the layer 'b' returns"),
-    both(dense(), SPARSE, metrics.SparseCategoricalCrossentropy(), "SparseCategoricalCrossentropy(from_logits=True)"),
     both(dense(), losses.BinaryCrossentropy(from_logits=True), metrics.AUC(), "keras.metrics.AUC(from_logits=True)"),
     both(dense(None, 1), "hinge", "accuracy", "keras.metrics.BinaryAccuracy(threshold=0.0)"),
     both(dense("softmax"), SPARSE_NAME, metrics.MeanIoU(3), "Use keras.metrics.MeanIoU(num_classes=3, sparse_y_pred=F"),
-    both(dense("softmax"), SPARSE_NAME, metrics.MeanIoU(2, sparse_y_pred=False), "num_classes=3, sparse_y_pred=False)"),
     both(dense(), SPARSE, metrics.OneHotMeanIoU(3),
         "accept integers, as loss=", "Use keras.metrics.MeanIoU(num_classes=3, sparse_y_pred=False), or to_cat"),
-    both(make, SPARSE, metrics.OneHotIoU(3, [0, 1]),
-        "Use keras.metrics.IoU(num_classes=3, target_class_ids=[0, 1], sparse_y_pred=False), or to_categorical"),
-    both(dense("softmax"), VECTOR_NAME, metrics.MeanIoU(3, sparse_y_pred=False),
-        "accept label vectors", "Use keras.metrics.MeanIoU(num_classes=3, sparse_y_true=False, sparse_y_pred=False)"),
-    both(dense("sigmoid"), "bce", metrics.OneHotMeanIoU(3), "Use keras.metrics.BinaryIoU()."),
     both(sigmoid, losses.BinaryCrossentropy(from_logits=True), metrics.MeanIoU(3, sparse_y_pred=False),
         "Use keras.metrics.BinaryIoU(threshold=0.0)"),
-    metric(dense("softmax"), [metrics.AUC(from_logits=True)], "keras.metrics.AUC()"),
     metric(dense("sigmoid"), [SPARSE_NAME], "keras.metrics.BinaryCrossentropy()"),
 ])  # fmt: skip
 def test_a_wrong_compile_is_caught_and_the_mend_named(make, arguments, parts):
@@ -279,3 +256,61 @@ def test_the_check_changes_nothing_and_a_checked_model_trains():
     keras_het.check(model)
     assert_same_arrays(model.weights, before)
     model.fit(X, targets("softmax"), verbose=0)
+
+
+@pytest.mark.parametrize(("kind", "role", "identifier", "labels"), [
+    ("full", "loss", "sparse_categorical_crossentropy", LABELS),
+    ("full", "loss", losses.SparseCategoricalCrossentropy(ignore_class=1), LABELS),
+    ("full", "loss", losses.CategoricalCrossentropy(label_smoothing=0.1), VECTORS),
+    ("full", "loss", losses.categorical_focal_crossentropy, VECTORS),
+    ("full", "loss", ForwardCorrectedCrossentropy(0.7 * np.eye(UNITS) + 0.3 / UNITS), LABELS),
+    ("full", "loss", GeneralizedCrossentropy(q=0.4), LABELS),
+    ("full", "loss", keras_het.losses.SymmetricCrossentropy(beta=0.5), LABELS),
+    ("full", "metrics", "categorical_crossentropy", VECTORS),
+    ("full", "metrics", metrics.BinaryAccuracy(threshold=0.3), VECTORS),
+    ("sigmoid", "loss", "bce", VECTORS),
+    ("sigmoid", "loss", losses.BinaryFocalCrossentropy(gamma=3.0, apply_class_balancing=True), VECTORS),
+    ("sigmoid", "metrics", metrics.BinaryAccuracy(threshold=0.3), VECTORS),
+    ("sigmoid", "metrics", metrics.Precision(), VECTORS),
+    ("sigmoid", "metrics", metrics.AUC(), VECTORS),
+    ("full", "metrics", keras_het.metrics.ExpectedCalibrationError(num_bins=3), LABELS),
+])  # fmt: skip
+def test_the_mend_gives_the_value_of_probabilities(kind, role, identifier, labels):
+    """With noise to spare, so that a loss of log-probabilities that forgot a setting would differ."""
+    model = make_model(make_head(kind))
+    module = getattr(keras, {"loss": "losses"}.get(role, role))
+    fitting = Criterion(identifier, module).match(endings(model)[0])
+    assert fitting is not identifier
+    outputs = keras.ops.convert_to_tensor(model.predict(X, verbose=0))
+    p = keras.ops.exp(outputs) if kind == "full" else keras.ops.sigmoid(outputs)
+
+    def value(which, predictions):
+        return float(keras.ops.mean(module.get(which)(labels, predictions)))
+
+    assert value(fitting, outputs) == pytest.approx(value(identifier, p), rel=1e-5)
+
+
+@pytest.mark.parametrize("metric", [metrics.MeanIoU(2), metrics.OneHotMeanIoU(UNITS), metrics.OneHotIoU(UNITS, [0, 2])])
+@pytest.mark.parametrize("form", ["integers", "vectors"])
+@pytest.mark.filterwarnings("ignore:Explicitly requested dtype int64")  # JAX, of the metrics of Keras
+def test_the_overlap_that_is_named_has_the_value_of_its_definition(metric, form):
+    model = make_model(make_head("full"))
+    criterion = Criterion(metric, metrics)
+    criterion = Criterion(criterion.with_labels(form), metrics)
+    assert criterion.metric_label_form == form
+    overlap = criterion.match(endings(model)[0])
+    outputs = model.predict(X, verbose=0)
+    classes, predicted = range(UNITS) if "Mean" in type(metric).__name__ else [0, 2], outputs.argmax(axis=1)
+    pairs = [(k == LABELS, k == predicted) for k in classes]
+    expected = np.mean([(true & flags).sum() / (true | flags).sum() for true, flags in pairs if (true | flags).any()])
+    assert float(overlap(LABELS if form == "integers" else VECTORS, outputs)) == pytest.approx(expected)
+
+
+def test_what_needs_exclusive_classes_fits_no_logits_of_each_label_and_every_loss_of_this_package_is_known():
+    output = endings(make_model(make_head("sigmoid")))[0]
+    assert Criterion(keras_het.metrics.ExpectedCalibrationError(), metrics).match(output) is None
+    assert Criterion(keras_het.losses.SymmetricCrossentropy()).match(output) is None
+    kinds = {getattr(keras_het.losses, name) for name in keras_het.losses.__all__}
+    losses = {kind for kind in kinds if isinstance(kind, type) and issubclass(kind, keras.losses.Loss)}
+    unknown = {kind for kind in losses if find_rule(kind) is None}
+    assert unknown == {AnnotatorsLoss}  # which is judged by the loss that it wraps

@@ -1,4 +1,4 @@
-"""`check` names data that a model cannot learn from, and is silent about correct data."""
+"""`check` names data that a model cannot learn from, also one of distributions, and is silent about correct data."""
 
 import re
 import warnings
@@ -9,10 +9,11 @@ import pytest
 from keras import layers, losses, metrics
 
 import keras_het
-from keras_het.layers import NoiseTransition
+from keras_het.layers import HeteroscedasticNormal, JointHeteroscedasticDense, NoiseTransition, StochasticSegmentation
 from keras_het.losses import AnnotatorsLoss, GeneralizedCrossentropy
 from keras_het.metrics import ExpectedCalibrationError
-from tests.common import assert_same_arrays
+from tests import common
+from tests.common import assert_same_arrays, refuses, texts_of_warnings
 from tests.reading.test_check import Subclassed, called, dense, plain
 
 pytestmark = pytest.mark.once
@@ -100,11 +101,9 @@ class Batches(keras.utils.PyDataset):
     (dense(), SPARSE, X, Y + 1,
      "`y` must be in [0, 3), the classes of the model (use y - 1 if your labels start at 1). Received: 3 at [2]"),
     (dense(), SPARSE, X, changed(Y, 4, 7), "`y` must be in [0, 3), the classes of the model. Received: 7 at [4]"),
-    (dense(), SPARSE, X, changed(Y, 4, -1),
-     "(use ignore_class=-1 in the loss if -1 is a missing label). Received: -1 at [4]"),
+    (dense(), SPARSE, X, changed(Y, 4, -1), "(use ignore_class=-1 in the loss if -1 is a missing label). Received: -1"),
     (dense(), MISSING, X, changed(Y, 4, -2), "`y` must be in [0, 3)"),
     (dense(), SPARSE, X, Y[:, None] + 1, "Received: 3 at [2, 0]"),
-    (dense(), GeneralizedCrossentropy(from_logits=True), X, Y + 1, "`y` must be in [0, 3)"),
     (subclassed, SPARSE, X, Y + 1, "`y` must be in [0, 3)"),
     (dense(), SPARSE, X, ONE_HOT, TO_INTEGERS),
     (lambda: keras.Sequential([layers.Dense(3)]), SPARSE, X, ONE_HOT, TO_INTEGERS),
@@ -113,7 +112,6 @@ class Batches(keras.utils.PyDataset):
     (pixels(), SPARSE, np.ones((8, 2, 2, 6)), Y, "must be integers of shape (N, 2, 2). Received: shape (8,)"),
     (dense(), SPARSE, X, [[0], [0, 1]] * 4, "must have rows of equal length. Received: 1 in row 0, 2 in row 1"),
     (dense(), VECTORS, X, Y, TO_VECTORS),
-    (lambda: keras.Sequential([layers.Dense(3)]), VECTORS, None, Y, TO_VECTORS),
     (lambda: keras.Sequential([layers.Dense(3)]), VECTORS, None, Y[:, None], TO_VECTORS),
     (lambda: keras.Sequential([layers.Dense(1), layers.Flatten()]), VECTORS, None, Y, "to_categorical(y, K)"),
     (lambda: keras.Sequential([layers.Dense(3)]), VECTORS, None, np.eye(4)[Y], "(N, 3). Received: shape (8, 4)"),
@@ -133,18 +131,14 @@ class Batches(keras.utils.PyDataset):
     (dense(), SPARSE, X, Y.tolist()[:5], "`y` must have an entry for each of the 8 examples. Received: 5"),
     (two_outputs, [SPARSE, "bce"], X, [Y, Y], "`y` must be in [0, 1]. Received: 2"),
     (two_outputs, {"a": SPARSE, "b": "bce"}, X, {"b": Y % 2, "a": Y + 1}, "`y` must be in [0, 3)"),
-    (annotated(), AnnotatorsLoss(), X, np.stack([Y, Y + 1], 1),
-     "`y` must be in [0, 3), the classes of the model. Recei"),
     (annotated(), AnnotatorsLoss(), X, np.stack([Y, Y - 2], 1), "`y` must be in [0, 3)"),
     (flips, AnnotatorsLoss(), X, np.stack([Y, Y, Y], 1), "`y` must have shape (N, 2), with -1 for missing. Received"),
     (named_inputs, SPARSE, {"p": X}, Y, "`x` must have the entries ['p', 'q']. Received: entries ['p']"),
     (named_inputs, SPARSE, {"p": X, "pp": X, "q": X}, Y, "entries ['p', 'q']. Received: entries ['p', 'pp', 'q']"),
     (named_inputs, SPARSE, [X], Y, "`x` must have an array for each of the inputs ['p', 'q']. Received: 1"),
     (listed_inputs, SPARSE, {"p": X, "r": X}, Y, "`x` must have the entries ['p', 'q']. Received: entries ['p', 'r']"),
-    (listed_inputs, SPARSE, X, Y, "`x` must have an array for each of the inputs ['p', 'q']. Received: 1"),
     (dense(), SPARSE, [X, X], Y, "`x` must have an array for each of the inputs ['"),
     (two_outputs, [SPARSE, "bce"], X, {"a": Y}, "`y` must have labels for each of the outputs ['a', 'b']. Recei"),
-    (two_outputs, [SPARSE, "bce"], X, {"A": Y + 7, "b": Y % 2}, "outputs ['a', 'b']. Received: entries ['A', 'b']"),
     (two_outputs, [SPARSE, "bce"], X, {"a": Y, "b": Y % 2, "c": Y}, "Received: entries ['a', 'b', 'c']"),
     (two_outputs, [SPARSE, "bce"], X, [Y, Y % 2, Y], "for each of the outputs ['a', 'b']. Received: 3 arrays"),
     (two_outputs, [SPARSE, "bce"], X, [Y, None], "for each of the outputs ['a', 'b']. Received: 2 arrays"),
@@ -156,7 +150,6 @@ class Batches(keras.utils.PyDataset):
     (dense(), VECTORS, X, ONE_HOT + np.eye(3)[2], "use a sigmoid and BinaryCrossentropy. Received: 2 at [0]"),
     (dense(), GeneralizedCrossentropy(from_logits=True), X, 0.5 * ONE_HOT, "sum to 1. For several labels per example"),
     (dense(), SPARSE, Batches(Y + 1), None, "`y` must be in [0, 3)"),
-    (dense(), SPARSE, Batches(Y[:5]), None, "`y` must have an entry for each of the 8 examples. Received: 5"),
     (dense(), SPARSE, Batches(Y), Y, "`y` must be None for a data set, which has its own labels. Received: labels"),
     (dense(), SPARSE, iter([(X, Y)]), None, "`x` must be readable more than once"),
 ])  # fmt: skip
@@ -177,15 +170,12 @@ def test_impossible_weights_are_named_in_arrays_and_data_sets(weights, text):
             keras_het.check(compiled(), *data)
 
 
-def test_weights_that_are_all_zero_or_beside_a_data_set_are_named():
+def test_weights_of_zero_or_beside_a_data_set_and_metrics_without_the_weights_are_named():
     with pytest.raises(ValueError, match=r"`sample_weight` must have a weight above 0. Received: only zeros"):
         keras_het.check(compiled(), X, Y, np.zeros(8))
     keras_het.check(compiled(), Batches(Y, 1, np.zeros(8)))  # others can follow
     with pytest.raises(ValueError, match=r"`sample_weight` must be None for a data set, .* own weights"):
         keras_het.check(compiled(), Batches(Y, 1), sample_weight=np.ones(8))
-
-
-def test_metrics_without_the_weights_are_named():
     weights = 1.0 + Y
     for data in ((X, Y, weights), (Batches(Y, 1, weights),)):
         with pytest.warns(UserWarning, match=r"`metrics` do not use the sample weights\. .* weighted_metrics=\[\]"):
@@ -245,12 +235,8 @@ def test_weights_of_pixels_that_exclude_ignored_labels_are_right_with_a_last_axi
 
 
 @pytest.mark.parametrize(("make", "loss", "x", "y"), [
-    (dense(), SPARSE, X, Y),
-    (dense(), SPARSE, X, Y[:, None]),
     (dense(), SPARSE, X, Y.tolist()),
-    (dense(), SPARSE, X, Y.astype("float32")),
     (dense(), SPARSE, keras.ops.convert_to_tensor(X), keras.ops.convert_to_tensor(Y)),
-    (dense(), MISSING, X, changed(Y, 4, -1)),
     (dense(), GeneralizedCrossentropy(from_logits=True, ignore_class=-1), X, changed(Y, 4, -1)),
     (dense(), GeneralizedCrossentropy(from_logits=True), X, ONE_HOT),
     (dense("softmax"), "crossentropy", X, ONE_HOT),
@@ -294,7 +280,7 @@ def test_an_example_that_is_not_finite_is_named(number, y):
         keras_het.check(compiled(), changed(X, (6, 1), number), y)
 
 
-def test_of_a_data_set_nan_is_named_and_missing_labels():
+def test_of_a_data_set_the_first_batches_are_read_and_nan_is_named_and_missing_labels():
     class Examples(Batches):
         def __getitem__(self, index):
             return (changed(X, (6, 1), np.nan) if index == 1 else X,)
@@ -304,6 +290,10 @@ def test_of_a_data_set_nan_is_named_and_missing_labels():
         keras_het.check(compiled(), Examples(None, 3))
     with pytest.warns(UserWarning, match="^There are no labels to check"):
         keras_het.check(compiled(), X)
+    for number, read in ((None, 4), (2, 2)):
+        data = Batches(Y, number)
+        keras_het.check(compiled(), data)
+        assert data.read == read
 
 
 def test_classes_on_another_axis_and_labels_of_an_unknown_loss_are_left_to_keras():
@@ -331,13 +321,6 @@ def test_classes_without_a_label_and_a_single_class_are_named(make, loss, y, tex
         keras_het.check(compiled(loss, make), X, y)
 
 
-def test_of_a_data_set_the_first_batches_are_read():
-    for number, read in ((None, 4), (2, 2)):
-        data = Batches(Y, number)
-        keras_het.check(compiled(), data)
-        assert data.read == read
-
-
 @pytest.mark.smoke
 def test_tensors_of_the_backend_are_read_and_left_as_they_are():
     model = compiled()
@@ -347,3 +330,81 @@ def test_tensors_of_the_backend_are_read_and_left_as_they_are():
     with pytest.raises(ValueError, match=r"`y` must be in \[0, 3\)"):
         keras_het.check(model, x, y + 1)
     assert_same_arrays(model.weights, before)
+
+
+JOINT = {
+    "labels": (lambda: JointHeteroscedasticDense(3, 1), keras_het.losses.JointMultiLabelCrossentropy(4), (4,)),
+    "pixels": (lambda: StochasticSegmentation(3, 1), keras_het.losses.JointSegmentationCrossentropy(3), (2, 2, 4)),
+    "targets": (lambda: HeteroscedasticNormal(3, 1), keras_het.losses.MultivariateNormalNLL(), (4,)),
+}
+FITTING = {"labels": "binary_accuracy", "pixels": "accuracy", "targets": "mae"}
+INPUTS = {name: np.ones((5, *shape)) for name, (_, _, shape) in JOINT.items()}
+TARGETS = {
+    "labels": np.tile([[0.0], [1.0], [1.0], [0.0], [1.0]], (1, 3)),
+    "pixels": np.arange(20).reshape(5, 2, 2) % 3,
+    "targets": np.random.default_rng(0).normal(size=(5, 3)),
+}
+
+
+def model_of(name, loss=None, metrics=()):
+    make, own, shape = JOINT[name]
+    inputs = keras.Input(shape)
+    model = keras_het.models.DistributionModel(inputs, make()(inputs), name="model")
+    return common.compiled(model, "adam", loss or own, metrics=list(metrics))
+
+
+@pytest.mark.parametrize("name", JOINT)
+def test_right_losses_metrics_and_labels_pass_without_a_warning(name):
+    keras_het.check(model_of(name, metrics=[FITTING[name]]), INPUTS[name], TARGETS[name])  # a warning would be an error
+
+
+@pytest.mark.parametrize(("name", "labels", "text"), [
+    ("labels", 2.0 * TARGETS["labels"], r"`y` must be 0 or 1, or -1 for missing. Received: 2 at \[1, 0\]"),
+    ("pixels", TARGETS["pixels"] + 1, r"`y` must be in \[0, 3\), the classes of the model"),
+    ("targets", np.full((5, 3), np.nan), "`y` must be finite. Received"),
+])  # fmt: skip
+def test_labels_of_another_distribution_are_refused(name, labels, text):
+    with pytest.raises(ValueError, match=text):
+        keras_het.check(model_of(name), INPUTS[name], labels)
+
+
+@pytest.mark.parametrize("y", [np.random.default_rng(0).normal(size=(8, 2)), np.ones((8, 2))], ids=["fits", "constant"])
+def test_targets_are_checked_before_the_shape_of_the_output_is_known(y):
+    model = keras.Sequential([HeteroscedasticNormal(2, num_factors=1)])
+    model.compile("sgd", keras_het.losses.MultivariateNormalNLL())
+    with texts_of_warnings() as texts:
+        keras_het.check(model, None, y)
+    assert texts == (["`y` has constant targets, [0, 1], which have no noise to learn."] if np.all(y == 1) else [])
+
+
+def test_unknown_labels_and_constant_targets_are_warned_of():
+    with pytest.warns(UserWarning, match="labels of -1. The loss ignores them, but metrics of Keras count them"):
+        keras_het.check(model_of("labels"), INPUTS["labels"], np.where(np.eye(5, 3) == 1, -1.0, TARGETS["labels"]))
+    y = TARGETS["targets"].copy()
+    y[:, 1] = 2.0
+    with pytest.warns(UserWarning, match=r"constant targets, \[1\], which have no noise to learn"):
+        keras_het.check(model_of("targets"), INPUTS["targets"], y)
+
+
+@pytest.mark.parametrize("name", JOINT)
+def test_a_head_without_its_model_is_judged_as_with_it(name):
+    make, own, shape = JOINT[name]
+    model = common.compiled(keras.Sequential([keras.Input(shape), make()]), "adam", own)
+    keras_het.check(model, INPUTS[name], TARGETS[name])
+    with pytest.raises(ValueError, match="`y` must"):
+        keras_het.check(model, INPUTS[name], TARGETS[name][:, :1])
+    model.compile("adam", "mse")
+    with refuses(rf"`loss` must accept distributions.* Use keras_het.losses.{type(own).__name__}"):
+        keras_het.check(model)
+    model.compile("adam", own, metrics=[FITTING[name]])
+    with pytest.raises(ValueError, match="`metrics` must belong to a keras_het"):
+        keras_het.check(model)
+
+
+def test_a_plain_model_takes_no_loss_of_distributions_and_metrics_get_probabilities():
+    for _, loss, shape in JOINT.values():
+        model = common.compiled(keras.Sequential([keras.Input(shape), layers.Dense(3)]), "adam", loss)
+        with pytest.raises(ValueError, match="`loss` must accept logits"):
+            keras_het.check(model)
+    with pytest.raises(ValueError, match="`metrics` must accept probabilities"):
+        keras_het.check(model_of("labels", metrics=[keras.metrics.BinaryCrossentropy(from_logits=True)]))

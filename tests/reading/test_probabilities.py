@@ -109,8 +109,7 @@ test_what_cannot_be_told_is_an_error = refusals([
     (lambda: features(dense(), X[:0]), "`x` must have at least"),
     (lambda: features(dense(), X, pooling="mean"),
      "`pooling` must be None for features without tokens. Otherwise name a `layer` with an output (N, ..., D). Rec"),
-    (lambda: features(dense(), X, pooling="avg"),
-     "`pooling` must be one of None, 'mean'. Received: pooling='avg'"),
+    (lambda: features(dense(), X, pooling="avg"), "`pooling` must be one of None, 'mean'. Received: pooling='avg'"),
     (lambda: predict_probabilities(two_outputs(), X),
      "`model` must have one output: pass keras.Model(model.input, model.outputs[0]) for "),
 ])  # fmt: skip

@@ -1,14 +1,14 @@
-"""Transition matrices: those of known noise and their measures."""
+"""Transition matrices: those of known noise, their measures and estimates."""
 
 import numpy as np
 import pytest
 
 from keras_het.base.validation import check_one_transition
 from keras_het.labels import pair_flip, symmetric
-from keras_het.labels.estimation import check_distributions
+from keras_het.labels.estimation import check_distributions, classes_by_transition, confident_counts
 from keras_het.ops.transition import outlier_class, total_variation
 from tests.checks import refusals
-from tests.ops.test_transition import MATRICES
+from tests.ops.test_transition import MATRICES, UNITS
 
 pytestmark = pytest.mark.once
 
@@ -19,6 +19,17 @@ def test_matrices_are_row_stochastic_and_have_their_diagnostics():
     assert pair_flip(3, 0.2)[2].tolist() == [0.2, 0.0, 0.8]
     assert outlier_class(3, 0.4)[3].tolist() == pytest.approx([0.2, 0.2, 0.2, 0.4])
     assert total_variation(symmetric(5, 0.5), np.eye(5)) == pytest.approx(0.5)
+
+
+def test_the_estimator_finds_the_transition():
+    """Examples are nearly sure to be of one class, and their posterior is known."""
+    rng, matrix = np.random.default_rng(6), pair_flip(UNITS, 0.3)
+    clean = rng.dirichlet(np.full(UNITS, 0.02), size=20_000)
+    labels = ((clean @ matrix).cumsum(axis=1) > rng.random((20_000, 1))).argmax(axis=1)
+    counts = confident_counts(labels, clean)
+    assert total_variation(counts / counts.sum(axis=1, keepdims=True), matrix) < 0.05
+    assert total_variation(classes_by_transition(labels, clean @ matrix)[0], matrix) < 0.05
+    assert total_variation(np.eye(UNITS), matrix) > 0.25  # what the bound has to beat
 
 
 test_errors_say_what_is_wrong = refusals([

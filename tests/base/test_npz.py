@@ -50,35 +50,38 @@ def damaged(path):
     return path
 
 
-def other_text(path):
-    path.write_text("no file of arrays")
-    return path
-
-
 def with_objects(path):
     np.savez(path, x=np.array([{}]))
     return path
 
 
+def other_text(path):
+    path.write_text("no file of arrays")
+    return path
+
+
+def bomb(path):
+    return declare(pack(path, ("x.npy", HUGE), method=zipfile.ZIP_DEFLATED), (1 << 32) - 2)
+
+
 HUGE = array({"descr": "<f8", "shape": (2 << 40,)}, bytes(64))
+NO_LETTERS = array({"descr": "<U0", "shape": (1 << 40,)})
+NEGATIVE = array({"descr": "<f8", "shape": (-2, -4)}, bytes(64))
+UNDAMAGED = "`data` must be an undamaged .npz file. Received: "
+AS_ITS_HEADER = "`x` must have as many bytes as its header requires. Received: "
 FILES = {
-    "truncated": (truncated, "`data` must be an undamaged .npz file. Received: "),
-    "damaged": (damaged, "`data` must be an undamaged .npz file. Received: "),
-    "text": (other_text, "`data` must be an undamaged .npz file. Received: "),
-    "no array": (lambda path: pack(path, ("x.npy", b"nothing")), "`data` must be an undamaged .npz file. "),
+    "truncated": (truncated, UNDAMAGED),
+    "damaged": (damaged, UNDAMAGED),
+    "text": (other_text, UNDAMAGED),
+    "no array": (lambda path: pack(path, ("x.npy", b"nothing")), UNDAMAGED),
     "objects": (with_objects, "`x` must hold no Python objects, which could run code"),
     "other names": (lambda path: pack(path, ("y.npy", b"")), "`data` must have x. Received: "),
     "further names": (lambda path: pack(path, ("x.npy", b""), ("y.npy", b"")), "`data` must have only the arrays x."),
-    "16 TiB": (lambda path: pack(path, ("x.npy", HUGE)), "`x` must have as many bytes as its header requires. "),
-    "16 TiB, compressed": (lambda path: pack(path, ("x.npy", HUGE), method=zipfile.ZIP_DEFLATED),
-        "`x` must have as many bytes as its header requires. Received: shape (2199023255552,), float64, in 64 bytes"),
-    "texts of no letter": (lambda path: pack(path, ("x.npy", array({"descr": "<U0", "shape": (1 << 40,)}))),
-        "`x` must have as many bytes as its header requires. Received: "),
-    "negative": (lambda path: pack(path, ("x.npy", array({"descr": "<f8", "shape": (-2, -4)}, bytes(64)))),
-        "`x` must have as many bytes as its header requires. Received: "),
-    "bomb": (lambda path: declare(pack(path, ("x.npy", HUGE), method=zipfile.ZIP_DEFLATED), (1 << 32) - 2),
-        "`x` must have as many bytes as its header requires. Received: "),
-}  # fmt: skip
+    "16 TiB": (lambda path: pack(path, ("x.npy", HUGE)), AS_ITS_HEADER + "shape (2199023255552,), float64, in 64"),
+    "texts of no letter": (lambda path: pack(path, ("x.npy", NO_LETTERS)), AS_ITS_HEADER),
+    "negative": (lambda path: pack(path, ("x.npy", NEGATIVE)), AS_ITS_HEADER),
+    "bomb": (bomb, AS_ITS_HEADER),
+}
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -109,11 +112,8 @@ def test_a_small_file_that_unpacks_to_more_than_the_limit(tmp_path, monkeypatch)
 
 @pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
 def test_arrays_come_back_as_they_were(save, tmp_path):
-    arrays = {
-        "x": np.asfortranarray(np.arange(6.0).reshape(2, 3)),
-        "y": np.array(["ä", "bc"]),
-        "empty": np.zeros((0, 2)),
-    }
+    x = np.asfortranarray(np.arange(6.0).reshape(2, 3))
+    arrays = {"x": x, "y": np.array(["ä", "bc"]), "empty": np.zeros((0, 2))}
     save(tmp_path / "d.npz", number=np.float32(2), **arrays)
     read = read_arrays("data", tmp_path / "d.npz", ("x", "number"), ("y", "empty", "other"))
     assert list(read) == ["x", "number", "y", "empty"]

@@ -1,17 +1,22 @@
-"""The covariance of a head over a data set, and the pairs of classes that are beyond chance."""
+"""The covariance of a head, pairs of classes beyond chance, and the uncertainty of an example against integrals."""
+
+import sys
 
 import keras
 import numpy as np
 import pytest
 from keras import ops
+from scipy.special import entr, expit
 from scipy.stats import binom
 
-from keras_het.explain import confused_pairs, covariance
+from keras_het.base.validation import as_float64
+from keras_het.covariances import Latent
+from keras_het.explain import confused_pairs, covariance, explain, uncertainty
 from keras_het.explain.head_covariance import _beyond_chance
 from keras_het.layers import HeteroscedasticDense, NoiseTransition
 from tests.checks import FALSE_ALARM, refusals
 from tests.common import assert_same_arrays, built
-from tests.layers.heads import HEADS, built_head
+from tests.layers.heads import HEADS, built_head, with_covariance
 
 pytestmark = pytest.mark.once
 
@@ -73,9 +78,7 @@ MODELS = {
     "functional": functional(),
     "before flips": functional(NoiseTransition(UNITS)),
     "before a softmax": functional(keras.layers.Softmax()),
-    "inside a model": lambda head: keras.Sequential(
-        [keras.Input((FEATURES,)), functional()(head), keras.layers.Softmax()]
-    ),
+    "inside a model": lambda head: keras.Sequential([functional()(head), keras.layers.Softmax()]),
 }
 
 
@@ -122,18 +125,13 @@ def test_of_several_models_a_pair_counts_that_all_have_with_one_sign():
 def full(x):
     """Returns the shape of a factor, and a function from its weights to the covariances between classes."""
     x = np.concatenate([x[:, :3], np.ones((len(x), 1))], axis=1)
-    return (4, 5, 2), lambda factor: low_rank(x.T @ x / len(x), factor)
+    return (4, 5, 2), lambda factor: hollow(np.einsum("mkr,mn,nlr->kl", factor, x.T @ x / len(x), factor))
 
 
 def hollow(matrix):
     matrix = matrix - np.diag(np.diagonal(matrix))
     rows = matrix - matrix.mean(axis=1, keepdims=True)
     return rows - rows.mean(axis=0)
-
-
-def low_rank(second, factor):
-    right = np.einsum("mn,nkr->mrk", second, factor).reshape(-1, 5)
-    return hollow(factor.transpose(0, 2, 1).reshape(-1, 5).T @ right)
 
 
 def parameter_efficient(x):
@@ -154,21 +152,13 @@ def alarms(draw, form=full, draws=9, trials=400, seed=3):
     return sum(is_any() for _ in range(trials))
 
 
-def of_unequal_sizes(rng, shape):
-    return rng.normal(size=shape) * rng.lognormal(sigma=1.0, size=(1, shape[1], 1))
-
-
-def two_large_classes(rng, shape):
-    return rng.normal(size=shape) * np.array([5.0, 5.0, 1.0, 1.0, 1.0])[None, :, None]
-
-
 @pytest.mark.statistical
 @pytest.mark.parametrize("form", [full, parameter_efficient])
 @pytest.mark.parametrize("noise", [
     lambda rng, shape: rng.normal(size=shape),
     lambda rng, shape: rng.uniform(-1, 1, size=shape),
-    of_unequal_sizes,
-    two_large_classes,
+    lambda rng, shape: rng.normal(size=shape) * rng.lognormal(sigma=1.0, size=(1, shape[1], 1)),
+    lambda rng, shape: rng.normal(size=shape) * np.array([5.0, 5.0, 1.0, 1.0, 1.0])[:, None],  # two large classes
 ])  # fmt: skip
 def test_noise_is_returned_as_rarely_as_is_said(noise, form, base_seed, redraws):
     """Once in draws + 1 times: 10% of them."""
@@ -182,11 +172,8 @@ def test_a_planted_pair_is_found_beside_classes_of_unequal_sizes(efficient):
     """Of small weights, lognormal in size, those of b and f are alike and large."""
     rng, factors = np.random.default_rng(2), 12
     head = built(HeteroscedasticDense(UNITS, factors, parameter_efficient=efficient, name="head"), (None, FEATURES))
-    weights = (
-        rng.normal(size=(1 if efficient else FEATURES, UNITS, factors))
-        * 0.1
-        * rng.lognormal(sigma=1.0, size=(UNITS, 1))
-    )
+    sizes = 0.1 * rng.lognormal(sigma=1.0, size=(UNITS, 1))
+    weights = sizes * rng.normal(size=(1 if efficient else FEATURES, UNITS, factors))
     weights[:, 5] = weights[:, 1] = rng.choice([-1.0, 1.0], weights[:, 1].shape)
     if efficient:
         head.covariance.factor_layer.kernel.assign(weights[0])
@@ -203,19 +190,120 @@ def two_heads():
     return keras.Model(inputs, keras.layers.Add()(heads))
 
 
+POINTS = np.array([[1.0, 0.5], [-2.0, 0.3], [0.1, -1.5]], "float32")
+
+
+def model_of(units, **arguments):
+    arguments = with_covariance(**{"temperature": 1.5, "initial_scale": 1.5, "seed": 0, **arguments})
+    head = HeteroscedasticDense(units, **arguments)
+    model = keras.Sequential([keras.Input((2,)), head])
+    head.loc_layer.kernel.assign(np.random.default_rng(1).normal(size=(2, units)))
+    return model, head
+
+
+def exact(mean, variance):
+    """Computes H[E p] and E H[p] for p = sigmoid(u), u normal, with 200 Gauss-Hermite points."""
+    points, weights = np.polynomial.hermite_e.hermegauss(200)
+    p = expit(mean[..., None] + np.sqrt(variance)[..., None] * points)
+    weights = weights / weights.sum()
+    whole = p @ weights
+    return entr(whole) + entr(1 - whole), (entr(p) + entr(1 - p)) @ weights
+
+
+@pytest.mark.smoke
+@pytest.mark.parametrize(("units", "link"), [(2, "softmax"), (3, "sigmoid")])
+def test_two_exclusive_classes_are_one_logit_and_labels_that_are_not_exclusive_add_up(units, link):
+    model, head = model_of(units, num_factors=1, link=link)
+    normal = head.logit_distribution(POINTS)
+    mean, covariance = as_float64(normal.loc), as_float64(normal.covariance())
+    logits = np.eye(3) if link == "sigmoid" else np.array([[1.0, -1.0]])  # of the labels, or of the first class
+    variance = np.einsum("lk,nkj,lj->nl", logits, covariance, logits)
+    whole, expected = (each.sum(axis=1) for each in exact(mean @ logits.T / 1.5, variance / 1.5**2))
+    found = uncertainty(model, POINTS, num_samples=1024)
+    np.testing.assert_allclose(found.entropy, whole, atol=2e-3)
+    np.testing.assert_allclose(found.expected_entropy, expected, atol=2e-3)
+    np.testing.assert_allclose(found.difference, whole - expected, atol=2e-3)
+    assert (found.difference > 0.05).all()
+
+
+def test_without_noise_nothing_is_uncertain_by_it_and_a_class_left_out_has_no_entropy():
+    model, _ = model_of(4, num_factors=1, initial_scale=1e-6, min_scale=0.0)
+    found, log_p = uncertainty(model, POINTS), model.predict(POINTS, verbose=0)
+    np.testing.assert_allclose(found.difference, 0.0, atol=1e-6)
+    np.testing.assert_allclose(found.noise_sd, 0.0, atol=1e-5)
+    np.testing.assert_allclose(found.entropy, -np.sum(np.exp(log_p) * log_p, axis=1), rtol=1e-5)
+    # Its logit is -inf, and 0 log 0 is 0, not nan.
+    model, head = model_of(3, num_factors=1)
+    head.loc_layer.bias.assign([0.0, 0.0, -np.inf])
+    found = uncertainty(model, POINTS)
+    assert np.isfinite(found.entropy).all()
+    assert (found.entropy <= np.log(2) + 1e-6).all()
+
+
+def test_noise_of_the_features_keeps_the_bounds_and_many_classes_are_cut_into_rows(monkeypatch):
+    found = uncertainty(model_of(4, covariance=Latent, initial_scale=0.15)[0], POINTS)
+    assert (found.difference >= 0).all()
+    assert (found.entropy <= np.log(4) + 1e-6).all()
+    assert (found.noise_sd > 0).all()
+    model, _ = model_of(3, num_factors=1)
+    whole = uncertainty(model, POINTS)
+    monkeypatch.setattr(sys.modules["keras_het.explain.explanation"], "BLOCK_ELEMENTS", 256 * 3)
+    for name, one in vars(uncertainty(model, POINTS)).items():
+        np.testing.assert_allclose(one, getattr(whole, name), atol=1e-6)
+
+
+ANIMALS, EYE = ["cat", "lynx", "dog", "wolf"], np.eye(4, dtype="float32")
+
+
+def confusing():
+    """Makes an accurate head that confuses 0 and 1 (negative covariance), and 2 and 3 (positive)."""
+    head = HeteroscedasticDense(4, num_factors=2, temperature=2.0, seed=0)
+    model = keras.Sequential([keras.Input((4,)), head])
+    head.loc_layer.kernel.assign(4 * np.eye(4))
+    head.covariance.factor_layer.bias.assign(np.array([[2, 0], [-2, 0], [0, 1], [0, 1.2]]).ravel())
+    return model, head
+
+
+@pytest.mark.smoke
+def test_an_explanation_by_the_dense_matrix():
+    model, head = confusing()
+    found = explain(model, EYE[:1], ANIMALS, count=2)
+    matrix, p = as_float64(head.logit_covariance(EYE[:1]))[0] / 4.0, np.exp(model.predict(EYE[:1], verbose=0))[0]
+    order = np.argsort(-p)[:2]
+    assert [one.name for one in found.classes] == [ANIMALS[i] for i in order]
+    np.testing.assert_allclose([one.probability for one in found.classes], p[order], rtol=1e-5)
+    sds = np.sqrt(np.diagonal(matrix))
+    np.testing.assert_allclose([one.noise_sd for one in found.classes], sds[order], rtol=1e-4)
+    pair = found.pairs[0]
+    assert {pair.first, pair.second} == {"cat", "lynx"}
+    assert pair.covariance == pytest.approx(matrix[0, 1], rel=1e-4)
+    assert pair.correlation == pytest.approx(matrix[0, 1] / (sds[0] * sds[1]), rel=1e-4)
+    pairs = [frozenset((pair.first, pair.second)) for pair in explain(model, EYE[:1], count=4).pairs]
+    assert len(pairs) == len(set(pairs)) == 4  # each once
+    text = str(found)
+    assert "cat: probability 0." in text
+    assert "one or the other (correlation -" in text
+    assert "nats (entropy)" in text
+
+
 test_errors_say_what_is_wrong = refusals([
     (lambda: covariance(two_heads(), X), "`layer` must name one of its HeteroscedasticDense layers: 'one', 'two'"),
     (lambda: covariance(functional()(make_head()), X[:0]), "`x` must have at least one example. Received: none"),
-    (lambda: confused_pairs(functional()(make_head()), X, ["a"]),
-     "a name for each of the 12 classes. Received: a list of 1"),
+    (lambda: confused_pairs(functional()(make_head()), X, ["a"]), "a name for each of the 12 classes. Received: a lis"),
     (lambda: covariance(functional()(make_head()), np.where(np.arange(len(X))[:, None] == 3, np.nan, X)),
      "must give finite scales"),
     (lambda: confused_pairs(functional()(make_head(parameter_efficient=True, num_factors=5)), X),
      "random signs often change no covariance. Use `covariance` instead. Received: num_factors=5, draws=99"),
     (lambda: confused_pairs([functional()(HeteroscedasticDense(units, 2)) for units in (3, 5)], X),
      "`model` must be models of the same classes. Received: 3, 5 classes"),
-    (lambda: confused_pairs(functional()(make_head()), X, draws=0),
-     "`draws` must be an integer at least 1. Received: draws=0"),
-    (lambda: confused_pairs(functional()(make_head()), X, count=-1),
-     "`count` must be an integer at least 0. Received: count=-1"),
+    (lambda: confused_pairs(functional()(make_head()), X, draws=0), "`draws` must be an integer at least 1. Received:"),
+    (lambda: confused_pairs(functional()(make_head()), X, count=-1), "`count` must be an integer at least 0. Received"),
+    (lambda: uncertainty(model_of(3)[0], POINTS[:0]), "`x` must have at least one example. Received: none"),
+    (lambda: uncertainty(model_of(3)[0], POINTS, num_samples=0), "`num_samples` must be an integer at least 1"),
+    (lambda: uncertainty(keras.Sequential([keras.Input((2,)), keras.layers.Dense(3)]), POINTS),
+     "must end in a HeteroscedasticDense layer"),
+    (lambda: explain(confusing()[0], EYE), "`x` must be one example with a batch axis, such as x[:1]. Received: 4 exa"),
+    (lambda: explain(keras.Sequential([keras.Input((5, 4)), HeteroscedasticDense(3)]), np.zeros((1, 5, 4))),
+     "must make one prediction for each example, from features of shape (N, D). Received: features of"),
+    (lambda: explain(confusing()[0], EYE[:1], ["cat"]), "a name for each of the 4 classes. Received: a list of 1"),
 ])  # fmt: skip

@@ -1,26 +1,34 @@
-"""The whole of `choose`: it takes what is better, is cautious in doubt, and says why."""
+"""`choose` takes what is better, is cautious in doubt, and says why; and what every call keeps: rows, states, print."""
 
 import functools
 import pickle
+import random
+import subprocess
+import sys
 
 import keras
 import numpy as np
+import pandas
 import pytest
 
+import keras_het
+from keras_het import callbacks, explain, models
+from keras_het.base.seeds import preserve_random_states
 from keras_het.explain import noisy_nll
-from keras_het.labels import choose, corrupt
+from keras_het.labels import choose, clean, corrupt, find_issues
 from keras_het.labels.data import read, stratified_folds
 from keras_het.labels.methods import METHODS, EarlyLearning, EarlyStopping, Method
+from keras_het.labels.synthetic import look_alike_transitions
 from keras_het.labels.training.trainer import Trainer
 from keras_het.layers import NoiseTransition
 from tests.checks import refusals
-from tests.common import compiled, reloaded, texts_of_warnings
+from tests.common import Batches, compiled, reloaded, texts_of_warnings
 from tests.labels.tasks import SHORT, SHORT_TRAININGS, TRUE, Cheat, Constant, Named, X, Y, make_model, maker, short
 
 pytestmark = [pytest.mark.once, SHORT_TRAININGS]
 
 
-def test_a_better_method_is_chosen():
+def test_a_better_method_is_chosen_and_the_result_prints_the_reason_first():
     result = short(Cheat(), Constant(), epochs=6)
     plain, cheat, constant = result.trials
     assert result.name == "cheat"
@@ -30,6 +38,15 @@ def test_a_better_method_is_chosen():
     np.testing.assert_allclose(np.exp(log_p).sum(1), 1.0, atol=1e-5)
     assert np.mean(log_p.argmax(1) == TRUE) > 0.8
     assert result.model.evaluate(X, Y, verbose=0)[1] == pytest.approx(np.mean(log_p.argmax(1) == Y), abs=1e-6)
+    lines = str(result).splitlines()
+    assert lines[0] == result.reason
+    assert lines[1].split("  ")[0] == "method"
+    assert "<- chosen" in lines[3]
+    assert lines[5].startswith("The model disagrees with ")
+    assert result._repr_html_().count("<tr>") == 4
+    assert len(result.plot().axes[0].get_yticks()) == 3
+    assert list(result.to_frame().index) == ["early stopping", "cheat", "constant"]
+    assert result.to_frame().difference["cheat"] == 0
 
 
 def test_a_doubt_is_for_the_first_of_the_list():
@@ -86,10 +103,8 @@ def test_a_list_of_functions_is_compared_and_each_is_trained_as_it_is():
     assert result.trials[1].score.mean() == pytest.approx(np.log(p).mean(), abs=0.05)
     assert str(result).splitlines()[1].startswith("model")
     assert result.retrain("correct").output_shape == (None, 3)
-    assert [trial.name for trial in choose([lambda: with_dropout(0.1)] * 2, X, Y, **SHORT).trials] == [
-        "model 0",
-        "model 1",
-    ]
+    twice = choose([lambda: with_dropout(0.1)] * 2, X, Y, **SHORT)
+    assert [trial.name for trial in twice.trials] == ["model 0", "model 1"]
 
 
 def make_candidate(strength):
@@ -113,19 +128,6 @@ def test_a_penalty_of_a_transition_is_chosen_by_the_likelihood_of_noisy_labels()
     assert -trial.score[fold].mean() == pytest.approx(noisy_nll(fitted.model, x[fold], noisy[fold]), rel=1e-4)
 
 
-def test_the_result_prints_the_reason_first():
-    result = short(Cheat(), epochs=6)
-    lines = str(result).splitlines()
-    assert lines[0] == result.reason
-    assert lines[1].split("  ")[0] == "method"
-    assert "<- chosen" in lines[3]
-    assert lines[4].startswith("The model disagrees with ")
-    assert result._repr_html_().count("<tr>") == 3
-    assert len(result.plot().axes[0].get_yticks()) == 2
-    assert list(result.to_frame().index) == ["early stopping", "cheat"]
-    assert result.to_frame().difference["cheat"] == 0
-
-
 def test_the_likelihood_chooses_what_predicts_labels_with_the_right_confidence():
     class Sharp(Method):
         name = "sharp"
@@ -141,14 +143,12 @@ def test_the_likelihood_chooses_what_predicts_labels_with_the_right_confidence()
 
 
 def test_weights_count_in_training_and_comparison_and_nothing_of_the_user_changes():
-    weights = np.where(Y == TRUE, 1.0, 0.0)  # wrong labels do not count
+    weights, before = np.where(Y == TRUE, 1.0, 0.0), (X.copy(), Y.copy())  # wrong labels do not count
     result = short(sample_weight=weights, epochs=6)
     assert float(f"{np.average(result.chosen.score, weights=weights):.4f}") > 0.8
     assert np.mean(result.model.predict(X, verbose=0).argmax(1) == TRUE) > 0.85
-    x, y = X.copy(), Y.copy()
-    short(Constant(), x=x, y=y)
-    np.testing.assert_array_equal(x, X)
-    np.testing.assert_array_equal(y, Y)
+    np.testing.assert_array_equal(X, before[0])
+    np.testing.assert_array_equal(Y, before[1])
 
 
 @pytest.mark.smoke
@@ -188,50 +188,31 @@ def uncompiled():
 
 
 def of_loss(loss):
-    def make():
-        return compiled(uncompiled(), "adam", loss)
-
-    return make
+    return lambda: compiled(uncompiled(), "adam", loss)
 
 
-REFUSED = {
-    "a number": ({"make_model": 3},
-        "`make_model` must be a function that returns a new compiled model, or a list of such functions; on"),
-    "not compiled": ({"make_model": uncompiled},
-        "`make_model` must return compiled models. Received: a Sequential that is not compiled"),
-    "another shape": ({"make_model": maker(lambda: keras.layers.Reshape((2, 3)))},
-        "`make_model` must return models whose last layer reads features (N, D), as after Flatten or Global"),
-    "other classes": ({"make_model": maker(units=4)},
-        "`make_model` must return models of the 3 classes of `y`. Received: 4 classes"),
-    "a squared error": ({"make_model": of_loss("mse")},
-        'loss of integer labels: compile(loss="sparse_categorical_crossentropy"). Received: loss='),
-    "vectors": ({"make_model": of_loss("categorical_crossentropy")},
-        'loss of integer labels: compile(loss="sparse_categorical_crossentropy"). Received: loss='),
-    "features": ({"make_model": None}, "on features use labels.clean. Received: None"),
-    "a trained model": ({"make_model": make_model()}, "on features use labels.clean. Received: a Sequential"),
-    "criterion": ({"criterion": "auc"}, "`criterion` must be one of 'accuracy', 'loss'. Received: criterion='auc'"),
-    "epochs": ({"epochs": 0}, "`epochs` must be an integer at least 1. Received: epochs=0"),
-    "folds": ({"folds": 1}, "`folds` must be an integer at least 2. Received: folds=1"),
-    "more folds": ({"x": X[:2], "y": [0, 1], "folds": 5}, "`folds` must be an integer in [2, 2]. Received: folds=5"),
-    "seed": ({"seed": -1}, "`seed` must be an integer in [0, 2147483647]. Received: seed=-1"),
-    "a class of methods": ({"methods": [Cheat]},
-        "`methods` must be a list of `Method` objects with names. R"),
-    "one method": ({"methods": Cheat()}, "`methods` must be a list of `Method` objects with names. R"),
-    "twice": ({"methods": [Cheat(), Cheat()]}, "`methods` must have different names. Received: 'cheat' twice"),
-    "names of files": ({"methods": [Cheat(), Named("CHEAT")]}, "`methods` must have different names. Received"),
-    "methods of a list": ({"make_model": [make_model], "methods": [Cheat()]},
-        "`methods` must be left out for a list of functions"),
-    "an empty list": ({"make_model": []}, "`make_model` must be a list of at least one function"),
-    "a list with a model": ({"make_model": [make_model, make_model()]},
-        "`make_model` must be a list of functions without arguments"),
-    "weights": ({"sample_weight": np.ones(3)}, "`sample_weight` must have shape (240,). Received: shape (3,)"),
-}  # fmt: skip
-
-
+REFUSED = [
+    ({"make_model": 3}, "`make_model` must be a function that returns a new compiled model, or a list of such functio"),
+    ({"make_model": uncompiled}, "`make_model` must return compiled models. Received: a Sequential that is not compil"),
+    ({"make_model": maker(lambda: keras.layers.Reshape((2, 3)))}, "whose last layer reads features (N, D), as after F"),
+    ({"make_model": maker(units=4)}, "`make_model` must return models of the 3 classes of `y`. Received: 4 classes"),
+    ({"make_model": of_loss("mse")}, 'integer labels: compile(loss="sparse_categorical_crossentropy"). Received: loss'),
+    ({"make_model": of_loss("categorical_crossentropy")}, 'compile(loss="sparse_categorical_crossentropy"). Received:'),
+    ({"make_model": None}, "on features use labels.clean. Received: None"),
+    ({"criterion": "auc"}, "`criterion` must be one of 'accuracy', 'loss'. Received: criterion='auc'"),
+    ({"epochs": 0}, "`epochs` must be an integer at least 1. Received: epochs=0"),
+    ({"folds": 1}, "`folds` must be an integer at least 2. Received: folds=1"),
+    ({"x": X[:2], "y": [0, 1], "folds": 5}, "`folds` must be an integer in [2, 2]. Received: folds=5"),
+    ({"seed": -1}, "`seed` must be an integer in [0, 2147483647]. Received: seed=-1"),
+    ({"methods": [Cheat]}, "`methods` must be a list of `Method` objects with names. R"),
+    ({"methods": Cheat()}, "`methods` must be a list of `Method` objects with names. R"),
+    ({"methods": [Cheat(), Named("CHEAT")]}, "`methods` must have different names. Received: 'cheat' twice"),
+    ({"make_model": [make_model], "methods": [Cheat()]}, "`methods` must be left out for a list of functions"),
+    ({"make_model": []}, "`make_model` must be a list of at least one function"),
+    ({"make_model": [make_model, make_model()]}, "`make_model` must be a list of functions without arguments"),
+    ({"sample_weight": np.ones(3)}, "`sample_weight` must have shape (240,). Received: shape (3,)"),
+]
 GIVEN = {"make_model": make_model, "x": X, "y": Y, **SHORT}
-test_what_cannot_be_chosen_is_refused = refusals(
-    [(functools.partial(choose, **GIVEN | arguments), text) for arguments, text in REFUSED.values()]
-)
 
 
 @pytest.mark.filterwarnings("ignore:When providing `inputs` as a dict")
@@ -244,3 +225,121 @@ def test_inputs_by_name_reach_early_learning():
     x = {"b": np.float32(Y == 0)[:, None], "a": np.float32(Y == 1)[:, None]}
     result = choose(of_two, x, Y, methods=[EarlyLearning(), EarlyStopping()], **{**SHORT, "epochs": 6})
     assert len(result.trials) == 2
+
+
+ONCE = {"epochs": 5, "batch_size": 32, "verbose": 0, "folds": 2}
+VERBS = {
+    "choose": lambda make, x=X, y=Y, **more: choose(make, x, y, methods=[EarlyStopping()], **ONCE | more),
+    "list": lambda make, x=X, y=Y, **more: choose([make], x, y, **ONCE | more),
+    "clean": lambda make, x=X, y=Y, **more: clean(make, x, y, **ONCE | more),
+}
+
+
+ROWS = [f"row {i}" for i in range(len(X))]
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_one_function_goes_through_every_call_with_data_of_every_form(verb):
+    for data in ((X, Y), (pandas.DataFrame(X, ROWS), pandas.Series(Y, ROWS)), (Batches(X, Y), None)):
+        model = VERBS[verb](make_model, *data).model
+        assert np.mean(model.predict(X, verbose=0).argmax(axis=1) == TRUE) > 0.6
+
+
+def draws_after(call):
+    keras.utils.set_random_seed(3)
+    keras.random.uniform(())  # makes Keras' generator of draws without a seed
+    call()
+    return random.random(), np.random.random(), float(keras.ops.convert_to_numpy(keras.random.uniform(())))
+
+
+@pytest.mark.smoke
+def test_random_states_are_given_back():
+    def seed():
+        keras.utils.set_random_seed(9)
+        keras.random.uniform(())
+
+    kept = draws_after(lambda: None)
+    assert draws_after(preserve_random_states()(seed)) == kept
+    assert not set(draws_after(seed)) & set(kept)
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_no_global_random_state_changes(verb):
+    torch = pytest.importorskip("torch")
+    assert draws_after(lambda: VERBS[verb](make_model)) == draws_after(lambda: None)
+    torch.manual_seed(3)
+    before = torch.random.get_rng_state()
+    VERBS[verb](make_model)
+    assert torch.equal(torch.random.get_rng_state(), before)
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_verbose_means_the_same_in_all(verb, capsys):
+    lines = []
+    for verbose in (0, 1, 2):
+        VERBS[verb](make_model, verbose=verbose)
+        shown = capsys.readouterr().out
+        lines.append(("Epoch 1/5" in shown, bool(shown)))
+    assert lines == [(False, False), (False, True), (True, True)]
+
+
+LABELS = np.arange(30) % 3
+P, FEW = 0.85 * np.eye(3)[LABELS] + 0.05, {"epochs": 1, "verbose": 0}
+
+
+def model(last=None):
+    made = keras.Sequential([keras.Input((3,)), last or keras.layers.Dense(3, "softmax")])
+    return compiled(made, "sgd", "sparse_categorical_crossentropy")
+
+
+def scale(*data):
+    models.scale_temperature(model(keras_het.HeteroscedasticDense(3)), *data)
+
+
+def classifier(y, x=P, **arguments):
+    return keras_het.labels.Classifier(epochs=1).fit(x, y, **arguments)
+
+
+CALLS = {
+    "calibration": explain.calibration,
+    "find_issues": find_issues,
+    "regression_scores": explain.regression_scores,
+    "look_alike_transitions": lambda p, y: look_alike_transitions(p, y, 0.1),
+    "temperature": scale,
+    "TrainingDynamics": callbacks.TrainingDynamics,
+    "choose": lambda p, y: choose(model, p, y, methods=[], folds=2, **FEW),
+    "clean": lambda p, y: clean(model, p, y, probabilities=P, **FEW),
+    "probabilities": lambda p, y: clean(model, P, y, probabilities=p, **FEW),
+    "weights": lambda p, y: clean(model, p, LABELS, probabilities=P, sample_weight=y, **FEW),
+    "Classifier": lambda p, y: classifier(y, p),
+    "weights of a Classifier": lambda p, y: classifier(LABELS, p, sample_weight=y),
+}
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_rows_in_another_order_are_refused(call):
+    p, y = pandas.DataFrame(P), pandas.Series(LABELS)[::-1]
+    with pytest.raises(ValueError, match=r"`[\w\[\]]+` must have the index of `[\w\[\]]+`.*\. Received: \d+ at"):
+        CALLS[call](p, y)
+
+
+test_what_cannot_be_chosen_is_refused = refusals(
+    [(functools.partial(choose, **GIVEN | arguments), text) for arguments, text in REFUSED],
+    [(lambda: classifier(np.where(np.arange(30) == 1, -1, LABELS)), "keep only the examples with y != -1")],
+    [(lambda: scale(Batches(P, LABELS, LABELS)), "`x` must be (x, y), without weights. Received: a data set with")],
+)
+
+
+WITHOUT = """
+import sys
+sys.modules.update(dict.fromkeys(["sklearn", "pandas", "jinja2"]))
+import keras_het
+keras_het.HeteroscedasticDense(3)
+keras_het.labels
+"""
+
+
+def test_the_head_needs_no_package_of_the_labels_and_an_error_names_these():
+    result = subprocess.run([sys.executable, "-c", WITHOUT], capture_output=True, text=True, check=False)
+    text = "ImportError: keras_het.labels needs more packages: pip install scikit-learn pandas jinja2. "
+    assert text in result.stderr, result.stderr

@@ -59,10 +59,9 @@ def test_planted_wrong_labels_are_found_by_any_classifier(kind):
     wrong = issues.index[issues.disagrees]
     assert np.mean((LABELS != TRUE)[wrong]) > 0.9
     assert np.mean(np.isin(np.flatnonzero(LABELS != TRUE), wrong)) > 0.9
-    if kind == "scikit-learn":
-        assert np.mean(result.model.predict(X) == NAMES[TRUE]) > 0.95
-    else:
-        assert np.mean(predict_probabilities(result.model, X).argmax(axis=1) == TRUE) > 0.95
+    is_network = kind != "scikit-learn"
+    p = predict_probabilities(result.model, X) if is_network else result.model.predict_proba(X)
+    assert np.mean(p.argmax(axis=1) == TRUE) > 0.95
     lines = str(result).splitlines()
     assert re.match(r".*\. Held-out labels predicted: (79|80)\.\d%\.$", lines[0])
     assert re.match(r"The model disagrees with \d+ of 240 labels; \d+ are issues\. Most frequent: ", lines[1])
@@ -124,13 +123,10 @@ def test_no_example_is_predicted_by_an_estimator_that_saw_it():
 def seen_by(action, **arguments):
     seen = {}
 
-    class Spy(keras.Sequential):
-        def fit(self, x, y, sample_weight=None, **others):
-            seen.update(x=x, y=y, weight=sample_weight)
-
     def make():
-        model = Spy([keras.Input((3,)), keras.layers.Dense(3, "softmax")])
-        return compiled(model, "sgd", "sparse_categorical_crossentropy")
+        model = make_model()
+        model.fit = lambda x, y, sample_weight=None, **others: seen.update(x=x, y=y, weight=sample_weight)
+        return model
 
     arguments = {"probabilities": out_of_sample(), "epochs": 1, "verbose": 0, "action": action, **arguments}
     return seen, clean(make, X, LABELS, **arguments)
@@ -172,9 +168,9 @@ def test_held_out_labels_decide_whether_issues_are_dropped(is_memorized):
     assert (float(gap[1]) > float(gap[2])) == is_memorized
     assert result.action == ("drop" if is_memorized else None)
     if is_memorized:
-        everything = classifier.fit(x, labels).predict(x)
-        assert np.mean(result.model.predict(x) == true) > np.mean(everything == true) + 0.02
-        assert np.mean(result.retrain("drop").predict(x) == true) == np.mean(result.model.predict(x) == true)
+        everything, without = classifier.fit(x, labels).predict(x), result.model.predict(x)
+        assert np.mean(without == true) > np.mean(everything == true) + 0.02
+        np.testing.assert_array_equal(result.retrain("drop").predict(x), without)
 
 
 @pytest.mark.parametrize("action", ["drop", "correct"])
@@ -197,18 +193,15 @@ def test_a_large_class_that_the_model_hardly_names_is_warned_of():
     x[:, 0] += 0.9 * y
     with texts_of_warnings() as texts:
         clean(LogisticRegression(), x, y, verbose=0)
-    warning = re.compile(r"The model predicts class 1 for \d+ examples, but 125 have this label")
-    assert any(map(warning.match, texts))
+    assert re.search(r"The model predicts class 1 for \d+ examples, but 125 have this label", str(texts))
     with texts_of_warnings() as texts:
         result = clean(None, x, y, verbose=0)
-    assert not any("predicts class" in text for text in texts)
+    assert "predicts class" not in str(texts)
     assert result.classifier.startswith("Linear discriminant (shrinkage ")
     rare = (np.arange(1000) % 33 == 0).astype(int)
     with texts_of_warnings() as texts:
         clean(None, rng.normal(size=(1000, 10)) + 0.9 * rare[:, None] * (np.arange(10) == 0), rare, verbose=0)
-    assert any(
-        re.match(r"The model predicts class 1 for \d{3} examples, but 31 have this label", text) for text in texts
-    )
+    assert re.search(r"The model predicts class 1 for \d{3} examples, but 31 have this label", str(texts))
 
 
 def test_without_issues_every_example_stays():
@@ -229,41 +222,12 @@ def test_columns_in_another_order_than_the_classes_are_named():
 
 def test_a_data_set_gives_the_same_as_its_arrays_and_features_of_one_have_a_report(tmp_path):
     weights, model = np.arange(240.0), trained_model()
-    result, expected = (
-        clean(model, Batches(X, LABELS, weights), verbose=0),
-        clean(model, X, LABELS, sample_weight=weights, verbose=0),
-    )
+    result = clean(model, Batches(X, LABELS, weights), verbose=0)
+    expected = clean(model, X, LABELS, sample_weight=weights, verbose=0)
     np.testing.assert_array_equal(result.issues.index, expected.issues.index)
     assert_same_arrays(result.model.weights, expected.model.weights)
     np.testing.assert_allclose(np.exp(result.model.predict(X, verbose=0)).sum(axis=1), 1.0, atol=1e-5)
     assert result.report(tmp_path).exists()
-
-
-REFUSED = {
-    "a -1": ({"y": np.where(np.arange(240) == 1, -1, LABELS)},
-        "at [1], a missing label: keep only the examples with y != -1"),
-    "a list": ({"classifier": [make_model]}, "`classifier` must be a scikit-learn classifier with"),
-    "a class": ({"classifier": LogisticRegression}, "or None. Received: the class LogisticRegression"),
-    "no epochs": ({"epochs": None}, "`epochs` must be an integer at least 1"),
-    "epochs on features": ({"classifier": None}, "`epochs` must be None, unless `classifier` is a function"),
-    "images on features": ({"classifier": None, "epochs": None, "x": np.zeros((240, 2, 2))},
-        "`x` must be features, numbers of shape (N, D) with D >= 1; for other examples pass a function"),
-    "weights": ({"classifier": KNeighborsClassifier(), "epochs": None, "sample_weight": np.ones(240)},
-        "`sample_weight` must be None, because `fit` of KNeighborsClassifier has no `sample_weight`"),
-    "an action": ({"action": "delete"}, "`action` must be one of 'drop', 'correct', 'keep'. Received: action='delete'"),
-    "other classes": ({"probabilities": np.full((240, 4), 0.25)},
-        "`probabilities` must have shape (N, 3), a column for each class. Received: "),
-    "other rows": ({"probabilities": np.full((24, 3), 1 / 3)},
-        "`probabilities` must have a row for each of the 240 examples. Received: shape (24, 3)"),
-    "a guess": ({"probabilities": np.random.default_rng(1).dirichlet(np.ones(3), size=240)},
-        "`probabilities` must predict held-out labels clearly better than the majority class"),
-}  # fmt: skip
-
-
-GIVEN = {"classifier": make_model, "x": X, "y": LABELS, "probabilities": out_of_sample(), "epochs": 1, "verbose": 0}
-test_what_cannot_be_cleaned_is_refused = refusals(
-    [(functools.partial(clean, **GIVEN | arguments), text) for arguments, text in REFUSED.values()]
-)
 
 
 def probit(seed, count=600, size=20):
@@ -290,6 +254,20 @@ def test_weights_of_zero_leave_rows_and_whole_classes_out():
     assert np.mean(result.model.predict(X, verbose=0).argmax(axis=1) == TRUE) > 0.95
 
 
+def test_the_random_state_of_an_estimator_is_the_seed():
+    forest = make_pipeline(StandardScaler(), RandomForestClassifier(5))
+    first, second, other = (clean(forest, X, LABELS, seed=seed, action="keep", verbose=0) for seed in (0, 0, 7))
+    np.testing.assert_array_equal(first.probabilities, second.probabilities)
+    assert not np.array_equal(first.probabilities, other.probabilities)
+
+
+def test_features_in_any_unit():
+    expected = clean(None, X, LABELS, verbose=0)
+    for unit in (1e-20, 1e20):
+        result = clean(None, unit * X.astype("float64"), LABELS, verbose=0)
+        np.testing.assert_allclose(result.probabilities, expected.probabilities, atol=1e-4)
+
+
 class Broken(LogisticRegression):
     """Its first probability is not a number."""
 
@@ -297,21 +275,25 @@ class Broken(LogisticRegression):
         return super().predict_proba(x) * np.where(np.arange(len(x)) == 0, np.nan, 1.0)[:, None]
 
 
-def test_probabilities_of_an_estimator_are_checked_and_its_random_state_is_the_seed():
-    with pytest.raises(ValueError, match="predict_proba of Broken must have no nan"):
-        clean(Broken(), X, LABELS, verbose=0)
-    forest = make_pipeline(StandardScaler(), RandomForestClassifier(5))
-    first, second, other = (clean(forest, X, LABELS, seed=seed, action="keep", verbose=0) for seed in (0, 0, 7))
-    np.testing.assert_array_equal(first.probabilities, second.probabilities)
-    assert not np.array_equal(first.probabilities, other.probabilities)
-
-
-def test_features_in_any_unit_and_no_others():
-    expected = clean(None, X, LABELS, verbose=0)
-    for unit in (1e-20, 1e20):
-        result = clean(None, unit * X.astype("float64"), LABELS, verbose=0)
-        np.testing.assert_allclose(result.probabilities, expected.probabilities, atol=1e-4)
-    with pytest.raises(ValueError, match=r"`x` must be finite\. Received: nan or infinity in example 3"):
-        clean(None, np.where(np.arange(240)[:, None] == 3, np.nan, X), LABELS, verbose=0)
-    with pytest.raises(ValueError, match="`x` must have standard deviations from 1e-30 to 1e30"):
-        clean(None, 1e100 * X.astype("float64"), LABELS, verbose=0)
+FEATURES = {"classifier": None, "epochs": None}
+REFUSED = [
+    ({"classifier": [make_model]}, "`classifier` must be a scikit-learn classifier with"),
+    ({"classifier": LogisticRegression}, "or None. Received: the class LogisticRegression"),
+    ({"epochs": None}, "`epochs` must be an integer at least 1"),
+    ({"classifier": None}, "`epochs` must be None, unless `classifier` is a function"),
+    (FEATURES | {"x": np.zeros((240, 2, 2))}, "(N, D) with D >= 1; for other examples pass a function"),
+    ({"classifier": KNeighborsClassifier(), "epochs": None, "sample_weight": np.ones(240)},
+     "`sample_weight` must be None, because `fit` of KNeighborsClassifier has no `sample_weight`"),
+    (FEATURES | {"x": np.where(np.eye(240, 3, -3), np.inf, X)}, "finite. Received: nan or infinity in example 3"),
+    (FEATURES | {"x": 1e100 * X.astype(float)}, "`x` must have standard deviations from 1e-30 to 1e30"),
+    ({"classifier": Broken(), "epochs": None, "probabilities": None}, "predict_proba of Broken must have no nan"),
+    ({"action": "delete"}, "`action` must be one of 'drop', 'correct', 'keep'. Received: action='delete'"),
+    ({"probabilities": np.full((240, 4), 0.25)}, "`probabilities` must have shape (N, 3), a column for each class. R"),
+    ({"probabilities": np.full((24, 3), 1 / 3)}, "have a row for each of the 240 examples. Received: shape (24, 3)"),
+    ({"probabilities": np.random.default_rng(1).dirichlet(np.ones(3), size=240)},
+     "`probabilities` must predict held-out labels clearly better than the majority class"),
+]  # fmt: skip
+GIVEN = {"classifier": make_model, "x": X, "y": LABELS, "probabilities": out_of_sample(), "epochs": 1, "verbose": 0}
+test_what_cannot_be_cleaned_is_refused = refusals(
+    [(functools.partial(clean, **GIVEN | arguments), text) for arguments, text in REFUSED]
+)

@@ -1,4 +1,4 @@
-"""Labels of any form as one `Data`, and what is refused."""
+"""Labels of any form as one `Data`, or as integers and the names of their classes, and what is refused."""
 
 import functools
 import re
@@ -9,11 +9,14 @@ import numpy as np
 import pandas
 import pytest
 import scipy.sparse
+from keras import ops
 from scipy.special import softmax
 
+from keras_het.base.validation import check_class_names
+from keras_het.callbacks import TrainingDynamics
 from keras_het.explain import features
 from keras_het.labels import aggregate, annotators, choose, clean
-from keras_het.labels.classes import order_columns
+from keras_het.labels.classes import encode, order_columns
 from keras_het.labels.data import read, stratified_folds
 from tests.checks import refusals
 from tests.common import Batches
@@ -119,38 +122,30 @@ def test_a_long_table_that_pandas_pivots_gives_the_votes_row_by_row():
         read(x, votes=votes)
 
 
-def test_a_frame_of_votes_may_lack_classes_that_are_known():
+def test_a_frame_of_votes_may_lack_classes_that_are_known_and_a_tie_is_not_always_for_the_first_class():
     votes = pandas.DataFrame({"Ann": [1, 2, 1], "Bob": [1, np.nan, 2]})
     assert aggregate(votes, 3, "majority").probabilities.tolist() == [[0, 1, 0], [0, 0, 1], [0, 0.5, 0.5]]
     with pytest.raises(ValueError, match="`votes` must begin with 0"):
         aggregate(votes)
     names, stack = votes.map({1: "dog", 2: "ant"}.get), np.stack([0.9 * np.eye(3) + 0.1 * np.eye(3)[[0, 2, 1]]] * 2)
     found = annotators(stack, names, class_names=["cat", "dog", "ant"]).annotators
-    assert [(one.name, one.num_labels, one.agreement_with_others) for one in found] == [
-        ("Ann", 3, 0.5),
-        ("Bob", 2, 0.5),
-    ]
+    figures = [(one.name, one.num_labels, one.agreement_with_others) for one in found]
+    assert figures == [("Ann", 3, 0.5), ("Bob", 2, 0.5)]
     assert [pair[0] for pair in found[0].confusions] == ["dog", "ant"]
     with pytest.raises(ValueError, match="`class_names` must"):
         annotators(stack, names)
-
-
-def test_a_tied_vote_is_not_always_for_the_first_class():
     tied = np.tile([[0, 1]], (240, 1))  # for 200 of 240 examples
     tied[200:220, 1], tied[220:, 0] = -1, -1
     assert 80 < read(X, votes=tied).labels[:200].sum() < 120
 
 
-def test_distributions_and_label_vectors():
+def test_distributions_and_label_vectors_whose_columns_name_the_classes():
     p = softmax(X[:, :3], axis=1)
     np.testing.assert_allclose(read(X, p).y, p, atol=1e-6)
     one = read(X, np.eye(3)[Y])  # vectors with a single 1 are labels
     np.testing.assert_array_equal(one.y, Y)
     np.testing.assert_array_equal(one.distribution, np.eye(3)[Y])
-
-
-def test_columns_of_dummies_and_of_probabilities_name_the_classes():
-    """As `pandas.get_dummies` makes them, in any order."""
+    # Frames as `pandas.get_dummies` makes them, in any order.
     dummies = pandas.get_dummies(NAMES[Y])[["owl", "cat", "dog"]]
     for y in (dummies, dummies.astype(int), 0.1 + 0.7 * dummies):
         data = read(X, y)
@@ -167,14 +162,11 @@ def test_rows_go_together_and_a_data_set_is_read_once_with_its_weights():
         np.testing.assert_array_equal(part.y, Y[rows])
         assert sorted(part.weight) == [1.0, 3.0]
     # NumPy cannot subtract booleans, and sums of small integers overflow.
-    assert [read(X, Y, sample_weight=np.ones(240, dtype)).weight.dtype for dtype in (bool, "uint8", "float32")] == [
-        "float64", "float64", "float32",
-    ]  # fmt: skip
+    kept = [read(X, Y, sample_weight=np.ones(240, dtype)).weight.dtype for dtype in (bool, "uint8", "float32")]
+    assert kept == ["float64", "float64", "float32"]
     data = read(Batches(X, Y, np.arange(240.0)))
     np.testing.assert_array_equal(data.x, X)
     np.testing.assert_array_equal(data.weight, np.arange(240.0))
-    with pytest.raises(ValueError, match="`sample_weight` must be None for a data set that has weights"):
-        read(Batches(X, Y, np.ones(240)), sample_weight=np.ones(240))
 
 
 class Shuffled(Batches):
@@ -251,13 +243,8 @@ def test_frames_are_numbers_and_keep_their_index():
     assert data.x.dtype == "float32"
     assert data[np.array([2])].index.tolist() == ["row 2"]
     seconds = 1.7e9 + np.arange(240) % 7  # float32 rounds them to 128
-    np.testing.assert_array_equal(
-        read(pandas.DataFrame({"time": seconds, "even": seconds % 2 == 0}), Y).x[:, 0], seconds
-    )
-    with pytest.raises(ValueError, match="`y` must have the index of `x`"):
-        read(pandas.DataFrame(X, index=index), pandas.Series(Y, index=index[::-1]))
-    with pytest.raises(ValueError, match="`x` must be a frame of numbers"):
-        read(pandas.DataFrame({"a": ["b"] * 240}), Y)
+    times = pandas.DataFrame({"time": seconds, "even": seconds % 2 == 0})
+    np.testing.assert_array_equal(read(times, Y).x[:, 0], seconds)
 
 
 def test_class_names_name_integers_and_order_names():
@@ -271,54 +258,27 @@ def test_class_names_name_integers_and_order_names():
     text = "`class_names` must be 'a', 'b', 'c' in any order, the names in `y`; to rename classes, change `y`. "
     with pytest.raises(ValueError, match=re.escape(f"{text}Received: 'cat', 'dog', 'owl'")):
         read(X, names[Y], class_names=NAMES.tolist())
-    with pytest.raises(ValueError, match="`class_names` must be a sequence"):
-        read(X, names[Y], class_names=set(order))
 
 
-VOTES_WITHOUT_ONE = np.where(np.arange(240)[:, None] == 17, -1, VOTES)
-REFUSED = {
-    "a missing label": (np.where(np.arange(240) == 8, np.nan, Y),
-        "none at [8]: leave such examples out, inputs and la"),
-    "an empty name": (np.where(np.arange(240) == 8, "", NAMES[Y]), "none at [8]: leave such examples out"),
-    "a -1": (np.where(np.arange(240) == 8, -1, Y), "`y` must have a label for each example"),
-    "labels from 1 on": (Y + 1, "`y` must begin with 0: use y - 1 if labels begin with 1,"),
-    "an id": (np.where(np.arange(240) == 1, 123456, Y), "pass ids as strings. Received: 123456 at [1]"),
-    "no label": (None, "`y` must be labels for arrays. Received: y=None"),
-    "other lengths": (Y[:-1], "`y` must have a label for each of the 240 examples. Received: 239"),
-    "votes": (VOTES, "pass votes=y instead. For counts of each class, pass y / y.sum(axis=1, keepdims=True)."),
-    "names in columns": (NAMES[FULL], "pass votes=y instead. "),
-    "rows of another sum": (np.full((240, 3), 0.3), "`y` must have rows of sum 1. Received: row 0 sums to 0.9"),
-    "one class": (np.full((240, 2), [0.9, 0.1]), "`y` must be of at least two classes. Received: labels of one class"),
-}  # fmt: skip
-REFUSED_VOTES = {
-    "a row without": (VOTES_WITHOUT_ONE, "must have a label for each example. Leave out the other rows of `x` and "),
-    "one class": (np.where(VOTES < 0, -1, 0), "must have at least two classes. Received: 1"),
-    "of one class mostly": (np.where(np.arange(4) == 3, 1, np.zeros((240, 4), int)), "`votes` must be of at least two"),
-    "none": (np.full((240, 4), -1), "must have at least one label. Received: no label"),
-    "fewer": (VOTES[:100], "must have a row for each of the 240 examples. Received: 100"),
-    "turned": (VOTES.T, "for each of the 240 examples (np.transpose(votes), if rows are annotators). Received: 4"),
-    "out of range": (np.where(np.arange(4) == 0, -2, VOTES), "must be in [0, "),
-    "one column": (Y, "must have a column for each annotator, (N, M). Received: shape (240,)"),
-}
-
-
-test_what_is_no_label_and_no_vote_is_refused = refusals(
-    [(functools.partial(read, X, y), text) for y, text in REFUSED.values()],
-    [(functools.partial(read, X, votes=votes), text) for votes, text in REFUSED_VOTES.values()],
-)
-
-
-SPARSE = scipy.sparse.csr_matrix(X)
-test_weights_and_sparse_matrices_are_refused = refusals([
-    (lambda: read(X, Y, votes=VOTES), "`votes` must be None if you pass `y`. Received: both"),
-    (lambda: read(Batches(X, Y), votes=VOTES),
-     "`votes` must be None for a data set, which has its own labels. Received: labels"),
-    (lambda: read(X, Y, sample_weight=np.ones(60)), "`sample_weight` must have shape (240,). Received: shape (60,)"),
-    (lambda: read(X, Y, sample_weight=-np.ones(240)), "must be finite and not negative. Received: -1.0"),
-    (lambda: choose(make_model, SPARSE, Y, epochs=1), "`x` must be dense: x.toarray(). Received: a csr_matrix"),
-    (lambda: clean(None, X.astype(object), Y), "`x` must be features, numbers of shape (N, D) with D >= 1;"),
-    (lambda: clean(None, X[:, :0], Y), "pass a function or a trained model. Received: shape (240, 0)"),
-])  # fmt: skip
+REFUSED = [
+    (np.where(np.arange(240) == 8, np.nan, Y), "none at [8]: leave such examples out, inputs and la"),
+    (Y + 1, "`y` must begin with 0: use y - 1 if labels begin with 1,"),
+    (None, "`y` must be labels for arrays. Received: y=None"),
+    (Y[:-1], "`y` must have a label for each of the 240 examples. Received: 239"),
+    (VOTES, "pass votes=y instead. For counts of each class, pass y / y.sum(axis=1, keepdims=True)."),
+    (NAMES[FULL], "pass votes=y instead. "),
+    (np.full((240, 3), 0.3), "`y` must have rows of sum 1. Received: row 0 sums to 0.9"),
+    (np.full((240, 2), [0.9, 0.1]), "`y` must be of at least two classes. Received: labels of one class"),
+]
+REFUSED_VOTES = [
+    (np.where(np.arange(240)[:, None] == 17, -1, VOTES), "label for each example. Leave out the other rows of `x` "),
+    (np.where(VOTES < 0, -1, 0), "must have at least two classes. Received: 1"),
+    (np.where(np.arange(4) == 3, 1, np.zeros((240, 4), int)), "`votes` must be of at least two"),
+    (np.full((240, 4), -1), "must have at least one label. Received: no label"),
+    (VOTES.T, "for each of the 240 examples (np.transpose(votes), if rows are annotators). Received: 4"),
+    (np.where(np.arange(4) == 0, -2, VOTES), "must be in [0, 16777216). Received: -2 at [0]"),
+    (Y, "must have a column for each annotator, (N, M). Received: shape (240,)"),
+]
 
 
 def test_folds_are_stratified():
@@ -329,10 +289,80 @@ def test_folds_are_stratified():
         assert np.ptp(counts, axis=0).max() <= 1
         assert np.ptp(counts.sum(axis=1)) <= 1
     assert (stratified_folds(labels, 4, 0) != fold_of).any()
-    with pytest.warns(
-        UserWarning,
-        match=r"Class 2 has fewer examples \(7\) than folds \(9\), so a model can miss it\. Use fewer",
-    ):
-        stratified_folds(labels, 9, 0)
-    with pytest.warns(UserWarning, match=r"Class 'owl' has fewer examples \(7\) than folds \(9\)"):
+    text = r"Class 'owl' has fewer examples \(7\) than folds \(9\), so a model can miss it\. Use fewer"
+    with pytest.warns(UserWarning, match=text):
         stratified_folds(labels, 9, 0, NAMES)
+
+
+@pytest.mark.parametrize(("y", "labels", "classes"), [
+    ([0, 2, 1], [0, 2, 1], [0, 1, 2]),
+    (np.array([0, 3], "uint8"), [0, 3], [0, 1, 2, 3]),
+    (["b", "a", "b"], [1, 0, 1], ["a", "b"]),
+    (np.array(["b", "a"], object), [1, 0], ["a", "b"]),
+    (np.array([2, 0], object), [2, 0], [0, 1, 2]),
+    ([True, False], [1, 0], [False, True]),
+    ([2.0, 0.0], [2, 0], [0, 1, 2]),
+    (np.eye(3)[[2, 0]], [2, 0], [0, 1, 2]),
+])  # fmt: skip
+def test_labels_of_every_form(y, labels, classes):
+    result = encode(y)
+    assert result.labels.tolist() == labels
+    assert result.classes.tolist() == classes
+
+
+def test_tensors_and_columns_of_pandas_and_classes_without_a_label():
+    assert encode(ops.convert_to_tensor([1, 0])).labels.tolist() == [1, 0]
+    assert encode(pandas.Series(["b", "a"], index=[7, 3])).labels.tolist() == [1, 0]
+    assert encode(pandas.Series(["b", "a"], dtype="category")).classes.tolist() == ["a", "b"]
+    ordered = encode(pandas.Categorical(["b", "a", "b"], categories=["c", "b", "a"]))
+    assert (ordered.classes.tolist(), ordered.labels.tolist()) == (["b", "a"], [0, 1, 0])
+    numbers = encode(pandas.Categorical([20, 10, 20]))
+    assert (numbers.classes.tolist(), numbers.labels.tolist()) == ([10, 20], [1, 0, 1])
+    assert encode(pandas.DataFrame({"label": [1, 0]})).labels.tolist() == [1, 0]
+    assert len(encode([0, 19], defines_classes=True).classes) == 20
+    gap = np.array([0, 1, 3]).repeat(40)  # the codes of its Categorical would be 0, 1, 2
+    np.testing.assert_array_equal(TrainingDynamics(np.ones((120, 1)), pandas.Categorical(gap)).labels, gap)
+
+
+NO_LABELS = [
+    ([0, 0], "`y` must have at least two classes. Received: 1"),
+    ([0, 1 << 24], "`y` must be in [0, 16777216). Received: 16777216 at [1]"),
+    ([1.0, -1.0], "`y` must have a label for each example (or number the classes from 0, if -1 is a class). Received"),
+    (np.array([-1, 0], object), "Received: -1 at [0], a missing label: keep only the examples with y != -1"),
+    ([0.5, 1.0], "`y` must be integers or names. Received: 0.5 at [0]"),
+    ([[0.5, 0.5], [1, 0]], "`y` must name one class for each example. Received: vectors that are not one-hot"),
+    (np.array(["a", ""]), "`y` must have a label for each example. Received: none at [1]"),
+    (np.array(["a", pandas.NA, -1], object), "`y` must have a label for each example. Received: none at [1]"),
+    (np.array(["a", -1, None], object), "Received: -1 at [1], a missing label: keep only the examples with y != -1"),
+    (np.array(["a", 1], object), "`y` must have labels of one type. Received: int and str"),
+    ([0, 20], "`y` must be in [0, 20), 10 times the number"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("names", [("cat", "dog"), np.array(["cat", "dog"]), {np.int64(1): "dog", 0: "cat"}])
+def test_names_are_in_the_order_of_the_classes(names):
+    assert check_class_names(names, 2) == ["cat", "dog"]
+
+
+SPARSE = scipy.sparse.csr_matrix(X)
+KEYS = "`class_names` must be a dict with the keys 0 to 1, the class numbers. Received: a dict of"
+OTHERS = [
+    (lambda: read(X, Y, votes=VOTES), "`votes` must be None if you pass `y`. Received: both"),
+    (lambda: read(Batches(X, Y), votes=VOTES), "`votes` must be None for a data set, which has its own labels. Receiv"),
+    (lambda: read(X, Y, sample_weight=np.ones(60)), "`sample_weight` must have shape (240,). Received: shape (60,)"),
+    (lambda: read(Batches(X, Y, Y), sample_weight=np.ones(240)), "must be None for a data set that has weights"),
+    (lambda: read(pandas.DataFrame({"a": ["b"] * 240}), Y), "`x` must be a frame of numbers"),
+    (lambda: read(X, NAMES[Y], class_names={*NAMES}), "`class_names` must be a sequence"),
+    (lambda: read(X, Y, sample_weight=-np.ones(240)), "must be finite and not negative. Received: -1.0"),
+    (lambda: choose(make_model, SPARSE, Y, epochs=1), "`x` must be dense: x.toarray(). Received: a csr_matrix"),
+    (lambda: clean(None, X[:, :0], Y), "pass a function or a trained model. Received: shape (240, 0)"),
+    (lambda: check_class_names({1: "cat", 2: "dog"}, 2), f"{KEYS} 2, without 0"),
+    (lambda: check_class_names({0: "cat", 1: "dog", 2: "cow"}, 2), f"{KEYS} 3, with 2"),
+    (lambda: check_class_names({"0": "cat", "1": "dog"}, 2), f"{KEYS} 2, with '0'"),
+]
+test_what_is_no_label_and_no_vote_is_refused = refusals(
+    [(functools.partial(read, X, y), text) for y, text in REFUSED],
+    [(functools.partial(read, X, votes=votes), text) for votes, text in REFUSED_VOTES],
+    [(functools.partial(encode, y, defines_classes=True), text) for y, text in NO_LABELS],
+    OTHERS,
+)

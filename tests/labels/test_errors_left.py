@@ -33,12 +33,12 @@ def count_samples(sample, wrong, errors):
 def test_the_bound_is_the_largest_number_that_enumeration_finds_possible(sample):
     limit = fractions.Fraction(ALPHA) * math.comb(SIZE, sample)
     for errors in range(sample + 1):
-        possible = [
-            wrong
+        counts = {
+            wrong: sum(count_samples(sample, wrong, number) for number in range(errors + 1))
             for wrong in range(errors, SIZE - sample + errors + 1)
-            if sum(count_samples(sample, wrong, number) for number in range(errors + 1)) > limit
-        ]
-        assert _max_errors(SIZE, sample, errors, 1.0 - ALPHA, False) == max(possible) - errors
+        }
+        largest = max(wrong for wrong, count in counts.items() if count > limit)
+        assert _max_errors(SIZE, sample, errors, 1.0 - ALPHA, False) == largest - errors
 
 
 @pytest.mark.parametrize(("confidence", "wrong"), [(0.95, 38), (0.9, 36), (0.8, 32), (0.7, 28)])
@@ -132,12 +132,9 @@ def test_a_sheet_sorted_by_label_is_refused_by_both_functions(base_seed):
         drawn = rng.permutation(3000)[:200]
         sheet = drawn[np.argsort(labels[drawn], kind="stable")]
         verified = {int(row): int(true[row]) for row in sheet[:90]}
-        for call in (
-            lambda rows=sheet, verified=verified, labels=labels: errors_left(labels, verified, rows),
-            lambda p=true, verified=verified, labels=labels: verify_accuracy(p, labels, verified),
-        ):
+        for call, arguments in ((errors_left, (labels, verified, sheet)), (verify_accuracy, (true, labels, verified))):
             with pytest.raises(ValueError, match="examples that differ from the rest in the frequency of label"):
-                call()
+                call(*arguments)
     whole = {int(row): int(true[row]) for row in sheet}
     assert errors_left(labels, whole, sheet).max_errors >= np.sum(true != labels) - np.sum((true != labels)[sheet])
 
@@ -181,14 +178,10 @@ def test_a_million_labels_take_well_under_a_second():
 REFUSED = [
     ({"draw_order": [3, 7, 3]}, "`draw_order` must have each index once (sample without replacement). Received: 3"),
     ({"draw_order": [5, 3]}, "`draw_order` must start with an index whose label is in `verified_labels`. Received: no"),
-    ({"draw_order": [3, 5, 7]},
-     "`draw_order` must be verified from its start, without gaps, because skipped examples can be hard. Verify"),
-    ({"verified_labels": {3: True}},
-     "`verified_labels` must have correct labels, not verdicts such as True. Received: True of example 3"),
-    ({"verified_labels": {3: "cat"}},
-     "`verified_labels` must have only the classes 0, 1. Received: 'cat' of example 3"),
-    ({"draw_order": {3: 0, 7: 2, 12: 3}},
-     "Received: entry 1 of the draw has no verified label, but later entries have"),
+    ({"draw_order": [3, 5, 7]}, "`draw_order` must be verified from its start, without gaps, because skipped examples"),
+    ({"verified_labels": {3: True}}, "must have correct labels, not verdicts such as True. Received: True of"),
+    ({"verified_labels": {3: "cat"}}, "must have only the classes 0, 1. Received: 'cat' of example 3"),
+    ({"draw_order": {3: 0, 7: 2, 12: 3}}, "Received: entry 1 of the draw has no verified label, but later entries"),
     ({"draw_order": {3: 0, 7: 0}}, "(`to_dict()` of a column). Received: other positions, or one twice"),
     ({"draw_order": pandas.Series([3, 7])}, "(`to_dict()` of a column). Received: a Series"),
     ({"draw_order": list(range(60)), "verified_labels": dict.fromkeys(range(20), 0), "labels": np.arange(80) % 2},

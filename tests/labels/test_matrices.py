@@ -21,16 +21,11 @@ def test_matrices_are_row_stochastic_and_have_their_diagnostics():
     assert total_variation(symmetric(5, 0.5), np.eye(5)) == pytest.approx(0.5)
 
 
-def noisy_sample(matrix, count=20_000):
-    """Noisy labels, and the posterior of the class; examples are nearly sure to be of one class."""
-    rng = np.random.default_rng(6)
-    clean = rng.dirichlet(np.full(UNITS, 0.02), size=count)
-    return ((clean @ matrix).cumsum(axis=1) > rng.random((count, 1))).argmax(axis=1), clean
-
-
 def test_the_estimator_finds_the_transition():
-    matrix = pair_flip(UNITS, 0.3)
-    labels, clean = noisy_sample(matrix)
+    """Examples are nearly sure to be of one class, and their posterior is known."""
+    rng, matrix = np.random.default_rng(6), pair_flip(UNITS, 0.3)
+    clean = rng.dirichlet(np.full(UNITS, 0.02), size=20_000)
+    labels = ((clean @ matrix).cumsum(axis=1) > rng.random((20_000, 1))).argmax(axis=1)
     counts = confident_counts(labels, clean)
     assert total_variation(counts / counts.sum(axis=1, keepdims=True), matrix) < 0.05
     assert total_variation(classes_by_transition(labels, clean @ matrix)[0], matrix) < 0.05
@@ -44,12 +39,8 @@ test_errors_say_what_is_wrong = refusals([
     (lambda: check_one_transition([[1, 0], [np.nan, 1]]), "must not be negative. Received: nan at [1, 0]"),
     (lambda: symmetric(3, 1.5), "`noise` must be in [0, 1]. Received: noise=1.5"),
     (lambda: outlier_class(3, -0.1), "`alpha` must be in [0, 1]. Received: alpha=-0.1"),
-    (lambda: check_distributions([[0.5, 0.5], [0.0, 0.0]]),
-     "`probabilities` must have rows of sum 1. Received: row 1 sums to 0"),
-    (lambda: check_distributions([[1.5, 0.0]]), "log-probabilities. Received: shape (1, 2), from 0 to 1.5"),
+    (lambda: check_distributions([[0.5, 0.5], [0.0, 0.0]]), "`probabilities` must have rows of sum 1. Received: row 1"),
     (lambda: total_variation([[1, 0]], np.eye(2)), "`transition` must be a square matrix. Received: shape (1, 2)"),
-    (lambda: total_variation(np.eye(3), np.eye(2)),
-     "`reference` must have the shape of `transition`, (3, 3). Received"),
-    (lambda: outlier_class(0), "`num_classes` must be an integer at least 1. Received: num_classes=0"),
+    (lambda: total_variation(np.eye(3), np.eye(2)), "`reference` must have the shape of `transition`, (3, 3). Receive"),
     (lambda: symmetric(2.5, 0.1), "`num_classes` must be an integer at least 2. Received: num_classes=2.5"),
 ])  # fmt: skip

@@ -1,8 +1,9 @@
-"""The page of a report and its table: any text is shown as text, and nothing runs in a browser or a spreadsheet."""
+"""The page and table of a report run nothing in a browser or spreadsheet, and corrections come back as written."""
 
 import csv
 import html
 import html.parser
+import io
 import re
 import sys
 
@@ -13,6 +14,7 @@ import pytest
 from keras_het.labels import apply_corrections, find_issues, report
 from keras_het.labels.issues.corrections import MAX_CELL_LETTERS, safe_cell
 from keras_het.labels.issues.page import _thumbnail, default_examples
+from tests.common import refuses
 
 pytestmark = pytest.mark.once
 
@@ -65,7 +67,7 @@ def hostile(tmp_path_factory):
     return page.read_text("utf-8"), lines_of(folder)
 
 
-def test_any_text_of_the_page_is_text_and_ends_in_its_cell(hostile):
+def test_any_text_of_the_page_is_text_and_ends_in_its_cell_and_the_page_loads_nothing(hostile):
     page = Page(hostile[0])
     tags = [tag for tag, _ in page.tags]
     assert not {"script", "b", "iframe", "link"} & {*tags}
@@ -77,11 +79,8 @@ def test_any_text_of_the_page_is_text_and_ends_in_its_cell(hostile):
     assert all(hostile[0][place - 5 : place] == "<bdi>" for place in places)  # it would turn its line around
     assert f"<bdi>{html.escape(TEXTS[4][:MAX_CELL_LETTERS])}</bdi>" in hostile[0]
     assert len(hostile[0]) < 100_000
-
-
-def test_the_page_loads_nothing(hostile):
     assert "default-src 'none'; img-src data:; style-src 'unsafe-inline'" in hostile[0]
-    sources = [a[name] for _, a in Page(hostile[0]).tags for name in ("src", "srcset", "href") if name in a]
+    sources = [a[name] for _, a in page.tags for name in ("src", "srcset", "href") if name in a]
     assert all(source.startswith("data:image/png;base64,") for source in sources)
     assert "url(" not in hostile[0]
 
@@ -205,3 +204,102 @@ def test_without_pillow_the_error_says_what_to_install(monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "PIL.Image", None)
     with pytest.raises(ImportError, match="A report with images needs pillow, which is not installed"):
         report(find_issues(P, Y), tmp_path, images=np.zeros((COUNT, 4, 4)))
+
+
+NAMES = ["cat", "dog", "-1", "a;b"]
+LABELS, SCORES = np.array([0, 1, 2, 3, 0, 1]), np.full((6, 4), 0.25)
+
+
+def table(folder, corrections, names=NAMES):
+    """Returns the table of a report with corrections, as the report writes their classes."""
+    file = report(find_issues(SCORES, LABELS), folder, class_names=names).with_name("labels.csv")
+    frame = pandas.read_csv(file, dtype=str, keep_default_na=False, index_col="index", encoding="utf-8-sig")
+    cells = frame.label.copy()
+    for row, label in corrections.items():
+        frame.loc[str(row), "corrected"] = cells[str(LABELS.tolist().index(label))]
+    return frame.to_csv(lineterminator="\r\n").encode("utf-8-sig")
+
+
+def saved(content, separator=",", mark=True, ending="\r\n", quoting=csv.QUOTE_MINIMAL):
+    """The table as a spreadsheet would save it."""
+    rows, file = csv.reader(io.StringIO(content.decode("utf-8-sig"), newline="")), io.StringIO(newline="")
+    csv.writer(file, delimiter=separator, lineterminator=ending, quoting=quoting).writerows(rows)
+    return file.getvalue().encode("utf-8-sig" if mark else "utf-8")
+
+
+@pytest.mark.parametrize("arguments", [
+    {},
+    {"separator": ";", "ending": "\n"},
+    {"separator": "\t", "mark": False},
+    {"mark": False, "ending": "\n\n", "quoting": csv.QUOTE_ALL},
+])  # fmt: skip
+@pytest.mark.parametrize("names", [NAMES, HOSTILE, ["Bär", "\ud800", "=1", "a\nb"], range(4)])
+def test_corrections_come_back_as_they_were_written(names, arguments, tmp_path):
+    (tmp_path / "labels.csv").write_bytes(saved(table(tmp_path, {3: 0, 0: 2}, names), **arguments))
+    for labels in (LABELS, [2, 1, 2, 0, 0, 1]):  # as they were, which stay, and corrected already
+        assert apply_corrections(labels, tmp_path, names).tolist() == [2, 1, 2, 0, 0, 1]
+    assert LABELS.tolist() == [0, 1, 2, 3, 0, 1]
+
+
+def write(path, *lines, columns="index,label,corrected"):
+    path.write_text("\n".join([columns, *lines]))
+    return path
+
+
+CORRECTED = [("2, -1 ,dog", 1), ("2,'-1,-1", 2), ("2,-1,'-1", 2), ("2,-1,a;b", 3), ("2,-1,", 2), ("2,-1", 2)]
+
+
+@pytest.mark.parametrize(("line", "corrected"), CORRECTED)
+def test_a_person_may_write_a_name_as_it_is_or_as_the_table_has_it(line, corrected, tmp_path):
+    """And sort the lines, leave some out, or add columns."""
+    path = write(tmp_path / "mine.csv", f"mine,{line}", "", "mine,0,cat,dog", columns="notes,index,label,corrected")
+    assert apply_corrections(LABELS, path, dict(enumerate(NAMES))).tolist() == [1, 1, corrected, 3, 0, 1]
+
+
+def test_classes_are_numbers_or_names_in_any_order_also_further_ones_but_two_of_one_name(tmp_path):
+    path = write(tmp_path / "labels.csv", "1,1,3")
+    assert apply_corrections(LABELS, path).tolist() == [0, 3, 2, 3, 0, 1]
+    with pytest.raises(ValueError, match=r"'0', '1', '2', '3'\. Received: '4' in row 2 of"):
+        apply_corrections(LABELS, write(path, "1,1,4"))
+    assert apply_corrections(LABELS, path, range(5))[1] == 4
+    path = write(tmp_path / "labels.csv", "1,dog,owl")
+    assert apply_corrections(["cat", "dog", "cat"], path, ["owl", "dog", "cat"]).tolist() == ["cat", "owl", "cat"]
+    with pytest.raises(ValueError, match="`class_names` must be 'cat', 'dog' in any order, the names in `labels`"):
+        apply_corrections(["cat", "dog", "cat"], path, ["owl", "dog"])
+    path = write(tmp_path / "labels.csv", "1,a,b", "0,a,")
+    assert apply_corrections([0, 1], path, ["a", "a", "b"]).tolist() == [0, 2]
+    with refuses(r"the name of one class in the column `corrected`: 'a', 'b'\. Received: 'a' in row 2"):
+        apply_corrections([0, 2], write(path, "1,b,a"), ["a", "a", "b"])
+
+
+@pytest.mark.parametrize(("lines", "text"), [
+    (["0,cat,", "1,dog,wolf"], "one class in the column `corrected`: 'cat', 'dog', .*. Received: 'wolf' in row 3"),
+    (["1,dog,cat", "6,cat,"], r"each index in \[0, 6\) once. Received: '6' in row 3"),
+    (["1,dog,cat", "", "1,dog,cat"], r"each index in \[0, 6\) once. Received: '1' in row 4"),
+    (["1,dog,cat", "0,dog,"], "a table of these labels. The label of example 0 is class 0. Received: 'dog' in row 3"),
+    (["2,cat,dog"], "The label of example 2 is class 2. Received: 'cat' in row 2"),
+])  # fmt: skip
+def test_an_error_names_the_line(lines, text, tmp_path):
+    path = write(tmp_path / "labels.csv", *lines)
+    with pytest.raises(ValueError, match=f"`path` must .*{text} of .*labels.csv$"):
+        apply_corrections(LABELS, path, NAMES)
+
+
+@pytest.mark.parametrize("content", [
+    None,
+    b"",
+    b"name,age\nAnn,3\n",
+    b"\xff\xfei\x00n\x00",
+    b'"' + b"x" * 200_000,
+    b"index;given,corrected\n",
+    b"index,label,corrected,corrected\n1,b,a,\n",
+    b"index,label,corrected\n1,b,a,c\n",
+])  # fmt: skip
+def test_another_file_is_no_table(content, tmp_path):
+    path = tmp_path / "labels.csv"
+    if content is not None:
+        path.write_bytes(content)
+    rule = "be a table of labels in UTF-8, with the columns index, label, corrected"
+    with pytest.raises(ValueError) as error:
+        apply_corrections(LABELS, path, NAMES)
+    assert str(error.value).startswith(f"`path` must {rule}. Received: {path}, which is ")

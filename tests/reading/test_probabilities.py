@@ -1,11 +1,9 @@
 """Probabilities and features of models with any outputs, and the noise of a head."""
 
-import warnings
-
 import keras
 import numpy as np
 import pytest
-from keras import ops
+from keras import layers, ops
 
 from keras_het.base.validation import as_float64
 from keras_het.covariances import LowRank
@@ -13,7 +11,7 @@ from keras_het.explain import features, predict_probabilities
 from keras_het.layers import HeteroscedasticDense, HeteroscedasticNormal, JointHeteroscedasticDense
 from keras_het.reading.head_noise import average_noise, logit_normal, variances
 from tests.checks import refusals
-from tests.common import Batches
+from tests.common import Batches, built, texts_of_warnings
 from tests.layers.heads import HEADS, built_head
 
 pytestmark = pytest.mark.once
@@ -24,27 +22,24 @@ SIGMOID = ops.convert_to_numpy(ops.sigmoid(X))
 
 
 def model_of(activation, loss=None):
-    model = keras.Sequential([keras.Input((3,)), keras.layers.Activation(activation)])
+    model = keras.Sequential([keras.Input((3,)), layers.Activation(activation)])
     if loss is not None:
         model.compile(loss=loss)
     return model
 
 
-@pytest.mark.parametrize(
-    ("activation", "loss", "expected"),
-    [
-        ("softmax", None, SOFTMAX),
-        ("log_softmax", None, SOFTMAX),
-        ("softmax", "sparse_categorical_crossentropy", SOFTMAX),
-        ("linear", keras.losses.SparseCategoricalCrossentropy(from_logits=True), SOFTMAX),
-        ("log_softmax", keras.losses.SparseCategoricalCrossentropy(from_logits=True), SOFTMAX),
-        ("linear", keras.losses.BinaryCrossentropy(from_logits=True), SIGMOID),
-        ("sigmoid", "binary_crossentropy", SIGMOID),
-    ],
-    ids=["softmax", "log_softmax", "compiled", "logits", "log_softmax as logits", "binary logits", "sigmoid"],
-)
+@pytest.mark.parametrize(("activation", "loss", "expected"), [
+    ("softmax", None, SOFTMAX),
+    ("log_softmax", None, SOFTMAX),
+    ("softmax", "sparse_categorical_crossentropy", SOFTMAX),
+    ("linear", keras.losses.SparseCategoricalCrossentropy(from_logits=True), SOFTMAX),
+    ("log_softmax", keras.losses.SparseCategoricalCrossentropy(from_logits=True), SOFTMAX),
+    ("linear", keras.losses.BinaryCrossentropy(from_logits=True), SIGMOID),
+    ("sigmoid", "binary_crossentropy", SIGMOID),
+])  # fmt: skip
 def test_other_models(activation, loss, expected):
-    np.testing.assert_allclose(predict_probabilities(model_of(activation, loss), X), expected, rtol=1e-5)
+    for x in (X, Batches(X, np.zeros(3), size=2)):
+        np.testing.assert_allclose(predict_probabilities(model_of(activation, loss), x), expected, rtol=1e-5)
 
 
 @pytest.mark.smoke
@@ -52,11 +47,10 @@ def test_other_models(activation, loss, expected):
 @pytest.mark.parametrize("with_activation", [False, True])
 def test_heads_need_no_loss(link, with_activation):
     head = HeteroscedasticDense(4, num_factors=1, link=link)
-    behind = [keras.layers.Activation(link)] if with_activation else []
+    behind = [layers.Activation(link)] if with_activation else []
     model = keras.Sequential([keras.Input((3,)), head, *behind])
-    np.testing.assert_allclose(
-        predict_probabilities(model, X, batch_size=2), ops.convert_to_numpy(head.probabilities(X)), rtol=1e-5
-    )
+    p = ops.convert_to_numpy(head.probabilities(X))
+    np.testing.assert_allclose(predict_probabilities(model, X, batch_size=2), p, rtol=1e-5)
 
 
 TOKENS = np.array([[4, 5, 0, 0], [6, 1, 2, 3]])
@@ -65,17 +59,17 @@ TOKENS = np.array([[4, 5, 0, 0], [6, 1, 2, 3]])
 def token_model(read, **embedding):
     """Returns embeddings, and a model that reads them with `read`."""
     inputs = keras.Input((4,), dtype="int32")
-    tokens = keras.Model(inputs, keras.layers.Embedding(8, 5, **embedding)(inputs))
-    outputs = keras.layers.Dense(2)(read(tokens(inputs)))
+    tokens = keras.Model(inputs, layers.Embedding(8, 5, **embedding)(inputs))
+    outputs = layers.Dense(2)(read(tokens(inputs)))
     return ops.convert_to_numpy(tokens(TOKENS)), keras.Model(inputs, outputs)
 
 
 def pool(tokens):
-    return keras.layers.Dropout(0.5)(keras.layers.Dense(3, "tanh", name="pool")(tokens[:, 0]))
+    return layers.Dropout(0.5)(layers.Dense(3, "tanh", name="pool")(tokens[:, 0]))
 
 
 @pytest.mark.smoke
-@pytest.mark.parametrize("read", [pool, lambda x: x[:, -1], keras.layers.GlobalMaxPooling1D(), lambda x: x])
+@pytest.mark.parametrize("read", [pool, lambda x: x[:, -1], layers.GlobalMaxPooling1D(), lambda x: x])
 def test_the_mean_over_tokens_leaves_padding_out(read):
     for options, lengths in (({"mask_zero": True}, (2, 4)), ({}, (4, 4))):
         tokens, model = token_model(read, **options)
@@ -86,42 +80,36 @@ def test_the_mean_over_tokens_leaves_padding_out(read):
 
 
 @pytest.mark.parametrize(("read", "count"), [
-    (pool, 1), (lambda x: x[:, 0], 0), (keras.layers.Flatten(), 0),
-    (lambda x: keras.layers.Dense(4, "relu")(x[:, -1]), 0),  # the last step of a recurrent layer
+    (pool, 1), (lambda x: x[:, 0], 0), (layers.Flatten(), 0),
+    (lambda x: layers.Dense(4, "relu")(x[:, -1]), 0),  # the last step of a recurrent layer
 ])  # fmt: skip
 def test_only_a_pooler_gets_a_warning(read, count):
     _, model = token_model(read)
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
+    with texts_of_warnings() as texts:
         features(model, TOKENS)
-    texts = [str(each.message) for each in caught if each.category is UserWarning]
     assert ["outputs of 'pool', a pooler of one token" in text for text in texts] == [True] * count
-
-
-def test_a_data_set_gives_its_batches():
-    data = Batches(X, np.zeros(3), size=2)
-    np.testing.assert_allclose(predict_probabilities(model_of("softmax"), data), SOFTMAX, rtol=1e-5)
 
 
 def two_outputs():
     inputs = keras.Input((3,))
-    return keras.Model(inputs, [inputs, keras.layers.Softmax()(inputs)], name="two")
+    return keras.Model(inputs, [inputs, layers.Softmax()(inputs)], name="two")
+
+
+def dense():
+    return keras.Sequential([keras.Input((3,)), layers.Dense(2)])
 
 
 test_what_cannot_be_told_is_an_error = refusals([
     (lambda: predict_probabilities(model_of("linear"), X),
-     "be compiled with a loss that has from_logits=True. Received: model="),
-    (lambda: predict_probabilities(model_of("linear"), X),
-     "which returns numbers from -1 to 3, with rows that do not sum to 1"),
+     "with a loss that has from_logits=True...which returns numbers from -1 to 3, with rows that do not sum to 1"),
     (lambda: predict_probabilities(model_of("sigmoid"), X), "with rows that do not sum to 1"),
     (lambda: predict_probabilities(model_of("softmax"), X * np.nan),
      "its training has diverged, or `x` has nan. Received: nan for example 0"),
     (lambda: predict_probabilities(model_of("softmax"), X[:0]), "`x` must have at least one example. Received: none"),
-    (lambda: features(keras.Sequential([keras.Input((3,)), keras.layers.Dense(2)]), X[:0]), "`x` must have at least"),
-    (lambda: features(keras.Sequential([keras.Input((3,)), keras.layers.Dense(2)]), X, pooling="mean"),
+    (lambda: features(dense(), X[:0]), "`x` must have at least"),
+    (lambda: features(dense(), X, pooling="mean"),
      "`pooling` must be None for features without tokens. Otherwise name a `layer` with an output (N, ..., D). Rec"),
-    (lambda: features(keras.Sequential([keras.Input((3,)), keras.layers.Dense(2)]), X, pooling="avg"),
-     "`pooling` must be one of None, 'mean'. Received: pooling='avg'"),
+    (lambda: features(dense(), X, pooling="avg"), "`pooling` must be one of None, 'mean'. Received: pooling='avg'"),
     (lambda: predict_probabilities(two_outputs(), X),
      "`model` must have one output: pass keras.Model(model.input, model.outputs[0]) for "),
 ])  # fmt: skip
@@ -131,26 +119,17 @@ RNG = np.random.default_rng(0)
 
 
 @pytest.mark.smoke
-@pytest.mark.parametrize(
-    "head",
-    [
-        lambda: keras.layers.Dense(3, "softmax"),
-        lambda: HeteroscedasticDense(3),
-        lambda: JointHeteroscedasticDense(3),
-        lambda: HeteroscedasticNormal(3),
-    ],
-    ids=["dense", "head", "joint", "normal"],
-)
+@pytest.mark.parametrize("head", [layers.Dense, HeteroscedasticDense, JointHeteroscedasticDense, HeteroscedasticNormal])
 def test_features_are_what_comes_into_the_head_or_out_of_a_layer(head):
-    hidden = keras.layers.Dense(6, "relu", name="hidden")
-    model = keras.Sequential([keras.Input((4,)), hidden, keras.layers.Dense(5, "tanh", name="last"), head()])
+    hidden = layers.Dense(6, "relu", name="hidden")
+    model = keras.Sequential([keras.Input((4,)), hidden, layers.Dense(5, "tanh", name="last"), head(3)])
     x = RNG.normal(size=(7, 4)).astype("float32")
     np.testing.assert_allclose(features(model, x, "hidden", batch_size=3), ops.convert_to_numpy(hidden(x)), rtol=1e-5)
     last = ops.convert_to_numpy(model.get_layer("last")(hidden(x)))
     np.testing.assert_allclose(features(model, x), last, rtol=1e-5)
     with pytest.raises(ValueError, match="`layer` must be one of 'hidden', 'last'"):
         features(model, x, "other")
-    model.add(keras.layers.BatchNormalization())
+    model.add(layers.BatchNormalization())
     with pytest.raises(ValueError, match="Otherwise pass the name of the layer before the head as `layer`"):
         features(model, x)
 
@@ -162,7 +141,7 @@ def test_a_list_of_texts_is_as_good_as_an_array_of_them():
         def preprocess_samples(self, x):
             return np.array([[len(text)] for text in x], "float32")
 
-    model = OfTexts([keras.Input((1,)), keras.layers.Dense(1, kernel_initializer="ones"), keras.layers.Dense(2)])
+    model = OfTexts([keras.Input((1,)), layers.Dense(1, kernel_initializer="ones"), layers.Dense(2)])
     texts = ["good", "a bad one", "so"]
     np.testing.assert_array_equal(features(model, texts, batch_size=2), [[4.0], [9.0], [2.0]])
     np.testing.assert_array_equal(features(model, np.array(texts), batch_size=2), [[4.0], [9.0], [2.0]])
@@ -193,10 +172,8 @@ def test_a_large_shift_hides_nothing():
 def test_a_shift_of_all_logits_is_no_noise_for_softmax():
     """All classes have one factor: a softmax does not see it, a sigmoid does."""
     for link, expected in (("softmax", 0.0), ("sigmoid", 1.0)):
-        head = HeteroscedasticDense(
-            4, covariance=LowRank(1, min_scale=0.0, initial_scale=1e-6), link=link, temperature=1.0, seed=0
-        )
-        head.build((None, 6))
+        covariance = LowRank(1, min_scale=0.0, initial_scale=1e-6)
+        head = built(HeteroscedasticDense(4, covariance=covariance, link=link, temperature=1.0, seed=0), (None, 6))
         head.covariance.factor_layer.bias.assign(np.ones(4))
         found = variances(head, logit_normal(head, INPUTS))
         np.testing.assert_allclose(found, np.full((5, 4), expected), atol=1e-6)
@@ -205,7 +182,7 @@ def test_a_shift_of_all_logits_is_no_noise_for_softmax():
 def test_masked_steps_have_no_part_in_the_mean():
     x = np.concatenate([INPUTS, np.zeros_like(INPUTS)])[None]
     head, inputs = built_head("full"), keras.Input((10, 6))
-    masked = keras.Model(inputs, head(keras.layers.Masking()(inputs)))
+    masked = keras.Model(inputs, head(layers.Masking()(inputs)))
     plain = keras.Model(inputs := keras.Input((6,)), head(inputs))
     for found, expected in zip(average_noise(masked, x)[1:], average_noise(plain, INPUTS)[1:], strict=True):
         np.testing.assert_allclose(found, expected, rtol=1e-5)

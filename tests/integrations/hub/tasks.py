@@ -2,6 +2,7 @@
 
 import keras_hub
 import numpy as np
+from keras_hub import models
 
 from tests.models.checks import UNITS
 
@@ -20,52 +21,33 @@ def raw_texts():
     return np.array([" ".join(rng.choice(WORDS, size=6)) for _ in range(EXAMPLES)])
 
 
+def image_classifier(kind, backbone, **head):
+    """Returns a classifier of this kind of images, with its preprocessor."""
+    converter = getattr(keras_hub.layers, f"{kind}ImageConverter")(image_size=(32, 32), scale=1 / 255)
+    preprocessor = getattr(models, f"{kind}ImageClassifierPreprocessor")(converter)
+    return getattr(models, f"{kind}ImageClassifier")(backbone, UNITS, preprocessor=preprocessor, **head)
+
+
 def resnet(**head):
-    backbone = keras_hub.models.ResNetBackbone(
-        input_conv_filters=[64],
-        input_conv_kernel_sizes=[3],
-        stackwise_num_filters=[64, 128],
-        stackwise_num_blocks=[1, 1],
-        stackwise_num_strides=[1, 2],
-        block_type="basic_block",
-        image_shape=(32, 32, 3),
-    )
-    converter = keras_hub.layers.ResNetImageConverter(image_size=(32, 32), scale=1 / 255)
-    preprocessor = keras_hub.models.ResNetImageClassifierPreprocessor(converter)
-    return keras_hub.models.ResNetImageClassifier(backbone, UNITS, preprocessor=preprocessor, **head)
+    sizes = [64], [3], [64, 128], [1, 1], [1, 2]
+    return image_classifier("ResNet", models.ResNetBackbone(*sizes, "basic_block", image_shape=(32, 32, 3)), **head)
 
 
 def vit(**head):
-    backbone = keras_hub.models.ViTBackbone((32, 32, 3), (8, 8), num_layers=2, num_heads=2, hidden_dim=16, mlp_dim=32)
-    converter = keras_hub.layers.ViTImageConverter(image_size=(32, 32), scale=1 / 255)
-    preprocessor = keras_hub.models.ViTImageClassifierPreprocessor(converter)
-    return keras_hub.models.ViTImageClassifier(backbone, UNITS, preprocessor=preprocessor, **head)
+    backbone = models.ViTBackbone((32, 32, 3), (8, 8), num_layers=2, num_heads=2, hidden_dim=16, mlp_dim=32)
+    return image_classifier("ViT", backbone, **head)
 
 
 def vgg(**head):
-    backbone = keras_hub.models.VGGBackbone(
-        stackwise_num_repeats=[1, 1], stackwise_num_filters=[8, 16], image_shape=(32, 32, 3)
-    )
-    converter = keras_hub.layers.VGGImageConverter(image_size=(32, 32), scale=1 / 255)
-    preprocessor = keras_hub.models.VGGImageClassifierPreprocessor(converter)
-    return keras_hub.models.VGGImageClassifier(
-        backbone, UNITS, preprocessor=preprocessor, pooling_hidden_dim=16, **head
-    )
+    backbone = models.VGGBackbone([1, 1], [8, 16], image_shape=(32, 32, 3))
+    return image_classifier("VGG", backbone, pooling_hidden_dim=16, **head)
 
 
 def bert(**head):
-    backbone = keras_hub.models.BertBackbone(
-        vocabulary_size=len(VOCABULARY),
-        num_layers=2,
-        num_heads=2,
-        hidden_dim=16,
-        intermediate_dim=32,
-        max_sequence_length=12,
-    )
-    preprocessor = keras_hub.models.BertTextClassifierPreprocessor(
-        keras_hub.models.BertTokenizer(VOCABULARY), sequence_length=12
-    )
-    return keras_hub.models.BertTextClassifier(backbone, UNITS, preprocessor=preprocessor, **head)
+    backbone = models.BertBackbone(len(VOCABULARY), 2, 2, 16, 32, max_sequence_length=12)
+    tokenizer = models.BertTokenizer(VOCABULARY)
+    preprocessor = models.BertTextClassifierPreprocessor(tokenizer, sequence_length=12)
+    return models.BertTextClassifier(backbone, UNITS, preprocessor=preprocessor, **head)
 
 
 TASKS = {"ResNet": (resnet, raw_images), "ViT": (vit, raw_images), "VGG": (vgg, raw_images), "BERT": (bert, raw_texts)}

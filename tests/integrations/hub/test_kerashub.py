@@ -7,9 +7,9 @@ import subprocess
 import sys
 
 import keras
-import keras_hub
 import numpy as np
 import pytest
+from keras_hub import models
 from numpy.testing import assert_allclose
 
 import keras_het
@@ -25,16 +25,9 @@ from tests.models.checks import UNITS, check_conversion, check_fit, sharpen
 
 BACKENDS = ["jax", "tensorflow", "torch"]
 OTHERS = [name for name in BACKENDS if name != keras.config.backend() and importlib.util.find_spec(name)]
-ANY_TASK = {
-    "ResNet": keras_hub.models.ImageClassifier,
-    "ViT": keras_hub.models.ImageClassifier,
-    "BERT": keras_hub.models.TextClassifier,
-}
+ANY_TASK = dict.fromkeys(["ResNet", "ViT"], models.ImageClassifier) | {"BERT": models.TextClassifier}
 # KerasHub's `fit` does not shuffle, and says so. Some tasks are compiled for logits although they have a softmax.
-pytestmark = [
-    pytest.mark.filterwarnings("ignore:.shuffle=True. was passed:UserWarning"),
-    pytest.mark.filterwarnings("ignore:The new model keeps the loss of the old one:UserWarning"),
-]
+pytestmark = pytest.mark.filterwarnings("ignore:.shuffle=True. was passed", "ignore:The new model keeps the loss of")
 PREDICT = """
 import sys
 import numpy as np
@@ -79,19 +72,13 @@ def test_conversion(name, activation, tmp_path):
     assert check_conversion(bare, x, LABELS, tmp_path).layers[-1].name in ("predictions", "logits")
 
 
-@pytest.mark.smoke
+@pytest.mark.filterwarnings("ignore:__array__")  # `pytest.warns` records Keras' warning and raises it as an error
 @pytest.mark.parametrize("name", ANY_TASK)
-def test_raw_inputs_of_a_preset_give_probabilities(name, tmp_path):
+def test_a_task_predicts_as_before_comes_compiled_and_trains_evaluates_and_reloads_with_raw_inputs(name, tmp_path):
     task, raw, model = converted_preset(name, tmp_path)
     p = model.predict(raw, verbose=0)
     assert_allclose(p, task.predict(raw, verbose=0), atol=0.02)
     assert_allclose(to_numpy(model(task.preprocessor(raw))), p, rtol=1e-5, atol=1e-5)
-
-
-@pytest.mark.filterwarnings("ignore:__array__")  # `pytest.warns` records Keras' warning and raises it as an error
-@pytest.mark.parametrize("name", ANY_TASK)
-def test_a_task_comes_compiled_and_trains_evaluates_and_reloads_with_raw_inputs(name, tmp_path):
-    task, raw, model = converted_preset(name, tmp_path)
     keras_het.check(model)
     assert model.preprocessor is task.preprocessor
     assert model.backbone is task.backbone
@@ -113,7 +100,6 @@ def test_a_task_comes_compiled_and_trains_evaluates_and_reloads_with_raw_inputs(
     assert heteroscedastic(task).preprocessor is None
 
 
-@pytest.mark.smoke
 @pytest.mark.parametrize("name", ["ViT", "BERT"])
 def test_a_preset_loads_with_its_head_in_a_new_process(name, tmp_path):
     task, raw, model = converted_preset(name, tmp_path)
@@ -131,7 +117,7 @@ def test_a_preset_loads_with_its_head_in_a_new_process(name, tmp_path):
     with refuses("`num_classes` must be left out: the head of the preset is converted"):
         ANY_TASK[name].from_preset(str(tmp_path / "new"), num_classes=3)
     if name == "BERT":  # a task without a converted head reads the backbone alone
-        assert type(keras_hub.models.BertMaskedLM.from_preset(str(tmp_path / "new"))) is keras_hub.models.BertMaskedLM
+        assert type(models.BertMaskedLM.from_preset(str(tmp_path / "new"))) is models.BertMaskedLM
 
 
 def test_a_task_that_no_preset_can_name_is_saved_as_the_error_says(tmp_path, monkeypatch):
@@ -173,10 +159,7 @@ def test_a_file_predicts_the_same_on_another_backend(name, tmp_path):
     for backend in OTHERS:
         files = [str(tmp_path / name) for name in ("model.keras", "x.npy", "outputs.npy")]
         environment = {**os.environ, "KERAS_BACKEND": backend}
-        result = subprocess.run(
-            [sys.executable, "-c", PREDICT, *files], env=environment, capture_output=True, text=True, check=False
-        )
-        assert result.returncode == 0, result.stderr
+        subprocess.run([sys.executable, "-c", PREDICT, *files], env=environment, check=True)
         assert_allclose(np.load(tmp_path / "outputs.npy"), model.predict(x, verbose=0), rtol=1e-4, atol=1e-4)
 
 
@@ -221,12 +204,9 @@ def test_features_of_texts_are_the_mean_over_the_tokens_without_padding():
     expected = [row[: mask.sum()].mean(axis=0) for row, mask in zip(tokens, mask, strict=True)]
     for model in (task, heteroscedastic(task, 2, seed=0)):
         assert_allclose(keras_het.explain.features(model, texts, pooling="mean"), expected, rtol=1e-5, atol=1e-6)
-        for call in (
-            lambda model=model: keras_het.explain.features(model, texts),
-            lambda model=model: trained_features(model, texts, 2),
-        ):
+        for call, *batch_size in ((keras_het.explain.features,), (trained_features, 2)):
             with pytest.warns(UserWarning, match="'pooled_dense', a pooler of one token.*pooling=\"mean\""):
-                pooled = call()
+                pooled = call(model, texts, *batch_size)
             assert_allclose(pooled, task.backbone.predict(inputs, verbose=0)["pooled_output"], rtol=1e-5, atol=1e-6)
 
 

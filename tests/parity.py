@@ -77,11 +77,7 @@ def absolute(a, b):
 LIMITS = {  # kind: measure, limit, what the table says of it
     "noise": (bits, 0.0, "entries with other bits, eager and compiled"),
     "outputs": (mixed, 1e-5, "|a - b| / (1 + the smaller of |a| and |b|), so rtol 1e-5 + atol 1e-5"),
-    "gradients": (
-        relative,
-        1e-4,
-        "|a - b| / max |gradient of that weight|, on every trainable weight",
-    ),
+    "gradients": (relative, 1e-4, "|a - b| / max |gradient of that weight|, on every trainable weight"),
     "fit": (
         absolute,
         1e-4,

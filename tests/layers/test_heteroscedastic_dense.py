@@ -242,10 +242,7 @@ def expected_outputs(head, x, nodes):
         )
     else:
         logits = reference.logits_at(loc, scale_diag, nodes.eps_diag, factor, nodes.eps_factor, row_scale)
-    oracles = {
-        "Softmax": reference.log_mean_softmax,
-        "Sigmoid": reference.logit_mean_sigmoid,
-    }
+    oracles = {"Softmax": reference.log_mean_softmax, "Sigmoid": reference.logit_mean_sigmoid}
     return oracles[type(head.link).__name__](logits, head.temperature)
 
 

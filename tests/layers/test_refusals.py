@@ -9,21 +9,10 @@ import keras_het
 from keras_het import integrators
 from keras_het.covariances import Diagonal, Latent, LowRank, ParameterEfficient
 from keras_het.integrators import QuasiMonteCarlo
-from keras_het.layers import (
-    HeteroscedasticDense,
-    HeteroscedasticNormal,
-    JointHeteroscedasticDense,
-    NoiseTransition,
-)
+from keras_het.layers import HeteroscedasticDense, HeteroscedasticNormal, JointHeteroscedasticDense, NoiseTransition
 from keras_het.models.temperature_scaler import TemperatureScaler
 from tests.checks import refusals, refused_arguments
-from tests.common import (
-    built,
-    refuses,
-    session,
-    sparse_crossentropy,
-    to_numpy,
-)
+from tests.common import built, refuses, session, sparse_crossentropy, to_numpy
 from tests.gradients import layer_gradients
 from tests.layers.test_noise_transition import LOG_P
 

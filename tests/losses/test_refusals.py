@@ -22,11 +22,7 @@ from tests.losses.cases import LABELS, LOGITS, VECTORS
 pytestmark = pytest.mark.refusal
 
 WEIGHT = "be a finite float32 number at least 0"
-SYMMETRIC = {
-    "alpha": [(WEIGHT, -1.0)],
-    "beta": [(WEIGHT, -1.0)],
-    "log_of_zero": [("be less than 0", 0.0)],
-}
+SYMMETRIC = {"alpha": [(WEIGHT, -1.0)], "beta": [(WEIGHT, -1.0)], "log_of_zero": [("be less than 0", 0.0)]}
 SMOOTHED = {"label_smoothing": [("be less than 1", 1.0), ("be a finite float32 number greater than -inf", np.inf)]}
 GENERALIZED = {"q": [("be a finite float32 number greater than 0", 0.0), ("be in (0, 1]", 1.5)]}
 

@@ -257,12 +257,7 @@ MISFITS = [  # by its width alone a tensor may be the distribution of other labe
     ("pixels", None, (8, 4, 2), "`y` must be integers of shape (N, 4). For label vectors use y.argmax(-1). Received"),
     ("pixels", JointSegmentationCrossentropy(3), (8, 4), "`loss` must have num_classes=2, the units of the model"),
     *(("targets", None, shape, OF_THREE) for shape in [(8, 1), (8,), (8, 2), (8, 4)]),
-    (
-        "one target",
-        "mse",
-        (8, 1),
-        "`loss` must accept distributions, which the model",
-    ),
+    ("one target", "mse", (8, 1), "`loss` must accept distributions, which the model"),
     ("targets", JointMultiLabelCrossentropy(4), (8, 3), "`loss` must accept distributions"),
     ("labels", MultivariateNormalNLL(), (8, 5), "`loss` must accept distributions"),
 ]

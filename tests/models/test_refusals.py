@@ -11,12 +11,7 @@ from keras import layers
 from keras_het import explain, heteroscedastic, homoscedastic, losses
 from keras_het.covariances import Latent, LowRank
 from keras_het.layers import HeteroscedasticDense, JointHeteroscedasticDense, StochasticSegmentation
-from keras_het.models import (
-    DistributionModel,
-    EarlyLearning,
-    heteroscedastic_regression,
-    scale_temperature,
-)
+from keras_het.models import DistributionModel, EarlyLearning, heteroscedastic_regression, scale_temperature
 from keras_het.models.temperature_scaler import TemperatureScaler, best_temperature
 from tests.checks import refusals, refused_arguments
 from tests.common import Subclassed, refuses

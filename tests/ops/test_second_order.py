@@ -8,7 +8,7 @@ from scipy.special import log_softmax, softmax
 from keras_het.ops.softmax import second_order_log_softmax
 from tests import reference
 from tests.common import low_rank_normal, to_numpy
-from tests.ops.test_softmax import EVERY_KIND, UNITS, problem
+from tests.ops.expected import EVERY_KIND, UNITS, problem
 
 
 def distribution(kind, size=1.0):

@@ -27,6 +27,7 @@ pytestmark = pytest.mark.refusal
 COUNT = "be an integer in [1, 16777216]"
 POSITIVE = "be a finite float32 number greater than 0"
 WEIGHTS = "`sample_weight` must have the index of every example in training: `fit(x, y, sample_weight=keras_het.models."
+EXCLUSIVE = "`loss` must be for exclusive classes, with `from_logits`"
 FLAG = "be True or False"
 BY_HAND = (
     "`layer` must name one of its Dense layers: 'predictions'. For a model without a top, write keras.Model("
@@ -120,6 +121,13 @@ def multi(*arguments, **named):
 
 def learning(make=early.identity, weights=early.INDEX, **arguments):
     return lambda: early.loss_of(make(**arguments), early.LABELS, early.LOGITS, weights)
+
+
+def halved_index():
+    inputs = keras.Input((early.UNITS,))
+    model = EarlyLearning(inputs, layers.Identity()(inputs), 3000)
+    model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    early.loss_of(model, early.LABELS, early.LOGITS, keras.ops.cast(early.INDEX, "float16"))
 
 
 def reshaped():
@@ -254,6 +262,9 @@ EARLY = {
     'at most 5368708 for 100 classes...2 GiB. memory_dtype="float16" halves it...=10000000':
         lambda: early.make_model(examples=10**7, units=100),
     f"{WEIGHTS}with_index(len(y)))`. Received: no index": learning(weights=None),
+    EXCLUSIVE: learning(loss="binary_crossentropy"),
+    f"{EXCLUSIVE}...": learning(loss=lambda y_true, y_pred: y_pred[:, 0]),
+    "`sample_weight` must be float32 for more than 2048 examples": halved_index,
 }  # fmt: skip
 ZEROS = np.zeros((2, 3))
 TEMPERATURES = {

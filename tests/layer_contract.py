@@ -1,7 +1,5 @@
 """Contract of every layer, as checkers that the tests of any layer can call.
 
-`test_layer_contract.py` shows each checker failing.
-
 Pass a layer as `make`, a function that returns it new and unbuilt, always with the same arguments. The checkers make
 models around it.
 """

@@ -50,25 +50,24 @@ FITTED = ("softmax", "sigmoid", "sigmoid MonteCarlo")
 # Comparing: NumPy only.
 
 
+def absolute(a, b):
+    """Returns the largest |a - b|."""
+    return np.max(np.abs(a - b), initial=0.0)
+
+
 def bits(a, b):
     """Returns how many entries differ in their bits."""
     return np.sum(a.view(f"u{a.itemsize}") != b.view(f"u{b.itemsize}"))
 
 
 def mixed(a, b):
-    """Returns the largest |a - b| / (1 + min(|a|, |b|)): at most 1e-5 is rtol 1e-5 + atol 1e-5."""
+    """Returns a measure that is at most 1e-5 for rtol 1e-5 + atol 1e-5."""
     return np.max(np.abs(a - b) / (1 + np.minimum(np.abs(a), np.abs(b))), initial=0.0)
 
 
 def relative(a, b):
-    """Returns the largest |a - b|, relative to the largest |entry| of this array."""
-    scale = min(np.max(np.abs(a), initial=0.0), np.max(np.abs(b), initial=0.0))
+    scale = min(np.max(np.abs(x), initial=0.0) for x in (a, b))
     return absolute(a, b) / max(scale, np.finfo("float32").tiny)
-
-
-def absolute(a, b):
-    """Returns the largest |a - b|."""
-    return np.max(np.abs(a - b), initial=0.0)
 
 
 LIMITS = {  # kind: measure, limit, what the table says of it

@@ -3,12 +3,10 @@
 tests/test_step_memory.py asks the compiler of JAX, in seconds.
 """
 
-import os
-import subprocess
-import sys
-
 import keras
 import pytest
+
+from tests.common import python
 
 pytestmark = pytest.mark.thorough  # minutes
 
@@ -78,10 +76,8 @@ def peak_mebibytes(code):
     # step). With a fixed threshold it gives them back, and the peak is what the step holds. A step that JAX finds
     # compiled would miss the memory of its compilation; and it is optimised as for users.
     as_users = {"JAX_ENABLE_COMPILATION_CACHE": "false", "JAX_DISABLE_MOST_OPTIMIZATIONS": "false", "XLA_FLAGS": ""}
-    environment = {**os.environ, **as_users, "MALLOC_MMAP_THRESHOLD_": str(1 << 20)}
-    result = subprocess.run([sys.executable, "-c", code + PRINT_PEAK], capture_output=True, text=True, env=environment)
-    assert result.returncode == 0, result.stderr
-    return float(result.stdout.split()[-1])
+    run = python("-c", code + PRINT_PEAK, check=True, MALLOC_MMAP_THRESHOLD_=str(1 << 20), **as_users)
+    return float(run.stdout.split()[-1])
 
 
 def of_head(num_samples, use=TRAIN):

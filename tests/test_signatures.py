@@ -94,6 +94,7 @@ def wrong_fields(value, is_public):
 def test_public_names_are_annotated_and_their_arguments_described():
     public, named = public_definitions(), records()
     assert len(public) > 60
+    assert (PACKAGE / "py.typed").exists()
     assert [name for path, value in public.items() for name in without_annotation(path, value)] == []
     wrong = {path: wrong_arguments(value) for path, value in public.items() if path not in named}
     assert {path: names for path, names in wrong.items() if names} == {}
@@ -105,7 +106,3 @@ def test_fields_are_described():
         wrong[path] = wrong_fields(value, path in public)
     assert len(wrong) > 20
     assert {path: names for path, names in wrong.items() if names} == {}
-
-
-def test_types_are_announced():
-    assert (PACKAGE / "py.typed").exists()

@@ -1,15 +1,13 @@
 """What XLA compiles for four devices: no device gathers all classes, and each holds a quarter."""
 
 import json
-import os
 import re
-import subprocess
-import sys
 
 import keras
 import pytest
 
 import keras_het
+from tests.common import python
 from tests.distribution import compiled
 
 pytestmark = [
@@ -17,15 +15,13 @@ pytestmark = [
     pytest.mark.skipif(keras.config.backend() != "jax", reason="keras.distribution splits weights on JAX alone"),
 ]
 SIZES = {"units": 100_000, "features": 64, "batch": 128}
-AS_USERS = {"JAX_DISABLE_MOST_OPTIMIZATIONS": "false", "XLA_FLAGS": "", "PYTHONPATH": os.getcwd()}
+AS_USERS = {"JAX_DISABLE_MOST_OPTIMIZATIONS": "false", "XLA_FLAGS": ""}
 
 
 def measured(covariance, count, **sizes):
     """A compiled step, in a process of its own, which has the devices."""
     row = json.dumps({"covariance": covariance, "devices": count, **SIZES, **sizes})
-    environment = {**os.environ, **compiled.ENVIRONMENT, **AS_USERS}
-    command = [sys.executable, "-m", compiled.__name__, row]
-    return json.loads(subprocess.run(command, env=environment, capture_output=True, check=True).stdout)
+    return json.loads(python("-m", compiled.__name__, row, check=True, **compiled.ENVIRONMENT, **AS_USERS).stdout)
 
 
 def estimated(covariance, count):

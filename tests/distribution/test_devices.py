@@ -4,21 +4,18 @@ They run in `nox -s "integrations(devices)"` and with `--thorough`: each starts 
 """
 
 import json
-import os
-import pathlib
-import subprocess
-import sys
 
 import keras
 import numpy as np
 import pytest
 
+from tests.common import ROOT, python
 from tests.distribution.cases import CASES, STEPS
 from tests.distribution.training import LAYOUTS
 
 pytestmark = pytest.mark.thorough
 
-ROOT, BACKEND = pathlib.Path(__file__).parents[2], keras.config.backend()
+BACKEND = keras.config.backend()
 SEVERAL = list(LAYOUTS) if BACKEND == "jax" else ["replicas"]
 REMEMBERS = {"early learning"}  # and refuses replicas
 SCRIPT = "guides/scripts/several_devices_torch.py"
@@ -27,16 +24,9 @@ on_jax = pytest.mark.skipif(BACKEND != "jax", reason="keras.distribution splits 
 on_torch = pytest.mark.skipif(BACKEND != "torch", reason="the script is for PyTorch")
 
 
-def start(*arguments):
-    """Runs Python in a process of its own, with four devices on JAX."""
-    environment = {**os.environ, "JAX_NUM_CPU_DEVICES": "4", "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
-    return subprocess.run([sys.executable, *arguments], cwd=ROOT, env=environment, capture_output=True, text=True)
-
-
 def output_of(*arguments):
-    done = start(*arguments)
-    assert done.returncode == 0, done.stderr[-3000:]
-    return done.stdout
+    """Runs Python in a process of its own, with four devices on JAX."""
+    return python(*arguments, JAX_NUM_CPU_DEVICES="4", OMP_NUM_THREADS="1", check=True).stdout
 
 
 def train(path, *arguments):
@@ -115,6 +105,6 @@ def test_the_script_trains_in_two_processes_as_in_one(tmp_path):
 
 @on_torch
 def test_ranks_of_unequal_batches_are_refused():
-    done = start(*TORCHRUN, SCRIPT, "--batch-size", "33")
+    done = python(*TORCHRUN, SCRIPT, "--batch-size", "33")
     rule = "`batch_size` must be divisible by the number of processes, in every step"
     assert f"ValueError: {rule}. Received: ranks of [17, 16] examples" in done.stderr

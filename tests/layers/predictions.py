@@ -6,15 +6,14 @@ the exit status of the doctor.
 
 import contextlib
 import json
-import os
 import pathlib
-import subprocess
 import sys
 
 import keras
 import numpy as np
 
 from keras_het.commands import doctor
+from tests.common import python
 from tests.layers.heads import HEADS, X, make_head, set_random_weights
 
 
@@ -27,11 +26,7 @@ def save_models(folder):
 
 
 def on_backend(folder, backend):
-    command = [sys.executable, "-m", "tests.layers.predictions", str(folder)]
-    done = subprocess.run(
-        command, env={**os.environ, "KERAS_BACKEND": backend}, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
+    done = python("-m", "tests.layers.predictions", str(folder), check=True, KERAS_BACKEND=backend)
     return json.loads(done.stdout.splitlines()[-1])
 
 

@@ -8,19 +8,8 @@ import pytest
 from numpy.testing import assert_allclose
 
 from keras_het.integrators import QuasiMonteCarlo
-from tests.common import Subclassed, assert_same_arrays, built
-from tests.layers.heads import (
-    EXAMPLES,
-    FEATURES,
-    LABELS,
-    UNITS,
-    X,
-    make_head,
-    make_loss,
-    make_model,
-    set_random_weights,
-    targets,
-)
+from tests.common import Subclassed, assert_same_arrays, built, sparse_crossentropy
+from tests.layers.heads import EXAMPLES, FEATURES, LABELS, UNITS, X, make_head, make_model, set_random_weights, targets
 from tests.marks import grid
 
 SEQUENCES = np.random.default_rng(3).normal(size=(4, 5, FEATURES)).astype("float32")
@@ -38,11 +27,15 @@ def test_sequential_functional_and_subclassed_models_train_alike():
         model = make(make_head("full"))
         assert model(X).shape == (EXAMPLES, UNITS)
         set_random_weights(model)
-        model.compile(keras.optimizers.SGD(0.2), make_loss("softmax"))
+        model.compile(keras.optimizers.SGD(0.2), sparse_crossentropy())
         model.fit(X, LABELS, batch_size=4, shuffle=False, verbose=0)
         weights.append(model.get_weights())
-    assert_all_close(weights[0], weights[1])
-    assert_all_close(weights[0], weights[2])
+    assert_alike(weights)
+
+
+def assert_alike(weights):
+    for other in weights[1:]:
+        assert_all_close(weights[0], other)
     assert weights[0][-1] == 2
 
 
@@ -54,9 +47,7 @@ def assert_modes_train_alike(modes, kind, **arguments):
         history = model.fit(X, targets(head.link), batch_size=4, shuffle=False, verbose=0)
         assert np.isfinite(history.history["loss"]).all()
         weights.append(model.get_weights())
-    for other in weights[1:]:
-        assert_all_close(weights[0], other)
-    assert weights[0][-1] == 2
+    assert_alike(weights)
 
 
 @pytest.mark.skipif(keras.config.backend() == "torch", reason="PyTorch has a test of its own: it compiles for a minute")
@@ -77,19 +68,14 @@ def compiled_by_pytorch(test):
 
 @pytest.mark.thorough
 @compiled_by_pytorch
-def test_training_is_the_same_compiled_by_pytorch():
-    assert_modes_train_alike([{"jit_compile": False}, {"jit_compile": True}], "full", integrator=QuasiMonteCarlo(8))
-
-
-@pytest.mark.thorough
-@compiled_by_pytorch
-def test_prediction_is_the_same_compiled_by_pytorch():
+def test_training_and_prediction_are_the_same_compiled_by_pytorch():
     """A file of a model that JAX has compiled says so, and then PyTorch compiles it."""
     model = make_model(make_head("full", integrator=QuasiMonteCarlo(8, inference_samples=16)))
     model.compile("sgd", "mse", jit_compile=True)
     compiled = model.predict(X, verbose=0)  # first: nothing that an eager call has computed is there
     model.compile("sgd", "mse", jit_compile=False)
     assert_allclose(compiled, model.predict(X, verbose=0), rtol=1e-5, atol=1e-6)
+    assert_modes_train_alike([{"jit_compile": False}, {"jit_compile": True}], "full", integrator=QuasiMonteCarlo(8))
 
 
 def assert_all_close(first, second):
@@ -121,7 +107,7 @@ def test_masks_pass_through_to_the_loss():
     x[:, 3:] = 0.0
     model = built(keras.Sequential([keras.layers.Masking(), make_head("full")]), x.shape)
     set_random_weights(model)
-    model.compile(loss=make_loss("softmax"))
+    model.compile(loss=sparse_crossentropy())
     y = np.random.default_rng(0).integers(UNITS, size=x.shape[:2])
     log_p = model.predict(x, verbose=0)
     assert log_p.shape == (*x.shape[:2], UNITS)
@@ -137,7 +123,7 @@ def test_dense_prediction_trains_with_axes_of_unknown_length(kind, shape):
     model = keras.Sequential([keras.Input((*(None for _ in shape[1:-1]), FEATURES)), make_head(kind)])
     set_random_weights(model)
     before = model.get_weights()
-    model.compile(keras.optimizers.SGD(0.1), make_loss("softmax"))
+    model.compile(keras.optimizers.SGD(0.1), sparse_crossentropy())
     losses = model.fit(x, y, epochs=8, verbose=0).history["loss"]
     assert losses[-1] < losses[0]
     assert model.predict(x, verbose=0).shape == (*shape[:-1], UNITS)

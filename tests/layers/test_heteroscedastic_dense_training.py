@@ -9,17 +9,7 @@ import pytest
 from numpy.testing import assert_array_equal
 
 from tests.common import StopAt, StopError, assert_same_arrays, reloaded, to_numpy
-from tests.layers.heads import (
-    FEATURES,
-    HEADS,
-    LABELS,
-    X,
-    built_head,
-    make_head,
-    make_model,
-    set_random_weights,
-    targets,
-)
+from tests.layers.heads import HEADS, LABELS, X, built_head, make_head, make_model, set_random_weights, targets
 from tests.marks import grid
 
 
@@ -62,12 +52,8 @@ def test_training_noise_depends_on_the_seed_and_on_the_step(kind):
 
 def test_a_run_killed_and_resumed_equals_the_run_that_was_not_bit_for_bit(tmp_path):
     def make(weight_seed):
-        return make_model(
-            make_head("parameter-efficient", seed=3),
-            keras.layers.Dense(FEATURES),
-            optimizer="adam",
-            weight_seed=weight_seed,
-        )
+        head, dense = make_head("parameter-efficient", seed=3), keras.layers.Dense(X.shape[-1])
+        return make_model(head, dense, optimizer="adam", weight_seed=weight_seed)
 
     expected = fit(make(0), epochs=4)
     backup = keras.callbacks.BackupAndRestore(tmp_path / "backup")

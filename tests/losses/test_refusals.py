@@ -13,6 +13,7 @@ from keras_het.losses import (
     SmoothedCrossentropy,
     SymmetricCrossentropy,
 )
+from keras_het.losses.crossentropy import Crossentropy
 from keras_het.metrics import AnnotatorsMetric
 from tests.checks import refusals, refused_arguments
 from tests.common import sparse_crossentropy
@@ -56,6 +57,7 @@ REFUSED = {
         lambda: (AnnotatorsLoss()(annotators.LABELS[:, :2], annotators.LOGITS)),
     "`y_pred` must have no Keras mask: give masked pixels the label":
         lambda: (JointSegmentationCrossentropy(3)(np.zeros((1, 2), int), keras.layers.Masking()(np.zeros((1, 2, 7))))),
+    "Crossentropy must define crossentropy(targets, log_probs)": lambda: Crossentropy()(LABELS, LOGITS),
     "`y_true` must have shape": normal((2, 3), (2, 8)),
     "numbers, R <= K. Received: shape": normal((2, 1), (2, 7)),
     "R <= K. Received: shape (2,), with `y_pred` of": normal(2, (2, 7)),
@@ -63,4 +65,4 @@ REFUSED = {
 }  # fmt: skip
 
 
-test_refusals = refusals(REFUSED, errors=(ValueError, TypeError))
+test_refusals = refusals(REFUSED, errors=(ValueError, TypeError, NotImplementedError))

@@ -125,13 +125,9 @@ class Strength(keras.Model):
         return self.strength * super().compute_loss(*arguments, **named)
 
 
-def with_attribute(model):
-    model.strength = 3.0
-    return model
-
-
-def with_own_method(model):
-    model.train_step = lambda data: {}
+def with_own(model, **attributes):
+    for name, value in attributes.items():
+        setattr(model, name, value)
     return model
 
 
@@ -143,8 +139,9 @@ OTHER = "Functional has its own compute_loss, and the outputs are of another kin
     (lambda: heteroscedastic(trained(OwnConstructor(2.0)), 2), f"OwnConstructor has its own {LOST}class without"),
     (lambda: heteroscedastic(early_learning(), 2), "EarlyLearning has its own compute_loss, compute_metrics, which"),
     (lambda: homoscedastic(with_head()), "EarlyLearning has its own compute_loss, compute_metrics, which"),
-    (lambda: heteroscedastic(with_own_method(trained(functional("softmax"))), 2), "Functional has its own train_step"),
-    (lambda: heteroscedastic(with_attribute(trained(made(Strength))), 2), "Strength has its own compute_loss"),
+    (lambda: heteroscedastic(with_own(trained(functional("softmax")), train_step=len), 2),
+        "Functional has its own train_step"),
+    (lambda: heteroscedastic(with_own(trained(made(Strength)), strength=3.0), 2), "Strength has its own compute_loss"),
     (lambda: scale_temperature(early_learning(), X, Y), "EarlyLearning has its own compute_loss, compute_metrics"),
     (lambda: heteroscedastic_regression(regression(), initial_scale=1.0), f"Functional has its own {LOST}subclass"),
     (lambda: heteroscedastic(compiled(made(OwnCompile), "sgd", 3.0), 2), "OwnCompile has its own compile. Call its"),
@@ -178,8 +175,7 @@ def test_choose_refuses_methods_for_a_model_that_trains_in_its_own_way():
     def make_model():
         return compiled(made(Functional), "sgd", "sparse_categorical_crossentropy")
 
-    arguments = {"epochs": 1, "folds": 2, "verbose": 0}
     with refuses(
         r"`make_model` must .* pass a list of functions: \[make_model\]. .*Functional with its own compute_loss"
     ):
-        choose(make_model, X, Y, methods=[EarlyStopping()], **arguments)
+        choose(make_model, X, Y, methods=[EarlyStopping()], epochs=1, folds=2, verbose=0)

@@ -6,11 +6,14 @@ import pytest
 from keras import ops
 from numpy.testing import assert_allclose
 from scipy.integrate import quad
-from scipy.special import expit
+from scipy.special import expit, log_softmax, logsumexp, softmax
 
 from keras_het.ops import blocking
+from keras_het.ops.log_space import log_mean_exp
 from keras_het.ops.nodes import pseudo_random, quasi_random
-from tests.common import refuses
+from keras_het.ops.softmax import second_order_log_softmax
+from tests import reference
+from tests.common import low_rank_normal, refuses, to_numpy
 from tests.gradients import second_derivative, value_and_gradients
 from tests.marks import grid
 from tests.ops.expected import (
@@ -91,6 +94,7 @@ def test_two_classes_against_the_one_dimensional_integral(difference, scale):
     assert error < 1e-4
 
 
+NOISE = ("scale_diag", "factor", "row_scale")
 EXTREMES = {
     "large logits, loud noise": ([1e4, -1e4, 0.0, 9e3, -5e3, 1e4], [1e3] * 6),
     "one quiet class among loud ones": ([0.0, 5.0, -5.0, 2.0, 1.0, 0.0], [1e3, 1e3, 1e-3, 1e3, 1e3, 1e3]),
@@ -187,3 +191,26 @@ def test_the_second_derivative_of_a_streamed_expectation_is_that_of_plain_operat
         return second_derivative(function, 0.1)
 
     assert_allclose(along_a_line({"chunk_size": 8}), along_a_line(PLAIN), rtol=1e-3)
+
+
+@every_kind
+def test_the_second_order_is_that_of_the_expansion_of_the_softmax(kind):
+    """log softmax + trace(Hessian covariance) / (2 softmax), by central differences of second order, normalised."""
+    factors, step = {"scale_diag": 0.5, "factor": 0.5}, 1e-3
+    arguments = {name: x * np.float32(factors.get(name, 1.0)) for name, x in problem(kind, batch=(1,)).items()}
+    noise = {name: arguments[name] for name in NOISE if name in arguments}
+    of_one = {name: x if name == "factor" and kind != "full" else x[0] for name, x in noise.items()}
+    covariance, normal = reference.noise_covariance(**of_one), low_rank_normal(arguments["loc"], **noise)
+    loc, shifts = np.float64(arguments["loc"][0]), step * np.eye(UNITS)
+    value, total = softmax(loc), np.zeros(UNITS)
+    for i, j in np.ndindex(UNITS, UNITS):
+        corners = [a * b * softmax(loc + a * shifts[i] + b * shifts[j]) for a in (1, -1) for b in (1, -1)]
+        total += covariance[i, j] * sum(corners) / (4 * step**2)
+    expansion = log_softmax(np.log(value) + 0.5 * total / value)
+    assert_allclose(to_numpy(second_order_log_softmax(normal))[0], expansion, atol=5e-6)
+
+
+def test_log_mean_exp_does_not_overflow():
+    x = np.array([[1e4, 1e4 + 1], [-1e4, -1e4 - 3]], "float32")
+    assert_allclose(to_numpy(log_mean_exp(x)), logsumexp(np.float64(x), axis=1) - np.log(2), rtol=1e-6)
+    assert_allclose(to_numpy(log_mean_exp(x, axis=0)), x[0] - np.log(2), rtol=1e-6)

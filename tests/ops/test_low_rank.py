@@ -26,13 +26,9 @@ def parameters(kind):
 
 def dense(kind):
     _, scale_diag, factor, row_scale = parameters(kind)
-    batched = [None if factor is None else np.broadcast_to(factor, (BATCH, UNITS, FACTORS)), row_scale]
-    return np.stack(
-        [
-            reference.noise_covariance(scale_diag[i], *(None if x is None else x[i] for x in batched))
-            for i in range(BATCH)
-        ]
-    )
+    factors = [None] * BATCH if factor is None else np.broadcast_to(factor, (BATCH, UNITS, FACTORS))
+    row_scales = [None] * BATCH if row_scale is None else row_scale
+    return np.stack([*map(reference.noise_covariance, scale_diag, factors, row_scales)])
 
 
 def normal(kind):
@@ -48,20 +44,24 @@ def test_covariance_and_variance(kind):
     covariance = to_numpy(ops.broadcast_to(normal(kind).covariance(), (BATCH, UNITS, UNITS)))
     assert_allclose(covariance, dense(kind), rtol=1e-5, atol=1e-5)
     assert_allclose(to_numpy(normal(kind).variance()), np.diagonal(dense(kind), axis1=1, axis2=2), rtol=1e-5)
-
-
-def test_centered_covariance(kind):
     centering = np.eye(UNITS) - 1 / UNITS
     covariance = to_numpy(normal(kind).covariance(centered=True))
     assert_allclose(covariance, centering @ dense(kind) @ centering, rtol=1e-4, atol=1e-5)
     assert_allclose(covariance.sum(-1), 0.0, atol=1e-5)
 
 
+def log_densities(kind, values):
+    return np.stack(
+        [
+            multivariate_normal(*each).logpdf(x)
+            for *each, x in zip(parameters(kind)[0], dense(kind), values, strict=True)
+        ]
+    )
+
+
 def test_log_prob(kind):
     value = np.random.default_rng(1).normal(size=(BATCH, UNITS)).astype("float32") * 3
-    loc = parameters(kind)[0]
-    expected = [multivariate_normal(loc[i], dense(kind)[i]).logpdf(value[i]) for i in range(BATCH)]
-    assert_allclose(to_numpy(normal(kind).log_prob(value)), expected, rtol=1e-4)
+    assert_allclose(to_numpy(normal(kind).log_prob(value)), log_densities(kind, value), rtol=1e-4)
 
 
 @pytest.mark.once
@@ -69,9 +69,8 @@ def test_log_prob(kind):
 def test_log_prob_of_several_values_of_each_example(kind, num_values):
     rng, one = np.random.default_rng(2), normal(kind)
     nodes = Nodes(*(ops.convert_to_tensor(rng.normal(size=(num_values, size)), "float32") for size in one.size))
-    values, loc = to_numpy(one.logits(nodes)), parameters(kind)[0]
-    expected = np.stack([multivariate_normal(loc[i], dense(kind)[i]).logpdf(values[i]) for i in range(BATCH)])
-    assert_allclose(to_numpy(one.log_prob(values)), expected, rtol=1e-4)
+    values = to_numpy(one.logits(nodes))
+    assert_allclose(to_numpy(one.log_prob(values)), log_densities(kind, values), rtol=1e-4)
     rule = r"`value` must have shape \(4, 5\), or \(..., S, 5\) for S values per example. Received: shape "
     for wrong in (values[None], values[:3]):
         with pytest.raises(ValueError, match=rule):

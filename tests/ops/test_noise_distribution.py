@@ -46,11 +46,7 @@ def check_head(monkeypatch, options, seed=0, rule=integrators.MonteCarlo):
     x = np.random.default_rng(seed).normal(size=(1, 40)).astype("float32") * 4
     logits, normal = training_logits(monkeypatch, head, x) * 0.8, head.logit_distribution(x)
     loc, scale_diag, factor = (to_numpy(part)[0] for part in (normal.loc, normal.scale_diag, normal.scaled_factor()))
-    check_moments(logits, softmax_center(loc), reference.noise_covariance(scale_diag, factor))
-
-
-def softmax_center(loc):
-    return loc - np.log(np.sum(np.exp(loc)))
+    check_moments(logits, loc - np.log(np.sum(np.exp(loc))), reference.noise_covariance(scale_diag, factor))
 
 
 @pytest.mark.statistical
@@ -58,10 +54,5 @@ def softmax_center(loc):
 @pytest.mark.parametrize("seed", range(3))
 def test_the_training_noise_has_the_covariance_of_the_weights(monkeypatch, name, seed, base_seed):
     check_head(monkeypatch, HEADS[name], base_seed + seed)
-
-
-@pytest.mark.statistical
-@pytest.mark.parametrize("name", HEADS)
-def test_quasi_random_noise_has_the_same_covariance(monkeypatch, name, base_seed):
-    # The error of this rule is smaller than the check assumes.
-    check_head(monkeypatch, HEADS[name], base_seed, integrators.QuasiMonteCarlo)
+    if seed == 0:  # the error of this rule is smaller than the check assumes
+        check_head(monkeypatch, HEADS[name], base_seed, integrators.QuasiMonteCarlo)

@@ -233,19 +233,17 @@ def write_recording(results, case, model, x, y, jit):
             raise RuntimeError(f"The run must move every weight by much more than the limit. Received: {received}")
 
 
-def write_fit(results, kind, link, jit):
-    """Writes a head after training by plain SGD."""
+def fit_case(kind, link):
+    """Returns a compiled model with a head, and its data, for a training by plain SGD."""
     import keras
 
-    head = make_head(kind, link)
-    model = keras.Sequential([keras.Input((FEATURES,)), head], name="model")
-    rate = LEARNING_RATES.get(link.split()[0], 0.5)
-    model.compile(keras.optimizers.SGD(rate), make_loss(link))
-    write_recording(results, f"{kind} {link}", model, *data(link, BATCH * FIT_BATCHES), jit)
+    model = keras.Sequential([keras.Input((FEATURES,)), make_head(kind, link)], name="model")
+    model.compile(keras.optimizers.SGD(LEARNING_RATES.get(link.split()[0], 0.5)), make_loss(link))
+    return model, *data(link, BATCH * FIT_BATCHES)
 
 
-def write_transition_fit(results, jit):
-    """Writes a learned T behind a Dense layer after training by Adam, which amplifies small differences."""
+def transition_case():
+    """Returns a learned T behind a Dense layer, for a training by Adam, which amplifies small differences."""
     import keras
 
     from keras_het import layers
@@ -255,7 +253,7 @@ def write_transition_fit(results, jit):
     model = keras.Sequential([keras.Input((FEATURES,)), dense, flips], name="model")
     dense.kernel.assign(np.random.default_rng(SEED).standard_normal((FEATURES, UNITS)))
     model.compile(optimizer=keras.optimizers.Adam(0.02), loss=make_loss("softmax"))
-    write_recording(results, "NoiseTransition", model, *data("softmax", BATCH * FIT_BATCHES), jit)
+    return model, *data("softmax", BATCH * FIT_BATCHES)
 
 
 def joint_case(name):
@@ -306,8 +304,8 @@ def write(file, jit="auto"):
     for kind, link in [*itertools.product(HEADS, LINKS), (NARROW, "softmax")]:
         write_outputs_and_gradients(results, kind, link)
     for kind, link in [*itertools.product(HEADS, FITTED), (NARROW, "softmax")]:
-        write_fit(results, kind, link, jit)
-    write_transition_fit(results, jit)
+        write_recording(results, f"{kind} {link}", *fit_case(kind, link), jit)
+    write_recording(results, "NoiseTransition", *transition_case(), jit)
     for name in JOINT:
         write_joint(results, name, jit)
     recording = Recording(keras.config.backend(), versions=package_versions(), arrays=results)

@@ -85,7 +85,7 @@ def check(case):
         if case.is_saved:
             with tempfile.TemporaryDirectory() as folder:
                 x = case.x.reshape(-1, case.x.shape[-1])
-                layer_contract.check_saved_model(case.make, x, pathlib.Path(folder))
+                layer_contract.check_saved(case.make, x, pathlib.Path(folder))
 
 
 def check_outputs(head, x):

@@ -82,7 +82,7 @@ def plain(head, x=X):
 
 @pytest.mark.parametrize("kind", HEADS)
 @pytest.mark.parametrize("scale", [1.0, 100.0])
-def test_a_prediction_adds_probabilities_and_equals_plain_operations(kind, scale, plain_calls):
+def test_a_prediction_adds_probabilities_and_equals_plain_operations(kind, scale, plain_calls, monkeypatch):
     """At a scale of 100, probabilities underflow, and blocks fall back to logarithms."""
     head = make_head(kind)
     result = ops.convert_to_numpy(predict(head, scale * X))
@@ -90,12 +90,8 @@ def test_a_prediction_adds_probabilities_and_equals_plain_operations(kind, scale
     expected = plain(head, scale * X)
     assert plain_calls
     assert_allclose(result, expected, rtol=1e-5, atol=1e-5)
-
-
-@pytest.mark.parametrize("kind", HEADS)
-def test_blocks_of_rows_and_chunks_of_nodes(kind, monkeypatch, plain_calls):
     monkeypatch.setattr(blocking, "BLOCK_ELEMENTS", 2 * 4 * UNITS * 8)
-    head = make_head(kind, MonteCarlo(SAMPLES + 3, chunk_size=8))
+    head = make_head(kind, MonteCarlo(SAMPLES + 3, chunk_size=8))  # blocks of rows, and chunks of nodes
     assert_allclose(ops.convert_to_numpy(predict(head)), plain(head), rtol=1e-5, atol=1e-5)
 
 

@@ -34,15 +34,10 @@ ALL_ARGUMENTS = {
 def test_contract(kind, tmp_path):
     make = functools.partial(make_head, kind)
     task = X, targets(make().link), make_loss(make().link)
-    layer_contract.check_config(make)
-    layer_contract.check_shapes(make, X)
+    layer_contract.check_layer(make, *task, tmp_path)
     layer_contract.check_shapes(make, X.reshape(2, 4, -1))
     layer_contract.check_unknown_batch(make, X)
-    layer_contract.check_train_step(make, *task)
-    layer_contract.check_gradients(make, X)
     layer_contract.check_half_precision(make, *task, "mixed_bfloat16")
-    layer_contract.check_saved_model(make, X, tmp_path)
-    layer_contract.check_saved_weights(make, X, tmp_path)
 
 
 @pytest.mark.on_jax

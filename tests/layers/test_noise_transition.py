@@ -13,6 +13,7 @@ from keras_het.explain import noisy_nll
 from keras_het.labels import corrupt, pair_flip
 from keras_het.layers import HeteroscedasticDense, NoiseTransition
 from keras_het.layers.log_probabilities import nan_unless_log_probabilities
+from keras_het.losses import AnnotatorsLoss
 from keras_het.ops import transition
 from keras_het.ops.transition import outlier_class, total_variation
 from tests import layer_contract
@@ -32,6 +33,14 @@ KINDS = {
     "regularized": {"regularizer": keras.regularizers.L2(0.1)},
     "started": {"transition": T},
     "outliers": {"transition": outlier_class(UNITS - 1, 0.4), "outlier_class": True},
+    "annotators": {"num_annotators": 3},
+    "annotators, started": {
+        "num_annotators": 3,
+        "transition": RNG.dirichlet(np.ones(UNITS), (3, UNITS)),
+        "regularizer": "l2",
+    },
+    "annotators, one start": {"num_annotators": 3, "transition": T},
+    "annotators, outliers": {"num_annotators": 3, "outlier_class": True},
 }
 
 
@@ -45,17 +54,25 @@ def rows(layer):
     return to_numpy(layer.compute_transition())
 
 
-@pytest.mark.parametrize("kind", grid(KINDS, span=["projected", "outliers"]))
-def test_contract(kind, tmp_path):
+@pytest.mark.parametrize(
+    "kind", grid(KINDS, span=["projected", "outliers", "annotators, started", "annotators, outliers"])
+)
+def test_contract_and_rows_that_stay_stochastic(kind, tmp_path):
     def make():
         return NoiseTransition(UNITS - ("outlier_class" in KINDS[kind]), **KINDS[kind])
 
-    layer_contract.check_config(make)
-    layer_contract.check_shapes(make, LOG_P)
-    layer_contract.check_train_step(make, LOG_P, LABELS, LOSS)
-    layer_contract.check_gradients(make, LOG_P)
-    layer_contract.check_saved_model(make, LOG_P, tmp_path)
-    layer_contract.check_saved_weights(make, LOG_P, tmp_path, left_out=("gate",))
+    loss, labels, layer = LOSS, LABELS, make()
+    if layer.num_annotators:
+        is_missing = np.random.default_rng(1).random((EXAMPLES, 3)) < 0.4
+        loss, labels = AnnotatorsLoss(), np.where(is_missing, -1, LABELS[:, None])
+    layer_contract.check_layer(make, LOG_P, labels, loss, tmp_path, left_out=("gate",))
+    model = compiled(make_model(layer), keras.optimizers.SGD(5.0, clipvalue=1.0), loss)
+    before = rows(layer)
+    for _ in range(20):  # steps far out of the simplex
+        model.train_on_batch(X, labels)
+        assert rows(layer).min() > 0
+        assert_allclose(rows(layer).sum(axis=-1), 1, rtol=1e-5)
+    assert np.abs(rows(layer) - before).max() > 1e-4
 
 
 @pytest.mark.once
@@ -83,19 +100,6 @@ def test_a_fixed_transition_multiplies():
     assert_allclose(outputs, np.log(np.exp(LOG_P.astype("float64")) @ T), rtol=1e-6, atol=1e-6)
     assert layer.trainable_weights == []
     assert_array_equal(to_numpy(layer(LOG_P)), LOG_P)  # inference gives the true classes
-
-
-@pytest.mark.parametrize("kind", grid(KINDS, span=["projected", "outliers"]))
-def test_rows_stay_stochastic_after_every_step(kind):
-    layer = NoiseTransition(UNITS - ("outlier_class" in KINDS[kind]), **KINDS[kind])
-    model = make_model(layer)
-    model.compile(keras.optimizers.SGD(5.0, clipvalue=1.0), LOSS)  # steps far out of the simplex
-    before = rows(layer)
-    for _ in range(20):
-        model.train_on_batch(X, LABELS)
-        assert rows(layer).min() > 0
-        assert_allclose(rows(layer).sum(axis=1), 1, rtol=1e-5)
-    assert np.abs(rows(layer) - before).max() > 1e-4
 
 
 def nearest_row(row, lower):
@@ -153,7 +157,7 @@ def test_a_fixed_transition_that_is_released_stays_stochastic(tmp_path):
         check_is_transition(rows(fitted.layers[-1]))
 
 
-def test_the_gradient_of_every_row_is_centred_and_otherwise_that_of_t():
+def test_the_gradient_of_every_row_is_centred_and_otherwise_that_of_t_which_can_be_given_back():
     layer = built(NoiseTransition(UNITS, transition=T), (None, UNITS))
 
     def of_labels(log_p):
@@ -162,6 +166,9 @@ def test_the_gradient_of_every_row_is_centred_and_otherwise_that_of_t():
     _, (plain,) = value_and_gradients(lambda t: of_labels(transition.apply_transition(LOG_P, t[0])), [rows(layer)])
     _, gradients = layer_gradients(layer, of_labels, LOG_P)
     assert_allclose(gradients["transition"], plain - plain.mean(axis=1, keepdims=True), rtol=1e-4, atol=1e-6)
+    for given in (layer.transition, layer.transition * 1):  # on PyTorch with a gradient
+        assert_allclose(rows(NoiseTransition(UNITS, transition=given, trainable=False)), rows(layer), rtol=1e-5)
+        assert total_variation(given, rows(layer)) < 1e-6
 
 
 @pytest.mark.once
@@ -241,14 +248,6 @@ def test_a_file_with_a_wrong_t_is_refused(tmp_path):
     model.layers[-1].kernel.assign(np.full((UNITS, UNITS, 1), np.nan))
     with refuses("must be finite and of shape"):
         reloaded(model, tmp_path)
-
-
-@pytest.mark.once
-def test_a_learned_t_can_be_given_back():
-    layer = built(NoiseTransition(UNITS, transition=T), (None, UNITS))
-    for given in (layer.transition, layer.transition * 1):  # on PyTorch with a gradient
-        assert_allclose(rows(NoiseTransition(UNITS, transition=given, trainable=False)), rows(layer), rtol=1e-5)
-        assert total_variation(given, rows(layer)) < 1e-6
 
 
 @pytest.mark.once

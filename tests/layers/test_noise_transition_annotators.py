@@ -15,31 +15,22 @@ from keras_het.layers import NoiseTransition
 from keras_het.losses import AnnotatorsLoss, SmoothedCrossentropy
 from keras_het.metrics import AnnotatorsMetric
 from keras_het.ops.transition import apply_transition, total_variation
-from tests import layer_contract
 from tests.common import built, compiled, refuses, sparse_crossentropy, to_numpy
 from tests.gradients import layer_gradients, value_and_gradients
-from tests.marks import grid
+from tests.layers.test_noise_transition import EXAMPLES, FEATURES, LOG_P, UNITS, X, rows
 
 pytestmark = pytest.mark.once
 
-UNITS, EXAMPLES, FEATURES, ANNOTATORS = 4, 64, 6, 3
+ANNOTATORS = 3
 RNG = np.random.default_rng(0)
-X = RNG.normal(size=(EXAMPLES, FEATURES)).astype("float32")
 CLEAN = RNG.integers(UNITS, size=EXAMPLES)
 LABELS = np.where(RNG.random((EXAMPLES, ANNOTATORS)) < 0.4, -1, RNG.integers(UNITS, size=(EXAMPLES, ANNOTATORS)))
-LOG_P = to_numpy(ops.log_softmax(RNG.normal(size=(EXAMPLES, UNITS)).astype("float32")))
 T = RNG.dirichlet(np.ones(UNITS), size=(ANNOTATORS, UNITS))
 SPARSE = sparse_crossentropy(ignore_class=-1)
-KINDS = {
-    "projected": {},
-    "started": {"transition": T, "regularizer": keras.regularizers.L2(0.1)},
-    "one start": {"transition": T[0]},
-    "outliers": {"outlier_class": True},
-}
 
 
-def make(kind="projected", **arguments):
-    return NoiseTransition(UNITS - (kind == "outliers"), num_annotators=ANNOTATORS, **KINDS[kind], **arguments)
+def make(**arguments):
+    return NoiseTransition(UNITS, num_annotators=ANNOTATORS, **arguments)
 
 
 def make_model(layer, loss=None, optimizer=None, **options):
@@ -48,23 +39,9 @@ def make_model(layer, loss=None, optimizer=None, **options):
     return compiled(model, optimizer or keras.optimizers.SGD(0.1), loss or AnnotatorsLoss(), **options)
 
 
-def rows(layer):
-    return to_numpy(layer.transition)
-
-
-@pytest.mark.smoke
-@pytest.mark.parametrize("kind", grid(KINDS, span=["started", "outliers"]))
-def test_contract(kind, tmp_path):
-    layer_contract.check_config(lambda: make(kind))
-    layer_contract.check_shapes(lambda: make(kind), LOG_P)
-    layer_contract.check_train_step(lambda: make(kind), LOG_P, LABELS, AnnotatorsLoss())
-    layer_contract.check_saved_model(lambda: make(kind), LOG_P, tmp_path)
-    layer_contract.check_saved_weights(lambda: make(kind), LOG_P, tmp_path, left_out=("gate",))
-
-
 @pytest.mark.parametrize("inputs", [LOG_P, LOG_P[0], LOG_P.reshape(8, 8, UNITS)], ids=["(N, K)", "(K,)", "(N, P, K)"])
 def test_each_annotator_multiplies_by_its_own_t(inputs):
-    layer = NoiseTransition(UNITS, num_annotators=ANNOTATORS, transition=T, trainable=False)
+    layer = make(transition=T, trainable=False)
     outputs = to_numpy(layer(inputs, training=True))
     expected = np.stack([np.log(np.exp(inputs.astype("float64")) @ t) for t in T], axis=-2)
     assert_allclose(outputs, expected, rtol=1e-6, atol=1e-6)
@@ -74,7 +51,7 @@ def test_each_annotator_multiplies_by_its_own_t(inputs):
 
 def test_gradients_are_those_of_each_t_alone_and_inputs_get_their_sum():
     weights = RNG.normal(size=(EXAMPLES, ANNOTATORS, UNITS)).astype("float32")
-    layer = built(NoiseTransition(UNITS, num_annotators=ANNOTATORS, transition=T), LOG_P.shape)
+    layer = built(make(transition=T), LOG_P.shape)
     _, result = layer_gradients(layer, lambda outputs: ops.sum(ops.multiply(outputs, weights)), LOG_P)
 
     def of_inputs(t):
@@ -136,7 +113,7 @@ def test_a_gate_keeps_all_and_the_monitor_logs_means():
 
 
 def test_the_likelihood_of_the_labels_that_are_there():
-    model = make_model(NoiseTransition(UNITS, num_annotators=ANNOTATORS, transition=T, trainable=False))
+    model = make_model(make(transition=T, trainable=False))
     noisy = np.log(np.einsum("nk,mkj->nmj", np.exp(model.predict(X, verbose=0).astype("float64")), T))
     picked = np.take_along_axis(noisy, np.maximum(LABELS, 0)[..., None], -1)[..., 0]
     assert explain.noisy_nll(model, X, LABELS) == pytest.approx(-picked[LABELS >= 0].mean(), rel=1e-5)

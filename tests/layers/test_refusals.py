@@ -8,7 +8,7 @@ import pytest
 from keras import ops
 
 import keras_het
-from keras_het.covariances import Diagonal, Latent, LowRank, ParameterEfficient
+from keras_het.covariances import Diagonal, Latent, LowRank, Narrow, ParameterEfficient
 from keras_het.integrators import QuasiMonteCarlo
 from keras_het.layers import HeteroscedasticDense, HeteroscedasticNormal, JointHeteroscedasticDense, NoiseTransition
 from keras_het.models.temperature_scaler import TemperatureScaler
@@ -80,6 +80,7 @@ NEGATIVE = np.eye(4) - 0.1 + 0.4 * np.roll(np.eye(4), 1, 1)
 REFUSED = {
     **refused_arguments(HeteroscedasticDense, HEAD, units=10),
     **refused_arguments(keras_het.estimate_cost, COST, units=10, features=10),
+    **refused_arguments(Narrow, {"width": [("be an integer ...", 0, -1, 2.5, "16", None, True)]}),
     **refused_arguments(NoiseTransition, {"num_classes": [("be an integer in [2, 16777216]", 1)]}),
     **refused_arguments(NoiseTransition, {"num_annotators": [(CLASSES, 0)]}, num_classes=3),
     **refused_arguments(

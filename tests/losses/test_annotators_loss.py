@@ -61,15 +61,11 @@ def test_gradients_against_finite_differences(kind):
 
 
 @pytest.mark.parametrize("kind", LOSSES)
-def test_clean_labels(kind):
+def test_clean_labels_and_a_loss_that_is_saved_with_what_it_is_of(kind):
     clean, predictions = np.arange(EXAMPLES) % UNITS, LOGITS[:, 0]
     expected = oracle(kind, predictions, clean).mean()
     for labels in (clean, clean[:, None]):
         assert number(AnnotatorsLoss(LOSSES[kind]())(labels, predictions)) == pytest.approx(expected, rel=1e-5)
-
-
-@pytest.mark.parametrize("kind", LOSSES)
-def test_a_loss_is_saved_with_what_it_is_of(kind):
     loss = AnnotatorsLoss(LOSSES[kind](reduction="sum"), name="mine")
     again = keras.saving.deserialize_keras_object(keras.saving.serialize_keras_object(loss))
     assert (again.name, type(again.loss), again.get_config()) == ("mine", type(loss.loss), loss.get_config())

@@ -99,11 +99,8 @@ def test_what_the_caller_starts_otherwise_is_kept():
     assert_allclose(head.covariance.factor_layer.kernel.numpy(), 1)
     expected = UNITS * 2 * 0.5 * (0.4 * head.temperature) ** 2  # V is the map over sqrt(2)
     assert_allclose(np.square(head.covariance.factor_layer.bias.numpy()).sum(), expected, rtol=1e-5)
-
-
-def test_a_bias_comes_or_stays_as_asked():
-    new = heteroscedastic(sharpen(functional(use_bias=False)), use_bias=True)
-    assert_array_equal(new.layers[-1].loc_layer.bias.numpy(), 0)
+    head = heteroscedastic(sharpen(functional(use_bias=False)), use_bias=True).layers[-1]
+    assert_array_equal(head.loc_layer.bias.numpy(), 0)
     with refuses("`use_bias` must be True"):
         heteroscedastic(functional(), use_bias=False)
 
@@ -133,13 +130,6 @@ def test_the_head_of_a_model_in_half_precision_computes_in_float32(policy, tmp_p
     assert new.predict(X, verbose=0).dtype == "float32"
 
 
-def test_a_layer_that_is_named_becomes_the_last():
-    new = heteroscedastic(functional(None, layers.Rescaling(0.5)), layer="predictions")
-    assert [type(layer).__name__ for layer in new.layers] == ["InputLayer", "Dense", "HeteroscedasticDense"]
-    inside = nested(keras.Sequential([keras.Input((16,)), layers.Dense(UNITS, name="inner"), layers.Rescaling(2.0)]))
-    assert heteroscedastic(inside, layer="inner").layers[-1].name == "inner"
-
-
 def test_the_line_for_a_model_without_a_top_is_one_that_runs():
     images = keras.Input((8, 8, 3))
     maps = keras.Model(images, layers.ReLU()(layers.Conv2D(4, 3)(images)))
@@ -151,11 +141,15 @@ def test_the_line_for_a_model_without_a_top_is_one_that_runs():
         assert (made.output_shape, type(made.layers[-1])) == ((None, 3), HeteroscedasticDense)
 
 
-def test_a_name_that_is_taken_gets_a_number(tmp_path):
+def test_a_name_that_is_taken_gets_a_number_and_a_layer_that_is_named_becomes_the_last(tmp_path):
     inputs = keras.Input((FEATURES,))
     inner = keras.Sequential([keras.Input((16,)), layers.Dense(UNITS, name="same")])
     model = sharpen(keras.Model(inputs, inner(layers.Dense(16, "tanh", name="same")(inputs))))
     assert check_conversion(model, X, Y, tmp_path).layers[-1].name == "same_1"
+    new = heteroscedastic(functional(None, layers.Rescaling(0.5)), layer="predictions")
+    assert [type(layer).__name__ for layer in new.layers] == ["InputLayer", "Dense", "HeteroscedasticDense"]
+    inside = nested(keras.Sequential([keras.Input((16,)), layers.Dense(UNITS, name="inner"), layers.Rescaling(2.0)]))
+    assert heteroscedastic(inside, layer="inner").layers[-1].name == "inner"
 
 
 def test_a_head_inside_gets_the_inputs_that_the_model_around_it_gives():
@@ -285,13 +279,3 @@ def test_one_pixel_is_reshaped_as_before_and_other_classes_fit(make):
     model = sharpen(convolution(layers.Flatten(), activation="sigmoid"))  # of every pixel
     predictions = [each.predict(IMAGES, verbose=0) for each in (model, heteroscedastic(model, 2, seed=0))]
     assert np.abs(predictions[1] - predictions[0]).max() < 0.02
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize(("name", "size", "alpha"), [("MobileNet", 32, 0.25), ("MobileNetV3Small", 64, 0.75)])
-def test_keras_applications_that_end_in_a_convolution(name, size, alpha):
-    model = sharpen(getattr(keras.applications, name)((size, size, 3), alpha, weights=None, classes=UNITS))
-    images = np.random.default_rng(1).normal(size=(4, size, size, 3)).astype("float32")
-    new = heteroscedastic(model, 2, seed=0)
-    assert new.output_shape == model.output_shape == (None, UNITS)
-    assert np.abs(probabilities(new, images) - model.predict(images, verbose=0)).max() < 0.02

@@ -203,14 +203,6 @@ def test_the_logits_of_a_plain_softmax_head_are_not_normalised(metric):
     assert "`metrics` must accept logits" in warned(keras_het.homoscedastic, het)[1]
 
 
-def test_a_kept_log_sigmoid_keeps_everything():
-    old = compiled(functional("log_sigmoid"), "sgd", custom, metrics=["mse", custom])
-    new = converted(old)
-    assert (new.loss, keras_het.base.internals.compile_arguments(new)["metrics"]) == (custom, ["mse", custom])
-    assert homoscedastic(new).loss is custom
-    assert "keep_activation=True keeps it" in warned(keras_het.heteroscedastic, old, 1)[1]
-
-
 @pytest.mark.parametrize("keys", ["dict", "plain"])
 def test_a_dict_of_one_output_stays_a_dict(keys):
     named, inputs = (lambda part: {"scores": part} if keys == "dict" else part), keras.Input((FEATURES,))
@@ -230,13 +222,15 @@ def test_a_dict_of_one_output_stays_a_dict(keys):
 
 def test_what_is_custom_is_kept_for_outputs_of_the_same_kind():
     own = Configured(3)
-    for activation in ("softmax", "log_softmax"):
-        new = converted(compiled(functional(activation), "sgd", custom, metrics=[custom, own]))
-        assert new.loss is custom
+    for activation in ("softmax", "log_softmax", "log_sigmoid"):
+        old = compiled(functional(activation), "sgd", custom, metrics=[custom, own])
+        new = converted(old)
+        assert new.loss is homoscedastic(new).loss is custom
         first, second = keras_het.base.internals.compile_arguments(new)["metrics"]
         assert first is custom
         assert (type(second), second.number) == (Configured, 3)
         assert second is not own
+    assert "keep_activation=True keeps it" in warned(keras_het.heteroscedastic, old, 1)[1]
     for arguments in ({"loss": custom}, {"metrics": [own]}):
         old = compiled(functional(), "sgd", **{"loss": None, **arguments})
         assert "has no known match. `" in warned(keras_het.heteroscedastic, old, 1, keep_activation=True)[1]

@@ -86,12 +86,8 @@ def test_a_class_with_the_constructor_of_keras_is_kept_with_its_loss(kind, clone
         assert model.evaluate(X, Y, verbose=0) == pytest.approx(2 * crossentropy(model), rel=1e-5)
     assert back.evaluate(X, Y, verbose=0) == pytest.approx(old.evaluate(X, Y, verbose=0), rel=1e-5)
     assert [layer.name for layer in back.layers] == [layer.name for layer in old.layers]
-
-
-@pytest.mark.smoke
-def test_own_steps_are_kept():
-    new = heteroscedastic(trained(made(OwnSteps)), 2)
-    assert (new.train_on_batch(X, Y), new.test_on_batch(X, Y)) == (1.5, 2.5)
+    with_steps = heteroscedastic(trained(made(OwnSteps)), 2)
+    assert (with_steps.train_on_batch(X, Y), with_steps.test_on_batch(X, Y)) == (1.5, 2.5)
 
 
 def test_a_scaled_model_keeps_the_loss_if_its_outputs_are_of_the_same_kind():

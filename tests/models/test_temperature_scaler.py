@@ -17,7 +17,7 @@ from keras_het.reading.ending import endings
 from keras_het.reading.probabilities import predict_probabilities
 from tests.common import Batches, Subclassed, reloaded, sparse_crossentropy, texts_of_warnings, to_numpy
 
-pytestmark = pytest.mark.once
+pytestmark = [pytest.mark.once, pytest.mark.filterwarnings("ignore:The temperature is 20")]  # of untrained models
 
 FEATURES, UNITS = 6, 4
 GRID = np.geomspace(MIN_TEMPERATURE, MAX_TEMPERATURE, 5_001)
@@ -156,7 +156,6 @@ MODELS = {
 }
 
 
-@pytest.mark.filterwarnings("ignore:The temperature is 20")  # of untrained models
 @pytest.mark.filterwarnings("ignore:Skipping variable loading for optimizer")  # of a model that was never trained
 @pytest.mark.parametrize("name", MODELS)
 def test_a_scaled_model_is_one_file_with_the_likelihood_of_its_temperature(name, tmp_path):
@@ -192,7 +191,6 @@ def test_a_scaled_model_is_one_file_with_the_likelihood_of_its_temperature(name,
     assert_allclose(loaded.predict(x, verbose=0), expected, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.filterwarnings("ignore:The temperature is 20")
 def test_a_model_of_its_own_loss_of_logits_has_the_loss_of_the_scaled_logits():
     x, y = own_data()
     model = MODELS["logits"]()
@@ -217,7 +215,6 @@ def test_training_leaves_the_temperature_alone_and_half_precision_costs_none_of_
     assert_allclose(np.exp(found).sum(-1), 1.0, rtol=1e-5)
 
 
-@pytest.mark.filterwarnings("ignore:The temperature is 20")
 def test_data_sets_and_inputs_by_name():
     model, x, y = MODELS["log-probabilities"](), *own_data()
     of_arrays, of_batches = (scale_temperature(model, *each) for each in ((x, y), (Batches(x, y, size=20),)))
@@ -230,7 +227,6 @@ def test_data_sets_and_inputs_by_name():
 
 @pytest.mark.on_jax
 @pytest.mark.smoke
-@pytest.mark.filterwarnings("ignore:The temperature is 20")  # of an untrained model
 def test_a_config_has_the_temperature():
     x, y = own_data(sigmoid=True)
     scaled = scale_temperature(network(HeteroscedasticDense(UNITS, link="sigmoid", kernel_initializer=sharp())), x, y)

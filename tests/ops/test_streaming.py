@@ -2,6 +2,7 @@
 
 import gc
 import weakref
+from types import SimpleNamespace
 
 import keras
 import numpy as np
@@ -31,7 +32,11 @@ from tests.ops.expected import (
 )
 
 
-def test_a_row_that_is_not_a_number_leaves_the_others_alone():
+def test_a_row_that_is_not_a_number_leaves_the_others_alone_and_no_factors_need_no_nodes():
+    for options in ({"chunk_size": 8}, PLAIN, {"streamed": False}):
+        arguments, nodes = problem("diagonal"), nodes_of("diagonal")
+        result = evaluate(arguments, Nodes(nodes.eps_diag), **options)
+        assert_array_equal(result, evaluate(arguments, nodes, **options))
     arguments, nodes = problem("full"), nodes_of("full")
     spoiled = {**arguments, "loc": np.where(np.arange(5)[:, None] == 3, np.float32("nan"), arguments["loc"])}
     others = [0, 1, 2, 4]
@@ -101,14 +106,6 @@ def test_a_step_is_freed_when_it_is_done(monkeypatch):
         gc.enable()
 
 
-@pytest.mark.once
-@pytest.mark.parametrize("options", [{"chunk_size": 8}, PLAIN, {"streamed": False}], ids=str)
-def test_nodes_without_factors(options):
-    arguments, nodes = problem("diagonal"), nodes_of("diagonal")
-    result = evaluate(arguments, Nodes(nodes.eps_diag), **options)
-    assert_array_equal(result, evaluate(arguments, nodes, **options))
-
-
 @pytest.mark.parametrize("kind", ["diagonal", "full"])
 def test_a_class_that_is_left_out_by_minus_infinity(kind):
     """Probability 0, by every way alike, and the others as if it were not there; gradients are finite, its own too."""
@@ -141,3 +138,43 @@ def test_classes_of_unknown_number_are_those_of_the_nodes(kind):
         return expected(**tensors, nodes=nodes, chunk_size=8)
 
     assert_allclose(traced(arguments), evaluate(arguments, nodes, chunk_size=8), rtol=1e-5, atol=1e-5)
+
+
+IS_TORCH = keras.config.backend() == "torch"
+
+
+@pytest.fixture(params=["cpu", "gpu"])
+def device(request, monkeypatch):
+    """Returns a device that runs the backend; PyTorch's tensors have their own."""
+    monkeypatch.setattr(keras.distribution, "list_devices", lambda: [f"{request.param}:0"])
+    return request.param
+
+
+def tensor(device, *shape):
+    return SimpleNamespace(shape=shape, device=SimpleNamespace(type={"gpu": "cuda"}.get(device, device)))
+
+
+@pytest.mark.once
+@pytest.mark.parametrize(("batch", "units", "samples", "on_processor", "on_accelerator"), [
+    (128, 1000, 1024, (8, 64) if IS_TORCH else (16, 64), (128, 131)),
+    (128, 1000, 16, (32, 16) if IS_TORCH else (64, 16), (1048, 16)),
+    (17, 1000, 64, (6, 64) if IS_TORCH else (9, 64), (262, 64)),  # even blocks
+    (128, 10, 1024, (128, 409) if IS_TORCH else (128, 819), (1638, 1024)),
+    (16, 21_843, 256, (2, 12) if IS_TORCH else (2, 64), (8, 64)),
+    (4, 655_360, 80, (2, 8), (2, 12) if IS_TORCH else (2, 64)),  # an image: 256 x 256 pixels, ten classes
+    (None, 10, 64, (32, 64), (32, 64)),
+    (0, 10, 64, (819, 64) if IS_TORCH else (1638, 64), (26214, 64)),
+])  # fmt: skip
+def test_blocks_are_within_the_budget(device, batch, units, samples, on_processor, on_accelerator):
+    rows, nodes = blocking.block_sizes(tensor(device, batch, units), samples, units)
+    assert (rows, nodes) == (on_processor if device == "cpu" else on_accelerator)
+    assert (
+        rows == 2
+        or rows * nodes * units <= {"cpu": blocking.BLOCK_ELEMENTS, "gpu": blocking.ACCELERATOR_ELEMENTS}[device]
+    )
+
+
+@pytest.mark.once
+def test_a_chunk_size_that_is_given_is_taken():
+    assert blocking.block_sizes(tensor("cpu", 4, 10), 100, 10, 7)[1] == 7
+    assert blocking.block_sizes(tensor("cpu", 4, 10), 5, 10, 7)[1] == 5

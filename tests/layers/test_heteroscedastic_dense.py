@@ -184,13 +184,21 @@ def test_logit_distribution_is_the_affine_maps_of_the_weights(kind):
 
 @pytest.mark.once
 @pytest.mark.parametrize("kind", EVERY_HEAD)
-def test_covariance_is_that_of_the_distribution_and_centered_for_a_softmax(kind):
+def test_covariance_is_that_of_the_distribution_and_probabilities_are_those_of_the_outputs(kind):
     head, centering = built_head(kind), np.eye(UNITS) - 1 / UNITS
     raw, centered = to_numpy(head.logit_covariance(X, centered=False), head.logit_covariance(X, centered=True))
     expected = centered if isinstance(head.link, Softmax) else raw
     assert_array_equal(to_numpy(head.logit_covariance(X)), expected)
     assert_allclose(np.diagonal(raw, axis1=1, axis2=2), to_numpy(head.logit_distribution(X).variance()), rtol=1e-5)
     assert_allclose(centered, centering @ raw @ centering, rtol=1e-4, atol=1e-5)
+    outputs, p = to_numpy(head(X), head.probabilities(X))
+    if head.link.activation == "softmax":
+        assert_allclose(p, np.exp(outputs), rtol=1e-6)
+        assert_allclose(p.sum(-1), 1, rtol=1e-5)
+        assert_allclose(np.exp(to_numpy(head(X, training=True))).sum(-1), 1, rtol=1e-5)
+    else:
+        assert_allclose(p, expit(outputs), rtol=1e-5)
+        assert np.all((p > 0) & (p < 1))
 
 
 def expected_outputs(head, x, nodes):
@@ -229,20 +237,6 @@ def test_closed_form_sigmoid_is_the_integral_in_training_and_at_inference():
     log_p = np.reshape([reference.expected_sigmoid(mean, s)[0] for mean, s in cases], loc.shape)
     assert_allclose(to_numpy(head(X)), log_p - np.log(-np.expm1(log_p)), atol=1e-3)
     assert_array_equal(to_numpy(head(X, training=True)), to_numpy(head(X)))
-
-
-@pytest.mark.once
-@pytest.mark.parametrize("kind", EVERY_HEAD)
-def test_probabilities_are_those_of_the_outputs(kind):
-    head = built_head(kind)
-    outputs, p = to_numpy(head(X), head.probabilities(X))
-    if head.link.activation == "softmax":
-        assert_allclose(p, np.exp(outputs), rtol=1e-6)
-        assert_allclose(p.sum(-1), 1, rtol=1e-5)
-        assert_allclose(np.exp(to_numpy(head(X, training=True))).sum(-1), 1, rtol=1e-5)
-    else:
-        assert_allclose(p, expit(outputs), rtol=1e-5)
-        assert np.all((p > 0) & (p < 1))
 
 
 @pytest.mark.once

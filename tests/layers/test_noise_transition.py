@@ -139,18 +139,14 @@ def test_a_weight_that_is_no_transition_is_projected_where_it_is_read_evaluated_
 @pytest.mark.once
 @pytest.mark.parametrize(("optimizer", "rate"), [(keras.optimizers.Adam, 0.05), (keras.optimizers.SGD, 2.0)])
 @pytest.mark.filterwarnings("ignore:T of")  # random weights
-def test_averaged_weights_are_a_transition(optimizer, rate, tmp_path):
+def test_averaged_and_released_weights_are_a_transition(optimizer, rate, tmp_path):
     layer = NoiseTransition(UNITS, transition=np.eye(UNITS))
     model = compiled(make_model(layer), optimizer(rate, use_ema=True), LOSS)
     model.fit(X, LABELS, batch_size=16, epochs=3, verbose=0)
     assert layer.kernel.numpy().min() < 0  # Keras averages the weights before it projects them
     for matrix in (rows(layer), rows(reloaded(model, tmp_path).layers[-1])):
         check_is_transition(matrix)
-
-
-@pytest.mark.once
-def test_a_fixed_transition_that_is_released_stays_stochastic(tmp_path):
-    model = make_model(NoiseTransition(UNITS, trainable=False))
+    model = make_model(NoiseTransition(UNITS, trainable=False))  # and a fixed one that is released
     for fitted in (model, reloaded(model, tmp_path), keras.models.clone_model(model)):
         fitted.layers[-1].trainable = True
         compiled(fitted, keras.optimizers.SGD(1.0), LOSS).fit(X, LABELS, epochs=2, verbose=0)

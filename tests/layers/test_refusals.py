@@ -13,7 +13,7 @@ from keras_het.integrators import QuasiMonteCarlo
 from keras_het.layers import HeteroscedasticDense, HeteroscedasticNormal, JointHeteroscedasticDense, NoiseTransition
 from keras_het.models.temperature_scaler import TemperatureScaler
 from tests.checks import refusals, refused_arguments
-from tests.common import built, refuses, session, sparse_crossentropy, to_numpy
+from tests.common import built, compiled, refuses, session, sparse_crossentropy, to_numpy
 from tests.gradients import layer_gradients
 from tests.layers.test_noise_transition import LOG_P
 
@@ -173,13 +173,10 @@ def test_rematerialisation_is_refused(mode):
         head = HeteroscedasticDense(3, name="head")
         with refuses(r"The head must not be rematerialised, because .* Received: the layer 'head' in such a scope"):
             head(np.zeros((2, 4), "float32"), training=True)
-
-
-def test_rematerialisation_of_other_layers_leaves_the_head_alone():
-    with keras.RematScope(mode="list_of_layers", layer_names=["hidden"]):
+    with keras.RematScope(mode="list_of_layers", layer_names=["hidden"]):  # of other layers
         hidden = keras.layers.Dense(4, "relu", name="hidden")
         model = keras.Sequential([keras.Input((4,)), hidden, HeteroscedasticDense(3)])
-        model.compile("sgd", sparse_crossentropy(), run_eagerly=True)
+        compiled(model, "sgd", sparse_crossentropy(), run_eagerly=True)
         model.fit(np.ones((8, 4)), np.arange(8) % 3, batch_size=4, verbose=0)
     assert int(to_numpy(model.layers[-1].clock.step)) == 2
 

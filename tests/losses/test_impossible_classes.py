@@ -53,11 +53,7 @@ def test_values_over_the_possible_classes_and_finite_gradients(name):
 def test_a_label_that_is_impossible_has_an_infinite_loss(name):
     loss = CASES[name].make(from_logits=True, reduction="none")(POSSIBLE.argmin(-1)[1:], INFINITE[1:])
     assert_array_equal(to_numpy(loss), np.inf)
-
-
-@pytest.mark.once
-def test_labels_of_annotators():
-    loss = AnnotatorsLoss(CASES["smoothed"].make(from_logits=True, ignore_class=-1))
-    value = loss(LABELS[:, None], ops.convert_to_tensor(INFINITE))
-    exact = np.mean(of_possible("smoothed", np.eye(UNITS)[LABELS]))
-    assert float(to_numpy(value)) == pytest.approx(exact, rel=1e-6)
+    if name == "smoothed":
+        of_annotators = AnnotatorsLoss(CASES[name].make(from_logits=True, ignore_class=-1))
+        value = of_annotators(LABELS[:, None], ops.convert_to_tensor(INFINITE))
+        assert float(to_numpy(value)) == pytest.approx(np.mean(of_possible(name, np.eye(UNITS)[LABELS])), rel=1e-6)

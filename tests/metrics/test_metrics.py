@@ -151,13 +151,9 @@ def test_masked_steps_do_not_count_in_a_compiled_step(name):
         "accuracy": np.average(is_correct, weights=weights),
     }
     assert {name: result[name] for name in expected} == pytest.approx(expected, abs=1e-6)
-
-
-@pytest.mark.once
-def test_a_weight_of_each_example_counts_for_all_its_steps():
     p = np.eye(UNITS, dtype="float32")[STEP_LABELS]
     p[0] = [0.7, 0.1, 0.1, 0.1]  # right in one of 4 steps: |1/4 - 0.7| with weight 1 of 1 + 2 + 5, in 4 steps each
-    for weights in (WEIGHTS, WEIGHTS[:, 0]):
+    for weights in (WEIGHTS, WEIGHTS[:, 0]):  # a weight of each example counts for all its steps
         assert updated(make(1), STEP_LABELS, p, weights) == pytest.approx(0.45 / 8)
 
 

@@ -246,10 +246,7 @@ def test_certain_predictions_are_finite_for_many_epochs(from_logits, dtype):
     value, gradient = gradient_of(model, outputs)
     assert np.isfinite(each).all()
     assert_finite(value, [gradient])
-
-
-def test_an_impossible_class_is_one_of_a_very_small_logit():
-    possible = np.arange(UNITS) != (LABELS[:, None] + 1) % UNITS
+    possible = np.arange(UNITS) != (LABELS[:, None] + 1) % UNITS  # an impossible class is one of a very small logit
     infinite, lowest = (np.where(possible, LOGITS, low).astype("float32") for low in (-np.inf, -1e4))
     loss = keras_het.losses.SmoothedCrossentropy(0.0, from_logits=True, reduction="none")
     found, near = (loss_of(identity(loss), LABELS, logits, INDEX) for logits in (infinite, lowest))

@@ -72,14 +72,6 @@ def test_every_form_of_a_loss_stays(activation, loss):
     assert homoscedastic(new).loss == loss
 
 
-def test_a_loss_of_another_link_is_left_to_the_user():
-    of_logits = losses.SparseCategoricalCrossentropy(from_logits=True)
-    for activation, loss in (("softmax", "sparse_categorical_crossentropy"), (None, of_logits)):
-        model = compiled(functional(activation), "sgd", loss)
-        with pytest.warns(UserWarning, match="The new model is not compiled"):
-            assert not heteroscedastic(model, 1, warm_start=False, link="sigmoid").compiled
-
-
 def test_a_loss_and_metric_by_the_name_of_an_output_get_the_new_name_and_no_metrics_stay_none():
     named = {"loss_weights": {"p": 0.5}, "metrics": {"p": ["accuracy"]}}
     model = functional(None, layers.Softmax(name="p"))
@@ -87,6 +79,11 @@ def test_a_loss_and_metric_by_the_name_of_an_output_get_the_new_name_and_no_metr
     assert list(new.loss) == ["het"]
     assert set(new.evaluate(X, Y, verbose=0, return_dict=True)) >= {"accuracy", "loss"}
     assert converted(compiled(functional("softmax"), "sgd", "sparse_categorical_crossentropy", metrics={})).compiled
+    of_logits = losses.SparseCategoricalCrossentropy(from_logits=True)
+    for activation, loss in (("softmax", "sparse_categorical_crossentropy"), (None, of_logits)):
+        model = compiled(functional(activation), "sgd", loss)
+        with pytest.warns(UserWarning, match="The new model is not compiled"):  # the loss is of another link
+            assert not heteroscedastic(model, 1, warm_start=False, link="sigmoid").compiled
     assert not heteroscedastic(functional("softmax")).compiled
 
 
@@ -225,11 +222,12 @@ def test_what_is_custom_is_kept_for_outputs_of_the_same_kind():
     for activation in ("softmax", "log_softmax", "log_sigmoid"):
         old = compiled(functional(activation), "sgd", custom, metrics=[custom, own])
         new = converted(old)
-        assert new.loss is homoscedastic(new).loss is custom
+        assert new.loss is custom
         first, second = keras_het.base.internals.compile_arguments(new)["metrics"]
         assert first is custom
         assert (type(second), second.number) == (Configured, 3)
         assert second is not own
+    assert homoscedastic(new).loss is custom
     assert "keep_activation=True keeps it" in warned(keras_het.heteroscedastic, old, 1)[1]
     for arguments in ({"loss": custom}, {"metrics": [own]}):
         old = compiled(functional(), "sgd", **{"loss": None, **arguments})

@@ -217,10 +217,6 @@ def test_other_labels_are_nan():
     labels = labels.astype("float64")
     labels[:, 0] = 2, 0.5, np.nan
     assert np.isnan(computed(log_joint_labels, tensors, labels)).all()
-
-
-@pytest.mark.once
-def test_a_label_that_is_no_class_makes_its_image_nan():
     tensors, labels = maps()
     labels[:2, 0, 0] = -1, CLASSES
     for wrong in (labels, np.where(labels < 0, 0.5, labels)):

@@ -194,21 +194,52 @@ def write_noise(results, jit):
                     results[f"noise: {name}"][f"{mode}, step {step}, {part}"] = keras.ops.convert_to_numpy(noise)
 
 
-def write_outputs_and_gradients(results, kind, link):
-    """Writes outputs and gradients in training and inference, at logits up to 3 and up to MAX_LOGIT."""
+def outputs_and_gradients(head, loss, training):
+    """Returns a function of the features: outputs of a head, and gradients of its loss by name of the weight.
+
+    JAX compiles it once for all values of the weights, and would compile each operation of a call.
+    """
     import keras
 
     from tests.gradients import layer_gradients
 
+    def eager(x):
+        _, gradients = layer_gradients(head, loss, x, training)  # first: a call moves the step of the noise
+        return head(x, training=training), gradients
+
+    if keras.config.backend() != "jax":
+        return eager
+    import jax
+
+    def loss_of(trainable, others, x):
+        outputs, _ = head.stateless_call(trainable, others, x, training=training)
+        return loss(outputs), outputs
+
+    program = jax.jit(jax.grad(loss_of, has_aux=True))
+    names = [weight.path.split("/", 1)[-1] for weight in head.trainable_variables]
+
+    def run(x):
+        weights = [[v.value for v in each] for each in (head.trainable_variables, head.non_trainable_variables)]
+        gradients, outputs = program(*weights, x)
+        return outputs, dict(zip(names, map(np.asarray, gradients), strict=True))
+
+    return run
+
+
+def write_outputs_and_gradients(results, kind, link):
+    """Writes outputs and gradients in training and inference, at logits up to 3 and up to MAX_LOGIT."""
+    import keras
+
     x, y = data(link, BATCH)
     loss, head = make_loss(link), make_head(kind, link)
     start = head.get_weights()
-    for training, size in itertools.product((True, False), (3.0, MAX_LOGIT)):
+    runs = {each: outputs_and_gradients(head, lambda outputs: loss(y, outputs), each) for each in (True, False)}
+    for training, size in itertools.product(runs, (3.0, MAX_LOGIT)):
         head.set_weights(start)  # also the step, which a call in training moves
         set_largest_logit(head, x, size)
         detail = f"logits to {size:g}, {'training' if training else 'inference'}"
-        _, gradients = layer_gradients(head, lambda outputs: loss(y, outputs), x, training)
-        results[f"outputs: {kind} {link}"][detail] = keras.ops.convert_to_numpy(head(x, training=training))
+        outputs, gradients = runs[training](x)
+        results[f"outputs: {kind} {link}"][detail] = keras.ops.convert_to_numpy(outputs)
         for weight, gradient in gradients.items():
             if gradient is None or not np.any(gradient):
                 received = f"none for {weight} of the {kind} {link} head"

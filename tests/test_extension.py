@@ -15,7 +15,7 @@ from keras_het.layers import HeteroscedasticDense
 from keras_het.links import Link
 from keras_het.losses.crossentropy import Crossentropy
 from keras_het.ops import DiagonalNormal, Mean, Nodes, expectation
-from tests.common import compiled, refuses, reloaded
+from tests.common import compiled, refuses, reloaded, to_numpy
 
 pytestmark = pytest.mark.once
 
@@ -119,9 +119,9 @@ def test_a_new_loss_trains_leaves_out_labels_is_checked_and_comes_back_from_a_fi
 def test_the_new_link_is_what_it_says():
     model = make_model(link=NormalizedCauchit(), integrator=QuasiMonteCarlo(1 << 12))
     normal = model.layers[-1].logit_distribution(X)
-    loc, scale = (ops.convert_to_numpy(x).astype("float64") for x in (normal.loc, ops.sqrt(normal.variance())))
+    loc, scale = (x[..., None].astype("float64") for x in to_numpy(normal.loc, ops.sqrt(normal.variance())))
     z, weights = np.polynomial.hermite_e.hermegauss(60)
-    mean = np.sum(weights * (0.5 + np.arctan(loc[..., None] + scale[..., None] * z) / np.pi), axis=-1)
+    mean = np.sum(weights * (0.5 + np.arctan(loc + scale * z) / np.pi), axis=-1)
     np.testing.assert_allclose(np.exp(model.predict(X, verbose=0)), mean / mean.sum(-1, keepdims=True), atol=2e-3)
     assert keras_het.homoscedastic(model, units=5).layers[-1].units == 5  # a Dense layer of other classes
 

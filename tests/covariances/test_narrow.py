@@ -83,11 +83,8 @@ def test_the_regularizer_is_of_all_kernels_and_of_no_bias():
     assert len(kernels) == 3
     penalties = sorted(np.abs(to_numpy(kernel)).sum() for kernel in kernels)
     np.testing.assert_allclose(sorted(map(to_numpy, head.losses)), penalties, rtol=1e-5)
-
-
-def test_the_noise_of_a_head_of_numbers_starts_where_it_is_told():
     head = built(HeteroscedasticNormal(UNITS, covariance=Narrow(FACTORS, WIDTH)), (None, FEATURES))
-    head.covariance.restart_at(np.arange(1.0, UNITS + 1))
+    head.covariance.restart_at(np.arange(1.0, UNITS + 1))  # the noise of a head of numbers starts where it is told
     variance = to_numpy(head.covariance.distribution(ops.convert_to_tensor(X), ops.zeros((len(X), UNITS))).variance())
     np.testing.assert_allclose(variance, np.square(np.arange(1.0, UNITS + 1)) * np.ones((len(X), 1)), rtol=1e-4)
 

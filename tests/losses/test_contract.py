@@ -43,8 +43,7 @@ def test_values_of_logits_and_probabilities_with_and_without_weights(case, label
     check(case.make(from_logits=True)(labels, special.log_softmax(LOGITS, axis=-1)), exact.mean())
     for weights in (WEIGHTS, WEIGHTS[:, None]):
         check(case.make(from_logits=True)(labels, LOGITS, sample_weight=weights), np.mean(WEIGHTS * exact))
-    none = case.make(from_logits=True, reduction="none")(labels[:0], LOGITS[:0])
-    assert none.shape == (0,)
+    assert case.make(from_logits=True, reduction="none")(labels[:0], LOGITS[:0]).shape == (0,)
 
 
 @every_loss

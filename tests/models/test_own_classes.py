@@ -90,14 +90,6 @@ def test_a_class_with_the_constructor_of_keras_is_kept_with_its_loss(kind, clone
     assert (with_steps.train_on_batch(X, Y), with_steps.test_on_batch(X, Y)) == (1.5, 2.5)
 
 
-def test_a_scaled_model_keeps_the_loss_if_its_outputs_are_of_the_same_kind():
-    old = trained(made(Functional, None), SPARSE(from_logits=True))
-    labels = np.where(np.arange(len(X)) % 2, Y, old.predict(X, verbose=0).argmax(-1))
-    scaled = scale_temperature(old, X, labels, link="softmax")
-    assert type(scaled) is Functional
-    assert scaled.evaluate(X, Y, verbose=0) == pytest.approx(2 * crossentropy(scaled, from_logits=True), rel=1e-5)
-
-
 def early_learning(activation="softmax"):
     model = functional(activation)
     return EarlyLearning(model.input, model.output, len(X))
@@ -158,6 +150,21 @@ class Named(keras.Model):
         super().__init__(model.input, model.output)
 
 
+def test_a_scaled_model_keeps_the_loss_if_its_outputs_are_of_the_same_kind_and_choose_refuses_its_methods():
+    old = trained(made(Functional, None), SPARSE(from_logits=True))
+    labels = np.where(np.arange(len(X)) % 2, Y, old.predict(X, verbose=0).argmax(-1))
+    scaled = scale_temperature(old, X, labels, link="softmax")
+    assert type(scaled) is Functional
+    assert scaled.evaluate(X, Y, verbose=0) == pytest.approx(2 * crossentropy(scaled, from_logits=True), rel=1e-5)
+
+    def make_model():
+        return compiled(made(Functional), "sgd", "sparse_categorical_crossentropy")
+
+    text = r"`make_model` must .* pass a list of functions: \[make_model\]. .*Functional with its own compute_loss"
+    with refuses(text):
+        choose(make_model, X, Y, methods=[EarlyStopping()], epochs=1, folds=2, verbose=0)
+
+
 @pytest.mark.parametrize("make", [lambda: functional("softmax"), lambda: sequential("softmax"), Named])
 def test_a_model_that_trains_as_keras_does_is_compiled_without_a_warning(make):
     with texts_of_warnings() as texts:
@@ -165,13 +172,3 @@ def test_a_model_that_trains_as_keras_does_is_compiled_without_a_warning(make):
     assert new.compiled
     assert type(new) is type(keras.Model(new.input, new.output))
     assert texts == []
-
-
-def test_choose_refuses_methods_for_a_model_that_trains_in_its_own_way():
-    def make_model():
-        return compiled(made(Functional), "sgd", "sparse_categorical_crossentropy")
-
-    with refuses(
-        r"`make_model` must .* pass a list of functions: \[make_model\]. .*Functional with its own compute_loss"
-    ):
-        choose(make_model, X, Y, methods=[EarlyStopping()], epochs=1, folds=2, verbose=0)

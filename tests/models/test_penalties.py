@@ -1,5 +1,7 @@
 """A converted model keeps the penalties, constraints, frozen weights and weight decay of its last layer."""
 
+import itertools
+
 import keras
 import numpy as np
 import pytest
@@ -104,7 +106,7 @@ def test_an_activity_regularizer_is_kept_if_it_sees_the_same_outputs():
     assert texts == []
 
 
-def test_the_constraint_of_a_convolution_is_left_out_with_a_warning():
+def test_the_constraint_of_a_convolution_is_left_out_with_a_warning_and_a_wrong_temperature_refused():
     inputs = keras.Input((4, 4, 3))
     constraint = keras.constraints.MaxNorm(0.3, axis=[0, 1, 2])
     old = keras.Model(inputs, layers.Conv2D(UNITS, 1, kernel_constraint=constraint, name="maps")(inputs))
@@ -112,13 +114,9 @@ def test_the_constraint_of_a_convolution_is_left_out_with_a_warning():
         new = heteroscedastic(old, 2, seed=0)
     assert new.layers[-1].kernel_constraint is None
     assert "has no kernel constraint: the constraint of 'maps' is for the axes of a convolution" in texts[0]
-
-
-@pytest.mark.parametrize("temperature", ["5", None, 0.0, -1.0])
-@pytest.mark.parametrize("regularizer", [None, "l2"])
-def test_a_wrong_temperature_is_refused_by_its_name(temperature, regularizer):
-    with refuses("`temperature` must be a finite float32 number greater than 0"):
-        heteroscedastic(model_of(kernel_regularizer=regularizer), temperature=temperature)
+    for temperature, regularizer in itertools.product(("5", None, 0.0, -1.0), (None, "l2")):
+        with refuses("`temperature` must be a finite float32 number greater than 0"):
+            heteroscedastic(model_of(kernel_regularizer=regularizer), temperature=temperature)
 
 
 def test_a_regression_keeps_the_same():
